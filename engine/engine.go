@@ -1,0 +1,167 @@
+// Package engine runs rows on models. It owns the contract between the
+// pipeline and an inference server (Engine), the classes of error, and the
+// suite that every adapter must pass (enginetest). engine/openai speaks to
+// real servers over HTTP; engine/sim is a simulated server behind the same
+// adapter. It knows nothing of jobs, shards or actors.
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/rowmill/rowmill"
+)
+
+// Engine is one inference server. All methods are safe for concurrent use.
+type Engine interface {
+	// Name is unique among a node's engines and stable over restarts, such as
+	// "127.0.0.1:8000".
+	Name() string
+
+	// Probe asks the server what it is and what it serves now. An error means
+	// that it is not usable at present.
+	Probe(ctx context.Context) (Info, error)
+
+	// Gauges reads how busy the server is. ErrNoGauges where it does not say.
+	Gauges(ctx context.Context) (Gauges, error)
+
+	// Prepare compiles what all rows of a job have in common. The job's model
+	// must be served by the last probe. An error here is a configuration the
+	// server cannot honour, never a passing fault.
+	Prepare(p Params) (Call, error)
+
+	// Close drops idle connections.
+	Close()
+}
+
+// Call runs rows that share Params on one server. It is safe for concurrent
+// use.
+type Call interface {
+	// Generate runs one row. Its text is UTF-8 and is not kept. A non-nil
+	// error is an *Error, or the context's. Closing the context cancels the
+	// request on the server where that can be done.
+	Generate(ctx context.Context, row Row) (Reply, error)
+
+	// Embed runs a group of rows on an embedding model; replies come in the
+	// order of the rows. A row's own fault is in its Reply's place of the
+	// second result (nil for the good ones): the group is halved until the bad
+	// rows stand alone.
+	Embed(ctx context.Context, rows []Row) ([]Reply, []*Error, error)
+
+	// Warnings lists parameters that this server cannot honour or changes.
+	Warnings() []string
+}
+
+// Params is what the rows of a job have in common.
+type Params struct {
+	Model      rowmill.Model
+	System     string          // system prompt; empty for none
+	Schema     json.RawMessage // JSON Schema the answer must conform to; nil for none
+	Sampling   map[string]any  // effective sampling parameters, validated
+	Logprobs   bool            // ask for log probabilities
+	MaxTokens  int             // upper bound of the answer, tokens; 0 is the server's own
+	ContextLen int             // pinned context length of the job, tokens
+}
+
+// Row is one request.
+type Row struct {
+	Text []byte // the prompt as the user message, UTF-8
+	Seed *int64 // overrides the seed of Params for this row
+}
+
+// Reply is one accepted answer.
+type Reply struct {
+	Content   string // the final answer
+	Reasoning string // reasoning models; empty otherwise
+	Embedding []float32
+
+	Finish       rowmill.FinishReason
+	InputTokens  int64
+	OutputTokens int64
+
+	// LogprobSum and LogprobCount cover the tokens of the final answer,
+	// reasoning excluded; count 0 means that the server gave none.
+	LogprobSum   float64
+	LogprobCount int64
+}
+
+// Info is what a server says about itself.
+type Info struct {
+	Kind      string        // "vllm", "sglang", "llama.cpp", "ollama", "rowmill-sim", "openai"
+	Version   string        // empty where the server does not say
+	Simulated bool          // outputs are made up
+	Slots     int           // rows it runs at once; 0 when unknown
+	Models    []ServedModel // what it serves now
+}
+
+// ServedModel is a model a server offers.
+type ServedModel struct {
+	Name          string // the server's name for it
+	ContextLength int    // tokens a request may use on this server; 0 when unknown
+}
+
+// Find returns the served model that is m: one named by its id or one of its
+// engine names.
+func (i Info) Find(m rowmill.Model) (ServedModel, bool) {
+	for _, served := range i.Models {
+		if served.Name == m.ID {
+			return served, true
+		}
+		for _, name := range m.EngineNames {
+			if served.Name == name {
+				return served, true
+			}
+		}
+	}
+	return ServedModel{}, false
+}
+
+// Gauges are a server's own load figures.
+type Gauges struct {
+	Running     int64   // rows in the batch
+	Waiting     int64   // rows in the server's queue
+	KVUse       float64 // share of the KV cache in use, 0 to 1; -1 when unknown
+	Preemptions int64   // total since the server started
+}
+
+// ErrNoGauges says that a server publishes no load figures.
+var ErrNoGauges = fmt.Errorf("server publishes no gauges")
+
+// Class says whose fault an error is, which decides what happens next.
+type Class uint8
+
+// The classes of error.
+const (
+	// RowFault is final: sending the row again cannot help.
+	RowFault Class = iota + 1
+	// Moment is a passing fault: the row is tried again, elsewhere first.
+	Moment
+	// ServerFault is the server's: the row goes elsewhere without blame and
+	// the server is taken out of use until a probe succeeds.
+	ServerFault
+	// JobFault refuses what all rows have in common, such as a schema the
+	// server cannot compile: the job fails at once.
+	JobFault
+)
+
+// Error is why a server gave no answer.
+type Error struct {
+	Class      Class
+	Status     int           // HTTP status; 0 when there was none
+	Code       string        // machine word: a rowmill.Row… code, or the server's own
+	Message    string        // short; never holds a prompt or an answer
+	Raw        string        // the answer that was not accepted, if any, cut to 64 KiB
+	RetryAfter time.Duration // what the server asked for; 0 when nothing
+	Overloaded bool          // 429 or 503: the window should shrink
+	TooLong    bool          // the prompt exceeds the server's context
+}
+
+// Error returns the message with the status.
+func (e *Error) Error() string {
+	if e.Status != 0 {
+		return fmt.Sprintf("%s (HTTP %d)", e.Message, e.Status)
+	}
+	return e.Message
+}

@@ -1,0 +1,118 @@
+package rowmill
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// RunType tells a full job from an estimate.
+type RunType string
+
+// The run types.
+const (
+	RunFull     RunType = "FULL"
+	RunEstimate RunType = "COST_ESTIMATE"
+)
+
+// NewJobID returns a fresh job id, "job-" and a version 7 UUID, so that ids
+// sort by the time of their creation.
+func NewJobID() string { return "job-" + uuid.Must(uuid.NewV7()).String() }
+
+// Job is the public record of a job, exactly as clients see it in
+// GET /v1/jobs/{id}. Pointers are null until they are known. Its status is
+// changed by Become alone; the stores refuse any other change.
+type Job struct {
+	ID          string          `json:"job_id"`
+	Status      Status          `json:"status"`
+	RunType     RunType         `json:"run_type"`
+	Model       string          `json:"model"`
+	Priority    int             `json:"job_priority"`
+	Name        *string         `json:"name"`
+	Description *string         `json:"description"`
+	System      *string         `json:"system_prompt"`
+	Schema      json.RawMessage `json:"json_schema"`     // null when none
+	Sampling    map[string]any  `json:"sampling_params"` // effective: the caller's over the model's
+
+	Created   time.Time  `json:"datetime_created"`
+	Started   *time.Time `json:"datetime_started"`   // when ingest began
+	Completed *time.Time `json:"datetime_completed"` // set with the terminal state
+
+	NumRows      *int64 `json:"num_rows"`      // set once, when the rows are counted
+	InputTokens  *int64 `json:"input_tokens"`  // of committed rows; never falls
+	OutputTokens *int64 `json:"output_tokens"` // of committed rows; never falls
+
+	JobCost       *float64 `json:"job_cost"`
+	CostEstimate  *float64 `json:"cost_estimate"`
+	FailureReason *Failure `json:"failure_reason"`
+
+	// Extra fields, beyond the interface.
+	RowsDone         int64    `json:"rows_done"`         // committed rows, failed ones included
+	FailedRows       int64    `json:"failed_rows"`       // committed rows without an output
+	TruncatedOutputs int64    `json:"truncated_outputs"` // answers cut by the length limit
+	Warnings         []string `json:"warnings"`          // what was ignored or changed, for a person
+	Message          string   `json:"message"`           // what the job is doing or waiting for now
+}
+
+// Become moves the job to next, or returns a *TransitionError. It stamps
+// Started with the first step beyond submitted and Completed with a terminal
+// state.
+func (j *Job) Become(next Status, now time.Time) error {
+	if !j.Status.CanBecome(next) {
+		return &TransitionError{From: j.Status, To: next}
+	}
+	now = now.UTC()
+	if next == StatusStarting && j.Started == nil {
+		j.Started = &now
+	}
+	if next.Terminal() {
+		j.Completed = &now
+	}
+	j.Status = next
+	return nil
+}
+
+// Spec is a submission after validation: what the job must do. It is stored
+// once with the job and never changes.
+type Spec struct {
+	Account string `json:"account"`
+	Model   Model  `json:"model"` // pinned at submission
+
+	// Exactly one of the three is set.
+	URL     string   `json:"url,omitempty"`     // where to download the input; may hold a signed query: never log it
+	Inline  []string `json:"inline,omitempty"`  // rows of a small submission (at most 64 KiB in all)
+	Spooled string   `json:"spooled,omitempty"` // blob key of a larger submission's rows, one JSON string per line
+
+	Column   string `json:"column,omitempty"`    // URL inputs: the column to run; empty is the first
+	IDColumn string `json:"id_column,omitempty"` // URL inputs: the column carried into results
+
+	System       string          `json:"system,omitempty"`
+	Schema       json.RawMessage `json:"schema,omitempty"`
+	Sampling     map[string]any  `json:"sampling"` // effective parameters
+	Priority     int             `json:"priority"`
+	Estimate     bool            `json:"estimate,omitempty"`
+	SeedPerRow   bool            `json:"seed_per_row,omitempty"`
+	Seed         int64           `json:"seed"` // the job's seed: rows derive theirs from it when SeedPerRow
+	TruncateRows bool            `json:"truncate_rows"`
+	RowQuota     int64           `json:"row_quota"` // rows allowed at submission
+}
+
+// Deterministic reports whether repeating a row must give the same answer, so
+// that a second attempt after a schema violation is pointless: the caller
+// fixed a seed, or sampling is greedy.
+func (s *Spec) Deterministic() bool {
+	if _, fixed := s.Sampling["seed"]; fixed {
+		return true
+	}
+	switch t := s.Sampling["temperature"].(type) {
+	case float64:
+		return t == 0
+	case int64:
+		return t == 0
+	case json.Number:
+		f, err := t.Float64()
+		return err == nil && f == 0
+	}
+	return false
+}

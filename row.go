@@ -1,0 +1,74 @@
+package rowmill
+
+// ID is a row's user-provided identifier with the type it had in the source.
+// The zero ID is a null.
+type ID struct {
+	Kind IDKind
+	Int  int64   // IDInt; also IDUint (as bits), IDBool (0 or 1)
+	Real float64 // IDFloat
+	Text string  // IDString
+}
+
+// IDKind is the logical type of an ID column.
+type IDKind uint8
+
+// The types an ID column can have. Any other source type becomes IDString.
+const (
+	IDNull IDKind = iota
+	IDString
+	IDInt   // signed, up to 64 bits
+	IDUint  // unsigned, up to 64 bits
+	IDFloat // 32 or 64 bits
+	IDBool
+)
+
+// Row is one input row.
+type Row struct {
+	Index int64  // from 0, in input order
+	Text  string // the source text, before any truncation
+	ID    ID     // null unless the job has an ID column
+}
+
+// FinishReason is why the engine stopped, as the server says it.
+type FinishReason string
+
+// The finish reasons of an accepted answer.
+const (
+	FinishStop   FinishReason = "stop"
+	FinishLength FinishReason = "length"
+)
+
+// Output is the outcome of one row: an answer, or an error.
+type Output struct {
+	Text      string    // the output cell: plain text, or the reasoning object as JSON
+	Embedding []float32 // embedding models: the vector; Text is empty
+	Score     float64   // cumulative_logprobs: 0 to 100, see Score
+	HasScore  bool
+
+	Finish       FinishReason
+	InputTokens  int64
+	OutputTokens int64
+	Engine       string // name of the server that answered
+	Attempts     int    // requests sent for this row, the accepted one included
+
+	Err *RowError // set when the row failed; then there is no answer
+}
+
+// Failed reports whether the row has no answer.
+func (o *Output) Failed() bool { return o.Err != nil }
+
+// RowError is why a row failed. It is data, not a Go error: the job goes on.
+type RowError struct {
+	Code    string // machine word, such as "schema_violation"
+	Message string
+	Raw     string // what the engine returned, if anything, cut to 64 KiB
+}
+
+// The codes of a failed row.
+const (
+	RowRejected        = "engine_rejected"  // the server refused the row for good
+	RowSchemaViolation = "schema_violation" // the answer does not conform to json_schema
+	RowOutputTruncated = "output_truncated" // JSON cut off by the length limit
+	RowAttemptsUsedUp  = "attempts_used_up" // every attempt met a passing fault
+	RowTooLong         = "row_too_long"     // the prompt exceeds the context
+)

@@ -1,0 +1,257 @@
+// Package store keeps records: jobs, their parts, sessions, keys and small
+// named values. It owns the contract (Store) and its conformance suite
+// (storetest); store/bolt is the embedded store. It knows nothing of rows,
+// actors or HTTP.
+//
+// Everything a method acknowledges is on disk first. A method that returns an
+// error from its context or the driver may or may not have taken effect; all
+// methods are safe to repeat.
+//
+// # Ownership
+//
+// A node opens one session and renews it. A job is owned by the session named
+// in its record, under an epoch that grows with every change of owner. Every
+// write of an owner carries both in a Fence and is refused with
+// rowmill.ErrLeaseLost when either is out of date or the session has expired
+// by the store's clock. Writes of clients (Create, Cancel) carry no fence.
+//
+// # Parts
+//
+// Part records are the only truth about which rows are done. The totals in a
+// job's record are derived from them and set absolutely with each commit.
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/rowmill/rowmill"
+)
+
+// SchemaVersion is the version of the records' format written by this code.
+const SchemaVersion = 1
+
+// Store is everything the service keeps outside objects.
+type Store interface {
+	Sessions
+	Jobs
+	Parts
+	Keys
+	Values
+
+	// Ping reports whether the store can be written to now.
+	Ping(ctx context.Context) error
+	// Close releases the store. It is harmless to call it twice.
+	Close() error
+}
+
+// Sessions are the leases of nodes.
+type Sessions interface {
+	// OpenSession starts a session of the node named node that expires ttl
+	// after its last renewal. Session ids are unique for ever.
+	OpenSession(ctx context.Context, node string, ttl time.Duration) (session string, err error)
+	// RenewSession extends a session by its ttl from now. It returns
+	// rowmill.ErrLeaseLost once the session has expired or was closed; an
+	// expired session never comes back.
+	RenewSession(ctx context.Context, session string) error
+	// CloseSession ends a session at once: its jobs are orphans from then on.
+	// Closing an unknown or expired session is harmless.
+	CloseSession(ctx context.Context, session string) error
+}
+
+// Fence proves ownership of a job.
+type Fence struct {
+	JobID   string
+	Session string
+	Epoch   int64
+}
+
+// Record is a job with all that is kept about it.
+type Record struct {
+	SchemaVersion int          `json:"schema_version"`
+	Job           rowmill.Job  `json:"job"`
+	Spec          rowmill.Spec `json:"spec"`
+	Version       int64        `json:"version"`           // grows with every write
+	Session       string       `json:"session,omitempty"` // the owner; empty when nobody ever owned it
+	Epoch         int64        `json:"epoch"`             // grows with every change of owner
+
+	DownloadStarted  *time.Time `json:"download_started,omitempty"`  // durable before the first byte is asked for
+	DownloadFinished *time.Time `json:"download_finished,omitempty"` // the raw input is a complete object
+	Shards           int        `json:"shards"`                      // number of shards, set with NumRows
+	DataRemoved      *time.Time `json:"data_removed,omitempty"`      // retention took input, parts and results
+
+	// Artifacts by variant name: "full" and "rows" are set when the job
+	// succeeds, column subsets when first asked for.
+	Artifacts map[string]Artifact `json:"artifacts,omitempty"`
+}
+
+// Artifact is a finished result object.
+type Artifact struct {
+	Key  string `json:"key"`  // blob key
+	Size int64  `json:"size"` // bytes
+}
+
+// Idempotency ties a submission to a client's Idempotency-Key.
+type Idempotency struct {
+	Key      string        // as the client sent it; scoped to the account
+	BodyHash string        // hash of the request body
+	TTL      time.Duration // how long it is kept
+}
+
+// Jobs are the job records.
+type Jobs interface {
+	// Create stores a pending job. With idem, a key seen within its TTL with
+	// the same BodyHash returns the first record and existed true, with
+	// another BodyHash rowmill.ErrConflict. A job id that exists already is
+	// rowmill.ErrConflict.
+	Create(ctx context.Context, rec Record, idem *Idempotency) (stored Record, existed bool, err error)
+
+	// Lookup returns the record that an idempotency key of the account led
+	// to, rowmill.ErrNotFound for an unused or expired key, and
+	// rowmill.ErrConflict where it was used with another body.
+	Lookup(ctx context.Context, account string, idem Idempotency) (Record, error)
+
+	// Get returns a record, or rowmill.ErrNotFound.
+	Get(ctx context.Context, jobID string) (Record, error)
+
+	// List returns an account's jobs, newest first, at most limit of them
+	// (limit > 0), after cursor (empty: from the newest). next is empty when
+	// nothing is left. A malformed cursor is a *rowmill.InvalidError on field
+	// "cursor". Jobs created meanwhile cause neither skips nor repeats.
+	List(ctx context.Context, account string, limit int, cursor string) (jobs []rowmill.Job, next string, err error)
+
+	// Orphans returns up to limit jobs that are not over and have no live
+	// owner, oldest first within an account and the accounts in turn, so
+	// that no account waits behind another's backlog.
+	Orphans(ctx context.Context, limit int) ([]Orphan, error)
+
+	// Claim makes session the owner of a job that is not over and has no live
+	// owner: the epoch grows by one and a pending job becomes submitted.
+	// rowmill.ErrConflict when it has a live owner (also when that is session
+	// itself), rowmill.ErrTerminal when it is over, rowmill.ErrLeaseLost when
+	// session has expired.
+	Claim(ctx context.Context, jobID, session string) (Record, error)
+
+	// Release gives a job back: it is an orphan from then on.
+	Release(ctx context.Context, f Fence) error
+
+	// Update changes a record under a fence. change may run several times and
+	// must be a pure function of the record; an error it returns is passed
+	// through and nothing is written. The store refuses a change of Account,
+	// id, Spec, Session or Epoch, a status step the state machine lacks
+	// (several legal steps in one change are fine: use Job.Become), a change
+	// of a set NumRows, and any change to a job that is over
+	// (rowmill.ErrTerminal).
+	Update(ctx context.Context, f Fence, change func(*Record) error) (Record, error)
+
+	// Finish ends a job under a fence: change sets the terminal state and the
+	// final figures. For a success the store recounts the accepted rows of
+	// the parts in the same transaction and refuses with rowmill.ErrConflict
+	// unless they are exactly NumRows. The parts' records stay until
+	// DropParts.
+	Finish(ctx context.Context, f Fence, change func(*Record) error) (Record, error)
+
+	// Cancel ends a job on its client's behalf, whoever owns it: change sets
+	// cost and message, Cancel itself the state and time. Of concurrent calls
+	// exactly one succeeds; the others get rowmill.ErrTerminal and the record.
+	Cancel(ctx context.Context, jobID string, now time.Time, change func(*Record)) (Record, error)
+
+	// AddArtifact records a further artifact of a succeeded job unless the
+	// variant has one already; the record returned holds the winner.
+	AddArtifact(ctx context.Context, jobID, variant string, a Artifact) (Record, error)
+}
+
+// Orphan is a job without a live owner.
+type Orphan struct {
+	JobID   string
+	Account string
+	Status  rowmill.Status
+}
+
+// Part is the record of a part object: rows of one shard that are done.
+type Part struct {
+	Key   string `json:"key"`   // blob key, unique per part
+	Shard int    `json:"shard"` // which shard its rows belong to
+	Rows  int64  `json:"rows"`  // rows it is accepted for
+	// Accepted is the set of rows, relative to the shard's first row, that
+	// this part is accepted for: those that no earlier part holds. Encoded by
+	// RoaringBitmap. Empty in a complete part, which holds the whole shard.
+	Accepted []byte `json:"accepted,omitempty"`
+	Complete bool   `json:"complete"` // holds every row of its shard once, in order
+	Totals   Totals `json:"totals"`   // over the accepted rows
+	Size     int64  `json:"size"`     // bytes of the object
+}
+
+// Totals are sums over committed rows.
+type Totals struct {
+	Rows             int64 `json:"rows"`
+	Failed           int64 `json:"failed"`
+	TruncatedOutputs int64 `json:"truncated_outputs"`
+	InputTokens      int64 `json:"input_tokens"`
+	OutputTokens     int64 `json:"output_tokens"`
+}
+
+// Plus returns the sum of both.
+func (t Totals) Plus(u Totals) Totals {
+	t.Rows += u.Rows
+	t.Failed += u.Failed
+	t.TruncatedOutputs += u.TruncatedOutputs
+	t.InputTokens += u.InputTokens
+	t.OutputTokens += u.OutputTokens
+	return t
+}
+
+// Parts are the part records of a job.
+type Parts interface {
+	// CommitParts records parts and sets the job's progress fields from
+	// totals, in one transaction: the moment their rows are done. A part
+	// whose key is recorded already is skipped. rowmill.ErrTerminal when the
+	// job is over.
+	CommitParts(ctx context.Context, f Fence, parts []Part, totals Totals) error
+
+	// ReplaceParts swaps all part records of complete.Shard for complete,
+	// whose rows must equal theirs (rowmill.ErrConflict otherwise).
+	// Repeating it is harmless.
+	ReplaceParts(ctx context.Context, f Fence, complete Part) error
+
+	// ListParts returns a job's parts by shard, then in the order of commit.
+	ListParts(ctx context.Context, jobID string) ([]Part, error)
+
+	// DropParts removes the part records of a job that is over.
+	DropParts(ctx context.Context, jobID string) error
+}
+
+// Key is an API key as it is kept: never the secret, only its hash.
+type Key struct {
+	ID       string     `json:"id"`
+	Hash     []byte     `json:"hash"` // SHA-256 of the secret
+	Account  string     `json:"account"`
+	Role     string     `json:"role"` // "admin" or "user"
+	Name     string     `json:"name"`
+	Created  time.Time  `json:"created"`
+	Expires  *time.Time `json:"expires,omitempty"`
+	LastUsed *time.Time `json:"last_used,omitempty"`
+}
+
+// Keys are the API keys of all accounts.
+type Keys interface {
+	// PutKey creates or replaces a key.
+	PutKey(ctx context.Context, k Key) error
+	// ListKeys returns all keys, oldest first.
+	ListKeys(ctx context.Context) ([]Key, error)
+	// DeleteKey removes a key; an unknown id is rowmill.ErrNotFound.
+	DeleteKey(ctx context.Context, id string) error
+}
+
+// Values are small named documents, such as settings, quotas and the keys
+// that sign URLs, with optimistic locking.
+type Values interface {
+	// GetValue returns a document and its version, or rowmill.ErrNotFound.
+	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
+	// PutValue writes a document if its version still is version (0: it must
+	// not exist) and returns the new version; rowmill.ErrConflict otherwise.
+	PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error)
+	// ListValues returns the names that start with prefix, sorted.
+	ListValues(ctx context.Context, prefix string) ([]string, error)
+}
