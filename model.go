@@ -23,3 +23,8 @@ type Model struct {
 	InputPrice    float64        `json:"input_price" yaml:"input_price"`                 // USD per million tokens
 	OutputPrice   float64        `json:"output_price" yaml:"output_price"`               // USD per million tokens
 }
+
+// Cost returns what so many tokens cost on the model, USD.
+func (m Model) Cost(input, output int64) float64 {
+	return (float64(input)*m.InputPrice + float64(output)*m.OutputPrice) / 1e6
+}

@@ -1,0 +1,142 @@
+package actors
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Config is what a System needs. The zero value of every limit means its
+// default.
+type Config struct {
+	Node       string // name of this node in records and logs; default "node"
+	Store      store.Store
+	Blob       blob.Bucket
+	Engines    []engine.Engine   // the inference servers of this node
+	Downloader *input.Downloader // fetches URL inputs
+	Input      input.Limits      // bounds on what an input may hold
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+
+	// LeaseTTL is how long the node owns its jobs after its last renewal.
+	// Default 10 s: long enough to sit out a slow disk, short enough that
+	// another node takes over soon.
+	LeaseTTL time.Duration
+
+	// ScanInterval is the time between searches for jobs without an owner.
+	// Default 500 ms. New jobs on this node do not wait for it.
+	ScanInterval time.Duration
+
+	// MaxActive bounds the jobs this node runs at once; the others stay
+	// pending. Default 64: beyond it jobs only share the engines more thinly.
+	MaxActive int
+
+	// ShardRows and ShardBytes bound a shard of the input. Defaults 16,384
+	// rows and 8 MiB: with its answers a shard usually fits one part, which
+	// then needs no merging.
+	ShardRows  int
+	ShardBytes int64
+
+	// PartBytes and PartInterval bound what a crash can lose: finished rows
+	// are written as a part at that many bytes of input and output, or after
+	// that time. Defaults 24 MiB and 5 s.
+	PartBytes    int64
+	PartInterval time.Duration
+
+	// MemoryBudget bounds the bytes of rows in memory on this node, all jobs
+	// together: loaded inputs and finished outputs. Default 64 MiB. A job
+	// always gets at least one block of rows.
+	MemoryBudget int64
+
+	// MaxAttempts is how often a row is sent before it counts as failed.
+	// Default 5.
+	MaxAttempts int
+
+	// MaxFailedRows is how many failed rows a job survives. Zero means the
+	// larger of 1 row and 5 % of the rows.
+	MaxFailedRows int64
+
+	// EmbeddingGroup is how many texts go into one embedding request.
+	// Default 32.
+	EmbeddingGroup int
+
+	// WaitForEngine is how long a job waits in starting for an engine that
+	// serves its model. Default 30 min: as long as loading a big model takes.
+	WaitForEngine time.Duration
+
+	// ProbeInterval is the time between looks at what a server serves.
+	// Default 5 s. GaugeInterval is the time between readings of its load
+	// while it works. Default 1 s.
+	ProbeInterval time.Duration
+	GaugeInterval time.Duration
+
+	// DrainTimeout is how long Stop lets rows in flight finish. Default 30 s.
+	DrainTimeout time.Duration
+}
+
+// WithDefaults fills in what is zero.
+func (c Config) WithDefaults() Config {
+	def(&c.Node, "node")
+	def(&c.LeaseTTL, 10*time.Second)
+	def(&c.ScanInterval, 500*time.Millisecond)
+	def(&c.MaxActive, 64)
+	def(&c.ShardRows, 16_384)
+	def(&c.ShardBytes, 8<<20)
+	def(&c.PartBytes, 24<<20)
+	def(&c.PartInterval, 5*time.Second)
+	def(&c.MemoryBudget, 64<<20)
+	def(&c.MaxAttempts, 5)
+	def(&c.EmbeddingGroup, 32)
+	def(&c.WaitForEngine, 30*time.Minute)
+	def(&c.ProbeInterval, 5*time.Second)
+	def(&c.GaugeInterval, time.Second)
+	def(&c.DrainTimeout, 30*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Registerer == nil {
+		c.Registerer = prometheus.NewRegistry()
+	}
+	return c
+}
+
+func def[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate names the first field that cannot work.
+func (c Config) Validate() error {
+	switch {
+	case c.Store == nil:
+		return errors.New("actors: Store is missing")
+	case c.Blob == nil:
+		return errors.New("actors: Blob is missing")
+	case c.Downloader == nil:
+		return errors.New("actors: Downloader is missing")
+	case c.MaxActive < 1, c.ShardRows < 1, c.ShardBytes < 1, c.PartBytes < 1, c.MemoryBudget < 1:
+		return errors.New("actors: MaxActive, ShardRows, ShardBytes, PartBytes and MemoryBudget must be positive")
+	case c.MaxAttempts < 1 || c.EmbeddingGroup < 1:
+		return errors.New("actors: MaxAttempts and EmbeddingGroup must be positive")
+	case c.LeaseTTL < time.Second:
+		return errors.New("actors: LeaseTTL must be at least 1s")
+	}
+	return nil
+}
+
+// survives is how many failed rows a job of so many rows may have.
+func (c Config) survives(rows int64) int64 {
+	if c.MaxFailedRows > 0 {
+		return c.MaxFailedRows
+	}
+	return max(1, rows/20)
+}

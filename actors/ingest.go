@@ -1,0 +1,196 @@
+package actors
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+// An ingester turns a job's input into shards. It may be repeated after a
+// crash: shards have fixed keys and the manifest comes last. Only a download
+// is never repeated.
+type ingester struct {
+	cfg   Config
+	fence store.Fence
+}
+
+// run returns the manifest of rec's input, from what an earlier run left where
+// that is complete. A *rowmill.Failure is the input's fault, any other error
+// the system's.
+func (g *ingester) run(ctx context.Context, rec *store.Record) (manifest, error) {
+	spec := &rec.Spec
+	if spec.Inline != nil {
+		m := inlineManifest(spec)
+		return m, checkQuota(m.Rows, spec)
+	}
+	m, err := readManifest(ctx, g.cfg.Blob, rec.Job.ID)
+	if !errors.Is(err, rowmill.ErrNotFound) {
+		return m, err
+	}
+	rows, err := g.open(ctx, rec)
+	if err != nil {
+		return manifest{}, err
+	}
+	defer rows.Close()
+	m, err = g.cut(ctx, rec, rows)
+	if err != nil {
+		return manifest{}, err
+	}
+	if m.Rows == 0 {
+		return manifest{}, rowmill.Failf(rowmill.CodeInvalidInputFile,
+			"The input has no data rows. Give a file with a header and at least one row.")
+	}
+	return m, writeManifest(ctx, g.cfg.Blob, rec.Job.ID, m)
+}
+
+// rowSource is a reader with what must be closed after it.
+type rowSource struct {
+	input.Reader
+	object io.Closer
+}
+
+func (r rowSource) Close() error { return errors.Join(r.Reader.Close(), r.object.Close()) }
+
+func (g *ingester) open(ctx context.Context, rec *store.Record) (input.Reader, error) {
+	key := rec.Spec.Spooled
+	if rec.Spec.URL != "" {
+		if err := g.download(ctx, rec); err != nil {
+			return nil, err
+		}
+		key = rawKey(rec.Job.ID)
+	}
+	o, err := g.cfg.Blob.Open(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("open input: %w", err)
+	}
+	var rows input.Reader
+	if rec.Spec.URL == "" {
+		rows = input.Spooled(blob.NewReader(o))
+	} else {
+		rows, err = input.Open(o, o.Size(), input.Options{
+			Column: rec.Spec.Column, IDColumn: rec.Spec.IDColumn, Limits: g.cfg.Input,
+		})
+	}
+	if err != nil {
+		o.Close()
+		return nil, err
+	}
+	return rowSource{rows, o}, nil
+}
+
+// download fetches a URL input once. That it was begun is durable before the
+// first byte is asked for, so that a second node never asks again.
+func (g *ingester) download(ctx context.Context, rec *store.Record) error {
+	switch {
+	case rec.DownloadFinished != nil:
+		return nil
+	case rec.DownloadStarted != nil:
+		return rowmill.Failf(rowmill.CodeDownloadFailed,
+			"The node stopped while it was downloading the input, and an input is downloaded only once. Submit the job again with a fresh URL.")
+	}
+	if err := g.mark(ctx, rec, func(r *store.Record, now time.Time) { r.DownloadStarted = &now }); err != nil {
+		return err
+	}
+	w, err := g.cfg.Blob.Create(ctx, rawKey(rec.Job.ID), "application/octet-stream")
+	if err != nil {
+		return fmt.Errorf("create input object: %w", err)
+	}
+	defer w.Abort()
+	if _, err := g.cfg.Downloader.Fetch(ctx, rec.Spec.URL, w); err != nil {
+		return err
+	}
+	if _, err := w.Commit(); err != nil {
+		return fmt.Errorf("commit input object: %w", err)
+	}
+	return g.mark(ctx, rec, func(r *store.Record, now time.Time) { r.DownloadFinished = &now })
+}
+
+func (g *ingester) mark(ctx context.Context, rec *store.Record, set func(*store.Record, time.Time)) error {
+	now := time.Now().UTC()
+	updated, err := g.cfg.Store.Update(ctx, g.fence, func(r *store.Record) error {
+		set(r, now)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("record download: %w", err)
+	}
+	*rec = updated
+	return nil
+}
+
+// cut writes rows as shards.
+func (g *ingester) cut(ctx context.Context, rec *store.Record, rows input.Reader) (manifest, error) {
+	m := manifest{IDKind: rows.IDKind()}
+	var row rowmill.Row
+	err := rows.Next(&row)
+	for err == nil {
+		info := shardInfo{First: m.Rows}
+		info, err = g.cutShard(ctx, rec, rows, &row, len(m.Shards), info)
+		m.Rows += int64(info.Rows)
+		if info.Rows > 0 {
+			m.Shards = append(m.Shards, info)
+		}
+		if quota := checkQuota(m.Rows, &rec.Spec); quota != nil {
+			return m, quota
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return m, nil
+	}
+	return m, err
+}
+
+// cutShard writes one shard, beginning with row, and leaves the first row that
+// did not fit in row. It passes on the reader's error, io.EOF included.
+func (g *ingester) cutShard(ctx context.Context, rec *store.Record, rows input.Reader, row *rowmill.Row, n int, info shardInfo) (shardInfo, error) {
+	w, err := g.cfg.Blob.Create(ctx, shardKey(rec.Job.ID, n), "application/octet-stream")
+	if err != nil {
+		return info, fmt.Errorf("create shard %d: %w", n, err)
+	}
+	defer w.Abort()
+	buffered := bufio.NewWriterSize(w, 256<<10)
+	out := shard.NewWriter(buffered, info.First, rec.Spec.IDColumn != "")
+	var next error
+	for next == nil && out.Rows() < g.cfg.ShardRows && (out.Rows() == 0 || out.Size()+int64(len(row.Text)) <= g.cfg.ShardBytes) {
+		if err := ctx.Err(); err != nil {
+			return info, err
+		}
+		if err := out.Add(strings.ToValidUTF8(row.Text, "\uFFFD"), row.ID); err != nil {
+			return info, err
+		}
+		if quota := checkQuota(info.First+int64(out.Rows()), &rec.Spec); quota != nil {
+			return info, quota
+		}
+		next = rows.Next(row)
+	}
+	if next != nil && !errors.Is(next, io.EOF) {
+		return info, next
+	}
+	info.Rows, info.Bytes = out.Rows(), out.Size()
+	if err := errors.Join(out.Close(), buffered.Flush()); err != nil {
+		return info, err
+	}
+	if _, err := w.Commit(); err != nil {
+		return info, fmt.Errorf("commit shard %d: %w", n, err)
+	}
+	return info, next
+}
+
+func checkQuota(rows int64, spec *rowmill.Spec) error {
+	if spec.RowQuota > 0 && rows > spec.RowQuota {
+		return rowmill.Failf(rowmill.CodeRowQuota,
+			"The input has more than %d rows, the quota of a job of priority %d. Split the input, use priority 1, or ask an administrator to raise the quota with PUT /v1/quotas.",
+			spec.RowQuota, spec.Priority)
+	}
+	return nil
+}

@@ -1,0 +1,396 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Messages a job receives.
+type (
+	ingested struct { // its errand: the input is cut into shards
+		rec   store.Record
+		input manifest
+		parts []store.Part // what earlier owners committed
+		err   error
+	}
+	recordUpdated struct { // its errand
+		rec store.Record
+		err error
+	}
+	enginesChanged struct{ engines []engineView } // node
+	waitDue        struct{}                       // itself: no engine came in time
+	wantSpans      struct{}                       // shard: I have room for more rows
+	jobWarned      struct{ warnings []string }    // shard: for the record
+	engineRefused  struct {                       // shard: an engine cannot run this job
+		engine string
+		err    error
+	}
+	rowBroke struct { // shard: a row that ends the job
+		row int64
+		err *rowmill.RowError
+	}
+	jobBroke       struct{ err error }           // shard, results: the system failed
+	jobTaken       struct{ err error }           // results: the job is over or another's
+	tooManyFailed  struct{ totals store.Totals } // results: more than the job survives
+	jobSucceeded   struct{ rec store.Record }    // results
+	jobEnded       struct{ rec store.Record }    // its errand: the end is recorded
+	cancelJob      struct{}                      // node: the record says cancelled
+	drainJob       struct{}                      // node: stop and give the job back
+	shardDrained   struct{}                      // shard: all I had is written
+	resultsDrained struct{}                      // results: all I had is committed
+	cleanedUp      struct{ status rowmill.Status }
+)
+
+// A job is the actor that owns one job on this node, from claim to end.
+type job struct {
+	cfg     Config
+	rec     store.Record
+	fence   store.Fence
+	node    *actor.PID
+	lease   context.Context // the licence to act for the job
+	budget  *budget
+	merges  chan struct{}
+	metrics *metrics
+	all     *sync.WaitGroup
+	runs    sync.WaitGroup // errands that may write objects
+	work    errand         // ends with the actor
+	run     errand         // ends with the job's rows
+	log     *slog.Logger
+	timers  timers
+
+	behavior actor.Behavior
+	engines  []engineView
+	refused  map[string]error // by engine
+	job      *jobContext
+	ledger   *ledger
+	plan     *plan
+	shard    *actor.PID
+	results  *actor.PID
+	updating bool // a record update is under way
+	draining bool
+	ending   bool
+}
+
+func (j *job) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		j.onStarted(c)
+	case cancelJob:
+		j.stopRows(c)
+		j.cleanUp(c, rowmill.StatusCancelled, false)
+	case jobTaken:
+		j.onJobTaken(c, m)
+	case jobBroke:
+		j.onJobBroke(c, m)
+	case *actor.Terminated:
+		j.onTerminated(c, m)
+	case *actor.Stopping:
+		j.onStopping()
+	default:
+		j.behavior.Receive(c)
+	}
+}
+
+// starting: the input is read, the rows are counted.
+func (j *job) starting(c actor.Context) {
+	switch m := c.Message().(type) {
+	case ingested:
+		j.onIngested(c, m)
+	case enginesChanged:
+		j.engines = m.engines
+	case drainJob:
+		j.draining = true // the input is read to its end: it cannot be asked for twice
+	default:
+		unhandled(c, j.log)
+	}
+}
+
+// waiting: for an engine that serves the model.
+func (j *job) waiting(c actor.Context) {
+	switch m := c.Message().(type) {
+	case enginesChanged:
+		j.engines = m.engines
+		j.proceed(c)
+	case recordUpdated:
+		j.onRecordUpdated(c, m)
+	case waitDue:
+		j.fail(c, rowmill.Failf(rowmill.CodeModelUnavailable,
+			"No engine offered the model %s within %s. Start an inference server that serves it, then submit the job again.", j.rec.Spec.Model.ID, j.cfg.WaitForEngine))
+	case drainJob:
+		j.draining = true
+		if !j.updating {
+			j.release(c)
+		}
+	default:
+		unhandled(c, j.log)
+	}
+}
+
+// running: rows are dealt, run and committed.
+func (j *job) running(c actor.Context) {
+	switch m := c.Message().(type) {
+	case wantSpans:
+		j.onWantSpans(c)
+	case enginesChanged:
+		j.onEnginesChanged(c, m)
+	case jobWarned:
+		j.update(c, func(r *store.Record) { r.Job.Warnings = union(r.Job.Warnings, m.warnings) })
+	case engineRefused:
+		j.onEngineRefused(c, m)
+	case rowBroke:
+		j.onRowBroke(c, m)
+	case tooManyFailed:
+		j.onTooManyFailed(c, m)
+	case recordUpdated:
+		j.onRecordUpdated(c, m)
+	case jobSucceeded:
+		j.rec = m.rec
+		j.stopRows(c)
+		j.cleanUp(c, rowmill.StatusSucceeded, true)
+	case drainJob:
+		j.draining = true
+		if j.shard == nil {
+			c.Send(j.results, drainResults{})
+			return
+		}
+		c.Send(j.shard, drainShard{})
+	case shardDrained:
+		c.Send(j.results, drainResults{})
+	case resultsDrained:
+		j.release(c)
+	default:
+		unhandled(c, j.log)
+	}
+}
+
+// over: the end is being recorded, or is recorded; rows no longer matter.
+func (j *job) over(c actor.Context) {
+	switch m := c.Message().(type) {
+	case jobEnded:
+		j.rec = m.rec
+		j.cleanUp(c, m.rec.Job.Status, false)
+	case cleanedUp:
+		c.Send(j.node, jobOver{id: j.rec.Job.ID, status: m.status})
+		c.Stop(c.Self())
+	default: // late messages of rows that were stopped
+	}
+}
+
+func (j *job) onStarted(c actor.Context) {
+	j.run = newErrand(j.lease, &j.runs)
+	j.work = newErrand(j.lease, j.all)
+	j.refused = make(map[string]error)
+	j.behavior = actor.NewBehavior()
+	j.behavior.Become(j.starting)
+	rec, in := j.rec, &ingester{cfg: j.cfg, fence: j.fence}
+	j.run.run(c, func(ctx context.Context) any {
+		var m ingested
+		m.rec = rec
+		if m.input, m.err = in.run(ctx, &m.rec); m.err != nil {
+			return m
+		}
+		m.parts, m.err = j.cfg.Store.ListParts(ctx, rec.Job.ID)
+		return m
+	})
+}
+
+func (j *job) onIngested(c actor.Context, m ingested) {
+	if m.err == nil {
+		j.rec = m.rec
+		j.job, m.err = newJobContext(j.run.ctx, j.cfg, &j.rec, j.fence, m.input)
+	}
+	if m.err == nil {
+		j.ledger, m.err = newLedger(m.input.Shards, m.parts)
+	}
+	if m.err != nil {
+		j.onJobBroke(c, jobBroke{m.err})
+		return
+	}
+	j.behavior.Become(j.waiting)
+	j.timers.after(c, j.cfg.WaitForEngine, waitDue{})
+	j.proceed(c)
+}
+
+// proceed records the number of rows and, once an engine serves the model,
+// that the job runs.
+func (j *job) proceed(c actor.Context) {
+	if j.updating {
+		return
+	}
+	if j.draining {
+		j.release(c)
+		return
+	}
+	run, message := j.served(), "Processing rows."
+	if !run {
+		message = fmt.Sprintf("Waiting for an engine that serves %s.", j.rec.Spec.Model.ID)
+	}
+	if !run && j.rec.Job.Message == message {
+		return
+	}
+	rows, shards := j.ledger.rows, len(j.ledger.shards)
+	now := time.Now()
+	j.update(c, func(r *store.Record) {
+		if r.Job.NumRows == nil {
+			r.Job.NumRows, r.Shards = &rows, shards
+		}
+		steps := []rowmill.Status{rowmill.StatusStarting}
+		if run {
+			steps = append(steps, rowmill.StatusRunning)
+		}
+		advance(&r.Job, steps, now)
+		r.Job.Message = message
+	})
+}
+
+func (j *job) served() bool {
+	return slices.ContainsFunc(j.engines, func(e engineView) bool {
+		_, ok := e.serves(j.rec.Spec.Model)
+		return ok && j.refused[e.name] == nil
+	})
+}
+
+// update changes the record outside the mailbox.
+func (j *job) update(c actor.Context, change func(*store.Record)) {
+	j.updating = true
+	j.run.run(c, func(ctx context.Context) any {
+		rec, err := j.cfg.Store.Update(ctx, j.fence, func(r *store.Record) error {
+			change(r)
+			return nil
+		})
+		return recordUpdated{rec, err}
+	})
+}
+
+func (j *job) onRecordUpdated(c actor.Context, m recordUpdated) {
+	j.updating = false
+	if m.err != nil {
+		j.onJobBroke(c, jobBroke{fmt.Errorf("update record: %w", m.err)})
+		return
+	}
+	j.rec = m.rec
+	if j.results == nil {
+		if j.rec.Job.Status == rowmill.StatusRunning && !j.draining {
+			j.startRows(c)
+			return
+		}
+		j.proceed(c)
+	}
+}
+
+// startRows brings up the actors that do the work.
+func (j *job) startRows(c actor.Context) {
+	j.timers.stop()
+	j.behavior.Become(j.running)
+	j.plan = newPlan(j.job.manifest.Shards, j.ledger.done())
+	j.results = c.SpawnPrefix(j.metrics.props("results", func() actor.Actor {
+		return &collector{
+			cfg: j.cfg, job: j.job, owner: c.Self(), ledger: j.ledger, metrics: j.metrics, merges: j.merges,
+			survives: j.cfg.survives(j.ledger.rows),
+			work:     newErrand(j.run.ctx, &j.runs), log: j.log,
+		}
+	}), "results")
+	c.Watch(j.results)
+	if j.plan.exhausted() {
+		return
+	}
+	j.shard = c.SpawnPrefix(j.metrics.props("shard", func() actor.Actor {
+		return &worker{
+			cfg: j.cfg, job: j.job, owner: c.Self(), results: j.results, budget: j.budget,
+			work: newErrand(j.run.ctx, &j.runs), log: j.log,
+		}
+	}), fmt.Sprintf("shard-%s-%d", j.cfg.Node, j.fence.Epoch))
+	c.Watch(j.shard)
+	c.Send(j.shard, enginesChanged{j.engines})
+}
+
+// spansPerDeal is how many spans a shard actor gets at a time: the one it
+// works on and the next.
+const spansPerDeal = 4
+
+func (j *job) onWantSpans(c actor.Context) {
+	var spans []span
+	for len(spans) < spansPerDeal {
+		s, ok := j.plan.deal()
+		if !ok {
+			break
+		}
+		spans = append(spans, s)
+	}
+	c.Respond(spansDealt{spans: spans, exhausted: j.plan.exhausted()})
+}
+
+func (j *job) onEnginesChanged(c actor.Context, m enginesChanged) {
+	before := j.served()
+	j.engines = m.engines
+	if j.shard != nil {
+		c.Send(j.shard, m)
+	}
+	if after := j.served(); after != before {
+		message := "Processing rows."
+		if !after {
+			message = fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.", j.rec.Spec.Model.ID)
+		}
+		j.update(c, func(r *store.Record) { r.Job.Message = message })
+	}
+}
+
+func (j *job) onEngineRefused(c actor.Context, m engineRefused) {
+	j.refused[m.engine] = m.err
+	if !j.served() {
+		j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "No engine can run this job: %v", m.err))
+	}
+}
+
+func (j *job) onRowBroke(c actor.Context, m rowBroke) {
+	if m.err.Code == rowmill.RowTooLong {
+		j.fail(c, rowmill.Failf(rowmill.CodeRowTooLong, "Row %d does not fit the context of the model: %s", m.row, m.err.Message))
+		return
+	}
+	j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "The engine refuses the job (seen at row %d): %s", m.row, m.err.Message))
+}
+
+func (j *job) onTooManyFailed(c actor.Context, m tooManyFailed) {
+	j.fail(c, rowmill.Failf(rowmill.CodeTooManyFailedRows,
+		"%d of %d rows failed, more than the job may lose. GET /v1/jobs/%s/errors lists them.", m.totals.Failed, j.ledger.rows, j.rec.Job.ID))
+}
+
+// advance takes the job through those of the steps that it has not taken.
+func advance(job *rowmill.Job, steps []rowmill.Status, now time.Time) {
+	for _, next := range steps {
+		_ = job.Become(next, now) // refused where the job is there or beyond already
+	}
+}
+
+func union(have, more []string) []string {
+	for _, w := range more {
+		if !slices.Contains(have, w) {
+			have = append(have, w)
+		}
+	}
+	return have
+}
+
+func deref(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+func asEngineError(err error) (*engine.Error, bool) {
+	var e *engine.Error
+	ok := errors.As(err, &e)
+	return e, ok
+}

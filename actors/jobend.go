@@ -1,0 +1,153 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+func (j *job) onJobTaken(c actor.Context, m jobTaken) {
+	if errors.Is(m.err, rowmill.ErrTerminal) { // a client's cancel came first
+		j.stopRows(c)
+		j.cleanUp(c, rowmill.StatusCancelled, false)
+		return
+	}
+	j.log.Warn("job has another owner", "err", m.err)
+	j.abandon(c)
+}
+
+func (j *job) onJobBroke(c actor.Context, m jobBroke) {
+	var failure *rowmill.Failure
+	switch {
+	case errors.Is(m.err, rowmill.ErrTerminal), errors.Is(m.err, rowmill.ErrLeaseLost):
+		j.onJobTaken(c, jobTaken{m.err})
+	case errors.As(m.err, &failure):
+		j.fail(c, failure)
+	case j.run.ctx.Err() != nil: // stopped on purpose
+	default:
+		j.log.Error("job broke", "err", m.err)
+		j.fail(c, &rowmill.Failure{
+			Code: rowmill.CodeInternalError, AdditionalContext: m.err.Error(),
+			Message: "The service could not go on with the job. Its log says why; after the cause is mended, submit the job again.",
+		})
+	}
+}
+
+func (j *job) onTerminated(c actor.Context, m *actor.Terminated) {
+	if j.ending {
+		return
+	}
+	j.onJobBroke(c, jobBroke{fmt.Errorf("actor %s stopped unexpectedly", m.GetWho().GetId())})
+}
+
+// fail ends the job for good.
+func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
+	if j.ending {
+		return
+	}
+	j.stopRows(c)
+	now := time.Now()
+	j.work.run(c, func(ctx context.Context) any {
+		rec, err := endJob(ctx, j.cfg.Store, j.fence, failure, now, j.log)
+		if err != nil {
+			return cleanedUp{rowmill.StatusUnknown} // another owner's, or the node is stopping
+		}
+		return jobEnded{rec}
+	})
+}
+
+// endJob records a failure, as often as it takes while the fence holds: a disk
+// that was full has room again some time.
+func endJob(ctx context.Context, s store.Store, f store.Fence, failure *rowmill.Failure, now time.Time, log *slog.Logger) (store.Record, error) {
+	for pause := commitPause; ; pause = min(2*pause, 10*time.Second) {
+		rec, err := s.Finish(ctx, f, func(r *store.Record) error {
+			advance(&r.Job, []rowmill.Status{rowmill.StatusFailed}, now)
+			r.Job.FailureReason = failure
+			r.Job.Message = failure.Message
+			cost := r.Spec.Model.Cost(deref(r.Job.InputTokens), deref(r.Job.OutputTokens))
+			r.Job.JobCost = &cost
+			return nil
+		})
+		switch {
+		case err == nil, errors.Is(err, rowmill.ErrLeaseLost), errors.Is(err, rowmill.ErrTerminal):
+			return rec, err
+		case ctx.Err() != nil:
+			return rec, ctx.Err()
+		}
+		log.Warn("record failure, will try again", "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// stopRows stops everything that works on rows. Late messages are ignored.
+func (j *job) stopRows(c actor.Context) {
+	j.ending = true
+	j.behavior.Become(j.over)
+	j.timers.stop()
+	j.run.cancel()
+	for _, pid := range []*actor.PID{j.shard, j.results} {
+		if pid != nil {
+			c.Stop(pid)
+		}
+	}
+}
+
+// cleanUp removes the objects that a finished job no longer needs: always the
+// input, and for a success the parts, which the artifacts replace. The parts
+// of other jobs stay until retention, since they answer questions about rows.
+func (j *job) cleanUp(c actor.Context, status rowmill.Status, parts bool) {
+	id := j.rec.Job.ID
+	j.work.run(c, func(ctx context.Context) any {
+		j.runs.Wait() // what they still write must not outlive the removal
+		if err := removeObjects(ctx, j.cfg, id, parts); err != nil {
+			j.log.Warn("clean up after job", "err", err)
+		}
+		return cleanedUp{status}
+	})
+}
+
+func removeObjects(ctx context.Context, cfg Config, id string, parts bool) error {
+	err := cfg.Blob.DeletePrefix(ctx, inputPrefix(id))
+	if parts {
+		err = errors.Join(err, cfg.Store.DropParts(ctx, id), cfg.Blob.DeletePrefix(ctx, partsPrefix(id)))
+	}
+	return err
+}
+
+// release gives the job back to whoever claims it next.
+func (j *job) release(c actor.Context) {
+	j.stopRows(c)
+	j.work.run(c, func(ctx context.Context) any {
+		if err := j.cfg.Store.Release(ctx, j.fence); err != nil {
+			j.log.Warn("release job", "err", err)
+		}
+		return cleanedUp{rowmill.StatusUnknown}
+	})
+}
+
+// abandon stops without touching the store: the job is another's.
+func (j *job) abandon(c actor.Context) {
+	j.stopRows(c)
+	c.Send(c.Self(), cleanedUp{rowmill.StatusUnknown})
+}
+
+func (j *job) onStopping() {
+	j.timers.stop()
+	j.run.cancel()
+	j.work.cancel()
+	j.all.Add(1)
+	go func() {
+		defer j.all.Done()
+		j.runs.Wait()
+	}()
+}

@@ -1,0 +1,157 @@
+package actors
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// maxRaw bounds what is kept of an answer that was not accepted.
+const maxRaw = 64 << 10
+
+// A judge turns an engine's replies into outputs: it says whether an answer is
+// accepted, must be tried again or has failed for good. It is read-only and
+// shared by all rows of a job.
+type judge struct {
+	kind          rowmill.Kind
+	schema        *jsonschema.Schema // nil when the job has none
+	deterministic bool               // another attempt would give the same answer
+	maxAttempts   int
+}
+
+func newJudge(spec *rowmill.Spec, maxAttempts int) (*judge, error) {
+	j := &judge{kind: spec.Model.Kind, deterministic: spec.Deterministic(), maxAttempts: maxAttempts}
+	if len(spec.Schema) == 0 {
+		return j, nil
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(spec.Schema))
+	if err != nil {
+		return nil, fmt.Errorf("parse schema: %w", err)
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	if err := c.AddResource("schema.json", doc); err != nil {
+		return nil, fmt.Errorf("add schema: %w", err)
+	}
+	if j.schema, err = c.Compile("schema.json"); err != nil {
+		return nil, fmt.Errorf("compile schema: %w", err)
+	}
+	return j, nil
+}
+
+// A verdict says what becomes of a row after an attempt.
+type verdict uint8
+
+const (
+	final    verdict = iota // the output stands, good or failed
+	again                   // try once more after a pause
+	unblamed                // try elsewhere; the attempt does not count
+)
+
+// accept judges a reply that the engine gave on the given attempt, from 1.
+func (j *judge) accept(r *engine.Reply, attempt int) (rowmill.Output, verdict) {
+	out := rowmill.Output{
+		Finish: r.Finish, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, Attempts: attempt,
+	}
+	if j.kind == rowmill.KindEmbedding {
+		out.Embedding = r.Embedding
+		return out, final
+	}
+	if j.schema != nil {
+		if problem := j.violation(r.Content); problem != "" {
+			return j.reject(r, attempt, problem)
+		}
+	}
+	if r.LogprobCount > 0 {
+		out.Score, out.HasScore = score(r.LogprobSum, r.LogprobCount), true
+	}
+	out.Text = r.Content
+	if j.kind == rowmill.KindReasoning {
+		out.Text = reasoningText(r.Reasoning, r.Content)
+	}
+	return out, final
+}
+
+// refuse judges an attempt that brought no answer.
+func (j *judge) refuse(e *engine.Error, attempt int) (rowmill.Output, verdict) {
+	switch {
+	case e.Class == engine.ServerFault:
+		return rowmill.Output{}, unblamed
+	case e.Class == engine.RowFault && e.TooLong:
+		return failed(rowmill.RowTooLong, e.Message, e.Raw, attempt), final
+	case e.Class == engine.RowFault:
+		return failed(rowmill.RowRejected, e.Message, e.Raw, attempt), final
+	case attempt < j.maxAttempts:
+		return rowmill.Output{}, again
+	default:
+		return failed(rowmill.RowAttemptsUsedUp,
+			fmt.Sprintf("No answer after %d attempts; the last one: %s", attempt, e.Error()), e.Raw, attempt), final
+	}
+}
+
+func (j *judge) reject(r *engine.Reply, attempt int, problem string) (rowmill.Output, verdict) {
+	switch {
+	case r.Finish == rowmill.FinishLength:
+		return failed(rowmill.RowOutputTruncated,
+			"The answer was cut off by the length limit before its JSON was complete. Raise max_tokens or ask for less.", r.Content, attempt), final
+	case attempt < j.maxAttempts && !j.deterministic:
+		return rowmill.Output{}, again
+	default:
+		return failed(rowmill.RowSchemaViolation, "The answer does not conform to json_schema: "+problem, r.Content, attempt), final
+	}
+}
+
+// violation returns what is wrong with content, or nothing.
+func (j *judge) violation(content string) string {
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(content))
+	if err != nil {
+		return "it is not JSON"
+	}
+	if err := j.schema.Validate(value); err != nil {
+		text := strings.ReplaceAll(err.Error(), "\n", "; ")
+		return text[:min(len(text), 512)]
+	}
+	return ""
+}
+
+func failed(code, message, raw string, attempts int) rowmill.Output {
+	return rowmill.Output{
+		Attempts: attempts,
+		Err:      &rowmill.RowError{Code: code, Message: message, Raw: strings.ToValidUTF8(raw[:min(len(raw), maxRaw)], "\uFFFD")},
+	}
+}
+
+// score is the geometric mean of the token probabilities in percent:
+// 100·exp(sum/n) of their natural logarithms.
+func score(sum float64, n int64) float64 {
+	return 100 * math.Exp(min(0, sum/float64(n)))
+}
+
+func reasoningText(reasoning, content string) string {
+	var b bytes.Buffer
+	b.Grow(len(reasoning) + len(content) + 64)
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(struct { // strings always encode
+		Reasoning string `json:"reasoning_content"`
+		Content   string `json:"content"`
+	}{reasoning, content})
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// rowSeed derives a row's seed from its job's, so that a retry repeats it. A
+// later attempt after a schema violation passes a higher attempt and gets
+// another. The mixing function is SplitMix64 (Steele et al., 2014).
+func rowSeed(job, row int64, attempt int) int64 {
+	x := uint64(job) + 0x9E3779B97F4A7C15*uint64(row+1) + uint64(attempt)<<48
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return int64((x ^ x>>31) & 0x7FFFFFFF)
+}

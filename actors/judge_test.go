@@ -1,0 +1,132 @@
+package actors
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+func testJudge(t *testing.T, spec rowmill.Spec) *judge {
+	t.Helper()
+	if spec.Model.Kind == "" {
+		spec.Model.Kind = rowmill.KindGeneration
+	}
+	j, err := newJudge(&spec, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+const objectSchema = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`
+
+func TestJudgeValidatesStructuredOutput(t *testing.T) {
+	t.Parallel()
+	schema := json.RawMessage(objectSchema)
+	for _, c := range []struct {
+		name    string
+		spec    rowmill.Spec
+		reply   engine.Reply
+		attempt int
+		verdict verdict
+		code    string
+	}{
+		{"conforming", rowmill.Spec{Schema: schema}, engine.Reply{Content: ` {"n": 1} `, Finish: "stop"}, 1, final, ""},
+		{"conforming though cut", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"n": 1}`, Finish: "length"}, 1, final, ""},
+		{"wrong type, tried again", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"n": "1"}`, Finish: "stop"}, 1, again, ""},
+		{"wrong type, last attempt", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"n": "1"}`, Finish: "stop"}, 3, final, rowmill.RowSchemaViolation},
+		{"wrong type, deterministic by temperature", rowmill.Spec{Schema: schema, Sampling: map[string]any{"temperature": 0.0}}, engine.Reply{Content: `{}`, Finish: "stop"}, 1, final, rowmill.RowSchemaViolation},
+		{"wrong type, deterministic by seed", rowmill.Spec{Schema: schema, Sampling: map[string]any{"seed": int64(7)}}, engine.Reply{Content: `{}`, Finish: "stop"}, 1, final, rowmill.RowSchemaViolation},
+		{"cut off", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"n": `, Finish: "length"}, 1, final, rowmill.RowOutputTruncated},
+		{"no schema", rowmill.Spec{}, engine.Reply{Content: `{"n": `, Finish: "length"}, 1, final, ""},
+		{"reasoning: only the content counts", rowmill.Spec{Schema: schema, Model: rowmill.Model{Kind: rowmill.KindReasoning}}, engine.Reply{Reasoning: "hm", Content: `{"n": 2}`, Finish: "stop"}, 1, final, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			out, v := testJudge(t, c.spec).accept(&c.reply, c.attempt)
+			if v != c.verdict {
+				t.Fatalf("verdict = %v, want %v", v, c.verdict)
+			}
+			if c.code == "" && out.Failed() || c.code != "" && (out.Err == nil || out.Err.Code != c.code) {
+				t.Errorf("error = %+v, want code %q", out.Err, c.code)
+			}
+			if out.Failed() && out.Err.Raw != c.reply.Content {
+				t.Errorf("raw output = %q, want the answer that was refused", out.Err.Raw)
+			}
+		})
+	}
+}
+
+func TestJudgeClassesOfError(t *testing.T) {
+	t.Parallel()
+	j := testJudge(t, rowmill.Spec{})
+	for _, c := range []struct {
+		err     engine.Error
+		attempt int
+		verdict verdict
+		code    string
+	}{
+		{engine.Error{Class: engine.RowFault}, 1, final, rowmill.RowRejected},
+		{engine.Error{Class: engine.RowFault, TooLong: true}, 1, final, rowmill.RowTooLong},
+		{engine.Error{Class: engine.Moment}, 1, again, ""},
+		{engine.Error{Class: engine.Moment}, 3, final, rowmill.RowAttemptsUsedUp},
+		{engine.Error{Class: engine.ServerFault}, 3, unblamed, ""},
+	} {
+		out, v := j.refuse(&c.err, c.attempt)
+		if v != c.verdict || (c.code != "") != out.Failed() || out.Failed() && out.Err.Code != c.code {
+			t.Errorf("%+v on attempt %d: %v %+v, want %v %q", c.err, c.attempt, v, out.Err, c.verdict, c.code)
+		}
+	}
+}
+
+func TestReasoningOutputIsOneJSONObject(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		reasoning, content := rapid.String().Draw(t, "reasoning"), rapid.String().Draw(t, "content")
+		var got map[string]string
+		text := reasoningText(reasoning, content)
+		if err := json.Unmarshal([]byte(text), &got); err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 2 || got["reasoning_content"] != strings.ToValidUTF8(reasoning, "\uFFFD") || got["content"] != strings.ToValidUTF8(content, "\uFFFD") {
+			t.Fatalf("%q → %v", text, got)
+		}
+	})
+}
+
+func TestScoreIsTheGeometricMeanInPercent(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		sum  float64
+		n    int64
+		want float64
+	}{{0, 1, 100}, {math.Log(0.5), 1, 50}, {3 * math.Log(0.25), 3, 25}, {-9999, 1, 0}, {1e-9, 1, 100}} {
+		if got := score(c.sum, c.n); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("score(%g, %d) = %g, want %g", c.sum, c.n, got, c.want)
+		}
+	}
+}
+
+func TestRowSeedsRepeatAndDiffer(t *testing.T) {
+	t.Parallel()
+	seen := make(map[int64]bool)
+	for row := range int64(10_000) {
+		s := rowSeed(42, row, 0)
+		if s < 0 || s > math.MaxInt32 {
+			t.Fatalf("seed %d is out of range", s)
+		}
+		seen[s] = true
+	}
+	if len(seen) < 9_990 {
+		t.Errorf("%d different seeds of 10,000 rows", len(seen))
+	}
+	if rowSeed(42, 7, 0) != rowSeed(42, 7, 0) || rowSeed(42, 7, 0) == rowSeed(42, 7, 1) || rowSeed(42, 7, 0) == rowSeed(43, 7, 0) {
+		t.Error("a seed must depend on job, row and attempt, and on nothing else")
+	}
+}

@@ -1,0 +1,92 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A lease keeps a node's session alive. Its context is the licence to act for
+// jobs: it ends the moment the session can no longer be trusted, by a watchdog
+// that no store call can hold up.
+type lease struct {
+	session  string
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	opened   time.Time
+	deadline atomic.Int64 // nanoseconds after opened, on the monotonic clock
+}
+
+// openLease opens a session. Its deadline counts from before the request,
+// less an eighth of the time to live for clocks that drift.
+func openLease(ctx context.Context, s store.Store, node string, ttl time.Duration) (*lease, error) {
+	began := time.Now()
+	session, err := s.OpenSession(ctx, node, ttl)
+	if err != nil {
+		return nil, fmt.Errorf("open session: %w", err)
+	}
+	l := &lease{session: session, opened: began}
+	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	l.extend(began, ttl)
+	return l, nil
+}
+
+func (l *lease) extend(from time.Time, ttl time.Duration) {
+	l.deadline.Store(int64(from.Sub(l.opened) + ttl - ttl/8))
+}
+
+// keep renews the session three times per time to live until the lease ends or
+// stop is closed.
+func (l *lease) keep(s store.Store, ttl time.Duration, log *slog.Logger, stop <-chan struct{}) {
+	tick := time.NewTicker(ttl / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-l.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(l.ctx, ttl/2)
+		err := s.RenewSession(ctx, l.session)
+		cancel()
+		switch {
+		case err == nil:
+			l.extend(began, ttl)
+		case errors.Is(err, rowmill.ErrLeaseLost):
+			l.cancel(rowmill.ErrLeaseLost)
+			return
+		default:
+			log.Warn("renew session", "session", l.session, "err", err)
+		}
+	}
+}
+
+// watch ends the lease when its deadline passes.
+func (l *lease) watch(stop <-chan struct{}) {
+	for {
+		left := time.Duration(l.deadline.Load()) - time.Since(l.opened)
+		if left <= 0 {
+			l.cancel(rowmill.ErrLeaseLost)
+			return
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-stop:
+			timer.Stop()
+			return
+		case <-l.ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}

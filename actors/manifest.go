@@ -1,0 +1,86 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/shard"
+)
+
+// A manifest lists the shards of a job's input. It is written after the last
+// shard, so that its existence says that ingest is complete.
+type manifest struct {
+	IDKind rowmill.IDKind `json:"id_kind"`
+	Rows   int64          `json:"rows"`
+	Shards []shardInfo    `json:"shards"`
+}
+
+// A shardInfo describes one shard.
+type shardInfo struct {
+	First int64 `json:"first"` // index of its first row
+	Rows  int   `json:"rows"`
+	Bytes int64 `json:"bytes"` // of the object
+}
+
+// Small inline inputs ride in the record and need no objects: their manifest
+// and their only shard are made from the record whenever they are needed.
+func inlineManifest(spec *rowmill.Spec) manifest {
+	info := shardInfo{Rows: len(spec.Inline)}
+	for _, row := range spec.Inline {
+		info.Bytes += int64(len(row))
+	}
+	return manifest{Rows: int64(info.Rows), Shards: []shardInfo{info}}
+}
+
+func writeManifest(ctx context.Context, bucket blob.Bucket, job string, m manifest) error {
+	doc, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode manifest: %w", err)
+	}
+	w, err := bucket.Create(ctx, manifestKey(job), "application/json")
+	if err != nil {
+		return fmt.Errorf("create manifest: %w", err)
+	}
+	defer w.Abort()
+	if _, err := w.Write(doc); err != nil {
+		return fmt.Errorf("write manifest: %w", err)
+	}
+	if _, err := w.Commit(); err != nil {
+		return fmt.Errorf("commit manifest: %w", err)
+	}
+	return nil
+}
+
+// readManifest returns rowmill.ErrNotFound when ingest is not complete.
+func readManifest(ctx context.Context, bucket blob.Bucket, job string) (manifest, error) {
+	var m manifest
+	o, err := bucket.Open(ctx, manifestKey(job))
+	if err != nil {
+		return m, fmt.Errorf("open manifest: %w", err)
+	}
+	defer o.Close()
+	if err := json.NewDecoder(blob.NewReader(o)).Decode(&m); err != nil {
+		return m, fmt.Errorf("read manifest: %w", err)
+	}
+	return m, nil
+}
+
+// openShard opens a shard for reading.
+func openShard(ctx context.Context, bucket blob.Bucket, job *jobContext, n int) (*shard.Reader, error) {
+	if job.spec.Inline != nil {
+		return shard.FromTexts(job.spec.Inline), nil
+	}
+	o, err := bucket.Open(ctx, shardKey(job.id, n))
+	if err != nil {
+		return nil, fmt.Errorf("open shard %d: %w", n, err)
+	}
+	r, err := shard.NewReader(o, o.Size(), o)
+	if err != nil {
+		o.Close()
+		return nil, fmt.Errorf("open shard %d: %w", n, err)
+	}
+	return r, nil
+}

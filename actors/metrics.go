@@ -1,0 +1,161 @@
+package actors
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics are the figures of the pipeline. Nothing is labelled by job or
+// account.
+type metrics struct {
+	rows      *prometheus.CounterVec // model, outcome
+	tokens    *prometheus.CounterVec // model, direction
+	jobs      *prometheus.CounterVec // status
+	active    prometheus.Gauge
+	parts     prometheus.Counter
+	merges    prometheus.Histogram
+	finalise  prometheus.Histogram
+	memory    prometheus.Gauge
+	inFlight  *prometheus.GaugeVec     // engine
+	seconds   *prometheus.HistogramVec // engine
+	retries   *prometheus.CounterVec   // engine
+	up        *prometheus.GaugeVec     // engine
+	window    *prometheus.GaugeVec     // engine
+	kinds     map[string]*kindMetrics
+	dead      prometheus.Counter
+	restarted *prometheus.CounterVec // kind
+}
+
+// engineMetrics are the figures of one engine.
+type engineMetrics struct {
+	inFlight prometheus.Gauge
+	seconds  prometheus.Observer
+	retries  prometheus.Counter
+	up       prometheus.Gauge
+	window   prometheus.Gauge
+}
+
+// kindMetrics are the figures of all actors of one kind.
+type kindMetrics struct {
+	live     prometheus.Gauge
+	depth    atomic.Int64 // messages in mailboxes
+	messages atomic.Uint64
+	latency  prometheus.Observer
+}
+
+// latencySample is how many messages share one measured latency: measuring
+// each would cost as much as handling it.
+const latencySample = 16
+
+// actorKinds are the kinds of actor there are.
+var actorKinds = []string{"node", "engine", "job", "shard", "results"}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	f := promauto.With(reg)
+	m := &metrics{
+		rows:     f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_total", Help: "Rows committed, by outcome (done or failed)."}, []string{"model", "outcome"}),
+		tokens:   f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_tokens_total", Help: "Tokens of committed rows."}, []string{"model", "direction"}),
+		jobs:     f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_jobs_total", Help: "Jobs that ended on this node."}, []string{"status"}),
+		active:   f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_jobs_active", Help: "Jobs this node runs now."}),
+		parts:    f.NewCounter(prometheus.CounterOpts{Name: "rowmill_parts_recorded_total", Help: "Parts committed to the store."}),
+		merges:   f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_merge_seconds", Help: "Time to merge the parts of a shard.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)}),
+		finalise: f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_finalise_seconds", Help: "Time from the last row to a readable artifact.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}),
+		memory:   f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_rows_memory_bytes", Help: "Bytes of rows in memory against the budget."}),
+		inFlight: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_inflight", Help: "Rows at an engine now."}, []string{"engine"}),
+		seconds:  f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_engine_request_seconds", Help: "Time an engine takes for a request.", Buckets: prometheus.ExponentialBuckets(0.0005, 3, 12)}, []string{"engine"}),
+		retries:  f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_row_retries_total", Help: "Rows sent again after an answer that was not accepted."}, []string{"engine"}),
+		up:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_up", Help: "1 while an engine answers its probes."}, []string{"engine"}),
+		window:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_window_rows", Help: "Rows an engine may have in flight."}, []string{"engine"}),
+		kinds:    make(map[string]*kindMetrics),
+		dead:     f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
+	}
+	live := f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_actors_live", Help: "Actors alive, by kind."}, []string{"kind"})
+	latency := f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_actor_receive_seconds", Help: "Time an actor takes for a message, sampled.", Buckets: prometheus.ExponentialBuckets(1e-6, 4, 10)}, []string{"kind"})
+	m.restarted = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_actor_restarts_total", Help: "Actors stopped by a panic, whose job starts over from its parts."}, []string{"kind"})
+	for _, kind := range actorKinds {
+		k := &kindMetrics{live: live.WithLabelValues(kind), latency: latency.WithLabelValues(kind)}
+		m.kinds[kind] = k
+		m.restarted.WithLabelValues(kind)
+		label := prometheus.Labels{"kind": kind}
+		f.NewGaugeFunc(prometheus.GaugeOpts{Name: "rowmill_actor_mailbox_depth", Help: "Messages waiting in mailboxes, by kind.", ConstLabels: label}, func() float64 { return float64(k.depth.Load()) })
+		f.NewCounterFunc(prometheus.CounterOpts{Name: "rowmill_actor_messages_total", Help: "Messages handled, by kind.", ConstLabels: label}, func() float64 { return float64(k.messages.Load()) })
+	}
+	return m
+}
+
+func (m *metrics) engine(name string) *engineMetrics {
+	return &engineMetrics{
+		inFlight: m.inFlight.WithLabelValues(name),
+		seconds:  m.seconds.WithLabelValues(name),
+		retries:  m.retries.WithLabelValues(name),
+		up:       m.up.WithLabelValues(name),
+		window:   m.window.WithLabelValues(name),
+	}
+}
+
+// props makes the properties of an actor of that kind, measured.
+func (m *metrics) props(kind string, make func() actor.Actor) *actor.Props {
+	k := m.kinds[kind]
+	return actor.PropsFromProducer(make,
+		actor.WithMailbox(actor.Unbounded(k)),
+		actor.WithReceiverMiddleware(k.middleware),
+		actor.WithSupervisor(stopOnPanic()),
+	)
+}
+
+// stopOnPanic stops a child that panicked: its state is gone with the message,
+// so that starting it anew would only hide the loss. Who spawned it watches it
+// and starts the job over from its parts.
+func stopOnPanic() actor.SupervisorStrategy {
+	return actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
+}
+
+func (k *kindMetrics) middleware(next actor.ReceiverFunc) actor.ReceiverFunc {
+	return func(c actor.ReceiverContext, e *actor.MessageEnvelope) {
+		switch e.Message.(type) {
+		case *actor.Started:
+			k.live.Inc()
+		case *actor.Stopped:
+			k.live.Dec()
+		}
+		if k.messages.Add(1)%latencySample != 0 {
+			next(c, e)
+			return
+		}
+		began := time.Now()
+		next(c, e)
+		k.latency.Observe(time.Since(began).Seconds())
+	}
+}
+
+// The methods below make kindMetrics an actor.MailboxMiddleware.
+
+// MailboxStarted is not counted.
+func (k *kindMetrics) MailboxStarted() {}
+
+// MessagePosted counts a message in.
+func (k *kindMetrics) MessagePosted(any) { k.depth.Add(1) }
+
+// MessageReceived counts a message out.
+func (k *kindMetrics) MessageReceived(any) { k.depth.Add(-1) }
+
+// MailboxEmpty is not counted.
+func (k *kindMetrics) MailboxEmpty() {}
+
+// kindOf tells the kind of an actor from its id, a path like
+// node/job-…/shard-….
+func kindOf(id string) string {
+	last := id[strings.LastIndexByte(id, '/')+1:]
+	kind, _, _ := strings.Cut(last, "-")
+	kind, _, _ = strings.Cut(kind, "$")
+	if slices.Contains(actorKinds, kind) {
+		return kind
+	}
+	return "other"
+}

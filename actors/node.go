@@ -1,0 +1,312 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Messages a node receives.
+type (
+	jobSubmitted struct{ id string } // System: a job waits, do not wait for the next scan
+	jobCancelled struct{ id string } // System: its record says cancelled
+	scanDue      struct{}            // itself
+	orphansFound struct {            // its errand
+		orphans []store.Orphan
+		err     error
+	}
+	jobClaimed struct { // its errand
+		id  string
+		rec store.Record
+		err error
+	}
+	jobOver struct { // job: nothing is left to do for it here
+		id     string
+		status rowmill.Status
+	}
+	engineChanged struct{ view engineView } // engine
+	leaseEnded    struct{}                  // System: the session can no longer be trusted
+	leaseOpened   struct{ lease *lease }    // System: a new session
+	drainNode     struct{}                  // System: give all jobs back
+)
+
+// A node is the root of everything on this process: it claims jobs that nobody
+// owns, runs one actor per job and one per inference server, and tells each
+// about the others.
+type node struct {
+	cfg     Config
+	system  *System
+	metrics *metrics
+	budget  *budget
+	merges  chan struct{}
+	all     *sync.WaitGroup
+	work    errand
+	log     *slog.Logger
+	timers  timers
+
+	lease    *lease
+	engines  []engineView
+	jobs     map[string]*actor.PID
+	claiming map[string]bool
+	fences   map[string]store.Fence
+	scanning bool
+	draining bool
+}
+
+func (n *node) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		n.onStarted(c)
+	case jobSubmitted:
+		n.claim(c, m.id)
+	case jobCancelled:
+		n.onJobCancelled(c, m)
+	case scanDue:
+		n.onScanDue(c)
+	case orphansFound:
+		n.onOrphansFound(c, m)
+	case jobClaimed:
+		n.onJobClaimed(c, m)
+	case jobOver:
+		n.onJobOver(c, m)
+	case *actor.Terminated:
+		n.onTerminated(c, m)
+	case engineChanged:
+		n.onEngineChanged(c, m)
+	case leaseEnded:
+		n.onLeaseEnded(c)
+	case leaseOpened:
+		n.lease = m.lease
+	case drainNode:
+		n.onDrainNode(c)
+	case *actor.Stopping:
+		n.timers.stop()
+		n.work.cancel()
+	default:
+		unhandled(c, n.log)
+	}
+}
+
+func (n *node) onStarted(c actor.Context) {
+	n.jobs, n.fences = make(map[string]*actor.PID), make(map[string]store.Fence)
+	n.claiming = make(map[string]bool)
+	for i, server := range n.cfg.Engines {
+		m := n.metrics.engine(server.Name())
+		n.engines = append(n.engines, engineView{name: server.Name(), err: errors.New("not probed yet")})
+		props := n.metrics.props("engine", func() actor.Actor {
+			return &engineActor{
+				cfg: n.cfg, server: server, node: c.Self(), metrics: m, log: n.log,
+				disp: newDispatcher(0, m), work: newErrand(context.Background(), n.all),
+			}
+		})
+		n.engines[i].pid = c.SpawnPrefix(props, "engine-"+pathSafe(server.Name()))
+		c.Watch(n.engines[i].pid)
+	}
+	n.publish()
+	n.onScanDue(c)
+}
+
+// free is how many more jobs may run.
+func (n *node) free() int { return n.cfg.MaxActive - len(n.jobs) - len(n.claiming) }
+
+func (n *node) claim(c actor.Context, id string) {
+	if n.draining || n.lease == nil || n.free() < 1 || n.claiming[id] || n.jobs[id] != nil {
+		return
+	}
+	n.claiming[id] = true
+	session := n.lease.session
+	n.work.run(c, func(ctx context.Context) any {
+		rec, err := n.cfg.Store.Claim(ctx, id, session)
+		return jobClaimed{id, rec, err}
+	})
+}
+
+func (n *node) onScanDue(c actor.Context) {
+	n.timers.after(c, n.cfg.ScanInterval, scanDue{})
+	n.metrics.memory.Set(float64(n.budget.inUse()))
+	if n.scanning || n.draining || n.lease == nil || n.free() < 1 {
+		return
+	}
+	n.scanning = true
+	limit := n.free()
+	n.work.run(c, func(ctx context.Context) any {
+		orphans, err := n.cfg.Store.Orphans(ctx, limit)
+		return orphansFound{orphans, err}
+	})
+}
+
+func (n *node) onOrphansFound(c actor.Context, m orphansFound) {
+	n.scanning = false
+	if m.err != nil {
+		n.log.Warn("look for jobs without an owner", "err", m.err)
+		return
+	}
+	for _, o := range m.orphans {
+		n.claim(c, o.JobID)
+	}
+}
+
+func (n *node) onJobClaimed(c actor.Context, m jobClaimed) {
+	delete(n.claiming, m.id)
+	switch {
+	case m.err == nil:
+	case errors.Is(m.err, rowmill.ErrConflict), errors.Is(m.err, rowmill.ErrTerminal), errors.Is(m.err, rowmill.ErrNotFound):
+		return // somebody else was faster
+	case errors.Is(m.err, rowmill.ErrLeaseLost):
+		n.onLeaseEnded(c)
+		return
+	default:
+		n.log.Warn("claim job", "job", m.id, "err", m.err)
+		return
+	}
+	fence := store.Fence{JobID: m.id, Session: m.rec.Session, Epoch: m.rec.Epoch}
+	if n.lease == nil || n.lease.session != fence.Session {
+		return // an orphan already
+	}
+	licence := n.lease.ctx
+	log := n.log.With("job", m.id)
+	log.Info("job claimed", "status", m.rec.Job.Status, "epoch", fence.Epoch, "model", m.rec.Job.Model)
+	props := n.metrics.props("job", func() actor.Actor {
+		return &job{
+			cfg: n.cfg, rec: m.rec, fence: fence, node: c.Self(), lease: licence, budget: n.budget,
+			merges: n.merges, metrics: n.metrics, all: n.all, log: log, engines: slices.Clone(n.engines),
+		}
+	})
+	pid := c.SpawnPrefix(props, fmt.Sprintf("job-%s-%d", m.id, fence.Epoch))
+	c.Watch(pid)
+	n.jobs[m.id], n.fences[m.id] = pid, fence
+	n.metrics.active.Set(float64(len(n.jobs)))
+}
+
+func (n *node) onJobCancelled(c actor.Context, m jobCancelled) {
+	n.log.Info("job cancelled", "job", m.id)
+	n.metrics.jobs.WithLabelValues(string(rowmill.StatusCancelled)).Inc()
+	if pid := n.jobs[m.id]; pid != nil {
+		c.Send(pid, cancelJob{})
+		return
+	}
+	n.work.run(c, func(ctx context.Context) any {
+		if err := removeObjects(ctx, n.cfg, m.id, false); err != nil {
+			n.log.Warn("clean up after job", "job", m.id, "err", err)
+		}
+		return nil
+	})
+}
+
+func (n *node) onJobOver(c actor.Context, m jobOver) {
+	delete(n.jobs, m.id)
+	delete(n.fences, m.id)
+	n.metrics.active.Set(float64(len(n.jobs)))
+	switch m.status {
+	case rowmill.StatusSucceeded, rowmill.StatusFailed:
+		n.log.Info("job over", "job", m.id, "status", m.status)
+		n.metrics.jobs.WithLabelValues(string(m.status)).Inc()
+	}
+	if n.draining {
+		n.reportDrained()
+		return
+	}
+	n.onScanDue(c)
+}
+
+// onTerminated fails a job whose actor panicked: its rows would meet the same
+// fault again.
+func (n *node) onTerminated(c actor.Context, m *actor.Terminated) {
+	for id, pid := range n.jobs {
+		if !pid.Equal(m.GetWho()) {
+			continue
+		}
+		fence := n.fences[id]
+		n.onJobOver(c, jobOver{id: id, status: rowmill.StatusFailed})
+		n.work.run(c, func(ctx context.Context) any {
+			failure := rowmill.Failf(rowmill.CodeInternalError, "The service met a fault of its own while it ran the job. Its log says which.")
+			if _, err := endJob(ctx, n.cfg.Store, fence, failure, time.Now(), n.log); err != nil {
+				n.log.Warn("record failure", "job", id, "err", err)
+			}
+			return nil
+		})
+		return
+	}
+}
+
+func (n *node) onEngineChanged(c actor.Context, m engineChanged) {
+	views := slices.Clone(n.engines) // jobs hold the old slice
+	for i, v := range views {
+		if v.name == m.view.name {
+			views[i] = m.view
+		}
+	}
+	n.engines = views
+	n.publish()
+	for _, pid := range n.jobs {
+		c.Send(pid, enginesChanged{views})
+	}
+}
+
+// publish lets the world outside see the engines.
+func (n *node) publish() {
+	status := make([]EngineStatus, len(n.engines))
+	for i, v := range n.engines {
+		status[i] = EngineStatus{Name: v.name, Up: v.up, Info: v.info, Err: v.err}
+	}
+	n.system.engines.Store(&status)
+}
+
+// onLeaseEnded stops all jobs: they are not ours any more.
+func (n *node) onLeaseEnded(c actor.Context) {
+	if n.lease == nil {
+		return
+	}
+	n.log.Error("session lost, jobs stop", "jobs", len(n.jobs))
+	n.lease.cancel(rowmill.ErrLeaseLost)
+	n.lease = nil
+	for id, pid := range n.jobs {
+		delete(n.jobs, id)
+		delete(n.fences, id)
+		c.Stop(pid)
+	}
+	n.system.reopen()
+}
+
+func (n *node) onDrainNode(c actor.Context) {
+	n.draining = true
+	for _, pid := range n.jobs {
+		c.Send(pid, drainJob{})
+	}
+	n.reportDrained()
+}
+
+func (n *node) reportDrained() {
+	if len(n.jobs) == 0 {
+		n.system.drainedOnce.Do(func() { close(n.system.drained) })
+	}
+}
+
+// EngineStatus is what a node knows of one of its inference servers.
+type EngineStatus struct {
+	Name string
+	Up   bool
+	Info engine.Info
+	Err  error // why it is not up
+}
+
+// pathSafe makes a name usable in an actor's id.
+func pathSafe(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '/' || r == '$' {
+			return '-'
+		}
+		return r
+	}, name)
+}

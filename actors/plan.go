@@ -1,0 +1,72 @@
+package actors
+
+import "github.com/RoaringBitmap/roaring/v2"
+
+// A span is a range of rows of one shard, dealt to one shard actor.
+type span struct {
+	shard    int
+	from, to int             // rows relative to the shard's first, to excluded
+	done     *roaring.Bitmap // rows of the shard done before this owner, nil for none
+	last     bool            // no further span of this shard follows
+}
+
+// A plan decides which rows go out next. It deals the shards in order, each in
+// spans, and leaves out what was done before. It knows no actors.
+type plan struct {
+	shards []shardInfo
+	done   []*roaring.Bitmap // per shard; nil for none
+	shard  int               // the shard being dealt
+	row    int               // its next row
+}
+
+// targetSpan is how many bytes of text a span aims at: enough to make the
+// message small beside the work, little enough to share the end of a job.
+const targetSpan = 256 << 10
+
+// maxSpanRows bounds a span of tiny rows.
+const maxSpanRows = 1024
+
+// newPlan plans the rows of shards that done does not hold.
+func newPlan(shards []shardInfo, done []*roaring.Bitmap) *plan {
+	p := &plan{shards: shards, done: done}
+	p.skipDone()
+	return p
+}
+
+// deal returns the next span, or false when every row has been dealt.
+func (p *plan) deal() (span, bool) {
+	if p.exhausted() {
+		return span{}, false
+	}
+	info := p.shards[p.shard]
+	s := span{shard: p.shard, from: p.row, to: min(p.row+info.spanRows(), info.Rows), done: p.done[p.shard]}
+	p.row = s.to
+	dealing := p.shard
+	p.skipDone()
+	s.last = p.shard != dealing
+	return s, true
+}
+
+// exhausted reports whether every row has been dealt.
+func (p *plan) exhausted() bool { return p.shard >= len(p.shards) }
+
+// skipDone moves to the next row that is not done.
+func (p *plan) skipDone() {
+	for p.shard < len(p.shards) {
+		rows, done := p.shards[p.shard].Rows, p.done[p.shard]
+		for p.row < rows && done != nil && done.ContainsInt(p.row) {
+			p.row++
+		}
+		if p.row < rows {
+			return
+		}
+		p.shard, p.row = p.shard+1, 0
+	}
+}
+
+func (s shardInfo) spanRows() int {
+	if s.Bytes == 0 {
+		return maxSpanRows
+	}
+	return int(max(1, min(maxSpanRows, targetSpan*int64(s.Rows)/s.Bytes)))
+}

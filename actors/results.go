@@ -1,0 +1,394 @@
+package actors
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	"github.com/asynkron/protoactor-go/actor"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Messages a results actor receives.
+type (
+	partWritten struct { // shard: a part object is durable
+		key    string
+		shard  int
+		rows   *roaring.Bitmap // relative to the shard
+		totals store.Totals
+		size   int64
+	}
+	partsCommitted struct { // its errand
+		parts []store.Part
+		err   error
+	}
+	shardMerged struct { // its errand
+		shard    int
+		complete store.Part
+		err      error
+	}
+	commitDue    struct{} // itself: try the failed commit again
+	drainResults struct{} // job: nothing more will be written; commit what is here
+	jobFinalised struct { // its errand: the job has succeeded, or not
+		rec store.Record
+		err error
+	}
+)
+
+// A collector is the results actor of one job: it commits parts, the only
+// moment at which a row is done, merges the parts of a shard while others
+// still run, and makes the artifacts once every shard is complete.
+type collector struct {
+	cfg     Config
+	job     *jobContext
+	owner   *actor.PID // the job
+	ledger  *ledger
+	metrics *metrics
+	merges  chan struct{} // one merge at a time on the node
+	work    errand
+	log     *slog.Logger
+	timers  timers
+
+	pending    []store.Part // proposed, not yet committed
+	committing bool
+	failures   int          // failed commits in a row
+	merging    map[int]bool // shards
+	survives   int64        // failed rows the job may have
+	finalising bool
+	draining   bool
+	lastRow    time.Time // when the last part was committed
+}
+
+// maxCommitFailures is how often in a row the store may refuse parts before
+// the job gives up, with a pause that doubles from commitPause each time: about
+// a minute, enough for a store that restarts.
+const (
+	maxCommitFailures = 8
+	commitPause       = 250 * time.Millisecond
+)
+
+func (r *collector) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		r.onStarted(c)
+	case partWritten:
+		r.onPartWritten(c, m)
+	case partsCommitted:
+		r.onPartsCommitted(c, m)
+	case commitDue:
+		r.commit(c)
+	case shardMerged:
+		r.onShardMerged(c, m)
+	case drainResults:
+		r.onDrainResults(c)
+	case jobFinalised:
+		r.onJobFinalised(c, m)
+	case *actor.Stopping:
+		r.timers.stop()
+		r.work.cancel()
+	default:
+		unhandled(c, r.log)
+	}
+}
+
+// onStarted takes up what a former owner left: shards to merge, or a job whose
+// last row is done.
+func (r *collector) onStarted(c actor.Context) {
+	r.merging = make(map[int]bool)
+	r.lastRow = time.Now()
+	if r.lost(c) {
+		return
+	}
+	for n := range r.ledger.shards {
+		r.mergeIfReady(c, n)
+	}
+	r.finaliseIfReady(c)
+}
+
+// lost reports whether too many rows have failed, and tells the job.
+func (r *collector) lost(c actor.Context) bool {
+	failed := r.ledger.totals.Failed
+	if failed <= r.survives && (failed == 0 || failed < r.ledger.rows) {
+		return false
+	}
+	c.Send(r.owner, tooManyFailed{totals: r.ledger.totals})
+	return true
+}
+
+func (r *collector) onPartWritten(c actor.Context, m partWritten) {
+	part, ok := r.ledger.propose(m)
+	if !ok {
+		r.log.Warn("part repeats rows that are done, dropped", "part", m.key)
+		r.drop(c, m.key)
+		return
+	}
+	r.pending = append(r.pending, part)
+	r.commit(c)
+}
+
+// commit records all pending parts at once.
+func (r *collector) commit(c actor.Context) {
+	if r.committing || len(r.pending) == 0 {
+		return
+	}
+	r.committing = true
+	parts, totals := r.pending, r.ledger.totals
+	r.pending = nil
+	for _, p := range parts {
+		totals = totals.Plus(p.Totals)
+	}
+	r.work.run(c, func(ctx context.Context) any {
+		return partsCommitted{parts, r.cfg.Store.CommitParts(ctx, r.job.fence, parts, totals)}
+	})
+}
+
+func (r *collector) onPartsCommitted(c actor.Context, m partsCommitted) {
+	r.committing = false
+	if m.err != nil {
+		r.onCommitFailed(c, m)
+		return
+	}
+	r.failures = 0
+	r.lastRow = time.Now()
+	for _, p := range m.parts {
+		r.ledger.committed(p)
+		r.count(p)
+	}
+	if r.lost(c) {
+		return
+	}
+	for _, p := range m.parts {
+		r.mergeIfReady(c, p.Shard)
+	}
+	r.commit(c)
+	r.finaliseIfReady(c)
+	r.reportDrained(c)
+}
+
+func (r *collector) onCommitFailed(c actor.Context, m partsCommitted) {
+	if errors.Is(m.err, rowmill.ErrTerminal) || errors.Is(m.err, rowmill.ErrLeaseLost) {
+		c.Send(r.owner, jobTaken{m.err})
+		return
+	}
+	if r.failures++; r.failures >= maxCommitFailures {
+		c.Send(r.owner, jobBroke{fmt.Errorf("commit parts: %w", m.err)})
+		return
+	}
+	r.log.Warn("commit parts, will try again", "parts", len(m.parts), "err", m.err)
+	r.pending = append(m.parts, r.pending...)
+	r.timers.after(c, commitPause<<r.failures, commitDue{})
+}
+
+func (r *collector) count(p store.Part) {
+	model := r.job.spec.Model.ID
+	r.metrics.parts.Inc()
+	r.metrics.rows.WithLabelValues(model, "done").Add(float64(p.Totals.Rows - p.Totals.Failed))
+	r.metrics.rows.WithLabelValues(model, "failed").Add(float64(p.Totals.Failed))
+	r.metrics.tokens.WithLabelValues(model, "input").Add(float64(p.Totals.InputTokens))
+	r.metrics.tokens.WithLabelValues(model, "output").Add(float64(p.Totals.OutputTokens))
+}
+
+func (r *collector) mergeIfReady(c actor.Context, n int) {
+	if r.merging[n] || r.draining || !r.ledger.mergeable(n) {
+		return
+	}
+	r.merging[n] = true
+	parts := r.ledger.shards[n].parts
+	r.work.run(c, func(ctx context.Context) any {
+		select {
+		case r.merges <- struct{}{}:
+			defer func() { <-r.merges }()
+		case <-ctx.Done():
+			return nil
+		}
+		began := time.Now()
+		key := partKey(r.job.id, n, r.job.fence.Epoch)
+		size, err := r.merge(ctx, n, parts, key)
+		if err != nil {
+			return shardMerged{shard: n, err: err}
+		}
+		complete := mergedPart(key, size, parts)
+		err = r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete)
+		r.metrics.merges.Observe(time.Since(began).Seconds())
+		return shardMerged{shard: n, complete: complete, err: err}
+	})
+}
+
+func (r *collector) merge(ctx context.Context, n int, parts []store.Part, key string) (size int64, err error) {
+	sources := make([]results.PartSource, len(parts))
+	for i, p := range parts {
+		accepted := roaring.New()
+		if err := accepted.UnmarshalBinary(p.Accepted); err != nil {
+			return 0, fmt.Errorf("part %s: decode accepted rows: %w", p.Key, err)
+		}
+		o, err := r.cfg.Blob.Open(ctx, p.Key)
+		if err != nil {
+			return 0, fmt.Errorf("open part: %w", err)
+		}
+		defer o.Close()
+		sources[i] = results.PartSource{Source: o, Accept: accepted, First: r.job.manifest.Shards[n].First}
+	}
+	return writeObject(ctx, r.cfg.Blob, key, func(w io.Writer) error {
+		rows, err := results.Merge(ctx, w, r.job.schema, sources)
+		if want := int64(r.job.manifest.Shards[n].Rows); err == nil && rows != want {
+			err = fmt.Errorf("merge shard %d: %d rows, not %d", n, rows, want)
+		}
+		return err
+	})
+}
+
+func (r *collector) onShardMerged(c actor.Context, m shardMerged) {
+	if m.err != nil {
+		if errors.Is(m.err, rowmill.ErrTerminal) || errors.Is(m.err, rowmill.ErrLeaseLost) {
+			c.Send(r.owner, jobTaken{m.err})
+			return
+		}
+		c.Send(r.owner, jobBroke{fmt.Errorf("merge shard %d: %w", m.shard, m.err)})
+		return
+	}
+	delete(r.merging, m.shard)
+	for _, p := range r.ledger.shards[m.shard].parts {
+		r.drop(c, p.Key)
+	}
+	r.ledger.complete(m.complete)
+	r.finaliseIfReady(c)
+	r.reportDrained(c)
+}
+
+// drop deletes a part object that no record names any more.
+func (r *collector) drop(c actor.Context, key string) {
+	r.work.run(c, func(ctx context.Context) any {
+		if err := r.cfg.Blob.Delete(ctx, key); err != nil {
+			r.log.Warn("delete part", "part", key, "err", err)
+		}
+		return nil
+	})
+}
+
+func (r *collector) finaliseIfReady(c actor.Context) {
+	if r.finalising || r.draining || !r.ledger.finished() {
+		return
+	}
+	r.finalising = true
+	parts := make([]store.Part, len(r.ledger.shards))
+	for i := range r.ledger.shards {
+		parts[i] = r.ledger.shards[i].parts[0]
+	}
+	totals := r.ledger.totals
+	r.work.run(c, func(ctx context.Context) any {
+		rec, err := r.finalise(ctx, parts, totals)
+		return jobFinalised{rec, err}
+	})
+}
+
+// finalise makes the artifacts and ends the job.
+func (r *collector) finalise(ctx context.Context, parts []store.Part, totals store.Totals) (store.Record, error) {
+	artifacts := map[string]store.Artifact{
+		"full": {Key: artifactKey(r.job.id, "full", r.job.fence.Epoch)},
+		"rows": {Key: artifactKey(r.job.id, "rows", r.job.fence.Epoch)},
+	}
+	write := map[string]func(context.Context, io.Writer, []results.Source) (int64, error){
+		"full": func(ctx context.Context, w io.Writer, src []results.Source) (int64, error) {
+			return results.Concat(ctx, w, r.job.schema, src, results.Full)
+		},
+		"rows": func(ctx context.Context, w io.Writer, src []results.Source) (int64, error) {
+			return results.ConcatRows(ctx, w, r.job.schema, src)
+		},
+	}
+	sizes := map[string]*int64{"full": new(int64), "rows": new(int64)}
+	g, gctx := errgroup.WithContext(ctx)
+	for name, concat := range write {
+		g.Go(func() error {
+			sources := make([]results.Source, len(parts))
+			for i, p := range parts {
+				s := &lazySource{ctx: gctx, bucket: r.cfg.Blob, key: p.Key, size: p.Size}
+				defer s.Close()
+				sources[i] = s
+			}
+			size, err := writeObject(gctx, r.cfg.Blob, artifacts[name].Key, func(w io.Writer) error {
+				rows, err := concat(gctx, w, sources)
+				if err == nil && rows != r.ledger.rows {
+					err = fmt.Errorf("%d rows, not %d", rows, r.ledger.rows)
+				}
+				return err
+			})
+			*sizes[name] = size
+			if err != nil {
+				return fmt.Errorf("write artifact %s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return store.Record{}, err
+	}
+	for name, size := range sizes {
+		artifacts[name] = store.Artifact{Key: artifacts[name].Key, Size: *size}
+	}
+	now := time.Now()
+	rec, err := r.cfg.Store.Finish(ctx, r.job.fence, func(rec *store.Record) error {
+		if err := rec.Job.Become(rowmill.StatusSucceeded, now); err != nil {
+			return err
+		}
+		rec.Artifacts = artifacts
+		rec.Job.Message = "Job succeeded."
+		cost := r.job.spec.Model.Cost(totals.InputTokens, totals.OutputTokens)
+		rec.Job.JobCost = &cost
+		return nil
+	})
+	if err != nil {
+		return rec, fmt.Errorf("finish job: %w", err)
+	}
+	r.metrics.finalise.Observe(time.Since(r.lastRow).Seconds())
+	return rec, nil
+}
+
+func (r *collector) onJobFinalised(c actor.Context, m jobFinalised) {
+	switch {
+	case m.err == nil:
+		c.Send(r.owner, jobSucceeded{m.rec})
+	case errors.Is(m.err, rowmill.ErrTerminal), errors.Is(m.err, rowmill.ErrLeaseLost):
+		c.Send(r.owner, jobTaken{m.err})
+	default:
+		c.Send(r.owner, jobBroke{m.err})
+	}
+}
+
+func (r *collector) onDrainResults(c actor.Context) {
+	r.draining = true
+	r.reportDrained(c)
+}
+
+func (r *collector) reportDrained(c actor.Context) {
+	if r.draining && !r.committing && len(r.pending) == 0 && len(r.merging) == 0 && !r.finalising {
+		c.Send(r.owner, resultsDrained{})
+	}
+}
+
+// writeObject writes an object through a buffer and returns its size.
+func writeObject(ctx context.Context, bucket blob.Bucket, key string, write func(io.Writer) error) (int64, error) {
+	w, err := bucket.Create(ctx, key, parquetType)
+	if err != nil {
+		return 0, err
+	}
+	defer w.Abort()
+	buffered := bufio.NewWriterSize(w, 256<<10)
+	if err := write(buffered); err != nil {
+		return 0, err
+	}
+	if err := buffered.Flush(); err != nil {
+		return 0, err
+	}
+	info, err := w.Commit()
+	return info.Size, err
+}

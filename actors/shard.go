@@ -1,0 +1,402 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/shard"
+)
+
+// Messages a shard actor receives.
+type (
+	spansDealt struct { // job: rows to run; none are left when exhausted
+		spans     []span
+		exhausted bool
+	}
+	blockLoaded struct { // its errand
+		span  span
+		size  int64         // taken from the budget for it
+		input *shard.Reader // open reader of span.shard
+		block *shard.Block
+		err   error
+	}
+	rowsFinished struct{} // an outbox: tasks are waiting in it
+	budgetFreed  struct{} // the budget: asking again makes sense
+	flushDue     struct{} // itself: write what is finished
+	retryDue     struct{} // itself: a pause is over
+	partStored   struct { // its errand: a part is on disk
+		part  partWritten
+		tasks []*task
+		err   error
+	}
+	drainShard struct{} // job: run no further rows, write what is finished
+)
+
+// A worker is the shard actor: it runs the rows of one job on one node. It
+// asks the job for spans, loads their rows within the node's budget, hands
+// them to the engines as those have room, and writes finished rows as parts.
+type worker struct {
+	cfg     Config
+	job     *jobContext
+	owner   *actor.PID // the job
+	results *actor.PID
+	budget  *budget
+	work    errand
+	log     *slog.Logger
+
+	outbox  *outbox
+	spare   []*task // the outbox's other slice
+	ports   map[string]*enginePort
+	rows    queue // what is loaded and what must wait
+	shards  map[int]*shardState
+	todo    []span
+	timers  timers
+	written int // parts being written
+
+	asked, exhausted   bool // spans were asked for; none are left
+	loading, waiting   bool // a block is on its way; the budget was full
+	draining, reported bool
+	outstanding        int   // tasks at engines
+	unwritten          int64 // bytes of finished rows in memory
+	held               int64 // bytes taken from the budget
+}
+
+// An enginePort is this job's way into one engine.
+type enginePort struct {
+	lane        *lane
+	disp        *dispatcher
+	outstanding int
+}
+
+// room is how many more tasks an engine should get: enough to fill its window
+// and half as many waiting, so that it never idles for want of a message.
+func (p *enginePort) room() int {
+	limit, _, _ := p.disp.load()
+	want := limit + max(limit/2, 8)
+	if p.lane.group > 1 {
+		want = max(want, 4*p.lane.group)
+	}
+	return want - p.outstanding
+}
+
+func (w *worker) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		w.onStarted(c)
+	case enginesChanged:
+		w.onEnginesChanged(c, m)
+	case laneOpened:
+		w.onLaneOpened(c, m)
+	case laneRefused:
+		w.onLaneRefused(c, m)
+	case spansDealt:
+		w.onSpansDealt(c, m)
+	case blockLoaded:
+		w.onBlockLoaded(c, m)
+	case rowsFinished:
+		w.onRowsFinished(c)
+	case budgetFreed:
+		w.onBudgetFreed(c)
+	case retryDue:
+		w.pump(c)
+	case flushDue:
+		w.onFlushDue(c)
+	case partStored:
+		w.onPartStored(c, m)
+	case drainShard:
+		w.onDrainShard(c)
+	case *actor.Stopping:
+		w.onStopping()
+	default:
+		unhandled(c, w.log)
+	}
+}
+
+func (w *worker) onStarted(c actor.Context) {
+	w.outbox = &outbox{root: c.ActorSystem().Root, shard: c.Self()}
+	w.ports = make(map[string]*enginePort)
+	w.shards = make(map[int]*shardState)
+	w.timers.after(c, w.cfg.PartInterval, flushDue{})
+}
+
+func (w *worker) onEnginesChanged(c actor.Context, m enginesChanged) {
+	for _, e := range m.engines {
+		_, serves := e.serves(w.job.spec.Model)
+		_, open := w.ports[e.name]
+		switch {
+		case serves && !open && !w.draining:
+			c.Request(e.pid, openLane{job: w.job, out: w.outbox})
+		case !serves && open:
+			w.closePort(e.name)
+		}
+	}
+	w.pump(c)
+}
+
+// closePort forgets an engine. What waited there comes back; what is running
+// there comes through the outbox as usual.
+func (w *worker) closePort(name string) {
+	p := w.ports[name]
+	delete(w.ports, name)
+	back := p.disp.withdraw(p.lane)
+	w.outstanding -= len(back)
+	p.outstanding -= len(back)
+	w.rows.returned(back)
+}
+
+func (w *worker) onLaneOpened(c actor.Context, m laneOpened) {
+	if _, open := w.ports[m.engine]; open || w.draining {
+		return
+	}
+	w.ports[m.engine] = &enginePort{lane: m.lane, disp: m.disp}
+	if warnings := m.lane.call.Warnings(); len(warnings) > 0 {
+		c.Send(w.owner, jobWarned{warnings})
+	}
+	w.pump(c)
+}
+
+func (w *worker) onLaneRefused(c actor.Context, m laneRefused) {
+	if fault, ok := asEngineError(m.err); ok && fault.Class == engine.ServerFault {
+		return // its next probe tells
+	}
+	w.log.Warn("engine cannot run the job", "engine", m.engine, "err", m.err)
+	c.Send(w.owner, engineRefused{engine: m.engine, err: m.err})
+}
+
+func (w *worker) onSpansDealt(c actor.Context, m spansDealt) {
+	w.asked, w.exhausted = false, m.exhausted
+	for _, s := range m.spans {
+		w.shard(s.shard).dealt(s)
+	}
+	w.todo = append(w.todo, m.spans...)
+	w.pump(c)
+}
+
+func (w *worker) onBudgetFreed(c actor.Context) {
+	w.waiting = false
+	w.pump(c)
+}
+
+// pump keeps the pipeline moving: rows to engines, blocks to rows, spans to
+// blocks.
+func (w *worker) pump(c actor.Context) {
+	if w.draining {
+		w.finishDraining(c)
+		return
+	}
+	if pause := w.rows.wake(time.Now()); pause > 0 {
+		w.timers.after(c, pause, retryDue{})
+	}
+	want := 0
+	for _, p := range w.ports {
+		room := p.room()
+		want += max(room, 0)
+		if room < p.lane.group { // a few at a time is not worth a call
+			continue
+		}
+		tasks := w.rows.take(room)
+		if len(tasks) == 0 {
+			continue
+		}
+		for _, t := range tasks {
+			t.via = p
+		}
+		p.outstanding += len(tasks)
+		w.outstanding += len(tasks)
+		p.disp.put(p.lane, tasks)
+	}
+	if len(w.ports) > 0 && w.rows.ready() <= want {
+		w.load(c)
+	}
+	if len(w.todo) < 2 && !w.asked && !w.exhausted {
+		w.asked = true
+		c.Request(w.owner, wantSpans{})
+	}
+}
+
+// load brings in the next block, if there is one and the budget has room. A
+// worker with nothing in memory always gets one, so that no job stands still.
+func (w *worker) load(c actor.Context) {
+	if w.loading || w.waiting || len(w.todo) == 0 {
+		return
+	}
+	s := w.todo[0]
+	size := w.job.manifest.Shards[s.shard].spanBytes(s)
+	if w.outstanding == 0 && w.rows.empty() && w.unwritten == 0 {
+		w.hold(size)
+	} else {
+		root, self := c.ActorSystem().Root, c.Self()
+		if !w.budget.acquire(size, w.job.spec.Priority == 0, func() { root.Send(self, budgetFreed{}) }) {
+			w.waiting = true
+			if w.unwritten > 0 { // our own finished rows may be what fills it
+				w.flushAll(c)
+			}
+			return
+		}
+		w.held += size
+	}
+	w.loading = true
+	st := w.shard(s.shard)
+	have := blockLoaded{span: s, size: size, input: st.input, block: st.block}
+	w.work.run(c, func(ctx context.Context) any { return loadBlock(ctx, w.cfg.Blob, w.job, have) })
+}
+
+func (w *worker) onBlockLoaded(c actor.Context, m blockLoaded) {
+	w.loading = false
+	if m.err != nil {
+		if w.job.ctx.Err() == nil {
+			c.Send(w.owner, jobBroke{fmt.Errorf("load rows: %w", m.err)})
+		}
+		return
+	}
+	st := w.shard(m.span.shard)
+	rest, tasks, bytes := st.unpack(m)
+	w.hold(bytes - m.size)
+	w.rows.add(tasks)
+	if rest.from < rest.to {
+		w.todo[0] = rest
+	} else {
+		w.todo = w.todo[1:]
+	}
+	w.pump(c)
+}
+
+func (w *worker) onRowsFinished(c actor.Context) {
+	tasks := w.outbox.empty(w.spare)
+	for _, t := range tasks {
+		w.outstanding--
+		t.via.outstanding--
+		switch {
+		case t.verdict == unblamed, t.verdict == again:
+			w.rows.retry(t, time.Now())
+		case t.out.Failed() && fatal[t.out.Err.Code]:
+			c.Send(w.owner, rowBroke{row: t.row.Index, err: t.out.Err})
+		default:
+			n := t.bytes()
+			w.unwritten += n + int64(len(t.row.Text))
+			w.hold(n)
+			w.shard(t.shard).finished(t)
+		}
+	}
+	clear(tasks)
+	w.spare = tasks
+	for n, st := range w.shards {
+		if st.drained() || w.unwritten >= w.cfg.PartBytes && st.bytes*2 >= w.unwritten {
+			w.flush(c, n)
+		}
+	}
+	if w.unwritten >= w.cfg.PartBytes {
+		w.flushAll(c)
+	}
+	w.pump(c)
+}
+
+// fatal are the faults of a row that end its job.
+var fatal = map[string]bool{rowmill.RowTooLong: true, rowmill.CodeEngineError: true}
+
+func (w *worker) onFlushDue(c actor.Context) {
+	w.timers.after(c, w.cfg.PartInterval, flushDue{})
+	w.flushAll(c)
+}
+
+func (w *worker) flushAll(c actor.Context) {
+	for n := range w.shards {
+		w.flush(c, n)
+	}
+}
+
+// flush writes the finished rows of shard n as a part.
+func (w *worker) flush(c actor.Context, n int) {
+	st := w.shard(n)
+	tasks, bytes := st.harvest()
+	w.unwritten -= bytes
+	if st.over() {
+		st.close(w.log)
+		delete(w.shards, n)
+	}
+	if len(tasks) == 0 {
+		return
+	}
+	w.written++
+	w.work.run(c, func(ctx context.Context) any {
+		part, err := writePart(ctx, w.cfg.Blob, w.job, n, tasks)
+		return partStored{part: part, tasks: tasks, err: err}
+	})
+}
+
+func (w *worker) onPartStored(c actor.Context, m partStored) {
+	w.written--
+	w.release(m.tasks)
+	if m.err != nil {
+		if w.job.ctx.Err() == nil {
+			c.Send(w.owner, jobBroke{fmt.Errorf("write part: %w", m.err)})
+		}
+		return
+	}
+	c.Send(w.results, m.part)
+	w.pump(c)
+}
+
+// release gives the memory of written tasks back.
+func (w *worker) release(tasks []*task) {
+	var bytes int64
+	for _, t := range tasks {
+		bytes += t.bytes()
+		if t.block.left--; t.block.left == 0 {
+			bytes += t.block.bytes
+		}
+	}
+	w.hold(-bytes)
+}
+
+func (w *worker) hold(bytes int64) {
+	w.held += bytes
+	w.budget.take(bytes)
+}
+
+// onDrainShard takes back what has not been sent and waits for the rest.
+func (w *worker) onDrainShard(c actor.Context) {
+	w.draining = true
+	for name := range w.ports {
+		w.closePort(name)
+	}
+	w.finishDraining(c)
+}
+
+func (w *worker) finishDraining(c actor.Context) {
+	if w.outstanding > 0 || w.reported {
+		return
+	}
+	w.flushAll(c)
+	if w.written == 0 {
+		w.reported = true
+		c.Send(w.owner, shardDrained{})
+	}
+}
+
+func (w *worker) onStopping() {
+	w.timers.stop()
+	w.work.cancel()
+	for name := range w.ports {
+		w.closePort(name)
+	}
+	w.hold(-w.held)
+	for _, st := range w.shards {
+		st.close(w.log)
+	}
+}
+
+func (w *worker) shard(n int) *shardState {
+	st := w.shards[n]
+	if st == nil {
+		st = &shardState{}
+		w.shards[n] = st
+	}
+	return st
+}

@@ -1,0 +1,175 @@
+package actors
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A shardState is what a worker has of one shard: its open object, the block
+// being dealt from, and the rows that are finished but not written.
+type shardState struct {
+	input *shard.Reader
+	block *shard.Block // the last one read: the next span may begin in it
+	tasks []*task      // finished, not written
+	bytes int64        // of them
+	open  int          // rows dealt and not finished
+	last  bool         // no further span follows
+}
+
+func (st *shardState) dealt(s span) {
+	st.open += s.to - s.from
+	if s.done != nil {
+		before := s.done.Rank(uint32(s.to - 1))
+		if s.from > 0 {
+			before -= s.done.Rank(uint32(s.from - 1))
+		}
+		st.open -= int(before)
+	}
+	st.last = st.last || s.last
+}
+
+// loadBlock reads the block in which m.span begins; m holds what the worker has
+// of the shard already: its open reader and the last block.
+func loadBlock(ctx context.Context, bucket blob.Bucket, job *jobContext, m blockLoaded) blockLoaded {
+	s := m.span
+	if m.input == nil {
+		if m.input, m.err = openShard(ctx, bucket, job, s.shard); m.err != nil {
+			return m
+		}
+	}
+	if s.to > m.input.Rows() {
+		m.err = fmt.Errorf("shard %d has %d rows, not %d", s.shard, m.input.Rows(), s.to)
+		return m
+	}
+	if b := m.block; b != nil && b.First <= s.from && s.from < b.First+b.Rows() {
+		return m
+	}
+	m.block, m.err = m.input.ReadBlock(m.input.BlockOf(s.from))
+	return m
+}
+
+// unpack turns the rows of the span that lie in the loaded block into tasks
+// and returns what is left of the span.
+func (st *shardState) unpack(m blockLoaded) (rest span, tasks []*task, bytes int64) {
+	st.input, st.block = m.input, m.block
+	rest = m.span
+	end := min(rest.to, m.block.First+m.block.Rows())
+	slab := make([]task, 0, end-rest.from)
+	use := &loadedBlock{}
+	tasks = make([]*task, 0, end-rest.from)
+	for rel := rest.from; rel < end; rel++ {
+		if rest.done != nil && rest.done.ContainsInt(rel) {
+			continue
+		}
+		slab = append(slab, task{
+			row:   rowmill.Row{Index: m.input.First() + int64(rel), Text: m.block.Text(rel), ID: m.block.ID(rel)},
+			shard: rest.shard, rel: rel, block: use,
+		})
+		t := &slab[len(slab)-1]
+		tasks = append(tasks, t)
+		use.bytes += int64(len(t.row.Text)) + taskBytes
+	}
+	use.left = len(tasks)
+	rest.from = end
+	return rest, tasks, use.bytes
+}
+
+func (st *shardState) finished(t *task) {
+	st.open--
+	st.tasks = append(st.tasks, t)
+	st.bytes += t.bytes() + int64(len(t.row.Text))
+}
+
+// drained reports whether all rows that will ever be dealt are finished.
+func (st *shardState) drained() bool { return st.last && st.open == 0 }
+
+// over reports whether nothing of the shard is left with the worker.
+func (st *shardState) over() bool { return st.drained() && len(st.tasks) == 0 }
+
+// harvest takes the finished rows out.
+func (st *shardState) harvest() ([]*task, int64) {
+	tasks, bytes := st.tasks, st.bytes
+	st.tasks, st.bytes = nil, 0
+	return tasks, bytes
+}
+
+func (st *shardState) close(log *slog.Logger) {
+	if st.input == nil {
+		return
+	}
+	if err := st.input.Close(); err != nil {
+		log.Warn("close shard", "err", err)
+	}
+	st.input, st.block = nil, nil
+}
+
+// taskBytes is what a row takes beside its text: the task, headers of text and
+// id.
+const taskBytes = 320
+
+// spanBytes estimates the memory that the next block of a span takes.
+func (s shardInfo) spanBytes(sp span) int64 {
+	rows := int64(sp.to - sp.from)
+	return rows*taskBytes + rows*s.Bytes/int64(max(s.Rows, 1))
+}
+
+// writePart writes finished rows of one shard, in order, as a part.
+func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, tasks []*task) (partWritten, error) {
+	slices.SortFunc(tasks, func(a, b *task) int { return cmp.Compare(a.rel, b.rel) })
+	part := partWritten{key: partKey(job.id, n, job.fence.Epoch), shard: n, rows: roaring.New()}
+	w, err := bucket.Create(ctx, part.key, parquetType)
+	if err != nil {
+		return part, err
+	}
+	defer w.Abort()
+	buffered := bufio.NewWriterSize(w, 64<<10)
+	p, err := results.NewPartWriter(buffered, job.schema)
+	if err != nil {
+		return part, err
+	}
+	rels := make([]uint32, len(tasks))
+	for i, t := range tasks {
+		if err := p.Add(&t.row, &t.out); err != nil {
+			return part, fmt.Errorf("row %d: %w", t.row.Index, err)
+		}
+		rels[i] = uint32(t.rel)
+		part.totals = part.totals.Plus(totalsOf(&t.out))
+	}
+	part.rows.AddMany(rels)
+	if err := p.Close(); err != nil {
+		return part, err
+	}
+	if err := buffered.Flush(); err != nil {
+		return part, err
+	}
+	info, err := w.Commit()
+	part.size = info.Size
+	return part, err
+}
+
+const parquetType = "application/vnd.apache.parquet"
+
+func totalsOf(out *rowmill.Output) store.Totals {
+	t := store.Totals{Rows: 1}
+	if out.Failed() {
+		t.Failed = 1
+		return t
+	}
+	if out.Finish == rowmill.FinishLength {
+		t.TruncatedOutputs = 1
+	}
+	t.InputTokens, t.OutputTokens = out.InputTokens, out.OutputTokens
+	return t
+}

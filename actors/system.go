@@ -1,0 +1,178 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// A System is the running pipeline of one node.
+type System struct {
+	cfg     Config
+	log     *slog.Logger
+	actors  *actor.ActorSystem
+	metrics *metrics
+	node    *actor.PID
+	all     sync.WaitGroup // errands and keepers
+	stop    chan struct{}  // closed by Stop
+	lease   atomic.Pointer[lease]
+	engines atomic.Pointer[[]EngineStatus]
+
+	draining    atomic.Bool
+	drained     chan struct{}
+	drainedOnce sync.Once
+	stopOnce    sync.Once
+	stopErr     error
+}
+
+// New prepares a System; nothing runs before Start.
+func New(cfg Config) (*System, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &System{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), stop: make(chan struct{}), drained: make(chan struct{})}
+	s.engines.Store(&[]EngineStatus{})
+	return s, nil
+}
+
+// Start opens the node's session and brings the pipeline up. It returns once
+// jobs are being looked for; engines may still be on their way.
+func (s *System) Start(ctx context.Context) error {
+	l, err := openLease(ctx, s.cfg.Store, s.cfg.Node, s.cfg.LeaseTTL)
+	if err != nil {
+		return err
+	}
+	s.actors = actor.NewActorSystem(
+		// What the library would log, onEvent does, in our words.
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
+		// Its throttle keeps a goroutine for as long.
+		actor.WithDeadLetterThrottleInterval(time.Millisecond),
+	)
+	s.actors.EventStream.Subscribe(s.onEvent)
+	s.keep(l)
+	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props("node", func() actor.Actor {
+		return &node{
+			cfg: s.cfg, system: s, metrics: s.metrics, log: s.log, lease: l, all: &s.all,
+			budget: &budget{limit: s.cfg.MemoryBudget}, merges: make(chan struct{}, 1),
+			work: newErrand(context.Background(), &s.all),
+		}
+	}), "node")
+	if err != nil {
+		return fmt.Errorf("spawn node: %w", err)
+	}
+	return nil
+}
+
+// keep renews a lease and tells the node when it ends.
+func (s *System) keep(l *lease) {
+	s.lease.Store(l)
+	s.all.Add(2)
+	go func() {
+		defer s.all.Done()
+		l.keep(s.cfg.Store, s.cfg.LeaseTTL, s.log, s.stop)
+	}()
+	go func() {
+		defer s.all.Done()
+		l.watch(s.stop)
+		if l.ctx.Err() != nil {
+			s.actors.Root.Send(s.node, leaseEnded{})
+		}
+	}()
+}
+
+// reopen opens a new session after one was lost, however long it takes.
+func (s *System) reopen() {
+	s.all.Add(1)
+	go func() {
+		defer s.all.Done()
+		for {
+			ctx, cancel := context.WithTimeout(context.Background(), s.cfg.LeaseTTL)
+			l, err := openLease(ctx, s.cfg.Store, s.cfg.Node, s.cfg.LeaseTTL)
+			cancel()
+			if err == nil {
+				s.keep(l)
+				s.actors.Root.Send(s.node, leaseOpened{l})
+				return
+			}
+			s.log.Warn("open session, will try again", "err", err)
+			select {
+			case <-s.stop:
+				return
+			case <-time.After(time.Second):
+			}
+		}
+	}()
+}
+
+// Submitted hints that a job waits in the store. Without the hint the next
+// scan finds it.
+func (s *System) Submitted(jobID string) { s.actors.Root.Send(s.node, jobSubmitted{jobID}) }
+
+// Cancelled hints that a job's record says cancelled. Without the hint its
+// owner learns it with its next write.
+func (s *System) Cancelled(jobID string) { s.actors.Root.Send(s.node, jobCancelled{jobID}) }
+
+// Engines returns what is known of the node's inference servers.
+func (s *System) Engines() []EngineStatus { return *s.engines.Load() }
+
+// Draining reports whether the node takes no more work.
+func (s *System) Draining() bool { return s.draining.Load() }
+
+// Drain lets rows in flight finish, commits them and gives all jobs back. It
+// returns when that is done, or with an error when ctx ends first.
+func (s *System) Drain(ctx context.Context) error {
+	s.draining.Store(true)
+	s.actors.Root.Send(s.node, drainNode{})
+	select {
+	case <-s.drained:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("drain: %w", context.Cause(ctx))
+	}
+}
+
+// Stop drains for at most Config.DrainTimeout, or until ctx ends, and then
+// stops everything. It returns once all is really stopped; what could not be
+// drained is in the error and resumes from its parts. A second call returns
+// the first one's result.
+func (s *System) Stop(ctx context.Context) error {
+	s.stopOnce.Do(func() { s.stopErr = s.shutdown(ctx) })
+	return s.stopErr
+}
+
+func (s *System) shutdown(ctx context.Context) error {
+	drain, cancel := context.WithTimeout(ctx, s.cfg.DrainTimeout)
+	err := s.Drain(drain)
+	cancel()
+	l := s.lease.Load()
+	close(s.stop)
+	err = errors.Join(err, s.actors.Root.StopFuture(s.node).Wait())
+	l.cancel(context.Canceled)
+	s.all.Wait()
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.LeaseTTL)
+	defer cancel()
+	if cerr := s.cfg.Store.CloseSession(closing, l.session); cerr != nil {
+		err = errors.Join(err, fmt.Errorf("close session: %w", cerr))
+	}
+	s.actors.Shutdown()
+	return err
+}
+
+// onEvent counts what the actor system itself reports.
+func (s *System) onEvent(event any) {
+	switch e := event.(type) {
+	case *actor.DeadLetterEvent:
+		s.metrics.dead.Inc()
+		s.log.Debug("message to a stopped actor", "actor", e.PID.GetId(), "message", typeName(e.Message))
+	case *actor.SupervisorEvent:
+		s.metrics.restarted.WithLabelValues(kindOf(e.Child.GetId())).Inc()
+		s.log.Error("actor panicked and was stopped", "actor", e.Child.GetId(), "reason", fmt.Sprint(e.Reason))
+	}
+}

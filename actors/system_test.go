@@ -1,0 +1,584 @@
+package actors_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	writer   = rowmill.Model{ID: "writer", Kind: rowmill.KindGeneration, ContextLength: 4096, InputPrice: 1, OutputPrice: 2}
+	embedder = rowmill.Model{ID: "embedder", Kind: rowmill.KindEmbedding, ContextLength: 512, Dimension: 2}
+)
+
+// A bench is a System on a real store and a real bucket.
+type bench struct {
+	t      *testing.T
+	cfg    actors.Config
+	store  *bolt.Store
+	system *actors.System
+}
+
+func setup(t *testing.T, e *scripted, change ...func(*actors.Config)) *bench {
+	t.Helper()
+	folder := t.TempDir()
+	st, err := bolt.Open(t.Context(), bolt.Config{Path: folder + "/records.db"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	keys, err := dir.LoadKeyring(t.Context(), st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := dir.Open(dir.Config{Root: folder + "/objects", Keys: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	download, err := input.New(input.Config{AllowLoopback: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.models == nil {
+		e.models = []engine.ServedModel{{Name: "writer"}, {Name: "embedder"}}
+	}
+	e.name = "scripted"
+	b := &bench{t: t, store: st, cfg: actors.Config{
+		Store: st, Blob: bucket, Downloader: download, Engines: []engine.Engine{e},
+		PartInterval: 50 * time.Millisecond, ShardRows: 100, ProbeInterval: 20 * time.Millisecond,
+		ScanInterval: 20 * time.Millisecond, DrainTimeout: 5 * time.Second,
+	}}
+	for _, f := range change {
+		f(&b.cfg)
+	}
+	b.start()
+	return b
+}
+
+func (b *bench) start() {
+	b.t.Helper()
+	var err error
+	if b.system, err = actors.New(b.cfg); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.system.Start(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = b.system.Stop(context.Background()) })
+}
+
+// submit creates a job and returns its id.
+func (b *bench) submit(spec rowmill.Spec) string {
+	b.t.Helper()
+	if spec.Model.ID == "" {
+		spec.Model = writer
+	}
+	if spec.Account == "" {
+		spec.Account = "default"
+	}
+	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Created: time.Now().UTC()}
+	if _, _, err := b.store.Create(b.t.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
+		b.t.Fatal(err)
+	}
+	b.system.Submitted(job.ID)
+	return job.ID
+}
+
+// spool stores rows as a large submission does and returns the blob key.
+func (b *bench) spool(texts []string) string {
+	b.t.Helper()
+	w, err := b.cfg.Blob.Create(b.t.Context(), "spooled/"+rowmill.NewJobID(), "application/x-ndjson")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	buffered := bufio.NewWriter(w)
+	enc := json.NewEncoder(buffered)
+	for _, text := range texts {
+		if err := enc.Encode(text); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	if err := buffered.Flush(); err != nil {
+		b.t.Fatal(err)
+	}
+	info, err := w.Commit()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return info.Key
+}
+
+// await polls until the record satisfies ok.
+func (b *bench) await(id string, ok func(store.Record) bool) store.Record {
+	b.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		rec, err := b.store.Get(b.t.Context(), id)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if ok(rec) {
+			return rec
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("job %s did not get there: %+v", id, rec.Job)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func (b *bench) end(id string) store.Record {
+	b.t.Helper()
+	return b.await(id, func(r store.Record) bool { return r.Job.Status.Terminal() })
+}
+
+// outputs reads the job's results as clients get them.
+func (b *bench) outputs(rec store.Record) (out struct {
+	Outputs []json.RawMessage `json:"outputs"`
+	Inputs  []string          `json:"inputs"`
+}) {
+	b.t.Helper()
+	full, err := b.cfg.Blob.Open(b.t.Context(), rec.Artifacts["full"].Key)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer full.Close()
+	schema, err := results.ReadSchema(full)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var doc bytes.Buffer
+	if err := results.WriteJSON(b.t.Context(), &doc, full, schema, results.Full); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := json.Unmarshal(doc.Bytes(), &out); err != nil {
+		b.t.Fatal(err)
+	}
+	return out
+}
+
+func numbered(n int) []string {
+	texts := make([]string, n)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("row %d", i)
+	}
+	return texts
+}
+
+// checkEcho requires one echoed output per input row, in order.
+func (b *bench) checkEcho(rec store.Record, texts []string) {
+	b.t.Helper()
+	if rec.Job.Status != rowmill.StatusSucceeded {
+		b.t.Fatalf("job ended %s: %+v", rec.Job.Status, rec.Job.FailureReason)
+	}
+	got := b.outputs(rec)
+	if len(got.Outputs) != len(texts) {
+		b.t.Fatalf("%d outputs for %d rows", len(got.Outputs), len(texts))
+	}
+	for i, text := range texts {
+		want, _ := json.Marshal("re: " + text)
+		if string(got.Outputs[i]) != string(want) || got.Inputs[i] != text {
+			b.t.Fatalf("row %d: %s for %q, want %s for %q", i, got.Outputs[i], got.Inputs[i], want, text)
+		}
+	}
+}
+
+func TestInlineJobSucceeds(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo})
+	texts := numbered(5)
+	rec := b.end(b.submit(rowmill.Spec{Inline: texts}))
+	b.checkEcho(rec, texts)
+	j := rec.Job
+	if *j.NumRows != 5 || j.RowsDone != 5 || *j.InputTokens != 15 || *j.OutputTokens != 10 || j.Started == nil || j.Completed == nil {
+		t.Errorf("record = %+v", j)
+	}
+	if want := (15*1.0 + 10*2.0) / 1e6; j.JobCost == nil || *j.JobCost != want {
+		t.Errorf("cost = %v, want %v", j.JobCost, want)
+	}
+}
+
+func TestManyShardsAndPartsKeepTheOrder(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		if strings.HasSuffix(row, "7") { // stragglers end in a later part
+			return slowly(70*time.Millisecond)(ctx, row, try)
+		}
+		return echo(ctx, row, try)
+	}}
+	b := setup(t, e, func(c *actors.Config) { c.PartInterval = 10 * time.Millisecond })
+	texts := numbered(550)
+	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+	rec := b.end(id)
+	b.checkEcho(rec, texts)
+	if rec.Shards != 6 {
+		t.Errorf("%d shards, want 6", rec.Shards)
+	}
+	b.cleaned(id, "input/", "parts/")
+}
+
+// cleaned requires that a finished job has left nothing under its prefixes.
+func (b *bench) cleaned(id string, prefixes ...string) {
+	b.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for _, p := range prefixes {
+		for {
+			left, err := b.cfg.Blob.List(b.t.Context(), "jobs/"+id+"/"+p)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			if len(left) == 0 {
+				break
+			}
+			if time.Now().After(deadline) {
+				b.t.Fatalf("left behind: %v", left)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func TestURLJobCarriesIDs(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "key,text\n")
+		for i := range 250 {
+			fmt.Fprintf(w, "k%d,\"row %d\"\n", i, i)
+		}
+	}))
+	defer server.Close()
+	rec := b.end(b.submit(rowmill.Spec{URL: server.URL, Column: "text", IDColumn: "key"}))
+	b.checkEcho(rec, numbered(250))
+	full, err := b.cfg.Blob.Open(t.Context(), rec.Artifacts["full"].Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	if s, err := results.ReadSchema(full); err != nil || s.IDColumn != "key" || s.IDKind != rowmill.IDString {
+		t.Errorf("schema = %+v, %v", s, err)
+	}
+}
+
+func TestEmbeddingJob(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: echo}
+	b := setup(t, e)
+	rec := b.end(b.submit(rowmill.Spec{Model: embedder, Spooled: b.spool(numbered(200))}))
+	got := b.outputs(rec)
+	if len(got.Outputs) != 200 || string(got.Outputs[150]) != "[7.0,0.5]" {
+		t.Fatalf("%d outputs, row 150 is %s", len(got.Outputs), got.Outputs[min(150, len(got.Outputs)-1)])
+	}
+	if n := e.calls.Load(); n > 60 {
+		t.Errorf("%d requests for 200 texts, want groups", n)
+	}
+}
+
+func failure(t *testing.T, rec store.Record, code string) *rowmill.Failure {
+	t.Helper()
+	if rec.Job.Status != rowmill.StatusFailed || rec.Job.FailureReason == nil || rec.Job.FailureReason.Code != code {
+		t.Fatalf("job ended %s with %+v, want code %s", rec.Job.Status, rec.Job.FailureReason, code)
+	}
+	return rec.Job.FailureReason
+}
+
+func TestDownloadFailureFailsTheJob(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo})
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	id := b.submit(rowmill.Spec{URL: server.URL + "/secret?sig=hidden"})
+	f := failure(t, b.end(id), rowmill.CodeDownloadFailed)
+	if strings.Contains(f.Message+f.AdditionalContext, "hidden") {
+		t.Errorf("failure shows the signed query: %+v", f)
+	}
+	b.cleaned(id, "")
+}
+
+func TestBrokenInputFileFailsTheJob(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "text\n\"never closed\n")
+	}))
+	defer server.Close()
+	id := b.submit(rowmill.Spec{URL: server.URL})
+	failure(t, b.end(id), rowmill.CodeInvalidInputFile)
+	b.cleaned(id, "")
+}
+
+func TestRowQuotaFailsTheJobWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo})
+	failure(t, b.end(b.submit(rowmill.Spec{Spooled: b.spool(numbered(301)), RowQuota: 300})), rowmill.CodeRowQuota)
+	failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(3), RowQuota: 2})), rowmill.CodeRowQuota)
+	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(3), RowQuota: 3})), numbered(3))
+}
+
+func TestPassingFaultsAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		if try == 1 && strings.HasSuffix(row, "3") {
+			return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 503, Overloaded: true, Message: "busy"}
+		}
+		return echo(ctx, row, try)
+	}}
+	b := setup(t, e)
+	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(30)})), numbered(30))
+}
+
+func TestAFailedRowIsDataAndTheJobGoesOn(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		if row == "row 17" {
+			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+		}
+		return echo(ctx, row, try)
+	}}
+	b := setup(t, e)
+	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(100)}))
+	if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 1 || rec.Job.RowsDone != 100 {
+		t.Fatalf("record = %+v", rec.Job)
+	}
+	if got := b.outputs(rec).Outputs; string(got[17]) != "null" || string(got[18]) != `"re: row 18"` {
+		t.Errorf("outputs 17 and 18 = %s, %s", got[17], got[18])
+	}
+}
+
+func TestTooManyFailedRowsFailTheJobEarly(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: func(context.Context, string, int) (engine.Reply, error) {
+		time.Sleep(time.Millisecond)
+		return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+	}}
+	b := setup(t, e)
+	id := b.submit(rowmill.Spec{Spooled: b.spool(numbered(5000))})
+	failure(t, b.end(id), rowmill.CodeTooManyFailedRows)
+	if n := e.calls.Load(); n > 3000 {
+		t.Errorf("%d rows were sent before the job failed", n)
+	}
+	parts, err := b.store.ListParts(t.Context(), id)
+	if err != nil || len(parts) == 0 {
+		t.Errorf("%d parts, %v: the failed rows must stay readable", len(parts), err)
+	}
+	b.cleaned(id, "input/")
+
+	failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(1)})), rowmill.CodeTooManyFailedRows)
+}
+
+func TestARowTooLongFailsTheJob(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		if row == "row 4" {
+			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true, Message: "9000 tokens, 4096 fit"}
+		}
+		return echo(ctx, row, try)
+	}}
+	b := setup(t, e)
+	f := failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeRowTooLong)
+	if !strings.Contains(f.Message, "Row 4") {
+		t.Errorf("message %q does not name the row", f.Message)
+	}
+}
+
+func TestARefusedSchemaFailsTheJobAtOnce(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: func(context.Context, string, int) (engine.Reply, error) {
+		return engine.Reply{}, &engine.Error{Class: engine.JobFault, Status: 400, Message: "cannot compile the schema"}
+	}}
+	b := setup(t, e)
+	failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeEngineError)
+
+	refusing := &scripted{answer: echo, prepareErr: errors.New("parameter min_p is not supported")}
+	b = setup(t, refusing)
+	f := failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeEngineError)
+	if !strings.Contains(f.Message, "min_p") {
+		t.Errorf("message %q does not say what was refused", f.Message)
+	}
+}
+
+func TestSchemaViolationsAreRetriedWithAnotherSeed(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: func(_ context.Context, _ string, try int) (engine.Reply, error) {
+		content := `{"n": 1}`
+		if try == 1 {
+			content = `{"n": "one"}`
+		}
+		return engine.Reply{Content: content, Finish: "stop"}, nil
+	}}
+	b := setup(t, e)
+	schema := json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)
+	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3), Schema: schema, SeedPerRow: true, Sampling: map[string]any{"temperature": 0.7}}))
+	if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 0 {
+		t.Fatalf("record = %+v", rec.Job)
+	}
+	if seeds := e.seeds["row 1"]; len(seeds) != 2 || seeds[0] == seeds[1] {
+		t.Errorf("seeds of the two attempts = %v, want two different ones", seeds)
+	}
+}
+
+func TestRowsWaitForAServerThatComesBack(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: slowly(2 * time.Millisecond)}
+	b := setup(t, e)
+	texts := numbered(400)
+	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+	b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
+	e.down.Store(true)
+	b.await(id, func(r store.Record) bool { return strings.HasPrefix(r.Job.Message, "Waiting for an engine") })
+	e.down.Store(false)
+	rec := b.end(id)
+	b.checkEcho(rec, texts)
+	if rec.Job.FailedRows != 0 {
+		t.Errorf("%d rows were blamed for the server", rec.Job.FailedRows)
+	}
+}
+
+func TestAJobWaitsForAnEngineAndThenFails(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: echo, models: []engine.ServedModel{{Name: "another"}}}
+	b := setup(t, e, func(c *actors.Config) { c.WaitForEngine = 100 * time.Millisecond })
+	id := b.submit(rowmill.Spec{Inline: numbered(1)})
+	rec := b.await(id, func(r store.Record) bool { return r.Job.Status == rowmill.StatusStarting })
+	if !strings.Contains(rec.Job.Message, "Waiting for an engine that serves writer") || rec.Job.NumRows == nil {
+		t.Errorf("record while waiting = %+v", rec.Job)
+	}
+	failure(t, b.end(id), rowmill.CodeModelUnavailable)
+}
+
+func TestCancelStopsARunningJob(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: slowly(5 * time.Millisecond)}
+	b := setup(t, e)
+	id := b.submit(rowmill.Spec{Spooled: b.spool(numbered(20_000))})
+	b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
+	if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
+		t.Fatal(err)
+	}
+	b.system.Cancelled(id)
+	b.cleaned(id, "input/")
+	before := e.calls.Load()
+	time.Sleep(50 * time.Millisecond)
+	if after := e.calls.Load(); after != before {
+		t.Errorf("%d rows were sent after the cancel", after-before)
+	}
+	if rec := b.end(id); rec.Job.Status != rowmill.StatusCancelled {
+		t.Errorf("status = %s", rec.Job.Status)
+	}
+}
+
+func TestACancelIsNoticedWithoutTheHint(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: slowly(5 * time.Millisecond)}
+	b := setup(t, e)
+	id := b.submit(rowmill.Spec{Spooled: b.spool(numbered(20_000))})
+	b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
+	if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
+		t.Fatal(err)
+	}
+	b.cleaned(id, "input/")
+}
+
+// What was committed before a stop is not run again after it.
+func TestDrainAndResumeRunEveryRowOnce(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: slowly(time.Millisecond)}
+	b := setup(t, e)
+	texts := numbered(1000)
+	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+	for range 3 {
+		done := int64(0)
+		b.await(id, func(r store.Record) bool { done = r.Job.RowsDone; return done > 0 })
+		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > done || r.Job.Status.Terminal() })
+		if err := b.system.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.start()
+	}
+	b.checkEcho(b.end(id), texts)
+	for row, n := range e.tries {
+		if n != 1 {
+			t.Errorf("%q ran %d times", row, n)
+		}
+	}
+}
+
+// A node that loses its session stops at once and goes on under a new one.
+func TestALostSessionIsReplaced(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: slowly(2 * time.Millisecond)}
+	losing := &losingStore{}
+	b := setup(t, e, func(c *actors.Config) {
+		losing.Store = c.Store
+		c.Store = losing
+		c.LeaseTTL = time.Second
+	})
+	texts := numbered(1500)
+	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+	first := b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
+	if err := b.store.CloseSession(t.Context(), first.Session); err != nil {
+		t.Fatal(err)
+	}
+	rec := b.end(id)
+	b.checkEcho(rec, texts)
+	if rec.Session == first.Session || rec.Epoch <= first.Epoch {
+		t.Errorf("session %s epoch %d after %s epoch %d", rec.Session, rec.Epoch, first.Session, first.Epoch)
+	}
+}
+
+// losingStore is a store whose sessions end when told so.
+type losingStore struct{ store.Store }
+
+// A bucket whose disk is full for parts fails the job and nothing else.
+func TestAFullDiskFailsTheJobAndTheNodeGoesOn(t *testing.T) {
+	t.Parallel()
+	full := &fullBucket{}
+	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
+		full.Bucket = c.Blob
+		c.Blob = full
+	})
+	full.on.Store(true)
+	f := failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeInternalError)
+	if !strings.Contains(f.AdditionalContext, "no space left") {
+		t.Errorf("failure %+v does not say why", f)
+	}
+	full.on.Store(false)
+	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), numbered(10))
+}
+
+func TestManyJobsOfTwoAccountsEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.MaxActive = 4; c.MemoryBudget = 1 << 16 })
+	var ids []string
+	for i := range 40 {
+		ids = append(ids, b.submit(rowmill.Spec{Account: fmt.Sprint("team-", i%2), Priority: i % 2, Spooled: b.spool(numbered(150))}))
+	}
+	for _, id := range ids {
+		b.checkEcho(b.end(id), numbered(150))
+	}
+}
+
+var _ blob.Bucket = (*fullBucket)(nil)

@@ -1,0 +1,73 @@
+package actors
+
+import (
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill"
+)
+
+// A task is one row on its way through the engines of a node.
+type task struct {
+	row      rowmill.Row // its text shares memory with the block it came in
+	out      rowmill.Output
+	shard    int
+	rel      int // row within the shard
+	verdict  verdict
+	attempts int       // requests that count against the row
+	breaches int       // of them, answers that broke the schema
+	faults   int       // requests lost with their server, which do not
+	due      time.Time // not to be sent again before
+	block    *loadedBlock
+	via      *enginePort // where it was last sent
+}
+
+// maxFaults is how many lost connections a row survives before it is taken
+// for their cause: each outage of a server costs a row at most one.
+const maxFaults = 10
+
+// bytes is what the task's output holds in memory.
+func (t *task) bytes() int64 {
+	n := int64(len(t.out.Text) + 4*len(t.out.Embedding))
+	if t.out.Err != nil {
+		n += int64(len(t.out.Err.Raw) + len(t.out.Err.Message))
+	}
+	return n
+}
+
+// A loadedBlock counts the tasks that still use a block's memory.
+type loadedBlock struct {
+	bytes int64
+	left  int
+}
+
+// An outbox hands finished tasks from the goroutines that ran them to their
+// shard actor. One message announces any number of tasks.
+type outbox struct {
+	root  *actor.RootContext
+	shard *actor.PID
+
+	mu    sync.Mutex
+	tasks []*task
+}
+
+func (o *outbox) put(tasks ...*task) {
+	o.mu.Lock()
+	announce := len(o.tasks) == 0
+	o.tasks = append(o.tasks, tasks...)
+	o.mu.Unlock()
+	if announce {
+		o.root.Send(o.shard, rowsFinished{})
+	}
+}
+
+// empty returns what has gathered, in place of spare.
+func (o *outbox) empty(spare []*task) []*task {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	tasks := o.tasks
+	o.tasks = spare[:0]
+	return tasks
+}

@@ -1,0 +1,190 @@
+// Package client speaks Rowmill's REST API: it submits jobs, follows them and
+// fetches their results, never holding an input or a result in memory. It
+// knows nothing of the command line; what goes wrong comes back as an
+// *APIError or an *UnreachableError.
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// maxBody bounds an answer that is read whole: one page of jobs at most.
+const maxBody = 64 << 20
+
+// Config says where the service is and who asks.
+type Config struct {
+	// Server is the service's base, such as http://127.0.0.1:8088. Required.
+	Server string
+	// Key is the API key. Empty: requests carry none, and most are refused.
+	Key string
+	// UserAgent names the program. Default: rowmill.
+	UserAgent string
+	// Timeout bounds a request whose answer is small. Default: 60s, longer
+	// than a busy store needs.
+	Timeout time.Duration
+	// StallTimeout ends a transfer during which no byte comes. Default: 60s.
+	StallTimeout time.Duration
+	// RetryWait is the pause before a broken transfer is taken up again,
+	// doubled each time that brings nothing, Retries times. Defaults: 500ms
+	// and 6, together half a minute: long enough for a restart of the service.
+	RetryWait time.Duration
+	Retries   int
+}
+
+// WithDefaults fills in what is zero.
+func (c Config) WithDefaults() Config {
+	if c.UserAgent == "" {
+		c.UserAgent = "rowmill"
+	}
+	if c.Timeout == 0 {
+		c.Timeout = time.Minute
+	}
+	if c.StallTimeout == 0 {
+		c.StallTimeout = time.Minute
+	}
+	if c.RetryWait == 0 {
+		c.RetryWait = 500 * time.Millisecond
+	}
+	if c.Retries == 0 {
+		c.Retries = 6
+	}
+	return c
+}
+
+// Validate names the field that cannot work.
+func (c Config) Validate() error {
+	u, err := url.Parse(c.Server)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" {
+		return fmt.Errorf("server: %q is no http or https address, such as http://127.0.0.1:8088", c.Server)
+	}
+	if strings.ContainsAny(c.Key, " \t\r\n") {
+		return errors.New("API key: it holds white space; give the key alone, without the word Key")
+	}
+	return nil
+}
+
+// Client speaks to one service. It is safe for concurrent use.
+type Client struct {
+	cfg  Config
+	base string
+	http *http.Client
+}
+
+// New returns a client. Nothing is sent before the first call.
+func New(cfg Config) (*Client, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: 5 * time.Second, // a refused submission sends no rows
+		IdleConnTimeout:       30 * time.Second,
+		DisableCompression:    true, // sizes and ranges are those of the object
+	}
+	return &Client{
+		cfg:  cfg,
+		base: strings.TrimRight(cfg.Server, "/"),
+		http: &http.Client{
+			Transport: transport,
+			// The API never redirects; following one would hand the key on.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// Server is the base address.
+func (c *Client) Server() string { return c.base }
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+func (c *Client) request(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request, error) {
+	address := c.base + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, address, body)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	req.Header.Set("User-Agent", c.cfg.UserAgent)
+	if c.cfg.Key != "" {
+		req.Header.Set("Authorization", "Key "+c.cfg.Key)
+	}
+	return req, nil
+}
+
+// do sends a request and returns a response of status 200, or an error. The
+// caller closes the body.
+func (c *Client) do(req *http.Request) (*http.Response, error) {
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.sendError(req.Context(), err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		return nil, readError(resp)
+	}
+	return resp, nil
+}
+
+// sendError tells a cancelled or expired context from a server that cannot be
+// reached, and drops the URL from the error: it may hold a signature.
+func (c *Client) sendError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var own *RowsError
+	if errors.As(err, &own) {
+		return own
+	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	return &UnreachableError{Server: c.base, Err: err}
+}
+
+// get fetches a small JSON document.
+func (c *Client) get(ctx context.Context, path string, query url.Values, into any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, &UnreachableError{
+		Server: c.base, Err: fmt.Errorf("no answer within %v", c.cfg.Timeout),
+	})
+	defer cancel()
+	req, err := c.request(ctx, http.MethodGet, path, query, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return c.decode(ctx, resp, into)
+}
+
+func (c *Client) decode(ctx context.Context, resp *http.Response, into any) error {
+	content, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return c.sendError(ctx, err)
+	case len(content) > maxBody:
+		return fmt.Errorf("the answer of %s is above %d MiB", c.base, maxBody>>20)
+	}
+	if err := json.Unmarshal(content, into); err != nil {
+		return &UnreachableError{Server: c.base, Err: fmt.Errorf("no Rowmill service answers there: %w", err)}
+	}
+	return nil
+}

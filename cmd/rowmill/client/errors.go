@@ -1,0 +1,108 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill"
+)
+
+// APIError is a refusal by the service.
+type APIError struct {
+	Status     int    // HTTP status
+	Code       string // machine word, such as "unknown_model"; empty when the answer had none
+	Message    string
+	RequestID  string
+	Fields     []rowmill.FieldError
+	RetryAfter time.Duration // what the service asked for; 0 when nothing
+}
+
+// Error returns the message, the fields beyond it, and what to quote when
+// asking for help.
+func (e *APIError) Error() string {
+	var out strings.Builder
+	out.WriteString(e.Message)
+	for _, field := range e.Fields {
+		if !strings.Contains(e.Message, field.Message) {
+			fmt.Fprintf(&out, "\n  %s: %s", field.Field, field.Message)
+		}
+	}
+	fmt.Fprintf(&out, " (HTTP %d", e.Status)
+	if e.Code != "" {
+		out.WriteString(", " + e.Code)
+	}
+	if e.RequestID != "" {
+		out.WriteString(", request " + e.RequestID)
+	}
+	out.WriteString(")")
+	return out.String()
+}
+
+// Unwrap makes errors.Is(err, rowmill.ErrNotFound) and its neighbours true.
+func (e *APIError) Unwrap() error {
+	switch e.Status {
+	case http.StatusNotFound:
+		return rowmill.ErrNotFound
+	case http.StatusConflict:
+		return rowmill.ErrConflict
+	case http.StatusGone:
+		return rowmill.ErrExpired
+	}
+	return nil
+}
+
+// Temporary reports whether the same request may succeed a little later.
+func (e *APIError) Temporary() bool {
+	return e.Status == http.StatusTooManyRequests || e.Status >= 500 && e.Status != http.StatusNotImplemented
+}
+
+// UnreachableError says that no answer came, or none of a Rowmill service.
+type UnreachableError struct {
+	Server string
+	Err    error
+}
+
+// Error names the server and the reason.
+func (e *UnreachableError) Error() string { return fmt.Sprintf("cannot reach %s: %v", e.Server, e.Err) }
+
+// Unwrap returns the reason.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// RowsError says that the rows of a submission could not be read: the fault
+// is in the input, not in the service.
+type RowsError struct{ Err error }
+
+// Error returns the reason.
+func (e *RowsError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *RowsError) Unwrap() error { return e.Err }
+
+// readError makes an APIError of a response whose body it reads in part.
+func readError(resp *http.Response) error {
+	e := &APIError{Status: resp.StatusCode, RequestID: resp.Header.Get("X-Request-Id")}
+	content, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // whatever came is all there is to say
+	var body struct {
+		Message   string               `json:"message"`
+		Code      string               `json:"code"`
+		RequestID string               `json:"request_id"`
+		Errors    []rowmill.FieldError `json:"errors"`
+	}
+	if json.Unmarshal(content, &body) == nil && body.Message != "" {
+		e.Message, e.Code, e.Fields = body.Message, body.Code, body.Errors
+		if body.RequestID != "" {
+			e.RequestID = body.RequestID
+		}
+	} else {
+		e.Message = "the server answered " + resp.Status
+	}
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		e.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	return e
+}

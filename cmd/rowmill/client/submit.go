@@ -1,0 +1,182 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"unicode/utf8"
+)
+
+// Submission is a job to create. Exactly one of URL and Rows is set. What is
+// empty is not sent, and the service's default holds.
+type Submission struct {
+	URL      string                   // where the service finds a CSV or Parquet file
+	Rows     iter.Seq2[string, error] // inline rows, read once while they are sent; UTF-8
+	Column   string                   // URL only
+	IDColumn string                   // URL only
+
+	Model       string
+	System      string
+	Schema      json.RawMessage
+	Sampling    map[string]any
+	Priority    int
+	SeedPerRow  bool
+	NoTruncate  bool
+	Estimate    bool
+	Name        string
+	Description string
+
+	// IdempotencyKey makes repeating the submission harmless.
+	IdempotencyKey string
+}
+
+// Submitted is the service's answer.
+type Submitted struct {
+	JobID    string
+	Message  string
+	Warnings []string
+}
+
+// head is every field of a submission but inline rows. A pointer or an
+// omitted field tells "not set" from a zero.
+func (s Submission) head() map[string]any {
+	head := map[string]any{"job_priority": s.Priority}
+	for name, value := range map[string]string{
+		"model": s.Model, "system_prompt": s.System, "name": s.Name, "description": s.Description,
+		"column_name": s.Column, "id_column_name": s.IDColumn,
+	} {
+		if value != "" {
+			head[name] = value
+		}
+	}
+	if len(s.Schema) > 0 {
+		head["json_schema"] = s.Schema
+	}
+	if len(s.Sampling) > 0 {
+		head["sampling_params"] = s.Sampling
+	}
+	if s.SeedPerRow {
+		head["random_seed_per_input"] = true
+	}
+	if s.NoTruncate {
+		head["truncate_rows"] = false
+	}
+	if s.Estimate {
+		head["cost_estimate"] = true
+	}
+	if s.Rows == nil {
+		head["inputs"] = s.URL
+	}
+	return head
+}
+
+// Submit creates a job. Rows are sent as they are read.
+func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
+	head, err := json.Marshal(s.head())
+	if err != nil {
+		return Submitted{}, fmt.Errorf("encode the submission: %w", err)
+	}
+	body, pipe := io.Pipe()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		pipe.CloseWithError(writeBody(pipe, head, s.Rows))
+	}()
+	defer func() { body.Close(); <-written }()
+
+	req, err := c.request(ctx, http.MethodPost, "/v1/batch-inference", nil, body)
+	if err != nil {
+		return Submitted{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Expect", "100-continue")
+	if s.IdempotencyKey != "" {
+		req.Header.Set("Idempotency-Key", s.IdempotencyKey)
+	}
+	resp, err := c.do(req)
+	if err != nil {
+		return Submitted{}, err
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Results  string `json:"results"`
+		Metadata struct {
+			Message string `json:"message"`
+		} `json:"metadata"`
+		Warnings []string `json:"warnings"`
+	}
+	if err := c.decode(ctx, resp, &answer); err != nil {
+		return Submitted{}, err
+	}
+	if answer.Results == "" {
+		return Submitted{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer names no job")}
+	}
+	return Submitted{JobID: answer.Results, Message: answer.Metadata.Message, Warnings: answer.Warnings}, nil
+}
+
+// writeBody writes head with the rows as its last field. Its error, if any,
+// ends the request.
+func writeBody(w io.Writer, head []byte, rows iter.Seq2[string, error]) error {
+	if rows == nil {
+		_, err := w.Write(head)
+		return err
+	}
+	out := bufio.NewWriterSize(w, 256<<10)
+	out.Write(head[:len(head)-1]) // errors stay in the writer until Flush
+	out.WriteString(`,"inputs":[`)
+	var quoted []byte
+	n := 0
+	for row, err := range rows {
+		if err != nil {
+			return &RowsError{err}
+		}
+		if !utf8.ValidString(row) {
+			return &RowsError{fmt.Errorf("row %d is not valid UTF-8; convert the input to UTF-8", n)}
+		}
+		quoted = quoted[:0]
+		if n > 0 {
+			quoted = append(quoted, ',')
+		}
+		quoted = AppendString(quoted, row)
+		if _, err := out.Write(quoted); err != nil {
+			return err
+		}
+		n++
+	}
+	out.WriteString("]}")
+	return out.Flush()
+}
+
+const hex = "0123456789abcdef"
+
+// AppendString appends s, which must be UTF-8, as a JSON string.
+func AppendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(s); i++ {
+		b := s[i]
+		if b >= ' ' && b != '"' && b != '\\' {
+			continue
+		}
+		dst = append(dst, s[start:i]...)
+		start = i + 1
+		switch b {
+		case '"', '\\':
+			dst = append(dst, '\\', b)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hex[b>>4], hex[b&15])
+		}
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '"')
+}

@@ -1,0 +1,227 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// maxRetryWait bounds the pause between two attempts.
+const maxRetryWait = 10 * time.Second
+
+// Artifact is where an object of results can be downloaded from. The URLs are
+// credentials: they are never printed.
+type Artifact struct {
+	Artifact struct {
+		Filename string `json:"filename"`
+		Size     int64  `json:"size_bytes"`
+	} `json:"artifact"`
+	URLs struct {
+		Get  string `json:"get"`
+		Head string `json:"head"`
+	} `json:"urls"`
+}
+
+// Artifact asks for the signed URLs of a succeeded job's Parquet results. The
+// first request for a variant may take a while: it is made then.
+func (c *Client) Artifact(ctx context.Context, id string, want Results) (Artifact, error) {
+	var answer Artifact
+	req, err := c.request(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id)+"/results-url", want.query(), nil)
+	if err != nil {
+		return answer, err
+	}
+	resp, err := c.do(req)
+	if err != nil {
+		return answer, err
+	}
+	defer resp.Body.Close()
+	return answer, c.decode(ctx, resp, &answer)
+}
+
+// A transfer brings one Parquet object into a file.
+//
+//	results-url ─► HEAD (ETag, size) ─► GET from where the .part ends ─► rename
+//	     ▲                                      │ broken, expired, replaced
+//	     └──────────────────────────────────────┘
+//
+// The name of the .part holds a hash of the ETag, so that what one run left
+// behind is only ever continued with bytes of the same object.
+type transfer struct {
+	client   *Client
+	id       string
+	want     Results
+	path     string
+	progress func(done, total int64)
+
+	urls Artifact // empty: to be asked for
+	got  int64    // bytes that this run has received
+}
+
+// errStale says that the object or its URL changed: ask again.
+var errStale = errors.New("the download link is out of date")
+
+func (t *transfer) run(ctx context.Context) (int64, error) {
+	cfg := t.client.cfg
+	wait := cfg.RetryWait
+	for failures := 0; ; {
+		before := t.got
+		size, err := t.attempt(ctx)
+		if err == nil {
+			return size, nil
+		}
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		if !errors.Is(err, errStale) && !Passing(err) {
+			return 0, err
+		}
+		if errors.Is(err, errStale) {
+			t.urls = Artifact{}
+		}
+		if t.got > before {
+			failures, wait = 0, cfg.RetryWait
+			continue
+		}
+		if failures++; failures > cfg.Retries {
+			return 0, fmt.Errorf("gave up after %d attempts without progress; what came is kept, the same command goes on from there: %w", failures, err)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		case <-time.After(wait):
+			wait = min(2*wait, maxRetryWait)
+		}
+	}
+}
+
+func (t *transfer) attempt(ctx context.Context) (size int64, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if t.urls.URLs.Get == "" {
+		if t.urls, err = t.client.Artifact(ctx, t.id, t.want); err != nil {
+			return 0, err
+		}
+	}
+	etag, size, err := t.head(ctx)
+	if err != nil {
+		return 0, err
+	}
+	part, err := t.open(etag)
+	if err != nil {
+		return 0, fmt.Errorf("save the results: %w", err)
+	}
+	defer part.Close()
+	have, err := part.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, fmt.Errorf("save the results: %w", err)
+	}
+	if have < size {
+		if have, err = t.fetch(ctx, cancel, part, etag, have, size); err != nil {
+			return 0, err
+		}
+	}
+	if have != size {
+		part.Close()
+		os.Remove(part.Name()) // worthless; a new attempt begins from nothing
+		return 0, fmt.Errorf("%w: %d bytes came, %d were announced", errStale, have, size)
+	}
+	t.progress(size, size)
+	return size, finish(part, t.path)
+}
+
+// head asks for the object's ETag and size.
+func (t *transfer) head(ctx context.Context) (etag string, size int64, err error) {
+	resp, err := t.signed(ctx, http.MethodHead, t.urls.URLs.Head, nil)
+	if err != nil {
+		return "", 0, err
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return "", 0, refusal(resp)
+	}
+	etag, size = resp.Header.Get("ETag"), resp.ContentLength
+	if size < 0 {
+		return "", 0, errors.New("the object store does not say how large the results are")
+	}
+	return etag, size, nil
+}
+
+// fetch appends what is missing to part and returns its new size.
+func (t *transfer) fetch(ctx context.Context, cancel context.CancelCauseFunc, part *os.File, etag string, have, size int64) (int64, error) {
+	header := http.Header{}
+	if have > 0 {
+		header.Set("Range", fmt.Sprintf("bytes=%d-", have))
+		header.Set("If-Range", etag)
+	}
+	resp, err := t.signed(ctx, http.MethodGet, t.urls.URLs.Get, header)
+	if err != nil {
+		return have, err
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusPartialContent && strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)):
+	case resp.StatusCode == http.StatusOK && resp.Header.Get("ETag") == etag:
+		if err := part.Truncate(0); err != nil { // the whole object comes
+			return have, fmt.Errorf("save the results: %w", err)
+		}
+		have = 0
+	case resp.StatusCode == http.StatusOK, resp.StatusCode == http.StatusPartialContent:
+		os.Remove(part.Name()) // nothing will ever continue it
+		return have, fmt.Errorf("%w: the object was replaced", errStale)
+	default:
+		return have, refusal(resp)
+	}
+	n, err := t.client.copy(ctx, cancel, part, resp.Body, func(n int64) { t.progress(have+n, size) })
+	t.got += n
+	return have + n, err
+}
+
+// signed sends a request to a signed URL: without the API key, which the
+// object store refuses to see.
+func (t *transfer) signed(ctx context.Context, method, address string, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, address, nil)
+	if err != nil {
+		return nil, errors.New("the service's download link is no URL") // not shown: it holds a signature
+	}
+	if header != nil {
+		req.Header = header
+	}
+	req.Header.Set("User-Agent", t.client.cfg.UserAgent)
+	resp, err := t.client.http.Do(req)
+	if err != nil {
+		err = t.client.sendError(ctx, err)
+		var away *UnreachableError
+		if errors.As(err, &away) {
+			away.Server = req.URL.Scheme + "://" + req.URL.Host
+		}
+		return nil, err
+	}
+	return resp, nil
+}
+
+// refusal is the error of a signed URL's answer: most of them mean that it
+// has expired.
+func refusal(resp *http.Response) error {
+	switch resp.StatusCode {
+	case http.StatusForbidden, http.StatusNotFound, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
+		return fmt.Errorf("%w (%s)", errStale, resp.Status)
+	}
+	return readError(resp)
+}
+
+// open opens the .part of an object for appending.
+func (t *transfer) open(etag string) (*os.File, error) {
+	sum := sha256.Sum256([]byte(etag))
+	name := fmt.Sprintf("%s.%x.part", t.path, sum[:4])
+	if etag == "" || strings.HasPrefix(etag, "W/") {
+		os.Remove(name) // nothing says that it is the same object
+	}
+	return os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+}

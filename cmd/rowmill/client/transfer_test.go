@@ -1,0 +1,281 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// An origin serves one object behind signed URLs and breaks transfers off.
+type origin struct {
+	t       *testing.T
+	server  *httptest.Server
+	content []byte
+	etag    string
+	cut     int         // bytes after which a transfer breaks; 0: never
+	hook    func(n int) // called with the number of the GET, from 1
+	expired atomic.Bool // answer 403 until new URLs are asked for
+	gets    atomic.Int32
+	links   atomic.Int32
+	ranges  []string
+}
+
+func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "/results-url") {
+		o.links.Add(1)
+		o.expired.Store(false)
+		fmt.Fprintf(w, `{"artifact":{"size_bytes":%d},"urls":{"get":"%[2]s/get?sig=1","head":"%[2]s/head?sig=2"}}`, len(o.content), o.server.URL)
+		return
+	}
+	if r.Header.Get("Authorization") != "" {
+		o.t.Error("the API key was sent to a signed URL")
+	}
+	if (r.Method == http.MethodGet) != (r.URL.Path == "/get") {
+		o.t.Errorf("%s of %s", r.Method, r.URL.Path)
+	}
+	if r.Method == http.MethodGet {
+		o.ranges = append(o.ranges, r.Header.Get("Range"))
+		n := int(o.gets.Add(1))
+		if o.hook != nil {
+			o.hook(n)
+		}
+	}
+	if o.expired.Load() {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	w.Header().Set("ETag", o.etag)
+	if o.cut > 0 && r.Method == http.MethodGet {
+		w = &cutter{w, o.cut}
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(o.content))
+}
+
+// cutter aborts the connection after left bytes.
+type cutter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (c *cutter) Write(p []byte) (int, error) {
+	if len(p) > c.left {
+		c.ResponseWriter.Write(p[:c.left])
+		http.NewResponseController(c.ResponseWriter).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	c.left -= len(p)
+	return c.ResponseWriter.Write(p)
+}
+
+func newOrigin(t *testing.T) (*origin, *Client, string) {
+	t.Helper()
+	o := &origin{t: t, content: make([]byte, 1<<20), etag: `"one"`}
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range o.content {
+		o.content[i] = byte(random.Uint32())
+	}
+	o.server = httptest.NewServer(o)
+	t.Cleanup(o.server.Close)
+	c, err := New(Config{Server: o.server.URL, Key: "k", RetryWait: time.Millisecond, Retries: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return o, c, filepath.Join(t.TempDir(), "out.parquet")
+}
+
+func (o *origin) check(path string, size int64, err error) {
+	o.t.Helper()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	got, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(got, o.content) || size != int64(len(got)) {
+		o.t.Fatalf("%d bytes, size %d, error %v; want %d bytes", len(got), size, err, len(o.content))
+	}
+	if parts := leftovers(o.t, path); len(parts) > 0 {
+		o.t.Error("left behind:", parts)
+	}
+}
+
+func leftovers(t *testing.T, path string) []string {
+	t.Helper()
+	parts, err := filepath.Glob(path + ".*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parts
+}
+
+var parquet = Results{Format: "parquet"}
+
+func TestSaveAtOnce(t *testing.T) {
+	t.Parallel()
+	o, c, path := newOrigin(t)
+	var last int64
+	size, err := c.Save(t.Context(), "job-1", parquet, path, func(done, total int64) {
+		if done < last || total != int64(len(o.content)) {
+			t.Errorf("progress %d of %d after %d", done, total, last)
+		}
+		last = done
+	})
+	o.check(path, size, err)
+	if last != size {
+		t.Errorf("progress ended at %d", last)
+	}
+}
+
+func TestSaveResumesABrokenTransfer(t *testing.T) {
+	t.Parallel()
+	o, c, path := newOrigin(t)
+	o.cut = 300_000
+	size, err := c.Save(t.Context(), "job-1", parquet, path, nil)
+	o.check(path, size, err)
+	if n := o.gets.Load(); n != 4 || o.ranges[0] != "" || o.ranges[1] != "bytes=300000-" {
+		t.Errorf("%d requests, ranges %q", n, o.ranges)
+	}
+}
+
+func TestSaveResumesInALaterRun(t *testing.T) {
+	t.Parallel()
+	o, c, path := newOrigin(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted")
+	o.cut = 400_000
+	o.hook = func(n int) {
+		if n == 2 {
+			cancel(interrupted)
+		}
+	}
+	if _, err := c.Save(ctx, "job-1", parquet, path, nil); !errors.Is(err, interrupted) {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Fatal("an incomplete file has the final name")
+	}
+	o.cut, o.hook = 0, nil
+	size, err := c.Save(t.Context(), "job-1", parquet, path, nil)
+	o.check(path, size, err)
+	if last := o.ranges[len(o.ranges)-1]; last == "" {
+		t.Errorf("the second run began from nothing: %q", o.ranges)
+	}
+}
+
+func TestSaveAfterTheObjectWasReplaced(t *testing.T) {
+	t.Parallel()
+	o, c, path := newOrigin(t)
+	o.cut = 400_000
+	o.hook = func(n int) {
+		if n == 2 { // between HEAD and GET of the second attempt
+			o.etag = `"two"`
+			o.content = o.content[100:900_100]
+		}
+	}
+	size, err := c.Save(t.Context(), "job-1", parquet, path, nil)
+	o.check(path, size, err)
+}
+
+func TestSaveRenewsAnExpiredLink(t *testing.T) {
+	t.Parallel()
+	o, c, path := newOrigin(t)
+	o.cut = 400_000
+	o.hook = func(n int) { o.expired.Store(n == 2) }
+	size, err := c.Save(t.Context(), "job-1", parquet, path, nil)
+	o.check(path, size, err)
+	if o.links.Load() != 2 {
+		t.Errorf("%d links asked for", o.links.Load())
+	}
+}
+
+func TestSaveGivesUp(t *testing.T) {
+	t.Parallel()
+	o, c, path := newOrigin(t)
+	o.hook = func(int) { panic(http.ErrAbortHandler) }
+	_, err := c.Save(t.Context(), "job-1", parquet, path, nil)
+	var away *UnreachableError
+	if !errors.As(err, &away) || o.gets.Load() < 3 {
+		t.Errorf("%d requests, error %v", o.gets.Load(), err)
+	}
+	if strings.Contains(err.Error(), "sig=") {
+		t.Error("the error holds a signature:", err)
+	}
+}
+
+func TestSaveWhereNothingCanBeWritten(t *testing.T) {
+	t.Parallel()
+	_, c, path := newOrigin(t)
+	for _, want := range []Results{parquet, {Format: "json"}} {
+		if _, err := c.Save(t.Context(), "job-1", want, filepath.Join(path, "no", "such", "folder"), nil); !errors.Is(err, os.ErrNotExist) {
+			t.Error(want.Format, err)
+		}
+	}
+}
+
+func TestSaveOfAStream(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		write func(w http.ResponseWriter)
+		good  bool
+	}{
+		{"whole", func(w http.ResponseWriter) { io.WriteString(w, `{"outputs":[]}`) }, true},
+		{"cut", func(w http.ResponseWriter) {
+			io.WriteString(w, `{"outputs":[`)
+			http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, false},
+		{"short", func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "100")
+			io.WriteString(w, `{"outputs":[`)
+		}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if got, want := r.URL.RawQuery, "format=json&include_cumulative_logprobs=false&include_inputs=true"; got != want {
+					t.Errorf("query %q, want %q", got, want)
+				}
+				test.write(w)
+			})
+			path := filepath.Join(t.TempDir(), "out.json")
+			_, err := c.Save(t.Context(), "job-1", Results{Format: "json", Inputs: true}, path, nil)
+			got, readErr := os.ReadFile(path)
+			if test.good && (err != nil || string(got) != `{"outputs":[]}`) {
+				t.Errorf("%q, error %v", got, err)
+			}
+			if !test.good && (err == nil || readErr == nil) {
+				t.Errorf("an incomplete answer was saved: %q, error %v", got, err)
+			}
+			if parts := leftovers(t, path); len(parts) > 0 {
+				t.Error("left behind:", parts)
+			}
+		})
+	}
+}
+
+func TestStalledTransfer(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "{")
+		http.NewResponseController(w).Flush()
+		<-release
+	})
+	defer close(release)
+	c.cfg.StallTimeout = 20 * time.Millisecond
+	_, err := c.Stream(t.Context(), "job-1", Results{Format: "json"}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "stood still") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// settingFlags are the flags that stand for one setting each.
+var settingFlags = []struct{ flag, key, help string }{
+	{"data", "data", "directory of records and objects (default: rowmill in $XDG_STATE_HOME, else ~/.local/state/rowmill)"},
+	{"listen", "http.listen", "address of the API, HOST:PORT (default 127.0.0.1:8088)"},
+	{"admin-listen", "http.admin_listen", "address for /metrics and pprof alone (default: /metrics on --listen, no pprof)"},
+	{"public-url", "http.public_url", "base of signed download URLs, where clients reach this node by another address"},
+	{"tls-cert", "http.tls_cert", "certificate file (PEM) to serve HTTPS"},
+	{"tls-key", "http.tls_key", "key file (PEM) to serve HTTPS"},
+	{"api-key-file", "api_key_file", "file that holds an administrator key (default: $ROWMILL_API_KEY, else one is made at the first start)"},
+	{"catalog", "catalog", "YAML file of models (default: the built-in catalog)"},
+	{"log-level", "log.level", "debug, info, warn or error (default info)"},
+	{"log-format", "log.format", "text, json or auto (default auto: text on a terminal)"},
+}
+
+// settingsFlags adds the flags that settings come from and returns a function
+// that loads the settings once they are parsed.
+func settingsFlags(flags *pflag.FlagSet, io *terminal.IO) func() (settings.Settings, error) {
+	file := flags.String("config", "", "YAML file of settings (default: $ROWMILL_CONFIG)")
+	for _, f := range settingFlags {
+		flags.String(f.flag, "", f.help)
+	}
+	engines := flags.StringArray("engine", nil, "URL of an OpenAI-compatible server; repeatable (default: simulated answers)")
+	sets := flags.StringArray("set", nil, "any other setting as KEY=VALUE, such as jobs.max_active=8; repeatable")
+	return func() (settings.Settings, error) {
+		src := settings.Sources{Environ: io.Environ, File: *file}
+		for _, set := range *sets {
+			key, value, found := strings.Cut(set, "=")
+			if !found {
+				return settings.Settings{}, exit.With(exit.Usage, fmt.Errorf("flag --set %q must be KEY=VALUE", set))
+			}
+			src.Flags = append(src.Flags, settings.Flag{Name: "--set", Key: key, Values: []string{value}})
+		}
+		for _, f := range settingFlags {
+			if given := flags.Lookup(f.flag); given.Changed {
+				src.Flags = append(src.Flags, settings.Flag{Name: "--" + f.flag, Key: f.key, Values: []string{given.Value.String()}})
+			}
+		}
+		if len(*engines) > 0 {
+			src.Flags = append(src.Flags, settings.Flag{Name: "--engine", Key: "engines", Values: *engines})
+		}
+		s, err := settings.Load(src)
+		return s, exit.With(exit.Usage, err)
+	}
+}
+
+func configCommand(io *terminal.IO) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "config",
+		Short: "Show or check the settings of a node",
+		Long: `Show or check the settings of a node.
+
+Settings come from flags, then ROWMILL_ variables, then one YAML file (--config
+or ROWMILL_CONFIG), then defaults. The variable of jobs.max_active is
+ROWMILL_JOBS_MAX_ACTIVE; a list of engines may be written as URLs with commas
+in ROWMILL_ENGINES. A secret can be read from a file: api_key_file, or
+ROWMILL_API_KEY_FILE. Unknown keys are errors.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	show := &cobra.Command{
+		Use:     "print",
+		Short:   "Print the effective settings as YAML, secrets redacted",
+		Example: "  rowmill config print > rowmill.yaml   # a file to begin with",
+		Args:    cobra.NoArgs,
+	}
+	load := settingsFlags(show.Flags(), io)
+	show.RunE = func(*cobra.Command, []string) error {
+		s, err := load()
+		if err != nil {
+			return err
+		}
+		return s.Print(io.Out)
+	}
+	check := &cobra.Command{
+		Use:     "validate",
+		Short:   "Check the settings and say what is wrong; exit code 2 then",
+		Example: "  rowmill config validate --config rowmill.yaml",
+		Args:    cobra.NoArgs,
+	}
+	loadToCheck := settingsFlags(check.Flags(), io)
+	check.RunE = func(*cobra.Command, []string) error {
+		if _, err := loadToCheck(); err != nil {
+			return err
+		}
+		io.Say("the settings are valid")
+		return nil
+	}
+	root.AddCommand(show, check)
+	return root
+}

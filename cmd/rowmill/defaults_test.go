@@ -1,0 +1,51 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/input"
+)
+
+// The settings' defaults are those of the parts: a setting that is not given
+// changes nothing.
+func TestDefaultsAreThoseOfTheParts(t *testing.T) {
+	t.Parallel()
+	s, err := settings.Load(settings.Sources{Environ: []string{"HOME=/home/someone"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipeline, limits, download := actors.Config{}.WithDefaults(), input.Limits{}.WithDefaults(), input.Config{}.WithDefaults()
+	api, profile := http.Config{}.WithDefaults(), sim.DefaultProfile()
+	for name, pair := range map[string][2]any{
+		"jobs.max_active":        {s.Jobs.MaxActive, pipeline.MaxActive},
+		"jobs.lease_ttl":         {s.Jobs.LeaseTTL, pipeline.LeaseTTL},
+		"jobs.part_bytes":        {int64(s.Jobs.PartBytes), pipeline.PartBytes},
+		"jobs.part_interval":     {s.Jobs.PartInterval, pipeline.PartInterval},
+		"jobs.shard_rows":        {s.Jobs.ShardRows, pipeline.ShardRows},
+		"jobs.shard_bytes":       {int64(s.Jobs.ShardBytes), pipeline.ShardBytes},
+		"jobs.memory_budget":     {int64(s.Jobs.MemoryBudget), pipeline.MemoryBudget},
+		"jobs.max_attempts":      {s.Jobs.MaxAttempts, pipeline.MaxAttempts},
+		"jobs.wait_for_engine":   {s.Jobs.WaitForEngine, pipeline.WaitForEngine},
+		"jobs.drain_timeout":     {s.Jobs.DrainTimeout, pipeline.DrainTimeout},
+		"inputs.max_rows":        {s.Inputs.MaxRows, limits.MaxRows},
+		"inputs.max_row_bytes":   {int64(s.Inputs.MaxRowBytes), limits.MaxRowBytes},
+		"inputs.max_bytes":       {int64(s.Inputs.MaxBytes), download.MaxBytes},
+		"inputs.connect_timeout": {s.Inputs.ConnectTimeout, download.ConnectTimeout},
+		"inputs.stall_timeout":   {s.Inputs.StallTimeout, download.StallTimeout},
+		"inputs.total_timeout":   {s.Inputs.TotalTimeout, download.TotalTimeout},
+		"http.max_body":          {int64(s.HTTP.MaxBody), api.MaxBodyBytes},
+		"quotas[1].row_quota":    {*s.Quotas[1].RowQuota, api.Quotas[1].RowQuota},
+		"quotas[0].token_quota":  {*s.Quotas[0].TokenQuota, api.Quotas[0].TokenQuota},
+		"simulator.ttft":         {s.Simulator.TTFT, profile.TimeToFirstToken},
+		"simulator.per_token":    {s.Simulator.PerToken, profile.TimePerToken},
+		"simulator.slots":        {s.Simulator.Slots, profile.Slots},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s is %v, the part's own default is %v", name, pair[0], pair[1])
+		}
+	}
+}

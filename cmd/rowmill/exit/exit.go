@@ -1,0 +1,90 @@
+// Package exit owns the exit codes of the rowmill program: which error ends
+// it with which code. It knows no command.
+package exit
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/cmd/rowmill/client"
+)
+
+// The exit codes. Scripts rely on them.
+const (
+	OK          = 0
+	Failure     = 1 // anything that has no code of its own
+	Usage       = 2 // a flag, an argument or a setting is wrong
+	JobFailed   = 3 // the job ended as failed
+	Auth        = 4 // no API key, or not one that may do this
+	NotFound    = 5 // no such job, row or file of results
+	Cancelled   = 6 // the job was cancelled
+	Timeout     = 7 // --timeout passed; the job goes on
+	Unreachable = 8 // the service does not answer
+	Interrupted = 130
+)
+
+// Help lists the codes for the program's help.
+const Help = `Exit codes: 0 done, 1 error, 2 wrong usage, 3 the job failed, 4 API key,
+5 not found, 6 the job was cancelled, 7 timeout, 8 service unreachable,
+130 interrupted (the job goes on).`
+
+// Error is an error with the code that it ends the program with.
+type Error struct {
+	Code int
+	Err  error
+}
+
+// With gives err a code; a nil error stays nil.
+func With(code int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Code: code, Err: err}
+}
+
+// Error returns the message of the error inside.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error inside.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Signal is the cause of a context that a signal ended.
+type Signal struct{ os.Signal }
+
+// Error names the signal.
+func (s Signal) Error() string { return s.String() }
+
+// Code returns the exit code for err.
+func Code(err error) int {
+	var (
+		coded  *Error
+		signal Signal
+		fault  *client.RowsError
+		away   *client.UnreachableError
+	)
+	switch {
+	case err == nil:
+		return OK
+	case errors.As(err, &coded):
+		return coded.Code
+	case errors.As(err, &signal):
+		if number, ok := signal.Signal.(syscall.Signal); ok {
+			return 128 + int(number) // 130 for SIGINT, as shells do
+		}
+		return Interrupted
+	case errors.Is(err, context.DeadlineExceeded):
+		return Timeout
+	case client.Unauthorized(err):
+		return Auth
+	case errors.Is(err, rowmill.ErrNotFound), errors.Is(err, rowmill.ErrExpired):
+		return NotFound
+	case errors.As(err, &fault):
+		return Failure
+	case errors.As(err, &away):
+		return Unreachable
+	}
+	return Failure
+}

@@ -1,0 +1,93 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+func (c *commands) attach() *cobra.Command {
+	var s saving
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "attach JOB",
+		Short: "Follow a job and write its results",
+		Long: `Follow a job until it is over and write its results.
+
+Ctrl-C detaches: the job goes on, and the same command comes back to it.`,
+		Example:           "  rowmill jobs attach job-… --output answers.parquet",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeJobs,
+		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if err := s.resolve(args[0]); err != nil {
+				return err
+			}
+			return c.finish(cmd.Context(), api, args[0], &s, timeout)
+		}),
+	}
+	s.flags(cmd)
+	timeoutFlag(cmd, &timeout)
+	return cmd
+}
+
+func timeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
+	cmd.Flags().DurationVar(timeout, "timeout", 0, "stop waiting after this time, such as 30m; the job goes on (default: wait for ever)")
+}
+
+// finish follows a job and writes its results. Whatever ends the wait early,
+// it says how to come back.
+func (c *commands) finish(ctx context.Context, api *client.Client, id string, s *saving, timeout time.Duration) error {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
+			exit.With(exit.Timeout, fmt.Errorf("%s is not over after %v", id, timeout)))
+		defer cancel()
+	}
+	begun := time.Now()
+	job, err := c.follow(ctx, api, id)
+	if err == nil {
+		if err = outcome(job); err != nil {
+			return err
+		}
+		c.summary(job, time.Since(begun))
+		err = c.save(ctx, api, id, s)
+	}
+	if err != nil && (ctx.Err() != nil || client.Passing(err)) {
+		c.comeBack(id, s, err)
+	}
+	return err
+}
+
+// summary says what a succeeded job did.
+func (c *commands) summary(job client.Job, watched time.Duration) {
+	took := watched
+	if job.Started != nil && job.Completed != nil {
+		took = job.Completed.Sub(*job.Started)
+	}
+	line := fmt.Sprintf("%s succeeded: %s rows in %s, %s tokens in, %s out", job.ID,
+		terminal.Count(number(job.NumRows)), terminal.Span(took),
+		terminal.Count(number(job.InputTokens)), terminal.Count(number(job.OutputTokens)))
+	c.IO.Say("%s", line)
+	if job.FailedRows > 0 {
+		c.IO.Say("%s rows failed and have no output; see why: rowmill jobs errors %s", terminal.Count(job.FailedRows), job.ID)
+	}
+	if job.TruncatedOutputs > 0 {
+		c.IO.Say("%s outputs were cut by the length limit; raise it with --param max_tokens=N", terminal.Count(job.TruncatedOutputs))
+	}
+}
+
+// comeBack tells, even when quiet, that the job goes on without this program.
+func (c *commands) comeBack(id string, s *saving, why error) {
+	var signal exit.Signal
+	if errors.As(why, &signal) {
+		fmt.Fprintln(c.IO.Err, "detached")
+	}
+	fmt.Fprintf(c.IO.Err, "the job goes on; come back with\n  rowmill jobs attach %s %s\nor end it with\n  rowmill jobs cancel %s\n", id, s.again(), id)
+}

@@ -1,0 +1,127 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// endings maps a results format to the ending of its files.
+var endings = map[string]string{"parquet": ".parquet", "csv": ".zip", "json": ".json"}
+
+// stdout is the path that stands for standard output.
+const stdout = "-"
+
+// saving is where and how results are written.
+type saving struct {
+	want  client.Results
+	path  string // empty: chosen by name
+	force bool
+}
+
+// flags adds the flags of saving to a command.
+func (s *saving) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&s.path, "output", "", "file for the results, - for standard output (default: NAME.results.parquet in this folder)")
+	flags.StringVar(&s.want.Format, "format", "", "parquet, csv (a ZIP archive holding it) or json (default: by the ending of --output, else parquet)")
+	flags.BoolVar(&s.want.Inputs, "include-inputs", false, "write the inputs beside the outputs")
+	flags.BoolVar(&s.want.Logprobs, "include-logprobs", false, "write the cumulative log probabilities, 0 to 100")
+	flags.BoolVar(&s.force, "force", false, "replace the file if it exists")
+	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"parquet", "csv", "json"}, cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// resolve settles format and path, and refuses what would go wrong once the
+// job has run. name is what the file is called by default.
+func (s *saving) resolve(name string) error {
+	ending := strings.ToLower(filepath.Ext(s.path))
+	if s.want.Format == "" {
+		s.want.Format = "parquet"
+		for format, e := range endings {
+			if e == ending {
+				s.want.Format = format
+			}
+		}
+	}
+	want, known := endings[s.want.Format]
+	switch {
+	case !known:
+		return exit.With(exit.Usage, fmt.Errorf("--format must be parquet, csv or json, is %q", s.want.Format))
+	case s.path == stdout:
+		return nil
+	case s.path == "":
+		s.path = name + ".results" + want
+	case ending == ".csv":
+		return exit.With(exit.Usage, fmt.Errorf("--output %s: CSV results come as a ZIP archive; name it %s.zip with --format csv", s.path, s.path))
+	}
+	if info, err := os.Stat(s.path); err == nil {
+		if info.IsDir() {
+			return exit.With(exit.Usage, fmt.Errorf("--output %s is a folder; name a file in it", s.path))
+		}
+		if !s.force {
+			return exit.With(exit.Usage, fmt.Errorf("%s exists; choose another file with --output or replace it with --force", s.path))
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return exit.With(exit.Usage, fmt.Errorf("--output: %w", err))
+	}
+	if info, err := os.Stat(filepath.Dir(s.path)); err != nil || !info.IsDir() {
+		return exit.With(exit.Usage, fmt.Errorf("--output: the folder %s does not exist", filepath.Dir(s.path)))
+	}
+	return nil
+}
+
+// again is the part of a command line that asks for the same file.
+func (s *saving) again() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "--output %s --format %s", quote(s.path), s.want.Format)
+	if s.want.Inputs {
+		out.WriteString(" --include-inputs")
+	}
+	if s.want.Logprobs {
+		out.WriteString(" --include-logprobs")
+	}
+	return out.String()
+}
+
+// save writes the results of a succeeded job.
+func (c *commands) save(ctx context.Context, api *client.Client, id string, s *saving) error {
+	if s.path == stdout {
+		if _, err := api.Stream(ctx, id, s.want, c.IO.Out); err != nil {
+			return fmt.Errorf("results of %s: %w", id, err)
+		}
+		return nil
+	}
+	progress := terminal.NewProgress(c.IO)
+	size, err := api.Save(ctx, id, s.want, s.path, func(done, total int64) {
+		if c.IO.Live {
+			progress.Update(terminal.Snapshot{Now: time.Now(), Phase: "download", Done: done, Total: total, Size: true})
+		}
+	})
+	progress.Pause()
+	if err != nil {
+		return fmt.Errorf("results of %s: %w", id, err)
+	}
+	c.IO.Say("wrote %s (%s)", s.path, terminal.Size(size))
+	return nil
+}
+
+// quote writes a word as a POSIX shell reads it back.
+func quote(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=:@,+~", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

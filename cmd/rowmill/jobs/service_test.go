@@ -1,0 +1,199 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// A service is a scripted Rowmill: each look at a job gives the next of its
+// records, the last one for ever.
+type service struct {
+	t       *testing.T
+	server  *httptest.Server
+	content string // of all results
+
+	mu          sync.Mutex
+	records     []string
+	looks       int
+	onLook      func(n int) // called with the number of the look, from 1
+	submissions []map[string]any
+	queries     []string
+	refuse      int // status of every answer, when set
+}
+
+const jobID = "job-0198c0de-0000-7000-8000-000000000001"
+
+func newService(t *testing.T, records ...string) *service {
+	t.Helper()
+	s := &service{t: t, records: records, content: "PAR1 the results PAR1"}
+	s.server = httptest.NewServer(s)
+	t.Cleanup(s.server.Close)
+	return s
+}
+
+func record(status, more string) string {
+	return fmt.Sprintf(`{"job_id":%q,"status":%q,"model":"gpt-oss-20b","datetime_created":"2026-01-02T03:04:05Z"%s}`, jobID, status, more)
+}
+
+var done = record("succeeded", `,"num_rows":3,"rows_done":3,"input_tokens":30,"output_tokens":60`)
+
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	signed := strings.HasPrefix(r.URL.Path, "/signed/")
+	switch key := r.Header.Get("Authorization"); {
+	case signed && key != "":
+		s.t.Error("the API key was sent to a signed URL")
+	case !signed && key != "Key secret":
+		s.answer(w, http.StatusUnauthorized, `{"message":"unknown key","code":"unknown_key","request_id":"r1"}`)
+		return
+	case s.refuse != 0:
+		s.answer(w, s.refuse, `{"message":"refused","request_id":"r2"}`)
+		return
+	}
+	s.queries = append(s.queries, r.URL.RequestURI())
+	path := strings.TrimPrefix(r.URL.Path, "/v1")
+	switch path {
+	case "/batch-inference":
+		body, err := io.ReadAll(r.Body)
+		var sub map[string]any
+		if err == nil {
+			err = json.Unmarshal(body, &sub)
+		}
+		if err != nil {
+			s.t.Errorf("submission: %v", err)
+		}
+		sub["(key)"] = r.Header.Get("Idempotency-Key")
+		s.submissions = append(s.submissions, sub)
+		s.answer(w, 200, fmt.Sprintf(`{"metadata":{"job_id":%[1]q,"message":"made"},"results":%[1]q,"warnings":["max_tokens lowered"]}`, jobID))
+	case "/jobs/" + jobID:
+		s.looks++
+		if s.onLook != nil {
+			s.onLook(s.looks)
+		}
+		s.answer(w, 200, `{"job":`+s.records[min(s.looks, len(s.records))-1]+`}`)
+	case "/job-status/" + jobID:
+		s.answer(w, 200, `{"message":"waiting for a server","job_status":"starting","metadata":{}}`)
+	case "/job-cancel/" + jobID:
+		s.answer(w, 200, `{"cancelled":true,"message":"The job was cancelled."}`)
+	case "/job-cancel/job-over":
+		s.answer(w, 200, `{"cancelled":false,"message":"The job has succeeded already."}`)
+	case "/jobs/" + jobID + "/results":
+		io.WriteString(w, s.content)
+	case "/jobs/" + jobID + "/results-url":
+		s.answer(w, 200, fmt.Sprintf(`{"urls":{"get":"%[1]s/signed/get?sig=x","head":"%[1]s/signed/head?sig=y"}}`, s.server.URL))
+	case "/signed/get", "/signed/head":
+		w.Header().Set("ETag", `"e"`)
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(s.content))
+	case "/jobs/" + jobID + "/rows/7":
+		s.answer(w, 200, `{"row":7,"input":"<in>","output":"out"}`)
+	case "/jobs/" + jobID + "/errors":
+		s.page(w, r, "errors", func(i int) string {
+			return fmt.Sprintf(`{"row":%d,"code":"schema_violation","message":"no\u001b[31m","raw_output":"{"}`, i)
+		})
+	case "/list-jobs":
+		s.page(w, r, "jobs", func(i int) string {
+			return fmt.Sprintf(`{"job_id":"job-%d","status":"running","model":"m","num_rows":2000,"rows_done":%d,"name":"n%d"}`, i, i, i)
+		})
+	default:
+		s.answer(w, 404, `{"message":"no job was found with that ID","code":"not_found","request_id":"r3"}`)
+	}
+}
+
+// page serves 250 items.
+func (s *service) page(w http.ResponseWriter, r *http.Request, name string, item func(int) string) {
+	var from, limit int
+	fmt.Sscan(r.URL.Query().Get("cursor"), &from)
+	fmt.Sscan(r.URL.Query().Get("limit"), &limit)
+	if limit < 1 || limit > 100 {
+		s.t.Errorf("limit %d", limit)
+	}
+	var items []string
+	for ; len(items) < limit && from < 250; from++ {
+		items = append(items, item(from))
+	}
+	next := "null"
+	if from < 250 {
+		next = fmt.Sprintf("%q", fmt.Sprint(from))
+	}
+	s.answer(w, 200, fmt.Sprintf(`{%q:[%s],"next_cursor":%s}`, name, strings.Join(items, ","), next))
+}
+
+func (s *service) answer(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	io.WriteString(w, body)
+}
+
+// A call is one run of the program in a folder of its own.
+type call struct {
+	ctx      context.Context
+	dir      string
+	environ  []string
+	stdin    string
+	live     bool
+	out, err bytes.Buffer
+	code     int
+}
+
+func newCall(t *testing.T, s *service) *call {
+	t.Helper()
+	dir := t.TempDir()
+	return &call{
+		ctx: t.Context(), dir: dir,
+		environ: []string{"HOME=" + filepath.Join(dir, "home"), "ROWMILL_SERVER=" + s.server.URL, "ROWMILL_API_KEY=secret"},
+	}
+}
+
+// run runs `rowmill jobs` with args, in which DIR stands for the call's folder.
+func (c *call) run(args ...string) *call {
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "DIR", c.dir)
+	}
+	c.out.Reset()
+	c.err.Reset()
+	cmd := Command(Config{
+		IO: &terminal.IO{
+			In: strings.NewReader(c.stdin), Out: &c.out, Err: &c.err, Environ: c.environ,
+			Live: c.live, Width: func() int { return 100 },
+		},
+		Poll: time.Millisecond, Patience: 50 * time.Millisecond,
+	})
+	cmd.SetArgs(args)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetOut(&c.out)
+	cmd.SetErr(&c.err)
+	err := cmd.ExecuteContext(c.ctx)
+	if err != nil {
+		fmt.Fprintln(&c.err, "rowmill:", err)
+	}
+	c.code = exit.Code(err)
+	return c
+}
+
+// want checks the code and that standard error holds each text.
+func (c *call) want(t *testing.T, code int, texts ...string) {
+	t.Helper()
+	if c.code != code {
+		t.Errorf("exit code %d, want %d; standard error:\n%s", c.code, code, c.err.String())
+	}
+	for _, text := range texts {
+		text = strings.ReplaceAll(text, "DIR", c.dir)
+		if !strings.Contains(c.err.String(), text) {
+			t.Errorf("standard error lacks %q:\n%s", text, c.err.String())
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package jobs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+func (c *commands) get() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "get JOB",
+		Short:             "Show a job's record",
+		Example:           "  rowmill jobs get job-…\n  rowmill jobs get job-… -o json | jq .output_tokens",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeJobs,
+		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			job, err := api.Job(cmd.Context(), args[0])
+			if err != nil {
+				return fmt.Errorf("get %s: %w", args[0], err)
+			}
+			if c.print == "json" {
+				return c.json(job)
+			}
+			return table(c.IO.Out, func(w io.Writer) { writeRecord(w, job) })
+		}),
+	}
+	c.outputFlag(cmd)
+	return cmd
+}
+
+// writeRecord writes what a person wants to know of a job, a line for each field.
+func writeRecord(w io.Writer, job client.Job) {
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%s\t%s\n", name, printable(value))
+		}
+	}
+	moment := func(t *time.Time) string {
+		if t == nil {
+			return ""
+		}
+		return t.UTC().Format(time.RFC3339)
+	}
+	line("job", job.ID)
+	line("status", string(job.Status))
+	line("message", job.Message)
+	if f := job.FailureReason; f != nil {
+		line("failure", fmt.Sprintf("%s (%s)", f.Message, f.Code))
+		line("", f.AdditionalContext)
+	}
+	line("name", text(job.Name))
+	line("description", text(job.Description))
+	line("model", job.Model)
+	line("priority", strconv.Itoa(job.Priority))
+	line("rows", rowsOf(job))
+	if job.FailedRows > 0 {
+		line("failed rows", terminal.Count(job.FailedRows))
+	}
+	if job.TruncatedOutputs > 0 {
+		line("cut outputs", terminal.Count(job.TruncatedOutputs))
+	}
+	line("input tokens", count(job.InputTokens))
+	line("output tokens", count(job.OutputTokens))
+	if job.JobCost != nil {
+		line("cost", fmt.Sprintf("%.6f USD", *job.JobCost))
+	}
+	if job.CostEstimate != nil {
+		line("cost estimate", fmt.Sprintf("%.6f USD", *job.CostEstimate))
+	}
+	if sampling, err := json.Marshal(job.Sampling); err == nil && len(job.Sampling) > 0 {
+		line("sampling", string(sampling))
+	}
+	line("created", moment(&job.Created))
+	line("started", moment(job.Started))
+	line("completed", moment(job.Completed))
+	for _, warning := range job.Warnings {
+		line("warning", warning)
+	}
+}
+
+func (c *commands) status() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "status JOB",
+		Short:             "Show a job's status",
+		Long:              "Show a job's status: its name on standard output, what the service says about it on standard error.",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeJobs,
+		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			s, err := api.Status(cmd.Context(), args[0])
+			if err != nil {
+				return fmt.Errorf("status of %s: %w", args[0], err)
+			}
+			if c.print == "json" {
+				return c.json(s.Raw)
+			}
+			if s.Message != "" {
+				c.IO.Say("%s", s.Message)
+			}
+			_, err = fmt.Fprintln(c.IO.Out, s.Status)
+			return err
+		}),
+	}
+	c.outputFlag(cmd)
+	return cmd
+}
+
+func (c *commands) cancel() *cobra.Command {
+	return &cobra.Command{
+		Use:               "cancel JOB...",
+		Short:             "Cancel jobs",
+		Long:              "Cancel jobs. A job that is over already is not changed; the exit code is then 1.",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: c.completeJobs,
+		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			var errs []error
+			for _, id := range args {
+				answer, err := api.Cancel(cmd.Context(), id)
+				switch {
+				case err != nil:
+					errs = append(errs, fmt.Errorf("cancel %s: %w", id, err))
+				case !answer.Cancelled:
+					errs = append(errs, exit.With(exit.Failure, fmt.Errorf("cancel %s: %s", id, answer.Message)))
+				default:
+					c.IO.Say("%s: %s", id, first(answer.Message, "cancelled"))
+				}
+			}
+			return errors.Join(errs...)
+		}),
+	}
+}
+
+func (c *commands) results() *cobra.Command {
+	var s saving
+	cmd := &cobra.Command{
+		Use:   "results JOB",
+		Short: "Write the results of a succeeded job to a file",
+		Long: `Write the results of a succeeded job to a file.
+
+Rows come in the order of the input. Parquet is downloaded so that a broken
+transfer goes on where it stopped, also when the same command is run later;
+the file appears under its name only once it is complete.`,
+		Example: `  rowmill jobs results job-… --output answers.parquet --include-inputs
+  rowmill jobs results job-… --format json --output - | jq -r '.outputs[]'`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeJobs,
+		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if err := s.resolve(args[0]); err != nil {
+				return err
+			}
+			return c.save(cmd.Context(), api, args[0], &s)
+		}),
+	}
+	s.flags(cmd)
+	return cmd
+}
+
+func (c *commands) rows() *cobra.Command {
+	return &cobra.Command{
+		Use:               "rows JOB N...",
+		Short:             "Show single rows: input, output, tokens, attempts",
+		Long:              "Show single rows as JSON, one document for each. Rows are numbered from 0.",
+		Example:           "  rowmill jobs rows job-… 0 17",
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: c.completeJobs,
+		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			for _, arg := range args[1:] {
+				n, err := strconv.ParseInt(arg, 10, 64)
+				if err != nil || n < 0 {
+					return exit.With(exit.Usage, fmt.Errorf("%q is no row number; rows are numbered from 0", arg))
+				}
+				row, err := api.Row(cmd.Context(), args[0], n)
+				if err != nil {
+					return fmt.Errorf("row %d of %s: %w", n, args[0], err)
+				}
+				if err := c.json(row); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+}
+
+// table aligns what write writes, fields separated by tabs.
+func table(w io.Writer, write func(io.Writer)) error {
+	tabs := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	write(tabs)
+	return tabs.Flush()
+}
+
+func count(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return terminal.Count(*n)
+}
+
+// rowsOf writes done and all rows of a job.
+func rowsOf(job client.Job) string {
+	if job.NumRows == nil {
+		return "-"
+	}
+	if job.RowsDone == *job.NumRows {
+		return terminal.Count(*job.NumRows)
+	}
+	return terminal.Count(job.RowsDone) + "/" + terminal.Count(*job.NumRows)
+}

@@ -1,0 +1,293 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+const (
+	// manyRows is above what priority 0 is meant for.
+	manyRows = 1000
+	// maxSchema is the service's limit on a schema, in bytes.
+	maxSchema = 256 << 10
+)
+
+// submission is what the flags of submit say.
+type submission struct {
+	client.Submission
+	system  string
+	schema  string
+	params  []string
+	kind    string
+	detach  bool
+	timeout time.Duration
+	save    saving
+}
+
+func (c *commands) submit() *cobra.Command {
+	var s submission
+	cmd := &cobra.Command{
+		Use:   "submit FILE|URL|-",
+		Short: "Run a model over every row of a file",
+		Long: `Run a model over every row of a file and write the results in its order.
+
+FILE may be CSV or Parquet (choose the column with --column, else the first is
+run), JSON lines (strings, or objects with --column), or plain text with a row
+on each line; gzip is undone. Parquet and gzip are told by content, the others
+by their ending: .csv, .jsonl or .ndjson, .txt; anything else, and standard
+input (-), is JSON lines if its first line is a JSON string or object, else
+plain text. --input-format overrides all that. The rows are checked and
+counted first and then sent with the submission.
+
+A URL (http or https, of a CSV or Parquet file) is downloaded by the service,
+once. Only there can --id-column carry IDs into the results; the results of a
+local file have its order, so that IDs can be joined by position.
+
+The command stays attached and writes the results when the job has succeeded.
+Ctrl-C detaches; the job goes on. With --detach it prints the job's ID and
+returns at once.
+
+` + exit.Help,
+		Example: `  rowmill jobs submit reviews.csv --column text --system-prompt 'Positive or negative?'
+  rowmill jobs submit docs.jsonl --column body --schema card.json --param temperature=0
+  rowmill jobs submit https://example.org/big.parquet --column text --id-column id --detach
+  printf 'one\ntwo\n' | rowmill jobs submit - --format json --output -`,
+		Args: cobra.ExactArgs(1),
+		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if !cmd.Flags().Changed("priority") {
+				s.Priority = -1
+			}
+			return c.runSubmit(cmd.Context(), api, args[0], &s)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&s.Model, "model", "m", "", "model or Function (default: the service's, gpt-oss-20b)")
+	flags.StringVarP(&s.Column, "column", "c", "", "column or field to run")
+	flags.StringVar(&s.IDColumn, "id-column", "", "column of IDs to carry into the results; only with a URL")
+	flags.StringVar(&s.kind, "input-format", kindAuto, "auto, csv, parquet, jsonl or lines; only with a file")
+	flags.StringVarP(&s.system, "system-prompt", "s", "", "system prompt, or @FILE to read it from a file")
+	flags.StringVar(&s.schema, "schema", "", "file with a JSON Schema that every answer must conform to")
+	flags.StringArrayVarP(&s.params, "param", "p", nil, "sampling parameter NAME=VALUE, the value as JSON, else as text; repeatable")
+	flags.StringVarP(&s.Name, "name", "n", "", "name of the job, at most 45 characters")
+	flags.StringVar(&s.Description, "description", "", "description of the job, at most 512 characters")
+	flags.IntVar(&s.Priority, "priority", 0, "0 (a few rows, soon) or 1 (many rows); default: 1 above 1,000 rows and for URLs, else 0")
+	flags.BoolVar(&s.SeedPerRow, "seed-per-row", false, "give every row a random seed of its own")
+	flags.BoolVar(&s.NoTruncate, "no-truncate", false, "fail the job if a row is too long, rather than cutting the row")
+	flags.StringVar(&s.IdempotencyKey, "idempotency-key", "", "repeating a submission with the same key creates no second job (default: a fresh one)")
+	flags.BoolVarP(&s.detach, "detach", "d", false, "print the job's ID and return at once")
+	s.save.flags(cmd)
+	timeoutFlag(cmd, &s.timeout)
+	must(cmd.RegisterFlagCompletionFunc("input-format", cobra.FixedCompletions([]string{kindAuto, kindCSV, kindParquet, kindJSONL, kindLines}, cobra.ShellCompDirectiveNoFileComp)))
+	return cmd
+}
+
+func (c *commands) runSubmit(ctx context.Context, api *client.Client, input string, s *submission) error {
+	if err := s.read(); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	if !s.detach {
+		if err := s.save.resolve(baseName(input)); err != nil {
+			return err
+		}
+	}
+	if isURL(input) {
+		if err := s.fromURL(input); err != nil {
+			return exit.With(exit.Usage, err)
+		}
+		if s.Priority < 0 {
+			s.Priority = 1
+			c.IO.Say("using priority 1, since nobody knows yet how many rows the URL holds; --priority overrides")
+		}
+	} else {
+		in, err := c.fromFile(ctx, input, s)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+	}
+	if s.IdempotencyKey == "" {
+		s.IdempotencyKey = uuid.NewString()
+	}
+	made, err := api.Submit(ctx, s.Submission)
+	if err != nil {
+		if ctx.Err() != nil || client.Passing(err) {
+			fmt.Fprintf(c.IO.Err, "the job may have been created; to make sure, repeat the command with --idempotency-key %s, or look: rowmill jobs list\n", quote(s.IdempotencyKey))
+		}
+		return fmt.Errorf("submit: %w", err)
+	}
+	for _, warning := range made.Warnings {
+		c.IO.Say("warning: %s", warning)
+	}
+	if s.detach {
+		_, err := fmt.Fprintln(c.IO.Out, made.JobID)
+		return err
+	}
+	c.IO.Say("created %s", made.JobID)
+	return c.finish(ctx, api, made.JobID, &s.save, s.timeout)
+}
+
+// read takes in what the flags refer to.
+func (s *submission) read() error {
+	if s.Priority < -1 || s.Priority > 1 {
+		return fmt.Errorf("--priority must be 0 or 1, is %d", s.Priority)
+	}
+	s.System = s.system
+	if name, isFile := strings.CutPrefix(s.system, "@"); isFile {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return fmt.Errorf("--system-prompt: %w", err)
+		}
+		s.System = string(content)
+	}
+	if s.schema != "" {
+		content, err := os.ReadFile(s.schema)
+		if err != nil {
+			return fmt.Errorf("--schema: %w", err)
+		}
+		var object map[string]any
+		if err := json.Unmarshal(content, &object); err != nil {
+			return fmt.Errorf("--schema %s: must hold a JSON object: %w", s.schema, err)
+		}
+		if len(content) > maxSchema {
+			return fmt.Errorf("--schema %s: larger than %d KiB", s.schema, maxSchema>>10)
+		}
+		s.Schema = content
+	}
+	s.Sampling = map[string]any{}
+	for _, param := range s.params {
+		name, value, found := strings.Cut(param, "=")
+		if !found || name == "" {
+			return fmt.Errorf("--param %q must be NAME=VALUE, such as temperature=0.2", param)
+		}
+		if _, twice := s.Sampling[name]; twice {
+			return fmt.Errorf("--param %s is given twice", name)
+		}
+		s.Sampling[name] = typed(value)
+	}
+	return nil
+}
+
+// typed is the value of a parameter: JSON where it is, else text. Numbers
+// keep every digit.
+func typed(value string) any {
+	dec := json.NewDecoder(strings.NewReader(value))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return value
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return value
+	}
+	return v
+}
+
+func (s *submission) fromURL(input string) error {
+	if s.kind != kindAuto {
+		return errors.New("--input-format is for local files; the service tells CSV from Parquet by content")
+	}
+	if _, err := url.Parse(input); err != nil {
+		return errors.New("the URL is malformed") // it may hold a signature: not shown
+	}
+	s.URL = input
+	return nil
+}
+
+// fromFile opens a local input, checks and counts it. The caller closes it
+// once the rows are sent.
+func (c *commands) fromFile(ctx context.Context, input string, s *submission) (*source, error) {
+	switch s.kind {
+	case kindAuto, kindCSV, kindParquet, kindJSONL, kindLines:
+	default:
+		return nil, exit.With(exit.Usage, fmt.Errorf("--input-format must be auto, csv, parquet, jsonl or lines, is %q", s.kind))
+	}
+	if strings.HasPrefix(input, "s3://") {
+		return nil, exit.With(exit.Usage, errors.New("s3:// addresses are not accepted; make a presigned https URL"))
+	}
+	if s.IDColumn != "" {
+		return nil, exit.With(exit.Usage, errors.New("--id-column works only with a URL, since rows sent with a submission have no IDs; the results have the order of the file, so join the IDs by position, or serve the file over HTTP and give its URL"))
+	}
+	in, err := openSource(input, s.kind, s.Column, c.IO.In)
+	if err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
+	count, err := in.count(ctx)
+	if err != nil {
+		in.Close()
+		return nil, err
+	}
+	c.IO.Say("%s: %s rows of %s", in.name, terminal.Count(count), in.describe())
+	if s.Priority < 0 {
+		s.Priority = 0
+		if count > manyRows {
+			s.Priority = 1
+			c.IO.Say("using priority 1, since there are more than %s rows; --priority overrides", terminal.Count(manyRows))
+		}
+	}
+	s.Rows, s.Column = in.rows(), "" // the service sees bare rows
+	return in, nil
+}
+
+// count reads the whole input once, so that a mistake in its last line is
+// found before anything is sent.
+func (s *source) count(ctx context.Context) (int64, error) {
+	var n int64
+	for _, err := range s.rows() {
+		if err != nil {
+			return n, exit.With(exit.Failure, err)
+		}
+		if n++; n%4096 == 0 && ctx.Err() != nil {
+			return n, context.Cause(ctx)
+		}
+	}
+	if n == 0 {
+		return 0, exit.With(exit.Usage, fmt.Errorf("%s has no rows", s.name))
+	}
+	return n, nil
+}
+
+func (s *source) describe() string {
+	kind := map[string]string{kindCSV: "CSV", kindParquet: "Parquet", kindJSONL: "JSON lines", kindLines: "plain text"}[s.kind]
+	switch {
+	case s.column != "":
+		kind += ", column " + s.column
+	case s.kind == kindCSV, s.kind == kindParquet:
+		kind += ", first column"
+	}
+	return kind
+}
+
+func isURL(input string) bool {
+	lower := strings.ToLower(input)
+	return strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://")
+}
+
+// baseName is what the results of an input are called: its file name without
+// endings.
+func baseName(input string) string {
+	if u, err := url.Parse(input); err == nil && isURL(input) {
+		input = u.Path
+	}
+	name := filepath.Base(filepath.Clean(input))
+	name = strings.TrimSuffix(name, ".gz")
+	name = strings.TrimSuffix(name, filepath.Ext(name))
+	if name == "" || name == stdout || name == "/" || name == "." {
+		return "rowmill"
+	}
+	return name
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	nethttp "net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	// headerTimeout is how long a client may take to send its request's head;
+	// bodies and answers take as long as they take.
+	headerTimeout = 20 * time.Second
+	// idleTimeout is how long a connection without a request is kept.
+	idleTimeout = 2 * time.Minute
+	// headerBytes bounds a request's head. The API refuses less, in JSON.
+	headerBytes = 256 << 10
+)
+
+// A listener serves a handler on one address.
+type listener struct {
+	Addr   net.Addr
+	server *nethttp.Server
+	socket net.Listener
+	secure bool
+}
+
+// listen opens the address; nothing is answered before serve. cert and key
+// are files, both empty for plain HTTP.
+func listen(ctx context.Context, address, cert, key string, log *slog.Logger) (*listener, error) {
+	l := &listener{server: &nethttp.Server{
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    headerBytes,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("http.tls_cert and http.tls_key: %w", err)
+		}
+		l.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+		l.secure = true
+	}
+	var config net.ListenConfig
+	socket, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	l.socket, l.Addr = socket, socket.Addr()
+	return l, nil
+}
+
+// serve answers with handler until the listener is stopped.
+func (l *listener) serve(handler nethttp.Handler) error {
+	l.server.Handler = handler
+	var err error
+	if l.secure {
+		err = l.server.ServeTLS(l.socket, "", "")
+	} else {
+		err = l.server.Serve(l.socket)
+	}
+	if errors.Is(err, nethttp.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve %s: %w", l.Addr, err)
+}
+
+// stop lets requests in progress finish until ctx ends and then cuts them off.
+func (l *listener) stop(ctx context.Context) error {
+	err := l.server.Shutdown(ctx)
+	l.socket.Close() // in case serve was never reached; twice is harmless
+	if err != nil {
+		return errors.Join(fmt.Errorf("requests were cut off at %s: %w", l.Addr, err), l.server.Close())
+	}
+	return nil
+}
+
+// url is the listener's base URL as a client on this machine reaches it. open
+// says that other machines reach it too, by another name.
+func (l *listener) url() (base string, open bool) {
+	host, port, err := net.SplitHostPort(l.Addr.String())
+	if err != nil {
+		return "", false // not a TCP address, which listen never makes
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host, open = "127.0.0.1", true
+	}
+	scheme := "http://"
+	if l.secure {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(host, port), open
+}
+
+// adminHandler serves metrics and profiles.
+func adminHandler(metrics prometheus.Gatherer) nethttp.Handler {
+	mux := nethttp.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}

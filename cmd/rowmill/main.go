@@ -1,0 +1,39 @@
+// Command rowmill is a batch-inference service and its client: `rowmill serve`
+// runs a node, `rowmill jobs` uses one. This package owns the flags, the
+// wiring of the parts and their shutdown; what the parts do is theirs.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+func main() {
+	ctx, stop := untilSignal(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, terminal.Standard(), os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// untilSignal returns a context that the first of the signals ends, with an
+// exit.Signal as its cause. The second one ends the process at once.
+func untilSignal(parent context.Context, signals ...os.Signal) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	arrived := make(chan os.Signal, 1)
+	signal.Notify(arrived, signals...)
+	go func() {
+		select {
+		case s := <-arrived:
+			signal.Stop(arrived) // from here on the default action holds
+			cancel(exit.Signal{Signal: s})
+		case <-ctx.Done():
+			signal.Stop(arrived)
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}

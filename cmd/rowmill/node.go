@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+// graceTimeout is how long a node that has drained may take to answer its
+// last requests and to close.
+const graceTimeout = 10 * time.Second
+
+// Main is a running node: its parts, built from the bottom floor to the top.
+//
+//	        settings
+//	           │
+//	Catalog    │    Store ◄─── DIR/rowmill.db
+//	   │       │      │ signing keys
+//	   │       │    Bucket ◄── DIR/objects
+//	   │       │      │
+//	   │   Engines ───┼──────► inference servers, or Simulator (127.0.0.1:0)
+//	   │       │      │
+//	   │    ┌──▼──────▼──┐
+//	   │    │  Pipeline  │  claims jobs from Store, runs rows on Engines
+//	   │    └──▲─────────┘
+//	   │       │ submitted, cancelled, draining?
+//	   │    ┌──┴─────────┐
+//	   └───►│    API     │  reads Store and Bucket; /objects/ is Bucket's
+//	        └──▲─────────┘
+//	           │
+//	   listener (API), admin listener (metrics, pprof)
+//
+// Run builds it upwards; Close drains the pipeline while the API still
+// answers and then takes everything down in the reverse order.
+type Main struct {
+	Settings settings.Settings
+	Logger   *slog.Logger
+
+	Registry  *prometheus.Registry
+	Catalog   *catalog.Catalog
+	Store     *bolt.Store
+	Bucket    *dir.Bucket
+	Simulator *sim.Server // nil where engines are configured
+	Engines   []engine.Engine
+	Pipeline  *actors.System
+	API       *http.Server
+
+	Addr      net.Addr // of the API
+	AdminAddr net.Addr // nil where there is none
+	URL       string   // base of the API for a client on this machine
+	FirstKey  string   // made by this start; empty otherwise. Never log it
+
+	api, admin *listener
+	failed     chan error // a listener that stopped by itself
+	closers    []closer   // what is open, in the order of opening
+}
+
+// A closer is a part to be closed.
+type closer struct {
+	name  string
+	close func(ctx context.Context) error
+}
+
+// Run brings the node up and returns once it answers, or takes down again what
+// was up and returns why not.
+func (m *Main) Run(ctx context.Context) error {
+	m.failed = make(chan error, 2)
+	for _, step := range []func(context.Context) error{
+		m.openMetrics, m.openData, m.openEngines, m.openPipeline, m.openAPI,
+	} {
+		if err := step(ctx); err != nil {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTimeout)
+			defer cancel()
+			return errors.Join(err, m.closeAll(closing))
+		}
+	}
+	return nil
+}
+
+// Failed receives the error of a part that stopped by itself.
+func (m *Main) Failed() <-chan error { return m.failed }
+
+// Close takes the node down: no new jobs, rows in flight are finished and
+// committed, then everything is closed, in all within one deadline. Calling
+// it twice is harmless.
+func (m *Main) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, m.Settings.Jobs.DrainTimeout+graceTimeout)
+	defer cancel()
+	var err error
+	if m.Pipeline != nil && m.api != nil {
+		drain, cancel := context.WithTimeout(ctx, m.Settings.Jobs.DrainTimeout)
+		defer cancel()
+		if err = m.Pipeline.Drain(drain); err != nil {
+			err = fmt.Errorf("rows in flight were given up and will be run again: %w", err)
+		}
+	}
+	return errors.Join(err, m.closeAll(ctx))
+}
+
+func (m *Main) closeAll(ctx context.Context) error {
+	var errs []error
+	for i := len(m.closers) - 1; i >= 0; i-- {
+		if err := m.closers[i].close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", m.closers[i].name, err))
+		}
+	}
+	m.closers, m.api = nil, nil
+	return errors.Join(errs...)
+}
+
+func (m *Main) opened(name string, close func(ctx context.Context) error) {
+	m.closers = append(m.closers, closer{name, close})
+}
+
+func (m *Main) openMetrics(context.Context) error {
+	b := buildInfo()
+	m.Registry = prometheus.NewRegistry()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "rowmill_build_info", Help: "1, labelled with what program this is.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "go": b.Go},
+	})
+	info.Set(1)
+	m.Registry.MustRegister(info, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return nil
+}
+
+// openData opens what outlives the process. The store comes first: its lock
+// refuses a second process before that touches anything.
+func (m *Main) openData(ctx context.Context) error {
+	var err error
+	if m.Catalog, err = loadCatalog(m.Settings.Catalog); err != nil {
+		return err
+	}
+	folder, err := filepath.Abs(m.Settings.Data)
+	if err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	m.Settings.Data = folder
+	m.Store, err = bolt.Open(ctx, bolt.Config{
+		Path: filepath.Join(folder, "rowmill.db"), Logger: m.Logger, Metrics: m.Registry,
+	})
+	if err != nil {
+		return err
+	}
+	m.opened("store", func(context.Context) error { return m.Store.Close() })
+	keys, err := dir.LoadKeyring(ctx, m.Store)
+	if err != nil {
+		return err
+	}
+	m.Bucket, err = dir.Open(dir.Config{Root: folder, Keys: keys, Logger: m.Logger})
+	if err != nil {
+		return err
+	}
+	m.opened("bucket", func(context.Context) error { return m.Bucket.Close() })
+	return nil
+}
+
+func loadCatalog(name string) (*catalog.Catalog, error) {
+	if name == "" {
+		return catalog.Default(), nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("catalog: %w", err)
+	}
+	defer file.Close()
+	c, err := catalog.Load(file)
+	if err != nil {
+		return nil, fmt.Errorf("catalog %s: %w", name, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/jobs"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// run executes a command line and returns the exit code.
+func run(ctx context.Context, io *terminal.IO, args []string) int {
+	root := newRoot(io)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var signal exit.Signal
+	if err != nil && !errors.As(err, &signal) {
+		fmt.Fprintln(io.Err, "rowmill: "+err.Error())
+	}
+	return exit.Code(err)
+}
+
+func newRoot(io *terminal.IO) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rowmill",
+		Short: "Batch inference: post a million rows, get one Parquet file in order",
+		Long: `Rowmill runs language models over many rows: post a million of them, come
+back for one Parquet file in the order of the input.
+
+Start a node (without further settings it simulates the model's answers):
+
+    rowmill serve
+
+It prints an API key. In another shell:
+
+    export ROWMILL_API_KEY=…
+    rowmill jobs submit prompts.csv --column prompt
+
+Real answers come from any OpenAI-compatible server, such as vLLM, SGLang,
+llama.cpp or Ollama:
+
+    rowmill serve --engine http://127.0.0.1:8000
+
+` + exit.Help,
+		Args:          unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetIn(io.In)
+	root.SetOut(io.Out)
+	root.SetErr(io.Err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return exit.With(exit.Usage, fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+	})
+	root.AddCommand(
+		serveCommand(io), jobs.Command(jobs.Config{IO: io, UserAgent: "rowmill/" + buildInfo().Version}),
+		simCommand(io), configCommand(io), versionCommand(io),
+	)
+	for _, cmd := range root.Commands() {
+		checkArgs(cmd)
+	}
+	return root
+}
+
+// unknownCommand refuses a word that is no command.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q for %s", args[0], cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2 // letters that may differ
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return exit.With(exit.Usage, errors.New(text))
+}
+
+// checkArgs makes wrong arguments, in all commands below cmd, a matter of
+// usage.
+func checkArgs(cmd *cobra.Command) {
+	check := cmd.Args
+	if cmd.HasSubCommands() {
+		check = unknownCommand
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if check == nil {
+			return nil
+		}
+		err := check(cmd, args)
+		var coded *exit.Error
+		if err == nil || errors.As(err, &coded) {
+			return err
+		}
+		return exit.With(exit.Usage, fmt.Errorf("%w; usage: %s", err, cmd.UseLine()))
+	}
+	for _, sub := range cmd.Commands() {
+		checkArgs(sub)
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+func serveCommand(io *terminal.IO) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a node",
+		Long: `Run a node: the API, the pipeline and the records, in one process.
+
+Nothing else needs to be installed: records and objects live in the data
+directory, and without --engine a built-in simulated server makes up the
+answers. The first start without ROWMILL_API_KEY or --api-key-file makes an
+administrator key and prints it, once.
+
+The first SIGINT or SIGTERM lets rows in flight finish, commits them and ends
+with code 0; jobs that are not over go on with the next start. The second one
+ends the process at once; then, too, nothing that was committed is lost.
+
+` + "Settings come from flags, then ROWMILL_ variables, then the file, then\ndefaults; `rowmill config print` shows them all.",
+		Example: `  rowmill serve
+  rowmill serve --data /srv/rowmill --listen 0.0.0.0:8088 --engine http://127.0.0.1:8000
+  rowmill serve --set 'quotas=[{priority: 1, row_quota: 50000000}]' --set jobs.max_active=8`,
+		Args: cobra.NoArgs,
+	}
+	load := settingsFlags(cmd.Flags(), io)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, err := load()
+		if err != nil {
+			return err
+		}
+		return serve(cmd.Context(), io, s)
+	}
+	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
+	must(cmd.MarkFlagDirname("data"))
+	return cmd
+}
+
+// serve runs a node until ctx ends or a part fails.
+func serve(ctx context.Context, io *terminal.IO, s settings.Settings) error {
+	m := &Main{Settings: s, Logger: newLogger(io, s.Log)}
+	if err := m.Run(ctx); err != nil {
+		return exit.With(exit.Failure, err)
+	}
+	greet(io, m)
+	m.Logger.Info("listening", "address", m.Addr.String(), "data", m.Settings.Data, "version", buildInfo().Version)
+	var failure error
+	select {
+	case failure = <-m.Failed():
+		m.Logger.Error("a part of the node stopped", "err", failure)
+	case <-ctx.Done():
+		m.Logger.Info("stopping: rows in flight finish", "reason", context.Cause(ctx).Error(), "limit", s.Jobs.DrainTimeout.String())
+	}
+	err := m.Close(context.WithoutCancel(ctx))
+	m.Logger.Info("stopped")
+	return exit.With(exit.Failure, errors.Join(failure, err))
+}
+
+// greet tells a person what runs and how to use it, on standard output: the
+// key must not be in the log.
+func greet(io *terminal.IO, m *Main) {
+	out := &strings.Builder{}
+	fmt.Fprintf(out, "Rowmill %s\n  API      %s\n  data     %s\n", buildInfo().Version, m.URL, m.Settings.Data)
+	if m.AdminAddr != nil {
+		fmt.Fprintf(out, "  admin    http://%s (metrics, pprof)\n", m.AdminAddr)
+	}
+	if m.Simulator != nil {
+		fmt.Fprintln(out, "  engine   SIMULATED: outputs are made up; use --engine URL for real ones")
+	}
+	for _, e := range m.Settings.Engines {
+		fmt.Fprintf(out, "  engine   %s (%s)\n", e.DisplayName(), e.URL)
+	}
+	key := "YOUR_KEY"
+	if m.FirstKey != "" {
+		fmt.Fprintf(out, "\nThis is the administrator key. It is shown only now; keep it:\n\n  %s\n", m.FirstKey)
+		key = m.FirstKey
+	}
+	fmt.Fprintf(out, "\nTry it:\n\n  export ROWMILL_SERVER=%s ROWMILL_API_KEY=%s\n  printf 'one\\ntwo\\n' | rowmill jobs submit - --format json --output -\n\n", m.URL, key)
+	fmt.Fprint(io.Out, out.String())
+}
+
+// newLogger writes to standard error: text for a person at a terminal, JSON
+// for everything else.
+func newLogger(io *terminal.IO, set settings.Log) *slog.Logger {
+	var level slog.LevelVar
+	if err := level.UnmarshalText([]byte(set.Level)); err != nil {
+		level.Set(slog.LevelInfo) // Validate has refused it already
+	}
+	options := &slog.HandlerOptions{Level: &level}
+	if set.Format == "text" || set.Format == "auto" && io.Live {
+		return slog.New(slog.NewTextHandler(io.Err, options))
+	}
+	return slog.New(slog.NewJSONHandler(io.Err, options))
+}
+
+// must is for what can only fail by a mistake in this package.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

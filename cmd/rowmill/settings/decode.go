@@ -1,0 +1,217 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// fileSuffix names, for every secret, the key that holds a file's name
+// instead: api_key_file for api_key, ROWMILL_API_KEY_FILE for ROWMILL_API_KEY.
+const fileSuffix = "_file"
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	bytesType    = reflect.TypeFor[Bytes]()
+	secretType   = reflect.TypeFor[Secret]()
+)
+
+// A decoder turns YAML nodes into values of the types that Settings has, one
+// source at a time, so that every complaint names its place.
+type decoder struct {
+	source string // file name, variable or flag
+	lines  bool   // source has line numbers worth naming
+	errs   []error
+}
+
+func (d *decoder) fail(node *yaml.Node, format string, args ...any) {
+	where := d.source
+	if d.lines {
+		where = fmt.Sprintf("%s:%d", d.source, node.Line)
+	}
+	d.errs = append(d.errs, fmt.Errorf("%s: %s", where, fmt.Sprintf(format, args...)))
+}
+
+func (d *decoder) err() error { return errors.Join(d.errs...) }
+
+// value decodes a node as a value of type t. ok is false for a null, which
+// means the default, and after a failure.
+func (d *decoder) value(node *yaml.Node, t reflect.Type, path string) (v any, ok bool) {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
+		return nil, false
+	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return d.section(node, t, path)
+	case reflect.Slice:
+		return d.list(node, t, path)
+	case reflect.Map:
+		return d.names(node, path)
+	}
+	if node.Kind != yaml.ScalarNode {
+		d.fail(node, "%s must be a single value", path)
+		return nil, false
+	}
+	v, err := scalar(node.Value, t)
+	if err != nil {
+		d.fail(node, "%s: %v", path, err)
+		return nil, false
+	}
+	return v, true
+}
+
+// section decodes a mapping as a struct of settings.
+func (d *decoder) section(node *yaml.Node, t reflect.Type, path string) (any, bool) {
+	if node.Kind != yaml.MappingNode {
+		d.fail(node, "%s must be a mapping of settings", nameOr(path, "the file"))
+		return nil, false
+	}
+	fields := fieldsOf(t)
+	out := map[string]any{}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		name := key.Value
+		if target, isFile := strings.CutSuffix(name, fileSuffix); isFile && fields[target] == secretType {
+			name = target
+			value = d.secretFile(value, join(path, key.Value))
+		}
+		fieldType, known := fields[name]
+		if !known {
+			d.fail(key, "unknown key %s%s", join(path, key.Value), suggest(join(path, key.Value), Keys()))
+			continue
+		}
+		if seen[name] {
+			d.fail(key, "%s is set twice", join(path, name))
+			continue
+		}
+		seen[name] = true
+		if v, ok := d.value(value, fieldType, join(path, name)); ok {
+			out[name] = v
+		}
+	}
+	return out, true
+}
+
+// secretFile replaces the name of a file by its content without the line end.
+func (d *decoder) secretFile(node *yaml.Node, path string) *yaml.Node {
+	secret := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: node.Line}
+	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" || node.Value == "" {
+		return secret
+	}
+	content, err := os.ReadFile(node.Value)
+	text := strings.TrimRight(string(content), "\r\n")
+	switch {
+	case err != nil:
+		d.fail(node, "%s: %v", path, err)
+	case text == "":
+		d.fail(node, "%s: %s is empty; it must hold the secret", path, node.Value)
+	default:
+		secret.Tag, secret.Value = "!!str", text
+	}
+	return secret
+}
+
+func (d *decoder) list(node *yaml.Node, t reflect.Type, path string) (any, bool) {
+	if node.Kind != yaml.SequenceNode {
+		d.fail(node, "%s must be a list", path)
+		return nil, false
+	}
+	out := []any{}
+	for i, item := range node.Content {
+		// A bare string in a list of engines is an engine's URL.
+		if t.Elem() == reflect.TypeFor[Engine]() && item.Kind == yaml.ScalarNode {
+			out = append(out, map[string]any{"url": item.Value})
+			continue
+		}
+		if v, ok := d.value(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); ok {
+			out = append(out, v)
+		}
+	}
+	return out, true
+}
+
+// names decodes a mapping of free names to strings.
+func (d *decoder) names(node *yaml.Node, path string) (any, bool) {
+	if node.Kind != yaml.MappingNode {
+		d.fail(node, "%s must be a mapping of names", path)
+		return nil, false
+	}
+	out := map[string]any{}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i+1].Kind != yaml.ScalarNode {
+			d.fail(node.Content[i+1], "%s.%s must be a single value", path, node.Content[i].Value)
+			continue
+		}
+		out[node.Content[i].Value] = node.Content[i+1].Value
+	}
+	return out, true
+}
+
+func scalar(text string, t reflect.Type) (any, error) {
+	switch t {
+	case durationType:
+		v, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a duration; write a number and a unit, such as 30s, 5m or 2h", text)
+		}
+		return v, nil
+	case bytesType:
+		return ParseBytes(text)
+	case secretType:
+		if text == redacted {
+			return nil, errors.New("holds the placeholder that `rowmill config print` writes for a secret; put the secret there, or take the line out")
+		}
+		return Secret(text), nil
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		v, err := strconv.ParseBool(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q is neither true nor false", text)
+		}
+		return v, nil
+	case reflect.Int, reflect.Int64:
+		v, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a whole number", text)
+		}
+		return v, nil
+	}
+	return text, nil
+}
+
+// fieldsOf maps the names of a struct's settings to their types.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	fields := map[string]reflect.Type{}
+	for field := range t.Fields() {
+		fields[field.Tag.Get("yaml")] = field.Type
+	}
+	return fields
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func nameOr(name, other string) string {
+	if name == "" {
+		return other
+	}
+	return name
+}

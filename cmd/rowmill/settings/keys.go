@@ -1,0 +1,122 @@
+package settings
+
+import (
+	"reflect"
+	"sort"
+	"strings"
+)
+
+// Keys lists the names of all settings, sorted, lists and what they hold as
+// engines and engines[].url.
+func Keys() []string {
+	var keys []string
+	var walk func(t reflect.Type, path string)
+	walk = func(t reflect.Type, path string) {
+		for name, fieldType := range fieldsOf(t) {
+			key := join(path, name)
+			switch {
+			case fieldType.Kind() == reflect.Struct:
+				walk(fieldType, key)
+				continue
+			case fieldType == secretType:
+				keys = append(keys, key+fileSuffix)
+			case fieldType.Kind() == reflect.Slice:
+				walk(fieldType.Elem(), key+"[]")
+			}
+			keys = append(keys, key)
+		}
+	}
+	walk(reflect.TypeFor[Settings](), "")
+	sort.Strings(keys)
+	return keys
+}
+
+// typeOf returns the type of a setting that is no part of a list. For the
+// file form of a secret it is that of a secret.
+func typeOf(key string) (reflect.Type, bool) {
+	t := reflect.TypeFor[Settings]()
+	for part := range strings.SplitSeq(key, ".") {
+		if t.Kind() != reflect.Struct {
+			return nil, false
+		}
+		fields := fieldsOf(t)
+		next, known := fields[part]
+		if target, isFile := strings.CutSuffix(part, fileSuffix); !known && isFile && fields[target] == secretType {
+			next, known = secretType, true
+		}
+		if !known {
+			return nil, false
+		}
+		t = next
+	}
+	return t, true
+}
+
+// EnvName is the environment variable of a setting.
+func EnvName(key string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// suggest returns "; did you mean x?" for the candidate nearest to name, or
+// nothing where none is near.
+func suggest(name string, candidates []string) string {
+	best, bestDistance := "", 3+len(name)/8
+	for _, candidate := range candidates {
+		if d := distance(unindexed(name), candidate); d < bestDistance {
+			best, bestDistance = candidate, d
+		}
+	}
+	// The right name under the wrong section is further away than any slip.
+	if best == "" {
+		last := strings.TrimPrefix(name[strings.LastIndexByte(name, '.')+1:], envPrefix)
+		for _, candidate := range candidates {
+			within := strings.HasSuffix(candidate, "."+last) || strings.HasSuffix(candidate, "_"+last)
+			if within && (best == "" || len(candidate) < len(best)) {
+				best = candidate
+			}
+		}
+	}
+	if best == "" {
+		return "; `rowmill config print` lists all keys"
+	}
+	return "; did you mean " + best + "?"
+}
+
+// unindexed turns engines[3].url into engines[].url.
+func unindexed(path string) string {
+	var out strings.Builder
+	inside := false
+	for _, r := range path {
+		switch {
+		case r == '[':
+			inside = true
+		case r == ']':
+			inside = false
+		case inside:
+			continue
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
+}
+
+// distance is the Levenshtein distance of two short names.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diagonal := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := diagonal
+			if a[i-1] != b[j-1] {
+				cost++
+			}
+			diagonal = row[j]
+			row[j] = min(cost, row[j]+1, row[j-1]+1)
+		}
+	}
+	return row[len(b)]
+}

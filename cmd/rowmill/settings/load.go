@@ -1,0 +1,265 @@
+package settings
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"sort"
+	"strings"
+
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/v2"
+	"gopkg.in/yaml.v3"
+)
+
+const envPrefix = "ROWMILL_"
+
+// others are the ROWMILL_ variables that are no settings of a node.
+var others = []string{
+	"ROWMILL_CONFIG",                                         // names the file
+	"ROWMILL_SERVER",                                         // the client's, as ROWMILL_API_KEY is too
+	"ROWMILL_CI",                                             // turns skipped tests into failures
+	"ROWMILL_ACTIVE_HELP", "ROWMILL_COMPLETION_DESCRIPTIONS", // shell completion
+}
+
+// serviceLink matches the variables that Kubernetes sets in every pod for a
+// Service called rowmill or rowmill-something.
+var serviceLink = regexp.MustCompile(`^ROWMILL_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP)(_.*)?)?)$`)
+
+// Sources is where settings come from.
+type Sources struct {
+	Flags   []Flag   // in order; a later one wins
+	Environ []string // NAME=value, as os.Environ
+	File    string   // YAML file; empty: $ROWMILL_CONFIG, or none
+}
+
+// Flag is a setting given on the command line.
+type Flag struct {
+	Name   string   // for messages, such as --listen
+	Key    string   // the setting
+	Values []string // one, or several for a list
+}
+
+// Load returns the effective settings, validated.
+func Load(src Sources) (Settings, error) {
+	k := koanf.New(".")
+	layers := []func() (map[string]any, error){
+		src.file, src.environment, src.flags,
+	}
+	for _, layer := range layers {
+		values, err := layer()
+		if err != nil {
+			return Settings{}, err
+		}
+		if err := k.Load(confmap.Provider(values, ""), nil); err != nil {
+			return Settings{}, fmt.Errorf("merge settings: %w", err)
+		}
+	}
+	s := Defaults()
+	conf := koanf.UnmarshalConf{Tag: "yaml"}
+	if err := k.UnmarshalWithConf("", &s, conf); err != nil {
+		return Settings{}, fmt.Errorf("read settings: %w", err)
+	}
+	if err := s.complete(src.Environ); err != nil {
+		return Settings{}, err
+	}
+	return s, s.Validate()
+}
+
+func (src Sources) file() (map[string]any, error) {
+	name := src.File
+	if name == "" {
+		name = lookup(src.Environ, "ROWMILL_CONFIG")
+	}
+	if name == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration file: %w", err)
+	}
+	documents := yaml.NewDecoder(bytes.NewReader(content))
+	var doc, more yaml.Node
+	switch err := documents.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, nil // nothing but comments
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := documents.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s:%d: only one YAML document is read; remove what follows the first", name, more.Line)
+	}
+	d := &decoder{source: name, lines: true}
+	values, _ := d.value(doc.Content[0], reflect.TypeFor[Settings](), "")
+	section, _ := values.(map[string]any)
+	return section, d.err()
+}
+
+func (src Sources) environment() (map[string]any, error) {
+	byName := map[string]string{}
+	for _, key := range Keys() {
+		if _, single := typeOf(key); single {
+			byName[EnvName(key)] = key
+		}
+	}
+	out := map[string]any{}
+	var errs []error
+	for _, pair := range src.Environ {
+		name, value, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, envPrefix) || value == "" || isOther(name) {
+			continue
+		}
+		key, known := byName[name]
+		if !known {
+			names := append([]string{}, others...)
+			for n := range byName {
+				names = append(names, n)
+			}
+			sort.Strings(names)
+			errs = append(errs, fmt.Errorf("environment variable %s: unknown setting%s", name, suggest(name, names)))
+			continue
+		}
+		errs = append(errs, set(out, "environment variable "+name, key, splitList(key, value)))
+	}
+	return out, errors.Join(errs...)
+}
+
+func (src Sources) flags() (map[string]any, error) {
+	out := map[string]any{}
+	var errs []error
+	for _, flag := range src.Flags {
+		if _, known := typeOf(flag.Key); !known {
+			errs = append(errs, fmt.Errorf("flag %s: unknown key %s%s", flag.Name, flag.Key, suggest(flag.Key, Keys())))
+			continue
+		}
+		errs = append(errs, set(out, "flag "+flag.Name, flag.Key, flag.Values))
+	}
+	return out, errors.Join(errs...)
+}
+
+// set decodes the text of one setting into its place in out.
+func set(out map[string]any, source, key string, values []string) error {
+	parts := strings.Split(key, ".")
+	node := &yaml.Node{}
+	switch t, _ := typeOf(key); {
+	case t.Kind() == reflect.Slice && len(values) == 1 && strings.HasPrefix(strings.TrimSpace(values[0]), "["):
+		if err := yaml.Unmarshal([]byte(values[0]), node); err != nil {
+			return fmt.Errorf("%s: %w", source, err)
+		}
+		node = node.Content[0]
+	case t.Kind() == reflect.Slice:
+		node.Kind = yaml.SequenceNode
+		for _, v := range values {
+			node.Content = append(node.Content, text(v))
+		}
+	case t.Kind() == reflect.Struct:
+		return fmt.Errorf("%s: %s is a section; name one of its settings", source, key)
+	case len(values) != 1:
+		return fmt.Errorf("%s: %s takes one value", source, key)
+	default:
+		node = text(values[0])
+		if strings.EqualFold(values[0], "null") {
+			node.Tag = "!!null"
+		}
+	}
+	// Wrap the value in its sections, so that one code path checks it all.
+	for i := len(parts) - 1; i >= 0; i-- {
+		node = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{text(parts[i]), node}}
+	}
+	d := &decoder{source: source}
+	v, _ := d.value(node, reflect.TypeFor[Settings](), "")
+	if section, ok := v.(map[string]any); ok {
+		overlay(out, section)
+	}
+	return d.err()
+}
+
+func text(s string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
+}
+
+// overlay writes the leaves of from over into.
+func overlay(into, from map[string]any) {
+	for key, value := range from {
+		below, nested := value.(map[string]any)
+		if existing, ok := into[key].(map[string]any); ok && nested {
+			overlay(existing, below)
+			continue
+		}
+		into[key] = value
+	}
+}
+
+// splitList cuts a variable's text at commas where the setting is a list and
+// the text is not YAML.
+func splitList(key, value string) []string {
+	t, _ := typeOf(key)
+	if t.Kind() != reflect.Slice || strings.HasPrefix(strings.TrimSpace(value), "[") {
+		return []string{value}
+	}
+	var out []string
+	for part := range strings.SplitSeq(value, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+// complete fills what depends on other settings or the environment.
+func (s *Settings) complete(environ []string) error {
+	if s.Data == "" {
+		state := lookup(environ, "XDG_STATE_HOME")
+		if home := lookup(environ, "HOME"); !filepath.IsAbs(state) && home != "" {
+			state = filepath.Join(home, ".local", "state")
+		}
+		if !filepath.IsAbs(state) {
+			return errors.New("data: neither XDG_STATE_HOME nor HOME is set; name a directory with --data or ROWMILL_DATA")
+		}
+		s.Data = filepath.Join(state, "rowmill")
+	}
+	return s.mergeQuotas()
+}
+
+// mergeQuotas lays what was given over the defaults of each priority.
+func (s *Settings) mergeQuotas() error {
+	merged := defaultQuotas()
+	for i, q := range s.Quotas {
+		if q.Priority < 0 || q.Priority >= len(merged) {
+			return fmt.Errorf("quotas[%d].priority: must be 0 or 1, is %d", i, q.Priority)
+		}
+		if q.RowQuota != nil {
+			merged[q.Priority].RowQuota = q.RowQuota
+		}
+		if q.TokenQuota != nil {
+			merged[q.Priority].TokenQuota = q.TokenQuota
+		}
+	}
+	s.Quotas = merged
+	return nil
+}
+
+// isOther reports whether a variable with our prefix is no setting.
+func isOther(name string) bool {
+	for _, other := range others {
+		if name == other {
+			return true
+		}
+	}
+	return serviceLink.MatchString(name) ||
+		strings.HasPrefix(name, "ROWMILL_BENCH_") || strings.HasPrefix(name, "ROWMILL_TEST_")
+}
+
+func lookup(environ []string, name string) string {
+	for i := len(environ) - 1; i >= 0; i-- {
+		if key, value, _ := strings.Cut(environ[i], "="); key == name {
+			return value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,217 @@
+// Package settings is everything an operator of a Rowmill node can choose: one
+// struct with defaults and reasons, and the code that fills it from flags,
+// environment, one YAML file and defaults, in that order. It knows what the
+// settings are called and what they may be, not what they do.
+package settings
+
+import "time"
+
+// Settings are the effective settings of one node. The name of a setting is
+// its path of yaml tags, such as jobs.max_active; the environment variable is
+// the same in capitals behind ROWMILL_, with underscores for the dots.
+type Settings struct {
+	// Data is the directory of records and objects. Default:
+	// $XDG_STATE_HOME/rowmill, else ~/.local/state/rowmill: state that must
+	// survive a restart and does not depend on where the program was started.
+	Data string `yaml:"data"`
+
+	// Catalog is a YAML file of models that replaces the embedded catalog.
+	// Default: empty, the embedded one.
+	Catalog string `yaml:"catalog"`
+
+	// APIKey is an administrator key of the account "default", created at
+	// start. Default: empty; the first start then makes one and prints it once.
+	APIKey Secret `yaml:"api_key"`
+
+	HTTP      HTTP      `yaml:"http"`
+	Inputs    Inputs    `yaml:"inputs"`
+	Jobs      Jobs      `yaml:"jobs"`
+	Engines   []Engine  `yaml:"engines"` // servers to use; none: the simulated engine
+	Simulator Simulator `yaml:"simulator"`
+	Quotas    []Quota   `yaml:"quotas"` // per priority; what is not named keeps its default
+	Log       Log       `yaml:"log"`
+}
+
+// HTTP is how clients reach the node.
+type HTTP struct {
+	// Listen is the address of the API. Default: 127.0.0.1:8088, so that
+	// nothing is open to the network unless somebody says so.
+	Listen string `yaml:"listen"`
+
+	// AdminListen moves /metrics and pprof to an address of their own.
+	// Default: empty; /metrics is then on Listen and pprof is off.
+	AdminListen string `yaml:"admin_listen"`
+
+	// PublicURL is the base of signed URLs, such as https://mill.example.org.
+	// Default: empty, the scheme and address of Listen.
+	PublicURL string `yaml:"public_url"`
+
+	// TLSCert and TLSKey are PEM files; both or neither. Default: plain HTTP.
+	TLSCert string `yaml:"tls_cert"`
+	TLSKey  string `yaml:"tls_key"`
+
+	// MaxBody bounds a request's body. Default: 512 MiB; above that an input
+	// belongs in a file behind a URL.
+	MaxBody Bytes `yaml:"max_body"`
+}
+
+// Inputs bounds what a job may bring in.
+type Inputs struct {
+	// AllowPrivateNetworks permits URLs that lead into private networks.
+	// Default: false, since a URL is chosen by a client and fetched by us.
+	AllowPrivateNetworks bool `yaml:"allow_private_networks"`
+
+	// AllowLoopback permits URLs that lead to this machine. Default: true,
+	// for trying things out on one node.
+	AllowLoopback bool `yaml:"allow_loopback"`
+
+	// MaxBytes bounds a downloaded file, also after gunzip. Default: 10 GiB.
+	MaxBytes Bytes `yaml:"max_bytes"`
+
+	// MaxRows bounds the rows of a job whatever its quota. Default:
+	// 100,000,000, the largest size the pipeline is tested to plan for.
+	MaxRows int64 `yaml:"max_rows"`
+
+	// MaxRowBytes bounds one row's text. Default: 8 MiB; it bounds the memory
+	// of every buffer that holds a row.
+	MaxRowBytes Bytes `yaml:"max_row_bytes"`
+
+	// ConnectTimeout bounds the dial of a download. Default: 10s.
+	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+
+	// StallTimeout ends a download that brings no byte for so long. Default:
+	// 60s, longer than any healthy server pauses.
+	StallTimeout time.Duration `yaml:"stall_timeout"`
+
+	// TotalTimeout bounds a whole download. Default: 6h, 10 GiB at 0.5 MB/s.
+	TotalTimeout time.Duration `yaml:"total_timeout"`
+}
+
+// Jobs is how the node runs jobs.
+type Jobs struct {
+	// MaxActive is how many jobs run at once; the rest stay pending. Default:
+	// 64, enough to fill any server and few enough to keep in memory.
+	MaxActive int `yaml:"max_active"`
+
+	// MaxFailedRows is how many failed rows a job survives, at least 1.
+	// Default: null, the larger of 1 row and 5 % of the rows.
+	MaxFailedRows *int64 `yaml:"max_failed_rows"`
+
+	// LeaseTTL is how long the node's session outlives its last renewal.
+	// Default: 10s: a few renewals may be lost before jobs change hands.
+	LeaseTTL time.Duration `yaml:"lease_ttl"`
+
+	// PartBytes and PartInterval say when finished rows are flushed to a part
+	// and committed. Defaults: 24 MiB, input and output counted, or 5s: the
+	// work a crash can repeat.
+	PartBytes    Bytes         `yaml:"part_bytes"`
+	PartInterval time.Duration `yaml:"part_interval"`
+
+	// ShardRows and ShardBytes bound one shard of the input. Defaults: 16,384
+	// rows or 8 MiB: with its answers a shard usually fits one part, which
+	// then needs no merging.
+	ShardRows  int   `yaml:"shard_rows"`
+	ShardBytes Bytes `yaml:"shard_bytes"`
+
+	// MemoryBudget bounds the bytes of rows in memory, over all jobs.
+	// Default: 64 MiB.
+	MemoryBudget Bytes `yaml:"memory_budget"`
+
+	// MaxAttempts is how often a row is tried before it counts as failed.
+	// Default: 5. Faults of a whole engine are not counted.
+	MaxAttempts int `yaml:"max_attempts"`
+
+	// WaitForEngine is how long a job waits for a server of its model.
+	// Default: 30m, longer than a large model takes to load.
+	WaitForEngine time.Duration `yaml:"wait_for_engine"`
+
+	// DrainTimeout is how long rows in flight may finish at shutdown.
+	// Default: 30s, the usual patience of a supervisor.
+	DrainTimeout time.Duration `yaml:"drain_timeout"`
+}
+
+// Engine is one OpenAI-compatible inference server.
+type Engine struct {
+	// URL is the server's base, such as http://127.0.0.1:8000 (a path that
+	// ends in /v1 is accepted). Required.
+	URL string `yaml:"url"`
+	// Name is what rows and logs call it. Default: host and port of URL.
+	Name string `yaml:"name"`
+	// APIKey is sent as a bearer token. Default: none.
+	APIKey Secret `yaml:"api_key"`
+	// Models maps catalog ids to the server's names for them. Default: what
+	// the catalog's engine_names say.
+	Models map[string]string `yaml:"models"`
+}
+
+// Simulator is the simulated engine's pace; it serves every model of the
+// catalog when no engine is configured. Its answers are made up.
+type Simulator struct {
+	// TTFT is the time to the first token. Default: 20ms, near that of a small model.
+	TTFT time.Duration `yaml:"ttft"`
+	// PerToken is the time of each further token. Default: 200us, so that a
+	// thousand-row demo ends in seconds.
+	PerToken time.Duration `yaml:"per_token"`
+	// Slots is how many rows it runs at once. Default: 256, as vLLM does.
+	Slots int `yaml:"slots"`
+}
+
+// Quota bounds the jobs of one priority.
+type Quota struct {
+	Priority int `yaml:"priority"` // 0 or 1
+	// RowQuota is the rows of one job. Default: 1,000 at priority 0 and
+	// 1,000,000 at priority 1.
+	RowQuota *int64 `yaml:"row_quota"`
+	// TokenQuota is the input tokens of one job. Default: 1,000,000 at
+	// priority 0 and 10,000,000 at priority 1.
+	TokenQuota *int64 `yaml:"token_quota"`
+}
+
+// Log is what the node tells its operator, on standard error.
+type Log struct {
+	// Level is debug, info, warn or error. Default: info.
+	Level string `yaml:"level"`
+	// Format is text, json or auto. Default: auto, text on a terminal and
+	// json off it.
+	Format string `yaml:"format"`
+}
+
+// Defaults are the settings of a node that was told nothing. Data is empty:
+// it depends on the environment.
+func Defaults() Settings {
+	return Settings{
+		HTTP: HTTP{Listen: "127.0.0.1:8088", MaxBody: 512 * MiB},
+		Inputs: Inputs{
+			AllowLoopback:  true,
+			MaxBytes:       10 * GiB,
+			MaxRows:        100_000_000,
+			MaxRowBytes:    8 * MiB,
+			ConnectTimeout: 10 * time.Second,
+			StallTimeout:   time.Minute,
+			TotalTimeout:   6 * time.Hour,
+		},
+		Jobs: Jobs{
+			MaxActive:     64,
+			LeaseTTL:      10 * time.Second,
+			PartBytes:     24 * MiB,
+			PartInterval:  5 * time.Second,
+			ShardRows:     16384,
+			ShardBytes:    8 * MiB,
+			MemoryBudget:  64 * MiB,
+			MaxAttempts:   5,
+			WaitForEngine: 30 * time.Minute,
+			DrainTimeout:  30 * time.Second,
+		},
+		Simulator: Simulator{TTFT: 20 * time.Millisecond, PerToken: 200 * time.Microsecond, Slots: 256},
+		Log:       Log{Level: "info", Format: "auto"},
+	}
+}
+
+// defaultQuotas are those of the interface.
+func defaultQuotas() []Quota {
+	count := func(n int64) *int64 { return &n }
+	return []Quota{
+		{Priority: 0, RowQuota: count(1000), TokenQuota: count(1_000_000)},
+		{Priority: 1, RowQuota: count(1_000_000), TokenQuota: count(10_000_000)},
+	}
+}

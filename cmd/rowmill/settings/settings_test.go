@@ -1,0 +1,265 @@
+package settings
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// load is Load with the file's content instead of its name and a HOME.
+func load(t *testing.T, file string, environ []string, flags ...Flag) (Settings, error) {
+	t.Helper()
+	src := Sources{Flags: flags, Environ: append([]string{"HOME=/home/someone"}, environ...)}
+	if file != "" {
+		src.File = filepath.Join(t.TempDir(), "rowmill.yaml")
+		if err := os.WriteFile(src.File, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Load(src)
+}
+
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	file := "http: {listen: '127.0.0.1:1'}"
+	environ := []string{"ROWMILL_HTTP_LISTEN=127.0.0.1:2"}
+	flag := Flag{"--listen", "http.listen", []string{"127.0.0.1:3"}}
+	for _, test := range []struct {
+		name    string
+		file    string
+		environ []string
+		flags   []Flag
+		want    string
+	}{
+		{"default", "", nil, nil, "127.0.0.1:8088"},
+		{"file over default", file, nil, nil, "127.0.0.1:1"},
+		{"environment over file", file, environ, nil, "127.0.0.1:2"},
+		{"environment without file", "", environ, nil, "127.0.0.1:2"},
+		{"flag over all", file, environ, []Flag{flag}, "127.0.0.1:3"},
+		{"later flag over earlier", "", nil, []Flag{flag, {"--set", "http.listen", []string{"127.0.0.1:4"}}}, "127.0.0.1:4"},
+		{"empty variable is none", file, []string{"ROWMILL_HTTP_LISTEN="}, nil, "127.0.0.1:1"},
+		{"null in the file is the default", "http: {listen: null}", nil, nil, "127.0.0.1:8088"},
+		{"empty section", "http:\njobs:\n", nil, nil, "127.0.0.1:8088"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := load(t, test.file, test.environ, test.flags...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.HTTP.Listen != test.want {
+				t.Errorf("listen is %q, want %q", s.HTTP.Listen, test.want)
+			}
+			if s.Jobs.MaxActive != 64 {
+				t.Errorf("max_active is %d: a setting that was not named lost its default", s.Jobs.MaxActive)
+			}
+		})
+	}
+}
+
+func TestEveryType(t *testing.T) {
+	t.Parallel()
+	s, err := load(t, `
+data: /srv/mill
+inputs: {max_bytes: 1.5GiB, max_row_bytes: 1000, allow_loopback: false, max_rows: 5_000}
+jobs: {max_failed_rows: 1, part_interval: 250ms}
+engines:
+- http://127.0.0.1:8000
+- {url: 'http://gpu2:8000/v1', name: two, api_key: s3cret, models: {llama-3.1-8b: meta/llama}}
+quotas: [{priority: 1, row_quota: 7}]
+`, []string{"ROWMILL_JOBS_MAX_ACTIVE=3", "ROWMILL_CI=1", "ROWMILL_PORT=tcp://10.0.0.1:80", "ROWMILL_SERVICE_HOST=10.0.0.1", "OTHER=x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, million := int64(1), int64(1_000_000)
+	want := Defaults()
+	want.Data = "/srv/mill"
+	want.Inputs.MaxBytes, want.Inputs.MaxRowBytes, want.Inputs.AllowLoopback, want.Inputs.MaxRows = 3<<29, 1000, false, 5000
+	want.Jobs.MaxFailedRows, want.Jobs.PartInterval, want.Jobs.MaxActive = &one, 250*time.Millisecond, 3
+	want.Engines = []Engine{
+		{URL: "http://127.0.0.1:8000"},
+		{URL: "http://gpu2:8000/v1", Name: "two", APIKey: "s3cret", Models: map[string]string{"llama-3.1-8b": "meta/llama"}},
+	}
+	seven, thousand, tenMillion := int64(7), int64(1000), 10*million
+	want.Quotas = []Quota{{0, &thousand, &million}, {1, &seven, &tenMillion}}
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestListsFromEnvironmentAndFlags(t *testing.T) {
+	t.Parallel()
+	file := "engines: [{url: 'http://a', name: a}, 'http://b', 'http://c']"
+	s, err := load(t, file, []string{"ROWMILL_ENGINES=http://d, http://e", "ROWMILL_QUOTAS=[{priority: 0, token_quota: 9}]"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Engine{{URL: "http://d"}, {URL: "http://e"}}, s.Engines); diff != "" {
+		t.Error("a list replaces the list below it:", diff)
+	}
+	if *s.Quotas[0].TokenQuota != 9 || *s.Quotas[0].RowQuota != 1000 {
+		t.Error("quotas not merged:", *s.Quotas[0].TokenQuota, *s.Quotas[0].RowQuota)
+	}
+	s, err = load(t, file, []string{"ROWMILL_ENGINES=http://d"}, Flag{"--engine", "engines", []string{"http://x", "http://y"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Engines) != 2 || s.Engines[1].URL != "http://y" {
+		t.Error("flags did not replace the engines:", s.Engines)
+	}
+}
+
+func TestComplaints(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		file    string
+		environ string
+		flag    Flag
+		want    []string
+	}{
+		{name: "slip of a key", file: "jobs:\n  max_activ: 3", want: []string{"rowmill.yaml:2: unknown key jobs.max_activ; did you mean jobs.max_active?"}},
+		{name: "key in the wrong place", file: "listen: ':80'", want: []string{"unknown key listen; did you mean http.listen?"}},
+		{name: "nothing near", file: "colour: blue", want: []string{"unknown key colour", "config print"}},
+		{name: "inside a list", file: "engines:\n- uri: http://a", want: []string{":2: unknown key engines[0].uri; did you mean engines[].url?"}},
+		{name: "all at once", file: "a_b: 1\nlog: {level: info, levle: x}", want: []string{"unknown key a_b", "did you mean log.level?"}},
+		{name: "twice", file: "api_key: a\napi_key_file: /etc/hostname", want: []string{"api_key is set twice"}},
+		{name: "duration without unit", file: "jobs: {drain_timeout: 30}", want: []string{"jobs.drain_timeout", `"30" is not a duration`, "30s"}},
+		{name: "size", file: "inputs: {max_bytes: 10 gallons}", want: []string{"inputs.max_bytes", "is not a size"}},
+		{name: "number", environ: "ROWMILL_JOBS_MAX_ACTIVE=many", want: []string{"environment variable ROWMILL_JOBS_MAX_ACTIVE", `"many" is not a whole number`}},
+		{name: "boolean", file: "inputs: {allow_loopback: perhaps}", want: []string{"neither true nor false"}},
+		{name: "unknown variable", environ: "ROWMILL_LISTEN=x", want: []string{"environment variable ROWMILL_LISTEN: unknown setting; did you mean ROWMILL_HTTP_LISTEN?"}},
+		{name: "unknown flag key", flag: Flag{"--set", "jobs.max_actve", []string{"1"}}, want: []string{"flag --set: unknown key jobs.max_actve; did you mean jobs.max_active?"}},
+		{name: "section as a value", flag: Flag{"--set", "jobs", []string{"1"}}, want: []string{"jobs is a section"}},
+		{name: "list as a value", file: "data: [a]", want: []string{"data must be a single value"}},
+		{name: "two documents", file: "data: /a\n---\ndata: /b", want: []string{"only one YAML document"}},
+		{name: "no YAML", file: "data: [", want: []string{"rowmill.yaml"}},
+		{name: "half of TLS", file: "http: {tls_cert: a.pem}", want: []string{"http.tls_cert: needs http.tls_key"}},
+		{name: "address", flag: Flag{"--listen", "http.listen", []string{"8088"}}, want: []string{"http.listen: must be HOST:PORT"}},
+		{name: "priority", file: "quotas: [{priority: 2}]", want: []string{"quotas[0].priority: must be 0 or 1"}},
+		{name: "engine URL", file: "engines: [localhost]", want: []string{"engines[0].url"}},
+		{name: "engine twice", file: "engines: ['http://a', 'http://a']", want: []string{"engines[1].name", "used twice"}},
+		{name: "budget below a row", file: "jobs: {memory_budget: 1MiB}", want: []string{"jobs.memory_budget", "8MiB"}},
+		{name: "level", file: "log: {level: chatty}", want: []string{"log.level"}},
+		{name: "no failed rows", file: "jobs: {max_failed_rows: 0}", want: []string{"jobs.max_failed_rows: must be at least 1, or null for 5 % of"}},
+		{name: "redacted secret", file: "api_key: (redacted)", want: []string{"api_key: holds the placeholder"}},
+		{name: "secret file missing", environ: "ROWMILL_API_KEY_FILE=/nonexistent/key", want: []string{"ROWMILL_API_KEY_FILE", "no such file"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			var environ []string
+			var flags []Flag
+			if test.environ != "" {
+				environ = []string{test.environ}
+			}
+			if test.flag.Key != "" {
+				flags = []Flag{test.flag}
+			}
+			_, err := load(t, test.file, environ, flags...)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q lacks %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestSecretsStaySecret(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(name, []byte("from-a-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := load(t, "engines: [{url: 'http://a', api_key_file: "+name+"}]",
+		[]string{"ROWMILL_API_KEY=from-the-environment"}, Flag{"--api-key-file", "api_key_file", []string{name}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.APIKey.Reveal() != "from-a-file" || s.Engines[0].APIKey.Reveal() != "from-a-file" {
+		t.Errorf("keys read: %q, %q", s.APIKey.Reveal(), s.Engines[0].APIKey.Reveal())
+	}
+	var printed strings.Builder
+	if err := s.Print(&printed); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&printed, "%v %+v %#v %s", s, s, s, s.APIKey)
+	if strings.Contains(printed.String(), "from-") {
+		t.Error("a secret was printed:\n" + printed.String())
+	}
+	if !strings.Contains(printed.String(), "api_key: (redacted)") {
+		t.Error("print does not say that a key is set:\n" + printed.String())
+	}
+}
+
+// What print writes, Load reads: each key it shows is one that it knows.
+func TestPrintRoundTrip(t *testing.T) {
+	t.Parallel()
+	s, err := load(t, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var printed strings.Builder
+	if err := s.Print(&printed); err != nil {
+		t.Fatal(err)
+	}
+	again, err := load(t, printed.String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(s, again, cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDataDirectory(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		environ []string
+		want    string
+	}{
+		{[]string{"HOME=/h"}, "/h/.local/state/rowmill"},
+		{[]string{"HOME=/h", "XDG_STATE_HOME=/state"}, "/state/rowmill"},
+		{[]string{"HOME=/h", "XDG_STATE_HOME=relative"}, "/h/.local/state/rowmill"},
+		{[]string{"HOME=/h", "ROWMILL_DATA=/d"}, "/d"},
+		{nil, ""},
+	} {
+		s, err := Load(Sources{Environ: test.environ})
+		if test.want == "" {
+			if err == nil || !strings.Contains(err.Error(), "--data") {
+				t.Errorf("%v: error %v does not name the remedy", test.environ, err)
+			}
+			continue
+		}
+		if err != nil || s.Data != test.want {
+			t.Errorf("%v: data %q, error %v; want %q", test.environ, s.Data, err, test.want)
+		}
+	}
+}
+
+func TestBytes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Bytes{"0": 0, "17": 17, "16MiB": 16 * MiB, "1.5 GiB": 3 << 29, "2kB": 2000, "7B": 7, "3TiB": 3 * TiB} {
+		got, err := ParseBytes(text)
+		if err != nil || got != want {
+			t.Errorf("%q is %d, error %v; want %d", text, got, err, want)
+		}
+		if again, err := ParseBytes(got.String()); err != nil || again != got {
+			t.Errorf("%v does not read back: %v, error %v", got, again, err)
+		}
+	}
+	for _, text := range []string{"", "-1", "MiB", "1 mib", "99999999TiB", "NaNMiB", "-3MiB"} {
+		if got, err := ParseBytes(text); err == nil {
+			t.Errorf("%q was read as %d", text, got)
+		}
+	}
+}

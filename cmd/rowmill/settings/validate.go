@@ -1,0 +1,105 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// Validate returns every broken rule, each with the setting's name.
+func (s Settings) Validate() error {
+	var errs []error
+	check := func(good bool, key, format string, args ...any) {
+		if !good {
+			errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+		}
+	}
+	positive := func(key string, n int64) { check(n > 0, key, "must be above 0, is %d", n) }
+	lasting := func(key string, d, least time.Duration) {
+		check(d >= least, key, "must be at least %v, is %v", least, d)
+	}
+
+	check(isAddress(s.HTTP.Listen), "http.listen", "must be HOST:PORT, is %q", s.HTTP.Listen)
+	check(s.HTTP.AdminListen == "" || isAddress(s.HTTP.AdminListen), "http.admin_listen", "must be HOST:PORT, is %q", s.HTTP.AdminListen)
+	check(s.HTTP.PublicURL == "" || isBaseURL(s.HTTP.PublicURL), "http.public_url", "must be an http or https URL without query, is %q", s.HTTP.PublicURL)
+	check((s.HTTP.TLSCert == "") == (s.HTTP.TLSKey == ""), "http.tls_cert", "needs http.tls_key beside it, and the reverse")
+	positive("http.max_body", int64(s.HTTP.MaxBody))
+
+	positive("inputs.max_bytes", int64(s.Inputs.MaxBytes))
+	positive("inputs.max_rows", s.Inputs.MaxRows)
+	positive("inputs.max_row_bytes", int64(s.Inputs.MaxRowBytes))
+	lasting("inputs.connect_timeout", s.Inputs.ConnectTimeout, time.Millisecond)
+	lasting("inputs.stall_timeout", s.Inputs.StallTimeout, time.Millisecond)
+	lasting("inputs.total_timeout", s.Inputs.TotalTimeout, time.Millisecond)
+
+	positive("jobs.max_active", int64(s.Jobs.MaxActive))
+	check(s.Jobs.MaxFailedRows == nil || *s.Jobs.MaxFailedRows >= 1, "jobs.max_failed_rows", "must be at least 1, or null for 5 %% of the rows")
+	lasting("jobs.lease_ttl", s.Jobs.LeaseTTL, time.Second)
+	positive("jobs.part_bytes", int64(s.Jobs.PartBytes))
+	lasting("jobs.part_interval", s.Jobs.PartInterval, time.Millisecond)
+	positive("jobs.shard_rows", int64(s.Jobs.ShardRows))
+	positive("jobs.shard_bytes", int64(s.Jobs.ShardBytes))
+	check(s.Jobs.MemoryBudget >= s.Inputs.MaxRowBytes, "jobs.memory_budget",
+		"must hold at least one row of inputs.max_row_bytes (%v), is %v", s.Inputs.MaxRowBytes, s.Jobs.MemoryBudget)
+	positive("jobs.max_attempts", int64(s.Jobs.MaxAttempts))
+	lasting("jobs.wait_for_engine", s.Jobs.WaitForEngine, 0)
+	lasting("jobs.drain_timeout", s.Jobs.DrainTimeout, 0)
+
+	names := map[string]bool{}
+	for i, e := range s.Engines {
+		key := fmt.Sprintf("engines[%d]", i)
+		check(isBaseURL(e.URL), key+".url", "must be an http or https URL without query, such as http://127.0.0.1:8000, is %q", e.URL)
+		check(!names[e.DisplayName()], key+".name", "%q is used twice; give each engine a name of its own", e.DisplayName())
+		names[e.DisplayName()] = true
+	}
+	lasting("simulator.ttft", s.Simulator.TTFT, 0)
+	lasting("simulator.per_token", s.Simulator.PerToken, 0)
+	positive("simulator.slots", int64(s.Simulator.Slots))
+	for i, q := range s.Quotas {
+		key := fmt.Sprintf("quotas[%d]", i)
+		check(q.RowQuota == nil || *q.RowQuota >= 0, key+".row_quota", "must not be negative")
+		check(q.TokenQuota == nil || *q.TokenQuota >= 0, key+".token_quota", "must not be negative")
+	}
+	return errors.Join(append(errs, s.Log.Validate())...)
+}
+
+// Validate returns every broken rule.
+func (l Log) Validate() error {
+	var errs []error
+	if err := new(slog.Level).UnmarshalText([]byte(l.Level)); err != nil {
+		errs = append(errs, fmt.Errorf("log.level: must be debug, info, warn or error, is %q", l.Level))
+	}
+	if !slices.Contains([]string{"auto", "text", "json"}, l.Format) {
+		errs = append(errs, fmt.Errorf("log.format: must be auto, text or json, is %q", l.Format))
+	}
+	return errors.Join(errs...)
+}
+
+// DisplayName is the engine's name, or host and port of its URL.
+func (e Engine) DisplayName() string {
+	if e.Name != "" {
+		return e.Name
+	}
+	if u, err := url.Parse(e.URL); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return e.URL
+}
+
+func isAddress(s string) bool {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return false
+	}
+	_, err = net.LookupPort("tcp", port)
+	return err == nil
+}
+
+func isBaseURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.User == nil
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	nethttp "net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/engine/openai"
+	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/input"
+)
+
+// openEngines makes an adapter for each configured server, or starts the
+// simulated one.
+func (m *Main) openEngines(ctx context.Context) error {
+	configured := m.Settings.Engines
+	if len(configured) == 0 {
+		var err error
+		m.Simulator, err = openSimulator(ctx, "127.0.0.1:0", sim.Config{
+			Models: m.Catalog.All(), Profile: paced(sim.DefaultProfile(), m.Settings.Simulator), Logger: m.Logger,
+		})
+		if err != nil {
+			return err
+		}
+		m.opened("simulator", m.Simulator.Stop)
+		configured = []settings.Engine{{URL: m.Simulator.URL(), Name: "simulator"}}
+		m.Logger.Warn("OUTPUTS ARE SIMULATED: no engine is configured; give a real one with --engine URL", "address", m.Simulator.URL())
+	}
+	for _, e := range configured {
+		adapter, err := openai.New(openai.Config{
+			Name: e.DisplayName(), BaseURL: e.URL, APIKey: e.APIKey.Reveal(), ModelMap: e.Models, Logger: m.Logger,
+		})
+		if err != nil {
+			return fmt.Errorf("engine %s: %w", e.DisplayName(), err)
+		}
+		m.Engines = append(m.Engines, adapter)
+		m.opened("engine "+e.DisplayName(), func(context.Context) error { adapter.Close(); return nil })
+	}
+	return nil
+}
+
+func (m *Main) openPipeline(ctx context.Context) error {
+	in, jobs := m.Settings.Inputs, m.Settings.Jobs
+	downloader, err := input.New(input.Config{
+		MaxBytes: int64(in.MaxBytes), ConnectTimeout: in.ConnectTimeout, StallTimeout: in.StallTimeout, TotalTimeout: in.TotalTimeout,
+		AllowLoopback: in.AllowLoopback, AllowPrivateNetworks: in.AllowPrivateNetworks, Logger: m.Logger,
+	})
+	if err != nil {
+		return fmt.Errorf("inputs: %w", err)
+	}
+	config := actors.Config{
+		Node: nodeName(), Store: m.Store, Blob: m.Bucket, Engines: m.Engines, Downloader: downloader,
+		Input: input.Limits{
+			MaxRows: in.MaxRows, MaxRowBytes: int64(in.MaxRowBytes), MaxInflatedBytes: int64(in.MaxBytes),
+		},
+		Logger: m.Logger, Registerer: m.Registry,
+		LeaseTTL: jobs.LeaseTTL, MaxActive: jobs.MaxActive,
+		ShardRows: jobs.ShardRows, ShardBytes: int64(jobs.ShardBytes),
+		PartBytes: int64(jobs.PartBytes), PartInterval: jobs.PartInterval,
+		MemoryBudget: int64(jobs.MemoryBudget), MaxAttempts: jobs.MaxAttempts,
+		WaitForEngine: jobs.WaitForEngine, DrainTimeout: jobs.DrainTimeout,
+	}
+	if jobs.MaxFailedRows != nil {
+		config.MaxFailedRows = *jobs.MaxFailedRows
+	}
+	if m.Pipeline, err = actors.New(config); err != nil {
+		return err
+	}
+	if err := m.Pipeline.Start(ctx); err != nil {
+		return fmt.Errorf("start the pipeline: %w", err)
+	}
+	m.opened("pipeline", m.Pipeline.Stop)
+	return nil
+}
+
+func (m *Main) openAPI(ctx context.Context) error {
+	var err error
+	set := m.Settings.HTTP
+	if m.api, err = listen(ctx, set.Listen, set.TLSCert, set.TLSKey, m.Logger); err != nil {
+		return err
+	}
+	m.opened("listener", m.api.stop)
+	m.Addr = m.api.Addr
+	base, open := m.api.url()
+	m.URL = base
+	if set.PublicURL != "" {
+		base = strings.TrimRight(set.PublicURL, "/")
+	} else if open {
+		m.Logger.Warn("download links will name this machine only: set http.public_url (--public-url) to the address that clients use", "address", base)
+	}
+	if err := m.Bucket.SetPublicURL(base); err != nil {
+		return fmt.Errorf("http.public_url: %w", err)
+	}
+	if m.Settings.APIKey == "" {
+		if m.FirstKey, err = http.EnsureFirstKey(ctx, m.Store, time.Now()); err != nil {
+			return err
+		}
+	}
+	config := http.Config{
+		Store: m.Store, Bucket: m.Bucket, Catalog: m.Catalog, Service: service{m.Pipeline},
+		Logger: m.Logger, Registerer: m.Registry, Gatherer: m.Registry,
+		AdminKey: m.Settings.APIKey.Reveal(), Version: http.Version(buildInfo()),
+		Objects: m.Bucket.Handler(), MaxBodyBytes: int64(set.MaxBody), MaxRowBytes: int(m.Settings.Inputs.MaxRowBytes),
+	}
+	for _, q := range m.Settings.Quotas {
+		config.Quotas = append(config.Quotas, http.Quota{Priority: q.Priority, RowQuota: *q.RowQuota, TokenQuota: *q.TokenQuota})
+	}
+	if set.AdminListen != "" {
+		config.Gatherer = nil // metrics are on the other address
+		if m.admin, err = listen(ctx, set.AdminListen, "", "", m.Logger); err != nil {
+			return err
+		}
+		m.opened("admin listener", m.admin.stop)
+		m.AdminAddr = m.admin.Addr
+		m.serve(m.admin, adminHandler(m.Registry))
+	}
+	if m.API, err = http.New(config); err != nil {
+		return err
+	}
+	m.serve(m.api, m.API.Handler())
+	return nil
+}
+
+// serve answers on a listener until Close; any other end is a failure.
+func (m *Main) serve(l *listener, handler nethttp.Handler) {
+	go func() {
+		if err := l.serve(handler); err != nil {
+			m.failed <- err
+		}
+	}()
+}
+
+// nodeName is how records and logs call this node.
+func nodeName() string {
+	if name, err := os.Hostname(); err == nil && name != "" {
+		return name
+	}
+	return "node"
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// Set by the build with -ldflags -X; empty in a plain `go build`, which knows
+// the rest from version control.
+var (
+	version string
+	commit  string
+	built   string
+)
+
+// Build says what program this is.
+type Build struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+	Built   string `json:"built"` // time of the commit or the build, RFC 3339
+	Go      string `json:"go"`
+}
+
+// buildInfo returns what the build set, and what Go recorded for the rest.
+func buildInfo() Build {
+	b := Build{Version: version, Commit: commit, Built: built, Go: runtime.Version()}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	dirty := ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && b.Commit == "":
+			b.Commit = s.Value
+		case s.Key == "vcs.time" && b.Built == "":
+			b.Built = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "-dirty"
+		}
+	}
+	if commit == "" && b.Commit != "" {
+		b.Commit += dirty
+	}
+	if b.Version == "" {
+		b.Version = info.Main.Version
+	}
+	if b.Version == "" || b.Version == "(devel)" {
+		b.Version = "devel"
+	}
+	return b
+}
+
+func versionCommand(io *terminal.IO) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b := buildInfo()
+			switch output {
+			case "json":
+				return json.NewEncoder(io.Out).Encode(b)
+			case "text":
+				_, err := fmt.Fprintf(io.Out, "rowmill %s (commit %s, %s, %s)\n", b.Version, orUnknown(b.Commit), orUnknown(b.Built), b.Go)
+				return err
+			}
+			return exit.With(exit.Usage, fmt.Errorf("-o must be text or json, is %q", output))
+		},
+	}
+	cmd.Flags().StringVarP(&output, "print", "o", "text", "how to print: text or json")
+	return cmd
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
