@@ -1,0 +1,29 @@
+package shard
+
+import "github.com/rowmill/rowmill"
+
+// A Block is some consecutive rows of a shard, in memory. It does not change
+// and is safe for concurrent use.
+type Block struct {
+	First int   // its first row, relative to the shard
+	Bytes int64 // memory it takes, about
+
+	texts []string
+	ids   []rowmill.ID // nil in a shard without ids
+}
+
+// Rows returns the number of rows in the block.
+func (b *Block) Rows() int { return len(b.texts) }
+
+// Text returns the text of a row, which is numbered relative to the shard, as
+// BlockOf takes it. It shares its memory with the whole block.
+func (b *Block) Text(row int) string { return b.texts[row-b.First] }
+
+// ID returns the id of a row, which is numbered relative to the shard. It is
+// null in a shard without ids.
+func (b *Block) ID(row int) rowmill.ID {
+	if b.ids == nil {
+		return rowmill.ID{}
+	}
+	return b.ids[row-b.First]
+}

@@ -1,0 +1,222 @@
+package shard
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"sort"
+	"strings"
+
+	"github.com/rowmill/rowmill"
+)
+
+// A Reader reads the blocks of one shard, in any order. ReadBlock is safe for
+// concurrent use.
+type Reader struct {
+	r      io.ReaderAt // nil: the rows are in texts
+	closer io.Closer
+	texts  []string
+	first  int64
+	rows   int
+	ids    bool
+	blocks []blockEntry
+}
+
+type blockEntry struct {
+	offset int64
+	size   int
+	first  int // relative to the shard
+	rows   int
+	crc    uint32
+}
+
+// NewReader opens the shard of size bytes in r. Close closes closer, which may
+// be nil.
+func NewReader(r io.ReaderAt, size int64, closer io.Closer) (*Reader, error) {
+	if size < int64(len(magic)+footerSize) {
+		return nil, fmt.Errorf("%w: %d bytes are too few", ErrCorrupt, size)
+	}
+	foot := make([]byte, footerSize)
+	if _, err := r.ReadAt(foot, size-int64(footerSize)); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read shard footer: %w", err)
+	}
+	le := binary.LittleEndian
+	blocks := int64(le.Uint32(foot[4:]))
+	indexSize := blocks * indexEntry
+	indexAt := size - int64(footerSize) - indexSize
+	if string(foot[footerSize-len(magic):]) != magic || indexAt < int64(len(magic)) {
+		return nil, fmt.Errorf("%w: bad footer", ErrCorrupt)
+	}
+	head := make([]byte, len(magic))
+	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read shard header: %w", err)
+	}
+	if string(head) != magic {
+		return nil, fmt.Errorf("%w: it does not begin as a shard does", ErrCorrupt)
+	}
+	tail := make([]byte, indexSize+int64(footerSize))
+	if _, err := r.ReadAt(tail, indexAt); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read shard index: %w", err)
+	}
+	summed := tail[:len(tail)-len(magic)-4]
+	if crc32.Checksum(summed, castagnoli) != le.Uint32(tail[len(summed):]) {
+		return nil, fmt.Errorf("%w: bad checksum of the index", ErrCorrupt)
+	}
+	if flags := le.Uint32(foot); flags&^knownFlags != 0 {
+		return nil, fmt.Errorf("%w: unknown flags %#x", ErrCorrupt, flags)
+	}
+	s := &Reader{r: r, closer: closer, ids: le.Uint32(foot)&flagIDs != 0, first: int64(le.Uint64(foot[16:]))}
+	next := int64(len(magic)) // blocks follow one another without gaps
+	for e := tail[:indexSize]; len(e) > 0; e = e[indexEntry:] {
+		b := blockEntry{
+			offset: int64(le.Uint64(e)), size: int(le.Uint32(e[8:])),
+			first: s.rows, rows: int(le.Uint32(e[12:])), crc: le.Uint32(e[16:]),
+		}
+		if b.offset != next || int64(b.size) > indexAt-b.offset || b.rows == 0 || b.rows > b.size {
+			return nil, fmt.Errorf("%w: bad index", ErrCorrupt)
+		}
+		next += int64(b.size)
+		s.rows += b.rows
+		s.blocks = append(s.blocks, b)
+	}
+	if next != indexAt || s.first < 0 || s.first > math.MaxInt64-int64(s.rows) {
+		return nil, fmt.Errorf("%w: bad index", ErrCorrupt)
+	}
+	if uint64(s.rows) != le.Uint64(foot[8:]) {
+		return nil, fmt.Errorf("%w: rows of the blocks do not add up", ErrCorrupt)
+	}
+	return s, nil
+}
+
+// FromTexts returns a Reader over rows that are in memory already, without
+// ids.
+func FromTexts(texts []string) *Reader {
+	s := &Reader{texts: texts, rows: len(texts)}
+	for at := 0; at < len(texts); at += blockRows {
+		s.blocks = append(s.blocks, blockEntry{first: at, rows: min(blockRows, len(texts)-at)})
+	}
+	return s
+}
+
+// Rows returns the number of rows.
+func (s *Reader) Rows() int { return s.rows }
+
+// First returns the index of the shard's first row within the input.
+func (s *Reader) First() int64 { return s.first }
+
+// BlockOf returns the number of the block that holds row, which must be below
+// Rows.
+func (s *Reader) BlockOf(row int) int {
+	return sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i].first > row }) - 1
+}
+
+// BlockBytes returns how much memory block i takes, about.
+func (s *Reader) BlockBytes(i int) int64 {
+	const perRow = 64 // headers of text and id
+	b := s.blocks[i]
+	return int64(b.size) + perRow*int64(b.rows)
+}
+
+// ReadBlock reads block i and checks it.
+func (s *Reader) ReadBlock(i int) (*Block, error) {
+	e := s.blocks[i]
+	b := &Block{First: e.first, Bytes: s.BlockBytes(i)}
+	if s.r == nil {
+		b.texts = s.texts[e.first : e.first+e.rows]
+		return b, nil
+	}
+	raw := make([]byte, e.size)
+	if _, err := s.r.ReadAt(raw, e.offset); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read block %d: %w", i, err)
+	}
+	if crc32.Checksum(raw, castagnoli) != e.crc {
+		return nil, fmt.Errorf("%w: bad checksum of block %d", ErrCorrupt, i)
+	}
+	if err := b.decode(raw, e.rows, s.ids); err != nil {
+		return nil, fmt.Errorf("decode block %d: %w", i, err)
+	}
+	return b, nil
+}
+
+// Close releases what NewReader was given.
+func (s *Reader) Close() error {
+	if s.closer == nil {
+		return nil
+	}
+	return s.closer.Close()
+}
+
+func (b *Block) decode(raw []byte, rows int, ids bool) error {
+	var all strings.Builder // one allocation that every text and id shares
+	all.Write(raw)
+	text := all.String()
+	b.texts = make([]string, rows)
+	if ids {
+		b.ids = make([]rowmill.ID, rows)
+	}
+	at := 0
+	cut := func(n uint64) (string, bool) {
+		if n > uint64(len(raw)-at) {
+			return "", false
+		}
+		at += int(n)
+		return text[at-int(n) : at], true
+	}
+	for i := range rows {
+		n, size := binary.Uvarint(raw[at:])
+		if size <= 0 {
+			return ErrCorrupt
+		}
+		at += size
+		var ok bool
+		if b.texts[i], ok = cut(n); !ok {
+			return ErrCorrupt
+		}
+		if !ids {
+			continue
+		}
+		if at == len(raw) {
+			return ErrCorrupt
+		}
+		id := &b.ids[i]
+		id.Kind = rowmill.IDKind(raw[at])
+		at++
+		switch id.Kind {
+		case rowmill.IDNull:
+		case rowmill.IDString:
+			n, size := binary.Uvarint(raw[at:])
+			if size <= 0 {
+				return ErrCorrupt
+			}
+			at += size
+			if id.Text, ok = cut(n); !ok {
+				return ErrCorrupt
+			}
+		case rowmill.IDBool:
+			s, ok := cut(1)
+			if !ok {
+				return ErrCorrupt
+			}
+			id.Int = int64(s[0])
+		case rowmill.IDInt, rowmill.IDUint, rowmill.IDFloat:
+			s, ok := cut(8)
+			if !ok {
+				return ErrCorrupt
+			}
+			v := binary.LittleEndian.Uint64([]byte(s))
+			if id.Kind == rowmill.IDFloat {
+				id.Real = math.Float64frombits(v)
+			} else {
+				id.Int = int64(v)
+			}
+		default:
+			return ErrCorrupt
+		}
+	}
+	if at != len(raw) {
+		return ErrCorrupt
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package shard
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+
+	"github.com/rowmill/rowmill"
+)
+
+// Writer writes one shard. It is used by one goroutine.
+type Writer struct {
+	w     io.Writer
+	block []byte // the block being filled
+	index []byte // entries of the blocks written
+	first int64
+	at    int64 // offset of the block being filled
+	rows  int
+	inRow int // rows in the block being filled
+	ids   bool
+	err   error // the first error; everything after returns it
+}
+
+// NewWriter starts a shard whose first row has the index first. With ids every
+// row carries the id that Add is given; without, ids must be null. The caller
+// owns w and closes it after Close.
+func NewWriter(w io.Writer, first int64, ids bool) *Writer {
+	s := &Writer{w: w, first: first, ids: ids, block: make([]byte, 0, blockBytes+4<<10)}
+	if first < 0 {
+		s.err = fmt.Errorf("start shard: first row %d is negative", first)
+		return s
+	}
+	s.write([]byte(magic))
+	return s
+}
+
+// Add appends the next row.
+func (s *Writer) Add(text string, id rowmill.ID) error {
+	if s.err != nil {
+		return s.err
+	}
+	if s.Size()+int64(len(text))+int64(len(id.Text))+2*binary.MaxVarintLen64+indexEntry > MaxSize {
+		s.err = fmt.Errorf("add row %d: the shard would exceed %d bytes", s.first+int64(s.rows), MaxSize)
+		return s.err
+	}
+	s.block = binary.AppendUvarint(s.block, uint64(len(text)))
+	s.block = append(s.block, text...)
+	if s.ids {
+		s.addID(id)
+	} else if id.Kind != rowmill.IDNull {
+		s.err = errors.New("add row: the shard was started without ids")
+	}
+	if s.err != nil {
+		return s.err
+	}
+	s.rows++
+	s.inRow++
+	if s.inRow >= blockRows || len(s.block) >= blockBytes {
+		s.endBlock()
+	}
+	return s.err
+}
+
+func (s *Writer) addID(id rowmill.ID) {
+	s.block = append(s.block, byte(id.Kind))
+	switch id.Kind {
+	case rowmill.IDNull:
+	case rowmill.IDString:
+		s.block = binary.AppendUvarint(s.block, uint64(len(id.Text)))
+		s.block = append(s.block, id.Text...)
+	case rowmill.IDInt, rowmill.IDUint:
+		s.block = binary.LittleEndian.AppendUint64(s.block, uint64(id.Int))
+	case rowmill.IDFloat:
+		s.block = binary.LittleEndian.AppendUint64(s.block, math.Float64bits(id.Real))
+	case rowmill.IDBool:
+		s.block = append(s.block, byte(id.Int&1))
+	default:
+		s.err = fmt.Errorf("add row %d: unknown kind of id %d", s.first+int64(s.rows), id.Kind)
+	}
+}
+
+// endBlock passes the block on and indexes it.
+func (s *Writer) endBlock() {
+	s.index = binary.LittleEndian.AppendUint64(s.index, uint64(s.at))
+	s.index = binary.LittleEndian.AppendUint32(s.index, uint32(len(s.block)))
+	s.index = binary.LittleEndian.AppendUint32(s.index, uint32(s.inRow))
+	s.index = binary.LittleEndian.AppendUint32(s.index, crc32.Checksum(s.block, castagnoli))
+	s.write(s.block)
+	s.block, s.inRow = s.block[:0], 0
+}
+
+func (s *Writer) write(p []byte) {
+	if _, err := s.w.Write(p); err != nil {
+		s.err = fmt.Errorf("write shard: %w", err)
+	}
+	s.at += int64(len(p))
+}
+
+// Rows is the number of rows added.
+func (s *Writer) Rows() int { return s.rows }
+
+// Size is the number of bytes the shard would have if it were closed now.
+func (s *Writer) Size() int64 {
+	size := s.at + int64(len(s.block)+len(s.index)+footerSize)
+	if s.inRow > 0 {
+		size += indexEntry
+	}
+	return size
+}
+
+// Close writes the index and the footer. A shard without them does not decode.
+func (s *Writer) Close() error {
+	if s.err == nil && s.inRow > 0 {
+		s.endBlock()
+	}
+	if s.err != nil {
+		return s.err
+	}
+	var flags uint32
+	if s.ids {
+		flags |= flagIDs
+	}
+	tail := s.index
+	blocks := len(tail) / indexEntry
+	tail = binary.LittleEndian.AppendUint32(tail, flags)
+	tail = binary.LittleEndian.AppendUint32(tail, uint32(blocks))
+	tail = binary.LittleEndian.AppendUint64(tail, uint64(s.rows))
+	tail = binary.LittleEndian.AppendUint64(tail, uint64(s.first))
+	tail = binary.LittleEndian.AppendUint32(tail, crc32.Checksum(tail, castagnoli))
+	if s.write(append(tail, magic...)); s.err != nil {
+		return s.err
+	}
+	s.err = errors.New("shard is closed")
+	return nil
+}
