@@ -105,14 +105,27 @@ func (s *Spec) Deterministic() bool {
 	if _, fixed := s.Sampling["seed"]; fixed {
 		return true
 	}
-	switch t := s.Sampling["temperature"].(type) {
-	case float64:
-		return t == 0
+	t, given := number(s.Sampling["temperature"])
+	return given && t == 0
+}
+
+// MaxTokens returns the longest answer asked for, tokens; 0 when nothing says.
+func (s *Spec) MaxTokens() int64 {
+	n, _ := number(s.Sampling["max_tokens"])
+	return int64(n)
+}
+
+// number reads a sampling parameter, which is an int64 or float64 before it is
+// stored and a json.Number after.
+func number(v any) (float64, bool) {
+	switch n := v.(type) {
 	case int64:
-		return t == 0
+		return float64(n), true
+	case float64:
+		return n, true
 	case json.Number:
-		f, err := t.Float64()
-		return err == nil && f == 0
+		f, err := n.Float64()
+		return f, err == nil
 	}
-	return false
+	return 0, false
 }
