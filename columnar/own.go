@@ -1,0 +1,236 @@
+package columnar
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+	"sort"
+
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// Table is an open table. Its methods are safe for concurrent use where its
+// source is.
+type Table struct {
+	src     io.ReaderAt
+	size    int64
+	columns []TableColumn
+	meta    format.FileMetaData
+	first   []int64 // first row of each row group, and the number of rows
+}
+
+// OpenTable reads the footer of a table of size bytes. A file that this
+// program did not write, or that is cut off or damaged, is an error.
+func OpenTable(src io.ReaderAt, size int64) (t *Table, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("read table footer: %w: %v", errDamaged, fault)
+		}
+	}()
+	t = &Table{src: src, size: size}
+	if err := t.readFooter(); err != nil {
+		return nil, fmt.Errorf("read table footer: %w", err)
+	}
+	if err := t.check(); err != nil {
+		return nil, fmt.Errorf("read table footer: %w", err)
+	}
+	return t, nil
+}
+
+func (t *Table) readFooter() error {
+	least := int64(len(parquetMagic) + sealBytes + tailBytes)
+	if t.size < least {
+		return fmt.Errorf("%d bytes are too few for a table: %w", t.size, errDamaged)
+	}
+	tail := make([]byte, tailBytes)
+	if err := readAt(t.src, tail, t.size-int64(tailBytes)); err != nil {
+		return err
+	}
+	if string(tail[4:]) != parquetMagic {
+		return fmt.Errorf("the file does not end in %s: %w", parquetMagic, errDamaged)
+	}
+	length := int64(binary.LittleEndian.Uint32(tail))
+	if length > maxFooter || length > t.size-least {
+		return fmt.Errorf("a footer of %d bytes: %w", length, errDamaged)
+	}
+	b := make([]byte, int64(sealBytes)+length)
+	if err := readAt(t.src, b, t.size-int64(tailBytes)-int64(len(b))); err != nil {
+		return err
+	}
+	seal, footer := b[:sealBytes], b[sealBytes:]
+	if string(seal[:len(sealMagic)]) != sealMagic {
+		return errors.New("this program did not write the file")
+	}
+	if binary.LittleEndian.Uint32(seal[len(sealMagic):]) != crc32.Checksum(footer, castagnoli()) {
+		return fmt.Errorf("the footer's checksum is wrong: %w", errDamaged)
+	}
+	return thrift.Unmarshal(new(thrift.CompactProtocol), footer, &t.meta)
+}
+
+// check compares the footer with the file's size, so that what follows can
+// trust every offset.
+func (t *Table) check() (err error) {
+	if t.columns, err = tableColumns(t.meta.Schema); err != nil {
+		return err
+	}
+	t.first = make([]int64, 1, len(t.meta.RowGroups)+1)
+	for i, g := range t.meta.RowGroups {
+		if len(g.Columns) != len(t.columns) || g.NumRows <= 0 {
+			return fmt.Errorf("row group %d has %d rows and %d of %d columns: %w", i, g.NumRows, len(g.Columns), len(t.columns), errDamaged)
+		}
+		for j := range g.Columns {
+			chunk := &g.Columns[j]
+			m := &chunk.MetaData
+			if !slices.Equal(m.PathInSchema, t.columns[j].path()) || m.Codec != format.Snappy || m.DictionaryPageOffset != 0 ||
+				!t.holds(m.DataPageOffset, m.TotalCompressedSize) ||
+				!t.holds(chunk.ColumnIndexOffset, int64(chunk.ColumnIndexLength)) ||
+				!t.holds(chunk.OffsetIndexOffset, int64(chunk.OffsetIndexLength)) {
+				return fmt.Errorf("row group %d, column %q: %w", i, t.columns[j].Name, errDamaged)
+			}
+		}
+		t.first = append(t.first, t.first[i]+g.NumRows)
+	}
+	return nil
+}
+
+// holds reports whether the file has length bytes, at least one, at offset.
+func (t *Table) holds(offset, length int64) bool {
+	return offset >= int64(len(parquetMagic)) && length > 0 && length <= t.size && offset <= t.size-length
+}
+
+// Columns are the table's columns in order; they must not be changed.
+func (t *Table) Columns() []TableColumn { return t.columns }
+
+// Column is the index of the column called name, or -1.
+func (t *Table) Column(name string) int {
+	return slices.IndexFunc(t.columns, func(c TableColumn) bool { return c.Name == name })
+}
+
+// Rows is the number of rows.
+func (t *Table) Rows() int64 { return t.first[len(t.meta.RowGroups)] }
+
+// Meta is the value of key in the key-value metadata; empty when it is not
+// there.
+func (t *Table) Meta(key string) string {
+	for _, kv := range t.meta.KeyValueMetadata {
+		if kv.Key == key {
+			return kv.Value
+		}
+	}
+	return ""
+}
+
+// MetaData is the table's whole key-value metadata.
+func (t *Table) MetaData() []KeyValue {
+	var all []KeyValue
+	for _, kv := range t.meta.KeyValueMetadata {
+		all = append(all, KeyValue{kv.Key, kv.Value})
+	}
+	return all
+}
+
+// Groups is the number of row groups.
+func (t *Table) Groups() int { return len(t.meta.RowGroups) }
+
+// GroupRows is the range of rows of row group g, the second bound excluded.
+func (t *Table) GroupRows(g int) (from, to int64) { return t.first[g], t.first[g+1] }
+
+// GroupNulls is the number of nulls of column c, no list, in row group g.
+func (t *Table) GroupNulls(g, c int) int64 {
+	return t.meta.RowGroups[g].Columns[c].MetaData.Statistics.NullCount
+}
+
+// GroupInts are the smallest and largest values of the TableInt column c in
+// row group g; ok is false where it has none.
+func (t *Table) GroupInts(g, c int) (low, high int64, ok bool) {
+	s := t.meta.RowGroups[g].Columns[c].MetaData.Statistics
+	if t.columns[c].Kind != TableInt || len(s.MinValue) != 8 || len(s.MaxValue) != 8 {
+		return 0, 0, false
+	}
+	return int64(binary.LittleEndian.Uint64(s.MinValue)), int64(binary.LittleEndian.Uint64(s.MaxValue)), true
+}
+
+// group is the row group that holds row, which must be one of the table's.
+func (t *Table) group(row int64) int {
+	return sort.Search(len(t.meta.RowGroups), func(g int) bool { return t.first[g+1] > row })
+}
+
+// RawBytes is the size of all pages before compression.
+func (t *Table) RawBytes() (n int64) {
+	for i := range t.meta.RowGroups {
+		n += t.meta.RowGroups[i].TotalByteSize
+	}
+	return n
+}
+
+// Blocks is the number of blocks.
+func (t *Table) Blocks() (n int64) {
+	for i := range t.meta.RowGroups {
+		for _, s := range t.meta.RowGroups[i].Columns[0].MetaData.EncodingStats {
+			n += int64(s.Count)
+		}
+	}
+	return n
+}
+
+// offsetIndex is where the offset index of a column chunk is, and the number
+// of rows it is about.
+type offsetIndex struct {
+	offset int64
+	length int32
+	rows   int64
+}
+
+func (t *Table) index(g, c int) offsetIndex {
+	chunk := &t.meta.RowGroups[g].Columns[c]
+	return offsetIndex{chunk.OffsetIndexOffset, chunk.OffsetIndexLength, t.meta.RowGroups[g].NumRows}
+}
+
+// readPlaces reads an offset index into places[:0], with b to read into. It
+// returns both for the next call.
+func (t *Table) readPlaces(at offsetIndex, b []byte, places []pageLocation) ([]byte, []pageLocation, error) {
+	b = sized(b, int(at.length))
+	if err := readAt(t.src, b, at.offset); err != nil {
+		return b, nil, err
+	}
+	places, err := readOffsetIndex(b, places)
+	if err != nil {
+		return b, nil, err
+	}
+	first := int64(-1)
+	for _, p := range places {
+		if !t.holds(p.offset, int64(p.size)) || p.first <= first || p.first >= at.rows {
+			return b, nil, fmt.Errorf("offset index: %w", errDamaged)
+		}
+		first = p.first
+	}
+	if len(places) == 0 || places[0].first != 0 {
+		return b, nil, fmt.Errorf("offset index: %w", errDamaged)
+	}
+	return b, places, nil
+}
+
+// readAt fills b from offset; a short read is errDamaged.
+func readAt(src io.ReaderAt, b []byte, offset int64) error {
+	n, err := src.ReadAt(b, offset)
+	switch {
+	case n == len(b):
+		return nil
+	case err == nil || errors.Is(err, io.EOF):
+		return fmt.Errorf("%d of %d bytes at offset %d: %w", n, len(b), offset, errDamaged)
+	default:
+		return fmt.Errorf("read %d bytes at offset %d: %w", len(b), offset, err)
+	}
+}
+
+// sized is b with length n, grown when it is too small.
+func sized(b []byte, n int) []byte {
+	if cap(b) < n {
+		return make([]byte, n)
+	}
+	return b[:n]
+}

@@ -1,0 +1,180 @@
+package columnar
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// decode finds the rows in the page.
+func (c *blockColumn) decode(rows, values int) error {
+	c.data = c.page
+	c.at = c.at[:0]
+	if cap(c.at) < rows {
+		c.at = make([]int32, 0, rows)
+	}
+	var rep, def levelReader
+	if c.Kind == TableFloats {
+		rep.take(&c.data)
+	} else if values != rows {
+		return fmt.Errorf("%d values in %d rows: %w", values, rows, errDamaged)
+	}
+	if c.Required {
+		def.n = values
+	} else {
+		def.take(&c.data)
+	}
+	if rep.bad || def.bad {
+		return fmt.Errorf("levels: %w", errDamaged)
+	}
+	if c.Kind == TableFloats {
+		return c.decodeLists(rep, def, rows, values)
+	}
+	most := c.maxDefinition()
+	next := 0
+	for len(c.at) < rows {
+		v, n := def.peek(rows - len(c.at))
+		def.skip(n)
+		switch {
+		case n == 0 || v > most:
+			return fmt.Errorf("levels: %w", errDamaged)
+		case v < most:
+			for range n {
+				c.at = append(c.at, -1)
+			}
+		default:
+			if next = c.place(next, n); next < 0 {
+				return fmt.Errorf("values: %w", errDamaged)
+			}
+		}
+	}
+	if c.Kind == TableBool {
+		next = (next + 7) / 8
+	}
+	if next != len(c.data) || !def.done() {
+		return fmt.Errorf("values: %w", errDamaged)
+	}
+	return nil
+}
+
+// place finds n values from position next on and returns the position behind
+// them, or -1 where the data ends before.
+func (c *blockColumn) place(next, n int) int {
+	switch c.Kind {
+	case TableText:
+		for range n {
+			if len(c.data)-next < 4 {
+				return -1
+			}
+			size := int(binary.LittleEndian.Uint32(c.data[next:]))
+			if size > len(c.data)-next-4 {
+				return -1
+			}
+			c.at = append(c.at, int32(next))
+			next += 4 + size
+		}
+		return next
+	case TableBool:
+		if next+n > 8*len(c.data) {
+			return -1
+		}
+		for range n {
+			c.at = append(c.at, int32(next))
+			next++
+		}
+		return next
+	default:
+		if next+8*n > len(c.data) {
+			return -1
+		}
+		for range n {
+			c.at = append(c.at, int32(next))
+			next += 8
+		}
+		return next
+	}
+}
+
+// decodeLists finds the lists in the page.
+func (c *blockColumn) decodeLists(rep, def levelReader, rows, values int) error {
+	c.counts = c.counts[:0]
+	next := 0
+	for values > 0 {
+		again, n := rep.peek(values)
+		level, n := def.peek(n)
+		if n == 0 || again > 1 {
+			return fmt.Errorf("levels: %w", errDamaged)
+		}
+		rep.skip(n)
+		def.skip(n)
+		values -= n
+		if again == 1 { // the last list goes on
+			last := len(c.at) - 1
+			if level != listPresent || last < 0 || c.counts[last] == 0 || c.at[last] < 0 {
+				return fmt.Errorf("levels: %w", errDamaged)
+			}
+			c.counts[last] += int32(n)
+			next += 4 * n
+			continue
+		}
+		for range n {
+			switch level {
+			case listNull:
+				c.at, c.counts = append(c.at, -1), append(c.counts, 0)
+			case listEmpty:
+				c.at, c.counts = append(c.at, int32(next)), append(c.counts, 0)
+			case listPresent:
+				c.at, c.counts = append(c.at, int32(next)), append(c.counts, 1)
+				next += 4
+			default:
+				return fmt.Errorf("levels: %w", errDamaged)
+			}
+		}
+	}
+	if len(c.at) != rows || next != len(c.data) || !rep.done() || !def.done() {
+		return fmt.Errorf("values: %w", errDamaged)
+	}
+	return nil
+}
+
+// levelReader reads levels that levelRuns wrote.
+type levelReader struct {
+	b    []byte
+	last byte
+	n    int // what is left of the open run of last
+	bad  bool
+}
+
+// take cuts the levels off the front of page.
+func (l *levelReader) take(page *[]byte) {
+	b := *page
+	if len(b) < 4 {
+		l.bad = true
+		return
+	}
+	n := int64(binary.LittleEndian.Uint32(b))
+	if n > int64(len(b)-4) {
+		l.bad = true
+		return
+	}
+	l.b, *page = b[4:4+n], b[4+n:]
+}
+
+// peek is the next level and how often it follows, at most most times; 0 at
+// the end.
+func (l *levelReader) peek(most int) (byte, int) {
+	if l.n == 0 && len(l.b) > 0 {
+		run, size := binary.Uvarint(l.b)
+		if size <= 0 || len(l.b) == size || run&1 == 1 || run>>1 > math.MaxInt32 {
+			return 0, 0
+		}
+		l.n, l.last, l.b = int(run>>1), l.b[size], l.b[size+1:]
+	}
+	return l.last, min(l.n, most)
+}
+
+// skip passes n levels, no more than peek has counted.
+func (l *levelReader) skip(n int) { l.n -= n }
+
+// done reports whether every level was passed.
+func (l *levelReader) done() bool { return l.n == 0 && len(l.b) == 0 }

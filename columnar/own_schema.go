@@ -1,0 +1,199 @@
+package columnar
+
+import (
+	"fmt"
+
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// A Table is a Parquet file in the narrow form that this program writes
+// itself, so that its column chunks can be copied byte for byte and any row
+// found without a scan:
+//
+//   - columns are flat, or a three-level list of floats; data pages version 1,
+//     PLAIN values, RLE levels, Snappy, a CRC on every page, no dictionary
+//     (Snappy brings repeated short words down to about a byte each);
+//   - all columns of a row group cut their pages at the same rows: one such
+//     set of pages is a Block;
+//   - the eight bytes before the footer are the magic "RMF1" and the CRC-32C
+//     of the footer, which other readers never look at.
+//
+// The format is https://github.com/apache/parquet-format, and any Parquet
+// reader can read it. Other people's files are read by this package's other
+// half.
+
+// TableKind is the type of a table's column.
+type TableKind uint8
+
+// The types of a table's columns.
+const (
+	TableText   TableKind = iota + 1 // BYTE_ARRAY, STRING
+	TableInt                         // INT64
+	TableUint                        // INT64, unsigned
+	TableReal                        // DOUBLE
+	TableBool                        // BOOLEAN
+	TableFloats                      // LIST of FLOAT
+)
+
+// String names the kind as error texts do.
+func (k TableKind) String() string {
+	names := [...]string{"nothing", "text", "int", "uint", "real", "bool", "list of floats"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// TableColumn describes one column of a table.
+type TableColumn struct {
+	Name     string
+	Kind     TableKind
+	Required bool // never null; a list of floats cannot be required
+}
+
+// maxDefinition is the definition level of a present value.
+func (c TableColumn) maxDefinition() byte {
+	switch {
+	case c.Kind == TableFloats:
+		return listPresent
+	case c.Required:
+		return 0
+	default:
+		return 1
+	}
+}
+
+// The definition levels of a list of floats. Level 2, a null among the floats,
+// is never written.
+const (
+	listNull    = 0
+	listEmpty   = 1
+	listPresent = 3
+)
+
+// physical is the Parquet type of the column's leaf.
+func (c TableColumn) physical() format.Type {
+	switch c.Kind {
+	case TableText:
+		return format.ByteArray
+	case TableInt, TableUint:
+		return format.Int64
+	case TableReal:
+		return format.Double
+	case TableBool:
+		return format.Boolean
+	default:
+		return format.Float
+	}
+}
+
+// path is the leaf's path in the schema.
+func (c TableColumn) path() []string {
+	if c.Kind == TableFloats {
+		return []string{c.Name, "list", "element"}
+	}
+	return []string{c.Name}
+}
+
+// elements are the column's entries in the footer's schema.
+func (c TableColumn) elements() []format.SchemaElement {
+	e := format.SchemaElement{Name: c.Name}
+	e.RepetitionType.Set(format.Optional)
+	if c.Required {
+		e.RepetitionType.Set(format.Required)
+	}
+	if c.Kind == TableFloats {
+		e.NumChildren.Set(1)
+		e.ConvertedType.Set(deprecated.List)
+		e.LogicalType.Value = new(format.ListType)
+		list := format.SchemaElement{Name: "list"}
+		list.RepetitionType.Set(format.Repeated)
+		list.NumChildren.Set(1)
+		element := format.SchemaElement{Name: "element"}
+		element.RepetitionType.Set(format.Optional)
+		element.Type.Set(format.Float)
+		return []format.SchemaElement{e, list, element}
+	}
+	e.Type.Set(c.physical())
+	switch c.Kind {
+	case TableText:
+		e.ConvertedType.Set(deprecated.UTF8)
+		e.LogicalType.Value = new(format.StringType)
+	case TableUint:
+		e.ConvertedType.Set(deprecated.Uint64)
+		e.LogicalType.Value = &format.IntType{BitWidth: 64, IsSigned: false}
+	}
+	return []format.SchemaElement{e}
+}
+
+// checkColumns reports what keeps columns from being a table's.
+func checkColumns(columns []TableColumn) error {
+	if len(columns) == 0 {
+		return fmt.Errorf("a table needs at least one column")
+	}
+	seen := make(map[string]bool, len(columns))
+	for _, c := range columns {
+		switch {
+		case c.Name == "":
+			return fmt.Errorf("a table's column needs a name")
+		case seen[c.Name]:
+			return fmt.Errorf("column %q appears twice", c.Name)
+		case c.Kind < TableText || c.Kind > TableFloats:
+			return fmt.Errorf("column %q: %v is no kind of column", c.Name, c.Kind)
+		case c.Kind == TableFloats && c.Required:
+			return fmt.Errorf("column %q: a list of floats cannot be required", c.Name)
+		}
+		seen[c.Name] = true
+	}
+	return nil
+}
+
+// tableSchema is the footer's schema of columns.
+func tableSchema(columns []TableColumn) []format.SchemaElement {
+	root := format.SchemaElement{Name: "rowmill"}
+	root.NumChildren.Set(int32(len(columns)))
+	schema := []format.SchemaElement{root}
+	for _, c := range columns {
+		schema = append(schema, c.elements()...)
+	}
+	return schema
+}
+
+// tableColumns is the inverse of tableSchema.
+func tableColumns(schema []format.SchemaElement) ([]TableColumn, error) {
+	if len(schema) == 0 {
+		return nil, fmt.Errorf("the schema is empty")
+	}
+	var columns []TableColumn
+	for i := 1; i < len(schema); {
+		e := schema[i]
+		c := TableColumn{Name: e.Name, Required: e.RepetitionType.V == format.Required}
+		i++
+		if e.NumChildren.V > 0 {
+			if i+2 > len(schema) || schema[i+1].Type.V != format.Float {
+				return nil, fmt.Errorf("column %q is no list of floats", e.Name)
+			}
+			c.Kind = TableFloats
+			i += 2
+		} else {
+			switch e.Type.V {
+			case format.ByteArray:
+				c.Kind = TableText
+			case format.Int64:
+				c.Kind = TableInt
+				if t, ok := e.LogicalType.Value.(*format.IntType); ok && !t.IsSigned {
+					c.Kind = TableUint
+				}
+			case format.Double:
+				c.Kind = TableReal
+			case format.Boolean:
+				c.Kind = TableBool
+			default:
+				return nil, fmt.Errorf("column %q has the type %v, which no table has", e.Name, e.Type.V)
+			}
+		}
+		columns = append(columns, c)
+	}
+	return columns, checkColumns(columns)
+}

@@ -1,0 +1,66 @@
+package columnar
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/parquet-go/parquet-go/deprecated"
+)
+
+// int96Time reads nanoseconds of the day and a Julian day number, as Impala
+// and early Spark wrote timestamps.
+func int96Time(v deprecated.Int96) time.Time {
+	const unixEpoch = 2440588 // the Julian day of 1970-01-01
+	nanos := int64(uint64(v[1])<<32 | uint64(v[0]))
+	days := int64(int32(v[2])) - unixEpoch
+	return time.Unix(days*86400, 0).Add(time.Duration(nanos)).UTC()
+}
+
+func appendUUID(b, raw []byte) []byte {
+	if len(raw) != 16 {
+		return hex.AppendEncode(b, raw)
+	}
+	for i, end := range []int{4, 6, 8, 10, 16} {
+		start := []int{0, 4, 6, 8, 10}[i]
+		if i > 0 {
+			b = append(b, '-')
+		}
+		b = hex.AppendEncode(b, raw[start:end])
+	}
+	return b
+}
+
+// appendInterval writes months, days and milliseconds as an ISO 8601 duration.
+func appendInterval(b, raw []byte) []byte {
+	if len(raw) != 12 {
+		return hex.AppendEncode(b, raw)
+	}
+	months, days := binary.LittleEndian.Uint32(raw), binary.LittleEndian.Uint32(raw[4:])
+	millis := binary.LittleEndian.Uint32(raw[8:])
+	b = append(strconv.AppendUint(append(b, 'P'), uint64(months), 10), 'M')
+	b = append(strconv.AppendUint(b, uint64(days), 10), 'D', 'T')
+	b = appendFloat(b, float64(millis)/1000, 64)
+	return append(b, 'S')
+}
+
+// halfFloat widens an IEEE 754 half-precision number.
+func halfFloat(h uint16) float64 {
+	sign := 1.0
+	if h&0x8000 != 0 {
+		sign = -1
+	}
+	exponent, fraction := int(h>>10&31), float64(h&1023)
+	switch exponent {
+	case 0:
+		return sign * math.Ldexp(fraction, -24)
+	case 31:
+		if fraction != 0 {
+			return math.NaN()
+		}
+		return math.Inf(int(sign))
+	}
+	return sign * math.Ldexp(1024+fraction, exponent-25)
+}

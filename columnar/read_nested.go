@@ -1,0 +1,203 @@
+package columnar
+
+import (
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// An assembler rebuilds one nested value from the levels of its leaves, as
+// JSON: https://research.google/pubs/dremel-interactive-analysis-of-web-scale-datasets/.
+type assembler struct {
+	column *column
+	base   int // index of the column's first leaf
+	out    []byte
+}
+
+// peek returns the next value of the first leaf under n, or false at the end
+// of the row group.
+func (a *assembler) peek(n *node) (parquet.Value, bool, error) {
+	c := a.column.cursors[n.leaf-a.base]
+	if c.next == c.n {
+		if ok, err := c.more(); !ok || err != nil {
+			return parquet.Value{}, false, err
+		}
+	}
+	return c.buf[c.next], true, nil
+}
+
+// need is peek where there must be a value.
+func (a *assembler) need(n *node) (parquet.Value, error) {
+	v, ok, err := a.peek(n)
+	if err == nil && !ok {
+		err = badFile("The Parquet file is corrupt: column %q ends inside a row.", n.path)
+	}
+	return v, err
+}
+
+// drop skips the one value that stands for an absent n in each of its leaves.
+func (a *assembler) drop(n *node) error {
+	for i := range n.leaves {
+		c := a.column.cursors[n.leaf-a.base+i]
+		if c.next == c.n {
+			if err := c.fill(); err != nil {
+				return err
+			}
+		}
+		c.next++
+	}
+	return nil
+}
+
+// value writes n: null, a list of its repetitions, or its content.
+func (a *assembler) value(n *node) error {
+	if n.leaves == 0 {
+		return badFile("Column %q of the Parquet file is a group without fields.", n.path)
+	}
+	if n.repeated {
+		a.out = append(a.out, '[')
+		if err := a.elements(n, func() error { return a.content(n) }); err != nil {
+			return err
+		}
+		a.out = append(a.out, ']')
+		return nil
+	}
+	if n.optional {
+		v, err := a.need(n)
+		if err != nil {
+			return err
+		}
+		if v.DefinitionLevel() < n.def {
+			a.out = append(a.out, "null"...)
+			return a.drop(n)
+		}
+	}
+	return a.content(n)
+}
+
+// elements calls element for each repetition of n, with commas between.
+func (a *assembler) elements(n *node, element func() error) error {
+	v, err := a.need(n)
+	if err != nil {
+		return err
+	}
+	if v.DefinitionLevel() < n.def {
+		return a.drop(n)
+	}
+	for {
+		if err := element(); err != nil {
+			return err
+		}
+		v, ok, err := a.peek(n)
+		if err != nil {
+			return err
+		}
+		if !ok || v.RepetitionLevel() < n.rep {
+			return nil
+		}
+		a.out = append(a.out, ',')
+	}
+}
+
+// content writes n, which is there.
+func (a *assembler) content(n *node) error {
+	if n.isLeaf() {
+		v, err := a.need(n)
+		if err != nil {
+			return err
+		}
+		a.column.cursors[n.leaf-a.base].next++
+		if a.out, err = n.kind.appendJSON(a.out, v); err != nil {
+			return badFile("Column %q of the Parquet file cannot be turned into text: %v.", n.path, err)
+		}
+		return nil
+	}
+	if repeated, item, ok := n.isList(); ok {
+		a.out = append(a.out, '[')
+		element := func() error { return a.value(item) }
+		if item == repeated {
+			element = func() error { return a.content(item) }
+		}
+		if err := a.elements(repeated, element); err != nil {
+			return err
+		}
+		a.out = append(a.out, ']')
+		return nil
+	}
+	a.out = append(a.out, '{')
+	if repeated, ok := n.isMap(); ok {
+		if err := a.elements(repeated, func() error { return a.entry(repeated) }); err != nil {
+			return err
+		}
+	} else {
+		for i, child := range n.children {
+			if i > 0 {
+				a.out = append(a.out, ',')
+			}
+			a.out = append(appendJSONString(a.out, []byte(child.name)), ':')
+			if err := a.value(child); err != nil {
+				return err
+			}
+		}
+	}
+	a.out = append(a.out, '}')
+	return nil
+}
+
+// entry writes one key and value of a map. JSON has only text keys.
+func (a *assembler) entry(n *node) error {
+	key := n.children[0]
+	v, err := a.need(key)
+	if err != nil {
+		return err
+	}
+	a.column.cursors[key.leaf-a.base].next++
+	text, err := key.kind.appendText(nil, v)
+	if err != nil {
+		return badFile("Column %q of the Parquet file cannot be turned into text: %v.", key.path, err)
+	}
+	a.out = append(appendJSONString(a.out, text), ':')
+	return a.value(n.children[1])
+}
+
+// appendJSONString quotes valid UTF-8; other bytes become U+FFFD.
+func appendJSONString(b, s []byte) []byte {
+	b = append(b, '"')
+	for len(s) > 0 {
+		c := s[0]
+		if c < utf8.RuneSelf {
+			s = s[1:]
+			switch {
+			case c == '"' || c == '\\':
+				b = append(b, '\\', c)
+			case c == '\n':
+				b = append(b, '\\', 'n')
+			case c == '\r':
+				b = append(b, '\\', 'r')
+			case c == '\t':
+				b = append(b, '\\', 't')
+			case c < ' ':
+				b = append(b, '\\', 'u', '0', '0')
+				b = append(b, "0123456789abcdef"[c>>4], "0123456789abcdef"[c&15])
+			default:
+				b = append(b, c)
+			}
+			continue
+		}
+		r, n := utf8.DecodeRune(s)
+		b = utf8.AppendRune(b, r)
+		s = s[n:]
+	}
+	return append(b, '"')
+}
+
+// appendFloat writes the shortest text that reads back as f, in the form that
+// JSON takes.
+func appendFloat(b []byte, f float64, bits int) []byte {
+	format := byte('f')
+	if abs := max(f, -f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
+	}
+	return strconv.AppendFloat(b, f, format, -1, bits)
+}

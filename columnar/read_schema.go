@@ -1,0 +1,154 @@
+package columnar
+
+import (
+	"strings"
+
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// maxSchemaDepth bounds nesting: real schemas stay far below.
+const maxSchemaDepth = 64
+
+// node is a column or a group of columns.
+type node struct {
+	name     string
+	path     string // from the root, with dots
+	element  *format.SchemaElement
+	optional bool
+	repeated bool
+	rep, def int // levels at which a value of the node is there
+	children []*node
+	leaf     int // index of the first leaf in or under the node
+	leaves   int // leaves in or under the node
+	kind     leafKind
+}
+
+// schemaTree builds the tree from its depth-first listing.
+func schemaTree(elements []format.SchemaElement) (*node, error) {
+	b := treeBuilder{elements: elements}
+	root, err := b.build(nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	if b.next != len(elements) {
+		return nil, badFile("The Parquet file is corrupt: its schema has %d elements too many.", len(elements)-b.next)
+	}
+	return root, nil
+}
+
+type treeBuilder struct {
+	elements []format.SchemaElement
+	next     int
+	leaf     int
+}
+
+func (b *treeBuilder) build(parent *node, depth int) (*node, error) {
+	if b.next >= len(b.elements) || depth > maxSchemaDepth {
+		return nil, badFile("The Parquet file is corrupt or nested too deeply: its schema ends early or has more than %d levels.", maxSchemaDepth)
+	}
+	e := &b.elements[b.next]
+	b.next++
+	n := &node{name: e.Name, element: e, leaf: b.leaf}
+	if parent != nil {
+		n.rep, n.def = parent.rep, parent.def
+		n.path = strings.TrimPrefix(parent.path+"."+e.Name, ".")
+		switch {
+		case !e.RepetitionType.Valid || e.RepetitionType.V == format.Required:
+		case e.RepetitionType.V == format.Optional:
+			n.optional = true
+			n.def++
+		default:
+			n.repeated = true
+			n.rep++
+			n.def++
+		}
+	}
+	if e.Type.Valid && parent != nil {
+		n.leaves = 1
+		n.kind = leafKindOf(e)
+		b.leaf++
+		return n, nil
+	}
+	for range e.NumChildren.V {
+		child, err := b.build(n, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		n.children = append(n.children, child)
+		n.leaves += child.leaves
+	}
+	return n, nil
+}
+
+// flat reports whether the node is a column of single values.
+func (n *node) flat() bool { return n.isLeaf() && n.rep == 0 && len(n.children) == 0 }
+
+func (n *node) isLeaf() bool { return n.element.Type.Valid }
+
+// width is the byte length of the values of a fixed-length column, or 0.
+func (n *node) width() int64 {
+	if n.element.Type.V == format.FixedLenByteArray {
+		return max(int64(n.element.TypeLength.V), 0)
+	}
+	return 0
+}
+
+// isList reports whether the node is a list as the format's LIST annotation
+// means it: a group of one repeated child. item is what an element is: the
+// child itself or its only field.
+// https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists
+func (n *node) isList() (repeated *node, item *node, ok bool) {
+	_, logical := n.element.LogicalType.Value.(*format.ListType)
+	legacy := n.element.ConvertedType.Valid && n.element.ConvertedType.V == deprecated.List
+	if !logical && !legacy || len(n.children) != 1 || !n.children[0].repeated {
+		return nil, nil, false
+	}
+	repeated = n.children[0]
+	twoLevel := len(repeated.children) != 1 || repeated.name == "array" || repeated.name == n.name+"_tuple"
+	if twoLevel {
+		return repeated, repeated, true
+	}
+	return repeated, repeated.children[0], true
+}
+
+// isMap reports whether the node is a map: a group of one repeated group of
+// key and value.
+// https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#maps
+func (n *node) isMap() (repeated *node, ok bool) {
+	_, logical := n.element.LogicalType.Value.(*format.MapType)
+	c := n.element.ConvertedType
+	legacy := c.Valid && (c.V == deprecated.Map || c.V == deprecated.MapKeyValue)
+	if !logical && !legacy || len(n.children) != 1 || !n.children[0].repeated || len(n.children[0].children) != 2 || !n.children[0].children[0].isLeaf() {
+		return nil, false
+	}
+	return n.children[0], true
+}
+
+// typeName is the node's type for a person.
+func (n *node) typeName() string {
+	if s := n.element.LogicalType.String(); s != "" {
+		return s
+	}
+	if c := n.element.ConvertedType; c.Valid {
+		if name, ok := convertedNames[c.V]; ok {
+			return name
+		}
+	}
+	if n.isLeaf() {
+		return n.element.Type.V.String()
+	}
+	return "GROUP"
+}
+
+// convertedNames are the annotations of old writers that have no name in the
+// format package.
+var convertedNames = map[deprecated.ConvertedType]string{
+	deprecated.UTF8: "STRING", deprecated.Enum: "ENUM", deprecated.Json: "JSON", deprecated.Bson: "BSON",
+	deprecated.Map: "MAP", deprecated.MapKeyValue: "MAP", deprecated.List: "LIST",
+	deprecated.Decimal: "DECIMAL", deprecated.Date: "DATE", deprecated.Interval: "INTERVAL",
+	deprecated.TimeMillis: "TIME", deprecated.TimeMicros: "TIME",
+	deprecated.TimestampMillis: "TIMESTAMP", deprecated.TimestampMicros: "TIMESTAMP",
+	deprecated.Uint8: "UINT8", deprecated.Uint16: "UINT16", deprecated.Uint32: "UINT32", deprecated.Uint64: "UINT64",
+	deprecated.Int8: "INT8", deprecated.Int16: "INT16", deprecated.Int32: "INT32", deprecated.Int64: "INT64",
+}

@@ -1,0 +1,150 @@
+package columnar
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Footers and page headers are thrift, whose decoder believes the lengths it
+// reads. scanThrift walks the bytes first: every string must fit, and lists
+// must not have more members in all than is reasonable. Compact protocol:
+// https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
+
+const (
+	// maxFooterStructs bounds the structures of a footer's lists: one for a
+	// schema element, row group, column chunk, encoding statistic. Each takes
+	// up to 600 bytes decoded.
+	maxFooterStructs = 1 << 19
+	// maxFooterItems bounds the other members of lists: path elements,
+	// encodings, histograms. Each takes up to 24 bytes decoded.
+	maxFooterItems = 1 << 21
+	// maxThriftDepth is far above the depth of Parquet's structures.
+	maxThriftDepth = 24
+)
+
+var (
+	errShort   = errors.New("it ends too early")
+	errTooMany = errors.New("it has too many elements")
+	errThrift  = errors.New("it is not well-formed")
+)
+
+type thriftScan struct {
+	b              []byte
+	at             int
+	structs, items int // what lists may still have
+}
+
+// scanThrift returns the length of the structure at the beginning of b.
+func scanThrift(b []byte, structs, items int) (int, error) {
+	s := thriftScan{b: b, structs: structs, items: items}
+	err := s.structure(0)
+	return s.at, err
+}
+
+func (s *thriftScan) structure(depth int) error {
+	if depth > maxThriftDepth {
+		return errThrift
+	}
+	for {
+		head, err := s.byte()
+		if err != nil {
+			return err
+		}
+		if head == 0 {
+			return nil
+		}
+		if head>>4 == 0 { // the field's id follows
+			if _, err := s.uvarint(); err != nil {
+				return err
+			}
+		}
+		kind := head & 0x0f
+		if kind == 1 || kind == 2 { // booleans are in the header
+			continue
+		}
+		if err := s.value(kind, depth); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *thriftScan) value(kind byte, depth int) error {
+	switch kind {
+	case 1, 2, 3: // boolean in a list, byte
+		return s.skip(1)
+	case 4, 5, 6: // i16, i32, i64
+		_, err := s.uvarint()
+		return err
+	case 7: // double
+		return s.skip(8)
+	case 8: // string
+		n, err := s.uvarint()
+		if err != nil {
+			return err
+		}
+		return s.skip(n)
+	case 9, 10: // list, set
+		return s.list(depth)
+	case 12:
+		return s.structure(depth + 1)
+	}
+	return errThrift // Parquet has no maps
+}
+
+func (s *thriftScan) list(depth int) error {
+	if depth > maxThriftDepth {
+		return errThrift
+	}
+	head, err := s.byte()
+	if err != nil {
+		return err
+	}
+	n, kind := uint64(head>>4), head&0x0f
+	if n == 15 {
+		if n, err = s.uvarint(); err != nil {
+			return err
+		}
+	}
+	left := &s.items
+	if kind >= 9 {
+		left = &s.structs
+	}
+	if n > uint64(*left) {
+		return errTooMany
+	}
+	*left -= int(n)
+	for range n {
+		if err := s.value(kind, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *thriftScan) byte() (byte, error) {
+	if s.at >= len(s.b) {
+		return 0, errShort
+	}
+	s.at++
+	return s.b[s.at-1], nil
+}
+
+func (s *thriftScan) uvarint() (uint64, error) {
+	v, n := binary.Uvarint(s.b[s.at:])
+	switch {
+	case n == 0:
+		return 0, errShort
+	case n < 0:
+		return 0, errThrift
+	}
+	s.at += n
+	return v, nil
+}
+
+func (s *thriftScan) skip(n uint64) error {
+	if n > uint64(len(s.b)-s.at) {
+		return errShort
+	}
+	s.at += int(n)
+	return nil
+}

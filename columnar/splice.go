@@ -1,0 +1,184 @@
+package columnar
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// copyBytes is how much of a column chunk is in memory while it is copied.
+const copyBytes = 256 << 10
+
+// A Splicer puts tables one behind the other into one, with all or some of
+// their columns, by copying column chunks byte for byte. Only the footer and
+// the offset indexes are made anew; the column indexes are copied too. It
+// remembers a few hundred bytes per chunk. It is for one goroutine.
+type Splicer struct {
+	w       *bufio.Writer
+	offset  int64
+	columns []TableColumn
+	meta    []KeyValue
+	groups  []format.RowGroup
+	chunks  []splicedChunk // by row group and column
+	buffer  []byte
+	places  []pageLocation
+}
+
+// splicedChunk is where a copied chunk's indexes are, and by how much the
+// chunk moved.
+type splicedChunk struct {
+	t      *Table      // source and size alone, so that the footer can go
+	column offsetIndex // its rows are not set
+	places offsetIndex
+	moved  int64
+}
+
+// NewSplicer begins a table of the given columns on w.
+func NewSplicer(w io.Writer, columns []TableColumn, meta []KeyValue) (*Splicer, error) {
+	if err := checkColumns(columns); err != nil {
+		return nil, err
+	}
+	s := &Splicer{w: bufio.NewWriterSize(w, copyBytes), columns: columns, meta: meta, groups: []format.RowGroup{}}
+	return s, s.put([]byte(parquetMagic))
+}
+
+// Append copies the row groups of t, whose source must stay open until Close.
+// t needs the splicer's columns, with equal types, among its own.
+func (s *Splicer) Append(ctx context.Context, t *Table) error {
+	at := make([]int, len(s.columns))
+	for i, c := range s.columns {
+		at[i] = t.Column(c.Name)
+		if at[i] < 0 {
+			return fmt.Errorf("splice: column %q is missing", c.Name)
+		}
+		if has := t.columns[at[i]]; has != c {
+			return fmt.Errorf("splice: column %q is %v (required: %t), not %v (required: %t)", c.Name, has.Kind, has.Required, c.Kind, c.Required)
+		}
+	}
+	for g := range t.meta.RowGroups {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.appendGroup(t, g, at); err != nil {
+			return fmt.Errorf("splice row group %d: %w", g, err)
+		}
+	}
+	return nil
+}
+
+func (s *Splicer) appendGroup(t *Table, g int, at []int) error {
+	if len(s.groups) >= maxGroups {
+		return fmt.Errorf("a table of more than %d row groups cannot be read", maxGroups)
+	}
+	group := format.RowGroup{NumRows: t.meta.RowGroups[g].NumRows, FileOffset: s.offset, Ordinal: int16(len(s.groups))}
+	bare := &Table{src: t.src, size: t.size}
+	for i, c := range at {
+		m := t.meta.RowGroups[g].Columns[c].MetaData
+		moved := s.offset - m.DataPageOffset
+		if err := s.copy(t, m.DataPageOffset, m.TotalCompressedSize); err != nil {
+			return fmt.Errorf("column %q: %w", t.columns[c].Name, err)
+		}
+		m.DataPageOffset += moved
+		m.PathInSchema = s.columns[i].path() // the decoded texts hold on to the whole footer
+		m.Statistics.MinValue = bytes.Clone(m.Statistics.MinValue)
+		m.Statistics.MaxValue = bytes.Clone(m.Statistics.MaxValue)
+		group.Columns = append(group.Columns, format.ColumnChunk{MetaData: m})
+		group.TotalByteSize += m.TotalUncompressedSize
+		group.TotalCompressedSize += m.TotalCompressedSize
+		source := &t.meta.RowGroups[g].Columns[c]
+		column := offsetIndex{offset: source.ColumnIndexOffset, length: source.ColumnIndexLength}
+		s.chunks = append(s.chunks, splicedChunk{bare, column, t.index(g, c), moved})
+	}
+	s.groups = append(s.groups, group)
+	return nil
+}
+
+// Rows is the number of rows appended.
+func (s *Splicer) Rows() (rows int64) {
+	for _, g := range s.groups {
+		rows += g.NumRows
+	}
+	return rows
+}
+
+// Close writes the indexes, which it reads once more from the sources, and
+// the footer. It does not close the underlying writer.
+func (s *Splicer) Close() error {
+	width := len(s.columns)
+	for i, from := range s.chunks {
+		chunk := &s.groups[i/width].Columns[i%width]
+		chunk.ColumnIndexOffset, chunk.ColumnIndexLength = s.offset, from.column.length
+		if err := s.copy(from.t, from.column.offset, int64(from.column.length)); err != nil {
+			return fmt.Errorf("splice column index: %w", err)
+		}
+	}
+	for i, from := range s.chunks {
+		chunk := &s.groups[i/width].Columns[i%width]
+		var err error
+		if s.buffer, s.places, err = from.t.readPlaces(from.places, s.buffer, s.places); err != nil {
+			return fmt.Errorf("splice offset index: %w", err)
+		}
+		for j := range s.places {
+			s.places[j].offset += from.moved
+		}
+		s.buffer = appendOffsetIndex(s.buffer[:0], s.places)
+		chunk.OffsetIndexOffset, chunk.OffsetIndexLength = s.offset, int32(len(s.buffer))
+		if err := s.put(s.buffer); err != nil {
+			return err
+		}
+	}
+	footer, err := appendFooter(nil, footerOf(s.columns, s.meta, s.groups))
+	if err != nil {
+		return fmt.Errorf("splice: %w", err)
+	}
+	if err := s.put(footer); err != nil {
+		return err
+	}
+	if err := s.w.Flush(); err != nil {
+		return fmt.Errorf("splice: %w", err)
+	}
+	return nil
+}
+
+// copy writes length bytes of t's source from offset.
+func (s *Splicer) copy(t *Table, offset, length int64) error {
+	for length > 0 {
+		s.buffer = sized(s.buffer, int(min(length, copyBytes)))
+		if err := readAt(t.src, s.buffer, offset); err != nil {
+			return err
+		}
+		if err := s.put(s.buffer); err != nil {
+			return err
+		}
+		offset += int64(len(s.buffer))
+		length -= int64(len(s.buffer))
+	}
+	return nil
+}
+
+func (s *Splicer) put(b []byte) error {
+	n, err := s.w.Write(b)
+	s.offset += int64(n)
+	if err != nil {
+		return fmt.Errorf("splice: %w", err)
+	}
+	return nil
+}
+
+// PickColumns returns the columns of all that names lists, in the order of names.
+func PickColumns(all []TableColumn, names []string) ([]TableColumn, error) {
+	var chosen []TableColumn
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(c TableColumn) bool { return c.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("column %q is missing", name)
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}

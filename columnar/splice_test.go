@@ -1,0 +1,115 @@
+package columnar
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func splice(tb rapid.TB, columns []TableColumn, files ...[]byte) []byte {
+	tb.Helper()
+	var out bytes.Buffer
+	s, err := NewSplicer(&out, columns, []KeyValue{{"k", "v"}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	rows := int64(0)
+	for _, file := range files {
+		t := openBytes(tb, file)
+		if err := s.Append(context.Background(), t); err != nil {
+			tb.Fatal(err)
+		}
+		rows += t.Rows()
+	}
+	if s.Rows() != rows {
+		tb.Fatalf("%d rows spliced, want %d", s.Rows(), rows)
+	}
+	if err := s.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// TestSplice puts tables together with all and with some columns: the column
+// chunks are those of the sources byte for byte, and the indexes fit.
+func TestSplice(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var rows []cells
+		var files [][]byte
+		for range rapid.IntRange(0, 4).Draw(t, "tables") {
+			some := drawRows(t)
+			rows = append(rows, some...)
+			files = append(files, makeTable(t, everyColumn(), some, drawConfig(t)))
+		}
+		whole := splice(t, everyColumn(), files...)
+		sameRows(t, "spliced", readCells(t, openBytes(t, whole)), rows)
+		sameRows(t, "parquet-go", oracleCells(t, whole), rows)
+		checkStatistics(t, whole, rows)
+
+		names := []string{"row", "text", "floats", "bool"}
+		columns, err := PickColumns(everyColumn(), names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		subset := splice(t, columns, files...)
+		if again := splice(t, columns, whole); !bytes.Equal(again, subset) {
+			t.Fatal("a subset of the spliced table is not the splice of subsets")
+		}
+		picked := make([]cells, len(rows))
+		for i, row := range rows {
+			picked[i] = cells{row[0], row[1], row[8], row[6]}
+		}
+		sameRows(t, "subset", readCells(t, openBytes(t, subset)), picked)
+		sameChunks(t, columns, subset, files)
+	})
+}
+
+// sameChunks checks that file's column chunks are copies of the sources'.
+func sameChunks(tb rapid.TB, columns []TableColumn, file []byte, sources [][]byte) {
+	tb.Helper()
+	out, g := openBytes(tb, file), 0
+	for _, source := range sources {
+		in := openBytes(tb, source)
+		for i := range in.Groups() {
+			for c := range columns {
+				a := chunkBytes(in, source, i, in.Column(columns[c].Name))
+				if b := chunkBytes(out, file, g, c); !bytes.Equal(a, b) {
+					tb.Fatalf("row group %d, column %q: %d bytes differ from the %d of the source", g, columns[c].Name, len(b), len(a))
+				}
+			}
+			g++
+		}
+	}
+	if out.Groups() != g {
+		tb.Fatalf("%d row groups, want %d", out.Groups(), g)
+	}
+}
+
+func chunkBytes(t *Table, file []byte, g, c int) []byte {
+	m := t.meta.RowGroups[g].Columns[c].MetaData
+	return file[m.DataPageOffset:][:m.TotalCompressedSize]
+}
+
+func TestSpliceRefuses(t *testing.T) {
+	t.Parallel()
+	table := openBytes(t, makeTable(t, []TableColumn{{Name: "a", Kind: TableText}}, []cells{{"x"}}, TableConfig{}))
+	for name, column := range map[string]TableColumn{
+		"missing":    {Name: "b", Kind: TableText},
+		"other kind": {Name: "a", Kind: TableInt},
+		"required":   {Name: "a", Kind: TableText, Required: true},
+	} {
+		s, err := NewSplicer(&bytes.Buffer{}, []TableColumn{column}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Append(context.Background(), table); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := PickColumns(everyColumn(), []string{"row", "none"}); err == nil {
+		t.Error("picking a missing column: no error")
+	}
+}

@@ -1,0 +1,279 @@
+package columnar
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"unsafe"
+
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// TableConfig bounds what a TableWriter holds in memory.
+type TableConfig struct {
+	// BlockBytes is the raw size at which a block, one page per column, is
+	// closed. Default 256 KiB: what finding one row must decode, and what a
+	// merge holds per part.
+	BlockBytes int
+
+	// GroupBytes is the raw size at which a row group is written out; the
+	// writer holds its compressed pages until then. Default 16 MiB.
+	GroupBytes int64
+
+	// GroupRows is the number of rows at which a row group is written out
+	// whatever its size. Default 131,072, the usual row group elsewhere.
+	GroupRows int64
+}
+
+// WithDefaults fills in what is zero.
+func (c TableConfig) WithDefaults() TableConfig {
+	if c.BlockBytes == 0 {
+		c.BlockBytes = 256 << 10
+	}
+	if c.GroupBytes == 0 {
+		c.GroupBytes = 16 << 20
+	}
+	if c.GroupRows == 0 {
+		c.GroupRows = 131_072
+	}
+	return c
+}
+
+// Validate reports a setting out of range.
+func (c TableConfig) Validate() error {
+	if c.BlockBytes < 0 || c.GroupBytes < 0 || c.GroupRows < 0 {
+		return fmt.Errorf("table sizes cannot be negative: %+v", c)
+	}
+	return nil
+}
+
+// KeyValue is an entry of a table's key-value metadata.
+type KeyValue struct{ Key, Value string }
+
+// maxGroups is the most row groups the format's readers can number.
+const maxGroups = math.MaxInt16
+
+// A TableWriter writes a Table. Per row, each column gets one value with the
+// method of its kind, or Null, in any order, and then EndRow is called.
+// Columns are named by their index. A value of the wrong kind panics: the
+// caller's schema is wrong. It is for one goroutine.
+type TableWriter struct {
+	w       io.Writer
+	cfg     TableConfig
+	columns []TableColumn
+	meta    []KeyValue
+	buffers []tableBuffer
+	scratch tableScratch
+	offset  int64
+	err     error // first failed write; nothing is written after it
+
+	rows       int64 // in all
+	blockRows  int
+	blockBytes int
+	groupRows  int64 // in closed blocks of the open row group
+	groupBytes int64
+
+	groups  []format.RowGroup
+	indexes [][]byte         // encoded column indexes, by row group and column
+	places  [][]pageLocation // likewise
+}
+
+// tableScratch is memory that pages are encoded in.
+type tableScratch struct{ raw, stored, head []byte }
+
+// NewTableWriter begins a table on w.
+func NewTableWriter(w io.Writer, columns []TableColumn, meta []KeyValue, cfg TableConfig) (*TableWriter, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := checkColumns(columns); err != nil {
+		return nil, err
+	}
+	t := &TableWriter{w: w, cfg: cfg, columns: columns, meta: meta, groups: []format.RowGroup{}}
+	for _, c := range columns {
+		t.buffers = append(t.buffers, tableBuffer{TableColumn: c})
+	}
+	t.put([]byte(parquetMagic))
+	return t, t.err
+}
+
+// Rows is the number of rows ended so far.
+func (t *TableWriter) Rows() int64 { return t.rows }
+
+// Null adds a null to column c.
+func (t *TableWriter) Null(c int) {
+	b := &t.buffers[c]
+	if b.Required {
+		panic(fmt.Sprintf("column %q is required and cannot be null", b.Name))
+	}
+	b.null()
+	t.blockBytes++
+}
+
+// Text adds s, which must be UTF-8, to column c.
+func (t *TableWriter) Text(c int, s string) {
+	t.blockBytes += t.buffer(c, TableText).text(unsafe.Slice(unsafe.StringData(s), len(s)))
+}
+
+// Int adds v to column c.
+func (t *TableWriter) Int(c int, v int64) {
+	t.blockBytes += t.buffer(c, TableInt).fixed(uint64(v))
+}
+
+// Uint adds v to column c.
+func (t *TableWriter) Uint(c int, v uint64) {
+	t.blockBytes += t.buffer(c, TableUint).fixed(v)
+}
+
+// Real adds v to column c.
+func (t *TableWriter) Real(c int, v float64) {
+	t.blockBytes += t.buffer(c, TableReal).fixed(math.Float64bits(v))
+}
+
+// Bool adds v to column c.
+func (t *TableWriter) Bool(c int, v bool) {
+	t.blockBytes += t.buffer(c, TableBool).bool(v)
+}
+
+// Floats adds the list v to column c.
+func (t *TableWriter) Floats(c int, v []float32) {
+	raw := t.scratch.raw[:0]
+	for _, f := range v {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(f))
+	}
+	t.scratch.raw = raw
+	t.blockBytes += t.buffer(c, TableFloats).list(raw)
+}
+
+func (t *TableWriter) buffer(c int, kind TableKind) *tableBuffer {
+	b := &t.buffers[c]
+	if b.Kind != kind {
+		panic(fmt.Sprintf("column %q holds %v, not %v", b.Name, b.Kind, kind))
+	}
+	return b
+}
+
+// CopyRow adds row i of b, a block scanned with all columns of an equal
+// table, and ends the row.
+func (t *TableWriter) CopyRow(b *Block, i int) error {
+	for c := range t.buffers {
+		to, from := &t.buffers[c], &b.columns[c]
+		at := int(from.at[i])
+		switch {
+		case at < 0:
+			to.null()
+			t.blockBytes++
+		case to.Kind == TableText:
+			t.blockBytes += to.text(from.text(at))
+		case to.Kind == TableBool:
+			t.blockBytes += to.bool(from.bit(at))
+		case to.Kind == TableFloats:
+			t.blockBytes += to.list(from.list(i))
+		default:
+			t.blockBytes += to.fixed(from.fixed(at))
+		}
+	}
+	return t.EndRow()
+}
+
+// EndRow ends a row. A failed write, now or before, is returned.
+func (t *TableWriter) EndRow() error {
+	t.rows++
+	t.blockRows++
+	if t.blockBytes < t.cfg.BlockBytes && t.groupRows+int64(t.blockRows) < t.cfg.GroupRows {
+		return t.err
+	}
+	return t.closeBlock()
+}
+
+// closeBlock makes a page of each column's values.
+func (t *TableWriter) closeBlock() error {
+	for i := range t.buffers {
+		b := &t.buffers[i]
+		if b.rows != t.blockRows {
+			panic(fmt.Sprintf("column %q was given %d values in %d rows", b.Name, b.rows, t.blockRows))
+		}
+		if err := b.closePage(&t.scratch, t.groupRows); err != nil {
+			t.err = err
+			return err
+		}
+	}
+	t.groupRows += int64(t.blockRows)
+	t.groupBytes += int64(t.blockBytes)
+	t.blockRows, t.blockBytes = 0, 0
+	if t.groupBytes >= t.cfg.GroupBytes || t.groupRows >= t.cfg.GroupRows {
+		t.closeGroup()
+	}
+	return t.err
+}
+
+// closeGroup writes the finished pages as a row group.
+func (t *TableWriter) closeGroup() {
+	if len(t.groups) >= maxGroups {
+		t.err = fmt.Errorf("a table of more than %d row groups cannot be read", maxGroups)
+	}
+	g := format.RowGroup{NumRows: t.groupRows, FileOffset: t.offset, Ordinal: int16(len(t.groups))}
+	for i := range t.buffers {
+		b := &t.buffers[i]
+		offset := t.offset
+		for _, page := range b.pages {
+			t.put(page)
+		}
+		chunk, index, places, err := b.closeChunk(offset)
+		if err != nil && t.err == nil {
+			t.err = err
+		}
+		g.Columns = append(g.Columns, chunk)
+		g.TotalByteSize += chunk.MetaData.TotalUncompressedSize
+		g.TotalCompressedSize += chunk.MetaData.TotalCompressedSize
+		t.indexes = append(t.indexes, index)
+		t.places = append(t.places, places)
+	}
+	t.groups = append(t.groups, g)
+	t.groupRows, t.groupBytes = 0, 0
+}
+
+// Close writes what is left, the page indexes and the footer. It does not
+// close the underlying writer.
+func (t *TableWriter) Close() error {
+	if t.blockRows > 0 {
+		if err := t.closeBlock(); err != nil {
+			return err
+		}
+	}
+	if t.groupRows > 0 {
+		t.closeGroup()
+	}
+	width := len(t.columns)
+	for i, index := range t.indexes {
+		chunk := &t.groups[i/width].Columns[i%width]
+		chunk.ColumnIndexOffset, chunk.ColumnIndexLength = t.offset, int32(len(index))
+		t.put(index)
+	}
+	for i, places := range t.places {
+		chunk := &t.groups[i/width].Columns[i%width]
+		t.scratch.raw = appendOffsetIndex(t.scratch.raw[:0], places)
+		chunk.OffsetIndexOffset, chunk.OffsetIndexLength = t.offset, int32(len(t.scratch.raw))
+		t.put(t.scratch.raw)
+	}
+	footer, err := appendFooter(nil, footerOf(t.columns, t.meta, t.groups))
+	if err != nil {
+		return err
+	}
+	t.put(footer)
+	return t.err
+}
+
+// put writes b unless an earlier write failed.
+func (t *TableWriter) put(b []byte) {
+	if t.err != nil {
+		return
+	}
+	n, err := t.w.Write(b)
+	t.offset += int64(n)
+	if err != nil {
+		t.err = fmt.Errorf("write table: %w", err)
+	}
+}
