@@ -1,0 +1,248 @@
+package csv
+
+import (
+	"bytes"
+	"io"
+)
+
+// read finds the next record that is not a blank line.
+func (r *Reader) read() (int, error) {
+	if !r.seen {
+		if err := r.begin(); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		r.rec, r.line = r.pos, r.next
+		r.fields, r.count = r.fields[:0], 0
+		blank, err := r.blankLine()
+		if err != nil {
+			return 0, err
+		}
+		if blank {
+			r.next++
+			if r.width != 1 {
+				continue
+			}
+			r.add(0, 0)
+			return 1, nil
+		}
+		if err := r.record(); err != nil {
+			return 0, err
+		}
+		switch {
+		case r.width == 0:
+			r.width = r.count
+		case r.count != r.width:
+			return 0, &ParseError{Line: r.line, Offset: r.base + int64(r.rec), Fields: r.count, Want: r.width, Err: ErrFields}
+		}
+		return r.count, nil
+	}
+}
+
+// blankLine skips a line end at r.pos, if there is one. At the end of the file
+// it returns io.EOF.
+func (r *Reader) blankLine() (bool, error) {
+	if r.pos == r.end {
+		if ok, err := r.more(); err != nil {
+			return false, err
+		} else if !ok {
+			return false, io.EOF
+		}
+	}
+	switch r.buf[r.pos] {
+	case '\n':
+		r.pos++
+		return true, nil
+	case '\r':
+		if r.pos+1 == r.end {
+			if _, err := r.more(); err != nil {
+				return false, err
+			}
+		}
+		if r.pos+1 == r.end { // a last CR is a line end without its LF
+			r.pos++
+			return true, nil
+		}
+		if r.buf[r.pos+1] == '\n' {
+			r.pos += 2
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// record reads fields up to the end of the record. The line's end is looked
+// for once and serves all its unquoted fields.
+func (r *Reader) record() error {
+	lineEnd := -1  // where a LF is, relative to r.rec; before r.pos: not known
+	clean := false // there is no quote before lineEnd
+	for {
+		if r.pos == r.end {
+			if ok, err := r.more(); err != nil {
+				return err
+			} else if !ok { // a comma was the last byte
+				r.add(r.pos-r.rec, r.pos-r.rec)
+				return nil
+			}
+		}
+		var last bool
+		var err error
+		if r.buf[r.pos] == '"' {
+			last, err = r.quoted()
+		} else {
+			if lineEnd < r.pos-r.rec {
+				if lineEnd, err = r.findLineEnd(); err != nil {
+					return err
+				}
+				clean = bytes.IndexByte(r.buf[r.pos:r.rec+lineEnd], '"') < 0
+			}
+			last, err = r.bare(lineEnd, clean)
+		}
+		if err != nil {
+			return err
+		}
+		if r.width == 0 && r.count > r.cfg.MaxFields {
+			return &ParseError{Line: r.line, Offset: r.base + int64(r.rec), Err: ErrTooWide}
+		}
+		if last {
+			return nil
+		}
+	}
+}
+
+// findLineEnd returns where the next LF, or else the end of the file, is,
+// relative to r.rec.
+func (r *Reader) findLineEnd() (int, error) {
+	from := r.pos - r.rec
+	for {
+		if i := bytes.IndexByte(r.buf[r.rec+from:r.end], '\n'); i >= 0 {
+			return from + i, nil
+		}
+		from = r.end - r.rec
+		if ok, err := r.more(); err != nil {
+			return 0, err
+		} else if !ok {
+			return r.end - r.rec, nil
+		}
+	}
+}
+
+// bare reads an unquoted field. lineEnd is as findLineEnd returned it; clean
+// says that no quote precedes it.
+func (r *Reader) bare(lineEnd int, clean bool) (last bool, err error) {
+	start, stop, line := r.pos, r.rec+lineEnd, r.next
+	end := bytes.IndexByte(r.buf[start:stop], ',')
+	if end >= 0 {
+		end += start
+		r.pos = end + 1
+	} else {
+		last = true
+		end = stop
+		r.pos = min(stop+1, r.end)
+		r.next++
+		if end > start && r.buf[end-1] == '\r' {
+			end--
+		}
+	}
+	if !clean {
+		if i := bytes.IndexByte(r.buf[start:end], '"'); i >= 0 {
+			return false, &ParseError{Line: line, Offset: r.base + int64(start+i), Err: ErrQuote}
+		}
+	}
+	r.add(start-r.rec, end-r.rec)
+	return last, nil
+}
+
+// quoted reads a quoted field. Doubled quotes are undone in place. All
+// positions are relative to r.rec, since more may move the buffer.
+func (r *Reader) quoted() (last bool, err error) {
+	opened := r.pos - r.rec
+	start := opened + 1
+	write := start // where what follows belongs
+	from := start  // what is not yet moved there
+	scan := start  // where to look on
+	lines := int64(0)
+	for {
+		i := bytes.IndexByte(r.buf[r.rec+scan:r.end], '"')
+		if i < 0 {
+			scan = r.end - r.rec
+			if ok, err := r.more(); err != nil {
+				return false, r.openedAt(opened, err)
+			} else if !ok {
+				return false, r.openedAt(opened, ErrUnclosed)
+			}
+			continue
+		}
+		quote := scan + i
+		if r.rec+quote+1 == r.end {
+			if _, err := r.more(); err != nil {
+				return false, r.openedAt(opened, err)
+			}
+		}
+		data := r.buf[r.rec:r.end]
+		part := data[from:quote]
+		lines += int64(bytes.Count(part, []byte{'\n'}))
+		if write != from {
+			copy(data[write:], part)
+		}
+		write += len(part)
+		after := quote + 1
+		switch {
+		case after < len(data) && data[after] == '"':
+			write++ // of `""` the first stays where it was or is written
+			data[write-1] = '"'
+			from, scan = after+1, after+1
+			continue
+		case after == len(data):
+			last = true
+		case data[after] == ',':
+			after++
+		case data[after] == '\n':
+			after++
+			last = true
+		case data[after] == '\r':
+			if r.rec+after+1 == r.end {
+				if _, err := r.more(); err != nil {
+					return false, err
+				}
+				data = r.buf[r.rec:r.end]
+			}
+			if after+1 < len(data) && data[after+1] != '\n' {
+				return false, r.strayQuote(opened, lines, quote)
+			}
+			after = min(after+2, len(data))
+			last = true
+		default:
+			return false, r.strayQuote(opened, lines, quote)
+		}
+		r.pos = r.rec + after
+		r.add(start, write)
+		r.next += lines
+		if last {
+			r.next++
+		}
+		return last, nil
+	}
+}
+
+// strayQuote is the error of a quote after which the field goes on.
+func (r *Reader) strayQuote(opened int, lines int64, quote int) error {
+	return &ParseError{Line: r.next + lines, Offset: r.base + int64(r.rec+quote), Err: ErrQuote}
+}
+
+// openedAt blames an end that came too soon on the quote at opened.
+func (r *Reader) openedAt(opened int, err error) error {
+	if err == ErrUnclosed || isTooLong(err) { //nolint:errorlint // our own value, never wrapped here
+		return &ParseError{Line: r.next, Offset: r.base + int64(r.rec+opened), Err: ErrUnclosed}
+	}
+	return err
+}
+
+// add keeps a field, as many as the header has.
+func (r *Reader) add(start, end int) {
+	r.count++
+	if r.width == 0 || r.count <= r.width {
+		r.fields = append(r.fields, span{start, end})
+	}
+}

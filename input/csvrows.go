@@ -1,0 +1,213 @@
+package input
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/input/csv"
+)
+
+// gzipBuffer is how much compressed data is read at a time, in bytes.
+const gzipBuffer = 128 << 10
+
+// csvSource is a CSV file, compressed or not, and what is wrong with it.
+type csvSource struct {
+	*csv.Reader
+	file     *failingReader
+	inflater *gzip.Reader // nil unless compressed
+	gzip     bool
+	limits   Limits
+}
+
+// failingReader remembers the source's own failures, to tell them from those
+// of the data.
+type failingReader struct {
+	io.Reader
+	err error
+}
+
+func (r *failingReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}
+
+// inflated stops a file that unpacks to too much.
+type inflated struct {
+	io.Reader
+	left int64
+}
+
+var errInflated = errors.New("the file unpacks to too much")
+
+func (r *inflated) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if r.left -= int64(n); r.left < 0 {
+		return 0, errInflated
+	}
+	return n, err
+}
+
+func openCSVSource(r io.ReaderAt, size int64, format fileFormat, limits Limits) (*csvSource, error) {
+	s := &csvSource{file: &failingReader{Reader: io.NewSectionReader(r, 0, size)}, gzip: format == formatGzip, limits: limits}
+	var src io.Reader = s.file
+	if s.gzip {
+		var err error
+		if s.inflater, err = gzip.NewReader(bufio.NewReaderSize(s.file, gzipBuffer)); err != nil {
+			return nil, s.failure(err)
+		}
+		plain := bufio.NewReaderSize(&inflated{Reader: s.inflater, left: limits.MaxInflatedBytes}, sniffBytes)
+		head, err := plain.Peek(sniffBytes)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, s.failure(err)
+		}
+		switch {
+		case isParquet(head):
+			return nil, invalid("The input is a Parquet file compressed with gzip. Upload the Parquet file itself; it is compressed inside.")
+		case isGzip(head):
+			return nil, invalid("The input is compressed with gzip twice. Compress it once.")
+		}
+		if err := refuse(head); err != nil {
+			return nil, err
+		}
+		src = plain
+	}
+	s.Reader = csv.NewReader(src, csv.Config{MaxRecord: int(limits.MaxRecordBytes)})
+	return s, nil
+}
+
+// header reads the header row.
+func (s *csvSource) header() ([]string, error) {
+	n, err := s.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, invalid("The input file has no header row. Give a CSV file whose first line names the columns.")
+	}
+	if err != nil {
+		return nil, s.failure(err)
+	}
+	names := make([]string, n)
+	for i := range names {
+		names[i] = string(s.Field(i))
+	}
+	return names, nil
+}
+
+// failure says what is wrong with the file, or that reading it failed.
+func (s *csvSource) failure(err error) error {
+	if s.file.err != nil {
+		return fmt.Errorf("read CSV input: %w", s.file.err)
+	}
+	where := "byte"
+	if s.gzip {
+		where = "byte (unpacked)"
+	}
+	var parse *csv.ParseError
+	if !errors.As(err, &parse) {
+		if errors.Is(err, errInflated) {
+			return invalid("The gzip-compressed input unpacks to more than %d bytes. Split it into several jobs.", s.limits.MaxInflatedBytes)
+		}
+		if s.gzip {
+			return invalid("The gzip-compressed input is truncated or damaged (%v). Compress and upload it again.", err)
+		}
+		return fmt.Errorf("read CSV input: %w", err)
+	}
+	switch {
+	case errors.Is(err, csv.ErrFields):
+		return invalid("Line %d of the CSV input has %d fields where the header has %d. Quote fields that hold commas or line breaks, and fill empty ones.",
+			parse.Line, parse.Fields, parse.Want)
+	case errors.Is(err, csv.ErrQuote):
+		return invalid(`Line %d of the CSV input has a stray quote at %s %d. A field that holds a quote (") must be quoted itself, and the quote doubled.`,
+			parse.Line, where, parse.Offset)
+	case errors.Is(err, csv.ErrUnclosed):
+		return invalid("The quoted field that begins on line %d of the CSV input, at %s %d, is not closed before the end of the file or %d bytes. Close it, or double the quotes inside.",
+			parse.Line, where, parse.Offset, s.limits.MaxRecordBytes)
+	case errors.Is(err, csv.ErrTooLong):
+		return invalid("The record that begins on line %d of the CSV input has more than %d bytes. Shorten it.", parse.Line, s.limits.MaxRecordBytes)
+	case errors.Is(err, csv.ErrTooWide):
+		return invalid("The header of the CSV input has too many columns. Keep only those that are needed.")
+	case errors.Is(err, csv.ErrNotUTF8):
+		return invalid("The input is not UTF-8: %s %d begins no character. Convert the file to UTF-8.", where, parse.Offset)
+	case errors.Is(err, csv.ErrUTF16):
+		return invalid("The input is UTF-16 or UTF-32. Convert the file to UTF-8.")
+	}
+	return invalid("The CSV input cannot be read (%v).", err)
+}
+
+func (s *csvSource) close() {
+	if s.inflater != nil {
+		s.inflater.Close() //nolint:errcheck // it repeats the error of Read
+	}
+}
+
+// csvRows reads the chosen columns of a CSV file.
+type csvRows struct {
+	counter
+	src      *csvSource
+	text, id int // columns; id is -1 for none
+}
+
+func openCSV(r io.ReaderAt, size int64, format fileFormat, opts Options) (Reader, error) {
+	src, err := openCSVSource(r, size, format, opts.Limits)
+	if err != nil {
+		return nil, err
+	}
+	names, err := src.header()
+	if err != nil {
+		return nil, err
+	}
+	rows := &csvRows{counter: counter{limits: opts.Limits}, src: src}
+	if rows.text, rows.id, err = choose(names, opts); err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+func (r *csvRows) Next(row *rowmill.Row) error {
+	if _, err := r.src.Read(); err != nil {
+		if !errors.Is(err, io.EOF) || r.src.file.err != nil {
+			return r.src.failure(err)
+		}
+		if r.rows == 0 {
+			return invalid("The CSV input has a header but no rows.")
+		}
+		return io.EOF
+	}
+	if err := r.next(row); err != nil {
+		return err
+	}
+	text := r.src.Field(r.text)
+	if int64(len(text)) > r.limits.MaxRowBytes {
+		return r.fits("text", len(text), r.where())
+	}
+	row.Text = string(text)
+	row.ID = rowmill.ID{}
+	if r.id >= 0 {
+		id := r.src.Field(r.id)
+		if int64(len(id)) > r.limits.MaxRowBytes {
+			return r.fits("id", len(id), r.where())
+		}
+		row.ID = rowmill.ID{Kind: rowmill.IDString, Text: string(id)}
+	}
+	return nil
+}
+
+func (r *csvRows) where() string { return fmt.Sprintf(" (line %d)", r.src.Line()) }
+
+func (r *csvRows) IDKind() rowmill.IDKind {
+	if r.id < 0 {
+		return rowmill.IDNull
+	}
+	return rowmill.IDString
+}
+
+func (r *csvRows) Close() error {
+	r.src.close()
+	return nil
+}

@@ -1,0 +1,229 @@
+package input
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill"
+)
+
+// Config is the settings of a Downloader.
+type Config struct {
+	// MaxBytes bounds a download. Default 10 GiB.
+	MaxBytes int64
+	// MaxRedirects bounds the redirects of one download. Default 5: file hosts
+	// redirect to their CDN, seldom twice.
+	MaxRedirects int
+	// ConnectTimeout bounds the dial and the TLS handshake, each. Default 10s.
+	ConnectTimeout time.Duration
+	// HeaderTimeout bounds the wait for the answer's header. Default 60s:
+	// some servers prepare the file first.
+	HeaderTimeout time.Duration
+	// StallTimeout ends a download that brings no byte for so long. Default
+	// 60s, longer than any healthy server pauses.
+	StallTimeout time.Duration
+	// TotalTimeout bounds a whole download. Default 6h: 10 GiB at 4 Mbit/s.
+	TotalTimeout time.Duration
+	// AllowLoopback permits addresses of this machine. Default false; a single
+	// node turns it on to make trying things out easy.
+	AllowLoopback bool
+	// AllowPrivateNetworks permits addresses of private, loopback and
+	// link-local networks, where cloud machines find their credentials.
+	// Default false: URLs are chosen by clients and fetched by us.
+	AllowPrivateNetworks bool
+	// Logger gets one line per finished download. Required.
+	Logger *slog.Logger
+}
+
+// WithDefaults fills in what is zero.
+func (c Config) WithDefaults() Config {
+	if c.MaxBytes == 0 {
+		c.MaxBytes = 10 << 30
+	}
+	if c.MaxRedirects == 0 {
+		c.MaxRedirects = 5
+	}
+	for _, field := range []struct {
+		value *time.Duration
+		def   time.Duration
+	}{
+		{&c.ConnectTimeout, 10 * time.Second},
+		{&c.HeaderTimeout, time.Minute},
+		{&c.StallTimeout, time.Minute},
+		{&c.TotalTimeout, 6 * time.Hour},
+	} {
+		if *field.value == 0 {
+			*field.value = field.def
+		}
+	}
+	return c
+}
+
+// Validate names the first setting that makes no sense.
+func (c Config) Validate() error {
+	switch {
+	case c.MaxBytes < 0:
+		return fmt.Errorf("max bytes: %d is negative", c.MaxBytes)
+	case c.MaxRedirects < 0:
+		return fmt.Errorf("max redirects: %d is negative", c.MaxRedirects)
+	case c.ConnectTimeout < 0 || c.HeaderTimeout < 0 || c.StallTimeout < 0 || c.TotalTimeout < 0:
+		return errors.New("connect, header, stall and total timeout must not be negative")
+	case c.Logger == nil:
+		return errors.New("logger is missing")
+	}
+	return nil
+}
+
+// Downloader fetches inputs. It is safe for concurrent use.
+type Downloader struct {
+	cfg    Config
+	client *http.Client
+}
+
+// New makes a Downloader.
+func New(cfg Config) (*Downloader, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configure downloads: %w", err)
+	}
+	return &Downloader{cfg: cfg, client: newClient(cfg)}, nil
+}
+
+// The causes with which a download is cut short.
+var (
+	errStalled = errors.New("the download stalled")
+	errTooSlow = errors.New("the download took too long")
+)
+
+// Fetch copies what a URL leads to into w: one GET, never repeated and never
+// resumed. What the URL or its server is to blame for is a *rowmill.Failure
+// with the code download_failed; an error of w or of ctx is passed on wrapped.
+// No error contains more of the URL than its host.
+func (d *Downloader) Fetch(ctx context.Context, url string, w io.Writer) (int64, error) {
+	u, err := parseURL(url)
+	if err != nil {
+		return 0, failed("The input cannot be downloaded: %v.", err)
+	}
+	ctx, stop := context.WithTimeoutCause(ctx, d.cfg.TotalTimeout, errTooSlow)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	get := download{Downloader: d, ctx: ctx, cancel: cancel, host: u.Host}
+	begin := time.Now()
+	n, err := get.run(url, w)
+	if err != nil {
+		return n, err
+	}
+	d.cfg.Logger.InfoContext(ctx, "input downloaded", slog.String("host", u.Host), slog.Int64("bytes", n), slog.Duration("took", time.Since(begin)))
+	return n, nil
+}
+
+// download is one call of Fetch.
+type download struct {
+	*Downloader
+	ctx    context.Context //nolint:containedctx // it lives as long as the call
+	cancel context.CancelCauseFunc
+	host   string
+}
+
+func (d *download) run(url string, w io.Writer) (int64, error) {
+	req, err := http.NewRequestWithContext(d.ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, failed("The input cannot be downloaded from %s: the URL is not valid.", d.host)
+	}
+	req.Header.Set("Accept-Encoding", "identity") // bytes as they are stored
+	req.Header.Set("User-Agent", "rowmill")
+	resp, err := d.client.Do(req)
+	if err != nil {
+		return 0, d.failure(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return 0, failed("The server %s answered %d %s instead of the input file. %s",
+			d.host, resp.StatusCode, http.StatusText(resp.StatusCode), statusHint(resp.StatusCode))
+	}
+	if resp.ContentLength > d.cfg.MaxBytes {
+		return 0, d.tooLarge()
+	}
+	html := strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "text/html")
+	n, err := d.copy(w, resp.Body, html)
+	if err != nil {
+		return n, err
+	}
+	if resp.ContentLength > 0 && n != resp.ContentLength {
+		return n, d.truncated(n)
+	}
+	if n == 0 {
+		return 0, failed("The server %s sent an empty file. Check the URL.", d.host)
+	}
+	return n, nil
+}
+
+// copyBuffer is how much is copied at a time, in bytes.
+const copyBuffer = 256 << 10
+
+// copy is io.Copy with limits on size and pauses. The time that w takes is not
+// held against the server.
+func (d *download) copy(w io.Writer, body io.Reader, html bool) (n int64, err error) {
+	stalled := time.AfterFunc(d.cfg.StallTimeout, func() { d.cancel(errStalled) })
+	defer stalled.Stop()
+	buf := make([]byte, copyBuffer)
+	for {
+		stalled.Reset(d.cfg.StallTimeout)
+		got, readErr := body.Read(buf)
+		stalled.Stop()
+		if n == 0 && got > 0 && html && bytes.HasPrefix(bytes.TrimSpace(buf[:got]), []byte("<")) {
+			return 0, failed("The server %s sent a web page instead of the input file. Check that the URL leads to the file itself, needs no login and has not expired.", d.host)
+		}
+		if n+int64(got) > d.cfg.MaxBytes {
+			return n, d.tooLarge()
+		}
+		if got > 0 {
+			wrote, err := w.Write(buf[:got])
+			n += int64(wrote)
+			if err != nil {
+				return n, fmt.Errorf("store the downloaded input: %w", err)
+			}
+		}
+		switch {
+		case readErr == nil:
+		case errors.Is(readErr, io.EOF):
+			return n, nil
+		case errors.Is(readErr, io.ErrUnexpectedEOF) && d.ctx.Err() == nil:
+			return n, d.truncated(n)
+		default:
+			return n, d.failure(readErr)
+		}
+	}
+}
+
+func (d *download) tooLarge() error {
+	return failed("The input file at %s has more than %d bytes. Split it into several jobs.", d.host, d.cfg.MaxBytes)
+}
+
+func (d *download) truncated(n int64) error {
+	return failed("The download from %s broke off after %d bytes. Downloads are not repeated: submit the job again.", d.host, n)
+}
+
+func statusHint(status int) string {
+	switch {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusBadRequest:
+		return "A presigned URL may have expired or be signed for another method than GET."
+	case status == http.StatusNotFound || status == http.StatusGone:
+		return "Check the URL."
+	case status == http.StatusTooManyRequests || status >= 500:
+		return "Downloads are not repeated: submit the job again later."
+	}
+	return "The URL must answer 200 with the file."
+}
+
+func failed(format string, args ...any) error {
+	return rowmill.Failf(rowmill.CodeDownloadFailed, format, args...)
+}

@@ -1,0 +1,313 @@
+package input_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/input"
+)
+
+const secret = "X-Signature=s3cr3t"
+
+func downloader(t testing.TB, change func(*input.Config)) (*input.Downloader, *bytes.Buffer) {
+	t.Helper()
+	log := new(bytes.Buffer)
+	cfg := input.Config{AllowLoopback: true, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	if change != nil {
+		change(&cfg)
+	}
+	d, err := input.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, log
+}
+
+func serve(t testing.TB, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// wantFailure checks an error's kind and that it tells no secret.
+func wantFailure(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	var failure *rowmill.Failure
+	if !errors.As(err, &failure) || failure.Code != rowmill.CodeDownloadFailed {
+		t.Fatalf("got %v, want a failed download", err)
+	}
+	for _, part := range parts {
+		if !strings.Contains(failure.Message, part) {
+			t.Errorf("%q lacks %q", failure.Message, part)
+		}
+	}
+	if all := failure.Message + failure.AdditionalContext; strings.Contains(all, "s3cr3t") || strings.Contains(all, "hidden") {
+		t.Errorf("%q tells the URL", all)
+	}
+}
+
+func TestFetchCopiesOnceAndLogsTheHostOnly(t *testing.T) {
+	t.Parallel()
+	var gets atomic.Int32
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		gets.Add(1)
+		if r.Method != http.MethodGet || r.Header.Get("Range") != "" || r.URL.RawQuery != secret {
+			w.WriteHeader(http.StatusTeapot)
+		}
+		fmt.Fprint(w, strings.Repeat("a,b\n", 1000))
+	})
+	d, log := downloader(t, nil)
+	var out bytes.Buffer
+	n, err := d.Fetch(t.Context(), s.URL+"/hidden/file.csv?"+secret, &out)
+	if err != nil || n != 4000 || out.Len() != 4000 || gets.Load() != 1 {
+		t.Fatalf("%d bytes in %d requests, %v", n, gets.Load(), err)
+	}
+	if strings.Contains(log.String(), "hidden") || strings.Contains(log.String(), "s3cr3t") || !strings.Contains(log.String(), "127.0.0.1") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestFetchNamesWhatTheServerDoesWrong(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		handler http.HandlerFunc
+		change  func(*input.Config)
+		want    []string
+	}{
+		"forbidden": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, nil, []string{"403 Forbidden", "expired"}},
+		"not found": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, nil, []string{"404"}},
+		"an error":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, nil, []string{"503", "not repeated"}},
+		"partial":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(206) }, nil, []string{"206"}},
+		"empty":     {func(http.ResponseWriter, *http.Request) {}, nil, []string{"empty file"}},
+		"web page": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			fmt.Fprint(w, "\n<html>Please log in")
+		}, nil, []string{"web page", "login"}},
+		"truncated": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			fmt.Fprint(w, "half")
+		}, nil, []string{"broke off after 4 bytes"}},
+		"declared too large": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			fmt.Fprint(w, strings.Repeat("x", 1000))
+		}, func(c *input.Config) { c.MaxBytes = 999 }, []string{"more than 999 bytes"}},
+		"silently too large": {func(w http.ResponseWriter, _ *http.Request) {
+			for range 100 {
+				fmt.Fprint(w, strings.Repeat("x", 1000))
+				w.(http.Flusher).Flush()
+			}
+		}, func(c *input.Config) { c.MaxBytes = 50_000 }, []string{"more than 50000 bytes"}},
+		"endless redirects": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.String(), http.StatusFound)
+		}, nil, []string{"redirects more than 5 times"}},
+		"redirect to a file": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "file:///hidden", http.StatusFound)
+		}, nil, []string{"not http or https"}},
+		"redirect with a password": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://hidden:s3cr3t@127.0.0.1/", http.StatusFound)
+		}, nil, []string{"password"}},
+		"malformed redirect": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "http://[::hidden/?"+secret)
+			w.WriteHeader(302)
+		}, nil, []string{"no valid HTTP answer"}},
+		"redirect to a private address": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/hidden", http.StatusFound)
+		}, nil, []string{"allow_private_networks"}},
+		"closed at once": {func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				conn.Close()
+			}
+		}, nil, []string{"closed the connection"}},
+		"no header": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			func(c *input.Config) { c.HeaderTimeout = 20 * time.Millisecond }, []string{"did not answer in time"}},
+		"stall": {func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, "some")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}, func(c *input.Config) { c.StallTimeout = 20 * time.Millisecond }, []string{"no byte for 20ms"}},
+		"too slow": {func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				fmt.Fprint(w, "x")
+				w.(http.Flusher).Flush()
+			}
+		}, func(c *input.Config) { c.TotalTimeout = 50 * time.Millisecond }, []string{"took more than 50ms"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, test.handler)
+			d, log := downloader(t, test.change)
+			_, err := d.Fetch(t.Context(), s.URL+"/hidden?"+secret, io.Discard)
+			wantFailure(t, err, append(test.want, "127.0.0.1")...)
+			if log.Len() > 0 {
+				t.Errorf("an error was returned and logged: %s", log)
+			}
+		})
+	}
+}
+
+func TestRedirectsCarryNothingAlong(t *testing.T) {
+	t.Parallel()
+	headers := make(chan http.Header, 1)
+	target := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		headers <- r.Header
+		fmt.Fprint(w, "a\n1\n")
+	})
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, target.URL, http.StatusFound) })
+	d, _ := downloader(t, nil)
+	if _, err := d.Fetch(t.Context(), s.URL+"/hidden?"+secret, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	h := <-headers
+	for _, name := range []string{"Referer", "Authorization", "Cookie"} {
+		if h.Get(name) != "" {
+			t.Errorf("%s was sent on: %q", name, h.Get(name))
+		}
+	}
+}
+
+func TestForbiddenNetworks(t *testing.T) {
+	t.Parallel()
+	strict, _ := downloader(t, func(c *input.Config) { c.AllowLoopback = false })
+	loopback, _ := downloader(t, nil)
+	for _, host := range []string{"127.0.0.1:9", "[::1]:9", "localhost:9", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254",
+		"100.64.0.1", "0.0.0.0:9", "[fe80::1]", "[fd00::1]", "[::ffff:127.0.0.1]:9", "[64:ff9b::7f00:1]", "224.0.0.1", "255.255.255.255"} {
+		_, err := strict.Fetch(t.Context(), "http://"+host+"/hidden?"+secret, io.Discard)
+		wantFailure(t, err, "allow_private_networks")
+	}
+	_, err := loopback.Fetch(t.Context(), "http://10.1.2.3/", io.Discard)
+	wantFailure(t, err, "allow_private_networks")
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "a\n") })
+	private, _ := downloader(t, func(c *input.Config) { c.AllowLoopback, c.AllowPrivateNetworks = false, true })
+	if _, err := private.Fetch(t.Context(), s.URL, io.Discard); err != nil {
+		t.Errorf("private networks allowed: %v", err)
+	}
+}
+
+func TestRefusedConnection(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	d, _ := downloader(t, nil)
+	_, err = d.Fetch(t.Context(), "http://"+l.Addr().String()+"/hidden?"+secret, io.Discard)
+	wantFailure(t, err, "connection refused")
+}
+
+func TestUntrustedCertificate(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	d, _ := downloader(t, nil)
+	_, err := d.Fetch(t.Context(), s.URL+"/hidden?"+secret, io.Discard)
+	wantFailure(t, err, "certificate")
+	plain := serve(t, func(http.ResponseWriter, *http.Request) {})
+	_, err = d.Fetch(t.Context(), strings.Replace(plain.URL, "http:", "https:", 1)+"/hidden?"+secret, io.Discard)
+	wantFailure(t, err, "does not speak TLS")
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestErrorsOfTheWriterAndTheCallerAreNoFailures(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "some")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	d, _ := downloader(t, nil)
+	var failure *rowmill.Failure
+	if _, err := d.Fetch(t.Context(), s.URL, fullDisk{}); !errors.Is(err, syscall.ENOSPC) || errors.As(err, &failure) {
+		t.Errorf("full disk: got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := d.Fetch(ctx, s.URL, writerFunc(cancel)); !errors.Is(err, context.Canceled) || errors.As(err, &failure) {
+		t.Errorf("cancelled: got %v", err)
+	}
+}
+
+// writerFunc calls itself when something is written.
+type writerFunc func()
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f()
+	return len(p), nil
+}
+
+func TestConfigIsValidated(t *testing.T) {
+	t.Parallel()
+	log := slog.New(slog.DiscardHandler)
+	for _, cfg := range []input.Config{{}, {MaxBytes: -1, Logger: log}, {MaxRedirects: -1, Logger: log}, {StallTimeout: -1, Logger: log}} {
+		if _, err := input.New(cfg); err == nil {
+			t.Errorf("%+v was accepted", cfg)
+		}
+	}
+}
+
+func TestValidateURL(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"https://example.com/a.csv?" + secret:              "",
+		"http://127.0.0.1:8000/a":                          "",
+		"HTTPS://EXAMPLE.COM":                              "",
+		"https://[2001:db8::1]:443/x":                      "",
+		"s3://hidden/key":                                  "presigned",
+		"ftp://hidden/x":                                   "http or https",
+		"hidden/file.csv":                                  "not a URL",
+		"https://user:s3cr3t@example.com/":                 "user name or password",
+		"https:///hidden":                                  "no host",
+		"https://example.com:0/":                           "port",
+		"https://example.com:99999/":                       "port",
+		"https://exa mple.com/hidden":                      "spaces",
+		"https://example.com/hidden\n":                     "spaces or control",
+		"http://[::hidden/?" + secret:                      "can be parsed",
+		"https://example.com/" + strings.Repeat("x", 9000): "more than 8192",
+		"":            "not a URL",
+		"http:hidden": "no host",
+	} {
+		err := input.ValidateURL(raw)
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%q: %v", raw, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%q: got %v, want %q", raw, err, want)
+		case err != nil && (strings.Contains(err.Error(), "hidden") || strings.Contains(err.Error(), "s3cr3t")):
+			t.Errorf("%q: %v tells the URL", raw, err)
+		}
+	}
+}
+
+func TestRedact(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"https://user:s3cr3t@example.com/hidden?" + secret: "https://example.com/…",
+		"https://example.com":                              "https://example.com",
+		"://hidden":                                        "(unreadable URL)",
+		"hidden":                                           "(unreadable URL)",
+	} {
+		if got := input.Redact(raw); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package input
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rowmill/rowmill"
+)
+
+// maxSpoolLine bounds a line of a spooled submission, in bytes: the longest
+// row that a submission may hold, every byte of it written as \u00XX.
+const maxSpoolLine = 6*(64<<20) + 3
+
+// Inline reads rows from memory. It does not copy the texts.
+func Inline(texts []string) Reader { return &inlineRows{texts: texts} }
+
+type inlineRows struct {
+	texts []string
+	next  int
+}
+
+func (r *inlineRows) Next(row *rowmill.Row) error {
+	if r.next == len(r.texts) {
+		return io.EOF
+	}
+	*row = rowmill.Row{Index: int64(r.next), Text: r.texts[r.next]}
+	r.next++
+	return nil
+}
+
+func (r *inlineRows) IDKind() rowmill.IDKind { return rowmill.IDNull }
+
+func (r *inlineRows) Close() error { return nil }
+
+// Spooled reads rows that this program spooled: one JSON string per line, each
+// line ended. Since rows were checked before they were spooled, whatever is
+// wrong with them is no fault of the client: errors are not failures.
+func Spooled(src io.Reader) Reader {
+	return &spooledRows{src: bufio.NewReaderSize(src, 256<<10)}
+}
+
+type spooledRows struct {
+	src  *bufio.Reader
+	line []byte // a line longer than src's buffer
+	next int64
+}
+
+func (r *spooledRows) Next(row *rowmill.Row) error {
+	line, err := r.read()
+	if errors.Is(err, io.EOF) {
+		return io.EOF
+	}
+	if err != nil {
+		return fmt.Errorf("read spooled row %d: %w", r.next, err)
+	}
+	text, err := unquote(line)
+	if err != nil {
+		return fmt.Errorf("read spooled row %d: %w", r.next, err)
+	}
+	*row = rowmill.Row{Index: r.next, Text: text}
+	r.next++
+	return nil
+}
+
+// read returns the next line without its end.
+func (r *spooledRows) read() ([]byte, error) {
+	line, err := r.src.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		r.line = r.line[:0]
+		for errors.Is(err, bufio.ErrBufferFull) {
+			if r.line = append(r.line, line...); len(r.line) > maxSpoolLine {
+				return nil, fmt.Errorf("the line has more than %d bytes", maxSpoolLine)
+			}
+			line, err = r.src.ReadSlice('\n')
+		}
+		r.line = append(r.line, line...)
+		line = r.line
+	}
+	switch {
+	case errors.Is(err, io.EOF) && len(line) > 0:
+		return nil, io.ErrUnexpectedEOF
+	case err != nil:
+		return nil, err
+	}
+	return line[:len(line)-1], nil
+}
+
+// unquote decodes a JSON string, most of which have no escapes.
+func unquote(line []byte) (string, error) {
+	n := len(line)
+	if n >= 2 && line[0] == '"' && line[n-1] == '"' && bytes.IndexByte(line, '\\') < 0 {
+		return string(line[1 : n-1]), nil
+	}
+	var text string
+	if err := json.Unmarshal(line, &text); err != nil {
+		return "", errors.New("the line is not a JSON string") // the decoder's message would quote the row
+	}
+	return text, nil
+}
+
+func (r *spooledRows) IDKind() rowmill.IDKind { return rowmill.IDNull }
+
+func (r *spooledRows) Close() error { return nil }

@@ -1,0 +1,181 @@
+// Package input turns what a client submitted into rows: strings in a request,
+// spooled lines, or a file of CSV or Parquet behind a URL, which it downloads
+// once and safely. It knows nothing of jobs, quotas, shards or tokens.
+//
+// Whatever is wrong with the data ends as a *rowmill.Failure that names the
+// place and the remedy; any other error says that reading itself failed.
+package input
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/columnar"
+)
+
+// Reader gives rows in order. It is for one goroutine and holds a bounded part
+// of its source in memory.
+type Reader interface {
+	// Next fills row with the next row, or returns io.EOF. Index counts from
+	// 0; the strings belong to the caller.
+	Next(row *rowmill.Row) error
+	// IDKind is the type of the ids, IDNull without an id column.
+	IDKind() rowmill.IDKind
+	// Close releases what the reader holds, but not its source.
+	Close() error
+}
+
+// Options say which columns of a file to read.
+type Options struct {
+	Column   string // the text; empty is the first column
+	IDColumn string // the ids; empty is none
+	Limits   Limits
+}
+
+// Limits bound what an input may hold, so that memory and time stay bounded
+// whatever a client sends.
+type Limits struct {
+	// MaxRows bounds the rows. Default 100,000,000: the largest job the
+	// pipeline is planned for.
+	MaxRows int64
+	// MaxRowBytes bounds the text or id of one row. Default 8 MiB: more than
+	// any model's context holds.
+	MaxRowBytes int64
+	// MaxRecordBytes bounds a CSV record with all its columns. Default 32 MiB,
+	// or four times MaxRowBytes where that is more. It is what a CSV file with
+	// an unclosed quote can take of memory.
+	MaxRecordBytes int64
+	// MaxInflatedBytes bounds what a gzip-compressed file may unpack to.
+	// Default 10 GiB, as much as may be downloaded.
+	MaxInflatedBytes int64
+	// Parquet bounds what a Parquet file can make us allocate.
+	Parquet columnar.Limits
+}
+
+// WithDefaults fills in what is zero.
+func (l Limits) WithDefaults() Limits {
+	if l.MaxRows == 0 {
+		l.MaxRows = 100_000_000
+	}
+	if l.MaxRowBytes == 0 {
+		l.MaxRowBytes = 8 << 20
+	}
+	if l.MaxRecordBytes == 0 {
+		l.MaxRecordBytes = max(32<<20, 4*l.MaxRowBytes)
+	}
+	if l.MaxInflatedBytes == 0 {
+		l.MaxInflatedBytes = 10 << 30
+	}
+	l.Parquet = l.Parquet.WithDefaults()
+	return l
+}
+
+// Validate names the first setting that makes no sense.
+func (l Limits) Validate() error {
+	for _, field := range []struct {
+		name  string
+		value int64
+		top   int64
+	}{
+		{"max rows", l.MaxRows, 1 << 62},
+		{"max row bytes", l.MaxRowBytes, 1 << 30},
+		{"max record bytes", l.MaxRecordBytes, 1 << 30},
+		{"max inflated bytes", l.MaxInflatedBytes, 1 << 62},
+	} {
+		if field.value < 0 || field.value > field.top {
+			return fmt.Errorf("%s: %d is not between 0 and %d", field.name, field.value, field.top)
+		}
+	}
+	return l.Parquet.Validate()
+}
+
+// Open opens a CSV or Parquet file; which one it is, its content tells.
+// Compressed CSV is accepted, compressed with gzip. The caller closes r after
+// the reader.
+func Open(r io.ReaderAt, size int64, opts Options) (Reader, error) {
+	opts.Limits = opts.Limits.WithDefaults()
+	if err := opts.Limits.Validate(); err != nil {
+		return nil, err
+	}
+	format, err := sniff(r, size)
+	if err != nil {
+		return nil, err
+	}
+	if format == formatParquet {
+		return openParquet(r, size, opts)
+	}
+	return openCSV(r, size, format, opts)
+}
+
+// Column describes a column of a file.
+type Column struct {
+	Name string
+	Type string // of a Parquet column, such as "STRING"; empty in CSV
+}
+
+// Peek lists the columns of a file without reading its rows.
+func Peek(r io.ReaderAt, size int64, limits Limits) ([]Column, error) {
+	limits = limits.WithDefaults()
+	if err := limits.Validate(); err != nil {
+		return nil, err
+	}
+	format, err := sniff(r, size)
+	if err != nil {
+		return nil, err
+	}
+	if format == formatParquet {
+		f, err := columnar.Open(r, size, limits.Parquet)
+		if err != nil {
+			return nil, parquetError(err)
+		}
+		columns := make([]Column, len(f.Columns()))
+		for i, c := range f.Columns() {
+			columns[i] = Column{Name: c.Name, Type: c.Type}
+		}
+		return columns, nil
+	}
+	src, err := openCSVSource(r, size, format, limits)
+	if err != nil {
+		return nil, err
+	}
+	defer src.close()
+	names, err := src.header()
+	if err != nil {
+		return nil, err
+	}
+	columns := make([]Column, len(names))
+	for i, name := range names {
+		columns[i].Name = name
+	}
+	return columns, nil
+}
+
+// invalid makes the failure of a file that cannot be used.
+func invalid(format string, args ...any) error {
+	return rowmill.Failf(rowmill.CodeInvalidInputFile, format, args...)
+}
+
+// counter numbers rows and holds them to the limits.
+type counter struct {
+	limits Limits
+	rows   int64
+}
+
+// next is called once before each row after the first check for io.EOF.
+func (c *counter) next(row *rowmill.Row) error {
+	if c.rows >= c.limits.MaxRows {
+		return invalid("The input has more than %d rows. Split it into several jobs.", c.limits.MaxRows)
+	}
+	row.Index = c.rows
+	c.rows++
+	return nil
+}
+
+// fits checks the size of a row's text or id.
+func (c *counter) fits(what string, size int, where string) error {
+	if int64(size) > c.limits.MaxRowBytes {
+		return invalid("The %s of row %d%s has %d bytes, more than %d. Shorten or split it.", what, c.rows-1, where, size, c.limits.MaxRowBytes)
+	}
+	return nil
+}

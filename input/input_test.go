@@ -1,0 +1,345 @@
+package input_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/shard"
+)
+
+func read(t testing.TB, data []byte, opts input.Options) (rows []rowmill.Row, kind rowmill.IDKind, err error) {
+	t.Helper()
+	r, err := input.Open(bytes.NewReader(data), int64(len(data)), opts)
+	if err != nil {
+		return nil, 0, err
+	}
+	rows, err = drain(r)
+	if closeErr := r.Close(); closeErr != nil {
+		t.Fatal(closeErr)
+	}
+	return rows, r.IDKind(), err
+}
+
+func drain(r input.Reader) (rows []rowmill.Row, err error) {
+	for {
+		var row rowmill.Row
+		err := r.Next(&row)
+		if errors.Is(err, io.EOF) {
+			return rows, nil
+		}
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, row)
+	}
+}
+
+func zip(t testing.TB, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+type record struct {
+	Text string   `parquet:"text"`
+	ID   int64    `parquet:"id"`
+	Tags []string `parquet:"tags,list"`
+}
+
+func parquetFile(t testing.TB, rows ...record) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := parquet.Write(&b, rows); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestCSVRowsKeepTheirBytesAndIDs(t *testing.T) {
+	t.Parallel()
+	data := []byte("id,text\r\n007,\"a\r\nb\"\r\n,NaN\r\n")
+	want := []rowmill.Row{
+		{Index: 0, Text: "a\r\nb", ID: rowmill.ID{Kind: rowmill.IDString, Text: "007"}},
+		{Index: 1, Text: "NaN", ID: rowmill.ID{Kind: rowmill.IDString}},
+	}
+	for name, file := range map[string][]byte{"plain": data, "gzip": zip(t, data)} {
+		got, kind, err := read(t, file, input.Options{Column: "text", IDColumn: "id"})
+		if err != nil || kind != rowmill.IDString {
+			t.Fatalf("%s: kind %d, %v", name, kind, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestFirstColumnIsTheDefault(t *testing.T) {
+	t.Parallel()
+	rows, kind, err := read(t, []byte("a,b\n1,2\n"), input.Options{})
+	if err != nil || kind != rowmill.IDNull || len(rows) != 1 || rows[0].Text != "1" || rows[0].ID != (rowmill.ID{}) {
+		t.Fatalf("got %v, kind %d, %v", rows, kind, err)
+	}
+}
+
+func TestParquetRowsKeepTypedIDs(t *testing.T) {
+	t.Parallel()
+	file := parquetFile(t, record{Text: "a", ID: -7}, record{Text: "b", ID: 8, Tags: []string{"x"}})
+	got, kind, err := read(t, file, input.Options{Column: "text", IDColumn: "id"})
+	want := []rowmill.Row{
+		{Index: 0, Text: "a", ID: rowmill.ID{Kind: rowmill.IDInt, Int: -7}},
+		{Index: 1, Text: "b", ID: rowmill.ID{Kind: rowmill.IDInt, Int: 8}},
+	}
+	if err != nil || kind != rowmill.IDInt {
+		t.Fatalf("kind %d, %v", kind, err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	nested, _, err := read(t, file, input.Options{Column: "tags"})
+	if err != nil || nested[1].Text != `["x"]` {
+		t.Errorf("nested column: %v, %v", nested, err)
+	}
+}
+
+func TestWhatIsWrongWithAFileIsNamed(t *testing.T) {
+	t.Parallel()
+	pq := parquetFile(t, record{Text: "a"})
+	gz := zip(t, []byte("a,b\n1,2\n"))
+	damaged := bytes.Clone(gz)
+	damaged[len(damaged)-5] ^= 1
+	tests := map[string]struct {
+		data []byte
+		opts input.Options
+		want []string // parts of the message
+	}{
+		"empty":                     {nil, input.Options{}, []string{"empty"}},
+		"no header":                 {[]byte("\n\n"), input.Options{}, []string{"no header"}},
+		"no rows":                   {[]byte("a,b\n"), input.Options{}, []string{"no rows"}},
+		"missing column":            {[]byte("a,b\n1,2\n"), input.Options{Column: "c"}, []string{`"c"`, "column_name", `"a", "b"`}},
+		"missing id column":         {[]byte("a,b\n1,2\n"), input.Options{IDColumn: "c"}, []string{`"c"`, "id_column_name"}},
+		"wrong case":                {[]byte("Text,b\n1,2\n"), input.Options{Column: "text"}, []string{`Did you mean "Text"?`}},
+		"semicolons":                {[]byte("a;b\n1;2\n"), input.Options{Column: "a"}, []string{"separate the columns by commas"}},
+		"default is the id":         {[]byte("a,b\n1,2\n"), input.Options{IDColumn: "a"}, []string{"first column", "id column"}},
+		"text is the id":            {[]byte("a,b\n1,2\n"), input.Options{Column: "b", IDColumn: "b"}, []string{"same column"}},
+		"ambiguous":                 {[]byte("a,b,a\n1,2,3\n"), input.Options{Column: "a"}, []string{"2 times", "columns 1, 3"}},
+		"ambiguous default":         {[]byte("a,b,a\n1,2,3\n"), input.Options{}, []string{"2 times"}},
+		"ragged":                    {[]byte("a,b\n1,2\n3\n"), input.Options{}, []string{"Line 3", "1 fields", "has 2"}},
+		"unclosed":                  {[]byte("a,b\n1,2\n\"3,\n"), input.Options{}, []string{"line 3", "not closed"}},
+		"stray quote":               {[]byte("a,b\n1,2\"\n"), input.Options{}, []string{"Line 2", "stray quote"}},
+		"Latin-1":                   {[]byte("a,b\n\xe9,2\n"), input.Options{}, []string{"not UTF-8", "byte 4"}},
+		"UTF-16":                    {[]byte("\xff\xfea\x00"), input.Options{}, []string{"UTF-16", "Convert"}},
+		"Excel":                     {[]byte("PK\x03\x04......."), input.Options{}, []string{"Excel", "Export"}},
+		"web page":                  {[]byte("\n<!DOCTYPE html><html>"), input.Options{}, []string{"web page"}},
+		"gzip truncated":            {gz[:len(gz)-9], input.Options{}, []string{"gzip", "truncated or damaged"}},
+		"gzip header only":          {gz[:5], input.Options{}, []string{"gzip", "truncated or damaged"}},
+		"gzip checksum":             {damaged, input.Options{}, []string{"gzip", "checksum"}},
+		"gzip of Parquet":           {zip(t, pq), input.Options{}, []string{"Parquet file compressed with gzip", "Upload the Parquet file itself"}},
+		"gzip of gzip":              {zip(t, gz), input.Options{}, []string{"twice"}},
+		"gzip of a web page":        {zip(t, []byte("<html>")), input.Options{}, []string{"web page"}},
+		"Parquet truncated":         {pq[:len(pq)-3], input.Options{}, []string{"truncated"}},
+		"Parquet without rows":      {parquetFile(t), input.Options{}, []string{"no rows"}},
+		"Parquet, missing column":   {pq, input.Options{Column: "x"}, []string{`"text"`, `"id"`, `"tags"`}},
+		"Parquet, nested id column": {pq, input.Options{Column: "text", IDColumn: "tags"}, []string{"LIST", "single values"}},
+		"too many rows":             {[]byte("a\n1\n2\n3\n"), input.Options{Limits: input.Limits{MaxRows: 2}}, []string{"more than 2 rows"}},
+		"Parquet, too many rows": {
+			parquetFile(t, record{}, record{}), input.Options{Limits: input.Limits{MaxRows: 1}}, []string{"has 2 rows", "more than 1"},
+		},
+		"long row": {
+			[]byte("a\n1\n12345\n"), input.Options{Limits: input.Limits{MaxRowBytes: 4}}, []string{"row 1 (line 3)", "5 bytes", "more than 4"},
+		},
+		"Parquet, long row": {
+			parquetFile(t, record{Text: "12345"}), input.Options{Limits: input.Limits{MaxRowBytes: 4}}, []string{"row 0", "5 bytes"},
+		},
+		"gzip bomb": {
+			zip(t, []byte("a\n"+strings.Repeat("x\n", 100_000))), input.Options{Limits: input.Limits{MaxInflatedBytes: 100_000}}, []string{"unpacks to more than"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := read(t, test.data, test.opts)
+			var failure *rowmill.Failure
+			if !errors.As(err, &failure) || failure.Code != rowmill.CodeInvalidInputFile {
+				t.Fatalf("got %v, want a failure", err)
+			}
+			for _, part := range test.want {
+				if !strings.Contains(failure.Message, part) {
+					t.Errorf("%q lacks %q", failure.Message, part)
+				}
+			}
+		})
+	}
+}
+
+// brokenFile fails where it is read at or behind from.
+type brokenFile struct {
+	data []byte
+	from int64
+}
+
+var errDisk = errors.New("disk is broken")
+
+func (f brokenFile) ReadAt(p []byte, at int64) (int, error) {
+	if at+int64(len(p)) > f.from {
+		n := copy(p, f.data[min(at, f.from):f.from])
+		return n, errDisk
+	}
+	return copy(p, f.data[at:]), nil
+}
+
+func TestReadErrorsAreNoFailures(t *testing.T) {
+	t.Parallel()
+	text := []byte("a,b\n" + strings.Repeat("1,2\n", 1_000_000))
+	random := make([]record, 2_000)
+	for i := range random {
+		random[i].Text = fmt.Sprint(i * 7919)
+	}
+	for name, data := range map[string][]byte{"CSV": text, "gzip": zip(t, text), "Parquet": parquetFile(t, random...)} {
+		for _, from := range []int64{0, 600, int64(len(data) / 2)} {
+			r, err := input.Open(brokenFile{data, from}, int64(len(data)), input.Options{})
+			if err == nil {
+				_, err = drain(r)
+				if closeErr := r.Close(); closeErr != nil {
+					t.Fatal(closeErr)
+				}
+			}
+			var failure *rowmill.Failure
+			if !errors.Is(err, errDisk) || errors.As(err, &failure) {
+				t.Errorf("%s, broken at %d: got %v", name, from, err)
+			}
+		}
+	}
+}
+
+func TestPeekListsColumns(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		data []byte
+		want []input.Column
+	}{
+		"CSV":     {[]byte("a,\"b c\"\n"), []input.Column{{Name: "a"}, {Name: "b c"}}},
+		"gzip":    {zip(t, []byte("a,b\n")), []input.Column{{Name: "a"}, {Name: "b"}}},
+		"Parquet": {parquetFile(t, record{}), []input.Column{{Name: "text", Type: "STRING"}, {Name: "id", Type: "INT(64,true)"}, {Name: "tags", Type: "LIST"}}},
+	} {
+		got, err := input.Peek(bytes.NewReader(test.data), int64(len(test.data)), input.Limits{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestInlineAndSpooled(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("long \\ \" ", 100_000)
+	want := []rowmill.Row{{Index: 0, Text: "a\nb"}, {Index: 1, Text: ""}, {Index: 2, Text: long}, {Index: 3, Text: "é"}}
+	spool := "\"a\\nb\"\n\"\"\n\"" + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(long) + "\"\n\"\\u00e9\"\n"
+	for name, r := range map[string]input.Reader{
+		"inline": input.Inline([]string{"a\nb", "", long, "é"}), "spooled": input.Spooled(strings.NewReader(spool)),
+	} {
+		got, err := drain(r)
+		if err != nil || r.IDKind() != rowmill.IDNull || r.Close() != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestSpooledDamageIsAnErrorThatQuotesNothing(t *testing.T) {
+	t.Parallel()
+	for _, spool := range []string{"\"ok\"\n\"torn secret", "\"ok\"\nsecret\n", "\"ok\"\n\"secret\\x\"\n", "\"ok\"\n17\n", "\"ok\"\n\n"} {
+		rows, err := drain(input.Spooled(strings.NewReader(spool)))
+		var failure *rowmill.Failure
+		if len(rows) != 1 || err == nil || errors.As(err, &failure) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %d rows, %v", spool, len(rows), err)
+		}
+	}
+}
+
+func TestLimitsAreValidated(t *testing.T) {
+	t.Parallel()
+	for _, limits := range []input.Limits{{MaxRows: -1}, {MaxRowBytes: 2 << 30}, {MaxRecordBytes: -1}, {MaxInflatedBytes: -1}} {
+		if _, _, err := read(t, []byte("a\n1\n"), input.Options{Limits: limits}); err == nil {
+			t.Errorf("%+v was accepted", limits)
+		}
+	}
+}
+
+// FuzzOpen opens anything; only failures may come.
+func FuzzOpen(f *testing.F) {
+	f.Add([]byte("id,text\n1,\"a\n\"\n"))
+	f.Add(zip(f, []byte("id,text\n1,2\n")))
+	f.Add(parquetFile(f, record{Text: "a", ID: 1, Tags: []string{"b"}}))
+	f.Add([]byte("\xff\xfea\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		limits := input.Limits{MaxRows: 10_000, MaxRowBytes: 1 << 20, MaxInflatedBytes: 4 << 20}
+		limits.Parquet.MaxPageBytes, limits.Parquet.MaxPageValues = 4<<20, 1<<16
+		_, _, err := read(t, data, input.Options{Limits: limits})
+		var failure *rowmill.Failure
+		if err != nil && !errors.As(err, &failure) {
+			t.Fatalf("not a failure: %v", err)
+		}
+	})
+}
+
+func BenchmarkIngest(b *testing.B) {
+	const rows = 1_000_000
+	var file bytes.Buffer
+	file.WriteString("row_id,text,label\n")
+	text := strings.Repeat("words of real prose, with commas ", 9)
+	for i := range rows {
+		fmt.Fprintf(&file, "%d,\"%s\n%d\",yes\n", i, text[:60+i%230], i)
+	}
+	data := file.Bytes()
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := input.Open(bytes.NewReader(data), int64(len(data)), input.Options{Column: "text", IDColumn: "row_id"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		var row rowmill.Row
+		w := shard.NewWriter(io.Discard, 0, true)
+		for {
+			err := r.Next(&row)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err == nil {
+				err = w.Add(row.Text, row.ID)
+			}
+			if err == nil && w.Rows() == 16_384 {
+				err = w.Close()
+				w = shard.NewWriter(io.Discard, row.Index+1, true)
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		if row.Index != rows-1 {
+			b.Fatalf("last row is %d", row.Index)
+		}
+	}
+	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+}

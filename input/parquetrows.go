@@ -1,0 +1,88 @@
+package input
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/columnar"
+)
+
+// parquetRows reads the chosen columns of a Parquet file.
+type parquetRows struct {
+	counter
+	rows   *columnar.Rows // the text is its column 0, the id its column 1
+	idKind rowmill.IDKind
+}
+
+func openParquet(r io.ReaderAt, size int64, opts Options) (Reader, error) {
+	f, err := columnar.Open(r, size, opts.Limits.Parquet)
+	if err != nil {
+		return nil, parquetError(err)
+	}
+	names := make([]string, len(f.Columns()))
+	for i, c := range f.Columns() {
+		names[i] = c.Name
+	}
+	text, id, err := choose(names, opts)
+	if err != nil {
+		return nil, err
+	}
+	if f.NumRows() > opts.Limits.MaxRows {
+		return nil, invalid("The Parquet input has %d rows, more than %d. Split it into several jobs.", f.NumRows(), opts.Limits.MaxRows)
+	}
+	rows := &parquetRows{counter: counter{limits: opts.Limits}}
+	if id < 0 {
+		rows.rows = f.Rows(text)
+		return rows, nil
+	}
+	if c := f.Columns()[id]; c.Nested {
+		return nil, invalid("The id column %s is of type %s. Ids must be single values, such as strings or integers.", quoteName(c.Name), c.Type)
+	}
+	rows.rows, rows.idKind = f.Rows(text, id), f.IDKind(id)
+	return rows, nil
+}
+
+func (r *parquetRows) Next(row *rowmill.Row) error {
+	if err := r.rows.Next(); err != nil {
+		if !errors.Is(err, io.EOF) {
+			return parquetError(err)
+		}
+		if r.counter.rows == 0 {
+			return invalid("The Parquet input has no rows.")
+		}
+		return io.EOF
+	}
+	if err := r.next(row); err != nil {
+		return err
+	}
+	var err error
+	if row.Text, err = r.rows.Text(0); err != nil {
+		return parquetError(err)
+	}
+	if err := r.fits("text", len(row.Text), ""); err != nil {
+		return err
+	}
+	row.ID = rowmill.ID{}
+	if r.idKind == rowmill.IDNull {
+		return nil
+	}
+	if row.ID, err = r.rows.ID(1); err != nil {
+		return parquetError(err)
+	}
+	return r.fits("id", len(row.ID.Text), "")
+}
+
+func (r *parquetRows) IDKind() rowmill.IDKind { return r.idKind }
+
+func (r *parquetRows) Close() error { return r.rows.Close() }
+
+// parquetError makes a failure of what is the file's fault.
+func parquetError(err error) error {
+	var format *columnar.FormatError
+	if errors.As(err, &format) {
+		return invalid("%s", format.Message)
+	}
+	return fmt.Errorf("read Parquet input: %w", err)
+}

@@ -1,0 +1,102 @@
+package input
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// fileFormat is what the first bytes of a file say it is.
+type fileFormat int
+
+const (
+	formatCSV fileFormat = iota
+	formatGzip
+	formatParquet
+)
+
+// sniffBytes is how much is looked at.
+const sniffBytes = 512
+
+// others are files that clients mistake for CSV, by how they begin.
+var others = []struct{ magic, name, remedy string }{
+	{"PK\x03\x04", "a ZIP archive or an Excel workbook", "Export it as CSV or Parquet."},
+	{"\xD0\xCF\x11\xE0", "an old Excel workbook", "Export it as CSV or Parquet."},
+	{"\x28\xB5\x2F\xFD", "Zstandard-compressed", "Upload it plain or compressed with gzip."},
+	{"BZh", "bzip2-compressed", "Upload it plain or compressed with gzip."},
+	{"\xFD7zXZ\x00", "xz-compressed", "Upload it plain or compressed with gzip."},
+	{"ARROW1", "an Arrow file", "Write it as Parquet."},
+	{"ORC", "an ORC file", "Write it as Parquet."},
+	{"Obj\x01", "an Avro file", "Write it as Parquet."},
+	{"SQLite format 3\x00", "an SQLite database", "Export a table as CSV or Parquet."},
+	{"%PDF-", "a PDF document", "Give a CSV or Parquet file."},
+}
+
+// sniff tells the format of a file, and refuses what is certainly none.
+func sniff(r io.ReaderAt, size int64) (fileFormat, error) {
+	if size == 0 {
+		return 0, invalid("The input file is empty. Give a CSV or Parquet file with at least one row.")
+	}
+	head := make([]byte, min(sniffBytes, size))
+	if n, err := r.ReadAt(head, 0); n < len(head) {
+		if err == nil || errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return 0, fmt.Errorf("read the beginning of the input: %w", err)
+	}
+	switch {
+	case isParquet(head):
+		return formatParquet, nil
+	case isGzip(head):
+		return formatGzip, nil
+	}
+	return formatCSV, refuse(head)
+}
+
+func isParquet(head []byte) bool {
+	return bytes.HasPrefix(head, []byte("PAR1")) || bytes.HasPrefix(head, []byte("PARE"))
+}
+
+func isGzip(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1F, 0x8B}) }
+
+// refuse returns the failure of a file that does not begin as CSV can.
+func refuse(head []byte) error {
+	for _, other := range others {
+		if bytes.HasPrefix(head, []byte(other.magic)) && !plainHeader(head, other.magic) {
+			return invalid("The input file is %s, not CSV or Parquet. %s", other.name, other.remedy)
+		}
+	}
+	if isMarkup(head) {
+		return invalid("The input is a web page or an XML document, not CSV or Parquet. Check that the URL leads to the file itself and has not expired.")
+	}
+	return nil
+}
+
+// plainHeader reports whether a file that begins with a magic made of letters
+// could be CSV after all: a line of text follows.
+func plainHeader(head []byte, magic string) bool {
+	for _, c := range []byte(magic) {
+		if c < ' ' || c >= 0x7F {
+			return false
+		}
+	}
+	line, _, _ := bytes.Cut(head, []byte{'\n'})
+	for _, c := range bytes.TrimRight(line, "\r") {
+		if c < ' ' && c != '\t' || c >= 0x7F {
+			return false
+		}
+	}
+	return magic != "%PDF-"
+}
+
+// isMarkup reports whether head begins as HTML or XML documents do.
+func isMarkup(head []byte) bool {
+	text := bytes.ToLower(bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\xEF\xBB\xBF")), " \t\r\n"))
+	for _, start := range []string{"<!doctype", "<html", "<?xml", "<head", "<body"} {
+		if bytes.HasPrefix(text, []byte(start)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,148 @@
+package input
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"syscall"
+
+	"code.dny.dev/ssrf"
+
+	"github.com/rowmill/rowmill"
+)
+
+// maxHeader bounds an answer's header, in bytes. It is the standard library's
+// server-side default.
+const maxHeader = 1 << 20
+
+// newClient makes a client that cannot be led into forbidden networks: every
+// connection, also after a redirect, is checked when it is dialled, by the
+// address that the name resolved to.
+func newClient(cfg Config) *http.Client {
+	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout, Control: guardian(cfg).Safe}
+	transport := &http.Transport{
+		Proxy:                  nil, // a proxy would dial for us, unchecked
+		DialContext:            dialer.DialContext,
+		TLSHandshakeTimeout:    cfg.ConnectTimeout,
+		ResponseHeaderTimeout:  cfg.HeaderTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+		DisableCompression:     true,
+		// A request on a reused connection may be sent twice, and so may one
+		// of HTTP/2.
+		DisableKeepAlives: true,
+		TLSNextProto:      map[string]func(string, *tls.Conn) http.RoundTripper{},
+		TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+	return &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
+		if len(via) > cfg.MaxRedirects {
+			return &redirectError{fmt.Sprintf("it redirects more than %d times", cfg.MaxRedirects)}
+		}
+		if req.URL.Scheme != "http" && req.URL.Scheme != "https" || req.URL.Host == "" {
+			return &redirectError{"it redirects to an address that is not http or https"}
+		}
+		if req.URL.User != nil {
+			return &redirectError{"it redirects to a URL with a password"}
+		}
+		// The URL we come from may be a secret.
+		req.Header.Del("Referer")
+		req.Header.Del("Authorization")
+		return nil
+	}}
+}
+
+func guardian(cfg Config) *ssrf.Guardian {
+	var v4, v6 []netip.Prefix
+	if cfg.AllowLoopback || cfg.AllowPrivateNetworks {
+		v4 = append(v4, netip.MustParsePrefix("127.0.0.0/8"))
+		v6 = append(v6, netip.MustParsePrefix("::1/128"))
+	}
+	if cfg.AllowPrivateNetworks {
+		for _, p := range []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16"} {
+			v4 = append(v4, netip.MustParsePrefix(p))
+		}
+		for _, p := range []string{"fc00::/7", "fe80::/10"} {
+			v6 = append(v6, netip.MustParsePrefix(p))
+		}
+	}
+	return ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))
+}
+
+// redirectError is a redirect that is not followed.
+type redirectError struct{ reason string }
+
+func (e *redirectError) Error() string { return e.reason }
+
+// failure turns a client's error into a failure. The error's own text is not
+// used: it may quote a URL.
+func (d *download) failure(err error) error {
+	cause := context.Cause(d.ctx)
+	switch {
+	case errors.Is(cause, errStalled):
+		return failed("The download from %s brought no byte for %v and was given up. Submit the job again.", d.host, d.cfg.StallTimeout)
+	case errors.Is(cause, errTooSlow):
+		return failed("The download from %s took more than %v and was given up. Use a faster server or a smaller file.", d.host, d.cfg.TotalTimeout)
+	case cause != nil:
+		return fmt.Errorf("download from %s: %w", d.host, cause)
+	}
+	failure := rowmill.Failf(rowmill.CodeDownloadFailed, "The input cannot be downloaded from %s: %s. Downloads are not repeated.", d.host, d.reason(err))
+	failure.AdditionalContext = fmt.Sprintf("%T", innermost(err))
+	return failure
+}
+
+func (d *download) reason(err error) string {
+	var (
+		redirect *redirectError
+		dns      *net.DNSError
+		name     x509.HostnameError
+		cert     *tls.CertificateVerificationError
+		record   tls.RecordHeaderError
+		alert    tls.AlertError
+		timeout  net.Error
+		opErr    *net.OpError
+		sysErr   syscall.Errno
+	)
+	switch {
+	case errors.As(err, &redirect):
+		return redirect.reason
+	case errors.Is(err, ssrf.ErrProhibitedIP), errors.Is(err, ssrf.ErrProhibitedNetwork):
+		return "it leads to an address in a private or reserved network, which inputs.allow_private_networks would have to permit"
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return "the name is not known"
+	case errors.As(err, &dns):
+		return "the name cannot be resolved"
+	case errors.As(err, &name):
+		return "its TLS certificate is for another name"
+	case errors.As(err, &cert):
+		return "its TLS certificate is not trusted"
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &record):
+		return "it does not speak TLS; the URL may need http instead of https"
+	case errors.As(err, &alert):
+		return "it refused the TLS handshake"
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "it did not answer in time"
+	case errors.As(err, &sysErr):
+		return sysErr.Error()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "it closed the connection"
+	case errors.As(err, &opErr):
+		return "the connection failed during " + opErr.Op
+	}
+	return "it gave no valid HTTP answer"
+}
+
+func innermost(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}

@@ -1,0 +1,68 @@
+package input
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// maxURL bounds a URL, in bytes: presigned ones with session tokens have
+// about 2 KiB.
+const maxURL = 8 << 10
+
+// ValidateURL checks a URL when a job is submitted; whether it can be reached
+// shows only when it is downloaded. Messages never contain the URL, which may
+// be a secret.
+func ValidateURL(raw string) error {
+	_, err := parseURL(raw)
+	return err
+}
+
+func parseURL(raw string) (*url.URL, error) {
+	if len(raw) > maxURL {
+		return nil, fmt.Errorf("the URL has %d bytes, more than %d", len(raw), maxURL)
+	}
+	if strings.TrimSpace(raw) != raw || strings.ContainsFunc(raw, func(c rune) bool { return c <= ' ' || c == 0x7F }) {
+		return nil, errors.New("the URL contains spaces or control characters; escape or remove them")
+	}
+	u, err := url.Parse(raw)
+	if err != nil { // its message would quote the URL
+		return nil, errors.New("the input is neither a list of rows nor a URL that can be parsed; give an http or https URL")
+	}
+	switch u.Scheme {
+	case "http", "https":
+	case "s3", "gs", "az", "abfs", "abfss":
+		return nil, fmt.Errorf("%s:// addresses are not accepted; give an https URL, for example a presigned one for GET", u.Scheme)
+	case "":
+		return nil, errors.New("the input is a string that is not a URL; give an http or https URL, or a list of rows")
+	default:
+		return nil, errors.New("the URL's scheme is not supported; give an http or https URL")
+	}
+	if u.Hostname() == "" {
+		return nil, errors.New("the URL has no host")
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return nil, errors.New("the URL's port is not between 1 and 65535")
+		}
+	}
+	if u.User != nil {
+		return nil, errors.New("the URL contains a user name or password; use a presigned URL instead")
+	}
+	return u, nil
+}
+
+// Redact returns what of a URL may be logged: scheme and host. Paths and
+// queries may be secrets.
+func Redact(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return "(unreadable URL)"
+	}
+	if u.RawQuery == "" && (u.Path == "" || u.Path == "/") {
+		return u.Scheme + "://" + u.Host
+	}
+	return u.Scheme + "://" + u.Host + "/…"
+}
