@@ -1,0 +1,103 @@
+package results
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/klauspost/compress/flate"
+
+	"github.com/rowmill/rowmill/columnar"
+)
+
+// WriteCSVZip streams variant v of the full file as a ZIP archive of one CSV
+// (RFC 4180, lines ending in CRLF), <job_id>.csv. A null, which is what a
+// failed row has, is an empty unquoted cell, an empty text is "", an embedding
+// is a JSON array.
+func WriteCSVZip(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) error {
+	archive := zip.NewWriter(w)
+	archive.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
+		return flate.NewWriter(w, flate.BestSpeed) // the usual level takes twice the time
+	})
+	file, err := archive.Create(s.JobID + ".csv")
+	if err != nil {
+		return fmt.Errorf("write CSV: %w", err)
+	}
+	if err := writeCSV(ctx, file, full, s, v); err != nil {
+		return fmt.Errorf("write CSV: %w", err)
+	}
+	if err := archive.Close(); err != nil {
+		return fmt.Errorf("write CSV: %w", err)
+	}
+	return nil
+}
+
+func writeCSV(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) error {
+	e, err := newExporter(ctx, w, full, s, v)
+	if err != nil {
+		return err
+	}
+	for c, column := range e.columns {
+		if c > 0 {
+			e.buf = append(e.buf, ',')
+		}
+		e.buf = appendCell(e.buf, []byte(column.Name))
+	}
+	e.buf = append(e.buf, "\r\n"...)
+	err = e.each(e.at, func(b *columnar.Block, i int) {
+		for c := range e.columns {
+			if c > 0 {
+				e.buf = append(e.buf, ',')
+			}
+			if !b.Null(c, i) {
+				e.csvCell(b, c, i)
+			}
+		}
+		e.buf = append(e.buf, "\r\n"...)
+	})
+	if err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+// csvCell appends a value that is not null.
+func (e *exporter) csvCell(b *columnar.Block, c, i int) {
+	switch e.columns[c].Kind {
+	case columnar.TableText:
+		e.buf = appendCell(e.buf, b.Text(c, i))
+	case columnar.TableInt:
+		e.buf = strconv.AppendInt(e.buf, b.Int(c, i), 10)
+	case columnar.TableUint:
+		e.buf = strconv.AppendUint(e.buf, b.Uint(c, i), 10)
+	case columnar.TableReal:
+		e.buf = appendFloat(e.buf, b.Real(c, i), 64, false)
+	case columnar.TableBool:
+		e.buf = strconv.AppendBool(e.buf, b.Bool(c, i))
+	case columnar.TableFloats:
+		e.buf = append(e.buf, '"')
+		e.appendList(b, c, i)
+		e.buf = append(e.buf, '"')
+	}
+}
+
+// appendCell appends a text cell, quoted where it must be, or is empty and
+// would otherwise read as a null.
+func appendCell(b, s []byte) []byte {
+	if len(s) > 0 && bytes.IndexByte(s, ',') < 0 && bytes.IndexByte(s, '"') < 0 &&
+		bytes.IndexByte(s, '\n') < 0 && bytes.IndexByte(s, '\r') < 0 {
+		return append(b, s...)
+	}
+	b = append(b, '"')
+	for {
+		i := bytes.IndexByte(s, '"')
+		if i < 0 {
+			return append(append(b, s...), '"')
+		}
+		b = append(append(b, s[:i]...), '"', '"')
+		s = s[i+1:]
+	}
+}

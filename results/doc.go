@@ -1,0 +1,15 @@
+// Package results turns finished rows into what clients download. A worker
+// writes the rows of one shard as parts; the parts of a shard are merged by
+// row index into one complete part; complete parts are put one behind the
+// other by copying column chunks, all columns of a client's file in one pass.
+// JSON and CSV are streamed from the full file.
+//
+//	rows ──► PartWriter ──► parts of a shard ──► Merge ──► complete part
+//	                                                           │ of every shard
+//	            Subset ◄── full file ◄── Concat ◄──────────────┤
+//	WriteJSON, WriteCSVZip ◄─┘    "rows" file ◄── ConcatRows ◄─┘
+//
+// It owns the columns of these files and reads them back row by row. It
+// refuses to know where files are kept, which parts count, and Parquet itself,
+// which is columnar's.
+package results

@@ -1,0 +1,151 @@
+package results
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/rowmill/rowmill/columnar"
+)
+
+// exportBytes is how much of an export is gathered before it is written out.
+const exportBytes = 64 << 10
+
+// exporter reads the columns of a variant from the full file and gathers the
+// text made of them.
+type exporter struct {
+	ctx     context.Context
+	t       *columnar.Table
+	columns []columnar.TableColumn
+	at      []int // where columns are in t
+	w       io.Writer
+	buf     []byte
+	floats  []float32
+}
+
+func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) (*exporter, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	t, err := open(full)
+	if err != nil {
+		return nil, err
+	}
+	e := &exporter{ctx: ctx, t: t, w: w, columns: s.variantColumns(v)}
+	for _, c := range e.columns {
+		at := t.Column(c.Name)
+		if at < 0 || t.Columns()[at] != c {
+			return nil, fmt.Errorf("the file has no column %q of the schema's type", c.Name)
+		}
+		e.at = append(e.at, at)
+	}
+	return e, nil
+}
+
+// each calls row for every row of the given columns of the table.
+func (e *exporter) each(columns []int, row func(b *columnar.Block, i int)) error {
+	scan := e.t.Scan(columns...)
+	for {
+		if err := e.ctx.Err(); err != nil {
+			return err
+		}
+		b, err := scan.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for i := range b.Rows {
+			row(b, i)
+			if len(e.buf) >= exportBytes {
+				if err := e.flush(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+func (e *exporter) flush() error {
+	_, err := e.w.Write(e.buf)
+	e.buf = e.buf[:0]
+	return err
+}
+
+// appendList appends a list of floats as a JSON array.
+func (e *exporter) appendList(b *columnar.Block, c, i int) {
+	e.floats = b.Floats(c, i, e.floats[:0])
+	e.buf = append(e.buf, '[')
+	for j, v := range e.floats {
+		if j > 0 {
+			e.buf = append(e.buf, ',')
+		}
+		e.buf = appendFloat(e.buf, float64(v), 32, true)
+	}
+	e.buf = append(e.buf, ']')
+}
+
+// appendFloat appends the shortest text that reads back as v, a float of the
+// given size in bits, always with a point or an exponent so that no reader
+// takes it for an integer. JSON has no infinities and no NaN: they are null
+// there.
+func appendFloat(b []byte, v float64, bits int, json bool) []byte {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		if json {
+			return append(b, "null"...)
+		}
+		return strconv.AppendFloat(b, v, 'g', -1, bits)
+	}
+	if size := math.Abs(v); size != 0 && (size < 1e-6 || size >= 1e21) {
+		return strconv.AppendFloat(b, v, 'e', -1, bits)
+	}
+	start := len(b)
+	b = strconv.AppendFloat(b, v, 'f', -1, bits)
+	for _, c := range b[start:] {
+		if c == '.' {
+			return b
+		}
+	}
+	return append(b, '.', '0')
+}
+
+// appendText appends s as a JSON string: quotes, backslashes and control
+// characters escaped, all else as it is.
+func appendText(b, s []byte) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	from := 0
+	for i, c := range s {
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		b = append(b, s[from:i]...)
+		from = i + 1
+		switch c {
+		case '"', '\\':
+			b = append(b, '\\', c)
+		case '\n':
+			b = append(b, '\\', 'n')
+		case '\r':
+			b = append(b, '\\', 'r')
+		case '\t':
+			b = append(b, '\\', 't')
+		default:
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+	}
+	return append(append(b, s[from:]...), '"')
+}
+
+// appendName appends a column's name as a JSON string.
+func appendName(b []byte, name string) []byte {
+	if !utf8.ValidString(name) {
+		name = validText(name)
+	}
+	return appendText(b, []byte(name))
+}

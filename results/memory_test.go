@@ -1,0 +1,130 @@
+package results
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+)
+
+// memoryBound is what writing and merging may hold, whatever the rows: a row
+// group, the blocks of parts and what a block is encoded in.
+const memoryBound = 48 << 20
+
+// heapWatch is a writer that looks at the live heap every few megabytes.
+type heapWatch struct {
+	before, most uint64
+	written      int
+}
+
+func liveHeap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func (h *heapWatch) Write(b []byte) (int, error) {
+	if h.written/(4<<20) != (h.written+len(b))/(4<<20) {
+		h.most = max(h.most, liveHeap())
+	}
+	h.written += len(b)
+	return len(b), nil
+}
+
+// grown is by how much the heap grew at most since newHeapWatch.
+func (h *heapWatch) grown() uint64 { return h.most - min(h.most, h.before) }
+
+func newHeapWatch() *heapWatch {
+	before := liveHeap()
+	return &heapWatch{before: before, most: before}
+}
+
+// bigRows calls add with n rows of incompressible embeddings of 1,024 floats,
+// or of answers of 150 kB.
+func bigRows(tb testing.TB, s Schema, n int, add func(row *rowmill.Row, out *rowmill.Output) error) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	vector, answer := make([]float32, 1024), make([]byte, 150_000)
+	for i := range vector {
+		vector[i] = float32(rng.NormFloat64())
+	}
+	for i := range answer {
+		answer[i] = byte(' ' + rng.IntN(95))
+	}
+	for i := range n {
+		row := rowmill.Row{Index: int64(i), Text: "a short question"}
+		out := rowmill.Output{Text: string(answer)}
+		if s.Embedding {
+			for j := range vector {
+				vector[j] = rng.Float32()
+			}
+			out = rowmill.Output{Embedding: vector}
+		}
+		if err := add(&row, &out); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// These tests read the heap of the whole process, so they are not parallel.
+
+func TestPartMemory(t *testing.T) {
+	for _, s := range []Schema{{JobID: testJob, Embedding: true}, {JobID: testJob}} {
+		watch := newHeapWatch()
+		w, err := NewPartWriter(watch, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := 500 // 75 MB
+		if s.Embedding {
+			rows = 18_000 // 73 MB
+		}
+		bigRows(t, s, rows, w.Add)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if watch.written < 56<<20 || watch.grown() > memoryBound {
+			t.Errorf("embedding %t: %d MB written with %d MB on the heap", s.Embedding, watch.written>>20, watch.grown()>>20)
+		}
+	}
+}
+
+func TestMergeMemory(t *testing.T) {
+	for _, s := range []Schema{{JobID: testJob, Embedding: true}, {JobID: testJob}} {
+		const parts = 64
+		files := make([]bytes.Buffer, parts)
+		var writers []*PartWriter
+		for i := range files {
+			w, err := NewPartWriter(&files[i], s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			writers = append(writers, w)
+		}
+		rows := 500
+		if s.Embedding {
+			rows = 18_000
+		}
+		bigRows(t, s, rows, func(row *rowmill.Row, out *rowmill.Output) error {
+			return writers[row.Index%parts].Add(row, out)
+		})
+		var sources []PartSource
+		for i, w := range writers {
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			writers[i] = nil
+			sources = append(sources, PartSource{Source: bytes.NewReader(files[i].Bytes())})
+		}
+		watch := newHeapWatch()
+		if _, err := Merge(context.Background(), watch, s, sources); err != nil {
+			t.Fatal(err)
+		}
+		if watch.written < 56<<20 || watch.grown() > memoryBound {
+			t.Errorf("embedding %t: %d MB merged with %d MB on the heap", s.Embedding, watch.written>>20, watch.grown()>>20)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package results
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/RoaringBitmap/roaring/v2"
+)
+
+func TestMergeRefuses(t *testing.T) {
+	t.Parallel()
+	s := schemas()["int/generation"]
+	other := schemas()["string/generation"]
+	all := sampleEntries(s, 100, 40)
+	part := func(entries ...entry) Source { return writePart(t, s, entries) }
+	evenly := func(odd int) (chosen []entry) {
+		for i := odd; i < len(all); i += 2 {
+			chosen = append(chosen, all[i])
+		}
+		return chosen
+	}
+	tests := map[string]struct {
+		parts []PartSource
+		want  string
+	}{
+		"nothing":        {nil, "nothing to merge"},
+		"missing":        {[]PartSource{{Source: part(evenly(0)...), First: 100}}, "row 101 is missing"},
+		"missing first":  {[]PartSource{{Source: part(all[1:]...), First: 100}}, "row 100 is missing"},
+		"twice":          {[]PartSource{{Source: part(all...), First: 100}, {Source: part(evenly(0)...), First: 100}}, "row 100 is there twice"},
+		"same part":      {[]PartSource{{Source: part(all...), First: 100}, {Source: part(all...), First: 100}}, "row 100 is there twice"},
+		"before shard":   {[]PartSource{{Source: part(all...), First: 101}}, "not of the shard that starts at row 101"},
+		"two shards":     {[]PartSource{{Source: part(all...), First: 100}, {Source: part(all...), First: 99}}, "part 1 is of the shard"},
+		"accepted gone":  {[]PartSource{{Source: part(all...), First: 100, Accept: roaring.BitmapOf(0, 1, 40)}}, "only 2 of the 3 rows"},
+		"other columns":  {[]PartSource{{Source: writePart(t, other, sampleEntries(other, 100, 3)), First: 100}}, "columns are not those"},
+		"empty accepted": {[]PartSource{{Source: part(), First: 100, Accept: roaring.BitmapOf(3)}}, "only 0 of the 1 rows"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			if _, err := Merge(context.Background(), &out, s, test.parts); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestMergeOfOnePartIsVerbatim(t *testing.T) {
+	t.Parallel()
+	s := schemas()["uint/embedding"]
+	part := writePart(t, s, sampleEntries(s, 7, 500))
+	whole := roaring.New()
+	whole.AddRange(0, 500)
+	for name, accept := range map[string]*roaring.Bitmap{"all": nil, "listed": whole} {
+		var out bytes.Buffer
+		rows, err := Merge(context.Background(), &out, s, []PartSource{
+			{Source: part, Accept: accept, First: 7},
+			{Source: part, Accept: roaring.New(), First: 7}, // a part that lost every row
+		})
+		if err != nil || rows != 500 {
+			t.Fatalf("%s: %d rows, %v", name, rows, err)
+		}
+		if !bytes.Equal(out.Bytes(), contents(t, part)) {
+			t.Errorf("%s: the merge is no copy of the part", name)
+		}
+	}
+}
+
+func contents(tb testing.TB, src Source) []byte {
+	tb.Helper()
+	b := make([]byte, src.Size())
+	if _, err := src.ReadAt(b, 0); err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+// Large parts of consecutive rows are joined by copying, in the order of
+// their rows; small ones are written anew, into one row group.
+func TestMergeOfRanges(t *testing.T) {
+	t.Parallel()
+	s := schemas()["none/generation"]
+	for name, size := range map[string]int{"joined": 1 << 20, "rewritten": 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := sampleEntries(s, 0, 24)
+			for i := range all {
+				all[i].row.Text = strings.Repeat("x", size)
+			}
+			a, b, c := writePart(t, s, all[:8]), writePart(t, s, all[8:16]), writePart(t, s, all[16:])
+			var out bytes.Buffer
+			if _, err := Merge(context.Background(), &out, s, []PartSource{{Source: c}, {Source: a}, {Source: b}}); err != nil {
+				t.Fatal(err)
+			}
+			merged := bytes.NewReader(out.Bytes())
+			table, err := open(merged)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := map[string]int{"joined": 3, "rewritten": 1}[name]; table.Groups() != want {
+				t.Errorf("%d row groups, want %d", table.Groups(), want)
+			}
+			got, err := readEntries(s, merged)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameEntries(t, "merged", got, all)
+		})
+	}
+}
+
+// More parts than fit the memory bound go through temporary files.
+func TestMergeThroughTemporaryFiles(t *testing.T) {
+	t.Parallel()
+	s := schemas()["string/generation"]
+	const parts = 150
+	all := sampleEntries(s, 0, 3*parts)
+	for i := range all {
+		all[i].row.Text = strings.Repeat("some words and more ", 4500) // 90 kB
+	}
+	dealt := make([][]entry, parts)
+	for i, e := range all {
+		dealt[i%parts] = append(dealt[i%parts], e)
+	}
+	var sources []PartSource
+	var opened []*mergePart
+	for i, entries := range dealt {
+		p := PartSource{Source: writePart(t, s, entries)}
+		sources = append(sources, p)
+		o, err := openPart(s, i, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opened = append(opened, o)
+	}
+	reduced, err := reduce(context.Background(), s, opened)
+	defer closeTemporary(reduced)
+	if err != nil || len(reduced) >= parts || reduced[0].temporary == nil {
+		t.Fatalf("%d parts were reduced to %d (%v); the test is about temporary files", parts, len(reduced), err)
+	}
+	var out bytes.Buffer
+	if rows, err := Merge(context.Background(), &out, s, sources); err != nil || rows != int64(len(all)) {
+		t.Fatalf("%d rows, %v", rows, err)
+	}
+	got, err := readEntries(s, bytes.NewReader(out.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.EqualFunc(got, all, func(a, b entry) bool { return a.row == b.row && a.out.Text == b.out.Text }) {
+		t.Fatal("the merge differs from what was written")
+	}
+}
+
+func TestMergeStopsWithContext(t *testing.T) {
+	t.Parallel()
+	s := schemas()["none/generation"]
+	all := sampleEntries(s, 0, 20)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, parts := range map[string][]PartSource{
+		"verbatim":    {{Source: writePart(t, s, all)}},
+		"interleaved": {{Source: writePart(t, s, all), Accept: roaring.BitmapOf(0, 2)}, {Source: writePart(t, s, all), Accept: roaring.BitmapOf(1)}},
+	} {
+		if _, err := Merge(ctx, &bytes.Buffer{}, s, parts); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: error %v, want that of the context", name, err)
+		}
+	}
+}
+
+func TestConcatRefusesGaps(t *testing.T) {
+	t.Parallel()
+	s := schemas()["none/generation"]
+	at := func(first int64, n int) Source { return writePart(t, s, sampleEntries(s, first, n)) }
+	gap := sampleEntries(s, 0, 10)
+	gap = append(gap[:4], gap[5:]...)
+	for name, parts := range map[string][]Source{
+		"gap between":  {at(0, 10), at(11, 10)},
+		"wrong order":  {at(10, 10), at(0, 10)},
+		"twice":        {at(0, 10), at(0, 10)},
+		"gap within":   {writePart(t, s, gap)},
+		"not from 0":   {at(1, 10)},
+		"other schema": {writePart(t, schemas()["int/generation"], sampleEntries(s, 0, 3)), at(0, 2)},
+	} {
+		if _, err := Concat(context.Background(), &bytes.Buffer{}, s, parts, Full); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if rows, err := Concat(context.Background(), &bytes.Buffer{}, s, nil, Full); err != nil || rows != 0 {
+		t.Errorf("no parts: %d rows, %v", rows, err)
+	}
+}

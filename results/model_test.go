@@ -1,0 +1,288 @@
+package results
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/columnar"
+)
+
+// readEntries reads back what a part, or a merge of parts, holds.
+func readEntries(s Schema, part Source) ([]entry, error) {
+	t, err := open(part)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{ColumnInputs, s.JobID, ColumnScore, columnRow, columnFinish, columnInputTokens, columnOutputTokens,
+		columnEngine, columnAttempts, columnCode, columnMessage, columnRaw}
+	if s.IDColumn != "" {
+		names = append(names, s.IDColumn)
+	}
+	columns, err := positions(t, names...)
+	if err != nil {
+		return nil, err
+	}
+	var entries []entry
+	for scan := t.Scan(columns...); ; {
+		b, err := scan.Next()
+		if errors.Is(err, io.EOF) {
+			return entries, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range b.Rows {
+			entries = append(entries, blockEntry(s, b, i))
+		}
+	}
+}
+
+func blockEntry(s Schema, b *columnar.Block, i int) entry {
+	text := func(c int) string {
+		if b.Null(c, i) {
+			return ""
+		}
+		return string(b.Text(c, i))
+	}
+	e := entry{
+		row: rowmill.Row{Index: b.Int(3, i), Text: text(0)},
+		out: rowmill.Output{
+			Finish: rowmill.FinishReason(text(4)), InputTokens: b.Int(5, i), OutputTokens: b.Int(6, i),
+			Engine: text(7), Attempts: int(b.Int(8, i)),
+		},
+	}
+	if !b.Null(9, i) {
+		e.out.Err = &rowmill.RowError{Code: text(9), Message: text(10), Raw: text(11)}
+	}
+	if !b.Null(2, i) {
+		e.out.HasScore, e.out.Score = true, b.Real(2, i)
+	}
+	switch {
+	case b.Null(1, i):
+	case s.Embedding:
+		e.out.Embedding = b.Floats(1, i, nil)
+	default:
+		e.out.Text = text(1)
+	}
+	if s.IDColumn == "" || b.Null(12, i) {
+		return e
+	}
+	e.row.ID.Kind = s.IDKind
+	switch s.IDKind {
+	case rowmill.IDString:
+		e.row.ID.Text = text(12)
+	case rowmill.IDInt:
+		e.row.ID.Int = b.Int(12, i)
+	case rowmill.IDUint:
+		e.row.ID.Int = int64(b.Uint(12, i))
+	case rowmill.IDFloat:
+		e.row.ID.Real = b.Real(12, i)
+	case rowmill.IDBool:
+		if b.Bool(12, i) {
+			e.row.ID.Int = 1
+		}
+	}
+	return e
+}
+
+func sameEntries(tb rapid.TB, what string, got, want []entry) {
+	tb.Helper()
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(entry{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+		tb.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// drawEntries draws the rows of a shard.
+func drawEntries(t *rapid.T, s Schema, first int64) []entry {
+	n := rapid.IntRange(1, 60).Draw(t, "rows")
+	if rapid.IntRange(0, 9).Draw(t, "many") == 0 {
+		n *= 20
+	}
+	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+	entries := sampleEntries(s, first, n)
+	for i := range entries {
+		e := &entries[i]
+		if rng.IntN(60) == 0 {
+			e.row.Text = strings.Repeat("long ∂ text ", rng.IntN(10_000))
+		}
+		if rng.IntN(60) == 0 && !s.Embedding && !e.out.Failed() {
+			e.out.Text = strings.Repeat(e.out.Text, rng.IntN(10_000))
+		}
+	}
+	return entries
+}
+
+// drawParts deals a shard's rows out to parts; some rows are in several parts
+// and count in one.
+func drawParts(t *rapid.T, s Schema, first int64, entries []entry) []PartSource {
+	n := rapid.IntRange(1, 12).Draw(t, "parts")
+	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "deal"), 0))
+	dealt, accept := make([][]entry, n), make([]*roaring.Bitmap, n)
+	for i := range accept {
+		accept[i] = roaring.New()
+	}
+	ranges, twice := rng.IntN(3) == 0, rng.IntN(2) == 0
+	for j, e := range entries {
+		owner := rng.IntN(n)
+		if ranges {
+			owner = j * n / len(entries)
+		}
+		for i := range n {
+			if i == owner || twice && rng.IntN(4) == 0 {
+				if i != owner { // another attempt, with another answer
+					e.out.Engine = "the loser"
+				} else {
+					e = entries[j]
+				}
+				dealt[i] = append(dealt[i], e)
+			}
+		}
+		accept[owner].Add(uint32(e.row.Index - first))
+	}
+	var parts []PartSource
+	for i := range n {
+		if len(dealt[i]) == 0 {
+			continue
+		}
+		p := PartSource{Source: writePartT(t, s, dealt[i]), Accept: accept[i], First: first}
+		if !twice && rng.IntN(2) == 0 {
+			p.Accept = nil
+		}
+		parts = append(parts, p)
+	}
+	return parts
+}
+
+func writePartT(t *rapid.T, s Schema, entries []entry) *bytes.Reader {
+	var file bytes.Buffer
+	w, err := NewPartWriter(&file, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range entries {
+		if err := w.Add(&entries[i].row, &entries[i].out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.NewReader(file.Bytes())
+}
+
+// TestModel writes parts, merges, concatenates and reads, and compares with
+// the rows that went in.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	all := schemas()
+	names := slices.Sorted(maps.Keys(all))
+	rapid.Check(t, func(t *rapid.T) { checkModel(t, all[rapid.SampledFrom(names).Draw(t, "schema")]) })
+}
+
+func checkModel(t *rapid.T, s Schema) {
+	ctx := context.Background()
+	var all []entry
+	var complete []Source
+	for range rapid.IntRange(1, 3).Draw(t, "shards") {
+		first := int64(len(all))
+		entries := drawEntries(t, s, first)
+		parts := drawParts(t, s, first, entries)
+		all = append(all, entries...)
+		var merged bytes.Buffer
+		rows, err := Merge(ctx, &merged, s, parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rows != int64(len(entries)) {
+			t.Fatalf("merged %d rows of %d", rows, len(entries))
+		}
+		complete = append(complete, bytes.NewReader(merged.Bytes()))
+		got, err := readEntries(s, complete[len(complete)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameEntries(t, "merged part", got, entries)
+	}
+
+	var full, rows bytes.Buffer
+	if n, err := Concat(ctx, &full, s, complete, Full); err != nil || n != int64(len(all)) {
+		t.Fatalf("Concat = %d, %v; want %d rows", n, err, len(all))
+	}
+	if n, err := ConcatRows(ctx, &rows, s, complete); err != nil || n != int64(len(all)) {
+		t.Fatalf("ConcatRows = %d, %v; want %d rows", n, err, len(all))
+	}
+	f, r := bytes.NewReader(full.Bytes()), bytes.NewReader(rows.Bytes())
+	for range 5 {
+		e := all[rapid.IntRange(0, len(all)-1).Draw(t, "row")]
+		view, err := ReadRow(f, r, e.row.Index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameView(t, view, e)
+	}
+	got, next, err := Failures(ctx, r, -1, len(all)+1)
+	if err != nil || next != -1 {
+		t.Fatalf("Failures: next = %d, %v", next, err)
+	}
+	if diff := cmp.Diff(failuresOf(all), got, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("failures (-want +got):\n%s", diff)
+	}
+	for _, v := range variants() {
+		var direct, subset bytes.Buffer
+		if _, err := Concat(ctx, &direct, s, complete, v); err != nil {
+			t.Fatal(err)
+		}
+		if err := Subset(ctx, &subset, f, s, v); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(direct.Bytes(), subset.Bytes()) {
+			t.Fatalf("%s: the subset of the full file differs from the concatenation", v.Name())
+		}
+		if back, err := ReadSchema(bytes.NewReader(subset.Bytes())); err != nil || back != s {
+			t.Fatalf("%s: ReadSchema = %+v, %v; want %+v", v.Name(), back, err, s)
+		}
+	}
+}
+
+func failuresOf(entries []entry) (all []Failure) {
+	for _, e := range entries {
+		if e.out.Failed() {
+			all = append(all, Failure{e.row.Index, e.out.Err.Code, e.out.Err.Message, e.out.Err.Raw})
+		}
+	}
+	return all
+}
+
+func sameView(tb rapid.TB, got RowView, e entry) {
+	tb.Helper()
+	want := RowView{
+		Row: e.row.Index, Input: e.row.Text, InputTokens: e.out.InputTokens, OutputTokens: e.out.OutputTokens,
+		Engine: e.out.Engine, Attempts: int64(e.out.Attempts),
+	}
+	if e.out.Finish != "" {
+		want.Finish = &e.out.Finish
+	}
+	switch {
+	case e.out.Failed():
+	case e.out.Embedding != nil:
+		want.Output = e.out.Embedding
+	default:
+		want.Output = e.out.Text
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		tb.Fatalf("row %d (-want +got):\n%s", e.row.Index, diff)
+	}
+}

@@ -1,0 +1,153 @@
+package results
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/columnar"
+)
+
+// PartWriter writes rows of one shard as a part. It holds at most one row
+// group, 16 MiB before compression, and is for one goroutine.
+type PartWriter struct {
+	table  *columnar.TableWriter
+	schema Schema
+	id     int // index of the ID column, or -1
+	last   int64
+}
+
+// NewPartWriter begins a part on w.
+func NewPartWriter(w io.Writer, s Schema) (*PartWriter, error) {
+	if err := s.Validate(); err != nil {
+		return nil, fmt.Errorf("new part: %w", err)
+	}
+	table, err := columnar.NewTableWriter(w, s.columns(), s.meta(), columnar.TableConfig{})
+	if err != nil {
+		return nil, fmt.Errorf("new part: %w", err)
+	}
+	p := &PartWriter{table: table, schema: s, id: -1, last: -1}
+	if s.IDColumn != "" {
+		p.id = 0
+	}
+	return p, nil
+}
+
+// Add writes a row and its outcome; nothing of either is kept. Rows must come
+// in strictly ascending order of their index. The row's text and ID must be
+// UTF-8, as ingest makes them; bytes of an answer or an error text that are
+// not become U+FFFD, as in Go's JSON. After an error the part is of no use.
+func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
+	if row.Index <= p.last {
+		return fmt.Errorf("add row %d to part: rows must ascend, and row %d is there already", row.Index, p.last)
+	}
+	if err := p.check(row, out); err != nil {
+		return fmt.Errorf("add row %d to part: %w", row.Index, err)
+	}
+	p.last = row.Index
+	t, c := p.table, 0
+	if p.id == 0 {
+		p.addID(row.ID)
+		c = 1
+	}
+	t.Text(c, row.Text)
+	c++
+	switch {
+	case out.Failed():
+		t.Null(c)
+	case p.schema.Embedding:
+		t.Floats(c, out.Embedding)
+	default:
+		t.Text(c, validText(out.Text))
+	}
+	c++
+	if out.HasScore && !out.Failed() {
+		t.Real(c, out.Score)
+	} else {
+		t.Null(c)
+	}
+	t.Int(c+1, row.Index)
+	p.textOrNull(c+2, string(out.Finish))
+	t.Int(c+3, out.InputTokens)
+	t.Int(c+4, out.OutputTokens)
+	p.textOrNull(c+5, out.Engine)
+	t.Int(c+6, int64(out.Attempts))
+	if out.Failed() {
+		t.Text(c+7, validText(out.Err.Code))
+		t.Text(c+8, validText(out.Err.Message))
+		p.textOrNull(c+9, out.Err.Raw)
+	} else {
+		t.Null(c + 7)
+		t.Null(c + 8)
+		t.Null(c + 9)
+	}
+	if err := t.EndRow(); err != nil {
+		return fmt.Errorf("add row %d to part: %w", row.Index, err)
+	}
+	return nil
+}
+
+// check reports a row that does not fit the schema, before any of it is
+// written.
+func (p *PartWriter) check(row *rowmill.Row, out *rowmill.Output) error {
+	switch {
+	case row.ID.Kind != rowmill.IDNull && row.ID.Kind != p.schema.IDKind:
+		return fmt.Errorf("its ID has kind %d, but the job's IDs have kind %d", row.ID.Kind, p.schema.IDKind)
+	case !utf8.ValidString(row.Text):
+		return fmt.Errorf("its text is not UTF-8")
+	case row.ID.Kind == rowmill.IDString && !utf8.ValidString(row.ID.Text):
+		return fmt.Errorf("its ID is not UTF-8")
+	case out.Failed():
+		return nil
+	case p.schema.Embedding && (out.Text != "" || len(out.Embedding) == 0):
+		return fmt.Errorf("the job's outputs are embeddings, and this one has %d floats and %d bytes of text", len(out.Embedding), len(out.Text))
+	case !p.schema.Embedding && len(out.Embedding) != 0:
+		return fmt.Errorf("the job's outputs are texts, and this one is an embedding of %d floats", len(out.Embedding))
+	}
+	return nil
+}
+
+func (p *PartWriter) addID(id rowmill.ID) {
+	switch id.Kind {
+	case rowmill.IDString:
+		p.table.Text(p.id, id.Text)
+	case rowmill.IDInt:
+		p.table.Int(p.id, id.Int)
+	case rowmill.IDUint:
+		p.table.Uint(p.id, uint64(id.Int))
+	case rowmill.IDFloat:
+		p.table.Real(p.id, id.Real)
+	case rowmill.IDBool:
+		p.table.Bool(p.id, id.Int != 0)
+	default:
+		p.table.Null(p.id)
+	}
+}
+
+func (p *PartWriter) textOrNull(c int, s string) {
+	if s == "" {
+		p.table.Null(c)
+		return
+	}
+	p.table.Text(c, validText(s))
+}
+
+func validText(s string) string {
+	if utf8.ValidString(s) { // many times as fast as ToValidUTF8
+		return s
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// Rows is the number of rows added.
+func (p *PartWriter) Rows() int64 { return p.table.Rows() }
+
+// Close writes the rest of the part. It does not close the writer below.
+func (p *PartWriter) Close() error {
+	if err := p.table.Close(); err != nil {
+		return fmt.Errorf("close part: %w", err)
+	}
+	return nil
+}

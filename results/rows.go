@@ -1,0 +1,291 @@
+package results
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/columnar"
+)
+
+// Failure is a failed row, as GET /v1/jobs/{id}/errors shows it.
+type Failure struct {
+	Row     int64  `json:"row"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Raw     string `json:"raw_output"` // empty when the engine returned nothing
+}
+
+// RowView is one row, as GET /v1/jobs/{id}/rows/{n} shows it.
+type RowView struct {
+	Row          int64                 `json:"row"`
+	Input        string                `json:"input"`
+	Output       any                   `json:"output"`        // string or []float32; nil for a failed row
+	Finish       *rowmill.FinishReason `json:"finish_reason"` // nil where the engine gave none
+	InputTokens  int64                 `json:"input_tokens"`
+	OutputTokens int64                 `json:"output_tokens"`
+	Engine       string                `json:"engine"`
+	Attempts     int64                 `json:"attempts"`
+}
+
+// Failures lists the failed rows behind row after (-1 for all), in order and
+// at most limit of them, from the "rows" file or a part. next is what to pass
+// as after for those that follow, or -1 when there are no more.
+func Failures(ctx context.Context, rows Source, after int64, limit int) (failures []Failure, next int64, err error) {
+	if limit < 1 {
+		return nil, -1, fmt.Errorf("list failures: the limit is %d, and must be at least 1", limit)
+	}
+	t, err := open(rows)
+	if err != nil {
+		return nil, -1, fmt.Errorf("list failures: %w", err)
+	}
+	find := failureFinder{ctx: ctx, t: t, after: after, limit: limit}
+	if find.columns, err = positions(t, columnRow, columnCode, columnMessage, columnRaw); err != nil {
+		return nil, -1, fmt.Errorf("list failures: %w", err)
+	}
+	for g := range t.Groups() {
+		if err := find.group(g); err != nil {
+			return nil, -1, fmt.Errorf("list failures: %w", err)
+		}
+		if len(find.found) > limit {
+			return find.found[:limit], find.found[limit-1].Row, nil
+		}
+	}
+	return find.found, -1, nil
+}
+
+// PartFailures lists all failed rows of a part.
+func PartFailures(ctx context.Context, part Source) ([]Failure, error) {
+	const all = int(^uint(0)>>1) - 1
+	failures, _, err := Failures(ctx, part, -1, all)
+	return failures, err
+}
+
+// failureFinder collects failures until one more than limit is found.
+type failureFinder struct {
+	ctx     context.Context
+	t       *columnar.Table
+	columns []int // row, code, message, raw
+	after   int64
+	limit   int
+	found   []Failure
+}
+
+// group looks through one row group: one column first, and the others only
+// for blocks with failures.
+func (f *failureFinder) group(g int) error {
+	from, to := f.t.GroupRows(g)
+	if f.t.GroupNulls(g, f.columns[1]) == to-from {
+		return nil
+	}
+	if _, high, ok := f.t.GroupInts(g, f.columns[0]); ok && high <= f.after {
+		return nil
+	}
+	codes, details := f.t.Scan(f.columns[:2]...), f.t.Scan(f.columns...)
+	if err := codes.SeekRow(from); err != nil {
+		return err
+	}
+	for from < to && len(f.found) <= f.limit {
+		if err := f.ctx.Err(); err != nil {
+			return err
+		}
+		b, err := codes.Next()
+		if err != nil {
+			return err
+		}
+		from = b.First + int64(b.Rows)
+		for i := range b.Rows {
+			if b.Null(1, i) || b.Int(0, i) <= f.after {
+				continue
+			}
+			if err := details.SeekRow(b.First); err != nil {
+				return err
+			}
+			if err := f.block(details); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// block collects the failures of the next block of the scan.
+func (f *failureFinder) block(details *columnar.TableScan) error {
+	b, err := details.Next()
+	if err != nil {
+		return err
+	}
+	for i := 0; i < b.Rows && len(f.found) <= f.limit; i++ {
+		if b.Null(1, i) || b.Int(0, i) <= f.after {
+			continue
+		}
+		failure := Failure{Row: b.Int(0, i), Code: string(b.Text(1, i))}
+		if !b.Null(2, i) {
+			failure.Message = string(b.Text(2, i))
+		}
+		if !b.Null(3, i) {
+			failure.Raw = string(b.Text(3, i))
+		}
+		f.found = append(f.found, failure)
+	}
+	return nil
+}
+
+// ReadRow reads row n of a finished job from its full file and its "rows"
+// file. A row beyond the last is rowmill.ErrNotFound.
+func ReadRow(full, rows Source, n int64) (RowView, error) {
+	view := RowView{Row: n}
+	content, err := open(full)
+	if err != nil {
+		return RowView{}, fmt.Errorf("read row %d: %w", n, err)
+	}
+	reserved, err := open(rows)
+	if err != nil {
+		return RowView{}, fmt.Errorf("read row %d: %w", n, err)
+	}
+	if content.Rows() != reserved.Rows() {
+		return RowView{}, fmt.Errorf("read row %d: the full file has %d rows, the rows file %d", n, content.Rows(), reserved.Rows())
+	}
+	if n < 0 || n >= content.Rows() {
+		return RowView{}, fmt.Errorf("read row %d of %d: %w", n, content.Rows(), rowmill.ErrNotFound)
+	}
+	if err := view.content(content, n); err != nil {
+		return RowView{}, fmt.Errorf("read row %d: %w", n, err)
+	}
+	if err := view.origin(reserved, n); err != nil {
+		return RowView{}, fmt.Errorf("read row %d: %w", n, err)
+	}
+	return view, nil
+}
+
+// FindRow reads row n of a job from a part, or from a merge of parts, that
+// has it; otherwise the error is rowmill.ErrNotFound.
+func FindRow(part Source, n int64) (RowView, error) {
+	t, err := open(part)
+	if err != nil {
+		return RowView{}, fmt.Errorf("find row %d: %w", n, err)
+	}
+	place, err := findRow(t, n)
+	if err != nil {
+		return RowView{}, fmt.Errorf("find row %d: %w", n, err)
+	}
+	view := RowView{Row: n}
+	if err := view.content(t, place); err != nil {
+		return RowView{}, fmt.Errorf("find row %d: %w", n, err)
+	}
+	if err := view.origin(t, place); err != nil {
+		return RowView{}, fmt.Errorf("find row %d: %w", n, err)
+	}
+	return view, nil
+}
+
+// findRow is the place in t of the row with index n. Indexes ascend.
+func findRow(t *columnar.Table, n int64) (int64, error) {
+	columns, err := positions(t, columnRow)
+	if err != nil {
+		return 0, err
+	}
+	for g := range t.Groups() {
+		low, high, ok := t.GroupInts(g, columns[0])
+		if ok && (n < low || n > high) {
+			continue
+		}
+		from, to := t.GroupRows(g)
+		scan := t.Scan(columns...)
+		if err := scan.SeekRow(from); err != nil {
+			return 0, err
+		}
+		for from < to {
+			b, err := scan.Next()
+			if err != nil {
+				return 0, err
+			}
+			from = b.First + int64(b.Rows)
+			for i := range b.Rows {
+				if b.Int(0, i) == n {
+					return b.First + int64(i), nil
+				}
+			}
+		}
+	}
+	return 0, rowmill.ErrNotFound
+}
+
+// content fills in what clients' files hold of the row at place.
+func (r *RowView) content(t *columnar.Table, place int64) error {
+	columns, err := positions(t, ColumnInputs, t.Meta(metaJob))
+	if err != nil {
+		return err
+	}
+	b, i, err := blockAt(t, place, columns)
+	if err != nil {
+		return err
+	}
+	r.Input = string(b.Text(0, i))
+	switch {
+	case b.Null(1, i):
+	case t.Columns()[columns[1]].Kind == columnar.TableFloats:
+		r.Output = b.Floats(1, i, nil)
+	default:
+		r.Output = string(b.Text(1, i))
+	}
+	return nil
+}
+
+// origin fills in how the row at place came about.
+func (r *RowView) origin(t *columnar.Table, place int64) error {
+	columns, err := positions(t, columnRow, columnFinish, columnInputTokens, columnOutputTokens, columnEngine, columnAttempts)
+	if err != nil {
+		return err
+	}
+	b, i, err := blockAt(t, place, columns)
+	if err != nil {
+		return err
+	}
+	if row := b.Int(0, i); row != r.Row {
+		return fmt.Errorf("row %d stands in its place", row)
+	}
+	if !b.Null(1, i) {
+		finish := rowmill.FinishReason(b.Text(1, i))
+		r.Finish = &finish
+	}
+	r.InputTokens, r.OutputTokens = b.Int(2, i), b.Int(3, i)
+	if !b.Null(4, i) {
+		r.Engine = string(b.Text(4, i))
+	}
+	r.Attempts = b.Int(5, i)
+	return nil
+}
+
+// blockAt reads the block that holds the row at place, and the row's position
+// in it.
+func blockAt(t *columnar.Table, place int64, columns []int) (*columnar.Block, int, error) {
+	scan := t.Scan(columns...)
+	if err := scan.SeekRow(place); err != nil {
+		return nil, 0, err
+	}
+	b, err := scan.Next()
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return b, int(place - b.First), nil
+}
+
+// positions are the indexes of the named columns.
+func positions(t *columnar.Table, names ...string) ([]int, error) {
+	var all []int
+	for _, name := range names {
+		c := t.Column(name)
+		if c < 0 {
+			return nil, fmt.Errorf("the file has no column %q", name)
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}

@@ -1,0 +1,175 @@
+package results
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/columnar"
+)
+
+// The columns that every job's files name alike. A part has them all, in this
+// order, behind the ID column, if any; the output, named after the job, stands
+// between inputs and cumulative_logprobs.
+const (
+	ColumnInputs = "inputs"
+	ColumnScore  = "cumulative_logprobs"
+
+	// ReservedPrefix starts the columns that clients never see.
+	ReservedPrefix = "RESERVED_"
+
+	columnRow          = ReservedPrefix + "row" // the row's index in the job, from 0
+	columnFinish       = ReservedPrefix + "finish_reason"
+	columnInputTokens  = ReservedPrefix + "input_tokens"
+	columnOutputTokens = ReservedPrefix + "output_tokens"
+	columnEngine       = ReservedPrefix + "engine"
+	columnAttempts     = ReservedPrefix + "attempts"
+	columnCode         = ReservedPrefix + "error_code" // null exactly where the row has an answer
+	columnMessage      = ReservedPrefix + "error_message"
+	columnRaw          = ReservedPrefix + "raw_output"
+)
+
+// Keys of the files' key-value metadata.
+const (
+	metaJob   = "job_id"
+	metaModel = "model"
+)
+
+// Source is a file to read. Reads may be concurrent; blob.Object is one.
+type Source interface {
+	io.ReaderAt
+	Size() int64 // bytes
+}
+
+// Schema is what the columns of a job's files depend on.
+type Schema struct {
+	JobID     string // also the name of the output column
+	Model     string
+	IDColumn  string         // the ID column's name; empty for none
+	IDKind    rowmill.IDKind // its type; IDNull exactly when there is none
+	Embedding bool           // the output is a list of floats, not a text
+}
+
+// Validate reports a schema that no file can have.
+func (s Schema) Validate() error {
+	switch {
+	case s.JobID == "" || s.JobID == ColumnInputs || s.JobID == ColumnScore || strings.HasPrefix(s.JobID, ReservedPrefix):
+		return fmt.Errorf("job id %q cannot name the output column", s.JobID)
+	case s.IDColumn == "" && s.IDKind != rowmill.IDNull:
+		return fmt.Errorf("the ID kind is %d but there is no ID column", s.IDKind)
+	case s.IDColumn == "":
+		return nil
+	case s.IDColumn == ColumnInputs || s.IDColumn == ColumnScore || s.IDColumn == s.JobID || strings.HasPrefix(s.IDColumn, ReservedPrefix):
+		return fmt.Errorf("ID column %q has the name of another column; choose another", s.IDColumn)
+	case idColumnKind(s.IDKind) == 0:
+		return fmt.Errorf("ID column %q: kind %d is no type of an ID column", s.IDColumn, s.IDKind)
+	}
+	return nil
+}
+
+// columns are the columns of a part.
+func (s Schema) columns() []columnar.TableColumn {
+	var all []columnar.TableColumn
+	if s.IDColumn != "" {
+		all = append(all, columnar.TableColumn{Name: s.IDColumn, Kind: idColumnKind(s.IDKind)})
+	}
+	output := columnar.TableText
+	if s.Embedding {
+		output = columnar.TableFloats
+	}
+	return append(all,
+		columnar.TableColumn{Name: ColumnInputs, Kind: columnar.TableText, Required: true},
+		columnar.TableColumn{Name: s.JobID, Kind: output},
+		columnar.TableColumn{Name: ColumnScore, Kind: columnar.TableReal},
+		columnar.TableColumn{Name: columnRow, Kind: columnar.TableInt, Required: true},
+		columnar.TableColumn{Name: columnFinish, Kind: columnar.TableText},
+		columnar.TableColumn{Name: columnInputTokens, Kind: columnar.TableInt, Required: true},
+		columnar.TableColumn{Name: columnOutputTokens, Kind: columnar.TableInt, Required: true},
+		columnar.TableColumn{Name: columnEngine, Kind: columnar.TableText},
+		columnar.TableColumn{Name: columnAttempts, Kind: columnar.TableInt, Required: true},
+		columnar.TableColumn{Name: columnCode, Kind: columnar.TableText},
+		columnar.TableColumn{Name: columnMessage, Kind: columnar.TableText},
+		columnar.TableColumn{Name: columnRaw, Kind: columnar.TableText},
+	)
+}
+
+// rowsColumns are the columns of the "rows" file.
+func (s Schema) rowsColumns() []columnar.TableColumn {
+	var reserved []columnar.TableColumn
+	for _, c := range s.columns() {
+		if strings.HasPrefix(c.Name, ReservedPrefix) {
+			reserved = append(reserved, c)
+		}
+	}
+	return reserved
+}
+
+// variantColumns are the columns of a client's file.
+func (s Schema) variantColumns(v Variant) []columnar.TableColumn {
+	var chosen []columnar.TableColumn
+	for _, c := range s.columns() {
+		switch {
+		case strings.HasPrefix(c.Name, ReservedPrefix),
+			c.Name == ColumnInputs && !v.Inputs,
+			c.Name == ColumnScore && !v.Logprobs:
+		default:
+			chosen = append(chosen, c)
+		}
+	}
+	return chosen
+}
+
+// meta is the files' key-value metadata.
+func (s Schema) meta() []columnar.KeyValue {
+	return []columnar.KeyValue{{Key: metaJob, Value: s.JobID}, {Key: metaModel, Value: s.Model}}
+}
+
+// ReadSchema recovers the schema from a part or any of its merges, variants
+// and exports in Parquet. The "rows" file does not say what the ID and the
+// output are.
+func ReadSchema(src Source) (Schema, error) {
+	t, err := open(src)
+	if err != nil {
+		return Schema{}, fmt.Errorf("read schema: %w", err)
+	}
+	s := Schema{JobID: t.Meta(metaJob), Model: t.Meta(metaModel)}
+	for _, c := range t.Columns() {
+		switch {
+		case c.Name == s.JobID:
+			s.Embedding = c.Kind == columnar.TableFloats
+		case c.Name != ColumnInputs && c.Name != ColumnScore && !strings.HasPrefix(c.Name, ReservedPrefix):
+			s.IDColumn, s.IDKind = c.Name, idKind(c.Kind)
+		}
+	}
+	if err := s.Validate(); err != nil {
+		return Schema{}, fmt.Errorf("read schema: %w", err)
+	}
+	return s, nil
+}
+
+func open(src Source) (*columnar.Table, error) { return columnar.OpenTable(src, src.Size()) }
+
+// idKinds pairs the kinds of IDs with those of columns.
+func idKinds() map[rowmill.IDKind]columnar.TableKind {
+	return map[rowmill.IDKind]columnar.TableKind{
+		rowmill.IDString: columnar.TableText,
+		rowmill.IDInt:    columnar.TableInt,
+		rowmill.IDUint:   columnar.TableUint,
+		rowmill.IDFloat:  columnar.TableReal,
+		rowmill.IDBool:   columnar.TableBool,
+	}
+}
+
+// idColumnKind is the kind of column for IDs of kind k; 0 when there is none.
+func idColumnKind(k rowmill.IDKind) columnar.TableKind { return idKinds()[k] }
+
+// idKind is the inverse of idColumnKind.
+func idKind(k columnar.TableKind) rowmill.IDKind {
+	for id, column := range idKinds() {
+		if column == k {
+			return id
+		}
+	}
+	return rowmill.IDNull
+}
