@@ -1,0 +1,57 @@
+package bolt_test
+
+import (
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/storetest"
+)
+
+// A clock that tests move.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func open(t testing.TB, config bolt.Config) *bolt.Store {
+	t.Helper()
+	s, err := bolt.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		path, c := filepath.Join(t.TempDir(), "data", "records.db"), newClock()
+		return storetest.Harness{
+			Open:    func(t testing.TB) store.Store { return open(t, bolt.Config{Path: path, Clock: c.Now}) },
+			Advance: c.Advance,
+		}
+	})
+}

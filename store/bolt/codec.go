@@ -1,0 +1,313 @@
+package bolt
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+var (
+	bucketMeta     = []byte("meta")
+	bucketJobs     = []byte("jobs")
+	bucketTexts    = []byte("texts")
+	bucketSpecs    = []byte("specs")
+	bucketAccounts = []byte("accounts")
+	bucketWaiting  = []byte("waiting")
+	bucketOwned    = []byte("owned")
+	bucketTurns    = []byte("turns")
+	bucketIdem     = []byte("idem")
+	bucketIdemAge  = []byte("idemage")
+	bucketParts    = []byte("parts")
+	bucketPartKeys = []byte("partkeys")
+	bucketKeys     = []byte("keys")
+	bucketValues   = []byte("values")
+
+	buckets = [][]byte{
+		bucketMeta, bucketJobs, bucketTexts, bucketSpecs, bucketAccounts,
+		bucketWaiting, bucketOwned, bucketTurns, bucketIdem, bucketIdemAge,
+		bucketParts, bucketPartKeys, bucketKeys, bucketValues,
+	}
+
+	keySchema = []byte("schema")
+	keyPing   = []byte("ping")
+	present   = []byte{1} // the value of an index entry whose key says it all
+)
+
+// A tx is a transaction that remembers whether anything was written in it.
+type tx struct {
+	*bbolt.Tx
+	wrote bool
+}
+
+func (t *tx) get(bucket, key []byte) []byte { return t.Bucket(bucket).Get(key) }
+
+func (t *tx) put(bucket, key, value []byte) error {
+	t.wrote = true
+	return t.Bucket(bucket).Put(key, value)
+}
+
+func (t *tx) del(bucket, key []byte) error {
+	t.wrote = true
+	return t.Bucket(bucket).Delete(key)
+}
+
+// A header is a record as bucket jobs holds it.
+type header struct {
+	store.Record
+	Spec    *struct{} `json:"spec,omitempty"` // hides the record's: it is in bucket specs
+	Account string    `json:"account"`
+}
+
+// header reads the small part of a record, or returns rowmill.ErrNotFound.
+func (t *tx) header(id string) (header, error) {
+	var h header
+	raw := t.get(bucketJobs, []byte(id))
+	if raw == nil {
+		return h, fmt.Errorf("job %s: %w", id, rowmill.ErrNotFound)
+	}
+	if err := decode(raw, &h); err != nil {
+		return h, fmt.Errorf("decode the record of job %s: %w", id, err)
+	}
+	return h, nil
+}
+
+// job completes a header to the public record.
+func (t *tx) job(h header) (rowmill.Job, error) {
+	err := readTexts(t.get(bucketTexts, []byte(h.Job.ID)), &h.Job)
+	if err != nil {
+		err = fmt.Errorf("decode the texts of job %s: %w", h.Job.ID, err)
+	}
+	return h.Job, err
+}
+
+// record completes a header to the whole record.
+func (t *tx) record(h header) (store.Record, error) {
+	rec := h.Record
+	var err error
+	if rec.Job, err = t.job(h); err != nil {
+		return store.Record{}, err
+	}
+	if rec.Spec, err = readSpec(t.get(bucketSpecs, []byte(rec.Job.ID))); err != nil {
+		return store.Record{}, fmt.Errorf("decode the specification of job %s: %w", rec.Job.ID, err)
+	}
+	return rec, nil
+}
+
+// save writes what differs of a record, the specification excepted, and moves
+// the job between the indexes of open jobs. before is nil for a new job.
+func (t *tx) save(before *header, rec store.Record, account string) error {
+	after := header{Record: rec, Account: account}
+	texts := writeTexts(rec.Job)
+	after.Job.System, after.Job.Schema = nil, nil
+	id := []byte(rec.Job.ID)
+	raw, err := json.Marshal(after)
+	if err != nil {
+		return fmt.Errorf("encode the record of job %s: %w", rec.Job.ID, err)
+	}
+	if err := t.put(bucketJobs, id, raw); err != nil {
+		return err
+	}
+	switch old := t.get(bucketTexts, id); {
+	case bytes.Equal(old, texts):
+	case len(texts) == 0:
+		err = t.del(bucketTexts, id)
+	default:
+		err = t.put(bucketTexts, id, texts)
+	}
+	if err != nil {
+		return err
+	}
+	return t.reindex(before, after)
+}
+
+// saveHeader writes a header whose long texts are untouched.
+func (t *tx) saveHeader(before, after header) error {
+	raw, err := json.Marshal(after)
+	if err != nil {
+		return fmt.Errorf("encode the record of job %s: %w", after.Job.ID, err)
+	}
+	if err := t.put(bucketJobs, []byte(after.Job.ID), raw); err != nil {
+		return err
+	}
+	return t.reindex(&before, after)
+}
+
+// reindex keeps waiting and owned in step with a header.
+func (t *tx) reindex(before *header, after header) error {
+	key := orderKey(after.Account, after.Job.Created, after.Job.ID)
+	bucket, value := after.index()
+	if before != nil {
+		oldBucket, oldValue := before.index()
+		if bytes.Equal(oldBucket, bucket) && bytes.Equal(oldValue, value) {
+			return nil
+		}
+		if oldBucket != nil && !bytes.Equal(oldBucket, bucket) {
+			if err := t.del(oldBucket, key); err != nil {
+				return err
+			}
+		}
+	}
+	if bucket == nil {
+		return nil
+	}
+	return t.put(bucket, key, value)
+}
+
+// index says where an open job is listed and with which value; nil for a job
+// that is over.
+func (h *header) index() (bucket, value []byte) {
+	switch {
+	case h.Job.Status.Terminal():
+		return nil, nil
+	case h.Session == "":
+		return bucketWaiting, []byte(h.Job.Status)
+	}
+	return bucketOwned, []byte(string(h.Job.Status) + "\x00" + h.Session)
+}
+
+// orderKey sorts an account's jobs by creation.
+func orderKey(account string, created time.Time, id string) []byte {
+	key := make([]byte, 0, len(account)+1+8+len(id))
+	key = append(append(key, account...), 0)
+	return append(append(key, position(created)...), id...)
+}
+
+// position is a time as eight bytes in its order.
+func position(at time.Time) []byte {
+	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano())^(1<<63))
+}
+
+// splitOrderKey undoes orderKey but for the time, which it returns as bytes.
+func splitOrderKey(key []byte) (account string, created []byte, id string, ok bool) {
+	end := bytes.IndexByte(key, 0)
+	if end < 0 || len(key) < end+1+8 {
+		return "", nil, "", false
+	}
+	return string(key[:end]), key[end+1 : end+9], string(key[end+9:]), true
+}
+
+// decode reads JSON and keeps numbers of free-form maps as json.Number: a
+// 64-bit seed would not survive a float64.
+func decode(raw []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return d.Decode(into)
+}
+
+// number reads a value of eight bytes.
+func number(raw []byte) (int64, error) {
+	if len(raw) != 8 {
+		return 0, fmt.Errorf("%d bytes where a number has 8", len(raw))
+	}
+	return int64(binary.BigEndian.Uint64(raw)), nil
+}
+
+// Sections are strings one after the other, each behind its length as a
+// uvarint. Reading them back is one copy, however many there are.
+func appendSection[T string | []byte | json.RawMessage](to []byte, section T) []byte {
+	return append(binary.AppendUvarint(to, uint64(len(section))), section...)
+}
+
+var errSections = errors.New("sections are cut off")
+
+func readSections(raw []byte) ([]string, error) {
+	var sections []string
+	for rest := string(raw); rest != ""; {
+		head := min(len(rest), binary.MaxVarintLen64)
+		length, n := binary.Uvarint([]byte(rest[:head]))
+		if n <= 0 || length > uint64(len(rest)-n) {
+			return nil, errSections
+		}
+		end := n + int(length)
+		sections = append(sections, rest[n:end])
+		rest = rest[end:]
+	}
+	return sections, nil
+}
+
+// writeTexts returns the long texts of a job: "=" and the system prompt (empty
+// when null), the schema; or nothing when there are none.
+func writeTexts(j rowmill.Job) []byte {
+	if j.System == nil && j.Schema == nil {
+		return nil
+	}
+	var system string
+	if j.System != nil {
+		system = "=" + *j.System
+	}
+	return appendSection(appendSection(nil, system), j.Schema)
+}
+
+func readTexts(raw []byte, j *rowmill.Job) error {
+	j.System, j.Schema = nil, nil
+	if raw == nil {
+		return nil
+	}
+	sections, err := readSections(raw)
+	if err != nil {
+		return err
+	}
+	if len(sections) != 2 {
+		return errSections
+	}
+	if sections[0] != "" {
+		system := sections[0][1:]
+		j.System = &system
+	}
+	if sections[1] != "" {
+		j.Schema = json.RawMessage(sections[1])
+	}
+	return nil
+}
+
+// writeSpec returns a specification: the small fields as JSON, the system
+// prompt, the schema, and each inline row.
+func writeSpec(s rowmill.Spec) ([]byte, error) {
+	small := s
+	small.System, small.Schema, small.Inline = "", nil, nil
+	raw, err := json.Marshal(small)
+	if err != nil {
+		return nil, fmt.Errorf("encode the specification: %w", err)
+	}
+	size := len(raw) + len(s.System) + len(s.Schema) + 3*binary.MaxVarintLen64
+	for _, row := range s.Inline {
+		size += len(row) + binary.MaxVarintLen32
+	}
+	out := appendSection(make([]byte, 0, size), raw)
+	out = appendSection(out, s.System)
+	out = appendSection(out, s.Schema)
+	for _, row := range s.Inline {
+		out = appendSection(out, row)
+	}
+	return out, nil
+}
+
+func readSpec(raw []byte) (rowmill.Spec, error) {
+	var s rowmill.Spec
+	sections, err := readSections(raw)
+	if err != nil {
+		return s, err
+	}
+	if len(sections) < 3 {
+		return s, errSections
+	}
+	if err := decode([]byte(sections[0]), &s); err != nil {
+		return s, err
+	}
+	s.System = sections[1]
+	if sections[2] != "" {
+		s.Schema = json.RawMessage(sections[2])
+	}
+	if len(sections) > 3 {
+		s.Inline = sections[3:]
+	}
+	return s, nil
+}

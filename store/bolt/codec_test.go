@@ -1,0 +1,118 @@
+package bolt
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill"
+)
+
+func TestSectionsRoundTrip(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		want := rapid.SliceOf(rapid.String()).Draw(t, "sections")
+		var raw []byte
+		for _, section := range want {
+			raw = appendSection(raw, section)
+		}
+		got, err := readSections(raw)
+		if err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%q came back as %q, %v", want, got, err)
+		}
+	})
+}
+
+func TestSpecRoundTrip(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		want := rowmill.Spec{
+			Account:  rapid.String().Draw(t, "account"),
+			System:   rapid.String().Draw(t, "system"),
+			Sampling: map[string]any{"seed": json.Number("4611686018427387905")},
+			Seed:     rapid.Int64().Draw(t, "seed"),
+		}
+		if n := rapid.IntRange(0, 3).Draw(t, "rows"); n > 0 {
+			want.Inline = rapid.SliceOfN(rapid.String(), n, n).Draw(t, "inline")
+		}
+		if rapid.Bool().Draw(t, "has schema") {
+			want.Schema = json.RawMessage(`{"a": 1}`)
+		}
+		raw, err := writeSpec(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := readSpec(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+		again, err := writeSpec(got)
+		if err != nil || !slices.Equal(raw, again) {
+			t.Fatalf("a specification read back is written differently: %v", err)
+		}
+	})
+}
+
+// TestOrderKey checks that keys sort as the jobs they stand for.
+func TestOrderKey(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		at := func(name string) time.Time { return time.Unix(0, rapid.Int64().Draw(t, name)) }
+		a, b := at("a"), at("b")
+		got := slices.Compare(orderKey("acc", a, "job-1"), orderKey("acc", b, "job-1"))
+		if want := a.Compare(b); got != want {
+			t.Fatalf("keys compare as %d, times as %d", got, want)
+		}
+		account, created, id, ok := splitOrderKey(orderKey("acc", a, "job-1"))
+		if !ok || account != "acc" || id != "job-1" || !slices.Equal(created, position(a)) {
+			t.Fatalf("split: %q %x %q %v", account, created, id, ok)
+		}
+	})
+}
+
+// FuzzReadSections feeds damaged values: they are refused, never a panic.
+func FuzzReadSections(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(appendSection(appendSection(nil, "a"), ""))
+	f.Add([]byte{5, 'a'})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		sections, err := readSections(raw)
+		if err != nil {
+			return
+		}
+		total := 0
+		for _, section := range sections {
+			total += len(section)
+		}
+		if total > len(raw) {
+			t.Errorf("%d bytes of sections in %d bytes", total, len(raw))
+		}
+		_, _ = readSpec(raw)
+		var job rowmill.Job
+		_ = readTexts(raw, &job)
+	})
+}
+
+// FuzzDecodeCursor feeds cursors from clients: each is a place or refused.
+func FuzzDecodeCursor(f *testing.F) {
+	f.Add("")
+	f.Add(encodeCursor(position(time.Unix(1, 2)), "job-1"))
+	f.Add("AAAAAAAAAAAAAA")
+	f.Fuzz(func(t *testing.T, cursor string) {
+		place, err := decodeCursor(cursor)
+		if err != nil {
+			return
+		}
+		if again := encodeCursor(place[:8], string(place[8:])); again != cursor {
+			t.Errorf("cursor %q is read as %q", cursor, again)
+		}
+	})
+}

@@ -1,0 +1,38 @@
+// Package bolt is the embedded store: one bbolt file, one process. It owns the
+// layout of that file and the gathering of writes into commits. It knows
+// nothing of what the records are for; the rules it enforces are those of
+// package store.
+//
+// # Layout
+//
+// Big things that never change are kept apart from small ones that do, so that
+// a progress commit writes about two kilobytes whatever the job's inputs and
+// prompts are, and a list decodes no specification.
+//
+//	bucket    key                                value
+//	meta      "schema"                           version of this layout
+//	jobs      job id                             header: the record without spec and long texts, JSON
+//	texts     job id                             system prompt and JSON schema, sections; absent when neither is set
+//	specs     job id                             specification, sections
+//	accounts  account 0 created job id           1
+//	waiting   account 0 created job id           status; open jobs without a session
+//	owned     account 0 created job id           status 0 session; open jobs with one, live or dead
+//	turns     account                            sequence number of its last claim
+//	idem      account 0 key                      job id, body hash, expiry; JSON
+//	idemage   expiry account 0 key               1
+//	parts     job id 0 shard sequence            part, JSON
+//	partkeys  job id 0 part key                  shard sequence, or 0 once the part was merged away
+//	keys      key id                             key, JSON
+//	values    name                               version, document
+//
+// Numbers in keys are big-endian, so that byte order is their order; "created"
+// is nanoseconds since 1970 with the sign bit flipped.
+//
+// # Durability
+//
+// A commit is one bbolt transaction: pages, fdatasync, meta page, fdatasync.
+// When a write fails (disk full) nothing of its transaction is visible and the
+// store goes on. When a sync fails nobody knows what is on disk, and a second
+// sync may lie about the first: the store then refuses every write until the
+// process is started again.
+package bolt

@@ -1,0 +1,297 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// maxName is the longest account, job id, part key, API key id or value name
+// in bytes. Two of them fit a bbolt key, which ends at 32 KiB, many times over.
+const maxName = 1024
+
+// checkName refuses what cannot be part of a key.
+func checkName(what, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%s is empty", what)
+	case len(name) > maxName:
+		return fmt.Errorf("%s is %d bytes long, at most %d are allowed", what, len(name), maxName)
+	case strings.IndexByte(name, 0) >= 0:
+		return fmt.Errorf("%s holds a NUL byte", what)
+	}
+	return nil
+}
+
+// An idemRecord is what an idempotency key led to.
+type idemRecord struct {
+	JobID    string    `json:"job_id"`
+	BodyHash string    `json:"body_hash"`
+	Expires  time.Time `json:"expires"`
+}
+
+// idemSweep is how many expired idempotency keys a submission removes. More
+// than one, so that the backlog shrinks; few, so that no submission waits.
+const idemSweep = 4
+
+// Create stores a pending job.
+func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (store.Record, bool, error) {
+	if err := checkNew(rec, idem); err != nil {
+		return store.Record{}, false, fmt.Errorf("create job %s: %w", rec.Job.ID, err)
+	}
+	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaVersion, 1, 0, ""
+	spec, err := writeSpec(rec.Spec)
+	if err != nil {
+		return store.Record{}, false, fmt.Errorf("create job %s: %w", rec.Job.ID, err)
+	}
+	var stored store.Record
+	var existed bool
+	err = s.write(ctx, func(t *tx) error {
+		first, found, err := s.lookup(t, rec.Spec.Account, idem)
+		if err != nil {
+			return err
+		}
+		if found {
+			stored, existed = first, true
+			return nil
+		}
+		id := []byte(rec.Job.ID)
+		if t.get(bucketJobs, id) != nil {
+			return fmt.Errorf("create job %s: its id is taken: %w", rec.Job.ID, rowmill.ErrConflict)
+		}
+		if err := t.put(bucketSpecs, id, spec); err != nil {
+			return err
+		}
+		if err := t.put(bucketAccounts, orderKey(rec.Spec.Account, rec.Job.Created, rec.Job.ID), present); err != nil {
+			return err
+		}
+		if err := t.save(nil, rec, rec.Spec.Account); err != nil {
+			return err
+		}
+		if idem != nil {
+			if err := s.remember(t, rec.Spec.Account, rec.Job.ID, *idem); err != nil {
+				return err
+			}
+		}
+		// Read back, so that the caller sees what every later reader sees.
+		if stored, err = t.whole(rec.Job.ID); err != nil {
+			return err
+		}
+		existed = false
+		return nil
+	})
+	if err != nil {
+		return store.Record{}, false, err
+	}
+	return stored, existed, nil
+}
+
+// checkNew refuses a record that is no new job.
+func checkNew(rec store.Record, idem *store.Idempotency) error {
+	if err := checkName("the job id", rec.Job.ID); err != nil {
+		return err
+	}
+	if err := checkName("the account", rec.Spec.Account); err != nil {
+		return err
+	}
+	if rec.Job.Status != rowmill.StatusPending {
+		return fmt.Errorf("its status is %q, a new job is %q", rec.Job.Status, rowmill.StatusPending)
+	}
+	if rec.Job.Created.IsZero() {
+		return fmt.Errorf("its time of creation is not set")
+	}
+	if idem == nil {
+		return nil
+	}
+	if err := checkName("the idempotency key", idem.Key); err != nil {
+		return err
+	}
+	if idem.TTL <= 0 {
+		return fmt.Errorf("its idempotency key is kept for %v, which must be positive", idem.TTL)
+	}
+	return nil
+}
+
+// whole reads a record with all its parts.
+func (t *tx) whole(id string) (store.Record, error) {
+	h, err := t.header(id)
+	if err != nil {
+		return store.Record{}, err
+	}
+	return t.record(h)
+}
+
+func idemKey(account, key string) []byte { return []byte(account + "\x00" + key) }
+
+// lookup finds the record an idempotency key led to. Nothing is found for nil.
+func (s *Store) lookup(t *tx, account string, idem *store.Idempotency) (store.Record, bool, error) {
+	if idem == nil {
+		return store.Record{}, false, nil
+	}
+	raw := t.get(bucketIdem, idemKey(account, idem.Key))
+	if raw == nil {
+		return store.Record{}, false, nil
+	}
+	var known idemRecord
+	if err := json.Unmarshal(raw, &known); err != nil {
+		return store.Record{}, false, fmt.Errorf("decode an idempotency key: %w", err)
+	}
+	if !s.config.Clock().Before(known.Expires) {
+		return store.Record{}, false, nil
+	}
+	if known.BodyHash != idem.BodyHash {
+		return store.Record{}, false, fmt.Errorf("the idempotency key was used with another body, for job %s: %w", known.JobID, rowmill.ErrConflict)
+	}
+	rec, err := t.whole(known.JobID)
+	return rec, err == nil, err
+}
+
+// remember ties an idempotency key to a job and removes a few expired ones.
+func (s *Store) remember(t *tx, account, jobID string, idem store.Idempotency) error {
+	now := s.config.Clock()
+	if err := forget(t, now); err != nil {
+		return err
+	}
+	key := idemKey(account, idem.Key)
+	if raw := t.get(bucketIdem, key); raw != nil { // expired, or lookup had found it
+		var old idemRecord
+		if err := json.Unmarshal(raw, &old); err != nil {
+			return fmt.Errorf("decode an idempotency key: %w", err)
+		}
+		if err := t.del(bucketIdemAge, append(position(old.Expires), key...)); err != nil {
+			return err
+		}
+	}
+	known := idemRecord{JobID: jobID, BodyHash: idem.BodyHash, Expires: now.Add(idem.TTL).UTC()}
+	raw, err := json.Marshal(known)
+	if err != nil {
+		return fmt.Errorf("encode an idempotency key: %w", err)
+	}
+	if err := t.put(bucketIdem, key, raw); err != nil {
+		return err
+	}
+	return t.put(bucketIdemAge, append(position(known.Expires), key...), present)
+}
+
+// forget removes up to idemSweep idempotency keys that have expired.
+func forget(t *tx, now time.Time) error {
+	limit := position(now)
+	for range idemSweep {
+		oldest, _ := t.Bucket(bucketIdemAge).Cursor().First()
+		if oldest == nil || len(oldest) < len(limit) || bytes.Compare(oldest[:len(limit)], limit) > 0 {
+			return nil
+		}
+		oldest = bytes.Clone(oldest)
+		if err := t.del(bucketIdem, oldest[len(limit):]); err != nil {
+			return err
+		}
+		if err := t.del(bucketIdemAge, oldest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Lookup returns the record that an idempotency key led to.
+func (s *Store) Lookup(ctx context.Context, account string, idem store.Idempotency) (store.Record, error) {
+	var rec store.Record
+	err := s.view(ctx, func(t *tx) error {
+		found := false
+		var err error
+		rec, found, err = s.lookup(t, account, &idem)
+		if err == nil && !found {
+			err = fmt.Errorf("idempotency key: %w", rowmill.ErrNotFound)
+		}
+		return err
+	})
+	return rec, err
+}
+
+// Get returns a record.
+func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
+	var rec store.Record
+	err := s.view(ctx, func(t *tx) (err error) {
+		rec, err = t.whole(jobID)
+		return err
+	})
+	return rec, err
+}
+
+// cursorVersion leads every cursor, so that their form may change.
+const cursorVersion = 1
+
+func encodeCursor(created []byte, id string) string {
+	raw := append([]byte{cursorVersion}, created...)
+	return base64.RawURLEncoding.EncodeToString(append(raw, id...))
+}
+
+// decodeCursor returns the place in an account's order, or an InvalidError.
+func decodeCursor(cursor string) ([]byte, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || base64.RawURLEncoding.EncodeToString(raw) != cursor || len(raw) <= 1+8 || len(raw) > 1+8+maxName || raw[0] != cursorVersion {
+		return nil, rowmill.Invalid("cursor", "The cursor is not one this service gave out: pass the next_cursor of the previous page unchanged, or none to start from the newest job.")
+	}
+	return raw[1:], nil
+}
+
+// List returns an account's jobs, newest first. Jobs created in the same
+// nanosecond come by id, the larger first.
+func (s *Store) List(ctx context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error) {
+	if limit <= 0 {
+		return nil, "", rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
+	}
+	start := []byte(account + "\x01") // just beyond the newest
+	if cursor != "" {
+		place, err := decodeCursor(cursor)
+		if err != nil {
+			return nil, "", err
+		}
+		start = append([]byte(account+"\x00"), place...)
+	}
+	var jobs []rowmill.Job
+	var next string
+	err := s.view(ctx, func(t *tx) error {
+		c := t.Bucket(bucketAccounts).Cursor()
+		key, _ := c.Seek(start)
+		if key == nil {
+			key, _ = c.Last()
+		} else {
+			key, _ = c.Prev()
+		}
+		var created []byte // of the last job listed
+		for ; key != nil; key, _ = c.Prev() {
+			owner, at, id, ok := splitOrderKey(key)
+			if !ok || owner != account {
+				return nil
+			}
+			if len(jobs) == limit {
+				next = encodeCursor(created, jobs[limit-1].ID)
+				return nil
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			h, err := t.header(id)
+			if err != nil {
+				return err
+			}
+			job, err := t.job(h)
+			if err != nil {
+				return err
+			}
+			jobs, created = append(jobs, job), at
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("list jobs: %w", err)
+	}
+	return jobs, next, nil
+}

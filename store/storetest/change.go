@@ -1,0 +1,397 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+func testUpdate(s *suite) {
+	f := s.owned("a")
+	before := s.get(f.JobID)
+	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	after := s.update(f, func(r *store.Record) error {
+		s.same("the record given to the change", before, *r)
+		r.Job.NumRows, r.Shards = pointer(int64(7)), 2
+		r.Job.Message, r.Job.Warnings = "reading", []string{"w"}
+		r.Job.System, r.Job.Sampling = pointer("changed"), map[string]any{"max_tokens": 5}
+		r.DownloadStarted, r.DownloadFinished = &at, &at
+		r.Artifacts = map[string]store.Artifact{"rows": {Key: "k", Size: 1}}
+		return r.Job.Become(rowmill.StatusStarting, at)
+	})
+	if after.Version <= before.Version {
+		s.Errorf("version %d after %d", after.Version, before.Version)
+	}
+	if after.Job.Status != rowmill.StatusStarting || after.Job.NumRows == nil || *after.Job.NumRows != 7 || after.Shards != 2 ||
+		after.Job.Message != "reading" || after.DownloadStarted == nil || !after.DownloadStarted.Equal(at) || *after.Job.System != "changed" {
+		s.Errorf("updated: %s", asJSON(s, after))
+	}
+	s.unchanged(after)
+	s.same("listed", after.Job, first(s))
+	s.same("specification", before.Spec, after.Spec)
+
+	mine := errors.New("mine")
+	_, err := s.Update(s.Context(), f, func(r *store.Record) error {
+		r.Job.Message = "lost"
+		return fmt.Errorf("wrapped: %w", mine)
+	})
+	if !errors.Is(err, mine) {
+		s.Errorf("the change's error: %v, want it passed through", err)
+	}
+	s.unchanged(after)
+
+	cleared := s.update(f, func(r *store.Record) error { r.Job.System = nil; return nil })
+	if cleared.Job.System != nil || s.get(f.JobID).Job.System != nil {
+		s.Error("the system prompt is still there")
+	}
+}
+
+// first is the newest job of account a.
+func first(s *suite) rowmill.Job {
+	s.Helper()
+	jobs, _, err := s.List(s.Context(), "a", 1, "")
+	if err != nil || len(jobs) != 1 {
+		s.Fatalf("list: %d jobs, %v", len(jobs), err)
+	}
+	return jobs[0]
+}
+
+// testUpdateTransitions tries every pair of states, straight and by steps.
+func testUpdateTransitions(s *suite) {
+	path := map[rowmill.Status][]rowmill.Status{
+		rowmill.StatusSubmitted: {},
+		rowmill.StatusStarting:  {rowmill.StatusStarting},
+		rowmill.StatusRunning:   {rowmill.StatusStarting, rowmill.StatusRunning},
+	}
+	further := map[rowmill.Status][]rowmill.Status{ // what may follow, over any number of steps
+		rowmill.StatusSubmitted: {rowmill.StatusSubmitted, rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusFailed, rowmill.StatusCancelled},
+		rowmill.StatusStarting:  {rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusFailed, rowmill.StatusCancelled},
+		rowmill.StatusRunning:   {rowmill.StatusRunning, rowmill.StatusFailed, rowmill.StatusCancelled},
+	}
+	for from, steps := range path {
+		for _, to := range append(rowmill.Statuses(), "", rowmill.StatusUnknown, "nonsense") {
+			if to == rowmill.StatusSucceeded {
+				continue // asks for parts: see testFinishRecounts
+			}
+			f := s.owned("a")
+			before := s.update(f, func(r *store.Record) error { return become(r, steps...) })
+			_, err := s.Update(s.Context(), f, func(r *store.Record) error { r.Job.Status = to; return nil })
+			legal := false
+			for _, ok := range further[from] {
+				legal = legal || ok == to
+			}
+			var refused *rowmill.TransitionError
+			switch {
+			case legal && err != nil:
+				s.Errorf("%s to %s: %v", from, to, err)
+			case !legal && !errors.As(err, &refused):
+				s.Errorf("%s to %q: %v, want a TransitionError", from, to, err)
+			case !legal:
+				s.unchanged(before)
+			}
+		}
+	}
+}
+
+func testUpdateRefuses(s *suite) {
+	rec := s.newRecord("a")
+	rec.Spec.Sampling = map[string]any{"seed": int64(1)<<62 + 1, "stop": []any{"x"}}
+	rec.Spec.Schema = json.RawMessage(`{"type":"object"}`)
+	if _, _, err := s.Create(s.Context(), rec, nil); err != nil {
+		s.Fatal(err)
+	}
+	f := s.claim(rec.Job.ID, s.session())
+	before := s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(3)); return nil })
+	for name, change := range map[string]func(*store.Record){
+		"account":          func(r *store.Record) { r.Spec.Account = "b" },
+		"id":               func(r *store.Record) { r.Job.ID = "job-other" },
+		"created":          func(r *store.Record) { r.Job.Created = r.Job.Created.Add(1) },
+		"session":          func(r *store.Record) { r.Session = "other" },
+		"no session":       func(r *store.Record) { r.Session = "" },
+		"epoch":            func(r *store.Record) { r.Epoch++ },
+		"inline":           func(r *store.Record) { r.Spec.Inline[0] = "changed in place" },
+		"more rows":        func(r *store.Record) { r.Spec.Inline = append(r.Spec.Inline, "another") },
+		"model":            func(r *store.Record) { r.Spec.Model.ContextLength++ },
+		"sampling":         func(r *store.Record) { r.Spec.Sampling["seed"] = int64(1) << 62 },
+		"schema":           func(r *store.Record) { r.Spec.Schema[1] = ' ' },
+		"system":           func(r *store.Record) { r.Spec.System = "other" },
+		"num_rows":         func(r *store.Record) { r.Job.NumRows = pointer(int64(4)) },
+		"num_rows inplace": func(r *store.Record) { *r.Job.NumRows = 4 },
+		"num_rows unset":   func(r *store.Record) { r.Job.NumRows = nil },
+	} {
+		_, err := s.Update(s.Context(), f, func(r *store.Record) error { change(r); return nil })
+		if err == nil {
+			s.Errorf("a change of %s is accepted", name)
+		}
+		s.unchanged(before)
+	}
+	s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(3)); return nil })
+}
+
+func testUpdatePanics(s *suite) {
+	f := s.owned("a")
+	before := s.get(f.JobID)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, err := s.Update(s.Context(), f, func(*store.Record) error { panic("a bug") }); err == nil {
+				s.Error("a change that panics is accepted")
+			}
+		})
+		rec := s.newRecord("a")
+		wg.Go(func() {
+			if _, _, err := s.Create(s.Context(), rec, nil); err != nil {
+				s.Errorf("a create beside a change that panics: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	s.unchanged(before)
+}
+
+func testUpdateRace(s *suite) {
+	f := s.owned("a")
+	const callers = 24
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			if _, err := s.Update(s.Context(), f, func(r *store.Record) error { r.Shards++; return nil }); err != nil {
+				s.Errorf("update: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := s.get(f.JobID).Shards; got != callers {
+		s.Errorf("%d of %d updates are there", got, callers)
+	}
+}
+
+func testFinish(s *suite) {
+	f := s.running(2)
+	s.commit(f, store.Part{Key: "p", Rows: 2})
+	if _, err := s.Finish(s.Context(), f, func(*store.Record) error { return nil }); err == nil {
+		s.Error("a finish that ends nothing is accepted")
+	}
+	rec, err := s.Finish(s.Context(), f, func(r *store.Record) error {
+		r.Job.JobCost = pointer(0.25)
+		r.Artifacts = map[string]store.Artifact{"full": {Key: "k", Size: 3}}
+		return become(r, rowmill.StatusSucceeded)
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if rec.Job.Status != rowmill.StatusSucceeded || *rec.Job.JobCost != 0.25 || rec.Artifacts["full"].Size != 3 || rec.Job.Completed == nil {
+		s.Errorf("finished: %s", asJSON(s, rec))
+	}
+	s.unchanged(rec)
+	if parts, err := s.ListParts(s.Context(), f.JobID); err != nil || len(parts) != 1 {
+		s.Errorf("after the finish there are %d parts, %v", len(parts), err)
+	}
+
+	failed := s.owned("a")
+	rec, err = s.Finish(s.Context(), failed, func(r *store.Record) error {
+		r.Job.FailureReason = rowmill.Failf(rowmill.CodeDownloadFailed, "gone")
+		return become(r, rowmill.StatusFailed)
+	})
+	if err != nil || rec.Job.FailureReason == nil || rec.Job.FailureReason.Code != rowmill.CodeDownloadFailed {
+		s.Errorf("failed: %s, %v", asJSON(s, rec), err)
+	}
+	if got := s.orphans(10); len(got) != 0 {
+		s.Errorf("jobs that are over are orphans: %v", got)
+	}
+}
+
+func testFinishRecounts(s *suite) {
+	succeed := func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }
+	f := s.running(10)
+	attempts := map[string]func(store.Fence) error{
+		"Finish": func(f store.Fence) error { _, err := s.Finish(s.Context(), f, succeed); return err },
+		"Update": func(f store.Fence) error { _, err := s.Update(s.Context(), f, succeed); return err },
+	}
+	refuse := func(when string) {
+		s.Helper()
+		before := s.get(f.JobID)
+		for name, attempt := range attempts {
+			if err := attempt(f); !errors.Is(err, rowmill.ErrConflict) {
+				s.Errorf("%s with %s: %v, want ErrConflict", name, when, err)
+			}
+		}
+		s.unchanged(before)
+	}
+	refuse("no parts")
+	// The totals may say what they like: the parts count.
+	if err := s.CommitParts(s.Context(), f, []store.Part{{Key: "a", Shard: 0, Rows: 4}, {Key: "b", Shard: 1, Rows: 5}}, store.Totals{Rows: 10}); err != nil {
+		s.Fatal(err)
+	}
+	refuse("a row missing")
+	other := s.running(10)
+	s.commit(other, store.Part{Key: "other", Rows: 1})
+	refuse("the missing row in another job's part")
+	s.commit(f, store.Part{Key: "c", Shard: 1, Rows: 1})
+	if err := s.ReplaceParts(s.Context(), f, store.Part{Key: "d", Shard: 1, Rows: 6, Complete: true}); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := s.Finish(s.Context(), f, succeed); err != nil {
+		s.Errorf("finish with all rows: %v", err)
+	}
+
+	f = s.running(1)
+	s.commit(f, store.Part{Key: "a", Rows: 1}, store.Part{Key: "b", Rows: 1})
+	refuse("a row too many")
+
+	f = s.owned("a")
+	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusStarting, rowmill.StatusRunning) })
+	refuse("rows that were never counted")
+}
+
+// testTerminal checks that nothing moves a job that is over.
+func testTerminal(s *suite) {
+	for _, end := range []rowmill.Status{rowmill.StatusSucceeded, rowmill.StatusFailed, rowmill.StatusCancelled} {
+		f := s.running(1)
+		before := s.finish(f, end)
+		_, update := s.Update(s.Context(), f, func(r *store.Record) error { r.Job.Message = "late"; return nil })
+		_, finish := s.Finish(s.Context(), f, func(r *store.Record) error { r.Job.Status = rowmill.StatusFailed; return nil })
+		_, cancel := s.Cancel(s.Context(), f.JobID, s.start, nil)
+		_, claim := s.Claim(s.Context(), f.JobID, s.session())
+		for name, err := range map[string]error{
+			"Update": update, "Finish": finish, "Cancel": cancel, "Claim": claim,
+			"Release":      s.Release(s.Context(), f),
+			"CommitParts":  s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1}}, store.Totals{Rows: 2}),
+			"ReplaceParts": s.ReplaceParts(s.Context(), f, store.Part{Key: "late", Rows: 1, Complete: true}),
+		} {
+			if !errors.Is(err, rowmill.ErrTerminal) {
+				s.Errorf("%s of a job that is %s: %v, want ErrTerminal", name, end, err)
+			}
+		}
+		s.unchanged(before)
+	}
+}
+
+func testCancel(s *suite) {
+	if _, err := s.Cancel(s.Context(), "job-none", s.start, nil); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("cancel of an unknown job: %v, want ErrNotFound", err)
+	}
+	now := time.Date(2026, 7, 8, 9, 10, 11, 0, time.FixedZone("east", 3600))
+	f := s.running(5)
+	s.commit(f, store.Part{Key: "p", Rows: 2})
+	for name, id := range map[string]string{"pending": s.create("a"), "running": f.JobID} {
+		rec, err := s.Cancel(s.Context(), id, now, func(r *store.Record) {
+			r.Job.JobCost, r.Job.Message = pointer(float64(r.Job.RowsDone)), "cancelled by its owner"
+		})
+		if err != nil {
+			s.Fatalf("%s: %v", name, err)
+		}
+		if rec.Job.Status != rowmill.StatusCancelled || rec.Job.Completed == nil || !rec.Job.Completed.Equal(now) ||
+			rec.Job.JobCost == nil || *rec.Job.JobCost != float64(rec.Job.RowsDone) || rec.Job.Message == "" {
+			s.Errorf("%s: %s", name, asJSON(s, rec))
+		}
+		s.unchanged(rec)
+		again, err := s.Cancel(s.Context(), id, now.Add(time.Hour), func(r *store.Record) { r.Job.Message = "again" })
+		if !errors.Is(err, rowmill.ErrTerminal) {
+			s.Errorf("%s, again: %v, want ErrTerminal", name, err)
+		}
+		s.same("the record of the second cancel", rec, again)
+	}
+	if got := s.get(f.JobID).Job.RowsDone; got != 2 {
+		s.Errorf("the cancelled job has %d rows done, want the 2 committed", got)
+	}
+	id := s.create("a")
+	before := s.get(id)
+	if _, err := s.Cancel(s.Context(), id, now, func(r *store.Record) { r.Job.ID = "job-other" }); err == nil {
+		s.Error("a cancel that changes the id is accepted")
+	}
+	if _, err := s.Cancel(s.Context(), id, now, func(*store.Record) { panic("a bug") }); err == nil {
+		s.Error("a cancel that panics is accepted")
+	}
+	s.unchanged(before)
+}
+
+// testCancelRace cancels while the owner finishes: one of them wins.
+func testCancelRace(s *suite) {
+	for range 5 {
+		f := s.running(0)
+		var won atomic.Int32
+		var wg sync.WaitGroup
+		count := func(name string, rec store.Record, err error) {
+			switch {
+			case err == nil:
+				won.Add(1)
+			case !errors.Is(err, rowmill.ErrTerminal):
+				s.Errorf("%s: %v", name, err)
+			case name == "cancel" && !rec.Job.Status.Terminal():
+				s.Errorf("the record of a cancel that lost is %q", rec.Job.Status)
+			}
+		}
+		for range 8 {
+			wg.Go(func() {
+				rec, err := s.Cancel(s.Context(), f.JobID, s.start, nil)
+				count("cancel", rec, err)
+			})
+		}
+		wg.Go(func() {
+			rec, err := s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) })
+			count("finish", rec, err)
+		})
+		wg.Wait()
+		if won.Load() != 1 {
+			s.Errorf("%d calls ended the job, want 1", won.Load())
+		}
+	}
+}
+
+func testAddArtifact(s *suite) {
+	if _, err := s.AddArtifact(s.Context(), "job-none", "v", store.Artifact{Key: "k"}); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("unknown job: %v, want ErrNotFound", err)
+	}
+	f := s.running(1)
+	if _, err := s.AddArtifact(s.Context(), f.JobID, "v", store.Artifact{Key: "k"}); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("running job: %v, want ErrConflict", err)
+	}
+	before := s.finish(f, rowmill.StatusSucceeded)
+	for _, variant := range []string{"v", "w"} {
+		for i := range 2 {
+			rec, err := s.AddArtifact(s.Context(), f.JobID, variant, store.Artifact{Key: fmt.Sprint("k", i), Size: int64(i)})
+			if err != nil {
+				s.Fatal(err)
+			}
+			if got := rec.Artifacts[variant]; got != (store.Artifact{Key: "k0"}) {
+				s.Errorf("artifact %d: %+v holds, want the first", i, got)
+			}
+			s.unchanged(rec)
+		}
+	}
+	after := s.get(f.JobID)
+	if len(after.Artifacts) != 2 {
+		s.Errorf("artifacts: %v", after.Artifacts)
+	}
+	s.same("the job", before.Job, after.Job)
+}
+
+func testAddArtifactRace(s *suite) {
+	f := s.running(1)
+	s.finish(f, rowmill.StatusSucceeded)
+	var wg sync.WaitGroup
+	winners := make([]string, 8)
+	for i := range winners {
+		wg.Go(func() {
+			rec, err := s.AddArtifact(s.Context(), f.JobID, "v", store.Artifact{Key: fmt.Sprint("k", i)})
+			if err != nil {
+				s.Errorf("add artifact: %v", err)
+			}
+			winners[i] = rec.Artifacts["v"].Key
+		})
+	}
+	wg.Wait()
+	for _, winner := range winners {
+		if winner != winners[0] {
+			s.Errorf("callers were given %v, want one winner", winners)
+			break
+		}
+	}
+}

@@ -1,0 +1,350 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+func testCreateAndGet(s *suite) {
+	if _, err := s.Get(s.Context(), "job-none"); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("get of an unknown job: %v, want ErrNotFound", err)
+	}
+	rec := s.newRecord("a")
+	stored, existed, err := s.Create(s.Context(), rec, nil)
+	if err != nil || existed {
+		s.Fatalf("create: existed %v, %v", existed, err)
+	}
+	if stored.SchemaVersion != store.SchemaVersion || stored.Version <= 0 || stored.Epoch != 0 || stored.Session != "" {
+		s.Errorf("a new record has schema version %d, version %d, epoch %d, session %q", stored.SchemaVersion, stored.Version, stored.Epoch, stored.Session)
+	}
+	s.same("job", rec.Job, stored.Job)
+	s.same("specification", rec.Spec, stored.Spec)
+	s.unchanged(stored)
+}
+
+func testCreateTwice(s *suite) {
+	rec := s.newRecord("a")
+	first, _, err := s.Create(s.Context(), rec, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	rec.Job.Model = "another"
+	if _, _, err := s.Create(s.Context(), rec, nil); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("create with a taken id: %v, want ErrConflict", err)
+	}
+	rec.Spec.Account = "b"
+	if _, _, err := s.Create(s.Context(), rec, nil); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("create with an id another account took: %v, want ErrConflict", err)
+	}
+	s.unchanged(first)
+	if jobs, _, err := s.List(s.Context(), "b", 10, ""); err != nil || len(jobs) != 0 {
+		s.Errorf("the refused job is listed: %v, %v", ids(jobs), err)
+	}
+}
+
+func testCreateRefuses(s *suite) {
+	for name, spoil := range map[string]func(*store.Record){
+		"no id":      func(r *store.Record) { r.Job.ID = "" },
+		"no account": func(r *store.Record) { r.Spec.Account = "" },
+		"running":    func(r *store.Record) { r.Job.Status = rowmill.StatusRunning },
+		"no status":  func(r *store.Record) { r.Job.Status = "" },
+		"no time":    func(r *store.Record) { r.Job.Created = time.Time{} },
+	} {
+		rec := s.newRecord("a")
+		spoil(&rec)
+		if _, _, err := s.Create(s.Context(), rec, nil); err == nil {
+			s.Errorf("%s: created", name)
+		}
+	}
+	if jobs, _, err := s.List(s.Context(), "a", 10, ""); err != nil || len(jobs) != 0 {
+		s.Errorf("refused jobs are listed: %v, %v", ids(jobs), err)
+	}
+}
+
+// testRecordSurvivesWhole stores a record with every field set.
+func testRecordSurvivesWhole(s *suite) {
+	long := strings.Repeat("päng\n", 13000) // an inline input near its limit
+	rec := store.Record{
+		Job: rowmill.Job{
+			ID: "job-whole", Status: rowmill.StatusPending, RunType: rowmill.RunEstimate, Model: "m", Priority: 1,
+			Name: pointer("näme"), Description: pointer(""), System: pointer("be \"brief\" \u2028 <b>&"),
+			Schema:       json.RawMessage(`{"type":"object","properties":{"a":{"const":12345678901234567890}}}`),
+			Sampling:     map[string]any{"seed": int64(1)<<62 + 1, "temperature": 0.7, "stop": []any{"a", "b"}, "nothing": nil},
+			Created:      time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC),
+			CostEstimate: pointer(0.1), Warnings: []string{"w"}, Message: "waiting",
+		},
+		Spec: rowmill.Spec{
+			Account: "a",
+			Model: rowmill.Model{
+				ID: "m", Kind: rowmill.KindReasoning, ContextLength: 4096, Dimension: 3, EngineNames: []string{"x/y"},
+				Sampling:      map[string]any{"top_k": 20},
+				RequestExtras: map[string]any{"chat": map[string]any{"deep": true, "n": 9007199254740993}},
+				NoLogprobs:    true, InputPrice: 0.05, OutputPrice: 0.2,
+			},
+			URL: "https://example.org/a?sig=b&c=d", Inline: []string{"", long, "\x00", "last"}, Spooled: "spool",
+			Column: "c", IDColumn: "i", System: "be brief", Schema: json.RawMessage(`{"type": "object"}`),
+			Sampling: map[string]any{"seed": int64(-1) << 62, "max_tokens": 1}, Priority: 1, Estimate: true,
+			SeedPerRow: true, Seed: -1 << 63, TruncateRows: true, RowQuota: 1 << 40,
+		},
+	}
+	stored, _, err := s.Create(s.Context(), rec, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.same("job as stored", rec.Job, stored.Job)
+	s.same("specification as stored", rec.Spec, stored.Spec)
+	s.reopen()
+	s.unchanged(stored)
+	if got := s.get("job-whole").Spec.Inline; !slices.Equal(got, rec.Spec.Inline) {
+		s.Errorf("inline rows differ: %d rows for %d", len(got), len(rec.Spec.Inline))
+	}
+	jobs, _, err := s.List(s.Context(), "a", 1, "")
+	if err != nil || len(jobs) != 1 {
+		s.Fatalf("list: %d jobs, %v", len(jobs), err)
+	}
+	s.same("job as listed", rec.Job, jobs[0])
+
+	rec.Job.ID, rec.Job.System, rec.Job.Schema = "job-empty", pointer(""), nil
+	rec.Spec.System, rec.Spec.Schema, rec.Spec.Inline = "", nil, nil
+	if _, _, err := s.Create(s.Context(), rec, nil); err != nil {
+		s.Fatal(err)
+	}
+	got := s.get("job-empty")
+	s.same("job with an empty prompt", rec.Job, got.Job)
+	s.same("specification without rows", rec.Spec, got.Spec)
+}
+
+func testIdempotency(s *suite) {
+	idem := store.Idempotency{Key: "k", BodyHash: "h", TTL: long}
+	if _, err := s.Lookup(s.Context(), "a", idem); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("lookup of an unused key: %v, want ErrNotFound", err)
+	}
+	first, existed, err := s.Create(s.Context(), s.newRecord("a"), &idem)
+	if err != nil || existed {
+		s.Fatalf("first: existed %v, %v", existed, err)
+	}
+	again, existed, err := s.Create(s.Context(), s.newRecord("a"), &idem)
+	if err != nil || !existed {
+		s.Fatalf("again: existed %v, %v", existed, err)
+	}
+	s.same("the first job", first, again)
+	found, err := s.Lookup(s.Context(), "a", idem)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.same("the job looked up", first, found)
+
+	other := idem
+	other.BodyHash = "other"
+	if _, _, err := s.Create(s.Context(), s.newRecord("a"), &other); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("create with another body: %v, want ErrConflict", err)
+	}
+	if _, err := s.Lookup(s.Context(), "a", other); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("lookup with another body: %v, want ErrConflict", err)
+	}
+	if _, existed, err := s.Create(s.Context(), s.newRecord("b"), &other); err != nil || existed {
+		s.Errorf("another account with the same key: existed %v, %v", existed, err)
+	}
+
+	// A refused submission uses no key up.
+	taken := s.newRecord("a")
+	taken.Job.ID = first.Job.ID
+	unused := store.Idempotency{Key: "unused", BodyHash: "h", TTL: long}
+	if _, _, err := s.Create(s.Context(), taken, &unused); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("create with a taken id: %v, want ErrConflict", err)
+	}
+	if _, err := s.Lookup(s.Context(), "a", unused); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("lookup of a key whose submission was refused: %v, want ErrNotFound", err)
+	}
+	if jobs, _, err := s.List(s.Context(), "a", 10, ""); err != nil || len(jobs) != 1 {
+		s.Errorf("the account has the jobs %v (%v), want the first alone", ids(jobs), err)
+	}
+	s.reopen()
+	if found, err := s.Lookup(s.Context(), "a", idem); err != nil || found.Job.ID != first.Job.ID {
+		s.Errorf("after reopening the key leads to %s, %v", found.Job.ID, err)
+	}
+}
+
+func testIdempotencyExpires(s *suite) {
+	idem := store.Idempotency{Key: "k", BodyHash: "h", TTL: s.TTL}
+	first, _, err := s.Create(s.Context(), s.newRecord("a"), &idem)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Advance(2 * s.TTL)
+	if _, err := s.Lookup(s.Context(), "a", idem); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("lookup of an expired key: %v, want ErrNotFound", err)
+	}
+	idem = store.Idempotency{Key: "k", BodyHash: "another body", TTL: long}
+	second, existed, err := s.Create(s.Context(), s.newRecord("a"), &idem)
+	if err != nil || existed || second.Job.ID == first.Job.ID {
+		s.Fatalf("create with an expired key: existed %v, job %s, %v", existed, second.Job.ID, err)
+	}
+	s.unchanged(first)
+	// What the first life of the key left behind must not end its second.
+	for i := range 20 {
+		filler := store.Idempotency{Key: fmt.Sprint("filler", i), BodyHash: "h", TTL: long}
+		if _, _, err := s.Create(s.Context(), s.newRecord("a"), &filler); err != nil {
+			s.Fatal(err)
+		}
+	}
+	if found, err := s.Lookup(s.Context(), "a", idem); err != nil || found.Job.ID != second.Job.ID {
+		s.Errorf("the key leads to %s, %v; want %s", found.Job.ID, err, second.Job.ID)
+	}
+}
+
+func testIdempotencyRace(s *suite) {
+	idem := store.Idempotency{Key: "k", BodyHash: "h", TTL: long}
+	const callers = 16
+	var wg sync.WaitGroup
+	got := make([]string, callers)
+	fresh := make([]bool, callers)
+	for i := range callers {
+		rec := s.newRecord("a")
+		wg.Go(func() {
+			stored, existed, err := s.Create(s.Context(), rec, &idem)
+			if err != nil {
+				s.Errorf("create: %v", err)
+			}
+			got[i], fresh[i] = stored.Job.ID, !existed
+		})
+	}
+	wg.Wait()
+	created := 0
+	for i := range callers {
+		if got[i] != got[0] {
+			s.Errorf("callers were given the jobs %v, want one", got)
+			break
+		}
+		if fresh[i] {
+			created++
+		}
+	}
+	if created != 1 {
+		s.Errorf("%d callers were told that they created the job, want 1", created)
+	}
+}
+
+func testListNewestFirst(s *suite) {
+	var want []string
+	for i := range 7 {
+		want = slices.Insert(want, 0, s.create("a"))
+		s.create(fmt.Sprintf("a%d", i)) // accounts whose names start alike
+		s.create("A")
+	}
+	for limit := 1; limit <= 8; limit++ {
+		var got []string
+		cursor, pages := "", 0
+		for {
+			jobs, next, err := s.List(s.Context(), "a", limit, cursor)
+			if err != nil {
+				s.Fatalf("limit %d: %v", limit, err)
+			}
+			if len(jobs) > limit {
+				s.Fatalf("limit %d: %d jobs", limit, len(jobs))
+			}
+			got, pages = append(got, ids(jobs)...), pages+1
+			if next == "" {
+				break
+			}
+			cursor = next
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			s.Errorf("limit %d: (-want +got):\n%s", limit, diff)
+		}
+		if full := (len(want) + limit - 1) / limit; pages != full {
+			s.Errorf("limit %d: %d pages, want %d: a cursor must be empty when nothing is left", limit, pages, full)
+		}
+	}
+	if jobs, next, err := s.List(s.Context(), "nobody", 5, ""); err != nil || len(jobs) != 0 || next != "" {
+		s.Errorf("list of an unknown account: %v, next %q, %v", ids(jobs), next, err)
+	}
+	if _, _, err := s.List(s.Context(), "a", 0, ""); err == nil {
+		s.Error("a limit of 0 is accepted")
+	}
+}
+
+// testListUnderInserts pages while jobs are created, some with a clock behind.
+func testListUnderInserts(s *suite) {
+	round := 0
+	rapid.Check(s.T, func(t *rapid.T) {
+		round++
+		account := fmt.Sprint("account-", round)
+		create := func(offset int) string {
+			rec := s.newRecord(account)
+			rec.Job.Created = s.start.Add(time.Duration(offset) * time.Second)
+			if _, _, err := s.Create(s.Context(), rec, nil); err != nil {
+				t.Fatal(err)
+			}
+			return rec.Job.ID
+		}
+		before := map[string]bool{}
+		for _, offset := range rapid.SliceOfN(rapid.IntRange(0, 5), 0, 8).Draw(t, "before") {
+			before[create(offset)] = true
+		}
+		limit := rapid.IntRange(1, 4).Draw(t, "limit")
+		seen := map[string]bool{}
+		cursor := ""
+		var last time.Time
+		for {
+			jobs, next, err := s.List(s.Context(), account, limit, cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range jobs {
+				if seen[j.ID] {
+					t.Fatalf("%s is listed twice", j.ID)
+				}
+				seen[j.ID] = true
+				if !last.IsZero() && j.Created.After(last) {
+					t.Fatalf("%s, made at %v, comes after one made at %v", j.ID, j.Created, last)
+				}
+				last = j.Created
+			}
+			if next == "" {
+				break
+			}
+			cursor = next
+			for _, offset := range rapid.SliceOfN(rapid.IntRange(0, 9), 0, 2).Draw(t, "meanwhile") {
+				create(offset)
+			}
+		}
+		for id := range before {
+			if !seen[id] {
+				t.Fatalf("%s was skipped", id)
+			}
+		}
+	})
+}
+
+func testListCursor(s *suite) {
+	for range 3 {
+		s.create("a")
+	}
+	_, next, err := s.List(s.Context(), "a", 1, "")
+	if err != nil || next == "" {
+		s.Fatalf("next %q, %v", next, err)
+	}
+	s.reopen()
+	if jobs, _, err := s.List(s.Context(), "a", 1, next); err != nil || len(jobs) != 1 {
+		s.Errorf("a cursor after reopening: %v, %v", ids(jobs), err)
+	}
+	for _, cursor := range []string{"x", "!!!", "AAAA", next[:len(next)/2], next + "=", "Az" + next, strings.Repeat("A", 5000)} {
+		_, _, err := s.List(s.Context(), "a", 1, cursor)
+		var invalid *rowmill.InvalidError
+		if !errors.As(err, &invalid) || len(invalid.Fields) == 0 || invalid.Fields[0].Field != "cursor" {
+			s.Errorf("cursor %.20q: %v, want an InvalidError on field cursor", cursor, err)
+		}
+	}
+}

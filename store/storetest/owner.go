@@ -1,0 +1,411 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+func testSessions(s *suite) {
+	seen := map[string]bool{}
+	for range 20 {
+		id := s.session()
+		if id == "" || seen[id] {
+			s.Fatalf("session id %q is not new", id)
+		}
+		seen[id] = true
+	}
+	id := s.session()
+	if err := s.RenewSession(s.Context(), id); err != nil {
+		s.Errorf("renew: %v", err)
+	}
+	if err := s.RenewSession(s.Context(), "unknown"); !errors.Is(err, rowmill.ErrLeaseLost) {
+		s.Errorf("renew an unknown session: %v, want ErrLeaseLost", err)
+	}
+	for range 2 {
+		if err := s.CloseSession(s.Context(), id); err != nil {
+			s.Errorf("close: %v", err)
+		}
+	}
+	if err := s.CloseSession(s.Context(), "unknown"); err != nil {
+		s.Errorf("close an unknown session: %v", err)
+	}
+	if err := s.RenewSession(s.Context(), id); !errors.Is(err, rowmill.ErrLeaseLost) {
+		s.Errorf("renew a closed session: %v, want ErrLeaseLost", err)
+	}
+	if _, err := s.OpenSession(s.Context(), "node", 0); err == nil {
+		s.Error("a session without a ttl is accepted")
+	}
+}
+
+func testSessionExpires(s *suite) {
+	id, err := s.OpenSession(s.Context(), "node", s.TTL)
+	if err != nil {
+		s.Fatal(err)
+	}
+	f := s.claim(s.create("a"), id)
+	for range 3 { // renewed, it outlives its ttl
+		s.Advance(s.TTL * 6 / 10)
+		if err := s.RenewSession(s.Context(), id); err != nil {
+			s.Fatalf("renew: %v", err)
+		}
+	}
+	s.update(f, func(*store.Record) error { return nil })
+	before := s.get(f.JobID)
+	s.Advance(s.TTL * 2)
+	s.refused("after its session expired", f)
+	if err := s.RenewSession(s.Context(), id); !errors.Is(err, rowmill.ErrLeaseLost) {
+		s.Errorf("renew an expired session: %v, want ErrLeaseLost", err)
+	}
+	s.refused("after a renewal that came too late", f)
+	if _, err := s.Claim(s.Context(), s.create("a"), id); !errors.Is(err, rowmill.ErrLeaseLost) {
+		s.Errorf("claim with an expired session: %v, want ErrLeaseLost", err)
+	}
+	s.unchanged(before)
+	if got := s.claim(f.JobID, s.session()); got.Epoch <= f.Epoch {
+		s.Errorf("the new owner has epoch %d after %d", got.Epoch, f.Epoch)
+	}
+}
+
+// refused checks that every write under f is refused with ErrLeaseLost.
+func (s *suite) refused(when string, f store.Fence) {
+	s.Helper()
+	nothing := func(*store.Record) error { return nil }
+	_, update := s.Update(s.Context(), f, nothing)
+	_, finish := s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusFailed) })
+	for name, err := range map[string]error{
+		"Update":       update,
+		"Finish":       finish,
+		"Release":      s.Release(s.Context(), f),
+		"CommitParts":  s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1}}, store.Totals{Rows: 1}),
+		"ReplaceParts": s.ReplaceParts(s.Context(), f, store.Part{Key: "late", Rows: 1, Complete: true}),
+	} {
+		if !errors.Is(err, rowmill.ErrLeaseLost) {
+			s.Errorf("%s %s: %v, want ErrLeaseLost", name, when, err)
+		}
+	}
+}
+
+func testClaim(s *suite) {
+	id, session := s.create("a"), s.session()
+	created := s.get(id)
+	rec, err := s.Claim(s.Context(), id, session)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if rec.Session != session || rec.Epoch != created.Epoch+1 || rec.Job.Status != rowmill.StatusSubmitted || rec.Version <= created.Version {
+		s.Errorf("claimed: session %q, epoch %d, %s, version %d", rec.Session, rec.Epoch, rec.Job.Status, rec.Version)
+	}
+	s.same("specification", created.Spec, rec.Spec)
+	s.unchanged(rec)
+
+	// A job that went further keeps its state with its next owner.
+	f := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
+	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusStarting) })
+	if err := s.CloseSession(s.Context(), session); err != nil {
+		s.Fatal(err)
+	}
+	next, err := s.Claim(s.Context(), id, s.session())
+	if err != nil {
+		s.Fatal(err)
+	}
+	if next.Job.Status != rowmill.StatusStarting || next.Epoch != rec.Epoch+1 {
+		s.Errorf("the next owner got %s, epoch %d", next.Job.Status, next.Epoch)
+	}
+}
+
+func testClaimRefuses(s *suite) {
+	session := s.session()
+	f := s.claim(s.create("a"), session)
+	before := s.get(f.JobID)
+	for _, by := range []string{session, s.session()} {
+		if _, err := s.Claim(s.Context(), f.JobID, by); !errors.Is(err, rowmill.ErrConflict) {
+			s.Errorf("claim of a job with a live owner: %v, want ErrConflict", err)
+		}
+	}
+	s.unchanged(before)
+	for _, by := range []string{"unknown", ""} {
+		if _, err := s.Claim(s.Context(), s.create("a"), by); !errors.Is(err, rowmill.ErrLeaseLost) {
+			s.Errorf("claim with session %q: %v, want ErrLeaseLost", by, err)
+		}
+	}
+	if _, err := s.Claim(s.Context(), "job-none", session); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("claim of an unknown job: %v, want ErrNotFound", err)
+	}
+	over := s.create("a")
+	if _, err := s.Cancel(s.Context(), over, s.start, nil); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := s.Claim(s.Context(), over, session); !errors.Is(err, rowmill.ErrTerminal) {
+		s.Errorf("claim of a cancelled job: %v, want ErrTerminal", err)
+	}
+}
+
+func testClaimRace(s *suite) {
+	id := s.create("a")
+	var won atomic.Int32
+	var wg sync.WaitGroup
+	for range 16 {
+		session := s.session()
+		wg.Go(func() {
+			_, err := s.Claim(s.Context(), id, session)
+			switch {
+			case err == nil:
+				won.Add(1)
+			case !errors.Is(err, rowmill.ErrConflict):
+				s.Errorf("claim: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if won.Load() != 1 {
+		s.Errorf("%d sessions own the job, want 1", won.Load())
+	}
+}
+
+func testRelease(s *suite) {
+	session := s.session()
+	f := s.claim(s.create("a"), session)
+	if err := s.Release(s.Context(), f); err != nil {
+		s.Fatal(err)
+	}
+	s.refused("after the release", f)
+	if got := s.orphans(10); !slices.Equal(got, []string{f.JobID}) {
+		s.Errorf("orphans %v, want the released job", got)
+	}
+	again := s.claim(f.JobID, session)
+	if again.Epoch != f.Epoch+1 {
+		s.Errorf("epoch %d after %d", again.Epoch, f.Epoch)
+	}
+	s.refused("with the epoch before the release", f)
+}
+
+func testFencing(s *suite) {
+	f := s.owned("a")
+	before := s.get(f.JobID)
+	for name, spoil := range map[string]func(*store.Fence){
+		"with an older epoch":       func(f *store.Fence) { f.Epoch-- },
+		"with a later epoch":        func(f *store.Fence) { f.Epoch++ },
+		"with another session":      func(f *store.Fence) { f.Session = s.session() },
+		"with an unknown session":   func(f *store.Fence) { f.Session = "unknown" },
+		"without a session":         func(f *store.Fence) { f.Session = "" },
+		"as the owner of other job": func(g *store.Fence) { *g = store.Fence{JobID: f.JobID, Session: s.owned("b").Session, Epoch: 1} },
+	} {
+		spoiled := f
+		spoil(&spoiled)
+		s.refused(name, spoiled)
+	}
+	unowned := store.Fence{JobID: s.create("a")}
+	s.refused("without a session on a job that has none", unowned)
+	s.unchanged(before)
+	unknown := store.Fence{JobID: "job-none", Session: f.Session, Epoch: 1}
+	if _, err := s.Update(s.Context(), unknown, func(*store.Record) error { return nil }); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("update of an unknown job: %v, want ErrNotFound", err)
+	}
+}
+
+// orphans are the ids of up to limit orphans.
+func (s *suite) orphans(limit int) []string {
+	s.Helper()
+	found, err := s.Orphans(s.Context(), limit)
+	if err != nil {
+		s.Fatalf("orphans: %v", err)
+	}
+	out := []string{}
+	for _, o := range found {
+		out = append(out, o.JobID)
+	}
+	return out
+}
+
+func testOrphansFair(s *suite) {
+	if got := s.orphans(5); len(got) != 0 {
+		s.Errorf("an empty store has the orphans %v", got)
+	}
+	byAccount := map[string][]string{}
+	for range 5 {
+		byAccount["big"] = append(byAccount["big"], s.create("big"))
+	}
+	for range 2 {
+		byAccount["small"] = append(byAccount["small"], s.create("small"))
+		byAccount["tiny"] = append(byAccount["tiny"], s.create("tiny"))
+	}
+	over := s.create("small")
+	if _, err := s.Cancel(s.Context(), over, s.start, nil); err != nil {
+		s.Fatal(err)
+	}
+	found, err := s.Orphans(s.Context(), 100)
+	if err != nil {
+		s.Fatal(err)
+	}
+	// The n-th orphan of an account comes before anybody's n+1-th, and each
+	// account's come oldest first.
+	rank := map[string]int{}
+	last := 0
+	for _, o := range found {
+		if o.Status != rowmill.StatusPending {
+			s.Errorf("%s is %s", o.JobID, o.Status)
+		}
+		n := rank[o.Account]
+		if n < last {
+			s.Errorf("number %d of account %s comes after somebody's number %d: %v", n, o.Account, last, found)
+		}
+		last = n
+		rank[o.Account]++
+		if want := byAccount[o.Account]; n >= len(want) || want[n] != o.JobID {
+			s.Errorf("number %d of account %s is %s, want of %v", n, o.Account, o.JobID, want)
+		}
+	}
+	if len(found) != 9 {
+		s.Errorf("%d orphans, want 9", len(found))
+	}
+	for limit := range 10 {
+		if got := s.orphans(limit); len(got) != limit {
+			s.Errorf("limit %d: %d orphans", limit, len(got))
+		}
+	}
+}
+
+// testOrphansTakeTurns claims one job at a time, as a node with few slots does.
+func testOrphansTakeTurns(s *suite) {
+	for name, over := range map[string]bool{"jobs that last": false, "jobs that end at once": true} {
+		big, small := name+" big", name+" small"
+		var backlog []string
+		for range 6 {
+			backlog = append(backlog, s.create(big))
+		}
+		late := s.create(small)
+		session := s.session()
+		claimed := []string{}
+		for range 2 {
+			next := s.orphans(1)
+			if len(next) != 1 {
+				s.Fatalf("%s: orphans %v", name, next)
+			}
+			f := s.claim(next[0], session)
+			claimed = append(claimed, f.JobID)
+			if over {
+				s.finish(f, rowmill.StatusFailed)
+			}
+		}
+		if !slices.Contains(claimed, late) {
+			s.Errorf("%s: claimed %v while the job of account %q waits", name, claimed, small)
+		}
+		for _, id := range append(backlog, late) { // leave nothing to the next round
+			if _, err := s.Cancel(s.Context(), id, s.start, nil); err != nil && !errors.Is(err, rowmill.ErrTerminal) {
+				s.Fatal(err)
+			}
+		}
+	}
+}
+
+func testOrphansOfTheDead(s *suite) {
+	mortal, err := s.OpenSession(s.Context(), "node", s.TTL)
+	if err != nil {
+		s.Fatal(err)
+	}
+	closed, live := s.session(), s.session()
+	a := s.claim(s.create("a"), mortal)
+	b := s.claim(s.create("a"), closed)
+	s.claim(s.create("a"), live)
+	d := s.create("a")
+	if got := s.orphans(10); !slices.Equal(got, []string{d}) {
+		s.Errorf("orphans %v, want the unclaimed job", got)
+	}
+	s.Advance(2 * s.TTL)
+	if err := s.CloseSession(s.Context(), closed); err != nil {
+		s.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{a.JobID, b.JobID, d}, s.orphans(10)); diff != "" {
+		s.Errorf("orphans (-want +got):\n%s", diff)
+	}
+	found, err := s.Orphans(s.Context(), 1)
+	if err != nil || len(found) != 1 || found[0] != (store.Orphan{JobID: a.JobID, Account: "a", Status: rowmill.StatusSubmitted}) {
+		s.Errorf("orphan %+v, %v", found, err)
+	}
+	s.claim(a.JobID, live)
+	if diff := cmp.Diff([]string{b.JobID, d}, s.orphans(10)); diff != "" {
+		s.Errorf("orphans after a claim (-want +got):\n%s", diff)
+	}
+}
+
+// testOneOwner plays nodes that die, come back and write late against a model
+// of who owns the job.
+func testOneOwner(s *suite) {
+	rapid.Check(s.T, func(t *rapid.T) {
+		id := s.create("a")
+		var fences []store.Fence // all there ever were
+		owner := -1              // the fence that counts
+		epoch := int64(0)
+		alive := map[string]bool{}
+		var open []string
+		for step := range rapid.IntRange(1, 12).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{"open", "close", "claim", "release", "write"}).Draw(t, fmt.Sprint("step", step)) {
+			case "open":
+				session := s.session()
+				open, alive[session] = append(open, session), true
+			case "close":
+				if len(open) > 0 {
+					session := rapid.SampledFrom(open).Draw(t, "closed")
+					if err := s.CloseSession(s.Context(), session); err != nil {
+						t.Fatal(err)
+					}
+					alive[session] = false
+				}
+			case "claim":
+				if len(open) == 0 {
+					continue
+				}
+				session := rapid.SampledFrom(open).Draw(t, "claimer")
+				rec, err := s.Claim(s.Context(), id, session)
+				held := owner >= 0 && alive[fences[owner].Session]
+				switch {
+				case !alive[session]:
+					if !errors.Is(err, rowmill.ErrLeaseLost) {
+						t.Fatalf("claim with a dead session: %v", err)
+					}
+				case held:
+					if !errors.Is(err, rowmill.ErrConflict) {
+						t.Fatalf("claim of an owned job: %v", err)
+					}
+				case err != nil || rec.Epoch != epoch+1:
+					t.Fatalf("claim: epoch %d after %d, %v", rec.Epoch, epoch, err)
+				default:
+					epoch++
+					owner = len(fences)
+					fences = append(fences, store.Fence{JobID: id, Session: session, Epoch: epoch})
+				}
+			case "release", "write":
+				if len(fences) == 0 {
+					continue
+				}
+				i := rapid.IntRange(0, len(fences)-1).Draw(t, "writer")
+				release := rapid.Bool().Draw(t, "release")
+				var err error
+				if release {
+					err = s.Release(s.Context(), fences[i])
+				} else {
+					err = s.CommitParts(s.Context(), fences[i], nil, store.Totals{})
+				}
+				if may := i == owner && alive[fences[i].Session]; may != (err == nil) || err != nil && !errors.Is(err, rowmill.ErrLeaseLost) {
+					t.Fatalf("write of epoch %d under epoch %d: %v", fences[i].Epoch, epoch, err)
+				}
+				if release && err == nil {
+					owner = -1
+				}
+			}
+		}
+		if _, err := s.Cancel(s.Context(), id, time.Now(), nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

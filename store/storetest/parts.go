@@ -1,0 +1,235 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// parts must be listed.
+func (s *suite) parts(id string) []store.Part {
+	s.Helper()
+	parts, err := s.ListParts(s.Context(), id)
+	if err != nil {
+		s.Fatalf("list parts: %v", err)
+	}
+	return parts
+}
+
+// keys are the keys of a job's parts in their order.
+func (s *suite) keys(id string) []string {
+	s.Helper()
+	out := []string{}
+	for _, p := range s.parts(id) {
+		out = append(out, p.Key)
+	}
+	return out
+}
+
+// holds compares the keys of a job's parts.
+func (s *suite) holds(id string, want ...string) {
+	s.Helper()
+	if diff := cmp.Diff(want, s.keys(id)); diff != "" {
+		s.Errorf("parts (-want +got):\n%s", diff)
+	}
+}
+
+func testCommitParts(s *suite) {
+	f := s.running(100)
+	before := s.get(f.JobID)
+	part := store.Part{
+		Key: "jobs/x/parts/1", Shard: 3, Rows: 2, Accepted: []byte{0, 255, 1},
+		Totals: store.Totals{Rows: 2, Failed: 1, TruncatedOutputs: 1, InputTokens: 10, OutputTokens: 20}, Size: 99,
+	}
+	totals := store.Totals{Rows: 12, Failed: 3, TruncatedOutputs: 4, InputTokens: 50, OutputTokens: 60}
+	if err := s.CommitParts(s.Context(), f, []store.Part{part}, totals); err != nil {
+		s.Fatal(err)
+	}
+	if diff := cmp.Diff([]store.Part{part}, s.parts(f.JobID)); diff != "" {
+		s.Errorf("parts (-want +got):\n%s", diff)
+	}
+	after := s.get(f.JobID)
+	want := before
+	want.Job.RowsDone, want.Job.FailedRows, want.Job.TruncatedOutputs = 12, 3, 4
+	want.Job.InputTokens, want.Job.OutputTokens = pointer(int64(50)), pointer(int64(60))
+	want.Version = after.Version
+	s.same("record: totals are absolute and nothing else changes", want, after)
+	if after.Version <= before.Version {
+		s.Errorf("version %d after %d", after.Version, before.Version)
+	}
+	if err := s.CommitParts(s.Context(), f, nil, store.Totals{Rows: 20, Failed: 3, TruncatedOutputs: 4, InputTokens: 50, OutputTokens: 60}); err != nil {
+		s.Fatal(err)
+	}
+	if got := s.get(f.JobID).Job.RowsDone; got != 20 {
+		s.Errorf("%d rows done after a commit of totals alone, want 20", got)
+	}
+}
+
+// testCommitPartsRepeated repeats commits late and in part.
+func testCommitPartsRepeated(s *suite) {
+	f := s.running(100)
+	a, b, c := store.Part{Key: "a", Rows: 1}, store.Part{Key: "b", Rows: 2}, store.Part{Key: "c", Rows: 4}
+	commit := func(totals int64, parts ...store.Part) {
+		s.Helper()
+		if err := s.CommitParts(s.Context(), f, parts, store.Totals{Rows: totals, InputTokens: totals, OutputTokens: totals}); err != nil {
+			s.Fatal(err)
+		}
+	}
+	commit(3, a, b)
+	commit(7, b, c)
+	commit(7, b, c)
+	s.holds(f.JobID, "a", "b", "c")
+	commit(3, a, b)
+	s.holds(f.JobID, "a", "b", "c")
+	if job := s.get(f.JobID).Job; job.RowsDone != 7 || *job.InputTokens != 7 || *job.OutputTokens != 7 {
+		s.Errorf("a late repeat lowered the totals: %d rows, %d and %d tokens", job.RowsDone, *job.InputTokens, *job.OutputTokens)
+	}
+	// A key says it all, even if the rest differs; and it counts once in one call.
+	changed := a
+	changed.Rows = 50
+	commit(8, changed, store.Part{Key: "d", Rows: 1}, store.Part{Key: "d", Rows: 1})
+	s.holds(f.JobID, "a", "b", "c", "d")
+	if got := s.parts(f.JobID)[0].Rows; got != 1 {
+		s.Errorf("part a has %d rows after a repeat, want 1", got)
+	}
+	// The same key in another job is another part.
+	other := s.running(1)
+	s.commit(other, a)
+	s.holds(other.JobID, "a")
+
+	// The next owner's repeat of a commit it cannot know of is harmless too.
+	if err := s.CloseSession(s.Context(), f.Session); err != nil {
+		s.Fatal(err)
+	}
+	f = s.claim(f.JobID, s.session())
+	commit(8, a, b, c)
+	s.holds(f.JobID, "a", "b", "c", "d")
+}
+
+func testCommitPartsRace(s *suite) {
+	f := s.running(64)
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			part := store.Part{Key: fmt.Sprint("p", i/2), Rows: 8} // each key twice
+			if err := s.CommitParts(s.Context(), f, []store.Part{part}, store.Totals{Rows: 64}); err != nil {
+				s.Errorf("commit parts: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := len(s.parts(f.JobID)); got != 8 {
+		s.Errorf("%d parts, want 8", got)
+	}
+	if _, err := s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }); err != nil {
+		s.Errorf("finish: %v", err)
+	}
+}
+
+func testReplaceParts(s *suite) {
+	f := s.running(100)
+	s.commit(f,
+		store.Part{Key: "0a", Shard: 0, Rows: 1}, store.Part{Key: "1a", Shard: 1, Rows: 2},
+		store.Part{Key: "1b", Shard: 1, Rows: 3}, store.Part{Key: "2a", Shard: 2, Rows: 9})
+	before := s.get(f.JobID)
+	complete := store.Part{Key: "1", Shard: 1, Rows: 5, Complete: true, Size: 7, Totals: store.Totals{Rows: 5}}
+	for name, wrong := range map[string]store.Part{
+		"fewer rows": {Key: "1", Shard: 1, Rows: 4, Complete: true},
+		"more rows":  {Key: "1", Shard: 1, Rows: 6, Complete: true},
+		"no parts":   {Key: "9", Shard: 9, Rows: 1, Complete: true},
+	} {
+		if err := s.ReplaceParts(s.Context(), f, wrong); !errors.Is(err, rowmill.ErrConflict) {
+			s.Errorf("%s: %v, want ErrConflict", name, err)
+		}
+	}
+	s.holds(f.JobID, "0a", "1a", "1b", "2a")
+	for range 2 {
+		if err := s.ReplaceParts(s.Context(), f, complete); err != nil {
+			s.Fatal(err)
+		}
+		s.holds(f.JobID, "0a", "1", "2a")
+	}
+	if diff := cmp.Diff(complete, s.parts(f.JobID)[1]); diff != "" {
+		s.Errorf("complete part (-want +got):\n%s", diff)
+	}
+	after := s.get(f.JobID)
+	s.same("progress", before.Job, after.Job)
+
+	// A late repeat of a part that was merged away must not bring it back.
+	s.commit(f, store.Part{Key: "1a", Shard: 1, Rows: 2})
+	s.holds(f.JobID, "0a", "1", "2a")
+
+	// A second merge replaces the first; the first's repeat changes nothing.
+	second := complete
+	second.Key = "1-second"
+	for _, p := range []store.Part{second, complete, second} {
+		if err := s.ReplaceParts(s.Context(), f, p); err != nil {
+			s.Fatal(err)
+		}
+		s.holds(f.JobID, "0a", "1-second", "2a")
+	}
+
+	// A part that holds its whole shard can become the complete one itself.
+	whole := store.Part{Key: "2a", Shard: 2, Rows: 9, Complete: true}
+	if err := s.ReplaceParts(s.Context(), f, whole); err != nil {
+		s.Fatal(err)
+	}
+	if diff := cmp.Diff(whole, s.parts(f.JobID)[2]); diff != "" {
+		s.Errorf("promoted part (-want +got):\n%s", diff)
+	}
+}
+
+func testListParts(s *suite) {
+	if _, err := s.ListParts(s.Context(), "job-none"); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("parts of an unknown job: %v, want ErrNotFound", err)
+	}
+	f := s.running(100)
+	if parts := s.parts(f.JobID); len(parts) != 0 {
+		s.Errorf("a new job has the parts %v", parts)
+	}
+	s.commit(f, store.Part{Key: "z", Shard: 256, Rows: 1}, store.Part{Key: "y", Shard: 1, Rows: 1})
+	s.commit(f, store.Part{Key: "x", Shard: 256, Rows: 1})
+	s.commit(f, store.Part{Key: "b", Shard: 0, Rows: 1}, store.Part{Key: "a", Shard: 0, Rows: 1}, store.Part{Key: "c", Shard: 70000, Rows: 1})
+	// A job whose id continues another's must not lend it parts.
+	twin := s.newRecord("a")
+	twin.Job.ID = f.JobID + "0"
+	if _, _, err := s.Create(s.Context(), twin, nil); err != nil {
+		s.Fatal(err)
+	}
+	s.commit(s.claim(twin.Job.ID, s.session()), store.Part{Key: "twin", Rows: 1})
+	s.holds(f.JobID, "b", "a", "y", "z", "x", "c")
+	s.reopen()
+	s.holds(f.JobID, "b", "a", "y", "z", "x", "c")
+}
+
+func testDropParts(s *suite) {
+	if err := s.DropParts(s.Context(), "job-none"); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("parts of an unknown job: %v, want ErrNotFound", err)
+	}
+	f, other := s.running(3), s.running(1)
+	s.commit(f, store.Part{Key: "a", Rows: 2}, store.Part{Key: "b", Shard: 1, Rows: 1})
+	s.commit(other, store.Part{Key: "a", Rows: 1})
+	if err := s.DropParts(s.Context(), f.JobID); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("parts of a running job: %v, want ErrConflict", err)
+	}
+	s.holds(f.JobID, "a", "b")
+	if _, err := s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }); err != nil {
+		s.Fatal(err)
+	}
+	before := s.get(f.JobID)
+	for range 2 {
+		if err := s.DropParts(s.Context(), f.JobID); err != nil {
+			s.Fatal(err)
+		}
+	}
+	if parts := s.parts(f.JobID); len(parts) != 0 {
+		s.Errorf("parts left: %v", parts)
+	}
+	s.same("the job", before.Job, s.get(f.JobID).Job)
+	s.holds(other.JobID, "a")
+}

@@ -1,0 +1,254 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+func testKeys(s *suite) {
+	listed := func() []store.Key {
+		s.Helper()
+		keys, err := s.ListKeys(s.Context())
+		if err != nil {
+			s.Fatal(err)
+		}
+		return keys
+	}
+	if keys := listed(); len(keys) != 0 {
+		s.Errorf("a new store has the keys %v", keys)
+	}
+	at := func(hour int) time.Time { return time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC) }
+	a := store.Key{ID: "z", Hash: []byte{1, 2, 0}, Account: "a", Role: "admin", Name: "n", Created: at(1)}
+	b := store.Key{ID: "a", Hash: []byte{3}, Account: "b", Role: "user", Created: at(2), Expires: pointer(at(5)), LastUsed: pointer(at(3))}
+	for _, k := range []store.Key{b, a, a} {
+		if err := s.PutKey(s.Context(), k); err != nil {
+			s.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]store.Key{a, b}, listed()); diff != "" {
+		s.Errorf("keys (-want +got):\n%s", diff)
+	}
+	a.Name, a.Hash = "renamed", []byte{9}
+	if err := s.PutKey(s.Context(), a); err != nil {
+		s.Fatal(err)
+	}
+	s.reopen()
+	if diff := cmp.Diff([]store.Key{a, b}, listed()); diff != "" {
+		s.Errorf("keys after a change (-want +got):\n%s", diff)
+	}
+	if err := s.DeleteKey(s.Context(), "z"); err != nil {
+		s.Fatal(err)
+	}
+	if err := s.DeleteKey(s.Context(), "z"); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("delete an unknown key: %v, want ErrNotFound", err)
+	}
+	if diff := cmp.Diff([]store.Key{b}, listed()); diff != "" {
+		s.Errorf("keys after a delete (-want +got):\n%s", diff)
+	}
+}
+
+func testValues(s *suite) {
+	ctx := s.Context()
+	if _, _, err := s.GetValue(ctx, "v"); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("get of an unknown value: %v, want ErrNotFound", err)
+	}
+	if _, err := s.PutValue(ctx, "v", json.RawMessage(`1`), 5); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("put of an unknown value at version 5: %v, want ErrConflict", err)
+	}
+	if _, err := s.PutValue(ctx, "v", json.RawMessage(`{"broken"`), 0); err == nil {
+		s.Error("a document that is not JSON is accepted")
+	}
+	first, err := s.PutValue(ctx, "v", json.RawMessage(`{"n":12345678901234567890}`), 0)
+	if err != nil || first <= 0 {
+		s.Fatalf("put: version %d, %v", first, err)
+	}
+	if _, err := s.PutValue(ctx, "v", json.RawMessage(`2`), 0); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("put of a value that exists at version 0: %v, want ErrConflict", err)
+	}
+	second, err := s.PutValue(ctx, "v", json.RawMessage(`{"n":2}`), first)
+	if err != nil || second <= first {
+		s.Fatalf("put again: version %d, %v", second, err)
+	}
+	if _, err := s.PutValue(ctx, "v", json.RawMessage(`3`), first); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("put at an old version: %v, want ErrConflict", err)
+	}
+	s.reopen()
+	doc, version, err := s.GetValue(ctx, "v")
+	if err != nil || string(doc) != `{"n":2}` || version != second {
+		s.Errorf("get: %s, version %d, %v", doc, version, err)
+	}
+}
+
+func testValuesRace(s *suite) {
+	if _, err := s.PutValue(s.Context(), "n", json.RawMessage(`0`), 0); err != nil {
+		s.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var added atomic.Int64
+	for range 8 {
+		wg.Go(func() {
+			for range 5 {
+				doc, version, err := s.GetValue(s.Context(), "n")
+				if err != nil {
+					s.Errorf("get: %v", err)
+					return
+				}
+				var n int64
+				if err := json.Unmarshal(doc, &n); err != nil {
+					s.Errorf("decode: %v", err)
+					return
+				}
+				_, err = s.PutValue(s.Context(), "n", json.RawMessage(fmt.Sprint(n+1)), version)
+				switch {
+				case err == nil:
+					added.Add(1)
+				case !errors.Is(err, rowmill.ErrConflict):
+					s.Errorf("put: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if doc, _, err := s.GetValue(s.Context(), "n"); err != nil || string(doc) != fmt.Sprint(added.Load()) {
+		s.Errorf("the counter is %s after %d increments, %v", doc, added.Load(), err)
+	}
+}
+
+func testListValues(s *suite) {
+	for _, name := range []string{"b/2", "a", "b/10", "b", "b/1", "c"} {
+		if _, err := s.PutValue(s.Context(), name, json.RawMessage(`null`), 0); err != nil {
+			s.Fatal(err)
+		}
+	}
+	for prefix, want := range map[string][]string{
+		"":   {"a", "b", "b/1", "b/10", "b/2", "c"},
+		"b/": {"b/1", "b/10", "b/2"},
+		"b":  {"b", "b/1", "b/10", "b/2"},
+		"d":  nil,
+	} {
+		got, err := s.ListValues(s.Context(), prefix)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if diff := cmp.Diff(want, append([]string(nil), got...)); diff != "" {
+			s.Errorf("prefix %q (-want +got):\n%s", prefix, diff)
+		}
+	}
+}
+
+// testReopen checks that everything acknowledged is there afterwards.
+func testReopen(s *suite) {
+	f := s.running(4)
+	s.commit(f, store.Part{Key: "a", Rows: 1}, store.Part{Key: "b", Rows: 2})
+	done := s.running(1)
+	s.finish(done, rowmill.StatusSucceeded)
+	waiting := s.create("b")
+	var before []store.Record
+	for _, id := range []string{f.JobID, done.JobID, waiting} {
+		before = append(before, s.get(id))
+	}
+	for range 2 {
+		s.reopen()
+		for _, rec := range before {
+			s.unchanged(rec)
+		}
+		s.holds(f.JobID, "a", "b")
+		if jobs, _, err := s.List(s.Context(), "a", 10, ""); err != nil || len(jobs) != 2 {
+			s.Errorf("listed: %v, %v", ids(jobs), err)
+		}
+	}
+	// Whether sessions survive is the adapter's choice; ended, they do not.
+	if err := s.CloseSession(s.Context(), f.Session); err != nil {
+		s.Fatal(err)
+	}
+	again := s.claim(f.JobID, s.session())
+	if again.Epoch != f.Epoch+1 || again.Session == f.Session {
+		s.Errorf("claimed after reopening: epoch %d after %d", again.Epoch, f.Epoch)
+	}
+	s.refused("of the owner before the restart", f)
+	s.commit(again, store.Part{Key: "a", Rows: 1}, store.Part{Key: "c", Rows: 1})
+	s.holds(f.JobID, "a", "b", "c")
+	if _, err := s.Finish(s.Context(), again, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }); err != nil {
+		s.Errorf("finish: %v", err)
+	}
+}
+
+// testContext checks that a context that has ended stops every call and leaves
+// nothing behind.
+func testContext(s *suite) {
+	f := s.running(5)
+	s.commit(f, store.Part{Key: "a", Rows: 1})
+	before := s.get(f.JobID)
+	ctx := ended()
+	nothing := func(*store.Record) error { return nil }
+	var err error
+	calls := map[string]func(){
+		"Create":       func() { _, _, err = s.Create(ctx, s.newRecord("ended"), nil) },
+		"Lookup":       func() { _, err = s.Lookup(ctx, "a", store.Idempotency{Key: "k"}) },
+		"Get":          func() { _, err = s.Get(ctx, f.JobID) },
+		"List":         func() { _, _, err = s.List(ctx, "a", 1, "") },
+		"Orphans":      func() { _, err = s.Orphans(ctx, 1) },
+		"Claim":        func() { _, err = s.Claim(ctx, f.JobID, f.Session) },
+		"Release":      func() { err = s.Release(ctx, f) },
+		"Update":       func() { _, err = s.Update(ctx, f, nothing) },
+		"Finish":       func() { _, err = s.Finish(ctx, f, nothing) },
+		"Cancel":       func() { _, err = s.Cancel(ctx, f.JobID, s.start, nil) },
+		"AddArtifact":  func() { _, err = s.AddArtifact(ctx, f.JobID, "v", store.Artifact{}) },
+		"CommitParts":  func() { err = s.CommitParts(ctx, f, []store.Part{{Key: "b", Rows: 1}}, store.Totals{}) },
+		"ReplaceParts": func() { err = s.ReplaceParts(ctx, f, store.Part{Key: "c", Rows: 1, Complete: true}) },
+		"ListParts":    func() { _, err = s.ListParts(ctx, f.JobID) },
+		"DropParts":    func() { err = s.DropParts(ctx, f.JobID) },
+		"OpenSession":  func() { _, err = s.OpenSession(ctx, "n", long) },
+		"RenewSession": func() { err = s.RenewSession(ctx, f.Session) },
+		"CloseSession": func() { err = s.CloseSession(ctx, f.Session) },
+		"PutKey":       func() { err = s.PutKey(ctx, store.Key{ID: "k"}) },
+		"ListKeys":     func() { _, err = s.ListKeys(ctx) },
+		"DeleteKey":    func() { err = s.DeleteKey(ctx, "k") },
+		"GetValue":     func() { _, _, err = s.GetValue(ctx, "v") },
+		"PutValue":     func() { _, err = s.PutValue(ctx, "v", json.RawMessage(`1`), 0) },
+		"ListValues":   func() { _, err = s.ListValues(ctx, "") },
+		"Ping":         func() { err = s.Ping(ctx) },
+	}
+	for name, call := range calls {
+		if call(); !errors.Is(err, ctx.Err()) {
+			s.Errorf("%s: %v, want %v", name, err, ctx.Err())
+		}
+	}
+	s.unchanged(before)
+	s.holds(f.JobID, "a")
+	s.update(f, nothing) // the session is alive
+	if jobs, _, err := s.List(s.Context(), "ended", 1, ""); err != nil || len(jobs) != 0 {
+		s.Errorf("created: %v, %v", ids(jobs), err)
+	}
+}
+
+func testPingAndClose(s *suite) {
+	for range 3 {
+		if err := s.Ping(s.Context()); err != nil {
+			s.Errorf("ping: %v", err)
+		}
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			s.Errorf("close: %v", err)
+		}
+	}
+	if err := s.Ping(s.Context()); err == nil {
+		s.Error("a closed store can be written to")
+	}
+	if _, err := s.Get(s.Context(), "job"); err == nil || errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("get from a closed store: %v", err)
+	}
+	if _, _, err := s.Create(s.Context(), s.newRecord("a"), nil); err == nil {
+		s.Error("a closed store creates jobs")
+	}
+}

@@ -1,0 +1,290 @@
+// Package storetest is the conformance suite of store.Store: every sentence of
+// the contract as a test. An adapter passes Run or is not a store. It knows no
+// adapter.
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Harness is a fresh, empty place for records.
+type Harness struct {
+	// Open opens a store on the place. The suite closes it, and may open it
+	// again to see what was kept.
+	Open func(t testing.TB) store.Store
+	// Advance lets d pass on the clock that judges sessions and idempotency
+	// keys. An adapter judged by a server's clock sleeps.
+	Advance func(d time.Duration)
+	// TTL is a session's life in the tests that let it expire: short where
+	// Advance sleeps, but long against the time of a few operations. Zero is
+	// a minute.
+	TTL time.Duration
+}
+
+// long outlives every test by any clock.
+const long = 24 * time.Hour
+
+// Run runs the suite. fresh is called once for each test.
+func Run(t *testing.T, fresh func(t *testing.T) Harness) {
+	tests := []struct {
+		name string
+		run  func(*suite)
+	}{
+		{"CreateAndGet", testCreateAndGet},
+		{"CreateTwice", testCreateTwice},
+		{"CreateRefuses", testCreateRefuses},
+		{"RecordSurvivesWhole", testRecordSurvivesWhole},
+		{"Idempotency", testIdempotency},
+		{"IdempotencyExpires", testIdempotencyExpires},
+		{"IdempotencyRace", testIdempotencyRace},
+		{"ListNewestFirst", testListNewestFirst},
+		{"ListUnderInserts", testListUnderInserts},
+		{"ListCursor", testListCursor},
+		{"Sessions", testSessions},
+		{"SessionExpires", testSessionExpires},
+		{"Claim", testClaim},
+		{"ClaimRefuses", testClaimRefuses},
+		{"ClaimRace", testClaimRace},
+		{"Release", testRelease},
+		{"Fencing", testFencing},
+		{"OrphansFair", testOrphansFair},
+		{"OrphansTakeTurns", testOrphansTakeTurns},
+		{"OrphansOfTheDead", testOrphansOfTheDead},
+		{"OneOwner", testOneOwner},
+		{"Update", testUpdate},
+		{"UpdateTransitions", testUpdateTransitions},
+		{"UpdateRefuses", testUpdateRefuses},
+		{"UpdatePanics", testUpdatePanics},
+		{"UpdateRace", testUpdateRace},
+		{"Finish", testFinish},
+		{"FinishRecounts", testFinishRecounts},
+		{"Terminal", testTerminal},
+		{"Cancel", testCancel},
+		{"CancelRace", testCancelRace},
+		{"AddArtifact", testAddArtifact},
+		{"AddArtifactRace", testAddArtifactRace},
+		{"CommitParts", testCommitParts},
+		{"CommitPartsRepeated", testCommitPartsRepeated},
+		{"CommitPartsRace", testCommitPartsRace},
+		{"ReplaceParts", testReplaceParts},
+		{"ListParts", testListParts},
+		{"DropParts", testDropParts},
+		{"Keys", testKeys},
+		{"Values", testValues},
+		{"ValuesRace", testValuesRace},
+		{"ListValues", testListValues},
+		{"Reopen", testReopen},
+		{"Context", testContext},
+		{"PingAndClose", testPingAndClose},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := fresh(t)
+			if h.TTL == 0 {
+				h.TTL = time.Minute
+			}
+			s := &suite{T: t, Harness: h, start: time.Date(2026, 1, 2, 3, 4, 5, 678_900_000, time.UTC)}
+			s.Store = h.Open(t)
+			t.Cleanup(func() {
+				if err := s.Store.Close(); err != nil {
+					t.Errorf("close: %v", err)
+				}
+			})
+			tt.run(s)
+		})
+	}
+}
+
+// A suite is one test with its store.
+type suite struct {
+	*testing.T
+	Harness
+	store.Store
+	start time.Time // creation time of the first job
+	made  int       // jobs made so far
+}
+
+// reopen closes the store and opens it again.
+func (s *suite) reopen() {
+	s.Helper()
+	if err := s.Close(); err != nil {
+		s.Fatalf("close: %v", err)
+	}
+	s.Store = s.Open(s)
+}
+
+// newRecord returns a pending job that is a second younger than the last one.
+func (s *suite) newRecord(account string) store.Record {
+	s.made++
+	return store.Record{
+		Job: rowmill.Job{
+			ID:       fmt.Sprintf("job-%04d", s.made),
+			Status:   rowmill.StatusPending,
+			RunType:  rowmill.RunFull,
+			Model:    "m",
+			Sampling: map[string]any{},
+			Created:  s.start.Add(time.Duration(s.made) * time.Second),
+		},
+		Spec: rowmill.Spec{
+			Account:  account,
+			Model:    rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, ContextLength: 4096},
+			Inline:   []string{"row"},
+			Sampling: map[string]any{},
+		},
+	}
+}
+
+// create stores a new job of an account and returns its id.
+func (s *suite) create(account string) string {
+	s.Helper()
+	rec, existed, err := s.Create(s.Context(), s.newRecord(account), nil)
+	if err != nil || existed {
+		s.Fatalf("create: existed %v, %v", existed, err)
+	}
+	return rec.Job.ID
+}
+
+// session opens a session that outlives the test.
+func (s *suite) session() string {
+	s.Helper()
+	id, err := s.OpenSession(s.Context(), "node", long)
+	if err != nil {
+		s.Fatalf("open session: %v", err)
+	}
+	return id
+}
+
+// claim makes session the owner of a job and returns the fence.
+func (s *suite) claim(id, session string) store.Fence {
+	s.Helper()
+	rec, err := s.Claim(s.Context(), id, session)
+	if err != nil {
+		s.Fatalf("claim: %v", err)
+	}
+	return store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
+}
+
+// owned creates and claims a job.
+func (s *suite) owned(account string) store.Fence {
+	s.Helper()
+	return s.claim(s.create(account), s.session())
+}
+
+// running creates a claimed job of rows rows that is running.
+func (s *suite) running(rows int64) store.Fence {
+	s.Helper()
+	f := s.owned("a")
+	s.update(f, func(r *store.Record) error {
+		r.Job.NumRows = &rows
+		return become(r, rowmill.StatusStarting, rowmill.StatusRunning)
+	})
+	return f
+}
+
+// update must succeed.
+func (s *suite) update(f store.Fence, change func(*store.Record) error) store.Record {
+	s.Helper()
+	rec, err := s.Update(s.Context(), f, change)
+	if err != nil {
+		s.Fatalf("update: %v", err)
+	}
+	return rec
+}
+
+// finish ends a running job, with parts for all its rows when it succeeds.
+func (s *suite) finish(f store.Fence, status rowmill.Status) store.Record {
+	s.Helper()
+	if rows := s.get(f.JobID).Job.NumRows; rows != nil && status == rowmill.StatusSucceeded {
+		s.commit(f, store.Part{Key: "all", Rows: *rows, Complete: true})
+	}
+	rec, err := s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, status) })
+	if err != nil {
+		s.Fatalf("finish: %v", err)
+	}
+	return rec
+}
+
+// commit records parts with the totals of their rows alone.
+func (s *suite) commit(f store.Fence, parts ...store.Part) {
+	s.Helper()
+	var totals store.Totals
+	for _, p := range parts {
+		totals.Rows += p.Rows
+	}
+	if err := s.CommitParts(s.Context(), f, parts, totals); err != nil {
+		s.Fatalf("commit parts: %v", err)
+	}
+}
+
+// get must find the job.
+func (s *suite) get(id string) store.Record {
+	s.Helper()
+	rec, err := s.Get(s.Context(), id)
+	if err != nil {
+		s.Fatalf("get %s: %v", id, err)
+	}
+	return rec
+}
+
+// unchanged fails the test when a job differs from before.
+func (s *suite) unchanged(before store.Record) {
+	s.Helper()
+	s.same("record", before, s.get(before.Job.ID))
+}
+
+// same compares two values as JSON: an adapter may give back a number of a
+// free-form map in another Go type, but not another number.
+func (s *suite) same(what string, want, got any) {
+	s.Helper()
+	if diff := cmp.Diff(asJSON(s, want), asJSON(s, got)); diff != "" {
+		s.Errorf("%s differs (-want +got):\n%s", what, diff)
+	}
+}
+
+func asJSON(t testing.TB, v any) string {
+	t.Helper()
+	raw, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatalf("encode %T: %v", v, err)
+	}
+	return string(raw)
+}
+
+// become takes a record through states.
+func become(r *store.Record, states ...rowmill.Status) error {
+	for _, next := range states {
+		if err := r.Job.Become(next, time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ids are the ids of jobs in their order.
+func ids(jobs []rowmill.Job) []string {
+	out := []string{}
+	for _, j := range jobs {
+		out = append(out, j.ID)
+	}
+	return out
+}
+
+// pointer returns a pointer to a copy of v.
+func pointer[T any](v T) *T { return &v }
+
+// ended returns a context that has ended.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
