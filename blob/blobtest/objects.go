@@ -1,0 +1,369 @@
+package blobtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill/blob"
+)
+
+func testPutAndGet(s *suite) {
+	if s.Bucket.Name() == "" {
+		s.Error("the bucket has no name")
+	}
+	for _, size := range []int{0, 1, 100, 4096, 65535, 65536, 65537, 1 << 20} {
+		key, content := fmt.Sprintf("size/%d", size), random(size)
+		before := time.Now()
+		info := s.put(key, content)
+		s.holds(key, content)
+		if info.Key != key || info.Size != int64(size) || info.Modified.Before(before.Add(-time.Minute)) || info.Modified.After(time.Now().Add(time.Minute)) {
+			s.Errorf("committed: %+v", info)
+		}
+		if !strings.HasPrefix(info.ETag, `"`) || !strings.HasSuffix(info.ETag, `"`) || len(info.ETag) < 3 {
+			s.Errorf("the ETag is %s, want a strong one with its quotes", info.ETag)
+		}
+		stat, err := s.Stat(s.Context(), key)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if diff := cmp.Diff(info, stat); diff != "" {
+			s.Errorf("stat differs from commit (-commit +stat):\n%s", diff)
+		}
+	}
+}
+
+func testMissing(s *suite) {
+	for _, key := range []string{"a", "a/b/c"} {
+		s.missing(key)
+	}
+	s.put("a/b/c", nil)
+	for _, key := range []string{"a", "a/b", "a/b/c/d", "a/b/cc"} {
+		s.missing(key)
+	}
+}
+
+func testCommitMakesVisible(s *suite) {
+	w := s.create("k/new", random(1<<20))
+	s.missing("k/new")
+	if got := s.keys(""); len(got) != 0 {
+		s.Errorf("listed before commit: %v", got)
+	}
+	if _, err := w.Commit(); err != nil {
+		s.Fatal(err)
+	}
+	w.Abort() // deferred by callers
+	s.holds("k/new", random(1<<20))
+
+	old := []byte("old")
+	s.put("k/old", old)
+	w = s.create("k/old", random(100))
+	s.holds("k/old", old)
+	if _, err := w.Commit(); err != nil {
+		s.Fatal(err)
+	}
+	s.holds("k/old", random(100))
+}
+
+func testCommitIsDurable(s *suite) {
+	info := s.put("deep/er/key", []byte("content"))
+	open := s.create("deep/unfinished", []byte("content"))
+	s.Bucket = s.Reopen(s)
+	s.holds("deep/er/key", []byte("content"))
+	stat, err := s.Stat(s.Context(), "deep/er/key")
+	if err != nil {
+		s.Fatal(err)
+	}
+	if diff := cmp.Diff(info, stat); diff != "" {
+		s.Errorf("after a restart (-before +after):\n%s", diff)
+	}
+	s.missing("deep/unfinished")
+	if got := s.keys("deep/"); !slices.Equal(got, []string{"deep/er/key"}) {
+		s.Errorf("listed: %v", got)
+	}
+	if n := s.Leftovers(s); n != 0 {
+		s.Errorf("%d unfinished objects are left after a restart", n)
+	}
+	open.Abort()
+}
+
+func testAbortLeavesNothing(s *suite) {
+	old := []byte("old")
+	s.put("a/old", old)
+	for _, key := range []string{"a/old", "a/new", "new/folder/x"} {
+		w := s.create(key, random(1<<20))
+		w.Abort()
+		w.Abort()
+		if _, err := w.Commit(); err == nil {
+			s.Errorf("%s: commit after abort succeeds", key)
+		}
+		if _, err := w.Write([]byte("x")); err == nil {
+			s.Errorf("%s: write after abort succeeds", key)
+		}
+	}
+	s.holds("a/old", old)
+	if got := s.keys(""); !slices.Equal(got, []string{"a/old"}) {
+		s.Errorf("listed: %v", got)
+	}
+	if n := s.Leftovers(s); n != 0 {
+		s.Errorf("%d unfinished objects are left", n)
+	}
+}
+
+func testWriterEnds(s *suite) {
+	w := s.create("k", []byte("one"))
+	if _, err := w.Commit(); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := w.Write([]byte("two")); err == nil {
+		s.Error("write after commit succeeds")
+	}
+	if _, err := w.Commit(); err == nil {
+		s.Error("a second commit succeeds")
+	}
+	w.Abort()
+	s.holds("k", []byte("one"))
+	if n := s.Leftovers(s); n != 0 {
+		s.Errorf("%d unfinished objects are left", n)
+	}
+}
+
+func testReplace(s *suite) {
+	for _, content := range [][]byte{random(1 << 20), []byte("short"), nil, random(70000)} {
+		s.put("k", content)
+		s.holds("k", content)
+	}
+	if got := s.keys(""); !slices.Equal(got, []string{"k"}) {
+		s.Errorf("listed: %v", got)
+	}
+}
+
+func testReaderKeepsWhatItOpened(s *suite) {
+	for name, change := range map[string]func(key string) error{
+		"replace":       func(key string) error { _, err := put(s, s.Bucket, key, random(10)); return err },
+		"delete":        func(key string) error { return s.Delete(s.Context(), key) },
+		"delete-prefix": func(key string) error { return s.DeletePrefix(s.Context(), key[:strings.Index(key, "/")+1]) },
+	} {
+		key, content := name+"/k", random(1<<20)
+		s.put(key, content)
+		o, err := s.Open(s.Context(), key)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if err := change(key); err != nil {
+			s.Fatal(err)
+		}
+		got, err := io.ReadAll(blob.NewReader(o))
+		if err != nil || !bytes.Equal(got, content) {
+			s.Errorf("%s: the open object gives %d bytes, %v", name, len(got), err)
+		}
+		if err := o.Close(); err != nil {
+			s.Errorf("%s: close: %v", name, err)
+		}
+	}
+}
+
+func testReadAt(s *suite) {
+	content := random(100_000)
+	s.put("k", content)
+	o, err := s.Open(s.Context(), "k")
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = o.Close() }()
+	for _, r := range [][2]int{{0, 1}, {0, 100_000}, {99_999, 1}, {4095, 2}, {50_000, 50_000}, {7, 0}} {
+		got := make([]byte, r[1])
+		if n, err := o.ReadAt(got, int64(r[0])); n != r[1] || err != nil && !errors.Is(err, io.EOF) {
+			s.Errorf("%d bytes at %d: %d, %v", r[1], r[0], n, err)
+		}
+		if !bytes.Equal(got, content[r[0]:r[0]+r[1]]) {
+			s.Errorf("%d bytes at %d differ", r[1], r[0])
+		}
+	}
+	over := make([]byte, 10)
+	if n, err := o.ReadAt(over, 99_995); n != 5 || !errors.Is(err, io.EOF) {
+		s.Errorf("beyond the end: %d, %v; want 5 and EOF", n, err)
+	}
+	if n, err := o.ReadAt(over, 100_000); n != 0 || !errors.Is(err, io.EOF) {
+		s.Errorf("at the end: %d, %v; want 0 and EOF", n, err)
+	}
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			got := make([]byte, 1000)
+			for at := g; at < 99_000; at += 997 {
+				if _, err := o.ReadAt(got, int64(at)); err != nil || !bytes.Equal(got, content[at:at+1000]) {
+					s.Errorf("at %d beside other readers: %v", at, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// testBigObject writes an object in pieces of odd sizes and checks it piece by
+// piece.
+func testBigObject(s *suite) {
+	w, err := s.Create(s.Context(), "big", "application/octet-stream")
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer w.Abort()
+	piece := random(1<<20 + 7)
+	for left := s.BigObject; left > 0; {
+		n := min(left, int64(len(piece)))
+		if _, err := w.Write(piece[:n]); err != nil {
+			s.Fatal(err)
+		}
+		left -= n
+	}
+	info, err := w.Commit()
+	if err != nil || info.Size != s.BigObject {
+		s.Fatalf("committed %d bytes, %v", info.Size, err)
+	}
+	o, err := s.Open(s.Context(), "big")
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = o.Close() }()
+	got := make([]byte, len(piece))
+	for at := int64(0); at < s.BigObject; at += int64(len(piece)) {
+		n := min(s.BigObject-at, int64(len(piece)))
+		if _, err := o.ReadAt(got[:n], at); err != nil && !errors.Is(err, io.EOF) {
+			s.Fatal(err)
+		}
+		if !bytes.Equal(got[:n], piece[:n]) {
+			s.Fatalf("the piece at %d differs", at)
+		}
+	}
+}
+
+func testList(s *suite) {
+	if got := s.keys(""); len(got) != 0 {
+		s.Errorf("a new bucket lists %v", got)
+	}
+	all := []string{"a-b", "a.b/c", "a/b", "a/b-c/d", "a/c/d", "a/c/e", "a0", "b", "job-1/x", "job-10/x", "job-2/x"}
+	for i, key := range slices.Backward(all) {
+		s.put(key, random(i))
+	}
+	s.create("a/unfinished", random(9)) // is no object
+	for prefix, want := range map[string][]string{
+		"":       all,
+		"a/":     {"a/b", "a/b-c/d", "a/c/d", "a/c/e"},
+		"a/c/":   {"a/c/d", "a/c/e"},
+		"a/b/":   {},
+		"b/":     {},
+		"job-1/": {"job-1/x"},
+		"none/":  {},
+		"a/b/c/": {},
+	} {
+		if diff := cmp.Diff(want, s.keys(prefix)); diff != "" {
+			s.Errorf("prefix %q (-want +got):\n%s", prefix, diff)
+		}
+	}
+	infos, err := s.List(s.Context(), "")
+	if err != nil {
+		s.Fatal(err)
+	}
+	for i, info := range infos {
+		stat, err := s.Stat(s.Context(), info.Key)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if diff := cmp.Diff(stat, info); diff != "" || info.Size != int64(i) {
+			s.Errorf("%s is listed with %d bytes (-stat +list):\n%s", info.Key, info.Size, diff)
+		}
+	}
+}
+
+func testDelete(s *suite) {
+	s.put("a/b", nil)
+	s.put("a/c", []byte("c"))
+	for range 2 {
+		if err := s.Delete(s.Context(), "a/b"); err != nil {
+			s.Errorf("delete: %v", err)
+		}
+	}
+	for _, key := range []string{"a", "x/y/z", "a/c/d"} {
+		if err := s.Delete(s.Context(), key); err != nil {
+			s.Errorf("delete of %s, which is no object: %v", key, err)
+		}
+	}
+	s.missing("a/b")
+	s.holds("a/c", []byte("c"))
+	s.put("a/b", []byte("again"))
+	s.Bucket = s.Reopen(s)
+	s.holds("a/b", []byte("again"))
+}
+
+func testDeletePrefix(s *suite) {
+	for _, key := range []string{"jobs/1/in", "jobs/1/parts/a", "jobs/1/parts/b", "jobs/10/in", "jobs/1-x", "other"} {
+		s.put(key, []byte(key))
+	}
+	for _, prefix := range []string{"jobs/1/", "jobs/1/", "none/", "other/"} {
+		if err := s.DeletePrefix(s.Context(), prefix); err != nil {
+			s.Errorf("delete prefix %s: %v", prefix, err)
+		}
+		if diff := cmp.Diff([]string{"jobs/1-x", "jobs/10/in", "other"}, s.keys("")); diff != "" {
+			s.Errorf("after deleting %s (-want +got):\n%s", prefix, diff)
+		}
+	}
+	s.put("jobs/1/parts/a", []byte("again"))
+	s.Bucket = s.Reopen(s)
+	s.holds("jobs/1/parts/a", []byte("again"))
+	s.missing("jobs/1/parts/b")
+}
+
+// testDeletePrefixUnfinished deletes below open writers: whatever their Commit
+// says, a job's prefix leaves nothing half done.
+func testDeletePrefixUnfinished(s *suite) {
+	s.put("j/1/done", nil)
+	under := []blob.Writer{s.create("j/1/a", random(1<<20)), s.create("j/1/new/b", random(10))}
+	beside := s.create("j/2/c", random(10))
+	if err := s.DeletePrefix(s.Context(), "j/1/"); err != nil {
+		s.Fatal(err)
+	}
+	if n := s.Leftovers(s); n > 1 {
+		s.Errorf("%d unfinished objects are left, want the one beside the prefix at most", n)
+	}
+	if got := s.keys(""); len(got) != 0 {
+		s.Errorf("listed: %v", got)
+	}
+	for i, w := range under {
+		if _, err := w.Commit(); err == nil {
+			s.Errorf("writer %d commits an object whose prefix was deleted", i)
+		}
+		w.Abort()
+	}
+	if _, err := beside.Commit(); err != nil {
+		s.Errorf("the writer beside: %v", err)
+	}
+	if got := s.keys(""); !slices.Equal(got, []string{"j/2/c"}) {
+		s.Errorf("listed: %v", got)
+	}
+	if n := s.Leftovers(s); n != 0 {
+		s.Errorf("%d unfinished objects are left", n)
+	}
+	s.put("j/1/a", []byte("again"))
+	s.holds("j/1/a", []byte("again"))
+}
+
+// testETag replaces an object fast, with content of one size.
+func testETag(s *suite) {
+	seen := map[string]int{}
+	for i := range 200 {
+		info := s.put("k", fmt.Appendf(nil, "%04d", i))
+		if before, ok := seen[info.ETag]; ok {
+			s.Fatalf("versions %d and %d have the ETag %s", before, i, info.ETag)
+		}
+		seen[info.ETag] = i
+	}
+}

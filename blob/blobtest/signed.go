@@ -1,0 +1,346 @@
+package blobtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An answer is a response that was read to its end.
+type answer struct {
+	status int
+	header http.Header
+	length int64 // Content-Length, -1 for none
+	body   []byte
+}
+
+// sign must return a URL.
+func (s *suite) sign(method, key string, expires time.Duration) string {
+	s.Helper()
+	u, err := s.SignURL(s.Context(), method, key, "file.bin", expires)
+	if err != nil {
+		s.Fatalf("sign: %v", err)
+	}
+	return u
+}
+
+// fetch sends a request as it is: without following redirects and without
+// asking for compression on its own.
+func (s *suite) fetch(method, u string, headers ...string) answer {
+	s.Helper()
+	r, err := http.NewRequestWithContext(s.Context(), method, u, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		s.Fatalf("%s: %v", method, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.Fatalf("%s: read body: %v", method, err)
+	}
+	return answer{response.StatusCode, response.Header, response.ContentLength, body}
+}
+
+// is compares status and body.
+func (s *suite) is(what string, a answer, status int, body []byte) {
+	s.Helper()
+	if a.status != status || !bytes.Equal(a.body, body) {
+		s.Errorf("%s: status %d with %d bytes %.60q, want %d with %d bytes %.60q", what, a.status, len(a.body), a.body, status, len(body), body)
+	}
+}
+
+// refused compares the status of a refusal, which must not show the object.
+func (s *suite) refused(what string, a answer, status int, content []byte) {
+	s.Helper()
+	if a.status != status {
+		s.Errorf("%s: status %d %.200q, want %d", what, a.status, a.body, status)
+	}
+	if len(content) > 0 && bytes.Contains(a.body, content) {
+		s.Errorf("%s: the body shows the object", what)
+	}
+}
+
+func testSignedGet(s *suite) {
+	content := random(300_000)
+	info := s.put("results/a~b=1.parquet", content)
+	a := s.fetch("GET", s.sign("GET", info.Key, time.Minute), "Accept-Encoding", "gzip, br")
+	s.is("GET", a, http.StatusOK, content)
+	s.described(a, info.ETag, int64(len(content)))
+
+	empty := s.put("results/empty", nil)
+	a = s.fetch("GET", s.sign("GET", empty.Key, time.Minute))
+	s.is("GET of an empty object", a, http.StatusOK, nil)
+
+	for contentType, key := range map[string]string{
+		"application/vnd.apache.parquet": "t/x.parquet", "application/zip": "t/x.zip",
+		"application/json": "t/x.json", "text/csv; charset=utf-8": "t/plain", "application/x-ours": "t/y.json",
+	} {
+		w, err := s.Create(s.Context(), key, contentType)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if _, err := w.Commit(); err != nil {
+			s.Fatal(err)
+		}
+		if got := s.fetch("GET", s.sign("GET", key, time.Minute)).header.Get("Content-Type"); got != contentType {
+			s.Errorf("%s has the content type %q, want %q", key, got, contentType)
+		}
+	}
+	// A replacement brings its own type; a listing shows nothing of types.
+	s.put("t/y.json", nil)
+	if got := s.fetch("GET", s.sign("GET", "t/y.json", time.Minute)).header.Get("Content-Type"); got != "application/octet-stream" {
+		s.Errorf("after the replacement the content type is %q", got)
+	}
+	if got := s.keys("t/"); len(got) != 5 {
+		s.Errorf("listed: %v", got)
+	}
+}
+
+// described checks the headers of a whole object.
+func (s *suite) described(a answer, etag string, size int64) {
+	s.Helper()
+	if a.length != size {
+		s.Errorf("Content-Length is %d, want %d", a.length, size)
+	}
+	for name, want := range map[string]string{
+		"ETag": etag, "Accept-Ranges": "bytes", "Content-Encoding": "", "Transfer-Encoding": "", "Location": "",
+		"Content-Length": strconv.FormatInt(size, 10),
+	} {
+		if got := a.header.Get(name); got != want {
+			s.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+func testSignedHead(s *suite) {
+	info := s.put("k", random(12345))
+	a := s.fetch("HEAD", s.sign("HEAD", "k", time.Minute))
+	s.is("HEAD", a, http.StatusOK, nil)
+	s.described(a, info.ETag, 12345)
+	s.Bucket = s.Reopen(s)
+	if got := s.fetch("HEAD", s.sign("HEAD", "k", time.Minute)).header.Get("ETag"); got != info.ETag {
+		s.Errorf("after a restart the ETag is %s, was %s", got, info.ETag)
+	}
+	s.put("k", random(12345))
+	if got := s.fetch("HEAD", s.sign("HEAD", "k", time.Minute)).header.Get("ETag"); got == info.ETag {
+		s.Error("a replaced object has the same ETag")
+	}
+}
+
+// testSignedMethods uses URLs with the other method and with ones that cannot
+// be signed.
+func testSignedMethods(s *suite) {
+	content := random(1000)
+	s.put("k", content)
+	get, head := s.sign("GET", "k", time.Minute), s.sign("HEAD", "k", time.Minute)
+	s.refused("GET on a HEAD URL", s.fetch("GET", head), http.StatusForbidden, content)
+	s.refused("HEAD on a GET URL", s.fetch("HEAD", get), http.StatusForbidden, content)
+	for _, method := range []string{"PUT", "POST", "DELETE"} {
+		if a := s.fetch(method, get); a.status != http.StatusMethodNotAllowed && a.status != http.StatusForbidden {
+			s.Errorf("%s on a GET URL: status %d, want 405 or 403", method, a.status)
+		}
+	}
+	s.holds("k", content)
+}
+
+func testSignedRange(s *suite) {
+	content := random(10_000)
+	info := s.put("k", content)
+	u := s.sign("GET", "k", time.Minute)
+	for spec, r := range map[string][2]int{ // from, to
+		"bytes=0-0":         {0, 1},
+		"bytes=0-9999":      {0, 10_000},
+		"bytes=100-199":     {100, 200},
+		"bytes=9000-":       {9000, 10_000},
+		"bytes=9990-999999": {9990, 10_000},
+		"bytes=-1":          {9999, 10_000},
+		"bytes=-500":        {9500, 10_000},
+		"bytes=-99999":      {0, 10_000},
+	} {
+		a := s.fetch("GET", u, "Range", spec)
+		want := content[r[0]:r[1]]
+		s.is(spec, a, http.StatusPartialContent, want)
+		if got, want := a.header.Get("Content-Range"), fmt.Sprintf("bytes %d-%d/10000", r[0], r[1]-1); got != want {
+			s.Errorf("%s: Content-Range is %q, want %q", spec, got, want)
+		}
+		if a.header.Get("ETag") != info.ETag || a.length != int64(len(want)) {
+			s.Errorf("%s: ETag %s, Content-Length %d", spec, a.header.Get("ETag"), a.length)
+		}
+	}
+	for _, spec := range []string{"bytes=10000-", "bytes=20000-30000"} {
+		a := s.fetch("GET", u, "Range", spec)
+		s.refused(spec, a, http.StatusRequestedRangeNotSatisfiable, nil)
+		if got := a.header.Get("Content-Range"); got != "bytes */10000" {
+			s.Errorf("%s: Content-Range is %q", spec, got)
+		}
+	}
+	// A download in pieces, as a client resumes it.
+	var whole []byte
+	for at := 0; at < len(content); at += 777 {
+		whole = append(whole, s.fetch("GET", u, "Range", fmt.Sprintf("bytes=%d-%d", at, at+776), "If-Range", info.ETag).body...)
+	}
+	if !bytes.Equal(whole, content) {
+		s.Error("the pieces do not make the object")
+	}
+}
+
+func testSignedConditions(s *suite) {
+	content := random(1000)
+	old := s.put("k", random(1000))
+	info := s.put("k", content)
+	u := s.sign("GET", "k", time.Minute)
+	s.is("If-Range that holds", s.fetch("GET", u, "Range", "bytes=0-9", "If-Range", info.ETag), http.StatusPartialContent, content[:10])
+	s.is("If-Range of an older version", s.fetch("GET", u, "Range", "bytes=0-9", "If-Range", old.ETag), http.StatusOK, content)
+	s.is("If-Range of a weak tag", s.fetch("GET", u, "Range", "bytes=0-9", "If-Range", "W/"+info.ETag), http.StatusOK, content)
+	s.is("If-None-Match that holds", s.fetch("GET", u, "If-None-Match", info.ETag), http.StatusNotModified, nil)
+	s.is("If-None-Match of an older version", s.fetch("GET", u, "If-None-Match", old.ETag), http.StatusOK, content)
+	s.is("If-Match that holds", s.fetch("GET", u, "If-Match", info.ETag), http.StatusOK, content)
+	s.refused("If-Match of an older version", s.fetch("GET", u, "If-Match", old.ETag), http.StatusPreconditionFailed, content)
+}
+
+func testSignedExpiry(s *suite) {
+	content := random(1000)
+	s.put("k", content)
+	const week = 604800 * time.Second
+	short, long := s.sign("GET", "k", time.Second), s.sign("GET", "k", week)
+	head := s.sign("HEAD", "k", time.Minute)
+	s.is("a fresh URL of a second", s.fetch("GET", short), http.StatusOK, content)
+	s.Advance(3 * time.Second)
+	s.refused("a URL of a second after three", s.fetch("GET", short), http.StatusForbidden, content)
+	if got := s.fetch("HEAD", head).status; got != http.StatusOK {
+		s.Errorf("a URL of a minute after three seconds: status %d", got)
+	}
+	s.Advance(week - 10*time.Second)
+	s.is("a URL of a week just before its end", s.fetch("GET", long), http.StatusOK, content)
+	s.refused("a HEAD URL of a minute after a week", s.fetch("HEAD", head), http.StatusForbidden, nil)
+	s.Advance(20 * time.Second)
+	s.refused("a URL of a week after its end", s.fetch("GET", long), http.StatusForbidden, content)
+}
+
+// testSignedTampering changes a URL everywhere.
+func testSignedTampering(s *suite) {
+	content := random(1000)
+	s.put("a/k", content)
+	s.put("a/l", content)
+	good := s.sign("GET", "a/k", time.Minute)
+	other := s.sign("GET", "a/l", time.Minute)
+	parsed, err := url.Parse(good)
+	if err != nil {
+		s.Fatal(err)
+	}
+	otherURL, err := url.Parse(other)
+	if err != nil {
+		s.Fatal(err)
+	}
+	tampered := map[string]string{
+		"no query":           strings.Split(good, "?")[0],
+		"another object":     strings.Replace(good, "a/k?", "a/l?", 1),
+		"another's query":    strings.Split(good, "?")[0] + "?" + otherURL.RawQuery,
+		"a longer path":      strings.Replace(good, "a/k?", "a/k/?", 1),
+		"a path that climbs": strings.Replace(good, "a/k?", "a/../a/k?", 1),
+	}
+	for name, values := range parsed.Query() {
+		without, changed, longer := parsed.Query(), parsed.Query(), parsed.Query()
+		without.Del(name)
+		longer.Set(name, values[0]+"0")
+		tampered["without "+name] = strings.Split(good, "?")[0] + "?" + without.Encode()
+		tampered["longer "+name] = strings.Split(good, "?")[0] + "?" + longer.Encode()
+		if values[0] != "" {
+			flipped := []byte(values[0])
+			i := len(flipped) / 2
+			if flipped[i] == '1' {
+				flipped[i] = '2'
+			} else {
+				flipped[i] = '1'
+			}
+			changed.Set(name, string(flipped))
+			tampered["changed "+name] = strings.Split(good, "?")[0] + "?" + changed.Encode()
+		}
+	}
+	for name, u := range tampered {
+		a := s.fetch("GET", u)
+		if a.status == http.StatusOK || a.status/100 == 3 {
+			s.Errorf("%s: status %d", name, a.status)
+		}
+		s.refused(name, a, http.StatusForbidden, content)
+	}
+	s.is("the URL itself", s.fetch("GET", good), http.StatusOK, content)
+}
+
+func testSignedAuthorization(s *suite) {
+	content := random(1000)
+	s.put("k", content)
+	for _, value := range []string{"Key rm_secret", "Bearer x", ""} {
+		a := s.fetch("GET", s.sign("GET", "k", time.Minute), "Authorization", value)
+		s.refused("GET with Authorization "+value, a, http.StatusBadRequest, content)
+		if value != "" && bytes.Contains(a.body, []byte(value)) {
+			s.Error("the refusal repeats the credential")
+		}
+		s.refused("HEAD with Authorization "+value, s.fetch("HEAD", s.sign("HEAD", "k", time.Minute), "Authorization", value), http.StatusBadRequest, nil)
+	}
+}
+
+func testSignedMissing(s *suite) {
+	s.put("a/k", []byte("x"))
+	u, head := s.sign("GET", "a/k", time.Minute), s.sign("HEAD", "a/k", time.Minute)
+	if err := s.Delete(s.Context(), "a/k"); err != nil {
+		s.Fatal(err)
+	}
+	s.refused("GET of a deleted object", s.fetch("GET", u), http.StatusNotFound, nil)
+	s.refused("HEAD of a deleted object", s.fetch("HEAD", head), http.StatusNotFound, nil)
+	s.refused("GET of a folder", s.fetch("GET", s.sign("GET", "a", time.Minute)), http.StatusNotFound, nil)
+}
+
+func testSignedFilename(s *suite) {
+	s.put("k", nil)
+	for _, name := range []string{
+		"service-results~job-1~inputs=0~logprobs=1.parquet", `a "quoted" \ name; x=y.zip`, "späte größe.csv", "結果.json",
+	} {
+		u, err := s.SignURL(s.Context(), "GET", "k", name, time.Minute)
+		if err != nil {
+			s.Fatal(err)
+		}
+		disposition := s.fetch("GET", u).header.Get("Content-Disposition")
+		kind, params, err := mime.ParseMediaType(disposition)
+		if err != nil || kind != "attachment" || params["filename"] != name {
+			s.Errorf("Content-Disposition %q names %q, %v; want %q", disposition, params["filename"], err, name)
+		}
+	}
+}
+
+func testSignRefuses(s *suite) {
+	s.put("k", nil)
+	for _, expires := range []time.Duration{0, -time.Second, time.Second - 1, 604800*time.Second + 1, 1 << 62} {
+		if u, err := s.SignURL(s.Context(), "GET", "k", "f", expires); err == nil || u != "" {
+			s.Errorf("a URL of %v is signed", expires)
+		}
+	}
+	for _, method := range []string{"", "get", "PUT", "DELETE"} {
+		if _, err := s.SignURL(s.Context(), method, "k", "f", time.Minute); err == nil {
+			s.Errorf("a URL for %q is signed", method)
+		}
+	}
+	for _, name := range []string{"a\nb", "a\r\nSet-Cookie: x", "\x00", "\xff", strings.Repeat("x", 2000)} {
+		if _, err := s.SignURL(s.Context(), "GET", "k", name, time.Minute); err == nil {
+			s.Errorf("the file name %.20q is signed", name)
+		}
+	}
+	if _, err := s.SignURL(s.Context(), "GET", "", "f", time.Minute); err == nil || errors.Is(err, s.Context().Err()) {
+		s.Errorf("an empty key: %v", err)
+	}
+}

@@ -1,0 +1,157 @@
+package dir
+
+import (
+	"context"
+	"encoding/json"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/blobtest"
+)
+
+// A clock that tests move.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// values is a Values in memory.
+type values struct {
+	mu       sync.Mutex
+	docs     map[string]json.RawMessage
+	versions map[string]int64
+}
+
+func newValues() *values {
+	return &values{docs: map[string]json.RawMessage{}, versions: map[string]int64{}}
+}
+
+func (v *values) GetValue(_ context.Context, name string) (json.RawMessage, int64, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.versions[name] == 0 {
+		return nil, 0, rowmill.ErrNotFound
+	}
+	return v.docs[name], v.versions[name], nil
+}
+
+func (v *values) PutValue(_ context.Context, name string, doc json.RawMessage, version int64) (int64, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.versions[name] != version {
+		return 0, rowmill.ErrConflict
+	}
+	v.docs[name], v.versions[name] = doc, version+1
+	return version + 1, nil
+}
+
+// loadKeys loads a keyring that goes by c.
+func loadKeys(t testing.TB, v Values, c *clock) *Keyring {
+	t.Helper()
+	k, err := LoadKeyring(t.Context(), v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.clock = c.Now
+	return k
+}
+
+func openBucket(t testing.TB, config Config) *Bucket {
+	t.Helper()
+	b, err := Open(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return b
+}
+
+// serve serves the bucket that current returns and gives it the address.
+func serve(t testing.TB, current func() *Bucket) (url string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { current().Handler().ServeHTTP(w, r) }))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// leftovers counts the files that are no objects, and no locks.
+func leftovers(t testing.TB, root string) int {
+	t.Helper()
+	n := 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() && strings.HasPrefix(path, filepath.Join(root, "tmp")) && entry.Name() != lockName {
+			n++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	blobtest.Run(t, func(t *testing.T) blobtest.Harness {
+		root, c, v := filepath.Join(t.TempDir(), "data", "objects"), newClock(), newValues()
+		config := Config{Root: root, Keys: loadKeys(t, v, c), Clock: c.Now}
+		var mu sync.Mutex
+		current := openBucket(t, config)
+		config.PublicURL = serve(t, func() *Bucket {
+			mu.Lock()
+			defer mu.Unlock()
+			return current
+		})
+		if err := current.SetPublicURL(config.PublicURL); err != nil {
+			t.Fatal(err)
+		}
+		return blobtest.Harness{
+			Bucket: current,
+			Reopen: func(t testing.TB) blob.Bucket {
+				// Only the lock goes, as when a process is killed.
+				if err := current.scratch.lock.Close(); err != nil {
+					t.Fatal(err)
+				}
+				current.scratch.closed.Store(true)
+				config.Keys = loadKeys(t, v, c)
+				next := openBucket(t, config)
+				mu.Lock()
+				defer mu.Unlock()
+				current = next
+				return next
+			},
+			Advance:   c.Advance,
+			Leftovers: func(t testing.TB) int { return leftovers(t, root) },
+		}
+	})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,0 +1,119 @@
+package dir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/rowmill/rowmill/blob"
+)
+
+// List returns the objects under a prefix in key order. It costs a read of
+// each folder and one stat for each object.
+func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
+	top := b.objects
+	if prefix != "" {
+		if err := checkPrefix(prefix); err != nil {
+			return nil, fmt.Errorf("list objects: %w", err)
+		}
+		top = b.path(prefix)
+	}
+	var found []blob.Info
+	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case isMissing(err):
+			return nil // deleted meanwhile, or never there
+		case err != nil:
+			return err
+		case !entry.Type().IsRegular() || strings.Contains(entry.Name(), "+"):
+			return nil
+		case path == top: // a prefix names a folder, never an object
+			return nil
+		}
+		info, err := entry.Info()
+		if isMissing(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		key := filepath.ToSlash(path[len(b.objects)+1:])
+		found = append(found, describe(key, info))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list objects under %q: %w", prefix, err)
+	}
+	// The walk sorts within folders: it has a/b before a-b.
+	slices.SortFunc(found, func(x, y blob.Info) int { return strings.Compare(x.Key, y.Key) })
+	return found, nil
+}
+
+// Delete removes an object.
+func (b *Bucket) Delete(ctx context.Context, key string) error {
+	if err := begin(ctx, key); err != nil {
+		return fmt.Errorf("delete object: %w", err)
+	}
+	path := b.path(key)
+	info, err := os.Stat(path)
+	switch {
+	case isMissing(err), err == nil && info.IsDir():
+		return nil
+	case err != nil:
+		return fmt.Errorf("delete object %s: %w", key, err)
+	}
+	for _, name := range []string{path, path + typeSuffix} {
+		if err := os.Remove(name); err != nil && !isMissing(err) {
+			return fmt.Errorf("delete object %s: %w", key, err)
+		}
+	}
+	if err := b.folders.sync(filepath.Dir(path)); err != nil && !isMissing(err) {
+		return fmt.Errorf("delete object %s: %w", key, err)
+	}
+	return nil
+}
+
+// DeletePrefix removes the objects under a prefix, which disappear at once,
+// and aborts the writers that are open under it.
+func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := checkPrefix(prefix); err != nil {
+		return fmt.Errorf("delete objects: %w", err)
+	}
+	for _, w := range b.unfinished(prefix) {
+		// The writer itself belongs to another goroutine, so only its file
+		// goes: its Commit then finds nothing to make visible.
+		if err := os.Remove(w.temp); err != nil && !isMissing(err) {
+			return fmt.Errorf("delete objects under %q: %w", prefix, err)
+		}
+	}
+	path := b.path(prefix)
+	info, err := os.Stat(path)
+	switch {
+	case isMissing(err), err == nil && !info.IsDir():
+		return nil
+	case err != nil:
+		return fmt.Errorf("delete objects under %q: %w", prefix, err)
+	}
+	b.folders.forget(path)
+	trash := b.scratch.name()
+	if err := os.Rename(path, trash); err != nil {
+		if isMissing(err) { // another call was faster
+			return nil
+		}
+		return fmt.Errorf("delete objects under %q: %w", prefix, err)
+	}
+	if err := errors.Join(b.folders.sync(filepath.Dir(path)), os.RemoveAll(trash)); err != nil {
+		return fmt.Errorf("delete objects under %q: %w", prefix, err)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package dir
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/rowmill/rowmill"
+)
+
+// requestIDHeader carries the id of a request; an outer handler may have set
+// it on the response.
+const requestIDHeader = "X-Request-Id"
+
+// Handler serves signed URLs: objects under PathPrefix of its own path. It
+// never redirects and never compresses.
+func (b *Bucket) Handler() http.Handler { return http.HandlerFunc(b.serve) }
+
+func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
+	if w.Header().Get(requestIDHeader) == "" {
+		w.Header().Set(requestIDHeader, uuid.NewString())
+	}
+	if len(r.Header.Values("Authorization")) > 0 {
+		refuse(w, http.StatusBadRequest, "authorization_not_allowed",
+			"A signed URL is its own credential: repeat the request without the Authorization header, and do not send API keys to object URLs.")
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		refuse(w, http.StatusMethodNotAllowed, "method_not_allowed", "Objects can be read with GET and HEAD only.")
+		return
+	}
+	key, ok := strings.CutPrefix(r.URL.Path, PathPrefix)
+	if !ok {
+		refuse(w, http.StatusNotFound, "not_found", "There is nothing under this path.")
+		return
+	}
+	granted, err := b.verify(r, key)
+	if err != nil {
+		refuse(w, http.StatusForbidden, "invalid_signature", "This URL does not grant access: "+err.Error()+". Ask for a new one.")
+		return
+	}
+	if err := b.serveObject(w, r, granted); err != nil {
+		if errors.Is(err, rowmill.ErrNotFound) {
+			refuse(w, http.StatusNotFound, "not_found", "The object does not exist any more.")
+			return
+		}
+		b.config.Logger.Error("object could not be served", slog.String("key", granted.key), slog.Any("err", err))
+		refuse(w, http.StatusInternalServerError, "internal_error", "The object could not be read. Try again, or tell the operator the request id.")
+	}
+}
+
+// serveObject answers with an object. An error means that nothing was sent.
+func (b *Bucket) serveObject(w http.ResponseWriter, r *http.Request, granted grant) error {
+	file, info, err := b.openFile(granted.key)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }() // was only read
+	contentType, err := b.contentType(granted.key)
+	if err != nil {
+		return err
+	}
+	described := describe(granted.key, info)
+	header := w.Header()
+	header.Set("Content-Type", contentType)
+	header.Set("Content-Disposition", disposition(granted.filename))
+	header.Set("ETag", described.ETag)
+	header.Set("Cache-Control", "private, no-transform") // a proxy must not compress or share it
+	header.Set("X-Content-Type-Options", "nosniff")
+	http.ServeContent(&rangeWriter{ResponseWriter: w}, r, "", described.Modified, file)
+	return nil
+}
+
+// disposition makes a browser save the object under a name.
+func disposition(filename string) string {
+	if filename == "" {
+		return "attachment"
+	}
+	return mime.FormatMediaType("attachment", map[string]string{"filename": filename})
+}
+
+// A rangeWriter puts our error body in place of the one that
+// http.ServeContent sends with 416.
+type rangeWriter struct {
+	http.ResponseWriter
+	refused bool
+}
+
+func (w *rangeWriter) WriteHeader(status int) {
+	if status != http.StatusRequestedRangeNotSatisfiable {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.refused = true
+	w.Header().Del("Content-Disposition")
+	refuse(w.ResponseWriter, status, "invalid_range", "The range does not lie within the object; Content-Range says how long it is.")
+}
+
+func (w *rangeWriter) Write(p []byte) (int, error) {
+	if w.refused {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// ReadFrom lets the server send a file without copying it through memory.
+func (w *rangeWriter) ReadFrom(r io.Reader) (int64, error) {
+	if w.refused {
+		return io.Copy(io.Discard, r)
+	}
+	return io.Copy(w.ResponseWriter, r)
+}
+
+// Unwrap gives http.ResponseController the writer below.
+func (w *rangeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// refuse sends an error body.
+func refuse(w http.ResponseWriter, status int, code, message string) {
+	body, err := json.Marshal(struct {
+		Message   string `json:"message"`
+		Detail    string `json:"detail"`
+		Code      string `json:"code"`
+		RequestID string `json:"request_id"`
+	}{message, message, code, w.Header().Get(requestIDHeader)})
+	if err != nil {
+		panic(err) // four strings can always be encoded
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Del("Content-Length")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n')) // the client may be gone
+}

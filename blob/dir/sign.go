@@ -1,0 +1,145 @@
+package dir
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rowmill/rowmill"
+)
+
+// PathPrefix is where Handler expects objects, below the public URL.
+const PathPrefix = "/objects/"
+
+// The life of a signed URL, by the contract.
+const (
+	minExpiry = time.Second
+	maxExpiry = 7 * 24 * time.Hour
+)
+
+// maxFilename is the longest file name of a download in bytes, as most file
+// systems have it.
+const maxFilename = 255
+
+// The parameters of a signed URL.
+const (
+	paramExpires   = "expires"   // last second of the URL's life, seconds since 1970
+	paramFilename  = "filename"  // of the download; may be empty
+	paramKeyID     = "key_id"    // which key signed
+	paramSignature = "signature" // see sign
+)
+
+// Keys are the secrets that sign URLs.
+type Keys interface {
+	// Current returns the key that signs.
+	Current() (id string, secret []byte)
+	// Find returns a key that may still verify.
+	Find(id string) (secret []byte, ok bool)
+}
+
+func checkPublicURL(base string) error {
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return fmt.Errorf("dir: PublicURL is %q: it must be like https://rows.example.org, without user, query or fragment", base)
+	}
+	return nil
+}
+
+// SetPublicURL sets what the URLs signed from now on start with.
+func (b *Bucket) SetPublicURL(base string) error {
+	if err := checkPublicURL(base); err != nil {
+		return err
+	}
+	b.public.Store(&base)
+	return nil
+}
+
+// SignURL returns a URL for one method on one object. Whether the object
+// exists is not looked at.
+func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error) {
+	if err := begin(ctx, key); err != nil {
+		return "", fmt.Errorf("sign URL: %w", err)
+	}
+	base := strings.TrimSuffix(*b.public.Load(), "/")
+	switch {
+	case method != http.MethodGet && method != http.MethodHead:
+		return "", fmt.Errorf("sign URL of %s: method %q: only GET and HEAD can be signed", key, method)
+	case expires < minExpiry || expires > maxExpiry:
+		return "", rowmill.Invalid("expires_in_seconds", "A URL can be valid for %.0f to %.0f seconds, not for %v.", minExpiry.Seconds(), maxExpiry.Seconds(), expires)
+	case len(filename) > maxFilename || !utf8.ValidString(filename) || strings.ContainsFunc(filename, isControl):
+		return "", fmt.Errorf("sign URL of %s: file name %.80q: at most %d bytes of UTF-8 without control characters are allowed", key, filename, maxFilename)
+	case b.config.Keys == nil:
+		return "", errors.New("sign URL: the bucket has no signing keys")
+	case base == "":
+		return "", errors.New("sign URL: the public URL is not set yet")
+	}
+	// Rounded up, so that the URL lives at least as long as was asked for.
+	until := strconv.FormatInt(b.config.Clock().Add(expires+time.Second-1).Unix(), 10)
+	id, secret := b.config.Keys.Current()
+	query := url.Values{
+		paramExpires:   {until},
+		paramFilename:  {filename},
+		paramKeyID:     {id},
+		paramSignature: {sign(secret, method, key, until, filename, id)},
+	}
+	// A key needs no escaping: see the package comment of blob.
+	return base + PathPrefix + key + "?" + query.Encode(), nil
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+// sign returns the HMAC-SHA256 over everything a URL grants. No part can hold
+// a line break, so no two grants have the same text.
+func sign(secret []byte, method, key, until, filename, keyID string) string {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(strings.Join([]string{"rowmill object 1", method, key, until, filename, keyID}, "\n")))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// A grant is what a verified URL allows.
+type grant struct{ key, filename string }
+
+// verify returns what a request's URL grants, or why it grants nothing.
+func (b *Bucket) verify(r *http.Request, key string) (grant, error) {
+	if b.config.Keys == nil {
+		return grant{}, errors.New("no URL can be verified here")
+	}
+	if err := checkKey(key); err != nil {
+		return grant{}, errors.New("the path names no object")
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return grant{}, errors.New("its query cannot be read")
+	}
+	if len(query) != 4 {
+		return grant{}, errors.New("it is not a signed URL, or its query was changed")
+	}
+	for _, name := range []string{paramExpires, paramFilename, paramKeyID, paramSignature} {
+		if len(query[name]) != 1 {
+			return grant{}, errors.New("it is not a signed URL, or its query was changed")
+		}
+	}
+	until, filename, id := query.Get(paramExpires), query.Get(paramFilename), query.Get(paramKeyID)
+	secret, ok := b.config.Keys.Find(id)
+	if !ok {
+		return grant{}, errors.New("the key that signed it is not valid any more")
+	}
+	want := sign(secret, r.Method, key, until, filename, id)
+	if !hmac.Equal([]byte(query.Get(paramSignature)), []byte(want)) {
+		return grant{}, fmt.Errorf("it was not signed for this %s request: GET and HEAD have URLs of their own, and nothing in them may be changed", r.Method)
+	}
+	last, err := strconv.ParseInt(until, 10, 64)
+	if err != nil || b.config.Clock().After(time.Unix(last, 0)) {
+		return grant{}, errors.New("it has expired")
+	}
+	return grant{key: key, filename: filename}, nil
+}

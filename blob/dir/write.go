@@ -1,0 +1,239 @@
+package dir
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/rowmill/rowmill/blob"
+)
+
+// writeBuffer gathers small writes. 64 KiB is where larger ones stop being
+// cheaper; writes of that size pass it by.
+const writeBuffer = 64 << 10
+
+// A file is what a writer needs of an *os.File; tests make it fail.
+type file interface {
+	io.WriteCloser
+	Sync() error
+}
+
+// createFile makes the file a writer writes to.
+func createFile(path string) (file, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// Create opens a new object for writing.
+func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	return b.create(ctx, key, contentType, createFile)
+}
+
+func (b *Bucket) create(ctx context.Context, key, contentType string, newFile func(string) (file, error)) (blob.Writer, error) {
+	if err := begin(ctx, key); err != nil {
+		return nil, fmt.Errorf("create object: %w", err)
+	}
+	if contentType != "" {
+		if _, _, err := mime.ParseMediaType(contentType); err != nil {
+			return nil, fmt.Errorf("create object %s: content type %q: %w", key, contentType, err)
+		}
+	}
+	path := b.path(key)
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("create object %s: other objects' keys continue it", key)
+	}
+	if err := b.folders.make(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("create object %s: %w", key, err)
+	}
+	temp := b.scratch.name()
+	f, err := newFile(temp)
+	if err != nil {
+		return nil, fmt.Errorf("create object %s: %w", key, err)
+	}
+	w := &writer{bucket: b, key: key, contentType: contentType, temp: temp, file: f, buffer: bufio.NewWriterSize(f, writeBuffer)}
+	b.mu.Lock()
+	b.writers[w] = struct{}{}
+	b.mu.Unlock()
+	return w, nil
+}
+
+// A writer writes one object to a temporary file.
+type writer struct {
+	bucket      *Bucket
+	key         string
+	contentType string
+	temp        string
+	file        file
+	buffer      *bufio.Writer // keeps the first error, so that Commit cannot miss it
+	ended       bool
+}
+
+var errEnded = errors.New("its writer was committed or aborted")
+
+// Write appends to the object.
+func (w *writer) Write(p []byte) (int, error) {
+	if w.ended {
+		return 0, fmt.Errorf("write object %s: %w", w.key, errEnded)
+	}
+	n, err := w.buffer.Write(p)
+	if err != nil {
+		err = fmt.Errorf("write object %s: %w", w.key, err)
+	}
+	return n, err
+}
+
+// Commit makes the object durable, then visible.
+func (w *writer) Commit() (blob.Info, error) {
+	if w.ended {
+		return blob.Info{}, fmt.Errorf("commit object %s: %w", w.key, errEnded)
+	}
+	info, err := w.commit()
+	if err != nil {
+		w.Abort()
+		return blob.Info{}, fmt.Errorf("commit object %s: %w", w.key, err)
+	}
+	w.ended = true
+	w.bucket.forget(w)
+	return info, nil
+}
+
+func (w *writer) commit() (blob.Info, error) {
+	b := w.bucket
+	if err := w.buffer.Flush(); err != nil {
+		return blob.Info{}, err
+	}
+	at := b.stamp.next()
+	if err := os.Chtimes(w.temp, at, at); err != nil {
+		return blob.Info{}, err // also: DeletePrefix has taken the file away
+	}
+	if !b.config.NoSync {
+		if err := w.file.Sync(); err != nil {
+			return blob.Info{}, err
+		}
+	}
+	info, err := os.Stat(w.temp)
+	if err != nil {
+		return blob.Info{}, err
+	}
+	if err := w.file.Close(); err != nil {
+		return blob.Info{}, err
+	}
+	path := b.path(w.key)
+	// Create made the folder, but a DeletePrefix may have taken it away.
+	if err := b.folders.make(filepath.Dir(path)); err != nil {
+		return blob.Info{}, err
+	}
+	if err := b.setType(path, w.key, w.contentType); err != nil {
+		return blob.Info{}, err
+	}
+	if err := os.Rename(w.temp, path); err != nil {
+		return blob.Info{}, err
+	}
+	if err := b.folders.sync(filepath.Dir(path)); err != nil {
+		return blob.Info{}, err
+	}
+	return describe(w.key, info), nil
+}
+
+// Abort drops what was written.
+func (w *writer) Abort() {
+	if w.ended {
+		return
+	}
+	w.ended = true
+	// The file is a temporary one: whatever stays behind after an error here
+	// is removed by the next Open.
+	_ = w.file.Close()
+	_ = os.Remove(w.temp)
+	w.bucket.forget(w)
+}
+
+func (b *Bucket) forget(w *writer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.writers, w)
+}
+
+// unfinished are the open writers of keys under a prefix.
+func (b *Bucket) unfinished(prefix string) []*writer {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var found []*writer
+	for w := range b.writers {
+		if strings.HasPrefix(w.key, prefix) {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// typeSuffix is the end of the file that holds an object's content type where
+// its key's extension does not say it.
+const typeSuffix = "+type"
+
+// defaultType is what a key of unknown extension has.
+const defaultType = "application/octet-stream"
+
+// typeOf is the content type that a key's extension says. The table is our
+// own, since the system's differs from machine to machine.
+func typeOf(key string) string {
+	switch filepath.Ext(key) {
+	case ".parquet":
+		return "application/vnd.apache.parquet"
+	case ".json":
+		return "application/json"
+	case ".jsonl", ".ndjson":
+		return "application/x-ndjson"
+	case ".zip":
+		return "application/zip"
+	case ".csv":
+		return "text/csv"
+	case ".txt":
+		return "text/plain; charset=utf-8"
+	}
+	return defaultType
+}
+
+// setType notes an object's content type before the object appears.
+func (b *Bucket) setType(path, key, contentType string) error {
+	if contentType == "" || contentType == typeOf(key) {
+		if err := os.Remove(path + typeSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	temp := b.scratch.name()
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, contentType)
+	if err == nil && !b.config.NoSync {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(temp, path+typeSuffix)
+	}
+	if err != nil {
+		_ = os.Remove(temp)
+	}
+	return err
+}
+
+// contentType is what Create was told, or what the key's extension says.
+func (b *Bucket) contentType(key string) (string, error) {
+	raw, err := os.ReadFile(b.path(key) + typeSuffix)
+	switch {
+	case err == nil:
+		return string(raw), nil
+	case errors.Is(err, fs.ErrNotExist):
+		return typeOf(key), nil
+	}
+	return "", err
+}
