@@ -1,0 +1,175 @@
+// Package enginetest is the suite that every server behind engine.Engine must
+// pass. It owns what the pipeline relies on: answers, seeds, schemas, the split
+// of reasoning, log probabilities, overflow, cancelling, embeddings. It refuses
+// to know what a model says: a test may rely on the form of an answer, never on
+// its words.
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// patience bounds every single request of the suite; it only matters when
+// something hangs.
+const patience = 60 * time.Second
+
+// A Server is what the suite runs against. Models that are nil are not tested;
+// their ContextLength and Dimension must be what the server really has.
+type Server struct {
+	Engine     engine.Engine
+	Generation *rowmill.Model
+	Reasoning  *rowmill.Model
+	Embedding  *rowmill.Model
+
+	// Concurrency is the most rows that the suite keeps in flight; default 48.
+	// llama.cpp holds a thread for every connection, the idle ones included, and
+	// lets others wait: there it is the slots and a few more, as the window
+	// makes it.
+	Concurrency int
+
+	// Cancels says that the server stops working on a row whose request is
+	// closed, and shows that in its gauges.
+	Cancels bool
+}
+
+// Run runs the suite. open is called once; what it opens it must also close,
+// by t.Cleanup.
+func Run(t *testing.T, open func(t *testing.T) Server) {
+	t.Helper()
+	s := open(t)
+	if s.Concurrency == 0 {
+		s.Concurrency = 48
+	}
+	t.Cleanup(s.Engine.Close)
+
+	t.Run("Probe", func(t *testing.T) { probe(t, s) })
+	t.Run("Gauges", func(t *testing.T) { gauges(t, s) })
+	t.Run("Prepare", func(t *testing.T) { prepare(t, s) })
+	if s.Generation != nil {
+		t.Run("Generation", func(t *testing.T) { generation(t, s) })
+	}
+	if s.Reasoning != nil {
+		t.Run("Reasoning", func(t *testing.T) { reasoning(t, s) })
+	}
+	if s.Embedding != nil {
+		t.Run("Embedding", func(t *testing.T) { embedding(t, s) })
+	}
+}
+
+// models lists the server's models under test.
+func (s Server) models() []*rowmill.Model {
+	var all []*rowmill.Model
+	for _, m := range []*rowmill.Model{s.Generation, s.Reasoning, s.Embedding} {
+		if m != nil {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func probe(t *testing.T, s Server) {
+	info, err := s.Engine.Probe(within(t))
+	if err != nil {
+		t.Fatalf("probe: %v", err)
+	}
+	if info.Kind == "" {
+		t.Error("a probe must name a kind of server")
+	}
+	if s.Engine.Name() == "" {
+		t.Error("an engine must have a name")
+	}
+	for _, m := range s.models() {
+		served, ok := info.Find(*m)
+		if !ok {
+			t.Errorf("%s is not among the served models %v", m.ID, info.Models)
+			continue
+		}
+		if served.ContextLength != 0 && served.ContextLength != m.ContextLength {
+			t.Errorf("%s: context length %d, want %d", m.ID, served.ContextLength, m.ContextLength)
+		}
+	}
+}
+
+func gauges(t *testing.T, s Server) {
+	g, err := s.Engine.Gauges(within(t))
+	if errors.Is(err, engine.ErrNoGauges) {
+		if s.Cancels {
+			t.Fatal("a server that shows cancelling must have gauges")
+		}
+		return
+	}
+	if err != nil {
+		t.Fatalf("gauges: %v", err)
+	}
+	if g.Running < 0 || g.Waiting < 0 || g.KVUse < -1 || g.KVUse > 1 {
+		t.Errorf("gauges out of range: %+v", g)
+	}
+}
+
+func prepare(t *testing.T, s Server) {
+	if _, err := s.Engine.Prepare(engine.Params{Model: rowmill.Model{ID: "no-such-model"}}); err == nil {
+		t.Error("preparing a model that is not served must be an error")
+	}
+	m := s.Generation
+	if m == nil {
+		return
+	}
+	if _, err := s.Engine.Prepare(engine.Params{Model: *m, Sampling: map[string]any{"temprature": 1.0}}); err == nil {
+		t.Error("an unknown sampling parameter must be an error: the server would ignore it")
+	}
+	if _, err := s.Engine.Prepare(engine.Params{Model: *m, Sampling: map[string]any{"n": int64(2)}}); err == nil {
+		t.Error("n other than 1 must be an error")
+	}
+}
+
+// within returns a context for one request.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// call prepares a call after a probe, and fails the test on an error.
+func call(t *testing.T, s Server, p engine.Params) engine.Call {
+	t.Helper()
+	if _, err := s.Engine.Probe(within(t)); err != nil {
+		t.Fatalf("probe: %v", err)
+	}
+	c, err := s.Engine.Prepare(p)
+	if err != nil {
+		t.Fatalf("prepare: %v", err)
+	}
+	return c
+}
+
+// ask runs one row and checks what must hold for every answer.
+func ask(t *testing.T, c engine.Call, text string, seed *int64) engine.Reply {
+	t.Helper()
+	r, err := c.Generate(within(t), engine.Row{Text: []byte(text), Seed: seed})
+	if err != nil {
+		t.Fatalf("generate: %v", err)
+	}
+	check(t, r)
+	return r
+}
+
+// fault returns the *engine.Error of err.
+func fault(t *testing.T, err error) *engine.Error {
+	t.Helper()
+	var e *engine.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("error is %v (%T), want an *engine.Error", err, err)
+	}
+	if e.Message == "" || e.Class == 0 {
+		t.Errorf("an error needs a class and a message: %#v", e)
+	}
+	return e
+}
+
+func ptr[T any](v T) *T { return &v }

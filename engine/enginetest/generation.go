@@ -1,0 +1,221 @@
+package enginetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// check demands what holds for every accepted answer.
+func check(t *testing.T, r engine.Reply) {
+	t.Helper()
+	if r.Finish != rowmill.FinishStop && r.Finish != rowmill.FinishLength {
+		t.Errorf("finish is %q", r.Finish)
+	}
+	if r.InputTokens <= 0 || r.OutputTokens < 0 {
+		t.Errorf("usage is %d in, %d out", r.InputTokens, r.OutputTokens)
+	}
+	if !utf8.ValidString(r.Content) || !utf8.ValidString(r.Reasoning) {
+		t.Error("answer is not UTF-8")
+	}
+	if r.LogprobSum > 0 || r.LogprobCount < 0 || r.LogprobCount > r.OutputTokens+1 {
+		t.Errorf("log probabilities: sum %v of %d tokens, %d tokens out", r.LogprobSum, r.LogprobCount, r.OutputTokens)
+	}
+}
+
+func generation(t *testing.T, s Server) {
+	m := *s.Generation
+	plain := engine.Params{Model: m, MaxTokens: 48, Sampling: map[string]any{"temperature": 0.8}}
+
+	t.Run("answers, and stops at the limit", func(t *testing.T) {
+		c := call(t, s, plain)
+		text := ""
+		for i := range 5 {
+			text += ask(t, c, fmt.Sprintf("Tell me about thing number %d.", i), nil).Content
+		}
+		if text == "" {
+			t.Error("five prompts got five empty answers")
+		}
+		short := plain
+		short.MaxTokens = 1
+		if r := ask(t, call(t, s, short), "Write a long story.", nil); r.OutputTokens > 1 {
+			t.Errorf("%d tokens where 1 was allowed", r.OutputTokens)
+		}
+	})
+
+	t.Run("the system prompt is part of the prompt", func(t *testing.T) {
+		with := plain
+		with.System = "You are a very careful assistant and weigh every single word."
+		bare := ask(t, call(t, s, plain), "Hello.", nil).InputTokens
+		if more := ask(t, call(t, s, with), "Hello.", nil).InputTokens; more <= bare {
+			t.Errorf("%d input tokens with a system prompt, %d without", more, bare)
+		}
+	})
+
+	t.Run("a seed repeats, another differs", func(t *testing.T) {
+		c := call(t, s, plain)
+		differs := false
+		for i := range 8 {
+			prompt := fmt.Sprintf("Write about topic %d.", i)
+			first := ask(t, c, prompt, ptr(int64(7)))
+			if again := ask(t, c, prompt, ptr(int64(7))); again.Content != first.Content {
+				t.Errorf("prompt %d: seed 7 gave two answers", i)
+			}
+			differs = differs || ask(t, c, prompt, ptr(int64(1<<31-1))).Content != first.Content
+		}
+		if !differs {
+			t.Error("another seed never changed an answer")
+		}
+	})
+
+	t.Run("a row's seed goes before the job's", func(t *testing.T) {
+		seeded := plain
+		seeded.Sampling = map[string]any{"temperature": 0.8, "seed": int64(11)}
+		job, free := call(t, s, seeded), call(t, s, plain)
+		for i := range 4 {
+			prompt := fmt.Sprintf("Seeded topic %d.", i)
+			if a, b := ask(t, job, prompt, nil), ask(t, free, prompt, ptr(int64(11))); a.Content != b.Content {
+				t.Errorf("prompt %d: the job's seed 11 differs from a row's seed 11", i)
+			}
+			if a, b := ask(t, job, prompt, ptr(int64(12))), ask(t, free, prompt, ptr(int64(12))); a.Content != b.Content {
+				t.Errorf("prompt %d: the row's seed 12 did not replace the job's", i)
+			}
+		}
+	})
+
+	t.Run("log probabilities only where asked for", func(t *testing.T) {
+		with := plain
+		with.Logprobs = true
+		r := ask(t, call(t, s, with), "Say a few words.", ptr(int64(3)))
+		if r.OutputTokens > 1 && (r.LogprobCount == 0 || r.LogprobSum == 0) {
+			t.Errorf("sum %v of %d tokens, %d tokens out", r.LogprobSum, r.LogprobCount, r.OutputTokens)
+		}
+		if r := ask(t, call(t, s, plain), "Say a few words.", ptr(int64(3))); r.LogprobCount != 0 {
+			t.Errorf("%d log probabilities that nobody asked for", r.LogprobCount)
+		}
+	})
+
+	t.Run("a schema is obeyed", func(t *testing.T) {
+		with := plain
+		with.MaxTokens = 400
+		with.Schema = json.RawMessage(`{
+			"type": "object",
+			"properties": {"label": {"type": "string", "enum": ["good", "bad"]}, "sure": {"type": "boolean"}},
+			"required": ["label", "sure"],
+			"additionalProperties": false
+		}`)
+		c := call(t, s, with)
+		for i := range 4 {
+			r := ask(t, c, fmt.Sprintf("Judge text %d.", i), nil)
+			var got struct {
+				Label *string `json:"label"`
+				Sure  *bool   `json:"sure"`
+			}
+			if r.Finish != rowmill.FinishStop {
+				continue // cut off: that is no matter of the schema
+			}
+			if err := json.Unmarshal([]byte(r.Content), &got); err != nil || got.Label == nil || got.Sure == nil ||
+				*got.Label != "good" && *got.Label != "bad" {
+				t.Errorf("answer of %d bytes does not conform (%v)", len(r.Content), err)
+			}
+		}
+	})
+
+	t.Run("any text is a prompt", func(t *testing.T) {
+		c := call(t, s, plain)
+		for _, text := range []string{
+			`quotes " and \ backslashes \u0041 and {"json": [1]}`, "lines\r\nand\ttabs\vand\fmore\b", "nul \x00 and \x1b",
+			"Größe, 日本語, 🦙 and \u2028", "broken \xff\xfe\xed\xa0\x80 bytes", " ", "</think>",
+		} {
+			ask(t, c, text, nil)
+		}
+	})
+
+	t.Run("a prompt beyond the context is too long", func(t *testing.T) {
+		_, err := call(t, s, plain).Generate(within(t), engine.Row{Text: overlong(m)})
+		if e := fault(t, err); e.Class != engine.RowFault || !e.TooLong || strings.Contains(e.Message, "word word") {
+			t.Errorf("got %#v, want a RowFault that is TooLong and does not quote the prompt", e)
+		}
+	})
+
+	t.Run("rows run side by side", func(t *testing.T) {
+		c := call(t, s, plain)
+		const rows = 48
+		prompt := func(i int) string { return strings.Repeat("word ", 1+i) }
+		want := make([]int64, rows)
+		for i := range want {
+			want[i] = ask(t, c, prompt(i), nil).InputTokens
+		}
+		var wg sync.WaitGroup
+		room := make(chan struct{}, s.Concurrency)
+		for i := range rows {
+			wg.Go(func() {
+				room <- struct{}{}
+				defer func() { <-room }()
+				r, err := c.Generate(within(t), engine.Row{Text: []byte(prompt(i))})
+				if err != nil {
+					t.Errorf("row %d: %v", i, err)
+				} else if r.InputTokens != want[i] {
+					t.Errorf("row %d got an answer to %d tokens, its prompt has %d", i, r.InputTokens, want[i])
+				}
+			})
+		}
+		wg.Wait()
+	})
+
+	t.Run("cancelling", func(t *testing.T) { cancelling(t, s, plain) })
+}
+
+func cancelling(t *testing.T, s Server, p engine.Params) {
+	p.MaxTokens = s.Generation.ContextLength / 2
+	c := call(t, s, p)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Generate(gone, engine.Row{Text: []byte("Never sent.")}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled context gave %v", err)
+	}
+	// At any moment of a row: before, while and after it is sent.
+	for wait := range 40 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(wait)*100*time.Microsecond)
+		r, err := c.Generate(ctx, engine.Row{Text: []byte("Count to a thousand, in words.")})
+		cancel()
+		switch {
+		case err == nil:
+			check(t, r)
+		case !errors.Is(err, context.DeadlineExceeded):
+			t.Errorf("after %d00 µs: %v", wait, err)
+		}
+	}
+	ask(t, c, "Still there?", nil)
+	if !s.Cancels {
+		return
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		g, err := s.Engine.Gauges(within(t))
+		if err != nil {
+			t.Fatalf("gauges: %v", err)
+		}
+		if g.Running == 0 && g.Waiting == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d rows still run long after they were cancelled", g.Running+g.Waiting)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// overlong returns a text that cannot fit the model's context.
+func overlong(m rowmill.Model) []byte {
+	return []byte(strings.Repeat("word ", m.ContextLength+100))
+}

@@ -1,0 +1,117 @@
+package enginetest
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+func reasoning(t *testing.T, s Server) {
+	c := call(t, s, engine.Params{
+		Model: *s.Reasoning, MaxTokens: s.Reasoning.ContextLength / 4, Logprobs: true,
+		Sampling: map[string]any{"temperature": 0.8},
+	})
+	reasoned, answered := false, false
+	for i := range 6 {
+		r := ask(t, c, fmt.Sprintf("Think about riddle %d.", i), ptr(int64(i)))
+		if strings.Contains(r.Content, "</think>") && r.Finish == rowmill.FinishStop ||
+			strings.Contains(r.Reasoning, "</think>") {
+			t.Errorf("row %d: the tag is left in the answer", i)
+		}
+		reasoned = reasoned || r.Reasoning != ""
+		answered = answered || r.Content != ""
+		if r.Reasoning != "" && r.Content != "" && r.LogprobCount >= r.OutputTokens {
+			t.Errorf("row %d: %d log probabilities of %d tokens: the reasoning is among them", i, r.LogprobCount, r.OutputTokens)
+		}
+		if r.Content == "" && r.Finish == rowmill.FinishLength && r.LogprobCount != 0 {
+			t.Errorf("row %d was cut off while thinking and has a score", i)
+		}
+	}
+	if !reasoned || !answered {
+		t.Errorf("six rows: reasoning %v, answer %v", reasoned, answered)
+	}
+}
+
+func embedding(t *testing.T, s Server) {
+	m := *s.Embedding
+	c := call(t, s, engine.Params{Model: m})
+	texts := []string{"first of all", "a red house", "x", "lines\nand \"quotes\"", strings.Repeat("longer ", 40)}
+
+	t.Run("a group comes back in order", func(t *testing.T) {
+		group := embed(t, c, texts)
+		for i, text := range texts {
+			alone := embed(t, c, []string{text})[0]
+			if len(group[i].Embedding) != m.Dimension {
+				t.Fatalf("text %d: %d numbers, want %d", i, len(group[i].Embedding), m.Dimension)
+			}
+			if like := cosine(group[i].Embedding, alone.Embedding); like < 0.999 {
+				t.Errorf("text %d: similarity %.4f between the group's and its own embedding", i, like)
+			}
+		}
+		if like := cosine(group[0].Embedding, group[1].Embedding); like > 0.999 {
+			t.Errorf("different texts have the same embedding (similarity %.4f)", like)
+		}
+	})
+
+	t.Run("a bad text fails alone", func(t *testing.T) {
+		rows := make([]engine.Row, 0, 9)
+		for i := range 9 {
+			rows = append(rows, engine.Row{Text: fmt.Appendf(nil, "text %d", i)})
+		}
+		rows[5].Text = overlong(m)
+		replies, faults, err := c.Embed(within(t), rows)
+		if err != nil {
+			t.Fatalf("embed: %v", err)
+		}
+		for i := range rows {
+			switch {
+			case i != 5 && (faults[i] != nil || len(replies[i].Embedding) != m.Dimension):
+				t.Errorf("row %d failed with the bad one: %v", i, faults[i])
+			case i == 5 && (faults[i] == nil || faults[i].Class != engine.RowFault || !faults[i].TooLong):
+				t.Errorf("the bad row has %v, want a RowFault that is TooLong", faults[i])
+			}
+		}
+	})
+
+	t.Run("no rows, no request", func(t *testing.T) {
+		if replies, faults, err := c.Embed(within(t), nil); err != nil || len(replies) != 0 || len(faults) != 0 {
+			t.Errorf("got %v, %v, %v", replies, faults, err)
+		}
+	})
+}
+
+func embed(t *testing.T, c engine.Call, texts []string) []engine.Reply {
+	t.Helper()
+	rows := make([]engine.Row, len(texts))
+	for i, text := range texts {
+		rows[i].Text = []byte(text)
+	}
+	replies, faults, err := c.Embed(within(t), rows)
+	if err != nil {
+		t.Fatalf("embed: %v", err)
+	}
+	var tokens int64
+	for i := range rows {
+		if faults[i] != nil {
+			t.Fatalf("embed text %d: %v", i, faults[i])
+		}
+		tokens += replies[i].InputTokens
+	}
+	if tokens <= 0 {
+		t.Errorf("a group of %d texts counts %d tokens", len(texts), tokens)
+	}
+	return replies
+}
+
+func cosine(a, b []float32) float64 {
+	var ab, aa, bb float64
+	for i := range min(len(a), len(b)) {
+		x, y := float64(a[i]), float64(b[i])
+		ab, aa, bb = ab+x*y, aa+x*x, bb+y*y
+	}
+	return ab / math.Sqrt(aa*bb)
+}

@@ -1,0 +1,170 @@
+package openai
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// framing is how the end of a body is told.
+type framing uint8
+
+const (
+	byLength framing = iota // Content-Length
+	byChunks                // Transfer-Encoding: chunked
+	byClose                 // the server closes the connection
+)
+
+// maxTrailers bounds the lines after the last chunk; servers of models send
+// none.
+const maxTrailers = 32
+
+// errBodyTooLarge says that a body exceeds Config.MaxBodyBytes.
+var errBodyTooLarge = errors.New("reply exceeds the limit on its size")
+
+// errChunk says that the chunks of a body are not framed as they should be.
+var errChunk = errors.New("reply has a malformed chunk")
+
+// A body gives the bytes of a reply's body as windows into the connection's
+// read buffer. It is a source.
+type body struct {
+	in      *bufio.Reader
+	framing framing
+	left    int64 // bytes left of the body (byLength) or of the chunk (byChunks)
+	room    int64 // bytes left below the limit
+	held    int   // bytes of the last window, still in the buffer
+	begun   bool  // byChunks: a chunk has been read
+	done    bool  // the body has ended and nothing of it is left to read
+}
+
+// open makes b the body of a reply; length is fasthttp's ContentLength.
+func (b *body) open(in *bufio.Reader, length int, limit int64) {
+	*b = body{in: in, room: limit}
+	switch {
+	case length >= 0:
+		b.left = int64(length)
+		b.done = length == 0
+	case length == -1:
+		b.framing = byChunks
+	default:
+		b.framing = byClose
+	}
+}
+
+func (b *body) window() ([]byte, error) {
+	if b.held > 0 {
+		_, _ = b.in.Discard(b.held)
+		b.held = 0
+		if b.framing == byLength && b.left == 0 {
+			b.done = true
+		}
+	}
+	if b.done {
+		return nil, io.EOF
+	}
+	if b.framing == byChunks && b.left == 0 {
+		if err := b.nextChunk(); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := b.in.Peek(1); err != nil {
+		if !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if b.framing == byClose {
+			b.done = true
+			return nil, io.EOF
+		}
+		return nil, fmt.Errorf("connection ends inside the reply: %w", io.ErrUnexpectedEOF)
+	}
+	n := b.in.Buffered()
+	if b.framing != byClose {
+		n = int(min(int64(n), b.left))
+		b.left -= int64(n)
+	}
+	if b.room -= int64(n); b.room < 0 {
+		return nil, errBodyTooLarge
+	}
+	b.held = n
+	return b.in.Peek(n)
+}
+
+// nextChunk reads the head of the next chunk; io.EOF is the end of the body.
+func (b *body) nextChunk() error {
+	if b.begun {
+		if line, err := b.line(); err != nil || len(line) > 0 {
+			return errors.Join(errChunk, err)
+		}
+	}
+	b.begun = true
+	line, err := b.line()
+	if err != nil {
+		return errors.Join(errChunk, err)
+	}
+	size, _, _ := bytes.Cut(line, []byte(";")) // extensions mean nothing here
+	b.left, err = parseHex(bytes.TrimRight(size, " \t"))
+	if err != nil || b.left > 0 {
+		return err
+	}
+	for range maxTrailers {
+		line, err := b.line()
+		if err != nil {
+			return errors.Join(errChunk, err)
+		}
+		if len(line) == 0 {
+			b.done = true
+			return io.EOF
+		}
+	}
+	return errChunk
+}
+
+// line reads a line without its end.
+func (b *body) line() ([]byte, error) {
+	line, err := b.in.ReadSlice('\n')
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(line[:len(line)-1], []byte("\r")), nil
+}
+
+func parseHex(b []byte) (int64, error) {
+	if len(b) == 0 || len(b) > 15 {
+		return 0, errChunk
+	}
+	var n int64
+	for _, c := range b {
+		switch {
+		case c-'0' < 10:
+			c -= '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0, errChunk
+		}
+		n = n<<4 | int64(c)
+	}
+	return n, nil
+}
+
+// readUpTo returns the beginning of the body, at most limit bytes, and reads
+// what follows where that is little, so that the connection can be used again.
+func (b *body) readUpTo(limit int) ([]byte, error) {
+	var out []byte
+	for len(out) < limit {
+		win, err := b.window()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return out, err
+		}
+		out = append(out, win[:min(len(win), limit-len(out))]...)
+	}
+	return out, nil
+}

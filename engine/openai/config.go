@@ -1,0 +1,163 @@
+package openai
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Config describes one inference server. Only BaseURL is required; everything
+// else has a default that suits a server on the same machine or network.
+type Config struct {
+	// Name is the engine's name. Default: host and port of BaseURL.
+	Name string
+
+	// BaseURL is where the server is, such as "http://127.0.0.1:8000" or
+	// "https://gpu.example/team/v1". A trailing /v1 is optional.
+	BaseURL string
+
+	// APIKey is sent as "Authorization: Bearer …" where it is not empty. It is
+	// never logged.
+	APIKey string
+
+	// ModelMap gives, for a model's id in the catalog, the name this server
+	// uses for it, where that is neither the id nor one of the model's engine
+	// names.
+	ModelMap map[string]string
+
+	// ConnectTimeout bounds dialling, TLS included. Default 5 s: a server that
+	// is up accepts in milliseconds.
+	ConnectTimeout time.Duration
+
+	// ProbeTimeout bounds one request of Probe and Gauges. Default 5 s: busy
+	// Python front ends have been seen to take more than one.
+	ProbeTimeout time.Duration
+
+	// IdleTimeout is how long an unused connection is kept. Default 4 s: just
+	// below the 5 s after which uvicorn, which vLLM and SGLang stand on, closes
+	// it from its side.
+	IdleTimeout time.Duration
+
+	// QueueAllowance and TokenTime make the deadline of a row: the allowance
+	// for waiting in the server's queue, plus the most tokens its answer may
+	// have times a slow token's time. Defaults 10 min and 100 ms: the first is
+	// a full queue on a slow server, the second a large model on a CPU.
+	QueueAllowance time.Duration
+	TokenTime      time.Duration
+
+	// MaxIdleConns bounds the connections kept for reuse; connections in use
+	// are bounded by the rows in flight. Default 1088: the most rows vLLM runs
+	// at once (1024) and the standing queue we keep there.
+	MaxIdleConns int
+
+	// MaxHeaderBytes bounds the header of a reply and is the size of a
+	// connection's read buffer. Default 8 KiB: servers send 200 bytes, gateways
+	// in front of them a few thousand.
+	MaxHeaderBytes int
+
+	// MaxBodyBytes bounds the body of a reply, which is scanned and not kept.
+	// Default 128 MiB: 32k tokens with 20 alternatives each, from a server that
+	// does not listen to top_logprobs, are 64 MB.
+	MaxBodyBytes int64
+
+	// MaxAnswerBytes bounds the text of an answer, and of its reasoning, which
+	// is what a row keeps. Default 8 MiB: 131k tokens of the longest words do
+	// not reach 2 MB.
+	MaxAnswerBytes int
+
+	// TLS is used for https. Default: the system's roots.
+	TLS *tls.Config
+
+	// Logger receives what an operator should know once, such as the kind of
+	// server found. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// WithDefaults returns c with every unset field at its default.
+func (c Config) WithDefaults() Config {
+	orDuration := func(d *time.Duration, value time.Duration) {
+		if *d == 0 {
+			*d = value
+		}
+	}
+	orInt := func(n *int, value int) {
+		if *n == 0 {
+			*n = value
+		}
+	}
+	orDuration(&c.ConnectTimeout, 5*time.Second)
+	orDuration(&c.ProbeTimeout, 5*time.Second)
+	orDuration(&c.IdleTimeout, 4*time.Second)
+	orDuration(&c.QueueAllowance, 10*time.Minute)
+	orDuration(&c.TokenTime, 100*time.Millisecond)
+	orInt(&c.MaxIdleConns, 1088)
+	orInt(&c.MaxHeaderBytes, 8<<10)
+	orInt(&c.MaxAnswerBytes, 8<<20)
+	if c.MaxBodyBytes == 0 {
+		c.MaxBodyBytes = 128 << 20
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Name == "" {
+		if u, err := url.Parse(c.BaseURL); err == nil {
+			c.Name = u.Host
+		}
+	}
+	return c
+}
+
+// Validate names the first field that cannot work.
+func (c Config) Validate() error {
+	if _, err := c.base(); err != nil {
+		return err
+	}
+	if strings.ContainsAny(c.APIKey, "\r\n\x00") {
+		return fmt.Errorf("APIKey holds a line break: remove it from the end of the key")
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"ConnectTimeout", c.ConnectTimeout}, {"ProbeTimeout", c.ProbeTimeout},
+		{"IdleTimeout", c.IdleTimeout}, {"QueueAllowance", c.QueueAllowance}, {"TokenTime", c.TokenTime},
+	} {
+		if d.value <= 0 {
+			return fmt.Errorf("%s must be a positive duration, not %v", d.name, d.value)
+		}
+	}
+	for _, n := range []struct {
+		name         string
+		value, least int64
+	}{
+		{"MaxIdleConns", int64(c.MaxIdleConns), 1}, {"MaxHeaderBytes", int64(c.MaxHeaderBytes), 1 << 10},
+		{"MaxBodyBytes", c.MaxBodyBytes, 1 << 10}, {"MaxAnswerBytes", int64(c.MaxAnswerBytes), 1},
+	} {
+		if n.value < n.least {
+			return fmt.Errorf("%s must be at least %d, not %d", n.name, n.least, n.value)
+		}
+	}
+	return nil
+}
+
+// base parses BaseURL and takes the trailing /v1 off its path.
+func (c Config) base() (*url.URL, error) {
+	u, err := url.Parse(c.BaseURL)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("BaseURL is not a URL: write it as http://host:port")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("BaseURL must begin with http:// or https://, not %q", u.Scheme)
+	case u.Hostname() == "":
+		return nil, fmt.Errorf("BaseURL names no host: write it as http://host:port")
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, fmt.Errorf("BaseURL must not have a query or fragment")
+	case u.User != nil:
+		return nil, fmt.Errorf("BaseURL must not hold a user or password: use APIKey")
+	}
+	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/v1")
+	return u, nil
+}

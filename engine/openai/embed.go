@@ -1,0 +1,131 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// prepareEmbed makes the request of an embedding model. It has no sampling.
+func (c *call) prepareEmbed(kind, name string, p engine.Params) error {
+	if p.System != "" || len(p.Schema) > 0 {
+		return fmt.Errorf("an embedding model takes neither system_prompt nor json_schema")
+	}
+	for name, value := range p.Sampling {
+		if value != nil {
+			c.warnings = append(c.warnings, fmt.Sprintf("%s is ignored: an embedding model generates no text", name))
+		}
+	}
+	slices.Sort(c.warnings)
+	extras, more, err := extraFields(kind, p.Model.RequestExtras, nil)
+	if err != nil {
+		return err
+	}
+	c.warnings = append(c.warnings, more...)
+	c.prefix = append(appendString([]byte(`{"model":`), []byte(name)), `,"input":[`...)
+	// 5.3 bytes per number instead of 20, and no digits to parse.
+	c.middle, err = appendFields([]byte(`]`), append(extras, param{"encoding_format", "base64"}))
+	c.middle = append(c.middle, '}')
+	c.allowance = c.engine.allowance(0)
+	return err
+}
+
+func (c *call) appendRows(dst []byte, rows []engine.Row) []byte {
+	dst = append(dst, c.prefix...)
+	for i, row := range rows {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendString(dst, row.Text)
+	}
+	return append(dst, c.middle...)
+}
+
+// Embed runs a group of rows. Where the server refuses the group for the fault
+// of a row, the group is halved until the bad rows stand alone.
+func (c *call) Embed(ctx context.Context, rows []engine.Row) ([]engine.Reply, []*engine.Error, error) {
+	if c.model.Kind != rowmill.KindEmbedding {
+		return nil, nil, &engine.Error{
+			Class: engine.JobFault, Code: "wrong_kind", Message: c.model.ID + " is not an embedding model",
+		}
+	}
+	out, faults := make([]engine.Reply, len(rows)), make([]*engine.Error, len(rows))
+	if err := c.embedGroup(ctx, rows, out, faults); err != nil {
+		return nil, nil, err
+	}
+	return out, faults, nil
+}
+
+func (c *call) embedGroup(ctx context.Context, rows []engine.Row, out []engine.Reply, faults []*engine.Error) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	err := c.embedOnce(ctx, rows, out)
+	var fault *engine.Error
+	if err == nil || !errors.As(err, &fault) || fault.Class != engine.RowFault {
+		return err
+	}
+	// 501 is about the server's abilities: every row alone would get it too.
+	if len(rows) == 1 || fault.Status == http.StatusNotImplemented {
+		for i := range faults {
+			faults[i] = fault
+		}
+		return nil
+	}
+	half := len(rows) / 2
+	if err := c.embedGroup(ctx, rows[:half], out[:half], faults[:half]); err != nil {
+		return err
+	}
+	return c.embedGroup(ctx, rows[half:], out[half:], faults[half:])
+}
+
+// embedOnce sends one request and fills out in the order of the rows.
+func (c *call) embedOnce(ctx context.Context, rows []engine.Row, out []engine.Reply) error {
+	e := c.engine
+	conn, err := e.send(ctx, e.embedHead, c.allowance, func(dst []byte) []byte { return c.appendRows(dst, rows) })
+	if err != nil {
+		return err
+	}
+	var private [][]byte
+	if conn.header.StatusCode() != http.StatusOK {
+		for _, row := range rows {
+			private = append(private, row.Text)
+		}
+	}
+	if err := e.accepted(ctx, conn, false, private...); err != nil {
+		return err
+	}
+	r := newReply(&conn.body, e.cfg.MaxAnswerBytes, false)
+	defer r.release()
+	err = r.scanEmbeddings(out, c.model.Dimension)
+	e.finish(conn)
+	if err != nil {
+		var fault *engine.Error
+		if errors.As(err, &fault) {
+			return fault
+		}
+		return e.broken(ctx, err, c.allowance)
+	}
+	share(r.input, rows, out)
+	return nil
+}
+
+// share divides the tokens of a group among its rows by the length of their
+// texts, since servers count groups only. The sum stays exact.
+func share(tokens int64, rows []engine.Row, out []engine.Reply) {
+	var total, seen, given int64
+	for _, row := range rows {
+		total += int64(len(row.Text)) + 1 // an empty text has its special tokens too
+	}
+	for i, row := range rows {
+		seen += int64(len(row.Text)) + 1
+		upTo := int64(float64(tokens) * (float64(seen) / float64(total)))
+		out[i].InputTokens = upTo - given
+		given = upTo
+	}
+}

@@ -1,0 +1,165 @@
+package openai
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// Engine is one inference server behind HTTP.
+type Engine struct {
+	cfg  Config
+	base *url.URL
+	pool *pool
+
+	chatHead  []byte // heads of the two row requests, up to the length
+	embedHead []byte
+
+	side *http.Client // probes and gauges
+
+	mu     sync.Mutex
+	probed bool
+	info   engine.Info // of the last successful probe
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// New makes the engine; it does not speak to the server.
+func New(cfg Config) (*Engine, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("engine %q: %w", cfg.Name, err)
+	}
+	base, err := cfg.base()
+	if err != nil {
+		return nil, fmt.Errorf("engine %q: %w", cfg.Name, err)
+	}
+	e := &Engine{cfg: cfg, base: base}
+
+	port, tlsConfig := "80", (*tls.Config)(nil)
+	if base.Scheme == "https" {
+		port, tlsConfig = "443", cfg.TLS.Clone()
+		if tlsConfig == nil {
+			tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		if tlsConfig.ServerName == "" {
+			tlsConfig.ServerName = base.Hostname()
+		}
+		tlsConfig.NextProtos = []string{"http/1.1"}
+	}
+	if base.Port() != "" {
+		port = base.Port()
+	}
+	e.pool = &pool{
+		dialer:  net.Dialer{Timeout: cfg.ConnectTimeout},
+		address: net.JoinHostPort(base.Hostname(), port),
+		tls:     tlsConfig,
+		buffer:  cfg.MaxHeaderBytes,
+		keep:    cfg.MaxIdleConns,
+		timeout: cfg.IdleTimeout,
+	}
+	e.chatHead = e.head("/v1/chat/completions")
+	e.embedHead = e.head("/v1/embeddings")
+	e.side = &http.Client{
+		Timeout: cfg.ProbeTimeout,
+		Transport: &http.Transport{
+			DialContext:            e.pool.dialer.DialContext,
+			TLSClientConfig:        tlsConfig,
+			IdleConnTimeout:        cfg.IdleTimeout,
+			MaxIdleConnsPerHost:    2,
+			MaxResponseHeaderBytes: 64 << 10,
+		},
+		// A redirect is a server set up wrongly, and would take the key along.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return e, nil
+}
+
+// head returns a request's head up to the value of Content-Length, which comes
+// last.
+func (e *Engine) head(path string) []byte {
+	head := "POST " + e.base.EscapedPath() + path + " HTTP/1.1\r\n" +
+		"Host: " + e.base.Host + "\r\n" +
+		"User-Agent: rowmill\r\n" +
+		"Accept: application/json\r\n" +
+		"Content-Type: application/json\r\n"
+	if e.cfg.APIKey != "" {
+		head += "Authorization: Bearer " + e.cfg.APIKey + "\r\n"
+	}
+	return []byte(head + "Content-Length: ")
+}
+
+// Name is the configured name.
+func (e *Engine) Name() string { return e.cfg.Name }
+
+// Close drops idle connections; rows in flight end undisturbed and close
+// theirs.
+func (e *Engine) Close() {
+	e.pool.close()
+	e.side.CloseIdleConnections()
+}
+
+// served returns the kind of server and its name for m, by the last probe.
+func (e *Engine) served(m rowmill.Model) (kind, name string, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.probed {
+		return "", "", fmt.Errorf("engine %s has not been probed yet", e.cfg.Name)
+	}
+	found, ok := e.info.Find(m)
+	if mapped, is := e.cfg.ModelMap[m.ID]; is {
+		// A probe lists a mapped model under its id too; what is sent is the
+		// server's name. llama.cpp would answer to any.
+		found.Name = mapped
+		ok = slices.ContainsFunc(e.info.Models, func(s engine.ServedModel) bool { return s.Name == mapped })
+	}
+	if !ok {
+		return "", "", fmt.Errorf("engine %s does not serve %s", e.cfg.Name, m.ID)
+	}
+	return e.info.Kind, found.Name, nil
+}
+
+// Prepare compiles what all rows of a job have in common.
+func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
+	kind, name, err := e.served(p.Model)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{engine: e, model: p.Model, system: []byte(p.System)}
+	if p.Model.Kind == rowmill.KindEmbedding {
+		err = c.prepareEmbed(kind, name, p)
+	} else {
+		err = c.prepareChat(kind, name, p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("prepare %s on engine %s: %w", p.Model.ID, e.cfg.Name, err)
+	}
+	return c, nil
+}
+
+// refused reads the body of a reply whose status is not 200 and makes its
+// error. It ends the use of c.
+func (e *Engine) refused(ctx context.Context, c *conn, schema bool, private ...[]byte) error {
+	x := refusal{
+		status:     c.header.StatusCode(),
+		retryAfter: parseRetryAfter(string(c.header.Peek("Retry-After")), time.Now()),
+	}
+	text, err := c.body.readUpTo(maxErrorBody)
+	e.finish(c)
+	if ended := ended(ctx); ended != nil {
+		return ended
+	}
+	if err == nil || len(text) > 0 { // half an error says something too
+		x.fault = parseFault(text)
+	}
+	return x.classify(schema, private...)
+}

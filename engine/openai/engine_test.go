@@ -1,0 +1,345 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// good is an accepted answer.
+const good = `{"choices":[{"message":{"content":"fine"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`
+
+var (
+	generator = rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, ContextLength: 100}
+	embedder  = rowmill.Model{ID: "m", Kind: rowmill.KindEmbedding, Dimension: 2, ContextLength: 100}
+)
+
+// serve starts a server whose rows are answered by answer, and a probed engine
+// in front of it. Any model list names the model m of a vLLM.
+func serve(t *testing.T, change func(*Config), answer http.HandlerFunc) *Engine {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"m","owned_by":"vllm","max_model_len":100}]}`)
+	})
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"version":"0.29.1"}`)
+	})
+	mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST /v1/", answer)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	cfg := Config{BaseURL: server.URL}
+	if change != nil {
+		change(&cfg)
+	}
+	return probed(t, cfg)
+}
+
+func probed(t *testing.T, cfg Config) *Engine {
+	t.Helper()
+	e, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	if _, err := e.Probe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func prepared(t *testing.T, e *Engine, p engine.Params) engine.Call {
+	t.Helper()
+	c, err := e.Prepare(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func generate(t *testing.T, e *Engine, text string) (engine.Reply, error) {
+	t.Helper()
+	return prepared(t, e, engine.Params{Model: generator}).Generate(t.Context(), engine.Row{Text: []byte(text)})
+}
+
+func TestRequestBody(t *testing.T) {
+	t.Parallel()
+	var got []byte
+	var header http.Header
+	e := serve(t, func(c *Config) { c.APIKey = "secret"; c.BaseURL += "/v1/" }, func(w http.ResponseWriter, r *http.Request) {
+		got, _ = io.ReadAll(r.Body)
+		header = r.Header
+		_, _ = io.WriteString(w, good)
+	})
+	seed := int64(5)
+	m := generator
+	m.RequestExtras = map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": false}, "top_k": 3}
+	for name, c := range map[string]struct {
+		params engine.Params
+		row    engine.Row
+		want   string
+	}{
+		"bare": {
+			engine.Params{Model: generator}, engine.Row{Text: []byte("a \"b\"\n")},
+			`{"model":"m","messages":[{"role":"user","content":"a \"b\"\n"}]}`,
+		},
+		"everything": {
+			engine.Params{
+				Model: m, System: "be <brief>", Schema: json.RawMessage("{ \"type\": \"object\" }"), Logprobs: true, MaxTokens: 9,
+				Sampling: map[string]any{"temperature": 0.5, "top_k": 20.0, "stop": []any{"x"}, "max_tokens": 7.0, "seed": 1.0, "n": 1.0, "min_p": nil},
+			}, engine.Row{Text: []byte("é"), Seed: &seed},
+			`{"model":"m","messages":[{"role":"system","content":"be <brief>"},{"role":"user","content":"é"}],
+			"stop":["x"],"temperature":0.5,"top_k":20,"max_tokens":9,"chat_template_kwargs":{"enable_thinking":false},
+			"logprobs":true,"top_logprobs":1,
+			"response_format":{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":{"type":"object"}}},"seed":5}`,
+		},
+		"the job's seed": {
+			engine.Params{Model: generator, Sampling: map[string]any{"seed": int64(1) << 33, "max_tokens": 7.0}}, engine.Row{},
+			`{"model":"m","messages":[{"role":"user","content":""}],"max_tokens":7,"seed":0}`,
+		},
+	} {
+		if _, err := prepared(t, e, c.params).Generate(t.Context(), c.row); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var have, want any
+		if err := json.Unmarshal(got, &have); err != nil {
+			t.Errorf("%s: sent %s: %v", name, got, err)
+		}
+		if err := json.Unmarshal([]byte(c.want), &want); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("%s: wanted (-), sent (+):\n%s", name, diff)
+		}
+	}
+	if header.Get("Authorization") != "Bearer secret" || header.Get("Content-Type") != "application/json" {
+		t.Errorf("header %v", header)
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	think := rowmill.Model{ID: "m", Kind: rowmill.KindReasoning}
+	token := func(text string, p float64) string { return fmt.Sprintf(`{"token":%q,"logprob":%v}`, text, p) }
+	list := func(tokens ...string) string { return `{"content":[` + strings.Join(tokens, ",") + `]}` }
+	choice := func(message, logprobs string) string {
+		return `{"choices":[{"message":` + message + `,"logprobs":` + logprobs + `,"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":4}}`
+	}
+	reply := func(content, reasoning string, sum float64, count int64) engine.Reply {
+		return engine.Reply{
+			Content: content, Reasoning: reasoning, Finish: rowmill.FinishStop,
+			InputTokens: 3, OutputTokens: 4, LogprobSum: sum, LogprobCount: count,
+		}
+	}
+	for name, c := range map[string]struct {
+		model rowmill.Model
+		body  string
+		want  engine.Reply
+	}{
+		"text": {generator, choice(`{"content":"a"}`, list(token("a", -1), token("b", -2))), reply("a", "", -3, 2)},
+		"a tag that means nothing here": {
+			generator, choice(`{"content":"a</think>b"}`, list(token("a", -1), token("</think>", -2))), reply("a</think>b", "", -3, 2),
+		},
+		"reasoning_content": {
+			think, choice(`{"content":"yes","reasoning_content":"hm"}`, list(token("hm", -1), token("</think>", -2), token("yes", -0.5))),
+			reply("yes", "hm", -0.5, 1),
+		},
+		"reasoning": {think, choice(`{"content":"yes","reasoning":"hm"}`, "null"), reply("yes", "hm", 0, 0)},
+		"no parser": {
+			think, choice(`{"content":"hm\n</think>\n\nyes </think> too"}`, list(token("hm", -1), token("</", -2), token("think", -4), token(">\n", -8), token("yes", -0.5))),
+			reply("yes </think> too", "hm", -0.5, 1),
+		},
+		"no parser, both tags":      {think, choice(`{"content":"\n<think>hm</think>yes"}`, "null"), reply("yes", "hm", 0, 0)},
+		"no parser, cut off":        {think, choice(`{"content":"<think>\nhm"}`, list(token("<think>", -1), token("hm", -1))), reply("", "hm", 0, 0)},
+		"no reasoning at all":       {think, choice(`{"content":"yes"}`, list(token("yes", -1))), reply("yes", "", -1, 1)},
+		"tokens of the answer only": {think, choice(`{"content":"yes","reasoning":"quite long"}`, list(token("yes", -1))), reply("yes", "quite long", -1, 1)},
+		"tokens of both, no tag": {
+			think, choice(`{"content":"yes","reasoning":"quite long"}`, list(token("quite long", -1), token("yes", -1))), reply("yes", "quite long", 0, 0),
+		},
+		"cut off while thinking": {think, choice(`{"content":"","reasoning":"quite long"}`, list(token("quite long", -1))), reply("", "quite long", 0, 0)},
+		"minus infinity":         {generator, choice(`{"content":"a"}`, list(token("a", -9999))), reply("a", "", leastLogprob, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := serve(t, nil, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.body) })
+			got, err := prepared(t, e, engine.Params{Model: c.model}).Generate(t.Context(), engine.Row{Text: []byte("x")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("want (-), got (+):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	const secret = "the quick brown fox jumps over the lazy dog"
+	schema := json.RawMessage(`{"type":"object"}`)
+	openAI := func(message string) string {
+		return `{"error":{"message":"` + message + `","type":"some_type","code":400}}`
+	}
+	for _, c := range []struct {
+		name   string
+		status int
+		body   string
+		schema json.RawMessage
+		want   engine.Error // Message: a part of it
+	}{
+		{"bad request", 400, openAI("bad"), nil, engine.Error{Class: engine.RowFault, Code: "some_type", Message: "bad"}},
+		{"too large", 413, ``, nil, engine.Error{Class: engine.RowFault, Code: "http_413"}},
+		{"unprocessable", 422, `{"detail":[{"loc":["body","top_p"],"msg":"must be less","input":"` + secret + `"}]}`, nil, engine.Error{Class: engine.RowFault, Code: "http_422", Message: "body.top_p: must be less"}},
+		{"not implemented", 501, openAI("start it with --embeddings"), nil, engine.Error{Class: engine.RowFault, Code: "some_type"}},
+		{"no key", 401, `{"error":"Unauthorized"}`, nil, engine.Error{Class: engine.ServerFault, Code: "http_401", Message: "Unauthorized"}},
+		{"forbidden", 403, ``, nil, engine.Error{Class: engine.ServerFault, Code: "http_403"}},
+		{"not found", 404, `{"object":"error","message":"no model","type":"NotFoundError","code":404}`, nil, engine.Error{Class: engine.ServerFault, Code: "NotFoundError", Message: "no model"}},
+		{"wrong method", 405, ``, nil, engine.Error{Class: engine.ServerFault, Code: "http_405"}},
+		{"redirect", 302, ``, nil, engine.Error{Class: engine.ServerFault, Code: "http_302"}},
+		{"time out", 408, ``, nil, engine.Error{Class: engine.Moment, Code: "http_408"}},
+		{"conflict", 409, ``, nil, engine.Error{Class: engine.Moment, Code: "http_409"}},
+		{"too early", 425, ``, nil, engine.Error{Class: engine.Moment, Code: "http_425"}},
+		{"too many", 429, `{"error":"Model is overloaded","error_type":"overloaded"}`, nil, engine.Error{Class: engine.Moment, Code: "overloaded", Overloaded: true, Message: "Model is overloaded"}},
+		{"broken", 500, openAI("oops"), nil, engine.Error{Class: engine.Moment, Code: "some_type"}},
+		{"gateway", 502, `<html>Bad Gateway</html>`, nil, engine.Error{Class: engine.Moment, Code: "http_502"}},
+		{"loading", 503, openAI("Loading model"), nil, engine.Error{Class: engine.Moment, Code: "some_type", Overloaded: true}},
+		{"gateway time", 504, ``, nil, engine.Error{Class: engine.Moment, Code: "http_504"}},
+		{"schema", 400, openAI("JSON schema error at #: unrecognized type foo"), schema, engine.Error{Class: engine.JobFault, Code: "some_type", Message: "foo"}},
+		{"schema, but none was sent", 400, openAI("schema"), nil, engine.Error{Class: engine.RowFault, Code: "some_type"}},
+		{"overflow, llama.cpp", 400, `{"error":{"code":400,"message":"request (2102 tokens) exceeds it","type":"exceed_context_size_error","n_prompt_tokens":2102,"n_ctx":2048}}`, nil, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true}},
+		{"overflow, vLLM", 400, openAI("Your prompt has 200 tokens but the model's context length is only 100."), nil, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true}},
+		{"overflow, older vLLM", 400, openAI("This model's maximum context length is 100 tokens."), schema, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true}},
+		{"overflow, embeddings", 500, openAI("input (600 tokens) is too large to process. increase the physical batch size"), nil, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true}},
+		{"a message that quotes the prompt", 400, openAI("cannot parse: " + secret), nil, engine.Error{Class: engine.RowFault, Code: "some_type", Message: "left out"}},
+		{"a code that quotes the prompt", 400, `{"error":{"message":"no","code":"` + secret + `"}}`, nil, engine.Error{Class: engine.RowFault, Code: "http_400"}},
+		{"a long message", 400, openAI(strings.Repeat("é", 5000)), nil, engine.Error{Class: engine.RowFault, Code: "some_type", Message: "…"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e := serve(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", "7")
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, c.body)
+			})
+			call := prepared(t, e, engine.Params{Model: generator, Schema: c.schema, System: secret})
+			_, err := call.Generate(t.Context(), engine.Row{Text: []byte("say: " + secret)})
+			var got *engine.Error
+			if !errors.As(err, &got) {
+				t.Fatalf("got %v", err)
+			}
+			if !strings.Contains(got.Message, c.want.Message) || got.Message == "" || len(got.Message) > 400 {
+				t.Errorf("message %q, want a part %q", got.Message, c.want.Message)
+			}
+			if strings.Contains(fmt.Sprintf("%+v", *got), "brown fox") {
+				t.Error("the error quotes the prompt")
+			}
+			have := *got
+			have.Message, c.want.Message = "", ""
+			c.want.Status, c.want.RetryAfter = c.status, 7*time.Second
+			if diff := cmp.Diff(c.want, have); diff != "" {
+				t.Errorf("want (-), got (+):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUnacceptableReplies(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ body, code, raw string }{
+		"no choices":        {`{"choices":[]}`, "no_choices", ""},
+		"no object":         {`[]`, "malformed_reply", ""},
+		"not JSON":          {`<html>`, "malformed_reply", ""},
+		"empty":             {``, "connection_broken", ""},
+		"cut off":           {good[:40], "connection_broken", ""},
+		"text behind":       {good + "x", "malformed_reply", ""},
+		"aborted":           {strings.Replace(good, `"stop"`, `"abort"`, 1), "unfinished", "fine"},
+		"no finish reason":  {strings.Replace(good, `"stop"`, `null`, 1), "unfinished", "fine"},
+		"too long an text":  {strings.Replace(good, `fine`, strings.Repeat("x", 2000), 1), "reply_too_large", ""},
+		"too large a body":  {strings.Replace(good, `{`, `{"x":"`+strings.Repeat("x", 70000)+`",`, 1), "reply_too_large", ""},
+		"an error in a 200": {`{"error":{"message":"The request queue is full.","code":"queue_full"}}`, "queue_full", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := serve(t, func(c *Config) { c.MaxAnswerBytes, c.MaxBodyBytes = 1000, 64<<10 },
+				func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.body) })
+			_, err := generate(t, e, "x")
+			var got *engine.Error
+			if !errors.As(err, &got) || got.Class != engine.Moment || got.Code != c.code || got.Raw != c.raw {
+				t.Errorf("got %#v, want a Moment with code %s", err, c.code)
+			}
+		})
+	}
+}
+
+func TestEmbedHalvesTheGroup(t *testing.T) {
+	t.Parallel()
+	var groups []string
+	e := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		var req struct {
+			Input    []string `json:"input"`
+			Encoding string   `json:"encoding_format"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil || req.Encoding != "base64" {
+			t.Errorf("request: %v, %q", err, req.Encoding)
+		}
+		group := strings.Join(req.Input, "")
+		groups = append(groups, group)
+		if strings.ContainsAny(group, "XY") {
+			w.WriteHeader(400)
+			_, _ = io.WriteString(w, `{"error":{"message":"bad text"}}`)
+			return
+		}
+		var items []string
+		for i := range req.Input {
+			items = append([]string{fmt.Sprintf(`{"index":%d,"embedding":[%d,0]}`, i, req.Input[i][0])}, items...)
+		}
+		_, _ = fmt.Fprintf(w, `{"data":[%s],"usage":{"prompt_tokens":%d}}`, strings.Join(items, ","), len(items))
+	})
+	var rows []engine.Row
+	for _, c := range "abXcdefY" {
+		rows = append(rows, engine.Row{Text: []byte(string(c))})
+	}
+	replies, faults, err := prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range rows {
+		bad := i == 2 || i == 7
+		if bad != (faults[i] != nil) || !bad && (replies[i].Embedding[0] != float32(row.Text[0]) || replies[i].InputTokens != 1) {
+			t.Errorf("row %s: %+v, %v", row.Text, replies[i], faults[i])
+		}
+	}
+	if want := []string{"abXcdefY", "abXc", "ab", "Xc", "X", "c", "defY", "de", "fY", "f", "Y"}; !cmp.Equal(groups, want) {
+		t.Errorf("groups %v, want %v", groups, want)
+	}
+}
+
+func TestEmbedNotImplementedIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	e := serve(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(501)
+	})
+	_, faults, err := prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), make([]engine.Row, 64))
+	if err != nil || faults[0] == nil || faults[63] == nil || asked.Load() != 1 {
+		t.Errorf("%d requests, %v", asked.Load(), err)
+	}
+}

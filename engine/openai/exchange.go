@@ -1,0 +1,204 @@
+package openai
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/rowmill/rowmill/engine"
+)
+
+// errStale says that a kept connection was closed by the server before a byte
+// of an answer arrived on it.
+var errStale = errors.New("kept connection was closed by the server")
+
+// requests holds the buffers that requests are put together in. One is in use
+// only while it is sent, so there are few, whatever the rows in flight.
+var requests = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxRequestScratch is the largest request buffer that is kept.
+const maxRequestScratch = 256 << 10
+
+// send posts one request and returns the connection with the reply's header
+// read and its body open; the caller scans the body and calls finish. head is
+// the request's head up to the value of Content-Length, build appends the body.
+// It may be called twice: a kept connection that proves to be closed is
+// replaced once, by a new one.
+func (e *Engine) send(ctx context.Context, head []byte, allowance time.Duration, build func([]byte) []byte) (*conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(allowance)
+	if c := e.pool.get(); c != nil {
+		err := e.exchange(ctx, c, head, deadline, build)
+		if err == nil {
+			return c, nil
+		}
+		if !errors.Is(err, errStale) {
+			return nil, e.broken(ctx, err, allowance)
+		}
+		e.pool.drop()
+	}
+	c, err := e.pool.dial(ctx)
+	if err != nil {
+		return nil, e.unreachable(ctx, err)
+	}
+	if err := e.exchange(ctx, c, head, deadline, build); err != nil {
+		return nil, e.broken(ctx, err, allowance)
+	}
+	return c, nil
+}
+
+// exchange sends the request on c and reads the reply's header. After an error
+// c is closed.
+func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, deadline time.Time, build func([]byte) []byte) error {
+	c.release = context.AfterFunc(ctx, c.abort)
+	err := c.SetDeadline(deadline)
+	if err == nil {
+		err = c.write(head, build)
+	}
+	if err == nil || !timedOut(err) {
+		// A server may refuse a large request and close before it has read it
+		// all: its answer says more than our broken write.
+		if readErr := c.readHeader(e.cfg.MaxBodyBytes); readErr == nil || err == nil {
+			err = readErr
+		}
+	}
+	if err != nil {
+		c.release()
+		_ = c.Close()
+	}
+	return err
+}
+
+func (c *conn) write(head []byte, build func([]byte) []byte) error {
+	buf := requests.Get().(*[]byte)
+	// The length stands before the body and is known after it: the body is
+	// built first, behind enough room, and the head put right before it.
+	const digits, end = 20, "\r\n\r\n"
+	room := len(head) + digits + len(end)
+	whole := build(slices.Grow((*buf)[:0], room)[:room])
+	var length [digits]byte
+	number := strconv.AppendInt(length[:0], int64(len(whole)-room), 10)
+	start := room - len(end) - len(number) - len(head)
+	at := start + copy(whole[start:], head)
+	at += copy(whole[at:], number)
+	copy(whole[at:], end)
+
+	_, err := c.Write(whole[start:])
+	if cap(whole) <= maxRequestScratch {
+		*buf = whole[:0]
+		requests.Put(buf)
+	}
+	return err
+}
+
+// errHeader says that the reply does not begin as HTTP does. The parser's own
+// error quotes the reply and is dropped.
+var errHeader = errors.New("reply has a malformed header")
+
+func (c *conn) readHeader(maxBody int64) error {
+	if _, err := c.in.Peek(1); err != nil {
+		if c.kept && !timedOut(err) {
+			return errStale
+		}
+		if errors.Is(err, io.EOF) {
+			return fmt.Errorf("connection closed without a reply: %w", io.ErrUnexpectedEOF)
+		}
+		return err
+	}
+	for {
+		if err := c.header.Read(c.in); err != nil {
+			var small *fasthttp.ErrSmallBuffer
+			switch {
+			case timedOut(err):
+				return err
+			case errors.As(err, &small):
+				return fmt.Errorf("header of the reply exceeds %d bytes", c.in.Size())
+			}
+			return errHeader
+		}
+		switch status := c.header.StatusCode(); {
+		case status == 101:
+			return errHeader // we asked for no other protocol
+		case status >= 200:
+			c.body.open(c.in, c.header.ContentLength(), maxBody)
+			return nil
+		}
+	}
+}
+
+// finish ends the row's use of c. It is kept where the reply was read to its
+// end and the server will take another request.
+func (e *Engine) finish(c *conn) {
+	alive := c.release()
+	c.release = nil
+	if alive && c.body.done && !c.header.ConnectionClose() && c.in.Buffered() == 0 {
+		e.pool.put(c)
+		return
+	}
+	_ = c.Close()
+}
+
+// timedOut reports whether err is the row's deadline.
+func timedOut(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// ended returns the context's error once it is over. A dial gives up at the
+// context's deadline by a clock of its own, and may do so a moment earlier.
+func ended(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// unreachable is the error of a connection that could not be opened.
+func (e *Engine) unreachable(ctx context.Context, err error) error {
+	if err := ended(ctx); err != nil {
+		return err
+	}
+	class := engine.Moment
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	if errors.As(err, &certificate) || errors.As(err, &record) {
+		class = engine.ServerFault // waiting mends no certificate
+	}
+	return &engine.Error{Class: class, Code: "unreachable", Message: fmt.Sprintf("connect to the server: %v", err)}
+}
+
+// broken is the error of a connection that ended, timed out or gave nonsense
+// during a row.
+func (e *Engine) broken(ctx context.Context, err error, allowance time.Duration) error {
+	if err := ended(ctx); err != nil {
+		return err
+	}
+	if timedOut(err) {
+		return &engine.Error{
+			Class: engine.Moment, Code: "timeout",
+			Message: fmt.Sprintf("no complete answer within %v", allowance.Round(time.Second)),
+		}
+	}
+	if errors.Is(err, errTooLong) || errors.Is(err, errBodyTooLarge) {
+		return &engine.Error{Class: engine.Moment, Code: "reply_too_large", Message: err.Error()}
+	}
+	var malformed *syntaxError
+	if errors.As(err, &malformed) || errors.Is(err, errHeader) || errors.Is(err, errChunk) {
+		return &engine.Error{Class: engine.Moment, Code: "malformed_reply", Message: err.Error()}
+	}
+	return &engine.Error{Class: engine.Moment, Code: "connection_broken", Message: fmt.Sprintf("talk to the server: %v", err)}
+}

@@ -1,0 +1,151 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// A serverFault is what the body of an error says, whichever shape it has:
+//
+//	{"error": {"message", "type", "code"}}   OpenAI, vLLM, llama.cpp, Ollama
+//	{"object": "error", "message", "type", "code"}            SGLang
+//	{"error": "text", "error_type": "word"}                   TGI
+//	{"detail": "text" or [{"msg", "loc"}]}                    FastAPI itself
+//
+// It never leaves the package as it is: its message may quote a prompt.
+type serverFault struct {
+	found   bool
+	message string
+	kind    string // type, error_type
+	code    string // code, where it is a word and not the status again
+}
+
+// maxErrorBody is how much of an error's body is read; the rest is dropped.
+const maxErrorBody = 64 << 10
+
+// parseFault reads the body of an error. Anything unreadable is an empty fault.
+func parseFault(body []byte) serverFault {
+	var top struct {
+		Error     json.RawMessage `json:"error"`
+		ErrorType string          `json:"error_type"`
+		Detail    json.RawMessage `json:"detail"`
+		faultFields
+	}
+	// A field of an unexpected type leaves the others filled.
+	_ = json.Unmarshal(body, &top)
+	if len(top.Error) > 0 && top.Error[0] == '{' {
+		var inner faultFields
+		_ = json.Unmarshal(top.Error, &inner)
+		return inner.fault()
+	}
+	f := top.fault()
+	if f.message == "" {
+		f.message = text(top.Error)
+	}
+	if f.kind == "" {
+		f.kind = top.ErrorType
+	}
+	if f.message == "" {
+		f.message = detail(top.Detail)
+	}
+	f.found = f.message != "" || f.kind != "" || f.code != ""
+	return f
+}
+
+type faultFields struct {
+	Message json.RawMessage `json:"message"`
+	Type    json.RawMessage `json:"type"`
+	Code    json.RawMessage `json:"code"`
+}
+
+func (f faultFields) fault() serverFault {
+	return serverFault{found: true, message: text(f.Message), kind: text(f.Type), code: text(f.Code)}
+}
+
+// text returns the string that raw holds, nothing where it holds another type.
+func text(raw json.RawMessage) string {
+	var s string
+	if len(raw) > 0 && raw[0] == '"' {
+		_ = json.Unmarshal(raw, &s)
+	}
+	return s
+}
+
+// detail reads FastAPI's list of broken rules. Their "input" is left alone: it
+// is what we sent.
+func detail(raw json.RawMessage) string {
+	if s := text(raw); s != "" {
+		return s
+	}
+	var rules []struct {
+		Msg string `json:"msg"`
+		Loc []any  `json:"loc"`
+	}
+	_ = json.Unmarshal(raw, &rules)
+	if len(rules) == 0 {
+		return ""
+	}
+	var where []string
+	for _, part := range rules[0].Loc {
+		if s, ok := part.(string); ok && safeWord([]byte(s)) != "" {
+			where = append(where, s)
+		}
+	}
+	return strings.TrimPrefix(strings.Join(where, ".")+": "+rules[0].Msg, ": ")
+}
+
+// word returns the fault's machine word, or other where it has none.
+func (f serverFault) word(other string) string {
+	for _, w := range []string{f.code, f.kind} {
+		if w = safeWord([]byte(w)); w != "" {
+			return w
+		}
+	}
+	return other
+}
+
+const (
+	// maxMessage bounds what is passed on of a server's message, in bytes.
+	maxMessage = 300
+	// quoteLength is the length of a shared passage that makes a message a
+	// quotation: long enough to be no chance, short enough to give nothing away.
+	quoteLength = 12
+)
+
+// shown returns the message as it may be passed on: short, on one line, and
+// not at all where it repeats a passage of any of texts, which are what must
+// not get into logs.
+func (f serverFault) shown(texts ...[]byte) string {
+	line := strings.Join(strings.Fields(strings.ToValidUTF8(f.message, "")), " ")
+	if len(line) > maxMessage {
+		line = line[:maxMessage]
+		for !utf8.ValidString(line) {
+			line = line[:len(line)-1]
+		}
+		line += "…"
+	}
+	for _, t := range texts {
+		if quotes(line, string(t)) {
+			return "its message repeats the prompt and is left out"
+		}
+	}
+	return line
+}
+
+// quotes reports whether line and text share a passage of at least
+// 2·quoteLength-1 bytes, or line holds all of a shorter text.
+func quotes(line, text string) bool {
+	if len(text) == 0 {
+		return false
+	}
+	if len(text) < quoteLength {
+		return len(text) > 3 && strings.Contains(line, text)
+	}
+	for at := 0; at+quoteLength <= len(line); at += quoteLength {
+		if strings.Contains(text, line[at:at+quoteLength]) {
+			return true
+		}
+	}
+	return false
+}

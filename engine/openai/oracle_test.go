@@ -1,0 +1,180 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"math"
+)
+
+// found is what scanChat takes from a body.
+type found struct {
+	Choices            bool
+	Content, Reasoning string
+	Finish             string
+	Input, Output      int64
+	Sum                float64
+	Count              int64
+	Fault              bool
+}
+
+func scanned(src source, limit int) (found, error) {
+	r := newReply(src, limit, false)
+	defer r.release()
+	if err := r.scanChat(); err != nil {
+		return found{}, err
+	}
+	return found{
+		Choices: r.choices, Content: validText(r.content), Reasoning: validText(r.reasoning),
+		Finish: validText(r.finish), Input: r.input, Output: r.output,
+		Sum: r.logprobs.sum, Count: r.logprobs.count, Fault: r.fault.found,
+	}, nil
+}
+
+// oracle reads the same fields with encoding/json. It reports false where the
+// body is no JSON object or a field has a type that means nothing to us.
+func oracle(body []byte) (out found, ok bool) {
+	defer func() {
+		if recover() != nil { // a type assertion
+			out, ok = found{}, false
+		}
+	}()
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	var top any
+	if err := d.Decode(&top); err != nil {
+		return found{}, false
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return found{}, false
+	}
+	text := func(v any) string {
+		if v == nil {
+			return ""
+		}
+		return v.(string)
+	}
+	number := func(v any) float64 {
+		f, err := v.(json.Number).Float64()
+		if err != nil {
+			panic(err)
+		}
+		return f
+	}
+	count := func(v any) int64 {
+		if v == nil {
+			return 0
+		}
+		f := number(v)
+		if f < 0 || f != math.Trunc(f) || f > 1<<53 {
+			panic("no count")
+		}
+		return int64(f)
+	}
+	object := func(v any) map[string]any {
+		if v == nil {
+			return nil
+		}
+		return v.(map[string]any)
+	}
+	list := func(v any) []any {
+		if v == nil {
+			return nil
+		}
+		return v.([]any)
+	}
+	m := top.(map[string]any)
+	out.Fault = m["error"] != nil
+	usage := object(m["usage"])
+	out.Input, out.Output = count(usage["prompt_tokens"]), count(usage["completion_tokens"])
+	if choices := list(m["choices"]); len(choices) > 0 {
+		out.Choices = true
+		choice := choices[0].(map[string]any)
+		message := object(choice["message"])
+		out.Content, out.Finish = text(message["content"]), text(choice["finish_reason"])
+		out.Reasoning = text(message["reasoning_content"])
+		if other := text(message["reasoning"]); out.Reasoning == "" {
+			out.Reasoning = other
+		}
+		for _, token := range list(object(choice["logprobs"])["content"]) {
+			if v := token.(map[string]any)["logprob"]; v != nil {
+				out.Sum += min(max(number(v), leastLogprob), 0)
+				out.Count++
+			}
+		}
+	}
+	return out, true
+}
+
+// comparableBody reports whether the oracle speaks for the scanner: no key that we
+// read occurs twice in the body or is written with escapes, and nothing reaches
+// the scanner's own limits.
+func comparableBody(body []byte) bool {
+	for _, key := range []string{
+		"choices", "message", "logprobs", "finish_reason", "content", "reasoning_content",
+		"reasoning", "usage", "prompt_tokens", "completion_tokens", "error", "logprob",
+	} {
+		if bytes.Count(body, []byte(`"`+key+`"`)) > 1 && key != "logprob" && key != "content" {
+			return false
+		}
+	}
+	depth, deepest, digits, longest := 0, 0, 0, 0
+	for _, c := range body {
+		switch c {
+		case '{', '[':
+			depth++
+			deepest = max(deepest, depth)
+		case '}', ']':
+			depth--
+		}
+		if c-'0' < 10 || c == '.' || c|0x20 == 'e' || c == '-' || c == '+' {
+			digits++
+			longest = max(longest, digits)
+		} else {
+			digits = 0
+		}
+	}
+	return deepest < maxDepth && longest < maxNumber
+}
+
+// duplicated reports whether any object of the body repeats a key: the oracle
+// keeps the last one as a whole, and so does the scanner, but it has checked
+// the types of the first.
+func duplicated(body []byte) bool {
+	d := json.NewDecoder(bytes.NewReader(body))
+	type frame struct {
+		keys  map[string]bool // nil for an array
+		value bool            // the next token is a value, not a key
+	}
+	var stack []frame
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return false
+		}
+		top := len(stack) - 1
+		switch delim, _ := token.(json.Delim); delim {
+		case '{':
+			stack = append(stack, frame{keys: map[string]bool{}})
+			continue
+		case '[':
+			stack = append(stack, frame{})
+			continue
+		case '}', ']':
+			stack = stack[:top]
+			top--
+		default:
+			if top >= 0 && stack[top].keys != nil && !stack[top].value {
+				key, _ := token.(string)
+				if stack[top].keys[key] {
+					return true
+				}
+				stack[top].keys[key], stack[top].value = true, true
+				continue
+			}
+		}
+		if top >= 0 {
+			stack[top].value = false
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+)
+
+// The kinds of server that are told apart.
+const (
+	kindVLLM   = "vllm"
+	kindSGLang = "sglang"
+	kindLlama  = "llama.cpp"
+	kindOllama = "ollama"
+	kindSim    = "rowmill-sim"
+	kindOther  = "openai" // speaks the dialect; nothing more is known
+)
+
+// everyServer lists the sampling parameters that every kind takes under the
+// name callers use.
+var everyServer = []string{
+	"temperature", "top_p", "stop", "presence_penalty", "frequency_penalty",
+}
+
+// further lists what a kind takes besides, with the name it takes it under.
+// Sources: the protocols of vLLM, SGLang, llama.cpp and Ollama as of August
+// 2026; our simulated server follows vLLM.
+var further = map[string]map[string]string{
+	kindVLLM: vllmParams,
+	kindSim:  vllmParams,
+	kindSGLang: {
+		"top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty",
+		"logit_bias": "logit_bias", "ignore_eos": "ignore_eos",
+		"stop_token_ids": "stop_token_ids", "min_tokens": "min_tokens",
+		"skip_special_tokens": "skip_special_tokens",
+	},
+	kindLlama: {
+		"top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repeat_penalty",
+		"logit_bias": "logit_bias", "ignore_eos": "ignore_eos",
+	},
+	kindOllama: {},
+	kindOther:  {"logit_bias": "logit_bias"},
+}
+
+var vllmParams = map[string]string{
+	"top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty",
+	"logit_bias": "logit_bias", "ignore_eos": "ignore_eos",
+	"stop_token_ids": "stop_token_ids", "min_tokens": "min_tokens", "bad_words": "bad_words",
+	"allowed_token_ids": "allowed_token_ids", "skip_special_tokens": "skip_special_tokens",
+	"spaces_between_special_tokens": "spaces_between_special_tokens",
+	"include_stop_str_in_output":    "include_stop_str_in_output",
+	"thinking_token_budget":         "thinking_token_budget",
+	"repetition_detection":          "repetition_detection",
+}
+
+// inDefaults are the parameters that models of the catalog set by default. A
+// server that does not take one is usable all the same, with a warning. The
+// others can only come from a caller who wants just that: they are an error.
+var inDefaults = map[string]bool{"top_k": true, "min_p": true, "repetition_penalty": true}
+
+// explicit holds what is sent where nothing else is said, because the server's
+// own default would cut the distribution (llama.cpp: 40 and 0.05).
+var explicit = map[string]map[string]any{
+	kindLlama: {"top_k": 0, "min_p": 0},
+}
+
+// handledApart are sampling parameters that the request has its own place for.
+var handledApart = map[string]bool{"max_tokens": true, "seed": true, "logprobs": true, "n": true}
+
+// reserved are the fields of a request that its own parts fill; request_extras
+// cannot set them.
+var reserved = map[string]bool{
+	"model": true, "messages": true, "input": true, "encoding_format": true, "stream": true,
+	"response_format": true, "logprobs": true, "top_logprobs": true, "seed": true, "n": true,
+}
+
+// A param is one field of a request's body.
+type param struct {
+	name  string
+	value any
+}
+
+// translate gives sampling parameters the names that kind takes, in a fixed
+// order. What it cannot take is an error or a warning.
+func translate(kind string, sampling map[string]any) (fields []param, warnings []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(sampling)) {
+		value := sampling[name]
+		switch {
+		case handledApart[name] || value == nil:
+			continue
+		case slices.Contains(everyServer, name):
+			fields = append(fields, param{name, value})
+			continue
+		}
+		if as, ok := further[kind][name]; ok {
+			fields = append(fields, param{as, value})
+			continue
+		}
+		if _, known := vllmParams[name]; !known {
+			return nil, nil, fmt.Errorf("sampling parameter %s is not known: remove it", name)
+		}
+		if neutral(name, value) && kind != kindOllama {
+			continue // it asks for what the server does anyway
+		}
+		if !inDefaults[name] {
+			return nil, nil, fmt.Errorf("sampling parameter %s cannot be honoured by a server of kind %s: remove it, or use vLLM", name, kind)
+		}
+		warnings = append(warnings, fmt.Sprintf("%s is not taken by a server of kind %s: its own setting applies", name, kind))
+	}
+	for _, name := range slices.Sorted(maps.Keys(explicit[kind])) {
+		if value, set := sampling[name]; !set || value == nil {
+			fields = append(fields, param{further[kind][name], explicit[kind][name]})
+		}
+	}
+	if n, ok := asInt(sampling["n"]); sampling["n"] != nil && (!ok || n != 1) {
+		return nil, nil, fmt.Errorf("sampling parameter n must be 1: a row has one answer")
+	}
+	return fields, warnings, nil
+}
+
+// neutral reports whether a parameter's value changes nothing.
+func neutral(name string, value any) bool {
+	number, isNumber := asFloat(value)
+	switch name {
+	case "top_k":
+		return isNumber && number <= 0
+	case "min_p", "min_tokens":
+		return isNumber && number == 0
+	case "repetition_penalty":
+		return isNumber && number == 1
+	case "ignore_eos", "include_stop_str_in_output":
+		return value == false
+	case "skip_special_tokens", "spaces_between_special_tokens":
+		return value == true
+	case "logit_bias":
+		m, ok := value.(map[string]any)
+		return ok && len(m) == 0
+	case "stop_token_ids", "bad_words", "allowed_token_ids":
+		list, ok := value.([]any)
+		return ok && len(list) == 0
+	}
+	return false
+}
+
+// extraFields checks a model's request_extras and gives them in a fixed order,
+// without those that a sampling parameter sets already.
+func extraFields(kind string, extras map[string]any, taken []param) (fields []param, warnings []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(extras)) {
+		if reserved[name] {
+			return nil, nil, fmt.Errorf("request_extras of the model must not set %s: the request sets it itself", name)
+		}
+		if slices.ContainsFunc(taken, func(p param) bool { return p.name == name }) {
+			continue // the sampling parameter is the more specific wish
+		}
+		if kind == kindOllama && name == "chat_template_kwargs" {
+			// Ollama has no such field; thinking is switched off by effort.
+			kwargs, _ := extras[name].(map[string]any)
+			switch {
+			case kwargs["enable_thinking"] == false && extras["reasoning_effort"] == nil:
+				fields = append(fields, param{"reasoning_effort", "none"})
+			case kwargs["enable_thinking"] != true || len(kwargs) > 1:
+				warnings = append(warnings, "chat_template_kwargs is not taken by Ollama: its own template settings apply")
+			}
+			continue
+		}
+		fields = append(fields, param{name, extras[name]})
+	}
+	return fields, warnings, nil
+}
+
+// appendFields appends each field as ,"name":value.
+func appendFields(dst []byte, fields []param) ([]byte, error) {
+	for _, f := range fields {
+		value, err := json.Marshal(f.value)
+		if err != nil {
+			return nil, fmt.Errorf("field %s cannot be written as JSON: %w", f.name, err)
+		}
+		dst = append(dst, ',')
+		dst = appendString(dst, []byte(f.name))
+		dst = append(dst, ':')
+		dst = append(dst, value...)
+	}
+	return dst, nil
+}
+
+func asFloat(value any) (float64, bool) {
+	switch v := value.(type) {
+	case float64:
+		return v, true
+	case int:
+		return float64(v), true
+	case int64:
+		return float64(v), true
+	case json.Number:
+		f, err := v.Float64()
+		return f, err == nil
+	}
+	return 0, false
+}
+
+func asInt(value any) (int64, bool) {
+	switch v := value.(type) {
+	case int:
+		return int64(v), true
+	case int64:
+		return v, true
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n, true
+		}
+	}
+	f, ok := asFloat(value)
+	if !ok || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		return 0, false
+	}
+	return int64(f), true
+}

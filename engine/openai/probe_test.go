@@ -1,0 +1,259 @@
+package openai
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// pages serves fixed bodies by path; anything else is 404. A body that begins
+// with a number and a space has that status.
+func pages(t *testing.T, server string, bodies map[string]string) *Engine {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if server != "" {
+			w.Header().Set("Server", server)
+		}
+		body, ok := bodies[r.URL.Path]
+		switch {
+		case !ok:
+			w.WriteHeader(http.StatusNotFound)
+		case strings.HasPrefix(body, "503 "):
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case strings.HasPrefix(body, "401 "):
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(s.Close)
+	e, err := New(Config{BaseURL: s.URL, Name: "here", ModelMap: map[string]string{"catalog-id": "m", "absent": "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	models := func(context int) []engine.ServedModel {
+		return []engine.ServedModel{{Name: "m", ContextLength: context}, {Name: "catalog-id", ContextLength: context}}
+	}
+	vllm := `{"data":[{"id":"m","owned_by":"vllm","max_model_len":4096}]}`
+	for name, c := range map[string]struct {
+		server string
+		pages  map[string]string
+		want   engine.Info
+		err    string
+	}{
+		"vLLM": {pages: map[string]string{"/v1/models": vllm, "/version": `{"version":"0.29"}`, "/health": ""}, want: engine.Info{Kind: "vllm", Version: "0.29", Models: models(4096)}},
+		"vLLM under another owner": {
+			pages: map[string]string{"/v1/models": strings.Replace(vllm, `"vllm"`, `"us"`, 1), "/version": `{"version":"0.29"}`},
+			want:  engine.Info{Kind: "vllm", Version: "0.29", Models: models(4096)},
+		},
+		"SGLang": {pages: map[string]string{"/v1/models": strings.Replace(vllm, `"vllm"`, `"sglang"`, 1)}, want: engine.Info{Kind: "sglang", Models: models(4096)}},
+		"llama.cpp": {
+			server: "llama.cpp",
+			pages: map[string]string{
+				"/v1/models": `{"data":[{"id":"m","meta":{"n_ctx":8192}}]}`, "/health": "{}",
+				"/props": `{"total_slots":4,"build_info":"b1","default_generation_settings":{"n_ctx":2048}}`,
+			},
+			want: engine.Info{Kind: "llama.cpp", Version: "b1", Slots: 4, Models: models(2048)},
+		},
+		"llama.cpp without properties": {
+			server: "llama.cpp", pages: map[string]string{"/v1/models": `{"data":[{"id":"m","meta":{"n_ctx":8192}}]}`},
+			want: engine.Info{Kind: "llama.cpp", Models: models(8192)},
+		},
+		"Ollama": {
+			pages: map[string]string{"/v1/models": `{"data":[{"id":"m","owned_by":"library"}]}`, "/": "Ollama is running", "/api/version": `{"version":"0.14"}`},
+			want:  engine.Info{Kind: "ollama", Version: "0.14", Models: models(0)},
+		},
+		"ours": {
+			server: "rowmill-sim",
+			pages:  map[string]string{"/v1/models": `{"simulated":true,"slots":256,"data":[{"id":"m","max_model_len":100}]}`, "/version": `{"version":"1"}`},
+			want:   engine.Info{Kind: "rowmill-sim", Version: "1", Simulated: true, Slots: 256, Models: models(100)},
+		},
+		"something else": {pages: map[string]string{"/v1/models": `{"data":[{"id":"m"}]}`}, want: engine.Info{Kind: "openai", Models: models(0)}},
+		"no models yet":  {pages: map[string]string{"/v1/models": `{"data":[]}`}, want: engine.Info{Kind: "openai"}},
+		"not ready":      {pages: map[string]string{"/v1/models": vllm, "/health": "503 dead"}, err: "probe here: the server is not ready"},
+		"no key":         {pages: map[string]string{"/v1/models": "401 no"}, err: "refuses our API key (HTTP 401)"},
+		"no JSON":        {pages: map[string]string{"/v1/models": "<html>"}, err: "is this an OpenAI-compatible server?"},
+		"nothing there":  {err: "/v1/models answered HTTP 404"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := pages(t, c.server, c.pages)
+			got, err := e.Probe(t.Context())
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("got %v, want %q", err, c.err)
+				}
+				if _, err := e.Prepare(engine.Params{Model: generator}); err == nil || !strings.Contains(err.Error(), "has not been probed") {
+					t.Errorf("prepare after a failed probe: %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("want (-), got (+):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestGauges(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		page string
+		want engine.Gauges
+		none bool
+	}{
+		"vLLM, two engines": {`
+# HELP vllm:num_requests_running Number of requests.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="a}\"b"} 8.0
+vllm:num_requests_running{engine="1",model_name="a"} 4.0 1795224372
+vllm:num_requests_waiting{engine="0"} 2
+vllm:kv_cache_usage_perc{engine="0"} 0.25
+vllm:kv_cache_usage_perc{engine="1"} 0.75
+vllm:num_preemptions_total{engine="0"} 1e+2
+vllm:request_success_total{finished_reason="stop"} 9
+`, engine.Gauges{Running: 12, Waiting: 2, KVUse: 0.75, Preemptions: 100}, false},
+		"SGLang":        {"sglang:num_running_reqs{a=\"b\"} 3\nsglang:num_queue_reqs 1\nsglang:token_usage 0.5\n", engine.Gauges{Running: 3, Waiting: 1, KVUse: 0.5}, false},
+		"llama.cpp":     {"llamacpp:requests_processing 2\r\nllamacpp:requests_deferred 5", engine.Gauges{Running: 2, Waiting: 5, KVUse: -1}, false},
+		"broken lines":  {"vllm:num_requests_running{a=\"b 3\nvllm:num_requests_waiting\n{} 3\nvllm:num_requests_running NaN\nvllm:num_requests_waiting 1\n", engine.Gauges{Waiting: 1, KVUse: -1}, false},
+		"other metrics": {"process_open_fds 9\n", engine.Gauges{}, true},
+		"switched off":  {"401 ", engine.Gauges{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := pages(t, "", map[string]string{"/metrics": c.page}).Gauges(t.Context())
+			if c.none != errors.Is(err, engine.ErrNoGauges) || !c.none && (err != nil || got != c.want) {
+				t.Errorf("got %+v, %v, want %+v", got, err, c.want)
+			}
+		})
+	}
+	if _, err := pages(t, "", nil).Gauges(t.Context()); !errors.Is(err, engine.ErrNoGauges) {
+		t.Errorf("no /metrics: %v", err)
+	}
+	if _, err := pages(t, "", map[string]string{"/metrics": "503 "}).Gauges(t.Context()); err == nil || errors.Is(err, engine.ErrNoGauges) {
+		t.Errorf("a passing fault: %v", err)
+	}
+}
+
+// Every kind of server takes the defaults of every model of the interface, some
+// with a warning, and refuses what it would ignore.
+func TestParametersByKind(t *testing.T) {
+	t.Parallel()
+	defaults := map[string]any{"temperature": 0.7, "top_p": 0.8, "top_k": 20, "max_tokens": 4096, "repetition_penalty": 1.0}
+	for _, c := range []struct {
+		kind     string
+		sampling map[string]any
+		want     string // middle of the request, or the beginning of the error
+		warnings []string
+	}{
+		{"vllm", defaults, `"repetition_penalty":1,"temperature":0.7,"top_k":20,"top_p":0.8,"max_tokens":4096`, nil},
+		{"rowmill-sim", defaults, `"repetition_penalty":1,"temperature":0.7,"top_k":20,"top_p":0.8,"max_tokens":4096`, nil},
+		{"sglang", defaults, `"repetition_penalty":1,"temperature":0.7,"top_k":20,"top_p":0.8,"max_tokens":4096`, nil},
+		{"llama.cpp", defaults, `"repeat_penalty":1,"temperature":0.7,"top_k":20,"top_p":0.8,"min_p":0,"max_tokens":4096`, nil},
+		{"llama.cpp", nil, `"min_p":0,"top_k":0`, nil},
+		{"ollama", defaults, `"temperature":0.7,"top_p":0.8,"max_tokens":4096`, []string{
+			"repetition_penalty is not taken by a server of kind ollama: its own setting applies",
+			"top_k is not taken by a server of kind ollama: its own setting applies",
+		}},
+		{"openai", defaults, `"temperature":0.7,"top_p":0.8,"max_tokens":4096`, []string{
+			"top_k is not taken by a server of kind openai: its own setting applies",
+		}},
+		{"vllm", map[string]any{"bad_words": []any{"x"}, "min_tokens": 3}, `"bad_words":["x"],"min_tokens":3`, nil},
+		{"llama.cpp", map[string]any{"min_tokens": 3}, "error: sampling parameter min_tokens cannot be honoured", nil},
+		{"llama.cpp", map[string]any{"min_tokens": 0}, `"min_p":0,"top_k":0`, nil},
+		{"sglang", map[string]any{"bad_words": []any{"x"}}, "error: sampling parameter bad_words cannot be honoured", nil},
+		{"vllm", map[string]any{"guided_json": "{}"}, "error: sampling parameter guided_json is not known", nil},
+		{"vllm", map[string]any{"n": 2}, "error: sampling parameter n must be 1", nil},
+		{"vllm", map[string]any{"seed": "x"}, "error: sampling parameter seed must be an integer", nil},
+		{"vllm", map[string]any{"logprobs": 5, "n": 1}, ``, []string{"logprobs: alternatives to the chosen tokens are not kept"}},
+	} {
+		e := unprobed(t, Config{BaseURL: "http://127.0.0.1:1"})
+		e.remember(engine.Info{Kind: c.kind, Models: []engine.ServedModel{{Name: "m"}}})
+		call1, err := e.Prepare(engine.Params{Model: generator, Sampling: c.sampling})
+		if want, isError := strings.CutPrefix(c.want, "error: "); isError {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s %v: %v, want %q", c.kind, c.sampling, err, want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s %v: %v", c.kind, c.sampling, err)
+			continue
+		}
+		got := strings.TrimPrefix(strings.TrimPrefix(string(call1.(*call).middle), `"}]`), ",")
+		if got != c.want || !cmp.Equal(call1.Warnings(), c.warnings) {
+			t.Errorf("%s %v:\n got %s %q\nwant %s %q", c.kind, c.sampling, got, call1.Warnings(), c.want, c.warnings)
+		}
+	}
+}
+
+func TestRequestExtras(t *testing.T) {
+	t.Parallel()
+	off := map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": false}}
+	for _, c := range []struct {
+		kind   string
+		extras map[string]any
+		want   string
+	}{
+		{"vllm", off, `,"chat_template_kwargs":{"enable_thinking":false}`},
+		{"ollama", off, `,"reasoning_effort":"none"`},
+		{"ollama", map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": true}}, ``},
+		{"vllm", map[string]any{"stream": true}, "error: must not set stream"},
+		{"vllm", map[string]any{"x": make(chan int)}, "error: field x cannot be written"},
+	} {
+		e := unprobed(t, Config{BaseURL: "http://127.0.0.1:1"})
+		e.remember(engine.Info{Kind: c.kind, Models: []engine.ServedModel{{Name: "m"}}})
+		m := generator
+		m.RequestExtras = c.extras
+		got, err := e.Prepare(engine.Params{Model: m})
+		if want, isError := strings.CutPrefix(c.want, "error: "); isError {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s %v: %v", c.kind, c.extras, err)
+			}
+		} else if err != nil || string(got.(*call).middle) != `"}]`+c.want {
+			t.Errorf("%s %v: %v", c.kind, c.extras, err)
+		}
+	}
+}
+
+func TestPrepareKinds(t *testing.T) {
+	t.Parallel()
+	e := unprobed(t, Config{BaseURL: "http://127.0.0.1:1", ModelMap: map[string]string{"catalog": "m", "gone": "x"}})
+	if _, err := e.Prepare(engine.Params{Model: embedder, System: "x"}); err == nil {
+		t.Error("an embedding model took a system prompt")
+	}
+	c := prepared(t, e, engine.Params{Model: embedder, Sampling: map[string]any{"top_p": 1.0, "temperature": 0.5}})
+	if want := []string{
+		"temperature is ignored: an embedding model generates no text", "top_p is ignored: an embedding model generates no text",
+	}; !cmp.Equal(c.Warnings(), want) {
+		t.Errorf("warnings %v", c.Warnings())
+	}
+	var fault *engine.Error
+	if _, err := c.Generate(t.Context(), engine.Row{}); !errors.As(err, &fault) || fault.Class != engine.JobFault {
+		t.Errorf("text from an embedding model: %v", err)
+	}
+	if _, _, err := prepared(t, e, engine.Params{Model: rowmill.Model{ID: "catalog"}}).Embed(t.Context(), nil); !errors.As(err, &fault) || fault.Class != engine.JobFault {
+		t.Errorf("embeddings of a text model: %v", err)
+	}
+	for _, id := range []string{"other", "gone"} {
+		if _, err := e.Prepare(engine.Params{Model: rowmill.Model{ID: id}}); err == nil || !strings.Contains(err.Error(), "does not serve "+id) {
+			t.Errorf("%s, which is not served: %v", id, err)
+		}
+	}
+}

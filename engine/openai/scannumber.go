@@ -1,0 +1,224 @@
+package openai
+
+import (
+	"math"
+	"strconv"
+)
+
+// number reads a number. One beyond the range of float64 is an error.
+func (s *scanner) number() float64 {
+	if s.peek(); s.err != nil {
+		return 0
+	}
+	rest := s.win[s.pos:]
+	d := readDecimal(rest)
+	if d.length > 0 {
+		s.pos += d.length
+		if v, ok := d.value(); ok {
+			return v
+		}
+		rest = rest[:d.length]
+	} else if rest = s.rawNumber(); s.err != nil {
+		return 0
+	}
+	v, err := strconv.ParseFloat(string(rest), 64)
+	if err != nil {
+		s.fail("number out of range")
+		return 0
+	}
+	return v
+}
+
+// near reads a number that will be rounded or added to others anyway: its last
+// place may be off by one, which spares the search for the nearest float64.
+func (s *scanner) near() float64 {
+	if s.peek(); s.err != nil {
+		return 0
+	}
+	if d := readDecimal(s.win[s.pos:]); d.length > 0 && d.digits <= 19 {
+		s.pos += d.length
+		v := float64(d.mantissa) / tens[d.places]
+		if d.negative {
+			return -v
+		}
+		return v
+	}
+	return s.number()
+}
+
+// count reads a number that counts something: whole and not negative.
+func (s *scanner) count() int64 {
+	v := s.number()
+	if v < 0 || v != math.Trunc(v) || v > 1<<53 {
+		s.fail("no count")
+		return 0
+	}
+	return int64(v)
+}
+
+// skipNumber reads a number and drops it.
+func (s *scanner) skipNumber() {
+	if d := readDecimal(s.win[s.pos:]); d.length > 0 {
+		s.pos += d.length
+		return
+	}
+	s.rawNumber()
+}
+
+// A decimal is a number without exponent, as nearly all are.
+type decimal struct {
+	mantissa uint64 // its digits; meaningless above 19 of them
+	digits   int
+	places   int // digits after the point
+	length   int // bytes; 0 where there is no decimal
+	negative bool
+}
+
+// readDecimal reads the decimal that b begins with, in one pass. Its length is 0
+// where there is none that is well formed and ends within b.
+func readDecimal(b []byte) (d decimal) {
+	i := 0
+	if len(b) > 0 && b[0] == '-' {
+		d.negative = true
+		i = 1
+	}
+	first := i
+	for ; i < len(b) && b[i]-'0' < 10; i++ {
+		d.mantissa = d.mantissa*10 + uint64(b[i]-'0')
+	}
+	d.digits = i - first
+	if d.digits == 0 || d.digits > 1 && b[first] == '0' {
+		return decimal{}
+	}
+	if i < len(b) && b[i] == '.' {
+		i++
+		point := i
+		for ; i < len(b) && b[i]-'0' < 10; i++ {
+			d.mantissa = d.mantissa*10 + uint64(b[i]-'0')
+		}
+		d.places = i - point
+		if d.places == 0 {
+			return decimal{}
+		}
+		d.digits += d.places
+	}
+	if i >= len(b) || i > maxNumber || b[i] != ',' && b[i] != '}' && b[i] != ']' {
+		return decimal{}
+	}
+	d.length = i
+	return d
+}
+
+// tens holds the powers of ten that float64 has exactly.
+var tens = [...]float64{
+	1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
+	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+}
+
+// value returns the number where its digits make an integer below 2^53: then
+// one division of two exact values gives the correctly rounded result.
+func (d decimal) value() (float64, bool) {
+	if d.digits > 19 || d.mantissa >= 1<<53 {
+		return 0, false
+	}
+	v := float64(d.mantissa) / tens[d.places]
+	if d.negative {
+		v = -v
+	}
+	return v, true
+}
+
+// rawNumber reads a number of any form and checks it. The bytes are valid until
+// the next call of a scanner method.
+func (s *scanner) rawNumber() []byte {
+	s.peek()
+	if s.err != nil {
+		return nil
+	}
+	rest := s.win[s.pos:]
+	if n := numberRun(rest); n < len(rest) {
+		s.pos += n
+		rest = rest[:n]
+	} else {
+		rest = s.splitNumber()
+	}
+	if s.err == nil && !wellFormed(rest) {
+		s.fail("malformed number")
+	}
+	return rest
+}
+
+// splitNumber gathers a number that touches the end of the window.
+func (s *scanner) splitNumber() []byte {
+	num := s.num[:0]
+	for {
+		n := numberRun(s.win[s.pos:])
+		if len(num)+n > maxNumber {
+			s.fail("number too long")
+			return nil
+		}
+		num = append(num, s.win[s.pos:s.pos+n]...)
+		s.pos += n
+		if s.pos < len(s.win) {
+			return num
+		}
+		// Only a body that is nothing but a number may end with one, and no
+		// reply is.
+		if !s.fill() {
+			return nil
+		}
+	}
+}
+
+// numberRun returns how many bytes of b can belong to a number.
+func numberRun(b []byte) int {
+	for i, c := range b {
+		if c-'0' < 10 || c == '.' || c == '-' || c == '+' || c|0x20 == 'e' {
+			continue
+		}
+		return i
+	}
+	return len(b)
+}
+
+// wellFormed reports whether b is a number by the grammar of JSON.
+func wellFormed(b []byte) bool {
+	if len(b) > maxNumber {
+		return false
+	}
+	if len(b) > 0 && b[0] == '-' {
+		b = b[1:]
+	}
+	n := digits(b)
+	if n == 0 || n > 1 && b[0] == '0' {
+		return false
+	}
+	b = b[n:]
+	if len(b) > 0 && b[0] == '.' {
+		if n = digits(b[1:]); n == 0 {
+			return false
+		}
+		b = b[1+n:]
+	}
+	if len(b) > 0 && b[0]|0x20 == 'e' {
+		b = b[1:]
+		if len(b) > 0 && (b[0] == '+' || b[0] == '-') {
+			b = b[1:]
+		}
+		if n = digits(b); n == 0 {
+			return false
+		}
+		b = b[n:]
+	}
+	return len(b) == 0
+}
+
+// digits returns how many digits b begins with.
+func digits(b []byte) int {
+	for i, c := range b {
+		if c-'0' >= 10 {
+			return i
+		}
+	}
+	return len(b)
+}

@@ -1,0 +1,158 @@
+package openai
+
+import (
+	"errors"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// errTooLong says that an answer exceeds Config.MaxAnswerBytes.
+var errTooLong = errors.New("answer exceeds the limit on its length")
+
+// text reads a string, appends its value to dst and returns dst. A value of
+// more than limit bytes is an error, unless cut is set: then the rest is read
+// and dropped. Bytes that are no UTF-8 are passed on as they are (see
+// validText).
+func (s *scanner) text(dst []byte, limit int, cut bool) []byte {
+	if s.peek() != '"' {
+		s.fail("no string")
+		return dst
+	}
+	s.pos++
+	limit += len(dst)
+	var high rune // first half of a surrogate pair, waiting for the second
+	for {
+		run := s.win[s.pos:]
+		run = run[:plain(run)]
+		s.pos += len(run)
+		if high != 0 && (len(run) > 0 || s.pos < len(s.win) && s.win[s.pos] != '\\') {
+			dst, high = utf8.AppendRune(dst, utf8.RuneError), 0
+		}
+		if dst = append(dst, run...); len(dst) > limit {
+			if !cut {
+				s.stop(errTooLong)
+				return dst
+			}
+			dst = dst[:limit]
+		}
+		if s.pos == len(s.win) {
+			if !s.fill() {
+				return dst
+			}
+			continue
+		}
+		switch s.win[s.pos] {
+		case '"':
+			s.pos++
+			return dst
+		case '\\':
+			s.pos++
+			dst, high = joinRune(dst, high, s.escape())
+		default:
+			s.fail("control character in a string")
+			return dst
+		}
+	}
+}
+
+// joinRune appends the rune of an escape to dst. The first half of a surrogate
+// pair is held back and given again with the rune of the next escape; a half
+// that stays alone becomes U+FFFD.
+func joinRune(dst []byte, high, r rune) ([]byte, rune) {
+	if high != 0 {
+		if both := utf16.DecodeRune(high, r); both != utf8.RuneError {
+			return utf8.AppendRune(dst, both), 0
+		}
+		dst = utf8.AppendRune(dst, utf8.RuneError)
+	}
+	if r >= 0xD800 && r < 0xDC00 {
+		return dst, r
+	}
+	return utf8.AppendRune(dst, r), 0
+}
+
+// skipText reads a string and drops it.
+func (s *scanner) skipText() {
+	s.pos++ // the quote
+	for {
+		s.pos += plain(s.win[s.pos:])
+		if s.pos == len(s.win) {
+			if !s.fill() {
+				return
+			}
+			continue
+		}
+		switch s.win[s.pos] {
+		case '"':
+			s.pos++
+			return
+		case '\\':
+			s.pos++
+			s.escape()
+		default:
+			s.fail("control character in a string")
+			return
+		}
+	}
+}
+
+// escape reads what follows a backslash and returns its rune, which may be half
+// a surrogate pair.
+func (s *scanner) escape() rune {
+	switch c := s.byte(); c {
+	case '"', '\\', '/':
+		return rune(c)
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	case 'u':
+		return s.hex4()
+	}
+	s.fail("unknown escape")
+	return utf8.RuneError
+}
+
+// hex4 reads the four digits of a \u escape.
+func (s *scanner) hex4() rune {
+	var r rune
+	for range 4 {
+		c := s.byte()
+		switch {
+		case c-'0' < 10:
+			c -= '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			s.fail("no hexadecimal digit in an escape")
+			return utf8.RuneError
+		}
+		r = r<<4 | rune(c)
+	}
+	return r
+}
+
+// validText returns b as a string of valid UTF-8: every byte that belongs to no
+// character becomes U+FFFD, as encoding/json does it.
+func validText(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	return string(appendValid(make([]byte, 0, len(b)+len(b)/8), b))
+}
+
+// appendValid appends b to dst with every stray byte replaced by U+FFFD.
+func appendValid(dst, b []byte) []byte {
+	for len(b) > 0 {
+		r, size := utf8.DecodeRune(b)
+		dst = utf8.AppendRune(dst, r)
+		b = b[size:]
+	}
+	return dst
+}

@@ -1,0 +1,135 @@
+package openai
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/rowmill/rowmill/engine"
+)
+
+// maxDimension bounds a vector where the catalog does not say its length; the
+// longest published have 8192 numbers.
+const maxDimension = 1 << 16
+
+// scanEmbeddings reads the body of an embeddings reply: one vector for each of
+// out, put in its place by index.
+func (r *reply) scanEmbeddings(out []engine.Reply, dimension int) error {
+	clear(out)
+	found := false
+	for k := r.firstKey(); k != nil; k = r.nextKey() {
+		switch string(k) {
+		case "data":
+			found = true
+			clear(out)
+			count := 0
+			for more := r.firstItem(); more; more = r.nextItem() {
+				r.scanEmbedding(out, dimension, count)
+				count++
+			}
+		case "usage":
+			r.scanUsage()
+		case "error":
+			r.scanFault()
+		default:
+			r.skip()
+		}
+	}
+	r.end()
+	if r.err != nil {
+		return r.err
+	}
+	if r.fault.found && !found {
+		return &engine.Error{
+			Class: engine.Moment, Code: r.fault.word("error_in_reply"),
+			Message: "the server reported an error inside its reply",
+		}
+	}
+	for i := range out {
+		if out[i].Embedding == nil {
+			return &engine.Error{
+				Class: engine.Moment, Code: "no_embedding",
+				Message: fmt.Sprintf("the server's reply holds no embedding for text %d of %d", i+1, len(out)),
+			}
+		}
+	}
+	return nil
+}
+
+// scanEmbedding reads one item; position is its place where it does not say.
+func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
+	var vector []float32
+	index := int64(position)
+	for k := r.firstKey(); k != nil; k = r.nextKey() {
+		switch string(k) {
+		case "index":
+			index = r.count()
+		case "embedding":
+			if r.peek() == '"' {
+				vector = r.packedVector()
+			} else {
+				vector = r.listedVector(dimension)
+			}
+		default:
+			r.skip()
+		}
+	}
+	switch {
+	case r.err != nil:
+	case index >= int64(len(out)) || out[index].Embedding != nil:
+		r.fail("embedding with an index that was not asked for")
+	case dimension > 0 && len(vector) != dimension:
+		r.stop(&engine.Error{
+			Class: engine.ServerFault, Code: "wrong_dimension",
+			Message: fmt.Sprintf("the server's embeddings have %d numbers, the catalog says %d: another model is loaded, or the catalog is wrong",
+				len(vector), dimension),
+		})
+	case len(vector) == 0:
+		r.fail("empty embedding")
+	default:
+		out[index].Embedding = vector
+	}
+}
+
+// packedVector reads base64 of little-endian float32.
+func (r *reply) packedVector() []float32 {
+	r.scratch = r.text(r.scratch[:0], maxDimension*4*4/3+4, false)
+	if r.err != nil {
+		return nil
+	}
+	need := base64.StdEncoding.DecodedLen(len(r.scratch))
+	if cap(r.content) < need {
+		r.content = make([]byte, need)
+	}
+	n, err := base64.StdEncoding.Decode(r.content[:need], r.scratch)
+	if err != nil || n%4 != 0 {
+		r.fail("embedding that is no base64 of float32")
+		return nil
+	}
+	packed := r.content[:n]
+	vector := make([]float32, n/4)
+	for i := range vector {
+		bits := binary.LittleEndian.Uint32(packed[4*i:])
+		if bits&0x7F800000 == 0x7F800000 {
+			r.fail("embedding with a number that is not finite")
+			return nil
+		}
+		vector[i] = math.Float32frombits(bits)
+	}
+	return vector
+}
+
+// listedVector reads a list of numbers.
+func (r *reply) listedVector(dimension int) []float32 {
+	vector := make([]float32, 0, min(dimension, maxDimension))
+	for more := r.firstItem(); more; more = r.nextItem() {
+		v := float32(r.near())
+		if math.IsInf(float64(v), 0) || len(vector) >= maxDimension {
+			r.fail("embedding with a number that is not finite, or too many")
+			return nil
+		}
+		vector = append(vector, v)
+	}
+	return vector
+}

@@ -1,0 +1,166 @@
+// Package llama starts a real llama.cpp server with a tiny model of random
+// weights, for contract tests. What the model says is nonsense; everything
+// around it is real. get.sh puts the server on the machine once; tests that need
+// it skip, loudly, where it is missing, and fail instead when ROWMILL_CI is set.
+package llama
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The kinds of model that start.sh knows.
+const (
+	Chat  = "chat"  // answers a few words or sentences
+	Think = "think" // the same, after reasoning
+	Embed = "embed" // 64 numbers per text
+)
+
+// Dimension is the length of an embedding of the Embed model.
+const Dimension = 64
+
+// upWithin bounds the start: half a second is usual, a busy machine needs more.
+const upWithin = 60 * time.Second
+
+// Options of a server. The zero value is what start.sh does by itself.
+type Options struct {
+	Slots   int      // rows in flight at once, default 4
+	Context int      // tokens of all slots together, default 8192
+	Args    []string // further arguments of llama-server
+}
+
+// A Server is a running llama-server.
+type Server struct {
+	URL   string // such as http://127.0.0.1:4711
+	Model string // the name it lists
+}
+
+// Dir is where get.sh puts the server.
+func Dir() string {
+	if dir := os.Getenv("ROWMILL_LLAMA_DIR"); dir != "" {
+		return dir
+	}
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if cache == "" {
+		cache = filepath.Join(os.Getenv("HOME"), ".cache")
+	}
+	return filepath.Join(cache, "rowmill-llama")
+}
+
+// Start starts a server that ends with the test. It skips the test where no
+// server is installed.
+func Start(t testing.TB, kind string, o Options) Server {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(Dir(), "llama-server")); err != nil {
+		const hint = "no llama-server on this machine: run internal/llama/get.sh (Debian), or set ROWMILL_LLAMA_DIR"
+		if os.Getenv("ROWMILL_CI") != "" {
+			t.Fatal(hint)
+		}
+		t.Skip("SKIPPED, NOT TESTED against a real inference server: " + hint)
+	}
+	_, here, _, _ := runtime.Caller(0)
+	script := filepath.Join(filepath.Dir(here), "start.sh")
+
+	var err error
+	for range 3 { // a free port may be taken before the server binds it
+		var url string
+		if url, err = start(t, script, kind, o); err == nil {
+			return Server{URL: url, Model: "tiny-" + kind}
+		}
+	}
+	t.Fatalf("start llama-server: %v", err)
+	return Server{}
+}
+
+// start runs the script once and waits until the server is healthy.
+func start(t testing.TB, script, kind string, o Options) (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	_ = listener.Close()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, script, append([]string{strconv.Itoa(port), kind}, o.Args...)...)
+	cmd.Env = os.Environ()
+	if o.Slots > 0 {
+		cmd.Env = append(cmd.Env, "SLOTS="+strconv.Itoa(o.Slots))
+	}
+	if o.Context > 0 {
+		cmd.Env = append(cmd.Env, "CTX="+strconv.Itoa(o.Context))
+	}
+	output := &tail{}
+	cmd.Stdout, cmd.Stderr = output, output
+	if err := cmd.Start(); err != nil {
+		cancel()
+		return "", err
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(exited)
+	}()
+	stop := func() {
+		cancel() // kills that one process: the script has become the server
+		<-exited
+	}
+
+	url := fmt.Sprintf("http://127.0.0.1:%d", port)
+	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	deadline := time.After(upWithin)
+	poll := time.NewTicker(30 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		if res, err := client.Get(url + "/health"); err == nil {
+			_ = res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				t.Cleanup(stop)
+				return url, nil
+			}
+		}
+		select {
+		case <-exited:
+			cancel()
+			return "", fmt.Errorf("it ended at once: %s", output.String())
+		case <-deadline:
+			stop()
+			return "", fmt.Errorf("not healthy after %v: %s", upWithin, output.String())
+		case <-poll.C:
+		}
+	}
+}
+
+// tail keeps the last output of the server.
+type tail struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (w *tail) Write(p []byte) (int, error) {
+	const keep = 8 << 10
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buf.Write(p)
+	if over := w.buf.Len() - keep; over > 0 {
+		w.buf.Next(over)
+	}
+	return len(p), nil
+}
+
+func (w *tail) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.buf.String()
+}
