@@ -47,9 +47,7 @@ func (j *jobContext) params(served engine.ServedModel) engine.Params {
 		Logprobs:   !j.spec.Model.NoLogprobs && j.spec.Model.Kind != rowmill.KindEmbedding,
 		ContextLen: limit,
 	}
-	if n, ok := j.spec.Sampling["max_tokens"].(int64); ok {
-		p.MaxTokens = int(n)
-	}
+	p.MaxTokens = int(j.spec.MaxTokens())
 	return p
 }
 

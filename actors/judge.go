@@ -46,6 +46,10 @@ func newJudge(spec *rowmill.Spec, maxAttempts int) (*judge, error) {
 	return j, nil
 }
 
+// maxRetriesOf500 is how often a row is sent again after the server failed on
+// it: twice, since the row is then likely to be what it fails on.
+const maxRetriesOf500 = 2
+
 // A verdict says what becomes of a row after an attempt.
 type verdict uint8
 
@@ -88,7 +92,7 @@ func (j *judge) refuse(e *engine.Error, attempt int) (rowmill.Output, verdict) {
 		return failed(rowmill.RowTooLong, e.Message, e.Raw, attempt), final
 	case e.Class == engine.RowFault:
 		return failed(rowmill.RowRejected, e.Message, e.Raw, attempt), final
-	case attempt < j.maxAttempts:
+	case attempt < j.maxAttempts && (e.Status != 500 || attempt <= maxRetriesOf500):
 		return rowmill.Output{}, again
 	default:
 		return failed(rowmill.RowAttemptsUsedUp,

@@ -66,6 +66,7 @@ func TestJudgeValidatesStructuredOutput(t *testing.T) {
 func TestJudgeClassesOfError(t *testing.T) {
 	t.Parallel()
 	j := testJudge(t, rowmill.Spec{})
+	j.maxAttempts = 5
 	for _, c := range []struct {
 		err     engine.Error
 		attempt int
@@ -75,7 +76,9 @@ func TestJudgeClassesOfError(t *testing.T) {
 		{engine.Error{Class: engine.RowFault}, 1, final, rowmill.RowRejected},
 		{engine.Error{Class: engine.RowFault, TooLong: true}, 1, final, rowmill.RowTooLong},
 		{engine.Error{Class: engine.Moment}, 1, again, ""},
-		{engine.Error{Class: engine.Moment}, 3, final, rowmill.RowAttemptsUsedUp},
+		{engine.Error{Class: engine.Moment}, 5, final, rowmill.RowAttemptsUsedUp},
+		{engine.Error{Class: engine.Moment, Status: 500}, 2, again, ""},
+		{engine.Error{Class: engine.Moment, Status: 500}, 3, final, rowmill.RowAttemptsUsedUp},
 		{engine.Error{Class: engine.ServerFault}, 3, unblamed, ""},
 	} {
 		out, v := j.refuse(&c.err, c.attempt)
