@@ -1,0 +1,163 @@
+package catalog
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+)
+
+func TestDefault_HoldsEveryModelOfTheInterface(t *testing.T) {
+	t.Parallel()
+	want := map[string]rowmill.Kind{
+		"gpt-oss-20b":               rowmill.KindReasoning,
+		"llama-3.1-8b":              rowmill.KindGeneration,
+		"qwen-3-14b-thinking":       rowmill.KindReasoning,
+		"qwen-3-32b-thinking":       rowmill.KindReasoning,
+		"qwen-3-30b-a3b":            rowmill.KindGeneration,
+		"qwen-3-235b-a22b":          rowmill.KindGeneration,
+		"qwen-3-30b-a3b-thinking":   rowmill.KindReasoning,
+		"qwen-3-235b-a22b-thinking": rowmill.KindReasoning,
+		"qwen-3-embedding-0.6b":     rowmill.KindEmbedding,
+		"gemma-3-12b-it":            rowmill.KindGeneration,
+	}
+	got := map[string]rowmill.Kind{}
+	for _, m := range Default().All() {
+		got[m.ID] = m.Kind
+		if len(m.EngineNames) == 0 {
+			t.Errorf("%s has no engine name", m.ID)
+		}
+		if m.InputPrice <= 0 {
+			t.Errorf("%s has no input price", m.ID)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("models (-want +got):\n%s", diff)
+	}
+	m, found := Default().Find("qwen-3-embedding-0.6b")
+	if !found || m.Dimension != 1024 {
+		t.Errorf("embedding model: found %t, dimension %d, want 1024", found, m.Dimension)
+	}
+	if _, found := Default().Find(DefaultModel); !found {
+		t.Errorf("the default model %s is missing", DefaultModel)
+	}
+	if _, found := Default().Find("no-such"); found {
+		t.Error("found a model that does not exist")
+	}
+}
+
+func TestDefault_SamplingDefaultsOfTheInterface(t *testing.T) {
+	t.Parallel()
+	qwen := func(temperature, topP float64, maxTokens int64) map[string]any {
+		return map[string]any{
+			"temperature": temperature, "top_p": topP, "top_k": int64(20),
+			"max_tokens": maxTokens, "repetition_penalty": 1.0,
+		}
+	}
+	want := map[string]map[string]any{
+		"gpt-oss-20b": {},
+		"llama-3.1-8b": {
+			"temperature": 0.75, "top_p": 1.0, "max_tokens": int64(4096), "repetition_penalty": 1.0,
+		},
+		"qwen-3-14b-thinking":       qwen(0.6, 0.95, 4096),
+		"qwen-3-32b-thinking":       qwen(0.6, 0.95, 4096),
+		"qwen-3-30b-a3b":            qwen(0.7, 0.8, 16384),
+		"qwen-3-235b-a22b":          qwen(0.7, 0.8, 16384),
+		"qwen-3-30b-a3b-thinking":   qwen(0.6, 0.95, 32768),
+		"qwen-3-235b-a22b-thinking": qwen(0.6, 0.95, 32768),
+		"gemma-3-12b-it": {
+			"temperature": 0.95, "top_p": 0.95, "top_k": int64(64), "max_tokens": int64(4096), "repetition_penalty": 1.0,
+		},
+		"qwen-3-embedding-0.6b": {},
+	}
+	for _, m := range Default().All() {
+		effective, warnings, err := MergeSampling(m, nil)
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%s: warnings %q, error %v", m.ID, warnings, err)
+		}
+		if diff := cmp.Diff(want[m.ID], effective); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", m.ID, diff)
+		}
+	}
+}
+
+func TestDefault_PlainAndThinkingShareAServer(t *testing.T) {
+	t.Parallel()
+	for _, pair := range [][2]string{
+		{"qwen-3-30b-a3b", "qwen-3-30b-a3b-thinking"},
+		{"qwen-3-235b-a22b", "qwen-3-235b-a22b-thinking"},
+	} {
+		for i, id := range pair {
+			m, _ := Default().Find(id)
+			plain, _ := Default().Find(pair[0])
+			if m.EngineNames[0] != plain.EngineNames[0] {
+				t.Errorf("%s does not share %s", id, plain.EngineNames[0])
+			}
+			want := map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": i == 1}}
+			if diff := cmp.Diff(want, m.RequestExtras); diff != "" {
+				t.Errorf("%s extras (-want +got):\n%s", id, diff)
+			}
+		}
+	}
+}
+
+func TestLoad_NamesEntryAndField(t *testing.T) {
+	t.Parallel()
+	const good = "models:\n  - {id: a, kind: generation, context_length: 10, engine_names: [x]}\n"
+	if _, err := Load(strings.NewReader(good)); err != nil {
+		t.Fatalf("good file: %v", err)
+	}
+	entry := func(fields string) string { return "models:\n  - {" + fields + "}\n" }
+	for name, c := range map[string]struct{ file, want string }{
+		"empty file":      {"", "models: the list is empty"},
+		"empty list":      {"models: []", "models: the list is empty"},
+		"not YAML":        {"models: [", "parse models file"},
+		"unknown field":   {entry("id: a, kind: generation, context_length: 10, speed: 3"), "field speed not found"},
+		"bad id":          {entry("id: 'a b', kind: generation, context_length: 10"), `models[0] (a b): id: "a b" must be`},
+		"no id":           {entry("kind: generation, context_length: 10"), "models[0] (without id): id:"},
+		"twice":           {good + "  - {id: a, kind: generation, context_length: 10}\n", "models[1] (a): id: is the id of models[0]"},
+		"kind":            {entry("id: a, kind: vision, context_length: 10"), `models[0] (a): kind: "vision" must be`},
+		"context":         {entry("id: a, kind: generation, context_length: 0"), "models[0] (a): context_length: 0 must"},
+		"no dimension":    {entry("id: a, kind: embedding, context_length: 10"), "models[0] (a): dimension: an embedding model needs"},
+		"dimension":       {entry("id: a, kind: generation, context_length: 10, dimension: 4"), "models[0] (a): dimension: 4 is given"},
+		"engine name":     {entry("id: a, kind: generation, context_length: 10, engine_names: ['']"), "models[0] (a): engine_names[0]: must not be empty"},
+		"engine twice":    {entry("id: a, kind: generation, context_length: 10, engine_names: [x, x]"), "models[0] (a): engine_names[1]: \"x\" is listed twice"},
+		"price":           {entry("id: a, kind: generation, context_length: 10, input_price: -1"), "models[0] (a): input_price: -1 must"},
+		"output price":    {entry("id: a, kind: generation, context_length: 10, output_price: .nan"), "models[0] (a): output_price:"},
+		"sampling name":   {entry("id: a, kind: generation, context_length: 10, sampling: {top_pp: 1}"), `models[0] (a): sampling.top_pp: is not a sampling parameter; did you mean "top_p"?`},
+		"sampling value":  {entry("id: a, kind: generation, context_length: 10, sampling: {top_p: 2}"), "models[0] (a): sampling.top_p: must be a number above 0"},
+		"embedding param": {entry("id: a, kind: embedding, dimension: 3, context_length: 10, sampling: {top_p: 1}"), "models[0] (a): sampling: embedding models"},
+		"too large":       {good + strings.Repeat("#", MaxFileBytes), "larger than"},
+	} {
+		_, err := Load(strings.NewReader(c.file))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one containing %q", name, err, c.want)
+		}
+	}
+}
+
+func TestLoad_ReportsAllProblems(t *testing.T) {
+	t.Parallel()
+	_, err := Load(strings.NewReader("models:\n  - {id: a, kind: vision, context_length: 0}\n"))
+	if err == nil || !strings.Contains(err.Error(), "kind") || !strings.Contains(err.Error(), "context_length") {
+		t.Errorf("error %v, want both fields", err)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{
+		"llama-3-8b":    "llama-3.1-8b",
+		"gpt-oss20b":    "gpt-oss-20b",
+		"GPT-OSS-20B":   "gpt-oss-20b",
+		"my-function":   "",
+		"":              "",
+		"qwen-3-30ba3b": "qwen-3-30b-a3b",
+	} {
+		if got := Default().Nearest(id); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", id, got, want)
+		}
+	}
+}

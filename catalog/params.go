@@ -1,0 +1,250 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of list-valued parameters. Servers compare every one of them with
+// every token, so a long list slows each row down.
+const (
+	MaxStopStrings = 64     // stop and bad_words, entries
+	MaxStopBytes   = 1024   // one entry of stop or bad_words
+	MaxTokenIDs    = 16_384 // stop_token_ids, allowed_token_ids, logit_bias, entries
+	MaxLogprobs    = 20     // vLLM's own default bound of alternatives per token
+)
+
+// A parse turns a decoded JSON or YAML value into the form kept in a job
+// (int64, float64, bool, string, []any, map[string]any), or says what it must
+// be instead.
+type parse func(v any) (clean any, problem string)
+
+// params are the parameters a caller may give: those of vLLM's SamplingParams
+// that make sense for a single row, with the ranges vLLM checks.
+var params = map[string]parse{
+	"temperature":        number(0, math.MaxFloat64, "a number of at least 0"),
+	"top_p":              positive(1, "a number above 0 and at most 1"),
+	"top_k":              integer(-1, math.MaxInt32, "an integer of at least -1 (0 and -1 consider all tokens)"),
+	"min_p":              number(0, 1, "a number from 0 to 1"),
+	"repetition_penalty": positive(math.MaxFloat64, "a number above 0"),
+	"presence_penalty":   number(-2, 2, "a number from -2 to 2"),
+	"frequency_penalty":  number(-2, 2, "a number from -2 to 2"),
+	"max_tokens":         integer(1, math.MaxInt32, "an integer of at least 1"),
+	"min_tokens":         integer(0, math.MaxInt32, "an integer of at least 0"),
+	"seed":               integer(math.MinInt64, math.MaxInt64, "an integer of at most 64 bits"),
+	"logprobs":           integer(0, MaxLogprobs, fmt.Sprintf("an integer from 0 to %d", MaxLogprobs)),
+
+	"thinking_token_budget": integer(0, math.MaxInt32, "an integer of at least 0"),
+
+	"stop":      stopStrings,
+	"bad_words": wordList,
+
+	"stop_token_ids":    tokenIDs,
+	"allowed_token_ids": tokenIDs,
+	"logit_bias":        logitBias,
+
+	"ignore_eos":                    boolean,
+	"skip_special_tokens":           boolean,
+	"spaces_between_special_tokens": boolean,
+	"include_stop_str_in_output":    boolean,
+
+	"repetition_detection": repetitionDetection,
+
+	"n": one,
+}
+
+// refused are names that exist in vLLM or in other APIs, with the reason why
+// they are refused: better than "unknown".
+var refused = map[string]string{
+	"stream":                    "a batch job has no stream",
+	"echo":                      "ask for the inputs with include_inputs when you fetch the results",
+	"best_of":                   "one answer per row is generated; submit the row several times instead",
+	"use_beam_search":           "servers no longer offer beam search",
+	"prompt_logprobs":           "log probabilities cover the answer only",
+	"logprob_token_ids":         "log probabilities cover the chosen tokens only",
+	"flat_logprobs":             "the service chooses the form of log probabilities",
+	"logits_processors":         "code cannot be sent to the server",
+	"output_kind":               "the service decides how answers travel",
+	"stream_interval":           "the service decides how answers travel",
+	"detokenize":                "answers are text",
+	"extra_args":                "fields unknown to the service cannot be checked",
+	"skip_reading_prefix_cache": "the service decides how the server caches",
+	"structured_outputs":        "use json_schema, beside sampling_params",
+	"response_format":           "use json_schema, beside sampling_params",
+	"guided_json":               "use json_schema, beside sampling_params",
+	"guided_decoding":           "use json_schema, beside sampling_params",
+	"max_completion_tokens":     "use max_tokens",
+	"max_new_tokens":            "use max_tokens",
+	"repeat_penalty":            "use repetition_penalty",
+	"stop_sequences":            "use stop",
+}
+
+// asInt reads an integer from any number type of the JSON and YAML decoders;
+// 3.0 is an integer.
+func asInt(v any) (int64, bool) {
+	switch n := v.(type) {
+	case int:
+		return int64(n), true
+	case int64:
+		return n, true
+	case uint64:
+		return int64(n), n <= math.MaxInt64
+	case float64:
+		return int64(n), n == math.Trunc(n) && math.Abs(n) < 1<<53
+	case json.Number:
+		if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
+			return i, true
+		}
+		f, err := n.Float64()
+		if err != nil {
+			return 0, false
+		}
+		return asInt(f)
+	}
+	return 0, false
+}
+
+// asFloat reads a finite number of any type of the decoders.
+func asFloat(v any) (float64, bool) {
+	switch n := v.(type) {
+	case int:
+		return float64(n), true
+	case int64:
+		return float64(n), true
+	case uint64:
+		return float64(n), true
+	case float64:
+		return n, !math.IsNaN(n) && !math.IsInf(n, 0)
+	case json.Number:
+		f, err := n.Float64()
+		return f, err == nil
+	}
+	return 0, false
+}
+
+func number(low, high float64, rule string) parse {
+	return func(v any) (any, string) {
+		f, ok := asFloat(v)
+		if !ok || f < low || f > high {
+			return nil, rule
+		}
+		return f, ""
+	}
+}
+
+func positive(high float64, rule string) parse {
+	return func(v any) (any, string) {
+		f, ok := asFloat(v)
+		if !ok || f <= 0 || f > high {
+			return nil, rule
+		}
+		return f, ""
+	}
+}
+
+func integer(low, high int64, rule string) parse {
+	return func(v any) (any, string) {
+		i, ok := asInt(v)
+		if !ok || i < low || i > high {
+			return nil, rule
+		}
+		return i, ""
+	}
+}
+
+func boolean(v any) (any, string) {
+	if _, ok := v.(bool); !ok {
+		return nil, "true or false"
+	}
+	return v, ""
+}
+
+func one(v any) (any, string) {
+	if i, ok := asInt(v); !ok || i != 1 {
+		return nil, "1: a row has one answer; submit it several times for more"
+	}
+	return int64(1), ""
+}
+
+func stopStrings(v any) (any, string) {
+	if text, ok := v.(string); ok {
+		v = []any{text}
+	}
+	clean, problem := wordList(v)
+	if problem != "" {
+		return nil, "a string or " + problem
+	}
+	return clean, ""
+}
+
+func wordList(v any) (any, string) {
+	rule := fmt.Sprintf("a list of at most %d strings of 1 to %d bytes each", MaxStopStrings, MaxStopBytes)
+	list, ok := v.([]any)
+	if !ok || len(list) > MaxStopStrings {
+		return nil, rule
+	}
+	for _, entry := range list {
+		text, ok := entry.(string)
+		if !ok || text == "" || len(text) > MaxStopBytes || !utf8.ValidString(text) {
+			return nil, rule
+		}
+	}
+	return list, ""
+}
+
+func tokenIDs(v any) (any, string) {
+	rule := fmt.Sprintf("a list of at most %d token ids, integers of at least 0", MaxTokenIDs)
+	list, ok := v.([]any)
+	if !ok || len(list) > MaxTokenIDs {
+		return nil, rule
+	}
+	clean := make([]any, len(list))
+	for i, entry := range list {
+		id, ok := asInt(entry)
+		if !ok || id < 0 || id > math.MaxInt32 {
+			return nil, rule
+		}
+		clean[i] = id
+	}
+	return clean, ""
+}
+
+func logitBias(v any) (any, string) {
+	rule := fmt.Sprintf("an object of at most %d token ids with numbers from -100 to 100", MaxTokenIDs)
+	table, ok := v.(map[string]any)
+	if !ok || len(table) > MaxTokenIDs {
+		return nil, rule
+	}
+	clean := make(map[string]any, len(table))
+	for id, bias := range table {
+		f, isNumber := asFloat(bias)
+		if _, err := strconv.ParseUint(id, 10, 31); err != nil || !isNumber || f < -100 || f > 100 {
+			return nil, rule
+		}
+		clean[id] = f
+	}
+	return clean, ""
+}
+
+func repetitionDetection(v any) (any, string) {
+	fields := []string{"max_pattern_size", "min_pattern_size", "min_count"}
+	rule := "an object of " + strings.Join(fields, ", ") + " with integers of at least 0"
+	table, ok := v.(map[string]any)
+	if !ok || len(table) == 0 {
+		return nil, rule
+	}
+	clean := make(map[string]any, len(table))
+	for name, value := range table {
+		i, isInt := asInt(value)
+		known := name == fields[0] || name == fields[1] || name == fields[2]
+		if !known || !isInt || i < 0 || i > math.MaxInt32 {
+			return nil, rule
+		}
+		clean[name] = i
+	}
+	return clean, ""
+}

@@ -1,0 +1,166 @@
+package catalog
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+)
+
+// decode reads JSON as the API does: numbers stay as they are written.
+func decode(t testing.TB, text string) map[string]any {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	var v map[string]any
+	if err := decoder.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func model(t testing.TB, id string) rowmill.Model {
+	t.Helper()
+	m, found := Default().Find(id)
+	if !found {
+		t.Fatalf("no model %s", id)
+	}
+	return m
+}
+
+func TestMergeSampling_CallerWins(t *testing.T) {
+	t.Parallel()
+	// The example of the interface.
+	got, warnings, err := MergeSampling(model(t, "qwen-3-30b-a3b-thinking"), decode(t, `{"temperature":0.9,"max_tokens":512}`))
+	if err != nil || warnings != nil {
+		t.Fatalf("warnings %q, error %v", warnings, err)
+	}
+	want := map[string]any{
+		"temperature": 0.9, "max_tokens": int64(512), "top_k": int64(20), "top_p": 0.95, "repetition_penalty": 1.0,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if defaults := model(t, "qwen-3-30b-a3b-thinking").Sampling; defaults["temperature"] != 0.6 {
+		t.Error("merging changed the catalog")
+	}
+}
+
+func TestMergeSampling_Accepts(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]map[string]any{
+		`{}`:                         {},
+		`{"temperature":null}`:       {},
+		`{"n":1}`:                    {},
+		`{"temperature":0}`:          {"temperature": 0.0},
+		`{"temperature":2.5}`:        {"temperature": 2.5},
+		`{"top_p":1}`:                {"top_p": 1.0},
+		`{"top_k":-1}`:               {"top_k": int64(-1)},
+		`{"max_tokens":512.0}`:       {"max_tokens": int64(512)},
+		`{"min_p":0,"min_tokens":0}`: {"min_p": 0.0, "min_tokens": int64(0)},
+		`{"presence_penalty":-2,"frequency_penalty":2}`: {"presence_penalty": -2.0, "frequency_penalty": 2.0},
+		`{"seed":9223372036854775807}`:                  {"seed": int64(9223372036854775807)},
+		`{"stop":"END"}`:                                {"stop": []any{"END"}},
+		`{"stop":["a","b"],"bad_words":["c"]}`:          {"stop": []any{"a", "b"}, "bad_words": []any{"c"}},
+		`{"stop_token_ids":[1,2]}`:                      {"stop_token_ids": []any{int64(1), int64(2)}},
+		`{"logit_bias":{"50256":-100}}`:                 {"logit_bias": map[string]any{"50256": -100.0}},
+		`{"ignore_eos":true}`:                           {"ignore_eos": true},
+		`{"logprobs":1}`:                                {"logprobs": int64(1)},
+		`{"repetition_detection":{"min_count":3}}`:      {"repetition_detection": map[string]any{"min_count": int64(3)}},
+	} {
+		got, warnings, err := MergeSampling(model(t, DefaultModel), decode(t, text))
+		if err != nil || warnings != nil {
+			t.Errorf("%s: warnings %q, error %v", text, warnings, err)
+			continue
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func TestMergeSampling_Refuses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"temperature":-0.1}`:                       "must be a number of at least 0",
+		`{"temperature":"hot"}`:                      "must be a number",
+		`{"temperature":1e999}`:                      "must be a number",
+		`{"temperature":true}`:                       "must be a number",
+		`{"top_p":0}`:                                "above 0 and at most 1",
+		`{"top_p":1.01}`:                             "above 0 and at most 1",
+		`{"top_k":-2}`:                               "at least -1",
+		`{"top_k":1.5}`:                              "an integer",
+		`{"min_p":1.1}`:                              "from 0 to 1",
+		`{"max_tokens":0}`:                           "at least 1",
+		`{"max_tokens":"512"}`:                       "an integer",
+		`{"repetition_penalty":0}`:                   "above 0",
+		`{"presence_penalty":2.1}`:                   "from -2 to 2",
+		`{"frequency_penalty":-2.1}`:                 "from -2 to 2",
+		`{"seed":9223372036854775808}`:               "64 bits",
+		`{"n":2}`:                                    "must be 1",
+		`{"best_of":2}`:                              "is not supported",
+		`{"guided_json":{}}`:                         "use json_schema",
+		`{"max_new_tokens":5}`:                       "use max_tokens",
+		`{"temprature":1}`:                           `did you mean "temperature"?`,
+		`{"zzz":1}`:                                  "known are",
+		`{"stop":[1]}`:                               "a string or a list",
+		`{"stop":[""]}`:                              "a string or a list",
+		`{"stop_token_ids":[-1]}`:                    "token ids",
+		`{"stop_token_ids":5}`:                       "token ids",
+		`{"logit_bias":{"x":1}}`:                     "token ids",
+		`{"logit_bias":{"1":101}}`:                   "-100 to 100",
+		`{"ignore_eos":1}`:                           "true or false",
+		`{"logprobs":21}`:                            "from 0 to 20",
+		`{"repetition_detection":{"x":1}}`:           "max_pattern_size",
+		`{"min_tokens":10,"max_tokens":5}`:           "must not exceed max_tokens",
+		`{"` + strings.Repeat("x", 1000) + `":null}`: "known are",
+	} {
+		_, _, err := MergeSampling(model(t, DefaultModel), decode(t, text))
+		if err == nil {
+			t.Errorf("%s was accepted", text)
+			continue
+		}
+		if err.Code != CodeInvalidSampling || len(err.Fields) != 1 || !strings.HasPrefix(err.Fields[0].Field, "sampling_params.") ||
+			!strings.Contains(err.Fields[0].Message, want) || len(err.Fields[0].Field) > 100 {
+			t.Errorf("%s: %s %+v, want %q", text, err.Code, err.Fields, want)
+		}
+	}
+}
+
+func TestMergeSampling_NamesAllFaults(t *testing.T) {
+	t.Parallel()
+	_, _, err := MergeSampling(model(t, DefaultModel), decode(t, `{"top_p":0,"min_p":2,"stream":true}`))
+	if err == nil || len(err.Fields) != 3 || err.Fields[0].Field != "sampling_params.min_p" {
+		t.Errorf("error %+v, want three fields sorted by name", err)
+	}
+}
+
+func TestMergeSampling_MaxTokensAgainstContext(t *testing.T) {
+	t.Parallel()
+	m := rowmill.Model{ID: "small", Kind: rowmill.KindGeneration, ContextLength: 1000, Sampling: map[string]any{"max_tokens": int64(1000)}}
+	got, warnings, err := MergeSampling(m, nil)
+	if err != nil || got["max_tokens"] != int64(500) || len(warnings) != 1 || !strings.Contains(warnings[0], "lowered to 500") {
+		t.Errorf("default: %v, %q, %v; want half the context and a warning", got, warnings, err)
+	}
+	if _, _, err = MergeSampling(m, decode(t, `{"max_tokens":1000}`)); err == nil || !strings.Contains(err.Error(), "no room") {
+		t.Errorf("caller's: error %v, want one about room", err)
+	}
+	if got, warnings, err = MergeSampling(m, decode(t, `{"max_tokens":999}`)); err != nil || warnings != nil || got["max_tokens"] != int64(999) {
+		t.Errorf("caller's that fits: %v, %q, %v", got, warnings, err)
+	}
+}
+
+func TestMergeSampling_EmbeddingsTakeNone(t *testing.T) {
+	t.Parallel()
+	m := model(t, "qwen-3-embedding-0.6b")
+	got, warnings, err := MergeSampling(m, decode(t, `{"top_p":0.5,"max_tokens":3}`))
+	if err != nil || got == nil || len(got) != 0 || len(warnings) != 1 || !strings.Contains(warnings[0], "max_tokens, top_p ignored") {
+		t.Errorf("%v, %q, %v", got, warnings, err)
+	}
+	if _, _, err := MergeSampling(m, decode(t, `{"top_p":5}`)); err == nil {
+		t.Error("an ill-typed parameter was accepted")
+	}
+}

@@ -1,0 +1,251 @@
+package http
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/store"
+)
+
+func TestAuth_EveryEndpointNeedsAKey(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	checked := 0
+	for _, route := range w.engine.Routes() {
+		if !strings.HasPrefix(route.Path, "/v1/") {
+			continue
+		}
+		checked++
+		path := strings.NewReplacer(":job_id", unknownIDs[0], ":row", "0").Replace(route.Path)
+		for name, header := range map[string]string{
+			"Missing":         "",
+			"NoScheme":        adminKey,
+			"Bearer":          "Bearer " + adminKey,
+			"Basic":           "Basic " + adminKey,
+			"Empty":           "Key ",
+			"TwoSpaces":       "Key  " + adminKey,
+			"Unknown":         "Key nonsense",
+			"UnknownOfOurs":   "Key rk_000000000000_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+			"AlmostTheAdmins": "Key " + adminKey + "x",
+			"OnlyPrefix":      "Key rk_",
+			"NoSecret":        "Key rk_000000000000_",
+		} {
+			answer := w.do(route.Method, path, "", "Authorization", header)
+			body := answer.want(401).json()
+			if answer.header.Get("WWW-Authenticate") != "Key" || !strings.HasSuffix(body["code"].(string), "_key") {
+				t.Errorf("%s %s %s: %v, header %v", name, route.Method, path, body, answer.header)
+			}
+		}
+	}
+	if checked < 10 {
+		t.Errorf("only %d routes were checked", checked)
+	}
+	w.noJobs()
+}
+
+func TestAuth_OperatorsRoutesNeedNoKey(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for _, path := range []string{"/livez", "/readyz", "/version", "/metrics", "/openapi.json"} {
+		w.get(path, bare...).want(200)
+	}
+	w.get("/console/", bare...).want(404)
+}
+
+func TestAuth_SeveralHeadersAreMalformed(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	r := w.request("GET", "/v1/list-jobs", "")
+	r.Header.Add("Authorization", "Key "+adminKey)
+	w.send(r).wantError(401, "missing_key", "once")
+}
+
+func TestAuth_SchemeWordInAnyCase(t *testing.T) {
+	t.Parallel()
+	setup(t).get("/v1/list-jobs", "Authorization", "key "+adminKey).want(200)
+}
+
+func TestAuth_KeyOfTheStore(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	key := w.keyOf("acme", RoleUser)
+	if !regexp.MustCompile(`^rk_[0-9a-f]{12}_[A-Za-z0-9_-]{43}$`).MatchString(key) {
+		t.Errorf("key %s", key)
+	}
+	id := w.submitted(`{"inputs":["a"]}`, "Authorization", "Key "+key)
+	if account := w.record(id).Spec.Account; account != "acme" {
+		t.Errorf("account %s", account)
+	}
+	w.get("/v1/list-jobs", "Authorization", "Key "+key[:len(key)-1]).want(401)
+	if logs := w.logs.String(); strings.Contains(logs, key[3:]) || strings.Contains(logs, adminKey) {
+		t.Errorf("a key was logged:\n%s", logs)
+	}
+}
+
+func TestAuth_NoAdminKeyIsNoKey(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(c *Config) { c.AdminKey = "" })
+	w.get("/v1/list-jobs").want(401)
+	w.get("/v1/list-jobs", "Authorization", "Key ").want(401)
+}
+
+// clock is a settable time.
+type clock struct{ at time.Time }
+
+func (c *clock) now() time.Time { return c.at }
+
+func TestKeyring_RevokingAndExpiryTakeEffectWithinSeconds(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	c := &clock{at: time.Unix(1_700_000_000, 0)}
+	ring := newKeyring(w.store, "", c.now)
+	text, record := NewKey("acme", RoleUser, "n", c.at)
+	expires := c.at.Add(time.Hour)
+	record.Expires = &expires
+	if err := w.store.PutKey(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	works := func() bool {
+		who, err := ring.find(t.Context(), text)
+		return err == nil && who.account == "acme" && who.role == RoleUser && who.keyID == record.ID
+	}
+	if !works() {
+		t.Fatal("the key does not work")
+	}
+	c.at = expires.Add(-time.Nanosecond)
+	if !works() {
+		t.Error("the key expired early")
+	}
+	c.at = expires
+	if works() {
+		t.Error("the key outlived its expiry")
+	}
+	c.at = expires.Add(-time.Minute)
+	if !works() {
+		t.Fatal("the key does not work any more")
+	}
+	if err := w.store.DeleteKey(t.Context(), record.ID); err != nil {
+		t.Fatal(err)
+	}
+	c.at = c.at.Add(keysFresh)
+	if works() {
+		t.Error("a revoked key works")
+	}
+}
+
+func TestKeyring_NewKeyWorksAtOnce(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	c := &clock{at: time.Unix(1_700_000_000, 0)}
+	ring := newKeyring(w.store, "", c.now)
+	if _, err := ring.find(t.Context(), "rk_00_x"); err == nil {
+		t.Fatal("an unknown key works")
+	}
+	text, record := NewKey("acme", RoleUser, "n", c.at)
+	if err := w.store.PutKey(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	c.at = c.at.Add(keysFreshUnknown)
+	if _, err := ring.find(t.Context(), text); err != nil {
+		t.Error(err)
+	}
+}
+
+// countedKeys counts and can refuse listings.
+type countedKeys struct {
+	store.Store
+	lists int
+	fail  error
+}
+
+func (k *countedKeys) ListKeys(ctx context.Context) ([]store.Key, error) {
+	k.lists++
+	if k.fail != nil {
+		return nil, k.fail
+	}
+	return k.Store.ListKeys(ctx)
+}
+
+func TestKeyring_BadKeysDoNotFloodTheStore(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	counted := &countedKeys{Store: w.store}
+	c := &clock{at: time.Unix(1_700_000_000, 0)}
+	ring := newKeyring(counted, "", c.now)
+	for range 1000 {
+		_, _ = ring.find(t.Context(), "rk_00_x")
+		c.at = c.at.Add(time.Millisecond)
+	}
+	if counted.lists != 10 {
+		t.Errorf("listed %d times in a second, want 10", counted.lists)
+	}
+}
+
+func TestKeyring_StoreThatFailsLetsNobodyIn(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	key := w.keyOf("acme", RoleUser)
+	counted := &countedKeys{Store: w.store, fail: errors.New("broken")}
+	w2 := setup(t, func(c *Config) { c.Store = counted })
+	w2.get("/v1/list-jobs", "Authorization", "Key "+key).wantError(500, "internal_error", "request_id")
+	if !strings.Contains(w2.logs.String(), "broken") {
+		t.Error("the reason was not logged")
+	}
+}
+
+func TestKeyring_UseIsRecordedOncePerMinute(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	c := &clock{at: time.Unix(1_700_000_000, 0)}
+	ring := newKeyring(w.store, "", c.now)
+	versions := func() int64 {
+		_, version, err := w.store.GetValue(t.Context(), UsedValue("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return version
+	}
+	for range 3 {
+		if err := ring.used(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := versions()
+	c.at = c.at.Add(usedEvery)
+	if err := ring.used(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	if again := versions(); again != first+1 {
+		t.Errorf("version %d after %d", again, first)
+	}
+	if err := ring.used(t.Context(), ""); err != nil {
+		t.Errorf("the configured key: %v", err)
+	}
+}
+
+func TestEnsureFirstKey_OnceAndOnlyItsHashIsKept(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	text, err := EnsureFirstKey(t.Context(), w.store, time.Now())
+	if err != nil || text == "" {
+		t.Fatalf("%q, %v", text, err)
+	}
+	again, err := EnsureFirstKey(t.Context(), w.store, time.Now())
+	if err != nil || again != "" {
+		t.Errorf("a second key %q, %v", again, err)
+	}
+	keys, err := w.store.ListKeys(t.Context())
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("keys %v, %v", keys, err)
+	}
+	_, secret, _ := splitKey(text)
+	if want := sha256.Sum256([]byte(secret)); string(keys[0].Hash) != string(want[:]) || keys[0].Account != "default" || keys[0].Role != "admin" {
+		t.Errorf("key %+v", keys[0])
+	}
+	w.get("/v1/list-jobs", "Authorization", "Key "+text).want(200)
+}

@@ -1,0 +1,188 @@
+package http
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	nethttp "net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+func TestErrors_EveryBodyIsJSONWithTheSameFields(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for name, answer := range map[string]*answered{
+		"UnknownRoute": w.get("/v1/nothing").wantError(404, "unknown_route", "/openapi.json"),
+		"Root":         w.get("/").wantError(404, "unknown_route", "GET /"),
+		"NoRedirect":   w.get("/v1/list-jobs/").wantError(404, "unknown_route", ""),
+		"WrongMethod":  w.do("DELETE", "/v1/list-jobs", "").wantError(405, "method_not_allowed", "only GET"),
+		"Unauthorized": w.get("/v1/list-jobs", bare...).wantError(401, "missing_key", "Key"),
+		"Validation":   w.post(`{}`).wantError(400, "invalid_request", "inputs"),
+		"UnknownJob":   w.get("/v1/jobs/x").wantError(404, "job_not_found", "x"),
+	} {
+		body := answer.json()
+		if body["message"] == "" || body["detail"] != body["message"] || body["request_id"] != answer.header.Get("X-Request-Id") {
+			t.Errorf("%s: body %v, header %v", name, body, answer.header)
+		}
+		if got := answer.header.Get("Content-Type"); !strings.HasPrefix(got, "application/json") {
+			t.Errorf("%s: content type %s", name, got)
+		}
+	}
+}
+
+func TestErrors_WrongMethodNamesTheRightOne(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	if got := w.get("/v1/batch-inference").want(405).header.Get("Allow"); got != "POST" {
+		t.Errorf("Allow %q", got)
+	}
+}
+
+func TestErrors_HeaderTooLarge(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.get("/v1/list-jobs", "X-Long", strings.Repeat("a", 70_000)).wantError(431, "header_too_large", "65536")
+	w.get("/v1/list-jobs?x="+strings.Repeat("a", 70_000)).wantError(431, "header_too_large", "65536")
+}
+
+func TestRequestID_TheClientsIfPlainElseANewOne(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	if got := w.get("/livez", "X-Request-Id", "abc-123_X.y:z").header.Get("X-Request-Id"); got != "abc-123_X.y:z" {
+		t.Errorf("got %s", got)
+	}
+	for _, bad := range []string{"a b", "é", strings.Repeat("a", 129), `"><script>`} {
+		if got := w.get("/livez", "X-Request-Id", bad).header.Get("X-Request-Id"); got == bad || len(got) != 36 {
+			t.Errorf("%q became %q", bad, got)
+		}
+	}
+}
+
+func TestErrors_Describe(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err    error
+		status int
+		code   string
+	}{
+		{rowmill.Invalid("f", "m"), 400, "invalid_request"},
+		{&rowmill.InvalidError{Code: "x"}, 400, "x"},
+		{rowmill.ErrNotFound, 404, "not_found"},
+		{rowmill.ErrConflict, 409, "conflict"},
+		{&rowmill.TransitionError{From: rowmill.StatusFailed, To: rowmill.StatusRunning}, 409, "conflict"},
+		{rowmill.ErrExpired, 410, "expired"},
+		{&nethttp.MaxBytesError{Limit: 5}, 413, "body_too_large"},
+		{context.Canceled, 499, "client_gone"},
+		{context.DeadlineExceeded, 503, "timeout"},
+		{syscall.ENOSPC, 507, "storage_full"},
+		{syscall.EDQUOT, 507, "storage_full"},
+		{errors.New("anything"), 500, "internal_error"},
+	} {
+		if e := describe(fmt.Errorf("while testing: %w", c.err)); e.status != c.status || e.code != c.code || e.message == "" {
+			t.Errorf("%v: %d %s %q", c.err, e.status, e.code, e.message)
+		}
+	}
+}
+
+// withRoute adds a route that the document lacks.
+func (w *world) withRoute(path string, handler gin.HandlerFunc) { w.engine.GET(path, handler) }
+
+func TestErrors_PanicIs500AndTheNodeGoesOn(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.withRoute("/panic", func(*gin.Context) { panic("a secret") })
+	body := w.get("/panic").wantError(500, "internal_error", "request_id").json()
+	if strings.Contains(fmt.Sprint(body), "secret") || !strings.Contains(w.logs.String(), "a secret") {
+		t.Errorf("body %v, logs %s", body, w.logs)
+	}
+	w.get("/livez").want(200)
+}
+
+func TestStream_ErrorAfterTheBeginningBreaksTheConnection(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	size := 10
+	w.withRoute("/stream", func(c *gin.Context) {
+		w.stream(c, "text/plain", "", func(b *bufio.Writer) error {
+			_, _ = b.WriteString(strings.Repeat("a", size))
+			return errors.New("broken")
+		})
+	})
+	// Before anything was sent the error is told properly.
+	w.get("/stream").wantError(500, "internal_error", "")
+	size = 10 * streamBuffer
+	response, err := w.client.Do(w.request("GET", "/stream", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.ReadAll(response.Body); err == nil {
+		t.Error("half an answer was taken for a whole one")
+	}
+	w.get("/livez").want(200)
+}
+
+// brokenStore fails where a submission is stored.
+type brokenStore struct {
+	store.Store
+	after bool // the record is stored before the error
+}
+
+func (b brokenStore) Create(ctx context.Context, r store.Record, idem *store.Idempotency) (store.Record, bool, error) {
+	if b.after {
+		if _, _, err := b.Store.Create(ctx, r, idem); err != nil {
+			return store.Record{}, false, err
+		}
+	}
+	return store.Record{}, false, fmt.Errorf("commit: %w", syscall.ENOSPC)
+}
+
+func TestSubmit_RowsOfAJobThatWasNotStoredAreRemoved(t *testing.T) {
+	t.Parallel()
+	for _, after := range []bool{false, true} {
+		w := setup(t, func(c *Config) { c.Store, c.MaxInlineBytes = brokenStore{c.Store, after}, 10 })
+		w.post(`{"inputs":["a row that is spooled"]}`).wantError(507, "storage_full", "")
+		objects, err := w.bucket.List(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A record that exists after all must keep its rows.
+		if kept := len(objects) == 1; kept != after {
+			t.Errorf("stored %t: objects %v", after, objects)
+		}
+	}
+}
+
+func TestConfig_ValidateNamesTheField(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for field, change := range map[string]func(*Config){
+		"Store":          func(c *Config) { c.Store = nil },
+		"Bucket":         func(c *Config) { c.Bucket = nil },
+		"Catalog":        func(c *Config) { c.Catalog = nil },
+		"Service":        func(c *Config) { c.Service = nil },
+		"MaxBodyBytes":   func(c *Config) { c.MaxBodyBytes = -1 },
+		"MaxRowBytes":    func(c *Config) { c.MaxRowBytes = -1 },
+		"MaxInlineBytes": func(c *Config) { c.MaxInlineBytes = -1 },
+		"MaxHeaderBytes": func(c *Config) { c.MaxHeaderBytes = 1 },
+		"Patience":       func(c *Config) { c.Patience = -1 },
+		"IdempotencyTTL": func(c *Config) { c.IdempotencyTTL = -time.Second },
+		"Quotas":         func(c *Config) { c.Quotas = []Quota{{Priority: 2}} },
+	} {
+		config := w.Config
+		change(&config)
+		if _, err := New(config); err == nil || !strings.Contains(err.Error(), "Config."+field) {
+			t.Errorf("%s: error %v", field, err)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/rowmill/rowmill/store"
+)
+
+func TestReadyz_VerboseListsEveryCheck(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.service.checks = []Check{{Name: "engines", OK: true, Text: "outputs are\nsimulated"}}
+	if got := string(w.get("/readyz", bare...).want(200).text); got != "ready\n" {
+		t.Errorf("got %q", got)
+	}
+	want := "[+] store: records can be written\n[+] engines: outputs are simulated\nready\n"
+	for _, query := range []string{"?verbose", "?verbose=1"} {
+		if got := string(w.get("/readyz"+query, bare...).want(200).text); got != want {
+			t.Errorf("%s: got %q", query, got)
+		}
+	}
+	w.service.checks = append(w.service.checks, Check{Name: "disk", Text: "full"})
+	if got := string(w.get("/readyz?verbose", bare...).want(503).text); !strings.HasSuffix(got, "[-] disk: full\nnot ready\n") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestReadyz_503WhileDraining(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.service.draining = true
+	if got := string(w.get("/readyz?verbose", bare...).want(503).text); !strings.Contains(got, "[-] draining") {
+		t.Errorf("got %q", got)
+	}
+	w.get("/livez", bare...).want(200)
+}
+
+// deafStore cannot be written to.
+type deafStore struct{ store.Store }
+
+func (deafStore) Ping(context.Context) error { return errors.New("broken disk at /secret/place") }
+
+func TestReadyz_503WhenTheStoreCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(c *Config) { c.Store = deafStore{c.Store} })
+	got := string(w.get("/readyz?verbose", bare...).want(503).text)
+	if !strings.Contains(got, "[-] store:") || strings.Contains(got, "secret") {
+		t.Errorf("got %q", got)
+	}
+	if !strings.Contains(w.logs.String(), "broken disk") {
+		t.Error("the reason was not logged")
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	want := `{"version":"1.2.3","commit":"abc","built":"2026-11-21","go":"go1.26"}` + "\n"
+	if got := string(setup(t).get("/version", bare...).want(200).text); got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestMetrics_TimeRequestsByRoute(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.get("/v1/jobs/" + unknownIDs[0]).want(404)
+	w.get("/nowhere").want(404)
+	w.do("BREW", "/v1/list-jobs", "").want(405)
+	text := string(w.get("/metrics", bare...).want(200).text)
+	for _, want := range []string{
+		`rowmill_http_request_duration_seconds_count{code="404",method="GET",route="/v1/jobs/:job_id"} 1`,
+		`rowmill_http_request_duration_seconds_count{code="404",method="GET",route="unmatched"} 1`,
+		`rowmill_http_request_duration_seconds_count{code="405",method="other",route="unmatched"} 1`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("metrics lack %s:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, unknownIDs[0]) {
+		t.Error("a job id is a label")
+	}
+}
+
+func TestMetrics_MayBeElsewhere(t *testing.T) {
+	t.Parallel()
+	setup(t, func(c *Config) { c.Gatherer = nil }).get("/metrics", bare...).wantError(404, "not_found", "not served")
+}
+
+func TestConsole_404WithAPlainSentenceUntilItExists(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for _, path := range []string{"/console/", "/console/jobs"} {
+		if got := string(w.get(path, bare...).want(404).text); !strings.Contains(got, "no web console") {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+}
+
+func TestConsole_ServesItsFiles(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(c *Config) {
+		c.Console = fstest.MapFS{"index.html": {Data: []byte("<h1>hello</h1>")}, "app.js": {Data: []byte("1")}}
+	})
+	if got := string(w.get("/console/", bare...).want(200).text); got != "<h1>hello</h1>" {
+		t.Errorf("got %q", got)
+	}
+	w.get("/console/app.js", bare...).want(200)
+	w.get("/console/nothing", bare...).want(404)
+	w.get("/console/..%2f..%2fetc/passwd", bare...).want(404)
+}

@@ -1,0 +1,147 @@
+package http
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/store"
+)
+
+// done is a row with its outcome.
+type done struct {
+	id  rowmill.ID
+	out rowmill.Output
+}
+
+// answers are outcomes of rows that went well; the empty text failed.
+func answers(texts ...string) (rows []done) {
+	for i, text := range texts {
+		out := rowmill.Output{
+			Text: text, Score: 50 + float64(i), HasScore: true, Finish: rowmill.FinishStop,
+			InputTokens: int64(10 + i), OutputTokens: int64(20 + i), Engine: "sim", Attempts: 1,
+		}
+		if text == "" {
+			out = rowmill.Output{InputTokens: 3, Engine: "sim", Attempts: 5, Err: &rowmill.RowError{
+				Code: rowmill.RowSchemaViolation, Message: "is no object", Raw: "raw",
+			}}
+		}
+		rows = append(rows, done{out: out})
+	}
+	return rows
+}
+
+func (w *world) write(key string, write func(io.Writer) error) store.Artifact {
+	w.Helper()
+	writer, err := w.bucket.Create(w.Context(), key, parquetType)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer writer.Abort()
+	if err := write(writer); err != nil {
+		w.Fatal(err)
+	}
+	info, err := writer.Commit()
+	if err != nil {
+		w.Fatal(err)
+	}
+	return store.Artifact{Key: key, Size: info.Size}
+}
+
+// part writes rows, numbered from first, as a part of a shard and commits it
+// for those accepted.
+func (w *world) part(f store.Fence, schema results.Schema, shard int, first int64, rows []done, key string) store.Part {
+	w.Helper()
+	key = "jobs/" + f.JobID + "/parts/" + key
+	part := store.Part{Key: key, Shard: shard, Rows: int64(len(rows)), Complete: true}
+	part.Totals.Rows = part.Rows
+	made := w.write(key, func(to io.Writer) error {
+		p, err := results.NewPartWriter(to, schema)
+		if err != nil {
+			return err
+		}
+		for i, row := range rows {
+			if row.out.Failed() {
+				part.Totals.Failed++
+			}
+			input := rowmill.Row{Index: first + int64(i), Text: fmt.Sprintf("input %d", first+int64(i)), ID: row.id}
+			if err := p.Add(&input, &row.out); err != nil {
+				return err
+			}
+		}
+		return p.Close()
+	})
+	part.Size = made.Size
+	return part
+}
+
+func schemaOf(record store.Record, kind rowmill.IDKind) results.Schema {
+	return results.Schema{
+		JobID: record.Job.ID, Model: record.Job.Model, IDColumn: record.Spec.IDColumn, IDKind: kind,
+		Embedding: record.Spec.Model.Kind == rowmill.KindEmbedding,
+	}
+}
+
+// running brings a new job to where rows are done.
+func (w *world) running(body string, rows int64) store.Fence {
+	w.Helper()
+	f := w.claim(w.submitted(body))
+	w.update(f, func(r *store.Record) error {
+		r.Job.NumRows, r.Shards = &rows, 1
+		if err := r.Job.Become(rowmill.StatusStarting, time.Now()); err != nil {
+			return err
+		}
+		return r.Job.Become(rowmill.StatusRunning, time.Now())
+	})
+	return f
+}
+
+func (w *world) commit(f store.Fence, parts ...store.Part) {
+	w.Helper()
+	if err := w.store.CommitParts(w.Context(), f, parts, store.Totals{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// succeeded brings a new job to its end, with the rows' outcomes.
+func (w *world) succeeded(body string, rows []done) string {
+	w.Helper()
+	f := w.running(body, int64(len(rows)))
+	schema := schemaOf(w.record(f.JobID), kindOfRows(rows))
+	part := w.part(f, schema, 0, 0, rows, "0.parquet")
+	w.commit(f, part)
+	source, err := w.bucket.Open(w.Context(), part.Key)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer source.Close()
+	artifacts := map[string]store.Artifact{
+		artifactFull: w.write("jobs/"+f.JobID+"/results/full.parquet", func(to io.Writer) error {
+			_, err := results.Concat(w.Context(), to, schema, []results.Source{source}, results.Full)
+			return err
+		}),
+		artifactRows: w.write("jobs/"+f.JobID+"/results/rows.parquet", func(to io.Writer) error {
+			_, err := results.ConcatRows(w.Context(), to, schema, []results.Source{source})
+			return err
+		}),
+	}
+	_, err = w.store.Finish(w.Context(), f, func(r *store.Record) error {
+		r.Artifacts = artifacts
+		return r.Job.Become(rowmill.StatusSucceeded, time.Now())
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return f.JobID
+}
+
+func kindOfRows(rows []done) rowmill.IDKind {
+	for _, row := range rows {
+		if row.id.Kind != rowmill.IDNull {
+			return row.id.Kind
+		}
+	}
+	return rowmill.IDNull
+}

@@ -1,0 +1,144 @@
+package http
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	nethttp "net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// The keys of log attributes.
+const (
+	keyRequest = "request"
+	keyRoute   = "route"
+	keyJob     = "job"
+	keyErr     = "err"
+)
+
+const (
+	headerRequestID = "X-Request-Id"
+	// maxRequestID is long enough for a UUID and the longer forms that
+	// proxies make.
+	maxRequestID = 128
+	// contextRequestID and contextPrincipal name values of a request.
+	contextRequestID = "rowmill.request"
+	contextPrincipal = "rowmill.principal"
+)
+
+// identify gives the request its id: the client's where that is short and
+// plain, a new one otherwise.
+func identify(c *gin.Context) {
+	id := c.GetHeader(headerRequestID)
+	if !plainID(id) {
+		id = uuid.NewString()
+	}
+	c.Set(contextRequestID, id)
+	c.Header(headerRequestID, id)
+}
+
+func plainID(id string) bool {
+	if id == "" || len(id) > maxRequestID {
+		return false
+	}
+	for i := range len(id) {
+		switch b := id[i]; {
+		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9', strings.IndexByte("-_.:", b) >= 0:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func requestID(c *gin.Context) string { return c.GetString(contextRequestID) }
+
+// recovered turns a panic into a 500, or, once the answer has begun, into a
+// broken connection, so that no client takes half an answer for a whole one.
+func (s *Server) recovered(c *gin.Context) {
+	defer func() {
+		reason := recover()
+		if reason == nil {
+			return
+		}
+		if err, isErr := reason.(error); isErr && errors.Is(err, nethttp.ErrAbortHandler) {
+			panic(nethttp.ErrAbortHandler)
+		}
+		s.Logger.Error("request panicked", keyRequest, requestID(c), keyRoute, c.FullPath(),
+			"panic", fmt.Sprint(reason), "stack", string(debug.Stack()))
+		if c.Writer.Written() {
+			panic(nethttp.ErrAbortHandler)
+		}
+		s.fail(c, errorf(nethttp.StatusInternalServerError, "internal_error",
+			"internal error; the server's log holds the reason under this request_id"))
+	}()
+	c.Next()
+}
+
+// boundHeaders refuses headers larger than the limit, in JSON.
+func (s *Server) boundHeaders(c *gin.Context) {
+	size := len(c.Request.RequestURI)
+	for name, values := range c.Request.Header {
+		for _, value := range values {
+			size += len(name) + len(value) + 4 // ": " and the line end
+		}
+	}
+	if size > s.MaxHeaderBytes {
+		s.fail(c, errorf(nethttp.StatusRequestHeaderFieldsTooLarge, "header_too_large",
+			"the request's address and headers are larger than %d bytes; send fewer or shorter ones", s.MaxHeaderBytes))
+	}
+}
+
+// requestMetrics times requests by route, so that job ids make no new series.
+type requestMetrics struct{ seconds *prometheus.HistogramVec }
+
+func newRequestMetrics(registerer prometheus.Registerer) *requestMetrics {
+	return &requestMetrics{seconds: promauto.With(registerer).NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "rowmill_http_request_duration_seconds",
+		Help:    "Time from a request's headers to the end of its answer.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120},
+	}, []string{"route", "method", "code"})}
+}
+
+// observe logs and times the request. Paths are logged without their query,
+// which may hold a signature.
+func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		began := time.Now()
+		defer func() {
+			took := time.Since(began)
+			route, method := c.FullPath(), c.Request.Method
+			if route == "" {
+				route = "unmatched"
+			}
+			switch method {
+			case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS":
+			default:
+				method = "other"
+			}
+			metrics.seconds.WithLabelValues(route, method, strconv.Itoa(c.Writer.Status())).Observe(took.Seconds())
+
+			level := slog.LevelInfo
+			if quiet[route] {
+				level = slog.LevelDebug
+			}
+			s.Logger.Log(c.Request.Context(), level, "request", keyRequest, requestID(c), "method", method,
+				"path", shorten(c.Request.URL.Path, 256), "status", c.Writer.Status(), "took", took)
+		}()
+		c.Next()
+	}
+}
+
+// quiet are the routes that probes and pollers ask all the time.
+var quiet = map[string]bool{
+	"/livez": true, "/readyz": true, "/metrics": true, "/version": true,
+	"/v1/job-status/:job_id": true, "/v1/jobs/:job_id": true,
+}

@@ -1,0 +1,305 @@
+package http
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/store"
+)
+
+func TestResults_JSONIsTheDefault(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a","b","c"]}`, answers("x\n", "", "<z>"))
+	for query, want := range map[string]string{
+		"":                     `{"outputs":["x\n",null,"<z>"]}`,
+		"?format=json":         `{"outputs":["x\n",null,"<z>"]}`,
+		"?include_inputs=True": `{"inputs":["input 0","input 1","input 2"],"outputs":["x\n",null,"<z>"]}`,
+		"?result_format=json&include_inputs=1&include_cumulative_logprobs=t": `{"inputs":["input 0","input 1","input 2"],"outputs":["x\n",null,"<z>"],"cumulative_logprobs":[50.0,null,52.0]}`,
+		"?include_inputs=false&include_cumulative_logprobs=0":                `{"outputs":["x\n",null,"<z>"]}`,
+	} {
+		answer := w.get("/v1/jobs/" + id + "/results" + query).want(200)
+		var wanted map[string]any
+		if err := json.Unmarshal([]byte(want), &wanted); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(wanted, answer.json()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", query, diff)
+		}
+		if got := answer.header.Get("Content-Type"); got != "application/json" {
+			t.Errorf("content type %s", got)
+		}
+	}
+	disposition := w.get("/v1/jobs/" + id + "/results?include_inputs=1").header.Get("Content-Disposition")
+	if want := `attachment; filename="service-results~` + id + `~inputs=1~logprobs=0.json"`; disposition != want {
+		t.Errorf("disposition %s, want %s", disposition, want)
+	}
+}
+
+func TestResults_CSVIsAZipWithOneCSV(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a","b"]}`, answers("x", "y"))
+	answer := w.get("/v1/jobs/" + id + "/results?format=csv&include_inputs=true&include_cumulative_logprobs=true").want(200)
+	if got := answer.header.Get("Content-Type"); got != "application/zip" {
+		t.Errorf("content type %s", got)
+	}
+	if got := answer.header.Get("Content-Disposition"); !strings.Contains(got, id+"~inputs=1~logprobs=1.zip") {
+		t.Errorf("disposition %s", got)
+	}
+	archive, err := zip.NewReader(bytes.NewReader(answer.text), int64(len(answer.text)))
+	if err != nil || len(archive.File) != 1 || archive.File[0].Name != id+".csv" {
+		t.Fatalf("archive %+v, %v", archive, err)
+	}
+	file, err := archive.File[0].Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	table, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := [][]string{{"inputs", id, "cumulative_logprobs"}, {"input 0", "x", "50.0"}, {"input 1", "y", "51.0"}}
+	if diff := cmp.Diff(want, table); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestResults_IDColumnIsAlwaysIncluded(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	rows := answers("x", "y")
+	for i := range rows {
+		rows[i].id = rowmill.ID{Kind: rowmill.IDInt, Int: int64(7 + i)}
+	}
+	id := w.succeeded(`{"inputs":"https://example.org/a.csv","id_column_name":"key"}`, rows)
+	body := w.get("/v1/jobs/" + id + "/results").want(200).json()
+	if fmt.Sprint(body["key"]) != "[7 8]" || body["inputs"] != nil {
+		t.Errorf("body %v", body)
+	}
+	for query := range map[string]bool{"": true, "&include_inputs=1": true} {
+		text := w.get("/v1/jobs/" + id + "/results?format=parquet" + query).want(200).text
+		schema, err := results.ReadSchema(bytes.NewReader(text))
+		if err != nil || schema.IDColumn != "key" || schema.IDKind != rowmill.IDInt {
+			t.Errorf("schema %+v, %v", schema, err)
+		}
+	}
+}
+
+func TestResults_ParquetOfEveryVariant(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a","b"]}`, answers("x", "y"))
+	for _, inputs := range []int{0, 1} {
+		for _, logprobs := range []int{0, 1} {
+			query := fmt.Sprintf("?format=parquet&include_inputs=%d&include_cumulative_logprobs=%d", inputs, logprobs)
+			first := w.get("/v1/jobs/" + id + "/results" + query).want(200)
+			again := w.get("/v1/jobs/" + id + "/results" + query).want(200)
+			if !bytes.Equal(first.text, again.text) || !bytes.HasPrefix(first.text, []byte("PAR1")) {
+				t.Errorf("%s: %d and %d bytes", query, len(first.text), len(again.text))
+			}
+			if got := first.header.Get("Content-Length"); got != fmt.Sprint(len(first.text)) {
+				t.Errorf("%s: Content-Length %s of %d", query, got, len(first.text))
+			}
+			if got := first.header.Get("Content-Type"); got != "application/vnd.apache.parquet" {
+				t.Errorf("%s: content type %s", query, got)
+			}
+			name := fmt.Sprintf("service-results~%s~inputs=%d~logprobs=%d.parquet", id, inputs, logprobs)
+			if got := first.header.Get("Content-Disposition"); got != `attachment; filename="`+name+`"` {
+				t.Errorf("%s: disposition %s", query, got)
+			}
+			for column, want := range map[string]bool{"inputs": inputs == 1, "cumulative_logprobs": logprobs == 1, id: true} {
+				if bytes.Contains(first.text, []byte(column)) != want {
+					t.Errorf("%s: has column %s: %t", query, column, !want)
+				}
+			}
+		}
+	}
+	// The full file and three subsets, made once each, beside the rows' file.
+	if n := len(w.record(id).Artifacts); n != 5 {
+		t.Errorf("%d artifacts, want 5", n)
+	}
+	if objects, _ := w.bucket.List(t.Context(), "jobs/"+id+"/results/"); len(objects) != 5 {
+		t.Errorf("objects %v", objects)
+	}
+}
+
+func TestResults_ParquetSupportsRange(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	path := "/v1/jobs/" + id + "/results?format=parquet"
+	whole := w.get(path).want(200)
+	etag := whole.header.Get("ETag")
+	if part := w.get(path, "Range", "bytes=0-3", "If-Range", etag).want(206); string(part.text) != "PAR1" {
+		t.Errorf("part %q", part.text)
+	}
+	if other := w.get(path, "Range", "bytes=0-3", "If-Range", `"other"`).want(200); !bytes.Equal(other.text, whole.text) {
+		t.Error("a stale If-Range must give the whole file")
+	}
+	w.get(path, "Range", "bytes=99999999-").wantError(416, "range_not_satisfiable", "outside")
+	w.get(path, "If-None-Match", etag).want(304)
+}
+
+func TestResults_Embeddings(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	row := done{out: rowmill.Output{Embedding: []float32{0, 1, -0.5, 1e-9}, Finish: "stop", Attempts: 1, Engine: "sim"}}
+	id := w.succeeded(`{"inputs":["a"],"model":"qwen-3-embedding-0.6b"}`, []done{row})
+	text := string(w.get("/v1/jobs/" + id + "/results?include_cumulative_logprobs=1").want(200).text)
+	if !strings.Contains(text, "[0.0,1.0,-0.5,1e-09]") || !strings.Contains(text, `"cumulative_logprobs":[null]`) {
+		t.Errorf("results %s", text)
+	}
+	text = string(w.get("/v1/jobs/" + id + "/rows/0").want(200).text)
+	if !strings.Contains(text, `"output":[0.0,1.0,-0.5,1e-09]`) {
+		t.Errorf("row %s", text)
+	}
+}
+
+// resultPaths are the two endpoints for results.
+var resultPaths = []string{"/v1/jobs/%s/results", "/v1/jobs/%s/results-url"}
+
+func TestResults_OfAJobThatHasNotSucceededAre409(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	cancelled := w.submitted(`{"inputs":["a"]}`)
+	w.get("/v1/job-cancel/" + cancelled).want(200)
+	for status, id := range map[string]string{
+		"pending":   w.submitted(`{"inputs":["a"]}`),
+		"running":   w.running(`{"inputs":["a"]}`, 1).JobID,
+		"failed":    w.failed(`{"inputs":["a"]}`, nil),
+		"cancelled": cancelled,
+	} {
+		for _, path := range resultPaths {
+			body := w.get(fmt.Sprintf(path, id)).wantError(409, "job_not_succeeded", status).json()
+			if body["status"] != status {
+				t.Errorf("body %v, want status %s", body, status)
+			}
+		}
+	}
+}
+
+func TestResults_OfAnEstimateJobAre409(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	record := store.Record{SchemaVersion: store.SchemaVersion}
+	record.Job.ID, record.Job.Status, record.Job.RunType = rowmill.NewJobID(), rowmill.StatusPending, rowmill.RunEstimate
+	record.Job.Created, record.Spec.Account = time.Now().UTC(), DefaultAccount
+	if _, _, err := w.store.Create(t.Context(), record, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range resultPaths {
+		w.get(fmt.Sprintf(path, record.Job.ID)).wantError(409, "no_results", "estimate")
+	}
+}
+
+func TestResults_OfUnknownJobsAre404(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for _, id := range unknownIDs {
+		for _, path := range append(resultPaths, "/v1/jobs/%s/rows/0", "/v1/jobs/%s/errors") {
+			w.get(fmt.Sprintf(path, id)).wantError(404, "job_not_found", "no job was found")
+		}
+	}
+}
+
+func TestResults_RemovedByRetentionAre410(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	if err := w.bucket.DeletePrefix(t.Context(), "jobs/"+id+"/"); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(resultPaths, "/v1/jobs/%s/results?format=parquet&include_inputs=1&include_cumulative_logprobs=1",
+		"/v1/jobs/%s/results-url?include_inputs=1&include_cumulative_logprobs=1") {
+		w.get(fmt.Sprintf(path, id)).wantError(410, "results_expired", "retention")
+	}
+}
+
+func TestResults_LogprobsThatWereNotRecordedAre400(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	record := store.Record{SchemaVersion: store.SchemaVersion}
+	record.Spec.Account, record.Spec.Model.NoLogprobs = DefaultAccount, true
+	record.Job = rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now().UTC()}
+	if _, _, err := w.store.Create(t.Context(), record, nil); err != nil {
+		t.Fatal(err)
+	}
+	f := w.claim(record.Job.ID)
+	zero := int64(0)
+	w.update(f, func(r *store.Record) error {
+		r.Job.NumRows = &zero
+		return r.Job.Become(rowmill.StatusStarting, time.Now())
+	})
+	_, err := w.store.Finish(t.Context(), f, func(r *store.Record) error {
+		if err := r.Job.Become(rowmill.StatusRunning, time.Now()); err != nil {
+			return err
+		}
+		return r.Job.Become(rowmill.StatusSucceeded, time.Now())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range resultPaths {
+		w.get(fmt.Sprintf(path, record.Job.ID)+"?include_cumulative_logprobs=1").
+			wantError(400, "logprobs_not_recorded", "turns log probabilities off").wantField("include_cumulative_logprobs", "")
+	}
+}
+
+func TestResults_BooleansAreThoseOfParseBool(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	for text, want := range map[string]bool{
+		"1": true, "t": true, "T": true, "true": true, "TRUE": true, "True": true,
+		"0": false, "f": false, "F": false, "false": false, "FALSE": false, "False": false,
+	} {
+		if _, has := w.get("/v1/jobs/" + id + "/results?include_inputs=" + text).want(200).json()["inputs"]; has != want {
+			t.Errorf("%s: inputs are there: %t", text, has)
+		}
+	}
+}
+
+func TestResults_BadQueriesAre400(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	for query, field := range map[string]string{
+		"/results?format=xml":                    "format",
+		"/results?format=":                       "format",
+		"/results?result_format=xml":             "result_format",
+		"/results?format=csv&result_format=json": "result_format",
+		"/results?include_inputs=yes":            "include_inputs",
+		"/results?include_inputs=":               "include_inputs",
+		"/results?include_cumulative_logprobs=2": "include_cumulative_logprobs",
+		"/results-url?format=csv":                "format",
+		"/results-url?format=json":               "format",
+		"/results-url?format=PARQUET":            "format",
+		"/results-url?include_inputs=maybe":      "include_inputs",
+		"/results-url?expires_in_seconds=0":      "expires_in_seconds",
+		"/results-url?expires_in_seconds=604801": "expires_in_seconds",
+		"/results-url?expires_in_seconds=1h":     "expires_in_seconds",
+		"/results-url?expires_in_seconds=":       "expires_in_seconds",
+		"/errors?limit=0":                        "limit",
+		"/errors?limit=101":                      "limit",
+		"/errors?cursor=x":                       "cursor",
+		"/errors?cursor=1":                       "cursor",
+		"/errors?cursor=-1.5":                    "cursor",
+		"/rows/-1":                               "row",
+		"/rows/x":                                "row",
+		"/rows/99999999999999999999":             "row",
+	} {
+		w.get("/v1/jobs/"+id+query).wantField(field, "")
+	}
+}

@@ -1,0 +1,103 @@
+package http
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+)
+
+func TestRow_OfASucceededJob(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a","b"]}`, answers("x", ""))
+	want := `{"row":0,"input":"input 0","output":"x","finish_reason":"stop","input_tokens":10,"output_tokens":20,"engine":"sim","attempts":1}` + "\n"
+	if got := string(w.get("/v1/jobs/" + id + "/rows/0").want(200).text); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	want = `{"row":1,"input":"input 1","output":null,"finish_reason":null,"input_tokens":3,"output_tokens":0,"engine":"sim","attempts":5}` + "\n"
+	if got := string(w.get("/v1/jobs/" + id + "/rows/1").want(200).text); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	w.get("/v1/jobs/"+id+"/rows/2").wantError(404, "row_not_found", "0 to 1")
+}
+
+func TestRow_OfARunningJobComesFromTheFirstPart(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	f := w.running(`{"inputs":["a"]}`, 10)
+	schema := schemaOf(w.record(f.JobID), rowmill.IDNull)
+	first, again := w.part(f, schema, 0, 0, answers("x", "y"), "a.parquet"), w.part(f, schema, 0, 1, answers("late", "z"), "b.parquet")
+	w.commit(f, first)
+	path := "/v1/jobs/" + f.JobID + "/rows/"
+	if got := w.get(path + "1").want(200).json()["output"]; got != "y" {
+		t.Errorf("output %v", got)
+	}
+	again.Complete, again.Rows, again.Shard = true, 2, 1
+	w.commit(f, again)
+	if got := w.get(path + "1").want(200).json()["output"]; got != "y" {
+		t.Errorf("output %v, want that of the first commit", got)
+	}
+	if got := w.get(path + "2").want(200).json()["output"]; got != "z" {
+		t.Errorf("output %v", got)
+	}
+	if body := w.get(path+"5").wantError(409, "row_not_done", "row 5").json(); body["status"] != "running" {
+		t.Errorf("body %v", body)
+	}
+	w.get(path+"10").wantError(404, "row_not_found", "0 to 9")
+}
+
+func TestErrors_OfASucceededJobPage(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a"]}`, answers("x", "", "y", "", ""))
+	w.wantErrors(id, 1, 3, 4)
+	body := w.get("/v1/jobs/" + id + "/errors?limit=1").want(200).json()
+	want := map[string]any{"row": 1.0, "code": "schema_violation", "message": "is no object", "raw_output": "raw"}
+	if diff := cmp.Diff([]any{want}, body["errors"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	none := w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	w.wantErrors(none)
+}
+
+// wantErrors reads all pages of every size and compares their rows.
+func (w *world) wantErrors(id string, want ...int64) {
+	w.Helper()
+	for limit := 1; limit <= len(want)+1; limit++ {
+		var got []int64
+		for cursor := ""; ; {
+			body := w.get(fmt.Sprintf("/v1/jobs/%s/errors?limit=%d&cursor=%s", id, limit, cursor)).want(200).json()
+			page := body["errors"].([]any)
+			if len(page) > limit {
+				w.Errorf("%d errors on a page of %d", len(page), limit)
+			}
+			for _, e := range page {
+				got = append(got, int64(e.(map[string]any)["row"].(float64)))
+			}
+			next, more := body["next_cursor"].(string)
+			if !more {
+				break
+			}
+			cursor = next
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			w.Errorf("limit %d (-want +got):\n%s", limit, diff)
+		}
+	}
+}
+
+func TestErrors_OfARunningJobComeFromItsParts(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	f := w.running(`{"inputs":["a"]}`, 100)
+	w.wantErrors(f.JobID)
+	schema := schemaOf(w.record(f.JobID), rowmill.IDNull)
+	w.commit(f,
+		w.part(f, schema, 1, 50, answers("", "x", ""), "c.parquet"),
+		w.part(f, schema, 0, 0, answers("x", "", ""), "a.parquet"),
+	)
+	w.wantErrors(f.JobID, 1, 2, 50, 52)
+}

@@ -1,0 +1,269 @@
+package http
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	nethttp "net/http"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// scanWindow is the buffer of a body being read.
+const scanWindow = 64 << 10
+
+// maxDepth bounds nesting, as encoding/json does.
+const maxDepth = 10_000
+
+// errTooLong says that a value was longer than its limit; it was read to its
+// end and dropped.
+var errTooLong = errors.New("value too long")
+
+// A scanner takes a JSON text apart while it arrives, so that memory is
+// bounded by the largest single value kept, not by the body. The standard
+// decoder cannot: it buffers a string or value of any length.
+type scanner struct {
+	r      *bufio.Reader
+	offset int64  // bytes read
+	kept   []byte // of the value being read; reused
+}
+
+func newScanner(r io.Reader) *scanner { return &scanner{r: bufio.NewReaderSize(r, scanWindow)} }
+
+// syntaxError is a 400 that names the byte.
+func (s *scanner) syntaxError(format string, args ...any) error {
+	return errorf(nethttp.StatusBadRequest, "invalid_json", "the body is not valid JSON at byte %d: %s", s.offset, fmt.Sprintf(format, args...))
+}
+
+func (s *scanner) readError(err error) error {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return s.syntaxError("it ends too early")
+	case errors.As(err, new(*nethttp.MaxBytesError)), errors.As(err, new(*apiError)):
+		return err
+	}
+	return errorf(nethttp.StatusBadRequest, "body_unreadable", "the body could not be read to its end: the connection broke at byte %d", s.offset)
+}
+
+func (s *scanner) next() (byte, error) {
+	b, err := s.r.ReadByte()
+	if err != nil {
+		return 0, s.readError(err)
+	}
+	s.offset++
+	return b, nil
+}
+
+func (s *scanner) unread() {
+	_ = s.r.UnreadByte() // always follows a successful ReadByte
+	s.offset--
+}
+
+// token returns the next byte that is no white space, and consumes it.
+func (s *scanner) token() (byte, error) {
+	for {
+		b, err := s.next()
+		if err != nil {
+			return 0, err
+		}
+		switch b {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return b, nil
+		}
+	}
+}
+
+// end checks that nothing but white space follows.
+func (s *scanner) end() error {
+	for {
+		b, err := s.r.ReadByte()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return s.readError(err)
+		}
+		s.offset++
+		switch b {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return s.syntaxError("text follows the object; send exactly one")
+		}
+	}
+}
+
+// text reads the rest of a string whose opening quote is consumed. It returns
+// the bytes between the quotes as they were sent, which are valid until the
+// next call, and checks all of JSON's rules and UTF-8. errTooLong says that
+// the decoded string has more than limit bytes.
+func (s *scanner) text(limit int) (raw []byte, err error) {
+	s.kept = s.kept[:0]
+	decoded := 0  // bytes of the string once decoded
+	high := false // the last thing read was the first half of a surrogate pair
+	for {
+		if decoded > limit {
+			s.kept = s.kept[:0]
+		}
+		window, err := s.window()
+		if err != nil {
+			return nil, err
+		}
+		n := 0
+		for n < len(window) && window[n] >= ' ' && window[n] != '"' && window[n] != '\\' {
+			n++
+		}
+		if n > 0 {
+			decoded, high = decoded+n, false
+			s.kept = append(s.kept, window[:n]...)
+			s.skip(n)
+			continue
+		}
+		b := window[0]
+		s.skip(1)
+		switch {
+		case b == '"' && decoded > limit:
+			return nil, errTooLong
+		case b == '"' && !utf8.Valid(s.kept):
+			return nil, s.syntaxError("the string that ends here is not valid UTF-8")
+		case b == '"':
+			return s.kept, nil
+		case b < ' ':
+			return nil, s.syntaxError("a control character stands in a string; write it as \\u%04x", b)
+		}
+		code, err := s.escape()
+		if err != nil {
+			return nil, err
+		}
+		if high && utf16.IsSurrogate(code) && code >= 0xDC00 {
+			decoded++ // the pair has 4 bytes, of which its first half counted 3
+			high = false
+			continue
+		}
+		decoded += max(utf8.RuneLen(code), 1)
+		if high = 0xD800 <= code && code < 0xDC00; utf16.IsSurrogate(code) {
+			decoded += 2 // a lone half becomes U+FFFD, 3 bytes
+		}
+	}
+}
+
+// escape reads what follows a backslash and keeps both. It returns the code
+// unit they stand for.
+func (s *scanner) escape() (rune, error) {
+	b, err := s.next()
+	if err != nil {
+		return 0, err
+	}
+	s.kept = append(s.kept, '\\', b)
+	switch b {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return rune(b), nil // as many bytes as what it stands for: one
+	case 'u':
+	default:
+		return 0, s.syntaxError("a backslash must be followed by one of \"\\/bfnrtu")
+	}
+	var code rune
+	for range 4 {
+		if b, err = s.next(); err != nil {
+			return 0, err
+		}
+		s.kept = append(s.kept, b)
+		switch {
+		case '0' <= b && b <= '9':
+			code = code<<4 | rune(b-'0')
+		case 'a' <= b|0x20 && b|0x20 <= 'f':
+			code = code<<4 | rune(b|0x20-'a'+10)
+		default:
+			return 0, s.syntaxError("\\u needs four hexadecimal digits")
+		}
+	}
+	return code, nil
+}
+
+// nesting tells where a bracketed value or string ends.
+type nesting struct {
+	depth             int
+	inString, escaped bool
+}
+
+// step takes the next byte and reports whether the value ends with it.
+func (n *nesting) step(b byte) (over bool) {
+	switch {
+	case n.escaped:
+		n.escaped = false
+	case n.inString:
+		n.escaped, n.inString = b == '\\', b != '"'
+	case b == '"':
+		n.inString = true
+	case b == '{', b == '[':
+		n.depth++
+	case b == '}', b == ']':
+		n.depth--
+	}
+	return n.depth <= 0 && !n.inString
+}
+
+// value reads any value whose first byte is consumed, and returns its text,
+// valid until the next call. errTooLong says that it has more than limit
+// bytes; only its brackets and strings were checked then.
+func (s *scanner) value(first byte, limit int) ([]byte, error) {
+	if ends(first) || first == ':' {
+		return nil, s.syntaxError("a value must stand here")
+	}
+	var shape nesting
+	scalar := first != '{' && first != '[' && first != '"'
+	s.kept = append(s.kept[:0], first)
+	size := 1
+	for over := shape.step(first) && !scalar; !over; {
+		b, err := s.next()
+		if err != nil {
+			return nil, err
+		}
+		if scalar && ends(b) {
+			s.unread()
+			break
+		}
+		if over = !scalar && shape.step(b); shape.depth > maxDepth {
+			return nil, s.syntaxError("values are nested deeper than %d levels", maxDepth)
+		}
+		if size++; size <= limit {
+			s.kept = append(s.kept, b)
+		}
+	}
+	switch {
+	case size > limit:
+		return nil, errTooLong
+	case !json.Valid(s.kept):
+		return nil, s.syntaxError("the value that ends here is malformed")
+	case !utf8.Valid(s.kept):
+		return nil, s.syntaxError("the value that ends here is not valid UTF-8")
+	}
+	return s.kept, nil
+}
+
+// ends reports whether b follows a number or word.
+func ends(b byte) bool {
+	switch b {
+	case ',', ']', '}', ' ', '\t', '\r', '\n':
+		return true
+	}
+	return false
+}
+
+// window returns the bytes buffered, at least one.
+func (s *scanner) window() ([]byte, error) {
+	if s.r.Buffered() == 0 {
+		if _, err := s.r.Peek(1); err != nil {
+			return nil, s.readError(err)
+		}
+	}
+	window, _ := s.r.Peek(s.r.Buffered()) // cannot fail
+	return window, nil
+}
+
+func (s *scanner) skip(n int) {
+	_, _ = s.r.Discard(n) // they are buffered
+	s.offset += int64(n)
+}

@@ -1,0 +1,223 @@
+// Package http is the REST API: routes, authentication, validation of what
+// clients send, and the mapping of errors to answers. It reads jobs and
+// results straight from the store and the bucket, so that any node answers
+// for any job, and it changes records only through Create, Cancel and
+// AddArtifact. It refuses to know how jobs run: the pipeline finds them in the
+// store, and Service carries no more than hints to it.
+//
+// The API is described by openapi.yaml, served as /openapi.json. The tests
+// check every request and answer against it.
+package http
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	nethttp "net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Service is what the API needs of the pipeline. Submitted and Cancelled are
+// hints that must not block: a lost one costs time, never a job.
+type Service interface {
+	// Submitted says that a job was just stored.
+	Submitted(jobID string)
+	// Cancelled says that a job was just cancelled in the store.
+	Cancelled(jobID string)
+	// Checks reports on the parts that jobs need, for /readyz.
+	Checks(ctx context.Context) []Check
+	// Draining reports whether the node is about to stop: it takes no
+	// further jobs.
+	Draining() bool
+}
+
+// Check is one line of /readyz?verbose.
+type Check struct {
+	Name string // such as "store" or "engines"
+	OK   bool   // false makes the node not ready
+	Text string // for a person; never holds a secret
+}
+
+// Version is what /version answers.
+type Version struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+	Built   string `json:"built"`
+	Go      string `json:"go"`
+}
+
+// Quota bounds one job of an account at one priority.
+type Quota struct {
+	Priority   int   `json:"priority"`
+	RowQuota   int64 `json:"row_quota"`
+	TokenQuota int64 `json:"token_quota"`
+}
+
+// Config is what a Server is made of.
+type Config struct {
+	Store    store.Store      // required
+	Bucket   blob.Bucket      // required
+	Catalog  *catalog.Catalog // required
+	Service  Service          // required
+	Logger   *slog.Logger     // default: discards
+	Gatherer prometheus.Gatherer
+	// Registerer takes the request metrics. Default: none are kept.
+	Registerer prometheus.Registerer
+
+	// AdminKey is accepted as an administrator key of the account "default",
+	// beside the keys of the store. Empty for none.
+	AdminKey string
+	Version  Version
+
+	// Objects serves the signed URLs of the embedded bucket under /objects/;
+	// nil where the bucket has its own address.
+	Objects nethttp.Handler
+	// Console is the web page; nil answers 404 under /console/.
+	Console fs.FS
+
+	// MaxBodyBytes bounds a request body. Default 512 MiB: a million rows of
+	// 500 bytes; more belongs into a file behind a URL.
+	MaxBodyBytes int64
+	// MaxRowBytes bounds one inline row. Default 8 MiB, as for files.
+	MaxRowBytes int
+	// MaxInlineBytes is how much of a submission's rows, as JSON, rides in
+	// the job's record. Default 64 KiB: a record stays small enough to be
+	// rewritten with every change of state. Larger inputs become an object.
+	MaxInlineBytes int
+	// MaxHeaderBytes bounds all request headers together. Default 64 KiB. The
+	// server's own limit should be higher, since its answer is not JSON.
+	MaxHeaderBytes int
+	// Patience is how long a client may neither send nor take a byte of a
+	// body. Default 2 min: longer than any hiccup of a network, and short
+	// enough that clients that are gone hold no rows and files for long.
+	Patience time.Duration
+	// Quotas are those of accounts without their own. Default: the
+	// interface's.
+	Quotas []Quota
+	// IdempotencyTTL is how long an Idempotency-Key is kept. Default 24 h.
+	IdempotencyTTL time.Duration
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
+}
+
+// DefaultQuotas are the interface's: per job, 1000 rows and 1M tokens at
+// priority 0, 1M rows and 10M tokens at priority 1.
+func DefaultQuotas() []Quota {
+	return []Quota{
+		{Priority: 0, RowQuota: 1_000, TokenQuota: 1_000_000},
+		{Priority: 1, RowQuota: 1_000_000, TokenQuota: 10_000_000},
+	}
+}
+
+// WithDefaults returns the configuration with its unset fields filled in.
+func (c Config) WithDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.MaxBodyBytes == 0 {
+		c.MaxBodyBytes = 512 << 20
+	}
+	if c.MaxRowBytes == 0 {
+		c.MaxRowBytes = 8 << 20
+	}
+	if c.MaxInlineBytes == 0 {
+		c.MaxInlineBytes = 64 << 10
+	}
+	if c.MaxHeaderBytes == 0 {
+		c.MaxHeaderBytes = 64 << 10
+	}
+	if c.Patience == 0 {
+		c.Patience = 2 * time.Minute
+	}
+	if c.Quotas == nil {
+		c.Quotas = DefaultQuotas()
+	}
+	if c.IdempotencyTTL == 0 {
+		c.IdempotencyTTL = 24 * time.Hour
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// Validate names the field that is missing or out of range.
+func (c Config) Validate() error {
+	switch {
+	case c.Store == nil:
+		return errors.New("http: Config.Store is missing")
+	case c.Bucket == nil:
+		return errors.New("http: Config.Bucket is missing")
+	case c.Catalog == nil:
+		return errors.New("http: Config.Catalog is missing")
+	case c.Service == nil:
+		return errors.New("http: Config.Service is missing")
+	case c.MaxBodyBytes < 1:
+		return fmt.Errorf("http: Config.MaxBodyBytes: %d must be at least 1", c.MaxBodyBytes)
+	case c.MaxRowBytes < 1:
+		return fmt.Errorf("http: Config.MaxRowBytes: %d must be at least 1", c.MaxRowBytes)
+	case c.MaxInlineBytes < 0:
+		return fmt.Errorf("http: Config.MaxInlineBytes: %d must not be negative", c.MaxInlineBytes)
+	case c.MaxHeaderBytes < 1024:
+		return fmt.Errorf("http: Config.MaxHeaderBytes: %d must be at least 1024", c.MaxHeaderBytes)
+	case c.Patience < 0:
+		return fmt.Errorf("http: Config.Patience: %v must not be negative", c.Patience)
+	case c.IdempotencyTTL < 0:
+		return fmt.Errorf("http: Config.IdempotencyTTL: %v must not be negative", c.IdempotencyTTL)
+	}
+	seen := map[int]bool{}
+	for i, q := range c.Quotas {
+		if q.Priority != 0 && q.Priority != 1 || seen[q.Priority] {
+			return fmt.Errorf("http: Config.Quotas[%d].Priority: %d must be 0 or 1, each once", i, q.Priority)
+		}
+		if q.RowQuota < 0 || q.TokenQuota < 0 {
+			return fmt.Errorf("http: Config.Quotas[%d]: row_quota %d and token_quota %d must not be negative", i, q.RowQuota, q.TokenQuota)
+		}
+		seen[q.Priority] = true
+	}
+	if !seen[0] || !seen[1] {
+		return errors.New("http: Config.Quotas: must hold priority 0 and priority 1")
+	}
+	return nil
+}
+
+// Server answers the API. It holds no job: every request reads the store.
+type Server struct {
+	Config
+	engine  *gin.Engine
+	keys    *keyring
+	openapi []byte             // openapi.yaml as JSON
+	making  singleflight.Group // artifacts being made, by job and variant
+}
+
+// New builds the API's handler. It starts nothing and reads nothing.
+func New(config Config) (*Server, error) {
+	config = config.WithDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	document, err := openAPIDocument(config.Version.Version)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		Config:  config,
+		keys:    newKeyring(config.Store, config.AdminKey, config.Now),
+		openapi: document,
+	}
+	s.engine = s.routes(newRequestMetrics(config.Registerer))
+	return s, nil
+}
+
+// Handler returns the handler of all routes, to be served by an http.Server.
+func (s *Server) Handler() nethttp.Handler { return s.engine }

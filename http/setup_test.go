@@ -1,0 +1,380 @@
+package http
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	nethttp "net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+func TestMain(m *testing.M) {
+	for _, file := range []string{"application/zip", parquetType, "text/html", "text/javascript"} {
+		openapi3filter.RegisterBodyDecoder(file, openapi3filter.FileBodyDecoder)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const adminKey = "the-administrator's key"
+
+// fakeService remembers the hints it was given.
+type fakeService struct {
+	mu        sync.Mutex
+	submitted []string
+	cancelled []string
+	checks    []Check
+	draining  bool
+}
+
+func (f *fakeService) Submitted(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.submitted = append(f.submitted, id)
+}
+
+func (f *fakeService) Cancelled(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cancelled = append(f.cancelled, id)
+}
+
+func (f *fakeService) Checks(context.Context) []Check { return f.checks }
+func (f *fakeService) Draining() bool                 { return f.draining }
+
+// world is a server on a real store and bucket, with a client that checks all
+// traffic against the OpenAPI document.
+type world struct {
+	testing.TB
+	*Server
+	service *fakeService
+	store   *bolt.Store
+	bucket  *testBucket
+	metrics *prometheus.Registry
+	logs    *syncBuffer
+	http    *httptest.Server
+	client  *nethttp.Client
+}
+
+// syncBuffer is a buffer that a server writes while a test reads.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// setup starts a world. change may alter the configuration.
+func setup(t testing.TB, change ...func(*Config)) *world {
+	t.Helper()
+	w := &world{TB: t, service: &fakeService{}, metrics: prometheus.NewRegistry(), logs: &syncBuffer{}}
+	opened, err := bolt.Open(t.Context(), bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { opened.Close() })
+	w.store, w.bucket = opened, newTestBucket(t)
+	config := Config{
+		Store: w.store, Bucket: w.bucket, Catalog: catalog.Default(), Service: w.service,
+		Logger:   slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Gatherer: w.metrics, Registerer: w.metrics, AdminKey: adminKey,
+		Objects: w.bucket.Handler(),
+		Version: Version{Version: "1.2.3", Commit: "abc", Built: "2026-11-21", Go: "go1.26"},
+	}
+	for _, f := range change {
+		f(&config)
+	}
+	if w.Server, err = New(config); err != nil {
+		t.Fatal(err)
+	}
+	w.http = httptest.NewServer(w.Handler())
+	t.Cleanup(w.http.Close)
+	if err := w.bucket.SetPublicURL(w.http.URL); err != nil {
+		t.Fatal(err)
+	}
+	transport := &nethttp.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	w.client = &nethttp.Client{
+		Transport:     &contract{TB: t, next: transport, router: contractRouter(t, w.openapi)},
+		CheckRedirect: func(*nethttp.Request, []*nethttp.Request) error { return nethttp.ErrUseLastResponse },
+	}
+	return w
+}
+
+// answered is an answer as a test looks at it.
+type answered struct {
+	testing.TB
+	status int
+	header nethttp.Header
+	text   []byte
+}
+
+// json decodes the body.
+func (a *answered) json() map[string]any {
+	a.Helper()
+	var body map[string]any
+	if err := json.Unmarshal(a.text, &body); err != nil {
+		a.Fatalf("%d %q: %v", a.status, a.text, err)
+	}
+	return body
+}
+
+// want fails the test unless the status is right.
+func (a *answered) want(status int) *answered {
+	a.Helper()
+	if a.status != status {
+		a.Fatalf("status %d, want %d: %.2000s", a.status, status, a.text)
+	}
+	return a
+}
+
+// wantError checks an error's status, code and a piece of its message.
+func (a *answered) wantError(status int, code, piece string) *answered {
+	a.Helper()
+	body := a.want(status).json()
+	if body["code"] != code || !strings.Contains(fmt.Sprint(body["message"]), piece) {
+		a.Fatalf("code %v, message %v; want %s and %q", body["code"], body["message"], code, piece)
+	}
+	return a
+}
+
+// fields returns the broken fields of a 400 with their messages.
+func (a *answered) fields() map[string]string {
+	a.Helper()
+	found := map[string]string{}
+	list, _ := a.want(400).json()["errors"].([]any)
+	for _, entry := range list {
+		e := entry.(map[string]any)
+		found[e["field"].(string)] = e["message"].(string)
+	}
+	return found
+}
+
+// wantField checks that exactly one field is broken.
+func (a *answered) wantField(field, piece string) *answered {
+	a.Helper()
+	fields := a.fields()
+	if len(fields) != 1 || !strings.Contains(fields[field], piece) {
+		a.Fatalf("broken fields %v; want %s with %q", fields, field, piece)
+	}
+	return a
+}
+
+// do sends a request with the administrator's key; headers are pairs that
+// replace it or others, and an empty value removes a header.
+func (w *world) do(method, path, body string, headers ...string) *answered {
+	w.Helper()
+	return w.send(w.request(method, path, body, headers...))
+}
+
+func (w *world) request(method, path, body string, headers ...string) *nethttp.Request {
+	w.Helper()
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	r, err := nethttp.NewRequestWithContext(w.Context(), method, w.http.URL+path, reader)
+	if err != nil {
+		w.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Key "+adminKey)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i+1] == "" {
+			r.Header.Del(headers[i])
+		} else {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+	}
+	return r
+}
+
+func (w *world) send(r *nethttp.Request) *answered {
+	w.Helper()
+	response, err := w.client.Do(r)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		w.Fatalf("%s %s: read the answer: %v", r.Method, r.URL.Path, err)
+	}
+	return &answered{TB: w.TB, status: response.StatusCode, header: response.Header, text: text}
+}
+
+func (w *world) get(path string, headers ...string) *answered {
+	w.Helper()
+	return w.do("GET", path, "", headers...)
+}
+
+func (w *world) post(body string, headers ...string) *answered {
+	w.Helper()
+	return w.do("POST", "/v1/batch-inference", body, headers...)
+}
+
+// submitted posts a submission that must succeed and returns the job's id.
+func (w *world) submitted(body string, headers ...string) string {
+	w.Helper()
+	return w.post(body, headers...).want(200).json()["results"].(string)
+}
+
+// noJobs fails the test if anything was created.
+func (w *world) noJobs() {
+	w.Helper()
+	jobs, _, err := w.store.List(w.Context(), DefaultAccount, 10, "")
+	if err != nil || len(jobs) != 0 {
+		w.Fatalf("jobs %v, error %v; want none", jobs, err)
+	}
+	if objects, err := w.bucket.List(w.Context(), ""); err != nil || len(objects) != 0 {
+		w.Fatalf("objects %v, error %v; want none", objects, err)
+	}
+}
+
+// keyOf makes a key of another account.
+func (w *world) keyOf(account, role string) string {
+	w.Helper()
+	text, record := NewKey(account, role, "test", time.Now())
+	if err := w.store.PutKey(w.Context(), record); err != nil {
+		w.Fatal(err)
+	}
+	return text
+}
+
+// contract checks traffic against the OpenAPI document: every answer, and
+// every request that was accepted.
+type contract struct {
+	testing.TB
+	next   nethttp.RoundTripper
+	router routers.Router
+}
+
+var contractOptions = &openapi3filter.Options{
+	IncludeResponseStatus: true, MultiError: true, SkipSettingDefaults: true,
+	AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
+}
+
+func contractRouter(t testing.TB, document []byte) routers.Router {
+	t.Helper()
+	loader := openapi3.NewLoader()
+	doc, err := loader.LoadFromData(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(loader.Context); err != nil {
+		t.Fatal(err)
+	}
+	router, err := gorillamux.NewRouter(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return router
+}
+
+func (k *contract) RoundTrip(r *nethttp.Request) (*nethttp.Response, error) {
+	var sent []byte
+	if r.Body != nil {
+		sent, _ = io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(sent))
+	}
+	response, err := k.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	received, readErr := io.ReadAll(response.Body)
+	response.Body.Close()
+	response.Body = io.NopCloser(io.MultiReader(bytes.NewReader(received), failing{readErr}))
+	if readErr == nil { // an answer that broke off is the caller's to look at
+		k.check(r, sent, response, received)
+	}
+	return response, nil
+}
+
+// failing repeats the error that cut an answer off.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) {
+	if f.err == nil {
+		return 0, io.EOF
+	}
+	return 0, f.err
+}
+
+func (k *contract) check(r *nethttp.Request, sent []byte, response *nethttp.Response, received []byte) {
+	if response.Header.Get(headerRequestID) == "" {
+		k.Errorf("%s %s: no %s", r.Method, r.URL.Path, headerRequestID)
+	}
+	lookup := r.Clone(r.Context())
+	lookup.Body = io.NopCloser(bytes.NewReader(sent))
+	for _, prefix := range []string{"/objects/", "/console/"} {
+		if strings.HasPrefix(r.URL.Path, prefix) { // the router's parameters hold no slash
+			lookup.URL.Path = prefix + "any"
+		}
+	}
+	route, params, err := k.router.FindRoute(lookup)
+	if err != nil {
+		// Not in the document: then it must be an error that says so.
+		var body map[string]any
+		if json.Unmarshal(received, &body) != nil || response.StatusCode < 300 {
+			k.Errorf("%s %s: status %d outside the document: %.200s", r.Method, r.URL.Path, response.StatusCode, received)
+		}
+		return
+	}
+	input := &openapi3filter.RequestValidationInput{Request: lookup, PathParams: params, Route: route, Options: contractOptions}
+	if response.StatusCode < 300 {
+		if err := openapi3filter.ValidateRequest(r.Context(), input); err != nil {
+			k.Errorf("%s %s was accepted but breaks the document: %v", r.Method, r.URL.Path, err)
+		}
+	}
+	output := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input, Status: response.StatusCode, Header: response.Header, Options: contractOptions,
+	}
+	output.SetBodyBytes(received)
+	if err := openapi3filter.ValidateResponse(r.Context(), output); err != nil {
+		k.Errorf("%s %s: the answer %d breaks the document: %v\n%.1000s", r.Method, r.URL.Path, response.StatusCode, err, received)
+	}
+}
+
+func (w *world) object(key string) []byte {
+	w.Helper()
+	object, err := w.bucket.Open(w.Context(), key)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer object.Close()
+	text, err := io.ReadAll(blob.NewReader(object))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return text
+}

@@ -1,0 +1,302 @@
+package http
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/store"
+)
+
+func (w *world) record(id string) store.Record {
+	w.Helper()
+	record, err := w.store.Get(w.Context(), id)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return record
+}
+
+func TestSubmit_AnswersTheSubmissionResponse(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	answer := w.post(`{"inputs":["a"]}`).want(200)
+	body := answer.json()
+	metadata := body["metadata"].(map[string]any)
+	id := body["results"].(string)
+	if metadata["job_id"] != id || metadata["message"] == "" || len(body) != 2 {
+		t.Errorf("body %v", body)
+	}
+	if len(w.service.submitted) != 1 || w.service.submitted[0] != id {
+		t.Errorf("the pipeline was told of %v, want %s", w.service.submitted, id)
+	}
+}
+
+func TestSubmit_JobIsDurableBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	record := w.record(w.submitted(`{"inputs":["a","b\nc"],"model":"qwen-3-30b-a3b","system_prompt":"s","json_schema":{"type":"object"},
+		"sampling_params":{"temperature":0.9,"max_tokens":512},"job_priority":1,"random_seed_per_input":true,"truncate_rows":false,
+		"name":"n","description":"d"}`))
+	job, spec := record.Job, record.Spec
+	if job.Status != rowmill.StatusPending || job.RunType != rowmill.RunFull || job.Model != "qwen-3-30b-a3b" || job.Priority != 1 ||
+		*job.Name != "n" || *job.Description != "d" || *job.System != "s" || string(job.Schema) != `{"type":"object"}` {
+		t.Errorf("job %+v", job)
+	}
+	if spec.Account != "default" || spec.Model.ContextLength == 0 || !spec.SeedPerRow || spec.TruncateRows || spec.System != "s" ||
+		spec.Priority != 1 || spec.RowQuota != 1_000_000 || record.SchemaVersion != store.SchemaVersion {
+		t.Errorf("spec %+v", spec)
+	}
+	if diff := cmp.Diff([]string{"a", "b\nc"}, spec.Inline); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	if job.NumRows != nil || job.Started != nil || job.Completed != nil || job.JobCost != nil || job.InputTokens != nil {
+		t.Errorf("fields that are not known yet are set: %+v", job)
+	}
+}
+
+func TestSubmit_Defaults(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	// Null equals absent for every optional field.
+	nulls := `{"inputs":["a"],"model":null,"column_name":null,"id_column_name":null,"system_prompt":null,"json_schema":null,
+		"sampling_params":null,"job_priority":null,"cost_estimate":null,"random_seed_per_input":null,"truncate_rows":null,"name":null,"description":null}`
+	for _, body := range []string{`{"inputs":["a"]}`, nulls} {
+		record := w.record(w.submitted(body))
+		job, spec := record.Job, record.Spec
+		if job.Model != "gpt-oss-20b" || job.Priority != 0 || job.Name != nil || job.Description != nil || job.System != nil || job.Schema != nil {
+			t.Errorf("job %+v", job)
+		}
+		if !spec.TruncateRows || spec.SeedPerRow || spec.Estimate || spec.RowQuota != 1000 || len(job.Warnings) != 0 {
+			t.Errorf("spec %+v, warnings %q", spec, job.Warnings)
+		}
+	}
+}
+
+func TestSubmit_SamplingIsMergedOverTheModels(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	record := w.record(w.submitted(`{"inputs":["a"],"model":"qwen-3-30b-a3b-thinking","sampling_params":{"temperature":0.9,"max_tokens":512}}`))
+	const want = `{"max_tokens":512,"repetition_penalty":1,"temperature":0.9,"top_k":20,"top_p":0.95}`
+	for _, sampling := range []map[string]any{record.Job.Sampling, record.Spec.Sampling} {
+		if got, _ := json.Marshal(sampling); string(got) != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestSubmit_InlineRows(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	record := w.record(w.submitted(`{"inputs":["", "é", "\ud83d\ude00", "\u00e9\n\"\\\/", "日本"]}`))
+	want := []string{"", "é", "😀", "é\n\"\\/", "日本"}
+	if diff := cmp.Diff(want, record.Spec.Inline); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestSubmit_LargerInputsAreSpooled(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	var want []string
+	for i := range 3000 {
+		want = append(want, fmt.Sprintf("row %d %s\n\"é\"", i, strings.Repeat("x", i%50)))
+	}
+	rows, _ := json.Marshal(want)
+	record := w.record(w.submitted(fmt.Sprintf(`{"inputs":%s,"job_priority":1}`, rows)))
+	if len(record.Spec.Inline) != 0 || record.Spec.Spooled != "jobs/"+record.Job.ID+"/input/rows.jsonl" {
+		t.Fatalf("inline %d rows, spooled %q", len(record.Spec.Inline), record.Spec.Spooled)
+	}
+	if diff := cmp.Diff(want, w.spooled(record.Spec.Spooled)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// spooled reads an object of rows.
+func (w *world) spooled(key string) (rows []string) {
+	w.Helper()
+	text := w.object(key)
+	for line := range strings.Lines(string(text)) {
+		var row string
+		if err := json.Unmarshal([]byte(line), &row); err != nil || !strings.HasSuffix(line, "\n") {
+			w.Fatalf("line %q: %v", line, err)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func TestSubmit_ThresholdOfInlineRows(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(c *Config) { c.MaxInlineBytes = 20 })
+	// Each row counts its JSON and a separator: 5 bytes here.
+	if record := w.record(w.submitted(`{"inputs":["aa","bb","cc","dd"]}`)); record.Spec.Spooled != "" || len(record.Spec.Inline) != 4 {
+		t.Errorf("20 bytes: %+v", record.Spec)
+	}
+	if record := w.record(w.submitted(`{"inputs":["aa","bb","cc","ddd"]}`)); record.Spec.Spooled == "" || len(record.Spec.Inline) != 0 {
+		t.Errorf("21 bytes: %+v", record.Spec)
+	}
+	if record := w.record(w.submitted(`{"inputs":["` + strings.Repeat("a", 30) + `"]}`)); record.Spec.Spooled == "" {
+		t.Errorf("one large row: %+v", record.Spec)
+	}
+}
+
+func TestSubmit_URL(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	record := w.record(w.submitted(`{"inputs":"https://example.org/a.csv?X-Amz-Signature=secret","column_name":"text","id_column_name":"id"}`))
+	spec := record.Spec
+	if spec.URL != "https://example.org/a.csv?X-Amz-Signature=secret" || spec.Column != "text" || spec.IDColumn != "id" || spec.Inline != nil || spec.Spooled != "" {
+		t.Errorf("spec %+v", spec)
+	}
+	if logs := w.logs.String(); strings.Contains(logs, "secret") {
+		t.Errorf("the signed query was logged:\n%s", logs)
+	}
+	if record := w.record(w.submitted(`{"inputs":"https://example.org/a.csv"}`)); record.Spec.Column != "" {
+		t.Errorf("without column_name the first is used: %+v", record.Spec)
+	}
+}
+
+func TestSubmit_FieldsInAnyOrder(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for _, body := range []string{
+		`{"model":"llama-3.1-8b","inputs":["a"],"name":"n"}`,
+		`{"name":"n","model":"llama-3.1-8b","inputs":["a"]}`,
+		` { "inputs" : [ "a" ] , "name" : "n" , "model" : "llama-3.1-8b" } ` + "\n\t\r ",
+		`{"\u0069nputs":["a"],"name":"n","model":"llama-3.1-8b"}`,
+	} {
+		record := w.record(w.submitted(body))
+		if record.Job.Model != "llama-3.1-8b" || len(record.Spec.Inline) != 1 || *record.Job.Name != "n" {
+			t.Errorf("%s: %+v", body, record)
+		}
+	}
+}
+
+func TestSubmit_Accepts(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for name, body := range map[string]string{
+		"NameOf45CodePoints":        `{"inputs":["a"],"name":"` + strings.Repeat("😀", 45) + `"}`,
+		"DescriptionOf512":          `{"inputs":["a"],"description":"` + strings.Repeat("é", 512) + `"}`,
+		"SystemPromptOf1MiB":        `{"inputs":["a"],"system_prompt":"` + strings.Repeat("\\u0061", 1<<20) + `"}`,
+		"SchemaOf64Levels":          `{"inputs":["a"],"json_schema":` + strings.Repeat(`{"not":`, 63) + `{}` + strings.Repeat("}", 63) + `}`,
+		"SchemaWithLocalRef":        `{"inputs":["a"],"json_schema":{"$ref":"#/$defs/x","$defs":{"x":{"type":"string"}}}}`,
+		"SchemaOfDraft7":            `{"inputs":["a"],"json_schema":{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}}`,
+		"SchemaOf256KiBAndSpaces":   `{"inputs":["a"],"json_schema":{"description":"` + strings.Repeat("a", 256<<10-18) + `"       }}`,
+		"EmptyRows":                 `{"inputs":["",""]}`,
+		"Priority1":                 `{"inputs":["a"],"job_priority":1}`,
+		"URLOfUpperCaseScheme":      `{"inputs":"HTTPS://example.org/a.parquet"}`,
+		"MaxTokensThatJustFit":      `{"inputs":["a"],"sampling_params":{"max_tokens":131071}}`,
+		"IDColumnOfLowerCasePrefix": `{"inputs":"https://example.org/a.csv","id_column_name":"reserved_x"}`,
+		"EmptySamplingParams":       `{"inputs":["a"],"sampling_params":{}}`,
+		"NullSamplingParam":         `{"inputs":["a"],"sampling_params":{"temperature":null}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := *w
+			w.TB = t
+			if warnings := w.post(body).want(200).json()["warnings"]; warnings != nil {
+				t.Errorf("warnings %v", warnings)
+			}
+		})
+	}
+}
+
+func TestSubmit_Warnings(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for name, c := range map[string]struct{ body, piece string }{
+		"UnknownFields":            {`{"inputs":["a"],"colour":"red","n":{"a":[1,"]}"]}}`, "ignored unknown fields: colour, n"},
+		"EmbeddingSamplingParams":  {`{"inputs":["a"],"model":"qwen-3-embedding-0.6b","sampling_params":{"top_p":1}}`, "top_p ignored"},
+		"EmbeddingSystemPrompt":    {`{"inputs":["a"],"model":"qwen-3-embedding-0.6b","system_prompt":"s"}`, "system_prompt ignored"},
+		"EmbeddingSeeds":           {`{"inputs":["a"],"model":"qwen-3-embedding-0.6b","random_seed_per_input":true}`, "random_seed_per_input ignored"},
+		"ManyUnknownFields":        {`{"inputs":["a"]` + strings.Repeat(`,"x":1`, 30) + `}`, "and 10 more"},
+		"UnknownFieldOfLongName":   {`{"inputs":["a"],"` + strings.Repeat("x", 1000) + `":1}`, "a name of more than 256 bytes"},
+		"UnknownFieldOfLargeValue": {`{"inputs":["a"],"x":"` + strings.Repeat("x", maxFieldBytes) + `"}`, "ignored unknown fields: x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := *w
+			w.TB = t
+			body := w.post(c.body).want(200).json()
+			warnings := fmt.Sprint(body["warnings"])
+			if !strings.Contains(warnings, c.piece) {
+				t.Errorf("warnings %s, want %q", warnings, c.piece)
+			}
+			// The same text stays with the job.
+			job := w.get("/v1/jobs/" + body["results"].(string)).want(200).json()["job"].(map[string]any)
+			if fmt.Sprint(job["warnings"]) != warnings {
+				t.Errorf("job has %v, the answer %v", job["warnings"], warnings)
+			}
+		})
+	}
+}
+
+func TestSubmit_DefaultMaxTokensIsLoweredToHalfTheContext(t *testing.T) {
+	t.Parallel()
+	small, err := catalog.Load(strings.NewReader("models:\n  - {id: gpt-oss-20b, kind: generation, context_length: 1000, sampling: {max_tokens: 4096}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := setup(t, func(c *Config) { c.Catalog = small })
+	answer := w.post(`{"inputs":["a"]}`).want(200).json()
+	record := w.record(answer["results"].(string))
+	if fmt.Sprint(record.Spec.Sampling["max_tokens"]) != "500" || !strings.Contains(fmt.Sprint(answer["warnings"]), "lowered to 500") {
+		t.Errorf("sampling %v, warnings %v", record.Spec.Sampling, answer["warnings"])
+	}
+}
+
+func TestSubmit_FullDiskSaysSo(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(c *Config) { c.MaxInlineBytes = 10 })
+	w.bucket.fail = fmt.Errorf("write: %w", syscall.ENOSPC)
+	w.post(`{"inputs":["aaaaaaaaaaaaaaaaaaa"]}`).wantError(507, "storage_full", "disk is full")
+	w.bucket.fail = nil
+	w.noJobs()
+	w.submitted(`{"inputs":["aaaaaaaaaaaaaaaaaaa"]}`)
+}
+
+func TestSubmit_QuotaOfTheAccountIsPinned(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(c *Config) {
+		c.Quotas = []Quota{{Priority: 1, RowQuota: 50, TokenQuota: 5}, {Priority: 0, RowQuota: 2, TokenQuota: 4}}
+	})
+	// Rows beyond the quota fail the job later; the creation does not say so.
+	record := w.record(w.submitted(`{"inputs":["a","b","c"]}`))
+	if record.Spec.RowQuota != 2 {
+		t.Errorf("row quota %d, want 2", record.Spec.RowQuota)
+	}
+	if _, err := w.store.PutValue(t.Context(), QuotasValue("default"), json.RawMessage(`{"quotas":[{"priority":1,"row_quota":7}]}`), 0); err != nil {
+		t.Fatal(err)
+	}
+	if record := w.record(w.submitted(`{"inputs":["a"],"job_priority":1}`)); record.Spec.RowQuota != 7 {
+		t.Errorf("row quota %d, want 7", record.Spec.RowQuota)
+	}
+	want := `{"quotas":[{"priority":0,"row_quota":2,"token_quota":4},{"priority":1,"row_quota":7,"token_quota":5}]}` + "\n"
+	if got := string(w.get("/v1/get-quotas").want(200).text); got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestQuotas_DefaultsOfTheInterface(t *testing.T) {
+	t.Parallel()
+	want := `{"quotas":[{"priority":0,"row_quota":1000,"token_quota":1000000},{"priority":1,"row_quota":1000000,"token_quota":10000000}]}` + "\n"
+	if got := string(setup(t).get("/v1/get-quotas").want(200).text); got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestSubmit_DrainingNodeTakesNoJobs(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.service.draining = true
+	if answer := w.post(`{"inputs":["a"]}`).wantError(503, "draining", "about to stop"); answer.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	w.noJobs()
+}
