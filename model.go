@@ -24,7 +24,14 @@ type Model struct {
 	OutputPrice   float64        `json:"output_price" yaml:"output_price"`               // USD per million tokens
 }
 
-// Cost returns what so many tokens cost on the model, USD.
-func (m Model) Cost(input, output int64) float64 {
-	return (float64(input)*m.InputPrice + float64(output)*m.OutputPrice) / 1e6
+// Cost returns what the tokens of j's completed rows cost on the model, USD.
+func (m Model) Cost(j *Job) *float64 {
+	var usd float64
+	if j.InputTokens != nil {
+		usd += float64(*j.InputTokens) * m.InputPrice / 1e6
+	}
+	if j.OutputTokens != nil {
+		usd += float64(*j.OutputTokens) * m.OutputPrice / 1e6
+	}
+	return &usd
 }

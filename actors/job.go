@@ -382,13 +382,6 @@ func union(have, more []string) []string {
 	return have
 }
 
-func deref(n *int64) int64 {
-	if n == nil {
-		return 0
-	}
-	return *n
-}
-
 func asEngineError(err error) (*engine.Error, bool) {
 	var e *engine.Error
 	ok := errors.As(err, &e)

@@ -71,8 +71,7 @@ func endJob(ctx context.Context, s store.Store, f store.Fence, failure *rowmill.
 			advance(&r.Job, []rowmill.Status{rowmill.StatusFailed}, now)
 			r.Job.FailureReason = failure
 			r.Job.Message = failure.Message
-			cost := r.Spec.Model.Cost(deref(r.Job.InputTokens), deref(r.Job.OutputTokens))
-			r.Job.JobCost = &cost
+			r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
 			return nil
 		})
 		switch {

@@ -284,15 +284,14 @@ func (r *collector) finaliseIfReady(c actor.Context) {
 	for i := range r.ledger.shards {
 		parts[i] = r.ledger.shards[i].parts[0]
 	}
-	totals := r.ledger.totals
 	r.work.run(c, func(ctx context.Context) any {
-		rec, err := r.finalise(ctx, parts, totals)
+		rec, err := r.finalise(ctx, parts)
 		return jobFinalised{rec, err}
 	})
 }
 
 // finalise makes the artifacts and ends the job.
-func (r *collector) finalise(ctx context.Context, parts []store.Part, totals store.Totals) (store.Record, error) {
+func (r *collector) finalise(ctx context.Context, parts []store.Part) (store.Record, error) {
 	artifacts := map[string]store.Artifact{
 		"full": {Key: artifactKey(r.job.id, "full", r.job.fence.Epoch)},
 		"rows": {Key: artifactKey(r.job.id, "rows", r.job.fence.Epoch)},
@@ -342,8 +341,7 @@ func (r *collector) finalise(ctx context.Context, parts []store.Part, totals sto
 		}
 		rec.Artifacts = artifacts
 		rec.Job.Message = "Job succeeded."
-		cost := r.job.spec.Model.Cost(totals.InputTokens, totals.OutputTokens)
-		rec.Job.JobCost = &cost
+		rec.Job.JobCost = rec.Spec.Model.Cost(&rec.Job)
 		return nil
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -216,8 +217,8 @@ func TestInlineJobSucceeds(t *testing.T) {
 	if *j.NumRows != 5 || j.RowsDone != 5 || *j.InputTokens != 15 || *j.OutputTokens != 10 || j.Started == nil || j.Completed == nil {
 		t.Errorf("record = %+v", j)
 	}
-	if want := (15*1.0 + 10*2.0) / 1e6; j.JobCost == nil || *j.JobCost != want {
-		t.Errorf("cost = %v, want %v", j.JobCost, want)
+	if want := (15*1.0 + 10*2.0) / 1e6; j.JobCost == nil || math.Abs(*j.JobCost-want) > 1e-12 {
+		t.Errorf("record = %+v, want a cost of %v", j, want)
 	}
 }
 
