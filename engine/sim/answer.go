@@ -1,0 +1,223 @@
+package sim
+
+import (
+	"bytes"
+	"math"
+
+	"github.com/rowmill/rowmill/engine/sim/jsongen"
+)
+
+// Bounds of natural lengths, so that a long tail stays an answer.
+const (
+	minNatural = 8
+	maxNatural = 1 << 15
+)
+
+// piece is one token of an answer: it ends at byte end of the text and begins
+// where the piece before it ends.
+type piece struct {
+	word int16 // index into the vocabulary; noWord for other text
+	end  int32
+}
+
+const noWord int16 = -1
+
+// answer is what the model says, as one text: reasoning, </think> and content
+// follow each other, one piece a token.
+type answer struct {
+	text     []byte
+	pieces   []piece
+	reasons  bool // the answer begins with reasoning
+	closed   int  // number of pieces up to and with </think>; 0 when there is none (yet)
+	shown    int  // bytes of text that belong to the answer: less where a stop string is cut off
+	finish   string
+	stopText []byte // the stop string that ended it; nil for none
+	stopID   int    // the stop token that ended it; 0 for none
+}
+
+// shape says what kind of content is asked for.
+type shape struct {
+	json *jsongen.Generator // content conforms to this; nil for free text
+	raw  []byte             // content is exactly this; nil for none
+}
+
+// compose makes the answer to a request. limit is its largest length in
+// tokens, at least 1.
+func (s *Server) compose(a *answer, req *chatRequest, form shape, d *directives, limit int) {
+	*a = answer{text: a.text[:0], pieces: a.pieces[:0]}
+	base := req.digest.random()
+	complete := true
+	if req.thinks {
+		a.reasons = true
+		r := base.fork(1)
+		natural := lognormal(&r, s.profile.ReasoningTokens, s.profile.AnswerSpread)
+		a.text, a.pieces, complete = s.words.write(a.text, a.pieces, r, span{natural: natural, limit: limit})
+		if complete && len(a.pieces) < limit {
+			a.text = append(a.text, closeThink...)
+			a.pieces = append(a.pieces, piece{word: noWord, end: int32(len(a.text))})
+			a.closed = len(a.pieces)
+		} else {
+			complete = false
+		}
+	}
+	if complete {
+		complete = s.composeContent(a, req, form, d, base.fork(2), limit-len(a.pieces))
+	}
+	a.finish = "length"
+	if complete {
+		a.finish = "stop"
+	}
+	a.shown = len(a.text)
+	a.stopEarly(req)
+	if d.finish != "" {
+		a.finish = d.finish
+	}
+}
+
+// composeContent appends at most room tokens of content, and reports whether
+// that is all of it.
+func (s *Server) composeContent(a *answer, req *chatRequest, form shape, d *directives, r random, room int) (complete bool) {
+	if room <= 0 {
+		return false
+	}
+	switch {
+	case form.raw != nil:
+		return a.appendText(form.raw, room)
+	case form.json != nil:
+		start := len(a.text)
+		text, _ := form.json.Append(a.text, &r, (room+1)*maxTokenBytes)
+		a.text = text[:start]
+		return a.appendText(text[start:], room)
+	}
+	want := span{natural: lognormal(&r, s.profile.AnswerTokens, s.profile.AnswerSpread), limit: room}
+	if d.tokens > 0 {
+		want.natural, want.exact = d.tokens, true
+	}
+	want.natural = max(want.natural, req.minTokens-len(a.pieces))
+	if req.ignoreEOS {
+		want.natural = room + 1
+	}
+	a.text, a.pieces, complete = s.words.write(a.text, a.pieces, r, want)
+	return complete
+}
+
+// appendText appends at most room tokens of a text, which may already stand
+// behind a.text in the same memory.
+func (a *answer) appendText(text []byte, room int) (complete bool) {
+	start, at := len(a.text), 0
+	for ; at < len(text) && room > 0; room-- {
+		at = nextToken(text, at)
+		a.pieces = append(a.pieces, piece{word: noWord, end: int32(start + at)})
+	}
+	a.text = append(a.text, text[:at]...)
+	return at == len(text)
+}
+
+// lognormal draws a length of the given median.
+func lognormal(r *random, median int, spread float64) int {
+	length := float64(median) * math.Exp(spread*r.normal())
+	return int(min(max(length, minNatural), maxNatural))
+}
+
+// stopEarly cuts the answer at the first stop string or stop token behind
+// min_tokens. The tokens that make up a stop string count as generated.
+func (a *answer) stopEarly(req *chatRequest) {
+	if len(req.stops) == 0 && len(req.stopIDs) == 0 {
+		return
+	}
+	from := 0
+	if req.minTokens > 0 && len(a.pieces) > 0 {
+		from = int(a.pieces[min(req.minTokens, len(a.pieces))-1].end)
+	}
+	best := len(a.text) + 1 // end of the earliest match
+	for _, stop := range req.stops {
+		if at := bytes.Index(a.text[from:], stop); at >= 0 && from+at+len(stop) < best {
+			best = from + at + len(stop)
+			a.stopText = stop
+		}
+	}
+	for i, p := range a.pieces {
+		if i >= req.minTokens && len(req.stopIDs) > 0 {
+			if id := tokenID(a.token(i)); req.stopsAt(id) && int(p.end) < best {
+				a.stopText, a.stopID = nil, id
+				a.cut(i+1, int(p.end))
+				return
+			}
+		}
+		if int(p.end) >= best {
+			shown := best
+			if !req.keepStop {
+				shown -= len(a.stopText)
+			}
+			a.cut(i+1, shown)
+			return
+		}
+	}
+}
+
+// cut keeps the first n pieces and shows the first bytes of them.
+func (a *answer) cut(n, shown int) {
+	a.pieces = a.pieces[:n]
+	a.text = a.text[:a.pieces[n-1].end]
+	a.shown = shown
+	a.finish = "stop"
+	if a.closed > n {
+		a.closed = 0
+	}
+}
+
+// token returns the text of a piece.
+func (a *answer) token(i int) []byte {
+	start := int32(0)
+	if i > 0 {
+		start = a.pieces[i-1].end
+	}
+	return a.text[start:a.pieces[i].end]
+}
+
+// ends returns the byte at which the first n pieces end, as far as shown.
+func (a *answer) ends(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return min(int(a.pieces[n-1].end), a.shown)
+}
+
+// reasoning returns the bytes [from, to) of the text that are reasoning, and
+// content those that are content.
+func (a *answer) reasoning(from, to int) []byte {
+	if !a.reasons {
+		return nil
+	}
+	return a.text[from:max(from, min(to, a.thoughtEnd()))]
+}
+
+func (a *answer) content(from, to int) []byte {
+	if !a.reasons {
+		return a.text[from:to]
+	}
+	if a.closed == 0 {
+		return nil
+	}
+	from = max(from, int(a.pieces[a.closed-1].end))
+	return a.text[from:max(from, to)]
+}
+
+// thoughtEnd is the byte at which the reasoning ends.
+func (a *answer) thoughtEnd() int {
+	if a.closed == 0 {
+		return a.shown
+	}
+	return min(a.ends(a.closed-1), a.shown)
+}
+
+// reasoningTokens is how many of the tokens are reasoning.
+func (a *answer) reasoningTokens() int {
+	switch {
+	case !a.reasons:
+		return 0
+	case a.closed > 0:
+		return a.closed - 1
+	}
+	return len(a.pieces)
+}

@@ -1,0 +1,283 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// generation is a chat completion on its way through the server. It is reused.
+type generation struct {
+	req        chatRequest
+	answer     answer
+	directives directives
+	fault      outcome
+	began      time.Time
+}
+
+// keepBytes is the largest buffer that is kept for the next request, so that
+// one long answer does not hold its memory for good.
+const keepBytes = 256 << 10
+
+func (s *Server) release(g *generation) {
+	if cap(g.answer.text) > keepBytes || cap(g.req.prompt) > keepBytes || cap(g.req.values) > keepBytes {
+		g = new(generation)
+	}
+	s.pool.Put(g)
+}
+
+// notJSON is the content that [[sim:invalid-json]] asks for.
+const notJSON = `[simulated] {"this is": not JSON`
+
+// chat serves /v1/chat/completions.
+func (s *Server) chat(x exchange) {
+	g := s.pool.Get().(*generation)
+	g.began = time.Now()
+	if handedOn := s.generate(x, g); !handedOn {
+		s.release(g)
+	}
+}
+
+// generate answers, and reports whether a stream has taken g over.
+func (s *Server) generate(x exchange, g *generation) (handedOn bool) {
+	req := &g.req
+	if err := req.parse(x.body(), s.find); err != nil {
+		s.refuse(x, err)
+		return false
+	}
+	generator, err := s.generator(req)
+	if err != nil {
+		s.refuse(x, err)
+		return false
+	}
+	g.directives = directives{}
+	g.directives.read(req.prompt)
+	g.fault = s.faults.decide(req.promptID.key(), &g.directives)
+	if g.fault.fault == faultViolate && generator == nil {
+		g.fault = outcome{} // there is no schema to violate
+	}
+	s.counts.faults[g.fault.fault].Add(1)
+	if err := sleep(x.context(), g.directives.delay); err != nil {
+		s.abandon(x, g, 0, err)
+		return false
+	}
+	form := shape{json: generator}
+	switch {
+	case g.directives.invalidJSON:
+		form.raw = []byte(notJSON)
+	case generator != nil && (g.directives.violate || g.fault.fault == faultViolate):
+		if form.raw, err = generator.Violate(); err != nil {
+			form.raw = []byte(notJSON) // the only way to violate a schema that accepts everything
+		}
+	}
+	switch g.fault.fault {
+	case faultStatus:
+		s.note(g, g.fault.status, 0, false)
+		s.refuse(x, failWith(g.fault.status))
+		return false
+	case faultReset:
+		s.note(g, 0, 0, false)
+		x.reset()
+		return false
+	}
+	s.compose(&g.answer, req, form, &g.directives, req.limit())
+	run, err := s.pace.Start(Work{Prompt: req.prompt, PromptTokens: req.promptTokens, OutputTokens: len(g.answer.pieces)})
+	if err != nil {
+		f := failWith(http.StatusServiceUnavailable)
+		f.text = err.Error()
+		s.note(g, f.status, 0, false)
+		s.refuse(x, f)
+		return false
+	}
+	if req.stream && g.fault.fault != faultHang {
+		s.counts.status[http.StatusOK].Add(1)
+		x.stream(typeSSE, newStream(x.context(), s, g, run))
+		return true
+	}
+	defer run.End()
+	return s.finish(x, g, run)
+}
+
+// finish waits for a whole answer and sends it.
+func (s *Server) finish(x exchange, g *generation, run Run) (handedOn bool) {
+	wanted := len(g.answer.pieces)
+	ready, err := run.Wait(x.context(), wanted)
+	if err == nil && g.fault.fault == faultHang {
+		ready, err = 0, s.hang(x.context())
+	}
+	if err != nil {
+		s.abandon(x, g, ready, err)
+		return false
+	}
+	s.note(g, http.StatusOK, wanted, false)
+	body := s.appendCompletion(x.buffer(), g)
+	switch g.fault.fault {
+	case faultTruncate:
+		s.counts.status[http.StatusOK].Add(1)
+		x.stream(typeJSON, &brokenBody{left: append([]byte(nil), body[:len(body)/2]...)})
+	case faultMalformed:
+		s.reply(x, typeJSON, append(body[:len(body)/2], `}}] simulated malformed JSON`...))
+	default:
+		s.reply(x, typeJSON, body)
+	}
+	return false
+}
+
+// errHung ends a hung request when the server stops.
+var errHung = errors.New("server stopped while the request hung")
+
+// hang waits until the client gives up or the server stops.
+func (s *Server) hang(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.stopping:
+		return errHung
+	}
+}
+
+// abandon ends a request that nobody waits for any more.
+func (s *Server) abandon(x exchange, g *generation, ready int, err error) {
+	cancelled := !errors.Is(err, errHung)
+	if cancelled {
+		s.counts.disconnects.Add(1)
+	}
+	s.note(g, 0, ready, cancelled)
+	x.reset()
+}
+
+// note counts a generation that has ended and writes its witness line. status
+// is 0 where nothing was answered; ready is how many tokens were generated.
+func (s *Server) note(g *generation, status, ready int, cancelled bool) {
+	if status == http.StatusOK || cancelled {
+		s.counts.promptTokens.Add(int64(g.req.promptTokens))
+		s.counts.outputTokens.Add(int64(ready))
+		reason := g.answer.finish
+		if cancelled {
+			reason = "abort"
+		}
+		s.counts.finished(reason)
+	}
+	if s.witness == nil {
+		return
+	}
+	s.witness.write(record{
+		at: g.began, endpoint: "chat", model: g.req.name, text: g.req.prompt[g.req.lastUser[0]:g.req.lastUser[1]],
+		seed: g.req.seed, promptTokens: g.req.promptTokens, outputTokens: ready,
+		status: status, cancelled: cancelled, fault: g.fault.fault,
+	})
+}
+
+// sleep waits unless the context ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// brokenBody is a body that breaks off.
+type brokenBody struct{ left []byte }
+
+var errBroken = errors.New("simulated break in the body")
+
+// Read returns what there is, then an error.
+func (b *brokenBody) Read(p []byte) (int, error) {
+	if len(b.left) == 0 {
+		return 0, errBroken
+	}
+	n := copy(p, b.left)
+	b.left = b.left[n:]
+	return n, nil
+}
+
+// Close does nothing.
+func (b *brokenBody) Close() error { return nil }
+
+var _ io.ReadCloser = (*brokenBody)(nil)
+
+// appendHead begins a completion or a chunk, up to the value of choices.
+func (s *Server) appendHead(dst []byte, object string, g *generation, serial uint64) []byte {
+	dst = append(dst, `{"id":"chatcmpl-sim-`...)
+	dst = strconv.AppendUint(dst, serial, 16)
+	dst = append(dst, `","object":"`...)
+	dst = append(dst, object...)
+	dst = append(dst, `","created":`...)
+	dst = strconv.AppendInt(dst, g.began.Unix(), 10)
+	dst = append(dst, `,"model":`...)
+	dst = appendJSONString(dst, []byte(g.req.name))
+	return append(dst, `,"system_fingerprint":"rowmill-sim","simulated":true,"choices":[`...)
+}
+
+// appendCompletion writes the body of a whole answer.
+func (s *Server) appendCompletion(dst []byte, g *generation) []byte {
+	a, req := &g.answer, &g.req
+	dst = s.appendHead(dst, "chat.completion", g, s.serial.Add(1))
+	if g.fault.fault == faultEmpty {
+		dst = append(dst, ']')
+		return append(appendUsage(dst, g), '}')
+	}
+	dst = append(dst, `{"index":0,"message":{"role":"assistant"`...)
+	if a.reasons {
+		dst = append(dst, `,"reasoning_content":`...)
+		dst = appendJSONString(dst, a.reasoning(0, a.shown))
+	}
+	dst = append(dst, `,"content":`...)
+	if content := a.content(0, a.shown); content != nil || !a.reasons {
+		dst = appendJSONString(dst, content)
+	} else {
+		dst = append(dst, "null"...)
+	}
+	dst = append(dst, `},"logprobs":`...)
+	if req.logprobs {
+		r := req.digest.random().fork(4)
+		dst = s.appendLogprobs(dst, g, &r, 0, len(a.pieces))
+	} else {
+		dst = append(dst, "null"...)
+	}
+	dst = append(dst, ',')
+	dst = appendFinish(dst, a)
+	dst = append(dst, `}]`...)
+	return append(appendUsage(dst, g), '}')
+}
+
+// appendFinish writes why the answer ended.
+func appendFinish(dst []byte, a *answer) []byte {
+	dst = append(dst, `"finish_reason":`...)
+	dst = appendJSONString(dst, []byte(a.finish))
+	dst = append(dst, `,"stop_reason":`...)
+	switch {
+	case a.stopText != nil:
+		return appendJSONString(dst, a.stopText)
+	case a.stopID != 0:
+		return strconv.AppendInt(dst, int64(a.stopID), 10)
+	}
+	return append(dst, "null"...)
+}
+
+// appendUsage writes the member usage.
+func appendUsage(dst []byte, g *generation) []byte {
+	output := len(g.answer.pieces)
+	dst = append(dst, `,"usage":{"prompt_tokens":`...)
+	dst = strconv.AppendInt(dst, int64(g.req.promptTokens), 10)
+	dst = append(dst, `,"completion_tokens":`...)
+	dst = strconv.AppendInt(dst, int64(output), 10)
+	dst = append(dst, `,"total_tokens":`...)
+	dst = strconv.AppendInt(dst, int64(g.req.promptTokens+output), 10)
+	if g.answer.reasons {
+		dst = append(dst, `,"completion_tokens_details":{"reasoning_tokens":`...)
+		dst = strconv.AppendInt(dst, int64(g.answer.reasoningTokens()), 10)
+		dst = append(dst, '}')
+	}
+	return append(dst, '}')
+}

@@ -1,0 +1,73 @@
+// Package sim is a simulated inference server: it speaks the OpenAI dialect
+// over real HTTP as vLLM does, and makes its answers up. It owns the made-up
+// text, the timing behind it (Pace) and injected faults; it knows nothing of
+// jobs, and is reached only over HTTP, like any other server. Package jsongen
+// below it makes values for JSON Schemas.
+//
+//	HTTP (Start: fasthttp, Handler: net/http)
+//	   │ exchange: one request, whichever library carries it
+//	   ▼
+//	parse ─► directives, faults ─► answer (text, tokens) ─► Pace: when ─► render
+//
+// # It says that it is simulated
+//
+// Every response has the headers "Server: rowmill-sim" and "X-Simulated: true",
+// free text and reasoning begin with "[simulated]", strings without a format
+// in JSON answers begin with "simulated" where there is room, and /v1/models,
+// /version and every answer carry "simulated": true.
+//
+// # Endpoints
+//
+// POST /v1/chat/completions, /v1/embeddings, /tokenize; GET /v1/models,
+// /health, /version, /metrics; GET and POST /sim/faults (Faults as JSON).
+//
+// # Tokens
+//
+// From left to right, a token is the longest of: one optional blank and 1 to 12
+// ASCII letters or digits; one non-ASCII character; any other single byte. A
+// message costs its content and 4 tokens, the start of the answer 3 more. The
+// special token </think> is one token. Usage, /tokenize, max_tokens and
+// log probabilities all count by this rule. Token ids are hashes of the
+// token's bytes: they cannot be turned back into text.
+//
+// # Answers
+//
+// An answer depends on Config.Seed, the model, the messages and the request's
+// seed, and on nothing else: not on the time, the order of arrival, or
+// max_tokens (a shorter limit gives a prefix). Without a seed it depends on the
+// messages alone; at temperature 0 the seed is ignored. Other sampling
+// parameters are checked as vLLM does and change nothing, except max_tokens,
+// min_tokens, stop, stop_token_ids, include_stop_str_in_output, ignore_eos,
+// logprobs and top_logprobs. The length of free text is lognormal
+// (Profile.AnswerTokens); a JSON answer is as long as its value, so
+// min_tokens and ignore_eos do not lengthen it. As on real servers JSON is
+// broken when max_tokens cuts it, tokens of a stop string count as generated,
+// and a model that is cut while reasoning has no content.
+//
+// # Directives
+//
+// A message, or an input to embed, may hold directives for tests:
+//
+//	[[sim:fail=503]]          answers with this status, 400 to 599
+//	[[sim:fail=503 times=2]]  only the first two times this prompt comes
+//	[[sim:reject]]            400, the row's own fault
+//	[[sim:hang]]              takes a slot and never answers
+//	[[sim:reset]]             resets the connection instead of answering
+//	[[sim:truncate]]          closes the connection in the middle of the body
+//	[[sim:malformed]]         200 with a body that is not JSON
+//	[[sim:empty]]             200 without choices
+//	[[sim:finish=abort]]      this finish_reason
+//	[[sim:invalid-json]]      an answer that is not JSON, whatever the format asked for
+//	[[sim:violate]]           an answer in JSON that violates the schema asked for
+//	[[sim:tokens=500]]        free text of so many tokens, reasoning not counted
+//	[[sim:delay=250ms]]       waits so long before anything else
+//
+// times applies to any directive that fails and counts by prompt, in memory,
+// for a bounded number of prompts. Unknown directives are ordinary text.
+//
+// # Witness
+//
+// With Config.Witness every generation and every embedded text is logged as
+// one line of JSON when it ends, whatever its end, so that tests can count how
+// often each row was computed; see Witness in witness.go.
+package sim

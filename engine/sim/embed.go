@@ -1,0 +1,252 @@
+package sim
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// embedRequest is a parsed embedding request.
+type embedRequest struct {
+	model      *served
+	name       string
+	inputs     [][]byte
+	tokens     []int // of each input
+	sum        int   // of tokens
+	asBase64   bool
+	dimensions int64
+	options    chatRequest // for its readers of values
+}
+
+func (r *embedRequest) parse(body []byte, find func(name []byte) (*served, error)) error {
+	if !utf8.Valid(body) {
+		return badRequest("", "the body is not UTF-8")
+	}
+	o := &r.options
+	o.scan = scanner{data: body}
+	s := &o.scan
+	var model []byte
+	encoding := "float"
+	hasInput := false
+	s.members(func(key []byte) {
+		if s.peek() == 'n' && s.word("null") { // null equals absent
+			return
+		}
+		switch string(key) {
+		case "model":
+			model = o.string("model")
+		case "input":
+			hasInput = true
+			r.input()
+		case "encoding_format":
+			encoding = string(o.string("encoding_format"))
+		case "dimensions":
+			r.dimensions = o.integer("dimensions", 1, maxCount)
+		default:
+			s.skip()
+		}
+	})
+	s.end()
+	r.asBase64 = encoding == "base64"
+	switch {
+	case s.err != nil:
+		return badRequest("", "%v", s.err)
+	case o.refusal != nil:
+		return o.refusal
+	case model == nil:
+		return badRequest("model", "model: Field required")
+	case !hasInput || len(r.inputs) == 0:
+		return badRequest("input", "input: at least one text is required")
+	case encoding != "float" && encoding != "base64":
+		return badRequest("encoding_format", "encoding_format must be float or base64, got %q", encoding)
+	}
+	r.name = string(model)
+	var err error
+	if r.model, err = find(model); err != nil {
+		return err
+	}
+	if !r.model.embeds {
+		return badRequest("model", "The model %q does not support Embeddings API", r.name)
+	}
+	if r.dimensions != 0 && r.dimensions != int64(r.model.dimension) {
+		return badRequest("dimensions", "dimensions: the model %q has %d dimensions and cannot be cut to %d", r.name, r.model.dimension, r.dimensions)
+	}
+	for _, input := range r.inputs {
+		n := countTokens(input)
+		if err := r.model.fits(n, 0, "input"); err != nil {
+			return err
+		}
+		r.tokens = append(r.tokens, n)
+		r.sum += n
+	}
+	return nil
+}
+
+// input reads a text or a list of texts.
+func (r *embedRequest) input() {
+	o := &r.options
+	if o.scan.peek() == '"' {
+		r.inputs = append(r.inputs, o.string("input"))
+		return
+	}
+	o.list("input", func() {
+		if o.scan.peek() != '"' {
+			o.refuse("input", "input[%d]: only texts are simulated, no token ids", len(r.inputs))
+		}
+		r.inputs = append(r.inputs, o.string("input"))
+	})
+}
+
+// embed serves /v1/embeddings.
+func (s *Server) embed(x exchange) {
+	began := time.Now()
+	r := &embedRequest{}
+	if err := r.parse(x.body(), s.find); err != nil {
+		s.refuse(x, err)
+		return
+	}
+	var d directives
+	h := sha256.New()
+	h.Write([]byte(r.model.id))
+	for _, input := range r.inputs {
+		d.read(input)
+		h.Write([]byte{0})
+		h.Write(input)
+	}
+	group := digest(h.Sum(nil))
+	hit := s.faults.decide(group.key(), &d)
+	if hit.fault == faultViolate || hit.fault == faultEmpty && d.fault != faultEmpty {
+		hit = outcome{} // there is no schema to violate
+	}
+	s.counts.faults[hit.fault].Add(1)
+	note := func(status int, cancelled bool) { s.noteEmbeddings(r, began, hit.fault, status, cancelled) }
+	if err := sleep(x.context(), d.delay); err != nil {
+		s.counts.disconnects.Add(1)
+		note(0, true)
+		x.reset()
+		return
+	}
+	switch hit.fault {
+	case faultStatus:
+		note(hit.status, false)
+		s.refuse(x, failWith(hit.status))
+		return
+	case faultReset:
+		note(0, false)
+		x.reset()
+		return
+	}
+	run, err := s.pace.Start(Work{PromptTokens: r.sum})
+	if err != nil {
+		f := failWith(http.StatusServiceUnavailable)
+		f.text = err.Error()
+		note(f.status, false)
+		s.refuse(x, f)
+		return
+	}
+	defer run.End()
+	_, err = run.Wait(x.context(), 0)
+	if err == nil && hit.fault == faultHang {
+		err = s.hang(x.context())
+	}
+	if err != nil {
+		cancelled := !errors.Is(err, errHung)
+		if cancelled {
+			s.counts.disconnects.Add(1)
+		}
+		note(0, cancelled)
+		x.reset()
+		return
+	}
+	s.counts.promptTokens.Add(int64(r.sum))
+	s.counts.finished("stop")
+	note(http.StatusOK, false)
+	body := s.appendEmbeddings(x.buffer(), r, hit.fault == faultEmpty)
+	switch hit.fault {
+	case faultTruncate:
+		s.counts.status[http.StatusOK].Add(1)
+		x.stream(typeJSON, &brokenBody{left: append([]byte(nil), body[:len(body)/2]...)})
+	case faultMalformed:
+		s.reply(x, typeJSON, append(body[:len(body)/2], `}}] simulated malformed JSON`...))
+	default:
+		s.reply(x, typeJSON, body)
+	}
+}
+
+// noteEmbeddings writes a witness line for every text of a group.
+func (s *Server) noteEmbeddings(r *embedRequest, began time.Time, hit fault, status int, cancelled bool) {
+	if s.witness == nil {
+		return
+	}
+	for i, input := range r.inputs {
+		s.witness.write(record{
+			at: began, endpoint: "embeddings", model: r.name, text: input, promptTokens: r.tokens[i],
+			status: status, cancelled: cancelled, fault: hit,
+		})
+	}
+}
+
+func (s *Server) appendEmbeddings(dst []byte, r *embedRequest, empty bool) []byte {
+	dst = append(dst, `{"object":"list","model":`...)
+	dst = appendJSONString(dst, []byte(r.name))
+	dst = append(dst, `,"simulated":true,"data":[`...)
+	vector := make([]float32, r.model.dimension)
+	var raw []byte
+	for i, input := range r.inputs {
+		if empty {
+			break
+		}
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		embedText(vector, r.model, input)
+		dst = append(dst, `{"object":"embedding","index":`...)
+		dst = strconv.AppendInt(dst, int64(i), 10)
+		dst = append(dst, `,"embedding":`...)
+		if r.asBase64 {
+			raw = raw[:0]
+			for _, number := range vector {
+				raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(number))
+			}
+			dst = append(dst, '"')
+			dst = base64.StdEncoding.AppendEncode(dst, raw)
+			dst = append(dst, `"}`...)
+			continue
+		}
+		for j, number := range vector {
+			dst = append(dst, "[,"[min(j, 1)])
+			dst = strconv.AppendFloat(dst, float64(number), 'g', -1, 32)
+		}
+		dst = append(dst, `]}`...)
+	}
+	return fmt.Appendf(dst, `],"usage":{"prompt_tokens":%d,"total_tokens":%d}}`, r.sum, r.sum)
+}
+
+// embedText fills vector with the unit vector of a text. It depends on the
+// server's seed, the model and the text alone; near texts are not near each
+// other.
+func embedText(vector []float32, m *served, text []byte) {
+	h := sha256.New()
+	h.Write([]byte(m.id))
+	h.Write(binary.LittleEndian.AppendUint64([]byte{0}, uint64(m.seed)))
+	h.Write(text)
+	d := digest(h.Sum(nil))
+	r := d.random()
+	sum := 0.0
+	for i := range vector {
+		number := 2*r.unit() - 1
+		vector[i] = float32(number)
+		sum += number * number
+	}
+	scale := float32(1 / math.Sqrt(sum))
+	for i := range vector {
+		vector[i] *= scale
+	}
+}

@@ -1,0 +1,62 @@
+package sim
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// failure is a refused request.
+type failure struct {
+	status int
+	kind   string // vLLM's type, such as BadRequestError
+	param  string // the field at fault; empty for none
+	text   string
+	wait   time.Duration // Retry-After; 0 for none
+}
+
+// Error returns the text.
+func (f *failure) Error() string { return f.text }
+
+// badRequest refuses a request because of one field; param may be empty.
+func badRequest(param, format string, args ...any) *failure {
+	return &failure{status: 400, kind: "BadRequestError", param: param, text: fmt.Sprintf(format, args...)}
+}
+
+// retrySoon is the Retry-After of a server that is full or set to fail.
+const retrySoon = time.Second
+
+// failWith is the failure of an injected status.
+func failWith(status int) *failure {
+	f := &failure{status: status, kind: "APIError", text: "simulated failure with status " + strconv.Itoa(status)}
+	switch {
+	case status == 400:
+		f.kind, f.text = "BadRequestError", "simulated refusal: this request is rejected for good"
+	case status == 404:
+		f.kind = "NotFoundError"
+	case status == 429:
+		f.kind, f.wait = "RateLimitError", retrySoon
+	case status == 503:
+		f.kind, f.wait = "ServiceUnavailableError", retrySoon
+	case status >= 500:
+		f.kind = "InternalServerError"
+	}
+	return f
+}
+
+// append writes the body in vLLM's shape.
+func (f *failure) append(dst []byte) []byte {
+	dst = append(dst, `{"error":{"message":`...)
+	dst = appendJSONString(dst, []byte(f.text))
+	dst = append(dst, `,"type":"`...)
+	dst = append(dst, f.kind...)
+	dst = append(dst, `","param":`...)
+	if f.param == "" {
+		dst = append(dst, "null"...)
+	} else {
+		dst = appendJSONString(dst, []byte(f.param))
+	}
+	dst = append(dst, `,"code":`...)
+	dst = strconv.AppendInt(dst, int64(f.status), 10)
+	return append(dst, `},"simulated":true}`...)
+}

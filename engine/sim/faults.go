@@ -1,0 +1,189 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Faults are injected into generations and embeddings, each with the given
+// probability. What happens to a request depends on Config.Seed, its prompt
+// and how often that prompt was hit before, not on the order of arrival: a
+// retry has the same chances as any other request, and a run repeats.
+type Faults struct {
+	Rate429         float64 `json:"rate_429"`         // answers 429 with Retry-After
+	Rate500         float64 `json:"rate_500"`         // answers 500
+	Rate503         float64 `json:"rate_503"`         // answers 503 with Retry-After
+	Reset           float64 `json:"reset"`            // resets the connection
+	Hang            float64 `json:"hang"`             // takes a slot and never answers
+	Truncate        float64 `json:"truncate"`         // closes in the middle of the body
+	Malformed       float64 `json:"malformed"`        // a body that is not JSON
+	SchemaViolation float64 `json:"schema_violation"` // JSON that violates the schema asked for
+
+	// StartupDelay is for how long, from New or SetFaults, everything answers
+	// 503, as a server that loads its model.
+	StartupDelay Duration `json:"startup_delay"`
+}
+
+// Duration is a time.Duration that reads and writes JSON as "1m30s".
+type Duration time.Duration
+
+// MarshalText writes the duration.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads the duration.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = Duration(parsed)
+	return err
+}
+
+// fault is a kind of injected fault.
+type fault uint8
+
+const (
+	faultNone fault = iota
+	faultStatus
+	faultReset
+	faultHang
+	faultTruncate
+	faultMalformed
+	faultViolate
+	faultEmpty
+)
+
+// faultWords name the kinds in the witness log and in metrics.
+var faultWords = [...]string{"", "status", "reset", "hang", "truncate", "malformed", "schema_violation", "empty"}
+
+// outcome is a fault with its status.
+type outcome struct {
+	fault  fault
+	status int
+}
+
+// table lists the rates with their outcomes, in a fixed order.
+func (f *Faults) table() [8]struct {
+	name string
+	rate float64
+	outcome
+} {
+	return [8]struct {
+		name string
+		rate float64
+		outcome
+	}{
+		{"rate_429", f.Rate429, outcome{faultStatus, 429}},
+		{"rate_500", f.Rate500, outcome{faultStatus, 500}},
+		{"rate_503", f.Rate503, outcome{faultStatus, 503}},
+		{"reset", f.Reset, outcome{fault: faultReset}},
+		{"hang", f.Hang, outcome{fault: faultHang}},
+		{"truncate", f.Truncate, outcome{fault: faultTruncate}},
+		{"malformed", f.Malformed, outcome{fault: faultMalformed}},
+		{"schema_violation", f.SchemaViolation, outcome{fault: faultViolate}},
+	}
+}
+
+// Validate names the first rate that is none.
+func (f Faults) Validate() error {
+	sum := 0.0
+	for _, entry := range f.table() {
+		if !(entry.rate >= 0 && entry.rate <= 1) {
+			return fmt.Errorf("%s is %v: it must be between 0 and 1", entry.name, entry.rate)
+		}
+		sum += entry.rate
+	}
+	if sum > 1+1e-9 {
+		return fmt.Errorf("the rates add up to %v: at most one fault can hit a request", sum)
+	}
+	if f.StartupDelay < 0 {
+		return errors.New("startup_delay cannot be negative")
+	}
+	return nil
+}
+
+// maxHits bounds the prompts remembered as hit. A prompt is forgotten once it
+// gets through, so only those given up for good pile up; the oldest then make
+// room in no particular order, which costs them nothing but repeatability.
+const maxHits = 1 << 16
+
+// faultPlan decides about faults.
+type faultPlan struct {
+	mu    sync.Mutex
+	rates Faults
+	any   bool // some rate is not zero
+	ready time.Time
+	hits  map[uint64]int // by prompt: faults since it last got through
+	seed  random
+}
+
+func (p *faultPlan) set(f Faults) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rates = f
+	p.any = false
+	for _, entry := range f.table() {
+		p.any = p.any || entry.rate > 0
+	}
+	p.ready = time.Now().Add(time.Duration(f.StartupDelay))
+}
+
+func (p *faultPlan) get() Faults {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rates
+}
+
+// starting returns how long the server will still be starting.
+func (p *faultPlan) starting() time.Duration {
+	p.mu.Lock()
+	ready := p.ready
+	p.mu.Unlock()
+	return time.Until(ready)
+}
+
+// decide says what happens to a request. Directives come first.
+func (p *faultPlan) decide(prompt uint64, d *directives) outcome {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if d.fault == faultNone && !p.any {
+		return outcome{}
+	}
+	hits := p.hits[prompt]
+	chosen := outcome{}
+	switch {
+	case d.fault != faultNone && d.times == 0:
+		return outcome{d.fault, d.status}
+	case d.fault != faultNone && hits < d.times:
+		chosen = outcome{d.fault, d.status}
+	default:
+		r := p.seed ^ random(prompt) ^ random(uint64(hits)*0x9e3779b97f4a7c15)
+		at := r.fork(3).draw()
+		for _, entry := range p.rates.table() {
+			if at -= entry.rate; at < 0 {
+				chosen = entry.outcome
+				break
+			}
+		}
+	}
+	if chosen.fault == faultNone {
+		if d.fault == faultNone {
+			delete(p.hits, prompt)
+		}
+		return chosen
+	}
+	if len(p.hits) >= maxHits {
+		for other := range p.hits {
+			delete(p.hits, other)
+			break
+		}
+	}
+	if p.hits == nil {
+		p.hits = map[uint64]int{}
+	}
+	p.hits[prompt] = hits + 1
+	return chosen
+}
+
+// draw returns a number in [0, 1) without keeping the state.
+func (r random) draw() float64 { return r.unit() }

@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/rowmill/rowmill/engine/sim/jsongen"
+)
+
+// maxSchemas bounds the compiled schemas kept. All rows of a job share one, and
+// a node runs few jobs at once.
+const maxSchemas = 256
+
+// anyObject is the schema behind response_format json_object.
+const anyObject = `{"type":"object","properties":{"simulated":{"const":true},"answer":{"type":"string","minLength":40,"maxLength":120},` +
+	`"confidence":{"type":"number","minimum":0,"maximum":1}},"required":["simulated","answer","confidence"],"additionalProperties":false}`
+
+// schemas compiles each schema once.
+type schemas struct {
+	mu    sync.RWMutex
+	known map[string]*compiledSchema
+}
+
+type compiledSchema struct {
+	once      sync.Once
+	generator *jsongen.Generator
+	err       error
+}
+
+func (c *schemas) compile(schema []byte) (*jsongen.Generator, error) {
+	c.mu.RLock()
+	entry := c.known[string(schema)]
+	c.mu.RUnlock()
+	if entry == nil {
+		entry = c.add(string(schema))
+	}
+	entry.once.Do(func() { entry.generator, entry.err = jsongen.Compile(schema) })
+	return entry.generator, entry.err
+}
+
+func (c *schemas) add(schema string) *compiledSchema {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if entry := c.known[schema]; entry != nil {
+		return entry
+	}
+	if c.known == nil || len(c.known) >= maxSchemas {
+		c.known = map[string]*compiledSchema{}
+	}
+	entry := &compiledSchema{}
+	c.known[schema] = entry
+	return entry
+}
+
+// generator returns what makes the content of an answer, nil for free text.
+func (s *Server) generator(req *chatRequest) (*jsongen.Generator, error) {
+	if req.format == nil {
+		return nil, nil
+	}
+	kind, schema, err := readFormat(req.format)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case "text":
+		return nil, nil
+	case "json_object":
+		schema = []byte(anyObject)
+	}
+	g, err := s.schemas.compile(schema)
+	if err != nil {
+		return nil, badRequest("response_format", "response_format: the json_schema cannot be used: %s", oneLine(err))
+	}
+	return g, nil
+}
+
+// oneLine folds the several lines of a validator's report into one.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// readFormat reads a response_format; schema points into it.
+func readFormat(format []byte) (kind string, schema []byte, err error) {
+	s := &scanner{data: format}
+	named, hasSchema := false, false
+	s.members(func(key []byte) {
+		switch {
+		case string(key) == "type" && s.peek() == '"':
+			kind = string(s.text(nil))
+		case string(key) == "json_schema" && s.peek() == '{':
+			hasSchema = true
+			s.members(func(key []byte) {
+				switch {
+				case string(key) == "name" && s.peek() == '"':
+					named = len(s.text(nil)) > 0
+				case string(key) == "schema":
+					schema = s.skip()
+				default:
+					s.skip()
+				}
+			})
+		default:
+			s.skip()
+		}
+	})
+	problem := ""
+	switch {
+	case s.err != nil:
+		return "", nil, fmt.Errorf("response_format: %w", s.err)
+	case kind == "text" || kind == "json_object":
+	case kind != "json_schema":
+		problem = "type must be one of text, json_object and json_schema"
+	case !hasSchema:
+		problem = "json_schema is required"
+	case !named:
+		problem = "json_schema.name is required"
+	case schema == nil:
+		problem = "json_schema.schema is required"
+	}
+	if problem != "" {
+		return "", nil, badRequest("response_format", "response_format: %s", problem)
+	}
+	return kind, schema, nil
+}

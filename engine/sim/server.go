@@ -1,0 +1,295 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rowmill/rowmill"
+)
+
+// ServerName is the value of the header Server.
+const ServerName = "rowmill-sim"
+
+// Server is a simulated inference server. All methods are safe for concurrent
+// use.
+type Server struct {
+	log     *slog.Logger
+	profile Profile
+	maxBody int
+	pace    Pace
+	models  map[string]*served
+	names   []string // of models, in the order of the configuration
+	words   *vocabulary
+	schemas schemas
+	faults  faultPlan
+	witness *witness
+	counts  counters
+	pool    sync.Pool // *generation
+	created time.Time
+	serial  atomic.Uint64 // of answers
+
+	stopping chan struct{} // closed by Stop
+	stopOnce sync.Once
+	mu       sync.Mutex
+	listener *fastListener // nil until Start
+}
+
+// served is a model under one of its names.
+type served struct {
+	id        string // of the catalog
+	context   int    // tokens
+	embeds    bool
+	thinks    bool // reasons unless told not to
+	dimension int
+	seed      int64 // of the server
+}
+
+// New makes a server. It serves nothing until Start, or through Handler.
+func New(c Config) (*Server, error) {
+	c = c.WithDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("simulated server: %w", err)
+	}
+	s := &Server{
+		log:      c.Logger,
+		profile:  c.Profile,
+		maxBody:  c.MaxBody,
+		pace:     c.Pace,
+		models:   map[string]*served{},
+		words:    newVocabulary(),
+		witness:  newWitness(c.Witness, c.Logger),
+		created:  time.Now(),
+		stopping: make(chan struct{}),
+	}
+	s.faults.seed = random(c.Seed)
+	s.faults.set(c.Faults)
+	s.pool.New = func() any { return new(generation) }
+	longest := 0
+	for _, m := range c.Models {
+		longest = max(longest, s.addModel(m, c))
+	}
+	if s.pace == nil {
+		s.pace = newFixed(c.Profile, longest)
+	}
+	return s, nil
+}
+
+// addModel serves a model under all its names. Where several models share a
+// name, one server stands for all of them: it can reason if any can, and its
+// context is the shortest, which holds for each.
+func (s *Server) addModel(m rowmill.Model, c Config) (context int) {
+	context = m.ContextLength
+	if c.MaxContext > 0 {
+		context = c.MaxContext
+	} else if context == 0 {
+		context = defaultContext
+	}
+	for _, name := range append([]string{m.ID}, m.EngineNames...) {
+		entry := s.models[name]
+		if entry == nil {
+			entry = &served{id: m.ID, context: context, seed: c.Seed}
+			s.models[name] = entry
+			s.names = append(s.names, name)
+		}
+		entry.context = min(entry.context, context)
+		entry.thinks = entry.thinks || m.Kind == rowmill.KindReasoning
+		if m.Kind == rowmill.KindEmbedding {
+			entry.embeds, entry.dimension = true, m.Dimension
+		}
+	}
+	return context
+}
+
+// find returns the model called name.
+func (s *Server) find(name []byte) (*served, error) {
+	if m, ok := s.models[string(name)]; ok {
+		return m, nil
+	}
+	return nil, &failure{
+		status: http.StatusNotFound, kind: "NotFoundError", param: "model",
+		text: fmt.Sprintf("The model %q does not exist.", name),
+	}
+}
+
+// SetFaults changes the faults injected from now on.
+func (s *Server) SetFaults(f Faults) error {
+	if err := f.Validate(); err != nil {
+		return fmt.Errorf("set faults: %w", err)
+	}
+	s.faults.set(f)
+	return nil
+}
+
+// Faults returns the faults being injected.
+func (s *Server) Faults() Faults { return s.faults.get() }
+
+// Load says how busy the server is.
+func (s *Server) Load() Load { return s.pace.Load() }
+
+// Start listens on addr, such as "127.0.0.1:8000" or ":0", and returns once
+// requests are accepted. A server starts once.
+func (s *Server) Start(ctx context.Context, addr string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener != nil {
+		return errors.New("start simulated server: it was started before")
+	}
+	select {
+	case <-s.stopping:
+		return errors.New("start simulated server: it was stopped")
+	default:
+	}
+	listener, err := listen(ctx, addr, s)
+	if err != nil {
+		return fmt.Errorf("start simulated server: %w", err)
+	}
+	s.listener = listener
+	s.log.Info("simulated inference server listening: its outputs are made up", slog.String("addr", listener.addr().String()))
+	return nil
+}
+
+// Addr returns the address Start listens on, nil before.
+func (s *Server) Addr() net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.addr()
+}
+
+// URL returns the base URL of a started server, such as
+// "http://127.0.0.1:8000", empty before.
+func (s *Server) URL() string {
+	if addr := s.Addr(); addr != nil {
+		return "http://" + addr.String()
+	}
+	return ""
+}
+
+// Stop ends the server and returns once it has ended: it accepts nothing
+// more, lets running requests finish until ctx ends, and cuts the rest off.
+// Hung requests are cut off at once. Twice is harmless.
+func (s *Server) Stop(ctx context.Context) error {
+	s.stopOnce.Do(func() { close(s.stopping) })
+	s.mu.Lock()
+	listener := s.listener
+	s.mu.Unlock()
+	if listener != nil {
+		listener.stop(ctx)
+	}
+	if err := s.witness.flush(); err != nil {
+		return fmt.Errorf("stop simulated server: %w", err)
+	}
+	return nil
+}
+
+// exchange is one request and its answer, whichever HTTP library carries it.
+type exchange interface {
+	method() []byte
+	path() []byte
+	body() []byte
+	context() context.Context // ends when the client is gone
+
+	// buffer returns an empty slice to build the body of answer in.
+	buffer() []byte
+	answer(status int, contentType string, wait time.Duration, body []byte)
+	// stream sends what body reads, as it comes, and closes it. An error other
+	// than io.EOF breaks the connection off.
+	stream(contentType string, body io.ReadCloser)
+	// reset breaks the connection off without an answer.
+	reset()
+}
+
+const (
+	typeJSON = "application/json"
+	typeSSE  = "text/event-stream; charset=utf-8"
+	typeText = "text/plain; version=0.0.4; charset=utf-8"
+)
+
+// route is one endpoint.
+type route struct {
+	method string
+	serve  func(*Server, exchange)
+	always bool // answers while starting
+}
+
+// endpoint returns the route of a path, by method.
+func endpoint(path []byte) []route {
+	switch string(path) {
+	case "/v1/chat/completions":
+		return []route{{http.MethodPost, (*Server).chat, false}}
+	case "/v1/embeddings":
+		return []route{{http.MethodPost, (*Server).embed, false}}
+	case "/tokenize":
+		return []route{{http.MethodPost, (*Server).tokenize, false}}
+	case "/v1/models":
+		return []route{{http.MethodGet, (*Server).listModels, false}}
+	case "/health":
+		return []route{{http.MethodGet, (*Server).health, false}}
+	case "/version":
+		return []route{{http.MethodGet, (*Server).version, false}}
+	case "/metrics":
+		return []route{{http.MethodGet, (*Server).metrics, false}}
+	case "/sim/faults":
+		return []route{{http.MethodGet, (*Server).getFaults, true}, {http.MethodPost, (*Server).postFaults, true}}
+	}
+	return nil
+}
+
+// serve answers one request.
+func (s *Server) serve(x exchange) {
+	routes := endpoint(x.path())
+	if routes == nil {
+		s.refuse(x, &failure{status: 404, kind: "NotFoundError", text: "there is no " + strconv.Quote(string(x.path())) + " on the simulated server"})
+		return
+	}
+	for _, r := range routes {
+		if r.method != string(x.method()) {
+			continue
+		}
+		if wait := s.faults.starting(); wait > 0 && !r.always {
+			s.refuse(x, &failure{status: 503, kind: "ServiceUnavailableError", text: "the simulated server is starting", wait: wait})
+			return
+		}
+		r.serve(s, x)
+		return
+	}
+	s.refuse(x, &failure{status: 405, kind: "MethodNotAllowedError", text: "the method is not allowed here: use " + routes[0].method})
+}
+
+// refuse answers with an error; one that is no *failure is the simulator's own.
+func (s *Server) refuse(x exchange, err error) {
+	var f *failure
+	if !errors.As(err, &f) {
+		f = &failure{status: 500, kind: "InternalServerError", text: err.Error()}
+	}
+	s.counts.status[f.status].Add(1)
+	x.answer(f.status, typeJSON, f.wait, f.append(x.buffer()))
+}
+
+// reply answers 200.
+func (s *Server) reply(x exchange, contentType string, body []byte) {
+	s.counts.status[http.StatusOK].Add(1)
+	x.answer(http.StatusOK, contentType, 0, body)
+}
+
+// replyJSON answers 200 with any value; not for the hot paths.
+func (s *Server) replyJSON(x exchange, value any) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		s.refuse(x, fmt.Errorf("write answer: %w", err))
+		return
+	}
+	s.reply(x, typeJSON, append(x.buffer(), body...))
+}

@@ -1,0 +1,144 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+)
+
+// tokenize serves /tokenize: a prompt, or messages with what the template
+// adds to them, counted as a completion would count them.
+func (s *Server) tokenize(x exchange) {
+	req := &chatRequest{}
+	var prompt []byte
+	var model []byte
+	hasPrompt, hasMessages, generate := false, false, true
+	req.scan = scanner{data: bytes.ToValidUTF8(x.body(), []byte("\uFFFD"))}
+	scan := &req.scan
+	scan.members(func(key []byte) {
+		if scan.peek() == 'n' && scan.word("null") {
+			return
+		}
+		switch string(key) {
+		case "model":
+			model = req.string("model")
+		case "prompt":
+			hasPrompt = true
+			prompt = req.string("prompt")
+		case "messages":
+			hasMessages = true
+			req.messages()
+		case "add_generation_prompt":
+			generate = req.boolean("add_generation_prompt")
+		default:
+			scan.skip()
+		}
+	})
+	scan.end()
+	var err error
+	switch {
+	case scan.err != nil:
+		err = badRequest("", "%v", scan.err)
+	case req.refusal != nil:
+		err = req.refusal
+	case hasPrompt == hasMessages:
+		err = badRequest("prompt", "either prompt or messages is required")
+	}
+	if err == nil && model == nil && len(s.names) == 1 {
+		model = []byte(s.names[0])
+	}
+	var m *served
+	if err == nil {
+		m, err = s.find(model)
+	}
+	if err != nil {
+		s.refuse(x, err)
+		return
+	}
+	var ids []int
+	if hasPrompt {
+		ids = appendTokenIDs([]int{}, prompt)
+	} else {
+		ids = templateIDs(req.prompt, generate)
+	}
+	s.replyJSON(x, struct {
+		Count       int   `json:"count"`
+		MaxModelLen int   `json:"max_model_len"`
+		Tokens      []int `json:"tokens"`
+	}{len(ids), m.context, ids})
+}
+
+// templateIDs lists the tokens of messages in the form of chatRequest.prompt.
+func templateIDs(prompt []byte, generate bool) []int {
+	ids := []int{}
+	for len(prompt) > 0 {
+		role, rest, _ := bytes.Cut(prompt, []byte{0})
+		ids = append(ids, tokenStart, tokenRole+slices.Index(roles[:], string(role)), tokenBreak)
+		content, rest, _ := bytes.Cut(rest, []byte{0})
+		ids = appendTokenIDs(ids, content)
+		ids = append(ids, tokenEnd)
+		prompt = rest
+	}
+	if generate {
+		ids = append(ids, tokenStart, tokenRole+slices.Index(roles[:], "assistant"), tokenBreak)
+	}
+	return ids
+}
+
+// listModels serves /v1/models: every name of every model.
+func (s *Server) listModels(x exchange) {
+	type entry struct {
+		ID          string `json:"id"`
+		Object      string `json:"object"`
+		Created     int64  `json:"created"`
+		OwnedBy     string `json:"owned_by"`
+		Root        string `json:"root"`
+		MaxModelLen int    `json:"max_model_len"`
+		Simulated   bool   `json:"simulated"`
+		Dimension   int    `json:"dimension,omitempty"`
+	}
+	list := struct {
+		Object    string  `json:"object"`
+		Data      []entry `json:"data"`
+		Simulated bool    `json:"simulated"`
+		Slots     int     `json:"slots"` // requests that run at once
+	}{Object: "list", Simulated: true, Slots: s.pace.Load().Slots}
+	for _, name := range s.names {
+		m := s.models[name]
+		list.Data = append(list.Data, entry{name, "model", s.created.Unix(), ServerName, m.id, m.context, true, m.dimension})
+	}
+	s.replyJSON(x, list)
+}
+
+// health serves /health.
+func (s *Server) health(x exchange) {
+	s.replyJSON(x, map[string]any{"status": "ok", "simulated": true})
+}
+
+// version serves /version.
+func (s *Server) version(x exchange) {
+	s.replyJSON(x, map[string]any{"version": simVersion, "simulated": true, "server": ServerName})
+}
+
+// simVersion names the behaviour of the simulator: the same version and seed
+// give the same answers.
+const simVersion = "1"
+
+// getFaults serves GET /sim/faults.
+func (s *Server) getFaults(x exchange) { s.replyJSON(x, s.Faults()) }
+
+// postFaults serves POST /sim/faults: the body replaces all faults.
+func (s *Server) postFaults(x exchange) {
+	var f Faults
+	decoder := json.NewDecoder(bytes.NewReader(x.body()))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&f); err != nil {
+		s.refuse(x, badRequest("", "read faults: %v", err))
+		return
+	}
+	if err := s.SetFaults(f); err != nil {
+		s.refuse(x, badRequest("", "%v", err))
+		return
+	}
+	s.replyJSON(x, s.Faults())
+}

@@ -1,0 +1,104 @@
+package sim
+
+// The token rule of the package comment.
+const (
+	maxTokenLetters = 12 // letters and digits of one token
+
+	// maxTokenBytes is the longest token: a blank and its letters. A text of n
+	// bytes therefore has at least n/maxTokenBytes tokens.
+	maxTokenBytes = 1 + maxTokenLetters
+
+	messageTokens = 4 // start, role, line break, end
+	promptTokens  = 3 // start, assistant, line break
+
+	vocabularySize  = 1 << 17 // token ids lie below
+	specialTokens   = 16      // the first ids are kept for the template
+	tokenStart      = 0
+	tokenEnd        = 1
+	tokenBreak      = 2
+	tokenRole       = 3 // the first of five, in the order of roles
+	tokenThinkClose = 8
+)
+
+// closeThink ends the reasoning in the stream of tokens. It is one token.
+const closeThink = "</think>"
+
+// wordByte marks ASCII letters and digits.
+var wordByte = func() (table [256]bool) {
+	for _, span := range []string{"az", "AZ", "09"} {
+		for b := int(span[0]); b <= int(span[1]); b++ {
+			table[b] = true
+		}
+	}
+	return table
+}()
+
+// nextToken returns where the token that begins at i ends. Text is valid
+// UTF-8 and i is inside it.
+func nextToken[T ~string | ~[]byte](text T, i int) int {
+	first := i
+	if text[i] == ' ' && i+1 < len(text) && wordByte[text[i+1]] {
+		first++
+	}
+	if wordByte[text[first]] {
+		end := min(first+maxTokenLetters, len(text))
+		i = first + 1
+		for i < end && wordByte[text[i]] {
+			i++
+		}
+		return i
+	}
+	i++
+	if text[i-1] >= 0x80 {
+		for i < len(text) && text[i]&0xc0 == 0x80 {
+			i++
+		}
+	}
+	return i
+}
+
+// countTokens counts the tokens of a text: what repeated nextToken would find,
+// in one pass, since every prompt is counted.
+func countTokens[T ~string | ~[]byte](text T) int {
+	n, run := 0, 0      // tokens; letters of the present one
+	afterBlank := false // the byte before is a blank, counted as a token so far
+	for i := range len(text) {
+		b := text[i]
+		switch {
+		case wordByte[b]:
+			if run == maxTokenLetters {
+				run = 0
+			}
+			if run == 0 && !afterBlank {
+				n++
+			}
+			run++
+			afterBlank = false
+		case b&0xc0 == 0x80: // inside a character
+			run, afterBlank = 0, false
+		default:
+			n++
+			run, afterBlank = 0, b == ' '
+		}
+	}
+	return n
+}
+
+// tokenID is the id of a token: FNV-1a of its bytes, above the special ids.
+func tokenID[T ~string | ~[]byte](token T) int {
+	hash := uint64(14695981039346656037)
+	for i := 0; i < len(token); i++ {
+		hash = (hash ^ uint64(token[i])) * 1099511628211
+	}
+	return specialTokens + int(hash%(vocabularySize-specialTokens))
+}
+
+// appendTokenIDs appends the ids of a text's tokens.
+func appendTokenIDs(ids []int, text []byte) []int {
+	for i := 0; i < len(text); {
+		end := nextToken(text, i)
+		ids = append(ids, tokenID(text[i:end]))
+		i = end
+	}
+	return ids
+}
