@@ -41,9 +41,8 @@ func (g *ingester) run(ctx context.Context, rec *store.Record) (manifest, error)
 	if err != nil {
 		return manifest{}, err
 	}
-	defer rows.Close()
 	m, err = g.cut(ctx, rec, rows)
-	if err != nil {
+	if err = errors.Join(err, rows.Close()); err != nil {
 		return manifest{}, err
 	}
 	if m.Rows == 0 {

@@ -38,14 +38,12 @@ func (s *lazySource) ReadAt(p []byte, off int64) (int, error) {
 	return o.ReadAt(p, off)
 }
 
-// Close closes the object; reading opens it again.
-func (s *lazySource) Close() error {
+// close lets go of the object.
+func (s *lazySource) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open == nil {
-		return nil
+	if s.open != nil {
+		_ = s.open.Close() // it was only read
+		s.open = nil
 	}
-	err := s.open.Close()
-	s.open = nil
-	return err
 }

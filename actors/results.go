@@ -311,7 +311,7 @@ func (r *collector) finalise(ctx context.Context, parts []store.Part) (store.Rec
 			sources := make([]results.Source, len(parts))
 			for i, p := range parts {
 				s := &lazySource{ctx: gctx, bucket: r.cfg.Blob, key: p.Key, size: p.Size}
-				defer s.Close()
+				defer s.close()
 				sources[i] = s
 			}
 			size, err := writeObject(gctx, r.cfg.Blob, artifacts[name].Key, func(w io.Writer) error {

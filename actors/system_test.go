@@ -35,15 +35,15 @@ var (
 	embedder = rowmill.Model{ID: "embedder", Kind: rowmill.KindEmbedding, ContextLength: 512, Dimension: 2}
 )
 
-// A bench is a System on a real store and a real bucket.
-type bench struct {
-	t      *testing.T
+// A rig is a System on a real store and a real bucket.
+type rig struct {
+	t      testing.TB
 	cfg    actors.Config
 	store  *bolt.Store
 	system *actors.System
 }
 
-func setup(t *testing.T, e *scripted, change ...func(*actors.Config)) *bench {
+func setup(t testing.TB, e *scripted, change ...func(*actors.Config)) *rig {
 	t.Helper()
 	folder := t.TempDir()
 	st, err := bolt.Open(t.Context(), bolt.Config{Path: folder + "/records.db"})
@@ -67,7 +67,7 @@ func setup(t *testing.T, e *scripted, change ...func(*actors.Config)) *bench {
 		e.models = []engine.ServedModel{{Name: "writer"}, {Name: "embedder"}}
 	}
 	e.name = "scripted"
-	b := &bench{t: t, store: st, cfg: actors.Config{
+	b := &rig{t: t, store: st, cfg: actors.Config{
 		Store: st, Blob: bucket, Downloader: download, Engines: []engine.Engine{e},
 		PartInterval: 50 * time.Millisecond, ShardRows: 100, ProbeInterval: 20 * time.Millisecond,
 		ScanInterval: 20 * time.Millisecond, DrainTimeout: 5 * time.Second,
@@ -79,7 +79,7 @@ func setup(t *testing.T, e *scripted, change ...func(*actors.Config)) *bench {
 	return b
 }
 
-func (b *bench) start() {
+func (b *rig) start() {
 	b.t.Helper()
 	var err error
 	if b.system, err = actors.New(b.cfg); err != nil {
@@ -92,7 +92,7 @@ func (b *bench) start() {
 }
 
 // submit creates a job and returns its id.
-func (b *bench) submit(spec rowmill.Spec) string {
+func (b *rig) submit(spec rowmill.Spec) string {
 	b.t.Helper()
 	if spec.Model.ID == "" {
 		spec.Model = writer
@@ -109,7 +109,7 @@ func (b *bench) submit(spec rowmill.Spec) string {
 }
 
 // spool stores rows as a large submission does and returns the blob key.
-func (b *bench) spool(texts []string) string {
+func (b *rig) spool(texts []string) string {
 	b.t.Helper()
 	w, err := b.cfg.Blob.Create(b.t.Context(), "spooled/"+rowmill.NewJobID(), "application/x-ndjson")
 	if err != nil {
@@ -133,7 +133,7 @@ func (b *bench) spool(texts []string) string {
 }
 
 // await polls until the record satisfies ok.
-func (b *bench) await(id string, ok func(store.Record) bool) store.Record {
+func (b *rig) await(id string, ok func(store.Record) bool) store.Record {
 	b.t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for {
@@ -151,16 +151,17 @@ func (b *bench) await(id string, ok func(store.Record) bool) store.Record {
 	}
 }
 
-func (b *bench) end(id string) store.Record {
+func (b *rig) end(id string) store.Record {
 	b.t.Helper()
 	return b.await(id, func(r store.Record) bool { return r.Job.Status.Terminal() })
 }
 
 // outputs reads the job's results as clients get them.
-func (b *bench) outputs(rec store.Record) (out struct {
+func (b *rig) outputs(rec store.Record) (out struct {
 	Outputs []json.RawMessage `json:"outputs"`
 	Inputs  []string          `json:"inputs"`
-}) {
+},
+) {
 	b.t.Helper()
 	full, err := b.cfg.Blob.Open(b.t.Context(), rec.Artifacts["full"].Key)
 	if err != nil {
@@ -190,7 +191,7 @@ func numbered(n int) []string {
 }
 
 // checkEcho requires one echoed output per input row, in order.
-func (b *bench) checkEcho(rec store.Record, texts []string) {
+func (b *rig) checkEcho(rec store.Record, texts []string) {
 	b.t.Helper()
 	if rec.Job.Status != rowmill.StatusSucceeded {
 		b.t.Fatalf("job ended %s: %+v", rec.Job.Status, rec.Job.FailureReason)
@@ -242,7 +243,7 @@ func TestManyShardsAndPartsKeepTheOrder(t *testing.T) {
 }
 
 // cleaned requires that a finished job has left nothing under its prefixes.
-func (b *bench) cleaned(id string, prefixes ...string) {
+func (b *rig) cleaned(id string, prefixes ...string) {
 	b.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for _, p := range prefixes {

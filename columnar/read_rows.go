@@ -212,7 +212,7 @@ func (c *cursor) close() {
 	if c.page != nil {
 		parquet.Release(c.page)
 	}
-	c.pages.Close() //nolint:errcheck // it only returns buffers to their pool
+	_ = c.pages.Close() // it only returns buffers to their pool
 	c.pages, c.page, c.values = nil, nil, nil
 }
 

@@ -133,8 +133,11 @@ func TestFetchNamesWhatTheServerDoesWrong(t *testing.T) {
 				conn.Close()
 			}
 		}, nil, []string{"closed the connection"}},
-		"no header": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-			func(c *input.Config) { c.HeaderTimeout = 20 * time.Millisecond }, []string{"did not answer in time"}},
+		"no header": {
+			func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			func(c *input.Config) { c.HeaderTimeout = 20 * time.Millisecond },
+			[]string{"did not answer in time"},
+		},
 		"stall": {func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "some")
 			w.(http.Flusher).Flush()
@@ -185,8 +188,10 @@ func TestForbiddenNetworks(t *testing.T) {
 	t.Parallel()
 	strict, _ := downloader(t, func(c *input.Config) { c.AllowLoopback = false })
 	loopback, _ := downloader(t, nil)
-	for _, host := range []string{"127.0.0.1:9", "[::1]:9", "localhost:9", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254",
-		"100.64.0.1", "0.0.0.0:9", "[fe80::1]", "[fd00::1]", "[::ffff:127.0.0.1]:9", "[64:ff9b::7f00:1]", "224.0.0.1", "255.255.255.255"} {
+	for _, host := range []string{
+		"127.0.0.1:9", "[::1]:9", "localhost:9", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254",
+		"100.64.0.1", "0.0.0.0:9", "[fe80::1]", "[fd00::1]", "[::ffff:127.0.0.1]:9", "[64:ff9b::7f00:1]", "224.0.0.1", "255.255.255.255",
+	} {
 		_, err := strict.Fetch(t.Context(), "http://"+host+"/hidden?"+secret, io.Discard)
 		wantFailure(t, err, "allow_private_networks")
 	}

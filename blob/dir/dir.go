@@ -110,12 +110,11 @@ func Open(config Config) (*Bucket, error) {
 		objects: filepath.Join(config.Root, "objects"),
 		writers: map[*writer]struct{}{},
 	}
-	b.folders = newFolders(b.objects, config.NoSync)
 	b.public.Store(&config.PublicURL)
-	if err := b.folders.make(b.objects); err != nil {
+	var err error
+	if b.folders, err = openFolders(b.objects, config.NoSync); err != nil {
 		return nil, fmt.Errorf("open object directory %s: %w", config.Root, err)
 	}
-	var err error
 	if b.scratch, err = openScratch(filepath.Join(config.Root, "tmp"), config.Logger); err != nil {
 		return nil, fmt.Errorf("open object directory %s: %w", config.Root, err)
 	}

@@ -183,9 +183,12 @@ func TestSweepSparesTheLiving(t *testing.T) {
 func TestFoldersAreBounded(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	f := newFolders(root, true)
+	f, err := openFolders(root, true)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range 2*maxKnown + 10 {
-		if err := f.make(filepath.Join(root, fmt.Sprint(i))); err != nil {
+		if err := f.settle(filepath.Join(root, fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}
 	}

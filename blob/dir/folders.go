@@ -13,57 +13,87 @@ import (
 // forgotten, which costs a sync each.
 const maxKnown = 4096
 
-// folders makes folders durable: a folder is, once the folder it is in was
-// synced after it appeared. One that merely exists may have been made by a
-// process that was killed before its sync, or by a neighbour still at it.
+// folders makes folders, and makes them durable: a folder is, once the folder
+// it is in was synced after it appeared. One that merely exists may have been
+// made by a process that was killed before its sync, or by a neighbour still
+// at it. The two steps are apart, since the sync of a file that is written in
+// between makes those of the folders nearly free on most file systems.
 type folders struct {
-	base   string // folders above it are not ours to sync if they exist
+	base   string // this folder and those above it are durable
 	noSync bool
 	mu     sync.Mutex
-	known  map[string]struct{} // durable folders
+	known  map[string]struct{} // durable folders below base
 }
 
-func newFolders(base string, noSync bool) *folders {
-	return &folders{base: base, noSync: noSync, known: map[string]struct{}{}}
+// openFolders makes base and what is missing above it, durably.
+func openFolders(base string, noSync bool) (*folders, error) {
+	f := &folders{base: base, noSync: noSync, known: map[string]struct{}{}}
+	var missing []string
+	for at := base; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(at); err == nil {
+			break
+		}
+		missing = append(missing, at)
+	}
+	if err := os.MkdirAll(base, 0o700); err != nil {
+		return nil, err
+	}
+	for _, made := range append(missing, base) { // base: its maker may have been killed
+		if err := f.sync(filepath.Dir(made)); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
 }
 
-// make makes a folder and its parents where they are missing.
+// make makes a folder below base, and its parents, where they are missing.
 func (f *folders) make(path string) error {
-	f.mu.Lock()
-	_, durable := f.known[path]
-	f.mu.Unlock()
-	if durable {
+	if f.durable(path) {
 		return nil
 	}
-	parent := filepath.Dir(path)
-	if parent == path {
-		return nil
-	}
-	if err := f.make(parent); err != nil {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		var refused *os.PathError
+		if errors.As(err, &refused) {
+			if info, statErr := os.Stat(refused.Path); statErr == nil && !info.IsDir() {
+				refused.Err = errors.New("an object has this name, so no key can continue it")
+			}
+		}
 		return err
 	}
-	err := os.Mkdir(path, 0o700)
-	if err != nil {
-		info, statErr := os.Stat(path)
-		switch {
-		case statErr != nil:
-			return err
-		case !info.IsDir():
-			return &os.PathError{Op: "mkdir", Path: path, Err: errors.New("an object has this name, so no key can continue it")}
-		}
+	return nil
+}
+
+// settle makes the names in a folder durable, and the folder itself.
+func (f *folders) settle(path string) error {
+	if err := f.sync(path); err != nil {
+		return err
 	}
-	if err == nil || strings.HasPrefix(path, f.base) {
-		if err := f.sync(parent); err != nil {
+	for ; !f.durable(path); path = filepath.Dir(path) {
+		if err := f.sync(filepath.Dir(path)); err != nil {
 			return err
 		}
+		f.remember(path)
 	}
+	return nil
+}
+
+func (f *folders) durable(path string) bool {
+	if path == f.base {
+		return true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, known := f.known[path]
+	return known
+}
+
+func (f *folders) remember(path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.known) >= maxKnown {
 		clear(f.known)
 	}
 	f.known[path] = struct{}{}
-	return nil
 }
 
 // forget forgets a folder that is gone and those that were in it.

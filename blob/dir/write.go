@@ -135,7 +135,7 @@ func (w *writer) commit() (blob.Info, error) {
 	if err := os.Rename(w.temp, path); err != nil {
 		return blob.Info{}, err
 	}
-	if err := b.folders.sync(filepath.Dir(path)); err != nil {
+	if err := b.folders.settle(filepath.Dir(path)); err != nil {
 		return blob.Info{}, err
 	}
 	return describe(w.key, info), nil

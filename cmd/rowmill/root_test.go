@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,7 +95,7 @@ func TestUntilSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ctx.Done()
-	if cause := context.Cause(ctx); cause != (exit.Signal{Signal: syscall.SIGUSR1}) {
+	if cause := context.Cause(ctx); !errors.Is(cause, exit.Signal{Signal: syscall.SIGUSR1}) {
 		t.Errorf("cause %v", cause)
 	}
 	ctx, stop = untilSignal(t.Context(), syscall.SIGUSR2)

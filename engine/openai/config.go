@@ -122,8 +122,11 @@ func (c Config) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"ConnectTimeout", c.ConnectTimeout}, {"ProbeTimeout", c.ProbeTimeout},
-		{"IdleTimeout", c.IdleTimeout}, {"QueueAllowance", c.QueueAllowance}, {"TokenTime", c.TokenTime},
+		{"ConnectTimeout", c.ConnectTimeout},
+		{"ProbeTimeout", c.ProbeTimeout},
+		{"IdleTimeout", c.IdleTimeout},
+		{"QueueAllowance", c.QueueAllowance},
+		{"TokenTime", c.TokenTime},
 	} {
 		if d.value <= 0 {
 			return fmt.Errorf("%s must be a positive duration, not %v", d.name, d.value)
@@ -133,8 +136,10 @@ func (c Config) Validate() error {
 		name         string
 		value, least int64
 	}{
-		{"MaxIdleConns", int64(c.MaxIdleConns), 1}, {"MaxHeaderBytes", int64(c.MaxHeaderBytes), 1 << 10},
-		{"MaxBodyBytes", c.MaxBodyBytes, 1 << 10}, {"MaxAnswerBytes", int64(c.MaxAnswerBytes), 1},
+		{"MaxIdleConns", int64(c.MaxIdleConns), 1},
+		{"MaxHeaderBytes", int64(c.MaxHeaderBytes), 1 << 10},
+		{"MaxBodyBytes", c.MaxBodyBytes, 1 << 10},
+		{"MaxAnswerBytes", int64(c.MaxAnswerBytes), 1},
 	} {
 		if n.value < n.least {
 			return fmt.Errorf("%s must be at least %d, not %d", n.name, n.least, n.value)

@@ -96,21 +96,24 @@ func TestRequestBody(t *testing.T) {
 		want   string
 	}{
 		"bare": {
-			engine.Params{Model: generator}, engine.Row{Text: []byte("a \"b\"\n")},
+			engine.Params{Model: generator},
+			engine.Row{Text: []byte("a \"b\"\n")},
 			`{"model":"m","messages":[{"role":"user","content":"a \"b\"\n"}]}`,
 		},
 		"everything": {
 			engine.Params{
 				Model: m, System: "be <brief>", Schema: json.RawMessage("{ \"type\": \"object\" }"), Logprobs: true, MaxTokens: 9,
 				Sampling: map[string]any{"temperature": 0.5, "top_k": 20.0, "stop": []any{"x"}, "max_tokens": 7.0, "seed": 1.0, "n": 1.0, "min_p": nil},
-			}, engine.Row{Text: []byte("é"), Seed: &seed},
+			},
+			engine.Row{Text: []byte("é"), Seed: &seed},
 			`{"model":"m","messages":[{"role":"system","content":"be <brief>"},{"role":"user","content":"é"}],
 			"stop":["x"],"temperature":0.5,"top_k":20,"max_tokens":9,"chat_template_kwargs":{"enable_thinking":false},
 			"logprobs":true,"top_logprobs":1,
 			"response_format":{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":{"type":"object"}}},"seed":5}`,
 		},
 		"the job's seed": {
-			engine.Params{Model: generator, Sampling: map[string]any{"seed": int64(1) << 33, "max_tokens": 7.0}}, engine.Row{},
+			engine.Params{Model: generator, Sampling: map[string]any{"seed": int64(1) << 33, "max_tokens": 7.0}},
+			engine.Row{},
 			`{"model":"m","messages":[{"role":"user","content":""}],"max_tokens":7,"seed":0}`,
 		},
 	} {

@@ -43,8 +43,13 @@ func TestEveryResponseSaysSimulated(t *testing.T) {
 			{"POST", chatPath, body("plain", "x", "stream", true)},
 			{"POST", chatPath, "{"},
 			{"POST", "/v1/embeddings", `{"model":"embedder","input":"x"}`},
-			{"GET", "/v1/models", ""}, {"GET", "/health", ""}, {"GET", "/version", ""}, {"GET", "/metrics", ""},
-			{"GET", "/sim/faults", ""}, {"GET", "/nowhere", ""}, {"DELETE", "/v1/models", ""},
+			{"GET", "/v1/models", ""},
+			{"GET", "/health", ""},
+			{"GET", "/version", ""},
+			{"GET", "/metrics", ""},
+			{"GET", "/sim/faults", ""},
+			{"GET", "/nowhere", ""},
+			{"DELETE", "/v1/models", ""},
 			{"POST", chatPath, body("plain", "[[sim:fail=500]]")},
 		} {
 			r := c.must(request[0], request[1], request[2])
@@ -173,7 +178,8 @@ func TestStop(t *testing.T) {
 	check("string", c.complete(body("plain", "stop here", "stop", word)), text[:at], word)
 	got := c.complete(body("plain", "stop here", "stop", []string{"never there", word}))
 	check("list", got, text[:at], word)
-	if n := c.count(text[:at] + words[4][strings.Index(words[4], word):]); got.Usage.Completion > n {
+	_, tail, _ := strings.Cut(words[4], word)
+	if n := c.count(text[:at] + word + tail); got.Usage.Completion > n {
 		t.Errorf("%d tokens generated for a stop within the first %d", got.Usage.Completion, n)
 	}
 	check("kept", c.complete(body("plain", "stop here", "stop", word, "include_stop_str_in_output", true)), text[:at+len(word)], word)

@@ -17,7 +17,8 @@ import (
 )
 
 var schemaFormat = map[string]any{"type": "json_schema", "json_schema": map[string]any{
-	"name": "o", "schema": json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`)}}
+	"name": "o", "schema": json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`),
+}}
 
 func TestDirectives(t *testing.T) {
 	t.Parallel()

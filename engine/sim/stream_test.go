@@ -38,8 +38,14 @@ func TestStreamEqualsWholeAnswer(t *testing.T) {
 		onBoth(t, Config{Profile: profile}, func(t *testing.T, c *client) {
 			for _, model := range []string{"plain", "thinker"} {
 				for _, fields := range [][]any{
-					{}, {"max_tokens", 1}, {"max_tokens", 17}, {"stop", "e"}, {"stop", ".", "include_stop_str_in_output", true},
-					{"response_format", map[string]any{"type": "json_object"}}, {"logprobs", true, "top_logprobs", 1}, {"ignore_eos", true, "max_tokens", 3000},
+					{},
+					{"max_tokens", 1},
+					{"max_tokens", 17},
+					{"stop", "e"},
+					{"stop", ".", "include_stop_str_in_output", true},
+					{"response_format", map[string]any{"type": "json_object"}},
+					{"logprobs", true, "top_logprobs", 1},
+					{"ignore_eos", true, "max_tokens", 3000},
 				} {
 					whole := c.complete(body(model, "stream", fields...))
 					r := c.must("POST", chatPath, body(model, "stream", append(fields, "stream", true, "stream_options", map[string]any{"include_usage": true})...))

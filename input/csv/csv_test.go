@@ -134,7 +134,7 @@ func TestErrorsStay(t *testing.T) {
 		_, err := r.Read()
 		errs = append(errs, err)
 	}
-	if errs[0] != nil || errs[1] == nil || errs[2] != errs[1] || errs[3] != errs[1] {
+	if errs[0] != nil || errs[1] == nil || !errors.Is(errs[2], errs[1]) || !errors.Is(errs[3], errs[1]) {
 		t.Fatalf("got %v", errs)
 	}
 }

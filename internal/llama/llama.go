@@ -123,7 +123,12 @@ func start(t testing.TB, script, kind string, o Options) (string, error) {
 	poll := time.NewTicker(30 * time.Millisecond)
 	defer poll.Stop()
 	for {
-		if res, err := client.Get(url + "/health"); err == nil {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/health", http.NoBody)
+		if err != nil {
+			stop()
+			return "", err
+		}
+		if res, err := client.Do(req); err == nil {
 			_ = res.Body.Close()
 			if res.StatusCode == http.StatusOK {
 				t.Cleanup(stop)

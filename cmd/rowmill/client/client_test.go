@@ -154,8 +154,10 @@ func TestErrorsOfTheService(t *testing.T) {
 		{409, `{"message":"is running","status":"running"}`, "is running (HTTP 409)", rowmill.ErrConflict, false, false},
 		{410, `{"message":"gone"}`, "gone (HTTP 410)", rowmill.ErrExpired, false, false},
 		{403, `{"message":"no","code":"forbidden"}`, "no (HTTP 403, forbidden)", nil, false, true},
-		{400, `{"message":"bad","code":"invalid_request","errors":[{"field":"name","message":"too long"}]}`,
-			"bad\n  name: too long (HTTP 400, invalid_request)", nil, false, false},
+		{
+			400, `{"message":"bad","code":"invalid_request","errors":[{"field":"name","message":"too long"}]}`,
+			"bad\n  name: too long (HTTP 400, invalid_request)", nil, false, false,
+		},
 		{503, `<html>`, "the server answered 503 Service Unavailable (HTTP 503)", nil, true, false},
 		{429, `{"message":"slow down"}`, "slow down (HTTP 429)", nil, true, false},
 		{501, `{"message":"not here"}`, "not here (HTTP 501)", nil, false, false},

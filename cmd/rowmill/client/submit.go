@@ -86,7 +86,7 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
 		defer close(written)
 		pipe.CloseWithError(writeBody(pipe, head, s.Rows))
 	}()
-	defer func() { body.Close(); <-written }()
+	defer func() { _ = body.Close(); <-written }()
 
 	req, err := c.request(ctx, http.MethodPost, "/v1/batch-inference", nil, body)
 	if err != nil {

@@ -79,10 +79,14 @@ func TestWhereTheKeyComesFrom(t *testing.T) {
 		{name: "profile that others read", profile: "server: URL\napi_key: secret\n", mode: 0o640, code: 2, want: "chmod 600"},
 		{name: "profile without a key", profile: "server: URL\n", mode: 0o644, code: 4, want: "no API key"},
 		{name: "profile with a slip", profile: "sever: URL\n", mode: 0o600, code: 2, want: "sever"},
-		{name: "key of another server stays", profile: "server: http://other.example\napi_key: secret\n", mode: 0o600,
-			environ: []string{"ROWMILL_SERVER=URL"}, code: 4, want: "is for http://other.example"},
-		{name: "environment over profile", profile: "server: http://127.0.0.1:1\napi_key: no\n", mode: 0o600,
-			environ: []string{"ROWMILL_SERVER=URL", "ROWMILL_API_KEY=secret"}},
+		{
+			name: "key of another server stays", profile: "server: http://other.example\napi_key: secret\n", mode: 0o600,
+			environ: []string{"ROWMILL_SERVER=URL"}, code: 4, want: "is for http://other.example",
+		},
+		{
+			name: "environment over profile", profile: "server: http://127.0.0.1:1\napi_key: no\n", mode: 0o600,
+			environ: []string{"ROWMILL_SERVER=URL", "ROWMILL_API_KEY=secret"},
+		},
 		{name: "file over environment", environ: []string{"ROWMILL_SERVER=URL", "ROWMILL_API_KEY=no"}, args: []string{"--api-key-file", "DIR/key"}},
 		{name: "file from environment", environ: []string{"ROWMILL_SERVER=URL", "ROWMILL_API_KEY_FILE=DIR/key"}},
 		{name: "flag over environment", environ: []string{"ROWMILL_SERVER=http://127.0.0.1:1", "ROWMILL_API_KEY=no"}, args: []string{"--server", "URL", "--api-key", "secret"}},

@@ -65,8 +65,11 @@ func TestSubmitKinds(t *testing.T) {
 		{"lines", "in.txt", "a\r\n\nb\n{\"c\":1}", nil, []any{"a", "", "b", `{"c":1}`}},
 		{"lines with a mark", "in.txt", "\xef\xbb\xbfa\n", nil, []any{"a"}},
 		{"strings", "in.jsonl", "\"a\\n\"\n\n \"b\" \n", nil, []any{"a\n", "b"}},
-		{"objects", "in.ndjson", `{"x":"a","y":1}` + "\n" + `{"x":null}` + "\n" + `{"x":12345678901234567890}` + "\n" + `{"x":{ "k": [1, 2] }}`,
-			[]string{"--column", "x"}, []any{"a", "", "12345678901234567890", `{"k":[1,2]}`}},
+		{
+			"objects", "in.ndjson", `{"x":"a","y":1}` + "\n" + `{"x":null}` + "\n" + `{"x":12345678901234567890}` + "\n" + `{"x":{ "k": [1, 2] }}`,
+			[]string{"--column", "x"},
+			[]any{"a", "", "12345678901234567890", `{"k":[1,2]}`},
+		},
 		{"csv, first column", "in.csv", "p,q\na,b\n", nil, []any{"a"}},
 		{"stream of lines", "", "one\ntwo\n", nil, []any{"one", "two"}},
 		{"stream of strings", "", "\"one\"\n", nil, []any{"one"}},

@@ -18,7 +18,7 @@ func (s *source) tableRows() iter.Seq2[string, error] {
 			yield("", fmt.Errorf("read %s: %w", s.name, err))
 			return
 		}
-		defer rows.Close()
+		defer func() { _ = rows.Close() }() // it was only read
 		var row rowmill.Row
 		for {
 			err := rows.Next(&row)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -95,7 +96,7 @@ func isAddress(s string) bool {
 	if err != nil {
 		return false
 	}
-	_, err = net.LookupPort("tcp", port)
+	_, err = strconv.ParseUint(port, 10, 16)
 	return err == nil
 }
 

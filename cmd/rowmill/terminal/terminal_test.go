@@ -28,19 +28,30 @@ func TestRender(t *testing.T) {
 		width int
 		want  string
 	}{
-		{"waiting", Snapshot{Phase: "starting", Note: "waiting for a server of gpt-oss-20b", Total: -1}, Snapshot{}, 80,
-			"starting  waiting for a server of gpt-oss-20b"},
+		{
+			"waiting",
+			Snapshot{Phase: "starting", Note: "waiting for a server of gpt-oss-20b", Total: -1},
+			Snapshot{},
+			80,
+			"starting  waiting for a server of gpt-oss-20b",
+		},
 		{"waiting, narrow", Snapshot{Phase: "starting", Note: "waiting for a server", Total: -1}, Snapshot{}, 15, "starting  wait…"},
 		{"first", at(0, 0, 10_000), at(0, 0, 10_000), 60, "running  [>                           ]    0%  0/10,000 rows"},
-		{"halfway", at(10, 5_000, 10_000), at(0, 0, 10_000), 100,
-			"running  [==============>             ]   50%  5,000/10,000 rows  500 rows/s  25k tok/s  0:10 left"},
+		{
+			"halfway", at(10, 5_000, 10_000), at(0, 0, 10_000), 100,
+			"running  [==============>             ]   50%  5,000/10,000 rows  500 rows/s  25k tok/s  0:10 left",
+		},
 		{"done", at(10, 10_000, 10_000), at(0, 0, 10_000), 80, "running  [===================]  100%  10,000/10,000 rows  1.0k rows/s  50k tok/s"},
 		{"failed rows, no bar", failed, at(0, 0, 10_000), 0, "running   20%  2,000/10,000 rows  200 rows/s  10k tok/s  0:40 left  3 failed"},
 		{"nearly all is not all", at(0, 99_999, 100_000), at(0, 99_999, 100_000), 0, "running   99%  99,999/100,000 rows"},
 		{"nothing to do", at(0, 0, 0), at(0, 0, 0), 0, "running  100%  0/0 rows"},
 		{"too narrow", at(10, 5_000, 10_000), at(0, 0, 10_000), 20, "running   50%  5,00…"},
-		{"bytes", Snapshot{Now: start.Add(2 * time.Second), Phase: "download", Done: 3e6, Total: 12e6, Size: true},
-			Snapshot{Now: start}, 0, "download   25%  3.0 MB/12.0 MB  1.5 MB/s  0:06 left"},
+		{
+			"bytes",
+			Snapshot{Now: start.Add(2 * time.Second), Phase: "download", Done: 3e6, Total: 12e6, Size: true},
+			Snapshot{Now: start},
+			0, "download   25%  3.0 MB/12.0 MB  1.5 MB/s  0:06 left",
+		},
 		{"bytes of unknown total", Snapshot{Now: start, Phase: "download", Done: 1500, Total: -1, Size: true}, Snapshot{Now: start}, 0, "download  1.5 kB"},
 	} {
 		got := render(test.s, test.since, test.width, false)
@@ -125,12 +136,33 @@ func TestSpeedIsRecent(t *testing.T) {
 func TestFigures(t *testing.T) {
 	t.Parallel()
 	for _, test := range [][2]string{
-		{Count(0), "0"}, {Count(999), "999"}, {Count(1000), "1,000"}, {Count(-1234567), "-1,234,567"}, {Count(-123), "-123"},
-		{Short(0), "0"}, {Short(0.25), "0.2"}, {Short(9.94), "9.9"}, {Short(12.4), "12"}, {Short(999.4), "999"}, {Short(999.6), "1.0k"},
-		{Short(1234), "1.2k"}, {Short(34_567), "35k"}, {Short(999_999), "1.0M"}, {Short(4.56e9), "4.6G"},
-		{Size(999), "999 B"}, {Size(1500), "1.5 kB"}, {Size(2e9), "2.0 GB"},
-		{Span(-time.Second), "0:00"}, {Span(67 * time.Second), "1:07"}, {Span(3*time.Hour + 5*time.Minute), "3:05:00"}, {Span(123 * time.Hour), "5d 3h"},
-		{Ago(-1), "0s"}, {Ago(59 * time.Second), "59s"}, {Ago(time.Hour - 1), "59m"}, {Ago(47 * time.Hour), "47h"}, {Ago(200 * time.Hour), "8d"},
+		{Count(0), "0"},
+		{Count(999), "999"},
+		{Count(1000), "1,000"},
+		{Count(-1234567), "-1,234,567"},
+		{Count(-123), "-123"},
+		{Short(0), "0"},
+		{Short(0.25), "0.2"},
+		{Short(9.94), "9.9"},
+		{Short(12.4), "12"},
+		{Short(999.4), "999"},
+		{Short(999.6), "1.0k"},
+		{Short(1234), "1.2k"},
+		{Short(34_567), "35k"},
+		{Short(999_999), "1.0M"},
+		{Short(4.56e9), "4.6G"},
+		{Size(999), "999 B"},
+		{Size(1500), "1.5 kB"},
+		{Size(2e9), "2.0 GB"},
+		{Span(-time.Second), "0:00"},
+		{Span(67 * time.Second), "1:07"},
+		{Span(3*time.Hour + 5*time.Minute), "3:05:00"},
+		{Span(123 * time.Hour), "5d 3h"},
+		{Ago(-1), "0s"},
+		{Ago(59 * time.Second), "59s"},
+		{Ago(time.Hour - 1), "59m"},
+		{Ago(47 * time.Hour), "47h"},
+		{Ago(200 * time.Hour), "8d"},
 	} {
 		if test[0] != test[1] {
 			t.Errorf("%q, want %q", test[0], test[1])

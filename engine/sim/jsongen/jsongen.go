@@ -161,7 +161,7 @@ var ErrTooLoose = errors.New("no value violates the schema")
 // Violate returns valid JSON that does not conform to the schema.
 func (g *Generator) Violate() ([]byte, error) {
 	for _, value := range []string{`{"simulated_violation": true}`, `"simulated violation"`, `-0.5`, `[[]]`, `false`, `null`} {
-		if g.Validate([]byte(value)) != nil {
+		if conforms := g.Validate([]byte(value)) == nil; !conforms {
 			return []byte(value), nil
 		}
 	}

@@ -1,0 +1,70 @@
+# Rowmill needs Go, make and a C compiler (for the race detector); everything
+# else is optional. `make help` lists the targets.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+BUILT   ?= $(shell git log -1 --format=%cI 2>/dev/null)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.built=$(BUILT)
+FUZZ    ?= 10s# time per fuzz target, as in `make fuzz FUZZ=1m`
+ROUNDS  ?= 5# rounds of each benchmark
+
+include .ci/tools.env
+LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
+
+.DEFAULT_GOAL := help
+.PHONY: build demo test test/race soak fuzz lint fmt ci bench bench/b1 bench/ingest bench/b7 bench/b11 bench/parts clean help
+
+build: ## build bin/rowmill, one static binary
+	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
+
+demo: build ## run a thousand rows through a node of your own and show what comes out
+	examples/demo.sh
+
+test: ## vet and test everything; needs nothing but Go
+	$(GO) vet ./...
+	$(GO) test ./...
+
+test/race: ## test under the race detector (e2e runs a binary of its own, without it)
+	$(GO) test -race $$($(GO) list ./... | grep -v -e /e2e$$ -e /bench/)
+
+soak: ## the long tests: many kills, large bad inputs
+	ROWMILL_SOAK=1 $(GO) test -count=1 -timeout 60m -v ./e2e
+
+fuzz: ## run every fuzz target for FUZZ (10s) each
+	.ci/fuzz $(FUZZ)
+
+lint: $(LINT) ## run the linters
+	$(LINT) run ./...
+
+fmt: $(LINT) ## format the code
+	$(LINT) fmt ./...
+
+$(LINT): .ci/tools.env
+	.ci/tools lint
+
+ci: ## everything a change must pass, on a fresh machine too
+	.ci/run
+
+bench: bench/b1 ## the row path against its limit (B1); bench/ingest, bench/b7, bench/b11 and bench/parts measure the rest
+
+bench/b1: build
+	$(GO) run ./bench/run -rounds $(ROUNDS) b1
+
+bench/ingest: build
+	$(GO) run ./bench/run -rounds $(ROUNDS) -rows 1000000 ingest
+
+bench/b7: build
+	$(GO) run ./bench/run b7
+
+bench/b11: build
+	$(GO) run ./bench/run b11
+
+bench/parts:
+	$(GO) test -run '^$$' -bench . -count $(ROUNDS) ./input/... ./columnar ./results
+
+clean: ## remove what the targets above built
+	rm -rf bin/rowmill bin/bench dist .demo
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9\/]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,194 @@
+// Package floors owns the rule about which package may import which: code
+// imports downward only, neighbours on a floor do not know each other, and
+// some libraries are met in one place only. It holds the table and the
+// decision; its test applies them to what `go list` says of this module. It
+// knows nothing of what the packages do.
+package floors
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Module is the import path of the repository's root package, the vocabulary
+// that every other package may import.
+const Module = "github.com/rowmill/rowmill"
+
+// Table is one set of rules.
+type Table struct {
+	// Floor says on which floor a top folder stands, subfolders included. A
+	// folder that is not here may not hold a package.
+	Floor map[string]int
+
+	// Strangers are pairs of folders that must not import each other,
+	// whatever their floors.
+	Strangers [][2]string
+
+	// Only names the packages (paths inside the module, subfolders included)
+	// that alone may import a library. Libraries are matched by prefix.
+	Only map[string][]string
+
+	// Names are the folder names that say nothing and are therefore refused.
+	Names []string
+
+	// Programs are the folders whose packages are one program's pieces and may
+	// import one another.
+	Programs []string
+
+	// Adapters are the packages that fit one technology to their parent's
+	// interface. Programs choose among them; nobody else imports them.
+	Adapters []string
+
+	// Helpers are the folders of test helpers: shipped code must not import
+	// them, they may import anything.
+	Helpers []string
+}
+
+// Rowmill is the table of this repository; docs/architecture.md draws it.
+func Rowmill() Table {
+	return Table{
+		Floor: map[string]int{
+			"columnar": 0, "shard": 0, "tokenize": 0, "console": 0,
+			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1,
+			"results": 2,
+			"actors":  3, "http": 3,
+			"cmd": 4, "bench": 4, "e2e": 4, "examples": 4,
+		},
+		Strangers: [][2]string{{"actors", "http"}},
+		Only: map[string][]string{
+			"go.etcd.io/bbolt": {"store/bolt"},
+			// The contenders of bench stand apart from our own code on purpose.
+			"github.com/parquet-go/parquet-go":      {"columnar", "bench"},
+			"github.com/asynkron/protoactor-go":     {"actors"},
+			"github.com/gin-gonic/gin":              {"http"},
+			"github.com/spf13/cobra":                {"cmd"},
+			"github.com/knadh/koanf":                {"cmd"},
+			"github.com/valyala/fasthttp":           {"engine"},
+			"github.com/schollz/progressbar":        {"cmd"},
+			"code.dny.dev/ssrf":                     {"input"},
+			"github.com/santhosh-tekuri/jsonschema": {"http", "actors", "engine/sim"},
+		},
+		Names:    []string{"util", "utils", "common", "shared", "types", "models"},
+		Adapters: []string{"store/bolt", "blob/dir", "engine/openai", "engine/sim"},
+		Programs: []string{"cmd", "bench", "e2e"},
+		Helpers:  []string{"internal"},
+	}
+}
+
+// Package is one package of the module: its import path and what its shipped
+// files, not its tests, import directly.
+type Package struct {
+	Path    string
+	Imports []string
+}
+
+// Check returns one sentence for each rule that the packages break.
+func (t Table) Check(packages []Package) []string {
+	var broken []string
+	for _, p := range packages {
+		from, inside := inModule(p.Path)
+		if !inside {
+			continue
+		}
+		broken = append(broken, t.checkName(from)...)
+		if t.isHelper(from) {
+			continue
+		}
+		for _, path := range p.Imports {
+			if reason := t.checkImport(from, path); reason != "" {
+				broken = append(broken, fmt.Sprintf("%s imports %s: %s", show(from), path, reason))
+			}
+		}
+	}
+	return broken
+}
+
+func (t Table) checkName(path string) []string {
+	var broken []string
+	for _, element := range strings.Split(path, "/") {
+		if slices.Contains(t.Names, element) {
+			broken = append(broken, fmt.Sprintf("%s: %q says nothing about what the package owns", path, element))
+		}
+	}
+	if _, known := t.Floor[top(path)]; !known && path != "" && !t.isHelper(path) {
+		broken = append(broken, fmt.Sprintf("%s: no floor is set for folder %q", path, top(path)))
+	}
+	return broken
+}
+
+// checkImport says why from may not import path, or nothing.
+func (t Table) checkImport(from, path string) string {
+	to, inside := inModule(path)
+	if !inside {
+		return t.checkLibrary(from, path)
+	}
+	program := slices.Contains(t.Programs, top(from))
+	for _, adapter := range t.Adapters {
+		if under(to, adapter) && !under(from, adapter) && !program {
+			return "only programs choose adapters"
+		}
+	}
+	switch {
+	case to == "":
+		return "" // the vocabulary
+	case t.isHelper(to):
+		return "it holds test helpers"
+	case from == "":
+		return "the vocabulary knows no other package"
+	case top(from) == top(to):
+		if program || under(from, to) || under(to, from) {
+			return ""
+		}
+		return "within a folder a package imports its parents and its parts only"
+	}
+	for _, pair := range t.Strangers {
+		if pair == [2]string{top(from), top(to)} || pair == [2]string{top(to), top(from)} {
+			return "these two never know each other"
+		}
+	}
+	if below, own := t.Floor[top(to)], t.Floor[top(from)]; below >= own {
+		return fmt.Sprintf("floor %d may only import floors below it, not floor %d", own, below)
+	}
+	return ""
+}
+
+func (t Table) checkLibrary(from, path string) string {
+	for library, allowed := range t.Only {
+		if !under(path, library) {
+			continue
+		}
+		if !slices.ContainsFunc(allowed, func(a string) bool { return under(from, a) }) {
+			return fmt.Sprintf("only %s may", strings.Join(allowed, ", "))
+		}
+	}
+	return ""
+}
+
+func (t Table) isHelper(path string) bool { return slices.Contains(t.Helpers, top(path)) }
+
+// inModule returns the path inside the module, empty for the root package.
+func inModule(path string) (string, bool) {
+	if path == Module {
+		return "", true
+	}
+	return strings.CutPrefix(path, Module+"/")
+}
+
+// top returns the first element of a path.
+func top(path string) string {
+	first, _, _ := strings.Cut(path, "/")
+	return first
+}
+
+// under reports whether path is dir or lies below it.
+func under(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, dir+"/")
+}
+
+func show(path string) string {
+	if path == "" {
+		return "the root package"
+	}
+	return path
+}

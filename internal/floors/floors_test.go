@@ -1,0 +1,157 @@
+package floors
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestFloors holds the module itself against the table.
+func TestFloors(t *testing.T) {
+	t.Parallel()
+	packages := list(t)
+	if len(packages) < 5 {
+		t.Fatalf("go list names %d packages; the rule would be checked against nothing", len(packages))
+	}
+	for _, broken := range Rowmill().Check(packages) {
+		t.Error(broken)
+	}
+}
+
+// list asks the go command for every package of the module.
+func list(t *testing.T) []Package {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", Module+"/...")
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	var packages []Package
+	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatalf("read go list: %v", err)
+		}
+		packages = append(packages, Package{Path: p.ImportPath, Imports: p.Imports})
+	}
+}
+
+// TestCheck holds invented packages against the table.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		path    string
+		imports []string
+		want    []string
+	}{
+		{name: "down is fine", path: "results", imports: []string{"store", "columnar", ""}},
+		{name: "an adapter imports its parent", path: "store/bolt", imports: []string{"store", "go.etcd.io/bbolt"}},
+		{name: "a program is one piece", path: "cmd/rowmill", imports: []string{"http", "actors", "cmd/rowmill/config", "github.com/spf13/cobra"}},
+		{name: "a package imports its parts", path: "input", imports: []string{"input/csv"}},
+		{
+			name: "two parts of one package", path: "input/csv", imports: []string{"input/parquet"},
+			want: []string{"input/csv imports " + Module + "/input/parquet: within a folder a package imports its parents and its parts only"},
+		},
+		{
+			name: "an adapter from above", path: "actors", imports: []string{"store/bolt"},
+			want: []string{"actors imports " + Module + "/store/bolt: only programs choose adapters"},
+		},
+		{name: "helpers may import anything", path: "internal/llama", imports: []string{"http", "github.com/gin-gonic/gin"}},
+		{
+			name: "up", path: "engine", imports: []string{"results"},
+			want: []string{"engine imports " + Module + "/results: floor 1 may only import floors below it, not floor 2"},
+		},
+		{
+			name: "neighbours", path: "blob", imports: []string{"store"},
+			want: []string{"blob imports " + Module + "/store: floor 1 may only import floors below it, not floor 1"},
+		},
+		{
+			name: "strangers", path: "http", imports: []string{"actors"},
+			want: []string{"http imports " + Module + "/actors: these two never know each other"},
+		},
+		{
+			name: "two adapters", path: "engine/sim", imports: []string{"engine/openai"},
+			want: []string{"engine/sim imports " + Module + "/engine/openai: only programs choose adapters"},
+		},
+		{
+			name: "a parent and its adapter", path: "store", imports: []string{"store/bolt"},
+			want: []string{"store imports " + Module + "/store/bolt: only programs choose adapters"},
+		},
+		{
+			name: "a library of another", path: "results", imports: []string{"github.com/parquet-go/parquet-go/format"},
+			want: []string{"results imports github.com/parquet-go/parquet-go/format: only columnar, bench may"},
+		},
+		{
+			name: "the vocabulary knows nobody", path: "", imports: []string{"shard"},
+			want: []string{"the root package imports " + Module + "/shard: the vocabulary knows no other package"},
+		},
+		{
+			name: "helpers stay out of what ships", path: "cmd/rowmill", imports: []string{"internal/llama"},
+			want: []string{"cmd/rowmill imports " + Module + "/internal/llama: it holds test helpers"},
+		},
+		{
+			name: "a name that says nothing", path: "store/util", imports: nil,
+			want: []string{`store/util: "util" says nothing about what the package owns`},
+		},
+		{
+			name: "a folder nobody placed", path: "misc", imports: nil,
+			want: []string{`misc: no floor is set for folder "misc"`},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p := Package{Path: full(test.path)}
+			for _, path := range test.imports {
+				if !strings.Contains(path, ".") {
+					path = full(path)
+				}
+				p.Imports = append(p.Imports, path)
+			}
+			if diff := cmp.Diff(test.want, Rowmill().Check([]Package{p})); diff != "" {
+				t.Errorf("broken rules (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTable holds the table against itself: an exception for a folder that
+// stands on no floor would never be noticed.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	table := Rowmill()
+	var named []string
+	for _, allowed := range table.Only {
+		named = append(named, allowed...)
+	}
+	for _, pair := range table.Strangers {
+		named = append(named, pair[0], pair[1])
+	}
+	slices.Sort(named)
+	for _, path := range slices.Compact(append(append(named, table.Programs...), table.Adapters...)) {
+		if _, known := table.Floor[top(path)]; !known {
+			t.Errorf("the table names %q, which stands on no floor", path)
+		}
+	}
+}
+
+func full(path string) string {
+	if path == "" {
+		return Module
+	}
+	return Module + "/" + path
+}
