@@ -11,37 +11,47 @@ type budget struct {
 
 	mu      sync.Mutex
 	used    int64
-	waiting []waiter
+	waiting []room
 }
 
-type waiter struct {
-	urgent bool
-	wake   func()
+// room is for what a caller asks before it takes.
+type room struct {
+	share  float64 // of the budget that this purpose may fill
+	urgent bool    // goes first, and has a quarter of the budget to itself
+	wake   func()  // called once when asking again makes sense
 }
 
-// acquire takes n bytes if there is room and nobody waits before the caller;
-// otherwise it keeps wake, which is called once when asking again makes sense.
-// Urgent callers go first and have a quarter of the budget to themselves.
-func (b *budget) acquire(n int64, urgent bool, wake func()) bool {
+// The shares of the two purposes: rows that wait must leave room for the
+// answers of those that run, or nothing would ever be finished.
+const (
+	loadShare = 0.5
+	runShare  = 1.0
+)
+
+// acquire takes up to n units of size bytes each and returns how many it got.
+// When it got none it keeps r.wake.
+func (b *budget) acquire(n int, size int64, r room) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	limit := b.limit
-	if urgent {
-		limit += b.limit / 4
+	limit := float64(b.limit) * r.share
+	if r.urgent {
+		limit += float64(b.limit) / 4
 	}
-	if b.used+n <= limit || b.used == 0 {
-		b.used += n
-		return true
+	if fit := (int64(limit) - b.used) / max(size, 1); fit < int64(n) {
+		n = int(max(fit, 0))
 	}
-	b.waiting = append(b.waiting, waiter{urgent, wake})
-	return false
+	if n == 0 {
+		b.waiting = append(b.waiting, r)
+	}
+	b.used += int64(n) * size
+	return n
 }
 
 // take takes n bytes in any case; a negative n gives bytes back.
 func (b *budget) take(n int64) {
 	b.mu.Lock()
 	b.used += n
-	var woken []waiter
+	var woken []room
 	if n < 0 && b.used < b.limit {
 		woken, b.waiting = b.waiting, nil
 	}

@@ -5,17 +5,20 @@ import "testing"
 func TestBudgetMakesCallersWaitAndWakesThem(t *testing.T) {
 	t.Parallel()
 	b := &budget{limit: 100}
-	if !b.acquire(80, false, nil) {
-		t.Fatal("no room in an empty budget")
-	}
 	woken := ""
-	if b.acquire(40, false, func() { woken += "n" }) {
+	run := func(urgent bool, name string) room {
+		return room{share: runShare, urgent: urgent, wake: func() { woken += name }}
+	}
+	if got := b.acquire(5, 30, run(false, "")); got != 3 {
+		t.Fatalf("%d units of 30 bytes in 100, want 3", got)
+	}
+	if got := b.acquire(1, 30, run(false, "n")); got != 0 {
 		t.Fatal("120 of 100 bytes granted")
 	}
-	if !b.acquire(40, true, nil) {
-		t.Error("an urgent caller has a quarter to itself")
+	if got := b.acquire(2, 15, run(true, "")); got != 2 {
+		t.Errorf("%d units, want 2: an urgent caller has a quarter to itself", got)
 	}
-	if b.acquire(40, true, func() { woken += "u" }) {
+	if got := b.acquire(1, 15, run(true, "u")); got != 0 {
 		t.Error("but no more than that")
 	}
 	b.take(-10)
@@ -31,10 +34,13 @@ func TestBudgetMakesCallersWaitAndWakesThem(t *testing.T) {
 	}
 }
 
-func TestBudgetGrantsTheFirstWhateverItsSize(t *testing.T) {
+func TestBudgetKeepsRoomForAnswers(t *testing.T) {
 	t.Parallel()
-	b := &budget{limit: 10}
-	if !b.acquire(1000, false, nil) {
-		t.Error("a row larger than the budget can never run")
+	b := &budget{limit: 100}
+	if got := b.acquire(10, 10, room{share: loadShare}); got != 5 {
+		t.Errorf("loads took %d of 10 units, want half", got)
+	}
+	if got := b.acquire(10, 10, room{share: runShare}); got != 5 {
+		t.Errorf("answers got %d units, want what loads had to leave", got)
 	}
 }

@@ -60,7 +60,7 @@ type job struct {
 	node    *actor.PID
 	lease   context.Context // the licence to act for the job
 	budget  *budget
-	merges  chan struct{}
+	slots   slots
 	metrics *metrics
 	all     *sync.WaitGroup
 	runs    sync.WaitGroup // errands that may write objects
@@ -296,7 +296,7 @@ func (j *job) startRows(c actor.Context) {
 	j.plan = newPlan(j.job.manifest.Shards, j.ledger.done())
 	j.results = c.SpawnPrefix(j.metrics.props("results", func() actor.Actor {
 		return &collector{
-			cfg: j.cfg, job: j.job, owner: c.Self(), ledger: j.ledger, metrics: j.metrics, merges: j.merges,
+			cfg: j.cfg, job: j.job, owner: c.Self(), ledger: j.ledger, metrics: j.metrics, slots: j.slots,
 			survives: j.cfg.survives(j.ledger.rows),
 			work:     newErrand(j.run.ctx, &j.runs), log: j.log,
 		}
@@ -307,7 +307,7 @@ func (j *job) startRows(c actor.Context) {
 	}
 	j.shard = c.SpawnPrefix(j.metrics.props("shard", func() actor.Actor {
 		return &worker{
-			cfg: j.cfg, job: j.job, owner: c.Self(), results: j.results, budget: j.budget,
+			cfg: j.cfg, job: j.job, owner: c.Self(), results: j.results, budget: j.budget, slots: j.slots,
 			work: newErrand(j.run.ctx, &j.runs), log: j.log,
 		}
 	}), fmt.Sprintf("shard-%s-%d", j.cfg.Node, j.fence.Epoch))

@@ -31,6 +31,9 @@ type lane struct {
 // run sends a request and puts its tasks, judged, into the outbox. It reports
 // whether the server refused because it is overloaded.
 func (l *lane) run(r *request) (overloaded bool) {
+	if l.ctx.Err() != nil { // the job was stopped while its rows waited
+		return false
+	}
 	began := time.Now()
 	if l.group > 1 {
 		overloaded = l.embed(r.tasks)

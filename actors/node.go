@@ -49,7 +49,7 @@ type node struct {
 	system  *System
 	metrics *metrics
 	budget  *budget
-	merges  chan struct{}
+	slots   slots
 	all     *sync.WaitGroup
 	work    errand
 	log     *slog.Logger
@@ -180,7 +180,7 @@ func (n *node) onJobClaimed(c actor.Context, m jobClaimed) {
 	props := n.metrics.props("job", func() actor.Actor {
 		return &job{
 			cfg: n.cfg, rec: m.rec, fence: fence, node: c.Self(), lease: licence, budget: n.budget,
-			merges: n.merges, metrics: n.metrics, all: n.all, log: log, engines: slices.Clone(n.engines),
+			slots: n.slots, metrics: n.metrics, all: n.all, log: log, engines: slices.Clone(n.engines),
 		}
 	})
 	pid := c.SpawnPrefix(props, fmt.Sprintf("job-%s-%d", m.id, fence.Epoch))

@@ -54,7 +54,7 @@ type collector struct {
 	owner   *actor.PID // the job
 	ledger  *ledger
 	metrics *metrics
-	merges  chan struct{} // one merge at a time on the node
+	slots   slots
 	work    errand
 	log     *slog.Logger
 	timers  timers
@@ -205,12 +205,10 @@ func (r *collector) mergeIfReady(c actor.Context, n int) {
 	r.merging[n] = true
 	parts := r.ledger.shards[n].parts
 	r.work.run(c, func(ctx context.Context) any {
-		select {
-		case r.merges <- struct{}{}:
-			defer func() { <-r.merges }()
-		case <-ctx.Done():
+		if !r.slots.merge.enter(ctx) {
 			return nil
 		}
+		defer r.slots.merge.leave()
 		began := time.Now()
 		key := partKey(r.job.id, n, r.job.fence.Epoch)
 		size, err := r.merge(ctx, n, parts, key)

@@ -47,6 +47,7 @@ type worker struct {
 	owner   *actor.PID // the job
 	results *actor.PID
 	budget  *budget
+	slots   slots
 	work    errand
 	log     *slog.Logger
 
@@ -60,11 +61,13 @@ type worker struct {
 	written int // parts being written
 
 	asked, exhausted   bool // spans were asked for; none are left
-	loading, waiting   bool // a block is on its way; the budget was full
+	loading            bool // a block is on its way
+	noLoad, noSend     bool // the budget was full for blocks; for answers
 	draining, reported bool
 	outstanding        int   // tasks at engines
 	unwritten          int64 // bytes of finished rows in memory
 	held               int64 // bytes taken from the budget
+	answer             int64 // bytes an answer takes, as learned
 }
 
 // An enginePort is this job's way into one engine.
@@ -122,6 +125,10 @@ func (w *worker) onStarted(c actor.Context) {
 	w.outbox = &outbox{root: c.ActorSystem().Root, shard: c.Self()}
 	w.ports = make(map[string]*enginePort)
 	w.shards = make(map[int]*shardState)
+	w.answer = firstAnswer
+	if w.job.schema.Embedding {
+		w.answer = 4 * int64(w.job.spec.Model.Dimension)
+	}
 	w.timers.after(c, w.cfg.PartInterval, flushDue{})
 }
 
@@ -139,6 +146,12 @@ func (w *worker) onEnginesChanged(c actor.Context, m enginesChanged) {
 	w.pump(c)
 }
 
+// firstAnswer is how many bytes an answer is taken to need before any has come.
+const firstAnswer = 2 << 10
+
+// learn moves the expected size of an answer towards one that came.
+func (w *worker) learn(bytes int64) { w.answer += (bytes - w.answer) / 64 }
+
 // closePort forgets an engine. What waited there comes back; what is running
 // there comes through the outbox as usual.
 func (w *worker) closePort(name string) {
@@ -147,6 +160,9 @@ func (w *worker) closePort(name string) {
 	back := p.disp.withdraw(p.lane)
 	w.outstanding -= len(back)
 	p.outstanding -= len(back)
+	for _, t := range back {
+		w.unreserve(t)
+	}
 	w.rows.returned(back)
 }
 
@@ -179,7 +195,7 @@ func (w *worker) onSpansDealt(c actor.Context, m spansDealt) {
 }
 
 func (w *worker) onBudgetFreed(c actor.Context) {
-	w.waiting = false
+	w.noLoad, w.noSend = false, false
 	w.pump(c)
 }
 
@@ -200,16 +216,7 @@ func (w *worker) pump(c actor.Context) {
 		if room < p.lane.group { // a few at a time is not worth a call
 			continue
 		}
-		tasks := w.rows.take(room)
-		if len(tasks) == 0 {
-			continue
-		}
-		for _, t := range tasks {
-			t.via = p
-		}
-		p.outstanding += len(tasks)
-		w.outstanding += len(tasks)
-		p.disp.put(p.lane, tasks)
+		w.send(p, w.rows.take(w.afford(c, min(room, w.rows.ready()))))
 	}
 	if len(w.ports) > 0 && w.rows.ready() <= want {
 		w.load(c)
@@ -220,25 +227,66 @@ func (w *worker) pump(c actor.Context) {
 	}
 }
 
+// afford returns how many of n rows may go out, now that their answers need
+// room. One always may, so that no job stands still.
+func (w *worker) afford(c actor.Context, n int) int {
+	if n == 0 {
+		return 0
+	}
+	if !w.noSend {
+		got := w.budget.acquire(n, w.answer, w.room(c, runShare))
+		w.held += int64(got) * w.answer
+		if got > 0 {
+			return got
+		}
+		w.noSend = true
+		w.flushAll(c) // our own finished rows may be what fills it
+	}
+	if w.outstanding > 0 {
+		return 0
+	}
+	w.hold(w.answer)
+	return 1
+}
+
+func (w *worker) room(c actor.Context, share float64) room {
+	root, self := c.ActorSystem().Root, c.Self()
+	return room{share: share, urgent: w.job.spec.Priority == 0, wake: func() { root.Send(self, budgetFreed{}) }}
+}
+
+// send gives tasks, whose answers have room, to an engine.
+func (w *worker) send(p *enginePort, tasks []*task) {
+	if len(tasks) == 0 {
+		return
+	}
+	for _, t := range tasks {
+		t.via, t.reserved = p, w.answer
+	}
+	p.outstanding += len(tasks)
+	w.outstanding += len(tasks)
+	p.disp.put(p.lane, tasks)
+}
+
+// unreserve gives back the room for the answer of a task that brought none.
+func (w *worker) unreserve(t *task) {
+	w.hold(-t.reserved)
+	t.reserved = 0
+}
+
 // load brings in the next block, if there is one and the budget has room. A
 // worker with nothing in memory always gets one, so that no job stands still.
 func (w *worker) load(c actor.Context) {
-	if w.loading || w.waiting || len(w.todo) == 0 {
+	if w.loading || w.noLoad || len(w.todo) == 0 {
 		return
 	}
 	s := w.todo[0]
 	size := w.job.manifest.Shards[s.shard].spanBytes(s)
 	if w.outstanding == 0 && w.rows.empty() && w.unwritten == 0 {
 		w.hold(size)
+	} else if w.budget.acquire(1, size, w.room(c, loadShare)) == 0 {
+		w.noLoad = true
+		return
 	} else {
-		root, self := c.ActorSystem().Root, c.Self()
-		if !w.budget.acquire(size, w.job.spec.Priority == 0, func() { root.Send(self, budgetFreed{}) }) {
-			w.waiting = true
-			if w.unwritten > 0 { // our own finished rows may be what fills it
-				w.flushAll(c)
-			}
-			return
-		}
 		w.held += size
 	}
 	w.loading = true
@@ -274,13 +322,15 @@ func (w *worker) onRowsFinished(c actor.Context) {
 		t.via.outstanding--
 		switch {
 		case t.verdict == unblamed, t.verdict == again:
+			w.unreserve(t)
 			w.rows.retry(t, time.Now())
 		case t.out.Failed() && fatal[t.out.Err.Code]:
 			c.Send(w.owner, rowBroke{row: t.row.Index, err: t.out.Err})
 		default:
 			n := t.bytes()
+			w.learn(n)
 			w.unwritten += n + int64(len(t.row.Text))
-			w.hold(n)
+			w.hold(n - t.reserved)
 			w.shard(t.shard).finished(t)
 		}
 	}
@@ -325,6 +375,10 @@ func (w *worker) flush(c actor.Context, n int) {
 	}
 	w.written++
 	w.work.run(c, func(ctx context.Context) any {
+		if !w.slots.write.enter(ctx) {
+			return nil
+		}
+		defer w.slots.write.leave()
 		part, err := writePart(ctx, w.cfg.Blob, w.job, n, tasks)
 		return partStored{part: part, tasks: tasks, err: err}
 	})
@@ -348,6 +402,7 @@ func (w *worker) release(tasks []*task) {
 	var bytes int64
 	for _, t := range tasks {
 		bytes += t.bytes()
+		t.free()
 		if t.block.left--; t.block.left == 0 {
 			bytes += t.block.bytes
 		}

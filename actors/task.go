@@ -20,6 +20,7 @@ type task struct {
 	breaches int       // of them, answers that broke the schema
 	faults   int       // requests lost with their server, which do not
 	due      time.Time // not to be sent again before
+	reserved int64     // of the budget, for the answer on its way
 	block    *loadedBlock
 	via      *enginePort // where it was last sent
 }
@@ -36,6 +37,9 @@ func (t *task) bytes() int64 {
 	}
 	return n
 }
+
+// free lets go of the row's memory: queues may hold the task itself for longer.
+func (t *task) free() { t.row, t.out = rowmill.Row{}, rowmill.Output{} }
 
 // A loadedBlock counts the tasks that still use a block's memory.
 type loadedBlock struct {
