@@ -181,8 +181,8 @@ func (j *job) over(c actor.Context) {
 		j.rec = m.rec
 		j.cleanUp(c, m.rec.Job.Status, false)
 	case cleanedUp:
+		// The node stops this actor: that it stopped would overtake the message.
 		c.Send(j.node, jobOver{id: j.rec.Job.ID, status: m.status})
-		c.Stop(c.Self())
 	default: // late messages of rows that were stopped
 	}
 }

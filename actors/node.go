@@ -205,6 +205,9 @@ func (n *node) onJobCancelled(c actor.Context, m jobCancelled) {
 }
 
 func (n *node) onJobOver(c actor.Context, m jobOver) {
+	if pid := n.jobs[m.id]; pid != nil {
+		c.Stop(pid)
+	}
 	delete(n.jobs, m.id)
 	delete(n.fences, m.id)
 	n.metrics.active.Set(float64(len(n.jobs)))
