@@ -44,9 +44,11 @@ type Config struct {
 	ShardRows  int
 	ShardBytes int64
 
-	// PartBytes and PartInterval bound what a crash can lose: finished rows
-	// are written as a part at that many bytes of input and output, or after
-	// that time. Defaults 24 MiB and 5 s.
+	// PartBytes and PartInterval bound what a crash can lose beside the rows
+	// in flight: no more than so many bytes of finished rows, inputs and
+	// outputs, wait to be committed, and none waits longer to be written. A
+	// part is cut at half of it, so that the next gathers while one is being
+	// written. Defaults 32 MiB and 5 s.
 	PartBytes    int64
 	PartInterval time.Duration
 
@@ -89,7 +91,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.MaxActive, 64)
 	def(&c.ShardRows, 16_384)
 	def(&c.ShardBytes, 8<<20)
-	def(&c.PartBytes, 24<<20)
+	def(&c.PartBytes, 32<<20)
 	def(&c.PartInterval, 5*time.Second)
 	def(&c.MemoryBudget, 64<<20)
 	def(&c.MaxAttempts, 5)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"syscall"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -33,11 +34,18 @@ func (j *job) onJobBroke(c actor.Context, m jobBroke) {
 	case j.run.ctx.Err() != nil: // stopped on purpose
 	default:
 		j.log.Error("job broke", "err", m.err)
-		j.fail(c, &rowmill.Failure{
-			Code: rowmill.CodeInternalError, AdditionalContext: m.err.Error(),
-			Message: "The service could not go on with the job. Its log says why; after the cause is mended, submit the job again.",
-		})
+		j.fail(c, internalFailure(m.err))
 	}
+}
+
+// internalFailure says what a client can know of a fault of the service.
+func internalFailure(err error) *rowmill.Failure {
+	f := &rowmill.Failure{Code: rowmill.CodeInternalError, AdditionalContext: err.Error()}
+	f.Message = "The service could not go on with the job. Its log says why; after the cause is mended, submit the job again."
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		f.Message = "The disk of the service is full. Once its operator has made room, submit the job again."
+	}
+	return f
 }
 
 func (j *job) onTerminated(c actor.Context, m *actor.Terminated) {

@@ -59,7 +59,8 @@ type collector struct {
 	log     *slog.Logger
 	timers  timers
 
-	pending    []store.Part // proposed, not yet committed
+	pending    []store.Part          // proposed, not yet committed
+	writers    map[string]*actor.PID // who wrote which of them
 	committing bool
 	failures   int          // failed commits in a row
 	merging    map[int]bool // shards
@@ -105,6 +106,7 @@ func (r *collector) Receive(c actor.Context) {
 // last row is done.
 func (r *collector) onStarted(c actor.Context) {
 	r.merging = make(map[int]bool)
+	r.writers = make(map[string]*actor.PID)
 	r.lastRow = time.Now()
 	if r.lost(c) {
 		return
@@ -130,8 +132,10 @@ func (r *collector) onPartWritten(c actor.Context, m partWritten) {
 	if !ok {
 		r.log.Warn("part repeats rows that are done, dropped", "part", m.key)
 		r.drop(c, m.key)
+		c.Respond(partCommitted{m.key})
 		return
 	}
+	r.writers[m.key] = c.Sender()
 	r.pending = append(r.pending, part)
 	r.commit(c)
 }
@@ -163,6 +167,8 @@ func (r *collector) onPartsCommitted(c actor.Context, m partsCommitted) {
 	for _, p := range m.parts {
 		r.ledger.committed(p)
 		r.count(p)
+		c.Send(r.writers[p.Key], partCommitted{p.Key})
+		delete(r.writers, p.Key)
 	}
 	if r.lost(c) {
 		return

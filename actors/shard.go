@@ -33,9 +33,11 @@ type (
 	partStored   struct { // its errand: a part is on disk
 		part  partWritten
 		tasks []*task
+		bytes int64
 		err   error
 	}
-	drainShard struct{} // job: run no further rows, write what is finished
+	partCommitted struct{ key string } // results: the rows of a part are done
+	drainShard    struct{}             // job: run no further rows, write what is finished
 )
 
 // A worker is the shard actor: it runs the rows of one job on one node. It
@@ -58,14 +60,16 @@ type worker struct {
 	shards  map[int]*shardState
 	todo    []span
 	timers  timers
-	written int // parts being written
+	written int              // parts being written
+	parts   map[string]int64 // bytes of parts that wait for their commit
 
 	asked, exhausted   bool // spans were asked for; none are left
 	loading            bool // a block is on its way
 	noLoad, noSend     bool // the budget was full for blocks; for answers
 	draining, reported bool
 	outstanding        int   // tasks at engines
-	unwritten          int64 // bytes of finished rows in memory
+	unwritten          int64 // bytes of finished rows that gather
+	uncommitted        int64 // bytes of parts on their way
 	held               int64 // bytes taken from the budget
 	answer             int64 // bytes an answer takes, as learned
 }
@@ -112,6 +116,8 @@ func (w *worker) Receive(c actor.Context) {
 		w.onFlushDue(c)
 	case partStored:
 		w.onPartStored(c, m)
+	case partCommitted:
+		w.onPartCommitted(c, m)
 	case drainShard:
 		w.onDrainShard(c)
 	case *actor.Stopping:
@@ -125,6 +131,7 @@ func (w *worker) onStarted(c actor.Context) {
 	w.outbox = &outbox{root: c.ActorSystem().Root, shard: c.Self()}
 	w.ports = make(map[string]*enginePort)
 	w.shards = make(map[int]*shardState)
+	w.parts = make(map[string]int64)
 	w.answer = firstAnswer
 	if w.job.schema.Embedding {
 		w.answer = 4 * int64(w.job.spec.Model.Dimension)
@@ -230,7 +237,7 @@ func (w *worker) pump(c actor.Context) {
 // afford returns how many of n rows may go out, now that their answers need
 // room. One always may, so that no job stands still.
 func (w *worker) afford(c actor.Context, n int) int {
-	if n == 0 {
+	if n == 0 || w.uncommitted > 0 && w.unwritten+w.uncommitted >= w.cfg.PartBytes {
 		return 0
 	}
 	if !w.noSend {
@@ -337,11 +344,11 @@ func (w *worker) onRowsFinished(c actor.Context) {
 	clear(tasks)
 	w.spare = tasks
 	for n, st := range w.shards {
-		if st.drained() || w.unwritten >= w.cfg.PartBytes && st.bytes*2 >= w.unwritten {
+		if st.drained() || w.unwritten >= w.cfg.PartBytes/2 && st.bytes*2 >= w.unwritten {
 			w.flush(c, n)
 		}
 	}
-	if w.unwritten >= w.cfg.PartBytes {
+	if w.unwritten >= w.cfg.PartBytes/2 {
 		w.flushAll(c)
 	}
 	w.pump(c)
@@ -374,13 +381,14 @@ func (w *worker) flush(c actor.Context, n int) {
 		return
 	}
 	w.written++
+	w.uncommitted += bytes
 	w.work.run(c, func(ctx context.Context) any {
 		if !w.slots.write.enter(ctx) {
 			return nil
 		}
 		defer w.slots.write.leave()
 		part, err := writePart(ctx, w.cfg.Blob, w.job, n, tasks)
-		return partStored{part: part, tasks: tasks, err: err}
+		return partStored{part: part, tasks: tasks, bytes: bytes, err: err}
 	})
 }
 
@@ -393,7 +401,14 @@ func (w *worker) onPartStored(c actor.Context, m partStored) {
 		}
 		return
 	}
-	c.Send(w.results, m.part)
+	w.parts[m.part.key] = m.bytes
+	c.Request(w.results, m.part)
+	w.pump(c)
+}
+
+func (w *worker) onPartCommitted(c actor.Context, m partCommitted) {
+	w.uncommitted -= w.parts[m.key]
+	delete(w.parts, m.key)
 	w.pump(c)
 }
 

@@ -161,7 +161,7 @@ func (d *download) run(url string, w io.Writer) (int64, error) {
 		return n, d.truncated(n)
 	}
 	if n == 0 {
-		return 0, failed("The server %s sent an empty file. Check the URL.", d.host)
+		return 0, rowmill.Failf(rowmill.CodeInvalidInputFile, "The server %s sent an empty file. Check the URL.", d.host)
 	}
 	return n, nil
 }

@@ -92,7 +92,6 @@ func TestFetchNamesWhatTheServerDoesWrong(t *testing.T) {
 		"not found": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, nil, []string{"404"}},
 		"an error":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, nil, []string{"503", "not repeated"}},
 		"partial":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(206) }, nil, []string{"206"}},
-		"empty":     {func(http.ResponseWriter, *http.Request) {}, nil, []string{"empty file"}},
 		"web page": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			fmt.Fprint(w, "\n<html>Please log in")
@@ -314,5 +313,20 @@ func TestRedact(t *testing.T) {
 		if got := input.Redact(raw); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+func TestFetchOfAnEmptyFileIsAnInvalidInput(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	d, err := input.New(input.Config{AllowLoopback: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.Fetch(t.Context(), server.URL, io.Discard)
+	var failure *rowmill.Failure
+	if !errors.As(err, &failure) || failure.Code != rowmill.CodeInvalidInputFile {
+		t.Errorf("got %v, want code %s", err, rowmill.CodeInvalidInputFile)
 	}
 }

@@ -102,7 +102,7 @@ type Jobs struct {
 	LeaseTTL time.Duration `yaml:"lease_ttl"`
 
 	// PartBytes and PartInterval say when finished rows are flushed to a part
-	// and committed. Defaults: 24 MiB, input and output counted, or 5s: the
+	// and committed. Defaults: 32 MiB, input and output counted, or 5s: the
 	// work a crash can repeat.
 	PartBytes    Bytes         `yaml:"part_bytes"`
 	PartInterval time.Duration `yaml:"part_interval"`
@@ -193,7 +193,7 @@ func Defaults() Settings {
 		Jobs: Jobs{
 			MaxActive:     64,
 			LeaseTTL:      10 * time.Second,
-			PartBytes:     24 * MiB,
+			PartBytes:     32 * MiB,
 			PartInterval:  5 * time.Second,
 			ShardRows:     16384,
 			ShardBytes:    8 * MiB,

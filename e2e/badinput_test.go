@@ -1,0 +1,183 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// maxAnonymous is the memory a node may use for any input.
+const maxAnonymous = 256 << 20
+
+// TestBadInputs feeds one node inputs that are broken in every way a file can
+// be: each job fails with a reason, leaves no file, and the node goes on.
+func TestBadInputs(t *testing.T) {
+	w := newWitness(t, 1000, 0)
+	n := newNode(t, w.url, "inputs: {stall_timeout: 1s}")
+	n.start(t)
+	csv, parquet := csvOf(t, 1000), parquetOf(t, 1000)
+	zipped := gzipped(t, csv)
+	corrupt, checksum := bytes.Clone(zipped), bytes.Clone(zipped)
+	corrupt[len(corrupt)/2] ^= 0xff
+	checksum[len(checksum)-8] ^= 0xff // of the CRC before the size
+	flipped := bytes.Clone(parquet)
+	for i := 100; i < len(flipped)-1000; i += 97 {
+		flipped[i] ^= 0xff
+	}
+	quote := size(64, 300, 300) // MB
+	stalled, _ := serveSlowly(t, csv)
+
+	tests := []struct {
+		name, url string
+		code      string
+		says      []string // some of which the message must hold
+	}{
+		{"truncated Parquet", serveBytes(t, parquet[:len(parquet)/2]), "invalid_input_file", []string{"arquet"}},
+		{"Parquet with flipped bytes", serveBytes(t, flipped), "invalid_input_file", []string{"arquet", "column", "page"}},
+		{"corrupt gzip", serveBytes(t, corrupt), "invalid_input_file", []string{"gzip", "CSV"}}, // what unpacks may look like a bad CSV first
+		{"gzip with a wrong checksum", serveBytes(t, checksum), "invalid_input_file", []string{"gzip"}},
+		{"truncated gzip", serveBytes(t, zipped[:len(zipped)/2]), "invalid_input_file", []string{"gzip"}},
+		{fmt.Sprintf("unclosed quote in %d MB", quote), serve(t, unclosedQuote(quote<<20)), "invalid_input_file", []string{"quote", "line 3", "bytes"}},
+		{"ragged CSV", serveBytes(t, []byte("id,text\n1,row-1-\n2\n")), "invalid_input_file", []string{"line 3"}},
+		{"not UTF-8", serveBytes(t, []byte("id,text\n1,row-\xff\n")), "invalid_input_file", []string{"UTF-8"}},
+		{"no such column", serveBytes(t, []byte("id,txt\n1,row-1-\n")), "invalid_input_file", []string{"text"}},
+		{"no rows", serveBytes(t, []byte("id,text\n")), "invalid_input_file", []string{"row"}},
+		{"an empty file", serveBytes(t, nil), "invalid_input_file", []string{"empty", "header"}},
+		{"a URL that stalls", stalled, "download_failed", []string{"stall", "1s", "byte"}},
+		{"404", serve(t, http.NotFound), "download_failed", []string{"404"}},
+		{"nobody there", "http://127.0.0.1:9/input", "download_failed", []string{"127.0.0.1", "refused", "connect"}},
+		{"a body that ends early", serve(t, endsEarly), "download_failed", []string{"ended", "EOF", "bytes", "length"}},
+	}
+	peak := int64(0)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			id := n.submit(t, submission{Inputs: test.url + "?secret=swordfish", Model: model, Column: "text", Priority: 1})
+			job := n.until(t, id, "over", func(r record) bool {
+				peak = max(peak, n.anonymous(t))
+				return r.over()
+			})
+			if job.Status != "failed" || job.FailureReason == nil {
+				t.Fatalf("%+v (%+v), want a failed job", job, job.FailureReason)
+			}
+			t.Logf("%s: %s", job.FailureReason.Code, job.FailureReason.Message)
+			if job.FailureReason.Code != test.code {
+				t.Errorf("code %s, want %s", job.FailureReason.Code, test.code)
+			}
+			if !holdsOne(job.FailureReason.Message, test.says) {
+				t.Errorf("message %q mentions none of %q", job.FailureReason.Message, test.says)
+			}
+			if strings.Contains(job.FailureReason.Message, "swordfish") {
+				t.Errorf("message %q shows the query", job.FailureReason.Message)
+			}
+			n.wantNoFiles(t, id)
+		})
+	}
+	t.Logf("peak anonymous memory: %d MiB", peak>>20)
+	if peak > maxAnonymous {
+		t.Errorf("the node used %d MiB, more than %d", peak>>20, maxAnonymous>>20)
+	}
+
+	id := n.submit(t, submission{Inputs: serveBytes(t, zipped), Model: model, Column: "text", IDColumn: "id", Priority: 1})
+	if job := n.finish(t, id); job.Status != "succeeded" {
+		t.Fatalf("a good job after the bad ones: %+v (%+v)", job, job.FailureReason)
+	}
+	n.checkRows(t, id, 1000)
+	if log := n.log(t); strings.Contains(log, "swordfish") {
+		t.Error("the log shows the query of a signed URL")
+	}
+}
+
+// unclosedQuote serves size bytes of CSV whose third line opens a quote that
+// nothing closes.
+func unclosedQuote(size int) http.HandlerFunc {
+	return func(out http.ResponseWriter, _ *http.Request) {
+		if _, err := out.Write([]byte("id,text\n1,row-1-\n2,\"row-2-")); err != nil {
+			return
+		}
+		block := []byte(strings.Repeat("and on it goes, line after line\n", 2048))
+		for sent := 0; sent < size; sent += len(block) {
+			if _, err := out.Write(block); err != nil {
+				return // the node has seen enough
+			}
+		}
+	}
+}
+
+// endsEarly announces more bytes than it sends.
+func endsEarly(out http.ResponseWriter, _ *http.Request) {
+	out.Header().Set("Content-Length", "1000")
+	_, _ = out.Write([]byte("id,text\n1,row-1-\n")) // returning closes the connection
+}
+
+// holdsOne reports whether the text holds one of the parts in any case.
+func holdsOne(text string, parts []string) bool {
+	for _, part := range parts {
+		if strings.Contains(strings.ToLower(text), strings.ToLower(part)) {
+			return true
+		}
+	}
+	return false
+}
+
+// wantNoFiles waits until a job that failed has no file left.
+func (n *node) wantNoFiles(t *testing.T, id string) {
+	t.Helper()
+	var left []string
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if left = n.files(t, id); len(left) == 0 {
+			return
+		}
+	}
+	t.Errorf("files left behind: %q", left)
+}
+
+// log returns all that the node has logged.
+func (n *node) log(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(n.stderr.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestFullDisk gives a node a file system of 48 MiB and a job that needs more.
+func TestFullDisk(t *testing.T) {
+	w := newWitness(t, 400_000, 0)
+	n := newNode(t, w.url, killSettings)
+	if err := os.MkdirAll(n.data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", n.data).CombinedOutput(); err != nil {
+		unable(t, "a full disk needs the right to mount a tmpfs: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		n.kill()
+		if out, err := exec.Command("umount", n.data).CombinedOutput(); err != nil {
+			t.Errorf("unmount %s: %v: %s", n.data, err, out)
+		}
+	})
+	n.start(t)
+	big := csvOf(t, 400_000) // about 45 MB: there is no room for it and its shards
+	id := n.submit(t, submission{Inputs: serveBytes(t, big), Model: model, Column: "text", Priority: 1})
+	job := n.finish(t, id)
+	if job.Status != "failed" || job.FailureReason == nil {
+		t.Fatalf("%+v (%+v), want a failed job", job, job.FailureReason)
+	}
+	t.Logf("%s: %s", job.FailureReason.Code, job.FailureReason.Message)
+	if !strings.Contains(job.FailureReason.Message, "space") && !strings.Contains(job.FailureReason.Message, "disk") {
+		t.Errorf("message %q does not say that the disk is full", job.FailureReason.Message)
+	}
+	n.wantNoFiles(t, id)
+
+	id = n.submit(t, submission{Inputs: []string{rowText(0)}, Model: model})
+	if job := n.finish(t, id); job.Status != "succeeded" {
+		t.Fatalf("a job after the disk had room again: %+v (%+v)", job, job.FailureReason)
+	}
+	n.checkRows(t, id, 1)
+}

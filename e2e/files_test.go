@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/csv"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// csvOf returns a CSV file of rows rows with the columns id and text.
+func csvOf(t *testing.T, rows int) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := csv.NewWriter(&out)
+	if err := w.Write([]string{"id", "text"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range rows {
+		if err := w.Write([]string{strconv.Itoa(i), rowText(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Flush()
+	return out.Bytes()
+}
+
+// parquetOf returns the same as Parquet.
+func parquetOf(t *testing.T, rows int) []byte {
+	t.Helper()
+	type row struct {
+		ID   int64  `parquet:"id"`
+		Text string `parquet:"text"`
+	}
+	all := make([]row, rows)
+	for i := range all {
+		all[i] = row{int64(i), rowText(i)}
+	}
+	var out bytes.Buffer
+	if err := parquet.Write(&out, all); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func gzipped(t *testing.T, data []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// serveBytes serves one file and returns its URL.
+func serveBytes(t *testing.T, data []byte) string {
+	t.Helper()
+	return serve(t, func(out http.ResponseWriter, _ *http.Request) {
+		out.Header().Set("Content-Length", strconv.Itoa(len(data)))
+		_, _ = out.Write(data) // a node that was killed reads no further
+	})
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL + "/input"
+}
+
+// serveSlowly serves the first half of a file, says so on begun, and then
+// nothing until the test ends or the client goes away.
+func serveSlowly(t *testing.T, data []byte) (url string, begun <-chan struct{}) {
+	t.Helper()
+	first, over := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	url = serve(t, func(out http.ResponseWriter, request *http.Request) {
+		out.Header().Set("Content-Length", strconv.Itoa(len(data)))
+		if _, err := out.Write(data[:len(data)/2]); err != nil {
+			return
+		}
+		if err := http.NewResponseController(out).Flush(); err != nil {
+			return
+		}
+		once.Do(func() { close(first) })
+		select {
+		case <-over:
+		case <-request.Context().Done():
+		}
+	})
+	// Runs before the server is closed, which waits for the handler.
+	t.Cleanup(func() { close(over) })
+	return url, first
+}

@@ -1,0 +1,223 @@
+package e2e
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Settings of the killed nodes: parts are small and frequent, so that there is
+// much to lose track of, and one flush is a known number of rows.
+const (
+	partBytes    = 256 << 10
+	killSettings = "jobs: {part_bytes: 256KiB, part_interval: 1s, shard_rows: 8192}\n" +
+		"quotas: [{priority: 1, row_quota: 1000000, token_quota: 1000000000}]"
+)
+
+// flushRows is how many rows one flush holds at most: a part is written when
+// texts and answers come to partBytes.
+func flushRows(rows int) int {
+	least := partBytes
+	for i := range rows {
+		least = min(least, len(rowText(i))+len(answerText(i)))
+	}
+	return partBytes / least
+}
+
+// seed returns the seed of this run: ROWMILL_E2E_SEED, else a fresh one.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	if text := os.Getenv("ROWMILL_E2E_SEED"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("ROWMILL_E2E_SEED: %v", err)
+		}
+		return n
+	}
+	return rand.Uint64()
+}
+
+// TestKilledJobsResume kills a node with SIGKILL at random moments of a job,
+// starts it again on the same directory, and wants exactly one output per row,
+// in order, without a row run again that was committed.
+func TestKilledJobsResume(t *testing.T) {
+	rows, moments := size(20_000, 100_000, 100_000), size(1, 5, 10)
+	csv := csvOf(t, rows)
+	inline := make([]string, rows)
+	for i := range inline {
+		inline[i] = rowText(i)
+	}
+	kinds := []struct {
+		name   string
+		submit func(*testing.T, *node) string
+		// begun says from when on the job must survive: a download that was
+		// cut off is not repeated.
+		begun func(record) bool
+	}{
+		{
+			name: "inline",
+			submit: func(t *testing.T, n *node) string {
+				return n.submit(t, submission{Inputs: inline, Model: model, Priority: 1})
+			},
+			begun: func(record) bool { return true },
+		},
+		{
+			name: "url",
+			submit: func(t *testing.T, n *node) string {
+				return n.submit(t, submission{Inputs: serveBytes(t, csv), Model: model, Column: "text", IDColumn: "id", Priority: 1})
+			},
+			begun: func(r record) bool { return r.NumRows != nil },
+		},
+	}
+	seed := seed(t)
+	t.Logf("ROWMILL_E2E_SEED=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	w := newWitness(t, rows, 5*time.Millisecond)
+
+	for _, kind := range kinds {
+		// How long the job takes from begun to its end, undisturbed.
+		w.forget()
+		n := newNode(t, w.url, killSettings)
+		n.start(t)
+		id := kind.submit(t, n)
+		n.until(t, id, "begun", kind.begun)
+		begun := time.Now()
+		n.finish(t, id)
+		whole := time.Since(begun)
+		n.checkRows(t, id, rows)
+		if again := w.repeats(); again != 0 {
+			t.Fatalf("%s: %d rows were run twice without a kill", kind.name, again)
+		}
+		n.kill()
+
+		for i := range moments {
+			after := time.Duration(random.Float64() * float64(whole))
+			t.Run(kind.name+" "+strconv.Itoa(i), func(t *testing.T) {
+				w.forget()
+				n := newNode(t, w.url, killSettings)
+				n.start(t)
+				id := kind.submit(t, n)
+				n.until(t, id, "begun", kind.begun)
+				killOnce(t, n, w, id, after, rows)
+			})
+		}
+	}
+}
+
+// killOnce kills the node after a while, starts it again, and checks the job.
+func killOnce(t *testing.T, n *node, w *witness, id string, after time.Duration, rows int) {
+	t.Helper()
+	time.Sleep(after) // the moment is what is random here, not a wait for something
+	n.kill()
+	asked := w.seen()
+	n.start(t)
+	atRestart := n.job(t, id)
+
+	job := n.finish(t, id)
+	if job.Status != "succeeded" || job.RowsDone != int64(rows) || job.FailedRows != 0 {
+		t.Fatalf("killed after %v: %+v (%+v)", after, job, job.FailureReason)
+	}
+	n.checkRows(t, id, rows)
+
+	before := 0
+	for _, yes := range asked {
+		if yes {
+			before++
+		}
+	}
+	again, inFlight := w.repeats(), int(w.peak.Load())
+	bound := inFlight + flushRows(rows)
+	t.Logf("killed after %v: %d rows asked for, at most %d in flight, %d done at restart; %d run again (bound %d)",
+		after, before, inFlight, atRestart.RowsDone, again, bound)
+	if again > bound {
+		t.Errorf("%d rows were run again, more than the %d in flight and one flush", again, bound)
+	}
+}
+
+// TestKilledManyTimes kills the same job again and again: each life must leave
+// the job further than the last.
+func TestKilledManyTimes(t *testing.T) {
+	rows, lives := size(20_000, 100_000, 100_000), size(4, 10, 20)
+	seed := seed(t)
+	t.Logf("ROWMILL_E2E_SEED=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	w := newWitness(t, rows, 5*time.Millisecond)
+	n := newNode(t, w.url, killSettings)
+	n.start(t)
+	inline := make([]string, rows)
+	for i := range inline {
+		inline[i] = rowText(i)
+	}
+	id := n.submit(t, submission{Inputs: inline, Model: model, Priority: 1})
+	done := int64(0)
+	for range lives {
+		time.Sleep(time.Duration(random.Int64N(int64(600 * time.Millisecond))))
+		n.kill()
+		n.start(t)
+		job := n.job(t, id)
+		if job.RowsDone < done {
+			t.Fatalf("the job went back from %d to %d rows", done, job.RowsDone)
+		}
+		done = job.RowsDone
+	}
+	if job := n.finish(t, id); job.Status != "succeeded" {
+		t.Fatalf("%+v (%+v)", job, job.FailureReason)
+	}
+	n.checkRows(t, id, rows)
+	again, bound := w.repeats(), lives*(int(w.peak.Load())+flushRows(rows))
+	t.Logf("killed %d times: %d of %d rows run again (bound %d)", lives, again, rows, bound)
+	if again > bound {
+		t.Errorf("%d rows were run again, more than those in flight and one flush for each of %d kills", again, lives)
+	}
+}
+
+// TestKilledDuringDownload wants a job whose download was cut off to fail and
+// to say so, since a second download is not the service's to make.
+func TestKilledDuringDownload(t *testing.T) {
+	w := newWitness(t, 1000, 0)
+	n := newNode(t, w.url, "")
+	n.start(t)
+	url, begun := serveSlowly(t, csvOf(t, 1000))
+	id := n.submit(t, submission{Inputs: url, Model: model, Column: "text", Priority: 1})
+	select {
+	case <-begun:
+	case <-time.After(patience):
+		t.Fatal("the download never began")
+	}
+	n.kill()
+	n.start(t)
+	job := n.finish(t, id)
+	if job.Status != "failed" || job.FailureReason == nil || job.FailureReason.Code != "download_failed" {
+		t.Fatalf("%+v (%+v), want download_failed", job, job.FailureReason)
+	}
+	n.wantNoFiles(t, id)
+	if calls := w.calls.Load(); calls != 0 {
+		t.Errorf("%d rows of half an input were run", calls)
+	}
+}
+
+// TestAcknowledgedSubmissionsSurvive kills the node the moment it has
+// acknowledged the last of several submissions.
+func TestAcknowledgedSubmissionsSurvive(t *testing.T) {
+	const jobs = 20
+	w := newWitness(t, jobs, 0)
+	n := newNode(t, w.url, "")
+	n.start(t)
+	ids := make([]string, 0, jobs)
+	for i := range jobs {
+		ids = append(ids, n.submit(t, submission{Inputs: []string{rowText(i)}, Model: model}))
+	}
+	n.kill()
+	n.start(t)
+	for i, id := range ids {
+		if job := n.finish(t, id); job.Status != "succeeded" {
+			t.Fatalf("%+v (%+v)", job, job.FailureReason)
+		}
+		outputs, _ := n.results(t, id)
+		if len(outputs) != 1 || outputs[0] == nil || *outputs[0] != answerText(i) {
+			t.Fatalf("job %d has the outputs %v", i, outputs)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// binary is the program under test, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "rowmill-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "make a directory for the binary:", err)
+		os.Exit(1)
+	}
+	binary = filepath.Join(dir, "rowmill")
+	build := exec.Command("go", "build", "-o", binary, "github.com/rowmill/rowmill/cmd/rowmill")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	code := 1
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the binary: %v\n%s", err, out)
+	} else {
+		code = m.Run()
+	}
+	_ = os.RemoveAll(dir) // a leftover binary must not change the verdict
+	os.Exit(code)
+}
+
+// size chooses between a quick run, CI and `make soak`.
+func size(quick, ci, soak int) int {
+	switch {
+	case os.Getenv("ROWMILL_SOAK") != "":
+		return soak
+	case os.Getenv("ROWMILL_CI") != "":
+		return ci
+	}
+	return quick
+}
+
+// unable skips a test that this machine cannot run; on CI it fails instead.
+func unable(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("ROWMILL_CI") != "" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf("SKIPPED, NOT TESTED: "+format, args...)
+}

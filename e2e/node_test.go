@@ -1,0 +1,188 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const apiKey = "e2e-key-0123456789abcdef0123456789abcdef"
+
+// patience bounds every wait: far more than anything takes on a busy machine,
+// and short enough that a hang is reported by the test itself.
+const patience = 3 * time.Minute
+
+// node is a `rowmill serve` process and its data directory, over restarts.
+type node struct {
+	data   string
+	engine string // base URL; empty for the built-in one
+	extra  string // further settings, YAML
+	base   string // http://host:port of the running process
+	http   *http.Client
+
+	process *exec.Cmd
+	stderr  *os.File
+}
+
+// newNode makes a node with an empty data directory; it is not started.
+func newNode(t *testing.T, engine, extra string) *node {
+	t.Helper()
+	n := &node{data: filepath.Join(t.TempDir(), "data"), engine: engine, extra: extra}
+	n.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: patience}
+	t.Cleanup(func() {
+		n.http.CloseIdleConnections()
+		n.kill()
+		if t.Failed() {
+			t.Logf("the node's last words:\n%s", n.lastWords())
+		}
+	})
+	return n
+}
+
+// command makes the command that serves the node's data directory at address.
+func (n *node) command(t *testing.T, address string) *exec.Cmd {
+	t.Helper()
+	if err := os.MkdirAll(n.data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	settings := fmt.Sprintf("data: %s\nhttp: {listen: %s}\nlog: {format: json}\n%s\n", n.data, address, n.extra)
+	if n.engine != "" {
+		settings += fmt.Sprintf("engines: [{url: '%s'}]\n", n.engine)
+	}
+	config := filepath.Join(t.TempDir(), "rowmill.yaml")
+	if err := os.WriteFile(config, []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(binary, "serve", "--config", config)
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "ROWMILL_API_KEY=" + apiKey}
+	return command
+}
+
+// start starts the process and waits until it takes jobs.
+func (n *node) start(t *testing.T) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+
+	n.process = n.command(t, address)
+	if n.stderr, err = os.OpenFile(filepath.Join(filepath.Dir(n.data), "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.process.Stderr = n.stderr
+	if err := n.process.Start(); err != nil {
+		t.Fatalf("start the node: %v", err)
+	}
+	n.base = "http://" + address
+	deadline := time.Now().Add(patience)
+	for {
+		response, err := n.http.Get(n.base + "/readyz")
+		if err == nil {
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if time.Now().After(deadline) || n.gone() {
+			t.Fatalf("the node did not become ready: %v", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// gone reports whether the process has ended by itself.
+func (n *node) gone() bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.process.Process.Pid))
+	return err != nil || bytes.Contains(data, []byte(") Z "))
+}
+
+// kill ends the process as a power cut would.
+func (n *node) kill() {
+	if n.process == nil {
+		return
+	}
+	_ = n.process.Process.Kill() // it may be gone already
+	_ = n.process.Wait()         // the verdict of a killed process is that it was killed
+	n.stderr.Close()
+	n.process = nil
+}
+
+// terminate asks the process to end and returns its exit code.
+func (n *node) terminate(t *testing.T) int {
+	t.Helper()
+	if err := n.process.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatalf("send SIGTERM: %v", err)
+	}
+	timer := time.AfterFunc(patience, func() { _ = n.process.Process.Signal(syscall.SIGQUIT) }) // shows where it hangs
+	defer timer.Stop()
+	err := n.process.Wait()
+	n.stderr.Close()
+	n.process = nil
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	t.Fatalf("wait for the node: %v", err)
+	return 0
+}
+
+func (n *node) lastWords() string {
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(n.data), "log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(data[max(0, len(data)-4096):])
+}
+
+// anonymous returns the process's anonymous memory in bytes.
+func (n *node) anonymous(t *testing.T) int64 {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.process.Process.Pid))
+	if err != nil {
+		unable(t, "memory can only be read on Linux: %v", err)
+	}
+	_, rest, found := strings.Cut(string(data), "RssAnon:")
+	if !found {
+		t.Fatal("no RssAnon in /proc/PID/status")
+	}
+	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// files returns what lies in the data directory under names that hold text.
+func (n *node) files(t *testing.T, text string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(n.data, func(path string, entry os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // removed while we look
+		}
+		if err == nil && !entry.IsDir() && strings.Contains(path, text) {
+			found = append(found, strings.TrimPrefix(path, n.data))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}

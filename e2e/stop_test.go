@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestDrain wants a node that is told to stop to finish what is in flight,
+// keep it, and end with code 0; the job goes on at the next start and repeats
+// nothing.
+func TestDrain(t *testing.T) {
+	const rows = 20_000
+	w := newWitness(t, rows, 5*time.Millisecond)
+	n := newNode(t, w.url, killSettings)
+	n.start(t)
+	id := n.submit(t, submission{Inputs: serveBytes(t, parquetOf(t, rows)), Model: model, Column: "text", IDColumn: "id", Priority: 1})
+	for deadline := time.Now().Add(patience); w.calls.Load() < rows/10; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the job does not run")
+		}
+	}
+	if code := n.terminate(t); code != 0 {
+		t.Fatalf("the node ended with code %d\n%s", code, n.lastWords())
+	}
+	if calls := w.calls.Load(); calls == rows {
+		t.Fatal("the job was over before the node was told to stop; nothing was tested")
+	}
+	n.start(t)
+	if job := n.finish(t, id); job.Status != "succeeded" {
+		t.Fatalf("%+v (%+v)", job, job.FailureReason)
+	}
+	n.checkRows(t, id, rows)
+	if again := w.repeats(); again != 0 {
+		t.Errorf("%d rows were run again after a drain", again)
+	}
+}
+
+// TestSecondProcess wants a second node on a directory in use to be refused
+// with a message that names the directory, and the first to go on.
+func TestSecondProcess(t *testing.T) {
+	w := newWitness(t, 1, 0)
+	n := newNode(t, w.url, "")
+	n.start(t)
+	second := n.command(t, "127.0.0.1:0")
+	var stderr bytes.Buffer
+	second.Stderr = &stderr
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(patience, func() { _ = second.Process.Kill() })
+	defer timer.Stop()
+	var exit *exec.ExitError
+	if err := second.Wait(); !errors.As(err, &exit) || exit.ExitCode() <= 0 {
+		t.Fatalf("the second process ended with %v, want an exit code above 0", err)
+	}
+	if !strings.Contains(stderr.String(), n.data) {
+		t.Errorf("the message does not name %s:\n%s", n.data, stderr.String())
+	}
+	id := n.submit(t, submission{Inputs: []string{rowText(0)}, Model: model})
+	if job := n.finish(t, id); job.Status != "succeeded" {
+		t.Fatalf("%+v (%+v)", job, job.FailureReason)
+	}
+}
