@@ -26,8 +26,10 @@ func readEntries(s Schema, part Source) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := []string{ColumnInputs, s.JobID, ColumnScore, columnRow, columnFinish, columnInputTokens, columnOutputTokens,
-		columnEngine, columnAttempts, columnCode, columnMessage, columnRaw}
+	names := []string{
+		ColumnInputs, s.JobID, ColumnScore, columnRow, columnFinish, columnInputTokens, columnOutputTokens,
+		columnEngine, columnAttempts, columnCode, columnMessage, columnRaw,
+	}
 	if s.IDColumn != "" {
 		names = append(names, s.IDColumn)
 	}
