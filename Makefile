@@ -9,6 +9,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.bui
 FUZZ    ?= 10s# time per fuzz target, as in `make fuzz FUZZ=1m`
 ROUNDS  ?= 5# rounds of each benchmark
 
+# One setting for what is built and what is tested, so that both share one build
+# cache. Only the race detector needs a C compiler.
+export CGO_ENABLED = 0
+
 include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
@@ -16,7 +20,7 @@ LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 .PHONY: build demo test test/race soak fuzz lint fmt ci bench bench/b1 bench/ingest bench/b7 bench/b11 bench/parts clean help
 
 build: ## build bin/rowmill, one static binary
-	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
 
 demo: build ## run a thousand rows through a node of your own and show what comes out
 	examples/demo.sh

@@ -1,0 +1,78 @@
+// Command null is an inference server that costs nothing: every chat request
+// gets the same answer at once, every text to embed the same vector. It is the
+// engine of the benchmarks that measure what lies around the engine. It reads
+// requests off raw connections, looks for the three things that change its
+// answer (log probabilities, the number of texts, the vector's encoding) and
+// writes bytes made at start. It is no model of a server: see engine/sim for
+// that.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+func main() {
+	var (
+		listen    = flag.String("listen", "127.0.0.1:0", "address to listen on; it is printed on standard output")
+		models    = flag.String("models", "llama-3.1-8b", "comma-separated model names to serve")
+		context   = flag.Int("context", 131072, "context length to report, tokens")
+		tokens    = flag.Int("tokens", 110, "tokens of an answer, about 4.7 bytes each")
+		dimension = flag.Int("dimension", 1024, "floats of an embedding")
+		delay     = flag.Duration("delay", 0, "how long an answer takes")
+	)
+	flag.Parse()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+
+	listener, err := net.Listen("tcp", *listen)
+	if err != nil {
+		log.Error("listen", "err", err)
+		os.Exit(1)
+	}
+	fmt.Println(listener.Addr())
+
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	var stopping atomic.Bool
+	go func() {
+		<-stop
+		stopping.Store(true)
+		listener.Close()
+	}()
+
+	s := newServer(strings.Split(*models, ","), *context, *tokens, *dimension, *delay)
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			if stopping.Load() {
+				log.Info("served", "requests", s.requests.Load())
+				return
+			}
+			log.Error("accept", "err", err)
+			os.Exit(1)
+		}
+		go s.serve(conn)
+	}
+}
+
+// server holds the answers, ready to be written.
+type server struct {
+	delay    time.Duration
+	requests atomic.Int64
+	running  atomic.Int64
+	last     atomic.Int64 // when the last answer was given, Unix nanoseconds; GET /null/last
+
+	models []byte // body of GET /v1/models
+	plain  []byte // a chat answer, whole response
+	scored []byte // the same with log probabilities
+	floats []byte // one embedding as a JSON array
+	base64 []byte // one embedding as a JSON string
+}

@@ -1,0 +1,78 @@
+package rows
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+)
+
+// groupRows is how many answers share one flush to disk: notes on the floor
+// of durability put 1,024 where the flush no longer shows in CPU per row.
+const groupRows = 1024
+
+// appendLog keeps answers on disk before they are part of the result.
+type appendLog struct {
+	file *os.File
+
+	filling sync.Mutex // guards buffer and rows
+	buffer  []byte
+	rows    int
+
+	flushing sync.Mutex // held by the one that writes
+	spare    []byte
+}
+
+func createLog(path string) (*appendLog, error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("create log: %w", err)
+	}
+	return &appendLog{file: file}, nil
+}
+
+// append adds an answer. Whoever completes a group writes and flushes it
+// while the others go on.
+func (l *appendLog) append(id int64, a Answer) error {
+	l.filling.Lock()
+	l.buffer = binary.AppendUvarint(l.buffer, uint64(id))
+	l.buffer = binary.AppendUvarint(l.buffer, uint64(len(a.Text)))
+	l.buffer = append(l.buffer, a.Text...)
+	l.buffer = binary.LittleEndian.AppendUint64(l.buffer, math.Float64bits(a.Score))
+	l.rows++
+	full := l.rows >= groupRows && l.flushing.TryLock()
+	l.filling.Unlock()
+	if !full {
+		return nil
+	}
+	defer l.flushing.Unlock()
+	return l.writeGroup()
+}
+
+// flush writes what is left.
+func (l *appendLog) flush() error {
+	l.flushing.Lock()
+	defer l.flushing.Unlock()
+	return l.writeGroup()
+}
+
+func (l *appendLog) writeGroup() error {
+	l.filling.Lock()
+	group := l.buffer
+	l.buffer, l.rows = l.spare[:0], 0
+	l.filling.Unlock()
+	l.spare = group
+	if _, err := l.file.Write(group); err != nil {
+		return fmt.Errorf("append to log: %w", err)
+	}
+	if err := l.file.Sync(); err != nil {
+		return fmt.Errorf("flush log: %w", err)
+	}
+	return nil
+}
+
+func (l *appendLog) remove() {
+	l.file.Close()
+	_ = os.Remove(l.file.Name()) // a benchmark's leftover file is no fault of its figures
+}

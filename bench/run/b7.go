@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// embeddingModel is the catalog's embedding model.
+const embeddingModel = "qwen-3-embedding-0.6b"
+
+// load is one job of B7.
+type load struct {
+	name  string
+	data  dataset
+	model string
+	null  []string // flags of the inference server
+}
+
+// growth is B7: what memory and processor time per row do when jobs grow,
+// when answers are long, and when they are vectors. Each load gets a fresh
+// node, so that no job inherits another's memory.
+func (b *bench) growth(ctx context.Context, most int64) error {
+	loads := make([]load, 0, 6)
+	for rows := int64(10_000); rows <= most; rows *= 10 {
+		loads = append(loads, load{
+			name: strconv.FormatInt(rows, 10) + " rows of 100 B", model: model,
+			data: dataset{rows: rows, bytes: 100, seed: 7}, null: []string{"-tokens", "20"},
+		})
+	}
+	loads = append(loads,
+		load{
+			name: "20,000 rows, answers of 32,000 tokens", model: model,
+			data: dataset{rows: 20_000, bytes: 100, seed: 7}, null: []string{"-tokens", "32000"},
+		},
+		load{
+			name: "200,000 embeddings of 1,024 floats", model: embeddingModel,
+			data: dataset{rows: 200_000, bytes: 100, seed: 7}, null: []string{"-dimension", "1024"},
+		})
+
+	t := table{head: []string{"load", "peak anonymous memory, MiB", "CPU µs/row", "rows/s"}}
+	for _, l := range loads {
+		m, err := b.grow(ctx, l)
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.name, err)
+		}
+		rows := float64(l.data.rows)
+		t.add(l.name, short(float64(m.peak)/(1<<20)), short(m.cpu.Seconds()*1e6/rows), short(rows/m.wall.Seconds()))
+		b.log.Info("measured", "load", l.name, "peak_mib", m.peak>>20, "cpu", m.cpu, "wall", m.wall)
+	}
+	fmt.Printf("\nB7 growth: one job each on a fresh node, GOMAXPROCS as the machine has\n\n")
+	t.print(os.Stdout)
+	return nil
+}
+
+// grow runs one load on a fresh node.
+func (b *bench) grow(ctx context.Context, l load) (measured, error) {
+	in, err := l.data.make(b.dir)
+	if err != nil {
+		return measured{}, err
+	}
+	null, address, err := b.startNull(ctx, append(l.null, "-models", l.model)...)
+	if err != nil {
+		return measured{}, err
+	}
+	defer null.end()
+	data := filepath.Join(b.dir, "node-"+strconv.FormatInt(l.data.rows, 10))
+	if err := os.RemoveAll(data); err != nil {
+		return measured{}, fmt.Errorf("remove old data: %w", err)
+	}
+	n, err := startNode(ctx, b.rowmill, data, address)
+	if err != nil {
+		return measured{}, err
+	}
+	defer n.end()
+	m, err := n.measure(ctx, submission{
+		Inputs: b.fileBase + filepath.Base(in), Model: l.model, Column: "text", IDColumn: "id", Priority: 1,
+	})
+	if err != nil {
+		return measured{}, err
+	}
+	out := filepath.Join(b.dir, "result.parquet")
+	defer os.Remove(out)
+	if err := n.download(ctx, m.job, out); err != nil {
+		return measured{}, err
+	}
+	if err := checkResult(out, m.job, l.data.rows); err != nil {
+		return measured{}, err
+	}
+	if err := n.stop(); err != nil {
+		return measured{}, err
+	}
+	return m, os.RemoveAll(data)
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// bench is what the benchmarks share: where things are, and what runs beside
+// them.
+type bench struct {
+	log     *slog.Logger
+	dir     string // data sets, results and logs
+	rowmill string // path of the binary under measurement
+	rounds  int
+
+	files    *http.Server // serves dir
+	fileBase string
+}
+
+func newBench(log *slog.Logger, dir, rowmill string, rounds int) (*bench, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("create work directory: %w", err)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("find work directory: %w", err)
+	}
+	b := &bench{log: log, dir: dir, rowmill: rowmill, rounds: rounds}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("serve files: %w", err)
+	}
+	b.fileBase = "http://" + listener.Addr().String() + "/"
+	b.files = &http.Server{Handler: http.FileServer(http.Dir(dir)), ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		if err := b.files.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("serve files", "err", err)
+		}
+	}()
+	return b, nil
+}
+
+func (b *bench) close() { _ = b.files.Close() } // nobody is served any more
+
+// build compiles one of the contenders and returns its path.
+func (b *bench) build(ctx context.Context, name string) (string, error) {
+	path := filepath.Join(b.dir, name)
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "./bench/"+name).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w: %s", name, err, out)
+	}
+	return path, nil
+}
+
+// startNull starts the inference server that costs nothing and returns its
+// address.
+func (b *bench) startNull(ctx context.Context, args ...string) (*process, string, error) {
+	path, err := b.build(ctx, "null")
+	if err != nil {
+		return nil, "", err
+	}
+	p, err := startProcess(filepath.Join(b.dir, "null.log"), os.Environ(), path, args...)
+	if err != nil {
+		return nil, "", err
+	}
+	address, err := p.firstLine()
+	if err != nil {
+		p.end()
+		return nil, "", err
+	}
+	return p, address, nil
+}
+
+// python returns a Python 3 that has pyarrow: the project's own tools first.
+func (b *bench) python(ctx context.Context) (string, error) {
+	for _, candidate := range []string{"bin/tools/venv/bin/python3", "python3"} {
+		if exec.CommandContext(ctx, candidate, "-c", "import pyarrow").Run() == nil {
+			return candidate, nil
+		}
+	}
+	return "", errors.New("no python3 with pyarrow; run .ci/tools python")
+}
+
+// wantRows checks the number of rows that a contender printed.
+func wantRows(printed string, want int64) error {
+	if got, err := strconv.ParseInt(printed, 10, 64); err != nil || got != want {
+		return fmt.Errorf("contender wrote %q rows, want %d", printed, want)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// dataset is a Parquet file of made-up rows: real words in a random order, so
+// that texts are distinct and compress like text.
+type dataset struct {
+	rows  int64
+	bytes int // of each text, within a word
+	seed  uint64
+}
+
+type dataRow struct {
+	ID   int64  `parquet:"id"`
+	Text []byte `parquet:"text,string,plain"`
+}
+
+// vocabulary is where the words come from, relative to the repository's root.
+const vocabulary = "examples/dictionary.csv"
+
+// make writes the data set into dir, unless it is there, and returns its path.
+func (d dataset) make(dir string) (string, error) {
+	path := filepath.Join(dir, fmt.Sprintf("rows-%d-%db-%d.parquet", d.rows, d.bytes, d.seed))
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("look for data set: %w", err)
+	}
+	words, err := readWords()
+	if err != nil {
+		return "", err
+	}
+	file, err := os.Create(path + ".part")
+	if err != nil {
+		return "", fmt.Errorf("create data set: %w", err)
+	}
+	defer file.Close()
+	writer := parquet.NewGenericWriter[dataRow](file,
+		parquet.Compression(&parquet.Snappy), parquet.MaxRowsPerRowGroup(50_000))
+	random := rand.New(rand.NewPCG(d.seed, 0))
+	text := make([]byte, 0, d.bytes+64)
+	for i := range d.rows {
+		text = fmt.Appendf(text[:0], "Row %d.", i)
+		for len(text) < d.bytes {
+			text = append(append(text, ' '), words[random.IntN(len(words))]...)
+		}
+		if _, err := writer.Write([]dataRow{{ID: i, Text: text}}); err != nil {
+			return "", fmt.Errorf("write data set: %w", err)
+		}
+	}
+	if err := writer.Close(); err != nil {
+		return "", fmt.Errorf("finish data set: %w", err)
+	}
+	return path, os.Rename(path+".part", path)
+}
+
+// readWords returns the headwords of the sample input.
+func readWords() ([]string, error) {
+	file, err := os.Open(vocabulary)
+	if err != nil {
+		return nil, fmt.Errorf("open vocabulary (run from the repository's root): %w", err)
+	}
+	defer file.Close()
+	records, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("read vocabulary: %w", err)
+	}
+	words := make([]string, 0, len(records))
+	for _, record := range records[1:] {
+		words = append(words, record[1])
+	}
+	return words, nil
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ingest measures how fast a node reads a CSV file: from the submission of its
+// URL until the rows are counted, which is when they lie in shards. Nobody
+// serves the job's model, so that nothing else is done meanwhile.
+func (b *bench) ingest(ctx context.Context, rows int64) error {
+	path, err := b.makeCSV(rows)
+	if err != nil {
+		return err
+	}
+	null, address, err := b.startNull(ctx, "-models", model)
+	if err != nil {
+		return err
+	}
+	defer null.end()
+	data := filepath.Join(b.dir, "node-ingest")
+	if err := os.RemoveAll(data); err != nil {
+		return fmt.Errorf("remove old data: %w", err)
+	}
+	n, err := startNode(ctx, b.rowmill, data, address)
+	if err != nil {
+		return err
+	}
+	defer n.end()
+
+	var rate, cpu spread
+	for range b.rounds {
+		before, err := n.cpu()
+		if err != nil {
+			return err
+		}
+		begun := time.Now()
+		id, err := n.submit(ctx, submission{
+			Inputs: b.fileBase + filepath.Base(path), Model: unserved, Column: "text", IDColumn: "id", Priority: 1,
+		})
+		if err != nil {
+			return err
+		}
+		if err := n.counted(ctx, id, rows); err != nil {
+			return err
+		}
+		took := time.Since(begun)
+		after, err := n.cpu()
+		if err != nil {
+			return err
+		}
+		rate = append(rate, float64(rows)/took.Seconds())
+		cpu = append(cpu, (after-before).Seconds()*1e6/float64(rows))
+		b.log.Info("measured", "rows_per_s", short(rate[len(rate)-1]), "cpu_us_per_row", short(cpu[len(cpu)-1]))
+		if err := n.call(ctx, http.MethodGet, "/v1/job-cancel/"+id, nil, nil); err != nil {
+			return err
+		}
+	}
+	t := table{head: []string{"measure", "rows/s", "CPU µs/row"}}
+	t.add(fmt.Sprintf("CSV of %d rows by URL, until cut into shards", rows), rate.String(), cpu.String())
+	fmt.Printf("\nIngest: %d rounds, median (min–max)\n\n", b.rounds)
+	t.print(os.Stdout)
+	return n.stop()
+}
+
+// counted waits until the job's rows are counted.
+func (n *node) counted(ctx context.Context, id string, rows int64) error {
+	for {
+		job, err := n.job(ctx, id)
+		if err != nil {
+			return err
+		}
+		switch {
+		case job.Status == "failed":
+			return fmt.Errorf("job %s failed: %s", id, job.FailureReason)
+		case job.NumRows != nil && *job.NumRows != rows:
+			return fmt.Errorf("job %s has %d rows, want %d", id, *job.NumRows, rows)
+		case job.NumRows != nil:
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// makeCSV writes a CSV file with the columns id and text, texts of 60 to 540
+// bytes, every fourth with quotes and a line break, and returns its path.
+func (b *bench) makeCSV(rows int64) (string, error) {
+	path := filepath.Join(b.dir, fmt.Sprintf("rows-%d.csv", rows))
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("look for data set: %w", err)
+	}
+	words, err := readWords()
+	if err != nil {
+		return "", err
+	}
+	file, err := os.Create(path + ".part")
+	if err != nil {
+		return "", fmt.Errorf("create data set: %w", err)
+	}
+	defer file.Close()
+	buffered := bufio.NewWriterSize(file, 1<<20)
+	out := csv.NewWriter(buffered)
+	random := rand.New(rand.NewPCG(3, 0))
+	record := []string{"id", "text"}
+	var text strings.Builder
+	for i := int64(-1); i < rows; i++ {
+		if i >= 0 {
+			text.Reset()
+			if i%4 == 0 {
+				text.WriteString("He said \"")
+			}
+			for size := 60 + random.IntN(480); text.Len() < size; {
+				text.WriteString(words[random.IntN(len(words))])
+				text.WriteByte(' ')
+			}
+			if i%4 == 0 {
+				text.WriteString("\",\nand left.")
+			}
+			record[0], record[1] = strconv.FormatInt(i, 10), text.String()
+		}
+		if err := out.Write(record); err != nil {
+			return "", fmt.Errorf("write data set: %w", err)
+		}
+	}
+	out.Flush()
+	if err := errors.Join(out.Error(), buffered.Flush()); err != nil {
+		return "", fmt.Errorf("write data set: %w", err)
+	}
+	return path, os.Rename(path+".part", path)
+}

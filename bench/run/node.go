@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// apiKey is the administrator key of every node under measurement; nothing
+// outside this machine can reach them.
+const apiKey = "bench-key-0123456789abcdef0123456789abcdef"
+
+// node is a Rowmill node under measurement.
+type node struct {
+	*process
+	base   string // http://host:port
+	data   string // its data directory
+	client *http.Client
+}
+
+// startNode starts a node on the data directory data, attached to the
+// inference server at engine, and waits until it is ready. Quotas are raised
+// beyond any benchmark.
+func startNode(ctx context.Context, binary, data, engine string) (*node, error) {
+	if err := os.MkdirAll(data, 0o755); err != nil {
+		return nil, fmt.Errorf("create data directory: %w", err)
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(filepath.Dir(data), filepath.Base(data)+".yaml")
+	settings := fmt.Sprintf("data: %s\nhttp: {listen: %s}\nengines: [{url: 'http://%s'}]\nlog: {format: json}\n"+
+		"quotas:\n- {priority: 0, row_quota: 100000000, token_quota: 1000000000000}\n- {priority: 1, row_quota: 100000000, token_quota: 1000000000000}\n",
+		data, address, engine)
+	if err := os.WriteFile(config, []byte(settings), 0o600); err != nil {
+		return nil, fmt.Errorf("write settings: %w", err)
+	}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + data, "ROWMILL_API_KEY=" + apiKey}
+	p, err := startProcess(data+".log", env, binary, "serve", "--config", config)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{
+		process: p, base: "http://" + address, data: data,
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
+	}
+	if err := n.ready(ctx); err != nil {
+		n.end()
+		return nil, fmt.Errorf("start node: %w (log: %s)", err, n.log)
+	}
+	return n, nil
+}
+
+// freeAddress returns an address on which nothing listens.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}
+
+// ready waits until the node takes jobs.
+func (n *node) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		err := n.call(ctx, http.MethodGet, "/readyz", nil, nil)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// call sends a request and decodes the answer into out, unless it is nil.
+func (n *node) call(ctx context.Context, method, path string, body, out any) error {
+	var reader io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("encode request: %w", err)
+		}
+		reader = bytes.NewReader(data)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, n.base+path, reader)
+	if err != nil {
+		return fmt.Errorf("make request: %w", err)
+	}
+	request.Header.Set("Authorization", "Key "+apiKey)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := n.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s %s: %s: %.500s", method, path, response.Status, data)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return nil
+}
+
+// submission is what the benchmarks submit.
+type submission struct {
+	Inputs   any    `json:"inputs"`
+	Model    string `json:"model"`
+	Column   string `json:"column_name,omitempty"`
+	IDColumn string `json:"id_column_name,omitempty"`
+	Priority int    `json:"job_priority"`
+}
+
+// submit creates a job and returns its id.
+func (n *node) submit(ctx context.Context, s submission) (string, error) {
+	var created struct {
+		Results string `json:"results"`
+	}
+	if err := n.call(ctx, http.MethodPost, "/v1/batch-inference", s, &created); err != nil {
+		return "", err
+	}
+	return created.Results, nil
+}
+
+// jobRecord is what the benchmarks read of a job.
+type jobRecord struct {
+	Status        string          `json:"status"`
+	NumRows       *int64          `json:"num_rows"`
+	RowsDone      int64           `json:"rows_done"`
+	FailedRows    int64           `json:"failed_rows"`
+	Started       *time.Time      `json:"datetime_started"`
+	Completed     *time.Time      `json:"datetime_completed"`
+	FailureReason json.RawMessage `json:"failure_reason"`
+}
+
+func (n *node) job(ctx context.Context, id string) (jobRecord, error) {
+	var answer struct {
+		Job jobRecord `json:"job"`
+	}
+	err := n.call(ctx, http.MethodGet, "/v1/jobs/"+id, nil, &answer)
+	return answer.Job, err
+}
+
+// wait asks every interval until the job is over and returns its record. A
+// job that does not succeed whole is an error.
+func (n *node) wait(ctx context.Context, id string, interval time.Duration) (jobRecord, error) {
+	for {
+		job, err := n.job(ctx, id)
+		if err != nil {
+			return job, err
+		}
+		switch job.Status {
+		case "succeeded":
+			if job.FailedRows > 0 {
+				return job, fmt.Errorf("job %s has %d failed rows", id, job.FailedRows)
+			}
+			return job, nil
+		case "failed", "cancelled":
+			return job, fmt.Errorf("job %s %s: %s", id, job.Status, job.FailureReason)
+		}
+		select {
+		case <-ctx.Done():
+			return job, ctx.Err()
+		case <-time.After(interval):
+		}
+	}
+}
+
+// download fetches the full result through a signed URL into path.
+func (n *node) download(ctx context.Context, id, path string) error {
+	var artifact struct {
+		URLs struct {
+			Get string `json:"get"`
+		} `json:"urls"`
+	}
+	err := n.call(ctx, http.MethodGet, "/v1/jobs/"+id+"/results-url?include_inputs=true&include_cumulative_logprobs=true", nil, &artifact)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, artifact.URLs.Get, nil)
+	if err != nil {
+		return fmt.Errorf("make request: %w", err)
+	}
+	response, err := n.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("download result: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("download result: %s", response.Status)
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("create result: %w", err)
+	}
+	defer file.Close()
+	if _, err := io.Copy(file, response.Body); err != nil {
+		return fmt.Errorf("download result: %w", err)
+	}
+	return nil
+}

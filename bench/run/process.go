@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// usage is what a contender's process used, itself alone.
+type usage struct {
+	cpu  time.Duration // user and system
+	wall time.Duration
+}
+
+// runOnce runs a program to its end and returns what its process used and the
+// last line it printed.
+func runOnce(ctx context.Context, name string, args ...string) (usage, string, error) {
+	command := exec.CommandContext(ctx, name, args...)
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	begun := time.Now()
+	if err := command.Run(); err != nil {
+		return usage{}, "", fmt.Errorf("%s: %w: %s", name, err, lastLine(stderr.String()))
+	}
+	state := command.ProcessState
+	return usage{cpu: state.UserTime() + state.SystemTime(), wall: time.Since(begun)}, lastLine(stdout.String()), nil
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
+
+// process is a program that runs beside the measurement.
+type process struct {
+	command *exec.Cmd
+	stdout  *bufio.Reader
+	log     string // path of its standard error
+	waited  sync.Once
+	waitErr error
+}
+
+// startProcess starts a program; its standard error goes to the file log.
+func startProcess(log string, env []string, name string, args ...string) (*process, error) {
+	file, err := os.Create(log)
+	if err != nil {
+		return nil, fmt.Errorf("create log: %w", err)
+	}
+	defer file.Close()
+	command := exec.Command(name, args...) //nolint:noctx // it is stopped by a signal, so that it can say goodbye
+	command.Stderr = file
+	command.Env = env
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return &process{command: command, stdout: bufio.NewReader(stdout), log: log}, nil
+}
+
+// firstLine returns the first line the program prints.
+func (p *process) firstLine() (string, error) {
+	line, err := p.stdout.ReadString('\n')
+	if err != nil {
+		return "", fmt.Errorf("%s printed nothing: %w", p.command.Path, err)
+	}
+	return strings.TrimSpace(line), nil
+}
+
+// stop asks the program to end and waits until it has.
+func (p *process) stop() error {
+	p.waited.Do(func() {
+		_ = p.command.Process.Signal(syscall.SIGTERM) // it may be gone already
+		p.waitErr = p.command.Wait()
+	})
+	if p.waitErr != nil {
+		return fmt.Errorf("%s: %w (log: %s)", p.command.Path, p.waitErr, p.log)
+	}
+	return nil
+}
+
+// end stops the program where an error has nobody left to hear of it: after a
+// stop, or after an error that says more.
+func (p *process) end() { _ = p.stop() }
+
+// clockTick is the unit of /proc/PID/stat: USER_HZ, 100 on every Linux that
+// Go runs on.
+const clockTick = 10 * time.Millisecond
+
+// cpu returns the processor time the process has used so far.
+func (p *process) cpu() (time.Duration, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("read processor time: %w", err)
+	}
+	// The command's name, in parentheses, may hold anything; fields follow it
+	// from number 3 on. utime is number 14, stime 15.
+	_, rest, found := bytes.Cut(data, []byte(") "))
+	fields := bytes.Fields(rest)
+	if !found || len(fields) < 13 {
+		return 0, errors.New("read processor time: unknown form of /proc/PID/stat")
+	}
+	user, err := strconv.ParseInt(string(fields[11]), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read user time: %w", err)
+	}
+	system, err := strconv.ParseInt(string(fields[12]), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read system time: %w", err)
+	}
+	return time.Duration(user+system) * clockTick, nil
+}
+
+// anonymous returns the process's anonymous resident memory in bytes: what it
+// allocated, not the files it maps.
+func (p *process) anonymous() (int64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("read memory: %w", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, found := strings.CutPrefix(line, "RssAnon:"); found {
+			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("read memory: %w", err)
+			}
+			return kib << 10, nil
+		}
+	}
+	return 0, errors.New("read memory: no RssAnon in /proc/PID/status")
+}
+
+// sampleEvery is how often memory is looked at: a peak that lasts shorter is
+// missed, and a look costs a few microseconds.
+const sampleEvery = 50 * time.Millisecond
+
+// watchMemory looks at the process's memory until stop is called, which
+// returns the peak in bytes.
+func (p *process) watchMemory() (stop func() int64) {
+	var peak atomic.Int64
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(sampleEvery)
+		defer ticker.Stop()
+		for {
+			if now, err := p.anonymous(); err == nil && now > peak.Load() {
+				peak.Store(now)
+			}
+			select {
+			case <-ticker.C:
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() int64 {
+		close(done)
+		<-ended
+		return peak.Load()
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// spread is what several rounds of one figure come to.
+type spread []float64
+
+func (s spread) median() float64 {
+	sorted := slices.Sorted(slices.Values(s))
+	if len(sorted) == 0 {
+		return 0
+	}
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// String is the median with the least and the greatest.
+func (s spread) String() string {
+	if len(s) == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%s (%s–%s)", short(s.median()), short(slices.Min(s)), short(slices.Max(s)))
+}
+
+// short prints a figure with three significant digits.
+func short(x float64) string {
+	switch {
+	case x >= 100:
+		return fmt.Sprintf("%.0f", x)
+	case x >= 10:
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.2f", x)
+}
+
+// over divides two figures round by round: rounds are neighbours in time, so
+// what the machine did meanwhile cancels out.
+func (s spread) over(base spread) spread {
+	ratios := make(spread, 0, len(s))
+	for i := range min(len(s), len(base)) {
+		ratios = append(ratios, s[i]/base[i])
+	}
+	return ratios
+}
+
+// percentile returns the value that a share p of the durations do not exceed.
+func percentile(durations []time.Duration, p float64) time.Duration {
+	if len(durations) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(durations))
+	return sorted[min(int(p*float64(len(sorted))), len(sorted)-1)]
+}
+
+// table is a Markdown table.
+type table struct {
+	head []string
+	rows [][]string
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+func (t *table) print(w io.Writer) {
+	fmt.Fprintf(w, "| %s |\n|%s\n", strings.Join(t.head, " | "), strings.Repeat("---|", len(t.head)))
+	for _, row := range t.rows {
+		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
+	}
+}

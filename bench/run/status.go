@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	statusClients = 16
+	statusTime    = 5 * time.Second // of each phase
+)
+
+// statuses measures the status endpoint: first how many requests a second it
+// answers at most, then the latency at half of that rate. Requests go out by
+// the clock and are timed from when they were due, so that a slow answer does
+// not hide the wait of those behind it.
+func (n *node) statuses(ctx context.Context, jobs []string, t *table) error {
+	most, err := n.fullSpeed(ctx, jobs)
+	if err != nil {
+		return err
+	}
+	took, err := n.atRate(ctx, jobs, most/2)
+	if err != nil {
+		return err
+	}
+	t.add(fmt.Sprintf("status at %.0f requests/s, half of the most", most/2),
+		ms(percentile(took, 0.5)), ms(percentile(took, 0.99)), "", "")
+	return nil
+}
+
+// fullSpeed returns the requests per second of clients that never wait.
+func (n *node) fullSpeed(ctx context.Context, jobs []string) (float64, error) {
+	limited, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	var count atomic.Int64
+	group := new(errgroup.Group)
+	begun := time.Now()
+	for range statusClients {
+		group.Go(func() error {
+			for limited.Err() == nil {
+				if err := n.status(ctx, jobs[rand.IntN(len(jobs))]); err != nil {
+					return err
+				}
+				count.Add(1)
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	return float64(count.Load()) / time.Since(begun).Seconds(), err
+}
+
+// atRate sends requests at a fixed rate and returns how long after their due
+// time they were answered.
+func (n *node) atRate(ctx context.Context, jobs []string, rate float64) ([]time.Duration, error) {
+	var (
+		next  atomic.Int64
+		lock  sync.Mutex
+		all   []time.Duration
+		begun = time.Now()
+		total = int64(rate * statusTime.Seconds())
+	)
+	group, ctx := errgroup.WithContext(ctx)
+	for range 4 * statusClients {
+		group.Go(func() error {
+			var took []time.Duration
+			for {
+				i := next.Add(1) - 1
+				if i >= total {
+					break
+				}
+				due := begun.Add(time.Duration(float64(i) / rate * float64(time.Second)))
+				time.Sleep(time.Until(due))
+				if err := n.status(ctx, jobs[rand.IntN(len(jobs))]); err != nil {
+					return err
+				}
+				took = append(took, time.Since(due))
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			all = append(all, took...)
+			return nil
+		})
+	}
+	err := group.Wait()
+	return all, err
+}
+
+func (n *node) status(ctx context.Context, id string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.base+"/v1/job-status/"+id, nil)
+	if err != nil {
+		return fmt.Errorf("make request: %w", err)
+	}
+	request.Header.Set("Authorization", "Key "+apiKey)
+	return exchange(n.client, request)
+}
+
+// exchange sends a request and reads the answer to its end.
+func exchange(client *http.Client, request *http.Request) error {
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", request.URL.Path, response.Status)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+// Command show prints what is in a Parquet file: its size, its columns with
+// their types, and its first rows. It stands in for pandas where there is no
+// Python.
+//
+//	go run ./examples/show FILE [ROWS]
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/rowmill/rowmill/columnar"
+)
+
+// width is how many characters of a value are shown.
+const width = 100
+
+func main() {
+	rows := 3
+	if len(os.Args) == 3 {
+		n, err := strconv.Atoi(os.Args[2])
+		if err != nil || n < 0 {
+			exit("the number of rows is a count, not %q", os.Args[2])
+		}
+		rows = n
+	} else if len(os.Args) != 2 {
+		exit("usage: show FILE [ROWS]")
+	}
+	if err := show(os.Stdout, os.Args[1], rows); err != nil {
+		exit("%v", err)
+	}
+}
+
+func exit(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "show: "+format+"\n", args...)
+	os.Exit(1)
+}
+
+func show(w io.Writer, path string, rows int) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	table, err := columnar.Open(file, info.Size(), columnar.Limits{})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+
+	fmt.Fprintf(w, "%s: %d rows, %d bytes\n\n", path, table.NumRows(), info.Size())
+	positions := make([]int, len(table.Columns()))
+	for i, column := range table.Columns() {
+		positions[i] = i
+		fmt.Fprintf(w, "  %-44s %s\n", column.Name, column.Type)
+	}
+	values := table.Rows(positions...)
+	defer func() { _ = values.Close() }() // it was only read
+	for n := range rows {
+		if err := values.Next(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read %s: %w", path, err)
+		}
+		fmt.Fprintf(w, "\nrow %d\n", n)
+		for i, column := range table.Columns() {
+			text, err := values.Text(i)
+			if err != nil {
+				return fmt.Errorf("read %s: %w", path, err)
+			}
+			fmt.Fprintf(w, "  %-44s %s\n", column.Name, clip(text))
+		}
+	}
+	return nil
+}
+
+// clip puts a value on one line of bounded length.
+func clip(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > width {
+		return string(runes[:width]) + "…"
+	}
+	return text
+}
