@@ -29,8 +29,8 @@ test: ## vet and test everything; needs nothing but Go
 	$(GO) vet ./...
 	$(GO) test ./...
 
-test/race: ## test under the race detector (e2e runs a binary of its own, without it)
-	$(GO) test -race $$($(GO) list ./... | grep -v -e /e2e$$ -e /bench/)
+test/race: ## test everything under the race detector, but for e2e, which runs the real binary
+	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -race $$(echo "$$packages" | grep -v -e '/e2e$$' -e '/bench/')
 
 soak: ## the long tests: many kills, large bad inputs
 	ROWMILL_SOAK=1 $(GO) test -count=1 -timeout 60m -v ./e2e
