@@ -21,9 +21,10 @@ type dispatcher struct {
 	more     *sync.Cond // a waiting goroutine may find work
 	window   *engine.Window
 	levels   [2]level
-	inFlight int // rows
-	queued   int // rows in lanes
-	waiting  int // goroutines waiting for work and not yet woken
+	inFlight int       // rows
+	queued   int       // rows in lanes
+	waiting  int       // goroutines waiting for work and not yet woken
+	answered time.Time // when the server last answered a row
 	paused   bool
 	closed   bool
 	done     sync.WaitGroup
@@ -130,7 +131,14 @@ func (d *dispatcher) close() {
 	d.done.Wait()
 }
 
-// limit returns the window's limit and the rows in flight.
+// alive reports whether the server has answered a row since then.
+func (d *dispatcher) alive(since time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.answered.After(since)
+}
+
+// load returns the window's limit, the rows in flight and those that wait.
 func (d *dispatcher) load() (limit, inFlight, queued int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,9 +168,9 @@ func (d *dispatcher) work() {
 	var r request
 	for d.next(&r) {
 		d.metrics.inFlight.Add(float64(len(r.tasks)))
-		overloaded := r.lane.run(&r)
+		how := r.lane.run(&r)
 		d.metrics.inFlight.Sub(float64(len(r.tasks)))
-		d.finish(&r, overloaded)
+		d.finish(len(r.tasks), how)
 	}
 }
 
@@ -184,15 +192,18 @@ func (d *dispatcher) next(r *request) bool {
 	}
 }
 
-func (d *dispatcher) finish(r *request, overloaded bool) {
+func (d *dispatcher) finish(rows int, how outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if overloaded {
-		d.window.Refused(time.Now())
-	} else {
-		d.window.Answered(len(r.tasks), d.inFlight, time.Now())
+	now := time.Now()
+	switch {
+	case how.overloaded:
+		d.window.Refused(now)
+	case how.answered:
+		d.answered = now
+		d.window.Answered(rows, d.inFlight, now)
 	}
-	d.inFlight -= len(r.tasks)
+	d.inFlight -= rows
 }
 
 // pick moves the next tasks into r.

@@ -121,6 +121,11 @@ func (e *engineActor) onProbed(c actor.Context, m probed) {
 	e.probing = false
 	e.timers.after(c, e.cfg.ProbeInterval, probeDue{})
 	wasUp, before := e.up, e.info
+	// A busy server may be too slow for a probe while it answers rows.
+	if m.err != nil && wasUp && e.disp.alive(time.Now().Add(-e.cfg.ProbeInterval)) {
+		e.log.Debug("probe failed, but rows are answered", "engine", e.server.Name(), "err", m.err)
+		return
+	}
 	e.up = m.err == nil
 	if e.up {
 		e.info = m.info

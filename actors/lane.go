@@ -28,33 +28,38 @@ type lane struct {
 	queue []*task // waiting; owned by the dispatcher
 }
 
-// run sends a request and puts its tasks, judged, into the outbox. It reports
-// whether the server refused because it is overloaded.
-func (l *lane) run(r *request) (overloaded bool) {
+// An outcome is what a request says about its server.
+type outcome struct {
+	answered   bool // it works
+	overloaded bool // it refused because it has too much to do
+}
+
+// run sends a request and puts its tasks, judged, into the outbox.
+func (l *lane) run(r *request) (how outcome) {
 	if l.ctx.Err() != nil { // the job was stopped while its rows waited
-		return false
+		return how
 	}
 	began := time.Now()
 	if l.group > 1 {
-		overloaded = l.embed(r.tasks)
+		how = l.embed(r.tasks)
 	} else {
-		overloaded = l.generate(r.tasks[0])
+		how = l.generate(r.tasks[0])
 	}
 	l.metrics.seconds.Observe(time.Since(began).Seconds())
 	l.out.put(r.tasks...)
-	return overloaded
+	return how
 }
 
-func (l *lane) generate(t *task) (overloaded bool) {
+func (l *lane) generate(t *task) outcome {
 	reply, err := l.call.Generate(l.ctx, engine.Row{Text: []byte(t.row.Text), Seed: l.seed(t)})
 	if err != nil {
-		return l.failed(t, err)
+		return outcome{overloaded: l.failed(t, err)}
 	}
 	l.accepted(t, &reply)
-	return false
+	return outcome{answered: true}
 }
 
-func (l *lane) embed(tasks []*task) (overloaded bool) {
+func (l *lane) embed(tasks []*task) (how outcome) {
 	rows := make([]engine.Row, len(tasks))
 	for i, t := range tasks {
 		rows[i].Text = []byte(t.row.Text)
@@ -63,14 +68,15 @@ func (l *lane) embed(tasks []*task) (overloaded bool) {
 	for i, t := range tasks {
 		switch {
 		case err != nil:
-			overloaded = l.failed(t, err) || overloaded
+			how.overloaded = l.failed(t, err) || how.overloaded
 		case faults[i] != nil:
 			l.failed(t, faults[i])
 		default:
 			l.accepted(t, &replies[i])
+			how.answered = true
 		}
 	}
-	return overloaded
+	return how
 }
 
 func (l *lane) accepted(t *task, reply *engine.Reply) {
