@@ -45,8 +45,8 @@ type Config struct {
 	ShardBytes int64
 
 	// PartBytes and PartInterval bound what a crash can lose beside the rows
-	// in flight: no more than so many bytes of finished rows, inputs and
-	// outputs, wait to be committed, and none waits longer to be written. A
+	// in flight: no more than so many bytes of finished rows, inputs, outputs
+	// and what keeps them, wait to be committed, and none waits longer. A
 	// part is cut at half of it, so that the next gathers while one is being
 	// written. Defaults 32 MiB and 5 s.
 	PartBytes    int64

@@ -171,6 +171,7 @@ func (d *dispatcher) work() {
 		how := r.lane.run(&r)
 		d.metrics.inFlight.Sub(float64(len(r.tasks)))
 		d.finish(len(r.tasks), how)
+		r = request{} // an idle goroutine must not keep rows alive
 	}
 }
 

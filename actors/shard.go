@@ -216,7 +216,7 @@ func (w *worker) onRowsFinished(c actor.Context) {
 		default:
 			n := t.bytes()
 			w.learn(n)
-			w.unwritten += n + int64(len(t.row.Text))
+			w.unwritten += n + t.loaded()
 			w.hold(n - t.reserved)
 			w.shard(t.shard).finished(t)
 		}

@@ -79,7 +79,7 @@ func (st *shardState) unpack(m blockLoaded) (rest span, tasks []*task, bytes int
 		})
 		t := &slab[len(slab)-1]
 		tasks = append(tasks, t)
-		use.bytes += int64(len(t.row.Text)) + taskBytes
+		use.bytes += t.loaded()
 	}
 	use.left = len(tasks)
 	rest.from = end
@@ -89,7 +89,7 @@ func (st *shardState) unpack(m blockLoaded) (rest span, tasks []*task, bytes int
 func (st *shardState) finished(t *task) {
 	st.open--
 	st.tasks = append(st.tasks, t)
-	st.bytes += t.bytes() + int64(len(t.row.Text))
+	st.bytes += t.bytes() + t.loaded()
 }
 
 // drained reports whether all rows that will ever be dealt are finished.
@@ -114,10 +114,6 @@ func (st *shardState) close(log *slog.Logger) {
 	}
 	st.input, st.block = nil, nil
 }
-
-// taskBytes is what a row takes beside its text: the task, headers of text and
-// id.
-const taskBytes = 320
 
 // spanBytes estimates the memory that the next block of a span takes.
 func (s shardInfo) spanBytes(sp span) int64 {

@@ -38,6 +38,13 @@ func (t *task) bytes() int64 {
 	return n
 }
 
+// taskBytes is what a row takes beside its text: the task, headers of text and
+// id.
+const taskBytes = 320
+
+// loaded is what the task holds in memory from the time its block is loaded.
+func (t *task) loaded() int64 { return int64(len(t.row.Text)) + taskBytes }
+
 // free lets go of the row's memory: queues may hold the task itself for longer.
 func (t *task) free() { t.row, t.out = rowmill.Row{}, rowmill.Output{} }
 

@@ -22,7 +22,8 @@ type Window struct {
 // Bounds of the window. Constants are reasoned from the behaviour of
 // continuous batching, see docs/architecture.md.
 const (
-	guessedSlots = 256 // vLLM's default max_num_seqs
+	guessedSlots = 256  // vLLM's default max_num_seqs
+	mostSlots    = 1024 // its max_num_seqs on the largest GPUs: more in flight costs memory and gains nothing
 	minWindow    = 1
 	staleGauges  = 5 * time.Second
 	kvGrow       = 0.90
@@ -66,7 +67,7 @@ func (w *Window) Observe(g Gauges, inFlight int, now time.Time) {
 		w.size = max(minWindow, min(0.8*w.size, float64(g.Running)+q))
 	case waiting < q && w.kv < kvGrow && full:
 		if w.guessed && waiting == 0 {
-			w.slots = max(w.slots, int(2*w.size)) // it took everything: there is more room
+			w.slots = min(mostSlots, max(w.slots, int(2*w.size))) // it took everything: there is more room
 		}
 		w.size = min(w.max(), w.size+max(1, w.size/4))
 	}
