@@ -80,9 +80,13 @@ type job struct {
 	updating bool // a record update is under way
 	draining bool
 	ending   bool
+	stopping bool // its children were told to stop: nothing new may be spawned
 }
 
 func (j *job) Receive(c actor.Context) {
+	if j.stopping {
+		return
+	}
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		j.onStarted(c)

@@ -149,6 +149,7 @@ func (j *job) abandon(c actor.Context) {
 }
 
 func (j *job) onStopping() {
+	j.stopping = true
 	j.timers.stop()
 	j.run.cancel()
 	j.work.cancel()

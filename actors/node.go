@@ -62,9 +62,13 @@ type node struct {
 	fences   map[string]store.Fence
 	scanning bool
 	draining bool
+	stopping bool // its children were told to stop: nothing new may be spawned
 }
 
 func (n *node) Receive(c actor.Context) {
+	if n.stopping {
+		return
+	}
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		n.onStarted(c)
@@ -91,6 +95,7 @@ func (n *node) Receive(c actor.Context) {
 	case drainNode:
 		n.onDrainNode(c)
 	case *actor.Stopping:
+		n.stopping = true
 		n.timers.stop()
 		n.work.cancel()
 	default:
@@ -159,6 +164,10 @@ func (n *node) onOrphansFound(c actor.Context, m orphansFound) {
 
 func (n *node) onJobClaimed(c actor.Context, m jobClaimed) {
 	delete(n.claiming, m.id)
+	if n.draining { // the end of the session frees it
+		n.reportDrained()
+		return
+	}
 	switch {
 	case m.err == nil:
 	case errors.Is(m.err, rowmill.ErrConflict), errors.Is(m.err, rowmill.ErrTerminal), errors.Is(m.err, rowmill.ErrNotFound):
@@ -291,7 +300,7 @@ func (n *node) onDrainNode(c actor.Context) {
 }
 
 func (n *node) reportDrained() {
-	if len(n.jobs) == 0 {
+	if len(n.jobs) == 0 && len(n.claiming) == 0 {
 		n.system.drainedOnce.Do(func() { close(n.system.drained) })
 	}
 }

@@ -603,3 +603,19 @@ func TestASlowProbeDoesNotTakeABusyServerDown(t *testing.T) {
 		t.Error("the engine was taken down while it answered")
 	}
 }
+
+// A node may be told to stop at any moment of a job's beginning.
+func TestStopWhileJobsBegin(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo})
+	texts := numbered(5)
+	for i := range 40 {
+		id := b.submit(rowmill.Spec{Inline: texts})
+		time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+		if err := b.system.Stop(context.Background()); err != nil {
+			t.Fatalf("stop %d: %v", i, err)
+		}
+		b.start()
+		b.checkEcho(b.end(id), texts)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,9 +30,20 @@ type origin struct {
 	gets    atomic.Int32
 	links   atomic.Int32
 	ranges  []string
+
+	mu sync.Mutex // held while a request is served: one may outlive its client
+}
+
+// change changes what the origin does from the next request on.
+func (o *origin) change(f func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f()
 }
 
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if strings.HasSuffix(r.URL.Path, "/results-url") {
 		o.links.Add(1)
 		o.expired.Store(false)
@@ -164,7 +176,7 @@ func TestSaveResumesInALaterRun(t *testing.T) {
 	if _, err := os.Stat(path); err == nil {
 		t.Fatal("an incomplete file has the final name")
 	}
-	o.cut, o.hook = 0, nil
+	o.change(func() { o.cut, o.hook = 0, nil })
 	size, err := c.Save(t.Context(), "job-1", parquet, path, nil)
 	o.check(path, size, err)
 	if last := o.ranges[len(o.ranges)-1]; last == "" {
