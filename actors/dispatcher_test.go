@@ -3,6 +3,7 @@ package actors
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
@@ -126,4 +127,20 @@ func TestDispatcherLosesNothing(t *testing.T) {
 			t.Fatalf("%d tasks in, %d out, %d queued", in, out, d.queued)
 		}
 	})
+}
+
+// Answers say that a server lives, refusals and broken connections do not.
+func TestDispatcherKnowsALivingServer(t *testing.T) {
+	t.Parallel()
+	d := testDispatcher()
+	began := time.Now()
+	d.finish(1, outcome{})
+	d.finish(1, outcome{overloaded: true})
+	if d.alive(began) {
+		t.Error("alive without an answer")
+	}
+	d.finish(1, outcome{answered: true})
+	if !d.alive(began) || d.alive(time.Now().Add(time.Minute)) {
+		t.Error("an answer counts for the time after which it came")
+	}
 }

@@ -17,8 +17,7 @@ type scripted struct {
 	answer func(ctx context.Context, row string, try int) (engine.Reply, error)
 
 	prepareErr error
-	down       atomic.Bool // refuses everything
-	deaf       atomic.Bool // refuses probes alone
+	down       atomic.Bool
 	calls      atomic.Int64
 
 	mu    sync.Mutex
@@ -29,7 +28,7 @@ type scripted struct {
 func (s *scripted) Name() string { return s.name }
 
 func (s *scripted) Probe(context.Context) (engine.Info, error) {
-	if s.down.Load() || s.deaf.Load() {
+	if s.down.Load() {
 		return engine.Info{}, &engine.Error{Class: engine.ServerFault, Message: "connection refused"}
 	}
 	return engine.Info{Kind: "scripted", Slots: 8, Models: s.models}, nil

@@ -585,25 +585,6 @@ func TestManyJobsOfTwoAccountsEnd(t *testing.T) {
 
 var _ blob.Bucket = (*fullBucket)(nil)
 
-// A server too busy for a probe is not down while it answers rows.
-func TestASlowProbeDoesNotTakeABusyServerDown(t *testing.T) {
-	t.Parallel()
-	e := &scripted{answer: slowly(time.Millisecond)}
-	b := setup(t, e, func(c *actors.Config) { c.ProbeInterval = 200 * time.Millisecond })
-	texts := numbered(2000)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
-	b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
-	e.deaf.Store(true)
-	rec := b.end(id)
-	b.checkEcho(rec, texts)
-	if n := int(e.calls.Load()); n != len(texts) {
-		t.Errorf("%d requests for %d rows", n, len(texts))
-	}
-	if up := b.system.Engines()[0].Up; !up {
-		t.Error("the engine was taken down while it answered")
-	}
-}
-
 // A node may be told to stop at any moment of a job's beginning.
 func TestStopWhileJobsBegin(t *testing.T) {
 	t.Parallel()
