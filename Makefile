@@ -27,7 +27,8 @@ demo: build ## run a thousand rows through a node of your own and show what come
 
 test: ## vet and test everything; needs nothing but Go
 	$(GO) vet ./...
-	$(GO) test ./...
+	packages=$$($(GO) list ./...) && $(GO) test $$(echo "$$packages" | grep -v '/e2e$$')
+	$(GO) test -count=1 ./e2e # never from the cache, which does not know of the binary it runs
 
 test/race: ## test everything under the race detector, but for e2e, which runs the real binary
 	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -race $$(echo "$$packages" | grep -v -e '/e2e$$' -e '/bench/')
