@@ -69,6 +69,11 @@ type Params struct {
 type Row struct {
 	Text []byte // the prompt as the user message, UTF-8
 	Seed *int64 // overrides the seed of Params for this row
+
+	// Patience is how long to wait for the answer, queueing on the server
+	// included; 0 is the engine's own bound, made for the slowest server. When
+	// it is over the call fails with a Moment whose Code is "timeout".
+	Patience time.Duration
 }
 
 // Reply is one accepted answer.
@@ -79,6 +84,7 @@ type Reply struct {
 
 	Finish       rowmill.FinishReason
 	InputTokens  int64
+	CachedTokens int64 // of InputTokens: those the server had in its prefix cache; 0 where it does not say
 	OutputTokens int64
 
 	// LogprobSum and LogprobCount cover the tokens of the final answer,
@@ -124,6 +130,7 @@ type Gauges struct {
 	Waiting     int64   // rows in the server's queue
 	KVUse       float64 // share of the KV cache in use, 0 to 1; -1 when unknown
 	Preemptions int64   // total since the server started
+	KVTokens    int64   // size of the KV cache in tokens; 0 when unknown
 }
 
 // ErrNoGauges says that a server publishes no load figures.
