@@ -1,0 +1,144 @@
+package batching
+
+import "math/bits"
+
+// none is no block.
+const none int32 = -1
+
+// block is a block of KV cache: held by refs requests, or free and in the
+// queue of free blocks, where it keeps its content until it is taken.
+type block struct {
+	hash       uint64 // of its content, if others can find it by that; otherwise 0
+	refs       int32
+	prev, next int32 // in the queue of free blocks
+	chain      int32 // the next block that can be found in the same bucket
+}
+
+// blocks is a KV cache: all blocks, those that can be shared by the hash of
+// their content, and the free ones in the order in which they were freed, so
+// that the least recently used is taken first. The blocks themselves form the
+// hash table: most of the cost of a row is here, and a map of Go's costs three
+// times as much.
+type blocks struct {
+	all         []block
+	buckets     []int32 // first blocks of the hash table, by the low bits of the hash
+	first, last int32   // of the free blocks
+	free        int
+}
+
+func newBlocks(n int) blocks {
+	b := blocks{all: make([]block, n), buckets: make([]int32, 1<<bits.Len(uint(n))), first: none, last: none}
+	for i := range n {
+		b.release(int32(i))
+	}
+	b.forget()
+	return b
+}
+
+func (b *blocks) bucket(hash uint64) *int32 { return &b.buckets[hash&uint64(len(b.buckets)-1)] }
+
+// lookup returns the block of this hash, or none.
+func (b *blocks) lookup(hash uint64) int32 {
+	i := *b.bucket(hash)
+	for i != none && b.all[i].hash != hash {
+		i = b.all[i].chain
+	}
+	return i
+}
+
+// find counts the leading hashes whose blocks are here, at most limit, and
+// how many of those blocks are free.
+func (b *blocks) find(hashes []uint64, limit int) (found, free int) {
+	for _, hash := range hashes[:min(limit, len(hashes))] {
+		i := b.lookup(hash)
+		if i == none {
+			break
+		}
+		found++
+		if b.all[i].refs == 0 {
+			free++
+		}
+	}
+	return found, free
+}
+
+// share takes a block that find has found.
+func (b *blocks) share(hash uint64) int32 {
+	i := b.lookup(hash)
+	if b.all[i].refs == 0 {
+		b.unlink(i)
+	}
+	b.all[i].refs++
+	return i
+}
+
+// take takes the free block that was used least recently; there must be one.
+// What it held is forgotten.
+func (b *blocks) take() int32 {
+	i := b.first
+	b.unlink(i)
+	k := &b.all[i]
+	if k.hash != 0 {
+		at := b.bucket(k.hash)
+		for *at != i {
+			at = &b.all[*at].chain
+		}
+		*at, k.hash = k.chain, 0
+	}
+	k.refs = 1
+	return i
+}
+
+// publish makes a block that was computed known by its hash, unless another
+// block holds the same. Hash 0 stands for content that is not shared.
+func (b *blocks) publish(i int32, hash uint64) {
+	if hash == 0 || b.lookup(hash) != none {
+		return
+	}
+	head := b.bucket(hash)
+	b.all[i].hash, b.all[i].chain = hash, *head
+	*head = i
+}
+
+// forget makes all blocks unknown.
+func (b *blocks) forget() {
+	for i := range b.all {
+		b.all[i].hash = 0
+	}
+	for i := range b.buckets {
+		b.buckets[i] = none
+	}
+}
+
+// drop gives up one hold on a block.
+func (b *blocks) drop(i int32) {
+	if b.all[i].refs--; b.all[i].refs == 0 {
+		b.release(i)
+	}
+}
+
+func (b *blocks) release(i int32) {
+	b.all[i].prev, b.all[i].next = b.last, none
+	if b.last == none {
+		b.first = i
+	} else {
+		b.all[b.last].next = i
+	}
+	b.last = i
+	b.free++
+}
+
+func (b *blocks) unlink(i int32) {
+	prev, next := b.all[i].prev, b.all[i].next
+	if prev == none {
+		b.first = next
+	} else {
+		b.all[prev].next = next
+	}
+	if next == none {
+		b.last = prev
+	} else {
+		b.all[next].prev = prev
+	}
+	b.free--
+}

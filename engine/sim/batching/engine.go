@@ -1,0 +1,397 @@
+package batching
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Bounds and default of Config.MaxSeqs.
+const (
+	DefaultMaxSeqs = 256  // vLLM's max_num_seqs on most GPUs
+	LargestMaxSeqs = 1024 // its default on the largest
+)
+
+// Config is one engine.
+type Config struct {
+	Profile Profile
+
+	// MaxSeqs is how many requests are in the batch at most. Default 256.
+	MaxSeqs int
+
+	// QueueLimit is how many requests may be in the engine beyond MaxSeqs;
+	// more are refused. 0, the default, lets any number wait, as vLLM does.
+	QueueLimit int
+
+	// Seed changes the jitter of the step times.
+	Seed int64
+
+	// NoJitter makes every step take exactly Profile.StepTime.
+	NoJitter bool
+
+	// NoPrefixCache computes every prompt from its first token.
+	NoPrefixCache bool
+}
+
+// WithDefaults fills in what is not set.
+func (c Config) WithDefaults() Config {
+	if c.MaxSeqs == 0 {
+		c.MaxSeqs = DefaultMaxSeqs
+	}
+	return c
+}
+
+// Validate names the first setting that makes no sense.
+func (c Config) Validate() error {
+	switch {
+	case c.MaxSeqs < 1 || c.MaxSeqs > LargestMaxSeqs:
+		return fmt.Errorf("setting MaxSeqs is %d: it must be between 1 and %d", c.MaxSeqs, LargestMaxSeqs)
+	case c.QueueLimit < 0:
+		return fmt.Errorf("setting QueueLimit is %d: use 0 for no limit", c.QueueLimit)
+	case c.MaxSeqs > c.Profile.MaxBatchedTokens:
+		return fmt.Errorf("setting MaxSeqs is %d: a step has room for %d tokens", c.MaxSeqs, c.Profile.MaxBatchedTokens)
+	}
+	if err := c.Profile.Validate(); err != nil {
+		return fmt.Errorf("setting Profile %q: %w", c.Profile.Name, err)
+	}
+	return nil
+}
+
+// Errors of Add.
+var (
+	ErrQueueFull = errors.New("the request queue is full")
+	ErrTooLong   = errors.New("the request does not fit into the KV cache")
+)
+
+// Engine is a continuously batching engine as a discrete-event simulation. It
+// has no clock of its own: the caller says what time it is, on any clock that
+// does not go back, and calls Step again when the step it was told of is over.
+// It is not safe for concurrent use.
+type Engine struct {
+	cfg  Config
+	cost cost
+	kv   blocks
+
+	front, waiting list
+	running        list          // the batch, in the order of admission
+	prefill        *Request      // the first of running that does not decode yet: nor do those behind it
+	decode         agenda        // those of running that do
+	phases         phases        // the same, by when they need a block
+	frontFree      time.Duration // when the front end has done all it knows of
+
+	step     int64 // index of the next step
+	serial   uint64
+	context  int64 // tokens in the KV cache of all decoding requests
+	finished []*Request
+	load     Load
+	stats    Stats
+}
+
+// phases are the decoding requests by the steps in which they need another
+// block: those that are BlockTokens·k + i for entry i.
+type phases [BlockTokens][]*Request
+
+func (p *phases) add(i int64, r *Request) {
+	column := &p[i&(BlockTokens-1)]
+	r.column = len(*column)
+	*column = append(*column, r)
+}
+
+func (p *phases) remove(i int64, r *Request) {
+	column := &p[i&(BlockTokens-1)]
+	end := len(*column) - 1
+	moved := (*column)[end]
+	(*column)[r.column] = moved
+	moved.column = r.column
+	(*column)[end] = nil
+	*column = (*column)[:end]
+}
+
+// Load is how busy an engine was when its last step began.
+type Load struct {
+	Running  int // requests in the batch
+	Waiting  int // requests in the scheduler's queue
+	FrontEnd int // requests not yet seen by the scheduler
+	KVUsed   int // blocks held by running requests
+	KVBlocks int // all blocks
+}
+
+// Stats count since the engine was made.
+type Stats struct {
+	Steps       int64
+	Finished    int64         // requests
+	Computed    int64         // prompt tokens, those computed again after a preemption included
+	Cached      int64         // prompt tokens found in the cache instead
+	Generated   int64         // output tokens
+	Preemptions int64         // requests that lost their blocks
+	Busy        time.Duration // sum of the steps
+	SlotTime    time.Duration // sum over the steps of time × requests in the batch
+}
+
+// New makes an engine.
+func New(c Config) (*Engine, error) {
+	c = c.WithDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("batching engine: %w", err)
+	}
+	e := &Engine{cfg: c, cost: c.Profile.cost(), kv: newBlocks(c.Profile.KVBlocks())}
+	e.load.KVBlocks = len(e.kv.all)
+	return e, nil
+}
+
+// Load says how busy the engine is.
+func (e *Engine) Load() Load { return e.load }
+
+// Stats returns the counters.
+func (e *Engine) Stats() Stats { return e.stats }
+
+// Config returns the configuration, defaults filled in.
+func (e *Engine) Config() Config { return e.cfg }
+
+// Add gives the engine a request at a time. ErrQueueFull: try later.
+// ErrTooLong: never.
+func (e *Engine) Add(now time.Duration, r *Request) error {
+	switch {
+	case r.stage != outside:
+		return errors.New("add request: it is in an engine already")
+	case r.PromptTokens < 1 || r.OutputTokens < 0 || len(r.Prompt) > r.PromptTokens/BlockTokens:
+		return fmt.Errorf("add request: %d prompt tokens in %d full blocks, %d output tokens make no request",
+			r.PromptTokens, len(r.Prompt), r.OutputTokens)
+	case e.cfg.QueueLimit > 0 && e.front.n+e.waiting.n+e.running.n >= e.cfg.MaxSeqs+e.cfg.QueueLimit:
+		return ErrQueueFull
+	}
+	need := blocksOf(r.PromptTokens + max(r.OutputTokens-1, 0)) // its last token is not read again
+	if need > len(e.kv.all) {
+		return fmt.Errorf("%w: %d prompt and %d output tokens need %d of %d blocks",
+			ErrTooLong, r.PromptTokens, r.OutputTokens, need, len(e.kv.all))
+	}
+	e.frontFree = max(now, e.frontFree) + e.cfg.Profile.FrontEnd
+	*r = Request{
+		Prompt: r.Prompt, PromptTokens: r.PromptTokens, OutputTokens: r.OutputTokens, User: r.User,
+		stage: inFrontEnd, ready: e.frontFree, target: r.PromptTokens, blocks: slices.Grow(r.blocks[:0], need),
+	}
+	e.front.pushBack(r)
+	return nil
+}
+
+func blocksOf(tokens int) int { return (tokens + BlockTokens - 1) / BlockTokens }
+
+// Remove takes a request out, wherever it is. It may have finished.
+func (e *Engine) Remove(r *Request) {
+	switch r.stage {
+	case inFrontEnd:
+		e.front.remove(r)
+	case waiting:
+		e.waiting.remove(r)
+	case prefilling, decoding:
+		e.leave(r)
+	}
+	r.stage = outside
+}
+
+// Forget empties the prefix cache. Requests that run keep their blocks, which
+// nobody else finds any more.
+func (e *Engine) Forget() { e.kv.forget() }
+
+// Generated is how many output tokens a request has, those of the present step
+// included; also after it has left the engine.
+func (e *Engine) Generated(r *Request) int {
+	if r.stage == decoding {
+		return r.generated + int(e.step-r.since)
+	}
+	return r.generated
+}
+
+// Step runs one step that begins now. took is how long it takes; the requests
+// in finished are done when it is over, and valid until the next Step. Until
+// then requests may be added and removed; the next step sees them.
+//
+// While the only requests there are stand in the front end, a step does
+// nothing but take the time until the first of them is ready. took 0 says that
+// there are none at all.
+func (e *Engine) Step(now time.Duration) (took time.Duration, finished []*Request) {
+	e.finished = e.finished[:0]
+	for r := e.front.first; r != nil && r.ready <= now; r = e.front.first {
+		e.front.remove(r)
+		r.stage = waiting
+		e.waiting.pushBack(r)
+	}
+	preempted := e.growContexts()
+	batch := e.schedule(!preempted)
+	e.load = Load{
+		Running: e.running.n, Waiting: e.waiting.n, FrontEnd: e.front.n,
+		KVUsed: len(e.kv.all) - e.kv.free, KVBlocks: len(e.kv.all),
+	}
+	if e.running.n == 0 {
+		if e.front.first == nil {
+			return 0, nil
+		}
+		return e.front.first.ready - now, nil
+	}
+	factor := 1.0
+	if !e.cfg.NoJitter {
+		factor = jitterOf(e.cfg.Seed, e.step)
+	}
+	took = max(seconds(e.cost.step(batch)*factor), 1)
+	e.stats.Steps++
+	e.stats.Computed += int64(batch.Prefill)
+	e.stats.Generated += int64(batch.Decoding)
+	e.stats.Busy += took
+	e.stats.SlotTime += took * time.Duration(e.running.n)
+	e.complete(now + took)
+	return took, e.finished
+}
+
+// growContexts gives a block to each decoding request that needs one in this
+// step, and reports whether others had to lose theirs: the latest admitted
+// first, whose prompt and tokens are computed again later. At least one always
+// goes on, since Add refuses what does not fit alone.
+func (e *Engine) growContexts() (preempted bool) {
+	column := e.step & (BlockTokens - 1)
+	for len(e.phases[column]) > e.kv.free {
+		r := e.running.last
+		e.leave(r)
+		r.stage, r.target = waiting, r.PromptTokens+r.generated
+		r.Preempted++
+		e.waiting.pushFront(r)
+		e.stats.Preemptions++
+		preempted = true
+	}
+	for _, r := range e.phases[column] {
+		r.blocks = append(r.blocks, e.kv.take())
+	}
+	return preempted
+}
+
+// schedule composes the batch: all that decode, and prompts in chunks, first
+// come, first served, in what is left of the tokens.
+func (e *Engine) schedule(admit bool) Batch {
+	batch := Batch{Decoding: len(e.decode), Context: e.context + int64(len(e.decode))}
+	room := e.cfg.Profile.MaxBatchedTokens - batch.Decoding
+	compute := func(r *Request) {
+		r.chunk = min(room, r.target-r.computed)
+		room -= r.chunk
+		batch.Prefill += r.chunk
+		batch.Attention += float64(r.chunk) * (float64(r.computed) + float64(r.chunk)/2)
+		batch.Context += int64(r.computed)
+	}
+	for r := e.prefill; r != nil && room > 0; r = r.next {
+		compute(r)
+	}
+	for admit && room > 0 && e.running.n < e.cfg.MaxSeqs && e.waiting.n > 0 && e.admit(e.waiting.first) {
+		compute(e.running.last)
+	}
+	return batch
+}
+
+// admit moves the first waiting request into the batch if there are blocks for
+// all of its prompt. The last token is always computed: it gives the first
+// token of the output.
+func (e *Engine) admit(r *Request) bool {
+	cached, free := 0, 0
+	if !e.cfg.NoPrefixCache {
+		cached, free = e.kv.find(r.Prompt, (r.target-1)/BlockTokens)
+	}
+	need := blocksOf(r.target)
+	if need-cached > e.kv.free-free {
+		return false
+	}
+	e.waiting.remove(r)
+	for _, hash := range r.Prompt[:cached] {
+		r.blocks = append(r.blocks, e.kv.share(hash))
+	}
+	for range need - cached {
+		r.blocks = append(r.blocks, e.kv.take())
+	}
+	e.serial++
+	r.stage, r.serial, r.published = prefilling, e.serial, cached
+	r.computed = cached * BlockTokens
+	if r.Preempted == 0 {
+		r.CachedTokens = r.computed
+	}
+	e.stats.Cached += int64(r.computed)
+	e.running.pushBack(r)
+	if e.prefill == nil {
+		e.prefill = r
+	}
+	return true
+}
+
+// complete brings all requests to the end of the step.
+func (e *Engine) complete(end time.Duration) {
+	step := e.step
+	e.step++
+	e.context += int64(len(e.decode))
+	for len(e.decode) > 0 && e.decode[0].last == step {
+		e.finish(e.decode[0], end)
+	}
+	for r := e.prefill; r != nil && r.chunk > 0; r = e.prefill {
+		r.computed += r.chunk
+		r.chunk = 0
+		e.publish(r)
+		if r.computed < r.target {
+			break
+		}
+		e.prefill = r.next
+		e.prefilled(r, end)
+	}
+}
+
+// prefilled ends the prefill of a request: it has a further token.
+func (e *Engine) prefilled(r *Request, end time.Duration) {
+	if r.FirstToken == 0 {
+		r.FirstToken = end
+	}
+	if r.OutputTokens > 0 {
+		r.generated++
+		e.stats.Generated++
+	}
+	if r.generated == r.OutputTokens {
+		e.finish(r, end)
+		return
+	}
+	r.stage, r.since = decoding, e.step
+	r.last = e.step + int64(r.OutputTokens-r.generated) - 1
+	e.decode.push(r)
+	e.phases.add(e.step-int64(r.computed), r)
+	e.context += int64(r.computed)
+}
+
+// publish lets others find the blocks of the prompt that are complete.
+func (e *Engine) publish(r *Request) {
+	if e.cfg.NoPrefixCache {
+		return
+	}
+	for full := min(r.computed/BlockTokens, len(r.Prompt)); r.published < full; r.published++ {
+		e.kv.publish(r.blocks[r.published], r.Prompt[r.published])
+	}
+}
+
+func (e *Engine) finish(r *Request, end time.Duration) {
+	e.leave(r)
+	r.stage, r.Finished = outside, end
+	e.stats.Finished++
+	e.finished = append(e.finished, r)
+}
+
+// leave takes a request out of the batch. Its blocks are freed from the last
+// to the first, so that the beginning of its prompt stays longest.
+func (e *Engine) leave(r *Request) {
+	if r.stage == decoding {
+		e.decode.remove(r)
+		e.phases.remove(r.since-int64(r.computed), r)
+		made := int(e.step - r.since)
+		e.context -= int64(r.computed + made)
+		r.generated += made
+	}
+	if e.prefill == r {
+		e.prefill = r.next
+	}
+	e.running.remove(r)
+	for i := len(r.blocks) - 1; i >= 0; i-- {
+		e.kv.drop(r.blocks[i])
+	}
+	r.blocks = r.blocks[:0]
+	r.computed = 0
+}

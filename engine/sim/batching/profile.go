@@ -1,0 +1,235 @@
+package batching
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// BlockTokens is the size of a block of KV cache in tokens, as in vLLM.
+const BlockTokens = 16
+
+// Profile is a model on GPUs: the constants of the step time. Sizes are in
+// bytes, rates per second and per GPU.
+type Profile struct {
+	Name string // such as "llama-3.1-8b/h100"
+
+	ActiveParams  float64 // parameters that a token is multiplied with
+	DenseParams   float64 // parameters read in every step
+	ExpertParams  float64 // parameters of all experts; 0 for a dense model
+	Experts       int     // experts of a layer
+	ExpertsUsed   int     // experts that a token goes to
+	BytesPerParam float64
+	Layers        int
+	Width         int     // of the hidden state
+	HeadWidth     int     // of all attention heads together
+	KVBytes       float64 // KV cache of a token
+	KVWindow      float64 // share of a context that attention reads: less than 1 where layers have windows
+	MFU           float64 // share of FLOPS that matrix products reach
+	Overhead      float64 // memory besides weights and KV cache
+
+	GPUs      int     // tensor parallel
+	FLOPS     float64 // peak of bf16
+	Bandwidth float64 // of memory
+	Memory    float64
+	Link      float64 // bandwidth between GPUs
+
+	StepOverhead     time.Duration // of any step
+	SequenceOverhead time.Duration // of each decoding sequence in a step
+	LinkLatency      time.Duration // of one exchange between GPUs
+	FrontEnd         time.Duration // of a request, one after the other, beside the steps
+
+	MaxBatchedTokens int // in one step
+}
+
+// Shares of a GPU's peaks that real kernels reach, the same for all profiles.
+const (
+	weightEfficiency    = 0.85 // of Bandwidth, reading weights
+	kvEfficiency        = 0.8  // of Bandwidth, reading the KV cache
+	attentionEfficiency = 0.5  // of FLOPS
+	memoryShare         = 0.9  // of Memory given to the engine (gpu_memory_utilization)
+	activationBytes     = 2
+)
+
+const gib = 1 << 30
+
+// gpus are the GPUs of the profiles.
+var gpus = []struct {
+	name              string
+	bandwidth, memory float64
+}{
+	{"h100", 3.35e12, 80 * gib},
+	{"h200", 4.8e12, 141e9},
+}
+
+// models are the models of the profiles, without a GPU.
+var models = []Profile{
+	{
+		Name: "llama-3.1-8b", ActiveParams: 8.03e9, DenseParams: 8.03e9, BytesPerParam: 2,
+		Layers: 32, Width: 4096, HeadWidth: 4096, KVBytes: 131072, KVWindow: 1, MFU: 0.55, Overhead: 5.5 * gib,
+		GPUs: 1, StepOverhead: 1500 * time.Microsecond, MaxBatchedTokens: 8192,
+	},
+	{
+		Name: "gpt-oss-20b", ActiveParams: 3.6e9, DenseParams: 1.8e9, ExpertParams: 19.1e9, Experts: 32, ExpertsUsed: 4, BytesPerParam: 0.62,
+		Layers: 24, Width: 2880, HeadWidth: 4096, KVBytes: 49152, KVWindow: 0.5, MFU: 0.26, Overhead: 8 * gib,
+		GPUs: 1, StepOverhead: 1500 * time.Microsecond, MaxBatchedTokens: 8192,
+	},
+	{
+		Name: "qwen3-235b", ActiveParams: 22e9, DenseParams: 8e9, ExpertParams: 227e9, Experts: 128, ExpertsUsed: 8, BytesPerParam: 1,
+		Layers: 94, Width: 4096, HeadWidth: 8192, KVBytes: 192512, KVWindow: 1, MFU: 0.30, Overhead: 6 * gib,
+		GPUs: 4, StepOverhead: 2 * time.Millisecond, MaxBatchedTokens: 16384,
+	},
+}
+
+// Profiles returns all profiles: each model on each GPU.
+func Profiles() []Profile {
+	var all []Profile
+	for _, p := range models {
+		for _, gpu := range gpus {
+			q := p
+			q.Name += "/" + gpu.name
+			q.FLOPS, q.Bandwidth, q.Memory, q.Link = 989.5e12, gpu.bandwidth, gpu.memory, 450e9
+			q.SequenceOverhead, q.LinkLatency, q.FrontEnd = 12*time.Microsecond, 12*time.Microsecond, 3*time.Millisecond
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+// Lookup returns the profile of this name. The error lists the names there are.
+func Lookup(name string) (Profile, error) {
+	var names []string
+	for _, p := range Profiles() {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return Profile{}, fmt.Errorf("no GPU profile is called %q: choose one of %s", name, strings.Join(names, ", "))
+}
+
+// Faster returns the profile of an engine that is so many times as fast in
+// everything, with the same memory: for tests and measurements that cannot
+// wait for the real one.
+func (p Profile) Faster(factor float64) Profile {
+	p.FLOPS *= factor
+	p.Bandwidth *= factor
+	p.Link *= factor
+	for _, d := range []*time.Duration{&p.StepOverhead, &p.SequenceOverhead, &p.LinkLatency, &p.FrontEnd} {
+		*d = time.Duration(float64(*d) / factor)
+	}
+	return p
+}
+
+// KVBlocks is the size of the KV cache in blocks: what is left of the memory.
+func (p Profile) KVBlocks() int {
+	weights := (p.DenseParams + p.ExpertParams) * p.BytesPerParam
+	free := float64(p.GPUs)*(memoryShare*p.Memory-p.Overhead) - weights
+	return int(max(free, 0)/p.KVBytes) / BlockTokens
+}
+
+// Validate names the first constant that makes no sense.
+func (p Profile) Validate() error {
+	for _, c := range []struct {
+		name  string
+		value float64
+	}{
+		{"ActiveParams", p.ActiveParams}, {"DenseParams", p.DenseParams}, {"BytesPerParam", p.BytesPerParam},
+		{"Layers", float64(p.Layers)}, {"Width", float64(p.Width)}, {"HeadWidth", float64(p.HeadWidth)},
+		{"KVBytes", p.KVBytes}, {"KVWindow", p.KVWindow}, {"MFU", p.MFU}, {"GPUs", float64(p.GPUs)},
+		{"FLOPS", p.FLOPS}, {"Bandwidth", p.Bandwidth}, {"Memory", p.Memory}, {"MaxBatchedTokens", float64(p.MaxBatchedTokens)},
+	} {
+		if !(c.value > 0 && !math.IsInf(c.value, 0)) {
+			return fmt.Errorf("%s is %v: it must be above 0", c.name, c.value)
+		}
+	}
+	switch {
+	case p.ExpertParams > 0 && !(p.ExpertsUsed > 0 && p.ExpertsUsed <= p.Experts):
+		return fmt.Errorf("ExpertsUsed is %d of %d Experts: a token goes to at least 1 and at most all", p.ExpertsUsed, p.Experts)
+	case p.GPUs > 1 && !(p.Link > 0):
+		return fmt.Errorf("Link is %v: several GPUs need a bandwidth between them", p.Link)
+	case p.StepOverhead < 0 || p.SequenceOverhead < 0 || p.LinkLatency < 0 || p.FrontEnd < 0:
+		return errors.New("StepOverhead, SequenceOverhead, LinkLatency and FrontEnd cannot be negative")
+	case p.KVBlocks() < 1:
+		return fmt.Errorf("Memory of %.0f GB does not hold the weights and one block of KV cache", p.Memory/1e9)
+	}
+	return nil
+}
+
+// Batch is what one step computes.
+type Batch struct {
+	Decoding int // sequences that get one token
+	Prefill  int // prompt tokens
+
+	// Attention is the work of attention over the prompts: for each chunk of c
+	// tokens behind d done before, c·(d + c/2).
+	Attention float64
+
+	// Context is the sum of the lengths of all contexts read, in tokens.
+	Context int64
+}
+
+// StepTime is how long the step takes, without jitter.
+func (p Profile) StepTime(b Batch) time.Duration {
+	c := p.cost()
+	return seconds(c.step(b))
+}
+
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
+
+// cost is the step time of a profile as coefficients, in seconds:
+//
+//	T   = c0 + c1·B + max( 2·P_act·n/(MFU·F·tp), W(n)/(0.85·BW·tp) )
+//	      + 4·L·h·A/(0.5·F·tp) + kv·S·f/(0.8·BW·tp) + T_tp
+//	W   = dense + experts·(1 - (1-k/N)^n)         bytes of weights read
+//	T_tp = 2·L·( 2·(tp-1)/tp·n·d·2/link + latency )   for tp > 1
+//
+// with n = B + prompt tokens in the step, B decoding sequences, A Attention
+// and S Context.
+type cost struct {
+	fixed      float64 // c0, and the latency of T_tp
+	decoding   float64 // per decoding sequence
+	compute    float64 // per token
+	dense      float64 // reading the dense weights
+	experts    float64 // reading all experts
+	missed     float64 // chance that a token does not go to a given expert
+	attention  float64 // per unit of A
+	context    float64 // per token of S
+	exchangeTP float64 // per token
+}
+
+func (p *Profile) cost() cost {
+	tp := float64(p.GPUs)
+	weights := p.BytesPerParam / (weightEfficiency * p.Bandwidth * tp)
+	c := cost{
+		fixed:     p.StepOverhead.Seconds(),
+		decoding:  p.SequenceOverhead.Seconds(),
+		compute:   2 * p.ActiveParams / (p.MFU * p.FLOPS * tp),
+		dense:     p.DenseParams * weights,
+		experts:   p.ExpertParams * weights,
+		attention: 4 * float64(p.Layers) * float64(p.HeadWidth) / (attentionEfficiency * p.FLOPS * tp),
+		context:   p.KVBytes * p.KVWindow / (kvEfficiency * p.Bandwidth * tp),
+	}
+	if p.ExpertParams > 0 {
+		c.missed = 1 - float64(p.ExpertsUsed)/float64(p.Experts)
+	}
+	if p.GPUs > 1 {
+		exchanges := 2 * float64(p.Layers)
+		c.fixed += exchanges * p.LinkLatency.Seconds()
+		c.exchangeTP = exchanges * 2 * (tp - 1) / tp * float64(p.Width) * activationBytes / p.Link
+	}
+	return c
+}
+
+// step is the time of a step in seconds.
+func (c *cost) step(b Batch) float64 {
+	n := float64(b.Decoding + b.Prefill)
+	weights := c.dense
+	if c.experts > 0 {
+		weights += c.experts * (1 - math.Pow(c.missed, n))
+	}
+	return c.fixed + c.decoding*float64(b.Decoding) + max(c.compute*n, weights) +
+		c.attention*b.Attention + c.context*float64(b.Context) + c.exchangeTP*n
+}

@@ -1,0 +1,156 @@
+package batching
+
+import "time"
+
+// Request is one sequence in an engine. The caller sets the first fields
+// before Add and leaves them alone until the request has finished or was
+// removed; then it may be added again, to any engine.
+type Request struct {
+	// Prompt has a chained hash (Chain) for each full block of the prompt, as
+	// far as others may share it: equal hashes mean equal prompts up to the end
+	// of that block. nil: nothing is shared.
+	Prompt []uint64
+
+	PromptTokens int // at least 1
+	OutputTokens int // tokens until it stops by itself; 0 for an embedding
+	User         any // the caller's, never touched
+
+	// What happened. Times are on the clock of Add and Step.
+	CachedTokens int           // prompt tokens found in the cache when it was first admitted
+	Preempted    int           // how often it lost its blocks
+	FirstToken   time.Duration // when its first token, or its embedding, was ready; 0: not yet
+	Finished     time.Duration // 0: not yet
+
+	stage     stage
+	ready     time.Duration // when the front end is done with it
+	serial    uint64        // of its last admission
+	generated int           // tokens at the time it began to decode, or left
+	target    int           // tokens to compute before it decodes: the prompt, and what a preemption lost
+	computed  int           // tokens in the KV cache at the time it began to decode, or so far
+	published int           // leading blocks that others can find, if they are shared
+	chunk     int           // prompt tokens in the present step
+	since     int64         // the first step in which it decodes
+	last      int64         // the step that makes its last token
+	place     int           // in the heap of decoding requests
+	column    int           // in its phase
+	blocks    []int32
+
+	prev, next *Request // in the list of its stage
+}
+
+// stage says where a request is.
+type stage uint8
+
+const (
+	outside stage = iota
+	inFrontEnd
+	waiting
+	prefilling
+	decoding
+)
+
+// list is a queue of requests with O(1) removal.
+type list struct {
+	first, last *Request
+	n           int
+}
+
+func (l *list) pushBack(r *Request) {
+	r.prev, r.next = l.last, nil
+	if l.last == nil {
+		l.first = r
+	} else {
+		l.last.next = r
+	}
+	l.last = r
+	l.n++
+}
+
+func (l *list) pushFront(r *Request) {
+	r.prev, r.next = nil, l.first
+	if l.first == nil {
+		l.last = r
+	} else {
+		l.first.prev = r
+	}
+	l.first = r
+	l.n++
+}
+
+func (l *list) remove(r *Request) {
+	if r.prev == nil {
+		l.first = r.next
+	} else {
+		r.prev.next = r.next
+	}
+	if r.next == nil {
+		l.last = r.prev
+	} else {
+		r.next.prev = r.prev
+	}
+	r.prev, r.next = nil, nil
+	l.n--
+}
+
+// agenda is a heap of decoding requests by the step of their last token, and
+// by admission within a step.
+type agenda []*Request
+
+func (r *Request) before(o *Request) bool {
+	return r.last < o.last || r.last == o.last && r.serial < o.serial
+}
+
+func (a *agenda) push(r *Request) {
+	*a = append(*a, r)
+	a.up(len(*a)-1, r)
+}
+
+func (a *agenda) remove(r *Request) {
+	h := *a
+	end := len(h) - 1
+	moved := h[end]
+	h[end] = nil
+	*a = h[:end]
+	if moved == r {
+		return
+	}
+	if i := r.place; i > 0 && moved.before(h[(i-1)/2]) {
+		a.up(i, moved)
+	} else {
+		a.down(i, moved)
+	}
+}
+
+func (a agenda) up(i int, r *Request) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !r.before(a[parent]) {
+			break
+		}
+		a[i] = a[parent]
+		a[i].place = i
+		i = parent
+	}
+	a[i] = r
+	r.place = i
+}
+
+func (a agenda) down(i int, r *Request) {
+	for {
+		child := 2*i + 1
+		if child >= len(a) {
+			break
+		}
+		if child+1 < len(a) && a[child+1].before(a[child]) {
+			child++
+		}
+		if !a[child].before(r) {
+			break
+		}
+		a[i] = a[child]
+		a[i].place = i
+		i = child
+	}
+	a[i] = r
+	r.place = i
+}

@@ -1,0 +1,108 @@
+package batching
+
+import (
+	"fmt"
+	"time"
+)
+
+// Result is what engines did with all the rows they were given.
+type Result struct {
+	Makespan time.Duration // until the last row was done
+	Stats                  // of all engines together
+
+	// IdleSlots is 1 - SlotTime/(engines × MaxSeqs × Makespan): the share of
+	// the batch that nobody used, filling and draining included.
+	IdleSlots float64
+}
+
+// Simulate runs n engines in virtual time until no rows are left. An engine
+// that has fewer than window requests is given the next one by next, which
+// returns nil when it has none for this engine; it is asked in the order of
+// time, and the engines take turns at the start. The order in which next hands
+// rows out is the policy under test: what it can know is up to its caller.
+func Simulate(c Config, n int, next func(engine int) *Request, window int) (Result, error) {
+	if n < 1 || window < 1 {
+		return Result{}, fmt.Errorf("simulate: %d engines with a window of %d rows: at least 1 of each is needed", n, window)
+	}
+	type station struct {
+		engine   *Engine
+		now      time.Duration
+		inFlight int
+		over     bool
+	}
+	stations := make([]station, n)
+	give := func(i int) (more bool, err error) {
+		s := &stations[i]
+		r := next(i)
+		if r == nil {
+			return false, nil
+		}
+		s.inFlight++
+		if err := s.engine.Add(s.now, r); err != nil {
+			return false, fmt.Errorf("simulate: %w", err)
+		}
+		return true, nil
+	}
+	for i := range stations {
+		own := c
+		own.Seed += int64(i)
+		engine, err := New(own)
+		if err != nil {
+			return Result{}, fmt.Errorf("simulate: %w", err)
+		}
+		stations[i].engine = engine
+	}
+	for range window {
+		for i := range stations {
+			if _, err := give(i); err != nil {
+				return Result{}, err
+			}
+		}
+	}
+	result := Result{}
+	for {
+		i := -1 // the engine whose step ends first
+		for j := range stations {
+			if !stations[j].over && (i < 0 || stations[j].now < stations[i].now) {
+				i = j
+			}
+		}
+		if i < 0 {
+			break
+		}
+		s := &stations[i]
+		for s.inFlight < window {
+			more, err := give(i)
+			if err != nil {
+				return Result{}, err
+			}
+			if !more {
+				break
+			}
+		}
+		took, finished := s.engine.Step(s.now)
+		s.now += took
+		s.inFlight -= len(finished)
+		s.over = took == 0
+		result.Makespan = max(result.Makespan, s.now)
+	}
+	for i := range stations {
+		result.add(stations[i].engine.Stats())
+	}
+	if result.Makespan > 0 {
+		slots := float64(n * stations[0].engine.cfg.MaxSeqs)
+		result.IdleSlots = 1 - float64(result.SlotTime)/(slots*float64(result.Makespan))
+	}
+	return result, nil
+}
+
+func (s *Stats) add(o Stats) {
+	s.Steps += o.Steps
+	s.Finished += o.Finished
+	s.Computed += o.Computed
+	s.Cached += o.Cached
+	s.Generated += o.Generated
+	s.Preemptions += o.Preemptions
+	s.Busy += o.Busy
+	s.SlotTime += o.SlotTime
+}
