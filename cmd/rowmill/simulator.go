@@ -4,14 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 // defaultSimListen is where vLLM listens by default, so that one can stand in
@@ -22,18 +29,35 @@ func simCommand(io *terminal.IO) *cobra.Command {
 	set, logs := settings.Defaults().Simulator, settings.Defaults().Log
 	config := sim.Config{Profile: sim.DefaultProfile()}
 	var address, catalogFile, witness string
+	var gpu gpuFlags
+	var faults faultFlags
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Run a simulated inference server",
 		Long: `Run a simulated inference server: it speaks the OpenAI dialect as vLLM does,
 serves every model of the catalog, and makes its answers up from the prompt and
-the seed. It is what a node without --engine runs inside itself.`,
+the seed. It is what a node without --engine runs inside itself.
+
+Answers take fixed latencies (--ttft, --per-token, --slots), or, with --gpu, the
+time that a model would take on a GPU with continuous batching, a bounded KV
+cache and a prefix cache; a row then takes seconds, and many together are fast.
+The GPUs are simulated for: ` + strings.Join(gpuNames(), ", ") + `.
+
+--fault makes requests fail at random, as KIND=RATE with a rate between 0 and 1.
+The kinds: ` + strings.Join(sim.FaultKinds(), ", ") + `.
+What fails depends on --seed and the prompt, so that a run repeats. A running
+server takes the same by POST /sim/faults.`,
 		Example: `  rowmill sim --listen 127.0.0.1:8000 --slots 64
-  rowmill serve --engine http://127.0.0.1:8000`,
+  rowmill serve --engine http://127.0.0.1:8000
+
+  rowmill sim --gpu llama-3.1-8b/h100 --max-num-seqs 512
+  rowmill sim --fault 503=0.02,reset=0.001 --startup-delay 20s
+  rowmill sim --die-after 1m --revive-after 30s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			models, err := loadCatalog(catalogFile)
-			if err := errors.Join(err, logs.Validate()); err != nil {
+			err = errors.Join(err, logs.Validate(), gpu.apply(&config, cmd.Flags()), faults.apply(&config.Faults))
+			if err != nil {
 				return exit.With(exit.Usage, err)
 			}
 			if set.Slots < 1 {
@@ -59,6 +83,13 @@ the seed. It is what a node without --engine runs inside itself.`,
 	flags.DurationVar(&set.PerToken, "per-token", set.PerToken, "time of each further token")
 	flags.IntVar(&set.Slots, "slots", set.Slots, "requests that run at once")
 	flags.IntVar(&config.Profile.QueueLimit, "queue-limit", 0, "requests that may wait; more are answered 503 (default: any number)")
+	flags.StringVar(&gpu.name, "gpu", "", "model and GPU to simulate, such as llama-3.1-8b/h100 (default: fixed latencies)")
+	flags.IntVar(&gpu.maxSeqs, "max-num-seqs", batching.DefaultMaxSeqs, fmt.Sprintf("with --gpu, requests in the batch at most, up to %d", batching.LargestMaxSeqs))
+	flags.StringToStringVar(&faults.rates, "fault", nil, "share of the requests that fail in this way, `KIND=RATE`; several with commas")
+	flags.Lookup("fault").DefValue = ""
+	flags.DurationVar(&faults.startupDelay, "startup-delay", 0, "answer 503 for so long at the start")
+	flags.DurationVar(&faults.dieAfter, "die-after", 0, "break all connections and accept no more after so long (default: never)")
+	flags.DurationVar(&faults.reviveAfter, "revive-after", 0, "come back when dead for so long (default: never)")
 	flags.IntVar(&config.Profile.AnswerTokens, "answer-tokens", config.Profile.AnswerTokens, "median length of an answer, in tokens")
 	flags.IntVar(&config.Profile.ReasoningTokens, "reasoning-tokens", config.Profile.ReasoningTokens, "median length of reasoning, in tokens")
 	flags.IntVar(&config.MaxContext, "max-context", 0, "context length of every model, in tokens (default: the catalog's)")
@@ -67,6 +98,68 @@ the seed. It is what a node without --engine runs inside itself.`,
 	flags.StringVar(&logs.Level, "log-level", logs.Level, "debug, info, warn or error")
 	flags.StringVar(&logs.Format, "log-format", logs.Format, "text, json or auto")
 	return cmd
+}
+
+// gpuFlags choose a simulated GPU.
+type gpuFlags struct {
+	name    string
+	maxSeqs int
+}
+
+func gpuNames() (names []string) {
+	for _, p := range batching.Profiles() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// apply sets config.GPU if one is asked for. Flags of the other kind of
+// simulation are refused: they would do nothing.
+func (g gpuFlags) apply(config *sim.Config, flags *pflag.FlagSet) error {
+	if g.name == "" {
+		if flags.Changed("max-num-seqs") {
+			return errors.New("--max-num-seqs is for a simulated GPU: add --gpu, or use --slots")
+		}
+		return nil
+	}
+	for _, other := range []string{"ttft", "per-token", "slots"} {
+		if flags.Changed(other) {
+			return fmt.Errorf("--%s and --gpu exclude each other: the GPU's profile sets the pace, and --max-num-seqs how many requests run at once", other)
+		}
+	}
+	profile, err := batching.Lookup(g.name)
+	if err != nil {
+		return fmt.Errorf("--gpu: %w", err)
+	}
+	if g.maxSeqs < 1 || g.maxSeqs > batching.LargestMaxSeqs {
+		return fmt.Errorf("--max-num-seqs must be between 1 and %d, is %d", batching.LargestMaxSeqs, g.maxSeqs)
+	}
+	config.GPU = &batching.Config{Profile: profile, MaxSeqs: g.maxSeqs, QueueLimit: config.Profile.QueueLimit}
+	return nil
+}
+
+// faultFlags are the faults to inject.
+type faultFlags struct {
+	rates                               map[string]string
+	startupDelay, dieAfter, reviveAfter time.Duration
+}
+
+func (f faultFlags) apply(faults *sim.Faults) error {
+	for _, kind := range slices.Sorted(maps.Keys(f.rates)) {
+		rate, err := strconv.ParseFloat(f.rates[kind], 64)
+		if err != nil {
+			return fmt.Errorf("--fault %s=%s: the rate must be a number between 0 and 1", kind, f.rates[kind])
+		}
+		if err := faults.SetRate(kind, rate); err != nil {
+			return fmt.Errorf("--fault: %w", err)
+		}
+	}
+	faults.StartupDelay = sim.Duration(f.startupDelay)
+	faults.DieAfter, faults.ReviveAfter = sim.Duration(f.dieAfter), sim.Duration(f.reviveAfter)
+	if err := faults.Validate(); err != nil {
+		return fmt.Errorf("--fault, --startup-delay, --die-after, --revive-after: %w", err)
+	}
+	return nil
 }
 
 // runSimulator serves until ctx ends.

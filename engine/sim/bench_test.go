@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 // prompt1K is a row of the size of the row-path benchmark: 1 KB in, about
@@ -77,25 +79,30 @@ func (x *discard) reset()                              {}
 
 // BenchmarkServer measures CPU per request over loopback, client included: the
 // client writes ready-made bytes and parses only the framing. health is the
-// price of HTTP alone; the difference to it is the simulator's.
+// price of HTTP alone; the difference to it is the simulator's. row is 300
+// tokens in and 150 out, no two prompts alike, and row-gpu the same on a GPU
+// that is fast enough to keep up.
 func BenchmarkServer(b *testing.B) {
-	post := func(fields ...any) []byte {
-		data := body("plain", prompt1K, fields...)
+	post := func(prompt string, fields ...any) []byte {
+		data := body("plain", prompt, fields...)
 		return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", chatPath, len(data), data)
 	}
+	row := post(serialMark + strings.Repeat("word some text ", 93) + "[[sim:tokens=150]]")
 	requests := []struct {
 		name    string
 		request []byte
-		profile Profile
+		config  Config
 	}{
-		{"health", []byte("GET /health HTTP/1.1\r\nHost: x\r\n\r\n"), Instant()},
-		{"plain", post(), Instant()},
-		{"logprobs", post("logprobs", true, "top_logprobs", 1), Instant()},
-		{"plain-5ms", post(), Profile{TimeToFirstToken: 5 * time.Millisecond}},
+		{"health", []byte("GET /health HTTP/1.1\r\nHost: x\r\n\r\n"), Config{}},
+		{"plain", post(prompt1K), Config{}},
+		{"logprobs", post(prompt1K, "logprobs", true, "top_logprobs", 1), Config{}},
+		{"plain-5ms", post(prompt1K), Config{Profile: Profile{TimeToFirstToken: 5 * time.Millisecond}}},
+		{"row", row, Config{}},
+		{"row-gpu", row, Config{GPU: &batching.Config{Profile: gpu(b).Faster(300)}}},
 	}
 	for _, r := range requests {
 		b.Run("start/"+r.name, func(b *testing.B) {
-			s := newSim(b, Config{Profile: r.profile})
+			s := newSim(b, r.config)
 			if err := s.Start(context.Background(), "127.0.0.1:0"); err != nil {
 				b.Fatal(err)
 			}
@@ -103,16 +110,20 @@ func BenchmarkServer(b *testing.B) {
 			hammer(b, s.Addr().String(), r.request)
 		})
 		b.Run("handler/"+r.name, func(b *testing.B) {
-			server := httptest.NewServer(newSim(b, Config{Profile: r.profile}).Handler())
+			server := httptest.NewServer(newSim(b, r.config).Handler())
 			defer server.Close()
 			hammer(b, server.Listener.Addr().String(), r.request)
 		})
 	}
 }
 
+// serialMark is replaced by the number of the request.
+const serialMark = "0000000000000000"
+
 func hammer(b *testing.B, addr string, request []byte) {
 	const parallel = 64 // connections per processor
 	var sent atomic.Int64
+	mark := bytes.Index(request, []byte(serialMark))
 	before := cpu(b)
 	b.ResetTimer()
 	b.SetParallelism(parallel)
@@ -124,17 +135,49 @@ func hammer(b *testing.B, addr string, request []byte) {
 		}
 		defer func() { _ = conn.Close() }()
 		in := bufio.NewReaderSize(conn, 64<<10)
+		own := bytes.Clone(request)
 		for pb.Next() {
-			if err := roundTrip(conn, in, request); err != nil {
+			serial := sent.Add(1)
+			if mark >= 0 {
+				copy(own[mark:], fmt.Sprintf("%0*d", len(serialMark), serial))
+			}
+			if err := roundTrip(conn, in, own); err != nil {
 				b.Error(err)
 				return
 			}
-			sent.Add(1)
 		}
 	})
 	b.StopTimer()
 	b.ReportMetric(float64((cpu(b)-before).Microseconds())/float64(sent.Load()), "cpu-µs/req")
 	b.ReportMetric(float64(sent.Load())/b.Elapsed().Seconds(), "req/s")
+}
+
+// BenchmarkBatching is the cost of a row of 300 and 150 tokens in the pace
+// alone, no two prompts alike, on a GPU that is fast enough to keep up.
+func BenchmarkBatching(b *testing.B) {
+	pace := newBatching(b, batching.Config{Profile: gpu(b).Faster(2000)})
+	defer pace.Close()
+	var serial atomic.Int64
+	b.ReportAllocs()
+	before := cpu(b)
+	b.SetParallelism(128)
+	b.RunParallel(func(pb *testing.PB) {
+		prompt := []byte("user\x00" + serialMark + strings.Repeat("word some text ", 97) + "\x00")
+		for pb.Next() {
+			copy(prompt[len("user\x00"):], fmt.Sprintf("%0*d", len(serialMark), serial.Add(1)))
+			r, err := pace.Start(Work{Prompt: prompt, PromptTokens: 300, OutputTokens: 150})
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			if _, err := r.Wait(context.Background(), 150); err != nil {
+				b.Error(err)
+			}
+			r.End()
+		}
+	})
+	b.ReportMetric(float64((cpu(b)-before).Microseconds())/float64(b.N), "cpu-µs/row")
+	b.ReportMetric(float64(pace.Stats().Steps)/float64(b.N), "steps/row")
 }
 
 func roundTrip(conn net.Conn, in *bufio.Reader, request []byte) error {

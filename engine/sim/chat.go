@@ -15,6 +15,7 @@ type generation struct {
 	answer     answer
 	directives directives
 	fault      outcome
+	use        Use // of the engine, once it is known
 	began      time.Time
 }
 
@@ -35,7 +36,7 @@ const notJSON = `[simulated] {"this is": not JSON`
 // chat serves /v1/chat/completions.
 func (s *Server) chat(x exchange) {
 	g := s.pool.Get().(*generation)
-	g.began = time.Now()
+	g.began, g.use = time.Now(), Use{}
 	if handedOn := s.generate(x, g); !handedOn {
 		s.release(g)
 	}
@@ -86,8 +87,7 @@ func (s *Server) generate(x exchange, g *generation) (handedOn bool) {
 	s.compose(&g.answer, req, form, &g.directives, req.limit())
 	run, err := s.pace.Start(Work{Prompt: req.prompt, PromptTokens: req.promptTokens, OutputTokens: len(g.answer.pieces)})
 	if err != nil {
-		f := failWith(http.StatusServiceUnavailable)
-		f.text = err.Error()
+		f := notStarted(err)
 		s.note(g, f.status, 0, false)
 		s.refuse(x, f)
 		return false
@@ -105,6 +105,7 @@ func (s *Server) generate(x exchange, g *generation) (handedOn bool) {
 func (s *Server) finish(x exchange, g *generation, run Run) (handedOn bool) {
 	wanted := len(g.answer.pieces)
 	ready, err := run.Wait(x.context(), wanted)
+	g.use = run.Use()
 	if err == nil && g.fault.fault == faultHang {
 		ready, err = 0, s.hang(x.context())
 	}
@@ -139,9 +140,12 @@ func (s *Server) hang(ctx context.Context) error {
 	}
 }
 
-// abandon ends a request that nobody waits for any more.
+// brokenOff reports whether it was the server that ended a request.
+func brokenOff(err error) bool { return errors.Is(err, errHung) || errors.Is(err, errPaceClosed) }
+
+// abandon ends a request that is not answered any more.
 func (s *Server) abandon(x exchange, g *generation, ready int, err error) {
-	cancelled := !errors.Is(err, errHung)
+	cancelled := !brokenOff(err)
 	if cancelled {
 		s.counts.disconnects.Add(1)
 	}
@@ -167,7 +171,7 @@ func (s *Server) note(g *generation, status, ready int, cancelled bool) {
 	s.witness.write(record{
 		at: g.began, endpoint: "chat", model: g.req.name, text: g.req.prompt[g.req.lastUser[0]:g.req.lastUser[1]],
 		seed: g.req.seed, promptTokens: g.req.promptTokens, outputTokens: ready,
-		status: status, cancelled: cancelled, fault: g.fault.fault,
+		status: status, cancelled: cancelled, fault: g.fault.fault, use: g.use,
 	})
 }
 
@@ -274,6 +278,9 @@ func appendUsage(dst []byte, g *generation) []byte {
 	dst = strconv.AppendInt(dst, int64(output), 10)
 	dst = append(dst, `,"total_tokens":`...)
 	dst = strconv.AppendInt(dst, int64(g.req.promptTokens+output), 10)
+	dst = append(dst, `,"prompt_tokens_details":{"cached_tokens":`...)
+	dst = strconv.AppendInt(dst, int64(g.use.CachedTokens), 10)
+	dst = append(dst, '}')
 	if g.answer.reasons {
 		dst = append(dst, `,"completion_tokens_details":{"reasoning_tokens":`...)
 		dst = strconv.AppendInt(dst, int64(g.answer.reasoningTokens()), 10)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 // The defaults of Config and Profile.
@@ -28,8 +29,13 @@ type Config struct {
 	// value is DefaultProfile.
 	Profile Profile
 
-	// Pace decides when answers are ready. Default: the fixed latencies of
-	// Profile.
+	// GPU times answers as a model on a GPU would, with continuous batching,
+	// instead of the latencies, slots and queue limit of Profile. Its Seed, if
+	// 0, is Seed.
+	GPU *batching.Config
+
+	// Pace decides when answers are ready, in place of both. Default: the fixed
+	// latencies of Profile.
 	Pace Pace
 
 	// Seed changes all answers and all faults. Default 0.
@@ -165,6 +171,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxBody < 1 {
 		return fmt.Errorf("setting MaxBody is %d: at least 1 byte is needed", c.MaxBody)
+	}
+	if c.Pace != nil && c.GPU != nil {
+		return errors.New("settings Pace and GPU both time answers: set one of them")
 	}
 	if err := c.Profile.Validate(); err != nil {
 		return fmt.Errorf("setting Profile: %w", err)

@@ -1,8 +1,9 @@
 // Package sim is a simulated inference server: it speaks the OpenAI dialect
 // over real HTTP as vLLM does, and makes its answers up. It owns the made-up
 // text, the timing behind it (Pace) and injected faults; it knows nothing of
-// jobs, and is reached only over HTTP, like any other server. Package jsongen
-// below it makes values for JSON Schemas.
+// jobs, and is reached only over HTTP, like any other server. Below it, package
+// jsongen makes values for JSON Schemas, and package batching models an engine
+// on a GPU.
 //
 //	HTTP (Start: fasthttp, Handler: net/http)
 //	   │ exchange: one request, whichever library carries it
@@ -15,6 +16,26 @@
 // free text and reasoning begin with "[simulated]", strings without a format
 // in JSON answers begin with "simulated" where there is room, and /v1/models,
 // /version and every answer carry "simulated": true.
+//
+// # Time
+//
+// By default every answer takes the latencies of Profile, however many run at
+// once: pleasant for demonstrations, and no model of a real server. With
+// Config.GPU answers take the time of a model on a GPU (Batching, package
+// batching, which also says what that model was fitted on and how far it is
+// off): requests share its steps, wait for its KV cache, are preempted and find
+// common prefixes in its cache. Usage and the witness tell the cached tokens,
+// /metrics the running and waiting requests, the use of the KV cache and the
+// preemptions; as on a real server nothing tells how many can run at once.
+// Embeddings use no prefix cache.
+//
+// # Faults
+//
+// Faults are injected by rate, by Config.Faults, SetFaults or POST /sim/faults,
+// and by directives: refusals by status, connections that are reset, answers
+// that hang, break off, are no JSON, have no choices or violate their schema.
+// The whole server can be slow to start (503 until then), die at a time and
+// come back at the same address with an empty prefix cache.
 //
 // # Endpoints
 //
@@ -51,7 +72,7 @@
 //	[[sim:fail=503]]          answers with this status, 400 to 599
 //	[[sim:fail=503 times=2]]  only the first two times this prompt comes
 //	[[sim:reject]]            400, the row's own fault
-//	[[sim:hang]]              takes a slot and never answers
+//	[[sim:hang]]              is computed and never answered; keeps a slot of a Profile
 //	[[sim:reset]]             resets the connection instead of answering
 //	[[sim:truncate]]          closes the connection in the middle of the body
 //	[[sim:malformed]]         200 with a body that is not JSON

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -122,11 +121,14 @@ func (s *Server) embed(x exchange) {
 	}
 	group := digest(h.Sum(nil))
 	hit := s.faults.decide(group.key(), &d)
-	if hit.fault == faultViolate || hit.fault == faultEmpty && d.fault != faultEmpty {
+	if hit.fault == faultViolate {
 		hit = outcome{} // there is no schema to violate
 	}
 	s.counts.faults[hit.fault].Add(1)
-	note := func(status int, cancelled bool) { s.noteEmbeddings(r, began, hit.fault, status, cancelled) }
+	var use Use
+	note := func(status int, cancelled bool) {
+		s.noteEmbeddings(r, record{at: began, fault: hit.fault, status: status, cancelled: cancelled, use: use})
+	}
 	if err := sleep(x.context(), d.delay); err != nil {
 		s.counts.disconnects.Add(1)
 		note(0, true)
@@ -145,19 +147,19 @@ func (s *Server) embed(x exchange) {
 	}
 	run, err := s.pace.Start(Work{PromptTokens: r.sum})
 	if err != nil {
-		f := failWith(http.StatusServiceUnavailable)
-		f.text = err.Error()
+		f := notStarted(err)
 		note(f.status, false)
 		s.refuse(x, f)
 		return
 	}
 	defer run.End()
 	_, err = run.Wait(x.context(), 0)
+	use = run.Use()
 	if err == nil && hit.fault == faultHang {
 		err = s.hang(x.context())
 	}
 	if err != nil {
-		cancelled := !errors.Is(err, errHung)
+		cancelled := !brokenOff(err)
 		if cancelled {
 			s.counts.disconnects.Add(1)
 		}
@@ -180,16 +182,16 @@ func (s *Server) embed(x exchange) {
 	}
 }
 
-// noteEmbeddings writes a witness line for every text of a group.
-func (s *Server) noteEmbeddings(r *embedRequest, began time.Time, hit fault, status int, cancelled bool) {
+// noteEmbeddings writes a witness line for every text of a group, with what
+// they have in common.
+func (s *Server) noteEmbeddings(r *embedRequest, line record) {
 	if s.witness == nil {
 		return
 	}
+	line.endpoint, line.model = "embeddings", r.name
 	for i, input := range r.inputs {
-		s.witness.write(record{
-			at: began, endpoint: "embeddings", model: r.name, text: input, promptTokens: r.tokens[i],
-			status: status, cancelled: cancelled, fault: hit,
-		})
+		line.text, line.promptTokens = input, r.tokens[i]
+		s.witness.write(line)
 	}
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -41,6 +42,16 @@ func failWith(status int) *failure {
 	case status >= 500:
 		f.kind = "InternalServerError"
 	}
+	return f
+}
+
+// notStarted is the failure of a request that the engine did not take.
+func notStarted(err error) *failure {
+	if errors.Is(err, ErrTooLong) {
+		return badRequest("input_tokens", "%v", err)
+	}
+	f := failWith(503)
+	f.text = err.Error()
 	return f
 }
 

@@ -24,21 +24,22 @@ const headerBytes = 16 << 10
 type fastListener struct {
 	s      *Server
 	server *fasthttp.Server
-	ln     net.Listener
-	wg     sync.WaitGroup // the accept loop and all connections
+	addr   net.Addr
+	wg     sync.WaitGroup // the accept loops and all connections
 
 	mu     sync.Mutex
+	ln     net.Listener // closed while dead
 	conns  map[*conn]struct{}
+	dead   bool
 	closed bool
 }
 
 func listen(ctx context.Context, addr string, s *Server) (*fastListener, error) {
-	var config net.ListenConfig
-	ln, err := config.Listen(ctx, "tcp", addr)
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	l := &fastListener{s: s, ln: ln, conns: map[*conn]struct{}{}}
+	l := &fastListener{s: s, addr: ln.Addr(), ln: ln, conns: map[*conn]struct{}{}}
 	l.server = &fasthttp.Server{
 		Handler:                      l.handle,
 		ErrorHandler:                 l.malformed,
@@ -51,20 +52,18 @@ func listen(ctx context.Context, addr string, s *Server) (*fastListener, error) 
 		Logger:                       fastLog{s.log},
 	}
 	l.wg.Add(1)
-	go l.accept()
+	go l.accept(ln)
 	return l, nil
 }
-
-func (l *fastListener) addr() net.Addr { return l.ln.Addr() }
 
 // acceptPause is how long to wait when no connection can be accepted, such as
 // when all file descriptors are taken.
 const acceptPause = 20 * time.Millisecond
 
-func (l *fastListener) accept() {
+func (l *fastListener) accept(ln net.Listener) {
 	defer l.wg.Done()
 	for {
-		raw, err := l.ln.Accept()
+		raw, err := ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -92,11 +91,39 @@ func (l *fastListener) accept() {
 	}
 }
 
-// keep registers a connection, unless the listener is closed.
+// die resets all connections and accepts no more.
+func (l *fastListener) die() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dead = true
+	_ = l.ln.Close()
+	for c := range l.conns {
+		resetConn(c.Conn)
+	}
+}
+
+// revive accepts again at the same address.
+func (l *fastListener) revive(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || !l.dead {
+		return nil
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", l.addr.String())
+	if err != nil {
+		return err
+	}
+	l.ln, l.dead = ln, false
+	l.wg.Add(1)
+	go l.accept(ln)
+	return nil
+}
+
+// keep registers a connection, unless the listener is closed or dead.
 func (l *fastListener) keep(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.closed || l.dead {
 		return false
 	}
 	l.conns[c] = struct{}{}
@@ -111,11 +138,13 @@ func (l *fastListener) drop(c *conn) {
 	_ = c.Close()
 }
 
-// closeConns closes the connections that wait for a request, or all.
+// closeConns ends accepting, and closes the connections that wait for a
+// request, or all.
 func (l *fastListener) closeConns(all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
+	_ = l.ln.Close()
 	for c := range l.conns {
 		if all || c.idle.Load() {
 			_ = c.Conn.Close()
@@ -126,7 +155,6 @@ func (l *fastListener) closeConns(all bool) {
 // stop ends the listener. The server's stopping channel is closed by now, so
 // that connections end themselves after their present answer.
 func (l *fastListener) stop(ctx context.Context) {
-	_ = l.ln.Close()
 	l.closeConns(false)
 	done := make(chan struct{})
 	go func() {

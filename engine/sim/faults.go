@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -16,14 +17,45 @@ type Faults struct {
 	Rate500         float64 `json:"rate_500"`         // answers 500
 	Rate503         float64 `json:"rate_503"`         // answers 503 with Retry-After
 	Reset           float64 `json:"reset"`            // resets the connection
-	Hang            float64 `json:"hang"`             // takes a slot and never answers
+	Hang            float64 `json:"hang"`             // computed and never answered; keeps a slot of a Profile
 	Truncate        float64 `json:"truncate"`         // closes in the middle of the body
 	Malformed       float64 `json:"malformed"`        // a body that is not JSON
+	Empty           float64 `json:"empty"`            // 200 without choices or embeddings
 	SchemaViolation float64 `json:"schema_violation"` // JSON that violates the schema asked for
 
-	// StartupDelay is for how long, from New or SetFaults, everything answers
-	// 503, as a server that loads its model.
+	// StartupDelay is for how long everything answers 503, as a server that
+	// loads its model: from New or SetFaults, and after each revival.
 	StartupDelay Duration `json:"startup_delay"`
+
+	// DieAfter is when, from New or SetFaults, the server dies: it accepts
+	// nothing more and breaks all connections off. 0: never. SetFaults, which a
+	// dead server takes from Go only, revives it.
+	DieAfter Duration `json:"die_after"`
+
+	// ReviveAfter is how long it stays dead before it comes back at the same
+	// address, its prefix cache empty. 0: for good.
+	ReviveAfter Duration `json:"revive_after"`
+}
+
+// FaultKinds are the kinds that SetRate takes.
+func FaultKinds() []string {
+	var kinds []string
+	for _, r := range new(Faults).rates() {
+		kinds = append(kinds, r.kind)
+	}
+	return kinds
+}
+
+// SetRate sets the probability of a kind of fault, such as "503" or "reset".
+// The error lists the kinds.
+func (f *Faults) SetRate(kind string, rate float64) error {
+	for _, r := range f.rates() {
+		if r.kind == kind {
+			*r.rate = rate
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no kind of fault %q: choose from %s", kind, strings.Join(FaultKinds(), ", "))
 }
 
 // Duration is a time.Duration that reads and writes JSON as "1m30s".
@@ -62,42 +94,46 @@ type outcome struct {
 	status int
 }
 
-// table lists the rates with their outcomes, in a fixed order.
-func (f *Faults) table() [8]struct {
-	name string
-	rate float64
+// faultRate is the rate of one kind of fault.
+type faultRate struct {
+	kind string
+	rate *float64
 	outcome
-} {
-	return [8]struct {
-		name string
-		rate float64
-		outcome
-	}{
-		{"rate_429", f.Rate429, outcome{faultStatus, 429}},
-		{"rate_500", f.Rate500, outcome{faultStatus, 500}},
-		{"rate_503", f.Rate503, outcome{faultStatus, 503}},
-		{"reset", f.Reset, outcome{fault: faultReset}},
-		{"hang", f.Hang, outcome{fault: faultHang}},
-		{"truncate", f.Truncate, outcome{fault: faultTruncate}},
-		{"malformed", f.Malformed, outcome{fault: faultMalformed}},
-		{"schema_violation", f.SchemaViolation, outcome{fault: faultViolate}},
+}
+
+// rates lists all kinds, in a fixed order.
+func (f *Faults) rates() [9]faultRate {
+	return [9]faultRate{
+		{"429", &f.Rate429, outcome{faultStatus, 429}},
+		{"500", &f.Rate500, outcome{faultStatus, 500}},
+		{"503", &f.Rate503, outcome{faultStatus, 503}},
+		{"reset", &f.Reset, outcome{fault: faultReset}},
+		{"hang", &f.Hang, outcome{fault: faultHang}},
+		{"truncate", &f.Truncate, outcome{fault: faultTruncate}},
+		{"malformed", &f.Malformed, outcome{fault: faultMalformed}},
+		{"schema_violation", &f.SchemaViolation, outcome{fault: faultViolate}},
+		{"empty", &f.Empty, outcome{fault: faultEmpty}},
 	}
 }
 
-// Validate names the first rate that is none.
+// Validate names the first setting that makes no sense.
 func (f Faults) Validate() error {
 	sum := 0.0
-	for _, entry := range f.table() {
-		if !(entry.rate >= 0 && entry.rate <= 1) {
-			return fmt.Errorf("%s is %v: it must be between 0 and 1", entry.name, entry.rate)
+	for _, r := range f.rates() {
+		if !(*r.rate >= 0 && *r.rate <= 1) {
+			return fmt.Errorf("the rate of %s is %v: it must be between 0 and 1", r.kind, *r.rate)
 		}
-		sum += entry.rate
+		sum += *r.rate
 	}
-	if sum > 1+1e-9 {
+	switch {
+	case sum > 1+1e-9:
 		return fmt.Errorf("the rates add up to %v: at most one fault can hit a request", sum)
-	}
-	if f.StartupDelay < 0 {
+	case f.StartupDelay < 0:
 		return errors.New("startup_delay cannot be negative")
+	case f.DieAfter < 0 || f.ReviveAfter < 0:
+		return errors.New("die_after and revive_after cannot be negative")
+	case f.ReviveAfter > 0 && f.DieAfter == 0:
+		return errors.New("revive_after needs die_after: only what died can be revived")
 	}
 	return nil
 }
@@ -110,7 +146,7 @@ const maxHits = 1 << 16
 // faultPlan decides about faults.
 type faultPlan struct {
 	mu    sync.Mutex
-	rates Faults
+	given Faults
 	any   bool // some rate is not zero
 	ready time.Time
 	hits  map[uint64]int // by prompt: faults since it last got through
@@ -120,18 +156,25 @@ type faultPlan struct {
 func (p *faultPlan) set(f Faults) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rates = f
+	p.given = f
 	p.any = false
-	for _, entry := range f.table() {
-		p.any = p.any || entry.rate > 0
+	for _, r := range f.rates() {
+		p.any = p.any || *r.rate > 0
 	}
 	p.ready = time.Now().Add(time.Duration(f.StartupDelay))
+}
+
+// restart begins the start of the server anew.
+func (p *faultPlan) restart() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready = time.Now().Add(time.Duration(p.given.StartupDelay))
 }
 
 func (p *faultPlan) get() Faults {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.rates
+	return p.given
 }
 
 // starting returns how long the server will still be starting.
@@ -159,9 +202,9 @@ func (p *faultPlan) decide(prompt uint64, d *directives) outcome {
 	default:
 		r := p.seed ^ random(prompt) ^ random(uint64(hits)*0x9e3779b97f4a7c15)
 		at := r.fork(3).draw()
-		for _, entry := range p.rates.table() {
-			if at -= entry.rate; at < 0 {
-				chosen = entry.outcome
+		for _, r := range p.given.rates() {
+			if at -= *r.rate; at < 0 {
+				chosen = r.outcome
 				break
 			}
 		}

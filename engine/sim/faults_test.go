@@ -276,6 +276,8 @@ type line struct {
 	Status    int       `json:"status"`
 	Cancelled bool      `json:"cancelled"`
 	Fault     string    `json:"fault"`
+	Cached    int       `json:"cached_tokens"`
+	Preempted int       `json:"preempted"`
 }
 
 func (b *lockedBuffer) lines(t *testing.T) []line {

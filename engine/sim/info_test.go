@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 func TestModels(t *testing.T) {
@@ -175,9 +176,13 @@ func TestConfigErrors(t *testing.T) {
 		"AnswerTokens":      {Models: good, Profile: Profile{AnswerTokens: -1}},
 		"ReasoningTokens":   {Models: good, Profile: Profile{ReasoningTokens: -1}},
 		"AnswerSpread":      {Models: good, Profile: Profile{AnswerSpread: -1}},
-		"rate_500":          {Models: good, Faults: Faults{Rate500: 1.5}},
+		"rate of 500":       {Models: good, Faults: Faults{Rate500: 1.5}},
 		"add up":            {Models: good, Faults: Faults{Rate500: 0.6, Reset: 0.6}},
 		"startup_delay":     {Models: good, Faults: Faults{StartupDelay: -1}},
+		"die_after":         {Models: good, Faults: Faults{DieAfter: -1}},
+		"needs die_after":   {Models: good, Faults: Faults{ReviveAfter: 1}},
+		"Pace and GPU":      {Models: good, Pace: &steps{}, GPU: &batching.Config{}},
+		"MaxSeqs is -1":     {Models: good, GPU: &batching.Config{MaxSeqs: -1}},
 	} {
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("error %v does not say %q", err, reason)

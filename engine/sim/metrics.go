@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"sync/atomic"
+
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 // counters count since the start.
@@ -54,7 +56,7 @@ func (s *Server) metrics(x exchange) {
 	single("vllm:prompt_tokens_total", "counter", "Prompt tokens processed.", labels, float64(c.promptTokens.Load()))
 	single("vllm:generation_tokens_total", "counter", "Tokens generated.", labels, float64(c.outputTokens.Load()))
 	single("vllm:cache_config_info", "gauge", "Size of the KV cache.",
-		fmt.Sprintf(`{block_size="%d",engine="0",num_gpu_blocks="%d"}`, kvBlock, load.KVBlocks), 1)
+		fmt.Sprintf(`{block_size="%d",engine="0",num_gpu_blocks="%d"}`, batching.BlockTokens, load.KVBlocks), 1)
 	family("vllm:request_success_total", "counter", "Requests finished, by reason.")
 	for _, reason := range []struct {
 		name  string
@@ -62,7 +64,9 @@ func (s *Server) metrics(x exchange) {
 	}{{"stop", &c.stopped}, {"length", &c.cut}, {"abort", &c.aborted}} {
 		out = fmt.Appendf(out, "vllm:request_success_total{engine=\"0\",finished_reason=%q,model_name=\"rowmill-sim\"} %d\n", reason.name, reason.count.Load())
 	}
-	single("rowmill_sim_slots", "gauge", "Requests that can run at once.", "", float64(load.Slots))
+	if load.Slots > 0 {
+		single("rowmill_sim_slots", "gauge", "Requests that can run at once.", "", float64(load.Slots))
+	}
 	single("rowmill_sim_disconnects_total", "counter", "Clients gone before their answer.", "", float64(c.disconnects.Load()))
 	family("rowmill_sim_responses_total", "counter", "Responses, by HTTP status.")
 	for status := range c.status {

@@ -5,14 +5,16 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 // Pace decides when the tokens of a request are ready: fixed latencies here, a
 // model of a real engine's steps elsewhere. It knows nothing of HTTP or text,
 // reads the clock only through package time, and is safe for concurrent use.
 type Pace interface {
-	// Start queues a request. ErrQueueFull when no more may wait. The caller
-	// must End the run.
+	// Start queues a request. ErrQueueFull when no more may wait, ErrTooLong
+	// when it can never run. The caller must End the run.
 	Start(w Work) (Run, error)
 
 	// Load says how busy the engine is now.
@@ -33,8 +35,17 @@ type Run interface {
 	// it returns how many were ready by then, and the context's error.
 	Wait(ctx context.Context, n int) (ready int, err error)
 
+	// Use says what the engine did for the request, until End.
+	Use() Use
+
 	// End gives the slot or the place in the queue back. Twice is harmless.
 	End()
+}
+
+// Use is what an engine did for one request besides computing it.
+type Use struct {
+	CachedTokens int // prompt tokens found in the prefix cache
+	Preempted    int // how often it had to give its place up and was computed again
 }
 
 // Load is how busy an engine is.
@@ -43,15 +54,15 @@ type Load struct {
 	Waiting     int64   // requests in the queue
 	KVUse       float64 // share of the KV cache in use, 0 to 1
 	Preemptions int64   // since the start
-	Slots       int     // requests that can run at once
-	KVBlocks    int64   // KV cache in blocks of kvBlock tokens
+	Slots       int     // requests that can run at once; 0 where the server does not tell
+	KVBlocks    int64   // KV cache in blocks of batching.BlockTokens tokens
 }
 
-// kvBlock is the size of a block of KV cache in tokens, as in vLLM.
-const kvBlock = 16
-
-// ErrQueueFull says that QueueLimit requests are waiting already.
-var ErrQueueFull = errors.New("the request queue is full")
+// Errors of Pace.Start.
+var (
+	ErrQueueFull = errors.New("the request queue is full")
+	ErrTooLong   = errors.New("prompt and answer do not fit into the memory of the simulated GPU")
+)
 
 // streamStep is the least time between two pieces of a stream. Real servers
 // deliver a token each step of 10 ms or more; waking more often only burns CPU.
@@ -101,7 +112,7 @@ func (f *fixed) Load() Load {
 		Waiting:  f.waiting.Load(),
 		KVUse:    min(float64(f.tokens.Load())/float64(f.capacity), 1),
 		Slots:    f.profile.Slots,
-		KVBlocks: f.capacity / kvBlock,
+		KVBlocks: f.capacity / batching.BlockTokens,
 	}
 }
 
@@ -181,6 +192,9 @@ func (r *fixedRun) done() int {
 	}
 	return int(min(int64(since/p.TimePerToken)+1, int64(r.work.OutputTokens)))
 }
+
+// Use is none: there is no prefix cache and no preemption.
+func (r *fixedRun) Use() Use { return Use{} }
 
 // End gives the slot back.
 func (r *fixedRun) End() {

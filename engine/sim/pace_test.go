@@ -137,6 +137,8 @@ func (s *steps) Load() Load {
 
 func (s *steps) Wait(_ context.Context, n int) (int, error) { return n, nil }
 
+func (s *steps) Use() Use { return Use{CachedTokens: 5, Preempted: 1} }
+
 func (s *steps) End() {}
 
 func TestPaceCanBeReplaced(t *testing.T) {

@@ -15,6 +15,7 @@ type gate struct{ entered, released chan struct{} }
 
 func (g *gate) Start(Work) (Run, error) { return g, nil }
 func (g *gate) Load() Load              { return Load{} }
+func (g *gate) Use() Use                { return Use{} }
 func (g *gate) End()                    {}
 
 func (g *gate) Wait(ctx context.Context, n int) (int, error) {

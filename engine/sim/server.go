@@ -27,6 +27,7 @@ type Server struct {
 	profile Profile
 	maxBody int
 	pace    Pace
+	gpu     *Batching // the pace, if it is our own; otherwise nil
 	models  map[string]*served
 	names   []string // of models, in the order of the configuration
 	words   *vocabulary
@@ -40,7 +41,9 @@ type Server struct {
 
 	stopping chan struct{} // closed by Stop
 	stopOnce sync.Once
+	dead     atomic.Bool
 	mu       sync.Mutex
+	life     life
 	listener *fastListener // nil until Start
 }
 
@@ -78,9 +81,21 @@ func New(c Config) (*Server, error) {
 	for _, m := range c.Models {
 		longest = max(longest, s.addModel(m, c))
 	}
-	if s.pace == nil {
+	switch {
+	case c.GPU != nil:
+		config := *c.GPU
+		if config.Seed == 0 {
+			config.Seed = c.Seed
+		}
+		gpu, err := NewBatching(config)
+		if err != nil {
+			return nil, fmt.Errorf("simulated server: %w", err)
+		}
+		s.pace, s.gpu = gpu, gpu
+	case s.pace == nil:
 		s.pace = newFixed(c.Profile, longest)
 	}
+	s.planDeath(c.Faults)
 	return s, nil
 }
 
@@ -127,6 +142,7 @@ func (s *Server) SetFaults(f Faults) error {
 		return fmt.Errorf("set faults: %w", err)
 	}
 	s.faults.set(f)
+	s.planDeath(f)
 	return nil
 }
 
@@ -154,7 +170,10 @@ func (s *Server) Start(ctx context.Context, addr string) error {
 		return fmt.Errorf("start simulated server: %w", err)
 	}
 	s.listener = listener
-	s.log.Info("simulated inference server listening: its outputs are made up", slog.String("addr", listener.addr().String()))
+	if s.dead.Load() {
+		listener.die()
+	}
+	s.log.Info("simulated inference server listening: its outputs are made up", slog.String("addr", listener.addr.String()))
 	return nil
 }
 
@@ -165,7 +184,7 @@ func (s *Server) Addr() net.Addr {
 	if s.listener == nil {
 		return nil
 	}
-	return s.listener.addr()
+	return s.listener.addr
 }
 
 // URL returns the base URL of a started server, such as
@@ -183,10 +202,14 @@ func (s *Server) URL() string {
 func (s *Server) Stop(ctx context.Context) error {
 	s.stopOnce.Do(func() { close(s.stopping) })
 	s.mu.Lock()
+	s.forgetDeath()
 	listener := s.listener
 	s.mu.Unlock()
 	if listener != nil {
 		listener.stop(ctx)
+	}
+	if s.gpu != nil {
+		s.gpu.Close()
 	}
 	if err := s.witness.flush(); err != nil {
 		return fmt.Errorf("stop simulated server: %w", err)
@@ -257,6 +280,10 @@ func (s *Server) serve(x exchange) {
 	for _, r := range routes {
 		if r.method != string(x.method()) {
 			continue
+		}
+		if s.dead.Load() {
+			x.reset()
+			return
 		}
 		if wait := s.faults.starting(); wait > 0 && !r.always {
 			s.refuse(x, &failure{status: 503, kind: "ServiceUnavailableError", text: "the simulated server is starting", wait: wait})

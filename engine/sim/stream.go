@@ -139,6 +139,7 @@ func (st *stream) end() {
 		st.out = append(st.out, "}]}\n\n"...)
 	}
 	if st.g.req.streamUsage {
+		st.g.use = st.run.Use()
 		st.open()
 		st.out = append(st.out, ']')
 		st.out = appendUsage(st.out, st.g)
@@ -153,6 +154,7 @@ func (st *stream) Close() error {
 		return nil
 	}
 	st.settled = true
+	st.g.use = st.run.Use()
 	st.run.End()
 	complete := st.over || errors.Is(st.err, errBroken)
 	if !complete {

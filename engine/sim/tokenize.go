@@ -101,7 +101,7 @@ func (s *Server) listModels(x exchange) {
 		Object    string  `json:"object"`
 		Data      []entry `json:"data"`
 		Simulated bool    `json:"simulated"`
-		Slots     int     `json:"slots"` // requests that run at once
+		Slots     int     `json:"slots,omitempty"` // requests that run at once
 	}{Object: "list", Simulated: true, Slots: s.pace.Load().Slots}
 	for _, name := range s.names {
 		m := s.models[name]
