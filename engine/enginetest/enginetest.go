@@ -107,7 +107,7 @@ func gauges(t *testing.T, s Server) {
 	if err != nil {
 		t.Fatalf("gauges: %v", err)
 	}
-	if g.Running < 0 || g.Waiting < 0 || g.KVUse < -1 || g.KVUse > 1 {
+	if g.Running < 0 || g.Waiting < 0 || g.KVUse < -1 || g.KVUse > 1 || g.KVTokens < 0 {
 		t.Errorf("gauges out of range: %+v", g)
 	}
 }

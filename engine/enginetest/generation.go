@@ -27,6 +27,9 @@ func check(t *testing.T, r engine.Reply) {
 	if !utf8.ValidString(r.Content) || !utf8.ValidString(r.Reasoning) {
 		t.Error("answer is not UTF-8")
 	}
+	if r.CachedTokens < 0 || r.CachedTokens > r.InputTokens {
+		t.Errorf("%d of %d input tokens were cached", r.CachedTokens, r.InputTokens)
+	}
 	if r.LogprobSum > 0 || r.LogprobCount < 0 || r.LogprobCount > r.OutputTokens+1 {
 		t.Errorf("log probabilities: sum %v of %d tokens, %d tokens out", r.LogprobSum, r.LogprobCount, r.OutputTokens)
 	}
@@ -170,6 +173,13 @@ func generation(t *testing.T, s Server) {
 			})
 		}
 		wg.Wait()
+	})
+
+	t.Run("a row's patience ends", func(t *testing.T) {
+		_, err := call(t, s, plain).Generate(within(t), engine.Row{Text: []byte("Never mind."), Patience: time.Nanosecond})
+		if e := fault(t, err); e.Class != engine.Moment || e.Code != "timeout" {
+			t.Errorf("got %#v, want a Moment with code timeout", e)
+		}
 	})
 
 	t.Run("cancelling", func(t *testing.T) { cancelling(t, s, plain) })

@@ -110,7 +110,7 @@ func benchRoundTrip(b *testing.B, inflight int) {
 		b.Fatal(err)
 	}
 	defer e.Close()
-	e.remember(engine.Info{Kind: kindVLLM, Models: []engine.ServedModel{{Name: "m"}}})
+	e.remember(engine.Info{Kind: kindVLLM, Models: []engine.ServedModel{{Name: "m"}}}, facts{})
 	c, err := e.Prepare(engine.Params{
 		Model: generator, System: "Be brief.", Logprobs: true, MaxTokens: 200, Sampling: map[string]any{"temperature": 0.7},
 	})

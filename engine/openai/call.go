@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,6 +22,7 @@ const seedMask = 1<<31 - 1
 //	prefix <escaped prompt> middle [,"seed":<n>] }
 type call struct {
 	engine *Engine
+	target target
 	model  rowmill.Model
 	system []byte
 	schema bool
@@ -29,7 +31,8 @@ type call struct {
 	middle    []byte
 	seed      int64
 	seeded    bool
-	allowance time.Duration // of one row, from sending to the last byte
+	streamed  bool          // the answer is asked for as a stream
+	allowance time.Duration // of a call whose rows have no patience of their own
 	warnings  []string
 }
 
@@ -38,8 +41,9 @@ var _ engine.Call = (*call)(nil)
 // Warnings lists what the server cannot honour.
 func (c *call) Warnings() []string { return c.warnings }
 
-func (c *call) prepareChat(kind, name string, p engine.Params) error {
-	b := appendString([]byte(`{"model":`), []byte(name))
+func (c *call) prepareChat(p engine.Params) error {
+	kind := c.target.kind
+	b := appendString([]byte(`{"model":`), []byte(c.target.name))
 	b = append(b, `,"messages":[`...)
 	if p.System != "" {
 		b = appendString(append(b, `{"role":"system","content":`...), c.system)
@@ -47,7 +51,7 @@ func (c *call) prepareChat(kind, name string, p engine.Params) error {
 	}
 	c.prefix = append(b, `{"role":"user","content":"`...)
 
-	fields, warnings, err := translate(kind, p.Sampling)
+	fields, warnings, err := translate(c.target, p.Sampling)
 	if err != nil {
 		return err
 	}
@@ -63,13 +67,28 @@ func (c *call) prepareChat(kind, name string, p engine.Params) error {
 		return err
 	}
 	fields = append(fields, extras...)
-	c.warnings = append(warnings, more...)
-	if n, ok := asInt(p.Sampling["logprobs"]); ok && n > 1 {
+	c.warnings = slices.Concat(c.target.warnings(p), warnings, more)
+	alternatives, asked := asInt(p.Sampling["logprobs"])
+	if alternatives > 1 {
 		c.warnings = append(c.warnings, "logprobs: alternatives to the chosen tokens are not kept")
 	}
-	if p.Logprobs && !p.Model.NoLogprobs {
+	switch {
+	case !asked && !p.Logprobs:
+	case p.Model.NoLogprobs:
+		if asked {
+			c.warnings = append(c.warnings, "logprobs: the catalog says that the model gives none")
+		}
+	default:
 		// llama.cpp gives none with 0 alternatives and 20 where it is left out.
 		fields = append(fields, param{"logprobs", true}, param{"top_logprobs", 1})
+		if kind == kindOllama && c.target.olderThan(ollamaLogprobs) {
+			c.warnings = append(c.warnings, fmt.Sprintf("logprobs: Ollama gives them from %v on, the server runs %s", ollamaLogprobs, c.target.version))
+		}
+	}
+	if kind == kindLlama {
+		// It notices that a row was cancelled only where the answer is a stream.
+		c.streamed = true
+		fields = append(fields, param{"stream", true}, param{"stream_options", json.RawMessage(`{"include_usage":true}`)})
 	}
 	if len(p.Schema) > 0 {
 		c.schema = true
@@ -129,7 +148,8 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 		}
 	}
 	e := c.engine
-	conn, err := e.send(ctx, e.chatHead, c.allowance, func(dst []byte) []byte { return c.appendRow(dst, row) })
+	p := c.patience(row)
+	conn, err := e.send(ctx, e.chatHead, p, func(dst []byte) []byte { return c.appendRow(dst, row) })
 	if err != nil {
 		return engine.Reply{}, err
 	}
@@ -138,16 +158,42 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	}
 	r := newReply(&conn.body, e.cfg.MaxAnswerBytes, c.model.Kind == rowmill.KindReasoning)
 	defer r.release()
-	err = r.scanChat()
+	// A gateway may have turned the stream into one body.
+	streamed := c.streamed && bytes.HasPrefix(conn.header.ContentType(), []byte("text/event-stream"))
+	if streamed {
+		if err = r.scanStream(&conn.body); err == nil && !r.fault.found {
+			conn.drain()
+		}
+	} else {
+		err = r.scanChat()
+	}
 	e.finish(conn)
-	if err != nil {
-		return engine.Reply{}, e.broken(ctx, err, c.allowance)
+	switch {
+	case err != nil:
+		return engine.Reply{}, e.broken(ctx, err, p)
+	case r.fault.found && (streamed || !r.choices):
+		return engine.Reply{}, r.reported(c.schema, row.Text, c.system)
 	}
 	reply, refusal := r.answer()
 	if refusal != nil {
 		return engine.Reply{}, refusal
 	}
+	if r.unparsed {
+		e.missesParser(c.target)
+	}
 	return reply, nil
+}
+
+// patience is that of the rows of one call: the longest of theirs.
+func (c *call) patience(rows ...engine.Row) patience {
+	var longest time.Duration
+	for _, row := range rows {
+		if row.Patience <= 0 {
+			return newPatience(c.allowance)
+		}
+		longest = max(longest, row.Patience)
+	}
+	return newPatience(longest)
 }
 
 // accepted returns the error of a reply that is no answer: another status than

@@ -58,6 +58,9 @@ func (x refusal) classify(schema bool, private ...[]byte) *engine.Error {
 	case x.status == http.StatusInternalServerError && strings.Contains(lower, "too large to process"):
 		// llama.cpp: an embedding text longer than its physical batch.
 		e.Class, e.TooLong = engine.RowFault, true
+	case x.status == http.StatusInternalServerError && strings.Contains(lower, "context size has been exceeded"):
+		// llama.cpp: its slots share one KV cache (--kv-unified) and have filled it.
+		e.Overloaded = true
 	case e.Class == engine.RowFault && x.status != http.StatusNotImplemented && overflows(lower, words):
 		e.TooLong = true
 	case e.Class == engine.RowFault && schema && refusesSchema(lower):

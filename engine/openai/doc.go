@@ -25,6 +25,10 @@
 //     costs the memory of its 200 KB of text: the log probabilities are added
 //     up as they go by.
 //
+// llama.cpp notices only with streams that a row was cancelled, so it is asked
+// for streams: sse.go gives the payloads of a stream one by one, stream.go adds
+// them up in the same reply.
+//
 // Probes and gauges are asked for about once a second per server and use
 // net/http: there convenience is worth more than microseconds.
 //
@@ -33,5 +37,7 @@
 // Servers ignore body fields that they do not know, some without a word. A
 // field under the wrong name is therefore a wrong result and no error. Only
 // fields that the kind of server is known to take are sent (params.go); what it
-// cannot take is an error of Prepare or a warning, never a silent drop.
+// cannot take is an error of Prepare or a warning, never a silent drop. The kind
+// and what else the server says of itself come from a probe (identify.go).
+// docs/engines.md lists what is known of each kind and what that rests on.
 package openai

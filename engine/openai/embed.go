@@ -12,7 +12,7 @@ import (
 )
 
 // prepareEmbed makes the request of an embedding model. It has no sampling.
-func (c *call) prepareEmbed(kind, name string, p engine.Params) error {
+func (c *call) prepareEmbed(p engine.Params) error {
 	if p.System != "" || len(p.Schema) > 0 {
 		return fmt.Errorf("an embedding model takes neither system_prompt nor json_schema")
 	}
@@ -22,12 +22,12 @@ func (c *call) prepareEmbed(kind, name string, p engine.Params) error {
 		}
 	}
 	slices.Sort(c.warnings)
-	extras, more, err := extraFields(kind, p.Model.RequestExtras, nil)
+	extras, more, err := extraFields(c.target.kind, p.Model.RequestExtras, nil)
 	if err != nil {
 		return err
 	}
-	c.warnings = append(c.warnings, more...)
-	c.prefix = append(appendString([]byte(`{"model":`), []byte(name)), `,"input":[`...)
+	c.warnings = slices.Concat(c.target.warnings(p), c.warnings, more)
+	c.prefix = append(appendString([]byte(`{"model":`), []byte(c.target.name)), `,"input":[`...)
 	// 5.3 bytes per number instead of 20, and no digits to parse.
 	c.middle, err = appendFields([]byte(`]`), append(extras, param{"encoding_format", "base64"}))
 	c.middle = append(c.middle, '}')
@@ -55,17 +55,17 @@ func (c *call) Embed(ctx context.Context, rows []engine.Row) ([]engine.Reply, []
 		}
 	}
 	out, faults := make([]engine.Reply, len(rows)), make([]*engine.Error, len(rows))
-	if err := c.embedGroup(ctx, rows, out, faults); err != nil {
+	if err := c.embedGroup(ctx, c.patience(rows...), rows, out, faults); err != nil {
 		return nil, nil, err
 	}
 	return out, faults, nil
 }
 
-func (c *call) embedGroup(ctx context.Context, rows []engine.Row, out []engine.Reply, faults []*engine.Error) error {
+func (c *call) embedGroup(ctx context.Context, p patience, rows []engine.Row, out []engine.Reply, faults []*engine.Error) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	err := c.embedOnce(ctx, rows, out)
+	err := c.embedOnce(ctx, p, rows, out)
 	var fault *engine.Error
 	if err == nil || !errors.As(err, &fault) || fault.Class != engine.RowFault {
 		return err
@@ -78,16 +78,16 @@ func (c *call) embedGroup(ctx context.Context, rows []engine.Row, out []engine.R
 		return nil
 	}
 	half := len(rows) / 2
-	if err := c.embedGroup(ctx, rows[:half], out[:half], faults[:half]); err != nil {
+	if err := c.embedGroup(ctx, p, rows[:half], out[:half], faults[:half]); err != nil {
 		return err
 	}
-	return c.embedGroup(ctx, rows[half:], out[half:], faults[half:])
+	return c.embedGroup(ctx, p, rows[half:], out[half:], faults[half:])
 }
 
 // embedOnce sends one request and fills out in the order of the rows.
-func (c *call) embedOnce(ctx context.Context, rows []engine.Row, out []engine.Reply) error {
+func (c *call) embedOnce(ctx context.Context, p patience, rows []engine.Row, out []engine.Reply) error {
 	e := c.engine
-	conn, err := e.send(ctx, e.embedHead, c.allowance, func(dst []byte) []byte { return c.appendRows(dst, rows) })
+	conn, err := e.send(ctx, e.embedHead, p, func(dst []byte) []byte { return c.appendRows(dst, rows) })
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (c *call) embedOnce(ctx context.Context, rows []engine.Row, out []engine.Re
 		if errors.As(err, &fault) {
 			return fault
 		}
-		return e.broken(ctx, err, c.allowance)
+		return e.broken(ctx, err, p)
 	}
 	share(r.input, rows, out)
 	return nil

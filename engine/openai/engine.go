@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,9 +25,13 @@ type Engine struct {
 
 	side *http.Client // probes and gauges
 
-	mu     sync.Mutex
-	probed bool
-	info   engine.Info // of the last successful probe
+	mu       sync.Mutex
+	probed   bool
+	info     engine.Info // of the last successful probe
+	facts    facts       // of the last successful probe
+	steady   bool        // no probe has failed since
+	ollama   ollamaModels
+	unparsed map[string]bool // models, by the server's name, that answered with their reasoning inside
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -76,6 +79,7 @@ func New(cfg Config) (*Engine, error) {
 			TLSClientConfig:        tlsConfig,
 			IdleConnTimeout:        cfg.IdleTimeout,
 			MaxIdleConnsPerHost:    2,
+			DisableCompression:     true, // Python servers compress a page of metrics for longer than they send it
 			MaxResponseHeaderBytes: 64 << 10,
 		},
 		// A redirect is a server set up wrongly, and would take the key along.
@@ -108,37 +112,19 @@ func (e *Engine) Close() {
 	e.side.CloseIdleConnections()
 }
 
-// served returns the kind of server and its name for m, by the last probe.
-func (e *Engine) served(m rowmill.Model) (kind, name string, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.probed {
-		return "", "", fmt.Errorf("engine %s has not been probed yet", e.cfg.Name)
-	}
-	found, ok := e.info.Find(m)
-	if mapped, is := e.cfg.ModelMap[m.ID]; is {
-		// A probe lists a mapped model under its id too; what is sent is the
-		// server's name. llama.cpp would answer to any.
-		found.Name = mapped
-		ok = slices.ContainsFunc(e.info.Models, func(s engine.ServedModel) bool { return s.Name == mapped })
-	}
-	if !ok {
-		return "", "", fmt.Errorf("engine %s does not serve %s", e.cfg.Name, m.ID)
-	}
-	return e.info.Kind, found.Name, nil
-}
-
 // Prepare compiles what all rows of a job have in common.
 func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
-	kind, name, err := e.served(p.Model)
+	t, err := e.served(p.Model)
 	if err != nil {
 		return nil, err
 	}
-	c := &call{engine: e, model: p.Model, system: []byte(p.System)}
-	if p.Model.Kind == rowmill.KindEmbedding {
-		err = c.prepareEmbed(kind, name, p)
-	} else {
-		err = c.prepareChat(kind, name, p)
+	c := &call{engine: e, target: t, model: p.Model, system: []byte(p.System)}
+	if err = t.runs(p.Model.Kind); err == nil {
+		if p.Model.Kind == rowmill.KindEmbedding {
+			err = c.prepareEmbed(p)
+		} else {
+			err = c.prepareChat(p)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s on engine %s: %w", p.Model.ID, e.cfg.Name, err)

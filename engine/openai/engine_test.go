@@ -177,7 +177,10 @@ func TestAnswers(t *testing.T) {
 			think, choice(`{"content":"yes","reasoning":"quite long"}`, list(token("quite long", -1), token("yes", -1))), reply("yes", "quite long", 0, 0),
 		},
 		"cut off while thinking": {think, choice(`{"content":"","reasoning":"quite long"}`, list(token("quite long", -1))), reply("", "quite long", 0, 0)},
-		"minus infinity":         {generator, choice(`{"content":"a"}`, list(token("a", -9999))), reply("a", "", leastLogprob, 1)},
+		"reasoning of a model that should not": {
+			generator, choice(`{"content":"yes","reasoning":"hm"}`, list(token("hm", -1), token("yes", -1))), reply("yes", "hm", 0, 0),
+		},
+		"minus infinity": {generator, choice(`{"content":"a"}`, list(token("a", -9999))), reply("a", "", leastLogprob, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -190,6 +193,17 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("want (-), got (+):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A caller who asked for repetition_detection wants the answer that it cut.
+func TestRepetitionIsCutOff(t *testing.T) {
+	t.Parallel()
+	e := serve(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, strings.Replace(good, `"stop"`, `"repetition"`, 1))
+	})
+	if reply, err := generate(t, e, "x"); err != nil || reply.Finish != rowmill.FinishLength || reply.Content != "fine" {
+		t.Errorf("got %+v, %v", reply, err)
 	}
 }
 
@@ -284,7 +298,8 @@ func TestUnacceptableReplies(t *testing.T) {
 				func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.body) })
 			_, err := generate(t, e, "x")
 			var got *engine.Error
-			if !errors.As(err, &got) || got.Class != engine.Moment || got.Code != c.code || got.Raw != c.raw {
+			if !errors.As(err, &got) || got.Class != engine.Moment || got.Code != c.code || got.Raw != c.raw ||
+				(got.Status == 200) != (c.code != "connection_broken") {
 				t.Errorf("got %#v, want a Moment with code %s", err, c.code)
 			}
 		})

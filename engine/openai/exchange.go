@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -28,32 +29,41 @@ var requests = sync.Pool{New: func() any { return new([]byte) }}
 // maxRequestScratch is the largest request buffer that is kept.
 const maxRequestScratch = 256 << 10
 
+// A patience is how long a call may take, queueing on the server included.
+type patience struct {
+	whole time.Duration
+	until time.Time
+}
+
+func newPatience(whole time.Duration) patience {
+	return patience{whole: whole, until: time.Now().Add(whole)}
+}
+
 // send posts one request and returns the connection with the reply's header
 // read and its body open; the caller scans the body and calls finish. head is
 // the request's head up to the value of Content-Length, build appends the body.
 // It may be called twice: a kept connection that proves to be closed is
 // replaced once, by a new one.
-func (e *Engine) send(ctx context.Context, head []byte, allowance time.Duration, build func([]byte) []byte) (*conn, error) {
+func (e *Engine) send(ctx context.Context, head []byte, p patience, build func([]byte) []byte) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(allowance)
 	if c := e.pool.get(); c != nil {
-		err := e.exchange(ctx, c, head, deadline, build)
+		err := e.exchange(ctx, c, head, p.until, build)
 		if err == nil {
 			return c, nil
 		}
 		if !errors.Is(err, errStale) {
-			return nil, e.broken(ctx, err, allowance)
+			return nil, e.broken(ctx, err, p)
 		}
 		e.pool.drop()
 	}
-	c, err := e.pool.dial(ctx)
+	c, err := e.pool.dial(ctx, p.until)
 	if err != nil {
-		return nil, e.unreachable(ctx, err)
+		return nil, e.unreachable(ctx, err, p)
 	}
-	if err := e.exchange(ctx, c, head, deadline, build); err != nil {
-		return nil, e.broken(ctx, err, allowance)
+	if err := e.exchange(ctx, c, head, p.until, build); err != nil {
+		return nil, e.broken(ctx, err, p)
 	}
 	return c, nil
 }
@@ -167,10 +177,21 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
+// over is the error of a call that took longer.
+func (p patience) over() error {
+	return &engine.Error{
+		Class: engine.Moment, Code: "timeout",
+		Message: fmt.Sprintf("no complete answer within %v", p.whole.Round(time.Millisecond)),
+	}
+}
+
 // unreachable is the error of a connection that could not be opened.
-func (e *Engine) unreachable(ctx context.Context, err error) error {
+func (e *Engine) unreachable(ctx context.Context, err error, p patience) error {
 	if err := ended(ctx); err != nil {
 		return err
+	}
+	if !time.Now().Before(p.until) {
+		return p.over()
 	}
 	class := engine.Moment
 	var certificate *tls.CertificateVerificationError
@@ -183,21 +204,21 @@ func (e *Engine) unreachable(ctx context.Context, err error) error {
 
 // broken is the error of a connection that ended, timed out or gave nonsense
 // during a row.
-func (e *Engine) broken(ctx context.Context, err error, allowance time.Duration) error {
+func (e *Engine) broken(ctx context.Context, err error, p patience) error {
 	if err := ended(ctx); err != nil {
 		return err
 	}
 	if timedOut(err) {
-		return &engine.Error{
-			Class: engine.Moment, Code: "timeout",
-			Message: fmt.Sprintf("no complete answer within %v", allowance.Round(time.Second)),
-		}
+		return p.over()
 	}
 	if errors.Is(err, errTooLong) || errors.Is(err, errBodyTooLarge) {
-		return &engine.Error{Class: engine.Moment, Code: "reply_too_large", Message: err.Error()}
+		return &engine.Error{Class: engine.Moment, Status: http.StatusOK, Code: "reply_too_large", Message: err.Error()}
 	}
 	var malformed *syntaxError
-	if errors.As(err, &malformed) || errors.Is(err, errHeader) || errors.Is(err, errChunk) {
+	if errors.As(err, &malformed) {
+		return &engine.Error{Class: engine.Moment, Status: http.StatusOK, Code: "malformed_reply", Message: err.Error()}
+	}
+	if errors.Is(err, errHeader) || errors.Is(err, errChunk) {
 		return &engine.Error{Class: engine.Moment, Code: "malformed_reply", Message: err.Error()}
 	}
 	return &engine.Error{Class: engine.Moment, Code: "connection_broken", Message: fmt.Sprintf("talk to the server: %v", err)}

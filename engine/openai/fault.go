@@ -19,6 +19,7 @@ type serverFault struct {
 	message string
 	kind    string // type, error_type
 	code    string // code, where it is a word and not the status again
+	status  int    // code, where it is a status of 400 to 599 inside a reply with 200
 }
 
 // maxErrorBody is how much of an error's body is read; the rest is dropped.

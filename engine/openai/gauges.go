@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/rowmill/rowmill/engine"
 )
@@ -18,27 +19,38 @@ const (
 	waiting
 	kvUse
 	preemptions
+	kvTokens
+	kvConfig // the size of the KV cache is in the labels
 )
 
 // metricNames are the metrics of all kinds of server; no two kinds share one.
 var metricNames = map[string]meaning{
-	"vllm:num_requests_running":    running,
-	"vllm:num_requests_waiting":    waiting,
-	"vllm:kv_cache_usage_perc":     kvUse,
-	"vllm:gpu_cache_usage_perc":    kvUse, // older versions
-	"vllm:num_preemptions_total":   preemptions,
-	"sglang:num_running_reqs":      running,
-	"sglang:num_queue_reqs":        waiting,
-	"sglang:token_usage":           kvUse,
-	"llamacpp:requests_processing": running,
-	"llamacpp:requests_deferred":   waiting,
-	"tgi_batch_current_size":       running,
-	"tgi_queue_size":               waiting,
+	"vllm:num_requests_running":           running,
+	"vllm:num_requests_waiting":           waiting,
+	"vllm:kv_cache_usage_perc":            kvUse,
+	"vllm:gpu_cache_usage_perc":           kvUse, // older versions
+	"vllm:num_preemptions_total":          preemptions,
+	"vllm:cache_config_info":              kvConfig,
+	"sglang:num_running_reqs":             running,
+	"sglang:num_queue_reqs":               waiting,
+	"sglang:token_usage":                  kvUse,
+	"sglang:num_retracted_requests_total": preemptions,
+	"sglang:max_total_num_tokens":         kvTokens,
+	"llamacpp:requests_processing":        running,
+	"llamacpp:requests_deferred":          waiting,
+	"tgi_batch_current_size":              running,
+	"tgi_queue_size":                      waiting,
 }
+
+// metricPages holds the buffers that pages of metrics are read into.
+var metricPages = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // Gauges reads the server's own load figures.
 func (e *Engine) Gauges(ctx context.Context) (engine.Gauges, error) {
-	got, err := e.get(ctx, "/metrics")
+	buf := metricPages.Get().(*bytes.Buffer)
+	defer metricPages.Put(buf)
+	buf.Reset()
+	got, err := e.ask(ctx, http.MethodGet, "/metrics", nil, buf)
 	if err != nil {
 		return engine.Gauges{}, fmt.Errorf("gauges of %s: %w", e.cfg.Name, err)
 	}
@@ -54,60 +66,110 @@ func (e *Engine) Gauges(ctx context.Context) (engine.Gauges, error) {
 	if !ok {
 		return engine.Gauges{}, engine.ErrNoGauges
 	}
+	if g.KVTokens == 0 {
+		e.mu.Lock()
+		g.KVTokens = e.facts.kvTokens
+		e.mu.Unlock()
+	}
 	return g, nil
 }
 
-// parseGauges reads Prometheus's text format. A server with several engines has
-// a sample for each: they are added up, of KV use the largest counts. It reports
-// false where the page says nothing about rows.
+// maxRanks is how many engines behind one server are told apart.
+const maxRanks = 128
+
+// A tally adds up a metric over the engines behind a server. vLLM has a sample
+// for each engine; SGLang has one for each data-parallel rank and, with some
+// settings, for each tensor-parallel rank of it, which then all say the same: so
+// of one rank the largest counts.
+type tally [maxRanks]int64
+
+func (t *tally) note(rank int, value int64) {
+	at := &t[rank%maxRanks]
+	*at = max(*at, value)
+}
+
+func (t *tally) sum() (total int64) {
+	for _, value := range t {
+		total += value
+	}
+	return total
+}
+
+// parseGauges reads Prometheus's text format. Of KV use the largest sample
+// counts. It reports false where the page says nothing about rows. A page of
+// vLLM has some 2,000 lines, nearly all of them of histograms: a line is looked
+// at up to the end of its name, and further only where the name is known.
 func parseGauges(text []byte) (engine.Gauges, bool) {
 	g := engine.Gauges{KVUse: -1}
+	var tallies [kvConfig]tally
 	found := false
-	for line := range bytes.Lines(text) {
-		name, value, ok := sample(line)
+	for len(text) > 0 {
+		line := text
+		if end := bytes.IndexByte(text, '\n'); end >= 0 {
+			line, text = text[:end], text[end+1:]
+		} else {
+			text = nil
+		}
+		what, rest := metric(line)
+		if what == 0 {
+			continue
+		}
+		labels, value, ok := sample(rest)
 		if !ok {
 			continue
 		}
-		switch metricNames[name] {
-		case running:
-			g.Running += int64(value)
-			found = true
-		case waiting:
-			g.Waiting += int64(value)
-			found = true
+		rank := rankOf(labels)
+		switch what {
 		case kvUse:
 			g.KVUse = max(g.KVUse, value)
-		case preemptions:
-			g.Preemptions += int64(value)
+		case kvConfig:
+			tallies[kvTokens].note(rank, cacheSize(labels))
+		default:
+			found = found || what == running || what == waiting
+			tallies[what].note(rank, int64(value))
 		}
 	}
+	g.Running, g.Waiting = tallies[running].sum(), tallies[waiting].sum()
+	g.Preemptions, g.KVTokens = tallies[preemptions].sum(), tallies[kvTokens].sum()
 	return g, found
 }
 
-// sample parses one line: name{label="value",…} number [timestamp].
-func sample(line []byte) (name string, value float64, ok bool) {
-	line = bytes.TrimSpace(line)
-	if len(line) == 0 || line[0] == '#' {
-		return "", 0, false
+// metric returns what the metric of a line means, 0 where nothing, and the line
+// behind its name.
+func metric(line []byte) (meaning, []byte) {
+	const shortest = len("tgi_queue_size")
+	if len(line) < shortest {
+		return 0, nil
 	}
-	end := bytes.IndexAny(line, "{ \t")
-	if end <= 0 {
-		return "", 0, false
+	switch line[0] {
+	case 'v', 's', 'l', 't': // vllm:, sglang:, llamacpp:, tgi_
+	default:
+		return 0, nil
 	}
-	name, rest := string(line[:end]), line[end:]
+	for i, c := range line {
+		if c == '{' || c == ' ' || c == '\t' {
+			return metricNames[string(line[:i])], line[i:]
+		}
+	}
+	return 0, nil
+}
+
+// sample parses what stands behind a name: {label="value",…} number [timestamp].
+// The labels are given as they stand, with their braces.
+func sample(rest []byte) (labels []byte, value float64, ok bool) {
 	if rest[0] == '{' {
 		after := labelsEnd(rest)
 		if after < 0 {
-			return "", 0, false
+			return nil, 0, false
 		}
-		rest = rest[after:]
+		labels, rest = rest[:after], rest[after:]
 	}
-	number, _, _ := bytes.Cut(bytes.TrimLeft(rest, " \t"), []byte(" "))
+	number, _, _ := bytes.Cut(bytes.Trim(rest, " \t\r"), []byte(" "))
 	value, err := strconv.ParseFloat(string(number), 64)
 	if err != nil || value != value || value < 0 || value > 1<<53 {
-		return "", 0, false
+		return nil, 0, false
 	}
-	return name, value, true
+	return labels, value, true
 }
 
 // labelsEnd returns the offset behind the closing brace, which may also stand
@@ -125,4 +187,67 @@ func labelsEnd(b []byte) int {
 		}
 	}
 	return -1
+}
+
+// rankOf returns which engine behind the server a sample is of: vLLM's label
+// engine, SGLang's dp_rank; 0 where there is only one.
+func rankOf(labels []byte) int {
+	rank := labelNumber(labels, "engine")
+	if rank <= 0 {
+		rank = labelNumber(labels, "dp_rank")
+	}
+	return int(max(rank, 0))
+}
+
+// cacheSize returns the tokens that fit a KV cache by the labels of vLLM's
+// cache_config_info. Where layers keep different amounts, blocks times their
+// size is too much: newer versions state the tokens.
+func cacheSize(labels []byte) int64 {
+	if tokens := labelNumber(labels, "kv_cache_size_tokens"); tokens > 0 {
+		return tokens
+	}
+	return max(labelNumber(labels, "num_gpu_blocks"), 0) * max(labelNumber(labels, "block_size"), 0)
+}
+
+// labelNumber returns the label's value, -1 where there is none that is a
+// natural number of at most nine digits.
+func labelNumber(labels []byte, name string) int64 {
+	for len(labels) > 1 {
+		labels = labels[1:] // the brace or comma
+		end := bytes.IndexByte(labels, '=')
+		if end < 0 || end+1 >= len(labels) || labels[end+1] != '"' {
+			return -1
+		}
+		key := labels[:end]
+		value := labels[end+2:]
+		length := 0
+		for length < len(value) && value[length] != '"' {
+			if value[length] == '\\' {
+				length++
+			}
+			length++
+		}
+		if length >= len(value) {
+			return -1
+		}
+		if string(key) == name {
+			return natural(value[:length])
+		}
+		labels = value[length+1:]
+	}
+	return -1
+}
+
+// natural parses a natural number of at most nine digits, else -1.
+func natural(b []byte) (n int64) {
+	if len(b) == 0 || len(b) > 9 {
+		return -1
+	}
+	for _, c := range b {
+		if c-'0' >= 10 {
+			return -1
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n
 }

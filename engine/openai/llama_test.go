@@ -1,10 +1,13 @@
 package openai_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
@@ -30,7 +33,7 @@ func TestLlamaChat(t *testing.T) {
 	enginetest.Run(t, func(t *testing.T) enginetest.Server {
 		e, m := llamaEngine(t, llama.Chat)
 		m.Kind = rowmill.KindGeneration
-		return enginetest.Server{Engine: e, Concurrency: 6, Generation: m}
+		return enginetest.Server{Engine: e, Concurrency: 6, Generation: m, Cancels: true}
 	})
 }
 
@@ -50,6 +53,124 @@ func TestLlamaEmbed(t *testing.T) {
 		m.Kind, m.Dimension = rowmill.KindEmbedding, llama.Dimension
 		return enginetest.Server{Engine: e, Embedding: m}
 	})
+}
+
+// A row that is cancelled while it runs frees its slot at once: by the gauges
+// and by the slots themselves. llama.cpp does that for streams only.
+func TestLlamaCancelFreesTheSlot(t *testing.T) {
+	t.Parallel()
+	server := llama.Start(t, llama.Chat, llama.Options{Slots: 1, Context: 32768})
+	e, err := openai.New(openai.Config{BaseURL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	if _, err := e.Probe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// Nobody waits for the end of this answer: it takes a minute and more.
+	c, err := e.Prepare(engine.Params{
+		Model: rowmill.Model{ID: server.Model, ContextLength: 32768}, MaxTokens: 32000, Sampling: map[string]any{"ignore_eos": true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	within := func(limit time.Duration, what string, reached func() bool) {
+		t.Helper()
+		deadline := time.Now().Add(limit)
+		for !reached() {
+			if time.Now().After(deadline) {
+				t.Fatalf("not %s within %v", what, limit)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	running := func() int64 {
+		g, err := e.Gauges(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.Running
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Generate(ctx, engine.Row{Text: []byte("Go on for ever.")})
+		ended <- err
+	}()
+	within(30*time.Second, "running", func() bool { return running() == 1 && busySlots(t, server.URL) == 1 })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the cancelled row gave %v", err)
+	}
+	within(10*time.Second, "free", func() bool { return running() == 0 && busySlots(t, server.URL) == 0 })
+}
+
+// busySlots counts the slots that work on a row.
+func busySlots(t *testing.T, url string) (busy int) {
+	t.Helper()
+	res, err := http.Get(url + "/slots")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	var slots []struct {
+		Busy bool `json:"is_processing"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&slots); err != nil {
+		t.Fatal(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	for _, slot := range slots {
+		if slot.Busy {
+			busy++
+		}
+	}
+	return busy
+}
+
+// Slots that share one KV cache and fill it end their rows in the middle of the
+// stream: a passing fault that makes the window shrink.
+func TestLlamaFullCacheEndsTheStream(t *testing.T) {
+	t.Parallel()
+	server := llama.Start(t, llama.Chat, llama.Options{Slots: 4, Context: 1024, Args: []string{"--kv-unified"}})
+	e, err := openai.New(openai.Config{BaseURL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	if _, err := e.Probe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := e.Prepare(engine.Params{
+		Model: rowmill.Model{ID: server.Model, ContextLength: 1024}, MaxTokens: 900, Sampling: map[string]any{"ignore_eos": true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults := make(chan error, 4)
+	for range cap(faults) {
+		go func() {
+			_, err := c.Generate(t.Context(), engine.Row{Text: []byte("Go on.")})
+			faults <- err
+		}()
+	}
+	cut := 0
+	for range cap(faults) {
+		err := <-faults
+		var fault *engine.Error
+		switch {
+		case err == nil:
+		case errors.As(err, &fault) && fault.Class == engine.Moment && fault.Status == 500 && fault.Overloaded:
+			cut++
+		default:
+			t.Errorf("got %#v", err)
+		}
+	}
+	if cut == 0 {
+		t.Error("four rows of 900 tokens fit a cache of 1024")
+	}
 }
 
 // What is peculiar to llama.cpp.
@@ -92,6 +213,25 @@ func TestLlamaPeculiarities(t *testing.T) {
 		if _, err := c.Generate(t.Context(), engine.Row{Text: []byte("hello")}); err != nil {
 			t.Error(err)
 		}
+	})
+	t.Run("the size of its KV cache", func(t *testing.T) {
+		if g, err := e.Gauges(t.Context()); err != nil || g.KVTokens != 8192 {
+			t.Errorf("got %+v, %v, want 8192 tokens", g, err)
+		}
+	})
+	t.Run("a prompt that was seen before is cached", func(t *testing.T) {
+		c := prepare(engine.Params{})
+		row := engine.Row{Text: []byte(strings.Repeat("the same words again ", 30))}
+		for range 5 { // each slot has a cache of its own
+			reply, err := c.Generate(t.Context(), row)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if reply.CachedTokens > 0 {
+				return
+			}
+		}
+		t.Error("no token of the fifth request with one prompt was cached")
 	})
 	t.Run("it generates no embeddings", func(t *testing.T) {
 		wrong := *m

@@ -17,10 +17,10 @@ type logprobs struct {
 	closed   bool // </think> has gone by
 }
 
-// scanLogprobs reads choices[].logprobs. Of every token it takes logprob, never
-// top_logprobs: the chosen token is often not the likeliest.
-func (r *reply) scanLogprobs() {
-	r.logprobs = logprobs{thinking: r.logprobs.thinking}
+// scanLogprobs reads choices[].logprobs and adds it to before. Of every token it
+// takes logprob, never top_logprobs: the chosen token is often not the likeliest.
+func (r *reply) scanLogprobs(before logprobs) {
+	r.logprobs = before
 	if r.null() {
 		return
 	}
@@ -29,7 +29,7 @@ func (r *reply) scanLogprobs() {
 			r.skip()
 			continue
 		}
-		r.logprobs = logprobs{thinking: r.logprobs.thinking}
+		r.logprobs = before
 		if r.null() {
 			continue
 		}
@@ -91,9 +91,10 @@ func (p *logprobs) watch(token []byte) {
 // reasoning bytes. Where a model reasoned and no </think> went by, either the
 // tokens are those of the answer alone, or the model marks its reasoning in
 // another way and the tokens of both cannot be told apart: their total length
-// tells which, and in the second case there is no score.
+// tells which, and in the second case there is no score. Nor is there one where
+// a model reasoned that should not have: its tokens were not watched.
 func (p *logprobs) result(content, reasoning int) (sum float64, count int64) {
-	if reasoning > 0 && !p.closed && p.bytes >= content+(reasoning+1)/2 {
+	if reasoning > 0 && !p.closed && (!p.thinking || p.bytes >= content+(reasoning+1)/2) {
 		return 0, 0
 	}
 	return p.sum, p.count

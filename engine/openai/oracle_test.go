@@ -13,6 +13,7 @@ type found struct {
 	Content, Reasoning string
 	Finish             string
 	Input, Output      int64
+	Cached             int64
 	Sum                float64
 	Count              int64
 	Fault              bool
@@ -24,11 +25,15 @@ func scanned(src source, limit int) (found, error) {
 	if err := r.scanChat(); err != nil {
 		return found{}, err
 	}
+	return r.found(), nil
+}
+
+func (r *reply) found() found {
 	return found{
 		Choices: r.choices, Content: validText(r.content), Reasoning: validText(r.reasoning),
-		Finish: validText(r.finish), Input: r.input, Output: r.output,
+		Finish: validText(r.finish), Input: r.input, Cached: r.cached, Output: r.output,
 		Sum: r.logprobs.sum, Count: r.logprobs.count, Fault: r.fault.found,
-	}, nil
+	}
 }
 
 // oracle reads the same fields with encoding/json. It reports false where the
@@ -87,6 +92,7 @@ func oracle(body []byte) (out found, ok bool) {
 	out.Fault = m["error"] != nil
 	usage := object(m["usage"])
 	out.Input, out.Output = count(usage["prompt_tokens"]), count(usage["completion_tokens"])
+	out.Cached = count(object(usage["prompt_tokens_details"])["cached_tokens"])
 	if choices := list(m["choices"]); len(choices) > 0 {
 		out.Choices = true
 		choice := choices[0].(map[string]any)
@@ -107,12 +113,16 @@ func oracle(body []byte) (out found, ok bool) {
 }
 
 // comparableBody reports whether the oracle speaks for the scanner: no key that we
-// read occurs twice in the body or is written with escapes, and nothing reaches
-// the scanner's own limits.
+// read occurs twice in the body or is written with escapes, reasoning has one
+// name, and nothing reaches the scanner's own limits.
 func comparableBody(body []byte) bool {
+	if bytes.Contains(body, []byte(`"reasoning"`)) && bytes.Contains(body, []byte(`"reasoning_content"`)) {
+		return false
+	}
 	for _, key := range []string{
 		"choices", "message", "logprobs", "finish_reason", "content", "reasoning_content",
 		"reasoning", "usage", "prompt_tokens", "completion_tokens", "error", "logprob",
+		"prompt_tokens_details", "cached_tokens",
 	} {
 		if bytes.Count(body, []byte(`"`+key+`"`)) > 1 && key != "logprob" && key != "content" {
 			return false

@@ -8,16 +8,6 @@ import (
 	"slices"
 )
 
-// The kinds of server that are told apart.
-const (
-	kindVLLM   = "vllm"
-	kindSGLang = "sglang"
-	kindLlama  = "llama.cpp"
-	kindOllama = "ollama"
-	kindSim    = "rowmill-sim"
-	kindOther  = "openai" // speaks the dialect; nothing more is known
-)
-
 // everyServer lists the sampling parameters that every kind takes under the
 // name callers use.
 var everyServer = []string{
@@ -55,6 +45,18 @@ var vllmParams = map[string]string{
 	"repetition_detection":          "repetition_detection",
 }
 
+// since is the release from which vLLM takes a parameter; an older one ignores
+// it without an error. Parameters that are not here are older than 0.11, the
+// oldest release we expect. Sources: vLLM pull request 35451, released in 0.17,
+// and the releases that Dynamo relies on for the thinking budget.
+var since = map[string]release{
+	"repetition_detection":  {0, 17, 0},
+	"thinking_token_budget": {0, 20, 0},
+}
+
+// ollamaLogprobs is the release from which Ollama gives log probabilities.
+var ollamaLogprobs = release{0, 12, 11}
+
 // inDefaults are the parameters that models of the catalog set by default. A
 // server that does not take one is usable all the same, with a warning. The
 // others can only come from a caller who wants just that: they are an error.
@@ -74,6 +76,7 @@ var handledApart = map[string]bool{"max_tokens": true, "seed": true, "logprobs":
 var reserved = map[string]bool{
 	"model": true, "messages": true, "input": true, "encoding_format": true, "stream": true,
 	"response_format": true, "logprobs": true, "top_logprobs": true, "seed": true, "n": true,
+	"stream_options": true,
 }
 
 // A param is one field of a request's body.
@@ -82,9 +85,10 @@ type param struct {
 	value any
 }
 
-// translate gives sampling parameters the names that kind takes, in a fixed
-// order. What it cannot take is an error or a warning.
-func translate(kind string, sampling map[string]any) (fields []param, warnings []string, err error) {
+// translate gives sampling parameters the names that the server takes, in a
+// fixed order. What it cannot take is an error or a warning.
+func translate(t target, sampling map[string]any) (fields []param, warnings []string, err error) {
+	kind := t.kind
 	for _, name := range slices.Sorted(maps.Keys(sampling)) {
 		value := sampling[name]
 		switch {
@@ -93,6 +97,9 @@ func translate(kind string, sampling map[string]any) (fields []param, warnings [
 		case slices.Contains(everyServer, name):
 			fields = append(fields, param{name, value})
 			continue
+		}
+		if from := since[name]; kind == kindVLLM && t.olderThan(from) && !neutral(name, value) {
+			return nil, nil, fmt.Errorf("sampling parameter %s needs vLLM %v, the server runs %s: remove it, or update the server", name, from, t.version)
 		}
 		if as, ok := further[kind][name]; ok {
 			fields = append(fields, param{as, value})

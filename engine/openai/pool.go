@@ -119,9 +119,12 @@ func (p *pool) close() {
 	p.drop()
 }
 
-// dial opens a connection.
-func (p *pool) dial(ctx context.Context) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.dialer.Timeout)
+// dial opens a connection, until the given time at most.
+func (p *pool) dial(ctx context.Context, until time.Time) (*conn, error) {
+	if limit := time.Now().Add(p.dialer.Timeout); limit.Before(until) {
+		until = limit
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	raw, err := p.dialer.DialContext(ctx, "tcp", p.address)
 	if err != nil {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/rowmill/rowmill/engine"
 )
@@ -27,9 +27,18 @@ type page struct {
 
 // get fetches a path below the server's root.
 func (e *Engine) get(ctx context.Context, path string) (page, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.base.JoinPath(path).String(), nil)
+	return e.ask(ctx, http.MethodGet, path, nil, new(bytes.Buffer))
+}
+
+// ask sends a request to a path below the server's root and reads the reply
+// into buf, where it stays.
+func (e *Engine) ask(ctx context.Context, method, path string, body []byte, buf *bytes.Buffer) (page, error) {
+	req, err := http.NewRequestWithContext(ctx, method, e.base.JoinPath(path).String(), bytes.NewReader(body))
 	if err != nil {
 		return page{}, fmt.Errorf("get %s: %w", path, err)
+	}
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	req.Header.Set("User-Agent", "rowmill")
 	if e.cfg.APIKey != "" {
@@ -40,11 +49,17 @@ func (e *Engine) get(ctx context.Context, path string) (page, error) {
 		return page{}, fmt.Errorf("get %s: %w", path, err)
 	}
 	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxSideBody))
-	if err != nil {
+	if _, err := buf.ReadFrom(io.LimitReader(res.Body, maxSideBody)); err != nil {
 		return page{}, fmt.Errorf("get %s: %w", path, err)
 	}
-	return page{status: res.StatusCode, server: res.Header.Get("Server"), body: body}, nil
+	return page{status: res.StatusCode, server: res.Header.Get("Server"), body: buf.Bytes()}, nil
+}
+
+// read asks for a path and decodes the JSON that answers into out. It reports
+// whether there was any.
+func (e *Engine) read(ctx context.Context, path string, out any) bool {
+	got, err := e.get(ctx, path)
+	return err == nil && got.status == http.StatusOK && json.Unmarshal(got.body, out) == nil
 }
 
 // modelList is /v1/models with the fields that servers add to it.
@@ -53,6 +68,7 @@ type modelList struct {
 	Slots     int  `json:"slots"`     // our simulated server
 	Data      []struct {
 		ID          string `json:"id"`
+		Created     int64  `json:"created"`
 		OwnedBy     string `json:"owned_by"`
 		MaxModelLen int    `json:"max_model_len"` // vLLM, SGLang, ours
 		Simulated   bool   `json:"simulated"`
@@ -64,20 +80,36 @@ type modelList struct {
 
 // Probe asks the server what it is and what it serves.
 func (e *Engine) Probe(ctx context.Context) (engine.Info, error) {
+	info, found, err := e.probe(ctx)
+	if err != nil {
+		e.mu.Lock()
+		e.steady = false
+		e.mu.Unlock()
+		return engine.Info{}, fmt.Errorf("probe %s: %w", e.cfg.Name, err)
+	}
+	e.addMapped(&info)
+	e.remember(info, found)
+	return info, nil
+}
+
+func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
+	fail := func(format string, args ...any) (engine.Info, facts, error) {
+		return engine.Info{}, facts{}, fmt.Errorf(format, args...)
+	}
 	listed, err := e.get(ctx, "/v1/models")
 	if err != nil {
-		return engine.Info{}, fmt.Errorf("probe %s: %w", e.cfg.Name, err)
+		return engine.Info{}, facts{}, err
 	}
 	switch listed.status {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return engine.Info{}, fmt.Errorf("probe %s: the server refuses our API key (HTTP %d): set the engine's api key", e.cfg.Name, listed.status)
+		return fail("the server refuses our API key (HTTP %d): set the engine's api key", listed.status)
 	default:
-		return engine.Info{}, fmt.Errorf("probe %s: /v1/models answered HTTP %d", e.cfg.Name, listed.status)
+		return fail("/v1/models answered HTTP %d", listed.status)
 	}
 	var list modelList
 	if err := json.Unmarshal(listed.body, &list); err != nil {
-		return engine.Info{}, fmt.Errorf("probe %s: /v1/models is not the JSON expected: is this an OpenAI-compatible server?", e.cfg.Name)
+		return fail("/v1/models is not the JSON expected: is this an OpenAI-compatible server?")
 	}
 	info := engine.Info{Kind: kindOther, Simulated: list.Simulated, Slots: list.Slots}
 	for _, m := range list.Data {
@@ -88,87 +120,19 @@ func (e *Engine) Probe(ctx context.Context) (engine.Info, error) {
 		info.Models = append(info.Models, engine.ServedModel{Name: m.ID, ContextLength: context})
 		info.Simulated = info.Simulated || m.Simulated
 	}
-	if err := e.identify(ctx, listed.server, list, &info); err != nil {
-		return engine.Info{}, fmt.Errorf("probe %s: %w", e.cfg.Name, err)
-	}
-	e.addMapped(&info)
-	e.remember(info)
-	return info, nil
-}
-
-// identify finds the kind of server, and asks it what only its kind can tell.
-func (e *Engine) identify(ctx context.Context, server string, list modelList, info *engine.Info) error {
-	owner := ""
-	if len(list.Data) > 0 {
-		owner = list.Data[0].OwnedBy
-	}
-	switch {
-	case server == kindSim || owner == kindSim:
-		info.Kind, info.Simulated = kindSim, true
-		info.Version = e.askVersion(ctx, "/version")
-	case server == kindLlama || owner == "llamacpp":
-		info.Kind = kindLlama
-		e.askLlama(ctx, info)
-	case owner == kindSGLang:
-		info.Kind = kindSGLang
-	case owner == kindVLLM:
-		info.Kind = kindVLLM
-		info.Version = e.askVersion(ctx, "/version")
-	default:
-		if root, err := e.get(ctx, "/"); err == nil && strings.Contains(string(root.body), "Ollama is running") {
-			info.Kind = kindOllama
-			info.Version = e.askVersion(ctx, "/api/version")
-		} else if len(list.Data) > 0 && list.Data[0].MaxModelLen > 0 {
-			// A served model under another owner's name, such as vLLM's adapters.
-			if v := e.askVersion(ctx, "/version"); v != "" {
-				info.Kind, info.Version = kindVLLM, v
-			}
-		}
-	}
+	var found facts
+	e.identify(ctx, listed.server, list, &info, &found)
 	if info.Kind == kindOther || info.Kind == kindOllama {
-		return nil // no health endpoint that means anything
+		return info, found, nil // no health endpoint that means anything
 	}
 	health, err := e.get(ctx, "/health")
 	if err != nil {
-		return err
+		return engine.Info{}, facts{}, err
 	}
 	if health.status != http.StatusOK && health.status != http.StatusNotFound {
-		return fmt.Errorf("the server is not ready: /health answered HTTP %d", health.status)
+		return fail("the server is not ready: /health answered HTTP %d", health.status)
 	}
-	return nil
-}
-
-// askLlama reads llama.cpp's properties: its context is divided among slots.
-func (e *Engine) askLlama(ctx context.Context, info *engine.Info) {
-	var props struct {
-		Slots    int    `json:"total_slots"`
-		Build    string `json:"build_info"`
-		Defaults struct {
-			Context int `json:"n_ctx"` // of one slot
-		} `json:"default_generation_settings"`
-	}
-	got, err := e.get(ctx, "/props")
-	if err != nil || got.status != http.StatusOK || json.Unmarshal(got.body, &props) != nil {
-		return // a server without them works too
-	}
-	info.Slots, info.Version = props.Slots, props.Build
-	if props.Defaults.Context > 0 {
-		for i := range info.Models {
-			info.Models[i].ContextLength = props.Defaults.Context
-		}
-	}
-}
-
-// askVersion reads {"version": …}, empty where there is none.
-func (e *Engine) askVersion(ctx context.Context, path string) string {
-	var v struct {
-		Version string `json:"version"`
-	}
-	got, err := e.get(ctx, path)
-	if err != nil || got.status != http.StatusOK || json.Unmarshal(got.body, &v) != nil {
-		return ""
-	}
-	return v.Version
+	return info, found, nil
 }
 
 // addMapped lists mapped models under their ids too, so that Info.Find sees
@@ -185,10 +149,13 @@ func (e *Engine) addMapped(info *engine.Info) {
 }
 
 // remember keeps the last probe for Prepare, and tells what changed.
-func (e *Engine) remember(info engine.Info) {
+func (e *Engine) remember(info engine.Info, found facts) {
 	e.mu.Lock()
 	changed := !e.probed || e.info.Kind != info.Kind || e.info.Version != info.Version
-	e.probed, e.info = true, info
+	if changed || !e.steady {
+		e.unparsed = nil // the server may have been started with a parser
+	}
+	e.probed, e.steady, e.info, e.facts = true, true, info, found
 	e.mu.Unlock()
 	if changed {
 		e.cfg.Logger.Info("inference server found",

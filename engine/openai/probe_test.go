@@ -111,98 +111,6 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-func TestGauges(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		page string
-		want engine.Gauges
-		none bool
-	}{
-		"vLLM, two engines": {`
-# HELP vllm:num_requests_running Number of requests.
-# TYPE vllm:num_requests_running gauge
-vllm:num_requests_running{engine="0",model_name="a}\"b"} 8.0
-vllm:num_requests_running{engine="1",model_name="a"} 4.0 1795224372
-vllm:num_requests_waiting{engine="0"} 2
-vllm:kv_cache_usage_perc{engine="0"} 0.25
-vllm:kv_cache_usage_perc{engine="1"} 0.75
-vllm:num_preemptions_total{engine="0"} 1e+2
-vllm:request_success_total{finished_reason="stop"} 9
-`, engine.Gauges{Running: 12, Waiting: 2, KVUse: 0.75, Preemptions: 100}, false},
-		"SGLang":        {"sglang:num_running_reqs{a=\"b\"} 3\nsglang:num_queue_reqs 1\nsglang:token_usage 0.5\n", engine.Gauges{Running: 3, Waiting: 1, KVUse: 0.5}, false},
-		"llama.cpp":     {"llamacpp:requests_processing 2\r\nllamacpp:requests_deferred 5", engine.Gauges{Running: 2, Waiting: 5, KVUse: -1}, false},
-		"broken lines":  {"vllm:num_requests_running{a=\"b 3\nvllm:num_requests_waiting\n{} 3\nvllm:num_requests_running NaN\nvllm:num_requests_waiting 1\n", engine.Gauges{Waiting: 1, KVUse: -1}, false},
-		"other metrics": {"process_open_fds 9\n", engine.Gauges{}, true},
-		"switched off":  {"401 ", engine.Gauges{}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := pages(t, "", map[string]string{"/metrics": c.page}).Gauges(t.Context())
-			if c.none != errors.Is(err, engine.ErrNoGauges) || !c.none && (err != nil || got != c.want) {
-				t.Errorf("got %+v, %v, want %+v", got, err, c.want)
-			}
-		})
-	}
-	if _, err := pages(t, "", nil).Gauges(t.Context()); !errors.Is(err, engine.ErrNoGauges) {
-		t.Errorf("no /metrics: %v", err)
-	}
-	if _, err := pages(t, "", map[string]string{"/metrics": "503 "}).Gauges(t.Context()); err == nil || errors.Is(err, engine.ErrNoGauges) {
-		t.Errorf("a passing fault: %v", err)
-	}
-}
-
-// Every kind of server takes the defaults of every model of the interface, some
-// with a warning, and refuses what it would ignore.
-func TestParametersByKind(t *testing.T) {
-	t.Parallel()
-	defaults := map[string]any{"temperature": 0.7, "top_p": 0.8, "top_k": 20, "max_tokens": 4096, "repetition_penalty": 1.0}
-	for _, c := range []struct {
-		kind     string
-		sampling map[string]any
-		want     string // middle of the request, or the beginning of the error
-		warnings []string
-	}{
-		{"vllm", defaults, `"repetition_penalty":1,"temperature":0.7,"top_k":20,"top_p":0.8,"max_tokens":4096`, nil},
-		{"rowmill-sim", defaults, `"repetition_penalty":1,"temperature":0.7,"top_k":20,"top_p":0.8,"max_tokens":4096`, nil},
-		{"sglang", defaults, `"repetition_penalty":1,"temperature":0.7,"top_k":20,"top_p":0.8,"max_tokens":4096`, nil},
-		{"llama.cpp", defaults, `"repeat_penalty":1,"temperature":0.7,"top_k":20,"top_p":0.8,"min_p":0,"max_tokens":4096`, nil},
-		{"llama.cpp", nil, `"min_p":0,"top_k":0`, nil},
-		{"ollama", defaults, `"temperature":0.7,"top_p":0.8,"max_tokens":4096`, []string{
-			"repetition_penalty is not taken by a server of kind ollama: its own setting applies",
-			"top_k is not taken by a server of kind ollama: its own setting applies",
-		}},
-		{"openai", defaults, `"temperature":0.7,"top_p":0.8,"max_tokens":4096`, []string{
-			"top_k is not taken by a server of kind openai: its own setting applies",
-		}},
-		{"vllm", map[string]any{"bad_words": []any{"x"}, "min_tokens": 3}, `"bad_words":["x"],"min_tokens":3`, nil},
-		{"llama.cpp", map[string]any{"min_tokens": 3}, "error: sampling parameter min_tokens cannot be honoured", nil},
-		{"llama.cpp", map[string]any{"min_tokens": 0}, `"min_p":0,"top_k":0`, nil},
-		{"sglang", map[string]any{"bad_words": []any{"x"}}, "error: sampling parameter bad_words cannot be honoured", nil},
-		{"vllm", map[string]any{"guided_json": "{}"}, "error: sampling parameter guided_json is not known", nil},
-		{"vllm", map[string]any{"n": 2}, "error: sampling parameter n must be 1", nil},
-		{"vllm", map[string]any{"seed": "x"}, "error: sampling parameter seed must be an integer", nil},
-		{"vllm", map[string]any{"logprobs": 5, "n": 1}, ``, []string{"logprobs: alternatives to the chosen tokens are not kept"}},
-	} {
-		e := unprobed(t, Config{BaseURL: "http://127.0.0.1:1"})
-		e.remember(engine.Info{Kind: c.kind, Models: []engine.ServedModel{{Name: "m"}}})
-		call1, err := e.Prepare(engine.Params{Model: generator, Sampling: c.sampling})
-		if want, isError := strings.CutPrefix(c.want, "error: "); isError {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s %v: %v, want %q", c.kind, c.sampling, err, want)
-			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s %v: %v", c.kind, c.sampling, err)
-			continue
-		}
-		got := strings.TrimPrefix(strings.TrimPrefix(string(call1.(*call).middle), `"}]`), ",")
-		if got != c.want || !cmp.Equal(call1.Warnings(), c.warnings) {
-			t.Errorf("%s %v:\n got %s %q\nwant %s %q", c.kind, c.sampling, got, call1.Warnings(), c.want, c.warnings)
-		}
-	}
-}
-
 func TestRequestExtras(t *testing.T) {
 	t.Parallel()
 	off := map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": false}}
@@ -215,10 +123,11 @@ func TestRequestExtras(t *testing.T) {
 		{"ollama", off, `,"reasoning_effort":"none"`},
 		{"ollama", map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": true}}, ``},
 		{"vllm", map[string]any{"stream": true}, "error: must not set stream"},
+		{"llama.cpp", map[string]any{"stream_options": map[string]any{}}, "error: must not set stream_options"},
 		{"vllm", map[string]any{"x": make(chan int)}, "error: field x cannot be written"},
 	} {
 		e := unprobed(t, Config{BaseURL: "http://127.0.0.1:1"})
-		e.remember(engine.Info{Kind: c.kind, Models: []engine.ServedModel{{Name: "m"}}})
+		e.remember(engine.Info{Kind: c.kind, Models: []engine.ServedModel{{Name: "m"}}}, facts{})
 		m := generator
 		m.RequestExtras = c.extras
 		got, err := e.Prepare(engine.Params{Model: m})

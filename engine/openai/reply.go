@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"net/http"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -18,6 +19,12 @@ const (
 	keepScratch = 64 << 10
 	// maxWord bounds the machine words of a reply, such as finish reasons.
 	maxWord = 48
+	// maxErrorText is how much is read of the message of an error inside a reply.
+	maxErrorText = 4 << 10
+
+	// finishRepetition ends an answer of vLLM that repetition_detection cut: the
+	// caller asked for that, and another attempt would end no better.
+	finishRepetition = "repetition"
 )
 
 // A reply is the state of reading one answer. It is reused.
@@ -30,10 +37,13 @@ type reply struct {
 	reasoning []byte
 	finish    []byte
 	input     int64
+	cached    int64 // of input
 	output    int64
 	logprobs  logprobs
 	fault     serverFault // an error object inside a reply with status 200
 	scratch   []byte
+	events    events // of a stream
+	unparsed  bool   // the reasoning was inside the answer
 }
 
 var replies = sync.Pool{New: func() any { return new(reply) }}
@@ -44,16 +54,17 @@ func newReply(src source, limit int, thinking bool) *reply {
 	r := replies.Get().(*reply)
 	r.reset(src)
 	r.limit = limit
-	r.choices, r.input, r.output = false, 0, 0
+	r.choices, r.input, r.cached, r.output = false, 0, 0, 0
 	r.content, r.reasoning, r.finish = r.content[:0], r.reasoning[:0], r.finish[:0]
 	r.logprobs = logprobs{thinking: thinking}
 	r.fault = serverFault{}
+	r.unparsed = false
 	return r
 }
 
 // release gives r back; nothing that points into it may be kept.
 func (r *reply) release() {
-	r.src = nil
+	r.src, r.events = nil, events{}
 	if cap(r.content) > keepScratch {
 		r.content = nil
 	}
@@ -107,9 +118,10 @@ func (r *reply) scanChoice() {
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
 		case "message":
-			r.scanMessage()
+			r.content, r.reasoning = r.content[:0], r.reasoning[:0]
+			r.scanTexts()
 		case "logprobs":
-			r.scanLogprobs()
+			r.scanLogprobs(logprobs{thinking: r.logprobs.thinking})
 		case "finish_reason":
 			r.finish = r.finish[:0]
 			if !r.null() {
@@ -121,25 +133,26 @@ func (r *reply) scanChoice() {
 	}
 }
 
-// scanMessage reads the answer. Servers name its reasoning reasoning_content or
-// reasoning, some give both: the first that is not empty counts.
-func (r *reply) scanMessage() {
-	r.content, r.reasoning = r.content[:0], r.reasoning[:0]
+// scanTexts reads a message, or a part of one, and adds it to what there is.
+// Servers name its reasoning reasoning_content or reasoning, some give both: the
+// first that is not empty counts.
+func (r *reply) scanTexts() {
+	content, reasoning := len(r.content), len(r.reasoning)
 	if r.null() {
 		return
 	}
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
 		case "content":
-			r.content = r.content[:0]
+			r.content = r.content[:content]
 			if !r.null() {
-				r.content = r.text(r.content, r.limit, false)
+				r.content = r.text(r.content, r.limit-content, false)
 			}
 		case "reasoning_content", "reasoning":
-			if len(r.reasoning) > 0 {
+			if len(r.reasoning) > reasoning {
 				r.skip()
 			} else if !r.null() {
-				r.reasoning = r.text(r.reasoning, r.limit, false)
+				r.reasoning = r.text(r.reasoning, r.limit-reasoning, false)
 			}
 		default:
 			r.skip()
@@ -148,7 +161,7 @@ func (r *reply) scanMessage() {
 }
 
 // scanFault reads an error inside a reply whose status was 200, such as SGLang's
-// full queue. Of it only the machine words are used.
+// full queue.
 func (r *reply) scanFault() {
 	r.fault = serverFault{}
 	if r.null() {
@@ -160,22 +173,36 @@ func (r *reply) scanFault() {
 		return
 	}
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
-		switch isCode := string(k) == "code"; {
-		case (isCode || string(k) == "type") && r.peek() == '"':
-			r.scratch = r.text(r.scratch[:0], maxWord, true)
-			if isCode {
-				r.fault.code = string(r.scratch)
-			} else {
-				r.fault.kind = string(r.scratch)
+		key := string(k) // before peek, which may move the window
+		next := r.peek()
+		switch {
+		case key == "code" && next-'0' < 10:
+			if status := r.number(); status >= 400 && status < 600 {
+				r.fault.status = int(status)
 			}
+		case next != '"':
+			r.skip()
+		case key == "code":
+			r.fault.code = r.word()
+		case key == "type":
+			r.fault.kind = r.word()
+		case key == "message":
+			r.scratch = r.text(r.scratch[:0], maxErrorText, true)
+			r.fault.message = string(r.scratch)
 		default:
 			r.skip()
 		}
 	}
 }
 
+// word reads a string that should be a machine word.
+func (r *reply) word() string {
+	r.scratch = r.text(r.scratch[:0], maxWord, true)
+	return string(r.scratch)
+}
+
 func (r *reply) scanUsage() {
-	r.input, r.output = 0, 0
+	r.input, r.cached, r.output = 0, 0, 0
 	if r.null() {
 		return
 	}
@@ -191,30 +218,67 @@ func (r *reply) scanUsage() {
 			if !r.null() {
 				r.output = r.count()
 			}
+		case "prompt_tokens_details":
+			r.scanCached()
 		default:
 			r.skip()
 		}
 	}
 }
 
+// scanCached reads how many tokens of the prompt came from the prefix cache.
+func (r *reply) scanCached() {
+	r.cached = 0
+	if r.null() {
+		return
+	}
+	for k := r.firstKey(); k != nil; k = r.nextKey() {
+		if string(k) != "cached_tokens" {
+			r.skip()
+			continue
+		}
+		r.cached = 0
+		if !r.null() {
+			r.cached = r.count()
+		}
+	}
+}
+
+// reported is the error of a reply in which the server reports one. Before any
+// part of an answer it is what a refusal with the status it names would be;
+// later it is a passing fault, since the row was good enough to begin with.
+func (r *reply) reported(schema bool, private ...[]byte) *engine.Error {
+	x := refusal{status: r.fault.status, fault: r.fault}
+	if x.status == 0 {
+		x.status = http.StatusInternalServerError
+	}
+	e := x.classify(schema, private...)
+	if r.fault.status == 0 {
+		e.Status = http.StatusOK
+	}
+	word := r.fault.word("error_in_reply")
+	switch {
+	case r.choices && e.Class != engine.Moment:
+		e.Class, e.TooLong, e.Code = engine.Moment, false, word
+		e.Message = "the server broke off the answer with an error"
+	case !e.TooLong:
+		e.Code = word
+	}
+	return e
+}
+
 // answer makes the reply that was read, or says why it cannot be accepted.
 func (r *reply) answer() (engine.Reply, *engine.Error) {
-	if r.fault.found && !r.choices {
-		return engine.Reply{}, &engine.Error{
-			Class: engine.Moment, Code: r.fault.word("error_in_reply"),
-			Message: "the server reported an error inside its reply",
-		}
-	}
 	if !r.choices {
 		return engine.Reply{}, &engine.Error{
-			Class: engine.Moment, Code: "no_choices", Message: "the server's reply holds no answer",
+			Class: engine.Moment, Status: http.StatusOK, Code: "no_choices", Message: "the server's reply holds no answer",
 		}
 	}
-	out := engine.Reply{InputTokens: r.input, OutputTokens: r.output}
+	out := engine.Reply{InputTokens: r.input, CachedTokens: min(r.cached, r.input), OutputTokens: r.output}
 	switch string(r.finish) {
 	case string(rowmill.FinishStop):
 		out.Finish = rowmill.FinishStop
-	case string(rowmill.FinishLength):
+	case string(rowmill.FinishLength), finishRepetition:
 		out.Finish = rowmill.FinishLength
 	default:
 		return engine.Reply{}, r.unfinished()
@@ -222,6 +286,7 @@ func (r *reply) answer() (engine.Reply, *engine.Error) {
 	content, reasoning := r.content, r.reasoning
 	if r.logprobs.thinking && len(reasoning) == 0 {
 		reasoning, content = splitThinking(content)
+		r.unparsed = len(reasoning) > 0
 	}
 	out.Content, out.Reasoning = validText(content), validText(reasoning)
 	out.LogprobSum, out.LogprobCount = r.logprobs.result(len(content), len(reasoning))
@@ -232,7 +297,7 @@ func (r *reply) answer() (engine.Reply, *engine.Error) {
 // or length, such as abort.
 func (r *reply) unfinished() *engine.Error {
 	raw := r.content[:min(len(r.content), maxRaw)]
-	e := &engine.Error{Class: engine.Moment, Code: "unfinished", Raw: strings.ToValidUTF8(string(raw), "")}
+	e := &engine.Error{Class: engine.Moment, Status: http.StatusOK, Code: "unfinished", Raw: strings.ToValidUTF8(string(raw), "")}
 	if word := safeWord(r.finish); word != "" {
 		e.Message = "the server ended the answer with finish_reason " + word
 	} else {

@@ -52,6 +52,54 @@ func TestDeadlineOfARow(t *testing.T) {
 	}
 }
 
+// A row's own patience goes before the engine's bound, for texts and for groups.
+func TestPatienceOfARow(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	e := serve(t, nil, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	timedOut := func(what string, err error) {
+		t.Helper()
+		var got *engine.Error
+		if !errors.As(err, &got) || got.Class != engine.Moment || got.Code != "timeout" || got.Status != 0 || !strings.Contains(got.Message, "within 30ms") {
+			t.Errorf("%s: %#v", what, err)
+		}
+	}
+	impatient := engine.Row{Text: []byte("x"), Patience: 30 * time.Millisecond}
+	_, err := prepared(t, e, engine.Params{Model: generator}).Generate(t.Context(), impatient)
+	timedOut("text", err)
+	_, _, err = prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), []engine.Row{{Patience: time.Microsecond}, impatient})
+	timedOut("group", err)
+
+	// The patience also covers the time that a connection takes.
+	impatient.Patience = time.Nanosecond
+	_, err = prepared(t, e, engine.Params{Model: generator}).Generate(t.Context(), impatient)
+	var got *engine.Error
+	if !errors.As(err, &got) || got.Code != "timeout" {
+		t.Errorf("while dialling: %v", err)
+	}
+}
+
+// A group is waited for as long as its most patient row, and by the engine's
+// bound where a row has none.
+func TestPatienceOfAGroup(t *testing.T) {
+	t.Parallel()
+	c := &call{allowance: time.Hour}
+	for _, test := range []struct {
+		rows []engine.Row
+		want time.Duration
+	}{
+		{nil, 0},
+		{[]engine.Row{{}}, time.Hour},
+		{[]engine.Row{{Patience: time.Second}, {Patience: time.Minute}, {Patience: time.Second}}, time.Minute},
+		{[]engine.Row{{Patience: time.Second}, {}}, time.Hour},
+	} {
+		if got := c.patience(test.rows...).whole; got != test.want {
+			t.Errorf("%v: %v, want %v", test.rows, got, test.want)
+		}
+	}
+}
+
 func TestConnectionsAreReused(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]http.HandlerFunc{
@@ -123,7 +171,7 @@ func unprobed(t *testing.T, cfg Config) *Engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	e.remember(engine.Info{Kind: kindOther, Models: []engine.ServedModel{{Name: "m"}}})
+	e.remember(engine.Info{Kind: kindOther, Models: []engine.ServedModel{{Name: "m"}}}, facts{})
 	return e
 }
 

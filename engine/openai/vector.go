@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"net/http"
 
 	"github.com/rowmill/rowmill/engine"
 )
@@ -42,14 +43,14 @@ func (r *reply) scanEmbeddings(out []engine.Reply, dimension int) error {
 	}
 	if r.fault.found && !found {
 		return &engine.Error{
-			Class: engine.Moment, Code: r.fault.word("error_in_reply"),
+			Class: engine.Moment, Status: http.StatusOK, Code: r.fault.word("error_in_reply"),
 			Message: "the server reported an error inside its reply",
 		}
 	}
 	for i := range out {
 		if out[i].Embedding == nil {
 			return &engine.Error{
-				Class: engine.Moment, Code: "no_embedding",
+				Class: engine.Moment, Status: http.StatusOK, Code: "no_embedding",
 				Message: fmt.Sprintf("the server's reply holds no embedding for text %d of %d", i+1, len(out)),
 			}
 		}
@@ -81,7 +82,7 @@ func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
 		r.fail("embedding with an index that was not asked for")
 	case dimension > 0 && len(vector) != dimension:
 		r.stop(&engine.Error{
-			Class: engine.ServerFault, Code: "wrong_dimension",
+			Class: engine.ServerFault, Status: http.StatusOK, Code: "wrong_dimension",
 			Message: fmt.Sprintf("the server's embeddings have %d numbers, the catalog says %d: another model is loaded, or the catalog is wrong",
 				len(vector), dimension),
 		})

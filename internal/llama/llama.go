@@ -37,14 +37,20 @@ const upWithin = 60 * time.Second
 type Options struct {
 	Slots   int      // rows in flight at once, default 4
 	Context int      // tokens of all slots together, default 8192
+	Port    int      // on 127.0.0.1; default a free one
 	Args    []string // further arguments of llama-server
 }
 
 // A Server is a running llama-server.
 type Server struct {
 	URL   string // such as http://127.0.0.1:4711
+	Port  int
 	Model string // the name it lists
+	kill  func()
 }
+
+// Kill ends the server as a crash would, and returns once it is gone.
+func (s Server) Kill() { s.kill() }
 
 // Dir is where get.sh puts the server.
 func Dir() string {
@@ -74,9 +80,9 @@ func Start(t testing.TB, kind string, o Options) Server {
 
 	var err error
 	for range 3 { // a free port may be taken before the server binds it
-		var url string
-		if url, err = start(t, script, kind, o); err == nil {
-			return Server{URL: url, Model: "tiny-" + kind}
+		var s Server
+		if s, err = start(t, script, kind, o); err == nil {
+			return s
 		}
 	}
 	t.Fatalf("start llama-server: %v", err)
@@ -84,13 +90,16 @@ func Start(t testing.TB, kind string, o Options) Server {
 }
 
 // start runs the script once and waits until the server is healthy.
-func start(t testing.TB, script, kind string, o Options) (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+func start(t testing.TB, script, kind string, o Options) (Server, error) {
+	port := o.Port
+	if port == 0 {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return Server{}, err
+		}
+		port = listener.Addr().(*net.TCPAddr).Port
+		_ = listener.Close()
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	_ = listener.Close()
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, script, append([]string{strconv.Itoa(port), kind}, o.Args...)...)
@@ -105,7 +114,7 @@ func start(t testing.TB, script, kind string, o Options) (string, error) {
 	cmd.Stdout, cmd.Stderr = output, output
 	if err := cmd.Start(); err != nil {
 		cancel()
-		return "", err
+		return Server{}, err
 	}
 	exited := make(chan struct{})
 	go func() {
@@ -126,22 +135,22 @@ func start(t testing.TB, script, kind string, o Options) (string, error) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/health", http.NoBody)
 		if err != nil {
 			stop()
-			return "", err
+			return Server{}, err
 		}
 		if res, err := client.Do(req); err == nil {
 			_ = res.Body.Close()
 			if res.StatusCode == http.StatusOK {
 				t.Cleanup(stop)
-				return url, nil
+				return Server{URL: url, Port: port, Model: "tiny-" + kind, kill: stop}, nil
 			}
 		}
 		select {
 		case <-exited:
 			cancel()
-			return "", fmt.Errorf("it ended at once: %s", output.String())
+			return Server{}, fmt.Errorf("it ended at once: %s", output.String())
 		case <-deadline:
 			stop()
-			return "", fmt.Errorf("not healthy after %v: %s", upWithin, output.String())
+			return Server{}, fmt.Errorf("not healthy after %v: %s", upWithin, output.String())
 		case <-poll.C:
 		}
 	}

@@ -1,0 +1,160 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/internal/llama"
+)
+
+// catalogOf writes a catalog and returns the setting that names it.
+func catalogOf(t *testing.T, models string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "models.yaml")
+	if err := os.WriteFile(path, []byte("models:\n"+models), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "catalog: " + path + "\n"
+}
+
+// logged returns the node's log.
+func (n *node) logged(t *testing.T) string {
+	t.Helper()
+	log, err := os.ReadFile(filepath.Join(filepath.Dir(n.data), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(log)
+}
+
+// says waits until the log, behind the given offset, holds one of texts, and
+// returns its length then.
+func (n *node) says(t *testing.T, from int, texts ...string) int {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		log := n.logged(t)
+		for _, text := range texts {
+			if strings.Contains(log[from:], text) {
+				return len(log)
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the node never said any of %q", texts)
+		}
+	}
+}
+
+// TestLlamaKilledAndStartedAgain kills a real llama-server with SIGKILL in the
+// middle of a job, leaves it down until the node has noticed, and starts it
+// again on its port. The job must succeed with one output per row, in order:
+// the same that an undisturbed job with the same seed has.
+func TestLlamaKilledAndStartedAgain(t *testing.T) {
+	const rows = 600
+	server := llama.Start(t, llama.Chat, llama.Options{})
+	n := newNode(t, server.URL, "jobs: {part_interval: 500ms, shard_rows: 256}\n"+catalogOf(t,
+		"  - {id: tiny, kind: generation, context_length: 2048, engine_names: [tiny-chat], sampling: {temperature: 0.8, max_tokens: 48, seed: 7}}\n"))
+	n.start(t)
+	texts := make([]string, rows)
+	for i := range texts {
+		texts[i] = rowText(i)
+	}
+	order := submission{Inputs: texts, Model: "tiny", Priority: 1}
+
+	calm := n.submit(t, order)
+	if job := n.finish(t, calm); job.Status != "succeeded" {
+		t.Fatalf("undisturbed: %+v (%+v)", job, job.FailureReason)
+	}
+	want, _ := n.results(t, calm)
+
+	id := n.submit(t, order)
+	begun := n.until(t, id, "begun", func(r record) bool { return r.RowsDone > 0 })
+	if begun.over() {
+		t.Fatal("the job was over before the server could be killed")
+	}
+	said := len(n.logged(t))
+	server.Kill()
+	said = n.says(t, said, "engine is down", "engine rests")
+	atKill := n.job(t, id)
+	llama.Start(t, llama.Chat, llama.Options{Port: server.Port})
+	n.says(t, said, "engine is up")
+
+	job := n.finish(t, id)
+	if job.Status != "succeeded" || job.RowsDone != rows || job.FailedRows != 0 {
+		t.Fatalf("%+v (%+v)", job, job.FailureReason)
+	}
+	outputs, inputs := n.results(t, id)
+	if len(outputs) != rows || len(inputs) != rows || len(want) != rows {
+		t.Fatalf("%d outputs, %d inputs, %d outputs undisturbed", len(outputs), len(inputs), len(want))
+	}
+	alike := 0
+	for i := range rows {
+		if inputs[i] != texts[i] || outputs[i] == nil || want[i] == nil {
+			t.Fatalf("row %d: input %q, output %s, undisturbed %s", i, inputs[i], show(outputs[i]), show(want[i]))
+		}
+		if *outputs[i] == *want[i] {
+			alike++
+		}
+	}
+	t.Logf("killed after %d of %d rows were done; %d answers are those of the undisturbed job", atKill.RowsDone, rows, alike)
+	// What shares a batch moves the last digits of a row's numbers, and so now
+	// and then a token. Rows out of order would have hardly an answer in common.
+	if alike < rows*9/10 {
+		t.Errorf("only %d of %d answers are those of the undisturbed job", alike, rows)
+	}
+}
+
+// TestOneServerThinksAndDoesNot runs a plain model and its thinking twin, which
+// the catalog tells apart by request_extras only, on one real server at once.
+func TestOneServerThinksAndDoesNot(t *testing.T) {
+	const rows = 40
+	server := llama.Start(t, llama.Think, llama.Options{})
+	n := newNode(t, server.URL, catalogOf(t, `
+  - id: twin
+    kind: generation
+    context_length: 2048
+    engine_names: [tiny-think]
+    sampling: {temperature: 0.8, max_tokens: 400}
+    request_extras: {chat_template_kwargs: {enable_thinking: false}}
+  - id: twin-thinking
+    kind: reasoning
+    context_length: 2048
+    engine_names: [tiny-think]
+    sampling: {temperature: 0.8, max_tokens: 400}
+    request_extras: {chat_template_kwargs: {enable_thinking: true}}
+`))
+	n.start(t)
+	texts := make([]string, rows)
+	for i := range texts {
+		texts[i] = rowText(i)
+	}
+	jobs := map[string]string{}
+	for _, model := range []string{"twin", "twin-thinking"} {
+		jobs[model] = n.submit(t, submission{Inputs: texts, Model: model, Priority: 1})
+	}
+	for model, id := range jobs {
+		if job := n.finish(t, id); job.Status != "succeeded" || job.FailedRows != 0 {
+			t.Fatalf("%s: %+v (%+v)", model, job, job.FailureReason)
+		}
+		outputs, _ := n.results(t, id)
+		reasoned := 0
+		for i, output := range outputs {
+			if output == nil || strings.Contains(*output, "</think>") {
+				t.Fatalf("%s: output %d is %s", model, i, show(output))
+			}
+			var answer struct {
+				Reasoning string `json:"reasoning_content"`
+			}
+			if json.Unmarshal([]byte(*output), &answer) == nil && answer.Reasoning != "" {
+				reasoned++
+			}
+		}
+		t.Logf("%s: %d of %d answers have reasoning", model, reasoned, len(outputs))
+		if thinks := model == "twin-thinking"; thinks != (reasoned > rows/2) || !thinks && reasoned > 0 {
+			t.Errorf("%s: %d of %d answers have reasoning", model, reasoned, len(outputs))
+		}
+	}
+}

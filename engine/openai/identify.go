@@ -1,0 +1,224 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rowmill/rowmill/engine"
+)
+
+// identify finds the kind of server, and asks it what only its kind can tell.
+func (e *Engine) identify(ctx context.Context, server string, list modelList, info *engine.Info, found *facts) {
+	owner, length := "", 0
+	if len(list.Data) > 0 {
+		owner, length = list.Data[0].OwnedBy, list.Data[0].MaxModelLen
+	}
+	switch {
+	case server == kindSim || owner == kindSim:
+		info.Kind, info.Simulated = kindSim, true
+		info.Version = e.askVersion(ctx, "/version")
+	case server == kindLlama || owner == "llamacpp":
+		info.Kind = kindLlama
+		e.askLlama(ctx, info, found)
+	case owner == kindSGLang:
+		info.Kind = kindSGLang
+		e.askSGLang(ctx, info, found)
+	case owner == kindVLLM:
+		info.Kind = kindVLLM
+		info.Version = e.askVersion(ctx, "/version")
+	case length > 0:
+		// A served model under another owner's name, such as vLLM's adapters.
+		if v := e.askVersion(ctx, "/version"); v != "" {
+			info.Kind, info.Version = kindVLLM, v
+		}
+	default:
+		if root, err := e.get(ctx, "/"); err == nil && strings.Contains(string(root.body), "Ollama is running") {
+			info.Kind = kindOllama
+			info.Version = e.askVersion(ctx, "/api/version")
+			e.askOllama(ctx, list, info, found)
+		}
+	}
+}
+
+// askVersion reads {"version": …}, empty where there is none.
+func (e *Engine) askVersion(ctx context.Context, path string) string {
+	var v struct {
+		Version string `json:"version"`
+	}
+	e.read(ctx, path, &v)
+	return v.Version
+}
+
+// askLlama reads llama.cpp's properties: its context is divided among slots,
+// unless it runs with --kv-unified, which it does not say.
+func (e *Engine) askLlama(ctx context.Context, info *engine.Info, found *facts) {
+	var props struct {
+		Slots    int    `json:"total_slots"`
+		Build    string `json:"build_info"`
+		Defaults struct {
+			Context int `json:"n_ctx"` // of one slot
+		} `json:"default_generation_settings"`
+	}
+	if !e.read(ctx, "/props", &props) {
+		return // a server without them works too
+	}
+	info.Slots, info.Version = props.Slots, props.Build
+	found.kvTokens = int64(props.Slots) * int64(props.Defaults.Context)
+	if props.Defaults.Context > 0 {
+		for i := range info.Models {
+			info.Models[i].ContextLength = props.Defaults.Context
+		}
+	}
+}
+
+// askSGLang reads how SGLang was started. It does so once in a server's life:
+// the answer goes through the scheduler, and nothing in it changes.
+func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *facts) {
+	e.mu.Lock()
+	known, before, learned := e.steady && e.info.Kind == kindSGLang && e.info.Version != "", e.info, e.facts
+	e.mu.Unlock()
+	if known {
+		info.Version, info.Slots = before.Version, before.Slots
+		*found = learned
+		return
+	}
+	var args struct {
+		Version string  `json:"version"`
+		Parser  *string `json:"reasoning_parser"`
+		Ranks   int     `json:"dp_size"`
+		Tokens  int64   `json:"max_total_num_tokens"` // of one rank
+		States  []struct {
+			Running int `json:"effective_max_running_requests_per_dp"`
+		} `json:"internal_states"`
+	}
+	// The paths of old releases are tried last: new ones log a complaint.
+	if e.read(ctx, "/server_info", &args) || e.read(ctx, "/get_server_info", &args) {
+		ranks := max(args.Ranks, 1)
+		info.Version = args.Version
+		found.noParser = args.Parser == nil || *args.Parser == ""
+		found.kvTokens = args.Tokens * int64(ranks)
+		if len(args.States) > 0 {
+			info.Slots = args.States[0].Running * ranks
+		}
+	}
+	var model struct {
+		Generates *bool `json:"is_generation"`
+	}
+	if (e.read(ctx, "/model_info", &model) || e.read(ctx, "/get_model_info", &model)) && model.Generates != nil {
+		able := embeds
+		if *model.Generates {
+			able = generates | thinks
+		}
+		found.able = map[string]ability{}
+		for _, m := range info.Models {
+			found.able[m.Name] = able
+		}
+	}
+}
+
+// ollamaModels keeps what Ollama says of its models, which takes a request for
+// each of them.
+type ollamaModels struct {
+	shown  map[string]shownModel // by name and time of creation
+	loaded map[string]int        // context, tokens, that a model last ran with, by name
+}
+
+// shownModel is what /api/show says of a model.
+type shownModel struct {
+	able    ability
+	context int // that the model file sets, else that the model was made for
+}
+
+// askOllama finds the context and abilities of each model. The context is the
+// one that the model is loaded with, else the one its file sets, else the one it
+// was made for: that is too much where the server's own default is smaller,
+// until the first row has loaded the model.
+func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Info, found *facts) {
+	var running struct {
+		Models []struct {
+			Name    string `json:"name"`
+			Context int    `json:"context_length"`
+		} `json:"models"`
+	}
+	e.read(ctx, "/api/ps", &running)
+	e.mu.Lock()
+	known := e.ollama
+	e.mu.Unlock()
+	next := ollamaModels{shown: map[string]shownModel{}, loaded: map[string]int{}}
+	for _, m := range list.Data {
+		if known.loaded[m.ID] > 0 {
+			next.loaded[m.ID] = known.loaded[m.ID]
+		}
+	}
+	for _, m := range running.Models {
+		if m.Context > 0 {
+			next.loaded[m.Name] = m.Context
+		}
+	}
+	found.able = map[string]ability{}
+	for i, m := range list.Data {
+		key := m.ID + "@" + strconv.FormatInt(m.Created, 10)
+		shown, ok := known.shown[key]
+		if !ok {
+			shown, ok = e.show(ctx, m.ID)
+		}
+		info.Models[i].ContextLength = next.loaded[m.ID]
+		if !ok {
+			continue // asked again by the next probe
+		}
+		next.shown[key] = shown
+		if info.Models[i].ContextLength == 0 {
+			info.Models[i].ContextLength = shown.context
+		}
+		if shown.able != 0 {
+			found.able[m.ID] = shown.able
+		}
+	}
+	e.mu.Lock()
+	e.ollama = next
+	e.mu.Unlock()
+}
+
+// show asks Ollama about one model.
+func (e *Engine) show(ctx context.Context, name string) (shownModel, bool) {
+	body, err := json.Marshal(map[string]string{"model": name})
+	if err != nil {
+		return shownModel{}, false
+	}
+	got, err := e.ask(ctx, http.MethodPost, "/api/show", body, new(bytes.Buffer))
+	if err != nil || got.status != http.StatusOK {
+		return shownModel{}, false
+	}
+	var said struct {
+		Parameters   string                     `json:"parameters"` // lines of name and value
+		Capabilities []string                   `json:"capabilities"`
+		Info         map[string]json.RawMessage `json:"model_info"`
+	}
+	if json.Unmarshal(got.body, &said) != nil {
+		return shownModel{}, false
+	}
+	var shown shownModel
+	for word, able := range map[string]ability{"completion": generates, "embedding": embeds, "thinking": thinks} {
+		if slices.Contains(said.Capabilities, word) {
+			shown.able |= able
+		}
+	}
+	for key, value := range said.Info {
+		if strings.HasSuffix(key, ".context_length") { // behind the architecture's name
+			_ = json.Unmarshal(value, &shown.context) // another type is no length
+		}
+	}
+	for line := range strings.Lines(said.Parameters) {
+		if words := strings.Fields(line); len(words) == 2 && words[0] == "num_ctx" {
+			if n, err := strconv.Atoi(words[1]); err == nil && n > 0 {
+				shown.context = n
+			}
+		}
+	}
+	return shown, true
+}

@@ -1,0 +1,336 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// What becomes of a sampling parameter, beside being sent under another name.
+const (
+	same    = "same"    // sent under the caller's name
+	refused = "refused" // an error of Prepare
+	warned  = "warned"  // not sent, and a warning says so
+	implied = "implied" // not sent: the request means it anyway
+)
+
+// everyKind orders the columns of the table below.
+var everyKind = []string{kindVLLM, kindSim, kindSGLang, kindLlama, kindOllama, kindOther}
+
+// parameters says for every sampling parameter of the catalog what becomes of a
+// value that is not the default.
+var parameters = []struct {
+	name  string
+	value any
+	want  [6]string // by everyKind
+}{
+	{"temperature", 0.7, [6]string{same, same, same, same, same, same}},
+	{"top_p", 0.8, [6]string{same, same, same, same, same, same}},
+	{"stop", []any{"x", "y"}, [6]string{same, same, same, same, same, same}},
+	{"presence_penalty", 0.5, [6]string{same, same, same, same, same, same}},
+	{"frequency_penalty", -0.5, [6]string{same, same, same, same, same, same}},
+	{"max_tokens", int64(77), [6]string{same, same, same, same, same, same}},
+	{"seed", int64(7), [6]string{same, same, same, same, same, same}},
+	{"n", int64(1), [6]string{implied, implied, implied, implied, implied, implied}},
+	{"logprobs", int64(1), [6]string{"top_logprobs", "top_logprobs", "top_logprobs", "top_logprobs", "top_logprobs", "top_logprobs"}},
+	{"top_k", int64(20), [6]string{same, same, same, same, warned, warned}},
+	{"min_p", 0.1, [6]string{same, same, same, same, warned, warned}},
+	{"repetition_penalty", 1.1, [6]string{same, same, same, "repeat_penalty", warned, warned}},
+	{"logit_bias", map[string]any{"17": 2.0}, [6]string{same, same, same, same, refused, same}},
+	{"ignore_eos", true, [6]string{same, same, same, same, refused, refused}},
+	{"stop_token_ids", []any{int64(3)}, [6]string{same, same, same, refused, refused, refused}},
+	{"min_tokens", int64(3), [6]string{same, same, same, refused, refused, refused}},
+	{"skip_special_tokens", false, [6]string{same, same, same, refused, refused, refused}},
+	{"bad_words", []any{"x"}, [6]string{same, same, refused, refused, refused, refused}},
+	{"allowed_token_ids", []any{int64(3)}, [6]string{same, same, refused, refused, refused, refused}},
+	{"spaces_between_special_tokens", false, [6]string{same, same, refused, refused, refused, refused}},
+	{"include_stop_str_in_output", true, [6]string{same, same, refused, refused, refused, refused}},
+	{"thinking_token_budget", int64(100), [6]string{same, same, refused, refused, refused, refused}},
+	{"repetition_detection", map[string]any{"min_count": int64(3)}, [6]string{same, same, refused, refused, refused, refused}},
+}
+
+// catalogParameters asks the catalog for the parameters it knows, by a name that
+// is like none of them.
+func catalogParameters(t *testing.T) []string {
+	t.Helper()
+	_, _, err := catalog.MergeSampling(generator, map[string]any{"~~~~~~~~~~~~": 1})
+	if err == nil {
+		t.Fatal("the catalog takes any parameter")
+	}
+	_, list, found := strings.Cut(err.Error(), "known are ")
+	if !found {
+		t.Fatalf("the catalog does not list its parameters: %v", err)
+	}
+	return strings.Split(list, ", ")
+}
+
+// on prepares a job on a server of the kind without asking one.
+func on(t *testing.T, kind, version string, p engine.Params) (*call, error) {
+	t.Helper()
+	e := unprobed(t, Config{BaseURL: "http://127.0.0.1:1"})
+	e.remember(engine.Info{Kind: kind, Version: version, Models: []engine.ServedModel{{Name: "m"}}}, facts{})
+	c, err := e.Prepare(p)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*call), nil
+}
+
+// sent returns the fields of a row's request beyond model and messages.
+func sent(t *testing.T, c *call) map[string]any {
+	t.Helper()
+	var fields map[string]any
+	if err := json.Unmarshal(c.appendRow(nil, engine.Row{Text: []byte("x")}), &fields); err != nil {
+		t.Fatal(err)
+	}
+	delete(fields, "model")
+	delete(fields, "messages")
+	return fields
+}
+
+// Every parameter that a caller may give is sent, refused or warned about, on
+// every kind of server.
+func TestEveryParameterOnEveryKind(t *testing.T) {
+	t.Parallel()
+	covered := make([]string, 0, len(parameters))
+	for _, p := range parameters {
+		covered = append(covered, p.name)
+	}
+	known := catalogParameters(t)
+	slices.Sort(known)
+	slices.Sort(covered)
+	if diff := cmp.Diff(known, covered); diff != "" {
+		t.Errorf("parameters of the catalog (-) and of this test (+):\n%s", diff)
+	}
+	for column, kind := range everyKind {
+		bare, err := on(t, kind, "", engine.Params{Model: generator})
+		if err != nil {
+			t.Fatal(err)
+		}
+		always := sent(t, bare)
+		for _, p := range parameters {
+			t.Run(kind+" "+p.name, func(t *testing.T) {
+				want := p.want[column]
+				c, err := on(t, kind, "", engine.Params{Model: generator, Sampling: map[string]any{p.name: p.value}})
+				if want == refused {
+					if err == nil || !strings.Contains(err.Error(), p.name+" cannot be honoured by a server of kind "+kind) {
+						t.Errorf("got %v, want a refusal that names the parameter and the kind", err)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				about := slices.ContainsFunc(c.Warnings(), func(w string) bool { return strings.HasPrefix(w, p.name+" ") })
+				if about != (want == warned) {
+					t.Errorf("warnings %q, want one about it: %v", c.Warnings(), want == warned)
+				}
+				expected := map[string]any{}
+				for name, value := range always {
+					expected[name] = value
+				}
+				switch want {
+				case same:
+					expected[p.name] = decoded(t, p.value)
+				case "top_logprobs":
+					expected["logprobs"], expected["top_logprobs"] = true, 1.0
+				case warned, implied:
+				default:
+					expected[want] = decoded(t, p.value)
+				}
+				if diff := cmp.Diff(expected, sent(t, c)); diff != "" {
+					t.Errorf("wanted (-), sent (+):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// decoded is v as it comes out of JSON.
+func decoded(t *testing.T, v any) (out any) {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A value that asks for what a server does anyway is no reason to refuse a job.
+func TestNeutralValues(t *testing.T) {
+	t.Parallel()
+	neutral := map[string]any{
+		"min_tokens": int64(0), "ignore_eos": false, "include_stop_str_in_output": false, "skip_special_tokens": true,
+		"spaces_between_special_tokens": true, "logit_bias": map[string]any{}, "stop_token_ids": []any{}, "bad_words": []any{},
+		"allowed_token_ids": []any{}, "top_k": int64(-1), "min_p": 0.0, "repetition_penalty": 1.0,
+	}
+	for _, kind := range everyKind {
+		for name, value := range neutral {
+			if _, err := on(t, kind, "", engine.Params{Model: generator, Sampling: map[string]any{name: value}}); err != nil && kind != kindOllama {
+				t.Errorf("%s %s: %v", kind, name, err)
+			}
+		}
+	}
+}
+
+func TestPreparedRequests(t *testing.T) {
+	t.Parallel()
+	defaults := map[string]any{"temperature": 0.7, "top_k": 20, "max_tokens": 4096, "repetition_penalty": 1.0}
+	quiet := generator
+	quiet.NoLogprobs = true
+	for name, c := range map[string]struct {
+		kind, version string
+		params        engine.Params
+		want          string   // fields as JSON, or the beginning of the error
+		warnings      []string // a part of each
+	}{
+		"defaults": {kindVLLM, "", engine.Params{Sampling: defaults}, `{"temperature":0.7,"top_k":20,"max_tokens":4096,"repetition_penalty":1}`, nil},
+		"defaults, llama.cpp": {
+			kindLlama, "", engine.Params{Sampling: defaults},
+			`{"temperature":0.7,"top_k":20,"min_p":0,"max_tokens":4096,"repeat_penalty":1,"stream":true,"stream_options":{"include_usage":true}}`, nil,
+		},
+		"bare, llama.cpp": {kindLlama, "", engine.Params{}, `{"top_k":0,"min_p":0,"stream":true,"stream_options":{"include_usage":true}}`, nil},
+		"defaults, Ollama": {
+			kindOllama, "0.14.0", engine.Params{Sampling: defaults}, `{"temperature":0.7,"max_tokens":4096}`,
+			[]string{"Ollama cuts a prompt", "repetition_penalty is not taken", "top_k is not taken"},
+		},
+		"older Ollama": {kindOllama, "0.12.10", engine.Params{Logprobs: true}, `{"logprobs":true,"top_logprobs":1}`, []string{"cuts a prompt", "from 0.12.11 on, the server runs 0.12.10"}},
+		"newer Ollama": {kindOllama, "0.12.11-rc1", engine.Params{Logprobs: true}, `{"logprobs":true,"top_logprobs":1}`, []string{"cuts a prompt"}},
+
+		"another name":           {kindVLLM, "", engine.Params{Sampling: map[string]any{"guided_json": "{}"}}, "error: sampling parameter guided_json is not known", nil},
+		"two answers":            {kindVLLM, "", engine.Params{Sampling: map[string]any{"n": 2}}, "error: sampling parameter n must be 1", nil},
+		"a seed in words":        {kindVLLM, "", engine.Params{Sampling: map[string]any{"seed": "x"}}, "error: sampling parameter seed must be an integer", nil},
+		"alternatives":           {kindVLLM, "", engine.Params{Sampling: map[string]any{"logprobs": 5}}, `{"logprobs":true,"top_logprobs":1}`, []string{"alternatives to the chosen"}},
+		"logprobs, model has no": {kindVLLM, "", engine.Params{Model: quiet, Logprobs: true, Sampling: map[string]any{"logprobs": 1}}, `{}`, []string{"gives none"}},
+
+		"too old for a parameter": {
+			kindVLLM, "0.16.0rc2", engine.Params{Sampling: map[string]any{"repetition_detection": map[string]any{"min_count": 3}}},
+			"error: sampling parameter repetition_detection needs vLLM 0.17.0, the server runs 0.16.0rc2", nil,
+		},
+		"just new enough":     {kindVLLM, "0.20.0", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
+		"a developer's build": {kindVLLM, "0.1.dev9+g1", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
+		"a simulator is new":  {kindSim, "0.1.0", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
+		"a schema": {
+			kindVLLM, "0.11.0", engine.Params{Schema: json.RawMessage(`{"type":"object"}`)},
+			`{"response_format":{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":{"type":"object"}}}}`, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.params.Model.ID == "" {
+				c.params.Model = generator
+			}
+			prepared, err := on(t, c.kind, c.version, c.params)
+			if want, isError := strings.CutPrefix(c.want, "error: "); isError {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q", err, want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want map[string]any
+			if err := json.Unmarshal([]byte(c.want), &want); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, sent(t, prepared)); diff != "" {
+				t.Errorf("wanted (-), sent (+):\n%s", diff)
+			}
+			checkWarnings(t, prepared, c.warnings)
+		})
+	}
+}
+
+// checkWarnings wants one warning for each part.
+func checkWarnings(t *testing.T, c engine.Call, parts []string) {
+	t.Helper()
+	got := c.Warnings()
+	if len(got) != len(parts) {
+		t.Errorf("warnings %q, want %q", got, parts)
+		return
+	}
+	for i, part := range parts {
+		if !strings.Contains(got[i], part) {
+			t.Errorf("warning %q, want %q", got[i], part)
+		}
+	}
+}
+
+func TestAbilities(t *testing.T) {
+	t.Parallel()
+	thinker := rowmill.Model{ID: "m", Kind: rowmill.KindReasoning}
+	schema := json.RawMessage(`{}`)
+	for name, c := range map[string]struct {
+		kind     string
+		facts    facts
+		params   engine.Params
+		err      error
+		warnings []string
+	}{
+		"text of an embedding model": {
+			kindSGLang, facts{able: map[string]ability{"m": embeds}}, engine.Params{Model: generator},
+			errors.New("as a model that generates no text"), nil,
+		},
+		"embeddings of a text model": {
+			kindSGLang, facts{able: map[string]ability{"m": generates}}, engine.Params{Model: embedder},
+			errors.New("start it with --is-embedding"), nil,
+		},
+		"Ollama embeds with any model": {
+			kindOllama, facts{able: map[string]ability{"m": generates}}, engine.Params{Model: embedder},
+			nil, []string{"cuts a prompt", "does not list m as an embedding model"},
+		},
+		"no parser":              {kindSGLang, facts{noParser: true}, engine.Params{Model: thinker}, nil, []string{"start it with --reasoning-parser"}},
+		"no parser, schema":      {kindSGLang, facts{noParser: true}, engine.Params{Model: thinker, Schema: schema}, nil, []string{"keeps the model from reasoning"}},
+		"no parser, no thinking": {kindSGLang, facts{noParser: true}, engine.Params{Model: generator}, nil, nil},
+		"it does not think": {
+			kindOllama, facts{able: map[string]ability{"m": generates}}, engine.Params{Model: thinker},
+			nil, []string{"cuts a prompt", "says that m does not reason"},
+		},
+		"nothing is known": {kindVLLM, facts{}, engine.Params{Model: thinker, Schema: schema}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := unprobed(t, Config{BaseURL: "http://127.0.0.1:1"})
+			e.remember(engine.Info{Kind: c.kind, Models: []engine.ServedModel{{Name: "m"}}}, c.facts)
+			call, err := e.Prepare(c.params)
+			if c.err != nil {
+				if err == nil || !strings.Contains(err.Error(), c.err.Error()) {
+					t.Errorf("got %v, want %v", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkWarnings(t, call, c.warnings)
+		})
+	}
+}
+
+func TestReleases(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{
+		"0.10.9": true, "0.11.2": true, "0.11.3": false, "0.11.10": false, "1.0.0": false, "0.11.2rc1+cu130": true, "0.11.3.post1": false,
+		"": false, "0.11": false, "main": false, "0.1.dev5": false,
+	} {
+		if got := (target{version: version}).olderThan(release{0, 11, 3}); got != want {
+			t.Errorf("%q older than 0.11.3: %v", version, got)
+		}
+	}
+	if got := fmt.Sprint(release{0, 11, 3}); got != "0.11.3" {
+		t.Errorf("a release is written %s", got)
+	}
+}
