@@ -1,0 +1,148 @@
+package order
+
+import "slices"
+
+// A class is what rows are told apart by.
+type class struct{ size, region uint8 }
+
+func classOf(bytes int, position, total int64) class {
+	return class{uint8(sizeClass(bytes)), uint8(regionOf(position, total))}
+}
+
+// cells holds rows by class and gives back those of the highest rank first.
+type cells[T any] struct {
+	list   []cell[T]     // in no order
+	index  map[class]int // into list, once that is long
+	order  []int32       // of list: by rank, highest first; emptied cells are passed over
+	ranked int64         // answers learned when it was last ordered
+	stale  bool          // a cell was added or filled since
+	count  int           // rows
+}
+
+type cell[T any] struct {
+	class class
+	rank  float64
+	rows  []Row[T]
+	taken int // of rows, from the front
+}
+
+func (c *cell[T]) left() int { return len(c.rows) - c.taken }
+
+// shortList is up to how many cells are searched one by one.
+const shortList = 8
+
+func (c *cells[T]) find(k class) *cell[T] {
+	if c.index != nil {
+		if i, ok := c.index[k]; ok {
+			return &c.list[i]
+		}
+	} else {
+		for i := range c.list {
+			if c.list[i].class == k {
+				return &c.list[i]
+			}
+		}
+	}
+	c.list = append(c.list, cell[T]{class: k})
+	switch {
+	case c.index != nil:
+		c.index[k] = len(c.list) - 1
+	case len(c.list) > shortList:
+		c.index = make(map[class]int, 4*shortList)
+		for i := range c.list {
+			c.index[c.list[i].class] = i
+		}
+	}
+	return &c.list[len(c.list)-1]
+}
+
+func (c *cells[T]) add(r Row[T]) {
+	cell := c.find(r.class)
+	if cell.left() == 0 {
+		cell.rows, cell.taken = cell.rows[:0], 0
+		c.stale = true
+	}
+	cell.rows = append(cell.rows, r)
+	c.count++
+}
+
+// best is the cell of the highest rank that has rows; there must be one.
+func (c *cells[T]) best(l *Lengths) *cell[T] {
+	if c.stale || l.count >= c.ranked+c.ranked/8+64 {
+		c.sort(l)
+	}
+	for c.list[c.order[0]].left() == 0 {
+		c.order = c.order[1:]
+	}
+	return &c.list[c.order[0]]
+}
+
+// sort ranks all cells that have rows.
+func (c *cells[T]) sort(l *Lengths) {
+	c.stale, c.ranked = false, l.count
+	c.order = c.order[:0]
+	for i := range c.list {
+		cell := &c.list[i]
+		if cell.left() == 0 {
+			continue
+		}
+		cell.rank = l.rank(int(cell.class.size), int(cell.class.region))
+		c.order = append(c.order, int32(i))
+	}
+	slices.SortFunc(c.order, func(i, j int32) int {
+		a, b := &c.list[i], &c.list[j]
+		switch {
+		case a.rank > b.rank:
+			return -1
+		case a.rank < b.rank:
+			return 1
+		case a.class.size != b.class.size:
+			return int(b.class.size) - int(a.class.size)
+		}
+		// Between equals, regions far from each other come one after another.
+		return int(scatter(a.class.region)) - int(scatter(b.class.region))
+	})
+}
+
+// scatter reverses the bits of a region's number.
+func scatter(region uint8) uint8 {
+	var s uint8
+	for range 6 { // regions is 2^6
+		s = s<<1 | region&1
+		region >>= 1
+	}
+	return s
+}
+
+// top is the rank of the best cell; there must be a row.
+func (c *cells[T]) top(l *Lengths) float64 { return c.best(l).rank }
+
+// take removes the best row; there must be one.
+func (c *cells[T]) take(l *Lengths) Row[T] {
+	cell := c.best(l)
+	r := cell.rows[cell.taken]
+	cell.rows[cell.taken] = Row[T]{} // its text is not ours to keep alive
+	cell.taken++
+	c.count--
+	return r
+}
+
+// filter keeps the rows for which keep reports true.
+func (c *cells[T]) filter(keep func(Row[T]) bool) {
+	c.count = 0
+	for i := range c.list {
+		cell := &c.list[i]
+		left := cell.rows[cell.taken:]
+		kept := 0
+		for _, r := range left {
+			if keep(r) {
+				left[kept] = r
+				kept++
+			}
+		}
+		clear(left[kept:])
+		cell.rows = cell.rows[:cell.taken+kept]
+		c.count += kept
+	}
+	c.stale = true
+}

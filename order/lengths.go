@@ -1,0 +1,122 @@
+package order
+
+import (
+	"math"
+	"math/bits"
+)
+
+// Lengths learns how many tokens the answers of a job take, from those that
+// have come: by the size of the row, since long texts tend to get long
+// answers, and by the row's place in the input, since tables are often sorted
+// or grouped. The zero value has learned nothing.
+//
+// The logarithm of the length is taken as a sum: mean + effect of the size +
+// effect of the region. Each effect is the mean of what the others leave
+// over, drawn towards 0 while it rests on few answers.
+type Lengths struct {
+	count  int64
+	mean   float64 // of ln(1 + tokens)
+	size   [sizes]effect
+	region [regions]effect
+
+	promptBytes, promptTokens int64
+}
+
+type effect struct {
+	count float64
+	mean  float64
+}
+
+const (
+	// sizes is the number of size classes, two for each doubling.
+	sizes = 64
+	// regions is into how many equal parts the input is cut.
+	regions = 64
+	// doubt is how many answers it takes to believe half of what they say.
+	doubt = 4
+	// curiosity raises what is expected where no answer has come yet, so that
+	// every region is tried early: an unknown region may hold the longest rows.
+	curiosity = 0.5
+	// memory bounds the weight of the past, in answers: what was learned long
+	// ago gives way where an input changes its nature.
+	memory = 4096
+	// sizeSlope is what is assumed of size before anything is learned: a text
+	// of twice the size gets an answer longer by 2^sizeSlope.
+	sizeSlope = 0.3
+	// firstAnswer and firstRatio are assumed before any answer has come:
+	// tokens of an answer, bytes of text per token.
+	firstAnswer = 128
+	firstRatio  = 4
+)
+
+// sizeClass is the class of a text of n bytes.
+func sizeClass(n int) int {
+	if n == 0 {
+		return 0
+	}
+	log := bits.Len(uint(n)) // n is in [2^(log-1), 2^log)
+	half := 0
+	if log > 1 && n>>(log-2)&1 == 1 {
+		half = 1
+	}
+	return min(2*log-1+half, sizes-1)
+}
+
+// regionOf is the region of row number position of an input of total rows.
+func regionOf(position, total int64) int {
+	return int(min(position*regions/max(total, 1), regions-1))
+}
+
+// Learn takes an accepted answer: the row's bytes and place, the prompt's
+// tokens as the server counted them, and the answer's.
+func (l *Lengths) Learn(bytes int, position, total int64, promptTokens, outputTokens int64) {
+	y := math.Log1p(float64(outputTokens))
+	l.count++
+	l.mean += (y - l.mean) / float64(min(l.count, memory))
+	size, region := &l.size[sizeClass(bytes)], &l.region[regionOf(position, total)]
+	left := y - l.mean
+	size.learn(left - region.shrunk())
+	region.learn(left - size.shrunk())
+	l.promptBytes += int64(bytes)
+	l.promptTokens += promptTokens
+}
+
+func (e *effect) learn(y float64) {
+	e.count = min(e.count+1, memory)
+	e.mean += (y - e.mean) / e.count
+}
+
+// shrunk is the effect as far as it can be believed.
+func (e *effect) shrunk() float64 { return e.mean * e.count / (e.count + doubt) }
+
+// rank orders cells: the expected logarithm of the length, and more where
+// little is known.
+func (l *Lengths) rank(size, region int) float64 {
+	s, r := &l.size[size], &l.region[region]
+	known := s.count / (s.count + doubt)
+	prior := sizeSlope * math.Ln2 / 2 * float64(size-sizes/2)
+	return l.mean + s.shrunk() + (1-known)*prior + r.shrunk() + curiosity*doubt/(doubt+r.count)
+}
+
+// Expect returns how many tokens the answer to such a row is expected to take.
+func (l *Lengths) Expect(bytes int, position, total int64) int64 {
+	if l.count == 0 {
+		return firstAnswer
+	}
+	y := l.mean + l.size[sizeClass(bytes)].shrunk() + l.region[regionOf(position, total)].shrunk()
+	// The mean of a lognormal variable lies above exp of the mean logarithm;
+	// how far is not tracked, and half its usual spread is a fair allowance.
+	return max(1, int64(math.Expm1(min(y, 20))*meanOverMedian))
+}
+
+// meanOverMedian is how much longer the mean answer is than the median one,
+// about: exp(σ²/2) for σ = 0.75.
+const meanOverMedian = 1.32
+
+// PromptTokens estimates the tokens of a prompt from the bytes of its row.
+func (l *Lengths) PromptTokens(bytes int) int64 {
+	if l.promptTokens == 0 || l.promptBytes == 0 {
+		return int64(bytes)/firstRatio + 1
+	}
+	return int64(float64(bytes)*float64(l.promptTokens)/float64(l.promptBytes)) + 1
+}

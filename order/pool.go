@@ -1,0 +1,307 @@
+package order
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Port is one of the servers that rows go to, as the caller numbers them.
+type Port int
+
+// None is no port.
+const None Port = -1
+
+// A Row is a row in a Pool, with what its place depends on.
+type Row[T any] struct {
+	Value    T
+	Text     string
+	Position int64 // index within the input
+	Batch    int   // rows of an earlier batch can be sent first with Expedite
+	Avoid    Port  // goes elsewhere first; None where any will do
+	hash     uint64
+	class    class
+}
+
+// A Pool holds the rows of one job that are loaded and not sent. Rows leave in
+// this order: those put in front, then those of the groups the port is working
+// on, then whatever is expected to take longest.
+type Pool[T any] struct {
+	lengths  *Lengths
+	total    int64
+	prefixes *prefixes
+
+	front  []Row[T]
+	single cells[T]             // rows that share no prefix worth a thought
+	groups map[uint64]*group[T] // by hash of the prefix
+	open   []*group[T]          // nobody's, longest expected first
+	desks  map[Port]*desk[T]
+	ranked int64 // answers learned when groups were last ranked
+	size   int
+
+	batches map[int]int // rows by batch, those in front apart
+}
+
+// A group is rows that share a long prefix.
+type group[T any] struct {
+	hash uint64
+	rows cells[T]
+	rank float64
+}
+
+// A desk holds the groups that one port is working on, in turn. Were it one
+// group at a time, its first rows would reach the server together, and each
+// would compute the prefix anew.
+type desk[T any] struct {
+	groups []*group[T]
+	turn   int
+}
+
+// deskSize is how many rows lie between two of a group: more than a server
+// takes into one step, and prefixes enough to fit into any cache together.
+const deskSize = 8
+
+// NewPool returns a pool for an input of total rows. cacheBytes is the text
+// that fits into the prefix cache of one server, bytes; 0 where unknown.
+func NewPool[T any](lengths *Lengths, total, cacheBytes int64) *Pool[T] {
+	return &Pool[T]{
+		lengths: lengths, total: total, prefixes: newPrefixes(cacheBytes),
+		groups: make(map[uint64]*group[T]), desks: make(map[Port]*desk[T]),
+		batches: make(map[int]int),
+	}
+}
+
+// Len is the number of rows in the pool.
+func (p *Pool[T]) Len() int { return p.size }
+
+// Add takes rows in.
+func (p *Pool[T]) Add(rows []Row[T]) {
+	p.size += len(rows)
+	changed := false
+	for i := range rows {
+		r := &rows[i]
+		r.class = classOf(len(r.Text), r.Position, p.total)
+		var again bool
+		r.hash, again = p.prefixes.see(r.Text)
+		changed = changed || again
+		p.batches[r.Batch]++
+		p.place(*r)
+	}
+	if changed {
+		p.regroup()
+	}
+}
+
+// Front takes rows in that go before all others, such as those that were sent
+// before and came back.
+func (p *Pool[T]) Front(rows ...Row[T]) {
+	p.size += len(rows)
+	for i := range rows {
+		rows[i].class = classOf(len(rows[i].Text), rows[i].Position, p.total)
+	}
+	p.front = append(rows, p.front...)
+}
+
+// Expedite puts all rows up to and with a batch in front. It looks at every
+// row.
+func (p *Pool[T]) Expedite(batch int) {
+	var late []Row[T]
+	keep := func(r Row[T]) bool {
+		if r.Batch > batch {
+			return true
+		}
+		late = append(late, r)
+		p.batches[r.Batch]--
+		return false
+	}
+	p.single.filter(keep)
+	for _, g := range p.groups {
+		if g.rows.filter(keep); g.rows.count == 0 {
+			delete(p.groups, g.hash)
+		}
+	}
+	empty := func(g *group[T]) bool { return g.rows.count == 0 }
+	p.open = slices.DeleteFunc(p.open, empty)
+	for _, d := range p.desks {
+		d.groups = slices.DeleteFunc(d.groups, empty)
+	}
+	// Rows of one prefix stay together; the rest as they would have gone.
+	slices.SortStableFunc(late, func(a, b Row[T]) int {
+		if a.hash != b.hash {
+			return cmp.Compare(a.hash, b.hash)
+		}
+		return cmp.Compare(a.Position, b.Position)
+	})
+	p.front = append(p.front, late...)
+}
+
+// Oldest is the earliest batch of which a row waits, those in front apart,
+// false when there is none.
+func (p *Pool[T]) Oldest() (batch int, ok bool) {
+	for b, n := range p.batches {
+		if n > 0 && (!ok || b < batch) {
+			batch, ok = b, true
+		}
+	}
+	return batch, ok
+}
+
+// Leave forgets a port: the groups it was working on go to others.
+func (p *Pool[T]) Leave(port Port) {
+	if d := p.desks[port]; d != nil {
+		delete(p.desks, port)
+		p.open = append(p.open, d.groups...)
+		p.ranked = -1
+	}
+}
+
+// Take removes up to n rows for a port. alone says that no other port could
+// take a row that wants to avoid this one.
+func (p *Pool[T]) Take(port Port, n int, alone bool) []Row[T] {
+	rows := make([]Row[T], 0, min(n, p.size))
+	rows = p.takeFront(rows, port, n, alone)
+	for len(rows) < n {
+		r, ok := p.next(port)
+		if !ok {
+			break
+		}
+		rows = append(rows, r)
+		if p.batches[r.Batch]--; p.batches[r.Batch] == 0 {
+			delete(p.batches, r.Batch)
+		}
+	}
+	p.size -= len(rows)
+	return rows
+}
+
+// mostSkipped bounds how many rows in front are looked at for one port.
+const mostSkipped = 256
+
+func (p *Pool[T]) takeFront(rows []Row[T], port Port, n int, alone bool) []Row[T] {
+	kept := 0
+	i := 0
+	for ; i < len(p.front) && len(rows) < n && kept < mostSkipped; i++ {
+		r := p.front[i]
+		if r.Avoid == port && !alone {
+			p.front[kept] = r
+			kept++
+			continue
+		}
+		rows = append(rows, r)
+	}
+	p.front = slices.Delete(p.front, kept, i)
+	return rows
+}
+
+// next removes the row that port should run.
+func (p *Pool[T]) next(port Port) (Row[T], bool) {
+	d := p.desks[port]
+	if d == nil {
+		d = &desk[T]{}
+		p.desks[port] = d
+	}
+	p.rank()
+	opens := len(p.open) > 0 && len(d.groups) < deskSize
+	if opens && (len(d.groups) > 0 || p.single.count == 0 || p.open[0].rank >= p.single.top(p.lengths)) {
+		d.turn = len(d.groups)
+		d.groups = append(d.groups, p.open[0])
+		p.open = p.open[1:]
+	}
+	if len(d.groups) > 0 {
+		return p.from(d), true
+	}
+	if p.single.count > 0 {
+		return p.single.take(p.lengths), true
+	}
+	if other := p.busiest(); other != nil { // others work on all that is left
+		return p.from(other), true
+	}
+	return Row[T]{}, false
+}
+
+// from takes a row of the group whose turn it is.
+func (p *Pool[T]) from(d *desk[T]) Row[T] {
+	d.turn %= len(d.groups)
+	g := d.groups[d.turn]
+	r := g.rows.take(p.lengths)
+	if g.rows.count > 0 {
+		d.turn++
+		return r
+	}
+	delete(p.groups, g.hash)
+	d.groups = slices.Delete(d.groups, d.turn, d.turn+1)
+	return r
+}
+
+// busiest is the desk with the most rows; nil when no desk has any.
+func (p *Pool[T]) busiest() (most *desk[T]) {
+	rows, of := 0, None
+	for port, d := range p.desks {
+		n := 0
+		for _, g := range d.groups {
+			n += g.rows.count
+		}
+		if n > rows || n == rows && n > 0 && port < of {
+			most, rows, of = d, n, port
+		}
+	}
+	return most
+}
+
+func (p *Pool[T]) place(r Row[T]) {
+	if r.hash == 0 {
+		p.single.add(r)
+		return
+	}
+	g := p.groups[r.hash]
+	if g == nil {
+		g = &group[T]{hash: r.hash}
+		p.groups[r.hash] = g
+		p.open = append(p.open, g)
+		p.ranked = -1
+	}
+	g.rows.add(r)
+}
+
+// regroup places every row anew after the length of prefixes looked at has
+// changed.
+func (p *Pool[T]) regroup() {
+	var rows []Row[T]
+	take := func(r Row[T]) bool {
+		rows = append(rows, r)
+		return false
+	}
+	p.single.filter(take)
+	for _, g := range p.groups {
+		g.rows.filter(take)
+	}
+	clear(p.groups)
+	clear(p.desks)
+	p.open = nil
+	slices.SortFunc(rows, func(a, b Row[T]) int { return cmp.Compare(a.Position, b.Position) })
+	for _, r := range rows {
+		r.hash = p.prefixes.hash(r.Text)
+		p.place(r)
+	}
+}
+
+// rank orders the open groups where enough was learned or added since.
+func (p *Pool[T]) rank() {
+	if len(p.open) < 2 || p.ranked >= 0 && p.lengths.count < p.ranked+p.ranked/8+64 {
+		return
+	}
+	p.ranked = p.lengths.count
+	for _, g := range p.open {
+		g.rank = g.rows.top(p.lengths)
+	}
+	slices.SortStableFunc(p.open, func(a, b *group[T]) int {
+		switch {
+		case a.rank != b.rank:
+			if a.rank > b.rank {
+				return -1
+			}
+			return 1
+		default:
+			return b.rows.count - a.rows.count
+		}
+	})
+}

@@ -1,0 +1,224 @@
+package order_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/order"
+)
+
+type row = order.Row[int]
+
+func rows(n int, text func(i int) string) []row {
+	rs := make([]row, n)
+	for i := range rs {
+		rs[i] = row{Value: i, Text: text(i), Position: int64(i), Avoid: order.None}
+	}
+	return rs
+}
+
+// Whatever is done to a pool, every row comes out exactly once.
+func TestPoolLosesNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var lengths order.Lengths
+		const total = 4000
+		p := order.NewPool[int](&lengths, total, 2048)
+		next := 0
+		out := make(map[int]bool)
+		check := func(rs []row) {
+			for _, r := range rs {
+				if out[r.Value] {
+					t.Fatalf("row %d came out twice", r.Value)
+				}
+				out[r.Value] = true
+			}
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			switch rapid.IntRange(0, 6).Draw(t, "step") {
+			case 0, 1:
+				n := rapid.IntRange(0, 200).Draw(t, "n")
+				shared := rapid.IntRange(1, 40).Draw(t, "prefixes")
+				rs := rows(n, func(i int) string {
+					return strings.Repeat(fmt.Sprint(i%shared), 600) + fmt.Sprint(i)
+				})
+				for i := range rs {
+					rs[i].Value, rs[i].Position, rs[i].Batch = next, int64(next%total), next/500
+					next++
+				}
+				p.Add(rs)
+			case 2:
+				if batch, ok := p.Oldest(); ok {
+					p.Expedite(batch)
+				}
+			case 3:
+				got := p.Take(0, 3, true)
+				if len(got) > 0 { // they come back, to be sent elsewhere
+					for i := range got {
+						got[i].Avoid = 0
+					}
+					p.Front(got...)
+				}
+			case 4:
+				p.Leave(order.Port(rapid.IntRange(0, 2).Draw(t, "port")))
+			default:
+				port := order.Port(rapid.IntRange(0, 2).Draw(t, "port"))
+				got := p.Take(port, rapid.IntRange(0, 60).Draw(t, "take"), false)
+				check(got)
+				for _, r := range got {
+					if r.Avoid == port {
+						t.Fatalf("row %d went to the port it avoids", r.Value)
+					}
+					lengths.Learn(len(r.Text), r.Position, total, 10, int64(r.Value%900))
+				}
+			}
+			if p.Len() != next-len(out) {
+				t.Fatalf("%d rows left, want %d", p.Len(), next-len(out))
+			}
+		}
+		check(p.Take(1, next+1, true))
+		if len(out) != next || p.Len() != 0 {
+			t.Fatalf("%d rows in, %d out, %d left", next, len(out), p.Len())
+		}
+	})
+}
+
+// Once lengths have been seen to follow the size of the row, or its place, the
+// longest go first.
+func TestPoolLearnsWhatTakesLong(t *testing.T) {
+	t.Parallel()
+	const total = 4096
+	for name, tokens := range map[string]func(i, bytes int) int64{
+		"by size":  func(_, bytes int) int64 { return int64(bytes) },
+		"by place": func(i, _ int) int64 { return int64(i) },
+		"backward": func(i, _ int) int64 { return int64(total - i) },
+	} {
+		var lengths order.Lengths
+		p := order.NewPool[int](&lengths, total, 0)
+		random := rand.New(rand.NewPCG(1, 2))
+		p.Add(rows(total, func(int) string { return strings.Repeat("x", 20+random.IntN(2000)) }))
+		first, last := 0.0, 0.0
+		for p.Len() > 0 {
+			for _, r := range p.Take(0, 8, true) {
+				n := tokens(r.Value, len(r.Text))
+				lengths.Learn(len(r.Text), r.Position, total, int64(len(r.Text))/4, n)
+				switch { // the first quarter serves to learn
+				case p.Len() < total/4:
+					last += float64(n)
+				case p.Len() < total*3/4 && p.Len() >= total/2:
+					first += float64(n)
+				}
+			}
+		}
+		if first < 1.5*last {
+			t.Errorf("%s: the second quarter took %.0f tokens and the last %.0f, want the long rows first", name, first, last)
+		}
+	}
+}
+
+// Rows of one prefix go to one port and soon after one another, however mixed
+// they came.
+func TestPoolKeepsPrefixesTogether(t *testing.T) {
+	t.Parallel()
+	const prefixes, each = 400, 8
+	var lengths order.Lengths
+	p := order.NewPool[int](&lengths, prefixes*each, 64<<10)
+	prefix := func(i int) string { return fmt.Sprintf("%04d", i) + strings.Repeat("lorem ipsum ", 200) }
+	all := rows(prefixes*each, func(i int) string { return prefix(i%prefixes) + fmt.Sprint(i) })
+	rand.New(rand.NewPCG(3, 4)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	p.Add(all)
+	first, last := make(map[int]int), make(map[int]int)
+	ports := make(map[int]map[order.Port]bool)
+	for i := 0; p.Len() > 0; i++ {
+		port := order.Port(i % 4)
+		for _, r := range p.Take(port, 1, true) {
+			of := r.Value % prefixes
+			if ports[of] == nil {
+				ports[of], first[of] = make(map[order.Port]bool), i
+			}
+			last[of] = i
+			ports[of][port] = true
+		}
+	}
+	split, apart := 0, 0
+	for of := range ports {
+		split += len(ports[of]) - 1
+		apart += last[of] - first[of]
+	}
+	if mean := apart / prefixes; mean > 4*8*each { // 4 ports, each with a desk of 8
+		t.Errorf("the first and the last row of a prefix are %d rows apart on average", mean)
+	}
+	if split > 16 { // the end is shared out
+		t.Errorf("%d prefixes went to more than one port", split)
+	}
+}
+
+// Few prefixes fit into the cache together: order does not matter to it, and
+// lengths decide.
+func TestPoolLeavesCachedPrefixesAlone(t *testing.T) {
+	t.Parallel()
+	var lengths order.Lengths
+	p := order.NewPool[int](&lengths, 1000, 1<<20)
+	p.Add(rows(1000, func(i int) string { return strings.Repeat(fmt.Sprint(i%5), 1000+i) }))
+	previous := 1 << 30
+	for _, r := range p.Take(0, 1000, true) {
+		if n := len(r.Text); n > previous*3/2 {
+			t.Fatalf("a row of %d bytes after one of %d", n, previous)
+		} else {
+			previous = n
+		}
+	}
+}
+
+func TestPoolSpreadsOverAnUnknownInput(t *testing.T) {
+	t.Parallel()
+	var lengths order.Lengths
+	p := order.NewPool[int](&lengths, 6400, 0)
+	p.Add(rows(6400, func(int) string { return "the same size" }))
+	seen := make(map[int]bool)
+	for _, r := range p.Take(0, 3200, true) {
+		seen[r.Value/1600] = true
+	}
+	if len(seen) != 4 {
+		t.Errorf("half of the rows came from %d quarters of the input, want all 4", len(seen))
+	}
+}
+
+// BenchmarkPlan is what order costs per row: in, out and learning.
+func BenchmarkPlan(b *testing.B) {
+	for _, shared := range []int{0, 5, 5000} {
+		b.Run(fmt.Sprint("prefixes=", shared), func(b *testing.B) {
+			random := rand.New(rand.NewPCG(1, 1))
+			texts := make([]string, 16384)
+			for i := range texts {
+				body := make([]byte, 300)
+				for j := range body {
+					body[j] = byte('a' + random.IntN(26))
+				}
+				texts[i] = string(body)
+				if shared > 0 {
+					texts[i] = strings.Repeat(fmt.Sprintf("%06d", random.IntN(shared)), 1400) + texts[i]
+				}
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for done := 0; done < b.N; {
+				var lengths order.Lengths
+				p := order.NewPool[int](&lengths, int64(len(texts)), 1<<20)
+				for at := 0; at < len(texts); at += 1024 {
+					p.Add(rows(1024, func(i int) string { return texts[at+i] }))
+				}
+				for i := 0; p.Len() > 0; i++ {
+					for _, r := range p.Take(order.Port(i%4), 8, true) {
+						lengths.Learn(len(r.Text), r.Position, int64(len(texts)), 500, int64(random.IntN(1000)))
+						done++
+					}
+				}
+			}
+		})
+	}
+}

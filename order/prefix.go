@@ -1,0 +1,118 @@
+package order
+
+import "hash/maphash"
+
+// prefixes finds out at which length the texts of a job share prefixes, so
+// that it pays to keep those together: the length at which the most bytes
+// would be read again and again. It looks at a sample of the rows, and only at
+// lengths of 256 bytes times a power of two.
+type prefixes struct {
+	seed  maphash.Seed
+	cache int64 // bytes of text that a server remembers
+	depth int   // the level chosen; none where sharing does not pay
+
+	seen  int
+	bytes int64
+	level [levels]sharing
+}
+
+type sharing struct {
+	rows   int // long enough
+	hashes map[uint64]struct{}
+}
+
+const (
+	levels     = 9 // 256 bytes to 64 KiB
+	shortest   = 256
+	none       = -1
+	sampleRows = 16384
+	// firstLook is after how many rows the sample is judged first; then each
+	// time it has doubled.
+	firstLook = 128
+	// worthwhile is the share of all bytes that must be saved.
+	worthwhile = 0.1
+	// assumedCache is what a server is taken to remember where it does not
+	// say: 128k tokens of 4 bytes.
+	assumedCache = 512 << 10
+)
+
+func newPrefixes(cache int64) *prefixes {
+	if cache <= 0 {
+		cache = assumedCache
+	}
+	p := &prefixes{seed: maphash.MakeSeed(), cache: cache, depth: none}
+	for i := range p.level {
+		p.level[i].hashes = make(map[uint64]struct{})
+	}
+	return p
+}
+
+// see takes a text into the sample. It returns the hash of its prefix, as hash
+// does, and reports whether another length was chosen.
+func (p *prefixes) see(text string) (hash uint64, changed bool) {
+	if p.seen >= sampleRows {
+		return p.hash(text), false
+	}
+	p.seen++
+	p.bytes += int64(len(text))
+	p.walk(text, levels-1, func(level int, h uint64) {
+		p.level[level].rows++
+		p.level[level].hashes[h] = struct{}{}
+		if level == p.depth {
+			hash = h
+		}
+	})
+	if p.seen >= firstLook && p.seen&(p.seen-1) == 0 {
+		before := p.depth
+		p.choose()
+		changed = p.depth != before
+	}
+	if p.seen == sampleRows {
+		for i := range p.level {
+			p.level[i].hashes = nil
+		}
+	}
+	return hash, changed
+}
+
+// walk calls f with the hash of each prefix of text up to the level.
+func (p *prefixes) walk(text string, last int, f func(level int, hash uint64)) {
+	var hash uint64
+	from := 0
+	for level := range last + 1 {
+		to := shortest << level
+		if len(text) < to {
+			return
+		}
+		hash = hash*0x9E3779B97F4A7C15 + maphash.String(p.seed, text[from:to]) | 1
+		f(level, hash)
+		from = to
+	}
+}
+
+// choose takes the level that saves the most. Prefixes that a server can keep
+// all at once need no order.
+func (p *prefixes) choose() {
+	p.depth = none
+	best := worthwhile * float64(p.bytes)
+	for i := range p.level {
+		s := &p.level[i]
+		length := int64(shortest) << i
+		distinct := int64(len(s.hashes))
+		if distinct*length <= p.cache/2 {
+			continue
+		}
+		if saved := float64(int64(s.rows)-distinct) * float64(length); saved > best {
+			best, p.depth = saved, i
+		}
+	}
+}
+
+// hash tells rows of one prefix from others; 0 where a row belongs to none.
+func (p *prefixes) hash(text string) (hash uint64) {
+	if p.depth == none || len(text) < shortest<<p.depth {
+		return 0
+	}
+	p.walk(text, p.depth, func(_ int, h uint64) { hash = h })
+	return hash
+}
