@@ -9,11 +9,17 @@ import (
 
 func TestWindowStartsAtTheServersSlots(t *testing.T) {
 	t.Parallel()
-	if got := engine.NewWindow(8).Limit(); got != 8 {
-		t.Errorf("limit with 8 slots = %d, want 8", got)
+	w := engine.NewWindow(8)
+	if got := w.Limit(false); got != 10 {
+		t.Errorf("limit with 8 slots = %d, want those and a queue of 2", got)
 	}
-	if got := engine.NewWindow(0).Limit(); got != 64 {
-		t.Errorf("limit with unknown slots = %d, want 64", got)
+	if got := w.Limit(true); got != 12 {
+		t.Errorf("limit of urgent rows with 8 slots = %d, want 12", got)
+	}
+	w = engine.NewWindow(0)
+	w.Observe(engine.Gauges{}, 0, 0, time.Unix(0, 0))
+	if got := w.Limit(false); got != 64 {
+		t.Errorf("limit of a server with gauges = %d, want 64 at once", got)
 	}
 }
 
@@ -22,10 +28,10 @@ func TestWindowKeepsASmallQueueOnTheServer(t *testing.T) {
 	w, now := engine.NewWindow(64), time.Unix(0, 0)
 	for range 100 { // a server with 64 slots queues whatever is beyond them
 		now = now.Add(time.Second)
-		waiting := max(0, w.Limit()-64)
-		w.Observe(engine.Gauges{Running: int64(min(64, w.Limit())), Waiting: int64(waiting)}, w.Limit(), now)
+		waiting := max(0, w.Limit(false)-64)
+		w.Observe(engine.Gauges{Running: int64(min(64, w.Limit(false))), Waiting: int64(waiting)}, w.Limit(false), 0, now)
 	}
-	if got := w.Limit(); got < 66 || got > 80 {
+	if got := w.Limit(false); got < 66 || got > 80 {
 		t.Errorf("limit settles at %d, want 64 slots and a queue of about 8", got)
 	}
 }
@@ -33,10 +39,10 @@ func TestWindowKeepsASmallQueueOnTheServer(t *testing.T) {
 func TestWindowShrinksWhenTheServerPreempts(t *testing.T) {
 	t.Parallel()
 	w, now := engine.NewWindow(100), time.Unix(0, 0)
-	w.Observe(engine.Gauges{Running: 100, Preemptions: 0}, 100, now)
-	before := w.Limit()
-	w.Observe(engine.Gauges{Running: 60, Preemptions: 7}, 100, now.Add(time.Second))
-	if got := w.Limit(); got >= before {
+	w.Observe(engine.Gauges{Running: 100, Preemptions: 0}, 100, 0, now)
+	before := w.Limit(false)
+	w.Observe(engine.Gauges{Running: 60, Preemptions: 7}, 100, 0, now.Add(time.Second))
+	if got := w.Limit(false); got >= before {
 		t.Errorf("limit after preemptions = %d, want below %d", got, before)
 	}
 }
@@ -46,32 +52,52 @@ func TestWindowFindsMoreRoomThanGuessed(t *testing.T) {
 	w, now := engine.NewWindow(0), time.Unix(0, 0)
 	for range 20 { // a server that never queues
 		now = now.Add(time.Second)
-		w.Observe(engine.Gauges{Running: int64(w.Limit()), KVUse: 0.1}, w.Limit(), now)
+		w.Observe(engine.Gauges{Running: int64(w.Limit(false)), KVUse: 0.1}, w.Limit(false), 0, now)
 	}
-	if got := w.Limit(); got < 512 || got > 1088 {
+	if got := w.Limit(false); got < 512 || got > 1088 {
 		t.Errorf("limit = %d, want it to pass the guess of 256 and stop at 1024 and a queue", got)
 	}
 }
 
-func TestWindowWithoutGaugesGrowsByAnswersAndHalvesOnRefusals(t *testing.T) {
+// serve answers rows for so many seconds as a server without gauges does that
+// runs slots rows at once, each for a second.
+func serve(w *engine.Window, slots int, now time.Time, seconds int) {
+	due := 0.0
+	for range seconds * 100 {
+		now = now.Add(time.Second / 100)
+		inFlight := w.Limit(false)
+		for due += float64(min(inFlight, slots)) / 100; due >= 1; due-- {
+			w.Answered(1, 5, 5, inFlight, now)
+		}
+	}
+}
+
+func TestWindowWithoutGaugesFindsTheSlots(t *testing.T) {
 	t.Parallel()
-	w, now := engine.NewWindow(0), time.Unix(100, 0)
-	for range 64 {
-		w.Answered(1, w.Limit(), now)
+	for _, slots := range []int{20, 100} {
+		w := engine.NewWindow(0)
+		serve(w, slots, time.Unix(100, 0), 120)
+		if got := w.Limit(false); got < slots*9/10 || got > slots*9/4 {
+			t.Errorf("limit after two minutes = %d, want about the %d slots", got, slots)
+		}
 	}
-	if got := w.Limit(); got != 64 && got != 65 {
-		t.Errorf("limit after one window of answers = %d, want about 65", got)
-	}
+}
+
+func TestWindowHalvesOnRefusals(t *testing.T) {
+	t.Parallel()
+	w := engine.NewWindow(62)
+	now := time.Unix(100, 0)
+	before := w.Limit(false)
 	w.Refused(now)
 	w.Refused(now.Add(time.Millisecond)) // the same burst
-	if got := w.Limit(); got != 32 {
-		t.Errorf("limit after a burst of refusals = %d, want 32", got)
+	if got := w.Limit(false); got != before/2 {
+		t.Errorf("limit after a burst of refusals = %d, want half of %d", got, before)
 	}
 	for range 100 {
 		now = now.Add(2 * time.Second)
 		w.Refused(now)
 	}
-	if got := w.Limit(); got != 1 {
+	if got := w.Limit(false); got != 1 {
 		t.Errorf("limit after lasting refusals = %d, want 1", got)
 	}
 }
@@ -81,10 +107,10 @@ func TestWindowDoesNotGrowWhileItIsNotFull(t *testing.T) {
 	w, now := engine.NewWindow(0), time.Unix(0, 0)
 	for range 50 {
 		now = now.Add(time.Second)
-		w.Observe(engine.Gauges{Running: 3}, 3, now)
-		w.Answered(3, 3, now.Add(10*time.Second))
+		w.Observe(engine.Gauges{Running: 3}, 3, 0, now)
+		w.Answered(3, 5, 5, 3, now.Add(10*time.Second))
 	}
-	if got := w.Limit(); got != 64 {
+	if got := w.Limit(false); got != 64 {
 		t.Errorf("limit = %d, want 64: three rows in flight say nothing about room for more", got)
 	}
 }

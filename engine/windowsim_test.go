@@ -1,0 +1,115 @@
+package engine_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/sim/batching"
+)
+
+// A shape is the mean lengths of rows, in tokens.
+type shape struct{ prompt, output int }
+
+// A drive is a server kept busy for a while in virtual time.
+type drive struct {
+	rate      float64 // rows per second, once settled
+	preempted float64 // share of rows
+	limit     int     // at the end
+}
+
+// run keeps a simulated engine busy for a length of time with as many rows in
+// flight as the window allows, or a fixed number without one.
+func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, fixed int, length time.Duration) drive {
+	t.Helper()
+	e, err := batching.New(batching.Config{Profile: p, MaxSeqs: seqs, Seed: 1, NoPrefixCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(7, 7))
+	draw := func(mean int) int { // lognormal of spread 0.8
+		return max(1, min(16*mean, int(float64(mean)*math.Exp(0.8*random.NormFloat64()-0.32))))
+	}
+	start := time.Unix(0, 0)
+	var now, reading time.Duration
+	inFlight, done := 0, 0
+	var tokens int64
+	expected := int64(s.prompt + s.output)
+	perSecond := make([]int, int(length/time.Second)+2)
+	for now < length {
+		if w != nil && now >= reading {
+			l := e.Load()
+			w.Observe(engine.Gauges{
+				Running: int64(l.Running), Waiting: int64(l.Waiting), KVUse: float64(l.KVUsed) / float64(l.KVBlocks),
+				Preemptions: e.Stats().Preemptions, KVTokens: int64(l.KVBlocks) * batching.BlockTokens,
+			}, inFlight, tokens, start.Add(now))
+			reading = now + w.Next(inFlight)
+		}
+		limit := fixed
+		if w != nil {
+			limit = w.Limit(false)
+		}
+		for inFlight < limit && (w == nil || w.Tokens() == 0 || inFlight < 64 || tokens+expected <= w.Tokens()) {
+			if err := e.Add(now, &batching.Request{PromptTokens: draw(s.prompt), OutputTokens: draw(s.output)}); err != nil {
+				t.Fatal(err)
+			}
+			inFlight++
+			tokens += expected
+		}
+		took, finished := e.Step(now)
+		now += took
+		for _, r := range finished {
+			inFlight--
+			tokens -= expected
+			done++
+			perSecond[int(now/time.Second)]++
+			if w != nil {
+				w.Answered(1, int64(r.PromptTokens), int64(r.OutputTokens), inFlight+1, start.Add(now))
+			}
+		}
+	}
+	var d drive
+	n := len(perSecond) - 2
+	for _, rows := range perSecond[n/3 : n] {
+		d.rate += float64(rows)
+	}
+	d.rate /= float64(n - n/3)
+	d.preempted = float64(e.Stats().Preemptions) / float64(done)
+	if w != nil {
+		d.limit = w.Limit(false)
+	}
+	return d
+}
+
+// Without being told anything, the window drives a server as well as the best
+// fixed number of rows in flight does, whether its slots, its KV cache or its
+// front end is what bounds it.
+func TestWindowSaturates(t *testing.T) {
+	t.Parallel()
+	const length = 6 * time.Minute
+	for _, name := range []string{"llama-3.1-8b/h100", "gpt-oss-20b/h100", "qwen3-235b/h100"} {
+		p, err := batching.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, seqs := range []int{256, 1024} {
+			for _, s := range []shape{{300, 150}, {4000, 200}, {100, 8}} {
+				var best drive
+				for _, fixed := range []int{64, 192, 288, 640, 1088} {
+					if d := run(t, p, seqs, s, nil, fixed, length); d.rate > best.rate {
+						best = d
+					}
+				}
+				got := run(t, p, seqs, s, engine.NewWindow(0), 0, length)
+				t.Logf("%s, %d slots, %d/%d tokens: %.2f rows/s, %.3f of the best, %.4f preempted, limit %d",
+					name, seqs, s.prompt, s.output, got.rate, got.rate/best.rate, got.preempted, got.limit)
+				if got.rate < 0.98*best.rate || got.preempted > max(0.01, best.preempted) {
+					t.Errorf("%s, %d slots, %d/%d tokens: %.2f rows/s with %.4f preempted, the best fixed number brings %.2f with %.4f",
+						name, seqs, s.prompt, s.output, got.rate, got.preempted, best.rate, best.preempted)
+				}
+			}
+		}
+	}
+}
