@@ -65,6 +65,12 @@ type Config struct {
 	// larger of 1 row and 5 % of the rows.
 	MaxFailedRows int64
 
+	// RowPatience is the least time an answer is waited for before its request
+	// is taken for hung and sent again, once it is known how fast the server
+	// is; a server that is known to be slow gets more. Default 60 s: far above
+	// the usual, and no job stands still for long.
+	RowPatience time.Duration
+
 	// EmbeddingGroup is how many texts go into one embedding request.
 	// Default 32.
 	EmbeddingGroup int
@@ -95,6 +101,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.PartInterval, 5*time.Second)
 	def(&c.MemoryBudget, 64<<20)
 	def(&c.MaxAttempts, 5)
+	def(&c.RowPatience, time.Minute)
 	def(&c.EmbeddingGroup, 32)
 	def(&c.WaitForEngine, 30*time.Minute)
 	def(&c.ProbeInterval, 5*time.Second)

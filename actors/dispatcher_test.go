@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -9,18 +10,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/order"
 )
 
 // testDispatcher is paused, so that tests pick by hand.
 func testDispatcher() *dispatcher {
-	return newDispatcher(0, newMetrics(prometheus.NewRegistry()).engine("e"))
+	return newDispatcher(newMetrics(prometheus.NewRegistry()).engine("e"))
 }
 
 func tasks(n, size int) []*task {
 	text := string(make([]byte, size))
 	ts := make([]*task, n)
 	for i := range ts {
-		ts[i] = &task{rel: i, row: rowmill.Row{Text: text}}
+		ts[i] = &task{rel: i, row: rowmill.Row{Text: text}, expect: int64(size), avoid: order.None}
 	}
 	return ts
 }
@@ -48,7 +51,7 @@ func TestDispatcherServesPriority0First(t *testing.T) {
 	}
 }
 
-func TestDispatcherSharesBetweenAccountsByBytes(t *testing.T) {
+func TestDispatcherSharesBetweenAccountsByTokens(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
 	long := &lane{account: "long rows", group: 1}
@@ -57,16 +60,16 @@ func TestDispatcherSharesBetweenAccountsByBytes(t *testing.T) {
 	d.put(long, tasks(1000, 4000))
 	d.put(short, tasks(5000, 100))
 	d.put(other, tasks(5000, 100))
-	bytes := make(map[string]int)
+	tokens := make(map[string]int64)
 	jobs := make(map[*lane]int)
 	for range 2000 {
 		var r request
 		d.pick(&r)
-		bytes[r.lane.account] += len(r.tasks[0].row.Text) + rowCost
+		tokens[r.lane.account] += r.tokens()
 		jobs[r.lane]++
 	}
-	if a, b := bytes["long rows"], bytes["short rows"]; float64(a) > 1.1*float64(b) || float64(b) > 1.1*float64(a) {
-		t.Errorf("bytes sent: %v, want equal shares", bytes)
+	if a, b := tokens["long rows"], tokens["short rows"]; float64(a) > 1.1*float64(b) || float64(b) > 1.1*float64(a) {
+		t.Errorf("tokens sent: %v, want equal shares", tokens)
 	}
 	if a, b := jobs[short], jobs[other]; a-b > 1 || b-a > 1 {
 		t.Errorf("rows of the two jobs of one account: %d and %d, want equal", a, b)
@@ -134,13 +137,122 @@ func TestDispatcherKnowsALivingServer(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
 	began := time.Now()
-	d.finish(1, outcome{})
-	d.finish(1, outcome{overloaded: true})
+	d.finish(1, 0, false, outcome{})
+	d.finish(1, 0, false, outcome{overloaded: true})
 	if d.alive(began) {
 		t.Error("alive without an answer")
 	}
-	d.finish(1, outcome{answered: true})
+	d.finish(1, 0, false, outcome{answered: true})
 	if !d.alive(began) || d.alive(time.Now().Add(time.Minute)) {
 		t.Error("an answer counts for the time after which it came")
+	}
+}
+
+// Urgent rows may exceed the window by the queue it aims at, and others leave
+// room while they run.
+func TestDispatcherMakesRoomForUrgentRows(t *testing.T) {
+	t.Parallel()
+	d := testDispatcher()
+	d.renew(80) // a window of 80 and a queue of 10
+	bulk, urgent := &lane{priority: 1, group: 1}, &lane{group: 1}
+	fill := func() (picked int) {
+		var r request
+		for d.pick(&r) {
+			d.inFlight++
+			if r.lane == urgent {
+				d.urgent++
+			}
+			picked++
+		}
+		return picked
+	}
+	d.put(bulk, tasks(200, 1))
+	if got := fill(); got != 90 {
+		t.Fatalf("%d rows in flight, want the window of 90", got)
+	}
+	d.put(urgent, tasks(200, 1))
+	if got := fill(); got != 10 {
+		t.Fatalf("%d urgent rows beside a full window, want 10", got)
+	}
+	d.withdraw(urgent)
+	d.inFlight -= 40 // of the others
+	if got := fill(); got != 3 {
+		t.Fatalf("%d other rows beside urgent ones, want to stop at %v %% of the window", got, besideUrgent)
+	}
+	d.urgent, d.inFlight = 0, d.inFlight-10
+	if got := fill(); got != 37 {
+		t.Fatalf("%d other rows once the urgent ones are done, want a full window", got)
+	}
+}
+
+// Rows in flight are bounded by what they are expected to take of the KV cache,
+// once the server has said how large that is.
+func TestDispatcherFillsNoMoreThanTheCache(t *testing.T) {
+	t.Parallel()
+	d := testDispatcher()
+	d.observe(engine.Gauges{KVTokens: 10_000}, time.Unix(0, 0))
+	l := &lane{priority: 1, group: 1}
+	d.put(l, tasks(64, 300))
+	var r request
+	for d.pick(&r) {
+		d.inFlight++
+		d.tokens += r.tokens()
+	}
+	if d.tokens < 8_000 || d.tokens > 10_000 {
+		t.Errorf("rows of %d tokens in flight for a cache of 10,000", d.tokens)
+	}
+}
+
+func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
+	t.Parallel()
+	d := testDispatcher()
+	opened := 0
+	d.tripped = func(error) { opened++ }
+	failure := outcome{err: errors.New("status 500")}
+	d.resume()
+	for range breakerFailures - 1 {
+		d.finish(1, 0, false, failure)
+	}
+	d.finish(1, 0, false, outcome{answered: true})
+	for range breakerFailures - 1 {
+		d.finish(1, 0, false, failure)
+	}
+	if opened != 0 || d.paused {
+		t.Fatal("the breaker opened although a row was answered between the failures")
+	}
+	d.finish(1, 0, false, failure)
+	if opened != 1 || !d.paused {
+		t.Fatal("the breaker is closed after failures in a row")
+	}
+	d.finish(1, 0, false, failure) // was in flight
+	if opened != 1 {
+		t.Error("the breaker opened twice")
+	}
+	d.resume()
+	if limit, _, _ := d.load(); limit != 1 {
+		t.Errorf("limit after a rest = %d, want a single row", limit)
+	}
+	d.finish(1, 0, false, outcome{answered: true})
+	if limit, _, _ := d.load(); limit < 2 {
+		t.Error("a row was answered, and still only one may go")
+	}
+}
+
+func TestPaceKnowsHowLongAnAnswerMayTake(t *testing.T) {
+	t.Parallel()
+	var p pace
+	if p.patience(1000) != 0 {
+		t.Error("a server nothing is known of has a pace")
+	}
+	now := time.Unix(0, 0)
+	for range 1000 { // 10 ms per token, 100 answers per second
+		now = now.Add(10 * time.Millisecond)
+		p.answered(1, 84, time.Second, now)
+	}
+	if got := p.patience(984); got < 40*time.Second || got > 41*time.Second {
+		t.Errorf("patience for 984 tokens = %v, want 4 times the usual 10 s", got)
+	}
+	if got := p.within(time.Second); got < 90 || got > 110 {
+		t.Errorf("%d answers within a second, want about 100", got)
 	}
 }

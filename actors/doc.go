@@ -24,7 +24,12 @@
 //	jobCancelled    System → node    its record says cancelled            yes, the next write finds out
 //	jobClaimed      errand → node    a job is ours                        yes, the session still owns it: its end frees it
 //	jobOver         job → node       nothing is left to do                no
+//	attachEngine,   System → node    an engine came, goes                 no
+//	detachEngine
+//	leaveNode       node → engine    give back what waits                 answered by engineLeft
 //	engineChanged   engine → node    up, down or other models             no, repeated when it changes again
+//	breakerOpened,  dispatcher →     failures in a row; the window is     no; yes, the next reading comes
+//	windowFilled    engine           full and could grow
 //	enginesChanged  node → job,      the engines there are now            as above
 //	                job → shard
 //	openLane        shard → engine   I have rows of this job for you      answered by laneOpened, laneRefused
@@ -39,10 +44,11 @@
 // # Where decisions live
 //
 // Actors move messages; what to do is decided by plain structs that know no
-// actors: plan (which rows go out next), ledger (which rows are done), judge
-// (whether an answer stands), queue (what may be sent now), dispatcher (whose
-// turn an engine is), budget (what fits into memory), engine.Window (how much
-// a server takes).
+// actors: plan (which rows go to which worker), ledger (which rows are done),
+// judge (whether an answer stands), queue (what may be sent now, and by
+// order.Pool which of it first), dispatcher (whose turn an engine is), breaker
+// (whether it is worth trying), pace (how long it may take), budget (what fits
+// into memory), engine.Window (how much a server takes).
 //
 // Rows travel between goroutines as *task; a dispatcher's goroutines take them
 // straight from its lanes and put them, judged, into the shard actor's outbox,

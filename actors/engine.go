@@ -20,12 +20,16 @@ type (
 		info engine.Info
 		err  error
 	}
-	gaugesDue  struct{} // itself: read the server's load
-	gaugesRead struct {
+	gaugesDue    struct{} // itself: read the server's load
+	windowFilled struct{} // its dispatcher: it could grow, if the gauges say so
+	gaugesRead   struct {
 		gauges engine.Gauges
 		err    error
 	}
 	serverSuspect struct{ err error } // a lane: a connection broke
+	breakerOpened struct{ err error } // its dispatcher: too many failures in a row
+	restOver      struct{}            // itself: the breaker may close
+	leaveNode     struct{}            // node: give back what waits, then say so
 	openLane      struct {            // shard: I have rows of this job for you
 		job *jobContext
 		out *outbox
@@ -58,9 +62,15 @@ type engineActor struct {
 	log     *slog.Logger
 
 	known   bool // a probe has succeeded
+	left    bool // it was detached, and opens no lane any more
 	up      bool
 	probing bool
 	info    engine.Info
+	rests   int       // times in a row that the breaker opened
+	resting bool      // the breaker is open
+	reading bool      // gauges are being read
+	read    time.Time // since when, or when they were last
+	closed  time.Time // when it last closed
 	timers  timers
 }
 
@@ -84,6 +94,9 @@ func (v engineView) serves(m rowmill.Model) (engine.ServedModel, bool) {
 func (e *engineActor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
+		root, self := c.ActorSystem().Root, c.Self()
+		e.disp.tripped = func(err error) { root.Send(self, breakerOpened{err}) }
+		e.disp.filled = func() { root.Send(self, windowFilled{}) }
 		e.onProbeDue(c)
 	case probeDue:
 		e.onProbeDue(c)
@@ -91,12 +104,22 @@ func (e *engineActor) Receive(c actor.Context) {
 		e.onProbed(c, m)
 	case gaugesDue:
 		e.onGaugesDue(c)
+	case windowFilled:
+		if time.Since(e.read) >= e.disp.nextReading() { // the window was not full at the last reading
+			e.onGaugesDue(c)
+		}
 	case gaugesRead:
 		e.onGaugesRead(c, m)
 	case serverSuspect:
 		e.onServerSuspect(c, m)
+	case breakerOpened:
+		e.onBreakerOpened(c, m)
+	case restOver:
+		e.onRestOver(c)
 	case openLane:
 		e.onOpenLane(c, m)
+	case leaveNode:
+		e.onLeaveNode(c)
 	case *actor.Stopping:
 		e.onStopping()
 	default:
@@ -120,6 +143,9 @@ func (e *engineActor) onProbeDue(c actor.Context) {
 func (e *engineActor) onProbed(c actor.Context, m probed) {
 	e.probing = false
 	e.timers.after(c, e.cfg.ProbeInterval, probeDue{})
+	if e.resting || e.left {
+		return
+	}
 	wasUp, before := e.up, e.info
 	// A busy server may be too slow for a probe while it answers rows.
 	if m.err != nil && wasUp && e.disp.alive(time.Now().Add(-e.cfg.ProbeInterval)) {
@@ -137,10 +163,11 @@ func (e *engineActor) onProbed(c actor.Context, m probed) {
 	case e.up:
 		e.log.Info("engine is up", "engine", e.server.Name(), "kind", e.info.Kind, "models", len(e.info.Models), "slots", e.info.Slots, "simulated", e.info.Simulated)
 		e.metrics.up.Set(1)
-		e.disp.resume(e.info.Slots, !e.known || e.info.Slots != before.Slots)
-		if !e.known {
-			c.Send(c.Self(), gaugesDue{})
+		if !wasUp || e.info.Slots != before.Slots { // it may have been started anew
+			e.disp.renew(e.info.Slots)
 		}
+		e.disp.resume()
+		e.readGauges(c)
 		e.known = true
 	case wasUp || !e.known:
 		e.log.Warn("engine is down", "engine", e.server.Name(), "err", m.err)
@@ -166,12 +193,20 @@ func (e *engineActor) announce(c actor.Context, err error) {
 }
 
 func (e *engineActor) onGaugesDue(c actor.Context) {
-	e.timers.after(c, e.cfg.GaugeInterval, gaugesDue{})
-	limit, inFlight, _ := e.disp.load()
+	limit, _, _ := e.disp.load()
 	e.metrics.window.Set(float64(limit))
-	if !e.up || inFlight == 0 {
+	if e.up {
+		e.readGauges(c)
 		return
 	}
+	e.timers.after(c, e.cfg.GaugeInterval, gaugesDue{})
+}
+
+func (e *engineActor) readGauges(c actor.Context) {
+	if e.reading {
+		return
+	}
+	e.reading, e.read = true, time.Now()
 	e.work.run(c, func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, e.cfg.GaugeInterval)
 		defer cancel()
@@ -180,14 +215,46 @@ func (e *engineActor) onGaugesDue(c actor.Context) {
 	})
 }
 
-func (e *engineActor) onGaugesRead(_ actor.Context, m gaugesRead) {
-	if m.err != nil {
-		if !errors.Is(m.err, engine.ErrNoGauges) {
-			e.log.Debug("read gauges", "engine", e.server.Name(), "err", m.err)
-		}
+func (e *engineActor) onGaugesRead(c actor.Context, m gaugesRead) {
+	e.reading = false
+	switch {
+	case m.err == nil:
+		e.disp.observe(m.gauges, time.Now())
+		e.metrics.waiting.Set(float64(m.gauges.Waiting))
+	case !errors.Is(m.err, engine.ErrNoGauges):
+		e.log.Debug("read gauges", "engine", e.server.Name(), "err", m.err)
+	}
+	e.timers.after(c, min(e.cfg.GaugeInterval, e.disp.nextReading()), gaugesDue{})
+}
+
+// The pause of an open breaker grows from firstRest to lastRest.
+const (
+	firstRest = time.Second
+	lastRest  = 30 * time.Second
+)
+
+// onBreakerOpened lets a server rest that fails row after row, although it
+// answers probes. Its rows go elsewhere meanwhile.
+func (e *engineActor) onBreakerOpened(c actor.Context, m breakerOpened) {
+	if !e.up || e.resting {
 		return
 	}
-	e.disp.observe(m.gauges, time.Now())
+	if time.Since(e.closed) > lastRest {
+		e.rests = 0
+	}
+	rest := min(lastRest, firstRest<<min(e.rests, 8))
+	e.rests++
+	e.up, e.resting = false, true
+	err := fmt.Errorf("it failed %d requests in a row, the last one: %w; trying it again in %v", breakerFailures, m.err, rest)
+	e.log.Warn("engine rests", "engine", e.server.Name(), "err", err)
+	e.takeDown()
+	e.announce(c, err)
+	e.timers.after(c, rest, restOver{})
+}
+
+func (e *engineActor) onRestOver(c actor.Context) {
+	e.resting, e.closed = false, time.Now()
+	e.onProbeDue(c)
 }
 
 // onServerSuspect looks at once whether the server still answers.
@@ -216,16 +283,27 @@ func (e *engineActor) onOpenLane(c actor.Context, m openLane) {
 	c.Respond(laneOpened{engine: e.server.Name(), disp: e.disp, lane: &lane{
 		job: m.job.id, account: m.job.spec.Account, priority: min(max(m.job.spec.Priority, 0), 1),
 		group: m.job.group(e.cfg), model: m.job.spec.Model.ID, seed: m.job.seed,
+		maxTokens: int(m.job.spec.MaxTokens()), patience: e.cfg.RowPatience,
 		call: call, engine: e.server.Name(), judge: m.job.judge, out: m.out, ctx: m.job.ctx,
 		suspect: func(err error) { root.Send(self, serverSuspect{err}) },
 		metrics: e.metrics,
 	}})
 }
 
+// onLeaveNode goes down by itself, so that no lane it has opened is unknown to
+// the jobs that are told; the node then stops it.
+func (e *engineActor) onLeaveNode(c actor.Context) {
+	e.left, e.up = true, false
+	e.takeDown()
+	c.Send(e.node, engineLeft{name: e.server.Name()})
+}
+
+// onStopping gives back what still waits. What comes even later stays in its
+// lane until the job lets go of it.
 func (e *engineActor) onStopping() {
 	e.timers.stop()
 	e.work.cancel()
-	e.disp.pause()
+	e.takeDown()
 	e.work.all.Add(1)
 	go func() {
 		defer e.work.all.Done()

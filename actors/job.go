@@ -326,7 +326,7 @@ const spansPerDeal = 4
 func (j *job) onWantSpans(c actor.Context) {
 	var spans []span
 	for len(spans) < spansPerDeal {
-		s, ok := j.plan.deal()
+		s, ok := j.plan.deal(1)
 		if !ok {
 			break
 		}

@@ -27,6 +27,7 @@ type metrics struct {
 	retries   *prometheus.CounterVec   // engine
 	up        *prometheus.GaugeVec     // engine
 	window    *prometheus.GaugeVec     // engine
+	waiting   *prometheus.GaugeVec     // engine
 	kinds     map[string]*kindMetrics
 	dead      prometheus.Counter
 	restarted *prometheus.CounterVec // kind
@@ -39,6 +40,7 @@ type engineMetrics struct {
 	retries  prometheus.Counter
 	up       prometheus.Gauge
 	window   prometheus.Gauge
+	waiting  prometheus.Gauge
 }
 
 // kindMetrics are the figures of all actors of one kind.
@@ -72,6 +74,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		retries:  f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_row_retries_total", Help: "Rows sent again after an answer that was not accepted."}, []string{"engine"}),
 		up:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_up", Help: "1 while an engine answers its probes."}, []string{"engine"}),
 		window:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_window_rows", Help: "Rows an engine may have in flight."}, []string{"engine"}),
+		waiting:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_waiting", Help: "Rows in a server's own queue, as it says."}, []string{"engine"}),
 		kinds:    make(map[string]*kindMetrics),
 		dead:     f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
 	}
@@ -96,6 +99,7 @@ func (m *metrics) engine(name string) *engineMetrics {
 		retries:  m.retries.WithLabelValues(name),
 		up:       m.up.WithLabelValues(name),
 		window:   m.window.WithLabelValues(name),
+		waiting:  m.waiting.WithLabelValues(name),
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,10 +34,13 @@ type (
 		id     string
 		status rowmill.Status
 	}
-	engineChanged struct{ view engineView } // engine
-	leaseEnded    struct{}                  // System: the session can no longer be trusted
-	leaseOpened   struct{ lease *lease }    // System: a new session
-	drainNode     struct{}                  // System: give all jobs back
+	engineChanged struct{ view engineView }      // engine
+	attachEngine  struct{ server engine.Engine } // System: use this one too
+	detachEngine  struct{ name string }          // System: use it no longer
+	engineLeft    struct{ name string }          // engine: detached, it has given back what waited
+	leaseEnded    struct{}                       // System: the session can no longer be trusted
+	leaseOpened   struct{ lease *lease }         // System: a new session
+	drainNode     struct{}                       // System: give all jobs back
 )
 
 // A node is the root of everything on this process: it claims jobs that nobody
@@ -57,6 +59,7 @@ type node struct {
 
 	lease    *lease
 	engines  []engineView
+	berths   map[string]*berth // by engine
 	jobs     map[string]*actor.PID
 	claiming map[string]bool
 	fences   map[string]store.Fence
@@ -88,6 +91,12 @@ func (n *node) Receive(c actor.Context) {
 		n.onTerminated(c, m)
 	case engineChanged:
 		n.onEngineChanged(c, m)
+	case attachEngine:
+		n.onAttachEngine(c, m)
+	case detachEngine:
+		n.onDetachEngine(c, m)
+	case engineLeft:
+		n.onEngineLeft(c, m)
 	case leaseEnded:
 		n.onLeaseEnded(c)
 	case leaseOpened:
@@ -106,17 +115,9 @@ func (n *node) Receive(c actor.Context) {
 func (n *node) onStarted(c actor.Context) {
 	n.jobs, n.fences = make(map[string]*actor.PID), make(map[string]store.Fence)
 	n.claiming = make(map[string]bool)
-	for i, server := range n.cfg.Engines {
-		m := n.metrics.engine(server.Name())
-		n.engines = append(n.engines, engineView{name: server.Name(), err: errors.New("not probed yet")})
-		props := n.metrics.props("engine", func() actor.Actor {
-			return &engineActor{
-				cfg: n.cfg, server: server, node: c.Self(), metrics: m, log: n.log,
-				disp: newDispatcher(0, m), work: newErrand(context.Background(), n.all),
-			}
-		})
-		n.engines[i].pid = c.SpawnPrefix(props, "engine-"+pathSafe(server.Name()))
-		c.Watch(n.engines[i].pid)
+	n.berths = make(map[string]*berth)
+	for _, server := range n.cfg.Engines {
+		n.attach(c, server)
 	}
 	n.publish()
 	n.onScanDue(c)
@@ -252,29 +253,6 @@ func (n *node) onTerminated(c actor.Context, m *actor.Terminated) {
 	}
 }
 
-func (n *node) onEngineChanged(c actor.Context, m engineChanged) {
-	views := slices.Clone(n.engines) // jobs hold the old slice
-	for i, v := range views {
-		if v.name == m.view.name {
-			views[i] = m.view
-		}
-	}
-	n.engines = views
-	n.publish()
-	for _, pid := range n.jobs {
-		c.Send(pid, enginesChanged{views})
-	}
-}
-
-// publish lets the world outside see the engines.
-func (n *node) publish() {
-	status := make([]EngineStatus, len(n.engines))
-	for i, v := range n.engines {
-		status[i] = EngineStatus{Name: v.name, Up: v.up, Info: v.info, Err: v.err}
-	}
-	n.system.engines.Store(&status)
-}
-
 // onLeaseEnded stops all jobs: they are not ours any more.
 func (n *node) onLeaseEnded(c actor.Context) {
 	if n.lease == nil {
@@ -303,22 +281,4 @@ func (n *node) reportDrained() {
 	if len(n.jobs) == 0 && len(n.claiming) == 0 {
 		n.system.drainedOnce.Do(func() { close(n.system.drained) })
 	}
-}
-
-// EngineStatus is what a node knows of one of its inference servers.
-type EngineStatus struct {
-	Name string
-	Up   bool
-	Info engine.Info
-	Err  error // why it is not up
-}
-
-// pathSafe makes a name usable in an actor's id.
-func pathSafe(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '/' || r == '$' {
-			return '-'
-		}
-		return r
-	}, name)
 }

@@ -30,12 +30,17 @@ func TestPlanDealsEveryOpenRowOnce(t *testing.T) {
 			shards, done = append(shards, info), append(done, set)
 		}
 		p := newPlan(shards, done)
+		workers := rapid.IntRange(1, 8).Draw(t, "workers")
 		got, shard, row := 0, -1, 0
 		ended := make(map[int]bool)
 		for {
-			s, ok := p.deal()
+			left := p.left
+			s, ok := p.deal(workers)
 			if !ok {
 				break
+			}
+			if workers > 1 && s.to-s.from > max(minSpanRows, int(left)/(2*workers)) {
+				t.Fatalf("span of %d rows for one of %d workers", s.to-s.from, workers)
 			}
 			if s.shard != shard {
 				shard, row = s.shard, 0

@@ -4,13 +4,79 @@ import (
 	"container/heap"
 	"math/rand/v2"
 	"time"
+
+	"github.com/rowmill/rowmill/order"
 )
 
 // A queue holds the loaded rows of a worker: those that can go to an engine
-// now, and those that must wait before another attempt.
+// now, in the order in which they should, and those that must wait before
+// another attempt.
 type queue struct {
-	now   []*task
-	later byDue
+	lengths order.Lengths
+	now     *order.Pool[*task]
+	later   byDue
+	total   int64 // rows of the job
+}
+
+// newQueue returns a queue for a job of total rows. cacheBytes is the text that
+// fits into the prefix cache of one server; 0 where unknown.
+func newQueue(total, cacheBytes int64) *queue {
+	q := &queue{total: total}
+	q.now = order.NewPool[*task](&q.lengths, total, cacheBytes)
+	return q
+}
+
+// holdBack is how many shards rows may stay behind the one being loaded, for
+// want of length: so many are open at a time, and the parts of each.
+const holdBack = 2
+
+// add takes in rows of a shard as they are loaded, in the order of the shards.
+func (q *queue) add(tasks []*task) {
+	if len(tasks) == 0 {
+		return
+	}
+	rows := make([]order.Row[*task], len(tasks))
+	for i, t := range tasks {
+		rows[i] = rowOf(t)
+	}
+	q.now.Add(rows)
+	shard := tasks[0].shard
+	if oldest, ok := q.now.Oldest(); ok && shard-oldest > holdBack {
+		q.now.Expedite(shard - holdBack - 1)
+	}
+}
+
+func rowOf(t *task) order.Row[*task] {
+	return order.Row[*task]{Value: t, Text: t.row.Text, Position: t.row.Index, Batch: t.shard, Avoid: t.avoid}
+}
+
+// returned takes back what waited at an engine.
+func (q *queue) returned(tasks []*task) {
+	rows := make([]order.Row[*task], len(tasks))
+	for i, t := range tasks {
+		rows[i] = rowOf(t)
+	}
+	q.now.Front(rows...)
+}
+
+func (q *queue) ready() int  { return q.now.Len() }
+func (q *queue) empty() bool { return q.now.Len() == 0 && len(q.later) == 0 }
+
+// take removes up to n tasks for an engine. alone says that there is no other.
+func (q *queue) take(to order.Port, n int, alone bool) []*task {
+	rows := q.now.Take(to, n, alone)
+	tasks := make([]*task, len(rows))
+	for i, r := range rows {
+		t := r.Value
+		t.expect = q.lengths.PromptTokens(len(t.row.Text)) + q.lengths.Expect(len(t.row.Text), t.row.Index, q.total)
+		tasks[i] = t
+	}
+	return tasks
+}
+
+// learn takes what an accepted answer says about the others.
+func (q *queue) learn(t *task) {
+	q.lengths.Learn(len(t.row.Text), t.row.Index, q.total, t.out.InputTokens, t.out.OutputTokens)
 }
 
 // The pause before another attempt grows from firstPause to lastPause, with
@@ -20,27 +86,15 @@ const (
 	lastPause  = 15 * time.Second
 )
 
-func (q *queue) add(tasks []*task)      { q.now = append(q.now, tasks...) }
-func (q *queue) returned(tasks []*task) { q.now = append(tasks, q.now...) }
-func (q *queue) ready() int             { return len(q.now) }
-func (q *queue) empty() bool            { return len(q.now) == 0 && len(q.later) == 0 }
-
-// take removes up to n tasks that can go now.
-func (q *queue) take(n int) []*task {
-	n = min(n, len(q.now))
-	tasks := q.now[:n:n]
-	q.now = q.now[n:]
-	return tasks
-}
-
-// retry keeps t for another attempt. A row that lost nothing but its place in
-// a queue can go at once.
+// retry keeps t for another attempt, at another engine first. A row that lost
+// nothing but its place in a queue can go at once.
 func (q *queue) retry(t *task, now time.Time) {
 	tries := t.attempts + t.faults
 	if tries == 0 {
-		q.now = append(q.now, t)
+		q.now.Front(rowOf(t))
 		return
 	}
+	t.avoid = t.via.id
 	pause := min(lastPause, firstPause<<min(tries-1, 10))
 	due := now.Add(rand.N(pause) + time.Millisecond)
 	if due.After(t.due) {
@@ -58,7 +112,7 @@ func (q *queue) wake(now time.Time) time.Duration {
 			return wait
 		}
 		heap.Pop(&q.later)
-		q.now = append([]*task{t}, q.now...)
+		q.now.Front(rowOf(t))
 	}
 	return 0
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/order"
 	"github.com/rowmill/rowmill/shard"
 )
 
@@ -56,7 +57,8 @@ type worker struct {
 	outbox  *outbox
 	spare   []*task // the outbox's other slice
 	ports   map[string]*enginePort
-	rows    queue // what is loaded and what must wait
+	opened  int    // ports, ever
+	rows    *queue // what is loaded and what must wait
 	shards  map[int]*shardState
 	todo    []span
 	timers  timers
@@ -112,6 +114,7 @@ func (w *worker) Receive(c actor.Context) {
 func (w *worker) onStarted(c actor.Context) {
 	w.outbox = &outbox{root: c.ActorSystem().Root, shard: c.Self()}
 	w.ports = make(map[string]*enginePort)
+	w.rows = newQueue(w.job.manifest.Rows, 0)
 	w.shards = make(map[int]*shardState)
 	w.parts = make(map[string]int64)
 	w.answer = firstAnswer
@@ -140,6 +143,7 @@ func (w *worker) onEnginesChanged(c actor.Context, m enginesChanged) {
 func (w *worker) closePort(name string) {
 	p := w.ports[name]
 	delete(w.ports, name)
+	w.rows.now.Leave(p.id)
 	back := p.disp.withdraw(p.lane)
 	w.outstanding -= len(back)
 	p.outstanding -= len(back)
@@ -153,7 +157,8 @@ func (w *worker) onLaneOpened(c actor.Context, m laneOpened) {
 	if _, open := w.ports[m.engine]; open || w.draining {
 		return
 	}
-	w.ports[m.engine] = &enginePort{lane: m.lane, disp: m.disp}
+	w.ports[m.engine] = &enginePort{id: order.Port(w.opened), lane: m.lane, disp: m.disp}
+	w.opened++
 	if warnings := m.lane.call.Warnings(); len(warnings) > 0 {
 		c.Send(w.owner, jobWarned{warnings})
 	}
@@ -216,6 +221,9 @@ func (w *worker) onRowsFinished(c actor.Context) {
 		default:
 			n := t.bytes()
 			w.learn(n)
+			if !t.out.Failed() {
+				w.rows.learn(t)
+			}
 			w.unwritten += n + t.loaded()
 			w.hold(n - t.reserved)
 			w.shard(t.shard).finished(t)

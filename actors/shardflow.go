@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill/order"
 )
 
 // This half of the worker decides what it sends and loads: never more than the
@@ -12,16 +14,15 @@ import (
 
 // An enginePort is this job's way into one engine.
 type enginePort struct {
+	id          order.Port
 	lane        *lane
 	disp        *dispatcher
 	outstanding int
 }
 
-// room is how many more tasks an engine should get: enough to fill its window
-// and half as many waiting, so that it never idles for want of a message.
+// room is how many more tasks an engine should get.
 func (p *enginePort) room() int {
-	limit, _, _ := p.disp.load()
-	want := limit + max(limit/2, 8)
+	want := p.disp.demand(p.lane.priority)
 	if p.lane.group > 1 {
 		want = max(want, 4*p.lane.group)
 	}
@@ -44,16 +45,8 @@ func (w *worker) pump(c actor.Context) {
 	if pause := w.rows.wake(time.Now()); pause > 0 {
 		w.timers.after(c, pause, retryDue{})
 	}
-	want := 0
-	for _, p := range w.ports {
-		room := p.room()
-		want += max(room, 0)
-		if room < p.lane.group { // a few at a time is not worth a call
-			continue
-		}
-		w.send(p, w.rows.take(w.afford(c, min(room, w.rows.ready()))))
-	}
-	if len(w.ports) > 0 && w.rows.ready() <= want {
+	want := w.fill(c)
+	if len(w.ports) > 0 && (w.rows.ready() <= want || w.ahead()) {
 		w.load(c)
 	}
 	if len(w.todo) < 2 && !w.asked && !w.exhausted {
@@ -61,6 +54,54 @@ func (w *worker) pump(c actor.Context) {
 		c.Request(w.owner, wantSpans{})
 	}
 }
+
+// fill hands rows to the engines, to the least busy first and a few at a time
+// where rows are short, and returns how many they had room for.
+func (w *worker) fill(c actor.Context) (want int) {
+	open := make([]*enginePort, 0, len(w.ports))
+	rooms := make(map[*enginePort]int, len(w.ports))
+	for _, p := range w.ports {
+		room := p.room()
+		want += max(room, 0)
+		if room >= p.lane.group { // a few at a time is not worth a call
+			open = append(open, p)
+			rooms[p] = room
+		}
+	}
+	for len(open) > 0 && w.rows.ready() > 0 {
+		least := 0
+		for i, p := range open {
+			if rooms[p] > rooms[open[least]] || rooms[p] == rooms[open[least]] && p.id < open[least].id {
+				least = i
+			}
+		}
+		p := open[least]
+		share := max(w.rows.ready()/(16*len(w.ports)), p.lane.group, 1)
+		n := w.afford(c, min(rooms[p], share, w.rows.ready()))
+		tasks := w.rows.take(p.id, n, len(w.ports) == 1)
+		w.disown(n - len(tasks))
+		w.send(p, tasks)
+		if rooms[p] -= n; n == 0 || len(tasks) < n || rooms[p] < p.lane.group {
+			open = append(open[:least], open[least+1:]...)
+		}
+	}
+	return want
+}
+
+// Rows are loaded ahead of what the engines have room for, so that the longest
+// of them can go first, up to aheadRows and as long as aheadShare of the
+// node's memory is not in use.
+const (
+	aheadRows  = 16_384
+	aheadShare = 0.25
+)
+
+func (w *worker) ahead() bool {
+	return w.rows.ready() < aheadRows && float64(w.budget.inUse()) < aheadShare*float64(w.budget.limit)
+}
+
+// disown gives back the room of answers to rows that were not there to send.
+func (w *worker) disown(rows int) { w.hold(-int64(rows) * w.answer) }
 
 // afford returns how many of n rows may go out, now that their answers need
 // room. One always may, so that no job stands still.

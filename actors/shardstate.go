@@ -12,6 +12,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/order"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
@@ -75,7 +76,7 @@ func (st *shardState) unpack(m blockLoaded) (rest span, tasks []*task, bytes int
 		}
 		slab = append(slab, task{
 			row:   rowmill.Row{Index: m.input.First() + int64(rel), Text: m.block.Text(rel), ID: m.block.ID(rel)},
-			shard: rest.shard, rel: rel, block: use,
+			shard: rest.shard, rel: rel, block: use, avoid: order.None,
 		})
 		t := &slab[len(slab)-1]
 		tasks = append(tasks, t)

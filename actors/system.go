@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill/engine"
 )
 
 // A System is the running pipeline of one node.
@@ -118,6 +120,16 @@ func (s *System) Submitted(jobID string) { s.actors.Root.Send(s.node, jobSubmitt
 // Cancelled hints that a job's record says cancelled. Without the hint its
 // owner learns it with its next write.
 func (s *System) Cancelled(jobID string) { s.actors.Root.Send(s.node, jobCancelled{jobID}) }
+
+// Attach takes an inference server into use, as those of Config.Engines are; it
+// is closed when it is detached or the System stops. An engine whose name is in
+// use already is ignored and stays the caller's. Call it after Start.
+func (s *System) Attach(e engine.Engine) { s.actors.Root.Send(s.node, attachEngine{e}) }
+
+// Detach takes an inference server out of use. Rows that wait for it go
+// elsewhere or wait for another, rows it works on are let finish. An unknown
+// name is ignored. Call it after Start.
+func (s *System) Detach(name string) { s.actors.Root.Send(s.node, detachEngine{name}) }
 
 // Engines returns what is known of the node's inference servers.
 func (s *System) Engines() []EngineStatus { return *s.engines.Load() }

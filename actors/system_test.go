@@ -459,6 +459,34 @@ func TestRowsWaitForAServerThatComesBack(t *testing.T) {
 	}
 }
 
+// A server that answers probes and fails every row is left alone, and its rows
+// go to the other.
+func TestRowsOfAFailingServerGoElsewhere(t *testing.T) {
+	t.Parallel()
+	failing := &scripted{answer: func(context.Context, string, int) (engine.Reply, error) {
+		return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 500, Message: "broken"}
+	}}
+	good := &scripted{answer: slowly(time.Millisecond)}
+	b := setup(t, failing, func(c *actors.Config) {
+		good.name, good.models = "good", []engine.ServedModel{{Name: "writer"}}
+		c.Engines = append(c.Engines, good)
+	})
+	texts := numbered(1000)
+	rec := b.end(b.submit(rowmill.Spec{Spooled: b.spool(texts)}))
+	b.checkEcho(rec, texts)
+	if rec.Job.FailedRows != 0 {
+		t.Errorf("%d rows failed although a good server was there", rec.Job.FailedRows)
+	}
+	if calls := failing.calls.Load(); calls > 100 {
+		t.Errorf("%d of 1000 rows went to the failing server, want few", calls)
+	}
+	for _, e := range b.system.Engines() {
+		if e.Name == "scripted" && e.Up {
+			t.Error("the failing server counts as up")
+		}
+	}
+}
+
 func TestAJobWaitsForAnEngineAndThenFails(t *testing.T) {
 	t.Parallel()
 	e := &scripted{answer: echo, models: []engine.ServedModel{{Name: "another"}}}

@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/order"
 )
 
 // A task is one row on its way through the engines of a node.
@@ -22,7 +23,9 @@ type task struct {
 	due      time.Time // not to be sent again before
 	reserved int64     // of the budget, for the answer on its way
 	block    *loadedBlock
+	expect   int64       // tokens it is expected to cost: its prompt and its answer
 	via      *enginePort // where it was last sent
+	avoid    order.Port  // the engine that failed it; goes elsewhere first
 }
 
 // maxFaults is how many lost connections a row survives before it is taken

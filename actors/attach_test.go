@@ -1,0 +1,126 @@
+package actors_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/store"
+)
+
+// without starts a System that knows no engine.
+func without(c *actors.Config) { c.Engines = nil }
+
+// engines polls until the node knows exactly the engines of these names, all
+// of them up.
+func (b *rig) engines(names ...string) []actors.EngineStatus {
+	b.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		known := b.system.Engines()
+		got := make([]string, 0, len(known))
+		for _, e := range known {
+			if e.Up {
+				got = append(got, e.Name)
+			}
+		}
+		if len(got) == len(known) && slices.Equal(got, names) {
+			return known
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("engines are %+v, want %v", known, names)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func served() []engine.ServedModel {
+	return []engine.ServedModel{{Name: "writer"}, {Name: "embedder"}}
+}
+
+// Nobody serves the model until an engine is attached; a second one of its
+// name gets no row.
+func TestAttachedEngineRunsWhatWaited(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: echo}
+	b := setup(t, e, without)
+	texts := numbered(250)
+	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+	b.await(id, func(r store.Record) bool {
+		return r.Job.Status == rowmill.StatusStarting && r.Job.Message == "Waiting for an engine that serves writer."
+	})
+	second := &scripted{name: "scripted", answer: echo, models: served()}
+	began := time.Now()
+	b.system.Attach(e)
+	b.system.Attach(second)
+	b.checkEcho(b.end(id), texts)
+	if n := second.calls.Load(); n != 0 {
+		t.Errorf("the second engine of the name was asked for %d rows", n)
+	}
+	status := b.engines("scripted")[0]
+	if status.Since.Before(began) || status.Since.After(time.Now()) {
+		t.Errorf("up since %v, attached at %v", status.Since, began)
+	}
+	if limit, inFlight, queued := status.Load(); limit < 1 || inFlight != 0 || queued != 0 {
+		t.Errorf("a window of %d rows, %d in flight, %d waiting", limit, inFlight, queued)
+	}
+}
+
+// A detached engine is left alone: rows it works on are let finish, those that
+// wait for it go elsewhere, none is lost or blamed.
+func TestDetachedEngineGivesItsRowsBack(t *testing.T) {
+	t.Parallel()
+	holding := make(chan struct{})
+	e := &scripted{}
+	e.answer = func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		select {
+		case <-holding:
+		case <-ctx.Done():
+			return engine.Reply{}, ctx.Err()
+		}
+		return echo(ctx, row, try)
+	}
+	b := setup(t, e)
+	texts := numbered(250)
+	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+	b.await(id, func(store.Record) bool {
+		known := b.system.Engines()
+		if len(known) != 1 {
+			return false
+		}
+		_, inFlight, queued := known[0].Load()
+		return inFlight > 0 && queued > 0
+	})
+	b.system.Detach("nobody") // is ignored
+	b.system.Detach("scripted")
+	b.engines()
+
+	other := &scripted{name: "other", answer: echo, models: served()}
+	b.system.Attach(other)
+	b.await(id, func(store.Record) bool { return other.calls.Load()+e.calls.Load() == int64(len(texts)) })
+	held := e.calls.Load()
+	close(holding)
+	b.checkEcho(b.end(id), texts)
+	if got := e.calls.Load(); got != held {
+		t.Errorf("the detached engine was asked for %d more rows", got-held)
+	}
+	b.engines("other")
+}
+
+// The name of an engine that is leaving can be used again at once.
+func TestAttachAfterDetachOfTheSameName(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: slowly(time.Millisecond)})
+	texts := numbered(250)
+	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+	for range 20 {
+		b.system.Detach("scripted")
+		b.system.Attach(&scripted{name: "scripted", answer: slowly(time.Millisecond), models: served()})
+	}
+	b.checkEcho(b.end(id), texts)
+	b.engines("scripted")
+}

@@ -1,0 +1,44 @@
+package actors
+
+import "time"
+
+// A pace is how fast a server answers, as seen from here: what a request takes
+// for each token of its answer, the wait in the server's queue included, and
+// how many answers come per second.
+type pace struct {
+	slowest float64 // seconds per token, of the slowest of late
+	gap     float64 // seconds between answers, smoothed
+	last    time.Time
+}
+
+const (
+	// spare is how much slower than the slowest of late a request may be.
+	spare = 4
+	// overhead stands for prompt and queue in the time per token, in tokens.
+	overhead = 16
+	// forget is how fast the slowest is forgotten, per answer.
+	forget = 0.999
+)
+
+// answered notes a request of so many rows, whose answers had so many tokens.
+func (p *pace) answered(rows int, tokens int64, took time.Duration, now time.Time) {
+	p.slowest = max(p.slowest*forget, took.Seconds()/float64(tokens+overhead))
+	if !p.last.IsZero() {
+		p.gap += (now.Sub(p.last).Seconds()/float64(rows) - p.gap) / 64
+	}
+	p.last = now
+}
+
+// patience is how long an answer of at most so many tokens may take; 0 while
+// nothing is known.
+func (p *pace) patience(tokens int) time.Duration {
+	return time.Duration(spare * p.slowest * float64(tokens+overhead) * float64(time.Second))
+}
+
+// within is how many answers come within d.
+func (p *pace) within(d time.Duration) int {
+	if p.gap <= 0 {
+		return 0
+	}
+	return int(min(d.Seconds()/p.gap, 1<<20))
+}
