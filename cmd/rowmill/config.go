@@ -22,6 +22,7 @@ var settingFlags = []struct{ flag, key, help string }{
 	{"tls-key", "http.tls_key", "key file (PEM) to serve HTTPS"},
 	{"api-key-file", "api_key_file", "file that holds an administrator key (default: $ROWMILL_API_KEY, else one is made at the first start)"},
 	{"catalog", "catalog", "YAML file of models (default: the built-in catalog)"},
+	{"simulate", "simulator.enabled", "made-up answers: always, never or auto; alone it means always (default auto: where no server is configured or found and there is no GPU)"},
 	{"log-level", "log.level", "debug, info, warn or error (default info)"},
 	{"log-format", "log.format", "text, json or auto (default auto: text on a terminal)"},
 }
@@ -33,7 +34,8 @@ func settingsFlags(flags *pflag.FlagSet, io *terminal.IO) func() (settings.Setti
 	for _, f := range settingFlags {
 		flags.String(f.flag, "", f.help)
 	}
-	engines := flags.StringArray("engine", nil, "URL of an OpenAI-compatible server; repeatable (default: simulated answers)")
+	flags.Lookup("simulate").NoOptDefVal = string(settings.Always)
+	engines := flags.StringArray("engine", nil, "URL of an OpenAI-compatible server; repeatable (default: those found at the usual local ports)")
 	sets := flags.StringArray("set", nil, "any other setting as KEY=VALUE, such as jobs.max_active=8; repeatable")
 	return func() (settings.Settings, error) {
 		src := settings.Sources{Environ: io.Environ, File: *file}
@@ -66,8 +68,9 @@ func configCommand(io *terminal.IO) *cobra.Command {
 Settings come from flags, then ROWMILL_ variables, then one YAML file (--config
 or ROWMILL_CONFIG), then defaults. The variable of jobs.max_active is
 ROWMILL_JOBS_MAX_ACTIVE; a list of engines may be written as URLs with commas
-in ROWMILL_ENGINES. A secret can be read from a file: api_key_file, or
-ROWMILL_API_KEY_FILE. Unknown keys are errors.`,
+in ROWMILL_ENGINES. A secret can be read from a file, by api_key_file or
+ROWMILL_API_KEY_FILE, or from another variable, by api_key_env. Unknown keys
+are errors.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/engine/discover"
 	"github.com/rowmill/rowmill/engine/sim"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/input"
@@ -19,6 +21,7 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	pipeline, limits, download := actors.Config{}.WithDefaults(), input.Limits{}.WithDefaults(), input.Config{}.WithDefaults()
+	finder := discover.Config{}.WithDefaults()
 	api, profile := http.Config{}.WithDefaults(), sim.DefaultProfile()
 	for name, pair := range map[string][2]any{
 		"jobs.max_active":        {s.Jobs.MaxActive, pipeline.MaxActive},
@@ -29,7 +32,9 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 		"jobs.shard_bytes":       {int64(s.Jobs.ShardBytes), pipeline.ShardBytes},
 		"jobs.memory_budget":     {int64(s.Jobs.MemoryBudget), pipeline.MemoryBudget},
 		"jobs.max_attempts":      {s.Jobs.MaxAttempts, pipeline.MaxAttempts},
+		"jobs.row_patience":      {s.Jobs.RowPatience, pipeline.RowPatience},
 		"jobs.wait_for_engine":   {s.Jobs.WaitForEngine, pipeline.WaitForEngine},
+		"jobs.probe_interval":    {s.Jobs.ProbeInterval, pipeline.ProbeInterval},
 		"jobs.drain_timeout":     {s.Jobs.DrainTimeout, pipeline.DrainTimeout},
 		"inputs.max_rows":        {s.Inputs.MaxRows, limits.MaxRows},
 		"inputs.max_row_bytes":   {int64(s.Inputs.MaxRowBytes), limits.MaxRowBytes},
@@ -40,6 +45,9 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 		"http.max_body":          {int64(s.HTTP.MaxBody), api.MaxBodyBytes},
 		"quotas[1].row_quota":    {*s.Quotas[1].RowQuota, api.Quotas[1].RowQuota},
 		"quotas[0].token_quota":  {*s.Quotas[0].TokenQuota, api.Quotas[0].TokenQuota},
+		"discover.addresses":     {strings.Join(s.Discover.Addresses, " "), strings.Join(finder.Addresses, " ")},
+		"discover.interval":      {s.Discover.Interval, finder.Interval},
+		"discover.timeout":       {s.Discover.Timeout, finder.Timeout},
 		"simulator.ttft":         {s.Simulator.TTFT, profile.TimeToFirstToken},
 		"simulator.per_token":    {s.Simulator.PerToken, profile.TimePerToken},
 		"simulator.slots":        {s.Simulator.Slots, profile.Slots},

@@ -18,7 +18,9 @@ import (
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/discover"
 	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/gpu"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/store/bolt"
 )
@@ -35,9 +37,9 @@ const graceTimeout = 10 * time.Second
 //	   │       │      │ signing keys
 //	   │       │    Bucket ◄── DIR/objects
 //	   │       │      │
-//	   │   Engines ───┼──────► inference servers, or Simulator (127.0.0.1:0)
+//	   │   Engines ───┼──────► inference servers, named or found, or Simulator
 //	   │       │      │
-//	   │    ┌──▼──────▼──┐
+//	   │    ┌──▼──────▼──┐ ◄── servers found later
 //	   │    │  Pipeline  │  claims jobs from Store, runs rows on Engines
 //	   │    └──▲─────────┘
 //	   │       │ submitted, cancelled, draining?
@@ -57,8 +59,9 @@ type Main struct {
 	Catalog   *catalog.Catalog
 	Store     *bolt.Store
 	Bucket    *dir.Bucket
-	Simulator *sim.Server // nil where engines are configured
-	Engines   []engine.Engine
+	GPUs      gpu.Source      // of this machine; nil: those that nvidia-smi knows
+	Simulator *sim.Server     // nil where outputs are real
+	Engines   []engine.Engine // those there were at start
 	Pipeline  *actors.System
 	API       *http.Server
 
@@ -66,6 +69,11 @@ type Main struct {
 	AdminAddr net.Addr // nil where there is none
 	URL       string   // base of the API for a client on this machine
 	FirstKey  string   // made by this start; empty otherwise. Never log it
+
+	gpus    *gpu.Monitor
+	finder  *discover.Finder // nil where no servers are looked for
+	lineup  lineup
+	waiting string // why a node that had no server at start does not simulate one
 
 	api, admin *listener
 	failed     chan error // a listener that stopped by itself
@@ -83,7 +91,7 @@ type closer struct {
 func (m *Main) Run(ctx context.Context) error {
 	m.failed = make(chan error, 2)
 	for _, step := range []func(context.Context) error{
-		m.openMetrics, m.openData, m.openEngines, m.openPipeline, m.openAPI,
+		m.openMetrics, m.openData, m.openEngines, m.openPipeline, m.openDiscovery, m.openAPI,
 	} {
 		if err := step(ctx); err != nil {
 			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTimeout)

@@ -35,6 +35,7 @@ func prepare(t *testing.T, data string, change func(*settings.Settings)) *Main {
 	s, err := settings.Load(settings.Sources{Flags: []settings.Flag{
 		{Name: "data", Key: "data", Values: []string{data}},
 		{Name: "listen", Key: "http.listen", Values: []string{"127.0.0.1:0"}},
+		{Name: "simulate", Key: "simulator.enabled", Values: []string{"always"}},
 		{Name: "ttft", Key: "simulator.ttft", Values: []string{"0s"}},
 		{Name: "pace", Key: "simulator.per_token", Values: []string{"0s"}},
 		{Name: "interval", Key: "jobs.part_interval", Values: []string{"100ms"}},
@@ -242,7 +243,7 @@ func TestServeUntilSignal(t *testing.T) {
 	out, log := &watched{until: "Try it", found: make(chan struct{})}, &watched{}
 	io := &terminal.IO{Out: out, Err: log, Environ: []string{"HOME=" + t.TempDir()}}
 	code := make(chan int)
-	go func() { code <- run(ctx, io, []string{"serve", "--listen", "127.0.0.1:0"}) }()
+	go func() { code <- run(ctx, io, []string{"serve", "--simulate", "--listen", "127.0.0.1:0"}) }()
 	select {
 	case <-out.found:
 	case got := <-code:

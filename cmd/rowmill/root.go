@@ -32,7 +32,8 @@ func newRoot(io *terminal.IO) *cobra.Command {
 		Long: `Rowmill runs language models over many rows: post a million of them, come
 back for one Parquet file in the order of the input.
 
-Start a node (without further settings it simulates the model's answers):
+Start a node. It uses the inference servers that it finds on this machine; where
+there is none, and no GPU either, it simulates the model's answers:
 
     rowmill serve
 
@@ -41,8 +42,8 @@ It prints an API key. In another shell:
     export ROWMILL_API_KEY=…
     rowmill jobs submit prompts.csv --column prompt
 
-Real answers come from any OpenAI-compatible server, such as vLLM, SGLang,
-llama.cpp or Ollama:
+Any OpenAI-compatible server can be named, such as vLLM, SGLang, llama.cpp or
+Ollama:
 
     rowmill serve --engine http://127.0.0.1:8000
 

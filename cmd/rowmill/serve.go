@@ -20,9 +20,14 @@ func serveCommand(io *terminal.IO) *cobra.Command {
 		Short: "Run a node",
 		Long: `Run a node: the API, the pipeline and the records, in one process.
 
+Rows run on the inference servers named with --engine. Without any the node
+uses those that it finds at the usual local ports: 8000 (vLLM), 8080
+(llama.cpp), 11434 (Ollama), 30000 (SGLang), now or later. Where there is none,
+a built-in simulated server makes up the answers, but not on a machine with an
+NVIDIA GPU: there jobs wait for the server. --simulate decides it otherwise.
+
 Nothing else needs to be installed: records and objects live in the data
-directory, and without --engine a built-in simulated server makes up the
-answers. The first start without ROWMILL_API_KEY or --api-key-file makes an
+directory. The first start without ROWMILL_API_KEY or --api-key-file makes an
 administrator key and prints it, once.
 
 The first SIGINT or SIGTERM lets rows in flight finish, commits them and ends
@@ -32,6 +37,7 @@ ends the process at once; then, too, nothing that was committed is lost.
 ` + "Settings come from flags, then ROWMILL_ variables, then the file, then\ndefaults; `rowmill config print` shows them all.",
 		Example: `  rowmill serve
   rowmill serve --data /srv/rowmill --listen 0.0.0.0:8088 --engine http://127.0.0.1:8000
+  rowmill serve --simulate
   rowmill serve --set 'quotas=[{priority: 1, row_quota: 50000000}]' --set jobs.max_active=8`,
 		Args: cobra.NoArgs,
 	}
@@ -76,11 +82,18 @@ func greet(io *terminal.IO, m *Main) {
 	if m.AdminAddr != nil {
 		fmt.Fprintf(out, "  admin    http://%s (metrics, pprof)\n", m.AdminAddr)
 	}
-	if m.Simulator != nil {
-		fmt.Fprintln(out, "  engine   SIMULATED: outputs are made up; use --engine URL for real ones")
+	for _, e := range m.Engines {
+		name := e.Name()
+		if host := m.host(name); host != name {
+			name += " (" + host + ")"
+		}
+		fmt.Fprintln(out, "  engine   "+name)
 	}
-	for _, e := range m.Settings.Engines {
-		fmt.Fprintf(out, "  engine   %s (%s)\n", e.DisplayName(), e.URL)
+	if len(m.Engines) == 0 {
+		fmt.Fprintf(out, "  engine   NONE YET: jobs wait for a server at %s\n", strings.Join(m.Settings.Discover.Addresses, ", "))
+	}
+	if m.lineup.simulates() {
+		fmt.Fprintln(out, "           OUTPUTS ARE SIMULATED, made up: use --engine URL for real ones")
 	}
 	key := "YOUR_KEY"
 	if m.FirstKey != "" {

@@ -2,51 +2,104 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"strings"
+	"time"
 
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/gpu"
 	"github.com/rowmill/rowmill/http"
 )
 
 // service is the pipeline as the API sees it.
 type service struct {
 	*actors.System
+	node *Main
 }
 
 var _ http.Service = service{}
 
-// Checks has a line for each inference server. One that is down does not make
-// the node unready: jobs are accepted and wait for it.
-func (s service) Checks(context.Context) []http.Check {
+// Checks has a line for each inference server and each GPU. A server that is
+// down, or not there yet, does not make the node unready: jobs are accepted
+// and wait for it.
+func (s service) Checks(ctx context.Context) []http.Check {
 	var checks []http.Check
-	for _, e := range s.Engines() {
-		checks = append(checks, http.Check{Name: "engine " + e.Name, OK: true, Text: describeEngine(e)})
+	say := func(name, text string) { checks = append(checks, http.Check{Name: name, OK: true, Text: text}) }
+	engines := s.Engines()
+	for _, e := range engines {
+		say("engine "+e.Name, describeEngine(e, s.node.host(e.Name)))
 	}
-	if len(checks) == 0 {
-		checks = append(checks, http.Check{Name: "engines", OK: true, Text: "not asked yet"})
+	switch {
+	case len(engines) > 0:
+	case len(s.node.Engines) > 0:
+		say("engines", "not asked yet")
+	default:
+		looking := s.node.Settings.Discover
+		say("engines", fmt.Sprintf("NONE YET, jobs wait for a server at %s, looked for every %v; answers are not simulated: %s",
+			strings.Join(looking.Addresses, ", "), looking.Interval, s.node.waiting))
+	}
+	for _, u := range s.node.lineup.passedOver() {
+		say("server "+u.Address, "FOUND AND NOT USED: "+u.reason+"; "+identity(u.Info)+", serves "+strings.Join(modelNames(u.Info), ", "))
+	}
+	gpus, err := s.node.gpus.Read(ctx)
+	for _, g := range gpus {
+		say(fmt.Sprintf("gpu %d", g.Index), describeGPU(g))
+	}
+	if err != nil && !errors.Is(err, gpu.ErrNone) {
+		say("gpus", "cannot be read: "+short(err))
 	}
 	return checks
 }
 
-func describeEngine(e actors.EngineStatus) string {
-	switch {
-	case !e.Up && e.Err != nil:
-		return fmt.Sprintf("DOWN, jobs for its models wait: %v", e.Err)
-	case !e.Up:
-		return "DOWN, jobs for its models wait"
+func describeEngine(e actors.EngineStatus, host string) string {
+	since := e.Since.UTC().Format(time.RFC3339)
+	if !e.Up {
+		text := fmt.Sprintf("DOWN since %s, jobs for its models wait; at %s", since, host)
+		if e.Err != nil {
+			text += ": " + short(e.Err)
+		}
+		return text
 	}
-	text := strings.TrimSpace(e.Info.Kind + " " + e.Info.Version)
-	if e.Info.Simulated {
-		text = "SIMULATED, outputs are made up; " + text
+	limit, inFlight, queued := e.Load()
+	return fmt.Sprintf("%s at %s, up since %s, serves %s; a window of %d rows, %d in flight, %d waiting",
+		identity(e.Info), host, since, strings.Join(modelNames(e.Info), ", "), limit, inFlight, queued)
+}
+
+func describeGPU(g gpu.GPU) string {
+	text := g.Name
+	gib := func(bytes int64) float64 { return float64(bytes) / float64(settings.GiB) }
+	if g.MemoryTotal >= 0 && g.MemoryUsed >= 0 {
+		text += fmt.Sprintf(", %.1f of %.1f GiB used", gib(g.MemoryUsed), gib(g.MemoryTotal))
 	}
-	names := make([]string, 0, len(e.Info.Models))
-	for _, m := range e.Info.Models {
-		names = append(names, m.Name)
+	if g.Utilisation >= 0 {
+		text += fmt.Sprintf(", %.0f %% busy", math.Round(100*g.Utilisation))
 	}
-	const shown = 5
-	if len(names) > shown {
-		names = append(names[:shown], fmt.Sprintf("%d more", len(names)-shown))
+	return text
+}
+
+// short cuts an error to what fits into a line.
+func short(err error) string {
+	const limit = 300
+	text := err.Error()
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "") + "…"
 	}
-	return text + ", serves " + strings.Join(names, ", ")
+	return text
+}
+
+// host is where an engine's server is, HOST:PORT; a server that was found is
+// called by it.
+func (m *Main) host(name string) string {
+	if m.Simulator != nil && name == simulatorName {
+		return m.Simulator.Addr().String()
+	}
+	for _, e := range m.Settings.Engines {
+		if e.DisplayName() == name {
+			return e.Host()
+		}
+	}
+	return name
 }

@@ -9,41 +9,9 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/actors"
-	"github.com/rowmill/rowmill/cmd/rowmill/settings"
-	"github.com/rowmill/rowmill/engine/openai"
-	"github.com/rowmill/rowmill/engine/sim"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/input"
 )
-
-// openEngines makes an adapter for each configured server, or starts the
-// simulated one.
-func (m *Main) openEngines(ctx context.Context) error {
-	configured := m.Settings.Engines
-	if len(configured) == 0 {
-		var err error
-		m.Simulator, err = openSimulator(ctx, "127.0.0.1:0", sim.Config{
-			Models: m.Catalog.All(), Profile: paced(sim.DefaultProfile(), m.Settings.Simulator), Logger: m.Logger,
-		})
-		if err != nil {
-			return err
-		}
-		m.opened("simulator", m.Simulator.Stop)
-		configured = []settings.Engine{{URL: m.Simulator.URL(), Name: "simulator"}}
-		m.Logger.Warn("OUTPUTS ARE SIMULATED: no engine is configured; give a real one with --engine URL", "address", m.Simulator.URL())
-	}
-	for _, e := range configured {
-		adapter, err := openai.New(openai.Config{
-			Name: e.DisplayName(), BaseURL: e.URL, APIKey: e.APIKey.Reveal(), ModelMap: e.Models, Logger: m.Logger,
-		})
-		if err != nil {
-			return fmt.Errorf("engine %s: %w", e.DisplayName(), err)
-		}
-		m.Engines = append(m.Engines, adapter)
-		m.opened("engine "+e.DisplayName(), func(context.Context) error { adapter.Close(); return nil })
-	}
-	return nil
-}
 
 func (m *Main) openPipeline(ctx context.Context) error {
 	in, jobs := m.Settings.Inputs, m.Settings.Jobs
@@ -63,8 +31,8 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		LeaseTTL: jobs.LeaseTTL, MaxActive: jobs.MaxActive,
 		ShardRows: jobs.ShardRows, ShardBytes: int64(jobs.ShardBytes),
 		PartBytes: int64(jobs.PartBytes), PartInterval: jobs.PartInterval,
-		MemoryBudget: int64(jobs.MemoryBudget), MaxAttempts: jobs.MaxAttempts,
-		WaitForEngine: jobs.WaitForEngine, DrainTimeout: jobs.DrainTimeout,
+		MemoryBudget: int64(jobs.MemoryBudget), MaxAttempts: jobs.MaxAttempts, RowPatience: jobs.RowPatience,
+		WaitForEngine: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval, DrainTimeout: jobs.DrainTimeout,
 	}
 	if jobs.MaxFailedRows != nil {
 		config.MaxFailedRows = *jobs.MaxFailedRows
@@ -76,6 +44,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		return fmt.Errorf("start the pipeline: %w", err)
 	}
 	m.opened("pipeline", m.Pipeline.Stop)
+	m.Registry.MustRegister(engineMetrics{engines: m.Pipeline.Engines, host: m.host})
 	return nil
 }
 
@@ -103,7 +72,7 @@ func (m *Main) openAPI(ctx context.Context) error {
 		}
 	}
 	config := http.Config{
-		Store: m.Store, Bucket: m.Bucket, Catalog: m.Catalog, Service: service{m.Pipeline},
+		Store: m.Store, Bucket: m.Bucket, Catalog: m.Catalog, Service: service{m.Pipeline, m},
 		Logger: m.Logger, Registerer: m.Registry, Gatherer: m.Registry,
 		AdminKey: m.Settings.APIKey.Reveal(), Version: http.Version(buildInfo()),
 		Objects: m.Bucket.Handler(), MaxBodyBytes: int64(set.MaxBody), MaxRowBytes: int(m.Settings.Inputs.MaxRowBytes),

@@ -50,7 +50,7 @@ func Rowmill() Table {
 	return Table{
 		Floor: map[string]int{
 			"columnar": 0, "shard": 0, "tokenize": 0, "console": 0,
-			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1,
+			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "gpu": 1, "order": 1,
 			"results": 2,
 			"actors":  3, "http": 3,
 			"cmd": 4, "bench": 4, "e2e": 4, "examples": 4,
@@ -65,7 +65,6 @@ func Rowmill() Table {
 			"github.com/spf13/cobra":                {"cmd"},
 			"github.com/knadh/koanf":                {"cmd"},
 			"github.com/valyala/fasthttp":           {"engine"},
-			"github.com/schollz/progressbar":        {"cmd"},
 			"code.dny.dev/ssrf":                     {"input"},
 			"github.com/santhosh-tekuri/jsonschema": {"http", "actors", "engine/sim"},
 		},

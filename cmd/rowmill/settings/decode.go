@@ -12,9 +12,13 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// fileSuffix names, for every secret, the key that holds a file's name
-// instead: api_key_file for api_key, ROWMILL_API_KEY_FILE for ROWMILL_API_KEY.
-const fileSuffix = "_file"
+// A secret can stand elsewhere: its key with fileSuffix holds the name of a
+// file, with envSuffix that of an environment variable. So api_key_file goes
+// for api_key, and ROWMILL_API_KEY_FILE for ROWMILL_API_KEY.
+const (
+	fileSuffix = "_file"
+	envSuffix  = "_env"
+)
 
 var (
 	durationType = reflect.TypeFor[time.Duration]()
@@ -25,9 +29,10 @@ var (
 // A decoder turns YAML nodes into values of the types that Settings has, one
 // source at a time, so that every complaint names its place.
 type decoder struct {
-	source string // file name, variable or flag
-	lines  bool   // source has line numbers worth naming
-	errs   []error
+	source  string   // file name, variable or flag
+	lines   bool     // source has line numbers worth naming
+	environ []string // where named variables are looked up
+	errs    []error
 }
 
 func (d *decoder) fail(node *yaml.Node, format string, args ...any) {
@@ -86,7 +91,11 @@ func (d *decoder) section(node *yaml.Node, t reflect.Type, path string) (any, bo
 		name := key.Value
 		if target, isFile := strings.CutSuffix(name, fileSuffix); isFile && fields[target] == secretType {
 			name = target
-			value = d.secretFile(value, join(path, key.Value))
+			value = d.secret(value, join(path, key.Value), d.readFile)
+		}
+		if target, isEnv := strings.CutSuffix(name, envSuffix); isEnv && fields[target] == secretType {
+			name = target
+			value = d.secret(value, join(path, key.Value), d.readVariable)
 		}
 		fieldType, known := fields[name]
 		if !known {
@@ -105,14 +114,14 @@ func (d *decoder) section(node *yaml.Node, t reflect.Type, path string) (any, bo
 	return out, true
 }
 
-// secretFile replaces the name of a file by its content without the line end.
-func (d *decoder) secretFile(node *yaml.Node, path string) *yaml.Node {
+// secret replaces the name of the place that holds a secret by what read finds
+// there.
+func (d *decoder) secret(node *yaml.Node, path string, read func(name string) (string, error)) *yaml.Node {
 	secret := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: node.Line}
 	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" || node.Value == "" {
 		return secret
 	}
-	content, err := os.ReadFile(node.Value)
-	text := strings.TrimRight(string(content), "\r\n")
+	text, err := read(node.Value)
 	switch {
 	case err != nil:
 		d.fail(node, "%s: %v", path, err)
@@ -122,6 +131,20 @@ func (d *decoder) secretFile(node *yaml.Node, path string) *yaml.Node {
 		secret.Tag, secret.Value = "!!str", text
 	}
 	return secret
+}
+
+// readFile returns a file's content without the line end.
+func (d *decoder) readFile(name string) (string, error) {
+	content, err := os.ReadFile(name)
+	return strings.TrimRight(string(content), "\r\n"), err
+}
+
+func (d *decoder) readVariable(name string) (string, error) {
+	text := lookup(d.environ, name)
+	if text == "" {
+		return "", fmt.Errorf("environment variable %s is not set", name)
+	}
+	return text, nil
 }
 
 func (d *decoder) list(node *yaml.Node, t reflect.Type, path string) (any, bool) {
@@ -193,9 +216,13 @@ func scalar(text string, t reflect.Type) (any, error) {
 	return text, nil
 }
 
-// fieldsOf maps the names of a struct's settings to their types.
+// fieldsOf maps the names of a struct's settings to their types; any other type
+// has none.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	fields := map[string]reflect.Type{}
+	if t.Kind() != reflect.Struct {
+		return fields
+	}
 	for field := range t.Fields() {
 		fields[field.Tag.Get("yaml")] = field.Type
 	}

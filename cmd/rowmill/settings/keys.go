@@ -19,7 +19,7 @@ func Keys() []string {
 				walk(fieldType, key)
 				continue
 			case fieldType == secretType:
-				keys = append(keys, key+fileSuffix)
+				keys = append(keys, key+fileSuffix, key+envSuffix)
 			case fieldType.Kind() == reflect.Slice:
 				walk(fieldType.Elem(), key+"[]")
 			}
@@ -31,8 +31,8 @@ func Keys() []string {
 	return keys
 }
 
-// typeOf returns the type of a setting that is no part of a list. For the
-// file form of a secret it is that of a secret.
+// typeOf returns the type of a setting that is no part of a list. For the other
+// forms of a secret it is that of a secret.
 func typeOf(key string) (reflect.Type, bool) {
 	t := reflect.TypeFor[Settings]()
 	for part := range strings.SplitSeq(key, ".") {
@@ -41,8 +41,10 @@ func typeOf(key string) (reflect.Type, bool) {
 		}
 		fields := fieldsOf(t)
 		next, known := fields[part]
-		if target, isFile := strings.CutSuffix(part, fileSuffix); !known && isFile && fields[target] == secretType {
-			next, known = secretType, true
+		for _, suffix := range []string{fileSuffix, envSuffix} {
+			if target, elsewhere := strings.CutSuffix(part, suffix); !known && elsewhere && fields[target] == secretType {
+				next, known = secretType, true
+			}
 		}
 		if !known {
 			return nil, false

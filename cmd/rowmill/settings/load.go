@@ -96,7 +96,7 @@ func (src Sources) file() (map[string]any, error) {
 	if err := documents.Decode(&more); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s:%d: only one YAML document is read; remove what follows the first", name, more.Line)
 	}
-	d := &decoder{source: name, lines: true}
+	d := &decoder{source: name, lines: true, environ: src.Environ}
 	values, _ := d.value(doc.Content[0], reflect.TypeFor[Settings](), "")
 	section, _ := values.(map[string]any)
 	return section, d.err()
@@ -126,7 +126,7 @@ func (src Sources) environment() (map[string]any, error) {
 			errs = append(errs, fmt.Errorf("environment variable %s: unknown setting%s", name, suggest(name, names)))
 			continue
 		}
-		errs = append(errs, set(out, "environment variable "+name, key, splitList(key, value)))
+		errs = append(errs, src.set(out, "environment variable "+name, key, splitList(key, value)))
 	}
 	return out, errors.Join(errs...)
 }
@@ -139,13 +139,13 @@ func (src Sources) flags() (map[string]any, error) {
 			errs = append(errs, fmt.Errorf("flag %s: unknown key %s%s", flag.Name, flag.Key, suggest(flag.Key, Keys())))
 			continue
 		}
-		errs = append(errs, set(out, "flag "+flag.Name, flag.Key, flag.Values))
+		errs = append(errs, src.set(out, "flag "+flag.Name, flag.Key, flag.Values))
 	}
 	return out, errors.Join(errs...)
 }
 
 // set decodes the text of one setting into its place in out.
-func set(out map[string]any, source, key string, values []string) error {
+func (src Sources) set(out map[string]any, source, key string, values []string) error {
 	parts := strings.Split(key, ".")
 	node := &yaml.Node{}
 	switch t, _ := typeOf(key); {
@@ -173,7 +173,7 @@ func set(out map[string]any, source, key string, values []string) error {
 	for i := len(parts) - 1; i >= 0; i-- {
 		node = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{text(parts[i]), node}}
 	}
-	d := &decoder{source: source}
+	d := &decoder{source: source, environ: src.Environ}
 	v, _ := d.value(node, reflect.TypeFor[Settings](), "")
 	if section, ok := v.(map[string]any); ok {
 		overlay(out, section)
@@ -224,6 +224,9 @@ func (s *Settings) complete(environ []string) error {
 			return errors.New("data: neither XDG_STATE_HOME nor HOME is set; name a directory with --data or ROWMILL_DATA")
 		}
 		s.Data = filepath.Join(state, "rowmill")
+	}
+	if s.Discover.Addresses == nil {
+		s.Discover.Addresses = defaultAddresses()
 	}
 	return s.mergeQuotas()
 }

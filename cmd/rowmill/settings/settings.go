@@ -26,7 +26,8 @@ type Settings struct {
 	HTTP      HTTP      `yaml:"http"`
 	Inputs    Inputs    `yaml:"inputs"`
 	Jobs      Jobs      `yaml:"jobs"`
-	Engines   []Engine  `yaml:"engines"` // servers to use; none: the simulated engine
+	Engines   []Engine  `yaml:"engines"` // servers to use; none: those that Discover finds
+	Discover  Discover  `yaml:"discover"`
 	Simulator Simulator `yaml:"simulator"`
 	Quotas    []Quota   `yaml:"quotas"` // per priority; what is not named keeps its default
 	Log       Log       `yaml:"log"`
@@ -121,9 +122,19 @@ type Jobs struct {
 	// Default: 5. Faults of a whole engine are not counted.
 	MaxAttempts int `yaml:"max_attempts"`
 
+	// RowPatience is the least time an answer is waited for before its request
+	// is taken for hung and sent again, once it is known how fast the server
+	// is; a server that is known to be slow gets more. Default: 60s, far above
+	// the usual, and no job stands still for long.
+	RowPatience time.Duration `yaml:"row_patience"`
+
 	// WaitForEngine is how long a job waits for a server of its model.
 	// Default: 30m, longer than a large model takes to load.
 	WaitForEngine time.Duration `yaml:"wait_for_engine"`
+
+	// ProbeInterval is the time between looks at whether a server is there and
+	// what it serves. Default: 5s; rows that fail make the node look at once.
+	ProbeInterval time.Duration `yaml:"probe_interval"`
 
 	// DrainTimeout is how long rows in flight may finish at shutdown.
 	// Default: 30s, the usual patience of a supervisor.
@@ -137,16 +148,48 @@ type Engine struct {
 	URL string `yaml:"url"`
 	// Name is what rows and logs call it. Default: host and port of URL.
 	Name string `yaml:"name"`
-	// APIKey is sent as a bearer token. Default: none.
+	// APIKey is sent as a bearer token. Default: none. api_key_file names a
+	// file that holds it, api_key_env an environment variable.
 	APIKey Secret `yaml:"api_key"`
 	// Models maps catalog ids to the server's names for them. Default: what
 	// the catalog's engine_names say.
 	Models map[string]string `yaml:"models"`
 }
 
-// Simulator is the simulated engine's pace; it serves every model of the
-// catalog when no engine is configured. Its answers are made up.
+// Discover is how the node finds inference servers that nobody named. They are
+// never sent a key.
+type Discover struct {
+	// Enabled is auto, always or never. Default: auto, as long as no engine is
+	// configured: who names servers wants those and no others.
+	Enabled Choice `yaml:"enabled"`
+	// Addresses are where to look, HOST:PORT. Default: 127.0.0.1 with the usual
+	// ports 8000 (vLLM), 8080 (llama.cpp), 11434 (Ollama) and 30000 (SGLang).
+	Addresses []string `yaml:"addresses"`
+	// Interval is the time between looks. Default: 5s, less than any model
+	// takes to load.
+	Interval time.Duration `yaml:"interval"`
+	// Timeout bounds a look at all addresses, the one at start too. Default:
+	// 1s; an idle server answers in milliseconds.
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+// A Choice says when something is done.
+type Choice string
+
+// The choices there are.
+const (
+	Auto   Choice = "auto"   // where it makes sense
+	Always Choice = "always" // whatever else is set
+	Never  Choice = "never"
+)
+
+// Simulator is the simulated engine. It serves every model of the catalog and
+// makes its answers up.
 type Simulator struct {
+	// Enabled is auto, always or never. Default: auto, where no engine is
+	// configured or found at start and the machine has no NVIDIA GPU: one with
+	// a GPU has a server that is still loading, and waits for it.
+	Enabled Choice `yaml:"enabled"`
 	// TTFT is the time to the first token. Default: 20ms, near that of a small model.
 	TTFT time.Duration `yaml:"ttft"`
 	// PerToken is the time of each further token. Default: 200us, so that a
@@ -176,8 +219,9 @@ type Log struct {
 	Format string `yaml:"format"`
 }
 
-// Defaults are the settings of a node that was told nothing. Data is empty:
-// it depends on the environment.
+// Defaults are the settings of a node that was told nothing, before Load
+// completes them: Data depends on the environment, and a list that is given
+// replaces its default.
 func Defaults() Settings {
 	return Settings{
 		HTTP: HTTP{Listen: "127.0.0.1:8088", MaxBody: 512 * MiB},
@@ -199,10 +243,13 @@ func Defaults() Settings {
 			ShardBytes:    8 * MiB,
 			MemoryBudget:  64 * MiB,
 			MaxAttempts:   5,
+			RowPatience:   time.Minute,
 			WaitForEngine: 30 * time.Minute,
+			ProbeInterval: 5 * time.Second,
 			DrainTimeout:  30 * time.Second,
 		},
-		Simulator: Simulator{TTFT: 20 * time.Millisecond, PerToken: 200 * time.Microsecond, Slots: 256},
+		Discover:  Discover{Enabled: Auto, Interval: 5 * time.Second, Timeout: time.Second},
+		Simulator: Simulator{Enabled: Auto, TTFT: 20 * time.Millisecond, PerToken: 200 * time.Microsecond, Slots: 256},
 		Log:       Log{Level: "info", Format: "auto"},
 	}
 }
@@ -214,4 +261,9 @@ func defaultQuotas() []Quota {
 		{Priority: 0, RowQuota: count(1000), TokenQuota: count(1_000_000)},
 		{Priority: 1, RowQuota: count(1_000_000), TokenQuota: count(10_000_000)},
 	}
+}
+
+// defaultAddresses are the usual ports of inference servers on this machine.
+func defaultAddresses() []string {
+	return []string{"127.0.0.1:8000", "127.0.0.1:8080", "127.0.0.1:11434", "127.0.0.1:30000"}
 }

@@ -72,6 +72,8 @@ jobs: {max_failed_rows: 1, part_interval: 250ms}
 engines:
 - http://127.0.0.1:8000
 - {url: 'http://gpu2:8000/v1', name: two, api_key: s3cret, models: {llama-3.1-8b: meta/llama}}
+discover: {enabled: always, addresses: ['127.0.0.1:8000', 'gpu2:9000']}
+simulator: {enabled: never}
 quotas: [{priority: 1, row_quota: 7}]
 `, []string{"ROWMILL_JOBS_MAX_ACTIVE=3", "ROWMILL_CI=1", "ROWMILL_PORT=tcp://10.0.0.1:80", "ROWMILL_SERVICE_HOST=10.0.0.1", "OTHER=x"})
 	if err != nil {
@@ -86,6 +88,8 @@ quotas: [{priority: 1, row_quota: 7}]
 		{URL: "http://127.0.0.1:8000"},
 		{URL: "http://gpu2:8000/v1", Name: "two", APIKey: "s3cret", Models: map[string]string{"llama-3.1-8b": "meta/llama"}},
 	}
+	want.Discover.Enabled, want.Discover.Addresses = Always, []string{"127.0.0.1:8000", "gpu2:9000"} // the default two are gone
+	want.Simulator.Enabled = Never
 	seven, thousand, tenMillion := int64(7), int64(1000), 10*million
 	want.Quotas = []Quota{{0, &thousand, &million}, {1, &seven, &tenMillion}}
 	if diff := cmp.Diff(want, s); diff != "" {
@@ -103,8 +107,15 @@ func TestListsFromEnvironmentAndFlags(t *testing.T) {
 	if diff := cmp.Diff([]Engine{{URL: "http://d"}, {URL: "http://e"}}, s.Engines); diff != "" {
 		t.Error("a list replaces the list below it:", diff)
 	}
+	if diff := cmp.Diff(defaultAddresses(), s.Discover.Addresses); diff != "" {
+		t.Error(diff)
+	}
 	if *s.Quotas[0].TokenQuota != 9 || *s.Quotas[0].RowQuota != 1000 {
 		t.Error("quotas not merged:", *s.Quotas[0].TokenQuota, *s.Quotas[0].RowQuota)
+	}
+	s, err = load(t, "", []string{"ROWMILL_DISCOVER_ADDRESSES=a:1, b:2"}, Flag{"--set", "simulator.enabled", []string{"never"}})
+	if diff := cmp.Diff([]string{"a:1", "b:2"}, s.Discover.Addresses); diff != "" || err != nil {
+		t.Error(diff, err)
 	}
 	s, err = load(t, file, []string{"ROWMILL_ENGINES=http://d"}, Flag{"--engine", "engines", []string{"http://x", "http://y"}})
 	if err != nil {
@@ -145,6 +156,15 @@ func TestComplaints(t *testing.T) {
 		{name: "priority", file: "quotas: [{priority: 2}]", want: []string{"quotas[0].priority: must be 0 or 1"}},
 		{name: "engine URL", file: "engines: [localhost]", want: []string{"engines[0].url"}},
 		{name: "engine twice", file: "engines: ['http://a', 'http://a']", want: []string{"engines[1].name", "used twice"}},
+		{name: "choice", file: "simulator: {enabled: yes}", want: []string{`simulator.enabled: must be auto, always or never, is "yes"`}},
+		{name: "port alone", file: "discover: {addresses: [':8000']}", want: []string{"discover.addresses[0]: must be HOST:PORT"}},
+		{name: "address twice", file: "discover: {addresses: ['a:1', 'b:1', 'a:1']}", want: []string{"discover.addresses[2]: a:1 is named twice"}},
+		{name: "no address", file: "discover: {addresses: []}", want: []string{"discover.addresses: names no address", "never"}},
+		{name: "restless", file: "discover: {interval: 1ms, timeout: 0s}\njobs: {probe_interval: 0s}", want: []string{"discover.interval: must be at least 100ms", "discover.timeout", "jobs.probe_interval"}},
+		{name: "simulated and real", file: "engines: ['http://a']", flag: Flag{"--simulate", "simulator.enabled", []string{"always"}}, want: []string{"simulator.enabled: is always, but engines are configured"}},
+		{name: "no engine at all", file: "discover: {enabled: never}\nsimulator: {enabled: never}", want: []string{"simulator.enabled: is never", "--engine URL"}},
+		{name: "secret variable missing", file: "engines: [{url: 'http://a', api_key_env: NO_SUCH_KEY}]", want: []string{":1: engines[0].api_key_env: environment variable NO_SUCH_KEY is not set"}},
+		{name: "secret twice", file: "engines: [{url: 'http://a', api_key_env: HOME, api_key: x}]", want: []string{"engines[0].api_key is set twice"}},
 		{name: "budget below a row", file: "jobs: {memory_budget: 1MiB}", want: []string{"jobs.memory_budget", "8MiB"}},
 		{name: "level", file: "log: {level: chatty}", want: []string{"log.level"}},
 		{name: "no failed rows", file: "jobs: {max_failed_rows: 0}", want: []string{"jobs.max_failed_rows: must be at least 1, or null for 5 % of"}},
@@ -180,13 +200,16 @@ func TestSecretsStaySecret(t *testing.T) {
 	if err := os.WriteFile(name, []byte("from-a-file\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := load(t, "engines: [{url: 'http://a', api_key_file: "+name+"}]",
-		[]string{"ROWMILL_API_KEY=from-the-environment"}, Flag{"--api-key-file", "api_key_file", []string{name}})
+	s, err := load(t, "engines: [{url: 'http://a', api_key_file: "+name+"}, {url: 'http://b', api_key_env: GPU_KEY}]",
+		[]string{"ROWMILL_API_KEY=from-the-environment", "GPU_KEY=from-a-variable"}, Flag{"--api-key-file", "api_key_file", []string{name}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.APIKey.Reveal() != "from-a-file" || s.Engines[0].APIKey.Reveal() != "from-a-file" {
 		t.Errorf("keys read: %q, %q", s.APIKey.Reveal(), s.Engines[0].APIKey.Reveal())
+	}
+	if s.Engines[1].APIKey.Reveal() != "from-a-variable" {
+		t.Errorf("key read from a variable: %q", s.Engines[1].APIKey.Reveal())
 	}
 	var printed strings.Builder
 	if err := s.Print(&printed); err != nil {

@@ -47,7 +47,9 @@ func (s Settings) Validate() error {
 	check(s.Jobs.MemoryBudget >= s.Inputs.MaxRowBytes, "jobs.memory_budget",
 		"must hold at least one row of inputs.max_row_bytes (%v), is %v", s.Inputs.MaxRowBytes, s.Jobs.MemoryBudget)
 	positive("jobs.max_attempts", int64(s.Jobs.MaxAttempts))
+	lasting("jobs.row_patience", s.Jobs.RowPatience, 10*time.Millisecond)
 	lasting("jobs.wait_for_engine", s.Jobs.WaitForEngine, 0)
+	lasting("jobs.probe_interval", s.Jobs.ProbeInterval, 10*time.Millisecond)
 	lasting("jobs.drain_timeout", s.Jobs.DrainTimeout, 0)
 
 	names := map[string]bool{}
@@ -57,6 +59,23 @@ func (s Settings) Validate() error {
 		check(!names[e.DisplayName()], key+".name", "%q is used twice; give each engine a name of its own", e.DisplayName())
 		names[e.DisplayName()] = true
 	}
+	chosen := func(key string, c Choice) {
+		check(slices.Contains([]Choice{Auto, Always, Never}, c), key, "must be auto, always or never, is %q", c)
+	}
+	chosen("discover.enabled", s.Discover.Enabled)
+	for i, address := range s.Discover.Addresses {
+		key := fmt.Sprintf("discover.addresses[%d]", i)
+		check(isAddress(address) && address[0] != ':', key, "must be HOST:PORT, such as 127.0.0.1:8000, is %q", address)
+		check(!slices.Contains(s.Discover.Addresses[:i], address), key, "%s is named twice", address)
+	}
+	check(len(s.Discover.Addresses) > 0, "discover.addresses", "names no address; to look nowhere, set discover.enabled to never")
+	lasting("discover.interval", s.Discover.Interval, 100*time.Millisecond)
+	lasting("discover.timeout", s.Discover.Timeout, 10*time.Millisecond)
+	chosen("simulator.enabled", s.Simulator.Enabled)
+	check(s.Simulator.Enabled != Always || len(s.Engines) == 0, "simulator.enabled",
+		"is always, but engines are configured: simulated and real outputs are never mixed; drop one of the two (--simulate=auto)")
+	check(s.Simulator.Enabled != Never || len(s.Engines) > 0 || s.Discover.Enabled != Never, "simulator.enabled",
+		"is never, as is discover.enabled, and no engine is configured: name one with --engine URL")
 	lasting("simulator.ttft", s.Simulator.TTFT, 0)
 	lasting("simulator.per_token", s.Simulator.PerToken, 0)
 	positive("simulator.slots", int64(s.Simulator.Slots))
@@ -85,6 +104,11 @@ func (e Engine) DisplayName() string {
 	if e.Name != "" {
 		return e.Name
 	}
+	return e.Host()
+}
+
+// Host is host and port of the engine's URL.
+func (e Engine) Host() string {
 	if u, err := url.Parse(e.URL); err == nil && u.Host != "" {
 		return u.Host
 	}

@@ -1,0 +1,337 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	nethttp "net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/cmd/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/gpu"
+)
+
+// machine is the GPUs of a machine that is not this one.
+type machine []gpu.GPU
+
+func (m machine) Read(context.Context) ([]gpu.GPU, error) {
+	if len(m) == 0 {
+		return nil, gpu.ErrNone
+	}
+	return m, nil
+}
+
+var gpuBox = machine{{Index: 0, Name: "NVIDIA H200", UUID: "GPU-1", MemoryTotal: 141 << 30, MemoryUsed: 47 << 30, Utilisation: 0.5}}
+
+// looking makes a node that was told of no server and looks at one address,
+// often. What it logs is in the buffer.
+func looking(t *testing.T, gpus machine, address string, change func(*settings.Settings)) (*Main, *watched) {
+	t.Helper()
+	m := prepare(t, t.TempDir(), func(s *settings.Settings) {
+		s.Simulator.Enabled = settings.Auto
+		s.Discover.Addresses, s.Discover.Interval = []string{address}, 100*time.Millisecond
+		s.Jobs.ProbeInterval = 100 * time.Millisecond
+		if change != nil {
+			change(s)
+		}
+	})
+	logs := &watched{}
+	m.GPUs, m.Logger = gpus, slog.New(slog.NewTextHandler(io.MultiWriter(logs, testWriter{t}), nil))
+	return m, logs
+}
+
+// run starts the node until the test ends.
+func (m *Main) run(t *testing.T) *client.Client {
+	t.Helper()
+	if err := m.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, m) })
+	api, err := client.New(client.Config{Server: m.URL, Key: m.FirstKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Close)
+	return api
+}
+
+// freeAddress is one at which nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// startSim runs a simulated server at an address until the returned function
+// is called, which cuts off the requests it works on.
+func startSim(t *testing.T, address string, ttft time.Duration) (kill func()) {
+	t.Helper()
+	server, err := openSimulator(t.Context(), address, sim.Config{
+		Models:  catalog.Default().All(),
+		Profile: paced(sim.DefaultProfile(), settings.Simulator{TTFT: ttft, Slots: 8}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill = func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := server.Stop(now); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(kill)
+	return kill
+}
+
+func submit(t *testing.T, api *client.Client, rows int) string {
+	t.Helper()
+	texts := func(yield func(string, error) bool) {
+		for i := range rows {
+			if !yield(fmt.Sprint("row ", i), nil) {
+				return
+			}
+		}
+	}
+	made, err := api.Submit(t.Context(), client.Submission{Rows: texts, Model: "llama-3.1-8b", Sampling: map[string]any{"max_tokens": 5}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.JobID
+}
+
+func await(t *testing.T, api *client.Client, id string, ok func(client.Job) bool) client.Job {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		job, err := api.Job(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok(job) {
+			return job
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the job did not get there: %s", job.Raw)
+		}
+	}
+}
+
+// awaitReady polls /readyz?verbose until it holds all of the texts.
+func awaitReady(t *testing.T, m *Main, texts ...string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		status, body := fetch(t, m.URL+"/readyz?verbose")
+		missing := slices.IndexFunc(texts, func(text string) bool { return !strings.Contains(body, text) })
+		if status == 200 && missing < 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d, lacks %q:\n%s", status, texts[max(missing, 0)], body)
+		}
+	}
+}
+
+// A server that is found when the node starts runs its jobs, also one that
+// vanishes in the middle of a job and returns later.
+func TestServeUsesTheServerItFinds(t *testing.T) {
+	t.Parallel()
+	address := freeAddress(t)
+	kill := startSim(t, address, 20*time.Millisecond)
+	m, logs := looking(t, gpuBox, address, nil)
+	api := m.run(t)
+	if m.Simulator != nil || len(m.Engines) != 1 || m.Engines[0].Name() != address {
+		t.Fatalf("engines %v, simulator %v", m.Engines, m.Simulator)
+	}
+	awaitReady(t, m, "engine "+address+": SIMULATED, outputs are made up; rowmill-sim", "at "+address+", up since 20", "serves ", "a window of ", "gpu 0: NVIDIA H200, 47.0 of 141.0 GiB used, 50 % busy")
+	if !strings.Contains(logs.String(), "OUTPUTS ARE SIMULATED: a simulated server was found") {
+		t.Error("the log does not say what is used")
+	}
+
+	const rows = 600
+	id := submit(t, api, rows)
+	await(t, api, id, func(j client.Job) bool { return j.RowsDone > 0 })
+	kill()
+	awaitReady(t, m, "engine "+address+": DOWN since 20", "connection refused")
+	if job := await(t, api, id, func(j client.Job) bool { return strings.HasPrefix(j.Message, "Waiting for an engine") }); job.RowsDone == rows {
+		t.Fatal("the job was over before its server vanished")
+	}
+	startSim(t, address, 0)
+	job := await(t, api, id, func(j client.Job) bool { return j.Status.Terminal() })
+	if job.Status != "succeeded" || job.RowsDone != rows || job.FailedRows != 0 {
+		t.Errorf("the job ended %s: %s", job.Status, job.Raw)
+	}
+	_, metrics := fetch(t, m.URL+"/metrics")
+	for _, want := range []string{
+		`rowmill_engine_info{engine="` + address + `",host="` + address + `",kind="rowmill-sim",simulated="true",version="`,
+		`rowmill_engine_model_info{engine="` + address + `",model="llama-3.1-8b"} 1`,
+		`rowmill_engine_state_since_timestamp_seconds{engine="` + address + `"} 1`,
+		`rowmill_engine_rows_queued{engine="` + address + `"} 0`,
+		`rowmill_engine_up{engine="` + address + `"} 1`,
+		`rowmill_gpu_memory_bytes{index="0",kind="total"} 1.5`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+}
+
+// On a machine with a GPU nothing is made up: the job waits until the server
+// has loaded its model.
+func TestGPUMachineWaitsForItsServer(t *testing.T) {
+	t.Parallel()
+	address := freeAddress(t)
+	m, logs := looking(t, gpuBox, address, nil)
+	api := m.run(t)
+	if m.Simulator != nil || len(m.Engines) > 0 {
+		t.Fatalf("engines %v, simulator %v", m.Engines, m.Simulator)
+	}
+	awaitReady(t, m, "engines: NONE YET, jobs wait for a server at "+address, "this machine has a GPU (NVIDIA H200)")
+	if text := logs.String(); !strings.Contains(text, "NO INFERENCE SERVER YET") || !strings.Contains(text, "--simulate") {
+		t.Error("the log does not say what is missing:\n" + text)
+	}
+	id := submit(t, api, 3)
+	await(t, api, id, func(j client.Job) bool { return j.Message == "Waiting for an engine that serves llama-3.1-8b." })
+	startSim(t, address, 0)
+	if job := await(t, api, id, func(j client.Job) bool { return j.Status.Terminal() }); job.Status != "succeeded" {
+		t.Errorf("the job ended %s: %s", job.Status, job.Raw)
+	}
+}
+
+// A real server that appears while outputs are simulated is reported once,
+// with the remedy, and gets no row.
+func TestRealServerBesideTheSimulator(t *testing.T) {
+	t.Parallel()
+	address := freeAddress(t)
+	m, logs := looking(t, nil, address, nil)
+	api := m.run(t)
+	if m.Simulator == nil || !m.lineup.simulates() {
+		t.Fatal("no simulator on a machine without GPU and server")
+	}
+	var rows, keys atomic.Int64
+	real := httptest.NewUnstartedServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		if r.Header.Get("Authorization") != "" {
+			keys.Add(1)
+		}
+		switch r.URL.Path {
+		case "/v1/models":
+			fmt.Fprint(w, `{"object":"list","data":[{"id":"llama-3.1-8b","owned_by":"vllm","max_model_len":8192}]}`)
+		case "/version":
+			fmt.Fprint(w, `{"version":"0.11.0"}`)
+		case "/health":
+		default:
+			rows.Add(1)
+			nethttp.NotFound(w, r)
+		}
+	}))
+	var err error
+	if real.Listener, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	real.Start()
+	defer real.Close()
+	awaitReady(t, m, "server "+address+": FOUND AND NOT USED: it is real", "--engine http://"+address, "vllm 0.11.0, serves llama-3.1-8b", "engine simulator: SIMULATED")
+	if job := await(t, api, submit(t, api, 50), func(j client.Job) bool { return j.Status.Terminal() }); job.Status != "succeeded" {
+		t.Errorf("the job ended %s: %s", job.Status, job.Raw)
+	}
+	if n := strings.Count(logs.String(), "INFERENCE SERVER FOUND AND NOT USED"); n != 1 {
+		t.Errorf("reported %d times", n)
+	}
+	if rows.Load()+keys.Load() > 0 || len(m.Pipeline.Engines()) != 1 {
+		t.Errorf("the real server got %d rows and %d keys", rows.Load(), keys.Load())
+	}
+}
+
+// What decides between simulating, waiting and refusing, where nothing is found.
+func TestWithoutAServer(t *testing.T) {
+	t.Parallel()
+	address := freeAddress(t)
+	for _, test := range []struct {
+		name     string
+		gpus     machine
+		simulate settings.Choice
+		discover settings.Choice
+		want     string // simulate, wait, or a part of the error
+	}{
+		{"no GPU", nil, settings.Auto, settings.Auto, "simulate"},
+		{"no GPU, not looking", nil, settings.Auto, settings.Never, "simulate"},
+		{"no GPU, never", nil, settings.Never, settings.Auto, "wait"},
+		{"GPU", gpuBox, settings.Auto, settings.Auto, "wait"},
+		{"GPU, always", gpuBox, settings.Always, settings.Auto, "simulate"},
+		{"GPU, not looking", gpuBox, settings.Auto, settings.Never, "name a server with --engine URL, or give --simulate"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			m, _ := looking(t, test.gpus, address, func(s *settings.Settings) {
+				s.Simulator.Enabled, s.Discover.Enabled = test.simulate, test.discover
+			})
+			err := m.Run(t.Context())
+			defer stop(t, m)
+			var greeting bytes.Buffer
+			switch {
+			case err != nil:
+				if !strings.Contains(err.Error(), test.want) {
+					t.Errorf("error %v, want %q", err, test.want)
+				}
+				return
+			case m.Simulator != nil:
+				greet(&terminal.IO{Out: &greeting}, m)
+				if test.want != "simulate" || !strings.Contains(greeting.String(), "OUTPUTS ARE SIMULATED") {
+					t.Errorf("it simulates, want %s:\n%s", test.want, greeting.String())
+				}
+			default:
+				greet(&terminal.IO{Out: &greeting}, m)
+				if test.want != "wait" || !strings.Contains(greeting.String(), "NONE YET: jobs wait for a server at "+address) {
+					t.Errorf("it waits, want %s:\n%s", test.want, greeting.String())
+				}
+			}
+		})
+	}
+}
+
+// A node is no inference server, whatever port it listens on: neither another
+// one nor the node itself.
+func TestNodesDoNotUseEachOther(t *testing.T) {
+	t.Parallel()
+	other := start(t, t.TempDir(), nil)
+	m, _ := looking(t, nil, other.Addr.String(), nil)
+	m.run(t)
+	if m.Simulator == nil {
+		t.Error("another node was taken for an inference server")
+	}
+	for _, test := range []struct {
+		address, listen string
+		own             bool
+	}{
+		{"127.0.0.1:8080", "127.0.0.1:8080", true},
+		{"127.0.0.1:8080", "0.0.0.0:8080", true},
+		{"127.0.0.1:8080", ":8080", true},
+		{"127.0.0.1:8080", "[::]:8080", true},
+		{"127.0.0.1:8080", "localhost:8080", true},
+		{"localhost:8080", "127.0.0.1:8080", true},
+		{"gpu2:8080", "gpu2:8080", true},
+		{"127.0.0.1:8080", "127.0.0.1:8088", false},
+		{"127.0.0.1:8080", "192.168.1.2:8080", false},
+		{"gpu2:8080", "127.0.0.1:8080", false},
+		{"127.0.0.1:8080", "", false},
+	} {
+		if got := isOwn(test.address, test.listen); got != test.own {
+			t.Errorf("%s with a listener on %q: %v", test.address, test.listen, got)
+		}
+	}
+}
