@@ -1,0 +1,10 @@
+// Package virtual measures the scheduling of a whole node in virtual time: the
+// real pipeline, from a submitted job to its readable result, on simulated GPUs
+// that take no time at all, inside a testing/synctest bubble. It has no code of
+// its own beside its tests, which are benchmarks too:
+//
+//	go test -v -run TestTail ./bench/virtual -full
+//
+// Without -full they run at a size that suits a test, and hold the figures
+// against bounds.
+package virtual

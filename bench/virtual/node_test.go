@@ -1,0 +1,240 @@
+package virtual
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+var full = flag.Bool("full", false, "run the benchmarks at their full size")
+
+// slots is max_num_seqs of every simulated GPU.
+const slots = 256
+
+var model = rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, ContextLength: 131072}
+
+// A row is what a simulated GPU has to do for one row of a job.
+type row struct {
+	prefix         int // number of the prefix it begins with, which other rows share
+	prefixTokens   int
+	prompt, output int // tokens; prompt includes the prefix
+}
+
+// text is a prompt of so many words, each one token, that says how long its
+// answer is. The number has a fixed width: nothing can be learned from the text
+// but its size.
+func (r row) text() string {
+	var b strings.Builder
+	for i := range r.prefixTokens {
+		fmt.Fprintf(&b, " p%04d", (r.prefix*7919+i)%10000)
+	}
+	fmt.Fprintf(&b, " %05d", r.output)
+	b.WriteString(strings.Repeat(" lorem", max(0, r.prompt-r.prefixTokens-1)))
+	return b.String()
+}
+
+// request is the same row for the simulated engine alone.
+func (r row) request() *batching.Request {
+	q := &batching.Request{PromptTokens: r.prompt, OutputTokens: r.output}
+	hash := uint64(r.prefix + 1)
+	for range r.prefixTokens / batching.BlockTokens {
+		hash = batching.Chain(hash, nil)
+		q.Prompt = append(q.Prompt, hash)
+	}
+	return q
+}
+
+// A gpu is an engine.Engine in front of a simulated GPU, without HTTP.
+type gpu struct {
+	name     string
+	pace     *sim.Batching
+	answered atomic.Int64
+	last     atomic.Int64 // when the last row was answered, ns
+}
+
+func (g *gpu) Name() string { return g.name }
+func (g *gpu) Close()       {}
+
+func (g *gpu) Probe(context.Context) (engine.Info, error) {
+	return engine.Info{Kind: "vllm", Simulated: true, Models: []engine.ServedModel{{Name: model.ID}}}, nil
+}
+
+func (g *gpu) Gauges(context.Context) (engine.Gauges, error) {
+	l := g.pace.Load()
+	return engine.Gauges{
+		Running: l.Running, Waiting: l.Waiting, KVUse: l.KVUse, Preemptions: l.Preemptions, KVTokens: l.KVBlocks * batching.BlockTokens,
+	}, nil
+}
+
+func (g *gpu) Prepare(engine.Params) (engine.Call, error) { return g, nil }
+func (g *gpu) Warnings() []string                         { return nil }
+
+func (g *gpu) Embed(context.Context, []engine.Row) ([]engine.Reply, []*engine.Error, error) {
+	panic("no embeddings here")
+}
+
+func (g *gpu) Generate(ctx context.Context, r engine.Row) (engine.Reply, error) {
+	words := strings.Count(string(r.Text), " ")
+	var output int
+	for _, word := range strings.Fields(string(r.Text)) {
+		if word[0] != 'p' {
+			if _, err := fmt.Sscan(strings.TrimLeft(word, "0"), &output); err != nil {
+				return engine.Reply{}, &engine.Error{Class: engine.RowFault, Message: "a row without a length"}
+			}
+			break
+		}
+	}
+	run, err := g.pace.Start(sim.Work{Prompt: r.Text, PromptTokens: words, OutputTokens: output})
+	if err != nil {
+		return engine.Reply{}, &engine.Error{Class: engine.Moment, Message: err.Error()}
+	}
+	defer run.End()
+	if _, err := run.Wait(ctx, output); err != nil {
+		return engine.Reply{}, err
+	}
+	g.answered.Add(1)
+	g.last.Store(time.Now().UnixNano())
+	return engine.Reply{Content: "x", Finish: rowmill.FinishStop, InputTokens: int64(words), OutputTokens: int64(output)}, nil
+}
+
+// A node is a pipeline on simulated GPUs. It must be used inside a bubble.
+type node struct {
+	t      testing.TB
+	store  *bolt.Store
+	bucket *dir.Bucket
+	system *actors.System
+	gpus   []*gpu
+}
+
+func newNode(t testing.TB, c batching.Config, gpus int) *node {
+	t.Helper()
+	folder := t.TempDir()
+	st, err := bolt.Open(t.Context(), bolt.Config{Path: folder + "/records.db"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := dir.LoadKeyring(t.Context(), st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, store: st}
+	if n.bucket, err = dir.Open(dir.Config{Root: folder + "/objects", Keys: keys}); err != nil {
+		t.Fatal(err)
+	}
+	download, err := input.New(input.Config{AllowLoopback: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := actors.Config{Store: st, Blob: n.bucket, Downloader: download}
+	for i := range gpus {
+		own := c
+		own.Seed += int64(i)
+		pace, err := sim.NewBatching(own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &gpu{name: fmt.Sprintf("gpu-%d", i), pace: pace}
+		n.gpus = append(n.gpus, g)
+		config.Engines = append(config.Engines, g)
+	}
+	if n.system, err = actors.New(config); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.system.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (n *node) close() {
+	if err := n.system.Stop(context.Background()); err != nil {
+		n.t.Error(err)
+	}
+	for _, g := range n.gpus {
+		g.pace.Close()
+	}
+	if err := n.store.Close(); err != nil {
+		n.t.Error(err)
+	}
+	time.Sleep(time.Second) // the actor library's throttle of dead letters ends by itself
+}
+
+// submit creates a job and returns its id.
+func (n *node) submit(rows []row, priority int) string {
+	n.t.Helper()
+	w, err := n.bucket.Create(n.t.Context(), "spooled/"+rowmill.NewJobID(), "application/x-ndjson")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	buffered := bufio.NewWriter(w)
+	encoder := json.NewEncoder(buffered)
+	for _, r := range rows {
+		if err := encoder.Encode(r.text()); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	if err := buffered.Flush(); err != nil {
+		n.t.Fatal(err)
+	}
+	info, err := w.Commit()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	job := rowmill.Job{
+		ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: model.ID, Created: time.Now().UTC(),
+	}
+	spec := rowmill.Spec{Model: model, Account: "default", Priority: priority, Spooled: info.Key}
+	if _, _, err := n.store.Create(n.t.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
+		n.t.Fatal(err)
+	}
+	n.system.Submitted(job.ID)
+	return job.ID
+}
+
+// await waits until the job has ended, and returns when its last row was done.
+func (n *node) await(id string) time.Time {
+	n.t.Helper()
+	for {
+		rec, err := n.store.Get(n.t.Context(), id)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if rec.Job.Status.Terminal() {
+			if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows > 0 {
+				n.t.Fatalf("job ended %s with %d failed rows: %+v", rec.Job.Status, rec.Job.FailedRows, rec.Job.FailureReason)
+			}
+			return time.Now()
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// stats adds up what the GPUs did.
+func (n *node) stats() (s batching.Stats) {
+	for _, g := range n.gpus {
+		o := g.pace.Stats()
+		s.Finished += o.Finished
+		s.Computed += o.Computed
+		s.Cached += o.Cached
+		s.Generated += o.Generated
+		s.Preemptions += o.Preemptions
+	}
+	return s
+}

@@ -1,0 +1,102 @@
+package virtual
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/rowmill/rowmill/engine/sim/batching"
+)
+
+// prefixRows are rows that begin with one of several prefixes of 1,536 tokens,
+// in no order.
+func prefixRows(n, prefixes int, seed uint64) []row {
+	random := rand.New(rand.NewPCG(seed, 2))
+	rows := make([]row, n)
+	for i := range rows {
+		rows[i] = row{
+			prefix: random.IntN(prefixes), prefixTokens: 1536,
+			prompt: 1536 + 40 + random.IntN(120), output: 20 + random.IntN(80),
+		}
+	}
+	return rows
+}
+
+// byPrefix is the best order there is: all rows of a prefix on one GPU, which
+// takes eight prefixes in turn, so that none is computed twice because its rows
+// came together.
+func byPrefix(t testing.TB, c batching.Config, gpus int, rows []row) batching.Result {
+	t.Helper()
+	rows = slices.SortedStableFunc(slices.Values(rows), func(a, b row) int { return cmp.Compare(a.prefix, b.prefix) })
+	var groups [][]row
+	for i, r := range rows {
+		if i == 0 || rows[i-1].prefix != r.prefix {
+			groups = append(groups, nil)
+		}
+		groups[len(groups)-1] = append(groups[len(groups)-1], r)
+	}
+	own := make([][][]row, gpus)
+	turn := make([]int, gpus)
+	result, err := batching.Simulate(c, gpus, func(gpu int) *batching.Request {
+		for len(own[gpu]) < 8 && len(groups) > 0 {
+			own[gpu], groups = append(own[gpu], groups[0]), groups[1:]
+		}
+		from := gpu
+		if len(own[gpu]) == 0 { // help whoever has the most prefixes left
+			for i := range own {
+				if len(own[i]) > len(own[from]) {
+					from = i
+				}
+			}
+			if len(own[from]) == 0 {
+				return nil
+			}
+		}
+		turn[from] = (turn[from] + 1) % len(own[from])
+		group := own[from][turn[from]]
+		r := group[0]
+		if own[from][turn[from]] = group[1:]; len(group) == 1 {
+			own[from] = slices.Delete(own[from], turn[from], turn[from]+1)
+		}
+		return r.request()
+	}, slots+32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// TestPrefix is B4: what is computed of prompts that share prefixes, more of
+// which there are than a GPU remembers, beside the best order and that of
+// arrival.
+func TestPrefix(t *testing.T) {
+	const gpus = 2
+	profile, err := batching.Lookup("llama-3.1-8b/h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
+	n, counts, seeds := 2000, []int{400}, []uint64{21}
+	if *full {
+		n, counts, seeds = 10_000, []int{5, 50, 500, 5000}, []uint64{21, 22, 23}
+	}
+	for _, prefixes := range counts {
+		var tokens, spans, arrivalTokens, arrivalSpans []float64
+		for _, seed := range seeds {
+			rows := prefixRows(n, prefixes, seed)
+			best, arrival := byPrefix(t, c, gpus, rows), alone(t, c, gpus, rows)
+			took, stats := rowmillAlone(t, c, gpus, rows)
+			tokens = append(tokens, float64(stats.Computed)/float64(best.Computed))
+			spans = append(spans, took.Seconds()/best.Makespan.Seconds())
+			arrivalTokens = append(arrivalTokens, float64(arrival.Computed)/float64(best.Computed))
+			arrivalSpans = append(arrivalSpans, arrival.Makespan.Seconds()/best.Makespan.Seconds())
+		}
+		for _, s := range [][]float64{tokens, spans, arrivalTokens, arrivalSpans} {
+			slices.Sort(s)
+		}
+		mid := len(seeds) / 2
+		t.Logf("%d rows, %d prefixes: prompt tokens computed %.3f of the best order, makespan %.3f; in the order of arrival %.3f and %.3f",
+			n, prefixes, tokens[mid], spans[mid], arrivalTokens[mid], arrivalSpans[mid])
+	}
+}

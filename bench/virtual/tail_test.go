@@ -1,0 +1,116 @@
+package virtual
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rowmill/rowmill/engine/sim/batching"
+)
+
+// tailRows are rows whose answers have a lognormal length (median 134 tokens,
+// spread 1.1, at most 4,096). With hints the length of the prompt tells that of
+// the answer, with an error of spread 0.8; without, nothing does.
+func tailRows(n int, seed uint64, hints bool) []row {
+	random := rand.New(rand.NewPCG(seed, 1))
+	rows := make([]row, n)
+	for i := range rows {
+		z := random.NormFloat64()
+		output := math.Exp(4.9 + 1.1*z)
+		guess := random.NormFloat64() * 0.8
+		if hints {
+			guess += 1.1 * z
+		}
+		rows[i] = row{
+			prompt: int(min(max(300*math.Exp(0.5*guess-0.1), 30), 4000)),
+			output: int(min(max(output, 1), 4096)),
+		}
+	}
+	return rows
+}
+
+// alone is the makespan of rows on GPUs without Rowmill, dealt one by one in
+// the order given to whichever GPU has room.
+func alone(t testing.TB, c batching.Config, gpus int, rows []row) batching.Result {
+	t.Helper()
+	next := 0
+	result, err := batching.Simulate(c, gpus, func(int) *batching.Request {
+		if next == len(rows) {
+			return nil
+		}
+		next++
+		return rows[next-1].request()
+	}, slots+32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func longestFirst(rows []row) []row {
+	return slices.SortedFunc(slices.Values(rows), func(a, b row) int { return cmp.Compare(b.output, a.output) })
+}
+
+// rowmillAlone is the time one job takes on an idle node.
+func rowmillAlone(t *testing.T, c batching.Config, gpus int, rows []row) (took time.Duration, stats batching.Stats) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, c, gpus)
+		defer n.close()
+		time.Sleep(2 * time.Second) // the engines are found
+		begun := time.Now()
+		took = n.await(n.submit(rows, 1)).Sub(begun)
+		stats = n.stats()
+	})
+	return took, stats
+}
+
+// TestTail is B3: a job's length beside that of an oracle that knows every
+// answer's length and sends the longest first.
+func TestTail(t *testing.T) {
+	const gpus = 4
+	profile, err := batching.Lookup("llama-3.1-8b/h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
+	sizes, seeds := []int{1500}, []uint64{11}
+	if *full {
+		sizes, seeds = []int{1500, 3000, 12000}, []uint64{11, 12, 13, 14, 15}
+	}
+	orders := []struct {
+		name string
+		sort func([]row) []row
+	}{
+		{"random", slices.Clone[[]row]},
+		{"descending", longestFirst},
+		{"ascending", func(rows []row) []row {
+			rows = longestFirst(rows)
+			slices.Reverse(rows)
+			return rows
+		}},
+	}
+	for _, hints := range []bool{true, false} {
+		for _, size := range sizes {
+			for _, order := range orders {
+				var ratios, arrival []float64
+				for _, seed := range seeds {
+					rows := tailRows(gpus*size, seed, hints)
+					oracle := alone(t, c, gpus, longestFirst(rows)).Makespan
+					arrival = append(arrival, alone(t, c, gpus, order.sort(rows)).Makespan.Seconds()/oracle.Seconds())
+					took, _ := rowmillAlone(t, c, gpus, order.sort(rows))
+					ratios = append(ratios, took.Seconds()/oracle.Seconds())
+				}
+				slices.Sort(ratios)
+				slices.Sort(arrival)
+				t.Logf("%d rows per GPU, %s, hints %v: %.3f (%.3f–%.3f) of the oracle; in the order of arrival %.3f (%.3f–%.3f)",
+					size, order.name, hints, ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1],
+					arrival[len(arrival)/2], arrival[0], arrival[len(arrival)-1])
+			}
+		}
+	}
+}
