@@ -27,6 +27,7 @@ type Window struct {
 	// With gauges.
 	gauged      time.Time // when they were last read
 	running     float64   // rows in the batch then
+	rising      bool      // more than at the reading before: a queue may be prompts on their way in
 	congested   bool      // a queue or a full cache has been seen: no more leaps
 	shrunk      time.Time // when the window last shrank by gauges
 	preemptions int64     // total at the last reading; -1 before the first
@@ -120,9 +121,10 @@ func (w *Window) CacheTokens() int64 { return w.kv }
 // reading of the gauges, if that is good.
 func (w *Window) Grows(inFlight int) bool { return !w.congested && w.full(inFlight) }
 
-// Next is when the gauges should be read again: soon while the window grows.
+// Next is when the gauges should be read again: soon while the window or the
+// batch grows.
 func (w *Window) Next(inFlight int) time.Duration {
-	if w.Grows(inFlight) {
+	if w.rising || w.Grows(inFlight) {
 		return fastReading
 	}
 	return slowReading
@@ -160,11 +162,15 @@ func (w *Window) Observe(g Gauges, inFlight int, tokens int64, now time.Time) {
 	if w.preemptions >= 0 {
 		w.preempted += float64(max(0, g.Preemptions-w.preemptions))
 	}
+	w.rising = float64(g.Running) > 1.02*w.running
 	w.gauged, w.preemptions, w.running, w.kv = now, g.Preemptions, float64(g.Running), g.KVTokens
 	w.used = max(g.KVUse, 0) * float64(g.KVTokens)
 	waiting, q := float64(g.Waiting), w.queue()
-	if waiting >= 1 || g.KVUse >= kvNearlyFull {
+	switch {
+	case waiting >= 1 || g.KVUse >= kvNearlyFull:
 		w.congested = true
+	case w.running >= 0.95*float64(inFlight) && w.preempted == 0:
+		w.congested = false // what looked like a full server was prompts being read
 	}
 	byTokens := w.Tokens() > 0 && tokens >= w.Tokens()*9/10
 	switch {

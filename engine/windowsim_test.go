@@ -3,6 +3,7 @@ package engine_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,9 +16,10 @@ type shape struct{ prompt, output int }
 
 // A drive is a server kept busy for a while in virtual time.
 type drive struct {
-	rate      float64 // rows per second, once settled
-	preempted float64 // share of rows
-	limit     int     // at the end
+	rate      float64       // rows per second, once settled
+	preempted float64       // share of rows
+	limit     int           // at the end
+	full      time.Duration // until the batch first held 0.95 of the most it ever did
 }
 
 // run keeps a simulated engine busy for a length of time with as many rows in
@@ -38,6 +40,8 @@ func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, 
 	var tokens int64
 	expected := int64(s.prompt + s.output)
 	perSecond := make([]int, int(length/time.Second)+2)
+	var batch []int          // at each step
+	var when []time.Duration // it began
 	for now < length {
 		if w != nil && now >= reading {
 			l := e.Load()
@@ -59,6 +63,7 @@ func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, 
 			tokens += expected
 		}
 		took, finished := e.Step(now)
+		batch, when = append(batch, e.Load().Running), append(when, now)
 		now += took
 		for _, r := range finished {
 			inFlight--
@@ -76,6 +81,8 @@ func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, 
 		d.rate += float64(rows)
 	}
 	d.rate /= float64(n - n/3)
+	most := slices.Max(batch)
+	d.full = when[slices.IndexFunc(batch, func(n int) bool { return n*20 >= most*19 })]
 	d.preempted = float64(e.Stats().Preemptions) / float64(done)
 	if w != nil {
 		d.limit = w.Limit(false)
@@ -103,8 +110,8 @@ func TestWindowSaturates(t *testing.T) {
 					}
 				}
 				got := run(t, p, seqs, s, engine.NewWindow(0), 0, length)
-				t.Logf("%s, %d slots, %d/%d tokens: %.2f rows/s, %.3f of the best, %.4f preempted, limit %d",
-					name, seqs, s.prompt, s.output, got.rate, got.rate/best.rate, got.preempted, got.limit)
+				t.Logf("%s, %d slots, %d/%d tokens: %.2f rows/s, %.3f of the best, %.4f preempted, limit %d, full after %v",
+					name, seqs, s.prompt, s.output, got.rate, got.rate/best.rate, got.preempted, got.limit, got.full)
 				if got.rate < 0.98*best.rate || got.preempted > max(0.01, best.preempted) {
 					t.Errorf("%s, %d slots, %d/%d tokens: %.2f rows/s with %.4f preempted, the best fixed number brings %.2f with %.4f",
 						name, seqs, s.prompt, s.output, got.rate, got.preempted, best.rate, best.preempted)
