@@ -141,20 +141,26 @@ func TestMachineWithoutGPUHasNoMetrics(t *testing.T) {
 // A slow source answers each Read after a pause, with a GPU whose index is the
 // number of the reading.
 type slow struct {
-	pause time.Duration
+	pause atomic.Int64 // ns
 	reads atomic.Int64
+}
+
+func newSlow(pause time.Duration) *slow {
+	s := &slow{}
+	s.pause.Store(int64(pause))
+	return s
 }
 
 func (s *slow) Read(context.Context) ([]GPU, error) {
 	n := int(s.reads.Add(1))
-	time.Sleep(s.pause)
+	time.Sleep(time.Duration(s.pause.Load()))
 	return []GPU{{Index: n}}, nil
 }
 
 func TestMonitorReadsSeldomAndNeverWaitsLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		source := &slow{pause: time.Second}
+		source := newSlow(time.Second)
 		m := NewMonitor(source)
 		for _, step := range []struct {
 			after  time.Duration // since the look before
@@ -170,7 +176,7 @@ func TestMonitorReadsSeldomAndNeverWaitsLong(t *testing.T) {
 			{50 * time.Second, time.Second, 0, 3},
 		} {
 			time.Sleep(step.after)
-			source.pause = step.pause
+			source.pause.Store(int64(step.pause))
 			began := time.Now()
 			gpus, err := m.Read(t.Context())
 			if err != nil || len(gpus) != 1 || gpus[0].Index != step.index || time.Since(began) != step.waited {
@@ -186,7 +192,7 @@ func TestMonitorReadsSeldomAndNeverWaitsLong(t *testing.T) {
 func TestMonitorWithoutAnyReadingYet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMonitor(&slow{pause: time.Minute})
+		m := NewMonitor(newSlow(time.Minute))
 		if gpus, err := m.Read(t.Context()); gpus != nil || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(gpus, err)
 		}

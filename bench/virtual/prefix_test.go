@@ -98,5 +98,8 @@ func TestPrefix(t *testing.T) {
 		mid := len(seeds) / 2
 		t.Logf("%d rows, %d prefixes: prompt tokens computed %.3f of the best order, makespan %.3f; in the order of arrival %.3f and %.3f",
 			n, prefixes, tokens[mid], spans[mid], arrivalTokens[mid], arrivalSpans[mid])
+		if tokens[mid] > arrivalTokens[mid] || !*full && tokens[mid] > 1.4 {
+			t.Errorf("prompt tokens computed %.3f of the best order, those of arrival %.3f", tokens[mid], arrivalTokens[mid])
+		}
 	}
 }

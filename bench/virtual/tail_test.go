@@ -110,6 +110,9 @@ func TestTail(t *testing.T) {
 				t.Logf("%d rows per GPU, %s, hints %v: %.3f (%.3f–%.3f) of the oracle; in the order of arrival %.3f (%.3f–%.3f)",
 					size, order.name, hints, ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1],
 					arrival[len(arrival)/2], arrival[0], arrival[len(arrival)-1])
+				if worst := ratios[len(ratios)-1]; worst > 1.10 {
+					t.Errorf("%.3f of the oracle's time, want at most 1.10", worst)
+				}
 			}
 		}
 	}

@@ -147,9 +147,11 @@ func TestLook(t *testing.T) {
 			if strings.Count(logs.String(), "\n") > 1 || !strings.Contains(logs.String(), test.logs) {
 				t.Errorf("logged, want %q once:\n%s", test.logs, logs.String())
 			}
+			mu.Lock()
 			if len(keys) > 0 {
 				t.Errorf("a key was sent: %q", keys)
 			}
+			mu.Unlock()
 			if test.kind == "" {
 				if len(found) > 0 || !slices.Equal(f.Waiting(), []string{address}) {
 					t.Errorf("found %+v, waiting for %v", found, f.Waiting())
