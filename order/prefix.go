@@ -25,7 +25,7 @@ const (
 	levels     = 9 // 256 bytes to 64 KiB
 	shortest   = 256
 	none       = -1
-	sampleRows = 16384
+	sampleRows = 4096
 	// firstLook is after how many rows the sample is judged first; then each
 	// time it has doubled.
 	firstLook = 128
