@@ -50,9 +50,33 @@ type Job struct {
 	// Extra fields, beyond the interface.
 	RowsDone         int64    `json:"rows_done"`         // committed rows, failed ones included
 	FailedRows       int64    `json:"failed_rows"`       // committed rows without an output
+	TruncatedRows    int64    `json:"truncated_rows"`    // committed rows whose input was cut to fit the context
 	TruncatedOutputs int64    `json:"truncated_outputs"` // answers cut by the length limit
 	Warnings         []string `json:"warnings"`          // what was ignored or changed, for a person
 	Message          string   `json:"message"`           // what the job is doing or waiting for now
+
+	Estimate *Estimate `json:"estimate"` // how CostEstimate came about; estimate jobs only
+}
+
+// EstimateMethod is how a cost was estimated.
+type EstimateMethod string
+
+// The methods of estimation.
+const (
+	EstimateUnsampled EstimateMethod = "unsampled" // from the input alone; no row was run
+	EstimateSampled   EstimateMethod = "sampled"   // from the outputs of the first rows, which were run
+)
+
+// Estimate is what a job would use, and how that is known. What it would cost
+// is the job's CostEstimate.
+type Estimate struct {
+	Method            EstimateMethod `json:"method"`
+	SampleRows        int64          `json:"sample_rows"`         // rows that were run; 0 when unsampled
+	SampleInputTokens int64          `json:"sample_input_tokens"` // tokens in of those
+	Low               float64        `json:"low"`                 // USD; the cost is hardly less
+	High              float64        `json:"high"`                // USD; the cost is hardly more
+	InputTokens       int64          `json:"input_tokens"`        // of all rows
+	OutputTokens      int64          `json:"output_tokens"`       // of all rows, as estimated
 }
 
 // Become moves the job to next, or returns a *TransitionError. It stamps
@@ -95,7 +119,12 @@ type Spec struct {
 	SeedPerRow   bool            `json:"seed_per_row,omitempty"`
 	Seed         int64           `json:"seed"` // the job's seed: rows derive theirs from it when SeedPerRow
 	TruncateRows bool            `json:"truncate_rows"`
-	RowQuota     int64           `json:"row_quota"` // rows allowed at submission
+
+	// The account's quotas at submission. A row or token quota of 0 bounds
+	// nothing.
+	RowQuota   int64    `json:"row_quota"`                // rows of this job
+	TokenQuota int64    `json:"token_quota"`              // tokens in of this job
+	CostQuota  *float64 `json:"cost_quota_usd,omitempty"` // USD of the account in a calendar month, UTC; nil for no limit
 }
 
 // Deterministic reports whether repeating a row must give the same answer, so

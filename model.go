@@ -16,22 +16,12 @@ type Model struct {
 	Kind          Kind           `json:"kind" yaml:"kind"`
 	ContextLength int            `json:"context_length" yaml:"context_length"`           // tokens, prompt and answer together
 	Dimension     int            `json:"dimension,omitempty" yaml:"dimension"`           // floats per row, embedding models only
+	Tokenizer     string         `json:"tokenizer,omitempty" yaml:"tokenizer"`           // how its text becomes tokens
+	Template      string         `json:"template,omitempty" yaml:"template"`             // how a row becomes its prompt
 	EngineNames   []string       `json:"engine_names" yaml:"engine_names"`               // names servers use for it, such as the Hugging Face id
 	Sampling      map[string]any `json:"sampling" yaml:"sampling"`                       // defaults a caller's parameters are merged over
 	RequestExtras map[string]any `json:"request_extras,omitempty" yaml:"request_extras"` // further fields of every request body
 	NoLogprobs    bool           `json:"no_logprobs,omitempty" yaml:"no_logprobs"`       // do not ask for log probabilities
 	InputPrice    float64        `json:"input_price" yaml:"input_price"`                 // USD per million tokens
 	OutputPrice   float64        `json:"output_price" yaml:"output_price"`               // USD per million tokens
-}
-
-// Cost returns what the tokens of j's completed rows cost on the model, USD.
-func (m Model) Cost(j *Job) *float64 {
-	var usd float64
-	if j.InputTokens != nil {
-		usd += float64(*j.InputTokens) * m.InputPrice / 1e6
-	}
-	if j.OutputTokens != nil {
-		usd += float64(*j.OutputTokens) * m.OutputPrice / 1e6
-	}
-	return &usd
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
 
@@ -42,6 +44,8 @@ const (
 	keysFreshUnknown = 100 * time.Millisecond
 	// usedEvery is how often the use of a key is recorded.
 	usedEvery = time.Minute
+	// maxAccountBytes bounds the name of an account.
+	maxAccountBytes = 128
 )
 
 // principal is who sent a request.
@@ -52,6 +56,23 @@ type principal struct {
 }
 
 func caller(c *gin.Context) principal { return c.MustGet(contextPrincipal).(principal) }
+
+// administered returns the account that a request of an administrator is
+// about: its own where none is named, any for one of the account "default".
+func administered(c *gin.Context, named string) (string, error) {
+	who := caller(c)
+	switch {
+	case who.role != RoleAdmin:
+		return "", errorf(nethttp.StatusForbidden, "forbidden", "this needs an administrator's key; yours has the role %s", who.role)
+	case named == "" || named == who.account:
+		return who.account, nil
+	case who.account != DefaultAccount:
+		return "", errorf(nethttp.StatusForbidden, "forbidden", "only an administrator of the account %s may act for another account", DefaultAccount)
+	case len(named) > maxAccountBytes || !utf8.ValidString(named) || strings.ContainsFunc(named, unicode.IsControl):
+		return "", rowmill.Invalid("account", "is %q; the name of an account has up to %d bytes of plain text", shorten(named, 64), maxAccountBytes)
+	}
+	return named, nil
+}
 
 // authenticate lets requests with a known key pass.
 func (s *Server) authenticate(c *gin.Context) {

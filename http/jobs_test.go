@@ -68,7 +68,8 @@ func TestJob_HasEveryFieldOfTheInterface(t *testing.T) {
 		"job_id": id, "status": "pending", "model": "gpt-oss-20b", "system_prompt": nil, "job_priority": 0.0,
 		"datetime_started": nil, "datetime_completed": nil, "json_schema": nil, "name": "n", "description": nil,
 		"input_tokens": nil, "output_tokens": nil, "job_cost": nil, "num_rows": nil, "failure_reason": nil,
-		"cost_estimate": nil, "run_type": "FULL", "rows_done": 0.0, "failed_rows": 0.0, "truncated_outputs": 0.0,
+		"cost_estimate": nil, "run_type": "FULL", "rows_done": 0.0, "failed_rows": 0.0,
+		"truncated_rows": 0.0, "truncated_outputs": 0.0, "estimate": nil,
 	} {
 		if got, there := job[name]; !there || got != want {
 			t.Errorf("%s = %v (there: %t), want %v", name, got, there, want)
@@ -120,12 +121,15 @@ func TestJob_CostsAlwaysHaveADecimalPoint(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[float64]string{0: "0.0", 1: "1.0", 0.25: "0.25", 1e-7: "1e-07", 1234567: "1234567.0"} {
 		cost := in
-		text, err := encode(viewJob(rowmill.Job{JobCost: &cost, CostEstimate: &cost}))
-		if err != nil || !strings.Contains(string(text), `"job_cost":`+want+`,`) || !strings.Contains(string(text), `"cost_estimate":`+want+`}`) {
+		text, err := encode(viewJob(rowmill.Job{JobCost: &cost, CostEstimate: &cost, Estimate: &rowmill.Estimate{Low: cost, High: cost}}))
+		if err != nil || !strings.Contains(string(text), `"job_cost":`+want+`,`) || !strings.Contains(string(text), `"cost_estimate":`+want+`,`) ||
+			!strings.Contains(string(text), `"low":`+want+`,"high":`+want+`}`) {
 			t.Errorf("%v: %s, %v", in, text, err)
 		}
-		if strings.Count(string(text), `"job_cost"`) != 1 {
-			t.Errorf("job_cost stands twice: %s", text)
+		for _, name := range []string{`"job_cost"`, `"cost_estimate"`, `"estimate"`, `"low"`, `"high"`} {
+			if strings.Count(string(text), name) != 1 {
+				t.Errorf("%s does not stand once: %s", name, text)
+			}
 		}
 	}
 }

@@ -49,8 +49,15 @@ func formatDecimal(f float64, bits int) []byte {
 // the same name in the job.
 type jobView struct {
 	rowmill.Job
-	JobCost      *decimal `json:"job_cost"`
-	CostEstimate *decimal `json:"cost_estimate"`
+	JobCost      *decimal      `json:"job_cost"`
+	CostEstimate *decimal      `json:"cost_estimate"`
+	Estimate     *estimateView `json:"estimate"`
+}
+
+type estimateView struct {
+	rowmill.Estimate
+	Low  decimal `json:"low"`
+	High decimal `json:"high"`
 }
 
 func viewJob(job rowmill.Job) jobView {
@@ -60,5 +67,9 @@ func viewJob(job rowmill.Job) jobView {
 	if job.Sampling == nil {
 		job.Sampling = map[string]any{}
 	}
-	return jobView{Job: job, JobCost: (*decimal)(job.JobCost), CostEstimate: (*decimal)(job.CostEstimate)}
+	view := jobView{Job: job, JobCost: (*decimal)(job.JobCost), CostEstimate: (*decimal)(job.CostEstimate)}
+	if e := job.Estimate; e != nil {
+		view.Estimate = &estimateView{Estimate: *e, Low: decimal(e.Low), High: decimal(e.High)}
+	}
+	return view
 }

@@ -133,15 +133,6 @@ func TestSubmit_ManyBadRowsAreCounted(t *testing.T) {
 	}
 }
 
-func TestSubmit_CostEstimateIsNotImplemented(t *testing.T) {
-	t.Parallel()
-	w := setup(t)
-	w.post(`{"inputs":["a"],"cost_estimate":true}`).wantError(501, "not_implemented", "cost_estimate")
-	w.post(`{"inputs":["a"],"cost_estimate":true,"job_priority":9}`).wantField("job_priority", "must be")
-	w.noJobs()
-	w.submitted(`{"inputs":["a"],"cost_estimate":false}`)
-}
-
 func TestSubmit_MalformedBodies(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -209,7 +200,7 @@ func TestSubmit_RefusedRowsLeaveNoObject(t *testing.T) {
 	for _, body := range []string{
 		`{"inputs":[` + rows + `1]}`,
 		`{"inputs":[` + rows + `"a"],"job_priority":5}`,
-		`{"inputs":[` + rows + `"a"],"cost_estimate":true}`,
+		`{"inputs":[` + rows + `"a"],"cost_estimate":3}`,
 		`{"inputs":[` + rows + `"a"]`,
 	} {
 		before := w.bucket.created

@@ -42,6 +42,9 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	v1.GET("/jobs/:job_id/rows/:row", s.getRow)
 	v1.GET("/jobs/:job_id/errors", s.listErrors)
 	v1.GET("/get-quotas", s.getQuotas)
+	v1.GET("/quotas", s.showQuotas)
+	v1.PUT("/quotas", s.putQuotas)
+	v1.GET("/usage", s.getUsage)
 	return engine
 }
 

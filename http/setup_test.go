@@ -95,8 +95,16 @@ func (s *syncBuffer) String() string {
 // setup starts a world. change may alter the configuration.
 func setup(t testing.TB, change ...func(*Config)) *world {
 	t.Helper()
+	return setupStore(t, func(*bolt.Config) {}, change...)
+}
+
+// setupStore starts a world on a store of another configuration.
+func setupStore(t testing.TB, alter func(*bolt.Config), change ...func(*Config)) *world {
+	t.Helper()
 	w := &world{TB: t, service: &fakeService{}, metrics: prometheus.NewRegistry(), logs: &syncBuffer{}}
-	opened, err := bolt.Open(t.Context(), bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")})
+	records := bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")}
+	alter(&records)
+	opened, err := bolt.Open(t.Context(), records)
 	if err != nil {
 		t.Fatal(err)
 	}

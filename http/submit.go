@@ -49,6 +49,9 @@ func (s *Server) submit(c *gin.Context) {
 		return
 	}
 	message := "The job was created. Ask for its status to follow it."
+	if record.Spec.Estimate {
+		message = "The estimate was created. Fetch the job once it has succeeded: its cost_estimate is what the full job would cost."
+	}
 	if repeated {
 		message = "This Idempotency-Key created the job earlier; nothing was created now."
 	} else {
@@ -121,16 +124,14 @@ func (s *Server) accept(c *gin.Context, idem *store.Idempotency, sum hash.Hash) 
 	if err := sub.problems.err(); err != nil {
 		return record, false, err
 	}
-	if job.spec.Estimate {
-		return record, false, errorf(nethttp.StatusNotImplemented, "not_implemented",
-			"cost_estimate: this version cannot estimate costs yet; submit without it")
-	}
 	quotas, err := s.quotas(ctx, account)
 	if err != nil {
 		return record, false, err
 	}
 	job.spec.Account = account
-	job.spec.RowQuota = quotas[job.spec.Priority].RowQuota
+	quota := quotas.Quotas[job.spec.Priority]
+	job.spec.RowQuota, job.spec.TokenQuota = quota.RowQuota, quota.TokenQuota
+	job.spec.CostQuota = (*float64)(quotas.CostQuota)
 	if sub.inline {
 		if job.spec.Inline, job.spec.Spooled, err = sink.commit(); err != nil {
 			return record, false, err
@@ -150,6 +151,9 @@ func (s *Server) newRecord(jobID string, r request) store.Record {
 	}
 	if job.Warnings == nil {
 		job.Warnings = []string{}
+	}
+	if r.spec.Estimate {
+		job.RunType = rowmill.RunEstimate
 	}
 	if r.spec.System != "" {
 		job.System = &r.spec.System

@@ -261,36 +261,6 @@ func TestSubmit_FullDiskSaysSo(t *testing.T) {
 	w.submitted(`{"inputs":["aaaaaaaaaaaaaaaaaaa"]}`)
 }
 
-func TestSubmit_QuotaOfTheAccountIsPinned(t *testing.T) {
-	t.Parallel()
-	w := setup(t, func(c *Config) {
-		c.Quotas = []Quota{{Priority: 1, RowQuota: 50, TokenQuota: 5}, {Priority: 0, RowQuota: 2, TokenQuota: 4}}
-	})
-	// Rows beyond the quota fail the job later; the creation does not say so.
-	record := w.record(w.submitted(`{"inputs":["a","b","c"]}`))
-	if record.Spec.RowQuota != 2 {
-		t.Errorf("row quota %d, want 2", record.Spec.RowQuota)
-	}
-	if _, err := w.store.PutValue(t.Context(), QuotasValue("default"), json.RawMessage(`{"quotas":[{"priority":1,"row_quota":7}]}`), 0); err != nil {
-		t.Fatal(err)
-	}
-	if record := w.record(w.submitted(`{"inputs":["a"],"job_priority":1}`)); record.Spec.RowQuota != 7 {
-		t.Errorf("row quota %d, want 7", record.Spec.RowQuota)
-	}
-	want := `{"quotas":[{"priority":0,"row_quota":2,"token_quota":4},{"priority":1,"row_quota":7,"token_quota":5}]}` + "\n"
-	if got := string(w.get("/v1/get-quotas").want(200).text); got != want {
-		t.Errorf("got %s", got)
-	}
-}
-
-func TestQuotas_DefaultsOfTheInterface(t *testing.T) {
-	t.Parallel()
-	want := `{"quotas":[{"priority":0,"row_quota":1000,"token_quota":1000000},{"priority":1,"row_quota":1000000,"token_quota":10000000}]}` + "\n"
-	if got := string(setup(t).get("/v1/get-quotas").want(200).text); got != want {
-		t.Errorf("got %s", got)
-	}
-}
-
 func TestSubmit_DrainingNodeTakesNoJobs(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

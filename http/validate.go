@@ -30,7 +30,7 @@ var reservedColumns = map[string]bool{
 
 // A request is a submission that keeps all rules: what becomes a job.
 type request struct {
-	spec        rowmill.Spec // without rows, account and quota
+	spec        rowmill.Spec // without rows, account and quotas
 	name        *string
 	description *string
 	warnings    []string

@@ -19,11 +19,19 @@
 //
 // Part records are the only truth about which rows are done. The totals in a
 // job's record are derived from them and set absolutely with each commit.
+//
+// # Money
+//
+// The ledger says what an account used on each day. It grows by what a commit
+// newly records, in the same transaction, and nothing ever takes from it: not
+// the end of a job, nor the removal of its parts. What open jobs may still
+// spend is set aside in their records, and given back when they end.
 package store
 
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -37,6 +45,7 @@ type Store interface {
 	Sessions
 	Jobs
 	Parts
+	Ledger
 	Keys
 	Values
 
@@ -79,7 +88,11 @@ type Record struct {
 	DownloadStarted  *time.Time `json:"download_started,omitempty"`  // durable before the first byte is asked for
 	DownloadFinished *time.Time `json:"download_finished,omitempty"` // the raw input is a complete object
 	Shards           int        `json:"shards"`                      // number of shards, set with NumRows
-	DataRemoved      *time.Time `json:"data_removed,omitempty"`      // retention took input, parts and results
+
+	// Reserved is what Reserve set aside for the job; zero once it is over.
+	Reserved rowmill.Money `json:"reserved,omitempty"`
+
+	DataRemoved *time.Time `json:"data_removed,omitempty"` // retention took input, parts and results
 
 	// Artifacts by variant name: "full" and "rows" are set when the job
 	// succeeds, column subsets when first asked for.
@@ -139,17 +152,17 @@ type Jobs interface {
 	// Update changes a record under a fence. change may run several times and
 	// must be a pure function of the record; an error it returns is passed
 	// through and nothing is written. The store refuses a change of Account,
-	// id, Spec, Session or Epoch, a status step the state machine lacks
-	// (several legal steps in one change are fine: use Job.Become), a change
-	// of a set NumRows, and any change to a job that is over
-	// (rowmill.ErrTerminal).
+	// id, run type, Spec, Session, Epoch or Reserved, a status step the state
+	// machine lacks (several legal steps in one change are fine: use
+	// Job.Become), a change of a set NumRows, and any change to a job that is
+	// over (rowmill.ErrTerminal).
 	Update(ctx context.Context, f Fence, change func(*Record) error) (Record, error)
 
 	// Finish ends a job under a fence: change sets the terminal state and the
 	// final figures. For a success the store recounts the accepted rows of
 	// the parts in the same transaction and refuses with rowmill.ErrConflict
-	// unless they are exactly NumRows. The parts' records stay until
-	// DropParts.
+	// unless they are exactly NumRows; an estimate needs neither parts nor
+	// NumRows. The parts' records stay until DropParts.
 	Finish(ctx context.Context, f Fence, change func(*Record) error) (Record, error)
 
 	// Cancel ends a job on its client's behalf, whoever owns it: change sets
@@ -187,7 +200,8 @@ type Part struct {
 type Totals struct {
 	Rows             int64 `json:"rows"`
 	Failed           int64 `json:"failed"`
-	TruncatedOutputs int64 `json:"truncated_outputs"`
+	TruncatedRows    int64 `json:"truncated_rows"`    // rows whose input was cut
+	TruncatedOutputs int64 `json:"truncated_outputs"` // rows whose answer was cut
 	InputTokens      int64 `json:"input_tokens"`
 	OutputTokens     int64 `json:"output_tokens"`
 }
@@ -196,6 +210,7 @@ type Totals struct {
 func (t Totals) Plus(u Totals) Totals {
 	t.Rows += u.Rows
 	t.Failed += u.Failed
+	t.TruncatedRows += u.TruncatedRows
 	t.TruncatedOutputs += u.TruncatedOutputs
 	t.InputTokens += u.InputTokens
 	t.OutputTokens += u.OutputTokens
@@ -204,10 +219,10 @@ func (t Totals) Plus(u Totals) Totals {
 
 // Parts are the part records of a job.
 type Parts interface {
-	// CommitParts records parts and sets the job's progress fields from
-	// totals, in one transaction: the moment their rows are done. A part
-	// whose key is recorded already is skipped. rowmill.ErrTerminal when the
-	// job is over.
+	// CommitParts records parts, adds the totals of those that are new to the
+	// ledger, and sets the job's progress fields from totals, in one
+	// transaction: the moment their rows are done. A part whose key is
+	// recorded already is skipped. rowmill.ErrTerminal when the job is over.
 	CommitParts(ctx context.Context, f Fence, parts []Part, totals Totals) error
 
 	// ReplaceParts swaps all part records of complete.Shard for complete,
@@ -220,6 +235,48 @@ type Parts interface {
 
 	// DropParts removes the part records of a job that is over.
 	DropParts(ctx context.Context, jobID string) error
+}
+
+// Ledger is what accounts used, and what their open jobs may still use.
+type Ledger interface {
+	// Usage returns what the account's jobs used from the UTC day of from to
+	// that of to, both included, by day, then model. A day is when the part
+	// was committed, by the store's clock. Estimates cost nothing and are not
+	// in it. The effort grows with the days asked for, not with the jobs.
+	Usage(ctx context.Context, account string, from, to time.Time) ([]Usage, error)
+
+	// Reserve sets usd aside for a job, in place of what it had set aside
+	// before, until the job ends. limit is the most that the account may spend
+	// in a calendar month, UTC: what it has spent in the current one, what its
+	// open jobs have set aside beyond the cost of their committed rows, and
+	// usd less the cost of this job's own must not exceed it. Else the error
+	// is a *LimitError and nothing changes. Without a limit usd is set aside
+	// unasked. Repeating a call is harmless, also for the job's next owner:
+	// what is set aside already and what costs nothing is granted.
+	Reserve(ctx context.Context, f Fence, usd float64, limit *float64) (Record, error)
+}
+
+// Usage is what an account's jobs used of one model on one day.
+type Usage struct {
+	Day    time.Time // midnight, UTC
+	Model  string    // id of the catalog
+	Totals Totals    // over the rows committed on that day
+	Cost   rowmill.Money
+}
+
+// LimitError says that a job would take its account beyond the cost it may
+// have in a month.
+type LimitError struct {
+	Asked    rowmill.Money // what the job may still cost
+	Spent    rowmill.Money // by all jobs of the account this month
+	Reserved rowmill.Money // for other open jobs, beyond what they have spent
+	Limit    rowmill.Money
+}
+
+// Error names all four amounts.
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("the job may cost %v; of %v a month, %v are spent and %v are set aside for other jobs",
+		e.Asked, e.Limit, e.Spent, e.Reserved)
 }
 
 // Key is an API key as it is kept: never the secret, only its hash.

@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/jobs"
+	"github.com/rowmill/rowmill/cmd/rowmill/quotas"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
@@ -59,8 +61,11 @@ Ollama:
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exit.With(exit.Usage, fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
+	agent := "rowmill/" + buildInfo().Version
+	service := connect.Options{IO: io, UserAgent: agent}
 	root.AddCommand(
-		serveCommand(io), jobs.Command(jobs.Config{IO: io, UserAgent: "rowmill/" + buildInfo().Version}),
+		serveCommand(io), jobs.Command(jobs.Config{IO: io, UserAgent: agent}),
+		quotas.Command(service), quotas.Usage(service),
 		simCommand(io), configCommand(io), versionCommand(io),
 	)
 	for _, cmd := range root.Commands() {

@@ -190,7 +190,10 @@ func benchmarkCommit(b *testing.B, s *bolt.Store, jobs int) {
 		for pb.Next() {
 			f := <-fences
 			i := n.Add(1)
-			part := store.Part{Key: fmt.Sprintf("jobs/%s/parts/%d", f.JobID, i), Shard: int(i % 64), Rows: 100}
+			part := store.Part{
+				Key: fmt.Sprintf("jobs/%s/parts/%d", f.JobID, i), Shard: int(i % 64), Rows: 100,
+				Totals: store.Totals{Rows: 100, InputTokens: 5000, OutputTokens: 2000},
+			}
 			if err := s.CommitParts(b.Context(), f, []store.Part{part}, store.Totals{Rows: i}); err != nil {
 				b.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -156,8 +157,8 @@ func openError(config Config, err error) error {
 	return fmt.Errorf("open record file %s: %w", config.Path, err)
 }
 
-// prepare makes the buckets of a new file, refuses one written by a newer
-// version, and makes the file's own directory entry durable.
+// prepare makes the buckets that a file lacks, refuses a file written by a
+// newer version, and makes the file's own directory entry durable.
 func prepare(db *bbolt.DB, path string) error {
 	ready := false
 	err := db.View(func(btx *bbolt.Tx) error {
@@ -172,7 +173,7 @@ func prepare(db *bbolt.DB, path string) error {
 		if version != store.SchemaVersion {
 			return fmt.Errorf("its records have schema version %d, this program reads %d: start the version of rowmill that wrote it", version, store.SchemaVersion)
 		}
-		ready = true
+		ready = !slices.ContainsFunc(buckets, func(name []byte) bool { return btx.Bucket(name) == nil })
 		return nil
 	})
 	if err != nil || ready {

@@ -52,6 +52,7 @@ func TestConformance(t *testing.T) {
 		return storetest.Harness{
 			Open:    func(t testing.TB) store.Store { return open(t, bolt.Config{Path: path, Clock: c.Now}) },
 			Advance: c.Advance,
+			Now:     c.Now,
 		}
 	})
 }

@@ -45,7 +45,7 @@ func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Re
 		if end && !rec.Job.Status.Terminal() {
 			return fmt.Errorf("finish job %s: the change leaves it %s", f.JobID, rec.Job.Status)
 		}
-		if rec.Job.Status == rowmill.StatusSucceeded {
+		if rec.Job.Status == rowmill.StatusSucceeded && rec.Job.RunType != rowmill.RunEstimate {
 			if err := t.recount(&rec); err != nil {
 				return fmt.Errorf("finish job %s: %w", f.JobID, err)
 			}
@@ -146,21 +146,23 @@ func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.
 
 // kept is what a change must leave alone, copied out of reach of the change.
 type kept struct {
-	id      string
-	created time.Time
-	status  rowmill.Status
-	counted bool // NumRows is set
-	rows    int64
-	session string
-	epoch   int64
-	version int64
-	schema  int
+	id       string
+	created  time.Time
+	run      rowmill.RunType
+	status   rowmill.Status
+	counted  bool // NumRows is set
+	rows     int64
+	session  string
+	epoch    int64
+	version  int64
+	schema   int
+	reserved rowmill.Money
 }
 
 func keep(rec store.Record) kept {
 	k := kept{
-		id: rec.Job.ID, created: rec.Job.Created, status: rec.Job.Status,
-		session: rec.Session, epoch: rec.Epoch, version: rec.Version, schema: rec.SchemaVersion,
+		id: rec.Job.ID, created: rec.Job.Created, run: rec.Job.RunType, status: rec.Job.Status,
+		session: rec.Session, epoch: rec.Epoch, version: rec.Version, schema: rec.SchemaVersion, reserved: rec.Reserved,
 	}
 	if rec.Job.NumRows != nil {
 		k.counted, k.rows = true, *rec.Job.NumRows
@@ -176,6 +178,10 @@ func (t *tx) check(before kept, rec *store.Record) error {
 		return errors.New("its id cannot change")
 	case !rec.Job.Created.Equal(before.created):
 		return errors.New("its time of creation cannot change")
+	case rec.Job.RunType != before.run:
+		return errors.New("its run type cannot change")
+	case rec.Reserved != before.reserved:
+		return errors.New("what it has reserved is changed by Reserve alone")
 	case rec.Session != before.session || rec.Epoch != before.epoch:
 		return errors.New("its owner and epoch are changed by Claim and Release alone")
 	case rec.Version != before.version || rec.SchemaVersion != before.schema:

@@ -27,13 +27,15 @@ var (
 	bucketIdemAge  = []byte("idemage")
 	bucketParts    = []byte("parts")
 	bucketPartKeys = []byte("partkeys")
+	bucketUsage    = []byte("usage")
+	bucketReserved = []byte("reserved")
 	bucketKeys     = []byte("keys")
 	bucketValues   = []byte("values")
 
 	buckets = [][]byte{
 		bucketMeta, bucketJobs, bucketTexts, bucketSpecs, bucketAccounts,
 		bucketWaiting, bucketOwned, bucketTurns, bucketIdem, bucketIdemAge,
-		bucketParts, bucketPartKeys, bucketKeys, bucketValues,
+		bucketParts, bucketPartKeys, bucketUsage, bucketReserved, bucketKeys, bucketValues,
 	}
 
 	keySchema = []byte("schema")
@@ -102,8 +104,12 @@ func (t *tx) record(h header) (store.Record, error) {
 }
 
 // save writes what differs of a record, the specification excepted, and moves
-// the job between the indexes of open jobs. before is nil for a new job.
+// the job between the indexes of open jobs. A job that is over gives back what
+// it had reserved. before is nil for a new job.
 func (t *tx) save(before *header, rec store.Record, account string) error {
+	if rec.Job.Status.Terminal() {
+		rec.Reserved = 0
+	}
 	after := header{Record: rec, Account: account}
 	texts := writeTexts(rec.Job)
 	after.Job.System, after.Job.Schema = nil, nil
@@ -140,8 +146,11 @@ func (t *tx) saveHeader(before, after header) error {
 	return t.reindex(&before, after)
 }
 
-// reindex keeps waiting and owned in step with a header.
+// reindex keeps waiting, owned and reserved in step with a header.
 func (t *tx) reindex(before *header, after header) error {
+	if err := t.reindexMoney(before, after); err != nil {
+		return err
+	}
 	key := orderKey(after.Account, after.Job.Created, after.Job.ID)
 	bucket, value := after.index()
 	if before != nil {
@@ -159,6 +168,19 @@ func (t *tx) reindex(before *header, after header) error {
 		return nil
 	}
 	return t.put(bucket, key, value)
+}
+
+// reindexMoney keeps reserved in step with a header.
+func (t *tx) reindexMoney(before *header, after header) error {
+	had, has := before != nil && before.Reserved != 0, after.Reserved != 0
+	key := []byte(after.Account + "\x00" + after.Job.ID)
+	switch {
+	case had && !has:
+		return t.del(bucketReserved, key)
+	case has && !had:
+		return t.put(bucketReserved, key, present)
+	}
+	return nil
 }
 
 // index says where an open job is listed and with which value; nil for a job
@@ -231,6 +253,15 @@ func readSections(raw []byte) ([]string, error) {
 		rest = rest[end:]
 	}
 	return sections, nil
+}
+
+// firstSection returns the first section in place.
+func firstSection(raw []byte) ([]byte, error) {
+	length, n := binary.Uvarint(raw)
+	if n <= 0 || length > uint64(len(raw)-n) {
+		return nil, errSections
+	}
+	return raw[n : n+int(length)], nil
 }
 
 // writeTexts returns the long texts of a job: "=" and the system prompt (empty

@@ -95,6 +95,9 @@ func FuzzReadSections(f *testing.F) {
 		if total > len(raw) {
 			t.Errorf("%d bytes of sections in %d bytes", total, len(raw))
 		}
+		if first, err := firstSection(raw); len(sections) > 0 && (err != nil || string(first) != sections[0]) {
+			t.Errorf("the first section is %q, alone %q, %v", sections[0], first, err)
+		}
 		_, _ = readSpec(raw)
 		var job rowmill.Job
 		_ = readTexts(raw, &job)

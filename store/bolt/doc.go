@@ -22,11 +22,13 @@
 //	idemage   expiry account 0 key               1
 //	parts     job id 0 shard sequence            part, JSON
 //	partkeys  job id 0 part key                  shard sequence, or 0 once the part was merged away
+//	usage     account 0 day model                totals and cost of what was committed that day, JSON
+//	reserved  account 0 job id                   1; open jobs that have money set aside
 //	keys      key id                             key, JSON
 //	values    name                               version, document
 //
 // Numbers in keys are big-endian, so that byte order is their order; "created"
-// is nanoseconds since 1970 with the sign bit flipped.
+// is nanoseconds since 1970 with the sign bit flipped, "day" is days since 1970.
 //
 // # Durability
 //

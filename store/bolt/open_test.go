@@ -3,6 +3,7 @@ package bolt_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.etcd.io/bbolt"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )
@@ -73,6 +75,50 @@ func TestOpenRefusesWhatIsNoRecordFile(t *testing.T) {
 	}
 }
 
+// TestOpenMakesWhatAnOlderFileLacks opens a file from before the ledger.
+func TestOpenMakesWhatAnOlderFileLacks(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "records.db")
+	s := open(t, bolt.Config{Path: path})
+	if _, _, err := s.Create(t.Context(), newRecord("job-old", "a", "row"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		return errors.Join(tx.DeleteBucket([]byte("usage")), tx.DeleteBucket([]byte("reserved")))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, bolt.Config{Path: path})
+	session, err := s.OpenSession(t.Context(), "n", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimed, err := s.Claim(t.Context(), "job-old", session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := store.Fence{JobID: "job-old", Session: session, Epoch: claimed.Epoch}
+	if _, err := s.Reserve(t.Context(), f, 1, nil); err != nil {
+		t.Errorf("reserve: %v", err)
+	}
+	totals := store.Totals{Rows: 1, InputTokens: 20}
+	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "p", Rows: 1, Totals: totals}}, totals); err != nil {
+		t.Errorf("commit parts: %v", err)
+	}
+	usage, err := s.Usage(t.Context(), "a", time.Now().AddDate(0, 0, -1), time.Now())
+	if err != nil || len(usage) != 1 || usage[0].Cost != rowmill.MoneyOf(1e-6) {
+		t.Errorf("usage %+v, %v", usage, err)
+	}
+}
+
 // TestProgressLeavesSpecAlone measures what a progress commit writes.
 func TestProgressLeavesSpecAlone(t *testing.T) {
 	t.Parallel()
@@ -96,15 +142,15 @@ func TestProgressLeavesSpecAlone(t *testing.T) {
 	before := s.PagesWritten()
 	const commits = 20
 	for i := range commits {
-		n := int64(i + 1)
-		if err := s.CommitParts(t.Context(), f, []store.Part{{Key: fmt.Sprint(i), Rows: 1}}, store.Totals{Rows: n}); err != nil {
+		n, one := int64(i+1), store.Totals{Rows: 1, InputTokens: 100}
+		if err := s.CommitParts(t.Context(), f, []store.Part{{Key: fmt.Sprint(i), Rows: 1, Totals: one}}, store.Totals{Rows: n}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Update(t.Context(), f, func(r *store.Record) error { r.Job.Message = fmt.Sprint(i); return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// Meta, freelist, root and a leaf for each of the five buckets: some ten
+	// Meta, freelist, root and a leaf for each of the six buckets: some ten
 	// pages of 4 KiB. The prompt alone would be 256.
 	if each := float64(s.PagesWritten()-before) / (2 * commits); each > 20 {
 		t.Errorf("a write of progress puts %.1f pages", each)

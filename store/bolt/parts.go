@@ -70,8 +70,9 @@ func (t *tx) addPart(jobID string, p store.Part) error {
 	return t.put(bucketPartKeys, append(partsOf(jobID), p.Key...), key[len(jobID)+1:])
 }
 
-// CommitParts records parts and the totals over all committed rows. Totals
-// that are behind the record's come from a late repeat and lower nothing.
+// CommitParts records parts, what they add to the ledger, and the totals over
+// all committed rows. Totals that are behind the record's come from a late
+// repeat and lower nothing.
 func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
 	for _, p := range parts {
 		if err := checkPart(p); err != nil {
@@ -83,7 +84,8 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 		if err != nil {
 			return fmt.Errorf("commit parts: %w", err)
 		}
-		added := false
+		added := 0
+		var fresh store.Totals // of the parts added
 		for _, p := range parts {
 			if t.get(bucketPartKeys, append(partsOf(f.JobID), p.Key...)) != nil {
 				continue
@@ -91,10 +93,14 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 			if err := t.addPart(f.JobID, p); err != nil {
 				return err
 			}
-			added = true
+			added++
+			fresh = fresh.Plus(p.Totals)
+		}
+		if err := t.charge(before, fresh, s.config.Clock()); err != nil {
+			return fmt.Errorf("commit parts: %w", err)
 		}
 		after := before
-		if !raise(&after.Job, totals) && !added {
+		if !raise(&after.Job, totals) && added == 0 {
 			return nil
 		}
 		after.Version++
@@ -122,6 +128,7 @@ func raise(j *rowmill.Job, totals store.Totals) bool {
 	}
 	j.RowsDone = lift(j.RowsDone, totals.Rows)
 	j.FailedRows = lift(j.FailedRows, totals.Failed)
+	j.TruncatedRows = lift(j.TruncatedRows, totals.TruncatedRows)
 	j.TruncatedOutputs = lift(j.TruncatedOutputs, totals.TruncatedOutputs)
 	j.InputTokens = point(j.InputTokens, totals.InputTokens)
 	j.OutputTokens = point(j.OutputTokens, totals.OutputTokens)

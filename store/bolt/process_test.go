@@ -46,7 +46,7 @@ func child(t *testing.T, role, path string) (*exec.Cmd, *bufio.Scanner) {
 func newRecord(id, account string, inline ...string) store.Record {
 	return store.Record{
 		Job:  rowmill.Job{ID: id, Status: rowmill.StatusPending, Created: time.Now(), Sampling: map[string]any{}},
-		Spec: rowmill.Spec{Account: account, Inline: inline},
+		Spec: rowmill.Spec{Account: account, Inline: inline, Model: rowmill.Model{ID: "m", InputPrice: 0.05, OutputPrice: 0.2}},
 	}
 }
 
@@ -115,7 +115,8 @@ func writeForEver(path string) error {
 						return err
 					}
 					f := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
-					if err := s.CommitParts(ctx, f, []store.Part{{Key: id, Rows: 7}}, store.Totals{Rows: 7}); err != nil {
+					totals := store.Totals{Rows: 7, InputTokens: 70, OutputTokens: int64(i)}
+					if err := s.CommitParts(ctx, f, []store.Part{{Key: id, Rows: 7, Totals: totals}}, totals); err != nil {
 						return err
 					}
 					out.Lock()
@@ -166,6 +167,40 @@ func TestKilled(t *testing.T) {
 		if rec, err := s.Get(t.Context(), id); err != nil || rec.Job.RowsDone != 7 {
 			t.Errorf("the progress of %s was acknowledged: %d, %v", id, rec.Job.RowsDone, err)
 		}
+	}
+	// The ledger holds what the parts hold, acknowledged or not.
+	var want, got store.Totals
+	var cost rowmill.Money
+	for cursor := ""; ; {
+		jobs, next, err := s.List(t.Context(), "a", 100, cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, job := range jobs {
+			parts, err := s.ListParts(t.Context(), job.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range parts {
+				want = want.Plus(p.Totals)
+			}
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	usage, err := s.Usage(t.Context(), "a", time.Now().AddDate(0, 0, -1), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range usage {
+		got, cost = got.Plus(u.Totals), cost.Plus(u.Cost)
+	}
+	if got != want || want.Rows < int64(7*len(committed)) {
+		t.Errorf("the ledger holds %+v, the parts of %d commits %+v", got, len(committed), want)
+	}
+	if charge := newRecord("", "").Spec.Model.Charge(want.InputTokens, want.OutputTokens); cost != charge {
+		t.Errorf("the ledger says %v, the parts cost %v", cost, charge)
 	}
 	// Every owner is dead, so every job is an orphan.
 	orphans, err := s.Orphans(t.Context(), 1<<20)

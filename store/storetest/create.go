@@ -79,9 +79,13 @@ func testRecordSurvivesWhole(s *suite) {
 		Job: rowmill.Job{
 			ID: "job-whole", Status: rowmill.StatusPending, RunType: rowmill.RunEstimate, Model: "m", Priority: 1,
 			Name: pointer("näme"), Description: pointer(""), System: pointer("be \"brief\" \u2028 <b>&"),
-			Schema:       json.RawMessage(`{"type":"object","properties":{"a":{"const":12345678901234567890}}}`),
-			Sampling:     map[string]any{"seed": int64(1)<<62 + 1, "temperature": 0.7, "stop": []any{"a", "b"}, "nothing": nil},
-			Created:      time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC),
+			Schema:   json.RawMessage(`{"type":"object","properties":{"a":{"const":12345678901234567890}}}`),
+			Sampling: map[string]any{"seed": int64(1)<<62 + 1, "temperature": 0.7, "stop": []any{"a", "b"}, "nothing": nil},
+			Created:  time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC),
+			Estimate: &rowmill.Estimate{
+				Method: rowmill.EstimateSampled, SampleRows: 3, SampleInputTokens: 40,
+				Low: 0.05, High: 0.15, InputTokens: 1 << 40, OutputTokens: 60,
+			},
 			CostEstimate: pointer(0.1), Warnings: []string{"w"}, Message: "waiting",
 		},
 		Spec: rowmill.Spec{
@@ -90,12 +94,14 @@ func testRecordSurvivesWhole(s *suite) {
 				ID: "m", Kind: rowmill.KindReasoning, ContextLength: 4096, Dimension: 3, EngineNames: []string{"x/y"},
 				Sampling:      map[string]any{"top_k": 20},
 				RequestExtras: map[string]any{"chat": map[string]any{"deep": true, "n": 9007199254740993}},
-				NoLogprobs:    true, InputPrice: 0.05, OutputPrice: 0.2,
+				Tokenizer:     "o200k", Template: "chatml",
+				NoLogprobs: true, InputPrice: 0.05, OutputPrice: 0.2,
 			},
 			URL: "https://example.org/a?sig=b&c=d", Inline: []string{"", long, "\x00", "last"}, Spooled: "spool",
 			Column: "c", IDColumn: "i", System: "be brief", Schema: json.RawMessage(`{"type": "object"}`),
 			Sampling: map[string]any{"seed": int64(-1) << 62, "max_tokens": 1}, Priority: 1, Estimate: true,
 			SeedPerRow: true, Seed: -1 << 63, TruncateRows: true, RowQuota: 1 << 40,
+			TokenQuota: 1 << 41, CostQuota: pointer(12.5),
 		},
 	}
 	stored, _, err := s.Create(s.Context(), rec, nil)

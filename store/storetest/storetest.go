@@ -24,6 +24,11 @@ type Harness struct {
 	// Advance lets d pass on the clock that judges sessions and idempotency
 	// keys. An adapter judged by a server's clock sleeps.
 	Advance func(d time.Duration)
+	// Now reads that clock.
+	Now func() time.Time
+	// Sleeps says that Advance takes as long as it says: tests in which days
+	// pass are skipped.
+	Sleeps bool
 	// TTL is a session's life in the tests that let it expire: short where
 	// Advance sleeps, but long against the time of a few operations. Zero is
 	// a minute.
@@ -78,6 +83,21 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"ReplaceParts", testReplaceParts},
 		{"ListParts", testListParts},
 		{"DropParts", testDropParts},
+		{"Usage", testUsage},
+		{"UsageRepeated", testUsageRepeated},
+		{"UsageRace", testUsageRace},
+		{"UsageOutlivesJobs", testUsageOutlivesJobs},
+		{"UsageOfEstimates", testUsageOfEstimates},
+		{"UsageByDay", testUsageByDay},
+		{"UsageIsTheSumOverParts", testUsageIsTheSumOverParts},
+		{"Reserve", testReserve},
+		{"ReserveRefuses", testReserveRefuses},
+		{"ReserveAgain", testReserveAgain},
+		{"ReserveEndsWithTheJob", testReserveEndsWithTheJob},
+		{"ReserveCountsNothingTwice", testReserveCountsNothingTwice},
+		{"ReserveRace", testReserveRace},
+		{"ReserveByMonth", testReserveByMonth},
+		{"FinishEstimate", testFinishEstimate},
 		{"Keys", testKeys},
 		{"Values", testValues},
 		{"ValuesRace", testValuesRace},

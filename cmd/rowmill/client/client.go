@@ -159,20 +159,26 @@ func (c *Client) sendError(ctx context.Context, err error) error {
 
 // get fetches a small JSON document.
 func (c *Client) get(ctx context.Context, path string, query url.Values, into any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, &UnreachableError{
-		Server: c.base, Err: fmt.Errorf("no answer within %v", c.cfg.Timeout),
-	})
-	defer cancel()
 	req, err := c.request(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := c.do(req)
+	_, err = c.exchange(req, into)
+	return err
+}
+
+// exchange sends a small request, decodes its answer and returns the headers.
+func (c *Client) exchange(req *http.Request, into any) (http.Header, error) {
+	ctx, cancel := context.WithTimeoutCause(req.Context(), c.cfg.Timeout, &UnreachableError{
+		Server: c.base, Err: fmt.Errorf("no answer within %v", c.cfg.Timeout),
+	})
+	defer cancel()
+	resp, err := c.do(req.WithContext(ctx))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
-	return c.decode(ctx, resp, into)
+	return resp.Header, c.decode(ctx, resp, into)
 }
 
 func (c *Client) decode(ctx context.Context, resp *http.Response, into any) error {

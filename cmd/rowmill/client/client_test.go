@@ -272,3 +272,27 @@ func FuzzAppendString(f *testing.F) {
 		}
 	})
 }
+
+// A change of quotas names the version that it replaces.
+func TestQuotasCarryTheirTag(t *testing.T) {
+	t.Parallel()
+	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RequestURI() != "/v1/quotas?account=a+b" {
+			t.Errorf("asked for %s", r.URL.RequestURI())
+		}
+		if body, err := io.ReadAll(r.Body); r.Method == http.MethodPut {
+			if want := `{"quotas":[{"priority":1,"row_quota":5}],"cost_quota_usd":null}`; string(body) != want || r.Header.Get("If-Match") != `"3"` {
+				t.Errorf("sent %s with tag %s, %v", body, r.Header.Get("If-Match"), err)
+			}
+		}
+		w.Header().Set("ETag", `"3"`)
+		io.WriteString(w, `{"account":"a b","quotas":[{"priority":1,"row_quota":5,"token_quota":6}],"cost_quota_usd":null,"own":{"quotas":[{"priority":1,"row_quota":5}],"cost_quota_usd":null},"new":1}`)
+	})
+	q, err := c.Quotas(t.Context(), "a b")
+	if err != nil || q.Tag != `"3"` || q.Quotas[0].TokenQuota != 6 || !strings.Contains(string(q.Raw), `"new":1`) {
+		t.Errorf("quotas %+v, %v", q, err)
+	}
+	if again, err := c.SetQuotas(t.Context(), "a b", q.Own, q.Tag); err != nil || again.Account != "a b" {
+		t.Errorf("quotas %+v, %v", again, err)
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/cmd/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
@@ -19,13 +20,14 @@ func (c *commands) attach() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach JOB",
 		Short: "Follow a job and write its results",
-		Long: `Follow a job until it is over and write its results.
+		Long: `Follow a job until it is over and write its results. What an estimate found
+out is printed.
 
 Ctrl-C detaches: the job goes on, and the same command comes back to it.`,
 		Example:           "  rowmill jobs attach job-… --output answers.parquet",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeJobs,
-		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			if err := s.resolve(args[0]); err != nil {
 				return err
 			}
@@ -56,6 +58,9 @@ func (c *commands) finish(ctx context.Context, api *client.Client, id string, s 
 		if err = outcome(job); err != nil {
 			return err
 		}
+		if job.RunType == rowmill.RunEstimate {
+			return c.printEstimate(job)
+		}
 		c.summary(job, time.Since(begun))
 		err = c.save(ctx, api, id, s)
 	}
@@ -78,6 +83,9 @@ func (c *commands) summary(job client.Job, watched time.Duration) {
 	if job.FailedRows > 0 {
 		c.IO.Say("%s rows failed and have no output; see why: rowmill jobs errors %s", terminal.Count(job.FailedRows), job.ID)
 	}
+	if job.TruncatedRows > 0 {
+		c.IO.Say("%s inputs were cut to fit the model's context; --no-truncate fails the job instead", terminal.Count(job.TruncatedRows))
+	}
 	if job.TruncatedOutputs > 0 {
 		c.IO.Say("%s outputs were cut by the length limit; raise it with --param max_tokens=N", terminal.Count(job.TruncatedOutputs))
 	}
@@ -89,5 +97,5 @@ func (c *commands) comeBack(id string, s *saving, why error) {
 	if errors.As(why, &signal) {
 		fmt.Fprintln(c.IO.Err, "detached")
 	}
-	fmt.Fprintf(c.IO.Err, "the job goes on; come back with\n  rowmill jobs attach %s %s\nor end it with\n  rowmill jobs cancel %s\n", id, s.again(), id)
+	fmt.Fprintf(c.IO.Err, "the job goes on; come back with\n  rowmill jobs attach %s%s\nor end it with\n  rowmill jobs cancel %s\n", id, s.again(), id)
 }

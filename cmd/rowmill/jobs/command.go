@@ -4,14 +4,13 @@
 package jobs
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/rowmill/rowmill/cmd/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
@@ -31,9 +30,7 @@ type Config struct {
 // commands is the state that all commands share: flags and streams.
 type commands struct {
 	Config
-	server  string
-	key     string
-	keyFile string
+	service connect.Options
 	print   string // table or json
 }
 
@@ -45,19 +42,13 @@ func Command(cfg Config) *cobra.Command {
 	if cfg.Patience == 0 {
 		cfg.Patience = 2 * time.Minute
 	}
-	c := &commands{Config: cfg}
+	c := &commands{Config: cfg, service: connect.Options{IO: cfg.IO, UserAgent: cfg.UserAgent}}
 	root := &cobra.Command{
 		Use:   "jobs",
 		Short: "Submit jobs, follow them and fetch their results",
 		Long: `Submit jobs to a Rowmill service, follow them and fetch their results.
 
-The service and the key come from --server and --api-key-file, else from
-ROWMILL_SERVER and ROWMILL_API_KEY (or ROWMILL_API_KEY_FILE), else from
-$XDG_CONFIG_HOME/rowmill/config.yaml (~/.config/rowmill/config.yaml), which
-only you may be able to read:
-
-    server: http://127.0.0.1:8088
-    api_key: …
+` + connect.Help + `
 
 Data goes to standard output, everything else to standard error.
 
@@ -68,11 +59,7 @@ Data goes to standard output, everything else to standard error.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	flags := root.PersistentFlags()
-	flags.StringVar(&c.server, "server", "", "address of the service (default "+defaultServer+")")
-	flags.StringVar(&c.keyFile, "api-key-file", "", "file that holds the API key")
-	flags.StringVar(&c.key, "api-key", "", "the API key; others on this machine can see it there, prefer a file or ROWMILL_API_KEY")
-	flags.BoolVarP(&c.IO.Quiet, "quiet", "q", c.IO.Quiet, "no progress and no messages but errors")
+	c.service.Flags(root)
 	root.AddCommand(
 		c.submit(), c.attach(), c.list(), c.get(), c.status(), c.cancel(), c.results(), c.errors(), c.rows(),
 	)
@@ -92,21 +79,13 @@ func (c *commands) outputFlag(cmd *cobra.Command) {
 	}
 }
 
-// json prints a value, indented.
-func (c *commands) json(v any) error {
-	enc := json.NewEncoder(c.IO.Out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
 // completeJobs offers the ids of recent jobs.
 func (c *commands) completeJobs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) > 0 && !strings.Contains(cmd.Use, "...") {
 		return nil, none
 	}
-	api, err := c.connect()
+	api, err := c.service.Client()
 	if err != nil {
 		return nil, none
 	}
@@ -120,18 +99,6 @@ func (c *commands) completeJobs(cmd *cobra.Command, args []string, _ string) ([]
 		out = append(out, job.ID+"\t"+strings.TrimSpace(string(job.Status)+" "+text(job.Name)))
 	}
 	return out, none
-}
-
-// with runs a command with a connected client.
-func (c *commands) with(run func(cmd *cobra.Command, api *client.Client, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		api, err := c.connect()
-		if err != nil {
-			return err
-		}
-		defer api.Close()
-		return run(cmd, api, args)
-	}
 }
 
 func text(s *string) string {

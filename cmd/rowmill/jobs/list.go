@@ -60,7 +60,7 @@ func (c *commands) list() *cobra.Command {
 		Short:   "List jobs, newest first",
 		Example: "  rowmill jobs list\n  rowmill jobs list --all -o json | jq -r '.[] | select(.status == \"failed\") | .job_id'",
 		Args:    cobra.NoArgs,
-		RunE: c.with(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			out := c.records("JOB\tSTATUS\tROWS\tMODEL\tAGE\tNAME")
 			next, err := p.walk(cmd.Context(), func(ctx context.Context, limit int, cursor string) (int, string, error) {
 				page, err := api.List(ctx, limit, cursor)
@@ -91,7 +91,7 @@ func (c *commands) errors() *cobra.Command {
 		Long:              "List the rows that failed, and why. What the engine returned for them is in -o json.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeJobs,
-		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			out := c.records("ROW\tCODE\tMESSAGE")
 			next, err := p.walk(cmd.Context(), func(ctx context.Context, limit int, cursor string) (int, string, error) {
 				page, err := api.Errors(ctx, args[0], limit, cursor)
@@ -127,14 +127,14 @@ func (c *commands) records(header string) *records {
 // write prints n records; at gives one as a value and as a line of a table.
 func (r *records) write(n int, at func(i int) (value any, line string)) error {
 	if !r.json {
-		return table(r.w, func(w io.Writer) {
+		return terminal.Table(r.w, func(w io.Writer) {
 			if r.header != "" {
 				fmt.Fprintln(w, r.header)
 				r.header = ""
 			}
 			for i := range n {
 				_, line := at(i)
-				fmt.Fprintln(w, printable(line))
+				fmt.Fprintln(w, terminal.Printable(line))
 			}
 		})
 	}
@@ -174,15 +174,4 @@ func (c *commands) end(r *records, next string, err error, command string) error
 		c.IO.Say("more: %s --cursor %s (or --all)", command, quote(next))
 	}
 	return nil
-}
-
-// printable replaces control characters except tabs, so that no name or
-// message can steer a terminal.
-func printable(line string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\t' && (r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0) {
-			return ' '
-		}
-		return r
-	}, line)
 }

@@ -80,10 +80,14 @@ func (s *saving) resolve(name string) error {
 	return nil
 }
 
-// again is the part of a command line that asks for the same file.
+// again is the part of a command line that asks for the same file, behind a
+// space; nothing where none was asked for.
 func (s *saving) again() string {
+	if s.path == "" {
+		return ""
+	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "--output %s --format %s", quote(s.path), s.want.Format)
+	fmt.Fprintf(&out, " --output %s --format %s", quote(s.path), s.want.Format)
 	if s.want.Inputs {
 		out.WriteString(" --include-inputs")
 	}

@@ -145,6 +145,7 @@ type call struct {
 	environ  []string
 	stdin    string
 	live     bool
+	patience time.Duration
 	out, err bytes.Buffer
 	code     int
 }
@@ -153,7 +154,7 @@ func newCall(t *testing.T, s *service) *call {
 	t.Helper()
 	dir := t.TempDir()
 	return &call{
-		ctx: t.Context(), dir: dir,
+		ctx: t.Context(), dir: dir, patience: time.Minute,
 		environ: []string{"HOME=" + filepath.Join(dir, "home"), "ROWMILL_SERVER=" + s.server.URL, "ROWMILL_API_KEY=secret"},
 	}
 }
@@ -170,7 +171,7 @@ func (c *call) run(args ...string) *call {
 			In: strings.NewReader(c.stdin), Out: &c.out, Err: &c.err, Environ: c.environ,
 			Live: c.live, Width: func() int { return 100 },
 		},
-		Poll: time.Millisecond, Patience: 50 * time.Millisecond,
+		Poll: time.Millisecond, Patience: c.patience,
 	})
 	cmd.SetArgs(args)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true

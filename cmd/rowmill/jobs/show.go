@@ -1,12 +1,12 @@
 package jobs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,15 +23,15 @@ func (c *commands) get() *cobra.Command {
 		Example:           "  rowmill jobs get job-…\n  rowmill jobs get job-… -o json | jq .output_tokens",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeJobs,
-		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			job, err := api.Job(cmd.Context(), args[0])
 			if err != nil {
 				return fmt.Errorf("get %s: %w", args[0], err)
 			}
 			if c.print == "json" {
-				return c.json(job)
+				return terminal.JSON(c.IO.Out, job)
 			}
-			return table(c.IO.Out, func(w io.Writer) { writeRecord(w, job) })
+			return terminal.Table(c.IO.Out, func(w io.Writer) { writeRecord(w, job) })
 		}),
 	}
 	c.outputFlag(cmd)
@@ -42,7 +42,7 @@ func (c *commands) get() *cobra.Command {
 func writeRecord(w io.Writer, job client.Job) {
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, printable(value))
+			fmt.Fprintf(w, "%s\t%s\n", name, terminal.Printable(value))
 		}
 	}
 	moment := func(t *time.Time) string {
@@ -66,6 +66,9 @@ func writeRecord(w io.Writer, job client.Job) {
 	if job.FailedRows > 0 {
 		line("failed rows", terminal.Count(job.FailedRows))
 	}
+	if job.TruncatedRows > 0 {
+		line("cut inputs", terminal.Count(job.TruncatedRows))
+	}
 	if job.TruncatedOutputs > 0 {
 		line("cut outputs", terminal.Count(job.TruncatedOutputs))
 	}
@@ -74,9 +77,7 @@ func writeRecord(w io.Writer, job client.Job) {
 	if job.JobCost != nil {
 		line("cost", fmt.Sprintf("%.6f USD", *job.JobCost))
 	}
-	if job.CostEstimate != nil {
-		line("cost estimate", fmt.Sprintf("%.6f USD", *job.CostEstimate))
-	}
+	writeEstimate(line, job)
 	if sampling, err := json.Marshal(job.Sampling); err == nil && len(job.Sampling) > 0 {
 		line("sampling", string(sampling))
 	}
@@ -95,13 +96,13 @@ func (c *commands) status() *cobra.Command {
 		Long:              "Show a job's status: its name on standard output, what the service says about it on standard error.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeJobs,
-		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			s, err := api.Status(cmd.Context(), args[0])
 			if err != nil {
 				return fmt.Errorf("status of %s: %w", args[0], err)
 			}
 			if c.print == "json" {
-				return c.json(s.Raw)
+				return terminal.JSON(c.IO.Out, s.Raw)
 			}
 			if s.Message != "" {
 				c.IO.Say("%s", s.Message)
@@ -121,7 +122,7 @@ func (c *commands) cancel() *cobra.Command {
 		Long:              "Cancel jobs. A job that is over already is not changed; the exit code is then 1.",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: c.completeJobs,
-		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			var errs []error
 			for _, id := range args {
 				answer, err := api.Cancel(cmd.Context(), id)
@@ -131,7 +132,7 @@ func (c *commands) cancel() *cobra.Command {
 				case !answer.Cancelled:
 					errs = append(errs, exit.With(exit.Failure, fmt.Errorf("cancel %s: %s", id, answer.Message)))
 				default:
-					c.IO.Say("%s: %s", id, first(answer.Message, "cancelled"))
+					c.IO.Say("%s: %s", id, cmp.Or(answer.Message, "cancelled"))
 				}
 			}
 			return errors.Join(errs...)
@@ -153,7 +154,7 @@ the file appears under its name only once it is complete.`,
   rowmill jobs results job-… --format json --output - | jq -r '.outputs[]'`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeJobs,
-		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			if err := s.resolve(args[0]); err != nil {
 				return err
 			}
@@ -172,7 +173,7 @@ func (c *commands) rows() *cobra.Command {
 		Example:           "  rowmill jobs rows job-… 0 17",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: c.completeJobs,
-		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			for _, arg := range args[1:] {
 				n, err := strconv.ParseInt(arg, 10, 64)
 				if err != nil || n < 0 {
@@ -182,20 +183,13 @@ func (c *commands) rows() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("row %d of %s: %w", n, args[0], err)
 				}
-				if err := c.json(row); err != nil {
+				if err := terminal.JSON(c.IO.Out, row); err != nil {
 					return err
 				}
 			}
 			return nil
 		}),
 	}
-}
-
-// table aligns what write writes, fields separated by tabs.
-func table(w io.Writer, write func(io.Writer)) error {
-	tabs := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	write(tabs)
-	return tabs.Flush()
 }
 
 func count(n *int64) string {

@@ -62,15 +62,27 @@ The command stays attached and writes the results when the job has succeeded.
 Ctrl-C detaches; the job goes on. With --detach it prints the job's ID and
 returns at once.
 
+With --estimate nothing is written: the command prints what the job would cost,
+with bounds. An estimate costs nothing. For large inputs at priority 1 the
+service runs the first rows to see how long their answers are, else it reckons
+with the input alone. Estimates stand under the same quotas as jobs; see
+rowmill quotas.
+
 ` + exit.Help,
 		Example: `  rowmill jobs submit reviews.csv --column text --system-prompt 'Positive or negative?'
   rowmill jobs submit docs.jsonl --column body --schema card.json --param temperature=0
   rowmill jobs submit https://example.org/big.parquet --column text --id-column id --detach
+  rowmill jobs submit reviews.csv --column text --estimate
   printf 'one\ntwo\n' | rowmill jobs submit - --format json --output -`,
 		Args: cobra.ExactArgs(1),
-		RunE: c.with(func(cmd *cobra.Command, api *client.Client, args []string) error {
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			if !cmd.Flags().Changed("priority") {
 				s.Priority = -1
+			}
+			if s.Estimate {
+				if err := s.checkEstimate(cmd.Flags().Changed); err != nil {
+					return err
+				}
 			}
 			return c.runSubmit(cmd.Context(), api, args[0], &s)
 		}),
@@ -89,6 +101,7 @@ returns at once.
 	flags.BoolVar(&s.SeedPerRow, "seed-per-row", false, "give every row a random seed of its own")
 	flags.BoolVar(&s.NoTruncate, "no-truncate", false, "fail the job if a row is too long, rather than cutting the row")
 	flags.StringVar(&s.IdempotencyKey, "idempotency-key", "", "repeating a submission with the same key creates no second job (default: a fresh one)")
+	flags.BoolVar(&s.Estimate, "estimate", false, "print what the job would cost instead of running it")
 	flags.BoolVarP(&s.detach, "detach", "d", false, "print the job's ID and return at once")
 	s.save.flags(cmd)
 	timeoutFlag(cmd, &s.timeout)
@@ -100,7 +113,7 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, input stri
 	if err := s.read(); err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	if !s.detach {
+	if !s.detach && !s.Estimate {
 		if err := s.save.resolve(baseName(input)); err != nil {
 			return err
 		}

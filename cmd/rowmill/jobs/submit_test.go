@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -269,6 +270,7 @@ func TestServiceAway(t *testing.T) {
 	c := newCall(t, s).run("attach", jobID, "--output", "DIR/o.parquet")
 	c.want(t, 0, "trying again", "wrote")
 	s.server.Close()
+	c.patience = 50 * time.Millisecond
 	c.run("attach", jobID, "--output", "DIR/p.parquet")
 	c.want(t, 8, "cannot reach", "the job goes on")
 }

@@ -1,6 +1,10 @@
-package jobs
+// Package connect finds out which service a command speaks to, and with which
+// key: from flags, the environment, or the client's own file. It owns that
+// file; the API is spoken by package client.
+package connect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -9,14 +13,56 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
+
+// Help says where the service and the key come from.
+const Help = `The service and the key come from --server and --api-key-file, else from
+ROWMILL_SERVER and ROWMILL_API_KEY (or ROWMILL_API_KEY_FILE), else from
+$XDG_CONFIG_HOME/rowmill/config.yaml (~/.config/rowmill/config.yaml), which
+only you may be able to read:
+
+    server: http://127.0.0.1:8088
+    api_key: …`
 
 // defaultServer is where `rowmill serve` listens unless it is told otherwise.
 const defaultServer = "http://127.0.0.1:8088"
+
+// Options are what the flags of a command say of the service.
+type Options struct {
+	IO        *terminal.IO
+	UserAgent string
+
+	server  string
+	key     string
+	keyFile string
+}
+
+// Flags adds the flags to a command and all below it.
+func (o *Options) Flags(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&o.server, "server", "", "address of the service (default "+defaultServer+")")
+	flags.StringVar(&o.keyFile, "api-key-file", "", "file that holds the API key")
+	flags.StringVar(&o.key, "api-key", "", "the API key; others on this machine can see it there, prefer a file or ROWMILL_API_KEY")
+	flags.BoolVarP(&o.IO.Quiet, "quiet", "q", o.IO.Quiet, "no progress and no messages but errors")
+}
+
+// With makes the body of a command of what needs a client.
+func (o *Options) With(run func(cmd *cobra.Command, api *client.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		api, err := o.Client()
+		if err != nil {
+			return err
+		}
+		defer api.Close()
+		return run(cmd, api, args)
+	}
+}
 
 // profile is the client's file of settings.
 type profile struct {
@@ -24,16 +70,16 @@ type profile struct {
 	APIKey string `yaml:"api_key"`
 }
 
-// connect returns a client of the service that flags, environment and profile
+// Client returns a client of the service that flags, environment and profile
 // name, in that order.
-func (c *commands) connect() (*client.Client, error) {
-	server := first(c.server, c.IO.Getenv("ROWMILL_SERVER"))
-	key, err := c.findKey()
+func (o *Options) Client() (*client.Client, error) {
+	server := cmp.Or(o.server, o.IO.Getenv("ROWMILL_SERVER"))
+	key, err := o.findKey()
 	if err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
 	if server == "" || key == "" {
-		name, p, err := c.readProfile()
+		name, p, err := o.readProfile()
 		if err != nil {
 			return nil, exit.With(exit.Usage, err)
 		}
@@ -51,23 +97,23 @@ func (c *commands) connect() (*client.Client, error) {
 	if key == "" {
 		return nil, exit.With(exit.Auth, errors.New("no API key: set ROWMILL_API_KEY or use --api-key-file; `rowmill serve` prints a key when it first starts"))
 	}
-	api, err := client.New(client.Config{Server: first(server, defaultServer), Key: key, UserAgent: c.UserAgent})
+	api, err := client.New(client.Config{Server: cmp.Or(server, defaultServer), Key: key, UserAgent: o.UserAgent})
 	return api, exit.With(exit.Usage, err)
 }
 
 // findKey returns the key that flags or environment name, empty for none.
-func (c *commands) findKey() (string, error) {
+func (o *Options) findKey() (string, error) {
 	switch {
-	case c.key != "" && c.keyFile != "":
+	case o.key != "" && o.keyFile != "":
 		return "", errors.New("--api-key and --api-key-file exclude each other")
-	case c.key != "":
-		return c.key, nil
-	case c.keyFile != "":
-		return readKey(c.keyFile)
-	case c.IO.Getenv("ROWMILL_API_KEY") != "":
-		return c.IO.Getenv("ROWMILL_API_KEY"), nil
-	case c.IO.Getenv("ROWMILL_API_KEY_FILE") != "":
-		return readKey(c.IO.Getenv("ROWMILL_API_KEY_FILE"))
+	case o.key != "":
+		return o.key, nil
+	case o.keyFile != "":
+		return readKey(o.keyFile)
+	case o.IO.Getenv("ROWMILL_API_KEY") != "":
+		return o.IO.Getenv("ROWMILL_API_KEY"), nil
+	case o.IO.Getenv("ROWMILL_API_KEY_FILE") != "":
+		return readKey(o.IO.Getenv("ROWMILL_API_KEY_FILE"))
 	}
 	return "", nil
 }
@@ -85,10 +131,10 @@ func readKey(name string) (string, error) {
 }
 
 // readProfile reads the client's file, if there is one.
-func (c *commands) readProfile() (string, profile, error) {
-	dir := c.IO.Getenv("XDG_CONFIG_HOME")
+func (o *Options) readProfile() (string, profile, error) {
+	dir := o.IO.Getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) {
-		home := c.IO.Getenv("HOME")
+		home := o.IO.Getenv("HOME")
 		if home == "" {
 			return "", profile{}, nil
 		}
@@ -117,13 +163,4 @@ func (c *commands) readProfile() (string, profile, error) {
 		return name, p, fmt.Errorf("%s holds an API key and others can read it; run: chmod 600 %s", name, name)
 	}
 	return name, p, nil
-}
-
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }

@@ -1,0 +1,61 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/cmd/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// printEstimate prints what a succeeded estimate job found out.
+func (c *commands) printEstimate(job client.Job) error {
+	if job.CostEstimate == nil {
+		return exit.With(exit.Failure, fmt.Errorf("%s has succeeded without an estimate", job.ID))
+	}
+	return terminal.Table(c.IO.Out, func(w io.Writer) {
+		line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, terminal.Printable(value)) }
+		line("model", job.Model)
+		line("rows", rowsOf(job))
+		writeEstimate(line, job)
+	})
+}
+
+// writeEstimate writes what an estimate job knows, by lines of name and value.
+func writeEstimate(line func(name, value string), job client.Job) {
+	if job.CostEstimate == nil {
+		return
+	}
+	cost := fmt.Sprintf("%.6f USD", *job.CostEstimate)
+	e := job.Estimate
+	if e == nil {
+		line("cost estimate", cost)
+		return
+	}
+	line("cost estimate", fmt.Sprintf("%s (%.6f to %.6f)", cost, e.Low, e.High))
+	line("tokens in", terminal.Count(e.InputTokens))
+	line("tokens out", terminal.Count(e.OutputTokens)+" (estimated)")
+	how := "from the input alone; no row was run"
+	if e.Method == rowmill.EstimateSampled {
+		how = fmt.Sprintf("from the answers to the first %s rows (%s tokens), which were run", terminal.Count(e.SampleRows), terminal.Count(e.SampleInputTokens))
+	}
+	line("method", how)
+}
+
+// checkEstimate refuses flags that mean nothing to an estimate.
+func (s *submission) checkEstimate(changed func(flag string) bool) error {
+	var vain []string
+	for _, flag := range []string{"output", "format", "include-inputs", "include-logprobs", "force"} {
+		if changed(flag) {
+			vain = append(vain, "--"+flag)
+		}
+	}
+	if len(vain) > 0 {
+		return exit.With(exit.Usage, errors.New("--estimate writes no results; leave out "+strings.Join(vain, ", ")))
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+// Package quotas holds the commands about what an account may use and what it
+// has used. It owns what they are called and what they print; the API itself is
+// spoken by package client.
+package quotas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// commands is the state that the commands share: flags and streams.
+type commands struct {
+	service connect.Options
+	account string
+	print   string // table or json
+}
+
+// Command returns `rowmill quotas`.
+func Command(service connect.Options) *cobra.Command {
+	c := &commands{service: service}
+	root := &cobra.Command{
+		Use:   "quotas",
+		Short: "Show and change what an account may use",
+		Long: `Show and change what an account may use.
+
+For each priority there are two quotas on every single job: its rows and its
+tokens in. A job beyond one of them fails when its rows are counted. The cost
+quota bounds what all jobs of the account may cost in a calendar month (UTC): a
+job whose estimated cost does not fit beside what is spent and what other jobs
+have set aside fails before any of its rows is run.
+
+What an account has no quota of its own for is as the service is configured. A
+job keeps the quotas of the time it was submitted. All this takes an
+administrator's key; one of the account default may name any other account.
+
+` + connect.Help + `
+
+` + exit.Help,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.service.Flags(root)
+	root.AddCommand(c.get(), c.set())
+	return root
+}
+
+// flags adds the flags that every command about an account has, and checks
+// them before the command runs.
+func (c *commands) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.account, "account", "", "the account (default: that of the key)")
+	cmd.Flags().StringVarP(&c.print, "print", "o", "table", "how to print: table or json")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if c.print != "table" && c.print != "json" {
+			return exit.With(exit.Usage, fmt.Errorf("-o must be table or json, is %q", c.print))
+		}
+		return run(cmd, args)
+	}
+}
+
+func (c *commands) get() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get",
+		Short: "Show the quotas in force and where each comes from",
+		Example: `  rowmill quotas get
+  rowmill quotas get --account acme -o json`,
+		Args: cobra.NoArgs,
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			q, err := api.Quotas(cmd.Context(), c.account)
+			if err != nil {
+				return fmt.Errorf("get quotas: %w", err)
+			}
+			return c.show(q)
+		}),
+	}
+	c.flags(cmd)
+	return cmd
+}
+
+// show prints quotas.
+func (c *commands) show(q client.Quotas) error {
+	if c.print == "json" {
+		return terminal.JSON(c.service.IO.Out, q.Raw)
+	}
+	c.service.IO.Say("account %s", terminal.Printable(q.Account))
+	return terminal.Table(c.service.IO.Out, func(w io.Writer) {
+		fmt.Fprintln(w, "QUOTA\tVALUE\tFROM")
+		line := func(name, value string, own bool) {
+			from := "configuration"
+			if own {
+				from = "account"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\n", name, value, from)
+		}
+		for _, bound := range q.Quotas {
+			own := client.OwnQuota{}
+			if i := ownAt(q.Own.Quotas, bound.Priority); i >= 0 {
+				own = q.Own.Quotas[i]
+			}
+			line(fmt.Sprintf("rows of a job, priority %d", bound.Priority), count(bound.RowQuota), own.RowQuota != nil)
+			line(fmt.Sprintf("tokens in of a job, priority %d", bound.Priority), count(bound.TokenQuota), own.TokenQuota != nil)
+		}
+		cost := "no limit"
+		if q.CostQuota != nil {
+			cost = fmt.Sprintf("%.2f USD", *q.CostQuota)
+		}
+		line("cost of a month", cost, q.Own.CostQuota != nil)
+	})
+}
+
+// count writes a quota.
+func count(n int64) string {
+	if n == 0 {
+		return "no limit"
+	}
+	return terminal.Count(n)
+}
+
+// ownAt finds the account's own quota of a priority, or -1.
+func ownAt(own []client.OwnQuota, priority int) int {
+	return slices.IndexFunc(own, func(q client.OwnQuota) bool { return q.Priority == priority })
+}
+
+// The words that take a quota back.
+const (
+	configured = "default" // rows and tokens
+	unlimited  = "none"    // cost
+)
+
+// change is what the flags of set say; nil is left as it is.
+type change struct {
+	priority     int
+	rows, tokens *string
+	cost         *string
+}
+
+func (c *commands) set() *cobra.Command {
+	var rows, tokens, cost string
+	ch := change{}
+	cmd := &cobra.Command{
+		Use:   "set",
+		Short: "Change quotas of an account",
+		Long: `Change quotas of an account. What no flag names stays as it is. Jobs that were
+submitted earlier keep the quotas they had.`,
+		Example: `  rowmill quotas set --priority 1 --rows 5000000 --tokens 2000000000
+  rowmill quotas set --cost-usd 250 --account acme
+  rowmill quotas set --priority 0 --rows default --cost-usd none`,
+		Args: cobra.NoArgs,
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			for flag, field := range map[string]struct {
+				value *string
+				into  **string
+			}{"rows": {&rows, &ch.rows}, "tokens": {&tokens, &ch.tokens}, "cost-usd": {&cost, &ch.cost}} {
+				if cmd.Flags().Changed(flag) {
+					*field.into = field.value
+				}
+			}
+			if !cmd.Flags().Changed("priority") {
+				ch.priority = -1
+			}
+			return c.apply(cmd.Context(), api, ch)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&ch.priority, "priority", 0, "which jobs --rows and --tokens are for: 0 (a few rows, soon) or 1 (many rows)")
+	flags.StringVar(&rows, "rows", "", "rows of one job, or "+configured+" for what the service is configured with")
+	flags.StringVar(&tokens, "tokens", "", "tokens in of one job, or "+configured)
+	flags.StringVar(&cost, "cost-usd", "", "US dollars that all jobs may cost in a calendar month, or "+unlimited+" for no limit")
+	c.flags(cmd)
+	return cmd
+}
+
+// apply changes the account's own quotas where nobody else does meanwhile.
+func (c *commands) apply(ctx context.Context, api *client.Client, ch change) error {
+	if err := ch.check(); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	before, err := api.Quotas(ctx, c.account)
+	if err != nil {
+		return fmt.Errorf("get quotas: %w", err)
+	}
+	own, err := ch.on(before.Own)
+	if err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	after, err := api.SetQuotas(ctx, c.account, own, before.Tag)
+	if err != nil {
+		return fmt.Errorf("set quotas: %w", err)
+	}
+	return c.show(after)
+}
+
+// check refuses a change that does not say what to change.
+func (ch change) check() error {
+	bounds := ch.rows != nil || ch.tokens != nil
+	switch {
+	case !bounds && ch.cost == nil:
+		return errors.New("nothing to change; name --rows, --tokens or --cost-usd")
+	case bounds && ch.priority != 0 && ch.priority != 1:
+		return errors.New("--rows and --tokens are for one priority; say --priority 0 or --priority 1")
+	case !bounds && ch.priority != -1:
+		return errors.New("--priority is for --rows and --tokens; the cost quota is for all jobs together")
+	}
+	_, err := ch.on(client.OwnQuotas{})
+	return err
+}
+
+// on returns an account's own quotas with the change made.
+func (ch change) on(own client.OwnQuotas) (client.OwnQuotas, error) {
+	own.Quotas = slices.Clone(own.Quotas)
+	if ch.rows != nil || ch.tokens != nil {
+		at := ownAt(own.Quotas, ch.priority)
+		if at < 0 {
+			at = len(own.Quotas)
+			own.Quotas = append(own.Quotas, client.OwnQuota{Priority: ch.priority})
+		}
+		q := &own.Quotas[at]
+		if err := errors.Join(bound("--rows", ch.rows, &q.RowQuota), bound("--tokens", ch.tokens, &q.TokenQuota)); err != nil {
+			return own, err
+		}
+		if q.RowQuota == nil && q.TokenQuota == nil {
+			own.Quotas = slices.Delete(own.Quotas, at, at+1)
+		}
+	}
+	if ch.cost == nil {
+		return own, nil
+	}
+	own.CostQuota = nil
+	if *ch.cost == unlimited {
+		return own, nil
+	}
+	usd, err := strconv.ParseFloat(*ch.cost, 64)
+	if err != nil || !(usd >= 0) {
+		return own, fmt.Errorf("--cost-usd must be an amount of US dollars, such as 250 or 0.5, or %s; is %q", unlimited, *ch.cost)
+	}
+	own.CostQuota = &usd
+	return own, nil
+}
+
+// bound reads the value of a flag into a quota.
+func bound(flag string, value *string, into **int64) error {
+	switch {
+	case value == nil:
+		return nil
+	case *value == configured:
+		*into = nil
+		return nil
+	}
+	n, err := strconv.ParseInt(*value, 10, 64)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%s must be a whole number of at least 1, or %s; is %q", flag, configured, *value)
+	}
+	*into = &n
+	return nil
+}

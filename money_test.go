@@ -1,0 +1,85 @@
+package rowmill_test
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill"
+)
+
+func TestMoneyOf(t *testing.T) {
+	t.Parallel()
+	for usd, want := range map[float64]rowmill.Money{
+		0: 0, 1: 1e12, 0.1: 1e11, 1e-12: 1, 4e-13: 0, -0.5: -5e11, 9e6: 9e18,
+		1e7: math.MaxInt64, math.Inf(1): math.MaxInt64, math.Inf(-1): math.MinInt64, math.NaN(): 0,
+	} {
+		if got := rowmill.MoneyOf(usd); got != want {
+			t.Errorf("%v USD is %d, want %d", usd, got, want)
+		}
+	}
+	for m, want := range map[rowmill.Money]string{0: "0 USD", 25e10: "0.25 USD", 1: "0.000000000001 USD", 12e12: "12 USD"} {
+		if got := m.String(); got != want {
+			t.Errorf("%d is %q, want %q", int64(m), got, want)
+		}
+	}
+}
+
+// TestChargesSum charges tokens in one and in many pieces.
+func TestChargesSum(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		price := func(name string) float64 { return float64(rapid.IntRange(0, 100_000_000).Draw(t, name)) / 1e6 }
+		m := rowmill.Model{InputPrice: price("input price"), OutputPrice: price("output price")}
+		var in, out int64
+		var sum rowmill.Money
+		for range rapid.IntRange(1, 20).Draw(t, "parts") {
+			i, o := rapid.Int64Range(0, 1e7).Draw(t, "input"), rapid.Int64Range(0, 1e7).Draw(t, "output")
+			in, out, sum = in+i, out+o, sum.Plus(m.Charge(i, o))
+		}
+		if whole := m.Charge(in, out); whole != sum {
+			t.Fatalf("%d and %d tokens at %v and %v cost %v, their parts %v", in, out, m.InputPrice, m.OutputPrice, whole, sum)
+		}
+		want := (float64(in)*m.InputPrice + float64(out)*m.OutputPrice) / 1e6
+		if got := sum.USD(); math.Abs(got-want) > 1e-9*want+1e-12 {
+			t.Fatalf("%v USD, want about %v", got, want)
+		}
+	})
+}
+
+func TestChargesStayInRange(t *testing.T) {
+	t.Parallel()
+	for _, m := range []rowmill.Model{{InputPrice: 1e300}, {InputPrice: 1000, OutputPrice: 1000}, {InputPrice: math.Inf(1)}} {
+		if got := m.Charge(math.MaxInt64, math.MaxInt64); got != math.MaxInt64 {
+			t.Errorf("%v: %d, want the largest amount", m, int64(got))
+		}
+	}
+	if got := (rowmill.Model{InputPrice: 1}).Charge(-5, 0); got != 0 {
+		t.Errorf("a negative count costs %v", got)
+	}
+	if got := (rowmill.Model{InputPrice: -1, OutputPrice: math.NaN()}).Charge(5, 5); got != 0 {
+		t.Errorf("a price that is none costs %v", got)
+	}
+}
+
+func TestCostOfJobs(t *testing.T) {
+	t.Parallel()
+	m := rowmill.Model{InputPrice: 0.1, OutputPrice: 0.3}
+	in, out := int64(1), int64(3)
+	for name, tt := range map[string]struct {
+		job  rowmill.Job
+		want string
+	}{
+		"nothing committed": {rowmill.Job{}, "0"},
+		"input alone":       {rowmill.Job{InputTokens: &in}, "1e-7"},
+		"both":              {rowmill.Job{InputTokens: &in, OutputTokens: &out}, "0.000001"}, // in floats 9.999999999999999e-7
+		"estimate":          {rowmill.Job{RunType: rowmill.RunEstimate, InputTokens: &in, OutputTokens: &out}, "0"},
+	} {
+		text, err := json.Marshal(m.Cost(&tt.job))
+		if err != nil || string(text) != tt.want {
+			t.Errorf("%s: %s, want %s, %v", name, text, tt.want, err)
+		}
+	}
+}

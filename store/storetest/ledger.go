@@ -1,0 +1,304 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// priced is a model at 0.05 and 0.2 USD per million tokens. Neither price nor
+// any sum of a few has an exact float.
+func priced(id string) rowmill.Model {
+	return rowmill.Model{ID: id, Kind: rowmill.KindGeneration, ContextLength: 4096, InputPrice: 0.05, OutputPrice: 0.2}
+}
+
+// spending creates a running job of an account on the priced model.
+func (s *suite) spending(account, model string) store.Fence {
+	s.Helper()
+	rec := s.newRecord(account)
+	rec.Spec.Model = priced(model)
+	return s.started(rec)
+}
+
+// started creates a record's job, claims it and takes it to running.
+func (s *suite) started(rec store.Record) store.Fence {
+	s.Helper()
+	if _, _, err := s.Create(s.Context(), rec, nil); err != nil {
+		s.Fatalf("create: %v", err)
+	}
+	f := s.claim(rec.Job.ID, s.session())
+	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusStarting, rowmill.StatusRunning) })
+	return f
+}
+
+// spend commits one part of a job, with the totals over all its parts.
+func (s *suite) spend(f store.Fence, key string, totals store.Totals) {
+	s.Helper()
+	sum := totals
+	for _, p := range s.parts(f.JobID) {
+		sum = sum.Plus(p.Totals)
+	}
+	part := store.Part{Key: key, Rows: totals.Rows, Totals: totals}
+	if err := s.CommitParts(s.Context(), f, []store.Part{part}, sum); err != nil {
+		s.Fatalf("commit parts: %v", err)
+	}
+}
+
+// used is the usage of an account from days before today to days after.
+func (s *suite) used(account string) []store.Usage {
+	s.Helper()
+	usage, err := s.Usage(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2))
+	if err != nil {
+		s.Fatalf("usage: %v", err)
+	}
+	return usage
+}
+
+// wantUsage compares an account's usage, summed over days by model.
+func (s *suite) wantUsage(account string, want map[string]store.Totals) {
+	s.Helper()
+	got := map[string]store.Totals{}
+	costs := map[string]rowmill.Money{}
+	for _, u := range s.used(account) {
+		got[u.Model] = got[u.Model].Plus(u.Totals)
+		costs[u.Model] = costs[u.Model].Plus(u.Cost)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.Errorf("usage of account %s (-want +got):\n%s", account, diff)
+	}
+	for model, totals := range want {
+		if charge := priced(model).Charge(totals.InputTokens, totals.OutputTokens); costs[model] != charge {
+			s.Errorf("%s costs account %s %v, want %v", model, account, costs[model], charge)
+		}
+	}
+}
+
+func testUsage(s *suite) {
+	if usage := s.used("a"); len(usage) != 0 {
+		s.Errorf("an account that never ran a job used %v", usage)
+	}
+	one := store.Totals{Rows: 4, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 2, InputTokens: 30, OutputTokens: 7}
+	f := s.spending("a", "m")
+	s.spend(f, "1", one)
+	s.spend(f, "2", one)
+	s.spend(s.spending("a", "m"), "1", one)
+	s.spend(s.spending("a", "k"), "1", one)
+	s.spend(s.spending("ab", "m"), "1", one)
+	s.wantUsage("a", map[string]store.Totals{"m": one.Plus(one).Plus(one), "k": one})
+	s.wantUsage("ab", map[string]store.Totals{"m": one})
+	s.wantUsage("b", map[string]store.Totals{})
+
+	usage := s.used("a")
+	if !slices.IsSortedFunc(usage, func(u, v store.Usage) int { return u.Day.Compare(v.Day) }) {
+		s.Errorf("days are out of order: %v", usage)
+	}
+	if len(usage) == 2 && (usage[0].Model != "k" || usage[1].Model != "m") {
+		s.Errorf("models are out of order: %v", usage)
+	}
+	for _, u := range usage {
+		if u.Day.Location() != time.UTC || !u.Day.Equal(u.Day.Truncate(24*time.Hour)) {
+			s.Errorf("%v is no midnight in UTC", u.Day)
+		}
+	}
+	for name, days := range map[string][2]int{"before": {-9, -3}, "after": {3, 9}, "backwards": {2, -2}} {
+		if usage, err := s.Usage(s.Context(), "a", s.Now().AddDate(0, 0, days[0]), s.Now().AddDate(0, 0, days[1])); err != nil || len(usage) != 0 {
+			s.Errorf("%s: %v, %v", name, usage, err)
+		}
+	}
+	if usage, err := s.Usage(s.Context(), "a", time.Time{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)); err != nil || len(usage) < 2 {
+		s.Errorf("all of time: %v, %v", usage, err)
+	}
+	s.reopen()
+	s.wantUsage("a", map[string]store.Totals{"m": one.Plus(one).Plus(one), "k": one})
+}
+
+// testUsageRepeated repeats commits late, in part and by the next owner.
+func testUsageRepeated(s *suite) {
+	f := s.spending("a", "m")
+	of := func(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 10 * n, OutputTokens: n} }
+	part := func(key string, n int64) store.Part { return store.Part{Key: key, Rows: n, Totals: of(n)} }
+	commit := func(totals int64, parts ...store.Part) {
+		s.Helper()
+		if err := s.CommitParts(s.Context(), f, parts, of(totals)); err != nil {
+			s.Fatal(err)
+		}
+	}
+	commit(3, part("a", 1), part("b", 2))
+	commit(3, part("a", 1), part("b", 2))
+	commit(7, part("b", 2), part("c", 4))
+	commit(7, part("a", 100)) // a key says it all
+	s.wantUsage("a", map[string]store.Totals{"m": of(7)})
+	if err := s.ReplaceParts(s.Context(), f, store.Part{Key: "d", Rows: 7, Complete: true, Totals: of(7)}); err != nil {
+		s.Fatal(err)
+	}
+	commit(7, part("a", 1), part("d", 7))
+	if err := s.CloseSession(s.Context(), f.Session); err != nil {
+		s.Fatal(err)
+	}
+	late := f
+	f = s.claim(f.JobID, s.session())
+	commit(8, part("b", 2), part("e", 1))
+	if err := s.CommitParts(s.Context(), late, []store.Part{part("z", 9)}, of(17)); !errors.Is(err, rowmill.ErrLeaseLost) {
+		s.Errorf("commit of the former owner: %v, want ErrLeaseLost", err)
+	}
+	s.wantUsage("a", map[string]store.Totals{"m": of(8)})
+}
+
+// testUsageRace commits the same parts at once, beside writes that fail: what a
+// store does again because of those must not count again.
+func testUsageRace(s *suite) {
+	f, broken := s.spending("a", "m"), s.spending("b", "m")
+	of := store.Totals{Rows: 8, InputTokens: 80, OutputTokens: 9}
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			part := store.Part{Key: fmt.Sprint("p", i/2), Rows: 8, Totals: of} // each key twice
+			if err := s.CommitParts(s.Context(), f, []store.Part{part}, store.Totals{}); err != nil {
+				s.Errorf("commit parts: %v", err)
+			}
+		})
+		wg.Go(func() {
+			if _, err := s.Update(s.Context(), broken, func(*store.Record) error { panic("a bug") }); err == nil {
+				s.Error("a change that panics is accepted")
+			}
+		})
+	}
+	wg.Wait()
+	var want store.Totals
+	for range 8 {
+		want = want.Plus(of)
+	}
+	s.wantUsage("a", map[string]store.Totals{"m": want})
+}
+
+func testUsageOutlivesJobs(s *suite) {
+	of := store.Totals{Rows: 1, InputTokens: 10, OutputTokens: 20}
+	want := store.Totals{}
+	for _, end := range []rowmill.Status{rowmill.StatusSucceeded, rowmill.StatusFailed, rowmill.StatusCancelled} {
+		f := s.spending("a", "m")
+		s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(1)); return nil })
+		s.spend(f, "p", of)
+		want = want.Plus(of)
+		var err error
+		if end == rowmill.StatusCancelled {
+			_, err = s.Cancel(s.Context(), f.JobID, s.start, nil)
+		} else {
+			_, err = s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, end) })
+		}
+		if err != nil {
+			s.Fatal(err)
+		}
+		if err := s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1, Totals: of}}, of.Plus(of)); !errors.Is(err, rowmill.ErrTerminal) {
+			s.Errorf("a commit after the job has %s: %v, want ErrTerminal", end, err)
+		}
+		if err := s.DropParts(s.Context(), f.JobID); err != nil {
+			s.Fatal(err)
+		}
+		s.wantUsage("a", map[string]store.Totals{"m": want})
+	}
+}
+
+func testUsageOfEstimates(s *suite) {
+	s.spend(s.estimating("a"), "p", store.Totals{Rows: 1, InputTokens: 10, OutputTokens: 20})
+	s.wantUsage("a", map[string]store.Totals{})
+}
+
+// estimating creates a running estimate job.
+func (s *suite) estimating(account string) store.Fence {
+	s.Helper()
+	rec := s.newRecord(account)
+	rec.Spec.Model, rec.Spec.Estimate, rec.Job.RunType = priced("m"), true, rowmill.RunEstimate
+	return s.started(rec)
+}
+
+func testFinishEstimate(s *suite) {
+	estimated := func(r *store.Record) error {
+		r.Job.CostEstimate, r.Job.JobCost = pointer(0.5), r.Spec.Model.Cost(&r.Job)
+		return become(r, rowmill.StatusSucceeded)
+	}
+	for name, f := range map[string]store.Fence{"without parts": s.estimating("a"), "with a sample": s.estimating("a")} {
+		if name == "with a sample" {
+			s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(100)); return nil })
+			s.spend(f, "p", store.Totals{Rows: 3, InputTokens: 10, OutputTokens: 20})
+		}
+		rec, err := s.Finish(s.Context(), f, estimated)
+		if err != nil {
+			s.Fatalf("%s: %v", name, err)
+		}
+		if rec.Job.Status != rowmill.StatusSucceeded || *rec.Job.CostEstimate != 0.5 || *rec.Job.JobCost != 0 {
+			s.Errorf("%s: %s", name, asJSON(s, rec))
+		}
+		s.unchanged(rec)
+	}
+}
+
+func testUsageByDay(s *suite) {
+	if s.Sleeps {
+		s.Skip("days cannot pass")
+	}
+	of := store.Totals{Rows: 1, InputTokens: 10, OutputTokens: 20}
+	day := s.Now().UTC().Truncate(24 * time.Hour)
+	s.Advance(24*time.Hour - s.Now().Sub(day) - time.Nanosecond) // the last moment of today
+	for n := range 3 {
+		s.spend(s.spending("a", "m"), "p", of)
+		s.Advance(time.Duration(1+n) * 24 * time.Hour) // sessions do not live that long
+	}
+	at := func(n int) store.Usage {
+		return store.Usage{Day: day.AddDate(0, 0, n), Model: "m", Totals: of, Cost: priced("m").Charge(10, 20)}
+	}
+	for _, tt := range []struct {
+		from, to time.Time
+		want     []store.Usage
+	}{
+		{day, day.AddDate(0, 0, 9), []store.Usage{at(0), at(1), at(3)}},
+		{day, day, []store.Usage{at(0)}},
+		{day.Add(24*time.Hour - 1), day.Add(24 * time.Hour), []store.Usage{at(0), at(1)}},
+		{day.AddDate(0, 0, 1).In(time.FixedZone("west", -3600)), day.AddDate(0, 0, 2), []store.Usage{at(1)}},
+		{day.AddDate(0, 0, 2), day.AddDate(0, 0, 2), nil},
+	} {
+		got, err := s.Usage(s.Context(), "a", tt.from, tt.to)
+		if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
+			s.Errorf("from %v to %v: %v (-want +got):\n%s", tt.from, tt.to, err, diff)
+		}
+	}
+}
+
+// testUsageIsTheSumOverParts commits at random, with repeats, and compares the
+// ledger with the parts.
+func testUsageIsTheSumOverParts(s *suite) {
+	round := 0
+	rapid.Check(s.T, func(t *rapid.T) {
+		round++
+		account := fmt.Sprint("account ", round)
+		fences := []store.Fence{s.spending(account, "m"), s.spending(account, "k"), s.spending(account, "m")}
+		for range rapid.IntRange(1, 8).Draw(t, "commits") {
+			f := rapid.SampledFrom(fences).Draw(t, "job")
+			var parts []store.Part
+			for range rapid.IntRange(0, 3).Draw(t, "parts") {
+				n := rapid.Int64Range(0, 6).Draw(t, "part") // few, so that they repeat
+				parts = append(parts, store.Part{Key: fmt.Sprint(n), Rows: n, Totals: store.Totals{Rows: n, InputTokens: 7 * n, OutputTokens: 3 * n}})
+			}
+			if err := s.CommitParts(s.Context(), f, parts, store.Totals{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := map[string]store.Totals{}
+		for i, f := range fences {
+			model := []string{"m", "k", "m"}[i]
+			for _, p := range s.parts(f.JobID) {
+				if p.Rows > 0 {
+					want[model] = want[model].Plus(p.Totals)
+				}
+			}
+		}
+		s.wantUsage(account, want)
+	})
+}

@@ -1,0 +1,235 @@
+package storetest
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// reserve must succeed.
+func (s *suite) reserve(f store.Fence, usd, limit float64) store.Record {
+	s.Helper()
+	rec, err := s.Reserve(s.Context(), f, usd, &limit)
+	if err != nil {
+		s.Fatalf("reserve %v of %v: %v", usd, limit, err)
+	}
+	if rec.Reserved != rowmill.MoneyOf(usd) {
+		s.Errorf("reserved %v, want %v USD", rec.Reserved, usd)
+	}
+	s.unchanged(rec)
+	return rec
+}
+
+// overLimit must be refused with these amounts, USD.
+func (s *suite) overLimit(f store.Fence, asked, spent, reserved, limit float64) {
+	s.Helper()
+	before := s.get(f.JobID)
+	_, err := s.Reserve(s.Context(), f, asked, &limit)
+	var refused *store.LimitError
+	if !errors.As(err, &refused) {
+		s.Errorf("reserve %v of %v: %v, want a LimitError", asked, limit, err)
+		return
+	}
+	want := store.LimitError{
+		Asked: rowmill.MoneyOf(asked), Spent: rowmill.MoneyOf(spent),
+		Reserved: rowmill.MoneyOf(reserved), Limit: rowmill.MoneyOf(limit),
+	}
+	if diff := cmp.Diff(want, *refused); diff != "" {
+		s.Errorf("refusal (-want +got):\n%s", diff)
+	}
+	s.unchanged(before)
+}
+
+// dollars are the totals of rows that cost so much on the priced model.
+func dollars(usd int64) store.Totals {
+	return store.Totals{Rows: 1, InputTokens: 8_000_000 * usd, OutputTokens: 3_000_000 * usd}
+}
+
+func testReserve(s *suite) {
+	a, b, c := s.spending("a", "m"), s.spending("a", "m"), s.spending("a", "m")
+	other := s.spending("b", "m")
+	before := s.get(a.JobID)
+	after := s.reserve(a, 0.1, 0.3)
+	before.Reserved, before.Version = after.Reserved, after.Version
+	s.same("record: nothing else changes", before, after)
+	s.reserve(b, 0.1, 0.3)
+	s.overLimit(c, 0.2, 0, 0.2, 0.3)
+	s.reserve(c, 0.1, 0.3) // exactly the limit: floats would be above it
+	s.overLimit(s.spending("a", "m"), 1e-12, 0, 0.3, 0.3)
+	s.reserve(other, 0.3, 0.3) // another account's limit
+	s.reopen()
+	d := s.spending("a", "m")
+	s.overLimit(d, 0.1, 0, 0.3, 0.3)
+	s.reserve(d, 0.1, 0.5) // the limit is the caller's
+	rec, err := s.Reserve(s.Context(), s.spending("a", "m"), 1000, nil)
+	if err != nil || rec.Reserved != rowmill.MoneyOf(1000) {
+		s.Errorf("without a limit: %v reserved, %v", rec.Reserved, err)
+	}
+	s.overLimit(s.spending("a", "m"), 0.1, 0, 1000.4, 0.5)
+}
+
+func testReserveRefuses(s *suite) {
+	f := s.spending("a", "m")
+	before := s.get(f.JobID)
+	limit := 5.0
+	for _, usd := range []float64{-1, math.NaN()} {
+		if _, err := s.Reserve(s.Context(), f, usd, &limit); err == nil {
+			s.Errorf("%v USD are reserved", usd)
+		}
+	}
+	stale := f
+	stale.Epoch--
+	if _, err := s.Reserve(s.Context(), stale, 1, &limit); !errors.Is(err, rowmill.ErrLeaseLost) {
+		s.Errorf("with an older epoch: %v, want ErrLeaseLost", err)
+	}
+	if _, err := s.Reserve(s.Context(), store.Fence{JobID: "job-none", Session: f.Session, Epoch: 1}, 1, &limit); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("for an unknown job: %v, want ErrNotFound", err)
+	}
+	s.unchanged(before)
+	if _, err := s.Cancel(s.Context(), f.JobID, s.start, nil); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := s.Reserve(s.Context(), f, 1, &limit); !errors.Is(err, rowmill.ErrTerminal) {
+		s.Errorf("for a cancelled job: %v, want ErrTerminal", err)
+	}
+}
+
+// testReserveAgain repeats reservations, as retries and next owners do.
+func testReserveAgain(s *suite) {
+	f := s.spending("a", "m")
+	s.reserve(f, 4, 5)
+	version := s.get(f.JobID).Version
+	s.reserve(f, 4, 5)
+	if got := s.get(f.JobID).Version; got != version {
+		s.Errorf("version %d after a repeat, want %d", got, version)
+	}
+	if err := s.CloseSession(s.Context(), f.Session); err != nil {
+		s.Fatal(err)
+	}
+	f = s.claim(f.JobID, s.session())
+	if got := s.get(f.JobID).Reserved; got != rowmill.MoneyOf(4) {
+		s.Errorf("%v reserved after a change of owner, want 4 USD", got)
+	}
+	s.reserve(f, 4, 5)
+	s.reserve(f, 4, 1) // granted before
+	s.reserve(f, 3, 1) // less than was granted
+	s.overLimit(f, 4, 0, 0, 3.5)
+	s.reserve(f, 3.5, 3.5)
+	s.overLimit(s.spending("a", "m"), 1, 0, 3.5, 4)
+	s.reserve(f, 0, 0)
+	s.reserve(s.spending("a", "m"), 4, 4)
+	s.reserve(s.spending("a", "m"), 0, 0) // what costs nothing is within any limit
+}
+
+func testReserveEndsWithTheJob(s *suite) {
+	for _, end := range []rowmill.Status{rowmill.StatusSucceeded, rowmill.StatusFailed, rowmill.StatusCancelled} {
+		f, estimate := s.spending("a", "m"), s.estimating("a")
+		s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(0)); return nil })
+		for _, f := range []store.Fence{f, estimate} {
+			s.reserve(f, 2, 4)
+		}
+		s.overLimit(s.spending("a", "m"), 4, 0, 4, 4)
+		for _, f := range []store.Fence{f, estimate} {
+			var err error
+			if end == rowmill.StatusCancelled {
+				_, err = s.Cancel(s.Context(), f.JobID, s.start, nil)
+			} else {
+				_, err = s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, end) })
+			}
+			if err != nil {
+				s.Fatal(err)
+			}
+			if got := s.get(f.JobID).Reserved; got != 0 {
+				s.Errorf("a job that has %s holds %v", end, got)
+			}
+		}
+		g := s.spending("a", "m")
+		s.reserve(g, 4, 4)
+		if _, err := s.Update(s.Context(), g, func(r *store.Record) error { return become(r, rowmill.StatusFailed) }); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+// testReserveCountsNothingTwice spends what was reserved.
+func testReserveCountsNothingTwice(s *suite) {
+	f, g := s.spending("a", "m"), s.spending("a", "m")
+	s.reserve(f, 6, 10)
+	s.spend(f, "1", dollars(5))
+	s.overLimit(g, 5, 5, 1, 10)
+	s.reserve(g, 4, 10)
+	s.spend(f, "2", dollars(2)) // more than it had reserved
+	s.overLimit(s.spending("a", "m"), 1, 7, 4, 10)
+	s.overLimit(s.spending("a", "m"), 1e-12, 7, 4, 10)
+
+	// A job's own spending is part of what it asks for.
+	if _, err := s.Cancel(s.Context(), g.JobID, s.start, nil); err != nil {
+		s.Fatal(err)
+	}
+	s.reserve(f, 10, 10)
+	limit := 10.0
+	var refused *store.LimitError
+	if _, err := s.Reserve(s.Context(), f, 11, &limit); !errors.As(err, &refused) || refused.Asked != rowmill.MoneyOf(4) {
+		s.Errorf("11 USD for a job that has spent 7: %v, want a refusal of the 4 left", err)
+	}
+	if _, err := s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusFailed) }); err != nil {
+		s.Fatal(err)
+	}
+	s.overLimit(s.spending("a", "m"), 4, 7, 0, 10)
+	s.reserve(s.spending("a", "m"), 3, 10)
+}
+
+// testReserveRace lets many jobs ask at once for what only some can have.
+func testReserveRace(s *suite) {
+	s.spend(s.spending("a", "m"), "p", dollars(1))
+	var granted atomic.Int32
+	var wg sync.WaitGroup
+	for range 16 {
+		f := s.spending("a", "m")
+		wg.Go(func() {
+			limit := 6.0
+			_, err := s.Reserve(s.Context(), f, 1, &limit)
+			var refused *store.LimitError
+			switch {
+			case err == nil:
+				granted.Add(1)
+			case !errors.As(err, &refused):
+				s.Errorf("reserve: %v", err)
+			case refused.Spent != rowmill.MoneyOf(1) || refused.Reserved != rowmill.MoneyOf(5):
+				s.Errorf("refused at %v spent and %v reserved, want 1 and 5 USD", refused.Spent, refused.Reserved)
+			}
+		})
+	}
+	wg.Wait()
+	if granted.Load() != 5 {
+		s.Errorf("%d jobs were granted 1 USD of the 5 left", granted.Load())
+	}
+}
+
+func testReserveByMonth(s *suite) {
+	if s.Sleeps {
+		s.Skip("months cannot pass")
+	}
+	year, month, _ := s.Now().UTC().Date()
+	next := time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC)
+	s.Advance(next.Sub(s.Now()) - time.Hour)
+	f := s.spending("a", "m")
+	s.reserve(f, 8, 10)
+	s.spend(f, "1", dollars(5))
+	s.overLimit(s.spending("a", "m"), 3, 5, 3, 10)
+	s.Advance(time.Hour)
+	// A new month: what was spent is forgotten, what is set aside is not.
+	s.overLimit(s.spending("a", "m"), 8, 0, 3, 10)
+	s.reserve(s.spending("a", "m"), 7, 10)
+	s.spend(f, "2", dollars(1))
+	s.overLimit(s.spending("a", "m"), 1, 1, 9, 10)
+	s.Advance(31 * 24 * time.Hour)
+	s.overLimit(s.spending("a", "m"), 2, 0, 9, 10)
+}
