@@ -50,7 +50,7 @@ func Rowmill() Table {
 	return Table{
 		Floor: map[string]int{
 			"columnar": 0, "shard": 0, "tokenize": 0, "console": 0,
-			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "gpu": 1, "order": 1,
+			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "gpu": 1, "order": 1, "prompt": 1,
 			"results": 2,
 			"actors":  3, "http": 3,
 			"cmd": 4, "bench": 4, "e2e": 4, "examples": 4,
@@ -66,6 +66,8 @@ func Rowmill() Table {
 			"github.com/knadh/koanf":                {"cmd"},
 			"github.com/valyala/fasthttp":           {"engine"},
 			"code.dny.dev/ssrf":                     {"input"},
+			"github.com/dlclark/regexp2":            {"tokenize"},
+			"github.com/pkoukk/tiktoken-go-loader":  {"tokenize"},
 			"github.com/santhosh-tekuri/jsonschema": {"http", "actors", "engine/sim"},
 		},
 		Names:    []string{"util", "utils", "common", "shared", "types", "models"},

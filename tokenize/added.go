@@ -1,0 +1,109 @@
+package tokenize
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// addedToken is a token that is looked for in the text before anything else.
+type addedToken struct {
+	text          string
+	id            int
+	special       bool
+	left, right   bool // it takes the white space before it, behind it, with it
+	wordsDistinct bool // it is not part of a word
+}
+
+// finder finds added tokens: the first of all, and of those that begin in the
+// same place the longest, as the tokenizers library does.
+type finder struct {
+	byText  map[string]*addedToken
+	lengths [256][]int // of the tokens that begin with a byte, longest first
+	begins  [1 << 16 / 64]uint64
+	first   string // the bytes that tokens begin with
+}
+
+// newFinder returns nil if there is nothing to find.
+func newFinder(tokens []addedToken) *finder {
+	if len(tokens) == 0 {
+		return nil
+	}
+	f := &finder{byText: make(map[string]*addedToken, len(tokens))}
+	for i := range tokens {
+		t := &tokens[i]
+		f.byText[t.text] = t
+		first := t.text[0]
+		if lengths := f.lengths[first]; !slices.Contains(lengths, len(t.text)) {
+			f.lengths[first] = append(lengths, len(t.text))
+		}
+		for second := range 256 {
+			if len(t.text) == 1 || t.text[1] == byte(second) {
+				pair := int(first)<<8 | second
+				f.begins[pair/64] |= 1 << (pair % 64)
+			}
+		}
+		if strings.IndexByte(f.first, first) < 0 {
+			f.first += string([]byte{first})
+		}
+	}
+	for _, lengths := range f.lengths {
+		slices.SortFunc(lengths, func(a, b int) int { return b - a })
+	}
+	return f
+}
+
+// find returns the first added token in s from from on, and where it lies.
+func (f *finder) find(s string, from int) (t *addedToken, begin, end int) {
+	for at := from; at < len(s); at++ {
+		if len(f.first) == 1 {
+			skip := strings.IndexByte(s[at:], f.first[0])
+			if skip < 0 {
+				break
+			}
+			at += skip
+		}
+		if at+1 < len(s) {
+			if pair := int(s[at])<<8 | int(s[at+1]); f.begins[pair/64]&(1<<(pair%64)) == 0 {
+				continue
+			}
+		}
+		for _, n := range f.lengths[s[at]] {
+			if at+n > len(s) {
+				continue
+			}
+			t, ok := f.byText[s[at:at+n]]
+			if !ok {
+				continue
+			}
+			begin, end := at, at+n
+			if t.wordsDistinct && (endsInWord(s[from:begin]) || beginsWithWord(s[end:])) {
+				break // a shorter one is not looked for
+			}
+			if t.left {
+				begin = from + len(strings.TrimRightFunc(s[from:begin], unicode.IsSpace))
+			}
+			if t.right {
+				end = len(s) - len(strings.TrimLeftFunc(s[end:], unicode.IsSpace))
+			}
+			return t, begin, end
+		}
+	}
+	return nil, len(s), len(s)
+}
+
+func endsInWord(s string) bool {
+	r, _ := utf8.DecodeLastRuneInString(s)
+	return s != "" && isWord(r)
+}
+
+func beginsWithWord(s string) bool {
+	r, _ := utf8.DecodeRuneInString(s)
+	return s != "" && isWord(r)
+}
+
+// isWord says whether r matches \w.
+func isWord(r rune) bool {
+	return r == '\u200c' || r == '\u200d' || unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic)
+}

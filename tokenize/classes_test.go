@@ -1,0 +1,53 @@
+package tokenize
+
+import (
+	"testing"
+	"unicode"
+
+	"github.com/dlclark/regexp2"
+)
+
+// TestClasses compares the class of every character with the tables of Go,
+// which are those of regexp2, but for what Unicode 16 added to them.
+func TestClasses(t *testing.T) {
+	t.Parallel()
+	if unicode.Version != "15.0.0" {
+		t.Skip("the tables of Go are of Unicode " + unicode.Version + "; see unicode16")
+	}
+	added := make(map[rune]class)
+	for _, span := range unicode16 {
+		for r := span.first; r <= span.last; r++ {
+			if added[r] != 0 || unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.Z, unicode.P, unicode.S) {
+				t.Errorf("%U is added, but known", r)
+			}
+			added[r] = span.class
+		}
+	}
+	if len(added) != 5055 {
+		t.Errorf("%d characters are added", len(added))
+	}
+	sets := map[class]*regexp2.Regexp{}
+	for c, pattern := range map[class]string{
+		upper: `[\p{Lu}\p{Lt}]`, lower: `\p{Ll}`, other: `[\p{Lm}\p{Lo}]`, mark: `\p{M}`, number: `\p{N}`, space: `\s`, line: `[\r\n]`,
+	} {
+		sets[c] = regexp2.MustCompile(pattern, regexp2.None)
+	}
+	table := classes()
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		if r >= 0xD800 && r < 0xE000 {
+			continue // not in UTF-8
+		}
+		want := added[r]
+		for c, set := range sets {
+			if ok, err := set.MatchRunes([]rune{r}); err != nil {
+				t.Fatal(err)
+			} else if ok {
+				want |= c
+			}
+		}
+		c, n := table.at(string(r)+"x", 0)
+		if c != want || n != len(string(r)) || table.of(r) != want {
+			t.Errorf("%U is of class %b and %d bytes, want %b", r, c, n, want)
+		}
+	}
+}

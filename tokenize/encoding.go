@@ -1,0 +1,216 @@
+package tokenize
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+	"unsafe"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+var (
+	// ErrUnknown is the error of a name that is no encoding's.
+	ErrUnknown = errors.New("unknown encoding")
+	// ErrFormat is the error of a file that is damaged, or no vocabulary.
+	ErrFormat = errors.New("not a vocabulary")
+	// ErrUnsupported is the error of a vocabulary that asks for something
+	// other than byte-level byte-pair encoding as it is described in doc.go.
+	ErrUnsupported = errors.New("vocabulary not supported")
+)
+
+// Encoding turns text into the tokens of a model and back. It is safe for
+// concurrent use.
+type Encoding struct {
+	name       string
+	vocabulary *vocabulary
+	scan       *scanner // if the pieces are those of one known pattern
+	stages     []stage  // otherwise
+	nfc        bool     // text is brought into Unicode's form C
+	spaceFirst bool     // a text that does not begin with a space gets one
+	added      *finder  // tokens that are looked for in every text, or nil
+	tokens     []addedToken
+	special    map[string]int
+	texts      map[int]string // of the tokens that are not in the vocabulary, by id
+	pool       *sync.Pool     // of *scratch
+}
+
+func newEncoding(name string, v *vocabulary, stages []stage, tokens []addedToken) *Encoding {
+	e := &Encoding{
+		name: name, vocabulary: v, stages: stages, tokens: tokens,
+		special: make(map[string]int), texts: make(map[int]string),
+		pool: &sync.Pool{New: func() any { return new(scratch) }},
+	}
+	if len(stages) == 1 {
+		e.scan, _ = stages[0].(*scanner)
+	}
+	var always []addedToken
+	for _, t := range tokens {
+		e.texts[t.id] = t.text
+		if t.special {
+			e.special[t.text] = t.id
+		} else {
+			always = append(always, t)
+		}
+	}
+	e.added = newFinder(always)
+	return e
+}
+
+// Name returns the name that the encoding was loaded by.
+func (e *Encoding) Name() string { return e.name }
+
+// Special returns the id of a special token, such as "<|endoftext|>".
+func (e *Encoding) Special(name string) (id int, ok bool) {
+	id, ok = e.special[name]
+	return id, ok
+}
+
+// Specials returns the names of the special tokens, sorted.
+func (e *Encoding) Specials() []string { return slices.Sorted(maps.Keys(e.special)) }
+
+// WithSpecials returns the same encoding, but for one thing: the names of
+// special tokens in a text become these tokens. It is for prompts that a chat
+// template has made. Never use it for what comes from users, who could then
+// end their turn and speak for the system.
+func (e *Encoding) WithSpecials() *Encoding {
+	with := *e
+	with.added = newFinder(e.tokens)
+	return &with
+}
+
+// Count returns the number of tokens of a text.
+func (e *Encoding) Count(text string) int {
+	s := e.take()
+	defer e.give(s)
+	n := 0
+	for part := range e.parts(s, valid(text)) {
+		if part.id >= 0 {
+			n++
+		} else {
+			n += e.count(s, part.text)
+		}
+	}
+	return n
+}
+
+// CountBytes is Count of a text that must not change meanwhile.
+func (e *Encoding) CountBytes(text []byte) int {
+	return e.Count(unsafe.String(unsafe.SliceData(text), len(text)))
+}
+
+// Encode appends the ids of a text's tokens to dst.
+func (e *Encoding) Encode(dst []int, text string) []int {
+	s := e.take()
+	defer e.give(s)
+	for part := range e.parts(s, valid(text)) {
+		if part.id >= 0 {
+			dst = append(dst, part.id)
+		} else {
+			dst = e.encode(s, dst, part.text)
+		}
+	}
+	return dst
+}
+
+// Decode appends the bytes of tokens to dst. Tokens need not end where
+// characters do, so the bytes of a part of an encoding need not be valid
+// UTF-8. An id that is no token's is an error.
+func (e *Encoding) Decode(dst []byte, ids []int) ([]byte, error) {
+	v := e.vocabulary
+	for i, id := range ids {
+		if text, ok := e.texts[id]; ok {
+			dst = append(dst, text...)
+		} else if id >= 0 && id < len(v.known) && v.known[id] != none {
+			dst = append(dst, v.text(v.known[id])...)
+		} else {
+			return dst, fmt.Errorf("%s has no token with the id %d, which is number %d of %d", e.name, id, i, len(ids))
+		}
+	}
+	return dst, nil
+}
+
+// count returns the number of tokens of a text without added tokens.
+func (e *Encoding) count(s *scratch, text string) int {
+	v, n := e.vocabulary, 0
+	for p, i := e.pieces(s, text), 0; i < len(text); {
+		end := p.next()
+		n += v.countPiece(s, text, i, end)
+		i = end
+	}
+	return n
+}
+
+func (e *Encoding) encode(s *scratch, dst []int, text string) []int {
+	v := e.vocabulary
+	for p, i := e.pieces(s, text), 0; i < len(text); {
+		end := p.next()
+		dst = v.encodePiece(s, dst, text, i, end)
+		i = end
+	}
+	return dst
+}
+
+// part is a piece of a text: an added token, or what lies between two.
+type part struct {
+	id         int // of the added token, or -1
+	text       string
+	begin, end int // in the text that the caller gave
+}
+
+// parts goes through a valid text: added tokens apart, the rest normalized and
+// with its space before it.
+func (e *Encoding) parts(s *scratch, text string) func(yield func(part) bool) {
+	return func(yield func(part) bool) {
+		for at := 0; at < len(text); {
+			var found *addedToken
+			begin, end := len(text), len(text)
+			if e.added != nil {
+				found, begin, end = e.added.find(text, at)
+			}
+			if begin > at && !yield(part{-1, e.prepare(s, text[at:begin]), at, begin}) {
+				return
+			}
+			if found != nil && !yield(part{found.id, "", begin, end}) {
+				return
+			}
+			at = end
+		}
+	}
+}
+
+// prepare returns a text between added tokens as its pieces are cut from. What
+// it returns may lie in the scratch.
+func (e *Encoding) prepare(s *scratch, text string) string {
+	if e.nfc && !norm.NFC.IsNormalString(text) {
+		text = norm.NFC.String(text)
+	}
+	if e.spaceFirst && !strings.HasPrefix(text, " ") {
+		s.text = append(append(s.text[:0], ' '), text...)
+		text = unsafe.String(unsafe.SliceData(s.text), len(s.text))
+	}
+	return text
+}
+
+// valid returns a text with U+FFFD for every byte that is not part of valid
+// UTF-8, which is what becomes of it in JSON.
+func valid(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	return string([]rune(text))
+}
+
+func (e *Encoding) take() *scratch { return e.pool.Get().(*scratch) }
+
+func (e *Encoding) give(s *scratch) {
+	// The memory of one long piece is not kept for all the short ones.
+	if cap(s.tokens)+cap(s.whole)+cap(s.long.tokens)+cap(s.ends)+cap(s.other)+cap(s.text) < keptScratch {
+		s.long.piece = ""
+		e.pool.Put(s)
+	}
+}

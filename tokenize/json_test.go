@@ -1,0 +1,267 @@
+package tokenize
+
+import (
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestBadJSON holds files that are not ours to read against the errors that
+// they must give.
+func TestBadJSON(t *testing.T) {
+	t.Parallel()
+	good := train(t, trainedFile{pattern: PatternCL100K})
+	model := good["model"].(map[string]any)
+	with := func(key string, value any) map[string]any {
+		file := maps.Clone(good)
+		file[key] = value
+		return file
+	}
+	withModel := func(key string, value any) map[string]any {
+		changed := maps.Clone(model)
+		changed[key] = value
+		return with("model", changed)
+	}
+	vocabulary := func(change func(map[string]int)) map[string]any {
+		changed := maps.Clone(model["vocab"].(map[string]int))
+		change(changed)
+		return withModel("vocab", changed)
+	}
+	sequence := func(parts ...any) map[string]any {
+		return with("pre_tokenizer", map[string]any{"type": "Sequence", "pretokenizers": parts})
+	}
+	type part = map[string]any
+	byteLevel := part{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}
+	tests := []struct {
+		name string
+		file map[string]any
+		want error
+		text string // part of the message
+	}{
+		{"another JSON", map[string]any{"model_type": "llama"}, ErrFormat, "no model"},
+		{"Unigram", with("model", part{"type": "Unigram", "vocab": []any{[]any{"<unk>", 0.5}}}), ErrUnsupported, "Unigram"},
+		{"WordPiece", with("model", part{"type": "WordPiece", "vocab": part{"a": 1}}), ErrUnsupported, "WordPiece"},
+		{"no type", with("model", part{"vocab": part{"a": 1}}), ErrUnsupported, "without a type"},
+		{"SentencePiece as BPE", withModel("byte_fallback", true), ErrUnsupported, "SentencePiece"},
+		{"end of word", withModel("end_of_word_suffix", "</w>"), ErrUnsupported, "</w>"},
+		{"dropout", withModel("dropout", 0.1), ErrUnsupported, "at random"},
+		{"normalizer", with("normalizer", part{"type": "Lowercase"}), ErrUnsupported, "Lowercase"},
+		{"normalizers", with("normalizer", part{"type": "Sequence", "normalizers": []any{part{"type": "NFC"}, part{"type": "NFKC"}}}), ErrUnsupported, "NFKC"},
+		{"no pre-tokenizer", with("pre_tokenizer", nil), ErrUnsupported, "no pre-tokenizer"},
+		{"Metaspace", with("pre_tokenizer", part{"type": "Metaspace"}), ErrUnsupported, "Metaspace"},
+		{"not byte-level", sequence(part{"type": "Digits"}), ErrUnsupported, "ByteLevel"},
+		{"late space", sequence(part{"type": "Digits"}, part{"type": "ByteLevel"}), ErrUnsupported, "add_prefix_space"},
+		{"late Split", sequence(byteLevel, part{"type": "Split", "pattern": part{"Regex": "a"}, "behavior": "Isolated"}), ErrUnsupported, "behind ByteLevel"},
+		{"behavior", sequence(part{"type": "Split", "pattern": part{"Regex": "a"}, "behavior": "MergedWithNext"}, byteLevel), ErrUnsupported, "MergedWithNext"},
+		{"gaps removed", sequence(part{"type": "Split", "pattern": part{"Regex": "a"}, "behavior": "Removed", "invert": true}, byteLevel), ErrUnsupported, "Removed"},
+		{"pattern", sequence(part{"type": "Split", "pattern": part{"Regex": "("}, "behavior": "Isolated"}, byteLevel), ErrUnsupported, `"("`},
+		{"no pattern", sequence(part{"type": "Split", "behavior": "Isolated"}, byteLevel), ErrFormat, "neither"},
+		{"merge of one", withModel("merges", []any{"ab"}), ErrFormat, "no space"},
+		{"merge of three", withModel("merges", []any{[]string{"a", "b", "c"}}), ErrFormat, "3 parts"},
+		{"merge of strangers", withModel("merges", []any{"a 你"}), ErrFormat, "merge 0"},
+		{"a byte is missing", vocabulary(func(v map[string]int) { delete(v, "!") }), ErrFormat, "byte 0x21"},
+		{"no vocab", withModel("vocab", nil), ErrFormat, "not in the vocab"},
+		{"vocab of another kind", withModel("vocab", []int{1}), ErrFormat, "vocab"},
+		{"an id twice", vocabulary(func(v map[string]int) { v["!"] = v["?"] }), ErrFormat, "have the id"},
+		{"a negative id", vocabulary(func(v map[string]int) { v["!"] = -5 }), ErrFormat, "-5"},
+		{"a huge id", vocabulary(func(v map[string]int) { v["!"] = 1 << 40 }), ErrFormat, "1099511627776"},
+		{"an empty token", vocabulary(func(v map[string]int) { v[""] = 9999 }), ErrFormat, "empty"},
+		{"added token", with("added_tokens", []any{part{"id": 3, "content": ""}}), ErrFormat, "added token"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := open(t, test.file)
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || !strings.Contains(err.Error(), "tokenizer.json: ") {
+				t.Errorf("error %v, want %v with %q", err, test.want, test.text)
+			}
+		})
+	}
+}
+
+// TestMergeOrder holds a merge that comes before those of its parts against
+// the error, and ones that no text reaches against what they change: nothing.
+func TestMergeOrder(t *testing.T) {
+	t.Parallel()
+	file := func(merges ...string) map[string]any {
+		good := train(t, trainedFile{pattern: PatternCL100K})
+		vocab := make(map[string]int)
+		for _, r := range alphabet {
+			vocab[string(r)] = len(vocab)
+		}
+		for _, m := range merges {
+			if key := strings.ReplaceAll(m, " ", ""); vocab[key] == 0 {
+				vocab[key] = len(vocab)
+			}
+		}
+		good["model"] = map[string]any{"type": "BPE", "vocab": vocab, "merges": merges}
+		return good
+	}
+	if _, err := open(t, file("ab c", "a b")); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), `"abc"`) {
+		t.Errorf("error %v", err)
+	}
+	// As in Llama 3, where every pair of tokens that makes a token is listed.
+	e, err := open(t, file("i n", "i ng", "in g", "n g", "x i", "x ing"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string][]string{"ing": {"ing"}, "ng": {"ng"}, "xin": {"x", "in"}, "xing": {"xing"}, "xi": {"xi"}} {
+		var got []string
+		for _, id := range e.Encode(nil, text) {
+			b, err := e.Decode(nil, []int{id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, string(b))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestFullSize writes cl100k_base as the tokenizer.json that Llama 3 has, with
+// every pair of tokens that makes a token among its merges, and expects the
+// same tokens from it.
+func TestFullSize(t *testing.T) {
+	t.Parallel()
+	want := load(t, "cl100k_base")
+	v := want.vocabulary
+	key := func(n token) string {
+		var b strings.Builder
+		for _, c := range v.text(n) {
+			b.WriteRune(alphabet[c])
+		}
+		return b.String()
+	}
+	vocab, merges := make(map[string]int), []any{}
+	for n := range token(len(v.ids)) {
+		vocab[key(n)] = int(v.ids[n])
+	}
+	for n := token(256); n < token(len(v.ids)); n++ {
+		text := key(n)
+		for cut := range text {
+			_, left := vocab[text[:cut]]
+			_, right := vocab[text[cut:]]
+			if left && right {
+				merges = append(merges, text[:cut]+" "+text[cut:])
+			}
+		}
+	}
+	file := train(t, trainedFile{pattern: PatternCL100K})
+	file["model"] = map[string]any{"type": "BPE", "ignore_merges": true, "vocab": vocab, "merges": merges}
+	e, err := open(t, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(11, 12))
+	for i := range 2000 {
+		text := randomText(r, 40)
+		if i < len(hard) {
+			text = hard[i]
+		}
+		if got, want := e.Encode(nil, text), want.Encode(nil, text); !slices.Equal(got, want) {
+			t.Fatalf("%q: tokens %d, want %d", text, got, want)
+		}
+	}
+	t.Logf("%d tokens, %d merges", len(vocab), len(merges))
+}
+
+func TestBadFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ranks := func() string {
+		var b strings.Builder
+		for i := range 256 {
+			b.WriteString(rankLine([]byte{byte(i)}, i))
+		}
+		return b.String() + rankLine([]byte("ab"), 256)
+	}()
+	tests := []struct {
+		name, text string
+		want       string
+	}{
+		{"empty", "", "no tokens"},
+		{"cut in a token", ranks[:len(ranks)-6], "line 257"},
+		{"cut in a rank", ranks[:len(ranks)-2], `have the id 25`},
+		{"no rank", "YQ==\n", "line 1"},
+		{"not base64", "a* 1\n", "line 1"},
+		{"a rank twice", ranks + rankLine([]byte("cd"), 256), "have the id 256"},
+		{"a token twice", ranks + rankLine([]byte("ab"), 257), "twice"},
+		{"a byte is missing", ranks[7:], "byte 0x00"},
+		{"JSON", `{"model": {}}`, "line 1"},
+		{"binary", "\x00\x01\x02 \n\xff", "line 1"},
+	}
+	for _, test := range tests {
+		path := filepath.Join(dir, strings.ReplaceAll(test.name, " ", "-"))
+		if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenRanks(path, PatternCL100K, nil); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: ranks: error %v, want %q", test.name, err, test.want)
+		}
+		if _, err := Open(path); !errors.Is(err, ErrFormat) && !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s: error %v", test.name, err)
+		}
+	}
+	if _, err := Open(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	path := filepath.Join(dir, "good")
+	if err := os.WriteFile(path, []byte(ranks), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenRanks(path, "(", nil); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("a bad pattern: %v", err)
+	}
+	if _, err := OpenRanks(path, PatternCL100K, map[string]int{"": 1}); !errors.Is(err, ErrFormat) {
+		t.Errorf("a special token without a name: %v", err)
+	}
+	e, err := OpenRanks(path, `[a-z]`, map[string]int{"<s>": 300})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := e.WithSpecials().Encode(nil, "ab <s>"); !slices.Equal(got, []int{'a', 'b', ' ', 300}) {
+		t.Errorf("tokens %d", got)
+	}
+	if _, err := Load("o300k"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "o200k_base") {
+		t.Errorf("an unknown name: %v", err)
+	}
+}
+
+// FuzzJSON looks for files that make reading panic.
+func FuzzJSON(f *testing.F) {
+	f.Add([]byte(`{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a a"]}, "pre_tokenizer": {"type": "ByteLevel"}}`))
+	f.Add([]byte(`{"added_tokens": [{"id": 1, "content": "x"}], "model": null}`))
+	f.Add([]byte(`[`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := parseJSON("fuzz", data)
+		if err != nil {
+			return
+		}
+		e.Encode(nil, "some text")
+	})
+}
+
+// FuzzRanks looks for rank files that make reading panic.
+func FuzzRanks(f *testing.F) {
+	f.Add([]byte("YQ== 0\n"))
+	f.Add([]byte("YQ== 0\r\nYWI= 1"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		entries, err := parseRanks(data)
+		if err != nil && !errors.Is(err, ErrFormat) {
+			t.Fatal(err)
+		}
+		for i := range 256 {
+			entries = append(entries, entry{text: string([]byte{byte(i)}), id: 1000 + i})
+		}
+		if _, err := fromRanks(entries); err != nil && !errors.Is(err, ErrFormat) {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,275 @@
+package tokenize
+
+import (
+	"slices"
+	"unicode/utf8"
+)
+
+// scratch is what one call needs for its time; an Encoding keeps a pool.
+type scratch struct {
+	tokens     []token  // of the piece at hand
+	products   []token  // of a position's token with the next one, or none
+	next, prev []int32  // the list of the positions that are left
+	heap       []uint64 // merges to do: product<<32 | position
+	whole      []token  // of a piece longer than window
+	recent     recent
+	last       boundaries
+	long       long  // a piece that Truncate cuts
+	ends       []int // of a text's pieces, where no scanner finds them
+	other      []int
+	text       []byte // a text with a space before it
+}
+
+const (
+	// fewUnits is the most units that are merged by looking through all of
+	// them for the next merge; beyond it a heap is faster.
+	fewUnits = 96
+	// window is the most bytes that are merged at once, which bounds the
+	// memory of a long piece: 24 bytes for each.
+	window = 1024
+	// unsettled is the number of tokens before a window's end that are taken
+	// to depend on what follows; if more do, it shows and the window grows.
+	unsettled = 16
+	// keptScratch is the longest piece in bytes whose memory is kept.
+	keptScratch = 1 << 16
+)
+
+// merge returns the tokens of a piece. They are valid until the next call.
+//
+// The rule is that of byte-pair encoding (Sennrich et al. 2016,
+// arXiv:1508.07909): while neighbours have a product, the pair with the least
+// one, of equals the first, is replaced by it.
+func (v *vocabulary) merge(s *scratch, piece string) []token {
+	if len(piece) > window {
+		return v.mergeLong(s, piece, window)
+	}
+	return v.mergeWindow(s, piece)
+}
+
+func (v *vocabulary) mergeWindow(s *scratch, piece string) []token {
+	s.tokens, s.products = grow(s.tokens, len(piece)), grow(s.products, len(piece))
+	n := v.units(s.tokens, piece)
+	if n <= fewUnits {
+		return v.mergeFew(s, n)
+	}
+	return v.mergeMany(s, n)
+}
+
+// units fills in the tokens that the merges of a piece begin with and returns
+// their number: bytes, and characters that are sure to become one token before
+// anything else happens to their bytes.
+//
+// They are if no merge goes across their borders as long as they are in parts.
+// The first merge across a border makes a token of what ends there and what
+// begins there. If it begins and ends with whole characters, so do both; all
+// others are noted in ragged. That the character is taken before its turn
+// changes nothing: what it merges to comes after it in any case.
+func (v *vocabulary) units(tokens []token, piece string) int {
+	n := 0
+	for i := 0; i < len(piece); {
+		c := piece[i]
+		if c < 0x80 {
+			tokens[n] = token(c)
+			n++
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(piece[i:])
+		t := none
+		if size == 2 || size == 3 {
+			t = v.characters[r]
+		}
+		end := i + size
+		if t != none && (i == 0 || !v.ragged.has(piece[i-1], c)) && (end == len(piece) || !v.ragged.has(piece[end-1], piece[end])) {
+			tokens[n] = t
+			n++
+		} else {
+			for ; i < end; i++ {
+				tokens[n] = token(piece[i])
+				n++
+			}
+		}
+		i = end
+	}
+	return n
+}
+
+// byteSet is a set of pairs of bytes.
+type byteSet [1 << 16 / 64]uint64
+
+func (b *byteSet) has(first, second byte) bool {
+	return b[uint(first)<<2|uint(second)>>6]>>(second&63)&1 != 0
+}
+
+func (b *byteSet) add(first, second byte) { b[uint(first)<<2|uint(second)>>6] |= 1 << (second & 63) }
+
+// mergeFew takes time quadratic in the number of units.
+func (v *vocabulary) mergeFew(s *scratch, n int) []token {
+	tokens, products := s.tokens[:n], s.products[:n]
+	products[n-1] = none
+	for i := range n - 1 {
+		products[i] = v.pairs.find(tokens[i], tokens[i+1])
+	}
+	for {
+		least, at := none, 0
+		for i, p := range products {
+			if p < least {
+				least, at = p, i
+			}
+		}
+		if least == none {
+			return tokens
+		}
+		tokens[at] = least
+		n--
+		copy(tokens[at+1:], tokens[at+2:])
+		copy(products[at:], products[at+1:])
+		tokens, products = tokens[:n], products[:n]
+		products[at] = none
+		if at+1 < n {
+			products[at] = v.pairs.find(least, tokens[at+1])
+		}
+		if at > 0 {
+			products[at-1] = v.pairs.find(tokens[at-1], least)
+		}
+	}
+}
+
+// mergeMany takes time proportional to n log n.
+func (v *vocabulary) mergeMany(s *scratch, n int) []token {
+	s.next, s.prev = grow(s.next, n), grow(s.prev, n)
+	tokens, products, next, prev := s.tokens[:n], s.products[:n], s.next[:n], s.prev[:n]
+	heap := s.heap[:0]
+	for i := range n {
+		products[i], next[i], prev[i] = none, int32(i+1), int32(i-1)
+		if i+1 < n {
+			if p := v.pairs.find(tokens[i], tokens[i+1]); p != none {
+				products[i] = p
+				heap = append(heap, uint64(p)<<32|uint64(i))
+			}
+		}
+	}
+	for i := len(heap)/2 - 1; i >= 0; i-- {
+		sink(heap, i)
+	}
+	offer := func(at int32) {
+		products[at] = none
+		if right := next[at]; int(right) < n {
+			if p := v.pairs.find(tokens[at], tokens[right]); p != none {
+				products[at] = p
+				heap = append(heap, uint64(p)<<32|uint64(at))
+				rise(heap)
+			}
+		}
+	}
+	for len(heap) > 0 {
+		product, at := token(heap[0]>>32), int32(heap[0]&(1<<32-1))
+		last := len(heap) - 1
+		heap[0] = heap[last]
+		heap = heap[:last]
+		sink(heap, 0)
+		if products[at] != product {
+			continue // one of the two has become part of something else
+		}
+		right := next[at]
+		tokens[at], products[right] = product, none
+		next[at] = next[right]
+		if int(next[at]) < n {
+			prev[next[at]] = at
+		}
+		offer(at)
+		if prev[at] >= 0 {
+			offer(prev[at])
+		}
+	}
+	s.heap = heap
+	left := 0
+	for at := 0; at < n; at = int(next[at]) {
+		tokens[left] = tokens[at]
+		left++
+	}
+	return tokens[:left]
+}
+
+// mergeLong merges a piece in windows of size bytes, so that memory and time per byte
+// do not grow with its length.
+//
+// It rests on a property of byte-pair encoding: tokens in a row are the
+// encoding of their bytes if and only if each two neighbours are the encoding
+// of theirs (shown for the same purpose in the crate bpe of
+// github.com/github/rust-gems). So if a window that begins with a token of the
+// window before encodes to the same token there, the two encodings joined at
+// it have only right neighbours, and are the encoding.
+func (v *vocabulary) mergeLong(s *scratch, piece string, size int) []token {
+	s.whole = s.whole[:0]
+	for begin := 0; ; {
+		end := min(begin+size, len(piece))
+		tokens := v.mergeWindow(s, piece[begin:end])
+		joined := len(s.whole) == 0
+		if !joined && s.whole[len(s.whole)-1] == tokens[0] {
+			s.whole = s.whole[:len(s.whole)-1]
+			joined = true
+		}
+		if joined && end == len(piece) {
+			return append(s.whole, tokens...)
+		}
+		// The tokens before the cut are not the piece's; the next window
+		// begins well before them.
+		tokens = tokens[:len(tokens)-min(unsettled, len(tokens)/2)]
+		if !joined || len(tokens) < 2 {
+			size *= 4
+			begin, s.whole = 0, s.whole[:0]
+			continue
+		}
+		s.whole = append(s.whole, tokens...)
+		for _, t := range tokens[:len(tokens)-1] {
+			begin += len(v.text(t))
+		}
+	}
+}
+
+// grow returns s with room for n elements; what it held may be lost.
+func grow[T any](s []T, n int) []T {
+	if cap(s) >= n {
+		return s[:cap(s)]
+	}
+	return slices.Grow(s[:0], n)[:n]
+}
+
+// sink moves the element at i of a heap down to its place.
+func sink(heap []uint64, i int) {
+	if i >= len(heap) {
+		return
+	}
+	moving := heap[i]
+	for {
+		child := 2*i + 1
+		if child >= len(heap) {
+			break
+		}
+		if child+1 < len(heap) && heap[child+1] < heap[child] {
+			child++
+		}
+		if moving <= heap[child] {
+			break
+		}
+		heap[i] = heap[child]
+		i = child
+	}
+	heap[i] = moving
+}
+
+// rise moves the last element of a heap up to its place.
+func rise(heap []uint64) {
+	i := len(heap) - 1
+	moving := heap[i]
+	for i > 0 {
+		parent := (i - 1) / 2
+		if heap[parent] <= moving {
+			break
+		}
+		heap[i] = heap[parent]
+		i = parent
+	}
+	heap[i] = moving
+}

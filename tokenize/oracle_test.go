@@ -1,0 +1,133 @@
+package tokenize
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/dlclark/regexp2"
+	"github.com/pkoukk/tiktoken-go"
+	loader "github.com/pkoukk/tiktoken-go-loader"
+)
+
+// port is an encoding of tiktoken-go, the port of the original.
+func port(t testing.TB, name string) *tiktoken.Tiktoken {
+	t.Helper()
+	portOnce.Do(func() { tiktoken.SetBpeLoader(loader.NewOfflineLoader()) })
+	e, err := tiktoken.GetEncoding(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+var portOnce sync.Once
+
+func load(t testing.TB, name string) *Encoding {
+	t.Helper()
+	e, err := Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func checkPort(t *testing.T, e *Encoding, port *tiktoken.Tiktoken, text string) {
+	t.Helper()
+	if newer(text) {
+		return
+	}
+	want, got := port.EncodeOrdinary(text), e.Encode(nil, text)
+	if !slices.Equal(got, want) {
+		t.Fatalf("%s, %q: tokens %d, tiktoken-go has %d", e.Name(), text, got, want)
+	}
+	if n := e.Count(text); n != len(want) {
+		t.Fatalf("%s, %q: count %d, tiktoken-go has %d", e.Name(), text, n, len(want))
+	}
+}
+
+func TestTiktokenGo(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"o200k_base", "cl100k_base", "r50k_base", "p50k_base"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, port := load(t, name), port(t, name)
+			for _, text := range hard {
+				checkPort(t, e, port, text)
+			}
+			r := rand.New(rand.NewPCG(1, 2))
+			for range 3000 {
+				checkPort(t, e, port, randomText(r, 24))
+			}
+			for range 20 {
+				checkPort(t, e, port, randomText(r, 400))
+			}
+		})
+	}
+}
+
+func FuzzTiktokenGo(f *testing.F) {
+	for _, text := range hard {
+		f.Add(text)
+	}
+	o200k, cl100k := load(f, "o200k_base"), load(f, "cl100k_base")
+	portO, portCL := port(f, "o200k_base"), port(f, "cl100k_base")
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 2000 {
+			return // its time grows with the square
+		}
+		checkPort(t, o200k, portO, text)
+		checkPort(t, cl100k, portCL, text)
+	})
+}
+
+// known are the patterns that have a scanner.
+var known = []string{PatternO200K, PatternCL100K, PatternQwen, PatternQwenMarks, PatternGPT2}
+
+// checkScanner compares a scanner with the pattern that it stands for.
+func checkScanner(t *testing.T, scan *scanner, pattern string, expression *regexp2.Regexp, text string) {
+	t.Helper()
+	if newer(text) {
+		return
+	}
+	text = valid(text)
+	want := matches{expression}.split(nil, text, 0)
+	if got := scan.split(nil, text, 0); !slices.Equal(got, want) {
+		t.Fatalf("%s\n%q: pieces end at %d, by regexp2 at %d", pattern, text, got, want)
+	}
+}
+
+func TestScanners(t *testing.T) {
+	t.Parallel()
+	for _, pattern := range known {
+		scan, expression := scannerFor(pattern), regexp2.MustCompile(pattern, regexp2.None)
+		for _, text := range hard {
+			checkScanner(t, scan, pattern, expression, text)
+		}
+		r := rand.New(rand.NewPCG(3, 4))
+		for range 3000 {
+			checkScanner(t, scan, pattern, expression, randomText(r, 16))
+		}
+	}
+}
+
+func FuzzScanners(f *testing.F) {
+	for _, text := range hard {
+		f.Add(text)
+	}
+	var scans []*scanner
+	var expressions []*regexp2.Regexp
+	for _, pattern := range known {
+		scans = append(scans, scannerFor(pattern))
+		expressions = append(expressions, regexp2.MustCompile(pattern, regexp2.None))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 2000 {
+			return
+		}
+		for i, pattern := range known {
+			checkScanner(t, scans[i], pattern, expressions[i], text)
+		}
+	})
+}

@@ -1,0 +1,159 @@
+package tokenize
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/pkoukk/tiktoken-go-loader/assets"
+)
+
+var (
+	oracleTexts = flag.Int("oracle.texts", 4000, "random texts that the Python tokenizers are asked about")
+	oracleSeed  = flag.Uint64("oracle.seed", 1, "seed of these texts")
+)
+
+// python is a Python that has tiktoken and tokenizers, named by ROWMILL_PYTHON
+// or found as python3. Without one the test is skipped, except under
+// ROWMILL_CI.
+func python(t *testing.T) string {
+	t.Helper()
+	name := cmp.Or(os.Getenv("ROWMILL_PYTHON"), "python3")
+	out, err := exec.Command(name, "-c", "import tiktoken, tokenizers").CombinedOutput()
+	if err == nil {
+		return name
+	}
+	text := fmt.Sprintf("NOT TESTED: our tokens are not compared with the original tokenizers, since %s has no tiktoken and tokenizers: %v %s"+
+		"(pip install tiktoken tokenizers, and name that Python in ROWMILL_PYTHON)", name, err, out)
+	if os.Getenv("ROWMILL_CI") != "" {
+		t.Fatal(text)
+	}
+	t.Skip(text)
+	return ""
+}
+
+// TestOriginals compares ids with the original tiktoken and with the
+// tokenizers library, and the classes of all characters with theirs.
+func TestOriginals(t *testing.T) {
+	t.Parallel()
+	program := python(t)
+	dir := t.TempDir()
+	ranks := make(map[string]string)
+	for _, name := range []string{"o200k_base", "cl100k_base", "p50k_base", "r50k_base"} {
+		data, err := assets.Assets.ReadFile(name + ".tiktoken")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ranks[name] = filepath.Join(dir, name)
+		if err := os.WriteFile(ranks[name], data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var texts []string
+	for _, text := range hard {
+		texts = append(texts, valid(text))
+	}
+	texts = append(texts, strings.Repeat("a", 3000), strings.Repeat(" ", 3000)+"x", strings.Repeat("北京赛车", 300),
+		"so<think> a<tool_call><tool [left] [left][right]  x word sword word", "<|start|>user<|message|>hi<|end|><|endofprompt|>")
+	r := rand.New(rand.NewPCG(*oracleSeed, 10))
+	for range *oracleTexts {
+		text := randomText(r, 30)
+		if r.IntN(8) == 0 {
+			extras := []string{"<think>", "<tool", "<tool_call>", " [left]", "[right] ", " word ", "word", "<|start|>", "<|end|>"}
+			at := r.IntN(len(text) + 1)
+			text = valid(text[:at]) + extras[r.IntN(len(extras))] + valid(text[at:])
+		}
+		texts = append(texts, text)
+	}
+	request, err := json.Marshal(map[string]any{"ranks": ranks, "texts": texts, "dir": dir, "patterns": map[string]string{
+		"cl100k": PatternCL100K, "qwen": PatternQwen, "qwen-marks": PatternQwenMarks, "o200k": PatternO200K, "gpt2": PatternGPT2,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask, answer := filepath.Join(dir, "request"), filepath.Join(dir, "result")
+	if err := os.WriteFile(ask, request, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(program, filepath.Join("testdata", "oracle.py"), ask, answer).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Logf("%d texts, %s", len(texts), bytes.TrimSpace(out))
+	data, err := os.ReadFile(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result struct {
+		Tiktoken map[string][][]int
+		Special  [][]int
+		Trained  []struct {
+			File string
+			IDs  [][]int
+		}
+		Classes map[string]map[string][][2]rune
+	}
+	if err := json.Unmarshal(data, &result); err != nil {
+		t.Fatal(err)
+	}
+	compare := func(e *Encoding, name string, want [][]int) {
+		wrong := 0
+		for i, text := range texts {
+			if got := e.Encode(nil, text); !slices.Equal(got, want[i]) || e.Count(text) != len(want[i]) {
+				if wrong++; wrong <= 3 {
+					t.Errorf("%s, %q: tokens %d, want %d", name, text, got, want[i])
+				}
+			}
+		}
+		if len(want) != len(texts) || wrong > 0 {
+			t.Errorf("%s: %d of %d texts differ", name, wrong, len(texts))
+		}
+	}
+	if len(result.Tiktoken) != 5 || len(result.Trained) < 8 {
+		t.Fatalf("answers for %d and %d encodings", len(result.Tiktoken), len(result.Trained))
+	}
+	for name, want := range result.Tiktoken {
+		compare(load(t, name), "tiktoken "+name, want)
+	}
+	compare(load(t, "o200k_harmony").WithSpecials(), "tiktoken o200k_harmony with special tokens", result.Special)
+	for _, file := range result.Trained {
+		e, err := Open(file.File)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		compare(e, filepath.Base(file.File), file.IDs)
+	}
+	for library, sets := range result.Classes {
+		checkClasses(t, library, sets)
+	}
+}
+
+// checkClasses compares the class of every character with a library's sets.
+func checkClasses(t *testing.T, library string, sets map[string][][2]rune) {
+	t.Helper()
+	want := make([]class, unicode.MaxRune+1)
+	for name, spans := range sets {
+		c := map[string]class{"Lu": upper, "Lt": upper, "Ll": lower, "Lm": other, "Lo": other, "M": mark, "N": number, "s": space}[name]
+		for _, span := range spans {
+			for r := span[0]; r <= span[1]; r++ {
+				want[r] |= c
+			}
+		}
+	}
+	for r := range want {
+		if got := classes().of(rune(r)) &^ line; got != want[r] {
+			t.Errorf("%U is of class %b, for %s of %b", r, got, library, want[r])
+		}
+	}
+}

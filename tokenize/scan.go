@@ -1,0 +1,273 @@
+package tokenize
+
+// scanner cuts text into pieces as one of the known patterns does. Pieces
+// follow one another without gaps. The text must be valid UTF-8.
+//
+// The patterns are the ones that tiktoken (tiktoken_ext/openai_public.py) and
+// the tokenizer.json files of the models hold; see patterns. A hand-written
+// scanner must find what leftmost-first matching with backtracking finds.
+type scanner struct {
+	family  family
+	letters class // what counts as a letter inside a word of cl100k: \p{L}, or with \p{M}
+	digits  int   // the longest run of \p{N} in one piece
+	table   *classTable
+}
+
+type family uint8
+
+const (
+	gpt2 family = iota + 1
+	cl100k
+	o200k
+)
+
+// next returns the end of the piece that starts at i, which is below len(s).
+func (p *scanner) next(s string, i int) int {
+	switch p.family {
+	case o200k:
+		return p.nextO200k(s, i)
+	case cl100k:
+		return p.nextCL100k(s, i)
+	default:
+		return p.nextGPT2(s, i)
+	}
+}
+
+// nextO200k matches
+//
+//	[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?
+//	[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?
+//	\p{N}{1,3}
+//	 ?[^\s\p{L}\p{N}]+[\r\n/]*
+//	\s*[\r\n]+|\s+(?!\S)|\s+
+func (p *scanner) nextO200k(s string, i int) int {
+	c, n := p.table.at(s, i)
+	switch {
+	case c&letter != 0:
+		_, end := p.word(s, i)
+		return end
+	case c&number != 0:
+		return p.run(s, i+n, number, p.digits-1)
+	case c&line == 0 && i+n < len(s):
+		// The first character leads a word, if one follows.
+		small, end := p.word(s, i+n)
+		if c&mark != 0 && !small {
+			_, end = p.word(s, i) // the first form without a lead goes before the second with one
+		}
+		if end > i+n {
+			return end
+		}
+	}
+	if c&mark != 0 {
+		return i + n
+	}
+	if end := p.symbols(s, i, '/'); end > i {
+		return end
+	}
+	return p.blank(s, i, true)
+}
+
+// word matches the two kinds of words of o200k without their lead, at i. It
+// returns i when neither matches; small says that the first did, the one that
+// ends in letters that are not capitals.
+func (p *scanner) word(s string, i int) (small bool, end int) {
+	ascii := &p.table.pages[0]
+	// Only ASCII up to the end of the word: no letter is without case.
+	at := i
+	for at < len(s) && ascii[s[at]]&upper != 0 && s[at] < 0x80 {
+		at++
+	}
+	capitals := at
+	for at < len(s) && ascii[s[at]]&lower != 0 && s[at] < 0x80 {
+		at++
+	}
+	if at == len(s) || s[at] < 0x80 {
+		if at == i {
+			return false, i
+		}
+		return at > capitals, contraction(s, at)
+	}
+
+	at = i
+	caseless := -1 // behind the last character of the run of capitals that is none
+	for at < len(s) {
+		c, n := p.table.at(s, at)
+		if c&(upper|other|mark) == 0 {
+			break
+		}
+		at += n
+		if c&(other|mark) != 0 {
+			caseless = at
+		}
+	}
+	capitals = at
+	at = p.run(s, at, lower|other|mark, len(s))
+	switch {
+	case at > capitals:
+		return true, contraction(s, at)
+	case caseless >= 0:
+		return true, contraction(s, caseless) // the run gives back what follows
+	case at > i:
+		return false, contraction(s, at)
+	}
+	return false, i
+}
+
+// nextCL100k matches, with letters for \p{L} and digits for 3,
+//
+//	(?i:'s|'t|'re|'ve|'m|'ll|'d)
+//	[^\r\n\p{L}\p{N}]?\p{L}+
+//	\p{N}{1,3}
+//	 ?[^\s\p{L}\p{N}]+[\r\n]*
+//	\s*[\r\n]+|\s+(?!\S)|\s+
+//
+// The pattern in the original tiktoken keeps white space at the end of the
+// text in one piece. No token of cl100k_base goes across the place where this
+// one cuts, so the tokens are the same.
+func (p *scanner) nextCL100k(s string, i int) int {
+	c, n := p.table.at(s, i)
+	switch {
+	case c&p.letters != 0:
+		return p.run(s, i+n, p.letters, len(s))
+	case c&number != 0:
+		return p.run(s, i+n, number, p.digits-1)
+	case c&line == 0 && i+n < len(s):
+		if s[i] == '\'' {
+			if end := contraction(s, i); end > i {
+				return end
+			}
+		}
+		if end := p.run(s, i+n, p.letters, len(s)); end > i+n {
+			return end
+		}
+	}
+	if end := p.symbols(s, i, '\n'); end > i {
+		return end
+	}
+	return p.blank(s, i, true)
+}
+
+// nextGPT2 matches
+//
+//	's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+func (p *scanner) nextGPT2(s string, i int) int {
+	if s[i] == '\'' {
+		if end := smallContraction(s, i); end > i {
+			return end
+		}
+	}
+	at := i
+	if s[i] == ' ' && i+1 < len(s) {
+		at++
+	}
+	switch c, n := p.table.at(s, at); {
+	case c&letter != 0:
+		return p.run(s, at+n, letter, len(s))
+	case c&number != 0:
+		return p.run(s, at+n, number, len(s))
+	case c&space == 0:
+		return p.others(s, at+n)
+	}
+	return p.blank(s, i, false)
+}
+
+// run returns the end of the run of at most limit characters of set at i.
+func (p *scanner) run(s string, i int, set class, limit int) int {
+	for ; limit > 0 && i < len(s); limit-- {
+		c, n := p.table.at(s, i)
+		if c&set == 0 {
+			break
+		}
+		i += n
+	}
+	return i
+}
+
+// others returns the end of the run of [^\s\p{L}\p{N}] at i.
+func (p *scanner) others(s string, i int) int {
+	outside := space | number | letter | p.letters
+	for i < len(s) {
+		c, n := p.table.at(s, i)
+		if c&outside != 0 {
+			break
+		}
+		i += n
+	}
+	return i
+}
+
+// symbols matches " ?[^\s\p{L}\p{N}]+[\r\n]*" at i, where the class at the end
+// holds also too. It returns i when there is nothing.
+func (p *scanner) symbols(s string, i int, also byte) int {
+	at := i
+	if s[i] == ' ' {
+		at++
+	}
+	end := p.others(s, at)
+	if end == at {
+		return i
+	}
+	for end < len(s) && (s[end] == '\n' || s[end] == '\r' || s[end] == also) {
+		end++
+	}
+	return end
+}
+
+// blank matches "\s+(?!\S)|\s+" at i, which is white space, and before it
+// "\s*[\r\n]+" if lines is set.
+func (p *scanner) blank(s string, i int, lines bool) int {
+	end, last, newline := i, i, -1
+	for end < len(s) {
+		c, n := p.table.at(s, end)
+		if c&space == 0 {
+			break
+		}
+		last = end
+		end += n
+		if c&line != 0 {
+			newline = end
+		}
+	}
+	switch {
+	case lines && newline >= 0:
+		return newline
+	case end == len(s) || last == i:
+		return end
+	}
+	return last
+}
+
+// contraction returns the end of (?i:'s|'t|'re|'ve|'m|'ll|'d)? at i. Without
+// regard to case, s is ſ (U+017F) as well.
+func contraction(s string, i int) int {
+	if i+1 >= len(s) || s[i] != '\'' {
+		return i
+	}
+	switch s[i+1] | 0x20 {
+	case 's', 't', 'm', 'd':
+		return i + 2
+	case 'r', 'v':
+		if i+2 < len(s) && s[i+2]|0x20 == 'e' {
+			return i + 3
+		}
+	case 'l':
+		if i+2 < len(s) && s[i+2]|0x20 == 'l' {
+			return i + 3
+		}
+	}
+	if i+2 < len(s) && s[i+1:i+3] == "ſ" {
+		return i + 3
+	}
+	return i
+}
+
+// smallContraction returns the end of ('s|'t|'re|'ve|'m|'ll|'d)? at i.
+func smallContraction(s string, i int) int {
+	end := contraction(s, i)
+	for at := i + 1; at < end; at++ {
+		if s[at] < 'a' || s[at] > 'z' {
+			return i
+		}
+	}
+	return end
+}

@@ -1,0 +1,156 @@
+package tokenize
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/dlclark/regexp2"
+)
+
+// The patterns that scanners know, as they are written in tiktoken and in the
+// tokenizer.json files of the models.
+const (
+	// PatternCL100K is that of cl100k_base, and in this form of Llama 3.
+	PatternCL100K = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	// PatternQwen is that of Qwen 2, 2.5 and 3: every digit is a piece.
+	PatternQwen = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	// PatternQwenMarks is PatternQwen with marks inside words.
+	PatternQwenMarks = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	// PatternO200K is that of o200k_base, gpt-oss and Llama 4.
+	PatternO200K = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
+		`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
+		`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	// PatternGPT2 is that of GPT-2, r50k_base and p50k_base, and the one
+	// behind ByteLevel's use_regex.
+	PatternGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+)
+
+// scannerFor returns the scanner of a pattern, or nil.
+func scannerFor(pattern string) *scanner {
+	t := classes()
+	switch pattern {
+	case PatternCL100K:
+		return &scanner{cl100k, letter, 3, t}
+	case PatternQwen:
+		return &scanner{cl100k, letter, 1, t}
+	case PatternQwenMarks:
+		return &scanner{cl100k, letter | mark, 1, t}
+	case PatternO200K:
+		return &scanner{o200k, letter, 3, t}
+	case PatternGPT2, `'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`:
+		return &scanner{gpt2, letter, 0, t}
+	}
+	return nil
+}
+
+// A stage cuts a text, or every piece of the stage before, into pieces.
+type stage interface {
+	// split appends the ends of the pieces of s, which begins at base.
+	split(ends []int, s string, base int) []int
+}
+
+// stageFor returns the stage of a pattern.
+func stageFor(pattern string) (stage, error) {
+	if s := scannerFor(pattern); s != nil {
+		return s, nil
+	}
+	expression, err := regexp2.Compile(pattern, regexp2.None)
+	if err != nil {
+		return nil, fmt.Errorf("%w: pattern %q: %w", ErrUnsupported, pattern, err)
+	}
+	return matches{expression}, nil
+}
+
+func (p *scanner) split(ends []int, s string, base int) []int {
+	for i := 0; i < len(s); {
+		i = p.next(s, i)
+		ends = append(ends, base+i)
+	}
+	return ends
+}
+
+// matches is a stage by any other pattern: each match is a piece, and so is
+// what lies between two.
+type matches struct {
+	expression *regexp2.Regexp
+}
+
+func (m matches) split(ends []int, s string, base int) []int {
+	at, character := 0, 0 // where we are, in bytes and in characters
+	skip := func(to int) {
+		begin := at
+		for ; character < to; character++ {
+			_, n := utf8.DecodeRuneInString(s[at:])
+			at += n
+		}
+		if at > begin {
+			ends = append(ends, base+at)
+		}
+	}
+	// An error would be a match that ran out of time; none is set.
+	for match, _ := m.expression.FindStringMatch(s); match != nil; match, _ = m.expression.FindNextMatch(match) {
+		skip(match.Index)
+		skip(match.Index + match.Length)
+	}
+	if at < len(s) {
+		ends = append(ends, base+len(s))
+	}
+	return ends
+}
+
+// digits is the stage that puts numbers apart: each character of \p{N}, or
+// each run of them.
+type digits struct {
+	single bool
+	table  *classTable
+}
+
+func (d digits) split(ends []int, s string, base int) []int {
+	for i := 0; i < len(s); {
+		c, n := d.table.at(s, i)
+		first := c & number
+		for i += n; i < len(s) && (first == 0 || !d.single); i += n {
+			if c, n = d.table.at(s, i); c&number != first {
+				break
+			}
+		}
+		ends = append(ends, base+i)
+	}
+	return ends
+}
+
+// pieces goes through the pieces of a text.
+type pieces struct {
+	scan *scanner
+	text string
+	ends []int // unless there is a scanner
+	at   int   // where the next piece begins
+}
+
+func (e *Encoding) pieces(s *scratch, text string) pieces {
+	p := pieces{scan: e.scan, text: text}
+	if e.scan == nil {
+		s.ends = append(s.ends[:0], len(text))
+		for _, stage := range e.stages {
+			s.other = s.other[:0]
+			begin := 0
+			for _, end := range s.ends {
+				s.other = stage.split(s.other, text[begin:end], begin)
+				begin = end
+			}
+			s.ends, s.other = s.other, s.ends
+		}
+		p.ends = s.ends
+	}
+	return p
+}
+
+// next returns the end of the piece that begins at p.at and goes behind it.
+func (p *pieces) next() int {
+	if p.scan != nil {
+		p.at = p.scan.next(p.text, p.at)
+	} else {
+		p.at, p.ends = p.ends[0], p.ends[1:]
+	}
+	return p.at
+}

@@ -1,0 +1,125 @@
+package tokenize
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// longestPrefix is what Truncate promises, by trying everything. Text must be
+// as the encoding sees it.
+func longestPrefix(e *Encoding, text string, n int) string {
+	for end := len(text); end > 0; end-- {
+		if (end == len(text) || utf8.RuneStart(text[end])) && e.Count(text[:end]) <= n {
+			return text[:end]
+		}
+	}
+	return ""
+}
+
+func checkTruncate(t *testing.T, e *Encoding, text string, n int) {
+	t.Helper()
+	got := e.Truncate(text, n)
+	if count := e.Count(got); count > max(n, 0) {
+		t.Fatalf("%s: %q is cut to %q with %d tokens, more than %d", e.Name(), text, got, count, n)
+	}
+	if want := longestPrefix(e, text, n); len(got) < len(want) {
+		t.Fatalf("%s: %q is cut to %d tokens as %q, longer is %q", e.Name(), text, n, got, want)
+	} else if !strings.HasPrefix(text, got) {
+		t.Fatalf("%s: %q is cut to %q", e.Name(), text, got)
+	}
+}
+
+func truncators(t testing.TB) []*Encoding {
+	return append(trained(t)[:2], load(t, "o200k_base"), load(t, "cl100k_base"), load(t, "r50k_base"))
+}
+
+func TestTruncate(t *testing.T) {
+	t.Parallel()
+	for _, e := range truncators(t) {
+		for _, text := range hard {
+			text = valid(text)
+			for n := -1; n <= e.Count(text)+1; n++ {
+				checkTruncate(t, e, text, n)
+			}
+		}
+		r := rand.New(rand.NewPCG(7, 8))
+		for range 2000 {
+			text := randomText(r, 40)
+			checkTruncate(t, e, text, r.IntN(e.Count(text)+2))
+		}
+		for range 300 {
+			text := strings.Repeat(randomText(r, 3), 60) // long pieces
+			if len(text) < 1500 {
+				checkTruncate(t, e, text, r.IntN(e.Count(text)+2))
+			}
+		}
+	}
+}
+
+// TestTruncateOthers cuts by the vocabularies that look for added tokens, put
+// a space before the text, normalize it or have several stages.
+func TestTruncateOthers(t *testing.T) {
+	t.Parallel()
+	all := trained(t)[2:]
+	for i, e := range append(all, all[1].WithSpecials(), load(t, "o200k_harmony").WithSpecials()) {
+		r := rand.New(rand.NewPCG(uint64(i), 9))
+		for range 1500 {
+			text := randomText(r, 20)
+			for range r.IntN(3) {
+				at := r.IntN(len(text) + 1)
+				text = valid(text[:at]) + []string{"<think>", "<", "<|im_start|>", "<|end|>"}[r.IntN(4)] + valid(text[at:])
+			}
+			if e.nfc {
+				text = norm.NFC.String(text)
+			}
+			n := r.IntN(e.Count(text) + 2)
+			got := e.Truncate(text, n)
+			want := ""
+			s := new(scratch)
+			for part := range e.parts(s, text) {
+				for end := part.begin; end <= part.end; end++ {
+					inside := part.id >= 0 && end > part.begin && end < part.end
+					if !inside && (end == len(text) || utf8.RuneStart(text[end])) && e.Count(text[:end]) <= n {
+						want = text[:end]
+					}
+				}
+			}
+			if got != want {
+				t.Fatalf("vocabulary %d: %q is cut to %d tokens as %q, want %q", i, text, n, got, want)
+			}
+		}
+	}
+}
+
+func TestTruncateNormalizes(t *testing.T) {
+	t.Parallel()
+	e := trained(t)[2]
+	text := strings.Repeat("A\u030a e\u0301 \u0958 ", 20)
+	if got := e.Truncate(text, e.Count(text)); got != text {
+		t.Errorf("a text that fits becomes %q", got)
+	}
+	got := e.Truncate(text, 30)
+	if got == "" || e.Count(got) > 30 || !strings.HasPrefix(norm.NFC.String(text), got) {
+		t.Errorf("%q with %d tokens", got, e.Count(got))
+	}
+}
+
+func FuzzTruncate(f *testing.F) {
+	for i, text := range hard {
+		f.Add(text, i)
+	}
+	all := truncators(f)
+	f.Fuzz(func(t *testing.T, text string, n int) {
+		if len(text) > 400 {
+			return
+		}
+		text = valid(text)
+		for _, e := range all {
+			checkTruncate(t, e, text, n%(e.Count(text)+2))
+		}
+	})
+}

@@ -1,0 +1,181 @@
+package tokenize
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unsafe"
+)
+
+// token is our own number of a token: 0 to 255 are the bytes, then come the
+// products of merges, the earliest merge first, then tokens that no merge
+// makes. Of two merges the one with the smaller product is done first.
+type token = uint32
+
+// none is no token. Tokens have tokenBits bits.
+const (
+	tokenBits = 21
+	none      = token(1<<tokenBits - 1)
+)
+
+// wordTable finds the token that a whole piece is. Tokens up to shortWord
+// bytes lie with their bytes in an open hash table, 16 bytes each, so that the
+// usual look-up touches one cache line; the rest is in a map.
+type wordTable struct {
+	slots []word
+	long  map[string]token
+	most  int // length of the longest token
+}
+
+const shortWord = 12
+
+// word is a token of at most shortWord bytes: the first eight, then from the
+// lowest bit the other four, the length (4 bits) and the token.
+type word struct {
+	head, tail uint64
+}
+
+const (
+	lengthShift = 32
+	tokenShift  = 36
+	tailMask    = 1<<tokenShift - 1
+)
+
+func newWordTable(short int) *wordTable {
+	return &wordTable{slots: make([]word, 2*short+1), long: make(map[string]token)}
+}
+
+// hash is a folded product of 128 bits, as in wyhash.
+func hash(head, tail uint64) uint64 {
+	high, low := bits.Mul64(head^0x9E3779B97F4A7C15, tail^0xD6E8FEB86659FD93)
+	return high ^ low
+}
+
+// slot is where the search for a key with this hash begins.
+func (t *wordTable) slot(hash uint64) uint64 {
+	at, _ := bits.Mul64(hash, uint64(len(t.slots)))
+	return at
+}
+
+// add puts a token's bytes into the table, unless they are there already.
+func (t *wordTable) add(bytes string, id token) bool {
+	t.most = max(t.most, len(bytes))
+	if len(bytes) > shortWord {
+		_, twice := t.long[bytes]
+		t.long[bytes] = id
+		return !twice
+	}
+	head, tail := key(bytes, 0, len(bytes))
+	for at := t.slot(hash(head, tail)); ; {
+		switch slot := &t.slots[at]; {
+		case slot.tail == 0: // no key is without a length
+			*slot = word{head, tail | uint64(id)<<tokenShift}
+			return true
+		case slot.head == head && slot.tail&tailMask == tail:
+			return false
+		}
+		if at++; at == uint64(len(t.slots)) {
+			at = 0
+		}
+	}
+}
+
+// find returns the token that text is, or none.
+func (t *wordTable) find(text string) token {
+	if len(text) <= shortWord {
+		head, tail := key(text, 0, len(text))
+		return t.findShort(hash(head, tail), head, tail)
+	}
+	if len(text) <= t.most {
+		if id, ok := t.long[text]; ok {
+			return id
+		}
+	}
+	return none
+}
+
+func (t *wordTable) findShort(hash, head, tail uint64) token {
+	for at := t.slot(hash); ; {
+		slot := &t.slots[at]
+		switch {
+		case slot.head == head && slot.tail&tailMask == tail:
+			return token(slot.tail >> tokenShift)
+		case slot.tail == 0:
+			return none
+		}
+		if at++; at == uint64(len(t.slots)) {
+			at = 0
+		}
+	}
+}
+
+// key is s[i:end], of 1 to shortWord bytes, and its length as two numbers.
+func key(s string, i, end int) (head, tail uint64) {
+	n := end - i
+	if i+16 <= len(s) {
+		b := unsafe.Slice(unsafe.StringData(s), len(s))[i : i+16]
+		head, tail = binary.LittleEndian.Uint64(b), uint64(binary.LittleEndian.Uint32(b[8:]))
+	} else {
+		var b [16]byte
+		copy(b[:], s[i:end])
+		head, tail = binary.LittleEndian.Uint64(b[:]), uint64(binary.LittleEndian.Uint32(b[8:]))
+	}
+	if n < 8 {
+		return head & (1<<(8*uint(n)) - 1), uint64(n) << lengthShift
+	}
+	return head, tail&(1<<(8*uint(n-8))-1) | uint64(n)<<lengthShift
+}
+
+// recent remembers short pieces that were met before: what a text has often is
+// then found in the fastest memory, and pieces of several tokens need not be
+// merged to be counted. A slot is a word with the number of its tokens above
+// its token, which is that of the piece if there is one.
+type recent [1 << recentBits]word
+
+const (
+	recentBits = 12 // 64 KB
+	countShift = tokenShift + tokenBits
+)
+
+// countPiece returns the number of tokens of the piece text[i:end].
+func (v *vocabulary) countPiece(s *scratch, text string, i, end int) int {
+	if end-i > shortWord {
+		if v.words.find(text[i:end]) != none {
+			return 1
+		}
+		return len(v.merge(s, text[i:end]))
+	}
+	head, tail := key(text, i, end)
+	h := hash(head, tail)
+	slot := &s.recent[h%uint64(len(s.recent))]
+	if slot.head != head || slot.tail&tailMask != tail {
+		n, t := 1, v.words.findShort(h, head, tail)
+		if t == none {
+			n = len(v.merge(s, text[i:end]))
+		}
+		*slot = word{head, tail | uint64(t)<<tokenShift | uint64(n)<<countShift}
+	}
+	return int(slot.tail >> countShift)
+}
+
+// encodePiece appends the ids of the tokens of the piece text[i:end] to dst.
+func (v *vocabulary) encodePiece(s *scratch, dst []int, text string, i, end int) []int {
+	var t token
+	if end-i > shortWord {
+		t = v.words.find(text[i:end])
+	} else {
+		head, tail := key(text, i, end)
+		h := hash(head, tail)
+		if slot := &s.recent[h%uint64(len(s.recent))]; slot.head == head && slot.tail&tailMask == tail {
+			t = token(slot.tail>>tokenShift) & none
+		} else if t = v.words.findShort(h, head, tail); t != none {
+			*slot = word{head, tail | uint64(t)<<tokenShift | 1<<countShift}
+		}
+	}
+	if t != none {
+		return append(dst, int(v.ids[t]))
+	}
+	for _, t := range v.merge(s, text[i:end]) {
+		dst = append(dst, int(v.ids[t]))
+	}
+	return dst
+}
