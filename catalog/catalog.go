@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -103,6 +104,12 @@ func (c *Catalog) Find(id string) (rowmill.Model, bool) {
 // All returns the models in the order of the file.
 func (c *Catalog) All() []rowmill.Model { return slices.Clone(c.models) }
 
+// Templates lists the templates that a model may name, sorted: those of package
+// prompt, which a test there compares.
+func Templates() []string {
+	return []string{"chatml", "embedding", "gemma", "harmony", "llama-3", "none", "qwen-3", "qwen-3-embedding", "qwen-3-thinking"}
+}
+
 // Nearest returns the id most like id, or "" where none is close enough to be
 // what a caller meant.
 func (c *Catalog) Nearest(id string) string {
@@ -151,11 +158,22 @@ func check(i int, m *rowmill.Model) (problems []error) {
 			wrong(fmt.Sprintf("engine_names[%d]", n), "%q is listed twice", name)
 		}
 	}
-	if m.InputPrice < 0 || m.InputPrice != m.InputPrice {
-		wrong("input_price", "%v must be 0 or more USD per million tokens", m.InputPrice)
+	if m.Template != "" && !slices.Contains(Templates(), m.Template) {
+		wrong("template", "%q is not known: use one of %s, or leave it out", m.Template, strings.Join(Templates(), ", "))
 	}
-	if m.OutputPrice < 0 || m.OutputPrice != m.OutputPrice {
-		wrong("output_price", "%v must be 0 or more USD per million tokens", m.OutputPrice)
+	if m.Tokenizer != "" && !idPattern.MatchString(m.Tokenizer) {
+		wrong("tokenizer", "%q must be the name of a vocabulary or of a file in the tokenizers directory without its ending, not a path", m.Tokenizer)
+	}
+	for _, price := range []struct {
+		field string
+		usd   float64
+	}{{"input_price", m.InputPrice}, {"output_price", m.OutputPrice}} {
+		switch {
+		case math.IsNaN(price.usd) || math.IsInf(price.usd, 0):
+			wrong(price.field, "%v is not a number of USD per million tokens", price.usd)
+		case price.usd < 0:
+			wrong(price.field, "%v is negative: a price is 0 or more USD per million tokens", price.usd)
+		}
 	}
 	if embedding && len(m.Sampling) > 0 {
 		wrong("sampling", "embedding models have no sampling parameters")

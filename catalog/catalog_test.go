@@ -32,6 +32,9 @@ func TestDefault_HoldsEveryModelOfTheInterface(t *testing.T) {
 		if m.InputPrice <= 0 {
 			t.Errorf("%s has no input price", m.ID)
 		}
+		if m.Tokenizer == "" || m.Template == "" {
+			t.Errorf("%s has tokenizer %q and template %q", m.ID, m.Tokenizer, m.Template)
+		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("models (-want +got):\n%s", diff)
@@ -124,8 +127,12 @@ func TestLoad_NamesEntryAndField(t *testing.T) {
 		"dimension":       {entry("id: a, kind: generation, context_length: 10, dimension: 4"), "models[0] (a): dimension: 4 is given"},
 		"engine name":     {entry("id: a, kind: generation, context_length: 10, engine_names: ['']"), "models[0] (a): engine_names[0]: must not be empty"},
 		"engine twice":    {entry("id: a, kind: generation, context_length: 10, engine_names: [x, x]"), "models[0] (a): engine_names[1]: \"x\" is listed twice"},
-		"price":           {entry("id: a, kind: generation, context_length: 10, input_price: -1"), "models[0] (a): input_price: -1 must"},
-		"output price":    {entry("id: a, kind: generation, context_length: 10, output_price: .nan"), "models[0] (a): output_price:"},
+		"price":           {entry("id: a, kind: generation, context_length: 10, input_price: -1"), "models[0] (a): input_price: -1 is negative"},
+		"output price":    {entry("id: a, kind: generation, context_length: 10, output_price: -0.5"), "models[0] (a): output_price: -0.5 is negative"},
+		"no price":        {entry("id: a, kind: generation, context_length: 10, output_price: .nan"), "models[0] (a): output_price: NaN is not a number"},
+		"endless price":   {entry("id: a, kind: generation, context_length: 10, input_price: .inf"), "models[0] (a): input_price: +Inf is not a number"},
+		"template":        {entry("id: a, kind: generation, context_length: 10, template: llama3"), `models[0] (a): template: "llama3" is not known: use one of chatml, `},
+		"tokenizer":       {entry("id: a, kind: generation, context_length: 10, tokenizer: ../x.json"), `models[0] (a): tokenizer: "../x.json" must be the name`},
 		"sampling name":   {entry("id: a, kind: generation, context_length: 10, sampling: {top_pp: 1}"), `models[0] (a): sampling.top_pp: is not a sampling parameter; did you mean "top_p"?`},
 		"sampling value":  {entry("id: a, kind: generation, context_length: 10, sampling: {top_p: 2}"), "models[0] (a): sampling.top_p: must be a number above 0"},
 		"embedding param": {entry("id: a, kind: embedding, dimension: 3, context_length: 10, sampling: {top_p: 1}"), "models[0] (a): sampling: embedding models"},

@@ -8,6 +8,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,6 +54,22 @@ type Call interface {
 	// Warnings lists parameters that this server cannot honour or changes.
 	Warnings() []string
 }
+
+// PromptCounter is an optional interface of a Call, for servers that count
+// prompts themselves. Our own count is made from a vocabulary and a template
+// that may be missing or wrong; the server's is what its usage will say.
+type PromptCounter interface {
+	// CountPrompt returns the tokens of the whole prompt as the server would
+	// see it: the row's text with template, system prompt and everything else
+	// that Generate or Embed would send. Nothing is generated. The error is
+	// ErrNoCounting where the server cannot do it, else an *Error or the
+	// context's; a prompt beyond the server's context is either counted or
+	// refused with TooLong.
+	CountPrompt(ctx context.Context, row Row) (tokens int, err error)
+}
+
+// ErrNoCounting says that a server cannot count prompts.
+var ErrNoCounting = errors.New("server counts no prompts")
 
 // Params is what the rows of a job have in common.
 type Params struct {

@@ -36,6 +36,9 @@ type Server struct {
 	// Cancels says that the server stops working on a row whose request is
 	// closed, and shows that in its gauges.
 	Cancels bool
+
+	// Counts says that the server counts prompts (engine.PromptCounter).
+	Counts bool
 }
 
 // Run runs the suite. open is called once; what it opens it must also close,
@@ -51,6 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 	t.Run("Probe", func(t *testing.T) { probe(t, s) })
 	t.Run("Gauges", func(t *testing.T) { gauges(t, s) })
 	t.Run("Prepare", func(t *testing.T) { prepare(t, s) })
+	t.Run("Counting", func(t *testing.T) { counting(t, s) })
 	if s.Generation != nil {
 		t.Run("Generation", func(t *testing.T) { generation(t, s) })
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -15,6 +16,11 @@ import (
 
 // seedMask keeps seeds within 0 to 2^31-1, which every server takes.
 const seedMask = 1<<31 - 1
+
+// mostUnstreamed is up to how many tokens an answer of llama.cpp is asked for
+// as one body: a cancelled row runs on there, but not for long, and a stream
+// costs the server 0.1 ms of processor per token.
+const mostUnstreamed = 128
 
 // A call is a job's requests to one server: everything but the prompt and the
 // seed is prepared.
@@ -34,6 +40,9 @@ type call struct {
 	streamed  bool          // the answer is asked for as a stream
 	allowance time.Duration // of a call whose rows have no patience of their own
 	warnings  []string
+
+	ways []countWay   // of counting a prompt, best first
+	way  atomic.Int32 // the first of them that the server has not been found to lack
 }
 
 var _ engine.Call = (*call)(nil)
@@ -85,7 +94,7 @@ func (c *call) prepareChat(p engine.Params) error {
 			c.warnings = append(c.warnings, fmt.Sprintf("logprobs: Ollama gives them from %v on, the server runs %s", ollamaLogprobs, c.target.version))
 		}
 	}
-	if kind == kindLlama {
+	if kind == kindLlama && (tokens == 0 || tokens > mostUnstreamed) {
 		// It notices that a row was cancelled only where the answer is a stream.
 		c.streamed = true
 		fields = append(fields, param{"stream", true}, param{"stream_options", json.RawMessage(`{"include_usage":true}`)})

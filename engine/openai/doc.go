@@ -26,7 +26,7 @@
 //     up as they go by.
 //
 // llama.cpp notices only with streams that a row was cancelled, so it is asked
-// for streams: sse.go gives the payloads of a stream one by one, stream.go adds
+// for streams where answers may be long: sse.go gives the payloads of a stream one by one, stream.go adds
 // them up in the same reply.
 //
 // Probes and gauges are asked for about once a second per server and use

@@ -126,6 +126,9 @@ func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
 			err = c.prepareChat(p)
 		}
 	}
+	if err == nil {
+		err = c.prepareCount(p)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s on engine %s: %w", p.Model.ID, e.cfg.Name, err)
 	}

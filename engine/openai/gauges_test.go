@@ -39,7 +39,8 @@ vllm:cache_config_info{block_size="16",kv_cache_size_tokens="None",num_gpu_block
 `, engine.Gauges{KVUse: -1}, false},
 		"SGLang": {
 			"sglang:num_running_reqs{a=\"b\"} 3\nsglang:num_queue_reqs 1\nsglang:token_usage 0.5\nsglang:max_total_num_tokens{tp_rank=\"0\"} 156907.0\n",
-			engine.Gauges{Running: 3, Waiting: 1, KVUse: 0.5, KVTokens: 156907}, false,
+			engine.Gauges{Running: 3, Waiting: 1, KVUse: 0.5, KVTokens: 156907},
+			false,
 		},
 		"SGLang, ranks that say the same, and others": {`
 sglang:num_running_reqs{dp_rank="0",tp_rank="0"} 3

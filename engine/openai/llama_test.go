@@ -33,7 +33,7 @@ func TestLlamaChat(t *testing.T) {
 	enginetest.Run(t, func(t *testing.T) enginetest.Server {
 		e, m := llamaEngine(t, llama.Chat)
 		m.Kind = rowmill.KindGeneration
-		return enginetest.Server{Engine: e, Concurrency: 6, Generation: m, Cancels: true}
+		return enginetest.Server{Engine: e, Concurrency: 6, Generation: m, Cancels: true, Counts: true}
 	})
 }
 
@@ -42,7 +42,7 @@ func TestLlamaThink(t *testing.T) {
 	enginetest.Run(t, func(t *testing.T) enginetest.Server {
 		e, m := llamaEngine(t, llama.Think)
 		m.Kind = rowmill.KindReasoning
-		return enginetest.Server{Engine: e, Concurrency: 6, Reasoning: m}
+		return enginetest.Server{Engine: e, Concurrency: 6, Reasoning: m, Counts: true}
 	})
 }
 
@@ -51,7 +51,7 @@ func TestLlamaEmbed(t *testing.T) {
 	enginetest.Run(t, func(t *testing.T) enginetest.Server {
 		e, m := llamaEngine(t, llama.Embed)
 		m.Kind, m.Dimension = rowmill.KindEmbedding, llama.Dimension
-		return enginetest.Server{Engine: e, Embedding: m}
+		return enginetest.Server{Engine: e, Embedding: m, Counts: true}
 	})
 }
 

@@ -38,7 +38,7 @@ var parameters = []struct {
 	{"stop", []any{"x", "y"}, [6]string{same, same, same, same, same, same}},
 	{"presence_penalty", 0.5, [6]string{same, same, same, same, same, same}},
 	{"frequency_penalty", -0.5, [6]string{same, same, same, same, same, same}},
-	{"max_tokens", int64(77), [6]string{same, same, same, same, same, same}},
+	{"max_tokens", int64(777), [6]string{same, same, same, same, same, same}},
 	{"seed", int64(7), [6]string{same, same, same, same, same, same}},
 	{"n", int64(1), [6]string{implied, implied, implied, implied, implied, implied}},
 	{"logprobs", int64(1), [6]string{"top_logprobs", "top_logprobs", "top_logprobs", "top_logprobs", "top_logprobs", "top_logprobs"}},
@@ -198,12 +198,15 @@ func TestPreparedRequests(t *testing.T) {
 	}{
 		"defaults": {kindVLLM, "", engine.Params{Sampling: defaults}, `{"temperature":0.7,"top_k":20,"max_tokens":4096,"repetition_penalty":1}`, nil},
 		"defaults, llama.cpp": {
-			kindLlama, "", engine.Params{Sampling: defaults},
+			kindLlama, "",
+			engine.Params{Sampling: defaults},
 			`{"temperature":0.7,"top_k":20,"min_p":0,"max_tokens":4096,"repeat_penalty":1,"stream":true,"stream_options":{"include_usage":true}}`, nil,
 		},
 		"bare, llama.cpp": {kindLlama, "", engine.Params{}, `{"top_k":0,"min_p":0,"stream":true,"stream_options":{"include_usage":true}}`, nil},
 		"defaults, Ollama": {
-			kindOllama, "0.14.0", engine.Params{Sampling: defaults}, `{"temperature":0.7,"max_tokens":4096}`,
+			kindOllama, "0.14.0",
+			engine.Params{Sampling: defaults},
+			`{"temperature":0.7,"max_tokens":4096}`,
 			[]string{"Ollama cuts a prompt", "repetition_penalty is not taken", "top_k is not taken"},
 		},
 		"older Ollama": {kindOllama, "0.12.10", engine.Params{Logprobs: true}, `{"logprobs":true,"top_logprobs":1}`, []string{"cuts a prompt", "from 0.12.11 on, the server runs 0.12.10"}},
@@ -216,14 +219,16 @@ func TestPreparedRequests(t *testing.T) {
 		"logprobs, model has no": {kindVLLM, "", engine.Params{Model: quiet, Logprobs: true, Sampling: map[string]any{"logprobs": 1}}, `{}`, []string{"gives none"}},
 
 		"too old for a parameter": {
-			kindVLLM, "0.16.0rc2", engine.Params{Sampling: map[string]any{"repetition_detection": map[string]any{"min_count": 3}}},
+			kindVLLM, "0.16.0rc2",
+			engine.Params{Sampling: map[string]any{"repetition_detection": map[string]any{"min_count": 3}}},
 			"error: sampling parameter repetition_detection needs vLLM 0.17.0, the server runs 0.16.0rc2", nil,
 		},
 		"just new enough":     {kindVLLM, "0.20.0", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
 		"a developer's build": {kindVLLM, "0.1.dev9+g1", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
 		"a simulator is new":  {kindSim, "0.1.0", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
 		"a schema": {
-			kindVLLM, "0.11.0", engine.Params{Schema: json.RawMessage(`{"type":"object"}`)},
+			kindVLLM, "0.11.0",
+			engine.Params{Schema: json.RawMessage(`{"type":"object"}`)},
 			`{"response_format":{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":{"type":"object"}}}}`, nil,
 		},
 	} {
@@ -281,23 +286,33 @@ func TestAbilities(t *testing.T) {
 		warnings []string
 	}{
 		"text of an embedding model": {
-			kindSGLang, facts{able: map[string]ability{"m": embeds}}, engine.Params{Model: generator},
+			kindSGLang,
+			facts{able: map[string]ability{"m": embeds}},
+			engine.Params{Model: generator},
 			errors.New("as a model that generates no text"), nil,
 		},
 		"embeddings of a text model": {
-			kindSGLang, facts{able: map[string]ability{"m": generates}}, engine.Params{Model: embedder},
+			kindSGLang,
+			facts{able: map[string]ability{"m": generates}},
+			engine.Params{Model: embedder},
 			errors.New("start it with --is-embedding"), nil,
 		},
 		"Ollama embeds with any model": {
-			kindOllama, facts{able: map[string]ability{"m": generates}}, engine.Params{Model: embedder},
-			nil, []string{"cuts a prompt", "does not list m as an embedding model"},
+			kindOllama,
+			facts{able: map[string]ability{"m": generates}},
+			engine.Params{Model: embedder},
+			nil,
+			[]string{"cuts a prompt", "does not list m as an embedding model"},
 		},
 		"no parser":              {kindSGLang, facts{noParser: true}, engine.Params{Model: thinker}, nil, []string{"start it with --reasoning-parser"}},
 		"no parser, schema":      {kindSGLang, facts{noParser: true}, engine.Params{Model: thinker, Schema: schema}, nil, []string{"keeps the model from reasoning"}},
 		"no parser, no thinking": {kindSGLang, facts{noParser: true}, engine.Params{Model: generator}, nil, nil},
 		"it does not think": {
-			kindOllama, facts{able: map[string]ability{"m": generates}}, engine.Params{Model: thinker},
-			nil, []string{"cuts a prompt", "says that m does not reason"},
+			kindOllama,
+			facts{able: map[string]ability{"m": generates}},
+			engine.Params{Model: thinker},
+			nil,
+			[]string{"cuts a prompt", "says that m does not reason"},
 		},
 		"nothing is known": {kindVLLM, facts{}, engine.Params{Model: thinker, Schema: schema}, nil, nil},
 	} {

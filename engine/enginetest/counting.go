@@ -1,0 +1,106 @@
+package enginetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// countedTexts are rows whose count is easily wrong: white space that a
+// template trims or a vocabulary merges with its own line breaks, markers that
+// are one token, nothing at all.
+var countedTexts = []string{
+	"Hello there.", "", " ", "\n", "\n\n two lines before and after \n\n", "\tGröße, 日本語 🦙", "<|im_end|> and </think>",
+	`a "quoted" \ text`, "broken \xff bytes", strings.Repeat("word ", 300),
+}
+
+// counting demands that the server's count of a prompt is what its usage says
+// once the row has run.
+func counting(t *testing.T, s Server) {
+	const schema = `{"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}`
+	if !s.Counts {
+		for _, m := range s.models() {
+			counter, ok := call(t, s, engine.Params{Model: *m, MaxTokens: 1}).(engine.PromptCounter)
+			if !ok {
+				continue
+			}
+			if n, err := counter.CountPrompt(within(t), engine.Row{Text: []byte("Hello.")}); !errors.Is(err, engine.ErrNoCounting) {
+				t.Errorf("%s: counted %d, %v, where the server is said to count nothing", m.ID, n, err)
+			}
+		}
+		return
+	}
+	for _, m := range []*rowmill.Model{s.Generation, s.Reasoning} {
+		if m == nil {
+			continue
+		}
+		switched := *m
+		switched.RequestExtras = map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": false}}
+		for name, p := range map[string]engine.Params{
+			"plain":                   {Model: *m},
+			"with a system prompt":    {Model: *m, System: "  Weigh every single word. "},
+			"with a schema":           {Model: *m, System: "Be brief.", Schema: json.RawMessage(schema)},
+			"with thinking forbidden": {Model: switched},
+		} {
+			t.Run(string(m.Kind)+" "+name, func(t *testing.T) {
+				p.MaxTokens = 1
+				c := call(t, s, p)
+				for _, text := range countedTexts {
+					if got, want := count(t, c, text), ask(t, c, text, nil).InputTokens; got != want {
+						t.Errorf("%.30q: counted %d tokens, the usage says %d", text, got, want)
+					}
+				}
+			})
+		}
+	}
+	if s.Embedding != nil {
+		t.Run("embedding", func(t *testing.T) {
+			c := call(t, s, engine.Params{Model: *s.Embedding})
+			for _, text := range countedTexts[1:] {
+				if strings.TrimSpace(text) == "" {
+					continue // some servers refuse to embed nothing
+				}
+				replies, faults, err := c.Embed(within(t), []engine.Row{{Text: []byte(text)}})
+				if err != nil || faults[0] != nil {
+					t.Fatalf("embed %.30q: %v, %v", text, err, faults)
+				}
+				if got := count(t, c, text); got != replies[0].InputTokens {
+					t.Errorf("%.30q: counted %d tokens, the usage says %d", text, got, replies[0].InputTokens)
+				}
+			}
+		})
+	}
+	t.Run("beyond the context", func(t *testing.T) {
+		m := s.models()[0]
+		n, err := call(t, s, engine.Params{Model: *m}).(engine.PromptCounter).CountPrompt(within(t), engine.Row{Text: overlong(*m)})
+		if err == nil && n <= m.ContextLength {
+			t.Errorf("counted %d tokens of a prompt that does not fit %d", n, m.ContextLength)
+		}
+		if err != nil && !fault(t, err).TooLong {
+			t.Errorf("got %v, want a count or a prompt that is too long", err)
+		}
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		c := call(t, s, engine.Params{Model: *s.models()[0]})
+		if _, err := c.(engine.PromptCounter).CountPrompt(gone, engine.Row{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("a cancelled context gave %v", err)
+		}
+	})
+}
+
+// count has the server count the prompt of one row.
+func count(t *testing.T, c engine.Call, text string) int64 {
+	t.Helper()
+	n, err := c.(engine.PromptCounter).CountPrompt(within(t), engine.Row{Text: []byte(text)})
+	if err != nil {
+		t.Fatalf("count %.30q: %v", text, err)
+	}
+	return int64(n)
+}

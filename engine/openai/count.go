@@ -1,0 +1,173 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// A countWay is one way to have a server count a prompt.
+type countWay struct {
+	head []byte // of the request, up to the length
+
+	// prefix and suffix enclose the escaped text; without a prefix the body is
+	// that of the row's own request.
+	prefix, suffix []byte
+}
+
+// prepareCount lists how the server can count the prompts of p.
+//
+//	llama.cpp        /v1/chat/completions/input_tokens takes a chat request and
+//	                 answers {"input_tokens": n}; for embeddings /tokenize
+//	vLLM             /v1/chat/completions/render takes a chat request and answers
+//	                 with its token_ids: the same code as a generation's, gpt-oss
+//	                 included. Where it is missing, /tokenize with messages, which
+//	                 renders gpt-oss by its template and not as a generation does
+//	SGLang, ours     /tokenize with messages; old releases of SGLang know only
+//	                 texts, which says nothing of the template
+//	Ollama, others   none
+//
+// Sources: the protocols of vLLM (0.11 to 0.31) and SGLang (0.5), read and not
+// tried; llama.cpp and our simulated server are tried by the tests.
+func (c *call) prepareCount(p engine.Params) error {
+	e, kind := c.engine, c.target.kind
+	asRow := func(path string) countWay { return countWay{head: e.head(path)} }
+	asText := func(field, more string) countWay {
+		prefix := append(appendString([]byte(`{"model":`), []byte(c.target.name)), `,"`+field+`":"`...)
+		return countWay{head: e.head("/tokenize"), prefix: prefix, suffix: []byte(`"` + more + `}`)}
+	}
+	embeds := p.Model.Kind == rowmill.KindEmbedding
+	switch {
+	case kind == kindOllama || kind == kindOther:
+	case embeds && kind == kindLlama:
+		c.ways = []countWay{asText("content", `,"add_special":true`)}
+	case embeds:
+		c.ways = []countWay{asText("prompt", "")}
+	case kind == kindLlama:
+		c.ways = []countWay{asRow("/v1/chat/completions/input_tokens")}
+	default:
+		if kind == kindVLLM {
+			c.ways = append(c.ways, asRow("/v1/chat/completions/render"))
+		}
+		suffix, err := appendFields([]byte(`"}],"add_generation_prompt":true`), templateFields(p.Model.RequestExtras))
+		if err != nil {
+			return err
+		}
+		c.ways = append(c.ways, countWay{head: e.head("/tokenize"), prefix: c.prefix, suffix: append(suffix, '}')})
+	}
+	return nil
+}
+
+// templateFields are the extras that reach the chat template, in the form in
+// which /tokenize takes them: there reasoning_effort is no field of its own.
+func templateFields(extras map[string]any) []param {
+	kwargs := map[string]any{}
+	if given, ok := extras["chat_template_kwargs"].(map[string]any); ok {
+		maps.Copy(kwargs, given)
+	}
+	if effort, ok := extras["reasoning_effort"]; ok {
+		kwargs["reasoning_effort"] = effort
+	}
+	if len(kwargs) == 0 {
+		return nil
+	}
+	return []param{{"chat_template_kwargs", kwargs}}
+}
+
+// errNoWay says that a server lacks a way of counting.
+var errNoWay = errors.New("no such way of counting")
+
+// CountPrompt asks the server for the tokens of a row's prompt. It waits no
+// longer than a probe where the row has no patience of its own: counting needs
+// no GPU.
+func (c *call) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
+	for i := c.way.Load(); int(i) < len(c.ways); i++ {
+		tokens, err := c.countBy(ctx, c.ways[i], row)
+		if !errors.Is(err, errNoWay) {
+			return tokens, err
+		}
+		c.way.CompareAndSwap(i, i+1)
+	}
+	return 0, engine.ErrNoCounting
+}
+
+var _ engine.PromptCounter = (*call)(nil)
+
+func (c *call) countBy(ctx context.Context, way countWay, row engine.Row) (int, error) {
+	e, p := c.engine, newPatience(c.engine.cfg.ProbeTimeout)
+	if row.Patience > 0 {
+		p = newPatience(row.Patience)
+	}
+	conn, err := e.send(ctx, way.head, p, func(dst []byte) []byte {
+		if way.prefix == nil {
+			return c.appendRow(dst, row)
+		}
+		return append(appendEscaped(append(dst, way.prefix...), row.Text), way.suffix...)
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := e.accepted(ctx, conn, c.schema, row.Text, c.system); err != nil {
+		var fault *engine.Error
+		if errors.As(err, &fault) && lacksWay(fault, c.target.kind) {
+			return 0, errNoWay
+		}
+		return 0, err
+	}
+	r := newReply(&conn.body, e.cfg.MaxAnswerBytes, false)
+	defer r.release()
+	tokens, found, err := r.scanCount()
+	e.finish(conn)
+	switch {
+	case err != nil:
+		return 0, e.broken(ctx, err, p)
+	case !found:
+		return 0, errNoWay
+	}
+	return tokens, nil
+}
+
+// lacksWay recognises the refusal of a server that does not know the request:
+// no such path, or, by SGLang, messages where it wants a text.
+func lacksWay(fault *engine.Error, kind string) bool {
+	switch fault.Status {
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return true
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+		return kind == kindSGLang && !fault.TooLong
+	}
+	return false
+}
+
+// scanCount reads a reply that tells tokens, or lists them. A reply of another
+// form, such as the list of early releases of vLLM, tells none.
+func (r *reply) scanCount() (tokens int, found bool, err error) {
+	if r.peek() != '{' {
+		return 0, false, r.err
+	}
+	told := false // by a number, which goes before the length of a list
+	for k := r.firstKey(); k != nil; k = r.nextKey() {
+		key := string(k) // before peek, which may move the window
+		switch next := r.peek(); {
+		case (key == "count" || key == "input_tokens") && next-'0' < 10:
+			tokens, told = int(r.count()), true
+		case (key == "tokens" || key == "token_ids") && next == '[':
+			listed := 0
+			for more := r.firstItem(); more; more = r.nextItem() {
+				r.skip()
+				listed++
+			}
+			if found = true; !told {
+				tokens = listed
+			}
+		default:
+			r.skip()
+		}
+	}
+	r.end()
+	return tokens, found || told, r.err
+}

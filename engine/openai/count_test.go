@@ -1,0 +1,148 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// A teller is a server of a kind with pages for counting beside its others.
+type teller struct {
+	kind   map[string]string // pages that identify it
+	counts map[string]string // replies by path: a status of 3 digits, a blank, a body
+	server string            // header Server
+
+	mu   sync.Mutex
+	got  []string // paths asked to count
+	body any      // of the last of them
+}
+
+func (s *teller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if reply, ok := s.counts[r.URL.Path]; ok && r.Method == http.MethodPost {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.got = append(s.got, r.URL.Path)
+		s.body = nil
+		_ = json.NewDecoder(r.Body).Decode(&s.body)
+		status := map[string]int{"200": 200, "400": 400, "404": 404, "405": 405, "422": 422, "503": 503}[reply[:3]]
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, reply[4:])
+		return
+	}
+	(&fake{server: s.server, pages: s.kind}).ServeHTTP(w, r)
+}
+
+func TestCountPrompt(t *testing.T) {
+	t.Parallel()
+	const (
+		render, tokenize = "/v1/chat/completions/render", "/tokenize"
+		tokens           = `200 {"count":5,"max_model_len":4096,"tokens":[1,2,3,4,5],"token_strs":null}`
+		messages         = `"messages":[{"role":"system","content":"be"},{"role":"user","content":"a \"b\""}]`
+	)
+	chat := engine.Params{
+		Model: rowmill.Model{
+			ID: "m", Kind: rowmill.KindGeneration,
+			RequestExtras: map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": false}, "reasoning_effort": "low"},
+		},
+		System: "be", MaxTokens: 7,
+	}
+	kwargs := `"chat_template_kwargs":{"enable_thinking":false,"reasoning_effort":"low"}`
+	request := `{"model":"m",` + messages + `,"max_tokens":7,"chat_template_kwargs":{"enable_thinking":false},"reasoning_effort":"low"}`
+	for name, c := range map[string]struct {
+		server *teller
+		params engine.Params
+		want   int
+		err    string   // of the last row
+		asked  []string // for two rows
+		body   string   // last sent
+	}{
+		"vLLM renders": {
+			server: &teller{kind: vllmNew, counts: map[string]string{render: `200 {"request_id":"x","token_ids":[7,7,7],"sampling_params":{"n":1},"features":null}`}},
+			params: chat, want: 3, asked: []string{render, render}, body: request,
+		},
+		"vLLM without rendering": {
+			server: &teller{kind: vllmOld, counts: map[string]string{render: `404 {"detail":"Not Found"}`, tokenize: tokens}},
+			params: chat, want: 5, asked: []string{render, tokenize, tokenize}, body: `{"model":"m",` + messages + `,"add_generation_prompt":true,` + kwargs + `}`,
+		},
+		"vLLM renders in another form": {
+			server: &teller{kind: vllmOld, counts: map[string]string{render: `200 [[{"role":"user"}],[{"prompt_token_ids":[1]}]]`, tokenize: tokens}},
+			params: chat, want: 5, asked: []string{render, tokenize, tokenize},
+		},
+		"vLLM refuses a long prompt": {
+			server: &teller{kind: vllmNew, counts: map[string]string{render: `400 {"error":{"message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError","code":400}}`}},
+			params: chat, err: "maximum context length", asked: []string{render, render},
+		},
+		"vLLM embeds": {
+			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: tokens}},
+			params: engine.Params{Model: rowmill.Model{ID: "m", Kind: rowmill.KindEmbedding}},
+			want:   5, asked: []string{tokenize, tokenize}, body: `{"model":"m","prompt":"a \"b\""}`,
+		},
+		"SGLang": {
+			server: &teller{kind: sglang, counts: map[string]string{tokenize: tokens}},
+			params: chat, want: 5, asked: []string{tokenize, tokenize}, body: `{"model":"m",` + messages + `,"add_generation_prompt":true,` + kwargs + `}`,
+		},
+		"SGLang that takes texts only": {
+			server: &teller{kind: sglang, counts: map[string]string{tokenize: `400 {"object":"error","message":"body.prompt: Field required","type":"BadRequestError","code":400}`}},
+			params: chat, err: engine.ErrNoCounting.Error(), asked: []string{tokenize},
+		},
+		"llama.cpp": {
+			server: &teller{kind: llamaCpp, server: "llama.cpp", counts: map[string]string{"/v1/chat/completions/input_tokens": `200 {"input_tokens":9,"object":"response.input_tokens"}`}},
+			params: engine.Params{Model: generator}, want: 9, asked: []string{"/v1/chat/completions/input_tokens", "/v1/chat/completions/input_tokens"},
+		},
+		"Ollama": {server: &teller{kind: ollama}, params: engine.Params{Model: generator}, err: engine.ErrNoCounting.Error()},
+		"a server without counts": {
+			server: &teller{kind: vllmNew, counts: map[string]string{render: `200 {}`, tokenize: `405 {}`}},
+			params: chat, err: engine.ErrNoCounting.Error(), asked: []string{render, tokenize},
+		},
+		"a server in trouble": {
+			server: &teller{kind: vllmNew, counts: map[string]string{render: `503 {}`, tokenize: tokens}},
+			params: chat, err: "could not answer now", asked: []string{render, render},
+		},
+		"nonsense": {
+			server: &teller{kind: vllmNew, counts: map[string]string{render: `200 {"token_ids":[1,`}},
+			params: chat, err: "ends inside its JSON", asked: []string{render, render},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(c.server)
+			t.Cleanup(server.Close)
+			counter := prepared(t, probed(t, Config{BaseURL: server.URL}), c.params).(engine.PromptCounter)
+			var n int
+			var err error
+			for range 2 {
+				n, err = counter.CountPrompt(t.Context(), engine.Row{Text: []byte(`a "b"`)})
+			}
+			switch {
+			case c.err == "" && (err != nil || n != c.want):
+				t.Errorf("counted %d, %v, want %d", n, err, c.want)
+			case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+				t.Errorf("error %v, want one containing %q", err, c.err)
+			case c.err == engine.ErrNoCounting.Error() && !errors.Is(err, engine.ErrNoCounting):
+				t.Errorf("error %#v is not ErrNoCounting", err)
+			}
+			if diff := cmp.Diff(c.asked, c.server.got); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+			if c.body != "" {
+				var want any
+				if err := json.Unmarshal([]byte(c.body), &want); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(want, c.server.body); diff != "" {
+					t.Errorf("sent (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,130 @@
+package prompt
+
+// qwenMarkers: of the tokens that Qwen's vocabulary adds, all but the tags of
+// reasoning and tools begin with "<|".
+var qwenMarkers = []string{"<|", "<think>", "</think>", "<tool_", "</tool_"}
+
+// renderChatML is ChatML as OpenAI published it and as most models that say so
+// use it, the Instruct releases of 2507 of Qwen3 among them:
+//
+//	<|im_start|>system\nSYSTEM<|im_end|>\n   where there is a system prompt
+//	<|im_start|>user\nTEXT<|im_end|>\n
+//	<|im_start|>assistant\n
+//
+// The line break before TEXT merges with white space that TEXT begins with, and
+// is counted with it. Models that add a system prompt of their own where there
+// is none (Qwen2.5) or a token at the beginning show that as an offset.
+func renderChatML(j Job) []piece {
+	var pieces []piece
+	if system := j.system(); system != "" {
+		pieces = append(pieces, special("<|im_start|>"), plain("system\n"+system), special("<|im_end|>"), plain("\n"))
+	}
+	return append(pieces,
+		special("<|im_start|>"), plain("user\n"), rowText, special("<|im_end|>"), plain("\n"),
+		special("<|im_start|>"), plain("assistant\n"))
+}
+
+// renderQwen is Qwen3 of 2025-04, published with the models: ChatML, and behind
+// the last role an empty thought where thinking is switched off:
+//
+//	<think>\n\n</think>\n\n
+//
+// Both tags are tokens of their own, though no special ones. The releases of
+// 2507 are other models with other templates: Instruct is chatml (it ignores the
+// switch), Thinking is qwen-3-thinking.
+func renderQwen(j Job) []piece {
+	pieces := renderChatML(j)
+	if !j.thinks() {
+		pieces = append(pieces, special("<think>"), plain("\n\n"), special("</think>"), plain("\n\n"))
+	}
+	return pieces
+}
+
+// renderQwenThinking is Qwen3-Thinking-2507, published with the models: it
+// always begins the thought.
+func renderQwenThinking(j Job) []piece {
+	return append(renderChatML(j), special("<think>"), plain("\n"))
+}
+
+// renderQwenEmbedding is Qwen3-Embedding: the post-processor of its tokenizer
+// puts <|endoftext|> behind every text, on which the pooling stands.
+func renderQwenEmbedding(Job) []piece { return []piece{rowText, special("<|endoftext|>")} }
+
+// renderLlama is Llama 3.1 Instruct, published with the models. The date is part
+// of the template and does not move; Llama 3.2 writes today's, which has as many
+// tokens. A system message always stands there, with or without a system prompt.
+// The texts are trimmed, so that the line breaks before them stay alone:
+//
+//	<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n
+//	Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\nSYSTEM<|eot_id|>
+//	<|start_header_id|>user<|end_header_id|>\n\nTEXT<|eot_id|>
+//	<|start_header_id|>assistant<|end_header_id|>\n\n
+func renderLlama(j Job) []piece {
+	header := func(role string) []piece {
+		return []piece{special("<|start_header_id|>"), plain(role), special("<|end_header_id|>"), plain("\n\n")}
+	}
+	pieces := append([]piece{special("<|begin_of_text|>")}, header("system")...)
+	pieces = append(pieces,
+		plain("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"+trim(j.system())), special("<|eot_id|>"))
+	pieces = append(pieces, header("user")...)
+	pieces = append(pieces, rowText, special("<|eot_id|>"))
+	return append(pieces, header("assistant")...)
+}
+
+var gemmaMarkers = []string{"<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "<start_of_", "<end_of_", "<unused", "[multimodal]", "<2mass>", "[@BOS@]"}
+
+// renderGemma is Gemma 3, published with the models. It has no system message:
+// the system prompt, not trimmed, begins the user's turn:
+//
+//	<bos><start_of_turn>user\nSYSTEM\n\nTEXT<end_of_turn>\n<start_of_turn>model\n
+//
+// Its vocabulary is SentencePiece's, which has tokens of its own for runs of
+// line breaks; counted together with their neighbours they come out right with
+// that vocabulary only.
+func renderGemma(j Job) []piece {
+	opening := "user\n"
+	if system := j.system(); system != "" {
+		opening += system + "\n\n"
+	}
+	return []piece{
+		special("<bos>"), special("<start_of_turn>"), plain(opening), rowText, special("<end_of_turn>"), plain("\n"),
+		special("<start_of_turn>"), plain("model\n"),
+	}
+}
+
+// renderHarmony is the format of gpt-oss, by OpenAI's guide to it and the
+// template published with the models. Our system prompt is its developer
+// message. The date is today's, of which every one has as many tokens. Nothing
+// stands before or behind TEXT but special tokens:
+//
+//	<|start|>system<|message|>…Current date: 2025-08-05\n\nReasoning: medium\n\n…<|end|>
+//	<|start|>developer<|message|># Instructions\n\nSYSTEM\n\n<|end|>   where there is one
+//	<|start|>user<|message|>TEXT<|end|><|start|>assistant
+//
+// The template puts \n\n behind SYSTEM; the guide, and vLLM where it follows
+// that, do not, which is at most 1 token less. Releases of vLLM until about 0.30
+// sent SYSTEM as a second system message, without "# Instructions", at most 4
+// less. Both are constant offsets of a job.
+func renderHarmony(j Job) []piece {
+	pieces := []piece{
+		special("<|start|>"), plain("system"), special("<|message|>"),
+		plain("You are ChatGPT, a large language model trained by OpenAI.\n" +
+			"Knowledge cutoff: 2024-06\nCurrent date: 2025-08-05\n\n" +
+			"Reasoning: " + j.effort() + "\n\n" +
+			"# Valid channels: analysis, commentary, final. Channel must be included for every message."),
+		special("<|end|>"),
+	}
+	developer := ""
+	if j.System != "" {
+		developer = "# Instructions\n\n" + j.System + "\n\n"
+	}
+	if j.Schema != "" {
+		developer += "# Response Formats\n\n## output\n\n" + j.Schema
+	}
+	if developer != "" {
+		pieces = append(pieces, special("<|start|>"), plain("developer"), special("<|message|>"), plain(developer), special("<|end|>"))
+	}
+	return append(pieces,
+		special("<|start|>"), plain("user"), special("<|message|>"), rowText, special("<|end|>"),
+		special("<|start|>"), plain("assistant"))
+}

@@ -1,0 +1,105 @@
+package prompt
+
+import "strings"
+
+// A Counter counts the tokens of a text that stands alone. *tokenize.Encoding
+// is one; Template.Encoding returns the one to use with a template.
+type Counter interface {
+	Count(text string) int
+}
+
+// A Measure counts the prompts of one job. It is safe for concurrent use where
+// its counter is.
+type Measure struct {
+	counter       Counter
+	template      Template
+	fixed         int    // tokens outside of the row's own text
+	before, after string // what stands beside the row up to the next special token
+	overhead      int
+}
+
+// Measure prepares the counting of a job's rows: what they have in common is
+// counted here, once.
+func (t Template) Measure(c Counter, j Job) *Measure {
+	if t.name == "" {
+		t = Template{name: None, family: families[None]}
+	}
+	m := &Measure{counter: c, template: t}
+	run, inRow := "", false // the text since the last special token
+	end := func() {
+		switch {
+		case inRow:
+			m.after = run
+		case run != "":
+			m.fixed += c.Count(run)
+		}
+		run, inRow = "", false
+	}
+	for _, p := range t.family.render(j) {
+		switch {
+		case p.row:
+			m.before, run, inRow = run, "", true
+		case p.text != "":
+			run += p.text
+		default:
+			end()
+			if p.special != "" {
+				m.fixed++
+			}
+		}
+	}
+	end()
+	m.overhead = m.Count("")
+	return m
+}
+
+// Overhead is the tokens of a prompt with an empty row. Count of a text is that
+// plus the tokens of the text, give or take the few that merge where they meet.
+func (m *Measure) Overhead() int { return m.overhead }
+
+// Count returns the tokens of the whole prompt with text as its row.
+func (m *Measure) Count(text string) int {
+	if m.template.family.trims {
+		text = trim(text)
+	}
+	return m.fixed + m.counter.Count(m.before+text+m.after)
+}
+
+// Exact reports whether Count is beyond doubt what a server with this template
+// and vocabulary counts. It is not where the text holds what may be the name of
+// a special token, since servers differ there, and never without a template.
+func (m *Measure) Exact(text string) bool {
+	if m.template.name == None {
+		return false
+	}
+	for _, marker := range m.template.family.markers {
+		if strings.Contains(text, marker) {
+			return false
+		}
+	}
+	return true
+}
+
+// Fit returns the longest beginning of text whose whole prompt has at most limit
+// tokens, and the tokens of that prompt. It reports false where even an empty row
+// has more. truncate returns the longest beginning of a text that has at most n
+// tokens; where line breaks of the text merge with the template's, a token or
+// two may stay free. A text that a template trims is cut trimmed.
+func (m *Measure) Fit(text string, limit int, truncate func(text string, n int) string) (cut string, tokens int, ok bool) {
+	if tokens = m.Count(text); tokens <= limit {
+		return text, tokens, true
+	}
+	if m.overhead > limit {
+		return "", m.overhead, false
+	}
+	if m.template.family.trims {
+		text = trim(text)
+	}
+	for room := limit - m.overhead; room > 0; room-- {
+		cut = truncate(text, room)
+		if tokens = m.Count(cut); tokens <= limit {
+			return cut, tokens, true
+		}
+	}
+	return "", m.overhead, true
+}

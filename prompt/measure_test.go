@@ -1,0 +1,236 @@
+package prompt
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// words is a vocabulary that merges whatever it can: a run of letters is a
+// token, and so is a run of line breaks with the blanks before them, other
+// blanks with the letters behind, and every other character alone.
+type words struct{}
+
+var wordToken = regexp.MustCompile(`\s*[\r\n]+|\s?\pL+|\s+|.`)
+
+func (words) Count(text string) int { return len(wordToken.FindAllStringIndex(text, -1)) }
+
+func (words) truncate(text string, n int) string {
+	spans := wordToken.FindAllStringIndex(text, n)
+	if n == 0 || len(spans) == 0 {
+		return ""
+	}
+	return text[:spans[len(spans)-1][1]]
+}
+
+// rendering is a prompt as the published template of a family renders it:
+// testdata/rendered.json was written by Jinja 3.1 with trim_blocks and
+// lstrip_blocks, as Hugging Face's libraries run it, from the templates without
+// their parts for tools. The date of harmony is 2025-08-05.
+type rendering struct {
+	Template, System, Text, Prompt string
+	Extras                         map[string]any
+}
+
+func renderings(t *testing.T) (list []rendering) {
+	t.Helper()
+	data, err := os.ReadFile("testdata/rendered.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// assemble puts the pieces of a prompt together.
+func assemble(t Template, j Job, text string) string {
+	var b strings.Builder
+	if t.family.trims {
+		text = trim(text)
+	}
+	for _, p := range t.family.render(j) {
+		b.WriteString(p.special + p.text)
+		if p.row {
+			b.WriteString(text)
+		}
+	}
+	return b.String()
+}
+
+func find(t *testing.T, name string) Template {
+	t.Helper()
+	found, err := Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestTemplates_AreThePublishedOnes(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, r := range renderings(t) {
+		seen[r.Template] = true
+		if got := assemble(find(t, r.Template), Job{System: r.System, Extras: r.Extras}, r.Text); got != r.Prompt {
+			t.Errorf("%s, system prompt %q, extras %v, text %q:\n got %q\nwant %q", r.Template, r.System, r.Extras, r.Text, got, r.Prompt)
+		}
+	}
+	for _, name := range []string{"chatml", "gemma", "harmony", "llama-3", "qwen-3", "qwen-3-thinking"} {
+		if !seen[name] {
+			t.Errorf("no rendering of %s", name)
+		}
+	}
+}
+
+// specials cuts a prompt where servers cut it.
+var specials = regexp.MustCompile(`<\|[a-z_]+\|>|</?think>|<bos>|<(?:start|end)_of_turn>`)
+
+// whole counts a rendered prompt as a server does.
+func whole(c Counter, prompt string) int {
+	tokens := len(specials.FindAllStringIndex(prompt, -1))
+	for _, text := range specials.Split(prompt, -1) {
+		tokens += c.Count(text)
+	}
+	return tokens
+}
+
+func TestMeasure_CountsTheWholePrompt(t *testing.T) {
+	t.Parallel()
+	for _, r := range renderings(t) {
+		m := find(t, r.Template).Measure(words{}, Job{System: r.System, Extras: r.Extras})
+		if got, want := m.Count(r.Text), whole(words{}, r.Prompt); got != want {
+			t.Errorf("%s, system prompt %q, text %q: %d tokens, want %d", r.Template, r.System, r.Text, got, want)
+		}
+		if r.Text == "" && m.Overhead() != whole(words{}, r.Prompt) {
+			t.Errorf("%s: overhead %d, want %d", r.Template, m.Overhead(), whole(words{}, r.Prompt))
+		}
+	}
+}
+
+// randomText is made to merge at its borders.
+func randomText(rng *rand.Rand) string {
+	parts := []string{"\n", "\n\n", " ", "  ", "\r\n", "\t", "word", "Ünï", ".", "日", "12", "\u001c"}
+	var b strings.Builder
+	for range rng.IntN(12) {
+		b.WriteString(parts[rng.IntN(len(parts))])
+	}
+	return b.String()
+}
+
+func TestMeasure_BordersOfRandomTexts(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, name := range Names() {
+		if name == None {
+			continue
+		}
+		template := find(t, name)
+		for range 500 {
+			j := Job{System: randomText(rng)}
+			text := randomText(rng)
+			m := template.Measure(words{}, j)
+			want := whole(words{}, assemble(template, j, text))
+			if got := m.Count(text); got != want {
+				t.Fatalf("%s: %q after %q: %d tokens, want %d", name, text, j.System, got, want)
+			}
+			limit := rng.IntN(want + 3)
+			cut, tokens, ok := m.Fit(text, limit, words{}.truncate)
+			switch {
+			case ok != (m.Overhead() <= limit):
+				t.Fatalf("%s: %q in %d tokens: fits %t with an overhead of %d", name, text, limit, ok, m.Overhead())
+			case !ok && cut != "", ok && tokens > limit, tokens != m.Count(cut):
+				t.Fatalf("%s: %q in %d tokens: cut to %q with %d", name, text, limit, cut, tokens)
+			case want <= limit && cut != text:
+				t.Fatalf("%s: %q fits %d and was cut to %q", name, text, limit, cut)
+			case ok && !strings.Contains(text, cut):
+				t.Fatalf("%s: %q was cut to %q", name, text, cut)
+			}
+		}
+	}
+}
+
+func TestFit_TakesAllThereIs(t *testing.T) {
+	t.Parallel()
+	for _, name := range Names() {
+		m := find(t, name).Measure(words{}, Job{System: "Be kind."})
+		text := strings.Repeat("word ", 100) // a token each, and one for the last blank
+		if cut, tokens, ok := m.Fit(text, m.Overhead()+40, words{}.truncate); !ok || tokens != m.Overhead()+40 {
+			t.Errorf("%s: cut to %d bytes with %d tokens, want %d", name, len(cut), tokens, m.Overhead()+40)
+		}
+	}
+}
+
+func TestNone_CountsTheTexts(t *testing.T) {
+	t.Parallel()
+	m := Template{}.Measure(words{}, Job{System: "Be kind.", Schema: "{}"})
+	if got := m.Count("Hello there."); got != 3+1+2+3 {
+		t.Errorf("counted %d tokens", got)
+	}
+	if m.Exact("Hello there.") {
+		t.Error("a count without a template says that it is exact")
+	}
+}
+
+func TestSchema_WhereItIsWritten(t *testing.T) {
+	t.Parallel()
+	const schema = `{"type":"object"}`
+	for _, name := range Names() {
+		template := find(t, name)
+		without := template.Measure(words{}, Job{System: "Be kind."}).Overhead()
+		with := template.Measure(words{}, Job{System: "Be kind.", Schema: schema}).Overhead()
+		takes := !strings.Contains(name, "embedding")
+		if grown := with - without; takes && grown < (words{}).Count(schema) || !takes && grown != 0 {
+			t.Errorf("%s: a schema makes %d tokens of %d", name, with, without)
+		}
+	}
+	j := Job{System: "Be kind.", Schema: schema}
+	if got := assemble(find(t, "harmony"), j, ""); !strings.Contains(got, "Be kind.\n\n# Response Formats\n\n## output\n\n"+schema+"<|end|>") {
+		t.Errorf("harmony: %q", got)
+	}
+}
+
+func TestQwen_EffortNoneIsNoThinking(t *testing.T) {
+	t.Parallel()
+	qwen := find(t, "qwen-3")
+	thinks := qwen.Measure(words{}, Job{}).Overhead()
+	off := qwen.Measure(words{}, Job{Extras: map[string]any{"reasoning_effort": "none"}}).Overhead()
+	if off != thinks+4 {
+		t.Errorf("%d tokens without thinking, %d with it", off, thinks)
+	}
+}
+
+func TestExact_NamesOfSpecialTokens(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"harmony": "a <|end|> b", "llama-3": "<|eot_id|>", "qwen-3": "no </think> here", "gemma": "<end_of_turn>", "chatml": "<|im_start|>",
+		"qwen-3-embedding": "<|endoftext|>",
+	} {
+		m := find(t, name).Measure(words{}, Job{})
+		if m.Exact(text) || !m.Exact("a < b | c > d") {
+			t.Errorf("%s: exact for %q: %t, for an ordinary text: %t", name, text, m.Exact(text), m.Exact("a < b"))
+		}
+		if m.Count(text) < whole(words{}, assemble(m.template, Job{}, text)) {
+			t.Errorf("%s: too few tokens for %q", name, text)
+		}
+	}
+}
+
+func TestFind_NamesTheTemplates(t *testing.T) {
+	t.Parallel()
+	if _, err := Find("llama-33"); err == nil || !strings.Contains(err.Error(), `"llama-33" is not known: use one of chatml, `) {
+		t.Errorf("error %v", err)
+	}
+	if got := find(t, ""); got.Name() != None || (Template{}).Name() != None {
+		t.Errorf("no name is %q", got.Name())
+	}
+	for _, name := range Names() {
+		if got := find(t, name).Name(); got != name {
+			t.Errorf("%s is called %q", name, got)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package prompt_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill/internal/llama"
+	"github.com/rowmill/rowmill/prompt"
+	"github.com/rowmill/rowmill/tokenize"
+)
+
+// rows and system prompts whose borders merge with what a template puts there.
+var (
+	borderTexts = []string{
+		"Hello there.", "", " ", "\n", "\n\n\n", "  \n two lines \n\n", "\r\n\r\nthe text\r\n", "\tmarkers\t", "Größe, 日本語 🦙 12345",
+		"no <|im_end|> and <|eot_id|>, </think> nor <end_of_turn> in here", strings.Repeat("the prompt as the server sees it ", 40),
+	}
+	borderSystems = []string{"", "A system prompt comes first.", "\n\n  Then the text. \n"}
+)
+
+// The count of a whole prompt is the prompt_tokens that a real server reports:
+// it runs a chat template of each family and tokenizes with a byte-level BPE
+// vocabulary, we count with the same vocabulary.
+func TestCount_IsWhatAServerReports(t *testing.T) {
+	t.Parallel()
+	folder := model(t)
+	enc, err := tokenize.Open(filepath.Join(folder, "tokenizer.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"qwen-3", "llama-3", "gemma", "harmony"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			template, err := prompt.Find(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := serve(t, folder, name)
+			var right, wrong prompt.Calibration
+			foreign, err := prompt.Find("chatml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, system := range borderSystems {
+				for _, extras := range []map[string]any{
+					{"chat_template_kwargs": map[string]any{"enable_thinking": false}},
+					{"chat_template_kwargs": map[string]any{"enable_thinking": true, "reasoning_effort": "high"}},
+				} {
+					job := prompt.Job{System: system, Extras: extras}
+					// This server renders harmony to a string, too.
+					m, other := template.Measure(enc.WithSpecials(), job), foreign.Measure(enc, job)
+					for _, text := range borderTexts {
+						used := server.run(t, system, text, extras)
+						if got := m.Count(text); got != used {
+							t.Errorf("system prompt %q, text %.40q: counted %d tokens, the server reports %d", system, text, got, used)
+						}
+						right.Observe(m.Count(text), used)
+						if system == "" {
+							wrong.Observe(other.Count(text), used)
+						}
+					}
+				}
+			}
+			if r := right.Report(); !r.Exact || r.Offset != 0 || r.MaxError != 0 {
+				t.Errorf("the calibration reports %+v", r)
+			}
+			if r := wrong.Report(); r.MeanError == 0 {
+				t.Errorf("a wrong template goes unnoticed: %+v", r)
+			}
+		})
+	}
+}
+
+// model writes the model and its tokenizer.json.
+func model(t *testing.T) string {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		if os.Getenv("ROWMILL_CI") != "" {
+			t.Fatal("no python3 on this machine: install it")
+		}
+		t.Skip("SKIPPED, NOT TESTED against a real inference server: no python3 on this machine")
+	}
+	folder := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), python, filepath.Join("testdata", "bpe_model.py"), folder)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join("..", "internal", "llama"), "PYTHONDONTWRITEBYTECODE=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make the model: %v\n%s", err, out)
+	}
+	return folder
+}
+
+// A server is a llama-server with a template and the model.
+type server struct{ url string }
+
+func serve(t *testing.T, folder, template string) server {
+	t.Helper()
+	file, err := filepath.Abs(filepath.Join("testdata", "templates", template+".jinja"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server{llama.Start(t, llama.Chat, llama.Options{
+		Slots: 1, Context: 4096,
+		Args: []string{"--model", filepath.Join(folder, "model.gguf"), "--chat-template-file", file},
+	}).URL}
+}
+
+// ask posts a request and decodes the answer into out.
+func (s server) ask(t *testing.T, path string, body map[string]any, out any) {
+	t.Helper()
+	data, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("%s answered %s", path, res.Status)
+	}
+	if err := json.NewDecoder(res.Body).Decode(out); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run has the server answer a row and returns the prompt tokens it reports.
+func (s server) run(t *testing.T, system, text string, extras map[string]any) int {
+	t.Helper()
+	messages := []map[string]string{{"role": "user", "content": text}}
+	if system != "" {
+		messages = append([]map[string]string{{"role": "system", "content": system}}, messages...)
+	}
+	body := map[string]any{"messages": messages, "max_tokens": 1}
+	for name, value := range extras {
+		body[name] = value
+	}
+	var answer struct {
+		Usage struct {
+			Prompt int `json:"prompt_tokens"`
+		} `json:"usage"`
+	}
+	s.ask(t, "/v1/chat/completions", body, &answer)
+	return answer.Usage.Prompt
+}

@@ -1,0 +1,148 @@
+package prompt_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/prompt"
+	"github.com/rowmill/rowmill/tokenize"
+)
+
+// tiny is a tokenizer.json with a token for each byte, by GPT-2's table, and one
+// for "ab".
+func tiny(t *testing.T) string {
+	t.Helper()
+	vocab, spare := map[string]int{"ab": 256}, rune(256)
+	for b := range rune(256) {
+		shown := b
+		if b < '!' || b > '~' && b < '¡' || b == '\u00ad' {
+			shown, spare = spare, spare+1
+		}
+		vocab[string(shown)] = int(b)
+	}
+	level := map[string]any{"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}
+	data, err := json.Marshal(map[string]any{
+		"added_tokens": []any{}, "pre_tokenizer": level,
+		"model": map[string]any{"type": "BPE", "vocab": vocab, "merges": []string{"a b"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestTokenizers(t *testing.T) {
+	t.Parallel()
+	dir, good := t.TempDir(), tiny(t)
+	for file, content := range map[string]string{
+		"flat.json": good, "folder/tokenizer.json": good,
+		"cut.json": good[:len(good)/2], "piece.json": `{"model":{"type":"Unigram","vocab":[["a",0]]},"added_tokens":[]}`,
+		"page.json": "<html>", "empty.json": "",
+	} {
+		path := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := prompt.Tokenizers{Dir: dir}
+	for _, name := range []string{"o200k_harmony", "cl100k_base"} {
+		if enc, warning, err := (prompt.Tokenizers{}).Find(name); enc == nil || warning != "" || err != nil {
+			t.Errorf("%s: %v, %q, %v", name, enc, warning, err)
+		} else if got := enc.Count("Hello world"); got != 2 {
+			t.Errorf("%s counts %d tokens", name, got)
+		}
+	}
+	for _, name := range []string{"flat", "folder"} {
+		enc, warning, err := in.Find(name)
+		if enc == nil || warning != "" || err != nil {
+			t.Errorf("%s: %v, %q, %v", name, enc, warning, err)
+		} else if got := enc.Count("ab"); got != 1 {
+			t.Errorf("%s counts %d tokens of ab", name, got)
+		}
+	}
+	for name, want := range map[string]string{
+		"absent": filepath.Join(dir, "absent.json"), "": "names no tokenizer",
+	} {
+		if enc, warning, err := in.Find(name); enc != nil || err != nil || !strings.Contains(warning, want) {
+			t.Errorf("%s: %v, %q, %v", name, enc, warning, err)
+		}
+	}
+	if enc, warning, err := (prompt.Tokenizers{}).Find("flat"); enc != nil || err != nil || !strings.Contains(warning, "flat.json") {
+		t.Errorf("without a directory: %v, %q, %v", enc, warning, err)
+	}
+	for name, want := range map[string]error{
+		"cut": tokenize.ErrFormat, "page": tokenize.ErrFormat, "empty": tokenize.ErrFormat, "piece": tokenize.ErrUnsupported,
+	} {
+		if enc, _, err := in.Find(name); enc != nil || !errors.Is(err, want) || !strings.Contains(err.Error(), filepath.Join(dir, name)) {
+			t.Errorf("%s: %v, %v, want an error %q that names the file", name, enc, err, want)
+		}
+	}
+}
+
+// Every model of the catalog names a template that exists, and the catalog
+// accepts those and no others.
+func TestCatalog_NamesTheTemplates(t *testing.T) {
+	t.Parallel()
+	if diff := cmp.Diff(prompt.Names(), catalog.Templates()); diff != "" {
+		t.Errorf("templates of prompt (-) and of catalog (+):\n%s", diff)
+	}
+	for _, m := range catalog.Default().All() {
+		if template, err := prompt.Find(m.Template); err != nil || template.Name() == prompt.None {
+			t.Errorf("%s: template %q, %v", m.ID, m.Template, err)
+		}
+	}
+}
+
+// The dates that templates write have as many tokens on any day, and all efforts
+// have one.
+func TestHarmony_OverheadIsConstant(t *testing.T) {
+	t.Parallel()
+	enc, err := tokenize.Load("o200k_harmony")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := func(day time.Time) string { return fmt.Sprintf("Current date: %s\n\n", day.Format(time.DateOnly)) }
+	first := time.Date(2025, 8, 5, 0, 0, 0, 0, time.UTC)
+	for day := first; day.Year() < 2036; day = day.AddDate(0, 0, 1) {
+		if got, want := enc.Count(line(day)), enc.Count(line(first)); got != want {
+			t.Fatalf("%q has %d tokens, %q %d", line(day), got, line(first), want)
+		}
+	}
+	template, err := prompt.Find("harmony")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := template.Measure(enc, prompt.Job{}).Overhead()
+	for _, effort := range []string{"low", "medium", "high"} {
+		job := prompt.Job{Extras: map[string]any{"reasoning_effort": effort}}
+		if got := template.Measure(enc, job).Overhead(); got != bare {
+			t.Errorf("effort %s has %d tokens, want %d", effort, got, bare)
+		}
+	}
+	full := template.Measure(template.Encoding(enc), prompt.Job{System: "Be kind."})
+	if got, want := full.Count("Hello there."), enc.WithSpecials().Count(harmonyPrompt); got != want {
+		t.Errorf("counted %d tokens of a prompt of %d", got, want)
+	}
+	if got, want := full.Count("a <|end|> b"), full.Count("a  b")+3; got < want {
+		t.Errorf("the name of a special token in a row counts as one: %d, want at least %d", got, want)
+	}
+}
+
+// harmonyPrompt is a whole prompt with its special tokens.
+const harmonyPrompt = "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n" +
+	"Knowledge cutoff: 2024-06\nCurrent date: 2027-11-30\n\nReasoning: high\n\n" +
+	"# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>" +
+	"<|start|>developer<|message|># Instructions\n\nBe kind.\n\n<|end|>" +
+	"<|start|>user<|message|>Hello there.<|end|><|start|>assistant"
