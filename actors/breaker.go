@@ -2,8 +2,10 @@ package actors
 
 // A breaker stops sending to a server that answers nothing any more, however
 // well it answers probes: after a number of failures in a row it opens, and
-// when it closes again a single row must be answered before others follow. A
-// server that only has too much to do is the window's business.
+// when it closes again a single row must be answered before others follow. The
+// failure of a request that was sent before another was answered is none:
+// requests that hang end late, and many at once. A server that only has too
+// much to do is the window's business.
 type breaker struct {
 	failures int  // in a row
 	trial    bool // one row decides

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/input"
@@ -24,6 +25,12 @@ type Config struct {
 	Input      input.Limits      // bounds on what an input may hold
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+
+	// Tokenizers finds the vocabulary of a model. Where another one stands in,
+	// or none (nil), counts are estimates, corrected by what servers report,
+	// and the warning says what would make them exact. Default: no
+	// vocabularies.
+	Tokenizers func(rowmill.Model) (t Tokenizer, warning string, err error)
 
 	// LeaseTTL is how long the node owns its jobs after its last renewal.
 	// Default 10 s: long enough to sit out a slow disk, short enough that
@@ -75,6 +82,12 @@ type Config struct {
 	// Default 32.
 	EmbeddingGroup int
 
+	// An estimate of priority 1 whose input has at least EstimateThreshold
+	// tokens runs the first rows, which hold EstimateSample of them. Defaults
+	// 1,000,000 each, as the interface says.
+	EstimateThreshold int64
+	EstimateSample    int64
+
 	// WaitForEngine is how long a job waits in starting for an engine that
 	// serves its model. Default 30 min: as long as loading a big model takes.
 	WaitForEngine time.Duration
@@ -103,10 +116,15 @@ func (c Config) WithDefaults() Config {
 	def(&c.MaxAttempts, 5)
 	def(&c.RowPatience, time.Minute)
 	def(&c.EmbeddingGroup, 32)
+	def(&c.EstimateThreshold, 1_000_000)
+	def(&c.EstimateSample, 1_000_000)
 	def(&c.WaitForEngine, 30*time.Minute)
 	def(&c.ProbeInterval, 5*time.Second)
 	def(&c.GaugeInterval, time.Second)
 	def(&c.DrainTimeout, 30*time.Second)
+	if c.Tokenizers == nil {
+		c.Tokenizers = func(rowmill.Model) (Tokenizer, string, error) { return nil, "", nil }
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

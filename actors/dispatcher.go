@@ -227,7 +227,7 @@ func (d *dispatcher) work() {
 	for d.next(&r) {
 		d.metrics.inFlight.Add(float64(len(r.tasks)))
 		rows, tokens := len(r.tasks), r.tokens() // its tasks are another's once they have run
-		how := r.lane.run(&r, d.patience(r.lane.maxTokens))
+		how := r.lane.run(&r, d.patience)
 		d.metrics.inFlight.Sub(float64(rows))
 		d.finish(rows, tokens, r.lane.priority == 0, how)
 		r = request{} // an idle goroutine must not keep rows alive
@@ -287,7 +287,7 @@ func (d *dispatcher) finish(rows int, tokens int64, urgent bool, how outcome) {
 		}
 	case how.overloaded && d.window.Limit(false) > 1:
 		d.window.Refused(now)
-	case how.err != nil && !d.paused:
+	case how.err != nil && !d.paused && !d.answered.After(now.Add(-how.took)): // nothing was answered since it was sent
 		if d.breaker.failed() {
 			d.paused = true
 			d.tripped(how.err)

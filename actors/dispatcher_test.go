@@ -238,6 +238,17 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	}
 }
 
+func TestBreakerForgivesWhatWasSentBeforeAnAnswer(t *testing.T) {
+	t.Parallel()
+	d := testDispatcher()
+	d.tripped = func(error) { t.Error("the breaker opened") }
+	d.resume()
+	d.finish(1, 0, false, outcome{answered: true})
+	for range 2 * breakerFailures { // hung since before that
+		d.finish(1, 0, false, outcome{err: errors.New("timeout"), took: time.Minute})
+	}
+}
+
 func TestPaceKnowsHowLongAnAnswerMayTake(t *testing.T) {
 	t.Parallel()
 	var p pace

@@ -269,12 +269,11 @@ func (e *engineActor) onOpenLane(c actor.Context, m openLane) {
 	refuse := func(err error) {
 		c.Respond(laneRefused{engine: e.server.Name(), err: err})
 	}
-	served, ok := e.info.Find(m.job.spec.Model)
-	if !e.up || !ok {
+	if _, ok := e.info.Find(m.job.spec.Model); !e.up || !ok {
 		refuse(&engine.Error{Class: engine.ServerFault, Message: "the engine does not serve the model now"})
 		return
 	}
-	call, err := e.server.Prepare(m.job.params(served))
+	call, err := e.server.Prepare(m.job.params())
 	if err != nil {
 		refuse(fmt.Errorf("prepare for %s: %w", e.server.Name(), err))
 		return
@@ -283,8 +282,9 @@ func (e *engineActor) onOpenLane(c actor.Context, m openLane) {
 	c.Respond(laneOpened{engine: e.server.Name(), disp: e.disp, lane: &lane{
 		job: m.job.id, account: m.job.spec.Account, priority: min(max(m.job.spec.Priority, 0), 1),
 		group: m.job.group(e.cfg), model: m.job.spec.Model.ID, seed: m.job.seed,
-		maxTokens: int(m.job.spec.MaxTokens()), patience: e.cfg.RowPatience,
+		maxTokens: m.job.maxTokens, patience: e.cfg.RowPatience,
 		call: call, engine: e.server.Name(), judge: m.job.judge, out: m.out, ctx: m.job.ctx,
+		meter: m.job.meter, limit: m.job.promptLimit(), truncate: m.job.spec.TruncateRows, ask: countOn(call),
 		suspect: func(err error) { root.Send(self, serverSuspect{err}) },
 		metrics: e.metrics,
 	}})

@@ -22,6 +22,7 @@ import (
 type ingester struct {
 	cfg   Config
 	fence store.Fence
+	meter *meter
 }
 
 // run returns the manifest of rec's input, from what an earlier run left where
@@ -31,7 +32,16 @@ func (g *ingester) run(ctx context.Context, rec *store.Record) (manifest, error)
 	spec := &rec.Spec
 	if spec.Inline != nil {
 		m := inlineManifest(spec)
-		return m, checkQuota(m.Rows, spec)
+		if err := checkQuota(m.Rows, spec); err != nil {
+			return m, err
+		}
+		rows := newTally(g.meter, spec, g.cfg.EstimateSample)
+		for _, text := range spec.Inline {
+			rows.add(text)
+		}
+		var err error
+		m.Size, err = rows.close()
+		return m, err
 	}
 	m, err := readManifest(ctx, g.cfg.Blob, rec.Job.ID)
 	if !errors.Is(err, rowmill.ErrNotFound) {
@@ -130,28 +140,40 @@ func (g *ingester) mark(ctx context.Context, rec *store.Record, set func(*store.
 // cut writes rows as shards.
 func (g *ingester) cut(ctx context.Context, rec *store.Record, rows input.Reader) (manifest, error) {
 	m := manifest{IDKind: rows.IDKind()}
+	counted := newTally(g.meter, &rec.Spec, g.cfg.EstimateSample)
+	err := g.cutAll(ctx, rec, rows, counted, &m)
+	size, failure := counted.close()
+	m.Size = size
+	if failure != nil { // of an earlier row than any other fault
+		return m, failure
+	}
+	return m, err
+}
+
+// cutAll writes rows as shards until there are no more.
+func (g *ingester) cutAll(ctx context.Context, rec *store.Record, rows input.Reader, counted *tally, m *manifest) error {
 	var row rowmill.Row
 	err := rows.Next(&row)
 	for err == nil {
 		info := shardInfo{First: m.Rows}
-		info, err = g.cutShard(ctx, rec, rows, &row, len(m.Shards), info)
+		info, err = g.cutShard(ctx, rec, rows, counted, &row, len(m.Shards), info)
 		m.Rows += int64(info.Rows)
 		if info.Rows > 0 {
 			m.Shards = append(m.Shards, info)
 		}
 		if quota := checkQuota(m.Rows, &rec.Spec); quota != nil {
-			return m, quota
+			return quota
 		}
 	}
 	if errors.Is(err, io.EOF) {
-		return m, nil
+		return nil
 	}
-	return m, err
+	return err
 }
 
 // cutShard writes one shard, beginning with row, and leaves the first row that
 // did not fit in row. It passes on the reader's error, io.EOF included.
-func (g *ingester) cutShard(ctx context.Context, rec *store.Record, rows input.Reader, row *rowmill.Row, n int, info shardInfo) (shardInfo, error) {
+func (g *ingester) cutShard(ctx context.Context, rec *store.Record, rows input.Reader, counted *tally, row *rowmill.Row, n int, info shardInfo) (shardInfo, error) {
 	w, err := g.cfg.Blob.Create(ctx, shardKey(rec.Job.ID, n), "application/octet-stream")
 	if err != nil {
 		return info, fmt.Errorf("create shard %d: %w", n, err)
@@ -164,7 +186,12 @@ func (g *ingester) cutShard(ctx context.Context, rec *store.Record, rows input.R
 		if err := ctx.Err(); err != nil {
 			return info, err
 		}
-		if err := out.Add(strings.ToValidUTF8(row.Text, "\uFFFD"), row.ID); err != nil {
+		text := strings.ToValidUTF8(row.Text, "\uFFFD")
+		if err := out.Add(text, row.ID); err != nil {
+			return info, err
+		}
+		counted.add(text)
+		if err := counted.err(); err != nil {
 			return info, err
 		}
 		if quota := checkQuota(info.First+int64(out.Rows()), &rec.Spec); quota != nil {
@@ -188,8 +215,8 @@ func (g *ingester) cutShard(ctx context.Context, rec *store.Record, rows input.R
 func checkQuota(rows int64, spec *rowmill.Spec) error {
 	if spec.RowQuota > 0 && rows > spec.RowQuota {
 		return rowmill.Failf(rowmill.CodeRowQuota,
-			"The input has more than %d rows, the quota of a job of priority %d. Split the input, use priority 1, or ask an administrator to raise the quota with PUT /v1/quotas.",
-			spec.RowQuota, spec.Priority)
+			"The input has more than %d rows, the quota of a job of priority %d. Split the input, use priority 1, or ask an administrator to raise the quota: rowmill quotas set --priority %d --rows N.",
+			spec.RowQuota, spec.Priority, spec.Priority)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ type (
 	ingested struct { // its errand: the input is cut into shards
 		rec   store.Record
 		input manifest
+		meter *meter
 		parts []store.Part // what earlier owners committed
 		err   error
 	}
@@ -61,6 +62,7 @@ type job struct {
 	lease   context.Context // the licence to act for the job
 	budget  *budget
 	slots   slots
+	meters  *meters
 	metrics *metrics
 	all     *sync.WaitGroup
 	runs    sync.WaitGroup // errands that may write objects
@@ -73,6 +75,7 @@ type job struct {
 	engines  []engineView
 	refused  map[string]error // by engine
 	job      *jobContext
+	rows     int64 // of the whole input
 	ledger   *ledger
 	plan     *plan
 	shard    *actor.PID
@@ -111,6 +114,8 @@ func (j *job) starting(c actor.Context) {
 	switch m := c.Message().(type) {
 	case ingested:
 		j.onIngested(c, m)
+	case jobSucceeded:
+		j.onJobSucceeded(c, m)
 	case enginesChanged:
 		j.engines = m.engines
 	case drainJob:
@@ -159,9 +164,7 @@ func (j *job) running(c actor.Context) {
 	case recordUpdated:
 		j.onRecordUpdated(c, m)
 	case jobSucceeded:
-		j.rec = m.rec
-		j.stopRows(c)
-		j.cleanUp(c, rowmill.StatusSucceeded, true)
+		j.onJobSucceeded(c, m)
 	case drainJob:
 		j.draining = true
 		if j.shard == nil {
@@ -197,11 +200,17 @@ func (j *job) onStarted(c actor.Context) {
 	j.refused = make(map[string]error)
 	j.behavior = actor.NewBehavior()
 	j.behavior.Become(j.starting)
-	rec, in := j.rec, &ingester{cfg: j.cfg, fence: j.fence}
+	rec := j.rec
 	j.run.run(c, func(ctx context.Context) any {
-		var m ingested
-		m.rec = rec
+		m := ingested{rec: rec}
+		if m.meter, m.err = j.meters.meter(&m.rec.Spec); m.err != nil {
+			return m
+		}
+		in := &ingester{cfg: j.cfg, fence: j.fence, meter: m.meter}
 		if m.input, m.err = in.run(ctx, &m.rec); m.err != nil {
+			return m
+		}
+		if m.err = j.reserve(ctx, &m.rec, m.input); m.err != nil {
 			return m
 		}
 		m.parts, m.err = j.cfg.Store.ListParts(ctx, rec.Job.ID)
@@ -209,10 +218,36 @@ func (j *job) onStarted(c actor.Context) {
 	})
 }
 
+// reserve sets aside what the job may cost, where its account has a limit.
+func (j *job) reserve(ctx context.Context, rec *store.Record, input manifest) error {
+	spec := &rec.Spec
+	if spec.CostQuota == nil || spec.Estimate {
+		return nil
+	}
+	usd, _ := unsampledCost(spec, input.Rows, input.Size)
+	updated, err := j.cfg.Store.Reserve(ctx, j.fence, usd, spec.CostQuota)
+	var limit *store.LimitError
+	if errors.As(err, &limit) {
+		return rowmill.Failf(rowmill.CodeCostQuota,
+			"The job is beyond the account's cost quota: %v. Wait for other jobs or the next month, submit fewer rows, or ask an administrator to raise the quota: rowmill quotas set --cost-usd N.", limit)
+	}
+	if err == nil {
+		*rec = updated
+	}
+	return err
+}
+
 func (j *job) onIngested(c actor.Context, m ingested) {
 	if m.err == nil {
-		j.rec = m.rec
-		j.job, m.err = newJobContext(j.run.ctx, j.cfg, &j.rec, j.fence, m.input)
+		j.rec, j.rows = m.rec, m.input.Rows
+		if spec := &j.rec.Spec; spec.Estimate {
+			if !j.cfg.sampled(spec, m.input.Size) {
+				j.estimate(c, m.input)
+				return
+			}
+			m.input = m.input.firstRows(m.input.Size.SampleRows)
+		}
+		j.job, m.err = newJobContext(j.run.ctx, j.cfg, &j.rec, j.fence, m.input, m.meter)
 	}
 	if m.err == nil {
 		j.ledger, m.err = newLedger(m.input.Shards, m.parts)
@@ -224,6 +259,16 @@ func (j *job) onIngested(c actor.Context, m ingested) {
 	j.behavior.Become(j.waiting)
 	j.timers.after(c, j.cfg.WaitForEngine, waitDue{})
 	j.proceed(c)
+}
+
+// estimate ends the job with what its input alone tells.
+func (j *job) estimate(c actor.Context, input manifest) {
+	usd, e := unsampledEstimate(&j.rec.Spec, input.Rows, input.Size)
+	now := time.Now()
+	j.run.run(c, func(ctx context.Context) any {
+		rec, err := estimated(ctx, j.cfg.Store, j.fence, input.Rows, usd, e, now)
+		return jobFinalised{rec, err}.toJob()
+	})
 }
 
 // proceed records the number of rows and, once an engine serves the model,
@@ -243,7 +288,7 @@ func (j *job) proceed(c actor.Context) {
 	if !run && j.rec.Job.Message == message {
 		return
 	}
-	rows, shards := j.ledger.rows, len(j.ledger.shards)
+	rows, shards := j.rows, len(j.ledger.shards)
 	now := time.Now()
 	j.update(c, func(r *store.Record) {
 		if r.Job.NumRows == nil {
@@ -256,6 +301,12 @@ func (j *job) proceed(c actor.Context) {
 		advance(&r.Job, steps, now)
 		r.Job.Message = message
 	})
+}
+
+func (j *job) onJobSucceeded(c actor.Context, m jobSucceeded) {
+	j.rec = m.rec
+	j.stopRows(c)
+	j.cleanUp(c, rowmill.StatusSucceeded, true)
 }
 
 func (j *job) served() bool {
@@ -296,11 +347,19 @@ func (j *job) onRecordUpdated(c actor.Context, m recordUpdated) {
 // startRows brings up the actors that do the work.
 func (j *job) startRows(c actor.Context) {
 	j.timers.stop()
+	warning, failure := j.job.pin(j.engines)
+	if failure != nil {
+		j.fail(c, failure)
+		return
+	}
 	j.behavior.Become(j.running)
+	if warning != "" {
+		j.update(c, func(r *store.Record) { r.Job.Warnings = union(r.Job.Warnings, []string{warning}) })
+	}
 	j.plan = newPlan(j.job.manifest.Shards, j.ledger.done())
 	j.results = c.SpawnPrefix(j.metrics.props("results", func() actor.Actor {
 		return &collector{
-			cfg: j.cfg, job: j.job, owner: c.Self(), ledger: j.ledger, metrics: j.metrics, slots: j.slots,
+			cfg: j.cfg, job: j.job, owner: c.Self(), rows: j.rows, ledger: j.ledger, metrics: j.metrics, slots: j.slots,
 			survives: j.cfg.survives(j.ledger.rows),
 			work:     newErrand(j.run.ctx, &j.runs), log: j.log,
 		}

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
@@ -9,26 +10,31 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A jobContext is what all actors of a job share. It never changes after
-// ingest.
+// A jobContext is what all actors of a job share. It never changes once rows
+// run.
 type jobContext struct {
 	id       string
 	spec     *rowmill.Spec
 	fence    store.Fence
-	manifest manifest
+	manifest manifest // of the rows to run
 	judge    *judge
 	schema   results.Schema
+	meter    *meter
 	ctx      context.Context // ends with the job's run on this node
+
+	// Set by pin.
+	context   int // tokens; 0 when nobody says
+	maxTokens int // of an answer; 0 when nobody says
 }
 
-func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, m manifest) (*jobContext, error) {
+func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, m manifest, count *meter) (*jobContext, error) {
 	spec := rec.Spec // the record itself goes on changing
 	judge, err := newJudge(&spec, cfg.MaxAttempts)
 	if err != nil {
 		return nil, err
 	}
 	return &jobContext{
-		id: rec.Job.ID, spec: &spec, fence: fence, manifest: m, judge: judge, ctx: ctx,
+		id: rec.Job.ID, spec: &spec, fence: fence, manifest: m, judge: judge, meter: count, ctx: ctx,
 		schema: results.Schema{
 			JobID: rec.Job.ID, Model: spec.Model.ID, IDColumn: spec.IDColumn, IDKind: m.IDKind,
 			Embedding: spec.Model.Kind == rowmill.KindEmbedding,
@@ -36,19 +42,48 @@ func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence sto
 	}, nil
 }
 
-// params are the job's rows in common, for an engine that serves the model.
-func (j *jobContext) params(served engine.ServedModel) engine.Params {
-	limit := j.spec.Model.ContextLength
-	if served.ContextLength > 0 && served.ContextLength < limit {
-		limit = served.ContextLength
+// pin fixes the context length: the smallest of the catalog's and those of the
+// engines that serve the model. It returns a warning where the answer had to be
+// shortened, and a failure where the caller's max_tokens leaves no room for a
+// prompt.
+func (j *jobContext) pin(engines []engineView) (warning string, failure *rowmill.Failure) {
+	j.context = j.spec.Model.ContextLength
+	for _, e := range engines {
+		if served, ok := e.serves(j.spec.Model); ok && served.ContextLength > 0 && (j.context == 0 || served.ContextLength < j.context) {
+			j.context = served.ContextLength
+		}
 	}
-	p := engine.Params{
+	j.maxTokens = int(j.spec.MaxTokens())
+	if j.context == 0 || j.maxTokens < j.context {
+		return "", nil
+	}
+	if standard := (&rowmill.Spec{Sampling: j.spec.Model.Sampling}).MaxTokens(); standard != j.spec.MaxTokens() {
+		return "", rowmill.Failf(rowmill.CodeRowTooLong,
+			"max_tokens is %d, and the engines that serve %s have a context of %d tokens: no prompt fits. Lower max_tokens.", j.maxTokens, j.spec.Model.ID, j.context)
+	}
+	warning = fmt.Sprintf("The default max_tokens of %d was lowered to %d, half of the context that the engines have.", j.maxTokens, j.context/2)
+	j.maxTokens = j.context / 2
+	return warning, nil
+}
+
+// promptLimit is how many tokens a prompt may have; 0 for no limit.
+func (j *jobContext) promptLimit() int {
+	if j.context == 0 {
+		return 0
+	}
+	if j.maxTokens > 0 && j.spec.Model.Kind != rowmill.KindEmbedding {
+		return max(1, j.context-j.maxTokens-1)
+	}
+	return promptLimit(j.spec, j.context)
+}
+
+// params are the job's rows in common.
+func (j *jobContext) params() engine.Params {
+	return engine.Params{
 		Model: j.spec.Model, System: j.spec.System, Schema: j.spec.Schema, Sampling: j.spec.Sampling,
 		Logprobs:   !j.spec.Model.NoLogprobs && j.spec.Model.Kind != rowmill.KindEmbedding,
-		ContextLen: limit,
+		ContextLen: j.context, MaxTokens: j.maxTokens,
 	}
-	p.MaxTokens = int(j.spec.MaxTokens())
-	return p
 }
 
 // group is how many rows go into one request.

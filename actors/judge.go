@@ -83,8 +83,9 @@ func (j *judge) accept(r *engine.Reply, attempt int) (rowmill.Output, verdict) {
 	return out, final
 }
 
-// refuse judges an attempt that brought no answer.
-func (j *judge) refuse(e *engine.Error, attempt int) (rowmill.Output, verdict) {
+// refuse judges an attempt that brought no answer, on a row on which servers
+// have failed with 500 so often, this time counted.
+func (j *judge) refuse(e *engine.Error, attempt, crashes int) (rowmill.Output, verdict) {
 	switch {
 	case e.Class == engine.ServerFault:
 		return rowmill.Output{}, unblamed
@@ -92,7 +93,7 @@ func (j *judge) refuse(e *engine.Error, attempt int) (rowmill.Output, verdict) {
 		return failed(rowmill.RowTooLong, e.Message, e.Raw, attempt), final
 	case e.Class == engine.RowFault:
 		return failed(rowmill.RowRejected, e.Message, e.Raw, attempt), final
-	case attempt < j.maxAttempts && (e.Status != 500 || attempt <= maxRetriesOf500):
+	case attempt < j.maxAttempts && (e.Status != 500 || crashes <= maxRetriesOf500):
 		return rowmill.Output{}, again
 	default:
 		return failed(rowmill.RowAttemptsUsedUp,

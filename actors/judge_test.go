@@ -70,18 +70,20 @@ func TestJudgeClassesOfError(t *testing.T) {
 	for _, c := range []struct {
 		err     engine.Error
 		attempt int
+		crashes int // of them, 500s
 		verdict verdict
 		code    string
 	}{
-		{engine.Error{Class: engine.RowFault}, 1, final, rowmill.RowRejected},
-		{engine.Error{Class: engine.RowFault, TooLong: true}, 1, final, rowmill.RowTooLong},
-		{engine.Error{Class: engine.Moment}, 1, again, ""},
-		{engine.Error{Class: engine.Moment}, 5, final, rowmill.RowAttemptsUsedUp},
-		{engine.Error{Class: engine.Moment, Status: 500}, 2, again, ""},
-		{engine.Error{Class: engine.Moment, Status: 500}, 3, final, rowmill.RowAttemptsUsedUp},
-		{engine.Error{Class: engine.ServerFault}, 3, unblamed, ""},
+		{engine.Error{Class: engine.RowFault}, 1, 0, final, rowmill.RowRejected},
+		{engine.Error{Class: engine.RowFault, TooLong: true}, 1, 0, final, rowmill.RowTooLong},
+		{engine.Error{Class: engine.Moment}, 1, 0, again, ""},
+		{engine.Error{Class: engine.Moment}, 5, 0, final, rowmill.RowAttemptsUsedUp},
+		{engine.Error{Class: engine.Moment, Status: 500}, 2, 2, again, ""},
+		{engine.Error{Class: engine.Moment, Status: 500}, 3, 3, final, rowmill.RowAttemptsUsedUp},
+		{engine.Error{Class: engine.Moment, Status: 500}, 3, 1, again, ""},
+		{engine.Error{Class: engine.ServerFault}, 3, 0, unblamed, ""},
 	} {
-		out, v := j.refuse(&c.err, c.attempt)
+		out, v := j.refuse(&c.err, c.attempt, c.crashes)
 		if v != c.verdict || (c.code != "") != out.Failed() || out.Failed() && out.Err.Code != c.code {
 			t.Errorf("%+v on attempt %d: %v %+v, want %v %q", c.err, c.attempt, v, out.Err, c.verdict, c.code)
 		}

@@ -16,6 +16,7 @@ type manifest struct {
 	IDKind rowmill.IDKind `json:"id_kind"`
 	Rows   int64          `json:"rows"`
 	Shards []shardInfo    `json:"shards"`
+	Size   inputSize      `json:"size"`
 }
 
 // A shardInfo describes one shard.

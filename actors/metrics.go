@@ -14,23 +14,25 @@ import (
 // metrics are the figures of the pipeline. Nothing is labelled by job or
 // account.
 type metrics struct {
-	rows      *prometheus.CounterVec // model, outcome
-	tokens    *prometheus.CounterVec // model, direction
-	jobs      *prometheus.CounterVec // status
-	active    prometheus.Gauge
-	parts     prometheus.Counter
-	merges    prometheus.Histogram
-	finalise  prometheus.Histogram
-	memory    prometheus.Gauge
-	inFlight  *prometheus.GaugeVec     // engine
-	seconds   *prometheus.HistogramVec // engine
-	retries   *prometheus.CounterVec   // engine
-	up        *prometheus.GaugeVec     // engine
-	window    *prometheus.GaugeVec     // engine
-	waiting   *prometheus.GaugeVec     // engine
-	kinds     map[string]*kindMetrics
-	dead      prometheus.Counter
-	restarted *prometheus.CounterVec // kind
+	rows     *prometheus.CounterVec // model, outcome
+	tokens   *prometheus.CounterVec // model, direction
+	jobs     *prometheus.CounterVec // status
+	active   prometheus.Gauge
+	parts    prometheus.Counter
+	merges   prometheus.Histogram
+	finalise prometheus.Histogram
+	memory   prometheus.Gauge
+	inFlight *prometheus.GaugeVec     // engine
+	seconds  *prometheus.HistogramVec // engine
+	retries  *prometheus.CounterVec   // engine
+	up       *prometheus.GaugeVec     // engine
+	window   *prometheus.GaugeVec     // engine
+	waiting  *prometheus.GaugeVec     // engine
+	kinds    map[string]*kindMetrics
+
+	countErrors *prometheus.GaugeVec // model
+	dead        prometheus.Counter
+	restarted   *prometheus.CounterVec // kind
 }
 
 // engineMetrics are the figures of one engine.
@@ -61,22 +63,23 @@ var actorKinds = []string{"node", "engine", "job", "shard", "results"}
 func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	m := &metrics{
-		rows:     f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_total", Help: "Rows committed, by outcome (done or failed)."}, []string{"model", "outcome"}),
-		tokens:   f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_tokens_total", Help: "Tokens of committed rows."}, []string{"model", "direction"}),
-		jobs:     f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_jobs_total", Help: "Jobs that ended on this node."}, []string{"status"}),
-		active:   f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_jobs_active", Help: "Jobs this node runs now."}),
-		parts:    f.NewCounter(prometheus.CounterOpts{Name: "rowmill_parts_recorded_total", Help: "Parts committed to the store."}),
-		merges:   f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_merge_seconds", Help: "Time to merge the parts of a shard.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)}),
-		finalise: f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_finalise_seconds", Help: "Time from the last row to a readable artifact.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}),
-		memory:   f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_rows_memory_bytes", Help: "Bytes of rows in memory against the budget."}),
-		inFlight: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_inflight", Help: "Rows at an engine now."}, []string{"engine"}),
-		seconds:  f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_engine_request_seconds", Help: "Time an engine takes for a request.", Buckets: prometheus.ExponentialBuckets(0.0005, 3, 12)}, []string{"engine"}),
-		retries:  f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_row_retries_total", Help: "Rows sent again after an answer that was not accepted."}, []string{"engine"}),
-		up:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_up", Help: "1 while an engine answers its probes."}, []string{"engine"}),
-		window:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_window_rows", Help: "Rows an engine may have in flight."}, []string{"engine"}),
-		waiting:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_waiting", Help: "Rows in a server's own queue, as it says."}, []string{"engine"}),
-		kinds:    make(map[string]*kindMetrics),
-		dead:     f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
+		rows:        f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_total", Help: "Rows committed, by outcome (done or failed)."}, []string{"model", "outcome"}),
+		tokens:      f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_tokens_total", Help: "Tokens of committed rows."}, []string{"model", "direction"}),
+		jobs:        f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_jobs_total", Help: "Jobs that ended on this node."}, []string{"status"}),
+		active:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_jobs_active", Help: "Jobs this node runs now."}),
+		parts:       f.NewCounter(prometheus.CounterOpts{Name: "rowmill_parts_recorded_total", Help: "Parts committed to the store."}),
+		merges:      f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_merge_seconds", Help: "Time to merge the parts of a shard.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)}),
+		finalise:    f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_finalise_seconds", Help: "Time from the last row to a readable artifact.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}),
+		memory:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_rows_memory_bytes", Help: "Bytes of rows in memory against the budget."}),
+		inFlight:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_inflight", Help: "Rows at an engine now."}, []string{"engine"}),
+		seconds:     f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_engine_request_seconds", Help: "Time an engine takes for a request.", Buckets: prometheus.ExponentialBuckets(0.0005, 3, 12)}, []string{"engine"}),
+		retries:     f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_row_retries_total", Help: "Rows sent again after an answer that was not accepted."}, []string{"engine"}),
+		up:          f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_up", Help: "1 while an engine answers its probes."}, []string{"engine"}),
+		window:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_window_rows", Help: "Rows an engine may have in flight."}, []string{"engine"}),
+		waiting:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_waiting", Help: "Rows in a server's own queue, as it says."}, []string{"engine"}),
+		countErrors: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_token_count_error_tokens", Help: "By how many tokens our count of a prompt differs from the server's, on average of late."}, []string{"model"}),
+		kinds:       make(map[string]*kindMetrics),
+		dead:        f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
 	}
 	live := f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_actors_live", Help: "Actors alive, by kind."}, []string{"kind"})
 	latency := f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_actor_receive_seconds", Help: "Time an actor takes for a message, sampled.", Buckets: prometheus.ExponentialBuckets(1e-6, 4, 10)}, []string{"kind"})

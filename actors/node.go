@@ -52,6 +52,7 @@ type node struct {
 	metrics *metrics
 	budget  *budget
 	slots   slots
+	meters  *meters
 	all     *sync.WaitGroup
 	work    errand
 	log     *slog.Logger
@@ -190,7 +191,7 @@ func (n *node) onJobClaimed(c actor.Context, m jobClaimed) {
 	props := n.metrics.props("job", func() actor.Actor {
 		return &job{
 			cfg: n.cfg, rec: m.rec, fence: fence, node: c.Self(), lease: licence, budget: n.budget,
-			slots: n.slots, metrics: n.metrics, all: n.all, log: log, engines: slices.Clone(n.engines),
+			slots: n.slots, meters: n.meters, metrics: n.metrics, all: n.all, log: log, engines: slices.Clone(n.engines),
 		}
 	})
 	pid := c.SpawnPrefix(props, fmt.Sprintf("job-%s-%d", m.id, fence.Epoch))

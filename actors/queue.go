@@ -18,11 +18,10 @@ type queue struct {
 	total   int64 // rows of the job
 }
 
-// newQueue returns a queue for a job of total rows. cacheBytes is the text that
-// fits into the prefix cache of one server; 0 where unknown.
-func newQueue(total, cacheBytes int64) *queue {
+// newQueue returns a queue for a job of total rows.
+func newQueue(total int64) *queue {
 	q := &queue{total: total}
-	q.now = order.NewPool[*task](&q.lengths, total, cacheBytes)
+	q.now = order.NewPool[*task](&q.lengths, total)
 	return q
 }
 

@@ -7,7 +7,7 @@ import (
 
 func TestQueueHoldsRetriesBack(t *testing.T) {
 	t.Parallel()
-	q := newQueue(10, 0)
+	q := newQueue(10)
 	now := time.Unix(0, 0)
 	q.add(tasks(2, 1))
 	first := q.take(0, 1, true)[0]
@@ -27,14 +27,14 @@ func TestQueueHoldsRetriesBack(t *testing.T) {
 
 func TestQueueHonoursRetryAfterAndBoundsThePause(t *testing.T) {
 	t.Parallel()
-	q := newQueue(10, 0)
+	q := newQueue(10)
 	now := time.Unix(0, 0)
 	asked := &task{attempts: 1, via: &enginePort{}, due: now.Add(time.Minute)}
 	q.retry(asked, now)
 	if got := q.wake(now); got != time.Minute {
 		t.Errorf("pause = %v, want what the server asked for", got)
 	}
-	q = newQueue(10, 0)
+	q = newQueue(10)
 	q.retry(&task{attempts: 60, via: &enginePort{}}, now)
 	if got := q.wake(now); got > lastPause+time.Millisecond {
 		t.Errorf("pause = %v, want at most %v", got, lastPause)
@@ -43,7 +43,7 @@ func TestQueueHonoursRetryAfterAndBoundsThePause(t *testing.T) {
 
 func TestQueueSendsUntouchedRowsAtOnce(t *testing.T) {
 	t.Parallel()
-	q := newQueue(10, 0)
+	q := newQueue(10)
 	q.retry(&task{}, time.Unix(0, 0))
 	if q.ready() != 1 {
 		t.Error("a row that was never sent must not wait")
@@ -54,7 +54,7 @@ func TestQueueSendsUntouchedRowsAtOnce(t *testing.T) {
 // there is no other.
 func TestQueueTriesElsewhereFirst(t *testing.T) {
 	t.Parallel()
-	q := newQueue(10, 0)
+	q := newQueue(10)
 	now := time.Unix(0, 0)
 	row := tasks(1, 1)[0]
 	row.attempts, row.via = 1, &enginePort{id: 3}
@@ -71,7 +71,7 @@ func TestQueueTriesElsewhereFirst(t *testing.T) {
 // Short rows may stay behind for the end of the job, but not for ever.
 func TestQueueSendsRowsOfOldShards(t *testing.T) {
 	t.Parallel()
-	q := newQueue(1000, 0)
+	q := newQueue(1000)
 	old := tasks(5, 1)
 	q.add(old)
 	for shard := 1; shard <= holdBack+1; shard++ {

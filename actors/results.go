@@ -52,6 +52,7 @@ type collector struct {
 	cfg     Config
 	job     *jobContext
 	owner   *actor.PID // the job
+	rows    int64      // of the whole input
 	ledger  *ledger
 	metrics *metrics
 	slots   slots
@@ -205,7 +206,7 @@ func (r *collector) count(p store.Part) {
 }
 
 func (r *collector) mergeIfReady(c actor.Context, n int) {
-	if r.merging[n] || r.draining || !r.ledger.mergeable(n) {
+	if r.job.spec.Estimate || r.merging[n] || r.draining || !r.ledger.mergeable(n) {
 		return
 	}
 	r.merging[n] = true
@@ -280,7 +281,14 @@ func (r *collector) drop(c actor.Context, key string) {
 }
 
 func (r *collector) finaliseIfReady(c actor.Context) {
-	if r.finalising || r.draining || !r.ledger.finished() {
+	if r.finalising || r.draining {
+		return
+	}
+	if r.job.spec.Estimate {
+		r.estimateIfReady(c)
+		return
+	}
+	if !r.ledger.finished() {
 		return
 	}
 	r.finalising = true
@@ -290,6 +298,25 @@ func (r *collector) finaliseIfReady(c actor.Context) {
 	}
 	r.work.run(c, func(ctx context.Context) any {
 		rec, err := r.finalise(ctx, parts)
+		return jobFinalised{rec, err}
+	})
+}
+
+// estimateIfReady ends an estimate once its sample has run. Its answers are
+// nobody's: only what they took counts.
+func (r *collector) estimateIfReady(c actor.Context) {
+	var parts []store.Part
+	for i := range r.ledger.shards {
+		parts = append(parts, r.ledger.shards[i].parts...)
+	}
+	if r.ledger.totals.Rows < r.ledger.rows {
+		return
+	}
+	r.finalising = true
+	usd, e := sampledEstimate(r.job.spec, r.rows, r.job.manifest.Size, parts)
+	now := time.Now()
+	r.work.run(c, func(ctx context.Context) any {
+		rec, err := estimated(ctx, r.cfg.Store, r.job.fence, r.rows, usd, e, now)
 		return jobFinalised{rec, err}
 	})
 }
@@ -355,14 +382,17 @@ func (r *collector) finalise(ctx context.Context, parts []store.Part) (store.Rec
 	return rec, nil
 }
 
-func (r *collector) onJobFinalised(c actor.Context, m jobFinalised) {
+func (r *collector) onJobFinalised(c actor.Context, m jobFinalised) { c.Send(r.owner, m.toJob()) }
+
+// toJob is what the job has to know.
+func (m jobFinalised) toJob() any {
 	switch {
 	case m.err == nil:
-		c.Send(r.owner, jobSucceeded{m.rec})
+		return jobSucceeded{m.rec}
 	case errors.Is(m.err, rowmill.ErrTerminal), errors.Is(m.err, rowmill.ErrLeaseLost):
-		c.Send(r.owner, jobTaken{m.err})
+		return jobTaken{m.err}
 	default:
-		c.Send(r.owner, jobBroke{m.err})
+		return jobBroke{m.err}
 	}
 }
 

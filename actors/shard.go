@@ -114,7 +114,7 @@ func (w *worker) Receive(c actor.Context) {
 func (w *worker) onStarted(c actor.Context) {
 	w.outbox = &outbox{root: c.ActorSystem().Root, shard: c.Self()}
 	w.ports = make(map[string]*enginePort)
-	w.rows = newQueue(w.job.manifest.Rows, 0)
+	w.rows = newQueue(w.job.manifest.Rows)
 	w.shards = make(map[int]*shardState)
 	w.parts = make(map[string]int64)
 	w.answer = firstAnswer
@@ -159,6 +159,9 @@ func (w *worker) onLaneOpened(c actor.Context, m laneOpened) {
 	}
 	w.ports[m.engine] = &enginePort{id: order.Port(w.opened), lane: m.lane, disp: m.disp}
 	w.opened++
+	if tokens := m.disp.cacheTokens(); tokens > 0 {
+		w.rows.now.Remember(tokens * bytesPerToken)
+	}
 	if warnings := m.lane.call.Warnings(); len(warnings) > 0 {
 		c.Send(w.owner, jobWarned{warnings})
 	}

@@ -142,7 +142,7 @@ func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, 
 			return part, fmt.Errorf("row %d: %w", t.row.Index, err)
 		}
 		rels[i] = uint32(t.rel)
-		part.totals = part.totals.Plus(totalsOf(&t.out))
+		part.totals = part.totals.Plus(totalsOf(t))
 	}
 	part.rows.AddMany(rels)
 	if err := p.Close(); err != nil {
@@ -158,15 +158,18 @@ func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, 
 
 const parquetType = "application/vnd.apache.parquet"
 
-func totalsOf(out *rowmill.Output) store.Totals {
-	t := store.Totals{Rows: 1}
-	if out.Failed() {
-		t.Failed = 1
-		return t
+func totalsOf(t *task) store.Totals {
+	sum := store.Totals{Rows: 1}
+	if t.out.Failed() {
+		sum.Failed = 1
+		return sum
 	}
-	if out.Finish == rowmill.FinishLength {
-		t.TruncatedOutputs = 1
+	if t.cut {
+		sum.TruncatedRows = 1
 	}
-	t.InputTokens, t.OutputTokens = out.InputTokens, out.OutputTokens
-	return t
+	if t.out.Finish == rowmill.FinishLength {
+		sum.TruncatedOutputs = 1
+	}
+	sum.InputTokens, sum.OutputTokens = t.out.InputTokens, t.out.OutputTokens
+	return sum
 }

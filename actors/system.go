@@ -62,7 +62,7 @@ func (s *System) Start(ctx context.Context) error {
 	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props("node", func() actor.Actor {
 		return &node{
 			cfg: s.cfg, system: s, metrics: s.metrics, log: s.log, lease: l, all: &s.all,
-			budget: &budget{limit: s.cfg.MemoryBudget}, slots: newSlots(),
+			budget: &budget{limit: s.cfg.MemoryBudget}, slots: newSlots(), meters: newMeters(s.cfg, s.metrics),
 			work: newErrand(context.Background(), &s.all),
 		}
 	}), "node")

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -349,6 +350,21 @@ func TestPassingFaultsAreTriedAgain(t *testing.T) {
 		return echo(ctx, row, try)
 	}}
 	b := setup(t, e)
+	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(30)})), numbered(30))
+}
+
+// The first request goes out before it is known how fast the server is.
+func TestTheFirstRequestMayHang(t *testing.T) {
+	t.Parallel()
+	var first atomic.Bool
+	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		if first.CompareAndSwap(false, true) {
+			<-ctx.Done()
+			return engine.Reply{}, ctx.Err()
+		}
+		return echo(ctx, row, try)
+	}}
+	b := setup(t, e, func(c *actors.Config) { c.RowPatience = 50 * time.Millisecond })
 	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(30)})), numbered(30))
 }
 

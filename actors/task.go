@@ -19,7 +19,11 @@ type task struct {
 	verdict  verdict
 	attempts int       // requests that count against the row
 	breaches int       // of them, answers that broke the schema
+	crashes  int       // of them, those answered with status 500
 	faults   int       // requests lost with their server, which do not
+	overdue  int       // of them, those not waited for any longer
+	squeezed int       // times the server said that the prompt was too long
+	cut      bool      // not all of its text was sent
 	due      time.Time // not to be sent again before
 	reserved int64     // of the budget, for the answer on its way
 	block    *loadedBlock

@@ -60,15 +60,17 @@ type desk[T any] struct {
 // takes into one step, and prefixes enough to fit into any cache together.
 const deskSize = 8
 
-// NewPool returns a pool for an input of total rows. cacheBytes is the text
-// that fits into the prefix cache of one server, bytes; 0 where unknown.
-func NewPool[T any](lengths *Lengths, total, cacheBytes int64) *Pool[T] {
+// NewPool returns a pool for an input of total rows.
+func NewPool[T any](lengths *Lengths, total int64) *Pool[T] {
 	return &Pool[T]{
-		lengths: lengths, total: total, prefixes: newPrefixes(cacheBytes),
+		lengths: lengths, total: total, prefixes: newPrefixes(),
 		groups: make(map[uint64]*group[T]), desks: make(map[Port]*desk[T]),
 		batches: make(map[int]int),
 	}
 }
+
+// Remember says how many bytes of text the prefix cache of a server holds.
+func (p *Pool[T]) Remember(bytes int64) { p.prefixes.cache = bytes }
 
 // Len is the number of rows in the pool.
 func (p *Pool[T]) Len() int { return p.size }

@@ -21,13 +21,20 @@ func rows(n int, text func(i int) string) []row {
 	return rs
 }
 
+// pool is one for servers that remember so many bytes.
+func pool(lengths *order.Lengths, total, cache int64) *order.Pool[int] {
+	p := order.NewPool[int](lengths, total)
+	p.Remember(cache)
+	return p
+}
+
 // Whatever is done to a pool, every row comes out exactly once.
 func TestPoolLosesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var lengths order.Lengths
 		const total = 4000
-		p := order.NewPool[int](&lengths, total, 2048)
+		p := pool(&lengths, total, 2048)
 		next := 0
 		out := make(map[int]bool)
 		check := func(rs []row) {
@@ -98,7 +105,7 @@ func TestPoolLearnsWhatTakesLong(t *testing.T) {
 		"backward": func(i, _ int) int64 { return int64(total - i) },
 	} {
 		var lengths order.Lengths
-		p := order.NewPool[int](&lengths, total, 0)
+		p := order.NewPool[int](&lengths, total)
 		random := rand.New(rand.NewPCG(1, 2))
 		p.Add(rows(total, func(int) string { return strings.Repeat("x", 20+random.IntN(2000)) }))
 		first, last := 0.0, 0.0
@@ -126,7 +133,7 @@ func TestPoolKeepsPrefixesTogether(t *testing.T) {
 	t.Parallel()
 	const prefixes, each = 400, 8
 	var lengths order.Lengths
-	p := order.NewPool[int](&lengths, prefixes*each, 64<<10)
+	p := pool(&lengths, prefixes*each, 64<<10)
 	prefix := func(i int) string { return fmt.Sprintf("%04d", i) + strings.Repeat("lorem ipsum ", 200) }
 	all := rows(prefixes*each, func(i int) string { return prefix(i%prefixes) + fmt.Sprint(i) })
 	rand.New(rand.NewPCG(3, 4)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -162,7 +169,7 @@ func TestPoolKeepsPrefixesTogether(t *testing.T) {
 func TestPoolLeavesCachedPrefixesAlone(t *testing.T) {
 	t.Parallel()
 	var lengths order.Lengths
-	p := order.NewPool[int](&lengths, 1000, 1<<20)
+	p := pool(&lengths, 1000, 1<<20)
 	p.Add(rows(1000, func(i int) string { return strings.Repeat(fmt.Sprint(i%5), 1000+i) }))
 	previous := 1 << 30
 	for _, r := range p.Take(0, 1000, true) {
@@ -177,7 +184,7 @@ func TestPoolLeavesCachedPrefixesAlone(t *testing.T) {
 func TestPoolSpreadsOverAnUnknownInput(t *testing.T) {
 	t.Parallel()
 	var lengths order.Lengths
-	p := order.NewPool[int](&lengths, 6400, 0)
+	p := order.NewPool[int](&lengths, 6400)
 	p.Add(rows(6400, func(int) string { return "the same size" }))
 	seen := make(map[int]bool)
 	for _, r := range p.Take(0, 3200, true) {
@@ -208,7 +215,7 @@ func BenchmarkPlan(b *testing.B) {
 			b.ResetTimer()
 			for done := 0; done < b.N; {
 				var lengths order.Lengths
-				p := order.NewPool[int](&lengths, int64(len(texts)), 1<<20)
+				p := pool(&lengths, int64(len(texts)), 1<<20)
 				for at := 0; at < len(texts); at += 1024 {
 					p.Add(rows(1024, func(i int) string { return texts[at+i] }))
 				}

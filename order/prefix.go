@@ -36,11 +36,8 @@ const (
 	assumedCache = 512 << 10
 )
 
-func newPrefixes(cache int64) *prefixes {
-	if cache <= 0 {
-		cache = assumedCache
-	}
-	p := &prefixes{seed: maphash.MakeSeed(), cache: cache, depth: none}
+func newPrefixes() *prefixes {
+	p := &prefixes{seed: maphash.MakeSeed(), cache: assumedCache, depth: none}
 	for i := range p.level {
 		p.level[i].hashes = make(map[uint64]struct{})
 	}

@@ -84,7 +84,7 @@ func TestSubmitThroughTheNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	results := filepath.Join(folder, "out.json")
-	code, _, said := rowmill(t.Context(), environ(m, m.FirstKey), "", "jobs", "submit", name, "--column", "prompt",
+	code, _, said := runCommand(t.Context(), environ(m, m.FirstKey), "", "jobs", "submit", name, "--column", "prompt",
 		"--model", "llama-3.1-8b", "--param", "max_tokens=20", "--include-inputs", "--output", results)
 	if code != 0 {
 		t.Fatalf("exit code %d:\n%s", code, said)
@@ -118,14 +118,14 @@ func TestSubmitThroughTheNode(t *testing.T) {
 
 	// The same by Parquet and a signed URL, and as a table.
 	parquet := filepath.Join(folder, "out.parquet")
-	_, id, _ := rowmill(t.Context(), environ(m, m.FirstKey), "", "jobs", "list", "-o", "json")
+	_, id, _ := runCommand(t.Context(), environ(m, m.FirstKey), "", "jobs", "list", "-o", "json")
 	var jobs []struct {
 		ID string `json:"job_id"`
 	}
 	if err := json.Unmarshal([]byte(id), &jobs); err != nil || len(jobs) != 1 {
 		t.Fatal(err, id)
 	}
-	code, _, said = rowmill(t.Context(), environ(m, m.FirstKey), "", "jobs", "results", jobs[0].ID, "--output", parquet)
+	code, _, said = runCommand(t.Context(), environ(m, m.FirstKey), "", "jobs", "results", jobs[0].ID, "--output", parquet)
 	content, err = os.ReadFile(parquet)
 	if code != 0 || err != nil || !strings.HasPrefix(string(content), "PAR1") || !strings.HasSuffix(string(content), "PAR1") {
 		t.Errorf("code %d, %d bytes, error %v:\n%s", code, len(content), err, said)
@@ -140,7 +140,7 @@ func TestRestartKeepsKeyAndJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := m.FirstKey
-	code, id, said := rowmill(t.Context(), environ(m, key), "one\n", "jobs", "submit", "-", "--detach")
+	code, id, said := runCommand(t.Context(), environ(m, key), "one\n", "jobs", "submit", "-", "--detach")
 	if code != 0 || key == "" {
 		t.Fatalf("code %d, key %q:\n%s", code, key, said)
 	}
@@ -151,7 +151,7 @@ func TestRestartKeepsKeyAndJobs(t *testing.T) {
 	if m.FirstKey != "" {
 		t.Error("the second start made another key")
 	}
-	code, _, said = rowmill(t.Context(), environ(m, key), "", "jobs", "attach", strings.TrimSpace(id), "--output", filepath.Join(data, "out.parquet"))
+	code, _, said = runCommand(t.Context(), environ(m, key), "", "jobs", "attach", strings.TrimSpace(id), "--output", filepath.Join(data, "out.parquet"))
 	if code != 0 {
 		t.Errorf("code %d:\n%s", code, said)
 	}
@@ -188,7 +188,7 @@ func TestAddressesAndHealth(t *testing.T) {
 	if m.FirstKey != "" {
 		t.Error("a key was made although one is configured")
 	}
-	if code, _, said := rowmill(t.Context(), environ(m, "an-administrator-key"), "", "jobs", "list"); code != 0 {
+	if code, _, said := runCommand(t.Context(), environ(m, "an-administrator-key"), "", "jobs", "list"); code != 0 {
 		t.Errorf("the configured key: code %d:\n%s", code, said)
 	}
 	admin := "http://" + m.AdminAddr.String()

@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rowmill runs a command line that ends by itself.
-func rowmill(ctx context.Context, environ []string, stdin string, args ...string) (code int, out, errOut string) {
+func runCommand(ctx context.Context, environ []string, stdin string, args ...string) (code int, out, errOut string) {
 	var stdout, stderr bytes.Buffer
 	io := &terminal.IO{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr, Environ: environ, Width: func() int { return 80 }}
 	code = run(ctx, io, args)
@@ -71,7 +71,7 @@ func TestCommandLine(t *testing.T) {
 		if test.environ != "" {
 			environ = append(environ, test.environ)
 		}
-		code, out, errOut := rowmill(t.Context(), environ, "", strings.Fields(test.args)...)
+		code, out, errOut := runCommand(t.Context(), environ, "", strings.Fields(test.args)...)
 		if code != test.code || !strings.Contains(out, test.out) || !strings.Contains(errOut, test.err) {
 			t.Errorf("rowmill %s: code %d, want %d\n--- standard output, want %q:\n%s\n--- standard error, want %q:\n%s",
 				test.args, code, test.code, test.out, out, test.err, errOut)
@@ -84,7 +84,7 @@ func TestCommandLine(t *testing.T) {
 
 func TestVersionJSON(t *testing.T) {
 	t.Parallel()
-	_, out, _ := rowmill(t.Context(), nil, "", "version", "-o", "json")
+	_, out, _ := runCommand(t.Context(), nil, "", "version", "-o", "json")
 	var b Build
 	if err := json.Unmarshal([]byte(out), &b); err != nil || b.Version == "" || !strings.HasPrefix(b.Go, "go") {
 		t.Errorf("%+v, error %v", b, err)

@@ -36,7 +36,8 @@ func simCommand(io *terminal.IO) *cobra.Command {
 		Short: "Run a simulated inference server",
 		Long: `Run a simulated inference server: it speaks the OpenAI dialect as vLLM does,
 serves every model of the catalog, and makes its answers up from the prompt and
-the seed. It is what a node without --engine runs inside itself.
+the seed. A node that has no server runs the same inside itself, see
+rowmill serve --simulate.
 
 Answers take fixed latencies (--ttft, --per-token, --slots), or, with --gpu, the
 time that a model would take on a GPU with continuous batching, a bounded KV

@@ -28,7 +28,7 @@ func TestSimulatorFlags(t *testing.T) {
 		{"sim --fault 500=1.5", "", "the rate of 500 is 1.5", 2},
 		{"sim --revive-after 1s", "", "revive_after needs die_after", 2},
 	} {
-		code, out, errOut := rowmill(t.Context(), nil, "", strings.Fields(test.args)...)
+		code, out, errOut := runCommand(t.Context(), nil, "", strings.Fields(test.args)...)
 		if code != test.code || !strings.Contains(out, test.out) || !strings.Contains(errOut, test.err) {
 			t.Errorf("rowmill %s: code %d, want %d\n%s\n%s", test.args, code, test.code, out, errOut)
 		}

@@ -22,6 +22,10 @@ func (m *Main) openPipeline(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("inputs: %w", err)
 	}
+	words := newVocabularies(m.Settings.Tokenizers)
+	if err := words.check(m.Catalog.All()); err != nil {
+		return fmt.Errorf("tokenizers: %w", err)
+	}
 	config := actors.Config{
 		Node: nodeName(), Store: m.Store, Blob: m.Bucket, Engines: m.Engines, Downloader: downloader,
 		Input: input.Limits{
@@ -32,6 +36,8 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		ShardRows: jobs.ShardRows, ShardBytes: int64(jobs.ShardBytes),
 		PartBytes: int64(jobs.PartBytes), PartInterval: jobs.PartInterval,
 		MemoryBudget: int64(jobs.MemoryBudget), MaxAttempts: jobs.MaxAttempts, RowPatience: jobs.RowPatience,
+		Tokenizers:        words.tokenizer,
+		EstimateThreshold: m.Settings.Estimates.SamplingThreshold, EstimateSample: m.Settings.Estimates.SampleTokens,
 		WaitForEngine: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval, DrainTimeout: jobs.DrainTimeout,
 	}
 	if jobs.MaxFailedRows != nil {

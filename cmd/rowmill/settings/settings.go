@@ -19,6 +19,12 @@ type Settings struct {
 	// Default: empty, the embedded one.
 	Catalog string `yaml:"catalog"`
 
+	// Tokenizers is a directory of vocabularies in the form of Hugging Face,
+	// NAME.json or NAME/tokenizer.json for each tokenizer that the catalog
+	// names. Default: empty; gpt-oss is counted exactly, other models by a
+	// stand-in that is corrected by what their servers report.
+	Tokenizers string `yaml:"tokenizers"`
+
 	// APIKey is an administrator key of the account "default", created at
 	// start. Default: empty; the first start then makes one and prints it once.
 	APIKey Secret `yaml:"api_key"`
@@ -29,6 +35,7 @@ type Settings struct {
 	Engines   []Engine  `yaml:"engines"` // servers to use; none: those that Discover finds
 	Discover  Discover  `yaml:"discover"`
 	Simulator Simulator `yaml:"simulator"`
+	Estimates Estimates `yaml:"estimates"`
 	Quotas    []Quota   `yaml:"quotas"` // per priority; what is not named keeps its default
 	Log       Log       `yaml:"log"`
 }
@@ -199,6 +206,17 @@ type Simulator struct {
 	Slots int `yaml:"slots"`
 }
 
+// Estimates are how costs are estimated.
+type Estimates struct {
+	// SamplingThreshold is from how many input tokens on an estimate of
+	// priority 1 runs a part of its input. Default: 1,000,000: below, the
+	// sample would be the whole job.
+	SamplingThreshold int64 `yaml:"sampling_threshold"`
+	// SampleTokens is how many input tokens the sample has. Default:
+	// 1,000,000, as the interface says.
+	SampleTokens int64 `yaml:"sample_tokens"`
+}
+
 // Quota bounds the jobs of one priority.
 type Quota struct {
 	Priority int `yaml:"priority"` // 0 or 1
@@ -250,6 +268,7 @@ func Defaults() Settings {
 		},
 		Discover:  Discover{Enabled: Auto, Interval: 5 * time.Second, Timeout: time.Second},
 		Simulator: Simulator{Enabled: Auto, TTFT: 20 * time.Millisecond, PerToken: 200 * time.Microsecond, Slots: 256},
+		Estimates: Estimates{SamplingThreshold: 1_000_000, SampleTokens: 1_000_000},
 		Log:       Log{Level: "info", Format: "auto"},
 	}
 }

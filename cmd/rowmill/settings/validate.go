@@ -52,6 +52,9 @@ func (s Settings) Validate() error {
 	lasting("jobs.probe_interval", s.Jobs.ProbeInterval, 10*time.Millisecond)
 	lasting("jobs.drain_timeout", s.Jobs.DrainTimeout, 0)
 
+	positive("estimates.sampling_threshold", s.Estimates.SamplingThreshold)
+	positive("estimates.sample_tokens", s.Estimates.SampleTokens)
+
 	names := map[string]bool{}
 	for i, e := range s.Engines {
 		key := fmt.Sprintf("engines[%d]", i)

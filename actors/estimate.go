@@ -1,0 +1,101 @@
+package actors
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// unsampledCost is the most that a job can be expected to cost before any of
+// its rows has run: answers as long as the prompts, and no longer than allowed.
+func unsampledCost(spec *rowmill.Spec, rows int64, size inputSize) (usd float64, output int64) {
+	if spec.Model.Kind != rowmill.KindEmbedding {
+		output = min(size.Tokens, rows*int64(answerReserve(spec, spec.Model.ContextLength)))
+	}
+	return spec.Model.Charge(size.Tokens, output).USD(), output
+}
+
+// sampled reports whether an estimate runs the first rows of its input.
+func (c Config) sampled(spec *rowmill.Spec, size inputSize) bool {
+	return spec.Estimate && spec.Priority == 1 && size.Tokens >= c.EstimateThreshold
+}
+
+// unsampledEstimate is made from the input alone. The cost lies between that
+// of the input and that of answers of the greatest length.
+func unsampledEstimate(spec *rowmill.Spec, rows int64, size inputSize) (float64, rowmill.Estimate) {
+	usd, output := unsampledCost(spec, rows, size)
+	high := spec.Model.Charge(size.Tokens, rows*int64(answerReserve(spec, spec.Model.ContextLength))).USD()
+	return usd, rowmill.Estimate{
+		Method: rowmill.EstimateUnsampled, InputTokens: size.Tokens, OutputTokens: output,
+		Low: spec.Model.Charge(size.Tokens, 0).USD(), High: max(high, usd),
+	}
+}
+
+// sampledEstimate extrapolates the answers of the first rows to all rows. The
+// bounds are those of a 95 % confidence interval of the mean answer, from how
+// much it differs between the parts of the sample (Cochran, Sampling
+// Techniques, 1977, cluster sampling); with fewer than three parts they are
+// those of an estimate without a sample.
+func sampledEstimate(spec *rowmill.Spec, rows int64, size inputSize, parts []store.Part) (float64, rowmill.Estimate) {
+	_, e := unsampledEstimate(spec, rows, size)
+	e.Method = rowmill.EstimateSampled
+	var sample store.Totals
+	for _, p := range parts {
+		sample = sample.Plus(p.Totals)
+	}
+	answered := float64(max(1, sample.Rows-sample.Failed))
+	mean := float64(sample.OutputTokens) / answered
+	e.SampleRows, e.SampleInputTokens = sample.Rows, sample.InputTokens
+	e.OutputTokens = int64(math.Round(mean * float64(rows)))
+	cost := func(mean float64) float64 {
+		return spec.Model.Charge(size.Tokens, int64(math.Round(max(0, mean)*float64(rows)))).USD()
+	}
+	if n := float64(len(parts)); n >= 3 {
+		squares := 0.0
+		for _, p := range parts {
+			rows := float64(p.Totals.Rows - p.Totals.Failed)
+			off := float64(p.Totals.OutputTokens) - mean*rows
+			squares += off * off
+		}
+		off := 1.96 * math.Sqrt(n/(n-1)*squares) / answered
+		if sample.Rows == rows {
+			off = 0 // the sample is the whole input
+		}
+		e.Low, e.High = cost(mean-off), cost(mean+off)
+	}
+	return cost(mean), e
+}
+
+// firstRows is the manifest of the first n rows.
+func (m manifest) firstRows(n int64) manifest {
+	first := manifest{IDKind: m.IDKind, Size: m.Size}
+	for _, s := range m.Shards {
+		if s.First >= n {
+			break
+		}
+		if over := s.First + int64(s.Rows) - n; over > 0 {
+			s.Bytes -= s.Bytes * over / int64(s.Rows)
+			s.Rows -= int(over)
+		}
+		first.Rows += int64(s.Rows)
+		first.Shards = append(first.Shards, s)
+	}
+	return first
+}
+
+// estimated ends an estimate job.
+func estimated(ctx context.Context, s store.Store, f store.Fence, rows int64, usd float64, e rowmill.Estimate, now time.Time) (store.Record, error) {
+	return s.Finish(ctx, f, func(r *store.Record) error {
+		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusSucceeded}, now)
+		if r.Job.NumRows == nil {
+			r.Job.NumRows = &rows
+		}
+		r.Job.CostEstimate, r.Job.Estimate = &usd, &e
+		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
+		r.Job.Message = "The cost was estimated."
+		return nil
+	})
+}

@@ -1,0 +1,142 @@
+package actors
+
+import (
+	"sync"
+
+	"github.com/rowmill/rowmill"
+)
+
+// A tally counts the tokens of an input while it is read, on a goroutine of
+// its own, so that counting and reading share the time. Whoever reads gives it
+// rows in their order and asks now and then whether to go on.
+type tally struct {
+	meter *meter
+	spec  *rowmill.Spec
+	limit int   // tokens a prompt may have; 0 for no limit
+	stop  int64 // tokens of the sample of an estimate
+
+	batch   []string
+	bytes   int
+	batches chan []string
+	done    chan struct{}
+
+	mu      sync.Mutex
+	size    inputSize
+	failure *rowmill.Failure
+}
+
+// An inputSize is what counting an input brings.
+type inputSize struct {
+	Tokens       int64 `json:"tokens"`        // of all prompts, as far as they fit the context
+	SampleRows   int64 `json:"sample_rows"`   // the first rows, whose prompts reach the size of a sample
+	SampleTokens int64 `json:"sample_tokens"` // of them
+}
+
+// A batch is handed over when it has so many rows or bytes: enough that the
+// hand-over costs nothing per row.
+const (
+	tallyRows  = 512
+	tallyBytes = 256 << 10
+)
+
+func newTally(m *meter, spec *rowmill.Spec, sample int64) *tally {
+	t := &tally{meter: m, spec: spec, stop: sample, batches: make(chan []string, 4), done: make(chan struct{})}
+	t.limit = promptLimit(spec, spec.Model.ContextLength)
+	go func() {
+		defer close(t.done)
+		row := int64(0)
+		for batch := range t.batches {
+			t.count(row, batch)
+			row += int64(len(batch))
+		}
+	}()
+	return t
+}
+
+// add takes the next row.
+func (t *tally) add(text string) {
+	t.batch = append(t.batch, text)
+	if t.bytes += len(text); len(t.batch) == tallyRows || t.bytes >= tallyBytes {
+		t.hand()
+	}
+}
+
+func (t *tally) hand() {
+	if len(t.batch) > 0 {
+		t.batches <- t.batch
+		t.batch, t.bytes = nil, 0
+	}
+}
+
+// err is why the job must not go on, as far as rows have been counted.
+func (t *tally) err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failure == nil {
+		return nil
+	}
+	return t.failure
+}
+
+// close counts what is left and returns the sum. It must be called once.
+func (t *tally) close() (inputSize, error) {
+	t.hand()
+	close(t.batches)
+	<-t.done
+	return t.size, t.err()
+}
+
+func (t *tally) count(first int64, batch []string) {
+	size, failure := t.size, t.failure // only this goroutine writes them
+	for i, text := range batch {
+		if failure != nil {
+			break
+		}
+		n := t.meter.count(text)
+		if t.limit > 0 && n > t.limit {
+			if !t.spec.TruncateRows && t.meter.exact(text) {
+				failure = rowmill.Failf(rowmill.CodeRowTooLong,
+					"Row %d does not fit: its prompt has %d tokens, and %d are left beside the answer in the context of %d. Shorten the row, lower max_tokens, or submit with truncate_rows.",
+					first+int64(i), n, t.limit, t.spec.Model.ContextLength)
+				break
+			}
+			n = t.limit
+		}
+		if size.SampleTokens < t.stop {
+			size.SampleRows++
+			size.SampleTokens += int64(n)
+		}
+		size.Tokens += int64(n)
+		if quota := t.spec.TokenQuota; quota > 0 && size.Tokens > quota {
+			failure = rowmill.Failf(rowmill.CodeTokenQuota,
+				"The input has more than %d tokens, the quota of a job of priority %d (reached at row %d). Split the input, use priority 1, or ask an administrator to raise the quota: rowmill quotas set --priority %d --tokens N.",
+				quota, t.spec.Priority, first+int64(i), t.spec.Priority)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.size, t.failure = size, failure
+}
+
+// promptLimit is how many tokens a prompt may have, so that prompt and answer
+// stay below the context; at least 1.
+func promptLimit(spec *rowmill.Spec, context int) int {
+	if context == 0 {
+		return 0
+	}
+	return max(1, context-answerReserve(spec, context)-1)
+}
+
+// answerReserve is how many tokens of the context the answer may take. Without
+// max_tokens it is mostAnswer, or a quarter of a small context.
+func answerReserve(spec *rowmill.Spec, context int) int {
+	if spec.Model.Kind == rowmill.KindEmbedding {
+		return 0
+	}
+	if n := spec.MaxTokens(); n > 0 {
+		return int(n)
+	}
+	return min(mostAnswer, context/4)
+}
+
+const mostAnswer = 4096

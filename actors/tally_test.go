@@ -1,0 +1,89 @@
+package actors
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill"
+)
+
+// words counts words, and is as exact as a vocabulary.
+type words struct{}
+
+func (words) Count(text string) int { return len(strings.Fields(text)) }
+
+func (words) Truncate(text string, n int) string {
+	fields := strings.Fields(text)
+	return strings.Join(fields[:min(n, len(fields))], " ")
+}
+
+func testMeter(t interface{ Fatal(...any) }, spec *rowmill.Spec, tokens Tokenizer) *meter {
+	cfg := Config{Tokenizers: func(rowmill.Model) (Tokenizer, string, error) { return tokens, "", nil }}.WithDefaults()
+	m, err := newMeters(cfg, newMetrics(prometheus.NewRegistry())).meter(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestTallyCountsEveryRow(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}}
+		m := testMeter(t, spec, words{})
+		sample := rapid.Int64Range(1, 5000).Draw(t, "sample")
+		c := newTally(m, spec, sample)
+		var want inputSize
+		for range rapid.IntRange(0, 2000).Draw(t, "rows") {
+			n := rapid.IntRange(0, 9).Draw(t, "words")
+			c.add(strings.Repeat("word ", n))
+			tokens := int64(n + m.measure.Overhead())
+			if want.SampleTokens < sample {
+				want.SampleRows++
+				want.SampleTokens += tokens
+			}
+			want.Tokens += tokens
+		}
+		if got, err := c.close(); err != nil || got != want {
+			t.Fatalf("counted %+v, %v, want %+v", got, err, want)
+		}
+	})
+}
+
+func TestTokenQuotaEndsTheReading(t *testing.T) {
+	t.Parallel()
+	spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}, TokenQuota: 5000}
+	c := newTally(testMeter(t, spec, words{}), spec, 1)
+	read := 0
+	for read < 10_000_000 && c.err() == nil {
+		c.add("one two three four five")
+		read++
+	}
+	if _, err := c.close(); err == nil || !strings.Contains(err.Error(), "5000 tokens") {
+		t.Fatalf("error = %v, want one that names the quota", err)
+	}
+	if read > 1000*8 {
+		t.Errorf("%d rows were read to find out after 1000", read)
+	}
+}
+
+func TestARowTooLongIsNamedWhereItMayNotBeCut(t *testing.T) {
+	t.Parallel()
+	model := rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, ContextLength: 100, Template: "chatml"}
+	for _, truncate := range []bool{true, false} {
+		spec := &rowmill.Spec{Model: model, Sampling: map[string]any{"max_tokens": int64(50)}, TruncateRows: truncate}
+		c := newTally(testMeter(t, spec, words{}), spec, 1)
+		c.add("short")
+		c.add(strings.Repeat("word ", 60))
+		size, err := c.close()
+		switch {
+		case truncate && (err != nil || size.Tokens > 2*49):
+			t.Errorf("truncated: %+v, %v, want the long row counted as far as it fits", size, err)
+		case !truncate && (err == nil || !strings.Contains(err.Error(), "Row 1 ")):
+			t.Errorf("error = %v, want one that names row 1", err)
+		}
+	}
+}

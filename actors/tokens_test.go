@@ -1,0 +1,193 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/store"
+)
+
+// words is a tokenizer whose tokens are words.
+type words struct{}
+
+func (words) Count(text string) int { return len(strings.Fields(text)) }
+
+func (words) Truncate(text string, n int) string {
+	fields := strings.Fields(text)
+	return strings.Join(fields[:min(n, len(fields))], " ")
+}
+
+func byWords(c *actors.Config) {
+	c.Tokenizers = func(rowmill.Model) (actors.Tokenizer, string, error) { return words{}, "", nil }
+}
+
+// small is a model that takes 40 tokens, of which the answer may have 10.
+var small = rowmill.Model{
+	ID: "writer", Kind: rowmill.KindGeneration, ContextLength: 40, InputPrice: 1e6, OutputPrice: 2e6, Template: "none",
+	Sampling: map[string]any{"max_tokens": int64(10)},
+}
+
+func (b *rig) submitSmall(spec rowmill.Spec) string {
+	b.t.Helper()
+	spec.Model, spec.Sampling = small, small.Sampling
+	return b.submit(spec)
+}
+
+func TestLongRowsAreCutToTheContext(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	longest := 0
+	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		mu.Lock()
+		longest = max(longest, len(strings.Fields(row)))
+		mu.Unlock()
+		return echo(ctx, row, try)
+	}}
+	b := setup(t, e, byWords)
+	texts := []string{"short", strings.Repeat("word ", 100), "also short"}
+	rec := b.end(b.submitSmall(rowmill.Spec{Inline: texts, TruncateRows: true}))
+	if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.TruncatedRows != 1 {
+		t.Fatalf("job = %+v, want success with one truncated row", rec.Job)
+	}
+	if longest != 29 {
+		t.Errorf("the longest prompt had %d words, want 29: below 40 with an answer of 10", longest)
+	}
+	if got := b.outputs(rec); got.Inputs[1] != texts[1] {
+		t.Error("results hold the cut text, not the source")
+	}
+}
+
+func TestARowTooLongEndsTheJob(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: echo}
+	b := setup(t, e, byWords)
+	f := failure(t, b.end(b.submitSmall(rowmill.Spec{Inline: []string{"a", strings.Repeat("b ", 50)}})), rowmill.CodeRowTooLong)
+	if !strings.Contains(f.Message, "Row 1 ") || e.calls.Load() > 1 {
+		t.Errorf("failure %q after %d requests, want row 1 named, and not sent", f.Message, e.calls.Load())
+	}
+}
+
+// A server that counts more than we do has the last word.
+func TestRowsAreCutFurtherWhereTheServerSaysSo(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		if len(strings.Fields(row)) > 20 {
+			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true, Message: "too long"}
+		}
+		return echo(ctx, row, try)
+	}}
+	b := setup(t, e, byWords)
+	rec := b.end(b.submitSmall(rowmill.Spec{Inline: []string{strings.Repeat("word ", 100)}, TruncateRows: true}))
+	if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 0 || rec.Job.TruncatedRows != 1 {
+		t.Errorf("job = %+v, want the row cut until the server takes it", rec.Job)
+	}
+}
+
+func TestTokenQuotaFailsTheJob(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo}, byWords)
+	f := failure(t, b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(numbered(300)), TokenQuota: 100})), rowmill.CodeTokenQuota)
+	if !strings.Contains(f.Message, "100 tokens") || !strings.Contains(f.Message, "rowmill quotas set") {
+		t.Errorf("failure = %q, want the limit and the command that raises it", f.Message)
+	}
+}
+
+func TestCostQuotaFailsTheJob(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo}, byWords)
+	limit := 10.0
+	// 3 rows of 2 words and 6 words out at most: 6 + 12 USD.
+	f := failure(t, b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3), CostQuota: &limit})), rowmill.CodeCostQuota)
+	if !strings.Contains(f.Message, "10 USD") {
+		t.Errorf("failure = %q, want the limit named", f.Message)
+	}
+	limit = 20
+	rec := b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3), CostQuota: &limit}))
+	if rec.Job.Status != rowmill.StatusSucceeded || rec.Reserved != 0 {
+		t.Errorf("job = %+v with %v set aside, want success and nothing", rec.Job, rec.Reserved)
+	}
+}
+
+func (b *rig) estimate(spec rowmill.Spec) store.Record {
+	b.t.Helper()
+	spec.Estimate, spec.Account = true, "default"
+	spec.Model, spec.Sampling = small, small.Sampling
+	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunEstimate, Model: small.ID, Created: time.Now().UTC()}
+	if _, _, err := b.store.Create(b.t.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
+		b.t.Fatal(err)
+	}
+	b.system.Submitted(job.ID)
+	return b.end(job.ID)
+}
+
+func TestAnEstimateOfASmallInputRunsNothing(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: echo}
+	b := setup(t, e, byWords)
+	rec := b.estimate(rowmill.Spec{Inline: numbered(4), Priority: 1})
+	j := rec.Job
+	if j.Status != rowmill.StatusSucceeded || j.CostEstimate == nil || *j.CostEstimate != 8+16 || j.Estimate.Method != rowmill.EstimateUnsampled {
+		t.Fatalf("estimate = %+v, want 24 USD, unsampled", j)
+	}
+	if e.calls.Load() > 0 || *j.NumRows != 4 || j.JobCost == nil || *j.JobCost != 0 {
+		t.Errorf("after %d requests: %+v, want 4 rows that cost nothing", e.calls.Load(), j)
+	}
+	b.cleaned(j.ID, "")
+}
+
+func TestAnEstimateOfALargeInputRunsItsFirstRows(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: echo} // 2 tokens out
+	b := setup(t, e, byWords, func(c *actors.Config) { c.EstimateThreshold, c.EstimateSample = 1000, 500 })
+	rec := b.estimate(rowmill.Spec{Spooled: b.spool(numbered(600)), Priority: 1})
+	j := rec.Job
+	if j.Status != rowmill.StatusSucceeded || j.Estimate == nil || j.Estimate.Method != rowmill.EstimateSampled {
+		t.Fatalf("estimate = %+v, want one by sample", j)
+	}
+	if want := 1200*1.0 + 1200*2.0; *j.CostEstimate != want || j.Estimate.SampleRows != 250 || *j.NumRows != 600 {
+		t.Errorf("estimate of %v USD from %+v, want %v from 250 of 600 rows", *j.CostEstimate, j.Estimate, want)
+	}
+	if n := e.calls.Load(); n != 250 {
+		t.Errorf("%d rows ran, want the sample of 250", n)
+	}
+	now := rec.Job.Completed
+	if usage, err := b.store.Usage(t.Context(), "default", *now, *now); err != nil || len(usage) != 0 {
+		t.Errorf("usage = %v, %v, want estimates to cost nothing", usage, err)
+	}
+	b.cleaned(j.ID, "")
+	if again := b.estimate(rowmill.Spec{Spooled: b.spool(numbered(600)), Priority: 0}); again.Job.Estimate.Method != rowmill.EstimateUnsampled {
+		t.Errorf("an estimate of priority 0 = %+v, want none of its rows to run", again.Job.Estimate)
+	}
+}
+
+// The ledger is the sum over the rows of all jobs, whatever became of them.
+func TestUsageEqualsTheRows(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		if strings.HasSuffix(row, "3") {
+			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+		}
+		return echo(ctx, row, try)
+	}}
+	b := setup(t, e, byWords, func(c *actors.Config) { c.MaxFailedRows = 1000 })
+	rec := b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(numbered(250))}))
+	other := b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3)}))
+	usage, err := b.store.Usage(t.Context(), "default", *rec.Job.Completed, *other.Job.Completed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows, failed, in, out int64
+	for _, u := range usage {
+		rows, failed, in, out = rows+u.Totals.Rows, failed+u.Totals.Failed, in+u.Totals.InputTokens, out+u.Totals.OutputTokens
+	}
+	if rows != 253 || failed != 25 || in != *rec.Job.InputTokens+*other.Job.InputTokens || out != *rec.Job.OutputTokens+*other.Job.OutputTokens {
+		t.Errorf("ledger: %d rows, %d failed, %d and %d tokens; jobs: %s", rows, failed, in, out, fmt.Sprint(*rec.Job.InputTokens, *other.Job.InputTokens))
+	}
+}
