@@ -12,11 +12,13 @@ import (
 
 // submission is the body of POST /v1/batch-inference.
 type submission struct {
-	Inputs   any    `json:"inputs"`
-	Model    string `json:"model"`
-	Column   string `json:"column_name,omitempty"`
-	IDColumn string `json:"id_column_name,omitempty"`
-	Priority int    `json:"job_priority"`
+	Inputs   any             `json:"inputs"`
+	Model    string          `json:"model"`
+	Column   string          `json:"column_name,omitempty"`
+	IDColumn string          `json:"id_column_name,omitempty"`
+	Priority int             `json:"job_priority"`
+	Schema   json.RawMessage `json:"json_schema,omitempty"`
+	Sampling map[string]any  `json:"sampling_params,omitempty"`
 }
 
 // record is what the tests read of a job.
@@ -26,6 +28,9 @@ type record struct {
 	NumRows       *int64  `json:"num_rows"`
 	RowsDone      int64   `json:"rows_done"`
 	FailedRows    int64   `json:"failed_rows"`
+	InputTokens   int64   `json:"input_tokens"`
+	OutputTokens  int64   `json:"output_tokens"`
+	Cost          float64 `json:"job_cost"`
 	Completed     *string `json:"datetime_completed"`
 	FailureReason *struct {
 		Message string `json:"message"`

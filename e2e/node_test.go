@@ -24,20 +24,21 @@ const patience = 3 * time.Minute
 
 // node is a `rowmill serve` process and its data directory, over restarts.
 type node struct {
-	data   string
-	engine string // base URL; empty for the built-in one
-	extra  string // further settings, YAML
-	base   string // http://host:port of the running process
-	http   *http.Client
+	data    string
+	engines []string // base URLs; nothing is looked for, nor made up, where there is one
+	extra   string   // further settings, YAML
+	base    string   // http://host:port of the running process
+	http    *http.Client
 
 	process *exec.Cmd
 	stderr  *os.File
 }
 
-// newNode makes a node with an empty data directory; it is not started.
+// newNode makes a node with an empty data directory in front of one server; it
+// is not started.
 func newNode(t *testing.T, engine, extra string) *node {
 	t.Helper()
-	n := &node{data: filepath.Join(t.TempDir(), "data"), engine: engine, extra: extra}
+	n := &node{data: filepath.Join(t.TempDir(), "data"), engines: []string{engine}, extra: extra}
 	n.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: patience}
 	t.Cleanup(func() {
 		n.http.CloseIdleConnections()
@@ -55,10 +56,8 @@ func (n *node) command(t *testing.T, address string) *exec.Cmd {
 	if err := os.MkdirAll(n.data, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	settings := fmt.Sprintf("data: %s\nhttp: {listen: %s}\nlog: {format: json}\n%s\n", n.data, address, n.extra)
-	if n.engine != "" {
-		settings += fmt.Sprintf("engines: [{url: '%s'}]\n", n.engine)
-	}
+	settings := fmt.Sprintf("data: %s\nhttp: {listen: %s}\nlog: {format: json}\nengines: ['%s']\n%s\n",
+		n.data, address, strings.Join(n.engines, "', '"), n.extra)
 	config := filepath.Join(t.TempDir(), "rowmill.yaml")
 	if err := os.WriteFile(config, []byte(settings), 0o600); err != nil {
 		t.Fatal(err)

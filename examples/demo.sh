@@ -2,8 +2,9 @@
 # demo.sh: a whole batch on this machine, from a CSV file to one Parquet file.
 #
 # It starts a node of its own on a free port with an empty data directory and
-# the built-in simulated engine, runs examples/dictionary.csv through it, shows
-# what came out and stops the node again. The result stays in .demo/.
+# the built-in simulated engine, whatever servers and GPUs there are, runs
+# examples/dictionary.csv through it, shows what came out and stops the node
+# again. The result stays in .demo/.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -42,7 +43,7 @@ ROWMILL_API_KEY=demo_$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 export ROWMILL_API_KEY
 
 say 'Starting a node: embedded store, local directory, SIMULATED engine'
-"$rowmill" serve --data "$work/data" --listen 127.0.0.1:0 >"$work/log" 2>&1 &
+"$rowmill" serve --simulate --data "$work/data" --listen 127.0.0.1:0 >"$work/log" 2>&1 &
 node=$!
 tries=0
 address=
@@ -75,5 +76,5 @@ say 'What it wrote'
 go run ./examples/show .demo/cards.parquet 3
 
 say 'These outputs are SIMULATED: made up from the prompts by the built-in engine.'
-echo "Point a node at a real server for real ones: bin/rowmill serve --engine http://127.0.0.1:8000"
+echo "For real ones start a server, then 'bin/rowmill serve'; it finds one on this machine, or takes --engine URL."
 echo "The result is in $PWD/.demo/cards.parquet; the node is being stopped."

@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// outageSettings make the node notice soon that a server is gone.
+const outageSettings = `
+jobs: {row_patience: 300ms, probe_interval: 500ms, part_interval: 250ms}
+quotas: [{priority: 1, row_quota: 1000000, token_quota: 1000000000}]
+`
+
+// startPair starts two simulated servers that answer 300 rows a second each,
+// and a node in front of them with a job that has begun.
+func startPair(t *testing.T, rows int) (one, other *simulated, n *node, id string) {
+	t.Helper()
+	one, other = startSimulated(t, "--ttft", "50ms", "--per-token", "0s", "--slots", "16"), startSimulated(t, "--ttft", "50ms", "--per-token", "0s", "--slots", "16")
+	n = on(t, outageSettings, one, other)
+	n.start(t)
+	id = n.submit(t, submission{
+		Inputs: serveBytes(t, csvOf(t, rows)), Model: model, Column: "text", Priority: 1,
+		Sampling: map[string]any{"max_tokens": cardTokens},
+	})
+	n.until(t, id, "begun", func(r record) bool { return r.RowsDone > 0 && r.Status == "running" })
+	return one, other, n, id
+}
+
+// unblamed fails unless the job has an output for every row, at the first
+// attempt that counts.
+func (n *node) unblamed(t *testing.T, id string, rows int) {
+	t.Helper()
+	job := n.finish(t, id)
+	if job.Status != "succeeded" || job.RowsDone != int64(rows) || job.FailedRows != 0 {
+		t.Fatalf("%+v (%+v)", job, job.FailureReason)
+	}
+	if retries := n.metric(t, "rowmill_row_retries_total"); retries != 0 {
+		t.Errorf("%.0f rows were blamed for the server", retries)
+	}
+	outputs, inputs := n.results(t, id)
+	if len(outputs) != rows || len(inputs) != rows {
+		t.Fatalf("%d outputs and %d inputs for %d rows", len(outputs), len(inputs), rows)
+	}
+	for i := range rows {
+		if inputs[i] != rowText(i) || outputs[i] == nil {
+			t.Fatalf("row %d: input %q, output %s", i, inputs[i], show(outputs[i]))
+		}
+	}
+}
+
+// TestServerDiesForGood kills one of two servers in the middle of a job: the
+// other finishes it, and repeats only what was at the dead one.
+func TestServerDiesForGood(t *testing.T) {
+	const rows, inFlight = 1200, 16 + 2 + 16 // slots, a small queue on the server, what waits in the lane
+	dead, alive, n, id := startPair(t, rows)
+	dead.kill()
+	killed := time.Now()
+	n.unblamed(t, id, rows)
+	t.Logf("the other server finished the job in %v", time.Since(killed).Round(time.Millisecond))
+	alive.stop(t)
+
+	answered := map[string]int{}
+	for _, s := range append(dead.sightings(t), alive.sightings(t)...) {
+		if s.good() {
+			answered[s.Prompt]++
+		}
+	}
+	again := 0
+	for _, times := range answered {
+		again += times - 1
+	}
+	if again > inFlight {
+		t.Errorf("%d rows were answered again, more than the dead server had", again)
+	}
+	if gone := len(dead.sightings(t)); gone == 0 {
+		t.Error("the dead server had no row before: nothing was tested")
+	}
+}
+
+// TestServerHangs stops one of two servers in the middle of a job, as a server
+// that swaps or waits for its GPU, and lets it go on once the node has given it
+// up: its rows come back meanwhile, and it is used again.
+func TestServerHangs(t *testing.T) {
+	const rows = 3000
+	stopped, _, n, id := startPair(t, rows)
+	said := len(n.log(t))
+	stopped.signal(t, syscall.SIGSTOP)
+	began := time.Now()
+	said = n.says(t, said, "engine is down", "engine rests")
+	noticed := time.Since(began)
+	stopped.signal(t, syscall.SIGCONT)
+	n.says(t, said, "engine is up")
+	if n.job(t, id).over() {
+		t.Fatal("the job was over before the server came back: nothing was tested")
+	}
+	t.Logf("noticed after %v", noticed.Round(time.Millisecond))
+	n.unblamed(t, id, rows)
+}
