@@ -111,7 +111,8 @@ func TestLook(t *testing.T) {
 		{"hangs", pages{"/v1/models": "hang"}, "", "", ""},
 		{
 			// As a node would be mistaken for vLLM if it listed its models.
-			"Rowmill", pages{
+			"Rowmill",
+			pages{
 				"/v1/models": `{"object":"list","data":[{"id":"llama-3.1-8b","owned_by":"rowmill","max_model_len":8192}]}`,
 				"/version":   `{"version":"1.2.3","commit":"","built":"","go":"go1.26.8"}`, "/health": "",
 			},

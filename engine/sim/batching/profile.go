@@ -136,10 +136,20 @@ func (p Profile) Validate() error {
 		name  string
 		value float64
 	}{
-		{"ActiveParams", p.ActiveParams}, {"DenseParams", p.DenseParams}, {"BytesPerParam", p.BytesPerParam},
-		{"Layers", float64(p.Layers)}, {"Width", float64(p.Width)}, {"HeadWidth", float64(p.HeadWidth)},
-		{"KVBytes", p.KVBytes}, {"KVWindow", p.KVWindow}, {"MFU", p.MFU}, {"GPUs", float64(p.GPUs)},
-		{"FLOPS", p.FLOPS}, {"Bandwidth", p.Bandwidth}, {"Memory", p.Memory}, {"MaxBatchedTokens", float64(p.MaxBatchedTokens)},
+		{"ActiveParams", p.ActiveParams},
+		{"DenseParams", p.DenseParams},
+		{"BytesPerParam", p.BytesPerParam},
+		{"Layers", float64(p.Layers)},
+		{"Width", float64(p.Width)},
+		{"HeadWidth", float64(p.HeadWidth)},
+		{"KVBytes", p.KVBytes},
+		{"KVWindow", p.KVWindow},
+		{"MFU", p.MFU},
+		{"GPUs", float64(p.GPUs)},
+		{"FLOPS", p.FLOPS},
+		{"Bandwidth", p.Bandwidth},
+		{"Memory", p.Memory},
+		{"MaxBatchedTokens", float64(p.MaxBatchedTokens)},
 	} {
 		if !(c.value > 0 && !math.IsInf(c.value, 0)) {
 			return fmt.Errorf("%s is %v: it must be above 0", c.name, c.value)
