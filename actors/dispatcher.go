@@ -169,7 +169,11 @@ func (d *dispatcher) demand(priority int) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	limit := d.limit(priority == 0)
-	return limit + min(max(limit/2, leastAhead), max(leastAhead, d.pace.within(aheadTime)))
+	most := max(limit/2, leastAhead)
+	if d.window.Grows(limit) || d.pace.gap == 0 { // it may grow by as much before a row ends
+		return limit + most
+	}
+	return limit + min(most, max(leastAhead, d.pace.within(aheadTime)))
 }
 
 // What waits in a lane covers aheadTime of answers: longer than it takes to

@@ -71,7 +71,7 @@ const (
 	mostShare  = 2.0
 	// shareStep is by how much the share may grow in the time that a row is in
 	// flight: only then does its effect show.
-	shareStep = 0.1
+	shareStep = 0.2
 
 	// bearable is the share of rows that may be preempted: less than what the
 	// larger batch gains. Preemptions and answers are counted over about fade.
