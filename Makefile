@@ -17,7 +17,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build demo test test/race soak fuzz lint fmt ci bench bench/b1 bench/ingest bench/b7 bench/b11 bench/parts clean help
+.PHONY: build demo test test/race soak fuzz lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b7 bench/b11 bench/parts bench/virtual clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -31,7 +31,7 @@ test: ## vet and test everything; needs nothing but Go
 	$(GO) test -count=1 ./e2e # never from the cache, which does not know of the binary it runs
 
 test/race: ## test everything under the race detector, but for e2e, which runs the real binary
-	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -race $$(echo "$$packages" | grep -v -e '/e2e$$' -e '/bench/')
+	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -race -short $$(echo "$$packages" | grep -v -e '/e2e$$' -e '/bench/')
 
 soak: ## the long tests: many kills, large bad inputs
 	ROWMILL_SOAK=1 $(GO) test -count=1 -timeout 60m -v ./e2e
@@ -51,10 +51,20 @@ $(LINT): .ci/tools.env
 ci: ## everything a change must pass, on a fresh machine too
 	.ci/run
 
-bench: bench/b1 ## the row path against its limit (B1); bench/ingest, bench/b7, bench/b11 and bench/parts measure the rest
+bench: bench/b1 ## the row path against its limit (B1); bench/b2, bench/ingest, bench/b7, bench/b11 and bench/parts measure the rest
 
 bench/b1: build
 	$(GO) run ./bench/run -rounds $(ROUNDS) b1
+
+# A quarter of an hour a round: the simulated GPUs take their time.
+bench/b2: ROUNDS = 3
+bench/b2: build
+	$(GO) run ./bench/run -rounds $(ROUNDS) b2
+
+# Needs internal/llama/get.sh.
+bench/b2/llama: ROUNDS = 9
+bench/b2/llama: build
+	$(GO) run ./bench/run -rounds $(ROUNDS) -rows 500 b2/llama
 
 bench/ingest: build
 	$(GO) run ./bench/run -rounds $(ROUNDS) -rows 1000000 ingest
@@ -64,6 +74,9 @@ bench/b7: build
 
 bench/b11: build
 	$(GO) run ./bench/run b11
+
+bench/virtual: ## scheduling in virtual time: tail (B3), prefixes (B4), priority (B10)
+	$(GO) test -v -timeout 60m ./bench/virtual -full
 
 bench/parts:
 	$(GO) test -run '^$$' -bench . -count $(ROUNDS) ./input/... ./columnar ./results

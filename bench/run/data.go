@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,7 +18,15 @@ type dataset struct {
 	rows  int64
 	bytes int // of each text, within a word
 	seed  uint64
+
+	// answers is the mean length of the answers that the texts ask of a
+	// simulated server, tokens; 0 leaves it to the server.
+	answers float64
 }
+
+// answerSpread is the standard deviation of the logarithm of the lengths of
+// answers, the simulator's own.
+const answerSpread = 0.6
 
 type dataRow struct {
 	ID   int64  `parquet:"id"`
@@ -29,7 +38,11 @@ const vocabulary = "examples/dictionary.csv"
 
 // make writes the data set into dir, unless it is there, and returns its path.
 func (d dataset) make(dir string) (string, error) {
-	path := filepath.Join(dir, fmt.Sprintf("rows-%d-%db-%d.parquet", d.rows, d.bytes, d.seed))
+	name := fmt.Sprintf("rows-%d-%db-%d", d.rows, d.bytes, d.seed)
+	if d.answers > 0 {
+		name += fmt.Sprintf("-%.0ft", d.answers)
+	}
+	path := filepath.Join(dir, name+".parquet")
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	} else if !errors.Is(err, os.ErrNotExist) {
@@ -46,10 +59,14 @@ func (d dataset) make(dir string) (string, error) {
 	defer file.Close()
 	writer := parquet.NewGenericWriter[dataRow](file,
 		parquet.Compression(&parquet.Snappy), parquet.MaxRowsPerRowGroup(50_000))
-	random := rand.New(rand.NewPCG(d.seed, 0))
+	random, lengths := rand.New(rand.NewPCG(d.seed, 0)), rand.New(rand.NewPCG(d.seed, 1))
 	text := make([]byte, 0, d.bytes+64)
 	for i := range d.rows {
 		text = fmt.Appendf(text[:0], "Row %d.", i)
+		if d.answers > 0 {
+			median := d.answers * math.Exp(-answerSpread*answerSpread/2)
+			text = fmt.Appendf(text, " [[sim:tokens=%.0f]]", max(1, median*math.Exp(answerSpread*lengths.NormFloat64())))
+		}
 		for len(text) < d.bytes {
 			text = append(append(text, ' '), words[random.IntN(len(words))]...)
 		}

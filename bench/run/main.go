@@ -1,7 +1,8 @@
 // Command run measures Rowmill against its limits and against what people
 // would write instead. Contenders take turns within a round, so that a ratio
-// compares neighbours in time; processor time is that of the contender's own
-// process. See bench/README.md.
+// compares neighbours in time, or run at once where the pace is not that of this
+// machine; processor time is that of the contender's own process. See
+// bench/README.md.
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -19,11 +21,13 @@ func main() {
 		dir     = flag.String("dir", "bin/bench", "directory for data sets, results and logs")
 		rowmill = flag.String("rowmill", "bin/rowmill", "binary under measurement")
 		rounds  = flag.Int("rounds", 5, "rounds of each measurement")
-		rows    = flag.Int64("rows", 200_000, "rows of B1 and of ingest")
+		rows    = flag.Int64("rows", 200_000, "rows of B1, of B2 on the real server and of ingest")
+		only    = flag.String("gpu", "", "measure only those servers of B2 whose name contains this")
+		length  = flag.Duration("length", 3*time.Minute, "about how long one job of B2 takes on a simulated server")
 		most    = flag.Int64("most", 10_000_000, "rows of the largest job of B7")
 	)
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] b1|ingest|b7|b11, from the repository's root")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] b1|b2|b2/llama|ingest|b7|b11, from the repository's root")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -33,13 +37,21 @@ func main() {
 		os.Exit(2)
 	}
 
-	if err := run(log, flag.Arg(0), *dir, *rowmill, *rounds, *rows, *most); err != nil {
+	size := sizes{rows: *rows, most: *most, gpu: *only, length: *length}
+	if err := run(log, flag.Arg(0), *dir, *rowmill, *rounds, size); err != nil {
 		log.Error("benchmark", "err", err)
 		os.Exit(1)
 	}
 }
 
-func run(log *slog.Logger, name, dir, rowmill string, rounds int, rows, most int64) error {
+// sizes say how much of a benchmark to run; the flags tell which is whose.
+type sizes struct {
+	rows, most int64
+	gpu        string
+	length     time.Duration
+}
+
+func run(log *slog.Logger, name, dir, rowmill string, rounds int, size sizes) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	b, err := newBench(log, dir, rowmill, rounds)
@@ -49,13 +61,17 @@ func run(log *slog.Logger, name, dir, rowmill string, rounds int, rows, most int
 	defer b.close()
 	switch name {
 	case "b1":
-		return b.rowPath(ctx, rows)
+		return b.rowPath(ctx, size.rows)
+	case "b2":
+		return b.saturation(ctx, size.gpu, size.length)
+	case "b2/llama":
+		return b.realSaturation(ctx, size.rows)
 	case "ingest":
-		return b.ingest(ctx, rows)
+		return b.ingest(ctx, size.rows)
 	case "b7":
-		return b.growth(ctx, most)
+		return b.growth(ctx, size.most)
 	case "b11":
 		return b.controlPlane(ctx)
 	}
-	return fmt.Errorf("unknown benchmark %q: b1, ingest, b7 or b11", name)
+	return fmt.Errorf("unknown benchmark %q: b1, b2, b2/llama, ingest, b7 or b11", name)
 }

@@ -130,6 +130,8 @@ type submission struct {
 	Column   string `json:"column_name,omitempty"`
 	IDColumn string `json:"id_column_name,omitempty"`
 	Priority int    `json:"job_priority"`
+
+	Sampling map[string]any `json:"sampling_params,omitempty"`
 }
 
 // submit creates a job and returns its id.

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// gpu is a simulated model on a GPU.
+type gpu struct {
+	profile string
+	maxSeqs int     // requests that run at once
+	rate    float64 // rows per second that it gives when full, about: it sets the length of a job
+}
+
+// gpus are the servers of B2. On the last one the KV cache fills before the
+// batch does, so that rows can be preempted.
+var gpus = []gpu{
+	{"llama-3.1-8b/h100", 256, 49},
+	{"gpt-oss-20b/h100", 256, 58},
+	{"qwen3-235b/h100", 256, 39},
+	{"qwen3-235b/h100", 1024, 40},
+}
+
+func (g gpu) String() string { return fmt.Sprintf("%s, --max-num-seqs %d", g.profile, g.maxSeqs) }
+
+// driver is one way to drive an inference server.
+type driver struct {
+	name string
+	// share of the rows that it gets, the first ones: a slow one gets less, so
+	// that all take about as long.
+	share float64
+	bare  bool // one of those that the best is looked for among
+	run   func(ctx context.Context, address, in string, rows int64) error
+}
+
+func (d driver) rows(most int64) int64 { return max(int64(d.share*float64(most)), 1) }
+
+// Sizes of B2: about 300 tokens of prompt, lognormal answers.
+const (
+	promptBytes  = 2400
+	answerTokens = 150
+)
+
+// sweep are the numbers of requests in flight that the bare generator is tried
+// with; windows are those that others choose for all servers.
+var (
+	sweep   = []int{64, 128, 192, 256, 288, 384, 512, 1024}
+	windows = []int{8, 10}
+)
+
+// shareAt is the share of a driver that keeps so many requests in flight: at
+// half of its batch a server gives more than half of its rows.
+func (g gpu) shareAt(inFlight int) float64 { return min(1, 2*float64(inFlight)/float64(g.maxSeqs)) }
+
+// saturation is B2: how much of a server's throughput the service gets without
+// being told how much the server takes, beside a generator that is told. A
+// simulated server's pace is the model's and not this machine's, so the drivers
+// run at the same time, each on a server of its own. Only servers whose name
+// contains only are measured.
+func (b *bench) saturation(ctx context.Context, only string, length time.Duration) error {
+	for _, g := range gpus {
+		if !strings.Contains(g.String(), only) {
+			continue
+		}
+		drivers, err := b.drivers(ctx, g)
+		if err != nil {
+			return err
+		}
+		data := dataset{rows: int64(g.rate * length.Seconds()), bytes: promptBytes, seed: 2, answers: answerTokens}
+		all := make([][]figures, len(drivers))
+		for round := range b.rounds {
+			got, err := b.race(ctx, drivers, data, simGauges, func(log string) (*process, string, error) {
+				return b.startSim(log, "--gpu", g.profile, "--max-num-seqs", strconv.Itoa(g.maxSeqs))
+			})
+			if err != nil {
+				return fmt.Errorf("%v: %w", g, err)
+			}
+			for i, f := range got {
+				all[i] = append(all[i], f)
+				b.log.Info("measured", "gpu", g, "round", round+1, "contender", drivers[i].name, "figures", f)
+			}
+		}
+		fmt.Printf("\nB2 saturation, %v: %d rows, prompts of about 300 tokens, answers of %d in the mean, %d rounds, median (min–max)\n\n",
+			g, data.rows, answerTokens, b.rounds)
+		printSaturation(drivers, all, data.rows)
+	}
+	return nil
+}
+
+// drivers builds what runs in B2 on a simulated server.
+func (b *bench) drivers(ctx context.Context, g gpu) ([]driver, error) {
+	generator, err := b.build(ctx, "generator")
+	if err != nil {
+		return nil, err
+	}
+	python, err := b.python(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := []driver{{name: "rowmill", share: 1, run: b.nodeDriver(nil)}}
+	for _, n := range slices.Concat(windows, sweep) {
+		list = append(list, driver{
+			name: fmt.Sprintf("generator, %d in flight", n), share: g.shareAt(n), bare: slices.Contains(sweep, n),
+			run: generatorDriver(generator, n, nil),
+		})
+	}
+	const usual = 64 // in flight
+	return append(list, driver{
+		name: fmt.Sprintf("Python, asyncio streams, %d in flight", usual), share: g.shareAt(usual),
+		run: func(ctx context.Context, address, in string, rows int64) error {
+			out := filepath.Join(b.dir, "result-asyncio.parquet")
+			defer os.Remove(out)
+			_, printed, err := runOnce(ctx, python, "bench/asyncio_raw.py", "--in", in, "--out", out,
+				"--address", address, "--model", model, "--workers", strconv.Itoa(usual))
+			if err != nil {
+				return err
+			}
+			return wantRows(printed, rows)
+		},
+	}), nil
+}
+
+// generatorDriver runs the bare generator; fields, a JSON object, replace its
+// own.
+func generatorDriver(path string, inFlight int, fields []byte) func(context.Context, string, string, int64) error {
+	return func(ctx context.Context, address, in string, rows int64) error {
+		args := []string{"-in", in, "-address", address, "-model", model, "-in-flight", strconv.Itoa(inFlight)}
+		if fields != nil {
+			args = append(args, "-fields", string(fields))
+		}
+		_, printed, err := runOnce(ctx, path, args...)
+		if err != nil {
+			return err
+		}
+		return wantRows(printed, rows)
+	}
+}
+
+// nodeDriver runs one job on a fresh node that knows the server's address and
+// nothing else. Its result is checked.
+func (b *bench) nodeDriver(sampling map[string]any) func(context.Context, string, string, int64) error {
+	return func(ctx context.Context, address, in string, rows int64) error {
+		data := filepath.Join(b.dir, "node-b2")
+		if err := os.RemoveAll(data); err != nil {
+			return fmt.Errorf("remove old data: %w", err)
+		}
+		n, err := startNode(ctx, b.rowmill, data, address)
+		if err != nil {
+			return err
+		}
+		defer n.end()
+		id, err := n.submit(ctx, submission{
+			Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1, Sampling: sampling,
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := n.wait(ctx, id, 500*time.Millisecond); err != nil {
+			return err
+		}
+		out := filepath.Join(b.dir, "result-node.parquet")
+		defer os.Remove(out)
+		if err := n.download(ctx, id, out); err != nil {
+			return err
+		}
+		return errors.Join(checkResult(out, id, rows), n.stop())
+	}
+}
+
+// race lets all drivers run at once, each on a server of its own that start
+// gives it, and returns the figures in order.
+func (b *bench) race(ctx context.Context, drivers []driver, data dataset, g gauges, start func(log string) (*process, string, error)) ([]figures, error) {
+	inputs := make([]dataset, len(drivers))
+	paths := make([]string, len(drivers))
+	addresses := make([]string, len(drivers))
+	servers := make([]*process, len(drivers))
+	for i, d := range drivers {
+		inputs[i] = data
+		inputs[i].rows = d.rows(data.rows)
+		var err error
+		if paths[i], err = inputs[i].make(b.dir); err != nil {
+			return nil, err
+		}
+		server, address, err := start(fmt.Sprintf("server-%d.log", i))
+		if err != nil {
+			return nil, err
+		}
+		defer server.end()
+		servers[i], addresses[i] = server, address
+	}
+	got := make([]figures, len(drivers))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, d := range drivers {
+		group.Go(func() error {
+			course, err := observe(ctx, addresses[i], g, func() error {
+				return d.run(ctx, addresses[i], paths[i], inputs[i].rows)
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", d.name, err)
+			}
+			if err := course.write(filepath.Join(b.dir, "course-"+strconv.Itoa(i)+".csv")); err != nil {
+				return err
+			}
+			if got[i], err = course.figures(); err != nil {
+				return fmt.Errorf("%s: %w", d.name, err)
+			}
+			if got[i].done != float64(inputs[i].rows) {
+				return fmt.Errorf("%s: the server answered %v rows of %d", d.name, got[i].done, inputs[i].rows)
+			}
+			used, err := servers[i].cpu()
+			got[i].cpu = used.Seconds() / got[i].done
+			return err
+		})
+	}
+	return got, group.Wait()
+}
+
+// observe meters a server while run drives it.
+func observe(ctx context.Context, address string, g gauges, run func() error) (course, error) {
+	m, err := watch(ctx, address, g)
+	if err != nil {
+		return nil, err
+	}
+	err = run()
+	c, stopped := m.stop()
+	return c, errors.Join(err, stopped)
+}
+
+// startSim starts a simulated inference server and returns its address.
+func (b *bench) startSim(log string, args ...string) (*process, string, error) {
+	args = append([]string{"sim", "--listen", "127.0.0.1:0"}, args...)
+	p, err := startProcess(filepath.Join(b.dir, log), os.Environ(), b.rowmill, args...)
+	if err != nil {
+		return nil, "", err
+	}
+	line, err := p.firstLine()
+	if err != nil {
+		p.end()
+		return nil, "", err
+	}
+	_, rest, _ := strings.Cut(line, "http://")
+	address, _, found := strings.Cut(rest, ";")
+	if !found {
+		p.end()
+		return nil, "", fmt.Errorf("%s sim printed no address: %q", b.rowmill, line)
+	}
+	return p, address, nil
+}
+
+// printSaturation prints the figures of all rounds, the rates over that of the
+// generator at its best.
+func printSaturation(drivers []driver, all [][]figures, most int64) {
+	best := bestOf(drivers, all)
+	t := table{head: []string{
+		"contender", "rows/s", "÷ best generator", "in the batch", "peak at the server",
+		"95 % of its rate after, s", "% of its run", "batch 95 % full after, s", "preempted rows, %",
+	}}
+	for i, d := range drivers {
+		f := func(value func(figures) float64) spread { return collect(all[i], value) }
+		rate := f(rateOf)
+		t.add(d.label(i == best), rate.String(), rate.over(collect(all[best], rateOf)).String(),
+			short(f(func(f figures) float64 { return f.batch }).median()),
+			short(f(func(f figures) float64 { return f.peak }).median()),
+			f(func(f figures) float64 { return f.reached.Seconds() }).String(),
+			f(func(f figures) float64 { return 100 * f.reached.Seconds() / f.length.Seconds() }).String(),
+			f(func(f figures) float64 { return f.filled.Seconds() }).String(),
+			f(func(f figures) float64 { return 100 * f.preempted / float64(d.rows(most)) }).String())
+	}
+	t.print(os.Stdout)
+}
+
+func (d driver) label(best bool) string {
+	if best {
+		return d.name + " (best)"
+	}
+	return d.name
+}
+
+func rateOf(f figures) float64 { return f.rate }
+
+// collect takes one figure of all rounds.
+func collect(all []figures, value func(figures) float64) (s spread) {
+	for _, f := range all {
+		s = append(s, value(f))
+	}
+	return s
+}
+
+// bestOf returns the bare driver with the highest rate in the median.
+func bestOf(drivers []driver, all [][]figures) int {
+	best := -1
+	for i, d := range drivers {
+		if d.bare && (best < 0 || collect(all[i], rateOf).median() > collect(all[best], rateOf).median()) {
+			best = i
+		}
+	}
+	return best
+}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// gauges are the names under which a kind of server tells its load.
+type gauges struct {
+	done      string  // rows answered since the start, once divided by per
+	per       float64 // 1, or the tokens of a row where only they are counted
+	running   string
+	waiting   string
+	preempted string // empty where there are no preemptions
+}
+
+var (
+	simGauges = gauges{
+		done: "vllm:request_success_total", per: 1, running: "vllm:num_requests_running",
+		waiting: "vllm:num_requests_waiting", preempted: "vllm:num_preemptions_total",
+	}
+	llamaGauges = gauges{
+		done: "llamacpp:tokens_predicted_total", per: llamaTokens, running: "llamacpp:requests_processing",
+		waiting: "llamacpp:requests_deferred",
+	}
+)
+
+// readEvery is how often a server's gauges are read.
+const readEvery = 100 * time.Millisecond
+
+// reading is what a server said at one time.
+type reading struct {
+	at                                time.Time
+	done, running, waiting, preempted float64
+}
+
+// meter reads a server's gauges beside whoever drives it, so that every
+// contender is measured by the same clock.
+type meter struct {
+	client  *http.Client
+	url     string
+	gauges  gauges
+	stopped chan struct{}
+	ended   chan error
+	course  course
+}
+
+// watch starts a meter.
+func watch(ctx context.Context, address string, g gauges) (*meter, error) {
+	m := &meter{
+		client: &http.Client{Transport: &http.Transport{}}, url: "http://" + address + "/metrics",
+		gauges: g, stopped: make(chan struct{}), ended: make(chan error, 1),
+	}
+	if err := m.read(ctx); err != nil {
+		return nil, err
+	}
+	go func() { m.ended <- m.loop(ctx) }()
+	return m, nil
+}
+
+func (m *meter) loop(ctx context.Context) error {
+	defer m.client.CloseIdleConnections()
+	ticker := time.NewTicker(readEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-m.stopped:
+			return m.read(ctx)
+		case <-ticker.C:
+			if err := m.read(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// stop ends the meter and returns what it has read.
+func (m *meter) stop() (course, error) {
+	close(m.stopped)
+	err := <-m.ended
+	return m.course, err
+}
+
+// read adds a reading.
+func (m *meter) read(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url, nil)
+	if err != nil {
+		return fmt.Errorf("make request: %w", err)
+	}
+	response, err := m.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("read gauges: %w", err)
+	}
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("read gauges: %w", err)
+	}
+	r := reading{at: time.Now()}
+	found := false
+	for line := range strings.Lines(string(page)) {
+		name, value := sample(line)
+		switch name {
+		case "":
+		case m.gauges.done:
+			r.done += value / m.gauges.per // one sample for each way to end
+			found = true
+		case m.gauges.running:
+			r.running = value
+		case m.gauges.waiting:
+			r.waiting = value
+		case m.gauges.preempted:
+			r.preempted = value
+		}
+	}
+	if !found {
+		return fmt.Errorf("%s lacks %s", m.url, m.gauges.done)
+	}
+	m.course = append(m.course, r)
+	return nil
+}
+
+// sample splits a line of a page of metrics; the name of any other is empty.
+func sample(line string) (name string, value float64) {
+	line = strings.TrimSpace(line)
+	blank := strings.LastIndexByte(line, ' ')
+	if blank < 0 || strings.HasPrefix(line, "#") {
+		return "", 0
+	}
+	value, err := strconv.ParseFloat(line[blank+1:], 64)
+	if err != nil {
+		return "", 0
+	}
+	name, _, _ = strings.Cut(line[:blank], "{")
+	return name, value
+}
+
+// course is a server's readings over one run, in order of time.
+type course []reading
+
+// The steady part of a run lies between the times at which these shares of its
+// rows were answered.
+const (
+	steadyFrom = 0.2
+	steadyTo   = 0.8
+)
+
+// figures are what a course comes to.
+type figures struct {
+	done      float64       // rows
+	rate      float64       // rows per second in the steady part
+	batch     float64       // mean of what ran in it
+	peak      float64       // most that ran and waited
+	preempted float64       // preemptions
+	length    time.Duration // from the first request to the last answer
+	reached   time.Duration // from the first request until the rate came to nearly the steady one
+	filled    time.Duration // the same of what ran
+	cpu       float64       // processor time of the server, seconds per row
+}
+
+// LogValue is what is logged of a round.
+func (f figures) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("rows_per_s", short(f.rate)), slog.String("batch", short(f.batch)), slog.Float64("peak", f.peak),
+		slog.Float64("preempted", f.preempted), slog.Duration("reached", f.reached), slog.Duration("filled", f.filled),
+		slog.Duration("length", f.length), slog.String("server_cpu_us_per_row", short(1e6*f.cpu)))
+}
+
+const (
+	// nearly is the share of a steady value that counts as having reached it.
+	nearly = 0.95
+	// rateSpan is what the rate is taken over when it is looked for; the time
+	// reported is the span's end.
+	rateSpan = 2 * time.Second
+)
+
+var errTooShort = errors.New("run is too short to be measured: use more rows")
+
+// figures evaluates a course.
+func (c course) figures() (figures, error) {
+	if len(c) < 2 {
+		return figures{}, errTooShort
+	}
+	first, last := c[0], c[len(c)-1]
+	begun := slices.IndexFunc(c, func(r reading) bool { return r.done > first.done || r.running+r.waiting > 0 })
+	over := slices.IndexFunc(c, func(r reading) bool { return r.done == last.done })
+	total := last.done - first.done
+	from, to := c.reaches(first.done+steadyFrom*total), c.reaches(first.done+steadyTo*total)
+	if begun < 0 || !to.After(from) {
+		return figures{}, errTooShort
+	}
+	f := figures{
+		done:      total,
+		rate:      (steadyTo - steadyFrom) * total / to.Sub(from).Seconds(),
+		preempted: last.preempted - first.preempted,
+		length:    c[over].at.Sub(c[begun].at),
+	}
+	readings := 0.0
+	for _, r := range c {
+		f.peak = max(f.peak, r.running+r.waiting)
+		if r.at.After(from) && r.at.Before(to) {
+			f.batch += r.running
+			readings++
+		}
+	}
+	f.batch /= max(readings, 1)
+	run := c[begun : over+1]
+	start := run[0].at
+	f.reached = run.comesTo(nearly * f.rate).Sub(start)
+	full := slices.IndexFunc(run, func(r reading) bool { return r.running >= nearly*f.batch })
+	f.filled = run[max(full, 0)].at.Sub(start)
+	return f, nil
+}
+
+// comesTo returns the end of the first rateSpan in which the rate was so high,
+// or the end of the course.
+func (c course) comesTo(rate float64) time.Time {
+	from := 0
+	for _, r := range c {
+		span := r.at.Sub(c[from].at)
+		if span < rateSpan {
+			continue
+		}
+		if r.done-c[from].done >= rate*span.Seconds() {
+			return r.at
+		}
+		from++
+	}
+	return c[len(c)-1].at
+}
+
+// reaches returns the time at which so many rows were answered, between readings by
+// interpolation.
+func (c course) reaches(done float64) time.Time {
+	i := slices.IndexFunc(c, func(r reading) bool { return r.done >= done })
+	if i == 0 {
+		return c[0].at
+	}
+	before, after := c[i-1], c[i]
+	share := (done - before.done) / (after.done - before.done)
+	return before.at.Add(time.Duration(share * float64(after.at.Sub(before.at))))
+}
+
+// write writes the readings as CSV, for whoever asks why a figure is what it is.
+func (c course) write(path string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("create course: %w", err)
+	}
+	defer file.Close()
+	w := csv.NewWriter(file)
+	_ = w.Write([]string{"seconds", "done", "running", "waiting", "preempted"}) // Error tells
+	for _, r := range c {
+		cells := []string{strconv.FormatFloat(r.at.Sub(c[0].at).Seconds(), 'f', 3, 64)}
+		for _, x := range []float64{r.done, r.running, r.waiting, r.preempted} {
+			cells = append(cells, strconv.FormatFloat(x, 'f', -1, 64))
+		}
+		_ = w.Write(cells)
+	}
+	w.Flush()
+	if err := w.Error(); err != nil {
+		return fmt.Errorf("write course: %w", err)
+	}
+	return nil
+}
