@@ -263,6 +263,13 @@ func TestPaceKnowsHowLongAnAnswerMayTake(t *testing.T) {
 	if got := p.patience(984); got < 40*time.Second || got > 41*time.Second {
 		t.Errorf("patience for 984 tokens = %v, want 4 times the usual 10 s", got)
 	}
+	if got := p.patience(0); got < 160*time.Second || got > 170*time.Second {
+		t.Errorf("patience for an answer without limit = %v, want that for 4096 tokens", got)
+	}
+	p.answered(1, 2000, 20*time.Second, now)
+	if got := p.patience(0); got < 300*time.Second {
+		t.Errorf("patience after an answer of 2000 tokens = %v, want that for four times as many", got)
+	}
 	if got := p.within(time.Second); got < 90 || got > 110 {
 		t.Errorf("%d answers within a second, want about 100", got)
 	}

@@ -7,6 +7,7 @@ import "time"
 // how many answers come per second.
 type pace struct {
 	slowest float64 // seconds per token, of the slowest of late
+	longest int64   // tokens of an answer, ever
 	gap     float64 // seconds between answers, smoothed
 	last    time.Time
 }
@@ -16,12 +17,16 @@ const (
 	spare = 4
 	// overhead stands for prompt and queue in the time per token, in tokens.
 	overhead = 16
+	// An answer without a limit of its own is not expected to be longer than
+	// leastLongest tokens or spare times the longest that has come.
+	leastLongest = 4096
 	// forget is how fast the slowest is forgotten, per answer.
 	forget = 0.999
 )
 
 // answered notes a request of so many rows, whose answers had so many tokens.
 func (p *pace) answered(rows int, tokens int64, took time.Duration, now time.Time) {
+	p.longest = max(p.longest, tokens)
 	p.slowest = max(p.slowest*forget, took.Seconds()/float64(tokens+overhead))
 	if !p.last.IsZero() {
 		p.gap += (now.Sub(p.last).Seconds()/float64(rows) - p.gap) / 64
@@ -29,9 +34,12 @@ func (p *pace) answered(rows int, tokens int64, took time.Duration, now time.Tim
 	p.last = now
 }
 
-// patience is how long an answer of at most so many tokens may take; 0 while
-// nothing is known.
+// patience is how long an answer of at most so many tokens (0 for no limit) may
+// take; 0 while nothing is known.
 func (p *pace) patience(tokens int) time.Duration {
+	if tokens == 0 {
+		tokens = max(leastLongest, int(spare*p.longest))
+	}
 	return time.Duration(spare * p.slowest * float64(tokens+overhead) * float64(time.Second))
 }
 
