@@ -17,7 +17,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build demo test test/race soak fuzz lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b7 bench/b11 bench/parts bench/virtual clean help
+.PHONY: build demo test test/race soak fuzz lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b7 bench/b11 bench/parts bench/tokens bench/virtual clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -77,6 +77,9 @@ bench/b11: build
 
 bench/virtual: ## scheduling in virtual time: tail (B3), prefixes (B4), priority (B10)
 	$(GO) test -v -timeout 60m ./bench/virtual -full
+
+bench/tokens: ## our tokenizer beside tiktoken and two Go libraries
+	cd bench/tokens && $(GO) run . -rounds $(ROUNDS)
 
 bench/parts:
 	$(GO) test -run '^$$' -bench . -count $(ROUNDS) ./input/... ./columnar ./results

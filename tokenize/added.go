@@ -105,5 +105,7 @@ func beginsWithWord(s string) bool {
 
 // isWord says whether r matches \w.
 func isWord(r rune) bool {
-	return r == '\u200c' || r == '\u200d' || unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic)
+	c := classes().of(r)
+	return c&(letter|mark) != 0 || c&number != 0 && !unicode.Is(unicode.No, r) ||
+		r == '\u200c' || r == '\u200d' || unicode.In(r, unicode.Pc, unicode.Other_Alphabetic)
 }

@@ -18,7 +18,7 @@
 // The tokens are those of the originals, id by id: tests compare them with
 // tiktoken-go, and with the original tiktoken and the tokenizers library where
 // a Python has them. Characters are of the classes that Unicode 16 gives them,
-// as in both. Patterns that have no scanner here go through regexp2, which
+// as in both; NFC is that of Unicode 9, as in the library. Patterns that have no scanner here go through regexp2, which
 // knows Unicode 15. The tokens around a whole prompt (a post-processor's, such
 // as a first <|begin_of_text|>) are not added.
 //
@@ -31,6 +31,8 @@
 //
 // # Costs
 //
+// The ranks of o200k_base are decoded on first use, in about 0.14 s, and take
+// 17 MB (cl100k_base 0.06 s, 9 MB); the tokenizer.json of Llama 3 takes 0.35 s.
 // Count, Encode and Truncate do not allocate, unless text has to be normalized
 // or a pattern has no scanner. Time grows in proportion to the text, whatever
 // the text: pieces of megabytes are merged in windows. An Encoding is safe for

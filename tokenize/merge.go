@@ -80,7 +80,8 @@ func (v *vocabulary) units(tokens []token, piece string) int {
 			t = v.characters[r]
 		}
 		end := i + size
-		if t != none && (i == 0 || !v.ragged.has(piece[i-1], c)) && (end == len(piece) || !v.ragged.has(piece[end-1], piece[end])) {
+		if t != none && (i == 0 || !v.ragged.has(piece[i-1], c)) &&
+			(end == len(piece) || utf8.RuneStart(piece[end]) && !v.ragged.has(piece[end-1], piece[end])) {
 			tokens[n] = t
 			n++
 		} else {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/pkoukk/tiktoken-go-loader/assets"
 )
@@ -102,6 +103,8 @@ func TestOriginals(t *testing.T) {
 			IDs  [][]int
 		}
 		Classes map[string]map[string][][2]rune
+		NFC     []string
+		Digits  [][2]rune
 	}
 	if err := json.Unmarshal(data, &result); err != nil {
 		t.Fatal(err)
@@ -133,6 +136,29 @@ func TestOriginals(t *testing.T) {
 			continue
 		}
 		compare(e, filepath.Base(file.File), file.IDs)
+	}
+	for r, next := rune(0), 0; r <= unicode.MaxRune; r++ {
+		for next < len(result.Digits) && r > result.Digits[next][1] {
+			next++
+		}
+		want := next < len(result.Digits) && r >= result.Digits[next][0]
+		if got, _ := (digits{table: classes()}).number(string(r), 0); got != want {
+			t.Errorf("%U is a number: %v, want %v", r, got, want)
+		}
+	}
+	next := 0
+	for r := range rune(unicode.MaxRune + 1) {
+		if !utf8.ValidRune(r) {
+			continue
+		}
+		var text string
+		for _, m := range []string{"a\u05b7", "a\u0301", "\u0345", "\U00011935", "\u1100"} {
+			text += m + string(r)
+		}
+		if got := nfc(text); got != result.NFC[next] || composed(text) != got {
+			t.Errorf("%+q becomes %+q, want %+q", text, got, result.NFC[next])
+		}
+		next++
 	}
 	for library, sets := range result.Classes {
 		checkClasses(t, library, sets)

@@ -107,16 +107,23 @@ type digits struct {
 
 func (d digits) split(ends []int, s string, base int) []int {
 	for i := 0; i < len(s); {
-		c, n := d.table.at(s, i)
-		first := c & number
-		for i += n; i < len(s) && (first == 0 || !d.single); i += n {
-			if c, n = d.table.at(s, i); c&number != first {
+		first, n := d.number(s, i)
+		for i += n; i < len(s) && !(first && d.single); i += n {
+			var next bool
+			if next, n = d.number(s, i); next != first {
 				break
 			}
 		}
 		ends = append(ends, base+i)
 	}
 	return ends
+}
+
+// number says whether the character of s at i is a number, and its size. The
+// tokenizers library asks Rust here, which knows the numbers of Unicode 17.
+func (d digits) number(s string, i int) (yes bool, size int) {
+	r, size := utf8.DecodeRuneInString(s[i:])
+	return d.table.of(r)&number != 0 || r >= 0x11DE0 && r <= 0x11DE9 || r >= 0x16FF4 && r <= 0x16FF6, size
 }
 
 // pieces goes through the pieces of a text.

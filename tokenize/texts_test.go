@@ -18,7 +18,7 @@ var hard = []string{
 	"<|endoftext|> <|im_start|>user", "\x00\x01\x7f", "a\u0000b", "\ufeffbom", "\U00011f5a\U000143fa\U0001ccf0",
 	"----------------------------------------------------------------", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 	"Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft",
-	"\xff", "a\xffb", "\xe4\xbd", "ok \xf0\x9f\x99 \xc0\x80 \xed\xa0\x80",
+	"a\u05b7\u1abf\u0301 \u1dfa\u0316\u0301 \U00011935\U00011930 \u0301\u0345\u10eab", "\xff", "a\xffb", "\xe4\xbd", "ok \xf0\x9f\x99 \xc0\x80 \xed\xa0\x80",
 }
 
 // fragments are put together at random.

@@ -22,7 +22,7 @@ func (e *Encoding) Truncate(text string, n int) string {
 	if n <= 0 {
 		return ""
 	}
-	if len(text) <= n && e.bytewise() {
+	if len(text) <= n && !e.nfc && !e.spaceFirst && utf8.ValidString(text) {
 		return text // every token has at least one byte
 	}
 	s := e.take()
@@ -52,9 +52,6 @@ func (e *Encoding) Truncate(text string, n int) string {
 	return text
 }
 
-// bytewise says that a text of n bytes never has more than n tokens.
-func (e *Encoding) bytewise() bool { return !e.nfc && !e.spaceFirst }
-
 // normalized returns a text with what is between its added tokens normalized.
 func (e *Encoding) normalized(s *scratch, text string) string {
 	var b strings.Builder
@@ -62,7 +59,7 @@ func (e *Encoding) normalized(s *scratch, text string) string {
 		if part.id >= 0 {
 			b.WriteString(text[part.begin:part.end])
 		} else {
-			b.WriteString(norm.NFC.String(text[part.begin:part.end]))
+			b.WriteString(nfc(text[part.begin:part.end]))
 		}
 	}
 	return b.String()
@@ -92,12 +89,21 @@ func (m *boundaries) add(at, tokens int) {
 	m.n++
 }
 
-// before returns the last of them at least distance bytes before end, or the
-// beginning of the text.
-func (m *boundaries) before(end, distance int) boundary {
-	for i := m.n - 1; i >= max(0, m.n-len(m.ring)); i-- {
-		if last := m.ring[i%len(m.ring)]; last.at+distance <= end {
-			return last
+// crossing returns the last of them.
+func (m *boundaries) crossing() boundary { return m.ring[(m.n-1)%len(m.ring)] }
+
+// before returns the last of them that is lookahead before end, so that all
+// pieces before it are those of a text that ends there too, or the beginning
+// of the text. If nothing is known of the pattern it is the first of them.
+func (m *boundaries) before(end int, known bool) boundary {
+	first := max(0, m.n-len(m.ring))
+	from := m.n - 1
+	if !known {
+		from = first
+	}
+	for i := from; i >= first; i-- {
+		if b := m.ring[i%len(m.ring)]; b.at+lookahead <= end {
+			return b
 		}
 	}
 	return boundary{}
@@ -125,23 +131,19 @@ func (e *Encoding) fit(s *scratch, text string, n int) (cut, used int) {
 // prefixes counts the prefixes of one text from the beginnings of its last
 // pieces.
 type prefixes struct {
-	e        *Encoding
-	s        *scratch
-	text     string
-	distance int   // of the boundary to count from
-	n        int   // more tokens than these need not be counted
-	begin    int   // of the piece that crosses n
-	long     *long // what is known of that piece, if it is long
+	e     *Encoding
+	s     *scratch
+	text  string
+	n     int   // more tokens than these need not be counted
+	begin int   // of the piece that crosses n
+	long  *long // what is known of that piece, if it is long
 }
 
 // search returns what fit does for a text whose first piece that does not fit
 // is the last of the boundaries and ends at end.
 func (e *Encoding) search(s *scratch, text string, n, end int) int {
-	crossing := s.last.ring[(s.last.n-1)%len(s.last.ring)]
-	p := prefixes{e: e, s: s, text: text, distance: lookahead, n: n, begin: crossing.at}
-	if e.scan == nil {
-		p.distance = 1 << 10 // of another pattern less is known
-	}
+	crossing := s.last.crossing()
+	p := prefixes{e: e, s: s, text: text, n: n, begin: crossing.at}
 	high := min(end+lookahead, len(text)) - 1 // further on, the piece is certain and nothing fits
 	if end-p.begin <= longPiece {
 		return p.longest(0, high)
@@ -185,7 +187,7 @@ func (p *prefixes) count(end int) int {
 	if !utf8.RuneStart(p.text[end]) {
 		return p.n + 1
 	}
-	from := p.s.last.before(end, p.distance)
+	from := p.s.last.before(end, p.e.scan != nil)
 	total := from.tokens
 	rest := p.text[from.at:end]
 	all := p.e.pieces(p.s, rest)

@@ -41,6 +41,11 @@ func TestTruncate(t *testing.T) {
 	t.Parallel()
 	for _, e := range truncators(t) {
 		for _, text := range hard {
+			for n := range len(text) + 1 {
+				if got := e.Truncate(text, n); e.Count(got) > n {
+					t.Fatalf("%s: %q is cut to %q with %d tokens, more than %d", e.Name(), text, got, e.Count(got), n)
+				}
+			}
 			text = valid(text)
 			for n := -1; n <= e.Count(text)+1; n++ {
 				checkTruncate(t, e, text, n)
@@ -105,6 +110,26 @@ func TestTruncateNormalizes(t *testing.T) {
 	got := e.Truncate(text, 30)
 	if got == "" || e.Count(got) > 30 || !strings.HasPrefix(norm.NFC.String(text), got) {
 		t.Errorf("%q with %d tokens", got, e.Count(got))
+	}
+}
+
+// TestComposed compares the slow way to form C with the one of x/text.
+func TestComposed(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(13, 14))
+	for range 5000 {
+		text := randomText(r, 12)
+		if strings.ContainsFunc(text, isLaterMark) || strings.Count(text, "\u0301") > 20 {
+			continue
+		}
+		text = norm.NFD.String(text)
+		if got, want := composed(text), norm.NFC.String(text); got != want {
+			t.Fatalf("%+q becomes %+q, want %+q", text, got, want)
+		}
+	}
+	marks := "a" + strings.Repeat("\u0301", 40) + "\u0323" + strings.Repeat("\u0316", 40)
+	if got, want := nfc(marks), "\u1ea1"+strings.Repeat("\u0316", 40)+strings.Repeat("\u0301", 40); got != want {
+		t.Errorf("%+q, want %+q", got, want)
 	}
 }
 

@@ -113,5 +113,13 @@ for name in ["Lu", "Lt", "Ll", "Lm", "Lo", "M", "N", "s"]:
     removed = pre_tokenizers.Split(Regex(pattern), "removed")
     result["classes"]["tokenizers"][name] = spans(c for c in everything if not removed.pre_tokenize_str(c))
 
+# What NFC makes of every character behind marks of several classes.
+nfc = normalizers.NFC()
+marks = ["a\u05b7", "a\u0301", "\u0345", "\U00011935", "\u1100"]
+result["nfc"] = [nfc.normalize_str("".join(m + c for m in marks)) for c in everything]
+
+digits = pre_tokenizers.Digits(individual_digits=True)
+result["digits"] = spans(c for c in everything if len(digits.pre_tokenize_str("a" + c)) > 1)
+
 json.dump(result, open(sys.argv[2], "w", encoding="utf-8"))
 print("tiktoken", tiktoken.__version__, "tokenizers", __import__("tokenizers").__version__)
