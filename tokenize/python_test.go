@@ -46,6 +46,9 @@ func python(t *testing.T) string {
 // TestOriginals compares ids with the original tiktoken and with the
 // tokenizers library, and the classes of all characters with theirs.
 func TestOriginals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the originals are asked without it")
+	}
 	t.Parallel()
 	program := python(t)
 	dir := t.TempDir()
