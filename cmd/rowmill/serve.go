@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -56,6 +58,9 @@ ends the process at once; then, too, nothing that was committed is lost.
 
 // serve runs a node until ctx ends or a part fails.
 func serve(ctx context.Context, io *terminal.IO, s settings.Settings) error {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit(s))
+	}
 	m := &Main{Settings: s, Logger: newLogger(io, s.Log)}
 	if err := m.Run(ctx); err != nil {
 		return exit.With(exit.Failure, err)
@@ -72,6 +77,14 @@ func serve(ctx context.Context, io *terminal.IO, s settings.Settings) error {
 	err := m.Close(context.WithoutCancel(ctx))
 	m.Logger.Info("stopped")
 	return exit.With(exit.Failure, errors.Join(failure, err))
+}
+
+// memoryLimit is what the process should stay below, bytes.
+func memoryLimit(s settings.Settings) int64 {
+	if s.MemoryLimit > 0 {
+		return int64(s.MemoryLimit)
+	}
+	return int64(3*s.Jobs.MemoryBudget + 32*settings.MiB)
 }
 
 // greet tells a person what runs and how to use it, on standard output: the

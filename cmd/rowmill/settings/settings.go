@@ -29,6 +29,13 @@ type Settings struct {
 	// start. Default: empty; the first start then makes one and prints it once.
 	APIKey Secret `yaml:"api_key"`
 
+	// MemoryLimit is what the process tries to stay below: the nearer it
+	// comes, the more often it collects garbage. Default: 0, three times
+	// jobs.memory_budget and 32 MiB: rows, their copies on the way to disk and
+	// what collecting leaves behind, and vocabularies. GOMEMLIMIT, where it is
+	// set, goes before it.
+	MemoryLimit Bytes `yaml:"memory_limit"`
+
 	HTTP      HTTP      `yaml:"http"`
 	Inputs    Inputs    `yaml:"inputs"`
 	Jobs      Jobs      `yaml:"jobs"`

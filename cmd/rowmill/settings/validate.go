@@ -37,6 +37,8 @@ func (s Settings) Validate() error {
 	lasting("inputs.stall_timeout", s.Inputs.StallTimeout, time.Millisecond)
 	lasting("inputs.total_timeout", s.Inputs.TotalTimeout, time.Millisecond)
 
+	check(s.MemoryLimit == 0 || s.MemoryLimit >= s.Jobs.MemoryBudget, "memory_limit",
+		"must be above jobs.memory_budget (%v), or 0 for three times that and 32 MiB, is %v", s.Jobs.MemoryBudget, s.MemoryLimit)
 	positive("jobs.max_active", int64(s.Jobs.MaxActive))
 	check(s.Jobs.MaxFailedRows == nil || *s.Jobs.MaxFailedRows >= 1, "jobs.max_failed_rows", "must be at least 1, or null for 5 %% of the rows")
 	lasting("jobs.lease_ttl", s.Jobs.LeaseTTL, time.Second)
