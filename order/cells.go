@@ -58,9 +58,11 @@ func (c *cells[T]) find(k class) *cell[T] {
 
 func (c *cells[T]) add(r Row[T]) {
 	cell := c.find(r.class)
-	if cell.left() == 0 {
-		cell.rows, cell.taken = cell.rows[:0], 0
-		c.stale = true
+	c.stale = c.stale || cell.left() == 0
+	if len(cell.rows) == cap(cell.rows) && cell.taken > len(cell.rows)/2 { // room is in front
+		left := copy(cell.rows, cell.rows[cell.taken:])
+		clear(cell.rows[left:])
+		cell.rows, cell.taken = cell.rows[:left], 0
 	}
 	cell.rows = append(cell.rows, r)
 	c.count++
@@ -124,6 +126,9 @@ func (c *cells[T]) take(l *Lengths) Row[T] {
 	cell.rows[cell.taken] = Row[T]{} // its text is not ours to keep alive
 	cell.taken++
 	c.count--
+	if cell.left() == 0 { // the input may never come back to this class
+		cell.rows, cell.taken = nil, 0
+	}
 	return r
 }
 

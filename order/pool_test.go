@@ -3,6 +3,7 @@ package order_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -193,6 +194,35 @@ func TestPoolSpreadsOverAnUnknownInput(t *testing.T) {
 	if len(seen) != 4 {
 		t.Errorf("half of the rows came from %d quarters of the input, want all 4", len(seen))
 	}
+}
+
+// However long the input, a pool takes no more memory than its fullest moment
+// needed.
+func TestPoolForgetsWhatHasLeft(t *testing.T) {
+	var lengths order.Lengths
+	const total, batch = 2_000_000, 1000
+	p := order.NewPool[int](&lengths, total)
+	var before, after runtime.MemStats
+	for at := 0; at < total; at += batch {
+		next := rows(batch, func(int) string { return "a text" })
+		for i := range next {
+			next[i].Position = int64(at + i)
+		}
+		p.Add(next)
+		if at > 0 { // a batch is always left
+			p.Take(0, batch, true)
+		}
+		if at == total/10 {
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 4<<20 {
+		t.Errorf("%d bytes more after %d rows than after a tenth of them", grown, total)
+	}
+	runtime.KeepAlive(p)
 }
 
 // BenchmarkPlan is what order costs per row: in, out and learning.
