@@ -78,7 +78,7 @@ func TestTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
-	sizes, seeds := []int{1500}, []uint64{11}
+	sizes, seeds := []int{1500}, []uint64{11, 12, 13}
 	if *full {
 		sizes, seeds = []int{1500, 3000, 12000}, []uint64{11, 12, 13, 14, 15}
 	}
@@ -110,9 +110,9 @@ func TestTail(t *testing.T) {
 				t.Logf("%d rows per GPU, %s, hints %v: %.3f (%.3f–%.3f) of the oracle; in the order of arrival %.3f (%.3f–%.3f)",
 					size, order.name, hints, ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1],
 					arrival[len(arrival)/2], arrival[0], arrival[len(arrival)-1])
-				// One seed at the small size varies by a tenth with the order in
-				// which goroutines happen to run.
-				if middle := ratios[len(ratios)/2]; middle > 1.25 || *full && middle > 1.10 {
+				// A single seed varies by a tenth with the order in which
+				// goroutines happen to run.
+				if middle := ratios[len(ratios)/2]; middle > 1.10 {
 					t.Errorf("%.3f of the oracle's time, want at most 1.10", middle)
 				}
 			}
