@@ -3,6 +3,7 @@ package virtual
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,25 +49,35 @@ func TestPriority(t *testing.T) {
 	for _, s := range shapes {
 		urgent := answerRows(1000, s.mean, s.most, 31)
 		bulk := answerRows(int(24_000*150/s.mean), s.mean, s.most, 32)
-		idle, _ := rowmillAlone(t, c, gpus, urgent)
-		undisturbed, _ := rowmillAlone(t, c, gpus, bulk)
-		var busy, disturbed time.Duration
-		synctest.Test(t, func(t *testing.T) {
-			n := newNode(t, c, gpus)
-			defer n.close()
-			time.Sleep(2 * time.Second)
-			begun := time.Now()
-			long := n.submit(bulk, 1)
-			time.Sleep(undisturbed / 3)
-			arrived := time.Now()
-			busy = n.await(n.submit(urgent, 0)).Sub(arrived)
-			disturbed = n.await(long).Sub(begun)
-		})
-		loss := (disturbed - undisturbed).Seconds() / (undisturbed.Seconds() * float64(len(urgent)) / float64(len(bulk)))
-		t.Logf("answers of %.0f tokens: the urgent job takes %.1f s on idle GPUs and %.1f s on busy ones, %.3f of it; the other loses %.3f of its work",
-			s.mean, idle.Seconds(), busy.Seconds(), busy.Seconds()/idle.Seconds(), loss)
-		if !*full && (busy > idle*9/4 || loss > 1.4) {
-			t.Errorf("the urgent job took %.2f of its time on idle GPUs and cost the other %.2f of its work", busy.Seconds()/idle.Seconds(), loss)
+		// What one job loses differs from run to run by as much as it is, with
+		// the order in which goroutines happen to run: medians of three.
+		const runs = 3
+		var times, losses []float64
+		for range runs {
+			idle, _ := rowmillAlone(t, c, gpus, urgent)
+			undisturbed, _ := rowmillAlone(t, c, gpus, bulk)
+			var busy, disturbed time.Duration
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t, c, gpus)
+				defer n.close()
+				time.Sleep(2 * time.Second)
+				begun := time.Now()
+				long := n.submit(bulk, 1)
+				time.Sleep(undisturbed / 3)
+				arrived := time.Now()
+				busy = n.await(n.submit(urgent, 0)).Sub(arrived)
+				disturbed = n.await(long).Sub(begun)
+			})
+			times = append(times, busy.Seconds()/idle.Seconds())
+			losses = append(losses, (disturbed-undisturbed).Seconds()/(undisturbed.Seconds()*float64(len(urgent))/float64(len(bulk))))
+		}
+		slices.Sort(times)
+		slices.Sort(losses)
+		took, loss := times[runs/2], losses[runs/2]
+		t.Logf("answers of %.0f tokens: the urgent job takes %.3f (%.3f–%.3f) of its time on idle GPUs; the other loses %.3f (%.3f–%.3f) of its work",
+			s.mean, took, times[0], times[runs-1], loss, losses[0], losses[runs-1])
+		if !*full && (took > 2.25 || loss > 1.4) {
+			t.Errorf("the urgent job took %.2f of its time on idle GPUs and cost the other %.2f of its work", took, loss)
 		}
 	}
 }
