@@ -20,10 +20,11 @@ type lane struct {
 	model    string
 
 	meter    *meter
-	limit    int  // tokens a prompt may have; 0 for no limit
-	truncate bool // a prompt that has more is cut, else the job fails
-	ask      func(context.Context, string) (int, error)
-	seen     atomic.Int64 // answers
+	limit    int                                        // tokens a prompt may have; 0 for no limit
+	truncate bool                                       // a prompt that has more is cut, else the job fails
+	ask      func(context.Context, string) (int, error) // how many tokens a prompt has; nil where the server cannot say
+	mute     atomic.Bool                                // it turned out that it cannot
+	seen     atomic.Int64                               // answers
 
 	maxTokens int                // of an answer, at most
 	patience  time.Duration      // the least a request is waited for
@@ -120,7 +121,7 @@ func blamed(ctx context.Context, err error) error {
 }
 
 func (l *lane) generate(ctx context.Context, t *task, usual time.Duration) (how outcome) {
-	text, ok := l.fit(t)
+	text, ok := l.fit(t, &how)
 	if !ok {
 		return how
 	}
@@ -136,7 +137,7 @@ func (l *lane) generate(ctx context.Context, t *task, usual time.Duration) (how 
 func (l *lane) embed(ctx context.Context, tasks []*task, usual time.Duration) (how outcome) {
 	rows, sent := make([]engine.Row, 0, len(tasks)), make([]*task, 0, len(tasks))
 	for _, t := range tasks {
-		if text, ok := l.fit(t); ok {
+		if text, ok := l.fit(t, &how); ok {
 			rows, sent = append(rows, engine.Row{Text: []byte(text), Patience: l.wait(t.overdue, usual)}), append(sent, t)
 		}
 	}
@@ -171,19 +172,22 @@ const (
 // fit returns the text to send: that of the row, cut where its prompt would
 // not leave room for the answer and the job allows it. ok is false where the
 // task has been judged instead.
-func (l *lane) fit(t *task) (text string, ok bool) {
+func (l *lane) fit(t *task, how *outcome) (text string, ok bool) {
 	if l.limit == 0 {
 		return t.row.Text, true
 	}
 	limit := l.limit * (100 - squeeze*t.squeezed) / 100
-	text, fits, err := l.meter.fit(l.ctx, t.row.Text, limit, l.ask)
-	var how outcome
+	ask := l.ask
+	if l.mute.Load() {
+		ask = nil
+	}
+	text, fits, err := l.meter.fit(l.ctx, t.row.Text, limit, ask)
 	switch {
 	case unanswered(err):
-		l.ask = nil
-		return l.fit(t)
+		l.mute.Store(true)
+		return l.fit(t, how)
 	case err != nil:
-		l.failed(t, err, &how)
+		l.failed(t, err, how)
 		return "", false
 	case !fits:
 		return "", l.tooLong(t, fmt.Sprintf("The prompt has more than %d tokens even without the row's text: system prompt and max_tokens leave no room in the context.", limit))

@@ -90,6 +90,29 @@ func TestRowsAreCutFurtherWhereTheServerSaysSo(t *testing.T) {
 	}
 }
 
+// silent is a server that turns out not to count prompts.
+type silent struct{ *scripted }
+
+func (s silent) Prepare(engine.Params) (engine.Call, error) { return s, nil }
+
+func (silent) CountPrompt(context.Context, engine.Row) (int, error) {
+	return 0, engine.ErrNoCounting
+}
+
+func TestLongRowsAreCutWhereTheServerDoesNotCount(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: slowly(time.Millisecond)}
+	b := setup(t, e, byWords, func(c *actors.Config) { c.Engines = []engine.Engine{silent{e}} })
+	texts := make([]string, 200)
+	for i := range texts {
+		texts[i] = strings.Repeat("word ", 50+i)
+	}
+	rec := b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(texts), TruncateRows: true}))
+	if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.TruncatedRows != int64(len(texts)) {
+		t.Errorf("job = %+v, want success with every row cut", rec.Job)
+	}
+}
+
 func TestTokenQuotaFailsTheJob(t *testing.T) {
 	t.Parallel()
 	b := setup(t, &scripted{answer: echo}, byWords)
