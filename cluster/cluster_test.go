@@ -1,0 +1,400 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestJoinAndLeave(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	first := quick("a")
+	first.Metrics, first.Engines = reg, true
+	a := open(t, first)
+	wantNodes(t, []string{"a"}, a)
+	owner := quick("b", a.address())
+	owner.Owns = true
+	b, c := open(t, owner), open(t, quick("c", a.address()))
+	wantNodes(t, []string{"a", "b", "c"}, a, b, c)
+
+	for _, m := range c.Members() {
+		if m.Peer != m.Node+":7001" || m.API != m.Node+":8080" || m.Protocol != 1 || m.Engines != (m.Node == "a") || m.Owns != (m.Node == "b") {
+			t.Errorf("announced: %+v", m)
+		}
+		if m.Self != (m.Node == "c") || !strings.HasPrefix(m.ID, m.Node+"-") || time.Since(m.Started) > time.Hour {
+			t.Errorf("identity: %+v", m)
+		}
+	}
+	if self := b.Self(); self.Node != "b" || !self.Self || !self.Owns {
+		t.Errorf("Self: %+v", self)
+	}
+
+	if err := b.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Leave(t.Context()); err != nil {
+		t.Errorf("leaving twice: %v", err)
+	}
+	wantNodes(t, []string{"a", "c"}, a, c)
+	wantFigures(t, reg, 2, 1, 0)
+	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+		t.Errorf("metrics: %v, %v", problems, err)
+	}
+}
+
+// TestGoodbyePassedOn leaves while one member cannot be told directly.
+func TestGoodbyePassedOn(t *testing.T) {
+	t.Parallel()
+	w := newWires()
+	reg := prometheus.NewRegistry()
+	a := open(t, w.attach(quick("a")))
+	b := open(t, w.attach(quick("b", a.address())))
+	cut := w.attach(quick("c", a.address()))
+	cut.Metrics = reg
+	c := open(t, cut)
+	wantNodes(t, []string{"a", "b", "c"}, a, b, c)
+	w.set(true, []*Cluster{b}, []*Cluster{c})
+	if err := b.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantNodes(t, []string{"a", "c"}, a, c)
+	wantFigures(t, reg, 2, 1, 0)
+}
+
+// TestKill closes a member without a goodbye and starts another at its address.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	first := quick("a")
+	first.Metrics = reg
+	a := open(t, first)
+	b, c := open(t, quick("b", a.address())), open(t, quick("c", a.address()))
+	wantNodes(t, []string{"a", "b", "c"}, a, b, c)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantNodes(t, []string{"a", "c"}, a, c)
+	wantFigures(t, reg, 2, 0, 1)
+	if lost := figure(t, reg, "rowmill_cluster_members_lost_total"); lost != 1 {
+		t.Errorf("%v members were lost, want 1", lost)
+	}
+	eventually(t, "a looks for the one that is lost", func() bool {
+		return figure(t, reg, "rowmill_cluster_joins_total", "outcome=failed") > 0
+	})
+
+	// It joins nobody, and is found at the old address.
+	again := quick("b")
+	again.Bind = b.address()
+	b2 := open(t, again)
+	wantNodes(t, []string{"a", "b", "c"}, a, b2, c)
+	wantFigures(t, reg, 3, 0, 0)
+	if b2.Self().ID == b.Self().ID {
+		t.Error("another process has the same ID")
+	}
+}
+
+// TestRestart starts a member anew before anybody has noticed that the former
+// one is gone: there is never a time with two of them.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	patient := func(node string, join ...string) Config {
+		cfg := quick(node, join...)
+		cfg.ProbeInterval, cfg.ProbeTimeout = time.Hour, time.Hour // nobody notices anything
+		return cfg
+	}
+	a := open(t, patient("a"))
+	b := open(t, patient("b", a.address()))
+	wantNodes(t, []string{"a", "b"}, a, b)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := patient("b", a.address())
+	again.Bind = b.address()
+	b2 := open(t, again)
+	if !waitFor(a, func() bool { return a.Members()[1].ID == b2.Self().ID }) {
+		t.Fatalf("a still sees %+v", a.Members())
+	}
+	wantNodes(t, []string{"a", "b"}, a, b2)
+}
+
+func TestSameNameTwice(t *testing.T) {
+	t.Parallel()
+	a := open(t, quick("twin"))
+	b := open(t, quick("twin", a.address()))
+	wantNodes(t, []string{"twin", "twin"}, a, b)
+}
+
+// TestState spreads states without full exchanges, except for those of a join.
+func TestState(t *testing.T) {
+	t.Parallel()
+	alone := func(node string, join ...string) Config {
+		cfg := quick(node, join...)
+		cfg.SyncInterval = time.Hour
+		return cfg
+	}
+	a := open(t, alone("a"))
+	b := open(t, alone("b", a.address()))
+	wantNodes(t, []string{"a", "b"}, a, b)
+	c := open(t, alone("c", a.address()))
+	wantNodes(t, []string{"a", "b", "c"}, a, b, c)
+	if a.stateOf("b") != nil {
+		t.Error("b has said something already")
+	}
+	small := []byte(`{"models":["m"],"load":0.5}`)
+	if err := b.SetState(small); err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, "b", small, a, b, c)
+	large := bytes.Repeat([]byte("x"), 16<<10)
+	if err := b.SetState(large); err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, "b", large, a, b, c)
+	if err := b.SetState(small[:7]); err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, "b", small[:7], a, b, c)
+
+	// One that comes later hears all of it, and all hear from it.
+	if err := c.SetState(large); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, alone("d", c.address()))
+	if err := d.SetState(small); err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, "b", small[:7], d)
+	wantState(t, "c", large, a, b, d)
+	wantState(t, "d", small, a, b, c)
+
+	if err := b.SetState(append(large, 'x')); err == nil || !strings.Contains(err.Error(), "MaxState") {
+		t.Errorf("too large a state: %v", err)
+	}
+	wantState(t, "b", small[:7], b)
+}
+
+// TestStateStorm publishes faster than anything spreads: the last one wins.
+func TestStateStorm(t *testing.T) {
+	t.Parallel()
+	a := open(t, quick("a"))
+	b := open(t, quick("b", a.address()))
+	wantNodes(t, []string{"a", "b"}, a, b)
+	var last []byte
+	for i := range 200 {
+		size := 100
+		if i%3 == 0 {
+			size = 5000
+		}
+		last = append(bytes.Repeat([]byte("x"), size), fmt.Sprint(i)...)
+		if err := b.SetState(last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantState(t, "b", last, a)
+}
+
+// TestPartition cuts a cluster of four into halves for longer than memberlist
+// remembers the dead, and mends it. Only one half knows an address of the other
+// from its configuration, and that one has left.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	w := newWires()
+	seed := open(t, w.attach(quick("seed")))
+	a := open(t, w.attach(quick("a", seed.address())))
+	b := open(t, w.attach(quick("b", seed.address())))
+	c := open(t, w.attach(quick("c", seed.address())))
+	d := open(t, w.attach(quick("d", seed.address())))
+	wantNodes(t, []string{"a", "b", "c", "d", "seed"}, a, b, c, d, seed)
+	if err := seed.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantNodes(t, []string{"a", "b", "c", "d"}, a, b, c, d)
+
+	w.set(true, []*Cluster{a, b}, []*Cluster{c, d})
+	wantNodes(t, []string{"a", "b"}, a, b)
+	wantNodes(t, []string{"c", "d"}, c, d)
+	state := bytes.Repeat([]byte("during the partition"), 200)
+	if err := c.SetState(state); err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, "c", state, d)
+	for _, m := range []*Cluster{a, b, c, d} {
+		eventually(t, "memberlist forgets the other half", func() bool { return m.list.NumMembers() == 2 && m.forgotten() })
+	}
+
+	w.set(false, []*Cluster{a, b}, []*Cluster{c, d})
+	wantNodes(t, []string{"a", "b", "c", "d"}, a, b, c, d)
+	wantState(t, "c", state, a, b)
+}
+
+// forgotten says that memberlist no longer talks to any dead.
+func (c *Cluster) forgotten() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, gone := range c.roster.gone {
+		if time.Since(gone.since) < 2*c.cfg.DeadTime+5*c.cfg.ProbeInterval {
+			return false
+		}
+	}
+	return true
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	one, two := bytes.Repeat([]byte("1"), 32), bytes.Repeat([]byte("2"), 16)
+	keyed := func(node string, keys [][]byte, join ...string) Config {
+		cfg := quick(node, join...)
+		cfg.Keys = keys
+		return cfg
+	}
+	a := open(t, keyed("a", [][]byte{one, two}))
+	b := open(t, keyed("b", [][]byte{two, one}, a.address()))
+	wantNodes(t, []string{"a", "b"}, a, b)
+	if err := a.SetState([]byte("secret")); err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, "a", []byte("secret"), b)
+
+	for name, keys := range map[string][][]byte{"wrong": {bytes.Repeat([]byte("3"), 32)}, "none": nil} {
+		log := &journal{}
+		cfg := keyed(name, keys, a.address(), b.address())
+		cfg.Logger = log.logger()
+		stranger := open(t, cfg)
+		eventually(t, "the stranger is refused", func() bool { return log.count("no member found") == 2 })
+		wantNodes(t, []string{name}, stranger)
+	}
+	wantNodes(t, []string{"a", "b"}, a, b)
+}
+
+// TestKeyRotation restarts a cluster of two three times, one after the other,
+// as Config.Keys says. At no time do the two not hear each other.
+func TestKeyRotation(t *testing.T) {
+	t.Parallel()
+	before, after := bytes.Repeat([]byte("b"), 32), bytes.Repeat([]byte("a"), 32)
+	start := func(node, bind string, keys [][]byte, join ...string) *Cluster {
+		cfg := quick(node, join...)
+		cfg.Keys, cfg.Bind = keys, bind
+		return open(t, cfg)
+	}
+	restart := func(c, other *Cluster, keys [][]byte) *Cluster {
+		if err := c.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantNodes(t, []string{other.cfg.Node}, other)
+		again := start(c.cfg.Node, c.address(), keys, other.address())
+		wantNodes(t, []string{"a", "b"}, again, other)
+		return again
+	}
+	a := start("a", "127.0.0.1:0", [][]byte{before})
+	b := start("b", "127.0.0.1:0", [][]byte{before}, a.address())
+	wantNodes(t, []string{"a", "b"}, a, b)
+	for _, keys := range [][][]byte{{before, after}, {after, before}, {after}} {
+		a = restart(a, b, keys)
+		b = restart(b, a, keys)
+	}
+}
+
+func TestLabel(t *testing.T) {
+	t.Parallel()
+	labelled := func(node, label string, join ...string) Config {
+		cfg := quick(node, join...)
+		cfg.Label = label
+		return cfg
+	}
+	a := open(t, labelled("a", "blue"))
+	b := open(t, labelled("b", "blue", a.address()))
+	wantNodes(t, []string{"a", "b"}, a, b)
+	log := &journal{}
+	cfg := labelled("c", "green", a.address())
+	cfg.Logger = log.logger()
+	c := open(t, cfg)
+	eventually(t, "the other label is refused", func() bool { return log.count("no member found") == 1 })
+	wantNodes(t, []string{"c"}, c)
+	wantNodes(t, []string{"a", "b"}, a, b)
+}
+
+func TestOtherProtocol(t *testing.T) {
+	t.Parallel()
+	log := &journal{}
+	cfg := quick("a")
+	cfg.Logger = log.logger()
+	a := open(t, cfg)
+	newer := quick("b", a.address())
+	newer.Protocol = 2
+	open(t, newer)
+	wantNodes(t, []string{"a", "b"}, a)
+	if a.Members()[1].Protocol != 2 {
+		t.Errorf("b speaks %d, want 2", a.Members()[1].Protocol)
+	}
+	eventually(t, "it is logged", func() bool { return log.count("another version") == 1 })
+}
+
+// names is a resolver.
+type names struct{ addrs atomic.Pointer[[]netip.Addr] }
+
+func (n *names) LookupNetIP(_ context.Context, network, host string) ([]netip.Addr, error) {
+	addrs := n.addrs.Load()
+	if addrs == nil || network != "ip" || host != "rowmill-headless" {
+		return nil, errors.New("no such host")
+	}
+	return append([]netip.Addr(nil), *addrs...), nil
+}
+
+// TestJoinDNS joins by a name that does not exist at first, and then has two
+// addresses, one of which nobody is at.
+func TestJoinDNS(t *testing.T) {
+	t.Parallel()
+	a := open(t, quick("a"))
+	var resolver names
+	log := &journal{}
+	cfg := quick("b")
+	cfg.JoinDNS = fmt.Sprintf("rowmill-headless:%d", a.self.at.Port())
+	cfg.Resolver, cfg.Logger = &resolver, log.logger()
+	b := open(t, cfg)
+	eventually(t, "the name that is missing is logged", func() bool { return log.count("no such host") == 1 })
+	resolver.addrs.Store(&[]netip.Addr{netip.MustParseAddr("127.0.0.9"), netip.MustParseAddr("::ffff:127.0.0.1")})
+	wantNodes(t, []string{"a", "b"}, a, b)
+}
+
+func TestJoinFile(t *testing.T) {
+	t.Parallel()
+	a := open(t, quick("a"))
+	log := &journal{}
+	cfg := quick("b")
+	cfg.JoinFile, cfg.Logger = filepath.Join(t.TempDir(), "members"), log.logger()
+	b := open(t, cfg)
+	eventually(t, "the file that is missing is logged", func() bool { return log.count("no such file") == 1 })
+	text := "# our seeds\n\nnonsense\n  " + a.address() + "  \n"
+	if err := os.WriteFile(cfg.JoinFile, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantNodes(t, []string{"a", "b"}, a, b)
+	eventually(t, "the bad line is logged once", func() bool { return log.count(`"nonsense\" is not HOST:PORT`) == 1 })
+}
+
+// TestCloseWhileSeeking does not wait for members that do not answer.
+func TestCloseWhileSeeking(t *testing.T) {
+	t.Parallel()
+	cfg := quick("a", "192.0.2.1:7946") // a network that nobody has
+	cfg.StreamTimeout = time.Hour
+	a := open(t, cfg)
+	began := time.Now()
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > patience/2 {
+		t.Errorf("closing took %v", took)
+	}
+}

@@ -1,0 +1,42 @@
+package cluster
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics are the figures of membership, as this node sees it.
+type metrics struct {
+	joins *prometheus.CounterVec // outcome
+	lost  prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer, c *Cluster) *metrics {
+	f := promauto.With(reg)
+	members := func(state string, number func() int) {
+		f.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "rowmill_cluster_members",
+			Help:        "Members by state: alive (this one included), left, or dead, which is gone without leaving and looked for.",
+			ConstLabels: prometheus.Labels{"state": state},
+		}, func() float64 {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return float64(number())
+		})
+	}
+	members("alive", func() int { alive, _, _ := c.roster.count(); return alive })
+	members("left", func() int { _, left, _ := c.roster.count(); return left })
+	members("dead", func() int { _, _, dead := c.roster.count(); return dead })
+	return &metrics{
+		joins: f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_cluster_joins_total", Help: "Exchanges with members that were missing, by outcome: ok or failed."}, []string{"outcome"}),
+		lost:  f.NewCounter(prometheus.CounterOpts{Name: "rowmill_cluster_members_lost_total", Help: "Members that were gone without leaving."}),
+	}
+}
+
+// publishHealth registers what only a running memberlist knows.
+func (c *Cluster) publishHealth() {
+	promauto.With(c.cfg.Metrics).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rowmill_cluster_health_score",
+		Help: "How late this node is with probes and answers to them: 0 is healthy; more means a starved CPU or a bad network here.",
+	}, func() float64 { return float64(c.list.GetHealthScore()) })
+}

@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// network is memberlist's transport over UDP and TCP, whose connections can be
+// cut: memberlist itself would wait for their time-outs when it shuts down.
+type network struct {
+	*memberlist.NetTransport
+	ctx context.Context // of connections that this node makes
+	cut context.CancelFunc
+}
+
+var _ memberlist.NodeAwareTransport = (*network)(nil)
+
+func newNetwork(bind netip.AddrPort, logger *slog.Logger) (*network, error) {
+	cfg := memberlist.NetTransportConfig{
+		BindAddrs: []string{bind.Addr().String()}, BindPort: int(bind.Port()),
+		Logger: newGossipLog(logger),
+	}
+	tries := 1
+	if bind.Port() == 0 {
+		tries = 10 // the free TCP port that it gets may be taken for UDP
+	}
+	for {
+		inner, err := memberlist.NewNetTransport(&cfg)
+		if tries--; err == nil {
+			n := &network{NetTransport: inner}
+			n.ctx, n.cut = context.WithCancel(context.Background())
+			return n, nil
+		} else if tries == 0 || !strings.Contains(err.Error(), "address already in use") {
+			return nil, err
+		}
+	}
+}
+
+// DialAddressTimeout makes a connection.
+func (n *network) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: timeout}
+	conn, err := dialer.DialContext(n.ctx, "tcp", a.Addr)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{Conn: conn, stop: context.AfterFunc(n.ctx, func() { _ = conn.Close() })}, nil
+}
+
+// connection is one that ends with its network.
+type connection struct {
+	net.Conn
+	stop func() bool
+}
+
+// Close ends the connection alone.
+func (c *connection) Close() error {
+	c.stop()
+	return c.Conn.Close()
+}

@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// seekFirst is the time from the first look for members to the second; it
+	// doubles up to RejoinInterval. Nodes that start together find each other
+	// within it.
+	seekFirst = 500 * time.Millisecond
+
+	// seekAtOnce is how many missing members are tried at a time: one whose
+	// machine is off costs StreamTimeout.
+	seekAtOnce = 8
+)
+
+// seek looks for members that ought to be here and are not, until Close.
+// memberlist itself forgets those that were gone for DeadTime, so that the
+// halves of a cluster would stay apart after a longer partition.
+func (c *Cluster) seek() {
+	failing := make(map[string]bool)
+	for wait := seekFirst; ; wait = min(2*wait, c.cfg.RejoinInterval) {
+		tried := c.look()
+		if c.ctx.Err() != nil {
+			return
+		}
+		failing = c.report(failing, tried)
+		c.mu.Lock()
+		c.roster.forget(time.Now())
+		c.mu.Unlock()
+		// A fifth more or less, so that halves do not try in step.
+		if !c.pause(wait - wait/5 + rand.N(2*wait/5+1)) {
+			return
+		}
+	}
+}
+
+// look tries every address where a member ought to be and none is. It returns
+// what it tried, names and files included, and how each went.
+func (c *Cluster) look() map[string]error {
+	tried := make(map[string]error)
+	var mu sync.Mutex // guards tried
+	var tries sync.WaitGroup
+	room := make(chan struct{}, seekAtOnce)
+	for at := range c.targets(tried) {
+		tries.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			if c.ctx.Err() != nil {
+				return
+			}
+			_, err := c.list.Join([]string{at.String()})
+			c.metrics.joins.WithLabelValues(outcome(err)).Inc()
+			mu.Lock()
+			defer mu.Unlock()
+			tried[at.String()] = err
+		})
+	}
+	tries.Wait()
+	return tried
+}
+
+// targets are the addresses where a member ought to be and none is. What could
+// not be resolved or read goes into tried.
+func (c *Cluster) targets(tried map[string]error) map[netip.AddrPort]struct{} {
+	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.StreamTimeout)
+	defer cancel()
+	named := append(nonEmpty(c.cfg.JoinDNS), c.cfg.Join...)
+	if c.cfg.JoinFile != "" {
+		listed, err := readAddresses(c.cfg.JoinFile)
+		tried[c.cfg.JoinFile] = err
+		named = append(named, listed...)
+	}
+	found := make(map[netip.AddrPort]struct{})
+	for _, address := range named {
+		host, port, err := splitAddress(address)
+		if err != nil {
+			tried[address] = err
+			continue
+		}
+		addrs, err := c.cfg.lookup(ctx, host)
+		if err != nil {
+			tried[address] = err
+		}
+		for _, addr := range addrs {
+			found[netip.AddrPortFrom(addr, port)] = struct{}{}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, at := range c.roster.missing() {
+		found[at] = struct{}{}
+	}
+	for at := range found {
+		if c.roster.occupied(at) {
+			delete(found, at)
+		}
+	}
+	return found
+}
+
+// readAddresses reads the lines of a file that are neither empty nor comments.
+func readAddresses(file string) ([]string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the members to join: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	var list []string
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if line := strings.TrimSpace(lines.Text()); line != "" && !strings.HasPrefix(line, "#") {
+			list = append(list, line)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read the members to join: %s: %w", file, err)
+	}
+	return list, nil
+}
+
+// report logs each trouble when it begins and when it is over, and returns what
+// fails now.
+func (c *Cluster) report(before map[string]bool, tried map[string]error) map[string]bool {
+	now := make(map[string]bool)
+	for what, err := range tried {
+		if err == nil {
+			continue
+		}
+		now[what] = true
+		if !before[what] {
+			c.cfg.Logger.Warn("no member found, looking again and again", "address", what, "err", err)
+		}
+	}
+	for what := range before {
+		if !now[what] {
+			c.cfg.Logger.Info("no longer looking for a member", "address", what)
+		}
+	}
+	return now
+}
+
+func outcome(err error) string {
+	if err != nil {
+		return "failed"
+	}
+	return "ok"
+}

@@ -1,0 +1,226 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+)
+
+// TestMain looks for goroutines that are left over. memberlist waits for the
+// answer to its last probe for a while after it was shut down.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
+}
+
+// quick makes a cluster on loopback that notices everything about ten times as
+// soon as the defaults.
+func quick(node string, join ...string) Config {
+	return Config{
+		Node: node, Bind: "127.0.0.1:0", Join: join, Peer: node + ":7001", API: node + ":8080", Protocol: 1,
+		RejoinInterval: 300 * time.Millisecond, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: 60 * time.Millisecond,
+		GossipInterval: 20 * time.Millisecond, SyncInterval: time.Second, DeadTime: 200 * time.Millisecond,
+		StreamTimeout: 2 * time.Second,
+	}
+}
+
+// open starts a member that is closed with the test.
+func open(t *testing.T, cfg Config) *Cluster {
+	t.Helper()
+	c, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close %s: %v", cfg.Node, err)
+		}
+	})
+	return c
+}
+
+func (c *Cluster) address() string { return c.self.at.String() }
+
+// nodes are the names of the members that c sees, sorted.
+func (c *Cluster) nodes() []string {
+	var names []string
+	for _, m := range c.Members() {
+		names = append(names, m.Node)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// stateOf is what c has heard of a node.
+func (c *Cluster) stateOf(node string) []byte {
+	for _, m := range c.Members() {
+		if m.Node == node {
+			return m.State
+		}
+	}
+	return nil
+}
+
+// wantNodes waits until each member sees those nodes and no other.
+func wantNodes(t *testing.T, names []string, members ...*Cluster) {
+	t.Helper()
+	for _, c := range members {
+		if !waitFor(c, func() bool { return slices.Equal(c.nodes(), names) }) {
+			t.Fatalf("%s sees %v, want %v", c.cfg.Node, c.nodes(), names)
+		}
+	}
+}
+
+// wantState waits until each member has heard that of a node.
+func wantState(t *testing.T, node string, state []byte, members ...*Cluster) {
+	t.Helper()
+	for _, c := range members {
+		if !waitFor(c, func() bool { return bytes.Equal(c.stateOf(node), state) }) {
+			t.Fatalf("%s has heard %.40q of %s, want %.40q", c.cfg.Node, c.stateOf(node), node, state)
+		}
+	}
+}
+
+// patience is far beyond what a busy machine needs.
+const patience = 30 * time.Second
+
+// waitFor waits for a change after which something is true: a change without a
+// token fails the test.
+func waitFor(c *Cluster, holds func() bool) bool {
+	late := time.After(patience)
+	for !holds() {
+		select {
+		case <-c.Changed():
+		case <-late:
+			return false
+		}
+	}
+	return true
+}
+
+// eventually polls for what sends no token.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// wires is a network whose lines can be cut. What is sent into a cut line is
+// lost, as packets are; connections fail.
+type wires struct {
+	mu  sync.Mutex
+	cut map[string]bool // by from + to
+}
+
+func newWires() *wires { return &wires{cut: make(map[string]bool)} }
+
+// set cuts or mends both directions between members of two sides.
+func (w *wires) set(cut bool, one, other []*Cluster) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range one {
+		for _, b := range other {
+			w.cut[a.address()+b.address()] = cut
+			w.cut[b.address()+a.address()] = cut
+		}
+	}
+}
+
+func (w *wires) isCut(from, to string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cut[from+to]
+}
+
+// attach makes a member use these wires.
+func (w *wires) attach(cfg Config) Config {
+	cfg.transport = func(inner memberlist.NodeAwareTransport) memberlist.NodeAwareTransport {
+		port := inner.(*network).GetAutoBindPort()
+		return &wired{NodeAwareTransport: inner, wires: w, from: fmt.Sprintf("127.0.0.1:%d", port)}
+	}
+	return cfg
+}
+
+type wired struct {
+	memberlist.NodeAwareTransport
+	wires *wires
+	from  string
+}
+
+func (w *wired) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
+	if w.wires.isCut(w.from, a.Addr) {
+		return time.Now(), nil
+	}
+	return w.NodeAwareTransport.WriteToAddress(b, a)
+}
+
+func (w *wired) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	if w.wires.isCut(w.from, a.Addr) {
+		return nil, fmt.Errorf("dial %s: the wire is cut", a.Addr)
+	}
+	return w.NodeAwareTransport.DialAddressTimeout(a, timeout)
+}
+
+// journal is a log that can be searched.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
+func (j *journal) count(text string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Count(j.text.String(), text)
+}
+
+// figure reads one series; labels are "name=value".
+func figure(t *testing.T, reg *prometheus.Registry, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			var has []string
+			for _, label := range metric.GetLabel() {
+				has = append(has, label.GetName()+"="+label.GetValue())
+			}
+			if family.GetName() == name && slices.Equal(has, labels) {
+				return metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+// wantFigures waits until the gauges say so: a goodbye may come just after the
+// silence that it explains.
+func wantFigures(t *testing.T, reg *prometheus.Registry, alive, left, dead float64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%v members alive, %v left, %v dead", alive, left, dead), func() bool {
+		return figure(t, reg, "rowmill_cluster_members", "state=alive") == alive &&
+			figure(t, reg, "rowmill_cluster_members", "state=left") == left &&
+			figure(t, reg, "rowmill_cluster_members", "state=dead") == dead
+	})
+}

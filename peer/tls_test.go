@@ -1,0 +1,209 @@
+package peer_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/peer"
+)
+
+func TestMutualTLS(t *testing.T) {
+	t.Parallel()
+	ours, others := newAuthority(t), newAuthority(t)
+	server := ours.issue(t.TempDir(), "rowmill")
+	_, addr := listen(t, peer.Config{TLS: server}, echo)
+
+	wrongName := ours.issue(t.TempDir(), "billing")
+	wrongName.Name = "billing"
+	stranger := others.issue(t.TempDir(), "rowmill")
+	trusting := stranger // of another CA, but accepts ours
+	trusting.CAFile = server.CAFile
+	for _, test := range []struct {
+		name  string
+		files peer.TLS
+		ok    bool
+	}{
+		{"same CA", ours.issue(t.TempDir(), "rowmill"), true},
+		{"other CA", stranger, false},
+		{"other CA that trusts ours", trusting, false},
+		{"plain", peer.TLS{}, false},
+		{"same CA, issued for something else", wrongName, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := ask(t, newClient(t, peer.Config{TLS: test.files}), addr, peer.Envelope{Kind: "hello"}, nil)
+			if test.ok && err != nil {
+				t.Error(err)
+			}
+			if !test.ok && !errors.Is(err, peer.ErrUnreachable) {
+				t.Errorf("error %v, want ErrUnreachable", err)
+			}
+		})
+	}
+
+	t.Run("name checked by the server", func(t *testing.T) {
+		wrongName.Name = "rowmill"
+		if _, err := peer.NewClient(peer.Config{TLS: wrongName}); err == nil || !strings.Contains(err.Error(), "DNS:rowmill") {
+			t.Errorf("error %v, want the name that is missing", err)
+		}
+	})
+	for _, test := range []struct {
+		name  string
+		certs []tls.Certificate
+		top   uint16
+	}{
+		{"no certificate", nil, tls.VersionTLS13},
+		{"TLS 1.2", []tls.Certificate{pair(t, server)}, tls.VersionTLS12},
+		{"certificate of another CA", []tls.Certificate{pair(t, stranger)}, tls.VersionTLS13},
+		{"certificate for something else", []tls.Certificate{pair(t, wrongName)}, tls.VersionTLS13},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			conn, err := tls.Dial("tcp", addr, &tls.Config{
+				InsecureSkipVerify: true, MaxVersion: test.top,
+				// It is shown whatever the server says that it would accept.
+				GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+					return &append(test.certs, tls.Certificate{})[0], nil
+				},
+			})
+			if err != nil {
+				return
+			}
+			defer func() { _ = conn.Close() }()
+			// With TLS 1.3 the client learns of the refusal when it reads.
+			_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+			_, _ = conn.Write([]byte("POST /peer HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"))
+			if n, err := conn.Read(make([]byte, 100)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%d bytes, %v, want that the server hangs up", n, err)
+			}
+		})
+	}
+}
+
+func TestTLSAgainstPlainServer(t *testing.T) {
+	t.Parallel()
+	_, addr := listen(t, peer.Config{}, echo)
+	err := ask(t, newClient(t, peer.Config{TLS: newAuthority(t).issue(t.TempDir(), "rowmill")}), addr, peer.Envelope{Kind: "hello"}, nil)
+	if !errors.Is(err, peer.ErrUnreachable) {
+		t.Errorf("error %v, want ErrUnreachable", err)
+	}
+}
+
+// TestStuckHandshake gives up on a server that accepts and then says nothing.
+func TestStuckHandshake(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	hungUp := make(chan error, 1)
+	go func() {
+		conn, err := silent.Accept()
+		if err == nil {
+			_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+			_, err = io.Copy(io.Discard, conn)
+			_ = conn.Close()
+		}
+		hungUp <- err
+	}()
+	client := newClient(t, peer.Config{TLS: newAuthority(t).issue(t.TempDir(), "rowmill"), DialTimeout: time.Hour})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := client.Ask(ctx, silent.Addr().String(), peer.Envelope{Kind: "hello"}, nil); !errors.Is(err, peer.ErrUnreachable) {
+		t.Errorf("error %v, want ErrUnreachable", err)
+	}
+	if err := <-hungUp; errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection outlives the one who asked for it")
+	}
+}
+
+// TestRotation replaces all certificates under a running server: first by ones
+// that do not fit together, then by those of a new CA.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	before, after := newAuthority(t), newAuthority(t)
+	dir := t.TempDir()
+	files := before.issue(dir, "rowmill")
+	log := &journal{}
+	_, addr := listen(t, peer.Config{TLS: files, Logger: slog.New(slog.NewTextHandler(log, nil))}, echo)
+	old := before.issue(t.TempDir(), "rowmill")
+	hello := func(files peer.TLS) error {
+		return ask(t, newClient(t, peer.Config{TLS: files}), addr, peer.Envelope{Kind: "hello"}, nil)
+	}
+	if err := hello(old); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := os.WriteFile(files.KeyFile, []byte("half a file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := hello(old); err != nil {
+		t.Errorf("with a key that cannot be read: %v, want that the former one stays", err)
+	}
+	if !log.contains("cannot be used") {
+		t.Error("nothing is logged about a key that cannot be read")
+	}
+
+	after.issue(dir, "rowmill")
+	if err := hello(after.issue(t.TempDir(), "rowmill")); err != nil {
+		t.Errorf("after the change, with the new CA: %v", err)
+	}
+	if err := hello(old); !errors.Is(err, peer.ErrUnreachable) {
+		t.Errorf("after the change, with the old CA: %v, want ErrUnreachable", err)
+	}
+}
+
+func TestBadTLSFiles(t *testing.T) {
+	t.Parallel()
+	good := newAuthority(t).issue(t.TempDir(), "rowmill")
+	noCA := good
+	noCA.CAFile = good.KeyFile
+	for name, files := range map[string]peer.TLS{
+		"CAFile belong together": {CertFile: good.CertFile, KeyFile: good.KeyFile},
+		"no such file":           {CertFile: good.CertFile + "x", KeyFile: good.KeyFile, CAFile: good.CAFile},
+		"no certificate in PEM":  noCA,
+	} {
+		if _, err := peer.NewClient(peer.Config{TLS: files}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("client: error %v, want %q", err, name)
+		}
+		if _, err := peer.Listen(peer.Config{TLS: files, Listen: "127.0.0.1:0"}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("server: error %v, want %q", err, name)
+		}
+	}
+}
+
+func pair(t *testing.T, files peer.TLS) tls.Certificate {
+	t.Helper()
+	cert, err := tls.LoadX509KeyPair(files.CertFile, files.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+// journal is a log that several goroutines write.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) contains(text string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Contains(j.text.String(), text)
+}
