@@ -1,0 +1,270 @@
+// Package redistest runs real redis-server processes for tests: on a free
+// loopback port, with an append-only file in a folder of the test's, to be
+// killed, paused and started again on the same data. It owns the processes and
+// knows nothing of what is stored in them.
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// program is the server's executable; it is also the Sentinel.
+const program = "redis-server"
+
+// patience is how long a server may take to answer after its start, or to end
+// when it is told to. Ample: a loaded machine must not fail a test.
+const patience = 30 * time.Second
+
+// A Server is one redis-server process after the other, on one port and one
+// folder. Its methods are not safe for concurrent use, except Addr, URL, Port
+// and Command.
+type Server struct {
+	dir     string
+	port    int
+	args    []string
+	process *os.Process   // nil while none runs
+	ended   chan struct{} // closed with the process's end
+	fate    error         // how it ended; set before
+}
+
+// Start runs a server until the test ends: append-only file, every write
+// synced, no snapshots. settings are lines of redis.conf, such as
+// "maxmemory 8mb", which override these. Without redis-server on the machine
+// the test is skipped; where ROWMILL_CI is set it fails.
+func Start(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	need(t)
+	s, err := Run(t.Context(), t.TempDir(), 0, "always", settings...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, s) })
+	return s
+}
+
+// Sentinel runs a Sentinel that watches primary under a name until the test
+// ends. It takes over by itself (quorum 1) once the primary has not answered
+// for down.
+func Sentinel(t testing.TB, name string, primary *Server, down time.Duration) *Server {
+	t.Helper()
+	need(t)
+	dir := t.TempDir()
+	config := filepath.Join(dir, "sentinel.conf") // a Sentinel rewrites its file
+	lines := []string{
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1", name, primary.port),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", name, down.Milliseconds()),
+		fmt.Sprintf("sentinel failover-timeout %s 5000", name),
+	}
+	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := run(t.Context(), dir, 0, func(port int) []string {
+		return []string{config, "--sentinel", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--logfile", "server.log"}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, s) })
+	return s
+}
+
+// need ends the test where there is no redis-server.
+func need(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err == nil {
+		return
+	}
+	if os.Getenv("ROWMILL_CI") != "" {
+		t.Fatalf("no %s on this machine: install Debian's redis-server", program)
+	}
+	t.Skipf("SKIPPED, NOT TESTED against a real Redis: no %s on this machine", program)
+}
+
+func stop(t testing.TB, s *Server) {
+	if err := s.Stop(); err != nil {
+		t.Errorf("stop redis-server: %v", err)
+	}
+}
+
+// Run starts a server that keeps its data in dir and returns once it answers.
+// port 0 is a free one. fsync is "always", "everysec" or "no". The caller
+// stops it; ctx bounds the start alone.
+func Run(ctx context.Context, dir string, port int, fsync string, settings ...string) (*Server, error) {
+	return run(ctx, dir, port, func(port int) []string {
+		args := []string{
+			"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir, "--logfile", "server.log",
+			"--save", "", "--appendonly", "yes", "--appendfsync", fsync, "--enable-debug-command", "local",
+		}
+		for _, line := range settings {
+			name, value, _ := strings.Cut(line, " ")
+			args = append(args, "--"+name)
+			args = append(args, strings.Fields(value)...)
+		}
+		return args
+	})
+}
+
+// run starts a server whose arguments depend on its port.
+func run(ctx context.Context, dir string, port int, args func(port int) []string) (*Server, error) {
+	const tries = 5 // another process may take the free port first
+	var failed error
+	for range tries {
+		chosen := port
+		if port == 0 {
+			var err error
+			if chosen, err = freePort(); err != nil {
+				return nil, err
+			}
+		}
+		s := &Server{dir: dir, port: chosen, args: args(chosen)}
+		if failed = s.start(ctx); failed == nil || port != 0 || ctx.Err() != nil {
+			return s, failed
+		}
+	}
+	return nil, failed
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// start runs the process and waits until it answers, having loaded its data.
+func (s *Server) start(ctx context.Context) error {
+	cmd := exec.Command(program, s.args...) //nolint:noctx // the process outlives the context of its start
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", program, err)
+	}
+	ended := make(chan struct{})
+	s.process, s.ended = cmd.Process, ended
+	go func() {
+		s.fate = cmd.Wait()
+		close(ended)
+	}()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ended:
+			s.process = nil
+			return fmt.Errorf("%s on port %d has ended (%w): %s", program, s.port, s.fate, s.log())
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), s.Kill())
+		case <-timeout.C:
+			return errors.Join(fmt.Errorf("%s on port %d does not answer within %v: %s", program, s.port, patience, s.log()), s.Kill())
+		case <-poll.C:
+			if s.ready() {
+				return nil
+			}
+		}
+	}
+}
+
+// ready reports whether the process itself, and not another one on its port,
+// has loaded its data and answers.
+func (s *Server) ready() bool {
+	info, err := s.Command("INFO", "server")
+	if err != nil || !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.process.Pid)) {
+		return false
+	}
+	answer, err := s.Command("PING")
+	return err == nil && answer == "PONG"
+}
+
+// Addr is where the server listens, HOST:PORT.
+func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+// Port is where the server listens on 127.0.0.1.
+func (s *Server) Port() int { return s.port }
+
+// URL is the address of the server's first database.
+func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
+
+// Dir is the folder of the server's data and its server.log.
+func (s *Server) Dir() string { return s.dir }
+
+// Kill ends the process as kill -9 does. Without one it does nothing.
+func (s *Server) Kill() error { return s.end(syscall.SIGKILL) }
+
+// Stop lets the process finish its files and ends it. Without one it does
+// nothing.
+func (s *Server) Stop() error {
+	if err := s.Resume(); err != nil {
+		return err
+	}
+	return s.end(syscall.SIGTERM)
+}
+
+// Restart starts a new process on the same port and data, after Kill or Stop.
+func (s *Server) Restart(ctx context.Context) error {
+	if s.process != nil {
+		return fmt.Errorf("%s on port %d still runs: kill or stop it first", program, s.port)
+	}
+	return s.start(ctx)
+}
+
+// Pause stops the process where it is (SIGSTOP) until Resume: the port still
+// takes connections and nothing is answered.
+func (s *Server) Pause() error { return s.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused process go on.
+func (s *Server) Resume() error { return s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) error {
+	if s.process == nil {
+		return nil
+	}
+	return s.process.Signal(sig)
+}
+
+// end sends a signal and waits for the process. It sends it again and again: a
+// server that is just making its first append-only file refuses to stop.
+func (s *Server) end(sig syscall.Signal) error {
+	if s.process == nil {
+		return nil
+	}
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	repeat := time.NewTicker(patience / 100)
+	defer repeat.Stop()
+	for {
+		if err := s.process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		select {
+		case <-s.ended:
+			s.process = nil
+			return nil
+		case <-timeout.C:
+			return errors.Join(fmt.Errorf("%s on port %d does not end within %v: %s", program, s.port, patience, s.log()), s.process.Kill())
+		case <-repeat.C:
+		}
+	}
+}
+
+// log is the end of the server's log.
+func (s *Server) log() string {
+	raw, err := os.ReadFile(filepath.Join(s.dir, "server.log"))
+	if err != nil {
+		return err.Error()
+	}
+	const enough = 2000
+	return string(raw[max(len(raw)-enough, 0):])
+}

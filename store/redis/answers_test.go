@@ -1,0 +1,277 @@
+package redis_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/redis"
+)
+
+// A gap is a proxy before a server that can keep answers to itself: the server
+// has executed what it was asked, and the connection breaks.
+type gap struct {
+	net.Listener
+	server string
+	pass   atomic.Int32 // answers still to be let through before
+	lose   atomic.Int32 // answers still to be lost
+	all    sync.WaitGroup
+}
+
+func newGap(t *testing.T, server *redistest.Server) *gap {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gap{Listener: l, server: server.Addr()}
+	g.all.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			g.all.Go(func() { g.serve(client) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		g.all.Wait() // ends with the store's connections, closed before
+	})
+	return g
+}
+
+func (g *gap) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", g.server)
+	if err != nil {
+		return
+	}
+	g.all.Go(func() {
+		_, _ = io.Copy(server, client) // until either closes
+		server.Close()
+	})
+	answer := make([]byte, 1<<16)
+	for {
+		n, err := server.Read(answer)
+		if err != nil || g.loses() {
+			server.Close()
+			return
+		}
+		if _, err := client.Write(answer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// loses decides on the next answer.
+func (g *gap) loses() bool {
+	if g.lose.Load() <= 0 || g.pass.Add(-1) >= 0 {
+		return false
+	}
+	return g.lose.Add(-1) >= 0
+}
+
+// TestLostAnswers loses the answer to each kind of write once. The call tries
+// again by itself, and its effect is there once.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	g := newGap(t, server)
+	s := open(t, redis.Config{URL: "redis://" + g.Addr().String()})
+	ctx := t.Context()
+	get := func(id string) store.Record {
+		t.Helper()
+		rec, err := s.Get(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rec
+	}
+	check := func(ok bool, what string, got any) {
+		t.Helper()
+		if !ok {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	session := newSession(t, s)
+	limit := 100.0
+	for round, lose := range []int32{0, 1, 1, 2} { // first all scripts are loaded
+		id := func(name string) string { return name + string(rune('0'+round)) }
+		must := func(what string, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatalf("%s with %d answers lost: %v", what, lose, err)
+			}
+			if left := g.lose.Load(); left > 0 {
+				t.Fatalf("%s: %d answers were not lost", what, left)
+			}
+		}
+		arm := func(pass int32) {
+			g.pass.Store(pass)
+			g.lose.Store(lose)
+		}
+		losing := func(*store.Record) { arm(0) } // the answer after a change was made
+
+		arm(0)
+		_, existed, err := s.Create(ctx, newRecord(id("job"), "a", "row"), nil)
+		must("create", err)
+		check(!existed, "a created job existed", existed)
+		arm(0)
+		idem := store.Idempotency{Key: id("k"), BodyHash: "h", TTL: time.Hour}
+		_, existed, err = s.Create(ctx, newRecord(id("idem"), "b", "row"), &idem)
+		must("create with a key", err)
+		check(!existed, "a created job existed", existed)
+
+		arm(0)
+		rec, err := s.Claim(ctx, id("job"), session)
+		must("claim", err)
+		check(rec.Epoch == 1 && rec.Version == 2 && rec.Session == session, "claimed", rec)
+		f := store.Fence{JobID: id("job"), Session: session, Epoch: rec.Epoch}
+
+		rec, err = s.Update(ctx, f, func(r *store.Record) error {
+			losing(r)
+			r.Shards++
+			return errors.Join(r.Job.Become(rowmill.StatusStarting, time.Now()), r.Job.Become(rowmill.StatusRunning, time.Now()))
+		})
+		must("update", err)
+		check(rec.Shards == 1 && rec.Version == 3 && get(id("job")).Shards == 1, "updated", rec)
+
+		arm(0)
+		must("commit", s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 4, Totals: of(4)}}, of(4)))
+		rec = get(id("job"))
+		check(rec.Version == 4 && rec.Job.RowsDone == 4, "committed", rec)
+
+		arm(0)
+		must("replace", s.ReplaceParts(ctx, f, store.Part{Key: "q", Rows: 4, Totals: of(4), Complete: true}))
+		check(get(id("job")).Version == 5, "replaced", get(id("job")))
+
+		arm(1) // it reads before it writes
+		rec, err = s.Reserve(ctx, f, 1, &limit)
+		must("reserve", err)
+		check(rec.Version == 6 && rec.Reserved == rowmill.MoneyOf(1), "reserved", rec)
+
+		arm(0)
+		must("release", s.Release(ctx, f))
+		check(get(id("job")).Version == 7 && get(id("job")).Session == "", "released", get(id("job")))
+
+		rec, err = s.Cancel(ctx, id("idem"), time.Now(), losing)
+		must("cancel", err)
+		check(rec.Job.Status == rowmill.StatusCancelled, "cancelled", rec)
+
+		rec, err = s.Claim(ctx, id("job"), session)
+		must("claim again", err)
+		f.Epoch = rec.Epoch
+		rec, err = s.Finish(ctx, f, func(r *store.Record) error {
+			losing(r)
+			rows := int64(4)
+			r.Job.NumRows = &rows
+			return r.Job.Become(rowmill.StatusSucceeded, time.Now())
+		})
+		must("finish", err)
+		check(rec.Job.Status == rowmill.StatusSucceeded && rec.Reserved == 0, "finished", rec)
+
+		arm(1) // it reads before it writes
+		rec, err = s.AddArtifact(ctx, id("job"), "v", store.Artifact{Key: "k"})
+		must("add an artifact", err)
+		check(rec.Artifacts["v"].Key == "k", "artifact", rec)
+
+		arm(0)
+		must("drop", s.DropParts(ctx, id("job")))
+		arm(0)
+		version, err := s.PutValue(ctx, id("v"), json.RawMessage(`1`), 0)
+		must("put a value", err)
+		check(version == 1, "version", version)
+		arm(0)
+		must("put a key", s.PutKey(ctx, store.Key{ID: id("k")}))
+		arm(0)
+		must("delete a key", s.DeleteKey(ctx, id("k")))
+
+		arm(0)
+		other, err := s.OpenSession(ctx, "n", time.Hour)
+		must("open a session", err)
+		arm(0)
+		must("renew", s.RenewSession(ctx, other))
+		arm(0)
+		must("close a session", s.CloseSession(ctx, other))
+	}
+	usage, err := s.Usage(ctx, "a", time.Now().AddDate(0, 0, -2), time.Now().AddDate(0, 0, 2))
+	var sum store.Totals
+	for _, u := range usage {
+		sum = sum.Plus(u.Totals)
+	}
+	if err != nil || sum != of(16) {
+		t.Errorf("usage %+v, %v; want that of four parts", sum, err)
+	}
+}
+
+// TestUnknownOutcome checks that a write without an answer says so, and a read
+// or a write that never left does not.
+func TestUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, redis.Config{URL: server.URL(), Timeouts: redis.Timeouts{Answer: 100 * time.Millisecond, Retry: 150 * time.Millisecond}})
+	f := claimed(t, s, "job", newSession(t, s))
+	part := []store.Part{{Key: "p", Rows: 1, Totals: of(1)}}
+	if err := s.CommitParts(t.Context(), f, nil, store.Totals{}); err != nil { // loads the script
+		t.Fatal(err)
+	}
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CommitParts(t.Context(), f, part, of(1)); !errors.Is(err, redis.ErrOutcomeUnknown) {
+		t.Errorf("a commit to a server that hangs: %v, want ErrOutcomeUnknown", err)
+	}
+	if _, err := s.Get(t.Context(), "job"); err == nil || errors.Is(err, redis.ErrOutcomeUnknown) {
+		t.Errorf("a read from a server that hangs: %v", err)
+	}
+	if err := s.Ping(t.Context()); err == nil {
+		t.Error("a server that hangs can be written to")
+	}
+	if err := server.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	// What was sent takes effect late, and then the repeat finds it there.
+	retry(t, func() error { return s.CommitParts(t.Context(), f, part, of(1)) })
+	if parts, err := s.ListParts(t.Context(), "job"); err != nil || len(parts) != 1 {
+		t.Errorf("parts %v, %v", parts, err)
+	}
+	consistent(t, server, s, "rowmill:")
+
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	err := s.CommitParts(t.Context(), f, part, of(1)) // on a connection that has gone: who knows
+	for range 40 {
+		if !errors.Is(err, redis.ErrOutcomeUnknown) {
+			break
+		}
+		err = s.CommitParts(t.Context(), f, part, of(1))
+	}
+	if err == nil || errors.Is(err, redis.ErrOutcomeUnknown) {
+		t.Errorf("a commit to a server that is gone: %v; it was never sent", err)
+	}
+}
+
+// retry repeats a call until it succeeds, as its callers do.
+func retry(t *testing.T, call func() error) {
+	t.Helper()
+	end := time.Now().Add(30 * time.Second)
+	for {
+		err := call()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it goes on failing: %v", err)
+		}
+	}
+}

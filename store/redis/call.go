@@ -1,0 +1,156 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	driver "github.com/redis/go-redis/v9"
+)
+
+// ErrOutcomeUnknown says that a write was sent and no answer came: it may or
+// may not have taken effect, now or a little later. It wraps the reason.
+// Repeating the call is safe, and so is reading the record again.
+var ErrOutcomeUnknown = errors.New("the outcome is unknown: it may or may not have taken effect")
+
+// ErrClosed is returned by every method of a store that was closed.
+var ErrClosed = errors.New("record store is closed")
+
+// The pauses between attempts grow from retryFirst to retryMost, and vary by
+// half, so that callers do not return in step.
+const (
+	retryFirst = 10 * time.Millisecond
+	retryMost  = 500 * time.Millisecond
+)
+
+// A verdict is what an error of the driver says about the call.
+type verdict struct {
+	cause   string // short, for the metrics
+	doubt   bool   // the server may have executed it
+	again   bool   // another attempt may succeed soon
+	explain string // cause and remedy for an operator; empty to say what the driver said
+}
+
+// refusals are the server's refusals to execute anything, by the word that
+// leads their text. Scripts give them before their first write or not at all,
+// so nothing has happened. Servers before Redis 7 put the word, behind a
+// hyphen, into the text of an error of their own.
+var refusals = []struct {
+	word string
+	verdict
+}{
+	{"LOADING", verdict{cause: "loading", again: true, explain: "the Redis server is loading its data after a start: wait until it has"}},
+	{"READONLY", verdict{cause: "readonly", again: true, explain: "the Redis server is a read-only replica: let the URL name the primary, or the Sentinels that know it"}},
+	{"MASTERDOWN", verdict{cause: "masterdown", again: true, explain: "the Redis server is a replica that has lost its primary: let the URL name the primary, or the Sentinels that know it"}},
+	{"NOREPLICAS", verdict{cause: "noreplicas", again: true, explain: "the Redis server takes no writes because too few replicas follow it: bring them back, or lower min-replicas-to-write"}},
+	{"BUSY", verdict{cause: "busy", again: true, explain: "the Redis server is busy with a script of somebody's: end it with SCRIPT KILL if it does not end by itself"}},
+	{"ERR max number of clients", verdict{cause: "maxclients", again: true, explain: "the Redis server has no room for another connection: raise its maxclients, or lower the pool size of its clients"}},
+	{"OOM", verdict{cause: "oom", explain: "the Redis server has reached its maxmemory: raise it, or free memory; nothing can be written until then"}},
+	{"MISCONF", verdict{cause: "misconf", explain: "the Redis server takes no writes because it cannot save its data: look for a full or failing disk in its log"}},
+	{"NOAUTH", verdict{cause: "auth", explain: "the Redis server asks for a password: put it into the URL"}},
+	{"WRONGPASS", verdict{cause: "auth", explain: "the Redis server refuses user or password of the URL: correct them"}},
+	{"NOPERM", verdict{cause: "auth", explain: "the Redis user lacks a permission: allow it all commands on the keys of the prefix (+@all ~<prefix>*)"}},
+}
+
+// judge sorts an error of the driver.
+func judge(err error) verdict {
+	text := err.Error()
+	var reply driver.Error
+	if errors.As(err, &reply) {
+		text = reply.Error()
+		for _, r := range refusals {
+			if strings.HasPrefix(text, r.word) || strings.Contains(text, "-"+r.word+" ") {
+				return r.verdict
+			}
+		}
+		return verdict{cause: "reply"}
+	}
+	var op *net.OpError
+	switch {
+	case errors.Is(err, driver.ErrClosed):
+		return verdict{cause: "closed"}
+	case errors.Is(err, driver.ErrPoolTimeout), errors.Is(err, driver.ErrPoolExhausted):
+		return verdict{cause: "pool", again: true, explain: "all connections to the Redis server are in use: it answers slowly, or the pool is too small"}
+	case strings.Contains(text, "sentinels specified in configuration are unreachable"):
+		return verdict{cause: "sentinel", again: true, explain: "no Sentinel says where the Redis primary is: look whether they run and know its name"}
+	case errors.As(err, &op) && op.Op == "dial":
+		return verdict{cause: "dial", again: true, explain: "the Redis server cannot be reached: look whether it runs"}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return verdict{cause: "context", doubt: true}
+	}
+	return verdict{cause: "connection", doubt: true, again: true, explain: "the Redis server does not answer or breaks its connections: look at its log, its load and its maxclients"}
+}
+
+// try repeats a call until the server has answered, for as long as Timeouts
+// allow. doubt says that an attempt before the last may have been executed
+// too. A write whose last attempt failed after any of them may have been
+// executed returns ErrOutcomeUnknown.
+func (s *Store) try(ctx context.Context, write bool, call func(context.Context) error) (doubt bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	start := time.Now()
+	defer func() { s.latency.Observe(time.Since(start).Seconds()) }()
+	end := start.Add(s.config.Timeouts.Retry)
+	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+		err := call(ctx)
+		if err == nil || errors.Is(err, driver.Nil) {
+			return doubt, nil
+		}
+		v := judge(err)
+		s.failures.WithLabelValues(v.cause).Inc()
+		doubt = v.doubt
+		if !v.again || !sleep(ctx, pause/2+rand.N(pause), end) {
+			return doubt, s.failed(ctx, write && doubt, v, err)
+		}
+	}
+}
+
+// sleep waits, and reports false where the context or the time ends first.
+func sleep(ctx context.Context, d time.Duration, end time.Time) bool {
+	if time.Until(end) < d {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// failed composes the error of a call that was given up.
+func (s *Store) failed(ctx context.Context, unknown bool, v verdict, err error) error {
+	switch {
+	case v.cause == "closed":
+		err = ErrClosed
+	case v.explain != "":
+		err = fmt.Errorf("%s: %w", v.explain, err)
+	}
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		err = fmt.Errorf("%w: %w", ended, err)
+	}
+	if unknown {
+		s.unknown.Inc()
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	return err
+}
+
+// read runs commands in one round trip that change nothing.
+func (s *Store) read(ctx context.Context, commands func(driver.Pipeliner)) error {
+	_, err := s.try(ctx, false, func(ctx context.Context) error {
+		_, err := s.client.Pipelined(ctx, func(p driver.Pipeliner) error {
+			commands(p)
+			return nil
+		})
+		return err
+	})
+	return err
+}

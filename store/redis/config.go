@@ -1,0 +1,218 @@
+package redis
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	driver "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Config says where the server is and how it is spoken to.
+type Config struct {
+	// URL is the server: redis://[user:password@]host:port/db, rediss:// for
+	// TLS, or redis+sentinel://[user:password@]h1:p1,h2:p2/primary/db (and
+	// rediss+sentinel://) to ask Sentinels where the primary is. User and
+	// password are the server's. Required.
+	URL string
+
+	// SentinelUsername and SentinelPassword are what the Sentinels themselves
+	// ask for. Default: nothing.
+	SentinelUsername, SentinelPassword string
+
+	// TLS is how a rediss server is verified. Default: the system's roots and
+	// at least TLS 1.2.
+	TLS *tls.Config
+
+	// Prefix leads the name of every key, so that a server can be shared.
+	// Default "rowmill:".
+	Prefix string
+
+	// Timeouts bound what a call waits for.
+	Timeouts Timeouts
+
+	// PoolSize is the most connections. Default 32: a server answers in well
+	// under a millisecond, so that so many are some 30,000 calls a second.
+	PoolSize int
+
+	// Logger gets what an operator should know once, and what the driver
+	// says. The driver has one logger in a process: that of the store opened
+	// last. Default: discarded.
+	Logger *slog.Logger
+
+	// Metrics registers the figures of calls. Default: none.
+	Metrics prometheus.Registerer
+}
+
+// Timeouts bound what a call waits for, beside its context. A context that is
+// cancelled without a deadline is noticed when one of these passes.
+type Timeouts struct {
+	// Dial is one attempt at a connection. Default 2 s: within a site it takes
+	// milliseconds, and a packet may be lost once.
+	Dial time.Duration
+	// Answer is one wait for an answer or for a write to be taken. Default
+	// 3 s: beyond a slow disk's worst sync, and short against a lease.
+	Answer time.Duration
+	// Retry is how long a call goes on trying while the server cannot be
+	// reached, or says that it cannot serve now (it loads its data, it has
+	// become a replica). Default 5 s: it covers a restart and a quick failover
+	// without a word to the caller, who has deadlines of its own.
+	Retry time.Duration
+}
+
+// WithDefaults returns c with the defaults in place of zero values.
+func (c Config) WithDefaults() Config {
+	if c.Prefix == "" {
+		c.Prefix = "rowmill:"
+	}
+	if c.Timeouts.Dial == 0 {
+		c.Timeouts.Dial = 2 * time.Second
+	}
+	if c.Timeouts.Answer == 0 {
+		c.Timeouts.Answer = 3 * time.Second
+	}
+	if c.Timeouts.Retry == 0 {
+		c.Timeouts.Retry = 5 * time.Second
+	}
+	if c.PoolSize == 0 {
+		c.PoolSize = 32
+	}
+	if c.TLS == nil {
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate names the first field that makes no sense.
+func (c Config) Validate() error {
+	switch {
+	case c.Timeouts.Dial < 0:
+		return fmt.Errorf("redis: Timeouts.Dial is %v: it must not be negative", c.Timeouts.Dial)
+	case c.Timeouts.Answer < 0:
+		return fmt.Errorf("redis: Timeouts.Answer is %v: it must not be negative", c.Timeouts.Answer)
+	case c.Timeouts.Retry < 0:
+		return fmt.Errorf("redis: Timeouts.Retry is %v: it must not be negative", c.Timeouts.Retry)
+	case c.PoolSize < 0:
+		return fmt.Errorf("redis: PoolSize is %d: it must be at least 1", c.PoolSize)
+	case strings.IndexByte(c.Prefix, 0) >= 0:
+		return errors.New("redis: Prefix holds a NUL byte")
+	}
+	_, err := parseAddress(c.URL)
+	return err
+}
+
+// An address is a URL taken apart.
+type address struct {
+	tls      bool
+	hosts    []string // the server, or the Sentinels
+	primary  string   // the Sentinels' name of it; empty without Sentinels
+	db       int
+	username string
+	password string
+}
+
+// parseAddress reads a URL. Its errors never repeat the URL, which may hold a
+// password.
+func parseAddress(text string) (address, error) {
+	const forms = "give redis://[user:password@]host:port/db, rediss://… or redis+sentinel://[user:password@]h1:p1,h2:p2/primary/db"
+	refuse := func(format string, args ...any) (address, error) {
+		return address{}, fmt.Errorf("redis: URL: "+format+": "+forms, args...)
+	}
+	if text == "" {
+		return refuse("it is empty")
+	}
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found {
+		return refuse("it has no scheme")
+	}
+	var a address
+	sentinel := false
+	switch scheme {
+	case "redis":
+	case "rediss":
+		a.tls = true
+	case "redis+sentinel":
+		sentinel = true
+	case "rediss+sentinel":
+		a.tls, sentinel = true, true
+	default:
+		return refuse("the scheme is %q", scheme)
+	}
+	authority, path, _ := strings.Cut(rest, "/")
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		user, err := url.Parse("redis://" + authority[:at] + "@host")
+		if err != nil || user.User == nil {
+			return refuse("user and password cannot be read; escape what is not a letter or digit as %%XX")
+		}
+		a.username = user.User.Username()
+		a.password, _ = user.User.Password()
+		authority = authority[at+1:]
+	}
+	for _, host := range strings.Split(authority, ",") {
+		name, port, err := net.SplitHostPort(host)
+		if number, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || number == 0 || name == "" {
+			return refuse("%q is no host:port", host)
+		}
+		a.hosts = append(a.hosts, host)
+	}
+	if !sentinel && len(a.hosts) > 1 {
+		return refuse("it names %d servers, which only Sentinels may be", len(a.hosts))
+	}
+	db := path
+	if sentinel {
+		a.primary, db, _ = strings.Cut(path, "/")
+		if a.primary == "" {
+			return refuse("the primary's name is missing")
+		}
+	}
+	if db != "" {
+		number, err := strconv.ParseUint(db, 10, 16)
+		if err != nil {
+			return refuse("%q is no number of a database", db)
+		}
+		a.db = int(number)
+	}
+	return a, nil
+}
+
+// connect makes the driver's client. The driver's own retries are off: a call
+// that is retried must know whether an earlier attempt may have been executed.
+func connect(c Config) (*driver.Client, address, error) {
+	a, err := parseAddress(c.URL)
+	if err != nil {
+		return nil, a, err
+	}
+	var tlsConfig *tls.Config
+	if a.tls {
+		tlsConfig = c.TLS.Clone()
+	}
+	const once, never = 1, -1
+	if a.primary != "" {
+		return driver.NewFailoverClient(&driver.FailoverOptions{
+			MasterName: a.primary, SentinelAddrs: a.hosts,
+			SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
+			Username: a.username, Password: a.password, DB: a.db, TLSConfig: tlsConfig,
+			Protocol: 2, DisableIdentity: true, MaxRetries: never, DialerRetries: once, PipelinePoolSize: never,
+			DialTimeout: c.Timeouts.Dial, ReadTimeout: c.Timeouts.Answer, WriteTimeout: c.Timeouts.Answer,
+			PoolTimeout: c.Timeouts.Answer, PoolSize: c.PoolSize, MaxActiveConns: c.PoolSize, ContextTimeoutEnabled: true,
+		}), a, nil
+	}
+	return driver.NewClient(&driver.Options{
+		Addr: a.hosts[0], Username: a.username, Password: a.password, DB: a.db, TLSConfig: tlsConfig,
+		Protocol: 2, DisableIdentity: true, MaxRetries: never, DialerRetries: once, PipelinePoolSize: never,
+		DialTimeout: c.Timeouts.Dial, ReadTimeout: c.Timeouts.Answer, WriteTimeout: c.Timeouts.Answer,
+		PoolTimeout: c.Timeouts.Answer, PoolSize: c.PoolSize, MaxActiveConns: c.PoolSize, ContextTimeoutEnabled: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}), a, nil
+}

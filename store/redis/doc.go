@@ -1,0 +1,79 @@
+// Package redis is the store of a cluster: one Redis server, 6.2 or newer, or
+// one that speaks its protocol, shared by any number of processes, with
+// Sentinels in front of it or without. It owns the layout of the keys and the
+// scripts that write them. It knows nothing of what the records are for; the
+// rules it enforces are those of package store.
+//
+// # Layout
+//
+// Every name begins with Config.Prefix. A job is one hash, so that a commit
+// touches its counters and never its specification, and a list reads no
+// specification either.
+//
+//	job:JOB                hash: the fields of record.go; account, order, rate; birth, token
+//	parts:JOB              hash: part key → version, index, rows, complete, record
+//	shards:JOB             sorted set: part key, by shard
+//	merged:JOB             set: keys of parts that were merged away
+//	jobs:ACCOUNT           sorted set: order of every job
+//	waiting:ACCOUNT        sorted set: order of open jobs without a session
+//	waiters                set: accounts that have waiting jobs
+//	owned                  hash: open jobs with a session, live or dead → session, created, account
+//	turns                  hash: account → number of its last claim
+//	turn                   number of the last claim
+//	session:SESSION        ttl in ms; expires with the session
+//	idem:N:ACCOUNT:KEY     hash: job, body; expires with the idempotency key; N is the account's length
+//	usage:DAY:ACCOUNT      hash: counter and rate → sum
+//	days:ACCOUNT           sorted set: days with usage
+//	reserved:ACCOUNT       set: jobs with money set aside
+//	reservations:ACCOUNT   how many there have been
+//	keys                   hash: key id → key, JSON
+//	values                 hash: name → version, token, document
+//	names                  sorted set: names of values
+//	meta                   hash: schema version
+//	ping                   when it was last written
+//
+// An order is the time of creation as 16 hexadecimal digits and the job id. A
+// rate is the two prices and the model's id. DAY is days since 1970, UTC.
+//
+// # Writes
+//
+// Every write is one script or one command, which Redis executes and appends to
+// its file as a whole. Scripts check session and epoch themselves; a session is
+// a key that the server expires by its own clock. Update, Finish and Cancel
+// read a record, change it in Go, and write it back on condition that its
+// version is still the one that was read.
+//
+// Numbers are compared and added by Redis commands, or as decimal strings: the
+// numbers of Lua end at 2^53, and money does not. Prices are multiplied in Go.
+//
+// # Lost answers
+//
+// A call whose connection breaks is repeated, for as long as Timeouts say.
+// Each call carries a token that the record keeps, by which a repeat knows what
+// an earlier attempt has done: an Update does not run twice, a Create does not
+// find its own job in its way. Where the last attempt ends without an answer,
+// the error is ErrOutcomeUnknown. The server may still execute such a write
+// later; a fence, a version or a key then makes it do nothing that was not
+// asked for. An unknown Claim may have made the caller's session the owner:
+// ask Get.
+//
+// # What can be lost
+//
+//	appendfsync always, no failover      nothing that was acknowledged
+//	appendfsync everysec                 a crash: up to about 2 s of writes (of redis-server
+//	                                     alone: only while a slow sync holds them back)
+//	appendfsync no                       a crash of the machine: what the system had not
+//	                                     written yet, about 30 s
+//	no-appendfsync-on-rewrite yes        as appendfsync no while the file is rewritten
+//	appendonly no                        everything since the last snapshot
+//	failover to a replica                what the replica had not received: usually
+//	                                     milliseconds; without a bound unless
+//	                                     min-replicas-to-write and min-replicas-max-lag
+//	                                     set one
+//	maxmemory-policy, any that evicts    any record: refused by Open
+//
+// What is lost is always a tail: the last writes, in whole scripts. Parts,
+// totals, indexes and ledger agree with each other afterwards. Epochs may be
+// handed out a second time, so an owner that finds a record older than what it
+// was told must load it again. Store.Durability says which of these apply.
+package redis

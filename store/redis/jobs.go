@@ -1,0 +1,199 @@
+package redis
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+
+	driver "github.com/redis/go-redis/v9"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// createScript stores a pending job.
+//
+//	ARGV[6]  account
+//	ARGV[7]  order of the job among the account's
+//	ARGV[8]  key of the idempotency record, or empty
+//	ARGV[9]  hash of the request body
+//	ARGV[10] how long the idempotency record is kept, ms
+//	ARGV[11] names and values of the job's fields
+//
+// It checks that the idempotency key is unused and the job id free. It answers
+// ok; existed and a job id where the idempotency key led to that job with the
+// same body; body and a job id where the body was another; or conflict where
+// the job id is taken. The hash keeps the token, by which a repeated attempt
+// knows its own job.
+var createScript = jobScript(`
+if redis.call('HGET', JOB, 'birth') == TOKEN then return {'ok'} end
+local account, order, idem = ARGV[6], ARGV[7], ARGV[8]
+if idem ~= '' then
+  local known = redis.call('HMGET', idem, 'job', 'body')
+  if known[1] and known[2] ~= ARGV[9] then return {'body', known[1]} end
+  if known[1] then return {'existed', known[1]} end
+end
+if redis.call('EXISTS', JOB) == 1 then return {'conflict'} end
+redis.call('HSET', JOB, 'birth', TOKEN, unpack(ARGV, 11))
+redis.call('ZADD', P .. 'jobs:' .. account, 0, order)
+wait(account, order)
+if idem ~= '' then
+  redis.call('HSET', idem, 'job', ID, 'body', ARGV[9])
+  redis.call('PEXPIRE', idem, ARGV[10])
+end
+return {'ok'}
+`)
+
+// Create stores a pending job.
+func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (store.Record, bool, error) {
+	what := "create job " + rec.Job.ID
+	if err := checkNew(rec, idem); err != nil {
+		return store.Record{}, false, fmt.Errorf("%s: %w", what, err)
+	}
+	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaVersion, 1, 0, ""
+	f, err := encode(rec)
+	if err != nil {
+		return store.Record{}, false, fmt.Errorf("%s: %w", what, err)
+	}
+	account, place := rec.Spec.Account, order(rec.Job.Created, rec.Job.ID)
+	args := []any{account, place, "", "", 0}
+	if idem != nil {
+		args = []any{account, place, s.idem(account, idem.Key), idem.BodyHash, max(idem.TTL.Milliseconds(), 1)}
+	}
+	args = append(args, "account", account, "order", place, "rate", rate(rec))
+	args = append(args, f.pairs()...)
+	a, _, err := s.run(ctx, createScript, store.Fence{JobID: rec.Job.ID}, newToken(), args...)
+	if err != nil {
+		return store.Record{}, false, fmt.Errorf("%s: %w", what, err)
+	}
+	switch a.word() {
+	case wordOK: // as every later reader sees it
+		stored, err := f.record()
+		return stored, false, err
+	case "existed":
+		first, err := s.Get(ctx, a.text(1))
+		return first, err == nil, err
+	case "body":
+		return store.Record{}, false, otherBody(a.text(1))
+	case wordConflict:
+		return store.Record{}, false, fmt.Errorf("%s: its id is taken: %w", what, rowmill.ErrConflict)
+	}
+	return store.Record{}, false, fmt.Errorf("%s: the Redis script answered %q", what, a)
+}
+
+func otherBody(jobID string) error {
+	return fmt.Errorf("the idempotency key was used with another body, for job %s: %w", jobID, rowmill.ErrConflict)
+}
+
+// Lookup returns the record that an idempotency key led to.
+func (s *Store) Lookup(ctx context.Context, account string, idem store.Idempotency) (store.Record, error) {
+	var known *driver.SliceCmd
+	if err := s.read(ctx, func(p driver.Pipeliner) { known = p.HMGet(ctx, s.idem(account, idem.Key), "job", "body") }); err != nil {
+		return store.Record{}, fmt.Errorf("look up an idempotency key: %w", err)
+	}
+	found := answer(known.Val())
+	switch {
+	case found.text(0) == "":
+		return store.Record{}, fmt.Errorf("idempotency key: %w", rowmill.ErrNotFound)
+	case found.text(1) != idem.BodyHash:
+		return store.Record{}, otherBody(found.text(0))
+	}
+	return s.Get(ctx, found.text(0))
+}
+
+// Get returns a record.
+func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
+	f, _, err := s.load(ctx, jobID, "")
+	if err != nil {
+		return store.Record{}, err
+	}
+	return f.record()
+}
+
+// load reads a job's fields, and whether a session is alive.
+func (s *Store) load(ctx context.Context, jobID, session string) (f fields, alive bool, err error) {
+	var found *driver.SliceCmd
+	var exists *driver.IntCmd
+	if err := s.read(ctx, func(p driver.Pipeliner) {
+		found = p.HMGet(ctx, s.job(jobID), recordFields...)
+		exists = p.Exists(ctx, s.session(session))
+	}); err != nil {
+		return nil, false, fmt.Errorf("read job %s: %w", jobID, err)
+	}
+	f = collect(recordFields, found.Val())
+	if f == nil {
+		return nil, false, fmt.Errorf("job %s: %w", jobID, rowmill.ErrNotFound)
+	}
+	return f, session != "" && exists.Val() == 1, nil
+}
+
+// cursorVersion leads every cursor, so that their form may change.
+const cursorVersion = "\x01"
+
+// encodeCursor names the place of a job in its account's order.
+func encodeCursor(place string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(cursorVersion + place))
+}
+
+// decodeCursor undoes encodeCursor, or returns an InvalidError.
+func decodeCursor(cursor string) (string, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	place := string(raw)
+	valid := err == nil && len(place) > len(cursorVersion)+orderDigits && len(place) <= len(cursorVersion)+orderDigits+maxName &&
+		place[:len(cursorVersion)] == cursorVersion && encodeCursor(place[len(cursorVersion):]) == cursor
+	if valid {
+		place = place[len(cursorVersion):]
+		_, err = strconv.ParseUint(place[:orderDigits], 16, 64)
+	}
+	if !valid || err != nil {
+		return "", rowmill.Invalid("cursor", "The cursor is not one this service gave out: pass the next_cursor of the previous page unchanged, or none to start from the newest job.")
+	}
+	return place, nil
+}
+
+// List returns an account's jobs, newest first. Jobs created in the same
+// nanosecond come by id, the larger first.
+func (s *Store) List(ctx context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error) {
+	if limit <= 0 {
+		return nil, "", rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
+	}
+	below := "+"
+	if cursor != "" {
+		place, err := decodeCursor(cursor)
+		if err != nil {
+			return nil, "", err
+		}
+		below = "(" + place
+	}
+	var places *driver.StringSliceCmd
+	if err := s.read(ctx, func(p driver.Pipeliner) {
+		places = p.ZRevRangeByLex(ctx, s.key("jobs", account), &driver.ZRangeBy{Min: "-", Max: below, Count: int64(limit) + 1})
+	}); err != nil {
+		return nil, "", fmt.Errorf("list jobs: %w", err)
+	}
+	page, next := places.Val(), ""
+	if len(page) > limit {
+		page = page[:limit]
+		next = encodeCursor(page[limit-1])
+	}
+	if len(page) == 0 {
+		return nil, "", ctx.Err()
+	}
+	found := make([]*driver.SliceCmd, len(page))
+	if err := s.read(ctx, func(p driver.Pipeliner) {
+		for i, place := range page {
+			found[i] = p.HMGet(ctx, s.job(place[orderDigits:]), jobFields...)
+		}
+	}); err != nil {
+		return nil, "", fmt.Errorf("list jobs: %w", err)
+	}
+	jobs := make([]rowmill.Job, len(page))
+	for i := range page {
+		var err error
+		if jobs[i], err = collect(jobFields, found[i].Val()).job(); err != nil {
+			return nil, "", fmt.Errorf("list jobs: %w", err)
+		}
+	}
+	return jobs, next, nil
+}

@@ -1,0 +1,318 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	driver "github.com/redis/go-redis/v9"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// counters lead the names of fields in an account's usage of a day, in the
+// order of store.Totals; the rate follows.
+var counters = []string{"r", "f", "c", "o", "i", "x"}
+
+// rate is what a job's tokens cost and to which model they count: prices and
+// the model's id. It is empty for an estimate, which is nobody's usage. The
+// ledger counts tokens at a rate and not money, so that the server never has to
+// multiply.
+func rate(rec store.Record) string {
+	if rec.Job.RunType == rowmill.RunEstimate {
+		return ""
+	}
+	price := func(usd float64) string { return strconv.FormatFloat(usd, 'g', -1, 64) }
+	m := rec.Spec.Model
+	return price(m.InputPrice) + ":" + price(m.OutputPrice) + ":" + m.ID
+}
+
+// readRate undoes rate.
+func readRate(text string) (rowmill.Model, error) {
+	words := strings.SplitN(text, ":", 3)
+	if len(words) < 3 {
+		return rowmill.Model{}, fmt.Errorf("%q is no rate", text)
+	}
+	input, err := strconv.ParseFloat(words[0], 64)
+	if err != nil {
+		return rowmill.Model{}, fmt.Errorf("the price of input: %w", err)
+	}
+	output, err := strconv.ParseFloat(words[1], 64)
+	if err != nil {
+		return rowmill.Model{}, fmt.Errorf("the price of output: %w", err)
+	}
+	return rowmill.Model{ID: words[2], InputPrice: input, OutputPrice: output}, nil
+}
+
+// usedOn reads an account's usage of a day, by model.
+func usedOn(day int64, sums map[string]string) ([]store.Usage, error) {
+	byRate := map[string]store.Totals{}
+	for name, text := range sums {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || name == "" {
+			return nil, fmt.Errorf("the sum %q of usage is %q", name, text)
+		}
+		t := byRate[name[1:]]
+		switch name[:1] {
+		case "r":
+			t.Rows = n
+		case "f":
+			t.Failed = n
+		case "c":
+			t.TruncatedRows = n
+		case "o":
+			t.TruncatedOutputs = n
+		case "i":
+			t.InputTokens = n
+		case "x":
+			t.OutputTokens = n
+		}
+		byRate[name[1:]] = t
+	}
+	byModel := map[string]store.Usage{}
+	for text, totals := range byRate {
+		m, err := readRate(text)
+		if err != nil {
+			return nil, err
+		}
+		u := byModel[m.ID]
+		u.Day, u.Model = time.Unix(0, 0).UTC().AddDate(0, 0, int(day)), m.ID
+		u.Totals = u.Totals.Plus(totals)
+		u.Cost = u.Cost.Plus(m.Charge(totals.InputTokens, totals.OutputTokens))
+		byModel[m.ID] = u
+	}
+	var list []store.Usage
+	for _, u := range byModel {
+		list = append(list, u)
+	}
+	slices.SortFunc(list, func(u, v store.Usage) int { return strings.Compare(u.Model, v.Model) })
+	return list, nil
+}
+
+const daySeconds = 24 * 60 * 60
+
+// dayOf counts the UTC days from 1970 to at, 0 for any before.
+func dayOf(at time.Time) int64 { return max(at.Unix()/daySeconds, 0) }
+
+// Usage returns what an account's jobs used, by day and model.
+func (s *Store) Usage(ctx context.Context, account string, from, to time.Time) ([]store.Usage, error) {
+	var days *driver.StringSliceCmd
+	err := s.read(ctx, func(p driver.Pipeliner) {
+		days = p.ZRangeByScore(ctx, s.key("days", account), &driver.ZRangeBy{Min: decimal(dayOf(from)), Max: decimal(dayOf(to))})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the usage of an account: %w", err)
+	}
+	var found []store.Usage
+	const chunk = 512 // days of one round trip: an answer of some 100 KB
+	for some := range slices.Chunk(days.Val(), chunk) {
+		sums := make([]*driver.MapStringStringCmd, len(some))
+		if err := s.read(ctx, func(p driver.Pipeliner) {
+			for i, day := range some {
+				sums[i] = p.HGetAll(ctx, s.key("usage", day, account))
+			}
+		}); err != nil {
+			return nil, fmt.Errorf("read the usage of an account: %w", err)
+		}
+		for i, text := range some {
+			day, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("read the usage of an account: %w", err)
+			}
+			list, err := usedOn(day, sums[i].Val())
+			if err != nil {
+				return nil, fmt.Errorf("read the usage of an account: %w", err)
+			}
+			found = append(found, list...)
+		}
+	}
+	return found, nil
+}
+
+// moneyScript reads, at one moment, all that a reservation depends on.
+//
+// It checks the fence. It answers missing, lease or over; or ok, and
+//
+//	2  the number of reservations of the account so far
+//	3  today, in days since 1970
+//	4  for each day of the last 31 with usage: the day and a list of its sums
+//	5  for each job of the account with a reservation, and this one: its id,
+//	   reservation, input tokens, output tokens and rate
+var moneyScript = jobScript(`
+local job = redis.call('HMGET', JOB, 'status', 'session', 'epoch', 'account')
+local no = refused(job[1], job[2], job[3])
+if no then return no end
+local account = job[4]
+local today = math.floor(redis.call('TIME')[1] / 86400)
+local usage, jobs = {}, {}
+for _, day in ipairs(redis.call('ZRANGEBYSCORE', P .. 'days:' .. account, today - 31, '+inf')) do
+  usage[#usage + 1] = {day, redis.call('HGETALL', P .. 'usage:' .. day .. ':' .. account)}
+end
+local function add(id)
+  local money = redis.call('HMGET', P .. 'job:' .. id, 'reserved', 'input', 'output', 'rate')
+  jobs[#jobs + 1] = {id, money[1], money[2] or '0', money[3] or '0', money[4]}
+end
+for _, id in ipairs(redis.call('SMEMBERS', P .. 'reserved:' .. account)) do
+  if id ~= ID then add(id) end
+end
+add(ID)
+return {'ok', redis.call('GET', P .. 'reservations:' .. account) or '0', tostring(today), usage, jobs}
+`)
+
+// reserveScript sets money aside.
+//
+//	ARGV[6]  money, trillionths of a US dollar
+//	ARGV[7]  number of reservations of the account that the caller has seen, or
+//	         empty where that does not matter
+//
+// It checks the fence. It answers ok, missing, lease, over, or stale where
+// another reservation came first. Commits may come in between: they only move
+// money from what is set aside to what is spent.
+var reserveScript = jobScript(`
+local job = redis.call('HMGET', JOB, 'status', 'session', 'epoch', 'account', 'token')
+if job[5] == TOKEN then return {'ok'} end
+local no = refused(job[1], job[2], job[3])
+if no then return no end
+local account, money = job[4], ARGV[6]
+local count = P .. 'reservations:' .. account
+if ARGV[7] ~= '' and (redis.call('GET', count) or '0') ~= ARGV[7] then return {'stale'} end
+redis.call('HSET', JOB, 'reserved', money, 'token', TOKEN)
+redis.call('HINCRBY', JOB, 'version', 1)
+redis.call('INCR', count)
+if money == '0' then
+  redis.call('SREM', P .. 'reserved:' .. account, ID)
+else
+  redis.call('SADD', P .. 'reserved:' .. account, ID)
+end
+return {'ok'}
+`)
+
+// Reserve sets money aside for a job.
+func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
+	if usd < 0 || math.IsNaN(usd) {
+		return store.Record{}, fmt.Errorf("reserve for job %s: %v USD are no cost", f.JobID, usd)
+	}
+	asked := rowmill.MoneyOf(usd)
+	for range maxEdits {
+		a, _, err := s.send(ctx, false, moneyScript, f, "")
+		if err == nil {
+			err = fenced(f, a)
+		}
+		var m money
+		if err == nil {
+			m, err = readMoney(f.JobID, a)
+		}
+		if err != nil {
+			return store.Record{}, fmt.Errorf("reserve: %w", err)
+		}
+		if asked == m.had {
+			return s.Get(ctx, f.JobID)
+		}
+		seen := ""
+		if limit != nil && asked > m.had {
+			if err := m.afford(asked, rowmill.MoneyOf(*limit)); err != nil {
+				return store.Record{}, err
+			}
+			seen = m.reservations
+		}
+		if a, _, err = s.run(ctx, reserveScript, f, newToken(), decimal(int64(asked)), seen); err == nil && a.word() == wordStale {
+			continue
+		}
+		if err == nil {
+			err = fenced(f, a)
+		}
+		if err != nil {
+			return store.Record{}, fmt.Errorf("reserve: %w", err)
+		}
+		return s.Get(ctx, f.JobID)
+	}
+	return store.Record{}, fmt.Errorf("reserve for job %s: %d other reservations came first: try again: %w", f.JobID, maxEdits, rowmill.ErrConflict)
+}
+
+// Money is what a reservation depends on.
+type money struct {
+	reservations string        // how many the account has made
+	spent        rowmill.Money // this month
+	others       rowmill.Money // set aside for other open jobs, beyond their cost
+	had          rowmill.Money // set aside for this job
+	cost         rowmill.Money // of this job's committed rows
+}
+
+// readMoney reads the answer of moneyScript for a job.
+func readMoney(jobID string, a answer) (money, error) {
+	m := money{reservations: a.text(1)}
+	today, err := strconv.ParseInt(a.text(2), 10, 64)
+	if err != nil {
+		return m, fmt.Errorf("today: %w", err)
+	}
+	now := time.Unix(today*daySeconds, 0).UTC()
+	first := dayOf(time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC))
+	usage, jobs := a.list(3), a.list(4)
+	for i := range usage {
+		day, err := strconv.ParseInt(usage.list(i).text(0), 10, 64)
+		if err != nil {
+			return m, fmt.Errorf("a day of usage: %w", err)
+		}
+		if day < first || day > today {
+			continue
+		}
+		flat, sums := usage.list(i).list(1), map[string]string{}
+		for n := 0; n < len(flat); n += 2 {
+			sums[flat.text(n)] = flat.text(n + 1)
+		}
+		list, err := usedOn(day, sums)
+		if err != nil {
+			return m, err
+		}
+		for _, u := range list {
+			m.spent = m.spent.Plus(u.Cost)
+		}
+	}
+	for i := range jobs {
+		reserved, cost, err := readReservation(jobs.list(i))
+		if err != nil {
+			return m, err
+		}
+		if jobs.list(i).text(0) == jobID {
+			m.had, m.cost = reserved, cost
+		} else {
+			m.others = m.others.Plus(max(reserved-cost, 0))
+		}
+	}
+	return m, nil
+}
+
+// readReservation reads what a job has set aside and what its committed rows
+// cost.
+func readReservation(job answer) (reserved, cost rowmill.Money, err error) {
+	var n [3]int64
+	for i := range n {
+		if n[i], err = strconv.ParseInt(job.text(1+i), 10, 64); err != nil {
+			return 0, 0, fmt.Errorf("the reservation of job %s: %w", job.text(0), err)
+		}
+	}
+	text := job.text(4)
+	if text == "" { // an estimate
+		return rowmill.Money(n[0]), 0, nil
+	}
+	m, err := readRate(text)
+	if err != nil {
+		return 0, 0, fmt.Errorf("the rate of job %s: %w", job.text(0), err)
+	}
+	return rowmill.Money(n[0]), m.Charge(n[1], n[2]), nil
+}
+
+// afford returns a *store.LimitError where what a job asks takes its account
+// beyond the limit of the month.
+func (m money) afford(asked, limit rowmill.Money) error {
+	e := &store.LimitError{Asked: max(asked-m.cost, 0), Spent: m.spent, Reserved: m.others, Limit: limit}
+	if e.Spent.Plus(e.Reserved).Plus(e.Asked) > limit {
+		return e
+	}
+	return nil
+}

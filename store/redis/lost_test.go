@@ -1,0 +1,63 @@
+package redis_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/store/redis"
+)
+
+// TestLostTail kills a server under appendfsync everysec, and then cuts its
+// append-only file at random places, as a crash of the machine does: what is
+// left is an earlier state, whole.
+func TestLostTail(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "appendfsync everysec")
+	s := open(t, redis.Config{URL: server.URL(), Timeouts: hasty})
+	begin := time.Now()
+	var killed time.Time
+	enough := func(int) bool { return time.Since(begin) > 3*time.Second }
+	writers := crowd(t, s, "x", enough, func() {
+		killed = time.Now()
+		if err := server.Kill(); err != nil {
+			t.Errorf("kill: %v", err)
+		}
+	})
+	files, err := filepath.Glob(filepath.Join(server.Dir(), "appendonlydir", "*.incr.aof"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("append-only files %v, %v", files, err)
+	}
+	whole, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A crash of the server alone: at most the last two seconds.
+	check := func(safe time.Time) {
+		t.Helper()
+		if err := server.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after := open(t, redis.Config{URL: server.URL()})
+		for _, w := range writers {
+			w.holds(t, after, safe)
+		}
+		consistent(t, server, after, "rowmill:")
+		if err := server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(killed.Add(-2 * time.Second))
+	for range 10 {
+		keep := len(whole)/4 + rand.IntN(len(whole)*3/4)
+		if err := os.WriteFile(files[0], whole[:keep], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if check(time.Time{}); t.Failed() {
+			t.Fatalf("cut at %d of %d bytes", keep, len(whole))
+		}
+	}
+}

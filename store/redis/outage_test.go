@@ -1,0 +1,295 @@
+package redis_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/redis"
+)
+
+func command(t testing.TB, s *redistest.Server, args ...string) string {
+	t.Helper()
+	answer, err := s.Command(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return answer
+}
+
+// says checks an error's text.
+func says(t *testing.T, what string, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s: no error, want one that says %q", what, words)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v; want it to say %q", what, err, word)
+		}
+	}
+}
+
+// writes calls every kind of write once.
+func writes(t *testing.T, s *redis.Store, f store.Fence) map[string]error {
+	t.Helper()
+	ctx := t.Context()
+	nothing := func(*store.Record) error { return nil }
+	_, _, create := s.Create(ctx, newRecord("job-new", "a", "row"), &store.Idempotency{Key: "k", BodyHash: "h", TTL: time.Hour})
+	_, claim := s.Claim(ctx, "job-waiting", f.Session)
+	_, update := s.Update(ctx, f, nothing)
+	_, finish := s.Finish(ctx, f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusFailed, time.Now()) })
+	_, cancel := s.Cancel(ctx, f.JobID, time.Now(), nil)
+	_, reserve := s.Reserve(ctx, f, 1, nil)
+	_, session := s.OpenSession(ctx, "n", time.Hour)
+	_, value := s.PutValue(ctx, "v", []byte(`1`), 0)
+	return map[string]error{
+		"Create": create, "Claim": claim, "Update": update, "Finish": finish, "Cancel": cancel, "Reserve": reserve,
+		"OpenSession": session, "PutValue": value,
+		"PutKey":       s.PutKey(ctx, store.Key{ID: "k"}),
+		"Release":      s.Release(ctx, f),
+		"CommitParts":  s.CommitParts(ctx, f, []store.Part{{Key: "late", Rows: 1, Totals: of(1)}}, of(3)),
+		"ReplaceParts": s.ReplaceParts(ctx, f, store.Part{Key: "whole", Rows: 2, Totals: of(2), Complete: true}),
+		"Ping":         s.Ping(ctx),
+	}
+}
+
+// prepared is a store with a job that is owned and has a part, and one that
+// waits.
+func prepared(t *testing.T, s *redis.Store) store.Fence {
+	t.Helper()
+	if _, _, err := s.Create(t.Context(), newRecord("job-waiting", "a", "row"), nil); err != nil {
+		t.Fatal(err)
+	}
+	f := claimed(t, s, "job", newSession(t, s))
+	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "p", Rows: 2, Totals: of(2)}}, of(2)); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// refusesWrites checks that a server that takes no writes is told apart from
+// one that may have taken them, and that nothing came of any.
+func refusesWrites(t *testing.T, server *redistest.Server, s *redis.Store, f store.Fence, words ...string) {
+	t.Helper()
+	before, err := s.Get(t.Context(), f.JobID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := command(t, server, "DBSIZE")
+	for name, err := range writes(t, s, f) {
+		says(t, name, err, words...)
+		if errors.Is(err, redis.ErrOutcomeUnknown) {
+			t.Errorf("%s: %v; but the server has refused it", name, err)
+		}
+	}
+	after, err := s.Get(t.Context(), f.JobID)
+	if err != nil || after.Version != before.Version {
+		t.Errorf("the job has version %d after %d, %v", after.Version, before.Version, err)
+	}
+	if got := command(t, server, "DBSIZE"); got != keys {
+		t.Errorf("the server has %s keys after %s", got, keys)
+	}
+	consistent(t, server, s, "rowmill:")
+}
+
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, redis.Config{URL: server.URL()})
+	f := prepared(t, s)
+	command(t, server, "CONFIG", "SET", "maxmemory", "1")
+	refusesWrites(t, server, s, f, "maxmemory", "raise it")
+	command(t, server, "CONFIG", "SET", "maxmemory", "0")
+
+	// Memory that ends in the middle of the work leaves no job half made.
+	used, _, _ := strings.Cut(command(t, server, "INFO", "memory")[len("# Memory\r\nused_memory:"):], "\r")
+	var bytes int
+	if _, err := fmt.Sscan(used, &bytes); err != nil {
+		t.Fatal(err)
+	}
+	command(t, server, "CONFIG", "SET", "maxmemory", fmt.Sprint(bytes+300_000))
+	row := strings.Repeat("x", 5000)
+	made := 0
+	for ; made < 1000; made++ {
+		id := fmt.Sprint("job-", made)
+		if _, _, err := s.Create(t.Context(), newRecord(id, "b", row), nil); err != nil {
+			says(t, "create", err, "maxmemory")
+			break
+		}
+	}
+	if made == 0 || made == 1000 {
+		t.Fatalf("%d jobs fit into 300 KB", made)
+	}
+	consistent(t, server, s, "rowmill:")
+	command(t, server, "CONFIG", "SET", "maxmemory", "0")
+	for name, err := range writes(t, s, f) {
+		if err != nil && !errors.Is(err, rowmill.ErrTerminal) { // once it is finished
+			t.Errorf("%s with memory: %v", name, err)
+		}
+	}
+	consistent(t, server, s, "rowmill:")
+}
+
+func TestReadOnlyReplica(t *testing.T) {
+	t.Parallel()
+	server, primary := redistest.Start(t), redistest.Start(t)
+	s := open(t, redis.Config{URL: server.URL(), Timeouts: hasty})
+	f := prepared(t, s)
+	open(t, redis.Config{URL: primary.URL()})
+	if err := primary.Stop(); err != nil { // so that nothing is copied over
+		t.Fatal(err)
+	}
+	command(t, server, "REPLICAOF", "127.0.0.1", fmt.Sprint(primary.Port()))
+	refusesWrites(t, server, s, f, "read-only replica", "let the URL name the primary")
+	if _, err := redis.Open(t.Context(), redis.Config{URL: server.URL()}); err == nil {
+		t.Error("a replica is opened")
+	} else {
+		says(t, "open a replica", err, "role", "primary")
+	}
+	command(t, server, "REPLICAOF", "NO", "ONE")
+	if err := s.Ping(t.Context()); err != nil {
+		t.Errorf("ping, once it is the primary: %v", err)
+	}
+}
+
+func TestTooFewReplicas(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, redis.Config{URL: server.URL(), Timeouts: hasty})
+	f := prepared(t, s)
+	command(t, server, "CONFIG", "SET", "min-replicas-to-write", "1")
+	refusesWrites(t, server, s, f, "too few replicas", "min-replicas-to-write")
+}
+
+func TestNoRoomForConnections(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	command(t, server, "CONFIG", "SET", "maxclients", "1")
+	hold := open(t, redis.Config{URL: server.URL(), PoolSize: 1})
+	_, err := redis.Open(t.Context(), redis.Config{URL: server.URL(), Timeouts: hasty})
+	says(t, "open", err, "maxclients")
+	if err := hold.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSlowServer pauses the server for less than calls wait.
+func TestSlowServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, redis.Config{URL: server.URL(), Timeouts: redis.Timeouts{Answer: 100 * time.Millisecond, Retry: time.Minute}})
+	f := prepared(t, s)
+	command(t, server, "CLIENT", "PAUSE", "400", "ALL")
+	rec, err := s.Update(t.Context(), f, func(r *store.Record) error { r.Shards++; return nil })
+	if err != nil || rec.Shards != 1 {
+		t.Errorf("update of a slow server: %d shards, %v", rec.Shards, err)
+	}
+	command(t, server, "CLIENT", "PAUSE", "400", "ALL")
+	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "slow", Rows: 3, Totals: of(3)}}, of(5)); err != nil {
+		t.Errorf("commit to a slow server: %v", err)
+	}
+	if got, err := s.Get(t.Context(), "job"); err != nil || got.Version != rec.Version+1 || got.Job.RowsDone != 5 {
+		t.Errorf("the job has version %d and %d rows, %v", got.Version, got.Job.RowsDone, err)
+	}
+	consistent(t, server, s, "rowmill:")
+}
+
+func TestGoneAndBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, redis.Config{URL: server.URL(), Timeouts: redis.Timeouts{Retry: time.Minute}})
+	once := open(t, redis.Config{URL: server.URL(), Timeouts: hasty})
+	f := prepared(t, s)
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	// The first calls find connections that have gone.
+	retryUntil(t, func() bool {
+		_, err := once.Get(t.Context(), "job")
+		return strings.Contains(fmt.Sprint(err), "cannot be reached: look whether it runs")
+	})
+	waited := make(chan error, 1)
+	go func() {
+		waited <- s.CommitParts(t.Context(), f, []store.Part{{Key: "q", Rows: 1, Totals: of(1)}}, of(3))
+	}()
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waited; err != nil {
+		t.Errorf("a commit that waits for the server: %v", err)
+	}
+	command(t, server, "SCRIPT", "FLUSH")
+	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "r", Rows: 1, Totals: of(1)}}, of(4)); err != nil {
+		t.Errorf("a commit after the server forgot its scripts: %v", err)
+	}
+	consistent(t, server, s, "rowmill:")
+}
+
+// retryUntil repeats until done.
+func retryUntil(t *testing.T, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !done(); {
+		if time.Now().After(end) {
+			t.Fatal("it does not come to pass")
+		}
+	}
+}
+
+// TestFailover kills the primary and goes on at the replica that a Sentinel
+// promotes.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	primary := redistest.Start(t)
+	replica := redistest.Start(t, fmt.Sprintf("replicaof 127.0.0.1 %d", primary.Port()), "repl-diskless-sync-delay 0")
+	waitFor(t, replica, "replication", "master_link_status:up")
+	sentinel := redistest.Sentinel(t, "main", primary, 500*time.Millisecond)
+	waitFor(t, sentinel, "sentinel", "slaves=1")
+	s := open(t, redis.Config{
+		URL:      "redis+sentinel://" + sentinel.Addr() + "/main/0",
+		Timeouts: redis.Timeouts{Answer: time.Second, Retry: time.Minute},
+	})
+	warned, err := s.Durability(t.Context())
+	if err != nil || len(warned) != 1 || !strings.Contains(warned[0], "a failover loses") {
+		t.Errorf("durability: %q, %v", warned, err)
+	}
+	w := &writer{store: s, fence: claimed(t, s, "job", newSession(t, s))}
+	for range 50 {
+		if err := w.commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The replica has it all: what it had not would be lost, as documented.
+	retryUntil(t, func() bool {
+		_, acked, found := strings.Cut(command(t, primary, "INFO", "replication"), ",offset=")
+		acked, _, _ = strings.Cut(acked, ",")
+		return found && strings.Contains(command(t, primary, "INFO", "replication"), "master_repl_offset:"+acked+"\r")
+	})
+	if err := primary.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	for range 50 {
+		if err := w.commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("the first commits after the kill took %v", time.Since(start).Round(time.Millisecond))
+	w.holds(t, s, always)
+	consistent(t, replica, s, "rowmill:")
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// waitFor waits until a section of INFO says something.
+func waitFor(t *testing.T, s *redistest.Server, section, word string) {
+	t.Helper()
+	retryUntil(t, func() bool { return strings.Contains(command(t, s, "INFO", section), word) })
+}

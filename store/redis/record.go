@@ -1,0 +1,234 @@
+package redis
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Fields are the fields of a job's hash that make its record. Numbers are
+// decimals.
+type fields map[string]string
+
+var (
+	// jobFields make the public record.
+	jobFields = []string{"head", "system", "schema", "status", "rows", "failed", "cut_inputs", "cut_outputs", "input", "output"}
+	// stateFields are further ones that scripts change.
+	stateFields = []string{"version", "session", "epoch", "reserved"}
+	// specFields make the specification, which never changes.
+	specFields = []string{"spec", "spec_system", "spec_schema", "inline"}
+
+	recordFields = append(append(append([]string{}, jobFields...), stateFields...), specFields...)
+)
+
+// A head is what is left of a record in its field "head".
+type head struct {
+	store.Record
+	Spec *struct{} `json:"spec,omitempty"` // hides the record's
+}
+
+// encode takes a record apart.
+func encode(rec store.Record) (fields, error) {
+	j := rec.Job
+	f := fields{
+		"status": string(j.Status), "session": rec.Session, "schema": string(j.Schema),
+		"version": decimal(rec.Version), "epoch": decimal(rec.Epoch), "reserved": decimal(int64(rec.Reserved)),
+		"rows": decimal(j.RowsDone), "failed": decimal(j.FailedRows),
+		"cut_inputs": decimal(j.TruncatedRows), "cut_outputs": decimal(j.TruncatedOutputs),
+		"spec_system": rec.Spec.System, "spec_schema": string(rec.Spec.Schema), "inline": writeRows(rec.Spec.Inline),
+	}
+	if j.System != nil {
+		f["system"] = "=" + *j.System // empty is not null
+	}
+	if j.InputTokens != nil {
+		f["input"] = decimal(*j.InputTokens)
+	}
+	if j.OutputTokens != nil {
+		f["output"] = decimal(*j.OutputTokens)
+	}
+	small := rec.Spec
+	small.System, small.Schema, small.Inline = "", nil, nil
+	spec, err := json.Marshal(small)
+	if err != nil {
+		return nil, fmt.Errorf("encode the specification: %w", err)
+	}
+	f["spec"] = string(spec)
+	rec.Job.Status, rec.Job.System, rec.Job.Schema = "", nil, nil
+	rec.Job.RowsDone, rec.Job.FailedRows, rec.Job.TruncatedRows, rec.Job.TruncatedOutputs = 0, 0, 0, 0
+	rec.Job.InputTokens, rec.Job.OutputTokens = nil, nil
+	rec.Version, rec.Session, rec.Epoch, rec.Reserved = 0, "", 0, 0
+	raw, err := json.Marshal(head{Record: rec})
+	if err != nil {
+		return nil, fmt.Errorf("encode the record: %w", err)
+	}
+	f["head"] = string(raw)
+	return f, nil
+}
+
+// job puts the public record together.
+func (f fields) job() (rowmill.Job, error) {
+	rec, err := f.header()
+	return rec.Job, err
+}
+
+// record puts the whole record together.
+func (f fields) record() (store.Record, error) {
+	rec, err := f.header()
+	if err != nil {
+		return rec, err
+	}
+	if err := decode(f["spec"], &rec.Spec); err != nil {
+		return rec, fmt.Errorf("decode the specification of job %s: %w", rec.Job.ID, err)
+	}
+	rec.Spec.System = f["spec_system"]
+	if schema := f["spec_schema"]; schema != "" {
+		rec.Spec.Schema = json.RawMessage(schema)
+	}
+	if rec.Spec.Inline, err = readRows(f["inline"]); err != nil {
+		return rec, fmt.Errorf("decode the rows of job %s: %w", rec.Job.ID, err)
+	}
+	return rec, nil
+}
+
+// header is the record without its specification.
+func (f fields) header() (store.Record, error) {
+	var h head
+	if err := decode(f["head"], &h); err != nil {
+		return h.Record, fmt.Errorf("decode a job's record: %w", err)
+	}
+	rec := h.Record
+	rec.Job.Status, rec.Session = rowmill.Status(f["status"]), f["session"]
+	if system, set := strings.CutPrefix(f["system"], "="); set {
+		rec.Job.System = &system
+	}
+	if schema := f["schema"]; schema != "" {
+		rec.Job.Schema = json.RawMessage(schema)
+	}
+	var broken error
+	number := func(name string) int64 {
+		n, err := strconv.ParseInt(f[name], 10, 64)
+		if err != nil && f[name] != "" {
+			broken = fmt.Errorf("decode the record of job %s: field %s: %w", rec.Job.ID, name, err)
+		}
+		return n
+	}
+	rec.Job.RowsDone, rec.Job.FailedRows = number("rows"), number("failed")
+	rec.Job.TruncatedRows, rec.Job.TruncatedOutputs = number("cut_inputs"), number("cut_outputs")
+	if _, known := f["input"]; known {
+		n := number("input")
+		rec.Job.InputTokens = &n
+	}
+	if _, known := f["output"]; known {
+		n := number("output")
+		rec.Job.OutputTokens = &n
+	}
+	rec.Version, rec.Epoch, rec.Reserved = number("version"), number("epoch"), rowmill.Money(number("reserved"))
+	return rec, broken
+}
+
+// collect pairs names with the values of an HMGET. It returns nil where there
+// is no such hash.
+func collect(names []string, values []any) fields {
+	f := fields{}
+	for i, name := range names {
+		if i >= len(values) {
+			break
+		}
+		if text, ok := values[i].(string); ok {
+			f[name] = text
+		}
+	}
+	if len(f) == 0 {
+		return nil
+	}
+	return f
+}
+
+// pairs lists names and values for an HSET.
+func (f fields) pairs() []any {
+	var list []any
+	for _, name := range recordFields {
+		if value, set := f[name]; set {
+			list = append(list, name, value)
+		}
+	}
+	return list
+}
+
+// changes lists what differs of f from before, and must be taken out of it.
+func (f fields) changes(before fields) (set []any, unset []any) {
+	for _, name := range jobFields {
+		value, has := f[name]
+		old, had := before[name]
+		switch {
+		case has && (!had || old != value):
+			set = append(set, name, value)
+		case had && !has:
+			unset = append(unset, name)
+		}
+	}
+	return set, unset
+}
+
+// sameSpec reports whether both have the same specification.
+func (f fields) sameSpec(before fields) bool {
+	for _, name := range specFields {
+		if f[name] != before[name] {
+			return false
+		}
+	}
+	return true
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
+
+// decode reads JSON and keeps numbers of free-form maps as json.Number: a
+// 64-bit seed would not survive a float64.
+func decode(raw string, into any) error {
+	d := json.NewDecoder(strings.NewReader(raw))
+	d.UseNumber()
+	return d.Decode(into)
+}
+
+// writeRows puts rows one after the other, each behind its length as a
+// uvarint: bytes as they came, and read back in one pass.
+func writeRows(rows []string) string {
+	var out bytes.Buffer
+	var length [binary.MaxVarintLen64]byte
+	for _, row := range rows {
+		out.Write(length[:binary.PutUvarint(length[:], uint64(len(row)))])
+		out.WriteString(row)
+	}
+	return out.String()
+}
+
+func readRows(raw string) ([]string, error) {
+	var rows []string
+	for raw != "" {
+		length, n := binary.Uvarint([]byte(raw[:min(len(raw), binary.MaxVarintLen64)]))
+		if n <= 0 || length > uint64(len(raw)-n) {
+			return nil, errors.New("they are cut off")
+		}
+		end := n + int(length)
+		rows = append(rows, raw[n:end])
+		raw = raw[end:]
+	}
+	return rows, nil
+}
+
+// orderDigits is the length of a time in an order.
+const orderDigits = 16
+
+// order sorts an account's jobs by creation, then id: nanoseconds since 1970
+// with the sign bit flipped, in hexadecimal, and the id.
+func order(created time.Time, id string) string {
+	return fmt.Sprintf("%0*x%s", orderDigits, uint64(created.UnixNano())^(1<<63), id)
+}

@@ -1,0 +1,138 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	driver "github.com/redis/go-redis/v9"
+)
+
+// minMajor and minMinor are the oldest version: ranges by name in both
+// directions, and scripts that read the clock and then write.
+const minMajor, minMinor = 6, 2
+
+// A server is what a Redis server says of itself.
+type server struct {
+	info   map[string]string // INFO
+	config map[string]string // CONFIG GET; nil where it is forbidden
+	denied error             // why config is nil
+}
+
+// settings are the settings asked for. Servers before Redis 7 take one name
+// at a time.
+var settings = []string{"appendfsync", "no-appendfsync-on-rewrite", "min-replicas-to-write"}
+
+// inspect asks the server about itself.
+func (s *Store) inspect(ctx context.Context) (server, error) {
+	found := server{info: map[string]string{}, config: map[string]string{}}
+	var text string
+	if _, err := s.try(ctx, false, func(ctx context.Context) (err error) {
+		text, err = s.client.Info(ctx).Result()
+		return err
+	}); err != nil {
+		return found, err
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if name, value, is := strings.Cut(strings.TrimSpace(line), ":"); is {
+			found.info[name] = value
+		}
+	}
+	for _, name := range settings {
+		var values map[string]string
+		_, err := s.try(ctx, false, func(ctx context.Context) (err error) {
+			values, err = s.client.ConfigGet(ctx, name).Result()
+			return err
+		})
+		var refused driver.Error
+		switch {
+		case errors.As(err, &refused): // forbidden, or renamed
+			found.config, found.denied = nil, err
+			return found, nil
+		case err != nil:
+			return found, err
+		}
+		found.config[name] = values[name]
+	}
+	return found, nil
+}
+
+// refusal is why the server cannot hold records, or nil.
+func (v server) refusal() error {
+	switch {
+	case v.info["cluster_enabled"] == "1" || v.info["redis_mode"] == "cluster":
+		return errors.New("the server runs in Redis Cluster mode, which cannot write several keys in one step: " +
+			"use a primary without cluster mode, with Sentinels if it shall fail over")
+	case v.info["role"] != "master":
+		return fmt.Errorf("the server's role is %q: let the URL name the primary, or the Sentinels that know it", v.info["role"])
+	case v.old():
+		return fmt.Errorf("the server's version is %s: version %d.%d is the oldest that works", v.info["redis_version"], minMajor, minMinor)
+	case v.evicts():
+		return fmt.Errorf("the server's maxmemory-policy is %s, which throws records away when memory is short: set it to noeviction", v.info["maxmemory_policy"])
+	}
+	return nil
+}
+
+func (v server) old() bool {
+	major, rest, _ := strings.Cut(v.info["redis_version"], ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	a, err := strconv.Atoi(major)
+	b, bad := strconv.Atoi(minor)
+	return err == nil && bad == nil && (a < minMajor || a == minMajor && b < minMinor)
+}
+
+func (v server) evicts() bool {
+	policy := v.info["maxmemory_policy"]
+	return policy != "" && policy != "noeviction"
+}
+
+// Durability says, a sentence each, what the server's settings can lose of
+// what was acknowledged, or what keeps them from being known. It returns
+// nothing where they can lose nothing.
+func (s *Store) Durability(ctx context.Context) ([]string, error) {
+	found, err := s.inspect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the Redis server's settings: %w", err)
+	}
+	return found.losses(s.sentinels), nil
+}
+
+// losses lists what can be lost. sentinels says that somebody may make a
+// replica the primary.
+func (v server) losses(sentinels bool) []string {
+	var lost []string
+	say := func(format string, args ...any) { lost = append(lost, fmt.Sprintf(format, args...)) }
+	if v.info["aof_enabled"] == "0" {
+		say("Redis keeps no append-only file: a crash loses everything since the last snapshot, which may be all. Set appendonly yes and appendfsync always.")
+	} else {
+		switch fsync := v.config["appendfsync"]; fsync {
+		case "always":
+		case "everysec":
+			say("Redis syncs its append-only file once a second: a crash loses up to two seconds of acknowledged writes. Set appendfsync always.")
+		case "":
+			say("Redis does not say when it syncs its append-only file (%v): unless appendfsync is always, a crash loses acknowledged writes. Allow CONFIG GET to see it here.", v.denied)
+		default:
+			say("Redis leaves the syncing of its append-only file to the system (appendfsync %s): a crash of its machine loses the acknowledged writes of about half a minute. Set appendfsync always.", fsync)
+		}
+		if v.config["no-appendfsync-on-rewrite"] == "yes" {
+			say("Redis does not sync while it rewrites its append-only file: a crash of its machine at that time loses acknowledged writes. Set no-appendfsync-on-rewrite no.")
+		}
+		if v.info["aof_last_write_status"] == "err" {
+			say("Redis could not write its append-only file the last time it tried: look for a full or failing disk.")
+		}
+	}
+	if v.evicts() {
+		say("Redis throws records away when memory is short (maxmemory-policy %s). Set maxmemory-policy noeviction.", v.info["maxmemory_policy"])
+	}
+	if replicas := v.info["connected_slaves"]; sentinels || replicas != "" && replicas != "0" {
+		text := "Redis acknowledges writes before its replicas have them (%s connected): a failover loses what the new primary had not received"
+		if n := v.config["min-replicas-to-write"]; n != "" && n != "0" {
+			say(text+", which min-replicas-to-write %s bounds to about min-replicas-max-lag.", replicas, n)
+		} else {
+			say(text+", without a bound. Set min-replicas-to-write 1 to bound it, or have no failover.", replicas)
+		}
+	}
+	return lost
+}

@@ -1,0 +1,153 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	driver "github.com/redis/go-redis/v9"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// PutKey creates or replaces a key.
+func (s *Store) PutKey(ctx context.Context, k store.Key) error {
+	if err := checkName("the id of a key", k.ID); err != nil {
+		return fmt.Errorf("put key: %w", err)
+	}
+	raw, err := json.Marshal(k)
+	if err != nil {
+		return fmt.Errorf("encode key %s: %w", k.ID, err)
+	}
+	if _, err := s.try(ctx, true, func(ctx context.Context) error {
+		return s.client.HSet(ctx, s.key("keys"), k.ID, raw).Err()
+	}); err != nil {
+		return fmt.Errorf("put key %s: %w", k.ID, err)
+	}
+	return nil
+}
+
+// ListKeys returns all keys, oldest first.
+func (s *Store) ListKeys(ctx context.Context) ([]store.Key, error) {
+	var found *driver.MapStringStringCmd
+	if err := s.read(ctx, func(p driver.Pipeliner) { found = p.HGetAll(ctx, s.key("keys")) }); err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	var keys []store.Key
+	for id, raw := range found.Val() {
+		var k store.Key
+		if err := json.Unmarshal([]byte(raw), &k); err != nil {
+			return nil, fmt.Errorf("list keys: decode key %s: %w", id, err)
+		}
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b store.Key) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+	})
+	return keys, nil
+}
+
+// DeleteKey removes a key. Where an earlier attempt of the call may have
+// removed it, it counts as removed.
+func (s *Store) DeleteKey(ctx context.Context, id string) error {
+	var removed int64
+	doubt, err := s.try(ctx, true, func(ctx context.Context) (err error) {
+		removed, err = s.client.HDel(ctx, s.key("keys"), id).Result()
+		return err
+	})
+	if err == nil && removed == 0 && !doubt {
+		err = rowmill.ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("delete key %q: %w", id, err)
+	}
+	return nil
+}
+
+// putScript writes a document.
+//
+//	KEYS[1]  hash of documents: "version token document"
+//	KEYS[2]  sorted set of their names
+//	ARGV[1]  name
+//	ARGV[2]  version that it must have, 0 for none
+//	ARGV[3]  the next version
+//	ARGV[4]  token of the call
+//	ARGV[5]  document
+//
+// It answers with the version that it has then, and 1 where this call wrote it.
+var putScript = driver.NewScript(`
+local current, token = '0', ''
+local old = redis.call('HGET', KEYS[1], ARGV[1])
+if old then current, token = string.match(old, '^(%d+) (%S+) ') end
+if token == ARGV[4] then return {current, 1} end
+if current ~= ARGV[2] then return {current, 0} end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. ARGV[5])
+if not old then redis.call('ZADD', KEYS[2], 0, ARGV[1]) end
+return {ARGV[3], 1}
+`)
+
+// PutValue writes a document if its version still is version.
+func (s *Store) PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error) {
+	if err := checkName("the name of a value", name); err != nil {
+		return 0, fmt.Errorf("put value: %w", err)
+	}
+	if !json.Valid(doc) {
+		return 0, fmt.Errorf("put value %s: it is not JSON", name)
+	}
+	token := newToken()
+	var a answer
+	doubt, err := s.try(ctx, true, func(ctx context.Context) error {
+		list, err := putScript.Run(ctx, s.client, []string{s.key("values"), s.key("names")}, name, version, version+1, token, []byte(doc)).Slice()
+		a = list
+		return err
+	})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("put value %s: %w", name, err)
+	case len(a) == 2 && a[1] == int64(1):
+		return version + 1, nil
+	case doubt: // it may have been ours, which another has replaced since
+		s.unknown.Inc()
+		return 0, fmt.Errorf("put value %s: %w", name, ErrOutcomeUnknown)
+	}
+	return 0, fmt.Errorf("put value %s: its version is %s, not %d: %w", name, a.text(0), version, rowmill.ErrConflict)
+}
+
+// GetValue returns a document and its version.
+func (s *Store) GetValue(ctx context.Context, name string) (json.RawMessage, int64, error) {
+	var found *driver.SliceCmd
+	if err := s.read(ctx, func(p driver.Pipeliner) { found = p.HMGet(ctx, s.key("values"), name) }); err != nil {
+		return nil, 0, fmt.Errorf("get value %q: %w", name, err)
+	}
+	text := answer(found.Val()).text(0)
+	if text == "" {
+		return nil, 0, fmt.Errorf("value %q: %w", name, rowmill.ErrNotFound)
+	}
+	number, rest, _ := strings.Cut(text, " ")
+	_, doc, _ := strings.Cut(rest, " ")
+	version, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return nil, 0, fmt.Errorf("the version of value %s: %w", name, err)
+	}
+	return json.RawMessage(doc), version, nil
+}
+
+// ListValues returns the names that start with prefix, sorted.
+func (s *Store) ListValues(ctx context.Context, prefix string) ([]string, error) {
+	to := "+"
+	if prefix != "" { // no name of bytes that follow is longer than this
+		to = "[" + prefix + strings.Repeat("\xff", maxName)
+	}
+	var names *driver.StringSliceCmd
+	if err := s.read(ctx, func(p driver.Pipeliner) {
+		names = p.ZRangeByLex(ctx, s.key("names"), &driver.ZRangeBy{Min: "[" + prefix, Max: to})
+	}); err != nil {
+		return nil, fmt.Errorf("list values: %w", err)
+	}
+	return names.Val(), nil
+}

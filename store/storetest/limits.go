@@ -1,0 +1,131 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// testNamesApart uses names that would meet if an adapter just joined them.
+func testNamesApart(s *suite) {
+	accounts := []string{"a", "a:b", "a:b:c", "a b", "a\nb", "ä", "job", ":"}
+	byAccount := map[string]string{}
+	for i, account := range accounts {
+		f := s.spending(account, "m:"+account)
+		byAccount[account] = f.JobID
+		s.spend(f, "p: \n"+account, store.Totals{Rows: int64(i + 1)})
+		if err := s.Release(s.Context(), f); err != nil {
+			s.Fatal(err)
+		}
+	}
+	for i, account := range accounts {
+		if jobs, _, err := s.List(s.Context(), account, 10, ""); err != nil || !slices.Equal(ids(jobs), []string{byAccount[account]}) {
+			s.Errorf("account %q has the jobs %v, %v", account, ids(jobs), err)
+		}
+		s.holds(byAccount[account], "p: \n"+account)
+		usage := s.used(account)
+		if len(usage) != 1 || usage[0].Model != "m:"+account || usage[0].Totals.Rows != int64(i+1) {
+			s.Errorf("account %q used %+v", account, usage)
+		}
+	}
+	found, err := s.Orphans(s.Context(), 100)
+	if err != nil || len(found) != len(accounts) {
+		s.Errorf("orphans %v, %v", found, err)
+	}
+	for _, o := range found {
+		if byAccount[o.Account] != o.JobID {
+			s.Errorf("orphan %s of account %q", o.JobID, o.Account)
+		}
+	}
+
+	idem := func(key string) *store.Idempotency { return &store.Idempotency{Key: key, BodyHash: "h", TTL: long} }
+	if _, existed, err := s.Create(s.Context(), s.newRecord("a:b"), idem("c")); err != nil || existed {
+		s.Errorf("existed %v, %v", existed, err)
+	}
+	if _, existed, err := s.Create(s.Context(), s.newRecord("a"), idem("b:c")); err != nil || existed {
+		s.Errorf("the idempotency key of another account is met: existed %v, %v", existed, err)
+	}
+}
+
+// testTotalsGrowByDigits raises totals across powers of ten, where decimals
+// are ordered otherwise than numbers.
+func testTotalsGrowByDigits(s *suite) {
+	f := s.running(1 << 40)
+	var highest int64
+	for _, n := range []int64{0, 9, 10, 9, 99, 100, 20, 1<<53 + 1, 1 << 53, 1<<62 + 1, 7} {
+		if err := s.CommitParts(s.Context(), f, nil, store.Totals{Rows: n, InputTokens: n}); err != nil {
+			s.Fatal(err)
+		}
+		highest = max(highest, n)
+		if job := s.get(f.JobID).Job; job.RowsDone != highest || *job.InputTokens != highest {
+			s.Errorf("after %d: %d rows and %d tokens, want %d", n, job.RowsDone, *job.InputTokens, highest)
+		}
+	}
+}
+
+// testLargeSums adds up what has no exact float.
+func testLargeSums(s *suite) {
+	const odd = 1<<53 + 1
+	f := s.spending("a", "m")
+	s.spend(f, "1", store.Totals{Rows: 1, OutputTokens: odd})
+	s.spend(f, "2", store.Totals{Rows: 1, OutputTokens: odd + 1})
+	if usage := s.used("a"); len(usage) != 1 || usage[0].Totals.OutputTokens != 2*odd+1 {
+		s.Errorf("used %+v, want %d tokens out", usage, int64(2*odd+1))
+	}
+
+	// Trillionths beyond 2^53, of which one too many is refused.
+	b := []store.Fence{s.spending("b", "m"), s.spending("b", "m"), s.spending("b", "m")}
+	s.spend(b[0], "1", store.Totals{Rows: 1, InputTokens: 1}) // 50,000 trillionths
+	limit := 9008.0
+	for i, usd := range []float64{9000.00000005, 7.9999} {
+		if _, err := s.Reserve(s.Context(), b[i], usd, &limit); err != nil {
+			s.Fatal(err)
+		}
+	}
+	var refused *store.LimitError
+	_, err := s.Reserve(s.Context(), b[2], 0.000100000001, &limit)
+	if !errors.As(err, &refused) || refused.Spent != 50_000 || refused.Reserved != rowmill.MoneyOf(9000)+rowmill.MoneyOf(7.9999) {
+		// b[0] has set aside 9000.00000005, of which it has spent 0.00000005.
+		s.Errorf("reserve beyond the limit: %v", err)
+	}
+	if _, err := s.Reserve(s.Context(), b[2], 0.00009995, &limit); err != nil {
+		s.Errorf("reserve up to the limit: %v", err)
+	}
+}
+
+// testReplaceManyParts merges more parts than one step of an adapter takes.
+func testReplaceManyParts(s *suite) {
+	const parts, each = 1201, 200
+	f := s.running(parts)
+	var batch []store.Part
+	for i := range parts {
+		batch = append(batch, store.Part{Key: fmt.Sprint("p", i), Shard: 5, Rows: 1})
+	}
+	for some := range slices.Chunk(batch, each) {
+		if err := s.CommitParts(s.Context(), f, some, store.Totals{Rows: parts}); err != nil {
+			s.Fatal(err)
+		}
+	}
+	var want []string
+	for _, p := range batch {
+		want = append(want, p.Key)
+	}
+	s.holds(f.JobID, want...)
+	if err := s.ReplaceParts(s.Context(), f, store.Part{Key: "all", Shard: 5, Rows: parts, Complete: true}); err != nil {
+		s.Fatal(err)
+	}
+	s.holds(f.JobID, "all")
+	if err := s.CommitParts(s.Context(), f, batch[each-1:each+2], store.Totals{Rows: parts}); err != nil {
+		s.Fatal(err)
+	}
+	s.holds(f.JobID, "all")
+	if _, err := s.Finish(s.Context(), f, func(r *store.Record) error {
+		return r.Job.Become(rowmill.StatusSucceeded, time.Now())
+	}); err != nil {
+		s.Errorf("finish: %v", err)
+	}
+}
