@@ -1,6 +1,7 @@
 // Package blob keeps objects: inputs, shards, parts and results. It owns the
 // contract (Bucket) and its conformance suite (blobtest); blob/dir keeps
-// objects in a directory. It knows nothing of what the objects hold.
+// objects in a directory, blob/s3 on an S3 server. It knows nothing of what the
+// objects hold.
 //
 // Keys are slash-separated paths of the characters A-Z a-z 0-9 . _ ~ = and -,
 // without empty, "." or ".." elements, at most 512 bytes long.
@@ -8,20 +9,26 @@ package blob
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 )
+
+// ErrLost is what a reader ends with whose object was replaced or deleted, on
+// a bucket that cannot keep what is being read.
+var ErrLost = errors.New("the object was replaced or deleted while it was read")
 
 // Bucket holds objects by key.
 type Bucket interface {
 	// Create opens a new object for writing. Nothing is visible under key
 	// before Commit, which replaces an object of that key at once and as a
-	// whole. contentType is what GET answers.
+	// whole. contentType is what GET answers. The writer may end with ctx.
 	Create(ctx context.Context, key, contentType string) (Writer, error)
 
 	// Open opens an object for reading, or returns rowmill.ErrNotFound. The
 	// object may be replaced or deleted meanwhile; the reader goes on with
-	// what it opened.
+	// what it opened or, where the bucket cannot keep that, ends with ErrLost.
+	// It never mixes two versions. The object may end with ctx.
 	Open(ctx context.Context, key string) (Object, error)
 
 	// Stat describes an object, or returns rowmill.ErrNotFound.
@@ -36,6 +43,7 @@ type Bucket interface {
 
 	// DeletePrefix removes every object whose key starts with prefix, which
 	// must end in a slash, and what unfinished writers under it left behind.
+	// Writers of this process cannot commit there any more.
 	DeletePrefix(ctx context.Context, prefix string) error
 
 	// SignURL returns a URL that lets whoever holds it GET or HEAD the object
@@ -67,9 +75,9 @@ type Object interface {
 // Info describes an object.
 type Info struct {
 	Key      string
-	Size     int64  // bytes
-	ETag     string // strong, with its quotes
-	Modified time.Time
+	Size     int64     // bytes
+	ETag     string    // strong, with its quotes; equal contents may have equal ones
+	Modified time.Time // to the second at least; from Commit, about when it returned
 }
 
 // NewReader returns a sequential reader over a whole object.

@@ -23,8 +23,16 @@ type Harness struct {
 	// Reopen returns the bucket as a process sees it that starts after this
 	// one was killed. Writers that were open are lost.
 	Reopen func(t testing.TB) blob.Bucket
-	// Advance lets d pass on the clock that judges URLs.
+	// Advance lets d pass on the clock that judges URLs. Where it is nil, time
+	// passes by itself, and only short lives are tried.
 	Advance func(d time.Duration)
+	// Foreign says that another's server judges signed URLs, by its own rules:
+	// it may refuse a broken one with 400 as well as with 403, and may overlook
+	// If-Range and an Authorization header that it does not know.
+	Foreign bool
+	// Unpinned says that the bucket cannot keep an object that is open: once it
+	// is replaced or deleted, a reader may end with blob.ErrLost.
+	Unpinned bool
 	// Leftovers counts what unfinished writers have left where the bucket
 	// keeps it: temporary files, unfinished uploads.
 	Leftovers func(t testing.TB) int

@@ -136,9 +136,9 @@ func testSignedHead(s *suite) {
 	if got := s.fetch("HEAD", s.sign("HEAD", "k", time.Minute)).header.Get("ETag"); got != info.ETag {
 		s.Errorf("after a restart the ETag is %s, was %s", got, info.ETag)
 	}
-	s.put("k", random(12345))
+	s.put("k", random(12346)[1:])
 	if got := s.fetch("HEAD", s.sign("HEAD", "k", time.Minute)).header.Get("ETag"); got == info.ETag {
-		s.Error("a replaced object has the same ETag")
+		s.Error("an object with other content has the same ETag")
 	}
 }
 
@@ -185,7 +185,7 @@ func testSignedRange(s *suite) {
 	for _, spec := range []string{"bytes=10000-", "bytes=20000-30000"} {
 		a := s.fetch("GET", u, "Range", spec)
 		s.refused(spec, a, http.StatusRequestedRangeNotSatisfiable, nil)
-		if got := a.header.Get("Content-Range"); got != "bytes */10000" {
+		if got := a.header.Get("Content-Range"); got != "bytes */10000" && (got != "" || !s.Foreign) {
 			s.Errorf("%s: Content-Range is %q", spec, got)
 		}
 	}
@@ -201,12 +201,14 @@ func testSignedRange(s *suite) {
 
 func testSignedConditions(s *suite) {
 	content := random(1000)
-	old := s.put("k", random(1000))
+	old := s.put("k", random(1001)[1:])
 	info := s.put("k", content)
 	u := s.sign("GET", "k", time.Minute)
 	s.is("If-Range that holds", s.fetch("GET", u, "Range", "bytes=0-9", "If-Range", info.ETag), http.StatusPartialContent, content[:10])
-	s.is("If-Range of an older version", s.fetch("GET", u, "Range", "bytes=0-9", "If-Range", old.ETag), http.StatusOK, content)
-	s.is("If-Range of a weak tag", s.fetch("GET", u, "Range", "bytes=0-9", "If-Range", "W/"+info.ETag), http.StatusOK, content)
+	if !s.Foreign {
+		s.is("If-Range of an older version", s.fetch("GET", u, "Range", "bytes=0-9", "If-Range", old.ETag), http.StatusOK, content)
+		s.is("If-Range of a weak tag", s.fetch("GET", u, "Range", "bytes=0-9", "If-Range", "W/"+info.ETag), http.StatusOK, content)
+	}
 	s.is("If-None-Match that holds", s.fetch("GET", u, "If-None-Match", info.ETag), http.StatusNotModified, nil)
 	s.is("If-None-Match of an older version", s.fetch("GET", u, "If-None-Match", old.ETag), http.StatusOK, content)
 	s.is("If-Match that holds", s.fetch("GET", u, "If-Match", info.ETag), http.StatusOK, content)
@@ -217,6 +219,10 @@ func testSignedExpiry(s *suite) {
 	content := random(1000)
 	s.put("k", content)
 	const week = 604800 * time.Second
+	if s.Advance == nil {
+		s.expires(content)
+		return
+	}
 	short, long := s.sign("GET", "k", time.Second), s.sign("GET", "k", week)
 	head := s.sign("HEAD", "k", time.Minute)
 	s.is("a fresh URL of a second", s.fetch("GET", short), http.StatusOK, content)
@@ -230,6 +236,31 @@ func testSignedExpiry(s *suite) {
 	s.refused("a HEAD URL of a minute after a week", s.fetch("HEAD", head), http.StatusForbidden, nil)
 	s.Advance(20 * time.Second)
 	s.refused("a URL of a week after its end", s.fetch("GET", long), http.StatusForbidden, content)
+}
+
+// expires waits for the end of a URL's life in real time.
+func (s *suite) expires(content []byte) {
+	s.Helper()
+	long, short := s.sign("GET", "k", time.Minute), s.sign("GET", "k", 2*time.Second)
+	if a := s.fetch("GET", short); a.status != http.StatusOK {
+		s.Errorf("a fresh URL of two seconds: status %d", a.status)
+	}
+	poll := time.NewTicker(100 * time.Millisecond)
+	defer poll.Stop()
+	deadline := time.After(time.Minute)
+	for {
+		a := s.fetch("GET", short)
+		if a.status != http.StatusOK {
+			s.refused("a URL of two seconds at its end", a, http.StatusForbidden, content)
+			break
+		}
+		select {
+		case <-poll.C:
+		case <-deadline:
+			s.Fatal("a URL of two seconds still works after a minute")
+		}
+	}
+	s.is("a URL of a minute meanwhile", s.fetch("GET", long), http.StatusOK, content)
 }
 
 // testSignedTampering changes a URL everywhere.
@@ -277,12 +308,19 @@ func testSignedTampering(s *suite) {
 		if a.status == http.StatusOK || a.status/100 == 3 {
 			s.Errorf("%s: status %d", name, a.status)
 		}
-		s.refused(name, a, http.StatusForbidden, content)
+		want := http.StatusForbidden
+		if s.Foreign && a.status == http.StatusBadRequest {
+			want = a.status
+		}
+		s.refused(name, a, want, content)
 	}
 	s.is("the URL itself", s.fetch("GET", good), http.StatusOK, content)
 }
 
 func testSignedAuthorization(s *suite) {
+	if s.Foreign {
+		s.Skip("servers differ: Amazon's refuses two kinds of authorization in one request, others look at the signature alone")
+	}
 	content := random(1000)
 	s.put("k", content)
 	for _, value := range []string{"Key rm_secret", "Bearer x", ""} {

@@ -1,0 +1,45 @@
+package blob
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxKey is how long a key may be, in bytes.
+const maxKey = 512
+
+// CheckKey refuses what is no key, and says why.
+func CheckKey(key string) error {
+	if key == "" || len(key) > maxKey {
+		return fmt.Errorf("key of %d bytes: 1 to %d are allowed", len(key), maxKey)
+	}
+	for element := range strings.SplitSeq(key, "/") {
+		switch element {
+		case "", ".", "..":
+			return fmt.Errorf("key %.80q: the element %q is not allowed", key, element)
+		}
+		for i := range len(element) {
+			if !keyByte(element[i]) {
+				return fmt.Errorf("key %.80q: the byte %q is not allowed, only A-Z a-z 0-9 . _ ~ = - and /", key, element[i])
+			}
+		}
+	}
+	return nil
+}
+
+// CheckPrefix refuses what is no prefix of whole elements, the empty one
+// included.
+func CheckPrefix(prefix string) error {
+	if !strings.HasSuffix(prefix, "/") {
+		return fmt.Errorf("prefix %.80q: it must end in a slash", prefix)
+	}
+	return CheckKey(strings.TrimSuffix(prefix, "/"))
+}
+
+func keyByte(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	}
+	return c == '.' || c == '_' || c == '~' || c == '=' || c == '-'
+}

@@ -1,0 +1,188 @@
+package s3
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
+
+	"github.com/rowmill/rowmill/blob"
+)
+
+var _ blob.Bucket = (*Bucket)(nil)
+
+// Bucket is a bucket of an S3 server. All methods are safe for concurrent use.
+type Bucket struct {
+	config    Config
+	transport *transport
+	client    *minio.Core
+	public    *minio.Core // signs URLs, sends nothing
+	blocks    *blocks
+	ailing    atomic.Bool // calls fail, and an operator was told
+
+	mu      sync.Mutex
+	writers map[*writer]struct{} // neither committed nor aborted
+}
+
+// Open connects to a bucket and tries out what it needs: to list, write, read
+// and delete. Its errors say what to change.
+func Open(ctx context.Context, config Config) (*Bucket, error) {
+	config = config.WithDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	b := &Bucket{
+		config:    config,
+		transport: newTransport(config, newMetrics(config.Metrics)),
+		blocks:    newBlocks(config.ReadCache, config.ReadAhead),
+		writers:   map[*writer]struct{}{},
+	}
+	err := b.connect(ctx)
+	if err == nil {
+		err = b.check(ctx)
+	}
+	if err != nil {
+		_ = b.Close()
+		return nil, fmt.Errorf("open bucket %s on %s: %w", config.Bucket, config.Endpoint, err)
+	}
+	return b, nil
+}
+
+// Close gives up the connections. Objects and writers must have ended.
+func (b *Bucket) Close() error {
+	b.transport.base.CloseIdleConnections()
+	return nil
+}
+
+// Name is the bucket's name.
+func (b *Bucket) Name() string { return b.config.Bucket }
+
+// connect makes the clients.
+func (b *Bucket) connect(ctx context.Context) error {
+	keys := b.credentials()
+	if _, err := keys.GetWithContext(&credentials.CredContext{Context: ctx}); err != nil {
+		return fmt.Errorf("no credentials: set AccessKey and SecretKey, the AWS_* variables, or grant the machine a role: %w", err)
+	}
+	var err error
+	if b.client, err = b.newClient(b.config.Endpoint, keys); err != nil {
+		return err
+	}
+	if b.config.Region == "" {
+		err := b.try(ctx, func(ctx context.Context) (err error) {
+			b.config.Region, err = b.client.GetBucketLocation(ctx, b.config.Bucket)
+			return err
+		})
+		if err != nil {
+			return b.remedy("ask for the bucket's region", err)
+		}
+		// Made again with its region, a client never asks for it.
+		if b.client, err = b.newClient(b.config.Endpoint, keys); err != nil {
+			return err
+		}
+	}
+	b.public, err = b.newClient(b.config.PublicEndpoint, keys)
+	return err
+}
+
+// credentials are the given ones, the environment's, or the machine's.
+func (b *Bucket) credentials() *credentials.Credentials {
+	switch {
+	case b.config.AccessKey != "":
+		return credentials.NewStaticV4(b.config.AccessKey, b.config.SecretKey, b.config.SessionToken)
+	case os.Getenv("AWS_ACCESS_KEY_ID") != "":
+		return credentials.NewEnvAWS()
+	}
+	client := &http.Client{Transport: b.transport.base, Timeout: b.config.StallTimeout}
+	return credentials.New(&credentials.IAM{Client: client})
+}
+
+func (b *Bucket) newClient(endpoint string, keys *credentials.Credentials) (*minio.Core, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	if b.config.Region == "" {
+		b.config.Region = s3utils.GetRegionFromURL(*u)
+	}
+	return minio.NewCore(u.Host, &minio.Options{
+		Creds:     keys,
+		Secure:    u.Scheme == "https",
+		Transport: b.transport,
+		Region:    b.config.Region,
+		BucketLookup: map[string]minio.BucketLookupType{
+			AddressAuto: minio.BucketLookupAuto, AddressPath: minio.BucketLookupPath, AddressHost: minio.BucketLookupDNS,
+		}[b.config.Addressing],
+		MaxRetries: 1, // try repeats
+	})
+}
+
+// name is the object's name in the bucket.
+func (b *Bucket) name(key string) string { return b.config.Prefix + key }
+
+// begin checks what every call on a key starts with.
+func begin(ctx context.Context, key string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return blob.CheckKey(key)
+}
+
+// Stat describes an object.
+func (b *Bucket) Stat(ctx context.Context, key string) (blob.Info, error) {
+	if err := begin(ctx, key); err != nil {
+		return blob.Info{}, fmt.Errorf("stat object: %w", err)
+	}
+	found, err := b.stat(ctx, key)
+	if err != nil {
+		return blob.Info{}, fmt.Errorf("stat object %s: %w", key, err)
+	}
+	return b.describe(found), nil
+}
+
+func (b *Bucket) stat(ctx context.Context, key string) (found minio.ObjectInfo, err error) {
+	err = b.try(ctx, func(ctx context.Context) (err error) {
+		found, err = b.client.StatObject(ctx, b.config.Bucket, b.name(key), minio.StatObjectOptions{})
+		return err
+	})
+	return found, err
+}
+
+// describe is what S3 says of an object. Its times are cut to seconds, since
+// HEAD has no more where listings have.
+func (b *Bucket) describe(o minio.ObjectInfo) blob.Info {
+	return blob.Info{
+		Key:      strings.TrimPrefix(o.Key, b.config.Prefix),
+		Size:     o.Size,
+		ETag:     quoted(o.ETag),
+		Modified: o.LastModified.UTC().Truncate(time.Second),
+	}
+}
+
+// quoted is an ETag as HTTP writes it; minio-go takes the quotes away.
+func quoted(etag string) string { return `"` + etag + `"` }
+
+// Delete removes an object.
+func (b *Bucket) Delete(ctx context.Context, key string) error {
+	err := begin(ctx, key)
+	if err == nil {
+		err = b.try(ctx, func(ctx context.Context) error {
+			return b.client.RemoveObject(ctx, b.config.Bucket, b.name(key), minio.RemoveObjectOptions{})
+		})
+		if isNotFound(err) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("delete object %s: %w", key, err)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package s3
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/rowmill/rowmill/blob"
+)
+
+// page is how many unfinished uploads are listed at a time, the most S3 gives.
+const page = 1000
+
+// List returns the objects under a prefix, in key order.
+func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
+	err := ctx.Err()
+	if err == nil && prefix != "" {
+		err = blob.CheckPrefix(prefix)
+	}
+	var infos []blob.Info
+	if err == nil {
+		err = b.try(ctx, func(ctx context.Context) (err error) {
+			infos, err = b.list(ctx, prefix)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list objects under %q: %w", prefix, err)
+	}
+	return infos, nil
+}
+
+// list lists once. It leaves out what is not ours: names that are no keys,
+// such as the folders that some tools make.
+func (b *Bucket) list(ctx context.Context, prefix string) ([]blob.Info, error) {
+	var infos []blob.Info
+	options := minio.ListObjectsOptions{Prefix: b.name(prefix), Recursive: true}
+	for o := range b.client.ListObjectsIter(ctx, b.config.Bucket, options) {
+		if o.Err != nil {
+			return nil, o.Err
+		}
+		if info := b.describe(o); blob.CheckKey(info.Key) == nil {
+			infos = append(infos, info)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // the iterator just ends then
+	}
+	slices.SortFunc(infos, func(x, y blob.Info) int { return cmp.Compare(x.Key, y.Key) }) // not all servers do
+	return infos, nil
+}
+
+// DeletePrefix ends this process's writers under a prefix, takes back every
+// unfinished upload there, and then removes the objects, so that an upload
+// that was completed meanwhile goes too.
+func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
+	err := ctx.Err()
+	if err == nil {
+		err = blob.CheckPrefix(prefix)
+	}
+	if err == nil {
+		for _, w := range b.unfinished(prefix) {
+			w.Abort()
+		}
+		err = b.try(ctx, func(ctx context.Context) error { return b.abortUploads(ctx, b.name(prefix)) })
+	}
+	if err == nil {
+		err = b.try(ctx, func(ctx context.Context) error { return b.removeObjects(ctx, prefix) })
+	}
+	if err != nil {
+		return fmt.Errorf("delete objects under %q: %w", prefix, err)
+	}
+	return nil
+}
+
+// removeObjects removes the objects under a prefix, a thousand with a request.
+func (b *Bucket) removeObjects(ctx context.Context, prefix string) error {
+	infos, err := b.list(ctx, prefix)
+	if err != nil || len(infos) == 0 {
+		return err
+	}
+	removed, err := b.client.RemoveObjectsWithIter(ctx, b.config.Bucket, func(yield func(minio.ObjectInfo) bool) {
+		for _, info := range infos {
+			if !yield(minio.ObjectInfo{Key: b.name(info.Key)}) {
+				return
+			}
+		}
+	}, minio.RemoveObjectsOptions{})
+	if err != nil {
+		return err
+	}
+	for result := range removed {
+		if result.Err != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", result.ObjectName, result.Err))
+		}
+	}
+	return err
+}
+
+// abortUploads takes back the unfinished uploads of names under a prefix.
+func (b *Bucket) abortUploads(ctx context.Context, prefix string) error {
+	for key, upload := "", ""; ; {
+		uploads, err := b.client.ListMultipartUploads(ctx, b.config.Bucket, prefix, key, upload, "", page)
+		if err != nil {
+			return err
+		}
+		for _, u := range uploads.Uploads {
+			if !strings.HasPrefix(u.Key, prefix) {
+				continue // a server that does not look at the prefix
+			}
+			if err := b.abortUpload(ctx, u.Key, u.UploadID); err != nil {
+				return err
+			}
+		}
+		if !uploads.IsTruncated {
+			return nil
+		}
+		key, upload = uploads.NextKeyMarker, uploads.NextUploadIDMarker
+	}
+}
+
+// abortUpload takes back one upload. One that is gone is no error.
+func (b *Bucket) abortUpload(ctx context.Context, name, upload string) error {
+	err := b.try(ctx, func(ctx context.Context) error {
+		err := b.client.AbortMultipartUpload(ctx, b.config.Bucket, name, upload)
+		if code(err) == codeNoSuchUpload {
+			return nil
+		}
+		return err
+	})
+	if isNotFound(err) {
+		return nil
+	}
+	return err
+}

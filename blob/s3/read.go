@@ -1,0 +1,184 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+)
+
+// errWrongAnswer says that an answer does not fit its request.
+var errWrongAnswer = errors.New("the server's answer does not fit the request")
+
+func isNotFound(err error) bool { return errors.Is(err, rowmill.ErrNotFound) }
+
+// An object reads one version of an object in ranges.
+type object struct {
+	bucket *Bucket
+	key    string
+	size   int64
+	etag   string // without quotes
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	fills  sync.WaitGroup // requests that fill blocks
+}
+
+// Open opens an object for reading, with one request, which brings its first
+// block. Its requests end with ctx.
+func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
+	if err := begin(ctx, key); err != nil {
+		return nil, fmt.Errorf("open object: %w", err)
+	}
+	o := &object{bucket: b, key: key}
+	o.ctx, o.cancel = context.WithCancel(ctx)
+	var first []byte
+	err := b.try(ctx, func(ctx context.Context) error {
+		o.etag = "" // any version will do, as long as it is whole
+		answer, err := o.get(ctx, 0, blockSize-1)
+		if code(err) == codeInvalidRange { // the object has not even one byte
+			found, err := b.client.StatObject(ctx, b.config.Bucket, b.name(key), minio.StatObjectOptions{})
+			o.etag = found.ETag
+			if err == nil && found.Size > 0 {
+				err = errWrongAnswer // it was replaced just now
+			}
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { _ = answer.body.Close() }() // was read, or is given up
+		o.size, o.etag = answer.size, answer.etag
+		first = make([]byte, min(blockSize, o.size))
+		_, err = io.ReadFull(answer.body, first)
+		return err
+	})
+	if err != nil {
+		o.cancel()
+		return nil, fmt.Errorf("open object %s: %w", key, err)
+	}
+	b.blocks.start(o, first)
+	return o, nil
+}
+
+// An answer is the start of an answer to a request for a range.
+type answer struct {
+	body io.ReadCloser
+	size int64 // of the whole object
+	etag string
+}
+
+// get asks for the bytes from first to last, of the version that was opened.
+// last may lie beyond the object's end.
+func (o *object) get(ctx context.Context, first, last int64) (answer, error) {
+	b := o.bucket
+	var options minio.GetObjectOptions
+	options.Set("Range", fmt.Sprintf("bytes=%d-%d", first, last))
+	if o.etag != "" {
+		options.Set("If-Match", quoted(o.etag))
+	}
+	body, info, header, err := b.client.GetObject(ctx, b.config.Bucket, b.name(o.key), options)
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{body: body, etag: info.ETag}
+	if err := a.check(header, first, last, o.etag); err != nil {
+		_ = body.Close()
+		return answer{}, err
+	}
+	return a, nil
+}
+
+// check compares an answer with what was asked for, and notes the size.
+func (a *answer) check(header http.Header, first, last int64, etag string) error {
+	contentRange := header.Get("Content-Range")
+	if contentRange == "" {
+		if header.Get("Content-Length") == "0" && first == 0 {
+			return nil // an empty object, as some servers answer
+		}
+		return errIgnored
+	}
+	var from, to int64
+	if _, err := fmt.Sscanf(contentRange, "bytes %d-%d/%d", &from, &to, &a.size); err != nil {
+		return fmt.Errorf("%w: Content-Range %q", errWrongAnswer, contentRange)
+	}
+	if etag != "" && a.etag != etag {
+		return blob.ErrLost
+	}
+	if from != first || to != min(last, a.size-1) {
+		return fmt.Errorf("%w: Content-Range %q for the bytes %d to %d", errWrongAnswer, contentRange, first, last)
+	}
+	return nil
+}
+
+// Size is the object's length in bytes.
+func (o *object) Size() int64 { return o.size }
+
+// ReadAt reads what it is asked for, from blocks in memory where there are any.
+func (o *object) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, fmt.Errorf("read object %s: offset %d is negative", o.key, off)
+	}
+	if off >= o.size {
+		return 0, io.EOF
+	}
+	want := p[:min(int64(len(p)), o.size-off)]
+	n := 0
+	for n < len(want) {
+		at := off + int64(n)
+		block, err := o.bucket.blocks.get(o, at/blockSize, (off+int64(len(want))-1)/blockSize-at/blockSize)
+		if err != nil {
+			return n, fmt.Errorf("read object %s: %w", o.key, err)
+		}
+		n += copy(want[n:], block[at%blockSize:])
+	}
+	if len(want) < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// fill reads the bytes of some blocks in a row and hands each over as soon as
+// it is complete. After a fault it goes on where it was.
+func (o *object) fill(run []*block) error {
+	b := o.bucket
+	err := b.try(o.ctx, func(ctx context.Context) error {
+		last := min((run[len(run)-1].n+1)*blockSize, o.size) - 1
+		answer, err := o.get(ctx, run[0].n*blockSize, last)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = answer.body.Close() }() // was read, or is given up
+		for len(run) > 0 {
+			content := make([]byte, min(blockSize, o.size-run[0].n*blockSize))
+			if _, err := io.ReadFull(answer.body, content); err != nil {
+				return fmt.Errorf("the answer was cut off: %w", err)
+			}
+			run[0].finish(content, nil)
+			run = run[1:]
+		}
+		return nil
+	})
+	if isNotFound(err) {
+		return blob.ErrLost
+	}
+	return err
+}
+
+// Close ends the object's requests and frees its blocks.
+func (o *object) Close() error {
+	if !o.bucket.blocks.end(o) {
+		return fmt.Errorf("close object %s: %w", o.key, os.ErrClosed)
+	}
+	o.cancel()
+	o.fills.Wait()
+	return nil
+}

@@ -1,0 +1,129 @@
+package s3
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+)
+
+// Codes that S3 servers give. See "Error responses" in the S3 API reference.
+const (
+	codeNoSuchBucket = "NoSuchBucket"
+	codeNoSuchUpload = "NoSuchUpload"
+	codeAccessDenied = "AccessDenied"
+	codeInvalidRange = "InvalidRange"
+)
+
+// passing are the codes of faults that pass by themselves, whatever status
+// they come with; those of bodies that were damaged on their way among them.
+var passing = []string{
+	"InternalError", "ServiceUnavailable", "SlowDown", "RequestTimeout", "Throttling", "ThrottlingException",
+	"RequestLimitExceeded", "BandwidthLimitExceeded", "OperationAborted", "ExpiredToken",
+	"BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch",
+}
+
+// errIgnored says that a server cannot be used.
+var errIgnored = errors.New("the server ignores Range: it is no S3 server that can be used")
+
+// tellAfter is how long one call must fail before an operator is told: what
+// passes sooner is seen in the metrics alone.
+const tellAfter = 2 * time.Second
+
+// try calls until it succeeds, fails for good, or RetryFor has passed, and
+// translates the error. call must be harmless to repeat.
+func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) error {
+	began := time.Now()
+	wait := b.config.RetryWait
+	for {
+		err := call(ctx)
+		if err == nil {
+			if b.ailing.CompareAndSwap(true, false) {
+				b.config.Logger.Info("object store answers again", slog.String("endpoint", b.config.Endpoint))
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !transient(err) || time.Since(began)+wait > b.config.RetryFor {
+			return b.translate(err)
+		}
+		if time.Since(began) > tellAfter && b.ailing.CompareAndSwap(false, true) {
+			b.config.Logger.Warn("object store fails, trying again", slog.String("endpoint", b.config.Endpoint), slog.Any("err", err))
+		}
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2+1)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		wait = min(2*wait, b.config.RetryWaitMax)
+	}
+}
+
+// transient reports whether a fault may be gone next time.
+func transient(err error) bool {
+	var answer minio.ErrorResponse
+	if errors.As(err, &answer) {
+		switch answer.StatusCode {
+		case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
+			http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return true
+		}
+		return slices.Contains(passing, answer.Code)
+	}
+	return !errors.Is(err, errIgnored) && !errors.Is(err, blob.ErrLost) && !distrusted(err) && !plainHTTP(err)
+}
+
+// distrusted reports whether the server's certificate was refused.
+func distrusted(err error) bool {
+	var unverified *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	return errors.As(err, &unverified) || errors.As(err, &unknown)
+}
+
+// plainHTTP reports whether TLS was spoken to a server that does not. net/http
+// has no error value for it.
+func plainHTTP(err error) bool {
+	return strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
+}
+
+// translate makes the errors of the contract of those of S3.
+func (b *Bucket) translate(err error) error {
+	var answer minio.ErrorResponse
+	if !errors.As(err, &answer) {
+		return err
+	}
+	switch {
+	case answer.Code == codeNoSuchBucket:
+		return fmt.Errorf("bucket %s does not exist on %s: make it, or correct Bucket: %w", b.config.Bucket, b.config.Endpoint, err)
+	case answer.Code == codeNoSuchUpload:
+		return fmt.Errorf("the upload was aborted or lost on the server: write the object again: %w", err)
+	case answer.Code == "NoSuchKey", answer.Code == "NoSuchVersion": // 404 alone may also mean an unknown key ID
+		return rowmill.ErrNotFound
+	case answer.StatusCode == http.StatusPreconditionFailed:
+		return blob.ErrLost
+	}
+	return fmt.Errorf("S3 status %d, code %s: %w", answer.StatusCode, answer.Code, err)
+}
+
+// code is what a server gave as the reason, or nothing.
+func code(err error) string {
+	var answer minio.ErrorResponse
+	if errors.As(err, &answer) {
+		return answer.Code
+	}
+	return ""
+}

@@ -1,0 +1,66 @@
+package s3
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/blobtest"
+	"github.com/rowmill/rowmill/internal/s3test"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// prefixes keeps tests apart that share a server.
+var prefixes atomic.Int64
+
+// configFor is a place of its own on a server.
+func configFor(s *s3test.Server) Config {
+	return Config{
+		Endpoint: s.Endpoint, Bucket: s.Bucket, Region: s3test.Region, AccessKey: s.AccessKey, SecretKey: s.SecretKey,
+		Prefix: fmt.Sprintf("test-%d", prefixes.Add(1)),
+	}
+}
+
+func openBucket(t testing.TB, config Config) *Bucket {
+	t.Helper()
+	b, err := Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return b
+}
+
+// uploads counts the unfinished uploads in a bucket's place.
+func uploads(t testing.TB, b *Bucket) int {
+	t.Helper()
+	result, err := b.client.ListMultipartUploads(t.Context(), b.config.Bucket, b.config.Prefix, "", "", "", page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(result.Uploads)
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	server := s3test.Start(t)
+	blobtest.Run(t, func(t *testing.T) blobtest.Harness {
+		config := configFor(server)
+		b := openBucket(t, config)
+		return blobtest.Harness{
+			Bucket:    b,
+			Reopen:    func(t testing.TB) blob.Bucket { return openBucket(t, config) },
+			Leftovers: func(t testing.TB) int { return uploads(t, b) },
+			Foreign:   true,
+			Unpinned:  true,
+		}
+	})
+}

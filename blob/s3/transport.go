@@ -1,0 +1,199 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// maxIdle is how many connections are kept for the next request: as many
+// uploads and reads as a busy node has at once.
+const maxIdle = 64
+
+// metrics are the package's counters.
+type metrics struct {
+	requests *prometheus.CounterVec // by operation and outcome, each try counted
+	bytes    *prometheus.CounterVec // by direction
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	f := promauto.With(reg)
+	return &metrics{
+		requests: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "rowmill_s3_requests_total",
+			Help: "Requests to the S3 server, repetitions included, by operation and outcome.",
+		}, []string{"operation", "outcome"}),
+		bytes: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "rowmill_s3_bytes_total",
+			Help: "Bytes of bodies sent to and received from the S3 server.",
+		}, []string{"direction"}),
+	}
+}
+
+// A transport counts requests and ends those that have stalled.
+type transport struct {
+	base     *http.Transport
+	metrics  *metrics
+	sent     prometheus.Counter
+	received prometheus.Counter
+	stall    time.Duration // without a byte moving
+	complete time.Duration // the same, for CompleteMultipartUpload
+}
+
+func newTransport(c Config, m *metrics) *transport {
+	return &transport{
+		base: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: c.ConnectTimeout}).DialContext,
+			TLSHandshakeTimeout: c.ConnectTimeout,
+			MaxIdleConns:        maxIdle,
+			MaxIdleConnsPerHost: maxIdle,
+			IdleConnTimeout:     time.Minute,
+			DisableCompression:  true, // objects are bytes, whatever their encoding
+		},
+		metrics:  m,
+		sent:     m.bytes.WithLabelValues("sent"),
+		received: m.bytes.WithLabelValues("received"),
+		stall:    c.StallTimeout,
+		complete: c.CompleteTimeout,
+	}
+}
+
+// errStalled is the cause of a request's end that no byte moved on.
+type errStalled struct {
+	operation string
+	after     time.Duration
+}
+
+func (e errStalled) Error() string {
+	return fmt.Sprintf("%s stalled: no byte moved for %v", e.operation, e.after)
+}
+
+// RoundTrip sends a request.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	o := operation(r)
+	w := &watch{limit: t.stall}
+	if o == completeUpload {
+		w.limit = t.complete
+	}
+	w.ctx, w.cancel = context.WithCancelCause(r.Context())
+	w.timer = time.AfterFunc(w.limit, func() { w.cancel(errStalled{o, w.limit}) })
+	r = r.WithContext(w.ctx)
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &watched{ReadCloser: r.Body, watch: w, bytes: t.sent}
+	}
+	response, err := t.base.RoundTrip(r)
+	t.metrics.requests.WithLabelValues(o, outcome(w.ctx, response, err)).Inc()
+	if err != nil {
+		return nil, w.end(err)
+	}
+	w.moved()
+	response.Body = &watched{ReadCloser: response.Body, watch: w, bytes: t.received, last: true}
+	return response, nil
+}
+
+// A watch cancels a request that stalls.
+type watch struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	limit  time.Duration
+}
+
+func (w *watch) moved() {
+	if w.ctx.Err() == nil {
+		w.timer.Reset(w.limit)
+	}
+}
+
+// end ends the watch and says why the request ended.
+func (w *watch) end(err error) error {
+	w.timer.Stop()
+	w.cancel(nil)
+	var stalled errStalled
+	if errors.As(context.Cause(w.ctx), &stalled) {
+		return stalled
+	}
+	return err
+}
+
+// watched is a body under watch.
+type watched struct {
+	io.ReadCloser
+	watch *watch
+	bytes prometheus.Counter
+	last  bool // its end is the request's
+}
+
+func (b *watched) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.bytes.Add(float64(n))
+	switch {
+	case err != nil && b.last:
+		err = b.watch.end(err)
+	case n > 0:
+		b.watch.moved()
+	}
+	return n, err
+}
+
+func (b *watched) Close() error {
+	err := b.ReadCloser.Close()
+	if b.last {
+		_ = b.watch.end(nil) // whoever closes has what was wanted
+	}
+	return err
+}
+
+// completeUpload is the operation that may take its time.
+const completeUpload = "CompleteMultipartUpload"
+
+// operation is the S3 API's name of a request.
+func operation(r *http.Request) string {
+	query := r.URL.Query()
+	switch {
+	case query.Has("uploadId"):
+		return map[string]string{
+			http.MethodPut: "UploadPart", http.MethodPost: completeUpload, http.MethodDelete: "AbortMultipartUpload", http.MethodGet: "ListParts",
+		}[r.Method]
+	case query.Has("uploads"):
+		return map[string]string{http.MethodPost: "CreateMultipartUpload", http.MethodGet: "ListMultipartUploads"}[r.Method]
+	case query.Has("location"):
+		return "GetBucketLocation"
+	case query.Has("list-type"):
+		return "ListObjectsV2"
+	case query.Has("delete"):
+		return "DeleteObjects"
+	}
+	return map[string]string{
+		http.MethodGet: "GetObject", http.MethodHead: "HeadObject", http.MethodPut: "PutObject", http.MethodDelete: "DeleteObject",
+	}[r.Method]
+}
+
+// outcome sorts how a request ended, as far as its header says.
+func outcome(ctx context.Context, response *http.Response, err error) string {
+	switch {
+	case errors.As(context.Cause(ctx), &errStalled{}):
+		return "stalled"
+	case ctx.Err() != nil:
+		return "canceled"
+	case err != nil:
+		return "unreachable"
+	case response.StatusCode < 400:
+		return "ok"
+	case response.StatusCode == http.StatusNotFound:
+		return "not_found"
+	case response.StatusCode == http.StatusTooManyRequests, response.StatusCode == http.StatusServiceUnavailable:
+		return "throttled"
+	case response.StatusCode >= 500:
+		return "failed"
+	}
+	return "refused"
+}

@@ -1,0 +1,307 @@
+// Package s3test runs a real S3 server, versitygw, for tests and for clusters
+// on one machine. It knows where `.ci/tools s3` puts the server, keeps its port
+// reserved while the server is down, and makes one bucket. Tests that need the
+// server skip, loudly, where it is missing, and fail instead when ROWMILL_CI is
+// set.
+package s3test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"golang.org/x/sys/unix"
+)
+
+// What every server has. The keys guard nothing: the server is on loopback.
+const (
+	Bucket    = "rowmill"
+	Region    = "us-east-1"
+	AccessKey = "rowmill-test-key"
+	SecretKey = "rowmill-test-secret"
+)
+
+// upWithin bounds a start: a fifth of a second is usual, a busy machine needs
+// more.
+const upWithin = 60 * time.Second
+
+// module is what internal/s3server pins.
+const module = "github.com/versity/versitygw"
+
+// ErrNotInstalled says that the server is not on this machine.
+var ErrNotInstalled = errors.New("no versitygw on this machine: run `.ci/tools s3`")
+
+// Options of a server.
+type Options struct {
+	// Dir is where the server keeps its objects, over restarts too. It is made
+	// when missing.
+	Dir string
+	// IP is what the server listens on. Default 127.0.0.1.
+	IP string
+	// Port is what the server listens on. 0 is a free one, reserved on this
+	// machine until Stop, which is no help inside another network namespace.
+	Port int
+	// Prefix is put before the command line, such as {"ip", "netns", "exec",
+	// "s3"}; it must become the server (exec), and IP must be one that this
+	// process can reach.
+	Prefix []string
+}
+
+// A Server is a running versitygw.
+type Server struct {
+	Endpoint  string // such as http://127.0.0.1:4711
+	Port      int
+	Dir       string
+	AccessKey string
+	SecretKey string
+	Bucket    string
+
+	binary   string
+	options  Options
+	reserved *reservation // nil for a port that was given
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	exited chan struct{}
+	output *tail
+}
+
+// Binary is the server's program, or ErrNotInstalled.
+func Binary() (string, error) {
+	_, here, _, _ := runtime.Caller(0)
+	root := filepath.Join(filepath.Dir(here), "..", "..")
+	pins, err := os.ReadFile(filepath.Join(root, "internal", "s3server", "go.mod"))
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(pins)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == module {
+			path := filepath.Join(root, "bin", "tools", "versitygw-"+fields[1])
+			if _, err := os.Stat(path); err != nil {
+				return "", ErrNotInstalled
+			}
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("internal/s3server/go.mod does not name %s", module)
+}
+
+// Start starts a server on an empty directory that ends with the test. It
+// skips the test where no server is installed.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s, err := Run(t.Context(), t.TempDir(), 0)
+	if errors.Is(err, ErrNotInstalled) {
+		if os.Getenv("ROWMILL_CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("SKIPPED, NOT TESTED against a real S3 server: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// Run starts a server on 127.0.0.1 that keeps its objects in dir. ctx bounds
+// the start, not the server's life.
+func Run(ctx context.Context, dir string, port int) (*Server, error) {
+	return RunWith(ctx, Options{Dir: dir, Port: port})
+}
+
+// RunWith starts a server and makes its bucket.
+func RunWith(ctx context.Context, o Options) (*Server, error) {
+	binary, err := Binary()
+	if err != nil {
+		return nil, err
+	}
+	if o.IP == "" {
+		o.IP = "127.0.0.1"
+	}
+	s := &Server{
+		Dir: o.Dir, AccessKey: AccessKey, SecretKey: SecretKey, Bucket: Bucket,
+		binary: binary, options: o, Port: o.Port,
+	}
+	if s.Port == 0 {
+		if s.reserved, err = reserve(o.IP); err != nil {
+			return nil, fmt.Errorf("reserve a port: %w", err)
+		}
+		s.Port = s.reserved.port
+	}
+	s.Endpoint = "http://" + s.address()
+	if err := s.Restart(ctx); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	if err := s.makeBucket(ctx); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("make bucket %s: %w", s.Bucket, err)
+	}
+	return s, nil
+}
+
+func (s *Server) address() string { return net.JoinHostPort(s.options.IP, strconv.Itoa(s.Port)) }
+
+// Restart starts the server again, on the same address and directory, and
+// returns once it answers. A running one is killed first.
+func (s *Server) Restart(ctx context.Context) error {
+	s.Kill()
+	objects := filepath.Join(s.Dir, "objects")
+	if err := os.MkdirAll(objects, 0o700); err != nil {
+		return err
+	}
+	args := []string{"--port", s.address(), "--region", Region, "--quiet", "--keep-alive", "posix"}
+	if !keepsAttributes(objects) {
+		side := filepath.Join(s.Dir, "attributes")
+		if err := os.MkdirAll(side, 0o700); err != nil {
+			return err
+		}
+		args = append(args, "--sidecar", side)
+	}
+	line := append(append([]string{}, s.options.Prefix...), s.binary)
+	line = append(line, append(args, objects)...)
+
+	s.mu.Lock()
+	s.output = &tail{}
+	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), line[0], line[1:]...) // outlives the start
+	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+AccessKey, "ROOT_SECRET_ACCESS_KEY="+SecretKey)
+	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
+	s.exited = make(chan struct{})
+	cmd, exited := s.cmd, s.exited
+	err := cmd.Start()
+	if err != nil {
+		close(exited)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("start %s: %w", s.binary, err)
+	}
+	go func() {
+		_ = cmd.Wait() // Stop and Kill end it, and its output says the rest
+		close(exited)
+	}()
+	return s.waitUp(ctx, exited)
+}
+
+// waitUp waits until the server answers anything.
+func (s *Server) waitUp(ctx context.Context, exited <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, upWithin)
+	defer cancel()
+	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Endpoint, http.NoBody)
+		if err != nil {
+			return err
+		}
+		if res, err := client.Do(req); err == nil {
+			_ = res.Body.Close()
+			return nil
+		}
+		select {
+		case <-exited:
+			return fmt.Errorf("versitygw ended at once: %s", s.output)
+		case <-ctx.Done():
+			return fmt.Errorf("versitygw does not answer on %s: %w: %s", s.Endpoint, ctx.Err(), s.output)
+		case <-poll.C:
+		}
+	}
+}
+
+func (s *Server) makeBucket(ctx context.Context) error {
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client, err := minio.New(s.address(), &minio.Options{
+		Creds: credentials.NewStaticV4(AccessKey, SecretKey, ""), Region: Region, Transport: transport,
+	})
+	if err != nil {
+		return err
+	}
+	if there, err := client.BucketExists(ctx, Bucket); err != nil || there {
+		return err
+	}
+	return client.MakeBucket(ctx, Bucket, minio.MakeBucketOptions{Region: Region})
+}
+
+// Kill ends the server as a crash would (SIGKILL) and returns once it is gone.
+// Its port stays reserved.
+func (s *Server) Kill() { s.Signal(syscall.SIGKILL); s.wait() }
+
+// Signal sends a signal, such as SIGSTOP, to a running server.
+func (s *Server) Signal(signal os.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd != nil && s.cmd.Process != nil {
+		_ = s.cmd.Process.Signal(signal) // it may have ended
+	}
+}
+
+func (s *Server) wait() {
+	s.mu.Lock()
+	exited := s.exited
+	s.mu.Unlock()
+	if exited != nil {
+		<-exited
+	}
+}
+
+// Stop ends the server and gives its port back. Twice is harmless.
+func (s *Server) Stop() {
+	s.Kill()
+	if s.reserved != nil {
+		s.reserved.release()
+	}
+}
+
+// Output is the end of what the server printed since it was last started.
+func (s *Server) Output() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.output.String()
+}
+
+// keepsAttributes reports whether files in dir can have extended attributes,
+// where the server keeps ETags and content types.
+func keepsAttributes(dir string) bool {
+	return unix.Setxattr(dir, "user.rowmill", []byte("1"), 0) == nil
+}
+
+// tail keeps the last output of the server.
+type tail struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (w *tail) Write(p []byte) (int, error) {
+	const keep = 8 << 10
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buf.Write(p)
+	if over := w.buf.Len() - keep; over > 0 {
+		w.buf.Next(over)
+	}
+	return len(p), nil
+}
+
+func (w *tail) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.buf.String()
+}
