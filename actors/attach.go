@@ -60,7 +60,7 @@ func (n *node) attach(c actor.Context, server engine.Engine) {
 	pid := c.SpawnPrefix(props, "engine-"+pathSafe(name))
 	c.Watch(pid)
 	n.berths[name] = &berth{since: time.Now(), load: disp.load}
-	n.engines = append(slices.Clone(n.engines), engineView{name: name, pid: pid, err: errNotProbed})
+	n.engines = append(slices.Clone(n.engines), engineView{name: name, local: name, pid: pid, err: errNotProbed})
 }
 
 func (n *node) onAttachEngine(c actor.Context, m attachEngine) {
@@ -122,9 +122,26 @@ func (n *node) view(name string) *engineView {
 func (n *node) tell(c actor.Context, changed engineView) {
 	n.engines = slices.Clone(n.engines) // jobs hold the old slice
 	*n.view(changed.name) = changed
-	for _, pid := range n.jobs {
-		c.Send(pid, enginesChanged{n.engines})
+	for _, w := range n.workers {
+		c.Send(w.pid, enginesChanged{n.engines})
 	}
+	n.tellJobs(c)
+}
+
+// tellJobs passes all views to the jobs.
+func (n *node) tellJobs(c actor.Context) {
+	all := n.everyEngine()
+	for _, pid := range n.jobs {
+		c.Send(pid, enginesChanged{all})
+	}
+}
+
+// everyEngine are the engines of this node and of all others.
+func (n *node) everyEngine() []engineView {
+	if n.draining {
+		return slices.Clone(n.remote)
+	}
+	return slices.Concat(n.engines, n.remote)
 }
 
 // publish lets the world outside see the engines.
@@ -135,6 +152,7 @@ func (n *node) publish() {
 		status[i] = EngineStatus{Name: v.name, Up: v.up, Since: b.since, Info: v.info, Err: v.err, Load: b.load}
 	}
 	n.system.engines.Store(&status)
+	n.publishState()
 }
 
 // pathSafe makes a name usable in an actor's id.

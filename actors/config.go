@@ -26,6 +26,17 @@ type Config struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 
+	// Peers are the other nodes; nil on a node that stands alone.
+	Peers Peers
+	// OwnsNone keeps the node from owning jobs; it runs rows of those of
+	// others.
+	OwnsNone bool
+	// Version is what this node says of its program to the others.
+	Version string
+	// Clock is read for the times in records. Default: time.Now. Leases and
+	// all waiting go by the monotonic clock, whatever this one says.
+	Clock func() time.Time
+
 	// Tokenizers finds the vocabulary of a model. Where another one stands in,
 	// or none (nil), counts are estimates, corrected by what servers report,
 	// and the warning says what would make them exact. Default: no
@@ -36,6 +47,15 @@ type Config struct {
 	// Default 10 s: long enough to sit out a slow disk, short enough that
 	// another node takes over soon.
 	LeaseTTL time.Duration
+
+	// AdoptionTimeout is how long a node goes on with rows of a job whose owner
+	// is gone before it lets go of them. Default 30 s: several times what the
+	// next owner takes to appear.
+	AdoptionTimeout time.Duration
+
+	// StoragePatience is how long a store or a bucket that fails is asked again
+	// before a job gives up. Default 1 min: enough for one that restarts.
+	StoragePatience time.Duration
 
 	// ScanInterval is the time between searches for jobs without an owner.
 	// Default 500 ms. New jobs on this node do not wait for it.
@@ -106,6 +126,8 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	def(&c.Node, "node")
 	def(&c.LeaseTTL, 10*time.Second)
+	def(&c.AdoptionTimeout, 30*time.Second)
+	def(&c.StoragePatience, time.Minute)
 	def(&c.ScanInterval, 500*time.Millisecond)
 	def(&c.MaxActive, 64)
 	def(&c.ShardRows, 16_384)
@@ -124,6 +146,9 @@ func (c Config) WithDefaults() Config {
 	def(&c.DrainTimeout, 30*time.Second)
 	if c.Tokenizers == nil {
 		c.Tokenizers = func(rowmill.Model) (Tokenizer, string, error) { return nil, "", nil }
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -2,14 +2,14 @@
 // owns, cuts their input into shards, deals rows to whoever has room, commits
 // finished parts and makes the results. It knows no HTTP; clients' writes
 // reach it through the store, with a hint by System.Submitted and
-// System.Cancelled.
+// System.Cancelled. Other nodes reach it by System.Answer.
 //
 // # Supervision
 //
 //	node ─┬─ engine-<name>          one per inference server
+//	      ├─ shard-<job>-<epoch>    one per job that rows run of here: the worker
 //	      └─ job-<id>-<epoch>       one per owned job
-//	           ├─ results           commits parts, merges, makes artifacts
-//	           └─ shard-<node>-…    runs the job's rows on this node
+//	           └─ results           commits parts, merges, makes artifacts
 //
 // A child that panics is stopped, never restarted: what it knew is gone. The
 // job then fails with internal_error, its committed parts stay.
@@ -17,11 +17,12 @@
 // # Messages
 //
 // Facts are past tense, commands imperative, an actor's own ticks end in Due.
-// All are local to the process.
+// Those marked * also travel between nodes, as JSON; the node actor is their
+// only way in and answers each with a code.
 //
 //	message         from → to        meaning                              loss allowed?
 //	jobSubmitted    System → node    a job waits                          yes, the scan finds it
-//	jobCancelled    System → node    its record says cancelled            yes, the next write finds out
+//	jobCancelled    System → node    its record says cancelled            yes, the record is looked at
 //	jobClaimed      errand → node    a job is ours                        yes, the session still owns it: its end frees it
 //	jobOver         job → node       nothing is left to do                no
 //	attachEngine,   System → node    an engine came, goes                 no
@@ -30,25 +31,45 @@
 //	engineChanged   engine → node    up, down or other models             no, repeated when it changes again
 //	breakerOpened,  dispatcher →     failures in a row; the window is     no; yes, the next reading comes
 //	windowFilled    engine           full and could grow
-//	enginesChanged  node → job,      the engines there are now            as above
-//	                job → shard
+//	enginesChanged  node → job,      the engines there are now; a job     as above
+//	                shard            sees those of all nodes
+//	membersChanged  System → node    nodes came, went or spoke            no
 //	openLane        shard → engine   I have rows of this job for you      answered by laneOpened, laneRefused
-//	wantSpans       shard → job      room for more rows                   answered by spansDealt
 //	rowsFinished    outbox → shard   tasks wait in the outbox             no
-//	partWritten     shard → results  a part object is durable             its rows run again
-//	jobWarned, engineRefused, rowBroke, jobBroke, jobTaken, tooManyFailed,
-//	jobSucceeded    shard, results → job                                  no
-//	drainNode, drainJob, drainShard, drainResults and their shardDrained,
-//	resultsDrained  down and up the tree: finish, commit, give back
+//	invite *        job → node       work for this job                    yes, repeated; answered by invited
+//	adopt           node → shard     the job has this owner now           no
+//	report *        shard → job      what I have, want and have written   yes, the next one says it again
+//	orders *        job → shard      rows for you, what became of parts   yes, the next ones say it again
+//	dismiss *       job → node       the job is over                      yes, the worker looks at the record
+//	hint *          node → node      a job has no owner, was cancelled    yes, scan and record tell
+//	drain *         System → node    leave the cluster                    answered
+//	partWritten     job → results    a part object is durable             its rows run again
+//	partSettled     results → job    it is committed, or not needed       no
+//	jobBroke, jobTaken, tooManyFailed, jobSucceeded
+//	                results → job                                         no
+//	drainNode, drainJob, drainShard, drainResults, resultsDrained
+//	                down and up the tree: finish, commit, give back
+//
+// # Owners and workers
+//
+// The owner of a job deals its rows to workers, one on each node that serves
+// the model, its own included. Both sides keep books: crew at the owner, duty
+// at the worker. Reports and orders state where things stand, so that they may
+// be lost, repeated and overtaken; what is dealt is known by numbers until both
+// have it. A worker outlives its owner: the next one, under a higher epoch,
+// hears from all of them before it deals a row. A worker that is silent for
+// Config.LeaseTTL, or on whose node nobody listens, is lost: its rows are dealt
+// again, and should it come back it has to let go of them.
 //
 // # Where decisions live
 //
 // Actors move messages; what to do is decided by plain structs that know no
-// actors: plan (which rows go to which worker), ledger (which rows are done),
-// judge (whether an answer stands), queue (what may be sent now, and by
-// order.Pool which of it first), dispatcher (whose turn an engine is), breaker
-// (whether it is worth trying), pace (how long it may take), budget (what fits
-// into memory), engine.Window (how much a server takes).
+// actors: plan (which rows go to which worker), crew and duty (who has which),
+// ledger (which rows are done), judge (whether an answer stands), queue (what
+// may be sent now, and by order.Pool which of it first), dispatcher (whose turn
+// an engine is), breaker (whether it is worth trying), pace (how long it may
+// take), budget (what fits into memory), engine.Window (how much a server
+// takes).
 //
 // Rows travel between goroutines as *task; a dispatcher's goroutines take them
 // straight from its lanes and put them, judged, into the shard actor's outbox,

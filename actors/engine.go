@@ -76,11 +76,13 @@ type engineActor struct {
 
 // An engineView is what the rest of the node knows of an engine.
 type engineView struct {
-	name string
-	pid  *actor.PID
-	up   bool
-	info engine.Info
-	err  error // why it is not up
+	name    string     // unique in the cluster
+	local   string     // its name on its node
+	address string     // of its node; empty for this one
+	pid     *actor.PID // on this node
+	up      bool
+	info    engine.Info
+	err     error // why it is not up
 }
 
 // serves reports whether the engine runs m now.
@@ -189,7 +191,7 @@ func (e *engineActor) takeDown() {
 }
 
 func (e *engineActor) announce(c actor.Context, err error) {
-	c.Send(e.node, engineChanged{engineView{name: e.server.Name(), pid: c.Self(), up: e.up, info: e.info, err: err}})
+	c.Send(e.node, engineChanged{engineView{name: e.server.Name(), local: e.server.Name(), pid: c.Self(), up: e.up, info: e.info, err: err}})
 }
 
 func (e *engineActor) onGaugesDue(c actor.Context) {

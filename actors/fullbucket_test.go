@@ -12,12 +12,14 @@ import (
 // A fullBucket has no room for parts while it is on.
 type fullBucket struct {
 	blob.Bucket
-	on atomic.Bool
+	on      atomic.Bool
+	refused atomic.Int64
 }
 
 func (b *fullBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
 	w, err := b.Bucket.Create(ctx, key, contentType)
 	if err == nil && b.on.Load() && strings.Contains(key, "/parts/") {
+		b.refused.Add(1)
 		return fullWriter{w}, nil
 	}
 	return w, err

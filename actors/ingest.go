@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ type ingester struct {
 	cfg   Config
 	fence store.Fence
 	meter *meter
+	log   *slog.Logger
 }
 
 // run returns the manifest of rec's input, from what an earlier run left where
@@ -125,7 +127,7 @@ func (g *ingester) download(ctx context.Context, rec *store.Record) error {
 }
 
 func (g *ingester) mark(ctx context.Context, rec *store.Record, set func(*store.Record, time.Time)) error {
-	now := time.Now().UTC()
+	now := g.cfg.Clock().UTC()
 	updated, err := g.cfg.Store.Update(ctx, g.fence, func(r *store.Record) error {
 		set(r, now)
 		return nil

@@ -9,10 +9,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/peer"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -31,26 +33,27 @@ type (
 	}
 	enginesChanged struct{ engines []engineView } // node
 	waitDue        struct{}                       // itself: no engine came in time
-	wantSpans      struct{}                       // shard: I have room for more rows
-	jobWarned      struct{ warnings []string }    // shard: for the record
-	engineRefused  struct {                       // shard: an engine cannot run this job
-		engine string
-		err    error
+	crewDue        struct{}                       // itself: look who is here, and who is silent
+	gatherDue      struct{}                       // itself: enough waiting for earlier workers
+	recordDue      struct{}                       // itself: look whether the job was cancelled
+	partSettled    struct {                       // results: a part is committed, or was dropped
+		worker string
+		part   partReport
+		open   *roaring.Bitmap // of a dropped one: its rows that are not done
 	}
-	rowBroke struct { // shard: a row that ends the job
-		row int64
-		err *rowmill.RowError
-	}
-	jobBroke       struct{ err error }           // shard, results: the system failed
+	booksDiffer    struct{ err error }           // results: the store has other parts than we thought
+	jobBroke       struct{ err error }           // results, errands: the system failed
 	jobTaken       struct{ err error }           // results: the job is over or another's
 	tooManyFailed  struct{ totals store.Totals } // results: more than the job survives
 	jobSucceeded   struct{ rec store.Record }    // results
 	jobEnded       struct{ rec store.Record }    // its errand: the end is recorded
 	cancelJob      struct{}                      // node: the record says cancelled
 	drainJob       struct{}                      // node: stop and give the job back
-	shardDrained   struct{}                      // shard: all I had is written
 	resultsDrained struct{}                      // results: all I had is committed
-	cleanedUp      struct{ status rowmill.Status }
+	cleanedUp      struct {
+		status   rowmill.Status
+		released bool
+	}
 )
 
 // A job is the actor that owns one job on this node, from claim to end.
@@ -59,8 +62,9 @@ type job struct {
 	rec     store.Record
 	fence   store.Fence
 	node    *actor.PID
+	address string // of this node for others; empty on a single node
+	post    *post
 	lease   context.Context // the licence to act for the job
-	budget  *budget
 	slots   slots
 	meters  *meters
 	metrics *metrics
@@ -77,8 +81,12 @@ type job struct {
 	job      *jobContext
 	rows     int64 // of the whole input
 	ledger   *ledger
-	plan     *plan
-	shard    *actor.PID
+	crew     *crew
+	asked    map[string]time.Time // by address: when a node was last invited
+	banned   map[string]time.Time // by address: until when a node is not invited
+	asking   int                  // invites under way before the first deal
+	awaited  map[string]bool      // nodes whose earlier worker has not reported yet
+	workers  sync.WaitGroup       // of the job that are being stopped
 	results  *actor.PID
 	updating bool // a record update is under way
 	draining bool
@@ -95,6 +103,7 @@ func (j *job) Receive(c actor.Context) {
 		j.onStarted(c)
 	case cancelJob:
 		j.stopRows(c)
+		j.dismissWorkers(c)
 		j.cleanUp(c, rowmill.StatusCancelled, false)
 	case jobTaken:
 		j.onJobTaken(c, m)
@@ -104,6 +113,10 @@ func (j *job) Receive(c actor.Context) {
 		j.onTerminated(c, m)
 	case *actor.Stopping:
 		j.onStopping()
+	case *report:
+		if j.crew != nil && !j.ending { // else the worker says it again
+			j.onReport(c, m)
+		}
 	default:
 		j.behavior.Receive(c)
 	}
@@ -149,16 +162,25 @@ func (j *job) waiting(c actor.Context) {
 // running: rows are dealt, run and committed.
 func (j *job) running(c actor.Context) {
 	switch m := c.Message().(type) {
-	case wantSpans:
-		j.onWantSpans(c)
+	case partSettled:
+		j.onPartSettled(c, m)
+	case *invited:
+		j.onInvited(c, m)
+	case *peer.Refusal: // of this node
+		j.onInvited(c, &invited{err: m, epoch: j.fence.Epoch})
+	case delivered:
+		j.onDelivered(c, m)
+	case crewDue:
+		j.onCrewDue(c)
+	case gatherDue:
+		j.startDealing(c)
+	case recordDue:
+		j.onRecordDue(c)
 	case enginesChanged:
 		j.onEnginesChanged(c, m)
-	case jobWarned:
-		j.update(c, func(r *store.Record) { r.Job.Warnings = union(r.Job.Warnings, m.warnings) })
-	case engineRefused:
-		j.onEngineRefused(c, m)
-	case rowBroke:
-		j.onRowBroke(c, m)
+	case booksDiffer:
+		j.log.Warn("the store has lost parts that it had acknowledged; beginning again from those it has", "err", m.err)
+		j.release(c)
 	case tooManyFailed:
 		j.onTooManyFailed(c, m)
 	case recordUpdated:
@@ -167,13 +189,7 @@ func (j *job) running(c actor.Context) {
 		j.onJobSucceeded(c, m)
 	case drainJob:
 		j.draining = true
-		if j.shard == nil {
-			c.Send(j.results, drainResults{})
-			return
-		}
-		c.Send(j.shard, drainShard{})
-	case shardDrained:
-		c.Send(j.results, drainResults{})
+		j.drainResults(c)
 	case resultsDrained:
 		j.release(c)
 	default:
@@ -189,7 +205,7 @@ func (j *job) over(c actor.Context) {
 		j.cleanUp(c, m.rec.Job.Status, false)
 	case cleanedUp:
 		// The node stops this actor: that it stopped would overtake the message.
-		c.Send(j.node, jobOver{id: j.rec.Job.ID, status: m.status})
+		c.Send(j.node, jobOver{id: j.rec.Job.ID, status: m.status, released: m.released})
 	default: // late messages of rows that were stopped
 	}
 }
@@ -198,6 +214,7 @@ func (j *job) onStarted(c actor.Context) {
 	j.run = newErrand(j.lease, &j.runs)
 	j.work = newErrand(j.lease, j.all)
 	j.refused = make(map[string]error)
+	j.asked, j.banned, j.awaited = make(map[string]time.Time), make(map[string]time.Time), make(map[string]bool)
 	j.behavior = actor.NewBehavior()
 	j.behavior.Become(j.starting)
 	rec := j.rec
@@ -206,14 +223,18 @@ func (j *job) onStarted(c actor.Context) {
 		if m.meter, m.err = j.meters.meter(&m.rec.Spec); m.err != nil {
 			return m
 		}
-		in := &ingester{cfg: j.cfg, fence: j.fence, meter: m.meter}
+		in := &ingester{cfg: j.cfg, fence: j.fence, meter: m.meter, log: j.log}
 		if m.input, m.err = in.run(ctx, &m.rec); m.err != nil {
 			return m
 		}
-		if m.err = j.reserve(ctx, &m.rec, m.input); m.err != nil {
+		m.err = j.patiently(ctx, "reserve cost", func() error { return j.reserve(ctx, &m.rec, m.input) })
+		if m.err != nil {
 			return m
 		}
-		m.parts, m.err = j.cfg.Store.ListParts(ctx, rec.Job.ID)
+		m.err = j.patiently(ctx, "read parts", func() (err error) {
+			m.parts, err = j.cfg.Store.ListParts(ctx, rec.Job.ID)
+			return err
+		})
 		return m
 	})
 }
@@ -264,7 +285,7 @@ func (j *job) onIngested(c actor.Context, m ingested) {
 // estimate ends the job with what its input alone tells.
 func (j *job) estimate(c actor.Context, input manifest) {
 	usd, e := unsampledEstimate(&j.rec.Spec, input.Rows, input.Size)
-	now := time.Now()
+	now := j.cfg.Clock()
 	j.run.run(c, func(ctx context.Context) any {
 		rec, err := estimated(ctx, j.cfg.Store, j.fence, input.Rows, usd, e, now)
 		return jobFinalised{rec, err}.toJob()
@@ -289,7 +310,7 @@ func (j *job) proceed(c actor.Context) {
 		return
 	}
 	rows, shards := j.rows, len(j.ledger.shards)
-	now := time.Now()
+	now := j.cfg.Clock()
 	j.update(c, func(r *store.Record) {
 		if r.Job.NumRows == nil {
 			r.Job.NumRows, r.Shards = &rows, shards
@@ -306,6 +327,7 @@ func (j *job) proceed(c actor.Context) {
 func (j *job) onJobSucceeded(c actor.Context, m jobSucceeded) {
 	j.rec = m.rec
 	j.stopRows(c)
+	j.dismissWorkers(c)
 	j.cleanUp(c, rowmill.StatusSucceeded, true)
 }
 
@@ -320,12 +342,20 @@ func (j *job) served() bool {
 func (j *job) update(c actor.Context, change func(*store.Record)) {
 	j.updating = true
 	j.run.run(c, func(ctx context.Context) any {
-		rec, err := j.cfg.Store.Update(ctx, j.fence, func(r *store.Record) error {
-			change(r)
-			return nil
+		var rec store.Record
+		err := j.patiently(ctx, "update record", func() (err error) {
+			rec, err = j.cfg.Store.Update(ctx, j.fence, func(r *store.Record) error {
+				change(r)
+				return nil
+			})
+			return err
 		})
 		return recordUpdated{rec, err}
 	})
+}
+
+func (j *job) patiently(ctx context.Context, what string, do func() error) error {
+	return patiently(ctx, j.cfg.StoragePatience, j.log, what, do)
 }
 
 func (j *job) onRecordUpdated(c actor.Context, m recordUpdated) {
@@ -356,7 +386,7 @@ func (j *job) startRows(c actor.Context) {
 	if warning != "" {
 		j.update(c, func(r *store.Record) { r.Job.Warnings = union(r.Job.Warnings, []string{warning}) })
 	}
-	j.plan = newPlan(j.job.manifest.Shards, j.ledger.done())
+	j.crew = newCrew(newPlan(j.job.manifest.Shards, j.ledger.done()), j.ledger.keys())
 	j.results = c.SpawnPrefix(j.metrics.props("results", func() actor.Actor {
 		return &collector{
 			cfg: j.cfg, job: j.job, owner: c.Self(), rows: j.rows, ledger: j.ledger, metrics: j.metrics, slots: j.slots,
@@ -365,41 +395,15 @@ func (j *job) startRows(c actor.Context) {
 		}
 	}), "results")
 	c.Watch(j.results)
-	if j.plan.exhausted() {
-		return
+	if !j.crew.plan.exhausted() {
+		j.gather(c)
 	}
-	j.shard = c.SpawnPrefix(j.metrics.props("shard", func() actor.Actor {
-		return &worker{
-			cfg: j.cfg, job: j.job, owner: c.Self(), results: j.results, budget: j.budget, slots: j.slots,
-			work: newErrand(j.run.ctx, &j.runs), log: j.log,
-		}
-	}), fmt.Sprintf("shard-%s-%d", j.cfg.Node, j.fence.Epoch))
-	c.Watch(j.shard)
-	c.Send(j.shard, enginesChanged{j.engines})
-}
-
-// spansPerDeal is how many spans a shard actor gets at a time: the one it
-// works on and the next.
-const spansPerDeal = 4
-
-func (j *job) onWantSpans(c actor.Context) {
-	var spans []span
-	for len(spans) < spansPerDeal {
-		s, ok := j.plan.deal(1)
-		if !ok {
-			break
-		}
-		spans = append(spans, s)
-	}
-	c.Respond(spansDealt{spans: spans, exhausted: j.plan.exhausted()})
 }
 
 func (j *job) onEnginesChanged(c actor.Context, m enginesChanged) {
 	before := j.served()
 	j.engines = m.engines
-	if j.shard != nil {
-		c.Send(j.shard, m)
-	}
+	j.inviteNew(c)
 	if after := j.served(); after != before {
 		message := "Processing rows."
 		if !after {
@@ -409,19 +413,12 @@ func (j *job) onEnginesChanged(c actor.Context, m enginesChanged) {
 	}
 }
 
-func (j *job) onEngineRefused(c actor.Context, m engineRefused) {
-	j.refused[m.engine] = m.err
-	if !j.served() {
-		j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "No engine can run this job: %v", m.err))
-	}
-}
-
-func (j *job) onRowBroke(c actor.Context, m rowBroke) {
-	if m.err.Code == rowmill.RowTooLong {
-		j.fail(c, rowmill.Failf(rowmill.CodeRowTooLong, "Row %d does not fit the context of the model: %s", m.row, m.err.Message))
+func (j *job) onRowBroke(c actor.Context, f *fault) {
+	if f.Code == rowmill.RowTooLong {
+		j.fail(c, rowmill.Failf(rowmill.CodeRowTooLong, "Row %d does not fit the context of the model: %s", f.Row, f.Message))
 		return
 	}
-	j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "The engine refuses the job (seen at row %d): %s", m.row, m.err.Message))
+	j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "The engine refuses the job (seen at row %d): %s", f.Row, f.Message))
 }
 
 func (j *job) onTooManyFailed(c actor.Context, m tooManyFailed) {

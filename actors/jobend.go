@@ -17,9 +17,11 @@ import (
 func (j *job) onJobTaken(c actor.Context, m jobTaken) {
 	if errors.Is(m.err, rowmill.ErrTerminal) { // a client's cancel came first
 		j.stopRows(c)
+		j.dismissWorkers(c)
 		j.cleanUp(c, rowmill.StatusCancelled, false)
 		return
 	}
+	j.metrics.fenced.Inc()
 	j.log.Warn("job has another owner", "err", m.err)
 	j.abandon(c)
 }
@@ -61,11 +63,12 @@ func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
 		return
 	}
 	j.stopRows(c)
-	now := time.Now()
+	j.dismissWorkers(c)
+	now := j.cfg.Clock()
 	j.work.run(c, func(ctx context.Context) any {
 		rec, err := endJob(ctx, j.cfg.Store, j.fence, failure, now, j.log)
 		if err != nil {
-			return cleanedUp{rowmill.StatusUnknown} // another owner's, or the node is stopping
+			return cleanedUp{status: rowmill.StatusUnknown} // another owner's, or the node is stopping
 		}
 		return jobEnded{rec}
 	})
@@ -96,16 +99,16 @@ func endJob(ctx context.Context, s store.Store, f store.Fence, failure *rowmill.
 	}
 }
 
-// stopRows stops everything that works on rows. Late messages are ignored.
+// stopRows stops everything that works on rows here, but for the workers: they
+// go on until the next owner takes over, or are dismissed. Late messages are
+// ignored.
 func (j *job) stopRows(c actor.Context) {
 	j.ending = true
 	j.behavior.Become(j.over)
 	j.timers.stop()
 	j.run.cancel()
-	for _, pid := range []*actor.PID{j.shard, j.results} {
-		if pid != nil {
-			c.Stop(pid)
-		}
+	if j.results != nil {
+		c.Stop(j.results)
 	}
 }
 
@@ -116,10 +119,11 @@ func (j *job) cleanUp(c actor.Context, status rowmill.Status, parts bool) {
 	id := j.rec.Job.ID
 	j.work.run(c, func(ctx context.Context) any {
 		j.runs.Wait() // what they still write must not outlive the removal
+		j.workers.Wait()
 		if err := removeObjects(ctx, j.cfg, id, parts); err != nil {
 			j.log.Warn("clean up after job", "err", err)
 		}
-		return cleanedUp{status}
+		return cleanedUp{status: status}
 	})
 }
 
@@ -138,14 +142,14 @@ func (j *job) release(c actor.Context) {
 		if err := j.cfg.Store.Release(ctx, j.fence); err != nil {
 			j.log.Warn("release job", "err", err)
 		}
-		return cleanedUp{rowmill.StatusUnknown}
+		return cleanedUp{status: rowmill.StatusUnknown, released: true}
 	})
 }
 
 // abandon stops without touching the store: the job is another's.
 func (j *job) abandon(c actor.Context) {
 	j.stopRows(c)
-	c.Send(c.Self(), cleanedUp{rowmill.StatusUnknown})
+	c.Send(c.Self(), cleanedUp{status: rowmill.StatusUnknown})
 }
 
 func (j *job) onStopping() {
@@ -157,5 +161,6 @@ func (j *job) onStopping() {
 	go func() {
 		defer j.all.Done()
 		j.runs.Wait()
+		j.workers.Wait()
 	}()
 }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 )
@@ -43,7 +45,7 @@ func (l *lease) extend(from time.Time, ttl time.Duration) {
 
 // keep renews the session three times per time to live until the lease ends or
 // stop is closed.
-func (l *lease) keep(s store.Store, ttl time.Duration, log *slog.Logger, stop <-chan struct{}) {
+func (l *lease) keep(s store.Store, ttl time.Duration, log *slog.Logger, renewals *prometheus.CounterVec, stop <-chan struct{}) {
 	tick := time.NewTicker(ttl / 3)
 	defer tick.Stop()
 	for {
@@ -60,11 +62,14 @@ func (l *lease) keep(s store.Store, ttl time.Duration, log *slog.Logger, stop <-
 		cancel()
 		switch {
 		case err == nil:
+			renewals.WithLabelValues("renewed").Inc()
 			l.extend(began, ttl)
 		case errors.Is(err, rowmill.ErrLeaseLost):
+			renewals.WithLabelValues("lost").Inc()
 			l.cancel(rowmill.ErrLeaseLost)
 			return
 		default:
+			renewals.WithLabelValues("failed").Inc()
 			log.Warn("renew session", "session", l.session, "err", err)
 		}
 	}

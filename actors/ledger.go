@@ -52,23 +52,37 @@ func newLedger(shards []shardInfo, parts []store.Part) (*ledger, error) {
 }
 
 // propose turns a written part into the record to commit. It returns false
-// where some of its rows are done already: such a part is dropped as a whole.
-func (l *ledger) propose(w partWritten) (store.Part, bool) {
-	s := &l.shards[w.shard]
-	if s.complete || s.done.Intersects(w.rows) {
-		return store.Part{}, false
+// where some of its rows are done already, and those that are not: such a part
+// is dropped as a whole.
+func (l *ledger) propose(w partReport) (p store.Part, open *roaring.Bitmap, ok bool) {
+	s := &l.shards[w.Shard]
+	if s.complete {
+		return store.Part{}, roaring.New(), false
 	}
-	p := store.Part{
-		Key: w.key, Shard: w.shard, Rows: int64(w.rows.GetCardinality()), Totals: w.totals, Size: w.size,
+	if s.done.Intersects(w.Rows.Bitmap) {
+		return store.Part{}, roaring.AndNot(w.Rows.Bitmap, s.done), false
 	}
-	s.done.Or(w.rows) // proposed rows count as taken
+	p = store.Part{
+		Key: w.Key, Shard: w.Shard, Rows: int64(w.Rows.GetCardinality()), Totals: w.Totals, Size: w.Size,
+	}
+	s.done.Or(w.Rows.Bitmap) // proposed rows count as taken
 	if p.Rows == int64(s.rows) {
 		p.Complete = true
-		return p, true
+		return p, nil, true
 	}
-	w.rows.RunOptimize()
-	p.Accepted, _ = w.rows.ToBytes() // writing to memory cannot fail
-	return p, true
+	p.Accepted, _ = w.Rows.ToBytes() // writing to memory cannot fail
+	return p, nil, true
+}
+
+// keys are the keys of all parts.
+func (l *ledger) keys() map[string]bool {
+	keys := make(map[string]bool)
+	for i := range l.shards {
+		for _, p := range l.shards[i].parts {
+			keys[p.Key] = true
+		}
+	}
+	return keys
 }
 
 // committed notes that the store has recorded p.

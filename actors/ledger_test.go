@@ -16,8 +16,8 @@ func rows(from, to uint64) *roaring.Bitmap {
 	return b
 }
 
-func written(key string, shard int, set *roaring.Bitmap) partWritten {
-	return partWritten{key: key, shard: shard, rows: set, totals: store.Totals{Rows: int64(set.GetCardinality())}}
+func written(key string, shard int, set *roaring.Bitmap) partReport {
+	return partReport{Key: key, Shard: shard, Rows: newRowSet(set), Totals: store.Totals{Rows: int64(set.GetCardinality())}}
 }
 
 func TestLedgerRefusesRowsThatAreDone(t *testing.T) {
@@ -26,13 +26,13 @@ func TestLedgerRefusesRowsThatAreDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := l.propose(written("a", 0, rows(0, 6))); !ok {
+	if _, _, ok := l.propose(written("a", 0, rows(0, 6))); !ok {
 		t.Fatal("first part refused")
 	}
-	if _, ok := l.propose(written("b", 0, rows(5, 10))); ok {
-		t.Error("part with a row that is done was accepted")
+	if _, open, ok := l.propose(written("b", 0, rows(5, 10))); ok || !open.Equals(rows(6, 10)) {
+		t.Errorf("part with a row that is done: accepted %v, rows to run again %v", ok, open)
 	}
-	if _, ok := l.propose(written("c", 0, rows(0, 10))); ok {
+	if _, _, ok := l.propose(written("c", 0, rows(0, 10))); ok {
 		t.Error("complete part with rows that are done was accepted")
 	}
 }
@@ -40,7 +40,7 @@ func TestLedgerRefusesRowsThatAreDone(t *testing.T) {
 func TestLedgerKnowsACompletePartWithoutMerging(t *testing.T) {
 	t.Parallel()
 	l, _ := newLedger([]shardInfo{{Rows: 10}}, nil)
-	p, ok := l.propose(written("a", 0, rows(0, 10)))
+	p, _, ok := l.propose(written("a", 0, rows(0, 10)))
 	if !ok || !p.Complete || p.Accepted != nil {
 		t.Fatalf("part = %+v, %v, want a complete one", p, ok)
 	}
@@ -74,7 +74,7 @@ func TestLedgerReplayEqualsTheOriginal(t *testing.T) {
 			if set.IsEmpty() {
 				continue
 			}
-			p, ok := l.propose(written(fmt.Sprint(n), shard, set))
+			p, _, ok := l.propose(written(fmt.Sprint(n), shard, set))
 			if !ok {
 				t.Fatal("part of open rows refused")
 			}

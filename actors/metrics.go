@@ -30,6 +30,12 @@ type metrics struct {
 	waiting  *prometheus.GaugeVec     // engine
 	kinds    map[string]*kindMetrics
 
+	workers   prometheus.Gauge
+	renewals  *prometheus.CounterVec // outcome
+	takeovers prometheus.Counter
+	fenced    prometheus.Counter
+	returned  *prometheus.CounterVec // reason
+
 	countErrors *prometheus.GaugeVec // model
 	dead        prometheus.Counter
 	restarted   *prometheus.CounterVec // kind
@@ -80,6 +86,17 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		countErrors: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_token_count_error_tokens", Help: "By how many tokens our count of a prompt differs from the server's, on average of late."}, []string{"model"}),
 		kinds:       make(map[string]*kindMetrics),
 		dead:        f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
+	}
+	m.workers = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers", Help: "Jobs this node runs rows of now, whoever owns them."})
+	m.renewals = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_lease_renewals_total", Help: "Renewals of this node's session, by outcome (renewed, failed, lost)."}, []string{"outcome"})
+	m.takeovers = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_takeovers_total", Help: "Jobs this node took over from another owner, or from itself before a restart."})
+	m.fenced = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_fenced_total", Help: "Times this node stopped acting for its jobs because its session could not be trusted, or a write was refused."})
+	m.returned = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_returned_total", Help: "Rows dealt to a worker that went to another: given back unsent (back), or to be run again because the worker was lost (lost)."}, []string{"reason"})
+	for _, outcome := range []string{"renewed", "failed", "lost"} {
+		m.renewals.WithLabelValues(outcome)
+	}
+	for _, reason := range []string{"back", "lost"} {
+		m.returned.WithLabelValues(reason)
 	}
 	live := f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_actors_live", Help: "Actors alive, by kind."}, []string{"kind"})
 	latency := f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_actor_receive_seconds", Help: "Time an actor takes for a message, sampled.", Buckets: prometheus.ExponentialBuckets(1e-6, 4, 10)}, []string{"kind"})

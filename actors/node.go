@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,9 +18,12 @@ import (
 // Messages a node receives.
 type (
 	jobSubmitted struct{ id string } // System: a job waits, do not wait for the next scan
-	jobCancelled struct{ id string } // System: its record says cancelled
-	scanDue      struct{}            // itself
-	orphansFound struct {            // its errand
+	jobCancelled struct {            // System: its record says cancelled
+		id   string
+		told bool // by another node, which tells all
+	}
+	scanDue      struct{} // itself
+	orphansFound struct { // its errand
 		orphans []store.Orphan
 		err     error
 	}
@@ -31,16 +33,19 @@ type (
 		err error
 	}
 	jobOver struct { // job: nothing is left to do for it here
-		id     string
-		status rowmill.Status
+		id       string
+		status   rowmill.Status
+		released bool // it waits for another owner
 	}
-	engineChanged struct{ view engineView }      // engine
-	attachEngine  struct{ server engine.Engine } // System: use this one too
-	detachEngine  struct{ name string }          // System: use it no longer
-	engineLeft    struct{ name string }          // engine: detached, it has given back what waited
-	leaseEnded    struct{}                       // System: the session can no longer be trusted
-	leaseOpened   struct{ lease *lease }         // System: a new session
-	drainNode     struct{}                       // System: give all jobs back
+	engineChanged  struct{ view engineView }      // engine
+	attachEngine   struct{ server engine.Engine } // System: use this one too
+	detachEngine   struct{ name string }          // System: use it no longer
+	engineLeft     struct{ name string }          // engine: detached, it has given back what waited
+	membersChanged struct{}                       // System: nodes came, went or said something new
+	stateDue       struct{}                       // itself: tell the other nodes how this one is
+	leaseEnded     struct{}                       // System: the session can no longer be trusted
+	leaseOpened    struct{ lease *lease }         // System: a new session
+	drainNode      struct{}                       // System: give all jobs back
 )
 
 // A node is the root of everything on this process: it claims jobs that nobody
@@ -58,12 +63,21 @@ type node struct {
 	log     *slog.Logger
 	timers  timers
 
+	nonce    string // of this start
 	lease    *lease
 	engines  []engineView
+	remote   []engineView      // those of the other nodes
+	members  []string          // ids of the other nodes
+	said     string            // the last state that was spread
 	berths   map[string]*berth // by engine
 	jobs     map[string]*actor.PID
 	claiming map[string]bool
 	fences   map[string]store.Fence
+	orphans  map[string]time.Time  // when they were first seen
+	workers  map[string]*placement // by job
+	hiring   map[string]bool       // jobs whose worker is being set up
+	leaving  map[string]int        // workers being stopped, by job
+	placed   int                   // workers, ever
 	scanning bool
 	draining bool
 	stopping bool // its children were told to stop: nothing new may be spawned
@@ -77,7 +91,7 @@ func (n *node) Receive(c actor.Context) {
 	case *actor.Started:
 		n.onStarted(c)
 	case jobSubmitted:
-		n.claim(c, m.id)
+		n.onJobSubmitted(c, m)
 	case jobCancelled:
 		n.onJobCancelled(c, m)
 	case scanDue:
@@ -104,6 +118,24 @@ func (n *node) Receive(c actor.Context) {
 		n.lease = m.lease
 	case drainNode:
 		n.onDrainNode(c)
+	case membersChanged:
+		n.onMembersChanged(c)
+	case stateDue:
+		n.onStateDue(c)
+	case fromPeer:
+		n.onFromPeer(c, m)
+	case *invite:
+		n.onInvite(c, m)
+	case hired:
+		n.onHired(c, m)
+	case *dismiss:
+		n.onDismiss(c, m)
+	case workerOver:
+		n.onWorkerOver(c, m)
+	case workerLetGo:
+		n.onWorkerLetGo(m)
+	case delivered:
+		m.by.back(c, n.work)
 	case *actor.Stopping:
 		n.stopping = true
 		n.timers.stop()
@@ -115,17 +147,34 @@ func (n *node) Receive(c actor.Context) {
 
 func (n *node) onStarted(c actor.Context) {
 	n.jobs, n.fences = make(map[string]*actor.PID), make(map[string]store.Fence)
-	n.claiming = make(map[string]bool)
-	n.berths = make(map[string]*berth)
+	n.claiming, n.hiring = make(map[string]bool), make(map[string]bool)
+	n.berths, n.workers, n.leaving = make(map[string]*berth), make(map[string]*placement), make(map[string]int)
+	n.nonce = nonce()
 	for _, server := range n.cfg.Engines {
 		n.attach(c, server)
 	}
 	n.publish()
+	n.onStateDue(c)
 	n.onScanDue(c)
 }
 
 // free is how many more jobs may run.
-func (n *node) free() int { return n.cfg.MaxActive - len(n.jobs) - len(n.claiming) }
+func (n *node) free() int {
+	if n.cfg.OwnsNone {
+		return 0
+	}
+	return n.cfg.MaxActive - len(n.jobs) - len(n.claiming)
+}
+
+// onJobSubmitted claims a job, or leaves it to another node where this one is
+// about to go or never owns any.
+func (n *node) onJobSubmitted(c actor.Context, m jobSubmitted) {
+	if n.draining || n.cfg.OwnsNone {
+		n.tellNext(c, m.id)
+		return
+	}
+	n.claim(c, m.id)
+}
 
 func (n *node) claim(c actor.Context, id string) {
 	if n.draining || n.lease == nil || n.free() < 1 || n.claiming[id] || n.jobs[id] != nil {
@@ -159,14 +208,12 @@ func (n *node) onOrphansFound(c actor.Context, m orphansFound) {
 		n.log.Warn("look for jobs without an owner", "err", m.err)
 		return
 	}
-	for _, o := range m.orphans {
-		n.claim(c, o.JobID)
-	}
+	n.claimLater(c, m.orphans, time.Now())
 }
 
 func (n *node) onJobClaimed(c actor.Context, m jobClaimed) {
 	delete(n.claiming, m.id)
-	if n.draining { // the end of the session frees it
+	if n.draining && m.err != nil {
 		n.reportDrained()
 		return
 	}
@@ -185,13 +232,20 @@ func (n *node) onJobClaimed(c actor.Context, m jobClaimed) {
 	if n.lease == nil || n.lease.session != fence.Session {
 		return // an orphan already
 	}
+	if n.draining { // the end of the session frees it
+		n.reportDrained()
+		return
+	}
 	licence := n.lease.ctx
 	log := n.log.With("job", m.id)
+	if fence.Epoch > 1 {
+		n.metrics.takeovers.Inc()
+	}
 	log.Info("job claimed", "status", m.rec.Job.Status, "epoch", fence.Epoch, "model", m.rec.Job.Model)
 	props := n.metrics.props("job", func() actor.Actor {
 		return &job{
-			cfg: n.cfg, rec: m.rec, fence: fence, node: c.Self(), lease: licence, budget: n.budget,
-			slots: n.slots, meters: n.meters, metrics: n.metrics, all: n.all, log: log, engines: slices.Clone(n.engines),
+			cfg: n.cfg, rec: m.rec, fence: fence, node: c.Self(), address: n.address(), post: n.system.post, lease: licence,
+			slots: n.slots, meters: n.meters, metrics: n.metrics, all: n.all, log: log, engines: n.everyEngine(),
 		}
 	})
 	pid := c.SpawnPrefix(props, fmt.Sprintf("job-%s-%d", m.id, fence.Epoch))
@@ -201,6 +255,12 @@ func (n *node) onJobClaimed(c actor.Context, m jobClaimed) {
 }
 
 func (n *node) onJobCancelled(c actor.Context, m jobCancelled) {
+	if !m.told {
+		n.tellAll(c, hint{Job: m.id, Cancelled: true})
+	}
+	if m.told && n.jobs[m.id] == nil {
+		return // who told it cleans up
+	}
 	n.log.Info("job cancelled", "job", m.id)
 	n.metrics.jobs.WithLabelValues(string(rowmill.StatusCancelled)).Inc()
 	if pid := n.jobs[m.id]; pid != nil {
@@ -222,6 +282,9 @@ func (n *node) onJobOver(c actor.Context, m jobOver) {
 	delete(n.jobs, m.id)
 	delete(n.fences, m.id)
 	n.metrics.active.Set(float64(len(n.jobs)))
+	if m.released {
+		n.tellNext(c, m.id)
+	}
 	switch m.status {
 	case rowmill.StatusSucceeded, rowmill.StatusFailed:
 		n.log.Info("job over", "job", m.id, "status", m.status)
@@ -237,6 +300,12 @@ func (n *node) onJobOver(c actor.Context, m jobOver) {
 // onTerminated fails a job whose actor panicked: its rows would meet the same
 // fault again.
 func (n *node) onTerminated(c actor.Context, m *actor.Terminated) {
+	for id, w := range n.workers {
+		if w.pid.Equal(m.GetWho()) {
+			n.onWorkerPanicked(c, id, w)
+			return
+		}
+	}
 	for id, pid := range n.jobs {
 		if !pid.Equal(m.GetWho()) {
 			continue
@@ -245,7 +314,7 @@ func (n *node) onTerminated(c actor.Context, m *actor.Terminated) {
 		n.onJobOver(c, jobOver{id: id, status: rowmill.StatusFailed})
 		n.work.run(c, func(ctx context.Context) any {
 			failure := rowmill.Failf(rowmill.CodeInternalError, "The service met a fault of its own while it ran the job. Its log says which.")
-			if _, err := endJob(ctx, n.cfg.Store, fence, failure, time.Now(), n.log); err != nil {
+			if _, err := endJob(ctx, n.cfg.Store, fence, failure, n.cfg.Clock(), n.log); err != nil {
 				n.log.Warn("record failure", "job", id, "err", err)
 			}
 			return nil
@@ -259,7 +328,8 @@ func (n *node) onLeaseEnded(c actor.Context) {
 	if n.lease == nil {
 		return
 	}
-	n.log.Error("session lost, jobs stop", "jobs", len(n.jobs))
+	n.log.Error("session lost, jobs stop; their rows go on and wait for the next owner", "jobs", len(n.jobs))
+	n.metrics.fenced.Inc()
 	n.lease.cancel(rowmill.ErrLeaseLost)
 	n.lease = nil
 	for id, pid := range n.jobs {
@@ -271,7 +341,14 @@ func (n *node) onLeaseEnded(c actor.Context) {
 }
 
 func (n *node) onDrainNode(c actor.Context) {
+	if n.draining {
+		return
+	}
 	n.draining = true
+	n.publish()
+	for _, w := range n.workers {
+		c.Send(w.pid, drainShard{})
+	}
 	for _, pid := range n.jobs {
 		c.Send(pid, drainJob{})
 	}
@@ -279,7 +356,7 @@ func (n *node) onDrainNode(c actor.Context) {
 }
 
 func (n *node) reportDrained() {
-	if len(n.jobs) == 0 && len(n.claiming) == 0 {
+	if n.draining && len(n.jobs)+len(n.claiming)+len(n.workers)+len(n.hiring)+len(n.leaving) == 0 {
 		n.system.drainedOnce.Do(func() { close(n.system.drained) })
 	}
 }

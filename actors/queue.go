@@ -116,6 +116,24 @@ func (q *queue) wake(now time.Time) time.Duration {
 	return 0
 }
 
+// surrender removes up to n tasks that could go to an engine, the first to go
+// first.
+func (q *queue) surrender(n int) []*task {
+	if n <= 0 {
+		return nil
+	}
+	tasks := q.take(order.None, n, true)
+	q.now.Leave(order.None)
+	return tasks
+}
+
+// surrenderLater removes all tasks that must wait.
+func (q *queue) surrenderLater() []*task {
+	tasks := []*task(q.later)
+	q.later = nil
+	return tasks
+}
+
 // byDue is a heap, earliest first.
 type byDue []*task
 

@@ -21,12 +21,9 @@ import (
 
 // Messages a results actor receives.
 type (
-	partWritten struct { // shard: a part object is durable
-		key    string
-		shard  int
-		rows   *roaring.Bitmap // relative to the shard
-		totals store.Totals
-		size   int64
+	partWritten struct { // job: a part object is durable
+		worker string
+		partReport
 	}
 	partsCommitted struct { // its errand
 		parts []store.Part
@@ -60,9 +57,10 @@ type collector struct {
 	log     *slog.Logger
 	timers  timers
 
-	pending    []store.Part          // proposed, not yet committed
-	writers    map[string]*actor.PID // who wrote which of them
+	pending    []store.Part           // proposed, not yet committed
+	written    map[string]partWritten // by key: what was proposed
 	committing bool
+	commits    int          // by this owner
 	failures   int          // failed commits in a row
 	merging    map[int]bool // shards
 	survives   int64        // failed rows the job may have
@@ -107,7 +105,7 @@ func (r *collector) Receive(c actor.Context) {
 // last row is done.
 func (r *collector) onStarted(c actor.Context) {
 	r.merging = make(map[int]bool)
-	r.writers = make(map[string]*actor.PID)
+	r.written = make(map[string]partWritten)
 	r.lastRow = time.Now()
 	if r.lost(c) {
 		return
@@ -129,14 +127,17 @@ func (r *collector) lost(c actor.Context) bool {
 }
 
 func (r *collector) onPartWritten(c actor.Context, m partWritten) {
-	part, ok := r.ledger.propose(m)
-	if !ok {
-		r.log.Warn("part repeats rows that are done, dropped", "part", m.key)
-		r.drop(c, m.key)
-		c.Respond(partCommitted{m.key})
+	if _, twice := r.written[m.Key]; twice {
 		return
 	}
-	r.writers[m.key] = c.Sender()
+	part, open, ok := r.ledger.propose(m.partReport)
+	if !ok {
+		r.log.Warn("part repeats rows that are done, dropped", "part", m.Key, "open", open.GetCardinality())
+		r.drop(c, m.Key)
+		c.Send(r.owner, partSettled{m.worker, m.partReport, open})
+		return
+	}
+	r.written[m.Key] = m
 	r.pending = append(r.pending, part)
 	r.commit(c)
 }
@@ -164,12 +165,14 @@ func (r *collector) onPartsCommitted(c actor.Context, m partsCommitted) {
 		return
 	}
 	r.failures = 0
+	r.commits++
 	r.lastRow = time.Now()
 	for _, p := range m.parts {
 		r.ledger.committed(p)
 		r.count(p)
-		c.Send(r.writers[p.Key], partCommitted{p.Key})
-		delete(r.writers, p.Key)
+		m := r.written[p.Key]
+		delete(r.written, p.Key)
+		c.Send(r.owner, partSettled{m.worker, m.partReport, nil})
 	}
 	if r.lost(c) {
 		return
@@ -217,16 +220,24 @@ func (r *collector) mergeIfReady(c actor.Context, n int) {
 		}
 		defer r.slots.merge.leave()
 		began := time.Now()
-		key := partKey(r.job.id, n, r.job.fence.Epoch)
-		size, err := r.merge(ctx, n, parts, key)
+		var complete store.Part
+		err := r.patiently(ctx, "merge shard", func() error {
+			key := partKey(r.job.id, n, r.job.fence.Epoch)
+			size, err := r.merge(ctx, n, parts, key)
+			complete = mergedPart(key, size, parts)
+			return err
+		})
 		if err != nil {
 			return shardMerged{shard: n, err: err}
 		}
-		complete := mergedPart(key, size, parts)
-		err = r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete)
+		err = r.patiently(ctx, "record merged shard", func() error { return r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete) })
 		r.metrics.merges.Observe(time.Since(began).Seconds())
 		return shardMerged{shard: n, complete: complete, err: err}
 	})
+}
+
+func (r *collector) patiently(ctx context.Context, what string, do func() error) error {
+	return patiently(ctx, r.cfg.StoragePatience, r.log, what, do)
 }
 
 func (r *collector) merge(ctx context.Context, n int, parts []store.Part, key string) (size int64, err error) {
@@ -258,7 +269,7 @@ func (r *collector) onShardMerged(c actor.Context, m shardMerged) {
 			c.Send(r.owner, jobTaken{m.err})
 			return
 		}
-		c.Send(r.owner, jobBroke{fmt.Errorf("merge shard %d: %w", m.shard, m.err)})
+		c.Send(r.owner, r.differ(fmt.Errorf("merge shard %d: %w", m.shard, m.err)))
 		return
 	}
 	delete(r.merging, m.shard)
@@ -314,7 +325,7 @@ func (r *collector) estimateIfReady(c actor.Context) {
 	}
 	r.finalising = true
 	usd, e := sampledEstimate(r.job.spec, r.rows, r.job.manifest.Size, parts)
-	now := time.Now()
+	now := r.cfg.Clock()
 	r.work.run(c, func(ctx context.Context) any {
 		rec, err := estimated(ctx, r.cfg.Store, r.job.fence, r.rows, usd, e, now)
 		return jobFinalised{rec, err}
@@ -345,14 +356,17 @@ func (r *collector) finalise(ctx context.Context, parts []store.Part) (store.Rec
 				defer s.close()
 				sources[i] = s
 			}
-			size, err := writeObject(gctx, r.cfg.Blob, artifacts[name].Key, func(w io.Writer) error {
-				rows, err := concat(gctx, w, sources)
-				if err == nil && rows != r.ledger.rows {
-					err = fmt.Errorf("%d rows, not %d", rows, r.ledger.rows)
-				}
+			err := r.patiently(gctx, "write artifact", func() error {
+				size, err := writeObject(gctx, r.cfg.Blob, artifacts[name].Key, func(w io.Writer) error {
+					rows, err := concat(gctx, w, sources)
+					if err == nil && rows != r.ledger.rows {
+						err = fmt.Errorf("%d rows, not %d", rows, r.ledger.rows)
+					}
+					return err
+				})
+				*sizes[name] = size
 				return err
 			})
-			*sizes[name] = size
 			if err != nil {
 				return fmt.Errorf("write artifact %s: %w", name, err)
 			}
@@ -365,24 +379,48 @@ func (r *collector) finalise(ctx context.Context, parts []store.Part) (store.Rec
 	for name, size := range sizes {
 		artifacts[name] = store.Artifact{Key: artifacts[name].Key, Size: *size}
 	}
-	now := time.Now()
-	rec, err := r.cfg.Store.Finish(ctx, r.job.fence, func(rec *store.Record) error {
-		if err := rec.Job.Become(rowmill.StatusSucceeded, now); err != nil {
-			return err
-		}
-		rec.Artifacts = artifacts
-		rec.Job.Message = "Job succeeded."
-		rec.Job.JobCost = rec.Spec.Model.Cost(&rec.Job)
-		return nil
+	now := r.cfg.Clock()
+	var rec store.Record
+	err := r.patiently(ctx, "finish job", func() (err error) {
+		rec, err = r.cfg.Store.Finish(ctx, r.job.fence, func(rec *store.Record) error {
+			if err := rec.Job.Become(rowmill.StatusSucceeded, now); err != nil {
+				return err
+			}
+			rec.Artifacts = artifacts
+			rec.Job.Message = "Job succeeded."
+			rec.Job.JobCost = rec.Spec.Model.Cost(&rec.Job)
+			return nil
+		})
+		return err
 	})
 	if err != nil {
-		return rec, fmt.Errorf("finish job: %w", err)
+		return rec, err
 	}
 	r.metrics.finalise.Observe(time.Since(r.lastRow).Seconds())
 	return rec, nil
 }
 
-func (r *collector) onJobFinalised(c actor.Context, m jobFinalised) { c.Send(r.owner, m.toJob()) }
+func (r *collector) onJobFinalised(c actor.Context, m jobFinalised) {
+	if m.err != nil {
+		m.err = fmt.Errorf("finish job: %w", m.err)
+	}
+	switch told := m.toJob().(type) {
+	case jobBroke:
+		c.Send(r.owner, r.differ(told.err))
+	default:
+		c.Send(r.owner, told)
+	}
+}
+
+// differ is what the job hears of an error. That the store counts other parts
+// than the ledger, after this owner has committed some, is no fault of ours: a
+// store that does not flush each write forgets the last ones when it crashes.
+func (r *collector) differ(err error) any {
+	if errors.Is(err, rowmill.ErrConflict) && r.commits > 0 {
+		return booksDiffer{err}
+	}
+	return jobBroke{err}
+}
 
 // toJob is what the job has to know.
 func (m jobFinalised) toJob() any {

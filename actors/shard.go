@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -16,14 +17,14 @@ import (
 
 // Messages a shard actor receives.
 type (
-	spansDealt struct { // job: rows to run; none are left when exhausted
-		spans     []span
-		exhausted bool
-	}
+	adopt struct {
+		owner *courier
+		epoch int64
+	} // node: the job has this owner now
 	blockLoaded struct { // its errand
 		span  span
 		size  int64         // taken from the budget for it
-		input *shard.Reader // open reader of span.shard
+		input *shard.Reader // open reader of span.Shard
 		block *shard.Block
 		err   error
 	}
@@ -31,28 +32,34 @@ type (
 	budgetFreed  struct{} // the budget: asking again makes sense
 	flushDue     struct{} // itself: write what is finished
 	retryDue     struct{} // itself: a pause is over
-	partStored   struct { // its errand: a part is on disk
-		part  partWritten
+	reportDue    struct{} // itself: tell the owner how things stand
+	partStored   struct { // its errand: a part is durable
+		part  partReport
 		tasks []*task
 		bytes int64
 		err   error
 	}
-	partCommitted struct{ key string } // results: the rows of a part are done
-	drainShard    struct{}             // job: run no further rows, write what is finished
+	jobLookedUp struct{ over bool } // its errand: what the record says
+	drainShard  struct{}            // node: run no further rows, write what is finished
 )
 
 // A worker is the shard actor: it runs the rows of one job on one node. It
-// asks the job for spans, loads their rows within the node's budget, hands
-// them to the engines as those have room, and writes finished rows as parts.
+// asks the job's owner for spans, loads their rows within the node's budget,
+// hands them to the engines as those have room, and writes finished rows as
+// parts. It outlives the owner: the next one finds it with all that it has.
 type worker struct {
-	cfg     Config
-	job     *jobContext
-	owner   *actor.PID // the job
-	results *actor.PID
-	budget  *budget
-	slots   slots
-	work    errand
-	log     *slog.Logger
+	cfg    Config
+	name   string // unique for ever
+	self   string // address of this node for others; empty on a single node
+	job    *jobContext
+	node   *actor.PID
+	owner  *courier
+	budget *budget
+	slots  slots
+	work   errand
+	all    *sync.WaitGroup
+	runs   *sync.WaitGroup // errands that may write objects
+	log    *slog.Logger
 
 	outbox  *outbox
 	spare   []*task // the outbox's other slice
@@ -60,20 +67,29 @@ type worker struct {
 	opened  int    // ports, ever
 	rows    *queue // what is loaded and what must wait
 	shards  map[int]*shardState
+	latest  int // the shard that the last span is of
 	todo    []span
 	timers  timers
 	written int              // parts being written
-	parts   map[string]int64 // bytes of parts that wait for their commit
+	parts   map[string]int64 // bytes of parts that wait to be settled
 
-	asked, exhausted   bool // spans were asked for; none are left
-	loading            bool // a block is on its way
-	noLoad, noSend     bool // the budget was full for blocks; for answers
-	draining, reported bool
-	outstanding        int   // tasks at engines
-	unwritten          int64 // bytes of finished rows that gather
-	uncommitted        int64 // bytes of parts on their way
-	held               int64 // bytes taken from the budget
-	answer             int64 // bytes an answer takes, as learned
+	duty     *duty
+	heard    time.Time // when orders last came
+	asked    bool      // the owner has been told that there is room
+	hungry   bool      // and that there is nothing to do
+	warnings []string
+	refused  map[string]string // by engine
+	fault    *fault
+
+	exhausted      bool // no rows are left to be dealt
+	loading        bool // a block is on its way
+	noLoad, noSend bool // the budget was full for blocks; for answers
+	draining, over bool
+	outstanding    int   // tasks at engines
+	unwritten      int64 // bytes of finished rows that gather
+	uncommitted    int64 // bytes of parts on their way
+	held           int64 // bytes taken from the budget
+	answer         int64 // bytes an answer takes, as learned
 }
 
 func (w *worker) Receive(c actor.Context) {
@@ -86,8 +102,16 @@ func (w *worker) Receive(c actor.Context) {
 		w.onLaneOpened(c, m)
 	case laneRefused:
 		w.onLaneRefused(c, m)
-	case spansDealt:
-		w.onSpansDealt(c, m)
+	case adopt:
+		w.onAdopt(c, m)
+	case *orders:
+		w.onOrders(c, m)
+	case delivered:
+		m.by.back(c, w.work)
+	case reportDue:
+		w.onReportDue(c)
+	case jobLookedUp:
+		w.onJobLookedUp(c, m)
 	case blockLoaded:
 		w.onBlockLoaded(c, m)
 	case rowsFinished:
@@ -100,8 +124,6 @@ func (w *worker) Receive(c actor.Context) {
 		w.onFlushDue(c)
 	case partStored:
 		w.onPartStored(c, m)
-	case partCommitted:
-		w.onPartCommitted(c, m)
 	case drainShard:
 		w.onDrainShard(c)
 	case *actor.Stopping:
@@ -117,11 +139,14 @@ func (w *worker) onStarted(c actor.Context) {
 	w.rows = newQueue(w.job.manifest.Rows)
 	w.shards = make(map[int]*shardState)
 	w.parts = make(map[string]int64)
+	w.refused = make(map[string]string)
 	w.answer = firstAnswer
 	if w.job.schema.Embedding {
 		w.answer = 4 * int64(w.job.spec.Model.Dimension)
 	}
+	w.heard = time.Now()
 	w.timers.after(c, w.cfg.PartInterval, flushDue{})
+	w.onReportDue(c)
 }
 
 func (w *worker) onEnginesChanged(c actor.Context, m enginesChanged) {
@@ -162,9 +187,8 @@ func (w *worker) onLaneOpened(c actor.Context, m laneOpened) {
 	if tokens := m.disp.cacheTokens(); tokens > 0 {
 		w.rows.now.Remember(tokens * bytesPerToken)
 	}
-	if warnings := m.lane.call.Warnings(); len(warnings) > 0 {
-		c.Send(w.owner, jobWarned{warnings})
-	}
+	w.warnings = union(w.warnings, m.lane.call.Warnings())
+	w.report(c)
 	w.pump(c)
 }
 
@@ -173,16 +197,8 @@ func (w *worker) onLaneRefused(c actor.Context, m laneRefused) {
 		return // its next probe tells
 	}
 	w.log.Warn("engine cannot run the job", "engine", m.engine, "err", m.err)
-	c.Send(w.owner, engineRefused{engine: m.engine, err: m.err})
-}
-
-func (w *worker) onSpansDealt(c actor.Context, m spansDealt) {
-	w.asked, w.exhausted = false, m.exhausted
-	for _, s := range m.spans {
-		w.shard(s.shard).dealt(s)
-	}
-	w.todo = append(w.todo, m.spans...)
-	w.pump(c)
+	w.refused[m.engine] = m.err.Error()
+	w.report(c)
 }
 
 func (w *worker) onBudgetFreed(c actor.Context) {
@@ -193,16 +209,14 @@ func (w *worker) onBudgetFreed(c actor.Context) {
 func (w *worker) onBlockLoaded(c actor.Context, m blockLoaded) {
 	w.loading = false
 	if m.err != nil {
-		if w.job.ctx.Err() == nil {
-			c.Send(w.owner, jobBroke{fmt.Errorf("load rows: %w", m.err)})
-		}
+		w.broke(c, fmt.Errorf("load rows: %w", m.err))
 		return
 	}
-	st := w.shard(m.span.shard)
+	st := w.shard(m.span.Shard)
 	rest, tasks, bytes := st.unpack(m)
 	w.hold(bytes - m.size)
 	w.rows.add(tasks)
-	if rest.from < rest.to {
+	if rest.count() > 0 {
 		w.todo[0] = rest
 	} else {
 		w.todo = w.todo[1:]
@@ -220,7 +234,7 @@ func (w *worker) onRowsFinished(c actor.Context) {
 			w.unreserve(t)
 			w.rows.retry(t, time.Now())
 		case t.out.Failed() && fatal[t.out.Err.Code]:
-			c.Send(w.owner, rowBroke{row: t.row.Index, err: t.out.Err})
+			w.fail(c, &fault{Row: t.row.Index, Code: t.out.Err.Code, Message: t.out.Err.Message})
 		default:
 			n := t.bytes()
 			w.learn(n)
@@ -235,7 +249,7 @@ func (w *worker) onRowsFinished(c actor.Context) {
 	clear(tasks)
 	w.spare = tasks
 	for n, st := range w.shards {
-		if st.drained() || w.unwritten >= w.cfg.PartBytes/2 && st.bytes*2 >= w.unwritten {
+		if w.drained(n) || w.unwritten >= w.cfg.PartBytes/2 && st.bytes*2 >= w.unwritten {
 			w.flush(c, n)
 		}
 	}
@@ -264,7 +278,7 @@ func (w *worker) flush(c actor.Context, n int) {
 	st := w.shard(n)
 	tasks, bytes := st.harvest()
 	w.unwritten -= bytes
-	if st.over() {
+	if w.drained(n) {
 		st.close(w.log)
 		delete(w.shards, n)
 	}
@@ -278,7 +292,11 @@ func (w *worker) flush(c actor.Context, n int) {
 			return nil
 		}
 		defer w.slots.write.leave()
-		part, err := writePart(ctx, w.cfg.Blob, w.job, n, tasks)
+		var part partReport
+		err := patiently(ctx, w.cfg.StoragePatience, w.log, "write part", func() (err error) {
+			part, err = writePart(ctx, w.cfg.Blob, w.job, n, tasks)
+			return err
+		})
 		return partStored{part: part, tasks: tasks, bytes: bytes, err: err}
 	})
 }
@@ -287,19 +305,12 @@ func (w *worker) onPartStored(c actor.Context, m partStored) {
 	w.written--
 	w.release(m.tasks)
 	if m.err != nil {
-		if w.job.ctx.Err() == nil {
-			c.Send(w.owner, jobBroke{fmt.Errorf("write part: %w", m.err)})
-		}
+		w.broke(c, fmt.Errorf("write part: %w", m.err))
 		return
 	}
-	w.parts[m.part.key] = m.bytes
-	c.Request(w.results, m.part)
-	w.pump(c)
-}
-
-func (w *worker) onPartCommitted(c actor.Context, m partCommitted) {
-	w.uncommitted -= w.parts[m.key]
-	delete(w.parts, m.key)
+	w.parts[m.part.Key] = m.bytes
+	w.duty.wrote(m.part)
+	w.report(c)
 	w.pump(c)
 }
 
@@ -321,7 +332,7 @@ func (w *worker) hold(bytes int64) {
 	w.budget.take(bytes)
 }
 
-// onDrainShard takes back what has not been sent and waits for the rest.
+// onDrainShard gives back what has not been sent and waits for the rest.
 func (w *worker) onDrainShard(c actor.Context) {
 	w.draining = true
 	for name := range w.ports {
@@ -331,14 +342,16 @@ func (w *worker) onDrainShard(c actor.Context) {
 }
 
 func (w *worker) finishDraining(c actor.Context) {
-	if w.outstanding > 0 || w.reported {
-		return
+	w.giveBackAll()
+	if w.outstanding == 0 && !w.loading {
+		w.flushAll(c)
 	}
-	w.flushAll(c)
-	if w.written == 0 {
-		w.reported = true
-		c.Send(w.owner, shardDrained{})
-	}
+	w.report(c)
+}
+
+// left reports whether nothing is left with a worker that drains.
+func (w *worker) left() bool {
+	return w.draining && w.outstanding == 0 && w.written == 0 && !w.loading && w.unwritten == 0 && w.duty.free()
 }
 
 func (w *worker) onStopping() {
@@ -351,6 +364,17 @@ func (w *worker) onStopping() {
 	for _, st := range w.shards {
 		st.close(w.log)
 	}
+	w.all.Add(1)
+	go func() {
+		defer w.all.Done()
+		w.runs.Wait()
+	}()
+}
+
+// drained reports whether all rows of shard n that this worker has are
+// written, and no more are on their way as far as it knows.
+func (w *worker) drained(n int) bool {
+	return w.shards[n].open == 0 && (n != w.latest || w.exhausted)
 }
 
 func (w *worker) shard(n int) *shardState {

@@ -49,11 +49,20 @@ func (w *worker) pump(c actor.Context) {
 	if len(w.ports) > 0 && (w.rows.ready() <= want || w.ahead()) {
 		w.load(c)
 	}
-	if len(w.todo) < 2 && !w.asked && !w.exhausted {
-		w.asked = true
-		c.Request(w.owner, wantSpans{})
+	idle := w.rows.ready() == 0 && len(w.todo) == 0
+	hungry := idle && want > 0
+	if w.wants() && !w.asked && !w.exhausted || hungry && !w.hungry {
+		w.asked, w.hungry = true, hungry
+		w.report(c)
+	}
+	w.hungry = hungry
+	if idle && w.outstanding == 0 && w.unwritten > 0 {
+		w.flushAll(c) // nothing would come to be written with it
 	}
 }
+
+// wants reports whether there is room for more spans.
+func (w *worker) wants() bool { return len(w.todo) < 2 && !w.draining }
 
 // fill hands rows to the engines, to the least busy first and a few at a time
 // where rows are short, and returns how many they had room for.
@@ -104,9 +113,10 @@ func (w *worker) ahead() bool {
 func (w *worker) disown(rows int) { w.hold(-int64(rows) * w.answer) }
 
 // afford returns how many of n rows may go out, now that their answers need
-// room. One always may, so that no job stands still.
+// room. One always may, so that no job stands still, but none while the owner
+// takes this worker for lost.
 func (w *worker) afford(c actor.Context, n int) int {
-	if n == 0 || w.uncommitted > 0 && w.unwritten+w.uncommitted >= w.cfg.PartBytes {
+	if n == 0 || w.deserted() || w.uncommitted > 0 && w.unwritten+w.uncommitted >= w.cfg.PartBytes {
 		return 0
 	}
 	if !w.noSend {
@@ -156,7 +166,7 @@ func (w *worker) load(c actor.Context) {
 		return
 	}
 	s := w.todo[0]
-	size := w.job.manifest.Shards[s.shard].spanBytes(s)
+	size := w.job.manifest.Shards[s.Shard].spanBytes(s)
 	if w.outstanding == 0 && w.rows.empty() && w.unwritten == 0 {
 		w.hold(size)
 	} else if w.budget.acquire(1, size, w.room(c, loadShare)) == 0 {
@@ -166,7 +176,14 @@ func (w *worker) load(c actor.Context) {
 		w.held += size
 	}
 	w.loading = true
-	st := w.shard(s.shard)
+	st := w.shard(s.Shard)
 	have := blockLoaded{span: s, size: size, input: st.input, block: st.block}
-	w.work.run(c, func(ctx context.Context) any { return loadBlock(ctx, w.cfg.Blob, w.job, have) })
+	w.work.run(c, func(ctx context.Context) any {
+		var m blockLoaded
+		_ = patiently(ctx, w.cfg.StoragePatience, w.log, "load rows", func() error {
+			m = loadBlock(ctx, w.cfg.Blob, w.job, have)
+			return m.err
+		})
+		return m
+	})
 }

@@ -26,19 +26,6 @@ type shardState struct {
 	tasks []*task      // finished, not written
 	bytes int64        // of them
 	open  int          // rows dealt and not finished
-	last  bool         // no further span follows
-}
-
-func (st *shardState) dealt(s span) {
-	st.open += s.to - s.from
-	if s.done != nil {
-		before := s.done.Rank(uint32(s.to - 1))
-		if s.from > 0 {
-			before -= s.done.Rank(uint32(s.from - 1))
-		}
-		st.open -= int(before)
-	}
-	st.last = st.last || s.last
 }
 
 // loadBlock reads the block in which m.span begins; m holds what the worker has
@@ -46,18 +33,18 @@ func (st *shardState) dealt(s span) {
 func loadBlock(ctx context.Context, bucket blob.Bucket, job *jobContext, m blockLoaded) blockLoaded {
 	s := m.span
 	if m.input == nil {
-		if m.input, m.err = openShard(ctx, bucket, job, s.shard); m.err != nil {
+		if m.input, m.err = openShard(ctx, bucket, job, s.Shard); m.err != nil {
 			return m
 		}
 	}
-	if s.to > m.input.Rows() {
-		m.err = fmt.Errorf("shard %d has %d rows, not %d", s.shard, m.input.Rows(), s.to)
+	if s.To > m.input.Rows() {
+		m.err = fmt.Errorf("shard %d has %d rows, not %d", s.Shard, m.input.Rows(), s.To)
 		return m
 	}
-	if b := m.block; b != nil && b.First <= s.from && s.from < b.First+b.Rows() {
+	if b := m.block; b != nil && b.First <= s.From && s.From < b.First+b.Rows() {
 		return m
 	}
-	m.block, m.err = m.input.ReadBlock(m.input.BlockOf(s.from))
+	m.block, m.err = m.input.ReadBlock(m.input.BlockOf(s.From))
 	return m
 }
 
@@ -66,25 +53,24 @@ func loadBlock(ctx context.Context, bucket blob.Bucket, job *jobContext, m block
 func (st *shardState) unpack(m blockLoaded) (rest span, tasks []*task, bytes int64) {
 	st.input, st.block = m.input, m.block
 	rest = m.span
-	end := min(rest.to, m.block.First+m.block.Rows())
-	slab := make([]task, 0, end-rest.from)
+	end := min(rest.To, m.block.First+m.block.Rows())
+	slab := make([]task, 0, end-rest.From)
 	use := &loadedBlock{}
-	tasks = make([]*task, 0, end-rest.from)
-	for rel := rest.from; rel < end; rel++ {
-		if rest.done != nil && rest.done.ContainsInt(rel) {
+	tasks = make([]*task, 0, end-rest.From)
+	for rel := rest.From; rel < end; rel++ {
+		if !rest.has(rel) {
 			continue
 		}
 		slab = append(slab, task{
 			row:   rowmill.Row{Index: m.input.First() + int64(rel), Text: m.block.Text(rel), ID: m.block.ID(rel)},
-			shard: rest.shard, rel: rel, block: use, avoid: order.None,
+			shard: rest.Shard, rel: rel, block: use, avoid: order.None,
 		})
 		t := &slab[len(slab)-1]
 		tasks = append(tasks, t)
 		use.bytes += t.loaded()
 	}
 	use.left = len(tasks)
-	rest.from = end
-	return rest, tasks, use.bytes
+	return rest.after(end), tasks, use.bytes
 }
 
 func (st *shardState) finished(t *task) {
@@ -92,12 +78,6 @@ func (st *shardState) finished(t *task) {
 	st.tasks = append(st.tasks, t)
 	st.bytes += t.bytes() + t.loaded()
 }
-
-// drained reports whether all rows that will ever be dealt are finished.
-func (st *shardState) drained() bool { return st.last && st.open == 0 }
-
-// over reports whether nothing of the shard is left with the worker.
-func (st *shardState) over() bool { return st.drained() && len(st.tasks) == 0 }
 
 // harvest takes the finished rows out.
 func (st *shardState) harvest() ([]*task, int64) {
@@ -118,15 +98,15 @@ func (st *shardState) close(log *slog.Logger) {
 
 // spanBytes estimates the memory that the next block of a span takes.
 func (s shardInfo) spanBytes(sp span) int64 {
-	rows := int64(sp.to - sp.from)
+	rows := int64(sp.count())
 	return rows*taskBytes + rows*s.Bytes/int64(max(s.Rows, 1))
 }
 
 // writePart writes finished rows of one shard, in order, as a part.
-func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, tasks []*task) (partWritten, error) {
+func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, tasks []*task) (partReport, error) {
 	slices.SortFunc(tasks, func(a, b *task) int { return cmp.Compare(a.rel, b.rel) })
-	part := partWritten{key: partKey(job.id, n, job.fence.Epoch), shard: n, rows: roaring.New()}
-	w, err := bucket.Create(ctx, part.key, parquetType)
+	part := partReport{Key: partKey(job.id, n, job.fence.Epoch), Shard: n}
+	w, err := bucket.Create(ctx, part.Key, parquetType)
 	if err != nil {
 		return part, err
 	}
@@ -142,9 +122,9 @@ func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, 
 			return part, fmt.Errorf("row %d: %w", t.row.Index, err)
 		}
 		rels[i] = uint32(t.rel)
-		part.totals = part.totals.Plus(totalsOf(t))
+		part.Totals = part.Totals.Plus(totalsOf(t))
 	}
-	part.rows.AddMany(rels)
+	part.Rows = newRowSet(roaring.BitmapOf(rels...))
 	if err := p.Close(); err != nil {
 		return part, err
 	}
@@ -152,7 +132,7 @@ func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, 
 		return part, err
 	}
 	info, err := w.Commit()
-	part.size = info.Size
+	part.Size = info.Size
 	return part, err
 }
 

@@ -25,7 +25,12 @@ type System struct {
 	stop    chan struct{}  // closed by Stop
 	lease   atomic.Pointer[lease]
 	engines atomic.Pointer[[]EngineStatus]
+	state   atomic.Pointer[nodeState] // what the node says of itself
+	post    *post
+	started time.Time
 
+	drainAsked  chan struct{}
+	askOnce     sync.Once
 	draining    atomic.Bool
 	drained     chan struct{}
 	drainedOnce sync.Once
@@ -39,7 +44,9 @@ func New(cfg Config) (*System, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &System{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), stop: make(chan struct{}), drained: make(chan struct{})}
+	s := &System{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), stop: make(chan struct{}), drained: make(chan struct{}), drainAsked: make(chan struct{})}
+	s.post = &post{cfg.Peers}
+	s.state.Store(&nodeState{})
 	s.engines.Store(&[]EngineStatus{})
 	return s, nil
 }
@@ -51,6 +58,7 @@ func (s *System) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.started = s.cfg.Clock().UTC()
 	s.actors = actor.NewActorSystem(
 		// What the library would log, onEvent does, in our words.
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
@@ -69,6 +77,10 @@ func (s *System) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("spawn node: %w", err)
 	}
+	if s.cfg.Peers != nil {
+		s.all.Add(1)
+		go s.follow()
+	}
 	return nil
 }
 
@@ -78,7 +90,7 @@ func (s *System) keep(l *lease) {
 	s.all.Add(2)
 	go func() {
 		defer s.all.Done()
-		l.keep(s.cfg.Store, s.cfg.LeaseTTL, s.log, s.stop)
+		l.keep(s.cfg.Store, s.cfg.LeaseTTL, s.log, s.metrics.renewals, s.stop)
 	}()
 	go func() {
 		defer s.all.Done()
@@ -119,7 +131,7 @@ func (s *System) Submitted(jobID string) { s.actors.Root.Send(s.node, jobSubmitt
 
 // Cancelled hints that a job's record says cancelled. Without the hint its
 // owner learns it with its next write.
-func (s *System) Cancelled(jobID string) { s.actors.Root.Send(s.node, jobCancelled{jobID}) }
+func (s *System) Cancelled(jobID string) { s.actors.Root.Send(s.node, jobCancelled{id: jobID}) }
 
 // Attach takes an inference server into use, as those of Config.Engines are; it
 // is closed when it is detached or the System stops. An engine whose name is in

@@ -64,15 +64,19 @@ func setup(t testing.TB, e *scripted, change ...func(*actors.Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b := &rig{t: t, store: st, cfg: actors.Config{
+		Store: st, Blob: bucket, Downloader: download,
+		PartInterval: 50 * time.Millisecond, ShardRows: 100, ProbeInterval: 20 * time.Millisecond,
+		ScanInterval: 20 * time.Millisecond, DrainTimeout: 5 * time.Second,
+	}}
+	if e == nil { // its systems are the test's
+		return b
+	}
 	if e.models == nil {
 		e.models = []engine.ServedModel{{Name: "writer"}, {Name: "embedder"}}
 	}
 	e.name = "scripted"
-	b := &rig{t: t, store: st, cfg: actors.Config{
-		Store: st, Blob: bucket, Downloader: download, Engines: []engine.Engine{e},
-		PartInterval: 50 * time.Millisecond, ShardRows: 100, ProbeInterval: 20 * time.Millisecond,
-		ScanInterval: 20 * time.Millisecond, DrainTimeout: 5 * time.Second,
-	}}
+	b.cfg.Engines = []engine.Engine{e}
 	for _, f := range change {
 		f(&b.cfg)
 	}
@@ -605,6 +609,7 @@ func TestAFullDiskFailsTheJobAndTheNodeGoesOn(t *testing.T) {
 	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
 		full.Bucket = c.Blob
 		c.Blob = full
+		c.StoragePatience = 50 * time.Millisecond
 	})
 	full.on.Store(true)
 	f := failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeInternalError)
@@ -613,6 +618,25 @@ func TestAFullDiskFailsTheJobAndTheNodeGoesOn(t *testing.T) {
 	}
 	full.on.Store(false)
 	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), numbered(10))
+}
+
+// A bucket that fails for a while costs no job.
+func TestABucketThatComesBackIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	full := &fullBucket{}
+	e := &scripted{answer: echo}
+	b := setup(t, e, func(c *actors.Config) {
+		full.Bucket = c.Blob
+		c.Blob = full
+	})
+	full.on.Store(true)
+	id := b.submit(rowmill.Spec{Inline: numbered(10)})
+	b.await(id, func(store.Record) bool { return e.calls.Load() == 10 && full.refused.Load() > 1 })
+	full.on.Store(false)
+	b.checkEcho(b.end(id), numbered(10))
+	if n := e.calls.Load(); n != 10 {
+		t.Errorf("%d rows were sent for 10", n)
+	}
 }
 
 func TestManyJobsOfTwoAccountsEnd(t *testing.T) {

@@ -51,13 +51,17 @@ func Rowmill() Table {
 		Floor: map[string]int{
 			"columnar": 0, "shard": 0, "tokenize": 0, "console": 0,
 			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "gpu": 1, "order": 1, "prompt": 1,
+			"cluster": 1, "peer": 1,
 			"results": 2,
 			"actors":  3, "http": 3,
 			"cmd": 4, "bench": 4, "e2e": 4, "examples": 4,
 		},
 		Strangers: [][2]string{{"actors", "http"}},
 		Only: map[string][]string{
-			"go.etcd.io/bbolt": {"store/bolt"},
+			"go.etcd.io/bbolt":                {"store/bolt"},
+			"github.com/redis/go-redis":       {"store/redis"},
+			"github.com/minio/minio-go":       {"blob/s3"},
+			"github.com/hashicorp/memberlist": {"cluster"},
 			// The contenders of bench stand apart from our own code on purpose.
 			"github.com/parquet-go/parquet-go":      {"columnar", "bench"},
 			"github.com/asynkron/protoactor-go":     {"actors"},
@@ -71,9 +75,9 @@ func Rowmill() Table {
 			"github.com/santhosh-tekuri/jsonschema": {"http", "actors", "engine/sim"},
 		},
 		Names:    []string{"util", "utils", "common", "shared", "types", "models"},
-		Adapters: []string{"store/bolt", "blob/dir", "engine/openai", "engine/sim"},
+		Adapters: []string{"store/bolt", "store/redis", "blob/dir", "blob/s3", "engine/openai", "engine/sim"},
 		Programs: []string{"cmd", "bench", "e2e"},
-		Helpers:  []string{"internal"},
+		Helpers:  []string{"internal", "e2e"},
 	}
 }
 

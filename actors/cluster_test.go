@@ -1,0 +1,415 @@
+package actors_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/cluster"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/peer"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A network joins Systems of one process: what they say to each other travels
+// as JSON, and can be cut off.
+type network struct {
+	mu    sync.Mutex
+	nodes map[string]*host // by address
+}
+
+// A host is one node of a network.
+type host struct {
+	net      *network
+	member   cluster.Member
+	changed  chan struct{}
+	system   *actors.System
+	engine   *scripted
+	registry *prometheus.Registry
+	cut      atomic.Bool // no message comes or goes
+	gone     atomic.Bool // nobody listens
+}
+
+func (h *host) Self() cluster.Member {
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
+	return h.member
+}
+
+func (h *host) Members() []cluster.Member {
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
+	var out []cluster.Member
+	for _, address := range slices.Sorted(maps.Keys(h.net.nodes)) {
+		n := h.net.nodes[address]
+		if n.gone.Load() {
+			continue
+		}
+		m := n.member
+		m.Self = n == h
+		out = append(out, m)
+	}
+	return out
+}
+
+func (h *host) Changed() <-chan struct{} { return h.changed }
+
+func (h *host) SetState(doc []byte) error {
+	h.net.mu.Lock()
+	h.member.State = doc
+	h.net.mu.Unlock()
+	h.net.tell()
+	return nil
+}
+
+func (n *network) tell() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, h := range n.nodes {
+		select {
+		case h.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (h *host) Ask(ctx context.Context, address string, e peer.Envelope, reply any) error {
+	h.net.mu.Lock()
+	to := h.net.nodes[address]
+	h.net.mu.Unlock()
+	switch {
+	case to == nil || to.gone.Load():
+		return peer.ErrRefused
+	case h.cut.Load() || to.cut.Load():
+		<-ctx.Done()
+		return peer.ErrUnreachable
+	}
+	answer, err := to.system.Answer(ctx, e)
+	if err != nil {
+		return err
+	}
+	doc, err := json.Marshal(answer)
+	if err == nil && reply != nil {
+		err = json.Unmarshal(doc, reply)
+	}
+	return err
+}
+
+// cutStore is a store that a node cannot reach while it is cut off.
+type cutStore struct {
+	store.Store
+	host *host
+}
+
+var errCut = errors.New("no route to the store")
+
+func (s cutStore) OpenSession(ctx context.Context, node string, ttl time.Duration) (string, error) {
+	if s.host.cut.Load() {
+		return "", errCut
+	}
+	return s.Store.OpenSession(ctx, node, ttl)
+}
+
+func (s cutStore) RenewSession(ctx context.Context, session string) error {
+	if s.host.cut.Load() {
+		return errCut
+	}
+	return s.Store.RenewSession(ctx, session)
+}
+
+func (s cutStore) Claim(ctx context.Context, job, session string) (store.Record, error) {
+	if s.host.cut.Load() {
+		return store.Record{}, errCut
+	}
+	return s.Store.Claim(ctx, job, session)
+}
+
+func (s cutStore) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
+	if s.host.cut.Load() {
+		return errCut
+	}
+	return s.Store.CommitParts(ctx, f, parts, totals)
+}
+
+// join starts a node; without an engine it only owns jobs.
+func (b *rig) join(net *network, name string, e *scripted, change ...func(*actors.Config)) *host {
+	b.t.Helper()
+	h := &host{net: net, changed: make(chan struct{}, 1), engine: e}
+	h.member = cluster.Member{ID: name, Node: name, Peer: name + ":1", Protocol: actors.Protocol, Owns: true, Engines: e != nil}
+	cfg := b.cfg
+	cfg.Node, cfg.Peers, cfg.Store = name, h, cutStore{cfg.Store, h}
+	cfg.LeaseTTL = 2 * time.Second
+	h.registry = prometheus.NewRegistry()
+	cfg.Registerer = h.registry
+	cfg.Engines = nil
+	if e != nil {
+		e.name, e.models = "gpu", served()
+		cfg.Engines = []engine.Engine{e}
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	h.member.Owns = !cfg.OwnsNone
+	var err error
+	if h.system, err = actors.New(cfg); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := h.system.Start(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	net.mu.Lock()
+	net.nodes[h.member.Peer] = h
+	net.mu.Unlock()
+	net.tell()
+	b.t.Cleanup(func() {
+		h.gone.Store(true)
+		_ = h.system.Stop(context.Background())
+	})
+	return h
+}
+
+func newNetwork() *network { return &network{nodes: make(map[string]*host)} }
+
+// ranOnce requires that all engines together ran each text once.
+func ranOnce(t *testing.T, texts []string, hosts ...*host) {
+	t.Helper()
+	if again := runs(texts, hosts...); again != 0 {
+		t.Errorf("%d rows were run more than once", again)
+	}
+}
+
+// runs returns how many requests there were beyond one for each text.
+func runs(texts []string, hosts ...*host) int {
+	total := 0
+	for _, h := range hosts {
+		if h.engine != nil {
+			total += int(h.engine.calls.Load())
+		}
+	}
+	return total - len(texts)
+}
+
+func (b *rig) submitTo(h *host, spec rowmill.Spec) string {
+	b.system = h.system
+	return b.submit(spec)
+}
+
+func TestTwoNodesShareAJob(t *testing.T) {
+	t.Parallel()
+	b, net := setup(t, nil), newNetwork()
+	one := b.join(net, "one", &scripted{answer: slowly(2 * time.Millisecond)})
+	two := b.join(net, "two", &scripted{answer: slowly(2 * time.Millisecond)})
+	texts := numbered(3000)
+	b.checkEcho(b.end(b.submitTo(one, rowmill.Spec{Spooled: b.spool(texts)})), texts)
+	ranOnce(t, texts, one, two)
+	a, z := one.engine.calls.Load(), two.engine.calls.Load()
+	if a < 1000 || z < 1000 {
+		t.Errorf("one ran %d rows, two %d; want about half each", a, z)
+	}
+}
+
+// What a slow node has taken and not begun goes to the other when that is idle.
+func TestRowsOfASlowNodeGoToAnIdleOne(t *testing.T) {
+	t.Parallel()
+	b, net := setup(t, nil), newNetwork()
+	slow := b.join(net, "slow", &scripted{answer: slowly(100 * time.Millisecond)})
+	fast := b.join(net, "fast", &scripted{answer: slowly(time.Millisecond)})
+	texts := numbered(2000)
+	b.checkEcho(b.end(b.submitTo(slow, rowmill.Spec{Spooled: b.spool(texts)})), texts)
+	ranOnce(t, texts, slow, fast)
+	if n := slow.engine.calls.Load(); n > 500 {
+		t.Errorf("the slow node ran %d of 2000 rows", n)
+	}
+}
+
+func TestANodeThatJoinsGetsRowsOfARunningJob(t *testing.T) {
+	t.Parallel()
+	b, net := setup(t, nil), newNetwork()
+	one := b.join(net, "one", &scripted{answer: slowly(5 * time.Millisecond)})
+	texts := numbered(4000)
+	id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(texts)})
+	b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 200 })
+	began := time.Now()
+	two := b.join(net, "two", &scripted{answer: slowly(5 * time.Millisecond)})
+	b.await(id, func(store.Record) bool { return two.engine.calls.Load() > 0 })
+	t.Logf("rows after %v", time.Since(began))
+	b.checkEcho(b.end(id), texts)
+	ranOnce(t, texts, one, two)
+	if n := two.engine.calls.Load(); n < 500 {
+		t.Errorf("the second node ran %d of 4000 rows", n)
+	}
+}
+
+// An owner that has no engine can be lost without any row being run again.
+func TestAnOwnerWithoutEnginesCostsNoRow(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"cut off", "gone"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			b, net := setup(t, nil), newNetwork()
+			owner := b.join(net, "owner", nil)
+			b.join(net, "second", nil)
+			gpus := func(c *actors.Config) { c.OwnsNone = true }
+			one := b.join(net, "one", &scripted{answer: slowly(10 * time.Millisecond)}, gpus)
+			two := b.join(net, "two", &scripted{answer: slowly(10 * time.Millisecond)}, gpus)
+			texts := numbered(6000)
+			id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
+			first := b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 300 })
+			owner.cut.Store(true)
+			owner.gone.Store(how == "gone")
+			net.tell()
+			rec := b.await(id, func(r store.Record) bool { return r.Epoch > first.Epoch })
+			if rec.Session == first.Session {
+				t.Errorf("the session is the same")
+			}
+			b.checkEcho(b.end(id), texts)
+			ranOnce(t, texts, one, two)
+			owner.cut.Store(false)
+		})
+	}
+}
+
+// A node that is lost costs what it had in flight and had not committed.
+func TestRowsOfALostWorkerRunElsewhere(t *testing.T) {
+	t.Parallel()
+	b, net := setup(t, nil), newNetwork()
+	owner := b.join(net, "owner", &scripted{answer: slowly(5 * time.Millisecond)})
+	lost := b.join(net, "lost", &scripted{answer: slowly(5 * time.Millisecond)}, func(c *actors.Config) { c.OwnsNone = true })
+	texts := numbered(4000)
+	id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
+	b.await(id, func(store.Record) bool { return lost.engine.calls.Load() > 300 })
+	lost.cut.Store(true)
+	lost.gone.Store(true)
+	lost.engine.down.Store(true)
+	net.tell()
+	b.checkEcho(b.end(id), texts)
+	if again := runs(texts, owner, lost); again > 300 {
+		t.Errorf("%d rows were run again; the lost node had 8 in flight and 50 ms of others not committed", again)
+	}
+}
+
+// A node that was cut off comes back: it finds that its rows are another's.
+func TestANodeThatComesBackLetsGo(t *testing.T) {
+	t.Parallel()
+	b, net := setup(t, nil), newNetwork()
+	owner := b.join(net, "owner", &scripted{answer: slowly(5 * time.Millisecond)})
+	back := b.join(net, "back", &scripted{answer: slowly(5 * time.Millisecond)}, func(c *actors.Config) { c.OwnsNone = true })
+	texts := numbered(8000)
+	id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
+	b.await(id, func(store.Record) bool { return back.engine.calls.Load() > 300 })
+	back.cut.Store(true)
+	b.await(id, func(store.Record) bool { return len(lostWorkers(t, owner)) > 0 })
+	back.cut.Store(false)
+	before := back.engine.calls.Load()
+	b.await(id, func(r store.Record) bool { return back.engine.calls.Load() > before+100 || r.Job.Status.Terminal() })
+	b.checkEcho(b.end(id), texts)
+}
+
+// lostWorkers is not empty once a system has given a worker up.
+func lostWorkers(t *testing.T, h *host) []string {
+	t.Helper()
+	families, err := h.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "rowmill_rows_returned_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if m.GetLabel()[0].GetValue() == "lost" && m.GetCounter().GetValue() > 0 {
+				return []string{fmt.Sprint(m)}
+			}
+		}
+	}
+	return nil
+}
+
+// A node that drains gives back what it has not begun, and no row runs twice,
+// whether it owns the job or not.
+func TestADrainingNodeCostsNoRow(t *testing.T) {
+	t.Parallel()
+	for _, who := range []string{"the owner", "a worker"} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			b, net := setup(t, nil), newNetwork()
+			one := b.join(net, "one", &scripted{answer: slowly(10 * time.Millisecond)})
+			two := b.join(net, "two", &scripted{answer: slowly(10 * time.Millisecond)})
+			texts := numbered(3000)
+			id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(texts)})
+			b.await(id, func(store.Record) bool { return two.engine.calls.Load() > 100 && one.engine.calls.Load() > 100 })
+			leaver := one
+			if who == "a worker" {
+				leaver = two
+			}
+			began := time.Now()
+			if err := leaver.system.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			leaver.gone.Store(true)
+			net.tell()
+			t.Logf("drained in %v", time.Since(began))
+			b.checkEcho(b.end(id), texts)
+			ranOnce(t, texts, one, two)
+		})
+	}
+}
+
+// A cancel that reaches another node than the owner stops the rows on all.
+func TestACancelReachesAllNodes(t *testing.T) {
+	t.Parallel()
+	b, net := setup(t, nil), newNetwork()
+	one := b.join(net, "one", &scripted{answer: slowly(5 * time.Millisecond)})
+	two := b.join(net, "two", &scripted{answer: slowly(5 * time.Millisecond)})
+	id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(numbered(20_000))})
+	b.await(id, func(store.Record) bool { return two.engine.calls.Load() > 0 && one.engine.calls.Load() > 0 })
+	if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
+		t.Fatal(err)
+	}
+	two.system.Cancelled(id)
+	sent := func() int64 { return one.engine.calls.Load() + two.engine.calls.Load() }
+	deadline := time.Now().Add(3 * time.Second)
+	for before := int64(-1); before != sent(); time.Sleep(50 * time.Millisecond) {
+		if before = sent(); time.Now().After(deadline) {
+			t.Fatal("rows are still sent 3 s after the cancel")
+		}
+	}
+}
+
+// Jobs go on while every node is replaced, one after the other.
+func TestARollingRestartCostsNoRow(t *testing.T) {
+	t.Parallel()
+	b, net := setup(t, nil), newNetwork()
+	hosts := []*host{}
+	start := func(n int) *host {
+		h := b.join(net, fmt.Sprint("node-", n), &scripted{answer: slowly(10 * time.Millisecond)})
+		hosts = append(hosts, h)
+		return h
+	}
+	old := []*host{start(0), start(1), start(2)}
+	texts := numbered(6000)
+	id := b.submitTo(old[0], rowmill.Spec{Spooled: b.spool(texts)})
+	for i, h := range old {
+		done := int64(0)
+		b.await(id, func(r store.Record) bool { done = r.Job.RowsDone; return done > 100 })
+		if err := h.system.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.gone.Store(true)
+		start(3 + i)
+		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > done || r.Job.Status.Terminal() })
+	}
+	b.checkEcho(b.end(id), texts)
+	ranOnce(t, texts, hosts...)
+}

@@ -1,0 +1,321 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/peer"
+	"github.com/rowmill/rowmill/store"
+)
+
+// This half of the node keeps its workers: one for each job that it runs rows
+// of, whoever owns the job.
+
+// Messages a node receives about its workers.
+type (
+	hired struct { // its errand: what a worker needs
+		invite *invite
+		asker  *actor.PID
+		work   errand
+		runs   *sync.WaitGroup
+		job    *jobContext
+		err    error
+	}
+	workerOver   struct{ job, worker string } // worker: nothing is left for it to do
+	workerLetGo  struct{ job string }         // its errand: the worker has stopped
+	fromPeer     struct{ body any }           // System: a message of another node, to be answered
+	peerAccepted struct{}                     // the answer to most of them
+)
+
+// A placement is a worker on this node.
+type placement struct {
+	pid   *actor.PID
+	name  string
+	epoch int64
+	owner *courier
+	runs  *sync.WaitGroup
+}
+
+// Codes of refusals between nodes.
+const (
+	codeUnknownJob = "unknown_job" // nobody here has to do with it
+	codeStale      = "stale"       // a later owner is known
+	codeNoEngine   = "no_engine"   // nothing here serves the model
+	codeDraining   = "draining"
+	codeBusy       = peer.CodeBusy // ask again
+)
+
+func refuse(code, format string, args ...any) *peer.Refusal {
+	return &peer.Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+func (n *node) onFromPeer(c actor.Context, m fromPeer) {
+	switch body := m.body.(type) {
+	case *invite:
+		n.onInvite(c, body)
+	case *report:
+		n.pass(c, n.jobs[body.Job], body)
+	case *orders:
+		if w := n.workers[body.Job]; w != nil && w.name == body.Worker {
+			n.pass(c, w.pid, body)
+			return
+		}
+		n.pass(c, nil, body)
+	case *dismiss:
+		n.onDismiss(c, body)
+	case hint:
+		c.Respond(peerAccepted{})
+		if body.Cancelled {
+			n.onJobCancelled(c, jobCancelled{id: body.Job, told: true})
+		} else {
+			n.claim(c, body.Job)
+		}
+	case drainNode:
+		c.Respond(peerAccepted{})
+		n.onDrainNode(c)
+		n.system.askToDrain()
+	default:
+		c.Respond(refuse(peer.CodeUnknownKind, "a message of type %T", body))
+	}
+}
+
+// pass hands a message of another node to who it is for.
+func (n *node) pass(c actor.Context, to *actor.PID, body parcel) {
+	if to == nil {
+		job, _ := body.envelope()
+		c.Respond(refuse(codeUnknownJob, "job %s is not known here", job))
+		return
+	}
+	c.Send(to, body)
+	c.Respond(peerAccepted{})
+}
+
+// onInvite hires a worker for a job, or tells the one there is who asks now.
+func (n *node) onInvite(c actor.Context, m *invite) {
+	w := n.workers[m.Job]
+	switch {
+	case n.draining && w == nil:
+		c.Respond(refuse(codeDraining, "the node is draining"))
+	case w != nil && m.Epoch < w.epoch:
+		c.Respond(refuse(codeStale, "epoch %d is known", w.epoch))
+	case w != nil:
+		w.epoch, w.owner = m.Epoch, n.courierTo(m)
+		c.Send(w.pid, adopt{w.owner, m.Epoch})
+		c.Respond(&invited{Working: true})
+	case n.hiring[m.Job] || n.leaving[m.Job] > 0:
+		c.Respond(refuse(codeBusy, "a worker is being set up or taken down"))
+	default:
+		n.hire(c, m)
+	}
+}
+
+func (n *node) courierTo(m *invite) *courier {
+	return &courier{local: m.owner, post: n.system.post, address: m.Address, kind: kindReport}
+}
+
+// hire reads what a worker needs to know.
+func (n *node) hire(c actor.Context, m *invite) {
+	n.hiring[m.Job] = true
+	runs := &sync.WaitGroup{}
+	work := newErrand(context.Background(), runs)
+	h := hired{invite: m, asker: c.Sender(), work: work, runs: runs}
+	n.work.run(c, func(ctx context.Context) any {
+		h.job, h.err = n.brief(ctx, m, work.ctx)
+		return h
+	})
+}
+
+// brief makes the context of a job from its record and its manifest.
+func (n *node) brief(ctx context.Context, m *invite, run context.Context) (*jobContext, error) {
+	rec, err := n.cfg.Store.Get(ctx, m.Job)
+	switch {
+	case err != nil:
+		return nil, err
+	case rec.Job.Status.Terminal():
+		return nil, refuse(codeUnknownJob, "job %s is over", m.Job)
+	case rec.Epoch > m.Epoch:
+		return nil, refuse(codeStale, "epoch %d is in the record", rec.Epoch)
+	}
+	count, err := n.meters.meter(&rec.Spec)
+	if err != nil {
+		return nil, err
+	}
+	input := inlineManifest(&rec.Spec)
+	if rec.Spec.Inline == nil {
+		if input, err = readManifest(ctx, n.cfg.Blob, m.Job); err != nil {
+			return nil, err
+		}
+	}
+	if m.Sample > 0 {
+		input = input.firstRows(m.Sample)
+	}
+	fence := store.Fence{JobID: m.Job, Session: rec.Session, Epoch: m.Epoch}
+	job, err := newJobContext(run, n.cfg, &rec, fence, input, count)
+	if err != nil {
+		return nil, err
+	}
+	job.context, job.maxTokens = m.Context, m.MaxTokens
+	return job, nil
+}
+
+func (n *node) onHired(c actor.Context, m hired) {
+	delete(n.hiring, m.invite.Job)
+	err := m.err
+	if err == nil && n.draining {
+		err = refuse(codeDraining, "the node is draining")
+	}
+	if err == nil && !slices.ContainsFunc(n.engines, func(v engineView) bool { _, ok := v.serves(m.job.spec.Model); return ok }) {
+		err = refuse(codeNoEngine, "no engine here serves %s now", m.job.spec.Model.ID)
+	}
+	if err != nil {
+		m.work.cancel()
+		var known *peer.Refusal
+		if !errors.As(err, &known) {
+			n.log.Warn("set up a worker", "job", m.invite.Job, "err", err)
+			known = refuse(codeBusy, "%v", err)
+		}
+		c.Send(m.asker, known)
+		n.reportDrained()
+		return
+	}
+	n.place(c, m)
+	c.Send(m.asker, &invited{})
+}
+
+// place spawns a worker.
+func (n *node) place(c actor.Context, m hired) {
+	id := m.invite.Job
+	n.placed++
+	name := fmt.Sprintf("%s-%s-%d", n.cfg.Node, n.nonce, n.placed)
+	w := &placement{name: name, epoch: m.invite.Epoch, owner: n.courierTo(m.invite), runs: m.runs}
+	log := n.log.With("job", id)
+	w.pid = c.SpawnPrefix(n.metrics.props("shard", func() actor.Actor {
+		return &worker{
+			cfg: n.cfg, name: name, self: n.address(), job: m.job, node: c.Self(), owner: w.owner,
+			budget: n.budget, slots: n.slots, work: m.work, all: n.all, runs: m.runs, log: log, duty: newDuty(m.invite.Epoch),
+		}
+	}), fmt.Sprintf("shard-%s-%d", id, m.invite.Epoch))
+	c.Watch(w.pid)
+	n.workers[id] = w
+	n.metrics.workers.Set(float64(len(n.workers)))
+	c.Send(w.pid, enginesChanged{n.engines})
+}
+
+func (n *node) onWorkerOver(c actor.Context, m workerOver) {
+	if w := n.workers[m.job]; w != nil && w.name == m.worker {
+		n.letGo(c, m.job, w, nil)
+	}
+}
+
+// letGo stops a worker and, once it has, answers asker.
+func (n *node) letGo(c actor.Context, job string, w *placement, asker *actor.PID) {
+	delete(n.workers, job)
+	n.metrics.workers.Set(float64(len(n.workers)))
+	n.leaving[job]++
+	root := c.ActorSystem().Root
+	n.work.run(c, func(context.Context) any {
+		if err := root.StopFuture(w.pid).Wait(); err != nil {
+			n.log.Warn("stop worker", "job", job, "err", err)
+		}
+		w.runs.Wait()
+		if asker != nil {
+			root.Send(asker, peerAccepted{})
+		}
+		return workerLetGo{job}
+	})
+}
+
+func (n *node) onWorkerLetGo(m workerLetGo) {
+	if n.leaving[m.job]--; n.leaving[m.job] <= 0 {
+		delete(n.leaving, m.job)
+	}
+	n.reportDrained()
+}
+
+// onDismiss ends the work for a job that is over.
+func (n *node) onDismiss(c actor.Context, m *dismiss) {
+	w := n.workers[m.Job]
+	switch {
+	case w != nil && w.epoch <= m.Epoch:
+		n.letGo(c, m.Job, w, c.Sender())
+	case w == nil && (n.hiring[m.Job] || n.leaving[m.Job] > 0):
+		c.Respond(refuse(codeBusy, "a worker is being set up or taken down"))
+	default:
+		c.Respond(peerAccepted{})
+	}
+}
+
+// onWorkerPanicked tells the owner that a worker is gone: its rows would meet
+// the same fault again.
+func (n *node) onWorkerPanicked(c actor.Context, job string, w *placement) {
+	delete(n.workers, job)
+	n.metrics.workers.Set(float64(len(n.workers)))
+	w.owner.send(c, n.work, &report{
+		Job: job, Epoch: w.epoch, Worker: w.name, Address: n.address(), pid: w.pid,
+		Fault: &fault{Row: -1, Code: rowmill.CodeInternalError, Message: "the worker met a fault of its own; the log of its node says which"},
+	})
+}
+
+// address is where other nodes reach this one; empty on a single node.
+func (n *node) address() string {
+	if n.cfg.Peers == nil {
+		return ""
+	}
+	return n.cfg.Peers.Self().Peer
+}
+
+// claimLater notes an orphan that another node should claim first, and claims
+// it when that has not happened in time.
+func (n *node) claimLater(c actor.Context, orphans []store.Orphan, now time.Time) {
+	seen := make(map[string]time.Time, len(orphans))
+	for _, o := range orphans {
+		since, known := n.orphans[o.JobID]
+		if !known {
+			since = now
+		}
+		seen[o.JobID] = since
+		if now.Sub(since) >= time.Duration(n.rank(o.JobID))*claimStagger {
+			n.claim(c, o.JobID)
+		}
+	}
+	n.orphans = seen
+}
+
+// claimStagger is how long a node leaves an orphan to each of those that stand
+// before it.
+const claimStagger = 300 * time.Millisecond
+
+// rank is how many members stand before this one for a job, by rendezvous
+// hashing (Thaler and Ravishankar, "Using Name-Based Mappings to Increase Hit
+// Rates", 1998).
+func (n *node) rank(job string) (before int) {
+	if n.cfg.Peers == nil {
+		return 0
+	}
+	self := n.cfg.Peers.Self()
+	mine := rendezvous(job, self.ID)
+	for _, m := range n.cfg.Peers.Members() {
+		if m.Owns && m.ID != self.ID && rendezvous(job, m.ID) > mine {
+			before++
+		}
+	}
+	return before
+}
+
+// logRefused says what a node was told when it asked another.
+func logRefused(log *slog.Logger, what, address string, err error) {
+	var refused *peer.Refusal
+	if errors.As(err, &refused) {
+		log.Debug(what, "node", address, "err", err)
+		return
+	}
+	log.Warn(what, "node", address, "err", err)
+}

@@ -1,0 +1,187 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill"
+)
+
+// This half of the worker speaks with the owner of its job: reports go out,
+// orders come in.
+
+// report tells the owner how things stand.
+func (w *worker) report(c actor.Context) {
+	r := &report{
+		Job: w.job.id, Worker: w.name, Address: w.self, pid: c.Self(),
+		Want: w.wants(), Hungry: w.hungry, Ready: w.ready(), Ports: len(w.ports),
+		Leaves: w.draining, Left: w.left(),
+		Warnings: w.warnings, Refused: maps.Clone(w.refused), Fault: w.fault,
+	}
+	w.duty.write(r)
+	w.owner.send(c, w.work, r)
+}
+
+// ready is how many rows could be given back.
+func (w *worker) ready() int {
+	n := w.rows.ready()
+	for i, s := range w.todo {
+		if i > 0 || !w.loading {
+			n += s.count()
+		}
+	}
+	return n
+}
+
+// lookUpAfter is how long an owner may be silent before the record is asked
+// whether the job is over.
+const lookUpAfter = 3 * reportInterval
+
+// takeoverTime is how long the next owner may take to be heard after the lease
+// of the last one has ended.
+const takeoverTime = 2 * time.Second
+
+// deserted reports whether no owner was heard for so long that whatever this
+// worker has will be run by others: it begins no further rows.
+func (w *worker) deserted() bool { return time.Since(w.heard) > w.cfg.LeaseTTL+takeoverTime }
+
+func (w *worker) onReportDue(c actor.Context) {
+	if w.over {
+		return
+	}
+	silent := time.Since(w.heard)
+	if silent > w.cfg.AdoptionTimeout {
+		w.log.Warn("no owner of the job took its rows over, they are let go", "after", silent)
+		w.end(c)
+		return
+	}
+	w.timers.after(c, reportInterval, reportDue{})
+	if silent > lookUpAfter {
+		w.lookUp(c)
+	}
+	w.report(c)
+}
+
+// lookUp asks the store whether the job is over.
+func (w *worker) lookUp(c actor.Context) {
+	w.work.run(c, func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, lookUpAfter)
+		defer cancel()
+		rec, err := w.cfg.Store.Get(ctx, w.job.id)
+		return jobLookedUp{over: errors.Is(err, rowmill.ErrNotFound) || err == nil && rec.Job.Status.Terminal()}
+	})
+}
+
+func (w *worker) onJobLookedUp(c actor.Context, m jobLookedUp) {
+	if m.over {
+		w.end(c)
+	}
+}
+
+// end asks the node to stop this worker.
+func (w *worker) end(c actor.Context) {
+	if !w.over {
+		w.over = true
+		c.Send(w.node, workerOver{job: w.job.id, worker: w.name})
+	}
+}
+
+// onAdopt turns to the job's new owner, or tells the same one again what it
+// asks for.
+func (w *worker) onAdopt(c actor.Context, m adopt) {
+	if w.duty.adopt(m.epoch) {
+		w.log.Info("job has another owner", "epoch", m.epoch)
+		w.owner, w.heard = m.owner, time.Now()
+	}
+	w.report(c)
+}
+
+func (w *worker) onOrders(c actor.Context, o *orders) {
+	if o.Worker != w.name {
+		return
+	}
+	spans, settled, back, ok := w.duty.obey(o)
+	if !ok {
+		return
+	}
+	w.heard = time.Now()
+	if o.Stop {
+		w.end(c)
+		return
+	}
+	for _, key := range settled {
+		w.uncommitted -= w.parts[key]
+		delete(w.parts, key)
+	}
+	w.exhausted = o.Exhausted
+	if len(spans) > 0 {
+		w.asked = false
+	}
+	for _, s := range spans {
+		w.shard(s.Shard).open += s.count()
+		w.latest = s.Shard
+	}
+	w.todo = append(w.todo, spans...)
+	if back > 0 {
+		w.giveBack(back)
+		w.report(c)
+	}
+	w.pump(c)
+}
+
+// giveBack lets go of up to n rows that were not sent: those that are not even
+// loaded, then those that would go next, which another worker can begin with.
+func (w *worker) giveBack(n int) {
+	for len(w.todo) > 0 && !(len(w.todo) == 1 && w.loading) {
+		last := w.todo[len(w.todo)-1]
+		if last.count() > n {
+			break
+		}
+		n -= last.count()
+		w.todo = w.todo[:len(w.todo)-1]
+		w.letGo(last.Shard, last.rows())
+	}
+	w.surrender(w.rows.surrender(n))
+}
+
+// giveBackAll lets go of all that is not with an engine or being loaded.
+func (w *worker) giveBackAll() {
+	w.giveBack(w.ready())
+	w.surrender(w.rows.surrenderLater())
+}
+
+func (w *worker) surrender(tasks []*task) {
+	gone := make(holdings)
+	for _, t := range tasks {
+		gone.add(t.shard, roaring.BitmapOf(uint32(t.rel)))
+	}
+	for n, rows := range gone {
+		w.letGo(n, rows)
+	}
+	w.release(tasks)
+}
+
+func (w *worker) letGo(shard int, rows *roaring.Bitmap) {
+	w.shard(shard).open -= int(rows.GetCardinality())
+	w.duty.giveBack(shard, rows)
+}
+
+// broke tells the owner that this worker cannot go on.
+func (w *worker) broke(c actor.Context, err error) {
+	if w.job.ctx.Err() == nil {
+		w.fail(c, &fault{Row: -1, Message: err.Error(), err: err})
+	}
+}
+
+// fail reports the first fault.
+func (w *worker) fail(c actor.Context, f *fault) {
+	if w.fault == nil {
+		w.fault = f
+		w.report(c)
+	}
+}
