@@ -31,7 +31,11 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 		engine.HEAD("/objects/*key", gin.WrapH(s.Objects))
 	}
 
-	v1 := engine.Group("/v1", s.authenticate)
+	nodes := engine.Group("/v1/nodes", s.authenticate)
+	nodes.GET("", s.listNodes)
+	nodes.POST("/:node/drain", s.drainNode)
+
+	v1 := engine.Group("/v1", s.authenticate, s.elsewhere)
 	v1.POST("/batch-inference", s.submit)
 	v1.GET("/job-cancel/:job_id", s.cancelJob)
 	v1.GET("/jobs/:job_id", s.getJob)

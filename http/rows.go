@@ -13,6 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 )
@@ -110,7 +111,7 @@ func (s *Server) row(ctx context.Context, record store.Record, n int64) (view re
 }
 
 // withObjects opens objects, hands them to read and closes them. An object
-// that is missing is errMoved.
+// that is missing, or is deleted meanwhile, is errMoved.
 func (s *Server) withObjects(ctx context.Context, read func([]results.Source) error, keys ...string) error {
 	files := make([]results.Source, 0, len(keys))
 	for _, key := range keys {
@@ -124,7 +125,11 @@ func (s *Server) withObjects(ctx context.Context, read func([]results.Source) er
 		defer object.Close()
 		files = append(files, object)
 	}
-	return read(files)
+	err := read(files)
+	if errors.Is(err, blob.ErrLost) {
+		return errMoved
+	}
+	return err
 }
 
 // listErrors pages through the rows that failed.

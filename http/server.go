@@ -30,6 +30,8 @@ import (
 // Service is what the API needs of the pipeline. Submitted and Cancelled are
 // hints that must not block: a lost one costs time, never a job.
 type Service interface {
+	Fleet
+
 	// Submitted says that a job was just stored.
 	Submitted(jobID string)
 	// Cancelled says that a job was just cancelled in the store.
@@ -78,6 +80,9 @@ type Config struct {
 	// beside the keys of the store. Empty for none.
 	AdminKey string
 	Version  Version
+
+	// EnginesOnly says that this node takes no requests about jobs.
+	EnginesOnly bool
 
 	// Objects serves the signed URLs of the embedded bucket under /objects/;
 	// nil where the bucket has its own address.

@@ -43,6 +43,9 @@ type fakeService struct {
 	cancelled []string
 	checks    []Check
 	draining  bool
+	nodes     []Node
+	drained   []string
+	drainErr  error
 }
 
 func (f *fakeService) Submitted(id string) {
@@ -59,6 +62,14 @@ func (f *fakeService) Cancelled(id string) {
 
 func (f *fakeService) Checks(context.Context) []Check { return f.checks }
 func (f *fakeService) Draining() bool                 { return f.draining }
+func (f *fakeService) Nodes(context.Context) []Node   { return f.nodes }
+
+func (f *fakeService) DrainNode(_ context.Context, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.drained = append(f.drained, id)
+	return f.drainErr
+}
 
 // world is a server on a real store and bucket, with a client that checks all
 // traffic against the OpenAPI document.

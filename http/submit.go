@@ -29,7 +29,7 @@ const (
 
 // submit answers POST /v1/batch-inference. The job is durable before it does.
 func (s *Server) submit(c *gin.Context) {
-	if s.Service.Draining() {
+	if s.Service.Draining() && !s.othersOwn(c) {
 		e := errorf(nethttp.StatusServiceUnavailable, "draining", "this node is about to stop and takes no further jobs; try again, or another node")
 		e.header = map[string]string{"Retry-After": "5"}
 		s.fail(c, e)

@@ -270,3 +270,14 @@ func TestSubmit_DrainingNodeTakesNoJobs(t *testing.T) {
 	}
 	w.noJobs()
 }
+
+// A job that a draining node stores is another's to own.
+func TestSubmit_DrainingNodeTakesJobsForOthers(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.service.draining = true
+	w.service.nodes = []Node{{ID: "self", Self: true, Role: NodeBoth, State: NodeDraining}, {ID: "gpu", Role: NodeEngines, State: NodeRunning}}
+	w.post(`{"inputs":["a"]}`).wantError(503, "draining", "about to stop")
+	w.service.nodes = append(w.service.nodes, Node{ID: "other", Role: NodeBoth, State: NodeRunning})
+	w.submitted(`{"inputs":["a"]}`)
+}

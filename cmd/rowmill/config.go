@@ -27,6 +27,12 @@ var settingFlags = []struct{ flag, key, help string }{
 	{"log-format", "log.format", "text, json or auto (default auto: text on a terminal)"},
 }
 
+// listFlags stand for a list each, and are given once for each of its values.
+var listFlags = []struct{ flag, key, help string }{
+	{"engine", "engines", "URL of an OpenAI-compatible server; repeatable (default: those found at the usual local ports)"},
+	{"join", "cluster.join", "another node's gossip address, HOST:PORT, its cluster.listen; repeatable (default: none)"},
+}
+
 // settingsFlags adds the flags that settings come from and returns a function
 // that loads the settings once they are parsed.
 func settingsFlags(flags *pflag.FlagSet, io *terminal.IO) func() (settings.Settings, error) {
@@ -35,7 +41,10 @@ func settingsFlags(flags *pflag.FlagSet, io *terminal.IO) func() (settings.Setti
 		flags.String(f.flag, "", f.help)
 	}
 	flags.Lookup("simulate").NoOptDefVal = string(settings.Always)
-	engines := flags.StringArray("engine", nil, "URL of an OpenAI-compatible server; repeatable (default: those found at the usual local ports)")
+	lists := make([]*[]string, len(listFlags))
+	for i, f := range listFlags {
+		lists[i] = flags.StringArray(f.flag, nil, f.help)
+	}
 	sets := flags.StringArray("set", nil, "any other setting as KEY=VALUE, such as jobs.max_active=8; repeatable")
 	return func() (settings.Settings, error) {
 		src := settings.Sources{Environ: io.Environ, File: *file}
@@ -51,8 +60,10 @@ func settingsFlags(flags *pflag.FlagSet, io *terminal.IO) func() (settings.Setti
 				src.Flags = append(src.Flags, settings.Flag{Name: "--" + f.flag, Key: f.key, Values: []string{given.Value.String()}})
 			}
 		}
-		if len(*engines) > 0 {
-			src.Flags = append(src.Flags, settings.Flag{Name: "--engine", Key: "engines", Values: *engines})
+		for i, f := range listFlags {
+			if values := *lists[i]; len(values) > 0 {
+				src.Flags = append(src.Flags, settings.Flag{Name: "--" + f.flag, Key: f.key, Values: values})
+			}
 		}
 		s, err := settings.Load(src)
 		return s, exit.With(exit.Usage, err)

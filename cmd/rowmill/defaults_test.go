@@ -10,6 +10,7 @@ import (
 	"github.com/rowmill/rowmill/engine/sim"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/store/redis"
 )
 
 // The settings' defaults are those of the parts: a setting that is not given
@@ -35,6 +36,8 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 		"jobs.row_patience":            {s.Jobs.RowPatience, pipeline.RowPatience},
 		"jobs.wait_for_engine":         {s.Jobs.WaitForEngine, pipeline.WaitForEngine},
 		"jobs.probe_interval":          {s.Jobs.ProbeInterval, pipeline.ProbeInterval},
+		"jobs.adoption_timeout":        {s.Jobs.AdoptionTimeout, pipeline.AdoptionTimeout},
+		"jobs.storage_patience":        {s.Jobs.StoragePatience, pipeline.StoragePatience},
 		"jobs.drain_timeout":           {s.Jobs.DrainTimeout, pipeline.DrainTimeout},
 		"estimates.sampling_threshold": {s.Estimates.SamplingThreshold, pipeline.EstimateThreshold},
 		"estimates.sample_tokens":      {s.Estimates.SampleTokens, pipeline.EstimateSample},
@@ -47,6 +50,7 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 		"http.max_body":                {int64(s.HTTP.MaxBody), api.MaxBodyBytes},
 		"quotas[1].row_quota":          {*s.Quotas[1].RowQuota, api.Quotas[1].RowQuota},
 		"quotas[0].token_quota":        {*s.Quotas[0].TokenQuota, api.Quotas[0].TokenQuota},
+		"store.prefix":                 {s.Store.Prefix, redis.Config{}.WithDefaults().Prefix},
 		"discover.addresses":           {strings.Join(s.Discover.Addresses, " "), strings.Join(finder.Addresses, " ")},
 		"discover.interval":            {s.Discover.Interval, finder.Interval},
 		"discover.timeout":             {s.Discover.Timeout, finder.Timeout},

@@ -18,11 +18,12 @@ import (
 
 // openEngines decides what rows run on at first:
 //
+//	cluster.role is api ─────► nothing here
 //	engines are configured ──► those
 //	--simulate ──────────────► the simulated engine
 //	otherwise look ─┬─ found ► those
-//	                └─ none ─┬─ no GPU here ──► the simulated engine
-//	                         └─ one, or simulator.enabled is never ──► wait
+//	                └─ none ─┬─ no GPU here, and no cluster ──► the simulated engine
+//	                         └─ else, or simulator.enabled is never ──► wait
 //
 // Servers that appear later are openDiscovery's.
 func (m *Main) openEngines(ctx context.Context) error {
@@ -32,6 +33,9 @@ func (m *Main) openEngines(ctx context.Context) error {
 	m.gpus = gpu.NewMonitor(m.GPUs)
 	m.Registry.MustRegister(m.gpus)
 	set := m.Settings
+	if set.Cluster.Role == settings.APIOnly {
+		return nil
+	}
 	m.lineup.simulatedNever = set.Simulator.Enabled == settings.Never
 	if err := m.openFinder(); err != nil {
 		return err
@@ -67,7 +71,11 @@ func (m *Main) openEngines(ctx context.Context) error {
 // simulateOrWait is for a node without any server.
 func (m *Main) simulateOrWait(ctx context.Context) error {
 	reason := "simulator.enabled is never"
-	if m.Settings.Simulator.Enabled != settings.Never {
+	switch {
+	case m.Settings.Simulator.Enabled == settings.Never:
+	case m.Settings.Cluster.Enabled():
+		reason = "other nodes of the cluster may have servers, and outputs are not simulated beside real ones"
+	default:
 		// A driver that does not answer is no proof that there is no GPU.
 		gpus, err := m.gpus.Read(ctx)
 		switch {
@@ -80,7 +88,7 @@ func (m *Main) simulateOrWait(ctx context.Context) error {
 		}
 	}
 	if m.finder == nil {
-		return fmt.Errorf("no engine is configured, discover.enabled is never, and outputs are not simulated: %s; name a server with --engine URL, or give --simulate", reason)
+		return fmt.Errorf("no engine is configured, discover.enabled is never, and outputs are not simulated: %s; name a server with --engine URL, or give --simulate; in a cluster a node of cluster.role api needs none", reason)
 	}
 	m.waiting = reason
 	m.Logger.Warn("NO INFERENCE SERVER YET: jobs wait for one; start it, or name it with --engine URL; --simulate makes answers up",

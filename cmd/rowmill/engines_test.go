@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -332,6 +333,25 @@ func TestNodesDoNotUseEachOther(t *testing.T) {
 	} {
 		if got := isOwn(test.address, test.listen); got != test.own {
 			t.Errorf("%s with a listener on %q: %v", test.address, test.listen, got)
+		}
+	}
+}
+
+// Another node of the cluster may have a real server, whose outputs made-up
+// ones would stand beside.
+func TestNodeOfAClusterSimulatesOnlyWhenTold(t *testing.T) {
+	t.Parallel()
+	for choice, want := range map[settings.Choice]bool{settings.Auto: false, settings.Always: true} {
+		m, _ := looking(t, nil, freeAddress(t), func(s *settings.Settings) {
+			s.Cluster.Listen, s.Simulator.Enabled = "127.0.0.1:0", choice
+		})
+		m.Catalog = catalog.Default()
+		err := errors.Join(m.openMetrics(t.Context()), m.openEngines(t.Context()))
+		if err != nil || (m.Simulator != nil) != want || !want && !strings.Contains(m.waiting, "other nodes") {
+			t.Errorf("%s: simulates %v, waits since %q, error %v", choice, m.Simulator != nil, m.waiting, err)
+		}
+		if err := m.closeAll(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/discover"
 )
@@ -81,13 +82,9 @@ func identity(info engine.Info) string {
 
 // modelNames lists the first models of a server.
 func modelNames(info engine.Info) []string {
-	const shown = 5
-	names := make([]string, 0, shown+1)
+	names := make([]string, len(info.Models))
 	for i, m := range info.Models {
-		if i == shown {
-			return append(names, fmt.Sprintf("%d more", len(info.Models)-shown))
-		}
-		names = append(names, m.Name)
+		names[i] = m.Name
 	}
-	return names
+	return terminal.First(names, 5)
 }

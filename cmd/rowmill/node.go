@@ -6,23 +6,24 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/discover"
 	"github.com/rowmill/rowmill/engine/sim"
 	"github.com/rowmill/rowmill/gpu"
 	"github.com/rowmill/rowmill/http"
-	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/peer"
+	"github.com/rowmill/rowmill/store"
 )
 
 // graceTimeout is how long a node that has drained may take to answer its
@@ -33,35 +34,41 @@ const graceTimeout = 10 * time.Second
 //
 //	        settings
 //	           │
-//	Catalog    │    Store ◄─── DIR/rowmill.db
+//	Catalog    │    Store ◄─── DIR/rowmill.db or Redis
 //	   │       │      │ signing keys
-//	   │       │    Bucket ◄── DIR/objects
+//	   │       │    Bucket ◄── DIR/objects or S3
 //	   │       │      │
 //	   │   Engines ───┼──────► inference servers, named or found, or Simulator
 //	   │       │      │
-//	   │    ┌──▼──────▼──┐ ◄── servers found later
-//	   │    │  Pipeline  │  claims jobs from Store, runs rows on Engines
-//	   │    └──▲─────────┘
-//	   │       │ submitted, cancelled, draining?
+//	   │       │      │  Cluster, peer listener ◄─► other nodes
+//	   │       │      │      │ who is there; requests between nodes
+//	   │    ┌──▼──────▼──────▼──┐ ◄── servers found later
+//	   │    │     Pipeline      │  claims jobs from Store, runs rows on Engines
+//	   │    └──▲────────────────┘  and on those of other nodes
+//	   │       │ submitted, cancelled, draining?, nodes
 //	   │    ┌──┴─────────┐
 //	   └───►│    API     │  reads Store and Bucket; /objects/ is Bucket's
 //	        └──▲─────────┘
 //	           │
 //	   listener (API), admin listener (metrics, pprof)
 //
-// Run builds it upwards; Close drains the pipeline while the API still
-// answers and then takes everything down in the reverse order.
+// Run builds it upwards; only the API's socket comes earlier, so that other
+// nodes can be told its address. Close says that the node is draining and
+// drains the pipeline while the API still answers and other nodes take over,
+// and then takes everything down in the reverse order: the API, the pipeline
+// with its session, the cluster, which tells the others, and what is below.
 type Main struct {
 	Settings settings.Settings
 	Logger   *slog.Logger
 
 	Registry  *prometheus.Registry
 	Catalog   *catalog.Catalog
-	Store     *bolt.Store
-	Bucket    *dir.Bucket
-	GPUs      gpu.Source      // of this machine; nil: those that nvidia-smi knows
-	Simulator *sim.Server     // nil where outputs are real
-	Engines   []engine.Engine // those there were at start
+	Store     store.Store
+	Bucket    blob.Bucket
+	GPUs      gpu.Source       // of this machine; nil: those that nvidia-smi knows
+	Simulator *sim.Server      // nil where outputs are real
+	Engines   []engine.Engine  // those there were at start
+	Cluster   *cluster.Cluster // nil on a node alone
 	Pipeline  *actors.System
 	API       *http.Server
 
@@ -70,11 +77,14 @@ type Main struct {
 	URL       string   // base of the API for a client on this machine
 	FirstKey  string   // made by this start; empty otherwise. Never log it
 
-	gpus    *gpu.Monitor
-	finder  *discover.Finder // nil where no servers are looked for
-	lineup  lineup
-	waiting string // why a node that had no server at start does not simulate one
+	durability func(ctx context.Context) ([]string, error) // what Store's settings can lose; nil: nothing
+	folder     *dir.Bucket                                 // Bucket where it is a directory; nil otherwise
+	gpus       *gpu.Monitor
+	finder     *discover.Finder // nil where no servers are looked for
+	lineup     lineup
+	waiting    string // why a node that had no server at start does not simulate one
 
+	peers      *peer.Server // nil on a node alone
 	api, admin *listener
 	failed     chan error // a listener that stopped by itself
 	closers    []closer   // what is open, in the order of opening
@@ -91,7 +101,8 @@ type closer struct {
 func (m *Main) Run(ctx context.Context) error {
 	m.failed = make(chan error, 2)
 	for _, step := range []func(context.Context) error{
-		m.openMetrics, m.openData, m.openEngines, m.openPipeline, m.openDiscovery, m.openAPI,
+		m.openMetrics, m.openStore, m.openBucket, m.openEngines,
+		m.openListener, m.openCluster, m.openPipeline, m.openDiscovery, m.openAPI,
 	} {
 		if err := step(ctx); err != nil {
 			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTimeout)
@@ -148,54 +159,4 @@ func (m *Main) openMetrics(context.Context) error {
 	m.Registry.MustRegister(info, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return nil
-}
-
-// openData opens what outlives the process. The store comes first: its lock
-// refuses a second process before that touches anything.
-func (m *Main) openData(ctx context.Context) error {
-	var err error
-	if m.Catalog, err = loadCatalog(m.Settings.Catalog); err != nil {
-		return err
-	}
-	folder, err := filepath.Abs(m.Settings.Data)
-	if err != nil {
-		return fmt.Errorf("data: %w", err)
-	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return fmt.Errorf("make the data directory: %w", err)
-	}
-	m.Settings.Data = folder
-	m.Store, err = bolt.Open(ctx, bolt.Config{
-		Path: filepath.Join(folder, "rowmill.db"), Logger: m.Logger, Metrics: m.Registry,
-	})
-	if err != nil {
-		return err
-	}
-	m.opened("store", func(context.Context) error { return m.Store.Close() })
-	keys, err := dir.LoadKeyring(ctx, m.Store)
-	if err != nil {
-		return err
-	}
-	m.Bucket, err = dir.Open(dir.Config{Root: folder, Keys: keys, Logger: m.Logger})
-	if err != nil {
-		return err
-	}
-	m.opened("bucket", func(context.Context) error { return m.Bucket.Close() })
-	return nil
-}
-
-func loadCatalog(name string) (*catalog.Catalog, error) {
-	if name == "" {
-		return catalog.Default(), nil
-	}
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("catalog: %w", err)
-	}
-	defer file.Close()
-	c, err := catalog.Load(file)
-	if err != nil {
-		return nil, fmt.Errorf("catalog %s: %w", name, err)
-	}
-	return c, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/jobs"
+	"github.com/rowmill/rowmill/cmd/rowmill/nodes"
 	"github.com/rowmill/rowmill/cmd/rowmill/quotas"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
@@ -65,7 +66,7 @@ Ollama:
 	service := connect.Options{IO: io, UserAgent: agent}
 	root.AddCommand(
 		serveCommand(io), jobs.Command(jobs.Config{IO: io, UserAgent: agent}),
-		quotas.Command(service), quotas.Usage(service),
+		quotas.Command(service), quotas.Usage(service), nodes.Command(service),
 		simCommand(io), configCommand(io), versionCommand(io),
 	)
 	for _, cmd := range root.Commands() {

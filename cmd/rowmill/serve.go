@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -29,17 +27,23 @@ a built-in simulated server makes up the answers, but not on a machine with an
 NVIDIA GPU: there jobs wait for the server. --simulate decides it otherwise.
 
 Nothing else needs to be installed: records and objects live in the data
-directory. The first start without ROWMILL_API_KEY or --api-key-file makes an
+directory. Several nodes share them in Redis and S3 instead (store.url,
+objects.url), find each other (cluster.listen, --join), and run each other's
+rows; docs/cluster.md sets three of them up.
+
+The first start without ROWMILL_API_KEY or --api-key-file makes an
 administrator key and prints it, once.
 
-The first SIGINT or SIGTERM lets rows in flight finish, commits them and ends
-with code 0; jobs that are not over go on with the next start. The second one
-ends the process at once; then, too, nothing that was committed is lost.
+The first SIGINT or SIGTERM, or rowmill nodes drain, lets rows in flight finish,
+commits them and ends with code 0; jobs that are not over go on with the next
+start, or on another node. The second signal ends the process at once; then,
+too, nothing that was committed is lost.
 
 ` + "Settings come from flags, then ROWMILL_ variables, then the file, then\ndefaults; `rowmill config print` shows them all.",
 		Example: `  rowmill serve
   rowmill serve --data /srv/rowmill --listen 0.0.0.0:8088 --engine http://127.0.0.1:8000
   rowmill serve --simulate
+  rowmill serve --config rowmill.yaml --join 10.0.0.1:7946
   rowmill serve --set 'quotas=[{priority: 1, row_quota: 50000000}]' --set jobs.max_active=8`,
 		Args: cobra.NoArgs,
 	}
@@ -66,11 +70,13 @@ func serve(ctx context.Context, io *terminal.IO, s settings.Settings) error {
 		return exit.With(exit.Failure, err)
 	}
 	greet(io, m)
-	m.Logger.Info("listening", "address", m.Addr.String(), "data", m.Settings.Data, "version", buildInfo().Version)
+	m.Logger.Info("listening", "address", m.Addr.String(), "records", m.records(), "objects", m.objects(), "version", buildInfo().Version)
 	var failure error
 	select {
 	case failure = <-m.Failed():
 		m.Logger.Error("a part of the node stopped", "err", failure)
+	case <-m.Pipeline.DrainAsked():
+		m.Logger.Info("stopping: the node was told to drain, rows in flight finish", "limit", s.Jobs.DrainTimeout.String())
 	case <-ctx.Done():
 		m.Logger.Info("stopping: rows in flight finish", "reason", context.Cause(ctx).Error(), "limit", s.Jobs.DrainTimeout.String())
 	}
@@ -84,37 +90,11 @@ func memoryLimit(s settings.Settings) int64 {
 	if s.MemoryLimit > 0 {
 		return int64(s.MemoryLimit)
 	}
-	return int64(3*s.Jobs.MemoryBudget + 32*settings.MiB)
-}
-
-// greet tells a person what runs and how to use it, on standard output: the
-// key must not be in the log.
-func greet(io *terminal.IO, m *Main) {
-	out := &strings.Builder{}
-	fmt.Fprintf(out, "Rowmill %s\n  API      %s\n  data     %s\n", buildInfo().Version, m.URL, m.Settings.Data)
-	if m.AdminAddr != nil {
-		fmt.Fprintf(out, "  admin    http://%s (metrics, pprof)\n", m.AdminAddr)
+	limit := 3*s.Jobs.MemoryBudget + 32*settings.MiB
+	if s.Objects.URL != "" {
+		limit += 128 * settings.MiB
 	}
-	for _, e := range m.Engines {
-		name := e.Name()
-		if host := m.host(name); host != name {
-			name += " (" + host + ")"
-		}
-		fmt.Fprintln(out, "  engine   "+name)
-	}
-	if len(m.Engines) == 0 {
-		fmt.Fprintf(out, "  engine   NONE YET: jobs wait for a server at %s\n", strings.Join(m.Settings.Discover.Addresses, ", "))
-	}
-	if m.lineup.simulates() {
-		fmt.Fprintln(out, "           OUTPUTS ARE SIMULATED, made up: use --engine URL for real ones")
-	}
-	key := "YOUR_KEY"
-	if m.FirstKey != "" {
-		fmt.Fprintf(out, "\nThis is the administrator key. It is shown only now; keep it:\n\n  %s\n", m.FirstKey)
-		key = m.FirstKey
-	}
-	fmt.Fprintf(out, "\nTry it:\n\n  export ROWMILL_SERVER=%s ROWMILL_API_KEY=%s\n  printf 'one\\ntwo\\n' | rowmill jobs submit - --format json --output -\n\n", m.URL, key)
-	fmt.Fprint(io.Out, out.String())
+	return int64(limit)
 }
 
 // newLogger writes to standard error: text for a person at a terminal, JSON

@@ -22,18 +22,23 @@ type service struct {
 
 var _ http.Service = service{}
 
-// Checks has a line for each inference server and each GPU. A server that is
-// down, or not there yet, does not make the node unready: jobs are accepted
-// and wait for it.
+// Checks has a line for each inference server and each GPU, and says where
+// records and objects are and who else is there. None of it makes the node
+// unready: jobs are accepted and wait, and what one node lacks its neighbours
+// usually lack too.
 func (s service) Checks(ctx context.Context) []http.Check {
 	var checks []http.Check
 	say := func(name, text string) { checks = append(checks, http.Check{Name: name, OK: true, Text: text}) }
+	s.checkStorage(ctx, say)
+	s.checkCluster(ctx, say)
 	engines := s.Engines()
 	for _, e := range engines {
 		say("engine "+e.Name, describeEngine(e, s.node.host(e.Name)))
 	}
 	switch {
 	case len(engines) > 0:
+	case s.node.Settings.Cluster.Role == settings.APIOnly:
+		say("engines", "none: rows run on other nodes, cluster.role is api")
 	case len(s.node.Engines) > 0:
 		say("engines", "not asked yet")
 	default:

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/peer"
 )
 
 func (m *Main) openPipeline(ctx context.Context) error {
@@ -27,7 +29,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		return fmt.Errorf("tokenizers: %w", err)
 	}
 	config := actors.Config{
-		Node: nodeName(), Store: m.Store, Blob: m.Bucket, Engines: m.Engines, Downloader: downloader,
+		Node: m.nodeName(), Store: m.Store, Blob: m.Bucket, Engines: m.Engines, Downloader: downloader,
 		Input: input.Limits{
 			MaxRows: in.MaxRows, MaxRowBytes: int64(in.MaxRowBytes), MaxInflatedBytes: int64(in.MaxBytes),
 		},
@@ -38,7 +40,17 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		MemoryBudget: int64(jobs.MemoryBudget), MaxAttempts: jobs.MaxAttempts, RowPatience: jobs.RowPatience,
 		Tokenizers:        words.tokenizer,
 		EstimateThreshold: m.Settings.Estimates.SamplingThreshold, EstimateSample: m.Settings.Estimates.SampleTokens,
+		Version: buildInfo().Version, Clock: m.now, OwnsNone: m.Settings.Cluster.Role == settings.EnginesOnly,
 		WaitForEngine: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval, DrainTimeout: jobs.DrainTimeout,
+		AdoptionTimeout: jobs.AdoptionTimeout, StoragePatience: jobs.StoragePatience,
+	}
+	if m.Cluster != nil {
+		client, err := peer.NewClient(m.peerConfig())
+		if err != nil {
+			return err
+		}
+		m.opened("peer client", func(context.Context) error { client.Close(); return nil })
+		config.Peers = peersOf{m.Cluster, client}
 	}
 	if jobs.MaxFailedRows != nil {
 		config.MaxFailedRows = *jobs.MaxFailedRows
@@ -50,11 +62,15 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		return fmt.Errorf("start the pipeline: %w", err)
 	}
 	m.opened("pipeline", m.Pipeline.Stop)
+	if m.peers != nil {
+		m.peers.Serve(m.Pipeline.Answer)
+	}
 	m.Registry.MustRegister(engineMetrics{engines: m.Pipeline.Engines, host: m.host})
 	return nil
 }
 
-func (m *Main) openAPI(ctx context.Context) error {
+// openListener opens the API's socket; requests wait until openAPI.
+func (m *Main) openListener(ctx context.Context) error {
 	var err error
 	set := m.Settings.HTTP
 	if m.api, err = listen(ctx, set.Listen, set.TLSCert, set.TLSKey, m.Logger); err != nil {
@@ -62,26 +78,28 @@ func (m *Main) openAPI(ctx context.Context) error {
 	}
 	m.opened("listener", m.api.stop)
 	m.Addr = m.api.Addr
-	base, open := m.api.url()
-	m.URL = base
-	if set.PublicURL != "" {
-		base = strings.TrimRight(set.PublicURL, "/")
-	} else if open {
-		m.Logger.Warn("download links will name this machine only: set http.public_url (--public-url) to the address that clients use", "address", base)
-	}
-	if err := m.Bucket.SetPublicURL(base); err != nil {
-		return fmt.Errorf("http.public_url: %w", err)
+	m.URL, _ = m.api.url()
+	return nil
+}
+
+func (m *Main) openAPI(ctx context.Context) error {
+	set := m.Settings.HTTP
+	m.opened("API", m.api.stop)
+	objects, err := m.serveObjects()
+	if err != nil {
+		return err
 	}
 	if m.Settings.APIKey == "" {
-		if m.FirstKey, err = http.EnsureFirstKey(ctx, m.Store, time.Now()); err != nil {
+		if m.FirstKey, err = http.EnsureFirstKey(ctx, m.Store, m.now()); err != nil {
 			return err
 		}
 	}
 	config := http.Config{
 		Store: m.Store, Bucket: m.Bucket, Catalog: m.Catalog, Service: service{m.Pipeline, m},
 		Logger: m.Logger, Registerer: m.Registry, Gatherer: m.Registry,
+		Now: m.now, EnginesOnly: m.Settings.Cluster.Role == settings.EnginesOnly,
 		AdminKey: m.Settings.APIKey.Reveal(), Version: http.Version(buildInfo()),
-		Objects: m.Bucket.Handler(), MaxBodyBytes: int64(set.MaxBody), MaxRowBytes: int(m.Settings.Inputs.MaxRowBytes),
+		Objects: objects, MaxBodyBytes: int64(set.MaxBody), MaxRowBytes: int(m.Settings.Inputs.MaxRowBytes),
 	}
 	for _, q := range m.Settings.Quotas {
 		config.Quotas = append(config.Quotas, http.Quota{Priority: q.Priority, RowQuota: *q.RowQuota, TokenQuota: *q.TokenQuota})
@@ -102,6 +120,27 @@ func (m *Main) openAPI(ctx context.Context) error {
 	return nil
 }
 
+// serveObjects returns what answers the signed URLs of a directory; nil for
+// objects that have an address of their own.
+func (m *Main) serveObjects() (nethttp.Handler, error) {
+	if m.folder == nil {
+		return nil, nil
+	}
+	base, open := m.api.url()
+	if public := m.Settings.HTTP.PublicURL; public != "" {
+		base = strings.TrimRight(public, "/")
+	} else if open {
+		m.Logger.Warn("download links will name this machine only: set http.public_url (--public-url) to the address that clients use", "address", base)
+	}
+	if err := m.folder.SetPublicURL(base); err != nil {
+		return nil, fmt.Errorf("http.public_url: %w", err)
+	}
+	return m.folder.Handler(), nil
+}
+
+// now is the time for records.
+func (m *Main) now() time.Time { return time.Now().Add(m.Settings.ClockOffset) }
+
 // serve answers on a listener until Close; any other end is a failure.
 func (m *Main) serve(l *listener, handler nethttp.Handler) {
 	go func() {
@@ -111,8 +150,11 @@ func (m *Main) serve(l *listener, handler nethttp.Handler) {
 	}()
 }
 
-// nodeName is how records and logs call this node.
-func nodeName() string {
+// nodeName is how records, logs and other nodes call this node.
+func (m *Main) nodeName() string {
+	if name := m.Settings.Cluster.Node; name != "" {
+		return name
+	}
 	if name, err := os.Hostname(); err == nil && name != "" {
 		return name
 	}

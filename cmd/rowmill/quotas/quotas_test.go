@@ -29,7 +29,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // idle is a pipeline that runs nothing.
-type idle struct{}
+type idle struct{ http.Fleet }
 
 func (idle) Submitted(string)                    {}
 func (idle) Cancelled(string)                    {}

@@ -228,6 +228,7 @@ func (s *Settings) complete(environ []string) error {
 	if s.Discover.Addresses == nil {
 		s.Discover.Addresses = defaultAddresses()
 	}
+	s.Cluster.complete()
 	return s.mergeQuotas()
 }
 

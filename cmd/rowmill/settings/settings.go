@@ -29,14 +29,22 @@ type Settings struct {
 	// start. Default: empty; the first start then makes one and prints it once.
 	APIKey Secret `yaml:"api_key"`
 
+	// ClockOffset is added to this process's wall clock wherever it reads the
+	// time for a record. Default: 0. For tests of clocks that are wrong alone.
+	ClockOffset time.Duration `yaml:"clock_offset"`
+
 	// MemoryLimit is what the process tries to stay below: the nearer it
 	// comes, the more often it collects garbage. Default: 0, three times
 	// jobs.memory_budget and 32 MiB: rows, their copies on the way to disk and
-	// what collecting leaves behind, and vocabularies. GOMEMLIMIT, where it is
-	// set, goes before it.
+	// what collecting leaves behind, and vocabularies; with objects in S3 128
+	// MiB more, for what is read ahead and waits to be uploaded. GOMEMLIMIT,
+	// where it is set, goes before it.
 	MemoryLimit Bytes `yaml:"memory_limit"`
 
 	HTTP      HTTP      `yaml:"http"`
+	Store     Store     `yaml:"store"`
+	Objects   Objects   `yaml:"objects"`
+	Cluster   Cluster   `yaml:"cluster"`
 	Inputs    Inputs    `yaml:"inputs"`
 	Jobs      Jobs      `yaml:"jobs"`
 	Engines   []Engine  `yaml:"engines"` // servers to use; none: those that Discover finds
@@ -150,6 +158,16 @@ type Jobs struct {
 	// what it serves. Default: 5s; rows that fail make the node look at once.
 	ProbeInterval time.Duration `yaml:"probe_interval"`
 
+	// AdoptionTimeout is how long a node goes on with rows of a job whose owner
+	// is gone before it lets go of them. Default: 30s, several times what the
+	// next owner takes to appear.
+	AdoptionTimeout time.Duration `yaml:"adoption_timeout"`
+
+	// StoragePatience is how long a store or a bucket that fails is asked again
+	// before a job gives up. Default: 1m, longer than a service takes to
+	// restart.
+	StoragePatience time.Duration `yaml:"storage_patience"`
+
 	// DrainTimeout is how long rows in flight may finish at shutdown.
 	// Default: 30s, the usual patience of a supervisor.
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
@@ -249,7 +267,9 @@ type Log struct {
 // replaces its default.
 func Defaults() Settings {
 	return Settings{
-		HTTP: HTTP{Listen: "127.0.0.1:8088", MaxBody: 512 * MiB},
+		HTTP:    HTTP{Listen: "127.0.0.1:8088", MaxBody: 512 * MiB},
+		Store:   Store{Prefix: "rowmill:"},
+		Cluster: Cluster{Role: Both, Label: "rowmill"},
 		Inputs: Inputs{
 			AllowLoopback:  true,
 			MaxBytes:       10 * GiB,
@@ -260,18 +280,20 @@ func Defaults() Settings {
 			TotalTimeout:   6 * time.Hour,
 		},
 		Jobs: Jobs{
-			MaxActive:     64,
-			LeaseTTL:      10 * time.Second,
-			PartBytes:     32 * MiB,
-			PartInterval:  5 * time.Second,
-			ShardRows:     16384,
-			ShardBytes:    8 * MiB,
-			MemoryBudget:  64 * MiB,
-			MaxAttempts:   5,
-			RowPatience:   time.Minute,
-			WaitForEngine: 30 * time.Minute,
-			ProbeInterval: 5 * time.Second,
-			DrainTimeout:  30 * time.Second,
+			MaxActive:       64,
+			LeaseTTL:        10 * time.Second,
+			PartBytes:       32 * MiB,
+			PartInterval:    5 * time.Second,
+			ShardRows:       16384,
+			ShardBytes:      8 * MiB,
+			MemoryBudget:    64 * MiB,
+			MaxAttempts:     5,
+			RowPatience:     time.Minute,
+			WaitForEngine:   30 * time.Minute,
+			ProbeInterval:   5 * time.Second,
+			AdoptionTimeout: 30 * time.Second,
+			StoragePatience: time.Minute,
+			DrainTimeout:    30 * time.Second,
 		},
 		Discover:  Discover{Enabled: Auto, Interval: 5 * time.Second, Timeout: time.Second},
 		Simulator: Simulator{Enabled: Auto, TTFT: 20 * time.Millisecond, PerToken: 200 * time.Microsecond, Slots: 256},

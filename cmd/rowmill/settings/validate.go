@@ -30,6 +30,9 @@ func (s Settings) Validate() error {
 	check((s.HTTP.TLSCert == "") == (s.HTTP.TLSKey == ""), "http.tls_cert", "needs http.tls_key beside it, and the reverse")
 	positive("http.max_body", int64(s.HTTP.MaxBody))
 
+	s.checkStorage(check)
+	s.checkCluster(check)
+
 	positive("inputs.max_bytes", int64(s.Inputs.MaxBytes))
 	positive("inputs.max_rows", s.Inputs.MaxRows)
 	positive("inputs.max_row_bytes", int64(s.Inputs.MaxRowBytes))
@@ -52,6 +55,8 @@ func (s Settings) Validate() error {
 	lasting("jobs.row_patience", s.Jobs.RowPatience, 10*time.Millisecond)
 	lasting("jobs.wait_for_engine", s.Jobs.WaitForEngine, 0)
 	lasting("jobs.probe_interval", s.Jobs.ProbeInterval, 10*time.Millisecond)
+	lasting("jobs.adoption_timeout", s.Jobs.AdoptionTimeout, time.Second)
+	lasting("jobs.storage_patience", s.Jobs.StoragePatience, 10*time.Millisecond)
 	lasting("jobs.drain_timeout", s.Jobs.DrainTimeout, 0)
 
 	positive("estimates.sampling_threshold", s.Estimates.SamplingThreshold)

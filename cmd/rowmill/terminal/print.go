@@ -2,7 +2,9 @@ package terminal
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -20,6 +22,14 @@ func JSON(w io.Writer, v any) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+// First returns the first limit of the names, and how many more there are.
+func First(names []string, limit int) []string {
+	if len(names) <= limit {
+		return names
+	}
+	return append(slices.Clone(names[:limit]), fmt.Sprintf("%d more", len(names)-limit))
 }
 
 // Printable replaces control characters except tabs, so that no name or

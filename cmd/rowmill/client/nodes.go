@@ -1,0 +1,59 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Node is a process of the service.
+type Node struct {
+	ID       string     `json:"id"`
+	Name     string     `json:"name"`
+	Self     bool       `json:"self"`  // the one that answered
+	Role     string     `json:"role"`  // both, api or engines
+	State    string     `json:"state"` // running or draining
+	URL      string     `json:"url"`
+	Version  string     `json:"version"`
+	Models   []string   `json:"models"`
+	Jobs     int        `json:"jobs"`
+	Window   int        `json:"window"`
+	InFlight int        `json:"in_flight"`
+	Since    *time.Time `json:"since"`
+}
+
+// Nodes are the live nodes of the service.
+type Nodes struct {
+	Nodes []Node `json:"nodes"` // by id
+
+	Raw json.RawMessage `json:"-"` // as the service wrote it
+}
+
+// Nodes lists the nodes. It needs an administrator's key of the account
+// default.
+func (c *Client) Nodes(ctx context.Context) (Nodes, error) {
+	var n Nodes
+	if err := c.get(ctx, "/v1/nodes", nil, &n.Raw); err != nil {
+		return Nodes{}, err
+	}
+	if err := json.Unmarshal(n.Raw, &n); err != nil {
+		return Nodes{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer holds no nodes: %w", err)}
+	}
+	return n, nil
+}
+
+// DrainNode tells a node, by id or name, to drain and end.
+func (c *Client) DrainNode(ctx context.Context, id string) error {
+	req, err := c.request(ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(id)+"/drain", nil, nil)
+	if err != nil {
+		return err
+	}
+	var done struct {
+		Message string `json:"message"`
+	}
+	_, err = c.exchange(req, &done)
+	return err
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/internal/s3test"
+)
+
+// gossipAddress is one that was free a moment ago, for TCP and for UDP.
+func gossipAddress(t *testing.T) string {
+	t.Helper()
+	for range 20 {
+		tcp, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		udp, err := net.ListenPacket("udp", tcp.Addr().String())
+		tcp.Close()
+		if err == nil {
+			udp.Close()
+			return tcp.Addr().String()
+		}
+	}
+	t.Fatal("no port is free for both TCP and UDP")
+	return ""
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("not within 30s: " + what)
+		}
+	}
+}
+
+const clusterKey = "an-administrator-key"
+
+// A node without engines owns the jobs, another runs their rows.
+func TestClusterOfTwoRoles(t *testing.T) {
+	t.Parallel()
+	records, objects := redistest.Start(t), s3test.Start(t)
+	first := gossipAddress(t)
+	member := func(name, listen string, change func(*settings.Settings)) *Main {
+		return prepare(t, filepath.Join(t.TempDir(), "unused"), func(s *settings.Settings) {
+			s.APIKey = clusterKey
+			s.Store.URL = settings.Secret(records.URL())
+			s.Objects = settings.Objects{
+				URL: "s3://" + objects.Bucket + "/mill", Endpoint: objects.Endpoint,
+				AccessKey: settings.Secret(objects.AccessKey), SecretKey: settings.Secret(objects.SecretKey),
+			}
+			s.Cluster.Node, s.Cluster.Listen, s.Cluster.PeerListen, s.Cluster.Join = name, listen, "127.0.0.1:0", []string{first}
+			change(s)
+			if err := s.Validate(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	web := member("web", first, func(s *settings.Settings) {
+		s.Cluster.Role, s.Simulator.Enabled = settings.APIOnly, settings.Auto
+	})
+	gpu := member("gpu", gossipAddress(t), func(s *settings.Settings) { s.Cluster.Role = settings.EnginesOnly })
+	for _, m := range []*Main{web, gpu} {
+		if err := m.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { stop(t, m) })
+		if _, err := os.Stat(m.Settings.Data); err == nil {
+			t.Error("a data directory was made that nothing is in")
+		}
+	}
+	list := func(m *Main) (nodes map[string]http.Node) {
+		_, out, _ := runCommand(t.Context(), environ(m, clusterKey), "", "nodes", "list", "-o", "json")
+		var doc struct{ Nodes []http.Node }
+		if err := json.Unmarshal([]byte(out), &doc); err != nil {
+			t.Fatal(err, out)
+		}
+		nodes = map[string]http.Node{}
+		for _, n := range doc.Nodes {
+			nodes[n.Name] = n
+		}
+		return nodes
+	}
+	until(t, "both list both", func() bool {
+		a, b := list(web), list(gpu)
+		return len(a) == 2 && len(b) == 2 && len(a["gpu"].Models) > 0
+	})
+	nodes := list(gpu)
+	if n := nodes["web"]; n.Role != http.NodeAPI || n.Self || n.URL != web.URL || n.Window != 0 {
+		t.Errorf("web is listed as %+v", n)
+	}
+	if n := nodes["gpu"]; n.Role != http.NodeEngines || !n.Self || n.Window == 0 || n.Version != buildInfo().Version {
+		t.Errorf("gpu is listed as %+v", n)
+	}
+	_, text := fetch(t, web.URL+"/readyz?verbose")
+	for _, want := range []string{
+		"[+] records: at " + records.URL(), "[+] objects: at s3://rowmill/mill at " + objects.Endpoint, "[+] engines: none: rows run on other nodes",
+		"[+] node " + nodes["gpu"].ID + ": role engines, running", "[+] node " + nodes["web"].ID, "without TLS",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("readyz lacks %q:\n%s", want, text)
+		}
+	}
+
+	const rows = 300
+	var input strings.Builder
+	for i := range rows {
+		fmt.Fprintf(&input, "number %d\n", i)
+	}
+	output := filepath.Join(t.TempDir(), "out.json")
+	code, _, said := runCommand(t.Context(), environ(web, clusterKey), input.String(), "jobs", "submit", "-", "--format", "json", "--output", output)
+	if code != 0 {
+		t.Fatalf("code %d:\n%s", code, said)
+	}
+	var got struct{ Outputs []string }
+	if content, err := os.ReadFile(output); err != nil || json.Unmarshal(content, &got) != nil || len(got.Outputs) != rows {
+		t.Errorf("%d outputs, error %v", len(got.Outputs), err)
+	}
+	code, _, said = runCommand(t.Context(), environ(gpu, clusterKey), "one\n", "jobs", "submit", "-", "--detach")
+	if code == 0 || !strings.Contains(said, "ask "+web.URL) {
+		t.Errorf("a node that takes no jobs: code %d:\n%s", code, said)
+	}
+
+	// Any node passes the order to drain on, and the one it is for obeys.
+	code, _, said = runCommand(t.Context(), environ(web, clusterKey), "", "nodes", "drain", "gpu", "--wait", "0")
+	if code != 0 {
+		t.Fatalf("code %d:\n%s", code, said)
+	}
+	<-gpu.Pipeline.DrainAsked()
+	stop(t, gpu)
+	until(t, "gpu has left", func() bool { return len(list(web)) == 1 })
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/blob/s3"
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/redis"
+)
+
+// openStore opens the records. They come first: the lock of the embedded store
+// refuses a second process before that touches anything.
+func (m *Main) openStore(ctx context.Context) error {
+	var err error
+	if m.Catalog, err = loadCatalog(m.Settings.Catalog); err != nil {
+		return err
+	}
+	if m.Settings.Data, err = filepath.Abs(m.Settings.Data); err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	if m.Settings.Store.Embedded() || m.Settings.Objects.URL == "" {
+		if err := os.MkdirAll(m.Settings.Data, 0o700); err != nil {
+			return fmt.Errorf("make the data directory: %w", err)
+		}
+	}
+	if !m.Settings.Store.Embedded() {
+		return m.openRedis(ctx)
+	}
+	records, err := bolt.Open(ctx, bolt.Config{
+		Path: filepath.Join(m.Settings.Data, "rowmill.db"), Clock: m.now, Logger: m.Logger, Metrics: m.Registry,
+	})
+	if err != nil {
+		return err
+	}
+	m.Store = records
+	m.opened("store", func(context.Context) error { return records.Close() })
+	return nil
+}
+
+// openRedis opens the records in Redis and says what its settings can lose.
+func (m *Main) openRedis(ctx context.Context) error {
+	set := m.Settings.Store
+	records, err := redis.Open(ctx, redis.Config{URL: set.URL.Reveal(), Prefix: set.Prefix, Logger: m.Logger, Metrics: m.Registry})
+	if err != nil {
+		return fmt.Errorf("store.url: %w", err)
+	}
+	m.Store, m.durability = records, records.Durability
+	m.opened("store", func(context.Context) error { return records.Close() })
+	warnings, err := records.Durability(ctx)
+	if err != nil {
+		return fmt.Errorf("store.url: %w", err)
+	}
+	for _, warning := range warnings {
+		m.Logger.Warn("REDIS CAN LOSE RECORDS that were acknowledged", "reason", warning)
+	}
+	return nil
+}
+
+// openBucket opens the objects.
+func (m *Main) openBucket(ctx context.Context) error {
+	if m.Settings.Objects.URL != "" {
+		return m.openS3(ctx)
+	}
+	keys, err := dir.LoadKeyring(ctx, m.Store)
+	if err != nil {
+		return err
+	}
+	m.folder, err = dir.Open(dir.Config{Root: m.Settings.Data, Keys: keys, Clock: m.now, Logger: m.Logger})
+	if err != nil {
+		return err
+	}
+	m.Bucket = m.folder
+	m.opened("bucket", func(context.Context) error { return m.folder.Close() })
+	return nil
+}
+
+func (m *Main) openS3(ctx context.Context) error {
+	set := m.Settings.Objects
+	name, prefix := set.Bucket()
+	bucket, err := s3.Open(ctx, s3.Config{
+		Endpoint: set.Service(), PublicEndpoint: set.PublicEndpoint, Region: set.Region, Bucket: name, Prefix: prefix,
+		AccessKey: set.AccessKey.Reveal(), SecretKey: set.SecretKey.Reveal(), Logger: m.Logger, Metrics: m.Registry,
+	})
+	if err != nil {
+		return fmt.Errorf("objects.url: %w", err)
+	}
+	m.Bucket = bucket
+	m.opened("bucket", func(context.Context) error { return bucket.Close() })
+	return nil
+}
+
+// records says where records are, without any password.
+func (m *Main) records() string {
+	if m.Settings.Store.Embedded() {
+		return filepath.Join(m.Settings.Data, "rowmill.db")
+	}
+	return m.Settings.Store.Place()
+}
+
+// objects says where objects are.
+func (m *Main) objects() string {
+	if m.folder != nil {
+		return filepath.Join(m.Settings.Data, "objects")
+	}
+	return m.Settings.Objects.URL + " at " + m.Settings.Objects.Service()
+}
+
+func loadCatalog(name string) (*catalog.Catalog, error) {
+	if name == "" {
+		return catalog.Default(), nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("catalog: %w", err)
+	}
+	defer file.Close()
+	c, err := catalog.Load(file)
+	if err != nil {
+		return nil, fmt.Errorf("catalog %s: %w", name, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// greet tells a person what runs and how to use it, on standard output: the
+// key must not be in the log.
+func greet(io *terminal.IO, m *Main) {
+	out := &strings.Builder{}
+	fmt.Fprintf(out, "Rowmill %s\n", buildInfo().Version)
+	m.describe(func(name, format string, args ...any) {
+		fmt.Fprintf(out, "  %-8s %s\n", name, fmt.Sprintf(format, args...))
+	})
+	key := "YOUR_KEY"
+	if m.FirstKey != "" {
+		fmt.Fprintf(out, "\nThis is the administrator key. It is shown only now; keep it:\n\n  %s\n", m.FirstKey)
+		key = m.FirstKey
+	}
+	if m.Settings.Cluster.Role != settings.EnginesOnly {
+		fmt.Fprintf(out, "\nTry it:\n\n  export ROWMILL_SERVER=%s ROWMILL_API_KEY=%s\n  printf 'one\\ntwo\\n' | rowmill jobs submit - --format json --output -\n\n", m.URL, key)
+	}
+	fmt.Fprint(io.Out, out.String())
+}
+
+// describe says what the node consists of, a line each.
+func (m *Main) describe(line func(name, format string, args ...any)) {
+	line("API", "%s", m.URL)
+	if m.Settings.Store.Embedded() && m.folder != nil {
+		line("data", "%s", m.Settings.Data)
+	} else {
+		line("records", "%s", m.records())
+		line("objects", "%s", m.objects())
+	}
+	if m.Cluster != nil {
+		self := m.Cluster.Self()
+		line("node", "%s, role %s; gossip on %s, other nodes' requests on %s", self.ID, m.Settings.Cluster.Role, m.Settings.Cluster.Listen, self.Peer)
+	}
+	if m.AdminAddr != nil {
+		line("admin", "http://%s (metrics, pprof)", m.AdminAddr)
+	}
+	for _, e := range m.Engines {
+		name := e.Name()
+		if host := m.host(name); host != name {
+			name += " (" + host + ")"
+		}
+		line("engine", "%s", name)
+	}
+	switch {
+	case len(m.Engines) > 0:
+	case m.Settings.Cluster.Role == settings.APIOnly:
+		line("engine", "none: rows run on other nodes, cluster.role is api")
+	default:
+		line("engine", "NONE YET: jobs wait for a server at %s", strings.Join(m.Settings.Discover.Addresses, ", "))
+	}
+	if m.lineup.simulates() {
+		line("", "OUTPUTS ARE SIMULATED, made up: use --engine URL for real ones")
+	}
+}

@@ -1,0 +1,212 @@
+// Package nodes holds the commands about the nodes of a service. It owns what
+// they are called and what they print; the API itself is spoken by package
+// client.
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// commands is the state that the commands share: flags and streams.
+type commands struct {
+	service connect.Options
+	print   string // table or json
+	wait    time.Duration
+}
+
+// Command returns `rowmill nodes`.
+func Command(service connect.Options) *cobra.Command {
+	c := &commands{service: service}
+	root := &cobra.Command{
+		Use:   "nodes",
+		Short: "Show and drain the nodes of a service",
+		Long: `Show and drain the nodes of a service. This takes an administrator's key of the
+account default; any node answers for all of them.
+
+` + connect.Help + `
+
+` + exit.Help,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.service.Flags(root)
+	root.AddCommand(c.list(), c.drain())
+	return root
+}
+
+func (c *commands) list() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the live nodes, what they serve and what they do",
+		Long: `List the live nodes, what they serve and what they do.
+
+ROWS is how many are in flight on the node's inference servers, of how many they
+take at once. JOBS are those the node owns. The star is beside the node that
+answered. Each node is as it last described itself, about a second ago.`,
+		Example: `  rowmill nodes list
+  rowmill nodes list -o json | jq -r '.nodes[].id'`,
+		Args: cobra.NoArgs,
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			if c.print != "table" && c.print != "json" {
+				return exit.With(exit.Usage, fmt.Errorf("-o must be table or json, is %q", c.print))
+			}
+			found, err := api.Nodes(cmd.Context())
+			if err != nil {
+				return fmt.Errorf("list nodes: %w", err)
+			}
+			return c.show(found)
+		}),
+	}
+	cmd.Flags().StringVarP(&c.print, "print", "o", "table", "how to print: table or json")
+	return cmd
+}
+
+func (c *commands) show(found client.Nodes) error {
+	if c.print == "json" {
+		return terminal.JSON(c.service.IO.Out, found.Raw)
+	}
+	return terminal.Table(c.service.IO.Out, func(w io.Writer) {
+		fmt.Fprintln(w, "NODE\tID\tADDRESS\tROLE\tVERSION\tMODELS\tJOBS\tROWS\tSINCE")
+		for _, n := range found.Nodes {
+			name, role, since := n.Name, n.Role, "-"
+			if n.Self {
+				name += "*"
+			}
+			if n.State != "running" {
+				role += ", " + n.State
+			}
+			if n.Since != nil {
+				since = n.Since.UTC().Format(time.RFC3339)
+			}
+			cells := []string{
+				name, n.ID, n.URL, role, n.Version, strings.Join(terminal.First(n.Models, 2), ", "),
+				terminal.Count(int64(n.Jobs)), terminal.Count(int64(n.InFlight)) + "/" + terminal.Count(int64(n.Window)), since,
+			}
+			for i, cell := range cells {
+				if cell = strings.ReplaceAll(terminal.Printable(cell), "\t", " "); cell == "" {
+					cell = "-"
+				}
+				cells[i] = cell
+			}
+			fmt.Fprintln(w, strings.Join(cells, "\t"))
+		}
+	})
+}
+
+func (c *commands) drain() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "drain [NODE]",
+		Short: "Let a node finish or hand back what it has, and end",
+		Long: `Let a node finish or hand back what it has, and end.
+
+NODE is an id or a name that only one node has; without it, it is the node that
+answers. The node takes no more rows, lets those in flight finish within its
+jobs.drain_timeout, hands its jobs to others, leaves, and its process ends with
+code 0. What it could not finish is run again elsewhere.
+
+The command waits until the node has left, for at most --wait.`,
+		Example: `  rowmill nodes drain gpu3
+  rowmill nodes drain --server http://10.0.0.7:8088 --wait 0`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			return c.drainNode(cmd.Context(), api, name)
+		}),
+	}
+	cmd.Flags().DurationVar(&c.wait, "wait", 2*time.Minute, "how long to wait until the node has left; 0 does not wait")
+	return cmd
+}
+
+// pollEvery is the time between looks at whether a node has left.
+const pollEvery = 250 * time.Millisecond
+
+// drainNode drains the node of an id or name; empty is the one that answers.
+func (c *commands) drainNode(ctx context.Context, api *client.Client, name string) error {
+	before, err := api.Nodes(ctx)
+	if err != nil {
+		return fmt.Errorf("drain: %w", err)
+	}
+	node, err := pick(before.Nodes, name)
+	if err != nil {
+		return fmt.Errorf("drain: %w", err)
+	}
+	if err := api.DrainNode(ctx, node.ID); err != nil {
+		return fmt.Errorf("drain: %w", err)
+	}
+	c.service.IO.Say("node %s drains", terminal.Printable(node.ID))
+	if c.wait <= 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.wait, exit.With(exit.Timeout,
+		fmt.Errorf("node %s has not left within %v; it goes on draining", terminal.Printable(node.ID), c.wait)))
+	defer cancel()
+	if err := left(ctx, api, node); err != nil {
+		return err
+	}
+	c.service.IO.Say("node %s has left", terminal.Printable(node.ID))
+	return nil
+}
+
+// pick finds a node by id, or else by a name that only one has.
+func pick(nodes []client.Node, name string) (client.Node, error) {
+	var named []client.Node
+	for _, n := range nodes {
+		if n.ID == name || name == "" && n.Self {
+			return n, nil
+		}
+		if n.Name == name {
+			named = append(named, n)
+		}
+	}
+	switch {
+	case len(named) == 1:
+		return named[0], nil
+	case len(named) == 0:
+		return client.Node{}, exit.With(exit.NotFound, fmt.Errorf("there is no live node %q; `rowmill nodes list` shows those there are", name))
+	}
+	ids := make([]string, len(named))
+	for i, n := range named {
+		ids[i] = n.ID
+	}
+	return client.Node{}, exit.With(exit.Usage, fmt.Errorf("%d nodes are called %q; name one by its id: %s", len(named), name, strings.Join(ids, ", ")))
+}
+
+// left waits until a node is not among the others any more. One that answers
+// for itself has left when it answers no more.
+func left(ctx context.Context, api *client.Client, node client.Node) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+		found, err := api.Nodes(ctx)
+		var away *client.UnreachableError
+		switch {
+		case node.Self && errors.As(err, &away):
+			return nil
+		case err != nil && ctx.Err() == nil:
+			return fmt.Errorf("look whether the node has left: %w", err)
+		case err == nil && !slices.ContainsFunc(found.Nodes, func(n client.Node) bool { return n.ID == node.ID }):
+			return nil
+		}
+	}
+}

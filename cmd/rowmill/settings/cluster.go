@@ -1,0 +1,305 @@
+package settings
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Store is where records are kept.
+type Store struct {
+	// URL is the address of a Redis server that all nodes share:
+	// redis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// for TLS, or
+	// redis+sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT/NAME/DB. It may
+	// hold a password and is a secret therefore. Default: empty, the embedded
+	// store in the data directory, for one node.
+	URL Secret `yaml:"url"`
+
+	// Prefix begins every key in Redis. Default: rowmill:, so that other
+	// programs may use the same database; two services need two of them.
+	Prefix string `yaml:"prefix"`
+}
+
+// Embedded reports whether records are in the data directory.
+func (s Store) Embedded() bool { return s.URL == "" }
+
+// Objects is where inputs, parts and results are kept.
+type Objects struct {
+	// URL is s3://BUCKET/PREFIX for a bucket that all nodes share. Default:
+	// empty, the folder objects of the data directory.
+	URL string `yaml:"url"`
+
+	// Endpoint is the S3 service's URL, such as http://127.0.0.1:7070.
+	// Default: empty, that of AWS in Region.
+	Endpoint string `yaml:"endpoint"`
+
+	// PublicEndpoint is the base of signed URLs, where clients reach the S3
+	// service by another address. Default: empty, Endpoint.
+	PublicEndpoint string `yaml:"public_endpoint"`
+
+	// Region is the bucket's region. Default: empty, what Endpoint says or the
+	// service answers.
+	Region string `yaml:"region"`
+
+	// AccessKey and SecretKey sign requests; both or neither. Default: none;
+	// then the AWS_ variables, the web identity of a pod or the role of the
+	// machine are used.
+	AccessKey Secret `yaml:"access_key"`
+	SecretKey Secret `yaml:"secret_key"`
+
+	// Shared says that all nodes see the same data directory, by NFS for
+	// instance. Default: false: a folder that only one node sees loses the
+	// results of all others.
+	Shared bool `yaml:"shared"`
+}
+
+// Bucket is the bucket of URL, and the prefix of its keys without slashes
+// around it.
+func (o Objects) Bucket() (name, prefix string) {
+	name, prefix, _ = strings.Cut(strings.TrimPrefix(o.URL, s3Scheme), "/")
+	return name, strings.Trim(prefix, "/")
+}
+
+// Service is the URL of the S3 service.
+func (o Objects) Service() string {
+	switch {
+	case o.Endpoint != "":
+		return o.Endpoint
+	case o.Region != "":
+		return "https://s3." + o.Region + ".amazonaws.com"
+	}
+	return "https://s3.amazonaws.com"
+}
+
+const s3Scheme = "s3://"
+
+// A Role says what a node does in its cluster.
+type Role string
+
+// The roles there are.
+const (
+	Both        Role = "both"
+	APIOnly     Role = "api"     // runs no rows
+	EnginesOnly Role = "engines" // owns no jobs and takes none
+)
+
+// Cluster is how the node finds the others and talks to them.
+type Cluster struct {
+	// Node is what people call this node; names may repeat. Default: empty,
+	// the host's name.
+	Node string `yaml:"node"`
+
+	// Role is both, api or engines. Default: both.
+	Role Role `yaml:"role"`
+
+	// Listen is the address of the membership gossip, HOST:PORT, by TCP and by
+	// UDP. Default: empty, no cluster.
+	Listen string `yaml:"listen"`
+
+	// Advertise is the address others reach Listen by. Default: empty, Listen.
+	Advertise string `yaml:"advertise"`
+
+	// Join are addresses of other nodes' gossip, HOST:PORT. Any one that
+	// answers is enough. Default: none.
+	Join []string `yaml:"join"`
+
+	// JoinDNS is a name with a port whose addresses are other nodes, such as
+	// that of a headless Service. It is resolved again and again. Default:
+	// none.
+	JoinDNS string `yaml:"join_dns"`
+
+	// JoinFile is a file with one HOST:PORT on each line, read again and
+	// again. Default: none.
+	JoinFile string `yaml:"join_file"`
+
+	// Key encrypts the gossip: 16, 24 or 32 bytes in base64. Several, apart by
+	// commas or white space, all decrypt and the first encrypts, so that a key
+	// can be changed node by node. Default: none, the gossip is in the clear
+	// and whoever reaches it may join.
+	Key Secret `yaml:"key"`
+
+	// Label keeps clusters apart that reach one another: nodes with another
+	// label are not listened to. Default: rowmill.
+	Label string `yaml:"label"`
+
+	// PeerListen is where nodes send one another work, HOST:PORT. Default:
+	// empty, the host of Listen and its port plus one.
+	PeerListen string `yaml:"peer_listen"`
+
+	// PeerAdvertise is the address others reach PeerListen by. Default: empty,
+	// PeerListen, with the host of Advertise where it listens on all
+	// addresses.
+	PeerAdvertise string `yaml:"peer_advertise"`
+
+	// TLSCert, TLSKey and TLSCA are PEM files for mutual TLS between nodes: all
+	// or none. They are read again when they change. Default: none, plain
+	// HTTP, in which whoever reaches PeerListen may command the node.
+	TLSCert string `yaml:"tls_cert"`
+	TLSKey  string `yaml:"tls_key"`
+	TLSCA   string `yaml:"tls_ca"`
+}
+
+// Enabled reports whether the node is one of several.
+func (c Cluster) Enabled() bool { return c.Listen != "" }
+
+// Keys are the keys of the gossip, the one that encrypts first; none for gossip
+// in the clear.
+func (c Cluster) Keys() ([][]byte, error) {
+	var keys [][]byte
+	fields := strings.FieldsFunc(c.Key.Reveal(), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
+	for i, field := range fields {
+		key, err := base64.StdEncoding.DecodeString(field)
+		if err != nil || !slices.Contains([]int{16, 24, 32}, len(key)) {
+			// The error of the decoder would show a part of the key.
+			return nil, fmt.Errorf("key %d of %d must be 16, 24 or 32 bytes in base64; `openssl rand -base64 32` makes one", i+1, len(fields))
+		}
+		keys = append(keys, key)
+	}
+	if c.Key != "" && len(keys) == 0 {
+		return nil, errors.New("holds no key; `openssl rand -base64 32` makes one")
+	}
+	return keys, nil
+}
+
+// Exposure says, a sentence each, how whoever reaches this node could take part
+// in the cluster unasked. It is empty where nobody else can.
+func (c Cluster) Exposure() []string {
+	var out []string
+	if c.Enabled() && !IsLoopback(c.Listen) && c.Key == "" {
+		out = append(out, fmt.Sprintf("the gossip on %s is in the clear and open: whoever reaches it can join the cluster; set cluster.key", c.Listen))
+	}
+	if c.Enabled() && !IsLoopback(c.PeerListen) && c.TLSCert == "" {
+		out = append(out, fmt.Sprintf("requests of other nodes on %s are neither encrypted nor authenticated: whoever reaches it can take rows and drain the node; "+
+			"set cluster.tls_cert, cluster.tls_key and cluster.tls_ca", c.PeerListen))
+	}
+	return out
+}
+
+// complete derives what was not given from what was.
+func (c *Cluster) complete() {
+	if c.PeerListen != "" || c.Listen == "" {
+		return
+	}
+	host, port, err := net.SplitHostPort(c.Listen)
+	n, numErr := strconv.Atoi(port)
+	if err != nil || numErr != nil {
+		return // Validate has the words for it
+	}
+	if n > 0 { // 0 means any port
+		n++
+	}
+	c.PeerListen = net.JoinHostPort(host, strconv.Itoa(n))
+}
+
+// IsUnspecified reports whether the host of an address, HOST:PORT, stands for
+// all addresses of the machine, which nobody else can reach it by.
+func IsUnspecified(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "" || ip != nil && ip.IsUnspecified())
+}
+
+// IsLoopback reports whether an address, HOST:PORT, is one that only this
+// machine reaches.
+func IsLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+// A namedValue is a setting's name and text.
+type namedValue struct{ key, value string }
+
+// checker collects broken rules.
+type checker func(good bool, key, format string, args ...any)
+
+// checkStorage holds the settings of records and objects against each other.
+func (s Settings) checkStorage(check checker) {
+	scheme, rest, _ := strings.Cut(s.Store.URL.Reveal(), "://")
+	known := slices.Contains([]string{"redis", "rediss", "redis+sentinel", "rediss+sentinel"}, scheme) && rest != ""
+	check(s.Store.Embedded() || known, "store.url", // which may hold a password
+		"must begin with redis://, rediss://, redis+sentinel:// or rediss+sentinel:// and name a host, or be empty for the embedded store")
+	check(s.Store.Prefix != "", "store.prefix", "must not be empty, such as rowmill:")
+
+	o := s.Objects
+	bucket, _ := o.Bucket()
+	inS3 := o.URL != ""
+	check(!inS3 || strings.HasPrefix(o.URL, s3Scheme) && bucket != "", "objects.url",
+		"must be s3://BUCKET or s3://BUCKET/PREFIX, or empty for the data directory, is %q", o.URL)
+	for _, endpoint := range []namedValue{{"objects.endpoint", o.Endpoint}, {"objects.public_endpoint", o.PublicEndpoint}} {
+		check(endpoint.value == "" || isBaseURL(endpoint.value), endpoint.key, "must be an http or https URL without query, is %q", endpoint.value)
+		check(endpoint.value == "" || inS3, endpoint.key, "is for objects in S3; name the bucket with objects.url, such as s3://rowmill")
+	}
+	check((o.AccessKey == "") == (o.SecretKey == ""), "objects.access_key", "needs objects.secret_key beside it, and the reverse")
+	check(o.AccessKey == "" || inS3, "objects.access_key", "is for objects in S3; name the bucket with objects.url, such as s3://rowmill")
+	check(s.Store.Embedded() || inS3 || o.Shared, "objects.url",
+		"records in Redis are for several nodes, and their objects must be where all reach them: "+
+			"name a bucket, such as s3://rowmill, or set objects.shared where all nodes see one data directory")
+}
+
+// checkCluster holds the settings of the cluster against each other and the
+// rest.
+func (s Settings) checkCluster(check checker) {
+	c := s.Cluster
+	check(slices.Contains([]Role{Both, APIOnly, EnginesOnly}, c.Role), "cluster.role", "must be both, api or engines, is %q", c.Role)
+	_, err := c.Keys()
+	check(err == nil, "cluster.key", "%v", err)
+	if !c.Enabled() {
+		const remedy = "needs cluster.listen, the HOST:PORT at which other nodes reach this one, such as 10.0.0.7:7946"
+		check(len(c.Join) == 0, "cluster.join", remedy)
+		check(c.JoinDNS == "", "cluster.join_dns", remedy)
+		check(c.JoinFile == "", "cluster.join_file", remedy)
+		check(c.PeerListen == "", "cluster.peer_listen", remedy)
+		check(c.Role == Both, "cluster.role", "is %s, and a node that does one half needs others for the other half: set cluster.listen and cluster.join", c.Role)
+		return
+	}
+	check(!s.Store.Embedded(), "cluster.listen", "needs a store that all nodes share: set store.url to a Redis server, such as redis://10.0.0.5:6379/0")
+	check(c.Role != APIOnly || len(s.Engines) == 0 && s.Simulator.Enabled != Always, "cluster.role",
+		"is api, and such a node runs no rows: drop the engines (--engine, --simulate), or make the role both")
+	for _, address := range []namedValue{
+		{"cluster.listen", c.Listen},
+		{"cluster.peer_listen", c.PeerListen},
+		{"cluster.join_dns", c.JoinDNS},
+		{"cluster.advertise", c.Advertise},
+		{"cluster.peer_advertise", c.PeerAdvertise},
+	} {
+		check(address.value == "" || isAddress(address.value), address.key, "must be HOST:PORT, is %q", address.value)
+	}
+	for _, own := range []struct{ key, listen, advertised string }{
+		{"cluster.advertise", c.Listen, c.Advertise},
+		{"cluster.peer_advertise", c.PeerListen, cmp.Or(c.PeerAdvertise, c.Advertise)},
+	} {
+		check(!IsUnspecified(cmp.Or(own.advertised, own.listen)), own.key,
+			"must name the address that other nodes reach this one by, such as 10.0.0.7:7946: %s stands for all addresses of the machine", cmp.Or(own.advertised, own.listen))
+	}
+	for i, address := range c.Join {
+		check(isAddress(address) && !IsUnspecified(address), fmt.Sprintf("cluster.join[%d]", i), "must be HOST:PORT, such as 10.0.0.6:7946, is %q", address)
+	}
+	files := slices.DeleteFunc([]string{c.TLSCert, c.TLSKey, c.TLSCA}, func(name string) bool { return name == "" })
+	check(len(files) == 0 || len(files) == 3, "cluster.tls_cert",
+		"goes with cluster.tls_key and cluster.tls_ca: set all three, or none")
+}
+
+// withoutUser is a URL without the name and password in it, for people to read.
+func withoutUser(text string) string {
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found {
+		return ""
+	}
+	rest = rest[strings.LastIndexByte(rest, '@')+1:] // whatever a password is made of
+	rest, _, _ = strings.Cut(rest, "?")
+	return scheme + "://" + rest
+}
+
+// Place says where records are, without any password.
+func (s Store) Place() string {
+	if s.Embedded() {
+		return "embedded"
+	}
+	return withoutUser(s.URL.Reveal())
+}
