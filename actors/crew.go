@@ -27,13 +27,12 @@ type member struct {
 	heard   time.Time
 	last    *report // its newest, what it holds and gives back apart
 
-	holds   holdings // dealt to it, not settled and not given back
-	dealt   int64    // number of the last deal
-	unseen  []deal   // those that it has not said it received
-	parts   map[string]*reportedPart
-	batch   int64 // number of the last batch of rows taken back
-	recall  recall
-	stopped bool
+	holds  holdings // dealt to it, not settled and not given back
+	dealt  int64    // number of the last deal
+	unseen []deal   // those that it has not said it received
+	parts  map[string]*reportedPart
+	batch  int64 // number of the last batch of rows taken back
+	recall recall
 }
 
 // A reportedPart is a part that a worker has reported and not yet forgotten.
@@ -59,6 +58,9 @@ func (k *crew) hear(r *report, now time.Time) (m *member, parts []partReport) {
 		}
 	}
 	m.heard = now
+	if m.last != nil && r.Number <= m.last.Number { // overtaken on its way
+		return m, nil
+	}
 	newest := *r
 	newest.Holds, newest.Back, newest.Parts = nil, nil, nil
 	m.last = &newest
@@ -164,7 +166,7 @@ func (k *crew) serve() (changed []*member) {
 		return nil
 	}
 	var hungry []*member
-	for _, m := range k.sorted() {
+	for _, m := range k.byNeed() {
 		if m.last == nil || m.last.Leaves || len(m.unseen) > 0 || m.last.Ports == 0 || !m.last.Want {
 			continue
 		}
@@ -180,13 +182,14 @@ func (k *crew) serve() (changed []*member) {
 // deal gives a worker its next spans; false when there are none.
 func (k *crew) deal(m *member) bool {
 	var spans []span
-	for len(spans) < spansPerDeal {
-		s, ok := k.plan.deal(m.worker, k.working())
+	for most := k.plan.share(k.working()); most > 0 && len(spans) < spansPerDeal; {
+		s, ok := k.plan.deal(m.worker, most)
 		if !ok {
 			break
 		}
 		m.holds.add(s.Shard, s.rows())
 		spans = append(spans, s)
+		most -= s.count()
 	}
 	if len(spans) == 0 {
 		return false
@@ -270,6 +273,21 @@ func (k *crew) at(address string) *member {
 		}
 	}
 	return nil
+}
+
+// byNeed are the members, those who have nothing to do first.
+func (k *crew) byNeed() []*member {
+	out := k.sorted()
+	slices.SortStableFunc(out, func(a, b *member) int {
+		switch hungry := a.last != nil && a.last.Hungry; {
+		case hungry == (b.last != nil && b.last.Hungry):
+			return 0
+		case hungry:
+			return -1
+		}
+		return 1
+	})
+	return out
 }
 
 // sorted are the members in an order that does not change.

@@ -75,20 +75,18 @@ func (h *hand) writePart() {
 	}
 }
 
-// A site is a job in the model: its ledger, which outlives owners, and the
-// messages that are under way.
+// A site is a job in the model; its ledger outlives owners.
 type site struct {
-	t       *rapid.T
-	shards  []shardInfo
-	ledger  *ledger
-	crew    *crew
-	epoch   int64
-	hands   []*hand
-	made    int
-	runs    map[string]int // by row: how often it was run
-	lost    map[string]bool
-	reports []string // on their way, as JSON
-	orders  []string
+	t      *rapid.T
+	shards []shardInfo
+	ledger *ledger
+	crew   *crew
+	epoch  int64
+	hands  []*hand
+	made   int
+	late   []*report      // that may still arrive
+	runs   map[string]int // by row: how often it was run
+	lost   map[string]bool
 }
 
 func carry[T any](t *rapid.T, m T) T {
@@ -120,6 +118,7 @@ func (s *site) newHand() {
 func (s *site) exchange(h *hand, loseReport, loseOrders bool) {
 	r := carry(s.t, h.report())
 	if loseReport || r.Epoch != s.epoch {
+		s.late = append(s.late, r)
 		return
 	}
 	m, parts := s.crew.hear(r, time.Unix(0, 0))
@@ -258,7 +257,18 @@ func (s *site) step() {
 		s.newHand()
 		return
 	}
-	switch rapid.IntRange(0, 11).Draw(t, "step") {
+	switch rapid.IntRange(0, 12).Draw(t, "step") {
+	case 12: // a report arrives after those that were made later
+		if len(s.late) > 0 {
+			r := s.late[rapid.IntRange(0, len(s.late)-1).Draw(t, "late")]
+			if r.Epoch == s.epoch && s.crew.members[r.Worker] != nil {
+				if m, parts := s.crew.hear(carry(t, r), time.Unix(0, 0)); m != nil {
+					for _, p := range parts {
+						s.settle(r.Worker, p)
+					}
+				}
+			}
+		}
 	case 0, 1, 2:
 		s.exchange(h, rapid.Bool().Draw(t, "report lost"), rapid.Bool().Draw(t, "orders lost"))
 	case 3, 4:

@@ -11,6 +11,7 @@ import (
 // which rows it has, which parts wait to be settled. It knows no actors; crew
 // is the other side.
 type duty struct {
+	reports  int64 // ever
 	epoch    int64
 	fresh    bool // no orders of this epoch yet
 	holds    holdings
@@ -39,6 +40,8 @@ func (d *duty) adopt(epoch int64) bool {
 
 // write fills in a report.
 func (d *duty) write(r *report) {
+	d.reports++
+	r.Number = d.reports
 	r.Epoch, r.Fresh, r.Received, r.Recalled = d.epoch, d.fresh, d.received, d.recalled
 	if d.fresh {
 		r.Holds = d.holds.list()

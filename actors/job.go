@@ -90,6 +90,7 @@ type job struct {
 	results  *actor.PID
 	updating bool // a record update is under way
 	draining bool
+	closing  bool // no further parts are taken
 	ending   bool
 	stopping bool // its children were told to stop: nothing new may be spawned
 }
@@ -395,9 +396,11 @@ func (j *job) startRows(c actor.Context) {
 		}
 	}), "results")
 	c.Watch(j.results)
-	if !j.crew.plan.exhausted() {
-		j.gather(c)
+	if j.crew.plan.exhausted() {
+		j.crew.dealing = true
+		return
 	}
+	j.gather(c)
 }
 
 func (j *job) onEnginesChanged(c actor.Context, m enginesChanged) {

@@ -53,6 +53,7 @@ func (j *job) startDealing(c actor.Context) {
 	}
 	j.crew.dealing = true
 	j.serve(c)
+	j.drainResults(c)
 }
 
 // inviteNew asks the nodes that could work for the job and do not. Before the
@@ -123,7 +124,7 @@ func (j *job) invite(c actor.Context, address string) {
 
 func (j *job) onInvited(c actor.Context, m *invited) {
 	if m.err != nil {
-		logRefused(j.log, "invite a node", m.address, m.err)
+		logUnanswered(j.log, m.address, m.err)
 		if code(m.err) == codeBusy {
 			delete(j.asked, m.address) // at the next look
 		}
@@ -162,7 +163,9 @@ func (j *job) onReport(c actor.Context, r *report) {
 		m.link = &courier{local: r.pid, post: j.post, address: r.Address, kind: kindOrders}
 	}
 	for _, p := range parts {
-		c.Send(j.results, partWritten{m.worker, p})
+		if !j.closing {
+			c.Send(j.results, partWritten{m.worker, p})
+		}
 	}
 	delete(j.awaited, r.Address)
 	if !j.crew.dealing {
@@ -245,10 +248,11 @@ func (j *job) part(c actor.Context, m *member) {
 	j.serve(c)
 }
 
-// drainResults ends this node's part in the job once its own worker has
-// left.
+// drainResults ends this node's part in the job once its own worker has left.
+// Parts that others report from then on are for the next owner.
 func (j *job) drainResults(c actor.Context) {
-	if j.draining && j.crew.at("") == nil {
+	if j.draining && !j.closing && j.crew.dealing && j.crew.at("") == nil {
+		j.closing = true
 		c.Send(j.results, drainResults{})
 	}
 }
@@ -285,7 +289,7 @@ func (j *job) onDelivered(c actor.Context, m delivered) {
 	if m.err == nil {
 		return
 	}
-	logRefused(j.log, "tell a worker", m.by.address, m.err)
+	logUnanswered(j.log, m.by.address, m.err)
 	for _, w := range j.crew.sorted() {
 		if w.link == m.by && (errors.Is(m.err, peer.ErrRefused) || code(m.err) == codeUnknownJob) {
 			j.lose(c, w)

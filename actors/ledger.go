@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
 
@@ -72,6 +73,11 @@ func (l *ledger) propose(w partReport) (p store.Part, open *roaring.Bitmap, ok b
 	}
 	p.Accepted, _ = w.Rows.ToBytes() // writing to memory cannot fail
 	return p, nil, true
+}
+
+// has reports whether a part is recorded and counts.
+func (l *ledger) has(w partReport) bool {
+	return slices.ContainsFunc(l.shards[w.Shard].parts, func(p store.Part) bool { return p.Key == w.Key })
 }
 
 // keys are the keys of all parts.

@@ -32,7 +32,8 @@ type (
 		rec store.Record
 		err error
 	}
-	jobOver struct { // job: nothing is left to do for it here
+	claimReturned struct{ id string } // its errand: the job is an orphan again
+	jobOver       struct {            // job: nothing is left to do for it here
 		id       string
 		status   rowmill.Status
 		released bool // it waits for another owner
@@ -100,6 +101,8 @@ func (n *node) Receive(c actor.Context) {
 		n.onOrphansFound(c, m)
 	case jobClaimed:
 		n.onJobClaimed(c, m)
+	case claimReturned:
+		n.onClaimReturned(c, m)
 	case jobOver:
 		n.onJobOver(c, m)
 	case *actor.Terminated:
@@ -232,8 +235,8 @@ func (n *node) onJobClaimed(c actor.Context, m jobClaimed) {
 	if n.lease == nil || n.lease.session != fence.Session {
 		return // an orphan already
 	}
-	if n.draining { // the end of the session frees it
-		n.reportDrained()
+	if n.draining {
+		n.returnClaim(c, fence)
 		return
 	}
 	licence := n.lease.ctx
@@ -252,6 +255,24 @@ func (n *node) onJobClaimed(c actor.Context, m jobClaimed) {
 	c.Watch(pid)
 	n.jobs[m.id], n.fences[m.id] = pid, fence
 	n.metrics.active.Set(float64(len(n.jobs)))
+}
+
+// returnClaim gives back a job that was claimed as the node began to drain: its
+// own workers wait to hear from an owner.
+func (n *node) returnClaim(c actor.Context, fence store.Fence) {
+	n.claiming[fence.JobID] = true
+	n.work.run(c, func(ctx context.Context) any {
+		if err := n.cfg.Store.Release(ctx, fence); err != nil {
+			n.log.Warn("release job", "job", fence.JobID, "err", err)
+		}
+		return claimReturned{fence.JobID}
+	})
+}
+
+func (n *node) onClaimReturned(c actor.Context, m claimReturned) {
+	delete(n.claiming, m.id)
+	n.tellNext(c, m.id)
+	n.reportDrained()
 }
 
 func (n *node) onJobCancelled(c actor.Context, m jobCancelled) {
@@ -337,6 +358,7 @@ func (n *node) onLeaseEnded(c actor.Context) {
 		delete(n.fences, id)
 		c.Stop(pid)
 	}
+	n.metrics.active.Set(0)
 	n.system.reopen()
 }
 

@@ -124,7 +124,7 @@ func (n *node) tellOne(c actor.Context, m cluster.Member, h hint) {
 		ctx, cancel := context.WithTimeout(ctx, carryTimeout)
 		defer cancel()
 		if err := n.system.post.ask(ctx, m.Peer, kindHint, h.Job, 0, h, nil); err != nil {
-			logRefused(n.log, "give a hint", m.Peer, err)
+			logUnanswered(n.log, m.Peer, err)
 		}
 		return nil
 	})

@@ -23,7 +23,6 @@ import (
 type (
 	hired struct { // its errand: what a worker needs
 		invite *invite
-		asker  *actor.PID
 		work   errand
 		runs   *sync.WaitGroup
 		job    *jobContext
@@ -124,17 +123,18 @@ func (n *node) courierTo(m *invite) *courier {
 // hire reads what a worker needs to know.
 func (n *node) hire(c actor.Context, m *invite) {
 	n.hiring[m.Job] = true
+	c.Respond(&invited{}) // setting a worker up may take longer than a message
 	runs := &sync.WaitGroup{}
 	work := newErrand(context.Background(), runs)
-	h := hired{invite: m, asker: c.Sender(), work: work, runs: runs}
+	h := hired{invite: m, work: work, runs: runs}
 	n.work.run(c, func(ctx context.Context) any {
-		h.job, h.err = n.brief(ctx, m, work.ctx)
+		h.job, h.err = n.brief(ctx, m, work)
 		return h
 	})
 }
 
 // brief makes the context of a job from its record and its manifest.
-func (n *node) brief(ctx context.Context, m *invite, run context.Context) (*jobContext, error) {
+func (n *node) brief(ctx context.Context, m *invite, work errand) (*jobContext, error) {
 	rec, err := n.cfg.Store.Get(ctx, m.Job)
 	switch {
 	case err != nil:
@@ -158,7 +158,7 @@ func (n *node) brief(ctx context.Context, m *invite, run context.Context) (*jobC
 		input = input.firstRows(m.Sample)
 	}
 	fence := store.Fence{JobID: m.Job, Session: rec.Session, Epoch: m.Epoch}
-	job, err := newJobContext(run, n.cfg, &rec, fence, input, count)
+	job, err := newJobContext(work.ctx, n.cfg, &rec, fence, input, count)
 	if err != nil {
 		return nil, err
 	}
@@ -176,18 +176,17 @@ func (n *node) onHired(c actor.Context, m hired) {
 		err = refuse(codeNoEngine, "no engine here serves %s now", m.job.spec.Model.ID)
 	}
 	if err != nil {
-		m.work.cancel()
+		m.work.cancel() // whoever asked asks again
 		var known *peer.Refusal
-		if !errors.As(err, &known) {
+		if errors.As(err, &known) {
+			n.log.Debug("no worker set up", "job", m.invite.Job, "err", err)
+		} else {
 			n.log.Warn("set up a worker", "job", m.invite.Job, "err", err)
-			known = refuse(codeBusy, "%v", err)
 		}
-		c.Send(m.asker, known)
 		n.reportDrained()
 		return
 	}
 	n.place(c, m)
-	c.Send(m.asker, &invited{})
 }
 
 // place spawns a worker.
@@ -310,12 +309,12 @@ func (n *node) rank(job string) (before int) {
 	return before
 }
 
-// logRefused says what a node was told when it asked another.
-func logRefused(log *slog.Logger, what, address string, err error) {
+// logUnanswered says why another node did not do what it was asked.
+func logUnanswered(log *slog.Logger, address string, err error) {
 	var refused *peer.Refusal
 	if errors.As(err, &refused) {
-		log.Debug(what, "node", address, "err", err)
+		log.Debug("a node declines", "node", address, "err", err)
 		return
 	}
-	log.Warn(what, "node", address, "err", err)
+	log.Warn("a node does not answer", "node", address, "err", err)
 }

@@ -28,7 +28,7 @@ func patiently(ctx context.Context, patience time.Duration, log *slog.Logger, wh
 		if err == nil || ctx.Err() != nil || lasting(err) || time.Since(began)+pause > patience {
 			return err
 		}
-		log.Warn(what+", will try again", "err", err)
+		log.Warn("storage fails, will try again", "while", what, "err", err)
 		select {
 		case <-ctx.Done():
 			return err

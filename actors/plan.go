@@ -2,6 +2,7 @@ package actors
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -69,11 +70,11 @@ type plan struct {
 // message small beside the work, little enough to share the end of a job.
 const targetSpan = 256 << 10
 
-// maxSpanRows bounds a span of tiny rows, minSpanRows keeps the spans at the
-// end of a job from becoming messages about single rows.
+// maxSpanRows bounds a span of tiny rows, leastDeal keeps the deals at the end
+// of a job from becoming messages about single rows.
 const (
 	maxSpanRows = 1024
-	minSpanRows = 16
+	leastDeal   = 4
 )
 
 // newPlan plans the rows of shards that done does not hold.
@@ -91,22 +92,26 @@ func newPlan(shards []shardInfo, done []*roaring.Bitmap) *plan {
 	return p
 }
 
-// deal returns the next span for a worker, or false when every row has been
-// dealt. Where several workers share the job, a deal of spansPerDeal spans
-// takes at most half of an equal share of what is left, so that they end
-// together (guided self-scheduling, Polychronopoulos and Kuck 1987).
-func (p *plan) deal(worker string, workers int) (span, bool) {
+// share is how many rows one of so many workers may be dealt at a time: where
+// there are several at most half of an equal share of what is left, so that
+// they end together (guided self-scheduling, Polychronopoulos and Kuck 1987).
+func (p *plan) share(workers int) int {
+	if workers < 2 {
+		return math.MaxInt
+	}
+	return max(leastDeal, int(p.left/int64(2*workers)))
+}
+
+// deal returns the next span for a worker, of at most so many rows, or false
+// when every row has been dealt.
+func (p *plan) deal(worker string, most int) (span, bool) {
 	n, ok := p.shardFor(worker)
 	if !ok {
 		return span{}, false
 	}
-	rows := p.shards[n].spanRows()
-	if workers > 1 {
-		rows = min(rows, max(minSpanRows, int(p.left/int64(2*workers*spansPerDeal))))
-	}
 	todo := p.open[n]
 	have := int(todo.GetCardinality())
-	rows = min(rows, have)
+	rows := min(p.shards[n].spanRows(), most, have)
 	last, _ := todo.Select(uint32(rows - 1)) // there are that many
 	s := span{Shard: n, From: int(todo.Minimum()), To: int(last) + 1}
 	if s.To-s.From > rows {

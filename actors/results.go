@@ -130,6 +130,10 @@ func (r *collector) onPartWritten(c actor.Context, m partWritten) {
 	if _, twice := r.written[m.Key]; twice {
 		return
 	}
+	if r.ledger.has(m.partReport) {
+		c.Send(r.owner, partSettled{m.worker, m.partReport, nil})
+		return
+	}
 	part, open, ok := r.ledger.propose(m.partReport)
 	if !ok {
 		r.log.Warn("part repeats rows that are done, dropped", "part", m.Key, "open", open.GetCardinality())
@@ -281,9 +285,20 @@ func (r *collector) onShardMerged(c actor.Context, m shardMerged) {
 	r.reportDrained(c)
 }
 
-// drop deletes a part object that no record names any more.
+// dropDelay is how long a part that was merged stays. A store that does not
+// flush each write may forget the merged one when it crashes, and then names
+// this one again.
+const dropDelay = 10 * time.Second
+
+// drop deletes a part object that no record names any more, after a while. The
+// end of the job removes what is left.
 func (r *collector) drop(c actor.Context, key string) {
 	r.work.run(c, func(ctx context.Context) any {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(dropDelay):
+		}
 		if err := r.cfg.Blob.Delete(ctx, key); err != nil {
 			r.log.Warn("delete part", "part", key, "err", err)
 		}

@@ -85,6 +85,7 @@ type worker struct {
 	loading        bool // a block is on its way
 	noLoad, noSend bool // the budget was full for blocks; for answers
 	draining, over bool
+	done           bool  // nothing was left a report ago
 	outstanding    int   // tasks at engines
 	unwritten      int64 // bytes of finished rows that gather
 	uncommitted    int64 // bytes of parts on their way

@@ -60,6 +60,13 @@ func (w *worker) onReportDue(c actor.Context) {
 		w.end(c)
 		return
 	}
+	if w.left() {
+		if w.done { // the owner has been told, and there is nothing to wait for
+			w.end(c)
+			return
+		}
+		w.done = true
+	}
 	w.timers.after(c, reportInterval, reportDue{})
 	if silent > lookUpAfter {
 		w.lookUp(c)

@@ -18,6 +18,7 @@ type (
 		Job     string `json:"job"`
 		Epoch   int64  `json:"epoch"`  // of the owner it is for
 		Worker  string `json:"worker"` // unique for ever
+		Number  int64  `json:"number"` // of the worker's reports; one that is overtaken is not heard
 		Address string `json:"address,omitempty"`
 		pid     *actor.PID
 
@@ -99,8 +100,7 @@ type (
 
 	// invited answers an invite.
 	invited struct {
-		node    string // whose answer it is
-		address string
+		address string // of the node that answers; empty for this one
 		epoch   int64
 		err     error
 		Working bool `json:"working,omitempty"` // it works for the job already; its report follows
