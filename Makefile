@@ -8,6 +8,7 @@ BUILT   ?= $(shell git log -1 --format=%cI 2>/dev/null)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.built=$(BUILT)
 FUZZ    ?= 10s# time per fuzz target, as in `make fuzz FUZZ=1m`
 ROUNDS  ?= 5# rounds of each benchmark
+SOAK    ?= 1h# time of the random faults of `make soak`
 
 # One setting for what is built and what is tested, so that both share one build
 # cache. Only the race detector needs a C compiler.
@@ -17,7 +18,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build demo test test/race soak fuzz lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b7 bench/b11 bench/parts bench/tokens bench/virtual clean help
+.PHONY: build demo cluster test test/race soak fuzz lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b7 bench/b11 bench/parts bench/tokens bench/virtual clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -25,16 +26,20 @@ build: ## build bin/rowmill, one static binary
 demo: build ## run a thousand rows through a node of your own and show what comes out
 	examples/demo.sh
 
+cluster: build ## run three nodes with Redis, an S3 server and simulated GPUs until Ctrl-C
+	deploy/cluster.sh
+
 test: ## vet and test everything; needs nothing but Go
 	$(GO) vet ./...
-	packages=$$($(GO) list ./...) && $(GO) test $$(echo "$$packages" | grep -v '/e2e$$')
-	$(GO) test -count=1 ./e2e # never from the cache, which does not know of the binary it runs
+	packages=$$($(GO) list ./...) && $(GO) test $$(echo "$$packages" | grep -v '/e2e')
+	$(GO) test -count=1 -p 1 -timeout 20m ./e2e/... # never from the cache, which does not know of the binary it runs
 
 test/race: ## test everything under the race detector, but for e2e, which runs the real binary
-	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -race -short $$(echo "$$packages" | grep -v -e '/e2e$$' -e '/bench/')
+	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -race -short $$(echo "$$packages" | grep -v -e '/e2e' -e '/bench/')
 
-soak: ## the long tests: many kills, large bad inputs
-	ROWMILL_SOAK=1 $(GO) test -count=1 -timeout 60m -v ./e2e
+soak: ## the long tests: many kills, large bad inputs, and random faults of a cluster for SOAK (1h)
+	ROWMILL_SOAK=$(SOAK) $(GO) test -count=1 -timeout 60m -v ./e2e
+	ROWMILL_SOAK=$(SOAK) $(GO) test -count=1 -timeout 24h -v -run TestSoak ./e2e/cluster
 
 fuzz: ## run every fuzz target for FUZZ (10s) each
 	.ci/fuzz $(FUZZ)
@@ -85,7 +90,7 @@ bench/parts:
 	$(GO) test -run '^$$' -bench . -count $(ROUNDS) ./input/... ./columnar ./results
 
 clean: ## remove what the targets above built
-	rm -rf bin/rowmill bin/bench dist .demo
+	rm -rf bin/rowmill bin/bench dist .demo .cluster
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9\/]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -110,7 +110,7 @@ func (s *site) newOwner() {
 func (s *site) newHand() {
 	s.made++
 	s.hands = append(s.hands, &hand{
-		duty: newDuty(s.epoch), name: fmt.Sprint("w", s.made), unsent: make(holdings), finished: make(holdings),
+		duty: newDuty(s.epoch, fmt.Sprint(s.epoch)), name: fmt.Sprint("w", s.made), unsent: make(holdings), finished: make(holdings),
 	})
 }
 
@@ -211,7 +211,7 @@ func TestCrewAndDutiesLoseNoRow(t *testing.T) {
 			s.step()
 		}
 		for _, h := range s.hands { // from here on nothing is lost
-			h.adopt(s.epoch)
+			h.adopt(s.epoch, fmt.Sprint(s.epoch))
 		}
 		for range 3 {
 			for _, h := range s.hands {
@@ -299,7 +299,7 @@ func (s *site) step() {
 				s.forgo(h)
 				continue
 			}
-			h.adopt(s.epoch)
+			h.adopt(s.epoch, fmt.Sprint(s.epoch))
 			s.exchange(h, false, rapid.Bool().Draw(t, "answer lost"))
 		}
 		s.crew.dealing = true

@@ -13,6 +13,7 @@ import (
 type duty struct {
 	reports  int64 // ever
 	epoch    int64
+	session  string // of the owner
 	fresh    bool // no orders of this epoch yet
 	holds    holdings
 	received int64
@@ -23,17 +24,19 @@ type duty struct {
 	parts    map[string]partReport
 }
 
-func newDuty(epoch int64) *duty {
-	return &duty{epoch: epoch, fresh: true, holds: make(holdings), back: make(holdings), more: make(holdings), parts: make(map[string]partReport)}
+func newDuty(epoch int64, session string) *duty {
+	return &duty{epoch: epoch, session: session, fresh: true, holds: make(holdings), back: make(holdings), more: make(holdings), parts: make(map[string]partReport)}
 }
 
-// adopt turns to a new owner. What it was giving back the new owner deals
-// anyway, unless it hears that this worker has it.
-func (d *duty) adopt(epoch int64) bool {
-	if epoch <= d.epoch {
+// adopt turns to a new owner: one of a later epoch or, after the store has
+// forgotten that the epoch was taken, another one of the same. What it was
+// giving back the new owner deals anyway, unless it hears that this worker has
+// it.
+func (d *duty) adopt(epoch int64, session string) bool {
+	if epoch < d.epoch || epoch == d.epoch && session == d.session {
 		return false
 	}
-	d.epoch, d.fresh, d.received, d.recalled = epoch, true, 0, 0
+	d.epoch, d.session, d.fresh, d.received, d.recalled = epoch, session, true, 0, 0
 	d.back, d.more = make(holdings), make(holdings)
 	return true
 }

@@ -98,7 +98,7 @@ func (j *job) nodes() map[string]bool {
 
 func (j *job) invite(c actor.Context, address string) {
 	m := &invite{
-		Job: j.rec.Job.ID, Epoch: j.fence.Epoch, Address: j.address,
+		Job: j.rec.Job.ID, Epoch: j.fence.Epoch, Session: j.fence.Session, Address: j.address,
 		Context: j.job.context, MaxTokens: j.job.maxTokens,
 	}
 	if j.job.spec.Estimate {

@@ -107,7 +107,7 @@ func (n *node) onInvite(c actor.Context, m *invite) {
 		c.Respond(refuse(codeStale, "epoch %d is known", w.epoch))
 	case w != nil:
 		w.epoch, w.owner = m.Epoch, n.courierTo(m)
-		c.Send(w.pid, adopt{w.owner, m.Epoch})
+		c.Send(w.pid, adopt{w.owner, m.Epoch, m.Session})
 		c.Respond(&invited{Working: true})
 	case n.hiring[m.Job] || n.leaving[m.Job] > 0:
 		c.Respond(refuse(codeBusy, "a worker is being set up or taken down"))
@@ -199,7 +199,7 @@ func (n *node) place(c actor.Context, m hired) {
 	w.pid = c.SpawnPrefix(n.metrics.props("shard", func() actor.Actor {
 		return &worker{
 			cfg: n.cfg, name: name, self: n.address(), job: m.job, node: c.Self(), owner: w.owner,
-			budget: n.budget, slots: n.slots, work: m.work, all: n.all, runs: m.runs, log: log, duty: newDuty(m.invite.Epoch),
+			budget: n.budget, slots: n.slots, work: m.work, all: n.all, runs: m.runs, log: log, duty: newDuty(m.invite.Epoch, m.invite.Session),
 		}
 	}), fmt.Sprintf("shard-%s-%d", id, m.invite.Epoch))
 	c.Watch(w.pid)

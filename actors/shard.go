@@ -17,10 +17,11 @@ import (
 
 // Messages a shard actor receives.
 type (
-	adopt struct {
-		owner *courier
-		epoch int64
-	} // node: the job has this owner now
+	adopt struct { // node: the job has this owner now
+		owner   *courier
+		epoch   int64
+		session string
+	}
 	blockLoaded struct { // its errand
 		span  span
 		size  int64         // taken from the budget for it

@@ -101,7 +101,7 @@ func (w *worker) end(c actor.Context) {
 // onAdopt turns to the job's new owner, or tells the same one again what it
 // asks for.
 func (w *worker) onAdopt(c actor.Context, m adopt) {
-	if w.duty.adopt(m.epoch) {
+	if w.duty.adopt(m.epoch, m.session) {
 		w.log.Info("job has another owner", "epoch", m.epoch)
 		w.owner, w.heard = m.owner, time.Now()
 	}

@@ -92,6 +92,7 @@ type (
 		Job       string `json:"job"`
 		Epoch     int64  `json:"epoch"`
 		Address   string `json:"address,omitempty"` // of the owner's node
+		Session   string `json:"session"`           // of the owner
 		owner     *actor.PID
 		Context   int   `json:"context"`          // tokens; 0 when nobody says
 		MaxTokens int   `json:"max_tokens"`       // of an answer; 0 when nobody says
