@@ -14,7 +14,7 @@ type duty struct {
 	reports  int64 // ever
 	epoch    int64
 	session  string // of the owner
-	fresh    bool // no orders of this epoch yet
+	fresh    bool   // no orders of this epoch yet
 	holds    holdings
 	received int64
 	recalled int64
