@@ -62,7 +62,8 @@ type Config struct {
 	ScanInterval time.Duration
 
 	// MaxActive bounds the jobs this node runs at once; the others stay
-	// pending. Default 64: beyond it jobs only share the engines more thinly.
+	// pending. It also bounds the jobs of other nodes that it runs rows of.
+	// Default 64: beyond it jobs only share the engines more thinly.
 	MaxActive int
 
 	// ShardRows and ShardBytes bound a shard of the input. Defaults 16,384

@@ -187,8 +187,24 @@ func (n *node) claim(c actor.Context, id string) {
 	session := n.lease.session
 	n.work.run(c, func(ctx context.Context) any {
 		rec, err := n.cfg.Store.Claim(ctx, id, session)
+		if err != nil && !lasting(err) {
+			rec, err = n.claimed(ctx, id, session, err)
+		}
 		return jobClaimed{id, rec, err}
 	})
+}
+
+// claimed finds out whether a claim that failed with err has taken effect.
+func (n *node) claimed(ctx context.Context, id, session string, err error) (store.Record, error) {
+	var rec store.Record
+	gone := patiently(ctx, n.cfg.LeaseTTL, n.log, "claim job", func() (err error) {
+		rec, err = n.cfg.Store.Get(ctx, id)
+		return err
+	})
+	if gone == nil && rec.Session == session && !rec.Job.Status.Terminal() {
+		return rec, nil
+	}
+	return rec, err
 }
 
 func (n *node) onScanDue(c actor.Context) {

@@ -111,9 +111,21 @@ func (n *node) onInvite(c actor.Context, m *invite) {
 		c.Respond(&invited{Working: true})
 	case n.hiring[m.Job] || n.leaving[m.Job] > 0:
 		c.Respond(refuse(codeBusy, "a worker is being set up or taken down"))
+	case m.owner == nil && n.guests() >= n.cfg.MaxActive:
+		c.Respond(refuse(codeBusy, "the node works for %d jobs of others", n.cfg.MaxActive))
 	default:
 		n.hire(c, m)
 	}
+}
+
+// guests is how many jobs of other nodes rows are run of here.
+func (n *node) guests() (count int) {
+	for _, w := range n.workers {
+		if w.owner.local == nil {
+			count++
+		}
+	}
+	return count
 }
 
 func (n *node) courierTo(m *invite) *courier {

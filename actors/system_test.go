@@ -599,6 +599,31 @@ func TestALostSessionIsReplaced(t *testing.T) {
 	}
 }
 
+// A claim whose answer is lost has taken effect all the same.
+func TestAClaimWithoutAnAnswerCounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Store = &muteStore{Store: c.Store} })
+	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
+	b.checkEcho(rec, numbered(3))
+	if rec.Epoch != 1 {
+		t.Errorf("epoch %d: the job was claimed again", rec.Epoch)
+	}
+}
+
+// muteStore is a store that does not say that the first claim has succeeded.
+type muteStore struct {
+	store.Store
+	told atomic.Bool
+}
+
+func (s *muteStore) Claim(ctx context.Context, job, session string) (store.Record, error) {
+	rec, err := s.Store.Claim(ctx, job, session)
+	if err == nil && !s.told.Swap(true) {
+		return store.Record{}, errors.New("connection reset")
+	}
+	return rec, err
+}
+
 // losingStore is a store whose sessions end when told so.
 type losingStore struct{ store.Store }
 
