@@ -413,3 +413,16 @@ func TestARollingRestartCostsNoRow(t *testing.T) {
 	b.checkEcho(b.end(id), texts)
 	ranOnce(t, texts, hosts...)
 }
+
+// A worker that panics fails its job, wherever it is: its rows would meet the
+// same fault again.
+func TestAPanicOfAWorkerFailsTheJob(t *testing.T) {
+	t.Parallel()
+	b, net := setup(t, nil), newNetwork()
+	owner := b.join(net, "owner", nil)
+	b.join(net, "worker", &scripted{answer: echo, panics: true}, func(c *actors.Config) { c.OwnsNone = true })
+	failure(t, b.end(b.submitTo(owner, rowmill.Spec{Inline: numbered(10)})), rowmill.CodeInternalError)
+
+	alone := setup(t, &scripted{answer: echo, panics: true})
+	failure(t, alone.end(alone.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeInternalError)
+}

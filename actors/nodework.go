@@ -269,7 +269,8 @@ func (n *node) onDismiss(c actor.Context, m *dismiss) {
 func (n *node) onWorkerPanicked(c actor.Context, job string, w *placement) {
 	delete(n.workers, job)
 	n.metrics.workers.Set(float64(len(n.workers)))
-	w.owner.send(c, n.work, &report{
+	owner := &courier{local: w.owner.local, post: w.owner.post, address: w.owner.address, kind: kindReport} // that of the worker died with it
+	owner.send(c, n.work, &report{
 		Job: job, Epoch: w.epoch, Worker: w.name, Address: n.address(), pid: w.pid,
 		Fault: &fault{Row: -1, Code: rowmill.CodeInternalError, Message: "the worker met a fault of its own; the log of its node says which"},
 	})

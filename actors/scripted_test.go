@@ -17,6 +17,7 @@ type scripted struct {
 	answer func(ctx context.Context, row string, try int) (engine.Reply, error)
 
 	prepareErr error
+	panics     bool // when a worker asks for its warnings
 	down       atomic.Bool
 	calls      atomic.Int64
 
@@ -40,7 +41,13 @@ func (s *scripted) Gauges(context.Context) (engine.Gauges, error) {
 
 func (s *scripted) Prepare(engine.Params) (engine.Call, error) { return s, s.prepareErr }
 func (s *scripted) Close()                                     {}
-func (s *scripted) Warnings() []string                         { return nil }
+
+func (s *scripted) Warnings() []string {
+	if s.panics {
+		panic("no warnings today")
+	}
+	return nil
+}
 
 func (s *scripted) try(row engine.Row) int {
 	s.mu.Lock()
