@@ -22,7 +22,8 @@ type (
 		epoch   int64
 		session string
 	}
-	blockLoaded struct { // its errand
+	ownerFenced struct{ epoch int64 } // node: its own session has ended, and with it an owner of this epoch
+	blockLoaded struct {              // its errand
 		span  span
 		size  int64         // taken from the budget for it
 		input *shard.Reader // open reader of span.Shard
@@ -106,6 +107,8 @@ func (w *worker) Receive(c actor.Context) {
 		w.onLaneRefused(c, m)
 	case adopt:
 		w.onAdopt(c, m)
+	case ownerFenced:
+		w.onOwnerFenced(m)
 	case *orders:
 		w.onOrders(c, m)
 	case delivered:

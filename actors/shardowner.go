@@ -108,6 +108,14 @@ func (w *worker) onAdopt(c actor.Context, m adopt) {
 	w.report(c)
 }
 
+// onOwnerFenced learns that an owner on this node was not its job's any more
+// for as long as a lease lasts, although it was heard.
+func (w *worker) onOwnerFenced(m ownerFenced) {
+	if since := time.Now().Add(-w.cfg.LeaseTTL); w.owner.local != nil && w.duty.epoch == m.epoch && w.heard.After(since) {
+		w.heard = since
+	}
+}
+
 func (w *worker) onOrders(c actor.Context, o *orders) {
 	if o.Worker != w.name {
 		return

@@ -1,0 +1,195 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// requestTimeout bounds one request; a node that is stopped answers none.
+const requestTimeout = 15 * time.Second
+
+// client speaks to nodes as a program of a user would.
+type client struct{ http *http.Client }
+
+func newClient() *client {
+	return &client{&http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 4}}}
+}
+
+// A refusal is an answer other than 200.
+type refusal struct {
+	status int
+	body   string
+}
+
+func (r *refusal) Error() string { return fmt.Sprintf("answer %d: %.300s", r.status, r.body) }
+
+// send sends one request to one node.
+func (c *client) send(ctx context.Context, method, url string, header http.Header, body []byte) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Key "+adminKey)
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = &refusal{response.StatusCode, string(data)}
+	}
+	return data, err
+}
+
+func (c *client) get(ctx context.Context, url string) ([]byte, error) {
+	return c.send(ctx, http.MethodGet, url, nil, nil)
+}
+
+// probe returns nil where the answer is 200.
+func (c *client) probe(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err := c.get(ctx, url)
+	return err
+}
+
+// elsewhere reports whether a client behind several nodes goes to the next one:
+// nobody listens there, or the node says itself that it is about to stop.
+func elsewhere(err error) bool {
+	var r *refusal
+	return errors.Is(err, syscall.ECONNREFUSED) ||
+		errors.As(err, &r) && r.status == http.StatusServiceUnavailable && strings.Contains(r.body, `"draining"`)
+}
+
+// call sends a request to a node that takes jobs, the next one where there is
+// none, and decodes the answer into out unless that is nil.
+func (c *Cluster) call(ctx context.Context, method, path string, header http.Header, body, out any) error {
+	var data []byte
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	nodes := c.nodes()
+	rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+	err := errors.New("no node is up")
+	for _, n := range nodes {
+		if !n.Owns || !n.up() {
+			continue
+		}
+		var answer []byte
+		answer, err = c.client.send(ctx, method, n.API+path, header, data)
+		if err == nil && out != nil {
+			err = json.Unmarshal(answer, out)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s %s at %s: %w", method, path, n.Name, err)
+		}
+		if !elsewhere(err) {
+			break
+		}
+	}
+	return err
+}
+
+// insist calls again until it has an answer: while a fault lasts, errors are
+// what a client has to expect.
+func (c *Cluster) insist(ctx context.Context, method, path string, body, out any) error {
+	return await(ctx, "an answer", patience, func(ctx context.Context) error {
+		return c.call(ctx, method, path, nil, body, out)
+	})
+}
+
+// submit submits a job of the given rows under an idempotency key, so that the
+// HTTP client may repeat what a closing connection has lost.
+func (c *Cluster) submit(ctx context.Context, key string, rows []string) (id string, err error) {
+	var created struct {
+		Results string `json:"results"`
+	}
+	body := map[string]any{
+		"inputs": rows, "model": model, "job_priority": 1, "sampling_params": map[string]any{"max_tokens": maxTokens},
+	}
+	err = c.call(ctx, http.MethodPost, "/v1/batch-inference", http.Header{"Idempotency-Key": {key}}, body, &created)
+	return created.Results, err
+}
+
+// A Record is what the API says of a job.
+type Record struct {
+	Status       string   `json:"status"`
+	NumRows      *int64   `json:"num_rows"`
+	RowsDone     int64    `json:"rows_done"`
+	FailedRows   int64    `json:"failed_rows"`
+	InputTokens  int64    `json:"input_tokens"`
+	OutputTokens int64    `json:"output_tokens"`
+	Cost         *float64 `json:"job_cost"`
+	Completed    *string  `json:"datetime_completed"`
+	Failure      *struct {
+		Message string `json:"message"`
+		Code    string `json:"code"`
+	} `json:"failure_reason"`
+}
+
+func (r Record) over() bool {
+	return r.Status == "succeeded" || r.Status == "failed" || r.Status == "cancelled"
+}
+
+func (c *Cluster) record(ctx context.Context, id string) (Record, error) {
+	var answer struct {
+		Job Record `json:"job"`
+	}
+	err := c.call(ctx, http.MethodGet, "/v1/jobs/"+id, nil, nil, &answer)
+	return answer.Job, err
+}
+
+// Results are a job's outputs and inputs, in their order.
+type Results struct {
+	Outputs []*string `json:"outputs"`
+	Inputs  []string  `json:"inputs"`
+}
+
+func (c *Cluster) results(ctx context.Context, id string) (Results, error) {
+	var r Results
+	err := c.insist(ctx, http.MethodGet, "/v1/jobs/"+id+"/results?include_inputs=true", nil, &r)
+	return r, err
+}
+
+// A Ledger is what GET /v1/usage says in all.
+type Ledger struct {
+	Rows         int64 `json:"rows"`
+	FailedRows   int64 `json:"failed_rows"`
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+}
+
+// charge adds rows with these answers.
+func (l *Ledger) charge(answers []Answer) {
+	for _, a := range answers {
+		l.Rows++
+		l.InputTokens += a.Input
+		l.OutputTokens += a.Output
+	}
+}
+
+func (c *Cluster) ledger(ctx context.Context) (Ledger, error) {
+	var answer struct {
+		Total Ledger `json:"total"`
+	}
+	// A node with a wrong clock, or midnight, must not hide a day.
+	day := func(offset int) string { return time.Now().UTC().AddDate(0, 0, offset).Format(time.DateOnly) }
+	err := c.insist(ctx, http.MethodGet, "/v1/usage?from="+day(-1)+"&to="+day(1), nil, &answer)
+	return answer.Total, err
+}

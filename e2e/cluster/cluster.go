@@ -1,0 +1,216 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rowmill/rowmill/internal/faultnet"
+	"github.com/rowmill/rowmill/internal/s3test"
+)
+
+// shardRows keeps shards small, so that a job of a few thousand rows has
+// several: some complete and merged, some begun, some not.
+const shardRows = 1024
+
+// Config describes a cluster.
+type Config struct {
+	Binary string // rowmill
+	Dir    string // gets everything: data, logs, witnesses
+
+	// Roles are those of the nodes: both, api or engines.
+	Roles []string
+
+	// Hosts gives every machine a network namespace, which the faults of
+	// networks need. Otherwise all run on loopback.
+	Hosts bool
+
+	// Slots and Answer make a simulator's speed: Slots rows at once take
+	// Answer. Default 16 and 120 ms, 133 rows a second: a job has to last for a
+	// while, and two cores to run all.
+	Slots  int
+	Answer time.Duration
+
+	// Lease is jobs.lease_ttl. Default 4s.
+	Lease time.Duration
+
+	// PartInterval is jobs.part_interval. Default 1s: parts have to be many.
+	PartInterval time.Duration
+
+	// Fsync is Redis's appendfsync. Default always.
+	Fsync string
+
+	// Settings are further settings of all nodes, NAME=VALUE.
+	Settings []string
+}
+
+func (c Config) withDefaults() Config {
+	if c.Slots == 0 {
+		c.Slots = 16
+	}
+	if c.Answer == 0 {
+		c.Answer = 120 * time.Millisecond
+	}
+	if c.Lease == 0 {
+		c.Lease = 4 * time.Second
+	}
+	if c.PartInterval == 0 {
+		c.PartInterval = time.Second
+	}
+	if c.Fsync == "" {
+		c.Fsync = "always"
+	}
+	return c
+}
+
+// rate is how many rows a second a simulator answers.
+func (c Config) rate() float64 { return float64(c.Slots) / c.Answer.Seconds() }
+
+// A Cluster is a running cluster and what it stands on.
+type Cluster struct {
+	Redis *redisServer
+	S3    *s3test.Server
+
+	config    Config
+	dir       string
+	network   *faultnet.Network // nil on loopback
+	redisHost *host
+	s3Host    *host
+	s3Down    bool
+	oracle    oracle
+	client    *client
+
+	mu    sync.Mutex
+	Nodes []*Node // grows when nodes join
+
+	sightings []Sighting // of all simulators so far
+	account   Ledger     // what the jobs so far must have been charged
+}
+
+// Start starts a cluster and waits until its nodes take jobs.
+func Start(ctx context.Context, config Config) (*Cluster, error) {
+	c := &Cluster{config: config.withDefaults(), dir: config.Dir, client: newClient()}
+	steps := []func(context.Context) error{c.makeNetwork, c.startRedis, c.startS3, c.startNodes}
+	var err error
+	if c.oracle, err = newOracle(); err != nil {
+		return nil, err
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, c.Close(ctx))
+		}
+	}
+	return c, nil
+}
+
+func (c *Cluster) makeNetwork(ctx context.Context) (err error) {
+	if c.config.Hosts {
+		c.network, err = faultnet.New(ctx)
+	}
+	return err
+}
+
+func (c *Cluster) startNodes(ctx context.Context) error {
+	for _, role := range c.config.Roles {
+		if _, err := c.AddNode(ctx, role); err != nil {
+			return err
+		}
+	}
+	return c.Mend(ctx)
+}
+
+// Mend makes the cluster whole: the network, Redis, the S3 server and every
+// node but spares, with the right time, name and disk.
+func (c *Cluster) Mend(ctx context.Context) error {
+	if err := c.heal(ctx); err != nil {
+		return err
+	}
+	if !c.Redis.alive() {
+		if err := c.Redis.begin(ctx); err != nil {
+			return err
+		}
+	}
+	if c.s3Down {
+		if err := c.S3.Restart(ctx); err != nil {
+			return err
+		}
+		c.s3Down = false
+	}
+	for _, n := range c.nodes() {
+		if n.alive() && !n.up() {
+			if err := n.resume(); err != nil {
+				return err
+			}
+		}
+		if n.alive() && (n.Spare || n.Clock != 0 || n.scratch != "" || n.Name != n.name) {
+			n.kill()
+		}
+		n.Clock, n.scratch, n.Name = 0, "", n.name
+		if !n.alive() && !n.Spare {
+			if err := n.start(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	for _, n := range c.nodes() {
+		if n.Spare {
+			continue
+		}
+		if err := c.ready(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) heal(ctx context.Context) error {
+	if c.network == nil {
+		return nil
+	}
+	return c.network.Heal(ctx)
+}
+
+// nodes is a copy of Nodes.
+func (c *Cluster) nodes() []*Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.Nodes)
+}
+
+// Close ends everything at once. Twice is harmless.
+func (c *Cluster) Close(ctx context.Context) error {
+	for _, n := range c.nodes() {
+		n.kill()
+		if n.sim != nil {
+			n.sim.kill()
+		}
+	}
+	if c.S3 != nil {
+		c.S3.Stop()
+	}
+	if c.Redis != nil {
+		c.Redis.kill()
+	}
+	c.client.http.CloseIdleConnections()
+	if c.network == nil {
+		return nil
+	}
+	return c.network.Close(ctx)
+}
+
+// Tell writes the last words of all nodes.
+func (c *Cluster) Tell(out io.Writer) {
+	fmt.Fprintf(out, "logs, data and witnesses are in %s\n", c.dir)
+	for _, n := range c.nodes() {
+		log, err := os.ReadFile(n.log)
+		if err != nil {
+			log = []byte(err.Error())
+		}
+		fmt.Fprintf(out, "--- %s:\n%s\n", n.name, log[max(0, len(log)-2048):])
+	}
+}

@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+// TestCompose wants the program to take the settings of every node that
+// deploy/compose.yaml starts. The file itself needs Docker and is not run here.
+func TestCompose(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := map[string]string{
+		"ROWMILL_API_KEY": adminKey, "ROWMILL_S3_SECRET": "a secret", "ROWMILL_GOSSIP_KEY": "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
+	}
+	// ${NAME:?why} is a variable that must be set.
+	filled := regexp.MustCompile(`\$\{(\w+):\?[^}]*\}`).ReplaceAllStringFunc(string(text), func(s string) string {
+		name, _, _ := strings.Cut(s[2:], ":")
+		if secrets[name] == "" {
+			t.Errorf("the file wants %s, which its first lines do not set", name)
+		}
+		return secrets[name]
+	})
+	var file struct {
+		Services map[string]struct {
+			Environment map[string]string `yaml:"environment"`
+		} `yaml:"services"`
+	}
+	if err := yaml.Unmarshal([]byte(filled), &file); err != nil {
+		t.Fatal(err)
+	}
+	for number := range 3 {
+		name := fmt.Sprint("node", number+1)
+		node, found := file.Services[name]
+		if !found || node.Environment["ROWMILL_CLUSTER_NODE"] != name {
+			t.Errorf("no service %s of that name in the cluster: %+v", name, node)
+			continue
+		}
+		command := exec.CommandContext(t.Context(), binary, "config", "validate")
+		command.Env = []string{"HOME=" + t.TempDir()}
+		for setting, value := range node.Environment {
+			command.Env = append(command.Env, setting+"="+value)
+		}
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+}

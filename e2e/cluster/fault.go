@@ -1,0 +1,319 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Fault is one way to hurt a cluster while a job runs.
+type Fault struct {
+	Name  string
+	Hosts bool // needs hosts with a network between them
+	Root  bool // needs root, for a file system of its own
+
+	// Lasts is about how long a strike takes; the job should outlast it.
+	Lasts time.Duration
+
+	// Strike does it, notes in the trial what the promises then allow, and
+	// returns when it is over. What it leaves behind, such as a node that is
+	// down, Mend puts right.
+	Strike func(ctx context.Context, t *Trial) error
+}
+
+// Times of the faults.
+const (
+	shortest = 500 * time.Millisecond // that a killed process is away
+	longest  = 3 * time.Second
+)
+
+// Faults are all there are. The durations of the longer ones are those that
+// were asked for: shorter than the lease, longer, and much longer.
+func Faults() []Fault {
+	faults := []Fault{
+		{Name: "kill -9 the owner", Lasts: 3 * time.Second, Strike: killNode(owner)},
+		{Name: "kill -9 a worker", Lasts: 3 * time.Second, Strike: killNode(worker)},
+		{Name: "kill -9 all nodes", Lasts: 4 * time.Second, Strike: killAll},
+		{Name: "kill -9 redis-server", Lasts: 3 * time.Second, Strike: killRedis},
+		{Name: "power cut at Redis, everysec", Lasts: 4 * time.Second, Strike: cutPower},
+		{Name: "kill -9 the S3 server", Lasts: 3 * time.Second, Strike: killS3},
+		{Name: "SIGTERM to the owner", Lasts: 4 * time.Second, Strike: terminate(owner)},
+		{Name: "SIGTERM to a worker", Lasts: 4 * time.Second, Strike: terminate(worker)},
+		{Name: "rolling restart", Lasts: 10 * time.Second, Strike: rollingRestart},
+		{Name: "a node joins", Lasts: 2 * time.Second, Strike: join},
+		{Name: "clock + 1 h", Lasts: 8 * time.Second, Strike: wrongClock(time.Hour)},
+		{Name: "clock - 1 h", Lasts: 8 * time.Second, Strike: wrongClock(-time.Hour)},
+		{Name: "two nodes of one name", Lasts: 2 * time.Second, Strike: sameName},
+		{Name: "disk full on a worker", Root: true, Lasts: 8 * time.Second, Strike: fillDisk},
+		{Name: "owner cut off", Hosts: true, Lasts: partedFor, Strike: cutOff(owner)},
+		{Name: "worker cut off", Hosts: true, Lasts: partedFor, Strike: cutOff(worker)},
+		{Name: "half and half", Hosts: true, Lasts: partedFor, Strike: halves},
+		{Name: "owner's packets to a worker lost", Hosts: true, Lasts: partedFor, Strike: oneWay(true)},
+		{Name: "worker's packets to the owner lost", Hosts: true, Lasts: partedFor, Strike: oneWay(false)},
+		{Name: "Redis unreachable for the owner", Hosts: true, Lasts: partedFor, Strike: withoutRedis(owner)},
+		{Name: "Redis unreachable for a worker", Hosts: true, Lasts: partedFor, Strike: withoutRedis(worker)},
+		{Name: "30 % packet loss", Hosts: true, Lasts: partedFor, Strike: lossy},
+	}
+	for _, d := range []time.Duration{3 * time.Second, 10 * time.Second, 30 * time.Second} {
+		faults = append(faults,
+			Fault{Name: fmt.Sprintf("SIGSTOP the owner for %v", d), Lasts: d, Strike: pauseNode(owner, d)},
+			Fault{Name: fmt.Sprintf("SIGSTOP a worker for %v", d), Lasts: d, Strike: pauseNode(worker, d)},
+		)
+	}
+	return faults
+}
+
+// A target chooses a node.
+type target func(ctx context.Context, t *Trial) (*Node, error)
+
+func owner(ctx context.Context, t *Trial) (*Node, error)  { return t.owner(ctx) }
+func worker(ctx context.Context, t *Trial) (*Node, error) { return t.worker(ctx) }
+
+// hit is the strike at a node that is lost, with what it runs.
+func (t *Trial) hit(ctx context.Context, fault string, n *Node) Strike {
+	s := Strike{Fault: fault + " " + n.name}
+	if n.Runs {
+		s.Lost = 1
+	}
+	if own, err := t.owner(ctx); err == nil && own == n {
+		s.OwnerLost = true
+	}
+	return s
+}
+
+func killNode(which target) func(context.Context, *Trial) error {
+	return func(ctx context.Context, t *Trial) error {
+		n, err := which(ctx, t)
+		if err != nil {
+			return err
+		}
+		strike := t.hit(ctx, "kill", n)
+		n.kill()
+		t.struck(strike)
+		time.Sleep(t.between(shortest, longest))
+		return t.begin(ctx, n)
+	}
+}
+
+// killAll kills every node at once. Nobody is left to take over before they are
+// back.
+func killAll(ctx context.Context, t *Trial) error {
+	strike := Strike{Fault: "kill all"}
+	for _, n := range t.nodes() {
+		if n.up() && n.Runs {
+			strike.Lost++
+		}
+		n.kill()
+	}
+	t.struck(strike)
+	time.Sleep(t.between(shortest, longest))
+	return t.Mend(ctx)
+}
+
+// killRedis loses nothing: what was acknowledged is on disk. Owners whose lease
+// ran out meanwhile take their jobs again, and their rows stay theirs.
+func killRedis(ctx context.Context, t *Trial) error {
+	t.Redis.kill()
+	t.struck(Strike{Fault: "kill redis-server"})
+	time.Sleep(t.between(shortest, longest))
+	return t.Redis.begin(ctx)
+}
+
+// powerLoss is what appendfsync everysec may lose, and what it takes from the
+// account of every node: what was committed meanwhile is run again.
+const powerLoss = time.Second
+
+func cutPower(ctx context.Context, t *Trial) error {
+	if err := t.runs(ctx); err != nil { // else what is lost may be the job
+		return err
+	}
+	strike := Strike{Fault: "power cut at Redis", Forgot: true}
+	for _, n := range t.nodes() {
+		if n.up() && n.Runs {
+			strike.Lost += 2 // one flush that was committed, and one that was not
+		}
+	}
+	if err := t.Redis.powerCut(powerLoss); err != nil {
+		return err
+	}
+	t.struck(strike)
+	time.Sleep(t.between(shortest, longest))
+	return t.Redis.begin(ctx)
+}
+
+func killS3(ctx context.Context, t *Trial) error {
+	t.s3Down = true
+	t.S3.Kill()
+	t.struck(Strike{Fault: "kill the S3 server"})
+	time.Sleep(t.between(shortest, longest))
+	if err := t.S3.Restart(ctx); err != nil {
+		return err
+	}
+	t.s3Down = false
+	return nil
+}
+
+// pauseNode stops a node. Rows that it had are run elsewhere once it is given
+// up, and perhaps by itself when it wakes.
+func pauseNode(which target, d time.Duration) func(context.Context, *Trial) error {
+	return func(ctx context.Context, t *Trial) error {
+		n, err := which(ctx, t)
+		if err != nil {
+			return err
+		}
+		strike := t.hit(ctx, fmt.Sprintf("SIGSTOP for %v of", d), n)
+		strike.OwnerLost = strike.OwnerLost && d > t.config.Lease
+		if err := n.pause(); err != nil {
+			return err
+		}
+		t.struck(strike)
+		time.Sleep(d)
+		return n.resume()
+	}
+}
+
+// terminate asks a node to end: it hands back what it has, and nothing is run
+// again.
+func terminate(which target) func(context.Context, *Trial) error {
+	return func(ctx context.Context, t *Trial) error {
+		n, err := which(ctx, t)
+		if err != nil {
+			return err
+		}
+		if err := t.stopNicely(n); err != nil {
+			return err
+		}
+		time.Sleep(t.between(shortest, longest))
+		return t.begin(ctx, n)
+	}
+}
+
+func (t *Trial) stopNicely(n *Node) error {
+	t.struck(Strike{Fault: "SIGTERM " + n.name})
+	code, err := n.terminate(drainWithin + 10*time.Second)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("%s was drained and ended with code %d, want 0; see %s", n.name, code, n.log)
+	}
+	return err
+}
+
+// rollingRestart restarts one node after the other, while clients go on.
+func rollingRestart(ctx context.Context, t *Trial) error {
+	clients := t.startClients(ctx)
+	var err error
+	for _, n := range t.nodes() {
+		if n.Spare || err != nil {
+			continue
+		}
+		if err = t.stopNicely(n); err == nil {
+			err = t.begin(ctx, n)
+		}
+	}
+	return errors.Join(err, clients.stop(ctx))
+}
+
+// joinWithin is how long a node that has just become ready may be without rows
+// while a job runs.
+const joinWithin = 2 * time.Second
+
+// join starts a node that was not there before; it must get rows at once.
+func join(ctx context.Context, t *Trial) error {
+	n, err := t.spare(ctx)
+	if err != nil {
+		return err
+	}
+	t.struck(Strike{Fault: "join of " + n.name})
+	if err := t.begin(ctx, n); err != nil {
+		return err
+	}
+	ready := time.Now()
+	err = await(ctx, n.name+" gets rows", patience, func(ctx context.Context) error {
+		if err := t.over(); err != nil {
+			return final{err}
+		}
+		rows, err := t.metric(ctx, n, "rowmill_engine_rows_inflight")
+		if err == nil && rows == 0 {
+			err = errors.New("none is at its engine")
+		}
+		return err
+	})
+	if took := time.Since(ready); err == nil && took > joinWithin {
+		err = fmt.Errorf("%s got its first row %v after it was ready, want %v at most", n.name, took.Round(10*time.Millisecond), joinWithin)
+	}
+	return err
+}
+
+// spare returns the node that is up only when it is wanted; it is made at the
+// first call.
+func (t *Trial) spare(ctx context.Context) (*Node, error) {
+	for _, n := range t.nodes() {
+		if n.Spare {
+			return n, nil
+		}
+	}
+	n, err := t.AddNode(ctx, "both")
+	if err == nil {
+		n.Spare = true
+	}
+	return n, err
+}
+
+// wrongClock restarts a worker with a clock that is wrong.
+func wrongClock(by time.Duration) func(context.Context, *Trial) error {
+	return func(ctx context.Context, t *Trial) error {
+		n, err := t.worker(ctx)
+		if err != nil {
+			return err
+		}
+		if err := t.stopNicely(n); err != nil {
+			return err
+		}
+		n.Clock = by
+		if err := t.begin(ctx, n); err != nil {
+			return err
+		}
+		return killNode(owner)(ctx, t) // it may take the job over, or see another do so
+	}
+}
+
+// sameName starts a second node under the name of a worker.
+func sameName(ctx context.Context, t *Trial) error {
+	twin, err := t.worker(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := t.spare(ctx)
+	if err != nil {
+		return err
+	}
+	n.Name = twin.Name
+	t.struck(Strike{Fault: "join of a second " + twin.Name})
+	return t.begin(ctx, n)
+}
+
+// scratchSize is a node's whole file system where its disk is to be full.
+const scratchSize = "24m"
+
+// fillDisk restarts a worker on a small disk and fills it up for a while.
+func fillDisk(ctx context.Context, t *Trial) error {
+	n, err := t.worker(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.stopNicely(n); err != nil {
+		return err
+	}
+	n.scratch = scratchSize
+	if err := t.begin(ctx, n); err != nil {
+		return err
+	}
+	strike := t.hit(ctx, "disk full on", n)
+	strike.OwnerLost = false
+	if err := n.fill(); err != nil {
+		return err
+	}
+	t.struck(strike)
+	time.Sleep(5 * time.Second)
+	return n.free()
+}

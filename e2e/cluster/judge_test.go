@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func at(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
+
+// limits of the tests: a lost node may cost 10 rows, and a takeover 6 s.
+var limits = Limits{Takeover: 6 * time.Second, Flight: 10, Unheard: 5}
+
+// flawless is a job of four rows whose owner died after 2 s and was replaced
+// after 5.
+func flawless() Evidence {
+	const rows = 4
+	e := Evidence{Strikes: []Strike{{Fault: "kill", At: at(2), OwnerLost: true, Lost: 1}}}
+	for i := range rows {
+		input, answer := fmt.Sprint("row ", i), fmt.Sprint("answer ", i)
+		e.Inputs = append(e.Inputs, input)
+		e.Want = append(e.Want, Answer{answer, 10, 5})
+		e.Results.Inputs = append(e.Results.Inputs, input)
+		e.Results.Outputs = append(e.Results.Outputs, &answer)
+		e.Sightings = append(e.Sightings, Sighting{Prompt: promptHash(input), Status: 200})
+	}
+	total, completed, cost := int64(rows), "2026-11-21T12:00:09Z", 0.25
+	e.Record = Record{
+		Status: "succeeded", NumRows: &total, RowsDone: rows, InputTokens: 40, OutputTokens: 20, Cost: &cost, Completed: &completed,
+	}
+	e.Later = e.Record
+	e.History = []Glimpse{
+		{At: at(1), Status: "running", Epoch: 1, Version: 3, Session: "a", RowsDone: 1},
+		{At: at(3), Status: "running", Epoch: 1, Version: 3, Session: "a", RowsDone: 1},
+		{At: at(7), Status: "running", Epoch: 2, Version: 4, Session: "b", RowsDone: 1},
+		{At: at(9), Status: "succeeded", Over: true, Epoch: 2, Version: 6, Session: "b", RowsDone: 4},
+		{At: at(10), Status: "succeeded", Over: true, Epoch: 2, Version: 7, Session: "b", RowsDone: 4},
+	}
+	return e
+}
+
+// again adds a sighting of row 0.
+func again(e *Evidence, times int, s Sighting) {
+	s.Prompt = promptHash(e.Inputs[0])
+	for range times {
+		e.Sightings = append(e.Sightings, s)
+	}
+}
+
+// TestJudge wants the judge content with a job that kept its promises, and to
+// find every way in which it may have broken them.
+func TestJudge(t *testing.T) {
+	text := func(s string) *string { return &s }
+	tests := []struct {
+		name string
+		make func(*Evidence)
+		want string // in the only wrong; empty: there is none
+	}{
+		{"flawless", func(*Evidence) {}, ""},
+		{"still running", func(e *Evidence) { e.Record.Status, e.Later.Status = "running", "running" }, "the job is running"},
+		{"a failed row", func(e *Evidence) { e.Record.FailedRows, e.Later.FailedRows = 1, 1 }, "4 rows done and 1 failed"},
+		{"a row too few in the figures", func(e *Evidence) { e.Record.RowsDone, e.Later.RowsDone = 3, 3 }, "3 rows done and 0 failed"},
+		{"tokens twice", func(e *Evidence) { e.Record.OutputTokens, e.Later.OutputTokens = 25, 25 }, "counts 40 and 25 tokens"},
+		{"another end", func(e *Evidence) { e.Later.Status = "cancelled" }, "was over and changed"},
+		{"another time", func(e *Evidence) { e.Later.Completed = text("later") }, "was over and changed"},
+
+		{"a row missing", func(e *Evidence) { e.Results.Outputs = e.Results.Outputs[:3] }, "4 rows have 3 outputs and 4 inputs"},
+		{"a row twice", func(e *Evidence) { e.Results.Outputs = append(e.Results.Outputs, text("answer 3")) }, "4 rows have 5 outputs"},
+		{"no output", func(e *Evidence) { e.Results.Outputs[2] = nil }, "row 2 has no output"},
+		{"an answer of nobody", func(e *Evidence) { e.Results.Outputs[1] = text("what") }, `row 1 has the output "what", want "answer 1"`},
+		{"another input", func(e *Evidence) { e.Results.Inputs[1] = "what" }, `row 1 of the results has the input "what"`},
+
+		{"a row nobody answered", func(e *Evidence) { e.Sightings = e.Sightings[1:] }, "1 rows were never answered"},
+		{"a row answered in vain only", func(e *Evidence) { e.Sightings[0].Cancelled = true }, "1 rows were never answered"},
+		{"a row refused only", func(e *Evidence) { e.Sightings[0].Status = 503 }, "1 rows were never answered"},
+		{"as many again as may", func(e *Evidence) { again(e, 10, Sighting{Status: 200}) }, ""},
+		{"one more again", func(e *Evidence) { again(e, 11, Sighting{Status: 200}) }, "11 rows were run again, 10 may"},
+		{"again without a fault", func(e *Evidence) { e.Strikes = nil; again(e, 1, Sighting{Status: 200}) }, "1 rows were run again, 0 may"},
+		{"refused and aborted", func(e *Evidence) {
+			again(e, 20, Sighting{Status: 503})
+			again(e, 20, Sighting{Status: 200, Cancelled: true})
+		}, ""},
+		{"other jobs' rows", func(e *Evidence) { e.Sightings = append(e.Sightings, Sighting{Prompt: "x", Status: 200}) }, ""},
+		{"a worker went on alone", func(e *Evidence) {
+			e.Strikes[0].Unheard = 1
+			again(e, 15, Sighting{Status: 200})
+		}, ""},
+		{"a worker went on for too long", func(e *Evidence) {
+			e.Strikes[0].Unheard = 1
+			again(e, 16, Sighting{Status: 200})
+		}, "16 rows were run again, 15 may"},
+
+		{"two owners in one epoch", func(e *Evidence) { e.History[1].Session = "c" }, `epoch 1 belongs to "a", and then to "c"`},
+		{"given back", func(e *Evidence) { e.History[1].Session = "" }, ""},
+		{"given back and taken without a new epoch", func(e *Evidence) {
+			e.History[1].Session = ""
+			e.History[2].Epoch, e.History[2].Session = 1, "a"
+			e.Strikes = nil
+		}, `epoch 1 belongs to "", and then to "a"`},
+		{"the epoch goes back", func(e *Evidence) { e.History[2].Epoch, e.History[2].Session = 3, "c" }, "went back from epoch 3"},
+		{"the version goes back", func(e *Evidence) { e.History[1].Version = 9 }, "version 9 to 2, 4"},
+		{"progress goes back", func(e *Evidence) { e.History[1].RowsDone = 2 }, "rows done went back from 2 to 1"},
+		{"a final state changes", func(e *Evidence) { e.History[4].Status = "failed" }, "a job that was over changed"},
+		{"figures change at the end", func(e *Evidence) { e.History[4].OutputTokens = 1 }, "a job that was over changed"},
+		{"the store forgot", func(e *Evidence) {
+			e.Strikes[0].Forgot = true
+			e.History[0].RowsDone, e.History[0].Version = 2, 5
+		}, ""},
+
+		{"too late a takeover", func(e *Evidence) { e.History[2].At = at(8.5) }, "taken over after 6.5s, want 6s"},
+		{"no takeover", func(e *Evidence) { e.History = e.History[:2] }, "nobody took the job over"},
+		{"over before the takeover", func(e *Evidence) {
+			e.History[3].Epoch, e.History[3].Session = 1, "a"
+			e.History = slices.Delete(e.History[:4], 2, 3)
+		}, ""},
+		{"never seen", func(e *Evidence) { e.History = nil }, "not seen before and after"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := flawless()
+			tt.make(&e)
+			wrongs := Judge(e, limits).Wrongs
+			switch {
+			case tt.want == "" && len(wrongs) > 0:
+				t.Errorf("found wrong: %q", wrongs)
+			case tt.want != "" && (len(wrongs) != 1 || !strings.Contains(wrongs[0], tt.want)):
+				t.Errorf("found wrong: %q, want only %q", wrongs, tt.want)
+			}
+		})
+	}
+}
+
+func TestJudge_Figures(t *testing.T) {
+	e := flawless()
+	again(&e, 3, Sighting{Status: 200})
+	again(&e, 2, Sighting{Status: 200, Cancelled: true})
+	v := Judge(e, limits)
+	if v.Reruns != 3 || v.Aborted != 2 || v.Bound != 10 || v.Takeover != 5*time.Second {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestJudge_ManyWrongRows wants a short account of a wholly wrong result.
+func TestJudge_ManyWrongRows(t *testing.T) {
+	e := flawless()
+	for i := range e.Results.Outputs {
+		e.Results.Outputs[i] = nil
+	}
+	wrongs := Judge(e, limits).Wrongs
+	if len(wrongs) != 4 || wrongs[3] != "4 rows are wrong in all" {
+		t.Errorf("%q", wrongs)
+	}
+}
+
+func TestJudgeLedger(t *testing.T) {
+	used := Ledger{Rows: 4, InputTokens: 40, OutputTokens: 20}
+	if wrongs := JudgeLedger(used, used); len(wrongs) > 0 {
+		t.Errorf("%q", wrongs)
+	}
+	charged := used
+	charged.Rows++
+	if wrongs := JudgeLedger(charged, used); len(wrongs) != 1 {
+		t.Errorf("a row too many is found %q", wrongs)
+	}
+}
+
+func TestTable(t *testing.T) {
+	var table Table
+	bad := Verdict{Reruns: 7, Bound: 9, Wrongs: []string{"x"}}
+	table.Add(Outcome{Faults: []string{"kill"}, Rows: 10, Verdict: Verdict{Reruns: 3, Bound: 5, Takeover: 2 * time.Second}})
+	table.Add(Outcome{Faults: []string{"stop", "kill"}, Rows: 20, Verdict: bad})
+	want := "| kill | 2 | 30 | 7 (9) | 10 | 2.0 s | 1 |\n| stop | 1 | 20 | 7 (9) | 7 | – | 1 |\n"
+	if got := table.Markdown(); !strings.HasSuffix(got, "\n"+want) {
+		t.Errorf("the table is\n%s", got)
+	}
+}

@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rowmill/rowmill/internal/faultnet"
+	"github.com/rowmill/rowmill/internal/s3test"
+)
+
+// binary is the program under test, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "rowmill-cluster-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "make a directory for the binary:", err)
+		os.Exit(1)
+	}
+	binary = filepath.Join(dir, "rowmill")
+	build := exec.Command("go", "build", "-o", binary, "github.com/rowmill/rowmill/cmd/rowmill")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	code := 1
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the binary: %v\n%s", err, out)
+	} else {
+		code = m.Run()
+	}
+	_ = os.RemoveAll(dir) // a leftover binary must not change the verdict
+	os.Exit(code)
+}
+
+// unable skips a test that this machine cannot run; on CI it fails instead.
+func unable(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("ROWMILL_CI") != "" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf("SKIPPED, NOT TESTED: "+format, args...)
+}
+
+// needServers skips the test where the real servers are not installed.
+func needServers(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		unable(t, "no redis-server on this machine: install it")
+	}
+	if _, err := s3test.Binary(); errors.Is(err, s3test.ErrNotInstalled) {
+		unable(t, "%v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hosts reports whether machines can be hosts of their own; where they cannot,
+// faults of networks are not tested.
+func hosts(t *testing.T) bool {
+	t.Helper()
+	err := faultnet.Usable()
+	if err != nil && os.Getenv("ROWMILL_CI") != "" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Logf("faults of networks and disks are NOT TESTED: %v", err)
+	}
+	return err == nil
+}
+
+// folder returns a directory that stays when the test fails.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rowmill-cluster-") //nolint:usetesting // that of the test never stays
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("logs, data and witnesses are kept in %s", dir)
+			return
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// seed returns the seed of this run: ROWMILL_E2E_SEED, else a fresh one.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	n := rand.Uint64()
+	if text := os.Getenv("ROWMILL_E2E_SEED"); text != "" {
+		var err error
+		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("ROWMILL_E2E_SEED: %v", err)
+		}
+	}
+	t.Logf("ROWMILL_E2E_SEED=%d", n)
+	return n
+}

@@ -1,0 +1,228 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill/internal/s3test"
+)
+
+// adminKey is the administrator's key on all nodes.
+const adminKey = "harness-key-0123456789abcdef0123456789abcdef"
+
+// drainWithin is how long a node may take to hand back what it has.
+const drainWithin = 20 * time.Second
+
+// A Node is a `rowmill serve` process, over restarts.
+type Node struct {
+	process
+	Name  string        // as the cluster calls it; names may repeat
+	API   string        // http://HOST:PORT
+	Owns  bool          // takes and owns jobs
+	Runs  bool          // runs rows, on its own simulator
+	Spare bool          // up only while a fault wants one more
+	Clock time.Duration // how wrong its clock is
+
+	host    *host
+	sim     *simulator // nil where it runs none
+	http    string     // HOST:PORT of the API
+	gossip  string
+	peers   string // where other nodes send it work
+	data    string
+	scratch string // size of the file system of data, as mount(8) wants it; empty for a directory
+}
+
+// AddNode makes a node on a host of its own, with a simulator unless it is for
+// the API only, and starts the simulator. The node itself is not started.
+func (c *Cluster) AddNode(ctx context.Context, role string) (*Node, error) {
+	number := len(c.Nodes) + 1
+	n := &Node{Name: "node" + strconv.Itoa(number), Owns: role != "engines", Runs: role != "api"}
+	var err error
+	if n.host, err = newHost(ctx, c.network, n.Name); err != nil {
+		return nil, err
+	}
+	for _, port := range []struct {
+		usual   int
+		address *string
+	}{{8088, &n.http}, {7946, &n.gossip}, {7947, &n.peers}} {
+		if *port.address, err = n.host.listen(ctx, port.usual); err != nil {
+			return nil, err
+		}
+	}
+	n.API, n.data = "http://"+n.http, filepath.Join(c.dir, n.Name)
+	if err := os.MkdirAll(filepath.Join(n.data, "tmp"), 0o700); err != nil {
+		return nil, err
+	}
+	if n.Runs {
+		if n.sim, err = c.startSimulator(ctx, n.host, n.Name); err != nil {
+			return nil, err
+		}
+	}
+	file := n.Name // stays when the name is changed
+	n.name, n.log = file, filepath.Join(c.dir, file+".log")
+	n.command = func(ctx context.Context) *exec.Cmd { return c.serve(ctx, n, role) }
+	c.mu.Lock()
+	c.Nodes = append(c.Nodes, n)
+	c.mu.Unlock()
+	return n, nil
+}
+
+// serve is the command of a node. A small file system of its own is mounted for
+// the process alone, and goes with it.
+func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
+	settings := append([]string{
+		"store.url=redis://" + c.Redis.address + "/0",
+		"objects.url=s3://" + c.S3.Bucket,
+		"objects.endpoint=" + c.S3.Endpoint,
+		"objects.region=" + s3test.Region,
+		"objects.access_key=" + c.S3.AccessKey,
+		"objects.secret_key=" + c.S3.SecretKey,
+		"cluster.listen=" + n.gossip,
+		"cluster.peer_listen=" + n.peers,
+		"cluster.join=[" + strings.Join(c.gossips(n), ",") + "]",
+		"cluster.node=" + n.Name,
+		"cluster.role=" + role,
+		"clock_offset=" + n.Clock.String(),
+		"jobs.lease_ttl=" + c.config.Lease.String(),
+		"jobs.part_interval=" + c.config.PartInterval.String(),
+		"jobs.drain_timeout=" + drainWithin.String(),
+		"jobs.probe_interval=1s",
+		"jobs.shard_rows=" + strconv.Itoa(shardRows),
+		"quotas=[{priority: 1, row_quota: 1000000, token_quota: 1000000000}]",
+		"log.format=json",
+		"log.level=debug",
+	}, c.config.Settings...)
+	args := []string{c.config.Binary, "serve", "--data", n.data, "--listen", n.http}
+	if n.Runs {
+		args = append(args, "--engine", n.sim.url)
+	}
+	for _, s := range settings {
+		args = append(args, "--set", s)
+	}
+	if n.scratch != "" {
+		mount := `mount -t tmpfs -o size="$1" tmpfs "$2" && mkdir "$2/tmp" && shift 2 && exec "$@"`
+		args = append([]string{"unshare", "--mount", "sh", "-c", mount, "sh", n.scratch, n.data}, args...)
+	}
+	command := n.host.command(ctx, args[0], args[1:]...)
+	command.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + n.data, "TMPDIR=" + filepath.Join(n.data, "tmp"), "ROWMILL_API_KEY=" + adminKey,
+	}
+	return command
+}
+
+// gossips are the addresses of the other nodes.
+func (c *Cluster) gossips(self *Node) (addresses []string) {
+	for _, n := range c.nodes() {
+		if n != self {
+			addresses = append(addresses, n.gossip)
+		}
+	}
+	return addresses
+}
+
+// begin starts the node and waits until it takes jobs.
+func (c *Cluster) begin(ctx context.Context, n *Node) error {
+	if err := n.start(ctx); err != nil {
+		return err
+	}
+	return c.ready(ctx, n)
+}
+
+// ready waits until the node takes jobs.
+func (c *Cluster) ready(ctx context.Context, n *Node) error {
+	path := "/readyz"
+	if !n.Owns {
+		path = "/livez"
+	}
+	return n.await(ctx, "becomes ready", func(ctx context.Context) error { return c.client.probe(ctx, n.API+path) })
+}
+
+// metric returns the sum of a metric over its labels.
+func (c *Cluster) metric(ctx context.Context, n *Node, name string) (float64, error) {
+	text, err := c.client.get(ctx, n.API+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	sum, found := 0.0, false
+	for lines := bufio.NewScanner(strings.NewReader(string(text))); lines.Scan(); {
+		series, value, _ := strings.Cut(lines.Text(), " ")
+		if bare, _, _ := strings.Cut(series, "{"); bare != name {
+			continue
+		}
+		number, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %s of %s is %q", name, n.Name, value)
+		}
+		sum, found = sum+number, true
+	}
+	if !found {
+		return 0, fmt.Errorf("%s has no metric %s", n.Name, name)
+	}
+	return sum, nil
+}
+
+// ownerWithin is how long a job that runs may be without an owner, or with two
+// that take themselves for one. It is much less than a job takes.
+const ownerWithin = 8 * time.Second
+
+// owner returns the node that owns the job, which is the only one.
+func (t *Trial) owner(ctx context.Context) (*Node, error) {
+	var owner *Node
+	err := await(ctx, "the job has one owner", ownerWithin, func(ctx context.Context) error {
+		owner = nil
+		if err := t.over(); err != nil {
+			return final{err}
+		}
+		for _, n := range t.nodes() {
+			if !n.Owns || !n.up() {
+				continue
+			}
+			jobs, err := t.metric(ctx, n, "rowmill_jobs_active")
+			if err != nil {
+				return err
+			}
+			if jobs > 0 && owner != nil {
+				return fmt.Errorf("%s and %s both own a job", owner.Name, n.Name)
+			}
+			if jobs > 0 {
+				owner = n
+			}
+		}
+		if owner == nil {
+			return errors.New("no node owns a job")
+		}
+		return nil
+	})
+	return owner, err
+}
+
+// fill takes all space of the node's file system, which is one of its own.
+// free gives it back.
+func (n *Node) fill() error {
+	file, err := os.OpenFile(n.ballast(), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("fill the disk of %s: %w", n.Name, err)
+	}
+	defer file.Close()
+	for block := make([]byte, 64<<10); len(block) > 0; {
+		if _, err := file.Write(block); err != nil {
+			block = block[:len(block)/2] // what is left may be less than a block
+		}
+	}
+	return nil
+}
+
+func (n *Node) free() error { return os.Remove(n.ballast()) }
+
+// ballast is a file in the node's own view of the file system.
+func (n *Node) ballast() string {
+	return fmt.Sprintf("/proc/%d/root%s/ballast", n.running.Process.Pid, n.data)
+}

@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// calm is how long a job of these tests would run if its faults took no time.
+const calm = 6 * time.Second
+
+// start starts a cluster that ends with the test.
+func start(t *testing.T, config Config) *Cluster {
+	t.Helper()
+	needServers(t)
+	config.Binary, config.Dir, config.Hosts = binary, folder(t), hosts(t)
+	c, err := Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			var words strings.Builder
+			c.Tell(&words)
+			t.Log(words.String())
+		}
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// rowsFor is how many rows a job must have to outlast the faults.
+func rowsFor(c *Cluster, faults []Fault) int {
+	lasts := calm
+	for _, f := range faults {
+		lasts += f.Lasts
+	}
+	workers := 0
+	for _, n := range c.nodes() {
+		if n.Runs && !n.Spare {
+			workers++
+		}
+	}
+	return int(c.config.rate() * float64(workers) * lasts.Seconds())
+}
+
+// try holds one trial of the faults named.
+func try(t *testing.T, c *Cluster, seed uint64, names ...string) {
+	t.Helper()
+	var faults []Fault
+	for _, name := range names {
+		i := slices.IndexFunc(Faults(), func(f Fault) bool { return f.Name == name })
+		if i < 0 {
+			t.Fatalf("no fault is called %q", name)
+		}
+		f := Faults()[i]
+		if c.network == nil && (f.Hosts || f.Root) {
+			t.Skipf("SKIPPED, NOT TESTED: %s needs hosts of their own", name)
+		}
+		faults = append(faults, f)
+	}
+	o, err := c.Try(t.Context(), seed, rowsFor(c, faults), faults...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(o)
+	if len(o.Faults) < len(faults) {
+		t.Errorf("the job was over before %s: nothing was tested", faults[len(o.Faults)].Name)
+	}
+	for _, wrong := range o.Wrongs {
+		t.Error(wrong)
+	}
+}
+
+// String is what a person wants to know of a trial.
+func (o Outcome) String() string {
+	return fmt.Sprintf("%s (%s): %d rows in %v, %d run again (%d may), %d aborted, taken over after %v (seed %d)",
+		strings.Join(o.Faults, ", "), strings.Join(o.Told, ", "), o.Rows, o.Took.Round(100*time.Millisecond), o.Reruns, o.Bound, o.Aborted,
+		o.Takeover.Round(10*time.Millisecond), o.Seed)
+}
+
+// TestQuick strikes a cluster of three nodes with a selection of all faults.
+func TestQuick(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
+	c := start(t, Config{Roles: []string{"both", "both", "both"}})
+	first := seed(t)
+	for i, names := range [][]string{
+		{},
+		{"kill -9 the owner", "kill -9 a worker"},
+		{"kill -9 redis-server", "kill -9 the S3 server"},
+		{"kill -9 all nodes"},
+		{"SIGSTOP the owner for 10s", "SIGSTOP a worker for 3s"},
+		{"owner cut off"},
+		{"worker cut off"},
+		{"half and half"},
+		{"30 % packet loss", "Redis unreachable for the owner"},
+		{"a node joins", "SIGTERM to the owner"},
+		{"disk full on a worker", "clock + 1 h"},
+		{"two nodes of one name", "power cut at Redis, everysec"},
+		{"rolling restart"},
+	} {
+		name := "no fault"
+		if len(names) > 0 {
+			name = strings.Join(names, " and ")
+		}
+		if !t.Run(name, func(t *testing.T) { try(t, c, first+uint64(i), names...) }) && t.Context().Err() != nil {
+			return
+		}
+	}
+}
+
+// TestOwnerAlone kills and stops owners that run no rows themselves: none is
+// run again.
+func TestOwnerAlone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	c := start(t, Config{Roles: []string{"api", "api", "engines", "engines"}})
+	try(t, c, seed(t), "kill -9 the owner", "SIGSTOP the owner for 10s")
+}

@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// topologies are the clusters that the soak takes in turn: all nodes do
+// everything, or owners and workers are apart.
+var topologies = [][]string{
+	{"both", "both", "both"},
+	{"api", "api", "engines", "engines"},
+	{"both", "both", "both", "both"},
+}
+
+// trialsEach is how many trials a cluster lives through before the next one is
+// started.
+const trialsEach = 15
+
+// TestSoak strikes at random for ROWMILL_SOAK, a duration, and prints a table.
+func TestSoak(t *testing.T) {
+	text := os.Getenv("ROWMILL_SOAK")
+	if text == "" {
+		t.Skip("set ROWMILL_SOAK to a duration, such as 1h")
+	}
+	duration, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("ROWMILL_SOAK: %v", err)
+	}
+	first := seed(t)
+	random := rand.New(rand.NewPCG(first, 0))
+	var table Table
+	for end, round := time.Now().Add(duration), 0; time.Now().Before(end); round++ {
+		soak(t, &table, random, topologies[round%len(topologies)], end)
+	}
+	fmt.Printf("\nSeed %d, %v:\n\n%s\n", first, duration, table.Markdown()) // as it is, to be pasted
+}
+
+// soak holds the trials of one cluster. One that cannot go on is replaced.
+func soak(t *testing.T, table *Table, random *rand.Rand, roles []string, end time.Time) {
+	t.Helper()
+	name := strings.Join(roles, "-")
+	t.Run(name, func(t *testing.T) {
+		c := start(t, Config{Roles: roles})
+		for range trialsEach {
+			if time.Now().After(end) || t.Context().Err() != nil {
+				return
+			}
+			faults := choose(c, random)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*jobWithin)
+			o, err := c.Try(ctx, random.Uint64(), rowsFor(c, faults), faults...)
+			cancel()
+			if err != nil {
+				o.Wrongs = append(o.Wrongs, err.Error())
+			}
+			table.Add(o)
+			t.Log(o)
+			for _, wrong := range o.Wrongs {
+				t.Error(wrong)
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+}
+
+// choose returns one fault, or two.
+func choose(c *Cluster, random *rand.Rand) []Fault {
+	var possible []Fault
+	for _, f := range Faults() {
+		if c.network != nil || !f.Hosts && !f.Root {
+			possible = append(possible, f)
+		}
+	}
+	chosen := []Fault{possible[random.IntN(len(possible))]}
+	if random.IntN(3) == 0 {
+		chosen = append(chosen, possible[random.IntN(len(possible))])
+	}
+	return chosen
+}

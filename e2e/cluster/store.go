@@ -1,0 +1,13 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/redis"
+)
+
+// openStore opens the records behind the back of all nodes.
+func (c *Cluster) openStore(ctx context.Context) (store.Store, error) {
+	return redis.Open(ctx, redis.Config{URL: "redis://" + c.Redis.address + "/0"})
+}

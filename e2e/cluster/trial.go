@@ -1,0 +1,332 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rowmill/rowmill/store"
+)
+
+// A Trial is one job and the faults it has to live through.
+type Trial struct {
+	*Cluster
+	Seed uint64
+	Job  string
+
+	random  *rand.Rand
+	began   time.Time
+	watched *watch
+	strikes []Strike
+}
+
+// An Outcome is how a trial ended.
+type Outcome struct {
+	Verdict
+	Seed   uint64
+	Faults []string
+	Rows   int
+	Took   time.Duration // from the submission to the end of the job
+	Told   []string      // what struck it when
+}
+
+// jobWithin bounds a job with all its faults, far above what any needs.
+const jobWithin = 4 * time.Minute
+
+// glimpseEvery is how often the record is looked at: takeovers are measured in
+// tenths of seconds.
+const glimpseEvery = 25 * time.Millisecond
+
+// early is the share of jobs that may be struck before their first row is done,
+// one in so many.
+const early = 4
+
+// Try runs a job of so many rows, strikes it with the faults one after the
+// other from a random moment on, and judges it once it is over and the cluster
+// whole again. An error says that the trial itself could not be held.
+func (c *Cluster) Try(ctx context.Context, seed uint64, rows int, faults ...Fault) (Outcome, error) {
+	t := &Trial{Cluster: c, Seed: seed, random: rand.New(rand.NewPCG(seed, 0))}
+	o := Outcome{Seed: seed, Rows: rows}
+	e := Evidence{Inputs: make([]string, rows)}
+	for i := range e.Inputs {
+		e.Inputs[i] = t.text(i)
+	}
+	var err error
+	if e.Want, err = c.answers(ctx, e.Inputs); err != nil {
+		return o, err
+	}
+	if t.Job, err = c.submit(ctx, fmt.Sprintf("trial-%d", seed), e.Inputs); err != nil {
+		return o, err
+	}
+	t.began = time.Now()
+	watch, err := c.watch(ctx, t.Job)
+	if err != nil {
+		return o, err
+	}
+	defer watch.stop()
+	t.watched = watch
+	if t.random.IntN(early) > 0 {
+		if err := t.runs(ctx); err != nil {
+			return o, err
+		}
+	}
+	for _, f := range faults {
+		// The next one comes at any moment of the first half of what is left.
+		time.Sleep(time.Duration(t.random.Float64() * float64(t.left(watch.last(), rows)) / 2))
+		err := t.over()
+		if err == nil {
+			err = f.Strike(ctx, t)
+		}
+		if errors.Is(err, errOver) {
+			break // the faults before took longer than the job
+		}
+		o.Faults = append(o.Faults, f.Name)
+		if err != nil {
+			o.Wrongs = append(o.Wrongs, fmt.Sprintf("%s: %v", f.Name, err))
+		}
+	}
+	if err := watch.until(ctx, "over", func(g Glimpse) bool { return g.Over }); err != nil {
+		o.Wrongs = append(o.Wrongs, err.Error())
+		return o, fmt.Errorf("job %s does not end: %q", t.Job, o.Wrongs)
+	}
+	o.Took = time.Since(t.began)
+	err = t.settle(ctx, watch, &e, &o)
+	return o, err
+}
+
+// settle makes the cluster whole and judges the job.
+func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcome) error {
+	var err error
+	if e.Record, err = t.look(ctx); err != nil {
+		return err
+	}
+	if err := t.Mend(ctx); err != nil {
+		return fmt.Errorf("the cluster does not come back: %w", err)
+	}
+	if e.Record.Status == "succeeded" {
+		if e.Results, err = t.results(ctx, t.Job); err != nil {
+			o.Wrongs = append(o.Wrongs, err.Error())
+		}
+	}
+	if e.Later, err = t.look(ctx); err != nil {
+		return err
+	}
+	if e.Sightings, err = t.Cluster.witness(); err != nil {
+		return err
+	}
+	e.History, e.Strikes = watch.stop(), t.strikes
+	wrongs := o.Wrongs
+	o.Verdict = Judge(*e, t.limits())
+	for _, s := range t.strikes {
+		o.Told = append(o.Told, fmt.Sprintf("%s after %v at row %d", s.Fault, s.At.Sub(t.began).Round(100*time.Millisecond), s.Done))
+	}
+	o.Wrongs = append(wrongs, o.Wrongs...)
+	t.account.charge(e.Want)
+	charged, err := t.ledger(ctx)
+	if err != nil {
+		return err
+	}
+	if e.Record.Status == "succeeded" {
+		o.Wrongs = append(o.Wrongs, JudgeLedger(charged, t.account)...)
+	}
+	t.account = charged // one job's fault is told once
+	return nil
+}
+
+// look returns the job's record, once a node answers.
+func (t *Trial) look(ctx context.Context) (r Record, err error) {
+	return r, await(ctx, "the job's record", patience, func(ctx context.Context) error {
+		r, err = t.record(ctx, t.Job)
+		return err
+	})
+}
+
+// limits are those of this cluster. A node has its slots and a small queue at
+// the simulator, what it answers in one interval of parts, and what it answers
+// while a part is written and recorded, for which a second is ample.
+func (c *Cluster) limits() Limits {
+	rate := c.config.rate()
+	uncommitted := rate * (c.config.PartInterval + time.Second).Seconds()
+	return Limits{
+		Takeover: c.config.Lease + 2*time.Second,
+		Flight:   2*c.config.Slots + int(uncommitted),
+		Unheard:  int(rate * unheard(c.config.Lease).Seconds()),
+	}
+}
+
+// unheard is how long a worker goes on to begin rows that hears nothing of an
+// owner.
+func unheard(lease time.Duration) time.Duration { return lease + 2*time.Second }
+
+// left is how long the rest of the job takes without any fault.
+func (t *Trial) left(g Glimpse, rows int) time.Duration {
+	workers := 0
+	for _, n := range t.nodes() {
+		if n.Runs && n.up() {
+			workers++
+		}
+	}
+	seconds := float64(int64(rows)-g.RowsDone) / (t.config.rate() * float64(max(1, workers)))
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// text is row i of the trial. Commas, quotes and line breaks are where files
+// get rows wrong.
+func (t *Trial) text(i int) string {
+	return fmt.Sprintf("trial %d, row %d: \"%s\"\nsecond line", t.Seed, i, strings.Repeat("words ", 1+i%7))
+}
+
+func (c *Cluster) answers(ctx context.Context, inputs []string) ([]Answer, error) {
+	answers := make([]Answer, len(inputs))
+	for i, text := range inputs {
+		var err error
+		if answers[i], err = c.oracle.answer(ctx, text); err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
+// witness returns what all simulators have seen so far.
+func (c *Cluster) witness() ([]Sighting, error) {
+	// They write what they saw within 50 ms.
+	time.Sleep(200 * time.Millisecond)
+	for _, n := range c.nodes() {
+		if n.sim == nil {
+			continue
+		}
+		seen, err := n.sim.sightings()
+		if err != nil {
+			return nil, err
+		}
+		c.sightings = append(c.sightings, seen...)
+	}
+	return c.sightings, nil
+}
+
+// runs waits until the first row is done.
+func (t *Trial) runs(ctx context.Context) error {
+	return t.watched.until(ctx, "running", func(g Glimpse) bool { return g.RowsDone > 0 || g.Over })
+}
+
+// over returns errOver once there is nothing left to strike.
+func (t *Trial) over() error {
+	if t.watched.last().Over {
+		return errOver
+	}
+	return nil
+}
+
+// errOver says that the job is over.
+var errOver = errors.New("the job is over")
+
+// struck notes what a fault does, at its moment.
+func (t *Trial) struck(s Strike) {
+	s.At, s.Done = time.Now(), t.watched.last().RowsDone
+	t.strikes = append(t.strikes, s)
+}
+
+// worker returns a random node that runs rows and does not own the job.
+func (t *Trial) worker(ctx context.Context) (*Node, error) {
+	owner, err := t.owner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var workers []*Node
+	for _, n := range t.nodes() {
+		if n != owner && n.Runs && n.up() {
+			workers = append(workers, n)
+		}
+	}
+	if len(workers) == 0 {
+		return nil, errors.New("no node runs rows but the owner")
+	}
+	return workers[t.random.IntN(len(workers))], nil
+}
+
+// between returns a random duration.
+func (t *Trial) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(t.random.Int64N(int64(most-least)))
+}
+
+// A watch looks at a job's record in the store, behind the back of all nodes.
+type watch struct {
+	store store.Store
+	job   string
+
+	mu      sync.Mutex
+	history []Glimpse
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+func (c *Cluster) watch(ctx context.Context, job string) (*watch, error) {
+	s, err := c.openStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watch{store: s, job: job, cancel: cancel, done: make(chan struct{})}
+	go w.run(ctx)
+	return w, nil
+}
+
+func (w *watch) run(ctx context.Context) {
+	defer close(w.done)
+	tick := time.NewTicker(glimpseEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		rec, err := w.store.Get(ctx, w.job)
+		at := time.Now() // what it saw may be older, never newer
+		if err != nil {
+			continue // Redis may be down; the judge sees what is missing
+		}
+		j := rec.Job
+		g := Glimpse{
+			At: at, Status: string(j.Status), Over: j.Status.Terminal(), Epoch: rec.Epoch, Version: rec.Version, Session: rec.Session,
+			RowsDone: j.RowsDone, FailedRows: j.FailedRows,
+		}
+		if j.InputTokens != nil && j.OutputTokens != nil {
+			g.InputTokens, g.OutputTokens = *j.InputTokens, *j.OutputTokens
+		}
+		w.mu.Lock()
+		w.history = append(w.history, g)
+		w.mu.Unlock()
+	}
+}
+
+// last is the newest glimpse; the zero value before the first.
+func (w *watch) last() Glimpse {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.history) == 0 {
+		return Glimpse{}
+	}
+	return w.history[len(w.history)-1]
+}
+
+func (w *watch) until(ctx context.Context, what string, reached func(Glimpse) bool) error {
+	return await(ctx, "the job is "+what, jobWithin, func(context.Context) error {
+		if g := w.last(); !reached(g) {
+			return fmt.Errorf("it is %+v", g)
+		}
+		return nil
+	})
+}
+
+// stop ends the watch and returns what it saw. Twice is harmless.
+func (w *watch) stop() []Glimpse {
+	w.cancel()
+	<-w.done
+	_ = w.store.Close() // it was only read
+	return w.history
+}

@@ -1,0 +1,216 @@
+// Package faultnet makes hosts with a network between them on one Linux
+// machine, and breaks that network: packets between two hosts vanish, one way
+// or both, some or all of them, as they would on a bad line or behind a wrong
+// firewall rule. Nobody is told: no connection is reset.
+//
+//	                  ┌──────── namespace of the hub ───────┐
+//	test process ─────┤               bridge                │
+//	(here)            └───┬────────────┬────────────────┬───┘
+//	                 namespace a  namespace b      namespace c
+//	                 nft drops    nft drops        nft drops
+//	                 what comes   what comes       what comes
+//	                 from…        from…            from…
+//
+// A host is a network namespace: a process inside has its own loopback and
+// ports, and reaches the others by their addresses. The test's own process
+// reaches every host, and is never cut off. Packets are dropped where they
+// arrive: a drop where they leave would be an error of the sender's call.
+//
+// It needs root, `ip` and `nft`; Usable says what is missing. What a killed
+// test left behind is removed by the next New.
+package faultnet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// A Network is a set of hosts that reach each other. Its methods must not be
+// called at the same time.
+type Network struct {
+	name   string       // prefix of the namespaces
+	subnet netip.Prefix // a /24; .1 is the test's own process
+	hosts  []*Host
+}
+
+// A Host is one of a Network's hosts.
+type Host struct {
+	Name string
+	Addr netip.Addr // by which the others and the test reach it
+
+	namespace string
+	losses    map[*Host]int // percent of what comes from there
+}
+
+// Prefix is what runs a command line on the host when it stands before it. The
+// process that it starts becomes the command, and keeps its PID.
+func (h *Host) Prefix() []string { return []string{"ip", "netns", "exec", h.namespace} }
+
+// Command is exec.CommandContext on the host.
+func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	line := append(append(h.Prefix(), name), args...)
+	return exec.CommandContext(ctx, line[0], line[1:]...)
+}
+
+// Usable returns nil where networks can be made, else why not.
+func Usable() error {
+	for _, program := range []string{"ip", "nft"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("network namespaces need %s: install iproute2 and nftables", program)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("network namespaces need root, and this is user %d", os.Geteuid())
+	}
+	return nil
+}
+
+var networks atomic.Int64 // made by this process
+
+// New makes a network without hosts, and removes those of processes that are
+// gone. Close removes it.
+func New(ctx context.Context) (*Network, error) {
+	if err := Usable(); err != nil {
+		return nil, err
+	}
+	if err := sweep(ctx); err != nil {
+		return nil, err
+	}
+	subnet, err := freeSubnet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	number := strconv.FormatInt(networks.Add(1), 10)
+	n := &Network{name: prefix + strconv.Itoa(os.Getpid()) + "." + number, subnet: subnet}
+	hub, here := n.hub(), "rmf"+strconv.FormatInt(int64(os.Getpid()), 36)+"n"+number // 15 bytes at most
+	err = errors.Join(
+		ip(ctx, "netns", "add", hub),
+		ip(ctx, "-n", hub, "link", "add", "bridge", "type", "bridge"),
+		ip(ctx, "-n", hub, "link", "set", "bridge", "up"),
+		n.plug(ctx, "here", here, strconv.Itoa(os.Getpid())),
+		ip(ctx, "addr", "add", n.address(1), "dev", here),
+		ip(ctx, "link", "set", here, "up"),
+	)
+	if err != nil {
+		return nil, errors.Join(err, n.Close(ctx))
+	}
+	return n, nil
+}
+
+// Host adds a host. Names are short: at most 12 bytes.
+func (n *Network) Host(ctx context.Context, name string) (*Host, error) {
+	last := 2 + len(n.hosts)
+	if len(name) > 12 || last > 254 {
+		return nil, fmt.Errorf("host %q, number %d: names have at most 12 bytes, and there are at most 253 hosts", name, last-1)
+	}
+	h := &Host{Name: name, namespace: n.name + "." + name, losses: map[*Host]int{}}
+	bytes := n.subnet.Addr().As4()
+	bytes[3] = byte(last)
+	h.Addr = netip.AddrFrom4(bytes)
+	err := errors.Join(
+		ip(ctx, "netns", "add", h.namespace),
+		n.plug(ctx, name, "eth0", h.namespace),
+		ip(ctx, "-n", h.namespace, "addr", "add", n.address(last), "dev", "eth0"),
+		ip(ctx, "-n", h.namespace, "link", "set", "eth0", "up"),
+		ip(ctx, "-n", h.namespace, "link", "set", "lo", "up"),
+	)
+	if err != nil {
+		return nil, err
+	}
+	n.hosts = append(n.hosts, h)
+	return h, nil
+}
+
+// plug puts a cable between the bridge and another namespace, which is named or
+// is that of a PID.
+func (n *Network) plug(ctx context.Context, port, device, namespace string) error {
+	port = "to" + port
+	return errors.Join(
+		ip(ctx, "-n", n.hub(), "link", "add", port, "type", "veth", "peer", "name", device, "netns", namespace),
+		ip(ctx, "-n", n.hub(), "link", "set", port, "master", "bridge", "up"),
+	)
+}
+
+func (n *Network) hub() string { return n.name + ".hub" }
+
+func (n *Network) address(last int) string {
+	bytes := n.subnet.Addr().As4()
+	bytes[3] = byte(last)
+	return netip.PrefixFrom(netip.AddrFrom4(bytes), n.subnet.Bits()).String()
+}
+
+// Lose makes percent of the packets vanish that travel from any of the first
+// hosts to any of the others; 0 heals that direction and 100 cuts it. Traffic
+// of a host with itself stays.
+func (n *Network) Lose(ctx context.Context, percent int, from, to []*Host) error {
+	if percent < 0 || percent > 100 {
+		return fmt.Errorf("%d percent of the packets cannot be lost: between 0 and 100 can", percent)
+	}
+	var errs []error
+	for _, receiver := range to {
+		for _, sender := range from {
+			if sender != receiver {
+				receiver.losses[sender] = percent
+			}
+		}
+		errs = append(errs, receiver.filter(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Part cuts two groups of hosts off from each other.
+func (n *Network) Part(ctx context.Context, left, right []*Host) error {
+	return errors.Join(n.Lose(ctx, 100, left, right), n.Lose(ctx, 100, right, left))
+}
+
+// Heal makes the network whole again.
+func (n *Network) Heal(ctx context.Context) error { return n.Lose(ctx, 0, n.hosts, n.hosts) }
+
+// filter makes the host's rules those of its losses, all at once.
+func (h *Host) filter(ctx context.Context) error {
+	var rules strings.Builder
+	rules.WriteString("add table ip faultnet\ndelete table ip faultnet\ntable ip faultnet {\n" +
+		"chain arriving { type filter hook input priority -300; policy accept;\n")
+	for sender, percent := range h.losses {
+		switch percent {
+		case 0:
+		case 100:
+			fmt.Fprintf(&rules, "ip saddr %s drop\n", sender.Addr)
+		default:
+			fmt.Fprintf(&rules, "ip saddr %s numgen random mod 100 < %d drop\n", sender.Addr, percent)
+		}
+	}
+	rules.WriteString("}\n}\n")
+	nft := h.Command(ctx, "nft", "-f", "-")
+	nft.Stdin = strings.NewReader(rules.String())
+	return output(nft)
+}
+
+// Close ends every process on the hosts at once and removes the network. Twice
+// is harmless.
+func (n *Network) Close(ctx context.Context) error {
+	n.hosts = nil
+	return remove(ctx, func(namespace string) bool { return strings.HasPrefix(namespace, n.name+".") })
+}
+
+// ip runs the program of that name.
+func ip(ctx context.Context, args ...string) error {
+	return output(exec.CommandContext(ctx, "ip", args...))
+}
+
+// output runs a command; the error holds what it said.
+func output(command *exec.Cmd) error {
+	out, err := command.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}

@@ -1,0 +1,351 @@
+package faultnet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMain lets a host run this binary as one of the programs below.
+func TestMain(m *testing.M) {
+	programs := map[string]func(address string) error{"echo": echo, "dial": dial, "spray": spray}
+	if len(os.Args) == 3 && programs[os.Args[1]] != nil {
+		if err := programs[os.Args[1]](os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// echo says that it listens, and answers each line with the same line.
+func echo(address string) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(context.Background(), "tcp", address)
+	if err != nil {
+		return err
+	}
+	fmt.Println("listening")
+	for {
+		connection, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		go io.Copy(connection, connection)
+	}
+}
+
+// dial passes lines from standard input to a server and back, over one
+// connection.
+func dial(address string) error {
+	var dialer net.Dialer
+	connection, err := dialer.DialContext(context.Background(), "tcp", address)
+	if err != nil {
+		return err
+	}
+	fmt.Println("connected")
+	go io.Copy(connection, os.Stdin)
+	_, err = io.Copy(os.Stdout, connection)
+	return err
+}
+
+// sprayed is how many datagrams spray sends.
+const sprayed = 4000
+
+func spray(address string) error {
+	to, err := net.ResolveUDPAddr("udp", address)
+	if err != nil {
+		return err
+	}
+	// Not connected: what ICMP says of earlier ones is no error of the next.
+	var config net.ListenConfig
+	from, err := config.ListenPacket(context.Background(), "udp", ":0")
+	if err != nil {
+		return err
+	}
+	for range sprayed {
+		if _, err := from.WriteTo([]byte{1}, to); err != nil {
+			return err
+		}
+	}
+	return from.Close()
+}
+
+// patience is how long something may take that happens at once, and silence
+// how long nothing must come.
+const patience, silence = 30 * time.Second, 300 * time.Millisecond
+
+func setup(t *testing.T, names ...string) (*Network, []*Host) {
+	t.Helper()
+	if err := Usable(); err != nil {
+		if os.Getenv("ROWMILL_CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("SKIPPED, NOT TESTED:", err)
+	}
+	n, err := New(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	hosts := make([]*Host, len(names))
+	for i, name := range names {
+		if hosts[i], err = n.Host(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n, hosts
+}
+
+// A talk is a process on a host whose lines the test reads.
+type talk struct {
+	in    io.Writer
+	lines chan string
+}
+
+func start(t *testing.T, h *Host, args ...string) *talk {
+	t.Helper()
+	command := h.Command(t.Context(), os.Args[0], args...)
+	command.Stderr = os.Stderr
+	in, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &talk{in: in, lines: make(chan string, 16)}
+	go func() {
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			s.lines <- scanner.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = command.Process.Kill() // it may be gone already
+		_ = command.Wait()         // it was killed
+	})
+	return s
+}
+
+func (s *talk) say(t *testing.T, line string) {
+	t.Helper()
+	if _, err := fmt.Fprintln(s.in, line); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *talk) hears(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-s.lines:
+		if got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	case <-time.After(patience):
+		t.Fatalf("%q never came", want)
+	}
+}
+
+func (s *talk) hearsNothing(t *testing.T) {
+	t.Helper()
+	select {
+	case got := <-s.lines:
+		t.Fatalf("%q came through", got)
+	case <-time.After(silence):
+	}
+}
+
+func one(h *Host) []*Host { return []*Host{h} }
+
+func TestCutAndHeal(t *testing.T) {
+	n, hosts := setup(t, "a", "b", "c")
+	a, b, c := hosts[0], hosts[1], hosts[2]
+	address := net.JoinHostPort(b.Addr.String(), "7000")
+	start(t, b, "echo", address).hears(t, "listening")
+	fromA, fromC := start(t, a, "dial", address), start(t, c, "dial", address)
+	fromA.hears(t, "connected")
+	fromC.hears(t, "connected")
+	fromA.say(t, "whole")
+	fromA.hears(t, "whole")
+
+	for _, cut := range []struct {
+		name string
+		do   func() error
+	}{
+		{"there", func() error { return n.Lose(t.Context(), 100, one(a), one(b)) }},
+		{"back", func() error { return n.Lose(t.Context(), 100, one(b), one(a)) }},
+		{"both ways", func() error { return n.Part(t.Context(), one(a), one(b)) }},
+	} {
+		if err := cut.do(); err != nil {
+			t.Fatal(err)
+		}
+		fromA.say(t, cut.name)
+		fromA.hearsNothing(t)
+		fromC.say(t, "others go on")
+		fromC.hears(t, "others go on")
+		if err := n.Heal(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		fromA.hears(t, cut.name) // TCP sends again: a cut loses time, not the connection
+	}
+}
+
+// TestLoss counts the datagrams that arrive of many.
+func TestLoss(t *testing.T) {
+	n, hosts := setup(t, "a", "b")
+	const percent = 30
+	if err := n.Lose(t.Context(), percent, hosts[:1], hosts[1:]); err != nil {
+		t.Fatal(err)
+	}
+	lost := func(from, to *Host) int {
+		t.Helper()
+		before := arrived(t, to)
+		if err := output(from.Command(t.Context(), os.Args[0], "spray", net.JoinHostPort(to.Addr.String(), "9"))); err != nil {
+			t.Fatal(err)
+		}
+		return sprayed - (arrived(t, to) - before)
+	}
+	// Five standard deviations: sqrt(4000·0.3·0.7) is 29.
+	if got := lost(hosts[0], hosts[1]); got < 1055 || got > 1345 {
+		t.Errorf("%d of %d datagrams were lost, want about %d %%", got, sprayed, percent)
+	}
+	if got := lost(hosts[1], hosts[0]); got != 0 {
+		t.Errorf("%d of %d datagrams were lost on the way back", got, sprayed)
+	}
+}
+
+// arrived is how many datagrams the host's UDP has seen, with and without a
+// listener.
+func arrived(t *testing.T, h *Host) int {
+	t.Helper()
+	out, err := h.Command(t.Context(), "cat", "/proc/net/snmp").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		if fields[0] != "Udp:" || fields[1] == "InDatagrams" {
+			continue
+		}
+		received, err := strconv.Atoi(fields[1])
+		unwanted, err2 := strconv.Atoi(fields[2]) // NoPorts
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		return received + unwanted
+	}
+	t.Fatal("no UDP in /proc/net/snmp")
+	return 0
+}
+
+// TestReach wants the test's own process to reach a host that all others are
+// cut off from.
+func TestReach(t *testing.T) {
+	n, hosts := setup(t, "a", "b")
+	address := net.JoinHostPort(hosts[0].Addr.String(), "7000")
+	start(t, hosts[0], "echo", address).hears(t, "listening")
+	if err := n.Part(t.Context(), hosts[:1], hosts[1:]); err != nil {
+		t.Fatal(err)
+	}
+	dialer := net.Dialer{Timeout: patience}
+	connection, err := dialer.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection.Close()
+}
+
+// TestClose wants nothing left of a network, not even a process.
+func TestClose(t *testing.T) {
+	n, hosts := setup(t, "a")
+	sleep := hosts[0].Command(t.Context(), "sleep", "1000")
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// `ip` enters the namespace before it becomes the command.
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		pids, err := exec.CommandContext(t.Context(), "ip", "netns", "pids", hosts[0].namespace).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.TrimSpace(string(pids)) == strconv.Itoa(sleep.Process.Pid) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the processes on the host are %q, want %d", pids, sleep.Process.Pid)
+		}
+	}
+	name := n.name
+	if err := n.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := sleep.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("the process ended with %v, want it killed", err)
+	}
+	wantNone(t, name)
+}
+
+// TestSweep wants a new network to remove those of processes that are gone, and
+// no others.
+func TestSweep(t *testing.T) {
+	mine, _ := setup(t, "a")
+	gone := exec.CommandContext(t.Context(), "true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	left := prefix + strconv.Itoa(gone.Process.Pid) + ".1"
+	if err := ip(t.Context(), "netns", "add", left+".hub"); err != nil {
+		t.Fatal(err)
+	}
+	other, _ := setup(t)
+	wantNone(t, left)
+	if mine.subnet == other.subnet {
+		t.Errorf("two networks have the addresses %v", mine.subnet)
+	}
+	if _, err := mine.Host(t.Context(), "b"); err != nil {
+		t.Errorf("the first network is gone: %v", err)
+	}
+}
+
+func wantNone(t *testing.T, name string) {
+	t.Helper()
+	list, err := exec.CommandContext(t.Context(), "ip", "netns", "list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(list), name) {
+		t.Errorf("%s is still there:\n%s", name, list)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	n, hosts := setup(t, "a")
+	if _, err := n.Host(t.Context(), "a-very-long-name"); err == nil {
+		t.Error("a name of 16 bytes was accepted")
+	}
+	for _, percent := range []int{-1, 101} {
+		if err := n.Lose(t.Context(), percent, hosts, hosts); err == nil {
+			t.Errorf("%d %% were accepted", percent)
+		}
+	}
+}
