@@ -25,6 +25,11 @@ var (
 	// cancelled, and therefore never changes again.
 	ErrTerminal = errors.New("job is over")
 
+	// ErrUnavailable says that records or objects cannot be reached or written
+	// now: what keeps them is down, starting, full or too slow. Nothing is known
+	// to be wrong with what was asked for, which may succeed later.
+	ErrUnavailable = errors.New("storage is unavailable")
+
 	// ErrExpired says that retention has removed what was asked for.
 	ErrExpired = errors.New("expired")
 )

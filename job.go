@@ -27,7 +27,7 @@ type Job struct {
 	ID          string          `json:"job_id"`
 	Status      Status          `json:"status"`
 	RunType     RunType         `json:"run_type"`
-	Model       string          `json:"model"`
+	Model       string          `json:"model"` // id of the catalog, or name of a Function
 	Priority    int             `json:"job_priority"`
 	Name        *string         `json:"name"`
 	Description *string         `json:"description"`
@@ -55,7 +55,8 @@ type Job struct {
 	Warnings         []string `json:"warnings"`          // what was ignored or changed, for a person
 	Message          string   `json:"message"`           // what the job is doing or waiting for now
 
-	Estimate *Estimate `json:"estimate"` // how CostEstimate came about; estimate jobs only
+	Estimate *Estimate    `json:"estimate"` // how CostEstimate came about; estimate jobs only
+	Function *FunctionRef `json:"function"` // the revision it runs; null for a standalone model
 }
 
 // EstimateMethod is how a cost was estimated.
@@ -106,7 +107,12 @@ type Spec struct {
 	// Exactly one of the three is set.
 	URL     string   `json:"url,omitempty"`     // where to download the input; may hold a signed query: never log it
 	Inline  []string `json:"inline,omitempty"`  // rows of a small submission (at most 64 KiB in all)
-	Spooled string   `json:"spooled,omitempty"` // blob key of a larger submission's rows, one JSON string per line
+	Spooled string   `json:"spooled,omitempty"` // blob key of a larger submission's rows, one JSON string (or object for Function) per line
+
+	// Function makes prompts of a URL's rows and of spooled rows that are JSON
+	// objects. Nil for a standalone model, and where all rows are prompts
+	// already.
+	Function *FunctionRun `json:"function,omitempty"`
 
 	Column   string `json:"column,omitempty"`    // URL inputs: the column to run; empty is the first
 	IDColumn string `json:"id_column,omitempty"` // URL inputs: the column carried into results

@@ -119,6 +119,16 @@ type Config struct {
 	ProbeInterval time.Duration
 	GaugeInterval time.Duration
 
+	// JanitorInterval is the time between searches for data to remove. Default
+	// 1 min: retention is counted in days. JanitorBatch is how many jobs one
+	// search looks at. Default 100: a few seconds of quiet work, and no more
+	// than that runs into a node that stops. OrphanAge is how old objects must
+	// be that no record names before they count as left over from a crash.
+	// Default 24 h: longer than any upload or merge takes.
+	JanitorInterval time.Duration
+	JanitorBatch    int
+	OrphanAge       time.Duration
+
 	// DrainTimeout is how long Stop lets rows in flight finish. Default 30 s.
 	DrainTimeout time.Duration
 }
@@ -144,6 +154,9 @@ func (c Config) WithDefaults() Config {
 	def(&c.WaitForEngine, 30*time.Minute)
 	def(&c.ProbeInterval, 5*time.Second)
 	def(&c.GaugeInterval, time.Second)
+	def(&c.JanitorInterval, time.Minute)
+	def(&c.JanitorBatch, 100)
+	def(&c.OrphanAge, 24*time.Hour)
 	def(&c.DrainTimeout, 30*time.Second)
 	if c.Tokenizers == nil {
 		c.Tokenizers = func(rowmill.Model) (Tokenizer, string, error) { return nil, "", nil }
@@ -180,6 +193,8 @@ func (c Config) Validate() error {
 		return errors.New("actors: MaxActive, ShardRows, ShardBytes, PartBytes and MemoryBudget must be positive")
 	case c.MaxAttempts < 1 || c.EmbeddingGroup < 1:
 		return errors.New("actors: MaxAttempts and EmbeddingGroup must be positive")
+	case c.JanitorBatch < 1:
+		return errors.New("actors: JanitorBatch must be positive")
 	case c.LeaseTTL < time.Second:
 		return errors.New("actors: LeaseTTL must be at least 1s")
 	}

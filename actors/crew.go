@@ -15,6 +15,7 @@ type crew struct {
 	plan    *plan
 	dealing bool // every earlier worker has been heard, or waited for long enough
 	members map[string]*member
+	nodes   int             // that could work for the job, as far as is known
 	retired map[string]bool // workers that must let go of what they have
 	known   map[string]bool // keys of the parts of earlier owners
 }
@@ -182,7 +183,7 @@ func (k *crew) serve() (changed []*member) {
 // deal gives a worker its next spans; false when there are none.
 func (k *crew) deal(m *member) bool {
 	var spans []span
-	for most := k.plan.share(k.working()); most > 0 && len(spans) < spansPerDeal; {
+	for most := k.most(m); most > 0 && len(spans) < spansPerDeal; {
 		s, ok := k.plan.deal(m.worker, most)
 		if !ok {
 			break
@@ -197,6 +198,25 @@ func (k *crew) deal(m *member) bool {
 	m.dealt++
 	m.unseen = append(m.unseen, deal{m.dealt, spans})
 	return true
+}
+
+// most is how many rows a worker may be dealt now. One that has something to do
+// gets no more than an equal share of all that is not done, with those who are
+// on their way: when the owner dies nobody evens out who has how much.
+func (k *crew) most(m *member) int {
+	workers := max(k.working(), k.nodes)
+	most := k.plan.share(workers)
+	if m.last.Hungry || workers < 2 {
+		return most
+	}
+	open := k.plan.left
+	for _, other := range k.members {
+		open += other.holds.count()
+	}
+	if fair := open/int64(workers) - m.holds.count(); fair >= leastDeal {
+		return int(min(int64(most), fair))
+	}
+	return 0
 }
 
 // working is how many workers have engines and stay.
@@ -252,6 +272,15 @@ func (k *crew) remove(m *member) (again int64) {
 	delete(k.members, m.worker)
 	k.retired[m.worker] = true
 	return again
+}
+
+// excuse takes all workers for heard at a time: before it nobody listened.
+func (k *crew) excuse(at time.Time) {
+	for _, m := range k.members {
+		if m.heard.Before(at) {
+			m.heard = at
+		}
+	}
 }
 
 // silent returns the workers on other nodes that have not been heard of since

@@ -308,3 +308,21 @@ func (s *site) step() {
 		h.surrender(int(h.unsent.count()))
 	}
 }
+
+// An owner that stood still has not heard its workers: that is no sign that
+// they are lost.
+func TestCrewExcusesWhoCouldNotBeHeard(t *testing.T) {
+	t.Parallel()
+	k := newCrew(newPlan([]shardInfo{{Rows: 10}}, make([]*roaring.Bitmap, 1)), nil)
+	start := time.Unix(1000, 0)
+	h := &hand{duty: newDuty(1, "s"), name: "w", unsent: make(holdings), finished: make(holdings)}
+	k.hear(h.report(), start)
+	late := start.Add(time.Minute)
+	if len(k.silent(late.Add(-time.Second))) != 1 {
+		t.Fatal("a worker that was not heard for a minute is not silent")
+	}
+	k.excuse(late)
+	if len(k.silent(late.Add(-time.Second))) != 0 {
+		t.Error("a worker that could not be heard is taken for lost")
+	}
+}

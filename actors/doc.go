@@ -43,6 +43,7 @@
 //	dismiss *       job → node       the job is over                      yes, the worker looks at the record
 //	hint *          node → node      a job has no owner, was cancelled    yes, scan and record tell
 //	drain *         System → node    leave the cluster                    answered
+//	janitorDue      node → node      remove data that is not kept longer  no; one node at a time does
 //	partWritten     job → results    a part object is durable             its rows run again
 //	partSettled     results → job    it is committed, or not needed       no
 //	jobBroke, jobTaken, tooManyFailed, jobSucceeded

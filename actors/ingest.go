@@ -12,6 +12,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
@@ -84,19 +85,54 @@ func (g *ingester) open(ctx context.Context, rec *store.Record) (input.Reader, e
 	if err != nil {
 		return nil, fmt.Errorf("open input: %w", err)
 	}
-	var rows input.Reader
-	if rec.Spec.URL == "" {
-		rows = input.Spooled(blob.NewReader(o))
-	} else {
-		rows, err = input.Open(o, o.Size(), input.Options{
-			Column: rec.Spec.Column, IDColumn: rec.Spec.IDColumn, Limits: g.cfg.Input,
-		})
-	}
+	rows, err := g.read(o, &rec.Spec)
 	if err != nil {
 		o.Close()
 		return nil, err
 	}
 	return rowSource{rows, o}, nil
+}
+
+// read reads the rows in an object, and makes prompts of them where the job
+// runs a Function.
+func (g *ingester) read(o blob.Object, spec *rowmill.Spec) (input.Reader, error) {
+	opts := input.Options{Column: spec.Column, IDColumn: spec.IDColumn, Limits: g.cfg.Input.WithDefaults()}
+	if spec.Function == nil {
+		if spec.URL == "" {
+			return input.Spooled(blob.NewReader(o)), nil
+		}
+		return input.Open(o, o.Size(), opts)
+	}
+	prompt, err := function.NewPrompt(*spec.Function)
+	if err != nil {
+		return nil, fmt.Errorf("prompt of the Function: %w", err) // it was checked when it was published
+	}
+	if spec.URL == "" {
+		return input.SpooledObjects(blob.NewReader(o), func(row int64, object []byte) (string, error) {
+			return renderRow(prompt, row, object, opts.Limits.MaxRowBytes)
+		}), nil
+	}
+	opts.Fields = &input.Fields{Size: prompt.Size, Render: prompt.Render}
+	for _, in := range prompt.Inputs() {
+		opts.Fields.Names = append(opts.Fields.Names, in.Name)
+		opts.Fields.Required = append(opts.Fields.Required, in.Required)
+	}
+	return input.Open(o, o.Size(), opts)
+}
+
+// renderRow makes the prompt of a spooled row. What a short template makes of
+// long values is known only here, so it may be too long.
+func renderRow(prompt *function.Prompt, row int64, object []byte, limit int64) (string, error) {
+	fields, err := function.ParseRow(object)
+	if err != nil {
+		return "", err
+	}
+	values, _ := prompt.Values(fields) // none is missing: that was checked at submission
+	if size := prompt.Size(values); size > limit {
+		return "", rowmill.Failf(rowmill.CodeInvalidInputFile,
+			"The prompt of row %d has %d bytes, more than %d. Shorten or split its values.", row, size, limit)
+	}
+	return prompt.Render(values), nil
 }
 
 // download fetches a URL input once. That it was begun is durable before the

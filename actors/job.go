@@ -84,6 +84,7 @@ type job struct {
 	crew     *crew
 	asked    map[string]time.Time // by address: when a node was last invited
 	banned   map[string]time.Time // by address: until when a node is not invited
+	looked   time.Time            // when the crew was last looked at
 	asking   int                  // invites under way before the first deal
 	awaited  map[string]bool      // nodes whose earlier worker has not reported yet
 	workers  sync.WaitGroup       // of the job that are being stopped

@@ -62,7 +62,9 @@ func (j *job) inviteNew(c actor.Context) {
 	if j.crew == nil {
 		return
 	}
-	for address := range j.nodes() {
+	nodes := j.nodes()
+	j.crew.nodes = len(nodes)
+	for address := range nodes {
 		now := time.Now()
 		if j.crew.at(address) != nil || now.Sub(j.asked[address]) < askAgain || now.Before(j.banned[address]) {
 			continue
@@ -301,6 +303,10 @@ func (j *job) onDelivered(c actor.Context, m delivered) {
 func (j *job) onCrewDue(c actor.Context) {
 	j.timers.after(c, reportInterval, crewDue{})
 	now := time.Now()
+	if !j.looked.IsZero() && now.Sub(j.looked) > 2*reportInterval { // it was us who stood still
+		j.crew.excuse(now.Add(-reportInterval))
+	}
+	j.looked = now
 	for _, m := range j.crew.silent(now.Add(-j.cfg.LeaseTTL)) {
 		j.lose(c, m)
 	}

@@ -10,8 +10,11 @@ import (
 // written twice after a crash carry epoch and nonce, so that a stale writer
 // never touches a newer one's object.
 
-func inputPrefix(job string) string { return "jobs/" + job + "/input/" }
-func partsPrefix(job string) string { return "jobs/" + job + "/parts/" }
+const jobsPrefix = "jobs/"
+
+func jobPrefix(job string) string   { return jobsPrefix + job + "/" }
+func inputPrefix(job string) string { return jobPrefix(job) + "input/" }
+func partsPrefix(job string) string { return jobPrefix(job) + "parts/" }
 
 func rawKey(job string) string      { return inputPrefix(job) + "raw" }
 func manifestKey(job string) string { return inputPrefix(job) + "manifest.json" }

@@ -79,6 +79,7 @@ type node struct {
 	hiring   map[string]bool       // jobs whose worker is being set up
 	leaving  map[string]int        // workers being stopped, by job
 	placed   int                   // workers, ever
+	janitor  *janitor
 	scanning bool
 	draining bool
 	stopping bool // its children were told to stop: nothing new may be spawned
@@ -121,6 +122,10 @@ func (n *node) Receive(c actor.Context) {
 		n.lease = m.lease
 	case drainNode:
 		n.onDrainNode(c)
+	case janitorDue:
+		n.onJanitorDue(c)
+	case janitorDone:
+		n.onJanitorDone(c, m)
 	case membersChanged:
 		n.onMembersChanged(c)
 	case stateDue:
@@ -159,6 +164,8 @@ func (n *node) onStarted(c actor.Context) {
 	n.publish()
 	n.onStateDue(c)
 	n.onScanDue(c)
+	n.janitor = &janitor{cfg: n.cfg, log: n.log}
+	n.timers.after(c, n.cfg.JanitorInterval, janitorDue{})
 }
 
 // free is how many more jobs may run.

@@ -38,6 +38,12 @@ type Bucket interface {
 	// prefix must end in a slash or be empty.
 	List(ctx context.Context, prefix string) ([]Info, error)
 
+	// Folders returns up to limit (> 0) names in the folder prefix, which must
+	// end in a slash, that keys continue with a slash: "b" for the prefix "a/"
+	// and the key "a/b/c". They come in the order of their keys and behind
+	// after, a name. A folder may be empty.
+	Folders(ctx context.Context, prefix, after string, limit int) ([]string, error)
+
 	// Delete removes an object; a missing one is no error.
 	Delete(ctx context.Context, key string) error
 
@@ -70,6 +76,8 @@ type Object interface {
 	io.ReaderAt
 	io.Closer
 	Size() int64
+	// Info describes what was opened, as Stat did at that time.
+	Info() Info
 }
 
 // Info describes an object.

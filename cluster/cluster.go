@@ -195,20 +195,34 @@ func (c *Cluster) Leave(ctx context.Context) error {
 		return nil
 	}
 	c.stop() // no Join after memberlist has left
-	c.farewell(ctx)
-	patience := leavePatience
-	if deadline, ok := ctx.Deadline(); ok {
-		patience = min(patience, max(time.Until(deadline), time.Millisecond)) // 0 would mean for ever
-	}
-	err := c.list.Leave(patience)
-	if err != nil {
-		err = fmt.Errorf("leave the cluster: %w", err)
-	}
-	return errors.Join(err, c.close())
+	carried := c.farewell(ctx)
+	// memberlist says goodbye too, and would wait until its gossip has carried
+	// that, even where the others leave at the same time and nobody is left to
+	// send it to.
+	_ = c.list.Leave(time.Nanosecond)
+	return errors.Join(c.await(ctx, carried), c.close())
 }
 
 // leavePatience bounds how long gossip is given to carry a goodbye.
 const leavePatience = 5 * time.Second
+
+// await waits until gossip has carried a goodbye, or nobody is left to hear it.
+func (c *Cluster) await(ctx context.Context, carried <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, leavePatience)
+	defer cancel()
+	look := time.NewTicker(c.cfg.GossipInterval)
+	defer look.Stop()
+	for c.head.Load() > 1 {
+		select {
+		case <-carried:
+			return nil
+		case <-look.C:
+		case <-ctx.Done():
+			return fmt.Errorf("leave the cluster: the goodbye did not get through to %d members: they notice by themselves: %w", c.head.Load()-1, ctx.Err())
+		}
+	}
+	return nil
+}
 
 // Close stops at once: to the others this node has died. After Leave, or
 // twice, it does nothing.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -52,25 +54,6 @@ func TestJoinAndLeave(t *testing.T) {
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Errorf("metrics: %v, %v", problems, err)
 	}
-}
-
-// TestGoodbyePassedOn leaves while one member cannot be told directly.
-func TestGoodbyePassedOn(t *testing.T) {
-	t.Parallel()
-	w := newWires()
-	reg := prometheus.NewRegistry()
-	a := open(t, w.attach(quick("a")))
-	b := open(t, w.attach(quick("b", a.address())))
-	cut := w.attach(quick("c", a.address()))
-	cut.Metrics = reg
-	c := open(t, cut)
-	wantNodes(t, []string{"a", "b", "c"}, a, b, c)
-	w.set(true, []*Cluster{b}, []*Cluster{c})
-	if err := b.Leave(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	wantNodes(t, []string{"a", "c"}, a, c)
-	wantFigures(t, reg, 2, 1, 0)
 }
 
 // TestKill closes a member without a goodbye and starts another at its address.
@@ -321,6 +304,9 @@ func TestLabel(t *testing.T) {
 	cfg.Logger = log.logger()
 	c := open(t, cfg)
 	eventually(t, "the other label is refused", func() bool { return log.count("no member found") == 1 })
+	if log.count(`\n`) > 0 {
+		t.Error("a line of the log has line breaks in it")
+	}
 	wantNodes(t, []string{"c"}, c)
 	wantNodes(t, []string{"a", "b"}, a, b)
 }
@@ -382,6 +368,27 @@ func TestJoinFile(t *testing.T) {
 	}
 	wantNodes(t, []string{"a", "b"}, a, b)
 	eventually(t, "the bad line is logged once", func() bool { return log.count(`"nonsense\" is not HOST:PORT`) == 1 })
+}
+
+// TestEmptyStream makes a connection to the gossip's port and says nothing.
+func TestEmptyStream(t *testing.T) {
+	t.Parallel()
+	log := &journal{}
+	cfg := quick("a")
+	cfg.Label = "mill"
+	cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	a := open(t, cfg)
+	conn, err := net.Dial("tcp", a.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is noted", func() bool { return log.count("discarding stream") == 1 })
+	if log.count(`level=DEBUG msg=gossip detail="discarding stream`) != 1 {
+		t.Error("an operator is told of it")
+	}
 }
 
 // TestCloseWhileSeeking does not wait for members that do not answer.

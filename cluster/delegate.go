@@ -138,13 +138,21 @@ type gossipLog struct{ logger *slog.Logger }
 func (g gossipLog) Write(line []byte) (int, error) {
 	level, text, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
 	text = strings.TrimPrefix(text, "memberlist: ")
-	switch level {
-	case "[ERR]", "[WARN]":
+	switch {
+	case strings.HasPrefix(text, emptyStream):
+		g.logger.Debug("gossip", "detail", text)
+	case level == "[ERR]", level == "[WARN]":
 		g.logger.Info("gossip", "detail", text)
 	default:
 		g.logger.Debug("gossip", "detail", text)
 	}
 	return len(line), nil
 }
+
+// emptyStream begins what memberlist says of a connection that was closed before
+// anything was sent. A member makes such ones when the time for a ping runs out
+// while it connects, on a busy machine, and so does whoever looks whether the
+// port is open: the label that it lacks is no fault of theirs.
+const emptyStream = `discarding stream with unacceptable label ""`
 
 func newGossipLog(logger *slog.Logger) *log.Logger { return log.New(gossipLog{logger}, "", 0) }

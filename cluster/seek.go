@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -59,6 +60,9 @@ func (c *Cluster) look() map[string]error {
 				return
 			}
 			_, err := c.list.Join([]string{at.String()})
+			if reason := errors.Unwrap(err); reason != nil {
+				err = reason // alone: memberlist's list of errors has several lines
+			}
 			c.metrics.joins.WithLabelValues(outcome(err)).Inc()
 			mu.Lock()
 			defer mu.Unlock()

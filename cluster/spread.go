@@ -151,8 +151,9 @@ func (c *Cluster) send(to present, message []byte) error {
 }
 
 // farewell tells each member directly that this node goes: memberlist's own
-// goodbye looks to them like a death.
-func (c *Cluster) farewell(ctx context.Context) {
+// goodbye looks to them like a death. The channel is closed once gossip has
+// carried it as well.
+func (c *Cluster) farewell(ctx context.Context) (carried <-chan struct{}) {
 	n := news{id: c.self.id, leaving: true}
 	message := n.append(nil)
 	c.mu.Lock()
@@ -183,7 +184,9 @@ func (c *Cluster) farewell(ctx context.Context) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	c.broadcast(n, message)
+	gossiped := make(chan struct{})
+	c.gossip.QueueBroadcast(broadcast{name: n.topic(), message: message, finished: func() { close(gossiped) }})
+	return gossiped
 }
 
 // farewellPatience bounds how long a goodbye waits for members that do not
@@ -198,18 +201,23 @@ func (c *Cluster) broadcast(n news, message []byte) bool {
 	if len(message) > maxGossip {
 		return false
 	}
-	name := n.id
-	if n.leaving {
-		name += " leaves" // no ID: those have no spaces
-	}
-	c.gossip.QueueBroadcast(broadcast{name: name, message: message})
+	c.gossip.QueueBroadcast(broadcast{name: n.topic(), message: message, finished: func() {}})
 	return true
+}
+
+// topic is what a later message replaces an earlier one by.
+func (n news) topic() string {
+	if n.leaving {
+		return n.id + " leaves" // no ID: those have no spaces
+	}
+	return n.id
 }
 
 // broadcast is a message in memberlist's queue.
 type broadcast struct {
-	name    string
-	message []byte
+	name     string
+	message  []byte
+	finished func() // it was sent as often as it should, or replaced
 }
 
 var _ memberlist.NamedBroadcast = broadcast{}
@@ -217,7 +225,7 @@ var _ memberlist.NamedBroadcast = broadcast{}
 func (b broadcast) Name() string                          { return b.name }
 func (b broadcast) Message() []byte                       { return b.message }
 func (b broadcast) Invalidates(memberlist.Broadcast) bool { return false } // by name
-func (b broadcast) Finished()                             {}
+func (b broadcast) Finished()                             { b.finished() }
 
 // pause waits, and reports false when this node closes meanwhile.
 func (c *Cluster) pause(d time.Duration) bool {

@@ -13,6 +13,68 @@ const (
 	listedName    = 64
 )
 
+// A selection is which columns of a file to read.
+type selection struct {
+	text []int // positions of the columns that make the text, all different
+	id   int   // -1 without an id column
+
+	fields *Fields  // nil: the text is that of the only column
+	slots  []int    // for each of text, its position in fields.Names
+	values []string // of a row, by field; empty where the file has no column
+}
+
+// pick finds the columns to read among a file's column names.
+func pick(names []string, opts Options) (*selection, error) {
+	if opts.Fields != nil {
+		return pickFields(names, opts)
+	}
+	text, id, err := choose(names, opts)
+	return &selection{text: []int{text}, id: id}, err
+}
+
+func pickFields(names []string, opts Options) (*selection, error) {
+	s := &selection{id: -1, fields: opts.Fields, values: make([]string, len(opts.Fields.Names))}
+	if opts.IDColumn != "" {
+		var err error
+		if s.id, err = find(names, opts.IDColumn, "id_column_name"); err != nil {
+			return nil, err
+		}
+	}
+	for i, name := range opts.Fields.Names {
+		if !opts.Fields.Required[i] && count(names, name) == 0 {
+			continue
+		}
+		at, err := find(names, name, "a required input of the Function")
+		if err != nil {
+			return nil, err
+		}
+		s.text, s.slots = append(s.text, at), append(s.slots, i)
+	}
+	if len(s.text) == 0 {
+		return nil, invalid("The input file has no column that the Function takes. Its inputs are %s; the file has %s.",
+			list(opts.Fields.Names), list(names))
+	}
+	return s, nil
+}
+
+// render makes a row's text of what value returns for each of the columns.
+func (s *selection) render(c *counter, value func(column int) (string, error)) (string, error) {
+	for i := range s.text {
+		text, err := value(i)
+		if err != nil {
+			return "", err
+		}
+		if s.fields == nil {
+			return text, c.fits("text", int64(len(text)))
+		}
+		s.values[s.slots[i]] = text
+	}
+	if err := c.fits("prompt", s.fields.Size(s.values)); err != nil {
+		return "", err
+	}
+	return s.fields.Render(s.values), nil
+}
+
 // choose finds the text and id columns among a file's column names. id is -1
 // without an id column.
 func choose(names []string, opts Options) (text, id int, err error) {

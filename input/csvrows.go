@@ -149,8 +149,9 @@ func (s *csvSource) close() {
 // csvRows reads the chosen columns of a CSV file.
 type csvRows struct {
 	counter
-	src      *csvSource
-	text, id int // columns; id is -1 for none
+	src     *csvSource
+	columns *selection
+	cell    func(column int) (string, error) // text
 }
 
 func openCSV(r io.ReaderAt, size int64, format fileFormat, opts Options) (Reader, error) {
@@ -163,9 +164,11 @@ func openCSV(r io.ReaderAt, size int64, format fileFormat, opts Options) (Reader
 		return nil, err
 	}
 	rows := &csvRows{counter: counter{limits: opts.Limits}, src: src}
-	if rows.text, rows.id, err = choose(names, opts); err != nil {
+	if rows.columns, err = pick(names, opts); err != nil {
 		return nil, err
 	}
+	rows.cell = rows.text
+	rows.where = func() string { return fmt.Sprintf(" (line %d)", src.Line()) }
 	return rows, nil
 }
 
@@ -182,26 +185,25 @@ func (r *csvRows) Next(row *rowmill.Row) error {
 	if err := r.next(row); err != nil {
 		return err
 	}
-	text := r.src.Field(r.text)
-	if int64(len(text)) > r.limits.MaxRowBytes {
-		return r.fits("text", len(text), r.where())
+	var err error
+	if row.Text, err = r.columns.render(&r.counter, r.cell); err != nil {
+		return err
 	}
-	row.Text = string(text)
 	row.ID = rowmill.ID{}
-	if r.id >= 0 {
-		id := r.src.Field(r.id)
-		if int64(len(id)) > r.limits.MaxRowBytes {
-			return r.fits("id", len(id), r.where())
-		}
-		row.ID = rowmill.ID{Kind: rowmill.IDString, Text: string(id)}
+	if r.columns.id >= 0 {
+		id := string(r.src.Field(r.columns.id))
+		row.ID = rowmill.ID{Kind: rowmill.IDString, Text: id}
+		return r.fits("id", int64(len(id)))
 	}
 	return nil
 }
 
-func (r *csvRows) where() string { return fmt.Sprintf(" (line %d)", r.src.Line()) }
+func (r *csvRows) text(column int) (string, error) {
+	return string(r.src.Field(r.columns.text[column])), nil
+}
 
 func (r *csvRows) IDKind() rowmill.IDKind {
-	if r.id < 0 {
+	if r.columns.id < 0 {
 		return rowmill.IDNull
 	}
 	return rowmill.IDString

@@ -39,14 +39,20 @@ func (r *inlineRows) Close() error { return nil }
 // Spooled reads rows that this program spooled: one JSON string per line, each
 // line ended. Since rows were checked before they were spooled, whatever is
 // wrong with them is no fault of the client: errors are not failures.
-func Spooled(src io.Reader) Reader {
-	return &spooledRows{src: bufio.NewReaderSize(src, 256<<10)}
+func Spooled(src io.Reader) Reader { return SpooledObjects(src, nil) }
+
+// SpooledObjects is Spooled for lines of which some are JSON objects. text
+// makes the text of one, which is no longer its own once it returns; a
+// *rowmill.Failure it returns ends the reading as it is.
+func SpooledObjects(src io.Reader, text func(row int64, object []byte) (string, error)) Reader {
+	return &spooledRows{src: bufio.NewReaderSize(src, 256<<10), object: text}
 }
 
 type spooledRows struct {
-	src  *bufio.Reader
-	line []byte // a line longer than src's buffer
-	next int64
+	src    *bufio.Reader
+	object func(row int64, object []byte) (string, error) // nil where there are none
+	line   []byte                                         // a line longer than src's buffer
+	next   int64
 }
 
 func (r *spooledRows) Next(row *rowmill.Row) error {
@@ -57,7 +63,15 @@ func (r *spooledRows) Next(row *rowmill.Row) error {
 	if err != nil {
 		return fmt.Errorf("read spooled row %d: %w", r.next, err)
 	}
-	text, err := unquote(line)
+	var text string
+	if r.object != nil && len(line) > 0 && line[0] == '{' {
+		text, err = r.object(r.next, line)
+	} else {
+		text, err = unquote(line)
+	}
+	if failure := (*rowmill.Failure)(nil); errors.As(err, &failure) {
+		return failure
+	}
 	if err != nil {
 		return fmt.Errorf("read spooled row %d: %w", r.next, err)
 	}

@@ -28,9 +28,20 @@ type Reader interface {
 
 // Options say which columns of a file to read.
 type Options struct {
-	Column   string // the text; empty is the first column
-	IDColumn string // the ids; empty is none
+	Column   string  // the text; empty is the first column
+	IDColumn string  // the ids; empty is none
+	Fields   *Fields // makes the text of several columns; then Column means nothing
 	Limits   Limits
+}
+
+// Fields say which columns make a row's text, and how.
+type Fields struct {
+	Names    []string // columns; those that a file lacks are empty in all rows
+	Required []bool   // for each name, whether a file may not lack it
+	// Size is how many bytes Render would return for values in the order of
+	// Names.
+	Size   func(values []string) int64
+	Render func(values []string) string
 }
 
 // Limits bound what an input may hold, so that memory and time stay bounded
@@ -160,6 +171,7 @@ func invalid(format string, args ...any) error {
 type counter struct {
 	limits Limits
 	rows   int64
+	where  func() string // the place of the current row in the file, for messages
 }
 
 // next is called once before each row after the first check for io.EOF.
@@ -173,9 +185,9 @@ func (c *counter) next(row *rowmill.Row) error {
 }
 
 // fits checks the size of a row's text or id.
-func (c *counter) fits(what string, size int, where string) error {
-	if int64(size) > c.limits.MaxRowBytes {
-		return invalid("The %s of row %d%s has %d bytes, more than %d. Shorten or split it.", what, c.rows-1, where, size, c.limits.MaxRowBytes)
+func (c *counter) fits(what string, size int64) error {
+	if size > c.limits.MaxRowBytes {
+		return invalid("The %s of row %d%s has %d bytes, more than %d. Shorten or split it.", what, c.rows-1, c.where(), size, c.limits.MaxRowBytes)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/columnar"
@@ -12,8 +13,9 @@ import (
 // parquetRows reads the chosen columns of a Parquet file.
 type parquetRows struct {
 	counter
-	rows   *columnar.Rows // the text is its column 0, the id its column 1
-	idKind rowmill.IDKind
+	rows    *columnar.Rows // the columns of the text, then that of the id
+	columns *selection
+	idKind  rowmill.IDKind
 }
 
 func openParquet(r io.ReaderAt, size int64, opts Options) (Reader, error) {
@@ -25,22 +27,23 @@ func openParquet(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 	for i, c := range f.Columns() {
 		names[i] = c.Name
 	}
-	text, id, err := choose(names, opts)
+	columns, err := pick(names, opts)
 	if err != nil {
 		return nil, err
 	}
 	if f.NumRows() > opts.Limits.MaxRows {
 		return nil, invalid("The Parquet input has %d rows, more than %d. Split it into several jobs.", f.NumRows(), opts.Limits.MaxRows)
 	}
-	rows := &parquetRows{counter: counter{limits: opts.Limits}}
+	rows := &parquetRows{counter: counter{limits: opts.Limits, where: func() string { return "" }}, columns: columns}
+	id := columns.id
 	if id < 0 {
-		rows.rows = f.Rows(text)
+		rows.rows = f.Rows(columns.text...)
 		return rows, nil
 	}
 	if c := f.Columns()[id]; c.Nested {
 		return nil, invalid("The id column %s is of type %s. Ids must be single values, such as strings or integers.", quoteName(c.Name), c.Type)
 	}
-	rows.rows, rows.idKind = f.Rows(text, id), f.IDKind(id)
+	rows.rows, rows.idKind = f.Rows(append(slices.Clone(columns.text), id)...), f.IDKind(id)
 	return rows, nil
 }
 
@@ -58,29 +61,33 @@ func (r *parquetRows) Next(row *rowmill.Row) error {
 		return err
 	}
 	var err error
-	if row.Text, err = r.rows.Text(0); err != nil {
+	if row.Text, err = r.columns.render(&r.counter, r.rows.Text); err != nil {
 		return parquetError(err)
-	}
-	if err := r.fits("text", len(row.Text), ""); err != nil {
-		return err
 	}
 	row.ID = rowmill.ID{}
 	if r.idKind == rowmill.IDNull {
 		return nil
 	}
-	if row.ID, err = r.rows.ID(1); err != nil {
+	if row.ID, err = r.rows.ID(len(r.columns.text)); err != nil {
 		return parquetError(err)
 	}
-	return r.fits("id", len(row.ID.Text), "")
+	return r.fits("id", int64(len(row.ID.Text)))
 }
 
 func (r *parquetRows) IDKind() rowmill.IDKind { return r.idKind }
 
 func (r *parquetRows) Close() error { return r.rows.Close() }
 
-// parquetError makes a failure of what is the file's fault.
+// parquetError makes a failure of what is the file's fault, and leaves one as
+// it is.
 func parquetError(err error) error {
-	var format *columnar.FormatError
+	var (
+		format  *columnar.FormatError
+		failure *rowmill.Failure
+	)
+	if errors.As(err, &failure) {
+		return failure
+	}
 	if errors.As(err, &format) {
 		return invalid("%s", format.Message)
 	}

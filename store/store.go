@@ -5,7 +5,8 @@
 //
 // Everything a method acknowledges is on disk first. A method that returns an
 // error from its context or the driver may or may not have taken effect; all
-// methods are safe to repeat.
+// methods are safe to repeat. One that returns rowmill.ErrUnavailable has not,
+// unless the error is ErrOutcomeUnknown too.
 //
 // # Ownership
 //
@@ -31,6 +32,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,6 +42,11 @@ import (
 // SchemaVersion is the version of the records' format written by this code.
 const SchemaVersion = 1
 
+// ErrOutcomeUnknown says that a write was sent and no answer came: it may or
+// may not have taken effect, now or a little later. It wraps the reason.
+// Repeating the call is safe, and so is reading the record again.
+var ErrOutcomeUnknown = errors.New("the outcome is unknown: it may or may not have taken effect")
+
 // Store is everything the service keeps outside objects.
 type Store interface {
 	Sessions
@@ -48,6 +55,8 @@ type Store interface {
 	Ledger
 	Keys
 	Values
+	Audit
+	Retention
 
 	// Ping reports whether the store can be written to now.
 	Ping(ctx context.Context) error
@@ -93,6 +102,9 @@ type Record struct {
 	Reserved rowmill.Money `json:"reserved,omitempty"`
 
 	DataRemoved *time.Time `json:"data_removed,omitempty"` // retention took input, parts and results
+
+	// ShownRunning says that a client was told that the job runs.
+	ShownRunning bool `json:"shown_running,omitempty"`
 
 	// Artifacts by variant name: "full" and "rows" are set when the job
 	// succeeds, column subsets when first asked for.
@@ -173,6 +185,10 @@ type Jobs interface {
 	// AddArtifact records a further artifact of a succeeded job unless the
 	// variant has one already; the record returned holds the winner.
 	AddArtifact(ctx context.Context, jobID, variant string, a Artifact) (Record, error)
+
+	// ShowRunning sets ShownRunning, also of a job that is over. Repeating it
+	// is harmless.
+	ShowRunning(ctx context.Context, jobID string) error
 }
 
 // Orphan is a job without a live owner.
@@ -289,12 +305,24 @@ type Key struct {
 	Created  time.Time  `json:"created"`
 	Expires  *time.Time `json:"expires,omitempty"`
 	LastUsed *time.Time `json:"last_used,omitempty"`
+	Rotated  *time.Time `json:"rotated,omitempty"` // when its secret was last replaced
+
+	// Dialect is the form in which its answers are written: "sdk", or empty
+	// for the API's own.
+	Dialect string `json:"dialect,omitempty"`
+	// RequestsPerMinute bounds how often it may ask, nil for as often as keys
+	// in general.
+	RequestsPerMinute *int `json:"requests_per_minute,omitempty"`
 }
 
 // Keys are the API keys of all accounts.
 type Keys interface {
 	// PutKey creates or replaces a key.
 	PutKey(ctx context.Context, k Key) error
+	// ReplaceKey replaces a key that exists and whose hash still is hash.
+	// rowmill.ErrNotFound when it was deleted: it never comes back;
+	// rowmill.ErrConflict when another call has replaced it.
+	ReplaceKey(ctx context.Context, k Key, hash []byte) error
 	// ListKeys returns all keys, oldest first.
 	ListKeys(ctx context.Context) ([]Key, error)
 	// DeleteKey removes a key; an unknown id is rowmill.ErrNotFound.

@@ -59,6 +59,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"Keys", testKeys},
 		{"BadKeys", testBadKeys},
 		{"List", testList},
+		{"Folders", testFolders},
 		{"Delete", testDelete},
 		{"DeletePrefix", testDeletePrefix},
 		{"DeletePrefixUnfinished", testDeletePrefixUnfinished},

@@ -139,9 +139,10 @@ func testContext(s *suite) {
 	_, open := s.Open(ctx, "a/k")
 	_, stat := s.Stat(ctx, "a/k")
 	_, list := s.List(ctx, "a/")
+	_, folders := s.Folders(ctx, "a/", "", 1)
 	_, sign := s.SignURL(ctx, "GET", "a/k", "", time.Minute)
 	for call, err := range map[string]error{
-		"Create": create, "Open": open, "Stat": stat, "List": list, "SignURL": sign,
+		"Create": create, "Open": open, "Stat": stat, "List": list, "Folders": folders, "SignURL": sign,
 		"Delete": s.Delete(ctx, "a/k"), "DeletePrefix": s.DeletePrefix(ctx, "a/"),
 	} {
 		if !errors.Is(err, context.Canceled) {

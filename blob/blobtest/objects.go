@@ -42,6 +42,21 @@ func testPutAndGet(s *suite) {
 		if diff := cmp.Diff(info, stat, soon); diff != "" {
 			s.Errorf("stat differs from commit (-commit +stat):\n%s", diff)
 		}
+		s.describes(key, stat)
+	}
+}
+
+// describes opens an object and replaces it: what was opened is described.
+func (s *suite) describes(key string, stat blob.Info) {
+	s.Helper()
+	o, err := s.Open(s.Context(), key)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = o.Close() }() // its reader may be lost
+	s.put(key, []byte("something else"))
+	if diff := cmp.Diff(stat, o.Info()); diff != "" || o.Size() != stat.Size {
+		s.Errorf("the open object of %d bytes differs from stat (-stat +open):\n%s", o.Size(), diff)
 	}
 }
 
@@ -287,6 +302,33 @@ func testList(s *suite) {
 		if diff := cmp.Diff(stat, info); diff != "" || info.Size != int64(i) {
 			s.Errorf("%s is listed with %d bytes (-stat +list):\n%s", info.Key, info.Size, diff)
 		}
+	}
+}
+
+func testFolders(s *suite) {
+	for _, key := range []string{"a/b/1", "a/b/2", "a/b0/1", "a/b-c/d/1", "a/c", "a/d/1", "ab/x/1"} {
+		s.put(key, []byte("x"))
+	}
+	for _, tt := range []struct {
+		prefix, after string
+		limit         int
+		want          []string
+	}{
+		{"a/", "", 10, []string{"b-c", "b", "b0", "d"}},
+		{"a/", "", 2, []string{"b-c", "b"}},
+		{"a/", "b-c", 2, []string{"b", "b0"}},
+		{"a/", "b", 1, []string{"b0"}},
+		{"a/", "bb", 10, []string{"d"}},
+		{"a/", "d", 10, nil},
+		{"none/", "", 10, nil},
+	} {
+		got, err := s.Folders(s.Context(), tt.prefix, tt.after, tt.limit)
+		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+			s.Errorf("folders of %s after %q, %d of them: %v (-want +got):\n%s", tt.prefix, tt.after, tt.limit, err, diff)
+		}
+	}
+	if _, err := s.Folders(s.Context(), "a", "", 1); err == nil {
+		s.Error("a prefix without a slash is accepted")
 	}
 }
 

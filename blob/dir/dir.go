@@ -145,16 +145,17 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open object %s: %w", key, err)
 	}
-	return &object{File: file, size: info.Size()}, nil
+	return &object{File: file, info: describe(key, info)}, nil
 }
 
 // An object is an open file: its content stays after a delete or a replace.
 type object struct {
 	*os.File
-	size int64
+	info blob.Info
 }
 
-func (o *object) Size() int64 { return o.size }
+func (o *object) Size() int64     { return o.info.Size }
+func (o *object) Info() blob.Info { return o.info }
 
 // openFile opens the file of an object, or returns rowmill.ErrNotFound.
 func (b *Bucket) openFile(key string) (*os.File, fs.FileInfo, error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
 )
 
 const (
@@ -18,7 +19,7 @@ const (
 	secretSize  = 32                  // bytes, as many as SHA-256 gives
 	// keepRetired is how long a key still verifies after it was replaced: as
 	// long as the last URL it signed may live.
-	keepRetired = maxExpiry
+	keepRetired = blob.MaxExpiry
 	// maxAttempts is how often a change is tried again when another process
 	// changed the keys meanwhile.
 	maxAttempts = 20

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/blob"
 )
 
 func TestKeyringIsShared(t *testing.T) {
@@ -112,14 +114,14 @@ func TestRotatedKeyStillServes(t *testing.T) {
 	k := loadKeys(t, newValues(), c)
 	b := openBucket(t, Config{Root: t.TempDir(), Keys: k, Clock: c.Now, PublicURL: "http://127.0.0.1:1"})
 	mustPut(t, b, "k", []byte("x"))
-	u := mustSign(t, b, http.MethodGet, "k", maxExpiry)
+	u := mustSign(t, b, http.MethodGet, "k", blob.MaxExpiry)
 	if err := k.Rotate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := fetch(b, http.MethodGet, u); got.Code != http.StatusOK {
 		t.Errorf("after the rotation: %d", got.Code)
 	}
-	c.Advance(maxExpiry + 2*time.Second)
+	c.Advance(blob.MaxExpiry + 2*time.Second)
 	if got := fetch(b, http.MethodGet, u); got.Code != http.StatusForbidden {
 		t.Errorf("after seven days: %d", got.Code)
 	}

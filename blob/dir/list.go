@@ -56,6 +56,34 @@ func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 	return found, nil
 }
 
+// Folders returns names of folders next under a prefix. It costs a read of one
+// folder.
+func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) ([]string, error) {
+	err := ctx.Err()
+	if err == nil {
+		err = checkPrefix(prefix)
+	}
+	var entries []fs.DirEntry
+	if err == nil {
+		entries, err = os.ReadDir(b.path(prefix))
+	}
+	if err != nil && !isMissing(err) {
+		return nil, fmt.Errorf("list folders under %q: %w", prefix, err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if name := entry.Name() + "/"; entry.IsDir() && (after == "" || name > after+"/") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	names = names[:min(limit, len(names))]
+	for i, name := range names {
+		names[i] = strings.TrimSuffix(name, "/")
+	}
+	return names, nil
+}
+
 // Delete removes an object.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
 	if err := begin(ctx, key); err != nil {

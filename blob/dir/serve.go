@@ -5,13 +5,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"mime"
 	"net/http"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
 )
 
 // requestIDHeader carries the id of a request; an outer handler may have set
@@ -70,20 +70,12 @@ func (b *Bucket) serveObject(w http.ResponseWriter, r *http.Request, granted gra
 	described := describe(granted.key, info)
 	header := w.Header()
 	header.Set("Content-Type", contentType)
-	header.Set("Content-Disposition", disposition(granted.filename))
+	header.Set("Content-Disposition", blob.Disposition(granted.filename))
 	header.Set("ETag", described.ETag)
 	header.Set("Cache-Control", "private, no-transform") // a proxy must not compress or share it
 	header.Set("X-Content-Type-Options", "nosniff")
 	http.ServeContent(&rangeWriter{ResponseWriter: w}, r, "", described.Modified, file)
 	return nil
-}
-
-// disposition makes a browser save the object under a name.
-func disposition(filename string) string {
-	if filename == "" {
-		return "attachment"
-	}
-	return mime.FormatMediaType("attachment", map[string]string{"filename": filename})
 }
 
 // A rangeWriter puts our error body in place of the one that

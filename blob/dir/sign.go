@@ -12,23 +12,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
 )
 
 // PathPrefix is where Handler expects objects, below the public URL.
 const PathPrefix = "/objects/"
-
-// The life of a signed URL, by the contract.
-const (
-	minExpiry = time.Second
-	maxExpiry = 7 * 24 * time.Hour
-)
-
-// maxFilename is the longest file name of a download in bytes, as most file
-// systems have it.
-const maxFilename = 255
 
 // The parameters of a signed URL.
 const (
@@ -70,13 +59,10 @@ func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expi
 		return "", fmt.Errorf("sign URL: %w", err)
 	}
 	base := strings.TrimSuffix(*b.public.Load(), "/")
+	if err := blob.CheckSigned(method, filename, expires); err != nil {
+		return "", fmt.Errorf("sign URL of %s: %w", key, err)
+	}
 	switch {
-	case method != http.MethodGet && method != http.MethodHead:
-		return "", fmt.Errorf("sign URL of %s: method %q: only GET and HEAD can be signed", key, method)
-	case expires < minExpiry || expires > maxExpiry:
-		return "", rowmill.Invalid("expires_in_seconds", "A URL can be valid for %.0f to %.0f seconds, not for %v.", minExpiry.Seconds(), maxExpiry.Seconds(), expires)
-	case len(filename) > maxFilename || !utf8.ValidString(filename) || strings.ContainsFunc(filename, isControl):
-		return "", fmt.Errorf("sign URL of %s: file name %.80q: at most %d bytes of UTF-8 without control characters are allowed", key, filename, maxFilename)
 	case b.config.Keys == nil:
 		return "", errors.New("sign URL: the bucket has no signing keys")
 	case base == "":
@@ -94,8 +80,6 @@ func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expi
 	// A key needs no escaping: see the package comment of blob.
 	return base + PathPrefix + key + "?" + query.Encode(), nil
 }
-
-func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 // sign returns the HMAC-SHA256 over everything a URL grants. No part can hold
 // a line break, so no two grants have the same text.

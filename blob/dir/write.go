@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"mime"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,10 +38,8 @@ func (b *Bucket) create(ctx context.Context, key, contentType string, newFile fu
 	if err := begin(ctx, key); err != nil {
 		return nil, fmt.Errorf("create object: %w", err)
 	}
-	if contentType != "" {
-		if _, _, err := mime.ParseMediaType(contentType); err != nil {
-			return nil, fmt.Errorf("create object %s: content type %q: %w", key, contentType, err)
-		}
+	if err := blob.CheckContentType(contentType); err != nil {
+		return nil, fmt.Errorf("create object %s: %w", key, err)
 	}
 	path := b.path(key)
 	if info, err := os.Stat(path); err == nil && info.IsDir() {

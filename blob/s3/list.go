@@ -55,6 +55,49 @@ func (b *Bucket) list(ctx context.Context, prefix string) ([]blob.Info, error) {
 	return infos, nil
 }
 
+// Folders returns names of folders next under a prefix.
+func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) ([]string, error) {
+	err := ctx.Err()
+	if err == nil {
+		err = blob.CheckPrefix(prefix)
+	}
+	var names []string
+	if err == nil {
+		err = b.try(ctx, func(ctx context.Context) (err error) {
+			names, err = b.folders(ctx, prefix, after, limit)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list folders under %q: %w", prefix, err)
+	}
+	return names, nil
+}
+
+// folders lists once.
+func (b *Bucket) folders(ctx context.Context, prefix, after string, limit int) ([]string, error) {
+	ctx, cancel := context.WithCancel(ctx) // ends a listing that is not wanted to its end
+	defer cancel()
+	options := minio.ListObjectsOptions{Prefix: b.name(prefix)}
+	if after != "" {
+		options.StartAfter = b.name(prefix) + after + "0" // the character behind the slash
+	}
+	var names []string
+	for o := range b.client.ListObjectsIter(ctx, b.config.Bucket, options) {
+		if o.Err != nil {
+			return nil, o.Err
+		}
+		name, isFolder := strings.CutSuffix(strings.TrimPrefix(o.Key, b.name(prefix)), "/")
+		if isFolder && (after == "" || name+"/" > after+"/") && blob.CheckPrefix(prefix+name+"/") == nil {
+			names = append(names, name)
+		}
+		if len(names) == limit {
+			break
+		}
+	}
+	return names, ctx.Err() // the iterator just ends then
+}
+
 // DeletePrefix ends this process's writers under a prefix, takes back every
 // unfinished upload there, and then removes the objects, so that an upload
 // that was completed meanwhile goes too.

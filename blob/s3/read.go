@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 
@@ -22,10 +23,11 @@ func isNotFound(err error) bool { return errors.Is(err, rowmill.ErrNotFound) }
 
 // An object reads one version of an object in ranges.
 type object struct {
-	bucket *Bucket
-	key    string
-	size   int64
-	etag   string // without quotes
+	bucket   *Bucket
+	key      string
+	size     int64
+	etag     string // without quotes
+	modified time.Time
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -46,7 +48,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 		answer, err := o.get(ctx, 0, blockSize-1)
 		if code(err) == codeInvalidRange { // the object has not even one byte
 			found, err := b.client.StatObject(ctx, b.config.Bucket, b.name(key), minio.StatObjectOptions{})
-			o.etag = found.ETag
+			o.etag, o.modified = found.ETag, found.LastModified
 			if err == nil && found.Size > 0 {
 				err = errWrongAnswer // it was replaced just now
 			}
@@ -56,7 +58,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 			return err
 		}
 		defer func() { _ = answer.body.Close() }() // was read, or is given up
-		o.size, o.etag = answer.size, answer.etag
+		o.size, o.etag, o.modified = answer.size, answer.etag, answer.modified
 		first = make([]byte, min(blockSize, o.size))
 		_, err = io.ReadFull(answer.body, first)
 		return err
@@ -71,9 +73,10 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 
 // An answer is the start of an answer to a request for a range.
 type answer struct {
-	body io.ReadCloser
-	size int64 // of the whole object
-	etag string
+	body     io.ReadCloser
+	size     int64 // of the whole object
+	etag     string
+	modified time.Time
 }
 
 // get asks for the bytes from first to last, of the version that was opened.
@@ -89,7 +92,7 @@ func (o *object) get(ctx context.Context, first, last int64) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a := answer{body: body, etag: info.ETag}
+	a := answer{body: body, etag: info.ETag, modified: info.LastModified}
 	if err := a.check(header, first, last, o.etag); err != nil {
 		_ = body.Close()
 		return answer{}, err
@@ -121,6 +124,11 @@ func (a *answer) check(header http.Header, first, last int64, etag string) error
 
 // Size is the object's length in bytes.
 func (o *object) Size() int64 { return o.size }
+
+// Info describes the version that was opened.
+func (o *object) Info() blob.Info {
+	return o.bucket.describe(minio.ObjectInfo{Key: o.bucket.name(o.key), Size: o.size, ETag: o.etag, LastModified: o.modified})
+}
 
 // ReadAt reads what it is asked for, from blocks in memory where there are any.
 func (o *object) ReadAt(p []byte, off int64) (int, error) {

@@ -43,7 +43,8 @@ var errIgnored = errors.New("the server ignores Range: it is no S3 server that c
 const tellAfter = 2 * time.Second
 
 // try calls until it succeeds, fails for good, or RetryFor has passed, and
-// translates the error. call must be harmless to repeat.
+// translates the error: the latter is rowmill.ErrUnavailable. call must be
+// harmless to repeat.
 func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) error {
 	began := time.Now()
 	wait := b.config.RetryWait
@@ -58,8 +59,11 @@ func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) 
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if !transient(err) || time.Since(began)+wait > b.config.RetryFor {
+		switch {
+		case !transient(err):
 			return b.translate(err)
+		case time.Since(began)+wait > b.config.RetryFor:
+			return fmt.Errorf("%w: %w", rowmill.ErrUnavailable, b.translate(err))
 		}
 		if time.Since(began) > tellAfter && b.ailing.CompareAndSwap(false, true) {
 			b.config.Logger.Warn("object store fails, trying again", slog.String("endpoint", b.config.Endpoint), slog.Any("err", err))

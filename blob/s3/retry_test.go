@@ -50,6 +50,9 @@ func TestTry(t *testing.T) {
 				if got := calls > tt.failures; got != (err == nil) {
 					t.Errorf("it ended with %v after %d calls", err, calls)
 				}
+				if away := name == "for good"; errors.Is(err, rowmill.ErrUnavailable) != away {
+					t.Errorf("it ended with %v, is it that the server is away: %t", err, away)
+				}
 				if took := time.Since(began); calls < tt.least || calls > tt.most || took > tt.within {
 					t.Errorf("%d calls in %v, want %d to %d within %v", calls, took, tt.least, tt.most, tt.within)
 				}

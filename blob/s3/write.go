@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"strings"
 	"sync"
 	"time"
@@ -31,10 +30,8 @@ func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writ
 	if err := begin(ctx, key); err != nil {
 		return nil, fmt.Errorf("create object: %w", err)
 	}
-	if contentType != "" {
-		if _, _, err := mime.ParseMediaType(contentType); err != nil {
-			return nil, fmt.Errorf("create object %s: content type %q: %w", key, contentType, err)
-		}
+	if err := blob.CheckContentType(contentType); err != nil {
+		return nil, fmt.Errorf("create object %s: %w", key, err)
 	}
 	w := &writer{bucket: b, key: key, contentType: contentType}
 	w.alive, w.cancel = context.WithCancel(ctx)

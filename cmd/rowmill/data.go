@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,7 +47,14 @@ func (m *Main) openStore(ctx context.Context) error {
 // openRedis opens the records in Redis and says what its settings can lose.
 func (m *Main) openRedis(ctx context.Context) error {
 	set := m.Settings.Store
-	records, err := redis.Open(ctx, redis.Config{URL: set.URL.Reveal(), Prefix: set.Prefix, Logger: m.Logger, Metrics: m.Registry})
+	authorities, err := verifiedBy(set.TLSCA)
+	if err != nil {
+		return fmt.Errorf("store.tls_ca: %w", err)
+	}
+	records, err := redis.Open(ctx, redis.Config{
+		URL: set.URL.Reveal(), SentinelUsername: set.SentinelUser, SentinelPassword: set.SentinelPassword.Reveal(),
+		TLS: authorities, Prefix: set.Prefix, Logger: m.Logger, Metrics: m.Registry,
+	})
 	if err != nil {
 		return fmt.Errorf("store.url: %w", err)
 	}
@@ -59,6 +68,23 @@ func (m *Main) openRedis(ctx context.Context) error {
 		m.Logger.Warn("REDIS CAN LOSE RECORDS that were acknowledged", "reason", warning)
 	}
 	return nil
+}
+
+// verifiedBy is how servers are verified whose certificates must come from the
+// authorities in a PEM file; nil without a file.
+func verifiedBy(file string) (*tls.Config, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM form", file)
+	}
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
 }
 
 // openBucket opens the objects.

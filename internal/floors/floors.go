@@ -51,7 +51,7 @@ func Rowmill() Table {
 		Floor: map[string]int{
 			"columnar": 0, "shard": 0, "tokenize": 0, "console": 0,
 			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "gpu": 1, "order": 1, "prompt": 1,
-			"cluster": 1, "peer": 1,
+			"cluster": 1, "peer": 1, "function": 1,
 			"results": 2,
 			"actors":  3, "http": 3,
 			"cmd": 4, "bench": 4, "e2e": 4, "examples": 4,

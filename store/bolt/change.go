@@ -35,15 +35,11 @@ func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Re
 		if err != nil {
 			return err
 		}
-		kept := keep(rec)
-		if err := change(&rec); err != nil {
+		if err := rec.Change(change, end); err != nil {
 			return err
 		}
-		if err := t.check(kept, &rec); err != nil {
+		if err := t.sameSpec(rec); err != nil {
 			return fmt.Errorf("change job %s: %w", f.JobID, err)
-		}
-		if end && !rec.Job.Status.Terminal() {
-			return fmt.Errorf("finish job %s: the change leaves it %s", f.JobID, rec.Job.Status)
 		}
 		if rec.Job.Status == rowmill.StatusSucceeded && rec.Job.RunType != rowmill.RunEstimate {
 			if err := t.recount(&rec); err != nil {
@@ -76,21 +72,11 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 		if err != nil {
 			return err
 		}
-		if before.Job.Status.Terminal() {
+		if err := rec.Cancel(now, change); err != nil {
 			cancelled = rec
-			return fmt.Errorf("cancel job %s, which is %s: %w", jobID, before.Job.Status, rowmill.ErrTerminal)
+			return err
 		}
-		kept := keep(rec)
-		if change != nil {
-			change(&rec)
-		}
-		if rec.Job.Status != kept.status {
-			return fmt.Errorf("cancel job %s: the change made it %s, which is for Cancel to do", jobID, rec.Job.Status)
-		}
-		if err := rec.Job.Become(rowmill.StatusCancelled, now); err != nil {
-			return fmt.Errorf("cancel job %s: %w", jobID, err)
-		}
-		if err := t.check(kept, &rec); err != nil {
+		if err := t.sameSpec(rec); err != nil {
 			return fmt.Errorf("cancel job %s: %w", jobID, err)
 		}
 		rec.Version++
@@ -108,7 +94,7 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 
 // AddArtifact records a further artifact of a succeeded job.
 func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (store.Record, error) {
-	if err := checkName("the variant", variant); err != nil {
+	if err := store.CheckName("the variant", variant); err != nil {
 		return store.Record{}, fmt.Errorf("add an artifact to job %s: %w", jobID, err)
 	}
 	var rec store.Record
@@ -144,75 +130,16 @@ func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.
 	return rec, nil
 }
 
-// kept is what a change must leave alone, copied out of reach of the change.
-type kept struct {
-	id       string
-	created  time.Time
-	run      rowmill.RunType
-	status   rowmill.Status
-	counted  bool // NumRows is set
-	rows     int64
-	session  string
-	epoch    int64
-	version  int64
-	schema   int
-	reserved rowmill.Money
-}
-
-func keep(rec store.Record) kept {
-	k := kept{
-		id: rec.Job.ID, created: rec.Job.Created, run: rec.Job.RunType, status: rec.Job.Status,
-		session: rec.Session, epoch: rec.Epoch, version: rec.Version, schema: rec.SchemaVersion, reserved: rec.Reserved,
-	}
-	if rec.Job.NumRows != nil {
-		k.counted, k.rows = true, *rec.Job.NumRows
-	}
-	return k
-}
-
-// check refuses a change of what never changes, and a status step that the
-// state machine lacks.
-func (t *tx) check(before kept, rec *store.Record) error {
-	switch {
-	case rec.Job.ID != before.id:
-		return errors.New("its id cannot change")
-	case !rec.Job.Created.Equal(before.created):
-		return errors.New("its time of creation cannot change")
-	case rec.Job.RunType != before.run:
-		return errors.New("its run type cannot change")
-	case rec.Reserved != before.reserved:
-		return errors.New("what it has reserved is changed by Reserve alone")
-	case rec.Session != before.session || rec.Epoch != before.epoch:
-		return errors.New("its owner and epoch are changed by Claim and Release alone")
-	case rec.Version != before.version || rec.SchemaVersion != before.schema:
-		return errors.New("its versions are changed by the store alone")
-	case before.counted && (rec.Job.NumRows == nil || *rec.Job.NumRows != before.rows):
-		return fmt.Errorf("its number of rows is %d and cannot change", before.rows)
-	case rec.Job.Status != before.status && !reachable(before.status, rec.Job.Status):
-		return &rowmill.TransitionError{From: before.status, To: rec.Job.Status}
-	}
+// sameSpec refuses a changed specification.
+func (t *tx) sameSpec(rec store.Record) error {
 	spec, err := writeSpec(rec.Spec)
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(spec, t.get(bucketSpecs, []byte(before.id))) {
+	if !bytes.Equal(spec, t.get(bucketSpecs, []byte(rec.Job.ID))) {
 		return errors.New("its account and specification cannot change")
 	}
 	return nil
-}
-
-// reachable reports whether to can follow from, over any number of steps. The
-// states have an order, so the search ends.
-func reachable(from, to rowmill.Status) bool {
-	if from.CanBecome(to) {
-		return true
-	}
-	for _, next := range rowmill.Statuses() {
-		if from.CanBecome(next) && reachable(next, to) {
-			return true
-		}
-	}
-	return false
 }
 
 // recount compares the rows that the parts hold with the job's.

@@ -31,11 +31,14 @@ var (
 	bucketReserved = []byte("reserved")
 	bucketKeys     = []byte("keys")
 	bucketValues   = []byte("values")
+	bucketAudit    = []byte("audit")
+	bucketHeld     = []byte("held")
 
 	buckets = [][]byte{
 		bucketMeta, bucketJobs, bucketTexts, bucketSpecs, bucketAccounts,
 		bucketWaiting, bucketOwned, bucketTurns, bucketIdem, bucketIdemAge,
 		bucketParts, bucketPartKeys, bucketUsage, bucketReserved, bucketKeys, bucketValues,
+		bucketAudit, bucketHeld,
 	}
 
 	keySchema = []byte("schema")
@@ -146,9 +149,12 @@ func (t *tx) saveHeader(before, after header) error {
 	return t.reindex(&before, after)
 }
 
-// reindex keeps waiting, owned and reserved in step with a header.
+// reindex keeps waiting, owned, reserved and held in step with a header.
 func (t *tx) reindex(before *header, after header) error {
 	if err := t.reindexMoney(before, after); err != nil {
+		return err
+	}
+	if err := t.reindexHeld(before, after); err != nil {
 		return err
 	}
 	key := orderKey(after.Account, after.Job.Created, after.Job.ID)

@@ -24,11 +24,14 @@
 //	partkeys  job id 0 part key                  shard sequence, or 0 once the part was merged away
 //	usage     account 0 day model                totals and cost of what was committed that day, JSON
 //	reserved  account 0 job id                   1; open jobs that have money set aside
+//	held      account 0 ended job id             1; jobs that are over and may have data
 //	keys      key id                             key, JSON
 //	values    name                               version, document
+//	audit     account 0 at id                    audit entry, JSON; once more under the account ""
 //
-// Numbers in keys are big-endian, so that byte order is their order; "created"
-// is nanoseconds since 1970 with the sign bit flipped, "day" is days since 1970.
+// Numbers in keys are big-endian, so that byte order is their order; "created",
+// "ended" and "at" are nanoseconds since 1970 with the sign bit flipped, "day" is days
+// since 1970.
 //
 // # Durability
 //

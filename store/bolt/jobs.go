@@ -6,29 +6,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 )
-
-// maxName is the longest account, job id, part key, API key id or value name
-// in bytes. Two of them fit a bbolt key, which ends at 32 KiB, many times over.
-const maxName = 1024
-
-// checkName refuses what cannot be part of a key.
-func checkName(what, name string) error {
-	switch {
-	case name == "":
-		return fmt.Errorf("%s is empty", what)
-	case len(name) > maxName:
-		return fmt.Errorf("%s is %d bytes long, at most %d are allowed", what, len(name), maxName)
-	case strings.IndexByte(name, 0) >= 0:
-		return fmt.Errorf("%s holds a NUL byte", what)
-	}
-	return nil
-}
 
 // An idemRecord is what an idempotency key led to.
 type idemRecord struct {
@@ -43,7 +25,7 @@ const idemSweep = 4
 
 // Create stores a pending job.
 func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (store.Record, bool, error) {
-	if err := checkNew(rec, idem); err != nil {
+	if err := store.CheckNew(rec, idem); err != nil {
 		return store.Record{}, false, fmt.Errorf("create job %s: %w", rec.Job.ID, err)
 	}
 	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaVersion, 1, 0, ""
@@ -91,32 +73,6 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 		return store.Record{}, false, err
 	}
 	return stored, existed, nil
-}
-
-// checkNew refuses a record that is no new job.
-func checkNew(rec store.Record, idem *store.Idempotency) error {
-	if err := checkName("the job id", rec.Job.ID); err != nil {
-		return err
-	}
-	if err := checkName("the account", rec.Spec.Account); err != nil {
-		return err
-	}
-	if rec.Job.Status != rowmill.StatusPending {
-		return fmt.Errorf("its status is %q, a new job is %q", rec.Job.Status, rowmill.StatusPending)
-	}
-	if rec.Job.Created.IsZero() {
-		return fmt.Errorf("its time of creation is not set")
-	}
-	if idem == nil {
-		return nil
-	}
-	if err := checkName("the idempotency key", idem.Key); err != nil {
-		return err
-	}
-	if idem.TTL <= 0 {
-		return fmt.Errorf("its idempotency key is kept for %v, which must be positive", idem.TTL)
-	}
-	return nil
 }
 
 // whole reads a record with all its parts.
@@ -235,7 +191,7 @@ func encodeCursor(created []byte, id string) string {
 // decodeCursor returns the place in an account's order, or an InvalidError.
 func decodeCursor(cursor string) ([]byte, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil || base64.RawURLEncoding.EncodeToString(raw) != cursor || len(raw) <= 1+8 || len(raw) > 1+8+maxName || raw[0] != cursorVersion {
+	if err != nil || base64.RawURLEncoding.EncodeToString(raw) != cursor || len(raw) <= 1+8 || len(raw) > 1+8+store.MaxName || raw[0] != cursorVersion {
 		return nil, rowmill.Invalid("cursor", "The cursor is not one this service gave out: pass the next_cursor of the previous page unchanged, or none to start from the newest job.")
 	}
 	return raw[1:], nil

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"math"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
@@ -22,19 +21,6 @@ func partsOf(jobID string) []byte { return []byte(jobID + "\x00") }
 // shardOf is the prefix of a shard's parts.
 func shardOf(jobID string, shard int) []byte {
 	return binary.BigEndian.AppendUint32(partsOf(jobID), uint32(shard))
-}
-
-func checkPart(p store.Part) error {
-	if err := checkName("the key of a part", p.Key); err != nil {
-		return err
-	}
-	switch {
-	case p.Shard < 0 || p.Shard > math.MaxInt32:
-		return fmt.Errorf("part %s: its shard is %d", p.Key, p.Shard)
-	case p.Rows < 0:
-		return fmt.Errorf("part %s: it holds %d rows", p.Key, p.Rows)
-	}
-	return nil
 }
 
 // eachPart walks parts in the order of their keys. visit must not change the
@@ -75,7 +61,7 @@ func (t *tx) addPart(jobID string, p store.Part) error {
 // repeat and lower nothing.
 func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
 	for _, p := range parts {
-		if err := checkPart(p); err != nil {
+		if err := p.Check(); err != nil {
 			return fmt.Errorf("commit parts of job %s: %w", f.JobID, err)
 		}
 	}
@@ -138,7 +124,7 @@ func raise(j *rowmill.Job, totals store.Totals) bool {
 // ReplaceParts swaps the parts of a shard for the complete one. A complete
 // part that is recorded already, or has been replaced in turn, is left alone.
 func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.Part) error {
-	if err := checkPart(complete); err != nil {
+	if err := complete.Check(); err != nil {
 		return fmt.Errorf("replace parts of job %s: %w", f.JobID, err)
 	}
 	if !complete.Complete {

@@ -16,7 +16,7 @@ import (
 
 // PutKey creates or replaces a key.
 func (s *Store) PutKey(ctx context.Context, k store.Key) error {
-	if err := checkName("the id of a key", k.ID); err != nil {
+	if err := store.CheckName("the id of a key", k.ID); err != nil {
 		return fmt.Errorf("put key: %w", err)
 	}
 	raw, err := json.Marshal(k)
@@ -24,6 +24,31 @@ func (s *Store) PutKey(ctx context.Context, k store.Key) error {
 		return fmt.Errorf("encode key %s: %w", k.ID, err)
 	}
 	return s.write(ctx, func(t *tx) error { return t.put(bucketKeys, []byte(k.ID), raw) })
+}
+
+// ReplaceKey replaces a key whose hash still is hash.
+func (s *Store) ReplaceKey(ctx context.Context, k store.Key, hash []byte) error {
+	raw, err := json.Marshal(k)
+	if err != nil {
+		return fmt.Errorf("encode key %s: %w", k.ID, err)
+	}
+	return s.write(ctx, func(t *tx) error {
+		old := t.get(bucketKeys, []byte(k.ID))
+		if old == nil {
+			return fmt.Errorf("replace key %q: %w", k.ID, rowmill.ErrNotFound)
+		}
+		var before store.Key
+		if err := json.Unmarshal(old, &before); err != nil {
+			return fmt.Errorf("decode key %s: %w", k.ID, err)
+		}
+		switch {
+		case bytes.Equal(old, raw):
+			return nil
+		case !bytes.Equal(before.Hash, hash):
+			return fmt.Errorf("replace key %s: another call replaced it: %w", k.ID, rowmill.ErrConflict)
+		}
+		return t.put(bucketKeys, []byte(k.ID), raw)
+	})
 }
 
 // ListKeys returns all keys, oldest first.
@@ -87,7 +112,7 @@ func (s *Store) GetValue(ctx context.Context, name string) (json.RawMessage, int
 
 // PutValue writes a document if its version still is version.
 func (s *Store) PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error) {
-	if err := checkName("the name of a value", name); err != nil {
+	if err := store.CheckName("the name of a value", name); err != nil {
 		return 0, fmt.Errorf("put value: %w", err)
 	}
 	if !json.Valid(doc) {

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -23,6 +24,7 @@ type gap struct {
 	server string
 	pass   atomic.Int32 // answers still to be let through before
 	lose   atomic.Int32 // answers still to be lost
+	last   atomic.Bool  // nobody is let in after a loss
 	all    sync.WaitGroup
 }
 
@@ -76,6 +78,9 @@ func (g *gap) serve(client net.Conn) {
 func (g *gap) loses() bool {
 	if g.lose.Load() <= 0 || g.pass.Add(-1) >= 0 {
 		return false
+	}
+	if g.last.Load() {
+		g.Close()
 	}
 	return g.lose.Add(-1) >= 0
 }
@@ -186,14 +191,32 @@ func TestLostAnswers(t *testing.T) {
 
 		arm(0)
 		must("drop", s.DropParts(ctx, id("job")))
+		arm(1) // it reads before it writes
+		rec, err = s.RemoveData(ctx, id("job"), time.Now())
+		must("remove data", err)
+		check(rec.DataRemoved != nil, "data removed", rec)
+		arm(1) // it reads before it writes
+		must("data gone", s.DataGone(ctx, id("job")))
+		arm(1) // it reads before it writes
+		must("show running", s.ShowRunning(ctx, id("job")))
+		check(get(id("job")).ShownRunning, "shown", get(id("job")))
 		arm(0)
 		version, err := s.PutValue(ctx, id("v"), json.RawMessage(`1`), 0)
 		must("put a value", err)
 		check(version == 1, "version", version)
 		arm(0)
 		must("put a key", s.PutKey(ctx, store.Key{ID: id("k")}))
+		arm(1) // it reads before it writes
+		must("replace a key", s.ReplaceKey(ctx, store.Key{ID: id("k"), Hash: []byte{1}}, nil))
 		arm(0)
 		must("delete a key", s.DeleteKey(ctx, id("k")))
+		arm(0)
+		must("append to the audit record", s.AppendAudit(ctx, store.AuditEntry{
+			ID: id("e"), At: time.Now(), Account: id("a"), Action: "key.create", Details: json.RawMessage(`{}`),
+		}))
+		entries, _, err := s.ListAudit(ctx, id("a"), 10, "")
+		must("list the audit record", err)
+		check(len(entries) == 1, "entries", entries)
 
 		arm(0)
 		other, err := s.OpenSession(ctx, "n", time.Hour)
@@ -213,6 +236,32 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+// TestDoubtIsRemembered loses an answer, and then the way to the server: the
+// last attempt cannot have taken effect, but the first one has.
+func TestDoubtIsRemembered(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	g := newGap(t, server)
+	s := open(t, redis.Config{URL: "redis://" + g.Addr().String(), Timeouts: redis.Timeouts{Retry: 100 * time.Millisecond}})
+	f := claimed(t, s, "job", newSession(t, s))
+	if _, err := s.Update(t.Context(), f, func(*store.Record) error { return nil }); err != nil { // loads the script
+		t.Fatal(err)
+	}
+	g.last.Store(true)
+	_, err := s.Update(t.Context(), f, func(r *store.Record) error {
+		g.lose.Store(1)
+		r.Shards = 7
+		return nil
+	})
+	says(t, "update", err, "cannot be reached")
+	if !errors.Is(err, store.ErrOutcomeUnknown) {
+		t.Errorf("update: %v, want ErrOutcomeUnknown", err)
+	}
+	if rec, err := open(t, redis.Config{URL: server.URL()}).Get(t.Context(), "job"); err != nil || rec.Shards != 7 {
+		t.Errorf("the update that was answered to nobody has left %d shards, %v", rec.Shards, err)
+	}
+}
+
 // TestUnknownOutcome checks that a write without an answer says so, and a read
 // or a write that never left does not.
 func TestUnknownOutcome(t *testing.T) {
@@ -227,14 +276,16 @@ func TestUnknownOutcome(t *testing.T) {
 	if err := server.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CommitParts(t.Context(), f, part, of(1)); !errors.Is(err, redis.ErrOutcomeUnknown) {
+	if err := s.CommitParts(t.Context(), f, part, of(1)); !errors.Is(err, store.ErrOutcomeUnknown) || !errors.Is(err, rowmill.ErrUnavailable) {
 		t.Errorf("a commit to a server that hangs: %v, want ErrOutcomeUnknown", err)
 	}
-	if _, err := s.Get(t.Context(), "job"); err == nil || errors.Is(err, redis.ErrOutcomeUnknown) {
+	if _, err := s.Get(t.Context(), "job"); err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
 		t.Errorf("a read from a server that hangs: %v", err)
 	}
-	if err := s.Ping(t.Context()); err == nil {
-		t.Error("a server that hangs can be written to")
+	hurried, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // shorter than Answer
+	defer cancel()
+	if err := s.Ping(hurried); !errors.Is(err, rowmill.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("ping of a server that hangs: %v", err)
 	}
 	if err := server.Resume(); err != nil {
 		t.Fatal(err)
@@ -251,12 +302,12 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 	err := s.CommitParts(t.Context(), f, part, of(1)) // on a connection that has gone: who knows
 	for range 40 {
-		if !errors.Is(err, redis.ErrOutcomeUnknown) {
+		if !errors.Is(err, store.ErrOutcomeUnknown) {
 			break
 		}
 		err = s.CommitParts(t.Context(), f, part, of(1))
 	}
-	if err == nil || errors.Is(err, redis.ErrOutcomeUnknown) {
+	if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
 		t.Errorf("a commit to a server that is gone: %v; it was never sent", err)
 	}
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,12 +11,10 @@ import (
 	"time"
 
 	driver "github.com/redis/go-redis/v9"
-)
 
-// ErrOutcomeUnknown says that a write was sent and no answer came: it may or
-// may not have taken effect, now or a little later. It wraps the reason.
-// Repeating the call is safe, and so is reading the record again.
-var ErrOutcomeUnknown = errors.New("the outcome is unknown: it may or may not have taken effect")
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
 
 // ErrClosed is returned by every method of a store that was closed.
 var ErrClosed = errors.New("record store is closed")
@@ -32,7 +31,7 @@ type verdict struct {
 	cause   string // short, for the metrics
 	doubt   bool   // the server may have executed it
 	again   bool   // another attempt may succeed soon
-	explain string // cause and remedy for an operator; empty to say what the driver said
+	explain string // cause and remedy for an operator, where the server cannot serve now
 }
 
 // refusals are the server's refusals to execute anything, by the word that
@@ -59,6 +58,12 @@ var refusals = []struct {
 // judge sorts an error of the driver.
 func judge(err error) verdict {
 	text := err.Error()
+	if strings.Contains(text, "sentinels specified in configuration are unreachable") {
+		if strings.Contains(text, "NOAUTH") || strings.Contains(text, "WRONGPASS") {
+			return verdict{cause: "auth", explain: "the Sentinels refuse user or password: the URL holds those of the servers, give the Sentinels' beside it"}
+		}
+		return verdict{cause: "sentinel", again: true, explain: "no Sentinel says where the Redis primary is: look whether they run and know its name"}
+	}
 	var reply driver.Error
 	if errors.As(err, &reply) {
 		text = reply.Error()
@@ -70,13 +75,14 @@ func judge(err error) verdict {
 		return verdict{cause: "reply"}
 	}
 	var op *net.OpError
+	var distrusted *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, driver.ErrClosed):
 		return verdict{cause: "closed"}
 	case errors.Is(err, driver.ErrPoolTimeout), errors.Is(err, driver.ErrPoolExhausted):
 		return verdict{cause: "pool", again: true, explain: "all connections to the Redis server are in use: it answers slowly, or the pool is too small"}
-	case strings.Contains(text, "sentinels specified in configuration are unreachable"):
-		return verdict{cause: "sentinel", again: true, explain: "no Sentinel says where the Redis primary is: look whether they run and know its name"}
+	case errors.As(err, &distrusted):
+		return verdict{cause: "tls", explain: "the Redis server's certificate is not trusted: name the file of the authority that signed it"}
 	case errors.As(err, &op) && op.Op == "dial":
 		return verdict{cause: "dial", again: true, explain: "the Redis server cannot be reached: look whether it runs"}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -88,7 +94,7 @@ func judge(err error) verdict {
 // try repeats a call until the server has answered, for as long as Timeouts
 // allow. doubt says that an attempt before the last may have been executed
 // too. A write whose last attempt failed after any of them may have been
-// executed returns ErrOutcomeUnknown.
+// executed returns store.ErrOutcomeUnknown.
 func (s *Store) try(ctx context.Context, write bool, call func(context.Context) error) (doubt bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -103,7 +109,7 @@ func (s *Store) try(ctx context.Context, write bool, call func(context.Context) 
 		}
 		v := judge(err)
 		s.failures.WithLabelValues(v.cause).Inc()
-		doubt = v.doubt
+		doubt = doubt || v.doubt
 		if !v.again || !sleep(ctx, pause/2+rand.N(pause), end) {
 			return doubt, s.failed(ctx, write && doubt, v, err)
 		}
@@ -131,14 +137,14 @@ func (s *Store) failed(ctx context.Context, unknown bool, v verdict, err error) 
 	case v.cause == "closed":
 		err = ErrClosed
 	case v.explain != "":
-		err = fmt.Errorf("%s: %w", v.explain, err)
+		err = fmt.Errorf("%w: %s: %w", rowmill.ErrUnavailable, v.explain, err)
 	}
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w: %w", ended, err)
 	}
 	if unknown {
 		s.unknown.Inc()
-		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+		err = fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, err)
 	}
 	return err
 }

@@ -20,7 +20,7 @@ const maxEdits = 128
 //
 //	ARGV[6]  version that was read
 //	ARGV[7]  rows that the parts must hold, or empty
-//	ARGV[8]  1 where the job is over from now on, else 0
+//	ARGV[8]  order among the held jobs where the job is over from now on, else empty
 //	ARGV[9]  number of fields to remove
 //	ARGV[10] those fields, then names and values of the fields to set
 //
@@ -46,7 +46,9 @@ end
 local version, removed = string.format('%.0f', job[1] + 1), tonumber(ARGV[9])
 redis.call('HSET', JOB, 'version', version, 'token', TOKEN, unpack(ARGV, 10 + removed))
 if removed > 0 then redis.call('HDEL', JOB, unpack(ARGV, 10, 9 + removed)) end
-if ARGV[8] == '1' then
+if ARGV[8] ~= '' then
+  redis.call('ZADD', P .. 'held:' .. job[5], 0, ARGV[8])
+  redis.call('SADD', P .. 'holders', job[5])
   redis.call('HSET', JOB, 'reserved', '0')
   redis.call('SREM', P .. 'reserved:' .. job[5], ID)
   if job[3] == '' then unwait(job[5], job[6]) else redis.call('HDEL', P .. 'owned', ID) end
@@ -58,6 +60,7 @@ return {'ok', version}
 type edit struct {
 	what  string      // for errors
 	fence store.Fence // with a session: an owner's write
+	spec  bool        // the specification may change
 	// change returns false where there is nothing to write.
 	change func(*store.Record) (write bool, err error)
 }
@@ -127,7 +130,7 @@ func (s *Store) swap(ctx context.Context, e edit, before fields, rec store.Recor
 	if err != nil {
 		return store.Record{}, err
 	}
-	if !after.sameSpec(before) {
+	if !e.spec && !after.sameSpec(before) {
 		return store.Record{}, errors.New("its account and specification cannot change")
 	}
 	ends := rec.Job.Status.Terminal() && !was.Terminal()
@@ -136,11 +139,11 @@ func (s *Store) swap(ctx context.Context, e edit, before fields, rec store.Recor
 		if rec.Job.NumRows == nil {
 			return store.Record{}, fmt.Errorf("its rows were never counted: %w", rowmill.ErrConflict)
 		}
-		recount = decimal(min(*rec.Job.NumRows, maxRows+1)) // no parts hold that many
+		recount = decimal(min(*rec.Job.NumRows, store.MaxRows+1)) // no parts hold that many
 	}
-	over := 0
+	over := ""
 	if ends {
-		over = 1
+		over = order(rec.EndedAt(), rec.Job.ID)
 		after["reserved"] = "0"
 	}
 	set, unset := after.changes(before)
@@ -156,7 +159,7 @@ func (s *Store) swap(ctx context.Context, e edit, before fields, rec store.Recor
 		// An attempt of ours may be what changed it: running change on top of
 		// that could count twice.
 		s.unknown.Inc()
-		return store.Record{}, ErrOutcomeUnknown
+		return store.Record{}, store.ErrOutcomeUnknown
 	case a.word() == wordStale:
 		return store.Record{}, errStale
 	case a.word() == wordConflict:
@@ -185,15 +188,8 @@ func (s *Store) update(ctx context.Context, f store.Fence, change func(*store.Re
 		return store.Record{}, fenced(f, answer{wordLease})
 	}
 	rec, err := s.edit(ctx, edit{what: "change job " + f.JobID, fence: f, change: func(rec *store.Record) (bool, error) {
-		kept := keep(*rec)
-		if err := change(rec); err != nil {
+		if err := rec.Change(change, end); err != nil {
 			return false, err
-		}
-		if err := kept.check(rec); err != nil {
-			return false, fmt.Errorf("change job %s: %w", f.JobID, err)
-		}
-		if end && !rec.Job.Status.Terminal() {
-			return false, fmt.Errorf("finish job %s: the change leaves it %s", f.JobID, rec.Job.Status)
 		}
 		return true, nil
 	}})
@@ -208,21 +204,8 @@ func (s *Store) update(ctx context.Context, f store.Fence, change func(*store.Re
 func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error) {
 	what := "cancel job " + jobID
 	rec, err := s.edit(ctx, edit{what: what, fence: store.Fence{JobID: jobID}, change: func(rec *store.Record) (bool, error) {
-		kept := keep(*rec)
-		if kept.status.Terminal() {
-			return false, fmt.Errorf("%s, which is %s: %w", what, kept.status, rowmill.ErrTerminal)
-		}
-		if change != nil {
-			change(rec)
-		}
-		if rec.Job.Status != kept.status {
-			return false, fmt.Errorf("%s: the change made it %s, which is for Cancel to do", what, rec.Job.Status)
-		}
-		if err := rec.Job.Become(rowmill.StatusCancelled, now); err != nil {
-			return false, fmt.Errorf("%s: %w", what, err)
-		}
-		if err := kept.check(rec); err != nil {
-			return false, fmt.Errorf("%s: %w", what, err)
+		if err := rec.Cancel(now, change); err != nil {
+			return false, err
 		}
 		return true, nil
 	}})
@@ -235,7 +218,7 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 // AddArtifact records a further artifact of a succeeded job.
 func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (store.Record, error) {
 	what := "add an artifact to job " + jobID
-	if err := checkName("the variant", variant); err != nil {
+	if err := store.CheckName("the variant", variant); err != nil {
 		return store.Record{}, fmt.Errorf("%s: %w", what, err)
 	}
 	rec, err := s.edit(ctx, edit{what: what, fence: store.Fence{JobID: jobID}, change: func(rec *store.Record) (bool, error) {

@@ -44,8 +44,8 @@ type Config struct {
 	PoolSize int
 
 	// Logger gets what an operator should know once, and what the driver
-	// says. The driver has one logger in a process: that of the store opened
-	// last. Default: discarded.
+	// says, the same at most every 10 s. The driver has one logger in a
+	// process: that of the store opened last. Default: discarded.
 	Logger *slog.Logger
 
 	// Metrics registers the figures of calls. Default: none.

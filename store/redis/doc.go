@@ -13,7 +13,7 @@
 //	job:JOB                hash: the fields of record.go; account, order, rate; birth, token
 //	parts:JOB              hash: part key → version, index, rows, complete, record
 //	shards:JOB             sorted set: part key, by shard
-//	merged:JOB             set: keys of parts that were merged away
+//	merged:JOB             set: keys of parts that a complete one has replaced
 //	jobs:ACCOUNT           sorted set: order of every job
 //	waiting:ACCOUNT        sorted set: order of open jobs without a session
 //	waiters                set: accounts that have waiting jobs
@@ -26,9 +26,12 @@
 //	days:ACCOUNT           sorted set: days with usage
 //	reserved:ACCOUNT       set: jobs with money set aside
 //	reservations:ACCOUNT   how many there have been
+//	held:ACCOUNT           sorted set: time of the end, as in an order, and id of jobs with data that are over
+//	holders                set: accounts that have such jobs
 //	keys                   hash: key id → key, JSON
 //	values                 hash: name → version, token, document
 //	names                  sorted set: names of values
+//	audit:ACCOUNT          sorted set: order, NUL, audit entry; once more under the account ""
 //	meta                   hash: schema version
 //	ping                   when it was last written
 //
@@ -52,7 +55,7 @@
 // Each call carries a token that the record keeps, by which a repeat knows what
 // an earlier attempt has done: an Update does not run twice, a Create does not
 // find its own job in its way. Where the last attempt ends without an answer,
-// the error is ErrOutcomeUnknown. The server may still execute such a write
+// the error is store.ErrOutcomeUnknown. The server may still execute such a write
 // later; a fence, a version or a key then makes it do nothing that was not
 // asked for. An unknown Claim may have made the caller's session the owner:
 // ask Get.

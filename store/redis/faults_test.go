@@ -179,6 +179,11 @@ func consistent(t *testing.T, server *redistest.Server, s *redis.Store, prefix s
 		t.Errorf("owned are %v, of which %d are open jobs", owned, open)
 	}
 	for account, want := range used {
+		for _, id := range lines("SMEMBERS", prefix+"reserved:"+account) {
+			if job := lines("HMGET", prefix+"job:"+id, "status", "reserved"); rowmill.Status(job[0]).Terminal() || job[1] == "0" {
+				t.Errorf("job %s, %s, is listed with %s set aside", id, job[0], job[1])
+			}
+		}
 		usage, err := s.Usage(t.Context(), account, time.Time{}, time.Now().AddDate(1, 0, 0))
 		if err != nil {
 			t.Fatal(err)

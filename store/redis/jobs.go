@@ -48,7 +48,7 @@ return {'ok'}
 // Create stores a pending job.
 func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (store.Record, bool, error) {
 	what := "create job " + rec.Job.ID
-	if err := checkNew(rec, idem); err != nil {
+	if err := store.CheckNew(rec, idem); err != nil {
 		return store.Record{}, false, fmt.Errorf("%s: %w", what, err)
 	}
 	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaVersion, 1, 0, ""
@@ -140,7 +140,7 @@ func encodeCursor(place string) string {
 func decodeCursor(cursor string) (string, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
 	place := string(raw)
-	valid := err == nil && len(place) > len(cursorVersion)+orderDigits && len(place) <= len(cursorVersion)+orderDigits+maxName &&
+	valid := err == nil && len(place) > len(cursorVersion)+orderDigits && len(place) <= len(cursorVersion)+orderDigits+store.MaxName &&
 		place[:len(cursorVersion)] == cursorVersion && encodeCursor(place[len(cursorVersion):]) == cursor
 	if valid {
 		place = place[len(cursorVersion):]

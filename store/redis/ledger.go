@@ -167,21 +167,20 @@ return {'ok', redis.call('GET', P .. 'reservations:' .. account) or '0', tostrin
 // reserveScript sets money aside.
 //
 //	ARGV[6]  money, trillionths of a US dollar
-//	ARGV[7]  number of reservations of the account that the caller has seen, or
-//	         empty where that does not matter
+//	ARGV[7]  number of reservations of the account that the caller has seen
 //
 // It checks the fence. It answers ok, missing, lease, over, or stale where
-// another reservation came first. Commits may come in between: they only move
-// money from what is set aside to what is spent.
+// another reservation, or an earlier attempt of this one, came first. Commits
+// may come in between: they only move money from what is set aside to what is
+// spent.
 var reserveScript = jobScript(`
-local job = redis.call('HMGET', JOB, 'status', 'session', 'epoch', 'account', 'token')
-if job[5] == TOKEN then return {'ok'} end
+local job = redis.call('HMGET', JOB, 'status', 'session', 'epoch', 'account')
 local no = refused(job[1], job[2], job[3])
 if no then return no end
 local account, money = job[4], ARGV[6]
 local count = P .. 'reservations:' .. account
-if ARGV[7] ~= '' and (redis.call('GET', count) or '0') ~= ARGV[7] then return {'stale'} end
-redis.call('HSET', JOB, 'reserved', money, 'token', TOKEN)
+if (redis.call('GET', count) or '0') ~= ARGV[7] then return {'stale'} end
+redis.call('HSET', JOB, 'reserved', money)
 redis.call('HINCRBY', JOB, 'version', 1)
 redis.call('INCR', count)
 if money == '0' then
@@ -213,14 +212,12 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 		if asked == m.had {
 			return s.Get(ctx, f.JobID)
 		}
-		seen := ""
 		if limit != nil && asked > m.had {
 			if err := m.afford(asked, rowmill.MoneyOf(*limit)); err != nil {
 				return store.Record{}, err
 			}
-			seen = m.reservations
 		}
-		if a, _, err = s.run(ctx, reserveScript, f, newToken(), decimal(int64(asked)), seen); err == nil && a.word() == wordStale {
+		if a, _, err = s.run(ctx, reserveScript, f, "", decimal(int64(asked)), m.reservations); err == nil && a.word() == wordStale {
 			continue
 		}
 		if err == nil {

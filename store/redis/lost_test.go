@@ -51,7 +51,7 @@ func TestLostTail(t *testing.T) {
 		}
 	}
 	check(killed.Add(-2 * time.Second))
-	for range 10 {
+	for range 6 {
 		keep := len(whole)/4 + rand.IntN(len(whole)*3/4)
 		if err := os.WriteFile(files[0], whole[:keep], 0o600); err != nil {
 			t.Fatal(err)

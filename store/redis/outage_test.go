@@ -46,13 +46,14 @@ func writes(t *testing.T, s *redis.Store, f store.Fence) map[string]error {
 	_, update := s.Update(ctx, f, nothing)
 	_, finish := s.Finish(ctx, f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusFailed, time.Now()) })
 	_, cancel := s.Cancel(ctx, f.JobID, time.Now(), nil)
-	_, reserve := s.Reserve(ctx, f, 1, nil)
+	_, reserve := s.Reserve(ctx, f, 2, nil)
 	_, session := s.OpenSession(ctx, "n", time.Hour)
 	_, value := s.PutValue(ctx, "v", []byte(`1`), 0)
 	return map[string]error{
 		"Create": create, "Claim": claim, "Update": update, "Finish": finish, "Cancel": cancel, "Reserve": reserve,
 		"OpenSession": session, "PutValue": value,
 		"PutKey":       s.PutKey(ctx, store.Key{ID: "k"}),
+		"AppendAudit":  s.AppendAudit(ctx, store.AuditEntry{ID: "e", At: time.Now(), Account: "a", Action: "x", Details: []byte(`{}`)}),
 		"Release":      s.Release(ctx, f),
 		"CommitParts":  s.CommitParts(ctx, f, []store.Part{{Key: "late", Rows: 1, Totals: of(1)}}, of(3)),
 		"ReplaceParts": s.ReplaceParts(ctx, f, store.Part{Key: "whole", Rows: 2, Totals: of(2), Complete: true}),
@@ -71,6 +72,9 @@ func prepared(t *testing.T, s *redis.Store) store.Fence {
 	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "p", Rows: 2, Totals: of(2)}}, of(2)); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.Reserve(t.Context(), f, 1, nil); err != nil {
+		t.Fatal(err)
+	}
 	return f
 }
 
@@ -85,8 +89,8 @@ func refusesWrites(t *testing.T, server *redistest.Server, s *redis.Store, f sto
 	keys := command(t, server, "DBSIZE")
 	for name, err := range writes(t, s, f) {
 		says(t, name, err, words...)
-		if errors.Is(err, redis.ErrOutcomeUnknown) {
-			t.Errorf("%s: %v; but the server has refused it", name, err)
+		if errors.Is(err, store.ErrOutcomeUnknown) || !errors.Is(err, rowmill.ErrUnavailable) {
+			t.Errorf("%s: %v; but the server has refused it for now", name, err)
 		}
 	}
 	after, err := s.Get(t.Context(), f.JobID)
@@ -213,6 +217,9 @@ func TestGoneAndBack(t *testing.T) {
 	// The first calls find connections that have gone.
 	retryUntil(t, func() bool {
 		_, err := once.Get(t.Context(), "job")
+		if !errors.Is(err, rowmill.ErrUnavailable) {
+			t.Fatalf("get while the server is gone: %v", err)
+		}
 		return strings.Contains(fmt.Sprint(err), "cannot be reached: look whether it runs")
 	})
 	waited := make(chan error, 1)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,27 +13,6 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 )
-
-// maxRows is the most rows of a part: sums of rows are doubles in the scripts,
-// which tell all whole numbers up to here from each other.
-const maxRows = 1<<53 - 1
-
-// checkPart refuses what cannot be recorded.
-func checkPart(p store.Part) error {
-	if err := checkName("the key of a part", p.Key); err != nil {
-		return err
-	}
-	t := p.Totals
-	switch {
-	case p.Shard < 0 || p.Shard > math.MaxInt32:
-		return fmt.Errorf("part %s: its shard is %d", p.Key, p.Shard)
-	case p.Rows < 0 || p.Rows > maxRows:
-		return fmt.Errorf("part %s: it holds %d rows", p.Key, p.Rows)
-	case min(t.Rows, t.Failed, t.TruncatedRows, t.TruncatedOutputs, t.InputTokens, t.OutputTokens) < 0:
-		return fmt.Errorf("part %s: its totals are negative: %+v", p.Key, t)
-	}
-	return nil
-}
 
 // A part is kept as "version index rows complete json": the version of the
 // record that it came with and its place in that commit, by which parts are in
@@ -148,7 +126,7 @@ func quoted(names []string) string { return "'" + strings.Join(names, "', '") + 
 func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
 	args := appendTotals(nil, totals)
 	for _, p := range parts {
-		err := checkPart(p)
+		err := p.Check()
 		var text string
 		if err == nil {
 			text, err = writePart(p)
@@ -212,7 +190,6 @@ for i = 1, #old, 500 do
 end
 redis.call('HSET', parts, key, version .. ' 1 ' .. ARGV[8])
 redis.call('ZADD', shards, shard, key)
-redis.call('SREM', merged, key) -- it may have been one of them
 return {'ok'}
 `)
 
@@ -220,7 +197,7 @@ return {'ok'}
 // part that is recorded already, or has been replaced in turn, is left alone.
 func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.Part) error {
 	what := "replace parts of job " + f.JobID
-	if err := checkPart(complete); err != nil {
+	if err := complete.Check(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	if !complete.Complete {

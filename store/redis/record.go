@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ var (
 	jobFields = []string{"head", "system", "schema", "status", "rows", "failed", "cut_inputs", "cut_outputs", "input", "output"}
 	// stateFields are further ones that scripts change.
 	stateFields = []string{"version", "session", "epoch", "reserved"}
-	// specFields make the specification, which never changes.
+	// specFields make the specification, which changes with its job's data alone.
 	specFields = []string{"spec", "spec_system", "spec_schema", "inline"}
 
 	recordFields = append(append(append([]string{}, jobFields...), stateFields...), specFields...)
@@ -165,7 +166,7 @@ func (f fields) pairs() []any {
 
 // changes lists what differs of f from before, and must be taken out of it.
 func (f fields) changes(before fields) (set []any, unset []any) {
-	for _, name := range jobFields {
+	for _, name := range append(slices.Clone(jobFields), specFields...) {
 		value, has := f[name]
 		old, had := before[name]
 		switch {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"sync"
 	"time"
@@ -45,7 +44,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	driver.SetLogger(driverLog{config.Logger})
+	driver.SetLogger(newDriverLog(config.Logger))
 	client, at, err := connect(config)
 	if err != nil {
 		return nil, err
@@ -71,14 +70,6 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("open the Redis record store at %v: %w", at.hosts, err), s.Close())
 	}
 	return s, nil
-}
-
-// driverLog hands the driver's lines to a logger.
-type driverLog struct{ *slog.Logger }
-
-// Printf is what the driver calls.
-func (l driverLog) Printf(ctx context.Context, format string, args ...any) {
-	l.WarnContext(ctx, "redis driver", slog.String("text", fmt.Sprintf(format, args...)))
 }
 
 // prepare checks server and schema.

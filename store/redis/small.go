@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -17,7 +18,7 @@ import (
 
 // PutKey creates or replaces a key.
 func (s *Store) PutKey(ctx context.Context, k store.Key) error {
-	if err := checkName("the id of a key", k.ID); err != nil {
+	if err := store.CheckName("the id of a key", k.ID); err != nil {
 		return fmt.Errorf("put key: %w", err)
 	}
 	raw, err := json.Marshal(k)
@@ -30,6 +31,64 @@ func (s *Store) PutKey(ctx context.Context, k store.Key) error {
 		return fmt.Errorf("put key %s: %w", k.ID, err)
 	}
 	return nil
+}
+
+// replaceKeyScript replaces a key that is as it was read.
+//
+//	KEYS[1]  hash of keys
+//	ARGV[1]  id
+//	ARGV[2]  the key as it was read
+//	ARGV[3]  the key in its place
+//
+// It answers ok, also to a repeated attempt, missing or conflict.
+var replaceKeyScript = driver.NewScript(`
+local now = redis.call('HGET', KEYS[1], ARGV[1])
+if not now then return 'missing' end
+if now == ARGV[3] then return 'ok' end
+if now ~= ARGV[2] then return 'conflict' end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+return 'ok'
+`)
+
+// ReplaceKey replaces a key whose hash still is hash.
+func (s *Store) ReplaceKey(ctx context.Context, k store.Key, hash []byte) error {
+	raw, err := json.Marshal(k)
+	if err != nil {
+		return fmt.Errorf("encode key %s: %w", k.ID, err)
+	}
+	var found *driver.SliceCmd
+	if err := s.read(ctx, func(p driver.Pipeliner) { found = p.HMGet(ctx, s.key("keys"), k.ID) }); err != nil {
+		return fmt.Errorf("replace key %q: %w", k.ID, err)
+	}
+	old := answer(found.Val()).text(0)
+	if old == "" {
+		return fmt.Errorf("replace key %q: %w", k.ID, rowmill.ErrNotFound)
+	}
+	var before store.Key
+	if err := json.Unmarshal([]byte(old), &before); err != nil {
+		return fmt.Errorf("decode key %s: %w", k.ID, err)
+	}
+	replaced := fmt.Errorf("replace key %s: another call replaced it: %w", k.ID, rowmill.ErrConflict)
+	if !bytes.Equal(before.Hash, hash) && old != string(raw) {
+		return replaced
+	}
+	var word string
+	doubt, err := s.try(ctx, true, func(ctx context.Context) (err error) {
+		word, err = replaceKeyScript.Run(ctx, s.client, []string{s.key("keys")}, k.ID, old, raw).Text()
+		return err
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("replace key %s: %w", k.ID, err)
+	case word == wordOK:
+		return nil
+	case doubt: // it may have been ours, which another has replaced or removed since
+		s.unknown.Inc()
+		return fmt.Errorf("replace key %s: %w", k.ID, store.ErrOutcomeUnknown)
+	case word == wordMissing:
+		return fmt.Errorf("replace key %q: %w", k.ID, rowmill.ErrNotFound)
+	}
+	return replaced
 }
 
 // ListKeys returns all keys, oldest first.
@@ -93,7 +152,7 @@ return {ARGV[3], 1}
 
 // PutValue writes a document if its version still is version.
 func (s *Store) PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error) {
-	if err := checkName("the name of a value", name); err != nil {
+	if err := store.CheckName("the name of a value", name); err != nil {
 		return 0, fmt.Errorf("put value: %w", err)
 	}
 	if !json.Valid(doc) {
@@ -113,7 +172,7 @@ func (s *Store) PutValue(ctx context.Context, name string, doc json.RawMessage, 
 		return version + 1, nil
 	case doubt: // it may have been ours, which another has replaced since
 		s.unknown.Inc()
-		return 0, fmt.Errorf("put value %s: %w", name, ErrOutcomeUnknown)
+		return 0, fmt.Errorf("put value %s: %w", name, store.ErrOutcomeUnknown)
 	}
 	return 0, fmt.Errorf("put value %s: its version is %s, not %d: %w", name, a.text(0), version, rowmill.ErrConflict)
 }
@@ -141,7 +200,7 @@ func (s *Store) GetValue(ctx context.Context, name string) (json.RawMessage, int
 func (s *Store) ListValues(ctx context.Context, prefix string) ([]string, error) {
 	to := "+"
 	if prefix != "" { // no name of bytes that follow is longer than this
-		to = "[" + prefix + strings.Repeat("\xff", maxName)
+		to = "[" + prefix + strings.Repeat("\xff", store.MaxName)
 	}
 	var names *driver.StringSliceCmd
 	if err := s.read(ctx, func(p driver.Pipeliner) {

@@ -28,7 +28,7 @@ func testKeys(s *suite) {
 	}
 	at := func(hour int) time.Time { return time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC) }
 	a := store.Key{ID: "z", Hash: []byte{1, 2, 0}, Account: "a", Role: "admin", Name: "n", Created: at(1)}
-	b := store.Key{ID: "a", Hash: []byte{3}, Account: "b", Role: "user", Created: at(2), Expires: pointer(at(5)), LastUsed: pointer(at(3))}
+	b := store.Key{ID: "a", Hash: []byte{3}, Account: "b", Role: "user", Created: at(2), Expires: pointer(at(5)), LastUsed: pointer(at(3)), Rotated: pointer(at(4)), Dialect: "sdk", RequestsPerMinute: pointer(7)}
 	for _, k := range []store.Key{b, a, a} {
 		if err := s.PutKey(s.Context(), k); err != nil {
 			s.Fatal(err)
@@ -211,11 +211,19 @@ func testContext(s *suite) {
 		"RenewSession": func() { err = s.RenewSession(ctx, f.Session) },
 		"CloseSession": func() { err = s.CloseSession(ctx, f.Session) },
 		"PutKey":       func() { err = s.PutKey(ctx, store.Key{ID: "k"}) },
+		"ReplaceKey":   func() { err = s.ReplaceKey(ctx, store.Key{ID: "k"}, nil) },
+		"AppendAudit":  func() { err = s.AppendAudit(ctx, s.entry("a", 1)) },
+		"ListAudit":    func() { _, _, err = s.ListAudit(ctx, "a", 1, "") },
 		"ListKeys":     func() { _, err = s.ListKeys(ctx) },
 		"DeleteKey":    func() { err = s.DeleteKey(ctx, "k") },
 		"GetValue":     func() { _, _, err = s.GetValue(ctx, "v") },
 		"PutValue":     func() { _, err = s.PutValue(ctx, "v", json.RawMessage(`1`), 0) },
 		"ListValues":   func() { _, err = s.ListValues(ctx, "") },
+		"Holders":      func() { _, err = s.Holders(ctx) },
+		"Held":         func() { _, err = s.Held(ctx, "a", s.start, 1) },
+		"RemoveData":   func() { _, err = s.RemoveData(ctx, f.JobID, s.start) },
+		"DataGone":     func() { err = s.DataGone(ctx, f.JobID) },
+		"ShowRunning":  func() { err = s.ShowRunning(ctx, f.JobID) },
 		"Ping":         func() { err = s.Ping(ctx) },
 	}
 	for name, call := range calls {

@@ -20,6 +20,15 @@ type Store struct {
 	// store in the data directory, for one node.
 	URL Secret `yaml:"url"`
 
+	// SentinelUser and SentinelPassword are what the Sentinels themselves ask
+	// for; those in URL are the servers'. Default: nothing.
+	SentinelUser     string `yaml:"sentinel_user"`
+	SentinelPassword Secret `yaml:"sentinel_password"`
+
+	// TLSCA is a PEM file of the authorities that a rediss server's certificate
+	// must come from. Default: empty, those of the system.
+	TLSCA string `yaml:"tls_ca"`
+
 	// Prefix begins every key in Redis. Default: rowmill:, so that other
 	// programs may use the same database; two services need two of them.
 	Prefix string `yaml:"prefix"`
@@ -224,6 +233,11 @@ func (s Settings) checkStorage(check checker) {
 	known := slices.Contains([]string{"redis", "rediss", "redis+sentinel", "rediss+sentinel"}, scheme) && rest != ""
 	check(s.Store.Embedded() || known, "store.url", // which may hold a password
 		"must begin with redis://, rediss://, redis+sentinel:// or rediss+sentinel:// and name a host, or be empty for the embedded store")
+	sentinel, secure := strings.HasSuffix(scheme, "+sentinel"), strings.HasPrefix(scheme, "rediss")
+	check(sentinel || s.Store.SentinelUser == "", "store.sentinel_user", "is for Sentinels: it needs a store.url that begins with redis+sentinel:// or rediss+sentinel://")
+	check(sentinel || s.Store.SentinelPassword == "", "store.sentinel_password", "is for Sentinels: it needs a store.url that begins with redis+sentinel:// or rediss+sentinel://")
+	check(s.Store.SentinelUser == "" || s.Store.SentinelPassword != "", "store.sentinel_user", "needs store.sentinel_password beside it")
+	check(secure || s.Store.TLSCA == "", "store.tls_ca", "is for TLS: it needs a store.url that begins with rediss:// or rediss+sentinel://")
 	check(s.Store.Prefix != "", "store.prefix", "must not be empty, such as rowmill:")
 
 	o := s.Objects

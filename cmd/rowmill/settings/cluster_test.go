@@ -61,6 +61,19 @@ func TestClusterSettings(t *testing.T) {
 			name: "addresses", file: both + "cluster: {listen: '7946', join: ['10.0.0.6', ':7946'], join_dns: mill}",
 			want: []string{`cluster.listen: must be HOST:PORT, is "7946"`, `cluster.join[0]: must be HOST:PORT`, "cluster.join[1]", "cluster.join_dns: must be HOST:PORT"},
 		},
+		{name: "Sentinels with a password and TLS", file: "store: {url: 'rediss+sentinel://a:1,b:2/mill/0', sentinel_user: u, sentinel_password: p, tls_ca: ca.pem}\nobjects: {shared: true}"},
+		{
+			name: "Sentinel's password without Sentinels", file: "store: {url: 'rediss://a:1/0', sentinel_user: u, sentinel_password: p}\nobjects: {shared: true}",
+			want: []string{"store.sentinel_user: is for Sentinels: it needs a store.url", "store.sentinel_password: is for Sentinels"},
+		},
+		{
+			name: "Sentinel's user alone", file: "store: {url: 'redis+sentinel://a:1/mill/0', sentinel_user: u}\nobjects: {shared: true}",
+			want: []string{"store.sentinel_user: needs store.sentinel_password"},
+		},
+		{
+			name: "authorities without TLS", file: "store: {url: 'redis://a:1/0', tls_ca: ca.pem}\nobjects: {shared: true}",
+			want: []string{"store.tls_ca: is for TLS: it needs a store.url that begins with rediss://"},
+		},
 		{
 			name: "half a key", file: "objects: {url: 's3://mill', access_key: a}",
 			want: []string{"objects.access_key: needs objects.secret_key"},

@@ -76,6 +76,11 @@ type HTTP struct {
 	// MaxBody bounds a request's body. Default: 512 MiB; above that an input
 	// belongs in a file behind a URL.
 	MaxBody Bytes `yaml:"max_body"`
+
+	// RequestsPerMinute bounds the requests of each API key that has no bound
+	// of its own, on this node. Default: 0, no bound: jobs of different
+	// accounts take turns without one.
+	RequestsPerMinute int `yaml:"requests_per_minute"`
 }
 
 // Inputs bounds what a job may bring in.

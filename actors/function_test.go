@@ -1,0 +1,84 @@
+package actors_test
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+)
+
+// greeting is a Function as a job keeps it.
+var greeting = &rowmill.FunctionRun{
+	Prompt: "Greet {{name}} {{title}}!",
+	Inputs: []rowmill.FunctionInput{{Name: "name", Required: true}, {Name: "title"}},
+}
+
+// spoolLines stores rows as JSON, one in a line.
+func (b *rig) spoolLines(lines ...string) string {
+	b.t.Helper()
+	w, err := b.cfg.Blob.Create(b.t.Context(), "spooled/"+rowmill.NewJobID(), "application/x-ndjson")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	buffered := bufio.NewWriter(w)
+	for _, line := range lines {
+		_, _ = buffered.WriteString(line + "\n") // it repeats its first error
+	}
+	if err := buffered.Flush(); err != nil {
+		b.t.Fatal(err)
+	}
+	info, err := w.Commit()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return info.Key
+}
+
+// The inputs of the results are the rendered prompts.
+func TestFunction_SpooledRowsBecomePrompts(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo})
+	var lines, prompts []string
+	for i := range 250 {
+		lines = append(lines, fmt.Sprintf(`{"x":1,"name":"n%d","title":null}`, i))
+		prompts = append(prompts, fmt.Sprintf("Greet n%d !", i))
+	}
+	lines, prompts = append(lines, `"ready {{name}}"`), append(prompts, "ready {{name}}")
+	b.checkEcho(b.end(b.submit(rowmill.Spec{Spooled: b.spoolLines(lines...), Function: greeting})), prompts)
+}
+
+func TestFunction_ColumnsOfAURLBecomeFields(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo})
+	file := "title,key,name\nDr,1,Ann\n,2,\"Bob\nJr\"\n"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, file) }))
+	defer server.Close()
+	rec := b.end(b.submit(rowmill.Spec{URL: server.URL, IDColumn: "key", Function: greeting}))
+	b.checkEcho(rec, []string{"Greet Ann Dr!", "Greet Bob\nJr !"})
+}
+
+func TestFunction_URLWithoutARequiredColumnFailsTheJob(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "title\nDr\n") }))
+	defer server.Close()
+	f := failure(t, b.end(b.submit(rowmill.Spec{URL: server.URL, Function: greeting})), rowmill.CodeInvalidInputFile)
+	if !strings.Contains(f.Message, `"name"`) {
+		t.Errorf("message %q", f.Message)
+	}
+}
+
+func TestFunction_APromptTooLongFailsTheJob(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Input.MaxRowBytes = 12 })
+	spool := b.spoolLines(`{"name":"Ann"}`, `{"name":"Robert the Great"}`)
+	f := failure(t, b.end(b.submit(rowmill.Spec{Spooled: spool, Function: greeting})), rowmill.CodeInvalidInputFile)
+	if !strings.Contains(f.Message, "row 1 has 24 bytes, more than 12") {
+		t.Errorf("message %q", f.Message)
+	}
+}

@@ -1,0 +1,57 @@
+package blob
+
+import (
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rowmill/rowmill"
+)
+
+// The life of a signed URL. S3 signs for no longer.
+const (
+	MinExpiry = time.Second
+	MaxExpiry = 7 * 24 * time.Hour
+)
+
+// maxFilename is the longest file name of a download in bytes, as most file
+// systems have it.
+const maxFilename = 255
+
+// CheckSigned refuses what SignURL cannot sign: a life that the contract rules
+// out with a *rowmill.InvalidError on field "expires_in_seconds".
+func CheckSigned(method, filename string, expires time.Duration) error {
+	control := func(r rune) bool { return r < ' ' || r == 0x7f }
+	switch {
+	case method != http.MethodGet && method != http.MethodHead:
+		return fmt.Errorf("method %q: only GET and HEAD can be signed", method)
+	case expires < MinExpiry || expires > MaxExpiry:
+		return rowmill.Invalid("expires_in_seconds", "A URL can be valid for %.0f to %.0f seconds, not for %v.", MinExpiry.Seconds(), MaxExpiry.Seconds(), expires)
+	case len(filename) > maxFilename || !utf8.ValidString(filename) || strings.ContainsFunc(filename, control):
+		return fmt.Errorf("file name %.80q: at most %d bytes of UTF-8 without control characters are allowed", filename, maxFilename)
+	}
+	return nil
+}
+
+// Disposition is the Content-Disposition that makes a browser save an object
+// under a name, or under one of its own where that is empty.
+func Disposition(filename string) string {
+	if filename == "" {
+		return "attachment"
+	}
+	return mime.FormatMediaType("attachment", map[string]string{"filename": filename})
+}
+
+// CheckContentType refuses what no GET could answer with. Empty is allowed.
+func CheckContentType(contentType string) error {
+	if contentType == "" {
+		return nil
+	}
+	if _, _, err := mime.ParseMediaType(contentType); err != nil {
+		return fmt.Errorf("content type %q: %w", contentType, err)
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+// TestGoodbyePassedOn leaves while one member cannot be told directly.
+func TestGoodbyePassedOn(t *testing.T) {
+	t.Parallel()
+	w := newWires()
+	reg := prometheus.NewRegistry()
+	a := open(t, w.attach(quick("a")))
+	b := open(t, w.attach(quick("b", a.address())))
+	cut := w.attach(quick("c", a.address()))
+	cut.Metrics = reg
+	c := open(t, cut)
+	wantNodes(t, []string{"a", "b", "c"}, a, b, c)
+	w.set(true, []*Cluster{b}, []*Cluster{c})
+	if err := b.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantNodes(t, []string{"a", "c"}, a, c)
+	wantFigures(t, reg, 2, 1, 0)
+}
+
+// TestLeaveTogether ends all members at once: none waits for those that have
+// gone.
+func TestLeaveTogether(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		a := open(t, quick("a"))
+		b, c := open(t, quick("b", a.address())), open(t, quick("c", a.address()))
+		wantNodes(t, []string{"a", "b", "c"}, a, b, c)
+		began := time.Now()
+		var leaving errgroup.Group
+		for _, member := range []*Cluster{a, b, c} {
+			leaving.Go(func() error { return member.Leave(t.Context()) })
+		}
+		if err := leaving.Wait(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > leavePatience/2 {
+			t.Errorf("leaving took %v", took)
+		}
+	}
+}
+
+// TestLeaveUnheard leaves while nobody hears it.
+func TestLeaveUnheard(t *testing.T) {
+	t.Parallel()
+	w := newWires()
+	a := open(t, w.attach(quick("a")))
+	deaf := quick("b", a.address())
+	deaf.ProbeInterval, deaf.GossipInterval = time.Hour, time.Hour // it notices nothing
+	b := open(t, w.attach(deaf))
+	wantNodes(t, []string{"a", "b"}, a, b)
+	w.set(true, []*Cluster{a}, []*Cluster{b})
+	hurried, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := b.Leave(hurried); err == nil || !strings.Contains(err.Error(), "did not get through to 1 members") {
+		t.Errorf("leave: %v", err)
+	}
+}

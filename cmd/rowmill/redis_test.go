@@ -1,0 +1,83 @@
+package main
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/internal/redistest"
+)
+
+// opensRecords opens the records that the settings name, and says how that went.
+func opensRecords(t *testing.T, store settings.Store) error {
+	t.Helper()
+	store.Prefix = "mill:"
+	m := prepare(t, t.TempDir(), func(s *settings.Settings) {
+		s.Store, s.Objects.Shared = store, true
+		if err := s.Validate(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := m.openMetrics(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err := m.openStore(t.Context())
+	if err == nil {
+		err = m.Store.Ping(t.Context())
+	}
+	if closing := m.closeAll(t.Context()); closing != nil {
+		t.Error(closing)
+	}
+	return err
+}
+
+// wantErrors checks that err says all of the words, or is nil where there are
+// none.
+func wantErrors(t *testing.T, what string, err error, words ...string) {
+	t.Helper()
+	if len(words) == 0 && err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	for _, word := range words {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v; want it to say %q", what, err, word)
+		}
+	}
+}
+
+func TestRedisOverTLS(t *testing.T) {
+	t.Parallel()
+	cert, key, _ := certificate(t)
+	other, _, _ := certificate(t)
+	_, port, err := net.SplitHostPort(gossipAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	redistest.Start(t, "tls-port "+port, "tls-cert-file "+cert, "tls-key-file "+key, "tls-auth-clients no")
+	url := settings.Secret("rediss://127.0.0.1:" + port + "/0")
+	wantErrors(t, "its authority", opensRecords(t, settings.Store{URL: url, TLSCA: cert}))
+	wantErrors(t, "another authority", opensRecords(t, settings.Store{URL: url, TLSCA: other}), "store.url", "certificate is not trusted")
+	wantErrors(t, "the system's authorities", opensRecords(t, settings.Store{URL: url}), "certificate is not trusted")
+	wantErrors(t, "no file", opensRecords(t, settings.Store{URL: url, TLSCA: filepath.Join(t.TempDir(), "none")}), "store.tls_ca", "no such file")
+	wantErrors(t, "a key", opensRecords(t, settings.Store{URL: url, TLSCA: key}), "store.tls_ca", "holds no certificate")
+}
+
+func TestSentinelWithAPassword(t *testing.T) {
+	t.Parallel()
+	sentinel := redistest.Sentinel(t, "mill", redistest.Start(t), time.Second)
+	for _, rule := range [][]string{
+		{"ACL", "SETUSER", "watcher", "on", ">secret", "+@all", "~*", "&*"},
+		{"ACL", "SETUSER", "default", "off"},
+	} {
+		if _, err := sentinel.Command(rule...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	url := settings.Secret("redis+sentinel://" + sentinel.Addr() + "/mill/0")
+	wantErrors(t, "with the password", opensRecords(t, settings.Store{URL: url, SentinelUser: "watcher", SentinelPassword: "secret"}))
+	wantErrors(t, "without it", opensRecords(t, settings.Store{URL: url}), "store.url", "the Sentinels refuse user or password")
+	wantErrors(t, "with another", opensRecords(t, settings.Store{URL: url, SentinelUser: "watcher", SentinelPassword: "x"}), "give the Sentinels' beside it")
+}

@@ -1,0 +1,266 @@
+package function
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill"
+)
+
+// Values are the documents that a Library keeps Functions in; package store
+// has the contract.
+type Values interface {
+	// GetValue returns a document and its version, or rowmill.ErrNotFound.
+	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
+	// PutValue writes a document if its version still is version (0: it must
+	// not exist), else it returns rowmill.ErrConflict.
+	PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error)
+	// ListValues returns the names that start with prefix, sorted.
+	ListValues(ctx context.Context, prefix string) ([]string, error)
+}
+
+// Library keeps the Functions of all accounts. It has no state of its own.
+type Library struct {
+	Values Values
+	Now    func() time.Time
+}
+
+// head is the document of a Function.
+type head struct {
+	Latest      rowmill.Function `json:"latest"`
+	Published   int              `json:"published"` // revision; 0 for none
+	PublishedAt *time.Time       `json:"published_at"`
+
+	version int64 // of the document; 0 when there is none
+}
+
+// The names of documents. Accounts are escaped so that no account's name is the
+// beginning of another's documents.
+func prefixOf(account string) string { return "functions/" + url.PathEscape(account) + "/" }
+
+func headName(account, name string) string { return prefixOf(account) + name }
+
+func revisionName(account, name string, revision int) string {
+	return fmt.Sprintf("function_revisions/%s/%s/%d", url.PathEscape(account), name, revision)
+}
+
+// Publish stores a definition, already checked, as the next revision and
+// returns it; with publish it becomes the published one. rowmill.ErrConflict
+// says that somebody else changed the Function at the same time, and that
+// nothing was stored.
+func (l Library) Publish(ctx context.Context, account string, f rowmill.Function, publish bool) (rowmill.Function, error) {
+	h, err := l.head(ctx, account, f.Name)
+	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
+		return rowmill.Function{}, err
+	}
+	if h.Latest.Revision > 0 {
+		if err := l.archive(ctx, account, h.Latest); err != nil {
+			return rowmill.Function{}, err
+		}
+	}
+	f.Revision, f.Created, f.Published = h.Latest.Revision+1, l.now(), nil
+	h.Latest = f
+	if publish {
+		h.Published, h.PublishedAt = f.Revision, &f.Created
+	}
+	if err := l.put(ctx, account, f.Name, h); err != nil {
+		return rowmill.Function{}, err
+	}
+	return h.stamp(f), nil
+}
+
+// archive copies what is about to be replaced as the latest revision. The copy
+// is there already where an earlier publisher came no further.
+func (l Library) archive(ctx context.Context, account string, f rowmill.Function) error {
+	doc, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("encode revision %d of Function %s: %w", f.Revision, f.Name, err)
+	}
+	if _, err := l.Values.PutValue(ctx, revisionName(account, f.Name, f.Revision), doc, 0); err != nil && !errors.Is(err, rowmill.ErrConflict) {
+		return fmt.Errorf("keep revision %d of Function %s: %w", f.Revision, f.Name, err)
+	}
+	return nil
+}
+
+// Published returns the published revision; rowmill.ErrNotFound where there is
+// none.
+func (l Library) Published(ctx context.Context, account, name string) (rowmill.Function, error) {
+	if CheckName(name) != "" {
+		return rowmill.Function{}, rowmill.ErrNotFound
+	}
+	h, err := l.head(ctx, account, name)
+	if err == nil && h.Published == 0 {
+		err = rowmill.ErrNotFound
+	}
+	if err != nil {
+		return rowmill.Function{}, err
+	}
+	return l.revision(ctx, account, h, h.Published)
+}
+
+// Each calls yield with the published revision of every Function of the
+// account, by name, and ends with its first error.
+func (l Library) Each(ctx context.Context, account string, yield func(rowmill.Function) error) error {
+	prefix := prefixOf(account)
+	names, err := l.Values.ListValues(ctx, prefix)
+	if err != nil {
+		return fmt.Errorf("list Functions: %w", err)
+	}
+	for _, name := range names {
+		f, err := l.Published(ctx, account, strings.TrimPrefix(name, prefix))
+		if errors.Is(err, rowmill.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := yield(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Revisions calls yield with every revision of a Function, newest first, and
+// ends with its first error. An unknown Function is rowmill.ErrNotFound.
+func (l Library) Revisions(ctx context.Context, account, name string, yield func(rowmill.Function) error) error {
+	h, err := l.existing(ctx, account, name)
+	if err != nil {
+		return err
+	}
+	for n := h.Latest.Revision; n > 0; n-- {
+		f, err := l.revision(ctx, account, h, n)
+		if err != nil {
+			return err
+		}
+		if err := yield(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Rollback publishes an earlier revision, or a draft, and returns it. allowed
+// may refuse it with an error. An unknown Function or revision is
+// rowmill.ErrNotFound, a change by somebody else at the same time
+// rowmill.ErrConflict.
+func (l Library) Rollback(ctx context.Context, account, name string, revision int, allowed func(rowmill.Function) error) (rowmill.Function, error) {
+	h, err := l.existing(ctx, account, name)
+	if err == nil && (revision < 1 || revision > h.Latest.Revision) {
+		err = rowmill.ErrNotFound
+	}
+	if err != nil {
+		return rowmill.Function{}, err
+	}
+	f, err := l.revision(ctx, account, h, revision)
+	if err == nil {
+		err = allowed(f)
+	}
+	if err != nil {
+		return rowmill.Function{}, err
+	}
+	now := l.now()
+	h.Published, h.PublishedAt = revision, &now
+	if err := l.put(ctx, account, name, h); err != nil {
+		return rowmill.Function{}, err
+	}
+	return h.stamp(f), nil
+}
+
+// Unpublish takes back the published revision; all revisions stay. Where none
+// is published it is rowmill.ErrNotFound.
+func (l Library) Unpublish(ctx context.Context, account, name string) error {
+	h, err := l.existing(ctx, account, name)
+	if err == nil && h.Published == 0 {
+		err = rowmill.ErrNotFound
+	}
+	if err != nil {
+		return err
+	}
+	h.Published, h.PublishedAt = 0, nil
+	return l.put(ctx, account, name, h)
+}
+
+// existing is head for a name that a client gave.
+func (l Library) existing(ctx context.Context, account, name string) (head, error) {
+	if CheckName(name) != "" {
+		return head{}, rowmill.ErrNotFound
+	}
+	return l.head(ctx, account, name)
+}
+
+func (l Library) head(ctx context.Context, account, name string) (head, error) {
+	var h head
+	doc, version, err := l.Values.GetValue(ctx, headName(account, name))
+	if err == nil {
+		err = decode(doc, &h)
+	}
+	if err != nil {
+		return head{}, fmt.Errorf("read Function %s: %w", name, err)
+	}
+	h.version = version
+	return h, nil
+}
+
+func (l Library) put(ctx context.Context, account, name string, h head) error {
+	doc, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("encode Function %s: %w", name, err)
+	}
+	if _, err := l.Values.PutValue(ctx, headName(account, name), doc, h.version); err != nil {
+		return fmt.Errorf("store Function %s: %w", name, err)
+	}
+	return nil
+}
+
+func (l Library) revision(ctx context.Context, account string, h head, n int) (rowmill.Function, error) {
+	if n == h.Latest.Revision {
+		return h.stamp(h.Latest), nil
+	}
+	var f rowmill.Function
+	doc, _, err := l.Values.GetValue(ctx, revisionName(account, h.Latest.Name, n))
+	if errors.Is(err, rowmill.ErrNotFound) {
+		err = errors.New("the store holds no copy of it") // an earlier revision is never missing
+	}
+	if err == nil {
+		err = decode(doc, &f)
+	}
+	if err != nil {
+		return f, fmt.Errorf("read revision %d of Function %s: %w", n, h.Latest.Name, err)
+	}
+	return h.stamp(f), nil
+}
+
+// stamp says of a revision whether, and since when, it is the published one. It
+// has no null but those of the API: a decoder leaves a schema of "null".
+func (h head) stamp(f rowmill.Function) rowmill.Function {
+	if string(f.Schema) == "null" {
+		f.Schema = nil
+	}
+	if f.Inputs == nil {
+		f.Inputs = []rowmill.FunctionInput{}
+	}
+	if f.Sampling == nil {
+		f.Sampling = map[string]any{}
+	}
+	f.Published = nil
+	if f.Revision == h.Published {
+		f.Published = h.PublishedAt
+	}
+	return f
+}
+
+func (l Library) now() time.Time { return l.Now().UTC().Truncate(time.Microsecond) }
+
+// decode keeps the numbers of sampling parameters as they were written.
+func decode(doc json.RawMessage, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(doc))
+	decoder.UseNumber()
+	return decoder.Decode(into)
+}

@@ -1,0 +1,78 @@
+package function
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	opening = "{{"
+	closing = "}}"
+)
+
+// maxFieldRunes bounds the name of a field, in Unicode code points.
+const maxFieldRunes = 64
+
+// SyntaxError says what is wrong with a template, and where.
+type SyntaxError struct {
+	Offset  int // bytes before the braces
+	Message string
+}
+
+// Error names the place.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("at byte %d: %s", e.Offset, e.Message)
+}
+
+// template is a prompt taken apart: literals[0], fields[0], literals[1], and so
+// on to the last literal. It always has one literal more than fields.
+type template struct {
+	literals []string
+	fields   []string
+}
+
+// parse takes a prompt apart. The error is a *SyntaxError.
+func parse(prompt string) (template, error) {
+	var t template
+	for offset := 0; ; {
+		rest := prompt[offset:]
+		start := strings.Index(rest, opening)
+		if start < 0 {
+			t.literals = append(t.literals, rest)
+			return t, nil
+		}
+		inside := rest[start+len(opening):]
+		end := strings.Index(inside, closing)
+		if end < 0 {
+			return t, &SyntaxError{offset + start, "{{ is not closed by }}; it must be a placeholder such as {{field}}"}
+		}
+		name := strings.TrimFunc(inside[:end], unicode.IsSpace)
+		if problem := checkField(name); problem != "" {
+			return t, &SyntaxError{offset + start, "the name of the field between {{ and }} " + problem}
+		}
+		t.literals = append(t.literals, rest[:start])
+		t.fields = append(t.fields, name)
+		offset += start + len(opening) + end + len(closing)
+	}
+}
+
+// checkField says what is wrong with the name of a field, or nothing.
+func checkField(name string) string {
+	switch {
+	case name == "":
+		return "is empty"
+	case !utf8.ValidString(name):
+		return "is not UTF-8"
+	case utf8.RuneCountInString(name) > maxFieldRunes:
+		return fmt.Sprintf("has more than %d characters", maxFieldRunes)
+	case strings.TrimFunc(name, unicode.IsSpace) != name:
+		return fmt.Sprintf("is %q; it must not begin or end with a blank", name)
+	case strings.ContainsAny(name, "{}"):
+		return fmt.Sprintf("is %q; it must hold no braces", name)
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Sprintf("is %q; it must hold no line breaks or other control characters", name)
+	}
+	return ""
+}

@@ -1,0 +1,81 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// everyone is the account under which bucket audit holds all entries once more.
+const everyone = ""
+
+// AppendAudit adds an entry to the audit record.
+func (s *Store) AppendAudit(ctx context.Context, e store.AuditEntry) error {
+	if err := e.Check(); err != nil {
+		return fmt.Errorf("append to the audit record: %w", err)
+	}
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode entry %s of the audit record: %w", e.ID, err)
+	}
+	return s.write(ctx, func(t *tx) error {
+		for _, account := range []string{e.Account, everyone} {
+			key := orderKey(account, e.At, e.ID)
+			if t.get(bucketAudit, key) != nil {
+				continue
+			}
+			if err := t.put(bucketAudit, key, raw); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ListAudit returns entries of the audit record, newest first.
+func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor string) ([]store.AuditEntry, string, error) {
+	if limit <= 0 {
+		return nil, "", rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
+	}
+	start := []byte(account + "\x01") // just beyond the newest
+	if cursor != "" {
+		place, err := decodeCursor(cursor)
+		if err != nil {
+			return nil, "", err
+		}
+		start = append([]byte(account+"\x00"), place...)
+	}
+	var entries []store.AuditEntry
+	var next string
+	err := s.view(ctx, func(t *tx) error {
+		c := t.Bucket(bucketAudit).Cursor()
+		var key, raw []byte
+		if beyond, _ := c.Seek(start); beyond == nil {
+			key, raw = c.Last()
+		} else {
+			key, raw = c.Prev()
+		}
+		prefix := []byte(account + "\x00")
+		for ; bytes.HasPrefix(key, prefix); key, raw = c.Prev() {
+			if len(entries) == limit {
+				last := entries[limit-1]
+				next = encodeCursor(position(last.At), last.ID)
+				return nil
+			}
+			var e store.AuditEntry
+			if err := json.Unmarshal(raw, &e); err != nil {
+				return fmt.Errorf("decode an entry: %w", err)
+			}
+			entries = append(entries, e)
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("list the audit record: %w", err)
+	}
+	return entries, next, nil
+}

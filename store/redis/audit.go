@@ -1,0 +1,82 @@
+package redis
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	driver "github.com/redis/go-redis/v9"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// everyone is the account under which all entries are held once more.
+const everyone = ""
+
+// auditScript adds an entry. Repeating it changes nothing.
+//
+//	KEYS[1]  sorted set of the account's entries
+//	KEYS[2]  sorted set of all entries
+//	ARGV[1]  order, NUL, entry
+var auditScript = driver.NewScript(`
+redis.call('ZADD', KEYS[1], 0, ARGV[1])
+redis.call('ZADD', KEYS[2], 0, ARGV[1])
+return 1
+`)
+
+// AppendAudit adds an entry to the audit record.
+func (s *Store) AppendAudit(ctx context.Context, e store.AuditEntry) error {
+	if err := e.Check(); err != nil {
+		return fmt.Errorf("append to the audit record: %w", err)
+	}
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode entry %s of the audit record: %w", e.ID, err)
+	}
+	member := order(e.At, e.ID) + "\x00" + string(raw)
+	keys := []string{s.key("audit", e.Account), s.key("audit", everyone)}
+	if _, err := s.try(ctx, true, func(ctx context.Context) error {
+		return auditScript.Run(ctx, s.client, keys, member).Err()
+	}); err != nil {
+		return fmt.Errorf("append to the audit record: %w", err)
+	}
+	return nil
+}
+
+// ListAudit returns entries of the audit record, newest first.
+func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor string) ([]store.AuditEntry, string, error) {
+	if limit <= 0 {
+		return nil, "", rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
+	}
+	below := "+"
+	if cursor != "" {
+		place, err := decodeCursor(cursor)
+		if err != nil {
+			return nil, "", err
+		}
+		below = "(" + place
+	}
+	var members *driver.StringSliceCmd
+	if err := s.read(ctx, func(p driver.Pipeliner) {
+		members = p.ZRevRangeByLex(ctx, s.key("audit", account), &driver.ZRangeBy{Min: "-", Max: below, Count: int64(limit) + 1})
+	}); err != nil {
+		return nil, "", fmt.Errorf("list the audit record: %w", err)
+	}
+	var entries []store.AuditEntry
+	next, last := "", ""
+	for _, member := range members.Val() {
+		if len(entries) == limit {
+			next = encodeCursor(last)
+			break
+		}
+		place, raw, _ := strings.Cut(member, "\x00")
+		var e store.AuditEntry
+		if err := json.Unmarshal([]byte(raw), &e); err != nil {
+			return nil, "", fmt.Errorf("list the audit record: decode an entry: %w", err)
+		}
+		entries, last = append(entries, e), place
+	}
+	return entries, next, nil
+}

@@ -1,0 +1,98 @@
+package redis_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/redis"
+)
+
+// TestFenceHoldsAtTheWrite takes the job away between the read of a change and
+// its write.
+func TestFenceHoldsAtTheWrite(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "appendfsync everysec")
+	s := open(t, redis.Config{URL: server.URL()})
+	for name, take := range map[string]func(store.Fence) error{
+		"the session ends": func(f store.Fence) error { return s.CloseSession(t.Context(), f.Session) },
+		"a release":        func(f store.Fence) error { return s.Release(t.Context(), f) },
+		"another owner": func(f store.Fence) error {
+			err := s.CloseSession(t.Context(), f.Session)
+			_, claim := s.Claim(t.Context(), f.JobID, newSession(t, s))
+			return errors.Join(err, claim)
+		},
+	} {
+		f := claimed(t, s, "job "+name, newSession(t, s))
+		taken := false
+		_, err := s.Update(t.Context(), f, func(r *store.Record) error {
+			r.Shards = 9
+			if taken {
+				return nil
+			}
+			taken = true
+			return take(f)
+		})
+		if !errors.Is(err, rowmill.ErrLeaseLost) {
+			t.Errorf("%s: %v, want ErrLeaseLost", name, err)
+		}
+		if rec, err := s.Get(t.Context(), f.JobID); err != nil || rec.Shards != 0 {
+			t.Errorf("%s: the late write is there: %d shards, %v", name, rec.Shards, err)
+		}
+	}
+	// A cancel in between is seen, and the change made again on what it finds.
+	f := claimed(t, s, "job cancelled", newSession(t, s))
+	_, err := s.Update(t.Context(), f, func(r *store.Record) error {
+		_, err := s.Cancel(t.Context(), f.JobID, time.Now(), nil)
+		return err
+	})
+	if !errors.Is(err, rowmill.ErrTerminal) {
+		t.Errorf("an update beside a cancel: %v, want ErrTerminal", err)
+	}
+	consistent(t, server, s, "rowmill:")
+}
+
+// TestReservationsMeet lets jobs of one account ask at the same moment, from
+// several stores, for what one alone can have.
+func TestReservationsMeet(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "appendfsync everysec")
+	const callers = 8
+	var stores []*redis.Store
+	for range callers {
+		stores = append(stores, open(t, redis.Config{URL: server.URL()}))
+	}
+	session := newSession(t, stores[0])
+	for round := range 50 {
+		limit := float64(round + 1)
+		var granted atomic.Int32
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for i, s := range stores {
+			f := claimed(t, s, fmt.Sprintf("job-%d-%d", round, i), session)
+			all.Go(func() {
+				<-begin
+				_, err := s.Reserve(t.Context(), f, 1, &limit)
+				var refused *store.LimitError
+				switch {
+				case err == nil:
+					granted.Add(1)
+				case !errors.As(err, &refused):
+					t.Errorf("reserve: %v", err)
+				}
+			})
+		}
+		close(begin)
+		all.Wait()
+		if granted.Load() != 1 {
+			t.Fatalf("round %d: %d jobs were granted what is left for one", round, granted.Load())
+		}
+	}
+	consistent(t, server, stores[0], "rowmill:")
+}

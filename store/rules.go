@@ -1,0 +1,183 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill"
+)
+
+// The rules in this file are the contract's, the same in every store. What a
+// store asks for beyond them is its own.
+
+// MaxName is the longest account, job id, part key, API key id, idempotency key
+// or value name in bytes. Two of them fit the key of any store many times over.
+const MaxName = 1024
+
+// CheckName refuses what cannot be part of a store's key. what is its name in
+// the error.
+func CheckName(what, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%s is empty", what)
+	case len(name) > MaxName:
+		return fmt.Errorf("%s is %d bytes long, at most %d are allowed", what, len(name), MaxName)
+	case strings.IndexByte(name, 0) >= 0:
+		return fmt.Errorf("%s holds a NUL byte", what)
+	}
+	return nil
+}
+
+// MaxRows is the most rows of a part: a store may add rows up as doubles, which
+// tell all whole numbers up to here from each other.
+const MaxRows = 1<<53 - 1
+
+// CheckNew refuses what Create cannot store. idem may be nil.
+func CheckNew(rec Record, idem *Idempotency) error {
+	if err := CheckName("the job id", rec.Job.ID); err != nil {
+		return err
+	}
+	if err := CheckName("the account", rec.Spec.Account); err != nil {
+		return err
+	}
+	if rec.Job.Status != rowmill.StatusPending {
+		return fmt.Errorf("its status is %q, a new job is %q", rec.Job.Status, rowmill.StatusPending)
+	}
+	if rec.Job.Created.IsZero() {
+		return errors.New("its time of creation is not set")
+	}
+	if idem == nil {
+		return nil
+	}
+	if err := CheckName("the idempotency key", idem.Key); err != nil {
+		return err
+	}
+	if idem.TTL <= 0 {
+		return fmt.Errorf("its idempotency key is kept for %v, which must be positive", idem.TTL)
+	}
+	return nil
+}
+
+// Check refuses a part that cannot be recorded.
+func (p Part) Check() error {
+	if err := CheckName("the key of a part", p.Key); err != nil {
+		return err
+	}
+	t := p.Totals
+	switch {
+	case p.Shard < 0 || p.Shard > math.MaxInt32:
+		return fmt.Errorf("part %s: its shard is %d", p.Key, p.Shard)
+	case p.Rows < 0 || p.Rows > MaxRows:
+		return fmt.Errorf("part %s: it holds %d rows", p.Key, p.Rows)
+	case min(t.Rows, t.Failed, t.TruncatedRows, t.TruncatedOutputs, t.InputTokens, t.OutputTokens) < 0:
+		return fmt.Errorf("part %s: its totals are negative: %+v", p.Key, t)
+	}
+	return nil
+}
+
+// Change applies the change of an Update to rec, or with end of a Finish. It
+// refuses what no change may do, except to the specification, which the store
+// compares as it keeps it. An error of change itself is passed through.
+func (rec *Record) Change(change func(*Record) error, end bool) error {
+	before := keep(*rec)
+	if err := change(rec); err != nil {
+		return err
+	}
+	if err := before.check(rec); err != nil {
+		return fmt.Errorf("change job %s: %w", before.id, err)
+	}
+	if end && !rec.Job.Status.Terminal() {
+		return fmt.Errorf("finish job %s: the change leaves it %s", before.id, rec.Job.Status)
+	}
+	return nil
+}
+
+// Cancel applies a Cancel to rec. change sees the record as it was before and
+// may be nil. A job that is over is left alone, with rowmill.ErrTerminal.
+func (rec *Record) Cancel(now time.Time, change func(*Record)) error {
+	before := keep(*rec)
+	if before.status.Terminal() {
+		return fmt.Errorf("cancel job %s, which is %s: %w", before.id, before.status, rowmill.ErrTerminal)
+	}
+	if change != nil {
+		change(rec)
+	}
+	if rec.Job.Status != before.status {
+		return fmt.Errorf("cancel job %s: the change made it %s, which is for Cancel to do", before.id, rec.Job.Status)
+	}
+	err := rec.Job.Become(rowmill.StatusCancelled, now)
+	if err == nil {
+		err = before.check(rec)
+	}
+	if err != nil {
+		return fmt.Errorf("cancel job %s: %w", before.id, err)
+	}
+	return nil
+}
+
+// kept is what a change must leave alone, copied out of reach of the change.
+type kept struct {
+	id       string
+	created  time.Time
+	run      rowmill.RunType
+	status   rowmill.Status
+	counted  bool // NumRows is set
+	rows     int64
+	session  string
+	epoch    int64
+	version  int64
+	schema   int
+	reserved rowmill.Money
+}
+
+func keep(rec Record) kept {
+	k := kept{
+		id: rec.Job.ID, created: rec.Job.Created, run: rec.Job.RunType, status: rec.Job.Status,
+		session: rec.Session, epoch: rec.Epoch, version: rec.Version, schema: rec.SchemaVersion, reserved: rec.Reserved,
+	}
+	if rec.Job.NumRows != nil {
+		k.counted, k.rows = true, *rec.Job.NumRows
+	}
+	return k
+}
+
+// check refuses a change of what never changes, and a status step that the
+// state machine lacks.
+func (k kept) check(rec *Record) error {
+	switch {
+	case rec.Job.ID != k.id:
+		return errors.New("its id cannot change")
+	case !rec.Job.Created.Equal(k.created):
+		return errors.New("its time of creation cannot change")
+	case rec.Job.RunType != k.run:
+		return errors.New("its run type cannot change")
+	case rec.Reserved != k.reserved:
+		return errors.New("what it has reserved is changed by Reserve alone")
+	case rec.Session != k.session || rec.Epoch != k.epoch:
+		return errors.New("its owner and epoch are changed by Claim and Release alone")
+	case rec.Version != k.version || rec.SchemaVersion != k.schema:
+		return errors.New("its versions are changed by the store alone")
+	case k.counted && (rec.Job.NumRows == nil || *rec.Job.NumRows != k.rows):
+		return fmt.Errorf("its number of rows is %d and cannot change", k.rows)
+	case rec.Job.Status != k.status && !reachable(k.status, rec.Job.Status):
+		return &rowmill.TransitionError{From: k.status, To: rec.Job.Status}
+	}
+	return nil
+}
+
+// reachable reports whether to can follow from, over any number of steps. The
+// states have an order, so the search ends.
+func reachable(from, to rowmill.Status) bool {
+	if from.CanBecome(to) {
+		return true
+	}
+	for _, next := range rowmill.Statuses() {
+		if from.CanBecome(next) && reachable(next, to) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,203 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// entry returns an entry of the audit record that concerns an account, n
+// seconds after the start.
+func (s *suite) entry(account string, n int) store.AuditEntry {
+	return store.AuditEntry{
+		ID: fmt.Sprintf("entry-%04d", n), At: s.start.Add(time.Duration(n) * time.Second), Account: account,
+		Action: "key.create", Target: "t\x00:", ByAccount: "default", ByKey: "k", ByName: "ops \"laptop\"", Request: "r",
+		Details: json.RawMessage(`{"role":"user","n":12345678901234567890}`),
+	}
+}
+
+func (s *suite) appended(e store.AuditEntry) {
+	s.Helper()
+	if err := s.AppendAudit(s.Context(), e); err != nil {
+		s.Fatalf("append: %v", err)
+	}
+}
+
+// audited pages through an account's entries, limit at a time.
+func (s *suite) audited(account string, limit int) []store.AuditEntry {
+	s.Helper()
+	var all []store.AuditEntry
+	for cursor := ""; ; {
+		page, next, err := s.ListAudit(s.Context(), account, limit, cursor)
+		if err != nil || len(page) > limit || next != "" && len(page) < limit {
+			s.Fatalf("list: %d of %d entries, %v", len(page), limit, err)
+		}
+		all = append(all, page...)
+		if cursor = next; next == "" {
+			return all
+		}
+	}
+}
+
+func testAudit(s *suite) {
+	if found := s.audited("", 5); len(found) != 0 {
+		s.Errorf("a new store has the entries %v", found)
+	}
+	accounts := []string{"a", "a:b", "a\nb", "audit", "\x01"}
+	byAccount := map[string][]store.AuditEntry{}
+	var all []store.AuditEntry
+	for n := range 20 {
+		e := s.entry(accounts[n%len(accounts)], n)
+		if n == 19 {
+			e.Failed = "unavailable"
+		}
+		s.appended(e)
+		byAccount[e.Account] = append([]store.AuditEntry{e}, byAccount[e.Account]...)
+		all = append([]store.AuditEntry{e}, all...)
+	}
+	s.appended(all[7]) // repeated
+	s.reopen()
+	for _, limit := range []int{1, 3, 20, 100} {
+		if diff := cmp.Diff(all, s.audited("", limit)); diff != "" {
+			s.Errorf("all, %d at a time (-want +got):\n%s", limit, diff)
+		}
+		for _, account := range accounts {
+			if diff := cmp.Diff(byAccount[account], s.audited(account, limit)); diff != "" {
+				s.Errorf("account %q, %d at a time (-want +got):\n%s", account, limit, diff)
+			}
+		}
+	}
+	if found := s.audited("b", 5); len(found) != 0 {
+		s.Errorf("an account that nothing was done to has the entries %v", found)
+	}
+}
+
+func testAuditUnderInserts(s *suite) {
+	var want []string
+	for n := 9; n >= 0; n-- {
+		s.appended(s.entry("a", n))
+		want = append(want, s.entry("a", n).ID)
+	}
+	var got []string
+	for cursor, made := "", 10; ; made++ {
+		page, next, err := s.ListAudit(s.Context(), "a", 3, cursor)
+		if err != nil {
+			s.Fatal(err)
+		}
+		for _, e := range page {
+			got = append(got, e.ID)
+		}
+		s.appended(s.entry("a", made))
+		if cursor = next; next == "" {
+			break
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.Errorf("entries (-want +got):\n%s", diff)
+	}
+}
+
+func testAuditRefuses(s *suite) {
+	for name, change := range map[string]func(*store.AuditEntry){
+		"no id":      func(e *store.AuditEntry) { e.ID = "" },
+		"NUL in id":  func(e *store.AuditEntry) { e.ID = "a\x00b" },
+		"no account": func(e *store.AuditEntry) { e.Account = "" },
+		"no time":    func(e *store.AuditEntry) { e.At = time.Time{} },
+		"no action":  func(e *store.AuditEntry) { e.Action = "" },
+		"no JSON":    func(e *store.AuditEntry) { e.Details = json.RawMessage(`{`) },
+	} {
+		e := s.entry("a", 1)
+		change(&e)
+		if err := s.AppendAudit(s.Context(), e); err == nil {
+			s.Errorf("%s: it is accepted", name)
+		}
+	}
+	if found := s.audited("", 5); len(found) != 0 {
+		s.Errorf("refused entries are there: %v", found)
+	}
+	for _, cursor := range []string{"x", "!!!", "AAAA", strings.Repeat("A", 5000)} {
+		_, _, err := s.ListAudit(s.Context(), "a", 1, cursor)
+		var invalid *rowmill.InvalidError
+		if !errors.As(err, &invalid) || len(invalid.Fields) == 0 || invalid.Fields[0].Field != "cursor" {
+			s.Errorf("cursor %.20q: %v, want an InvalidError on field cursor", cursor, err)
+		}
+	}
+	if _, _, err := s.ListAudit(s.Context(), "a", 0, ""); err == nil {
+		s.Error("a limit of 0 is accepted")
+	}
+}
+
+func testReplaceKey(s *suite) {
+	k := store.Key{ID: "k", Hash: []byte{1}, Account: "a", Role: "user", Created: s.start}
+	next := k
+	next.Hash = []byte{2}
+	if err := s.ReplaceKey(s.Context(), next, k.Hash); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("replace a key that never was: %v, want ErrNotFound", err)
+	}
+	if err := s.PutKey(s.Context(), k); err != nil {
+		s.Fatal(err)
+	}
+	for range 2 { // repeated
+		if err := s.ReplaceKey(s.Context(), next, k.Hash); err != nil {
+			s.Fatalf("replace: %v", err)
+		}
+	}
+	late := k
+	late.Hash = []byte{3}
+	if err := s.ReplaceKey(s.Context(), late, k.Hash); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("replace a key that was replaced: %v, want ErrConflict", err)
+	}
+	keys, err := s.ListKeys(s.Context())
+	if diff := cmp.Diff([]store.Key{next}, keys); diff != "" || err != nil {
+		s.Errorf("keys (-want +got):\n%s%v", diff, err)
+	}
+	if err := s.DeleteKey(s.Context(), "k"); err != nil {
+		s.Fatal(err)
+	}
+	if err := s.ReplaceKey(s.Context(), late, next.Hash); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("replace a key that was deleted: %v, want ErrNotFound", err)
+	}
+	if keys, err := s.ListKeys(s.Context()); err != nil || len(keys) != 0 {
+		s.Errorf("a deleted key is back: %v, %v", keys, err)
+	}
+}
+
+func testReplaceKeyRace(s *suite) {
+	first := store.Key{ID: "k", Hash: []byte{0}, Created: s.start}
+	if err := s.PutKey(s.Context(), first); err != nil {
+		s.Fatal(err)
+	}
+	errs := make([]error, 8)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			k := first
+			k.Hash = []byte{1, byte(i)}
+			errs[i] = s.ReplaceKey(s.Context(), k, first.Hash)
+		})
+	}
+	wg.Wait()
+	won := -1
+	for i, err := range errs {
+		switch {
+		case err == nil && won >= 0:
+			s.Errorf("calls %d and %d both replaced the key", won, i)
+		case err == nil:
+			won = i
+		case !errors.Is(err, rowmill.ErrConflict):
+			s.Errorf("call %d: %v, want ErrConflict", i, err)
+		}
+	}
+	keys, err := s.ListKeys(s.Context())
+	if err != nil || won < 0 || len(keys) != 1 || keys[0].Hash[1] != byte(won) {
+		s.Errorf("call %d won; the keys are %v, %v", won, keys, err)
+	}
+}
