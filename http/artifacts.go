@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 )
@@ -41,6 +42,9 @@ func (s *Server) artifact(ctx context.Context, record store.Record, v results.Va
 		return s.make(context.WithoutCancel(ctx), record.Job.ID, full, name, v)
 	})
 	if err != nil {
+		if now, lookErr := s.Store.Get(ctx, record.Job.ID); lookErr == nil && now.DataRemoved != nil {
+			return store.Artifact{}, errGone() // whatever has failed, that is why
+		}
 		return store.Artifact{}, fmt.Errorf("make the result file %s: %w", name, err)
 	}
 	return made.(store.Artifact), nil
@@ -62,7 +66,7 @@ func (s *Server) make(ctx context.Context, jobID string, full store.Artifact, na
 	defer source.Close()
 	schema, err := results.ReadSchema(source)
 	if err != nil {
-		return store.Artifact{}, err
+		return store.Artifact{}, removed(err)
 	}
 
 	key := fmt.Sprintf("jobs/%s/results/%s-%s.parquet", jobID, name, nonce())
@@ -72,7 +76,7 @@ func (s *Server) make(ctx context.Context, jobID string, full store.Artifact, na
 	}
 	defer writer.Abort()
 	if err := results.Subset(ctx, writer, source, schema, v); err != nil {
-		return store.Artifact{}, err
+		return store.Artifact{}, removed(err)
 	}
 	info, err := writer.Commit()
 	if err != nil {
@@ -111,10 +115,10 @@ func nonce() string {
 	return hex.EncodeToString(b[:])
 }
 
-// removed turns the absence of a recorded object into "retention took it":
-// the record read before may be older than that.
+// removed turns the absence of a recorded object, or its loss while it is being
+// read, into "retention took it": the record read before may be older than that.
 func removed(err error) error {
-	if errors.Is(err, rowmill.ErrNotFound) {
+	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) {
 		return errGone()
 	}
 	return err

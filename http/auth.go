@@ -2,25 +2,16 @@ package http
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	nethttp "net/http"
 	"strings"
-	"sync"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/store"
 )
 
 // DefaultAccount owns the administrator key of the configuration and the key
@@ -34,16 +25,9 @@ const (
 )
 
 const (
-	// keyPrefix lets secret scanners find keys.
-	keyPrefix = "rk_"
-	// keysFresh is how long a list of keys is believed: a revoked key works
-	// no longer than that.
-	keysFresh = 2 * time.Second
-	// keysFreshUnknown is the same for keys that the list lacks, which may be
-	// new. It bounds how often bad keys make the store list its keys.
-	keysFreshUnknown = 100 * time.Millisecond
-	// usedEvery is how often the use of a key is recorded.
-	usedEvery = time.Minute
+	// DialectSDK is how existing clients of this API family want answers.
+	DialectSDK = "sdk"
+
 	// maxAccountBytes bounds the name of an account.
 	maxAccountBytes = 128
 )
@@ -51,8 +35,13 @@ const (
 // principal is who sent a request.
 type principal struct {
 	keyID   string // empty for the configured administrator key
+	name    string // of the key
 	account string
 	role    string
+	dialect string // DialectSDK, or empty for the API's own
+
+	// perMinute bounds the requests of the key; 0 does not.
+	perMinute int
 }
 
 func caller(c *gin.Context) principal { return c.MustGet(contextPrincipal).(principal) }
@@ -72,6 +61,29 @@ func administered(c *gin.Context, named string) (string, error) {
 		return "", rowmill.Invalid("account", "is %q; the name of an account has up to %d bytes of plain text", shorten(named, 64), maxAccountBytes)
 	}
 	return named, nil
+}
+
+// namedAccount is the account that query or body name, or empty.
+func namedAccount(c *gin.Context, body *object) string {
+	named := c.Query("account")
+	var other string
+	if body.read("account", "a string", &other) {
+		if named != "" && named != other {
+			body.problems.add("account", "is %q in the body and %q in the query; name one", shorten(other, 64), shorten(named, 64))
+		}
+		named = other
+	}
+	return named
+}
+
+// administeredOrAll is administered, but where none is named, an administrator
+// of the account "default" asks about all accounts at once: the empty one.
+func administeredOrAll(c *gin.Context, named string) (string, error) {
+	account, err := administered(c, named)
+	if named == "" && account == DefaultAccount {
+		account = ""
+	}
+	return account, err
 }
 
 // authenticate lets requests with a known key pass.
@@ -95,8 +107,11 @@ func (s *Server) authenticate(c *gin.Context) {
 		s.fail(c, fmt.Errorf("look up the API key: %w", err))
 		return
 	}
+	if wait := s.limits.take(who); wait > 0 {
+		s.fail(c, tooMany(who.perMinute, wait))
+		return
+	}
 	c.Set(contextPrincipal, who)
-	c.Next()
 	if err := s.keys.used(context.WithoutCancel(c.Request.Context()), who.keyID); err != nil {
 		s.Logger.Warn("record the use of a key", keyRequest, requestID(c), keyErr, err)
 	}
@@ -106,149 +121,4 @@ func (s *Server) unauthorized(c *gin.Context, code, message string) {
 	e := errorf(nethttp.StatusUnauthorized, code, "%s", message)
 	e.header = map[string]string{"WWW-Authenticate": "Key"}
 	s.fail(c, e)
-}
-
-// A keyring knows the keys of the store as of a moment ago.
-type keyring struct {
-	store store.Store
-	admin [sha256.Size]byte // hash of the configured key
-	has   bool              // whether there is one
-	now   func() time.Time
-
-	mu    sync.Mutex
-	keys  map[string]store.Key
-	read  time.Time            // when keys were listed
-	wrote map[string]time.Time // when a key's use was recorded
-}
-
-func newKeyring(s store.Store, admin string, now func() time.Time) *keyring {
-	return &keyring{
-		store: s, admin: sha256.Sum256([]byte(admin)), has: admin != "", now: now,
-		wrote: map[string]time.Time{},
-	}
-}
-
-// find returns whose key it is, or rowmill.ErrNotFound. Secrets are compared
-// by hash, in constant time.
-func (k *keyring) find(ctx context.Context, key string) (principal, error) {
-	hash := sha256.Sum256([]byte(key))
-	if k.has && subtle.ConstantTimeCompare(hash[:], k.admin[:]) == 1 {
-		return principal{account: DefaultAccount, role: RoleAdmin}, nil
-	}
-	id, secret, found := splitKey(key)
-	if !found {
-		return principal{}, rowmill.ErrNotFound
-	}
-	kept, err := k.lookup(ctx, id)
-	if err != nil {
-		return principal{}, err
-	}
-	hash = sha256.Sum256([]byte(secret))
-	if subtle.ConstantTimeCompare(hash[:], kept.Hash) != 1 {
-		return principal{}, rowmill.ErrNotFound
-	}
-	if kept.Expires != nil && !k.now().Before(*kept.Expires) {
-		return principal{}, rowmill.ErrNotFound
-	}
-	return principal{keyID: kept.ID, account: kept.Account, role: kept.Role}, nil
-}
-
-func (k *keyring) lookup(ctx context.Context, id string) (store.Key, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	key, known := k.keys[id]
-	fresh := keysFresh
-	if !known {
-		fresh = keysFreshUnknown
-	}
-	if age := k.now().Sub(k.read); k.keys == nil || age >= fresh || age < 0 {
-		list, err := k.store.ListKeys(ctx)
-		if err != nil {
-			return store.Key{}, err
-		}
-		k.keys, k.read = make(map[string]store.Key, len(list)), k.now()
-		for _, key := range list {
-			k.keys[key.ID] = key
-		}
-		key, known = k.keys[id]
-	}
-	if !known {
-		return store.Key{}, rowmill.ErrNotFound
-	}
-	return key, nil
-}
-
-// UsedValue names the value that holds when a key was last used. It is apart
-// from the key's record, so that recording a use can never bring back a key
-// that is being revoked.
-func UsedValue(keyID string) string { return "key_used/" + keyID }
-
-// used records, at most once per usedEvery, that a key was used.
-func (k *keyring) used(ctx context.Context, id string) error {
-	now := k.now().UTC()
-	k.mu.Lock()
-	recent := now.Sub(k.wrote[id]) < usedEvery
-	if !recent {
-		k.wrote[id] = now
-	}
-	k.mu.Unlock()
-	if id == "" || recent {
-		return nil
-	}
-	_, version, err := k.store.GetValue(ctx, UsedValue(id))
-	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
-		return err
-	}
-	doc, err := json.Marshal(now)
-	if err != nil {
-		return err
-	}
-	_, err = k.store.PutValue(ctx, UsedValue(id), doc, version)
-	if errors.Is(err, rowmill.ErrConflict) {
-		return nil // another node recorded a use just now
-	}
-	return err
-}
-
-// splitKey cuts rk_<id>_<secret>.
-func splitKey(key string) (id, secret string, ok bool) {
-	rest, found := strings.CutPrefix(key, keyPrefix)
-	if !found {
-		return "", "", false
-	}
-	id, secret, found = strings.Cut(rest, "_")
-	return id, secret, found && id != "" && secret != ""
-}
-
-// NewKey makes a key: the text for its owner, which is kept nowhere, and the
-// record for the store. The text is rk_<id>_<secret>, the secret 32 random
-// bytes in base64url.
-func NewKey(account, role, name string, now time.Time) (text string, record store.Key) {
-	id, secret := make([]byte, 6), make([]byte, 32)
-	_, _ = rand.Read(id) // never fails, as documented since Go 1.24
-	_, _ = rand.Read(secret)
-	encoded := base64.RawURLEncoding.EncodeToString(secret)
-	hash := sha256.Sum256([]byte(encoded))
-	record = store.Key{
-		ID: hex.EncodeToString(id), Hash: hash[:], Account: account, Role: role, Name: name, Created: now.UTC(),
-	}
-	return keyPrefix + record.ID + "_" + encoded, record
-}
-
-// EnsureFirstKey creates an administrator key of the account "default" in a
-// store without keys and returns it, to be shown once. It returns "" where
-// the store has keys.
-func EnsureFirstKey(ctx context.Context, s store.Keys, now time.Time) (string, error) {
-	keys, err := s.ListKeys(ctx)
-	if err != nil {
-		return "", fmt.Errorf("list keys: %w", err)
-	}
-	if len(keys) > 0 {
-		return "", nil
-	}
-	text, record := NewKey(DefaultAccount, RoleAdmin, "first start", now)
-	if err := s.PutKey(ctx, record); err != nil {
-		return "", fmt.Errorf("store the first key: %w", err)
-	}
-	return text, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func TestAuth_EveryEndpointNeedsAKey(t *testing.T) {
 			continue
 		}
 		checked++
-		path := strings.NewReplacer(":job_id", unknownIDs[0], ":row", "0").Replace(route.Path)
+		path := strings.NewReplacer(":job_id", unknownIDs[0], ":row", "0", ":key_id", "000000000000").Replace(route.Path)
 		for name, header := range map[string]string{
 			"Missing":         "",
 			"NoScheme":        adminKey,
@@ -95,15 +96,30 @@ func TestAuth_NoAdminKeyIsNoKey(t *testing.T) {
 }
 
 // clock is a settable time.
-type clock struct{ at time.Time }
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
 
-func (c *clock) now() time.Time { return c.at }
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) set(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = at
+}
+
+func (c *clock) pass(d time.Duration) { c.set(c.now().Add(d)) }
 
 func TestKeyring_RevokingAndExpiryTakeEffectWithinSeconds(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	c := &clock{at: time.Unix(1_700_000_000, 0)}
-	ring := newKeyring(w.store, "", c.now)
+	ring := newKeyring(w.store, "", 0, c.now)
 	text, record := NewKey("acme", RoleUser, "n", c.at)
 	expires := c.at.Add(time.Hour)
 	record.Expires = &expires
@@ -117,22 +133,22 @@ func TestKeyring_RevokingAndExpiryTakeEffectWithinSeconds(t *testing.T) {
 	if !works() {
 		t.Fatal("the key does not work")
 	}
-	c.at = expires.Add(-time.Nanosecond)
+	c.set(expires.Add(-time.Nanosecond))
 	if !works() {
 		t.Error("the key expired early")
 	}
-	c.at = expires
+	c.set(expires)
 	if works() {
 		t.Error("the key outlived its expiry")
 	}
-	c.at = expires.Add(-time.Minute)
+	c.set(expires.Add(-time.Minute))
 	if !works() {
 		t.Fatal("the key does not work any more")
 	}
 	if err := w.store.DeleteKey(t.Context(), record.ID); err != nil {
 		t.Fatal(err)
 	}
-	c.at = c.at.Add(keysFresh)
+	c.pass(keysFresh)
 	if works() {
 		t.Error("a revoked key works")
 	}
@@ -142,7 +158,7 @@ func TestKeyring_NewKeyWorksAtOnce(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	c := &clock{at: time.Unix(1_700_000_000, 0)}
-	ring := newKeyring(w.store, "", c.now)
+	ring := newKeyring(w.store, "", 0, c.now)
 	if _, err := ring.find(t.Context(), "rk_00_x"); err == nil {
 		t.Fatal("an unknown key works")
 	}
@@ -150,7 +166,7 @@ func TestKeyring_NewKeyWorksAtOnce(t *testing.T) {
 	if err := w.store.PutKey(t.Context(), record); err != nil {
 		t.Fatal(err)
 	}
-	c.at = c.at.Add(keysFreshUnknown)
+	c.pass(keysFreshUnknown)
 	if _, err := ring.find(t.Context(), text); err != nil {
 		t.Error(err)
 	}
@@ -176,10 +192,10 @@ func TestKeyring_BadKeysDoNotFloodTheStore(t *testing.T) {
 	w := setup(t)
 	counted := &countedKeys{Store: w.store}
 	c := &clock{at: time.Unix(1_700_000_000, 0)}
-	ring := newKeyring(counted, "", c.now)
+	ring := newKeyring(counted, "", 0, c.now)
 	for range 1000 {
 		_, _ = ring.find(t.Context(), "rk_00_x")
-		c.at = c.at.Add(time.Millisecond)
+		c.pass(time.Millisecond)
 	}
 	if counted.lists != 10 {
 		t.Errorf("listed %d times in a second, want 10", counted.lists)
@@ -202,7 +218,7 @@ func TestKeyring_UseIsRecordedOncePerMinute(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	c := &clock{at: time.Unix(1_700_000_000, 0)}
-	ring := newKeyring(w.store, "", c.now)
+	ring := newKeyring(w.store, "", 0, c.now)
 	versions := func() int64 {
 		_, version, err := w.store.GetValue(t.Context(), UsedValue("k"))
 		if err != nil {
@@ -216,7 +232,7 @@ func TestKeyring_UseIsRecordedOncePerMinute(t *testing.T) {
 		}
 	}
 	first := versions()
-	c.at = c.at.Add(usedEvery)
+	c.pass(usedEvery)
 	if err := ring.used(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}

@@ -52,8 +52,9 @@ type submission struct {
 	unknown []string                   // names of unknown fields, at most maxReported
 	more    int                        // further ones
 
-	inline   bool   // inputs is an array
-	url      string // inputs is a string
+	inline   bool     // inputs is an array
+	rows     rowsSeen // what its rows are like
+	url      string   // inputs is a string
 	problems problems
 }
 
@@ -191,75 +192,7 @@ func (sub *submission) readInputs(s *scanner, first byte, sink *rowSink) error {
 		return err
 	}
 	if string(raw) != "null" { // a null is an absent field
-		sub.problems.add(fieldInputs, "must be an array of strings, or the URL of a CSV or Parquet file as a string")
+		sub.problems.add(fieldInputs, "must be an array of strings (or objects for a Function), or the URL of a CSV or Parquet file as a string")
 	}
 	return nil
-}
-
-// readRows reads the array of rows, whose bracket is consumed.
-func (sub *submission) readRows(s *scanner, sink *rowSink) error {
-	bad := 0
-	refuse := func(index int64, format string, args ...any) {
-		if bad++; bad <= maxReported {
-			sub.problems.add(fmt.Sprintf("%s[%d]", fieldInputs, index), format, args...)
-		}
-		sink.drop() // nothing will be created
-	}
-	index := int64(0)
-	for ; ; index++ {
-		b, err := s.token()
-		if err != nil {
-			return err
-		}
-		if b == ']' {
-			break
-		}
-		if index > 0 {
-			if b != ',' {
-				return s.syntaxError("a comma or ] must follow row %d", index-1)
-			}
-			if b, err = s.token(); err != nil {
-				return err
-			}
-		}
-		if b != '"' {
-			if _, err := s.value(b, maxFieldBytes); err != nil && !errors.Is(err, errTooLong) {
-				return err
-			}
-			refuse(index, "is %s; every row must be a string (objects are rows of a Function)", kindOf(b))
-			continue
-		}
-		raw, err := s.text(sink.maxRow)
-		switch {
-		case errors.Is(err, errTooLong):
-			refuse(index, "is longer than %d bytes; shorten or split the row", sink.maxRow)
-		case err != nil:
-			return err
-		default:
-			if err := sink.add(raw); err != nil {
-				return fmt.Errorf("store row %d of a submission: %w", index, err)
-			}
-		}
-	}
-	if index == 0 {
-		sub.problems.add(fieldInputs, "is empty; send at least one row")
-	}
-	if bad > maxReported {
-		sub.problems.add(fieldInputs, "has %d further bad rows", bad-maxReported)
-	}
-	return nil
-}
-
-func kindOf(first byte) string {
-	switch first {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	}
-	return "a number"
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
 )
 
 // codeInvalid is the code of a request that breaks a rule without a code of
@@ -42,6 +43,21 @@ func (e *apiError) with(name string, value any) *apiError {
 	return e
 }
 
+// codeUnknown is the code of a write that was sent to the storage and not
+// answered.
+const codeUnknown = "outcome_unknown"
+
+// retryAfter is what clients are asked to wait while the storage is away, in
+// seconds: about what a restart or a failover takes.
+const retryAfter = "5"
+
+// notNow is an error that is likely to be gone in a while.
+func notNow(code, format string, args ...any) *apiError {
+	e := errorf(nethttp.StatusServiceUnavailable, code, format, args...)
+	e.header = map[string]string{"Retry-After": retryAfter}
+	return e
+}
+
 // statusClientGone is what logs and metrics show for a request whose client
 // left before the answer; nobody receives it.
 const statusClientGone = 499
@@ -70,10 +86,12 @@ func describe(err error) *apiError {
 			"the service's disk is full, so nothing can be stored; free space or shorten the retention, then try again")
 	case errors.Is(err, context.Canceled):
 		return errorf(statusClientGone, "client_gone", "the client closed the request")
+	case errors.Is(err, store.ErrOutcomeUnknown):
+		return notNow(codeUnknown, "the service's storage did not answer, so your request may have taken effect or not; look whether it has before you repeat it")
+	case errors.Is(err, rowmill.ErrUnavailable):
+		return notNow("unavailable", "the service's storage cannot be reached or written now; nothing is known to be wrong with your request, so try again in a few seconds")
 	case errors.Is(err, context.DeadlineExceeded):
-		e := errorf(nethttp.StatusServiceUnavailable, "timeout", "the store did not answer in time; look whether your request took effect before you repeat it")
-		e.header = map[string]string{"Retry-After": "1"}
-		return e
+		return notNow("timeout", "the store did not answer in time; look whether your request took effect before you repeat it")
 	case errors.Is(err, rowmill.ErrNotFound):
 		return errorf(nethttp.StatusNotFound, "not_found", "not found")
 	case errors.Is(err, rowmill.ErrExpired):
@@ -84,12 +102,15 @@ func describe(err error) *apiError {
 	return errorf(nethttp.StatusInternalServerError, "internal_error", "internal error; the server's log holds the reason under this request_id")
 }
 
-// fail answers with err and stops the chain. Only unforeseen errors are
-// logged: all others are the client's to read.
+// fail answers with err and stops the chain. Only errors of the service itself
+// are logged: all others are the client's to read.
 func (s *Server) fail(c *gin.Context, err error) {
 	e := describe(err)
-	if e.status == nethttp.StatusInternalServerError || e.status == nethttp.StatusInsufficientStorage {
+	switch {
+	case e.status == nethttp.StatusInternalServerError || e.status == nethttp.StatusInsufficientStorage:
 		s.Logger.Error("request failed", keyRequest, requestID(c), keyRoute, c.FullPath(), keyErr, err)
+	case errors.Is(err, rowmill.ErrUnavailable) || errors.Is(err, store.ErrOutcomeUnknown):
+		s.Logger.Warn("request failed for now", keyRequest, requestID(c), keyRoute, c.FullPath(), keyErr, err)
 	}
 	body := gin.H{}
 	for name, value := range e.extra {

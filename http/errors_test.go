@@ -84,6 +84,9 @@ func TestErrors_Describe(t *testing.T) {
 		{&nethttp.MaxBytesError{Limit: 5}, 413, "body_too_large"},
 		{context.Canceled, 499, "client_gone"},
 		{context.DeadlineExceeded, 503, "timeout"},
+		{rowmill.ErrUnavailable, 503, "unavailable"},
+		{fmt.Errorf("%w: %w", context.DeadlineExceeded, rowmill.ErrUnavailable), 503, "unavailable"},
+		{fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, rowmill.ErrUnavailable), 503, "outcome_unknown"},
 		{syscall.ENOSPC, 507, "storage_full"},
 		{syscall.EDQUOT, 507, "storage_full"},
 		{errors.New("anything"), 500, "internal_error"},
@@ -132,37 +135,6 @@ func TestStream_ErrorAfterTheBeginningBreaksTheConnection(t *testing.T) {
 	w.get("/livez").want(200)
 }
 
-// brokenStore fails where a submission is stored.
-type brokenStore struct {
-	store.Store
-	after bool // the record is stored before the error
-}
-
-func (b brokenStore) Create(ctx context.Context, r store.Record, idem *store.Idempotency) (store.Record, bool, error) {
-	if b.after {
-		if _, _, err := b.Store.Create(ctx, r, idem); err != nil {
-			return store.Record{}, false, err
-		}
-	}
-	return store.Record{}, false, fmt.Errorf("commit: %w", syscall.ENOSPC)
-}
-
-func TestSubmit_RowsOfAJobThatWasNotStoredAreRemoved(t *testing.T) {
-	t.Parallel()
-	for _, after := range []bool{false, true} {
-		w := setup(t, func(c *Config) { c.Store, c.MaxInlineBytes = brokenStore{c.Store, after}, 10 })
-		w.post(`{"inputs":["a row that is spooled"]}`).wantError(507, "storage_full", "")
-		objects, err := w.bucket.List(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		// A record that exists after all must keep its rows.
-		if kept := len(objects) == 1; kept != after {
-			t.Errorf("stored %t: objects %v", after, objects)
-		}
-	}
-}
-
 func TestConfig_ValidateNamesTheField(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -178,6 +150,8 @@ func TestConfig_ValidateNamesTheField(t *testing.T) {
 		"Patience":       func(c *Config) { c.Patience = -1 },
 		"IdempotencyTTL": func(c *Config) { c.IdempotencyTTL = -time.Second },
 		"Quotas":         func(c *Config) { c.Quotas = []Quota{{Priority: 2}} },
+
+		"FunctionDeadline": func(c *Config) { c.FunctionDeadline = -time.Second },
 	} {
 		config := w.Config
 		change(&config)

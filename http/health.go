@@ -16,9 +16,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// readyTimeout bounds the checks behind /readyz: an orchestrator's probe
-// gives up after a second or more.
-const readyTimeout = 5 * time.Second
+// readyTimeout bounds the checks behind /readyz: an orchestrator's probe gives
+// up after a second or little more, and should hear what is wrong before.
+const readyTimeout = time.Second
 
 //go:embed openapi.yaml
 var openapiYAML []byte
@@ -47,12 +47,18 @@ func (s *Server) readyz(c *gin.Context) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
 	defer cancel()
 
+	pinged := make(chan error, 1)
+	go func() { pinged <- s.Store.Ping(ctx) }()
+	further := s.Service.Checks(ctx)
 	checks := []Check{{Name: "store", OK: true, Text: "records can be written"}}
-	if err := s.Store.Ping(ctx); err != nil {
-		checks[0] = Check{Name: "store", Text: describe(err).message}
+	if err := <-pinged; err != nil {
+		checks[0] = Check{Name: "store", Text: "records cannot be written now; the log holds the reason"}
+		if e := describe(err); e.status == nethttp.StatusInsufficientStorage {
+			checks[0].Text = e.message
+		}
 		s.Logger.Warn("store is not ready", keyRequest, requestID(c), keyErr, err)
 	}
-	checks = append(checks, s.Service.Checks(ctx)...)
+	checks = append(checks, further...)
 	if s.Service.Draining() {
 		checks = append(checks, Check{Name: "draining", Text: "the node is about to stop and takes no further jobs"})
 	}

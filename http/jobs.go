@@ -20,7 +20,11 @@ const listPage = 200
 // findJob returns the job that the path names, or a 404 where it does not
 // exist or belongs to another account.
 func (s *Server) findJob(c *gin.Context) (store.Record, error) {
-	id := c.Param("job_id")
+	return s.jobOfAccount(c, c.Param("job_id"))
+}
+
+// jobOfAccount is findJob for an id that stands elsewhere.
+func (s *Server) jobOfAccount(c *gin.Context, id string) (store.Record, error) {
 	if !knownJobID(id) {
 		return store.Record{}, noJob(id)
 	}
@@ -60,10 +64,14 @@ func (s *Server) getJob(c *gin.Context) {
 		s.fail(c, err)
 		return
 	}
-	answer(c, nethttp.StatusOK, gin.H{"job": viewJob(record.Job)})
+	answer(c, nethttp.StatusOK, gin.H{"job": caller(c).view(record.Job)})
 }
 
 func (s *Server) jobStatus(c *gin.Context) {
+	if caller(c).dialect == DialectSDK {
+		s.sdkJobStatus(c)
+		return
+	}
 	record, err := s.findJob(c)
 	if err != nil {
 		if e := describe(err); e.status == nethttp.StatusNotFound {
@@ -165,7 +173,7 @@ func (s *Server) listJobs(c *gin.Context) {
 	}
 	views := make([]jobView, len(jobs))
 	for i, job := range jobs {
-		views[i] = viewJob(job)
+		views[i] = caller(c).view(job)
 	}
 	body := gin.H{"jobs": views, "next_cursor": nil}
 	if next != "" {
@@ -185,7 +193,7 @@ func (s *Server) streamJobs(c *gin.Context, account string) {
 				return fmt.Errorf("list jobs: %w", err)
 			}
 			for _, job := range jobs {
-				text, err := encode(viewJob(job))
+				text, err := encode(caller(c).view(job))
 				if err != nil {
 					return fmt.Errorf("encode job %s: %w", job.ID, err)
 				}

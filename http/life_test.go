@@ -79,7 +79,7 @@ func (w *world) part(f store.Fence, schema results.Schema, shard int, first int6
 
 func schemaOf(record store.Record, kind rowmill.IDKind) results.Schema {
 	return results.Schema{
-		JobID: record.Job.ID, Model: record.Job.Model, IDColumn: record.Spec.IDColumn, IDKind: kind,
+		JobID: record.Job.ID, Model: record.Spec.Model.ID, IDColumn: record.Spec.IDColumn, IDKind: kind,
 		Embedding: record.Spec.Model.Kind == rowmill.KindEmbedding,
 	}
 }
@@ -87,7 +87,13 @@ func schemaOf(record store.Record, kind rowmill.IDKind) results.Schema {
 // running brings a new job to where rows are done.
 func (w *world) running(body string, rows int64) store.Fence {
 	w.Helper()
-	f := w.claim(w.submitted(body))
+	return w.start(w.submitted(body), rows)
+}
+
+// start brings a stored job to where rows are done.
+func (w *world) start(id string, rows int64) store.Fence {
+	w.Helper()
+	f := w.claim(id)
 	w.update(f, func(r *store.Record) error {
 		r.Job.NumRows, r.Shards = &rows, 1
 		if err := r.Job.Become(rowmill.StatusStarting, time.Now()); err != nil {
@@ -109,6 +115,13 @@ func (w *world) commit(f store.Fence, parts ...store.Part) {
 func (w *world) succeeded(body string, rows []done) string {
 	w.Helper()
 	f := w.running(body, int64(len(rows)))
+	w.succeed(f, rows)
+	return f.JobID
+}
+
+// succeed ends a job with the rows' outcomes.
+func (w *world) succeed(f store.Fence, rows []done) {
+	w.Helper()
 	schema := schemaOf(w.record(f.JobID), kindOfRows(rows))
 	part := w.part(f, schema, 0, 0, rows, "0.parquet")
 	w.commit(f, part)
@@ -134,7 +147,6 @@ func (w *world) succeeded(body string, rows []done) string {
 	if err != nil {
 		w.Fatal(err)
 	}
-	return f.JobID
 }
 
 func kindOfRows(rows []done) rowmill.IDKind {

@@ -37,7 +37,7 @@ type Node struct {
 	URL      string     `json:"url"`   // base of its API
 	Peer     string     `json:"peer"`  // where other nodes reach it, HOST:PORT; empty without a cluster
 	Version  string     `json:"version"`
-	Models   []string   `json:"models"` // that its inference servers serve
+	Models   []string   `json:"models"` // ids of the catalog that its inference servers serve
 	Jobs     int        `json:"jobs"`   // that it owns
 	Window   int        `json:"window"` // rows that its inference servers take at once
 	InFlight int        `json:"in_flight"`
@@ -87,7 +87,9 @@ func (s *Server) drainNode(c *gin.Context) {
 	node := c.Param("node")
 	err := operates(c)
 	if err == nil {
-		err = s.Service.DrainNode(c.Request.Context(), node)
+		err = s.record(c, act{actNodeDrain, DefaultAccount, shorten(node, 128), nil}, func(ctx context.Context) error {
+			return s.Service.DrainNode(ctx, node)
+		})
 	}
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound):
@@ -102,7 +104,6 @@ func (s *Server) drainNode(c *gin.Context) {
 		s.fail(c, err)
 		return
 	}
-	s.Logger.Info("node told to drain", keyRequest, requestID(c), "node", node, "by", caller(c).keyID)
 	answer(c, nethttp.StatusOK, gin.H{
 		"message": "The node drains: it takes no more rows, hands back what it cannot finish, and ends.",
 	})

@@ -20,18 +20,24 @@ const maxObjectBytes = 64 << 10
 // left out.
 type object struct {
 	fields   map[string]json.RawMessage
-	prefix   string // of the names in problems, such as "quotas[1]."
+	nulls    map[string]bool // the names of those left out
+	prefix   string          // of the names in problems, such as "quotas[1]."
 	problems *problems
 }
 
 // readObject reads the body of a request.
 func (s *Server) readObject(c *gin.Context, problems *problems) (object, error) {
+	return s.readObjectUpTo(c, problems, maxObjectBytes)
+}
+
+// readObjectUpTo reads a body of at most limit bytes.
+func (s *Server) readObjectUpTo(c *gin.Context, problems *problems, limit int64) (object, error) {
 	o := object{problems: problems}
 	if err := s.checkBodyHeaders(c); err != nil {
 		return o, err
 	}
 	patient := &patientReader{
-		Reader:  nethttp.MaxBytesReader(c.Writer, c.Request.Body, maxObjectBytes),
+		Reader:  nethttp.MaxBytesReader(c.Writer, c.Request.Body, limit),
 		control: nethttp.NewResponseController(c.Writer), patience: s.Patience,
 	}
 	text, err := io.ReadAll(patient)
@@ -53,8 +59,10 @@ func (o *object) decode(text []byte) error {
 	if err := json.Unmarshal(text, &o.fields); err != nil || o.fields == nil {
 		return errorf(nethttp.StatusBadRequest, "invalid_json", "the body must be one JSON object and nothing else")
 	}
+	o.nulls = map[string]bool{}
 	for name, value := range o.fields {
 		if bytes.Equal(value, []byte("null")) {
+			o.nulls[name] = true
 			delete(o.fields, name)
 		}
 	}

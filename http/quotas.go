@@ -114,7 +114,6 @@ func (s *Server) putQuotas(c *gin.Context) {
 		s.fail(c, err)
 		return
 	}
-	s.Logger.Info("quotas changed", keyRequest, requestID(c), "account", quotas.Account, "by", caller(c).keyID)
 	c.Header("ETag", entityTag(quotas.version))
 	answer(c, nethttp.StatusOK, quotas)
 }
@@ -129,14 +128,7 @@ func (s *Server) replaceQuotas(c *gin.Context) (accountQuotas, error) {
 	if err != nil {
 		return accountQuotas{}, err
 	}
-	own, named := decodeQuotas(&body), c.Query("account")
-	var other string
-	if body.read("account", "a string", &other) {
-		if named != "" && named != other {
-			problems.add("account", "is %q in the body and %q in the query; name one", shorten(other, 64), shorten(named, 64))
-		}
-		named = other
-	}
+	own, named := decodeQuotas(&body), namedAccount(c, &body)
 	body.end("account, quotas and cost_quota_usd")
 	if err := problems.err(); err != nil {
 		return accountQuotas{}, err
@@ -154,15 +146,20 @@ func (s *Server) replaceQuotas(c *gin.Context) (accountQuotas, error) {
 		return accountQuotas{}, errorf(nethttp.StatusPreconditionFailed, "changed_meanwhile",
 			"the quotas are no longer those of %s; read them again and repeat the change", shorten(want, 64))
 	}
-	text, err := json.Marshal(own)
-	if err != nil {
-		return accountQuotas{}, fmt.Errorf("encode the quotas of an account: %w", err)
-	}
-	version, err := s.Store.PutValue(ctx, QuotasValue(account), text, before.version)
-	if err != nil {
-		return accountQuotas{}, fmt.Errorf("store the quotas of an account: %w", err)
-	}
-	return s.inForce(account, own, version), nil
+	var after accountQuotas
+	err = s.record(c, act{actQuotasSet, account, "", own}, func(ctx context.Context) error {
+		text, err := json.Marshal(own)
+		if err != nil {
+			return fmt.Errorf("encode the quotas of an account: %w", err)
+		}
+		version, err := s.Store.PutValue(ctx, QuotasValue(account), text, before.version)
+		if err != nil {
+			return fmt.Errorf("store the quotas of an account: %w", err)
+		}
+		after = s.inForce(account, own, version)
+		return nil
+	})
+	return after, err
 }
 
 // decodeQuotas takes the quotas out of a body.

@@ -101,7 +101,7 @@ func TestQuotas_PutReplacesTheAccountsOwn(t *testing.T) {
 		w.putQuotas("", step.body).wantBody(step.want)
 		w.get("/v1/quotas").wantBody(step.want)
 	}
-	if logs := w.logs.String(); !strings.Contains(logs, "quotas changed") || !strings.Contains(logs, "account=default") {
+	if logs := w.logs.String(); !strings.Contains(logs, "action=quotas.set") || !strings.Contains(logs, "account=default") {
 		t.Error("a change of quotas is not logged")
 	}
 }

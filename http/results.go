@@ -2,6 +2,7 @@ package http
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	nethttp "net/http"
 	"strconv"
@@ -71,29 +72,34 @@ func queryFormat(c *gin.Context, p *problems) string {
 // finished returns the job if it has results of the variant.
 func (s *Server) finished(c *gin.Context, v results.Variant) (store.Record, error) {
 	record, err := s.findJob(c)
-	if err != nil {
-		return record, err
+	if err == nil {
+		err = ready(record, v)
 	}
+	return record, err
+}
+
+// ready reports why a job has no results of the variant, or nil.
+func ready(record store.Record, v results.Variant) error {
 	status := record.Job.Status
 	switch {
 	case record.Job.RunType == rowmill.RunEstimate:
-		return record, errorf(nethttp.StatusConflict, "no_results",
+		return errorf(nethttp.StatusConflict, "no_results",
 			"an estimate job has no results; its record holds cost_estimate once it has succeeded").with("status", status)
 	case status != rowmill.StatusSucceeded && status.Terminal():
-		return record, errorf(nethttp.StatusConflict, "job_not_succeeded",
+		return errorf(nethttp.StatusConflict, "job_not_succeeded",
 			"the job is %s; only succeeded jobs have results", status).with("status", status)
 	case status != rowmill.StatusSucceeded:
-		return record, errorf(nethttp.StatusConflict, "job_not_succeeded",
+		return errorf(nethttp.StatusConflict, "job_not_succeeded",
 			"the job is %s; its results are ready once it has succeeded", status).with("status", status)
 	case record.DataRemoved != nil:
-		return record, errGone()
+		return errGone()
 	case v.Logprobs && record.Spec.Model.NoLogprobs:
-		return record, &rowmill.InvalidError{Code: "logprobs_not_recorded", Fields: []rowmill.FieldError{{
+		return &rowmill.InvalidError{Code: "logprobs_not_recorded", Fields: []rowmill.FieldError{{
 			Field:   "include_cumulative_logprobs",
-			Message: fmt.Sprintf("the catalog turns log probabilities off for %s, so none were recorded; leave it out", record.Job.Model),
+			Message: fmt.Sprintf("the catalog turns log probabilities off for %s, so none were recorded; leave it out", record.Spec.Model.ID),
 		}}}
 	}
-	return record, nil
+	return nil
 }
 
 // getResults answers with the results as a file.
@@ -122,41 +128,47 @@ func (s *Server) sendResults(c *gin.Context, record store.Record, format string,
 		}
 		return s.sendObject(c, made, results.Filename(id, v, "parquet"))
 	}
-	full, found := record.Artifacts[artifactFull]
-	if !found {
-		return fmt.Errorf("job %s succeeded without a result file", id)
-	}
-	source, err := s.Bucket.Open(ctx, full.Key)
-	if err != nil {
-		return removed(fmt.Errorf("open the result file: %w", err))
-	}
-	defer source.Close()
-	schema, err := results.ReadSchema(source)
+	source, schema, err := s.openFull(ctx, record)
 	if err != nil {
 		return err
 	}
+	defer source.Close()
 	contentType, extension, write := "application/json", "json", results.WriteJSON
 	if format == "csv" {
 		contentType, extension, write = "application/zip", "zip", results.WriteCSVZip
 	}
 	s.stream(c, contentType, results.Filename(id, v, extension), func(w *bufio.Writer) error {
-		return write(ctx, w, source, schema, v)
+		return removed(write(ctx, w, source, schema, v))
 	})
 	return nil
 }
 
+// openFull opens the full file of a job that has succeeded; the caller closes it.
+func (s *Server) openFull(ctx context.Context, record store.Record) (blob.Object, results.Schema, error) {
+	full, found := record.Artifacts[artifactFull]
+	if !found {
+		return nil, results.Schema{}, fmt.Errorf("job %s succeeded without a result file", record.Job.ID)
+	}
+	source, err := s.Bucket.Open(ctx, full.Key)
+	if err != nil {
+		return nil, results.Schema{}, removed(fmt.Errorf("open the result file: %w", err))
+	}
+	schema, err := results.ReadSchema(source)
+	if err != nil {
+		source.Close()
+		return nil, schema, removed(err)
+	}
+	return source, schema, nil
+}
+
 // sendObject answers with an object, or the range of it that is asked for.
 func (s *Server) sendObject(c *gin.Context, a store.Artifact, filename string) error {
-	ctx := c.Request.Context()
-	object, err := s.Bucket.Open(ctx, a.Key)
+	object, err := s.Bucket.Open(c.Request.Context(), a.Key)
 	if err != nil {
 		return removed(fmt.Errorf("open the result file: %w", err))
 	}
 	defer object.Close()
-	info, err := s.Bucket.Stat(ctx, a.Key)
-	if err != nil {
-		return removed(fmt.Errorf("describe the result file: %w", err))
-	}
+	info := object.Info()
 	c.Header("Content-Type", parquetType)
 	c.Header("Content-Disposition", disposition(filename))
 	c.Header("Cache-Control", "private, no-cache")

@@ -44,14 +44,21 @@ func (s *Server) getRow(c *gin.Context) {
 		s.fail(c, err)
 		return
 	}
-	if vector, isVector := view.Output.([]float32); isVector {
-		numbers := make([]decimal32, len(vector))
-		for i, f := range vector {
-			numbers[i] = decimal32(f)
-		}
-		view.Output = numbers
-	}
+	showVector(&view)
 	answer(c, nethttp.StatusOK, view)
+}
+
+// showVector makes the numbers of an embedding decimals.
+func showVector(view *results.RowView) {
+	vector, isVector := view.Output.([]float32)
+	if !isVector {
+		return
+	}
+	numbers := make([]decimal32, len(vector))
+	for i, f := range vector {
+		numbers[i] = decimal32(f)
+	}
+	view.Output = numbers
 }
 
 // errMoved says that an object was gone that a record just named.

@@ -53,14 +53,14 @@ func FuzzDecodeSubmission(f *testing.F) {
 				t.Fatalf("%s is %q, theirs %q", name, raw, theirs[name])
 			}
 		}
-		if len(sub.problems.fields) > 0 || !sub.inline {
+		if sub.checkRows(nil, true); len(sub.problems.fields) > 0 || !sub.inline {
 			return
 		}
 		var want []string
 		if err := json.Unmarshal(theirs["inputs"], &want); err != nil {
 			t.Fatalf("accepted rows %q: %v", theirs["inputs"], err)
 		}
-		got, _, err := sink.commit()
+		got, _, err := sink.commit(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,6 +129,7 @@ func TestDecode_MemoryDoesNotGrowWithTheBody(t *testing.T) {
 	const mib = 1 << 20
 	for name, body := range map[string]*repeated{
 		"ManyRows":     {head: `{"inputs":["a"`, piece: `,"` + strings.Repeat("x", 1000) + `"`, tail: `]}`, n: 24 * mib / 1000},
+		"ManyObjects":  {head: `{"inputs":["a"`, piece: `,{"a":"` + strings.Repeat("x", 1000) + "\",\n\"b\":1}", tail: `]}`, n: 24 * mib / 1000},
 		"OneHugeRow":   {head: `{"inputs":["`, piece: strings.Repeat("x", 4096), tail: `"]}`, n: 24 * mib / 4096},
 		"HugeEscapes":  {head: `{"inputs":["`, piece: strings.Repeat(`\u0061`, 1000), tail: `"]}`, n: 24 * mib / 6000},
 		"HugeUnknown":  {head: `{"x":["`, piece: strings.Repeat("x", 4096), tail: `"],"inputs":["a"]}`, n: 24 * mib / 4096},

@@ -109,6 +109,13 @@ type Config struct {
 	// Quotas are those of accounts without their own. Default: the
 	// interface's.
 	Quotas []Quota
+	// RequestsPerMinute bounds the requests of each key that has no bound of
+	// its own, on this node. Default: 0, no bound; the queue of jobs is fair
+	// between accounts without one.
+	RequestsPerMinute int
+	// FunctionDeadline is how long a run of a Function for one input may take.
+	// Default 90 s: clients give up after 100 s.
+	FunctionDeadline time.Duration
 	// IdempotencyTTL is how long an Idempotency-Key is kept. Default 24 h.
 	IdempotencyTTL time.Duration
 	// Now is the clock. Default time.Now.
@@ -147,6 +154,9 @@ func (c Config) WithDefaults() Config {
 	if c.Quotas == nil {
 		c.Quotas = DefaultQuotas()
 	}
+	if c.FunctionDeadline == 0 {
+		c.FunctionDeadline = 90 * time.Second
+	}
 	if c.IdempotencyTTL == 0 {
 		c.IdempotencyTTL = 24 * time.Hour
 	}
@@ -177,6 +187,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("http: Config.MaxHeaderBytes: %d must be at least 1024", c.MaxHeaderBytes)
 	case c.Patience < 0:
 		return fmt.Errorf("http: Config.Patience: %v must not be negative", c.Patience)
+	case c.RequestsPerMinute < 0:
+		return fmt.Errorf("http: Config.RequestsPerMinute: %d must not be negative", c.RequestsPerMinute)
+	case c.FunctionDeadline < 0:
+		return fmt.Errorf("http: Config.FunctionDeadline: %v must not be negative", c.FunctionDeadline)
 	case c.IdempotencyTTL < 0:
 		return fmt.Errorf("http: Config.IdempotencyTTL: %v must not be negative", c.IdempotencyTTL)
 	}
@@ -201,6 +215,7 @@ type Server struct {
 	Config
 	engine  *gin.Engine
 	keys    *keyring
+	limits  *limiter
 	openapi []byte             // openapi.yaml as JSON
 	making  singleflight.Group // artifacts being made, by job and variant
 }
@@ -217,7 +232,8 @@ func New(config Config) (*Server, error) {
 	}
 	s := &Server{
 		Config:  config,
-		keys:    newKeyring(config.Store, config.AdminKey, config.Now),
+		keys:    newKeyring(config.Store, config.AdminKey, config.RequestsPerMinute, config.Now),
+		limits:  newLimiter(config.Now),
 		openapi: document,
 	}
 	s.engine = s.routes(newRequestMetrics(config.Registerer))

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 	for _, file := range []string{"application/zip", parquetType, "text/html", "text/javascript"} {
 		openapi3filter.RegisterBodyDecoder(file, openapi3filter.FileBodyDecoder)
 	}
+	openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.PlainBodyDecoder)
 	goleak.VerifyTestMain(m)
 }
 
@@ -83,6 +84,7 @@ type world struct {
 	logs    *syncBuffer
 	http    *httptest.Server
 	client  *nethttp.Client
+	key     string // that requests are sent with
 }
 
 // syncBuffer is a buffer that a server writes while a test reads.
@@ -112,7 +114,7 @@ func setup(t testing.TB, change ...func(*Config)) *world {
 // setupStore starts a world on a store of another configuration.
 func setupStore(t testing.TB, alter func(*bolt.Config), change ...func(*Config)) *world {
 	t.Helper()
-	w := &world{TB: t, service: &fakeService{}, metrics: prometheus.NewRegistry(), logs: &syncBuffer{}}
+	w := &world{TB: t, service: &fakeService{}, metrics: prometheus.NewRegistry(), logs: &syncBuffer{}, key: adminKey}
 	records := bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")}
 	alter(&records)
 	opened, err := bolt.Open(t.Context(), records)
@@ -207,7 +209,7 @@ func (a *answered) wantField(field, piece string) *answered {
 	return a
 }
 
-// do sends a request with the administrator's key; headers are pairs that
+// do sends a request with the world's key, the administrator's at first; headers are pairs that
 // replace it or others, and an empty value removes a header.
 func (w *world) do(method, path, body string, headers ...string) *answered {
 	w.Helper()
@@ -224,7 +226,7 @@ func (w *world) request(method, path, body string, headers ...string) *nethttp.R
 	if err != nil {
 		w.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Key "+adminKey)
+	r.Header.Set("Authorization", "Key "+w.key)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}

@@ -3,16 +3,19 @@ package http
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/function"
 )
 
 // spoolBuffer gathers rows before they are written to the bucket.
 const spoolBuffer = 64 << 10
 
-// inputKey is where the rows of a larger submission are kept: one JSON string
-// per line.
+// inputKey is where the rows of a larger submission are kept: one JSON string,
+// or one object where a Function is to make a prompt of it, per line.
 func inputKey(jobID string) string { return "jobs/" + jobID + "/input/rows.jsonl" }
 
 // A rowSink takes the rows of a submission while it is decoded: the first
@@ -25,21 +28,26 @@ type rowSink struct {
 	maxRow    int // bytes of a decoded row
 	maxInline int // bytes of JSON kept in memory
 
-	rows    []string // JSON strings without their quotes
+	rows    []string // JSON strings and objects
 	size    int      // bytes of rows as lines
 	writer  blob.Writer
 	buffer  *bufio.Writer
 	dropped bool
 }
 
-// add takes a row as the inside of a JSON string, and copies it.
-func (k *rowSink) add(raw []byte) error {
+// addText takes a row as the inside of a JSON string, and copies it.
+func (k *rowSink) addText(raw []byte) error { return k.add(`"`, raw, `"`) }
+
+// addLine takes a row as JSON in one line, and copies it.
+func (k *rowSink) addLine(raw []byte) error { return k.add("", raw, "") }
+
+func (k *rowSink) add(before string, raw []byte, after string) error {
 	if k.dropped {
 		return nil
 	}
-	k.size += len(raw) + 3 // quotes and line end, or comma
+	k.size += len(before) + len(raw) + len(after) + 1 // line end, or comma
 	if k.writer == nil && k.size <= k.maxInline {
-		k.rows = append(k.rows, string(raw))
+		k.rows = append(k.rows, before+string(raw)+after)
 		return nil
 	}
 	if k.writer == nil {
@@ -47,7 +55,10 @@ func (k *rowSink) add(raw []byte) error {
 			return err
 		}
 	}
-	return k.write(raw)
+	_, _ = k.buffer.WriteString(before) // a bufio.Writer repeats its first error
+	_, _ = k.buffer.Write(raw)
+	_, _ = k.buffer.WriteString(after)
+	return k.buffer.WriteByte('\n')
 }
 
 // spill moves what is in memory to a new object.
@@ -58,19 +69,13 @@ func (k *rowSink) spill() error {
 	}
 	k.writer, k.buffer = writer, bufio.NewWriterSize(writer, spoolBuffer)
 	for _, row := range k.rows {
-		if err := k.write([]byte(row)); err != nil {
+		_, _ = k.buffer.WriteString(row)
+		if err := k.buffer.WriteByte('\n'); err != nil {
 			return err
 		}
 	}
 	k.rows = nil
 	return nil
-}
-
-func (k *rowSink) write(raw []byte) error {
-	_ = k.buffer.WriteByte('"') // a bufio.Writer repeats its first error
-	_, _ = k.buffer.Write(raw)
-	_, err := k.buffer.WriteString("\"\n")
-	return err
 }
 
 // drop forgets the rows: the submission will be refused.
@@ -87,17 +92,19 @@ func (k *rowSink) abort() {
 	k.rows = nil
 }
 
-// commit returns the rows where they are few, or makes their object durable
-// and returns its key.
-func (k *rowSink) commit() (inline []string, spooled string, err error) {
+// commit returns the texts of the rows where they are few, or makes the object
+// of the rows durable and returns its key. prompt makes texts of rows that are
+// objects; nil where there are none. A row too long is a *rowmill.InvalidError;
+// those of an object of rows are found out when it is read.
+func (k *rowSink) commit(prompt *function.Prompt) (inline []string, spooled string, err error) {
 	if k.writer == nil {
-		inline = make([]string, len(k.rows))
-		for i, raw := range k.rows {
-			if inline[i], err = unquote([]byte(raw)); err != nil {
-				return nil, "", err
-			}
+		inline, err = k.texts(prompt)
+		if inline != nil || err != nil {
+			return inline, "", err
 		}
-		return inline, "", nil
+		if err := k.spill(); err != nil {
+			return nil, "", err
+		}
 	}
 	if err := k.buffer.Flush(); err != nil {
 		return nil, "", fmt.Errorf("write the rows of a submission: %w", err)
@@ -106,4 +113,34 @@ func (k *rowSink) commit() (inline []string, spooled string, err error) {
 		return nil, "", fmt.Errorf("commit the rows of a submission: %w", err)
 	}
 	return nil, k.key, nil
+}
+
+// texts returns the rows in memory as texts, or nil where the prompts made of
+// them are too large for the record.
+func (k *rowSink) texts(prompt *function.Prompt) ([]string, error) {
+	texts, size := make([]string, len(k.rows)), int64(0)
+	for i, row := range k.rows {
+		if row[0] == '"' {
+			if err := json.Unmarshal([]byte(row), &texts[i]); err != nil {
+				return nil, fmt.Errorf("decode a checked string: %w", err)
+			}
+			continue
+		}
+		fields, err := function.ParseRow([]byte(row))
+		if err != nil {
+			return nil, err
+		}
+		values, _ := prompt.Values(fields)
+		made := prompt.Size(values)
+		if made > int64(k.maxRow) {
+			return nil, rowmill.Invalid(fmt.Sprintf("%s[%d]", fieldInputs, i), "makes a prompt of %d bytes, more than %d; shorten its values", made, k.maxRow)
+		}
+		if size += made; size <= int64(k.maxInline) {
+			texts[i] = prompt.Render(values)
+		}
+	}
+	if size > int64(k.maxInline) {
+		return nil, nil
+	}
+	return texts, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -30,9 +31,7 @@ const (
 // submit answers POST /v1/batch-inference. The job is durable before it does.
 func (s *Server) submit(c *gin.Context) {
 	if s.Service.Draining() && !s.othersOwn(c) {
-		e := errorf(nethttp.StatusServiceUnavailable, "draining", "this node is about to stop and takes no further jobs; try again, or another node")
-		e.header = map[string]string{"Retry-After": "5"}
-		s.fail(c, e)
+		s.fail(c, notNow("draining", "this node is about to stop and takes no further jobs; try again, or another node"))
 		return
 	}
 	idem, sum, err := s.idempotency(c)
@@ -120,24 +119,48 @@ func (s *Server) accept(c *gin.Context, idem *store.Idempotency, sum hash.Hash) 
 			return record, err == nil, idempotencyError(err)
 		}
 	}
-	job := sub.validate(s.Catalog, jobID)
-	if err := sub.problems.err(); err != nil {
-		return record, false, err
-	}
-	quotas, err := s.quotas(ctx, account)
+	called, err := s.calledBy(ctx, account, sub)
 	if err != nil {
 		return record, false, err
 	}
-	job.spec.Account = account
-	quota := quotas.Quotas[job.spec.Priority]
-	job.spec.RowQuota, job.spec.TokenQuota = quota.RowQuota, quota.TokenQuota
-	job.spec.CostQuota = (*float64)(quotas.CostQuota)
+	job := sub.validate(s.Catalog, called, jobID)
+	if err := sub.problems.err(); err != nil {
+		return record, false, err
+	}
+	if err := s.charge(ctx, account, &job.spec); err != nil {
+		return record, false, err
+	}
 	if sub.inline {
-		if job.spec.Inline, job.spec.Spooled, err = sink.commit(); err != nil {
+		if err := job.commit(sink, called, sub.rows.objects); err != nil {
 			return record, false, err
 		}
 	}
 	return s.create(ctx, s.newRecord(jobID, job), idem)
+}
+
+// charge makes the job the account's, with its quotas.
+func (s *Server) charge(ctx context.Context, account string, spec *rowmill.Spec) error {
+	quotas, err := s.quotas(ctx, account)
+	if err != nil {
+		return err
+	}
+	quota := quotas.Quotas[spec.Priority]
+	spec.Account, spec.RowQuota, spec.TokenQuota = account, quota.RowQuota, quota.TokenQuota
+	spec.CostQuota = (*float64)(quotas.CostQuota)
+	return nil
+}
+
+// commit makes the rows durable and adds them to the job.
+func (r *request) commit(sink *rowSink, f *called, objects int64) (err error) {
+	var prompt *function.Prompt
+	if f != nil {
+		prompt = f.prompt
+	}
+	r.spec.Inline, r.spec.Spooled, err = sink.commit(prompt)
+	if r.spec.Spooled == "" || objects == 0 {
+		r.spec.Function = nil // every row is a prompt already
+	}
+	return err
 }
 
 func (s *Server) newRecord(jobID string, r request) store.Record {
@@ -158,19 +181,32 @@ func (s *Server) newRecord(jobID string, r request) store.Record {
 	if r.spec.System != "" {
 		job.System = &r.spec.System
 	}
+	if r.function != nil {
+		job.Model, job.Function = r.function.Name, r.function
+	}
 	return store.Record{SchemaVersion: store.SchemaVersion, Job: job, Spec: r.spec}
 }
 
 // create stores the record. Its object of rows is removed where the record
 // does not exist afterwards, and only where that is certain.
+//
+// Where the store has not answered, the record is looked for: if it is there,
+// all is well. If it is not, it may still appear.
 func (s *Server) create(ctx context.Context, record store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
 	defer cancel()
 	stored, existed, err = s.Store.Create(ctx, record, idem)
-	unused := existed
-	if err != nil {
-		_, lookErr := s.Store.Get(ctx, record.Job.ID)
-		unused = errors.Is(lookErr, rowmill.ErrNotFound)
+	unused, unknown := existed, errors.Is(err, store.ErrOutcomeUnknown)
+	switch {
+	case err == nil:
+	case errors.Is(err, rowmill.ErrUnavailable) && !unknown:
+		unused = true
+	default:
+		found, lookErr := s.Store.Get(ctx, record.Job.ID)
+		if unknown && lookErr == nil {
+			return found, false, nil
+		}
+		unused = errors.Is(lookErr, rowmill.ErrNotFound) && !unknown
 	}
 	if unused && record.Spec.Spooled != "" {
 		if dropErr := s.Bucket.Delete(ctx, record.Spec.Spooled); dropErr != nil {
@@ -180,10 +216,23 @@ func (s *Server) create(ctx context.Context, record store.Record, idem *store.Id
 	if err != nil && idem != nil {
 		err = idempotencyError(err)
 	}
+	if unknown {
+		err = unknownSubmission(err, idem)
+	}
 	if err != nil {
 		return stored, false, fmt.Errorf("store a submission: %w", err)
 	}
 	return stored, existed, nil
+}
+
+// unknownSubmission says how to find out, or to make sure.
+func unknownSubmission(err error, idem *store.Idempotency) error {
+	remedy := "look for it in GET /v1/list-jobs before you send it again; with an " + headerIdempotency + " you could repeat it safely"
+	if idem != nil {
+		remedy = "send the same request with the same " + headerIdempotency + " again, which creates no second job"
+	}
+	e := notNow(codeUnknown, "the service's storage did not answer, so the job may have been created or not: %s", remedy)
+	return fmt.Errorf("%w: %w", e, err) // the reason is for the log alone
 }
 
 func idempotencyError(err error) error {

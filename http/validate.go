@@ -24,6 +24,10 @@ const (
 	reservedPrefix = "RESERVED_"
 )
 
+// codeUnknownModel is the code of a model that is neither in the catalog nor a
+// published Function of the account.
+const codeUnknownModel = "unknown_model"
+
 var reservedColumns = map[string]bool{
 	"inputs": true, "outputs": true, "confidence_score": true, "cumulative_logprobs": true,
 }
@@ -31,20 +35,30 @@ var reservedColumns = map[string]bool{
 // A request is a submission that keeps all rules: what becomes a job.
 type request struct {
 	spec        rowmill.Spec // without rows, account and quotas
+	function    *rowmill.FunctionRef
 	name        *string
 	description *string
 	warnings    []string
 }
 
 // validate checks every rule of the submission table and collects all that
-// are broken in the submission's problems.
-func (sub *submission) validate(models *catalog.Catalog, jobID string) request {
+// are broken in the submission's problems. f is the Function that it names, or
+// nil.
+func (sub *submission) validate(models *catalog.Catalog, f *called, jobID string) request {
 	var r request
-	r.spec.Model = sub.model(models)
 	r.spec.URL = sub.url
-	sub.columns(&r.spec, jobID)
-	sub.prompt(&r)
-	r.spec.Sampling = sub.sampling(&r)
+	if f == nil {
+		r.spec.Model = sub.model(models)
+		sub.checkRows(nil, r.spec.Model.ID != "")
+		sub.columns(&r.spec, jobID)
+		sub.prompt(&r)
+	} else {
+		r.spec.Model = sub.modelOf(f, models)
+		sub.checkRows(f.prompt, false)
+		sub.columns(&r.spec, jobID)
+		sub.ofFunction(&r, f)
+	}
+	r.spec.Sampling = sub.sampling(&r, f)
 
 	sub.read(fieldSeeds, "a boolean", &r.spec.SeedPerRow)
 	sub.read(fieldEstimate, "a boolean", &r.spec.Estimate)
@@ -103,10 +117,41 @@ func (sub *submission) model(models *catalog.Catalog) rowmill.Model {
 		if near := models.Nearest(id); near != "" {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
-		sub.problems.addCode("unknown_model", rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(
+		sub.problems.addCode(codeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(
 			"%q is neither a model of this service nor a published Function of your account%s", shorten(id, 128), hint)})
 	}
 	return m
+}
+
+// modelOf returns the model that a Function runs on.
+func (sub *submission) modelOf(f *called, models *catalog.Catalog) rowmill.Model {
+	m, found := models.Find(f.Model)
+	if !found {
+		sub.problems.addCode(codeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(
+			"revision %d of the Function %s runs on %q, which is no model of this service any more; publish a revision with another", f.Revision, f.Name, f.Model)})
+	}
+	return m
+}
+
+// ofFunction takes over what the Function decides, and refuses what only
+// standalone models take.
+func (sub *submission) ofFunction(r *request, f *called) {
+	for _, field := range []string{fieldColumn, fieldSystem, fieldSchema} {
+		if _, given := sub.fields[field]; given && !sub.has(field) {
+			sub.problems.add(field, "cannot be given with a Function, which decides it; leave it out")
+		}
+	}
+	for _, in := range f.Inputs {
+		if in.Name == r.spec.IDColumn && r.spec.IDColumn != "" {
+			sub.problems.add(fieldIDColumn, "must differ from every input of the Function, and %q is one; rename the column", in.Name)
+		}
+	}
+	if f.System != nil {
+		r.spec.System = *f.System
+	}
+	r.spec.Column, r.spec.Schema = "", f.Schema
+	r.function = &rowmill.FunctionRef{Name: f.Name, Revision: f.Revision, Model: f.Model}
+	r.spec.Function = &rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt}
 }
 
 // columns checks inputs and the two fields that only URLs have.
@@ -181,8 +226,8 @@ func (sub *submission) prompt(r *request) {
 	}
 }
 
-// sampling merges the caller's parameters over the model's.
-func (sub *submission) sampling(r *request) map[string]any {
+// sampling merges the caller's parameters over the Function's and the model's.
+func (sub *submission) sampling(r *request, f *called) map[string]any {
 	var given map[string]any
 	if raw, there := sub.fields[fieldSampling]; there {
 		decoder := json.NewDecoder(bytes.NewReader(raw))
@@ -191,6 +236,9 @@ func (sub *submission) sampling(r *request) map[string]any {
 			sub.problems.addCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: fieldSampling, Message: "must be an object or null"})
 			return nil
 		}
+	}
+	if f != nil {
+		given = f.sampling(given)
 	}
 	model := r.spec.Model
 	if model.ID == "" { // unknown: check what does not depend on it

@@ -184,7 +184,7 @@ func (m *Main) openDiscovery(ctx context.Context) error {
 
 // admit decides about a server that was found, and says so.
 func (m *Main) admit(f discover.Found) bool {
-	log := m.Logger.With("address", f.Address, "kind", f.Info.Kind, "version", f.Info.Version, "models", strings.Join(modelNames(f.Info), ", "))
+	log := m.Logger.With("address", f.Address, "kind", f.Info.Kind, "version", f.Info.Version, "models", m.serves(f.Info))
 	if reason := m.lineup.refuse(f); reason != "" {
 		f.Engine.Close()
 		log.Warn("INFERENCE SERVER FOUND AND NOT USED", "reason", reason)

@@ -1,15 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/peer"
 )
@@ -20,7 +21,7 @@ func (s service) Nodes(context.Context) []http.Node {
 	for _, n := range s.System.Nodes() {
 		node := http.Node{
 			ID: n.ID, Name: n.Name, Self: n.Self, Role: role(n), State: http.NodeRunning,
-			URL: n.API, Peer: n.Peer, Version: n.Version, Models: n.Models,
+			URL: n.API, Peer: n.Peer, Version: n.Version, Models: s.node.served(offers(n.Models)),
 			Jobs: n.Jobs, Window: n.Window, InFlight: n.InFlight,
 		}
 		if n.Self {
@@ -35,6 +36,15 @@ func (s service) Nodes(context.Context) []http.Node {
 		nodes = append(nodes, node)
 	}
 	return nodes
+}
+
+// offers is what servers of a node offer together, by their names of it.
+func offers(names []string) engine.Info {
+	var info engine.Info
+	for _, name := range names {
+		info.Models = append(info.Models, engine.ServedModel{Name: name})
+	}
+	return info
 }
 
 func role(n actors.NodeStatus) string {
@@ -97,7 +107,7 @@ func (s service) checkCluster(ctx context.Context, say func(name, text string)) 
 	}
 	for _, n := range s.Nodes(ctx) {
 		text := fmt.Sprintf("role %s, %s, at %s, version %s, serves %s; owns %d jobs, %d of %d rows in flight",
-			n.Role, n.State, n.URL, n.Version, strings.Join(terminal.First(n.Models, 5), ", "), n.Jobs, n.InFlight, n.Window)
+			n.Role, n.State, n.URL, n.Version, cmp.Or(terminal.Few(n.Models), "none of the catalog's models"), n.Jobs, n.InFlight, n.Window)
 		switch {
 		case n.Self:
 			text += "; this one"

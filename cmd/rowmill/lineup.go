@@ -80,11 +80,26 @@ func identity(info engine.Info) string {
 	return text
 }
 
-// modelNames lists the first models of a server.
-func modelNames(info engine.Info) []string {
-	names := make([]string, len(info.Models))
-	for i, m := range info.Models {
-		names[i] = m.Name
+// served are the ids of the catalog's models that a server serves, by whatever
+// names.
+func (m *Main) served(info engine.Info) []string {
+	var ids []string
+	for _, model := range m.Catalog.All() {
+		if _, serves := info.Find(model); serves {
+			ids = append(ids, model.ID)
+		}
 	}
-	return terminal.First(names, 5)
+	return ids
+}
+
+// serves is what a server serves, for a person.
+func (m *Main) serves(info engine.Info) string {
+	if ids := m.served(info); len(ids) > 0 {
+		return terminal.Few(ids)
+	}
+	names := make([]string, len(info.Models))
+	for i, served := range info.Models {
+		names[i] = served.Name
+	}
+	return fmt.Sprintf("none of the catalog's models (its own: %s)", terminal.Few(names))
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/discover"
 )
@@ -49,17 +51,24 @@ func TestLineupMixesNothing(t *testing.T) {
 	}
 }
 
-func TestModelNamesAreCutShort(t *testing.T) {
+func TestServesTellsTheCatalogsModels(t *testing.T) {
 	t.Parallel()
+	m := &Main{Catalog: catalog.Default()}
+	all := m.Catalog.All()
 	var info engine.Info
-	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
-		info.Models = append(info.Models, engine.ServedModel{Name: name})
+	for _, model := range all { // as servers call them
+		info.Models = append(info.Models, engine.ServedModel{Name: model.EngineNames[0]}, engine.ServedModel{Name: model.ID})
 	}
-	if got := strings.Join(modelNames(info), " "); got != "a b c d e 2 more" {
-		t.Error(got)
+	if got := m.served(info); len(got) != len(all) || got[0] != all[0].ID {
+		t.Errorf("all models are %v", got)
 	}
-	info.Models = info.Models[:5]
-	if got := strings.Join(modelNames(info), " "); got != "a b c d e" {
-		t.Error(got)
+	if got := m.serves(info); !strings.HasPrefix(got, all[0].ID+", ") || !strings.HasSuffix(got, fmt.Sprintf(" and %d more", len(all)-5)) || strings.Count(got, ",") != 4 {
+		t.Errorf("all models are %q", got)
+	}
+	if got, want := m.serves(offers([]string{all[1].EngineNames[0], "own"})), all[1].ID; got != want {
+		t.Errorf("one model is %q, want %q", got, want)
+	}
+	if got := m.serves(offers([]string{"own"})); got != "none of the catalog's models (its own: own)" {
+		t.Errorf("none is %q", got)
 	}
 }

@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rowmill/rowmill/cmd/rowmill/accounts"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/functions"
 	"github.com/rowmill/rowmill/cmd/rowmill/jobs"
 	"github.com/rowmill/rowmill/cmd/rowmill/nodes"
 	"github.com/rowmill/rowmill/cmd/rowmill/quotas"
@@ -66,7 +68,7 @@ Ollama:
 	service := connect.Options{IO: io, UserAgent: agent}
 	root.AddCommand(
 		serveCommand(io), jobs.Command(jobs.Config{IO: io, UserAgent: agent}),
-		quotas.Command(service), quotas.Usage(service), nodes.Command(service),
+		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), nodes.Command(service), functions.Command(service),
 		simCommand(io), configCommand(io), versionCommand(io),
 	)
 	for _, cmd := range root.Commands() {

@@ -33,7 +33,7 @@ func (s service) Checks(ctx context.Context) []http.Check {
 	s.checkCluster(ctx, say)
 	engines := s.Engines()
 	for _, e := range engines {
-		say("engine "+e.Name, describeEngine(e, s.node.host(e.Name)))
+		say("engine "+e.Name, s.node.describeEngine(e))
 	}
 	switch {
 	case len(engines) > 0:
@@ -47,7 +47,7 @@ func (s service) Checks(ctx context.Context) []http.Check {
 			strings.Join(looking.Addresses, ", "), looking.Interval, s.node.waiting))
 	}
 	for _, u := range s.node.lineup.passedOver() {
-		say("server "+u.Address, "FOUND AND NOT USED: "+u.reason+"; "+identity(u.Info)+", serves "+strings.Join(modelNames(u.Info), ", "))
+		say("server "+u.Address, "FOUND AND NOT USED: "+u.reason+"; "+identity(u.Info)+", serves "+s.node.serves(u.Info))
 	}
 	gpus, err := s.node.gpus.Read(ctx)
 	for _, g := range gpus {
@@ -59,7 +59,8 @@ func (s service) Checks(ctx context.Context) []http.Check {
 	return checks
 }
 
-func describeEngine(e actors.EngineStatus, host string) string {
+func (m *Main) describeEngine(e actors.EngineStatus) string {
+	host := m.host(e.Name)
 	since := e.Since.UTC().Format(time.RFC3339)
 	if !e.Up {
 		text := fmt.Sprintf("DOWN since %s, jobs for its models wait; at %s", since, host)
@@ -70,7 +71,7 @@ func describeEngine(e actors.EngineStatus, host string) string {
 	}
 	limit, inFlight, queued := e.Load()
 	return fmt.Sprintf("%s at %s, up since %s, serves %s; a window of %d rows, %d in flight, %d waiting",
-		identity(e.Info), host, since, strings.Join(modelNames(e.Info), ", "), limit, inFlight, queued)
+		identity(e.Info), host, since, m.serves(e.Info), limit, inFlight, queued)
 }
 
 func describeGPU(g gpu.GPU) string {

@@ -92,7 +92,7 @@ func (c *commands) show(found client.Nodes) error {
 				since = n.Since.UTC().Format(time.RFC3339)
 			}
 			cells := []string{
-				name, n.ID, n.URL, role, n.Version, strings.Join(terminal.First(n.Models, 2), ", "),
+				name, n.ID, n.URL, role, n.Version, terminal.Few(n.Models),
 				terminal.Count(int64(n.Jobs)), terminal.Count(int64(n.InFlight)) + "/" + terminal.Count(int64(n.Window)), since,
 			}
 			for i, cell := range cells {

@@ -74,7 +74,7 @@ func start(t *testing.T) *program {
 	t.Helper()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	p := &program{TB: t, fleet: &fleet{draining: map[string]int{}, nodes: []http.Node{
-		{ID: "gpu1-a", Name: "gpu1", Role: http.NodeBoth, State: http.NodeRunning, URL: "http://10.0.0.1:8088", Version: "v1", Models: []string{"m1", "m2", "m3", "m4"}, Jobs: 3, Window: 1024, InFlight: 17, Since: &since},
+		{ID: "gpu1-a", Name: "gpu1", Role: http.NodeBoth, State: http.NodeRunning, URL: "http://10.0.0.1:8088", Version: "v1", Models: []string{"m1", "m2", "m3", "m4", "m5", "m6", "m7"}, Jobs: 3, Window: 1024, InFlight: 17, Since: &since},
 		{ID: "gpu2-b", Name: "gpu2", Self: true, Role: http.NodeEngines, State: http.NodeDraining, URL: "http://10.0.0.2:8088", Version: "v1"},
 		{ID: "twin-c", Name: "twin", Role: http.NodeAPI, State: http.NodeRunning, Models: []string{"\x1b[31m"}},
 		{ID: "twin-d", Name: "twin", Role: http.NodeAPI, State: http.NodeRunning},
@@ -136,7 +136,7 @@ func TestList(t *testing.T) {
 	p := start(t)
 	want := []string{
 		"NODE ID ADDRESS ROLE VERSION MODELS JOBS ROWS SINCE",
-		"gpu1 gpu1-a http://10.0.0.1:8088 both v1 m1, m2, 2 more 3 17/1,024 2026-11-21T12:00:00Z",
+		"gpu1 gpu1-a http://10.0.0.1:8088 both v1 m1, m2, m3, m4, m5 and 2 more 3 17/1,024 2026-11-21T12:00:00Z",
 		"gpu2* gpu2-b http://10.0.0.2:8088 engines, draining v1 - 0 0/0 -",
 		"twin twin-c - api - [31m 0 0/0 -",
 		"twin twin-d - api - - 0 0/0 -",

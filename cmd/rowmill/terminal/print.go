@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -24,12 +23,15 @@ func JSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// First returns the first limit of the names, and how many more there are.
-func First(names []string, limit int) []string {
-	if len(names) <= limit {
-		return names
+// few is how many names a line has room for.
+const few = 5
+
+// Few joins the first names and says how many more there are.
+func Few(names []string) string {
+	if more := len(names) - few; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), more)
 	}
-	return append(slices.Clone(names[:limit]), fmt.Sprintf("%d more", len(names)-limit))
+	return strings.Join(names, ", ")
 }
 
 // Printable replaces control characters except tabs, so that no name or

@@ -1,0 +1,237 @@
+// Package accounts holds the commands about an account's API keys and about what
+// it has chosen for itself. It owns what they are called and what they print;
+// the API itself is spoken by package client. What an operator chooses for a
+// node is in package settings.
+package accounts
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// commands is the state that the commands share: flags and streams.
+type commands struct {
+	service connect.Options
+	account string
+	print   string // table or json
+}
+
+// Keys returns `rowmill keys`.
+func Keys(service connect.Options) *cobra.Command {
+	c := &commands{service: service}
+	root := &cobra.Command{
+		Use:   "keys",
+		Short: "Create, list, rotate and revoke API keys",
+		Long: `Create, list, rotate and revoke API keys.
+
+Every key belongs to an account, and sees the jobs, Functions and results of
+that account alone. A user key runs jobs; an admin key also manages keys, quotas,
+settings and Functions. The text of a key is shown once, when it is made: the
+service keeps no more than its hash. Changes take effect on every node within
+5 seconds.
+
+All this takes an administrator's key; one of the account default may name any
+other account, and to name a new one creates it.
+
+` + connect.Help + `
+
+` + exit.Help,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.service.Flags(root)
+	root.AddCommand(c.createKey(), c.listKeys(), c.rotateKey(), c.revokeKeys())
+	return root
+}
+
+// printed adds the flag of how to print, and checks it before the command
+// runs.
+func (c *commands) printed(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringVarP(&c.print, "print", "o", "table", "how to print: table or json")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if c.print != "table" && c.print != "json" {
+			return exit.With(exit.Usage, fmt.Errorf("-o must be table or json, is %q", c.print))
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+func (c *commands) createKey() *cobra.Command {
+	var wanted client.NewKey
+	var expires string
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Create a key and print it, this once",
+		Long: `Create a key and print it, this once.
+
+Standard output has the key alone, so that it can go where it belongs without
+being seen.`,
+		Example: `  rowmill keys create --name nightly --expires 90d > nightly.key
+  rowmill keys create --account acme --role admin --name "acme's first"`,
+		Args: cobra.NoArgs,
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			var err error
+			if wanted.Expires, err = expiry(expires, time.Now()); err != nil {
+				return exit.With(exit.Usage, err)
+			}
+			if cmd.Flags().Changed("requests-per-minute") && wanted.PerMinute < 1 {
+				return exit.With(exit.Usage, fmt.Errorf("--requests-per-minute must be at least 1, is %d", wanted.PerMinute))
+			}
+			wanted.Account = c.account
+			k, err := api.CreateKey(cmd.Context(), wanted)
+			if err != nil {
+				return fmt.Errorf("create a key: %w", err)
+			}
+			return c.made(k, "created")
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&c.account, "account", "", "the account (default: that of your key)")
+	flags.StringVar(&wanted.Name, "name", "", "a name for people, such as who or what uses it")
+	flags.StringVar(&wanted.Role, "role", "user", "user or admin")
+	flags.StringVar(&expires, "expires", "", "when it ends: days from now such as 90d, a day such as 2030-01-31 (its first moment, UTC), or a time such as 2030-01-31T18:00:00Z (default: never)")
+	flags.StringVar(&wanted.Dialect, "dialect", "", "sdk for clients that expect upper-case states (default: as documented)")
+	flags.IntVar(&wanted.PerMinute, "requests-per-minute", 0, "how often it may ask each node (default: as the service is configured)")
+	return c.printed(cmd)
+}
+
+// expiry reads when a key ends; nil is never.
+func expiry(text string, now time.Time) (*time.Time, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // never is an answer
+	}
+	if days, is := strings.CutSuffix(text, "d"); is {
+		if n, err := strconv.Atoi(days); err == nil && n > 0 && n < 100_000 {
+			at := now.AddDate(0, 0, n).UTC().Truncate(time.Second)
+			return &at, nil
+		}
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if at, err := time.Parse(layout, text); err == nil {
+			at = at.UTC()
+			return &at, nil
+		}
+	}
+	return nil, fmt.Errorf("--expires must be days from now such as 90d, a day such as 2030-01-31, or a time such as 2030-01-31T18:00:00Z; is %q", text)
+}
+
+// made prints a key that was made just now.
+func (c *commands) made(k client.Key, how string) error {
+	if k.Key == "" {
+		return errors.New("the answer holds no key; look at `rowmill keys list`")
+	}
+	if c.print == "json" {
+		return terminal.JSON(c.service.IO.Out, k.Raw)
+	}
+	ends := "it does not expire"
+	if k.Expires != nil {
+		ends = "it expires at " + k.Expires.UTC().Format(time.RFC3339)
+	}
+	c.service.IO.Say("%s %s key %s of account %s; %s. Keep its text, it is not shown again:", how, k.Role, k.ID, terminal.Printable(k.Account), ends)
+	_, err := fmt.Fprintln(c.service.IO.Out, terminal.Printable(k.Key))
+	return err
+}
+
+func (c *commands) listKeys() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List keys, oldest first",
+		Long: `List keys, oldest first: those of your account, or for an administrator of the
+account default those of all accounts.`,
+		Example: `  rowmill keys list
+  rowmill keys list --account acme -o json | jq -r '.keys[].id'`,
+		Args: cobra.NoArgs,
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			found, err := api.Keys(cmd.Context(), c.account)
+			if err != nil {
+				return fmt.Errorf("list keys: %w", err)
+			}
+			if c.print == "json" {
+				return terminal.JSON(c.service.IO.Out, found.Raw)
+			}
+			return c.table(found.Keys)
+		}),
+	}
+	cmd.Flags().StringVar(&c.account, "account", "", "the account (default: that of your key, or all)")
+	return c.printed(cmd)
+}
+
+func (c *commands) table(keys []client.Key) error {
+	return terminal.Table(c.service.IO.Out, func(w io.Writer) {
+		fmt.Fprintln(w, "ID\tACCOUNT\tROLE\tNAME\tCREATED\tEXPIRES\tLAST USED\tDIALECT\tPER MINUTE")
+		for _, k := range keys {
+			dialect, perMinute := "", ""
+			if k.Dialect != nil {
+				dialect = *k.Dialect
+			}
+			if k.PerMinute != nil {
+				perMinute = terminal.Count(int64(*k.PerMinute))
+			}
+			cells := []string{k.ID, k.Account, k.Role, k.Name, day(&k.Created), day(k.Expires), day(k.LastUsed), dialect, perMinute}
+			for i, cell := range cells {
+				cells[i] = cmp.Or(strings.ReplaceAll(terminal.Printable(cell), "\t", " "), "-")
+			}
+			fmt.Fprintln(w, strings.Join(cells, "\t"))
+		}
+	})
+}
+
+// day writes a time to the minute; empty for none.
+func day(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return at.UTC().Format("2006-01-02 15:04")
+}
+
+func (c *commands) rotateKey() *cobra.Command {
+	return c.printed(&cobra.Command{
+		Use:   "rotate ID",
+		Short: "Give a key another text and print it, this once",
+		Long: `Give a key another text and print it, this once. Name, role, account and expiry
+stay. The old text stops at once, on every node within 5 seconds.`,
+		Example: `  rowmill keys rotate 5f2c9a01d3e4 > nightly.key`,
+		Args:    cobra.ExactArgs(1),
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			k, err := api.RotateKey(cmd.Context(), args[0])
+			if err != nil {
+				return fmt.Errorf("rotate: %w", err)
+			}
+			return c.made(k, "rotated")
+		}),
+	})
+}
+
+func (c *commands) revokeKeys() *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke ID...",
+		Short: "Revoke keys for good",
+		Long: `Revoke keys for good. They stop at once, on every node within 5 seconds. Jobs that
+were submitted with them go on.`,
+		Example: `  rowmill keys revoke 5f2c9a01d3e4`,
+		Args:    cobra.MinimumNArgs(1),
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			for _, id := range args {
+				if err := api.RevokeKey(cmd.Context(), id); err != nil {
+					return fmt.Errorf("revoke %s: %w", terminal.Printable(id), err)
+				}
+				c.service.IO.Say("key %s is revoked", terminal.Printable(id))
+			}
+			return nil
+		}),
+	}
+}

@@ -1,0 +1,109 @@
+package functions
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/client"
+)
+
+// document is a definition as a file holds it, in the order in which a person
+// reads it.
+type document struct {
+	Name        string  `yaml:"name"`
+	Description string  `yaml:"description,omitempty"`
+	Model       string  `yaml:"model"`
+	Inputs      []input `yaml:"inputs,omitempty"`
+	System      *string `yaml:"system_prompt,omitempty"`
+	Prompt      string  `yaml:"prompt"`
+	Sampling    any     `yaml:"sampling_params,omitempty"`
+	Schema      any     `yaml:"json_schema,omitempty"`
+}
+
+type input struct {
+	Name        string `yaml:"name"`
+	Required    bool   `yaml:"required"`
+	Description string `yaml:"description,omitempty"`
+}
+
+// writeYAML writes a revision as a file that can be published.
+func writeYAML(w io.Writer, f client.Function) error {
+	var exact struct {
+		Sampling map[string]any `json:"sampling_params"`
+		Schema   any            `json:"json_schema"`
+	}
+	decoder := json.NewDecoder(bytes.NewReader(f.Raw))
+	decoder.UseNumber()
+	if err := decoder.Decode(&exact); err != nil {
+		return fmt.Errorf("read the definition: %w", err)
+	}
+	d := document{
+		Name: f.Name, Description: f.Description, Model: f.Model, System: f.System, Prompt: f.Prompt, Schema: numbers(exact.Schema),
+	}
+	if len(exact.Sampling) > 0 {
+		d.Sampling = numbers(exact.Sampling)
+	}
+	for _, in := range f.Inputs {
+		d.Inputs = append(d.Inputs, input(in))
+	}
+	enc := yaml.NewEncoder(w)
+	enc.SetIndent(2)
+	if err := enc.Encode(d); err != nil {
+		return fmt.Errorf("write the definition as YAML: %w", err)
+	}
+	return enc.Close()
+}
+
+// numbers makes integers of the JSON numbers in a value that are integers, and
+// floats of all others: YAML would write them as text.
+func numbers(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		if n, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
+			return n
+		}
+		f, _ := v.Float64() // beyond its range it is infinite, which publishing refuses
+		return f
+	case []any:
+		for i := range v {
+			v[i] = numbers(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = numbers(v[name])
+		}
+	}
+	return value
+}
+
+// toJSON reads a definition in YAML or JSON. draft makes it one.
+func toJSON(text []byte, draft bool) ([]byte, error) {
+	var fields map[string]any
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	if err := decoder.Decode(&fields); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = errors.New("it is empty")
+		}
+		return nil, fmt.Errorf("it is no definition in YAML or JSON: %w", err)
+	}
+	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("it holds more than one document; publish them one by one")
+	}
+	if draft {
+		fields["publish"] = false
+	}
+	body, err := json.Marshal(fields)
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be sent as JSON: %w", err)
+	}
+	return body, nil
+}

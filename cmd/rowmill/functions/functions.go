@@ -1,0 +1,430 @@
+// Package functions holds the commands about Functions. It owns what they are
+// called, the files they read and what they print; the API itself is spoken by
+// package client.
+package functions
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// maxFile bounds a definition or an input that is read whole, bytes: as much
+// as the service takes.
+const maxFile = 32 << 20
+
+// commands is the state that the commands share: flags and streams.
+type commands struct {
+	service connect.Options
+	account string
+	print   string
+}
+
+// Command returns `rowmill functions`.
+func Command(service connect.Options) *cobra.Command {
+	c := &commands{service: service}
+	root := &cobra.Command{
+		Use:   "functions",
+		Short: "Publish Functions and run them",
+		Long: `Publish Functions and run them. A Function is a prompt with fields to fill in,
+and the model, schema and parameters that go with it; a job names it as its
+model and sends rows of fields. A definition is a YAML or JSON file:
+
+    name: grade
+    model: llama-3.1-8b
+    inputs:
+      - name: essay
+      - name: level
+        required: false
+    system_prompt: You are a teacher.
+    prompt: |
+      Grade this essay at level {{level}}: {{essay}}
+    sampling_params: {temperature: 0.2}
+    json_schema: {type: object, required: [grade]}
+
+Every change is a new revision; publishing and rolling back choose which one is
+used. That takes an administrator's key, reading and running any key of the
+account.
+
+` + connect.Help + `
+
+` + exit.Help,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.service.Flags(root)
+	root.AddCommand(c.publish(), c.list(), c.get(), c.revisions(), c.diff(), c.rollback(), c.unpublish(), c.run())
+	return root
+}
+
+// accountFlag adds the flag of commands that may be about another account.
+func (c *commands) accountFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringVar(&c.account, "account", "", "the account (default: that of the key)")
+	return cmd
+}
+
+// printFlag adds the flag of how to print, the first form being the default.
+func (c *commands) printFlag(cmd *cobra.Command, forms ...string) *cobra.Command {
+	choice := strings.Join(forms, " or ")
+	var print string
+	cmd.Flags().StringVarP(&print, "print", "o", forms[0], "how to print: "+choice)
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !slices.Contains(forms, print) {
+			return exit.With(exit.Usage, fmt.Errorf("-o must be %s, is %q", choice, print))
+		}
+		c.print = print
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+func (c *commands) publish() *cobra.Command {
+	var draft bool
+	cmd := &cobra.Command{
+		Use:   "publish FILE",
+		Short: "Create a Function or its next revision from a YAML or JSON file",
+		Long: `Create a Function or its next revision from a YAML or JSON file, and publish it.
+FILE may be - for standard input.`,
+		Example: `  rowmill functions publish grade.yaml
+  rowmill functions publish grade.yaml --draft
+  rowmill functions get grade | sed 's/teacher/tutor/' | rowmill functions publish -`,
+		Args: cobra.ExactArgs(1),
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			text, err := c.read(args[0])
+			if err != nil {
+				return exit.With(exit.Usage, err)
+			}
+			body, err := toJSON(text, draft)
+			if err != nil {
+				return exit.With(exit.Usage, fmt.Errorf("read %s: %w", args[0], err))
+			}
+			f, err := api.Publish(cmd.Context(), c.account, body)
+			if err != nil {
+				return fmt.Errorf("publish %s: %w", args[0], err)
+			}
+			state := "is published"
+			if draft {
+				state = "is a draft; `rowmill functions rollback " + f.Name + " " + strconv.Itoa(f.Revision) + "` publishes it"
+			}
+			fmt.Fprintf(c.service.IO.Out, "revision %d of %s %s\n", f.Revision, f.Name, state)
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&draft, "draft", false, "store the revision without publishing it")
+	return c.accountFlag(cmd)
+}
+
+// read reads a file, or standard input for -.
+func (c *commands) read(name string) ([]byte, error) {
+	src := c.service.IO.In
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		src = file
+	}
+	text, err := io.ReadAll(io.LimitReader(src, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s is larger than %d MiB", name, maxFile>>20)
+	}
+	return text, err
+}
+
+func (c *commands) list() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the published Functions",
+		Args:  cobra.NoArgs,
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			found, err := api.Functions(cmd.Context(), c.account)
+			if err != nil {
+				return fmt.Errorf("list Functions: %w", err)
+			}
+			return c.show(found, "functions")
+		}),
+	}
+	return c.accountFlag(c.printFlag(cmd, "table", "json"))
+}
+
+func (c *commands) revisions() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "revisions NAME",
+		Short: "List the revisions of a Function, newest first",
+		Args:  cobra.ExactArgs(1),
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			found, err := api.Revisions(cmd.Context(), c.account, args[0])
+			if err != nil {
+				return fmt.Errorf("list revisions: %w", err)
+			}
+			return c.show(found, "revisions")
+		}),
+	}
+	return c.accountFlag(c.printFlag(cmd, "table", "json"))
+}
+
+// show prints Functions or revisions.
+func (c *commands) show(found []client.Function, what string) error {
+	if c.print == "json" {
+		if found == nil {
+			found = []client.Function{}
+		}
+		return terminal.JSON(c.service.IO.Out, map[string][]client.Function{what: found})
+	}
+	return terminal.Table(c.service.IO.Out, func(w io.Writer) {
+		fmt.Fprintln(w, "NAME\tREVISION\tMODEL\tINPUTS\tCREATED\tPUBLISHED\tDESCRIPTION")
+		for _, f := range found {
+			var names []string
+			for _, in := range f.Inputs {
+				name := in.Name
+				if !in.Required {
+					name += "?"
+				}
+				names = append(names, name)
+			}
+			published := "-"
+			if f.Published != nil {
+				published = f.Published.UTC().Format(time.RFC3339)
+			}
+			cells := []string{
+				f.Name, strconv.Itoa(f.Revision), f.Model, terminal.Few(names),
+				f.Created.UTC().Format(time.RFC3339), published, f.Description,
+			}
+			for i, cell := range cells {
+				if cell = strings.ReplaceAll(terminal.Printable(cell), "\t", " "); cell == "" {
+					cell = "-"
+				}
+				cells[i] = cell
+			}
+			fmt.Fprintln(w, strings.Join(cells, "\t"))
+		}
+	})
+}
+
+func (c *commands) get() *cobra.Command {
+	var revision int
+	cmd := &cobra.Command{
+		Use:   "get NAME",
+		Short: "Print a definition, as a file that can be published",
+		Args:  cobra.ExactArgs(1),
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			f, err := c.find(cmd.Context(), api, args[0], revision)
+			if err != nil {
+				return fmt.Errorf("get %s: %w", args[0], err)
+			}
+			if c.print == "json" {
+				return terminal.JSON(c.service.IO.Out, f)
+			}
+			return writeYAML(c.service.IO.Out, f)
+		}),
+	}
+	cmd.Flags().IntVar(&revision, "revision", 0, "which revision (default: the published one)")
+	return c.accountFlag(c.printFlag(cmd, "yaml", "json"))
+}
+
+// find fetches a revision; 0 is the published one.
+func (c *commands) find(ctx context.Context, api *client.Client, name string, revision int) (client.Function, error) {
+	if revision == 0 {
+		return api.Function(ctx, c.account, name)
+	}
+	all, err := api.Revisions(ctx, c.account, name)
+	if err != nil {
+		return client.Function{}, err
+	}
+	return pick(all, name, revision)
+}
+
+// pick finds a revision among all; 0 is the published one.
+func pick(all []client.Function, name string, revision int) (client.Function, error) {
+	for _, f := range all {
+		if f.Revision == revision || revision == 0 && f.Published != nil {
+			return f, nil
+		}
+	}
+	what := fmt.Sprintf("revision %d", revision)
+	if revision == 0 {
+		what = "published revision"
+	}
+	return client.Function{}, exit.With(exit.NotFound, fmt.Errorf("there is no %s of %s; `rowmill functions revisions %s` lists those there are", what, name, name))
+}
+
+func (c *commands) diff() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "diff NAME [REVISION [REVISION]]",
+		Short: "Compare two revisions line by line",
+		Long: `Compare two revisions line by line. Without revisions the newest is compared with
+the one before it; with one, that one with the published revision.`,
+		Example: `  rowmill functions diff grade
+  rowmill functions diff grade 3 5`,
+		Args: cobra.RangeArgs(1, 3),
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			var numbers []int
+			for _, arg := range args[1:] {
+				n, err := revisionOf(arg)
+				if err != nil {
+					return err
+				}
+				numbers = append(numbers, n)
+			}
+			all, err := api.Revisions(cmd.Context(), c.account, args[0])
+			if err != nil {
+				return fmt.Errorf("diff %s: %w", args[0], err)
+			}
+			switch len(numbers) {
+			case 0:
+				if len(all) < 2 {
+					return exit.With(exit.NotFound, fmt.Errorf("%s has one revision only; there is nothing to compare", args[0]))
+				}
+				numbers = []int{all[1].Revision, all[0].Revision}
+			case 1:
+				numbers = append(numbers, 0)
+			}
+			return c.compare(all, args[0], numbers[0], numbers[1])
+		}),
+	}
+	return c.accountFlag(cmd)
+}
+
+func (c *commands) compare(all []client.Function, name string, before, after int) error {
+	var texts [2]bytes.Buffer
+	var shown [2]int
+	for i, n := range []int{before, after} {
+		f, err := pick(all, name, n)
+		if err == nil {
+			err = writeYAML(&texts[i], f)
+		}
+		if err != nil {
+			return err
+		}
+		shown[i] = f.Revision
+	}
+	fmt.Fprintf(c.service.IO.Out, "--- %s revision %d\n+++ %s revision %d\n", name, shown[0], name, shown[1])
+	for _, line := range diff(texts[0].String(), texts[1].String()) {
+		fmt.Fprintln(c.service.IO.Out, terminal.Printable(line))
+	}
+	return nil
+}
+
+// revisionOf reads the number of a revision.
+func revisionOf(arg string) (int, error) {
+	n, err := strconv.Atoi(arg)
+	if err != nil || n < 1 {
+		return 0, exit.With(exit.Usage, fmt.Errorf("a revision is a whole number of at least 1, is %q", arg))
+	}
+	return n, nil
+}
+
+func (c *commands) rollback() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rollback NAME REVISION",
+		Short: "Publish an earlier revision, or a draft",
+		Args:  cobra.ExactArgs(2),
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			n, err := revisionOf(args[1])
+			if err != nil {
+				return err
+			}
+			f, err := api.Rollback(cmd.Context(), c.account, args[0], n)
+			if err != nil {
+				return fmt.Errorf("roll back %s: %w", args[0], err)
+			}
+			fmt.Fprintf(c.service.IO.Out, "revision %d of %s is published\n", f.Revision, f.Name)
+			return nil
+		}),
+	}
+	return c.accountFlag(cmd)
+}
+
+func (c *commands) unpublish() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "unpublish NAME",
+		Short: "Take a Function back; its revisions stay and its jobs go on",
+		Args:  cobra.ExactArgs(1),
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if err := api.Unpublish(cmd.Context(), c.account, args[0]); err != nil {
+				return fmt.Errorf("unpublish %s: %w", args[0], err)
+			}
+			fmt.Fprintf(c.service.IO.Out, "%s is not published any more\n", args[0])
+			return nil
+		}),
+	}
+	return c.accountFlag(cmd)
+}
+
+func (c *commands) run() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "run NAME [FIELD=VALUE ...]",
+		Short: "Run a Function for one input and print the answer",
+		Long: `Run a Function for one input and print the answer. The input is given as fields,
+whose values are text, or as a file that holds a JSON object of fields or a JSON
+string, which is a prompt rendered already. It is a job of priority 0 with one
+row, which is cancelled when it takes longer than 90 seconds.`,
+		Example: `  rowmill functions run grade level=5 essay="My holiday was fun."
+  echo '{"essay": "My holiday was fun."}' | rowmill functions run grade --input -`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			input, err := c.input(args[1:], file)
+			if err != nil {
+				return exit.With(exit.Usage, err)
+			}
+			run, err := api.RunFunction(cmd.Context(), args[0], input)
+			if err != nil {
+				return fmt.Errorf("run %s: %w", args[0], err)
+			}
+			if c.print == "json" {
+				return terminal.JSON(c.service.IO.Out, run.Raw)
+			}
+			var text string
+			if json.Unmarshal(run.Output, &text) != nil { // a vector
+				text = string(run.Output)
+			}
+			fmt.Fprintln(c.service.IO.Out, text)
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&file, "input", "", "file that holds the input as JSON; - is standard input")
+	return c.printFlag(cmd, "text", "json")
+}
+
+// input makes the input of a run from fields or a file.
+func (c *commands) input(fields []string, file string) (json.RawMessage, error) {
+	if file != "" {
+		if len(fields) > 0 {
+			return nil, fmt.Errorf("fields and --input exclude each other")
+		}
+		text, err := c.read(file)
+		if err == nil && !json.Valid(text) {
+			err = fmt.Errorf("%s is not JSON; it must hold an object of fields, or a string", file)
+		}
+		return text, err
+	}
+	values := map[string]string{}
+	for _, field := range fields {
+		name, value, found := strings.Cut(field, "=")
+		if !found {
+			return nil, fmt.Errorf("%q is no FIELD=VALUE", field)
+		}
+		if _, twice := values[name]; twice {
+			return nil, fmt.Errorf("the field %q is given twice", name)
+		}
+		values[name] = value
+	}
+	return json.Marshal(values)
+}

@@ -1,0 +1,283 @@
+package functions
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	nethttp "net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+
+	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// idle is a pipeline that runs nothing.
+type idle struct{ http.Fleet }
+
+func (idle) Submitted(string)                    {}
+func (idle) Cancelled(string)                    {}
+func (idle) Checks(context.Context) []http.Check { return nil }
+func (idle) Draining() bool                      { return false }
+
+// A program is the commands beside a service whose runs are answered with
+// output.
+type program struct {
+	testing.TB
+	server *httptest.Server
+	dir    string
+	stdin  string
+	output string   // of every run, as JSON
+	runs   []string // the bodies of runs
+}
+
+func start(t *testing.T) *program {
+	t.Helper()
+	p := &program{TB: t, dir: t.TempDir(), output: `"B+"`}
+	records, err := bolt.Open(t.Context(), bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = records.Close() })
+	bucket, err := dir.Open(dir.Config{Root: t.TempDir(), NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bucket.Close() })
+	api, err := http.New(http.Config{Store: records, Bucket: bucket, Catalog: catalog.Default(), Service: idle{}, AdminKey: "administrator"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.server = httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/run") {
+			api.Handler().ServeHTTP(w, r)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		p.runs = append(p.runs, r.URL.Path+" "+string(body))
+		fmt.Fprintf(w, `{"job_id":"job-1","function":{"name":"f","revision":1,"model":"m"},"output":%s}`, p.output)
+	}))
+	t.Cleanup(p.server.Close)
+	return p
+}
+
+// file writes a file and returns its path.
+func (p *program) file(name, text string) string {
+	p.Helper()
+	path := filepath.Join(p.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		p.Fatal(err)
+	}
+	return path
+}
+
+// run runs a command line and wants its exit code and texts of its output. It
+// returns standard output.
+func (p *program) run(code int, args []string, texts ...string) string {
+	p.Helper()
+	var out, errs bytes.Buffer
+	service := connect.Options{IO: &terminal.IO{
+		In: strings.NewReader(p.stdin), Out: &out, Err: &errs, Width: func() int { return 80 },
+		Environ: []string{"ROWMILL_SERVER=" + p.server.URL, "ROWMILL_API_KEY=administrator"},
+	}}
+	root := &cobra.Command{Use: "rowmill", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(Command(service))
+	root.SetArgs(append([]string{"functions"}, args...))
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	err := root.ExecuteContext(p.Context())
+	if err != nil {
+		fmt.Fprintln(&errs, err)
+	}
+	if got := exit.Code(err); got != code {
+		p.Errorf("%q: code %d, want %d: %s", args, got, code, errs.String())
+	}
+	for _, text := range texts {
+		if !strings.Contains(out.String()+errs.String(), text) {
+			p.Errorf("%q lacks %q:\n%s%s", args, text, out.String(), errs.String())
+		}
+	}
+	return out.String()
+}
+
+const grade = `name: grade
+description: grades an essay
+model: llama-3.1-8b
+inputs:
+  - name: essay
+    required: true
+  - name: level
+    required: false
+    description: from 1 to 9
+system_prompt: You are a teacher.
+prompt: |
+  Grade {{essay}}
+  at level {{level}}.
+sampling_params:
+  seed: 9007199254740993
+  temperature: 0.5
+json_schema:
+  properties:
+    grade:
+      maximum: 9007199254740993
+      type: integer
+  type: object
+`
+
+// What get prints is the file that was published.
+func TestPublishAndGet(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.run(0, []string{"publish", p.file("grade.yaml", grade)}, "revision 1 of grade is published")
+	if got := p.run(0, []string{"get", "grade"}); got != grade {
+		t.Errorf("got\n%s", got)
+	}
+	text := p.run(0, []string{"get", "grade", "-o", "json"}, `"revision": 1`)
+	p.run(0, []string{"publish", p.file("grade.json", text)}, "revision 2 of grade is published")
+	if got := p.run(0, []string{"get", "grade"}); got != grade {
+		t.Errorf("published as JSON it is\n%s", got)
+	}
+	p.stdin = strings.Replace(grade, "teacher", "tutor", 1)
+	p.run(0, []string{"publish", "-", "--draft"}, "revision 3 of grade is a draft", "functions rollback grade 3")
+	p.run(0, []string{"get", "grade"}, "teacher")
+	p.run(0, []string{"get", "grade", "--revision", "3"}, "tutor")
+	p.run(0, []string{"rollback", "grade", "3"}, "revision 3 of grade is published")
+	p.run(0, []string{"get", "grade"}, "tutor")
+	p.run(0, []string{"unpublish", "grade"}, "grade is not published any more")
+	p.run(5, []string{"get", "grade"}, "unknown_function")
+	p.run(5, []string{"get", "grade", "--revision", "4"}, "no revision 4 of grade")
+	p.run(5, []string{"rollback", "grade", "4"}, "unknown_revision")
+	p.run(5, []string{"unpublish", "grade"}, "unknown_function")
+}
+
+func TestLists(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.run(0, []string{"list", "-o", "json"}, `"functions": []`)
+	p.run(0, []string{"publish", p.file("grade.yaml", grade)})
+	p.run(0, []string{"publish", p.file("grade.yaml", grade)})
+	if got := strings.Count(p.run(0, []string{"list"}, "grade  2         llama-3.1-8b  essay, level?", "grades an essay"), "\n"); got != 2 {
+		t.Errorf("%d lines", got)
+	}
+	if got := strings.Count(p.run(0, []string{"revisions", "grade"}), "\n"); got != 3 {
+		t.Errorf("%d lines", got)
+	}
+	p.run(0, []string{"revisions", "grade", "-o", "json"}, `"revisions": [`, `"system_prompt": "You are a teacher."`)
+	p.run(2, []string{"list", "-o", "yaml"}, "table or json")
+	p.run(0, []string{"list", "--account", "acme", "-o", "json"}, `"functions": []`)
+}
+
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.run(0, []string{"publish", p.file("grade.yaml", grade)})
+	p.run(5, []string{"diff", "grade"}, "nothing to compare")
+	p.run(0, []string{"publish", p.file("grade.yaml", strings.Replace(grade, "You are a teacher.", `"You are a tutor\e[31m."`, 1))})
+	p.run(0, []string{"publish", p.file("grade.yaml", strings.Replace(grade, "0.5", "1", 1))})
+	changed := func(args ...string) (lines []string) {
+		for line := range strings.Lines(p.run(0, append([]string{"diff", "grade"}, args...))) {
+			if line[0] != ' ' {
+				lines = append(lines, strings.TrimSuffix(line, "\n"))
+			}
+		}
+		return lines
+	}
+	for _, test := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"--- grade revision 2", "+++ grade revision 3", `-system_prompt: "You are a tutor\e[31m."`, "+system_prompt: You are a teacher.", "-  temperature: 0.5", "+  temperature: 1"}},
+		{[]string{"1", "3"}, []string{"--- grade revision 1", "+++ grade revision 3", "-  temperature: 0.5", "+  temperature: 1"}},
+		{[]string{"1"}, []string{"--- grade revision 1", "+++ grade revision 3", "-  temperature: 0.5", "+  temperature: 1"}},
+		{[]string{"2", "2"}, []string{"--- grade revision 2", "+++ grade revision 2"}},
+	} {
+		if got := changed(test.args...); !slices.Equal(got, test.want) {
+			t.Errorf("%q: %q", test.args, got)
+		}
+	}
+	p.run(5, []string{"diff", "grade", "9"}, "no revision 9")
+	p.run(2, []string{"diff", "grade", "x"}, "whole number")
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	if got := p.run(0, []string{"run", "f", "essay=a=b", "level="}); got != "B+\n" {
+		t.Errorf("printed %q", got)
+	}
+	p.output, p.stdin = "[0.5,1]", `"ready"`
+	p.run(0, []string{"run", "f", "--input", "-"}, "[0.5,1]")
+	p.run(0, []string{"run", "f/g", "--input", p.file("in.json", `{"n": 12345678901234567890}`), "-o", "json"}, `"job_id": "job-1"`)
+	want := []string{
+		`/v1/functions/f/run {"input":{"essay":"a=b","level":""}}`, `/v1/functions/f/run {"input":"ready"}`,
+		`/v1/functions/f/g/run {"input":{"n":12345678901234567890}}`,
+	}
+	if !slices.Equal(p.runs, want) {
+		t.Errorf("sent %q", p.runs)
+	}
+	p.run(2, []string{"run", "f", "essay"}, "no FIELD=VALUE")
+	p.run(2, []string{"run", "f", "a=1", "a=2"}, "given twice")
+	p.run(2, []string{"run", "f", "a=1", "--input", "-"}, "exclude each other")
+	p.run(2, []string{"run", "f", "--input", p.file("bad.json", "{")}, "is not JSON")
+	if len(p.runs) != len(want) {
+		t.Errorf("sent %q", p.runs)
+	}
+}
+
+func TestPublishRefusals(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	for text, piece := range map[string]string{
+		"":                    "it is empty",
+		"- a":                 "no definition",
+		"a: [":                "no definition",
+		"a: 1\n---\nb: 2":     "more than one document",
+		"a: {1: 2}":           "cannot be sent as JSON",
+		"name: .nan\na: .inf": "cannot be sent as JSON",
+	} {
+		p.run(2, []string{"publish", p.file("f.yaml", text)}, piece)
+	}
+	p.run(2, []string{"publish", filepath.Join(p.dir, "none.yaml")}, "no such file")
+	p.run(1, []string{"publish", p.file("f.yaml", strings.Replace(grade, "{{level}}", "{{lvl}}", 1)+"tools: []\n")},
+		"{{lvl}} is not among the declared inputs", "tools: is unknown")
+	p.run(5, []string{"revisions", "grade"})
+}
+
+func TestDiffOfTexts(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ before, after, want string }{
+		{"", "", ""},
+		{"a\n", "a\n", " a"},
+		{"", "a\nb\n", "+a +b"},
+		{"a\nb\n", "", "-a -b"},
+		{"a\nb\nc\nd", "a\nx\nc\ny\nd", " a -b +x  c +y  d"},
+		{"a\nb", "b\na", "-a  b +a"},
+	} {
+		if got := strings.Join(diff(test.before, test.after), " "); got != test.want {
+			t.Errorf("%q, %q: %q, want %q", test.before, test.after, got, test.want)
+		}
+	}
+	var before, after strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&before, "a%d\n", i)
+		fmt.Fprintf(&after, "b%d\n", i)
+	}
+	if got := diff("x\n"+before.String()+"y\n", "x\n"+after.String()+"y\n"); len(got) != 10_002 || got[1] != "-a0" || got[5001] != "+b0" {
+		t.Errorf("%d lines", len(got))
+	}
+}

@@ -1,0 +1,98 @@
+package http
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+)
+
+func (w *world) objectsOf(id string) []blob.Info {
+	w.Helper()
+	infos, err := w.bucket.List(w.Context(), "jobs/"+id+"/")
+	if err != nil {
+		w.Fatal(err)
+	}
+	return infos
+}
+
+func TestDeleteData_RemovesAllButTheRecord(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a"]}`, answers("x", ""))
+	path := "/v1/jobs/" + id
+	w.get(path + "/results-url").want(200) // one artifact more
+	before := w.get(path).want(200).json()
+	first := w.do("DELETE", path+"/data", "").want(200).json()
+	if first["job_id"] != id || first["data_removed"] == nil {
+		t.Errorf("answer %v", first)
+	}
+	if got := w.objectsOf(id); len(got) != 0 {
+		t.Errorf("objects %v are left", got)
+	}
+	if parts, err := w.store.ListParts(t.Context(), id); err != nil || len(parts) != 0 {
+		t.Errorf("parts %v are left, %v", parts, err)
+	}
+	for _, gone := range []string{"/results", "/results?format=parquet", "/results?format=csv&include_inputs=true", "/results-url", "/rows/0", "/errors"} {
+		w.get(path+gone).wantError(410, "results_expired", "retention")
+	}
+	w.do("POST", "/v1/job-results", `{"job_id":"`+id+`"}`).wantError(410, "results_expired", "retention")
+	if diff := cmp.Diff(before, w.get(path).want(200).json()); diff != "" {
+		t.Errorf("record (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(first, w.do("DELETE", path+"/data", "").want(200).json()); diff != "" {
+		t.Errorf("deleting again (-first +second):\n%s", diff)
+	}
+}
+
+func TestDeleteData_OfAJobThatIsNotOverIsRefused(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.submitted(`{"inputs":["a"]}`)
+	path := "/v1/jobs/" + id
+	if body := w.do("DELETE", path+"/data", "").wantError(409, "job_not_over", "cancel it").json(); body["status"] != "pending" {
+		t.Errorf("status %v", body["status"])
+	}
+	f := w.running(`{"inputs":["a"]}`, 1)
+	if body := w.do("DELETE", "/v1/jobs/"+f.JobID+"/data", "").wantError(409, "job_not_over", "running").json(); body["status"] != "running" {
+		t.Errorf("status %v", body["status"])
+	}
+	w.get("/v1/job-cancel/" + id).want(200)
+	w.do("DELETE", path+"/data", "").want(200)
+	if rec := w.record(id); rec.Spec.Inline != nil {
+		t.Errorf("the record still holds the rows %v", rec.Spec.Inline)
+	}
+	w.get(path+"/errors").wantError(410, "results_expired", "retention")
+}
+
+func TestDeleteData_OfAnotherAccountIsUnknown(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	w.do("DELETE", "/v1/jobs/"+id+"/data", "", "Authorization", "Key "+w.keyOf("other", RoleAdmin)).wantError(404, "job_not_found", id)
+	w.get("/v1/jobs/" + id + "/results").want(200)
+}
+
+// A job whose data was deleted stays held, for the janitor to look again.
+func TestDeleteData_LeavesTheJobHeld(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	w.do("DELETE", "/v1/jobs/"+id+"/data", "").want(200)
+	if held, err := w.store.Held(t.Context(), DefaultAccount, time.Now().Add(time.Hour), 10); err != nil || !cmp.Equal(held, []string{id}) {
+		t.Errorf("held %v, %v", held, err)
+	}
+}
+
+func TestRemoved_ObjectsThatGoWhileTheyAreRead(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{rowmill.ErrNotFound, blob.ErrLost} {
+		if e := describe(removed(fmt.Errorf("read: %w", err))); e.status != 410 {
+			t.Errorf("%v: status %d, want 410", err, e.status)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package http
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A pipeline does to a job what a test says as soon as it is submitted.
+type pipeline struct {
+	*fakeService
+	run func(id string)
+}
+
+func (p pipeline) Submitted(id string) {
+	p.fakeService.Submitted(id)
+	p.run(id)
+}
+
+// setupRun is a world in which run befalls every job.
+func setupRun(t *testing.T, run func(w *world, id string), change ...func(*Config)) *world {
+	t.Helper()
+	var w *world
+	change = append(change, func(c *Config) {
+		c.Service = pipeline{c.Service.(*fakeService), func(id string) { run(w, id) }}
+	})
+	w = setup(t, change...)
+	w.publish(grade)
+	return w
+}
+
+func (w *world) runGrade(input string) *answered {
+	w.Helper()
+	return w.do("POST", "/v1/functions/grade/run", `{"input":`+input+`}`)
+}
+
+// lastJob is the account's newest.
+func (w *world) lastJob() store.Record {
+	w.Helper()
+	jobs, _, err := w.store.List(w.Context(), DefaultAccount, 1, "")
+	if err != nil || len(jobs) != 1 {
+		w.Fatalf("jobs %v, %v", jobs, err)
+	}
+	return w.record(jobs[0].ID)
+}
+
+func TestRunFunction_AnswersTheOutput(t *testing.T) {
+	t.Parallel()
+	w := setupRun(t, func(w *world, id string) { w.succeed(w.start(id, 1), answers("B+")) })
+	answer := w.runGrade(`{"essay":"E","extra":1}`).want(200)
+	record := w.lastJob()
+	answer.wantBody(`{"request_id":"` + answer.header.Get(headerRequestID) + `","job_id":"` + record.Job.ID + `",
+		"function":{"name":"grade","revision":1,"model":"llama-3.1-8b"},"output":"B+","usage":{"input_tokens":10,"output_tokens":20}}`)
+	spec := record.Spec
+	if spec.Priority != 0 || spec.Estimate || spec.TruncateRows || len(spec.Inline) != 1 || spec.Inline[0] != "Grade E at level ." || spec.RowQuota != 1000 {
+		t.Errorf("the job is %+v", spec)
+	}
+	w.runGrade(`"ready"`).want(200)
+	if got := w.lastJob().Spec.Inline; len(got) != 1 || got[0] != "ready" {
+		t.Errorf("a rendered prompt became %q", got)
+	}
+	w.runGrade(`{"essay":"` + strings.Repeat("x", 70_000) + `"}`).want(200)
+	if spec := w.lastJob().Spec; spec.Spooled == "" || spec.Function == nil {
+		t.Errorf("a large input is kept as %q, %v", spec.Spooled, spec.Function)
+	}
+}
+
+func TestRunFunction_AnswersAVector(t *testing.T) {
+	t.Parallel()
+	w := setupRun(t, func(w *world, id string) {
+		vector := make([]float32, 1024)
+		w.succeed(w.start(id, 1), []done{{out: rowmill.Output{Embedding: vector, InputTokens: 3, Engine: "sim", Attempts: 1}}})
+	})
+	w.publish(`{"name":"embed","inputs":[{"name":"x"}],"prompt":"query: {{x}}","model":"qwen-3-embedding-0.6b"}`)
+	output := w.do("POST", "/v1/functions/embed/run", `{"input":{"x":"y"}}`).want(200).json()["output"].([]any)
+	if len(output) != 1024 {
+		t.Errorf("%d numbers", len(output))
+	}
+}
+
+// An input that breaks its rules is 422, and no job is created.
+func TestRunFunction_RefusesInputs(t *testing.T) {
+	t.Parallel()
+	w := setupRun(t, func(*world, string) { t.Error("a job was submitted") }, func(c *Config) { c.MaxRowBytes = 100 })
+	long := `"` + strings.Repeat("x", 101) + `"`
+	for _, test := range []struct{ input, field, message string }{
+		{`{}`, "input.essay", "is missing"},
+		{`{"level":1}`, "input.essay", "is missing"},
+		{`{"essay":` + long + `}`, "input", "makes a prompt of"},
+		{long, "input", "has 101 bytes"},
+		{`null`, "input", "is missing"},
+		{`7`, "input", "must be an object"},
+		{`["x"]`, "input", "must be an object"},
+	} {
+		body := w.runGrade(test.input).wantError(422, "invalid_input", test.message).json()
+		if errors, _ := body["errors"].([]any); len(errors) != 1 || errors[0].(map[string]any)["field"] != test.field {
+			t.Errorf("%.40s: errors %v", test.input, body["errors"])
+		}
+	}
+	w.do("POST", "/v1/functions/grade/run", `{"input":"x","stream":true}`).wantField("stream", "unknown")
+	w.do("POST", "/v1/functions/grade/run", `x`).wantError(400, "invalid_json", "object")
+	w.do("POST", "/v1/functions/none/run", `{"input":"x"}`).wantError(404, "unknown_function", "none")
+	w.do("POST", "/v1/functions/llama-3.1-8b/run", `{"input":"x"}`).wantError(404, "unknown_function", "llama")
+	w.service.draining = true
+	w.runGrade(`"x"`).wantError(503, "draining", "try again")
+	w.noJobs()
+}
+
+func TestRunFunction_SaysWhyThereIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	fail := func(code string) func(w *world, id string) {
+		return func(w *world, id string) {
+			w.fail(w.start(id, 1), rowmill.Failf(code, "because"))
+		}
+	}
+	for name, test := range map[string]struct {
+		run    func(w *world, id string)
+		status int
+		code   string
+	}{
+		"TooLong":     {fail(rowmill.CodeRowTooLong), 422, "row_too_long"},
+		"TokenQuota":  {fail(rowmill.CodeTokenQuota), 422, "token_quota_exceeded"},
+		"CostQuota":   {fail(rowmill.CodeCostQuota), 403, "cost_quota_exceeded"},
+		"NoEngine":    {fail(rowmill.CodeModelUnavailable), 503, "model_unavailable"},
+		"EngineError": {fail(rowmill.CodeEngineError), 502, "engine_error"},
+		"Internal":    {fail(rowmill.CodeInternalError), 502, "internal_error"},
+		"RowFailed": {func(w *world, id string) {
+			f := w.start(id, 1)
+			schema := schemaOf(w.record(id), rowmill.IDNull)
+			w.commit(f, w.part(f, schema, 0, 0, answers(""), "0.parquet"))
+			w.fail(f, rowmill.Failf(rowmill.CodeTooManyFailedRows, "all failed"))
+		}, 502, "schema_violation"},
+		"Cancelled": {func(w *world, id string) { w.get("/v1/job-cancel/" + id).want(200) }, 409, "cancelled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setupRun(t, test.run)
+			answer := w.runGrade(`"x"`).wantError(test.status, test.code, "")
+			if id := w.lastJob().Job.ID; answer.json()["job_id"] != id {
+				t.Errorf("the answer names job %v, not %s", answer.json()["job_id"], id)
+			}
+		})
+	}
+}
+
+// A run that takes too long, or that nobody waits for, costs no more.
+func TestRunFunction_IsCancelledAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	w := setupRun(t, func(w *world, id string) { w.start(id, 1) }, func(c *Config) { c.FunctionDeadline = 30 * time.Millisecond })
+	answer := w.runGrade(`"x"`).wantError(504, "deadline_exceeded", "within 30ms")
+	job := w.lastJob().Job
+	if job.Status != rowmill.StatusCancelled || answer.json()["job_id"] != job.ID || len(w.service.cancelled) != 1 {
+		t.Errorf("job %s is %s, cancelled %q", job.ID, job.Status, w.service.cancelled)
+	}
+}
+
+func TestRunFunction_IsCancelledWhenTheClientLeaves(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	w := setupRun(t, func(w *world, id string) {
+		w.start(id, 1)
+		leave()
+	})
+	r := w.request("POST", "/v1/functions/grade/run", `{"input":"x"}`).WithContext(ctx)
+	if response, err := w.client.Do(r); err == nil {
+		response.Body.Close()
+		t.Fatal("answered")
+	}
+	id := w.lastJob().Job.ID
+	deadline := time.After(10 * time.Second)
+	for w.record(id).Job.Status != rowmill.StatusCancelled {
+		select {
+		case <-deadline:
+			t.Fatalf("the job is %s", w.record(id).Job.Status)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// A Function that is unpublished while its job runs changes nothing for it.
+func TestRunFunction_OutlivesItsFunction(t *testing.T) {
+	t.Parallel()
+	w := setupRun(t, func(w *world, id string) {
+		w.do("DELETE", "/v1/functions/grade", "").want(200)
+		w.succeed(w.start(id, 1), answers("A"))
+	})
+	if got := w.runGrade(`"x"`).want(200).json()["output"]; got != "A" {
+		t.Errorf("output %v", got)
+	}
+}
+
+func (w *world) fail(f store.Fence, reason *rowmill.Failure) {
+	w.Helper()
+	if _, err := w.store.Finish(w.Context(), f, func(r *store.Record) error {
+		r.Job.FailureReason = reason
+		return r.Job.Become(rowmill.StatusFailed, time.Now())
+	}); err != nil {
+		w.Fatal(err)
+	}
+}

@@ -1,0 +1,199 @@
+package http
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rowmill/rowmill/function"
+)
+
+// rowsSeen is what is known of the rows of a submission once they are read.
+// Whether they may be objects, and with which fields, the model decides, which
+// may stand in the body behind them. So this keeps what any Function might ask,
+// in memory bounded by the first row that is an object.
+type rowsSeen struct {
+	bad  []badRow // the first rows that no model takes, at most maxReported
+	more int      // further ones
+
+	objects int64            // rows that are objects
+	first   []int64          // the first of them, at most maxReported
+	all     map[string]bool  // fields that all objects have
+	lacking map[string]int64 // other fields of the first object, with the first that lacks them
+}
+
+type badRow struct {
+	index   int64
+	problem string
+}
+
+// refuse notes a row that no model takes.
+func (r *rowsSeen) refuse(index int64, format string, args ...any) {
+	if len(r.bad) < maxReported {
+		r.bad = append(r.bad, badRow{index, fmt.Sprintf(format, args...)})
+	} else {
+		r.more++
+	}
+}
+
+// sawObject notes which fields a row has.
+func (r *rowsSeen) sawObject(index int64, raw []byte) error {
+	row, err := function.ParseRow(raw)
+	if err != nil {
+		return fmt.Errorf("decode a checked object: %w", err)
+	}
+	if r.objects == 0 {
+		r.all, r.lacking = make(map[string]bool, len(row)), map[string]int64{}
+		for name := range row {
+			r.all[name] = true
+		}
+	}
+	for name := range r.all {
+		if _, there := row[name]; !there {
+			delete(r.all, name)
+			r.lacking[name] = index
+		}
+	}
+	if len(r.first) < maxReported {
+		r.first = append(r.first, index)
+	}
+	r.objects++
+	return nil
+}
+
+// lacks returns the first object without a field.
+func (r *rowsSeen) lacks(field string) (row int64, lacks bool) {
+	if r.objects == 0 || r.all[field] {
+		return 0, false
+	}
+	if row, known := r.lacking[field]; known {
+		return row, true
+	}
+	return r.first[0], true
+}
+
+// checkRows adds the bad rows to the problems of the submission. prompt is that
+// of the Function it runs, or nil; alone says that it runs a standalone model,
+// which takes no objects.
+func (sub *submission) checkRows(prompt *function.Prompt, alone bool) {
+	bad, more := slices.Clone(sub.rows.bad), sub.rows.more
+	if alone {
+		for _, index := range sub.rows.first {
+			bad = append(bad, badRow{index, "is an object; every row must be a string (objects are rows of a Function)"})
+		}
+		more += int(sub.rows.objects) - len(sub.rows.first)
+	}
+	if prompt != nil {
+		for _, in := range prompt.Inputs() {
+			if row, lacks := sub.rows.lacks(in.Name); in.Required && lacks {
+				bad = append(bad, badRow{row, fmt.Sprintf("lacks the field %q, which the Function requires", in.Name)})
+			}
+		}
+	}
+	slices.SortStableFunc(bad, func(a, b badRow) int { return cmp.Compare(a.index, b.index) })
+	more += max(0, len(bad)-maxReported)
+	for _, row := range bad[:min(len(bad), maxReported)] {
+		sub.problems.add(fmt.Sprintf("%s[%d]", fieldInputs, row.index), "%s", row.problem)
+	}
+	if more > 0 {
+		sub.problems.add(fieldInputs, "has %d further bad rows", more)
+	}
+}
+
+// readRows reads the array of rows, whose bracket is consumed.
+func (sub *submission) readRows(s *scanner, sink *rowSink) error {
+	refuse := func(index int64, format string, args ...any) {
+		sub.rows.refuse(index, format, args...)
+		sink.drop() // nothing will be created
+	}
+	index := int64(0)
+	for ; ; index++ {
+		b, err := s.token()
+		if err != nil {
+			return err
+		}
+		if b == ']' {
+			break
+		}
+		if index > 0 {
+			if b != ',' {
+				return s.syntaxError("a comma or ] must follow row %d", index-1)
+			}
+			if b, err = s.token(); err != nil {
+				return err
+			}
+		}
+		switch b {
+		case '"':
+			err = sub.readText(s, sink, index)
+		case '{':
+			err = sub.readFields(s, sink, index)
+		default:
+			if _, err = s.value(b, maxFieldBytes); err == nil || errors.Is(err, errTooLong) {
+				err = nil
+				refuse(index, "is %s; every row must be a string, or an object where the model is a Function", kindOf(b))
+			}
+		}
+		if errors.Is(err, errTooLong) {
+			err = nil
+			refuse(index, "is longer than %d bytes; shorten or split the row", sink.maxRow)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if index == 0 {
+		sub.problems.add(fieldInputs, "is empty; send at least one row")
+	}
+	return nil
+}
+
+// readText reads a row that is a string, whose quote is consumed.
+func (sub *submission) readText(s *scanner, sink *rowSink, index int64) error {
+	raw, err := s.text(sink.maxRow)
+	if err != nil {
+		return err
+	}
+	if err := sink.addText(raw); err != nil {
+		return fmt.Errorf("store row %d of a submission: %w", index, err)
+	}
+	return nil
+}
+
+// readFields reads a row that is an object, whose brace is consumed. Its limit
+// is on the JSON.
+func (sub *submission) readFields(s *scanner, sink *rowSink, index int64) error {
+	raw, err := s.value('{', sink.maxRow)
+	if err != nil {
+		return err
+	}
+	if err := sub.rows.sawObject(index, raw); err != nil {
+		return err
+	}
+	if bytes.IndexByte(raw, '\n') >= 0 { // between values: strings hold none
+		var line bytes.Buffer
+		if err := json.Compact(&line, raw); err != nil {
+			return fmt.Errorf("compact a checked object: %w", err)
+		}
+		raw = line.Bytes()
+	}
+	if err := sink.addLine(raw); err != nil {
+		return fmt.Errorf("store row %d of a submission: %w", index, err)
+	}
+	return nil
+}
+
+func kindOf(first byte) string {
+	switch first {
+	case '[':
+		return "an array"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return "a number"
+}

@@ -1,0 +1,430 @@
+package http
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	nethttp "net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A visit is how the isolation test asks a route for what is an account's.
+type visit struct {
+	operators bool // it is for administrators of the account default alone
+	open      bool // it asks for no key
+	shows     bool // the owner's answer holds texts of the account
+	admin     bool // it takes an administrator
+	audited   bool // what the owner does leaves an entry in the audit record
+	status    int  // that the owner gets; default 200
+
+	// path fills the route's parameters; default: the owner's own ids.
+	path  func(by, of *tenant) string
+	query func(of *tenant) string
+	body  func(of *tenant) string
+}
+
+// visits says for every route how it is asked. A route without an entry fails
+// the test: say in its entry how one account would reach for another's.
+var visits = map[string]visit{
+	"GET /livez":         {open: true},
+	"GET /readyz":        {open: true, query: all("verbose")},
+	"GET /version":       {open: true},
+	"GET /metrics":       {open: true},
+	"GET /openapi.json":  {open: true},
+	"GET /console/*path": {open: true, status: 404, path: func(_, of *tenant) string { return "/console/" + of.jobs["done"] }},
+	// With the signature of one's own object.
+	"GET /objects/*key":  {open: true, status: 403, path: signedPath("get")},
+	"HEAD /objects/*key": {open: true, status: 403, path: signedPath("head")},
+
+	"GET /v1/nodes":               {operators: true},
+	"POST /v1/nodes/:node/drain":  {operators: true},
+	"GET /v1/auth/check":          {},
+	"GET /v1/try-authentication":  {},
+	"GET /v1/jobs/:job_id":        {shows: true},
+	"GET /v1/job-status/:job_id":  {},
+	"GET /v1/get-quotas":          {shows: true},
+	"GET /v1/usage":               {shows: true, query: account},
+	"GET /v1/job-cancel/:job_id":  {path: fresh("/v1/job-cancel/")},
+	"GET /v1/list-jobs":           {shows: true, query: cursorOf("/v1/list-jobs")},
+	"GET /v1/jobs/:job_id/errors": {shows: true},
+	"GET /v1/jobs/:job_id/rows/:row": {
+		shows: true,
+	},
+	"GET /v1/jobs/:job_id/results":     {shows: true, query: all("include_inputs=true&include_cumulative_logprobs=true")},
+	"GET /v1/jobs/:job_id/results-url": {shows: true, query: all("include_inputs=true")},
+	"GET /v1/jobs/:job_id/preview":     {shows: true},
+	"DELETE /v1/jobs/:job_id/data": {path: func(_, of *tenant) string {
+		user := of.as(of.user)
+		id := user.submitted(`{"inputs":["a"]}`)
+		user.get("/v1/job-cancel/" + id).want(200)
+		return "/v1/jobs/" + id + "/data"
+	}},
+	"POST /v1/job-results": {shows: true, body: func(of *tenant) string {
+		return `{"job_id":"` + of.jobs["done"] + `","include_inputs":true}`
+	}},
+	"GET /v1/stream-job-progress/:job_id": {path: func(_, of *tenant) string { return "/v1/stream-job-progress/" + of.jobs["done"] }},
+	"POST /v1/batch-inference": {
+		body: func(of *tenant) string { return `{"inputs":[{"text":"a"}],"model":"` + of.function() + `"}` },
+	},
+	"GET /v1/quotas": {admin: true, shows: true, query: account},
+	"PUT /v1/quotas": {admin: true, shows: true, audited: true, body: func(of *tenant) string {
+		return fmt.Sprintf(`{"account":%q,"quotas":[{"priority":1,"row_quota":%d}]}`, of.account, of.number)
+	}},
+
+	"GET /v1/keys": {admin: true, shows: true, query: account},
+	"POST /v1/keys": {admin: true, shows: true, audited: true, body: func(of *tenant) string {
+		return fmt.Sprintf(`{"account":%q,"name":"%s's"}`, of.account, of.account)
+	}},
+	"POST /v1/keys/:key_id/rotate": {admin: true, shows: true, audited: true},
+	"DELETE /v1/keys/:key_id":      {admin: true, shows: true, audited: true, path: func(_, of *tenant) string { return "/v1/keys/" + of.spare() }},
+	"GET /v1/audit":                {admin: true, shows: true, query: cursorOf("/v1/audit")},
+	"GET /v1/settings":             {admin: true, shows: true, query: account},
+	"PATCH /v1/settings": {admin: true, shows: true, audited: true, query: account, body: func(*tenant) string {
+		return `{"retention_days":7}`
+	}},
+
+	"GET /v1/functions": {shows: true, query: account},
+	"POST /v1/functions": {admin: true, shows: true, audited: true, query: account, body: func(of *tenant) string {
+		return of.definition("another")
+	}},
+	"GET /v1/functions/:function":           {shows: true},
+	"GET /v1/functions/:function/revisions": {shows: true},
+	"POST /v1/functions/:function/rollback": {admin: true, shows: true, audited: true, body: func(*tenant) string { return `{"revision":1}` }},
+	"DELETE /v1/functions/:function": {admin: true, audited: true, path: func(_, of *tenant) string {
+		name := of.function() + "-gone"
+		of.as(of.admin).do("POST", "/v1/functions", of.definition(name)).want(200)
+		return "/v1/functions/" + name
+	}},
+	// No pipeline runs it: its time is up at once.
+	"POST /v1/functions/:function/run": {status: 504, shows: true, body: func(*tenant) string { return `{"input":{"text":"a"}}` }},
+}
+
+func all(query string) func(*tenant) string { return func(*tenant) string { return query } }
+
+func account(of *tenant) string { return "account=" + url.QueryEscape(of.account) }
+
+// cursorOf goes on where the account's own first page ends.
+func cursorOf(path string) func(*tenant) string {
+	return func(of *tenant) string {
+		next := of.as(of.admin).get(path + "?limit=1").want(200).json()["next_cursor"]
+		return "limit=100&cursor=" + next.(string)
+	}
+}
+
+// fresh is the path to a job that nothing has happened to.
+func fresh(prefix string) func(by, of *tenant) string {
+	return func(_, of *tenant) string { return prefix + of.as(of.user).submitted(`{"inputs":["a"]}`) }
+}
+
+// signedPath is an account's object under the signature for the object of
+// another, or its own object without any.
+func signedPath(name string) func(by, of *tenant) string {
+	return func(by, of *tenant) string {
+		address := func(t *tenant) *url.URL {
+			urls := t.as(t.user).get("/v1/jobs/" + t.jobs["done"] + "/results-url").want(200).json()["urls"].(map[string]any)
+			u, err := url.Parse(urls[name].(string))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return u
+		}
+		theirs := address(of)
+		if by == of {
+			return theirs.Path
+		}
+		return theirs.Path + "?" + address(by).RawQuery
+	}
+}
+
+// A tenant is an account with everything that an account can have. Its name
+// stands in all its texts, and its number in what is counted for it.
+type tenant struct {
+	*world
+	account     string
+	number      int
+	admin, user madeKey
+	keys        []string          // ids
+	jobs        map[string]string // ids, by what has become of them
+}
+
+// as returns the world with a key of the account.
+func (t *tenant) as(k madeKey) *world {
+	w := *t.world
+	w.key = k.text
+	return &w
+}
+
+// spare makes a key that may be lost and returns its id.
+func (t *tenant) spare() string {
+	t.Helper()
+	k := t.as(t.admin).newKey(`{"name":"` + t.account + ` spare"}`)
+	t.keys = append(t.keys, k.id)
+	return k.id
+}
+
+// function is a Function that only this account has. Others may ask for it,
+// which their part of the audit record holds then, so its name is no mark.
+func (t *tenant) function() string { return fmt.Sprintf("only-%x", t.number) }
+
+func (t *tenant) definition(name string) string {
+	return fmt.Sprintf(`{"name":%q,"description":"%s's","inputs":[{"name":"text"}],"prompt":"%s: {{text}}","model":"llama-3.1-8b"}`, name, t.account, t.account)
+}
+
+func newTenant(w *world, name string, number int) *tenant {
+	w.Helper()
+	t := &tenant{world: w, account: name, number: number, jobs: map[string]string{}}
+	t.admin = w.newKey(fmt.Sprintf(`{"account":%q,"role":"admin","name":"%s admin"}`, name, name))
+	t.user = w.newKey(fmt.Sprintf(`{"account":%q,"name":"%s user"}`, name, name))
+	t.keys = []string{t.admin.id, t.user.id}
+	t.spare()
+	admin, user := t.as(t.admin), t.as(t.user)
+	for _, function := range []string{"summary", t.function()} { // both accounts have a summary
+		admin.do("POST", "/v1/functions", t.definition(function)).want(200)
+	}
+	admin.do("PUT", "/v1/quotas", fmt.Sprintf(`{"quotas":[{"priority":1,"row_quota":%d}]}`, number)).want(200)
+	body := fmt.Sprintf(`{"inputs":["%s input","b"],"name":"%s job","description":"%s's","system_prompt":"You work for %s.","model":"llama-3.1-8b"}`, name, name, name, name)
+	rows := answers(name+" output", "")
+	rows[1].out.Err.Message, rows[1].out.Err.Raw = name+" is no object", name
+	t.jobs["done"] = user.succeeded(body, rows)
+	going := user.running(body, 2)
+	t.jobs["running"] = going.JobID
+	part := user.part(going, schemaOf(user.record(going.JobID), rowmill.IDNull), 0, 0, rows, "0.parquet")
+	part.Totals.InputTokens = int64(number)
+	user.commit(going, part)
+	t.jobs["pending"] = user.submitted(body)
+	return t
+}
+
+// marks are what must never stand in an answer to another account.
+func (t *tenant) marks() []string {
+	marks := append([]string{t.account, fmt.Sprint(t.number)}, t.keys...)
+	jobs, _, err := t.store.List(t.Context(), t.account, 10_000, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range jobs {
+		marks = append(marks, job.ID)
+	}
+	return marks
+}
+
+// everything is all that is stored of an account, but when its keys were used.
+func (t *tenant) everything() string {
+	t.Helper()
+	var all strings.Builder
+	note := func(v any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(append(text, '\n'))
+	}
+	jobs, _, err := t.store.List(t.Context(), t.account, 10_000, "")
+	note(len(jobs), err)
+	for _, job := range jobs {
+		note(t.store.Get(t.Context(), job.ID))
+		note(t.store.ListParts(t.Context(), job.ID))
+		note(t.bucket.List(t.Context(), "jobs/"+job.ID+"/"))
+	}
+	keys, err := t.store.ListKeys(t.Context())
+	note(slices.DeleteFunc(keys, func(k store.Key) bool { return k.Account != t.account }), err)
+	entries, _, err := t.store.ListAudit(t.Context(), t.account, 10_000, "")
+	note(entries, err)
+	names, err := t.store.ListValues(t.Context(), "")
+	note(nil, err)
+	for _, name := range names {
+		doc, version, err := t.store.GetValue(t.Context(), name)
+		if strings.Contains(name, t.account) || strings.Contains(string(doc), t.account) {
+			note([]any{name, string(doc), version}, err)
+		}
+	}
+	return all.String()
+}
+
+// An attempt is one account asking a route for what is an account's.
+type attempt struct {
+	route  string
+	visit  visit
+	by, of *tenant
+	admin  bool // with the administrator's key
+}
+
+// fill returns the attempt's path. unknown stands for ids that nobody has.
+func (a attempt) fill(rng *rand.Rand, unknown bool) string {
+	path := a.route[strings.IndexByte(a.route, ' ')+1:]
+	job, key, function := a.of.jobs["done"], a.of.keys[2], a.of.function()
+	if a.by != a.of {
+		job = a.of.jobs[[]string{"done", "running", "pending"}[rng.IntN(3)]]
+		key = a.of.keys[rng.IntN(len(a.of.keys))]
+	}
+	if unknown {
+		job, key, function = unknownIDs[0], "000000000000", "of-nobody"
+	}
+	return strings.NewReplacer(":job_id", job, ":key_id", key, ":function", function, ":row", "0", ":node", "n1").Replace(path)
+}
+
+// TestIsolation_TwoAccountsThroughEveryRoute lets two accounts reach for each
+// other's things through every route that there is, with every kind of key, in
+// random order: whatever an account is answered holds nothing of the other's,
+// and whatever it does changes nothing there.
+func TestIsolation_TwoAccountsThroughEveryRoute(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(c *Config) { c.FunctionDeadline = time.Nanosecond })
+	var routes []string
+	for _, r := range w.engine.Routes() {
+		routes = append(routes, r.Method+" "+r.Path)
+	}
+	slices.Sort(routes)
+	if known := slices.Sorted(maps.Keys(visits)); !slices.Equal(known, routes) {
+		t.Fatalf("visits must have an entry for each route\nentries %v\nroutes  %v", known, routes)
+	}
+	red, blue := newTenant(w, "crimson", 715_517), newTenant(w, "cobalt", 924_429)
+	var attempts []attempt
+	for _, route := range routes {
+		for _, by := range []*tenant{red, blue} {
+			for _, of := range []*tenant{red, blue} {
+				for _, admin := range []bool{true, false} {
+					attempts = append(attempts, attempt{route, visits[route], by, of, admin})
+				}
+			}
+		}
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	rng.Shuffle(len(attempts), func(i, j int) { attempts[i], attempts[j] = attempts[j], attempts[i] })
+	for _, a := range attempts {
+		a.check(rng)
+	}
+	attempt{"GET /metrics", visits["GET /metrics"], red, blue, true}.check(rng) // now that everything was asked for
+	for _, pair := range [][2]*tenant{{red, blue}, {blue, red}} {
+		for _, mark := range pair[1].marks() {
+			if strings.Contains(pair[0].everything(), mark) {
+				t.Errorf("what is stored of %s holds %q", pair[0].account, mark)
+			}
+		}
+	}
+}
+
+// check makes an attempt.
+func (a attempt) check(rng *rand.Rand) {
+	a.by.Helper()
+	k := a.by.user
+	if a.admin {
+		k = a.by.admin
+	}
+	path := a.fill(rng, false)
+	if a.visit.path != nil {
+		path = a.visit.path(a.by, a.of)
+	}
+	var query, body string
+	if a.visit.query != nil {
+		query = a.visit.query(a.of)
+		path += "?" + query
+	}
+	if a.visit.body != nil {
+		body = a.visit.body(a.of)
+	}
+	headers := []string{"Idempotency-Key", "of " + a.of.account} // the same key and body for both
+	if a.visit.open {
+		headers = append(headers, "Authorization", "")
+	}
+	other := a.of
+	if a.by == a.of {
+		other = nil
+	}
+	var before string
+	var marks []string
+	entries := len(a.of.auditTrail())
+	if other != nil {
+		before, marks = other.everything(), other.marks()
+	}
+	method := a.route[:strings.IndexByte(a.route, ' ')]
+	got := a.by.as(k).do(method, path, body, headers...)
+	what := fmt.Sprintf("%s %s %s by %s (admin %v)", method, path, body, a.by.account, a.admin)
+	if got.status >= 500 && got.status != a.visit.status {
+		a.by.Errorf("%s: status %d: %s", what, got.status, got.text)
+	}
+	if a.visit.open { // no secret of anybody's
+		marks = append(a.by.marks(), a.of.marks()...)
+	}
+	for _, mark := range marks {
+		if strings.Contains(string(got.text)+fmt.Sprint(got.header), mark) && !strings.Contains(path+body, mark) {
+			a.by.Errorf("%s: the answer %d holds %q:\n%s", what, got.status, mark, got.text)
+		}
+	}
+	want := a.visit.status
+	if want == 0 {
+		want = 200
+	}
+	switch {
+	case a.visit.operators || a.visit.admin && !a.admin:
+		if got.status != 403 {
+			a.by.Errorf("%s: status %d, want 403: %s", what, got.status, got.text)
+		}
+	case other == nil || a.visit.open:
+		if got.status != want {
+			a.by.Errorf("%s: status %d, want %d: %s", what, got.status, want, got.text)
+		}
+		if a.visit.shows && other == nil && !slices.ContainsFunc(a.by.marks(), func(mark string) bool { return strings.Contains(string(got.text), mark) }) {
+			a.by.Errorf("%s: nothing of the account's own is in the answer: %s", what, got.text)
+		}
+		if grown := len(a.of.auditTrail()) - entries; a.visit.audited && grown != 1 || !a.visit.audited && grown != 0 {
+			a.by.Errorf("%s: the audit record has grown by %d entries", what, grown)
+		}
+	case strings.Contains(a.route, "_id") || strings.Contains(a.route, ":function"):
+		a.likeUnknown(rng, k, got, method, path, query, body, what)
+	case slices.ContainsFunc(append(marks, a.of.function()), func(mark string) bool { return strings.Contains(query+body, mark) }):
+		if !slices.Contains([]int{400, 403, 404}, got.status) {
+			a.by.Errorf("%s: status %d, want 403, or 400 or 404 for what the account lacks: %s", what, got.status, got.text)
+		}
+	}
+	if other != nil && !a.visit.open && other.everything() != before {
+		a.by.Errorf("%s: changed what is stored of %s", what, other.account)
+	}
+}
+
+// auditTrail is the account's part of the audit record.
+func (t *tenant) auditTrail() []store.AuditEntry {
+	t.Helper()
+	entries, _, err := t.store.ListAudit(t.Context(), t.account, 10_000, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+// likeUnknown checks that what belongs to another account is answered exactly
+// as what nobody has.
+func (a attempt) likeUnknown(rng *rand.Rand, k madeKey, got *answered, method, path, query, body, what string) {
+	a.by.Helper()
+	unknown := a.fill(rng, true)
+	if query != "" {
+		unknown += "?" + query
+	}
+	like := a.by.as(k).do(method, unknown, body)
+	ids := func(path string) []string { return strings.Split(strings.SplitN(path, "?", 2)[0], "/") }
+	text, likeText := string(got.text), string(like.text)
+	for i, id := range ids(path) {
+		if id != ids(unknown)[i] {
+			text, likeText = strings.ReplaceAll(text, id, "ID"), strings.ReplaceAll(likeText, ids(unknown)[i], "ID")
+		}
+	}
+	text = strings.ReplaceAll(text, got.header.Get(headerRequestID), "REQUEST")
+	likeText = strings.ReplaceAll(likeText, like.header.Get(headerRequestID), "REQUEST")
+	if got.status != nethttp.StatusNotFound || like.status != got.status || text != likeText {
+		a.by.Errorf("%s: %d %s\nwhat nobody has: %d %s", what, got.status, text, like.status, likeText)
+	}
+}

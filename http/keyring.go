@@ -1,0 +1,281 @@
+package http
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	// keyPrefix lets secret scanners find keys.
+	keyPrefix = "rk_"
+	// keysFresh is how long a list of keys is believed: a key that another
+	// node has revoked or rotated works no longer than that. It is well below
+	// the 5 s that are promised, and one round trip for all requests meanwhile.
+	keysFresh = 2 * time.Second
+	// keysFreshUnknown is the same for keys that the list lacks, which may be
+	// new. It bounds how often bad keys make the store list its keys.
+	keysFreshUnknown = 100 * time.Millisecond
+	// keysPatience bounds one listing, for which all requests wait together.
+	keysPatience = 10 * time.Second
+	// usedEvery is how often the use of a key is recorded, and usedPatience
+	// how long a request waits for that: it matters less than the request.
+	usedEvery    = time.Minute
+	usedPatience = time.Second
+)
+
+// A keyring knows the keys of the store as of a moment ago.
+type keyring struct {
+	store     store.Store
+	admin     [sha256.Size]byte // hash of the configured key
+	has       bool              // whether there is one
+	perMinute int               // requests of keys without a bound of their own; 0 for no bound
+	now       func() time.Time
+	lists     singleflight.Group
+
+	mu    sync.Mutex
+	keys  map[string]store.Key
+	asked time.Time            // when the store was asked for keys
+	turn  int                  // grows when keys are forgotten
+	wrote map[string]time.Time // when a key's use was recorded
+}
+
+func newKeyring(s store.Store, admin string, perMinute int, now func() time.Time) *keyring {
+	return &keyring{
+		store: s, admin: sha256.Sum256([]byte(admin)), has: admin != "", perMinute: perMinute, now: now,
+		wrote: map[string]time.Time{},
+	}
+}
+
+// find returns whose key it is, or rowmill.ErrNotFound. Secrets are compared
+// by hash, in constant time.
+func (k *keyring) find(ctx context.Context, key string) (principal, error) {
+	hash := sha256.Sum256([]byte(key))
+	if k.has && subtle.ConstantTimeCompare(hash[:], k.admin[:]) == 1 {
+		return principal{name: "configuration", account: DefaultAccount, role: RoleAdmin, perMinute: k.perMinute}, nil
+	}
+	id, secret, found := splitKey(key)
+	if !found {
+		return principal{}, rowmill.ErrNotFound
+	}
+	kept, err := k.lookup(ctx, id)
+	if err != nil {
+		return principal{}, err
+	}
+	hash = sha256.Sum256([]byte(secret))
+	if subtle.ConstantTimeCompare(hash[:], kept.Hash) != 1 {
+		return principal{}, rowmill.ErrNotFound
+	}
+	if expired(kept, k.now()) {
+		return principal{}, rowmill.ErrNotFound
+	}
+	who := principal{
+		keyID: kept.ID, name: kept.Name, account: kept.Account, role: kept.Role, dialect: kept.Dialect, perMinute: k.perMinute,
+	}
+	if kept.RequestsPerMinute != nil {
+		who.perMinute = *kept.RequestsPerMinute
+	}
+	return who, nil
+}
+
+// expired reports whether a key is past its time.
+func expired(k store.Key, now time.Time) bool { return k.Expires != nil && !now.Before(*k.Expires) }
+
+// lookup returns a key, from the list that is at hand where it was fresh when
+// the request came, however long the store takes for another one.
+func (k *keyring) lookup(ctx context.Context, id string) (store.Key, error) {
+	came := k.now()
+	for {
+		key, known, fresh, turn := k.seen(id, came)
+		switch {
+		case fresh && known:
+			return key, nil
+		case fresh:
+			return store.Key{}, rowmill.ErrNotFound
+		}
+		// Its own context: a client that leaves does not fail the others.
+		list := k.lists.DoChan(fmt.Sprint(turn), func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysPatience)
+			defer cancel()
+			return nil, k.list(ctx, turn)
+		})
+		select {
+		case <-ctx.Done():
+			return store.Key{}, ctx.Err()
+		case listed := <-list:
+			if listed.Err != nil {
+				return store.Key{}, listed.Err
+			}
+		}
+	}
+}
+
+// seen returns what the list at hand says of a key and whether that may be
+// believed by a request that came at a time.
+func (k *keyring) seen(id string, came time.Time) (key store.Key, known, fresh bool, turn int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key, known = k.keys[id]
+	limit := keysFresh
+	if !known {
+		limit = keysFreshUnknown
+	}
+	age := came.Sub(k.asked)
+	return key, known, k.keys != nil && -keysPatience < age && age < limit, k.turn
+}
+
+// list asks the store for its keys. What it says is as of the moment it was
+// asked, and is dropped where keys were forgotten since.
+func (k *keyring) list(ctx context.Context, turn int) error {
+	asked := k.now()
+	list, err := k.store.ListKeys(ctx)
+	if err != nil {
+		return err
+	}
+	keys := make(map[string]store.Key, len(list))
+	for _, key := range list {
+		keys[key.ID] = key
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if turn != k.turn {
+		return nil
+	}
+	k.keys, k.asked = keys, asked
+	for id := range k.wrote {
+		if _, known := keys[id]; !known {
+			delete(k.wrote, id)
+		}
+	}
+	return nil
+}
+
+// forget makes the next request ask the store: this node has changed a key.
+func (k *keyring) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.keys = nil
+	k.turn++
+}
+
+// UsedValue names the value that holds when a key was last used. It is apart
+// from the key's record, so that recording a use can never bring back a key
+// that is being revoked.
+func UsedValue(keyID string) string { return "key_used/" + keyID }
+
+// used records, at most once per usedEvery, that a key was used.
+func (k *keyring) used(ctx context.Context, id string) error {
+	now := k.now().UTC()
+	k.mu.Lock()
+	recent := now.Sub(k.wrote[id]) < usedEvery
+	if !recent {
+		k.wrote[id] = now
+	}
+	k.mu.Unlock()
+	if id == "" || recent {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, usedPatience)
+	defer cancel()
+	_, version, err := k.store.GetValue(ctx, UsedValue(id))
+	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
+		return err
+	}
+	doc, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	_, err = k.store.PutValue(ctx, UsedValue(id), doc, version)
+	if errors.Is(err, rowmill.ErrConflict) {
+		return nil // another node recorded a use just now
+	}
+	return err
+}
+
+// lastUsed reads when a key was used, to about a minute; nil for never.
+func (k *keyring) lastUsed(ctx context.Context, id string) (*time.Time, error) {
+	doc, _, err := k.store.GetValue(ctx, UsedValue(id))
+	if errors.Is(err, rowmill.ErrNotFound) {
+		return nil, nil //nolint:nilnil // never used is an answer
+	}
+	var at time.Time
+	if err == nil {
+		err = json.Unmarshal(doc, &at)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read when key %s was used: %w", id, err)
+	}
+	return &at, nil
+}
+
+// splitKey cuts rk_<id>_<secret>.
+func splitKey(key string) (id, secret string, ok bool) {
+	rest, found := strings.CutPrefix(key, keyPrefix)
+	if !found {
+		return "", "", false
+	}
+	id, secret, found = strings.Cut(rest, "_")
+	return id, secret, found && id != "" && secret != ""
+}
+
+// NewKey makes a key: the text for its owner, which is kept nowhere, and the
+// record for the store. The text is rk_<id>_<secret>, the secret 32 random
+// bytes in base64url.
+func NewKey(account, role, name string, now time.Time) (text string, record store.Key) {
+	id := make([]byte, 6)
+	_, _ = rand.Read(id) // never fails, as documented since Go 1.24
+	record = store.Key{ID: hex.EncodeToString(id), Account: account, Role: role, Name: name, Created: now.UTC()}
+	return newSecret(&record), record
+}
+
+// newSecret gives a key a new secret and returns the key's text.
+func newSecret(record *store.Key) string {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret)
+	encoded := base64.RawURLEncoding.EncodeToString(secret)
+	hash := sha256.Sum256([]byte(encoded))
+	record.Hash = hash[:]
+	return keyPrefix + record.ID + "_" + encoded
+}
+
+// EnsureFirstKey creates an administrator key of the account "default" in a
+// store without keys and returns it, to be shown once. It returns "" where
+// the store has keys.
+func EnsureFirstKey(ctx context.Context, s store.Store, now time.Time) (string, error) {
+	keys, err := s.ListKeys(ctx)
+	if err != nil {
+		return "", fmt.Errorf("list keys: %w", err)
+	}
+	if len(keys) > 0 {
+		return "", nil
+	}
+	text, record := NewKey(DefaultAccount, RoleAdmin, "first start", now)
+	entry := store.AuditEntry{
+		ID: uuid.NewString(), At: now.UTC(), Account: record.Account, Action: actKeyCreate, Target: record.ID, ByName: "first start",
+	}
+	if entry.Details, err = json.Marshal(viewKey(record, nil)); err != nil {
+		return "", fmt.Errorf("encode the first key: %w", err)
+	}
+	if err := s.AppendAudit(ctx, entry); err != nil {
+		return "", fmt.Errorf("record the first key: %w", err)
+	}
+	if err := s.PutKey(ctx, record); err != nil {
+		return "", fmt.Errorf("store the first key: %w", err)
+	}
+	return text, nil
+}

@@ -1,0 +1,91 @@
+package http
+
+import (
+	"testing"
+	"time"
+)
+
+func TestLimit_TooManyRequestsAndRetryAfter(t *testing.T) {
+	t.Parallel()
+	c := &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	w := setup(t, func(config *Config) { config.Now = c.now; config.RequestsPerMinute = 3 })
+	own, other := w.newKey(`{"requests_per_minute":2}`), w.newKey(`{}`)
+	ask := func(k madeKey) *answered { return w.get("/v1/list-jobs", k.header()...) }
+	tooMany := func(k madeKey, seconds string) {
+		t.Helper()
+		if got := ask(k).wantError(429, "rate_limited", seconds+" s").header.Get("Retry-After"); got != seconds {
+			t.Errorf("Retry-After is %q, want %s", got, seconds)
+		}
+	}
+	for range 2 { // a whole minute's requests may come at once
+		ask(own).want(200)
+	}
+	for range 5 { // what is refused is not counted
+		tooMany(own, "30")
+	}
+	for range 3 { // keys do not share a limit; without its own it is the configured one
+		ask(other).want(200)
+	}
+	tooMany(other, "20")
+	c.pass(29500 * time.Millisecond)
+	tooMany(own, "1")
+	c.pass(500 * time.Millisecond)
+	ask(own).want(200)
+	tooMany(own, "30")
+	c.pass(time.Hour) // rest saves up one minute's requests, not more
+	for range 2 {
+		ask(own).want(200)
+	}
+	tooMany(own, "30")
+}
+
+func TestLimit_NoneByDefault(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	k := w.newKey(`{}`)
+	for range 200 {
+		if !w.works(k) {
+			t.Fatal("refused")
+		}
+	}
+}
+
+func TestLimit_NothingOfARefusedRequestIsDone(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	k := w.newKey(`{"requests_per_minute":1}`)
+	w.get("/v1/auth/check", k.header()...).want(200)
+	w.post(`{"inputs":["a"]}`, k.header()...).wantError(429, "rate_limited", "1 requests a minute")
+	w.noJobs()
+}
+
+func TestLimiter_KeysThatRestAreForgotten(t *testing.T) {
+	t.Parallel()
+	c := &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	l := newLimiter(c.now)
+	for i := range 5 * sweepAt {
+		c.pass(time.Second)
+		if wait := l.take(principal{keyID: string(rune('a'+i%26)) + time.Duration(i).String(), perMinute: 60}); wait != 0 {
+			t.Fatalf("the first request of a key waits %v", wait)
+		}
+	}
+	if len(l.full) > sweepAt {
+		t.Errorf("%d keys are remembered", len(l.full))
+	}
+}
+
+func TestLimiter_ExactlySoManyPerMinute(t *testing.T) {
+	t.Parallel()
+	for _, perMinute := range []int{1, 2, 7, 59, 60, 61, 1000, maxPerMinute} {
+		c := &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+		l := newLimiter(c.now)
+		who := principal{keyID: "k", perMinute: perMinute}
+		taken := 0
+		for l.take(who) == 0 {
+			taken++
+		}
+		if taken != perMinute {
+			t.Errorf("%d requests at once at %d a minute", taken, perMinute)
+		}
+	}
+}

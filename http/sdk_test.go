@@ -1,0 +1,125 @@
+package http
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// sdkKey makes a key of the dialect, as a header.
+func (w *world) sdkKey() []string {
+	w.Helper()
+	text, record := NewKey(DefaultAccount, RoleUser, "sdk", time.Now())
+	record.Dialect = DialectSDK
+	if err := w.store.PutKey(w.Context(), record); err != nil {
+		w.Fatal(err)
+	}
+	return []string{"Authorization", "Key " + text}
+}
+
+// sdkStatus asks for a status as a client does that reads nothing else.
+func (w *world) sdkStatus(id string, key []string) string {
+	w.Helper()
+	body := w.get("/v1/job-status/"+id, key...).want(200).json()
+	if len(body) != 1 || len(body["job_status"].(map[string]any)) != 1 {
+		w.Errorf("body %v, want only the status of the job", body)
+	}
+	return fmt.Sprint(body["job_status"].(map[string]any)[id])
+}
+
+func (w *world) wantSDK(id string, key []string, want ...string) {
+	w.Helper()
+	var got []string
+	for range want {
+		got = append(got, w.sdkStatus(id, key))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.Errorf("statuses (-want +got):\n%s", diff)
+	}
+}
+
+func TestSDKDialect_StatusesAreUpperCase(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	key := w.sdkKey()
+	id := w.submitted(`{"inputs":["a"]}`)
+	w.wantSDK(id, key, "STARTING")
+	f := w.claim(id)
+	w.wantSDK(id, key, "STARTING")
+	for _, next := range []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusFailed} {
+		change := func(r *store.Record) error { return r.Job.Become(next, time.Now()) }
+		if next.Terminal() {
+			if _, err := w.store.Finish(t.Context(), f, change); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			w.update(f, change)
+		}
+		want := map[rowmill.Status]string{rowmill.StatusStarting: "STARTING", rowmill.StatusRunning: "RUNNING", rowmill.StatusFailed: "FAILED"}[next]
+		w.wantSDK(id, key, want, want)
+		if got := w.get("/v1/jobs/"+id, key...).want(200).json()["job"].(map[string]any)["status"]; got != want {
+			t.Errorf("status in the record %v, want %s", got, want)
+		}
+		for _, query := range []string{"", "?limit=1"} {
+			jobs := w.get("/v1/list-jobs"+query, key...).want(200).json()["jobs"].([]any)
+			if got := jobs[0].(map[string]any)["status"]; got != want {
+				t.Errorf("status in the list%s %v, want %s", query, got, want)
+			}
+		}
+	}
+	if got := w.get("/v1/job-status/" + id).want(200).json()["job_status"]; got != "failed" {
+		t.Errorf("another key sees %v", got)
+	}
+}
+
+func TestSDKDialect_RunningIsShownOnceBeforeSucceeded(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	key, other := w.sdkKey(), w.sdkKey()
+	fast := w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	if got := w.get("/v1/job-status/" + fast).want(200).json()["job_status"]; got != "succeeded" {
+		t.Errorf("another key sees %v", got)
+	}
+	w.wantSDK(fast, key, "RUNNING", "SUCCEEDED", "SUCCEEDED")
+	if !w.record(fast).ShownRunning {
+		t.Error("the record does not remember it")
+	}
+	w.wantSDK(fast, other, "SUCCEEDED") // another client, maybe on another node
+
+	f := w.running(`{"inputs":["a"]}`, 1)
+	w.wantSDK(f.JobID, key, "RUNNING")
+	if _, err := w.store.Cancel(t.Context(), f.JobID, time.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSDK(f.JobID, key, "CANCELLED")
+}
+
+func TestSDKDialect_CancelledJobsHaveAFailureReason(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	key := w.sdkKey()
+	id := w.submitted(`{"inputs":["a"]}`)
+	w.get("/v1/job-cancel/"+id, key...).want(200)
+	reason, _ := w.get("/v1/jobs/"+id, key...).want(200).json()["job"].(map[string]any)["failure_reason"].(map[string]any)
+	if text, _ := reason["message"].(string); text == "" {
+		t.Errorf("failure_reason %v", reason)
+	}
+	if got := w.get("/v1/jobs/" + id).want(200).json()["job"].(map[string]any)["failure_reason"]; got != nil {
+		t.Errorf("another key sees the failure_reason %v", got)
+	}
+}
+
+func TestSDKDialect_UnknownJob(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := rowmill.NewJobID()
+	body := w.get("/v1/job-status/"+id, w.sdkKey()...).wantError(404, "job_not_found", id).json()
+	if diff := cmp.Diff(map[string]any{id: "UNKNOWN"}, body["job_status"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

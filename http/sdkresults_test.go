@@ -1,0 +1,177 @@
+package http
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+func TestJobResults_WrapsTheColumns(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a"]}`, answers("x", ""))
+	for body, want := range map[string]string{
+		`{"job_id":"` + id + `"}`: `{"results":{"outputs":["x",null]}}`,
+		`{"job_id":"` + id + `","include_inputs":true,"include_cumulative_logprobs":null,"later":1}`: `{"results":{"outputs":["x",null],"inputs":["input 0","input 1"]}}`,
+		`{"job_id":"` + id + `","include_inputs":null,"include_cumulative_logprobs":false}`:          `{"results":{"outputs":["x",null]}}`,
+	} {
+		if got := strings.TrimSpace(string(w.do("POST", "/v1/job-results", body).want(200).text)); got != want {
+			t.Errorf("%s: %s, want %s", body, got, want)
+		}
+	}
+	scores := w.do("POST", "/v1/job-results", `{"job_id":"`+id+`","include_cumulative_logprobs":true}`).want(200)
+	if _, has := scores.json()["results"].(map[string]any)["cumulative_logprobs"]; !has {
+		t.Errorf("no scores: %s", scores.text)
+	}
+}
+
+func TestJobResults_Refuses(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	post := func(body string) *answered { t.Helper(); return w.do("POST", "/v1/job-results", body) }
+	id := w.submitted(`{"inputs":["a"]}`)
+	post(`{}`).wantField("job_id", "missing")
+	post(`{"job_id":7}`).wantField("job_id", "must be a string")
+	post(`{"job_id":"`+id+`","include_inputs":"yes"}`).wantField("include_inputs", "true or false")
+	post(`[]`).wantError(400, "invalid_json", "object")
+	post(`{"job_id":"`+rowmill.NewJobID()+`"}`).wantError(404, "job_not_found", "no job")
+	post(`{"job_id":"`+id+`"}`).wantError(409, "job_not_succeeded", "pending")
+	done := w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	w.do("POST", "/v1/job-results", `{"job_id":"`+done+`"}`, "Authorization", "Key "+w.keyOf("other", RoleUser)).wantError(404, "job_not_found", done)
+}
+
+// lines reads a stream to its end.
+func (w *world) lines(id string) (progress []int64, tokens []map[string]json.Number) {
+	w.Helper()
+	a := w.get("/v1/stream-job-progress/" + id).want(200)
+	if got := a.header.Get("Content-Type"); got != "application/x-ndjson" {
+		w.Errorf("content type %q", got)
+	}
+	for line := range strings.Lines(string(a.text)) {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		var update struct {
+			Type   string          `json:"update_type"`
+			Result json.RawMessage `json:"result"`
+		}
+		err := json.Unmarshal([]byte(line), &update)
+		switch {
+		case err != nil:
+		case update.Type == "progress":
+			var rows int64
+			err = json.Unmarshal(update.Result, &rows)
+			progress = append(progress, rows)
+		case update.Type == "tokens":
+			var t map[string]json.Number
+			err = json.Unmarshal(update.Result, &t)
+			tokens = append(tokens, t)
+		}
+		if err != nil {
+			w.Errorf("line %q: %v", line, err)
+		}
+	}
+	return progress, tokens
+}
+
+func TestStreamProgress_OfAJobThatIsOver(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	done := w.succeeded(`{"inputs":["a"]}`, answers("x", "y", "z"))
+	progress, tokens := w.lines(done)
+	if len(progress) != 1 || len(tokens) != 1 || len(tokens[0]) != 3 {
+		t.Errorf("progress %v, tokens %v", progress, tokens)
+	}
+	if got := tokens[0]["total_tokens_processed_per_second"].String(); !strings.Contains(got, ".") {
+		t.Errorf("tokens per second %s look like an integer", got)
+	}
+	w.get("/v1/stream-job-progress/"+rowmill.NewJobID()).wantError(404, "job_not_found", "no job")
+	w.get("/v1/stream-job-progress/"+done, "Authorization", "Key "+w.keyOf("other", RoleUser)).wantError(404, "job_not_found", done)
+}
+
+func TestStreamProgress_LastLineWaitsForTheResults(t *testing.T) {
+	t.Parallel()
+	job := func(status rowmill.Status, done int64) rowmill.Job {
+		rows := int64(5)
+		return rowmill.Job{Status: status, RowsDone: done, NumRows: &rows}
+	}
+	for _, tt := range []struct {
+		job      rowmill.Job
+		readable bool
+		want     int64
+	}{
+		{rowmill.Job{Status: rowmill.StatusStarting}, false, 0},
+		{job(rowmill.StatusRunning, 0), false, 0},
+		{job(rowmill.StatusRunning, 4), false, 4},
+		{job(rowmill.StatusRunning, 5), false, 4},
+		{job(rowmill.StatusFailed, 5), false, 4},
+		{job(rowmill.StatusSucceeded, 5), false, 4}, // retention has taken them, or an estimate
+		{job(rowmill.StatusSucceeded, 5), true, 5},
+	} {
+		if got := rowsToShow(tt.job, tt.readable); got != tt.want {
+			t.Errorf("%s with %d rows done, readable %v: %d, want %d", tt.job.Status, tt.job.RowsDone, tt.readable, got, tt.want)
+		}
+	}
+}
+
+func TestStreamProgress_FollowsAJobToItsEnd(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	f := w.running(`{"inputs":["a"]}`, 2)
+	schema := schemaOf(w.record(f.JobID), rowmill.IDNull)
+	go func() {
+		part := w.part(f, schema, 0, 0, answers("x"), "a.parquet")
+		if err := w.store.CommitParts(t.Context(), f, []store.Part{part}, store.Totals{Rows: 1, InputTokens: 3, OutputTokens: 4}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * progressEvery) // it must be seen
+		if _, err := w.store.Cancel(t.Context(), f.JobID, time.Now(), nil); err != nil {
+			t.Error(err)
+		}
+	}()
+	progress, tokens := w.lines(f.JobID)
+	if len(progress) == 0 || progress[len(progress)-1] != 1 {
+		t.Errorf("progress %v, want 1 at the end", progress)
+	}
+	last := map[string]string{}
+	for name, n := range tokens[len(tokens)-1] {
+		last[name] = n.String()
+	}
+	delete(last, "total_tokens_processed_per_second")
+	if diff := cmp.Diff(map[string]string{"input_tokens": "3", "output_tokens": "4"}, last); diff != "" {
+		t.Errorf("tokens (-want +got):\n%s", diff)
+	}
+}
+
+func TestStreamProgress_AnEmptyLineShowsThatItLives(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	l := &progressLines{out: &out, flush: func() error { return nil }}
+	began := time.Now()
+	for _, after := range []time.Duration{0, progressEvery, progressAlive - 1, progressAlive, progressAlive + progressEvery} {
+		if err := l.show(rowmill.Job{Status: rowmill.StatusRunning}, false, began.Add(after)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `{"update_type":"tokens","result":{"input_tokens":0,"output_tokens":0,"total_tokens_processed_per_second":0.0}}` + "\n" +
+		`{"update_type":"progress","result":0}` + "\n\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestStreamProgress_EndsWhereTheNodeDrains(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	f := w.running(`{"inputs":["a"]}`, 2)
+	w.service.draining = true
+	if progress, _ := w.lines(f.JobID); !cmp.Equal(progress, []int64{0}) {
+		t.Errorf("progress %v", progress)
+	}
+}
