@@ -18,7 +18,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build demo cluster test test/race soak fuzz lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b7 bench/b11 bench/parts bench/tokens bench/virtual clean help
+.PHONY: build demo cluster test test/race soak fuzz lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/ops bench/parts bench/tokens bench/virtual clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -56,7 +56,7 @@ $(LINT): .ci/tools.env
 ci: ## everything a change must pass, on a fresh machine too
 	.ci/run
 
-bench: bench/b1 ## the row path against its limit (B1); bench/b2, bench/ingest, bench/b7, bench/b11 and bench/parts measure the rest
+bench: bench/b1 ## the row path against its limit (B1); bench/b2, bench/ingest, bench/b6, bench/b7, bench/b9, bench/b11, bench/ops and bench/parts measure the rest
 
 bench/b1: build
 	$(GO) run ./bench/run -rounds $(ROUNDS) b1
@@ -73,6 +73,22 @@ bench/b2/llama: build
 
 bench/ingest: build
 	$(GO) run ./bench/run -rounds $(ROUNDS) -rows 1000000 ingest
+
+# Those with several nodes need redis-server and .ci/tools s3. Minutes a round:
+# b6 18, b6/cpu 4, b9 3, ops 4.
+bench/b6: ROUNDS = 1
+bench/b6: build
+	$(GO) run ./bench/run -rounds $(ROUNDS) b6
+
+bench/b6/cpu: build
+	$(GO) run ./bench/run -rounds $(ROUNDS) b6/cpu
+
+bench/b9: ROUNDS = 3
+bench/b9: build
+	$(GO) run ./bench/run -rounds $(ROUNDS) -length 1m b9
+
+bench/ops: build
+	$(GO) run ./bench/run ops
 
 bench/b7: build
 	$(GO) run ./bench/run b7

@@ -288,7 +288,7 @@ func (d driver) label(best bool) string {
 func rateOf(f figures) float64 { return f.rate }
 
 // collect takes one figure of all rounds.
-func collect(all []figures, value func(figures) float64) (s spread) {
+func collect[F any](all []F, value func(F) float64) (s spread) {
 	for _, f := range all {
 		s = append(s, value(f))
 	}

@@ -86,7 +86,7 @@ func (b *bench) realSaturation(ctx context.Context, rows int64) error {
 
 // startLlama starts a llama-server and returns its address.
 func (b *bench) startLlama(ctx context.Context, log string) (*process, string, error) {
-	address, err := freeAddress()
+	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, "", err
 	}

@@ -23,11 +23,12 @@ func main() {
 		rounds  = flag.Int("rounds", 5, "rounds of each measurement")
 		rows    = flag.Int64("rows", 200_000, "rows of B1, of B2 on the real server and of ingest")
 		only    = flag.String("gpu", "", "measure only those servers of B2 whose name contains this")
-		length  = flag.Duration("length", 3*time.Minute, "about how long one job of B2 takes on a simulated server")
+		length  = flag.Duration("length", 3*time.Minute, "about how long one job of B2, B6 or B9 takes on simulated servers")
+		nodes   = flag.Int("nodes", 16, "nodes of B6 at most")
 		most    = flag.Int64("most", 10_000_000, "rows of the largest job of B7")
 	)
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] b1|b2|b2/llama|ingest|b7|b11, from the repository's root")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] b1|b2|b2/llama|ingest|b6|b6/cpu|b7|b9|b11|ops, from the repository's root")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -37,7 +38,7 @@ func main() {
 		os.Exit(2)
 	}
 
-	size := sizes{rows: *rows, most: *most, gpu: *only, length: *length}
+	size := sizes{rows: *rows, most: *most, gpu: *only, length: *length, nodes: *nodes}
 	if err := run(log, flag.Arg(0), *dir, *rowmill, *rounds, size); err != nil {
 		log.Error("benchmark", "err", err)
 		os.Exit(1)
@@ -49,6 +50,7 @@ type sizes struct {
 	rows, most int64
 	gpu        string
 	length     time.Duration
+	nodes      int
 }
 
 func run(log *slog.Logger, name, dir, rowmill string, rounds int, size sizes) error {
@@ -68,10 +70,18 @@ func run(log *slog.Logger, name, dir, rowmill string, rounds int, size sizes) er
 		return b.realSaturation(ctx, size.rows)
 	case "ingest":
 		return b.ingest(ctx, size.rows)
+	case "b6":
+		return b.scaleOut(ctx, size.nodes, size.length)
+	case "b6/cpu":
+		return b.scaleCPU(ctx, size.nodes)
 	case "b7":
 		return b.growth(ctx, size.most)
+	case "b9":
+		return b.crashes(ctx, size.length)
 	case "b11":
 		return b.controlPlane(ctx)
+	case "ops":
+		return b.operations(ctx)
 	}
-	return fmt.Errorf("unknown benchmark %q: b1, b2, b2/llama, ingest, b7 or b11", name)
+	return fmt.Errorf("unknown benchmark %q: b1, b2, b2/llama, ingest, b6, b6/cpu, b7, b9, b11 or ops", name)
 }

@@ -22,20 +22,24 @@ type gauges struct {
 	running   string
 	waiting   string
 	preempted string // empty where there are no preemptions
+
+	every time.Duration // time between readings
 }
 
 var (
 	simGauges = gauges{
 		done: "vllm:request_success_total", per: 1, running: "vllm:num_requests_running",
 		waiting: "vllm:num_requests_waiting", preempted: "vllm:num_preemptions_total",
+		every: readEvery,
 	}
 	llamaGauges = gauges{
 		done: "llamacpp:tokens_predicted_total", per: llamaTokens, running: "llamacpp:requests_processing",
 		waiting: "llamacpp:requests_deferred",
+		every:   readEvery,
 	}
 )
 
-// readEvery is how often a server's gauges are read.
+// readEvery is how often the gauges of a few servers are read.
 const readEvery = 100 * time.Millisecond
 
 // reading is what a server said at one time.
@@ -70,7 +74,7 @@ func watch(ctx context.Context, address string, g gauges) (*meter, error) {
 
 func (m *meter) loop(ctx context.Context) error {
 	defer m.client.CloseIdleConnections()
-	ticker := time.NewTicker(readEvery)
+	ticker := time.NewTicker(m.gauges.every)
 	defer ticker.Stop()
 	for {
 		select {
@@ -193,8 +197,7 @@ func (c course) figures() (figures, error) {
 		return figures{}, errTooShort
 	}
 	first, last := c[0], c[len(c)-1]
-	begun := slices.IndexFunc(c, func(r reading) bool { return r.done > first.done || r.running+r.waiting > 0 })
-	over := slices.IndexFunc(c, func(r reading) bool { return r.done == last.done })
+	begun, over := c.busy()
 	total := last.done - first.done
 	from, to := c.reaches(first.done+steadyFrom*total), c.reaches(first.done+steadyTo*total)
 	if begun < 0 || !to.After(from) {
@@ -221,6 +224,24 @@ func (c course) figures() (figures, error) {
 	full := slices.IndexFunc(run, func(r reading) bool { return r.running >= nearly*f.batch })
 	f.filled = run[max(full, 0)].at.Sub(start)
 	return f, nil
+}
+
+// busy returns the readings of the first request, -1 where there was none, and
+// of the last answer.
+func (c course) busy() (begun, over int) {
+	first, last := c[0], c[len(c)-1]
+	begun = slices.IndexFunc(c, func(r reading) bool { return r.done > first.done || r.running+r.waiting > 0 })
+	over = slices.IndexFunc(c, func(r reading) bool { return r.done == last.done })
+	return begun, over
+}
+
+// before returns the readings until a time.
+func (c course) before(at time.Time) course {
+	after := slices.IndexFunc(c, func(r reading) bool { return r.at.After(at) })
+	if after < 0 {
+		return c
+	}
+	return c[:after]
 }
 
 // comesTo returns the end of the first rateSpan in which the rate was so high,

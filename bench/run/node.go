@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 )
 
@@ -27,12 +30,12 @@ type node struct {
 
 // startNode starts a node on the data directory data, attached to the
 // inference server at engine, and waits until it is ready. Quotas are raised
-// beyond any benchmark.
-func startNode(ctx context.Context, binary, data, engine string) (*node, error) {
+// beyond any benchmark; further settings are NAME=VALUE.
+func startNode(ctx context.Context, binary, data, engine string, further ...string) (*node, error) {
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}
-	address, err := freeAddress()
+	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +47,11 @@ func startNode(ctx context.Context, binary, data, engine string) (*node, error) 
 		return nil, fmt.Errorf("write settings: %w", err)
 	}
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + data, "ROWMILL_API_KEY=" + apiKey}
-	p, err := startProcess(data+".log", env, binary, "serve", "--config", config)
+	args := []string{"serve", "--config", config}
+	for _, setting := range further {
+		args = append(args, "--set", setting)
+	}
+	p, err := startProcess(data+".log", env, binary, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -59,14 +66,26 @@ func startNode(ctx context.Context, binary, data, engine string) (*node, error) 
 	return n, nil
 }
 
-// freeAddress returns an address on which nothing listens.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
+// Ports of servers, below those that the system gives to whoever asks for any:
+// no connection takes one before its server does.
+const firstPort, lastPort = 10_000, 32_000
+
+// freeAddress returns an address on which nothing listens, by TCP or by UDP.
+func freeAddress(ctx context.Context) (string, error) {
+	var config net.ListenConfig
+	for range 100 {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort)))
+		stream, err := config.Listen(ctx, "tcp", address)
+		if err != nil {
+			continue
+		}
+		packets, err := config.ListenPacket(ctx, "udp", address)
+		stream.Close()
+		if err == nil {
+			return address, packets.Close()
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+	return "", errors.New("find a free port: none of 100 was free for TCP and UDP")
 }
 
 // ready waits until the node takes jobs.

@@ -91,6 +91,14 @@ func (p *process) stop() error {
 	return nil
 }
 
+// kill ends the program as a power cut would, and returns once it is gone.
+func (p *process) kill() {
+	p.waited.Do(func() {
+		_ = p.command.Process.Kill() // it may be gone already
+		_ = p.command.Wait()         // killed is what it says
+	})
+}
+
 // end stops the program where an error has nobody left to hear of it: after a
 // stop, or after an error that says more.
 func (p *process) end() { _ = p.stop() }

@@ -24,11 +24,18 @@ func (s spread) median() float64 {
 }
 
 // String is the median with the least and the greatest.
-func (s spread) String() string {
+func (s spread) String() string { return s.print(short) }
+
+// precise is String with three decimals, for ratios near 1.
+func (s spread) precise() string {
+	return s.print(func(x float64) string { return fmt.Sprintf("%.3f", x) })
+}
+
+func (s spread) print(figure func(float64) string) string {
 	if len(s) == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%s (%s–%s)", short(s.median()), short(slices.Min(s)), short(slices.Max(s)))
+	return fmt.Sprintf("%s (%s–%s)", figure(s.median()), figure(slices.Min(s)), figure(slices.Max(s)))
 }
 
 // short prints a figure with three significant digits.

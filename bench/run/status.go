@@ -105,16 +105,23 @@ func (n *node) status(ctx context.Context, id string) error {
 
 // exchange sends a request and reads the answer to its end.
 func exchange(client *http.Client, request *http.Request) error {
+	_, err := read(client, request)
+	return err
+}
+
+// read sends a request and returns the answer.
+func read(client *http.Client, request *http.Request) ([]byte, error) {
 	response, err := client.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		return fmt.Errorf("read answer: %w", err)
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read answer: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", request.URL.Path, response.Status)
+		return nil, fmt.Errorf("%s answers %s", request.URL.Path, response.Status)
 	}
-	return nil
+	return body, nil
 }

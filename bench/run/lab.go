@@ -1,0 +1,322 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/internal/s3test"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/redis"
+)
+
+// A lab is a cluster on this machine: a Redis that flushes every write to disk,
+// an S3 server, and nodes with an inference server each. All are fresh
+// processes on empty directories.
+type lab struct {
+	redis   *redistest.Server
+	s3      *s3test.Server
+	records store.Store // the nodes' records, read behind their backs
+	nodes   []*node
+	servers []*process
+	engines []string // HOST:PORT of the servers
+}
+
+// startLab starts a cluster of n nodes and waits until all know all. start
+// starts the inference server of a node; settings are those of all nodes,
+// NAME=VALUE.
+func (b *bench) startLab(ctx context.Context, n int, start func(log string) (*process, string, error), settings ...string) (_ *lab, err error) {
+	l := &lab{}
+	defer func() {
+		if err != nil {
+			l.end()
+		}
+	}()
+	dir := filepath.Join(b.dir, "lab")
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, fmt.Errorf("remove old data: %w", err)
+	}
+	for _, name := range []string{"redis", "s3"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			return nil, fmt.Errorf("create data directory: %w", err)
+		}
+	}
+	if l.redis, err = redistest.Run(ctx, filepath.Join(dir, "redis"), 0, "always"); err != nil {
+		return nil, fmt.Errorf("start redis-server: %w", err)
+	}
+	if l.s3, err = s3test.Run(ctx, filepath.Join(dir, "s3"), 0); err != nil {
+		return nil, fmt.Errorf("start S3 server: %w", err)
+	}
+	if l.records, err = redis.Open(ctx, redis.Config{URL: l.redis.URL()}); err != nil {
+		return nil, fmt.Errorf("open records: %w", err)
+	}
+	first := "" // the address by which the others join
+	for i := range n {
+		if err := l.addNode(ctx, b, filepath.Join(dir, "node-"+strconv.Itoa(i)), &first, start, settings); err != nil {
+			return nil, fmt.Errorf("node %d: %w", i, err)
+		}
+	}
+	return l, l.assembled(ctx)
+}
+
+// addNode starts a server and the node that uses it.
+func (l *lab) addNode(ctx context.Context, b *bench, data string, join *string, start func(string) (*process, string, error), settings []string) error {
+	server, engine, err := start(filepath.Join("lab", filepath.Base(data)+"-server.log"))
+	if err != nil {
+		return err
+	}
+	l.servers, l.engines = append(l.servers, server), append(l.engines, engine)
+	gossip, err := freeAddress(ctx)
+	if err != nil {
+		return err
+	}
+	peers, err := freeAddress(ctx)
+	if err != nil {
+		return err
+	}
+	settings = append([]string{
+		"store.url=" + l.redis.URL(),
+		"objects.url=s3://" + l.s3.Bucket,
+		"objects.endpoint=" + l.s3.Endpoint,
+		"objects.region=" + s3test.Region,
+		"objects.access_key=" + l.s3.AccessKey,
+		"objects.secret_key=" + l.s3.SecretKey,
+		"cluster.node=" + filepath.Base(data),
+		"cluster.listen=" + gossip,
+		"cluster.peer_listen=" + peers,
+		"cluster.join=[" + *join + "]",
+	}, settings...)
+	if *join == "" {
+		*join = gossip
+	}
+	node, err := startNode(ctx, b.rowmill, data, engine, settings...)
+	if err != nil {
+		return err
+	}
+	l.nodes = append(l.nodes, node)
+	return nil
+}
+
+// assembled waits until every node knows what every other one serves.
+func (l *lab) assembled(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for _, n := range l.nodes {
+		for {
+			serving, err := n.serving(ctx)
+			if err == nil && serving == len(l.nodes) {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return errors.Join(err, fmt.Errorf("%s knows %d nodes with engines, want %d (log: %s)", n.base, serving, len(l.nodes), n.log))
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+// serving is how many nodes this one knows that serve a model.
+func (n *node) serving(ctx context.Context) (count int, err error) {
+	var answer struct {
+		Nodes []struct {
+			Models []string `json:"models"`
+		} `json:"nodes"`
+	}
+	err = n.call(ctx, http.MethodGet, "/v1/nodes", nil, &answer)
+	for _, other := range answer.Nodes {
+		if len(other.Models) > 0 {
+			count++
+		}
+	}
+	return count, err
+}
+
+// cpu is the processor time that all nodes have used so far.
+func (l *lab) cpu() (sum time.Duration, err error) {
+	for _, n := range l.nodes {
+		used, err := n.cpu()
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
+}
+
+// stop lets the nodes finish, and ends the rest.
+func (l *lab) stop() error {
+	errs := make([]error, 0, len(l.nodes))
+	for _, n := range l.nodes {
+		errs = append(errs, n.stop())
+	}
+	l.end()
+	return errors.Join(errs...)
+}
+
+// end ends everything, after a stop or an error that says more.
+func (l *lab) end() {
+	for _, n := range l.nodes {
+		n.kill()
+	}
+	for _, s := range l.servers {
+		s.end()
+	}
+	if l.records != nil {
+		_ = l.records.Close() // it was only read
+	}
+	if l.s3 != nil {
+		l.s3.Stop()
+	}
+	if l.redis != nil {
+		_ = l.redis.Kill() // nobody needs its data
+	}
+}
+
+// warm runs a small job on all nodes, which load their vocabularies then.
+func (l *lab) warm(ctx context.Context, b *bench) error {
+	in, err := dataset{rows: int64(128 * len(l.nodes)), bytes: 100, seed: 1}.make(b.dir)
+	if err != nil {
+		return err
+	}
+	_, err = l.job(ctx, b, in)
+	return err
+}
+
+// idleTime is how long the processor time of idle nodes is measured.
+const idleTime = 10 * time.Second
+
+// idle is the processor time that a node uses without a job, seconds per second.
+func (l *lab) idle() (float64, error) {
+	before, err := l.cpu()
+	if err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	time.Sleep(idleTime)
+	after, err := l.cpu()
+	return (after - before).Seconds() / time.Since(begun).Seconds() / float64(len(l.nodes)), err
+}
+
+// A labJob is a job that has succeeded.
+type labJob struct {
+	id        string
+	submitted time.Time
+	course    []glimpse
+	cpu       time.Duration // of all nodes
+}
+
+// job runs a job over a file of the work directory, given to the first node.
+func (l *lab) job(ctx context.Context, b *bench, in string) (j labJob, err error) {
+	before, err := l.cpu()
+	if err != nil {
+		return j, err
+	}
+	j.submitted = time.Now()
+	if j.id, err = l.submit(ctx, b, in); err != nil {
+		return j, err
+	}
+	if j.course, err = l.follow(ctx, j.id, func(glimpse) error { return nil }); err != nil {
+		return j, err
+	}
+	after, err := l.cpu()
+	j.cpu = after - before
+	return j, err
+}
+
+func (l *lab) submit(ctx context.Context, b *bench, in string) (string, error) {
+	return l.nodes[0].submit(ctx, submission{
+		Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1,
+	})
+}
+
+// A glimpse is how far a job was at a time.
+type glimpse struct {
+	at   time.Time
+	done int64 // rows committed
+}
+
+// glimpseEvery is how often a job's record is looked at.
+const glimpseEvery = 50 * time.Millisecond
+
+// follow looks at a job until it is over and returns its course. A job that
+// does not succeed whole is an error. each is called with every look.
+func (l *lab) follow(ctx context.Context, id string, each func(glimpse) error) ([]glimpse, error) {
+	var course []glimpse
+	tick := time.NewTicker(glimpseEvery)
+	defer tick.Stop()
+	for {
+		r, err := l.records.Get(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("look at job %s: %w", id, err)
+		}
+		g := glimpse{time.Now(), r.Job.RowsDone}
+		course = append(course, g)
+		if r.Job.Status.Terminal() {
+			if r.Job.Status != "succeeded" || r.Job.FailedRows > 0 {
+				return nil, fmt.Errorf("job %s %s with %d failed rows (log: %s)", id, r.Job.Status, r.Job.FailedRows, l.nodes[0].log)
+			}
+			return course, nil
+		}
+		if err := each(g); err != nil {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// committed is when the last row was.
+func committed(course []glimpse) time.Time {
+	last := course[len(course)-1]
+	for i := len(course) - 1; i > 0; i-- {
+		if course[i-1].done < last.done {
+			return course[i].at
+		}
+	}
+	return last.at
+}
+
+// checked downloads a job's result from a node and checks it.
+func (b *bench) checked(ctx context.Context, n *node, id string, rows int64) error {
+	out := filepath.Join(b.dir, "result-lab.parquet")
+	defer os.Remove(out)
+	if err := n.download(ctx, id, out); err != nil {
+		return err
+	}
+	return checkResult(out, id, rows)
+}
+
+// metrics are all samples of a node's page of metrics, by their names with the
+// labels, such as rowmill_s3_requests_total{op="put"}.
+func (n *node) metrics(ctx context.Context) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.base+"/metrics", nil)
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	page, err := read(n.client, request)
+	if err != nil {
+		return nil, fmt.Errorf("read metrics: %w", err)
+	}
+	values := make(map[string]float64)
+	for line := range strings.Lines(string(page)) {
+		line = strings.TrimSpace(line)
+		if blank := strings.LastIndexByte(line, ' '); blank > 0 && !strings.HasPrefix(line, "#") {
+			if value, err := strconv.ParseFloat(line[blank+1:], 64); err == nil {
+				values[line[:blank]] = value
+			}
+		}
+	}
+	return values, nil
+}
