@@ -43,6 +43,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		Version: buildInfo().Version, Clock: m.now, OwnsNone: m.Settings.Cluster.Role == settings.EnginesOnly,
 		WaitForEngine: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval, DrainTimeout: jobs.DrainTimeout,
 		AdoptionTimeout: jobs.AdoptionTimeout, StoragePatience: jobs.StoragePatience,
+		JanitorInterval: m.Settings.Retention.Interval, JanitorBatch: m.Settings.Retention.Batch, OrphanAge: m.Settings.Retention.OrphanAge,
 	}
 	if m.Cluster != nil {
 		client, err := peer.NewClient(m.peerConfig())

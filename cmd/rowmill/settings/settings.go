@@ -51,6 +51,7 @@ type Settings struct {
 	Discover  Discover  `yaml:"discover"`
 	Simulator Simulator `yaml:"simulator"`
 	Estimates Estimates `yaml:"estimates"`
+	Retention Retention `yaml:"retention"`
 	Quotas    []Quota   `yaml:"quotas"` // per priority; what is not named keeps its default
 	Log       Log       `yaml:"log"`
 }
@@ -178,6 +179,20 @@ type Jobs struct {
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
 }
 
+// Retention is how a node removes data whose time is over. How long that is
+// each account says (rowmill settings set).
+type Retention struct {
+	// Interval is the time between looks for jobs whose time is over. Default:
+	// 1m; retention is counted in days.
+	Interval time.Duration `yaml:"interval"`
+	// Batch bounds the jobs whose data goes at one look; the next follows soon
+	// while there are more. Default: 100, so that jobs that run hardly notice.
+	Batch int `yaml:"batch"`
+	// OrphanAge is how old objects must be that belong to no job, left by a
+	// crash, before they are removed. Default: 24h, longer than any upload.
+	OrphanAge time.Duration `yaml:"orphan_age"`
+}
+
 // Engine is one OpenAI-compatible inference server.
 type Engine struct {
 	// URL is the server's base, such as http://127.0.0.1:8000 (a path that
@@ -302,6 +317,7 @@ func Defaults() Settings {
 		},
 		Discover:  Discover{Enabled: Auto, Interval: 5 * time.Second, Timeout: time.Second},
 		Simulator: Simulator{Enabled: Auto, TTFT: 20 * time.Millisecond, PerToken: 200 * time.Microsecond, Slots: 256},
+		Retention: Retention{Interval: time.Minute, Batch: 100, OrphanAge: 24 * time.Hour},
 		Estimates: Estimates{SamplingThreshold: 1_000_000, SampleTokens: 1_000_000},
 		Log:       Log{Level: "info", Format: "auto"},
 	}

@@ -60,6 +60,10 @@ func (s Settings) Validate() error {
 	lasting("jobs.storage_patience", s.Jobs.StoragePatience, 10*time.Millisecond)
 	lasting("jobs.drain_timeout", s.Jobs.DrainTimeout, 0)
 
+	lasting("retention.interval", s.Retention.Interval, time.Second)
+	positive("retention.batch", int64(s.Retention.Batch))
+	lasting("retention.orphan_age", s.Retention.OrphanAge, time.Hour)
+
 	positive("estimates.sampling_threshold", s.Estimates.SamplingThreshold)
 	positive("estimates.sample_tokens", s.Estimates.SampleTokens)
 
