@@ -1,0 +1,344 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// An echo is an inference server that answers with the prompt, behind the
+// system prompt. What is asked to wait is answered once the echo is released.
+type echo struct {
+	url      string
+	waiting  chan struct{} // closed by the first request that waits
+	released chan struct{}
+	release  func() // twice is harmless
+}
+
+func newEcho(t *testing.T) *echo {
+	t.Helper()
+	e := &echo{waiting: make(chan struct{}), released: make(chan struct{})}
+	e.release = sync.OnceFunc(func() { close(e.released) })
+	began := sync.OnceFunc(func() { close(e.waiting) })
+	mux := http.NewServeMux()
+	mux.HandleFunc("/health", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/v1/models", func(out http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(out, `{"object":"list","data":[{"id":"%s","object":"model","created":1700000000,"owned_by":"echo","max_model_len":32768}]}`, model)
+	})
+	mux.HandleFunc("/v1/chat/completions", func(out http.ResponseWriter, request *http.Request) {
+		var asked struct {
+			Messages []struct {
+				Content string `json:"content"`
+			} `json:"messages"`
+		}
+		if err := json.NewDecoder(request.Body).Decode(&asked); err != nil {
+			http.Error(out, `{"error":{"message":"no JSON"}}`, http.StatusBadRequest)
+			return
+		}
+		var texts []string
+		for _, message := range asked.Messages {
+			texts = append(texts, message.Content)
+		}
+		answer := strings.Join(texts, " > ")
+		if strings.Contains(answer, "wait") {
+			began()
+			select {
+			case <-e.released:
+			case <-request.Context().Done():
+				return
+			}
+		}
+		out.Header().Set("Content-Type", "application/json")
+		content, err := json.Marshal(answer)
+		if err != nil {
+			http.Error(out, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintf(out, `{"id":"e","object":"chat.completion","created":1700000000,"model":"%s","choices":[{"index":0,`+
+			`"message":{"role":"assistant","content":%s},"logprobs":{"content":[{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[]}]},"finish_reason":"stop"}],`+
+			`"usage":{"prompt_tokens":20,"completion_tokens":10,"total_tokens":30}}`, model, content)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	t.Cleanup(e.release) // Close waits for the handlers
+	e.url = server.URL
+	return e
+}
+
+// An author publishes and runs Functions with a key, by the CLI and by HTTP.
+type author struct {
+	*node
+	key string
+	dir string
+}
+
+func newAuthor(t *testing.T, n *node, key string) *author {
+	t.Helper()
+	return &author{node: n, key: key, dir: t.TempDir()}
+}
+
+// rowmill runs the CLI, with a file definition.yaml of the text, and returns
+// its standard output and exit code.
+func (a *author) rowmill(t *testing.T, definition string, args ...string) (string, int) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(a.dir, "definition.yaml"), []byte(definition), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), binary, args...)
+	command.Dir = a.dir
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir, "ROWMILL_SERVER=" + a.base, "ROWMILL_API_KEY=" + a.key}
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil && command.ProcessState == nil {
+		t.Fatalf("rowmill %q: %v", args, err)
+	}
+	if stderr.Len() > 0 {
+		t.Logf("rowmill %q: %s", args, stderr.String())
+	}
+	return stdout.String(), command.ProcessState.ExitCode()
+}
+
+// must is rowmill for what has to succeed.
+func (a *author) must(t *testing.T, definition string, args ...string) string {
+	t.Helper()
+	out, code := a.rowmill(t, definition, args...)
+	if code != 0 {
+		t.Fatalf("rowmill %q ends with %d", args, code)
+	}
+	return out
+}
+
+// ask sends a request with the author's key and decodes the answer into out.
+func (a *author) ask(t *testing.T, method, path string, body, out any) int {
+	t.Helper()
+	data, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), method, a.base+path, bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Key "+a.key)
+	response, err := a.http.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(out); err != nil {
+		t.Fatalf("%s %s: %d, and the body is no JSON: %v", method, path, response.StatusCode, err)
+	}
+	return response.StatusCode
+}
+
+// refused wants a request to be answered with a status and a code.
+func (a *author) refused(t *testing.T, method, path string, body any, status int, code string) {
+	t.Helper()
+	var answer struct{ Code string }
+	if got := a.ask(t, method, path, body, &answer); got != status || answer.Code != code {
+		t.Errorf("%s %s %v: %d %s, want %d %s", method, path, body, got, answer.Code, status, code)
+	}
+}
+
+// begin submits a job of a Function.
+func (a *author) begin(t *testing.T, function string, inputs any) string {
+	t.Helper()
+	var created struct{ Results string }
+	if status := a.ask(t, http.MethodPost, "/v1/batch-inference", map[string]any{"model": function, "inputs": inputs}, &created); status != http.StatusOK {
+		t.Fatalf("submission of %v: %d", inputs, status)
+	}
+	return created.Results
+}
+
+// end waits until a job has succeeded and wants its revision and outputs.
+func (a *author) end(t *testing.T, id string, revision int, want ...string) {
+	t.Helper()
+	a.follow(t, id)
+	var record struct {
+		Job struct {
+			Status   string
+			Function struct{ Revision int }
+		}
+	}
+	a.ask(t, http.MethodGet, "/v1/jobs/"+id, nil, &record)
+	var results struct{ Outputs []string }
+	a.ask(t, http.MethodGet, "/v1/jobs/"+id+"/results", nil, &results)
+	if record.Job.Status != "succeeded" || record.Job.Function.Revision != revision || !reflect.DeepEqual(results.Outputs, want) {
+		t.Errorf("job %s is %+v with %q, want revision %d with %q", id, record.Job, results.Outputs, revision, want)
+	}
+}
+
+// follow reads a job's stream, which ends with the job.
+func (a *author) follow(t *testing.T, id string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.base+"/v1/stream-job-progress/"+id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Key "+a.key)
+	response, err := a.http.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := new(bytes.Buffer).ReadFrom(response.Body); err != nil {
+		t.Fatalf("stream of job %s: %v", id, err)
+	}
+}
+
+// run runs a Function for one input and wants its revision and output.
+func (a *author) run(t *testing.T, function string, input any, revision int, want string) {
+	t.Helper()
+	var answer struct {
+		Function struct{ Revision int }
+		Output   string
+	}
+	status := a.ask(t, http.MethodPost, "/v1/functions/"+function+"/run", map[string]any{"input": input}, &answer)
+	if status != http.StatusOK || answer.Function.Revision != revision || answer.Output != want {
+		t.Errorf("run of %v: %d, %+v, want revision %d and %q", input, status, answer, revision, want)
+	}
+}
+
+const gradeYAML = `
+name: grade
+model: llama-3.1-8b
+inputs:
+  - name: essay
+  - name: level
+    required: false
+system_prompt: teacher
+prompt: "grade at {{level}}: {{ essay }}"
+`
+
+// startEcho starts a node in front of an echo, with its administrator.
+func startEcho(t *testing.T) (*echo, *author) {
+	t.Helper()
+	e := newEcho(t)
+	n := newNode(t, e.url, "")
+	n.start(t)
+	return e, newAuthor(t, n, apiKey)
+}
+
+// TestFunctionFromYAMLRunsObjectsFilesAndSingleInputs publishes a file by the
+// CLI and runs it in each of the ways there are.
+func TestFunctionFromYAMLRunsObjectsFilesAndSingleInputs(t *testing.T) {
+	t.Parallel()
+	_, admin := startEcho(t)
+	admin.must(t, gradeYAML, "functions", "publish", "definition.yaml")
+
+	job := admin.begin(t, "grade", []any{
+		map[string]any{"essay": "one", "level": 5, "extra": "ignored"},
+		map[string]any{"essay": nil, "level": []string{"a"}},
+		map[string]any{"essay": "{{level}}", "level": true},
+		map[string]any{"essay": "absent level"},
+	})
+	admin.end(t, job, 1, "teacher > grade at 5: one", `teacher > grade at ["a"]: `, "teacher > grade at true: {{level}}", "teacher > grade at : absent level")
+	admin.end(t, admin.begin(t, "grade", []string{"rendered already {{level}}"}), 1, "teacher > rendered already {{level}}")
+	file := serveBytes(t, []byte("note,essay,level\nx,\"one, two\",007\ny,three,\n"))
+	admin.end(t, admin.begin(t, "grade", file), 1, "teacher > grade at 007: one, two", "teacher > grade at : three")
+
+	admin.run(t, "grade", map[string]any{"essay": "one", "level": 5}, 1, "teacher > grade at 5: one")
+	admin.run(t, "grade", "rendered", 1, "teacher > rendered")
+	if out := admin.must(t, "", "functions", "run", "grade", "essay=one", "level=5"); out != "teacher > grade at 5: one\n" {
+		t.Errorf("functions run prints %q", out)
+	}
+
+	admin.refused(t, http.MethodPost, "/v1/batch-inference", map[string]any{"model": "grade", "inputs": []any{map[string]any{"level": 5}}},
+		http.StatusBadRequest, "invalid_request")
+	admin.refused(t, http.MethodPost, "/v1/functions/grade/run", map[string]any{"input": map[string]any{"level": 5}},
+		http.StatusUnprocessableEntity, "invalid_input")
+	if out, code := admin.rowmill(t, strings.ReplaceAll(gradeYAML, "{{level}}", "{{grade}}"), "functions", "publish", "definition.yaml"); code != 1 {
+		t.Errorf("publishing an undeclared field ends with %d and %q", code, out)
+	}
+	admin.run(t, "grade", map[string]any{"essay": "still"}, 1, "teacher > grade at : still")
+}
+
+// TestDraftWaitsForARollback stores a draft, publishes it, and goes back.
+func TestDraftWaitsForARollback(t *testing.T) {
+	t.Parallel()
+	_, admin := startEcho(t)
+	input := map[string]any{"essay": "one"}
+	admin.must(t, gradeYAML, "functions", "publish", "definition.yaml")
+	admin.must(t, strings.ReplaceAll(gradeYAML, "teacher", "tutor"), "functions", "publish", "definition.yaml", "--draft")
+	admin.run(t, "grade", input, 1, "teacher > grade at : one")
+	admin.must(t, "", "functions", "rollback", "grade", "2")
+	admin.run(t, "grade", input, 2, "tutor > grade at : one")
+	admin.must(t, "", "functions", "rollback", "grade", "1")
+	admin.end(t, admin.begin(t, "grade", []any{input}), 1, "teacher > grade at : one")
+	if _, code := admin.rowmill(t, "", "functions", "rollback", "grade", "3"); code != 5 {
+		t.Errorf("a rollback to no revision ends with %d, want 5", code)
+	}
+	if out := admin.must(t, "", "functions", "diff", "grade"); !strings.Contains(out, "-system_prompt: teacher\n+system_prompt: tutor\n") {
+		t.Errorf("functions diff prints\n%s", out)
+	}
+}
+
+// TestUnpublishedFunctionsJobGoesOn takes a Function back, and publishes
+// another revision, while a job of it runs.
+func TestUnpublishedFunctionsJobGoesOn(t *testing.T) {
+	t.Parallel()
+	e, admin := startEcho(t)
+	admin.must(t, gradeYAML, "functions", "publish", "definition.yaml")
+	rows := []any{map[string]any{"essay": "wait"}, map[string]any{"essay": "two"}}
+	job := admin.begin(t, "grade", rows)
+	select {
+	case <-e.waiting:
+	case <-time.After(patience):
+		t.Fatal("the job's row was never asked for")
+	}
+	admin.must(t, "", "functions", "unpublish", "grade")
+	admin.refused(t, http.MethodPost, "/v1/batch-inference", map[string]any{"model": "grade", "inputs": rows}, http.StatusBadRequest, "unknown_model")
+	admin.refused(t, http.MethodGet, "/v1/functions/grade", nil, http.StatusNotFound, "unknown_function")
+	admin.must(t, strings.ReplaceAll(gradeYAML, "teacher", "tutor"), "functions", "publish", "definition.yaml")
+	if record := admin.job(t, job); record.over() {
+		t.Fatalf("the job is %s before its rows are answered", record.Status)
+	}
+	e.release()
+	admin.end(t, job, 1, "teacher > grade at : wait", "teacher > grade at : two")
+	admin.run(t, "grade", map[string]any{"essay": "one"}, 2, "tutor > grade at : one")
+}
+
+// TestAccountsDoNotSeeEachOthersFunctions lets two accounts publish under one
+// name, and a third look for it.
+func TestAccountsDoNotSeeEachOthersFunctions(t *testing.T) {
+	t.Parallel()
+	_, operator := startEcho(t)
+	of := func(account string) *author {
+		key := strings.TrimSpace(operator.must(t, "", "keys", "create", "--account", account, "--role", "admin"))
+		return newAuthor(t, operator.node, key)
+	}
+	acme, zenith, stranger := of("acme"), of("zenith"), of("stranger")
+	input := map[string]any{"essay": "one"}
+	acme.must(t, gradeYAML, "functions", "publish", "definition.yaml")
+	zenith.must(t, strings.ReplaceAll(gradeYAML, "teacher", "zenith"), "functions", "publish", "definition.yaml")
+	zenith.must(t, strings.ReplaceAll(gradeYAML, "teacher", "later"), "functions", "publish", "definition.yaml")
+
+	acme.run(t, "grade", input, 1, "teacher > grade at : one")
+	job := acme.begin(t, "grade", []any{input})
+	acme.end(t, job, 1, "teacher > grade at : one")
+	zenith.run(t, "grade", input, 2, "later > grade at : one")
+	zenith.refused(t, http.MethodGet, "/v1/jobs/"+job, nil, http.StatusNotFound, "job_not_found")
+	zenith.must(t, "", "functions", "unpublish", "grade")
+	acme.run(t, "grade", input, 1, "teacher > grade at : one")
+
+	var list struct{ Functions []json.RawMessage }
+	if stranger.ask(t, http.MethodGet, "/v1/functions", nil, &list); len(list.Functions) != 0 {
+		t.Errorf("a third account lists %s", list.Functions)
+	}
+	stranger.refused(t, http.MethodGet, "/v1/functions/grade", nil, http.StatusNotFound, "unknown_function")
+	stranger.refused(t, http.MethodGet, "/v1/functions/grade/revisions", nil, http.StatusNotFound, "unknown_function")
+	stranger.refused(t, http.MethodPost, "/v1/functions/grade/rollback", map[string]any{"revision": 1}, http.StatusNotFound, "unknown_revision")
+	stranger.refused(t, http.MethodDelete, "/v1/functions/grade", nil, http.StatusNotFound, "unknown_function")
+	stranger.refused(t, http.MethodPost, "/v1/functions/grade/run", map[string]any{"input": input}, http.StatusNotFound, "unknown_function")
+	stranger.refused(t, http.MethodPost, "/v1/batch-inference", map[string]any{"model": "grade", "inputs": []any{input}}, http.StatusBadRequest, "unknown_model")
+}
