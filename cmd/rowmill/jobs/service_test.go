@@ -104,6 +104,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.page(w, r, "errors", func(i int) string {
 			return fmt.Sprintf(`{"row":%d,"code":"schema_violation","message":"no\u001b[31m","raw_output":"{"}`, i)
 		})
+	case "/functions/card":
+		s.answer(w, 200, `{"name":"card","revision":1}`)
 	case "/list-jobs":
 		s.page(w, r, "jobs", func(i int) string {
 			return fmt.Sprintf(`{"job_id":"job-%d","status":"running","model":"m","num_rows":2000,"rows_done":%d,"name":"n%d"}`, i, i, i)

@@ -132,6 +132,9 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, input stri
 			return err
 		}
 		defer in.Close()
+		if err := refuseTable(ctx, api, in, s); err != nil {
+			return err
+		}
 	}
 	if s.IdempotencyKey == "" {
 		s.IdempotencyKey = uuid.NewString()
@@ -219,6 +222,18 @@ func (s *submission) fromURL(input string) error {
 	}
 	s.URL = input
 	return nil
+}
+
+// refuseTable refuses a table for a Function where nobody said which column
+// holds prompts: its fields are wanted, and rows of a local file go out as text.
+func refuseTable(ctx context.Context, api *client.Client, in *source, s *submission) error {
+	if in.column != "" || in.kind != kindCSV && in.kind != kindParquet {
+		return nil
+	}
+	if _, err := api.Function(ctx, "", s.Model); err != nil {
+		return nil //nolint:nilerr // no Function, or nobody to ask: the submission tells
+	}
+	return exit.With(exit.Usage, fmt.Errorf("%s is a Function, and a local table is sent as the text of one column, not as the fields of a Function: serve the file over HTTP and give its URL, or name a column of prompts that are rendered already with --column", s.Model))
 }
 
 // fromFile opens a local input, checks and counts it. The caller closes it

@@ -106,6 +106,22 @@ func TestSubmitKinds(t *testing.T) {
 	}
 }
 
+func TestSubmitTableForAFunctionIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newService(t, done)
+	c := newCall(t, s)
+	write(t, c.dir, "in.csv", "id,prompt\n1,one\n")
+	c.run("submit", "DIR/in.csv", "--model", "card", "--detach")
+	c.want(t, exit.Usage, "card is a Function", "--column")
+	if len(s.submissions) != 0 {
+		t.Errorf("%d submissions", len(s.submissions))
+	}
+	c = newCall(t, s)
+	write(t, c.dir, "in.csv", "id,prompt\n1,one\n")
+	c.run("submit", "DIR/in.csv", "--model", "card", "--column", "prompt", "--detach")
+	c.want(t, 0)
+}
+
 func TestSubmitURL(t *testing.T) {
 	t.Parallel()
 	s := newService(t, done)
