@@ -322,7 +322,7 @@ func (j *job) onRecordDue(c actor.Context) {
 	j.run.run(c, func(ctx context.Context) any {
 		rec, err := j.cfg.Store.Get(ctx, j.fence.JobID)
 		switch {
-		case err == nil && rec.Job.Status.Terminal():
+		case err == nil && rec.Job.Status == rowmill.StatusCancelled: // any other end is our own
 			return jobTaken{rowmill.ErrTerminal}
 		case err == nil && rec.Epoch != j.fence.Epoch:
 			return jobTaken{rowmill.ErrLeaseLost}
@@ -335,6 +335,9 @@ func (j *job) onRecordDue(c actor.Context) {
 // objects are removed all the same.
 const dismissTimeout = 5 * time.Second
 
+// dismissPause is the time between two tries at a node that is busy.
+const dismissPause = 20 * time.Millisecond
+
 // dismissWorkers stops the job's work on all nodes.
 func (j *job) dismissWorkers(c actor.Context) {
 	root := c.ActorSystem().Root
@@ -345,20 +348,14 @@ func (j *job) dismissWorkers(c actor.Context) {
 			defer j.workers.Done()
 			ctx, cancel := context.WithTimeout(context.Background(), dismissTimeout)
 			defer cancel()
-			err := errors.New("")
-			for err != nil && ctx.Err() == nil {
+			dismissed := func() error {
 				if address == "" {
-					err = asError(root.RequestFuture(j.node, m, dismissTimeout).Result())
-				} else {
-					err = j.post.ask(ctx, address, kindDismiss, m.Job, m.Epoch, m, nil)
+					return asError(root.RequestFuture(j.node, m, dismissTimeout).Result())
 				}
-				if code(err) != codeBusy {
-					return
-				}
-				select {
-				case <-ctx.Done():
-				case <-time.After(20 * time.Millisecond):
-				}
+				return j.post.ask(ctx, address, kindDismiss, m.Job, m.Epoch, m, nil)
+			}
+			for code(dismissed()) == codeBusy && ctx.Err() == nil { // it is setting a worker up
+				time.Sleep(dismissPause)
 			}
 		}()
 	}
