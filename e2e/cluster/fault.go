@@ -115,7 +115,7 @@ func killAll(ctx context.Context, t *Trial) error {
 // ran out meanwhile take their jobs again, and their rows stay theirs.
 func killRedis(ctx context.Context, t *Trial) error {
 	t.Redis.kill()
-	t.struck(Strike{Fault: "kill redis-server", Stalled: true})
+	t.struck(Strike{Fault: "kill redis-server"})
 	time.Sleep(t.between(shortest, longest))
 	return t.Redis.begin(ctx)
 }
@@ -145,7 +145,7 @@ func cutPower(ctx context.Context, t *Trial) error {
 func killS3(ctx context.Context, t *Trial) error {
 	t.s3Down = true
 	t.S3.Kill()
-	t.struck(Strike{Fault: "kill the S3 server", Stalled: true})
+	t.struck(Strike{Fault: "kill the S3 server"})
 	time.Sleep(t.between(shortest, longest))
 	if err := t.S3.Restart(ctx); err != nil {
 		return err

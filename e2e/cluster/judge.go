@@ -30,10 +30,6 @@ type Strike struct {
 	// any more: another has to take over.
 	OwnerLost bool
 
-	// Stalled says that nothing could be committed for a while from then on:
-	// neither can it while a lost owner has no successor.
-	Stalled bool
-
 	// Forgot says that the store lost its last moments: the record goes back.
 	Forgot bool
 
@@ -60,12 +56,8 @@ type Limits struct {
 // reruns is how many rows may be run again after the strikes.
 func (l Limits) reruns(strikes []Strike) int {
 	bound := 0
-	for i, s := range strikes {
+	for _, s := range strikes {
 		bound += s.Lost*l.Flight + s.Unheard*l.Unheard
-		stalled := func(p Strike) bool { return (p.OwnerLost || p.Stalled) && s.At.Sub(p.At) < l.Takeover+time.Second }
-		if slices.ContainsFunc(strikes[:i], stalled) { // what was answered since waits with its worker
-			bound += s.Lost * l.Unheard
-		}
 	}
 	return bound
 }

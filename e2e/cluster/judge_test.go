@@ -94,16 +94,6 @@ func TestJudge(t *testing.T) {
 			again(e, 16, Sighting{Status: 200})
 		}, "16 rows were run again, 15 may"},
 
-		{"a worker lost while there was no owner", func(e *Evidence) {
-			e.Strikes = []Strike{{Fault: "owner", OwnerLost: true, At: e.Strikes[0].At.Add(-time.Second)}, e.Strikes[0]}
-			e.Strikes[1].OwnerLost = false
-			again(e, 15, Sighting{Status: 200})
-		}, ""},
-		{"a worker lost long after the store was back", func(e *Evidence) {
-			e.Strikes = []Strike{{Fault: "store", Stalled: true, At: e.Strikes[0].At.Add(-time.Minute)}, e.Strikes[0]}
-			again(e, 11, Sighting{Status: 200})
-		}, "11 rows were run again, 10 may"},
-
 		{"two owners in one epoch", func(e *Evidence) { e.History[1].Session = "c" }, `epoch 1 belongs to "a", and then to "c"`},
 		{"given back", func(e *Evidence) { e.History[1].Session = "" }, ""},
 		{"given back and taken without a new epoch", func(e *Evidence) {

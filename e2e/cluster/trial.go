@@ -159,9 +159,8 @@ func (c *Cluster) limits() Limits {
 }
 
 // unheard is how long a worker goes on to begin rows that hears nothing of an
-// owner: a lease and 2 s, from when it last did, and a second for those that
-// stand before an engine already.
-func unheard(lease time.Duration) time.Duration { return lease + 3*time.Second }
+// owner.
+func unheard(lease time.Duration) time.Duration { return lease + 2*time.Second }
 
 // left is how long the rest of the job takes without any fault.
 func (t *Trial) left(g Glimpse, rows int) time.Duration {
