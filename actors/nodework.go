@@ -272,6 +272,7 @@ func (n *node) onWorkerPanicked(c actor.Context, job string, w *placement) {
 	owner := &courier{local: w.owner.local, post: w.owner.post, address: w.owner.address, kind: kindReport} // that of the worker died with it
 	owner.send(c, n.work, &report{
 		Job: job, Epoch: w.epoch, Worker: w.name, Address: n.address(), pid: w.pid,
+		Fresh: true, // the owner may not have heard of it before
 		Fault: &fault{Row: -1, Code: rowmill.CodeInternalError, Message: "the worker met a fault of its own; the log of its node says which"},
 	})
 }
