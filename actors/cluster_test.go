@@ -309,31 +309,30 @@ func TestANodeThatComesBackLetsGo(t *testing.T) {
 	id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
 	b.await(id, func(store.Record) bool { return back.engine.calls.Load() > 300 })
 	back.cut.Store(true)
-	b.await(id, func(store.Record) bool { return len(lostWorkers(t, owner)) > 0 })
+	b.await(id, func(store.Record) bool { return owner.figure(t, "rowmill_rows_returned_total", "lost") > 0 })
 	back.cut.Store(false)
 	before := back.engine.calls.Load()
 	b.await(id, func(r store.Record) bool { return back.engine.calls.Load() > before+100 || r.Job.Status.Terminal() })
 	b.checkEcho(b.end(id), texts)
 }
 
-// lostWorkers is not empty once a system has given a worker up.
-func lostWorkers(t *testing.T, h *host) []string {
+// figure is the value of a metric of a node, of the series with a label of that
+// value if one is given.
+func (h *host) figure(t *testing.T, name string, label ...string) float64 {
 	t.Helper()
 	families, err := h.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() != "rowmill_rows_returned_total" {
-			continue
-		}
 		for _, m := range f.GetMetric() {
-			if m.GetLabel()[0].GetValue() == "lost" && m.GetCounter().GetValue() > 0 {
-				return []string{fmt.Sprint(m)}
+			if f.GetName() == name && (len(label) == 0 || m.GetLabel()[0].GetValue() == label[0]) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue() // it is one or the other
 			}
 		}
 	}
-	return nil
+	t.Fatalf("there is no metric %s %q", name, label)
+	return 0
 }
 
 // A node that drains gives back what it has not begun, and no row runs twice,
@@ -425,4 +424,37 @@ func TestAPanicOfAWorkerFailsTheJob(t *testing.T) {
 
 	alone := setup(t, &scripted{answer: echo, panics: true})
 	failure(t, alone.end(alone.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeInternalError)
+}
+
+// A worker whose rows cannot be committed, because its job has lost its owner
+// and nobody takes it over, begins no more of them than two parts take.
+func TestAWorkerWithoutAnOwnerBeginsNoMoreThanMayBeLost(t *testing.T) {
+	t.Parallel()
+	const pause, interval, slots = 5 * time.Millisecond, 200 * time.Millisecond, 12 // 8, and a queue that is run as well
+	b, net := setup(t, nil), newNetwork()
+	owner := b.join(net, "owner", nil)
+	worker := b.join(net, "worker", &scripted{answer: slowly(pause)}, func(c *actors.Config) {
+		c.OwnsNone, c.PartInterval = true, interval
+	})
+	texts := numbered(8000)
+	id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
+	b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 300 })
+	owner.cut.Store(true)
+	b.await(id, func(store.Record) bool { return worker.figure(t, "rowmill_workers_stalled") == 1 })
+	rec, err := b.cfg.Store.Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := worker.engine.calls.Load()
+	most := int64((interval+time.Second)/pause)*slots + 2*slots
+	if lost := calls - rec.Job.RowsDone; lost > most {
+		t.Errorf("%d rows are at risk, want %d at most", lost, most)
+	}
+	// As soon as there is an owner again it goes on.
+	owner.cut.Store(false)
+	b.checkEcho(b.end(id), texts)
+	ranOnce(t, texts, worker)
+	if worker.figure(t, "rowmill_workers_stalled") != 0 {
+		t.Error("the worker is still counted as stalled")
+	}
 }

@@ -44,8 +44,9 @@ type Config struct {
 	Tokenizers func(rowmill.Model) (t Tokenizer, warning string, err error)
 
 	// LeaseTTL is how long the node owns its jobs after its last renewal.
-	// Default 10 s: long enough to sit out a slow disk, short enough that
-	// another node takes over soon.
+	// Default 6 s: long enough to sit out a slow disk, short enough that
+	// another node takes over before workers wait for it, which they do two
+	// PartIntervals after the last commit.
 	LeaseTTL time.Duration
 
 	// AdoptionTimeout is how long a node goes on with rows of a job whose owner
@@ -72,11 +73,12 @@ type Config struct {
 	ShardRows  int
 	ShardBytes int64
 
-	// PartBytes and PartInterval bound what a crash can lose beside the rows
-	// in flight: no more than so many bytes of finished rows, inputs, outputs
-	// and what keeps them, wait to be committed, and none waits longer. A
-	// part is cut at half of it, so that the next gathers while one is being
-	// written. Defaults 32 MiB and 5 s.
+	// PartBytes and PartInterval bound what a crash can have run again beside
+	// the rows in flight. A part is cut at half of PartBytes of finished rows,
+	// inputs, outputs and what keeps them, or when it has gathered for
+	// PartInterval. The next one gathers meanwhile, and once that should be cut
+	// too and the first is not committed yet, no further rows begin. Defaults
+	// 32 MiB and 5 s.
 	PartBytes    int64
 	PartInterval time.Duration
 
@@ -136,7 +138,7 @@ type Config struct {
 // WithDefaults fills in what is zero.
 func (c Config) WithDefaults() Config {
 	def(&c.Node, "node")
-	def(&c.LeaseTTL, 10*time.Second)
+	def(&c.LeaseTTL, 6*time.Second)
 	def(&c.AdoptionTimeout, 30*time.Second)
 	def(&c.StoragePatience, time.Minute)
 	def(&c.ScanInterval, 500*time.Millisecond)

@@ -31,6 +31,7 @@ type metrics struct {
 	kinds    map[string]*kindMetrics
 
 	workers   prometheus.Gauge
+	stalled   prometheus.Gauge
 	renewals  *prometheus.CounterVec // outcome
 	takeovers prometheus.Counter
 	fenced    prometheus.Counter
@@ -88,6 +89,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		dead:        f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
 	}
 	m.workers = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers", Help: "Jobs this node runs rows of now, whoever owns them."})
+	m.stalled = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers_stalled", Help: "Jobs this node begins no further rows of, because finished ones cannot be committed."})
 	m.renewals = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_lease_renewals_total", Help: "Renewals of this node's session, by outcome (renewed, failed, lost)."}, []string{"outcome"})
 	m.takeovers = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_takeovers_total", Help: "Jobs this node took over from another owner, or from itself before a restart."})
 	m.fenced = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_fenced_total", Help: "Times this node stopped acting for its jobs because its session could not be trusted, or a write was refused."})

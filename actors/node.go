@@ -382,9 +382,6 @@ func (n *node) onLeaseEnded(c actor.Context) {
 		c.Stop(pid)
 	}
 	n.metrics.active.Set(0)
-	for _, w := range n.workers {
-		c.Send(w.pid, ownerFenced{w.epoch})
-	}
 	n.system.reopen()
 }
 

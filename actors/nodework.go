@@ -211,7 +211,7 @@ func (n *node) place(c actor.Context, m hired) {
 	w.pid = c.SpawnPrefix(n.metrics.props("shard", func() actor.Actor {
 		return &worker{
 			cfg: n.cfg, name: name, self: n.address(), job: m.job, node: c.Self(), owner: w.owner,
-			budget: n.budget, slots: n.slots, work: m.work, all: n.all, runs: m.runs, log: log, duty: newDuty(m.invite.Epoch, m.invite.Session),
+			metrics: n.metrics, budget: n.budget, slots: n.slots, work: m.work, all: n.all, runs: m.runs, log: log, duty: newDuty(m.invite.Epoch, m.invite.Session),
 		}
 	}), fmt.Sprintf("shard-%s-%d", id, m.invite.Epoch))
 	c.Watch(w.pid)

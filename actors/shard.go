@@ -22,8 +22,7 @@ type (
 		epoch   int64
 		session string
 	}
-	ownerFenced struct{ epoch int64 } // node: its own session has ended, and with it an owner of this epoch
-	blockLoaded struct {              // its errand
+	blockLoaded struct { // its errand
 		span  span
 		size  int64         // taken from the budget for it
 		input *shard.Reader // open reader of span.Shard
@@ -37,8 +36,7 @@ type (
 	reportDue    struct{} // itself: tell the owner how things stand
 	partStored   struct { // its errand: a part is durable
 		part  partReport
-		tasks []*task
-		bytes int64
+		batch *batch
 		err   error
 	}
 	jobLookedUp struct{ over bool } // its errand: what the record says
@@ -50,18 +48,19 @@ type (
 // hands them to the engines as those have room, and writes finished rows as
 // parts. It outlives the owner: the next one finds it with all that it has.
 type worker struct {
-	cfg    Config
-	name   string // unique for ever
-	self   string // address of this node for others; empty on a single node
-	job    *jobContext
-	node   *actor.PID
-	owner  *courier
-	budget *budget
-	slots  slots
-	work   errand
-	all    *sync.WaitGroup
-	runs   *sync.WaitGroup // errands that may write objects
-	log    *slog.Logger
+	cfg     Config
+	name    string // unique for ever
+	self    string // address of this node for others; empty on a single node
+	job     *jobContext
+	node    *actor.PID
+	owner   *courier
+	metrics *metrics
+	budget  *budget
+	slots   slots
+	work    errand
+	all     *sync.WaitGroup
+	runs    *sync.WaitGroup // errands that may write objects
+	log     *slog.Logger
 
 	outbox  *outbox
 	spare   []*task // the outbox's other slice
@@ -72,8 +71,8 @@ type worker struct {
 	latest  int // the shard that the last span is of
 	todo    []span
 	timers  timers
-	written int              // parts being written
-	parts   map[string]int64 // bytes of parts that wait to be settled
+	written int // parts being written
+	cut     unsettled
 
 	duty     *duty
 	heard    time.Time // when orders last came
@@ -89,8 +88,8 @@ type worker struct {
 	draining, over bool
 	done           bool  // nothing was left a report ago
 	outstanding    int   // tasks at engines
+	stalled        bool  // finished rows wait for too long to be committed
 	unwritten      int64 // bytes of finished rows that gather
-	uncommitted    int64 // bytes of parts on their way
 	held           int64 // bytes taken from the budget
 	answer         int64 // bytes an answer takes, as learned
 }
@@ -107,8 +106,6 @@ func (w *worker) Receive(c actor.Context) {
 		w.onLaneRefused(c, m)
 	case adopt:
 		w.onAdopt(c, m)
-	case ownerFenced:
-		w.onOwnerFenced(m)
 	case *orders:
 		w.onOrders(c, m)
 	case delivered:
@@ -143,7 +140,7 @@ func (w *worker) onStarted(c actor.Context) {
 	w.ports = make(map[string]*enginePort)
 	w.rows = newQueue(w.job.manifest.Rows)
 	w.shards = make(map[int]*shardState)
-	w.parts = make(map[string]int64)
+	w.cut = newUnsettled()
 	w.refused = make(map[string]string)
 	w.answer = firstAnswer
 	if w.job.schema.Embedding {
@@ -230,14 +227,14 @@ func (w *worker) onBlockLoaded(c actor.Context, m blockLoaded) {
 }
 
 func (w *worker) onRowsFinished(c actor.Context) {
-	tasks := w.outbox.empty(w.spare)
+	tasks, now := w.outbox.empty(w.spare), time.Now()
 	for _, t := range tasks {
 		w.outstanding--
 		t.via.outstanding--
 		switch {
 		case t.verdict == unblamed, t.verdict == again:
 			w.unreserve(t)
-			w.rows.retry(t, time.Now())
+			w.rows.retry(t, now)
 		case t.out.Failed() && fatal[t.out.Err.Code]:
 			w.fail(c, &fault{Row: t.row.Index, Code: t.out.Err.Code, Message: t.out.Err.Message})
 		default:
@@ -246,15 +243,14 @@ func (w *worker) onRowsFinished(c actor.Context) {
 			if !t.out.Failed() {
 				w.rows.learn(t)
 			}
-			w.unwritten += n + t.loaded()
 			w.hold(n - t.reserved)
-			w.shard(t.shard).finished(t)
+			w.unwritten += w.shard(t.shard).finished(t, now)
 		}
 	}
 	clear(tasks)
 	w.spare = tasks
 	for n, st := range w.shards {
-		if w.drained(n) || w.unwritten >= w.cfg.PartBytes/2 && st.bytes*2 >= w.unwritten {
+		if w.drained(n) || w.unwritten >= w.cfg.PartBytes/2 && st.gathered()*2 >= w.unwritten {
 			w.flush(c, n)
 		}
 	}
@@ -281,17 +277,18 @@ func (w *worker) flushAll(c actor.Context) {
 // flush writes the finished rows of shard n as a part.
 func (w *worker) flush(c actor.Context, n int) {
 	st := w.shard(n)
-	tasks, bytes := st.harvest()
-	w.unwritten -= bytes
+	b := st.done
+	st.done = nil
 	if w.drained(n) {
 		st.close(w.log)
 		delete(w.shards, n)
 	}
-	if len(tasks) == 0 {
+	if b == nil {
 		return
 	}
+	w.unwritten -= b.bytes
 	w.written++
-	w.uncommitted += bytes
+	w.cut.cut(b)
 	w.work.run(c, func(ctx context.Context) any {
 		if !w.slots.write.enter(ctx) {
 			return nil
@@ -299,21 +296,22 @@ func (w *worker) flush(c actor.Context, n int) {
 		defer w.slots.write.leave()
 		var part partReport
 		err := patiently(ctx, w.cfg.StoragePatience, w.log, "write part", func() (err error) {
-			part, err = writePart(ctx, w.cfg.Blob, w.job, n, tasks)
+			part, err = writePart(ctx, w.cfg.Blob, w.job, n, b.tasks)
 			return err
 		})
-		return partStored{part: part, tasks: tasks, bytes: bytes, err: err}
+		return partStored{part: part, batch: b, err: err}
 	})
 }
 
 func (w *worker) onPartStored(c actor.Context, m partStored) {
 	w.written--
-	w.release(m.tasks)
+	w.release(m.batch.tasks)
+	m.batch.tasks = nil
 	if m.err != nil {
 		w.broke(c, fmt.Errorf("write part: %w", m.err))
 		return
 	}
-	w.parts[m.part.Key] = m.bytes
+	w.cut.wrote(m.part.Key, m.batch)
 	w.duty.wrote(m.part)
 	w.report(c)
 	w.pump(c)
@@ -366,6 +364,9 @@ func (w *worker) onStopping() {
 		w.closePort(name)
 	}
 	w.hold(-w.held)
+	if w.stalled {
+		w.metrics.stalled.Dec()
+	}
 	for _, st := range w.shards {
 		st.close(w.log)
 	}

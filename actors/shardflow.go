@@ -10,7 +10,8 @@ import (
 )
 
 // This half of the worker decides what it sends and loads: never more than the
-// engines want, than the node's budget has room for, and than a crash may lose.
+// engines want, than the node's budget has room for, and than a crash may run
+// again.
 
 // An enginePort is this job's way into one engine.
 type enginePort struct {
@@ -45,6 +46,7 @@ func (w *worker) pump(c actor.Context) {
 	if pause := w.rows.wake(time.Now()); pause > 0 {
 		w.timers.after(c, pause, retryDue{})
 	}
+	w.stall(w.atRisk(time.Now()))
 	want := w.fill(c)
 	if len(w.ports) > 0 && (w.rows.ready() <= want || w.ahead()) {
 		w.load(c)
@@ -58,6 +60,36 @@ func (w *worker) pump(c actor.Context) {
 	w.hungry = hungry
 	if idle && w.outstanding == 0 && w.unwritten > 0 {
 		w.flushAll(c) // nothing would come to be written with it
+	}
+}
+
+// atRisk reports whether finished rows wait for longer to be committed than it
+// takes to gather a part and, meanwhile, to record the one before: because the
+// bucket or the store is away, the job has no owner, or that owner has given
+// this worker up. Its rows may then have to be run again, and no more of them
+// are begun. A report that got lost is worth a second's patience.
+func (w *worker) atRisk(now time.Time) bool {
+	then := now.Add(-w.cfg.PartInterval - max(w.cfg.PartInterval, reportInterval))
+	for _, st := range w.shards {
+		if st.waits(then) {
+			return true
+		}
+	}
+	return w.cut.waits(then)
+}
+
+// stall notes whether rows may be begun.
+func (w *worker) stall(now bool) {
+	if now == w.stalled {
+		return
+	}
+	w.stalled = now
+	if now {
+		w.metrics.stalled.Inc()
+		w.log.Warn("finished rows cannot be committed, no more are begun")
+	} else {
+		w.metrics.stalled.Dec()
+		w.log.Info("finished rows are committed again")
 	}
 }
 
@@ -113,10 +145,10 @@ func (w *worker) ahead() bool {
 func (w *worker) disown(rows int) { w.hold(-int64(rows) * w.answer) }
 
 // afford returns how many of n rows may go out, now that their answers need
-// room. One always may, so that no job stands still, but none while the owner
-// takes this worker for lost.
+// room. One always may, so that no job stands still, but none while what is
+// finished cannot be committed.
 func (w *worker) afford(c actor.Context, n int) int {
-	if n == 0 || w.deserted() || w.uncommitted > 0 && w.unwritten+w.uncommitted >= w.cfg.PartBytes {
+	if n == 0 || w.stalled || w.cut.bytes > 0 && w.unwritten+w.cut.bytes >= w.cfg.PartBytes {
 		return 0
 	}
 	if !w.noSend {

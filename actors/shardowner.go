@@ -42,14 +42,6 @@ func (w *worker) ready() int {
 // whether the job is over.
 const lookUpAfter = 3 * reportInterval
 
-// takeoverTime is how long the next owner may take to be heard after the lease
-// of the last one has ended.
-const takeoverTime = 2 * time.Second
-
-// deserted reports whether no owner was heard for so long that whatever this
-// worker has will be run by others: it begins no further rows.
-func (w *worker) deserted() bool { return time.Since(w.heard) > w.cfg.LeaseTTL+takeoverTime }
-
 func (w *worker) onReportDue(c actor.Context) {
 	if w.over {
 		return
@@ -108,14 +100,6 @@ func (w *worker) onAdopt(c actor.Context, m adopt) {
 	w.report(c)
 }
 
-// onOwnerFenced learns that an owner on this node was not its job's any more
-// for as long as a lease lasts, although it was heard.
-func (w *worker) onOwnerFenced(m ownerFenced) {
-	if since := time.Now().Add(-w.cfg.LeaseTTL); w.owner.local != nil && w.duty.epoch == m.epoch && w.heard.After(since) {
-		w.heard = since
-	}
-}
-
 func (w *worker) onOrders(c actor.Context, o *orders) {
 	if o.Worker != w.name {
 		return
@@ -130,8 +114,7 @@ func (w *worker) onOrders(c actor.Context, o *orders) {
 		return
 	}
 	for _, key := range settled {
-		w.uncommitted -= w.parts[key]
-		delete(w.parts, key)
+		w.cut.settle(key)
 	}
 	w.exhausted = o.Exhausted
 	if len(spans) > 0 {

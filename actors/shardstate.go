@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/RoaringBitmap/roaring/v2"
 
@@ -23,8 +24,7 @@ import (
 type shardState struct {
 	input *shard.Reader
 	block *shard.Block // the last one read: the next span may begin in it
-	tasks []*task      // finished, not written
-	bytes int64        // of them
+	done  *batch       // finished rows that gather; nil where there are none
 	open  int          // rows dealt and not finished
 }
 
@@ -73,18 +73,28 @@ func (st *shardState) unpack(m blockLoaded) (rest span, tasks []*task, bytes int
 	return rest.after(end), tasks, use.bytes
 }
 
-func (st *shardState) finished(t *task) {
+// finished takes in a row and returns the bytes it adds to what gathers.
+func (st *shardState) finished(t *task, now time.Time) int64 {
+	if st.done == nil {
+		st.done = &batch{since: now}
+	}
+	n := t.bytes() + t.loaded()
 	st.open--
-	st.tasks = append(st.tasks, t)
-	st.bytes += t.bytes() + t.loaded()
+	st.done.tasks = append(st.done.tasks, t)
+	st.done.bytes += n
+	return n
 }
 
-// harvest takes the finished rows out.
-func (st *shardState) harvest() ([]*task, int64) {
-	tasks, bytes := st.tasks, st.bytes
-	st.tasks, st.bytes = nil, 0
-	return tasks, bytes
+// gathered is how many bytes of finished rows gather.
+func (st *shardState) gathered() int64 {
+	if st.done == nil {
+		return 0
+	}
+	return st.done.bytes
 }
+
+// waits reports whether a row that was finished before then still gathers.
+func (st *shardState) waits(then time.Time) bool { return st.done != nil && st.done.since.Before(then) }
 
 func (st *shardState) close(log *slog.Logger) {
 	if st.input == nil {

@@ -127,7 +127,8 @@ type Jobs struct {
 	MaxFailedRows *int64 `yaml:"max_failed_rows"`
 
 	// LeaseTTL is how long the node's session outlives its last renewal.
-	// Default: 10s: a few renewals may be lost before jobs change hands.
+	// Default: 6s: a renewal may be lost before jobs change hands, and they do
+	// before workers without an owner have to wait.
 	LeaseTTL time.Duration `yaml:"lease_ttl"`
 
 	// PartBytes and PartInterval say when finished rows are flushed to a part
@@ -301,7 +302,7 @@ func Defaults() Settings {
 		},
 		Jobs: Jobs{
 			MaxActive:       64,
-			LeaseTTL:        10 * time.Second,
+			LeaseTTL:        6 * time.Second,
 			PartBytes:       32 * MiB,
 			PartInterval:    5 * time.Second,
 			ShardRows:       16384,
