@@ -35,10 +35,6 @@ type Strike struct {
 
 	// Lost is how many nodes may lose what they have in flight and one flush.
 	Lost int
-
-	// Unheard is how many of those live on, and do not know yet that their
-	// owner has given their rows to others.
-	Unheard int
 }
 
 // Limits are what the promises allow.
@@ -46,18 +42,15 @@ type Limits struct {
 	// Takeover is the longest time from an owner's loss to the next epoch.
 	Takeover time.Duration
 	// Flight is how many rows a node has in flight, and answered but not
-	// committed, at most.
+	// committed, at most: also one that lives and that nobody hears.
 	Flight int
-	// Unheard is how many rows a node runs before it knows that nobody hears
-	// it.
-	Unheard int
 }
 
 // reruns is how many rows may be run again after the strikes.
 func (l Limits) reruns(strikes []Strike) int {
 	bound := 0
 	for _, s := range strikes {
-		bound += s.Lost*l.Flight + s.Unheard*l.Unheard
+		bound += s.Lost * l.Flight
 	}
 	return bound
 }

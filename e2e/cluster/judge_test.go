@@ -13,7 +13,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func at(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
 
 // limits of the tests: a lost node may cost 10 rows, and a takeover 6 s.
-var limits = Limits{Takeover: 6 * time.Second, Flight: 10, Unheard: 5}
+var limits = Limits{Takeover: 6 * time.Second, Flight: 10}
 
 // flawless is a job of four rows whose owner died after 2 s and was replaced
 // after 5.
@@ -85,14 +85,6 @@ func TestJudge(t *testing.T) {
 			again(e, 20, Sighting{Status: 200, Cancelled: true})
 		}, ""},
 		{"other jobs' rows", func(e *Evidence) { e.Sightings = append(e.Sightings, Sighting{Prompt: "x", Status: 200}) }, ""},
-		{"a worker went on alone", func(e *Evidence) {
-			e.Strikes[0].Unheard = 1
-			again(e, 15, Sighting{Status: 200})
-		}, ""},
-		{"a worker went on for too long", func(e *Evidence) {
-			e.Strikes[0].Unheard = 1
-			again(e, 16, Sighting{Status: 200})
-		}, "16 rows were run again, 15 may"},
 
 		{"two owners in one epoch", func(e *Evidence) { e.History[1].Session = "c" }, `epoch 1 belongs to "a", and then to "c"`},
 		{"given back", func(e *Evidence) { e.History[1].Session = "" }, ""},

@@ -46,7 +46,6 @@ func cutOff(which target) func(context.Context, *Trial) error {
 		}
 		self := n.host.net
 		strike := t.hit(ctx, "cut off", n)
-		strike.Unheard = strike.Lost
 		return t.parted(ctx, strike, func() error {
 			return t.network.Part(ctx, []*faultnet.Host{self}, others(t.everybody(), self))
 		})
@@ -54,7 +53,7 @@ func cutOff(which target) func(context.Context, *Trial) error {
 }
 
 // halves parts the nodes in two; both halves reach Redis and the S3 server. The
-// half without the owner is unheard.
+// half without the owner is lost to it.
 func halves(ctx context.Context, t *Trial) error {
 	own, err := t.owner(ctx)
 	if err != nil {
@@ -73,7 +72,6 @@ func halves(ctx context.Context, t *Trial) error {
 			strike.Lost++
 		}
 	}
-	strike.Unheard = strike.Lost
 	return t.parted(ctx, strike, func() error { return t.network.Part(ctx, networked(nodes[:half]), networked(nodes[half:])) })
 }
 
@@ -101,7 +99,7 @@ func oneWay(fromOwner bool) func(context.Context, *Trial) error {
 		if !fromOwner {
 			from, to = n, own
 		}
-		strike := Strike{Fault: fmt.Sprintf("%s unheard by %s", from.name, to.name), Lost: 1, Unheard: 1}
+		strike := Strike{Fault: fmt.Sprintf("%s unheard by %s", from.name, to.name), Lost: 1}
 		return t.parted(ctx, strike, func() error {
 			return t.network.Lose(ctx, 100, []*faultnet.Host{from.host.net}, []*faultnet.Host{to.host.net})
 		})
@@ -132,7 +130,6 @@ func lossy(ctx context.Context, t *Trial) error {
 			strike.Lost++
 		}
 	}
-	strike.Unheard = strike.Lost
 	return t.parted(ctx, strike, func() error {
 		all := t.everybody()
 		return t.network.Lose(ctx, 30, all, all)

@@ -154,13 +154,8 @@ func (c *Cluster) limits() Limits {
 	return Limits{
 		Takeover: c.config.Lease + 2*time.Second,
 		Flight:   2*c.config.Slots + int(uncommitted),
-		Unheard:  int(rate * unheard(c.config.Lease).Seconds()),
 	}
 }
-
-// unheard is how long a worker goes on to begin rows that hears nothing of an
-// owner.
-func unheard(lease time.Duration) time.Duration { return lease + 2*time.Second }
 
 // left is how long the rest of the job takes without any fault.
 func (t *Trial) left(g Glimpse, rows int) time.Duration {
