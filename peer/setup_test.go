@@ -2,21 +2,13 @@ package peer_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/rowmill/rowmill/internal/certtest"
 	"github.com/rowmill/rowmill/peer"
 )
 
@@ -74,73 +66,27 @@ func wantCode(t *testing.T, err error, code string) {
 	}
 }
 
-// authority signs certificates.
+// authority issues the certificates of a cluster.
 type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	*certtest.Authority
+	t *testing.T
 }
 
-func newAuthority(t *testing.T) *authority {
+func newAuthority(t *testing.T) authority {
 	t.Helper()
-	a := &authority{t: t, key: newKey(t)}
-	a.cert = a.sign(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, &a.key.PublicKey)
-	return a
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	a, err := certtest.NewAuthority()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return key
-}
-
-func (a *authority) sign(c *x509.Certificate, public *ecdsa.PublicKey) *x509.Certificate {
-	a.t.Helper()
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	c.SerialNumber, c.Subject = serial, pkix.Name{CommonName: serial.String()}
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent := a.cert
-	if parent == nil {
-		parent = c // the authority's own
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, public, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return cert
+	return authority{a, t}
 }
 
 // issue writes the files of a node with that name into a folder.
-func (a *authority) issue(dir, name string) peer.TLS {
+func (a authority) issue(dir, name string) peer.TLS {
 	a.t.Helper()
-	key := newKey(a.t)
-	cert := a.sign(&x509.Certificate{
-		DNSNames: []string{name}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, &key.PublicKey)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
+	files, err := a.Issue(dir, name)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	files := peer.TLS{CertFile: filepath.Join(dir, "node.crt"), KeyFile: filepath.Join(dir, "node.key"), CAFile: filepath.Join(dir, "ca.crt")}
-	for file, block := range map[string]*pem.Block{
-		files.CertFile: {Type: "CERTIFICATE", Bytes: cert.Raw},
-		files.KeyFile:  {Type: "PRIVATE KEY", Bytes: der},
-		files.CAFile:   {Type: "CERTIFICATE", Bytes: a.cert.Raw},
-	} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			a.t.Fatal(err)
-		}
-	}
-	return files
+	return peer.TLS{CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA}
 }

@@ -50,19 +50,19 @@ func wantErrors(t *testing.T, what string, err error, words ...string) {
 
 func TestRedisOverTLS(t *testing.T) {
 	t.Parallel()
-	cert, key, _ := certificate(t)
-	other, _, _ := certificate(t)
+	files, _ := certificate(t)
+	other, _ := certificate(t)
 	_, port, err := net.SplitHostPort(gossipAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	redistest.Start(t, "tls-port "+port, "tls-cert-file "+cert, "tls-key-file "+key, "tls-auth-clients no")
+	redistest.Start(t, "tls-port "+port, "tls-cert-file "+files.Cert, "tls-key-file "+files.Key, "tls-auth-clients no")
 	url := settings.Secret("rediss://127.0.0.1:" + port + "/0")
-	wantErrors(t, "its authority", opensRecords(t, settings.Store{URL: url, TLSCA: cert}))
-	wantErrors(t, "another authority", opensRecords(t, settings.Store{URL: url, TLSCA: other}), "store.url", "certificate is not trusted")
+	wantErrors(t, "its authority", opensRecords(t, settings.Store{URL: url, TLSCA: files.CA}))
+	wantErrors(t, "another authority", opensRecords(t, settings.Store{URL: url, TLSCA: other.CA}), "store.url", "certificate is not trusted")
 	wantErrors(t, "the system's authorities", opensRecords(t, settings.Store{URL: url}), "certificate is not trusted")
 	wantErrors(t, "no file", opensRecords(t, settings.Store{URL: url, TLSCA: filepath.Join(t.TempDir(), "none")}), "store.tls_ca", "no such file")
-	wantErrors(t, "a key", opensRecords(t, settings.Store{URL: url, TLSCA: key}), "store.tls_ca", "holds no certificate")
+	wantErrors(t, "a key", opensRecords(t, settings.Store{URL: url, TLSCA: files.Key}), "store.tls_ca", "holds no certificate")
 }
 
 func TestSentinelWithAPassword(t *testing.T) {

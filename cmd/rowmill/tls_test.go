@@ -1,66 +1,37 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
-	"math/big"
-	"net"
 	nethttp "net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/internal/certtest"
 )
 
-// certificate writes a self-signed certificate for 127.0.0.1 and returns its
-// files and a pool that trusts it.
-func certificate(t *testing.T) (cert, key string, trusted *x509.CertPool) {
+// certificate writes a certificate for 127.0.0.1 and returns its files and a
+// pool that trusts it.
+func certificate(t *testing.T) (certtest.Files, *x509.CertPool) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	a, err := certtest.NewAuthority()
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	files, err := a.Issue(t.TempDir(), "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := t.TempDir()
-	write := func(name, kind string, bytes []byte) string {
-		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	trusted = x509.NewCertPool()
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trusted.AddCert(parsed)
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", secret), trusted
+	return files, a.Pool()
 }
 
 func TestServeHTTPS(t *testing.T) {
 	t.Parallel()
-	cert, key, trusted := certificate(t)
+	files, trusted := certificate(t)
 	m := start(t, filepath.Join(t.TempDir(), "data"), func(s *settings.Settings) {
-		s.HTTP.TLSCert, s.HTTP.TLSKey = cert, key
+		s.HTTP.TLSCert, s.HTTP.TLSKey = files.Cert, files.Key
 	})
 	if !strings.HasPrefix(m.URL, "https://") {
 		t.Fatalf("the node says it answers at %s, want https", m.URL)
