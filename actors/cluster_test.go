@@ -446,7 +446,7 @@ func TestAWorkerWithoutAnOwnerBeginsNoMoreThanMayBeLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := worker.engine.calls.Load()
-	most := int64((interval+time.Second)/pause)*slots + 2*slots
+	most := int64((interval+time.Second*3/4)/pause)*slots + 2*slots
 	if lost := calls - rec.Job.RowsDone; lost > most {
 		t.Errorf("%d rows are at risk, want %d at most", lost, most)
 	}

@@ -165,19 +165,12 @@ func (w *worker) onEnginesChanged(c actor.Context, m enginesChanged) {
 	w.pump(c)
 }
 
-// closePort forgets an engine. What waited there comes back; what is running
-// there comes through the outbox as usual.
+// closePort forgets an engine.
 func (w *worker) closePort(name string) {
 	p := w.ports[name]
 	delete(w.ports, name)
 	w.rows.now.Leave(p.id)
-	back := p.disp.withdraw(p.lane)
-	w.outstanding -= len(back)
-	p.outstanding -= len(back)
-	for _, t := range back {
-		w.unreserve(t)
-	}
-	w.rows.returned(back)
+	w.withdraw(p)
 }
 
 func (w *worker) onLaneOpened(c actor.Context, m laneOpened) {

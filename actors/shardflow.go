@@ -64,12 +64,13 @@ func (w *worker) pump(c actor.Context) {
 }
 
 // atRisk reports whether finished rows wait for longer to be committed than it
-// takes to gather a part and, meanwhile, to record the one before: because the
-// bucket or the store is away, the job has no owner, or that owner has given
-// this worker up. Its rows may then have to be run again, and no more of them
-// are begun. A report that got lost is worth a second's patience.
+// takes to gather a part and, while most of the next gathers, to record it:
+// because the bucket or the store is away, the job has no owner, or that owner
+// has given this worker up. Its rows may then have to be run again, and no more
+// of them are begun.
 func (w *worker) atRisk(now time.Time) bool {
-	then := now.Add(-w.cfg.PartInterval - max(w.cfg.PartInterval, reportInterval))
+	gather, record := w.cfg.PartInterval, max(w.cfg.PartInterval, reportInterval)*3/4 // a report may have to be repeated
+	then := now.Add(-gather - record)
 	for _, st := range w.shards {
 		if st.waits(then) {
 			return true
@@ -78,19 +79,35 @@ func (w *worker) atRisk(now time.Time) bool {
 	return w.cut.waits(then)
 }
 
-// stall notes whether rows may be begun.
+// stall notes whether rows may be begun. Those that stand before an engine are
+// not.
 func (w *worker) stall(now bool) {
 	if now == w.stalled {
 		return
 	}
 	w.stalled = now
-	if now {
-		w.metrics.stalled.Inc()
-		w.log.Warn("finished rows cannot be committed, no more are begun")
-	} else {
+	if !now {
 		w.metrics.stalled.Dec()
 		w.log.Info("finished rows are committed again")
+		return
 	}
+	w.metrics.stalled.Inc()
+	w.log.Warn("finished rows cannot be committed, no more are begun")
+	for _, p := range w.ports {
+		w.withdraw(p)
+	}
+}
+
+// withdraw takes back what waits before an engine. What is running there comes
+// through the outbox as usual.
+func (w *worker) withdraw(p *enginePort) {
+	back := p.disp.withdraw(p.lane)
+	w.outstanding -= len(back)
+	p.outstanding -= len(back)
+	for _, t := range back {
+		w.unreserve(t)
+	}
+	w.rows.returned(back)
 }
 
 // wants reports whether there is room for more spans.
