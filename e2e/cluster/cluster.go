@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/certtest"
 	"github.com/rowmill/rowmill/internal/faultnet"
 	"github.com/rowmill/rowmill/internal/s3test"
 )
@@ -41,6 +42,10 @@ type Config struct {
 
 	// PartInterval is jobs.part_interval. Default 1s: parts have to be many.
 	PartInterval time.Duration
+
+	// Secure encrypts gossip, and what nodes send each other: with certificates
+	// for both sides.
+	Secure bool
 
 	// Fsync is Redis's appendfsync. Default always.
 	Fsync string
@@ -82,6 +87,7 @@ type Cluster struct {
 	redisHost *host
 	s3Host    *host
 	s3Down    bool
+	authority *certtest.Authority
 	oracle    oracle
 	client    *client
 
@@ -98,6 +104,9 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	steps := []func(context.Context) error{c.makeNetwork, c.startRedis, c.startS3, c.startNodes}
 	var err error
 	if c.oracle, err = newOracle(); err != nil {
+		return nil, err
+	}
+	if c.authority, err = certtest.NewAuthority(); err != nil {
 		return nil, err
 	}
 	for _, step := range steps {

@@ -12,11 +12,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/certtest"
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
 // adminKey is the administrator's key on all nodes.
 const adminKey = "harness-key-0123456789abcdef0123456789abcdef"
+
+// gossipKey encrypts gossip: 32 bytes, base64.
+const gossipKey = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
 // drainWithin is how long a node may take to hand back what it has.
 const drainWithin = 20 * time.Second
@@ -37,7 +41,8 @@ type Node struct {
 	gossip  string
 	peers   string // where other nodes send it work
 	data    string
-	scratch string // size of the file system of data, as mount(8) wants it; empty for a directory
+	files   certtest.Files // with which it shows itself to the others
+	scratch string         // size of the file system of data, as mount(8) wants it; empty for a directory
 }
 
 // AddNode makes a node on a host of its own, with a simulator unless it is for
@@ -59,6 +64,13 @@ func (c *Cluster) AddNode(ctx context.Context, role string) (*Node, error) {
 	}
 	n.API, n.data = "http://"+n.http, filepath.Join(c.dir, n.Name)
 	if err := os.MkdirAll(filepath.Join(n.data, "tmp"), 0o700); err != nil {
+		return nil, err
+	}
+	secrets := n.data + "-tls" // not in data: its disk may be another
+	if err := os.MkdirAll(secrets, 0o700); err != nil {
+		return nil, err
+	}
+	if n.files, err = c.authority.Issue(secrets, "rowmill"); err != nil {
 		return nil, err
 	}
 	if n.Runs {
@@ -100,6 +112,10 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 		"log.format=json",
 		"log.level=debug",
 	}, c.config.Settings...)
+	if c.config.Secure {
+		settings = append(settings, "cluster.key="+gossipKey,
+			"cluster.tls_cert="+n.files.Cert, "cluster.tls_key="+n.files.Key, "cluster.tls_ca="+n.files.CA)
+	}
 	args := []string{c.config.Binary, "serve", "--data", n.data, "--listen", n.http}
 	if n.Runs {
 		args = append(args, "--engine", n.sim.url)

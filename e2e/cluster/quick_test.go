@@ -117,11 +117,11 @@ func TestQuick(t *testing.T) {
 }
 
 // TestOwnerAlone kills and stops owners that run no rows themselves: none is
-// run again.
+// run again. What the nodes tell each other is encrypted.
 func TestOwnerAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	c := start(t, Config{Roles: []string{"api", "api", "engines", "engines"}})
+	c := start(t, Config{Roles: []string{"api", "api", "engines", "engines"}, Secure: true})
 	try(t, c, seed(t), "kill -9 the owner", "SIGSTOP the owner for 10s")
 }

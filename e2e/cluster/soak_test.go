@@ -11,11 +11,13 @@ import (
 )
 
 // topologies are the clusters that the soak takes in turn: all nodes do
-// everything, or owners and workers are apart.
-var topologies = [][]string{
-	{"both", "both", "both"},
-	{"api", "api", "engines", "engines"},
-	{"both", "both", "both", "both"},
+// everything, or owners and workers are apart; what they tell each other is
+// open, or encrypted.
+var topologies = []Config{
+	{Roles: []string{"both", "both", "both"}},
+	{Roles: []string{"api", "api", "engines", "engines"}, Secure: true},
+	{Roles: []string{"both", "both", "both", "both"}},
+	{Roles: []string{"both", "both", "both"}, Secure: true},
 }
 
 // trialsEach is how many trials a cluster lives through before the next one is
@@ -42,11 +44,11 @@ func TestSoak(t *testing.T) {
 }
 
 // soak holds the trials of one cluster. One that cannot go on is replaced.
-func soak(t *testing.T, table *Table, random *rand.Rand, roles []string, end time.Time) {
+func soak(t *testing.T, table *Table, random *rand.Rand, config Config, end time.Time) {
 	t.Helper()
-	name := strings.Join(roles, "-")
+	name := strings.Join(config.Roles, "-")
 	t.Run(name, func(t *testing.T) {
-		c := start(t, Config{Roles: roles})
+		c := start(t, config)
 		for range trialsEach {
 			if time.Now().After(end) || t.Context().Err() != nil {
 				return
