@@ -62,6 +62,7 @@ func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
 	if j.ending {
 		return
 	}
+	j.log.Warn("job fails", "code", failure.Code) // its message may hold what is the client's
 	j.stopRows(c)
 	j.dismissWorkers(c)
 	now := j.cfg.Clock()
