@@ -20,7 +20,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,7 +45,7 @@ type Cluster struct {
 	metrics *metrics
 	list    *memberlist.Memberlist
 	network *network
-	gossip  memberlist.TransmitLimitedQueue // messages that fit into a packet
+	gossip  memberlist.TransmitLimitedQueue // goodbyes
 	changed chan struct{}
 
 	ctx  context.Context // of seek and spread
@@ -138,6 +140,9 @@ func (c *Cluster) gossipConfig(bind, advertise netip.AddrPort) *memberlist.Confi
 	m.GossipInterval, m.PushPullInterval = c.cfg.GossipInterval, c.cfg.SyncInterval
 	m.GossipToTheDeadTime, m.TCPTimeout = c.cfg.DeadTime, c.cfg.StreamTimeout
 	m.RetransmitMult = retransmits
+	// Packets are small, and a compressor's table has 64 KiB: compressing them
+	// costs more than sending them.
+	m.EnableCompression = false
 	if len(c.cfg.Keys) > 0 {
 		// The keys were checked; the first is the one that encrypts.
 		m.Keyring, _ = memberlist.NewKeyring(c.cfg.Keys, c.cfg.Keys[0])
@@ -170,16 +175,16 @@ func (c *Cluster) Members() []Member {
 func (c *Cluster) Changed() <-chan struct{} { return c.changed }
 
 // SetState says something of this node to all members, present and future, in
-// place of what it said before. It takes about a second to arrive. An error
-// says that doc is over MaxState; then nothing was changed.
+// place of what it said before. Each is told directly, at once; those that
+// cannot be reached hear it later, from this node or another. An error says
+// that doc is over MaxState; then nothing was changed.
 func (c *Cluster) SetState(doc []byte) error {
 	if len(doc) > c.cfg.MaxState {
 		return fmt.Errorf("what this node says of itself has %d bytes, MaxState is %d", len(doc), c.cfg.MaxState)
 	}
 	c.mu.Lock()
 	n := c.roster.publish(append([]byte{}, doc...), time.Now())
-	message := n.append(nil)
-	c.outbox.publish(n.version, message, c.broadcast(n, message))
+	c.outbox.publish(n.version, n.append(nil))
 	c.mu.Unlock()
 	c.outbox.wake()
 	c.signal()
@@ -206,22 +211,33 @@ func (c *Cluster) Leave(ctx context.Context) error {
 // leavePatience bounds how long gossip is given to carry a goodbye.
 const leavePatience = 5 * time.Second
 
-// await waits until gossip has carried a goodbye, or nobody is left to hear it.
+// await has gossip carry a goodbye, until it has or nobody is left to hear it.
+// It does not wait for the next packets of news: pings carry some too.
 func (c *Cluster) await(ctx context.Context, carried <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, leavePatience)
 	defer cancel()
-	look := time.NewTicker(c.cfg.GossipInterval)
-	defer look.Stop()
-	for c.head.Load() > 1 {
+	for turn := 0; ; turn++ {
+		others := c.others()
+		if len(others) == 0 {
+			return nil
+		}
 		select {
 		case <-carried:
 			return nil
-		case <-look.C:
 		case <-ctx.Done():
-			return fmt.Errorf("leave the cluster: the goodbye did not get through to %d members: they notice by themselves: %w", c.head.Load()-1, ctx.Err())
+			return fmt.Errorf("leave the cluster: the goodbye did not get through to %d members: they notice by themselves: %w", len(others), ctx.Err())
+		default:
 		}
+		to := others[turn%len(others)]
+		_, _ = c.list.Ping(to.id, net.UDPAddrFromAddrPort(to.at)) // whoever does not answer may be going as well
 	}
-	return nil
+}
+
+// others are the members that are here, but for this node.
+func (c *Cluster) others() []present {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(c.roster.current(), func(p present) bool { return p.id == c.self.id })
 }
 
 // Close stops at once: to the others this node has died. After Leave, or

@@ -119,18 +119,25 @@ func TestSameNameTwice(t *testing.T) {
 	wantNodes(t, []string{"twin", "twin"}, a, b)
 }
 
-// TestState spreads states without full exchanges, except for those of a join.
+// TestNewcomer joins by one member, and all know it.
+func TestNewcomer(t *testing.T) {
+	t.Parallel()
+	a := open(t, silent("a"))
+	b := open(t, silent("b", a.address()))
+	wantNodes(t, []string{"a", "b"}, a, b)
+	c := open(t, silent("c", b.address()))
+	wantNodes(t, []string{"a", "b", "c"}, a, b, c)
+	d := open(t, silent("d", a.address()))
+	wantNodes(t, []string{"a", "b", "c", "d"}, a, b, c, d)
+}
+
+// TestState tells states of all sizes without gossip.
 func TestState(t *testing.T) {
 	t.Parallel()
-	alone := func(node string, join ...string) Config {
-		cfg := quick(node, join...)
-		cfg.SyncInterval = time.Hour
-		return cfg
-	}
-	a := open(t, alone("a"))
-	b := open(t, alone("b", a.address()))
+	a := open(t, silent("a"))
+	b := open(t, silent("b", a.address()))
 	wantNodes(t, []string{"a", "b"}, a, b)
-	c := open(t, alone("c", a.address()))
+	c := open(t, silent("c", a.address()))
 	wantNodes(t, []string{"a", "b", "c"}, a, b, c)
 	if a.stateOf("b") != nil {
 		t.Error("b has said something already")
@@ -154,7 +161,7 @@ func TestState(t *testing.T) {
 	if err := c.SetState(large); err != nil {
 		t.Fatal(err)
 	}
-	d := open(t, alone("d", c.address()))
+	d := open(t, silent("d", c.address()))
 	if err := d.SetState(small); err != nil {
 		t.Fatal(err)
 	}

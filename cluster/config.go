@@ -74,20 +74,25 @@ type Config struct {
 	ForgetAfter time.Duration
 
 	// ProbeInterval is the time between probes; each goes to one member.
-	// Default 500 ms. ProbeTimeout is the patience of one, default 250 ms.
-	// After a failed probe a member is suspect for SuspicionMult × max(1,
-	// log10 of the members) × ProbeInterval, up to twice that while too few
-	// others confirm it, and then gone. Default 4, so 2 to 4 s: leases last
-	// about as long, and a starved CPU accuses others falsely below that.
+	// Default 1 s: a probe wakes two processes twice, which is most of what
+	// gossip costs a node, and whoever works with a member sees sooner that it
+	// is gone. ProbeTimeout is the patience of one, default 500 ms. After a
+	// failed probe a member is suspect for SuspicionMult × max(1, log10 of the
+	// members) × ProbeInterval, up to twice that while too few others confirm
+	// it, and then gone. Default 4, so 4 to 8 s: leases last about as long,
+	// and a starved CPU accuses others falsely below that.
 	ProbeInterval, ProbeTimeout time.Duration
 	SuspicionMult               int
 
 	// GossipInterval is the time between packets of news, each to three
-	// members. Default 200 ms.
+	// members. Default ProbeInterval: both are counted from the same moment,
+	// so that a process that has nothing to do is woken once for the two of
+	// them. What must not wait is told directly: a member that comes, what one
+	// says of itself, and its goodbye.
 	GossipInterval time.Duration
 
 	// SyncInterval is the time between full exchanges with a random member,
-	// which repair what gossip lost. Default 15 s.
+	// which repair what was lost. Default 30 s, as in memberlist.
 	SyncInterval time.Duration
 
 	// DeadTime is how long news still goes to a member that is gone, so that it
@@ -124,11 +129,11 @@ type Resolver interface {
 func (cfg Config) withDefaults() Config {
 	orDefault(&cfg.RejoinInterval, 10*time.Second)
 	orDefault(&cfg.ForgetAfter, 24*time.Hour)
-	orDefault(&cfg.ProbeInterval, 500*time.Millisecond)
-	orDefault(&cfg.ProbeTimeout, 250*time.Millisecond)
+	orDefault(&cfg.ProbeInterval, time.Second)
+	orDefault(&cfg.ProbeTimeout, 500*time.Millisecond)
 	orDefault(&cfg.SuspicionMult, 4)
-	orDefault(&cfg.GossipInterval, 200*time.Millisecond)
-	orDefault(&cfg.SyncInterval, 15*time.Second)
+	orDefault(&cfg.GossipInterval, cfg.ProbeInterval)
+	orDefault(&cfg.SyncInterval, 30*time.Second)
 	orDefault(&cfg.DeadTime, 30*time.Second)
 	orDefault(&cfg.StreamTimeout, 5*time.Second)
 	orDefault(&cfg.MaxState, 16<<10)

@@ -101,7 +101,8 @@ func (c *Cluster) joined(node *memberlist.Node) {
 	c.signal()
 }
 
-// learn takes in messages. What is new and small is passed on.
+// learn takes in messages. A goodbye that is new is passed on: who says it is
+// not there to repeat it.
 func (c *Cluster) learn(text []byte) {
 	fresh := 0
 	c.mu.Lock()
@@ -110,8 +111,8 @@ func (c *Cluster) learn(text []byte) {
 			return
 		}
 		fresh++
-		c.broadcast(n, n.append(nil))
 		if n.leaving {
+			c.gossip.QueueBroadcast(goodbye{id: n.id, message: n.append(nil)})
 			c.cfg.Logger.Info("a member leaves", "node", n.id)
 		}
 	})

@@ -51,6 +51,25 @@ func TestLeaveTogether(t *testing.T) {
 	}
 }
 
+// TestLeaveAtOnce leaves without waiting for packets of news.
+func TestLeaveAtOnce(t *testing.T) {
+	t.Parallel()
+	a := open(t, silent("a"))
+	b, c := open(t, silent("b", a.address())), open(t, silent("c", a.address()))
+	wantNodes(t, []string{"a", "b", "c"}, a, b, c)
+	began := time.Now()
+	if err := b.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > leavePatience/2 {
+		t.Errorf("leaving took %v", took)
+	}
+	wantNodes(t, []string{"a", "c"}, a, c)
+	for _, m := range []*Cluster{a, c} {
+		eventually(t, "memberlist knows too, and does not probe the one that left", func() bool { return m.list.NumMembers() == 2 })
+	}
+}
+
 // TestLeaveUnheard leaves while nobody hears it.
 func TestLeaveUnheard(t *testing.T) {
 	t.Parallel()

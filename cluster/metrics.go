@@ -28,7 +28,7 @@ func newMetrics(reg prometheus.Registerer, c *Cluster) *metrics {
 	members("left", func() int { _, left, _ := c.roster.count(); return left })
 	members("dead", func() int { _, _, dead := c.roster.count(); return dead })
 	return &metrics{
-		joins: f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_cluster_joins_total", Help: "Exchanges with members that were missing, by outcome: ok or failed."}, []string{"outcome"}),
+		joins: f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_cluster_joins_total", Help: "Exchanges with members that were missing, and of a new member with those it hears of, by outcome: ok or failed."}, []string{"outcome"}),
 		lost:  f.NewCounter(prometheus.CounterOpts{Name: "rowmill_cluster_members_lost_total", Help: "Members that were gone without leaving."}),
 	}
 }

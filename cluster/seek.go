@@ -22,19 +22,26 @@ const (
 	// seekAtOnce is how many missing members are tried at a time: one whose
 	// machine is off costs StreamTimeout.
 	seekAtOnce = 8
+
+	// introductions is how many members a new one turns to by itself. In a
+	// larger cluster those pass it on: gossip begins with as many.
+	introductions = 32
 )
 
 // seek looks for members that ought to be here and are not, until Close.
 // memberlist itself forgets those that were gone for DeadTime, so that the
 // halves of a cluster would stay apart after a longer partition.
 func (c *Cluster) seek() {
-	failing := make(map[string]bool)
+	failing, known := make(map[string]bool), false
 	for wait := seekFirst; ; wait = min(2*wait, c.cfg.RejoinInterval) {
 		tried := c.look()
 		if c.ctx.Err() != nil {
 			return
 		}
 		failing = c.report(failing, tried)
+		if !known {
+			known = c.introduce(tried)
+		}
 		c.mu.Lock()
 		c.roster.forget(time.Now())
 		c.mu.Unlock()
@@ -49,10 +56,36 @@ func (c *Cluster) seek() {
 // what it tried, names and files included, and how each went.
 func (c *Cluster) look() map[string]error {
 	tried := make(map[string]error)
+	c.exchange(c.targets(tried), tried)
+	return tried
+}
+
+// introduce turns to the members that this node has heard of by its first
+// exchange: gossip would tell them of it some rounds later, and rows come only
+// from owners that know it. It reports whether there was such an exchange.
+func (c *Cluster) introduce(tried map[string]error) bool {
+	others := c.others()
+	if len(others) == 0 {
+		return false
+	}
+	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	heard := make(map[netip.AddrPort]struct{})
+	for _, p := range others[:min(len(others), introductions)] {
+		if err, done := tried[p.at.String()]; !done || err != nil {
+			heard[p.at] = struct{}{}
+		}
+	}
+	c.exchange(heard, tried)
+	return true
+}
+
+// exchange has memberlist exchange all it knows with whoever is at some
+// addresses, and notes in tried how each went.
+func (c *Cluster) exchange(addresses map[netip.AddrPort]struct{}, tried map[string]error) {
 	var mu sync.Mutex // guards tried
 	var tries sync.WaitGroup
 	room := make(chan struct{}, seekAtOnce)
-	for at := range c.targets(tried) {
+	for at := range addresses {
 		tries.Go(func() {
 			room <- struct{}{}
 			defer func() { <-room }()
@@ -70,7 +103,6 @@ func (c *Cluster) look() map[string]error {
 		})
 	}
 	tries.Wait()
-	return tried
 }
 
 // targets are the addresses where a member ought to be and none is. What could

@@ -33,6 +33,14 @@ func quick(node string, join ...string) Config {
 	}
 }
 
+// silent makes a cluster that tells nothing but directly: no gossip, no probes
+// and no full exchanges, except for those of a join.
+func silent(node string, join ...string) Config {
+	cfg := quick(node, join...)
+	cfg.ProbeInterval, cfg.GossipInterval, cfg.SyncInterval = time.Hour, time.Hour, time.Hour
+	return cfg
+}
+
 // open starts a member that is closed with the test.
 func open(t *testing.T, cfg Config) *Cluster {
 	t.Helper()

@@ -9,11 +9,6 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// maxGossip is the largest message that travels by gossip, in bytes: packets
-// have 1,400, of which labels, encryption and news about members take some.
-// Larger ones go to each member over TCP.
-const maxGossip = 1000
-
 const (
 	// spreadPause is the least time between two rounds of sending.
 	spreadPause = 250 * time.Millisecond
@@ -25,8 +20,8 @@ const (
 	spreadAtOnce = 8
 )
 
-// outbox knows which members lack this node's document. Members that come get
-// it directly, whatever its size: gossip that they missed is not repeated. Its
+// outbox knows which members lack this node's document. Each gets it directly:
+// it is there at once, whatever its size, and nobody has to pass it on. Its
 // fields are guarded by the cluster's mutex, except for due.
 type outbox struct {
 	version uint64 // of the message
@@ -40,18 +35,8 @@ func newOutbox() *outbox {
 	return &outbox{has: make(map[string]uint64), sending: make(map[string]bool), due: make(chan struct{}, 1)}
 }
 
-// publish replaces the message. If it goes by gossip, all who had the one
-// before need nothing else.
-func (o *outbox) publish(version uint64, message []byte, gossiped bool) {
-	if gossiped {
-		for id, had := range o.has {
-			if had == o.version {
-				o.has[id] = version
-			}
-		}
-	}
-	o.version, o.message = version, message
-}
+// publish replaces the message.
+func (o *outbox) publish(version uint64, message []byte) { o.version, o.message = version, message }
 
 // greet notes a member that has just come.
 func (o *outbox) greet(id string) { delete(o.has, id) }
@@ -156,15 +141,9 @@ func (c *Cluster) send(to present, message []byte) error {
 func (c *Cluster) farewell(ctx context.Context) (carried <-chan struct{}) {
 	n := news{id: c.self.id, leaving: true}
 	message := n.append(nil)
-	c.mu.Lock()
-	members := c.roster.current()
-	c.mu.Unlock()
 	var told sync.WaitGroup
 	room := make(chan struct{}, spreadAtOnce)
-	for _, p := range members {
-		if p.id == c.self.id {
-			continue
-		}
+	for _, p := range c.others() {
 		told.Add(1)
 		c.work.Go(func() {
 			defer told.Done()
@@ -185,7 +164,7 @@ func (c *Cluster) farewell(ctx context.Context) (carried <-chan struct{}) {
 	case <-ctx.Done():
 	}
 	gossiped := make(chan struct{})
-	c.gossip.QueueBroadcast(broadcast{name: n.topic(), message: message, finished: func() { close(gossiped) }})
+	c.gossip.QueueBroadcast(goodbye{id: c.self.id, message: message, finished: func() { close(gossiped) }})
 	return gossiped
 }
 
@@ -193,39 +172,30 @@ func (c *Cluster) farewell(ctx context.Context) (carried <-chan struct{}) {
 // answer; those that do pass it on.
 const farewellPatience = time.Second
 
-// broadcast has a message sent on by gossip, in place of an earlier one about
-// the same member, and reports whether it fits. Callers that publish or pass on
-// states hold c.mu, so that a later version is never replaced by an earlier
-// one.
-func (c *Cluster) broadcast(n news, message []byte) bool {
-	if len(message) > maxGossip {
-		return false
-	}
-	c.gossip.QueueBroadcast(broadcast{name: n.topic(), message: message, finished: func() {}})
-	return true
-}
-
-// topic is what a later message replaces an earlier one by.
-func (n news) topic() string {
-	if n.leaving {
-		return n.id + " leaves" // no ID: those have no spaces
-	}
-	return n.id
-}
-
-// broadcast is a message in memberlist's queue.
-type broadcast struct {
-	name     string
+// goodbye is a message in memberlist's queue.
+type goodbye struct {
+	id       string
 	message  []byte
-	finished func() // it was sent as often as it should, or replaced
+	finished func() // it was sent as often as it should; nil: nobody waits for that
 }
 
-var _ memberlist.NamedBroadcast = broadcast{}
+var _ memberlist.NamedBroadcast = goodbye{}
 
-func (b broadcast) Name() string                          { return b.name }
-func (b broadcast) Message() []byte                       { return b.message }
-func (b broadcast) Invalidates(memberlist.Broadcast) bool { return false } // by name
-func (b broadcast) Finished()                             { b.finished() }
+// Name is that of the member that leaves: one goodbye of each is enough.
+func (g goodbye) Name() string { return g.id }
+
+// Message is what is sent.
+func (g goodbye) Message() []byte { return g.message }
+
+// Invalidates is for messages without names.
+func (g goodbye) Invalidates(memberlist.Broadcast) bool { return false }
+
+// Finished ends the wait of whoever leaves.
+func (g goodbye) Finished() {
+	if g.finished != nil {
+		g.finished()
+	}
+}
 
 // pause waits, and reports false when this node closes meanwhile.
 func (c *Cluster) pause(d time.Duration) bool {
