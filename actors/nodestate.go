@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 	"time"
 
@@ -14,8 +15,14 @@ import (
 // This half of the node speaks with the other nodes about themselves.
 
 // stateInterval is the time between looks at whether the others should hear
-// of a changed load; engines that come and go are told at once.
-const stateInterval = 2 * time.Second
+// of a changed load, which they only show; engines that come and go are told at
+// once. Each look wakes a process that may have nothing else to do.
+const stateInterval = 5 * time.Second
+
+// loadStep is the least change of an engine's load that the others hear of, as
+// a part of its window: a job keeps its engines full, and rows that come and go
+// would have each node tell all others of it without end.
+const loadStep = 0.25
 
 func (n *node) onStateDue(c actor.Context) {
 	if n.cfg.Peers == nil {
@@ -25,7 +32,7 @@ func (n *node) onStateDue(c actor.Context) {
 	n.publishState()
 }
 
-// publishState says how this node is, where that has changed.
+// publishState says how this node is, where that has changed by enough.
 func (n *node) publishState() {
 	s := nodeState{Version: n.cfg.Version, Since: n.system.started, Draining: n.draining, Jobs: len(n.jobs)}
 	for _, v := range n.engines {
@@ -41,17 +48,32 @@ func (n *node) publishState() {
 	if n.cfg.Peers == nil {
 		return
 	}
+	var said nodeState
+	if json.Unmarshal([]byte(n.said), &said) == nil && s.near(said) { // at first nothing was said
+		return
+	}
 	doc, err := json.Marshal(s)
 	if err != nil {
 		n.log.Error("encode state", "err", err)
 		return
 	}
-	if string(doc) != n.said {
-		n.said = string(doc)
-		if err := n.cfg.Peers.SetState(doc); err != nil {
-			n.log.Error("tell the other nodes about this one", "err", err)
-		}
+	n.said = string(doc)
+	if err := n.cfg.Peers.SetState(doc); err != nil {
+		n.log.Error("tell the other nodes about this one", "err", err)
 	}
+}
+
+// near reports whether others who know said need not hear of s: nothing but a
+// little load has changed.
+func (s nodeState) near(said nodeState) bool {
+	return s.Draining == said.Draining && s.Jobs == said.Jobs && slices.EqualFunc(s.Engines, said.Engines, engineState.near)
+}
+
+func (e engineState) near(said engineState) bool {
+	step := loadStep * float64(said.Window)
+	far := func(now, before int) bool { return math.Abs(float64(now-before)) > step }
+	return e.Name == said.Name && e.Kind == said.Kind && e.Simulated == said.Simulated && slices.Equal(e.Models, said.Models) &&
+		(e.InFlight == 0) == (said.InFlight == 0) && !far(e.InFlight, said.InFlight) && !far(e.Window, said.Window)
 }
 
 // onMembersChanged looks at the other nodes anew. When one has gone, its jobs
