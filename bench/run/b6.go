@@ -16,8 +16,10 @@ import (
 const (
 	slowSlots  = 16
 	slowAnswer = 640 * time.Millisecond
-	slowRate   = slowSlots * float64(time.Second) / float64(slowAnswer) // rows per second
 )
+
+// slowRate is how many rows a second such a server answers.
+func slowRate(answer time.Duration) float64 { return slowSlots / answer.Seconds() }
 
 // standing are the numbers of requests in flight that the generator is tried
 // with: what the server runs at once, and more.
@@ -30,9 +32,9 @@ func slowGauges() gauges {
 	return g
 }
 
-// startSlow starts a slow server.
-func (b *bench) startSlow(log string) (*process, string, error) {
-	return b.startPaced(log, slowSlots, slowAnswer)
+// slow starts servers that answer every row after that time.
+func (b *bench) slow(answer time.Duration) func(log string) (*process, string, error) {
+	return func(log string) (*process, string, error) { return b.startPaced(log, slowSlots, answer) }
 }
 
 // pacedCatalog is the catalog of servers of a fixed pace: like most servers they
@@ -70,16 +72,16 @@ func (s scaled) efficiency(nodes int) float64 { return s.rate / (float64(nodes) 
 // scaleOut is B6: what one job gets out of n servers with a node each, beside n
 // times what a generator gets out of one of them, for n = 1, 2, 4, up to most.
 // The job grows with n.
-func (b *bench) scaleOut(ctx context.Context, most int, length time.Duration) error {
+func (b *bench) scaleOut(ctx context.Context, most int, answer, length time.Duration) error {
 	generator, err := b.build(ctx, "generator")
 	if err != nil {
 		return err
 	}
-	each := int64(slowRate * length.Seconds())
+	each := int64(slowRate(answer) * length.Seconds())
 	all := make(map[int][]scaled)
 	for round := range b.rounds {
 		for n := 1; n <= most; n *= 2 {
-			s, err := b.scale(ctx, generator, n, each)
+			s, err := b.scale(ctx, generator, n, each, answer)
 			if err != nil {
 				return fmt.Errorf("%d nodes: %w", n, err)
 			}
@@ -90,7 +92,7 @@ func (b *bench) scaleOut(ctx context.Context, most int, length time.Duration) er
 		}
 	}
 	fmt.Printf("\nB6 scale-out: %d rows per node, each with a server of %d slots that answers within %v (%.0f rows/s), %d rounds, median (min–max)\n\n",
-		each, slowSlots, slowAnswer, slowRate, b.rounds)
+		each, slowSlots, answer, slowRate(answer), b.rounds)
 	t := table{head: []string{
 		"nodes", "rows/s", "÷ generator × nodes", "steady, ÷ generator × nodes", "slots full, %",
 		"CPU µs/row", "÷ one node's", "an idle node, CPU ms/s", "submission to first request, s", "last answer to last commit, s",
@@ -113,7 +115,7 @@ func (b *bench) scaleOut(ctx context.Context, most int, length time.Duration) er
 
 // scale runs a job on n fresh nodes, and at the same time the generators, each
 // on a server of its own.
-func (b *bench) scale(ctx context.Context, generator string, n int, each int64) (scaled, error) {
+func (b *bench) scale(ctx context.Context, generator string, n int, each int64, answer time.Duration) (scaled, error) {
 	bare := dataset{rows: each, bytes: slowBytes, seed: 6}
 	whole := bare
 	whole.rows *= int64(n)
@@ -122,7 +124,7 @@ func (b *bench) scale(ctx context.Context, generator string, n int, each int64) 
 			return scaled{}, err
 		}
 	}
-	l, err := b.startLab(ctx, n, b.startSlow)
+	l, err := b.startLab(ctx, n, b.slow(answer))
 	if err != nil {
 		return scaled{}, err
 	}
@@ -140,7 +142,7 @@ func (b *bench) scale(ctx context.Context, generator string, n int, each int64) 
 		for i, in := range standing {
 			drivers[i] = driver{name: fmt.Sprintf("generator, %d in flight", in), share: 1, run: generatorDriver(generator, in, nil)}
 		}
-		got, err := b.race(ctx, drivers, bare, slowGauges(), b.startSlow)
+		got, err := b.race(ctx, drivers, bare, slowGauges(), b.slow(answer))
 		for _, f := range got {
 			s.bare = max(s.bare, f.done/f.length.Seconds())
 			s.bareSteady = max(s.bareSteady, f.rate)

@@ -29,7 +29,7 @@ type crash struct {
 // way, beside a fluid that three nodes go on with at the speed the four had.
 // A worker and the job's owner are killed in turn, at a random moment.
 func (b *bench) crashes(ctx context.Context, length time.Duration) error {
-	rows := int64(crashNodes * slowRate * length.Seconds())
+	rows := int64(crashNodes * slowRate(slowAnswer) * length.Seconds())
 	in, err := dataset{rows: rows, bytes: slowBytes, seed: 9}.make(b.dir)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (b *bench) crashes(ctx context.Context, length time.Duration) error {
 		}
 	}
 	fmt.Printf("\nB9 kill -9 of one of %d nodes about half way through a job of %d rows (%.0f rows/s a node), %d rounds, median (min–max)\n\n",
-		crashNodes, rows, slowRate, b.rounds)
+		crashNodes, rows, slowRate(slowAnswer), b.rounds)
 	t := table{head: []string{"killed", "makespan ÷ fluid model", "rows answered twice", "noticed after, s"}}
 	for i, victim := range victims {
 		t.add(victim, collect(all[i], func(c crash) float64 { return c.ratio }).precise(),
@@ -61,7 +61,7 @@ func (b *bench) crashes(ctx context.Context, length time.Duration) error {
 
 // crash runs a job on four fresh nodes and kills one.
 func (b *bench) crash(ctx context.Context, in string, rows int64, length time.Duration, owner bool, random *rand.Rand) (c crash, err error) {
-	l, err := b.startLab(ctx, crashNodes, b.startSlow)
+	l, err := b.startLab(ctx, crashNodes, b.slow(slowAnswer))
 	if err != nil {
 		return c, err
 	}

@@ -25,6 +25,7 @@ func main() {
 		only    = flag.String("gpu", "", "measure only those servers of B2 whose name contains this")
 		length  = flag.Duration("length", 3*time.Minute, "about how long one job of B2, B6 or B9 takes on simulated servers")
 		nodes   = flag.Int("nodes", 16, "nodes of B6 at most")
+		answer  = flag.Duration("answer", slowAnswer, "how long the servers of B6 take for a row; they run 16 at once")
 		most    = flag.Int64("most", 10_000_000, "rows of the largest job of B7")
 	)
 	flag.Usage = func() {
@@ -38,7 +39,7 @@ func main() {
 		os.Exit(2)
 	}
 
-	size := sizes{rows: *rows, most: *most, gpu: *only, length: *length, nodes: *nodes}
+	size := sizes{rows: *rows, most: *most, gpu: *only, length: *length, nodes: *nodes, answer: *answer}
 	if err := run(log, flag.Arg(0), *dir, *rowmill, *rounds, size); err != nil {
 		log.Error("benchmark", "err", err)
 		os.Exit(1)
@@ -51,6 +52,7 @@ type sizes struct {
 	gpu        string
 	length     time.Duration
 	nodes      int
+	answer     time.Duration
 }
 
 func run(log *slog.Logger, name, dir, rowmill string, rounds int, size sizes) error {
@@ -71,7 +73,7 @@ func run(log *slog.Logger, name, dir, rowmill string, rounds int, size sizes) er
 	case "ingest":
 		return b.ingest(ctx, size.rows)
 	case "b6":
-		return b.scaleOut(ctx, size.nodes, size.length)
+		return b.scaleOut(ctx, size.nodes, size.answer, size.length)
 	case "b6/cpu":
 		return b.scaleCPU(ctx, size.nodes)
 	case "b7":
