@@ -60,7 +60,9 @@
 // have it. A worker outlives its owner: the next one, under a higher epoch,
 // hears from all of them before it deals a row. A worker that is silent for
 // Config.LeaseTTL, or on whose node nobody listens, is lost: its rows are dealt
-// again, and should it come back it has to let go of them.
+// again, and should it come back it has to let go of them. A worker whose
+// finished rows nobody commits, for whatever reason, begins no further ones
+// before long, so that the loss of it stays bounded.
 //
 // # Where decisions live
 //
