@@ -17,8 +17,8 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cluster"
+	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/peer"
 	"github.com/rowmill/rowmill/store"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/rowmill/rowmill/peer"
+	"github.com/rowmill/rowmill/cluster/peer"
 )
 
 // A courier brings an actor's messages to its partner, on this node or on

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/order"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/order"
 )
 
 // testDispatcher is paused, so that tests pick by hand.

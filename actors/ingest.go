@@ -12,6 +12,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/shard"
@@ -79,7 +80,7 @@ func (g *ingester) open(ctx context.Context, rec *store.Record) (input.Reader, e
 		if err := g.download(ctx, rec); err != nil {
 			return nil, err
 		}
-		key = rawKey(rec.Job.ID)
+		key = layout.Raw(rec.Job.ID)
 	}
 	o, err := g.cfg.Blob.Open(ctx, key)
 	if err != nil {
@@ -148,7 +149,7 @@ func (g *ingester) download(ctx context.Context, rec *store.Record) error {
 	if err := g.mark(ctx, rec, func(r *store.Record, now time.Time) { r.DownloadStarted = &now }); err != nil {
 		return err
 	}
-	w, err := g.cfg.Blob.Create(ctx, rawKey(rec.Job.ID), "application/octet-stream")
+	w, err := g.cfg.Blob.Create(ctx, layout.Raw(rec.Job.ID), "application/octet-stream")
 	if err != nil {
 		return fmt.Errorf("create input object: %w", err)
 	}
@@ -212,7 +213,7 @@ func (g *ingester) cutAll(ctx context.Context, rec *store.Record, rows input.Rea
 // cutShard writes one shard, beginning with row, and leaves the first row that
 // did not fit in row. It passes on the reader's error, io.EOF included.
 func (g *ingester) cutShard(ctx context.Context, rec *store.Record, rows input.Reader, counted *tally, row *rowmill.Row, n int, info shardInfo) (shardInfo, error) {
-	w, err := g.cfg.Blob.Create(ctx, shardKey(rec.Job.ID, n), "application/octet-stream")
+	w, err := g.cfg.Blob.Create(ctx, layout.Shard(rec.Job.ID, n), "application/octet-stream")
 	if err != nil {
 		return info, fmt.Errorf("create shard %d: %w", n, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -108,7 +109,7 @@ func (j *janitor) remove(ctx context.Context, id string) error {
 	if _, err := j.cfg.Store.RemoveData(ctx, id, j.cfg.Clock()); err != nil {
 		return err
 	}
-	if err := errors.Join(j.cfg.Blob.DeletePrefix(ctx, jobPrefix(id)), j.cfg.Store.DropParts(ctx, id)); err != nil {
+	if err := errors.Join(j.cfg.Blob.DeletePrefix(ctx, layout.Job(id)), j.cfg.Store.DropParts(ctx, id)); err != nil {
 		return err
 	}
 	if err := j.cfg.Store.DataGone(ctx, id); err != nil {
@@ -125,7 +126,7 @@ func (j *janitor) sweep(ctx context.Context) error {
 	if now.Before(j.sweepNext) {
 		return nil
 	}
-	ids, err := j.cfg.Blob.Folders(ctx, jobsPrefix, j.swept, j.cfg.JanitorBatch)
+	ids, err := j.cfg.Blob.Folders(ctx, layout.Jobs, j.swept, j.cfg.JanitorBatch)
 	if err != nil {
 		return err
 	}
@@ -153,7 +154,7 @@ func (j *janitor) sweepJob(ctx context.Context, id string, before time.Time) err
 	case known && (!rec.Job.Status.Terminal() || rec.EndedAt().After(before)):
 		return nil
 	}
-	objects, err := j.cfg.Blob.List(ctx, jobPrefix(id))
+	objects, err := j.cfg.Blob.List(ctx, layout.Job(id))
 	if err != nil {
 		return err
 	}
@@ -178,7 +179,7 @@ func (j *janitor) sweepJob(ctx context.Context, id string, before time.Time) err
 	}
 	j.log.Warn("removing objects left over from a crash", "job", id, "objects", len(leftovers))
 	if !keep {
-		return j.cfg.Blob.DeletePrefix(ctx, jobPrefix(id))
+		return j.cfg.Blob.DeletePrefix(ctx, layout.Job(id))
 	}
 	var errs []error
 	for _, key := range leftovers {

@@ -13,8 +13,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/peer"
 	"github.com/rowmill/rowmill/store"
 )
 

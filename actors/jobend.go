@@ -11,6 +11,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -129,9 +130,9 @@ func (j *job) cleanUp(c actor.Context, status rowmill.Status, parts bool) {
 }
 
 func removeObjects(ctx context.Context, cfg Config, id string, parts bool) error {
-	err := cfg.Blob.DeletePrefix(ctx, inputPrefix(id))
+	err := cfg.Blob.DeletePrefix(ctx, layout.Input(id))
 	if parts {
-		err = errors.Join(err, cfg.Store.DropParts(ctx, id), cfg.Blob.DeletePrefix(ctx, partsPrefix(id)))
+		err = errors.Join(err, cfg.Store.DropParts(ctx, id), cfg.Blob.DeletePrefix(ctx, layout.Parts(id)))
 	}
 	return err
 }

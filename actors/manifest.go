@@ -7,6 +7,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/shard"
 )
 
@@ -41,7 +42,7 @@ func writeManifest(ctx context.Context, bucket blob.Bucket, job string, m manife
 	if err != nil {
 		return fmt.Errorf("encode manifest: %w", err)
 	}
-	w, err := bucket.Create(ctx, manifestKey(job), "application/json")
+	w, err := bucket.Create(ctx, layout.Manifest(job), "application/json")
 	if err != nil {
 		return fmt.Errorf("create manifest: %w", err)
 	}
@@ -58,7 +59,7 @@ func writeManifest(ctx context.Context, bucket blob.Bucket, job string, m manife
 // readManifest returns rowmill.ErrNotFound when ingest is not complete.
 func readManifest(ctx context.Context, bucket blob.Bucket, job string) (manifest, error) {
 	var m manifest
-	o, err := bucket.Open(ctx, manifestKey(job))
+	o, err := bucket.Open(ctx, layout.Manifest(job))
 	if err != nil {
 		return m, fmt.Errorf("open manifest: %w", err)
 	}
@@ -74,7 +75,7 @@ func openShard(ctx context.Context, bucket blob.Bucket, job *jobContext, n int) 
 	if job.spec.Inline != nil {
 		return shard.FromTexts(job.spec.Inline), nil
 	}
-	o, err := bucket.Open(ctx, shardKey(job.id, n))
+	o, err := bucket.Open(ctx, layout.Shard(job.id, n))
 	if err != nil {
 		return nil, fmt.Errorf("open shard %d: %w", n, err)
 	}

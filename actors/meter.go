@@ -11,7 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/prompt"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // A Tokenizer turns text into tokens as a model does.

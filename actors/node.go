@@ -11,6 +11,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/store"
 )
@@ -157,7 +158,7 @@ func (n *node) onStarted(c actor.Context) {
 	n.jobs, n.fences = make(map[string]*actor.PID), make(map[string]store.Fence)
 	n.claiming, n.hiring = make(map[string]bool), make(map[string]bool)
 	n.berths, n.workers, n.leaving = make(map[string]*berth), make(map[string]*placement), make(map[string]int)
-	n.nonce = nonce()
+	n.nonce = layout.Nonce()
 	for _, server := range n.cfg.Engines {
 		n.attach(c, server)
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/cluster"
+	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/peer"
 )
 
 // Protocol is the version of what nodes tell each other. Nodes of different

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/rowmill/rowmill/order"
+	"github.com/rowmill/rowmill/actors/order"
 )
 
 // A queue holds the loaded rows of a worker: those that can go to an engine

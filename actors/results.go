@@ -15,6 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 )
@@ -226,7 +227,7 @@ func (r *collector) mergeIfReady(c actor.Context, n int) {
 		began := time.Now()
 		var complete store.Part
 		err := r.patiently(ctx, "merge shard", func() error {
-			key := partKey(r.job.id, n, r.job.fence.Epoch)
+			key := layout.Part(r.job.id, n, r.job.fence.Epoch)
 			size, err := r.merge(ctx, n, parts, key)
 			complete = mergedPart(key, size, parts)
 			return err
@@ -350,18 +351,18 @@ func (r *collector) estimateIfReady(c actor.Context) {
 // finalise makes the artifacts and ends the job.
 func (r *collector) finalise(ctx context.Context, parts []store.Part) (store.Record, error) {
 	artifacts := map[string]store.Artifact{
-		"full": {Key: artifactKey(r.job.id, "full", r.job.fence.Epoch)},
-		"rows": {Key: artifactKey(r.job.id, "rows", r.job.fence.Epoch)},
+		layout.Full: {Key: layout.Artifact(r.job.id, layout.Full, r.job.fence.Epoch)},
+		layout.Rows: {Key: layout.Artifact(r.job.id, layout.Rows, r.job.fence.Epoch)},
 	}
 	write := map[string]func(context.Context, io.Writer, []results.Source) (int64, error){
-		"full": func(ctx context.Context, w io.Writer, src []results.Source) (int64, error) {
+		layout.Full: func(ctx context.Context, w io.Writer, src []results.Source) (int64, error) {
 			return results.Concat(ctx, w, r.job.schema, src, results.Full)
 		},
-		"rows": func(ctx context.Context, w io.Writer, src []results.Source) (int64, error) {
+		layout.Rows: func(ctx context.Context, w io.Writer, src []results.Source) (int64, error) {
 			return results.ConcatRows(ctx, w, r.job.schema, src)
 		},
 	}
-	sizes := map[string]*int64{"full": new(int64), "rows": new(int64)}
+	sizes := map[string]*int64{layout.Full: new(int64), layout.Rows: new(int64)}
 	g, gctx := errgroup.WithContext(ctx)
 	for name, concat := range write {
 		g.Go(func() error {
@@ -462,7 +463,7 @@ func (r *collector) reportDrained(c actor.Context) {
 
 // writeObject writes an object through a buffer and returns its size.
 func writeObject(ctx context.Context, bucket blob.Bucket, key string, write func(io.Writer) error) (int64, error) {
-	w, err := bucket.Create(ctx, key, parquetType)
+	w, err := bucket.Create(ctx, key, layout.Parquet)
 	if err != nil {
 		return 0, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/order"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/order"
 	"github.com/rowmill/rowmill/shard"
 )
 

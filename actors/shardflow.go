@@ -6,7 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/rowmill/rowmill/order"
+	"github.com/rowmill/rowmill/actors/order"
 )
 
 // This half of the worker decides what it sends and loads: never more than the

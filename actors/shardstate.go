@@ -12,8 +12,9 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/order"
 	"github.com/rowmill/rowmill/blob"
-	"github.com/rowmill/rowmill/order"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
@@ -115,8 +116,8 @@ func (s shardInfo) spanBytes(sp span) int64 {
 // writePart writes finished rows of one shard, in order, as a part.
 func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, tasks []*task) (partReport, error) {
 	slices.SortFunc(tasks, func(a, b *task) int { return cmp.Compare(a.rel, b.rel) })
-	part := partReport{Key: partKey(job.id, n, job.fence.Epoch), Shard: n}
-	w, err := bucket.Create(ctx, part.Key, parquetType)
+	part := partReport{Key: layout.Part(job.id, n, job.fence.Epoch), Shard: n}
+	w, err := bucket.Create(ctx, part.Key, layout.Parquet)
 	if err != nil {
 		return part, err
 	}
@@ -145,8 +146,6 @@ func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, 
 	part.Size = info.Size
 	return part, err
 }
-
-const parquetType = "application/vnd.apache.parquet"
 
 func totalsOf(t *task) store.Totals {
 	sum := store.Totals{Rows: 1}

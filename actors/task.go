@@ -7,7 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/order"
+	"github.com/rowmill/rowmill/actors/order"
 )
 
 // A task is one row on its way through the engines of a node.

@@ -1,7 +1,7 @@
 // Package engine runs rows on models. It owns the contract between the
 // pipeline and an inference server (Engine), the classes of error, and the
 // suite that every adapter must pass (enginetest). engine/openai speaks to
-// real servers over HTTP; engine/sim is a simulated server behind the same
+// real servers over HTTP; sim is a simulated server behind the same
 // adapter. It knows nothing of jobs, shards or actors.
 package engine
 

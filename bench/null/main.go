@@ -3,7 +3,7 @@
 // engine of the benchmarks that measure what lies around the engine. It reads
 // requests off raw connections, looks for the three things that change its
 // answer (log probabilities, the number of texts, the vector's encoding) and
-// writes bytes made at start. It is no model of a server: see engine/sim for
+// writes bytes made at start. It is no model of a server: see sim for
 // that.
 package main
 

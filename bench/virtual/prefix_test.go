@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/sim/batching"
 )
 
 // prefixRows are rows that begin with one of several prefixes of 1,536 tokens,

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill/cmd/rowmill/client"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/internal/redistest"
 )

@@ -9,8 +9,8 @@ import (
 
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cluster"
+	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
-	"github.com/rowmill/rowmill/peer"
 )
 
 // openCluster listens for other nodes, looks for them and lets them know of

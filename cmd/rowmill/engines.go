@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/discover"
 	"github.com/rowmill/rowmill/engine/openai"
-	"github.com/rowmill/rowmill/engine/sim"
-	"github.com/rowmill/rowmill/gpu"
+	"github.com/rowmill/rowmill/sim"
 )
 
 // openEngines decides what rows run on at first:

@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/catalog"
-	"github.com/rowmill/rowmill/cmd/rowmill/client"
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
-	"github.com/rowmill/rowmill/engine/sim"
-	"github.com/rowmill/rowmill/gpu"
+	"github.com/rowmill/rowmill/sim"
 )
 
 // machine is the GPUs of a machine that is not this one.

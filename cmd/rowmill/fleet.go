@@ -9,10 +9,10 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/http"
-	"github.com/rowmill/rowmill/peer"
 )
 
 // Nodes returns the live nodes by id.

@@ -16,13 +16,13 @@ import (
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/cluster"
+	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/discover"
-	"github.com/rowmill/rowmill/engine/sim"
-	"github.com/rowmill/rowmill/gpu"
 	"github.com/rowmill/rowmill/http"
-	"github.com/rowmill/rowmill/peer"
+	"github.com/rowmill/rowmill/sim"
 	"github.com/rowmill/rowmill/store"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
-	"github.com/rowmill/rowmill/gpu"
 	"github.com/rowmill/rowmill/http"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/sim"
 )
 
 func TestSimulatorFlags(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/input"
-	"github.com/rowmill/rowmill/peer"
 )
 
 func (m *Main) openPipeline(ctx context.Context) error {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
-	"github.com/rowmill/rowmill/prompt"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // standIn counts for models whose own vocabulary is not at hand: modern

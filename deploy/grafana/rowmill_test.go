@@ -20,7 +20,7 @@ const root = "../.."
 
 // elsewhere are folders whose metrics are not a node's: the simulated server
 // has a page of its own.
-var elsewhere = []string{"engine/sim", "bench", "e2e", "internal"}
+var elsewhere = []string{"sim", "bench", "e2e", "internal"}
 
 // registered returns the metrics that the code makes and whether each is a
 // histogram: the names in the options of prometheus and in its descriptions.

@@ -18,7 +18,7 @@ import (
 	"strings"
 
 	"github.com/rowmill/rowmill/catalog"
-	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/sim"
 )
 
 // model is what all jobs run on.

@@ -84,8 +84,8 @@ func TestCheck(t *testing.T) {
 			want: []string{"http imports " + Module + "/actors: these two never know each other"},
 		},
 		{
-			name: "two adapters", path: "engine/sim", imports: []string{"engine/openai"},
-			want: []string{"engine/sim imports " + Module + "/engine/openai: only programs choose adapters"},
+			name: "two adapters", path: "blob/dir", imports: []string{"blob/s3"},
+			want: []string{"blob/dir imports " + Module + "/blob/s3: only programs choose adapters"},
 		},
 		{
 			name: "a parent and its adapter", path: "store", imports: []string{"store/bolt"},

@@ -9,7 +9,7 @@ import (
 	"syscall"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/cmd/rowmill/client"
+	"github.com/rowmill/rowmill/client"
 )
 
 // The exit codes. Scripts rely on them.

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/rowmill/rowmill/peer"
+	"github.com/rowmill/rowmill/cluster/peer"
 )
 
 func TestAsk(t *testing.T) {

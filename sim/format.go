@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/rowmill/rowmill/engine/sim/jsongen"
+	"github.com/rowmill/rowmill/sim/jsongen"
 )
 
 // maxSchemas bounds the compiled schemas kept. All rows of a job share one, and

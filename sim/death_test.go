@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/sim/batching"
 )
 
 func TestSetRate(t *testing.T) {

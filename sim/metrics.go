@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/sim/batching"
 )
 
 // counters count since the start.

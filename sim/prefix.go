@@ -3,7 +3,7 @@ package sim
 import (
 	"bytes"
 
-	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/sim/batching"
 )
 
 // blockHashes returns the chained hashes of the full blocks of tokens of a

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/sim/batching"
 )
 
 // The defaults of Config and Profile.

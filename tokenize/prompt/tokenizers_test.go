@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill/catalog"
-	"github.com/rowmill/rowmill/prompt"
 	"github.com/rowmill/rowmill/tokenize"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // tiny is a tokenizer.json with a token for each byte, by GPT-2's table, and one

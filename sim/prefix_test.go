@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/sim/batching"
 )
 
 // TestBlockHashes compares with the tokens themselves: hashes are as many as

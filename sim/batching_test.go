@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/sim/batching"
 )
 
 // gpu is the profile that tests run on.

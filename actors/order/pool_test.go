@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/rowmill/rowmill/order"
+	"github.com/rowmill/rowmill/actors/order"
 )
 
 type row = order.Row[int]

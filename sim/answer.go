@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"math"
 
-	"github.com/rowmill/rowmill/engine/sim/jsongen"
+	"github.com/rowmill/rowmill/sim/jsongen"
 )
 
 // Bounds of natural lengths, so that a long tail stays an answer.

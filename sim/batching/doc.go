@@ -2,7 +2,7 @@
 // says when the tokens of a request would be ready on a given model and GPU. It
 // owns the cost model, the scheduler and the KV cache with its prefix cache. It
 // knows no text, no HTTP, no goroutine and no clock: it is a plain struct that
-// is stepped, in real time (engine/sim does that) or in virtual time
+// is stepped, in real time (sim does that) or in virtual time
 // (Simulate).
 //
 // # Scheduler

@@ -8,8 +8,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/internal/certtest"
-	"github.com/rowmill/rowmill/peer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/internal/llama"
-	"github.com/rowmill/rowmill/prompt"
 	"github.com/rowmill/rowmill/tokenize"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // rows and system prompts whose borders merge with what a template puts there.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/sim/batching"
 )
 
 // prompt1K is a row of the size of the row-path benchmark: 1 KB in, about

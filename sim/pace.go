@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/sim/batching"
 )
 
 // Pace decides when the tokens of a request are ready: fixed latencies here, a

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill/peer"
+	"github.com/rowmill/rowmill/cluster/peer"
 )
 
 func TestMutualTLS(t *testing.T) {

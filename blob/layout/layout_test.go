@@ -1,0 +1,53 @@
+package layout_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill/blob/layout"
+)
+
+// What is written today is found tomorrow: these keys are the format of every
+// bucket there is, and must not change.
+func TestKeysStayWhatTheyAre(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ got, want string }{
+		{layout.Job("job-1"), `jobs/job-1/`},
+		{layout.Raw("job-1"), `jobs/job-1/input/raw`},
+		{layout.Spooled("job-1"), `jobs/job-1/input/rows\.jsonl`},
+		{layout.Manifest("job-1"), `jobs/job-1/input/manifest\.json`},
+		{layout.Shard("job-1", 17), `jobs/job-1/input/shard-000017`},
+		{layout.Part("job-1", 17, 3), `jobs/job-1/parts/000017-3-[0-9a-f]{12}\.parquet`},
+		{layout.Artifact("job-1", layout.Full, 3), `jobs/job-1/results/full-3-[0-9a-f]{12}\.parquet`},
+		{layout.Artifact("job-1", layout.Rows, 3), `jobs/job-1/results/rows-3-[0-9a-f]{12}\.parquet`},
+		{layout.Subset("job-1", "outputs"), `jobs/job-1/results/outputs-[0-9a-f]{12}\.parquet`},
+	} {
+		if !regexp.MustCompile("^" + test.want + "$").MatchString(test.got) {
+			t.Errorf("key %q does not match %s", test.got, test.want)
+		}
+	}
+}
+
+// Removing by prefix must reach all of one job and nothing of another.
+func TestPrefixes(t *testing.T) {
+	t.Parallel()
+	for prefix, keys := range map[string][]string{
+		layout.Jobs:       {layout.Job("1")},
+		layout.Job("1"):   {layout.Input("1"), layout.Parts("1"), layout.Artifact("1", layout.Full, 1), layout.Subset("1", "x")},
+		layout.Input("1"): {layout.Raw("1"), layout.Spooled("1"), layout.Manifest("1"), layout.Shard("1", 0)},
+		layout.Parts("1"): {layout.Part("1", 0, 1)},
+	} {
+		for _, key := range keys {
+			if !strings.HasPrefix(key, prefix) {
+				t.Errorf("%s is not under %s", key, prefix)
+			}
+		}
+	}
+	if strings.HasPrefix(layout.Job("12"), layout.Job("1")) {
+		t.Error("the folder of one job holds another's")
+	}
+	if layout.Part("1", 0, 1) == layout.Part("1", 0, 1) {
+		t.Error("two writers got the same key")
+	}
+}
