@@ -8,6 +8,8 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2"
 	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/shard"
 )
 
 // A hand is a worker of the model: a duty and what a worker does with its
@@ -78,7 +80,7 @@ func (h *hand) writePart() {
 // A site is a job in the model; its ledger outlives owners.
 type site struct {
 	t      *rapid.T
-	shards []shardInfo
+	shards []shard.Info
 	ledger *ledger
 	crew   *crew
 	epoch  int64
@@ -199,7 +201,7 @@ func TestCrewAndDutiesLoseNoRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &site{t: t, runs: make(map[string]int), lost: make(map[string]bool)}
 		for range rapid.IntRange(1, 4).Draw(t, "shards") {
-			s.shards = append(s.shards, shardInfo{Rows: rapid.IntRange(1, 400).Draw(t, "rows"), Bytes: 1 << 20})
+			s.shards = append(s.shards, shard.Info{Rows: rapid.IntRange(1, 400).Draw(t, "rows"), Bytes: 1 << 20})
 		}
 		var err error
 		if s.ledger, err = newLedger(s.shards, nil); err != nil {
@@ -313,7 +315,7 @@ func (s *site) step() {
 // they are lost.
 func TestCrewExcusesWhoCouldNotBeHeard(t *testing.T) {
 	t.Parallel()
-	k := newCrew(newPlan([]shardInfo{{Rows: 10}}, make([]*roaring.Bitmap, 1)), nil)
+	k := newCrew(newPlan([]shard.Info{{Rows: 10}}, make([]*roaring.Bitmap, 1)), nil)
 	start := time.Unix(1000, 0)
 	h := &hand{duty: newDuty(1, "s"), name: "w", unsent: make(holdings), finished: make(holdings)}
 	k.hear(h.report(), start)

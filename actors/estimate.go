@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
 
 // unsampledCost is the most that a job can be expected to cost before any of
 // its rows has run: answers as long as the prompts, and no longer than allowed.
-func unsampledCost(spec *rowmill.Spec, rows int64, size inputSize) (usd float64, output int64) {
+func unsampledCost(spec *rowmill.Spec, rows int64, size shard.Size) (usd float64, output int64) {
 	if spec.Model.Kind != rowmill.KindEmbedding {
 		output = min(size.Tokens, rows*int64(answerReserve(spec, spec.Model.ContextLength)))
 	}
@@ -19,13 +20,13 @@ func unsampledCost(spec *rowmill.Spec, rows int64, size inputSize) (usd float64,
 }
 
 // sampled reports whether an estimate runs the first rows of its input.
-func (c Config) sampled(spec *rowmill.Spec, size inputSize) bool {
+func (c Config) sampled(spec *rowmill.Spec, size shard.Size) bool {
 	return spec.Estimate && spec.Priority == 1 && size.Tokens >= c.EstimateThreshold
 }
 
 // unsampledEstimate is made from the input alone. The cost lies between that
 // of the input and that of answers of the greatest length.
-func unsampledEstimate(spec *rowmill.Spec, rows int64, size inputSize) (float64, rowmill.Estimate) {
+func unsampledEstimate(spec *rowmill.Spec, rows int64, size shard.Size) (float64, rowmill.Estimate) {
 	usd, output := unsampledCost(spec, rows, size)
 	high := spec.Model.Charge(size.Tokens, rows*int64(answerReserve(spec, spec.Model.ContextLength))).USD()
 	return usd, rowmill.Estimate{
@@ -39,7 +40,7 @@ func unsampledEstimate(spec *rowmill.Spec, rows int64, size inputSize) (float64,
 // much it differs between the parts of the sample (Cochran, Sampling
 // Techniques, 1977, cluster sampling); with fewer than three parts they are
 // those of an estimate without a sample.
-func sampledEstimate(spec *rowmill.Spec, rows int64, size inputSize, parts []store.Part) (float64, rowmill.Estimate) {
+func sampledEstimate(spec *rowmill.Spec, rows int64, size shard.Size, parts []store.Part) (float64, rowmill.Estimate) {
 	_, e := unsampledEstimate(spec, rows, size)
 	e.Method = rowmill.EstimateSampled
 	var sample store.Totals
@@ -67,23 +68,6 @@ func sampledEstimate(spec *rowmill.Spec, rows int64, size inputSize, parts []sto
 		e.Low, e.High = cost(mean-off), cost(mean+off)
 	}
 	return cost(mean), e
-}
-
-// firstRows is the manifest of the first n rows.
-func (m manifest) firstRows(n int64) manifest {
-	first := manifest{IDKind: m.IDKind, Size: m.Size}
-	for _, s := range m.Shards {
-		if s.First >= n {
-			break
-		}
-		if over := s.First + int64(s.Rows) - n; over > 0 {
-			s.Bytes -= s.Bytes * over / int64(s.Rows)
-			s.Rows -= int(over)
-		}
-		first.Rows += int64(s.Rows)
-		first.Shards = append(first.Shards, s)
-	}
-	return first
 }
 
 // estimated ends an estimate job.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -22,18 +23,18 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-9*(1+math.Abs(b)) }
 func TestUnsampledEstimate(t *testing.T) {
 	t.Parallel()
 	spec := estimateSpec()
-	usd, e := unsampledEstimate(spec, 10, inputSize{Tokens: 5_000_000})
+	usd, e := unsampledEstimate(spec, 10, shard.Size{Tokens: 5_000_000})
 	if want := 5 + 1000*2/1e6; !near(usd, want) || e.OutputTokens != 1000 || e.Method != rowmill.EstimateUnsampled {
 		t.Errorf("estimate = %v USD, %+v, want %v", usd, e, want)
 	}
 	if !near(e.Low, 5) || e.High < usd {
 		t.Errorf("bounds %v to %v, want from the input alone to at least %v", e.Low, e.High, usd)
 	}
-	if usd, _ := unsampledEstimate(spec, 1_000_000, inputSize{Tokens: 5_000_000}); !near(usd, 15) {
+	if usd, _ := unsampledEstimate(spec, 1_000_000, shard.Size{Tokens: 5_000_000}); !near(usd, 15) {
 		t.Errorf("estimate of many short rows = %v, want output as long as the input: 15", usd)
 	}
 	spec.Model.Kind = rowmill.KindEmbedding
-	if usd, e := unsampledEstimate(spec, 10, inputSize{Tokens: 1_000_000}); !near(usd, 1) || e.OutputTokens != 0 {
+	if usd, e := unsampledEstimate(spec, 10, shard.Size{Tokens: 1_000_000}); !near(usd, 1) || e.OutputTokens != 0 {
 		t.Errorf("estimate of an embedding job = %v, %+v, want its input", usd, e)
 	}
 }
@@ -45,7 +46,7 @@ func TestSampledEstimateExtrapolates(t *testing.T) {
 	for _, output := range []int64{4000, 5000, 6000, 5000} {
 		parts = append(parts, store.Part{Totals: store.Totals{Rows: 100, InputTokens: 10_000, OutputTokens: output}})
 	}
-	usd, e := sampledEstimate(spec, 10_000, inputSize{Tokens: 1_000_000}, parts)
+	usd, e := sampledEstimate(spec, 10_000, shard.Size{Tokens: 1_000_000}, parts)
 	if want := 1 + 500_000*2/1e6; !near(usd, want) || e.OutputTokens != 500_000 || e.SampleRows != 400 || e.SampleInputTokens != 40_000 {
 		t.Errorf("estimate = %v USD, %+v, want %v", usd, e, want)
 	}
@@ -55,23 +56,23 @@ func TestSampledEstimateExtrapolates(t *testing.T) {
 	if low := 1 + (50-off)*10_000*2/1e6; math.Abs(e.Low-low) > 1e-5 || math.Abs(e.High-usd-(usd-e.Low)) > 1e-5 {
 		t.Errorf("bounds %v to %v, want %v below and as much above", e.Low, e.High, low)
 	}
-	whole, e := sampledEstimate(spec, 400, inputSize{Tokens: 40_000}, parts)
+	whole, e := sampledEstimate(spec, 400, shard.Size{Tokens: 40_000}, parts)
 	if !near(e.Low, whole) || !near(e.High, whole) {
 		t.Errorf("a sample of every row leaves %v to %v open", e.Low, e.High)
 	}
-	if _, e := sampledEstimate(spec, 10_000, inputSize{Tokens: 1_000_000}, parts[:2]); !near(e.Low, 1) {
+	if _, e := sampledEstimate(spec, 10_000, shard.Size{Tokens: 1_000_000}, parts[:2]); !near(e.Low, 1) {
 		t.Errorf("two parts tell no spread, yet the lower bound is %v", e.Low)
 	}
 }
 
 func TestASampleIsTheFirstRows(t *testing.T) {
 	t.Parallel()
-	m := manifest{Rows: 250, Shards: []shardInfo{{First: 0, Rows: 100, Bytes: 1000}, {First: 100, Rows: 100, Bytes: 1000}, {First: 200, Rows: 50, Bytes: 500}}}
-	got := m.firstRows(120)
-	if got.Rows != 120 || len(got.Shards) != 2 || got.Shards[1] != (shardInfo{First: 100, Rows: 20, Bytes: 200}) {
+	m := shard.Manifest{Rows: 250, Shards: []shard.Info{{First: 0, Rows: 100, Bytes: 1000}, {First: 100, Rows: 100, Bytes: 1000}, {First: 200, Rows: 50, Bytes: 500}}}
+	got := m.FirstRows(120)
+	if got.Rows != 120 || len(got.Shards) != 2 || got.Shards[1] != (shard.Info{First: 100, Rows: 20, Bytes: 200}) {
 		t.Errorf("first 120 rows = %+v", got)
 	}
-	if whole := m.firstRows(250); whole.Rows != 250 || len(whole.Shards) != 3 {
+	if whole := m.FirstRows(250); whole.Rows != 250 || len(whole.Shards) != 3 {
 		t.Errorf("all rows = %+v", whole)
 	}
 }

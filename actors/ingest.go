@@ -32,10 +32,10 @@ type ingester struct {
 // run returns the manifest of rec's input, from what an earlier run left where
 // that is complete. A *rowmill.Failure is the input's fault, any other error
 // the system's.
-func (g *ingester) run(ctx context.Context, rec *store.Record) (manifest, error) {
+func (g *ingester) run(ctx context.Context, rec *store.Record) (shard.Manifest, error) {
 	spec := &rec.Spec
 	if spec.Inline != nil {
-		m := inlineManifest(spec)
+		m := shard.Inline(spec.Inline)
 		if err := checkQuota(m.Rows, spec); err != nil {
 			return m, err
 		}
@@ -53,14 +53,14 @@ func (g *ingester) run(ctx context.Context, rec *store.Record) (manifest, error)
 	}
 	rows, err := g.open(ctx, rec)
 	if err != nil {
-		return manifest{}, err
+		return shard.Manifest{}, err
 	}
 	m, err = g.cut(ctx, rec, rows)
 	if err = errors.Join(err, rows.Close()); err != nil {
-		return manifest{}, err
+		return shard.Manifest{}, err
 	}
 	if m.Rows == 0 {
-		return manifest{}, rowmill.Failf(rowmill.CodeInvalidInputFile,
+		return shard.Manifest{}, rowmill.Failf(rowmill.CodeInvalidInputFile,
 			"The input has no data rows. Give a file with a header and at least one row.")
 	}
 	return m, writeManifest(ctx, g.cfg.Blob, rec.Job.ID, m)
@@ -177,8 +177,8 @@ func (g *ingester) mark(ctx context.Context, rec *store.Record, set func(*store.
 }
 
 // cut writes rows as shards.
-func (g *ingester) cut(ctx context.Context, rec *store.Record, rows input.Reader) (manifest, error) {
-	m := manifest{IDKind: rows.IDKind()}
+func (g *ingester) cut(ctx context.Context, rec *store.Record, rows input.Reader) (shard.Manifest, error) {
+	m := shard.Manifest{IDKind: rows.IDKind()}
 	counted := newTally(g.meter, &rec.Spec, g.cfg.EstimateSample)
 	err := g.cutAll(ctx, rec, rows, counted, &m)
 	size, failure := counted.close()
@@ -190,11 +190,11 @@ func (g *ingester) cut(ctx context.Context, rec *store.Record, rows input.Reader
 }
 
 // cutAll writes rows as shards until there are no more.
-func (g *ingester) cutAll(ctx context.Context, rec *store.Record, rows input.Reader, counted *tally, m *manifest) error {
+func (g *ingester) cutAll(ctx context.Context, rec *store.Record, rows input.Reader, counted *tally, m *shard.Manifest) error {
 	var row rowmill.Row
 	err := rows.Next(&row)
 	for err == nil {
-		info := shardInfo{First: m.Rows}
+		info := shard.Info{First: m.Rows}
 		info, err = g.cutShard(ctx, rec, rows, counted, &row, len(m.Shards), info)
 		m.Rows += int64(info.Rows)
 		if info.Rows > 0 {
@@ -212,7 +212,7 @@ func (g *ingester) cutAll(ctx context.Context, rec *store.Record, rows input.Rea
 
 // cutShard writes one shard, beginning with row, and leaves the first row that
 // did not fit in row. It passes on the reader's error, io.EOF included.
-func (g *ingester) cutShard(ctx context.Context, rec *store.Record, rows input.Reader, counted *tally, row *rowmill.Row, n int, info shardInfo) (shardInfo, error) {
+func (g *ingester) cutShard(ctx context.Context, rec *store.Record, rows input.Reader, counted *tally, row *rowmill.Row, n int, info shard.Info) (shard.Info, error) {
 	w, err := g.cfg.Blob.Create(ctx, layout.Shard(rec.Job.ID, n), "application/octet-stream")
 	if err != nil {
 		return info, fmt.Errorf("create shard %d: %w", n, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -22,7 +23,7 @@ import (
 type (
 	ingested struct { // its errand: the input is cut into shards
 		rec   store.Record
-		input manifest
+		input shard.Manifest
 		meter *meter
 		parts []store.Part // what earlier owners committed
 		err   error
@@ -242,7 +243,7 @@ func (j *job) onStarted(c actor.Context) {
 }
 
 // reserve sets aside what the job may cost, where its account has a limit.
-func (j *job) reserve(ctx context.Context, rec *store.Record, input manifest) error {
+func (j *job) reserve(ctx context.Context, rec *store.Record, input shard.Manifest) error {
 	spec := &rec.Spec
 	if spec.CostQuota == nil || spec.Estimate {
 		return nil
@@ -268,7 +269,7 @@ func (j *job) onIngested(c actor.Context, m ingested) {
 				j.estimate(c, m.input)
 				return
 			}
-			m.input = m.input.firstRows(m.input.Size.SampleRows)
+			m.input = m.input.FirstRows(m.input.Size.SampleRows)
 		}
 		j.job, m.err = newJobContext(j.run.ctx, j.cfg, &j.rec, j.fence, m.input, m.meter)
 	}
@@ -285,7 +286,7 @@ func (j *job) onIngested(c actor.Context, m ingested) {
 }
 
 // estimate ends the job with what its input alone tells.
-func (j *job) estimate(c actor.Context, input manifest) {
+func (j *job) estimate(c actor.Context, input shard.Manifest) {
 	usd, e := unsampledEstimate(&j.rec.Spec, input.Rows, input.Size)
 	now := j.cfg.Clock()
 	j.run.run(c, func(ctx context.Context) any {

@@ -7,6 +7,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -16,7 +17,7 @@ type jobContext struct {
 	id       string
 	spec     *rowmill.Spec
 	fence    store.Fence
-	manifest manifest // of the rows to run
+	manifest shard.Manifest // of the rows to run
 	judge    *judge
 	schema   results.Schema
 	meter    *meter
@@ -27,7 +28,7 @@ type jobContext struct {
 	maxTokens int // of an answer; 0 when nobody says
 }
 
-func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, m manifest, count *meter) (*jobContext, error) {
+func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, m shard.Manifest, count *meter) (*jobContext, error) {
 	spec := rec.Spec // the record itself goes on changing
 	judge, err := newJudge(&spec, cfg.MaxAttempts)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2"
 
+	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -26,7 +27,7 @@ type shardLedger struct {
 }
 
 // newLedger replays the part records of a job with these shards.
-func newLedger(shards []shardInfo, parts []store.Part) (*ledger, error) {
+func newLedger(shards []shard.Info, parts []store.Part) (*ledger, error) {
 	l := &ledger{shards: make([]shardLedger, len(shards)), open: len(shards)}
 	for i, info := range shards {
 		l.shards[i] = shardLedger{rows: info.Rows, done: roaring.New()}

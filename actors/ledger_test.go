@@ -7,6 +7,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 	"pgregory.net/rapid"
 
+	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -22,7 +23,7 @@ func written(key string, shard int, set *roaring.Bitmap) partReport {
 
 func TestLedgerRefusesRowsThatAreDone(t *testing.T) {
 	t.Parallel()
-	l, err := newLedger([]shardInfo{{Rows: 10}}, nil)
+	l, err := newLedger([]shard.Info{{Rows: 10}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func TestLedgerRefusesRowsThatAreDone(t *testing.T) {
 
 func TestLedgerKnowsACompletePartWithoutMerging(t *testing.T) {
 	t.Parallel()
-	l, _ := newLedger([]shardInfo{{Rows: 10}}, nil)
+	l, _ := newLedger([]shard.Info{{Rows: 10}}, nil)
 	p, _, ok := l.propose(written("a", 0, rows(0, 10)))
 	if !ok || !p.Complete || p.Accepted != nil {
 		t.Fatalf("part = %+v, %v, want a complete one", p, ok)
@@ -55,9 +56,9 @@ func TestLedgerKnowsACompletePartWithoutMerging(t *testing.T) {
 func TestLedgerReplayEqualsTheOriginal(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var shards []shardInfo
+		var shards []shard.Info
 		for range rapid.IntRange(1, 3).Draw(t, "shards") {
-			shards = append(shards, shardInfo{Rows: rapid.IntRange(1, 40).Draw(t, "rows")})
+			shards = append(shards, shard.Info{Rows: rapid.IntRange(1, 40).Draw(t, "rows")})
 		}
 		l, err := newLedger(shards, nil)
 		if err != nil {
@@ -124,10 +125,10 @@ func taken(l *ledger, shard int) *roaring.Bitmap {
 
 func TestLedgerRefusesRecordsOfAnotherInput(t *testing.T) {
 	t.Parallel()
-	if _, err := newLedger([]shardInfo{{Rows: 1}}, []store.Part{{Key: "x", Shard: 1, Complete: true}}); err == nil {
+	if _, err := newLedger([]shard.Info{{Rows: 1}}, []store.Part{{Key: "x", Shard: 1, Complete: true}}); err == nil {
 		t.Error("a part of a shard that does not exist was accepted")
 	}
-	if _, err := newLedger([]shardInfo{{Rows: 1}}, []store.Part{{Key: "x", Accepted: []byte("nonsense")}}); err == nil {
+	if _, err := newLedger([]shard.Info{{Rows: 1}}, []store.Part{{Key: "x", Accepted: []byte("nonsense")}}); err == nil {
 		t.Error("a part with a broken row set was accepted")
 	}
 }

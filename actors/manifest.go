@@ -5,39 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/shard"
 )
 
-// A manifest lists the shards of a job's input. It is written after the last
-// shard, so that its existence says that ingest is complete.
-type manifest struct {
-	IDKind rowmill.IDKind `json:"id_kind"`
-	Rows   int64          `json:"rows"`
-	Shards []shardInfo    `json:"shards"`
-	Size   inputSize      `json:"size"`
-}
-
-// A shardInfo describes one shard.
-type shardInfo struct {
-	First int64 `json:"first"` // index of its first row
-	Rows  int   `json:"rows"`
-	Bytes int64 `json:"bytes"` // of the object
-}
-
-// Small inline inputs ride in the record and need no objects: their manifest
-// and their only shard are made from the record whenever they are needed.
-func inlineManifest(spec *rowmill.Spec) manifest {
-	info := shardInfo{Rows: len(spec.Inline)}
-	for _, row := range spec.Inline {
-		info.Bytes += int64(len(row))
-	}
-	return manifest{Rows: int64(info.Rows), Shards: []shardInfo{info}}
-}
-
-func writeManifest(ctx context.Context, bucket blob.Bucket, job string, m manifest) error {
+// writeManifest writes the list of shards. It comes after the last of them, so
+// that its existence says that ingest is complete.
+func writeManifest(ctx context.Context, bucket blob.Bucket, job string, m shard.Manifest) error {
 	doc, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("encode manifest: %w", err)
@@ -57,8 +32,8 @@ func writeManifest(ctx context.Context, bucket blob.Bucket, job string, m manife
 }
 
 // readManifest returns rowmill.ErrNotFound when ingest is not complete.
-func readManifest(ctx context.Context, bucket blob.Bucket, job string) (manifest, error) {
-	var m manifest
+func readManifest(ctx context.Context, bucket blob.Bucket, job string) (shard.Manifest, error) {
+	var m shard.Manifest
 	o, err := bucket.Open(ctx, layout.Manifest(job))
 	if err != nil {
 		return m, fmt.Errorf("open manifest: %w", err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -160,14 +161,14 @@ func (n *node) brief(ctx context.Context, m *invite, work errand) (*jobContext, 
 	if err != nil {
 		return nil, err
 	}
-	input := inlineManifest(&rec.Spec)
+	input := shard.Inline(rec.Spec.Inline)
 	if rec.Spec.Inline == nil {
 		if input, err = readManifest(ctx, n.cfg.Blob, m.Job); err != nil {
 			return nil, err
 		}
 	}
 	if m.Sample > 0 {
-		input = input.firstRows(m.Sample)
+		input = input.FirstRows(m.Sample)
 	}
 	fence := store.Fence{JobID: m.Job, Session: rec.Session, Epoch: m.Epoch}
 	job, err := newJobContext(work.ctx, n.cfg, &rec, fence, input, count)

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill/shard"
 )
 
 // A span is a set of rows of one shard, dealt to one worker: those from from
@@ -57,7 +59,7 @@ func (s span) has(row int) bool {
 // Which of its rows a worker sends first is the worker's business. It knows no
 // actors.
 type plan struct {
-	shards []shardInfo
+	shards []shard.Info
 	done   []*roaring.Bitmap       // per shard, before this owner; nil for none
 	begun  []bool                  // per shard
 	next   int                     // no shard before it is not begun
@@ -78,7 +80,7 @@ const (
 )
 
 // newPlan plans the rows of shards that done does not hold.
-func newPlan(shards []shardInfo, done []*roaring.Bitmap) *plan {
+func newPlan(shards []shard.Info, done []*roaring.Bitmap) *plan {
 	p := &plan{
 		shards: shards, done: done, begun: make([]bool, len(shards)),
 		open: make(map[int]*roaring.Bitmap), cursor: make(map[string]int),
@@ -111,7 +113,7 @@ func (p *plan) deal(worker string, most int) (span, bool) {
 	}
 	todo := p.open[n]
 	have := int(todo.GetCardinality())
-	rows := min(p.shards[n].spanRows(), most, have)
+	rows := min(spanRows(p.shards[n]), most, have)
 	last, _ := todo.Select(uint32(rows - 1)) // there are that many
 	s := span{Shard: n, From: int(todo.Minimum()), To: int(last) + 1}
 	if s.To-s.From > rows {
@@ -243,7 +245,8 @@ func (p *plan) forget(worker string) { delete(p.cursor, worker) }
 // exhausted reports whether every row has been dealt.
 func (p *plan) exhausted() bool { return p.left == 0 }
 
-func (s shardInfo) spanRows() int {
+// spanRows is how many rows of a shard make a span.
+func spanRows(s shard.Info) int {
 	if s.Bytes == 0 {
 		return maxSpanRows
 	}

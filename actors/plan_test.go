@@ -6,12 +6,14 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2"
 	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/shard"
 )
 
 // someShards draws shards and what of them is done.
-func someShards(t *rapid.T, most int) (shards []shardInfo, done []*roaring.Bitmap, open int64) {
+func someShards(t *rapid.T, most int) (shards []shard.Info, done []*roaring.Bitmap, open int64) {
 	for range rapid.IntRange(0, most).Draw(t, "shards") {
-		info := shardInfo{Rows: rapid.IntRange(1, 3000).Draw(t, "rows")}
+		info := shard.Info{Rows: rapid.IntRange(1, 3000).Draw(t, "rows")}
 		info.Bytes = int64(info.Rows) * rapid.Int64Range(0, 5000).Draw(t, "bytes per row")
 		set := roaring.New()
 		for range rapid.IntRange(0, 3).Draw(t, "done ranges") {
@@ -103,7 +105,7 @@ func TestPlanDealsEveryOpenRowOnce(t *testing.T) {
 // there is one.
 func TestPlanKeepsWorkersApart(t *testing.T) {
 	t.Parallel()
-	p := newPlan([]shardInfo{{Rows: 2000}, {Rows: 2000}, {Rows: 2000}}, make([]*roaring.Bitmap, 3))
+	p := newPlan([]shard.Info{{Rows: 2000}, {Rows: 2000}, {Rows: 2000}}, make([]*roaring.Bitmap, 3))
 	var order []int
 	for _, worker := range []string{"a", "b", "a", "b", "a", "b"} {
 		s, _ := p.deal(worker, p.share(1))
@@ -116,7 +118,7 @@ func TestPlanKeepsWorkersApart(t *testing.T) {
 
 func TestPlanRefusesRowsThatAreAnothersAndTakesTheRest(t *testing.T) {
 	t.Parallel()
-	p := newPlan([]shardInfo{{Rows: 100}, {Rows: 100}}, []*roaring.Bitmap{rows(0, 10), nil})
+	p := newPlan([]shard.Info{{Rows: 100}, {Rows: 100}}, []*roaring.Bitmap{rows(0, 10), nil})
 	if !p.take(holdings{0: rows(5, 30), 1: rows(0, 100)}) || p.left != 70 {
 		t.Fatalf("%d rows left, want 70", p.left)
 	}

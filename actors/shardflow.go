@@ -215,7 +215,7 @@ func (w *worker) load(c actor.Context) {
 		return
 	}
 	s := w.todo[0]
-	size := w.job.manifest.Shards[s.Shard].spanBytes(s)
+	size := spanBytes(w.job.manifest.Shards[s.Shard], s)
 	if w.outstanding == 0 && w.rows.empty() && w.unwritten == 0 {
 		w.hold(size)
 	} else if w.budget.acquire(1, size, w.room(c, loadShare)) == 0 {

@@ -108,7 +108,7 @@ func (st *shardState) close(log *slog.Logger) {
 }
 
 // spanBytes estimates the memory that the next block of a span takes.
-func (s shardInfo) spanBytes(sp span) int64 {
+func spanBytes(s shard.Info, sp span) int64 {
 	rows := int64(sp.count())
 	return rows*taskBytes + rows*s.Bytes/int64(max(s.Rows, 1))
 }

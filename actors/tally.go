@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/shard"
 )
 
 // A tally counts the tokens of an input while it is read, on a goroutine of
@@ -21,15 +22,8 @@ type tally struct {
 	done    chan struct{}
 
 	mu      sync.Mutex
-	size    inputSize
+	size    shard.Size
 	failure *rowmill.Failure
-}
-
-// An inputSize is what counting an input brings.
-type inputSize struct {
-	Tokens       int64 `json:"tokens"`        // of all prompts, as far as they fit the context
-	SampleRows   int64 `json:"sample_rows"`   // the first rows, whose prompts reach the size of a sample
-	SampleTokens int64 `json:"sample_tokens"` // of them
 }
 
 // A batch is handed over when it has so many rows or bytes: enough that the
@@ -79,7 +73,7 @@ func (t *tally) err() error {
 }
 
 // close counts what is left and returns the sum. It must be called once.
-func (t *tally) close() (inputSize, error) {
+func (t *tally) close() (shard.Size, error) {
 	t.hand()
 	close(t.batches)
 	<-t.done

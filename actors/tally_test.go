@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/shard"
 )
 
 // words counts words, and is as exact as a vocabulary.
@@ -36,7 +37,7 @@ func TestTallyCountsEveryRow(t *testing.T) {
 		m := testMeter(t, spec, words{})
 		sample := rapid.Int64Range(1, 5000).Draw(t, "sample")
 		c := newTally(m, spec, sample)
-		var want inputSize
+		var want shard.Size
 		for range rapid.IntRange(0, 2000).Draw(t, "rows") {
 			n := rapid.IntRange(0, 9).Draw(t, "words")
 			c.add(strings.Repeat("word ", n))

@@ -1,0 +1,52 @@
+package shard
+
+import "github.com/rowmill/rowmill"
+
+// A Manifest lists the shards of a job's input.
+type Manifest struct {
+	IDKind rowmill.IDKind `json:"id_kind"`
+	Rows   int64          `json:"rows"`
+	Shards []Info         `json:"shards"`
+	Size   Size           `json:"size"`
+}
+
+// An Info describes one shard.
+type Info struct {
+	First int64 `json:"first"` // index of its first row
+	Rows  int   `json:"rows"`
+	Bytes int64 `json:"bytes"` // of the object
+}
+
+// A Size is what counting the tokens of an input brings.
+type Size struct {
+	Tokens       int64 `json:"tokens"`        // of all prompts, as far as they fit the context
+	SampleRows   int64 `json:"sample_rows"`   // the first rows, whose prompts reach the size of a sample
+	SampleTokens int64 `json:"sample_tokens"` // of them
+}
+
+// Inline is the manifest of rows that ride in a job's record and need no
+// objects: they are one shard, which FromTexts reads.
+func Inline(texts []string) Manifest {
+	info := Info{Rows: len(texts)}
+	for _, text := range texts {
+		info.Bytes += int64(len(text))
+	}
+	return Manifest{Rows: int64(info.Rows), Shards: []Info{info}}
+}
+
+// FirstRows is the manifest of the first n rows.
+func (m Manifest) FirstRows(n int64) Manifest {
+	first := Manifest{IDKind: m.IDKind, Size: m.Size}
+	for _, s := range m.Shards {
+		if s.First >= n {
+			break
+		}
+		if over := s.First + int64(s.Rows) - n; over > 0 {
+			s.Bytes -= s.Bytes * over / int64(s.Rows)
+			s.Rows -= int(over)
+		}
+		first.Rows += int64(s.Rows)
+		first.Shards = append(first.Shards, s)
+	}
+	return first
+}
