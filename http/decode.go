@@ -96,12 +96,14 @@ func decodeSubmission(body io.Reader, sink *rowSink) (*submission, error) {
 		if err != nil {
 			return nil, err
 		}
-		if knownFields[name] && seen[name] {
+		if seen[name] {
 			e := errorf(nethttp.StatusBadRequest, codeInvalid, "%s: stands in the body twice; send it once", name)
 			e.fields = []rowmill.FieldError{{Field: name, Message: "stands in the body twice; send it once"}}
 			return nil, e
 		}
-		seen[name] = knownFields[name]
+		if knownFields[name] { // of others there may be millions
+			seen[name] = true
+		}
 		if b, err = s.token(); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -89,7 +90,7 @@ func TestScanner_LimitCountsDecodedBytes(t *testing.T) {
 // repeated is a body of n equal rows, or of one row of n pieces, made while it
 // is read.
 type repeated struct {
-	head, piece, tail string
+	head, piece, tail string // a %d in the piece counts
 	n                 int
 	rest              string
 }
@@ -101,7 +102,7 @@ func (r *repeated) Read(p []byte) (int, error) {
 			r.rest, r.head = r.head, ""
 		case r.n > 0:
 			r.n--
-			r.rest = r.piece
+			r.rest = strings.Replace(r.piece, "%d", strconv.Itoa(r.n), 1)
 		case r.tail != "":
 			r.rest, r.tail = r.tail, ""
 		default:
@@ -137,6 +138,7 @@ func TestDecode_MemoryDoesNotGrowWithTheBody(t *testing.T) {
 		"HugeURL":      {head: `{"inputs":"`, piece: strings.Repeat("x", 4096), tail: `"}`, n: 24 * mib / 4096},
 		"ManyBadRows":  {head: `{"inputs":[1`, piece: `,1,2,3,4,5,6,7,8,9`, tail: `]}`, n: mib / 18},
 		"ManyUnknowns": {head: `{"inputs":["a"]`, piece: `,"a":1`, tail: `}`, n: mib / 6},
+		"ManyNames":    {head: `{"inputs":["a"]`, piece: `,"field number %d":1`, tail: `}`, n: mib},
 	} {
 		sink := &rowSink{ctx: t.Context(), bucket: nowhere{}, key: "rows", maxRow: mib, maxInline: 1024}
 		peak := &peakReader{r: body}
