@@ -207,6 +207,7 @@ func (s *Server) decodeDefinition(c *gin.Context) (f rowmill.Function, account s
 		delete(body.fields, field)
 	}
 	body.end("name, description, inputs, prompt, system_prompt, model, json_schema, sampling_params, publish and account")
+	problems.compile("json_schema", f.Schema)
 	if err := problems.err(); err != nil {
 		return f, "", false, err
 	}

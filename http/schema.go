@@ -20,8 +20,8 @@ const (
 	schemaAddress = "urn:rowmill:json_schema"
 )
 
-// checkSchema returns the schema without white space, or what is wrong with
-// it. Drafts are told by $schema; the default is 2020-12.
+// checkSchema returns the schema without white space, or what can be seen to be
+// wrong with it at little cost; compileSchema says the rest.
 func checkSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if raw[0] != '{' {
 		return nil, errors.New("must be an object holding a JSON Schema, or null")
@@ -36,20 +36,42 @@ func checkSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if deep := levels(compact.Bytes()); deep > maxSchemaLevels {
 		return nil, fmt.Errorf("is nested %d levels deep, more than %d; flatten it with $defs and $ref", deep, maxSchemaLevels)
 	}
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(compact.Bytes()))
+	return compact.Bytes(), nil
+}
+
+// compileSchema says why a checked schema is none. Drafts are told by $schema;
+// the default is 2020-12. It costs by far the most of all checks, and is made
+// once all others have passed.
+func compileSchema(schema json.RawMessage) error {
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
-		return nil, fmt.Errorf("is not valid JSON: %w", err)
+		return fmt.Errorf("is not valid JSON: %w", err)
 	}
-	compiler := jsonschema.NewCompiler()
+	compiler, patterns := jsonschema.NewCompiler(), patterns{}
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.UseLoader(noRemote{})
-	if err := compiler.AddResource(schemaAddress, document); err != nil {
-		return nil, fmt.Errorf("is no JSON Schema: %s", plainReason(err))
+	compiler.UseRegexpEngine(patterns.compile)
+	if err = compiler.AddResource(schemaAddress, document); err == nil {
+		_, err = compiler.Compile(schemaAddress)
 	}
-	if _, err := compiler.Compile(schemaAddress); err != nil {
-		return nil, fmt.Errorf("is no JSON Schema: %s", plainReason(err))
+	switch {
+	case err == nil:
+		return nil
+	case patterns.refused != nil:
+		return fmt.Errorf("%w (found at %s)", patterns.refused, shorten(patterns.placeIn(err), 256))
 	}
-	return compact.Bytes(), nil
+	return fmt.Errorf("is no JSON Schema: %s", plainReason(err))
+}
+
+// compile adds what is wrong with a schema, unless something else is wrong
+// already: a request that is refused anyway costs no more than reading it.
+func (p *problems) compile(field string, schema json.RawMessage) {
+	if len(p.fields) > 0 || schema == nil {
+		return
+	}
+	if err := compileSchema(schema); err != nil {
+		p.add(field, "%s", err)
+	}
 }
 
 // noRemote refuses every document that is not in the schema itself: the

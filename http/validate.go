@@ -81,6 +81,9 @@ func (sub *submission) validate(models *catalog.Catalog, f *called, jobID string
 	if len(sub.unknown) > 0 {
 		r.warnings = append(r.warnings, sub.ignored())
 	}
+	if f == nil { // a Function's was compiled when it was published
+		sub.problems.compile(fieldSchema, r.spec.Schema)
+	}
 	return r
 }
 
