@@ -35,7 +35,7 @@ var listFlags = []struct{ flag, key, help string }{
 
 // settingsFlags adds the flags that settings come from and returns a function
 // that loads the settings once they are parsed.
-func settingsFlags(flags *pflag.FlagSet, io *terminal.IO) func() (settings.Settings, error) {
+func settingsFlags(flags *pflag.FlagSet, term *terminal.IO) func() (settings.Settings, error) {
 	file := flags.String("config", "", "YAML file of settings (default: $ROWMILL_CONFIG)")
 	for _, f := range settingFlags {
 		flags.String(f.flag, "", f.help)
@@ -47,7 +47,7 @@ func settingsFlags(flags *pflag.FlagSet, io *terminal.IO) func() (settings.Setti
 	}
 	sets := flags.StringArray("set", nil, "any other setting as KEY=VALUE, such as jobs.max_active=8; repeatable")
 	return func() (settings.Settings, error) {
-		src := settings.Sources{Environ: io.Environ, File: *file}
+		src := settings.Sources{Environ: term.Environ, File: *file}
 		for _, set := range *sets {
 			key, value, found := strings.Cut(set, "=")
 			if !found {
@@ -70,7 +70,7 @@ func settingsFlags(flags *pflag.FlagSet, io *terminal.IO) func() (settings.Setti
 	}
 }
 
-func configCommand(io *terminal.IO) *cobra.Command {
+func configCommand(term *terminal.IO) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "config",
 		Short: "Show or check the settings of a node",
@@ -91,13 +91,13 @@ are errors.`,
 		Example: "  rowmill config print > rowmill.yaml   # a file to begin with",
 		Args:    cobra.NoArgs,
 	}
-	load := settingsFlags(show.Flags(), io)
+	load := settingsFlags(show.Flags(), term)
 	show.RunE = func(*cobra.Command, []string) error {
 		s, err := load()
 		if err != nil {
 			return err
 		}
-		return s.Print(io.Out)
+		return s.Print(term.Out)
 	}
 	check := &cobra.Command{
 		Use:     "validate",
@@ -105,12 +105,12 @@ are errors.`,
 		Example: "  rowmill config validate --config rowmill.yaml",
 		Args:    cobra.NoArgs,
 	}
-	loadToCheck := settingsFlags(check.Flags(), io)
+	loadToCheck := settingsFlags(check.Flags(), term)
 	check.RunE = func(*cobra.Command, []string) error {
 		if _, err := loadToCheck(); err != nil {
 			return err
 		}
-		io.Say("the settings are valid")
+		term.Say("the settings are valid")
 		return nil
 	}
 	root.AddCommand(show, check)

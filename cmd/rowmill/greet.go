@@ -10,7 +10,7 @@ import (
 
 // greet tells a person what runs and how to use it, on standard output: the
 // key must not be in the log.
-func greet(io *terminal.IO, m *Main) {
+func greet(term *terminal.IO, m *Main) {
 	out := &strings.Builder{}
 	fmt.Fprintf(out, "Rowmill %s\n", buildInfo().Version)
 	m.describe(func(name, format string, args ...any) {
@@ -24,7 +24,7 @@ func greet(io *terminal.IO, m *Main) {
 	if m.Settings.Cluster.Role != settings.EnginesOnly {
 		fmt.Fprintf(out, "\nTry it:\n\n  export ROWMILL_SERVER=%s ROWMILL_API_KEY=%s\n  printf 'one\\ntwo\\n' | rowmill jobs submit - --format json --output -\n\n", m.URL, key)
 	}
-	fmt.Fprint(io.Out, out.String())
+	fmt.Fprint(term.Out, out.String())
 }
 
 // describe says what the node consists of, a line each.

@@ -241,9 +241,9 @@ func TestServeUntilSignal(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	out, log := &watched{until: "Try it", found: make(chan struct{})}, &watched{}
-	io := &terminal.IO{Out: out, Err: log, Environ: []string{"HOME=" + t.TempDir()}}
+	term := &terminal.IO{Out: out, Err: log, Environ: []string{"HOME=" + t.TempDir()}}
 	code := make(chan int)
-	go func() { code <- run(ctx, io, []string{"serve", "--simulate", "--listen", "127.0.0.1:0"}) }()
+	go func() { code <- run(ctx, term, []string{"serve", "--simulate", "--listen", "127.0.0.1:0"}) }()
 	select {
 	case <-out.found:
 	case got := <-code:

@@ -19,18 +19,18 @@ import (
 )
 
 // run executes a command line and returns the exit code.
-func run(ctx context.Context, io *terminal.IO, args []string) int {
-	root := newRoot(io)
+func run(ctx context.Context, term *terminal.IO, args []string) int {
+	root := newRoot(term)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var signal exit.Signal
 	if err != nil && !errors.As(err, &signal) {
-		fmt.Fprintln(io.Err, "rowmill: "+err.Error())
+		fmt.Fprintln(term.Err, "rowmill: "+err.Error())
 	}
 	return exit.Code(err)
 }
 
-func newRoot(io *terminal.IO) *cobra.Command {
+func newRoot(term *terminal.IO) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rowmill",
 		Short: "Batch inference: post a million rows, get one Parquet file in order",
@@ -58,18 +58,18 @@ Ollama:
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.SetIn(io.In)
-	root.SetOut(io.Out)
-	root.SetErr(io.Err)
+	root.SetIn(term.In)
+	root.SetOut(term.Out)
+	root.SetErr(term.Err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exit.With(exit.Usage, fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
 	agent := "rowmill/" + buildInfo().Version
-	service := connect.Options{IO: io, UserAgent: agent}
+	service := connect.Options{Term: term, UserAgent: agent}
 	root.AddCommand(
-		serveCommand(io), jobs.Command(jobs.Config{IO: io, UserAgent: agent}),
+		serveCommand(term), jobs.Command(jobs.Config{Term: term, UserAgent: agent}),
 		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), nodes.Command(service), functions.Command(service),
-		simCommand(io), configCommand(io), versionCommand(io),
+		simCommand(term), configCommand(term), versionCommand(term),
 	)
 	for _, cmd := range root.Commands() {
 		checkArgs(cmd)

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 // rowmill runs a command line that ends by itself.
 func runCommand(ctx context.Context, environ []string, stdin string, args ...string) (code int, out, errOut string) {
 	var stdout, stderr bytes.Buffer
-	io := &terminal.IO{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr, Environ: environ, Width: func() int { return 80 }}
-	code = run(ctx, io, args)
+	term := &terminal.IO{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr, Environ: environ, Width: func() int { return 80 }}
+	code = run(ctx, term, args)
 	return code, stdout.String(), stderr.String()
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-func serveCommand(io *terminal.IO) *cobra.Command {
+func serveCommand(term *terminal.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node",
@@ -47,13 +47,13 @@ too, nothing that was committed is lost.
   rowmill serve --set 'quotas=[{priority: 1, row_quota: 50000000}]' --set jobs.max_active=8`,
 		Args: cobra.NoArgs,
 	}
-	load := settingsFlags(cmd.Flags(), io)
+	load := settingsFlags(cmd.Flags(), term)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, err := load()
 		if err != nil {
 			return err
 		}
-		return serve(cmd.Context(), io, s)
+		return serve(cmd.Context(), term, s)
 	}
 	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
 	must(cmd.MarkFlagDirname("data"))
@@ -61,15 +61,15 @@ too, nothing that was committed is lost.
 }
 
 // serve runs a node until ctx ends or a part fails.
-func serve(ctx context.Context, io *terminal.IO, s settings.Settings) error {
+func serve(ctx context.Context, term *terminal.IO, s settings.Settings) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit(s))
 	}
-	m := &Main{Settings: s, Logger: newLogger(io, s.Log)}
+	m := &Main{Settings: s, Logger: newLogger(term, s.Log)}
 	if err := m.Run(ctx); err != nil {
 		return exit.With(exit.Failure, err)
 	}
-	greet(io, m)
+	greet(term, m)
 	m.Logger.Info("listening", "address", m.Addr.String(), "records", m.records(), "objects", m.objects(), "version", buildInfo().Version)
 	var failure error
 	select {
@@ -99,16 +99,16 @@ func memoryLimit(s settings.Settings) int64 {
 
 // newLogger writes to standard error: text for a person at a terminal, JSON
 // for everything else.
-func newLogger(io *terminal.IO, set settings.Log) *slog.Logger {
+func newLogger(term *terminal.IO, set settings.Log) *slog.Logger {
 	var level slog.LevelVar
 	if err := level.UnmarshalText([]byte(set.Level)); err != nil {
 		level.Set(slog.LevelInfo) // Validate has refused it already
 	}
 	options := &slog.HandlerOptions{Level: &level}
-	if set.Format == "text" || set.Format == "auto" && io.Live {
-		return slog.New(slog.NewTextHandler(io.Err, options))
+	if set.Format == "text" || set.Format == "auto" && term.Live {
+		return slog.New(slog.NewTextHandler(term.Err, options))
 	}
-	return slog.New(slog.NewJSONHandler(io.Err, options))
+	return slog.New(slog.NewJSONHandler(term.Err, options))
 }
 
 // must is for what can only fail by a mistake in this package.

@@ -25,7 +25,7 @@ import (
 // for the other.
 const defaultSimListen = "127.0.0.1:8000"
 
-func simCommand(io *terminal.IO) *cobra.Command {
+func simCommand(term *terminal.IO) *cobra.Command {
 	set, logs := settings.Defaults().Simulator, settings.Defaults().Log
 	config := sim.Config{Profile: sim.DefaultProfile()}
 	var address, catalogFile, witness string
@@ -64,7 +64,7 @@ server takes the same by POST /sim/faults.`,
 			if set.Slots < 1 {
 				return exit.With(exit.Usage, fmt.Errorf("--slots must be at least 1, is %d", set.Slots))
 			}
-			config.Models, config.Logger = models.All(), newLogger(io, logs)
+			config.Models, config.Logger = models.All(), newLogger(term, logs)
 			config.Profile = paced(config.Profile, set)
 			if witness != "" {
 				file, err := os.OpenFile(witness, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -74,7 +74,7 @@ server takes the same by POST /sim/faults.`,
 				defer file.Close()
 				config.Witness = file
 			}
-			return runSimulator(cmd.Context(), io, address, config)
+			return runSimulator(cmd.Context(), term, address, config)
 		},
 	}
 	flags := cmd.Flags()
@@ -164,12 +164,12 @@ func (f faultFlags) apply(faults *sim.Faults) error {
 }
 
 // runSimulator serves until ctx ends.
-func runSimulator(ctx context.Context, io *terminal.IO, address string, config sim.Config) error {
+func runSimulator(ctx context.Context, term *terminal.IO, address string, config sim.Config) error {
 	server, err := openSimulator(ctx, address, config)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(io.Out, "simulated inference server at %s; outputs are made up\n", server.URL())
+	fmt.Fprintf(term.Out, "simulated inference server at %s; outputs are made up\n", server.URL())
 	<-ctx.Done()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTimeout)
 	defer cancel()

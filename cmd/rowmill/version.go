@@ -58,7 +58,7 @@ func buildInfo() Build {
 	return b
 }
 
-func versionCommand(io *terminal.IO) *cobra.Command {
+func versionCommand(term *terminal.IO) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -68,9 +68,9 @@ func versionCommand(io *terminal.IO) *cobra.Command {
 			b := buildInfo()
 			switch output {
 			case "json":
-				return json.NewEncoder(io.Out).Encode(b)
+				return json.NewEncoder(term.Out).Encode(b)
 			case "text":
-				_, err := fmt.Fprintf(io.Out, "rowmill %s (commit %s, %s, %s)\n", b.Version, orUnknown(b.Commit), orUnknown(b.Built), b.Go)
+				_, err := fmt.Fprintf(term.Out, "rowmill %s (commit %s, %s, %s)\n", b.Version, orUnknown(b.Commit), orUnknown(b.Built), b.Go)
 				return err
 			}
 			return exit.With(exit.Usage, fmt.Errorf("-o must be text or json, is %q", output))

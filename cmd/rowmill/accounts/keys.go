@@ -135,14 +135,14 @@ func (c *commands) made(k client.Key, how string) error {
 		return errors.New("the answer holds no key; look at `rowmill keys list`")
 	}
 	if c.print == "json" {
-		return terminal.JSON(c.service.IO.Out, k.Raw)
+		return terminal.JSON(c.service.Term.Out, k.Raw)
 	}
 	ends := "it does not expire"
 	if k.Expires != nil {
 		ends = "it expires at " + k.Expires.UTC().Format(time.RFC3339)
 	}
-	c.service.IO.Say("%s %s key %s of account %s; %s. Keep its text, it is not shown again:", how, k.Role, k.ID, terminal.Printable(k.Account), ends)
-	_, err := fmt.Fprintln(c.service.IO.Out, terminal.Printable(k.Key))
+	c.service.Term.Say("%s %s key %s of account %s; %s. Keep its text, it is not shown again:", how, k.Role, k.ID, terminal.Printable(k.Account), ends)
+	_, err := fmt.Fprintln(c.service.Term.Out, terminal.Printable(k.Key))
 	return err
 }
 
@@ -161,7 +161,7 @@ account default those of all accounts.`,
 				return fmt.Errorf("list keys: %w", err)
 			}
 			if c.print == "json" {
-				return terminal.JSON(c.service.IO.Out, found.Raw)
+				return terminal.JSON(c.service.Term.Out, found.Raw)
 			}
 			return c.table(found.Keys)
 		}),
@@ -171,7 +171,7 @@ account default those of all accounts.`,
 }
 
 func (c *commands) table(keys []client.Key) error {
-	return terminal.Table(c.service.IO.Out, func(w io.Writer) {
+	return terminal.Table(c.service.Term.Out, func(w io.Writer) {
 		fmt.Fprintln(w, "ID\tACCOUNT\tROLE\tNAME\tCREATED\tEXPIRES\tLAST USED\tDIALECT\tPER MINUTE")
 		for _, k := range keys {
 			dialect, perMinute := "", ""
@@ -229,7 +229,7 @@ were submitted with them go on.`,
 				if err := api.RevokeKey(cmd.Context(), id); err != nil {
 					return fmt.Errorf("revoke %s: %w", terminal.Printable(id), err)
 				}
-				c.service.IO.Say("key %s is revoked", terminal.Printable(id))
+				c.service.Term.Say("key %s is revoked", terminal.Printable(id))
 			}
 			return nil
 		}),

@@ -104,14 +104,14 @@ func retentionDays(text string) (*int, error) {
 
 func (c *commands) showSettings(s client.Settings) error {
 	if c.print == "json" {
-		return terminal.JSON(c.service.IO.Out, s.Raw)
+		return terminal.JSON(c.service.Term.Out, s.Raw)
 	}
 	kept := "for ever"
 	if s.RetentionDays != nil {
 		kept = fmt.Sprintf("%d days after the job's end", *s.RetentionDays)
 	}
-	c.service.IO.Say("account %s", terminal.Printable(s.Account))
-	return terminal.Table(c.service.IO.Out, func(w io.Writer) {
+	c.service.Term.Say("account %s", terminal.Printable(s.Account))
+	return terminal.Table(c.service.Term.Out, func(w io.Writer) {
 		fmt.Fprintln(w, "SETTING\tVALUE")
 		fmt.Fprintf(w, "inputs and results are kept\t%s\n", kept)
 	})

@@ -35,7 +35,7 @@ const defaultServer = "http://127.0.0.1:8088"
 
 // Options are what the flags of a command say of the service.
 type Options struct {
-	IO        *terminal.IO
+	Term      *terminal.IO
 	UserAgent string
 
 	server  string
@@ -49,7 +49,7 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	flags.StringVar(&o.server, "server", "", "address of the service (default "+defaultServer+")")
 	flags.StringVar(&o.keyFile, "api-key-file", "", "file that holds the API key")
 	flags.StringVar(&o.key, "api-key", "", "the API key; others on this machine can see it there, prefer a file or ROWMILL_API_KEY")
-	flags.BoolVarP(&o.IO.Quiet, "quiet", "q", o.IO.Quiet, "no progress and no messages but errors")
+	flags.BoolVarP(&o.Term.Quiet, "quiet", "q", o.Term.Quiet, "no progress and no messages but errors")
 }
 
 // With makes the body of a command of what needs a client.
@@ -73,7 +73,7 @@ type profile struct {
 // Client returns a client of the service that flags, environment and profile
 // name, in that order.
 func (o *Options) Client() (*client.Client, error) {
-	server := cmp.Or(o.server, o.IO.Getenv("ROWMILL_SERVER"))
+	server := cmp.Or(o.server, o.Term.Getenv("ROWMILL_SERVER"))
 	key, err := o.findKey()
 	if err != nil {
 		return nil, exit.With(exit.Usage, err)
@@ -110,10 +110,10 @@ func (o *Options) findKey() (string, error) {
 		return o.key, nil
 	case o.keyFile != "":
 		return readKey(o.keyFile)
-	case o.IO.Getenv("ROWMILL_API_KEY") != "":
-		return o.IO.Getenv("ROWMILL_API_KEY"), nil
-	case o.IO.Getenv("ROWMILL_API_KEY_FILE") != "":
-		return readKey(o.IO.Getenv("ROWMILL_API_KEY_FILE"))
+	case o.Term.Getenv("ROWMILL_API_KEY") != "":
+		return o.Term.Getenv("ROWMILL_API_KEY"), nil
+	case o.Term.Getenv("ROWMILL_API_KEY_FILE") != "":
+		return readKey(o.Term.Getenv("ROWMILL_API_KEY_FILE"))
 	}
 	return "", nil
 }
@@ -132,9 +132,9 @@ func readKey(name string) (string, error) {
 
 // readProfile reads the client's file, if there is one.
 func (o *Options) readProfile() (string, profile, error) {
-	dir := o.IO.Getenv("XDG_CONFIG_HOME")
+	dir := o.Term.Getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) {
-		home := o.IO.Getenv("HOME")
+		home := o.Term.Getenv("HOME")
 		if home == "" {
 			return "", profile{}, nil
 		}

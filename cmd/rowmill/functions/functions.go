@@ -121,7 +121,7 @@ FILE may be - for standard input.`,
 			if draft {
 				state = "is a draft; `rowmill functions rollback " + f.Name + " " + strconv.Itoa(f.Revision) + "` publishes it"
 			}
-			fmt.Fprintf(c.service.IO.Out, "revision %d of %s %s\n", f.Revision, f.Name, state)
+			fmt.Fprintf(c.service.Term.Out, "revision %d of %s %s\n", f.Revision, f.Name, state)
 			return nil
 		}),
 	}
@@ -131,7 +131,7 @@ FILE may be - for standard input.`,
 
 // read reads a file, or standard input for -.
 func (c *commands) read(name string) ([]byte, error) {
-	src := c.service.IO.In
+	src := c.service.Term.In
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
@@ -185,9 +185,9 @@ func (c *commands) show(found []client.Function, what string) error {
 		if found == nil {
 			found = []client.Function{}
 		}
-		return terminal.JSON(c.service.IO.Out, map[string][]client.Function{what: found})
+		return terminal.JSON(c.service.Term.Out, map[string][]client.Function{what: found})
 	}
-	return terminal.Table(c.service.IO.Out, func(w io.Writer) {
+	return terminal.Table(c.service.Term.Out, func(w io.Writer) {
 		fmt.Fprintln(w, "NAME\tREVISION\tMODEL\tINPUTS\tCREATED\tPUBLISHED\tDESCRIPTION")
 		for _, f := range found {
 			var names []string
@@ -229,9 +229,9 @@ func (c *commands) get() *cobra.Command {
 				return fmt.Errorf("get %s: %w", args[0], err)
 			}
 			if c.print == "json" {
-				return terminal.JSON(c.service.IO.Out, f)
+				return terminal.JSON(c.service.Term.Out, f)
 			}
-			return writeYAML(c.service.IO.Out, f)
+			return writeYAML(c.service.Term.Out, f)
 		}),
 	}
 	cmd.Flags().IntVar(&revision, "revision", 0, "which revision (default: the published one)")
@@ -314,9 +314,9 @@ func (c *commands) compare(all []client.Function, name string, before, after int
 		}
 		shown[i] = f.Revision
 	}
-	fmt.Fprintf(c.service.IO.Out, "--- %s revision %d\n+++ %s revision %d\n", name, shown[0], name, shown[1])
+	fmt.Fprintf(c.service.Term.Out, "--- %s revision %d\n+++ %s revision %d\n", name, shown[0], name, shown[1])
 	for _, line := range diff(texts[0].String(), texts[1].String()) {
-		fmt.Fprintln(c.service.IO.Out, terminal.Printable(line))
+		fmt.Fprintln(c.service.Term.Out, terminal.Printable(line))
 	}
 	return nil
 }
@@ -344,7 +344,7 @@ func (c *commands) rollback() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("roll back %s: %w", args[0], err)
 			}
-			fmt.Fprintf(c.service.IO.Out, "revision %d of %s is published\n", f.Revision, f.Name)
+			fmt.Fprintf(c.service.Term.Out, "revision %d of %s is published\n", f.Revision, f.Name)
 			return nil
 		}),
 	}
@@ -360,7 +360,7 @@ func (c *commands) unpublish() *cobra.Command {
 			if err := api.Unpublish(cmd.Context(), c.account, args[0]); err != nil {
 				return fmt.Errorf("unpublish %s: %w", args[0], err)
 			}
-			fmt.Fprintf(c.service.IO.Out, "%s is not published any more\n", args[0])
+			fmt.Fprintf(c.service.Term.Out, "%s is not published any more\n", args[0])
 			return nil
 		}),
 	}
@@ -389,13 +389,13 @@ row, which is cancelled when it takes longer than 90 seconds.`,
 				return fmt.Errorf("run %s: %w", args[0], err)
 			}
 			if c.print == "json" {
-				return terminal.JSON(c.service.IO.Out, run.Raw)
+				return terminal.JSON(c.service.Term.Out, run.Raw)
 			}
 			var text string
 			if json.Unmarshal(run.Output, &text) != nil { // a vector
 				text = string(run.Output)
 			}
-			fmt.Fprintln(c.service.IO.Out, text)
+			fmt.Fprintln(c.service.Term.Out, text)
 			return nil
 		}),
 	}

@@ -91,7 +91,7 @@ func (p *program) file(name, text string) string {
 func (p *program) run(code int, args []string, texts ...string) string {
 	p.Helper()
 	var out, errs bytes.Buffer
-	service := connect.Options{IO: &terminal.IO{
+	service := connect.Options{Term: &terminal.IO{
 		In: strings.NewReader(p.stdin), Out: &out, Err: &errs, Width: func() int { return 80 },
 		Environ: []string{"ROWMILL_SERVER=" + p.server.URL, "ROWMILL_API_KEY=administrator"},
 	}}

@@ -79,15 +79,15 @@ func (c *commands) summary(job client.Job, watched time.Duration) {
 	line := fmt.Sprintf("%s succeeded: %s rows in %s, %s tokens in, %s out", job.ID,
 		terminal.Count(number(job.NumRows)), terminal.Span(took),
 		terminal.Count(number(job.InputTokens)), terminal.Count(number(job.OutputTokens)))
-	c.IO.Say("%s", line)
+	c.Term.Say("%s", line)
 	if job.FailedRows > 0 {
-		c.IO.Say("%s rows failed and have no output; see why: rowmill jobs errors %s", terminal.Count(job.FailedRows), job.ID)
+		c.Term.Say("%s rows failed and have no output; see why: rowmill jobs errors %s", terminal.Count(job.FailedRows), job.ID)
 	}
 	if job.TruncatedRows > 0 {
-		c.IO.Say("%s inputs were cut to fit the model's context; --no-truncate fails the job instead", terminal.Count(job.TruncatedRows))
+		c.Term.Say("%s inputs were cut to fit the model's context; --no-truncate fails the job instead", terminal.Count(job.TruncatedRows))
 	}
 	if job.TruncatedOutputs > 0 {
-		c.IO.Say("%s outputs were cut by the length limit; raise it with --param max_tokens=N", terminal.Count(job.TruncatedOutputs))
+		c.Term.Say("%s outputs were cut by the length limit; raise it with --param max_tokens=N", terminal.Count(job.TruncatedOutputs))
 	}
 }
 
@@ -95,7 +95,7 @@ func (c *commands) summary(job client.Job, watched time.Duration) {
 func (c *commands) comeBack(id string, s *saving, why error) {
 	var signal exit.Signal
 	if errors.As(why, &signal) {
-		fmt.Fprintln(c.IO.Err, "detached")
+		fmt.Fprintln(c.Term.Err, "detached")
 	}
-	fmt.Fprintf(c.IO.Err, "the job goes on; come back with\n  rowmill jobs attach %s%s\nor end it with\n  rowmill jobs cancel %s\n", id, s.again(), id)
+	fmt.Fprintf(c.Term.Err, "the job goes on; come back with\n  rowmill jobs attach %s%s\nor end it with\n  rowmill jobs cancel %s\n", id, s.again(), id)
 }

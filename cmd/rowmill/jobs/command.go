@@ -17,7 +17,7 @@ import (
 
 // Config is what the commands need from the program around them.
 type Config struct {
-	IO        *terminal.IO
+	Term      *terminal.IO
 	UserAgent string
 	// Poll is the time between two looks at a running job, after a quick
 	// start. Default: 1s.
@@ -42,7 +42,7 @@ func Command(cfg Config) *cobra.Command {
 	if cfg.Patience == 0 {
 		cfg.Patience = 2 * time.Minute
 	}
-	c := &commands{Config: cfg, service: connect.Options{IO: cfg.IO, UserAgent: cfg.UserAgent}}
+	c := &commands{Config: cfg, service: connect.Options{Term: cfg.Term, UserAgent: cfg.UserAgent}}
 	root := &cobra.Command{
 		Use:   "jobs",
 		Short: "Submit jobs, follow them and fetch their results",

@@ -17,7 +17,7 @@ func (c *commands) printEstimate(job client.Job) error {
 	if job.CostEstimate == nil {
 		return exit.With(exit.Failure, fmt.Errorf("%s has succeeded without an estimate", job.ID))
 	}
-	return terminal.Table(c.IO.Out, func(w io.Writer) {
+	return terminal.Table(c.Term.Out, func(w io.Writer) {
 		line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, terminal.Printable(value)) }
 		line("model", job.Model)
 		line("rows", rowsOf(job))

@@ -19,7 +19,7 @@ const firstPoll = 100 * time.Millisecond
 // follow shows a job's progress until it is over, and returns its record. A
 // service that is away for less than Patience is waited for.
 func (c *commands) follow(ctx context.Context, api *client.Client, id string) (client.Job, error) {
-	progress := terminal.NewProgress(c.IO)
+	progress := terminal.NewProgress(c.Term)
 	defer progress.Pause()
 	told := 0 // warnings said
 	pause := min(firstPoll, c.Poll)
@@ -33,7 +33,7 @@ func (c *commands) follow(ctx context.Context, api *client.Client, id string) (c
 			away, reached = false, time.Now()
 			for ; told < len(job.Warnings); told++ {
 				progress.Pause()
-				c.IO.Say("warning: %s", job.Warnings[told])
+				c.Term.Say("warning: %s", job.Warnings[told])
 			}
 			progress.Update(snapshot(job, reached))
 			if job.Status.Terminal() {
@@ -44,7 +44,7 @@ func (c *commands) follow(ctx context.Context, api *client.Client, id string) (c
 		case !away:
 			away = true
 			progress.Pause()
-			c.IO.Say("%v; trying again for %v, the job goes on", err, c.Patience)
+			c.Term.Say("%v; trying again for %v, the job goes on", err, c.Patience)
 		}
 		wait := pause
 		var refusal *client.APIError

@@ -121,7 +121,7 @@ type records struct {
 }
 
 func (c *commands) records(header string) *records {
-	return &records{w: c.IO.Out, json: c.print == "json", header: header}
+	return &records{w: c.Term.Out, json: c.print == "json", header: header}
 }
 
 // write prints n records; at gives one as a value and as a line of a table.
@@ -171,7 +171,7 @@ func (c *commands) end(r *records, next string, err error, command string) error
 		}
 	}
 	if next != "" {
-		c.IO.Say("more: %s --cursor %s (or --all)", command, quote(next))
+		c.Term.Say("more: %s --cursor %s (or --all)", command, quote(next))
 	}
 	return nil
 }

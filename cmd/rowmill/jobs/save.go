@@ -100,14 +100,14 @@ func (s *saving) again() string {
 // save writes the results of a succeeded job.
 func (c *commands) save(ctx context.Context, api *client.Client, id string, s *saving) error {
 	if s.path == stdout {
-		if _, err := api.Stream(ctx, id, s.want, c.IO.Out); err != nil {
+		if _, err := api.Stream(ctx, id, s.want, c.Term.Out); err != nil {
 			return fmt.Errorf("results of %s: %w", id, err)
 		}
 		return nil
 	}
-	progress := terminal.NewProgress(c.IO)
+	progress := terminal.NewProgress(c.Term)
 	size, err := api.Save(ctx, id, s.want, s.path, func(done, total int64) {
-		if c.IO.Live {
+		if c.Term.Live {
 			progress.Update(terminal.Snapshot{Now: time.Now(), Phase: "download", Done: done, Total: total, Size: true})
 		}
 	})
@@ -115,7 +115,7 @@ func (c *commands) save(ctx context.Context, api *client.Client, id string, s *s
 	if err != nil {
 		return fmt.Errorf("results of %s: %w", id, err)
 	}
-	c.IO.Say("wrote %s (%s)", s.path, terminal.Size(size))
+	c.Term.Say("wrote %s (%s)", s.path, terminal.Size(size))
 	return nil
 }
 

@@ -169,7 +169,7 @@ func (c *call) run(args ...string) *call {
 	c.out.Reset()
 	c.err.Reset()
 	cmd := Command(Config{
-		IO: &terminal.IO{
+		Term: &terminal.IO{
 			In: strings.NewReader(c.stdin), Out: &c.out, Err: &c.err, Environ: c.environ,
 			Live: c.live, Width: func() int { return 100 },
 		},

@@ -29,9 +29,9 @@ func (c *commands) get() *cobra.Command {
 				return fmt.Errorf("get %s: %w", args[0], err)
 			}
 			if c.print == "json" {
-				return terminal.JSON(c.IO.Out, job)
+				return terminal.JSON(c.Term.Out, job)
 			}
-			return terminal.Table(c.IO.Out, func(w io.Writer) { writeRecord(w, job) })
+			return terminal.Table(c.Term.Out, func(w io.Writer) { writeRecord(w, job) })
 		}),
 	}
 	c.outputFlag(cmd)
@@ -102,12 +102,12 @@ func (c *commands) status() *cobra.Command {
 				return fmt.Errorf("status of %s: %w", args[0], err)
 			}
 			if c.print == "json" {
-				return terminal.JSON(c.IO.Out, s.Raw)
+				return terminal.JSON(c.Term.Out, s.Raw)
 			}
 			if s.Message != "" {
-				c.IO.Say("%s", s.Message)
+				c.Term.Say("%s", s.Message)
 			}
-			_, err = fmt.Fprintln(c.IO.Out, s.Status)
+			_, err = fmt.Fprintln(c.Term.Out, s.Status)
 			return err
 		}),
 	}
@@ -132,7 +132,7 @@ func (c *commands) cancel() *cobra.Command {
 				case !answer.Cancelled:
 					errs = append(errs, exit.With(exit.Failure, fmt.Errorf("cancel %s: %s", id, answer.Message)))
 				default:
-					c.IO.Say("%s: %s", id, cmp.Or(answer.Message, "cancelled"))
+					c.Term.Say("%s: %s", id, cmp.Or(answer.Message, "cancelled"))
 				}
 			}
 			return errors.Join(errs...)
@@ -183,7 +183,7 @@ func (c *commands) rows() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("row %d of %s: %w", n, args[0], err)
 				}
-				if err := terminal.JSON(c.IO.Out, row); err != nil {
+				if err := terminal.JSON(c.Term.Out, row); err != nil {
 					return err
 				}
 			}

@@ -124,7 +124,7 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, input stri
 		}
 		if s.Priority < 0 {
 			s.Priority = 1
-			c.IO.Say("using priority 1, since nobody knows yet how many rows the URL holds; --priority overrides")
+			c.Term.Say("using priority 1, since nobody knows yet how many rows the URL holds; --priority overrides")
 		}
 	} else {
 		in, err := c.fromFile(ctx, input, s)
@@ -142,18 +142,18 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, input stri
 	made, err := api.Submit(ctx, s.Submission)
 	if err != nil {
 		if ctx.Err() != nil || client.Passing(err) {
-			fmt.Fprintf(c.IO.Err, "the job may have been created; to make sure, repeat the command with --idempotency-key %s, or look: rowmill jobs list\n", quote(s.IdempotencyKey))
+			fmt.Fprintf(c.Term.Err, "the job may have been created; to make sure, repeat the command with --idempotency-key %s, or look: rowmill jobs list\n", quote(s.IdempotencyKey))
 		}
 		return fmt.Errorf("submit: %w", err)
 	}
 	for _, warning := range made.Warnings {
-		c.IO.Say("warning: %s", warning)
+		c.Term.Say("warning: %s", warning)
 	}
 	if s.detach {
-		_, err := fmt.Fprintln(c.IO.Out, made.JobID)
+		_, err := fmt.Fprintln(c.Term.Out, made.JobID)
 		return err
 	}
-	c.IO.Say("created %s", made.JobID)
+	c.Term.Say("created %s", made.JobID)
 	return c.finish(ctx, api, made.JobID, &s.save, s.timeout)
 }
 
@@ -250,7 +250,7 @@ func (c *commands) fromFile(ctx context.Context, input string, s *submission) (*
 	if s.IDColumn != "" {
 		return nil, exit.With(exit.Usage, errors.New("--id-column works only with a URL, since rows sent with a submission have no IDs; the results have the order of the file, so join the IDs by position, or serve the file over HTTP and give its URL"))
 	}
-	in, err := openSource(input, s.kind, s.Column, c.IO.In)
+	in, err := openSource(input, s.kind, s.Column, c.Term.In)
 	if err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
@@ -259,12 +259,12 @@ func (c *commands) fromFile(ctx context.Context, input string, s *submission) (*
 		in.Close()
 		return nil, err
 	}
-	c.IO.Say("%s: %s rows of %s", in.name, terminal.Count(count), in.describe())
+	c.Term.Say("%s: %s rows of %s", in.name, terminal.Count(count), in.describe())
 	if s.Priority < 0 {
 		s.Priority = 0
 		if count > manyRows {
 			s.Priority = 1
-			c.IO.Say("using priority 1, since there are more than %s rows; --priority overrides", terminal.Count(manyRows))
+			c.Term.Say("using priority 1, since there are more than %s rows; --priority overrides", terminal.Count(manyRows))
 		}
 	}
 	s.Rows, s.Column = in.rows(), "" // the service sees bare rows

@@ -76,9 +76,9 @@ answered. Each node is as it last described itself, about a second ago.`,
 
 func (c *commands) show(found client.Nodes) error {
 	if c.print == "json" {
-		return terminal.JSON(c.service.IO.Out, found.Raw)
+		return terminal.JSON(c.service.Term.Out, found.Raw)
 	}
-	return terminal.Table(c.service.IO.Out, func(w io.Writer) {
+	return terminal.Table(c.service.Term.Out, func(w io.Writer) {
 		fmt.Fprintln(w, "NODE\tID\tADDRESS\tROLE\tVERSION\tMODELS\tJOBS\tROWS\tSINCE")
 		for _, n := range found.Nodes {
 			name, role, since := n.Name, n.Role, "-"
@@ -149,7 +149,7 @@ func (c *commands) drainNode(ctx context.Context, api *client.Client, name strin
 	if err := api.DrainNode(ctx, node.ID); err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	c.service.IO.Say("node %s drains", terminal.Printable(node.ID))
+	c.service.Term.Say("node %s drains", terminal.Printable(node.ID))
 	if c.wait <= 0 {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (c *commands) drainNode(ctx context.Context, api *client.Client, name strin
 	if err := left(ctx, api, node); err != nil {
 		return err
 	}
-	c.service.IO.Say("node %s has left", terminal.Printable(node.ID))
+	c.service.Term.Say("node %s has left", terminal.Printable(node.ID))
 	return nil
 }
 

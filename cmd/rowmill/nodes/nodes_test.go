@@ -103,7 +103,7 @@ func start(t *testing.T) *program {
 func (p *program) run(line string, code int, texts ...string) []string {
 	p.Helper()
 	var out, errs bytes.Buffer
-	service := connect.Options{IO: &terminal.IO{
+	service := connect.Options{Term: &terminal.IO{
 		In: strings.NewReader(""), Out: &out, Err: &errs, Width: func() int { return 80 },
 		Environ: []string{"ROWMILL_SERVER=" + p.server.URL, "ROWMILL_API_KEY=administrator"},
 	}}

@@ -91,10 +91,10 @@ func (c *commands) get() *cobra.Command {
 // show prints quotas.
 func (c *commands) show(q client.Quotas) error {
 	if c.print == "json" {
-		return terminal.JSON(c.service.IO.Out, q.Raw)
+		return terminal.JSON(c.service.Term.Out, q.Raw)
 	}
-	c.service.IO.Say("account %s", terminal.Printable(q.Account))
-	return terminal.Table(c.service.IO.Out, func(w io.Writer) {
+	c.service.Term.Say("account %s", terminal.Printable(q.Account))
+	return terminal.Table(c.service.Term.Out, func(w io.Writer) {
 		fmt.Fprintln(w, "QUOTA\tVALUE\tFROM")
 		line := func(name, value string, own bool) {
 			from := "configuration"

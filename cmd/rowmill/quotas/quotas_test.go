@@ -82,7 +82,7 @@ func (p *program) run(line string) *program {
 	p.Helper()
 	p.out.Reset()
 	p.err.Reset()
-	service := connect.Options{IO: &terminal.IO{
+	service := connect.Options{Term: &terminal.IO{
 		In: strings.NewReader(""), Out: &p.out, Err: &p.err,
 		Environ: []string{"ROWMILL_SERVER=" + p.server.URL, "ROWMILL_API_KEY=" + p.key},
 		Width:   func() int { return 80 },

@@ -58,10 +58,10 @@ default may name another.
 
 func (c *commands) showUsage(u client.Usage) error {
 	if c.print == "json" {
-		return terminal.JSON(c.service.IO.Out, u.Raw)
+		return terminal.JSON(c.service.Term.Out, u.Raw)
 	}
-	c.service.IO.Say("account %s, %s to %s", terminal.Printable(u.Account), terminal.Printable(u.From), terminal.Printable(u.To))
-	return terminal.Table(c.service.IO.Out, func(w io.Writer) {
+	c.service.Term.Say("account %s, %s to %s", terminal.Printable(u.Account), terminal.Printable(u.From), terminal.Printable(u.To))
+	return terminal.Table(c.service.Term.Out, func(w io.Writer) {
 		fmt.Fprintln(w, "DAY\tMODEL\tROWS\tFAILED\tTOKENS IN\tTOKENS OUT\tUSD")
 		line := func(day, model string, f client.Figures) {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%.6f\n", terminal.Printable(day), terminal.Printable(model),

@@ -34,7 +34,7 @@ type Snapshot struct {
 // Progress shows snapshots: as one line that is rewritten where Err is a
 // terminal, otherwise as a line every 10 s or 5 %. It is for one goroutine.
 type Progress struct {
-	io      *IO
+	term    *IO
 	samples []Snapshot // of the last rateWindow, oldest first
 	shown   Snapshot   // the last one that became a plain line
 	plain   bool       // a plain line was written
@@ -42,7 +42,7 @@ type Progress struct {
 }
 
 // NewProgress shows nothing yet.
-func NewProgress(io *IO) *Progress { return &Progress{io: io} }
+func NewProgress(term *IO) *Progress { return &Progress{term: term} }
 
 // Update shows s.
 func (p *Progress) Update(s Snapshot) {
@@ -53,16 +53,16 @@ func (p *Progress) Update(s Snapshot) {
 	for len(p.samples) > 2 && s.Now.Sub(p.samples[1].Now) >= rateWindow {
 		p.samples = p.samples[1:]
 	}
-	if p.io.Quiet {
+	if p.term.Quiet {
 		return
 	}
-	if p.io.Live {
-		fmt.Fprint(p.io.Err, "\r\x1b[K"+render(s, p.samples[0], p.io.Width()-1, p.io.Colour))
+	if p.term.Live {
+		fmt.Fprint(p.term.Err, "\r\x1b[K"+render(s, p.samples[0], p.term.Width()-1, p.term.Colour))
 		p.drawn = true
 		return
 	}
 	if p.due(s) {
-		fmt.Fprintln(p.io.Err, render(s, p.samples[0], 0, false))
+		fmt.Fprintln(p.term.Err, render(s, p.samples[0], 0, false))
 		p.shown, p.plain = s, true
 	}
 }
@@ -82,7 +82,7 @@ func (p *Progress) due(s Snapshot) bool {
 // Pause removes the live line, so that something else can be written.
 func (p *Progress) Pause() {
 	if p.drawn {
-		fmt.Fprint(p.io.Err, "\r\x1b[K")
+		fmt.Fprint(p.term.Err, "\r\x1b[K")
 		p.drawn = false
 	}
 }

@@ -172,8 +172,8 @@ func TestFigures(t *testing.T) {
 
 func TestGetenv(t *testing.T) {
 	t.Parallel()
-	io := &IO{Environ: []string{"A=1", "AB=2", "A=3=4"}}
-	if io.Getenv("A") != "3=4" || io.Getenv("AB") != "2" || io.Getenv("B") != "" {
+	term := &IO{Environ: []string{"A=1", "AB=2", "A=3=4"}}
+	if term.Getenv("A") != "3=4" || term.Getenv("AB") != "2" || term.Getenv("B") != "" {
 		t.Error("wrong")
 	}
 }
