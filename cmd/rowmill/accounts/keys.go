@@ -85,7 +85,7 @@ being seen.`,
 		Args: cobra.NoArgs,
 		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			var err error
-			if wanted.Expires, err = expiry(expires, time.Now()); err != nil {
+			if wanted.Expires, err = expiry(expires, c.service.Term.Now()); err != nil {
 				return exit.With(exit.Usage, err)
 			}
 			if cmd.Flags().Changed("requests-per-minute") && wanted.PerMinute < 1 {

@@ -52,7 +52,7 @@ func (c *commands) finish(ctx context.Context, api *client.Client, id string, s 
 			exit.With(exit.Timeout, fmt.Errorf("%s is not over after %v", id, timeout)))
 		defer cancel()
 	}
-	begun := time.Now()
+	begun := c.Term.Now()
 	job, err := c.follow(ctx, api, id)
 	if err == nil {
 		if err = outcome(job); err != nil {
@@ -61,7 +61,7 @@ func (c *commands) finish(ctx context.Context, api *client.Client, id string, s 
 		if job.RunType == rowmill.RunEstimate {
 			return c.printEstimate(job)
 		}
-		c.summary(job, time.Since(begun))
+		c.summary(job, c.Term.Now().Sub(begun))
 		err = c.save(ctx, api, id, s)
 	}
 	if err != nil && (ctx.Err() != nil || client.Passing(err)) {

@@ -23,14 +23,14 @@ func (c *commands) follow(ctx context.Context, api *client.Client, id string) (c
 	defer progress.Pause()
 	told := 0 // warnings said
 	pause := min(firstPoll, c.Poll)
-	reached := time.Now()
+	reached := c.Term.Now()
 	for away := false; ; {
 		job, err := api.Job(ctx, id)
 		switch {
 		case ctx.Err() != nil:
 			return client.Job{}, context.Cause(ctx)
 		case err == nil:
-			away, reached = false, time.Now()
+			away, reached = false, c.Term.Now()
 			for ; told < len(job.Warnings); told++ {
 				progress.Pause()
 				c.Term.Say("warning: %s", job.Warnings[told])
@@ -39,7 +39,7 @@ func (c *commands) follow(ctx context.Context, api *client.Client, id string) (c
 			if job.Status.Terminal() {
 				return job, nil
 			}
-		case !client.Passing(err) || time.Since(reached) > c.Patience:
+		case !client.Passing(err) || c.Term.Now().Sub(reached) > c.Patience:
 			return client.Job{}, fmt.Errorf("follow %s: %w", id, err)
 		case !away:
 			away = true

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -71,7 +70,7 @@ func (c *commands) list() *cobra.Command {
 					job := page.Jobs[i]
 					return job, strings.Join([]string{
 						job.ID, string(job.Status), rowsOf(job), job.Model,
-						terminal.Ago(time.Since(job.Created)), text(job.Name),
+						terminal.Ago(c.Term.Now().Sub(job.Created)), text(job.Name),
 					}, "\t")
 				})
 			})

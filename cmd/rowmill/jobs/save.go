@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -108,7 +107,7 @@ func (c *commands) save(ctx context.Context, api *client.Client, id string, s *s
 	progress := terminal.NewProgress(c.Term)
 	size, err := api.Save(ctx, id, s.want, s.path, func(done, total int64) {
 		if c.Term.Live {
-			progress.Update(terminal.Snapshot{Now: time.Now(), Phase: "download", Done: done, Total: total, Size: true})
+			progress.Update(terminal.Snapshot{Now: c.Term.Now(), Phase: "download", Done: done, Total: total, Size: true})
 		}
 	})
 	progress.Pause()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 )
@@ -29,6 +30,8 @@ type IO struct {
 	Colour bool
 	Quiet  bool       // say nothing but data and errors
 	Width  func() int // columns of Err
+
+	Clock func() time.Time // nil: that of the machine
 }
 
 // Standard is the IO of the process.
@@ -54,6 +57,14 @@ func (t *IO) Getenv(name string) string {
 		}
 	}
 	return ""
+}
+
+// Now is the time that ages and speeds are reckoned from.
+func (t *IO) Now() time.Time {
+	if t.Clock == nil {
+		return time.Now()
+	}
+	return t.Clock()
 }
 
 // Say writes one line to the person at Err, unless they want quiet.
