@@ -1,0 +1,173 @@
+package main
+
+import (
+	"io"
+	nethttp "net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// A fakeService answers from a file: under each request, METHOD and path as a
+// line of its own, stand the status and the body of its answer. A request that
+// stands there several times gets these answers one after another, and then
+// the last one for ever.
+type fakeService struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	answers map[string][]string
+}
+
+func startFake(t *testing.T, path string) *fakeService {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeService{answers: map[string][]string{}}
+	for block := range strings.SplitSeq(string(text), "\n\n") {
+		request, answer, found := strings.Cut(strings.TrimSpace(block), "\n")
+		if !found {
+			t.Fatalf("%s: no answer below %q", path, request)
+		}
+		f.answers[request] = append(f.answers[request], answer)
+	}
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fakeService) ServeHTTP(w nethttp.ResponseWriter, r *nethttp.Request) {
+	if key := r.Header.Get("Authorization"); key != "Key secret" {
+		f.answer(w, `401 {"message":"The API key is unknown, revoked or expired.","code":"unknown_key","request_id":"r1"}`)
+		return
+	}
+	_, _ = io.Copy(io.Discard, r.Body) // rows are read to their end before the answer
+	request := r.Method + " " + r.URL.RequestURI()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	answers := f.answers[request]
+	switch len(answers) {
+	case 0:
+		f.answer(w, `404 {"message":"Nothing was found at `+request+`.","code":"not_found","request_id":"r2"}`)
+		return
+	case 1:
+	default:
+		f.answers[request] = answers[1:]
+	}
+	f.answer(w, answers[0])
+}
+
+func (f *fakeService) answer(w nethttp.ResponseWriter, answer string) {
+	status, body, _ := strings.Cut(answer, " ")
+	code, err := strconv.Atoi(status)
+	if err != nil {
+		code, body = 500, "the answer in the file begins with no status: "+answer
+	}
+	w.Header().Set("ETag", `"1"`)
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, body)
+}
+
+// A shell runs command lines of golden files beside a fake service. It knows
+// words in single quotes, NAME=value before the command and `< FILE` behind it.
+// DIR stands for a folder of its own.
+type shell struct {
+	t       *testing.T
+	service *fakeService
+	dir     string
+}
+
+// run returns what the command has said, standard error behind "! ", and its
+// exit code unless that is 0. The clock stands at noon and goes on by a second
+// with every look at it.
+func (s *shell) run(line string) string {
+	s.t.Helper()
+	line = strings.ReplaceAll(line, "DIR", s.dir)
+	words := split(line)
+	environ := []string{"HOME=/home/someone", "ROWMILL_SERVER=" + s.service.URL, "ROWMILL_API_KEY=secret"}
+	for len(words) > 0 && strings.Contains(words[0], "=") {
+		environ, words = append(environ, words[0]), words[1:]
+	}
+	if len(words) == 0 || words[0] != "rowmill" {
+		s.t.Fatalf("%q is no command line of rowmill", line)
+	}
+	var stdin io.Reader = strings.NewReader("")
+	if n := len(words); n > 2 && words[n-2] == "<" {
+		file, err := os.Open(words[n-1])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		defer file.Close()
+		stdin, words = file, words[:n-2]
+	}
+	var said transcript
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	code := run(s.t.Context(), &terminal.IO{
+		In: stdin, Out: said.stream(""), Err: said.stream("! "), Environ: environ,
+		Width: func() int { return 80 },
+		Clock: func() time.Time { now = now.Add(time.Second); return now },
+	}, words[1:])
+	text := strings.NewReplacer(s.dir, "DIR", s.service.URL, "http://service").Replace(said.text.String())
+	if code != 0 {
+		text += "exit " + strconv.Itoa(code) + "\n"
+	}
+	return text
+}
+
+// split cuts a line into words at blanks outside of single quotes.
+func split(line string) []string {
+	var words []string
+	word, quoted, begun := "", false, false
+	for _, r := range line + " " {
+		switch {
+		case r == '\'':
+			quoted, begun = !quoted, true
+		case r == ' ' && !quoted:
+			if begun {
+				words = append(words, word)
+			}
+			word, begun = "", false
+		default:
+			word, begun = word+string(r), true
+		}
+	}
+	return words
+}
+
+// A transcript is what several streams say, in the order in which they do.
+type transcript struct {
+	text strings.Builder
+	last string // the mark of the stream of an unfinished line
+	open bool   // the last line is unfinished
+}
+
+type stream struct {
+	*transcript
+	mark string
+}
+
+func (t *transcript) stream(mark string) io.Writer { return stream{t, mark} }
+
+// Write adds what a stream says, its mark before each line.
+func (s stream) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		if s.open && s.last != s.mark {
+			s.text.WriteString("\n")
+			s.open = false
+		}
+		if !s.open {
+			s.text.WriteString(s.mark)
+		}
+		s.text.WriteString(line)
+		s.last, s.open = s.mark, !strings.HasSuffix(line, "\n")
+	}
+	return len(p), nil
+}
