@@ -7,7 +7,7 @@
 // # Supervision
 //
 //	node ─┬─ engine-<name>          one per inference server
-//	      ├─ shard-<job>-<epoch>    one per job that rows run of here: the worker
+//	      ├─ worker-<job>-<epoch>   one per job that rows run of here
 //	      └─ job-<id>-<epoch>       one per owned job
 //	           └─ results           commits parts, merges, makes artifacts
 //

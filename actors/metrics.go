@@ -65,7 +65,7 @@ type kindMetrics struct {
 const latencySample = 16
 
 // actorKinds are the kinds of actor there are.
-var actorKinds = []string{"node", "engine", "job", "shard", "results"}
+var actorKinds = []string{"node", "engine", "job", "worker", "results"}
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
@@ -175,7 +175,7 @@ func (k *kindMetrics) MessageReceived(any) { k.depth.Add(-1) }
 func (k *kindMetrics) MailboxEmpty() {}
 
 // kindOf tells the kind of an actor from its id, a path like
-// node/job-…/shard-….
+// node/job-…/results.
 func kindOf(id string) string {
 	last := id[strings.LastIndexByte(id, '/')+1:]
 	kind, _, _ := strings.Cut(last, "-")

@@ -209,12 +209,12 @@ func (n *node) place(c actor.Context, m hired) {
 	name := fmt.Sprintf("%s-%s-%d", n.cfg.Node, n.nonce, n.placed)
 	w := &placement{name: name, epoch: m.invite.Epoch, owner: n.courierTo(m.invite), runs: m.runs}
 	log := n.log.With("job", id)
-	w.pid = c.SpawnPrefix(n.metrics.props("shard", func() actor.Actor {
+	w.pid = c.SpawnPrefix(n.metrics.props("worker", func() actor.Actor {
 		return &worker{
 			cfg: n.cfg, name: name, self: n.address(), job: m.job, node: c.Self(), owner: w.owner,
 			metrics: n.metrics, budget: n.budget, slots: n.slots, work: m.work, all: n.all, runs: m.runs, log: log, duty: newDuty(m.invite.Epoch, m.invite.Session),
 		}
-	}), fmt.Sprintf("shard-%s-%d", id, m.invite.Epoch))
+	}), fmt.Sprintf("worker-%s-%d", id, m.invite.Epoch))
 	c.Watch(w.pid)
 	n.workers[id] = w
 	n.metrics.workers.Set(float64(len(n.workers)))
