@@ -1,0 +1,130 @@
+// Package schema owns the JSON Schemas that answers of a model must conform to:
+// which of them are taken, and whether an answer conforms. Both are texts of
+// strangers, so everything about them is bounded before the library that
+// compiles and validates sees it, and a panic of that library is a violation
+// like any other. It knows nothing of jobs, models and engines.
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+const (
+	// MaxBytes bounds a schema without white space between tokens.
+	MaxBytes = 256 << 10
+	// MaxLevels bounds its nesting; the root is level 1.
+	MaxLevels = 64
+
+	// address stands for the schema in the compiler; references are resolved
+	// against it.
+	address = "urn:rowmill:json_schema"
+
+	// maxProblem bounds what is said of an answer, in bytes.
+	maxProblem = 512
+)
+
+// A Schema is compiled. It is read-only and safe for concurrent use.
+type Schema struct {
+	text     json.RawMessage
+	compiled *jsonschema.Schema
+}
+
+// Compile takes a schema in, or says what is wrong with it in words that
+// follow "json_schema". Drafts are told by $schema; the default is 2020-12.
+func Compile(raw json.RawMessage) (s *Schema, err error) {
+	if len(raw) == 0 || raw[0] != '{' {
+		return nil, errors.New("must be an object holding a JSON Schema, or null")
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		return nil, fmt.Errorf("is not valid JSON: %w", err)
+	}
+	if size := compact.Len(); size > MaxBytes {
+		return nil, fmt.Errorf("has %d bytes, more than %d; send a smaller schema", size, MaxBytes)
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(compact.Bytes()))
+	if err != nil {
+		return nil, fmt.Errorf("is not valid JSON: %w", err)
+	}
+	if deep := levels(document); deep > MaxLevels {
+		return nil, fmt.Errorf("is nested %d levels deep, more than %d; flatten it with $defs and $ref", deep, MaxLevels)
+	}
+	if place, number := unusable(document); number != "" {
+		return nil, fmt.Errorf("has a number at %q that is out of range: %s", place, number)
+	}
+	defer func() {
+		if reason := recover(); reason != nil {
+			s, err = nil, fmt.Errorf("is no JSON Schema that can be compiled: %v", reason)
+		}
+	}()
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	compiler.UseLoader(noRemote{})
+	if err := compiler.AddResource(address, document); err != nil {
+		return nil, fmt.Errorf("is no JSON Schema: %s", plainReason(err))
+	}
+	compiled, err := compiler.Compile(address)
+	if err != nil {
+		return nil, fmt.Errorf("is no JSON Schema: %s", plainReason(err))
+	}
+	return &Schema{text: compact.Bytes(), compiled: compiled}, nil
+}
+
+// Text is the schema without white space between tokens.
+func (s *Schema) Text() json.RawMessage { return s.text }
+
+// Violation says what is wrong with an answer, in words that follow a colon;
+// nothing where it conforms.
+func (s *Schema) Violation(answer string) (problem string) {
+	defer func() {
+		if recover() != nil { // a fault of the library, which the answer's author may provoke
+			problem = "it cannot be checked"
+		}
+	}()
+	return s.violation(answer)
+}
+
+func (s *Schema) violation(answer string) string {
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(answer))
+	if err != nil {
+		return "it is not JSON"
+	}
+	if place, number := unusable(value); number != "" {
+		return shorten(fmt.Sprintf("the number at %q is out of range: %s", place, number), maxProblem)
+	}
+	if err := s.compiled.Validate(value); err != nil {
+		_, problems, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
+		return shorten(strings.ReplaceAll(strings.TrimPrefix(problems, "- "), "\n- ", "; "), maxProblem)
+	}
+	return ""
+}
+
+// noRemote refuses every document that is not in the schema itself: the
+// service fetches nothing on a client's behalf but inputs.
+type noRemote struct{}
+
+// Load refuses the document.
+func (noRemote) Load(url string) (any, error) {
+	return nil, fmt.Errorf("the reference to %s leaves the schema; put what it refers to under $defs", shorten(url, 256))
+}
+
+// plainReason is the compiler's text in one bounded line, without our address.
+func plainReason(err error) string {
+	text := strings.ReplaceAll(err.Error(), address, "")
+	return shorten(strings.Join(strings.Fields(text), " "), 1024)
+}
+
+// shorten cuts text to a number of bytes, between characters.
+func shorten(text string, limit int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}

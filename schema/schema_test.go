@@ -1,0 +1,143 @@
+package schema
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func compile(t testing.TB, text string) *Schema {
+	t.Helper()
+	s, err := Compile(json.RawMessage(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestCompileTakesWhatIsASchema(t *testing.T) {
+	t.Parallel()
+	s := compile(t, "{ \"type\" : \"object\",\n \"properties\": {\"a b\": {\"minimum\": -1.5e300}} }")
+	if got := string(s.Text()); got != `{"type":"object","properties":{"a b":{"minimum":-1.5e300}}}` {
+		t.Errorf("text = %s, want it without white space", got)
+	}
+	for name, text := range map[string]string{
+		"empty":                   `{}`,
+		"an older draft":          `{"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a":{}},"$ref":"#/definitions/a"}`,
+		"recursion":               `{"$defs":{"n":{"properties":{"next":{"$ref":"#/$defs/n"}}}},"$ref":"#/$defs/n"}`,
+		"a reference by full URI": `{"$defs":{"n":{"type":"null"}},"$ref":"` + address + `#/$defs/n"}`,
+		"levels":                  strings.Repeat(`{"not":`, MaxLevels-1) + "{}" + strings.Repeat("}", MaxLevels-1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			compile(t, text)
+		})
+	}
+}
+
+func TestCompileSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, want string }{
+		"nothing":            {``, "must be an object"},
+		"no object":          {`[]`, "must be an object"},
+		"no JSON":            {`{"a":}`, "not valid JSON"},
+		"two values":         {`{} {}`, "not valid JSON"},
+		"no schema":          {`{"type":"strin"}`, "is no JSON Schema"},
+		"a remote reference": {`{"$ref":"https://example.com/a"}`, "leaves the schema"},
+		"a file":             {`{"$ref":"file:///etc/hostname"}`, "leaves the schema"},
+		"a remote draft":     {`{"$schema":"https://example.com/draft"}`, "leaves the schema"},
+		"too long":           {`{"title":"` + strings.Repeat("x", MaxBytes) + `"}`, "send a smaller schema"},
+		"too deep":           {strings.Repeat(`{"not":`, MaxLevels) + "{}" + strings.Repeat("}", MaxLevels), "65 levels deep"},
+		"a tiny step":        {`{"multipleOf":1e-99999999}`, `at "/multipleOf" that is out of range: 1e-99999999`},
+		"a huge bound":       {`{"properties":{"a/b":{"anyOf":[{},{"maximum":1E+9999999}]}}}`, `"/properties/a~1b/anyOf/1/maximum"`},
+		"a huge constant":    {`{"enum":[1,2e99999999999999999999]}`, `"/enum/1"`},
+		"many digits":        {`{"minimum":` + strings.Repeat("9", 2000) + `}`, `"/minimum"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Compile(json.RawMessage(c.text))
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), address) {
+				t.Errorf("error = %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestViolation(t *testing.T) {
+	t.Parallel()
+	const object = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`
+	distinct := `[` + strings.Repeat("0,", 25) + `1e-99999999]` // more than 20 are compared by hash
+	for name, c := range map[string]struct{ schema, answer, want string }{
+		"conforms":                 {object, ` {"n": 1} `, ""},
+		"as an integer":            {object, `{"n": 1e3}`, ""},
+		"of another type":          {object, `{"n": "1"}`, "at '/n': got string, want integer"},
+		"two problems":             {object[:len(object)-1] + `,"maxProperties":1}`, `{"a":1,"b":2}`, "; at ''"},
+		"a second value":           {object, `{"n": 1} x`, "it is not JSON"},
+		"cut":                      {object, `{"n": `, "it is not JSON"},
+		"below a minimum":          {`{"type":"number","minimum":0}`, `-1e-300`, "minimum"},
+		"a large float":            {`{"minimum":0}`, `1.7976931348623157e308`, ""},
+		"no fraction for a bound":  {`{"type":"number","minimum":0}`, `1e-99999999`, "out of range: 1e-99999999"},
+		"no fraction for a step":   {`{"multipleOf":3}`, `1e9999999`, "out of range"},
+		"no fraction to compare":   {`{"uniqueItems":true}`, distinct, `"/25" is out of range`},
+		"no fraction, not used":    {`{}`, `{"a":[1E-400]}`, `"/a/0" is out of range`},
+		"an exponent beyond int64": {`{}`, `1e+99999999999999999999`, "out of range"},
+		"an exponent with zeros":   {`{}`, `1e-00000000000000000300`, ""},
+		"many digits":              {`{}`, strings.Repeat("7", 5000), "out of range: 77777777777777777777777777777777…"},
+		"a long problem":           {`{"additionalProperties":false}`, `{"` + strings.Repeat("ä", 600) + `":1}`, "additional properties"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := compile(t, c.schema).Violation(c.answer)
+			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+				t.Errorf("violation = %q, want %q", got, c.want)
+			}
+			if len(got) > maxProblem+len("…") {
+				t.Errorf("%d bytes are said of an answer", len(got))
+			}
+		})
+	}
+}
+
+// What the library cannot do must not end the process.
+func TestAPanicIsAViolation(t *testing.T) {
+	t.Parallel()
+	if got := new(Schema).Violation(`{}`); got != "it cannot be checked" {
+		t.Errorf("violation = %q", got)
+	}
+}
+
+// Whatever number is written, it is checked within a moment, and one that
+// float64 can hold is not refused.
+func TestNumbersAreChecked(t *testing.T) {
+	t.Parallel()
+	s := compile(t, `{"minimum":-1e308,"multipleOf":0.01}`)
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.StringMatching(`-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,12})?`).Draw(t, "number")
+		began := time.Now()
+		s.violation(number)
+		if took := time.Since(began); took > time.Second {
+			t.Fatalf("%s took %v", number, took)
+		}
+		exact, _ := json.Marshal(rapid.Float64().Draw(t, "float"))
+		if place, found := unusable(json.Number(exact)); found != "" {
+			t.Fatalf("%s at %q is out of range", exact, place)
+		}
+	})
+}
+
+// FuzzViolation looks for schemas and answers that the library panics on, or
+// would, were there nothing to catch it.
+func FuzzViolation(f *testing.F) {
+	f.Fuzz(func(_ *testing.T, schema, answer string) {
+		if len(schema)+len(answer) > 1<<10 {
+			return // what a length alone costs is not looked for
+		}
+		s, err := Compile(json.RawMessage(schema))
+		if err == nil {
+			s.violation(answer)
+		}
+	})
+}
