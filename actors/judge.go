@@ -7,10 +7,9 @@ import (
 	"math"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/schema"
 )
 
 // maxRaw bounds what is kept of an answer that was not accepted.
@@ -21,8 +20,8 @@ const maxRaw = 64 << 10
 // shared by all rows of a job.
 type judge struct {
 	kind          rowmill.Kind
-	schema        *jsonschema.Schema // nil when the job has none
-	deterministic bool               // another attempt would give the same answer
+	schema        *schema.Schema // nil when the job has none
+	deterministic bool           // another attempt would give the same answer
 	maxAttempts   int
 }
 
@@ -31,17 +30,9 @@ func newJudge(spec *rowmill.Spec, maxAttempts int) (*judge, error) {
 	if len(spec.Schema) == 0 {
 		return j, nil
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(spec.Schema))
-	if err != nil {
-		return nil, fmt.Errorf("parse schema: %w", err)
-	}
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource("schema.json", doc); err != nil {
-		return nil, fmt.Errorf("add schema: %w", err)
-	}
-	if j.schema, err = c.Compile("schema.json"); err != nil {
-		return nil, fmt.Errorf("compile schema: %w", err)
+	var err error
+	if j.schema, err = schema.Compile(spec.Schema); err != nil {
+		return nil, fmt.Errorf("json_schema %w", err)
 	}
 	return j, nil
 }
@@ -69,7 +60,7 @@ func (j *judge) accept(r *engine.Reply, attempt int) (rowmill.Output, verdict) {
 		return out, final
 	}
 	if j.schema != nil {
-		if problem := j.violation(r.Content); problem != "" {
+		if problem := j.schema.Violation(r.Content); problem != "" {
 			return j.reject(r, attempt, problem)
 		}
 	}
@@ -111,19 +102,6 @@ func (j *judge) reject(r *engine.Reply, attempt int, problem string) (rowmill.Ou
 	default:
 		return failed(rowmill.RowSchemaViolation, "The answer does not conform to json_schema: "+problem, r.Content, attempt), final
 	}
-}
-
-// violation returns what is wrong with content, or nothing.
-func (j *judge) violation(content string) string {
-	value, err := jsonschema.UnmarshalJSON(strings.NewReader(content))
-	if err != nil {
-		return "it is not JSON"
-	}
-	if err := j.schema.Validate(value); err != nil {
-		text := strings.ReplaceAll(err.Error(), "\n", "; ")
-		return text[:min(len(text), 512)]
-	}
-	return ""
 }
 
 func failed(code, message, raw string, attempts int) rowmill.Output {

@@ -462,6 +462,41 @@ func TestSchemaViolationsAreRetriedWithAnotherSeed(t *testing.T) {
 	}
 }
 
+// An answer that no schema can be held against fails its row, and the node
+// goes on.
+func TestAnAnswerThatCannotBeComparedFailsItsRow(t *testing.T) {
+	t.Parallel()
+	for schema, answer := range map[string]string{
+		`{"type":"number","minimum":0}`:     "1e-99999999",
+		`{"type":"number","multipleOf":3}`:  "1e9999999",
+		`{"type":"array","maxItems":1}`:     "[1e-99999999]",
+		`{"type":"number","maximum":1e300}`: strings.Repeat("7", 100_000),
+	} {
+		b := setup(t, &scripted{answer: func(_ context.Context, row string, _ int) (engine.Reply, error) {
+			reply := engine.Reply{Content: "3", Finish: "stop"}
+			if row == "row 1" {
+				reply.Content = answer
+			} else if answer[0] == '[' {
+				reply.Content = "[3]"
+			}
+			return reply, nil
+		}})
+		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3), Schema: json.RawMessage(schema), Sampling: map[string]any{"temperature": 0.7}}))
+		if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 1 {
+			t.Errorf("%s with %.20s: job = %+v, want one failed row", schema, answer, rec.Job)
+		}
+		rows, err := b.cfg.Blob.Open(t.Context(), rec.Artifacts["rows"].Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := results.Failures(t.Context(), rows, -1, 10)
+		_ = rows.Close()
+		if err != nil || len(got) != 1 || got[0].Row != 1 || got[0].Code != rowmill.RowSchemaViolation {
+			t.Errorf("%s with %.20s: failed rows = %+v, %v, want a schema violation of row 1", schema, answer, got, err)
+		}
+	}
+}
+
 func TestRowsWaitForAServerThatComesBack(t *testing.T) {
 	t.Parallel()
 	e := &scripted{answer: slowly(2 * time.Millisecond)}

@@ -55,7 +55,7 @@ func Rowmill() Table {
 	return Table{
 		Floor: map[string]int{
 			"columnar": 0, "shard": 0, "tokenize": 0, "retry": 0, "console": 0,
-			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "cluster": 1, "function": 1, "client": 1,
+			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "cluster": 1, "function": 1, "schema": 1, "client": 1,
 			"results": 2, "sim": 2,
 			"actors": 3, "http": 3,
 			"cmd": 4, "bench": 4, "e2e": 4, "examples": 4,
@@ -80,7 +80,7 @@ func Rowmill() Table {
 			"code.dny.dev/ssrf":                     {"input"},
 			"github.com/dlclark/regexp2":            {"tokenize"},
 			"github.com/pkoukk/tiktoken-go-loader":  {"tokenize"},
-			"github.com/santhosh-tekuri/jsonschema": {"http", "actors", "sim"},
+			"github.com/santhosh-tekuri/jsonschema": {"schema", "http", "sim"},
 		},
 		Names:    []string{"util", "utils", "common", "shared", "types", "models"},
 		Adapters: []string{"store/bolt", "store/redis", "blob/dir", "blob/s3", "engine/openai", "sim"},
