@@ -89,7 +89,7 @@ func model(t *testing.T) string {
 	}
 	folder := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), python, filepath.Join("testdata", "bpe_model.py"), folder)
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join("..", "internal", "llama"), "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join("..", "..", "internal", "llama"), "PYTHONDONTWRITEBYTECODE=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make the model: %v\n%s", err, out)
 	}
