@@ -150,6 +150,30 @@ func (s *Spec) MaxTokens() int64 {
 	return int64(n)
 }
 
+// PromptLimit is how many tokens a prompt may have in a context of so many, so
+// that prompt and answer stay below it; at least 1, and 0 for no limit where the
+// context is 0, unknown.
+func (s *Spec) PromptLimit(context int) int {
+	if context == 0 {
+		return 0
+	}
+	return max(1, context-s.AnswerReserve(context)-1)
+}
+
+// AnswerReserve is how many tokens of a context the answer may take. Without
+// max_tokens it is mostAnswer, or a quarter of a small context.
+func (s *Spec) AnswerReserve(context int) int {
+	if s.Model.Kind == KindEmbedding {
+		return 0
+	}
+	if n := s.MaxTokens(); n > 0 {
+		return int(n)
+	}
+	return min(mostAnswer, context/4)
+}
+
+const mostAnswer = 4096
+
 // number reads a sampling parameter, which is an int64 or float64 before it is
 // stored and a json.Number after.
 func number(v any) (float64, bool) {

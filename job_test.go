@@ -35,3 +35,28 @@ func TestMaxTokensBeforeAndAfterStorage(t *testing.T) {
 		}
 	}
 }
+
+func TestPromptLimit(t *testing.T) {
+	t.Parallel()
+	asking := func(n int64) map[string]any { return map[string]any{"max_tokens": n} }
+	for _, test := range []struct {
+		name           string
+		spec           rowmill.Spec
+		context        int
+		reserve, limit int
+	}{
+		{"nothing is known", rowmill.Spec{}, 0, 0, 0},
+		{"what was asked for", rowmill.Spec{Sampling: asking(100)}, 1000, 100, 899},
+		{"more than there is", rowmill.Spec{Sampling: asking(5000)}, 1000, 5000, 1},
+		{"a quarter of a small context", rowmill.Spec{}, 1000, 250, 749},
+		{"a bounded share of a large one", rowmill.Spec{}, 100_000, 4096, 100_000 - 4097},
+		{"embeddings have no answer", rowmill.Spec{Model: rowmill.Model{Kind: rowmill.KindEmbedding}, Sampling: asking(100)}, 1000, 0, 999},
+	} {
+		if got := test.spec.AnswerReserve(test.context); got != test.reserve {
+			t.Errorf("%s: %d tokens are kept for the answer, want %d", test.name, got, test.reserve)
+		}
+		if got := test.spec.PromptLimit(test.context); got != test.limit {
+			t.Errorf("%s: a prompt may have %d tokens, want %d", test.name, got, test.limit)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // Config is what a System needs. The zero value of every limit means its
@@ -41,7 +42,7 @@ type Config struct {
 	// or none (nil), counts are estimates, corrected by what servers report,
 	// and the warning says what would make them exact. Default: no
 	// vocabularies.
-	Tokenizers func(rowmill.Model) (t Tokenizer, warning string, err error)
+	Tokenizers func(rowmill.Model) (t prompt.Tokenizer, warning string, err error)
 
 	// LeaseTTL is how long the node owns its jobs after its last renewal.
 	// Default 6 s: long enough to sit out a slow disk, short enough that
@@ -161,7 +162,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.OrphanAge, 24*time.Hour)
 	def(&c.DrainTimeout, 30*time.Second)
 	if c.Tokenizers == nil {
-		c.Tokenizers = func(rowmill.Model) (Tokenizer, string, error) { return nil, "", nil }
+		c.Tokenizers = func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil }
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now

@@ -286,7 +286,7 @@ func (e *engineActor) onOpenLane(c actor.Context, m openLane) {
 		group: m.job.group(e.cfg), model: m.job.spec.Model.ID, seed: m.job.seed,
 		maxTokens: m.job.maxTokens, patience: e.cfg.RowPatience,
 		call: call, engine: e.server.Name(), judge: m.job.judge, out: m.out, ctx: m.job.ctx,
-		meter: m.job.meter, limit: m.job.promptLimit(), truncate: m.job.spec.TruncateRows, ask: countOn(call),
+		counter: m.job.counter, limit: m.job.promptLimit(), truncate: m.job.spec.TruncateRows, ask: countOn(call),
 		suspect: func(err error) { root.Send(self, serverSuspect{err}) },
 		metrics: e.metrics,
 	}})

@@ -14,7 +14,7 @@ import (
 // its rows has run: answers as long as the prompts, and no longer than allowed.
 func unsampledCost(spec *rowmill.Spec, rows int64, size shard.Size) (usd float64, output int64) {
 	if spec.Model.Kind != rowmill.KindEmbedding {
-		output = min(size.Tokens, rows*int64(answerReserve(spec, spec.Model.ContextLength)))
+		output = min(size.Tokens, rows*int64(spec.AnswerReserve(spec.Model.ContextLength)))
 	}
 	return spec.Model.Charge(size.Tokens, output).USD(), output
 }
@@ -28,7 +28,7 @@ func (c Config) sampled(spec *rowmill.Spec, size shard.Size) bool {
 // of the input and that of answers of the greatest length.
 func unsampledEstimate(spec *rowmill.Spec, rows int64, size shard.Size) (float64, rowmill.Estimate) {
 	usd, output := unsampledCost(spec, rows, size)
-	high := spec.Model.Charge(size.Tokens, rows*int64(answerReserve(spec, spec.Model.ContextLength))).USD()
+	high := spec.Model.Charge(size.Tokens, rows*int64(spec.AnswerReserve(spec.Model.ContextLength))).USD()
 	return usd, rowmill.Estimate{
 		Method: rowmill.EstimateUnsampled, InputTokens: size.Tokens, OutputTokens: output,
 		Low: spec.Model.Charge(size.Tokens, 0).USD(), High: max(high, usd),

@@ -17,16 +17,17 @@ import (
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // An ingester turns a job's input into shards. It may be repeated after a
 // crash: shards have fixed keys and the manifest comes last. Only a download
 // is never repeated.
 type ingester struct {
-	cfg   Config
-	fence store.Fence
-	meter *meter
-	log   *slog.Logger
+	cfg     Config
+	fence   store.Fence
+	counter *prompt.Counter
+	log     *slog.Logger
 }
 
 // run returns the manifest of rec's input, from what an earlier run left where
@@ -39,7 +40,7 @@ func (g *ingester) run(ctx context.Context, rec *store.Record) (shard.Manifest, 
 		if err := checkQuota(m.Rows, spec); err != nil {
 			return m, err
 		}
-		rows := newTally(g.meter, spec, g.cfg.EstimateSample)
+		rows := newTally(g.counter, spec, g.cfg.EstimateSample)
 		for _, text := range spec.Inline {
 			rows.add(text)
 		}
@@ -179,7 +180,7 @@ func (g *ingester) mark(ctx context.Context, rec *store.Record, set func(*store.
 // cut writes rows as shards.
 func (g *ingester) cut(ctx context.Context, rec *store.Record, rows input.Reader) (shard.Manifest, error) {
 	m := shard.Manifest{IDKind: rows.IDKind()}
-	counted := newTally(g.meter, &rec.Spec, g.cfg.EstimateSample)
+	counted := newTally(g.counter, &rec.Spec, g.cfg.EstimateSample)
 	err := g.cutAll(ctx, rec, rows, counted, &m)
 	size, failure := counted.close()
 	m.Size = size

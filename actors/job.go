@@ -17,16 +17,17 @@ import (
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // Messages a job receives.
 type (
 	ingested struct { // its errand: the input is cut into shards
-		rec   store.Record
-		input shard.Manifest
-		meter *meter
-		parts []store.Part // what earlier owners committed
-		err   error
+		rec     store.Record
+		input   shard.Manifest
+		counter *prompt.Counter
+		parts   []store.Part // what earlier owners committed
+		err     error
 	}
 	recordUpdated struct { // its errand
 		rec store.Record
@@ -59,22 +60,22 @@ type (
 
 // A job is the actor that owns one job on this node, from claim to end.
 type job struct {
-	cfg     Config
-	rec     store.Record
-	fence   store.Fence
-	node    *actor.PID
-	address string // of this node for others; empty on a single node
-	post    *post
-	lease   context.Context // the licence to act for the job
-	slots   slots
-	meters  *meters
-	metrics *metrics
-	all     *sync.WaitGroup
-	runs    sync.WaitGroup // errands that may write objects
-	work    errand         // ends with the actor
-	run     errand         // ends with the job's rows
-	log     *slog.Logger
-	timers  timers
+	cfg      Config
+	rec      store.Record
+	fence    store.Fence
+	node     *actor.PID
+	address  string // of this node for others; empty on a single node
+	post     *post
+	lease    context.Context // the licence to act for the job
+	slots    slots
+	counters *prompt.Counters
+	metrics  *metrics
+	all      *sync.WaitGroup
+	runs     sync.WaitGroup // errands that may write objects
+	work     errand         // ends with the actor
+	run      errand         // ends with the job's rows
+	log      *slog.Logger
+	timers   timers
 
 	behavior actor.Behavior
 	engines  []engineView
@@ -223,10 +224,10 @@ func (j *job) onStarted(c actor.Context) {
 	rec := j.rec
 	j.run.run(c, func(ctx context.Context) any {
 		m := ingested{rec: rec}
-		if m.meter, m.err = j.meters.meter(&m.rec.Spec); m.err != nil {
+		if m.counter, m.err = j.counters.Counter(rec.Spec.Model, rec.Spec.System); m.err != nil {
 			return m
 		}
-		in := &ingester{cfg: j.cfg, fence: j.fence, meter: m.meter, log: j.log}
+		in := &ingester{cfg: j.cfg, fence: j.fence, counter: m.counter, log: j.log}
 		if m.input, m.err = in.run(ctx, &m.rec); m.err != nil {
 			return m
 		}
@@ -271,7 +272,7 @@ func (j *job) onIngested(c actor.Context, m ingested) {
 			}
 			m.input = m.input.FirstRows(m.input.Size.SampleRows)
 		}
-		j.job, m.err = newJobContext(j.run.ctx, j.cfg, &j.rec, j.fence, m.input, m.meter)
+		j.job, m.err = newJobContext(j.run.ctx, j.cfg, &j.rec, j.fence, m.input, m.counter)
 	}
 	if m.err == nil {
 		j.ledger, m.err = newLedger(m.input.Shards, m.parts)

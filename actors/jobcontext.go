@@ -9,6 +9,7 @@ import (
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // A jobContext is what all actors of a job share. It never changes once rows
@@ -20,7 +21,7 @@ type jobContext struct {
 	manifest shard.Manifest // of the rows to run
 	judge    *judge
 	schema   results.Schema
-	meter    *meter
+	counter  *prompt.Counter
 	ctx      context.Context // ends with the job's run on this node
 
 	// Set by pin.
@@ -28,14 +29,14 @@ type jobContext struct {
 	maxTokens int // of an answer; 0 when nobody says
 }
 
-func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, m shard.Manifest, count *meter) (*jobContext, error) {
+func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, m shard.Manifest, count *prompt.Counter) (*jobContext, error) {
 	spec := rec.Spec // the record itself goes on changing
 	judge, err := newJudge(&spec, cfg.MaxAttempts)
 	if err != nil {
 		return nil, err
 	}
 	return &jobContext{
-		id: rec.Job.ID, spec: &spec, fence: fence, manifest: m, judge: judge, meter: count, ctx: ctx,
+		id: rec.Job.ID, spec: &spec, fence: fence, manifest: m, judge: judge, counter: count, ctx: ctx,
 		schema: results.Schema{
 			JobID: rec.Job.ID, Model: spec.Model.ID, IDColumn: spec.IDColumn, IDKind: m.IDKind,
 			Embedding: spec.Model.Kind == rowmill.KindEmbedding,
@@ -75,7 +76,7 @@ func (j *jobContext) promptLimit() int {
 	if j.maxTokens > 0 && j.spec.Model.Kind != rowmill.KindEmbedding {
 		return max(1, j.context-j.maxTokens-1)
 	}
-	return promptLimit(j.spec, j.context)
+	return j.spec.PromptLimit(j.context)
 }
 
 // params are the job's rows in common.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // A lane is the way of one job's rows through one engine.
@@ -19,7 +20,7 @@ type lane struct {
 	group    int // texts per request; 1 unless the model embeds
 	model    string
 
-	meter    *meter
+	counter  *prompt.Counter
 	limit    int                                        // tokens a prompt may have; 0 for no limit
 	truncate bool                                       // a prompt that has more is cut, else the job fails
 	ask      func(context.Context, string) (int, error) // how many tokens a prompt has; nil where the server cannot say
@@ -181,9 +182,9 @@ func (l *lane) fit(t *task, how *outcome) (text string, ok bool) {
 	if l.mute.Load() {
 		ask = nil
 	}
-	text, fits, err := l.meter.fit(l.ctx, t.row.Text, limit, ask)
+	text, fits, err := l.counter.Fit(l.ctx, t.row.Text, limit, ask)
 	switch {
-	case unanswered(err):
+	case errors.Is(err, engine.ErrNoCounting):
 		l.mute.Store(true)
 		return l.fit(t, how)
 	case err != nil:
@@ -193,7 +194,7 @@ func (l *lane) fit(t *task, how *outcome) (text string, ok bool) {
 		return "", l.tooLong(t, fmt.Sprintf("The prompt has more than %d tokens even without the row's text: system prompt and max_tokens leave no room in the context.", limit))
 	}
 	if t.squeezed > 0 && len(text) == len(t.row.Text) { // our count is far off: cut by length
-		text = beginning(text, len(text)*(100-squeeze*t.squeezed)/100)
+		text = prompt.Beginning(text, len(text)*(100-squeeze*t.squeezed)/100)
 	}
 	if t.cut = len(text) < len(t.row.Text); t.cut && !l.truncate {
 		return "", l.tooLong(t, fmt.Sprintf("The prompt has more than the %d tokens that max_tokens leaves of the context.", limit))
@@ -213,7 +214,7 @@ const compareEvery = 16
 
 func (l *lane) accepted(t *task, reply *engine.Reply) {
 	if l.seen.Add(1)%compareEvery == 1 && !t.cut {
-		l.meter.observe(t.row.Text, reply.InputTokens)
+		l.counter.Observe(t.row.Text, reply.InputTokens)
 	}
 	t.attempts++
 	t.out, t.verdict = l.judge.accept(reply, t.attempts)
@@ -266,5 +267,17 @@ func (l *lane) failed(t *task, err error, how *outcome) {
 	}
 	if t.verdict == again {
 		l.metrics.retries.Inc()
+	}
+}
+
+// countOn returns the question how many tokens a prompt has to the server
+// behind call; nil where it has no answer.
+func countOn(call engine.Call) func(context.Context, string) (int, error) {
+	counter, ok := call.(engine.PromptCounter)
+	if !ok {
+		return nil
+	}
+	return func(ctx context.Context, text string) (int, error) {
+		return counter.CountPrompt(ctx, engine.Row{Text: []byte(text)})
 	}
 }

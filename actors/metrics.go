@@ -67,6 +67,10 @@ const latencySample = 16
 // actorKinds are the kinds of actor there are.
 var actorKinds = []string{"node", "engine", "job", "worker", "results"}
 
+func (m *metrics) onCountError(model string, mean float64) {
+	m.countErrors.WithLabelValues(model).Set(mean)
+}
+
 func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	m := &metrics{

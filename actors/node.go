@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // Messages a node receives.
@@ -54,16 +55,16 @@ type (
 // owns, runs one actor per job and one per inference server, and tells each
 // about the others.
 type node struct {
-	cfg     Config
-	system  *System
-	metrics *metrics
-	budget  *budget
-	slots   slots
-	meters  *meters
-	all     *sync.WaitGroup
-	work    errand
-	log     *slog.Logger
-	timers  timers
+	cfg      Config
+	system   *System
+	metrics  *metrics
+	budget   *budget
+	slots    slots
+	counters *prompt.Counters
+	all      *sync.WaitGroup
+	work     errand
+	log      *slog.Logger
+	timers   timers
 
 	nonce    string // of this start
 	lease    *lease
@@ -272,7 +273,7 @@ func (n *node) onJobClaimed(c actor.Context, m jobClaimed) {
 	props := n.metrics.props("job", func() actor.Actor {
 		return &job{
 			cfg: n.cfg, rec: m.rec, fence: fence, node: c.Self(), address: n.address(), post: n.system.post, lease: licence,
-			slots: n.slots, meters: n.meters, metrics: n.metrics, all: n.all, log: log, engines: n.everyEngine(),
+			slots: n.slots, counters: n.counters, metrics: n.metrics, all: n.all, log: log, engines: n.everyEngine(),
 		}
 	})
 	pid := c.SpawnPrefix(props, fmt.Sprintf("job-%s-%d", m.id, fence.Epoch))

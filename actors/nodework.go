@@ -157,7 +157,7 @@ func (n *node) brief(ctx context.Context, m *invite, work errand) (*jobContext, 
 	case rec.Epoch > m.Epoch:
 		return nil, refuse(codeStale, "epoch %d is in the record", rec.Epoch)
 	}
-	count, err := n.meters.meter(&rec.Spec)
+	count, err := n.counters.Counter(rec.Spec.Model, rec.Spec.System)
 	if err != nil {
 		return nil, err
 	}

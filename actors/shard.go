@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/actors/order"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // Messages a shard actor receives.
@@ -180,7 +181,7 @@ func (w *worker) onLaneOpened(c actor.Context, m laneOpened) {
 	w.ports[m.engine] = &enginePort{id: order.Port(w.opened), lane: m.lane, disp: m.disp}
 	w.opened++
 	if tokens := m.disp.cacheTokens(); tokens > 0 {
-		w.rows.now.Remember(tokens * bytesPerToken)
+		w.rows.now.Remember(tokens * prompt.BytesPerToken)
 	}
 	w.warnings = union(w.warnings, m.lane.call.Warnings())
 	w.report(c)

@@ -12,6 +12,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // A System is the running pipeline of one node.
@@ -70,8 +71,9 @@ func (s *System) Start(ctx context.Context) error {
 	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props("node", func() actor.Actor {
 		return &node{
 			cfg: s.cfg, system: s, metrics: s.metrics, log: s.log, lease: l, all: &s.all,
-			budget: &budget{limit: s.cfg.MemoryBudget}, slots: newSlots(), meters: newMeters(s.cfg, s.metrics),
-			work: newErrand(context.Background(), &s.all),
+			budget: &budget{limit: s.cfg.MemoryBudget}, slots: newSlots(),
+			counters: prompt.NewCounters(s.cfg.Tokenizers, s.metrics.onCountError, s.log),
+			work:     newErrand(context.Background(), &s.all),
 		}
 	}), "node")
 	if err != nil {

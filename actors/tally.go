@@ -5,16 +5,17 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // A tally counts the tokens of an input while it is read, on a goroutine of
 // its own, so that counting and reading share the time. Whoever reads gives it
 // rows in their order and asks now and then whether to go on.
 type tally struct {
-	meter *meter
-	spec  *rowmill.Spec
-	limit int   // tokens a prompt may have; 0 for no limit
-	stop  int64 // tokens of the sample of an estimate
+	counter *prompt.Counter
+	spec    *rowmill.Spec
+	limit   int   // tokens a prompt may have; 0 for no limit
+	stop    int64 // tokens of the sample of an estimate
 
 	batch   []string
 	bytes   int
@@ -33,9 +34,9 @@ const (
 	tallyBytes = 256 << 10
 )
 
-func newTally(m *meter, spec *rowmill.Spec, sample int64) *tally {
-	t := &tally{meter: m, spec: spec, stop: sample, batches: make(chan []string, 4), done: make(chan struct{})}
-	t.limit = promptLimit(spec, spec.Model.ContextLength)
+func newTally(c *prompt.Counter, spec *rowmill.Spec, sample int64) *tally {
+	t := &tally{counter: c, spec: spec, stop: sample, batches: make(chan []string, 4), done: make(chan struct{})}
+	t.limit = spec.PromptLimit(spec.Model.ContextLength)
 	go func() {
 		defer close(t.done)
 		row := int64(0)
@@ -86,9 +87,9 @@ func (t *tally) count(first int64, batch []string) {
 		if failure != nil {
 			break
 		}
-		n := t.meter.count(text)
+		n := t.counter.Count(text)
 		if t.limit > 0 && n > t.limit {
-			if !t.spec.TruncateRows && t.meter.exact(text) {
+			if !t.spec.TruncateRows && t.counter.Exact(text) {
 				failure = rowmill.Failf(rowmill.CodeRowTooLong,
 					"Row %d does not fit: its prompt has %d tokens, and %d are left beside the answer in the context of %d. Shorten the row, lower max_tokens, or submit with truncate_rows.",
 					first+int64(i), n, t.limit, t.spec.Model.ContextLength)
@@ -111,26 +112,3 @@ func (t *tally) count(first int64, batch []string) {
 	defer t.mu.Unlock()
 	t.size, t.failure = size, failure
 }
-
-// promptLimit is how many tokens a prompt may have, so that prompt and answer
-// stay below the context; at least 1.
-func promptLimit(spec *rowmill.Spec, context int) int {
-	if context == 0 {
-		return 0
-	}
-	return max(1, context-answerReserve(spec, context)-1)
-}
-
-// answerReserve is how many tokens of the context the answer may take. Without
-// max_tokens it is mostAnswer, or a quarter of a small context.
-func answerReserve(spec *rowmill.Spec, context int) int {
-	if spec.Model.Kind == rowmill.KindEmbedding {
-		return 0
-	}
-	if n := spec.MaxTokens(); n > 0 {
-		return int(n)
-	}
-	return min(mostAnswer, context/4)
-}
-
-const mostAnswer = 4096

@@ -1,14 +1,15 @@
 package actors
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // words counts words, and is as exact as a vocabulary.
@@ -21,13 +22,13 @@ func (words) Truncate(text string, n int) string {
 	return strings.Join(fields[:min(n, len(fields))], " ")
 }
 
-func testMeter(t interface{ Fatal(...any) }, spec *rowmill.Spec, tokens Tokenizer) *meter {
-	cfg := Config{Tokenizers: func(rowmill.Model) (Tokenizer, string, error) { return tokens, "", nil }}.WithDefaults()
-	m, err := newMeters(cfg, newMetrics(prometheus.NewRegistry())).meter(spec)
+func testMeter(t interface{ Fatal(...any) }, spec *rowmill.Spec, tokens prompt.Tokenizer) *prompt.Counter {
+	find := func(rowmill.Model) (prompt.Tokenizer, string, error) { return tokens, "", nil }
+	c, err := prompt.NewCounters(find, func(string, float64) {}, slog.New(slog.DiscardHandler)).Counter(spec.Model, spec.System)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m
+	return c
 }
 
 func TestTallyCountsEveryRow(t *testing.T) {
@@ -41,7 +42,7 @@ func TestTallyCountsEveryRow(t *testing.T) {
 		for range rapid.IntRange(0, 2000).Draw(t, "rows") {
 			n := rapid.IntRange(0, 9).Draw(t, "words")
 			c.add(strings.Repeat("word ", n))
-			tokens := int64(n + m.measure.Overhead())
+			tokens := int64(n + m.Count(""))
 			if want.SampleTokens < sample {
 				want.SampleRows++
 				want.SampleTokens += tokens

@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // words is a tokenizer whose tokens are words.
@@ -25,7 +26,7 @@ func (words) Truncate(text string, n int) string {
 }
 
 func byWords(c *actors.Config) {
-	c.Tokenizers = func(rowmill.Model) (actors.Tokenizer, string, error) { return words{}, "", nil }
+	c.Tokenizers = func(rowmill.Model) (prompt.Tokenizer, string, error) { return words{}, "", nil }
 }
 
 // small is a model that takes 40 tokens, of which the answer may have 10.

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
@@ -24,7 +23,7 @@ type vocabularies struct {
 }
 
 type vocabulary struct {
-	tokens  actors.Tokenizer
+	tokens  prompt.Tokenizer
 	warning string
 }
 
@@ -48,7 +47,7 @@ func (v *vocabularies) check(models []rowmill.Model) error {
 
 // tokenizer returns the tokenizer of a model. A warning says that another one
 // stands in for it.
-func (v *vocabularies) tokenizer(m rowmill.Model) (actors.Tokenizer, string, error) {
+func (v *vocabularies) tokenizer(m rowmill.Model) (prompt.Tokenizer, string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	key := [2]string{m.Tokenizer, m.Template}

@@ -3,9 +3,9 @@
 // system prompt and more around it, and the server's usage.prompt_tokens counts
 // everything. The package owns the templates of the model families we offer
 // (Template), the counting with them (Measure), the comparison of our counts
-// with what servers report (Calibration), and the search for a model's
-// vocabulary (Tokenizers). It knows no jobs and no servers, and makes no
-// prompts: servers do.
+// with what servers report (Calibration), the counting of a job's rows by all of
+// these (Counter), and the search for a model's vocabulary (Tokenizers). It knows
+// no jobs and no servers, and makes no prompts: servers do.
 //
 // # Why the sums are exact
 //

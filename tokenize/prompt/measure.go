@@ -2,16 +2,20 @@ package prompt
 
 import "strings"
 
-// A Counter counts the tokens of a text that stands alone. *tokenize.Encoding
-// is one; Template.Encoding returns the one to use with a template.
-type Counter interface {
+// A Tokenizer turns a text that stands alone into tokens. *tokenize.Encoding is
+// one; Template.Encoding returns the one to use with a template.
+type Tokenizer interface {
+	// Count is how many tokens a text has.
 	Count(text string) int
+	// Truncate is the longest beginning of a text, cut between characters,
+	// that has at most n tokens.
+	Truncate(text string, n int) string
 }
 
 // A Measure counts the prompts of one job. It is safe for concurrent use where
-// its counter is.
+// its tokenizer is.
 type Measure struct {
-	counter       Counter
+	tokens        Tokenizer
 	template      Template
 	fixed         int    // tokens outside of the row's own text
 	before, after string // what stands beside the row up to the next special token
@@ -20,18 +24,18 @@ type Measure struct {
 
 // Measure prepares the counting of a job's rows: what they have in common is
 // counted here, once.
-func (t Template) Measure(c Counter, j Job) *Measure {
+func (t Template) Measure(tokens Tokenizer, j Job) *Measure {
 	if t.name == "" {
 		t = Template{name: None, family: families[None]}
 	}
-	m := &Measure{counter: c, template: t}
+	m := &Measure{tokens: tokens, template: t}
 	run, inRow := "", false // the text since the last special token
 	end := func() {
 		switch {
 		case inRow:
 			m.after = run
 		case run != "":
-			m.fixed += c.Count(run)
+			m.fixed += tokens.Count(run)
 		}
 		run, inRow = "", false
 	}
@@ -62,7 +66,7 @@ func (m *Measure) Count(text string) int {
 	if m.template.family.trims {
 		text = trim(text)
 	}
-	return m.fixed + m.counter.Count(m.before+text+m.after)
+	return m.fixed + m.tokens.Count(m.before+text+m.after)
 }
 
 // Exact reports whether Count is beyond doubt what a server with this template
@@ -82,10 +86,9 @@ func (m *Measure) Exact(text string) bool {
 
 // Fit returns the longest beginning of text whose whole prompt has at most limit
 // tokens, and the tokens of that prompt. It reports false where even an empty row
-// has more. truncate returns the longest beginning of a text that has at most n
-// tokens; where line breaks of the text merge with the template's, a token or
+// has more. Where line breaks of the text merge with the template's, a token or
 // two may stay free. A text that a template trims is cut trimmed.
-func (m *Measure) Fit(text string, limit int, truncate func(text string, n int) string) (cut string, tokens int, ok bool) {
+func (m *Measure) Fit(text string, limit int) (cut string, tokens int, ok bool) {
 	if tokens = m.Count(text); tokens <= limit {
 		return text, tokens, true
 	}
@@ -96,7 +99,7 @@ func (m *Measure) Fit(text string, limit int, truncate func(text string, n int) 
 		text = trim(text)
 	}
 	for room := limit - m.overhead; room > 0; room-- {
-		cut = truncate(text, room)
+		cut = m.tokens.Truncate(text, room)
 		if tokens = m.Count(cut); tokens <= limit {
 			return cut, tokens, true
 		}

@@ -18,7 +18,7 @@ var wordToken = regexp.MustCompile(`\s*[\r\n]+|\s?\pL+|\s+|.`)
 
 func (words) Count(text string) int { return len(wordToken.FindAllStringIndex(text, -1)) }
 
-func (words) truncate(text string, n int) string {
+func (words) Truncate(text string, n int) string {
 	spans := wordToken.FindAllStringIndex(text, n)
 	if n == 0 || len(spans) == 0 {
 		return ""
@@ -91,7 +91,7 @@ func TestTemplates_AreThePublishedOnes(t *testing.T) {
 var specials = regexp.MustCompile(`<\|[a-z_]+\|>|</?think>|<bos>|<(?:start|end)_of_turn>`)
 
 // whole counts a rendered prompt as a server does.
-func whole(c Counter, prompt string) int {
+func whole(c Tokenizer, prompt string) int {
 	tokens := len(specials.FindAllStringIndex(prompt, -1))
 	for _, text := range specials.Split(prompt, -1) {
 		tokens += c.Count(text)
@@ -139,7 +139,7 @@ func TestMeasure_BordersOfRandomTexts(t *testing.T) {
 				t.Fatalf("%s: %q after %q: %d tokens, want %d", name, text, j.System, got, want)
 			}
 			limit := rng.IntN(want + 3)
-			cut, tokens, ok := m.Fit(text, limit, words{}.truncate)
+			cut, tokens, ok := m.Fit(text, limit)
 			switch {
 			case ok != (m.Overhead() <= limit):
 				t.Fatalf("%s: %q in %d tokens: fits %t with an overhead of %d", name, text, limit, ok, m.Overhead())
@@ -159,7 +159,7 @@ func TestFit_TakesAllThereIs(t *testing.T) {
 	for _, name := range Names() {
 		m := find(t, name).Measure(words{}, Job{System: "Be kind."})
 		text := strings.Repeat("word ", 100) // a token each, and one for the last blank
-		if cut, tokens, ok := m.Fit(text, m.Overhead()+40, words{}.truncate); !ok || tokens != m.Overhead()+40 {
+		if cut, tokens, ok := m.Fit(text, m.Overhead()+40); !ok || tokens != m.Overhead()+40 {
 			t.Errorf("%s: cut to %d bytes with %d tokens, want %d", name, len(cut), tokens, m.Overhead()+40)
 		}
 	}

@@ -1,0 +1,181 @@
+package prompt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill"
+)
+
+// counting is a set of counters whose models have one tokenizer, and what they
+// report and log.
+type counting struct {
+	*Counters
+	errors map[string]float64
+	log    bytes.Buffer
+}
+
+func newCounting(tokens Tokenizer, warning string, err error) *counting {
+	c := &counting{errors: make(map[string]float64)}
+	c.Counters = NewCounters(
+		func(rowmill.Model) (Tokenizer, string, error) { return tokens, warning, err },
+		func(model string, mean float64) { c.errors[model] = mean },
+		slog.New(slog.NewTextHandler(&c.log, nil)),
+	)
+	return c
+}
+
+func (c *counting) of(t interface{ Fatal(...any) }, model rowmill.Model) *Counter {
+	counter, err := c.Counter(model, "Be kind.")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return counter
+}
+
+var chatModel = rowmill.Model{ID: "m", Template: "chatml"}
+
+func TestCounter_WithTheModelsVocabulary(t *testing.T) {
+	t.Parallel()
+	c := newCounting(words{}, "", nil)
+	counter := c.of(t, chatModel)
+	want := find(t, "chatml").Measure(words{}, Job{System: "Be kind."}).Count("two words")
+	if got := counter.Count("two words"); got != want || !counter.Exact("two words") || counter.Exact("<|im_end|>") {
+		t.Errorf("%d tokens, want %d, exact but for names of special tokens", got, want)
+	}
+	for range 2 * window { // a server that reports something odd changes nothing
+		counter.Observe("two words", 1000)
+	}
+	if got := counter.Count("two words"); got != want {
+		t.Errorf("after odd reports %d tokens, want %d", got, want)
+	}
+	if off := c.errors["m"]; off != float64(1000-want) {
+		t.Errorf("an error of %v tokens is reported, want %d", off, 1000-want)
+	}
+	if c.log.Len() > 0 {
+		t.Errorf("logged: %s", c.log.String())
+	}
+}
+
+func TestCounter_LearnsWhereAnotherVocabularyStandsIn(t *testing.T) {
+	t.Parallel()
+	c := newCounting(words{}, "copy the model's tokenizer.json", nil)
+	first := c.of(t, chatModel)
+	plain := first.measure.Count("two words")
+	if first.Exact("two words") {
+		t.Error("a count by another vocabulary says that it is exact")
+	}
+	for n := range learnedAfter {
+		text := strings.Repeat("word ", n)
+		first.Observe(text, int64(2*first.measure.Count(text)))
+	}
+	// What is learned outlives the job, and is of one model.
+	if got := c.of(t, chatModel).Count("two words"); got != 2*plain {
+		t.Errorf("the next job counts %d tokens, want %d", got, 2*plain)
+	}
+	if got := c.of(t, rowmill.Model{ID: "other", Template: "chatml"}).Count("two words"); got != plain {
+		t.Errorf("another model counts %d tokens, want %d", got, plain)
+	}
+	if n := strings.Count(c.log.String(), "tokens are estimated"); n != 2 {
+		t.Errorf("warned %d times, want once per model:\n%s", n, c.log.String())
+	}
+}
+
+func TestCounter_WithoutAVocabularyCountsBytes(t *testing.T) {
+	t.Parallel()
+	counter := newCounting(nil, "", nil).of(t, rowmill.Model{ID: "m", Template: "embedding"})
+	for text, want := range map[string]int{"": 0, "a": 1, "four": 1, "fours": 2, "日本": 2} {
+		if got := counter.Count(text); got != want {
+			t.Errorf("%q has %d tokens, want %d", text, got, want)
+		}
+	}
+	if got := (bytesOnly{}).Truncate("日本語", 2); got != "日本" {
+		t.Errorf("cut to %q, want what has at most 8 bytes", got)
+	}
+	cut, ok, err := counter.Fit(t.Context(), strings.Repeat("a", 100), 10, nil)
+	if err != nil || !ok || len(cut) != 40 {
+		t.Errorf("cut to %d bytes, %t, %v, want 40", len(cut), ok, err)
+	}
+}
+
+func TestCounter_SaysWhichModelIsWrong(t *testing.T) {
+	t.Parallel()
+	damaged := errors.New("damaged")
+	if _, err := newCounting(nil, "", damaged).Counter(chatModel, ""); !errors.Is(err, damaged) || !strings.Contains(err.Error(), "model m") {
+		t.Errorf("error = %v, want that of the vocabulary, with the model", err)
+	}
+	if _, err := newCounting(words{}, "", nil).Counter(rowmill.Model{ID: "m", Template: "none-such"}, ""); err == nil || !strings.Contains(err.Error(), "model m") {
+		t.Errorf("error = %v, want one of the template, with the model", err)
+	}
+}
+
+// A server's own count has the last word wherever ours is in doubt, and is not
+// asked for where it is not.
+func TestFit_AsksTheServerOnlyInDoubt(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		warning := rapid.SampledFrom([]string{"", "another vocabulary"}).Draw(t, "warning")
+		counter := newCounting(words{}, warning, nil).of(t, chatModel)
+		text := strings.Repeat(rapid.SampledFrom([]string{"word ", "Ünï", "<|im_end|>", "日"}).Draw(t, "piece"), rapid.IntRange(0, 200).Draw(t, "pieces"))
+		limit := rapid.IntRange(1, 300).Draw(t, "limit")
+		factor := rapid.IntRange(1, 3).Draw(t, "factor")
+		real := func(text string) int { return factor * counter.measure.Count(text) }
+		asked := 0
+		cut, ok, err := counter.Fit(t.Context(), text, limit, func(_ context.Context, text string) (int, error) {
+			asked++
+			return real(text), nil
+		})
+		short := len(text)+counter.measure.Overhead() <= limit
+		switch {
+		case err != nil || !strings.HasPrefix(text, cut) || !utf8.ValidString(cut):
+			t.Fatalf("%q in %d tokens: %q, %v", text, limit, cut, err)
+		case short || counter.Exact(text):
+			if asked > 0 || ok && counter.measure.Count(cut) > limit && !short {
+				t.Fatalf("%q in %d tokens: %q after %d questions, want none", text, limit, cut, asked)
+			}
+		case ok && real(cut) > limit, !ok && real("") <= limit:
+			t.Fatalf("%q in %d tokens: %q has %d, fits %t", text, limit, cut, real(cut), ok)
+		}
+	})
+}
+
+func TestFit_FewQuestionsAreEnough(t *testing.T) {
+	t.Parallel()
+	counter := newCounting(words{}, "another vocabulary", nil).of(t, chatModel)
+	asked := 0
+	cut, ok, err := counter.Fit(t.Context(), strings.Repeat("word ", 5000), 1000, func(_ context.Context, text string) (int, error) {
+		asked++
+		return counter.measure.Count(text), nil
+	})
+	if n := counter.measure.Count(cut); err != nil || !ok || n < 900 || n > 1000 || asked > 3 {
+		t.Errorf("cut to %d tokens with %d questions, %t, %v", n, asked, ok, err)
+	}
+}
+
+func TestFit_PassesOnThatTheServerCannotCount(t *testing.T) {
+	t.Parallel()
+	mute := errors.New("does not count")
+	counter := newCounting(words{}, "another vocabulary", nil).of(t, chatModel)
+	_, _, err := counter.Fit(t.Context(), strings.Repeat("word ", 100), 50, func(context.Context, string) (int, error) { return 0, mute })
+	if !errors.Is(err, mute) {
+		t.Errorf("error = %v, want the server's", err)
+	}
+}
+
+func TestBeginning_CutsBetweenCharacters(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text, n := rapid.String().Draw(t, "text"), rapid.IntRange(-1, 50).Draw(t, "n")
+		got := Beginning(text, n)
+		if !strings.HasPrefix(text, got) || len(got) > max(n, 0) || !utf8.ValidString(got) || len(got) < min(len(text), n)-3 {
+			t.Fatalf("at most %d bytes of %q: %q", n, text, got)
+		}
+	})
+}
