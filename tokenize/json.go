@@ -19,9 +19,8 @@ import (
 const maxFile = 256 << 20
 
 // Open returns the encoding of a tokenizer.json of Hugging Face's tokenizers
-// library, or of the model directory that it lies in. Rank files have no
-// pattern and are for OpenRanks. A file that is damaged or something else is
-// an ErrFormat; a tokenizer of another kind, such as SentencePiece's, is an
+// library, or of the model directory that it lies in. A file that is damaged or
+// something else, such as a rank file of tiktoken, is an ErrFormat; a tokenizer of another kind, such as SentencePiece's, is an
 // ErrUnsupported that names what stands in the way.
 func Open(path string) (*Encoding, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {

@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"bytes"
+	"embed"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -9,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/pkoukk/tiktoken-go-loader/assets"
+	"github.com/klauspost/compress/zstd"
 )
 
 // embedded is an encoding that this program brings its rank file for. Patterns
@@ -29,11 +30,13 @@ var embeddings = map[string]embedded{
 			"<|endofprompt|>": 100276,
 		}
 	}},
-	"p50k_base": {"p50k_base", PatternGPT2, gpt2Specials},
-	"r50k_base": {"r50k_base", PatternGPT2, gpt2Specials},
 }
 
-func gpt2Specials() map[string]int { return map[string]int{"<|endoftext|>": 50256} }
+// rankFiles are those of tiktoken, byte by byte, compressed with zstd.
+// TestRankFiles compares them with the originals and, with -update, writes them.
+//
+//go:embed ranks/*.zst
+var rankFiles embed.FS
 
 func o200kSpecials() map[string]int {
 	return map[string]int{"<|endoftext|>": 199999, "<|endofprompt|>": 200018}
@@ -88,15 +91,11 @@ func Load(name string) (*Encoding, error) {
 	}
 	v, ok := read[from.file]
 	if !ok {
-		data, err := assets.Assets.ReadFile(from.file + ".tiktoken")
+		data, err := unpack(from.file)
 		if err != nil {
 			return nil, fmt.Errorf("read the ranks of %s: %w", from.file, err)
 		}
-		entries, err := parseRanks(data)
-		if err != nil {
-			return nil, fmt.Errorf("ranks of %s: %w", from.file, err)
-		}
-		if v, err = fromRanks(entries); err != nil {
+		if v, err = rankVocabulary(data); err != nil {
 			return nil, fmt.Errorf("ranks of %s: %w", from.file, err)
 		}
 		read[from.file] = v
@@ -109,23 +108,26 @@ func Load(name string) (*Encoding, error) {
 	return e, nil
 }
 
-// OpenRanks returns the encoding of a rank file of tiktoken, which says
-// nothing of its pattern and special tokens. A pattern is one of this package
-// or any regular expression; what it does not match is a piece as well.
-func OpenRanks(path, pattern string, specials map[string]int) (*Encoding, error) {
-	data, err := readFile(path)
+// unpack returns a rank file that comes with the program.
+func unpack(file string) ([]byte, error) {
+	packed, err := rankFiles.ReadFile("ranks/" + file + ".tiktoken.zst")
 	if err != nil {
 		return nil, err
 	}
+	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return r.DecodeAll(packed, nil)
+}
+
+func rankVocabulary(data []byte) (*vocabulary, error) {
 	entries, err := parseRanks(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
-	v, err := fromRanks(entries)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return rankEncoding(path, v, pattern, specials)
+	return fromRanks(entries)
 }
 
 func rankEncoding(name string, v *vocabulary, pattern string, specials map[string]int) (*Encoding, error) {

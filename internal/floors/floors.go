@@ -79,7 +79,6 @@ func Rowmill() Table {
 			"github.com/valyala/fasthttp":           {"engine", "sim"},
 			"code.dny.dev/ssrf":                     {"input"},
 			"github.com/dlclark/regexp2":            {"tokenize"},
-			"github.com/pkoukk/tiktoken-go-loader":  {"tokenize"},
 			"github.com/santhosh-tekuri/jsonschema": {"schema", "http", "sim"},
 		},
 		Names:    []string{"util", "utils", "common", "shared", "types", "models"},
