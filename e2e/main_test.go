@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	binary = filepath.Join(dir, "rowmill")
-	build := exec.Command("go", "build", "-o", binary, "github.com/rowmill/rowmill/cmd/rowmill")
+	build := exec.Command("go", "build", "-tags=nomsgpack", "-o", binary, "github.com/rowmill/rowmill/cmd/rowmill")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	code := 1
 	if out, err := build.CombinedOutput(); err != nil {
