@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	nethttp "net/http"
@@ -11,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/schema"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -162,6 +164,17 @@ func (p *problems) addCode(code string, fields ...rowmill.FieldError) {
 		p.code = codeInvalid
 	}
 	p.fields = append(p.fields, fields...)
+}
+
+// compile adds what is wrong with a schema, unless something else is wrong
+// already: a request that is refused anyway costs no more than reading it.
+func (p *problems) compile(field string, text json.RawMessage) {
+	if len(p.fields) > 0 || text == nil {
+		return
+	}
+	if _, err := schema.Compile(text); err != nil {
+		p.add(field, "%s", err)
+	}
 }
 
 // err returns nil where nothing is wrong.

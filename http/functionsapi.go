@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/function"
+	"github.com/rowmill/rowmill/schema"
 )
 
 // maxDefinitionBytes bounds the body of a definition: prompt, system prompt and
@@ -271,14 +272,14 @@ func readSchema(body *object, embedding bool) json.RawMessage {
 	if !body.read("json_schema", "an object", &raw) {
 		return nil
 	}
-	schema, err := checkSchema(raw)
+	text, err := schema.Check(raw)
 	switch {
 	case err != nil:
 		body.problems.add("json_schema", "%s", err)
 	case embedding:
 		body.problems.add("json_schema", "cannot be kept by an embedding model, whose outputs are lists of numbers; leave it out")
 	}
-	return schema
+	return text
 }
 
 // readSampling reads the parameters, with their numbers as they were written.

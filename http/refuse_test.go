@@ -213,3 +213,20 @@ func TestSubmit_RefusedRowsLeaveNoObject(t *testing.T) {
 	}
 	w.noJobs()
 }
+
+// What is refused for another reason is refused before its schema is compiled.
+func TestIsCompiledLast(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	const schema = `"json_schema":{"pattern":"("}`
+	w.post(`{"inputs":["a"],`+schema+`}`).wantField("json_schema", "is no JSON Schema")
+	w.post(`{"inputs":["a"],"model":"x",`+schema+`}`).wantField("model", "neither")
+	w.post(`{"inputs":["a",1],`+schema+`}`).wantField("inputs[1]", "number")
+	w.post(`{"inputs":["a"],"json_schema":{"multipleOf":1e-99999999}}`).wantField("json_schema", "out of range")
+	// What costs nothing to see is named beside the rest.
+	if fields := w.post(`{"inputs":["a"],"model":"x","json_schema":[]}`).fields(); len(fields) != 2 {
+		t.Errorf("broken fields %v", fields)
+	}
+	w.do("POST", "/v1/functions", `{"name":"f","prompt":"x","model":"x",`+schema+`}`).wantField("model", "no model")
+	w.do("POST", "/v1/functions", `{"name":"f","prompt":"x","model":"llama-3.1-8b",`+schema+`}`).wantField("json_schema", "is no JSON Schema")
+}

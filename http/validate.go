@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/schema"
 )
 
 const (
@@ -218,14 +219,14 @@ func (sub *submission) prompt(r *request) {
 	if !given {
 		return
 	}
-	schema, err := checkSchema(raw)
+	text, err := schema.Check(raw)
 	switch {
 	case err != nil:
 		sub.problems.add(fieldSchema, "%s", err)
 	case embedding:
 		sub.problems.add(fieldSchema, "cannot be kept by an embedding model, whose outputs are lists of numbers; leave it out")
 	default:
-		r.spec.Schema = schema
+		r.spec.Schema = text
 	}
 }
 

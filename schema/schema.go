@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// MaxBytes bounds a schema without white space between tokens.
-	MaxBytes = 256 << 10
-	// MaxLevels bounds its nesting; the root is level 1.
-	MaxLevels = 64
+	// maxBytes bounds a schema without white space between tokens.
+	maxBytes = 256 << 10
+	// maxLevels bounds its nesting; the root is level 1.
+	maxLevels = 64
 
 	// address stands for the schema in the compiler; references are resolved
 	// against it.
@@ -29,55 +29,69 @@ const (
 	maxProblem = 512
 )
 
-// A Schema is compiled. It is read-only and safe for concurrent use.
-type Schema struct {
-	text     json.RawMessage
-	compiled *jsonschema.Schema
+// Check returns a schema without white space between tokens, or what can be
+// seen to be wrong with it at little cost, in words that follow "json_schema";
+// Compile says the rest.
+func Check(raw json.RawMessage) (json.RawMessage, error) {
+	text, _, err := parse(raw)
+	return text, err
 }
 
-// Compile takes a schema in, or says what is wrong with it in words that
-// follow "json_schema". Drafts are told by $schema; the default is 2020-12.
-func Compile(raw json.RawMessage) (s *Schema, err error) {
+func parse(raw json.RawMessage) (text json.RawMessage, document any, err error) {
 	if len(raw) == 0 || raw[0] != '{' {
-		return nil, errors.New("must be an object holding a JSON Schema, or null")
+		return nil, nil, errors.New("must be an object holding a JSON Schema, or null")
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, raw); err != nil {
-		return nil, fmt.Errorf("is not valid JSON: %w", err)
+		return nil, nil, fmt.Errorf("is not valid JSON: %w", err)
 	}
-	if size := compact.Len(); size > MaxBytes {
-		return nil, fmt.Errorf("has %d bytes, more than %d; send a smaller schema", size, MaxBytes)
+	if size := compact.Len(); size > maxBytes {
+		return nil, nil, fmt.Errorf("has %d bytes, more than %d; send a smaller schema", size, maxBytes)
 	}
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(compact.Bytes()))
-	if err != nil {
-		return nil, fmt.Errorf("is not valid JSON: %w", err)
+	if document, err = jsonschema.UnmarshalJSON(bytes.NewReader(compact.Bytes())); err != nil {
+		return nil, nil, fmt.Errorf("is not valid JSON: %w", err)
 	}
-	if deep := levels(document); deep > MaxLevels {
-		return nil, fmt.Errorf("is nested %d levels deep, more than %d; flatten it with $defs and $ref", deep, MaxLevels)
+	if deep := levels(document); deep > maxLevels {
+		return nil, nil, fmt.Errorf("is nested %d levels deep, more than %d; flatten it with $defs and $ref", deep, maxLevels)
 	}
 	if place, number := unusable(document); number != "" {
-		return nil, fmt.Errorf("has a number at %q that is out of range: %s", place, number)
+		return nil, nil, fmt.Errorf("has a number at %q that is out of range: %s", place, number)
+	}
+	return compact.Bytes(), document, nil
+}
+
+// A Schema is compiled. It is read-only and safe for concurrent use.
+type Schema struct{ compiled *jsonschema.Schema }
+
+// Compile says all that can be wrong with a schema. Drafts are told by $schema;
+// the default is 2020-12. It costs by far the most of all checks of a request,
+// and is best made once the others have passed.
+func Compile(raw json.RawMessage) (s *Schema, err error) {
+	_, document, err := parse(raw)
+	if err != nil {
+		return nil, err
 	}
 	defer func() {
 		if reason := recover(); reason != nil {
 			s, err = nil, fmt.Errorf("is no JSON Schema that can be compiled: %v", reason)
 		}
 	}()
-	compiler := jsonschema.NewCompiler()
+	compiler, patterns := jsonschema.NewCompiler(), patterns{}
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.UseLoader(noRemote{})
-	if err := compiler.AddResource(address, document); err != nil {
-		return nil, fmt.Errorf("is no JSON Schema: %s", plainReason(err))
+	compiler.UseRegexpEngine(patterns.compile)
+	s = new(Schema)
+	if err = compiler.AddResource(address, document); err == nil {
+		s.compiled, err = compiler.Compile(address)
 	}
-	compiled, err := compiler.Compile(address)
-	if err != nil {
-		return nil, fmt.Errorf("is no JSON Schema: %s", plainReason(err))
+	switch {
+	case err == nil:
+		return s, nil
+	case patterns.refused != nil:
+		return nil, fmt.Errorf("%w (found at %s)", patterns.refused, shorten(patterns.placeIn(err), 256))
 	}
-	return &Schema{text: compact.Bytes(), compiled: compiled}, nil
+	return nil, fmt.Errorf("is no JSON Schema: %s", plainReason(err))
 }
-
-// Text is the schema without white space between tokens.
-func (s *Schema) Text() json.RawMessage { return s.text }
 
 // Violation says what is wrong with an answer, in words that follow a colon;
 // nothing where it conforms.

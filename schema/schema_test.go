@@ -20,16 +20,16 @@ func compile(t testing.TB, text string) *Schema {
 
 func TestCompileTakesWhatIsASchema(t *testing.T) {
 	t.Parallel()
-	s := compile(t, "{ \"type\" : \"object\",\n \"properties\": {\"a b\": {\"minimum\": -1.5e300}} }")
-	if got := string(s.Text()); got != `{"type":"object","properties":{"a b":{"minimum":-1.5e300}}}` {
-		t.Errorf("text = %s, want it without white space", got)
+	text, err := Check(json.RawMessage("{ \"type\" : \"object\",\n \"properties\": {\"a b\": {\"minimum\": -1.5e300}} }"))
+	if err != nil || string(text) != `{"type":"object","properties":{"a b":{"minimum":-1.5e300}}}` {
+		t.Errorf("text = %s, %v, want it without white space", text, err)
 	}
 	for name, text := range map[string]string{
 		"empty":                   `{}`,
 		"an older draft":          `{"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a":{}},"$ref":"#/definitions/a"}`,
 		"recursion":               `{"$defs":{"n":{"properties":{"next":{"$ref":"#/$defs/n"}}}},"$ref":"#/$defs/n"}`,
 		"a reference by full URI": `{"$defs":{"n":{"type":"null"}},"$ref":"` + address + `#/$defs/n"}`,
-		"levels":                  strings.Repeat(`{"not":`, MaxLevels-1) + "{}" + strings.Repeat("}", MaxLevels-1),
+		"levels":                  strings.Repeat(`{"not":`, maxLevels-1) + "{}" + strings.Repeat("}", maxLevels-1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,8 +49,8 @@ func TestCompileSaysWhatIsWrong(t *testing.T) {
 		"a remote reference": {`{"$ref":"https://example.com/a"}`, "leaves the schema"},
 		"a file":             {`{"$ref":"file:///etc/hostname"}`, "leaves the schema"},
 		"a remote draft":     {`{"$schema":"https://example.com/draft"}`, "leaves the schema"},
-		"too long":           {`{"title":"` + strings.Repeat("x", MaxBytes) + `"}`, "send a smaller schema"},
-		"too deep":           {strings.Repeat(`{"not":`, MaxLevels) + "{}" + strings.Repeat("}", MaxLevels), "65 levels deep"},
+		"too long":           {`{"title":"` + strings.Repeat("x", maxBytes) + `"}`, "send a smaller schema"},
+		"too deep":           {strings.Repeat(`{"not":`, maxLevels) + "{}" + strings.Repeat("}", maxLevels), "65 levels deep"},
 		"a tiny step":        {`{"multipleOf":1e-99999999}`, `at "/multipleOf" that is out of range: 1e-99999999`},
 		"a huge bound":       {`{"properties":{"a/b":{"anyOf":[{},{"maximum":1E+9999999}]}}}`, `"/properties/a~1b/anyOf/1/maximum"`},
 		"a huge constant":    {`{"enum":[1,2e99999999999999999999]}`, `"/enum/1"`},

@@ -79,7 +79,7 @@ func Rowmill() Table {
 			"github.com/valyala/fasthttp":           {"engine", "sim"},
 			"code.dny.dev/ssrf":                     {"input"},
 			"github.com/dlclark/regexp2":            {"tokenize"},
-			"github.com/santhosh-tekuri/jsonschema": {"schema", "http", "sim"},
+			"github.com/santhosh-tekuri/jsonschema": {"schema", "sim"},
 		},
 		Names:    []string{"util", "utils", "common", "shared", "types", "models"},
 		Adapters: []string{"store/bolt", "store/redis", "blob/dir", "blob/s3", "engine/openai", "sim"},

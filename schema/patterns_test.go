@@ -1,4 +1,4 @@
-package http
+package schema
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ func schemaOfPatterns(draft, pattern string, n int) string {
 	return `{` + draft + `"properties":{` + strings.Join(fields, ",") + `}}`
 }
 
-func TestSchema_PatternsAreBounded(t *testing.T) {
+func TestPatternsAreBounded(t *testing.T) {
 	t.Parallel()
 	const old = `"$schema":"http://json-schema.org/draft-07/schema#",` // which checks patterns twice
 	for name, c := range map[string]struct{ schema, piece, place string }{
@@ -29,7 +29,7 @@ func TestSchema_PatternsAreBounded(t *testing.T) {
 		"OldestDraft": {schemaOfPatterns(`"$schema":"http://json-schema.org/draft-04/schema#",`, "(x{0,1000}y%d)?", 100), "more than 65536 steps", "#/properties/f"},
 		"Properties":  {`{"patternProperties":{"(x{0,1000}y{0,1000}){1}` + strings.Repeat("z{0,999}", 70) + `":{}}}`, "steps", "#/patternProperties"},
 	} {
-		err := compileSchema([]byte(c.schema))
+		_, err := Compile([]byte(c.schema))
 		if err == nil || !strings.Contains(err.Error(), c.piece) || !strings.Contains(err.Error(), c.place) {
 			t.Errorf("%s: %v; want %q and %q", name, err, c.piece, c.place)
 		}
@@ -39,19 +39,19 @@ func TestSchema_PatternsAreBounded(t *testing.T) {
 		"Equal":     schemaOfPatterns("", "^x{0,1000}$", 5000),
 		"OldDraft":  schemaOfPatterns(old, "^%d$", maxPatterns),
 	} {
-		if err := compileSchema([]byte(schema)); err != nil {
+		if _, err := Compile([]byte(schema)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 // A schema whose patterns took 17 s and 480 MB.
-func TestSchema_CostlyPatternsCostLittle(t *testing.T) {
+func TestCostlyPatternsCostLittle(t *testing.T) {
 	// Not parallel: it counts what the process allocates.
 	schema := schemaOfPatterns("", "(x{0,1000}y%d)?", 4700)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	err := compileSchema([]byte(schema))
+	_, err := Compile([]byte(schema))
 	runtime.ReadMemStats(&after)
 	if err == nil {
 		t.Fatal("accepted")
@@ -59,20 +59,4 @@ func TestSchema_CostlyPatternsCostLittle(t *testing.T) {
 	if took, limit := after.TotalAlloc-before.TotalAlloc, uint64(64<<20); took > limit {
 		t.Errorf("%d MiB were allocated, want at most %d", took>>20, limit>>20)
 	}
-}
-
-// What is refused for another reason is refused before its schema is compiled.
-func TestSchema_IsCompiledLast(t *testing.T) {
-	t.Parallel()
-	w := setup(t)
-	const schema = `"json_schema":{"pattern":"("}`
-	w.post(`{"inputs":["a"],`+schema+`}`).wantField("json_schema", "is no JSON Schema")
-	w.post(`{"inputs":["a"],"model":"x",`+schema+`}`).wantField("model", "neither")
-	w.post(`{"inputs":["a",1],`+schema+`}`).wantField("inputs[1]", "number")
-	// What costs nothing to see is named beside the rest.
-	if fields := w.post(`{"inputs":["a"],"model":"x","json_schema":[]}`).fields(); len(fields) != 2 {
-		t.Errorf("broken fields %v", fields)
-	}
-	w.do("POST", "/v1/functions", `{"name":"f","prompt":"x","model":"x",`+schema+`}`).wantField("model", "no model")
-	w.do("POST", "/v1/functions", `{"name":"f","prompt":"x","model":"llama-3.1-8b",`+schema+`}`).wantField("json_schema", "is no JSON Schema")
 }

@@ -1,4 +1,4 @@
-package http
+package schema
 
 import (
 	"errors"
@@ -76,7 +76,7 @@ func (p *patterns) placeIn(err error) string {
 		invalid *jsonschema.ValidationError
 	)
 	if errors.As(err, &bad) {
-		return strings.TrimPrefix(bad.URL, schemaAddress)
+		return strings.TrimPrefix(bad.URL, address)
 	}
 	if errors.As(err, &outer) && errors.As(outer.Err, &invalid) {
 		place, _ := p.placeOf(invalid)
