@@ -64,10 +64,9 @@ Ollama:
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exit.With(exit.Usage, fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	agent := "rowmill/" + buildInfo().Version
-	service := connect.Options{Term: term, UserAgent: agent}
+	service := connect.Options{Term: term, UserAgent: "rowmill/" + buildInfo().Version}
 	root.AddCommand(
-		serveCommand(term), jobs.Command(jobs.Config{Term: term, UserAgent: agent}),
+		serveCommand(term), jobs.Command(jobs.Config{Options: service}),
 		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), nodes.Command(service), functions.Command(service),
 		simCommand(term), configCommand(term), versionCommand(term),
 	)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -8,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
@@ -59,30 +60,19 @@ func buildInfo() Build {
 }
 
 func versionCommand(term *terminal.IO) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			b := buildInfo()
-			switch output {
-			case "json":
-				return json.NewEncoder(term.Out).Encode(b)
-			case "text":
-				_, err := fmt.Fprintf(term.Out, "rowmill %s (commit %s, %s, %s)\n", b.Version, orUnknown(b.Commit), orUnknown(b.Built), b.Go)
-				return err
-			}
-			return exit.With(exit.Usage, fmt.Errorf("-o must be text or json, is %q", output))
-		},
+	cmd := &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs}
+	chosen := command.PrintFlag(cmd, "text", "json")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		form, err := chosen()
+		if err != nil {
+			return err
+		}
+		b := buildInfo()
+		if form == "json" {
+			return json.NewEncoder(term.Out).Encode(b)
+		}
+		_, err = fmt.Fprintf(term.Out, "rowmill %s (commit %s, %s, %s)\n", b.Version, cmp.Or(b.Commit, "unknown"), cmp.Or(b.Built, "unknown"), b.Go)
+		return err
 	}
-	cmd.Flags().StringVarP(&output, "print", "o", "text", "how to print: text or json")
 	return cmd
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
 }

@@ -5,7 +5,7 @@
 package accounts
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,22 +16,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// commands is the state that the commands share: flags and streams.
-type commands struct {
-	service connect.Options
-	account string
-	print   string // table or json
-}
+// commands are all of this package.
+type commands struct{ command.Set }
 
 // Keys returns `rowmill keys`.
 func Keys(service connect.Options) *cobra.Command {
-	c := &commands{service: service}
-	root := &cobra.Command{
+	c := &commands{command.Set{Options: service}}
+	return c.Group(&cobra.Command{
 		Use:   "keys",
 		Short: "Create, list, rotate and revoke API keys",
 		Long: `Create, list, rotate and revoke API keys.
@@ -45,29 +42,8 @@ service keeps no more than its hash. Changes take effect on every node within
 All this takes an administrator's key; one of the account default may name any
 other account, and to name a new one creates it.
 
-` + connect.Help + `
-
-` + exit.Help,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	c.service.Flags(root)
-	root.AddCommand(c.createKey(), c.listKeys(), c.rotateKey(), c.revokeKeys())
-	return root
-}
-
-// printed adds the flag of how to print, and checks it before the command
-// runs.
-func (c *commands) printed(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVarP(&c.print, "print", "o", "table", "how to print: table or json")
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if c.print != "table" && c.print != "json" {
-			return exit.With(exit.Usage, fmt.Errorf("-o must be table or json, is %q", c.print))
-		}
-		return run(cmd, args)
-	}
-	return cmd
+` + command.Help,
+	}, c.createKey(), c.listKeys(), c.rotateKey(), c.revokeKeys())
 }
 
 func (c *commands) createKey() *cobra.Command {
@@ -83,30 +59,28 @@ being seen.`,
 		Example: `  rowmill keys create --name nightly --expires 90d > nightly.key
   rowmill keys create --account acme --role admin --name "acme's first"`,
 		Args: cobra.NoArgs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			var err error
-			if wanted.Expires, err = expiry(expires, c.service.Term.Now()); err != nil {
-				return exit.With(exit.Usage, err)
-			}
-			if cmd.Flags().Changed("requests-per-minute") && wanted.PerMinute < 1 {
-				return exit.With(exit.Usage, fmt.Errorf("--requests-per-minute must be at least 1, is %d", wanted.PerMinute))
-			}
-			wanted.Account = c.account
-			k, err := api.CreateKey(cmd.Context(), wanted)
-			if err != nil {
-				return fmt.Errorf("create a key: %w", err)
-			}
-			return c.made(k, "created")
-		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.account, "account", "", "the account (default: that of your key)")
+	flags.StringVar(&wanted.Account, "account", "", "the account (default: that of your key)")
 	flags.StringVar(&wanted.Name, "name", "", "a name for people, such as who or what uses it")
 	flags.StringVar(&wanted.Role, "role", "user", "user or admin")
 	flags.StringVar(&expires, "expires", "", "when it ends: days from now such as 90d, a day such as 2030-01-31 (its first moment, UTC), or a time such as 2030-01-31T18:00:00Z (default: never)")
 	flags.StringVar(&wanted.Dialect, "dialect", "", "sdk for clients that expect upper-case states (default: as documented)")
 	flags.IntVar(&wanted.PerMinute, "requests-per-minute", 0, "how often it may ask each node (default: as the service is configured)")
-	return c.printed(cmd)
+	return c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
+		var err error
+		if wanted.Expires, err = expiry(expires, c.Term.Now()); err != nil {
+			return exit.With(exit.Usage, err)
+		}
+		if flags.Changed("requests-per-minute") && wanted.PerMinute < 1 {
+			return exit.With(exit.Usage, fmt.Errorf("--requests-per-minute must be at least 1, is %d", wanted.PerMinute))
+		}
+		k, err := api.CreateKey(ctx, wanted)
+		if err != nil {
+			return fmt.Errorf("create a key: %w", err)
+		}
+		return c.made(k, "created")
+	})
 }
 
 // expiry reads when a key ends; nil is never.
@@ -134,16 +108,15 @@ func (c *commands) made(k client.Key, how string) error {
 	if k.Key == "" {
 		return errors.New("the answer holds no key; look at `rowmill keys list`")
 	}
-	if c.print == "json" {
-		return terminal.JSON(c.service.Term.Out, k.Raw)
-	}
-	ends := "it does not expire"
-	if k.Expires != nil {
-		ends = "it expires at " + k.Expires.UTC().Format(time.RFC3339)
-	}
-	c.service.Term.Say("%s %s key %s of account %s; %s. Keep its text, it is not shown again:", how, k.Role, k.ID, terminal.Printable(k.Account), ends)
-	_, err := fmt.Fprintln(c.service.Term.Out, terminal.Printable(k.Key))
-	return err
+	return c.Print(k.Raw, func(w io.Writer) error {
+		ends := "it does not expire"
+		if k.Expires != nil {
+			ends = "it expires at " + k.Expires.UTC().Format(time.RFC3339)
+		}
+		c.Term.Say("%s %s key %s of account %s; %s. Keep its text, it is not shown again:", how, k.Role, k.ID, terminal.Printable(k.Account), ends)
+		_, err := fmt.Fprintln(w, terminal.Printable(k.Key))
+		return err
+	})
 }
 
 func (c *commands) listKeys() *cobra.Command {
@@ -155,38 +128,26 @@ account default those of all accounts.`,
 		Example: `  rowmill keys list
   rowmill keys list --account acme -o json | jq -r '.keys[].id'`,
 		Args: cobra.NoArgs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			found, err := api.Keys(cmd.Context(), c.account)
-			if err != nil {
-				return fmt.Errorf("list keys: %w", err)
-			}
-			if c.print == "json" {
-				return terminal.JSON(c.service.Term.Out, found.Raw)
-			}
-			return c.table(found.Keys)
-		}),
 	}
-	cmd.Flags().StringVar(&c.account, "account", "", "the account (default: that of your key, or all)")
-	return c.printed(cmd)
-}
-
-func (c *commands) table(keys []client.Key) error {
-	return terminal.Table(c.service.Term.Out, func(w io.Writer) {
-		fmt.Fprintln(w, "ID\tACCOUNT\tROLE\tNAME\tCREATED\tEXPIRES\tLAST USED\tDIALECT\tPER MINUTE")
-		for _, k := range keys {
-			dialect, perMinute := "", ""
-			if k.Dialect != nil {
-				dialect = *k.Dialect
-			}
-			if k.PerMinute != nil {
-				perMinute = terminal.Count(int64(*k.PerMinute))
-			}
-			cells := []string{k.ID, k.Account, k.Role, k.Name, day(&k.Created), day(k.Expires), day(k.LastUsed), dialect, perMinute}
-			for i, cell := range cells {
-				cells[i] = cmp.Or(strings.ReplaceAll(terminal.Printable(cell), "\t", " "), "-")
-			}
-			fmt.Fprintln(w, strings.Join(cells, "\t"))
+	cmd.Flags().StringVar(&c.Account, "account", "", "the account (default: that of your key, or all)")
+	return c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
+		found, err := api.Keys(ctx, c.Account)
+		if err != nil {
+			return fmt.Errorf("list keys: %w", err)
 		}
+		return c.Table(found.Raw, func(row terminal.Row) {
+			row("ID", "ACCOUNT", "ROLE", "NAME", "CREATED", "EXPIRES", "LAST USED", "DIALECT", "PER MINUTE")
+			for _, k := range found.Keys {
+				dialect, perMinute := "", ""
+				if k.Dialect != nil {
+					dialect = *k.Dialect
+				}
+				if k.PerMinute != nil {
+					perMinute = terminal.Count(int64(*k.PerMinute))
+				}
+				row(terminal.Dashed(k.ID, k.Account, k.Role, k.Name, day(&k.Created), day(k.Expires), day(k.LastUsed), dialect, perMinute)...)
+			}
+		})
 	})
 }
 
@@ -199,39 +160,37 @@ func day(at *time.Time) string {
 }
 
 func (c *commands) rotateKey() *cobra.Command {
-	return c.printed(&cobra.Command{
+	return c.Prints(&cobra.Command{
 		Use:   "rotate ID",
 		Short: "Give a key another text and print it, this once",
 		Long: `Give a key another text and print it, this once. Name, role, account and expiry
 stay. The old text stops at once, on every node within 5 seconds.`,
 		Example: `  rowmill keys rotate 5f2c9a01d3e4 > nightly.key`,
 		Args:    cobra.ExactArgs(1),
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			k, err := api.RotateKey(cmd.Context(), args[0])
-			if err != nil {
-				return fmt.Errorf("rotate: %w", err)
-			}
-			return c.made(k, "rotated")
-		}),
+	}, func(ctx context.Context, api *client.Client, args []string) error {
+		k, err := api.RotateKey(ctx, args[0])
+		if err != nil {
+			return fmt.Errorf("rotate: %w", err)
+		}
+		return c.made(k, "rotated")
 	})
 }
 
 func (c *commands) revokeKeys() *cobra.Command {
-	return &cobra.Command{
+	return c.Does(&cobra.Command{
 		Use:   "revoke ID...",
 		Short: "Revoke keys for good",
 		Long: `Revoke keys for good. They stop at once, on every node within 5 seconds. Jobs that
 were submitted with them go on.`,
 		Example: `  rowmill keys revoke 5f2c9a01d3e4`,
 		Args:    cobra.MinimumNArgs(1),
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			for _, id := range args {
-				if err := api.RevokeKey(cmd.Context(), id); err != nil {
-					return fmt.Errorf("revoke %s: %w", terminal.Printable(id), err)
-				}
-				c.service.Term.Say("key %s is revoked", terminal.Printable(id))
+	}, func(ctx context.Context, api *client.Client, args []string) error {
+		for _, id := range args {
+			if err := api.RevokeKey(ctx, id); err != nil {
+				return fmt.Errorf("revoke %s: %w", terminal.Printable(id), err)
 			}
-			return nil
-		}),
-	}
+			c.Term.Say("key %s is revoked", terminal.Printable(id))
+		}
+		return nil
+	})
 }

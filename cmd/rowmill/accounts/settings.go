@@ -1,13 +1,14 @@
 package accounts
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
@@ -18,8 +19,8 @@ const never = "never"
 
 // Settings returns `rowmill settings`.
 func Settings(service connect.Options) *cobra.Command {
-	c := &commands{service: service}
-	root := &cobra.Command{
+	c := &commands{command.Set{Options: service}}
+	return c.Group(&cobra.Command{
 		Use:   "settings",
 		Short: "Show and change what an account has chosen",
 		Long: `Show and change what an account has chosen: how long after its end a job's
@@ -29,38 +30,24 @@ All this takes an administrator's key; one of the account default may name any
 other account. What an operator chooses for a node is another matter: see
 rowmill config.
 
-` + connect.Help + `
-
-` + exit.Help,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	c.service.Flags(root)
-	root.AddCommand(c.getSettings(), c.setSettings())
-	return root
-}
-
-// ofAccount adds the flags that both commands have.
-func (c *commands) ofAccount(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&c.account, "account", "", "the account (default: that of the key)")
-	return c.printed(cmd)
+` + command.Help,
+	}, c.getSettings(), c.setSettings())
 }
 
 func (c *commands) getSettings() *cobra.Command {
-	return c.ofAccount(&cobra.Command{
+	return c.OfAccount(c.Prints(&cobra.Command{
 		Use:   "get",
 		Short: "Show what the account has chosen",
 		Example: `  rowmill settings get
   rowmill settings get --account acme -o json`,
 		Args: cobra.NoArgs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			s, err := api.Settings(cmd.Context(), c.account)
-			if err != nil {
-				return fmt.Errorf("get settings: %w", err)
-			}
-			return c.showSettings(s)
-		}),
-	})
+	}, func(ctx context.Context, api *client.Client, _ []string) error {
+		s, err := api.Settings(ctx, c.Account)
+		if err != nil {
+			return fmt.Errorf("get settings: %w", err)
+		}
+		return c.showSettings(s)
+	}))
 }
 
 func (c *commands) setSettings() *cobra.Command {
@@ -71,20 +58,19 @@ func (c *commands) setSettings() *cobra.Command {
 		Example: `  rowmill settings set --retention-days 30
   rowmill settings set --retention-days never --account acme`,
 		Args: cobra.NoArgs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			days, err := retentionDays(retention)
-			if err != nil {
-				return exit.With(exit.Usage, err)
-			}
-			s, err := api.SetRetention(cmd.Context(), c.account, days)
-			if err != nil {
-				return fmt.Errorf("set settings: %w", err)
-			}
-			return c.showSettings(s)
-		}),
 	}
 	cmd.Flags().StringVar(&retention, "retention-days", "", "days after its end for which a job's input and results are kept: 1, 7, 30, 90 or "+never)
-	return c.ofAccount(cmd)
+	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
+		days, err := retentionDays(retention)
+		if err != nil {
+			return exit.With(exit.Usage, err)
+		}
+		s, err := api.SetRetention(ctx, c.Account, days)
+		if err != nil {
+			return fmt.Errorf("set settings: %w", err)
+		}
+		return c.showSettings(s)
+	}))
 }
 
 // retentionDays reads the flag; nil is for ever. Which numbers there are is
@@ -103,16 +89,13 @@ func retentionDays(text string) (*int, error) {
 }
 
 func (c *commands) showSettings(s client.Settings) error {
-	if c.print == "json" {
-		return terminal.JSON(c.service.Term.Out, s.Raw)
-	}
-	kept := "for ever"
-	if s.RetentionDays != nil {
-		kept = fmt.Sprintf("%d days after the job's end", *s.RetentionDays)
-	}
-	c.service.Term.Say("account %s", terminal.Printable(s.Account))
-	return terminal.Table(c.service.Term.Out, func(w io.Writer) {
-		fmt.Fprintln(w, "SETTING\tVALUE")
-		fmt.Fprintf(w, "inputs and results are kept\t%s\n", kept)
+	return c.Table(s.Raw, func(row terminal.Row) {
+		kept := "for ever"
+		if s.RetentionDays != nil {
+			kept = fmt.Sprintf("%d days after the job's end", *s.RetentionDays)
+		}
+		c.Term.Say("account %s", terminal.Printable(s.Account))
+		row("SETTING", "VALUE")
+		row("inputs and results are kept", kept)
 	})
 }

@@ -52,18 +52,6 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	flags.BoolVarP(&o.Term.Quiet, "quiet", "q", o.Term.Quiet, "no progress and no messages but errors")
 }
 
-// With makes the body of a command of what needs a client.
-func (o *Options) With(run func(cmd *cobra.Command, api *client.Client, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		api, err := o.Client()
-		if err != nil {
-			return err
-		}
-		defer api.Close()
-		return run(cmd, api, args)
-	}
-}
-
 // profile is the client's file of settings.
 type profile struct {
 	Server string `yaml:"server"`

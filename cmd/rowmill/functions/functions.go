@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
@@ -27,17 +27,13 @@ import (
 // as the service takes.
 const maxFile = 32 << 20
 
-// commands is the state that the commands share: flags and streams.
-type commands struct {
-	service connect.Options
-	account string
-	print   string
-}
+// commands are all of this package.
+type commands struct{ command.Set }
 
 // Command returns `rowmill functions`.
 func Command(service connect.Options) *cobra.Command {
-	c := &commands{service: service}
-	root := &cobra.Command{
+	c := &commands{command.Set{Options: service}}
+	return c.Group(&cobra.Command{
 		Use:   "functions",
 		Short: "Publish Functions and run them",
 		Long: `Publish Functions and run them. A Function is a prompt with fields to fill in,
@@ -60,37 +56,8 @@ Every change is a new revision; publishing and rolling back choose which one is
 used. That takes an administrator's key, reading and running any key of the
 account.
 
-` + connect.Help + `
-
-` + exit.Help,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	c.service.Flags(root)
-	root.AddCommand(c.publish(), c.list(), c.get(), c.revisions(), c.diff(), c.rollback(), c.unpublish(), c.run())
-	return root
-}
-
-// accountFlag adds the flag of commands that may be about another account.
-func (c *commands) accountFlag(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&c.account, "account", "", "the account (default: that of the key)")
-	return cmd
-}
-
-// printFlag adds the flag of how to print, the first form being the default.
-func (c *commands) printFlag(cmd *cobra.Command, forms ...string) *cobra.Command {
-	choice := strings.Join(forms, " or ")
-	var print string
-	cmd.Flags().StringVarP(&print, "print", "o", forms[0], "how to print: "+choice)
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !slices.Contains(forms, print) {
-			return exit.With(exit.Usage, fmt.Errorf("-o must be %s, is %q", choice, print))
-		}
-		c.print = print
-		return run(cmd, args)
-	}
-	return cmd
+` + command.Help,
+	}, c.publish(), c.list(), c.get(), c.revisions(), c.diff(), c.rollback(), c.unpublish(), c.run())
 }
 
 func (c *commands) publish() *cobra.Command {
@@ -104,34 +71,33 @@ FILE may be - for standard input.`,
   rowmill functions publish grade.yaml --draft
   rowmill functions get grade | sed 's/teacher/tutor/' | rowmill functions publish -`,
 		Args: cobra.ExactArgs(1),
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			text, err := c.read(args[0])
-			if err != nil {
-				return exit.With(exit.Usage, err)
-			}
-			body, err := toJSON(text, draft)
-			if err != nil {
-				return exit.With(exit.Usage, fmt.Errorf("read %s: %w", args[0], err))
-			}
-			f, err := api.Publish(cmd.Context(), c.account, body)
-			if err != nil {
-				return fmt.Errorf("publish %s: %w", args[0], err)
-			}
-			state := "is published"
-			if draft {
-				state = "is a draft; `rowmill functions rollback " + f.Name + " " + strconv.Itoa(f.Revision) + "` publishes it"
-			}
-			fmt.Fprintf(c.service.Term.Out, "revision %d of %s %s\n", f.Revision, f.Name, state)
-			return nil
-		}),
 	}
 	cmd.Flags().BoolVar(&draft, "draft", false, "store the revision without publishing it")
-	return c.accountFlag(cmd)
+	return c.OfAccount(c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+		text, err := c.read(args[0])
+		if err != nil {
+			return exit.With(exit.Usage, err)
+		}
+		body, err := toJSON(text, draft)
+		if err != nil {
+			return exit.With(exit.Usage, fmt.Errorf("read %s: %w", args[0], err))
+		}
+		f, err := api.Publish(ctx, c.Account, body)
+		if err != nil {
+			return fmt.Errorf("publish %s: %w", args[0], err)
+		}
+		state := "is published"
+		if draft {
+			state = "is a draft; `rowmill functions rollback " + f.Name + " " + strconv.Itoa(f.Revision) + "` publishes it"
+		}
+		fmt.Fprintf(c.Term.Out, "revision %d of %s %s\n", f.Revision, f.Name, state)
+		return nil
+	}))
 }
 
 // read reads a file, or standard input for -.
 func (c *commands) read(name string) ([]byte, error) {
-	src := c.service.Term.In
+	src := c.Term.In
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
@@ -148,47 +114,40 @@ func (c *commands) read(name string) ([]byte, error) {
 }
 
 func (c *commands) list() *cobra.Command {
-	cmd := &cobra.Command{
+	return c.OfAccount(c.Prints(&cobra.Command{
 		Use:   "list",
 		Short: "List the published Functions",
 		Args:  cobra.NoArgs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			found, err := api.Functions(cmd.Context(), c.account)
-			if err != nil {
-				return fmt.Errorf("list Functions: %w", err)
-			}
-			return c.show(found, "functions")
-		}),
-	}
-	return c.accountFlag(c.printFlag(cmd, "table", "json"))
+	}, func(ctx context.Context, api *client.Client, _ []string) error {
+		found, err := api.Functions(ctx, c.Account)
+		if err != nil {
+			return fmt.Errorf("list Functions: %w", err)
+		}
+		return c.show(found, "functions")
+	}))
 }
 
 func (c *commands) revisions() *cobra.Command {
-	cmd := &cobra.Command{
+	return c.OfAccount(c.Prints(&cobra.Command{
 		Use:   "revisions NAME",
 		Short: "List the revisions of a Function, newest first",
 		Args:  cobra.ExactArgs(1),
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			found, err := api.Revisions(cmd.Context(), c.account, args[0])
-			if err != nil {
-				return fmt.Errorf("list revisions: %w", err)
-			}
-			return c.show(found, "revisions")
-		}),
-	}
-	return c.accountFlag(c.printFlag(cmd, "table", "json"))
+	}, func(ctx context.Context, api *client.Client, args []string) error {
+		found, err := api.Revisions(ctx, c.Account, args[0])
+		if err != nil {
+			return fmt.Errorf("list revisions: %w", err)
+		}
+		return c.show(found, "revisions")
+	}))
 }
 
 // show prints Functions or revisions.
 func (c *commands) show(found []client.Function, what string) error {
-	if c.print == "json" {
-		if found == nil {
-			found = []client.Function{}
-		}
-		return terminal.JSON(c.service.Term.Out, map[string][]client.Function{what: found})
+	if found == nil {
+		found = []client.Function{} // in JSON a list, not null
 	}
-	return terminal.Table(c.service.Term.Out, func(w io.Writer) {
-		fmt.Fprintln(w, "NAME\tREVISION\tMODEL\tINPUTS\tCREATED\tPUBLISHED\tDESCRIPTION")
+	return c.Table(map[string][]client.Function{what: found}, func(row terminal.Row) {
+		row("NAME", "REVISION", "MODEL", "INPUTS", "CREATED", "PUBLISHED", "DESCRIPTION")
 		for _, f := range found {
 			var names []string
 			for _, in := range f.Inputs {
@@ -198,21 +157,12 @@ func (c *commands) show(found []client.Function, what string) error {
 				}
 				names = append(names, name)
 			}
-			published := "-"
+			published := ""
 			if f.Published != nil {
 				published = f.Published.UTC().Format(time.RFC3339)
 			}
-			cells := []string{
-				f.Name, strconv.Itoa(f.Revision), f.Model, terminal.Few(names),
-				f.Created.UTC().Format(time.RFC3339), published, f.Description,
-			}
-			for i, cell := range cells {
-				if cell = strings.ReplaceAll(terminal.Printable(cell), "\t", " "); cell == "" {
-					cell = "-"
-				}
-				cells[i] = cell
-			}
-			fmt.Fprintln(w, strings.Join(cells, "\t"))
+			row(terminal.Dashed(f.Name, strconv.Itoa(f.Revision), f.Model, terminal.Few(names),
+				f.Created.UTC().Format(time.RFC3339), published, f.Description)...)
 		}
 	})
 }
@@ -223,27 +173,23 @@ func (c *commands) get() *cobra.Command {
 		Use:   "get NAME",
 		Short: "Print a definition, as a file that can be published",
 		Args:  cobra.ExactArgs(1),
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			f, err := c.find(cmd.Context(), api, args[0], revision)
-			if err != nil {
-				return fmt.Errorf("get %s: %w", args[0], err)
-			}
-			if c.print == "json" {
-				return terminal.JSON(c.service.Term.Out, f)
-			}
-			return writeYAML(c.service.Term.Out, f)
-		}),
 	}
 	cmd.Flags().IntVar(&revision, "revision", 0, "which revision (default: the published one)")
-	return c.accountFlag(c.printFlag(cmd, "yaml", "json"))
+	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+		f, err := c.find(ctx, api, args[0], revision)
+		if err != nil {
+			return fmt.Errorf("get %s: %w", args[0], err)
+		}
+		return c.Print(f, func(w io.Writer) error { return writeYAML(w, f) })
+	}, "yaml", "json"))
 }
 
 // find fetches a revision; 0 is the published one.
 func (c *commands) find(ctx context.Context, api *client.Client, name string, revision int) (client.Function, error) {
 	if revision == 0 {
-		return api.Function(ctx, c.account, name)
+		return api.Function(ctx, c.Account, name)
 	}
-	all, err := api.Revisions(ctx, c.account, name)
+	all, err := api.Revisions(ctx, c.Account, name)
 	if err != nil {
 		return client.Function{}, err
 	}
@@ -265,7 +211,7 @@ func pick(all []client.Function, name string, revision int) (client.Function, er
 }
 
 func (c *commands) diff() *cobra.Command {
-	cmd := &cobra.Command{
+	return c.OfAccount(c.Does(&cobra.Command{
 		Use:   "diff NAME [REVISION [REVISION]]",
 		Short: "Compare two revisions line by line",
 		Long: `Compare two revisions line by line. Without revisions the newest is compared with
@@ -273,32 +219,30 @@ the one before it; with one, that one with the published revision.`,
 		Example: `  rowmill functions diff grade
   rowmill functions diff grade 3 5`,
 		Args: cobra.RangeArgs(1, 3),
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			var numbers []int
-			for _, arg := range args[1:] {
-				n, err := revisionOf(arg)
-				if err != nil {
-					return err
-				}
-				numbers = append(numbers, n)
-			}
-			all, err := api.Revisions(cmd.Context(), c.account, args[0])
+	}, func(ctx context.Context, api *client.Client, args []string) error {
+		var numbers []int
+		for _, arg := range args[1:] {
+			n, err := revisionOf(arg)
 			if err != nil {
-				return fmt.Errorf("diff %s: %w", args[0], err)
+				return err
 			}
-			switch len(numbers) {
-			case 0:
-				if len(all) < 2 {
-					return exit.With(exit.NotFound, fmt.Errorf("%s has one revision only; there is nothing to compare", args[0]))
-				}
-				numbers = []int{all[1].Revision, all[0].Revision}
-			case 1:
-				numbers = append(numbers, 0)
+			numbers = append(numbers, n)
+		}
+		all, err := api.Revisions(ctx, c.Account, args[0])
+		if err != nil {
+			return fmt.Errorf("diff %s: %w", args[0], err)
+		}
+		switch len(numbers) {
+		case 0:
+			if len(all) < 2 {
+				return exit.With(exit.NotFound, fmt.Errorf("%s has one revision only; there is nothing to compare", args[0]))
 			}
-			return c.compare(all, args[0], numbers[0], numbers[1])
-		}),
-	}
-	return c.accountFlag(cmd)
+			numbers = []int{all[1].Revision, all[0].Revision}
+		case 1:
+			numbers = append(numbers, 0)
+		}
+		return c.compare(all, args[0], numbers[0], numbers[1])
+	}))
 }
 
 func (c *commands) compare(all []client.Function, name string, before, after int) error {
@@ -314,9 +258,9 @@ func (c *commands) compare(all []client.Function, name string, before, after int
 		}
 		shown[i] = f.Revision
 	}
-	fmt.Fprintf(c.service.Term.Out, "--- %s revision %d\n+++ %s revision %d\n", name, shown[0], name, shown[1])
+	fmt.Fprintf(c.Term.Out, "--- %s revision %d\n+++ %s revision %d\n", name, shown[0], name, shown[1])
 	for _, line := range diff(texts[0].String(), texts[1].String()) {
-		fmt.Fprintln(c.service.Term.Out, terminal.Printable(line))
+		fmt.Fprintln(c.Term.Out, terminal.Printable(line))
 	}
 	return nil
 }
@@ -331,40 +275,36 @@ func revisionOf(arg string) (int, error) {
 }
 
 func (c *commands) rollback() *cobra.Command {
-	cmd := &cobra.Command{
+	return c.OfAccount(c.Does(&cobra.Command{
 		Use:   "rollback NAME REVISION",
 		Short: "Publish an earlier revision, or a draft",
 		Args:  cobra.ExactArgs(2),
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			n, err := revisionOf(args[1])
-			if err != nil {
-				return err
-			}
-			f, err := api.Rollback(cmd.Context(), c.account, args[0], n)
-			if err != nil {
-				return fmt.Errorf("roll back %s: %w", args[0], err)
-			}
-			fmt.Fprintf(c.service.Term.Out, "revision %d of %s is published\n", f.Revision, f.Name)
-			return nil
-		}),
-	}
-	return c.accountFlag(cmd)
+	}, func(ctx context.Context, api *client.Client, args []string) error {
+		n, err := revisionOf(args[1])
+		if err != nil {
+			return err
+		}
+		f, err := api.Rollback(ctx, c.Account, args[0], n)
+		if err != nil {
+			return fmt.Errorf("roll back %s: %w", args[0], err)
+		}
+		fmt.Fprintf(c.Term.Out, "revision %d of %s is published\n", f.Revision, f.Name)
+		return nil
+	}))
 }
 
 func (c *commands) unpublish() *cobra.Command {
-	cmd := &cobra.Command{
+	return c.OfAccount(c.Does(&cobra.Command{
 		Use:   "unpublish NAME",
 		Short: "Take a Function back; its revisions stay and its jobs go on",
 		Args:  cobra.ExactArgs(1),
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			if err := api.Unpublish(cmd.Context(), c.account, args[0]); err != nil {
-				return fmt.Errorf("unpublish %s: %w", args[0], err)
-			}
-			fmt.Fprintf(c.service.Term.Out, "%s is not published any more\n", args[0])
-			return nil
-		}),
-	}
-	return c.accountFlag(cmd)
+	}, func(ctx context.Context, api *client.Client, args []string) error {
+		if err := api.Unpublish(ctx, c.Account, args[0]); err != nil {
+			return fmt.Errorf("unpublish %s: %w", args[0], err)
+		}
+		fmt.Fprintf(c.Term.Out, "%s is not published any more\n", args[0])
+		return nil
+	}))
 }
 
 func (c *commands) run() *cobra.Command {
@@ -379,28 +319,26 @@ row, which is cancelled when it takes longer than 90 seconds.`,
 		Example: `  rowmill functions run grade level=5 essay="My holiday was fun."
   echo '{"essay": "My holiday was fun."}' | rowmill functions run grade --input -`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			input, err := c.input(args[1:], file)
-			if err != nil {
-				return exit.With(exit.Usage, err)
-			}
-			run, err := api.RunFunction(cmd.Context(), args[0], input)
-			if err != nil {
-				return fmt.Errorf("run %s: %w", args[0], err)
-			}
-			if c.print == "json" {
-				return terminal.JSON(c.service.Term.Out, run.Raw)
-			}
+	}
+	cmd.Flags().StringVar(&file, "input", "", "file that holds the input as JSON; - is standard input")
+	return c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+		input, err := c.input(args[1:], file)
+		if err != nil {
+			return exit.With(exit.Usage, err)
+		}
+		run, err := api.RunFunction(ctx, args[0], input)
+		if err != nil {
+			return fmt.Errorf("run %s: %w", args[0], err)
+		}
+		return c.Print(run.Raw, func(w io.Writer) error {
 			var text string
 			if json.Unmarshal(run.Output, &text) != nil { // a vector
 				text = string(run.Output)
 			}
-			fmt.Fprintln(c.service.Term.Out, text)
-			return nil
-		}),
-	}
-	cmd.Flags().StringVar(&file, "input", "", "file that holds the input as JSON; - is standard input")
-	return c.printFlag(cmd, "text", "json")
+			_, err := fmt.Fprintln(w, text)
+			return err
+		})
+	}, "text", "json")
 }
 
 // input makes the input of a run from fields or a file.

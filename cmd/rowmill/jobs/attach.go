@@ -17,26 +17,24 @@ import (
 func (c *commands) attach() *cobra.Command {
 	var s saving
 	var timeout time.Duration
-	cmd := &cobra.Command{
+	cmd := c.ofJobs(&cobra.Command{
 		Use:   "attach JOB",
 		Short: "Follow a job and write its results",
 		Long: `Follow a job until it is over and write its results. What an estimate found
 out is printed.
 
 Ctrl-C detaches: the job goes on, and the same command comes back to it.`,
-		Example:           "  rowmill jobs attach job-… --output answers.parquet",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeJobs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			if err := s.resolve(args[0]); err != nil {
-				return err
-			}
-			return c.finish(cmd.Context(), api, args[0], &s, timeout)
-		}),
-	}
+		Example: "  rowmill jobs attach job-… --output answers.parquet",
+		Args:    cobra.ExactArgs(1),
+	})
 	s.flags(cmd)
 	timeoutFlag(cmd, &timeout)
-	return cmd
+	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+		if err := s.resolve(args[0]); err != nil {
+			return err
+		}
+		return c.finish(ctx, api, args[0], &s, timeout)
+	})
 }
 
 func timeoutFlag(cmd *cobra.Command, timeout *time.Duration) {

@@ -4,21 +4,20 @@
 package jobs
 
 import (
-	"fmt"
+	"cmp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
-	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
 // Config is what the commands need from the program around them.
 type Config struct {
-	Term      *terminal.IO
-	UserAgent string
+	connect.Options
 	// Poll is the time between two looks at a running job, after a quick
 	// start. Default: 1s.
 	Poll time.Duration
@@ -27,23 +26,19 @@ type Config struct {
 	Patience time.Duration
 }
 
-// commands is the state that all commands share: flags and streams.
+// commands are all of this package.
 type commands struct {
-	Config
-	service connect.Options
-	print   string // table or json
+	command.Set
+	poll, patience time.Duration
 }
 
 // Command returns `rowmill jobs`.
 func Command(cfg Config) *cobra.Command {
-	if cfg.Poll == 0 {
-		cfg.Poll = time.Second
+	c := &commands{
+		Set:  command.Set{Options: cfg.Options},
+		poll: cmp.Or(cfg.Poll, time.Second), patience: cmp.Or(cfg.Patience, 2*time.Minute),
 	}
-	if cfg.Patience == 0 {
-		cfg.Patience = 2 * time.Minute
-	}
-	c := &commands{Config: cfg, service: connect.Options{Term: cfg.Term, UserAgent: cfg.UserAgent}}
-	root := &cobra.Command{
+	return c.Group(&cobra.Command{
 		Use:   "jobs",
 		Short: "Submit jobs, follow them and fetch their results",
 		Long: `Submit jobs to a Rowmill service, follow them and fetch their results.
@@ -56,27 +51,13 @@ Data goes to standard output, everything else to standard error.
 		Example: `  rowmill jobs submit prompts.csv --column prompt
   rowmill jobs list
   rowmill jobs results job-… --output answers.parquet`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	c.service.Flags(root)
-	root.AddCommand(
-		c.submit(), c.attach(), c.list(), c.get(), c.status(), c.cancel(), c.results(), c.errors(), c.rows(),
-	)
-	return root
+	}, c.submit(), c.attach(), c.list(), c.get(), c.status(), c.cancel(), c.results(), c.errors(), c.rows())
 }
 
-// outputFlag adds -o to a command that prints records.
-func (c *commands) outputFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&c.print, "print", "o", "table", "how to print: table or json")
-	must(cmd.RegisterFlagCompletionFunc("print", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)))
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if c.print != "table" && c.print != "json" {
-			return exit.With(exit.Usage, fmt.Errorf("-o must be table or json, is %q", c.print))
-		}
-		return run(cmd, args)
-	}
+// ofJobs is a command about jobs, whose ids are completed.
+func (c *commands) ofJobs(cmd *cobra.Command) *cobra.Command {
+	cmd.ValidArgsFunction = c.completeJobs
+	return cmd
 }
 
 // completeJobs offers the ids of recent jobs.
@@ -85,7 +66,7 @@ func (c *commands) completeJobs(cmd *cobra.Command, args []string, _ string) ([]
 	if len(args) > 0 && !strings.Contains(cmd.Use, "...") {
 		return nil, none
 	}
-	api, err := c.service.Client()
+	api, err := c.Client()
 	if err != nil {
 		return nil, none
 	}
@@ -106,11 +87,4 @@ func text(s *string) string {
 		return ""
 	}
 	return *s
-}
-
-// must is for what can only fail by a mistake in this package.
-func must(err error) {
-	if err != nil {
-		panic(err)
-	}
 }

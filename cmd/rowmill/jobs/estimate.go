@@ -3,7 +3,6 @@ package jobs
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/rowmill/rowmill"
@@ -17,33 +16,32 @@ func (c *commands) printEstimate(job client.Job) error {
 	if job.CostEstimate == nil {
 		return exit.With(exit.Failure, fmt.Errorf("%s has succeeded without an estimate", job.ID))
 	}
-	return terminal.Table(c.Term.Out, func(w io.Writer) {
-		line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, terminal.Printable(value)) }
-		line("model", job.Model)
-		line("rows", rowsOf(job))
-		writeEstimate(line, job)
+	return terminal.Table(c.Term.Out, func(row terminal.Row) {
+		row("model", job.Model)
+		row("rows", rowsOf(job))
+		writeEstimate(row, job)
 	})
 }
 
-// writeEstimate writes what an estimate job knows, by lines of name and value.
-func writeEstimate(line func(name, value string), job client.Job) {
+// writeEstimate writes what an estimate job knows, names and values.
+func writeEstimate(row terminal.Row, job client.Job) {
 	if job.CostEstimate == nil {
 		return
 	}
 	cost := fmt.Sprintf("%.6f USD", *job.CostEstimate)
 	e := job.Estimate
 	if e == nil {
-		line("cost estimate", cost)
+		row("cost estimate", cost)
 		return
 	}
-	line("cost estimate", fmt.Sprintf("%s (%.6f to %.6f)", cost, e.Low, e.High))
-	line("tokens in", terminal.Count(e.InputTokens))
-	line("tokens out", terminal.Count(e.OutputTokens)+" (estimated)")
+	row("cost estimate", fmt.Sprintf("%s (%.6f to %.6f)", cost, e.Low, e.High))
+	row("tokens in", terminal.Count(e.InputTokens))
+	row("tokens out", terminal.Count(e.OutputTokens)+" (estimated)")
 	how := "from the input alone; no row was run"
 	if e.Method == rowmill.EstimateSampled {
 		how = fmt.Sprintf("from the answers to the first %s rows (%s tokens), which were run", terminal.Count(e.SampleRows), terminal.Count(e.SampleInputTokens))
 	}
-	line("method", how)
+	row("method", how)
 }
 
 // checkEstimate refuses flags that mean nothing to an estimate.

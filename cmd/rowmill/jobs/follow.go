@@ -13,16 +13,16 @@ import (
 )
 
 // firstPoll is the time to the second look at a job; each further pause is
-// half as long again until it is Poll. Short jobs end at once.
+// half as long again until it is poll. Short jobs end at once.
 const firstPoll = 100 * time.Millisecond
 
 // follow shows a job's progress until it is over, and returns its record. A
-// service that is away for less than Patience is waited for.
+// service that is away for less than patience is waited for.
 func (c *commands) follow(ctx context.Context, api *client.Client, id string) (client.Job, error) {
 	progress := terminal.NewProgress(c.Term)
 	defer progress.Pause()
 	told := 0 // warnings said
-	pause := min(firstPoll, c.Poll)
+	pause := min(firstPoll, c.poll)
 	reached := c.Term.Now()
 	for away := false; ; {
 		job, err := api.Job(ctx, id)
@@ -39,12 +39,12 @@ func (c *commands) follow(ctx context.Context, api *client.Client, id string) (c
 			if job.Status.Terminal() {
 				return job, nil
 			}
-		case !client.Passing(err) || c.Term.Now().Sub(reached) > c.Patience:
+		case !client.Passing(err) || c.Term.Now().Sub(reached) > c.patience:
 			return client.Job{}, fmt.Errorf("follow %s: %w", id, err)
 		case !away:
 			away = true
 			progress.Pause()
-			c.Term.Say("%v; trying again for %v, the job goes on", err, c.Patience)
+			c.Term.Say("%v; trying again for %v, the job goes on", err, c.patience)
 		}
 		wait := pause
 		var refusal *client.APIError
@@ -56,7 +56,7 @@ func (c *commands) follow(ctx context.Context, api *client.Client, id string) (c
 			return client.Job{}, context.Cause(ctx)
 		case <-time.After(wait):
 		}
-		pause = min(pause*3/2, c.Poll)
+		pause = min(pause*3/2, c.poll)
 	}
 }
 

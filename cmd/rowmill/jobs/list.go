@@ -4,8 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"strings"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -17,160 +16,129 @@ import (
 // maxPage is the largest page that the API gives.
 const maxPage = 100
 
-// paging is which part of a long list is wanted.
-type paging struct {
-	limit  int
-	cursor string
-	all    bool
-}
-
-func (p *paging) flags(cmd *cobra.Command, what string, limit int) {
-	cmd.Flags().IntVarP(&p.limit, "limit", "n", limit, "how many "+what+" to show")
-	cmd.Flags().StringVar(&p.cursor, "cursor", "", "go on where an earlier list ended")
-	cmd.Flags().BoolVarP(&p.all, "all", "a", false, "show all "+what)
-}
-
-// walk calls fetch page by page until enough was shown, and returns the
-// cursor of what is left.
-func (p *paging) walk(ctx context.Context, fetch func(ctx context.Context, limit int, cursor string) (n int, next string, err error)) (string, error) {
-	if p.limit < 1 {
-		return "", exit.With(exit.Usage, fmt.Errorf("--limit must be at least 1, is %d", p.limit))
-	}
-	cursor := p.cursor
-	for left := p.limit; p.all || left > 0; {
-		page := maxPage
-		if !p.all {
-			page = min(left, maxPage)
-		}
-		n, next, err := fetch(ctx, page, cursor)
-		if err != nil || next == "" {
-			return "", err
-		}
-		cursor = next
-		left -= n
-	}
-	return cursor, nil
-}
-
 func (c *commands) list() *cobra.Command {
-	var p paging
-	cmd := &cobra.Command{
+	return listing[client.Job]{
+		what: "jobs", limit: 20,
+		again:  func([]string) string { return "rowmill jobs list" },
+		header: []string{"JOB", "STATUS", "ROWS", "MODEL", "AGE", "NAME"},
+		fetch: func(ctx context.Context, api *client.Client, _ []string, limit int, cursor string) ([]client.Job, string, error) {
+			page, err := api.List(ctx, limit, cursor)
+			if err != nil {
+				err = fmt.Errorf("list jobs: %w", err)
+			}
+			return page.Jobs, page.Next, err
+		},
+		cells: func(job client.Job) []string {
+			return []string{job.ID, string(job.Status), rowsOf(job), job.Model, terminal.Ago(c.Term.Now().Sub(job.Created)), text(job.Name)}
+		},
+	}.command(c, &cobra.Command{
 		Use:     "list",
 		Short:   "List jobs, newest first",
 		Example: "  rowmill jobs list\n  rowmill jobs list --all -o json | jq -r '.[] | select(.status == \"failed\") | .job_id'",
 		Args:    cobra.NoArgs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			out := c.records("JOB\tSTATUS\tROWS\tMODEL\tAGE\tNAME")
-			next, err := p.walk(cmd.Context(), func(ctx context.Context, limit int, cursor string) (int, string, error) {
-				page, err := api.List(ctx, limit, cursor)
-				if err != nil {
-					return 0, "", fmt.Errorf("list jobs: %w", err)
-				}
-				return len(page.Jobs), page.Next, out.write(len(page.Jobs), func(i int) (any, string) {
-					job := page.Jobs[i]
-					return job, strings.Join([]string{
-						job.ID, string(job.Status), rowsOf(job), job.Model,
-						terminal.Ago(c.Term.Now().Sub(job.Created)), text(job.Name),
-					}, "\t")
-				})
-			})
-			return c.end(out, next, err, "rowmill jobs list")
-		}),
-	}
-	p.flags(cmd, "jobs", 20)
-	c.outputFlag(cmd)
-	return cmd
+	})
 }
 
 func (c *commands) errors() *cobra.Command {
-	var p paging
-	cmd := &cobra.Command{
-		Use:               "errors JOB",
-		Short:             "List the rows that failed, and why",
-		Long:              "List the rows that failed, and why. What the engine returned for them is in -o json.",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeJobs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			out := c.records("ROW\tCODE\tMESSAGE")
-			next, err := p.walk(cmd.Context(), func(ctx context.Context, limit int, cursor string) (int, string, error) {
-				page, err := api.Errors(ctx, args[0], limit, cursor)
-				if err != nil {
-					return 0, "", fmt.Errorf("errors of %s: %w", args[0], err)
-				}
-				return len(page.Errors), page.Next, out.write(len(page.Errors), func(i int) (any, string) {
-					row := page.Errors[i]
-					return row, fmt.Sprintf("%d\t%s\t%s", row.Row, row.Code, row.Message)
-				})
-			})
-			return c.end(out, next, err, "rowmill jobs errors "+args[0])
-		}),
-	}
-	p.flags(cmd, "failed rows", 100)
-	c.outputFlag(cmd)
-	return cmd
-}
-
-// records prints a list as it comes, page by page: as a table, or as one JSON
-// array.
-type records struct {
-	w      io.Writer
-	json   bool
-	header string // empty once it is written
-	n      int
-}
-
-func (c *commands) records(header string) *records {
-	return &records{w: c.Term.Out, json: c.print == "json", header: header}
-}
-
-// write prints n records; at gives one as a value and as a line of a table.
-func (r *records) write(n int, at func(i int) (value any, line string)) error {
-	if !r.json {
-		return terminal.Table(r.w, func(w io.Writer) {
-			if r.header != "" {
-				fmt.Fprintln(w, r.header)
-				r.header = ""
+	return listing[client.FailedRow]{
+		what: "failed rows", limit: 100,
+		again:  func(args []string) string { return "rowmill jobs errors " + args[0] },
+		header: []string{"ROW", "CODE", "MESSAGE"},
+		fetch: func(ctx context.Context, api *client.Client, args []string, limit int, cursor string) ([]client.FailedRow, string, error) {
+			page, err := api.Errors(ctx, args[0], limit, cursor)
+			if err != nil {
+				err = fmt.Errorf("errors of %s: %w", args[0], err)
 			}
-			for i := range n {
-				_, line := at(i)
-				fmt.Fprintln(w, terminal.Printable(line))
+			return page.Errors, page.Next, err
+		},
+		cells: func(row client.FailedRow) []string {
+			return []string{strconv.FormatInt(row.Row, 10), row.Code, row.Message}
+		},
+	}.command(c, c.ofJobs(&cobra.Command{
+		Use:   "errors JOB",
+		Short: "List the rows that failed, and why",
+		Long:  "List the rows that failed, and why. What the engine returned for them is in -o json.",
+		Args:  cobra.ExactArgs(1),
+	}))
+}
+
+// A listing is a long list that comes page by page and is printed as it comes:
+// as a table, or as one JSON array.
+type listing[T any] struct {
+	what   string // it lists
+	limit  int    // how many, by default
+	again  func(args []string) string
+	header []string
+	fetch  func(ctx context.Context, api *client.Client, args []string, limit int, cursor string) (page []T, next string, err error)
+	cells  func(T) []string
+}
+
+// command gives cmd the flags and the body of a listing.
+func (l listing[T]) command(c *commands, cmd *cobra.Command) *cobra.Command {
+	var cursor string
+	var all bool
+	cmd.Flags().IntVarP(&l.limit, "limit", "n", l.limit, "how many "+l.what+" to show")
+	cmd.Flags().StringVar(&cursor, "cursor", "", "go on where an earlier list ended")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "show all "+l.what)
+	return c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+		if l.limit < 1 {
+			return exit.With(exit.Usage, fmt.Errorf("--limit must be at least 1, is %d", l.limit))
+		}
+		next, shown := cursor, 0
+		for first := true; first || next != "" && (all || shown < l.limit); first = false {
+			limit := maxPage
+			if !all {
+				limit = min(l.limit-shown, maxPage)
+			}
+			page, following, err := l.fetch(ctx, api, args, limit, next)
+			if err != nil {
+				return err
+			}
+			if err := l.print(c, page, shown, first); err != nil {
+				return err
+			}
+			next, shown = following, shown+len(page)
+		}
+		if c.JSON() {
+			closing := "\n]"
+			if shown == 0 {
+				closing = "[]"
+			}
+			if _, err := fmt.Fprintln(c.Term.Out, closing); err != nil {
+				return err
+			}
+		}
+		if next != "" {
+			c.Term.Say("more: %s --cursor %s (or --all)", l.again(args), quote(next))
+		}
+		return nil
+	})
+}
+
+// print prints one page behind those that were shown.
+func (l listing[T]) print(c *commands, page []T, shown int, first bool) error {
+	if !c.JSON() {
+		return terminal.Table(c.Term.Out, func(row terminal.Row) {
+			if first {
+				row(l.header...)
+			}
+			for _, item := range page {
+				row(l.cells(item)...)
 			}
 		})
 	}
-	for i := range n {
-		value, _ := at(i)
-		text, err := json.MarshalIndent(value, "  ", "  ")
+	for i, item := range page {
+		text, err := json.MarshalIndent(item, "  ", "  ")
 		if err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
 		open := ",\n  "
-		if r.n == 0 {
+		if shown+i == 0 {
 			open = "[\n  "
 		}
-		if _, err := fmt.Fprint(r.w, open+string(text)); err != nil {
+		if _, err := fmt.Fprint(c.Term.Out, open+string(text)); err != nil {
 			return err
 		}
-		r.n++
-	}
-	return nil
-}
-
-// end closes the list and says how to see more.
-func (c *commands) end(r *records, next string, err error, command string) error {
-	if err != nil {
-		return err
-	}
-	if r.json {
-		closing := "\n]\n"
-		if r.n == 0 {
-			closing = "[]\n"
-		}
-		if _, err := io.WriteString(r.w, closing); err != nil {
-			return err
-		}
-	}
-	if next != "" {
-		c.Term.Say("more: %s --cursor %s (or --all)", command, quote(next))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
@@ -37,7 +38,7 @@ func (s *saving) flags(cmd *cobra.Command) {
 	flags.BoolVar(&s.want.Inputs, "include-inputs", false, "write the inputs beside the outputs")
 	flags.BoolVar(&s.want.Logprobs, "include-logprobs", false, "write the cumulative log probabilities, 0 to 100")
 	flags.BoolVar(&s.force, "force", false, "replace the file if it exists")
-	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"parquet", "csv", "json"}, cobra.ShellCompDirectiveNoFileComp)))
+	command.Choices(cmd, "format", "parquet", "csv", "json")
 }
 
 // resolve settles format and path, and refuses what would go wrong once the

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
@@ -169,10 +170,10 @@ func (c *call) run(args ...string) *call {
 	c.out.Reset()
 	c.err.Reset()
 	cmd := Command(Config{
-		Term: &terminal.IO{
+		Options: connect.Options{Term: &terminal.IO{
 			In: strings.NewReader(c.stdin), Out: &c.out, Err: &c.err, Environ: c.environ,
 			Live: c.live, Width: func() int { return 100 },
-		},
+		}},
 		Poll: time.Millisecond, Patience: c.patience,
 	})
 	cmd.SetArgs(args)

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,32 +18,25 @@ import (
 )
 
 func (c *commands) get() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:               "get JOB",
-		Short:             "Show a job's record",
-		Example:           "  rowmill jobs get job-…\n  rowmill jobs get job-… -o json | jq .output_tokens",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeJobs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			job, err := api.Job(cmd.Context(), args[0])
-			if err != nil {
-				return fmt.Errorf("get %s: %w", args[0], err)
-			}
-			if c.print == "json" {
-				return terminal.JSON(c.Term.Out, job)
-			}
-			return terminal.Table(c.Term.Out, func(w io.Writer) { writeRecord(w, job) })
-		}),
-	}
-	c.outputFlag(cmd)
-	return cmd
+	return c.Prints(c.ofJobs(&cobra.Command{
+		Use:     "get JOB",
+		Short:   "Show a job's record",
+		Example: "  rowmill jobs get job-…\n  rowmill jobs get job-… -o json | jq .output_tokens",
+		Args:    cobra.ExactArgs(1),
+	}), func(ctx context.Context, api *client.Client, args []string) error {
+		job, err := api.Job(ctx, args[0])
+		if err != nil {
+			return fmt.Errorf("get %s: %w", args[0], err)
+		}
+		return c.Table(job, func(row terminal.Row) { writeRecord(row, job) })
+	})
 }
 
 // writeRecord writes what a person wants to know of a job, a line for each field.
-func writeRecord(w io.Writer, job client.Job) {
+func writeRecord(row terminal.Row, job client.Job) {
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, terminal.Printable(value))
+			row(name, value)
 		}
 	}
 	moment := func(t *time.Time) string {
@@ -77,7 +71,7 @@ func writeRecord(w io.Writer, job client.Job) {
 	if job.JobCost != nil {
 		line("cost", fmt.Sprintf("%.6f USD", *job.JobCost))
 	}
-	writeEstimate(line, job)
+	writeEstimate(row, job)
 	if sampling, err := json.Marshal(job.Sampling); err == nil && len(job.Sampling) > 0 {
 		line("sampling", string(sampling))
 	}
@@ -90,59 +84,52 @@ func writeRecord(w io.Writer, job client.Job) {
 }
 
 func (c *commands) status() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:               "status JOB",
-		Short:             "Show a job's status",
-		Long:              "Show a job's status: its name on standard output, what the service says about it on standard error.",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeJobs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			s, err := api.Status(cmd.Context(), args[0])
-			if err != nil {
-				return fmt.Errorf("status of %s: %w", args[0], err)
-			}
-			if c.print == "json" {
-				return terminal.JSON(c.Term.Out, s.Raw)
-			}
+	return c.Prints(c.ofJobs(&cobra.Command{
+		Use:   "status JOB",
+		Short: "Show a job's status",
+		Long:  "Show a job's status: its name on standard output, what the service says about it on standard error.",
+		Args:  cobra.ExactArgs(1),
+	}), func(ctx context.Context, api *client.Client, args []string) error {
+		s, err := api.Status(ctx, args[0])
+		if err != nil {
+			return fmt.Errorf("status of %s: %w", args[0], err)
+		}
+		return c.Print(s.Raw, func(w io.Writer) error {
 			if s.Message != "" {
 				c.Term.Say("%s", s.Message)
 			}
-			_, err = fmt.Fprintln(c.Term.Out, s.Status)
+			_, err := fmt.Fprintln(w, s.Status)
 			return err
-		}),
-	}
-	c.outputFlag(cmd)
-	return cmd
+		})
+	})
 }
 
 func (c *commands) cancel() *cobra.Command {
-	return &cobra.Command{
-		Use:               "cancel JOB...",
-		Short:             "Cancel jobs",
-		Long:              "Cancel jobs. A job that is over already is not changed; the exit code is then 1.",
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: c.completeJobs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			var errs []error
-			for _, id := range args {
-				answer, err := api.Cancel(cmd.Context(), id)
-				switch {
-				case err != nil:
-					errs = append(errs, fmt.Errorf("cancel %s: %w", id, err))
-				case !answer.Cancelled:
-					errs = append(errs, exit.With(exit.Failure, fmt.Errorf("cancel %s: %s", id, answer.Message)))
-				default:
-					c.Term.Say("%s: %s", id, cmp.Or(answer.Message, "cancelled"))
-				}
+	return c.Does(c.ofJobs(&cobra.Command{
+		Use:   "cancel JOB...",
+		Short: "Cancel jobs",
+		Long:  "Cancel jobs. A job that is over already is not changed; the exit code is then 1.",
+		Args:  cobra.MinimumNArgs(1),
+	}), func(ctx context.Context, api *client.Client, args []string) error {
+		var errs []error
+		for _, id := range args {
+			answer, err := api.Cancel(ctx, id)
+			switch {
+			case err != nil:
+				errs = append(errs, fmt.Errorf("cancel %s: %w", id, err))
+			case !answer.Cancelled:
+				errs = append(errs, exit.With(exit.Failure, fmt.Errorf("cancel %s: %s", id, answer.Message)))
+			default:
+				c.Term.Say("%s: %s", id, cmp.Or(answer.Message, "cancelled"))
 			}
-			return errors.Join(errs...)
-		}),
-	}
+		}
+		return errors.Join(errs...)
+	})
 }
 
 func (c *commands) results() *cobra.Command {
 	var s saving
-	cmd := &cobra.Command{
+	cmd := c.ofJobs(&cobra.Command{
 		Use:   "results JOB",
 		Short: "Write the results of a succeeded job to a file",
 		Long: `Write the results of a succeeded job to a file.
@@ -152,44 +139,40 @@ transfer goes on where it stopped, also when the same command is run later;
 the file appears under its name only once it is complete.`,
 		Example: `  rowmill jobs results job-… --output answers.parquet --include-inputs
   rowmill jobs results job-… --format json --output - | jq -r '.outputs[]'`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeJobs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			if err := s.resolve(args[0]); err != nil {
-				return err
-			}
-			return c.save(cmd.Context(), api, args[0], &s)
-		}),
-	}
+		Args: cobra.ExactArgs(1),
+	})
 	s.flags(cmd)
-	return cmd
+	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+		if err := s.resolve(args[0]); err != nil {
+			return err
+		}
+		return c.save(ctx, api, args[0], &s)
+	})
 }
 
 func (c *commands) rows() *cobra.Command {
-	return &cobra.Command{
-		Use:               "rows JOB N...",
-		Short:             "Show single rows: input, output, tokens, attempts",
-		Long:              "Show single rows as JSON, one document for each. Rows are numbered from 0.",
-		Example:           "  rowmill jobs rows job-… 0 17",
-		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: c.completeJobs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			for _, arg := range args[1:] {
-				n, err := strconv.ParseInt(arg, 10, 64)
-				if err != nil || n < 0 {
-					return exit.With(exit.Usage, fmt.Errorf("%q is no row number; rows are numbered from 0", arg))
-				}
-				row, err := api.Row(cmd.Context(), args[0], n)
-				if err != nil {
-					return fmt.Errorf("row %d of %s: %w", n, args[0], err)
-				}
-				if err := terminal.JSON(c.Term.Out, row); err != nil {
-					return err
-				}
+	return c.Does(c.ofJobs(&cobra.Command{
+		Use:     "rows JOB N...",
+		Short:   "Show single rows: input, output, tokens, attempts",
+		Long:    "Show single rows as JSON, one document for each. Rows are numbered from 0.",
+		Example: "  rowmill jobs rows job-… 0 17",
+		Args:    cobra.MinimumNArgs(2),
+	}), func(ctx context.Context, api *client.Client, args []string) error {
+		for _, arg := range args[1:] {
+			n, err := strconv.ParseInt(arg, 10, 64)
+			if err != nil || n < 0 {
+				return exit.With(exit.Usage, fmt.Errorf("%q is no row number; rows are numbered from 0", arg))
 			}
-			return nil
-		}),
-	}
+			row, err := api.Row(ctx, args[0], n)
+			if err != nil {
+				return fmt.Errorf("row %d of %s: %w", n, args[0], err)
+			}
+			if err := terminal.JSON(c.Term.Out, row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func count(n *int64) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
@@ -75,17 +76,6 @@ rowmill quotas.
   rowmill jobs submit reviews.csv --column text --estimate
   printf 'one\ntwo\n' | rowmill jobs submit - --format json --output -`,
 		Args: cobra.ExactArgs(1),
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			if !cmd.Flags().Changed("priority") {
-				s.Priority = -1
-			}
-			if s.Estimate {
-				if err := s.checkEstimate(cmd.Flags().Changed); err != nil {
-					return err
-				}
-			}
-			return c.runSubmit(cmd.Context(), api, args[0], &s)
-		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&s.Model, "model", "m", "", "model or Function (default: the service's, gpt-oss-20b)")
@@ -105,8 +95,18 @@ rowmill quotas.
 	flags.BoolVarP(&s.detach, "detach", "d", false, "print the job's ID and return at once")
 	s.save.flags(cmd)
 	timeoutFlag(cmd, &s.timeout)
-	must(cmd.RegisterFlagCompletionFunc("input-format", cobra.FixedCompletions([]string{kindAuto, kindCSV, kindParquet, kindJSONL, kindLines}, cobra.ShellCompDirectiveNoFileComp)))
-	return cmd
+	command.Choices(cmd, "input-format", kindAuto, kindCSV, kindParquet, kindJSONL, kindLines)
+	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+		if !flags.Changed("priority") {
+			s.Priority = -1
+		}
+		if s.Estimate {
+			if err := s.checkEstimate(flags.Changed); err != nil {
+				return err
+			}
+		}
+		return c.runSubmit(ctx, api, args[0], &s)
+	})
 }
 
 func (c *commands) runSubmit(ctx context.Context, api *client.Client, input string, s *submission) error {

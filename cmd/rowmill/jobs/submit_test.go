@@ -42,9 +42,12 @@ func TestSubmitAttachedWritesResults(t *testing.T) {
 		t.Errorf("standard output holds %q", c.out.String())
 	}
 	var want any
-	must(json.Unmarshal([]byte(`{"inputs":["one","two\r\nlines",""],"model":"m","system_prompt":"be\nbrief",
+	err := json.Unmarshal([]byte(`{"inputs":["one","two\r\nlines",""],"model":"m","system_prompt":"be\nbrief",
 		"json_schema":{"type":"object"},"sampling_params":{"temperature":0.2,"stop":"END","bad_words":["x"]},
-		"job_priority":0,"random_seed_per_input":true,"truncate_rows":false,"name":"n","description":"d","(key)":"k"}`), &want))
+		"job_priority":0,"random_seed_per_input":true,"truncate_rows":false,"name":"n","description":"d","(key)":"k"}`), &want)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if diff := cmp.Diff([]any{want}, []any{any(s.submissions[0])}); diff != "" {
 		t.Error(diff)
 	}

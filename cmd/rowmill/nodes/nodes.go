@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -15,40 +14,33 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// commands is the state that the commands share: flags and streams.
+// commands are all of this package.
 type commands struct {
-	service connect.Options
-	print   string // table or json
-	wait    time.Duration
+	command.Set
+	wait time.Duration
 }
 
 // Command returns `rowmill nodes`.
 func Command(service connect.Options) *cobra.Command {
-	c := &commands{service: service}
-	root := &cobra.Command{
+	c := &commands{Set: command.Set{Options: service}}
+	return c.Group(&cobra.Command{
 		Use:   "nodes",
 		Short: "Show and drain the nodes of a service",
 		Long: `Show and drain the nodes of a service. This takes an administrator's key of the
 account default; any node answers for all of them.
 
-` + connect.Help + `
-
-` + exit.Help,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	c.service.Flags(root)
-	root.AddCommand(c.list(), c.drain())
-	return root
+` + command.Help,
+	}, c.list(), c.drain())
 }
 
 func (c *commands) list() *cobra.Command {
-	cmd := &cobra.Command{
+	return c.Prints(&cobra.Command{
 		Use:   "list",
 		Short: "List the live nodes, what they serve and what they do",
 		Long: `List the live nodes, what they serve and what they do.
@@ -59,50 +51,28 @@ answered. Each node is as it last described itself, about a second ago.`,
 		Example: `  rowmill nodes list
   rowmill nodes list -o json | jq -r '.nodes[].id'`,
 		Args: cobra.NoArgs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			if c.print != "table" && c.print != "json" {
-				return exit.With(exit.Usage, fmt.Errorf("-o must be table or json, is %q", c.print))
-			}
-			found, err := api.Nodes(cmd.Context())
-			if err != nil {
-				return fmt.Errorf("list nodes: %w", err)
-			}
-			return c.show(found)
-		}),
-	}
-	cmd.Flags().StringVarP(&c.print, "print", "o", "table", "how to print: table or json")
-	return cmd
-}
-
-func (c *commands) show(found client.Nodes) error {
-	if c.print == "json" {
-		return terminal.JSON(c.service.Term.Out, found.Raw)
-	}
-	return terminal.Table(c.service.Term.Out, func(w io.Writer) {
-		fmt.Fprintln(w, "NODE\tID\tADDRESS\tROLE\tVERSION\tMODELS\tJOBS\tROWS\tSINCE")
-		for _, n := range found.Nodes {
-			name, role, since := n.Name, n.Role, "-"
-			if n.Self {
-				name += "*"
-			}
-			if n.State != "running" {
-				role += ", " + n.State
-			}
-			if n.Since != nil {
-				since = n.Since.UTC().Format(time.RFC3339)
-			}
-			cells := []string{
-				name, n.ID, n.URL, role, n.Version, terminal.Few(n.Models),
-				terminal.Count(int64(n.Jobs)), terminal.Count(int64(n.InFlight)) + "/" + terminal.Count(int64(n.Window)), since,
-			}
-			for i, cell := range cells {
-				if cell = strings.ReplaceAll(terminal.Printable(cell), "\t", " "); cell == "" {
-					cell = "-"
-				}
-				cells[i] = cell
-			}
-			fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}, func(ctx context.Context, api *client.Client, _ []string) error {
+		found, err := api.Nodes(ctx)
+		if err != nil {
+			return fmt.Errorf("list nodes: %w", err)
 		}
+		return c.Table(found.Raw, func(row terminal.Row) {
+			row("NODE", "ID", "ADDRESS", "ROLE", "VERSION", "MODELS", "JOBS", "ROWS", "SINCE")
+			for _, n := range found.Nodes {
+				name, role, since := n.Name, n.Role, ""
+				if n.Self {
+					name += "*"
+				}
+				if n.State != "running" {
+					role += ", " + n.State
+				}
+				if n.Since != nil {
+					since = n.Since.UTC().Format(time.RFC3339)
+				}
+				row(terminal.Dashed(name, n.ID, n.URL, role, n.Version, terminal.Few(n.Models), terminal.Count(int64(n.Jobs)),
+					terminal.Count(int64(n.InFlight))+"/"+terminal.Count(int64(n.Window)), since)...)
+			}
+		})
 	})
 }
 
@@ -121,16 +91,11 @@ The command waits until the node has left, for at most --wait.`,
 		Example: `  rowmill nodes drain gpu3
   rowmill nodes drain --server http://10.0.0.7:8088 --wait 0`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			name := ""
-			if len(args) == 1 {
-				name = args[0]
-			}
-			return c.drainNode(cmd.Context(), api, name)
-		}),
 	}
 	cmd.Flags().DurationVar(&c.wait, "wait", 2*time.Minute, "how long to wait until the node has left; 0 does not wait")
-	return cmd
+	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+		return c.drainNode(ctx, api, strings.Join(args, "")) // one at the most
+	})
 }
 
 // pollEvery is the time between looks at whether a node has left.
@@ -149,7 +114,7 @@ func (c *commands) drainNode(ctx context.Context, api *client.Client, name strin
 	if err := api.DrainNode(ctx, node.ID); err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	c.service.Term.Say("node %s drains", terminal.Printable(node.ID))
+	c.Term.Say("node %s drains", terminal.Printable(node.ID))
 	if c.wait <= 0 {
 		return nil
 	}
@@ -159,7 +124,7 @@ func (c *commands) drainNode(ctx context.Context, api *client.Client, name strin
 	if err := left(ctx, api, node); err != nil {
 		return err
 	}
-	c.service.Term.Say("node %s has left", terminal.Printable(node.ID))
+	c.Term.Say("node %s has left", terminal.Printable(node.ID))
 	return nil
 }
 

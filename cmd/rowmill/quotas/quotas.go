@@ -7,29 +7,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// commands is the state that the commands share: flags and streams.
-type commands struct {
-	service connect.Options
-	account string
-	print   string // table or json
-}
+// commands are all of this package.
+type commands struct{ command.Set }
 
 // Command returns `rowmill quotas`.
 func Command(service connect.Options) *cobra.Command {
-	c := &commands{service: service}
-	root := &cobra.Command{
+	c := &commands{command.Set{Options: service}}
+	return c.Group(&cobra.Command{
 		Use:   "quotas",
 		Short: "Show and change what an account may use",
 		Long: `Show and change what an account may use.
@@ -44,64 +40,37 @@ What an account has no quota of its own for is as the service is configured. A
 job keeps the quotas of the time it was submitted. All this takes an
 administrator's key; one of the account default may name any other account.
 
-` + connect.Help + `
-
-` + exit.Help,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	c.service.Flags(root)
-	root.AddCommand(c.get(), c.set())
-	return root
-}
-
-// flags adds the flags that every command about an account has, and checks
-// them before the command runs.
-func (c *commands) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.account, "account", "", "the account (default: that of the key)")
-	cmd.Flags().StringVarP(&c.print, "print", "o", "table", "how to print: table or json")
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if c.print != "table" && c.print != "json" {
-			return exit.With(exit.Usage, fmt.Errorf("-o must be table or json, is %q", c.print))
-		}
-		return run(cmd, args)
-	}
+` + command.Help,
+	}, c.get(), c.set())
 }
 
 func (c *commands) get() *cobra.Command {
-	cmd := &cobra.Command{
+	return c.OfAccount(c.Prints(&cobra.Command{
 		Use:   "get",
 		Short: "Show the quotas in force and where each comes from",
 		Example: `  rowmill quotas get
   rowmill quotas get --account acme -o json`,
 		Args: cobra.NoArgs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			q, err := api.Quotas(cmd.Context(), c.account)
-			if err != nil {
-				return fmt.Errorf("get quotas: %w", err)
-			}
-			return c.show(q)
-		}),
-	}
-	c.flags(cmd)
-	return cmd
+	}, func(ctx context.Context, api *client.Client, _ []string) error {
+		q, err := api.Quotas(ctx, c.Account)
+		if err != nil {
+			return fmt.Errorf("get quotas: %w", err)
+		}
+		return c.show(q)
+	}))
 }
 
 // show prints quotas.
 func (c *commands) show(q client.Quotas) error {
-	if c.print == "json" {
-		return terminal.JSON(c.service.Term.Out, q.Raw)
-	}
-	c.service.Term.Say("account %s", terminal.Printable(q.Account))
-	return terminal.Table(c.service.Term.Out, func(w io.Writer) {
-		fmt.Fprintln(w, "QUOTA\tVALUE\tFROM")
+	return c.Table(q.Raw, func(row terminal.Row) {
+		c.Term.Say("account %s", terminal.Printable(q.Account))
+		row("QUOTA", "VALUE", "FROM")
 		line := func(name, value string, own bool) {
 			from := "configuration"
 			if own {
 				from = "account"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\n", name, value, from)
+			row(name, value, from)
 		}
 		for _, bound := range q.Quotas {
 			own := client.OwnQuota{}
@@ -157,28 +126,26 @@ submitted earlier keep the quotas they had.`,
   rowmill quotas set --cost-usd 250 --account acme
   rowmill quotas set --priority 0 --rows default --cost-usd none`,
 		Args: cobra.NoArgs,
-		RunE: c.service.With(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			for flag, field := range map[string]struct {
-				value *string
-				into  **string
-			}{"rows": {&rows, &ch.rows}, "tokens": {&tokens, &ch.tokens}, "cost-usd": {&cost, &ch.cost}} {
-				if cmd.Flags().Changed(flag) {
-					*field.into = field.value
-				}
-			}
-			if !cmd.Flags().Changed("priority") {
-				ch.priority = -1
-			}
-			return c.apply(cmd.Context(), api, ch)
-		}),
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&ch.priority, "priority", 0, "which jobs --rows and --tokens are for: 0 (a few rows, soon) or 1 (many rows)")
 	flags.StringVar(&rows, "rows", "", "rows of one job, or "+configured+" for what the service is configured with")
 	flags.StringVar(&tokens, "tokens", "", "tokens in of one job, or "+configured)
 	flags.StringVar(&cost, "cost-usd", "", "US dollars that all jobs may cost in a calendar month, or "+unlimited+" for no limit")
-	c.flags(cmd)
-	return cmd
+	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
+		for flag, field := range map[string]struct {
+			value *string
+			into  **string
+		}{"rows": {&rows, &ch.rows}, "tokens": {&tokens, &ch.tokens}, "cost-usd": {&cost, &ch.cost}} {
+			if flags.Changed(flag) {
+				*field.into = field.value
+			}
+		}
+		if !flags.Changed("priority") {
+			ch.priority = -1
+		}
+		return c.apply(ctx, api, ch)
+	}))
 }
 
 // apply changes the account's own quotas where nobody else does meanwhile.
@@ -186,7 +153,7 @@ func (c *commands) apply(ctx context.Context, api *client.Client, ch change) err
 	if err := ch.check(); err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	before, err := api.Quotas(ctx, c.account)
+	before, err := api.Quotas(ctx, c.Account)
 	if err != nil {
 		return fmt.Errorf("get quotas: %w", err)
 	}
@@ -194,7 +161,7 @@ func (c *commands) apply(ctx context.Context, api *client.Client, ch change) err
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	after, err := api.SetQuotas(ctx, c.account, own, before.Tag)
+	after, err := api.SetQuotas(ctx, c.Account, own, before.Tag)
 	if err != nil {
 		return fmt.Errorf("set quotas: %w", err)
 	}

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,11 +9,31 @@ import (
 	"text/tabwriter"
 )
 
-// Table aligns what write writes, fields separated by tabs.
-func Table(w io.Writer, write func(io.Writer)) error {
+// A Row writes one line of a table.
+type Row func(cells ...string)
+
+// Table aligns rows. What could steer a terminal, or shift a column, is a
+// blank in them.
+func Table(w io.Writer, rows func(row Row)) error {
 	tabs := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	write(tabs)
+	rows(func(cells ...string) {
+		for i, cell := range cells {
+			if i > 0 {
+				fmt.Fprint(tabs, "\t")
+			}
+			fmt.Fprint(tabs, strings.ReplaceAll(Printable(cell), "\t", " "))
+		}
+		fmt.Fprintln(tabs)
+	})
 	return tabs.Flush()
+}
+
+// Dashed is cells with a dash for each that is empty.
+func Dashed(cells ...string) []string {
+	for i, cell := range cells {
+		cells[i] = cmp.Or(cell, "-")
+	}
+	return cells
 }
 
 // JSON writes a value, indented.
