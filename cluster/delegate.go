@@ -141,11 +141,11 @@ func (g gossipLog) Write(line []byte) (int, error) {
 	text = strings.TrimPrefix(text, "memberlist: ")
 	switch {
 	case strings.HasPrefix(text, emptyStream):
-		g.logger.Debug("gossip", "detail", text)
+		g.logger.Debug("memberlist reported", "detail", text)
 	case level == "[ERR]", level == "[WARN]":
-		g.logger.Info("gossip", "detail", text)
+		g.logger.Info("memberlist reported", "detail", text)
 	default:
-		g.logger.Debug("gossip", "detail", text)
+		g.logger.Debug("memberlist reported", "detail", text)
 	}
 	return len(line), nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
 // openCluster listens for other nodes, looks for them and lets them know of
@@ -47,7 +48,7 @@ func (m *Main) openCluster(ctx context.Context) error {
 	m.opened("cluster", func(ctx context.Context) error {
 		if err := m.Cluster.Leave(ctx); err != nil {
 			// The others find out by themselves, seconds later.
-			m.Logger.Warn("leave the cluster", "err", err)
+			m.Logger.Warn("the other nodes were not told that this one leaves", "err", err)
 		}
 		return m.Cluster.Close()
 	})
@@ -99,4 +100,34 @@ func reachable(address, advertised string) string {
 		return address // not of a TCP listener
 	}
 	return net.JoinHostPort(host, port)
+}
+
+// checkCluster has a line for each node, and says who else could be one.
+func (s service) checkCluster(ctx context.Context, say func(name, text string)) {
+	m := s.node
+	if m.Cluster == nil {
+		return
+	}
+	for _, n := range s.Nodes(ctx) {
+		text := fmt.Sprintf("role %s, %s, at %s, version %s, serves %s; owns %d jobs, %d of %d rows in flight",
+			n.Role, n.State, n.URL, n.Version, cmp.Or(terminal.Few(n.Models), "none of the catalog's models"), n.Jobs, n.InFlight, n.Window)
+		switch {
+		case n.Self:
+			text += "; this one"
+		case n.Since == nil:
+			text = fmt.Sprintf("role %s, at %s, has not said what it serves yet", n.Role, n.URL)
+		}
+		say("node "+n.ID, text)
+	}
+	gossip, requests := "encrypted", "with mutual TLS"
+	if m.Settings.Cluster.Key == "" {
+		gossip = "in the clear"
+	}
+	if m.Settings.Cluster.TLSCert == "" {
+		requests = "without TLS"
+	}
+	say("cluster", fmt.Sprintf("gossip on %s %s, requests between nodes on %s %s", m.Settings.Cluster.Listen, gossip, m.peers.Addr(), requests))
+	for _, warning := range m.Settings.Cluster.Exposure() {
+		say("cluster", "OPEN TO STRANGERS: "+warning)
+	}
 }

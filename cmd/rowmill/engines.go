@@ -10,6 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/discover"
 	"github.com/rowmill/rowmill/engine/openai"
@@ -36,7 +37,7 @@ func (m *Main) openEngines(ctx context.Context) error {
 	if set.Cluster.Role == settings.APIOnly {
 		return nil
 	}
-	m.lineup.simulatedNever = set.Simulator.Enabled == settings.Never
+	m.simPolicy.simulatedNever = set.Simulator.Enabled == settings.Never
 	if err := m.openFinder(); err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func (m *Main) openEngines(ctx context.Context) error {
 	case m.finder != nil:
 		found := m.finder.Look(ctx)
 		if slices.ContainsFunc(found, func(f discover.Found) bool { return !f.Info.Simulated }) {
-			m.lineup.settle(false) // a real one goes before a simulated one
+			m.simPolicy.decide(false) // a real one goes before a simulated one
 		}
 		for _, f := range found {
 			if m.admit(f) {
@@ -119,7 +120,7 @@ func (m *Main) openSimulated(ctx context.Context, reason string) error {
 	}
 	m.Simulator = server
 	m.opened("simulator", server.Stop)
-	m.lineup.settle(true)
+	m.simPolicy.decide(true)
 	m.Logger.Warn("OUTPUTS ARE SIMULATED; give a real server with --engine URL", "address", server.URL(), "reason", reason)
 	return m.openEngine(settings.Engine{URL: server.URL(), Name: simulatorName})
 }
@@ -166,7 +167,7 @@ func (m *Main) openDiscovery(ctx context.Context) error {
 		m.finder.Run(ctx, func(f discover.Found) {
 			for _, e := range m.Pipeline.Engines() {
 				if e.Info.Kind != "" { // a configured one that has answered
-					m.lineup.settle(e.Info.Simulated)
+					m.simPolicy.decide(e.Info.Simulated)
 				}
 			}
 			if m.admit(f) {
@@ -185,18 +186,51 @@ func (m *Main) openDiscovery(ctx context.Context) error {
 // admit decides about a server that was found, and says so.
 func (m *Main) admit(f discover.Found) bool {
 	log := m.Logger.With("address", f.Address, "kind", f.Info.Kind, "version", f.Info.Version, "models", m.serves(f.Info))
-	if reason := m.lineup.refuse(f); reason != "" {
+	if reason := m.simPolicy.refuse(f); reason != "" {
 		f.Engine.Close()
 		log.Warn("INFERENCE SERVER FOUND AND NOT USED", "reason", reason)
 		return false
 	}
-	m.lineup.settle(f.Info.Simulated)
+	m.simPolicy.decide(f.Info.Simulated)
 	if f.Info.Simulated {
 		log.Warn("OUTPUTS ARE SIMULATED: a simulated server was found and is used")
 	} else {
 		log.Info("inference server found, it is used")
 	}
 	return true
+}
+
+// identity is what a server is, for a person.
+func identity(info engine.Info) string {
+	text := strings.TrimSpace(info.Kind + " " + info.Version)
+	if info.Simulated {
+		text = "SIMULATED, outputs are made up; " + text
+	}
+	return text
+}
+
+// served are the ids of the catalog's models that a server serves, by whatever
+// names.
+func (m *Main) served(info engine.Info) []string {
+	var ids []string
+	for _, model := range m.Catalog.All() {
+		if _, serves := info.Find(model); serves {
+			ids = append(ids, model.ID)
+		}
+	}
+	return ids
+}
+
+// serves is what a server serves, for a person.
+func (m *Main) serves(info engine.Info) string {
+	if ids := m.served(info); len(ids) > 0 {
+		return terminal.Few(ids)
+	}
+	names := make([]string, len(info.Models))
+	for i, served := range info.Models {
+		names[i] = served.Name
+	}
+	return fmt.Sprintf("none of the catalog's models (its own: %s)", terminal.Few(names))
 }
 
 // isOwn reports whether a client that dials address reaches a listener on

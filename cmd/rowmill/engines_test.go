@@ -21,6 +21,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/sim"
 )
 
@@ -221,7 +222,7 @@ func TestRealServerBesideTheSimulator(t *testing.T) {
 	address := freeAddress(t)
 	m, logs := looking(t, nil, address, nil)
 	api := m.run(t)
-	if m.Simulator == nil || !m.lineup.simulates() {
+	if m.Simulator == nil || !m.simPolicy.simulates() {
 		t.Fatal("no simulator on a machine without GPU and server")
 	}
 	var rows, keys atomic.Int64
@@ -353,5 +354,27 @@ func TestNodeOfAClusterSimulatesOnlyWhenTold(t *testing.T) {
 		if err := m.closeAll(t.Context()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestServesTellsTheCatalogsModels(t *testing.T) {
+	t.Parallel()
+	m := &Main{Catalog: catalog.Default()}
+	all := m.Catalog.All()
+	var info engine.Info
+	for _, model := range all { // as servers call them
+		info.Models = append(info.Models, engine.ServedModel{Name: model.EngineNames[0]}, engine.ServedModel{Name: model.ID})
+	}
+	if got := m.served(info); len(got) != len(all) || got[0] != all[0].ID {
+		t.Errorf("all models are %v", got)
+	}
+	if got := m.serves(info); !strings.HasPrefix(got, all[0].ID+", ") || !strings.HasSuffix(got, fmt.Sprintf(" and %d more", len(all)-5)) || strings.Count(got, ",") != 4 {
+		t.Errorf("all models are %q", got)
+	}
+	if got, want := m.serves(offers([]string{all[1].EngineNames[0], "own"})), all[1].ID; got != want {
+		t.Errorf("one model is %q, want %q", got, want)
+	}
+	if got := m.serves(offers([]string{"own"})); got != "none of the catalog's models (its own: own)" {
+		t.Errorf("none is %q", got)
 	}
 }

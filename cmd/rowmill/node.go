@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -81,7 +82,7 @@ type Main struct {
 	folder     *dir.Bucket                                 // Bucket where it is a directory; nil otherwise
 	gpus       *gpu.Monitor
 	finder     *discover.Finder // nil where no servers are looked for
-	lineup     lineup
+	simPolicy  simPolicy
 	waiting    string // why a node that had no server at start does not simulate one
 
 	peers      *peer.Server // nil on a node alone
@@ -159,4 +160,18 @@ func (m *Main) openMetrics(context.Context) error {
 	m.Registry.MustRegister(info, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return nil
+}
+
+// now is the time for records.
+func (m *Main) now() time.Time { return time.Now().Add(m.Settings.ClockOffset) }
+
+// nodeName is how records, logs and other nodes call this node.
+func (m *Main) nodeName() string {
+	if name := m.Settings.Cluster.Node; name != "" {
+		return name
+	}
+	if name, err := os.Hostname(); err == nil && name != "" {
+		return name
+	}
+	return "node"
 }

@@ -46,7 +46,7 @@ func (s service) Checks(ctx context.Context) []http.Check {
 		say("engines", fmt.Sprintf("NONE YET, jobs wait for a server at %s, looked for every %v; answers are not simulated: %s",
 			strings.Join(looking.Addresses, ", "), looking.Interval, s.node.waiting))
 	}
-	for _, u := range s.node.lineup.passedOver() {
+	for _, u := range s.node.simPolicy.passedOver() {
 		say("server "+u.Address, "FOUND AND NOT USED: "+u.reason+"; "+identity(u.Info)+", serves "+s.node.serves(u.Info))
 	}
 	gpus, err := s.node.gpus.Read(ctx)

@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/blob/s3"
 	"github.com/rowmill/rowmill/catalog"
@@ -150,4 +153,36 @@ func loadCatalog(name string) (*catalog.Catalog, error) {
 		return nil, fmt.Errorf("catalog %s: %w", name, err)
 	}
 	return c, nil
+}
+
+// remoteTimeout bounds each look at a server that nodes share, well below the
+// patience of those who ask whether a node is ready.
+const remoteTimeout = 500 * time.Millisecond
+
+// checkStorage says where records and objects are, and what is wrong with it.
+func (s service) checkStorage(ctx context.Context, say func(name, text string)) {
+	m := s.node
+	say("records", "at "+m.records())
+	if m.durability != nil {
+		ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
+		warnings, err := m.durability(ctx)
+		cancel()
+		if err != nil {
+			say("records", "the server's settings cannot be read: "+short(err))
+		}
+		for _, warning := range warnings {
+			say("records", "CAN BE LOST: "+warning)
+		}
+	}
+	if m.folder != nil {
+		say("objects", "at "+m.objects())
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
+	defer cancel()
+	if _, err := m.Bucket.Stat(ctx, "ready"); err != nil && !errors.Is(err, rowmill.ErrNotFound) {
+		say("objects", "CANNOT BE REACHED at "+m.objects()+": "+short(err))
+		return
+	}
+	say("objects", "at "+m.objects())
 }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	nethttp "net/http"
+	"strings"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/http"
+)
+
+// openListener opens the API's socket; requests wait until openAPI.
+func (m *Main) openListener(ctx context.Context) error {
+	var err error
+	set := m.Settings.HTTP
+	if m.api, err = listen(ctx, set.Listen, set.TLSCert, set.TLSKey, m.Logger); err != nil {
+		return err
+	}
+	m.opened("listener", m.api.stop)
+	m.Addr = m.api.Addr
+	m.URL, _ = m.api.url()
+	return nil
+}
+
+// openAPI answers requests.
+func (m *Main) openAPI(ctx context.Context) error {
+	set := m.Settings.HTTP
+	m.opened("API", m.api.stop)
+	objects, err := m.serveObjects()
+	if err != nil {
+		return err
+	}
+	if m.Settings.APIKey == "" {
+		if m.FirstKey, err = http.EnsureFirstKey(ctx, m.Store, m.now()); err != nil {
+			return err
+		}
+	}
+	config := http.Config{
+		Store: m.Store, Bucket: m.Bucket, Catalog: m.Catalog, Service: service{m.Pipeline, m},
+		Logger: m.Logger, Registerer: m.Registry, Gatherer: m.Registry,
+		Now: m.now, EnginesOnly: m.Settings.Cluster.Role == settings.EnginesOnly,
+		AdminKey: m.Settings.APIKey.Reveal(), Version: http.Version(buildInfo()),
+		Objects: objects, MaxBodyBytes: int64(set.MaxBody), MaxRowBytes: int(m.Settings.Inputs.MaxRowBytes),
+		RequestsPerMinute: set.RequestsPerMinute,
+	}
+	for _, q := range m.Settings.Quotas {
+		config.Quotas = append(config.Quotas, http.Quota{Priority: q.Priority, RowQuota: *q.RowQuota, TokenQuota: *q.TokenQuota})
+	}
+	if set.AdminListen != "" {
+		config.Gatherer = nil // metrics are on the other address
+		if m.admin, err = listen(ctx, set.AdminListen, "", "", m.Logger); err != nil {
+			return err
+		}
+		m.opened("admin listener", m.admin.stop)
+		m.AdminAddr = m.admin.Addr
+		m.serve(m.admin, adminHandler(m.Registry))
+	}
+	if m.API, err = http.New(config); err != nil {
+		return err
+	}
+	m.serve(m.api, m.API.Handler())
+	return nil
+}
+
+// serveObjects returns what answers the signed URLs of a directory; nil for
+// objects that have an address of their own.
+func (m *Main) serveObjects() (nethttp.Handler, error) {
+	if m.folder == nil {
+		return nil, nil
+	}
+	base, open := m.api.url()
+	if public := m.Settings.HTTP.PublicURL; public != "" {
+		base = strings.TrimRight(public, "/")
+	} else if open {
+		m.Logger.Warn("download links will name this machine only: set http.public_url (--public-url) to the address that clients use", "address", base)
+	}
+	if err := m.folder.SetPublicURL(base); err != nil {
+		return nil, fmt.Errorf("http.public_url: %w", err)
+	}
+	return m.folder.Handler(), nil
+}
+
+// serve answers on a listener until Close; any other end is a failure.
+func (m *Main) serve(l *listener, handler nethttp.Handler) {
+	go func() {
+		if err := l.serve(handler); err != nil {
+			m.failed <- err
+		}
+	}()
+}
