@@ -215,7 +215,7 @@ func TestSubmit_RefusedRowsLeaveNoObject(t *testing.T) {
 }
 
 // What is refused for another reason is refused before its schema is compiled.
-func TestIsCompiledLast(t *testing.T) {
+func TestSchema_IsCompiledLast(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	const schema = `"json_schema":{"pattern":"("}`
