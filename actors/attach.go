@@ -9,6 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/engine"
 )
 
@@ -50,7 +51,7 @@ func (n *node) attach(c actor.Context, server engine.Engine) {
 		return
 	}
 	m := n.metrics.engine(name)
-	disp := newDispatcher(m)
+	disp := dispatch.New(dispatch.Config{Engine: name, RowTimeout: n.cfg.RowPatience, Metrics: m.Metrics})
 	props := n.metrics.props("engine", func() actor.Actor {
 		return &engineActor{
 			cfg: n.cfg, server: server, node: c.Self(), metrics: m, log: n.log,
@@ -59,7 +60,7 @@ func (n *node) attach(c actor.Context, server engine.Engine) {
 	})
 	pid := c.SpawnPrefix(props, "engine-"+pathSafe(name))
 	c.Watch(pid)
-	n.berths[name] = &berth{since: time.Now(), load: disp.load}
+	n.berths[name] = &berth{since: time.Now(), load: disp.Load}
 	n.engines = append(slices.Clone(n.engines), engineView{name: name, local: name, pid: pid, err: errNotProbed})
 }
 
@@ -90,7 +91,7 @@ func (n *node) onEngineChanged(c actor.Context, m engineChanged) {
 }
 
 // onEngineLeft stops an engine whose jobs hear first that it is down: they
-// then hold no lane of it.
+// then hold no queue of it.
 func (n *node) onEngineLeft(c actor.Context, m engineLeft) {
 	left, next := *n.view(m.name), n.berths[m.name].next
 	left.up, left.err = false, errDetached

@@ -34,7 +34,7 @@
 //	enginesChanged  node → job,      the engines there are now; a job     as above
 //	                shard            sees those of all nodes
 //	membersChanged  System → node    nodes came, went or spoke            no
-//	openLane        shard → engine   I have rows of this job for you      answered by laneOpened, laneRefused
+//	openQueue       shard → engine   I have rows of this job for you      answered by queueOpened, queueRefused
 //	rowsFinished    outbox → shard   tasks wait in the outbox             no
 //	invite *        job → node       work for this job                    yes, repeated; answered by invited
 //	adopt           node → shard     the job has this owner now           no
@@ -68,13 +68,12 @@
 //
 // Actors move messages; what to do is decided by plain structs that know no
 // actors: plan (which rows go to which worker), crew and duty (who has which),
-// ledger (which rows are done), judge (whether an answer stands), queue (what
-// may be sent now, and by order.Pool which of it first), dispatcher (whose turn
-// an engine is), breaker (whether it is worth trying), pace (how long it may
-// take), budget (what fits into memory), engine.Window (how much a server
-// takes).
+// ledger (which rows are done), budget (what fits into memory), engine.Window
+// (how much a server takes) and the package dispatch (which row goes to a server
+// when, and what becomes of it).
 //
-// Rows travel between goroutines as *task; a dispatcher's goroutines take them
-// straight from its lanes and put them, judged, into the shard actor's outbox,
-// which announces any number of them with one message.
+// Rows travel between goroutines as *dispatch.Task; a dispatcher's goroutines
+// take them straight from its queues and put them, with what becomes of them,
+// into the shard actor's outbox, which announces any number of them with one
+// message.
 package actors

@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/engine"
 )
 
@@ -26,51 +27,51 @@ type (
 		gauges engine.Gauges
 		err    error
 	}
-	serverSuspect struct{ err error } // a lane: a connection broke
-	breakerOpened struct{ err error } // its dispatcher: too many failures in a row
-	restOver      struct{}            // itself: the breaker may close
-	leaveNode     struct{}            // node: give back what waits, then say so
-	openLane      struct {            // shard: I have rows of this job for you
+	serverSuspect struct{ err error } // its dispatcher: a connection broke
+	breakerOpened struct {            // its dispatcher: too many failures in a row
+		pause time.Duration
+		err   error
+	}
+	restOver  struct{} // itself: the breaker may close
+	leaveNode struct{} // node: give back what waits, then say so
+	openQueue struct { // worker: I have rows of this job for you
 		job *jobContext
-		out *outbox
+		out *dispatch.Outbox
 	}
 )
 
-// What openLane is answered with.
+// What openQueue is answered with.
 type (
-	laneOpened struct {
+	queueOpened struct {
 		engine string
-		lane   *lane
-		disp   *dispatcher
+		queue  *dispatch.Queue
 	}
-	laneRefused struct {
+	queueRefused struct {
 		engine string
 		err    error
 	}
 )
 
 // An engineActor stands for one inference server: it knows what the server
-// serves and whether it answers, and opens lanes to it. Its dispatcher shares
+// serves and whether it answers, and opens queues to it. Its dispatcher shares
 // the server among the jobs.
 type engineActor struct {
 	cfg     Config
 	server  engine.Engine
 	node    *actor.PID
-	disp    *dispatcher
+	disp    *dispatch.Dispatcher
 	metrics *engineMetrics
 	work    errand
 	log     *slog.Logger
 
 	known   bool // a probe has succeeded
-	left    bool // it was detached, and opens no lane any more
+	left    bool // it was detached, and opens no queue any more
 	up      bool
 	probing bool
 	info    engine.Info
-	rests   int       // times in a row that the breaker opened
 	resting bool      // the breaker is open
 	reading bool      // gauges are being read
 	read    time.Time // since when, or when they were last
-	closed  time.Time // when it last closed
 	timers  timers
 }
 
@@ -97,8 +98,11 @@ func (e *engineActor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		root, self := c.ActorSystem().Root, c.Self()
-		e.disp.tripped = func(err error) { root.Send(self, breakerOpened{err}) }
-		e.disp.filled = func() { root.Send(self, windowFilled{}) }
+		e.disp.Watch(dispatch.Hooks{
+			Opened:  func(pause time.Duration, err error) { root.Send(self, breakerOpened{pause, err}) },
+			Filled:  func() { root.Send(self, windowFilled{}) },
+			Suspect: func(err error) { root.Send(self, serverSuspect{err}) },
+		})
 		e.onProbeDue(c)
 	case probeDue:
 		e.onProbeDue(c)
@@ -107,7 +111,7 @@ func (e *engineActor) Receive(c actor.Context) {
 	case gaugesDue:
 		e.onGaugesDue(c)
 	case windowFilled:
-		if time.Since(e.read) >= e.disp.nextReading() { // the window was not full at the last reading
+		if time.Since(e.read) >= e.disp.NextReading() { // the window was not full at the last reading
 			e.onGaugesDue(c)
 		}
 	case gaugesRead:
@@ -118,8 +122,8 @@ func (e *engineActor) Receive(c actor.Context) {
 		e.onBreakerOpened(c, m)
 	case restOver:
 		e.onRestOver(c)
-	case openLane:
-		e.onOpenLane(c, m)
+	case openQueue:
+		e.onOpenQueue(c, m)
 	case leaveNode:
 		e.onLeaveNode(c)
 	case *actor.Stopping:
@@ -150,7 +154,7 @@ func (e *engineActor) onProbed(c actor.Context, m probed) {
 	}
 	wasUp, before := e.up, e.info
 	// A busy server may be too slow for a probe while it answers rows.
-	if m.err != nil && wasUp && e.disp.alive(time.Now().Add(-e.cfg.ProbeInterval)) {
+	if m.err != nil && wasUp && e.disp.Alive(time.Now().Add(-e.cfg.ProbeInterval)) {
 		e.log.Debug("probe failed, but rows are answered", "engine", e.server.Name(), "err", m.err)
 		return
 	}
@@ -166,9 +170,9 @@ func (e *engineActor) onProbed(c actor.Context, m probed) {
 		e.log.Info("engine is up", "engine", e.server.Name(), "kind", e.info.Kind, "models", len(e.info.Models), "slots", e.info.Slots, "simulated", e.info.Simulated)
 		e.metrics.up.Set(1)
 		if !wasUp || e.info.Slots != before.Slots { // it may have been started anew
-			e.disp.renew(e.info.Slots)
+			e.disp.Renew(e.info.Slots)
 		}
-		e.disp.resume()
+		e.disp.Resume()
 		e.readGauges(c)
 		e.known = true
 	case wasUp || !e.known:
@@ -180,14 +184,7 @@ func (e *engineActor) onProbed(c actor.Context, m probed) {
 
 func (e *engineActor) takeDown() {
 	e.metrics.up.Set(0)
-	for l, tasks := range e.disp.pause() {
-		for _, t := range tasks {
-			t.verdict = unblamed
-		}
-		if len(tasks) > 0 {
-			l.out.put(tasks...)
-		}
-	}
+	e.disp.Pause()
 }
 
 func (e *engineActor) announce(c actor.Context, err error) {
@@ -195,7 +192,7 @@ func (e *engineActor) announce(c actor.Context, err error) {
 }
 
 func (e *engineActor) onGaugesDue(c actor.Context) {
-	limit, _, _ := e.disp.load()
+	limit, _, _ := e.disp.Load()
 	e.metrics.window.Set(float64(limit))
 	if e.up {
 		e.readGauges(c)
@@ -221,19 +218,13 @@ func (e *engineActor) onGaugesRead(c actor.Context, m gaugesRead) {
 	e.reading = false
 	switch {
 	case m.err == nil:
-		e.disp.observe(m.gauges, time.Now())
+		e.disp.Observe(m.gauges, time.Now())
 		e.metrics.waiting.Set(float64(m.gauges.Waiting))
 	case !errors.Is(m.err, engine.ErrNoGauges):
 		e.log.Debug("read gauges", "engine", e.server.Name(), "err", m.err)
 	}
-	e.timers.after(c, min(e.cfg.GaugeInterval, e.disp.nextReading()), gaugesDue{})
+	e.timers.after(c, min(e.cfg.GaugeInterval, e.disp.NextReading()), gaugesDue{})
 }
-
-// The pause of an open breaker grows from firstRest to lastRest.
-const (
-	firstRest = time.Second
-	lastRest  = 30 * time.Second
-)
 
 // onBreakerOpened lets a server rest that fails row after row, although it
 // answers probes. Its rows go elsewhere meanwhile.
@@ -241,21 +232,15 @@ func (e *engineActor) onBreakerOpened(c actor.Context, m breakerOpened) {
 	if !e.up || e.resting {
 		return
 	}
-	if time.Since(e.closed) > lastRest {
-		e.rests = 0
-	}
-	rest := min(lastRest, firstRest<<min(e.rests, 8))
-	e.rests++
 	e.up, e.resting = false, true
-	err := fmt.Errorf("it failed %d requests in a row, the last one: %w; trying it again in %v", breakerFailures, m.err, rest)
-	e.log.Warn("engine rests", "engine", e.server.Name(), "err", err)
+	e.log.Warn("engine rests", "engine", e.server.Name(), "err", m.err)
 	e.takeDown()
-	e.announce(c, err)
-	e.timers.after(c, rest, restOver{})
+	e.announce(c, m.err)
+	e.timers.after(c, m.pause, restOver{})
 }
 
 func (e *engineActor) onRestOver(c actor.Context) {
-	e.resting, e.closed = false, time.Now()
+	e.resting = false
 	e.onProbeDue(c)
 }
 
@@ -267,32 +252,23 @@ func (e *engineActor) onServerSuspect(c actor.Context, m serverSuspect) {
 	e.onProbeDue(c)
 }
 
-func (e *engineActor) onOpenLane(c actor.Context, m openLane) {
+func (e *engineActor) onOpenQueue(c actor.Context, m openQueue) {
 	refuse := func(err error) {
-		c.Respond(laneRefused{engine: e.server.Name(), err: err})
+		c.Respond(queueRefused{engine: e.server.Name(), err: err})
 	}
 	if _, ok := e.info.Find(m.job.spec.Model); !e.up || !ok {
 		refuse(&engine.Error{Class: engine.ServerFault, Message: "the engine does not serve the model now"})
 		return
 	}
-	call, err := e.server.Prepare(m.job.params())
+	queue, err := e.disp.Open(m.job.dispatched(e.cfg), e.server, m.out)
 	if err != nil {
 		refuse(fmt.Errorf("prepare for %s: %w", e.server.Name(), err))
 		return
 	}
-	root, self := c.ActorSystem().Root, c.Self()
-	c.Respond(laneOpened{engine: e.server.Name(), disp: e.disp, lane: &lane{
-		job: m.job.id, account: m.job.spec.Account, priority: min(max(m.job.spec.Priority, 0), 1),
-		group: m.job.group(e.cfg), model: m.job.spec.Model.ID, seed: m.job.seed,
-		maxTokens: m.job.maxTokens, patience: e.cfg.RowPatience,
-		call: call, engine: e.server.Name(), judge: m.job.judge, out: m.out, ctx: m.job.ctx,
-		counter: m.job.counter, limit: m.job.promptLimit(), truncate: m.job.spec.TruncateRows, ask: countOn(call),
-		suspect: func(err error) { root.Send(self, serverSuspect{err}) },
-		metrics: e.metrics,
-	}})
+	c.Respond(queueOpened{engine: e.server.Name(), queue: queue})
 }
 
-// onLeaveNode goes down by itself, so that no lane it has opened is unknown to
+// onLeaveNode goes down by itself, so that no queue it has opened is unknown to
 // the jobs that are told; the node then stops it.
 func (e *engineActor) onLeaveNode(c actor.Context) {
 	e.left, e.up = true, false
@@ -301,7 +277,7 @@ func (e *engineActor) onLeaveNode(c actor.Context) {
 }
 
 // onStopping gives back what still waits. What comes even later stays in its
-// lane until the job lets go of it.
+// queue until the job lets go of it.
 func (e *engineActor) onStopping() {
 	e.timers.stop()
 	e.work.cancel()
@@ -309,7 +285,7 @@ func (e *engineActor) onStopping() {
 	e.work.all.Add(1)
 	go func() {
 		defer e.work.all.Done()
-		e.disp.close()
+		e.disp.Close()
 		e.server.Close()
 	}()
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
@@ -19,7 +19,7 @@ type jobContext struct {
 	spec     *rowmill.Spec
 	fence    store.Fence
 	manifest shard.Manifest // of the rows to run
-	judge    *judge
+	outcomes *dispatch.Classifier
 	schema   results.Schema
 	counter  *prompt.Counter
 	ctx      context.Context // ends with the job's run on this node
@@ -31,12 +31,12 @@ type jobContext struct {
 
 func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, m shard.Manifest, count *prompt.Counter) (*jobContext, error) {
 	spec := rec.Spec // the record itself goes on changing
-	judge, err := newJudge(&spec, cfg.MaxAttempts)
+	outcomes, err := dispatch.NewClassifier(&spec, cfg.MaxAttempts)
 	if err != nil {
 		return nil, err
 	}
 	return &jobContext{
-		id: rec.Job.ID, spec: &spec, fence: fence, manifest: m, judge: judge, counter: count, ctx: ctx,
+		id: rec.Job.ID, spec: &spec, fence: fence, manifest: m, outcomes: outcomes, counter: count, ctx: ctx,
 		schema: results.Schema{
 			JobID: rec.Job.ID, Model: spec.Model.ID, IDColumn: spec.IDColumn, IDKind: m.IDKind,
 			Embedding: spec.Model.Kind == rowmill.KindEmbedding,
@@ -79,30 +79,10 @@ func (j *jobContext) promptLimit() int {
 	return j.spec.PromptLimit(j.context)
 }
 
-// params are the job's rows in common.
-func (j *jobContext) params() engine.Params {
-	return engine.Params{
-		Model: j.spec.Model, System: j.spec.System, Schema: j.spec.Schema, Sampling: j.spec.Sampling,
-		Logprobs:   !j.spec.Model.NoLogprobs && j.spec.Model.Kind != rowmill.KindEmbedding,
-		ContextLen: j.context, MaxTokens: j.maxTokens,
+// dispatched is what its rows have in common on their way through engines.
+func (j *jobContext) dispatched(cfg Config) dispatch.Job {
+	return dispatch.Job{
+		Ctx: j.ctx, Spec: j.spec, Classifier: j.outcomes, Counter: j.counter,
+		ContextLength: j.context, MaxTokens: j.maxTokens, PromptLimit: j.promptLimit(), Group: cfg.EmbeddingGroup,
 	}
-}
-
-// group is how many rows go into one request.
-func (j *jobContext) group(cfg Config) int {
-	if j.schema.Embedding {
-		return cfg.EmbeddingGroup
-	}
-	return 1
-}
-
-// seed returns the seed to send with a row, nil for the engine's own: rows
-// have one of their own when the client asked for it, and once an answer broke
-// the schema, so that the next differs.
-func (j *jobContext) seed(t *task) *int64 {
-	if j.schema.Embedding || (!j.spec.SeedPerRow && (t.breaches == 0 || j.judge.deterministic)) {
-		return nil
-	}
-	s := rowSeed(j.spec.Seed, t.row.Index, t.breaches)
-	return &s
 }

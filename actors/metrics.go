@@ -9,6 +9,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/rowmill/rowmill/actors/dispatch"
 )
 
 // metrics are the figures of the pipeline. Nothing is labelled by job or
@@ -44,12 +46,10 @@ type metrics struct {
 
 // engineMetrics are the figures of one engine.
 type engineMetrics struct {
-	inFlight prometheus.Gauge
-	seconds  prometheus.Observer
-	retries  prometheus.Counter
-	up       prometheus.Gauge
-	window   prometheus.Gauge
-	waiting  prometheus.Gauge
+	dispatch.Metrics
+	up      prometheus.Gauge
+	window  prometheus.Gauge
+	waiting prometheus.Gauge
 }
 
 // kindMetrics are the figures of all actors of one kind.
@@ -120,12 +120,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 
 func (m *metrics) engine(name string) *engineMetrics {
 	return &engineMetrics{
-		inFlight: m.inFlight.WithLabelValues(name),
-		seconds:  m.seconds.WithLabelValues(name),
-		retries:  m.retries.WithLabelValues(name),
-		up:       m.up.WithLabelValues(name),
-		window:   m.window.WithLabelValues(name),
-		waiting:  m.waiting.WithLabelValues(name),
+		Metrics: dispatch.Metrics{
+			InFlight: m.inFlight.WithLabelValues(name),
+			Seconds:  m.seconds.WithLabelValues(name),
+			Retries:  m.retries.WithLabelValues(name),
+		},
+		up:      m.up.WithLabelValues(name),
+		window:  m.window.WithLabelValues(name),
+		waiting: m.waiting.WithLabelValues(name),
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/actors/order"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/shard"
-	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // Messages a shard actor receives.
@@ -63,11 +63,11 @@ type worker struct {
 	runs    *sync.WaitGroup // errands that may write objects
 	log     *slog.Logger
 
-	outbox  *outbox
-	spare   []*task // the outbox's other slice
+	outbox  *dispatch.Outbox
+	spare   []*dispatch.Task // the outbox's other slice
 	ports   map[string]*enginePort
-	opened  int    // ports, ever
-	rows    *queue // what is loaded and what must wait
+	opened  int            // ports, ever
+	rows    *dispatch.Rows // what is loaded and what must wait
 	shards  map[int]*shardState
 	latest  int // the shard that the last span is of
 	todo    []span
@@ -101,10 +101,10 @@ func (w *worker) Receive(c actor.Context) {
 		w.onStarted(c)
 	case enginesChanged:
 		w.onEnginesChanged(c, m)
-	case laneOpened:
-		w.onLaneOpened(c, m)
-	case laneRefused:
-		w.onLaneRefused(c, m)
+	case queueOpened:
+		w.onQueueOpened(c, m)
+	case queueRefused:
+		w.onQueueRefused(c, m)
 	case adopt:
 		w.onAdopt(c, m)
 	case *orders:
@@ -137,9 +137,10 @@ func (w *worker) Receive(c actor.Context) {
 }
 
 func (w *worker) onStarted(c actor.Context) {
-	w.outbox = &outbox{root: c.ActorSystem().Root, shard: c.Self()}
+	root, self := c.ActorSystem().Root, c.Self()
+	w.outbox = &dispatch.Outbox{Notify: func() { root.Send(self, rowsFinished{}) }}
 	w.ports = make(map[string]*enginePort)
-	w.rows = newQueue(w.job.manifest.Rows)
+	w.rows = dispatch.NewRows(w.job.manifest.Rows)
 	w.shards = make(map[int]*shardState)
 	w.cut = newUnsettled()
 	w.refused = make(map[string]string)
@@ -158,7 +159,7 @@ func (w *worker) onEnginesChanged(c actor.Context, m enginesChanged) {
 		_, open := w.ports[e.name]
 		switch {
 		case serves && !open && !w.draining:
-			c.Request(e.pid, openLane{job: w.job, out: w.outbox})
+			c.Request(e.pid, openQueue{job: w.job, out: w.outbox})
 		case !serves && open:
 			w.closePort(e.name)
 		}
@@ -170,25 +171,25 @@ func (w *worker) onEnginesChanged(c actor.Context, m enginesChanged) {
 func (w *worker) closePort(name string) {
 	p := w.ports[name]
 	delete(w.ports, name)
-	w.rows.now.Leave(p.id)
+	w.rows.Leave(p.id)
 	w.withdraw(p)
 }
 
-func (w *worker) onLaneOpened(c actor.Context, m laneOpened) {
+func (w *worker) onQueueOpened(c actor.Context, m queueOpened) {
 	if _, open := w.ports[m.engine]; open || w.draining {
 		return
 	}
-	w.ports[m.engine] = &enginePort{id: order.Port(w.opened), lane: m.lane, disp: m.disp}
+	w.ports[m.engine] = &enginePort{id: order.Port(w.opened), queue: m.queue}
 	w.opened++
-	if tokens := m.disp.cacheTokens(); tokens > 0 {
-		w.rows.now.Remember(tokens * prompt.BytesPerToken)
+	if tokens := m.queue.CacheTokens(); tokens > 0 {
+		w.rows.Remember(tokens)
 	}
-	w.warnings = union(w.warnings, m.lane.call.Warnings())
+	w.warnings = union(w.warnings, m.queue.Warnings())
 	w.report(c)
 	w.pump(c)
 }
 
-func (w *worker) onLaneRefused(c actor.Context, m laneRefused) {
+func (w *worker) onQueueRefused(c actor.Context, m queueRefused) {
 	if fault, ok := asEngineError(m.err); ok && fault.Class == engine.ServerFault {
 		return // its next probe tells
 	}
@@ -211,7 +212,7 @@ func (w *worker) onBlockLoaded(c actor.Context, m blockLoaded) {
 	st := w.shard(m.span.Shard)
 	rest, tasks, bytes := st.unpack(m)
 	w.hold(bytes - m.size)
-	w.rows.add(tasks)
+	w.rows.Add(tasks)
 	if rest.count() > 0 {
 		w.todo[0] = rest
 	} else {
@@ -221,24 +222,26 @@ func (w *worker) onBlockLoaded(c actor.Context, m blockLoaded) {
 }
 
 func (w *worker) onRowsFinished(c actor.Context) {
-	tasks, now := w.outbox.empty(w.spare), time.Now()
+	tasks, now := w.outbox.Take(w.spare), time.Now()
 	for _, t := range tasks {
 		w.outstanding--
-		t.via.outstanding--
+		if p := w.port(t.Port); p != nil {
+			p.outstanding--
+		}
 		switch {
-		case t.verdict == unblamed, t.verdict == again:
+		case t.Outcome != dispatch.Final:
 			w.unreserve(t)
-			w.rows.retry(t, now)
-		case t.out.Failed() && fatal[t.out.Err.Code]:
-			w.fail(c, &fault{Row: t.row.Index, Code: t.out.Err.Code, Message: t.out.Err.Message})
+			w.rows.Retry(t, now)
+		case t.Out.Failed() && fatal[t.Out.Err.Code]:
+			w.fail(c, &fault{Row: t.Row.Index, Code: t.Out.Err.Code, Message: t.Out.Err.Message})
 		default:
-			n := t.bytes()
+			n := t.OutputBytes()
 			w.learn(n)
-			if !t.out.Failed() {
-				w.rows.learn(t)
+			if !t.Out.Failed() {
+				w.rows.Learn(t)
 			}
-			w.hold(n - t.reserved)
-			w.unwritten += w.shard(t.shard).finished(t, now)
+			w.hold(n - t.Reserved)
+			w.unwritten += w.shard(t.Shard).finished(t, now)
 		}
 	}
 	clear(tasks)
@@ -312,14 +315,10 @@ func (w *worker) onPartStored(c actor.Context, m partStored) {
 }
 
 // release gives the memory of written tasks back.
-func (w *worker) release(tasks []*task) {
+func (w *worker) release(tasks []*dispatch.Task) {
 	var bytes int64
 	for _, t := range tasks {
-		bytes += t.bytes()
-		t.free()
-		if t.block.left--; t.block.left == 0 {
-			bytes += t.block.bytes
-		}
+		bytes += t.Free()
 	}
 	w.hold(-bytes)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/actors/order"
 )
 
@@ -16,18 +17,23 @@ import (
 // An enginePort is this job's way into one engine.
 type enginePort struct {
 	id          order.Port
-	lane        *lane
-	disp        *dispatcher
+	queue       *dispatch.Queue
 	outstanding int
 }
 
 // room is how many more tasks an engine should get.
 func (p *enginePort) room() int {
-	want := p.disp.demand(p.lane.priority)
-	if p.lane.group > 1 {
-		want = max(want, 4*p.lane.group)
+	return p.queue.Demand() - p.outstanding
+}
+
+// port is the open way that has a number; nil once it is closed.
+func (w *worker) port(id order.Port) *enginePort {
+	for _, p := range w.ports {
+		if p.id == id {
+			return p
+		}
 	}
-	return want - p.outstanding
+	return nil
 }
 
 // firstAnswer is how many bytes an answer is taken to need before any has come.
@@ -43,15 +49,15 @@ func (w *worker) pump(c actor.Context) {
 		w.finishDraining(c)
 		return
 	}
-	if pause := w.rows.wake(time.Now()); pause > 0 {
+	if pause := w.rows.Wake(time.Now()); pause > 0 {
 		w.timers.after(c, pause, retryDue{})
 	}
 	w.stall(w.atRisk(time.Now()))
 	want := w.fill(c)
-	if len(w.ports) > 0 && (w.rows.ready() <= want || w.ahead()) {
+	if len(w.ports) > 0 && (w.rows.Ready() <= want || w.ahead()) {
 		w.load(c)
 	}
-	idle := w.rows.ready() == 0 && len(w.todo) == 0
+	idle := w.rows.Ready() == 0 && len(w.todo) == 0
 	hungry := idle && want > 0
 	if w.wants() && !w.asked && !w.exhausted || hungry && !w.hungry {
 		w.asked, w.hungry = true, hungry
@@ -101,13 +107,13 @@ func (w *worker) stall(now bool) {
 // withdraw takes back what waits before an engine. What is running there comes
 // through the outbox as usual.
 func (w *worker) withdraw(p *enginePort) {
-	back := p.disp.withdraw(p.lane)
+	back := p.queue.Withdraw()
 	w.outstanding -= len(back)
 	p.outstanding -= len(back)
 	for _, t := range back {
 		w.unreserve(t)
 	}
-	w.rows.returned(back)
+	w.rows.Return(back)
 }
 
 // wants reports whether there is room for more spans.
@@ -121,12 +127,12 @@ func (w *worker) fill(c actor.Context) (want int) {
 	for _, p := range w.ports {
 		room := p.room()
 		want += max(room, 0)
-		if room >= p.lane.group { // a few at a time is not worth a call
+		if room >= p.queue.Group() { // a few at a time is not worth a call
 			open = append(open, p)
 			rooms[p] = room
 		}
 	}
-	for len(open) > 0 && w.rows.ready() > 0 {
+	for len(open) > 0 && w.rows.Ready() > 0 {
 		least := 0
 		for i, p := range open {
 			if rooms[p] > rooms[open[least]] || rooms[p] == rooms[open[least]] && p.id < open[least].id {
@@ -134,12 +140,12 @@ func (w *worker) fill(c actor.Context) (want int) {
 			}
 		}
 		p := open[least]
-		share := max(w.rows.ready()/(16*len(w.ports)), p.lane.group, 1)
-		n := w.afford(c, min(rooms[p], share, w.rows.ready()))
-		tasks := w.rows.take(p.id, n, len(w.ports) == 1)
+		share := max(w.rows.Ready()/(16*len(w.ports)), p.queue.Group(), 1)
+		n := w.afford(c, min(rooms[p], share, w.rows.Ready()))
+		tasks := w.rows.Take(p.id, n, len(w.ports) == 1)
 		w.disown(n - len(tasks))
 		w.send(p, tasks)
-		if rooms[p] -= n; n == 0 || len(tasks) < n || rooms[p] < p.lane.group {
+		if rooms[p] -= n; n == 0 || len(tasks) < n || rooms[p] < p.queue.Group() {
 			open = append(open[:least], open[least+1:]...)
 		}
 	}
@@ -155,7 +161,7 @@ const (
 )
 
 func (w *worker) ahead() bool {
-	return w.rows.ready() < aheadRows && float64(w.budget.inUse()) < aheadShare*float64(w.budget.limit)
+	return w.rows.Ready() < aheadRows && float64(w.budget.inUse()) < aheadShare*float64(w.budget.limit)
 }
 
 // disown gives back the room of answers to rows that were not there to send.
@@ -190,22 +196,22 @@ func (w *worker) room(c actor.Context, share float64) room {
 }
 
 // send gives tasks, whose answers have room, to an engine.
-func (w *worker) send(p *enginePort, tasks []*task) {
+func (w *worker) send(p *enginePort, tasks []*dispatch.Task) {
 	if len(tasks) == 0 {
 		return
 	}
 	for _, t := range tasks {
-		t.via, t.reserved = p, w.answer
+		t.Port, t.Reserved = p.id, w.answer
 	}
 	p.outstanding += len(tasks)
 	w.outstanding += len(tasks)
-	p.disp.put(p.lane, tasks)
+	p.queue.Put(tasks)
 }
 
 // unreserve gives back the room for the answer of a task that brought none.
-func (w *worker) unreserve(t *task) {
-	w.hold(-t.reserved)
-	t.reserved = 0
+func (w *worker) unreserve(t *dispatch.Task) {
+	w.hold(-t.Reserved)
+	t.Reserved = 0
 }
 
 // load brings in the next block, if there is one and the budget has room. A
@@ -216,7 +222,7 @@ func (w *worker) load(c actor.Context) {
 	}
 	s := w.todo[0]
 	size := spanBytes(w.job.manifest.Shards[s.Shard], s)
-	if w.outstanding == 0 && w.rows.empty() && w.unwritten == 0 {
+	if w.outstanding == 0 && w.rows.Empty() && w.unwritten == 0 {
 		w.hold(size)
 	} else if w.budget.acquire(1, size, w.room(c, loadShare)) == 0 {
 		w.noLoad = true

@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/dispatch"
 )
 
 // This half of the worker speaks with the owner of its job: reports go out,
@@ -29,7 +30,7 @@ func (w *worker) report(c actor.Context) {
 
 // ready is how many rows could be given back.
 func (w *worker) ready() int {
-	n := w.rows.ready()
+	n := w.rows.Ready()
 	for i, s := range w.todo {
 		if i > 0 || !w.loading {
 			n += s.count()
@@ -144,19 +145,19 @@ func (w *worker) giveBack(n int) {
 		w.todo = w.todo[:len(w.todo)-1]
 		w.letGo(last.Shard, last.rows())
 	}
-	w.surrender(w.rows.surrender(n))
+	w.surrender(w.rows.Remove(n))
 }
 
 // giveBackAll lets go of all that is not with an engine or being loaded.
 func (w *worker) giveBackAll() {
 	w.giveBack(w.ready())
-	w.surrender(w.rows.surrenderLater())
+	w.surrender(w.rows.RemoveLater())
 }
 
-func (w *worker) surrender(tasks []*task) {
+func (w *worker) surrender(tasks []*dispatch.Task) {
 	gone := make(holdings)
 	for _, t := range tasks {
-		gone.add(t.shard, roaring.BitmapOf(uint32(t.rel)))
+		gone.add(t.Shard, roaring.BitmapOf(uint32(t.Rel)))
 	}
 	for n, rows := range gone {
 		w.letGo(n, rows)

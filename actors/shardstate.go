@@ -12,7 +12,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/actors/order"
+	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
@@ -51,35 +51,26 @@ func loadBlock(ctx context.Context, bucket blob.Bucket, job *jobContext, m block
 
 // unpack turns the rows of the span that lie in the loaded block into tasks
 // and returns what is left of the span.
-func (st *shardState) unpack(m blockLoaded) (rest span, tasks []*task, bytes int64) {
+func (st *shardState) unpack(m blockLoaded) (rest span, tasks []*dispatch.Task, bytes int64) {
 	st.input, st.block = m.input, m.block
 	rest = m.span
 	end := min(rest.To, m.block.First+m.block.Rows())
-	slab := make([]task, 0, end-rest.From)
-	use := &loadedBlock{}
-	tasks = make([]*task, 0, end-rest.From)
+	rows := make([]rowmill.Row, 0, end-rest.From)
 	for rel := rest.From; rel < end; rel++ {
-		if !rest.has(rel) {
-			continue
+		if rest.has(rel) {
+			rows = append(rows, rowmill.Row{Index: m.input.First() + int64(rel), Text: m.block.Text(rel), ID: m.block.ID(rel)})
 		}
-		slab = append(slab, task{
-			row:   rowmill.Row{Index: m.input.First() + int64(rel), Text: m.block.Text(rel), ID: m.block.ID(rel)},
-			shard: rest.Shard, rel: rel, block: use, avoid: order.None,
-		})
-		t := &slab[len(slab)-1]
-		tasks = append(tasks, t)
-		use.bytes += t.loaded()
 	}
-	use.left = len(tasks)
-	return rest.after(end), tasks, use.bytes
+	tasks, bytes = dispatch.NewTasks(rest.Shard, m.input.First(), rows)
+	return rest.after(end), tasks, bytes
 }
 
 // finished takes in a row and returns the bytes it adds to what gathers.
-func (st *shardState) finished(t *task, now time.Time) int64 {
+func (st *shardState) finished(t *dispatch.Task, now time.Time) int64 {
 	if st.done == nil {
 		st.done = &batch{since: now}
 	}
-	n := t.bytes() + t.loaded()
+	n := t.OutputBytes() + t.RowBytes()
 	st.open--
 	st.done.tasks = append(st.done.tasks, t)
 	st.done.bytes += n
@@ -110,12 +101,12 @@ func (st *shardState) close(log *slog.Logger) {
 // spanBytes estimates the memory that the next block of a span takes.
 func spanBytes(s shard.Info, sp span) int64 {
 	rows := int64(sp.count())
-	return rows*taskBytes + rows*s.Bytes/int64(max(s.Rows, 1))
+	return rows*dispatch.TaskBytes + rows*s.Bytes/int64(max(s.Rows, 1))
 }
 
 // writePart writes finished rows of one shard, in order, as a part.
-func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, tasks []*task) (partReport, error) {
-	slices.SortFunc(tasks, func(a, b *task) int { return cmp.Compare(a.rel, b.rel) })
+func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, tasks []*dispatch.Task) (partReport, error) {
+	slices.SortFunc(tasks, func(a, b *dispatch.Task) int { return cmp.Compare(a.Rel, b.Rel) })
 	part := partReport{Key: layout.Part(job.id, n, job.fence.Epoch), Shard: n}
 	w, err := bucket.Create(ctx, part.Key, layout.Parquet)
 	if err != nil {
@@ -129,10 +120,10 @@ func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, 
 	}
 	rels := make([]uint32, len(tasks))
 	for i, t := range tasks {
-		if err := p.Add(&t.row, &t.out); err != nil {
-			return part, fmt.Errorf("row %d: %w", t.row.Index, err)
+		if err := p.Add(&t.Row, &t.Out); err != nil {
+			return part, fmt.Errorf("row %d: %w", t.Row.Index, err)
 		}
-		rels[i] = uint32(t.rel)
+		rels[i] = uint32(t.Rel)
 		part.Totals = part.Totals.Plus(totalsOf(t))
 	}
 	part.Rows = newRowSet(roaring.BitmapOf(rels...))
@@ -147,18 +138,18 @@ func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, 
 	return part, err
 }
 
-func totalsOf(t *task) store.Totals {
+func totalsOf(t *dispatch.Task) store.Totals {
 	sum := store.Totals{Rows: 1}
-	if t.out.Failed() {
+	if t.Out.Failed() {
 		sum.Failed = 1
 		return sum
 	}
-	if t.cut {
+	if t.Cut {
 		sum.TruncatedRows = 1
 	}
-	if t.out.Finish == rowmill.FinishLength {
+	if t.Out.Finish == rowmill.FinishLength {
 		sum.TruncatedOutputs = 1
 	}
-	sum.InputTokens, sum.OutputTokens = t.out.InputTokens, t.out.OutputTokens
+	sum.InputTokens, sum.OutputTokens = t.Out.InputTokens, t.Out.OutputTokens
 	return sum
 }

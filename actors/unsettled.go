@@ -3,11 +3,13 @@ package actors
 import (
 	"slices"
 	"time"
+
+	"github.com/rowmill/rowmill/actors/dispatch"
 )
 
 // A batch is finished rows of one shard on their way into the record.
 type batch struct {
-	tasks []*task
+	tasks []*dispatch.Task
 	bytes int64
 	since time.Time // when the first of them was finished
 }

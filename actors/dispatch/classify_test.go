@@ -1,4 +1,4 @@
-package actors
+package dispatch
 
 import (
 	"encoding/json"
@@ -12,12 +12,12 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-func testJudge(t *testing.T, spec rowmill.Spec) *judge {
+func testClassifier(t *testing.T, spec rowmill.Spec) *Classifier {
 	t.Helper()
 	if spec.Model.Kind == "" {
 		spec.Model.Kind = rowmill.KindGeneration
 	}
-	j, err := newJudge(&spec, 3)
+	j, err := NewClassifier(&spec, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func testJudge(t *testing.T, spec rowmill.Spec) *judge {
 
 const objectSchema = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`
 
-func TestJudgeValidatesStructuredOutput(t *testing.T) {
+func TestClassifierValidatesStructuredOutput(t *testing.T) {
 	t.Parallel()
 	schema := json.RawMessage(objectSchema)
 	for _, c := range []struct {
@@ -34,24 +34,24 @@ func TestJudgeValidatesStructuredOutput(t *testing.T) {
 		spec    rowmill.Spec
 		reply   engine.Reply
 		attempt int
-		verdict verdict
+		outcome Outcome
 		code    string
 	}{
-		{"conforming", rowmill.Spec{Schema: schema}, engine.Reply{Content: ` {"n": 1} `, Finish: "stop"}, 1, final, ""},
-		{"conforming though cut", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"n": 1}`, Finish: "length"}, 1, final, ""},
-		{"wrong type, tried again", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"n": "1"}`, Finish: "stop"}, 1, again, ""},
-		{"wrong type, last attempt", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"n": "1"}`, Finish: "stop"}, 3, final, rowmill.RowSchemaViolation},
-		{"wrong type, deterministic by temperature", rowmill.Spec{Schema: schema, Sampling: map[string]any{"temperature": 0.0}}, engine.Reply{Content: `{}`, Finish: "stop"}, 1, final, rowmill.RowSchemaViolation},
-		{"wrong type, deterministic by seed", rowmill.Spec{Schema: schema, Sampling: map[string]any{"seed": int64(7)}}, engine.Reply{Content: `{}`, Finish: "stop"}, 1, final, rowmill.RowSchemaViolation},
-		{"cut off", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"n": `, Finish: "length"}, 1, final, rowmill.RowOutputTruncated},
-		{"no schema", rowmill.Spec{}, engine.Reply{Content: `{"n": `, Finish: "length"}, 1, final, ""},
-		{"reasoning: only the content counts", rowmill.Spec{Schema: schema, Model: rowmill.Model{Kind: rowmill.KindReasoning}}, engine.Reply{Reasoning: "hm", Content: `{"n": 2}`, Finish: "stop"}, 1, final, ""},
+		{"conforming", rowmill.Spec{Schema: schema}, engine.Reply{Content: ` {"n": 1} `, Finish: "stop"}, 1, Final, ""},
+		{"conforming though cut", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"n": 1}`, Finish: "length"}, 1, Final, ""},
+		{"wrong type, tried again", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"n": "1"}`, Finish: "stop"}, 1, Again, ""},
+		{"wrong type, last attempt", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"n": "1"}`, Finish: "stop"}, 3, Final, rowmill.RowSchemaViolation},
+		{"wrong type, deterministic by temperature", rowmill.Spec{Schema: schema, Sampling: map[string]any{"temperature": 0.0}}, engine.Reply{Content: `{}`, Finish: "stop"}, 1, Final, rowmill.RowSchemaViolation},
+		{"wrong type, deterministic by seed", rowmill.Spec{Schema: schema, Sampling: map[string]any{"seed": int64(7)}}, engine.Reply{Content: `{}`, Finish: "stop"}, 1, Final, rowmill.RowSchemaViolation},
+		{"cut off", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"n": `, Finish: "length"}, 1, Final, rowmill.RowOutputTruncated},
+		{"no schema", rowmill.Spec{}, engine.Reply{Content: `{"n": `, Finish: "length"}, 1, Final, ""},
+		{"reasoning: only the content counts", rowmill.Spec{Schema: schema, Model: rowmill.Model{Kind: rowmill.KindReasoning}}, engine.Reply{Reasoning: "hm", Content: `{"n": 2}`, Finish: "stop"}, 1, Final, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			out, v := testJudge(t, c.spec).accept(&c.reply, c.attempt)
-			if v != c.verdict {
-				t.Fatalf("verdict = %v, want %v", v, c.verdict)
+			out, v := testClassifier(t, c.spec).accept(&c.reply, c.attempt)
+			if v != c.outcome {
+				t.Fatalf("outcome = %v, want %v", v, c.outcome)
 			}
 			if c.code == "" && out.Failed() || c.code != "" && (out.Err == nil || out.Err.Code != c.code) {
 				t.Errorf("error = %+v, want code %q", out.Err, c.code)
@@ -63,29 +63,29 @@ func TestJudgeValidatesStructuredOutput(t *testing.T) {
 	}
 }
 
-func TestJudgeClassesOfError(t *testing.T) {
+func TestClassifierClassesOfError(t *testing.T) {
 	t.Parallel()
-	j := testJudge(t, rowmill.Spec{})
+	j := testClassifier(t, rowmill.Spec{})
 	j.maxAttempts = 5
 	for _, c := range []struct {
 		err     engine.Error
 		attempt int
 		crashes int // of them, 500s
-		verdict verdict
+		outcome Outcome
 		code    string
 	}{
-		{engine.Error{Class: engine.RowFault}, 1, 0, final, rowmill.RowRejected},
-		{engine.Error{Class: engine.RowFault, TooLong: true}, 1, 0, final, rowmill.RowTooLong},
-		{engine.Error{Class: engine.Moment}, 1, 0, again, ""},
-		{engine.Error{Class: engine.Moment}, 5, 0, final, rowmill.RowAttemptsUsedUp},
-		{engine.Error{Class: engine.Moment, Status: 500}, 2, 2, again, ""},
-		{engine.Error{Class: engine.Moment, Status: 500}, 3, 3, final, rowmill.RowAttemptsUsedUp},
-		{engine.Error{Class: engine.Moment, Status: 500}, 3, 1, again, ""},
-		{engine.Error{Class: engine.ServerFault}, 3, 0, unblamed, ""},
+		{engine.Error{Class: engine.RowFault}, 1, 0, Final, rowmill.RowRejected},
+		{engine.Error{Class: engine.RowFault, TooLong: true}, 1, 0, Final, rowmill.RowTooLong},
+		{engine.Error{Class: engine.Moment}, 1, 0, Again, ""},
+		{engine.Error{Class: engine.Moment}, 5, 0, Final, rowmill.RowAttemptsUsedUp},
+		{engine.Error{Class: engine.Moment, Status: 500}, 2, 2, Again, ""},
+		{engine.Error{Class: engine.Moment, Status: 500}, 3, 3, Final, rowmill.RowAttemptsUsedUp},
+		{engine.Error{Class: engine.Moment, Status: 500}, 3, 1, Again, ""},
+		{engine.Error{Class: engine.ServerFault}, 3, 0, Unblamed, ""},
 	} {
 		out, v := j.refuse(&c.err, c.attempt, c.crashes)
-		if v != c.verdict || (c.code != "") != out.Failed() || out.Failed() && out.Err.Code != c.code {
-			t.Errorf("%+v on attempt %d: %v %+v, want %v %q", c.err, c.attempt, v, out.Err, c.verdict, c.code)
+		if v != c.outcome || (c.code != "") != out.Failed() || out.Failed() && out.Err.Code != c.code {
+			t.Errorf("%+v on attempt %d: %v %+v, want %v %q", c.err, c.attempt, v, out.Err, c.outcome, c.code)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package actors
+package dispatch
 
 import (
 	"errors"
@@ -10,41 +10,48 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/actors/order"
 	"github.com/rowmill/rowmill/engine"
 )
 
 // testDispatcher is paused, so that tests pick by hand.
-func testDispatcher() *dispatcher {
-	return newDispatcher(newMetrics(prometheus.NewRegistry()).engine("e"))
+func testDispatcher() *Dispatcher {
+	return New(Config{Engine: "e", RowTimeout: time.Minute, Metrics: Metrics{
+		InFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "in_flight"}),
+		Seconds:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "seconds"}),
+		Retries:  prometheus.NewCounter(prometheus.CounterOpts{Name: "retries"}),
+	}})
 }
 
-func tasks(n, size int) []*task {
+func tasks(n, size int) []*Task {
 	text := string(make([]byte, size))
-	ts := make([]*task, n)
-	for i := range ts {
-		ts[i] = &task{rel: i, row: rowmill.Row{Text: text}, expect: int64(size), avoid: order.None}
+	rows := make([]rowmill.Row, n)
+	for i := range rows {
+		rows[i] = rowmill.Row{Index: int64(i), Text: text}
+	}
+	ts, _ := NewTasks(0, 0, rows)
+	for _, t := range ts {
+		t.expect = int64(size)
 	}
 	return ts
 }
 
-func (d *dispatcher) pickOne(t testing.TB) *lane {
+func (d *Dispatcher) pickOne(t testing.TB) *Queue {
 	t.Helper()
 	var r request
 	if !d.pick(&r) {
 		t.Fatal("nothing to pick")
 	}
-	return r.lane
+	return r.queue
 }
 
 func TestDispatcherServesPriority0First(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
-	late := &lane{account: "a", priority: 1, group: 1}
-	first := &lane{account: "b", priority: 0, group: 1}
+	late := &Queue{account: "a", priority: 1, group: 1}
+	first := &Queue{account: "b", priority: 0, group: 1}
 	d.put(late, tasks(3, 10))
 	d.put(first, tasks(2, 10))
-	for i, want := range []*lane{first, first, late, late, late} {
+	for i, want := range []*Queue{first, first, late, late, late} {
 		if got := d.pickOne(t); got != want {
 			t.Fatalf("pick %d is of priority %d", i, got.priority)
 		}
@@ -54,19 +61,19 @@ func TestDispatcherServesPriority0First(t *testing.T) {
 func TestDispatcherSharesBetweenAccountsByTokens(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
-	long := &lane{account: "long rows", group: 1}
-	short := &lane{account: "short rows", group: 1}
-	other := &lane{account: "short rows", group: 1} // a second job gets no second share
+	long := &Queue{account: "long rows", group: 1}
+	short := &Queue{account: "short rows", group: 1}
+	other := &Queue{account: "short rows", group: 1} // a second job gets no second share
 	d.put(long, tasks(1000, 4000))
 	d.put(short, tasks(5000, 100))
 	d.put(other, tasks(5000, 100))
 	tokens := make(map[string]int64)
-	jobs := make(map[*lane]int)
+	jobs := make(map[*Queue]int)
 	for range 2000 {
 		var r request
 		d.pick(&r)
-		tokens[r.lane.account] += r.tokens()
-		jobs[r.lane]++
+		tokens[r.queue.account] += r.tokens()
+		jobs[r.queue]++
 	}
 	if a, b := tokens["long rows"], tokens["short rows"]; float64(a) > 1.1*float64(b) || float64(b) > 1.1*float64(a) {
 		t.Errorf("tokens sent: %v, want equal shares", tokens)
@@ -79,7 +86,7 @@ func TestDispatcherSharesBetweenAccountsByTokens(t *testing.T) {
 func TestDispatcherGroupsTextsToEmbed(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
-	l := &lane{group: 32}
+	l := &Queue{group: 32}
 	d.put(l, tasks(40, 10))
 	var r request
 	for _, want := range []int{32, 8} {
@@ -94,13 +101,13 @@ func TestDispatcherLosesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		d := testDispatcher()
-		lanes := make([]*lane, 6)
-		for i := range lanes {
-			lanes[i] = &lane{account: fmt.Sprint(i % 3), priority: i % 2, group: 1 + i/4*2}
+		queues := make([]*Queue, 6)
+		for i := range queues {
+			queues[i] = &Queue{account: fmt.Sprint(i % 3), priority: i % 2, group: 1 + i/4*2}
 		}
 		in, out := 0, 0
 		for range rapid.IntRange(1, 50).Draw(t, "steps") {
-			l := lanes[rapid.IntRange(0, len(lanes)-1).Draw(t, "lane")]
+			l := queues[rapid.IntRange(0, len(queues)-1).Draw(t, "queue")]
 			switch rapid.IntRange(0, 9).Draw(t, "step") {
 			case 0:
 				out += len(d.withdraw(l))
@@ -137,13 +144,13 @@ func TestDispatcherKnowsALivingServer(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
 	began := time.Now()
-	d.finish(1, 0, false, outcome{})
-	d.finish(1, 0, false, outcome{overloaded: true})
-	if d.alive(began) {
+	d.finish(1, 0, false, evidence{})
+	d.finish(1, 0, false, evidence{overloaded: true})
+	if d.Alive(began) {
 		t.Error("alive without an answer")
 	}
-	d.finish(1, 0, false, outcome{answered: true})
-	if !d.alive(began) || d.alive(time.Now().Add(time.Minute)) {
+	d.finish(1, 0, false, evidence{answered: true})
+	if !d.Alive(began) || d.Alive(time.Now().Add(time.Minute)) {
 		t.Error("an answer counts for the time after which it came")
 	}
 }
@@ -153,13 +160,13 @@ func TestDispatcherKnowsALivingServer(t *testing.T) {
 func TestDispatcherMakesRoomForUrgentRows(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
-	d.renew(80) // a window of 80 and a queue of 10
-	bulk, urgent := &lane{priority: 1, group: 1}, &lane{group: 1}
+	d.Renew(80) // a window of 80 and a queue of 10
+	bulk, urgent := &Queue{priority: 1, group: 1}, &Queue{group: 1}
 	fill := func() (picked int) {
 		var r request
 		for d.pick(&r) {
 			d.inFlight++
-			if r.lane == urgent {
+			if r.queue == urgent {
 				d.urgent++
 			}
 			picked++
@@ -190,8 +197,8 @@ func TestDispatcherMakesRoomForUrgentRows(t *testing.T) {
 func TestDispatcherFillsNoMoreThanTheCache(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
-	d.observe(engine.Gauges{KVTokens: 10_000}, time.Unix(0, 0))
-	l := &lane{priority: 1, group: 1}
+	d.Observe(engine.Gauges{KVTokens: 10_000}, time.Unix(0, 0))
+	l := &Queue{priority: 1, group: 1}
 	d.put(l, tasks(64, 300))
 	var r request
 	for d.pick(&r) {
@@ -207,13 +214,13 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
 	opened := 0
-	d.tripped = func(error) { opened++ }
-	failure := outcome{err: errors.New("status 500")}
-	d.resume()
+	d.Watch(Hooks{Opened: func(time.Duration, error) { opened++ }})
+	failure := evidence{err: errors.New("status 500")}
+	d.Resume()
 	for range breakerFailures - 1 {
 		d.finish(1, 0, false, failure)
 	}
-	d.finish(1, 0, false, outcome{answered: true})
+	d.finish(1, 0, false, evidence{answered: true})
 	for range breakerFailures - 1 {
 		d.finish(1, 0, false, failure)
 	}
@@ -228,12 +235,12 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	if opened != 1 {
 		t.Error("the breaker opened twice")
 	}
-	d.resume()
-	if limit, _, _ := d.load(); limit != 1 {
+	d.Resume()
+	if limit, _, _ := d.Load(); limit != 1 {
 		t.Errorf("limit after a rest = %d, want a single row", limit)
 	}
-	d.finish(1, 0, false, outcome{answered: true})
-	if limit, _, _ := d.load(); limit < 2 {
+	d.finish(1, 0, false, evidence{answered: true})
+	if limit, _, _ := d.Load(); limit < 2 {
 		t.Error("a row was answered, and still only one may go")
 	}
 }
@@ -241,33 +248,33 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 func TestBreakerForgivesWhatWasSentBeforeAnAnswer(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
-	d.tripped = func(error) { t.Error("the breaker opened") }
-	d.resume()
-	d.finish(1, 0, false, outcome{answered: true})
+	d.Watch(Hooks{Opened: func(time.Duration, error) { t.Error("the breaker opened") }})
+	d.Resume()
+	d.finish(1, 0, false, evidence{answered: true})
 	for range 2 * breakerFailures { // hung since before that
-		d.finish(1, 0, false, outcome{err: errors.New("timeout"), took: time.Minute})
+		d.finish(1, 0, false, evidence{err: errors.New("timeout"), took: time.Minute})
 	}
 }
 
-func TestPaceKnowsHowLongAnAnswerMayTake(t *testing.T) {
+func TestLatencyKnowsHowLongAnAnswerMayTake(t *testing.T) {
 	t.Parallel()
-	var p pace
-	if p.patience(1000) != 0 {
-		t.Error("a server nothing is known of has a pace")
+	var p latency
+	if p.timeout(1000) != 0 {
+		t.Error("a server nothing is known of has a latency")
 	}
 	now := time.Unix(0, 0)
 	for range 1000 { // 10 ms per token, 100 answers per second
 		now = now.Add(10 * time.Millisecond)
 		p.answered(1, 84, time.Second, now)
 	}
-	if got := p.patience(984); got < 40*time.Second || got > 41*time.Second {
+	if got := p.timeout(984); got < 40*time.Second || got > 41*time.Second {
 		t.Errorf("patience for 984 tokens = %v, want 4 times the usual 10 s", got)
 	}
-	if got := p.patience(0); got < 160*time.Second || got > 170*time.Second {
+	if got := p.timeout(0); got < 160*time.Second || got > 170*time.Second {
 		t.Errorf("patience for an answer without limit = %v, want that for 4096 tokens", got)
 	}
 	p.answered(1, 2000, 20*time.Second, now)
-	if got := p.patience(0); got < 300*time.Second {
+	if got := p.timeout(0); got < 300*time.Second {
 		t.Errorf("patience after an answer of 2000 tokens = %v, want that for four times as many", got)
 	}
 	if got := p.within(time.Second); got < 90 || got > 110 {

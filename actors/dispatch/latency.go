@@ -1,11 +1,11 @@
-package actors
+package dispatch
 
 import "time"
 
-// A pace is how fast a server answers, as seen from here: what a request takes
+// A latency is how fast a server answers, as seen from here: what a request takes
 // for each token of its answer, the wait in the server's queue included, and
 // how many answers come per second.
-type pace struct {
+type latency struct {
 	slowest float64 // seconds per token, of the slowest of late
 	longest int64   // tokens of an answer, ever
 	gap     float64 // seconds between answers, smoothed
@@ -25,28 +25,28 @@ const (
 )
 
 // answered notes a request of so many rows, whose answers had so many tokens.
-func (p *pace) answered(rows int, tokens int64, took time.Duration, now time.Time) {
-	p.longest = max(p.longest, tokens)
-	p.slowest = max(p.slowest*forget, took.Seconds()/float64(tokens+overhead))
-	if !p.last.IsZero() {
-		p.gap += (now.Sub(p.last).Seconds()/float64(rows) - p.gap) / 64
+func (l *latency) answered(rows int, tokens int64, took time.Duration, now time.Time) {
+	l.longest = max(l.longest, tokens)
+	l.slowest = max(l.slowest*forget, took.Seconds()/float64(tokens+overhead))
+	if !l.last.IsZero() {
+		l.gap += (now.Sub(l.last).Seconds()/float64(rows) - l.gap) / 64
 	}
-	p.last = now
+	l.last = now
 }
 
-// patience is how long an answer of at most so many tokens (0 for no limit) may
+// timeout is how long an answer of at most so many tokens (0 for no limit) may
 // take; 0 while nothing is known.
-func (p *pace) patience(tokens int) time.Duration {
+func (l *latency) timeout(tokens int) time.Duration {
 	if tokens == 0 {
-		tokens = max(leastLongest, int(spare*p.longest))
+		tokens = max(leastLongest, int(spare*l.longest))
 	}
-	return time.Duration(spare * p.slowest * float64(tokens+overhead) * float64(time.Second))
+	return time.Duration(spare * l.slowest * float64(tokens+overhead) * float64(time.Second))
 }
 
 // within is how many answers come within d.
-func (p *pace) within(d time.Duration) int {
-	if p.gap <= 0 {
+func (l *latency) within(d time.Duration) int {
+	if l.gap <= 0 {
 		return 0
 	}
-	return int(min(d.Seconds()/p.gap, 1<<20))
+	return int(min(d.Seconds()/l.gap, 1<<20))
 }

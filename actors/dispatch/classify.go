@@ -1,4 +1,4 @@
-package actors
+package dispatch
 
 import (
 	"bytes"
@@ -15,92 +15,94 @@ import (
 // maxRaw bounds what is kept of an answer that was not accepted.
 const maxRaw = 64 << 10
 
-// A judge turns an engine's replies into outputs: it says whether an answer is
-// accepted, must be tried again or has failed for good. It is read-only and
-// shared by all rows of a job.
-type judge struct {
+// A Classifier turns an engine's replies into outputs: it says whether an
+// answer is accepted, must be tried again or has failed for good. It is
+// read-only and shared by all rows of a job.
+type Classifier struct {
 	kind          rowmill.Kind
 	schema        *schema.Schema // nil when the job has none
 	deterministic bool           // another attempt would give the same answer
 	maxAttempts   int
 }
 
-func newJudge(spec *rowmill.Spec, maxAttempts int) (*judge, error) {
-	j := &judge{kind: spec.Model.Kind, deterministic: spec.Deterministic(), maxAttempts: maxAttempts}
+// NewClassifier returns that of a job whose rows are sent up to maxAttempts times.
+func NewClassifier(spec *rowmill.Spec, maxAttempts int) (*Classifier, error) {
+	c := &Classifier{kind: spec.Model.Kind, deterministic: spec.Deterministic(), maxAttempts: maxAttempts}
 	if len(spec.Schema) == 0 {
-		return j, nil
+		return c, nil
 	}
 	var err error
-	if j.schema, err = schema.Compile(spec.Schema); err != nil {
+	if c.schema, err = schema.Compile(spec.Schema); err != nil {
 		return nil, fmt.Errorf("json_schema %w", err)
 	}
-	return j, nil
+	return c, nil
 }
 
 // maxRetriesOf500 is how often a row is sent again after the server failed on
 // it: twice, since the row is then likely to be what it fails on.
 const maxRetriesOf500 = 2
 
-// A verdict says what becomes of a row after an attempt.
-type verdict uint8
+// An Outcome says what becomes of a row after an attempt.
+type Outcome uint8
 
+// The outcomes.
 const (
-	final    verdict = iota // the output stands, good or failed
-	again                   // try once more after a pause
-	unblamed                // try elsewhere; the attempt does not count
+	Final    Outcome = iota // the output stands, good or failed
+	Again                   // try once more after a pause
+	Unblamed                // try elsewhere; the attempt does not count
 )
 
-// accept judges a reply that the engine gave on the given attempt, from 1.
-func (j *judge) accept(r *engine.Reply, attempt int) (rowmill.Output, verdict) {
+// accept classifies a reply that the engine gave on the given attempt, from 1.
+func (c *Classifier) accept(r *engine.Reply, attempt int) (rowmill.Output, Outcome) {
 	out := rowmill.Output{
 		Finish: r.Finish, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, Attempts: attempt,
 	}
-	if j.kind == rowmill.KindEmbedding {
+	if c.kind == rowmill.KindEmbedding {
 		out.Embedding = r.Embedding
-		return out, final
+		return out, Final
 	}
-	if j.schema != nil {
-		if problem := j.schema.Violation(r.Content); problem != "" {
-			return j.reject(r, attempt, problem)
+	if c.schema != nil {
+		if problem := c.schema.Violation(r.Content); problem != "" {
+			return c.reject(r, attempt, problem)
 		}
 	}
 	if r.LogprobCount > 0 {
 		out.Score, out.HasScore = score(r.LogprobSum, r.LogprobCount), true
 	}
 	out.Text = r.Content
-	if j.kind == rowmill.KindReasoning {
+	if c.kind == rowmill.KindReasoning {
 		out.Text = reasoningText(r.Reasoning, r.Content)
 	}
-	return out, final
+	return out, Final
 }
 
-// refuse judges an attempt that brought no answer, on a row on which servers
+// refuse classifies an attempt that brought no answer, on a row on which servers
 // have failed with 500 so often, this time counted.
-func (j *judge) refuse(e *engine.Error, attempt, crashes int) (rowmill.Output, verdict) {
+func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Output, Outcome) {
 	switch {
 	case e.Class == engine.ServerFault:
-		return rowmill.Output{}, unblamed
+		return rowmill.Output{}, Unblamed
 	case e.Class == engine.RowFault && e.TooLong:
-		return failed(rowmill.RowTooLong, e.Message, e.Raw, attempt), final
+		return failed(rowmill.RowTooLong, e.Message, e.Raw, attempt), Final
 	case e.Class == engine.RowFault:
-		return failed(rowmill.RowRejected, e.Message, e.Raw, attempt), final
-	case attempt < j.maxAttempts && (e.Status != 500 || crashes <= maxRetriesOf500):
-		return rowmill.Output{}, again
+		return failed(rowmill.RowRejected, e.Message, e.Raw, attempt), Final
+	case attempt < c.maxAttempts && (e.Status != 500 || crashes <= maxRetriesOf500):
+		return rowmill.Output{}, Again
 	default:
 		return failed(rowmill.RowAttemptsUsedUp,
-			fmt.Sprintf("No answer after %d attempts; the last one: %s", attempt, e.Error()), e.Raw, attempt), final
+			fmt.Sprintf("No answer after %d attempts; the last one: %s", attempt, e.Error()), e.Raw, attempt), Final
 	}
 }
 
-func (j *judge) reject(r *engine.Reply, attempt int, problem string) (rowmill.Output, verdict) {
+func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmill.Output, Outcome) {
 	switch {
 	case r.Finish == rowmill.FinishLength:
 		return failed(rowmill.RowOutputTruncated,
-			"The answer was cut off by the length limit before its JSON was complete. Raise max_tokens or ask for less.", r.Content, attempt), final
-	case attempt < j.maxAttempts && !j.deterministic:
-		return rowmill.Output{}, again
+			"The answer was cut off by the length limit before its JSON was complete. Raise max_tokens or ask for less.", r.Content, attempt), Final
+	case attempt < c.maxAttempts && !c.deterministic:
+		return rowmill.Output{}, Again
 	default:
-		return failed(rowmill.RowSchemaViolation, "The answer does not conform to json_schema: "+problem, r.Content, attempt), final
+		return failed(rowmill.RowSchemaViolation, "The answer does not conform to json_schema: "+problem, r.Content, attempt), Final
 	}
 }
 

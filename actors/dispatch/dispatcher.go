@@ -1,0 +1,389 @@
+package dispatch
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rowmill/rowmill/engine"
+)
+
+// Config is what a Dispatcher needs.
+type Config struct {
+	Engine     string        // the server's name, kept with each output
+	RowTimeout time.Duration // the least a request is waited for, once it is known how fast the server is
+	Metrics    Metrics
+}
+
+// Metrics are the figures of one server.
+type Metrics struct {
+	InFlight prometheus.Gauge
+	Seconds  prometheus.Observer // of requests
+	Retries  prometheus.Counter
+}
+
+// Hooks are how a Dispatcher says what it learns of its server. They must not
+// block.
+type Hooks struct {
+	Opened  func(pause time.Duration, err error) // the breaker opened, for want of answers
+	Filled  func()                               // the window is full and could grow
+	Suspect func(error)                          // a connection broke
+}
+
+// A Dispatcher shares one inference server among the jobs that use it. Rows
+// wait in one queue per job; whenever the window has room, the next row is
+// picked: priority 0 before priority 1, within a priority the accounts in turn
+// by the tokens they cost (deficit round robin, Shreedhar and Varghese 1995),
+// within an account the jobs in turn. Rows run on goroutines of the
+// Dispatcher, which take their next row as they finish one. It is safe for
+// concurrent use.
+type Dispatcher struct {
+	cfg   Config
+	hooks Hooks
+
+	mu       sync.Mutex
+	more     *sync.Cond // a waiting goroutine may find work
+	window   *engine.Window
+	breaker  breaker
+	latency  latency
+	levels   [2]level
+	inFlight int       // rows
+	urgent   int       // of them, those of priority 0
+	tokens   int64     // expected of them
+	queued   int       // rows in queues
+	workers  int       // goroutines: as many as the window ever allowed
+	waiting  int       // of them, those waiting for work and not yet woken
+	answered time.Time // when the server last answered a row
+	growing  bool      // Filled was called since the last reading of gauges
+	paused   bool
+	closed   bool
+	done     sync.WaitGroup
+}
+
+// A request is what goes to the server at once: one row, or a group of texts
+// to embed.
+type request struct {
+	queue *Queue
+	tasks []*Task
+	one   [1]*Task // backs tasks for a single row
+}
+
+// New returns a Dispatcher that is paused.
+func New(cfg Config) *Dispatcher {
+	d := &Dispatcher{cfg: cfg, window: engine.NewWindow(0), paused: true}
+	d.more = sync.NewCond(&d.mu)
+	return d
+}
+
+// Watch says who hears of the server. It comes before the first Resume.
+func (d *Dispatcher) Watch(h Hooks) { d.hooks = h }
+
+// put queues tasks.
+func (d *Dispatcher) put(q *Queue, tasks []*Task) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(q.waiting) == 0 && len(tasks) > 0 {
+		d.levels[q.priority].add(q)
+	}
+	q.waiting = append(q.waiting, tasks...)
+	d.queued += len(tasks)
+	d.wake()
+}
+
+// withdraw takes back what waits in a queue.
+func (d *Dispatcher) withdraw(q *Queue) []*Task {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	tasks := q.waiting
+	if len(tasks) > 0 {
+		d.levels[q.priority].remove(q)
+		d.queued -= len(tasks)
+	}
+	q.waiting = nil
+	return tasks
+}
+
+// Observe passes a reading of the server's gauges to the window.
+func (d *Dispatcher) Observe(g engine.Gauges, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.growing = false
+	d.window.Observe(g, d.inFlight, d.tokens, now)
+	d.wake()
+}
+
+// Renew gives a server that came, or came back as another, a fresh window.
+func (d *Dispatcher) Renew(slots int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.window, d.latency = engine.NewWindow(slots), latency{}
+}
+
+// NextReading is when the gauges should be read again.
+func (d *Dispatcher) NextReading() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.window.Next(d.inFlight)
+}
+
+// Resume starts dispatching. After the breaker was open a single row must be
+// answered before others follow.
+func (d *Dispatcher) Resume() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.paused = false
+	d.breaker.try(time.Now())
+	d.wake()
+}
+
+// Pause stops dispatching and gives all that waits back to those it is from,
+// without blame.
+func (d *Dispatcher) Pause() {
+	for q, tasks := range d.pause() {
+		for _, t := range tasks {
+			t.Outcome = Unblamed
+		}
+		q.out.put(tasks...)
+	}
+}
+
+func (d *Dispatcher) pause() map[*Queue][]*Task {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.paused = true
+	back := make(map[*Queue][]*Task)
+	for i := range d.levels {
+		for _, a := range d.levels[i].accounts {
+			for _, q := range a.queues {
+				back[q], q.waiting = q.waiting, nil
+			}
+		}
+		d.levels[i].accounts = nil
+	}
+	d.queued = 0
+	return back
+}
+
+// Close stops the goroutines once their requests are over, and waits.
+func (d *Dispatcher) Close() {
+	d.mu.Lock()
+	d.closed = true
+	d.more.Broadcast()
+	d.mu.Unlock()
+	d.done.Wait()
+}
+
+// Alive reports whether the server has answered a row since then.
+func (d *Dispatcher) Alive(since time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.answered.After(since)
+}
+
+// Load returns the window's limit, the rows in flight and those that wait.
+func (d *Dispatcher) Load() (limit, inFlight, queued int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.limit(false), d.inFlight, d.queued
+}
+
+// demand is how many rows of a priority the server should have from us, in
+// flight and waiting here: enough that it never idles for want of a message.
+func (d *Dispatcher) demand(priority int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	limit := d.limit(priority == 0)
+	most := max(limit/2, leastAhead)
+	if d.window.Grows(limit) || d.latency.gap == 0 { // it may grow by as much before a row ends
+		return limit + most
+	}
+	return limit + min(most, max(leastAhead, d.latency.within(aheadTime)))
+}
+
+// What waits in a queue covers aheadTime of answers: longer than it takes to
+// hand over more, and no more, since it can go to no other server meanwhile.
+const (
+	aheadTime  = 50 * time.Millisecond
+	leastAhead = 4
+)
+
+// timeout is how long an answer of at most so many tokens may take before the
+// request is taken for hung; 0 while that is unknown.
+func (d *Dispatcher) timeout(tokens int) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.latency.timeout(tokens)
+}
+
+// cacheTokens is the size of the server's KV cache; 0 when unknown.
+func (d *Dispatcher) cacheTokens() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.window.CacheTokens()
+}
+
+func (d *Dispatcher) limit(urgent bool) int {
+	if d.breaker.phase != closed {
+		return 1
+	}
+	return d.window.Limit(urgent)
+}
+
+// wake lets as many goroutines look for work as there is room and work for.
+func (d *Dispatcher) wake() {
+	if d.paused || d.closed {
+		return
+	}
+	limit := d.limit(len(d.levels[0].accounts) > 0)
+	room := min(limit-d.inFlight, d.queued)
+	woken := max(0, min(room, d.waiting))
+	d.waiting -= woken
+	for range woken {
+		d.more.Signal()
+	}
+	for range min(room-woken, limit-d.workers) {
+		d.workers++
+		d.done.Add(1)
+		go d.work()
+	}
+}
+
+// work runs requests until the dispatcher is closed.
+func (d *Dispatcher) work() {
+	defer d.done.Done()
+	var r request
+	for d.next(&r) {
+		d.cfg.Metrics.InFlight.Add(float64(len(r.tasks)))
+		rows, tokens := len(r.tasks), r.tokens() // its tasks are another's once they have run
+		seen := r.queue.run(&r)
+		d.cfg.Metrics.InFlight.Sub(float64(rows))
+		d.finish(rows, tokens, r.queue.priority == 0, seen)
+		r = request{} // an idle goroutine must not keep rows alive
+	}
+}
+
+// next waits for a request and takes it.
+func (d *Dispatcher) next(r *request) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for {
+		if d.closed {
+			return false
+		}
+		if !d.paused && d.pick(r) {
+			d.inFlight += len(r.tasks)
+			if r.queue.priority == 0 {
+				d.urgent += len(r.tasks)
+			}
+			d.tokens += r.tokens()
+			d.queued -= len(r.tasks)
+			if d.waiting > 0 && d.queued > 0 && d.inFlight < d.limit(false) { // one end may make room for several
+				d.waiting--
+				d.more.Signal()
+			}
+			return true
+		}
+		if !d.growing && d.queued > 0 && !d.paused && d.window.Grows(d.inFlight) {
+			d.growing = true
+			d.hooks.Filled()
+		}
+		d.waiting++
+		d.more.Wait() // whoever wakes it has counted it out of waiting
+	}
+}
+
+func (d *Dispatcher) finish(rows int, tokens int64, urgent bool, seen evidence) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	d.inFlight -= rows
+	d.tokens -= tokens
+	if urgent {
+		if d.urgent -= rows; d.urgent == 0 {
+			d.wake()
+		}
+	}
+	switch {
+	case seen.answered:
+		d.answered = now
+		wasOpen := d.breaker.phase != closed
+		d.breaker.answered()
+		d.latency.answered(rows, seen.tokens, seen.took, now)
+		d.window.Answered(rows, seen.prompts, seen.tokens, d.inFlight+rows, now)
+		if wasOpen {
+			d.wake()
+		}
+	case seen.overloaded && d.window.Limit(false) > 1:
+		d.window.Refused(now)
+	case seen.err != nil && !d.paused && !d.answered.After(now.Add(-seen.took)): // nothing was answered since it was sent
+		if pause, opens := d.breaker.failed(now); opens {
+			d.paused = true
+			d.hooks.Opened(pause, fmt.Errorf("it failed %d requests in a row, the last one: %w; trying it again in %v", breakerFailures, seen.err, pause))
+		}
+	}
+}
+
+// pick moves the next tasks into r, where the window has room for them.
+func (d *Dispatcher) pick(r *request) bool {
+	for i := range d.levels {
+		limit := d.limit(i == 0)
+		if i > 0 && d.urgent > 0 {
+			limit = max(1, limit*besideUrgent/100)
+		}
+		if d.inFlight >= limit {
+			continue
+		}
+		q := d.levels[i].next()
+		if q == nil {
+			continue
+		}
+		if !d.fits(q.waiting[0], i == 0) {
+			return false // a later row may be smaller, but then the large one would never go
+		}
+		r.take(q)
+		d.levels[i].charge(q, r.tokens())
+		return true
+	}
+	return false
+}
+
+// besideUrgent is the percentage of the window that is filled while rows of
+// priority 0 are in flight: in a smaller batch every row is faster. At 70 the
+// other rows begin to lose more than the urgent ones take, see B10 in
+// bench/README.md.
+const besideUrgent = 70
+
+// fits reports whether the server's KV cache has room for a task. Urgent ones
+// need not wait until others have left it.
+func (d *Dispatcher) fits(t *Task, urgent bool) bool {
+	bound := d.window.Tokens()
+	if urgent {
+		bound += bound / 4
+	}
+	return bound == 0 || d.inFlight < fewRows || d.tokens+t.expect <= bound
+}
+
+// fewRows go to a server whatever they are expected to take: it may be wrong.
+const fewRows = 16
+
+// tokens is what the request's rows are expected to cost.
+func (r *request) tokens() (n int64) {
+	for _, t := range r.tasks {
+		n += t.expect
+	}
+	return n
+}
+
+func (r *request) take(q *Queue) {
+	r.queue = q
+	if n := min(q.group, len(q.waiting)); n > 1 {
+		r.tasks = append([]*Task(nil), q.waiting[:n]...)
+		q.waiting = q.waiting[n:]
+		return
+	}
+	r.one[0] = q.waiting[0]
+	r.tasks = r.one[:]
+	q.waiting = q.waiting[1:]
+}

@@ -1,0 +1,82 @@
+package dispatch
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/tokenize/prompt"
+)
+
+// A Job is what the rows of a job have in common. It does not change.
+type Job struct {
+	Ctx           context.Context // ends with the job's run on this node
+	Spec          *rowmill.Spec
+	Classifier    *Classifier
+	Counter       *prompt.Counter
+	ContextLength int // tokens; 0 when nobody says
+	MaxTokens     int // of an answer; 0 when nobody says
+	PromptLimit   int // tokens a prompt may have; 0 for no limit
+	Group         int // texts in one request to embed
+}
+
+// A Queue is the way of one job's rows through one server.
+type Queue struct {
+	job      Job
+	account  string
+	priority int // 0 or 1
+	group    int // rows in a request
+	disp     *Dispatcher
+	call     engine.Call
+	ask      func(context.Context, string) (int, error) // how many tokens a prompt has; nil where the server cannot say
+	mute     atomic.Bool                                // it turned out that it cannot
+	seen     atomic.Int64                               // answers
+	out      *Outbox
+	waiting  []*Task // owned by the dispatcher
+}
+
+// Open makes a queue for a job's rows, whose tasks come back through out. An
+// error is what the server cannot honour.
+func (d *Dispatcher) Open(job Job, server engine.Engine, out *Outbox) (*Queue, error) {
+	spec := job.Spec
+	embeds := spec.Model.Kind == rowmill.KindEmbedding
+	call, err := server.Prepare(engine.Params{
+		Model: spec.Model, System: spec.System, Schema: spec.Schema, Sampling: spec.Sampling,
+		Logprobs:   !spec.Model.NoLogprobs && !embeds,
+		ContextLen: job.ContextLength, MaxTokens: job.MaxTokens,
+	})
+	if err != nil {
+		return nil, err
+	}
+	q := &Queue{job: job, account: spec.Account, priority: min(max(spec.Priority, 0), 1), group: 1, disp: d, call: call, ask: countOn(call), out: out}
+	if embeds {
+		q.group = job.Group
+	}
+	return q, nil
+}
+
+// Put hands rows to the server.
+func (q *Queue) Put(tasks []*Task) { q.disp.put(q, tasks) }
+
+// Withdraw takes back what waits. What the server has comes through the outbox.
+func (q *Queue) Withdraw() []*Task { return q.disp.withdraw(q) }
+
+// Demand is how many of the job's rows the server should have, in flight and
+// waiting here.
+func (q *Queue) Demand() int {
+	want := q.disp.demand(q.priority)
+	if q.group > 1 {
+		want = max(want, 4*q.group)
+	}
+	return want
+}
+
+// Group is how many rows go into one request.
+func (q *Queue) Group() int { return q.group }
+
+// CacheTokens is the size of the server's KV cache; 0 when unknown.
+func (q *Queue) CacheTokens() int64 { return q.disp.cacheTokens() }
+
+// Warnings lists parameters that the server cannot honour or changes.
+func (q *Queue) Warnings() []string { return q.call.Warnings() }

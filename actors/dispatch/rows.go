@@ -1,0 +1,161 @@
+package dispatch
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rowmill/rowmill/actors/order"
+	"github.com/rowmill/rowmill/tokenize/prompt"
+)
+
+// Rows holds the loaded rows of a worker: those that can go to an engine now,
+// in the order in which they should, and those that must wait before another
+// attempt.
+type Rows struct {
+	lengths order.Lengths
+	now     *order.Pool[*Task]
+	later   byDue
+	total   int64 // rows of the job
+}
+
+// NewRows returns room for the rows of a job that has so many in total.
+func NewRows(total int64) *Rows {
+	q := &Rows{total: total}
+	q.now = order.NewPool[*Task](&q.lengths, total)
+	return q
+}
+
+// holdBack is how many shards rows may stay behind the one being loaded, for
+// want of length: so many are open at a time, and the parts of each.
+const holdBack = 2
+
+// Add takes in rows of a shard as they are loaded, in the order of the shards.
+func (q *Rows) Add(tasks []*Task) {
+	if len(tasks) == 0 {
+		return
+	}
+	rows := make([]order.Row[*Task], len(tasks))
+	for i, t := range tasks {
+		rows[i] = rowOf(t)
+	}
+	q.now.Add(rows)
+	shard := tasks[0].Shard
+	if oldest, ok := q.now.Oldest(); ok && shard-oldest > holdBack {
+		q.now.Expedite(shard - holdBack - 1)
+	}
+}
+
+func rowOf(t *Task) order.Row[*Task] {
+	return order.Row[*Task]{Value: t, Text: t.Row.Text, Position: t.Row.Index, Batch: t.Shard, Avoid: t.avoid}
+}
+
+// Return takes back what waited at an engine.
+func (q *Rows) Return(tasks []*Task) {
+	rows := make([]order.Row[*Task], len(tasks))
+	for i, t := range tasks {
+		rows[i] = rowOf(t)
+	}
+	q.now.Front(rows...)
+}
+
+// Ready is how many rows can go to an engine now.
+func (q *Rows) Ready() int { return q.now.Len() }
+
+// Empty reports whether there are no rows, not even such as must wait.
+func (q *Rows) Empty() bool { return q.now.Len() == 0 && len(q.later) == 0 }
+
+// Remember says how many tokens of prompts the prefix cache of a server holds.
+func (q *Rows) Remember(tokens int64) { q.now.Remember(tokens * prompt.BytesPerToken) }
+
+// Leave forgets an engine.
+func (q *Rows) Leave(port order.Port) { q.now.Leave(port) }
+
+// Take removes up to n tasks for an engine. alone says that there is no other.
+func (q *Rows) Take(to order.Port, n int, alone bool) []*Task {
+	rows := q.now.Take(to, n, alone)
+	tasks := make([]*Task, len(rows))
+	for i, r := range rows {
+		t := r.Value
+		t.expect = q.lengths.PromptTokens(len(t.Row.Text)) + q.lengths.Expect(len(t.Row.Text), t.Row.Index, q.total)
+		tasks[i] = t
+	}
+	return tasks
+}
+
+// Learn takes what an accepted answer says about the others.
+func (q *Rows) Learn(t *Task) {
+	q.lengths.Learn(len(t.Row.Text), t.Row.Index, q.total, t.Out.InputTokens, t.Out.OutputTokens)
+}
+
+// The wait before another attempt grows from firstRetry to lastRetry, with full
+// jitter (Brooker, "Exponential Backoff and Jitter", 2015).
+const (
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = 15 * time.Second
+)
+
+// Retry keeps t for another attempt, at another engine first. A row that lost
+// nothing but its place in a queue can go at once.
+func (q *Rows) Retry(t *Task, now time.Time) {
+	tries := t.attempts + t.faults
+	if tries == 0 {
+		q.now.Front(rowOf(t))
+		return
+	}
+	t.avoid = t.Port
+	pause := min(lastRetry, firstRetry<<min(tries-1, 10))
+	due := now.Add(rand.N(pause) + time.Millisecond)
+	if due.After(t.due) {
+		t.due = due
+	}
+	heap.Push(&q.later, t)
+}
+
+// Wake makes due tasks ready, before all others, and returns the time until
+// the next is due; 0 when none waits.
+func (q *Rows) Wake(now time.Time) time.Duration {
+	for len(q.later) > 0 {
+		t := q.later[0]
+		if wait := t.due.Sub(now); wait > 0 {
+			return wait
+		}
+		heap.Pop(&q.later)
+		q.now.Front(rowOf(t))
+	}
+	return 0
+}
+
+// Remove takes out up to n tasks that could go to an engine, the first to go
+// first.
+func (q *Rows) Remove(n int) []*Task {
+	if n <= 0 {
+		return nil
+	}
+	tasks := q.Take(order.None, n, true)
+	q.now.Leave(order.None)
+	return tasks
+}
+
+// RemoveLater takes out all tasks that must wait.
+func (q *Rows) RemoveLater() []*Task {
+	tasks := []*Task(q.later)
+	q.later = nil
+	return tasks
+}
+
+// byDue is a heap, earliest first.
+type byDue []*Task
+
+func (h byDue) Len() int           { return len(h) }
+func (h byDue) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h byDue) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *byDue) Push(x any)        { *h = append(*h, x.(*Task)) }
+
+func (h *byDue) Pop() any {
+	old := *h
+	t := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return t
+}

@@ -1,0 +1,89 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+)
+
+func TestRowsHoldsRetriesBack(t *testing.T) {
+	t.Parallel()
+	q := NewRows(10)
+	now := time.Unix(0, 0)
+	q.Add(tasks(2, 1))
+	first := q.Take(0, 1, true)[0]
+	first.attempts, first.Port = 1, 0
+	q.Retry(first, now)
+	if q.Ready() != 1 || q.Empty() {
+		t.Fatalf("%d ready, want the other row only", q.Ready())
+	}
+	wait := q.Wake(now)
+	if wait <= 0 || wait > firstRetry+time.Millisecond {
+		t.Fatalf("pause before the second attempt = %v", wait)
+	}
+	if q.Wake(now.Add(wait)) != 0 || q.Take(0, 1, true)[0] != first {
+		t.Error("a row whose pause is over must go before the others")
+	}
+}
+
+func TestRowsHonoursRetryAfterAndBoundsThePause(t *testing.T) {
+	t.Parallel()
+	q := NewRows(10)
+	now := time.Unix(0, 0)
+	asked := &Task{attempts: 1, Port: 0, due: now.Add(time.Minute)}
+	q.Retry(asked, now)
+	if got := q.Wake(now); got != time.Minute {
+		t.Errorf("pause = %v, want what the server asked for", got)
+	}
+	q = NewRows(10)
+	q.Retry(&Task{attempts: 60, Port: 0}, now)
+	if got := q.Wake(now); got > lastRetry+time.Millisecond {
+		t.Errorf("pause = %v, want at most %v", got, lastRetry)
+	}
+}
+
+func TestRowsSendsUntouchedRowsAtOnce(t *testing.T) {
+	t.Parallel()
+	q := NewRows(10)
+	q.Retry(&Task{}, time.Unix(0, 0))
+	if q.Ready() != 1 {
+		t.Error("a row that was never sent must not wait")
+	}
+}
+
+// A row that one engine failed goes to another first, and back only where
+// there is no other.
+func TestRowsTriesElsewhereFirst(t *testing.T) {
+	t.Parallel()
+	q := NewRows(10)
+	now := time.Unix(0, 0)
+	row := tasks(1, 1)[0]
+	row.attempts, row.Port = 1, 3
+	q.Retry(row, now)
+	q.Wake(now.Add(time.Hour))
+	if got := q.Take(3, 1, false); len(got) != 0 {
+		t.Error("the row went back to the engine that failed it")
+	}
+	if got := q.Take(3, 1, true); len(got) != 1 {
+		t.Error("the row waits although there is no other engine")
+	}
+}
+
+// Short rows may stay behind for the end of the job, but not for ever.
+func TestRowsSendsRowsOfOldShards(t *testing.T) {
+	t.Parallel()
+	q := NewRows(1000)
+	old := tasks(5, 1)
+	q.Add(old)
+	for shard := 1; shard <= holdBack+1; shard++ {
+		long := tasks(20, 5000)
+		for _, row := range long {
+			row.Shard = shard
+		}
+		q.Add(long)
+	}
+	for _, row := range q.Take(0, len(old), true) {
+		if row.Shard != 0 {
+			t.Fatalf("a row of shard %d before those of shard 0, which is %d shards behind", row.Shard, holdBack+1)
+		}
+	}
+}

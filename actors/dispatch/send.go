@@ -1,0 +1,263 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/tokenize/prompt"
+)
+
+// evidence is what a request says about its server.
+type evidence struct {
+	answered   bool          // it works
+	took       time.Duration // if so
+	tokens     int64         // if so: of the answer
+	prompts    int64         // if so: tokens of the prompts
+	overloaded bool          // it refused because it has too much to do
+	err        error         // it failed: the connection broke, or a status of 500 and above
+}
+
+// run sends a request and puts its tasks, with what becomes of them, into the
+// outbox.
+func (q *Queue) run(r *request) (seen evidence) {
+	if q.job.Ctx.Err() != nil { // the job was stopped while its rows waited
+		return seen
+	}
+	began := time.Now()
+	ctx, end, usual := q.job.Ctx, func() {}, q.disp.timeout(q.job.MaxTokens)
+	if usual == 0 {
+		ctx, end = q.supervised(r.tasks[0].overdue)
+	}
+	if q.job.Spec.Model.Kind == rowmill.KindEmbedding {
+		seen = q.embed(ctx, r.tasks, usual)
+	} else {
+		seen = q.generate(ctx, r.tasks[0], usual)
+	}
+	end()
+	seen.took = time.Since(began)
+	q.disp.cfg.Metrics.Seconds.Observe(seen.took.Seconds())
+	q.out.put(r.tasks...)
+	return seen
+}
+
+// wait is how long to wait for the answer to a task: longer after each time
+// that was not long enough.
+func (q *Queue) wait(overdue int, usual time.Duration) time.Duration {
+	if usual == 0 {
+		return 0
+	}
+	return max(q.disp.cfg.RowTimeout, usual) << min(overdue, 4)
+}
+
+// codeTimeout is the code of an engine.Error after a row's patience.
+const codeTimeout = "timeout"
+
+// errOverdue is why a supervised request was ended.
+var errOverdue = errors.New("no complete answer, although the server has become known to be faster")
+
+// supervised is for a request that is sent before it is known how fast the
+// server is: once that is known, its time is up as well.
+func (q *Queue) supervised(overdue int) (ctx context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(q.job.Ctx)
+	began := time.Now()
+	go func() {
+		look := time.NewTicker(q.disp.cfg.RowTimeout)
+		defer look.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case now := <-look.C:
+				if enough := q.wait(overdue, q.disp.timeout(q.job.MaxTokens)); enough > 0 && now.Sub(began) >= enough {
+					cancel(errOverdue)
+					return
+				}
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// blamed turns the error of a request that supervised has ended into a fault.
+func blamed(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), errOverdue) {
+		return &engine.Error{Class: engine.Moment, Code: codeTimeout, Message: errOverdue.Error()}
+	}
+	return err
+}
+
+func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration) (seen evidence) {
+	text, ok := q.fit(t, &seen)
+	if !ok {
+		return seen
+	}
+	reply, err := q.call.Generate(ctx, engine.Row{Text: []byte(text), Seed: q.seed(t), Patience: q.wait(t.overdue, usual)})
+	if err = blamed(ctx, err); err != nil {
+		q.failed(t, err, &seen)
+		return seen
+	}
+	q.accepted(t, &reply)
+	return evidence{answered: true, tokens: reply.OutputTokens, prompts: reply.InputTokens}
+}
+
+func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration) (seen evidence) {
+	rows, sent := make([]engine.Row, 0, len(tasks)), make([]*Task, 0, len(tasks))
+	for _, t := range tasks {
+		if text, ok := q.fit(t, &seen); ok {
+			rows, sent = append(rows, engine.Row{Text: []byte(text), Patience: q.wait(t.overdue, usual)}), append(sent, t)
+		}
+	}
+	if len(sent) == 0 {
+		return seen
+	}
+	replies, faults, err := q.call.Embed(ctx, rows)
+	err = blamed(ctx, err)
+	for i, t := range sent {
+		switch {
+		case err != nil:
+			q.failed(t, err, &seen)
+		case faults[i] != nil:
+			q.failed(t, faults[i], &seen)
+		default:
+			q.accepted(t, &replies[i])
+			seen.answered = true
+			seen.prompts += replies[i].InputTokens
+		}
+	}
+	return seen
+}
+
+// squeeze is by what percentage a prompt is cut further each time the server
+// says that it is too long although we counted otherwise, and mostSqueezes how
+// often that is tried.
+const (
+	squeeze      = 10
+	mostSqueezes = 8
+)
+
+// fit returns the text to send: that of the row, cut where its prompt would
+// not leave room for the answer and the job allows it. ok is false where the
+// task has failed instead.
+func (q *Queue) fit(t *Task, seen *evidence) (text string, ok bool) {
+	if q.job.PromptLimit == 0 {
+		return t.Row.Text, true
+	}
+	limit := q.job.PromptLimit * (100 - squeeze*t.squeezed) / 100
+	ask := q.ask
+	if q.mute.Load() {
+		ask = nil
+	}
+	text, fits, err := q.job.Counter.Fit(q.job.Ctx, t.Row.Text, limit, ask)
+	switch {
+	case errors.Is(err, engine.ErrNoCounting):
+		q.mute.Store(true)
+		return q.fit(t, seen)
+	case err != nil:
+		q.failed(t, err, seen)
+		return "", false
+	case !fits:
+		return "", q.tooLong(t, fmt.Sprintf("The prompt has more than %d tokens even without the row's text: system prompt and max_tokens leave no room in the context.", limit))
+	}
+	if t.squeezed > 0 && len(text) == len(t.Row.Text) { // our count is far off: cut by length
+		text = prompt.Beginning(text, len(text)*(100-squeeze*t.squeezed)/100)
+	}
+	if t.Cut = len(text) < len(t.Row.Text); t.Cut && !q.job.Spec.TruncateRows {
+		return "", q.tooLong(t, fmt.Sprintf("The prompt has more than the %d tokens that max_tokens leaves of the context.", limit))
+	}
+	return text, true
+}
+
+// tooLong fails a task whose prompt does not fit. It returns false.
+func (q *Queue) tooLong(t *Task, message string) bool {
+	t.Out, t.Outcome = failed(rowmill.RowTooLong, message, "", t.attempts), Final
+	return false
+}
+
+// seed returns the seed to send with a row, nil for the engine's own: rows have
+// one of their own when the client asked for it, and once an answer broke the
+// schema, so that the next differs.
+func (q *Queue) seed(t *Task) *int64 {
+	if !q.job.Spec.SeedPerRow && (t.breaches == 0 || q.job.Classifier.deterministic) {
+		return nil
+	}
+	s := rowSeed(q.job.Spec.Seed, t.Row.Index, t.breaches)
+	return &s
+}
+
+// compareEvery is how many answers share one comparison of our count with the
+// server's: counting again costs as much as counting did.
+const compareEvery = 16
+
+func (q *Queue) accepted(t *Task, reply *engine.Reply) {
+	if q.seen.Add(1)%compareEvery == 1 && !t.Cut {
+		q.job.Counter.Observe(t.Row.Text, reply.InputTokens)
+	}
+	t.attempts++
+	t.Out, t.Outcome = q.job.Classifier.accept(reply, t.attempts)
+	t.Out.Engine = q.disp.cfg.Engine
+	if t.Outcome == Again { // the only reason to turn an answer down
+		t.breaches++
+		q.disp.cfg.Metrics.Retries.Inc()
+	}
+}
+
+// failed says what becomes of a task that got no answer, and notes what that says about the
+// server.
+func (q *Queue) failed(t *Task, err error, seen *evidence) {
+	var fault *engine.Error
+	if !errors.As(err, &fault) { // the job was stopped
+		t.Outcome = Unblamed
+		return
+	}
+	seen.overloaded = seen.overloaded || fault.Overloaded
+	if fault.Class == engine.ServerFault || fault.Class == engine.Moment && (fault.Status == 0 || fault.Status >= 500) {
+		seen.err = fault
+	}
+	t.due = time.Now().Add(fault.RetryAfter)
+	if fault.Status == 0 || fault.Class == engine.ServerFault {
+		q.disp.hooks.Suspect(fault)
+		if fault.Code == codeTimeout {
+			t.overdue++
+		}
+		if t.faults++; t.faults < maxFaults {
+			t.Outcome = Unblamed
+			return
+		}
+		t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp,
+			"The connection to the engine broke on every attempt: "+fault.Message, "", t.attempts+t.faults), Final
+		return
+	}
+	if fault.TooLong && q.job.Spec.TruncateRows && q.job.PromptLimit > 0 && t.squeezed < mostSqueezes {
+		t.squeezed++
+		t.Outcome = Unblamed
+		return
+	}
+	t.attempts++
+	if fault.Status == 500 {
+		t.crashes++
+	}
+	t.Out, t.Outcome = q.job.Classifier.refuse(fault, t.attempts, t.crashes)
+	t.Out.Engine = q.disp.cfg.Engine
+	if fault.Class == engine.JobFault {
+		t.Out, t.Outcome = failed(rowmill.CodeEngineError, fault.Message, "", t.attempts), Final
+	}
+	if t.Outcome == Again {
+		q.disp.cfg.Metrics.Retries.Inc()
+	}
+}
+
+// countOn returns the question how many tokens a prompt has to the server
+// behind call; nil where it has no answer.
+func countOn(call engine.Call) func(context.Context, string) (int, error) {
+	counter, ok := call.(engine.PromptCounter)
+	if !ok {
+		return nil
+	}
+	return func(ctx context.Context, text string) (int, error) {
+		return counter.CountPrompt(ctx, engine.Row{Text: []byte(text)})
+	}
+}

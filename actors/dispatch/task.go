@@ -1,0 +1,115 @@
+package dispatch
+
+import (
+	"sync"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/order"
+)
+
+// A Task is one row on its way through the engines of a node.
+type Task struct {
+	Row     rowmill.Row // its text shares memory with the block it came in
+	Out     rowmill.Output
+	Shard   int
+	Rel     int // row within the shard
+	Outcome Outcome
+	Cut     bool // not all of its text was sent
+
+	Port     order.Port // where it was last sent; its worker's to set
+	Reserved int64      // bytes its worker set aside for the answer on its way
+
+	attempts int        // requests that count against the row
+	breaches int        // of them, answers that broke the schema
+	crashes  int        // of them, those answered with status 500
+	faults   int        // requests lost with their server, which do not
+	overdue  int        // of them, those not waited for any longer
+	squeezed int        // times the server said that the prompt was too long
+	due      time.Time  // not to be sent again before
+	expect   int64      // tokens it is expected to cost: its prompt and its answer
+	avoid    order.Port // the engine that failed it; goes elsewhere first
+	block    *block
+}
+
+// A block counts the tasks that still use the memory they came in.
+type block struct {
+	bytes int64
+	left  int
+}
+
+// NewTasks makes tasks of rows of a shard whose first row is first, which share
+// memory. bytes is what they hold until the last of them is freed.
+func NewTasks(shard int, first int64, rows []rowmill.Row) (tasks []*Task, bytes int64) {
+	slab, shared := make([]Task, len(rows)), &block{left: len(rows)}
+	tasks = make([]*Task, len(rows))
+	for i, row := range rows {
+		t := &slab[i]
+		*t = Task{Row: row, Shard: shard, Rel: int(row.Index - first), block: shared, Port: order.None, avoid: order.None}
+		tasks[i] = t
+		shared.bytes += t.RowBytes()
+	}
+	return tasks, shared.bytes
+}
+
+// maxFaults is how many lost connections a row survives before it is taken
+// for their cause: each outage of a server costs a row at most one.
+const maxFaults = 10
+
+// OutputBytes is what the task's output holds in memory.
+func (t *Task) OutputBytes() int64 {
+	n := int64(len(t.Out.Text) + 4*len(t.Out.Embedding))
+	if t.Out.Err != nil {
+		n += int64(len(t.Out.Err.Raw) + len(t.Out.Err.Message))
+	}
+	return n
+}
+
+// TaskBytes is what a row takes beside its text: the task, headers of text and
+// id.
+const TaskBytes = 320
+
+// RowBytes is what the task holds in memory from the time its block is loaded.
+func (t *Task) RowBytes() int64 { return int64(len(t.Row.Text)) + TaskBytes }
+
+// Free lets go of the row's memory, since queues may hold the task itself for
+// longer, and returns how many bytes that gives back.
+func (t *Task) Free() int64 {
+	bytes := t.OutputBytes()
+	t.Row, t.Out = rowmill.Row{}, rowmill.Output{}
+	if t.block.left--; t.block.left == 0 {
+		bytes += t.block.bytes
+	}
+	return bytes
+}
+
+// An Outbox hands finished tasks from the goroutines that ran them to their
+// worker.
+type Outbox struct {
+	Notify func() // tasks wait in an outbox that was empty; must not block
+
+	mu    sync.Mutex
+	tasks []*Task
+}
+
+func (o *Outbox) put(tasks ...*Task) {
+	if len(tasks) == 0 {
+		return
+	}
+	o.mu.Lock()
+	announce := len(o.tasks) == 0
+	o.tasks = append(o.tasks, tasks...)
+	o.mu.Unlock()
+	if announce {
+		o.Notify()
+	}
+}
+
+// Take returns what has gathered, and gathers into spare from now on.
+func (o *Outbox) Take(spare []*Task) []*Task {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	tasks := o.tasks
+	o.tasks = spare[:0]
+	return tasks
+}

@@ -1,0 +1,72 @@
+package dispatch
+
+// A level holds the queues of one priority by account.
+type level struct{ accounts []*account }
+
+type account struct {
+	name    string
+	queues  []*Queue
+	deficit int64
+}
+
+// quantum is what an account may send before the next has its turn, tokens of
+// prompts and expected answers: a few rows of the usual size.
+const quantum = 4096
+
+// add brings a queue that has work into turn.
+func (v *level) add(q *Queue) {
+	for _, a := range v.accounts {
+		if a.name == q.account {
+			a.queues = append(a.queues, q)
+			return
+		}
+	}
+	v.accounts = append(v.accounts, &account{name: q.account, queues: []*Queue{q}})
+}
+
+// next returns the queue whose turn it is, the first queue of the first account,
+// or nil. An account that has used up its share goes to the back.
+func (v *level) next() *Queue {
+	for len(v.accounts) > 0 {
+		a := v.accounts[0]
+		if a.deficit > 0 {
+			return a.queues[0]
+		}
+		a.deficit += quantum
+		v.accounts = append(v.accounts[1:], a)
+		if len(v.accounts) == 1 && a.deficit > 0 {
+			return a.queues[0]
+		}
+	}
+	return nil
+}
+
+// charge counts the tokens of what queue q, the first of the first account, has
+// just sent, and passes the turn to the account's next queue.
+func (v *level) charge(q *Queue, tokens int64) {
+	a := v.accounts[0]
+	a.deficit -= tokens
+	a.queues = a.queues[1:]
+	if len(q.waiting) > 0 {
+		a.queues = append(a.queues, q)
+	}
+	if len(a.queues) == 0 {
+		v.accounts = v.accounts[1:]
+	}
+}
+
+// remove takes a queue out of turn.
+func (v *level) remove(q *Queue) {
+	for i, a := range v.accounts {
+		for j, other := range a.queues {
+			if other != q {
+				continue
+			}
+			a.queues = append(a.queues[:j:j], a.queues[j+1:]...)
+			if len(a.queues) == 0 {
+				v.accounts = append(v.accounts[:i:i], v.accounts[i+1:]...)
+			}
+			return
+		}
+	}
+}
