@@ -34,6 +34,10 @@ var (
 	ErrExpired = errors.New("expired")
 )
 
+// MustStop reports whether an error says that the caller must stop acting for a
+// job: it is over, or another's.
+func MustStop(err error) bool { return errors.Is(err, ErrTerminal) || errors.Is(err, ErrLeaseLost) }
+
 // FieldError is one broken rule of one field of a request.
 type FieldError struct {
 	Field   string `json:"field"`   // JSON path, such as "inputs[17]" or "sampling_params.top_p"

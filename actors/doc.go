@@ -46,7 +46,7 @@
 //	janitorDue      node → node      remove data that is not kept longer  no; one node at a time does
 //	partWritten     job → results    a part object is durable             its rows run again
 //	partSettled     results → job    it is committed, or not needed       no
-//	jobBroke, jobTaken, tooManyFailed, jobSucceeded
+//	jobBroke, tooManyFailed, jobSucceeded
 //	                results → job                                         no
 //	drainNode, drainJob, drainShard, drainResults, resultsDrained
 //	                down and up the tree: finish, commit, give back

@@ -44,8 +44,7 @@ type (
 		open   *roaring.Bitmap // of a dropped one: its rows that are not done
 	}
 	booksDiffer    struct{ err error }           // results: the store has other parts than we thought
-	jobBroke       struct{ err error }           // results, errands: the system failed
-	jobTaken       struct{ err error }           // results: the job is over or another's
+	jobBroke       struct{ err error }           // results, errands: it cannot go on, or not here
 	tooManyFailed  struct{ totals store.Totals } // results: more than the job survives
 	jobSucceeded   struct{ rec store.Record }    // results
 	jobEnded       struct{ rec store.Record }    // its errand: the end is recorded
@@ -109,8 +108,6 @@ func (j *job) Receive(c actor.Context) {
 		j.stopRows(c)
 		j.dismissWorkers(c)
 		j.cleanUp(c, rowmill.StatusCancelled, false)
-	case jobTaken:
-		j.onJobTaken(c, m)
 	case jobBroke:
 		j.onJobBroke(c, m)
 	case *actor.Terminated:
@@ -292,7 +289,10 @@ func (j *job) estimate(c actor.Context, input shard.Manifest) {
 	now := j.cfg.Clock()
 	j.run.run(c, func(ctx context.Context) any {
 		rec, err := estimated(ctx, j.cfg.Store, j.fence, input.Rows, usd, e, now)
-		return jobFinalised{rec, err}.toJob()
+		if err != nil {
+			return jobBroke{err}
+		}
+		return jobSucceeded{rec}
 	})
 }
 

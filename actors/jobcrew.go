@@ -9,6 +9,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -323,9 +324,9 @@ func (j *job) onRecordDue(c actor.Context) {
 		rec, err := j.cfg.Store.Get(ctx, j.fence.JobID)
 		switch {
 		case err == nil && rec.Job.Status == rowmill.StatusCancelled: // any other end is our own
-			return jobTaken{rowmill.ErrTerminal}
+			return jobBroke{rowmill.ErrTerminal}
 		case err == nil && rec.Epoch != j.fence.Epoch:
-			return jobTaken{rowmill.ErrLeaseLost}
+			return jobBroke{rowmill.ErrLeaseLost}
 		}
 		return nil
 	})
@@ -334,9 +335,6 @@ func (j *job) onRecordDue(c actor.Context) {
 // dismissTimeout is how long a node may take to stop a worker before the job's
 // objects are removed all the same.
 const dismissTimeout = 5 * time.Second
-
-// dismissPause is the time between two tries at a node that is busy.
-const dismissPause = 20 * time.Millisecond
 
 // dismissWorkers stops the job's work on all nodes.
 func (j *job) dismissWorkers(c actor.Context) {
@@ -348,15 +346,12 @@ func (j *job) dismissWorkers(c actor.Context) {
 			defer j.workers.Done()
 			ctx, cancel := context.WithTimeout(context.Background(), dismissTimeout)
 			defer cancel()
-			dismissed := func() error {
+			_ = retry.Dismissals.Do(ctx, func() error {
 				if address == "" {
 					return asError(root.RequestFuture(j.node, m, dismissTimeout).Result())
 				}
 				return j.post.ask(ctx, address, kindDismiss, m.Job, m.Epoch, m, nil)
-			}
-			for code(dismissed()) == codeBusy && ctx.Err() == nil { // it is setting a worker up
-				time.Sleep(dismissPause)
-			}
+			}, func(err error) bool { return code(err) == codeBusy }, nil)
 		}()
 	}
 }

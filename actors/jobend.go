@@ -12,26 +12,21 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/store"
 )
-
-func (j *job) onJobTaken(c actor.Context, m jobTaken) {
-	if errors.Is(m.err, rowmill.ErrTerminal) { // a client's cancel came first
-		j.stopRows(c)
-		j.dismissWorkers(c)
-		j.cleanUp(c, rowmill.StatusCancelled, false)
-		return
-	}
-	j.metrics.fenced.Inc()
-	j.log.Warn("job has another owner", "err", m.err)
-	j.abandon(c)
-}
 
 func (j *job) onJobBroke(c actor.Context, m jobBroke) {
 	var failure *rowmill.Failure
 	switch {
-	case errors.Is(m.err, rowmill.ErrTerminal), errors.Is(m.err, rowmill.ErrLeaseLost):
-		j.onJobTaken(c, jobTaken{m.err})
+	case errors.Is(m.err, rowmill.ErrTerminal): // a client's cancel came first
+		j.stopRows(c)
+		j.dismissWorkers(c)
+		j.cleanUp(c, rowmill.StatusCancelled, false)
+	case errors.Is(m.err, rowmill.ErrLeaseLost):
+		j.metrics.fenced.Inc()
+		j.log.Warn("job has another owner", "err", m.err)
+		j.abandon(c)
 	case errors.As(m.err, &failure):
 		j.fail(c, failure)
 	case j.run.ctx.Err() != nil: // stopped on purpose
@@ -78,27 +73,18 @@ func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
 
 // endJob records a failure, as often as it takes while the fence holds: a disk
 // that was full has room again some time.
-func endJob(ctx context.Context, s store.Store, f store.Fence, failure *rowmill.Failure, now time.Time, log *slog.Logger) (store.Record, error) {
-	for pause := commitPause; ; pause = min(2*pause, 10*time.Second) {
-		rec, err := s.Finish(ctx, f, func(r *store.Record) error {
+func endJob(ctx context.Context, s store.Store, f store.Fence, failure *rowmill.Failure, now time.Time, log *slog.Logger) (rec store.Record, err error) {
+	err = retry.Endings.Do(ctx, func() (err error) {
+		rec, err = s.Finish(ctx, f, func(r *store.Record) error {
 			advance(&r.Job, []rowmill.Status{rowmill.StatusFailed}, now)
 			r.Job.FailureReason = failure
 			r.Job.Message = failure.Message
 			r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
 			return nil
 		})
-		switch {
-		case err == nil, errors.Is(err, rowmill.ErrLeaseLost), errors.Is(err, rowmill.ErrTerminal):
-			return rec, err
-		case ctx.Err() != nil:
-			return rec, ctx.Err()
-		}
-		log.Warn("record failure, will try again", "err", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-	}
+		return err
+	}, mayGoOn, func(err error) { log.Warn("recording a job's failure failed, will be tried again", "err", err) })
+	return rec, err
 }
 
 // stopRows stops everything that works on rows here, but for the workers: they

@@ -196,7 +196,7 @@ func (n *node) claim(c actor.Context, id string) {
 	session := n.lease.session
 	n.work.run(c, func(ctx context.Context) any {
 		rec, err := n.cfg.Store.Claim(ctx, id, session)
-		if err != nil && !lasting(err) {
+		if err != nil && passing(err) {
 			rec, err = n.claimed(ctx, id, session, err)
 		}
 		return jobClaimed{id, rec, err}

@@ -7,14 +7,8 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/store"
-)
-
-// The pause before a store or a bucket is asked again grows from firstWait to
-// lastWait.
-const (
-	firstWait = 100 * time.Millisecond
-	lastWait  = 2 * time.Second
 )
 
 // patiently repeats what a store or a bucket may fail to do for a while, such
@@ -22,30 +16,21 @@ const (
 // error is one that no repetition changes. what says in the log what was tried.
 // What is repeated must be harmless to repeat.
 func patiently(ctx context.Context, patience time.Duration, log *slog.Logger, what string, do func() error) error {
-	began := time.Now()
-	for pause := firstWait; ; pause = min(2*pause, lastWait) {
-		err := do()
-		if err == nil || ctx.Err() != nil || lasting(err) || time.Since(began)+pause > patience {
-			return err
-		}
-		log.Warn("storage fails, will try again", "while", what, "err", err)
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
-		}
-	}
+	return retry.Storage.Within(patience).Do(ctx, do, passing, func(err error) {
+		log.Warn("storage failed, will be tried again", "while", what, "err", err)
+	})
 }
 
-// lasting reports whether an error stays however often one tries.
-func lasting(err error) bool {
-	for _, known := range []error{rowmill.ErrNotFound, rowmill.ErrConflict, rowmill.ErrTerminal, rowmill.ErrLeaseLost} {
-		if errors.Is(err, known) {
-			return true
-		}
+// mayGoOn reports whether whoever got an error still acts for the job.
+func mayGoOn(err error) bool { return !rowmill.MustStop(err) }
+
+// passing reports whether an error may be gone when one tries again.
+func passing(err error) bool {
+	if rowmill.MustStop(err) || errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, rowmill.ErrConflict) {
+		return false
 	}
 	var failure *rowmill.Failure
 	var invalid *rowmill.InvalidError
 	var limit *store.LimitError
-	return errors.As(err, &failure) || errors.As(err, &invalid) || errors.As(err, &limit)
+	return !errors.As(err, &failure) && !errors.As(err, &invalid) && !errors.As(err, &limit)
 }

@@ -237,7 +237,7 @@ func (s *System) follow() {
 	defer s.all.Done()
 	for {
 		select {
-		case <-s.stop:
+		case <-s.life.Done():
 			return
 		case <-s.cfg.Peers.Changed():
 			s.actors.Root.Send(s.node, membersChanged{})

@@ -17,6 +17,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -35,7 +36,6 @@ type (
 		complete store.Part
 		err      error
 	}
-	commitDue    struct{} // itself: try the failed commit again
 	drainResults struct{} // job: nothing more will be written; commit what is here
 	jobFinalised struct { // its errand: the job has succeeded, or not
 		rec store.Record
@@ -56,27 +56,17 @@ type collector struct {
 	slots   slots
 	work    errand
 	log     *slog.Logger
-	timers  timers
 
 	pending    []store.Part           // proposed, not yet committed
 	written    map[string]partWritten // by key: what was proposed
 	committing bool
 	commits    int          // by this owner
-	failures   int          // failed commits in a row
 	merging    map[int]bool // shards
 	survives   int64        // failed rows the job may have
 	finalising bool
 	draining   bool
 	lastRow    time.Time // when the last part was committed
 }
-
-// maxCommitFailures is how often in a row the store may refuse parts before
-// the job gives up, with a pause that doubles from commitPause each time: about
-// a minute, enough for a store that restarts.
-const (
-	maxCommitFailures = 8
-	commitPause       = 250 * time.Millisecond
-)
 
 func (r *collector) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
@@ -86,8 +76,6 @@ func (r *collector) Receive(c actor.Context) {
 		r.onPartWritten(c, m)
 	case partsCommitted:
 		r.onPartsCommitted(c, m)
-	case commitDue:
-		r.commit(c)
 	case shardMerged:
 		r.onShardMerged(c, m)
 	case drainResults:
@@ -95,7 +83,6 @@ func (r *collector) Receive(c actor.Context) {
 	case jobFinalised:
 		r.onJobFinalised(c, m)
 	case *actor.Stopping:
-		r.timers.stop()
 		r.work.cancel()
 	default:
 		unhandled(c, r.log)
@@ -159,17 +146,19 @@ func (r *collector) commit(c actor.Context) {
 		totals = totals.Plus(p.Totals)
 	}
 	r.work.run(c, func(ctx context.Context) any {
-		return partsCommitted{parts, r.cfg.Store.CommitParts(ctx, r.job.fence, parts, totals)}
+		err := retry.Commits.Do(ctx, func() error { return r.cfg.Store.CommitParts(ctx, r.job.fence, parts, totals) }, mayGoOn, func(err error) {
+			r.log.Warn("committing parts failed, will be tried again", "parts", len(parts), "err", err)
+		})
+		return partsCommitted{parts, err}
 	})
 }
 
 func (r *collector) onPartsCommitted(c actor.Context, m partsCommitted) {
 	r.committing = false
 	if m.err != nil {
-		r.onCommitFailed(c, m)
+		c.Send(r.owner, jobBroke{fmt.Errorf("commit parts: %w", m.err)})
 		return
 	}
-	r.failures = 0
 	r.commits++
 	r.lastRow = time.Now()
 	for _, p := range m.parts {
@@ -188,20 +177,6 @@ func (r *collector) onPartsCommitted(c actor.Context, m partsCommitted) {
 	r.commit(c)
 	r.finaliseIfReady(c)
 	r.reportDrained(c)
-}
-
-func (r *collector) onCommitFailed(c actor.Context, m partsCommitted) {
-	if errors.Is(m.err, rowmill.ErrTerminal) || errors.Is(m.err, rowmill.ErrLeaseLost) {
-		c.Send(r.owner, jobTaken{m.err})
-		return
-	}
-	if r.failures++; r.failures >= maxCommitFailures {
-		c.Send(r.owner, jobBroke{fmt.Errorf("commit parts: %w", m.err)})
-		return
-	}
-	r.log.Warn("commit parts, will try again", "parts", len(m.parts), "err", m.err)
-	r.pending = append(m.parts, r.pending...)
-	r.timers.after(c, commitPause<<r.failures, commitDue{})
 }
 
 func (r *collector) count(p store.Part) {
@@ -270,10 +245,6 @@ func (r *collector) merge(ctx context.Context, n int, parts []store.Part, key st
 
 func (r *collector) onShardMerged(c actor.Context, m shardMerged) {
 	if m.err != nil {
-		if errors.Is(m.err, rowmill.ErrTerminal) || errors.Is(m.err, rowmill.ErrLeaseLost) {
-			c.Send(r.owner, jobTaken{m.err})
-			return
-		}
 		c.Send(r.owner, r.differ(fmt.Errorf("merge shard %d: %w", m.shard, m.err)))
 		return
 	}
@@ -418,14 +389,10 @@ func (r *collector) finalise(ctx context.Context, parts []store.Part) (store.Rec
 
 func (r *collector) onJobFinalised(c actor.Context, m jobFinalised) {
 	if m.err != nil {
-		m.err = fmt.Errorf("finish job: %w", m.err)
+		c.Send(r.owner, r.differ(fmt.Errorf("finish job: %w", m.err)))
+		return
 	}
-	switch told := m.toJob().(type) {
-	case jobBroke:
-		c.Send(r.owner, r.differ(told.err))
-	default:
-		c.Send(r.owner, told)
-	}
+	c.Send(r.owner, jobSucceeded{m.rec})
 }
 
 // differ is what the job hears of an error. That the store counts other parts
@@ -436,18 +403,6 @@ func (r *collector) differ(err error) any {
 		return booksDiffer{err}
 	}
 	return jobBroke{err}
-}
-
-// toJob is what the job has to know.
-func (m jobFinalised) toJob() any {
-	switch {
-	case m.err == nil:
-		return jobSucceeded{m.rec}
-	case errors.Is(m.err, rowmill.ErrTerminal), errors.Is(m.err, rowmill.ErrLeaseLost):
-		return jobTaken{m.err}
-	default:
-		return jobBroke{m.err}
-	}
 }
 
 func (r *collector) onDrainResults(c actor.Context) {

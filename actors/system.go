@@ -12,6 +12,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
@@ -22,8 +23,9 @@ type System struct {
 	actors  *actor.ActorSystem
 	metrics *metrics
 	node    *actor.PID
-	all     sync.WaitGroup // errands and keepers
-	stop    chan struct{}  // closed by Stop
+	all     sync.WaitGroup  // errands and keepers
+	life    context.Context // ends with Stop
+	end     context.CancelFunc
 	lease   atomic.Pointer[lease]
 	engines atomic.Pointer[[]EngineStatus]
 	state   atomic.Pointer[nodeState] // what the node says of itself
@@ -45,7 +47,8 @@ func New(cfg Config) (*System, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &System{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), stop: make(chan struct{}), drained: make(chan struct{}), drainAsked: make(chan struct{})}
+	s := &System{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), drained: make(chan struct{}), drainAsked: make(chan struct{})}
+	s.life, s.end = context.WithCancel(context.Background())
 	s.post = &post{cfg.Peers}
 	s.state.Store(&nodeState{})
 	s.engines.Store(&[]EngineStatus{})
@@ -92,11 +95,11 @@ func (s *System) keep(l *lease) {
 	s.all.Add(2)
 	go func() {
 		defer s.all.Done()
-		l.keep(s.cfg.Store, s.cfg.LeaseTTL, s.log, s.metrics.renewals, s.stop)
+		l.keep(s.cfg.Store, s.cfg.LeaseTTL, s.log, s.metrics.renewals, s.life.Done())
 	}()
 	go func() {
 		defer s.all.Done()
-		l.watch(s.stop)
+		l.watch(s.life.Done())
 		if l.ctx.Err() != nil {
 			s.actors.Root.Send(s.node, leaseEnded{})
 		}
@@ -108,22 +111,16 @@ func (s *System) reopen() {
 	s.all.Add(1)
 	go func() {
 		defer s.all.Done()
-		for {
+		_ = retry.Sessions.Do(s.life, func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), s.cfg.LeaseTTL)
+			defer cancel()
 			l, err := openLease(ctx, s.cfg.Store, s.cfg.Node, s.cfg.LeaseTTL)
-			cancel()
 			if err == nil {
 				s.keep(l)
 				s.actors.Root.Send(s.node, leaseOpened{l})
-				return
 			}
-			s.log.Warn("open session, will try again", "err", err)
-			select {
-			case <-s.stop:
-				return
-			case <-time.After(time.Second):
-			}
-		}
+			return err
+		}, func(error) bool { return true }, func(err error) { s.log.Warn("opening a session failed, will be tried again", "err", err) })
 	}()
 }
 
@@ -178,7 +175,7 @@ func (s *System) shutdown(ctx context.Context) error {
 	err := s.Drain(drain)
 	cancel()
 	l := s.lease.Load()
-	close(s.stop)
+	s.end()
 	err = errors.Join(err, s.actors.Root.StopFuture(s.node).Wait())
 	l.cancel(context.Canceled)
 	s.all.Wait()

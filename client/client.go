@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/rowmill/rowmill/retry"
 	"io"
 	"net"
 	"net/http"
@@ -33,11 +34,9 @@ type Config struct {
 	Timeout time.Duration
 	// StallTimeout ends a transfer during which no byte comes. Default: 60s.
 	StallTimeout time.Duration
-	// RetryWait is the pause before a broken transfer is taken up again,
-	// doubled each time that brings nothing, Retries times. Defaults: 500ms
-	// and 6, together half a minute: long enough for a restart of the service.
-	RetryWait time.Duration
-	Retries   int
+	// Retry is how a broken transfer is taken up again for as long as that
+	// brings nothing. Default: retry.Transfers.
+	Retry retry.Policy
 }
 
 // WithDefaults fills in what is zero.
@@ -51,11 +50,8 @@ func (c Config) WithDefaults() Config {
 	if c.StallTimeout == 0 {
 		c.StallTimeout = time.Minute
 	}
-	if c.RetryWait == 0 {
-		c.RetryWait = 500 * time.Millisecond
-	}
-	if c.Retries == 0 {
-		c.Retries = 6
+	if c.Retry == (retry.Policy{}) {
+		c.Retry = retry.Transfers
 	}
 	return c
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/retry"
 )
 
 // serve starts a service that answers with handler and a client of it.
@@ -24,7 +25,7 @@ func serve(t *testing.T, handler http.HandlerFunc) (*Client, *httptest.Server) {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	c, err := New(Config{Server: server.URL + "/", Key: "k", RetryWait: time.Millisecond, Retries: 2})
+	c, err := New(Config{Server: server.URL + "/", Key: "k", Retry: retry.Policy{First: time.Millisecond, Most: time.Second, Tries: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,11 +10,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 )
-
-// maxRetryWait bounds the pause between two attempts.
-const maxRetryWait = 10 * time.Second
 
 // Artifact is where an object of results can be downloaded from. The URLs are
 // credentials: they are never printed.
@@ -67,39 +63,35 @@ type transfer struct {
 // errStale says that the object or its URL changed: ask again.
 var errStale = errors.New("the download link is out of date")
 
-func (t *transfer) run(ctx context.Context) (int64, error) {
-	cfg := t.client.cfg
-	wait := cfg.RetryWait
-	for failures := 0; ; {
-		before := t.got
-		size, err := t.attempt(ctx)
-		if err == nil {
-			return size, nil
-		}
-		if ctx.Err() != nil {
+func (t *transfer) run(ctx context.Context) (size int64, err error) {
+	for again := true; again; {
+		attempts := 0
+		again = false
+		err = t.client.cfg.Retry.Do(ctx, func() error {
+			attempts++
+			before := t.got
+			size, err = t.attempt(ctx)
+			if errors.Is(err, errStale) {
+				t.urls = Artifact{}
+			}
+			if again = resumable(err) && t.got > before && ctx.Err() == nil; again {
+				return nil // it goes on at once, and all attempts count from there
+			}
+			return err
+		}, resumable, nil)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
 			return 0, context.Cause(ctx)
-		}
-		if !errors.Is(err, errStale) && !Passing(err) {
-			return 0, err
-		}
-		if errors.Is(err, errStale) {
-			t.urls = Artifact{}
-		}
-		if t.got > before {
-			failures, wait = 0, cfg.RetryWait
-			continue
-		}
-		if failures++; failures > cfg.Retries {
-			return 0, fmt.Errorf("gave up after %d attempts without progress; what came is kept, the same command goes on from there: %w", failures, err)
-		}
-		select {
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		case <-time.After(wait):
-			wait = min(2*wait, maxRetryWait)
+		case resumable(err):
+			return 0, fmt.Errorf("gave up after %d attempts without progress; what came is kept, the same command goes on from there: %w", attempts, err)
 		}
 	}
+	return size, err
 }
+
+// resumable reports whether another attempt may bring the rest.
+func resumable(err error) bool { return err != nil && (errors.Is(err, errStale) || Passing(err)) }
 
 func (t *transfer) attempt(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/rowmill/rowmill/retry"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -99,7 +100,7 @@ func newOrigin(t *testing.T) (*origin, *Client, string) {
 	}
 	o.server = httptest.NewServer(o)
 	t.Cleanup(o.server.Close)
-	c, err := New(Config{Server: o.server.URL, Key: "k", RetryWait: time.Millisecond, Retries: 2})
+	c, err := New(Config{Server: o.server.URL, Key: "k", Retry: retry.Policy{First: time.Millisecond, Most: time.Second, Tries: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/retry"
 )
 
 // How the bucket is named in a URL.
@@ -94,15 +95,9 @@ type Config struct {
 	// removed by DeletePrefix or the bucket's lifecycle rule.
 	AbortTimeout time.Duration
 
-	// RetryFor is how long one call goes on when the server fails or cannot be
-	// reached. Default 30 s: as long as a server takes to restart. Negative: it
-	// is called once.
-	RetryFor time.Duration
-
-	// RetryWait is the longest wait before the first repetition; it doubles up
-	// to RetryWaitMax. Waits are random between half of that and all of it, so
-	// that many callers do not come back together. Default 100 ms and 3 s.
-	RetryWait, RetryWaitMax time.Duration
+	// Retry is how one call goes on when the server fails or cannot be reached.
+	// Default: retry.Objects.
+	Retry retry.Policy
 
 	// Logger gets what an operator should know once. Default: discarded.
 	Logger *slog.Logger
@@ -128,9 +123,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.StallTimeout, 20*time.Second)
 	orDefault(&c.CompleteTimeout, 5*time.Minute)
 	orDefault(&c.AbortTimeout, 5*time.Second)
-	orDefault(&c.RetryFor, 30*time.Second)
-	orDefault(&c.RetryWait, 100*time.Millisecond)
-	orDefault(&c.RetryWaitMax, 3*time.Second)
+	orDefault(&c.Retry, retry.Objects)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -174,8 +167,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("s3: Concurrency is %d: it must be at least 1", c.Concurrency)
 	case c.ReadAhead < blockSize || c.ReadCache < 2*blockSize:
 		return fmt.Errorf("s3: ReadAhead is %d and ReadCache %d: they must be at least %d and %d bytes", c.ReadAhead, c.ReadCache, blockSize, 2*blockSize)
-	case min(c.ConnectTimeout, c.StallTimeout, c.CompleteTimeout, c.AbortTimeout, c.RetryWait, c.RetryWaitMax) < 0:
-		return errors.New("s3: ConnectTimeout, StallTimeout, CompleteTimeout, AbortTimeout, RetryWait and RetryWaitMax must not be negative")
+	case min(c.ConnectTimeout, c.StallTimeout, c.CompleteTimeout, c.AbortTimeout) < 0:
+		return errors.New("s3: ConnectTimeout, StallTimeout, CompleteTimeout and AbortTimeout must not be negative")
 	}
 	return nil
 }

@@ -14,7 +14,7 @@
 //     one that was damaged. An answer that is cut off, or is not what was asked
 //     for, is noticed and asked for again.
 //   - Throttling, 5xx answers, broken, refused and stalled connections are tried
-//     again for Config.RetryFor, as long as a restart of the server takes. A
+//     again for Config.Retry, as long as a restart of the server takes. A
 //     repeated request does no harm; when the answer to the completion of an
 //     upload is lost, the object's metadata tell whether it was this writer's.
 //   - An error other than rowmill.ErrNotFound from Commit leaves open whether the

@@ -16,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/internal/s3test"
+	"github.com/rowmill/rowmill/retry"
 )
 
 // random are n bytes that do not compress.
@@ -69,7 +70,8 @@ func through(t *testing.T, server *s3test.Server, change func(*Config)) (*proxy,
 	config := configFor(server)
 	config.Endpoint = p.url
 	config.PartSize = minPartSize
-	config.RetryWait = time.Millisecond
+	config.Retry = retry.Objects
+	config.Retry.First = time.Millisecond
 	if change != nil {
 		change(&config)
 	}
@@ -155,7 +157,7 @@ func TestLastingFaults(t *testing.T) {
 	server := s3test.Start(t)
 	p, b := through(t, server, func(c *Config) {
 		c.StallTimeout = 2 * time.Second
-		c.RetryFor = 300 * time.Millisecond
+		c.Retry.For = 300 * time.Millisecond
 	})
 	content := random(1_000_000)
 	if err := put(t.Context(), b, "k", content); err != nil {
@@ -188,7 +190,7 @@ func TestLastingFaults(t *testing.T) {
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
 	const stall = 500 * time.Millisecond
-	p, b := through(t, s3test.Start(t), func(c *Config) { c.StallTimeout = stall; c.RetryFor = -1 })
+	p, b := through(t, s3test.Start(t), func(c *Config) { c.StallTimeout = stall; c.Retry = retry.Policy{Tries: 1} })
 	content := random(200_000)
 	if err := put(t.Context(), b, "k", content); err != nil {
 		t.Fatal(err)
@@ -326,7 +328,7 @@ func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
 	config := configFor(server)
-	config.RetryFor, config.AbortTimeout = 200*time.Millisecond, 100*time.Millisecond
+	config.Retry, config.AbortTimeout = retry.Objects.Within(200*time.Millisecond), 100*time.Millisecond
 	config.PartSize = minPartSize
 	b := openBucket(t, config)
 	w, err := b.Create(t.Context(), "k", "")
@@ -344,7 +346,7 @@ func TestUnreachable(t *testing.T) {
 	if _, err := w.Commit(); !errors.Is(err, rowmill.ErrUnavailable) {
 		t.Errorf("commit: %v", err)
 	}
-	if took := time.Since(began); took > 20*time.Second { // one of RetryFor's default would take longer
+	if took := time.Since(began); took > 20*time.Second { // one of the default would take longer
 		t.Errorf("giving up twice took %v", took)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/rowmill/rowmill/internal/s3test"
+	"github.com/rowmill/rowmill/retry"
 )
 
 func TestConfig(t *testing.T) {
@@ -49,7 +50,7 @@ func TestOpenRefused(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
 	good := configFor(server)
-	good.RetryFor = 100 * time.Millisecond
+	good.Retry = retry.Objects.Within(100 * time.Millisecond)
 	for name, tt := range map[string]struct {
 		change func(*Config)
 		want   string

@@ -6,8 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -42,39 +40,28 @@ var errIgnored = errors.New("the server ignores Range: it is no S3 server that c
 // passes sooner is seen in the metrics alone.
 const tellAfter = 2 * time.Second
 
-// try calls until it succeeds, fails for good, or RetryFor has passed, and
+// try calls until it succeeds, fails for good, or Config.Retry gives up, and
 // translates the error: the latter is rowmill.ErrUnavailable. call must be
 // harmless to repeat.
 func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) error {
 	began := time.Now()
-	wait := b.config.RetryWait
-	for {
-		err := call(ctx)
-		if err == nil {
-			if b.ailing.CompareAndSwap(true, false) {
-				b.config.Logger.Info("object store answers again", slog.String("endpoint", b.config.Endpoint))
-			}
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		switch {
-		case !transient(err):
-			return b.translate(err)
-		case time.Since(began)+wait > b.config.RetryFor:
-			return fmt.Errorf("%w: %w", rowmill.ErrUnavailable, b.translate(err))
-		}
+	err := b.config.Retry.Do(ctx, func() error { return call(ctx) }, transient, func(err error) {
 		if time.Since(began) > tellAfter && b.ailing.CompareAndSwap(false, true) {
-			b.config.Logger.Warn("object store fails, trying again", slog.String("endpoint", b.config.Endpoint), slog.Any("err", err))
+			b.config.Logger.Warn("object store fails, trying again", "endpoint", b.config.Endpoint, "err", err)
 		}
-		select {
-		case <-time.After(wait/2 + rand.N(wait/2+1)):
-		case <-ctx.Done():
-			return ctx.Err()
+	})
+	switch {
+	case err == nil:
+		if b.ailing.CompareAndSwap(true, false) {
+			b.config.Logger.Info("object store answers again", "endpoint", b.config.Endpoint)
 		}
-		wait = min(2*wait, b.config.RetryWaitMax)
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case transient(err):
+		return fmt.Errorf("%w: %w", rowmill.ErrUnavailable, b.translate(err))
 	}
+	return b.translate(err)
 }
 
 // transient reports whether a fault may be gone next time.

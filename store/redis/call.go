@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"time"
@@ -13,18 +12,12 @@ import (
 	driver "github.com/redis/go-redis/v9"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/store"
 )
 
 // ErrClosed is returned by every method of a store that was closed.
 var ErrClosed = errors.New("record store is closed")
-
-// The pauses between attempts grow from retryFirst to retryMost, and vary by
-// half, so that callers do not return in step.
-const (
-	retryFirst = 10 * time.Millisecond
-	retryMost  = 500 * time.Millisecond
-)
 
 // A verdict is what an error of the driver says about the call.
 type verdict struct {
@@ -101,34 +94,21 @@ func (s *Store) try(ctx context.Context, write bool, call func(context.Context) 
 	}
 	start := time.Now()
 	defer func() { s.latency.Observe(time.Since(start).Seconds()) }()
-	end := start.Add(s.config.Timeouts.Retry)
-	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+	var v verdict // on the last attempt
+	err = retry.Redis.Within(s.config.Timeouts.Retry).Do(ctx, func() error {
 		err := call(ctx)
 		if err == nil || errors.Is(err, driver.Nil) {
-			return doubt, nil
+			return nil
 		}
-		v := judge(err)
+		v = judge(err)
 		s.failures.WithLabelValues(v.cause).Inc()
 		doubt = doubt || v.doubt
-		if !v.again || !sleep(ctx, pause/2+rand.N(pause), end) {
-			return doubt, s.failed(ctx, write && doubt, v, err)
-		}
+		return err
+	}, func(error) bool { return v.again }, nil)
+	if err != nil {
+		err = s.failed(ctx, write && doubt, v, err)
 	}
-}
-
-// sleep waits, and reports false where the context or the time ends first.
-func sleep(ctx context.Context, d time.Duration, end time.Time) bool {
-	if time.Until(end) < d {
-		return false
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return doubt, err
 }
 
 // failed composes the error of a call that was given up.
