@@ -17,6 +17,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 func TestJoinAndLeave(t *testing.T) {
@@ -73,7 +75,7 @@ func TestKill(t *testing.T) {
 	if lost := figure(t, reg, "rowmill_cluster_members_lost_total"); lost != 1 {
 		t.Errorf("%v members were lost, want 1", lost)
 	}
-	eventually(t, "a looks for the one that is lost", func() bool {
+	wait.For(t, "a looks for the one that is lost", func() bool {
 		return figure(t, reg, "rowmill_cluster_joins_total", "outcome=failed") > 0
 	})
 
@@ -221,7 +223,7 @@ func TestPartition(t *testing.T) {
 	}
 	wantState(t, "c", state, d)
 	for _, m := range []*Cluster{a, b, c, d} {
-		eventually(t, "memberlist forgets the other half", func() bool { return m.list.NumMembers() == 2 && m.forgotten() })
+		wait.For(t, "memberlist forgets the other half", func() bool { return m.list.NumMembers() == 2 && m.forgotten() })
 	}
 
 	w.set(false, []*Cluster{a, b}, []*Cluster{c, d})
@@ -262,7 +264,7 @@ func TestKeys(t *testing.T) {
 		cfg := keyed(name, keys, a.address(), b.address())
 		cfg.Logger = log.logger()
 		stranger := open(t, cfg)
-		eventually(t, "the stranger is refused", func() bool { return log.count("no member found") == 2 })
+		wait.For(t, "the stranger is refused", func() bool { return log.count("no member found") == 2 })
 		wantNodes(t, []string{name}, stranger)
 	}
 	wantNodes(t, []string{"a", "b"}, a, b)
@@ -310,7 +312,7 @@ func TestLabel(t *testing.T) {
 	cfg := labelled("c", "green", a.address())
 	cfg.Logger = log.logger()
 	c := open(t, cfg)
-	eventually(t, "the other label is refused", func() bool { return log.count("no member found") == 1 })
+	wait.For(t, "the other label is refused", func() bool { return log.count("no member found") == 1 })
 	if log.count(`\n`) > 0 {
 		t.Error("a line of the log has line breaks in it")
 	}
@@ -331,7 +333,7 @@ func TestOtherProtocol(t *testing.T) {
 	if a.Members()[1].Protocol != 2 {
 		t.Errorf("b speaks %d, want 2", a.Members()[1].Protocol)
 	}
-	eventually(t, "it is logged", func() bool { return log.count("another version") == 1 })
+	wait.For(t, "it is logged", func() bool { return log.count("another version") == 1 })
 }
 
 // names is a resolver.
@@ -356,7 +358,7 @@ func TestJoinDNS(t *testing.T) {
 	cfg.JoinDNS = fmt.Sprintf("rowmill-headless:%d", a.self.at.Port())
 	cfg.Resolver, cfg.Logger = &resolver, log.logger()
 	b := open(t, cfg)
-	eventually(t, "the name that is missing is logged", func() bool { return log.count("no such host") == 1 })
+	wait.For(t, "the name that is missing is logged", func() bool { return log.count("no such host") == 1 })
 	resolver.addrs.Store(&[]netip.Addr{netip.MustParseAddr("127.0.0.9"), netip.MustParseAddr("::ffff:127.0.0.1")})
 	wantNodes(t, []string{"a", "b"}, a, b)
 }
@@ -368,13 +370,13 @@ func TestJoinFile(t *testing.T) {
 	cfg := quick("b")
 	cfg.JoinFile, cfg.Logger = filepath.Join(t.TempDir(), "members"), log.logger()
 	b := open(t, cfg)
-	eventually(t, "the file that is missing is logged", func() bool { return log.count("no such file") == 1 })
+	wait.For(t, "the file that is missing is logged", func() bool { return log.count("no such file") == 1 })
 	text := "# our seeds\n\nnonsense\n  " + a.address() + "  \n"
 	if err := os.WriteFile(cfg.JoinFile, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	wantNodes(t, []string{"a", "b"}, a, b)
-	eventually(t, "the bad line is logged once", func() bool { return log.count(`"nonsense\" is not HOST:PORT`) == 1 })
+	wait.For(t, "the bad line is logged once", func() bool { return log.count(`"nonsense\" is not HOST:PORT`) == 1 })
 }
 
 // TestEmptyStream makes a connection to the gossip's port and says nothing.
@@ -392,8 +394,8 @@ func TestEmptyStream(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is noted", func() bool { return log.count("discarding stream") == 1 })
-	if log.count(`level=DEBUG msg=gossip detail="discarding stream`) != 1 {
+	wait.For(t, "it is noted", func() bool { return log.count("discarding stream") == 1 })
+	if log.count(`level=DEBUG msg="memberlist reported" detail="discarding stream`) != 1 {
 		t.Error("an operator is told of it")
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 func TestConfigRefusals(t *testing.T) {
@@ -81,7 +83,7 @@ func TestForeignMember(t *testing.T) {
 	if _, err := list.Join([]string{a.address()}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is refused", func() bool { return log.count("no Rowmill node") > 0 })
+	wait.For(t, "it is refused", func() bool { return log.count("no Rowmill node") > 0 })
 	wantNodes(t, []string{"a", "b"}, a, b)
 }
 

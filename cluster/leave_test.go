@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // TestGoodbyePassedOn leaves while one member cannot be told directly.
@@ -66,7 +68,7 @@ func TestLeaveAtOnce(t *testing.T) {
 	}
 	wantNodes(t, []string{"a", "c"}, a, c)
 	for _, m := range []*Cluster{a, c} {
-		eventually(t, "memberlist knows too, and does not probe the one that left", func() bool { return m.list.NumMembers() == 2 })
+		wait.For(t, "memberlist knows too, and does not probe the one that left", func() bool { return m.list.NumMembers() == 2 })
 	}
 }
 

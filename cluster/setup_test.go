@@ -14,6 +14,8 @@ import (
 	"github.com/hashicorp/memberlist"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // TestMain looks for goroutines that are left over. memberlist waits for the
@@ -113,16 +115,6 @@ func waitFor(c *Cluster, holds func() bool) bool {
 		}
 	}
 	return true
-}
-
-// eventually polls for what sends no token.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("in vain: %s", what)
-		}
-	}
 }
 
 // wires is a network whose lines can be cut. What is sent into a cut line is
@@ -226,7 +218,7 @@ func figure(t *testing.T, reg *prometheus.Registry, name string, labels ...strin
 // silence that it explains.
 func wantFigures(t *testing.T, reg *prometheus.Registry, alive, left, dead float64) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%v members alive, %v left, %v dead", alive, left, dead), func() bool {
+	wait.For(t, fmt.Sprintf("%v members alive, %v left, %v dead", alive, left, dead), func() bool {
 		return figure(t, reg, "rowmill_cluster_members", "state=alive") == alive &&
 			figure(t, reg, "rowmill_cluster_members", "state=left") == left &&
 			figure(t, reg, "rowmill_cluster_members", "state=dead") == dead

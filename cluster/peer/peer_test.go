@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 func TestAsk(t *testing.T) {
@@ -211,11 +212,11 @@ func TestStuckPeer(t *testing.T) {
 	for range 2 {
 		go hello(patience)
 	}
-	waitFor(t, func() bool { return gauge(t, reg, "rowmill_peer_requests_inflight") == 2 })
+	wait.For(t, "two requests in flight", func() bool { return gauge(t, reg, "rowmill_peer_requests_inflight") == 2 })
 	for range 3 { // they give up before the two that they wait for
 		go hello(patience / 2)
 	}
-	waitFor(t, func() bool { return gauge(t, reg, "rowmill_peer_queue_depth") == 3 })
+	wait.For(t, "three that wait", func() bool { return gauge(t, reg, "rowmill_peer_queue_depth") == 3 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := client.Ask(ctx, addr, peer.Envelope{Kind: "hello"}, nil); !errors.Is(err, peer.ErrBusy) || !errors.Is(err, peer.ErrUnreachable) {
@@ -389,16 +390,4 @@ func read(t *testing.T, reg *prometheus.Registry, name string, labels prometheus
 		}
 	}
 	return sum
-}
-
-// waitFor polls until something is true.
-func waitFor(t *testing.T, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatal("waited 20 s in vain")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // TestRedisAway stops a node's Redis in both ways there are. Probes hear of it
@@ -48,7 +49,7 @@ func TestRedisAway(t *testing.T) {
 		if err := test.start(); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the node is ready again", func() bool { status, _ := fetch(t, m.URL+"/readyz"); return status == 200 })
+		wait.For(t, "the node is ready again", func() bool { status, _ := fetch(t, m.URL+"/readyz"); return status == 200 })
 		if _, err := api.Job(t.Context(), id); err != nil {
 			t.Errorf("Redis %s, and is back: %v", way, err)
 		}

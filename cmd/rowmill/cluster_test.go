@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // gossipAddress is one that was free a moment ago, for TCP and for UDP.
@@ -33,16 +33,6 @@ func gossipAddress(t *testing.T) string {
 	}
 	t.Fatal("no port is free for both TCP and UDP")
 	return ""
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("not within 30s: " + what)
-		}
-	}
 }
 
 const clusterKey = "an-administrator-key"
@@ -92,7 +82,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 		}
 		return nodes
 	}
-	until(t, "both list both", func() bool {
+	wait.For(t, "both list both", func() bool {
 		a, b := list(web), list(gpu)
 		return len(a) == 2 && len(b) == 2 && len(a["gpu"].Models) > 0
 	})
@@ -139,5 +129,5 @@ func TestClusterOfTwoRoles(t *testing.T) {
 	}
 	<-gpu.Pipeline.DrainAsked()
 	stop(t, gpu)
-	until(t, "gpu has left", func() bool { return len(list(web)) == 1 })
+	wait.For(t, "gpu has left", func() bool { return len(list(web)) == 1 })
 }

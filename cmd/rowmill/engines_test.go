@@ -22,6 +22,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/sim"
 )
 
@@ -120,33 +121,30 @@ func submit(t *testing.T, api *client.Client, rows int) string {
 
 func await(t *testing.T, api *client.Client, id string, ok func(client.Job) bool) client.Job {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		job, err := api.Job(t.Context(), id)
-		if err != nil {
+	var job client.Job
+	wait.Until(t, func() (err error) {
+		if job, err = api.Job(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		if ok(job) {
-			return job
+		if !ok(job) {
+			return fmt.Errorf("the job did not get there: %s", job.Raw)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the job did not get there: %s", job.Raw)
-		}
-	}
+		return nil
+	})
+	return job
 }
 
-// awaitReady polls /readyz?verbose until it holds all of the texts.
+// awaitReady looks at /readyz?verbose until it holds all of the texts.
 func awaitReady(t *testing.T, m *Main, texts ...string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	wait.Until(t, func() error {
 		status, body := fetch(t, m.URL+"/readyz?verbose")
 		missing := slices.IndexFunc(texts, func(text string) bool { return !strings.Contains(body, text) })
 		if status == 200 && missing < 0 {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d, lacks %q:\n%s", status, texts[max(missing, 0)], body)
-		}
-	}
+		return fmt.Errorf("%d, lacks %q:\n%s", status, texts[max(missing, 0)], body)
+	})
 }
 
 // A server that is found when the node starts runs its jobs, also one that

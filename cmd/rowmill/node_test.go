@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
@@ -212,12 +211,7 @@ func TestAddressesAndHealth(t *testing.T) {
 			t.Errorf("%s: %d, want %d with %q:\n%.300s", test.url, status, test.status, test.holds, body)
 		}
 	}
-	deadline := time.Now().Add(20 * time.Second)
-	for body := ""; !strings.Contains(body, "SIMULATED"); time.Sleep(20 * time.Millisecond) {
-		if _, body = fetch(t, m.URL+"/readyz?verbose"); time.Now().After(deadline) {
-			t.Fatal("readyz does not say that outputs are simulated:\n" + body)
-		}
-	}
+	awaitReady(t, m, "SIMULATED")
 }
 
 func fetch(t *testing.T, url string) (int, string) {

@@ -54,8 +54,8 @@ func typeOf(key string) (reflect.Type, bool) {
 	return t, true
 }
 
-// EnvName is the environment variable of a setting.
-func EnvName(key string) string {
+// envName is the environment variable of a setting.
+func envName(key string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 

@@ -106,7 +106,7 @@ func (src Sources) environment() (map[string]any, error) {
 	byName := map[string]string{}
 	for _, key := range Keys() {
 		if _, single := typeOf(key); single {
-			byName[EnvName(key)] = key
+			byName[envName(key)] = key
 		}
 	}
 	out := map[string]any{}

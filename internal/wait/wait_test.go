@@ -1,0 +1,63 @@
+package wait
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// heard is a test that notes what it would have failed with.
+type heard struct {
+	testing.TB
+	fatal string
+}
+
+func (h *heard) Helper() {}
+
+func (h *heard) Fatalf(format string, args ...any) {
+	h.fatal = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// in runs a wait as a test of its own and returns why it failed.
+func in(t *testing.T, wait func(testing.TB)) string {
+	t.Helper()
+	h, over := &heard{TB: t}, make(chan struct{})
+	go func() {
+		defer close(over)
+		wait(h)
+	}()
+	<-over
+	return h.fatal
+}
+
+func TestUntil(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for after, want := range map[time.Duration]string{
+			0:               "",
+			time.Second:     "",
+			time.Hour:       "not within 30s: too early",
+			2 * time.Minute: "not within 30s: too early",
+		} {
+			began := time.Now()
+			got := in(t, func(t testing.TB) {
+				Until(t, func() error {
+					if time.Since(began) < after {
+						return errors.New("too early")
+					}
+					return nil
+				})
+			})
+			if got != want || got == "" && time.Since(began) != after {
+				t.Errorf("a condition that holds after %v: %q after %v", after, got, time.Since(began))
+			}
+		}
+		if got := in(t, func(t testing.TB) { For(t, "rain", func() bool { return false }) }); got != "not within 30s: rain" {
+			t.Errorf("what never holds: %q", got)
+		}
+	})
+}
