@@ -22,16 +22,15 @@ type courier struct {
 	kind    string // of envelope
 
 	busy    bool
-	waiting parcel // nil where none waits
+	waiting parcel // its body is nil where none waits
 }
 
-// A parcel is what a courier can carry.
-type parcel interface {
-	envelope() (job string, epoch int64)
+// A parcel is what a courier can carry: a heartbeat or an assignment.
+type parcel struct {
+	job   string
+	epoch int64
+	body  any
 }
-
-func (r *report) envelope() (string, int64) { return r.Job, r.Epoch }
-func (o *orders) envelope() (string, int64) { return o.Job, o.Epoch }
 
 // delivered tells an actor that a courier is back.
 type delivered struct {
@@ -47,7 +46,7 @@ const carryTimeout = 1500 * time.Millisecond
 func (k *courier) send(c actor.Context, work errand, m parcel) {
 	switch {
 	case k.local != nil:
-		c.Send(k.local, m)
+		c.Request(k.local, m.body)
 	case k.busy:
 		k.waiting = m
 	default:
@@ -55,8 +54,7 @@ func (k *courier) send(c actor.Context, work errand, m parcel) {
 		work.run(c, func(ctx context.Context) any {
 			ctx, cancel := context.WithTimeout(ctx, carryTimeout)
 			defer cancel()
-			job, epoch := m.envelope()
-			return delivered{k, k.post.ask(ctx, k.address, k.kind, job, epoch, m, nil)}
+			return delivered{k, k.post.ask(ctx, k.address, k.kind, m.job, m.epoch, m.body, nil)}
 		})
 	}
 }
@@ -64,8 +62,8 @@ func (k *courier) send(c actor.Context, work errand, m parcel) {
 // back must be called with each delivered: it sends what waits.
 func (k *courier) back(c actor.Context, work errand) {
 	k.busy = false
-	if m := k.waiting; m != nil {
-		k.waiting = nil
+	if m := k.waiting; m.body != nil {
+		k.waiting = parcel{}
 		k.send(c, work, m)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/shard"
@@ -35,13 +35,12 @@ type (
 	}
 	enginesChanged struct{ engines []engineView } // node
 	waitDue        struct{}                       // itself: no engine came in time
-	crewDue        struct{}                       // itself: look who is here, and who is silent
+	workersDue     struct{}                       // itself: look who is here, and who is silent
 	gatherDue      struct{}                       // itself: enough waiting for earlier workers
 	recordDue      struct{}                       // itself: look whether the job was cancelled
-	partSettled    struct {                       // results: a part is committed, or was dropped
+	partCommitted  struct {                       // results: a part is recorded
 		worker string
-		part   partReport
-		open   *roaring.Bitmap // of a dropped one: its rows that are not done
+		part   assign.Part
 	}
 	booksDiffer    struct{ err error }           // results: the store has other parts than we thought
 	jobBroke       struct{ err error }           // results, errands: it cannot go on, or not here
@@ -81,8 +80,9 @@ type job struct {
 	refused  map[string]error // by engine
 	job      *jobContext
 	rows     int64 // of the whole input
-	ledger   *ledger
-	crew     *crew
+	ledger   *assign.Ledger
+	owner    *assign.Owner
+	links    map[string]*courier  // by worker
 	asked    map[string]time.Time // by address: when a node was last invited
 	banned   map[string]time.Time // by address: until when a node is not invited
 	looked   time.Time            // when the crew was last looked at
@@ -114,9 +114,9 @@ func (j *job) Receive(c actor.Context) {
 		j.onTerminated(c, m)
 	case *actor.Stopping:
 		j.onStopping()
-	case *report:
-		if j.crew != nil && !j.ending { // else the worker says it again
-			j.onReport(c, m)
+	case *assign.Heartbeat:
+		if j.results != nil && !j.ending { // else the worker says it again
+			j.onHeartbeat(c, m)
 		}
 	default:
 		j.behavior.Receive(c)
@@ -163,18 +163,18 @@ func (j *job) waiting(c actor.Context) {
 // running: rows are dealt, run and committed.
 func (j *job) running(c actor.Context) {
 	switch m := c.Message().(type) {
-	case partSettled:
-		j.onPartSettled(c, m)
+	case partCommitted:
+		j.onPartCommitted(c, m)
 	case *invited:
 		j.onInvited(c, m)
 	case *peer.Refusal: // of this node
 		j.onInvited(c, &invited{err: m, epoch: j.fence.Epoch})
 	case delivered:
 		j.onDelivered(c, m)
-	case crewDue:
-		j.onCrewDue(c)
+	case workersDue:
+		j.onWorkersDue(c)
 	case gatherDue:
-		j.startDealing(c)
+		j.startAssigning(c)
 	case recordDue:
 		j.onRecordDue(c)
 	case enginesChanged:
@@ -272,7 +272,10 @@ func (j *job) onIngested(c actor.Context, m ingested) {
 		j.job, m.err = newJobContext(j.run.ctx, j.cfg, &j.rec, j.fence, m.input, m.counter)
 	}
 	if m.err == nil {
-		j.ledger, m.err = newLedger(m.input.Shards, m.parts)
+		j.ledger, m.err = assign.NewLedger(m.input.Shards, m.parts)
+	}
+	if m.err == nil {
+		j.owner, m.err = assign.NewOwner(m.input.Shards, m.parts)
 	}
 	if m.err != nil {
 		j.onJobBroke(c, jobBroke{m.err})
@@ -313,7 +316,7 @@ func (j *job) proceed(c actor.Context) {
 	if !run && j.rec.Job.Message == message {
 		return
 	}
-	rows, shards := j.rows, len(j.ledger.shards)
+	rows, shards := j.rows, j.ledger.Shards()
 	now := j.cfg.Clock()
 	j.update(c, func(r *store.Record) {
 		if r.Job.NumRows == nil {
@@ -390,17 +393,17 @@ func (j *job) startRows(c actor.Context) {
 	if warning != "" {
 		j.update(c, func(r *store.Record) { r.Job.Warnings = union(r.Job.Warnings, []string{warning}) })
 	}
-	j.crew = newCrew(newPlan(j.job.manifest.Shards, j.ledger.done()), j.ledger.keys())
+	j.links = make(map[string]*courier)
 	j.results = c.SpawnPrefix(j.metrics.props("results", func() actor.Actor {
 		return &collector{
 			cfg: j.cfg, job: j.job, owner: c.Self(), rows: j.rows, ledger: j.ledger, metrics: j.metrics, slots: j.slots,
-			survives: j.cfg.survives(j.ledger.rows),
+			survives: j.cfg.survives(j.ledger.Rows),
 			work:     newErrand(j.run.ctx, &j.runs), log: j.log,
 		}
 	}), "results")
 	c.Watch(j.results)
-	if j.crew.plan.exhausted() {
-		j.crew.dealing = true
+	if j.owner.Exhausted() {
+		j.owner.Assigning = true
 		return
 	}
 	j.gather(c)
@@ -419,7 +422,7 @@ func (j *job) onEnginesChanged(c actor.Context, m enginesChanged) {
 	}
 }
 
-func (j *job) onRowBroke(c actor.Context, f *fault) {
+func (j *job) onRowBroke(c actor.Context, f *assign.Fault) {
 	if f.Code == rowmill.RowTooLong {
 		j.fail(c, rowmill.Failf(rowmill.CodeRowTooLong, "Row %d does not fit the context of the model: %s", f.Row, f.Message))
 		return
@@ -429,7 +432,7 @@ func (j *job) onRowBroke(c actor.Context, f *fault) {
 
 func (j *job) onTooManyFailed(c actor.Context, m tooManyFailed) {
 	j.fail(c, rowmill.Failf(rowmill.CodeTooManyFailedRows,
-		"%d of %d rows failed, more than the job may lose. GET /v1/jobs/%s/errors lists them.", m.totals.Failed, j.ledger.rows, j.rec.Job.ID))
+		"%d of %d rows failed, more than the job may lose. GET /v1/jobs/%s/errors lists them.", m.totals.Failed, j.ledger.Rows, j.rec.Job.ID))
 }
 
 // advance takes the job through those of the steps that it has not taken.

@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/store"
@@ -34,7 +35,7 @@ const (
 // and those that have are heard before the first row is dealt.
 func (j *job) gather(c actor.Context) {
 	if j.fence.Epoch == 1 {
-		j.startDealing(c)
+		j.startAssigning(c)
 	} else {
 		j.timers.after(c, gatherTimeout, gatherDue{})
 	}
@@ -42,17 +43,17 @@ func (j *job) gather(c actor.Context) {
 		j.timers.after(c, recordInterval, recordDue{})
 	}
 	j.inviteNew(c)
-	j.onCrewDue(c)
+	j.onWorkersDue(c)
 	if j.asking == 0 {
-		j.startDealing(c)
+		j.startAssigning(c)
 	}
 }
 
-func (j *job) startDealing(c actor.Context) {
-	if j.crew.dealing {
+func (j *job) startAssigning(c actor.Context) {
+	if j.owner.Assigning {
 		return
 	}
-	j.crew.dealing = true
+	j.owner.Assigning = true
 	j.serve(c)
 	j.drainResults(c)
 }
@@ -60,14 +61,14 @@ func (j *job) startDealing(c actor.Context) {
 // inviteNew asks the nodes that could work for the job and do not. Before the
 // first deal those are all: one that cannot work now may have rows from before.
 func (j *job) inviteNew(c actor.Context) {
-	if j.crew == nil {
+	if j.results == nil {
 		return
 	}
 	nodes := j.nodes()
-	j.crew.nodes = len(nodes)
+	j.owner.Nodes = len(nodes)
 	for address := range nodes {
 		now := time.Now()
-		if j.crew.at(address) != nil || now.Sub(j.asked[address]) < askAgain || now.Before(j.banned[address]) {
+		if j.owner.At(address) != nil || now.Sub(j.asked[address]) < askAgain || now.Before(j.banned[address]) {
 			continue
 		}
 		if j.draining && address == "" {
@@ -86,7 +87,7 @@ func (j *job) nodes() map[string]bool {
 			out[e.address] = true
 		}
 	}
-	if !j.crew.dealing {
+	if !j.owner.Assigning {
 		out[""] = true
 		if j.post.peers != nil {
 			for _, m := range j.post.peers.Members() {
@@ -107,7 +108,7 @@ func (j *job) invite(c actor.Context, address string) {
 	if j.job.spec.Estimate {
 		m.Sample = j.job.manifest.Rows
 	}
-	if !j.crew.dealing {
+	if !j.owner.Assigning {
 		j.asking++
 	}
 	if address == "" {
@@ -132,7 +133,7 @@ func (j *job) onInvited(c actor.Context, m *invited) {
 			delete(j.asked, m.address) // at the next look
 		}
 	}
-	if j.crew.dealing {
+	if j.owner.Assigning {
 		return
 	}
 	j.asking--
@@ -144,34 +145,37 @@ func (j *job) onInvited(c actor.Context, m *invited) {
 
 func (j *job) dealIfGathered(c actor.Context) {
 	if j.asking <= 0 && len(j.awaited) == 0 {
-		j.startDealing(c)
+		j.startAssigning(c)
 	}
 }
 
-// onReport takes in what a worker says and answers it.
-func (j *job) onReport(c actor.Context, r *report) {
+// onHeartbeat takes in what a worker says and answers it.
+func (j *job) onHeartbeat(c actor.Context, r *assign.Heartbeat) {
 	if r.Epoch != j.fence.Epoch {
 		return
 	}
-	if r.pid != nil {
+	local := c.Sender()
+	if local != nil {
 		r.Address = ""
 	}
-	m, parts := j.crew.hear(r, time.Now())
+	m, parts := j.owner.Hear(r, time.Now())
+	link := j.links[r.Worker]
+	if link == nil {
+		link = &courier{local: local, post: j.post, address: r.Address, kind: kindAssignment}
+	}
 	if m == nil {
 		j.log.Warn("worker has to let go of its rows", "worker", r.Worker, "node", r.Address)
-		(&courier{local: r.pid, post: j.post, address: r.Address, kind: kindOrders}).send(c, j.run, j.signed(&orders{Worker: r.Worker, Stop: true}))
+		link.send(c, j.run, j.signed(&assign.Assignment{Worker: r.Worker, Stop: true}))
 		return
 	}
-	if m.link == nil {
-		m.link = &courier{local: r.pid, post: j.post, address: r.Address, kind: kindOrders}
-	}
+	j.links[r.Worker] = link
 	for _, p := range parts {
 		if !j.closing {
-			c.Send(j.results, partWritten{m.worker, p})
+			c.Send(j.results, partWritten{p})
 		}
 	}
 	delete(j.awaited, r.Address)
-	if !j.crew.dealing {
+	if !j.owner.Assigning {
 		j.dealIfGathered(c)
 	}
 	j.warn(c, r.Warnings)
@@ -201,7 +205,7 @@ func (j *job) warn(c actor.Context, warnings []string) {
 
 // noteRefusals keeps which engines cannot run the job, and fails it when none
 // is left.
-func (j *job) noteRefusals(c actor.Context, r *report) {
+func (j *job) noteRefusals(c actor.Context, r *assign.Heartbeat) {
 	for engine, why := range r.Refused {
 		for _, e := range j.engines {
 			if e.address == r.Address && e.local == engine && j.refused[e.name] == nil {
@@ -216,37 +220,37 @@ func (j *job) noteRefusals(c actor.Context, r *report) {
 }
 
 // onFault ends the job, or leaves out the one node that cannot go on.
-func (j *job) onFault(c actor.Context, m *member, f *fault) {
+func (j *job) onFault(c actor.Context, m *assign.Assignee, f *assign.Fault) {
 	if f.Row >= 0 {
 		j.onRowBroke(c, f)
 		return
 	}
-	err := f.err
+	err := f.Err
 	if err == nil {
 		err = errors.New(f.Message)
 	}
-	if j.crew.working() < 2 || f.Code == rowmill.CodeInternalError {
+	if j.owner.Working() < 2 || f.Code == rowmill.CodeInternalError {
 		j.onJobBroke(c, jobBroke{err})
 		return
 	}
-	j.log.Warn("a node cannot go on with the job and is left out for a while", "node", m.address, "err", err)
-	j.banned[m.address] = time.Now().Add(banTime)
+	j.log.Warn("a node cannot go on with the job and is left out for a while", "node", m.Address, "err", err)
+	j.banned[m.Address] = time.Now().Add(banTime)
 	j.lose(c, m)
 }
 
 // lose gives the rows of a worker to others.
-func (j *job) lose(c actor.Context, m *member) {
-	again := j.crew.remove(m)
+func (j *job) lose(c actor.Context, m *assign.Assignee) {
+	again := j.owner.Remove(m)
 	j.metrics.returned.WithLabelValues("lost").Add(float64(again))
-	j.log.Warn("worker lost", "worker", m.worker, "node", m.address, "rows", again)
-	j.send(c, m, &orders{Worker: m.worker, Stop: true})
+	j.log.Warn("worker lost", "worker", m.Worker, "node", m.Address, "rows", again)
+	j.send(c, m, &assign.Assignment{Worker: m.Worker, Stop: true})
 	j.serve(c)
 }
 
 // part lets a worker go that has given back all it had.
-func (j *job) part(c actor.Context, m *member) {
-	j.crew.remove(m)
-	j.send(c, m, &orders{Worker: m.worker, Stop: true})
+func (j *job) part(c actor.Context, m *assign.Assignee) {
+	j.owner.Remove(m)
+	j.send(c, m, &assign.Assignment{Worker: m.Worker, Stop: true})
 	j.drainResults(c)
 	j.serve(c)
 }
@@ -254,14 +258,14 @@ func (j *job) part(c actor.Context, m *member) {
 // drainResults ends this node's part in the job once its own worker has left.
 // Parts that others report from then on are for the next owner.
 func (j *job) drainResults(c actor.Context) {
-	if j.draining && !j.closing && j.crew.dealing && j.crew.at("") == nil {
+	if j.draining && !j.closing && j.owner.Assigning && j.owner.At("") == nil {
 		j.closing = true
 		c.Send(j.results, drainResults{})
 	}
 }
 
-func (j *job) onPartSettled(c actor.Context, m partSettled) {
-	w := j.crew.settle(m.worker, m.part, m.open)
+func (j *job) onPartCommitted(c actor.Context, m partCommitted) {
+	w := j.owner.Committed(m.worker, m.part)
 	j.serve(c)
 	if w != nil {
 		j.tell(c, w)
@@ -270,19 +274,21 @@ func (j *job) onPartSettled(c actor.Context, m partSettled) {
 
 // serve tells those whose orders have changed.
 func (j *job) serve(c actor.Context) {
-	for _, m := range j.crew.serve() {
+	for _, m := range j.owner.Serve() {
 		j.tell(c, m)
 	}
 }
 
-func (j *job) tell(c actor.Context, m *member) { j.send(c, m, j.crew.orders(m)) }
+func (j *job) tell(c actor.Context, m *assign.Assignee) { j.send(c, m, j.owner.Assignment(m)) }
 
-func (j *job) send(c actor.Context, m *member, o *orders) { m.link.send(c, j.run, j.signed(o)) }
+func (j *job) send(c actor.Context, m *assign.Assignee, o *assign.Assignment) {
+	j.links[m.Worker].send(c, j.run, j.signed(o))
+}
 
-// signed says on orders which job they are of, and whose.
-func (j *job) signed(o *orders) *orders {
+// signed says on an assignment which job it is of, and whose.
+func (j *job) signed(o *assign.Assignment) parcel {
 	o.Job, o.Epoch = j.rec.Job.ID, j.fence.Epoch
-	return o
+	return parcel{o.Job, o.Epoch, o}
 }
 
 // onDelivered learns from a message that did not arrive: where nobody listens
@@ -293,25 +299,25 @@ func (j *job) onDelivered(c actor.Context, m delivered) {
 		return
 	}
 	logUnanswered(j.log, m.by.address, m.err)
-	for _, w := range j.crew.sorted() {
-		if w.link == m.by && (errors.Is(m.err, peer.ErrRefused) || code(m.err) == codeUnknownJob) {
+	for _, w := range j.owner.Workers() {
+		if j.links[w.Worker] == m.by && (errors.Is(m.err, peer.ErrRefused) || code(m.err) == codeUnknownJob) {
 			j.lose(c, w)
 		}
 	}
 }
 
-// onCrewDue looks who is silent and who is new.
-func (j *job) onCrewDue(c actor.Context) {
-	j.timers.after(c, reportInterval, crewDue{})
+// onWorkersDue looks who is silent and who is new.
+func (j *job) onWorkersDue(c actor.Context) {
+	j.timers.after(c, heartbeatInterval, workersDue{})
 	now := time.Now()
-	if !j.looked.IsZero() && now.Sub(j.looked) > 2*reportInterval { // it was us who stood still
-		j.crew.excuse(now.Add(-reportInterval))
+	if !j.looked.IsZero() && now.Sub(j.looked) > 2*heartbeatInterval { // it was us who stood still
+		j.owner.Excuse(now.Add(-heartbeatInterval))
 	}
 	j.looked = now
-	for _, m := range j.crew.silent(now.Add(-j.cfg.LeaseTTL)) {
+	for _, m := range j.owner.Silent(now.Add(-j.cfg.LeaseTTL)) {
 		j.lose(c, m)
 	}
-	for _, m := range j.crew.silent(now.Add(-2 * reportInterval)) {
+	for _, m := range j.owner.Silent(now.Add(-2 * heartbeatInterval)) {
 		j.tell(c, m) // whether anybody listens
 	}
 	j.inviteNew(c)

@@ -12,6 +12,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
@@ -61,14 +62,14 @@ func (n *node) onFromPeer(c actor.Context, m fromPeer) {
 	switch body := m.body.(type) {
 	case *invite:
 		n.onInvite(c, body)
-	case *report:
-		n.pass(c, n.jobs[body.Job], body)
-	case *orders:
+	case *assign.Heartbeat:
+		n.pass(c, n.jobs[body.Job], body.Job, body)
+	case *assign.Assignment:
 		if w := n.workers[body.Job]; w != nil && w.name == body.Worker {
-			n.pass(c, w.pid, body)
+			n.pass(c, w.pid, body.Job, body)
 			return
 		}
-		n.pass(c, nil, body)
+		n.pass(c, nil, body.Job, body)
 	case *dismiss:
 		n.onDismiss(c, body)
 	case hint:
@@ -88,9 +89,8 @@ func (n *node) onFromPeer(c actor.Context, m fromPeer) {
 }
 
 // pass hands a message of another node to who it is for.
-func (n *node) pass(c actor.Context, to *actor.PID, body parcel) {
+func (n *node) pass(c actor.Context, to *actor.PID, job string, body any) {
 	if to == nil {
-		job, _ := body.envelope()
 		c.Respond(refuse(codeUnknownJob, "job %s is not known here", job))
 		return
 	}
@@ -130,7 +130,7 @@ func (n *node) guests() (count int) {
 }
 
 func (n *node) courierTo(m *invite) *courier {
-	return &courier{local: m.owner, post: n.system.post, address: m.Address, kind: kindReport}
+	return &courier{local: m.owner, post: n.system.post, address: m.Address, kind: kindHeartbeat}
 }
 
 // hire reads what a worker needs to know.
@@ -212,7 +212,7 @@ func (n *node) place(c actor.Context, m hired) {
 	w.pid = c.SpawnPrefix(n.metrics.props("worker", func() actor.Actor {
 		return &worker{
 			cfg: n.cfg, name: name, self: n.address(), job: m.job, node: c.Self(), owner: w.owner,
-			metrics: n.metrics, budget: n.budget, slots: n.slots, work: m.work, all: n.all, runs: m.runs, log: log, duty: newDuty(m.invite.Epoch, m.invite.Session),
+			metrics: n.metrics, budget: n.budget, slots: n.slots, work: m.work, all: n.all, runs: m.runs, log: log, agreed: assign.NewWorker(name, m.invite.Epoch, m.invite.Session),
 		}
 	}), fmt.Sprintf("worker-%s-%d", id, m.invite.Epoch))
 	c.Watch(w.pid)
@@ -270,12 +270,17 @@ func (n *node) onDismiss(c actor.Context, m *dismiss) {
 func (n *node) onWorkerPanicked(c actor.Context, job string, w *placement) {
 	delete(n.workers, job)
 	n.metrics.workers.Set(float64(len(n.workers)))
-	owner := &courier{local: w.owner.local, post: w.owner.post, address: w.owner.address, kind: kindReport} // that of the worker died with it
-	owner.send(c, n.work, &report{
-		Job: job, Epoch: w.epoch, Worker: w.name, Address: n.address(), pid: w.pid,
+	last := &assign.Heartbeat{
+		Job: job, Epoch: w.epoch, Worker: w.name, Address: n.address(),
 		Fresh: true, // the owner may not have heard of it before
-		Fault: &fault{Row: -1, Code: rowmill.CodeInternalError, Message: "the worker met a fault of its own; the log of its node says which"},
-	})
+		Fault: &assign.Fault{Row: -1, Code: rowmill.CodeInternalError, Message: "the worker met a fault of its own; the log of its node says which"},
+	}
+	if w.owner.local != nil {
+		c.RequestWithCustomSender(w.owner.local, last, w.pid)
+		return
+	}
+	owner := &courier{post: w.owner.post, address: w.owner.address, kind: kindHeartbeat} // that of the worker died with it
+	owner.send(c, n.work, parcel{job, w.epoch, last})
 }
 
 // address is where other nodes reach this one; empty on a single node.

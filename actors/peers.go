@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
@@ -191,10 +192,10 @@ func decode(e peer.Envelope) (body any, refusal error) {
 	switch e.Kind {
 	case kindInvite:
 		body = new(invite)
-	case kindReport:
-		body = new(report)
-	case kindOrders:
-		body = new(orders)
+	case kindHeartbeat:
+		body = new(assign.Heartbeat)
+	case kindAssignment:
+		body = new(assign.Assignment)
 	case kindDismiss:
 		body = new(dismiss)
 	case kindHint:
@@ -212,24 +213,14 @@ func decode(e peer.Envelope) (body any, refusal error) {
 		if m.Address == "" {
 			return nil, refuse(peer.CodeInvalid, "invite: address is missing")
 		}
-	case *report:
-		if m.Address == "" || m.Worker == "" || !wellFormed(m) {
+	case *assign.Heartbeat:
+		if m.Address == "" || m.Worker == "" || !m.WellFormed() {
 			return nil, refuse(peer.CodeInvalid, "report: address, worker or row sets are missing")
 		}
 	case *hint:
 		return *m, nil
 	}
 	return body, nil
-}
-
-// wellFormed reports whether all row sets of a report are there.
-func wellFormed(r *report) bool {
-	for _, list := range [][]shardRows{r.Holds, r.Back} {
-		if slices.ContainsFunc(list, func(s shardRows) bool { return s.Rows.Bitmap == nil || s.Rows.IsEmpty() }) {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(r.Parts, func(p partReport) bool { return p.Rows.Bitmap == nil || p.Rows.IsEmpty() || p.Key == "" })
 }
 
 // follow tells the node when members come and go.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
@@ -24,8 +25,7 @@ import (
 // Messages a results actor receives.
 type (
 	partWritten struct { // job: a part object is durable
-		worker string
-		partReport
+		assign.Proposal
 	}
 	partsCommitted struct { // its errand
 		parts []store.Part
@@ -51,7 +51,7 @@ type collector struct {
 	job     *jobContext
 	owner   *actor.PID // the job
 	rows    int64      // of the whole input
-	ledger  *ledger
+	ledger  *assign.Ledger
 	metrics *metrics
 	slots   slots
 	work    errand
@@ -98,7 +98,7 @@ func (r *collector) onStarted(c actor.Context) {
 	if r.lost(c) {
 		return
 	}
-	for n := range r.ledger.shards {
+	for n := range r.ledger.Shards() {
 		r.mergeIfReady(c, n)
 	}
 	r.finaliseIfReady(c)
@@ -106,31 +106,22 @@ func (r *collector) onStarted(c actor.Context) {
 
 // lost reports whether too many rows have failed, and tells the job.
 func (r *collector) lost(c actor.Context) bool {
-	failed := r.ledger.totals.Failed
-	if failed <= r.survives && (failed == 0 || failed < r.ledger.rows) {
+	failed := r.ledger.Totals.Failed
+	if failed <= r.survives && (failed == 0 || failed < r.ledger.Rows) {
 		return false
 	}
-	c.Send(r.owner, tooManyFailed{totals: r.ledger.totals})
+	c.Send(r.owner, tooManyFailed{totals: r.ledger.Totals})
 	return true
 }
 
 func (r *collector) onPartWritten(c actor.Context, m partWritten) {
-	if _, twice := r.written[m.Key]; twice {
-		return
-	}
-	if r.ledger.has(m.partReport) {
-		c.Send(r.owner, partSettled{m.worker, m.partReport, nil})
-		return
-	}
-	part, open, ok := r.ledger.propose(m.partReport)
-	if !ok {
-		r.log.Warn("part repeats rows that are done, dropped", "part", m.Key, "open", open.GetCardinality())
+	if m.Repeat {
+		r.log.Warn("part repeats rows that are done, dropped", "part", m.Key)
 		r.drop(c, m.Key)
-		c.Send(r.owner, partSettled{m.worker, m.partReport, open})
 		return
 	}
 	r.written[m.Key] = m
-	r.pending = append(r.pending, part)
+	r.pending = append(r.pending, m.Record)
 	r.commit(c)
 }
 
@@ -140,7 +131,7 @@ func (r *collector) commit(c actor.Context) {
 		return
 	}
 	r.committing = true
-	parts, totals := r.pending, r.ledger.totals
+	parts, totals := r.pending, r.ledger.Totals
 	r.pending = nil
 	for _, p := range parts {
 		totals = totals.Plus(p.Totals)
@@ -162,11 +153,11 @@ func (r *collector) onPartsCommitted(c actor.Context, m partsCommitted) {
 	r.commits++
 	r.lastRow = time.Now()
 	for _, p := range m.parts {
-		r.ledger.committed(p)
+		r.ledger.Add(p)
 		r.count(p)
 		m := r.written[p.Key]
 		delete(r.written, p.Key)
-		c.Send(r.owner, partSettled{m.worker, m.partReport, nil})
+		c.Send(r.owner, partCommitted{m.Worker, m.Part})
 	}
 	if r.lost(c) {
 		return
@@ -189,11 +180,11 @@ func (r *collector) count(p store.Part) {
 }
 
 func (r *collector) mergeIfReady(c actor.Context, n int) {
-	if r.job.spec.Estimate || r.merging[n] || r.draining || !r.ledger.mergeable(n) {
+	if r.job.spec.Estimate || r.merging[n] || r.draining || !r.ledger.Mergeable(n) {
 		return
 	}
 	r.merging[n] = true
-	parts := r.ledger.shards[n].parts
+	parts := r.ledger.Parts(n)
 	r.work.run(c, func(ctx context.Context) any {
 		if !r.slots.merge.enter(ctx) {
 			return nil
@@ -204,7 +195,7 @@ func (r *collector) mergeIfReady(c actor.Context, n int) {
 		err := r.patiently(ctx, "merge shard", func() error {
 			key := layout.Part(r.job.id, n, r.job.fence.Epoch)
 			size, err := r.merge(ctx, n, parts, key)
-			complete = mergedPart(key, size, parts)
+			complete = assign.Merged(key, size, parts)
 			return err
 		})
 		if err != nil {
@@ -249,10 +240,10 @@ func (r *collector) onShardMerged(c actor.Context, m shardMerged) {
 		return
 	}
 	delete(r.merging, m.shard)
-	for _, p := range r.ledger.shards[m.shard].parts {
+	for _, p := range r.ledger.Parts(m.shard) {
 		r.drop(c, p.Key)
 	}
-	r.ledger.complete(m.complete)
+	r.ledger.Complete(m.complete)
 	r.finaliseIfReady(c)
 	r.reportDrained(c)
 }
@@ -286,13 +277,13 @@ func (r *collector) finaliseIfReady(c actor.Context) {
 		r.estimateIfReady(c)
 		return
 	}
-	if !r.ledger.finished() {
+	if !r.ledger.Finished() {
 		return
 	}
 	r.finalising = true
-	parts := make([]store.Part, len(r.ledger.shards))
-	for i := range r.ledger.shards {
-		parts[i] = r.ledger.shards[i].parts[0]
+	parts := make([]store.Part, r.ledger.Shards())
+	for i := range parts {
+		parts[i] = r.ledger.Parts(i)[0]
 	}
 	r.work.run(c, func(ctx context.Context) any {
 		rec, err := r.finalise(ctx, parts)
@@ -304,10 +295,10 @@ func (r *collector) finaliseIfReady(c actor.Context) {
 // nobody's: only what they took counts.
 func (r *collector) estimateIfReady(c actor.Context) {
 	var parts []store.Part
-	for i := range r.ledger.shards {
-		parts = append(parts, r.ledger.shards[i].parts...)
+	for i := range r.ledger.Shards() {
+		parts = append(parts, r.ledger.Parts(i)...)
 	}
-	if r.ledger.totals.Rows < r.ledger.rows {
+	if r.ledger.Totals.Rows < r.ledger.Rows {
 		return
 	}
 	r.finalising = true
@@ -346,8 +337,8 @@ func (r *collector) finalise(ctx context.Context, parts []store.Part) (store.Rec
 			err := r.patiently(gctx, "write artifact", func() error {
 				size, err := writeObject(gctx, r.cfg.Blob, artifacts[name].Key, func(w io.Writer) error {
 					rows, err := concat(gctx, w, sources)
-					if err == nil && rows != r.ledger.rows {
-						err = fmt.Errorf("%d rows, not %d", rows, r.ledger.rows)
+					if err == nil && rows != r.ledger.Rows {
+						err = fmt.Errorf("%d rows, not %d", rows, r.ledger.Rows)
 					}
 					return err
 				})

@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/actors/order"
 	"github.com/rowmill/rowmill/engine"
@@ -24,7 +25,7 @@ type (
 		session string
 	}
 	blockLoaded struct { // its errand
-		span  span
+		span  assign.Span
 		size  int64         // taken from the budget for it
 		input *shard.Reader // open reader of span.Shard
 		block *shard.Block
@@ -36,7 +37,7 @@ type (
 	retryDue     struct{} // itself: a pause is over
 	reportDue    struct{} // itself: tell the owner how things stand
 	partStored   struct { // its errand: a part is durable
-		part  partReport
+		part  assign.Part
 		batch *batch
 		err   error
 	}
@@ -70,18 +71,18 @@ type worker struct {
 	rows    *dispatch.Rows // what is loaded and what must wait
 	shards  map[int]*shardState
 	latest  int // the shard that the last span is of
-	todo    []span
+	todo    []assign.Span
 	timers  timers
 	written int // parts being written
 	cut     unsettled
 
-	duty     *duty
+	agreed   *assign.Worker
 	heard    time.Time // when orders last came
 	asked    bool      // the owner has been told that there is room
 	hungry   bool      // and that there is nothing to do
 	warnings []string
 	refused  map[string]string // by engine
-	fault    *fault
+	fault    *assign.Fault
 
 	exhausted      bool // no rows are left to be dealt
 	loading        bool // a block is on its way
@@ -107,8 +108,8 @@ func (w *worker) Receive(c actor.Context) {
 		w.onQueueRefused(c, m)
 	case adopt:
 		w.onAdopt(c, m)
-	case *orders:
-		w.onOrders(c, m)
+	case *assign.Assignment:
+		w.onAssignment(c, m)
 	case delivered:
 		m.by.back(c, w.work)
 	case reportDue:
@@ -213,7 +214,7 @@ func (w *worker) onBlockLoaded(c actor.Context, m blockLoaded) {
 	rest, tasks, bytes := st.unpack(m)
 	w.hold(bytes - m.size)
 	w.rows.Add(tasks)
-	if rest.count() > 0 {
+	if rest.Count() > 0 {
 		w.todo[0] = rest
 	} else {
 		w.todo = w.todo[1:]
@@ -233,7 +234,7 @@ func (w *worker) onRowsFinished(c actor.Context) {
 			w.unreserve(t)
 			w.rows.Retry(t, now)
 		case t.Out.Failed() && fatal[t.Out.Err.Code]:
-			w.fail(c, &fault{Row: t.Row.Index, Code: t.Out.Err.Code, Message: t.Out.Err.Message})
+			w.fail(c, &assign.Fault{Row: t.Row.Index, Code: t.Out.Err.Code, Message: t.Out.Err.Message})
 		default:
 			n := t.OutputBytes()
 			w.learn(n)
@@ -241,6 +242,7 @@ func (w *worker) onRowsFinished(c actor.Context) {
 				w.rows.Learn(t)
 			}
 			w.hold(n - t.Reserved)
+			w.agreed.Finished(t.Shard, t.Rel)
 			w.unwritten += w.shard(t.Shard).finished(t, now)
 		}
 	}
@@ -291,7 +293,7 @@ func (w *worker) flush(c actor.Context, n int) {
 			return nil
 		}
 		defer w.slots.write.leave()
-		var part partReport
+		var part assign.Part
 		err := patiently(ctx, w.cfg.StoragePatience, w.log, "write part", func() (err error) {
 			part, err = writePart(ctx, w.cfg.Blob, w.job, n, b.tasks)
 			return err
@@ -309,7 +311,7 @@ func (w *worker) onPartStored(c actor.Context, m partStored) {
 		return
 	}
 	w.cut.wrote(m.part.Key, m.batch)
-	w.duty.wrote(m.part)
+	w.agreed.Wrote(m.part)
 	w.report(c)
 	w.pump(c)
 }
@@ -347,7 +349,7 @@ func (w *worker) finishDraining(c actor.Context) {
 
 // left reports whether nothing is left with a worker that drains.
 func (w *worker) left() bool {
-	return w.draining && w.outstanding == 0 && w.written == 0 && !w.loading && w.unwritten == 0 && w.duty.free()
+	return w.draining && w.outstanding == 0 && w.written == 0 && !w.loading && w.unwritten == 0 && w.agreed.Idle()
 }
 
 func (w *worker) onStopping() {
@@ -373,7 +375,7 @@ func (w *worker) onStopping() {
 // drained reports whether all rows of shard n that this worker has are
 // written, and no more are on their way as far as it knows.
 func (w *worker) drained(n int) bool {
-	return w.shards[n].open == 0 && (n != w.latest || w.exhausted)
+	return w.agreed.Unfinished(n) == 0 && (n != w.latest || w.exhausted)
 }
 
 func (w *worker) shard(n int) *shardState {

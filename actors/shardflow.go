@@ -75,7 +75,7 @@ func (w *worker) pump(c actor.Context) {
 // has given this worker up. Its rows may then have to be run again, and no more
 // of them are begun.
 func (w *worker) atRisk(now time.Time) bool {
-	gather, record := w.cfg.PartInterval, max(w.cfg.PartInterval, reportInterval)*3/4 // a report may have to be repeated
+	gather, record := w.cfg.PartInterval, max(w.cfg.PartInterval, heartbeatInterval)*3/4 // a report may have to be repeated
 	then := now.Add(-gather - record)
 	for _, st := range w.shards {
 		if st.waits(then) {

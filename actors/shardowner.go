@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/dispatch"
 )
 
@@ -18,14 +19,14 @@ import (
 
 // report tells the owner how things stand.
 func (w *worker) report(c actor.Context) {
-	r := &report{
-		Job: w.job.id, Worker: w.name, Address: w.self, pid: c.Self(),
+	r := &assign.Heartbeat{
+		Job: w.job.id, Address: w.self,
 		Want: w.wants(), Hungry: w.hungry, Ready: w.ready(), Ports: len(w.ports),
 		Leaves: w.draining, Left: w.left(),
 		Warnings: w.warnings, Refused: maps.Clone(w.refused), Fault: w.fault,
 	}
-	w.duty.write(r)
-	w.owner.send(c, w.work, r)
+	w.agreed.Report(r)
+	w.owner.send(c, w.work, parcel{r.Job, r.Epoch, r})
 }
 
 // ready is how many rows could be given back.
@@ -33,7 +34,7 @@ func (w *worker) ready() int {
 	n := w.rows.Ready()
 	for i, s := range w.todo {
 		if i > 0 || !w.loading {
-			n += s.count()
+			n += s.Count()
 		}
 	}
 	return n
@@ -41,7 +42,7 @@ func (w *worker) ready() int {
 
 // lookUpAfter is how long an owner may be silent before the record is asked
 // whether the job is over.
-const lookUpAfter = 3 * reportInterval
+const lookUpAfter = 3 * heartbeatInterval
 
 func (w *worker) onReportDue(c actor.Context) {
 	if w.over {
@@ -60,7 +61,7 @@ func (w *worker) onReportDue(c actor.Context) {
 		}
 		w.done = true
 	}
-	w.timers.after(c, reportInterval, reportDue{})
+	w.timers.after(c, heartbeatInterval, reportDue{})
 	if silent > lookUpAfter {
 		w.lookUp(c)
 	}
@@ -94,18 +95,15 @@ func (w *worker) end(c actor.Context) {
 // onAdopt turns to the job's new owner, or tells the same one again what it
 // asks for.
 func (w *worker) onAdopt(c actor.Context, m adopt) {
-	if w.duty.adopt(m.epoch, m.session) {
+	if w.agreed.Adopt(m.epoch, m.session) {
 		w.log.Info("job has another owner", "epoch", m.epoch)
 		w.owner, w.heard = m.owner, time.Now()
 	}
 	w.report(c)
 }
 
-func (w *worker) onOrders(c actor.Context, o *orders) {
-	if o.Worker != w.name {
-		return
-	}
-	spans, settled, back, ok := w.duty.obey(o)
+func (w *worker) onAssignment(c actor.Context, o *assign.Assignment) {
+	spans, acked, back, ok := w.agreed.Obey(o)
 	if !ok {
 		return
 	}
@@ -114,7 +112,7 @@ func (w *worker) onOrders(c actor.Context, o *orders) {
 		w.end(c)
 		return
 	}
-	for _, key := range settled {
+	for _, key := range acked {
 		w.cut.settle(key)
 	}
 	w.exhausted = o.Exhausted
@@ -122,7 +120,7 @@ func (w *worker) onOrders(c actor.Context, o *orders) {
 		w.asked = false
 	}
 	for _, s := range spans {
-		w.shard(s.Shard).open += s.count()
+		w.shard(s.Shard)
 		w.latest = s.Shard
 	}
 	w.todo = append(w.todo, spans...)
@@ -138,12 +136,12 @@ func (w *worker) onOrders(c actor.Context, o *orders) {
 func (w *worker) giveBack(n int) {
 	for len(w.todo) > 0 && !(len(w.todo) == 1 && w.loading) {
 		last := w.todo[len(w.todo)-1]
-		if last.count() > n {
+		if last.Count() > n {
 			break
 		}
-		n -= last.count()
+		n -= last.Count()
 		w.todo = w.todo[:len(w.todo)-1]
-		w.letGo(last.Shard, last.rows())
+		w.agreed.GiveBack(last.Shard, last.Rows())
 	}
 	w.surrender(w.rows.Remove(n))
 }
@@ -155,30 +153,25 @@ func (w *worker) giveBackAll() {
 }
 
 func (w *worker) surrender(tasks []*dispatch.Task) {
-	gone := make(holdings)
+	var gone assign.Rows
 	for _, t := range tasks {
-		gone.add(t.Shard, roaring.BitmapOf(uint32(t.Rel)))
+		gone.Add(t.Shard, roaring.BitmapOf(uint32(t.Rel)))
 	}
-	for n, rows := range gone {
-		w.letGo(n, rows)
+	for n, rows := range gone.All() {
+		w.agreed.GiveBack(n, rows)
 	}
 	w.release(tasks)
-}
-
-func (w *worker) letGo(shard int, rows *roaring.Bitmap) {
-	w.shard(shard).open -= int(rows.GetCardinality())
-	w.duty.giveBack(shard, rows)
 }
 
 // broke tells the owner that this worker cannot go on.
 func (w *worker) broke(c actor.Context, err error) {
 	if w.job.ctx.Err() == nil {
-		w.fail(c, &fault{Row: -1, Message: err.Error(), err: err})
+		w.fail(c, &assign.Fault{Row: -1, Message: err.Error(), Err: err})
 	}
 }
 
 // fail reports the first fault.
-func (w *worker) fail(c actor.Context, f *fault) {
+func (w *worker) fail(c actor.Context, f *assign.Fault) {
 	if w.fault == nil {
 		w.fault = f
 		w.report(c)

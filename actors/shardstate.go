@@ -12,6 +12,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
@@ -26,7 +27,6 @@ type shardState struct {
 	input *shard.Reader
 	block *shard.Block // the last one read: the next span may begin in it
 	done  *batch       // finished rows that gather; nil where there are none
-	open  int          // rows dealt and not finished
 }
 
 // loadBlock reads the block in which m.span begins; m holds what the worker has
@@ -51,18 +51,18 @@ func loadBlock(ctx context.Context, bucket blob.Bucket, job *jobContext, m block
 
 // unpack turns the rows of the span that lie in the loaded block into tasks
 // and returns what is left of the span.
-func (st *shardState) unpack(m blockLoaded) (rest span, tasks []*dispatch.Task, bytes int64) {
+func (st *shardState) unpack(m blockLoaded) (rest assign.Span, tasks []*dispatch.Task, bytes int64) {
 	st.input, st.block = m.input, m.block
 	rest = m.span
 	end := min(rest.To, m.block.First+m.block.Rows())
 	rows := make([]rowmill.Row, 0, end-rest.From)
 	for rel := rest.From; rel < end; rel++ {
-		if rest.has(rel) {
+		if rest.Has(rel) {
 			rows = append(rows, rowmill.Row{Index: m.input.First() + int64(rel), Text: m.block.Text(rel), ID: m.block.ID(rel)})
 		}
 	}
 	tasks, bytes = dispatch.NewTasks(rest.Shard, m.input.First(), rows)
-	return rest.after(end), tasks, bytes
+	return rest.After(end), tasks, bytes
 }
 
 // finished takes in a row and returns the bytes it adds to what gathers.
@@ -71,7 +71,6 @@ func (st *shardState) finished(t *dispatch.Task, now time.Time) int64 {
 		st.done = &batch{since: now}
 	}
 	n := t.OutputBytes() + t.RowBytes()
-	st.open--
 	st.done.tasks = append(st.done.tasks, t)
 	st.done.bytes += n
 	return n
@@ -99,15 +98,15 @@ func (st *shardState) close(log *slog.Logger) {
 }
 
 // spanBytes estimates the memory that the next block of a span takes.
-func spanBytes(s shard.Info, sp span) int64 {
-	rows := int64(sp.count())
+func spanBytes(s shard.Info, sp assign.Span) int64 {
+	rows := int64(sp.Count())
 	return rows*dispatch.TaskBytes + rows*s.Bytes/int64(max(s.Rows, 1))
 }
 
 // writePart writes finished rows of one shard, in order, as a part.
-func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, tasks []*dispatch.Task) (partReport, error) {
+func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, tasks []*dispatch.Task) (assign.Part, error) {
 	slices.SortFunc(tasks, func(a, b *dispatch.Task) int { return cmp.Compare(a.Rel, b.Rel) })
-	part := partReport{Key: layout.Part(job.id, n, job.fence.Epoch), Shard: n}
+	part := assign.Part{Key: layout.Part(job.id, n, job.fence.Epoch), Shard: n}
 	w, err := bucket.Create(ctx, part.Key, layout.Parquet)
 	if err != nil {
 		return part, err
@@ -126,7 +125,7 @@ func writePart(ctx context.Context, bucket blob.Bucket, job *jobContext, n int, 
 		rels[i] = uint32(t.Rel)
 		part.Totals = part.Totals.Plus(totalsOf(t))
 	}
-	part.Rows = newRowSet(roaring.BitmapOf(rels...))
+	part.Rows = assign.NewRowSet(roaring.BitmapOf(rels...))
 	if err := p.Close(); err != nil {
 		return part, err
 	}

@@ -1,0 +1,89 @@
+package assign
+
+import (
+	"fmt"
+
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A Ledger knows which parts of a job are recorded, as the store has them.
+type Ledger struct {
+	Totals store.Totals
+	Rows   int64 // of the job
+
+	shards []shardParts
+	open   int // shards that are not complete
+}
+
+type shardParts struct {
+	rows     int64
+	parts    []store.Part
+	complete bool // one part holds the whole shard
+}
+
+// NewLedger replays the part records of a job with these shards.
+func NewLedger(shards []shard.Info, parts []store.Part) (*Ledger, error) {
+	l := &Ledger{shards: make([]shardParts, len(shards)), open: len(shards)}
+	for i, info := range shards {
+		l.shards[i].rows = int64(info.Rows)
+		l.Rows += int64(info.Rows)
+	}
+	for _, p := range parts {
+		if p.Shard < 0 || p.Shard >= len(shards) {
+			return nil, fmt.Errorf("part %s: no shard %d", p.Key, p.Shard)
+		}
+		l.Add(p)
+	}
+	return l, nil
+}
+
+// Add notes that the store has recorded a part.
+func (l *Ledger) Add(p store.Part) {
+	l.Totals = l.Totals.Plus(p.Totals)
+	if p.Complete {
+		l.Complete(p)
+		return
+	}
+	s := &l.shards[p.Shard]
+	s.parts = append(s.parts, p)
+}
+
+// Complete notes that a part holds its whole shard, in place of those it was
+// merged from.
+func (l *Ledger) Complete(p store.Part) {
+	s := &l.shards[p.Shard]
+	if !s.complete {
+		l.open--
+	}
+	s.complete, s.parts = true, []store.Part{p}
+}
+
+// Shards is how many shards the job has.
+func (l *Ledger) Shards() int { return len(l.shards) }
+
+// Parts are the parts of a shard.
+func (l *Ledger) Parts(shard int) []store.Part { return l.shards[shard].parts }
+
+// Mergeable reports whether all rows of a shard are recorded in several parts.
+func (l *Ledger) Mergeable(shard int) bool {
+	s := &l.shards[shard]
+	rows := s.rows
+	for _, p := range s.parts {
+		rows -= p.Rows
+	}
+	return !s.complete && rows == 0
+}
+
+// Finished reports whether every shard is complete.
+func (l *Ledger) Finished() bool { return l.open == 0 }
+
+// Merged is the record of the complete part that parts were merged into.
+func Merged(key string, size int64, parts []store.Part) store.Part {
+	p := store.Part{Key: key, Shard: parts[0].Shard, Complete: true, Size: size}
+	for _, part := range parts {
+		p.Rows += part.Rows
+		p.Totals = p.Totals.Plus(part.Totals)
+	}
+	return p
+}

@@ -1,0 +1,89 @@
+package assign
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+func TestLedgerKnowsACompletePartWithoutMerging(t *testing.T) {
+	t.Parallel()
+	l, err := NewLedger([]shard.Info{{Rows: 10}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Add(store.Part{Key: "a", Rows: 10, Complete: true})
+	if !l.Finished() || l.Mergeable(0) {
+		t.Error("one complete part leaves something to do")
+	}
+}
+
+// A ledger and a book replayed from the records equal those that made them,
+// whatever the order of parts, and finish exactly when all rows are in.
+func TestReplayEqualsTheOriginal(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var shards []shard.Info
+		for range rapid.IntRange(1, 3).Draw(t, "shards") {
+			shards = append(shards, shard.Info{Rows: rapid.IntRange(1, 40).Draw(t, "rows")})
+		}
+		l, _ := NewLedger(shards, nil)
+		o, _ := NewOwner(shards, nil)
+		var records []store.Part
+		for n := range rapid.IntRange(0, 30).Draw(t, "parts") {
+			shard := rapid.IntRange(0, len(shards)-1).Draw(t, "shard")
+			set := rows(0, 0)
+			for range rapid.IntRange(1, 20).Draw(t, "rows of part") {
+				set.Add(uint32(rapid.IntRange(0, shards[shard].Rows-1).Draw(t, "row")))
+			}
+			if done := o.book.committed.Of(shard); done != nil {
+				set.AndNot(done)
+			}
+			if set.IsEmpty() {
+				continue
+			}
+			p := Part{Key: fmt.Sprint(n), Shard: shard, Rows: NewRowSet(set), Totals: store.Totals{Rows: int64(set.GetCardinality())}}
+			proposal := o.propose(&Assignee{Worker: "w"}, p)
+			if proposal.Repeat {
+				t.Fatal("part of open rows refused")
+			}
+			o.Committed("w", p)
+			l.Add(proposal.Record)
+			records = append(records, proposal.Record)
+			if l.Mergeable(shard) && rapid.Bool().Draw(t, "merge now") {
+				c := Merged("merged", 1, l.Parts(shard))
+				l.Complete(c)
+				kept := records[:0]
+				for _, p := range records {
+					if p.Shard != shard {
+						kept = append(kept, p)
+					}
+				}
+				records = append(kept, c)
+			}
+		}
+		again, err := NewLedger(shards, records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		book, err := newBook(shards, records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.Totals != l.Totals || again.open != l.open || again.Rows != l.Rows {
+			t.Fatalf("replayed %+v/%d, want %+v/%d", again.Totals, again.open, l.Totals, l.open)
+		}
+		for i := range shards {
+			if again.Mergeable(i) != l.Mergeable(i) || !book.committed.In(i, rows(0, 40)).Equals(o.book.committed.In(i, rows(0, 40))) {
+				t.Fatalf("shard %d differs after replay", i)
+			}
+		}
+		if o.book.committed.Count() != l.Totals.Rows || o.book.free.Count()+l.Totals.Rows != l.Rows {
+			t.Fatalf("%d rows committed and %d free of %d, totals say %d", o.book.committed.Count(), o.book.free.Count(), l.Rows, l.Totals.Rows)
+		}
+	})
+}

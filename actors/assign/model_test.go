@@ -1,0 +1,367 @@
+package assign
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A hand is a worker of the model: its side of the agreement and what a worker
+// does with its rows, without engines.
+type hand struct {
+	*Worker
+	name      string
+	unsent    Rows // could be given back
+	finished  Rows // not written
+	exhausted bool
+	parts     int
+	leaves    bool
+	stopped   bool
+}
+
+func (h *hand) report() *Heartbeat {
+	r := &Heartbeat{
+		Job: "job", Worker: h.name, Address: "there", Want: h.unsent.Count() < 500 && !h.leaves,
+		Hungry: h.unsent.Count() == 0, Ready: int(h.unsent.Count()), Ports: 1, Leaves: h.leaves,
+	}
+	h.Report(r)
+	r.Left = h.leaves && h.Idle()
+	return r
+}
+
+func (h *hand) obeyOrders(o *Assignment) {
+	spans, _, back, ok := h.Obey(o)
+	if !ok {
+		return
+	}
+	if o.Stop {
+		h.stopped = true
+		return
+	}
+	h.exhausted = o.Exhausted
+	for _, s := range spans {
+		h.unsent.Add(s.Shard, s.Rows())
+	}
+	h.surrender(back)
+}
+
+func (h *hand) surrender(n int) {
+	for shard, rows := range h.unsent.shards {
+		if n <= 0 {
+			return
+		}
+		some := rows.Clone()
+		if last, err := rows.Select(uint32(n)); err == nil {
+			some.RemoveRange(uint64(last), 1<<32)
+		}
+		n -= int(some.GetCardinality())
+		h.unsent.Remove(shard, some)
+		h.GiveBack(shard, some)
+	}
+}
+
+// write makes a part of the finished rows of some shard.
+func (h *hand) writePart() {
+	for shard, rows := range h.finished.shards {
+		h.parts++
+		set := NewRowSet(rows)
+		h.Wrote(Part{Key: fmt.Sprintf("%s-%d", h.name, h.parts), Shard: shard, Rows: set})
+		h.finished.Remove(shard, set.Bitmap)
+		return
+	}
+}
+
+// A site is a job in the model; its records outlive owners.
+type site struct {
+	t       *rapid.T
+	shards  []shard.Info
+	records []store.Part
+	pending []Proposal // that are being committed
+	owner   *Owner
+	epoch   int64
+	hands   []*hand
+	made    int
+	late    []*Heartbeat   // that may still arrive
+	runs    map[string]int // by row: how often it was run
+	lost    map[string]bool
+}
+
+func carry[T any](t *rapid.T, m T) T {
+	doc, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out T
+	if err := json.Unmarshal(doc, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (s *site) newOwner() {
+	s.epoch++
+	s.pending = nil // what an owner is committing when it dies the store may refuse
+	var err error
+	if s.owner, err = NewOwner(s.shards, s.records); err != nil {
+		s.t.Fatal(err)
+	}
+	s.owner.Assigning = s.epoch == 1
+}
+
+func (s *site) newHand() {
+	s.made++
+	name := fmt.Sprint("w", s.made)
+	s.hands = append(s.hands, &hand{Worker: NewWorker(name, s.epoch, fmt.Sprint(s.epoch)), name: name})
+}
+
+// exchange lets a worker report and obey, with either message lost on the way.
+func (s *site) exchange(h *hand, loseReport, loseOrders bool) {
+	r := carry(s.t, h.report())
+	if loseReport || r.Epoch != s.epoch {
+		s.late = append(s.late, r)
+		return
+	}
+	a := s.hear(r)
+	if a == nil {
+		h.stopped = true
+		s.forgo(h)
+		return
+	}
+	if r.Left {
+		unseen := 0
+		for _, b := range a.unseen {
+			for _, sp := range b.Spans {
+				unseen += sp.Count()
+			}
+		}
+		if n := s.owner.Remove(a); int(n) != unseen {
+			s.t.Fatalf("a worker left with %d rows, of which it knew all but %d", n, unseen)
+		}
+		h.stopped = true
+		return
+	}
+	s.owner.Serve()
+	if o := carry(s.t, s.sign(s.owner.Assignment(a))); !loseOrders {
+		h.obeyOrders(o)
+	}
+}
+
+func (s *site) hear(r *Heartbeat) *Assignee {
+	a, parts := s.owner.Hear(r, time.Unix(0, 0))
+	for _, p := range parts {
+		if !p.Repeat {
+			s.pending = append(s.pending, p)
+			continue
+		}
+		// A worker that was heard too late goes on with rows that others have
+		// done meanwhile; what it puts into one part with them is dropped too.
+		for _, rel := range p.Rows.ToArray() {
+			s.lost[fmt.Sprint(p.Shard, "/", rel)] = true
+		}
+	}
+	return a
+}
+
+// commit records what was proposed.
+func (s *site) commit() {
+	for _, p := range s.pending {
+		s.records = append(s.records, p.Record)
+		s.owner.Committed(p.Worker, p.Part)
+	}
+	s.pending = nil
+}
+
+func (s *site) sign(o *Assignment) *Assignment {
+	o.Epoch = s.epoch
+	return o
+}
+
+// forgo notes that rows of a worker may run again.
+func (s *site) forgo(h *hand) {
+	for _, rows := range h.holds() {
+		for _, rel := range rows.Rows.ToArray() {
+			s.lost[fmt.Sprint(rows.Shard, "/", rel)] = true
+		}
+	}
+}
+
+// run lets a worker run some of its rows.
+func (s *site) run(h *hand, n int) {
+	for shard, rows := range h.unsent.shards {
+		some := roaring.New()
+		for _, rel := range rows.ToArray() {
+			if n--; n < 0 {
+				break
+			}
+			some.Add(rel)
+			h.Finished(shard, int(rel))
+			key := fmt.Sprint(shard, "/", rel)
+			if s.runs[key]++; s.runs[key] > 1 && !s.lost[key] {
+				s.t.Fatalf("row %s was run twice although no worker was lost that had it", key)
+			}
+		}
+		h.unsent.Remove(shard, some)
+		h.finished.Add(shard, some)
+		return
+	}
+}
+
+// Whatever is lost on the way, whoever dies, owners included: every row is
+// committed once, and only rows of workers that were lost run again.
+func TestOwnerAndWorkersLoseNoRow(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := &site{t: t, runs: make(map[string]int), lost: make(map[string]bool)}
+		for range rapid.IntRange(1, 4).Draw(t, "shards") {
+			s.shards = append(s.shards, shard.Info{Rows: rapid.IntRange(1, 400).Draw(t, "rows"), Bytes: 1 << 20})
+		}
+		s.newOwner()
+		s.newHand()
+		for range rapid.IntRange(0, 150).Draw(t, "steps") {
+			s.step()
+			s.check()
+		}
+		for _, h := range s.hands { // from here on nothing is lost
+			h.Adopt(s.epoch, fmt.Sprint(s.epoch))
+		}
+		s.commit()
+		for range 3 {
+			for _, h := range s.hands {
+				if !h.stopped {
+					s.exchange(h, false, false)
+				}
+			}
+		}
+		s.owner.Assigning = true
+		s.newHand()
+		for i := 0; !s.allDone(); i++ {
+			if i > 2000 {
+				t.Fatalf("%d rows done, %d free", s.owner.book.committed.Count(), s.owner.book.free.Count())
+			}
+			for _, h := range s.hands {
+				if !h.stopped {
+					s.exchange(h, false, false)
+					s.run(h, 300)
+					h.writePart()
+				}
+			}
+			s.commit()
+			s.check()
+		}
+		recorded := int64(0)
+		for _, p := range s.records {
+			recorded += p.Rows
+		}
+		if all := s.owner.book.committed.Count(); recorded != all {
+			t.Fatalf("%d rows were recorded for %d", recorded, all)
+		}
+	})
+}
+
+func (s *site) allDone() bool {
+	for n, info := range s.shards {
+		if s.owner.book.committed.CountOf(n) != info.Rows {
+			return false
+		}
+	}
+	return true
+}
+
+// check looks whether the owner has each row in one state, and no worker has a
+// row in two.
+func (s *site) check() {
+	for n, info := range s.shards {
+		if count, all := s.owner.book.count(n); count != info.Rows || int(all.GetCardinality()) != info.Rows {
+			s.t.Fatalf("the owner's book has %d of %d rows of shard %d in %d states", all.GetCardinality(), info.Rows, n, count)
+		}
+		for _, h := range s.hands {
+			if count, all := h.book.count(n); count != int(all.GetCardinality()) {
+				s.t.Fatalf("worker %s has %d rows of shard %d in %d states", h.name, all.GetCardinality(), n, count)
+			}
+		}
+	}
+}
+
+// count returns how many rows of a shard are in some state, each as often as it
+// is, and which those are.
+func (b *book) count(shard int) (count int, all *roaring.Bitmap) {
+	all = roaring.New()
+	states := []*Rows{&b.free, &b.finished, &b.written, &b.committed}
+	for _, rows := range b.assigned {
+		states = append(states, rows)
+	}
+	for _, rows := range states {
+		if set := rows.Of(shard); set != nil {
+			count += rows.CountOf(shard)
+			all.Or(set)
+		}
+	}
+	return count, all
+}
+
+func (s *site) step() {
+	t := s.t
+	h := s.hands[rapid.IntRange(0, len(s.hands)-1).Draw(t, "worker")]
+	if h.stopped {
+		h = s.hands[len(s.hands)-1]
+	}
+	if h.stopped {
+		s.newHand()
+		return
+	}
+	switch rapid.IntRange(0, 14).Draw(t, "step") {
+	case 13, 14:
+		s.commit()
+	case 12: // a report arrives after those that were made later
+		if len(s.late) > 0 {
+			r := s.late[rapid.IntRange(0, len(s.late)-1).Draw(t, "late")]
+			if r.Epoch == s.epoch && s.owner.workers[r.Worker] != nil {
+				s.hear(carry(t, r))
+			}
+		}
+	case 0, 1, 2:
+		s.exchange(h, rapid.Bool().Draw(t, "report lost"), rapid.Bool().Draw(t, "orders lost"))
+	case 3, 4:
+		s.exchange(h, false, false)
+	case 5, 6:
+		s.run(h, rapid.IntRange(1, 200).Draw(t, "rows"))
+	case 7:
+		h.writePart()
+	case 8:
+		if len(s.hands) < 4 {
+			s.newHand()
+		}
+	case 9: // the owner takes it for dead; it may live
+		if a := s.owner.workers[h.name]; a != nil && rapid.Bool().Draw(t, "dies") {
+			s.forgo(h)
+			s.owner.Remove(a)
+		}
+	case 10: // another owner, which hears some of the workers in time
+		if !rapid.Bool().Draw(t, "owner dies") {
+			return
+		}
+		s.newOwner()
+		for _, h := range s.hands {
+			if h.stopped {
+				continue
+			}
+			if rapid.IntRange(0, 3).Draw(t, "heard") == 0 {
+				s.forgo(h)
+				continue
+			}
+			h.Adopt(s.epoch, fmt.Sprint(s.epoch))
+			s.exchange(h, false, rapid.Bool().Draw(t, "answer lost"))
+		}
+		s.owner.Assigning = true
+	case 11:
+		h.leaves = true
+		h.surrender(int(h.unsent.Count()))
+	}
+}

@@ -1,0 +1,168 @@
+package assign
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+var start = time.Unix(1000, 0)
+
+// hears lets an owner hear of a worker that holds rows of shard 0 and has
+// written some of them.
+func hears(t *testing.T, o *Owner, worker string, holds [2]int, parts ...Part) (*Assignee, []Proposal) {
+	t.Helper()
+	h := &Heartbeat{Worker: worker, Number: 1, Fresh: true, Ports: 1, Want: true, Address: worker, Parts: parts}
+	if holds[1] > holds[0] {
+		h.Holds = []ShardRows{{0, NewRowSet(rows(holds[0], holds[1]))}}
+	}
+	return o.Hear(h, start)
+}
+
+func part(key string, from, to int) Part {
+	return Part{Key: key, Rows: NewRowSet(rows(from, to)), Totals: store.Totals{Rows: int64(to - from)}}
+}
+
+func owner(t *testing.T, rows int, parts ...store.Part) *Owner {
+	t.Helper()
+	o, err := NewOwner([]shard.Info{{Rows: rows}}, parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Assigning = true
+	return o
+}
+
+// A part with rows that are in another one is dropped as a whole; those of its
+// rows that are not are run again.
+func TestOwnerDropsAPartThatRepeatsRows(t *testing.T) {
+	t.Parallel()
+	o := owner(t, 10, committed("earlier", 0, rows(0, 6)))
+	a, parts := hears(t, o, "w", [2]int{5, 10}, part("late", 5, 10))
+	if a == nil || len(parts) != 1 || !parts[0].Repeat {
+		t.Fatalf("heard %+v, want a part that repeats", parts)
+	}
+	if got := o.book.free.Of(0); got == nil || !got.Equals(rows(6, 10)) {
+		t.Errorf("free are %v, want what nobody has done", got)
+	}
+	if m := o.Assignment(a); len(m.Acked) != 1 {
+		t.Errorf("the worker is told %+v, want that it may forget its part", m)
+	}
+}
+
+// A part of a whole shard needs no list of its rows.
+func TestOwnerKnowsACompletePart(t *testing.T) {
+	t.Parallel()
+	_, parts := hears(t, owner(t, 10), "w", [2]int{0, 10}, part("all", 0, 10))
+	if len(parts) != 1 || !parts[0].Record.Complete || parts[0].Record.Accepted != nil {
+		t.Errorf("proposal %+v, want a complete one", parts)
+	}
+	_, parts = hears(t, owner(t, 11), "w", [2]int{0, 11}, part("most", 0, 10))
+	if len(parts) != 1 || parts[0].Record.Complete || parts[0].Record.Accepted == nil {
+		t.Errorf("proposal %+v, want one that names its rows", parts)
+	}
+}
+
+// The part of a worker that is gone is committed all the same, and its rows do
+// not run again.
+func TestOwnerKeepsThePartsOfTheLost(t *testing.T) {
+	t.Parallel()
+	o := owner(t, 10)
+	a, parts := hears(t, o, "w", [2]int{0, 10}, part("half", 0, 5))
+	if again := o.Remove(a); again != 5 || o.book.free.Count() != 5 {
+		t.Errorf("%d rows run again and %d are free, want those that are in no part", again, o.book.free.Count())
+	}
+	if o.Committed("w", parts[0].Part) != nil {
+		t.Error("a worker that is gone was found")
+	}
+	if state, _ := o.Where(4); state != Committed {
+		t.Errorf("row 4 is %s", state)
+	}
+	if a, _ := hears(t, o, "w", [2]int{5, 10}); a != nil {
+		t.Error("a worker that was given up was heard")
+	}
+}
+
+// Parts that an earlier owner has recorded are acknowledged and not committed
+// twice.
+func TestOwnerKnowsThePartsOfEarlierOwners(t *testing.T) {
+	t.Parallel()
+	o := owner(t, 10, committed("old", 0, rows(0, 5)))
+	a, parts := hears(t, o, "w", [2]int{0, 10}, part("old", 0, 5))
+	if len(parts) != 0 {
+		t.Errorf("proposals %+v, want none", parts)
+	}
+	if m := o.Assignment(a); len(m.Acked) != 1 || m.Acked[0] != "old" {
+		t.Errorf("the worker is told %+v", m)
+	}
+}
+
+// An owner that stood still has not heard its workers: that is no sign that
+// they are lost.
+func TestOwnerExcusesWhoCouldNotBeHeard(t *testing.T) {
+	t.Parallel()
+	o := owner(t, 10)
+	hears(t, o, "w", [2]int{})
+	late := start.Add(time.Minute)
+	if len(o.Silent(late.Add(-time.Second))) != 1 {
+		t.Fatal("a worker that was not heard for a minute is not silent")
+	}
+	o.Excuse(late)
+	if len(o.Silent(late.Add(-time.Second))) != 0 {
+		t.Error("a worker that could not be heard is taken for lost")
+	}
+}
+
+// Who has nothing to do gets rows that another has not begun.
+func TestOwnerRevokesForTheHungry(t *testing.T) {
+	t.Parallel()
+	o := owner(t, 10)
+	hears(t, o, "busy", [2]int{0, 10})
+	o.Hear(&Heartbeat{Worker: "busy", Number: 2, Ports: 1, Ready: 8}, start)
+	a, _ := hears(t, o, "idle", [2]int{})
+	o.Hear(&Heartbeat{Worker: "idle", Number: 2, Ports: 1, Want: true, Hungry: true}, start)
+	changed := o.Serve()
+	if len(changed) != 1 || changed[0].Worker != "busy" || o.Assignment(changed[0]).Revoke.Rows != 4 {
+		t.Fatalf("told %+v, want half of what waits back", changed)
+	}
+	o.Hear(&Heartbeat{Worker: "busy", Number: 3, Ports: 1, Ready: 4, Recalled: 1, Batch: 1, Back: []ShardRows{{0, NewRowSet(rows(6, 10))}}}, start)
+	if changed := o.Serve(); len(changed) != 1 || changed[0] != a {
+		t.Fatalf("told %+v, want who was idle", changed)
+	}
+	if state, worker := o.Where(7); state != Assigned || worker != "idle" {
+		t.Errorf("row 7 is %s with %q", state, worker)
+	}
+}
+
+// Rows that are not of the job are not heard of.
+func TestOwnerHearsNothingImpossible(t *testing.T) {
+	t.Parallel()
+	o := owner(t, 10)
+	for _, h := range []*Heartbeat{
+		{Worker: "w", Fresh: true, Holds: []ShardRows{{0, NewRowSet(rows(5, 11))}}},
+		{Worker: "w", Fresh: true, Holds: []ShardRows{{1, NewRowSet(rows(0, 1))}}},
+		{Worker: "w", Fresh: true, Back: []ShardRows{{-1, NewRowSet(rows(0, 1))}}},
+		{Worker: "w", Fresh: true, Parts: []Part{part("p", 9, 12)}},
+	} {
+		if a, _ := o.Hear(h, start); a != nil {
+			t.Errorf("heard %+v", h)
+		}
+	}
+	if state, _ := o.Where(10); state != Elsewhere {
+		t.Errorf("row 10 of 10 is %s", state)
+	}
+}
+
+func TestOwnerRefusesRecordsOfAnotherInput(t *testing.T) {
+	t.Parallel()
+	for _, p := range []store.Part{{Key: "x", Shard: 1, Complete: true}, {Key: "x", Accepted: []byte("nonsense")}} {
+		if _, err := NewOwner([]shard.Info{{Rows: 1}}, []store.Part{p}); err == nil {
+			t.Errorf("part %+v was accepted", p)
+		}
+	}
+	if _, err := NewLedger([]shard.Info{{Rows: 1}}, []store.Part{{Key: "x", Shard: 1, Complete: true}}); err == nil {
+		t.Error("a part of a shard that does not exist was accepted")
+	}
+}

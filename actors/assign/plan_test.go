@@ -1,0 +1,162 @@
+package assign
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+// rows is a set of consecutive rows.
+func rows(from, to int) *roaring.Bitmap { return span(from, to) }
+
+// committed is the record of a part with these rows.
+func committed(key string, shard int, set *roaring.Bitmap) store.Part {
+	accepted, _ := set.ToBytes()
+	return store.Part{Key: key, Shard: shard, Accepted: accepted, Rows: int64(set.GetCardinality()), Totals: store.Totals{Rows: int64(set.GetCardinality())}}
+}
+
+// someShards draws shards and parts that hold some of their rows.
+func someShards(t *rapid.T, most int) (shards []shard.Info, done []*roaring.Bitmap, parts []store.Part, open int64) {
+	for n := range rapid.IntRange(0, most).Draw(t, "shards") {
+		info := shard.Info{Rows: rapid.IntRange(1, 3000).Draw(t, "rows")}
+		info.Bytes = int64(info.Rows) * rapid.Int64Range(0, 5000).Draw(t, "bytes per row")
+		set := roaring.New()
+		for range rapid.IntRange(0, 3).Draw(t, "done ranges") {
+			from := rapid.Uint64Range(0, uint64(info.Rows)).Draw(t, "from")
+			set.AddRange(from, min(uint64(info.Rows), from+rapid.Uint64Range(0, 2000).Draw(t, "n")))
+		}
+		open += int64(info.Rows) - int64(set.GetCardinality())
+		if !set.IsEmpty() {
+			parts = append(parts, committed(fmt.Sprint("earlier", n), n, set))
+		}
+		shards, done = append(shards, info), append(done, set)
+	}
+	return shards, done, parts, open
+}
+
+// Every row that is not done is assigned to exactly one worker or free, whoever
+// takes, gives back and leaves; none is assigned twice, and in the end all are.
+func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		shards, done, parts, open := someShards(t, 5)
+		o, err := NewOwner(shards, parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, p := o.book, o.plan
+		if b.free.Count() != open {
+			t.Fatalf("%d rows free, want %d", b.free.Count(), open)
+		}
+		workers := rapid.IntRange(1, 6).Draw(t, "workers")
+		var out Rows
+		assigned := func(s Span) {
+			if s.Count() < 1 || s.To > shards[s.Shard].Rows {
+				t.Fatalf("span %+v", s)
+			}
+			rows := s.Rows()
+			if int(rows.GetCardinality()) != s.Count() {
+				t.Fatalf("span %+v has %d rows and says %d", s, rows.GetCardinality(), s.Count())
+			}
+			if !out.In(s.Shard, rows).IsEmpty() {
+				t.Fatalf("span %+v was assigned before", s)
+			}
+			if done[s.Shard].Intersects(rows) {
+				t.Fatalf("span %+v has rows that are done", s)
+			}
+			out.Add(s.Shard, rows)
+			b.assign("w", s.Shard, rows)
+		}
+		for range rapid.IntRange(0, 60).Draw(t, "steps") {
+			switch rapid.IntRange(0, 5).Draw(t, "step") {
+			case 0, 1, 2, 3:
+				left := b.free.Count()
+				most := rapid.IntRange(1, 3000).Draw(t, "most")
+				s, ok := p.span(fmt.Sprint(rapid.IntRange(1, workers).Draw(t, "worker")), most)
+				if ok != (left > 0) {
+					t.Fatalf("got %v of %d free rows", ok, left)
+				}
+				if ok && s.Count() > most {
+					t.Fatalf("span of %d rows, at most %d were asked for", s.Count(), most)
+				}
+				if ok {
+					assigned(s)
+				}
+			case 4: // some of what is out comes back
+				for n, rows := range out.shards {
+					back := rows.Clone()
+					back.RemoveRange(rapid.Uint64Range(0, 3000).Draw(t, "from"), 3000)
+					out.Remove(n, back)
+					b.release("w", n, back)
+					break
+				}
+			case 5:
+				p.forget(fmt.Sprint(rapid.IntRange(1, workers).Draw(t, "leaver")))
+			}
+			if b.free.Count()+out.Count() != open {
+				t.Fatalf("%d rows free and %d assigned, want %d in all", b.free.Count(), out.Count(), open)
+			}
+		}
+		for {
+			s, ok := p.span("last", p.share(1))
+			if !ok {
+				break
+			}
+			assigned(s)
+		}
+		if out.Count() != open || !p.exhausted() {
+			t.Fatalf("%d of %d rows assigned in the end", out.Count(), open)
+		}
+	})
+}
+
+// A worker stays with its shard, and another gets one of its own as long as
+// there is one.
+func TestPlanKeepsWorkersApart(t *testing.T) {
+	t.Parallel()
+	o, err := NewOwner([]shard.Info{{Rows: 2000}, {Rows: 2000}, {Rows: 2000}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []int
+	for _, worker := range []string{"a", "b", "a", "b", "a", "b"} {
+		s, _ := o.plan.span(worker, o.plan.share(1))
+		o.book.assign(worker, s.Shard, s.Rows())
+		order = append(order, s.Shard)
+	}
+	if got := fmt.Sprint(order); got != "[0 1 0 1 2 2]" {
+		t.Errorf("shards assigned are %s; want each worker on its own, then both on the last", got)
+	}
+}
+
+// A worker of an earlier owner keeps what it has, unless somebody else has it.
+func TestOwnerRefusesRowsThatAreAnothersAndTakesTheRest(t *testing.T) {
+	t.Parallel()
+	o, err := NewOwner([]shard.Info{{Rows: 100}, {Rows: 100}}, []store.Part{committed("p", 0, rows(0, 10))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	join := func(worker string, holds map[int]*roaring.Bitmap) *Assignee {
+		h := &Heartbeat{Worker: worker, Number: 1, Fresh: true}
+		for n, rows := range holds {
+			h.Holds = append(h.Holds, ShardRows{n, NewRowSet(rows)})
+		}
+		a, _ := o.Hear(h, start)
+		return a
+	}
+	if join("a", map[int]*roaring.Bitmap{0: rows(5, 30), 1: rows(0, 100)}) == nil || o.book.free.Count() != 70 {
+		t.Fatalf("%d rows left, want 70", o.book.free.Count())
+	}
+	if join("b", map[int]*roaring.Bitmap{0: rows(29, 31)}) != nil || o.book.free.Count() != 70 {
+		t.Errorf("a row was taken twice, %d left", o.book.free.Count())
+	}
+	s, _ := o.plan.span("c", o.plan.share(1))
+	if s.Shard != 0 || s.From != 30 || s.To != 100 {
+		t.Errorf("span %+v, want what nobody has", s)
+	}
+}

@@ -1,0 +1,217 @@
+package assign
+
+import (
+	"encoding/base64"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2"
+)
+
+// Rows are rows of a job, by shard. Rows of a shard are numbered from its
+// first. The zero value is empty and ready to use.
+type Rows struct {
+	shards map[int]*roaring.Bitmap // none is empty
+	count  int64
+}
+
+// Add takes rows of a shard in.
+func (r *Rows) Add(shard int, rows *roaring.Bitmap) {
+	have := r.shards[shard]
+	if have == nil {
+		if rows.IsEmpty() {
+			return
+		}
+		if r.shards == nil {
+			r.shards = make(map[int]*roaring.Bitmap)
+		}
+		have = roaring.New()
+		r.shards[shard] = have
+	}
+	before := have.GetCardinality()
+	have.Or(rows)
+	r.count += int64(have.GetCardinality() - before)
+}
+
+// Remove takes rows of a shard out.
+func (r *Rows) Remove(shard int, rows *roaring.Bitmap) {
+	have := r.shards[shard]
+	if have == nil {
+		return
+	}
+	before := have.GetCardinality()
+	have.AndNot(rows)
+	r.count -= int64(before - have.GetCardinality())
+	if have.IsEmpty() {
+		delete(r.shards, shard)
+	}
+}
+
+func (r *Rows) addRow(shard, row int) {
+	if have := r.shards[shard]; have == nil {
+		r.Add(shard, roaring.BitmapOf(uint32(row)))
+	} else if have.CheckedAdd(uint32(row)) {
+		r.count++
+	}
+}
+
+func (r *Rows) removeRow(shard, row int) bool {
+	have := r.shards[shard]
+	if have == nil || !have.CheckedRemove(uint32(row)) {
+		return false
+	}
+	if r.count--; have.IsEmpty() {
+		delete(r.shards, shard)
+	}
+	return true
+}
+
+// Of are the rows of one shard, nil for none. They must not be changed.
+func (r *Rows) Of(shard int) *roaring.Bitmap { return r.shards[shard] }
+
+// In are those of some rows of a shard that are among these: a copy.
+func (r *Rows) In(shard int, rows *roaring.Bitmap) *roaring.Bitmap {
+	if have := r.shards[shard]; have != nil {
+		return roaring.And(have, rows)
+	}
+	return roaring.New()
+}
+
+// All goes through the rows, in the order of their shards.
+func (r *Rows) All() iter.Seq2[int, *roaring.Bitmap] {
+	return func(yield func(int, *roaring.Bitmap) bool) {
+		for _, n := range slices.Sorted(maps.Keys(r.shards)) {
+			if !yield(n, r.shards[n]) {
+				return
+			}
+		}
+	}
+}
+
+// Count is how many rows there are.
+func (r *Rows) Count() int64 { return r.count }
+
+// CountOf is how many of them are of one shard.
+func (r *Rows) CountOf(shard int) int {
+	if have := r.shards[shard]; have != nil {
+		return int(have.GetCardinality())
+	}
+	return 0
+}
+
+// Has reports whether a row is among them.
+func (r *Rows) Has(shard, row int) bool {
+	have := r.shards[shard]
+	return have != nil && have.ContainsInt(row)
+}
+
+// list is how rows travel: a copy, by shard.
+func (r *Rows) list() []ShardRows {
+	var out []ShardRows
+	for n, rows := range r.All() {
+		out = append(out, ShardRows{Shard: n, Rows: NewRowSet(rows)})
+	}
+	return out
+}
+
+// rowsOf reads a list.
+func rowsOf(list []ShardRows) (r Rows) {
+	for _, s := range list {
+		r.Add(s.Shard, s.Rows.Bitmap)
+	}
+	return r
+}
+
+// ShardRows are rows of one shard.
+type ShardRows struct {
+	Shard int    `json:"shard"`
+	Rows  RowSet `json:"rows"`
+}
+
+// A RowSet is a set of rows of a shard that never changes. As JSON it is the
+// portable format of RoaringBitmap in base64.
+type RowSet struct{ *roaring.Bitmap }
+
+// NewRowSet returns a copy of rows, in runs where that is shorter.
+func NewRowSet(rows *roaring.Bitmap) RowSet {
+	rows = rows.Clone()
+	rows.RunOptimize()
+	return RowSet{rows}
+}
+
+// MarshalText encodes the set.
+func (s RowSet) MarshalText() ([]byte, error) {
+	if s.Bitmap == nil {
+		return nil, nil
+	}
+	raw, err := s.ToBytes()
+	if err != nil {
+		return nil, fmt.Errorf("encode rows: %w", err)
+	}
+	return []byte(base64.StdEncoding.EncodeToString(raw)), nil
+}
+
+// UnmarshalText decodes a set and refuses what is none.
+func (s *RowSet) UnmarshalText(text []byte) error {
+	s.Bitmap = roaring.New()
+	if len(text) == 0 {
+		return nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(string(text))
+	if err != nil {
+		return fmt.Errorf("decode rows: %w", err)
+	}
+	if err := s.UnmarshalBinary(raw); err != nil {
+		return fmt.Errorf("decode rows: %w", err)
+	}
+	if err := s.Validate(); err != nil {
+		return fmt.Errorf("decode rows: %w", err)
+	}
+	return nil
+}
+
+// A Span is a set of rows of one shard, assigned together: those from From to
+// To, but for some.
+type Span struct {
+	Shard  int    `json:"shard"`
+	From   int    `json:"from"`
+	To     int    `json:"to"` // excluded
+	Except RowSet `json:"except"`
+}
+
+// Rows are the rows of the span.
+func (s Span) Rows() *roaring.Bitmap {
+	rows := roaring.New()
+	rows.AddRange(uint64(s.From), uint64(s.To))
+	if s.Except.Bitmap != nil {
+		rows.AndNot(s.Except.Bitmap)
+	}
+	return rows
+}
+
+// Count is how many rows the span has.
+func (s Span) Count() int {
+	n := s.To - s.From
+	if s.Except.Bitmap != nil {
+		n -= int(s.Except.GetCardinality())
+	}
+	return n
+}
+
+// After is what is left of the span from a row on.
+func (s Span) After(row int) Span {
+	s.From = min(row, s.To)
+	if s.Except.Bitmap != nil {
+		rest := s.Except.Clone()
+		rest.RemoveRange(0, uint64(s.From))
+		s.Except = RowSet{rest}
+	}
+	return s
+}
+
+// Has reports whether a row between From and To is of the span.
+func (s Span) Has(row int) bool {
+	return s.Except.Bitmap == nil || !s.Except.ContainsInt(row)
+}

@@ -1,0 +1,136 @@
+package assign
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2"
+)
+
+// A Worker is a worker's side of what it has agreed with the owner of its job:
+// the book of its rows, and which parts wait to be acknowledged.
+type Worker struct {
+	name     string
+	beats    int64 // ever
+	epoch    int64
+	session  string // of the owner
+	fresh    bool   // no assignment of this epoch yet
+	book     book
+	received int64
+	revoked  int64
+	back     Rows  // given back, not known to be taken; the free rows of the book follow
+	batch    int64 // number of back
+	parts    map[string]Part
+}
+
+// NewWorker returns a worker without rows for the owner in a session.
+func NewWorker(name string, epoch int64, session string) *Worker {
+	return &Worker{
+		name: name, epoch: epoch, session: session, fresh: true,
+		book: book{assigned: make(map[string]*Rows)}, parts: make(map[string]Part),
+	}
+}
+
+// Adopt turns to a new owner: one of a later epoch or, after the store has
+// forgotten that the epoch was taken, another one of the same. What it was
+// giving back the new owner assigns anyway, unless it hears that this worker
+// has it.
+func (w *Worker) Adopt(epoch int64, session string) bool {
+	if epoch < w.epoch || epoch == w.epoch && session == w.session {
+		return false
+	}
+	w.epoch, w.session, w.fresh, w.received, w.revoked = epoch, session, true, 0, 0
+	w.back, w.book.free = Rows{}, Rows{}
+	return true
+}
+
+// Report fills in a heartbeat.
+func (w *Worker) Report(h *Heartbeat) {
+	w.beats++
+	h.Worker, h.Number = w.name, w.beats
+	h.Epoch, h.Fresh, h.Received, h.Recalled = w.epoch, w.fresh, w.received, w.revoked
+	if w.fresh {
+		h.Holds = w.holds()
+	}
+	if w.back.Count() == 0 && w.book.free.Count() > 0 {
+		w.back, w.book.free = w.book.free, Rows{}
+		w.batch++
+	}
+	h.Back, h.Batch = w.back.list(), w.batch
+	for _, key := range slices.Sorted(maps.Keys(w.parts)) {
+		h.Parts = append(h.Parts, w.parts[key])
+	}
+}
+
+// holds are all rows it has.
+func (w *Worker) holds() []ShardRows {
+	var all Rows
+	for _, rows := range []*Rows{w.book.of(w.name), &w.book.finished, &w.book.written} {
+		for n, set := range rows.shards {
+			all.Add(n, set)
+		}
+	}
+	return all.list()
+}
+
+// Obey takes an assignment and returns what is new in it: spans to run, parts
+// that are acknowledged, and how many rows are wanted back. ok is false for one
+// of another owner, or for another worker.
+func (w *Worker) Obey(m *Assignment) (spans []Span, acked []string, back int, ok bool) {
+	if m.Epoch != w.epoch || m.Worker != w.name {
+		return nil, nil, 0, false
+	}
+	w.fresh = false
+	for _, key := range m.Acked { // first: rows of a part that was dropped may come back with the same message
+		if p, waits := w.parts[key]; waits {
+			w.book.forget(p.Shard, p.Rows.Bitmap)
+			delete(w.parts, key)
+			acked = append(acked, key)
+		}
+	}
+	for _, b := range m.Batches {
+		if b.Number <= w.received {
+			continue
+		}
+		w.received = b.Number
+		for _, s := range b.Spans {
+			w.book.assign(w.name, s.Shard, s.Rows())
+		}
+		spans = append(spans, b.Spans...)
+	}
+	if m.Taken >= w.batch {
+		w.back = Rows{}
+	}
+	if m.Revoke.Number > w.revoked {
+		w.revoked = m.Revoke.Number
+		back = m.Revoke.Rows
+	}
+	return spans, acked, back, true
+}
+
+// Finished notes that a row is answered.
+func (w *Worker) Finished(shard, row int) { w.book.finish(w.name, shard, row) }
+
+// Wrote notes a part that is durable.
+func (w *Worker) Wrote(p Part) {
+	w.parts[p.Key] = p
+	w.book.write(p.Shard, p.Rows.Bitmap)
+}
+
+// GiveBack lets go of rows.
+func (w *Worker) GiveBack(shard int, rows *roaring.Bitmap) { w.book.release(w.name, shard, rows) }
+
+// Unfinished is how many rows of a shard it has that are not answered.
+func (w *Worker) Unfinished(shard int) int { return w.book.of(w.name).CountOf(shard) }
+
+// Idle reports whether it has nothing any more, and the owner knows.
+func (w *Worker) Idle() bool {
+	return w.book.of(w.name).Count() == 0 && w.book.finished.Count() == 0 && w.book.written.Count() == 0 &&
+		len(w.parts) == 0 && w.back.Count() == 0 && w.book.free.Count() == 0
+}
+
+// Where says how far a row is, relative to its shard.
+func (w *Worker) Where(shard, row int) State {
+	state, _ := w.book.where(shard, row)
+	return state
+}

@@ -1,0 +1,89 @@
+package assign
+
+import "testing"
+
+func worker() *Worker { return NewWorker("w", 1, "session") }
+
+func batch(number int64, from, to int) *Assignment {
+	return &Assignment{Epoch: 1, Worker: "w", Batches: []Batch{{number, []Span{{From: from, To: to}}}}}
+}
+
+// The rows of a part that was dropped may come back with the message that says
+// so.
+func TestWorkerKeepsRowsThatComeBackWithAnAcknowledgement(t *testing.T) {
+	t.Parallel()
+	w := worker()
+	w.Obey(batch(1, 0, 2))
+	w.Finished(0, 0)
+	w.Finished(0, 1)
+	w.Wrote(part("p", 0, 2))
+	m := batch(2, 1, 2)
+	m.Acked = []string{"p"}
+	if spans, acked, _, ok := w.Obey(m); !ok || len(spans) != 1 || len(acked) != 1 {
+		t.Fatalf("new are %v and %v", spans, acked)
+	}
+	if w.Where(0, 0) != Elsewhere || w.Where(0, 1) != Assigned {
+		t.Errorf("row 0 is %s and row 1 %s", w.Where(0, 0), w.Where(0, 1))
+	}
+}
+
+// What is repeated is obeyed once.
+func TestWorkerObeysOnce(t *testing.T) {
+	t.Parallel()
+	w, m := worker(), batch(1, 0, 4)
+	m.Revoke = Revocation{1, 3}
+	if spans, _, back, _ := w.Obey(m); len(spans) != 1 || back != 3 {
+		t.Errorf("first: %v, %d back", spans, back)
+	}
+	if spans, _, back, ok := w.Obey(m); !ok || len(spans) != 0 || back != 0 {
+		t.Errorf("again: %v, %d back", spans, back)
+	}
+	if _, _, _, ok := w.Obey(&Assignment{Epoch: 1, Worker: "another"}); ok {
+		t.Error("what is for another worker was obeyed")
+	}
+	if _, _, _, ok := w.Obey(&Assignment{Epoch: 2, Worker: "w"}); ok {
+		t.Error("another owner was obeyed")
+	}
+}
+
+// Rows that are given back are told until they are taken; those given back
+// meanwhile wait for their turn.
+func TestWorkerGivesBackInBatches(t *testing.T) {
+	t.Parallel()
+	w := worker()
+	w.Obey(batch(1, 0, 10))
+	w.GiveBack(0, rows(0, 3))
+	report := func() (h Heartbeat) { w.Report(&h); return h }
+	if h := report(); h.Batch != 1 || !h.Back[0].Rows.Equals(rows(0, 3)) {
+		t.Errorf("told %+v", h)
+	}
+	w.GiveBack(0, rows(3, 4))
+	if h := report(); h.Batch != 1 || !h.Back[0].Rows.Equals(rows(0, 3)) {
+		t.Errorf("told %+v before the first batch was taken", h)
+	}
+	w.Obey(&Assignment{Epoch: 1, Worker: "w", Taken: 1})
+	if h := report(); h.Batch != 2 || !h.Back[0].Rows.Equals(rows(3, 4)) {
+		t.Errorf("told %+v", h)
+	}
+	if w.Idle() || w.Unfinished(0) != 6 {
+		t.Errorf("idle %v, %d unfinished", w.Idle(), w.Unfinished(0))
+	}
+}
+
+// To a new owner a worker names all it has, and nothing that it has given back.
+func TestWorkerTellsANewOwnerWhatItHas(t *testing.T) {
+	t.Parallel()
+	w := worker()
+	w.Obey(batch(1, 0, 10))
+	w.Finished(0, 1)
+	w.Wrote(part("p", 2, 4))
+	w.GiveBack(0, rows(8, 10))
+	if !w.Adopt(2, "other") || w.Adopt(2, "other") || w.Adopt(1, "session") {
+		t.Error("one of a new owner, the same one and an old one was not taken for what it is")
+	}
+	var h Heartbeat
+	w.Report(&h)
+	if !h.Fresh || h.Epoch != 2 || len(h.Back) != 0 || len(h.Parts) != 1 || !h.Holds[0].Rows.Equals(rows(0, 8)) {
+		t.Errorf("told %+v", h)
+	}
+}
