@@ -1,12 +1,9 @@
 package functions
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"io"
 	nethttp "net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,63 +13,38 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
-	"github.com/rowmill/rowmill/blob/dir"
-	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
-	"github.com/rowmill/rowmill/cmd/rowmill/exit"
-	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
-	"github.com/rowmill/rowmill/http"
-	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/internal/clitest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// idle is a pipeline that runs nothing.
-type idle struct{ http.Fleet }
-
-func (idle) Submitted(string)                    {}
-func (idle) Cancelled(string)                    {}
-func (idle) Checks(context.Context) []http.Check { return nil }
-func (idle) Draining() bool                      { return false }
-
 // A program is the commands beside a service whose runs are answered with
 // output.
 type program struct {
-	testing.TB
-	server *httptest.Server
+	*clitest.Program
 	dir    string
-	stdin  string
 	output string   // of every run, as JSON
 	runs   []string // the bodies of runs
 }
 
 func start(t *testing.T) *program {
 	t.Helper()
-	p := &program{TB: t, dir: t.TempDir(), output: `"B+"`}
-	records, err := bolt.Open(t.Context(), bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = records.Close() })
-	bucket, err := dir.Open(dir.Config{Root: t.TempDir(), NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = bucket.Close() })
-	api, err := http.New(http.Config{Store: records, Bucket: bucket, Catalog: catalog.Default(), Service: idle{}, AdminKey: "administrator"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.server = httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
-		if !strings.HasSuffix(r.URL.Path, "/run") {
-			api.Handler().ServeHTTP(w, r)
-			return
-		}
-		body, _ := io.ReadAll(r.Body)
-		p.runs = append(p.runs, r.URL.Path+" "+string(body))
-		fmt.Fprintf(w, `{"job_id":"job-1","function":{"name":"f","revision":1,"model":"m"},"output":%s}`, p.output)
-	}))
-	t.Cleanup(p.server.Close)
+	p := &program{dir: t.TempDir(), output: `"B+"`}
+	p.Program = clitest.Start(t, clitest.Config{
+		Commands: func(service connect.Options) []*cobra.Command { return []*cobra.Command{Command(service)} },
+		Wrap: func(api nethttp.Handler) nethttp.Handler {
+			return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+				if !strings.HasSuffix(r.URL.Path, "/run") {
+					api.ServeHTTP(w, r)
+					return
+				}
+				body, _ := io.ReadAll(r.Body)
+				p.runs = append(p.runs, r.URL.Path+" "+string(body))
+				fmt.Fprintf(w, `{"job_id":"job-1","function":{"name":"f","revision":1,"model":"m"},"output":%s}`, p.output)
+			})
+		},
+	})
 	return p
 }
 
@@ -86,33 +58,12 @@ func (p *program) file(name, text string) string {
 	return path
 }
 
-// run runs a command line and wants its exit code and texts of its output. It
+// run runs a command and wants its exit code and texts of its output. It
 // returns standard output.
 func (p *program) run(code int, args []string, texts ...string) string {
 	p.Helper()
-	var out, errs bytes.Buffer
-	service := connect.Options{Term: &terminal.IO{
-		In: strings.NewReader(p.stdin), Out: &out, Err: &errs, Width: func() int { return 80 },
-		Environ: []string{"ROWMILL_SERVER=" + p.server.URL, "ROWMILL_API_KEY=administrator"},
-	}}
-	root := &cobra.Command{Use: "rowmill", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(Command(service))
-	root.SetArgs(append([]string{"functions"}, args...))
-	root.SetOut(&out)
-	root.SetErr(&errs)
-	err := root.ExecuteContext(p.Context())
-	if err != nil {
-		fmt.Fprintln(&errs, err)
-	}
-	if got := exit.Code(err); got != code {
-		p.Errorf("%q: code %d, want %d: %s", args, got, code, errs.String())
-	}
-	for _, text := range texts {
-		if !strings.Contains(out.String()+errs.String(), text) {
-			p.Errorf("%q lacks %q:\n%s%s", args, text, out.String(), errs.String())
-		}
-	}
-	return out.String()
+	p.RunArgs(append([]string{"functions"}, args...)...).Want(code, texts...)
+	return p.Out.String()
 }
 
 const grade = `name: grade
@@ -152,7 +103,7 @@ func TestPublishAndGet(t *testing.T) {
 	if got := p.run(0, []string{"get", "grade"}); got != grade {
 		t.Errorf("published as JSON it is\n%s", got)
 	}
-	p.stdin = strings.Replace(grade, "teacher", "tutor", 1)
+	p.Stdin = strings.Replace(grade, "teacher", "tutor", 1)
 	p.run(0, []string{"publish", "-", "--draft"}, "revision 3 of grade is a draft", "functions rollback grade 3")
 	p.run(0, []string{"get", "grade"}, "teacher")
 	p.run(0, []string{"get", "grade", "--revision", "3"}, "tutor")
@@ -220,7 +171,7 @@ func TestRun(t *testing.T) {
 	if got := p.run(0, []string{"run", "f", "essay=a=b", "level="}); got != "B+\n" {
 		t.Errorf("printed %q", got)
 	}
-	p.output, p.stdin = "[0.5,1]", `"ready"`
+	p.output, p.Stdin = "[0.5,1]", `"ready"`
 	p.run(0, []string{"run", "f", "--input", "-"}, "[0.5,1]")
 	p.run(0, []string{"run", "f/g", "--input", p.file("in.json", `{"n": 12345678901234567890}`), "-o", "json"}, `"job_id": "job-1"`)
 	want := []string{

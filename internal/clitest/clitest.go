@@ -1,0 +1,151 @@
+// Package clitest runs command lines against the API of a service that keeps
+// records and runs no jobs. It knows no command: a test brings those it is
+// about.
+package clitest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	nethttp "net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+// adminKey is the key that a Program begins with.
+const adminKey = "administrator"
+
+// Idle is a pipeline that runs nothing.
+type Idle struct{ http.Fleet }
+
+func (Idle) Submitted(string)                    {}
+func (Idle) Cancelled(string)                    {}
+func (Idle) Checks(context.Context) []http.Check { return nil }
+func (Idle) Draining() bool                      { return false }
+
+// Config says what is run, and beside what.
+type Config struct {
+	Commands func(service connect.Options) []*cobra.Command
+	Service  http.Service                              // default: Idle
+	Wrap     func(api nethttp.Handler) nethttp.Handler // around the API; default: nothing
+}
+
+// A Program is commands beside a service. Key, Stdin and Now may be changed
+// between runs.
+type Program struct {
+	testing.TB
+	Store    *bolt.Store
+	Key      string
+	Stdin    string
+	Now      time.Time // of the service and of the commands; zero: the clock's
+	Out, Err bytes.Buffer
+
+	commands func(connect.Options) []*cobra.Command
+	url      string
+}
+
+// Start starts a service until the end of the test.
+func Start(t testing.TB, cfg Config) *Program {
+	t.Helper()
+	p := &Program{TB: t, Key: adminKey, commands: cfg.Commands}
+	var err error
+	if p.Store, err = bolt.Open(t.Context(), bolt.Config{Path: filepath.Join(t.TempDir(), "records.db"), Clock: p.clock}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Store.Close() })
+	bucket, err := dir.Open(dir.Config{Root: t.TempDir(), NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bucket.Close() })
+	if cfg.Service == nil {
+		cfg.Service = Idle{}
+	}
+	api, err := http.New(http.Config{
+		Store: p.Store, Bucket: bucket, Catalog: catalog.Default(), Service: cfg.Service, AdminKey: adminKey, Now: p.clock,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := api.Handler()
+	if cfg.Wrap != nil {
+		handler = cfg.Wrap(handler)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	p.url = server.URL
+	return p
+}
+
+func (p *Program) clock() time.Time {
+	if p.Now.IsZero() {
+		return time.Now()
+	}
+	return p.Now
+}
+
+// Run runs a command line, such as "keys list".
+func (p *Program) Run(line string) *Program {
+	p.Helper()
+	return p.RunArgs(strings.Fields(line)...)
+}
+
+// RunArgs is Run for arguments with blanks in them.
+func (p *Program) RunArgs(args ...string) *Program {
+	p.Helper()
+	p.Out.Reset()
+	p.Err.Reset()
+	root := &cobra.Command{Use: "rowmill", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(p.commands(connect.Options{Term: &terminal.IO{
+		In: strings.NewReader(p.Stdin), Out: &p.Out, Err: &p.Err, Width: func() int { return 80 }, Clock: p.clock,
+		Environ: []string{"ROWMILL_SERVER=" + p.url, "ROWMILL_API_KEY=" + p.Key},
+	}})...)
+	root.SetArgs(args)
+	root.SetOut(&p.Out)
+	root.SetErr(&p.Err)
+	err := root.ExecuteContext(p.Context())
+	if err != nil {
+		fmt.Fprintln(&p.Err, err)
+	}
+	fmt.Fprintf(&p.Err, "exit code %d\n", exit.Code(err))
+	return p
+}
+
+// Want checks the exit code of the last run, and that both streams together
+// hold each text.
+func (p *Program) Want(code int, texts ...string) *Program {
+	p.Helper()
+	both := p.Out.String() + p.Err.String()
+	for _, text := range append(texts, fmt.Sprintf("exit code %d\n", code)) {
+		if !strings.Contains(both, text) {
+			p.Errorf("lacks %q:\n%s", text, both)
+		}
+	}
+	return p
+}
+
+// Table checks what stands on standard output, blanks between columns aside.
+func (p *Program) Table(lines ...string) *Program {
+	p.Helper()
+	var got []string
+	for line := range strings.Lines(p.Out.String()) {
+		got = append(got, strings.Join(strings.Fields(line), " "))
+	}
+	if want := strings.Join(lines, "\n"); strings.Join(got, "\n") != want {
+		p.Errorf("printed\n%s\nwant\n%s\n%s", strings.Join(got, "\n"), want, p.Err.String())
+	}
+	return p
+}
