@@ -6,34 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
 )
-
-// testDispatcher is paused, so that tests pick by hand.
-func testDispatcher() *Dispatcher {
-	return New(Config{Engine: "e", RowTimeout: time.Minute, Metrics: Metrics{
-		InFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "in_flight"}),
-		Seconds:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "seconds"}),
-		Retries:  prometheus.NewCounter(prometheus.CounterOpts{Name: "retries"}),
-	}})
-}
-
-func tasks(n, size int) []*Task {
-	text := string(make([]byte, size))
-	rows := make([]rowmill.Row, n)
-	for i := range rows {
-		rows[i] = rowmill.Row{Index: int64(i), Text: text}
-	}
-	ts, _ := NewTasks(0, 0, rows)
-	for _, t := range ts {
-		t.expect = int64(size)
-	}
-	return ts
-}
 
 func (d *Dispatcher) pickOne(t testing.TB) *Queue {
 	t.Helper()
@@ -253,6 +229,34 @@ func TestBreakerForgivesWhatWasSentBeforeAnAnswer(t *testing.T) {
 	d.finish(1, 0, false, evidence{answered: true})
 	for range 2 * breakerFailures { // hung since before that
 		d.finish(1, 0, false, evidence{err: errors.New("timeout"), took: time.Minute})
+	}
+}
+
+// The pause grows while the breaker opens again soon, and one failure is enough
+// to open it again.
+func TestBreakerPausesLongerEachTime(t *testing.T) {
+	t.Parallel()
+	var b breaker
+	now := time.Unix(0, 0)
+	fail := func() (pause time.Duration, opens bool, failures int) {
+		for !opens {
+			failures++
+			pause, opens = b.failed(now)
+		}
+		return pause, opens, failures
+	}
+	for i, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+		pause, _, failures := fail()
+		if pause != want*time.Second || i == 0 && failures != breakerFailures || i > 0 && failures != 1 {
+			t.Fatalf("opening %d: %v after %d failures, want %v s", i, pause, failures, want)
+		}
+		now = now.Add(pause)
+		b.try(now)
+	}
+	b.answered()
+	now = now.Add(lastPause + time.Second)
+	if pause, _, failures := fail(); pause != firstPause || failures != breakerFailures {
+		t.Errorf("after a quiet time: %v after %d failures", pause, failures)
 	}
 }
 

@@ -87,3 +87,43 @@ func TestRowsSendsRowsOfOldShards(t *testing.T) {
 		}
 	}
 }
+
+// Rows are given back in the order in which they would have gone.
+func TestRowsThatAreTakenOut(t *testing.T) {
+	t.Parallel()
+	q := NewRows(10)
+	made := tasks(5, 1)
+	q.Add(made[:3])
+	q.Return(made[3:4])
+	made[4].attempts = 1
+	q.Retry(made[4], time.Unix(0, 0))
+	if q.Ready() != 4 || q.Remove(0) != nil {
+		t.Fatalf("%d ready", q.Ready())
+	}
+	if got := q.Remove(1); len(got) != 1 || got[0] != made[3] {
+		t.Errorf("what came back goes first: %v", got)
+	}
+	if got := q.Remove(10); len(got) != 3 || q.Ready() != 0 || q.Empty() {
+		t.Errorf("%d taken out, %d ready", len(got), q.Ready())
+	}
+	if got := q.RemoveLater(); len(got) != 1 || got[0] != made[4] || !q.Empty() {
+		t.Errorf("%d that had to wait", len(got))
+	}
+}
+
+// What one answer says changes what the others are expected to cost.
+func TestRowsLearn(t *testing.T) {
+	t.Parallel()
+	q := NewRows(2)
+	made := tasks(2, 400)
+	q.Add(made)
+	first := q.Take(0, 1, true)[0]
+	before := first.expect
+	first.Out.InputTokens, first.Out.OutputTokens = 100, 5000
+	for range 100 {
+		q.Learn(first)
+	}
+	if second := q.Take(0, 1, true)[0]; second.expect < before+1000 {
+		t.Errorf("expected to cost %d tokens before and %d after an answer of 5000", before, second.expect)
+	}
+}

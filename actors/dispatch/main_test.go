@@ -1,0 +1,146 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/tokenize/prompt"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testDispatcher is paused, so that tests pick by hand.
+func testDispatcher() *Dispatcher {
+	d := New(Config{Engine: "e", RowTimeout: time.Minute, Metrics: Metrics{
+		InFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "in_flight", Help: "Rows."}),
+		Seconds:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "seconds", Help: "Seconds."}),
+		Retries:  prometheus.NewCounter(prometheus.CounterOpts{Name: "retries_total", Help: "Retries."}),
+	}})
+	d.Watch(Hooks{Opened: func(time.Duration, error) {}, Filled: func() {}, Suspect: func(error) {}})
+	return d
+}
+
+// tasks are rows of a shard, each of so many bytes.
+func tasks(n, size int) []*Task {
+	return tasksOf(make([]string, n), func(string) string { return string(make([]byte, size)) })
+}
+
+func tasksOf(texts []string, text func(string) string) []*Task {
+	rows := make([]rowmill.Row, len(texts))
+	for i := range rows {
+		rows[i] = rowmill.Row{Index: int64(i), Text: text(texts[i])}
+	}
+	made, _ := NewTasks(0, 0, rows)
+	for _, t := range made {
+		t.expect = int64(len(t.Row.Text))
+	}
+	return made
+}
+
+func plain(text string) string { return text }
+
+// A scripted server answers from a function and keeps what it was sent.
+type scripted struct {
+	engine.Engine // what a test does not need
+	answer        func(ctx context.Context, row engine.Row) (engine.Reply, error)
+	embed         func(rows []engine.Row) ([]engine.Reply, []*engine.Error, error)
+	refuses       error
+
+	mu   sync.Mutex
+	sent []engine.Row
+}
+
+func (s *scripted) Prepare(engine.Params) (engine.Call, error) { return s, s.refuses }
+
+func (s *scripted) Warnings() []string { return []string{"top_k is ignored"} }
+
+func (s *scripted) keep(rows ...engine.Row) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = append(s.sent, rows...)
+}
+
+func (s *scripted) Generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
+	s.keep(row)
+	return s.answer(ctx, row)
+}
+
+func (s *scripted) Embed(_ context.Context, rows []engine.Row) ([]engine.Reply, []*engine.Error, error) {
+	s.keep(rows...)
+	return s.embed(rows)
+}
+
+func answered(text string) (engine.Reply, error) {
+	return engine.Reply{Content: text, Finish: rowmill.FinishStop, InputTokens: 3, OutputTokens: 2}, nil
+}
+
+// A bench is one job before one server.
+type bench struct {
+	t     testing.TB
+	disp  *Dispatcher
+	job   Job
+	out   *Outbox
+	queue *Queue
+	news  chan struct{}
+}
+
+func newBench(t testing.TB, s *scripted, change ...func(*Job)) *bench {
+	t.Helper()
+	b := &bench{t: t, disp: testDispatcher(), news: make(chan struct{}, 1000)}
+	b.job = Job{Ctx: t.Context(), Spec: &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}, Account: "a", Priority: 1}, Group: 4}
+	for _, f := range change {
+		f(&b.job)
+	}
+	var err error
+	if b.job.Classifier, err = NewClassifier(b.job.Spec, 3); err != nil {
+		t.Fatal(err)
+	}
+	counters := prompt.NewCounters(func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil }, func(string, float64) {}, slog.New(slog.DiscardHandler))
+	if b.job.Counter, err = counters.Counter(rowmill.Model{ID: "m", Template: "none"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	b.out = &Outbox{Notify: func() { b.news <- struct{}{} }}
+	if b.queue, err = b.disp.Open(b.job, s, b.out); err != nil {
+		t.Fatal(err)
+	}
+	b.disp.hooks.Opened = func(time.Duration, error) { go b.disp.Resume() }
+	b.disp.Resume()
+	t.Cleanup(b.disp.Close)
+	return b
+}
+
+// run sends tasks and returns them once all have come back.
+func (b *bench) run(sent []*Task) []*Task {
+	b.t.Helper()
+	b.queue.Put(sent)
+	return b.wait(len(sent))
+}
+
+// once sends a single task.
+func (b *bench) once(t *Task) *Task {
+	b.t.Helper()
+	return b.run([]*Task{t})[0]
+}
+
+func (b *bench) wait(n int) (back []*Task) {
+	b.t.Helper()
+	for len(back) < n {
+		<-b.news
+		back = append(back, b.out.Take(nil)...)
+	}
+	return back
+}
+
+// lost is an error without an answer: the connection broke.
+func lost() error { return &engine.Error{Class: engine.Moment, Message: "connection reset"} }
+
+var errUnsupported = errors.New("parameter min_p is not supported")

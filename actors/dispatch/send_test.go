@@ -1,0 +1,401 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+func TestQueue_AnswersComeBack(t *testing.T) {
+	t.Parallel()
+	s := &scripted{answer: func(_ context.Context, row engine.Row) (engine.Reply, error) {
+		return answered("re: " + string(row.Text))
+	}}
+	b := newBench(t, s)
+	texts := make([]string, 500)
+	for i := range texts {
+		texts[i] = strings.Repeat("x", i)
+	}
+	back := b.run(tasksOf(texts, plain))
+	seen := make(map[int]bool)
+	for _, task := range back {
+		if seen[task.Rel] || task.Outcome != Final || task.Out.Text != "re: "+texts[task.Rel] || task.Out.Engine != "e" || task.Out.Attempts != 1 {
+			t.Fatalf("row %d came back as %+v", task.Rel, task.Out)
+		}
+		seen[task.Rel] = true
+	}
+	if limit, inFlight, queued := b.disp.Load(); limit == 0 || inFlight+queued != 0 {
+		t.Errorf("limit %d, %d in flight and %d queued of nothing", limit, inFlight, queued)
+	}
+	if slices.ContainsFunc(s.sent, func(r engine.Row) bool { return r.Seed != nil }) {
+		t.Error("a seed was sent that nobody asked for")
+	}
+}
+
+func TestQueue_SaysWhatTheServerCannotDo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, &scripted{})
+	if got := b.queue.Warnings(); len(got) != 1 {
+		t.Errorf("warnings = %v", got)
+	}
+	if _, err := b.disp.Open(b.job, &scripted{refuses: errUnsupported}, b.out); !errors.Is(err, errUnsupported) {
+		t.Errorf("error = %v, want the server's", err)
+	}
+}
+
+func TestQueue_GroupsTextsToEmbed(t *testing.T) {
+	t.Parallel()
+	s := &scripted{embed: func(rows []engine.Row) ([]engine.Reply, []*engine.Error, error) {
+		if len(rows) > 4 {
+			t.Errorf("%d texts in a request", len(rows))
+		}
+		replies, faults := make([]engine.Reply, len(rows)), make([]*engine.Error, len(rows))
+		for i, row := range rows {
+			replies[i] = engine.Reply{Embedding: []float32{float32(len(row.Text))}, InputTokens: 2}
+			if string(row.Text) == "bad" {
+				faults[i] = &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+			}
+		}
+		return replies, faults, nil
+	}}
+	b := newBench(t, s, func(j *Job) { j.Spec.Model.Kind = rowmill.KindEmbedding })
+	if got := b.queue.Demand(); got < 16 || b.queue.Group() != 4 {
+		t.Errorf("demand %d in groups of %d, want several groups", got, b.queue.Group())
+	}
+	for _, task := range b.run(tasksOf([]string{"a", "bb", "bad", "dddd", "eeeee", "f"}, plain)) {
+		bad := task.Row.Text == "bad"
+		if task.Outcome != Final || task.Out.Failed() != bad || !bad && task.Out.Embedding[0] != float32(len(task.Row.Text)) {
+			t.Errorf("%q → %+v", task.Row.Text, task.Out)
+		}
+	}
+	s.embed = func([]engine.Row) ([]engine.Reply, []*engine.Error, error) { return nil, nil, lost() }
+	for _, task := range b.run(tasksOf([]string{"a", "b"}, plain)) {
+		if task.Outcome != Unblamed {
+			t.Errorf("a lost request: %v", task.Outcome)
+		}
+	}
+}
+
+// What an error says of the row, the server and the job.
+func TestQueue_FaultsOfOthers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err     engine.Error
+		times   int
+		outcome Outcome
+		code    string
+		suspect bool
+	}{
+		"busy":                   {engine.Error{Class: engine.Moment, Status: 429, Overloaded: true}, 1, Again, "", false},
+		"busy every time":        {engine.Error{Class: engine.Moment, Status: 429, Overloaded: true}, 3, Final, rowmill.RowAttemptsUsedUp, false},
+		"crashes":                {engine.Error{Class: engine.Moment, Status: 500}, 2, Again, "", false},
+		"lost":                   {engine.Error{Class: engine.Moment}, 9, Unblamed, "", true},
+		"lost every time":        {engine.Error{Class: engine.Moment}, 10, Final, rowmill.RowAttemptsUsedUp, true},
+		"server down":            {engine.Error{Class: engine.ServerFault, Status: 404}, 1, Unblamed, "", true},
+		"rejected":               {engine.Error{Class: engine.RowFault, Status: 400}, 1, Final, rowmill.RowRejected, false},
+		"schema the server lost": {engine.Error{Class: engine.JobFault, Status: 400}, 1, Final, rowmill.CodeEngineError, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) { return engine.Reply{}, &c.err }})
+			var suspected atomic.Bool
+			b.disp.hooks.Suspect = func(error) { suspected.Store(true) }
+			row := tasks(1, 10)[0]
+			for range c.times {
+				b.once(row)
+			}
+			if row.Outcome != c.outcome || row.Out.Failed() != (c.code != "") || row.Out.Failed() && row.Out.Err.Code != c.code {
+				t.Errorf("outcome %v, %+v, want %v %q", row.Outcome, row.Out.Err, c.outcome, c.code)
+			}
+			if suspected.Load() != c.suspect {
+				t.Errorf("the server is suspected: %v", suspected.Load())
+			}
+		})
+	}
+}
+
+func TestQueue_WaitsAsLongAsTheServerAsks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) {
+			return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 503, RetryAfter: time.Hour}
+		}})
+		rows := NewRows(1)
+		rows.Retry(b.once(tasks(1, 10)[0]), time.Now())
+		if got := rows.Wake(time.Now()); got != time.Hour {
+			t.Errorf("wait = %v, want what the server asked for", got)
+		}
+		b.disp.Close()
+	})
+}
+
+func TestQueue_ABreachOfTheSchemaGetsAnotherSeed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		perRow   bool
+		sampling map[string]any
+		seeds    []bool // of each attempt: one of its own
+	}{
+		"as the engine likes": {false, map[string]any{"temperature": 0.7}, []bool{false, true, true}},
+		"per row":             {true, map[string]any{"temperature": 0.7}, []bool{true, true, true}},
+		"deterministic":       {false, map[string]any{"temperature": 0.0}, []bool{false}}, // another attempt would be the same
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) { return answered(`"no number"`) }}
+			b := newBench(t, s, func(j *Job) {
+				j.Spec.Schema, j.Spec.SeedPerRow, j.Spec.Sampling = json.RawMessage(`{"type":"number"}`), c.perRow, c.sampling
+			})
+			row := tasks(1, 10)[0]
+			for b.once(row).Outcome == Again {
+				continue
+			}
+			if !row.Out.Failed() || row.Out.Err.Code != rowmill.RowSchemaViolation || len(s.sent) != len(c.seeds) {
+				t.Fatalf("after %d attempts: %+v", len(s.sent), row.Out)
+			}
+			seen := make(map[int64]bool)
+			for i, sent := range s.sent {
+				if (sent.Seed != nil) != c.seeds[i] {
+					t.Fatalf("attempt %d has seed %v", i+1, sent.Seed)
+				}
+				if sent.Seed != nil && seen[*sent.Seed] {
+					t.Errorf("attempt %d repeats a seed", i+1)
+				} else if sent.Seed != nil {
+					seen[*sent.Seed] = true
+				}
+			}
+		})
+	}
+}
+
+func TestQueue_NothingIsSentForAJobThatWasStopped(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := make(chan struct{})
+	s := &scripted{answer: func(ctx context.Context, _ engine.Row) (engine.Reply, error) {
+		close(waits)
+		<-ctx.Done()
+		return engine.Reply{}, ctx.Err()
+	}}
+	b := newBench(t, s, func(j *Job) { j.Ctx = ctx })
+	b.queue.Put(tasks(1, 10))
+	<-waits
+	cancel()
+	if got := b.wait(1)[0]; got.Outcome != Unblamed {
+		t.Errorf("the row in flight: %v", got.Outcome)
+	}
+	b.queue.Put(tasks(20, 10))
+	b.disp.Close()
+	if len(s.sent) != 1 {
+		t.Errorf("%d requests, want that from before the end", len(s.sent))
+	}
+}
+
+// Rows that are too long are cut where the job allows it, by as much as the
+// server asks for.
+func TestQueue_LongRows(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("word", 100) // 100 tokens by our count
+	for name, c := range map[string]struct {
+		truncate bool
+		takes    int // bytes, of the server
+		code     string
+		cut      bool
+	}{
+		"cut":                   {true, 4 * 50, "", true},
+		"not to be cut":         {false, 4 * 50, rowmill.RowTooLong, false},
+		"cut further":           {true, 4 * 35, "", true},
+		"cut as far as it goes": {true, 4, rowmill.RowTooLong, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &scripted{answer: func(_ context.Context, row engine.Row) (engine.Reply, error) {
+				if len(row.Text) > c.takes {
+					return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true}
+				}
+				return answered("ok")
+			}}
+			b := newBench(t, s, func(j *Job) { j.PromptLimit, j.Spec.TruncateRows = 50, c.truncate })
+			row := tasksOf([]string{long}, plain)[0]
+			for b.once(row).Outcome != Final {
+				if len(s.sent) > mostSqueezes {
+					t.Fatal("the row is sent again and again")
+				}
+			}
+			if row.Out.Failed() != (c.code != "") || row.Out.Failed() && row.Out.Err.Code != c.code {
+				t.Errorf("output = %+v %+v", row.Out, row.Out.Err)
+			}
+			if c.code == "" && (row.Cut != c.cut || row.Row.Text != long) {
+				t.Errorf("cut = %v, and the row keeps %d bytes", row.Cut, len(row.Row.Text))
+			}
+			if !c.truncate && len(s.sent) > 0 {
+				t.Error("a row that is too long was sent")
+			}
+		})
+	}
+}
+
+// counting is a server that counts prompts, or turns out not to.
+type counting struct {
+	*scripted
+	count func(text string) (int, error)
+	asked atomic.Int64
+}
+
+func (c *counting) Prepare(engine.Params) (engine.Call, error) { return c, nil }
+
+func (c *counting) CountPrompt(_ context.Context, row engine.Row) (int, error) {
+	c.asked.Add(1)
+	return c.count(string(row.Text))
+}
+
+func TestQueue_TheServerCounts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		count func(string) (int, error)
+		asked func(int64) bool
+		code  string
+	}{
+		"a token a byte":   {func(text string) (int, error) { return len(text), nil }, func(n int64) bool { return n > 2 }, ""},
+		"not at all":       {func(string) (int, error) { return 0, engine.ErrNoCounting }, func(n int64) bool { return n == 1 }, ""},
+		"always too much":  {func(text string) (int, error) { return 1000 + len(text), nil }, func(n int64) bool { return n > 2 }, rowmill.RowTooLong},
+		"and is not there": {func(string) (int, error) { return 0, lost() }, func(n int64) bool { return n == 2*maxFaults }, rowmill.RowAttemptsUsedUp},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &counting{count: c.count, scripted: &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) { return answered("ok") }}}
+			b := newBench(t, s.scripted, func(j *Job) { j.PromptLimit, j.Spec.TruncateRows = 50, true })
+			var err error
+			if b.queue, err = b.disp.Open(b.job, s, b.out); err != nil {
+				t.Fatal(err)
+			}
+			for _, row := range tasks(2, 400) {
+				for b.once(row).Outcome != Final {
+					continue
+				}
+				if row.Out.Failed() != (c.code != "") || row.Out.Failed() && row.Out.Err.Code != c.code || c.code == "" && !row.Cut {
+					t.Errorf("output = %+v %+v, cut = %v", row.Out, row.Out.Err, row.Cut)
+				}
+			}
+			if !c.asked(s.asked.Load()) {
+				t.Errorf("the server was asked %d times", s.asked.Load())
+			}
+			for _, sent := range s.sent {
+				if name == "a token a byte" && len(sent.Text) > 50 {
+					t.Errorf("%d tokens were sent", len(sent.Text))
+				}
+			}
+		})
+	}
+}
+
+// A request that hangs is given up once it is known how fast the server is, and
+// later after a time that grows.
+func TestQueue_RequestsThatHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hang := true
+		s := &scripted{}
+		s.answer = func(ctx context.Context, row engine.Row) (engine.Reply, error) {
+			if !hang || string(row.Text) != "hangs" {
+				time.Sleep(time.Second)
+				return answered("ok")
+			}
+			if row.Patience == 0 {
+				<-ctx.Done()
+				return engine.Reply{}, ctx.Err()
+			}
+			time.Sleep(row.Patience)
+			return engine.Reply{}, &engine.Error{Class: engine.Moment, Code: codeTimeout, Message: "no answer"}
+		}
+		b := newBench(t, s, func(j *Job) { j.MaxTokens = 100 })
+		defer b.disp.Close()
+		began := time.Now()
+		both := b.run(tasksOf([]string{"hangs", "answers"}, plain))
+		hung := both[slices.IndexFunc(both, func(t *Task) bool { return t.Row.Text == "hangs" })]
+		if hung.Outcome != Unblamed || time.Since(began) > 2*time.Minute {
+			t.Fatalf("the first request ended as %v after %v", hung.Outcome, time.Since(began))
+		}
+		last := time.Duration(0)
+		for range 3 {
+			began := time.Now()
+			if b.once(hung); hung.Outcome != Unblamed || time.Since(began) < max(time.Minute, 2*last) {
+				t.Fatalf("%v after %v, want without blame after a time that doubles", hung.Outcome, time.Since(began))
+			}
+			last = time.Since(began)
+		}
+		hang = false
+		if b.once(hung); hung.Outcome != Final || hung.Out.Attempts != 1 {
+			t.Errorf("outcome %v after %d attempts, want an answer at the first that counts", hung.Outcome, hung.Out.Attempts)
+		}
+	})
+}
+
+// Pausing gives back what waits and lets go on what the server has.
+func TestDispatcher_PauseGivesBackWhatWaits(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) {
+		<-release
+		return answered("late")
+	}})
+	b.disp.Renew(4)
+	b.queue.Put(tasks(50, 10))
+	limit := 0
+	for inFlight := -1; inFlight != limit; { // until the window is full
+		limit, inFlight, _ = b.disp.Load()
+	}
+	b.disp.Pause()
+	back := b.wait(50 - limit)
+	for _, task := range back {
+		if task.Outcome != Unblamed {
+			t.Errorf("row %d: %v", task.Rel, task.Outcome)
+		}
+	}
+	b.queue.Put(back)
+	close(release)
+	for _, task := range b.wait(limit) {
+		if task.Outcome != Final || task.Out.Text != "late" {
+			t.Errorf("row %d in flight: %v", task.Rel, task.Outcome)
+		}
+	}
+	if got := b.queue.Withdraw(); len(got) != len(back) {
+		t.Errorf("%d rows withdrawn, want the %d that came while it was paused", len(got), len(back))
+	}
+}
+
+// A goroutine that finds no room says that the window is full, once for each
+// reading of the gauges.
+func TestDispatcher_SaysThatItsWindowIsFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, filled := testDispatcher(), 0
+		d.Watch(Hooks{Filled: func() { filled++ }})
+		d.Resume()
+		limit, _, _ := d.Load()
+		d.inFlight = limit
+		d.put(&Queue{priority: 1, group: 1}, tasks(10, 10))
+		for range 2 {
+			d.workers++
+			d.done.Add(1)
+			go d.work()
+		}
+		synctest.Wait()
+		if filled != 1 {
+			t.Errorf("told %d times that the window is full", filled)
+		}
+		if next := d.NextReading(); next <= 0 || next > 5*time.Second {
+			t.Errorf("next reading in %v", next)
+		}
+		d.Close()
+	})
+}

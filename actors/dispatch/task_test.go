@@ -1,0 +1,72 @@
+package dispatch
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill"
+)
+
+// Whatever order tasks are freed in, what they gave back is what they held.
+func TestTasksGiveBackWhatTheyHeld(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var rows []rowmill.Row
+		for i := range rapid.IntRange(1, 20).Draw(t, "rows") {
+			rows = append(rows, rowmill.Row{Index: int64(100 + 2*i), Text: rapid.String().Draw(t, "text")})
+		}
+		made, held := NewTasks(7, 100, rows)
+		for i, task := range made {
+			if task.Shard != 7 || task.Rel != 2*i {
+				t.Fatalf("task %d is row %d of shard %d", i, task.Rel, task.Shard)
+			}
+			held -= task.RowBytes()
+		}
+		if held != 0 {
+			t.Fatalf("the tasks hold %d bytes less than is said", held)
+		}
+		for _, task := range made {
+			held += task.RowBytes()
+			switch rapid.IntRange(0, 2).Draw(t, "output") {
+			case 0:
+				task.Out = rowmill.Output{Text: rapid.String().Draw(t, "answer")}
+			case 1:
+				task.Out = rowmill.Output{Embedding: make([]float32, 8)}
+			default:
+				task.Out = failed("code", "message", "raw", 1)
+			}
+			held += task.OutputBytes()
+		}
+		for _, task := range rapid.Permutation(made).Draw(t, "order") {
+			held -= task.Free()
+			if task.Row.Text != "" || task.Out.Text != "" {
+				t.Fatal("a freed task keeps its texts")
+			}
+		}
+		if held != 0 {
+			t.Fatalf("%d bytes were never given back", held)
+		}
+	})
+}
+
+func TestOutboxTellsOnceForManyTasks(t *testing.T) {
+	t.Parallel()
+	told := 0
+	out := &Outbox{Notify: func() { told++ }}
+	out.put()
+	first := tasks(3, 10)
+	out.put(first[0])
+	out.put(first[1:]...)
+	if told != 1 {
+		t.Fatalf("told %d times", told)
+	}
+	spare := make([]*Task, 0, 8)
+	if got := out.Take(spare); len(got) != 3 {
+		t.Fatalf("%d tasks", len(got))
+	}
+	out.put(first[0])
+	if got := out.Take(nil); told != 2 || len(got) != 1 || &got[:1][0] != &spare[:1][0] {
+		t.Errorf("told %d times of %d tasks, in a slice of its own", told, len(got))
+	}
+}
