@@ -192,7 +192,7 @@ func TestBatchingClose(t *testing.T) {
 func TestGPUServer(t *testing.T) {
 	t.Parallel()
 	log := &lockedBuffer{}
-	onBoth(t, Config{GPU: &batching.Config{Profile: fastGPU(t)}, Witness: log}, func(t *testing.T, c *client) {
+	onBoth(t, Config{GPU: &batching.Config{Profile: fastGPU(t)}, RequestLog: log}, func(t *testing.T, c *client) {
 		if r := c.must("GET", "/v1/models", ""); strings.Contains(string(r.body), "slots") {
 			t.Errorf("slots are told: %s", r.body)
 		}
@@ -231,7 +231,7 @@ func TestGPUServer(t *testing.T) {
 			found = found || l.Cached == 13*16 && l.Preempted == 0
 		}
 		if !found {
-			t.Error("the witness knows of no cached tokens")
+			t.Error("the request log knows of no cached tokens")
 		}
 	})
 }
@@ -247,7 +247,7 @@ func smallGPU(t testing.TB) batching.Profile {
 func TestGPUServerPreempts(t *testing.T) {
 	t.Parallel()
 	log := &lockedBuffer{}
-	c := start(t, Config{GPU: &batching.Config{Profile: smallGPU(t)}, Witness: log})
+	c := start(t, Config{GPU: &batching.Config{Profile: smallGPU(t)}, RequestLog: log})
 	if p := c.refused(chatPath, body("plain", "[[sim:tokens=1200]]"), 400); !strings.Contains(p.Error.Message, "of 64 blocks") {
 		t.Errorf("too long: %s", p.Error.Message)
 	}
@@ -267,7 +267,7 @@ func TestGPUServerPreempts(t *testing.T) {
 		counted -= int64(l.Preempted)
 	}
 	if counted != 0 {
-		t.Errorf("the witness differs by %d preemptions", counted)
+		t.Errorf("the request log differs by %d preemptions", counted)
 	}
 }
 
@@ -289,7 +289,7 @@ func TestGPUServerQueueLimit(t *testing.T) {
 	wg.Wait()
 }
 
-// TestStopBreaksHandlerRequestsOff: behind Handler the server cannot wait for
+// TestStopBreaksHandlerRequestsOff: behind net/http the server cannot wait for
 // requests, whose engine ends.
 func TestStopBreaksHandlerRequestsOff(t *testing.T) {
 	t.Parallel()

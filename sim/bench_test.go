@@ -110,7 +110,7 @@ func BenchmarkServer(b *testing.B) {
 			hammer(b, s.Addr().String(), r.request)
 		})
 		b.Run("handler/"+r.name, func(b *testing.B) {
-			server := httptest.NewServer(newSim(b, r.config).Handler())
+			server := httptest.NewServer(newSim(b, r.config).handler())
 			defer server.Close()
 			hammer(b, server.Listener.Addr().String(), r.request)
 		})

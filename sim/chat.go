@@ -153,7 +153,7 @@ func (s *Server) abandon(x exchange, g *generation, ready int, err error) {
 	x.reset()
 }
 
-// note counts a generation that has ended and writes its witness line. status
+// note counts a generation that has ended and writes its line of the request log. status
 // is 0 where nothing was answered; ready is how many tokens were generated.
 func (s *Server) note(g *generation, status, ready int, cancelled bool) {
 	if status == http.StatusOK || cancelled {
@@ -165,10 +165,10 @@ func (s *Server) note(g *generation, status, ready int, cancelled bool) {
 		}
 		s.counts.finished(reason)
 	}
-	if s.witness == nil {
+	if s.requests == nil {
 		return
 	}
-	s.witness.write(record{
+	s.requests.write(record{
 		at: g.began, endpoint: "chat", model: g.req.name, text: g.req.prompt[g.req.lastUser[0]:g.req.lastUser[1]],
 		seed: g.req.seed, promptTokens: g.req.promptTokens, outputTokens: ready,
 		status: status, cancelled: cancelled, fault: g.fault.fault, use: g.use,

@@ -52,8 +52,8 @@ type Config struct {
 	// Faults are injected from the start; SetFaults changes them.
 	Faults Faults
 
-	// Witness receives one line of JSON for each row computed; nil for none.
-	Witness io.Writer
+	// RequestLog receives one line of JSON for each row computed; nil for none.
+	RequestLog io.Writer
 
 	// Logger receives what an operator would want to know. Default: nothing is
 	// logged.

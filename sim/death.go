@@ -47,8 +47,8 @@ func (s *Server) later(d time.Duration, change func()) {
 	})
 }
 
-// die breaks all connections off; the lock is held. Behind Handler, whose
-// listener is not ours, requests that come are broken off from now on.
+// die breaks all connections off; the lock is held. Without a listener
+// of ours, as in tests, requests that come are broken off from now on.
 func (s *Server) die(reviveAfter time.Duration) {
 	s.dead.Store(true)
 	if s.listener != nil {
@@ -70,7 +70,7 @@ const revivePause = 100 * time.Millisecond
 func (s *Server) revive() {
 	if s.listener != nil {
 		if err := s.listener.revive(context.Background()); err != nil {
-			s.log.Warn("revive simulated inference server", slog.Any("err", err))
+			s.log.Warn("reviving the simulated inference server failed", slog.Any("err", err))
 			s.later(revivePause, s.revive)
 			return
 		}

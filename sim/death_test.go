@@ -48,7 +48,7 @@ func TestDeathAndRevival(t *testing.T) {
 	t.Parallel()
 	log := &lockedBuffer{}
 	p := fastGPU(t)
-	c := start(t, Config{GPU: &batching.Config{Profile: p}, Witness: log})
+	c := start(t, Config{GPU: &batching.Config{Profile: p}, RequestLog: log})
 	long := strings.Repeat("one two three four ", 30)
 	c.complete(body("plain", long))
 	if cached := c.complete(body("plain", long)).Usage.PromptDetails.Cached; cached == 0 {
@@ -83,7 +83,7 @@ func TestDeathAndRevival(t *testing.T) {
 		t.Error(err)
 	}
 	if !slices.ContainsFunc(log.lines(t), func(l line) bool { return l.Cancelled && l.Fault == "hang" && l.Status == 0 }) {
-		t.Errorf("the witness misses what died: %+v", log.lines(t))
+		t.Errorf("the request log misses what died: %+v", log.lines(t))
 	}
 }
 
@@ -94,7 +94,7 @@ func TestDeathForGood(t *testing.T) {
 			_, err := c.send(context.Background(), "GET", "/health", "")
 			return err != nil
 		})
-		if addr := c.sim.Addr(); addr != nil { // otherwise behind Handler
+		if addr := c.sim.Addr(); addr != nil { // otherwise behind net/http
 			if conn, err := net.Dial("tcp", addr.String()); err == nil {
 				_ = conn.Close()
 				t.Error("a dead server accepts")

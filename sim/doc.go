@@ -5,7 +5,7 @@
 // jsongen makes values for JSON Schemas, and package batching models an engine
 // on a GPU.
 //
-//	HTTP (Start: fasthttp, Handler: net/http)
+//	HTTP (Start: fasthttp; in tests net/http too)
 //	   │ exchange: one request, whichever library carries it
 //	   ▼
 //	parse ─► directives, faults ─► answer (text, tokens) ─► Pace: when ─► render
@@ -24,7 +24,7 @@
 // Config.GPU answers take the time of a model on a GPU (Batching, package
 // batching, which also says what that model was fitted on and how far it is
 // off): requests share its steps, wait for its KV cache, are preempted and find
-// common prefixes in its cache. Usage and the witness tell the cached tokens,
+// common prefixes in its cache. Usage and the request log tell the cached tokens,
 // /metrics the running and waiting requests, the use of the KV cache and the
 // preemptions; as on a real server nothing tells how many can run at once.
 // Embeddings use no prefix cache.
@@ -86,9 +86,9 @@
 // times applies to any directive that fails and counts by prompt, in memory,
 // for a bounded number of prompts. Unknown directives are ordinary text.
 //
-// # Witness
+// # Request log
 //
-// With Config.Witness every generation and every embedded text is logged as
+// With Config.RequestLog every generation and every embedded text is logged as
 // one line of JSON when it ends, whatever its end, so that tests can count how
-// often each row was computed; see Witness in witness.go.
+// often each row was computed; see requestLog.
 package sim

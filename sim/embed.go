@@ -182,16 +182,16 @@ func (s *Server) embed(x exchange) {
 	}
 }
 
-// noteEmbeddings writes a witness line for every text of a group, with what
+// noteEmbeddings writes a line of the request log for every text of a group, with what
 // they have in common.
 func (s *Server) noteEmbeddings(r *embedRequest, line record) {
-	if s.witness == nil {
+	if s.requests == nil {
 		return
 	}
 	line.endpoint, line.model = "embeddings", r.name
 	for i, input := range r.inputs {
 		line.text, line.promptTokens = input, r.tokens[i]
-		s.witness.write(line)
+		s.requests.write(line)
 	}
 }
 

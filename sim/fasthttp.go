@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,7 +70,7 @@ func (l *fastListener) accept(ln net.Listener) {
 			return
 		}
 		if err != nil {
-			l.s.log.Warn("accept connection", slog.Any("err", err))
+			l.s.log.Warn("accepting a connection failed", slog.Any("err", err))
 			select {
 			case <-time.After(acceptPause):
 				continue
@@ -259,7 +261,7 @@ type fastLog struct{ log *slog.Logger }
 
 // Printf logs a line of fasthttp.
 func (f fastLog) Printf(format string, args ...any) {
-	f.log.Debug("fasthttp", slog.String("text", fmt.Sprintf(format, args...)))
+	f.log.Debug("fasthttp said something", slog.String("text", fmt.Sprintf(format, args...)))
 }
 
 // conn is a connection that can be watched while its request is served.
@@ -293,4 +295,21 @@ func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.idle.Store(false)
 	return n, err
+}
+
+func bodyTooLarge(limit int) *failure {
+	return &failure{status: 413, kind: "RequestTooLargeError", text: fmt.Sprintf("the body exceeds %d bytes", limit)}
+}
+
+// retryAfter writes a wait in whole seconds, rounded up.
+func retryAfter(wait time.Duration) string {
+	return strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10)
+}
+
+// resetConn closes a connection so that the peer sees a reset.
+func resetConn(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // without it the close is only less rude
+	}
+	_ = conn.Close()
 }

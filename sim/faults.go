@@ -85,7 +85,7 @@ const (
 	faultEmpty
 )
 
-// faultWords name the kinds in the witness log and in metrics.
+// faultWords name the kinds in the request log and in metrics.
 var faultWords = [...]string{"", "status", "reset", "hang", "truncate", "malformed", "schema_violation", "empty"}
 
 // outcome is a fault with its status.

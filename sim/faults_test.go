@@ -291,10 +291,10 @@ func (b *lockedBuffer) lines(t *testing.T) []line {
 	return lines
 }
 
-func TestWitness(t *testing.T) {
+func TestRequestLog(t *testing.T) {
 	t.Parallel()
 	log := &lockedBuffer{}
-	c := start(t, Config{Witness: log})
+	c := start(t, Config{RequestLog: log})
 	usage := c.complete(`{"model":"plain","seed":-7,"messages":[{"role":"system","content":"secret"},{"role":"user","content":"first"},{"role":"user","content":"my row"}]}`).Usage
 	c.must("POST", chatPath, body("plain", "my row [[sim:fail=500]]"))
 	c.must("POST", chatPath, body("plain", "streamed", "stream", true))
@@ -344,17 +344,17 @@ func TestWitness(t *testing.T) {
 	defer log.mu.Unlock()
 	for _, secret := range []string{"my row", "secret"} {
 		if strings.Contains(log.buffer.String(), secret) {
-			t.Errorf("the witness tells %q", secret)
+			t.Errorf("the request log tells %q", secret)
 		}
 	}
 }
 
-func TestWitnessError(t *testing.T) {
+func TestRequestLogError(t *testing.T) {
 	t.Parallel()
 	reader, writer := io.Pipe()
 	_ = reader.CloseWithError(errors.New("disk full"))
-	c := newSim(t, Config{Witness: writer})
-	c.witness.write(record{endpoint: "chat"})
+	c := newSim(t, Config{RequestLog: writer})
+	c.requests.write(record{endpoint: "chat"})
 	for range 2 {
 		if err := c.Stop(context.Background()); err == nil || !strings.Contains(err.Error(), "disk full") {
 			t.Errorf("got %v", err)
@@ -365,7 +365,7 @@ func TestWitnessError(t *testing.T) {
 func TestHangEndsWithStop(t *testing.T) {
 	t.Parallel()
 	log := &lockedBuffer{}
-	c := start(t, Config{Witness: log, Faults: Faults{Hang: 1}})
+	c := start(t, Config{RequestLog: log, Faults: Faults{Hang: 1}})
 	ended := make(chan error)
 	go func() {
 		_, err := c.send(context.Background(), "POST", chatPath, body("plain", "x"))
@@ -379,7 +379,7 @@ func TestHangEndsWithStop(t *testing.T) {
 		t.Error("a hung request was answered")
 	}
 	if lines := log.lines(t); len(lines) != 1 || lines[0].Cancelled || lines[0].Fault != "hang" {
-		t.Errorf("witness: %+v", lines)
+		t.Errorf("request log: %+v", lines)
 	}
 }
 

@@ -23,21 +23,21 @@ const ServerName = "rowmill-sim"
 // Server is a simulated inference server. All methods are safe for concurrent
 // use.
 type Server struct {
-	log     *slog.Logger
-	profile Profile
-	maxBody int
-	pace    Pace
-	gpu     *Batching // the pace, if it is our own; otherwise nil
-	models  map[string]*served
-	names   []string // of models, in the order of the configuration
-	words   *vocabulary
-	schemas schemas
-	faults  faultPlan
-	witness *witness
-	counts  counters
-	pool    sync.Pool // *generation
-	created time.Time
-	serial  atomic.Uint64 // of answers
+	log      *slog.Logger
+	profile  Profile
+	maxBody  int
+	pace     Pace
+	gpu      *Batching // the pace, if it is our own; otherwise nil
+	models   map[string]*served
+	names    []string // of models, in the order of the configuration
+	words    *vocabulary
+	schemas  schemas
+	faults   faultPlan
+	requests *requestLog
+	counts   counters
+	pool     sync.Pool // *generation
+	created  time.Time
+	serial   atomic.Uint64 // of answers
 
 	stopping chan struct{} // closed by Stop
 	stopOnce sync.Once
@@ -70,7 +70,7 @@ func New(c Config) (*Server, error) {
 		pace:     c.Pace,
 		models:   map[string]*served{},
 		words:    newVocabulary(),
-		witness:  newWitness(c.Witness, c.Logger),
+		requests: newRequestLog(c.RequestLog, c.Logger),
 		created:  time.Now(),
 		stopping: make(chan struct{}),
 	}
@@ -211,7 +211,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	if s.gpu != nil {
 		s.gpu.Close()
 	}
-	if err := s.witness.flush(); err != nil {
+	if err := s.requests.flush(); err != nil {
 		return fmt.Errorf("stop simulated server: %w", err)
 	}
 	return nil

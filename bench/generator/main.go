@@ -34,11 +34,11 @@ func main() {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	requests, err := encode(*in, *address, *model, *fields)
 	if err != nil {
-		log.Error("encode requests", "err", err)
+		log.Error("encoding the requests failed", "err", err)
 		os.Exit(1)
 	}
 	if err := drive(requests, *address, *inFlight); err != nil {
-		log.Error("drive", "err", err)
+		log.Error("driving the server failed", "err", err)
 		os.Exit(1)
 	}
 	fmt.Println(len(requests))

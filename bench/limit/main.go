@@ -29,7 +29,7 @@ func main() {
 
 	codec, err := newCodec(*json, *model)
 	if err != nil {
-		log.Error("choose codec", "err", err)
+		log.Error("choosing the codec failed", "err", err)
 		os.Exit(2)
 	}
 	ctx := context.Background()
@@ -44,7 +44,7 @@ func main() {
 		},
 	})
 	if err != nil {
-		log.Error("run", "err", err)
+		log.Error("the run failed", "err", err)
 		os.Exit(1)
 	}
 	fmt.Println(n)

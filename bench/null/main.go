@@ -34,7 +34,7 @@ func main() {
 
 	listener, err := net.Listen("tcp", *listen)
 	if err != nil {
-		log.Error("listen", "err", err)
+		log.Error("listening failed", "err", err)
 		os.Exit(1)
 	}
 	fmt.Println(listener.Addr())
@@ -56,7 +56,7 @@ func main() {
 				log.Info("served", "requests", s.requests.Load())
 				return
 			}
-			log.Error("accept", "err", err)
+			log.Error("accepting a connection failed", "err", err)
 			os.Exit(1)
 		}
 		go s.serve(conn)

@@ -37,7 +37,7 @@ func main() {
 		NewAsk: func() (rows.Ask, func(), error) { return ask, func() {}, nil },
 	})
 	if err != nil {
-		log.Error("run", "err", err)
+		log.Error("the run failed", "err", err)
 		os.Exit(1)
 	}
 	fmt.Println(n)

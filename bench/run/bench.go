@@ -43,7 +43,7 @@ func newBench(log *slog.Logger, dir, rowmill string, rounds int) (*bench, error)
 	b.files = &http.Server{Handler: http.FileServer(http.Dir(dir)), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := b.files.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("serve files", "err", err)
+			log.Error("serving files failed", "err", err)
 		}
 	}()
 	return b, nil

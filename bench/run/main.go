@@ -41,7 +41,7 @@ func main() {
 
 	size := sizes{rows: *rows, most: *most, gpu: *only, length: *length, nodes: *nodes, answer: *answer}
 	if err := run(log, flag.Arg(0), *dir, *rowmill, *rounds, size); err != nil {
-		log.Error("benchmark", "err", err)
+		log.Error("the benchmark failed", "err", err)
 		os.Exit(1)
 	}
 }

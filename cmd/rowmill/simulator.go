@@ -72,7 +72,7 @@ server takes the same by POST /sim/faults.`,
 					return exit.With(exit.Usage, fmt.Errorf("--witness: %w", err))
 				}
 				defer file.Close()
-				config.Witness = file
+				config.RequestLog = file
 			}
 			return runSimulator(cmd.Context(), term, address, config)
 		},

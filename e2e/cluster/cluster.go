@@ -103,7 +103,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{config: config.withDefaults(), dir: config.Dir, client: newClient()}
 	steps := []func(context.Context) error{c.makeNetwork, c.startRedis, c.startS3, c.startNodes}
 	var err error
-	if c.oracle, err = newOracle(); err != nil {
+	if c.oracle, err = newOracle(ctx); err != nil {
 		return nil, err
 	}
 	if c.authority, err = certtest.NewAuthority(); err != nil {
@@ -206,10 +206,11 @@ func (c *Cluster) Close(ctx context.Context) error {
 		c.Redis.kill()
 	}
 	c.client.http.CloseIdleConnections()
-	if c.network == nil {
-		return nil
+	err := c.oracle.Stop(ctx)
+	if c.network != nil {
+		err = errors.Join(err, c.network.Close(ctx))
 	}
-	return c.network.Close(ctx)
+	return err
 }
 
 // Tell writes the last words of all nodes.

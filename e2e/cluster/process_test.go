@@ -115,9 +115,10 @@ func TestOracle(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.kill)
-	if c.oracle, err = newOracle(); err != nil {
+	if c.oracle, err = newOracle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = c.oracle.Stop(context.Background()) })
 	for i := range 3 {
 		text := fmt.Sprintf("row %d, \"quoted\"\nand more", i)
 		want, err := c.oracle.answer(t.Context(), text)

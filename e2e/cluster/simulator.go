@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,12 +11,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/sim"
@@ -108,14 +107,14 @@ const maxTokens = 16
 
 // An oracle knows the answers beforehand: a simulator inside this process that
 // no node ever sees.
-type oracle struct{ handler http.Handler }
+type oracle struct{ *sim.Server }
 
-func newOracle() (oracle, error) {
+func newOracle(ctx context.Context) (oracle, error) {
 	server, err := sim.New(sim.Config{Models: catalog.Default().All(), Profile: sim.Instant()})
 	if err != nil {
 		return oracle{}, err
 	}
-	return oracle{server.Handler()}, nil
+	return oracle{server}, server.Start(ctx, "127.0.0.1:0")
 }
 
 func (o oracle) answer(ctx context.Context, text string) (Answer, error) {
@@ -126,9 +125,18 @@ func (o oracle) answer(ctx context.Context, text string) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/chat/completions", strings.NewReader(string(body)))
-	recorder := httptest.NewRecorder()
-	o.handler.ServeHTTP(recorder, request)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.URL()+"/v1/chat/completions", bytes.NewReader(body))
+	if err != nil {
+		return Answer{}, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer response.Body.Close()
+	if body, err = io.ReadAll(response.Body); err != nil {
+		return Answer{}, err
+	}
 	var reply struct {
 		Choices []struct {
 			Message struct {
@@ -140,8 +148,8 @@ func (o oracle) answer(ctx context.Context, text string) (Answer, error) {
 			Output int64 `json:"completion_tokens"`
 		} `json:"usage"`
 	}
-	if err := json.Unmarshal(recorder.Body.Bytes(), &reply); err != nil || len(reply.Choices) != 1 {
-		return Answer{}, errors.Join(err, fmt.Errorf("the oracle says %d: %.200s", recorder.Code, recorder.Body))
+	if err := json.Unmarshal(body, &reply); err != nil || len(reply.Choices) != 1 {
+		return Answer{}, errors.Join(err, fmt.Errorf("the oracle says %d: %.200s", response.StatusCode, body))
 	}
 	return Answer{reply.Choices[0].Message.Content, reply.Usage.Input, reply.Usage.Output}, nil
 }

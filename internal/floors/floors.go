@@ -54,10 +54,10 @@ type Table struct {
 func Rowmill() Table {
 	return Table{
 		Floor: map[string]int{
-			"columnar": 0, "shard": 0, "tokenize": 0, "retry": 0, "console": 0,
+			"columnar": 0, "shard": 0, "tokenize": 0, "retry": 0, "console": 0, "sim": 0,
 			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "cluster": 1, "function": 1, "schema": 1, "client": 1,
-			"results": 2, "sim": 2,
-			"actors": 3, "http": 3,
+			"results": 2,
+			"actors":  3, "http": 3,
 			"cmd": 4, "bench": 4, "e2e": 4, "examples": 4,
 		},
 		Within: map[string]int{

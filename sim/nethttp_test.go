@@ -3,18 +3,15 @@ package sim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"math"
-	"net"
 	"net/http"
 	"strconv"
 	"time"
 )
 
-// Handler serves the simulator through net/http, for tests and for mounting it
-// elsewhere. Start costs less per request.
-func (s *Server) Handler() http.Handler {
+// handler serves the simulator through net/http: what it answers does not depend
+// on the library that carries it.
+func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &stdExchange{w: w, r: r}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.maxBody)))
@@ -30,10 +27,6 @@ func (s *Server) Handler() http.Handler {
 		x.data = body
 		s.serve(x)
 	})
-}
-
-func bodyTooLarge(limit int) *failure {
-	return &failure{status: 413, kind: "RequestTooLargeError", text: fmt.Sprintf("the body exceeds %d bytes", limit)}
 }
 
 // stdExchange is an exchange over net/http.
@@ -69,11 +62,6 @@ func (x *stdExchange) answer(status int, contentType string, wait time.Duration,
 	_, _ = x.w.Write(body) // a client that is gone needs no answer
 }
 
-// retryAfter writes a wait in whole seconds, rounded up.
-func retryAfter(wait time.Duration) string {
-	return strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10)
-}
-
 func (x *stdExchange) stream(contentType string, body io.ReadCloser) {
 	defer func() { _ = body.Close() }()
 	x.head(contentType)
@@ -103,12 +91,4 @@ func (x *stdExchange) reset() {
 		panic(http.ErrAbortHandler)
 	}
 	resetConn(conn)
-}
-
-// resetConn closes a connection so that the peer sees a reset.
-func resetConn(conn net.Conn) {
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // without it the close is only less rude
-	}
-	_ = conn.Close()
 }
