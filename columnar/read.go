@@ -191,6 +191,9 @@ func (f *File) chunk(group int, leaf *node) (*format.ColumnMetaData, error) {
 	if c.CryptoMetadata.Value != nil || len(c.EncryptedColumnMetadata) > 0 {
 		return nil, badFile("Column %q of the Parquet file is encrypted. Write it without encryption.", leaf.path)
 	}
+	if leaf.kind.class == classBSON {
+		return nil, badFile("Column %q of the Parquet file has the type BSON, which is not read. Write it as JSON or as plain text.", leaf.path)
+	}
 	if c.FilePath != "" {
 		return nil, badFile("Column %q of the Parquet file lies in another file. Write one self-contained file.", leaf.path)
 	}

@@ -291,6 +291,41 @@ func TestBadFilesAreNamed(t *testing.T) {
 	}
 }
 
+// TestBSONIsRefused reads files that have BSON in some column: their other
+// columns can be read.
+func TestBSONIsRefused(t *testing.T) {
+	t.Parallel()
+	schema := parquet.NewSchema("x", parquet.Group{
+		"doc": parquet.BSON(), "group": parquet.Group{"inner": parquet.BSON()}, "text": parquet.String(),
+	})
+	var b bytes.Buffer
+	w := parquet.NewWriter(&b, schema)
+	doc := parquet.ByteArrayValue([]byte("\x05\x00\x00\x00\x00"))
+	row := parquet.Row{doc.Level(0, 0, 0), doc.Level(0, 0, 1), parquet.ByteArrayValue([]byte("hello")).Level(0, 0, 2)}
+	if _, err := w.WriteRows([]parquet.Row{row}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, b.Bytes())
+	for i, column := range []string{"doc", "group.inner"} {
+		rows := f.Rows(2, i)
+		err := rows.Next()
+		want := fmt.Sprintf("Column %q of the Parquet file has the type BSON, which is not read. Write it as JSON or as plain text.", column)
+		var format *columnar.FormatError
+		if !errors.As(err, &format) || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if err := rows.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := texts(t, f, "text"); len(got) != 1 || got[0] != "hello" {
+		t.Errorf("the other column is %q", got)
+	}
+}
+
 func TestLimitsHoldWhateverPagesClaim(t *testing.T) {
 	t.Parallel()
 	zeros := make([]pair, 100)

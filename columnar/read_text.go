@@ -34,8 +34,8 @@ const (
 	classNull leafClass = iota // only nulls, or a type nobody knows
 	classText                  // strings, enums and unmarked bytes: UTF-8
 	classJSON                  // text that is JSON
-	classBSON
-	classHex // bytes of fixed length; geometries
+	classBSON                  // not read: see File.chunk
+	classHex                   // bytes of fixed length; geometries
 	classBool
 	classInt
 	classUint
@@ -231,8 +231,6 @@ func (k *leafKind) appendText(b []byte, v parquet.Value) ([]byte, error) {
 			return b, errNotText
 		}
 		return append(b, v.ByteArray()...), nil
-	case classBSON:
-		return appendBSON(b, v.ByteArray())
 	case classHex:
 		return hex.AppendEncode(b, v.ByteArray()), nil
 	case classBool:
@@ -282,7 +280,7 @@ func (k *leafKind) appendJSON(b []byte, v parquet.Value) ([]byte, error) {
 		return b, err
 	}
 	switch k.class {
-	case classBool, classInt, classUint, classDecimal, classBSON:
+	case classBool, classInt, classUint, classDecimal:
 		return append(b, text...), nil
 	case classFloat, classHalf:
 		if f := k.float(v); math.IsNaN(f) || math.IsInf(f, 0) {
