@@ -2,9 +2,6 @@ package tokenize
 
 import (
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -21,7 +18,7 @@ var (
 	ErrUnsupported = errors.New("vocabulary not supported")
 )
 
-// Encoding turns text into the tokens of a model and back. It is safe for
+// Encoding turns text into the tokens of a model. It is safe for
 // concurrent use.
 type Encoding struct {
 	name       string
@@ -33,22 +30,20 @@ type Encoding struct {
 	added      *finder  // tokens that are looked for in every text, or nil
 	tokens     []addedToken
 	special    map[string]int
-	texts      map[int]string // of the tokens that are not in the vocabulary, by id
-	pool       *sync.Pool     // of *scratch
+	pool       *sync.Pool // of *scratch
 }
 
 func newEncoding(name string, v *vocabulary, stages []stage, tokens []addedToken) *Encoding {
 	e := &Encoding{
 		name: name, vocabulary: v, stages: stages, tokens: tokens,
-		special: make(map[string]int), texts: make(map[int]string),
-		pool: &sync.Pool{New: func() any { return new(scratch) }},
+		special: make(map[string]int),
+		pool:    &sync.Pool{New: func() any { return new(scratch) }},
 	}
 	if len(stages) == 1 {
 		e.scan, _ = stages[0].(*scanner)
 	}
 	var always []addedToken
 	for _, t := range tokens {
-		e.texts[t.id] = t.text
 		if t.special {
 			e.special[t.text] = t.id
 		} else {
@@ -58,18 +53,6 @@ func newEncoding(name string, v *vocabulary, stages []stage, tokens []addedToken
 	e.added = newFinder(always)
 	return e
 }
-
-// Name returns the name that the encoding was loaded by.
-func (e *Encoding) Name() string { return e.name }
-
-// Special returns the id of a special token, such as "<|endoftext|>".
-func (e *Encoding) Special(name string) (id int, ok bool) {
-	id, ok = e.special[name]
-	return id, ok
-}
-
-// Specials returns the names of the special tokens, sorted.
-func (e *Encoding) Specials() []string { return slices.Sorted(maps.Keys(e.special)) }
 
 // WithSpecials returns the same encoding, but for one thing: the names of
 // special tokens in a text become these tokens. It is for prompts that a chat
@@ -113,23 +96,6 @@ func (e *Encoding) Encode(dst []int, text string) []int {
 		}
 	}
 	return dst
-}
-
-// Decode appends the bytes of tokens to dst. Tokens need not end where
-// characters do, so the bytes of a part of an encoding need not be valid
-// UTF-8. An id that is no token's is an error.
-func (e *Encoding) Decode(dst []byte, ids []int) ([]byte, error) {
-	v := e.vocabulary
-	for i, id := range ids {
-		if text, ok := e.texts[id]; ok {
-			dst = append(dst, text...)
-		} else if id >= 0 && id < len(v.known) && v.known[id] != none {
-			dst = append(dst, v.text(v.known[id])...)
-		} else {
-			return dst, fmt.Errorf("%s has no token with the id %d, which is number %d of %d", e.name, id, i, len(ids))
-		}
-	}
-	return dst, nil
 }
 
 // count returns the number of tokens of a text without added tokens.

@@ -20,8 +20,9 @@ const maxFile = 256 << 20
 
 // Open returns the encoding of a tokenizer.json of Hugging Face's tokenizers
 // library, or of the model directory that it lies in. A file that is damaged or
-// something else, such as a rank file of tiktoken, is an ErrFormat; a tokenizer of another kind, such as SentencePiece's, is an
-// ErrUnsupported that names what stands in the way.
+// something else, such as a rank file of tiktoken, is an ErrFormat; a tokenizer
+// of another kind, such as SentencePiece's, is an ErrUnsupported that names what
+// stands in the way.
 func Open(path string) (*Encoding, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "tokenizer.json")
@@ -197,7 +198,7 @@ func (c *component) stages() (stages []stage, spaceFirst bool, err error) {
 				spaceFirst = true
 			}
 			if part.UseRegex == nil || *part.UseRegex {
-				one = scannerFor(PatternGPT2)
+				one = scannerFor(patternGPT2)
 			}
 		case "Split":
 			one, err = part.split()

@@ -15,7 +15,7 @@ import (
 // they must give.
 func TestBadJSON(t *testing.T) {
 	t.Parallel()
-	good := train(t, trainedFile{pattern: PatternCL100K})
+	good := train(t, trainedFile{pattern: patternCL100K})
 	model := good["model"].(map[string]any)
 	with := func(key string, value any) map[string]any {
 		file := maps.Clone(good)
@@ -89,7 +89,7 @@ func TestBadJSON(t *testing.T) {
 func TestMergeOrder(t *testing.T) {
 	t.Parallel()
 	file := func(merges ...string) map[string]any {
-		good := train(t, trainedFile{pattern: PatternCL100K})
+		good := train(t, trainedFile{pattern: patternCL100K})
 		vocab := make(map[string]int)
 		for _, r := range alphabet {
 			vocab[string(r)] = len(vocab)
@@ -113,11 +113,7 @@ func TestMergeOrder(t *testing.T) {
 	for text, want := range map[string][]string{"ing": {"ing"}, "ng": {"ng"}, "xin": {"x", "in"}, "xing": {"xing"}, "xi": {"xi"}} {
 		var got []string
 		for _, id := range e.Encode(nil, text) {
-			b, err := e.Decode(nil, []int{id})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, string(b))
+			got = append(got, decoded(t, e, []int{id}))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", text, got, want)
@@ -153,7 +149,7 @@ func TestFullSize(t *testing.T) {
 			}
 		}
 	}
-	file := train(t, trainedFile{pattern: PatternCL100K})
+	file := train(t, trainedFile{pattern: patternCL100K})
 	file["model"] = map[string]any{"type": "BPE", "ignore_merges": true, "vocab": vocab, "merges": merges}
 	e, err := open(t, file)
 	if err != nil {
@@ -202,7 +198,7 @@ func TestBadFiles(t *testing.T) {
 		if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := openRanks([]byte(test.text), PatternCL100K, nil); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), test.want) {
+		if _, err := openRanks([]byte(test.text), patternCL100K, nil); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: ranks: error %v, want %q", test.name, err, test.want)
 		}
 		if _, err := Open(path); !errors.Is(err, ErrFormat) && !errors.Is(err, ErrUnsupported) {
@@ -215,7 +211,7 @@ func TestBadFiles(t *testing.T) {
 	if _, err := openRanks([]byte(ranks), "(", nil); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("a bad pattern: %v", err)
 	}
-	if _, err := openRanks([]byte(ranks), PatternCL100K, map[string]int{"": 1}); !errors.Is(err, ErrFormat) {
+	if _, err := openRanks([]byte(ranks), patternCL100K, map[string]int{"": 1}); !errors.Is(err, ErrFormat) {
 		t.Errorf("a special token without a name: %v", err)
 	}
 	e, err := openRanks([]byte(ranks), `[a-z]`, map[string]int{"<s>": 300})

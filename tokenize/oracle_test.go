@@ -28,7 +28,7 @@ var portOnce sync.Once
 func load(t testing.TB, name string) *Encoding {
 	t.Helper()
 	if name == "p50k_base" || name == "r50k_base" {
-		e, err := openRanks(published(t, name), PatternGPT2, map[string]int{"<|endoftext|>": 50256})
+		e, err := openRanks(published(t, name), patternGPT2, map[string]int{"<|endoftext|>": 50256})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,10 +48,10 @@ func checkPort(t *testing.T, e *Encoding, port *tiktoken.Tiktoken, text string) 
 	}
 	want, got := port.EncodeOrdinary(text), e.Encode(nil, text)
 	if !slices.Equal(got, want) {
-		t.Fatalf("%s, %q: tokens %d, tiktoken-go has %d", e.Name(), text, got, want)
+		t.Fatalf("%s, %q: tokens %d, tiktoken-go has %d", e.name, text, got, want)
 	}
 	if n := e.Count(text); n != len(want) {
-		t.Fatalf("%s, %q: count %d, tiktoken-go has %d", e.Name(), text, n, len(want))
+		t.Fatalf("%s, %q: count %d, tiktoken-go has %d", e.name, text, n, len(want))
 	}
 }
 
@@ -91,7 +91,7 @@ func FuzzTiktokenGo(f *testing.F) {
 }
 
 // known are the patterns that have a scanner.
-var known = []string{PatternO200K, PatternCL100K, PatternQwen, PatternQwenMarks, PatternGPT2}
+var known = []string{patternO200K, patternCL100K, patternQwen, patternQwenMarks, patternGPT2}
 
 // checkScanner compares a scanner with the pattern that it stands for.
 func checkScanner(t *testing.T, scan *scanner, pattern string, expression *regexp2.Regexp, text string) {

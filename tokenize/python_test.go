@@ -74,7 +74,7 @@ func TestOriginals(t *testing.T) {
 		texts = append(texts, text)
 	}
 	request, err := json.Marshal(map[string]any{"ranks": ranks, "texts": texts, "dir": dir, "patterns": map[string]string{
-		"cl100k": PatternCL100K, "qwen": PatternQwen, "qwen-marks": PatternQwenMarks, "o200k": PatternO200K, "gpt2": PatternGPT2,
+		"cl100k": patternCL100K, "qwen": patternQwen, "qwen-marks": patternQwenMarks, "o200k": patternO200K, "gpt2": patternGPT2,
 	}})
 	if err != nil {
 		t.Fatal(err)

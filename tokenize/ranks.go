@@ -5,6 +5,7 @@ import (
 	"embed"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,9 +23,9 @@ type embedded struct {
 }
 
 var embeddings = map[string]embedded{
-	"o200k_base":    {"o200k_base", PatternO200K, o200kSpecials},
-	"o200k_harmony": {"o200k_base", PatternO200K, harmonySpecials},
-	"cl100k_base": {"cl100k_base", PatternCL100K, func() map[string]int {
+	"o200k_base":    {"o200k_base", patternO200K, o200kSpecials},
+	"o200k_harmony": {"o200k_base", patternO200K, harmonySpecials},
+	"cl100k_base": {"cl100k_base", patternCL100K, func() map[string]int {
 		return map[string]int{
 			"<|endoftext|>": 100257, "<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260,
 			"<|endofprompt|>": 100276,
@@ -60,15 +61,8 @@ func harmonySpecials() map[string]int {
 
 func reserved(id int) string { return "<|reserved_" + strconv.Itoa(id) + "|>" }
 
-// Names returns the names that Load knows, sorted.
-func Names() []string {
-	names := make([]string, 0, len(embeddings))
-	for name := range embeddings {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+// encodings are the names that Load knows, sorted.
+func encodings() []string { return slices.Sorted(maps.Keys(embeddings)) }
 
 var (
 	loading sync.Mutex
@@ -76,13 +70,13 @@ var (
 	read    = make(map[string]*vocabulary) // by rank file
 )
 
-// Load returns an encoding by its name, see Names. The first call for a rank
-// file decodes it; see the package comment for what that costs. Other names
+// Load returns an encoding by its name, see the package comment. The first call
+// for a rank file decodes it; what that costs is said there too. Other names
 // are an ErrUnknown.
 func Load(name string) (*Encoding, error) {
 	from, ok := embeddings[name]
 	if !ok {
-		return nil, fmt.Errorf("%w %q: there are %s, and any other vocabulary by the path of its file", ErrUnknown, name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("%w %q: there are %s, and any other vocabulary by the path of its file", ErrUnknown, name, strings.Join(encodings(), ", "))
 	}
 	loading.Lock()
 	defer loading.Unlock()
@@ -142,7 +136,6 @@ func rankEncoding(name string, v *vocabulary, pattern string, specials map[strin
 		}
 		tokens = append(tokens, addedToken{text: text, id: id, special: true})
 	}
-	// Of two names of one token the one that sorts first is what it decodes to.
 	slices.SortFunc(tokens, func(a, b addedToken) int { return strings.Compare(b.text, a.text) })
 	return newEncoding(name, v, []stage{first}, tokens), nil
 }

@@ -10,34 +10,34 @@ import (
 // The patterns that scanners know, as they are written in tiktoken and in the
 // tokenizer.json files of the models.
 const (
-	// PatternCL100K is that of cl100k_base, and in this form of Llama 3.
-	PatternCL100K = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	// PatternQwen is that of Qwen 2, 2.5 and 3: every digit is a piece.
-	PatternQwen = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	// PatternQwenMarks is PatternQwen with marks inside words.
-	PatternQwenMarks = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	// PatternO200K is that of o200k_base, gpt-oss and Llama 4.
-	PatternO200K = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
+	// patternCL100K is that of cl100k_base, and in this form of Llama 3.
+	patternCL100K = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	// patternQwen is that of Qwen 2, 2.5 and 3: every digit is a piece.
+	patternQwen = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	// patternQwenMarks is patternQwen with marks inside words.
+	patternQwenMarks = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	// patternO200K is that of o200k_base, gpt-oss and Llama 4.
+	patternO200K = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
 		`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
 		`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	// PatternGPT2 is that of GPT-2, r50k_base and p50k_base, and the one
+	// patternGPT2 is that of GPT-2, r50k_base and p50k_base, and the one
 	// behind ByteLevel's use_regex.
-	PatternGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+	patternGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 )
 
 // scannerFor returns the scanner of a pattern, or nil.
 func scannerFor(pattern string) *scanner {
 	t := classes()
 	switch pattern {
-	case PatternCL100K:
+	case patternCL100K:
 		return &scanner{cl100k, letter, 3, t}
-	case PatternQwen:
+	case patternQwen:
 		return &scanner{cl100k, letter, 1, t}
-	case PatternQwenMarks:
+	case patternQwenMarks:
 		return &scanner{cl100k, letter | mark, 1, t}
-	case PatternO200K:
+	case patternO200K:
 		return &scanner{o200k, letter, 3, t}
-	case PatternGPT2, `'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`:
+	case patternGPT2, `'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`:
 		return &scanner{gpt2, letter, 0, t}
 	}
 	return nil

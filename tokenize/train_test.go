@@ -116,12 +116,12 @@ func trained(t testing.TB) []*Encoding {
 	byteLevel := map[string]any{"type": "ByteLevel", "add_prefix_space": true, "use_regex": true}
 	var all []*Encoding
 	for _, f := range []trainedFile{
-		{pattern: PatternCL100K, ignore: true},
-		{pattern: PatternCL100K, pairs: true},
-		{pattern: PatternQwen, pairs: true, extra: map[string]any{"normalizer": map[string]any{"type": "NFC"}}},
-		{pattern: PatternQwenMarks, extra: map[string]any{"added_tokens": added}},
-		{pattern: PatternGPT2, extra: map[string]any{"pre_tokenizer": byteLevel}},
-		{pattern: PatternGPT2, extra: map[string]any{"added_tokens": added, "pre_tokenizer": map[string]any{
+		{pattern: patternCL100K, ignore: true},
+		{pattern: patternCL100K, pairs: true},
+		{pattern: patternQwen, pairs: true, extra: map[string]any{"normalizer": map[string]any{"type": "NFC"}}},
+		{pattern: patternQwenMarks, extra: map[string]any{"added_tokens": added}},
+		{pattern: patternGPT2, extra: map[string]any{"pre_tokenizer": byteLevel}},
+		{pattern: patternGPT2, extra: map[string]any{"added_tokens": added, "pre_tokenizer": map[string]any{
 			"type": "Sequence", "pretokenizers": []any{
 				map[string]any{"type": "Digits", "individual_digits": true},
 				map[string]any{"type": "Split", "pattern": map[string]any{"String": "--"}, "behavior": "Isolated"},

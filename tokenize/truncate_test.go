@@ -24,12 +24,12 @@ func checkTruncate(t *testing.T, e *Encoding, text string, n int) {
 	t.Helper()
 	got := e.Truncate(text, n)
 	if count := e.Count(got); count > max(n, 0) {
-		t.Fatalf("%s: %q is cut to %q with %d tokens, more than %d", e.Name(), text, got, count, n)
+		t.Fatalf("%s: %q is cut to %q with %d tokens, more than %d", e.name, text, got, count, n)
 	}
 	if want := longestPrefix(e, text, n); len(got) < len(want) {
-		t.Fatalf("%s: %q is cut to %d tokens as %q, longer is %q", e.Name(), text, n, got, want)
+		t.Fatalf("%s: %q is cut to %d tokens as %q, longer is %q", e.name, text, n, got, want)
 	} else if !strings.HasPrefix(text, got) {
-		t.Fatalf("%s: %q is cut to %q", e.Name(), text, got)
+		t.Fatalf("%s: %q is cut to %q", e.name, text, got)
 	}
 }
 
@@ -43,7 +43,7 @@ func TestTruncate(t *testing.T) {
 		for _, text := range hard {
 			for n := range len(text) + 1 {
 				if got := e.Truncate(text, n); e.Count(got) > n {
-					t.Fatalf("%s: %q is cut to %q with %d tokens, more than %d", e.Name(), text, got, e.Count(got), n)
+					t.Fatalf("%s: %q is cut to %q with %d tokens, more than %d", e.name, text, got, e.Count(got), n)
 				}
 			}
 			text = valid(text)
