@@ -302,20 +302,6 @@ func TestValidateURL(t *testing.T) {
 	}
 }
 
-func TestRedact(t *testing.T) {
-	t.Parallel()
-	for raw, want := range map[string]string{
-		"https://user:s3cr3t@example.com/hidden?" + secret: "https://example.com/…",
-		"https://example.com":                              "https://example.com",
-		"://hidden":                                        "(unreadable URL)",
-		"hidden":                                           "(unreadable URL)",
-	} {
-		if got := input.Redact(raw); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
 func TestFetchOfAnEmptyFileIsAnInvalidInput(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -119,49 +119,6 @@ func Open(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 	return openCSV(r, size, format, opts)
 }
 
-// Column describes a column of a file.
-type Column struct {
-	Name string
-	Type string // of a Parquet column, such as "STRING"; empty in CSV
-}
-
-// Peek lists the columns of a file without reading its rows.
-func Peek(r io.ReaderAt, size int64, limits Limits) ([]Column, error) {
-	limits = limits.WithDefaults()
-	if err := limits.Validate(); err != nil {
-		return nil, err
-	}
-	format, err := sniff(r, size)
-	if err != nil {
-		return nil, err
-	}
-	if format == formatParquet {
-		f, err := columnar.Open(r, size, limits.Parquet)
-		if err != nil {
-			return nil, parquetError(err)
-		}
-		columns := make([]Column, len(f.Columns()))
-		for i, c := range f.Columns() {
-			columns[i] = Column{Name: c.Name, Type: c.Type}
-		}
-		return columns, nil
-	}
-	src, err := openCSVSource(r, size, format, limits)
-	if err != nil {
-		return nil, err
-	}
-	defer src.close()
-	names, err := src.header()
-	if err != nil {
-		return nil, err
-	}
-	columns := make([]Column, len(names))
-	for i, name := range names {
-		columns[i].Name = name
-	}
-	return columns, nil
-}
-
 // invalid makes the failure of a file that cannot be used.
 func invalid(format string, args ...any) error {
 	return rowmill.Failf(rowmill.CodeInvalidInputFile, format, args...)

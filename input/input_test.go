@@ -228,41 +228,18 @@ func TestReadErrorsAreNoFailures(t *testing.T) {
 	}
 }
 
-func TestPeekListsColumns(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		data []byte
-		want []input.Column
-	}{
-		"CSV":     {[]byte("a,\"b c\"\n"), []input.Column{{Name: "a"}, {Name: "b c"}}},
-		"gzip":    {zip(t, []byte("a,b\n")), []input.Column{{Name: "a"}, {Name: "b"}}},
-		"Parquet": {parquetFile(t, record{}), []input.Column{{Name: "text", Type: "STRING"}, {Name: "id", Type: "INT(64,true)"}, {Name: "tags", Type: "LIST"}}},
-	} {
-		got, err := input.Peek(bytes.NewReader(test.data), int64(len(test.data)), input.Limits{})
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-func TestInlineAndSpooled(t *testing.T) {
+func TestSpooled(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("long \\ \" ", 100_000)
 	want := []rowmill.Row{{Index: 0, Text: "a\nb"}, {Index: 1, Text: ""}, {Index: 2, Text: long}, {Index: 3, Text: "é"}}
 	spool := "\"a\\nb\"\n\"\"\n\"" + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(long) + "\"\n\"\\u00e9\"\n"
-	for name, r := range map[string]input.Reader{
-		"inline": input.Inline([]string{"a\nb", "", long, "é"}), "spooled": input.Spooled(strings.NewReader(spool)),
-	} {
-		got, err := drain(r)
-		if err != nil || r.IDKind() != rowmill.IDNull || r.Close() != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+	r := input.Spooled(strings.NewReader(spool))
+	got, err := drain(r)
+	if err != nil || r.IDKind() != rowmill.IDNull || r.Close() != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -15,27 +15,6 @@ import (
 // row that a submission may hold, every byte of it written as \u00XX.
 const maxSpoolLine = 6*(64<<20) + 3
 
-// Inline reads rows from memory. It does not copy the texts.
-func Inline(texts []string) Reader { return &inlineRows{texts: texts} }
-
-type inlineRows struct {
-	texts []string
-	next  int
-}
-
-func (r *inlineRows) Next(row *rowmill.Row) error {
-	if r.next == len(r.texts) {
-		return io.EOF
-	}
-	*row = rowmill.Row{Index: int64(r.next), Text: r.texts[r.next]}
-	r.next++
-	return nil
-}
-
-func (r *inlineRows) IDKind() rowmill.IDKind { return rowmill.IDNull }
-
-func (r *inlineRows) Close() error { return nil }
-
 // Spooled reads rows that this program spooled: one JSON string per line, each
 // line ended. Since rows were checked before they were spooled, whatever is
 // wrong with them is no fault of the client: errors are not failures.

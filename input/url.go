@@ -53,16 +53,3 @@ func parseURL(raw string) (*url.URL, error) {
 	}
 	return u, nil
 }
-
-// Redact returns what of a URL may be logged: scheme and host. Paths and
-// queries may be secrets.
-func Redact(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" {
-		return "(unreadable URL)"
-	}
-	if u.RawQuery == "" && (u.Path == "" || u.Path == "/") {
-		return u.Scheme + "://" + u.Host
-	}
-	return u.Scheme + "://" + u.Host + "/…"
-}

@@ -146,6 +146,3 @@ func (r *Reader) Field(i int) []byte {
 
 // Line is the line on which the current record begins, from 1.
 func (r *Reader) Line() int64 { return r.line }
-
-// Offset is how many bytes of the file the records so far took.
-func (r *Reader) Offset() int64 { return r.base + int64(r.pos) }
