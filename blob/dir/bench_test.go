@@ -30,7 +30,7 @@ func BenchmarkPut(b *testing.B) {
 
 func BenchmarkGet(b *testing.B) {
 	for _, size := range []int{64 << 10, 1 << 20} {
-		bucket := openBucket(b, Config{Root: b.TempDir(), NoSync: true, Keys: loadKeys(b, newValues(), newClock()), PublicURL: "http://127.0.0.1:1"})
+		bucket := openBucket(b, Config{Root: b.TempDir(), NoSync: true, Keys: loadKeys(b, newValues()), PublicURL: "http://127.0.0.1:1"})
 		mustPut(b, bucket, "k", make([]byte, size))
 		b.Run(fmt.Sprintf("open/size=%d", size), func(b *testing.B) {
 			b.SetBytes(int64(size))

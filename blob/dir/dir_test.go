@@ -69,14 +69,12 @@ func (v *values) PutValue(_ context.Context, name string, doc json.RawMessage, v
 	return version + 1, nil
 }
 
-// loadKeys loads a keyring that goes by c.
-func loadKeys(t testing.TB, v Values, c *clock) *Keyring {
+func loadKeys(t testing.TB, v Values) *Keyring {
 	t.Helper()
 	k, err := LoadKeyring(t.Context(), v)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.clock = c.Now
 	return k
 }
 
@@ -122,7 +120,7 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	blobtest.Run(t, func(t *testing.T) blobtest.Harness {
 		root, c, v := filepath.Join(t.TempDir(), "data", "objects"), newClock(), newValues()
-		config := Config{Root: root, Keys: loadKeys(t, v, c), Clock: c.Now}
+		config := Config{Root: root, Keys: loadKeys(t, v), Clock: c.Now}
 		var mu sync.Mutex
 		current := openBucket(t, config)
 		config.PublicURL = serve(t, func() *Bucket {
@@ -141,7 +139,7 @@ func TestConformance(t *testing.T) {
 					t.Fatal(err)
 				}
 				current.scratch.closed.Store(true)
-				config.Keys = loadKeys(t, v, c)
+				config.Keys = loadKeys(t, v)
 				next := openBucket(t, config)
 				mu.Lock()
 				defer mu.Unlock()

@@ -47,7 +47,7 @@ func TestConfigRefuses(t *testing.T) {
 	if _, err := b.SignURL(t.Context(), "GET", "k", "", time.Minute); err == nil || !strings.Contains(err.Error(), "signing keys") {
 		t.Errorf("sign without keys: %v", err)
 	}
-	b = openBucket(t, Config{Root: t.TempDir(), Keys: loadKeys(t, newValues(), newClock())})
+	b = openBucket(t, Config{Root: t.TempDir(), Keys: loadKeys(t, newValues())})
 	if _, err := b.SignURL(t.Context(), "GET", "k", "", time.Minute); err == nil || !strings.Contains(err.Error(), "public URL") {
 		t.Errorf("sign without a public URL: %v", err)
 	}

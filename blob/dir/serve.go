@@ -18,7 +18,7 @@ import (
 // it on the response.
 const requestIDHeader = "X-Request-Id"
 
-// Handler serves signed URLs: objects under PathPrefix of its own path. It
+// Handler serves signed URLs: objects under pathPrefix of its own path. It
 // never redirects and never compresses.
 func (b *Bucket) Handler() http.Handler { return http.HandlerFunc(b.serve) }
 
@@ -36,7 +36,7 @@ func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusMethodNotAllowed, "method_not_allowed", "Objects can be read with GET and HEAD only.")
 		return
 	}
-	key, ok := strings.CutPrefix(r.URL.Path, PathPrefix)
+	key, ok := strings.CutPrefix(r.URL.Path, pathPrefix)
 	if !ok {
 		refuse(w, http.StatusNotFound, "not_found", "There is nothing under this path.")
 		return

@@ -32,7 +32,7 @@ func fetch(b *Bucket, method, u string, headers ...string) *httptest.ResponseRec
 func served(t testing.TB) (*Bucket, *clock) {
 	t.Helper()
 	c := newClock()
-	return openBucket(t, Config{Root: t.TempDir(), Keys: loadKeys(t, newValues(), c), Clock: c.Now, PublicURL: "https://rows.example.org/base/"}), c
+	return openBucket(t, Config{Root: t.TempDir(), Keys: loadKeys(t, newValues()), Clock: c.Now, PublicURL: "https://rows.example.org/base/"}), c
 }
 
 // TestRefusals checks the body of every refusal.

@@ -16,8 +16,8 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// PathPrefix is where Handler expects objects, below the public URL.
-const PathPrefix = "/objects/"
+// pathPrefix is where Handler expects objects, below the public URL.
+const pathPrefix = "/objects/"
 
 // The parameters of a signed URL.
 const (
@@ -78,7 +78,7 @@ func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expi
 		paramSignature: {sign(secret, method, key, until, filename, id)},
 	}
 	// A key needs no escaping: see the package comment of blob.
-	return base + PathPrefix + key + "?" + query.Encode(), nil
+	return base + pathPrefix + key + "?" + query.Encode(), nil
 }
 
 // sign returns the HMAC-SHA256 over everything a URL grants. No part can hold
