@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -145,18 +144,24 @@ func (s *Splicer) Close() error {
 	return nil
 }
 
-// copy writes length bytes of t's source from offset.
+// copy writes length bytes of t's source from offset. They are read straight
+// into the writer's buffer.
 func (s *Splicer) copy(t *Table, offset, length int64) error {
 	for length > 0 {
-		s.buffer = sized(s.buffer, int(min(length, copyBytes)))
-		if err := readAt(t.src, s.buffer, offset); err != nil {
+		if s.w.Available() == 0 {
+			if err := s.w.Flush(); err != nil {
+				return fmt.Errorf("splice: %w", err)
+			}
+		}
+		b := s.w.AvailableBuffer()[:min(length, int64(s.w.Available()))]
+		if err := readAt(t.src, b, offset); err != nil {
 			return err
 		}
-		if err := s.put(s.buffer); err != nil {
+		if err := s.put(b); err != nil {
 			return err
 		}
-		offset += int64(len(s.buffer))
-		length -= int64(len(s.buffer))
+		offset += int64(len(b))
+		length -= int64(len(b))
 	}
 	return nil
 }
@@ -168,17 +173,4 @@ func (s *Splicer) put(b []byte) error {
 		return fmt.Errorf("splice: %w", err)
 	}
 	return nil
-}
-
-// PickColumns returns the columns of all that names lists, in the order of names.
-func PickColumns(all []TableColumn, names []string) ([]TableColumn, error) {
-	var chosen []TableColumn
-	for _, name := range names {
-		i := slices.IndexFunc(all, func(c TableColumn) bool { return c.Name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("column %q is missing", name)
-		}
-		chosen = append(chosen, all[i])
-	}
-	return chosen, nil
 }

@@ -262,15 +262,15 @@ func runePrefix(s []byte) []byte {
 // closePage compresses the open block into a page. first is the block's first
 // row in the row group.
 func (c *tableBuffer) closePage(s *tableScratch, first int64) error {
-	raw := s.raw[:0]
-	if c.Kind == TableFloats {
-		raw = c.rep.appendTo(raw)
-	}
+	raw := c.data
 	if !c.Required {
-		raw = c.def.appendTo(raw)
+		levels := s.raw[:0]
+		if c.Kind == TableFloats {
+			levels = c.rep.appendTo(levels)
+		}
+		raw = append(c.def.appendTo(levels), c.data...)
+		s.raw = raw
 	}
-	raw = append(raw, c.data...)
-	s.raw = raw
 	if len(raw) > maxPage {
 		return fmt.Errorf("column %q: a page of %d bytes, more than the %d that readers take", c.Name, len(raw), maxPage)
 	}
