@@ -124,15 +124,6 @@ func (t *Table) Meta(key string) string {
 	return ""
 }
 
-// MetaData is the table's whole key-value metadata.
-func (t *Table) MetaData() []KeyValue {
-	var all []KeyValue
-	for _, kv := range t.meta.KeyValueMetadata {
-		all = append(all, KeyValue{kv.Key, kv.Value})
-	}
-	return all
-}
-
 // Groups is the number of row groups.
 func (t *Table) Groups() int { return len(t.meta.RowGroups) }
 

@@ -92,9 +92,6 @@ func (r *Rows) Close() error {
 	})
 }
 
-// Row is the index in the file of the current row, from 0.
-func (r *Rows) Row() int64 { return r.row - 1 }
-
 func (r *Rows) nextGroup() error {
 	if r.group == len(r.f.file.RowGroups()) {
 		return io.EOF
@@ -216,9 +213,6 @@ func (c *cursor) close() {
 	c.pages, c.page, c.values = nil, nil, nil
 }
 
-// Null reports whether column i is null in the current row.
-func (r *Rows) Null(i int) bool { return r.columns[i].null }
-
 // Text returns the value of column i as text: numbers as the shortest text
 // that reads back, dates and times as RFC 3339 writes them, binary columns of
 // fixed length in hexadecimal, groups, lists and maps as JSON, null and NaN as
@@ -278,14 +272,14 @@ func (c *column) value() *parquet.Value {
 }
 
 func (r *Rows) notText(c *column) error {
-	return badFile("Column %q of row %d is not UTF-8 text. Write the column as strings.", c.node.name, r.Row())
+	return badFile("Column %q of row %d is not UTF-8 text. Write the column as strings.", c.node.name, r.row-1)
 }
 
 func (r *Rows) at(c *column, err error) error {
 	if errors.Is(err, errNotText) {
 		return r.notText(c)
 	}
-	return badFile("Column %q of row %d cannot be turned into text: %v.", c.node.name, r.Row(), err)
+	return badFile("Column %q of row %d cannot be turned into text: %v.", c.node.name, r.row-1, err)
 }
 
 // assemble reads one row of a nested column as JSON.

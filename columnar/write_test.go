@@ -192,7 +192,7 @@ func TestTableRoundTrip(t *testing.T) {
 		file := makeTable(t, everyColumn(), rows, drawConfig(t))
 		table := openBytes(t, file)
 		if !slices.Equal(table.Columns(), everyColumn()) || table.Meta("k") != "v" || table.Rows() != int64(len(rows)) {
-			t.Fatalf("columns %v, metadata %v, %d rows", table.Columns(), table.MetaData(), table.Rows())
+			t.Fatalf("columns %v, metadata %q, %d rows", table.Columns(), table.Meta("k"), table.Rows())
 		}
 		sameRows(t, "scan", readCells(t, table), rows)
 		sameRows(t, "parquet-go", oracleCells(t, file), rows)

@@ -21,7 +21,7 @@ func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v Varian
 		return fmt.Errorf("write JSON: %w", err)
 	}
 	members := []struct{ column, name string }{
-		{s.JobID, "outputs"}, {ColumnInputs, ColumnInputs}, {ColumnScore, ColumnScore}, {s.IDColumn, s.IDColumn},
+		{s.JobID, "outputs"}, {columnInputs, columnInputs}, {columnScore, columnScore}, {s.IDColumn, s.IDColumn},
 	}
 	e.buf = append(e.buf, '{')
 	for _, m := range members {

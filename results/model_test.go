@@ -27,7 +27,7 @@ func readEntries(s Schema, part Source) ([]entry, error) {
 		return nil, err
 	}
 	names := []string{
-		ColumnInputs, s.JobID, ColumnScore, columnRow, columnFinish, columnInputTokens, columnOutputTokens,
+		columnInputs, s.JobID, columnScore, columnRow, columnFinish, columnInputTokens, columnOutputTokens,
 		columnEngine, columnAttempts, columnCode, columnMessage, columnRaw,
 	}
 	if s.IDColumn != "" {

@@ -141,9 +141,6 @@ func validText(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// Rows is the number of rows added.
-func (p *PartWriter) Rows() int64 { return p.table.Rows() }
-
 // Close writes the rest of the part. It does not close the writer below.
 func (p *PartWriter) Close() error {
 	if err := p.table.Close(); err != nil {

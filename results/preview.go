@@ -48,7 +48,7 @@ func PreviewPart(ctx context.Context, part Source, wanted []int64) ([]PreviewRow
 	if err != nil {
 		return nil, fmt.Errorf("preview a part: %w", err)
 	}
-	columns, err := positions(t, columnRow, columnCode, ColumnInputs, t.Meta(metaJob))
+	columns, err := positions(t, columnRow, columnCode, columnInputs, t.Meta(metaJob))
 	if err != nil {
 		return nil, fmt.Errorf("preview a part: %w", err)
 	}
@@ -86,7 +86,7 @@ func PreviewResults(ctx context.Context, full, rows Source, from, to int64) ([]P
 	if err != nil {
 		return nil, fmt.Errorf("preview results: %w", err)
 	}
-	columns, err := positions(content, ColumnInputs, content.Meta(metaJob))
+	columns, err := positions(content, columnInputs, content.Meta(metaJob))
 	if err != nil {
 		return nil, fmt.Errorf("preview results: %w", err)
 	}

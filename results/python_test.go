@@ -107,12 +107,12 @@ func clientColumns(s Schema, v Variant, entries []entry) []manifestColumn {
 	id := manifestColumn{Name: s.IDColumn, Nullable: true, Values: []any{}, Type: map[rowmill.IDKind]string{
 		rowmill.IDString: "string", rowmill.IDInt: "int64", rowmill.IDUint: "uint64", rowmill.IDFloat: "double", rowmill.IDBool: "bool",
 	}[s.IDKind]}
-	inputs := manifestColumn{Name: ColumnInputs, Type: "string", Values: []any{}}
+	inputs := manifestColumn{Name: columnInputs, Type: "string", Values: []any{}}
 	output := manifestColumn{Name: s.JobID, Type: "string", Nullable: true, Values: []any{}}
 	if s.Embedding {
 		output.Type = "list<element: float>"
 	}
-	score := manifestColumn{Name: ColumnScore, Type: "double", Nullable: true, Values: []any{}}
+	score := manifestColumn{Name: columnScore, Type: "double", Nullable: true, Values: []any{}}
 	for _, e := range entries {
 		id.Values = append(id.Values, map[rowmill.IDKind]any{
 			rowmill.IDString: e.row.ID.Text, rowmill.IDInt: e.row.ID.Int, rowmill.IDUint: uint64(e.row.ID.Int),
@@ -151,7 +151,7 @@ func clientColumns(s Schema, v Variant, entries []entry) []manifestColumn {
 
 func reservedColumns(entries []entry) []manifestColumn {
 	texts := func(name string, value func(e entry) (string, bool)) manifestColumn {
-		c := manifestColumn{Name: ReservedPrefix + name, Type: "string", Nullable: true, Values: []any{}}
+		c := manifestColumn{Name: reservedPrefix + name, Type: "string", Nullable: true, Values: []any{}}
 		for _, e := range entries {
 			if text, ok := value(e); ok {
 				c.Values = append(c.Values, text)
@@ -162,7 +162,7 @@ func reservedColumns(entries []entry) []manifestColumn {
 		return c
 	}
 	ints := func(name string, value func(e entry) int64) manifestColumn {
-		c := manifestColumn{Name: ReservedPrefix + name, Type: "int64", Values: []any{}}
+		c := manifestColumn{Name: reservedPrefix + name, Type: "int64", Values: []any{}}
 		for _, e := range entries {
 			c.Values = append(c.Values, value(e))
 		}

@@ -56,13 +56,6 @@ func Failures(ctx context.Context, rows Source, after int64, limit int) (failure
 	return find.found, -1, nil
 }
 
-// PartFailures lists all failed rows of a part.
-func PartFailures(ctx context.Context, part Source) ([]Failure, error) {
-	const all = int(^uint(0)>>1) - 1
-	failures, _, err := Failures(ctx, part, -1, all)
-	return failures, err
-}
-
 // failureFinder collects failures until one more than limit is found.
 type failureFinder struct {
 	ctx     context.Context
@@ -216,7 +209,7 @@ func findRow(t *columnar.Table, n int64) (int64, error) {
 
 // content fills in what clients' files hold of the row at place.
 func (r *RowView) content(t *columnar.Table, place int64) error {
-	columns, err := positions(t, ColumnInputs, t.Meta(metaJob))
+	columns, err := positions(t, columnInputs, t.Meta(metaJob))
 	if err != nil {
 		return err
 	}

@@ -39,8 +39,8 @@ func TestFailuresByPages(t *testing.T) {
 			t.Fatalf("limit %d (-want +got):\n%s", limit, diff)
 		}
 	}
-	if got, err := PartFailures(context.Background(), part); err != nil || !cmp.Equal(got, want) {
-		t.Fatalf("PartFailures: %v", err)
+	if got, _, err := Failures(context.Background(), part, -1, 1000); err != nil || !cmp.Equal(got, want) {
+		t.Fatalf("part: %v", err)
 	}
 	if _, _, err := Failures(context.Background(), part, -1, 0); err == nil {
 		t.Error("a limit of 0 is no error")
@@ -134,7 +134,7 @@ func checkDamaged(t *testing.T, s Schema, all []entry, bad []byte) {
 		}
 		sameEntries(t, "merge of a damaged part", got[:60], all)
 	}
-	if got, err := PartFailures(ctx, src); err == nil && !cmp.Equal(got, failuresOf(all), cmpopts.EquateEmpty()) {
+	if got, _, err := Failures(ctx, src, -1, 1000); err == nil && !cmp.Equal(got, failuresOf(all), cmpopts.EquateEmpty()) {
 		t.Fatal("failures of a damaged part are wrong")
 	}
 	if view, err := FindRow(src, 59); err == nil {

@@ -13,21 +13,21 @@ import (
 // order, behind the ID column, if any; the output, named after the job, stands
 // between inputs and cumulative_logprobs.
 const (
-	ColumnInputs = "inputs"
-	ColumnScore  = "cumulative_logprobs"
+	columnInputs = "inputs"
+	columnScore  = "cumulative_logprobs"
 
-	// ReservedPrefix starts the columns that clients never see.
-	ReservedPrefix = "RESERVED_"
+	// reservedPrefix starts the columns that clients never see.
+	reservedPrefix = "RESERVED_"
 
-	columnRow          = ReservedPrefix + "row" // the row's index in the job, from 0
-	columnFinish       = ReservedPrefix + "finish_reason"
-	columnInputTokens  = ReservedPrefix + "input_tokens"
-	columnOutputTokens = ReservedPrefix + "output_tokens"
-	columnEngine       = ReservedPrefix + "engine"
-	columnAttempts     = ReservedPrefix + "attempts"
-	columnCode         = ReservedPrefix + "error_code" // null exactly where the row has an answer
-	columnMessage      = ReservedPrefix + "error_message"
-	columnRaw          = ReservedPrefix + "raw_output"
+	columnRow          = reservedPrefix + "row" // the row's index in the job, from 0
+	columnFinish       = reservedPrefix + "finish_reason"
+	columnInputTokens  = reservedPrefix + "input_tokens"
+	columnOutputTokens = reservedPrefix + "output_tokens"
+	columnEngine       = reservedPrefix + "engine"
+	columnAttempts     = reservedPrefix + "attempts"
+	columnCode         = reservedPrefix + "error_code" // null exactly where the row has an answer
+	columnMessage      = reservedPrefix + "error_message"
+	columnRaw          = reservedPrefix + "raw_output"
 )
 
 // Keys of the files' key-value metadata.
@@ -54,13 +54,13 @@ type Schema struct {
 // Validate reports a schema that no file can have.
 func (s Schema) Validate() error {
 	switch {
-	case s.JobID == "" || s.JobID == ColumnInputs || s.JobID == ColumnScore || strings.HasPrefix(s.JobID, ReservedPrefix):
+	case s.JobID == "" || s.JobID == columnInputs || s.JobID == columnScore || strings.HasPrefix(s.JobID, reservedPrefix):
 		return fmt.Errorf("job id %q cannot name the output column", s.JobID)
 	case s.IDColumn == "" && s.IDKind != rowmill.IDNull:
 		return fmt.Errorf("the ID kind is %d but there is no ID column", s.IDKind)
 	case s.IDColumn == "":
 		return nil
-	case s.IDColumn == ColumnInputs || s.IDColumn == ColumnScore || s.IDColumn == s.JobID || strings.HasPrefix(s.IDColumn, ReservedPrefix):
+	case s.IDColumn == columnInputs || s.IDColumn == columnScore || s.IDColumn == s.JobID || strings.HasPrefix(s.IDColumn, reservedPrefix):
 		return fmt.Errorf("ID column %q has the name of another column; choose another", s.IDColumn)
 	case idColumnKind(s.IDKind) == 0:
 		return fmt.Errorf("ID column %q: kind %d is no type of an ID column", s.IDColumn, s.IDKind)
@@ -79,9 +79,9 @@ func (s Schema) columns() []columnar.TableColumn {
 		output = columnar.TableFloats
 	}
 	return append(all,
-		columnar.TableColumn{Name: ColumnInputs, Kind: columnar.TableText, Required: true},
+		columnar.TableColumn{Name: columnInputs, Kind: columnar.TableText, Required: true},
 		columnar.TableColumn{Name: s.JobID, Kind: output},
-		columnar.TableColumn{Name: ColumnScore, Kind: columnar.TableReal},
+		columnar.TableColumn{Name: columnScore, Kind: columnar.TableReal},
 		columnar.TableColumn{Name: columnRow, Kind: columnar.TableInt, Required: true},
 		columnar.TableColumn{Name: columnFinish, Kind: columnar.TableText},
 		columnar.TableColumn{Name: columnInputTokens, Kind: columnar.TableInt, Required: true},
@@ -98,7 +98,7 @@ func (s Schema) columns() []columnar.TableColumn {
 func (s Schema) rowsColumns() []columnar.TableColumn {
 	var reserved []columnar.TableColumn
 	for _, c := range s.columns() {
-		if strings.HasPrefix(c.Name, ReservedPrefix) {
+		if strings.HasPrefix(c.Name, reservedPrefix) {
 			reserved = append(reserved, c)
 		}
 	}
@@ -110,9 +110,9 @@ func (s Schema) variantColumns(v Variant) []columnar.TableColumn {
 	var chosen []columnar.TableColumn
 	for _, c := range s.columns() {
 		switch {
-		case strings.HasPrefix(c.Name, ReservedPrefix),
-			c.Name == ColumnInputs && !v.Inputs,
-			c.Name == ColumnScore && !v.Logprobs:
+		case strings.HasPrefix(c.Name, reservedPrefix),
+			c.Name == columnInputs && !v.Inputs,
+			c.Name == columnScore && !v.Logprobs:
 		default:
 			chosen = append(chosen, c)
 		}
@@ -138,7 +138,7 @@ func ReadSchema(src Source) (Schema, error) {
 		switch {
 		case c.Name == s.JobID:
 			s.Embedding = c.Kind == columnar.TableFloats
-		case c.Name != ColumnInputs && c.Name != ColumnScore && !strings.HasPrefix(c.Name, ReservedPrefix):
+		case c.Name != columnInputs && c.Name != columnScore && !strings.HasPrefix(c.Name, reservedPrefix):
 			s.IDColumn, s.IDKind = c.Name, idKind(c.Kind)
 		}
 	}
