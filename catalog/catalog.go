@@ -26,9 +26,9 @@ import (
 // DefaultModel is the model of a submission that names none.
 const DefaultModel = "gpt-oss-20b"
 
-// MaxFileBytes bounds a catalog file: thousands of models, yet nothing that a
+// maxFileBytes bounds a catalog file: thousands of models, yet nothing that a
 // mistaken path could fill memory with.
-const MaxFileBytes = 1 << 20
+const maxFileBytes = 1 << 20
 
 //go:embed models.yaml
 var embedded string
@@ -56,12 +56,12 @@ func Default() *Catalog {
 // Load reads and validates a catalog. The error names the entry and the field
 // of everything that is wrong.
 func Load(r io.Reader) (*Catalog, error) {
-	text, err := io.ReadAll(io.LimitReader(r, MaxFileBytes+1))
+	text, err := io.ReadAll(io.LimitReader(r, maxFileBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read models file: %w", err)
 	}
-	if len(text) > MaxFileBytes {
-		return nil, fmt.Errorf("read models file: larger than %d bytes", MaxFileBytes)
+	if len(text) > maxFileBytes {
+		return nil, fmt.Errorf("read models file: larger than %d bytes", maxFileBytes)
 	}
 	var file struct {
 		Models []rowmill.Model `yaml:"models"`

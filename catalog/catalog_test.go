@@ -136,7 +136,7 @@ func TestLoad_NamesEntryAndField(t *testing.T) {
 		"sampling name":   {entry("id: a, kind: generation, context_length: 10, sampling: {top_pp: 1}"), `models[0] (a): sampling.top_pp: is not a sampling parameter; did you mean "top_p"?`},
 		"sampling value":  {entry("id: a, kind: generation, context_length: 10, sampling: {top_p: 2}"), "models[0] (a): sampling.top_p: must be a number above 0"},
 		"embedding param": {entry("id: a, kind: embedding, dimension: 3, context_length: 10, sampling: {top_p: 1}"), "models[0] (a): sampling: embedding models"},
-		"too large":       {good + strings.Repeat("#", MaxFileBytes), "larger than"},
+		"too large":       {good + strings.Repeat("#", maxFileBytes), "larger than"},
 	} {
 		_, err := Load(strings.NewReader(c.file))
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -12,10 +12,10 @@ import (
 // Limits of list-valued parameters. Servers compare every one of them with
 // every token, so a long list slows each row down.
 const (
-	MaxStopStrings = 64     // stop and bad_words, entries
-	MaxStopBytes   = 1024   // one entry of stop or bad_words
-	MaxTokenIDs    = 16_384 // stop_token_ids, allowed_token_ids, logit_bias, entries
-	MaxLogprobs    = 20     // vLLM's own default bound of alternatives per token
+	maxStopStrings = 64     // stop and bad_words, entries
+	maxStopBytes   = 1024   // one entry of stop or bad_words
+	maxTokenIDs    = 16_384 // stop_token_ids, allowed_token_ids, logit_bias, entries
+	maxLogprobs    = 20     // vLLM's own default bound of alternatives per token
 )
 
 // A parse turns a decoded JSON or YAML value into the form kept in a job
@@ -36,7 +36,7 @@ var params = map[string]parse{
 	"max_tokens":         integer(1, math.MaxInt32, "an integer of at least 1"),
 	"min_tokens":         integer(0, math.MaxInt32, "an integer of at least 0"),
 	"seed":               integer(math.MinInt64, math.MaxInt64, "an integer of at most 64 bits"),
-	"logprobs":           integer(0, MaxLogprobs, fmt.Sprintf("an integer from 0 to %d", MaxLogprobs)),
+	"logprobs":           integer(0, maxLogprobs, fmt.Sprintf("an integer from 0 to %d", maxLogprobs)),
 
 	"thinking_token_budget": integer(0, math.MaxInt32, "an integer of at least 0"),
 
@@ -182,14 +182,14 @@ func stopStrings(v any) (any, string) {
 }
 
 func wordList(v any) (any, string) {
-	rule := fmt.Sprintf("a list of at most %d strings of 1 to %d bytes each", MaxStopStrings, MaxStopBytes)
+	rule := fmt.Sprintf("a list of at most %d strings of 1 to %d bytes each", maxStopStrings, maxStopBytes)
 	list, ok := v.([]any)
-	if !ok || len(list) > MaxStopStrings {
+	if !ok || len(list) > maxStopStrings {
 		return nil, rule
 	}
 	for _, entry := range list {
 		text, ok := entry.(string)
-		if !ok || text == "" || len(text) > MaxStopBytes || !utf8.ValidString(text) {
+		if !ok || text == "" || len(text) > maxStopBytes || !utf8.ValidString(text) {
 			return nil, rule
 		}
 	}
@@ -197,9 +197,9 @@ func wordList(v any) (any, string) {
 }
 
 func tokenIDs(v any) (any, string) {
-	rule := fmt.Sprintf("a list of at most %d token ids, integers of at least 0", MaxTokenIDs)
+	rule := fmt.Sprintf("a list of at most %d token ids, integers of at least 0", maxTokenIDs)
 	list, ok := v.([]any)
-	if !ok || len(list) > MaxTokenIDs {
+	if !ok || len(list) > maxTokenIDs {
 		return nil, rule
 	}
 	clean := make([]any, len(list))
@@ -214,9 +214,9 @@ func tokenIDs(v any) (any, string) {
 }
 
 func logitBias(v any) (any, string) {
-	rule := fmt.Sprintf("an object of at most %d token ids with numbers from -100 to 100", MaxTokenIDs)
+	rule := fmt.Sprintf("an object of at most %d token ids with numbers from -100 to 100", maxTokenIDs)
 	table, ok := v.(map[string]any)
-	if !ok || len(table) > MaxTokenIDs {
+	if !ok || len(table) > maxTokenIDs {
 		return nil, rule
 	}
 	clean := make(map[string]any, len(table))

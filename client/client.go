@@ -100,9 +100,6 @@ func New(cfg Config) (*Client, error) {
 	}, nil
 }
 
-// Server is the base address.
-func (c *Client) Server() string { return c.base }
-
 // Close drops idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 

@@ -268,7 +268,7 @@ func FuzzAppendString(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		s = strings.ToValidUTF8(s, "?")
 		var back string
-		if err := json.Unmarshal(AppendString(nil, s), &back); err != nil || back != s {
+		if err := json.Unmarshal(appendString(nil, s), &back); err != nil || back != s {
 			t.Errorf("%q came back as %q, error %v", s, back, err)
 		}
 	})

@@ -141,7 +141,7 @@ func writeBody(w io.Writer, head []byte, rows iter.Seq2[string, error]) error {
 		if n > 0 {
 			quoted = append(quoted, ',')
 		}
-		quoted = AppendString(quoted, row)
+		quoted = appendString(quoted, row)
 		if _, err := out.Write(quoted); err != nil {
 			return err
 		}
@@ -153,8 +153,8 @@ func writeBody(w io.Writer, head []byte, rows iter.Seq2[string, error]) error {
 
 const hex = "0123456789abcdef"
 
-// AppendString appends s, which must be UTF-8, as a JSON string.
-func AppendString(dst []byte, s string) []byte {
+// appendString appends s, which must be UTF-8, as a JSON string.
+func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(s); i++ {

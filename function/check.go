@@ -11,14 +11,14 @@ import (
 
 // The limits of a definition.
 const (
-	// MaxInputs bounds the declared inputs: more than any prompt has, few
+	// maxInputs bounds the declared inputs: more than any prompt has, few
 	// enough to be listed in a message.
-	MaxInputs = 256
+	maxInputs = 256
 	// MaxPromptBytes bounds the prompt, as the API bounds a system prompt.
 	MaxPromptBytes = 1 << 20
-	// MaxDescriptionRunes bounds a description, in Unicode code points, as the
+	// maxDescriptionRunes bounds a description, in Unicode code points, as the
 	// API bounds that of a job.
-	MaxDescriptionRunes = 512
+	maxDescriptionRunes = 512
 )
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -42,13 +42,13 @@ func Check(f *rowmill.Function) (problems []rowmill.FieldError) {
 		wrong("name", "%s", problem)
 	}
 	describe := func(field, text string) {
-		if n := utf8.RuneCountInString(text); n > MaxDescriptionRunes {
-			wrong(field, "has %d characters, more than %d; shorten it", n, MaxDescriptionRunes)
+		if n := utf8.RuneCountInString(text); n > maxDescriptionRunes {
+			wrong(field, "has %d characters, more than %d; shorten it", n, maxDescriptionRunes)
 		}
 	}
 	describe("description", f.Description)
-	if n := len(f.Inputs); n > MaxInputs {
-		wrong("inputs", "declares %d fields, more than %d", n, MaxInputs)
+	if n := len(f.Inputs); n > maxInputs {
+		wrong("inputs", "declares %d fields, more than %d", n, maxInputs)
 		return problems
 	}
 	seen := make(map[string]int, len(f.Inputs))

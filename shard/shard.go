@@ -38,9 +38,9 @@ const (
 	blockBytes = 256 << 10
 )
 
-// MaxSize bounds a shard object, in bytes: what a 32-bit machine can map.
+// maxSize bounds a shard object, in bytes: what a 32-bit machine can map.
 // Ingest cuts shards two orders of magnitude sooner.
-const MaxSize = 1<<31 - 1
+const maxSize = 1<<31 - 1
 
 // ErrCorrupt says that bytes are not a shard, or not all of one, or were
 // changed since they were written.

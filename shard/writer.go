@@ -42,8 +42,8 @@ func (s *Writer) Add(text string, id rowmill.ID) error {
 	if s.err != nil {
 		return s.err
 	}
-	if s.Size()+int64(len(text))+int64(len(id.Text))+2*binary.MaxVarintLen64+indexEntry > MaxSize {
-		s.err = fmt.Errorf("add row %d: the shard would exceed %d bytes", s.first+int64(s.rows), MaxSize)
+	if s.Size()+int64(len(text))+int64(len(id.Text))+2*binary.MaxVarintLen64+indexEntry > maxSize {
+		s.err = fmt.Errorf("add row %d: the shard would exceed %d bytes", s.first+int64(s.rows), maxSize)
 		return s.err
 	}
 	s.block = binary.AppendUvarint(s.block, uint64(len(text)))

@@ -9,13 +9,13 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// DefaultRetentionDays is how long an account without a choice of its own
+// defaultRetentionDays is how long an account without a choice of its own
 // keeps inputs and results.
-const DefaultRetentionDays = 90
+const defaultRetentionDays = 90
 
 // RetentionPresets are the days that an account may choose from, besides
 // never.
-func RetentionPresets() []int { return []int{1, 7, 30, DefaultRetentionDays} }
+func RetentionPresets() []int { return []int{1, 7, 30, defaultRetentionDays} }
 
 // Settings are what an account has chosen for itself.
 type Settings struct {
@@ -30,7 +30,7 @@ func SettingsValue(account string) string { return "settings/" + account }
 // LoadSettings returns an account's settings and the version of their
 // document, 0 where it has none and the defaults apply.
 func LoadSettings(ctx context.Context, values Values, account string) (Settings, int64, error) {
-	days := DefaultRetentionDays
+	days := defaultRetentionDays
 	text, version, err := values.GetValue(ctx, SettingsValue(account))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return Settings{RetentionDays: &days}, 0, nil

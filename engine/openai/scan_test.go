@@ -19,6 +19,18 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
+// bytesSource is a body that is already in memory.
+type bytesSource struct{ rest []byte }
+
+func (b *bytesSource) window() ([]byte, error) {
+	if len(b.rest) == 0 {
+		return nil, io.EOF
+	}
+	win := b.rest
+	b.rest = nil
+	return win, nil
+}
+
 // pieces is a source that hands out a body in windows of given sizes.
 type pieces struct {
 	rest []byte

@@ -270,13 +270,6 @@ func (s *Server) Stop() {
 	}
 }
 
-// Output is the end of what the server printed since it was last started.
-func (s *Server) Output() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.output.String()
-}
-
 // keepsAttributes reports whether files in dir can have extended attributes,
 // where the server keeps ETags and content types.
 func keepsAttributes(dir string) bool {

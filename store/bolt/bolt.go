@@ -19,8 +19,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// ErrClosed is returned by every method of a store that was closed.
-var ErrClosed = errors.New("record store is closed")
+// errClosed is returned by every method of a store that was closed.
+var errClosed = errors.New("record store is closed")
 
 // Config says where the file is and how it is treated.
 type Config struct {
@@ -226,7 +226,7 @@ func (s *Store) view(ctx context.Context, read func(*tx) error) error {
 	}
 	err := s.db.View(func(btx *bbolt.Tx) error { return read(&tx{Tx: btx}) })
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
-		return ErrClosed
+		return errClosed
 	}
 	return err
 }

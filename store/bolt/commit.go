@@ -88,7 +88,7 @@ func (c *committer) do(ctx context.Context, run func(*tx) error) error {
 	if c.closed || c.broken != nil {
 		defer c.mu.Unlock()
 		if c.closed {
-			return ErrClosed
+			return errClosed
 		}
 		return c.broken
 	}
@@ -151,7 +151,7 @@ func (c *committer) next() ([]*write, error) {
 			continue
 		}
 		if c.closed {
-			return batch, ErrClosed
+			return batch, errClosed
 		}
 		return batch, c.broken
 	}

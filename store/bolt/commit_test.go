@@ -205,13 +205,13 @@ func TestCloseFailsWhatWaits(t *testing.T) {
 		}
 	}
 	release()
-	if err := <-done; !errors.Is(err, ErrClosed) {
+	if err := <-done; !errors.Is(err, errClosed) {
 		t.Errorf("the write that waited: %v", err)
 	}
 	if err := <-closed; err != nil {
 		t.Errorf("close: %v", err)
 	}
-	if err := s.write(t.Context(), func(*tx) error { return nil }); !errors.Is(err, ErrClosed) {
+	if err := s.write(t.Context(), func(*tx) error { return nil }); !errors.Is(err, errClosed) {
 		t.Errorf("a write after close: %v", err)
 	}
 }

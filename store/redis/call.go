@@ -16,8 +16,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// ErrClosed is returned by every method of a store that was closed.
-var ErrClosed = errors.New("record store is closed")
+// errClosed is returned by every method of a store that was closed.
+var errClosed = errors.New("record store is closed")
 
 // A verdict is what an error of the driver says about the call.
 type verdict struct {
@@ -115,7 +115,7 @@ func (s *Store) try(ctx context.Context, write bool, call func(context.Context) 
 func (s *Store) failed(ctx context.Context, unknown bool, v verdict, err error) error {
 	switch {
 	case v.cause == "closed":
-		err = ErrClosed
+		err = errClosed
 	case v.explain != "":
 		err = fmt.Errorf("%w: %s: %w", rowmill.ErrUnavailable, v.explain, err)
 	}
