@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/input"
@@ -202,6 +203,14 @@ func (c Config) Validate() error {
 		return errors.New("actors: LeaseTTL must be at least 1s")
 	}
 	return nil
+}
+
+// ingest is what the jobs' inputs are read with.
+func (c Config) ingest() ingest.Config {
+	return ingest.Config{
+		Jobs: c.Store, Bucket: c.Blob, Downloader: c.Downloader, Limits: c.Input, Clock: c.Clock,
+		ShardRows: c.ShardRows, ShardBytes: c.ShardBytes, SampleFrom: c.EstimateThreshold, SampleTokens: c.EstimateSample,
+	}
 }
 
 // survives is how many failed rows a job of so many rows may have.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/shard"
@@ -224,11 +225,10 @@ func (j *job) onStarted(c actor.Context) {
 		if m.counter, m.err = j.counters.Counter(rec.Spec.Model, rec.Spec.System); m.err != nil {
 			return m
 		}
-		in := &ingester{cfg: j.cfg, fence: j.fence, counter: m.counter, log: j.log}
-		if m.input, m.err = in.run(ctx, &m.rec); m.err != nil {
+		if m.input, m.err = ingest.Run(ctx, j.cfg.ingest(), &m.rec, j.fence, m.counter); m.err != nil {
 			return m
 		}
-		m.err = j.patiently(ctx, "reserve cost", func() error { return j.reserve(ctx, &m.rec, m.input) })
+		m.err = j.patiently(ctx, "reserve cost", func() error { return ingest.Reserve(ctx, j.cfg.Store, &m.rec, j.fence, m.input) })
 		if m.err != nil {
 			return m
 		}
@@ -240,30 +240,11 @@ func (j *job) onStarted(c actor.Context) {
 	})
 }
 
-// reserve sets aside what the job may cost, where its account has a limit.
-func (j *job) reserve(ctx context.Context, rec *store.Record, input shard.Manifest) error {
-	spec := &rec.Spec
-	if spec.CostQuota == nil || spec.Estimate {
-		return nil
-	}
-	usd, _ := unsampledCost(spec, input.Rows, input.Size)
-	updated, err := j.cfg.Store.Reserve(ctx, j.fence, usd, spec.CostQuota)
-	var limit *store.LimitError
-	if errors.As(err, &limit) {
-		return rowmill.Failf(rowmill.CodeCostQuota,
-			"The job is beyond the account's cost quota: %v. Wait for other jobs or the next month, submit fewer rows, or ask an administrator to raise the quota: rowmill quotas set --cost-usd N.", limit)
-	}
-	if err == nil {
-		*rec = updated
-	}
-	return err
-}
-
 func (j *job) onIngested(c actor.Context, m ingested) {
 	if m.err == nil {
 		j.rec, j.rows = m.rec, m.input.Rows
 		if spec := &j.rec.Spec; spec.Estimate {
-			if !j.cfg.sampled(spec, m.input.Size) {
+			if !j.cfg.ingest().Samples(spec, m.input.Size) {
 				j.estimate(c, m.input)
 				return
 			}
@@ -288,7 +269,7 @@ func (j *job) onIngested(c actor.Context, m ingested) {
 
 // estimate ends the job with what its input alone tells.
 func (j *job) estimate(c actor.Context, input shard.Manifest) {
-	usd, e := unsampledEstimate(&j.rec.Spec, input.Rows, input.Size)
+	usd, e := ingest.Unsampled(&j.rec.Spec, input.Rows, input.Size)
 	now := j.cfg.Clock()
 	j.run.run(c, func(ctx context.Context) any {
 		rec, err := estimated(ctx, j.cfg.Store, j.fence, input.Rows, usd, e, now)

@@ -73,7 +73,7 @@ func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
 
 // endJob records a failure, as often as it takes while the fence holds: a disk
 // that was full has room again some time.
-func endJob(ctx context.Context, s store.Store, f store.Fence, failure *rowmill.Failure, now time.Time, log *slog.Logger) (rec store.Record, err error) {
+func endJob(ctx context.Context, s store.Jobs, f store.Fence, failure *rowmill.Failure, now time.Time, log *slog.Logger) (rec store.Record, err error) {
 	err = retry.Endings.Do(ctx, func() (err error) {
 		rec, err = s.Finish(ctx, f, func(r *store.Record) error {
 			advance(&r.Job, []rowmill.Status{rowmill.StatusFailed}, now)
@@ -85,6 +85,20 @@ func endJob(ctx context.Context, s store.Store, f store.Fence, failure *rowmill.
 		return err
 	}, mayGoOn, func(err error) { log.Warn("recording a job's failure failed, will be tried again", "err", err) })
 	return rec, err
+}
+
+// estimated ends an estimate job.
+func estimated(ctx context.Context, s store.Jobs, f store.Fence, rows int64, usd float64, e rowmill.Estimate, now time.Time) (store.Record, error) {
+	return s.Finish(ctx, f, func(r *store.Record) error {
+		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusSucceeded}, now)
+		if r.Job.NumRows == nil {
+			r.Job.NumRows = &rows
+		}
+		r.Job.CostEstimate, r.Job.Estimate = &usd, &e
+		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
+		r.Job.Message = "The cost was estimated."
+		return nil
+	})
 }
 
 // stopRows stops everything that works on rows here, but for the workers: they

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
@@ -163,7 +164,7 @@ func (n *node) brief(ctx context.Context, m *invite, work errand) (*jobContext, 
 	}
 	input := shard.Inline(rec.Spec.Inline)
 	if rec.Spec.Inline == nil {
-		if input, err = readManifest(ctx, n.cfg.Blob, m.Job); err != nil {
+		if input, err = ingest.ReadManifest(ctx, n.cfg.Blob, m.Job); err != nil {
 			return nil, err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
@@ -302,7 +303,7 @@ func (r *collector) estimateIfReady(c actor.Context) {
 		return
 	}
 	r.finalising = true
-	usd, e := sampledEstimate(r.job.spec, r.rows, r.job.manifest.Size, parts)
+	usd, e := ingest.Sampled(r.job.spec, r.rows, r.job.manifest.Size, parts)
 	now := r.cfg.Clock()
 	r.work.run(c, func(ctx context.Context) any {
 		rec, err := estimated(ctx, r.cfg.Store, r.job.fence, r.rows, usd, e, now)
@@ -330,9 +331,9 @@ func (r *collector) finalise(ctx context.Context, parts []store.Part) (store.Rec
 		g.Go(func() error {
 			sources := make([]results.Source, len(parts))
 			for i, p := range parts {
-				s := &lazySource{ctx: gctx, bucket: r.cfg.Blob, key: p.Key, size: p.Size}
-				defer s.close()
-				sources[i] = s
+				part := blob.NewLazy(gctx, r.cfg.Blob, p.Key, p.Size)
+				defer part.Close()
+				sources[i] = part
 			}
 			err := r.patiently(gctx, "write artifact", func() error {
 				size, err := writeObject(gctx, r.cfg.Blob, artifacts[name].Key, func(w io.Writer) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/dispatch"
+	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
@@ -34,7 +35,7 @@ type shardState struct {
 func loadBlock(ctx context.Context, bucket blob.Bucket, job *jobContext, m blockLoaded) blockLoaded {
 	s := m.span
 	if m.input == nil {
-		if m.input, m.err = openShard(ctx, bucket, job, s.Shard); m.err != nil {
+		if m.input, m.err = ingest.OpenShard(ctx, bucket, job.id, job.spec, s.Shard); m.err != nil {
 			return m
 		}
 	}

@@ -1,7 +1,6 @@
-package actors
+package ingest
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -9,7 +8,6 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/shard"
-	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // words counts words, and is as exact as a vocabulary.
@@ -22,22 +20,13 @@ func (words) Truncate(text string, n int) string {
 	return strings.Join(fields[:min(n, len(fields))], " ")
 }
 
-func testMeter(t interface{ Fatal(...any) }, spec *rowmill.Spec, tokens prompt.Tokenizer) *prompt.Counter {
-	find := func(rowmill.Model) (prompt.Tokenizer, string, error) { return tokens, "", nil }
-	c, err := prompt.NewCounters(find, func(string, float64) {}, slog.New(slog.DiscardHandler)).Counter(spec.Model, spec.System)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func TestTallyCountsEveryRow(t *testing.T) {
+func TestInputCounter_CountsEveryRow(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}}
-		m := testMeter(t, spec, words{})
+		m := tokenCounter(t, spec, words{})
 		sample := rapid.Int64Range(1, 5000).Draw(t, "sample")
-		c := newTally(m, spec, sample)
+		c := newInputCounter(m, spec, sample)
 		var want shard.Size
 		for range rapid.IntRange(0, 2000).Draw(t, "rows") {
 			n := rapid.IntRange(0, 9).Draw(t, "words")
@@ -55,10 +44,10 @@ func TestTallyCountsEveryRow(t *testing.T) {
 	})
 }
 
-func TestTokenQuotaEndsTheReading(t *testing.T) {
+func TestInputCounter_TheTokenQuotaEndsTheReading(t *testing.T) {
 	t.Parallel()
 	spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}, TokenQuota: 5000}
-	c := newTally(testMeter(t, spec, words{}), spec, 1)
+	c := newInputCounter(tokenCounter(t, spec, words{}), spec, 1)
 	read := 0
 	for read < 10_000_000 && c.err() == nil {
 		c.add("one two three four five")
@@ -72,12 +61,12 @@ func TestTokenQuotaEndsTheReading(t *testing.T) {
 	}
 }
 
-func TestARowTooLongIsNamedWhereItMayNotBeCut(t *testing.T) {
+func TestInputCounter_ARowTooLongIsNamedWhereItMayNotBeCut(t *testing.T) {
 	t.Parallel()
 	model := rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, ContextLength: 100, Template: "chatml"}
 	for _, truncate := range []bool{true, false} {
 		spec := &rowmill.Spec{Model: model, Sampling: map[string]any{"max_tokens": int64(50)}, TruncateRows: truncate}
-		c := newTally(testMeter(t, spec, words{}), spec, 1)
+		c := newInputCounter(tokenCounter(t, spec, words{}), spec, 1)
 		c.add("short")
 		c.add(strings.Repeat("word ", 60))
 		size, err := c.close()

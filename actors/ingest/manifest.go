@@ -1,10 +1,11 @@
-package actors
+package ingest
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/shard"
@@ -31,8 +32,8 @@ func writeManifest(ctx context.Context, bucket blob.Bucket, job string, m shard.
 	return nil
 }
 
-// readManifest returns rowmill.ErrNotFound when ingest is not complete.
-func readManifest(ctx context.Context, bucket blob.Bucket, job string) (shard.Manifest, error) {
+// ReadManifest returns the list of a job's shards; rowmill.ErrNotFound when ingest is not complete.
+func ReadManifest(ctx context.Context, bucket blob.Bucket, job string) (shard.Manifest, error) {
 	var m shard.Manifest
 	o, err := bucket.Open(ctx, layout.Manifest(job))
 	if err != nil {
@@ -45,12 +46,12 @@ func readManifest(ctx context.Context, bucket blob.Bucket, job string) (shard.Ma
 	return m, nil
 }
 
-// openShard opens a shard for reading.
-func openShard(ctx context.Context, bucket blob.Bucket, job *jobContext, n int) (*shard.Reader, error) {
-	if job.spec.Inline != nil {
-		return shard.FromTexts(job.spec.Inline), nil
+// OpenShard opens shard n of a job for reading.
+func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmill.Spec, n int) (*shard.Reader, error) {
+	if spec.Inline != nil {
+		return shard.FromTexts(spec.Inline), nil
 	}
-	o, err := bucket.Open(ctx, layout.Shard(job.id, n))
+	o, err := bucket.Open(ctx, layout.Shard(job, n))
 	if err != nil {
 		return nil, fmt.Errorf("open shard %d: %w", n, err)
 	}

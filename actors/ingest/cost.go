@@ -1,14 +1,34 @@
-package actors
+package ingest
 
 import (
 	"context"
+	"errors"
 	"math"
-	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
+
+// Reserve sets aside what a job of so many rows may cost, where its account has a
+// limit. A *rowmill.Failure says that this is too much.
+func Reserve(ctx context.Context, ledger store.Ledger, rec *store.Record, fence store.Fence, input shard.Manifest) error {
+	spec := &rec.Spec
+	if spec.CostQuota == nil || spec.Estimate {
+		return nil
+	}
+	usd, _ := unsampledCost(spec, input.Rows, input.Size)
+	updated, err := ledger.Reserve(ctx, fence, usd, spec.CostQuota)
+	var limit *store.LimitError
+	if errors.As(err, &limit) {
+		return rowmill.Failf(rowmill.CodeCostQuota,
+			"The job is beyond the account's cost quota: %v. Wait for other jobs or the next month, submit fewer rows, or ask an administrator to raise the quota: rowmill quotas set --cost-usd N.", limit)
+	}
+	if err == nil {
+		*rec = updated
+	}
+	return err
+}
 
 // unsampledCost is the most that a job can be expected to cost before any of
 // its rows has run: answers as long as the prompts, and no longer than allowed.
@@ -19,14 +39,14 @@ func unsampledCost(spec *rowmill.Spec, rows int64, size shard.Size) (usd float64
 	return spec.Model.Charge(size.Tokens, output).USD(), output
 }
 
-// sampled reports whether an estimate runs the first rows of its input.
-func (c Config) sampled(spec *rowmill.Spec, size shard.Size) bool {
-	return spec.Estimate && spec.Priority == 1 && size.Tokens >= c.EstimateThreshold
+// Samples reports whether an estimate runs the first rows of its input.
+func (c Config) Samples(spec *rowmill.Spec, size shard.Size) bool {
+	return spec.Estimate && spec.Priority == 1 && size.Tokens >= c.SampleFrom
 }
 
-// unsampledEstimate is made from the input alone. The cost lies between that
+// Unsampled is the estimate of a job of so many rows, made from the input alone. The cost lies between that
 // of the input and that of answers of the greatest length.
-func unsampledEstimate(spec *rowmill.Spec, rows int64, size shard.Size) (float64, rowmill.Estimate) {
+func Unsampled(spec *rowmill.Spec, rows int64, size shard.Size) (float64, rowmill.Estimate) {
 	usd, output := unsampledCost(spec, rows, size)
 	high := spec.Model.Charge(size.Tokens, rows*int64(spec.AnswerReserve(spec.Model.ContextLength))).USD()
 	return usd, rowmill.Estimate{
@@ -35,13 +55,13 @@ func unsampledEstimate(spec *rowmill.Spec, rows int64, size shard.Size) (float64
 	}
 }
 
-// sampledEstimate extrapolates the answers of the first rows to all rows. The
+// Sampled extrapolates the answers of the first rows to all rows. The
 // bounds are those of a 95 % confidence interval of the mean answer, from how
 // much it differs between the parts of the sample (Cochran, Sampling
 // Techniques, 1977, cluster sampling); with fewer than three parts they are
 // those of an estimate without a sample.
-func sampledEstimate(spec *rowmill.Spec, rows int64, size shard.Size, parts []store.Part) (float64, rowmill.Estimate) {
-	_, e := unsampledEstimate(spec, rows, size)
+func Sampled(spec *rowmill.Spec, rows int64, size shard.Size, parts []store.Part) (float64, rowmill.Estimate) {
+	_, e := Unsampled(spec, rows, size)
 	e.Method = rowmill.EstimateSampled
 	var sample store.Totals
 	for _, p := range parts {
@@ -68,18 +88,4 @@ func sampledEstimate(spec *rowmill.Spec, rows int64, size shard.Size, parts []st
 		e.Low, e.High = cost(mean-off), cost(mean+off)
 	}
 	return cost(mean), e
-}
-
-// estimated ends an estimate job.
-func estimated(ctx context.Context, s store.Store, f store.Fence, rows int64, usd float64, e rowmill.Estimate, now time.Time) (store.Record, error) {
-	return s.Finish(ctx, f, func(r *store.Record) error {
-		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusSucceeded}, now)
-		if r.Job.NumRows == nil {
-			r.Job.NumRows = &rows
-		}
-		r.Job.CostEstimate, r.Job.Estimate = &usd, &e
-		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
-		r.Job.Message = "The cost was estimated."
-		return nil
-	})
 }

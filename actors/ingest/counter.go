@@ -1,4 +1,4 @@
-package actors
+package ingest
 
 import (
 	"sync"
@@ -8,10 +8,10 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// A tally counts the tokens of an input while it is read, on a goroutine of
+// An inputCounter counts the tokens of an input while it is read, on a goroutine of
 // its own, so that counting and reading share the time. Whoever reads gives it
 // rows in their order and asks now and then whether to go on.
-type tally struct {
+type inputCounter struct {
 	counter *prompt.Counter
 	spec    *rowmill.Spec
 	limit   int   // tokens a prompt may have; 0 for no limit
@@ -30,12 +30,12 @@ type tally struct {
 // A batch is handed over when it has so many rows or bytes: enough that the
 // hand-over costs nothing per row.
 const (
-	tallyRows  = 512
-	tallyBytes = 256 << 10
+	batchRows  = 512
+	batchBytes = 256 << 10
 )
 
-func newTally(c *prompt.Counter, spec *rowmill.Spec, sample int64) *tally {
-	t := &tally{counter: c, spec: spec, stop: sample, batches: make(chan []string, 4), done: make(chan struct{})}
+func newInputCounter(c *prompt.Counter, spec *rowmill.Spec, sample int64) *inputCounter {
+	t := &inputCounter{counter: c, spec: spec, stop: sample, batches: make(chan []string, 4), done: make(chan struct{})}
 	t.limit = spec.PromptLimit(spec.Model.ContextLength)
 	go func() {
 		defer close(t.done)
@@ -49,14 +49,14 @@ func newTally(c *prompt.Counter, spec *rowmill.Spec, sample int64) *tally {
 }
 
 // add takes the next row.
-func (t *tally) add(text string) {
+func (t *inputCounter) add(text string) {
 	t.batch = append(t.batch, text)
-	if t.bytes += len(text); len(t.batch) == tallyRows || t.bytes >= tallyBytes {
+	if t.bytes += len(text); len(t.batch) == batchRows || t.bytes >= batchBytes {
 		t.hand()
 	}
 }
 
-func (t *tally) hand() {
+func (t *inputCounter) hand() {
 	if len(t.batch) > 0 {
 		t.batches <- t.batch
 		t.batch, t.bytes = nil, 0
@@ -64,7 +64,7 @@ func (t *tally) hand() {
 }
 
 // err is why the job must not go on, as far as rows have been counted.
-func (t *tally) err() error {
+func (t *inputCounter) err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.failure == nil {
@@ -74,14 +74,14 @@ func (t *tally) err() error {
 }
 
 // close counts what is left and returns the sum. It must be called once.
-func (t *tally) close() (shard.Size, error) {
+func (t *inputCounter) close() (shard.Size, error) {
 	t.hand()
 	close(t.batches)
 	<-t.done
 	return t.size, t.err()
 }
 
-func (t *tally) count(first int64, batch []string) {
+func (t *inputCounter) count(first int64, batch []string) {
 	size, failure := t.size, t.failure // only this goroutine writes them
 	for i, text := range batch {
 		if failure != nil {

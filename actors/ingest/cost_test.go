@@ -1,0 +1,117 @@
+package ingest
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+func estimateSpec() *rowmill.Spec {
+	return &rowmill.Spec{
+		Model:    rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, ContextLength: 8192, InputPrice: 1, OutputPrice: 2},
+		Sampling: map[string]any{"max_tokens": int64(100)}, Estimate: true, Priority: 1,
+	}
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) < 1e-9*(1+math.Abs(b)) }
+
+// decisions.md: input tokens × input price + min(input tokens, rows ×
+// max_tokens) × output price; embeddings have no output.
+func TestUnsampled(t *testing.T) {
+	t.Parallel()
+	spec := estimateSpec()
+	usd, e := Unsampled(spec, 10, shard.Size{Tokens: 5_000_000})
+	if want := 5 + 1000*2/1e6; !near(usd, want) || e.OutputTokens != 1000 || e.Method != rowmill.EstimateUnsampled {
+		t.Errorf("estimate = %v USD, %+v, want %v", usd, e, want)
+	}
+	if !near(e.Low, 5) || e.High < usd {
+		t.Errorf("bounds %v to %v, want from the input alone to at least %v", e.Low, e.High, usd)
+	}
+	if usd, _ := Unsampled(spec, 1_000_000, shard.Size{Tokens: 5_000_000}); !near(usd, 15) {
+		t.Errorf("estimate of many short rows = %v, want output as long as the input: 15", usd)
+	}
+	spec.Model.Kind = rowmill.KindEmbedding
+	if usd, e := Unsampled(spec, 10, shard.Size{Tokens: 1_000_000}); !near(usd, 1) || e.OutputTokens != 0 {
+		t.Errorf("estimate of an embedding job = %v, %+v, want its input", usd, e)
+	}
+}
+
+func TestSampled_Extrapolates(t *testing.T) {
+	t.Parallel()
+	spec := estimateSpec()
+	var parts []store.Part
+	for _, output := range []int64{4000, 5000, 6000, 5000} {
+		parts = append(parts, store.Part{Totals: store.Totals{Rows: 100, InputTokens: 10_000, OutputTokens: output}})
+	}
+	usd, e := Sampled(spec, 10_000, shard.Size{Tokens: 1_000_000}, parts)
+	if want := 1 + 500_000*2/1e6; !near(usd, want) || e.OutputTokens != 500_000 || e.SampleRows != 400 || e.SampleInputTokens != 40_000 {
+		t.Errorf("estimate = %v USD, %+v, want %v", usd, e, want)
+	}
+	// 50 tokens a row; of the part sums, squares of what they are off add up
+	// to 2,000,000, and 4/3 of that is the variance of their sum.
+	off := 1.96 * math.Sqrt(4.0/3*2_000_000) / 400
+	if low := 1 + (50-off)*10_000*2/1e6; math.Abs(e.Low-low) > 1e-5 || math.Abs(e.High-usd-(usd-e.Low)) > 1e-5 {
+		t.Errorf("bounds %v to %v, want %v below and as much above", e.Low, e.High, low)
+	}
+	whole, e := Sampled(spec, 400, shard.Size{Tokens: 40_000}, parts)
+	if !near(e.Low, whole) || !near(e.High, whole) {
+		t.Errorf("a sample of every row leaves %v to %v open", e.Low, e.High)
+	}
+	if _, e := Sampled(spec, 10_000, shard.Size{Tokens: 1_000_000}, parts[:2]); !near(e.Low, 1) {
+		t.Errorf("two parts tell no spread, yet the lower bound is %v", e.Low)
+	}
+}
+
+func TestSamples(t *testing.T) {
+	t.Parallel()
+	cfg, size := Config{SampleFrom: 1000}, shard.Size{Tokens: 1000}
+	for name, change := range map[string]func(*rowmill.Spec, *shard.Size){
+		"a job":       func(spec *rowmill.Spec, _ *shard.Size) { spec.Estimate = false },
+		"priority 0":  func(spec *rowmill.Spec, _ *shard.Size) { spec.Priority = 0 },
+		"few tokens":  func(_ *rowmill.Spec, size *shard.Size) { size.Tokens-- },
+		"an estimate": func(*rowmill.Spec, *shard.Size) {},
+	} {
+		spec, size := estimateSpec(), size
+		change(spec, &size)
+		if got := cfg.Samples(spec, size); got != (name == "an estimate") {
+			t.Errorf("%s runs its first rows: %t", name, got)
+		}
+	}
+}
+
+func TestReserve(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	limit := 20.0
+	input := shard.Manifest{Rows: 2, Size: shard.Size{Tokens: 6}} // 6 USD for them, 6 for their answers
+	spec := rowmill.Spec{Inline: []string{"one two three", "four five six"}, CostQuota: &limit, Sampling: map[string]any{"max_tokens": int64(10)}}
+	reserve := func(change func(*rowmill.Spec, *store.Fence)) (*store.Record, error) {
+		t.Helper()
+		s := spec
+		var none store.Fence
+		change(&s, &none)
+		rec, fence := r.job(t, s)
+		change(&s, &fence)
+		return rec, Reserve(t.Context(), r.store, rec, fence, input)
+	}
+	if rec, err := reserve(func(s *rowmill.Spec, _ *store.Fence) { s.CostQuota = nil }); err != nil || rec.Reserved != 0 {
+		t.Errorf("without a quota: %v set aside, %v", rec.Reserved, err)
+	}
+	if rec, err := reserve(func(s *rowmill.Spec, _ *store.Fence) { s.Estimate = true }); err != nil || rec.Reserved != 0 {
+		t.Errorf("for an estimate: %v set aside, %v", rec.Reserved, err)
+	}
+	if _, err := reserve(func(_ *rowmill.Spec, f *store.Fence) { f.Epoch++ }); !errors.Is(err, rowmill.ErrLeaseLost) {
+		t.Errorf("without the lease: %v", err)
+	}
+	if rec, err := reserve(func(*rowmill.Spec, *store.Fence) {}); err != nil || rec.Reserved != rowmill.MoneyOf(12) {
+		t.Errorf("%v set aside, %v, want 12 USD", rec.Reserved, err)
+	}
+	rec, err := reserve(func(*rowmill.Spec, *store.Fence) {})
+	if fails(t, err, rowmill.CodeCostQuota, "20 USD"); rec.Reserved != 0 {
+		t.Errorf("beyond the quota %v are set aside", rec.Reserved)
+	}
+}

@@ -1,0 +1,97 @@
+package ingest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/shard"
+)
+
+// cut writes rows as shards.
+func (g *ingester) cut(ctx context.Context, rows input.Reader) (shard.Manifest, error) {
+	m := shard.Manifest{IDKind: rows.IDKind()}
+	counted := newInputCounter(g.counter, &g.rec.Spec, g.SampleTokens)
+	err := g.cutAll(ctx, rows, counted, &m)
+	size, failure := counted.close()
+	m.Size = size
+	if failure != nil { // of an earlier row than any other fault
+		return m, failure
+	}
+	return m, err
+}
+
+// cutAll writes rows as shards until there are no more.
+func (g *ingester) cutAll(ctx context.Context, rows input.Reader, counted *inputCounter, m *shard.Manifest) error {
+	var row rowmill.Row
+	err := rows.Next(&row)
+	for err == nil {
+		info := shard.Info{First: m.Rows}
+		info, err = g.cutShard(ctx, rows, counted, &row, len(m.Shards), info)
+		m.Rows += int64(info.Rows)
+		if info.Rows > 0 {
+			m.Shards = append(m.Shards, info)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// cutShard writes one shard, beginning with row, and leaves the first row that
+// did not fit in row. It passes on the reader's error, io.EOF included.
+func (g *ingester) cutShard(ctx context.Context, rows input.Reader, counted *inputCounter, row *rowmill.Row, n int, info shard.Info) (shard.Info, error) {
+	w, err := g.Bucket.Create(ctx, layout.Shard(g.rec.Job.ID, n), "application/octet-stream")
+	if err != nil {
+		return info, fmt.Errorf("create shard %d: %w", n, err)
+	}
+	defer w.Abort()
+	buffered := bufio.NewWriterSize(w, 256<<10)
+	out := shard.NewWriter(buffered, info.First, g.rec.Spec.IDColumn != "")
+	var next error
+	for next == nil && out.Rows() < g.ShardRows && (out.Rows() == 0 || out.Size()+int64(len(row.Text)) <= g.ShardBytes) {
+		if err := ctx.Err(); err != nil {
+			return info, err
+		}
+		text := strings.ToValidUTF8(row.Text, "\uFFFD")
+		if err := out.Add(text, row.ID); err != nil {
+			return info, err
+		}
+		counted.add(text)
+		if err := counted.err(); err != nil {
+			return info, err
+		}
+		if err := checkRows(info.First+int64(out.Rows()), &g.rec.Spec); err != nil {
+			return info, err
+		}
+		next = rows.Next(row)
+	}
+	if next != nil && !errors.Is(next, io.EOF) {
+		return info, next
+	}
+	info.Rows, info.Bytes = out.Rows(), out.Size()
+	if err := errors.Join(out.Close(), buffered.Flush()); err != nil {
+		return info, err
+	}
+	if _, err := w.Commit(); err != nil {
+		return info, fmt.Errorf("commit shard %d: %w", n, err)
+	}
+	return info, next
+}
+
+// checkRows holds a number of rows against the job's quota.
+func checkRows(rows int64, spec *rowmill.Spec) error {
+	if spec.RowQuota > 0 && rows > spec.RowQuota {
+		return rowmill.Failf(rowmill.CodeRowQuota,
+			"The input has more than %d rows, the quota of a job of priority %d. Split the input, use priority 1, or ask an administrator to raise the quota: rowmill quotas set --priority %d --rows N.",
+			spec.RowQuota, spec.Priority, spec.Priority)
+	}
+	return nil
+}

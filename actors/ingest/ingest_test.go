@@ -1,0 +1,437 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/tokenize/prompt"
+)
+
+// A fetcher is a Downloader with one file. It notes what was durable when it
+// was asked.
+type fetcher struct {
+	file  string
+	err   error
+	calls int
+	asked func()
+}
+
+func (f *fetcher) Fetch(_ context.Context, _ string, w io.Writer) (int64, error) {
+	f.calls++
+	if f.asked != nil {
+		f.asked()
+	}
+	n, err := io.WriteString(w, f.file)
+	return int64(n), errors.Join(err, f.err)
+}
+
+// A rig is a store with a session, a bucket and a downloader.
+type rig struct {
+	Config
+	store   *bolt.Store
+	session string
+	file    *fetcher
+}
+
+// A tester is a *testing.T or a *rapid.T.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+func setup(t *testing.T) *rig {
+	t.Helper()
+	folder := t.TempDir()
+	st, err := bolt.Open(t.Context(), bolt.Config{Path: folder + "/records.db"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	keys, err := dir.LoadKeyring(t.Context(), st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := dir.Open(dir.Config{Root: folder + "/objects", Keys: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := st.OpenSession(t.Context(), "node", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := &fetcher{}
+	return &rig{store: st, session: session, file: file, Config: Config{
+		Jobs: st, Bucket: bucket, Downloader: file, Clock: time.Now, ShardRows: 100, ShardBytes: 1 << 20, SampleFrom: 1000, SampleTokens: 500,
+	}}
+}
+
+// job creates a job that this session owns.
+func (r *rig) job(t tester, spec rowmill.Spec) (*store.Record, store.Fence) {
+	t.Helper()
+	spec.Account = "default"
+	if spec.Model.ID == "" {
+		spec.Model = rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, InputPrice: 1e6, OutputPrice: 1e6}
+	}
+	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Created: time.Now().UTC()}
+	if spec.Estimate {
+		job.RunType = rowmill.RunEstimate
+	}
+	if _, _, err := r.store.Create(context.Background(), store.Record{Job: job, Spec: spec}, nil); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := r.store.Claim(context.Background(), job.ID, r.session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rec, store.Fence{JobID: job.ID, Session: r.session, Epoch: rec.Epoch}
+}
+
+func (r *rig) run(t tester, rec *store.Record, fence store.Fence) (shard.Manifest, error) {
+	t.Helper()
+	return Run(context.Background(), r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{}))
+}
+
+// put writes an object.
+func (r *rig) put(t tester, key, content string) string {
+	t.Helper()
+	w, err := r.Bucket.Create(context.Background(), key, "text/plain")
+	if err == nil {
+		_, err = io.WriteString(w, content)
+	}
+	if err == nil {
+		_, err = w.Commit()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// spool writes rows as a large submission does.
+func (r *rig) spool(t tester, texts ...string) string {
+	t.Helper()
+	var lines strings.Builder
+	for _, text := range texts {
+		line, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines.Write(append(line, '\n'))
+	}
+	return r.put(t, "spooled/"+rowmill.NewJobID(), lines.String())
+}
+
+// texts reads back the rows of all shards, and holds them against the manifest.
+func (r *rig) texts(t tester, rec *store.Record, m shard.Manifest) (texts []string) {
+	t.Helper()
+	for n, info := range m.Shards {
+		in, err := OpenShard(context.Background(), r.Bucket, rec.Job.ID, &rec.Spec, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.First != int64(len(texts)) || info.Rows != in.Rows() {
+			t.Fatal(fmt.Sprintf("shard %d has %d rows, the manifest says %+v after %d rows", n, in.Rows(), info, len(texts)))
+		}
+		for first := 0; first < in.Rows(); {
+			block, err := in.ReadBlock(in.BlockOf(first))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for ; first < block.First+block.Rows(); first++ {
+				texts = append(texts, block.Text(first))
+			}
+		}
+		in.Close()
+	}
+	if int64(len(texts)) != m.Rows {
+		t.Fatal(fmt.Sprintf("%d rows, the manifest says %d", len(texts), m.Rows))
+	}
+	return texts
+}
+
+// fails demands a failure with a code and a text.
+func fails(t *testing.T, err error, code, text string) {
+	t.Helper()
+	var failure *rowmill.Failure
+	if !errors.As(err, &failure) || failure.Code != code || !strings.Contains(failure.Message, text) {
+		t.Errorf("error = %v, want a failure %s that says %q", err, code, text)
+	}
+}
+
+func numbered(n int) []string {
+	texts := make([]string, n)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("row %d", i)
+	}
+	return texts
+}
+
+// Whatever the rows and the bounds: all rows are there, in order, in shards that
+// keep the bounds, and every token is counted.
+func TestRun_CutsRowsIntoShards(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rapid.Check(t, func(t *rapid.T) {
+		r := &rig{Config: r.Config, store: r.store, session: r.session}
+		r.ShardRows, r.ShardBytes = rapid.IntRange(1, 20).Draw(t, "rows of a shard"), rapid.Int64Range(1, 200).Draw(t, "bytes of a shard")
+		texts := rapid.SliceOfN(rapid.StringN(0, 30, 60), 1, 60).Draw(t, "texts")
+		rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, texts...)})
+		m, err := r.run(t, rec, fence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.texts(t, rec, m); !slices.Equal(got, texts) {
+			t.Fatalf("shards hold %q, want %q", got, texts)
+		}
+		count, tokens := tokenCounter(t, &rec.Spec, words{}), int64(0)
+		for _, text := range texts {
+			tokens += int64(count.Count(text))
+		}
+		if m.Size.Tokens != tokens {
+			t.Errorf("%d tokens were counted, want %d", m.Size.Tokens, tokens)
+		}
+		at := 0
+		for n, info := range m.Shards {
+			size := int64(0)
+			for _, text := range texts[at : at+info.Rows] {
+				size += int64(len(text))
+			}
+			if at += info.Rows; info.Rows > r.ShardRows || info.Rows > 1 && size > r.ShardBytes {
+				t.Errorf("shard %d has %d rows and %d bytes of text, beyond %d and %d", n, info.Rows, size, r.ShardRows, r.ShardBytes)
+			}
+		}
+	})
+}
+
+func TestRun_InlineRowsNeedNoObjects(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rec, fence := r.job(t, rowmill.Spec{Inline: []string{"one", "two words"}})
+	m, err := r.run(t, rec, fence)
+	if err != nil || m.Rows != 2 || m.Size.Tokens != 3 || !slices.Equal(r.texts(t, rec, m), rec.Spec.Inline) {
+		t.Errorf("manifest %+v, %v", m, err)
+	}
+	if objects, err := r.Bucket.List(t.Context(), "jobs/"); err != nil || len(objects) > 0 {
+		t.Errorf("objects %v, %v", objects, err)
+	}
+	rec, fence = r.job(t, rowmill.Spec{Inline: numbered(11), RowQuota: 10, Priority: 1})
+	_, err = r.run(t, rec, fence)
+	fails(t, err, rowmill.CodeRowQuota, "--priority 1 --rows N")
+	rec, fence = r.job(t, rowmill.Spec{Inline: numbered(11), TokenQuota: 10})
+	_, err = r.run(t, rec, fence)
+	fails(t, err, rowmill.CodeTokenQuota, "10 tokens")
+}
+
+// A run that ended is not repeated, one that broke off anywhere is.
+func TestRun_MayBeRepeated(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	whole := r.Bucket
+	texts := numbered(250)
+	rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, texts...)})
+	for broken := range 5 { // three shards, the manifest, nothing
+		r.Bucket = &brittle{Bucket: whole, left: broken}
+		m, err := r.run(t, rec, fence)
+		if fine := broken == 4; fine != (err == nil) || !fine && !errors.Is(err, errBrittle) {
+			t.Fatalf("with %d writes: %v", broken, err)
+		} else if fine && !slices.Equal(r.texts(t, rec, m), texts) {
+			t.Error("the rows are not those of the input")
+		}
+	}
+	r.Bucket = &brittle{Bucket: whole}
+	if err := whole.Delete(t.Context(), rec.Spec.Spooled); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := r.run(t, rec, fence); err != nil || m.Rows != 250 || len(m.Shards) != 3 {
+		t.Errorf("with its manifest alone: %+v, %v", m, err)
+	}
+	r.Bucket = whole
+	r.put(t, layout.Manifest(rec.Job.ID), "{") // never overwritten by a guess
+	if _, err := r.run(t, rec, fence); err == nil || !strings.Contains(err.Error(), "read manifest") {
+		t.Errorf("with a damaged manifest: %v", err)
+	}
+}
+
+var errBrittle = errors.New("no room")
+
+// A brittle bucket takes so many objects.
+type brittle struct {
+	blob.Bucket
+	left int
+}
+
+func (b *brittle) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	if b.left--; b.left < 0 {
+		return nil, errBrittle
+	}
+	return b.Bucket.Create(ctx, key, contentType)
+}
+
+func TestRun_DownloadsOnce(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.file.file = "name,key\nAnn,1\nBob,2\n"
+	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv", IDColumn: "key"})
+	r.file.asked = func() {
+		if known, err := r.store.Get(t.Context(), rec.Job.ID); err != nil || known.DownloadStarted == nil || known.DownloadFinished != nil {
+			t.Errorf("when the first byte is asked for the record is %+v, %v", known, err)
+		}
+	}
+	m, err := r.run(t, rec, fence)
+	if err != nil || m.IDKind == rowmill.IDNull || !slices.Equal(r.texts(t, rec, m), []string{"Ann", "Bob"}) {
+		t.Fatalf("manifest %+v, %v", m, err)
+	}
+	if rec.DownloadFinished == nil {
+		t.Error("the caller's record does not follow")
+	}
+	// The next owner finds the download, without shards.
+	if err := r.Bucket.Delete(t.Context(), layout.Manifest(rec.Job.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := r.run(t, rec, fence); err != nil || m.Rows != 2 || r.file.calls != 1 {
+		t.Errorf("again: %+v, %v after %d downloads, want one", m, err, r.file.calls)
+	}
+}
+
+func TestRun_ABrokenDownloadIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.file.file, r.file.err = "name\nAn", rowmill.Failf(rowmill.CodeDownloadFailed, "The connection broke.")
+	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
+	_, err := r.run(t, rec, fence)
+	fails(t, err, rowmill.CodeDownloadFailed, "The connection broke.")
+	if _, err := r.Bucket.Stat(t.Context(), layout.Raw(rec.Job.ID)); !errors.Is(err, rowmill.ErrNotFound) {
+		t.Errorf("half a file is there: %v", err)
+	}
+	_, err = r.run(t, rec, fence)
+	if fails(t, err, rowmill.CodeDownloadFailed, "only once"); r.file.calls != 1 {
+		t.Errorf("%d downloads, want one", r.file.calls)
+	}
+}
+
+func TestRun_ALostLeaseComesBeforeTheDownload(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
+	fence.Epoch++
+	if _, err := r.run(t, rec, fence); !errors.Is(err, rowmill.ErrLeaseLost) || r.file.calls > 0 {
+		t.Errorf("%v after %d downloads, want none without a lease", err, r.file.calls)
+	}
+}
+
+func TestRun_QuotasEndTheReading(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, numbered(300)...), RowQuota: 250})
+	_, err := r.run(t, rec, fence)
+	fails(t, err, rowmill.CodeRowQuota, "more than 250 rows")
+	if objects, err := r.Bucket.List(t.Context(), layout.Input(rec.Job.ID)); err != nil || len(objects) > 2 {
+		t.Errorf("%d shards were written, %v; want none that ends after the quota", len(objects), err)
+	}
+	rec, fence = r.job(t, rowmill.Spec{Spooled: r.spool(t, numbered(250)...), RowQuota: 250})
+	if m, err := r.run(t, rec, fence); err != nil || m.Rows != 250 {
+		t.Errorf("a full quota: %+v, %v", m, err)
+	}
+	// What an earlier row breaks is said, not what reading found later.
+	lines := `"one two three"` + "\n" + `"four five six"` + "\nno JSON\n"
+	rec, fence = r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/x", lines), TokenQuota: 5})
+	_, err = r.run(t, rec, fence)
+	fails(t, err, rowmill.CodeTokenQuota, "reached at row 1")
+}
+
+func TestRun_FaultsOfTheInput(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rec, fence := r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/empty", "")})
+	_, err := r.run(t, rec, fence)
+	fails(t, err, rowmill.CodeInvalidInputFile, "no data rows")
+	rec, fence = r.job(t, rowmill.Spec{Spooled: "spooled/none"})
+	if _, err := r.run(t, rec, fence); !errors.Is(err, rowmill.ErrNotFound) {
+		t.Errorf("rows that are not there: %v", err)
+	}
+	r.file.file = "name\nAnn\n"
+	rec, fence = r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv", Column: "other"})
+	_, err = r.run(t, rec, fence)
+	fails(t, err, rowmill.CodeInvalidInputFile, "other")
+	rec, fence = r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/bytes", "\"A\xffB\"\n")})
+	m, err := r.run(t, rec, fence)
+	if err != nil || r.texts(t, rec, m)[0] != "A\uFFFDB" {
+		t.Errorf("text that is not UTF-8: %+v, %v", m, err)
+	}
+}
+
+func TestRun_EndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, numbered(300)...)})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{})); !errors.Is(err, context.Canceled) {
+		t.Errorf("error = %v, want that of the context", err)
+	}
+	if _, err := ReadManifest(t.Context(), r.Bucket, rec.Job.ID); !errors.Is(err, rowmill.ErrNotFound) {
+		t.Errorf("a manifest is there: %v", err)
+	}
+}
+
+func TestRun_AFunctionMakesPrompts(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	greet := &rowmill.FunctionRun{
+		Prompt: "Greet {{name}} {{title}}!", Inputs: []rowmill.FunctionInput{{Name: "name", Required: true}, {Name: "title"}},
+	}
+	lines := `{"name":"Ann","title":"Dr"}` + "\n" + `"ready {{name}}"` + "\n"
+	rec, fence := r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/objects", lines), Function: greet})
+	if m, err := r.run(t, rec, fence); err != nil || !slices.Equal(r.texts(t, rec, m), []string{"Greet Ann Dr!", "ready {{name}}"}) {
+		t.Errorf("spooled rows: %+v, %v", m, err)
+	}
+	r.file.file = "title,name\nDr,Ann\n,Bob\n"
+	rec, fence = r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv", Function: greet})
+	if m, err := r.run(t, rec, fence); err != nil || !slices.Equal(r.texts(t, rec, m), []string{"Greet Ann Dr!", "Greet Bob !"}) {
+		t.Errorf("columns: %+v, %v", m, err)
+	}
+	r.Limits.MaxRowBytes = 12
+	rec, fence = r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/objects", lines), Function: greet})
+	_, err := r.run(t, rec, fence)
+	fails(t, err, rowmill.CodeInvalidInputFile, "The prompt of row 0 has 13 bytes, more than 12.")
+}
+
+func TestOpenShard_ThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	if _, err := OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3); !errors.Is(err, rowmill.ErrNotFound) || !strings.Contains(err.Error(), "shard 3") {
+		t.Errorf("error = %v, want one that names the shard", err)
+	}
+	r.put(t, layout.Shard("job-none", 3), "damaged")
+	if _, err := OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3); err == nil || !strings.Contains(err.Error(), "shard 3") {
+		t.Errorf("error = %v, want one that names the shard", err)
+	}
+}
+
+// tokenCounter counts the prompts of a job's rows, by the words of tokens.
+func tokenCounter(t tester, spec *rowmill.Spec, tokens prompt.Tokenizer) *prompt.Counter {
+	t.Helper()
+	find := func(rowmill.Model) (prompt.Tokenizer, string, error) { return tokens, "", nil }
+	c, err := prompt.NewCounters(find, func(string, float64) {}, slog.New(slog.DiscardHandler)).Counter(spec.Model, spec.System)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
