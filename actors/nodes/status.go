@@ -1,0 +1,61 @@
+package nodes
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/cluster"
+)
+
+// A Status is what is known of one node of the cluster.
+type Status struct {
+	ID, Name, API, Peer, Version  string
+	Self, Engines, Owns, Draining bool
+	Models                        []string // that its engines serve, sorted
+	Jobs                          int      // that it owns
+	Window, InFlight              int      // rows, all its engines together
+	Since                         time.Time
+}
+
+// StatusOf is the status of a member that says s of itself.
+func StatusOf(m cluster.Member, s State) Status {
+	st := Status{
+		ID: m.ID, Name: m.Node, API: m.API, Peer: m.Peer, Self: m.Self, Engines: m.Engines, Owns: m.Owns,
+		Version: s.Version, Since: s.Since, Draining: s.Draining, Jobs: s.Jobs,
+	}
+	for _, e := range s.Engines {
+		st.Window += e.Window
+		st.InFlight += e.InFlight
+		for _, m := range e.Models {
+			if !slices.Contains(st.Models, m.Name) {
+				st.Models = append(st.Models, m.Name)
+			}
+		}
+	}
+	slices.Sort(st.Models)
+	return st
+}
+
+// Find returns the node with that id, or that name where only one has it; this
+// one when id is empty. rowmill.ErrNotFound where there is none,
+// rowmill.ErrConflict where several have the name.
+func Find(list []Status, id string) (Status, error) {
+	var named []Status
+	for _, n := range list {
+		switch {
+		case n.ID == id, id == "" && n.Self:
+			return n, nil
+		case n.Name == id:
+			named = append(named, n)
+		}
+	}
+	switch len(named) {
+	case 0:
+		return Status{}, fmt.Errorf("node %q: %w", id, rowmill.ErrNotFound)
+	case 1:
+		return named[0], nil
+	}
+	return Status{}, fmt.Errorf("%d nodes are called %q, name one by its id: %w", len(named), id, rowmill.ErrConflict)
+}
