@@ -8,6 +8,11 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
+// A step is work for an actor's own goroutine that comes back to it from
+// elsewhere: what is to follow the outcome of slow work, or a time that has
+// come. Its Receive calls it.
+type step func(c actor.Context)
+
 // An errand runs slow work for an actor outside its mailbox: what the work
 // returns comes back as a message, unless it is nil. Its context ends when the
 // actor stops. The system waits for all errands when it stops.

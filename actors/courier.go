@@ -2,13 +2,8 @@ package actors
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-
-	"github.com/rowmill/rowmill/cluster/peer"
 )
 
 // A courier brings an actor's messages to its partner, on this node or on
@@ -38,10 +33,6 @@ type delivered struct {
 	err error
 }
 
-// carryTimeout is how long a message to another node may take: many times what
-// it takes a node that is well, and less than two reports.
-const carryTimeout = 1500 * time.Millisecond
-
 // send brings m to the partner, or keeps it until the courier is back.
 func (k *courier) send(c actor.Context, work errand, m parcel) {
 	switch {
@@ -66,20 +57,4 @@ func (k *courier) back(c actor.Context, work errand) {
 		k.waiting = parcel{}
 		k.send(c, work, m)
 	}
-}
-
-// A post carries requests to other nodes.
-type post struct{ peers Peers }
-
-func (p *post) ask(ctx context.Context, address, kind, job string, epoch int64, body, reply any) error {
-	doc, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", kind, err)
-	}
-	self := p.peers.Self()
-	err = p.peers.Ask(ctx, address, peer.Envelope{Protocol: Protocol, From: self.ID, Kind: kind, Job: job, Epoch: epoch, Body: doc}, reply)
-	if err != nil {
-		return fmt.Errorf("%s to %s: %w", kind, address, err)
-	}
-	return nil
 }

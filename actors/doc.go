@@ -17,14 +17,17 @@
 // # Messages
 //
 // Facts are past tense, commands imperative, an actor's own ticks end in Due.
-// Those marked * also travel between nodes, as JSON; the node actor is their
+// What is to follow slow work that an actor has given away, or a time that has
+// come, may also come back to it as a step, a function that it calls. Those
+// marked * also travel between nodes, as JSON; the node actor is their
 // only way in and answers each with a code.
 //
 //	message         from → to        meaning                              loss allowed?
-//	jobSubmitted    System → node    a job waits                          yes, the scan finds it
-//	jobCancelled    System → node    its record says cancelled            yes, the record is looked at
-//	jobClaimed      errand → node    a job is ours                        yes, the session still owns it: its end frees it
+//	nodeRequest     System, job,     what is asked of a node, by its own  as what it carries: hint, invite,
+//	                peer → node      process or another                   dismiss, report, orders or drain
 //	jobOver         job → node       nothing is left to do                no
+//	workerOver      worker → node    the same of a worker                 no
+//	leaseChanged    System → node    a session was opened, or has ended   no
 //	attachEngine,   System → node    an engine came, goes                 no
 //	detachEngine
 //	leaveNode       node → engine    give back what waits                 answered by engineLeft
@@ -41,14 +44,15 @@
 //	report *        shard → job      what I have, want and have written   yes, the next one says it again
 //	orders *        job → shard      rows for you, what became of parts   yes, the next ones say it again
 //	dismiss *       job → node       the job is over                      yes, the worker looks at the record
-//	hint *          node → node      a job has no owner, was cancelled    yes, scan and record tell
-//	drain *         System → node    leave the cluster                    answered
-//	janitorDue      node → node      remove data that is not kept longer  no; one node at a time does
+//	hint *          System, node     a job has no owner, was cancelled    yes, scan and record tell
+//	                → node
+//	drain *         System, node     leave the cluster                    answered
+//	                → node
 //	partWritten     job → results    a part object is durable             its rows run again
 //	partSettled     results → job    it is committed, or not needed       no
 //	jobBroke, tooManyFailed, jobSucceeded
 //	                results → job                                         no
-//	drainNode, drainJob, drainShard, drainResults, resultsDrained
+//	drain, drainJob, drainShard, drainResults, resultsDrained
 //	                down and up the tree: finish, commit, give back
 //
 // # Owners and workers
@@ -69,8 +73,11 @@
 // Actors move messages; what to do is decided by plain structs that know no
 // actors: plan (which rows go to which worker), crew and duty (who has which),
 // ledger (which rows are done), budget (what fits into memory), engine.Window
-// (how much a server takes) and the package dispatch (which row goes to a server
-// when, and what becomes of it).
+// (how much a server takes), the package dispatch (which row goes to a server
+// when, and what becomes of it); of a node claims (which jobs it owns or should
+// claim), workers (who gets one, and who has it), engines (which there are, here
+// and elsewhere) and the package nodes (what nodes tell each other of
+// themselves).
 //
 // Rows travel between goroutines as *dispatch.Task; a dispatcher's goroutines
 // take them straight from its queues and put them, with what becomes of them,

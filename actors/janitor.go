@@ -14,15 +14,6 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Messages of a node to itself about what is to be thrown away.
-type (
-	janitorDue  struct{}
-	janitorDone struct { // its errand
-		more bool // there is more to do at once
-		err  error
-	}
-)
-
 // janitorName is what nodes are ranked for: the first of them cleans. Where two
 // believe to be first they repeat each other's work, which harms nothing.
 const janitorName = "janitor"
@@ -30,25 +21,24 @@ const janitorName = "janitor"
 // janitorRest is how much sooner the next round comes while there is more to do.
 const janitorRest = 60
 
-func (n *node) onJanitorDue(c actor.Context) {
-	if n.draining || n.lease == nil || n.cfg.OwnsNone || n.rank(janitorName) > 0 {
-		n.timers.after(c, n.cfg.JanitorInterval, janitorDue{})
+// clean has the janitor do a round, if this node is the one that cleans.
+func (n *node) clean(c actor.Context) {
+	if n.phase == draining || n.lease == nil || n.cfg.OwnsNone || n.rank(janitorName) > 0 {
+		n.timers.run(c, n.cfg.JanitorInterval, "janitor", n.clean)
 		return
 	}
 	n.work.run(c, func(ctx context.Context) any {
 		more, err := n.janitor.round(ctx)
-		return janitorDone{more, err}
+		return step(func(c actor.Context) {
+			pause := n.cfg.JanitorInterval
+			if err != nil {
+				n.log.Warn("removing data that is not kept any longer failed", "err", err)
+			} else if more {
+				pause /= janitorRest
+			}
+			n.timers.run(c, pause, "janitor", n.clean)
+		})
 	})
-}
-
-func (n *node) onJanitorDone(c actor.Context, m janitorDone) {
-	pause := n.cfg.JanitorInterval
-	if m.err != nil {
-		n.log.Warn("remove data that is not kept any longer", "err", m.err)
-	} else if m.more {
-		pause /= janitorRest
-	}
-	n.timers.after(c, pause, janitorDue{})
 }
 
 // A janitor removes the data of jobs whose retention is over, and what crashes

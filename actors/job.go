@@ -59,22 +59,16 @@ type (
 
 // A job is the actor that owns one job on this node, from claim to end.
 type job struct {
-	cfg      Config
-	rec      store.Record
-	fence    store.Fence
-	node     *actor.PID
-	address  string // of this node for others; empty on a single node
-	post     *post
-	lease    context.Context // the licence to act for the job
-	slots    slots
-	counters *prompt.Counters
-	metrics  *metrics
-	all      *sync.WaitGroup
-	runs     sync.WaitGroup // errands that may write objects
-	work     errand         // ends with the actor
-	run      errand         // ends with the job's rows
-	log      *slog.Logger
-	timers   timers
+	*process
+	rec    store.Record
+	fence  store.Fence
+	node   *actor.PID
+	lease  context.Context // the licence to act for the job
+	runs   sync.WaitGroup  // errands that may write objects
+	work   errand          // ends with the actor
+	run    errand          // ends with the job's rows
+	log    *slog.Logger    // names the job
+	timers timers
 
 	behavior actor.Behavior
 	engines  []engineView

@@ -113,7 +113,7 @@ func (j *job) invite(c actor.Context, address string) {
 	}
 	if address == "" {
 		m.owner = c.Self()
-		c.Request(j.node, m)
+		c.Request(j.node, nodeRequest{body: m})
 		return
 	}
 	j.run.run(c, func(ctx context.Context) any {
@@ -354,7 +354,7 @@ func (j *job) dismissWorkers(c actor.Context) {
 			defer cancel()
 			_ = retry.Dismissals.Do(ctx, func() error {
 				if address == "" {
-					return asError(root.RequestFuture(j.node, m, dismissTimeout).Result())
+					return asError(root.RequestFuture(j.node, nodeRequest{body: m}, dismissTimeout).Result())
 				}
 				return j.post.ask(ctx, address, kindDismiss, m.Job, m.Epoch, m, nil)
 			}, func(err error) bool { return code(err) == codeBusy }, nil)

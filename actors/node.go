@@ -2,408 +2,295 @@ package actors
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/tokenize/prompt"
+	"github.com/rowmill/rowmill/cluster/peer"
 )
 
-// Messages a node receives.
+// Messages a node receives, beside steps and what engines.go lists.
 type (
-	jobSubmitted struct{ id string } // System: a job waits, do not wait for the next scan
-	jobCancelled struct {            // System: its record says cancelled
-		id   string
-		told bool // by another node, which tells all
+	// nodeRequest asks the node for something; a sender gets an answer.
+	nodeRequest struct {
+		body   any  // *invite, *dismiss, *assign.Heartbeat, *assign.Assignment, hint or drain
+		remote bool // another node asks, not the System or a job of this one
 	}
-	scanDue      struct{} // itself
-	orphansFound struct { // its errand
-		orphans []store.Orphan
-		err     error
-	}
-	jobClaimed struct { // its errand
-		id  string
-		rec store.Record
-		err error
-	}
-	claimReturned struct{ id string } // its errand: the job is an orphan again
-	jobOver       struct {            // job: nothing is left to do for it here
+	drain   struct{} // give all jobs back
+	jobOver struct { // job: nothing is left to do for it here
 		id       string
 		status   rowmill.Status
 		released bool // it waits for another owner
 	}
-	engineChanged  struct{ view engineView }      // engine
-	attachEngine   struct{ server engine.Engine } // System: use this one too
-	detachEngine   struct{ name string }          // System: use it no longer
-	engineLeft     struct{ name string }          // engine: detached, it has given back what waited
-	membersChanged struct{}                       // System: nodes came, went or said something new
-	stateDue       struct{}                       // itself: tell the other nodes how this one is
-	leaseEnded     struct{}                       // System: the session can no longer be trusted
-	leaseOpened    struct{ lease *lease }         // System: a new session
-	drainNode      struct{}                       // System: give all jobs back
+	workerOver   struct{ job, worker string } // worker: nothing is left for it to do
+	leaseChanged struct {                     // System: there is a new session, or one can no longer be trusted
+		lease *lease
+		ended bool
+	}
+	membersChanged struct{} // System: nodes came, went or said something new
+	accepted       struct{} // the answer to most requests
 )
 
 // A node is the root of everything on this process: it claims jobs that nobody
-// owns, runs one actor per job and one per inference server, and tells each
-// about the others.
+// owns, runs one actor per job, per inference server and per job that rows run
+// of here, and tells each about the others.
 type node struct {
-	cfg      Config
-	system   *System
-	metrics  *metrics
-	budget   *budget
-	slots    slots
-	counters *prompt.Counters
-	all      *sync.WaitGroup
-	work     errand
-	log      *slog.Logger
-	timers   timers
+	*process
+	system *System
+	work   errand
+	timers timers
 
-	nonce    string // of this start
-	lease    *lease
-	engines  []engineView
-	remote   []engineView      // those of the other nodes
-	members  []string          // ids of the other nodes
-	said     string            // the last state that was spread
-	berths   map[string]*berth // by engine
-	jobs     map[string]*actor.PID
-	claiming map[string]bool
-	fences   map[string]store.Fence
-	orphans  map[string]time.Time  // when they were first seen
-	workers  map[string]*placement // by job
-	hiring   map[string]bool       // jobs whose worker is being set up
-	leaving  map[string]int        // workers being stopped, by job
-	placed   int                   // workers, ever
-	janitor  *janitor
+	phase    phase
+	lease    *lease // nil while there is none
+	claims   claims
+	workers  workers
+	engines  engines
+	members  []string     // ids of the other nodes
+	said     *nodes.State // the last state that was spread
 	scanning bool
-	draining bool
-	stopping bool // its children were told to stop: nothing new may be spawned
+	janitor  *janitor
 }
 
+// A phase is how far a node is.
+type phase int
+
+const (
+	serving phase = iota
+	draining
+	stopping // its children were told to stop: nothing new may be spawned
+)
+
 func (n *node) Receive(c actor.Context) {
-	if n.stopping {
+	if n.phase == stopping {
 		return
 	}
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		n.onStarted(c)
-	case jobSubmitted:
-		n.onJobSubmitted(c, m)
-	case jobCancelled:
-		n.onJobCancelled(c, m)
-	case scanDue:
-		n.onScanDue(c)
-	case orphansFound:
-		n.onOrphansFound(c, m)
-	case jobClaimed:
-		n.onJobClaimed(c, m)
-	case claimReturned:
-		n.onClaimReturned(c, m)
+	case step:
+		m(c)
+	case nodeRequest:
+		n.onRequest(c, m)
 	case jobOver:
 		n.onJobOver(c, m)
-	case *actor.Terminated:
-		n.onTerminated(c, m)
-	case engineChanged:
-		n.onEngineChanged(c, m)
-	case attachEngine:
-		n.onAttachEngine(c, m)
-	case detachEngine:
-		n.onDetachEngine(c, m)
-	case engineLeft:
-		n.onEngineLeft(c, m)
-	case leaseEnded:
-		n.onLeaseEnded(c)
-	case leaseOpened:
-		n.lease = m.lease
-	case drainNode:
-		n.onDrainNode(c)
-	case janitorDue:
-		n.onJanitorDue(c)
-	case janitorDone:
-		n.onJanitorDone(c, m)
-	case membersChanged:
-		n.onMembersChanged(c)
-	case stateDue:
-		n.onStateDue(c)
-	case fromPeer:
-		n.onFromPeer(c, m)
-	case *invite:
-		n.onInvite(c, m)
-	case hired:
-		n.onHired(c, m)
-	case *dismiss:
-		n.onDismiss(c, m)
 	case workerOver:
 		n.onWorkerOver(c, m)
-	case workerLetGo:
-		n.onWorkerLetGo(m)
-	case delivered:
-		m.by.back(c, n.work)
+	case attachEngine, detachEngine, engineChanged, engineLeft:
+		n.onEngine(c, m)
+	case leaseChanged:
+		n.onLeaseChanged(c, m)
+	case membersChanged:
+		n.onMembersChanged(c)
+	case *actor.Terminated:
+		n.onTerminated(c, m)
 	case *actor.Stopping:
-		n.stopping = true
-		n.timers.stop()
-		n.work.cancel()
+		n.onStopping()
 	default:
 		unhandled(c, n.log)
 	}
 }
 
 func (n *node) onStarted(c actor.Context) {
-	n.jobs, n.fences = make(map[string]*actor.PID), make(map[string]store.Fence)
-	n.claiming, n.hiring = make(map[string]bool), make(map[string]bool)
-	n.berths, n.workers, n.leaving = make(map[string]*berth), make(map[string]*placement), make(map[string]int)
-	n.nonce = layout.Nonce()
+	limit := n.cfg.MaxActive
+	if n.cfg.OwnsNone {
+		limit = 0
+	}
+	n.claims = newClaims(limit)
+	n.workers = newWorkers(n.cfg.MaxActive, n.cfg.Node+"-"+layout.Nonce())
+	n.engines = newEngines()
 	for _, server := range n.cfg.Engines {
 		n.attach(c, server)
 	}
 	n.publish()
-	n.onStateDue(c)
-	n.onScanDue(c)
+	n.lookAtState(c)
+	n.scan(c)
 	n.janitor = &janitor{cfg: n.cfg, log: n.log}
-	n.timers.after(c, n.cfg.JanitorInterval, janitorDue{})
+	n.timers.run(c, n.cfg.JanitorInterval, "janitor", n.clean)
 }
 
-// free is how many more jobs may run.
-func (n *node) free() int {
-	if n.cfg.OwnsNone {
-		return 0
-	}
-	return n.cfg.MaxActive - len(n.jobs) - len(n.claiming)
+func (n *node) onStopping() {
+	n.phase = stopping
+	n.timers.stop()
+	n.work.cancel()
 }
 
-// onJobSubmitted claims a job, or leaves it to another node where this one is
-// about to go or never owns any.
-func (n *node) onJobSubmitted(c actor.Context, m jobSubmitted) {
-	if n.draining || n.cfg.OwnsNone {
-		n.tellNext(c, m.id)
-		return
-	}
-	n.claim(c, m.id)
-}
-
-func (n *node) claim(c actor.Context, id string) {
-	if n.draining || n.lease == nil || n.free() < 1 || n.claiming[id] || n.jobs[id] != nil {
-		return
-	}
-	n.claiming[id] = true
-	session := n.lease.session
-	n.work.run(c, func(ctx context.Context) any {
-		rec, err := n.cfg.Store.Claim(ctx, id, session)
-		if err != nil && passing(err) {
-			rec, err = n.claimed(ctx, id, session, err)
+// onRequest is the only way in for what other nodes ask. The codes of refusals
+// tell them what to make of it.
+func (n *node) onRequest(c actor.Context, m nodeRequest) {
+	switch body := m.body.(type) {
+	case *invite:
+		n.onInvite(c, body)
+	case *dismiss:
+		n.onDismiss(c, body)
+	case *assign.Heartbeat:
+		n.pass(c, n.claims.owned[body.Job].pid, body.Job, body)
+	case *assign.Assignment:
+		var worker *actor.PID
+		if h := n.workers.of(body.Job, body.Worker); h != nil {
+			worker = h.pid
 		}
-		return jobClaimed{id, rec, err}
-	})
-}
-
-// claimed finds out whether a claim that failed with err has taken effect.
-func (n *node) claimed(ctx context.Context, id, session string, err error) (store.Record, error) {
-	var rec store.Record
-	gone := patiently(ctx, n.cfg.LeaseTTL, n.log, "claim job", func() (err error) {
-		rec, err = n.cfg.Store.Get(ctx, id)
-		return err
-	})
-	if gone == nil && rec.Session == session && !rec.Job.Status.Terminal() {
-		return rec, nil
-	}
-	return rec, err
-}
-
-func (n *node) onScanDue(c actor.Context) {
-	n.timers.after(c, n.cfg.ScanInterval, scanDue{})
-	n.metrics.memory.Set(float64(n.budget.inUse()))
-	if n.scanning || n.draining || n.lease == nil || n.free() < 1 {
-		return
-	}
-	n.scanning = true
-	limit := n.free()
-	n.work.run(c, func(ctx context.Context) any {
-		orphans, err := n.cfg.Store.Orphans(ctx, limit)
-		return orphansFound{orphans, err}
-	})
-}
-
-func (n *node) onOrphansFound(c actor.Context, m orphansFound) {
-	n.scanning = false
-	if m.err != nil {
-		n.log.Warn("look for jobs without an owner", "err", m.err)
-		return
-	}
-	n.claimLater(c, m.orphans, time.Now())
-}
-
-func (n *node) onJobClaimed(c actor.Context, m jobClaimed) {
-	delete(n.claiming, m.id)
-	if n.draining && m.err != nil {
-		n.reportDrained()
-		return
-	}
-	switch {
-	case m.err == nil:
-	case errors.Is(m.err, rowmill.ErrConflict), errors.Is(m.err, rowmill.ErrTerminal), errors.Is(m.err, rowmill.ErrNotFound):
-		return // somebody else was faster
-	case errors.Is(m.err, rowmill.ErrLeaseLost):
-		n.onLeaseEnded(c)
-		return
+		n.pass(c, worker, body.Job, body)
+	case hint:
+		answer(c, accepted{})
+		n.onHint(c, body, m.remote)
+	case drain:
+		answer(c, accepted{})
+		n.onDrain(c)
+		if m.remote {
+			n.system.askToDrain()
+		}
 	default:
-		n.log.Warn("claim job", "job", m.id, "err", m.err)
+		answer(c, refuse(peer.CodeUnknownKind, "a message of type %T", body))
+	}
+}
+
+// answer responds to who waits for it.
+func answer(c actor.Context, body any) {
+	if c.Sender() != nil {
+		c.Respond(body)
+	}
+}
+
+// pass hands a message of another node to who it is for.
+func (n *node) pass(c actor.Context, to *actor.PID, job string, body any) {
+	if to == nil {
+		answer(c, refuse(codeUnknownJob, "job %s is not known here", job))
 		return
 	}
-	fence := store.Fence{JobID: m.id, Session: m.rec.Session, Epoch: m.rec.Epoch}
-	if n.lease == nil || n.lease.session != fence.Session {
-		return // an orphan already
-	}
-	if n.draining {
-		n.returnClaim(c, fence)
-		return
-	}
-	licence := n.lease.ctx
-	log := n.log.With("job", m.id)
-	if fence.Epoch > 1 {
-		n.metrics.takeovers.Inc()
-	}
-	log.Info("job claimed", "status", m.rec.Job.Status, "epoch", fence.Epoch, "model", m.rec.Job.Model)
-	props := n.metrics.props("job", func() actor.Actor {
-		return &job{
-			cfg: n.cfg, rec: m.rec, fence: fence, node: c.Self(), address: n.address(), post: n.system.post, lease: licence,
-			slots: n.slots, counters: n.counters, metrics: n.metrics, all: n.all, log: log, engines: n.everyEngine(),
-		}
-	})
-	pid := c.SpawnPrefix(props, fmt.Sprintf("job-%s-%d", m.id, fence.Epoch))
-	c.Watch(pid)
-	n.jobs[m.id], n.fences[m.id] = pid, fence
-	n.metrics.active.Set(float64(len(n.jobs)))
+	c.Send(to, body)
+	answer(c, accepted{})
 }
 
-// returnClaim gives back a job that was claimed as the node began to drain: its
-// own workers wait to hear from an owner.
-func (n *node) returnClaim(c actor.Context, fence store.Fence) {
-	n.claiming[fence.JobID] = true
-	n.work.run(c, func(ctx context.Context) any {
-		if err := n.cfg.Store.Release(ctx, fence); err != nil {
-			n.log.Warn("release job", "job", fence.JobID, "err", err)
-		}
-		return claimReturned{fence.JobID}
-	})
+func (n *node) onHint(c actor.Context, h hint, remote bool) {
+	switch {
+	case h.Cancelled:
+		n.onCancelled(c, h, remote)
+	case !remote && (n.phase == draining || n.cfg.OwnsNone):
+		n.tellNext(c, h.Job)
+	default:
+		n.claim(c, h.Job)
+	}
 }
 
-func (n *node) onClaimReturned(c actor.Context, m claimReturned) {
-	delete(n.claiming, m.id)
-	n.tellNext(c, m.id)
-	n.reportDrained()
-}
-
-func (n *node) onJobCancelled(c actor.Context, m jobCancelled) {
-	if !m.told {
-		n.tellAll(c, hint{Job: m.id, Cancelled: true})
-	}
-	if m.told && n.jobs[m.id] == nil {
-		return // who told it cleans up
-	}
-	n.log.Info("job cancelled", "job", m.id)
-	n.metrics.jobs.WithLabelValues(string(rowmill.StatusCancelled)).Inc()
-	if pid := n.jobs[m.id]; pid != nil {
-		c.Send(pid, cancelJob{})
-		return
-	}
-	n.work.run(c, func(ctx context.Context) any {
-		if err := removeObjects(ctx, n.cfg, m.id, false); err != nil {
-			n.log.Warn("clean up after job", "job", m.id, "err", err)
-		}
-		return nil
-	})
-}
-
-func (n *node) onJobOver(c actor.Context, m jobOver) {
-	if pid := n.jobs[m.id]; pid != nil {
-		c.Stop(pid)
-	}
-	delete(n.jobs, m.id)
-	delete(n.fences, m.id)
-	n.metrics.active.Set(float64(len(n.jobs)))
-	if m.released {
-		n.tellNext(c, m.id)
-	}
-	switch m.status {
-	case rowmill.StatusSucceeded, rowmill.StatusFailed:
-		n.log.Info("job over", "job", m.id, "status", m.status)
-		n.metrics.jobs.WithLabelValues(string(m.status)).Inc()
-	}
-	if n.draining {
-		n.reportDrained()
-		return
-	}
-	n.onScanDue(c)
-}
-
-// onTerminated fails a job whose actor panicked: its rows would meet the same
-// fault again.
+// onTerminated hears of an actor that has panicked.
 func (n *node) onTerminated(c actor.Context, m *actor.Terminated) {
-	for id, w := range n.workers {
-		if w.pid.Equal(m.GetWho()) {
-			n.onWorkerPanicked(c, id, w)
+	for job, h := range n.workers.running {
+		if h.pid.Equal(m.GetWho()) {
+			n.onWorkerPanicked(c, job, h)
 			return
 		}
 	}
-	for id, pid := range n.jobs {
-		if !pid.Equal(m.GetWho()) {
-			continue
+	for id, o := range n.claims.owned {
+		if o.pid.Equal(m.GetWho()) {
+			n.onJobPanicked(c, id, o)
+			return
 		}
-		fence := n.fences[id]
-		n.onJobOver(c, jobOver{id: id, status: rowmill.StatusFailed})
-		n.work.run(c, func(ctx context.Context) any {
-			failure := rowmill.Failf(rowmill.CodeInternalError, "The service met a fault of its own while it ran the job. Its log says which.")
-			if _, err := endJob(ctx, n.cfg.Store, fence, failure, n.cfg.Clock(), n.log); err != nil {
-				n.log.Warn("record failure", "job", id, "err", err)
-			}
-			return nil
-		})
-		return
 	}
 }
 
-// onLeaseEnded stops all jobs: they are not ours any more.
-func (n *node) onLeaseEnded(c actor.Context) {
-	if n.lease == nil {
+func (n *node) onDrain(c actor.Context) {
+	if n.phase == draining {
 		return
 	}
-	n.log.Error("session lost, jobs stop; their rows go on and wait for the next owner", "jobs", len(n.jobs))
-	n.metrics.fenced.Inc()
-	n.lease.cancel(rowmill.ErrLeaseLost)
-	n.lease = nil
-	for id, pid := range n.jobs {
-		delete(n.jobs, id)
-		delete(n.fences, id)
-		c.Stop(pid)
-	}
-	n.metrics.active.Set(0)
-	n.system.reopen()
-}
-
-func (n *node) onDrainNode(c actor.Context) {
-	if n.draining {
-		return
-	}
-	n.draining = true
+	n.phase = draining
 	n.publish()
-	for _, w := range n.workers {
-		c.Send(w.pid, drainShard{})
+	for _, h := range n.workers.running {
+		c.Send(h.pid, drainShard{})
 	}
-	for _, pid := range n.jobs {
-		c.Send(pid, drainJob{})
+	for _, o := range n.claims.owned {
+		c.Send(o.pid, drainJob{})
 	}
 	n.reportDrained()
 }
 
 func (n *node) reportDrained() {
-	if n.draining && len(n.jobs)+len(n.claiming)+len(n.workers)+len(n.hiring)+len(n.leaving) == 0 {
+	if n.phase == draining && n.claims.idle() && n.workers.idle() {
 		n.system.drainedOnce.Do(func() { close(n.system.drained) })
 	}
+}
+
+// stateInterval is the time between looks at whether the others should hear
+// of a changed load, which they only show; engines that come and go are told at
+// once. Each look wakes a process that may have nothing else to do.
+const stateInterval = 5 * time.Second
+
+func (n *node) lookAtState(c actor.Context) {
+	if n.cfg.Peers != nil {
+		n.timers.run(c, stateInterval, "state", n.lookAtState)
+		n.publishState()
+	}
+}
+
+// publish lets the world outside see the engines.
+func (n *node) publish() {
+	status := n.engines.status()
+	n.system.engines.Store(&status)
+	n.publishState()
+}
+
+// publishState says how this node is, where that has changed by enough.
+func (n *node) publishState() {
+	s := nodes.State{
+		Version: n.cfg.Version, Since: n.system.started, Draining: n.phase == draining,
+		Jobs: len(n.claims.owned), Engines: n.engines.states(),
+	}
+	n.system.state.Store(&s)
+	if n.cfg.Peers == nil || n.said != nil && s.Near(*n.said) {
+		return
+	}
+	n.said = &s
+	if err := n.post.spread(s); err != nil {
+		n.log.Error("telling the other nodes about this one failed", "err", err)
+	}
+}
+
+// onMembersChanged looks at the other nodes anew. When one has gone, its jobs
+// may be orphans.
+func (n *node) onMembersChanged(c actor.Context) {
+	var here []string
+	for _, m := range n.cfg.Peers.Members() {
+		if !m.Self {
+			here = append(here, m.ID)
+		}
+	}
+	gone := slices.ContainsFunc(n.members, func(id string) bool { return !slices.Contains(here, id) })
+	n.members = here
+	if n.engines.hear(n.post.others()) {
+		n.tellJobs(c)
+	}
+	if gone {
+		n.scan(c)
+	}
+}
+
+// rank is how many members stand before this one for a job.
+func (n *node) rank(job string) int {
+	if n.cfg.Peers == nil {
+		return 0
+	}
+	return nodes.Rank(job, n.cfg.Peers.Self().ID, n.cfg.Peers.Members())
+}
+
+// tellNext hints the node that stands first for a job that nobody owns it.
+func (n *node) tellNext(c actor.Context, job string) {
+	if first, ok := nodes.First(job, n.post.others()); ok {
+		n.tell(c, first.Peer, kindHint, parcel{job: job, body: hint{Job: job}})
+	}
+}
+
+// tell sends another node something that may be lost.
+func (n *node) tell(c actor.Context, address, kind string, m parcel) {
+	n.work.run(c, func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, carryTimeout)
+		defer cancel()
+		if err := n.post.ask(ctx, address, kind, m.job, m.epoch, m.body, nil); err != nil {
+			logUnanswered(n.log, address, err)
+		}
+		return nil
+	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/tokenize/prompt"
@@ -28,7 +29,7 @@ type System struct {
 	end     context.CancelFunc
 	lease   atomic.Pointer[lease]
 	engines atomic.Pointer[[]EngineStatus]
-	state   atomic.Pointer[nodeState] // what the node says of itself
+	state   atomic.Pointer[nodes.State] // what the node says of itself
 	post    *post
 	started time.Time
 
@@ -50,7 +51,7 @@ func New(cfg Config) (*System, error) {
 	s := &System{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), drained: make(chan struct{}), drainAsked: make(chan struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.post = &post{cfg.Peers}
-	s.state.Store(&nodeState{})
+	s.state.Store(&nodes.State{})
 	s.engines.Store(&[]EngineStatus{})
 	return s, nil
 }
@@ -72,12 +73,7 @@ func (s *System) Start(ctx context.Context) error {
 	s.actors.EventStream.Subscribe(s.onEvent)
 	s.keep(l)
 	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props("node", func() actor.Actor {
-		return &node{
-			cfg: s.cfg, system: s, metrics: s.metrics, log: s.log, lease: l, all: &s.all,
-			budget: &budget{limit: s.cfg.MemoryBudget}, slots: newSlots(),
-			counters: prompt.NewCounters(s.cfg.Tokenizers, s.metrics.onCountError, s.log),
-			work:     newErrand(context.Background(), &s.all),
-		}
+		return &node{process: s.process(), system: s, lease: l, work: newErrand(context.Background(), &s.all)}
 	}), "node")
 	if err != nil {
 		return fmt.Errorf("spawn node: %w", err)
@@ -87,6 +83,17 @@ func (s *System) Start(ctx context.Context) error {
 		go s.follow()
 	}
 	return nil
+}
+
+func (s *System) process() *process {
+	p := &process{
+		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: &budget{limit: s.cfg.MemoryBudget}, slots: newSlots(),
+		counters: prompt.NewCounters(s.cfg.Tokenizers, s.metrics.onCountError, s.log), post: s.post, all: &s.all,
+	}
+	if s.cfg.Peers != nil {
+		p.address = s.cfg.Peers.Self().Peer
+	}
+	return p
 }
 
 // keep renews a lease and tells the node when it ends.
@@ -101,7 +108,7 @@ func (s *System) keep(l *lease) {
 		defer s.all.Done()
 		l.watch(s.life.Done())
 		if l.ctx.Err() != nil {
-			s.actors.Root.Send(s.node, leaseEnded{})
+			s.actors.Root.Send(s.node, leaseChanged{l, true})
 		}
 	}()
 }
@@ -116,8 +123,8 @@ func (s *System) reopen() {
 			defer cancel()
 			l, err := openLease(ctx, s.cfg.Store, s.cfg.Node, s.cfg.LeaseTTL)
 			if err == nil {
+				s.actors.Root.Send(s.node, leaseChanged{lease: l})
 				s.keep(l)
-				s.actors.Root.Send(s.node, leaseOpened{l})
 			}
 			return err
 		}, func(error) bool { return true }, func(err error) { s.log.Warn("opening a session failed, will be tried again", "err", err) })
@@ -126,11 +133,15 @@ func (s *System) reopen() {
 
 // Submitted hints that a job waits in the store. Without the hint the next
 // scan finds it.
-func (s *System) Submitted(jobID string) { s.actors.Root.Send(s.node, jobSubmitted{jobID}) }
+func (s *System) Submitted(jobID string) {
+	s.actors.Root.Send(s.node, nodeRequest{body: hint{Job: jobID}})
+}
 
 // Cancelled hints that a job's record says cancelled. Without the hint its
 // owner learns it with its next write.
-func (s *System) Cancelled(jobID string) { s.actors.Root.Send(s.node, jobCancelled{id: jobID}) }
+func (s *System) Cancelled(jobID string) {
+	s.actors.Root.Send(s.node, nodeRequest{body: hint{Job: jobID, Cancelled: true}})
+}
 
 // Attach takes an inference server into use, as those of Config.Engines are; it
 // is closed when it is detached or the System stops. An engine whose name is in
@@ -152,7 +163,7 @@ func (s *System) Draining() bool { return s.draining.Load() }
 // returns when that is done, or with an error when ctx ends first.
 func (s *System) Drain(ctx context.Context) error {
 	s.draining.Store(true)
-	s.actors.Root.Send(s.node, drainNode{})
+	s.actors.Root.Send(s.node, nodeRequest{body: drain{}})
 	select {
 	case <-s.drained:
 		return nil

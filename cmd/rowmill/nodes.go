@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/http"
@@ -43,7 +43,7 @@ func offers(names []string) engine.Info {
 	return info
 }
 
-func role(n actors.NodeStatus) string {
+func role(n nodes.Status) string {
 	switch {
 	case !n.Owns:
 		return http.NodeEngines

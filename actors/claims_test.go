@@ -1,0 +1,89 @@
+package actors
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/store"
+)
+
+// Whatever happens to claims, a job is claimed or owned once, and there are
+// never more of them than may be.
+func TestClaimsKeepTheirLimit(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(0, 3).Draw(t, "limit")
+		s := newClaims(limit)
+		claiming, owned := map[string]bool{}, map[string]bool{}
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				if free := limit - len(claiming) - len(owned); s.free() != free || free < 0 {
+					t.Fatalf("%d places are free, want %d", s.free(), free)
+				}
+				if s.idle() != (len(claiming)+len(owned) == 0) {
+					t.Fatalf("idle is %v", s.idle())
+				}
+			},
+			"begin": func(t *rapid.T) {
+				job := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "job")
+				may := !claiming[job] && !owned[job] && len(claiming)+len(owned) < limit
+				if s.begin(job) != may {
+					t.Fatalf("claiming %s was allowed: %v", job, !may)
+				}
+				if may {
+					claiming[job] = true
+				}
+			},
+			"own": func(t *rapid.T) {
+				for job := range claiming {
+					s.own(job, ownedJob{fence: store.Fence{JobID: job}})
+					delete(claiming, job)
+					owned[job] = true
+					if s.owned[job].fence.JobID != job {
+						t.Fatalf("%s is not owned", job)
+					}
+					return
+				}
+			},
+			"end": func(t *rapid.T) {
+				job := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "job")
+				s.end(job)
+				delete(claiming, job)
+				delete(owned, job)
+			},
+		})
+	})
+}
+
+// An orphan is left to each node that stands before this one for a while, and
+// one that was taken meanwhile begins anew.
+func TestOrphansAreLeftToThoseBefore(t *testing.T) {
+	t.Parallel()
+	rank := func(job string) int { return map[string]int{"mine": 0, "next": 1, "last": 2}[job] }
+	orphans := func(jobs ...string) (out []store.Orphan) {
+		for _, job := range jobs {
+			out = append(out, store.Orphan{JobID: job})
+		}
+		return out
+	}
+	s, began := newClaims(8), time.Now()
+	for _, step := range []struct {
+		at   time.Duration
+		seen []store.Orphan
+		due  []string
+	}{
+		{0, orphans("mine", "next", "last"), []string{"mine"}},
+		{claimStagger - 1, orphans("next", "last"), nil},
+		{claimStagger, orphans("next", "last"), []string{"next"}},
+		{claimStagger * 3 / 2, orphans("next"), []string{"next"}}, // another has taken last
+		{claimStagger * 2, orphans("last"), nil},                  // and lost it again
+		{claimStagger * 4, orphans("last"), []string{"last"}},
+	} {
+		if due := s.due(step.seen, rank, began.Add(step.at)); !slices.Equal(due, step.due) {
+			t.Errorf("after %v %q are due, want %q", step.at, due, step.due)
+		}
+	}
+}

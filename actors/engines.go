@@ -1,0 +1,182 @@
+package actors
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/cluster"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// EngineStatus is what a node knows of one of its inference servers.
+type EngineStatus struct {
+	Name  string
+	Up    bool
+	Since time.Time   // when it came up, or went down
+	Info  engine.Info // of the last probe that succeeded
+	Err   error       // why it is not up
+
+	// Load reads how many rows the engine may have in flight, has in flight,
+	// and how many wait for it on this node.
+	Load func() (limit, inFlight, queued int)
+}
+
+var (
+	errNotProbed = errors.New("not probed yet")
+	errDetached  = errors.New("the engine was taken out of use")
+)
+
+// engines are the inference servers that a node knows: its own, and those of
+// the other nodes as these describe them.
+type engines struct {
+	own     []engineView // jobs hold the slice: a change makes another
+	remote  []engineView
+	entries map[string]*engineEntry // of own, by name
+}
+
+// An engineEntry is what the node keeps of an engine beside its view.
+type engineEntry struct {
+	since     time.Time // when it came up, or went down
+	load      func() (limit, inFlight, queued int)
+	detaching bool
+	next      engine.Engine // attached under the name of one that is detaching
+}
+
+func newEngines() engines { return engines{entries: make(map[string]*engineEntry)} }
+
+// free reports whether a server's name can be used at once. Where the one that
+// has it is detaching, the server is kept until that has gone; where it is not,
+// taken is true.
+func (e *engines) free(server engine.Engine) (free, taken bool) {
+	entry := e.entries[server.Name()]
+	switch {
+	case entry == nil:
+		return true, false
+	case entry.detaching && entry.next == nil:
+		entry.next = server
+		return false, false
+	}
+	return false, true
+}
+
+// add puts in an engine that was not probed yet.
+func (e *engines) add(v engineView, load func() (limit, inFlight, queued int), now time.Time) {
+	v.err = errNotProbed
+	e.entries[v.name] = &engineEntry{since: now, load: load}
+	e.own = append(slices.Clone(e.own), v)
+}
+
+// replace takes in a changed view; false where it is of an engine that has
+// gone.
+func (e *engines) replace(v engineView, now time.Time) bool {
+	i := e.index(v.name)
+	if i < 0 || !e.own[i].pid.Equal(v.pid) {
+		return false
+	}
+	if e.own[i].up != v.up {
+		e.entries[v.name].since = now
+	}
+	e.own = slices.Clone(e.own)
+	e.own[i] = v
+	return true
+}
+
+// detach begins to take an engine out of use and returns its view; ok is false
+// where there is none, or it has begun already.
+func (e *engines) detach(name string) (v engineView, ok bool) {
+	entry := e.entries[name]
+	if entry == nil || entry.detaching {
+		return v, false
+	}
+	entry.detaching = true
+	return e.own[e.index(name)], true
+}
+
+// down marks an engine that is about to go.
+func (e *engines) down(name string, now time.Time) engineView {
+	v := e.own[e.index(name)]
+	v.up, v.err = false, errDetached
+	e.replace(v, now)
+	return v
+}
+
+// remove takes an engine out and returns the server that waits for its name.
+func (e *engines) remove(name string) (next engine.Engine) {
+	next = e.entries[name].next
+	delete(e.entries, name)
+	e.own = slices.DeleteFunc(slices.Clone(e.own), func(v engineView) bool { return v.name == name })
+	return next
+}
+
+func (e *engines) index(name string) int {
+	return slices.IndexFunc(e.own, func(v engineView) bool { return v.name == name })
+}
+
+// serve reports whether one of the node's own engines runs a model now.
+func (e *engines) serve(m rowmill.Model) bool {
+	return slices.ContainsFunc(e.own, func(v engineView) bool { _, ok := v.serves(m); return ok })
+}
+
+// hear takes in what the other nodes say of their engines, and reports whether
+// that has changed anything.
+func (e *engines) hear(members []cluster.Member) bool {
+	var remote []engineView
+	for _, m := range members {
+		if said, ok := nodes.Read(m); ok && m.Engines {
+			remote = append(remote, remoteViews(m, said)...)
+		}
+	}
+	if slices.EqualFunc(e.remote, remote, sameView) {
+		return false
+	}
+	e.remote = remote
+	return true
+}
+
+// remoteViews are the engines of another node, as a job looks at them.
+func remoteViews(m cluster.Member, said nodes.State) []engineView {
+	out := make([]engineView, 0, len(said.Engines))
+	for _, e := range said.Engines {
+		out = append(out, engineView{
+			name: m.ID + "/" + e.Name, local: e.Name, address: m.Peer, up: !said.Draining,
+			info: engine.Info{Kind: e.Kind, Simulated: e.Simulated, Models: e.Models},
+		})
+	}
+	return out
+}
+
+func sameView(a, b engineView) bool {
+	return a.name == b.name && a.address == b.address && a.up == b.up && sameModels(a.info, b.info)
+}
+
+// all are the engines that jobs of this node may use.
+func (e *engines) all(draining bool) []engineView {
+	if draining {
+		return slices.Clone(e.remote)
+	}
+	return slices.Concat(e.own, e.remote)
+}
+
+// status is what the world outside sees of the node's own engines.
+func (e *engines) status() []EngineStatus {
+	out := make([]EngineStatus, len(e.own))
+	for i, v := range e.own {
+		entry := e.entries[v.name]
+		out[i] = EngineStatus{Name: v.name, Up: v.up, Since: entry.since, Info: v.info, Err: v.err, Load: entry.load}
+	}
+	return out
+}
+
+// states are those of the node's own engines that other nodes may use.
+func (e *engines) states() (out []nodes.Engine) {
+	for _, v := range e.own {
+		if v.up {
+			limit, inFlight, _ := e.entries[v.name].load()
+			out = append(out, nodes.Engine{Name: v.name, Kind: v.info.Kind, Simulated: v.info.Simulated, Window: limit, InFlight: inFlight, Models: v.info.Models})
+		}
+	}
+	return out
+}

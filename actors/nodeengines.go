@@ -1,0 +1,104 @@
+package actors
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rowmill/rowmill/actors/dispatch"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// Messages a node receives about its engines.
+type (
+	attachEngine  struct{ server engine.Engine } // System: use this one too
+	detachEngine  struct{ name string }          // System: use it no longer
+	engineChanged struct{ view engineView }      // engine
+	engineLeft    struct{ name string }          // engine: detached, it has given back what waited
+)
+
+func (n *node) onEngine(c actor.Context, message any) {
+	switch m := message.(type) {
+	case attachEngine:
+		n.attach(c, m.server)
+	case detachEngine:
+		if v, ok := n.engines.detach(m.name); ok {
+			c.Send(v.pid, leaveNode{})
+		}
+		return
+	case engineChanged:
+		if !n.engines.replace(m.view, time.Now()) {
+			return // of an engine that has left
+		}
+		n.tellEngines(c)
+	case engineLeft:
+		n.onEngineLeft(c, m)
+	}
+	n.publish()
+}
+
+// attach spawns the actor of an engine, unless its name is in use.
+func (n *node) attach(c actor.Context, server engine.Engine) {
+	name := server.Name()
+	switch free, taken := n.engines.free(server); {
+	case taken:
+		n.log.Warn("engine of that name is in use already, the second is ignored", "engine", name)
+		return
+	case !free:
+		return
+	}
+	m := n.metrics.engine(name)
+	disp := dispatch.New(dispatch.Config{Engine: name, RowTimeout: n.cfg.RowPatience, Metrics: m.Metrics})
+	pid := c.SpawnPrefix(n.metrics.props("engine", func() actor.Actor {
+		return &engineActor{
+			cfg: n.cfg, server: server, node: c.Self(), metrics: m, log: n.log,
+			disp: disp, work: newErrand(context.Background(), n.all),
+		}
+	}), "engine-"+pathSafe(name))
+	c.Watch(pid)
+	n.engines.add(engineView{name: name, local: name, pid: pid}, disp.Load, time.Now())
+}
+
+// onEngineLeft stops an engine whose jobs hear first that it is down: they
+// then hold no queue of it.
+func (n *node) onEngineLeft(c actor.Context, m engineLeft) {
+	v := n.engines.down(m.name, time.Now())
+	n.tellEngines(c)
+	next := n.engines.remove(m.name)
+	c.Stop(v.pid)
+	for _, gauge := range []*prometheus.GaugeVec{n.metrics.up, n.metrics.window, n.metrics.inFlight, n.metrics.waiting} {
+		gauge.DeleteLabelValues(m.name)
+	}
+	n.log.Info("engine detached", "engine", m.name)
+	if next != nil {
+		n.attach(c, next)
+	}
+}
+
+// tellEngines passes the engines there are now to workers and jobs.
+func (n *node) tellEngines(c actor.Context) {
+	for _, h := range n.workers.running {
+		c.Send(h.pid, enginesChanged{n.engines.own})
+	}
+	n.tellJobs(c)
+}
+
+func (n *node) tellJobs(c actor.Context) {
+	all := n.engines.all(n.phase == draining)
+	for _, o := range n.claims.owned {
+		c.Send(o.pid, enginesChanged{all})
+	}
+}
+
+// pathSafe makes a name usable in an actor's id.
+func pathSafe(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '/' || r == '$' {
+			return '-'
+		}
+		return r
+	}, name)
+}

@@ -1,0 +1,214 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// An ownedJob is the actor of a job that the node owns.
+type ownedJob struct {
+	pid   *actor.PID
+	fence store.Fence
+}
+
+// scan looks for jobs without an owner, now and from time to time.
+func (n *node) scan(c actor.Context) {
+	n.timers.run(c, n.cfg.ScanInterval, "scan", n.scan)
+	n.metrics.memory.Set(float64(n.budget.inUse()))
+	limit := n.claims.free()
+	if n.scanning || n.phase == draining || n.lease == nil || limit < 1 {
+		return
+	}
+	n.scanning = true
+	n.work.run(c, func(ctx context.Context) any {
+		orphans, err := n.cfg.Store.Orphans(ctx, limit)
+		return step(func(c actor.Context) {
+			n.scanning = false
+			if err != nil {
+				n.log.Warn("looking for jobs without an owner failed", "err", err)
+				return
+			}
+			for _, job := range n.claims.due(orphans, n.rank, time.Now()) {
+				n.claim(c, job)
+			}
+		})
+	})
+}
+
+func (n *node) claim(c actor.Context, job string) {
+	if n.phase == draining || n.lease == nil || !n.claims.begin(job) {
+		return
+	}
+	session := n.lease.session
+	n.work.run(c, func(ctx context.Context) any {
+		rec, err := n.cfg.Store.Claim(ctx, job, session)
+		if err != nil && passing(err) {
+			rec, err = n.claimed(ctx, job, session, err)
+		}
+		return step(func(c actor.Context) {
+			if err != nil {
+				n.onClaimFailed(c, job, session, err)
+				return
+			}
+			n.onClaimed(c, rec)
+		})
+	})
+}
+
+// claimed finds out whether a claim that failed with err has taken effect.
+func (n *node) claimed(ctx context.Context, job, session string, err error) (store.Record, error) {
+	var rec store.Record
+	gone := patiently(ctx, n.cfg.LeaseTTL, n.log, "claim job", func() (err error) {
+		rec, err = n.cfg.Store.Get(ctx, job)
+		return err
+	})
+	if gone == nil && rec.Session == session && !rec.Job.Status.Terminal() {
+		return rec, nil
+	}
+	return rec, err
+}
+
+func (n *node) onClaimFailed(c actor.Context, job, session string, err error) {
+	n.claims.end(job)
+	switch {
+	case errors.Is(err, rowmill.ErrConflict), errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrNotFound):
+		// somebody else was faster
+	case errors.Is(err, rowmill.ErrLeaseLost):
+		if n.lease != nil && n.lease.session == session {
+			n.onLeaseLost(c)
+		}
+	default:
+		n.log.Warn("claiming the job failed", "job", job, "err", err)
+	}
+	n.reportDrained()
+}
+
+func (n *node) onClaimed(c actor.Context, rec store.Record) {
+	id := rec.Job.ID
+	fence := store.Fence{JobID: id, Session: rec.Session, Epoch: rec.Epoch}
+	switch {
+	case n.lease == nil || n.lease.session != fence.Session: // an orphan already
+		n.claims.end(id)
+		n.reportDrained()
+		return
+	case n.phase == draining:
+		n.returnClaim(c, fence)
+		return
+	}
+	log := n.log.With("job", id)
+	if fence.Epoch > 1 {
+		n.metrics.takeovers.Inc()
+	}
+	log.Info("job claimed", "status", rec.Job.Status, "epoch", fence.Epoch, "model", rec.Job.Model)
+	licence := n.lease.ctx
+	pid := c.SpawnPrefix(n.metrics.props("job", func() actor.Actor {
+		return &job{process: n.process, rec: rec, fence: fence, node: c.Self(), lease: licence, log: log, engines: n.engines.all(false)}
+	}), fmt.Sprintf("job-%s-%d", id, fence.Epoch))
+	c.Watch(pid)
+	n.claims.own(id, ownedJob{pid, fence})
+	n.metrics.active.Set(float64(len(n.claims.owned)))
+}
+
+// returnClaim gives back a job that was claimed as the node began to drain: its
+// own workers wait to hear from an owner.
+func (n *node) returnClaim(c actor.Context, fence store.Fence) {
+	n.work.run(c, func(ctx context.Context) any {
+		if err := n.cfg.Store.Release(ctx, fence); err != nil {
+			n.log.Warn("giving the job back failed", "job", fence.JobID, "err", err)
+		}
+		return step(func(c actor.Context) {
+			n.claims.end(fence.JobID)
+			n.tellNext(c, fence.JobID)
+			n.reportDrained()
+		})
+	})
+}
+
+// onCancelled passes on that a job's record says cancelled. The node that a
+// client has told tells the others, and cleans up where none owns the job.
+func (n *node) onCancelled(c actor.Context, h hint, remote bool) {
+	o, owned := n.claims.owned[h.Job]
+	if !remote {
+		for _, m := range n.post.others() {
+			n.tell(c, m.Peer, kindHint, parcel{job: h.Job, body: h})
+		}
+	} else if !owned {
+		return
+	}
+	n.log.Info("job cancelled", "job", h.Job)
+	n.metrics.jobs.WithLabelValues(string(rowmill.StatusCancelled)).Inc()
+	if owned {
+		c.Send(o.pid, cancelJob{})
+		return
+	}
+	n.work.run(c, func(ctx context.Context) any {
+		if err := removeObjects(ctx, n.cfg, h.Job, false); err != nil {
+			n.log.Warn("cleaning up after the job failed", "job", h.Job, "err", err)
+		}
+		return nil
+	})
+}
+
+func (n *node) onJobOver(c actor.Context, m jobOver) {
+	if o, owned := n.claims.owned[m.id]; owned {
+		c.Stop(o.pid)
+	}
+	n.claims.end(m.id)
+	n.metrics.active.Set(float64(len(n.claims.owned)))
+	if m.released {
+		n.tellNext(c, m.id)
+	}
+	switch m.status {
+	case rowmill.StatusSucceeded, rowmill.StatusFailed:
+		n.log.Info("job over", "job", m.id, "status", m.status)
+		n.metrics.jobs.WithLabelValues(string(m.status)).Inc()
+	}
+	if n.phase == draining {
+		n.reportDrained()
+		return
+	}
+	n.scan(c)
+}
+
+// onJobPanicked fails a job: its rows would meet the same fault again.
+func (n *node) onJobPanicked(c actor.Context, id string, o ownedJob) {
+	n.onJobOver(c, jobOver{id: id, status: rowmill.StatusFailed})
+	n.work.run(c, func(ctx context.Context) any {
+		failure := rowmill.Failf(rowmill.CodeInternalError, "The service met a fault of its own while it ran the job. Its log says which.")
+		if _, err := endJob(ctx, n.cfg.Store, o.fence, failure, n.cfg.Clock(), n.log); err != nil {
+			n.log.Warn("recording the failure failed", "job", id, "err", err)
+		}
+		return nil
+	})
+}
+
+func (n *node) onLeaseChanged(c actor.Context, m leaseChanged) {
+	switch {
+	case !m.ended:
+		n.lease = m.lease
+	case n.lease == m.lease:
+		n.onLeaseLost(c)
+	}
+}
+
+// onLeaseLost stops all jobs: they are not ours any more.
+func (n *node) onLeaseLost(c actor.Context) {
+	n.log.Error("session lost, jobs stop; their rows go on and wait for the next owner", "jobs", len(n.claims.owned))
+	n.metrics.fenced.Inc()
+	n.lease.cancel(rowmill.ErrLeaseLost)
+	n.lease = nil
+	for id, o := range n.claims.owned {
+		n.claims.end(id)
+		c.Stop(o.pid)
+	}
+	n.metrics.active.Set(0)
+	n.system.reopen()
+	n.reportDrained()
+}

@@ -1,0 +1,182 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/ingest"
+	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A workerHandle is the node's hold on a worker.
+type workerHandle struct {
+	pid    *actor.PID
+	name   string
+	epoch  int64 // of its owner
+	remote bool  // the owner is on another node
+	owner  *courier
+	runs   *sync.WaitGroup
+}
+
+// onInvite starts a worker for a job, or tells the one there is who asks now.
+func (n *node) onInvite(c actor.Context, m *invite) {
+	h, refused := n.workers.admit(m.Job, m.Epoch, m.owner == nil, n.phase == draining)
+	switch {
+	case refused != nil:
+		answer(c, refused)
+	case h != nil:
+		h.owner = n.courierTo(m)
+		c.Send(h.pid, adopt{h.owner, m.Epoch, m.Session})
+		answer(c, &invited{Working: true})
+	default:
+		answer(c, &invited{}) // starting a worker may take longer than a message
+		n.startWorker(c, m)
+	}
+}
+
+func (n *node) courierTo(m *invite) *courier {
+	return &courier{local: m.owner, post: n.post, address: m.Address, kind: kindHeartbeat}
+}
+
+// startWorker reads what a worker needs to know and spawns it.
+func (n *node) startWorker(c actor.Context, m *invite) {
+	runs := &sync.WaitGroup{}
+	work := newErrand(context.Background(), runs)
+	n.work.run(c, func(ctx context.Context) any {
+		job, err := n.loadContext(ctx, m, work)
+		return step(func(c actor.Context) {
+			switch {
+			case err != nil:
+			case n.phase == draining:
+				err = refuse(codeDraining, "the node is draining")
+			case !n.engines.serve(job.spec.Model):
+				err = refuse(codeNoEngine, "no engine here serves %s now", job.spec.Model.ID)
+			default:
+				n.spawnWorker(c, m, job, work, runs)
+				return
+			}
+			work.cancel() // whoever asked asks again
+			n.workers.started(m.Job, nil)
+			var known *peer.Refusal
+			if errors.As(err, &known) {
+				n.log.Debug("no worker started", "job", m.Job, "err", err)
+			} else {
+				n.log.Warn("starting a worker failed", "job", m.Job, "err", err)
+			}
+			n.reportDrained()
+		})
+	})
+}
+
+// loadContext makes the context of a job from its record and its manifest.
+func (n *node) loadContext(ctx context.Context, m *invite, work errand) (*jobContext, error) {
+	rec, err := n.cfg.Store.Get(ctx, m.Job)
+	switch {
+	case err != nil:
+		return nil, err
+	case rec.Job.Status.Terminal():
+		return nil, refuse(codeUnknownJob, "job %s is over", m.Job)
+	case rec.Epoch > m.Epoch:
+		return nil, refuse(codeStale, "epoch %d is in the record", rec.Epoch)
+	}
+	count, err := n.counters.Counter(rec.Spec.Model, rec.Spec.System)
+	if err != nil {
+		return nil, err
+	}
+	input := shard.Inline(rec.Spec.Inline)
+	if rec.Spec.Inline == nil {
+		if input, err = ingest.ReadManifest(ctx, n.cfg.Blob, m.Job); err != nil {
+			return nil, err
+		}
+	}
+	if m.Sample > 0 {
+		input = input.FirstRows(m.Sample)
+	}
+	fence := store.Fence{JobID: m.Job, Session: rec.Session, Epoch: m.Epoch}
+	job, err := newJobContext(work.ctx, n.cfg, &rec, fence, input, count)
+	if err != nil {
+		return nil, err
+	}
+	job.context, job.maxTokens = m.Context, m.MaxTokens
+	return job, nil
+}
+
+func (n *node) spawnWorker(c actor.Context, m *invite, job *jobContext, work errand, runs *sync.WaitGroup) {
+	h := &workerHandle{name: n.workers.name(), epoch: m.Epoch, remote: m.owner == nil, owner: n.courierTo(m), runs: runs}
+	log := n.log.With("job", m.Job)
+	h.pid = c.SpawnPrefix(n.metrics.props("worker", func() actor.Actor {
+		return &worker{
+			cfg: n.cfg, name: h.name, self: n.address, job: job, node: c.Self(), owner: h.owner,
+			metrics: n.metrics, budget: n.budget, slots: n.slots, work: work, all: n.all, runs: runs, log: log, agreed: assign.NewWorker(h.name, m.Epoch, m.Session),
+		}
+	}), fmt.Sprintf("worker-%s-%d", m.Job, m.Epoch))
+	c.Watch(h.pid)
+	n.workers.started(m.Job, h)
+	n.metrics.workers.Set(float64(len(n.workers.running)))
+	c.Send(h.pid, enginesChanged{n.engines.own})
+}
+
+func (n *node) onWorkerOver(c actor.Context, m workerOver) {
+	if h := n.workers.of(m.job, m.worker); h != nil {
+		n.stopWorker(c, m.job, h, nil)
+	}
+}
+
+// onDismiss ends the work for a job that is over.
+func (n *node) onDismiss(c actor.Context, m *dismiss) {
+	h, refused := n.workers.dismiss(m.Job, m.Epoch)
+	switch {
+	case refused != nil:
+		answer(c, refused)
+	case h != nil:
+		n.stopWorker(c, m.Job, h, c.Sender())
+	default:
+		answer(c, accepted{})
+	}
+}
+
+// stopWorker stops a worker and, once it has, answers asker.
+func (n *node) stopWorker(c actor.Context, job string, h *workerHandle, asker *actor.PID) {
+	n.workers.stop(job)
+	n.metrics.workers.Set(float64(len(n.workers.running)))
+	root := c.ActorSystem().Root
+	n.work.run(c, func(context.Context) any {
+		if err := root.StopFuture(h.pid).Wait(); err != nil {
+			n.log.Warn("stopping the worker failed", "job", job, "err", err)
+		}
+		h.runs.Wait()
+		if asker != nil {
+			root.Send(asker, accepted{})
+		}
+		return step(func(actor.Context) {
+			n.workers.gone(job)
+			n.reportDrained()
+		})
+	})
+}
+
+// onWorkerPanicked tells the owner that a worker is gone: its rows would meet
+// the same fault again.
+func (n *node) onWorkerPanicked(c actor.Context, job string, h *workerHandle) {
+	n.workers.gone(job)
+	n.metrics.workers.Set(float64(len(n.workers.running)))
+	last := &assign.Heartbeat{
+		Job: job, Epoch: h.epoch, Worker: h.name, Address: n.address,
+		Fresh: true, // the owner may not have heard of it before
+		Fault: &assign.Fault{Row: -1, Code: rowmill.CodeInternalError, Message: "the worker met a fault of its own; the log of its node says which"},
+	}
+	if h.remote {
+		n.tell(c, h.owner.address, kindHeartbeat, parcel{job, h.epoch, last})
+	} else {
+		c.RequestWithCustomSender(h.owner.local, last, h.pid)
+	}
+	n.reportDrained()
+}

@@ -1,0 +1,21 @@
+package actors
+
+import (
+	"log/slog"
+	"sync"
+
+	"github.com/rowmill/rowmill/tokenize/prompt"
+)
+
+// A process is what the actors of a node have in common.
+type process struct {
+	cfg      Config
+	metrics  *metrics
+	log      *slog.Logger
+	budget   *budget
+	slots    slots
+	counters *prompt.Counters
+	post     *post
+	address  string          // of this node for others; empty on a single node
+	all      *sync.WaitGroup // errands and keepers
+}

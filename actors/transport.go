@@ -1,0 +1,133 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/cluster"
+	"github.com/rowmill/rowmill/cluster/peer"
+)
+
+// Protocol is the version of what nodes tell each other. Nodes of different
+// versions share no rows.
+const Protocol = peer.Protocol
+
+// Peers are the other nodes of the cluster.
+type Peers interface {
+	// Self is this node.
+	Self() cluster.Member
+	// Members are the nodes that are alive as far as is known, this one
+	// included.
+	Members() []cluster.Member
+	// Changed holds a token after Members or their states changed.
+	Changed() <-chan struct{}
+	// SetState spreads what this node says of itself; an error says that it is
+	// too long.
+	SetState(doc []byte) error
+	// Ask sends a request to the node at an address and decodes its answer
+	// into reply, unless that is nil. Errors are those of peer.Client.
+	Ask(ctx context.Context, address string, e peer.Envelope, reply any) error
+}
+
+// carryTimeout is how long a message to another node may take: many times what
+// it takes a node that is well, and less than two reports.
+const carryTimeout = 1500 * time.Millisecond
+
+// A post speaks with the other nodes.
+type post struct{ peers Peers } // nil on a node that stands alone
+
+func (p *post) ask(ctx context.Context, address, kind, job string, epoch int64, body, reply any) error {
+	doc, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", kind, err)
+	}
+	self := p.peers.Self()
+	err = p.peers.Ask(ctx, address, peer.Envelope{Protocol: Protocol, From: self.ID, Kind: kind, Job: job, Epoch: epoch, Body: doc}, reply)
+	if err != nil {
+		return fmt.Errorf("%s to %s: %w", kind, address, err)
+	}
+	return nil
+}
+
+// spread says of this node how it is.
+func (p *post) spread(s nodes.State) error {
+	doc, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encode state: %w", err)
+	}
+	return p.peers.SetState(doc)
+}
+
+// others are the other nodes that this one can speak with.
+func (p *post) others() []cluster.Member {
+	if p.peers == nil {
+		return nil
+	}
+	return slices.DeleteFunc(p.peers.Members(), func(m cluster.Member) bool { return m.Self || m.Protocol != Protocol })
+}
+
+// decode reads the body of an envelope.
+func decode(e peer.Envelope) (body any, refusal error) {
+	switch e.Kind {
+	case kindInvite:
+		body = new(invite)
+	case kindHeartbeat:
+		body = new(assign.Heartbeat)
+	case kindAssignment:
+		body = new(assign.Assignment)
+	case kindDismiss:
+		body = new(dismiss)
+	case kindHint:
+		body = new(hint)
+	case kindDrain:
+		return drain{}, nil
+	default:
+		return nil, refuse(peer.CodeUnknownKind, "kind %q means nothing here", e.Kind)
+	}
+	if err := json.Unmarshal(e.Body, body); err != nil {
+		return nil, refuse(peer.CodeInvalid, "%s: %v", e.Kind, err)
+	}
+	switch m := body.(type) {
+	case *invite:
+		if m.Address == "" {
+			return nil, refuse(peer.CodeInvalid, "invite: address is missing")
+		}
+	case *assign.Heartbeat:
+		if m.Address == "" || m.Worker == "" || !m.WellFormed() {
+			return nil, refuse(peer.CodeInvalid, "report: address, worker or row sets are missing")
+		}
+	case *hint:
+		return *m, nil
+	}
+	return body, nil
+}
+
+// Codes of refusals between nodes.
+const (
+	codeUnknownJob = "unknown_job" // nobody here has to do with it
+	codeStale      = "stale"       // a later owner is known
+	codeNoEngine   = "no_engine"   // nothing here serves the model
+	codeDraining   = "draining"
+	codeBusy       = peer.CodeBusy // ask again
+)
+
+func refuse(code, format string, args ...any) *peer.Refusal {
+	return &peer.Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// logUnanswered says why another node did not do what it was asked.
+func logUnanswered(log *slog.Logger, address string, err error) {
+	var refused *peer.Refusal
+	if errors.As(err, &refused) {
+		log.Debug("a node declines", "node", address, "err", err)
+		return
+	}
+	log.Warn("a node does not answer", "node", address, "err", err)
+}
