@@ -1,7 +1,3 @@
-// Package client speaks Rowmill's REST API: it submits jobs, follows them and
-// fetches their results, never holding an input or a result in memory. It
-// knows nothing of the command line; what goes wrong comes back as an
-// *APIError or an *UnreachableError.
 package client
 
 import (
@@ -9,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/rowmill/rowmill/retry"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/rowmill/rowmill/retry"
 )
 
 // maxBody bounds an answer that is read whole: one page of jobs at most.
@@ -39,8 +36,8 @@ type Config struct {
 	Retry retry.Policy
 }
 
-// WithDefaults fills in what is zero.
-func (c Config) WithDefaults() Config {
+// withDefaults fills in what is zero.
+func (c Config) withDefaults() Config {
 	if c.UserAgent == "" {
 		c.UserAgent = "rowmill"
 	}
@@ -56,8 +53,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names the field that cannot work.
-func (c Config) Validate() error {
+// validate names the field that cannot work.
+func (c Config) validate() error {
 	u, err := url.Parse(c.Server)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" {
 		return fmt.Errorf("server: %q is no http or https address, such as http://127.0.0.1:8088", c.Server)
@@ -77,8 +74,8 @@ type Client struct {
 
 // New returns a client. Nothing is sent before the first call.
 func New(cfg Config) (*Client, error) {
-	cfg = cfg.WithDefaults()
-	if err := cfg.Validate(); err != nil {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	transport := &http.Transport{

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Artifact is where an object of results can be downloaded from. The URLs are
+// artifact is where an object of results can be downloaded from. The URLs are
 // credentials: they are never printed.
-type Artifact struct {
+type artifact struct {
 	Artifact struct {
 		Filename string `json:"filename"`
 		Size     int64  `json:"size_bytes"`
@@ -25,10 +25,10 @@ type Artifact struct {
 	} `json:"urls"`
 }
 
-// Artifact asks for the signed URLs of a succeeded job's Parquet results. The
+// artifact asks for the signed URLs of a succeeded job's Parquet results. The
 // first request for a variant may take a while: it is made then.
-func (c *Client) Artifact(ctx context.Context, id string, want Results) (Artifact, error) {
-	var answer Artifact
+func (c *Client) artifact(ctx context.Context, id string, want Results) (artifact, error) {
+	var answer artifact
 	req, err := c.request(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id)+"/results-url", want.query(), nil)
 	if err != nil {
 		return answer, err
@@ -56,7 +56,7 @@ type transfer struct {
 	path     string
 	progress func(done, total int64)
 
-	urls Artifact // empty: to be asked for
+	urls artifact // empty: to be asked for
 	got  int64    // bytes that this run has received
 }
 
@@ -72,7 +72,7 @@ func (t *transfer) run(ctx context.Context) (size int64, err error) {
 			before := t.got
 			size, err = t.attempt(ctx)
 			if errors.Is(err, errStale) {
-				t.urls = Artifact{}
+				t.urls = artifact{}
 			}
 			if again = resumable(err) && t.got > before && ctx.Err() == nil; again {
 				return nil // it goes on at once, and all attempts count from there
@@ -97,7 +97,7 @@ func (t *transfer) attempt(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if t.urls.URLs.Get == "" {
-		if t.urls, err = t.client.Artifact(ctx, t.id, t.want); err != nil {
+		if t.urls, err = t.client.artifact(ctx, t.id, t.want); err != nil {
 			return 0, err
 		}
 	}

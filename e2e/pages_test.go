@@ -20,8 +20,9 @@ import (
 	"time"
 )
 
-// A block is a fenced block of a page. The fence says what it is: "sh" and
-// "python" are run, "sh server" is run beside the others until the page ends,
+// A block is a fenced block of a page. The fence says what it is: "sh", "python"
+// and "go", a whole program, are run, "sh server" is run beside the others until
+// the page ends,
 // and "text" and "json" are the output of the block before them, in which
 // … stands for anything and blanks do not count.
 type block struct {
@@ -45,7 +46,7 @@ func TestClientPages(t *testing.T) {
 	for _, page := range pages {
 		names = append(names, filepath.Base(page))
 	}
-	if want := []string{"cli.md", "curl.md", "python.md"}; !slices.Equal(names, want) {
+	if want := []string{"cli.md", "curl.md", "go.md", "python.md"}; !slices.Equal(names, want) {
 		t.Fatalf("the pages are %q, want %q", names, want)
 	}
 	for _, page := range pages {
@@ -87,8 +88,11 @@ func read(t *testing.T, page, text string) {
 		b := &blocks[i]
 		b.name = fmt.Sprintf("docs/clients/%s:%d", page, b.line)
 		b.out, b.err = filepath.Join(logs, fmt.Sprintf("%d.out", b.line)), filepath.Join(logs, fmt.Sprintf("%d.err", b.line))
-		if b.kind == "sh server" {
+		switch b.kind {
+		case "sh server":
 			b.serve(t, home, env)
+		case "go":
+			b.build(t)
 		}
 	}
 
@@ -141,9 +145,9 @@ func fenced(text string) (blocks []block, err error) {
 			return nil, fmt.Errorf("%d: a block begins within the block of line %d", i+1, open.line)
 		default:
 			switch b := *open; b.kind {
-			case "sh", "python", "sh server":
-				if b.kind == "sh" && slices.ContainsFunc(blocks, func(b block) bool { return b.kind == "python" }) {
-					return nil, fmt.Errorf("%d: a block of sh comes after Python, which runs last", b.line)
+			case "sh", "python", "go", "sh server":
+				if b.kind != "sh server" && b.kind != "python" && slices.ContainsFunc(blocks, func(b block) bool { return b.kind == "python" }) {
+					return nil, fmt.Errorf("%d: a block of %s comes after Python, which runs last", b.line, b.kind)
 				}
 				blocks = append(blocks, b)
 			case "text", "json":
@@ -152,7 +156,7 @@ func fenced(text string) (blocks []block, err error) {
 				}
 				blocks[len(blocks)-1].expected = &b
 			default:
-				return nil, fmt.Errorf("%d: a block of %q, want sh, sh server, python, text or json", b.line, b.kind)
+				return nil, fmt.Errorf("%d: a block of %q, want sh, sh server, python, go, text or json", b.line, b.kind)
 			}
 			open = nil
 		}
@@ -164,6 +168,23 @@ func fenced(text string) (blocks []block, err error) {
 		return nil, fmt.Errorf("1: %d blocks only", len(blocks))
 	}
 	return blocks, nil
+}
+
+// program is the file that a block of Go is built to.
+func (b *block) program() string { return b.out + ".program" }
+
+// build compiles a program against this module.
+func (b *block) build(t *testing.T) {
+	t.Helper()
+	source := b.out + ".go"
+	if err := os.WriteFile(source, []byte(b.text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", b.program(), source)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", b.name, err, said)
+	}
 }
 
 var servedPort = regexp.MustCompile(`\b\d{4,5}\b`)
@@ -250,6 +271,8 @@ func script(t *testing.T, page, logs string, blocks []block) string {
 		switch b.kind {
 		case "sh":
 			fmt.Fprintf(&shell, "exec >'%s' 2>'%s'\n%s", b.out, b.err, b.text)
+		case "go":
+			fmt.Fprintf(&shell, "exec >'%s' 2>'%s'\n'%s'\n", b.out, b.err, b.program())
 		case "python":
 			program = append(program, step{page, b.line, b.text, b.out, b.err})
 		}
@@ -319,7 +342,7 @@ func TestPagesAreCompared(t *testing.T) {
 			t.Errorf("%q and %q: %v, want %v", c.pattern, c.got, got, c.want)
 		}
 	}
-	for _, page := range []string{"```sh\ntrue\n", "```go\n```\n", "```text\n```\n", "```python\n```\n```sh\n```\n", "```sh\n```sh\n"} {
+	for _, page := range []string{"```sh\ntrue\n", "```rust\n```\n", "```text\n```\n", "```python\n```\n```sh\n```\n", "```python\n```\n```go\n```\n", "```sh\n```sh\n"} {
 		if blocks, err := fenced(page); err == nil || strings.Contains(err.Error(), "blocks only") {
 			t.Errorf("%q is read as %+v, %v", page, blocks, err)
 		}

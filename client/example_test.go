@@ -1,0 +1,88 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rowmill/rowmill/client"
+)
+
+// A job of two rows: submitted, awaited, and its results printed.
+func Example() {
+	server := httptest.NewServer(http.HandlerFunc(service)) // in place of a node
+	defer server.Close()
+
+	mill, err := client.New(client.Config{Server: server.URL, Key: "secret"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mill.Close()
+	ctx := context.Background()
+
+	rows := []string{"What is a mill?", "What is a row?"}
+	submitted, err := mill.Submit(ctx, client.Submission{
+		Model: "llama-3.1-8b",
+		Rows: func(yield func(string, error) bool) {
+			for _, row := range rows {
+				if !yield(row, nil) {
+					return
+				}
+			}
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for {
+		job, err := mill.Job(ctx, submitted.JobID)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if job.Status.Terminal() {
+			fmt.Println(submitted.JobID, job.Status)
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := mill.Stream(ctx, submitted.JobID, client.Results{Format: "json"}, os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// job-1 succeeded
+	// {"outputs": ["a machine that grinds", "things in a line"]}
+}
+
+// service answers as a node would whose job is over at the second question.
+func service(w http.ResponseWriter, r *http.Request) {
+	var answer string
+	switch {
+	case r.Header.Get("Authorization") != "Key secret":
+		w.WriteHeader(http.StatusUnauthorized)
+	case r.URL.Path == "/v1/batch-inference":
+		var submission struct{ Inputs []string }
+		if err := json.NewDecoder(r.Body).Decode(&submission); err != nil || len(submission.Inputs) != 2 {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		answer = `{"results": "job-1"}`
+	case r.URL.Path == "/v1/jobs/job-1":
+		status := "running"
+		if polls.Add(1) > 1 {
+			status = "succeeded"
+		}
+		answer = `{"job": {"job_id": "job-1", "status": "` + status + `"}}`
+	case strings.HasSuffix(r.URL.Path, "/results"):
+		answer = `{"outputs": ["a machine that grinds", "things in a line"]}`
+	}
+	_, _ = io.WriteString(w, answer)
+}
+
+var polls atomic.Int32
