@@ -54,6 +54,7 @@ type Table struct {
 func Rowmill() Table {
 	return Table{
 		Floor: map[string]int{
+			"text":     -1,
 			"columnar": 0, "shard": 0, "tokenize": 0, "retry": 0, "console": 0, "sim": 0,
 			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "cluster": 1, "function": 1, "schema": 1, "client": 1,
 			"results": 2,
@@ -62,7 +63,7 @@ func Rowmill() Table {
 		},
 		Within: map[string]int{
 			"actors/order": 0, "actors/assign": 0, "actors/ingest": 1, "actors/dispatch": 1,
-			"http/request": 0, "http/submission": 1, "http/sdk": 2,
+			"http/request": 0, "http/exchange": 1, "http/submission": 1, "http/sdk": 2,
 		},
 		Strangers: [][2]string{{"actors", "http"}},
 		Only: map[string][]string{

@@ -1,0 +1,366 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/store"
+)
+
+const job = "job-0190f5b2-7c3e-7d4a-9b1c-3f2e1d0c9b8a"
+
+// world is an archive of one job, in a real bucket.
+type world struct {
+	testing.TB
+	*Archive
+	bucket blob.Bucket
+	schema results.Schema
+
+	mu      sync.Mutex
+	job     store.Record
+	parts   []store.Part
+	gets    int
+	onGet   func() // called before a record is read
+	records error  // what AddArtifact answers, having recorded nothing
+}
+
+func setup(t testing.TB, total int64) *world {
+	t.Helper()
+	opened, err := dir.Open(dir.Config{Root: t.TempDir(), NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { opened.Close() })
+	w := &world{TB: t, bucket: opened, schema: results.Schema{JobID: job, Model: "m"}}
+	w.job = store.Record{Job: rowmill.Job{ID: job, Status: rowmill.StatusRunning, NumRows: &total}}
+	w.Archive = New(w, opened, slog.New(slog.DiscardHandler))
+	return w
+}
+
+func (w *world) Get(context.Context, string) (store.Record, error) {
+	if w.onGet != nil {
+		w.onGet()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gets++
+	record := w.job
+	record.Artifacts = maps.Clone(record.Artifacts)
+	return record, nil
+}
+
+func (w *world) ListParts(context.Context, string) ([]store.Part, error) { return w.parts, nil }
+
+func (w *world) AddArtifact(ctx context.Context, _, name string, a store.Artifact) (store.Record, error) {
+	if w.records != nil {
+		return store.Record{}, w.records
+	}
+	w.mu.Lock()
+	if _, there := w.job.Artifacts[name]; !there {
+		w.job.Artifacts[name] = a
+	}
+	w.mu.Unlock()
+	return w.Get(ctx, job)
+}
+
+// write makes an object.
+func (w *world) write(key string, write func(io.Writer) error) store.Artifact {
+	w.Helper()
+	writer, err := w.bucket.Create(w.Context(), key, layout.Parquet)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer writer.Abort()
+	if err := write(writer); err != nil {
+		w.Fatal(err)
+	}
+	info, err := writer.Commit()
+	if err != nil {
+		w.Fatal(err)
+	}
+	return store.Artifact{Key: key, Size: info.Size}
+}
+
+// part makes a part of a shard of ten rows, with a row for each text from row
+// first on. An empty text failed.
+func (w *world) part(shard int, first int64, texts ...string) store.Part {
+	w.Helper()
+	part := store.Part{Key: layout.Part(job, shard, 1), Shard: shard, Rows: int64(len(texts))}
+	w.write(part.Key, func(to io.Writer) error {
+		p, err := results.NewPartWriter(to, w.schema)
+		for i, text := range texts {
+			row := rowmill.Row{Index: first + int64(i), Text: fmt.Sprint("input ", first+int64(i))}
+			out := rowmill.Output{Text: text, Attempts: 1}
+			if text == "" {
+				out.Err = &rowmill.RowError{Code: rowmill.RowSchemaViolation, Message: "no"}
+				part.Totals.Failed++
+			}
+			err = errors.Join(err, p.Add(&row, &out))
+		}
+		return errors.Join(err, p.Close())
+	})
+	within := uint64(first) - uint64(shard)*10
+	var rows roaring.Bitmap
+	rows.AddRange(within, within+uint64(len(texts)))
+	part.Accepted, _ = rows.ToBytes()
+	return part
+}
+
+// finish makes the result files of parts that are complete, and the job
+// succeed.
+func (w *world) finish(parts ...store.Part) {
+	w.Helper()
+	var sources []results.Source
+	for _, part := range parts {
+		source, err := w.bucket.Open(w.Context(), part.Key)
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer source.Close()
+		sources = append(sources, source)
+	}
+	artifacts := map[string]store.Artifact{
+		layout.Full: w.write(layout.Artifact(job, layout.Full, 1), func(to io.Writer) error {
+			_, err := results.Concat(w.Context(), to, w.schema, sources, results.Full)
+			return err
+		}),
+		layout.Rows: w.write(layout.Artifact(job, layout.Rows, 1), func(to io.Writer) error {
+			_, err := results.ConcatRows(w.Context(), to, w.schema, sources)
+			return err
+		}),
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.job.Job.Status, w.job.Artifacts = rowmill.StatusSucceeded, artifacts
+}
+
+// row is what Row says of a row, in short.
+func (w *world) row(n int64) string {
+	w.Helper()
+	view, err := w.Row(w.Context(), w.job, n)
+	switch {
+	case errors.Is(err, ErrNoRow):
+		return "none"
+	case errors.Is(err, ErrNotDone):
+		return "not done"
+	case err != nil:
+		w.Fatal(err)
+	}
+	return fmt.Sprint(view.Output)
+}
+
+// failed are the failed rows, read in pages of a size.
+func (w *world) failed(size int) (rows []int64) {
+	w.Helper()
+	for from := Beginning(); ; {
+		found, more, err := w.Failures(w.Context(), w.job, from, size)
+		if err != nil || len(found) > size {
+			w.Fatalf("%d failures on a page of %d, %v", len(found), size, err)
+		}
+		for _, f := range found {
+			rows = append(rows, f.Row)
+		}
+		if more == nil {
+			return rows
+		}
+		from = *more
+	}
+}
+
+func TestRow_TheFirstPartInTheOrderOfCommitCounts(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 10)
+	w.parts = []store.Part{w.part(0, 0, "a", "b"), w.part(0, 1, "late", "c")}
+	for n, want := range []string{"a", "b", "c", "not done"} {
+		if got := w.row(int64(n)); got != want {
+			t.Errorf("row %d is %s, want %s", n, got, want)
+		}
+	}
+	if got := w.row(10); got != "none" {
+		t.Errorf("row 10 is %s", got)
+	}
+	whole := w.part(0, 0, strings.Split("abcdefghij", "")...)
+	w.finish(whole)
+	if got := w.row(9); got != "j" {
+		t.Errorf("row 9 is %s", got)
+	}
+	w.job.Job.NumRows = nil // as of an older record
+	if got := w.row(10); got != "none" {
+		t.Errorf("row 10 of the results is %s", got)
+	}
+}
+
+func TestFailures_ThoseThatDoNotCountAreLeftOut(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 20)
+	w.parts = []store.Part{
+		w.part(0, 2, "ok", ""), w.part(0, 1, "", "", "ok", ""), // rows 2 and 3 are there already
+		w.part(1, 15, ""), w.part(1, 10, "", "ok"),
+	}
+	for size := 1; size <= 6; size++ {
+		if diff := cmp.Diff([]int64{1, 3, 4, 10, 15}, w.failed(size)); diff != "" {
+			t.Errorf("pages of %d (-want +got):\n%s", size, diff)
+		}
+	}
+}
+
+// A reader that holds an old record finds the parts it names merged.
+func TestReading_LooksAgainWhereObjectsMoved(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 10)
+	old := w.part(0, 0, "a")
+	w.parts = []store.Part{old}
+	if err := w.bucket.Delete(t.Context(), old.Key); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Row(t.Context(), w.job, 0); !errors.Is(err, ErrBusy) || w.gets != rereads {
+		t.Errorf("error %v after %d looks; want ErrBusy after %d", err, w.gets, rereads)
+	}
+	w.onGet = func() { w.parts = []store.Part{w.part(0, 0, "merged")} }
+	if got := w.row(0); got != "merged" {
+		t.Errorf("row 0 is %s", got)
+	}
+	now := time.Now()
+	w.parts, w.onGet = []store.Part{old}, func() { w.job.DataRemoved = &now }
+	if _, _, err := w.Failures(t.Context(), store.Record{Job: w.job.Job}, Beginning(), 1); err != nil {
+		t.Errorf("parts without failures were opened: %v", err)
+	}
+	if _, err := w.Preview(t.Context(), store.Record{Job: w.job.Job}, 0, 1); !errors.Is(err, ErrRemoved) {
+		t.Errorf("error %v, want ErrRemoved", err)
+	}
+}
+
+func TestPreview_OfPartsAndResults(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 30)
+	w.parts = []store.Part{w.part(0, 0, "a", ""), w.part(0, 4, "e"), w.part(2, 20, "u")}
+	shown := func(offset, limit int64) (text string, end int64) {
+		p, err := w.Preview(t.Context(), w.job, offset, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, row := range p.Rows {
+			switch {
+			case row == nil:
+				text += "?"
+			case row.Row != offset+int64(i):
+				t.Errorf("row %d stands in place of %d", row.Row, offset+int64(i))
+			case row.Code != "":
+				text += "!"
+			default:
+				text += fmt.Sprint(row.Output)
+			}
+		}
+		return text, p.End
+	}
+	for _, tt := range []struct {
+		offset, limit int64
+		want          string
+		end           int64
+	}{{0, 6, "a!??e?", 6}, {18, 4, "??u?", 22}, {28, 100, "??", 30}, {30, 5, "", 30}, {99, 5, "", 99}} {
+		if got, end := shown(tt.offset, tt.limit); got != tt.want || end != tt.end {
+			t.Errorf("%d rows from %d: %q up to %d; want %q up to %d", tt.limit, tt.offset, got, end, tt.want, tt.end)
+		}
+	}
+	*w.job.Job.NumRows = 3
+	w.finish(w.part(0, 0, "x", "", "z"))
+	if got, end := shown(0, 9); got != "x!z" || end != 3 {
+		t.Errorf("%q up to %d", got, end)
+	}
+}
+
+func TestParquet_OneFileOfEachVariantCounts(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 2)
+	w.finish(w.part(0, 0, "a", "b"))
+	record, v := w.job, results.Variant{Inputs: true}
+	record.Artifacts = maps.Clone(record.Artifacts)
+	made := make(chan store.Artifact, 8)
+	for range cap(made) {
+		go func() {
+			a, err := w.Parquet(t.Context(), record, v)
+			if err != nil {
+				t.Error(err)
+			}
+			made <- a
+		}()
+	}
+	first := <-made
+	for range cap(made) - 1 {
+		if next := <-made; next != first {
+			t.Errorf("got %v and %v", first, next)
+		}
+	}
+	source, err := w.bucket.Open(t.Context(), first.Key)
+	if err != nil || source.Size() != first.Size {
+		t.Fatalf("size %d, %v", first.Size, err)
+	}
+	defer source.Close()
+	if whole, err := w.Parquet(t.Context(), record, results.Full); err != nil || whole != record.Artifacts[layout.Full] {
+		t.Errorf("the full file is %v, %v", whole, err)
+	}
+}
+
+// Another process may have recorded the variant after this one had looked.
+func TestParquet_SecondMakerDeletesItsObject(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 1)
+	w.finish(w.part(0, 0, "a"))
+	empty := func(to io.Writer) error { _, err := to.Write([]byte("PAR1")); return err }
+	name := results.Variant{}.Name()
+	winner, mine := w.write(layout.Subset(job, name), empty), w.write(layout.Subset(job, name), empty)
+	w.job.Artifacts[name] = winner
+	if got, err := w.record(t.Context(), job, name, mine); err != nil || got != winner {
+		t.Errorf("got %+v, %v; want %+v", got, err, winner)
+	}
+	if _, err := w.bucket.Stat(t.Context(), mine.Key); err == nil {
+		t.Error("the second object is still there")
+	}
+	if _, err := w.bucket.Stat(t.Context(), winner.Key); err != nil {
+		t.Errorf("the winner is gone: %v", err)
+	}
+}
+
+// Where the store has not answered, the record is looked for.
+func TestParquet_RecordThatWasNotConfirmed(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 1)
+	w.finish(w.part(0, 0, "a"))
+	w.records = rowmill.ErrUnavailable
+	if _, err := w.Parquet(t.Context(), w.job, results.Variant{}); !errors.Is(err, rowmill.ErrUnavailable) {
+		t.Errorf("error %v", err)
+	}
+	now := time.Now()
+	w.job.DataRemoved = &now
+	if _, err := w.Parquet(t.Context(), w.job, results.Variant{}); !errors.Is(err, ErrRemoved) {
+		t.Errorf("error %v, want ErrRemoved", err)
+	}
+}
+
+func TestRemoved_ObjectsThatGoWhileTheyAreRead(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{rowmill.ErrNotFound, blob.ErrLost} {
+		if got := Removed(fmt.Errorf("read: %w", err)); !errors.Is(got, ErrRemoved) {
+			t.Errorf("%v became %v", err, got)
+		}
+	}
+	if other := errors.New("x"); Removed(other) != other || Removed(nil) != nil {
+		t.Error("another error was changed")
+	}
+}

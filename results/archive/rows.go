@@ -1,0 +1,169 @@
+package archive
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Row reads row n of a job, or says with ErrNoRow or ErrNotDone why there is
+// nothing to read.
+func (a *Archive) Row(ctx context.Context, record store.Record, n int64) (view results.RowView, err error) {
+	err = a.reading(ctx, record, func(record store.Record) (err error) {
+		view, err = a.row(ctx, record, n)
+		return err
+	})
+	return view, err
+}
+
+func (a *Archive) row(ctx context.Context, record store.Record, n int64) (view results.RowView, err error) {
+	if total := record.Job.NumRows; total != nil && n >= *total {
+		return view, ErrNoRow
+	}
+	if record.Job.Status == rowmill.StatusSucceeded {
+		err = a.withObjects(ctx, func(files []results.Source) error {
+			view, err = results.ReadRow(files[0], files[1], n)
+			return err
+		}, record.Artifacts[layout.Full].Key, record.Artifacts[layout.Rows].Key)
+		if errors.Is(err, rowmill.ErrNotFound) {
+			err = ErrNoRow
+		}
+		return view, err
+	}
+	parts, err := a.parts(ctx, record.Job.ID)
+	if err != nil {
+		return view, err
+	}
+	view, held, err := a.find(ctx, parts, n)
+	if err == nil && !held {
+		err = ErrNotDone
+	}
+	return view, err
+}
+
+// find reads a row from the first of the parts, which are in the order of
+// commit, that holds it: the one that counts.
+func (a *Archive) find(ctx context.Context, parts []store.Part, n int64) (view results.RowView, held bool, err error) {
+	for _, part := range parts {
+		err := a.withObjects(ctx, func(files []results.Source) error {
+			view, err = results.FindRow(files[0], n)
+			return err
+		}, part.Key)
+		if !errors.Is(err, rowmill.ErrNotFound) {
+			return view, err == nil, err
+		}
+	}
+	return view, false, nil
+}
+
+// Place is how far a list of failed rows was read.
+type Place struct {
+	Shard int   // earlier shards hold nothing more
+	After int64 // the last row that was read, or -1
+}
+
+// Beginning is the place before the first row.
+func Beginning() Place { return Place{After: -1} }
+
+// Failures lists failed rows behind a place in their order, at most limit of
+// them. more is where to go on, nil at the end.
+func (a *Archive) Failures(ctx context.Context, record store.Record, from Place, limit int) (found []results.Failure, more *Place, err error) {
+	var p page
+	err = a.reading(ctx, record, func(record store.Record) error {
+		p = page{Archive: a, Place: from, limit: limit}
+		if record.Job.Status == rowmill.StatusSucceeded {
+			return p.ofResults(ctx, record)
+		}
+		return p.ofParts(ctx, record.Job.ID)
+	})
+	if err != nil || !p.full() {
+		return p.found, nil, err
+	}
+	return p.found[:limit], &Place{p.Shard, p.found[limit-1].Row}, nil
+}
+
+// A page gathers failures and the one that shows there are more.
+type page struct {
+	*Archive
+	Place
+	limit int
+	found []results.Failure
+}
+
+func (p *page) full() bool { return len(p.found) > p.limit }
+
+// take adds failures and keeps the first of all.
+func (p *page) take(failures ...results.Failure) {
+	p.found = append(p.found, failures...)
+	slices.SortFunc(p.found, func(a, b results.Failure) int { return cmp.Compare(a.Row, b.Row) })
+	p.found = slices.CompactFunc(p.found, func(a, b results.Failure) bool { return a.Row == b.Row })
+	p.found = p.found[:min(len(p.found), p.limit+1)]
+}
+
+func (p *page) ofResults(ctx context.Context, record store.Record) error {
+	return p.withObjects(ctx, func(files []results.Source) error {
+		failures, _, err := results.Failures(ctx, files[0], p.After, p.limit+1)
+		p.take(failures...)
+		return err
+	}, record.Artifacts[layout.Rows].Key)
+}
+
+// ofParts reads shard by shard: shards are in the order of the rows.
+func (p *page) ofParts(ctx context.Context, jobID string) error {
+	parts, err := p.parts(ctx, jobID)
+	if err != nil {
+		return err
+	}
+	for _, shard := range byShard(parts) {
+		if p.full() {
+			break
+		}
+		if shard[0].Shard < p.Shard {
+			continue
+		}
+		p.Shard = shard[0].Shard
+		for i, part := range shard {
+			if part.Totals.Failed == 0 {
+				continue
+			}
+			if err := p.ofPart(ctx, part, shard[:i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ofPart leaves out failures that do not count because an earlier part holds
+// the row.
+func (p *page) ofPart(ctx context.Context, part store.Part, earlier []store.Part) error {
+	for after := p.After; ; {
+		var failures []results.Failure
+		next := int64(-1)
+		err := p.withObjects(ctx, func(files []results.Source) (err error) {
+			failures, next, err = results.Failures(ctx, files[0], after, p.limit+1)
+			return err
+		}, part.Key)
+		if err != nil {
+			return err
+		}
+		for _, failure := range failures {
+			_, held, err := p.find(ctx, earlier, failure.Row)
+			if err != nil {
+				return err
+			}
+			if !held {
+				p.take(failure)
+			}
+		}
+		if after = next; after < 0 || p.full() && p.found[p.limit].Row <= after {
+			return nil
+		}
+	}
+}

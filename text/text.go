@@ -1,0 +1,129 @@
+// Package text owns how texts are written: as JSON strings, as decimal
+// numbers, cut to what a message has room for, and how near a misspelt name is
+// to a known one. It knows nothing of what they mean.
+package text
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// AppendString appends s as a JSON string.
+func AppendString(dst, s []byte) []byte { return append(AppendEscaped(append(dst, '"'), s), '"') }
+
+// AppendEscaped appends s as the inside of a JSON string: quotes, backslashes
+// and control characters escaped, each byte that is no UTF-8 as U+FFFD, all
+// else as it is.
+func AppendEscaped(dst, s []byte) []byte {
+	const hex = "0123456789abcdef"
+	if !utf8.Valid(s) {
+		s = AppendValid(make([]byte, 0, len(s)+len(s)/8), s)
+	}
+	for {
+		n := Plain(s)
+		dst = append(dst, s[:n]...)
+		if n == len(s) {
+			return dst
+		}
+		switch c := s[n]; c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+		s = s[n+1:]
+	}
+}
+
+// AppendValid appends s with every stray byte replaced by U+FFFD.
+func AppendValid(dst, s []byte) []byte {
+	for len(s) > 0 {
+		r, size := utf8.DecodeRune(s)
+		dst = utf8.AppendRune(dst, r)
+		s = s[size:]
+	}
+	return dst
+}
+
+// Plain returns the length of the longest beginning of s without quote,
+// backslash and control characters, which are what ends a run inside a JSON
+// string.
+func Plain(s []byte) int {
+	const (
+		ones  = 0x0101010101010101
+		highs = 0x8080808080808080
+	)
+	n := 0
+	for len(s)-n >= 8 {
+		w := binary.LittleEndian.Uint64(s[n:])
+		quote, slash := w^(ones*'"'), w^(ones*'\\')
+		// A byte of (x - ones) &^ x has its high bit set where x is 0; borrows
+		// only spoil bytes above the first hit, and only the first counts.
+		hit := ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*0x20)&^w) & highs
+		if hit != 0 {
+			return n + bits.TrailingZeros64(hit)/8
+		}
+		n += 8
+	}
+	for n < len(s) && s[n] >= 0x20 && s[n] != '"' && s[n] != '\\' {
+		n++
+	}
+	return n
+}
+
+// AppendDecimal appends the shortest text that reads back as f, a float of the
+// given size in bits, always with a point or an exponent so that no reader
+// takes it for an integer.
+func AppendDecimal(dst []byte, f float64, size int) []byte {
+	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		return strconv.AppendFloat(dst, f, 'e', -1, size)
+	}
+	start := len(dst)
+	dst = strconv.AppendFloat(dst, f, 'f', -1, size)
+	if !slices.Contains(dst[start:], '.') {
+		dst = append(dst, '.', '0')
+	}
+	return dst
+}
+
+// Shorten cuts a client's text for a message, and makes it UTF-8.
+func Shorten(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
+}
+
+// Distance is Levenshtein's, over bytes: how many of them must be added,
+// removed or replaced to make b of a.
+func Distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diagonal := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := diagonal
+			if a[i-1] != b[j-1] {
+				cost++
+			}
+			diagonal = row[j]
+			row[j] = min(cost, row[j]+1, row[j-1]+1)
+		}
+	}
+	return row[len(b)]
+}
