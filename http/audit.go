@@ -4,13 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	nethttp "net/http"
-	"strconv"
+	"log/slog"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -39,29 +40,36 @@ type act struct {
 	details any    // what was asked for; never a secret
 }
 
+// An auditor keeps the record of what administrators did.
+type auditor struct {
+	store  store.Audit
+	logger *slog.Logger
+	now    func() time.Time
+}
+
 // record does what an administrator asks for, behind an entry in the audit
 // record: there is no act without one. Where do fails, or its outcome is
 // unknown, a second entry says so.
-func (s *Server) record(c *gin.Context, a act, do func(context.Context) error) error {
+func (a *auditor) record(c *gin.Context, what act, do func(context.Context) error) error {
 	ctx, who := c.Request.Context(), caller(c)
-	details, err := json.Marshal(a.details)
+	details, err := json.Marshal(what.details)
 	if err != nil {
 		return fmt.Errorf("encode an entry of the audit record: %w", err)
 	}
 	entry := store.AuditEntry{
-		ID: uuid.NewString(), At: s.Now().UTC(), Account: a.account, Action: a.name, Target: a.target,
-		ByAccount: who.account, ByKey: who.keyID, ByName: who.name, Request: requestID(c), Details: details,
+		ID: uuid.NewString(), At: a.now().UTC(), Account: what.account, Action: what.name, Target: what.target,
+		ByAccount: who.account, ByKey: who.keyID, ByName: who.name, Request: exchange.RequestID(c), Details: details,
 	}
-	if err := s.Store.AppendAudit(ctx, entry); err != nil {
+	if err := a.store.AppendAudit(ctx, entry); err != nil {
 		return fmt.Errorf("record what is asked for: %w", err)
 	}
 	if err = do(ctx); err == nil {
-		s.Logger.Info("administered", keyRequest, requestID(c), "action", a.name, "account", a.account, "target", a.target, "by", who.keyID)
+		a.logger.Info("an administrator acted", exchange.KeyRequest, exchange.RequestID(c), "action", what.name, "account", what.account, "target", what.target, "by", who.keyID)
 		return nil
 	}
-	entry.ID, entry.At, entry.Failed = uuid.NewString(), s.Now().UTC(), describe(err).code
-	if again := s.Store.AppendAudit(context.WithoutCancel(ctx), entry); again != nil {
-		s.Logger.Warn("record that an act failed", keyRequest, requestID(c), keyErr, again)
+	entry.ID, entry.At, entry.Failed = uuid.NewString(), a.now().UTC(), request.Describe(err).Code
+	if again := a.store.AppendAudit(context.WithoutCancel(ctx), entry); again != nil {
+		a.logger.Warn("the failure of an act could not be recorded", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, again)
 	}
 	return err
 }
@@ -89,51 +97,31 @@ type auditKey struct {
 }
 
 func viewAudit(e store.AuditEntry, reader principal) auditView {
-	optional := func(text string) *string {
-		if text == "" {
-			return nil
-		}
-		return &text
-	}
 	view := auditView{
-		ID: e.ID, At: e.At, Account: e.Account, Action: e.Action, Target: optional(e.Target), Request: optional(e.Request),
-		Details: e.Details, Failed: optional(e.Failed), By: auditKey{Account: optional(e.ByAccount)},
+		ID: e.ID, At: e.At, Account: e.Account, Action: e.Action, Target: orNull(e.Target), Request: orNull(e.Request),
+		Details: e.Details, Failed: orNull(e.Failed), By: auditKey{Account: orNull(e.ByAccount)},
 	}
 	if reader.account == DefaultAccount || reader.account == e.ByAccount {
-		view.By.ID, view.By.Name = optional(e.ByKey), optional(e.ByName)
+		view.By.ID, view.By.Name = orNull(e.ByKey), orNull(e.ByName)
 	}
 	return view
 }
 
-// listAudit answers GET /v1/audit.
-func (s *Server) listAudit(c *gin.Context) {
+// list answers GET /v1/audit.
+func (a *auditor) list(c *gin.Context) (any, error) {
 	account, err := administeredOrAll(c, c.Query("account"))
-	limit := maxAuditPage
-	if text, given := c.GetQuery("limit"); given && err == nil {
-		n, bad := strconv.Atoi(text)
-		if bad != nil || n < 1 || n > maxAuditPage {
-			var p problems
-			p.add("limit", "is %q; it must be an integer from 1 to %d", shorten(text, 32), maxAuditPage)
-			err = p.err()
-		}
-		limit = n
-	}
-	var entries []store.AuditEntry
-	var next string
-	if err == nil {
-		entries, next, err = s.Store.ListAudit(c.Request.Context(), account, limit, c.Query("cursor"))
-	}
 	if err != nil {
-		s.fail(c, err)
-		return
+		return nil, err
 	}
+	var p request.Problems
+	limit := queryInt(c, &p, "limit", maxAuditPage, 1, maxAuditPage)
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	entries, next, err := a.store.ListAudit(c.Request.Context(), account, int(limit), c.Query("cursor"))
 	views := make([]auditView, len(entries))
 	for i, e := range entries {
 		views[i] = viewAudit(e, caller(c))
 	}
-	body := gin.H{"entries": views, "next_cursor": nil}
-	if next != "" {
-		body["next_cursor"] = next
-	}
-	answer(c, nethttp.StatusOK, body)
+	return gin.H{"entries": views, "next_cursor": orNull(next)}, err
 }

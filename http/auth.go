@@ -12,6 +12,9 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/text"
 )
 
 // DefaultAccount owns the administrator key of the configuration and the key
@@ -24,13 +27,11 @@ const (
 	RoleUser  = "user"
 )
 
-const (
-	// DialectSDK is how existing clients of this API family want answers.
-	DialectSDK = "sdk"
+// maxAccountBytes bounds the name of an account.
+const maxAccountBytes = 128
 
-	// maxAccountBytes bounds the name of an account.
-	maxAccountBytes = 128
-)
+// contextPrincipal names a value of a request.
+const contextPrincipal = "rowmill.principal"
 
 // principal is who sent a request.
 type principal struct {
@@ -38,7 +39,7 @@ type principal struct {
 	name    string // of the key
 	account string
 	role    string
-	dialect string // DialectSDK, or empty for the API's own
+	dialect string // sdk.Name, or empty for the API's own
 
 	// perMinute bounds the requests of the key; 0 does not.
 	perMinute int
@@ -52,28 +53,59 @@ func administered(c *gin.Context, named string) (string, error) {
 	who := caller(c)
 	switch {
 	case who.role != RoleAdmin:
-		return "", errorf(nethttp.StatusForbidden, "forbidden", "this needs an administrator's key; yours has the role %s", who.role)
+		return "", request.Errorf(nethttp.StatusForbidden, "forbidden", "this needs an administrator's key; yours has the role %s", who.role)
 	case named == "" || named == who.account:
 		return who.account, nil
 	case who.account != DefaultAccount:
-		return "", errorf(nethttp.StatusForbidden, "forbidden", "only an administrator of the account %s may act for another account", DefaultAccount)
+		return "", request.Errorf(nethttp.StatusForbidden, "forbidden", "only an administrator of the account %s may act for another account", DefaultAccount)
 	case len(named) > maxAccountBytes || !utf8.ValidString(named) || strings.ContainsFunc(named, unicode.IsControl):
-		return "", rowmill.Invalid("account", "is %q; the name of an account has up to %d bytes of plain text", shorten(named, 64), maxAccountBytes)
+		return "", rowmill.Invalid("account", "is %q; the name of an account has up to %d bytes of plain text", text.Shorten(named, 64), maxAccountBytes)
 	}
 	return named, nil
 }
 
-// namedAccount is the account that query or body name, or empty.
-func namedAccount(c *gin.Context, body *object) string {
+// administer reads the body of an act of administration, whose fields read
+// takes, and returns the account that it concerns: the one that query or body
+// name. Those who may change nothing learn nothing of what a body may hold.
+func administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*request.Object)) (account string, err error) {
+	if _, err := administered(c, ""); err != nil {
+		return "", err
+	}
+	var problems request.Problems
+	body, err := x.ReadObject(c, limit, &problems)
+	if err != nil {
+		return "", err
+	}
 	named := c.Query("account")
 	var other string
-	if body.read("account", "a string", &other) {
+	if body.Read("account", "a string", &other) {
 		if named != "" && named != other {
-			body.problems.add("account", "is %q in the body and %q in the query; name one", shorten(other, 64), shorten(named, 64))
+			body.Add("account", "is %q in the body and %q in the query; name one", text.Shorten(other, 64), text.Shorten(named, 64))
 		}
 		named = other
 	}
-	return named
+	read(&body)
+	if err := problems.Err(); err != nil {
+		return "", err
+	}
+	return administered(c, named)
+}
+
+// operates refuses those who may not run the service: nodes serve all
+// accounts.
+func operates(c *gin.Context) error {
+	_, err := administered(c, DefaultAccount)
+	return err
+}
+
+// readAccount is the account whose records a request reads: the caller's own
+// unless an administrator names another.
+func readAccount(c *gin.Context) (string, error) {
+	own := caller(c).account
+	if named := c.Query("account"); named != "" && named != own {
+		return administered(c, named)
+	}
+	return own, nil
 }
 
 // administeredOrAll is administered, but where none is named, an administrator
@@ -86,39 +118,50 @@ func administeredOrAll(c *gin.Context, named string) (string, error) {
 	return account, err
 }
 
-// authenticate lets requests with a known key pass.
-func (s *Server) authenticate(c *gin.Context) {
-	headers := c.Request.Header.Values("Authorization")
-	if len(headers) != 1 {
-		s.unauthorized(c, "missing_key", "send your API key once, in the header Authorization: Key <API_KEY>")
-		return
-	}
-	scheme, key, found := strings.Cut(headers[0], " ")
-	if !found || !strings.EqualFold(scheme, "Key") || key == "" || strings.TrimSpace(key) != key {
-		s.unauthorized(c, "malformed_key", "the Authorization header must be the word Key, one space and your API key")
-		return
-	}
-	who, err := s.keys.find(c.Request.Context(), key)
-	if errors.Is(err, rowmill.ErrNotFound) {
-		s.unauthorized(c, "unknown_key", "this API key is unknown, revoked or expired")
-		return
-	}
+// A gate lets requests with a known key pass, as often as the key may ask.
+type gate struct {
+	*exchange.Exchange
+	keys   *keyring
+	limits *limiter
+}
+
+// pass is the middleware.
+func (g *gate) pass(c *gin.Context) {
+	who, err := g.who(c)
 	if err != nil {
-		s.fail(c, fmt.Errorf("look up the API key: %w", err))
-		return
-	}
-	if wait := s.limits.take(who); wait > 0 {
-		s.fail(c, tooMany(who.perMinute, wait))
+		g.Fail(c, err)
 		return
 	}
 	c.Set(contextPrincipal, who)
-	if err := s.keys.used(context.WithoutCancel(c.Request.Context()), who.keyID); err != nil {
-		s.Logger.Warn("record the use of a key", keyRequest, requestID(c), keyErr, err)
+	if err := g.keys.used(context.WithoutCancel(c.Request.Context()), who.keyID); err != nil {
+		g.Logger.Warn("recording the use of a key failed", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
 }
 
-func (s *Server) unauthorized(c *gin.Context, code, message string) {
-	e := errorf(nethttp.StatusUnauthorized, code, "%s", message)
-	e.header = map[string]string{"WWW-Authenticate": "Key"}
-	s.fail(c, e)
+func (g *gate) who(c *gin.Context) (principal, error) {
+	headers := c.Request.Header.Values("Authorization")
+	if len(headers) != 1 {
+		return principal{}, unauthorized("missing_key", "send your API key once, in the header Authorization: Key <API_KEY>")
+	}
+	scheme, key, found := strings.Cut(headers[0], " ")
+	if !found || !strings.EqualFold(scheme, "Key") || key == "" || strings.TrimSpace(key) != key {
+		return principal{}, unauthorized("malformed_key", "the Authorization header must be the word Key, one space and your API key")
+	}
+	who, err := g.keys.find(c.Request.Context(), key)
+	if errors.Is(err, rowmill.ErrNotFound) {
+		return who, unauthorized("unknown_key", "this API key is unknown, revoked or expired")
+	}
+	if err != nil {
+		return who, fmt.Errorf("look up the API key: %w", err)
+	}
+	if wait := g.limits.take(who); wait > 0 {
+		return who, tooMany(who.perMinute, wait)
+	}
+	return who, nil
+}
+
+func unauthorized(code, message string) error {
+	e := request.Errorf(nethttp.StatusUnauthorized, code, "%s", message)
+	e.Header = map[string]string{"WWW-Authenticate": "Key"}
+	return e
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -99,7 +100,7 @@ func TestSubmit_StoreAway(t *testing.T) {
 				return
 			}
 			answer.wantError(test.status, test.code, test.says)
-			if after := answer.header.Get("Retry-After"); test.status == 503 && after != retryAfter {
+			if after := answer.header.Get("Retry-After"); test.status == 503 && after != request.RetryAfter {
 				t.Errorf("Retry-After is %q", after)
 			}
 			if text := string(answer.text); strings.Contains(text, "10.0.0.5") {

@@ -1,13 +1,11 @@
 package http
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 )
 
@@ -85,14 +83,5 @@ func TestDeleteData_LeavesTheJobHeld(t *testing.T) {
 	w.do("DELETE", "/v1/jobs/"+id+"/data", "").want(200)
 	if held, err := w.store.Held(t.Context(), DefaultAccount, time.Now().Add(time.Hour), 10); err != nil || !cmp.Equal(held, []string{id}) {
 		t.Errorf("held %v, %v", held, err)
-	}
-}
-
-func TestRemoved_ObjectsThatGoWhileTheyAreRead(t *testing.T) {
-	t.Parallel()
-	for _, err := range []error{rowmill.ErrNotFound, blob.ErrLost} {
-		if e := describe(removed(fmt.Errorf("read: %w", err))); e.status != 410 {
-			t.Errorf("%v: status %d, want 410", err, e.status)
-		}
 	}
 }

@@ -2,20 +2,14 @@ package http
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	nethttp "net/http"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gin-gonic/gin"
-
-	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/store"
 )
 
 func TestErrors_EveryBodyIsJSONWithTheSameFields(t *testing.T) {
@@ -68,35 +62,6 @@ func TestRequestID_TheClientsIfPlainElseANewOne(t *testing.T) {
 	}
 }
 
-func TestErrors_Describe(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		err    error
-		status int
-		code   string
-	}{
-		{rowmill.Invalid("f", "m"), 400, "invalid_request"},
-		{&rowmill.InvalidError{Code: "x"}, 400, "x"},
-		{rowmill.ErrNotFound, 404, "not_found"},
-		{rowmill.ErrConflict, 409, "conflict"},
-		{&rowmill.TransitionError{From: rowmill.StatusFailed, To: rowmill.StatusRunning}, 409, "conflict"},
-		{rowmill.ErrExpired, 410, "expired"},
-		{&nethttp.MaxBytesError{Limit: 5}, 413, "body_too_large"},
-		{context.Canceled, 499, "client_gone"},
-		{context.DeadlineExceeded, 503, "timeout"},
-		{rowmill.ErrUnavailable, 503, "unavailable"},
-		{fmt.Errorf("%w: %w", context.DeadlineExceeded, rowmill.ErrUnavailable), 503, "unavailable"},
-		{fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, rowmill.ErrUnavailable), 503, "outcome_unknown"},
-		{syscall.ENOSPC, 507, "storage_full"},
-		{syscall.EDQUOT, 507, "storage_full"},
-		{errors.New("anything"), 500, "internal_error"},
-	} {
-		if e := describe(fmt.Errorf("while testing: %w", c.err)); e.status != c.status || e.code != c.code || e.message == "" {
-			t.Errorf("%v: %d %s %q", c.err, e.status, e.code, e.message)
-		}
-	}
-}
-
 // withRoute adds a route that the document lacks.
 func (w *world) withRoute(path string, handler gin.HandlerFunc) { w.engine.GET(path, handler) }
 
@@ -115,15 +80,15 @@ func TestStream_ErrorAfterTheBeginningBreaksTheConnection(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	size := 10
-	w.withRoute("/stream", func(c *gin.Context) {
-		w.stream(c, "text/plain", "", func(b *bufio.Writer) error {
+	w.withRoute("/stream", w.exchange.Do(func(c *gin.Context) error {
+		return w.exchange.Stream(c, "text/plain", "", func(b *bufio.Writer) error {
 			_, _ = b.WriteString(strings.Repeat("a", size))
 			return errors.New("broken")
 		})
-	})
+	}))
 	// Before anything was sent the error is told properly.
 	w.get("/stream").wantError(500, "internal_error", "")
-	size = 10 * streamBuffer
+	size = 1 << 20 // more than is held back
 	response, err := w.client.Do(w.request("GET", "/stream", ""))
 	if err != nil {
 		t.Fatal(err)

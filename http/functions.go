@@ -1,62 +1,163 @@
 package http
 
 import (
+	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
+	nethttp "net/http"
+
+	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/function"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/text"
 )
 
-func (s *Server) library() function.Library { return function.Library{Values: s.Store, Now: s.Now} }
-
-// A called is the published revision of a Function that a request runs.
-type called struct {
-	rowmill.Function
-	prompt *function.Prompt
+// functions are the published prompts of accounts.
+type functions struct {
+	*exchange.Exchange
+	library function.Library
+	models  *catalog.Catalog
+	audit   *auditor
 }
 
-// call returns the Function of the account that model names; nil where model is
-// one of the catalog, or nothing.
-func (s *Server) call(ctx context.Context, account, model string) (*called, error) {
-	if _, found := s.Catalog.Find(model); found {
-		return nil, nil
+func noFunction(name string) *request.Error {
+	return request.Errorf(nethttp.StatusNotFound, "unknown_function", "there is no published Function %q in the account; GET /v1/functions lists those there are", text.Shorten(name, 64))
+}
+
+// functionError makes an answer of what the library says about a Function.
+func functionError(err error, missing *request.Error) error {
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound):
+		return missing
+	case errors.Is(err, rowmill.ErrConflict):
+		return request.Errorf(nethttp.StatusConflict, "function_changed", "somebody else changed the Function at the same time, and nothing of your change was stored; look at its revisions and repeat it")
 	}
-	f, err := s.library().Published(ctx, account, model)
-	if errors.Is(err, rowmill.ErrNotFound) {
-		return nil, nil
+	return err
+}
+
+// list answers GET /v1/functions.
+func (f *functions) list(c *gin.Context) error {
+	return f.stream(c, "functions", func(account string, yield func(rowmill.Function) error) error {
+		return f.library.Each(c.Request.Context(), account, yield)
+	})
+}
+
+// revisions answers GET /v1/functions/:function/revisions.
+func (f *functions) revisions(c *gin.Context) error {
+	name := c.Param("function")
+	return f.stream(c, "revisions", func(account string, yield func(rowmill.Function) error) error {
+		missing := request.Errorf(nethttp.StatusNotFound, "unknown_function", "the account has never had a Function %q", text.Shorten(name, 64))
+		return functionError(f.library.Revisions(c.Request.Context(), account, name, yield), missing)
+	})
+}
+
+// stream answers with a list of definitions, one in memory at a time.
+func (f *functions) stream(c *gin.Context, field string, each func(account string, yield func(rowmill.Function) error) error) error {
+	account, err := readAccount(c)
+	if err != nil {
+		return err
 	}
+	return f.Stream(c, exchange.JSON, "", func(w *bufio.Writer) error {
+		separator := fmt.Sprintf(`{%q:[`, field)
+		err := each(account, func(f rowmill.Function) error {
+			definition, err := exchange.Encode(f)
+			if err != nil {
+				return fmt.Errorf("encode Function %s: %w", f.Name, err)
+			}
+			_, _ = w.WriteString(separator)
+			separator = ","
+			_, err = w.Write(definition)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if separator != "," {
+			_, _ = w.WriteString(separator)
+		}
+		_, err = w.WriteString("]}\n")
+		return err
+	})
+}
+
+// show answers GET /v1/functions/:function.
+func (f *functions) show(c *gin.Context) (any, error) {
+	name := c.Param("function")
+	account, err := readAccount(c)
 	if err != nil {
 		return nil, err
 	}
-	prompt, err := function.NewPrompt(rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt})
+	found, err := f.library.Published(c.Request.Context(), account, name)
+	return found, functionError(err, noFunction(name))
+}
+
+// publish answers POST /v1/functions.
+func (f *functions) publish(c *gin.Context) (any, error) {
+	var made rowmill.Function
+	publish := true
+	account, err := administer(f.Exchange, c, submission.MaxDefinition, func(body *request.Object) {
+		body.Read("publish", "a boolean", &publish)
+		made = submission.Definition(body, f.models)
+	})
 	if err != nil {
-		return nil, err // it was checked when it was published
+		return nil, err
 	}
-	return &called{f, prompt}, nil
+	details := gin.H{"model": made.Model, "publish": publish}
+	err = f.audit.record(c, act{actFunctionPublish, account, made.Name, details}, func(ctx context.Context) (err error) {
+		made, err = f.library.Publish(ctx, account, made, publish)
+		return functionError(err, noFunction(made.Name))
+	})
+	return made, err
 }
 
-// calledBy returns the Function that a submission names.
-func (s *Server) calledBy(ctx context.Context, account string, sub *submission) (*called, error) {
-	raw, given := sub.fields[fieldModel]
-	var model string
-	if wrong := json.Unmarshal(raw, &model); !given || wrong != nil {
-		model = "" // the default model, or a problem that validate names
-	}
-	return s.call(ctx, account, model)
-}
-
-// sampling lays a caller's parameters over those of the Function. A null is
-// absent.
-func (f *called) sampling(given map[string]any) map[string]any {
-	merged := map[string]any{}
-	for _, params := range []map[string]any{f.Sampling, given} {
-		for name, value := range params {
-			if value != nil {
-				merged[name] = value
-			}
+// rollback answers POST /v1/functions/:function/rollback.
+func (f *functions) rollback(c *gin.Context) (any, error) {
+	revision := 0
+	account, err := administer(f.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+		const must = "it must be the number of a revision, from 1"
+		if body.Require("revision", "a whole number", &revision, must) && revision < 1 {
+			body.Add("revision", "is %d; %s", revision, must)
 		}
+		body.End("account and revision")
+	})
+	if err != nil {
+		return nil, err
 	}
-	return merged
+	name := c.Param("function")
+	shown := text.Shorten(name, 64)
+	missing := request.Errorf(nethttp.StatusNotFound, "unknown_revision", "there is no revision %d of a Function %q in the account", revision, shown)
+	var now rowmill.Function
+	err = f.audit.record(c, act{actFunctionRollback, account, shown, gin.H{"revision": revision}}, func(ctx context.Context) (err error) {
+		now, err = f.library.Rollback(ctx, account, name, revision, f.runnable)
+		return functionError(err, missing)
+	})
+	return now, err
+}
+
+// runnable refuses a revision whose model is gone.
+func (f *functions) runnable(old rowmill.Function) error {
+	if _, found := f.models.Find(old.Model); found {
+		return nil
+	}
+	return &rowmill.InvalidError{Code: request.CodeUnknownModel, Fields: []rowmill.FieldError{{Field: "revision", Message: fmt.Sprintf(
+		"revision %d runs on %q, which is no model of this service any more; publish a definition with another", old.Revision, old.Model)}}}
+}
+
+// unpublish answers DELETE /v1/functions/:function.
+func (f *functions) unpublish(c *gin.Context) (any, error) {
+	name := c.Param("function")
+	account, err := administered(c, c.Query("account"))
+	if err != nil {
+		return nil, err
+	}
+	err = f.audit.record(c, act{actFunctionUnpublish, account, text.Shorten(name, 64), gin.H{}}, func(ctx context.Context) error {
+		return functionError(f.library.Unpublish(ctx, account, name), noFunction(name))
+	})
+	return gin.H{"message": "The Function is not published any more. Its revisions stay, and jobs that run it go on."}, err
 }

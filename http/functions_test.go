@@ -309,10 +309,10 @@ func TestFunctions_RollbackToAModelThatIsGone(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.publish(numbered("f", 1))
-	w.Server.Catalog = lesser(t)
-	w.do("POST", "/v1/functions/f/rollback", `{"revision":1}`).wantError(400, "unknown_model", "llama-3.1-8b")
-	w.post(`{"inputs":["x"],"model":"f"}`).wantError(400, "unknown_model", "revision 1")
-	w.do("POST", "/v1/functions/f/run", `{"input":"x"}`).wantError(400, "unknown_model", "revision 1")
+	later := setup(t, func(c *Config) { c.Store, c.Catalog = w.store, lesser(t) })
+	later.do("POST", "/v1/functions/f/rollback", `{"revision":1}`).wantError(400, "unknown_model", "llama-3.1-8b")
+	later.post(`{"inputs":["x"],"model":"f"}`).wantError(400, "unknown_model", "revision 1")
+	later.do("POST", "/v1/functions/f/run", `{"input":"x"}`).wantError(400, "unknown_model", "revision 1")
 	w.noJobs()
 }
 

@@ -3,30 +3,12 @@ package http
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
 )
-
-// The interface: rows of a Function are objects whose keys match its inputs, or
-// prompts rendered already. Extra fields are ignored, null is the empty string.
-func TestSubmitFunction_RowsBecomePrompts(t *testing.T) {
-	t.Parallel()
-	w := setup(t)
-	w.publish(grade)
-	want := []string{"Grade A at level 3.", "Grade  at level .", "ready {{essay}}", `Grade {"é":[1,null]} at level true.`}
-	inputs := `[{"essay":"A","level":3,"extra":{}},{"essay":null},"ready {{essay}}",
-		{"level": true, "essay": {"\u00e9": [1, null]}}]`
-	for _, body := range []string{`{"model":"grade","inputs":` + inputs + `}`, `{"inputs":` + inputs + `,"model":"grade"}`} {
-		record := w.record(w.submitted(body))
-		if diff := cmp.Diff(want, record.Spec.Inline); diff != "" || record.Spec.Function != nil {
-			t.Errorf("function %v, rows (-want +got):\n%s", record.Spec.Function, diff)
-		}
-	}
-}
 
 // The Function supplies prompt, model, schema and defaults, all pinned.
 func TestSubmitFunction_TheFunctionDecides(t *testing.T) {
@@ -74,94 +56,5 @@ func TestSubmitFunction_NameResolution(t *testing.T) {
 	}
 	if record := w.record(w.submitted(`{"model":"llama-3.1-8b","inputs":["x"]}`)); record.Job.Function != nil {
 		t.Errorf("a model of the catalog runs %v", record.Job.Function)
-	}
-}
-
-func TestSubmitFunction_Refuses(t *testing.T) {
-	t.Parallel()
-	w := setup(t, func(c *Config) { c.MaxRowBytes = 2000 })
-	w.publish(grade)
-	w.publish(`{"name":"wide","inputs":[{"name":"x"}],"prompt":"` + strings.Repeat("{{x}}", 3) + `","model":"llama-3.1-8b"}`)
-	for name, test := range map[string]struct{ body, field, message string }{
-		"ColumnName":      {`"model":"grade","inputs":"https://example.org/a.csv","column_name":"essay"`, "column_name", "with a Function"},
-		"SystemPrompt":    {`"model":"grade","inputs":["x"],"system_prompt":""`, "system_prompt", "with a Function"},
-		"JSONSchema":      {`"model":"grade","inputs":["x"],"json_schema":{}`, "json_schema", "with a Function"},
-		"IDColumnIsInput": {`"model":"grade","inputs":"https://example.org/a.csv","id_column_name":"level"`, "id_column_name", "every input of the Function"},
-		"MissingField":    {`"model":"grade","inputs":[{"essay":"a"},"x",{"level":"b"},{}]`, "inputs[2]", `lacks the field "essay"`},
-		"MissingInFirst":  {`"model":"grade","inputs":["x",{},{"essay":"a"}]`, "inputs[1]", `lacks the field "essay"`},
-		"NumberRow":       {`"model":"grade","inputs":[{"essay":"a"},7]`, "inputs[1]", "is a number"},
-		"ObjectForModel":  {`"model":"llama-3.1-8b","inputs":["a",{"essay":"a"}]`, "inputs[1]", "is an object"},
-		"LongPrompt":      {`"model":"wide","inputs":[{"x":"` + strings.Repeat("x", 700) + `"}]`, "inputs[0]", "makes a prompt of 2100 bytes"},
-		"LongRow":         {`"model":"wide","inputs":["a",{"y":"` + strings.Repeat("x", 2000) + `","x":1}]`, "inputs[1]", "longer than 2000 bytes"},
-		"Sampling":        {`"model":"grade","inputs":["x"],"sampling_params":{"top_p":9}`, "sampling_params.top_p", "at most 1"},
-		"MaxTokens":       {`"model":"grade","inputs":["x"],"sampling_params":{"min_tokens":101}`, "sampling_params.min_tokens", "must not exceed max_tokens, 100"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := *w
-			w.TB = t
-			w.post("{"+test.body+"}").wantField(test.field, test.message)
-		})
-	}
-	w.noJobs()
-	w.submitted(`{"model":"grade","inputs":["x"],"system_prompt":null,"json_schema":null,"column_name":null,"sampling_params":null}`)
-}
-
-// Larger inputs are rendered when the job reads them: a short row may make a
-// long prompt.
-func TestSubmitFunction_LargerInputsAreSpooledAsTheyCame(t *testing.T) {
-	t.Parallel()
-	w := setup(t, func(c *Config) { c.MaxInlineBytes = 35 })
-	w.publish(grade)
-	for name, inputs := range map[string]string{
-		"LongRows":    "[\"x\",{\"essay\":\n \"" + strings.Repeat("y", 60) + "\"}]",
-		"LongPrompts": "[\"x\",{\"essay\": \"y\"},{\n\"essay\":\"y\"}]",
-	} {
-		record := w.record(w.submitted(`{"inputs":` + inputs + `,"model":"grade"}`))
-		if record.Spec.Inline != nil || record.Spec.Function == nil || record.Spec.Function.Prompt != "Grade {{essay}} at level {{ level }}." || len(record.Spec.Function.Inputs) != 2 {
-			t.Errorf("%s: inline %q, function %+v", name, record.Spec.Inline, record.Spec.Function)
-		}
-		lines := strings.Split(string(w.object(record.Spec.Spooled)), "\n")
-		if lines[0] != `"x"` || !strings.HasPrefix(lines[1], `{"essay":`) || !json.Valid([]byte(lines[1])) || lines[len(lines)-1] != "" {
-			t.Errorf("%s: lines %q", name, lines)
-		}
-	}
-	rendered := w.record(w.submitted(`{"inputs":["` + strings.Repeat("y", 60) + `"],"model":"grade"}`))
-	if rendered.Spec.Spooled == "" || rendered.Spec.Function != nil {
-		t.Errorf("prompts rendered already keep the Function %v", rendered.Spec.Function)
-	}
-}
-
-func TestSubmitFunction_URLInputsKeepTheFunction(t *testing.T) {
-	t.Parallel()
-	w := setup(t)
-	w.publish(grade)
-	spec := w.record(w.submitted(`{"model":"grade","inputs":"https://example.org/a.csv","id_column_name":"id"}`)).Spec
-	want := &rowmill.FunctionRun{
-		Inputs: []rowmill.FunctionInput{{Name: "essay", Required: true, Description: "the text"}, {Name: "level"}},
-		Prompt: "Grade {{essay}} at level {{ level }}.",
-	}
-	if diff := cmp.Diff(want, spec.Function); diff != "" || spec.Column != "" || spec.IDColumn != "id" {
-		t.Errorf("column %q, id %q, function (-want +got):\n%s", spec.Column, spec.IDColumn, diff)
-	}
-}
-
-// Rows may be read before the model is known, with any number of fields.
-func TestRowsSeen_LacksAnswersForAnyField(t *testing.T) {
-	t.Parallel()
-	var seen rowsSeen
-	rows := []string{`{"a":1,"b":1,"c":1}`, `{"a":1,"b":1,"d":1}`, `{"a":1}`, `{"a":1,"b":1,"c":1,"d":1}`}
-	for i, row := range rows {
-		if err := seen.sawObject(int64(10+i), []byte(row)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for field, want := range map[string]int64{"a": -1, "b": 12, "c": 11, "d": 10, "x": 10} {
-		row, lacks := seen.lacks(field)
-		if lacks != (want >= 0) || lacks && row != want {
-			t.Errorf("%s: row %d, %v; want %d", field, row, lacks, want)
-		}
-	}
-	if row, lacks := (&rowsSeen{}).lacks("a"); lacks {
-		t.Errorf("without objects row %d lacks a field", row)
 	}
 }

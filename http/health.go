@@ -12,8 +12,12 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"gopkg.in/yaml.v3"
+
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
 )
 
 // readyTimeout bounds the checks behind /readyz: an orchestrator's probe gives
@@ -39,83 +43,98 @@ func openAPIDocument(version string) ([]byte, error) {
 	return text, nil
 }
 
-// livez says that the process runs; it asks nobody.
-func (s *Server) livez(c *gin.Context) { c.String(nethttp.StatusOK, "ok\n") }
-
-// readyz says whether jobs are accepted, with ?verbose why or why not.
-func (s *Server) readyz(c *gin.Context) {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
-	defer cancel()
-
-	pinged := make(chan error, 1)
-	go func() { pinged <- s.Store.Ping(ctx) }()
-	further := s.Service.Checks(ctx)
-	checks := []Check{{Name: "store", OK: true, Text: "records can be written"}}
-	if err := <-pinged; err != nil {
-		checks[0] = Check{Name: "store", Text: "records cannot be written now; the log holds the reason"}
-		if e := describe(err); e.status == nethttp.StatusInsufficientStorage {
-			checks[0].Text = e.message
-		}
-		s.Logger.Warn("store is not ready", keyRequest, requestID(c), keyErr, err)
+// health says how the node is, to people and machines that operate it: no key
+// is needed.
+type health struct {
+	*exchange.Exchange
+	store interface {
+		Ping(ctx context.Context) error
 	}
-	checks = append(checks, further...)
-	if s.Service.Draining() {
-		checks = append(checks, Check{Name: "draining", Text: "the node is about to stop and takes no further jobs"})
-	}
+	service Service
+	version Version
+	openapi []byte // openapi.yaml as JSON
+}
 
-	status, text := nethttp.StatusOK, &strings.Builder{}
+// live says that the process runs; it asks nobody.
+func (h *health) live(c *gin.Context) { c.String(nethttp.StatusOK, "ok\n") }
+
+// ready says whether jobs are accepted, with ?verbose why or why not.
+func (h *health) ready(c *gin.Context) {
+	checks := h.checks(c)
+	status, lines := nethttp.StatusOK, &strings.Builder{}
 	for _, check := range checks {
 		mark := "[+]"
 		if !check.OK {
 			mark, status = "[-]", nethttp.StatusServiceUnavailable
 		}
-		fmt.Fprintf(text, "%s %s: %s\n", mark, check.Name, oneLine(check.Text))
+		fmt.Fprintf(lines, "%s %s: %s\n", mark, check.Name, oneLine(check.Text))
 	}
 	summary := "ready\n"
 	if status != nethttp.StatusOK {
 		summary = "not ready\n"
 	}
 	if _, verbose := c.GetQuery("verbose"); verbose {
-		summary = text.String() + summary
+		summary = lines.String() + summary
 	}
 	c.Header("Cache-Control", "no-store")
 	c.String(status, "%s", summary)
 }
 
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-func (s *Server) version(c *gin.Context) { answer(c, nethttp.StatusOK, s.Version) }
-
-func (s *Server) openAPI(c *gin.Context) {
-	c.Header("Content-Length", strconv.Itoa(len(s.openapi)))
-	c.Data(nethttp.StatusOK, jsonType, s.openapi)
-}
-
-// metrics serves the gatherer's metrics, or 404 where there is none because
-// they have an address of their own.
-func (s *Server) metrics() gin.HandlerFunc {
-	if s.Gatherer == nil {
-		return func(c *gin.Context) {
-			s.fail(c, errorf(nethttp.StatusNotFound, "not_found", "metrics are not served at this address"))
+func (h *health) checks(c *gin.Context) []Check {
+	ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
+	defer cancel()
+	pinged := make(chan error, 1)
+	go func() { pinged <- h.store.Ping(ctx) }()
+	further := h.service.Checks(ctx)
+	records := Check{Name: "store", OK: true, Text: "records can be written"}
+	if err := <-pinged; err != nil {
+		records = Check{Name: "store", Text: "records cannot be written now; the log holds the reason"}
+		if e := request.Describe(err); e.Status == nethttp.StatusInsufficientStorage {
+			records.Text = e.Message
 		}
+		h.Logger.Warn("the store cannot be written to", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
-	return gin.WrapH(promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{}))
+	checks := append([]Check{records}, further...)
+	if h.service.Draining() {
+		checks = append(checks, Check{Name: "draining", Text: "the node is about to stop and takes no further jobs"})
+	}
+	return checks
 }
 
-// console serves the web page's files.
-func (s *Server) console() gin.HandlerFunc {
-	if s.Console == nil {
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func (h *health) showVersion(*gin.Context) (any, error) { return h.version, nil }
+
+func (h *health) openAPI(c *gin.Context) {
+	c.Header("Content-Length", strconv.Itoa(len(h.openapi)))
+	c.Data(nethttp.StatusOK, exchange.JSON, h.openapi)
+}
+
+// metrics serves a gatherer's metrics, or 404 where there is none because they
+// have an address of their own.
+func (h *health) metrics(gatherer prometheus.Gatherer) gin.HandlerFunc {
+	if gatherer == nil {
+		return h.Do(func(*gin.Context) error {
+			return request.Errorf(nethttp.StatusNotFound, "not_found", "metrics are not served at this address")
+		})
+	}
+	return gin.WrapH(promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
+}
+
+// serveConsole serves the web page's files.
+func serveConsole(console fs.FS) gin.HandlerFunc {
+	if console == nil {
 		return func(c *gin.Context) {
 			c.String(nethttp.StatusNotFound, "This Rowmill has no web console. The API is described at /openapi.json.\n")
 		}
 	}
-	files := nethttp.StripPrefix("/console", nethttp.FileServerFS(s.Console))
+	files := nethttp.StripPrefix("/console", nethttp.FileServerFS(console))
 	return func(c *gin.Context) {
 		name := strings.Trim(c.Param("path"), "/")
 		if name == "" {
 			name = "."
 		}
-		if _, err := fs.Stat(s.Console, name); err != nil {
+		if _, err := fs.Stat(console, name); err != nil {
 			c.String(nethttp.StatusNotFound, "The console has no such page.\n")
 			return
 		}

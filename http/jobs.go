@@ -2,35 +2,56 @@ package http
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	nethttp "net/http"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/sdk"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/text"
 )
 
 // listPage is how many jobs of an unpaginated list are in memory at once.
 const listPage = 200
 
-// findJob returns the job that the path names, or a 404 where it does not
-// exist or belongs to another account.
-func (s *Server) findJob(c *gin.Context) (store.Record, error) {
-	return s.jobOfAccount(c, c.Param("job_id"))
+// jobStore is what jobs need of a store.
+type jobStore interface {
+	Get(ctx context.Context, jobID string) (store.Record, error)
+	List(ctx context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error)
+	Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error)
+	RemoveData(ctx context.Context, jobID string, now time.Time) (store.Record, error)
+	DropParts(ctx context.Context, jobID string) error
 }
 
-// jobOfAccount is findJob for an id that stands elsewhere.
-func (s *Server) jobOfAccount(c *gin.Context, id string) (store.Record, error) {
-	if !knownJobID(id) {
-		return store.Record{}, noJob(id)
+// jobs are the records of jobs that are there: found, listed, cancelled, and
+// rid of their data.
+type jobs struct {
+	*exchange.Exchange
+	store     jobStore
+	bucket    blob.Bucket
+	cancelled func(jobID string)
+	now       func() time.Time
+}
+
+// Find returns a job of the caller's account, or a 404.
+func (j *jobs) Find(c *gin.Context, id string) (store.Record, error) {
+	missing := request.Errorf(nethttp.StatusNotFound, "job_not_found", "no job was found with the ID %s", text.Shorten(id, 64))
+	if !isJobID(id) {
+		return store.Record{}, missing
 	}
-	record, err := s.Store.Get(c.Request.Context(), id)
+	record, err := j.store.Get(c.Request.Context(), id)
 	if errors.Is(err, rowmill.ErrNotFound) || err == nil && record.Spec.Account != caller(c).account {
-		return store.Record{}, noJob(id)
+		return store.Record{}, missing
 	}
 	if err != nil {
 		return store.Record{}, fmt.Errorf("read a job: %w", err)
@@ -38,8 +59,11 @@ func (s *Server) jobOfAccount(c *gin.Context, id string) (store.Record, error) {
 	return record, nil
 }
 
-// knownJobID reports whether id has the shape of a job's.
-func knownJobID(id string) bool {
+// named is Find for the job that the path names.
+func (j *jobs) named(c *gin.Context) (store.Record, error) { return j.Find(c, c.Param("job_id")) }
+
+// isJobID reports whether id has the shape of a job's.
+func isJobID(id string) bool {
 	rest, found := strings.CutPrefix(id, "job-")
 	if !found || len(rest) != 36 {
 		return false
@@ -54,31 +78,20 @@ func knownJobID(id string) bool {
 	return true
 }
 
-func noJob(id string) *apiError {
-	return errorf(nethttp.StatusNotFound, "job_not_found", "no job was found with the ID %s", shorten(id, 64))
+// show answers GET /v1/jobs/{job_id}.
+func (j *jobs) show(c *gin.Context) (any, error) {
+	record, err := j.named(c)
+	return gin.H{"job": caller(c).view(record.Job)}, err
 }
 
-func (s *Server) getJob(c *gin.Context) {
-	record, err := s.findJob(c)
+// status answers GET /v1/job-status/{job_id}.
+func (j *jobs) status(c *gin.Context) (any, error) {
+	record, err := j.named(c)
 	if err != nil {
-		s.fail(c, err)
-		return
-	}
-	answer(c, nethttp.StatusOK, gin.H{"job": caller(c).view(record.Job)})
-}
-
-func (s *Server) jobStatus(c *gin.Context) {
-	if caller(c).dialect == DialectSDK {
-		s.sdkJobStatus(c)
-		return
-	}
-	record, err := s.findJob(c)
-	if err != nil {
-		if e := describe(err); e.status == nethttp.StatusNotFound {
-			err = e.with("job_status", rowmill.StatusUnknown).with("metadata", gin.H{})
+		if e := request.Describe(err); e.Status == nethttp.StatusNotFound {
+			err = e.With("job_status", rowmill.StatusUnknown).With("metadata", gin.H{})
 		}
-		s.fail(c, err)
-		return
+		return nil, err
 	}
 	metadata := gin.H{}
 	if reason := record.Job.FailureReason; record.Job.Status == rowmill.StatusFailed && reason != nil {
@@ -87,9 +100,17 @@ func (s *Server) jobStatus(c *gin.Context) {
 			metadata["additional_context"] = reason.AdditionalContext
 		}
 	}
-	answer(c, nethttp.StatusOK, gin.H{
-		"message": statusMessage(record.Job), "job_status": record.Job.Status, "metadata": metadata,
-	})
+	return gin.H{"message": statusMessage(record.Job), "job_status": record.Job.Status, "metadata": metadata}, nil
+}
+
+// statusIn answers GET /v1/job-status/{job_id} in the dialect of the key.
+func (j *jobs) statusIn(dialect *sdk.Dialect) func(*gin.Context) (any, error) {
+	return func(c *gin.Context) (any, error) {
+		if caller(c).dialect == sdk.Name {
+			return dialect.Status(c)
+		}
+		return j.status(c)
+	}
 }
 
 // statusMessage says where a job stands, for a person.
@@ -119,28 +140,35 @@ func statusMessage(job rowmill.Job) string {
 	return "Status is unknown"
 }
 
-// cancelJob cancels a job. That is durable before the answer; the pipeline
-// stops the work afterwards.
-func (s *Server) cancelJob(c *gin.Context) {
-	record, err := s.findJob(c)
+// cancel answers GET /v1/job-cancel/{job_id}. The cancellation is durable
+// before the answer; the pipeline stops the work afterwards.
+func (j *jobs) cancel(c *gin.Context) (any, error) {
+	record, err := j.named(c)
 	if err == nil {
-		record, err = s.Store.Cancel(c.Request.Context(), record.Job.ID, s.Now().UTC(), func(r *store.Record) {
-			r.Job.Message = "cancelled on request"
-			r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
-		})
+		record, _, err = j.end(c.Request.Context(), record.Job.ID, "cancelled on request")
 	}
 	switch {
 	case err == nil:
-		s.Service.Cancelled(record.Job.ID)
-		answer(c, nethttp.StatusOK, gin.H{"cancelled": true, "message": "The job was cancelled. Rows that are being run may take a moment to stop."})
+		return gin.H{"cancelled": true, "message": "The job was cancelled. Rows that are being run may take a moment to stop."}, nil
 	case errors.Is(err, rowmill.ErrTerminal):
-		answer(c, nethttp.StatusOK, gin.H{"cancelled": false, "message": "The job cannot be cancelled: " + whyOver(record.Job.Status)})
-	default:
-		if e := describe(err); e.status == nethttp.StatusNotFound {
-			err = e.with("cancelled", false)
-		}
-		s.fail(c, err)
+		return gin.H{"cancelled": false, "message": "The job cannot be cancelled: " + whyOver(record.Job.Status)}, nil
 	}
+	if e := request.Describe(err); e.Status == nethttp.StatusNotFound {
+		err = e.With("cancelled", false)
+	}
+	return nil, err
+}
+
+// end cancels a job for a reason, and returns its record and what it was doing.
+func (j *jobs) end(ctx context.Context, id, reason string) (record store.Record, doing string, err error) {
+	record, err = j.store.Cancel(ctx, id, j.now().UTC(), func(r *store.Record) {
+		doing, r.Job.Message = r.Job.Message, reason
+		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
+	})
+	if err == nil {
+		j.cancelled(id)
+	}
+	return record, doing, err
 }
 
 func whyOver(status rowmill.Status) string {
@@ -153,52 +181,47 @@ func whyOver(status rowmill.Status) string {
 	return "it already failed."
 }
 
-// listJobs answers a page of jobs with limit, all of them without.
-func (s *Server) listJobs(c *gin.Context) {
-	account := caller(c).account
-	text, paginated := c.GetQuery("limit")
-	if !paginated {
-		s.streamJobs(c, account)
-		return
+// list answers GET /v1/list-jobs: a page of jobs with limit, all of them
+// without.
+func (j *jobs) list(c *gin.Context) error {
+	who := caller(c)
+	if _, paginated := c.GetQuery("limit"); !paginated {
+		return j.stream(c, who)
 	}
-	limit, err := strconv.Atoi(text)
-	if err != nil || limit < 1 || limit > 100 {
-		s.fail(c, rowmill.Invalid("limit", "is %q; it must be an integer from 1 to 100", shorten(text, 32)))
-		return
+	var p request.Problems
+	limit := queryInt(c, &p, "limit", 0, 1, 100)
+	if err := p.Err(); err != nil {
+		return err
 	}
-	jobs, next, err := s.Store.List(c.Request.Context(), account, limit, c.Query("cursor"))
+	page, next, err := j.store.List(c.Request.Context(), who.account, int(limit), c.Query("cursor"))
 	if err != nil {
-		s.fail(c, fmt.Errorf("list jobs: %w", err))
-		return
+		return fmt.Errorf("list jobs: %w", err)
 	}
-	views := make([]jobView, len(jobs))
-	for i, job := range jobs {
-		views[i] = caller(c).view(job)
+	views := make([]jobView, len(page))
+	for i, job := range page {
+		views[i] = who.view(job)
 	}
-	body := gin.H{"jobs": views, "next_cursor": nil}
-	if next != "" {
-		body["next_cursor"] = next
-	}
-	answer(c, nethttp.StatusOK, body)
+	exchange.Answer(c, nethttp.StatusOK, gin.H{"jobs": views, "next_cursor": orNull(next)})
+	return nil
 }
 
-// streamJobs writes all jobs of an account, a page in memory at a time.
-func (s *Server) streamJobs(c *gin.Context, account string) {
-	s.stream(c, jsonType, "", func(w *bufio.Writer) error {
+// stream writes all jobs of an account, a page in memory at a time.
+func (j *jobs) stream(c *gin.Context, who principal) error {
+	return j.Stream(c, exchange.JSON, "", func(w *bufio.Writer) error {
 		_, _ = w.WriteString(`{"message":"All jobs of the account, newest first.","jobs":[`)
 		cursor, separator := "", ""
 		for {
-			jobs, next, err := s.Store.List(c.Request.Context(), account, listPage, cursor)
+			page, next, err := j.store.List(c.Request.Context(), who.account, listPage, cursor)
 			if err != nil {
 				return fmt.Errorf("list jobs: %w", err)
 			}
-			for _, job := range jobs {
-				text, err := encode(caller(c).view(job))
+			for _, job := range page {
+				line, err := exchange.Encode(who.view(job))
 				if err != nil {
 					return fmt.Errorf("encode job %s: %w", job.ID, err)
 				}
 				_, _ = w.WriteString(separator)
-				if _, err := w.Write(text); err != nil {
+				if _, err := w.Write(line); err != nil {
 					return err
 				}
 				separator = ","
@@ -210,4 +233,38 @@ func (s *Server) streamJobs(c *gin.Context, account string) {
 		_, err := w.WriteString("]}\n")
 		return err
 	})
+}
+
+// deleteData answers DELETE /v1/jobs/{job_id}/data: input, parts and results of
+// a job that is over go now instead of at the end of its retention.
+func (j *jobs) deleteData(c *gin.Context) (any, error) {
+	record, err := j.named(c)
+	if err == nil {
+		// A client that leaves must not leave half of the data behind.
+		record, err = j.removeData(context.WithoutCancel(c.Request.Context()), record)
+	}
+	if err != nil {
+		return nil, err
+	}
+	j.Logger.Info("data removed on request", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyJob, record.Job.ID)
+	return gin.H{"job_id": record.Job.ID, "data_removed": record.DataRemoved}, nil
+}
+
+// removeData marks the job first, so that no reader starts on what is about to
+// go. The job stays in the hands of retention, which looks again for what a
+// worker may still have written.
+func (j *jobs) removeData(ctx context.Context, record store.Record) (store.Record, error) {
+	id := record.Job.ID
+	removed, err := j.store.RemoveData(ctx, id, j.now())
+	if errors.Is(err, rowmill.ErrConflict) {
+		return removed, request.Errorf(nethttp.StatusConflict, "job_not_over",
+			"the job is %s; cancel it or wait for its end before its data is deleted", record.Job.Status).With("status", record.Job.Status)
+	}
+	if err != nil {
+		return removed, fmt.Errorf("remove the data of a job: %w", err)
+	}
+	if err := errors.Join(j.bucket.DeletePrefix(ctx, layout.Job(id)), j.store.DropParts(ctx, id)); err != nil {
+		return removed, fmt.Errorf("delete the objects of a job: %w", err)
+	}
+	return removed, nil
 }

@@ -39,9 +39,17 @@ const (
 	usedPatience = time.Second
 )
 
+// keyStore is what a keyring needs of a store: keys, and the values in which it
+// notes their use.
+type keyStore interface {
+	ListKeys(ctx context.Context) ([]store.Key, error)
+	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
+	PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error)
+}
+
 // A keyring knows the keys of the store as of a moment ago.
 type keyring struct {
-	store     store.Store
+	store     keyStore
 	admin     [sha256.Size]byte // hash of the configured key
 	has       bool              // whether there is one
 	perMinute int               // requests of keys without a bound of their own; 0 for no bound
@@ -55,7 +63,7 @@ type keyring struct {
 	wrote map[string]time.Time // when a key's use was recorded
 }
 
-func newKeyring(s store.Store, admin string, perMinute int, now func() time.Time) *keyring {
+func newKeyring(s keyStore, admin string, perMinute int, now func() time.Time) *keyring {
 	return &keyring{
 		store: s, admin: sha256.Sum256([]byte(admin)), has: admin != "", perMinute: perMinute, now: now,
 		wrote: map[string]time.Time{},
@@ -256,7 +264,10 @@ func newSecret(record *store.Key) string {
 // EnsureFirstKey creates an administrator key of the account "default" in a
 // store without keys and returns it, to be shown once. It returns "" where
 // the store has keys.
-func EnsureFirstKey(ctx context.Context, s store.Store, now time.Time) (string, error) {
+func EnsureFirstKey(ctx context.Context, s interface {
+	store.Keys
+	store.Audit
+}, now time.Time) (string, error) {
 	keys, err := s.ListKeys(ctx)
 	if err != nil {
 		return "", fmt.Errorf("list keys: %w", err)

@@ -12,7 +12,11 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/sdk"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/text"
 )
 
 const (
@@ -49,175 +53,161 @@ func viewKey(k store.Key, lastUsed *time.Time) keyView {
 }
 
 // checkAuth answers GET /v1/auth/check and GET /v1/try-authentication, which
-// authenticate lets only good keys reach.
-func (s *Server) checkAuth(c *gin.Context) {
-	answer(c, nethttp.StatusOK, gin.H{"authenticated": true})
+// the gate lets only good keys reach.
+func checkAuth(*gin.Context) (any, error) { return gin.H{"authenticated": true}, nil }
+
+// keys are the API keys of accounts.
+type keys struct {
+	*exchange.Exchange
+	store  store.Keys
+	ring   *keyring
+	audit  *auditor
+	backup bool // the configuration has an administrator's key
+	now    func() time.Time
 }
 
-// listKeys answers GET /v1/keys.
-func (s *Server) listKeys(c *gin.Context) {
+// list answers GET /v1/keys.
+func (k *keys) list(c *gin.Context) (any, error) {
 	account, err := administeredOrAll(c, c.Query("account"))
-	var keys []store.Key
-	if err == nil {
-		keys, err = s.Store.ListKeys(c.Request.Context())
+	if err != nil {
+		return nil, err
+	}
+	all, err := k.store.ListKeys(c.Request.Context())
+	if err != nil {
+		return nil, err
 	}
 	views := []keyView{}
-	for _, k := range keys {
-		if account != "" && k.Account != account {
+	for _, key := range all {
+		if account != "" && key.Account != account {
 			continue
 		}
-		var used *time.Time
-		if used, err = s.keys.lastUsed(c.Request.Context(), k.ID); err != nil {
-			break
+		used, err := k.ring.lastUsed(c.Request.Context(), key.ID)
+		if err != nil {
+			return nil, err
 		}
-		views = append(views, viewKey(k, used))
+		views = append(views, viewKey(key, used))
 	}
-	if err != nil {
-		s.fail(c, err)
-		return
-	}
-	answer(c, nethttp.StatusOK, gin.H{"keys": views})
+	return gin.H{"keys": views}, nil
 }
 
-// createKey answers POST /v1/keys. Its answer is the only time that the key is
+// create answers POST /v1/keys. Its answer is the only time that the key is
 // shown.
-func (s *Server) createKey(c *gin.Context) {
-	text, record, err := s.decodeKey(c)
-	if err == nil {
-		err = s.record(c, act{actKeyCreate, record.Account, record.ID, viewKey(record, nil)}, func(ctx context.Context) error {
-			if err := s.Store.PutKey(ctx, record); err != nil {
-				return fmt.Errorf("store a key: %w", err)
-			}
-			return nil
-		})
-	}
+func (k *keys) create(c *gin.Context) (any, error) {
+	secret, key := NewKey("", RoleUser, "", k.now())
+	account, err := administer(k.Exchange, c, exchange.SmallObject, func(body *request.Object) { k.read(body, &key) })
 	if err != nil {
-		s.fail(c, err)
-		return
+		return nil, err
 	}
-	s.keys.forget()
-	view := viewKey(record, nil)
-	view.Key = text
-	answer(c, nethttp.StatusOK, view)
+	key.Account = account
+	err = k.audit.record(c, act{actKeyCreate, account, key.ID, viewKey(key, nil)}, func(ctx context.Context) error {
+		if err := k.store.PutKey(ctx, key); err != nil {
+			return fmt.Errorf("store a key: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	k.ring.forget()
+	view := viewKey(key, nil)
+	view.Key = secret
+	return view, nil
 }
 
-// decodeKey makes the key that a request asks for.
-func (s *Server) decodeKey(c *gin.Context) (text string, record store.Key, err error) {
-	// Those who may make no key learn nothing of what a body may hold.
-	if _, err := administered(c, ""); err != nil {
-		return "", record, err
-	}
-	var problems problems
-	body, err := s.readObject(c, &problems)
-	if err != nil {
-		return "", record, err
-	}
-	named := namedAccount(c, &body)
-	text, record = NewKey("", RoleUser, "", s.Now())
-	if body.read("name", "a string", &record.Name) {
-		if n := utf8.RuneCountInString(record.Name); n > maxKeyName || strings.ContainsFunc(record.Name, unicode.IsControl) {
-			problems.add("name", "must be plain text of at most %d characters", maxKeyName)
+// read takes what is asked of a new key out of a body.
+func (k *keys) read(body *request.Object, key *store.Key) {
+	if body.Read("name", "a string", &key.Name) {
+		if n := utf8.RuneCountInString(key.Name); n > maxKeyName || strings.ContainsFunc(key.Name, unicode.IsControl) {
+			body.Add("name", "must be plain text of at most %d characters", maxKeyName)
 		}
 	}
-	if body.read("role", "a string", &record.Role) && record.Role != RoleAdmin && record.Role != RoleUser {
-		problems.add("role", "is %q; it must be %s or %s", shorten(record.Role, 32), RoleAdmin, RoleUser)
+	if body.Read("role", "a string", &key.Role) && key.Role != RoleAdmin && key.Role != RoleUser {
+		body.Add("role", "is %q; it must be %s or %s", text.Shorten(key.Role, 32), RoleAdmin, RoleUser)
 	}
-	if body.read("dialect", "a string", &record.Dialect) && record.Dialect != DialectSDK {
-		problems.add("dialect", "is %q; it must be %s, or null for the answers of this document", shorten(record.Dialect, 32), DialectSDK)
+	if body.Read("dialect", "a string", &key.Dialect) && key.Dialect != sdk.Name {
+		body.Add("dialect", "is %q; it must be %s, or null for the answers of this document", text.Shorten(key.Dialect, 32), sdk.Name)
 	}
 	var expires time.Time
-	if body.read("expires_at", "a time such as 2030-01-31T00:00:00Z, or null for never", &expires) {
-		if !expires.After(s.Now()) {
-			problems.add("expires_at", "is %s, which is over; it must lie in the future", expires.Format(time.RFC3339))
+	if body.Read("expires_at", "a time such as 2030-01-31T00:00:00Z, or null for never", &expires) {
+		if !expires.After(k.now()) {
+			body.Add("expires_at", "is %s, which is over; it must lie in the future", expires.Format(time.RFC3339))
 		}
 		expires = expires.UTC()
-		record.Expires = &expires
+		key.Expires = &expires
 	}
 	var perMinute int
-	if body.read("requests_per_minute", "a whole number, or null for the configured limit", &perMinute) {
+	if body.Read("requests_per_minute", "a whole number, or null for the configured limit", &perMinute) {
 		if perMinute < 1 || perMinute > maxPerMinute {
-			problems.add("requests_per_minute", "is %d; it must be from 1 to %d, or null for the configured limit", perMinute, maxPerMinute)
+			body.Add("requests_per_minute", "is %d; it must be from 1 to %d, or null for the configured limit", perMinute, maxPerMinute)
 		}
-		record.RequestsPerMinute = &perMinute
+		key.RequestsPerMinute = &perMinute
 	}
-	body.end("name, role, account, expires_at, dialect and requests_per_minute")
-	if err := problems.err(); err != nil {
-		return "", record, err
-	}
-	record.Account, err = administered(c, named)
-	return text, record, err
+	body.End("name, role, account, expires_at, dialect and requests_per_minute")
 }
 
-// findKey returns the key that the path names and all others. A key of an
-// account that the caller does not administer is unknown to it.
-func (s *Server) findKey(c *gin.Context) (key store.Key, others []store.Key, err error) {
+// find returns the key that the path names and all others. A key of an account
+// that the caller does not administer is unknown to it.
+func (k *keys) find(c *gin.Context) (key store.Key, others []store.Key, err error) {
 	if _, err := administered(c, ""); err != nil {
 		return key, nil, err
 	}
-	keys, err := s.Store.ListKeys(c.Request.Context())
+	all, err := k.store.ListKeys(c.Request.Context())
 	if err != nil {
 		return key, nil, err
 	}
 	id := c.Param("key_id")
-	at := slices.IndexFunc(keys, func(k store.Key) bool { return k.ID == id })
+	at := slices.IndexFunc(all, func(k store.Key) bool { return k.ID == id })
 	if at >= 0 {
-		_, err = administered(c, keys[at].Account)
+		_, err = administered(c, all[at].Account)
 	}
 	if at < 0 || err != nil {
-		return key, nil, errorf(nethttp.StatusNotFound, "key_not_found", "no key was found with the ID %s; GET /v1/keys lists them", shorten(id, 64))
+		return key, nil, request.Errorf(nethttp.StatusNotFound, "key_not_found", "no key was found with the ID %s; GET /v1/keys lists them", text.Shorten(id, 64))
 	}
-	return keys[at], slices.Delete(slices.Clone(keys), at, at+1), nil
+	return all[at], slices.Delete(slices.Clone(all), at, at+1), nil
 }
 
-// rotateKey answers POST /v1/keys/{key_id}/rotate: the key gets another secret
-// and keeps the rest. The old secret stops at once.
-func (s *Server) rotateKey(c *gin.Context) {
-	key, _, err := s.findKey(c)
-	if err == nil && expired(key, s.Now()) {
-		err = errorf(nethttp.StatusConflict, "key_expired", "the key expired at %s; create another one", key.Expires.Format(time.RFC3339))
-	}
-	var text string
-	if err == nil {
-		before, now := key.Hash, s.Now().UTC()
-		text, key.Rotated = newSecret(&key), &now
-		err = s.record(c, act{actKeyRotate, key.Account, key.ID, viewKey(key, nil)}, func(ctx context.Context) error {
-			return s.Store.ReplaceKey(ctx, key, before)
-		})
-		s.keys.forget()
-	}
-	var used *time.Time
-	if err == nil {
-		used, err = s.keys.lastUsed(c.Request.Context(), key.ID)
-	}
+// rotate answers POST /v1/keys/{key_id}/rotate: the key gets another secret and
+// keeps the rest. The old secret stops at once.
+func (k *keys) rotate(c *gin.Context) (any, error) {
+	key, _, err := k.find(c)
 	if err != nil {
-		s.fail(c, err)
-		return
+		return nil, err
 	}
+	if expired(key, k.now()) {
+		return nil, request.Errorf(nethttp.StatusConflict, "key_expired", "the key expired at %s; create another one", key.Expires.Format(time.RFC3339))
+	}
+	before, now := key.Hash, k.now().UTC()
+	secret := newSecret(&key)
+	key.Rotated = &now
+	err = k.audit.record(c, act{actKeyRotate, key.Account, key.ID, viewKey(key, nil)}, func(ctx context.Context) error {
+		return k.store.ReplaceKey(ctx, key, before)
+	})
+	k.ring.forget()
+	if err != nil {
+		return nil, err
+	}
+	used, err := k.ring.lastUsed(c.Request.Context(), key.ID)
 	view := viewKey(key, used)
-	view.Key = text
-	answer(c, nethttp.StatusOK, view)
+	view.Key = secret
+	return view, err
 }
 
-// revokeKey answers DELETE /v1/keys/{key_id}. Jobs that were submitted with
-// the key go on.
-func (s *Server) revokeKey(c *gin.Context) {
-	key, others, err := s.findKey(c)
-	if err == nil && s.AdminKey == "" && operator(key, s.Now()) &&
-		!slices.ContainsFunc(others, func(k store.Key) bool { return operator(k, s.Now()) }) {
-		err = errorf(nethttp.StatusConflict, "last_administrator",
+// revoke answers DELETE /v1/keys/{key_id}. Jobs that were submitted with the
+// key go on.
+func (k *keys) revoke(c *gin.Context) (any, error) {
+	key, others, err := k.find(c)
+	if err != nil {
+		return nil, err
+	}
+	if !k.backup && operator(key, k.now()) && !slices.ContainsFunc(others, func(other store.Key) bool { return operator(other, k.now()) }) {
+		return nil, request.Errorf(nethttp.StatusConflict, "last_administrator",
 			"this is the last administrator's key of the account %s: without it nobody could create another; rotate it, or create its successor first", DefaultAccount)
 	}
-	if err == nil {
-		err = s.record(c, act{actKeyRevoke, key.Account, key.ID, viewKey(key, nil)}, func(ctx context.Context) error {
-			return s.Store.DeleteKey(ctx, key.ID)
-		})
-		s.keys.forget()
-	}
-	if err != nil {
-		s.fail(c, err)
-		return
-	}
-	answer(c, nethttp.StatusOK, gin.H{"id": key.ID, "revoked": true})
+	err = k.audit.record(c, act{actKeyRevoke, key.Account, key.ID, viewKey(key, nil)}, func(ctx context.Context) error {
+		return k.store.DeleteKey(ctx, key.ID)
+	})
+	k.ring.forget()
+	return gin.H{"id": key.ID, "revoked": true}, err
 }
 
 // operator reports whether a key can act for all accounts.

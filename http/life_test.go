@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 )
@@ -35,7 +36,7 @@ func answers(texts ...string) (rows []done) {
 
 func (w *world) write(key string, write func(io.Writer) error) store.Artifact {
 	w.Helper()
-	writer, err := w.bucket.Create(w.Context(), key, parquetType)
+	writer, err := w.bucket.Create(w.Context(), key, layout.Parquet)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -131,11 +132,11 @@ func (w *world) succeed(f store.Fence, rows []done) {
 	}
 	defer source.Close()
 	artifacts := map[string]store.Artifact{
-		artifactFull: w.write("jobs/"+f.JobID+"/results/full.parquet", func(to io.Writer) error {
+		layout.Full: w.write("jobs/"+f.JobID+"/results/full.parquet", func(to io.Writer) error {
 			_, err := results.Concat(w.Context(), to, schema, []results.Source{source}, results.Full)
 			return err
 		}),
-		artifactRows: w.write("jobs/"+f.JobID+"/results/rows.parquet", func(to io.Writer) error {
+		layout.Rows: w.write("jobs/"+f.JobID+"/results/rows.parquet", func(to io.Writer) error {
 			_, err := results.ConcatRows(w.Context(), to, schema, []results.Source{source})
 			return err
 		}),

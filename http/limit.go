@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/rowmill/rowmill/http/request"
 )
 
 // A limiter holds each key to its requests per minute, all of which may come
@@ -59,10 +61,10 @@ func (l *limiter) take(who principal) (wait time.Duration) {
 }
 
 // tooMany is the answer to a request beyond the limit of its key.
-func tooMany(perMinute int, wait time.Duration) *apiError {
+func tooMany(perMinute int, wait time.Duration) *request.Error {
 	seconds := strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)
-	e := errorf(nethttp.StatusTooManyRequests, "rate_limited",
+	e := request.Errorf(nethttp.StatusTooManyRequests, "rate_limited",
 		"this key may send %d requests a minute; wait %s s before the next one", perMinute, seconds)
-	e.header = map[string]string{"Retry-After": seconds}
+	e.Header = map[string]string{"Retry-After": seconds}
 	return e
 }

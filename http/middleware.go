@@ -14,14 +14,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-)
 
-// The keys of log attributes.
-const (
-	keyRequest = "request"
-	keyRoute   = "route"
-	keyJob     = "job"
-	keyErr     = "err"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/text"
 )
 
 const (
@@ -29,9 +25,6 @@ const (
 	// maxRequestID is long enough for a UUID and the longer forms that
 	// proxies make.
 	maxRequestID = 128
-	// contextRequestID and contextPrincipal name values of a request.
-	contextRequestID = "rowmill.request"
-	contextPrincipal = "rowmill.principal"
 )
 
 // identify gives the request its id: the client's where that is short and
@@ -41,7 +34,7 @@ func identify(c *gin.Context) {
 	if !plainID(id) {
 		id = uuid.NewString()
 	}
-	c.Set(contextRequestID, id)
+	exchange.SetRequestID(c, id)
 	c.Header(headerRequestID, id)
 }
 
@@ -59,8 +52,6 @@ func plainID(id string) bool {
 	return true
 }
 
-func requestID(c *gin.Context) string { return c.GetString(contextRequestID) }
-
 // recovered turns a panic into a 500, or, once the answer has begun, into a
 // broken connection, so that no client takes half an answer for a whole one.
 func (s *Server) recovered(c *gin.Context) {
@@ -72,12 +63,12 @@ func (s *Server) recovered(c *gin.Context) {
 		if err, isErr := reason.(error); isErr && errors.Is(err, nethttp.ErrAbortHandler) {
 			panic(nethttp.ErrAbortHandler)
 		}
-		s.Logger.Error("request panicked", keyRequest, requestID(c), keyRoute, c.FullPath(),
+		s.Logger.Error("request panicked", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyRoute, c.FullPath(),
 			"panic", fmt.Sprint(reason), "stack", string(debug.Stack()))
 		if c.Writer.Written() {
 			panic(nethttp.ErrAbortHandler)
 		}
-		s.fail(c, errorf(nethttp.StatusInternalServerError, "internal_error",
+		s.exchange.Fail(c, request.Errorf(nethttp.StatusInternalServerError, "internal_error",
 			"internal error; the server's log holds the reason under this request_id"))
 	}()
 	c.Next()
@@ -92,7 +83,7 @@ func (s *Server) boundHeaders(c *gin.Context) {
 		}
 	}
 	if size > s.MaxHeaderBytes {
-		s.fail(c, errorf(nethttp.StatusRequestHeaderFieldsTooLarge, "header_too_large",
+		s.exchange.Fail(c, request.Errorf(nethttp.StatusRequestHeaderFieldsTooLarge, "header_too_large",
 			"the request's address and headers are larger than %d bytes; send fewer or shorter ones", s.MaxHeaderBytes))
 	}
 }
@@ -130,8 +121,8 @@ func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
 			if quiet[route] {
 				level = slog.LevelDebug
 			}
-			s.Logger.Log(c.Request.Context(), level, "request", keyRequest, requestID(c), "method", method,
-				"path", shorten(c.Request.URL.Path, 256), "status", c.Writer.Status(), "took", took)
+			s.Logger.Log(c.Request.Context(), level, "request", exchange.KeyRequest, exchange.RequestID(c), "method", method,
+				"path", text.Shorten(c.Request.URL.Path, 256), "status", c.Writer.Status(), "took", took)
 		}()
 		c.Next()
 	}

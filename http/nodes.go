@@ -10,6 +10,9 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/text"
 )
 
 // Fleet is what the API needs to know of the node and of those beside it.
@@ -53,74 +56,65 @@ const (
 	NodeDraining = "draining"
 )
 
-// operates refuses those who may not run the service: nodes serve all
-// accounts.
-func operates(c *gin.Context) error {
-	_, err := administered(c, DefaultAccount)
-	return err
-}
-
 // othersOwn reports whether another node would own a job that is stored here.
-func (s *Server) othersOwn(c *gin.Context) bool {
-	return slices.ContainsFunc(s.Service.Nodes(c.Request.Context()), func(n Node) bool {
+func othersOwn(all []Node) bool {
+	return slices.ContainsFunc(all, func(n Node) bool {
 		return !n.Self && n.Role != NodeEngines && n.State == NodeRunning
 	})
 }
 
-// listNodes answers GET /v1/nodes.
-func (s *Server) listNodes(c *gin.Context) {
-	if err := operates(c); err != nil {
-		s.fail(c, err)
-		return
-	}
-	nodes := s.Service.Nodes(c.Request.Context())
-	for i := range nodes {
-		if nodes[i].Models == nil {
-			nodes[i].Models = []string{}
-		}
-	}
-	answer(c, nethttp.StatusOK, gin.H{"nodes": nodes})
+// nodes are the processes of the service.
+type nodes struct {
+	*exchange.Exchange
+	fleet Fleet
+	audit *auditor
 }
 
-// drainNode answers POST /v1/nodes/:node/drain.
-func (s *Server) drainNode(c *gin.Context) {
-	node := c.Param("node")
+// list answers GET /v1/nodes.
+func (n *nodes) list(c *gin.Context) (any, error) {
+	if err := operates(c); err != nil {
+		return nil, err
+	}
+	all := n.fleet.Nodes(c.Request.Context())
+	for i := range all {
+		if all[i].Models == nil {
+			all[i].Models = []string{}
+		}
+	}
+	return gin.H{"nodes": all}, nil
+}
+
+// drain answers POST /v1/nodes/:node/drain.
+func (n *nodes) drain(c *gin.Context) (any, error) {
+	id := c.Param("node")
+	shown := text.Shorten(id, 128)
 	err := operates(c)
 	if err == nil {
-		err = s.record(c, act{actNodeDrain, DefaultAccount, shorten(node, 128), nil}, func(ctx context.Context) error {
-			return s.Service.DrainNode(ctx, node)
+		err = n.audit.record(c, act{actNodeDrain, DefaultAccount, shown, nil}, func(ctx context.Context) error {
+			return n.fleet.DrainNode(ctx, id)
 		})
 	}
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound):
-		err = errorf(nethttp.StatusNotFound, "unknown_node", "there is no live node %q; GET /v1/nodes lists them", shorten(node, 128))
+		err = request.Errorf(nethttp.StatusNotFound, "unknown_node", "there is no live node %q; GET /v1/nodes lists them", shown)
 	case errors.Is(err, rowmill.ErrConflict):
-		err = errorf(nethttp.StatusConflict, "ambiguous_node", "several nodes are called %q; name one by its id, which GET /v1/nodes shows", shorten(node, 128))
+		err = request.Errorf(nethttp.StatusConflict, "ambiguous_node", "several nodes are called %q; name one by its id, which GET /v1/nodes shows", shown)
 	case errors.Is(err, ErrNodeAway):
-		s.Logger.Warn("node could not be told to drain", keyRequest, requestID(c), "node", node, keyErr, err)
-		err = errorf(nethttp.StatusBadGateway, "node_away", "node %q does not answer; end its process with SIGTERM, which drains it too", shorten(node, 128))
+		n.Logger.Warn("telling a node to drain failed", exchange.KeyRequest, exchange.RequestID(c), "node", id, exchange.KeyErr, err)
+		err = request.Errorf(nethttp.StatusBadGateway, "node_away", "node %q does not answer; end its process with SIGTERM, which drains it too", shown)
 	}
-	if err != nil {
-		s.fail(c, err)
-		return
-	}
-	answer(c, nethttp.StatusOK, gin.H{
-		"message": "The node drains: it takes no more rows, hands back what it cannot finish, and ends.",
-	})
+	return gin.H{"message": "The node drains: it takes no more rows, hands back what it cannot finish, and ends."}, err
 }
 
 // elsewhere refuses requests about jobs on a node that is there for its
 // inference servers alone, and names one that takes them.
-func (s *Server) elsewhere(c *gin.Context) {
-	if !s.EnginesOnly {
-		return
-	}
+func (n *nodes) elsewhere(c *gin.Context) {
 	remedy := "none is known now; start one with another role"
-	for _, node := range s.Service.Nodes(c.Request.Context()) {
+	for _, node := range n.fleet.Nodes(c.Request.Context()) {
 		if node.Role != NodeEngines && node.State == NodeRunning && node.URL != "" {
 			remedy = "ask " + node.URL
 			break
 		}
 	}
-	s.fail(c, errorf(nethttp.StatusServiceUnavailable, "engines_only", "this node runs rows and takes no requests about jobs (its cluster.role is engines); nodes of another role do: %s", remedy))
+	n.Fail(c, request.Errorf(nethttp.StatusServiceUnavailable, "engines_only", "this node runs rows and takes no requests about jobs (its cluster.role is engines); nodes of another role do: %s", remedy))
 }

@@ -12,6 +12,10 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/text"
 )
 
 // QuotasValue names the value that holds an account's own quotas: a document
@@ -22,8 +26,8 @@ func QuotasValue(account string) string { return "quotas/" + account }
 // ownQuotas are those of one account. What is nil is as configured, and the
 // cost without a limit.
 type ownQuotas struct {
-	Quotas    []ownQuota `json:"quotas"`
-	CostQuota *decimal   `json:"cost_quota_usd"` // USD in a calendar month, UTC
+	Quotas    []ownQuota        `json:"quotas"`
+	CostQuota *exchange.Decimal `json:"cost_quota_usd"` // USD in a calendar month, UTC
 }
 
 type ownQuota struct {
@@ -35,176 +39,180 @@ type ownQuota struct {
 // accountQuotas are the quotas in force for an account and those of its own
 // among them.
 type accountQuotas struct {
-	Account   string    `json:"account"`
-	Quotas    []Quota   `json:"quotas"` // in the order of priority
-	CostQuota *decimal  `json:"cost_quota_usd"`
-	Own       ownQuotas `json:"own"`
+	Account   string            `json:"account"`
+	Quotas    []Quota           `json:"quotas"` // in the order of priority
+	CostQuota *exchange.Decimal `json:"cost_quota_usd"`
+	Own       ownQuotas         `json:"own"`
 
 	version int64 // of the document; 0 for none
 }
 
-// quotas returns what bounds an account.
-func (s *Server) quotas(ctx context.Context, account string) (accountQuotas, error) {
-	text, version, err := s.Store.GetValue(ctx, QuotasValue(account))
+// quotas are what accounts may use.
+type quotas struct {
+	*exchange.Exchange
+	store      store.Values
+	configured []Quota
+	audit      *auditor
+}
+
+// of returns what bounds an account.
+func (q *quotas) of(ctx context.Context, account string) (accountQuotas, error) {
+	doc, version, err := q.store.GetValue(ctx, QuotasValue(account))
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return s.inForce(account, ownQuotas{}, 0), nil
+		return q.inForce(account, ownQuotas{}, 0), nil
 	}
 	var own ownQuotas
 	if err == nil {
-		err = json.Unmarshal(text, &own)
+		err = json.Unmarshal(doc, &own)
 	}
 	if err != nil {
 		return accountQuotas{}, fmt.Errorf("read the quotas of an account: %w", err)
 	}
-	return s.inForce(account, own, version), nil
+	return q.inForce(account, own, version), nil
+}
+
+// charge makes a job the account's, with its quotas.
+func (q *quotas) charge(ctx context.Context, account string, spec *rowmill.Spec) error {
+	bounds, err := q.of(ctx, account)
+	if err != nil {
+		return err
+	}
+	bound := bounds.Quotas[spec.Priority]
+	spec.Account, spec.RowQuota, spec.TokenQuota = account, bound.RowQuota, bound.TokenQuota
+	spec.CostQuota = (*float64)(bounds.CostQuota)
+	return nil
 }
 
 // inForce lays an account's own quotas over the configured ones.
-func (s *Server) inForce(account string, own ownQuotas, version int64) accountQuotas {
-	quotas := slices.Clone(s.Quotas)
-	slices.SortFunc(quotas, func(a, b Quota) int { return a.Priority - b.Priority })
-	for _, q := range own.Quotas {
-		for i := range quotas {
-			if quotas[i].Priority != q.Priority {
+func (q *quotas) inForce(account string, own ownQuotas, version int64) accountQuotas {
+	bounds := slices.Clone(q.configured)
+	slices.SortFunc(bounds, func(a, b Quota) int { return a.Priority - b.Priority })
+	for _, mine := range own.Quotas {
+		for i := range bounds {
+			if bounds[i].Priority != mine.Priority {
 				continue
 			}
-			if q.RowQuota != nil {
-				quotas[i].RowQuota = *q.RowQuota
+			if mine.RowQuota != nil {
+				bounds[i].RowQuota = *mine.RowQuota
 			}
-			if q.TokenQuota != nil {
-				quotas[i].TokenQuota = *q.TokenQuota
+			if mine.TokenQuota != nil {
+				bounds[i].TokenQuota = *mine.TokenQuota
 			}
 		}
 	}
 	if own.Quotas == nil {
 		own.Quotas = []ownQuota{}
 	}
-	return accountQuotas{Account: account, Quotas: quotas, CostQuota: own.CostQuota, Own: own, version: version}
+	return accountQuotas{Account: account, Quotas: bounds, CostQuota: own.CostQuota, Own: own, version: version}
 }
 
-// getQuotas answers GET /v1/get-quotas, for any key of the account.
-func (s *Server) getQuotas(c *gin.Context) {
-	quotas, err := s.quotas(c.Request.Context(), caller(c).account)
-	if err != nil {
-		s.fail(c, err)
-		return
-	}
-	answer(c, nethttp.StatusOK, gin.H{"quotas": quotas.Quotas})
+// get answers GET /v1/get-quotas, for any key of the account.
+func (q *quotas) get(c *gin.Context) (any, error) {
+	bounds, err := q.of(c.Request.Context(), caller(c).account)
+	return gin.H{"quotas": bounds.Quotas}, err
 }
 
-// showQuotas answers GET /v1/quotas, for administrators.
-func (s *Server) showQuotas(c *gin.Context) {
+// show answers GET /v1/quotas, for administrators.
+func (q *quotas) show(c *gin.Context) (any, error) {
 	account, err := administered(c, c.Query("account"))
-	var quotas accountQuotas
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := q.of(c.Request.Context(), account)
+	setTag(c, bounds.version, err)
+	return bounds, err
+}
+
+// put answers PUT /v1/quotas: the body replaces the account's own.
+func (q *quotas) put(c *gin.Context) (any, error) {
+	var own ownQuotas
+	account, err := administer(q.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+		own = readQuotas(body)
+		body.End("account, quotas and cost_quota_usd")
+	})
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := q.of(c.Request.Context(), account)
 	if err == nil {
-		quotas, err = s.quotas(c.Request.Context(), account)
+		err = checkTag(c, bounds.version, "quotas")
 	}
 	if err != nil {
-		s.fail(c, err)
-		return
+		return nil, err
 	}
-	c.Header("ETag", entityTag(quotas.version))
-	answer(c, nethttp.StatusOK, quotas)
-}
-
-// putQuotas answers PUT /v1/quotas: the body replaces the account's own.
-func (s *Server) putQuotas(c *gin.Context) {
-	quotas, err := s.replaceQuotas(c)
-	if err != nil {
-		s.fail(c, err)
-		return
-	}
-	c.Header("ETag", entityTag(quotas.version))
-	answer(c, nethttp.StatusOK, quotas)
-}
-
-func (s *Server) replaceQuotas(c *gin.Context) (accountQuotas, error) {
-	// Those who may change nothing learn nothing of what a body may hold.
-	if _, err := administered(c, ""); err != nil {
-		return accountQuotas{}, err
-	}
-	var problems problems
-	body, err := s.readObject(c, &problems)
-	if err != nil {
-		return accountQuotas{}, err
-	}
-	own, named := decodeQuotas(&body), namedAccount(c, &body)
-	body.end("account, quotas and cost_quota_usd")
-	if err := problems.err(); err != nil {
-		return accountQuotas{}, err
-	}
-	account, err := administered(c, named)
-	if err != nil {
-		return accountQuotas{}, err
-	}
-	ctx := c.Request.Context()
-	before, err := s.quotas(ctx, account)
-	if err != nil {
-		return accountQuotas{}, err
-	}
-	if want := c.GetHeader("If-Match"); want != "" && want != "*" && want != entityTag(before.version) {
-		return accountQuotas{}, errorf(nethttp.StatusPreconditionFailed, "changed_meanwhile",
-			"the quotas are no longer those of %s; read them again and repeat the change", shorten(want, 64))
-	}
-	var after accountQuotas
-	err = s.record(c, act{actQuotasSet, account, "", own}, func(ctx context.Context) error {
-		text, err := json.Marshal(own)
+	err = q.audit.record(c, act{actQuotasSet, account, "", own}, func(ctx context.Context) error {
+		doc, err := json.Marshal(own)
 		if err != nil {
 			return fmt.Errorf("encode the quotas of an account: %w", err)
 		}
-		version, err := s.Store.PutValue(ctx, QuotasValue(account), text, before.version)
+		version, err := q.store.PutValue(ctx, QuotasValue(account), doc, bounds.version)
 		if err != nil {
 			return fmt.Errorf("store the quotas of an account: %w", err)
 		}
-		after = s.inForce(account, own, version)
+		bounds = q.inForce(account, own, version)
 		return nil
 	})
-	return after, err
+	setTag(c, bounds.version, err)
+	return bounds, err
 }
 
-// decodeQuotas takes the quotas out of a body.
-func decodeQuotas(body *object) ownQuotas {
+// readQuotas takes the quotas out of a body.
+func readQuotas(body *request.Object) ownQuotas {
 	var own ownQuotas
 	seen := map[int]bool{}
-	for _, entry := range body.objects("quotas") {
+	for _, entry := range body.Objects("quotas") {
 		q := ownQuota{Priority: -1}
-		if _, given := entry.fields["priority"]; !given {
-			body.problems.add(entry.prefix+"priority", "is missing; it must be 0 or 1")
-		} else if entry.read("priority", "the integer 0 or 1", &q.Priority) {
+		if entry.Require("priority", "the integer 0 or 1", &q.Priority, "it must be 0 or 1") {
 			switch {
 			case q.Priority != 0 && q.Priority != 1:
-				body.problems.add(entry.prefix+"priority", "is %d; it must be 0 or 1", q.Priority)
+				entry.Add("priority", "is %d; it must be 0 or 1", q.Priority)
 			case seen[q.Priority]:
-				body.problems.add(entry.prefix+"priority", "%d stands in the list twice; name it once", q.Priority)
+				entry.Add("priority", "%d stands in the list twice; name it once", q.Priority)
 			}
 			seen[q.Priority] = true
 		}
-		q.RowQuota = entry.count("row_quota", "rows")
-		q.TokenQuota = entry.count("token_quota", "tokens")
-		entry.end("priority, row_quota and token_quota")
+		q.RowQuota = readQuota(&entry, "row_quota", "rows")
+		q.TokenQuota = readQuota(&entry, "token_quota", "tokens")
+		entry.End("priority, row_quota and token_quota")
 		own.Quotas = append(own.Quotas, q)
 	}
 	var usd float64
-	if body.read("cost_quota_usd", "a number of US dollars, or null for no limit", &usd) {
+	if body.Read("cost_quota_usd", "a number of US dollars, or null for no limit", &usd) {
 		if usd < 0 || usd > rowmill.Money(math.MaxInt64).USD() {
-			body.problems.add("cost_quota_usd", "is %v; it must be from 0 to %.0f US dollars, or null for no limit", usd, rowmill.Money(math.MaxInt64).USD())
+			body.Add("cost_quota_usd", "is %v; it must be from 0 to %.0f US dollars, or null for no limit", usd, rowmill.Money(math.MaxInt64).USD())
 		}
-		own.CostQuota = (*decimal)(&usd)
+		own.CostQuota = (*exchange.Decimal)(&usd)
 	}
 	return own
 }
 
-// count reads a quota; nil is as configured.
-func (o *object) count(field, of string) *int64 {
+// readQuota reads a quota; nil is as configured.
+func readQuota(entry *request.Object, field, of string) *int64 {
 	var n int64
-	if !o.read(field, "a whole number of "+of+", or null for the configured one", &n) {
+	if !entry.Read(field, "a whole number of "+of+", or null for the configured one", &n) {
 		return nil
 	}
 	if n < 1 {
-		o.problems.add(o.prefix+field, "is %d; it must be at least 1, or null for the configured one", n)
+		entry.Add(field, "is %d; it must be at least 1, or null for the configured one", n)
 	}
 	return &n
 }
 
 // entityTag is a version in the form of HTTP.
 func entityTag(version int64) string { return fmt.Sprintf("%q", fmt.Sprint(version)) }
+
+// setTag sends the version of a document that is answered.
+func setTag(c *gin.Context, version int64, err error) {
+	if err == nil {
+		c.Header("ETag", entityTag(version))
+	}
+}
+
+// checkTag refuses a change of another version than the one at hand.
+func checkTag(c *gin.Context, version int64, of string) error {
+	if want := c.GetHeader("If-Match"); want != "" && want != "*" && want != entityTag(version) {
+		return request.Errorf(nethttp.StatusPreconditionFailed, "changed_meanwhile",
+			"the %s are no longer those of %s; read them again and repeat the change", of, text.Shorten(want, 64))
+	}
+	return nil
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/exchange"
 )
 
 // quotaed is a world whose configuration differs from the interface's.
@@ -144,7 +145,7 @@ func TestQuotas_BrokenBodiesAreRefused(t *testing.T) {
 	for _, body := range []string{``, `[]`, `null`, `{"quotas":[]} {}`, `{"quotas"`} {
 		w.putQuotas("", body).wantError(400, "invalid_json", "one JSON object")
 	}
-	w.putQuotas("", `{"account":"`+strings.Repeat("a", maxObjectBytes)+`"}`).wantError(413, "body_too_large", "65536")
+	w.putQuotas("", `{"account":"`+strings.Repeat("a", exchange.SmallObject)+`"}`).wantError(413, "body_too_large", "65536")
 	if got := w.get("/v1/get-quotas").want(200).text; !strings.Contains(string(got), `"row_quota":9`) {
 		t.Errorf("a refused body changed the quotas: %s", got)
 	}

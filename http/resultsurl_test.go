@@ -1,10 +1,9 @@
 package http
 
 import (
-	"io"
 	"testing"
 
-	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/blob/layout"
 )
 
 func TestResultsURL_Descriptor(t *testing.T) {
@@ -25,7 +24,7 @@ func TestResultsURL_Descriptor(t *testing.T) {
 	body = w.get("/v1/jobs/" + id + "/results-url?format=parquet&include_inputs=True&include_cumulative_logprobs=True&expires_in_seconds=604800").want(200).json()
 	artifact = body["artifact"].(map[string]any)
 	if body["include_inputs"] != true || body["include_cumulative_logprobs"] != true || body["expires_in_seconds"] != 604800.0 ||
-		artifact["key"] != w.record(id).Artifacts[artifactFull].Key {
+		artifact["key"] != w.record(id).Artifacts[layout.Full].Key {
 		t.Errorf("body %v", body)
 	}
 	w.get("/v1/jobs/" + id + "/results-url?expires_in_seconds=1").want(200)
@@ -52,24 +51,5 @@ func TestResultsURL_ArtifactIsMadeOnceAndKept(t *testing.T) {
 	distinct[w.get("/v1/jobs/" + id + "/results-url").json()["artifact"].(map[string]any)["key"]] = true
 	if len(distinct) != 1 {
 		t.Errorf("keys %v", distinct)
-	}
-}
-
-func TestResultsURL_SecondMakerDeletesItsObject(t *testing.T) {
-	t.Parallel()
-	w := setup(t)
-	id := w.succeeded(`{"inputs":["a"]}`, answers("x"))
-	// Another process recorded the variant after this one had looked.
-	winner := w.write("jobs/"+id+"/results/other.parquet", func(to io.Writer) error { _, err := to.Write([]byte("PAR1")); return err })
-	if _, err := w.store.AddArtifact(t.Context(), id, results.Variant{}.Name(), winner); err != nil {
-		t.Fatal(err)
-	}
-	mine := w.write("jobs/"+id+"/results/mine.parquet", func(to io.Writer) error { _, err := to.Write([]byte("PAR1")); return err })
-	got, err := w.recordArtifact(t.Context(), id, results.Variant{}.Name(), mine)
-	if err != nil || got != winner {
-		t.Errorf("got %+v, %v; want %+v", got, err, winner)
-	}
-	if _, err := w.bucket.Stat(t.Context(), mine.Key); err == nil {
-		t.Error("the second object is still there")
 	}
 }

@@ -2,9 +2,15 @@ package http
 
 import (
 	nethttp "net/http"
-	"strings"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill/function"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/sdk"
+	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/text"
 )
 
 // routes builds the engine. Every route here is in openapi.yaml and the other
@@ -15,78 +21,109 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false // a redirected POST would lose its body
-	engine.Use(identify, s.observe(metrics), s.recovered, s.boundHeaders, s.boundBody)
-	engine.NoRoute(s.unknownRoute)
-	engine.NoMethod(s.wrongMethod)
-
-	// For people and machines that operate the node: no key needed.
-	engine.GET("/livez", s.livez)
-	engine.GET("/readyz", s.readyz)
-	engine.GET("/version", s.version)
-	engine.GET("/metrics", s.metrics())
-	engine.GET("/openapi.json", s.openAPI)
-	engine.GET("/console/*path", s.console())
+	engine.Use(identify, s.observe(metrics), s.recovered, s.boundHeaders, s.exchange.Bound)
+	engine.NoRoute(s.exchange.Do(unknownRoute))
+	engine.NoMethod(s.exchange.Do(wrongMethod))
 	if s.Objects != nil {
 		engine.GET("/objects/*key", gin.WrapH(s.Objects))
 		engine.HEAD("/objects/*key", gin.WrapH(s.Objects))
 	}
+	handle := s.exchange.Handle
 
-	nodes := engine.Group("/v1/nodes", s.authenticate)
-	nodes.GET("", s.listNodes)
-	nodes.POST("/:node/drain", s.drainNode)
+	health := &health{Exchange: s.exchange, store: s.Store, service: s.Service, version: s.Version, openapi: s.openapi}
+	engine.GET("/livez", health.live)
+	engine.GET("/readyz", health.ready)
+	engine.GET("/version", handle(health.showVersion))
+	engine.GET("/metrics", health.metrics(s.Gatherer))
+	engine.GET("/openapi.json", health.openAPI)
+	engine.GET("/console/*path", serveConsole(s.Console))
 
-	v1 := engine.Group("/v1", s.authenticate, s.elsewhere)
-	v1.POST("/batch-inference", s.submit)
-	v1.GET("/job-cancel/:job_id", s.cancelJob)
-	v1.GET("/jobs/:job_id", s.getJob)
-	v1.GET("/job-status/:job_id", s.jobStatus)
-	v1.GET("/list-jobs", s.listJobs)
-	v1.GET("/jobs/:job_id/results", s.getResults)
-	v1.GET("/jobs/:job_id/results-url", s.getResultsURL)
-	v1.GET("/jobs/:job_id/rows/:row", s.getRow)
-	v1.GET("/jobs/:job_id/errors", s.listErrors)
-	v1.GET("/jobs/:job_id/preview", s.preview)
-	v1.DELETE("/jobs/:job_id/data", s.deleteData)
-	v1.POST("/job-results", s.jobResults)
-	v1.GET("/stream-job-progress/:job_id", s.streamProgress)
-	v1.GET("/get-quotas", s.getQuotas)
-	v1.GET("/quotas", s.showQuotas)
-	v1.PUT("/quotas", s.putQuotas)
-	v1.GET("/usage", s.getUsage)
-	v1.GET("/functions", s.listFunctions)
-	v1.POST("/functions", s.publishFunction)
-	v1.GET("/functions/:function", s.getFunction)
-	v1.DELETE("/functions/:function", s.unpublishFunction)
-	v1.GET("/functions/:function/revisions", s.listRevisions)
-	v1.POST("/functions/:function/rollback", s.rollbackFunction)
-	v1.POST("/functions/:function/run", s.runFunction)
-	v1.GET("/auth/check", s.checkAuth)
-	v1.GET("/try-authentication", s.checkAuth)
-	v1.GET("/keys", s.listKeys)
-	v1.POST("/keys", s.createKey)
-	v1.POST("/keys/:key_id/rotate", s.rotateKey)
-	v1.DELETE("/keys/:key_id", s.revokeKey)
-	v1.GET("/settings", s.getSettings)
-	v1.PATCH("/settings", s.patchSettings)
-	v1.GET("/audit", s.listAudit)
+	ring := newKeyring(s.Store, s.AdminKey, s.RequestsPerMinute, s.Now)
+	gate := &gate{Exchange: s.exchange, keys: ring, limits: newLimiter(s.Now)}
+	audit := &auditor{store: s.Store, logger: s.Logger, now: s.Now}
+	nodes := &nodes{Exchange: s.exchange, fleet: s.Service, audit: audit}
+	fleet := engine.Group("/v1/nodes", gate.pass)
+	fleet.GET("", handle(nodes.list))
+	fleet.POST("/:node/drain", handle(nodes.drain))
+
+	v1 := engine.Group("/v1", gate.pass)
+	if s.EnginesOnly {
+		v1.Use(nodes.elsewhere)
+	}
+	s.routeJobs(v1, audit)
+
+	keys := &keys{Exchange: s.exchange, store: s.Store, ring: ring, audit: audit, backup: s.AdminKey != "", now: s.Now}
+	v1.GET("/auth/check", handle(checkAuth))
+	v1.GET("/try-authentication", handle(checkAuth))
+	v1.GET("/keys", handle(keys.list))
+	v1.POST("/keys", handle(keys.create))
+	v1.POST("/keys/:key_id/rotate", handle(keys.rotate))
+	v1.DELETE("/keys/:key_id", handle(keys.revoke))
+
+	settings := &settings{Exchange: s.exchange, store: s.Store, audit: audit}
+	v1.GET("/settings", handle(settings.show))
+	v1.PATCH("/settings", handle(settings.patch))
+	usage := &usage{store: s.Store, now: s.Now}
+	v1.GET("/usage", handle(usage.show))
+	v1.GET("/audit", handle(audit.list))
 	return engine
 }
 
-func (s *Server) unknownRoute(c *gin.Context) {
-	s.fail(c, errorf(nethttp.StatusNotFound, "unknown_route",
-		"there is nothing at %s %s; /openapi.json lists all routes", c.Request.Method, shorten(c.Request.URL.Path, 256)))
-}
-
-func (s *Server) wrongMethod(c *gin.Context) {
-	s.fail(c, errorf(nethttp.StatusMethodNotAllowed, "method_not_allowed",
-		"%s is not possible here, only %s", shorten(c.Request.Method, 32), c.Writer.Header().Get("Allow")))
-}
-
-// shorten cuts a client's text for a message.
-func shorten(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "�")
-	if len(text) <= limit {
-		return text
+// routeJobs adds the routes of jobs, of what bounds them, and of the Functions
+// that they run.
+func (s *Server) routeJobs(v1 *gin.RouterGroup, audit *auditor) {
+	handle, do := s.exchange.Handle, s.exchange.Do
+	jobs := &jobs{Exchange: s.exchange, store: s.Store, bucket: s.Bucket, cancelled: s.Service.Cancelled, now: s.Now}
+	shelf := archive.New(s.Store, s.Bucket, s.Logger)
+	dialect := &sdk.Dialect{
+		Exchange: s.exchange, Jobs: jobs, Store: s.Store, Archive: shelf, Draining: s.Service.Draining, Now: s.Now,
 	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
+	dialect.Route(v1)
+	v1.GET("/jobs/:job_id", handle(jobs.show))
+	v1.GET("/job-status/:job_id", handle(jobs.statusIn(dialect)))
+	v1.GET("/job-cancel/:job_id", handle(jobs.cancel))
+	v1.GET("/list-jobs", do(jobs.list))
+	v1.DELETE("/jobs/:job_id/data", handle(jobs.deleteData))
+
+	downloads := &downloads{Exchange: s.exchange, jobs: jobs, archive: shelf, bucket: s.Bucket}
+	v1.GET("/jobs/:job_id/results", do(downloads.file))
+	v1.GET("/jobs/:job_id/results-url", handle(downloads.urls))
+	rows := &rows{jobs: jobs, archive: shelf}
+	v1.GET("/jobs/:job_id/rows/:row", handle(rows.show))
+	v1.GET("/jobs/:job_id/errors", handle(rows.failures))
+	v1.GET("/jobs/:job_id/preview", handle(rows.preview))
+
+	quotas := &quotas{Exchange: s.exchange, store: s.Store, configured: s.Quotas, audit: audit}
+	v1.GET("/get-quotas", handle(quotas.get))
+	v1.GET("/quotas", handle(quotas.show))
+	v1.PUT("/quotas", handle(quotas.put))
+
+	library := function.Library{Values: s.Store, Now: s.Now}
+	submissions := &submissions{
+		Exchange: s.exchange, quotas: quotas, store: s.Store, service: s.Service, keyTTL: s.IdempotencyTTL, now: s.Now,
+		intake: &submission.Intake{
+			Models: s.Catalog, Functions: library, Bucket: s.Bucket, MaxRow: s.MaxRowBytes, MaxInline: s.MaxInlineBytes,
+		},
+	}
+	v1.POST("/batch-inference", handle(submissions.submit))
+
+	functions := &functions{Exchange: s.exchange, library: library, models: s.Catalog, audit: audit}
+	v1.GET("/functions", do(functions.list))
+	v1.POST("/functions", handle(functions.publish))
+	v1.GET("/functions/:function", handle(functions.show))
+	v1.DELETE("/functions/:function", handle(functions.unpublish))
+	v1.GET("/functions/:function/revisions", do(functions.revisions))
+	v1.POST("/functions/:function/rollback", handle(functions.rollback))
+	runs := &runs{submissions: submissions, jobs: jobs, archive: shelf, deadline: s.FunctionDeadline}
+	v1.POST("/functions/:function/run", handle(runs.run))
+}
+
+func unknownRoute(c *gin.Context) error {
+	return request.Errorf(nethttp.StatusNotFound, "unknown_route",
+		"there is nothing at %s %s; /openapi.json lists all routes", c.Request.Method, text.Shorten(c.Request.URL.Path, 256))
+}
+
+func wrongMethod(c *gin.Context) error {
+	return request.Errorf(nethttp.StatusMethodNotAllowed, "method_not_allowed",
+		"%s is not possible here, only %s", text.Shorten(c.Request.Method, 32), c.Writer.Header().Get("Allow"))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/sdk"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -15,7 +16,7 @@ import (
 func (w *world) sdkKey() []string {
 	w.Helper()
 	text, record := NewKey(DefaultAccount, RoleUser, "sdk", time.Now())
-	record.Dialect = DialectSDK
+	record.Dialect = sdk.Name
 	if err := w.store.PutKey(w.Context(), record); err != nil {
 		w.Fatal(err)
 	}

@@ -1,9 +1,14 @@
-// Package http is the REST API: routes, authentication, validation of what
-// clients send, and the mapping of errors to answers. It reads jobs and
+// Package http is the REST API: routes, authentication, a handler struct for
+// each resource, and the streams that answers are written to. It reads jobs and
 // results straight from the store and the bucket, so that any node answers
-// for any job, and it changes records only through Create, Cancel and
-// AddArtifact. It refuses to know how jobs run: the pipeline finds them in the
-// store, and Service carries no more than hints to it.
+// for any job. It refuses to know how jobs run: the pipeline finds them in the
+// store, and Service carries no more than hints to it. Its parts know less
+// still:
+//
+//	submission   what a job may be; knows no HTTP
+//	sdk          a dialect: other forms of the same answers
+//	exchange     bodies read while they arrive, answers while they are written
+//	request      what is wrong with a request, and how that is said
 //
 // The API is described by openapi.yaml, served as /openapi.json. The tests
 // check every request and answer against it.
@@ -20,10 +25,10 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -210,14 +215,13 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Server answers the API. It holds no job: every request reads the store.
+// Server answers the API. It holds no job: every request reads the store. It
+// routes; each resource has handlers of its own.
 type Server struct {
 	Config
-	engine  *gin.Engine
-	keys    *keyring
-	limits  *limiter
-	openapi []byte             // openapi.yaml as JSON
-	making  singleflight.Group // artifacts being made, by job and variant
+	exchange *exchange.Exchange
+	engine   *gin.Engine
+	openapi  []byte // openapi.yaml as JSON
 }
 
 // New builds the API's handler. It starts nothing and reads nothing.
@@ -231,10 +235,9 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		Config:  config,
-		keys:    newKeyring(config.Store, config.AdminKey, config.RequestsPerMinute, config.Now),
-		limits:  newLimiter(config.Now),
-		openapi: document,
+		Config:   config,
+		exchange: &exchange.Exchange{Logger: config.Logger, Patience: config.Patience, MaxBody: config.MaxBodyBytes},
+		openapi:  document,
 	}
 	s.engine = s.routes(newRequestMetrics(config.Registerer))
 	return s, nil

@@ -23,12 +23,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
 func TestMain(m *testing.M) {
-	for _, file := range []string{"application/zip", parquetType, "text/html", "text/javascript"} {
+	for _, file := range []string{"application/zip", layout.Parquet, "text/html", "text/javascript"} {
 		openapi3filter.RegisterBodyDecoder(file, openapi3filter.FileBodyDecoder)
 	}
 	openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.PlainBodyDecoder)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill/http/exchange"
 )
 
 func TestSubmit_BodyThatStallsIsRefused(t *testing.T) {
@@ -54,9 +56,9 @@ func TestSubmit_KeptConnectionOutlivesTheBodysDeadline(t *testing.T) {
 	w.withRoute("/wait", func(c *gin.Context) {
 		select {
 		case <-time.After(100 * time.Millisecond):
-			answer(c, 200, gin.H{})
+			exchange.Answer(c, 200, gin.H{})
 		case <-c.Request.Context().Done():
-			answer(c, 500, gin.H{})
+			exchange.Answer(c, 500, gin.H{})
 		}
 	})
 	w.submitted(`{"inputs":["a"]}`)

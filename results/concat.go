@@ -30,10 +30,6 @@ func (v Variant) Name() string {
 	return fmt.Sprintf("inputs=%c~logprobs=%c", digit(v.Inputs), digit(v.Logprobs))
 }
 
-// RowsVariant is the name of the file that ConcatRows makes, as Variant.Name
-// is for clients' files.
-const RowsVariant = "rows"
-
 // Filename is the name clients download a variant under; ext is "parquet",
 // "json" or "zip".
 func Filename(jobID string, v Variant, ext string) string {

@@ -10,6 +10,6 @@
 //	WriteJSON, WriteCSVZip ◄─┘    "rows" file ◄── ConcatRows ◄─┘
 //
 // It owns the columns of these files and reads them back row by row. It
-// refuses to know where files are kept, which parts count, and Parquet itself,
-// which is columnar's.
+// refuses to know where files are kept and which parts count, which is archive's,
+// and Parquet itself, which is columnar's.
 package results

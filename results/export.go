@@ -7,9 +7,9 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/rowmill/rowmill/columnar"
+	"github.com/rowmill/rowmill/text"
 )
 
 // exportBytes is how much of an export is gathered before it is written out.
@@ -90,10 +90,8 @@ func (e *exporter) appendList(b *columnar.Block, c, i int) {
 	e.buf = append(e.buf, ']')
 }
 
-// appendFloat appends the shortest text that reads back as v, a float of the
-// given size in bits, always with a point or an exponent so that no reader
-// takes it for an integer. JSON has no infinities and no NaN: they are null
-// there.
+// appendFloat appends a decimal. JSON has no infinities and no NaN: they are
+// null there.
 func appendFloat(b []byte, v float64, bits int, json bool) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		if json {
@@ -101,51 +99,5 @@ func appendFloat(b []byte, v float64, bits int, json bool) []byte {
 		}
 		return strconv.AppendFloat(b, v, 'g', -1, bits)
 	}
-	if size := math.Abs(v); size != 0 && (size < 1e-6 || size >= 1e21) {
-		return strconv.AppendFloat(b, v, 'e', -1, bits)
-	}
-	start := len(b)
-	b = strconv.AppendFloat(b, v, 'f', -1, bits)
-	for _, c := range b[start:] {
-		if c == '.' {
-			return b
-		}
-	}
-	return append(b, '.', '0')
-}
-
-// appendText appends s as a JSON string: quotes, backslashes and control
-// characters escaped, all else as it is.
-func appendText(b, s []byte) []byte {
-	const hex = "0123456789abcdef"
-	b = append(b, '"')
-	from := 0
-	for i, c := range s {
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		b = append(b, s[from:i]...)
-		from = i + 1
-		switch c {
-		case '"', '\\':
-			b = append(b, '\\', c)
-		case '\n':
-			b = append(b, '\\', 'n')
-		case '\r':
-			b = append(b, '\\', 'r')
-		case '\t':
-			b = append(b, '\\', 't')
-		default:
-			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		}
-	}
-	return append(append(b, s[from:]...), '"')
-}
-
-// appendName appends a column's name as a JSON string.
-func appendName(b []byte, name string) []byte {
-	if !utf8.ValidString(name) {
-		name = validText(name)
-	}
-	return appendText(b, []byte(name))
+	return text.AppendDecimal(b, v, bits)
 }

@@ -236,21 +236,17 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func FuzzText(f *testing.F) {
+func FuzzCell(f *testing.F) {
 	f.Add("a\"\\\x00\x1f\u2028é")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, s string) {
 		if !utf8.ValidString(s) {
 			return
 		}
-		var back string
-		if err := json.Unmarshal(appendText(nil, []byte(s)), &back); err != nil || back != s {
-			t.Errorf("JSON: %q reads back as %q, %v", s, back, err)
-		}
 		line := append(appendCell(nil, []byte(s)), "\r\n"...)
 		record, err := csv.NewReader(bytes.NewReader(line)).Read()
 		if want := strings.ReplaceAll(s, "\r\n", "\n"); err != nil || len(record) != 1 || record[0] != want {
-			t.Errorf("CSV: %q reads back as %q, %v", s, record, err)
+			t.Errorf("%q reads back as %q, %v", s, record, err)
 		}
 	})
 }

@@ -78,7 +78,7 @@ func TestOtherReaders(t *testing.T) {
 		if _, err := ConcatRows(context.Background(), &b, s, parts); err != nil {
 			t.Fatal(err)
 		}
-		put(RowsVariant, b.Bytes(), reservedColumns(all), 2)
+		put("rows", b.Bytes(), reservedColumns(all), 2)
 		b.Reset()
 		if _, err := Concat(context.Background(), &b, s, nil, Full); err != nil {
 			t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/rowmill/rowmill/text"
 )
 
 const (
@@ -37,7 +39,7 @@ func Check(raw json.RawMessage) (json.RawMessage, error) {
 	return text, err
 }
 
-func parse(raw json.RawMessage) (text json.RawMessage, document any, err error) {
+func parse(raw json.RawMessage) (checked json.RawMessage, document any, err error) {
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil, nil, errors.New("must be an object holding a JSON Schema, or null")
 	}
@@ -88,7 +90,7 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 	case err == nil:
 		return s, nil
 	case patterns.refused != nil:
-		return nil, fmt.Errorf("%w (found at %s)", patterns.refused, shorten(patterns.placeIn(err), 256))
+		return nil, fmt.Errorf("%w (found at %s)", patterns.refused, text.Shorten(patterns.placeIn(err), 256))
 	}
 	return nil, fmt.Errorf("is no JSON Schema: %s", plainReason(err))
 }
@@ -110,11 +112,11 @@ func (s *Schema) violation(answer string) string {
 		return "it is not JSON"
 	}
 	if place, number := unusable(value); number != "" {
-		return shorten(fmt.Sprintf("the number at %q is out of range: %s", place, number), maxProblem)
+		return text.Shorten(fmt.Sprintf("the number at %q is out of range: %s", place, number), maxProblem)
 	}
 	if err := s.compiled.Validate(value); err != nil {
 		_, problems, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
-		return shorten(strings.ReplaceAll(strings.TrimPrefix(problems, "- "), "\n- ", "; "), maxProblem)
+		return text.Shorten(strings.ReplaceAll(strings.TrimPrefix(problems, "- "), "\n- ", "; "), maxProblem)
 	}
 	return ""
 }
@@ -125,20 +127,11 @@ type noRemote struct{}
 
 // Load refuses the document.
 func (noRemote) Load(url string) (any, error) {
-	return nil, fmt.Errorf("the reference to %s leaves the schema; put what it refers to under $defs", shorten(url, 256))
+	return nil, fmt.Errorf("the reference to %s leaves the schema; put what it refers to under $defs", text.Shorten(url, 256))
 }
 
 // plainReason is the compiler's text in one bounded line, without our address.
 func plainReason(err error) string {
-	text := strings.ReplaceAll(err.Error(), address, "")
-	return shorten(strings.Join(strings.Fields(text), " "), 1024)
-}
-
-// shorten cuts text to a number of bytes, between characters.
-func shorten(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
+	reason := strings.ReplaceAll(err.Error(), address, "")
+	return text.Shorten(strings.Join(strings.Fields(reason), " "), 1024)
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+
+	"github.com/rowmill/rowmill/text"
 )
 
 // Numbers are compared as fractions of big integers, which have as many digits
@@ -38,7 +40,7 @@ func unusable(value any) (place, number string) {
 	switch value := value.(type) {
 	case json.Number:
 		if !usable(value) {
-			return "", shorten(string(value), 32)
+			return "", text.Shorten(string(value), 32)
 		}
 	case []any:
 		for i, element := range value {
@@ -49,7 +51,7 @@ func unusable(value any) (place, number string) {
 	case map[string]any:
 		for name, member := range value {
 			if place, number = unusable(member); number != "" {
-				return "/" + pointer.Replace(shorten(name, 64)) + place, number
+				return "/" + pointer.Replace(text.Shorten(name, 64)) + place, number
 			}
 		}
 	}

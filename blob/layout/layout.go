@@ -8,7 +8,7 @@
 //	jobs/<id>/input/manifest.json                       the list of shards; its existence says that they are complete
 //	jobs/<id>/parts/000017-<epoch>-<nonce>.parquet      finished rows of shard 17
 //	jobs/<id>/results/full-<epoch>-<nonce>.parquet      an artifact made as the job ended
-//	jobs/<id>/results/outputs-<nonce>.parquet           a subset of its columns, made when first asked for
+//	jobs/<id>/results/inputs=0~logprobs=0-<nonce>.parquet a subset of its columns, made when first asked for
 //
 // Everything of a job can be removed by a prefix. Keys of what may be written
 // twice after a crash carry a nonce, so that a stale writer never touches
@@ -35,6 +35,7 @@ const (
 const (
 	Parquet = "application/vnd.apache.parquet"
 	JSON    = "application/json"
+	Lines   = "application/x-ndjson"
 	Bytes   = "application/octet-stream"
 )
 

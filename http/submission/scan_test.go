@@ -1,4 +1,4 @@
-package http
+package submission
 
 import (
 	"bytes"
@@ -17,11 +17,8 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// memorySink decodes without a bucket.
-func memorySink() *rowSink { return &rowSink{maxRow: 1 << 20, maxInline: 1 << 30} }
-
-// FuzzDecodeSubmission compares our decoder with encoding/json.
-func FuzzDecodeSubmission(f *testing.F) {
+// FuzzRead compares our decoder with encoding/json.
+func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		`{"inputs":["a","b\n\u00e9\ud83d\ude00\ud83d"],"model":"x","extra":{"a":[1,2,{"b":null}]}}`,
 		`{"inputs":"https://example.org","name":null}`,
@@ -31,8 +28,8 @@ func FuzzDecodeSubmission(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		sink := memorySink()
-		sub, err := decodeSubmission(iotest.HalfReader(bytes.NewReader(body)), sink)
+		intake := &Intake{MaxRow: 1 << 20, MaxInline: 1 << 30} // which needs no bucket
+		sub, err := intake.Read(t.Context(), iotest.HalfReader(bytes.NewReader(body)))
 
 		var theirs map[string]json.RawMessage
 		theirErr := json.Unmarshal(body, &theirs)
@@ -54,14 +51,14 @@ func FuzzDecodeSubmission(f *testing.F) {
 				t.Fatalf("%s is %q, theirs %q", name, raw, theirs[name])
 			}
 		}
-		if sub.checkRows(nil, true); len(sub.problems.fields) > 0 || !sub.inline {
+		if sub.checkRows(nil, true); sub.problems.Len() > 0 || !sub.inline {
 			return
 		}
 		var want []string
 		if err := json.Unmarshal(theirs["inputs"], &want); err != nil {
 			t.Fatalf("accepted rows %q: %v", theirs["inputs"], err)
 		}
-		got, _, err := sink.commit(nil)
+		got, _, err := sub.rows.commit(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +122,7 @@ func (n nowhere) Create(context.Context, string, string) (blob.Writer, error) { 
 func (nowhere) Write(p []byte) (int, error)                                   { return len(p), nil }
 func (nowhere) Abort()                                                        {}
 
-func TestDecode_MemoryDoesNotGrowWithTheBody(t *testing.T) {
+func TestRead_MemoryDoesNotGrowWithTheBody(t *testing.T) {
 	// Not parallel: it reads the process's heap.
 	const mib = 1 << 20
 	for name, body := range map[string]*repeated{
@@ -140,12 +137,13 @@ func TestDecode_MemoryDoesNotGrowWithTheBody(t *testing.T) {
 		"ManyUnknowns": {head: `{"inputs":["a"]`, piece: `,"a":1`, tail: `}`, n: mib / 6},
 		"ManyNames":    {head: `{"inputs":["a"]`, piece: `,"field number %d":1`, tail: `}`, n: mib},
 	} {
-		sink := &rowSink{ctx: t.Context(), bucket: nowhere{}, key: "rows", maxRow: mib, maxInline: 1024}
+		intake := &Intake{Bucket: nowhere{}, MaxRow: mib, MaxInline: 1024}
 		peak := &peakReader{r: body}
-		if _, err := decodeSubmission(peak, sink); err != nil {
-			t.Errorf("%s: %v", name, err)
+		sub, err := intake.Read(t.Context(), peak)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
 		}
-		sink.abort()
+		sub.Close()
 		if limit := uint64(16 * mib); peak.grown() > limit {
 			t.Errorf("%s: the heap grew by %d MiB, want at most %d", name, peak.grown()/mib, limit/mib)
 		}
@@ -176,15 +174,16 @@ func (p *peakReader) Read(b []byte) (int, error) {
 
 func (p *peakReader) grown() uint64 { return p.peak - p.base }
 
-func BenchmarkDecodeSubmission(b *testing.B) {
+func BenchmarkRead(b *testing.B) {
 	body := []byte(`{"inputs":["a"` + strings.Repeat(`,"`+strings.Repeat("x", 990)+`\n"`, 10_000) + `]}`)
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		sink := &rowSink{ctx: b.Context(), bucket: nowhere{}, key: "rows", maxRow: 8 << 20, maxInline: 64 << 10}
-		if _, err := decodeSubmission(bytes.NewReader(body), sink); err != nil {
+		intake := &Intake{Bucket: nowhere{}, MaxRow: 8 << 20, MaxInline: 64 << 10}
+		sub, err := intake.Read(b.Context(), bytes.NewReader(body))
+		if err != nil {
 			b.Fatal(err)
 		}
-		sink.abort()
+		sub.Close()
 	}
 }

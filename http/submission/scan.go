@@ -1,4 +1,4 @@
-package http
+package submission
 
 import (
 	"bufio"
@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	nethttp "net/http"
+	"net/http"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/rowmill/rowmill/http/request"
 )
 
 // scanWindow is the buffer of a body being read.
@@ -34,17 +36,17 @@ func newScanner(r io.Reader) *scanner { return &scanner{r: bufio.NewReaderSize(r
 
 // syntaxError is a 400 that names the byte.
 func (s *scanner) syntaxError(format string, args ...any) error {
-	return errorf(nethttp.StatusBadRequest, "invalid_json", "the body is not valid JSON at byte %d: %s", s.offset, fmt.Sprintf(format, args...))
+	return request.Errorf(http.StatusBadRequest, "invalid_json", "the body is not valid JSON at byte %d: %s", s.offset, fmt.Sprintf(format, args...))
 }
 
 func (s *scanner) readError(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return s.syntaxError("it ends too early")
-	case errors.As(err, new(*nethttp.MaxBytesError)), errors.As(err, new(*apiError)):
+	case errors.As(err, new(*http.MaxBytesError)), errors.As(err, new(*request.Error)):
 		return err
 	}
-	return errorf(nethttp.StatusBadRequest, "body_unreadable", "the body could not be read to its end: the connection broke at byte %d", s.offset)
+	return request.BodyBroke(fmt.Sprintf(" at byte %d", s.offset))
 }
 
 func (s *scanner) next() (byte, error) {

@@ -1,13 +1,14 @@
-package http
+package submission
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	nethttp "net/http"
+	"net/http"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/text"
 )
 
 const (
@@ -39,90 +40,91 @@ const (
 	fieldText     = "description"
 )
 
+// knownFields are those that a submission may have; more are ignored.
 var knownFields = map[string]bool{
 	fieldInputs: true, fieldModel: true, fieldColumn: true, fieldIDColumn: true, fieldSystem: true,
 	fieldSchema: true, fieldSampling: true, fieldPriority: true, fieldEstimate: true, fieldSeeds: true,
 	fieldTruncate: true, fieldName: true, fieldText: true,
 }
 
-// A submission is a decoded body. Its rows are in the sink it was decoded
-// with.
-type submission struct {
-	fields  map[string]json.RawMessage // known fields but inputs; nulls are left out
-	unknown []string                   // names of unknown fields, at most maxReported
-	more    int                        // further ones
-
-	inline   bool     // inputs is an array
-	rows     rowsSeen // what its rows are like
-	url      string   // inputs is a string
-	problems problems
+// decode reads a whole body.
+func (sub *Submission) decode(s *scanner) error {
+	seen := map[string]bool{}
+	err := s.fields(func(name string) error {
+		known := knownFields[name]
+		if seen[name] {
+			e := request.Errorf(http.StatusBadRequest, request.CodeInvalid, "%s: stands in the body twice; send it once", name)
+			e.Fields = []rowmill.FieldError{{Field: name, Message: "stands in the body twice; send it once"}}
+			return e
+		}
+		if known { // of others there may be millions
+			seen[name] = true
+		}
+		first, err := s.valueOf()
+		if err != nil {
+			return err
+		}
+		if name == fieldInputs {
+			return sub.readInputs(s, first)
+		}
+		return sub.readField(s, name, first)
+	})
+	if err != nil {
+		return err
+	}
+	return s.end()
 }
 
-// decodeSubmission reads a body with its fields in any order, handing rows to
-// the sink one at a time. Broken rules of single fields are collected in the
-// submission; an error means that the body could not be read on: it is not
-// JSON, a known field stands in it twice, or a row could not be stored.
-func decodeSubmission(body io.Reader, sink *rowSink) (*submission, error) {
-	s := newScanner(body)
-	sub := &submission{fields: map[string]json.RawMessage{}}
+// fields calls field with the name of each field of an object, up to where a
+// colon and its value must follow.
+func (s *scanner) fields(field func(name string) error) error {
 	first, err := s.token()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if first != '{' {
-		return nil, s.syntaxError("it must be an object, such as {\"inputs\": [\"…\"]}")
+		return s.syntaxError("it must be an object, such as {\"inputs\": [\"…\"]}")
 	}
-	seen := map[string]bool{}
 	for began := false; ; began = true {
 		b, err := s.token()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if b == '}' {
-			break
+			return nil
 		}
 		if began {
 			if b != ',' {
-				return nil, s.syntaxError("a comma or } must stand here")
+				return s.syntaxError("a comma or } must stand here")
 			}
 			if b, err = s.token(); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		if b != '"' {
-			return nil, s.syntaxError("a field's name in quotes must stand here")
+			return s.syntaxError("a field's name in quotes must stand here")
 		}
 		name, err := fieldNameOf(s)
-		if err != nil {
-			return nil, err
-		}
-		if seen[name] {
-			e := errorf(nethttp.StatusBadRequest, codeInvalid, "%s: stands in the body twice; send it once", name)
-			e.fields = []rowmill.FieldError{{Field: name, Message: "stands in the body twice; send it once"}}
-			return nil, e
-		}
-		if knownFields[name] { // of others there may be millions
-			seen[name] = true
-		}
-		if b, err = s.token(); err != nil {
-			return nil, err
-		}
-		if b != ':' {
-			return nil, s.syntaxError("a colon must follow the name of a field")
-		}
-		if b, err = s.token(); err != nil {
-			return nil, err
-		}
-		if name == fieldInputs {
-			err = sub.readInputs(s, b, sink)
-		} else {
-			err = sub.readField(s, name, b)
+		if err == nil {
+			err = field(name)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return sub, s.end()
+}
+
+// valueOf reads the colon behind a field's name and returns the first byte of
+// its value.
+func (s *scanner) valueOf() (first byte, err error) {
+	b, err := s.token()
+	if err != nil {
+		return 0, err
+	}
+	if b != ':' {
+		return 0, s.syntaxError("a colon must follow the name of a field")
+	}
+	return s.token()
 }
 
 // fieldNameOf reads a name whose opening quote is consumed. A name too long
@@ -148,12 +150,12 @@ func unquote(raw []byte) (text string, err error) {
 	return text, nil
 }
 
-func (sub *submission) readField(s *scanner, name string, first byte) error {
+func (sub *Submission) readField(s *scanner, name string, first byte) error {
 	raw, err := s.value(first, maxFieldBytes)
 	known := knownFields[name]
 	switch {
 	case errors.Is(err, errTooLong) && known:
-		sub.problems.add(name, "is longer than %d bytes of JSON", maxFieldBytes)
+		sub.problems.Add(name, "is longer than %d bytes of JSON", maxFieldBytes)
 	case errors.Is(err, errTooLong): // ignored like any unknown field
 	case err != nil:
 		return err
@@ -162,7 +164,7 @@ func (sub *submission) readField(s *scanner, name string, first byte) error {
 	}
 	if !known {
 		if len(sub.unknown) < maxReported {
-			sub.unknown = append(sub.unknown, shorten(name, 64))
+			sub.unknown = append(sub.unknown, text.Shorten(name, 64))
 		} else {
 			sub.more++
 		}
@@ -170,22 +172,22 @@ func (sub *submission) readField(s *scanner, name string, first byte) error {
 	return nil
 }
 
-func (sub *submission) readInputs(s *scanner, first byte, sink *rowSink) error {
+func (sub *Submission) readInputs(s *scanner, first byte) error {
 	switch first {
 	case '[':
 		sub.inline = true
-		return sub.readRows(s, sink)
+		return sub.readRows(s)
 	case '"':
 		raw, err := s.text(maxURLBytes)
 		if errors.Is(err, errTooLong) {
-			sub.problems.add(fieldInputs, "is a URL of more than %d bytes; send a shorter one", maxURLBytes)
+			sub.problems.Add(fieldInputs, "is a URL of more than %d bytes; send a shorter one", maxURLBytes)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
 		if sub.url, err = unquote(raw); err == nil && sub.url == "" {
-			sub.problems.add(fieldInputs, "is an empty string; send rows, or the URL of a CSV or Parquet file")
+			sub.problems.Add(fieldInputs, "is an empty string; send rows, or the URL of a CSV or Parquet file")
 		}
 		return err
 	}
@@ -194,7 +196,7 @@ func (sub *submission) readInputs(s *scanner, first byte, sink *rowSink) error {
 		return err
 	}
 	if string(raw) != "null" { // a null is an absent field
-		sub.problems.add(fieldInputs, "must be an array of strings (or objects for a Function), or the URL of a CSV or Parquet file as a string")
+		sub.problems.Add(fieldInputs, "must be an array of strings (or objects for a Function), or the URL of a CSV or Parquet file as a string")
 	}
 	return nil
 }

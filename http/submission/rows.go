@@ -1,4 +1,4 @@
-package http
+package submission
 
 import (
 	"bytes"
@@ -78,17 +78,17 @@ func (r *rowsSeen) lacks(field string) (row int64, lacks bool) {
 // checkRows adds the bad rows to the problems of the submission. prompt is that
 // of the Function it runs, or nil; alone says that it runs a standalone model,
 // which takes no objects.
-func (sub *submission) checkRows(prompt *function.Prompt, alone bool) {
-	bad, more := slices.Clone(sub.rows.bad), sub.rows.more
+func (sub *Submission) checkRows(prompt *function.Prompt, alone bool) {
+	bad, more := slices.Clone(sub.seen.bad), sub.seen.more
 	if alone {
-		for _, index := range sub.rows.first {
+		for _, index := range sub.seen.first {
 			bad = append(bad, badRow{index, "is an object; every row must be a string (objects are rows of a Function)"})
 		}
-		more += int(sub.rows.objects) - len(sub.rows.first)
+		more += int(sub.seen.objects) - len(sub.seen.first)
 	}
 	if prompt != nil {
 		for _, in := range prompt.Inputs() {
-			if row, lacks := sub.rows.lacks(in.Name); in.Required && lacks {
+			if row, lacks := sub.seen.lacks(in.Name); in.Required && lacks {
 				bad = append(bad, badRow{row, fmt.Sprintf("lacks the field %q, which the Function requires", in.Name)})
 			}
 		}
@@ -96,18 +96,18 @@ func (sub *submission) checkRows(prompt *function.Prompt, alone bool) {
 	slices.SortStableFunc(bad, func(a, b badRow) int { return cmp.Compare(a.index, b.index) })
 	more += max(0, len(bad)-maxReported)
 	for _, row := range bad[:min(len(bad), maxReported)] {
-		sub.problems.add(fmt.Sprintf("%s[%d]", fieldInputs, row.index), "%s", row.problem)
+		sub.problems.Add(fmt.Sprintf("%s[%d]", fieldInputs, row.index), "%s", row.problem)
 	}
 	if more > 0 {
-		sub.problems.add(fieldInputs, "has %d further bad rows", more)
+		sub.problems.Add(fieldInputs, "has %d further bad rows", more)
 	}
 }
 
 // readRows reads the array of rows, whose bracket is consumed.
-func (sub *submission) readRows(s *scanner, sink *rowSink) error {
+func (sub *Submission) readRows(s *scanner) error {
 	refuse := func(index int64, format string, args ...any) {
-		sub.rows.refuse(index, format, args...)
-		sink.drop() // nothing will be created
+		sub.seen.refuse(index, format, args...)
+		sub.rows.drop() // nothing will be created
 	}
 	index := int64(0)
 	for ; ; index++ {
@@ -128,9 +128,9 @@ func (sub *submission) readRows(s *scanner, sink *rowSink) error {
 		}
 		switch b {
 		case '"':
-			err = sub.readText(s, sink, index)
+			err = sub.readText(s, index)
 		case '{':
-			err = sub.readFields(s, sink, index)
+			err = sub.readFields(s, index)
 		default:
 			if _, err = s.value(b, maxFieldBytes); err == nil || errors.Is(err, errTooLong) {
 				err = nil
@@ -139,25 +139,25 @@ func (sub *submission) readRows(s *scanner, sink *rowSink) error {
 		}
 		if errors.Is(err, errTooLong) {
 			err = nil
-			refuse(index, "is longer than %d bytes; shorten or split the row", sink.maxRow)
+			refuse(index, "is longer than %d bytes; shorten or split the row", sub.rows.maxRow)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	if index == 0 {
-		sub.problems.add(fieldInputs, "is empty; send at least one row")
+		sub.problems.Add(fieldInputs, "is empty; send at least one row")
 	}
 	return nil
 }
 
 // readText reads a row that is a string, whose quote is consumed.
-func (sub *submission) readText(s *scanner, sink *rowSink, index int64) error {
-	raw, err := s.text(sink.maxRow)
+func (sub *Submission) readText(s *scanner, index int64) error {
+	raw, err := s.text(sub.rows.maxRow)
 	if err != nil {
 		return err
 	}
-	if err := sink.addText(raw); err != nil {
+	if err := sub.rows.addText(raw); err != nil {
 		return fmt.Errorf("store row %d of a submission: %w", index, err)
 	}
 	return nil
@@ -165,12 +165,12 @@ func (sub *submission) readText(s *scanner, sink *rowSink, index int64) error {
 
 // readFields reads a row that is an object, whose brace is consumed. Its limit
 // is on the JSON.
-func (sub *submission) readFields(s *scanner, sink *rowSink, index int64) error {
-	raw, err := s.value('{', sink.maxRow)
+func (sub *Submission) readFields(s *scanner, index int64) error {
+	raw, err := s.value('{', sub.rows.maxRow)
 	if err != nil {
 		return err
 	}
-	if err := sub.rows.sawObject(index, raw); err != nil {
+	if err := sub.seen.sawObject(index, raw); err != nil {
 		return err
 	}
 	if bytes.IndexByte(raw, '\n') >= 0 { // between values: strings hold none
@@ -180,7 +180,7 @@ func (sub *submission) readFields(s *scanner, sink *rowSink, index int64) error 
 		}
 		raw = line.Bytes()
 	}
-	if err := sink.addLine(raw); err != nil {
+	if err := sub.rows.addLine(raw); err != nil {
 		return fmt.Errorf("store row %d of a submission: %w", index, err)
 	}
 	return nil

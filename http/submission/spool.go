@@ -1,4 +1,4 @@
-package http
+package submission
 
 import (
 	"bufio"
@@ -8,20 +8,18 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/function"
 )
 
 // spoolBuffer gathers rows before they are written to the bucket.
 const spoolBuffer = 64 << 10
 
-// inputKey is where the rows of a larger submission are kept: one JSON string,
-// or one object where a Function is to make a prompt of it, per line.
-func inputKey(jobID string) string { return "jobs/" + jobID + "/input/rows.jsonl" }
-
-// A rowSink takes the rows of a submission while it is decoded: the first
+// A spool takes the rows of a submission while it is decoded: the first
 // maxInline bytes into memory, all of them into an object once there are
-// more. Exactly one of commit and abort ends it.
-type rowSink struct {
+// more: one JSON string, or one object where a Function is to make a prompt of
+// it, a line. commit or abort end it; to abort after either is harmless.
+type spool struct {
 	ctx       context.Context
 	bucket    blob.Bucket
 	key       string
@@ -36,12 +34,12 @@ type rowSink struct {
 }
 
 // addText takes a row as the inside of a JSON string, and copies it.
-func (k *rowSink) addText(raw []byte) error { return k.add(`"`, raw, `"`) }
+func (k *spool) addText(raw []byte) error { return k.add(`"`, raw, `"`) }
 
 // addLine takes a row as JSON in one line, and copies it.
-func (k *rowSink) addLine(raw []byte) error { return k.add("", raw, "") }
+func (k *spool) addLine(raw []byte) error { return k.add("", raw, "") }
 
-func (k *rowSink) add(before string, raw []byte, after string) error {
+func (k *spool) add(before string, raw []byte, after string) error {
 	if k.dropped {
 		return nil
 	}
@@ -62,8 +60,8 @@ func (k *rowSink) add(before string, raw []byte, after string) error {
 }
 
 // spill moves what is in memory to a new object.
-func (k *rowSink) spill() error {
-	writer, err := k.bucket.Create(k.ctx, k.key, "application/x-ndjson")
+func (k *spool) spill() error {
+	writer, err := k.bucket.Create(k.ctx, k.key, layout.Lines)
 	if err != nil {
 		return fmt.Errorf("create the object of its rows: %w", err)
 	}
@@ -79,13 +77,13 @@ func (k *rowSink) spill() error {
 }
 
 // drop forgets the rows: the submission will be refused.
-func (k *rowSink) drop() {
+func (k *spool) drop() {
 	k.dropped = true
 	k.abort()
 }
 
 // abort removes what was written and not committed.
-func (k *rowSink) abort() {
+func (k *spool) abort() {
 	if k.writer != nil {
 		k.writer.Abort()
 	}
@@ -96,7 +94,7 @@ func (k *rowSink) abort() {
 // of the rows durable and returns its key. prompt makes texts of rows that are
 // objects; nil where there are none. A row too long is a *rowmill.InvalidError;
 // those of an object of rows are found out when it is read.
-func (k *rowSink) commit(prompt *function.Prompt) (inline []string, spooled string, err error) {
+func (k *spool) commit(prompt *function.Prompt) (inline []string, spooled string, err error) {
 	if k.writer == nil {
 		inline, err = k.texts(prompt)
 		if inline != nil || err != nil {
@@ -117,7 +115,7 @@ func (k *rowSink) commit(prompt *function.Prompt) (inline []string, spooled stri
 
 // texts returns the rows in memory as texts, or nil where the prompts made of
 // them are too large for the record.
-func (k *rowSink) texts(prompt *function.Prompt) ([]string, error) {
+func (k *spool) texts(prompt *function.Prompt) ([]string, error) {
 	texts, size := make([]string, len(k.rows)), int64(0)
 	for i, row := range k.rows {
 		if row[0] == '"' {

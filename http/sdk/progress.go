@@ -1,13 +1,15 @@
-package http
+package sdk
 
 import (
 	"io"
-	nethttp "net/http"
+	"net/http"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/results"
 )
 
@@ -20,42 +22,43 @@ const (
 	progressAlive = 15 * time.Second
 )
 
-// streamProgress answers GET /v1/stream-job-progress/{job_id}: a JSON object a
-// line, until the job is over. The client takes a progress line that equals
-// the number of rows for success and asks for results at once, so that it is
-// sent only when they can be read; of other jobs the stream just ends.
-func (s *Server) streamProgress(c *gin.Context) {
-	record, err := s.findJob(c)
+// progress answers GET /v1/stream-job-progress/{job_id}: a JSON object a line,
+// until the job is over. The client takes a progress line that equals the
+// number of rows for success and asks for results at once, so that it is sent
+// only when they can be read; of other jobs the stream just ends.
+func (d *Dialect) progress(c *gin.Context) error {
+	record, err := d.Jobs.Find(c, c.Param("job_id"))
 	if err != nil {
-		s.fail(c, err)
-		return
+		return err
 	}
 	c.Header("Content-Type", "application/x-ndjson")
 	c.Header("Cache-Control", "no-store")
 	c.Header("X-Accel-Buffering", "no") // nginx would gather the lines
-	c.Status(nethttp.StatusOK)
-	lines := &progressLines{out: &patientWriter{ResponseWriter: c.Writer, patience: s.Patience}, flush: nethttp.NewResponseController(c.Writer).Flush}
+	c.Status(http.StatusOK)
+	lines := &progressLines{out: d.Exchange.Writer(c), flush: http.NewResponseController(c.Writer).Flush}
 
 	ctx, id := c.Request.Context(), record.Job.ID
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 	for {
-		if err := lines.show(record.Job, ready(record, results.Variant{}) == nil, s.Now()); err != nil || record.Job.Status.Terminal() || s.Service.Draining() {
-			return // the client is gone, or nothing follows, or it should watch through another node
+		readable := request.NoResults(record, results.Variant{}) == nil
+		if err := lines.show(record.Job, readable, d.Now()); err != nil || record.Job.Status.Terminal() || d.Draining() {
+			return nil // the client is gone, or nothing follows, or it should watch through another node
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-tick.C:
 		}
-		now, err := s.Store.Get(ctx, id)
+		now, err := d.Store.Get(ctx, id)
 		switch {
 		case err == nil:
 			record = now
 		case ctx.Err() != nil:
-			return
+			return nil
 		default: // the store may come back; what was said stays true
-			s.Logger.Warn("watch the progress of a job", keyRequest, requestID(c), keyJob, id, keyErr, err)
+			d.Exchange.Logger.Warn("reading the progress of a job failed",
+				exchange.KeyRequest, exchange.RequestID(c), exchange.KeyJob, id, exchange.KeyErr, err)
 		}
 	}
 }
@@ -76,9 +79,9 @@ type progressLine struct {
 }
 
 type tokensLine struct {
-	Input     int64   `json:"input_tokens"`
-	Output    int64   `json:"output_tokens"`
-	PerSecond decimal `json:"total_tokens_processed_per_second"`
+	Input     int64            `json:"input_tokens"`
+	Output    int64            `json:"output_tokens"`
+	PerSecond exchange.Decimal `json:"total_tokens_processed_per_second"`
 }
 
 // show writes lines for what is new, or an empty one after a long silence.
@@ -87,7 +90,7 @@ func (l *progressLines) show(job rowmill.Job, readable bool, now time.Time) erro
 	rows := rowsToShow(job, readable)
 	var text []byte
 	add := func(kind string, result any) error {
-		line, err := encode(progressLine{kind, result})
+		line, err := exchange.Encode(progressLine{kind, result})
 		text = append(text, line...)
 		return err
 	}
@@ -140,7 +143,7 @@ func tokensOf(job rowmill.Job, now time.Time) tokensLine {
 	}
 	if job.Started != nil {
 		if took := now.Sub(*job.Started).Seconds(); took > 0 {
-			line.PerSecond = decimal(float64(line.Input+line.Output) / took)
+			line.PerSecond = exchange.Decimal(float64(line.Input+line.Output) / took)
 		}
 	}
 	return line

@@ -1,0 +1,116 @@
+package exchange
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/http/request"
+)
+
+// streamBuffer is held back before an answer begins, so that an error found
+// before it is full can still be told properly.
+const streamBuffer = 64 << 10
+
+// Stream answers with what write produces, without holding it. An error before
+// the answer has begun is returned; one after that breaks the connection, so
+// that no client takes half an answer for a whole one. filename becomes the
+// Content-Disposition, if there is one.
+func (x *Exchange) Stream(c *gin.Context, contentType, filename string, write func(*bufio.Writer) error) error {
+	late := &lateWriter{c: c, out: x.Writer(c), contentType: contentType, filename: filename}
+	buffered := bufio.NewWriterSize(late, streamBuffer)
+	err := write(buffered)
+	if err == nil {
+		err = buffered.Flush()
+	}
+	if err == nil || !late.begun {
+		return err
+	}
+	if c.Request.Context().Err() == nil {
+		x.Logger.Error("answer broke off", KeyRequest, RequestID(c), KeyRoute, c.FullPath(), KeyErr, err)
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// A lateWriter sends the headers with the first byte.
+type lateWriter struct {
+	c                     *gin.Context
+	out                   io.Writer
+	contentType, filename string
+	begun                 bool
+}
+
+func (w *lateWriter) Write(p []byte) (int, error) {
+	if !w.begun {
+		w.begun = true
+		w.c.Header("Content-Type", w.contentType)
+		w.c.Header("Cache-Control", "no-store")
+		if w.filename != "" {
+			w.c.Header("Content-Disposition", disposition(w.filename))
+		}
+		w.c.Status(http.StatusOK)
+	}
+	return w.out.Write(p)
+}
+
+// disposition offers a file name of ours, which needs no escapes.
+func disposition(filename string) string { return `attachment; filename="` + filename + `"` }
+
+// Writer writes an answer that its client must take, some of it within each
+// span of patience.
+func (x *Exchange) Writer(c *gin.Context) http.ResponseWriter {
+	return &patientWriter{ResponseWriter: c.Writer, patience: x.Patience}
+}
+
+type patientWriter struct {
+	http.ResponseWriter
+	patience time.Duration
+}
+
+func (w *patientWriter) Write(p []byte) (int, error) {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.patience))
+	return w.ResponseWriter.Write(p)
+}
+
+// Object answers with an object, or the range of it that is asked for.
+func (x *Exchange) Object(c *gin.Context, object blob.Object, contentType, filename string) {
+	info := object.Info()
+	c.Header("Content-Type", contentType)
+	c.Header("Content-Disposition", disposition(filename))
+	c.Header("Cache-Control", "private, no-cache")
+	c.Header("ETag", info.ETag)
+	http.ServeContent(&jsonErrors{ResponseWriter: x.Writer(c), x: x, c: c}, c.Request, "", info.Modified, blob.NewReader(object))
+}
+
+// jsonErrors replaces the text that net/http answers to an impossible Range.
+type jsonErrors struct {
+	http.ResponseWriter
+	x        *Exchange
+	c        *gin.Context
+	replaced bool
+}
+
+// WriteHeader sends the status, and a body of ours with 416.
+func (w *jsonErrors) WriteHeader(status int) {
+	if status != http.StatusRequestedRangeNotSatisfiable {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.replaced = true
+	w.Header().Del("Content-Disposition")
+	w.Header().Del("ETag")
+	w.Header().Del("Last-Modified")
+	w.x.Fail(w.c, request.Errorf(status, "range_not_satisfiable", "the range lies outside the file; ask for one within its size"))
+}
+
+// Write sends the file.
+func (w *jsonErrors) Write(p []byte) (int, error) {
+	if w.replaced {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
+}

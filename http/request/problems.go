@@ -1,0 +1,70 @@
+package request
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/rowmill/rowmill"
+)
+
+// Problems collects the broken rules of a request, so that a client is told of
+// all of them at once.
+type Problems struct {
+	code   string // of all of them; CodeInvalid where they differ
+	fields []rowmill.FieldError
+}
+
+// Add adds a broken rule.
+func (p *Problems) Add(field, format string, args ...any) {
+	p.AddCode(CodeInvalid, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+// AddCode adds broken rules that have a code of their own.
+func (p *Problems) AddCode(code string, fields ...rowmill.FieldError) {
+	if len(fields) == 0 {
+		return
+	}
+	if len(p.fields) == 0 {
+		p.code = code
+	} else if p.code != code {
+		p.code = CodeInvalid
+	}
+	p.fields = append(p.fields, fields...)
+}
+
+// Len is the number of problems.
+func (p *Problems) Len() int { return len(p.fields) }
+
+// Has reports whether a field, or an element of it, has a problem.
+func (p *Problems) Has(field string) bool {
+	for _, problem := range p.fields {
+		if problem.Field == field || strings.HasPrefix(problem.Field, field+"[") {
+			return true
+		}
+	}
+	return false
+}
+
+// Err returns nil where nothing is wrong.
+func (p *Problems) Err() error {
+	if len(p.fields) == 0 {
+		return nil
+	}
+	return &rowmill.InvalidError{Code: p.code, Fields: p.fields}
+}
+
+// ErrAs is Err with a status and a code for all.
+func (p *Problems) ErrAs(status int, code string) error {
+	if err := p.Err(); err != nil {
+		e := Errorf(status, code, "%s", err.Error())
+		e.Fields = p.fields
+		return e
+	}
+	return nil
+}
+
+// BodyBroke says that a body ended before its end.
+func BodyBroke(where string) *Error {
+	return Errorf(http.StatusBadRequest, "body_unreadable", "the body could not be read to its end: the connection broke%s", where)
+}

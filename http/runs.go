@@ -1,0 +1,178 @@
+package http
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	nethttp "net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	// firstLook and lastLook are the shortest and the longest time between two
+	// looks at a job that is waited for; each is half as long again as the one
+	// before. A simulated row is done within the first few.
+	firstLook = 10 * time.Millisecond
+	lastLook  = 250 * time.Millisecond
+)
+
+// runs are Functions run for one input, whose answer is waited for.
+type runs struct {
+	submissions *submissions
+	jobs        *jobs
+	archive     *archive.Archive
+	deadline    time.Duration // of a run
+}
+
+// run answers POST /v1/functions/:function/run: one row as a job of priority
+// 0, which it waits for. The job is like any other: it stands in lists,
+// quotas, usage and cost.
+func (r *runs) run(c *gin.Context) (any, error) {
+	if err := r.submissions.takesJobs(c); err != nil {
+		return nil, err
+	}
+	record, err := r.start(c)
+	if err != nil {
+		return nil, err
+	}
+	r.submissions.service.Submitted(record.Job.ID)
+	ctx := c.Request.Context()
+	if record, err = r.await(ctx, record.Job.ID); err != nil {
+		return nil, err
+	}
+	row, err := r.outcome(ctx, record)
+	return gin.H{
+		"request_id": exchange.RequestID(c), "job_id": record.Job.ID, "function": record.Job.Function, "output": exchange.Decimals(row.Output),
+		"usage": gin.H{"input_tokens": row.InputTokens, "output_tokens": row.OutputTokens},
+	}, err
+}
+
+// start checks the request and stores its job.
+func (r *runs) start(c *gin.Context) (record store.Record, err error) {
+	ctx, account, name := c.Request.Context(), caller(c).account, c.Param("function")
+	intake := r.submissions.intake
+	call, err := intake.Call(ctx, account, name)
+	if err == nil && call == nil {
+		err = noFunction(name)
+	}
+	if err != nil {
+		return record, err
+	}
+	var problems request.Problems
+	// Twice the limit of a row leaves room for escapes; what it makes is bounded
+	// exactly.
+	body, err := r.submissions.ReadObject(c, 2*int64(intake.MaxRow)+exchange.SmallObject, &problems)
+	if err != nil {
+		return record, err
+	}
+	var input json.RawMessage
+	body.Read("input", "an object or a string", &input)
+	body.End("input")
+	if err := problems.Err(); err != nil {
+		return record, err
+	}
+	sub, job, err := intake.Run(ctx, call, input)
+	if err != nil {
+		return record, err
+	}
+	defer sub.Close()
+	record, _, err = r.submissions.create(ctx, account, job, nil)
+	return record, err
+}
+
+// await waits until a job is over, and cancels it where nobody waits any more
+// or the time is up.
+func (r *runs) await(ctx context.Context, jobID string) (store.Record, error) {
+	waiting, cancel := context.WithTimeout(ctx, r.deadline)
+	defer cancel()
+	look := time.NewTimer(firstLook)
+	defer look.Stop()
+	for every := firstLook; ; every = min(every*3/2, lastLook) {
+		record, err := r.jobs.store.Get(waiting, jobID)
+		if err == nil && record.Job.Status.Terminal() {
+			return record, nil
+		}
+		if err != nil && waiting.Err() == nil && !errors.Is(err, rowmill.ErrUnavailable) { // what is away may come back
+			return record, fmt.Errorf("read a job: %w", err)
+		}
+		look.Reset(every)
+		select {
+		case <-waiting.Done():
+			return r.giveUp(ctx, jobID)
+		case <-look.C:
+		}
+	}
+}
+
+// giveUp cancels a job, unless it has ended after all.
+func (r *runs) giveUp(ctx context.Context, jobID string) (store.Record, error) {
+	last, done := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
+	defer done()
+	record, doing, err := r.jobs.end(last, jobID, "cancelled: nobody waits for it any more")
+	switch {
+	case errors.Is(err, rowmill.ErrTerminal):
+		return record, nil
+	case err != nil:
+		return record, fmt.Errorf("cancel a run that took too long: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return record, err
+	}
+	message := fmt.Sprintf("the Function gave no answer within %v, and its job was cancelled", r.deadline)
+	if doing != "" {
+		message += "; the job was " + doing
+	}
+	return record, request.Errorf(nethttp.StatusGatewayTimeout, "deadline_exceeded", "%s", message).With("job_id", jobID)
+}
+
+// outcome is the row of a job that is over, or an error that says why there is
+// none.
+func (r *runs) outcome(ctx context.Context, record store.Record) (row results.RowView, err error) {
+	if record.Job.Status == rowmill.StatusSucceeded {
+		row, err = r.archive.Row(ctx, record, 0)
+	} else {
+		err = r.whyNone(ctx, record)
+	}
+	if errors.Is(err, archive.ErrBusy) {
+		err = request.Errorf(nethttp.StatusServiceUnavailable, "busy", "the answer is being moved; fetch it as row 0 of the job").With("job_id", record.Job.ID)
+	}
+	return row, err
+}
+
+// whyNone explains a job that failed or was cancelled.
+func (r *runs) whyNone(ctx context.Context, record store.Record) error {
+	id := record.Job.ID
+	if record.Job.Status == rowmill.StatusCancelled || record.Job.FailureReason == nil {
+		return request.Errorf(nethttp.StatusConflict, "cancelled", "the run's job was cancelled").With("job_id", id)
+	}
+	code, message := record.Job.FailureReason.Code, record.Job.FailureReason.Message
+	if code == rowmill.CodeTooManyFailedRows { // its only row failed, which says more
+		found, _, err := r.archive.Failures(ctx, record, archive.Beginning(), 1)
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			code, message = found[0].Code, found[0].Message
+		}
+	}
+	status := nethttp.StatusBadGateway
+	switch code {
+	case rowmill.CodeRowTooLong, rowmill.CodeTokenQuota, rowmill.CodeInvalidInputFile:
+		status = nethttp.StatusUnprocessableEntity
+	case rowmill.CodeRowQuota, rowmill.CodeCostQuota:
+		status = nethttp.StatusForbidden
+	case rowmill.CodeModelUnavailable:
+		status = nethttp.StatusServiceUnavailable
+	}
+	return request.Errorf(status, code, "%s", message).With("job_id", id)
+}

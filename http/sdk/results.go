@@ -1,0 +1,57 @@
+package sdk
+
+import (
+	"bufio"
+	"fmt"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/store"
+)
+
+// results answers POST /v1/job-results, by which existing clients fetch
+// results: those of /results as JSON, under the key results.
+func (d *Dialect) results(c *gin.Context) error {
+	record, v, err := d.asked(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request.Context()
+	source, schema, err := d.Archive.Full(ctx, record)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	return d.Exchange.Stream(c, exchange.JSON, "", func(w *bufio.Writer) error {
+		_, _ = w.WriteString(`{"results":`)
+		if err := results.WriteJSON(ctx, w, source, schema, v); err != nil {
+			return archive.Removed(fmt.Errorf("write results: %w", err))
+		}
+		_, err := w.WriteString("}\n")
+		return err
+	})
+}
+
+// asked reads the body. Fields that only newer clients know are ignored.
+func (d *Dialect) asked(c *gin.Context) (record store.Record, v results.Variant, err error) {
+	var problems request.Problems
+	body, err := d.Exchange.ReadObject(c, exchange.SmallObject, &problems)
+	if err != nil {
+		return record, v, err
+	}
+	var id string
+	body.Require("job_id", "a string", &id, "it names the job whose results you want")
+	body.Read("include_inputs", "true or false", &v.Inputs)
+	body.Read("include_cumulative_logprobs", "true or false", &v.Logprobs)
+	if err := problems.Err(); err != nil {
+		return record, v, err
+	}
+	if record, err = d.Jobs.Find(c, id); err == nil {
+		err = request.NoResults(record, v)
+	}
+	return record, v, err
+}

@@ -1,0 +1,109 @@
+// Package sdk is the dialect of existing clients of this API family: the form
+// in which keys of the dialect read where a job stands, and two routes by
+// which such clients fetch results and watch progress. It owns that form and
+// nothing else: whose request it is and which job it names, it asks.
+//
+// Another dialect is another such folder: handlers that answer through package
+// exchange, and a struct that names what they need.
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/text"
+)
+
+// Name is what keys of the dialect carry.
+const Name = "sdk"
+
+// Jobs finds the jobs of whoever asks.
+type Jobs interface {
+	// Find returns a job, or a 404 where it does not exist or belongs to
+	// another account.
+	Find(c *gin.Context, id string) (store.Record, error)
+}
+
+// Store is what the dialect needs of a store.
+type Store interface {
+	Get(ctx context.Context, jobID string) (store.Record, error)
+	ShowRunning(ctx context.Context, jobID string) error
+}
+
+// Dialect answers in the dialect.
+type Dialect struct {
+	Exchange *exchange.Exchange
+	Jobs     Jobs
+	Store    Store
+	Archive  *archive.Archive
+	Draining func() bool // the node is about to stop
+	Now      func() time.Time
+}
+
+// Route adds the routes that only clients of the dialect use.
+func (d *Dialect) Route(v1 gin.IRoutes) {
+	v1.POST("/job-results", d.Exchange.Do(d.results))
+	v1.GET("/stream-job-progress/:job_id", d.Exchange.Do(d.progress))
+}
+
+// codeCancelled is the code of a failure_reason that stands in for none.
+const codeCancelled = "cancelled"
+
+// statusOf is a status as the dialect has it. What comes before running is
+// STARTING, since clients that wait for a job to start know no other.
+func statusOf(status rowmill.Status) string {
+	switch status {
+	case rowmill.StatusPending, rowmill.StatusSubmitted:
+		status = rowmill.StatusStarting
+	}
+	return strings.ToUpper(string(status))
+}
+
+// Job puts a job's record into the dialect.
+func Job(job rowmill.Job) rowmill.Job {
+	if job.Status == rowmill.StatusCancelled && job.FailureReason == nil {
+		job.FailureReason = rowmill.Failf(codeCancelled, "The job was cancelled on request.")
+	}
+	job.Status = rowmill.Status(statusOf(job.Status))
+	return job
+}
+
+// Status answers GET /v1/job-status/{job_id} in the dialect. A client that
+// waits for a job to start takes no notice of SUCCEEDED, so that every job is
+// RUNNING once before; the record remembers it, whichever node is asked.
+func (d *Dialect) Status(c *gin.Context) (any, error) {
+	id := c.Param("job_id")
+	record, err := d.Jobs.Find(c, id)
+	var status string
+	if err == nil {
+		status, err = d.shown(c.Request.Context(), record)
+	}
+	if err != nil {
+		if e := request.Describe(err); e.Status == http.StatusNotFound {
+			err = e.With("job_status", gin.H{text.Shorten(id, 64): statusOf(rowmill.StatusUnknown)}).With("metadata", gin.H{})
+		}
+		return nil, err
+	}
+	return gin.H{"job_status": gin.H{record.Job.ID: status}}, nil
+}
+
+func (d *Dialect) shown(ctx context.Context, record store.Record) (string, error) {
+	status := record.Job.Status
+	if record.ShownRunning || status != rowmill.StatusRunning && status != rowmill.StatusSucceeded {
+		return statusOf(status), nil
+	}
+	if err := d.Store.ShowRunning(ctx, record.Job.ID); err != nil {
+		return "", fmt.Errorf("note that a job was shown running: %w", err)
+	}
+	return statusOf(rowmill.StatusRunning), nil
+}

@@ -1,0 +1,98 @@
+package submission
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/function"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/text"
+)
+
+// MaxDefinition bounds the body of a definition: prompt, system prompt and
+// schema at their limits, with every byte of the texts written as \u00XX.
+const MaxDefinition = 16 << 20
+
+// Definition takes the definition of a Function out of a body, from which the
+// caller has taken what is its own, and adds what is wrong to the body's
+// problems.
+func Definition(body *request.Object, models *catalog.Catalog) rowmill.Function {
+	var f rowmill.Function
+	before := body.Problems.Len()
+	for _, field := range []struct {
+		name string
+		into any
+	}{
+		{fieldName, &f.Name}, {fieldText, &f.Description}, {"prompt", &f.Prompt}, {fieldSystem, &f.System}, {fieldModel, &f.Model},
+	} {
+		body.Read(field.name, "a string", field.into)
+	}
+	for _, entry := range body.Objects(fieldInputs) {
+		in := rowmill.FunctionInput{Required: true}
+		entry.Read("name", "a string", &in.Name)
+		entry.Read("description", "a string", &in.Description)
+		entry.Read("required", "a boolean", &in.Required)
+		entry.End("name, required and description")
+		f.Inputs = append(f.Inputs, in)
+	}
+	readable := body.Problems.Len() == before
+	if readable { // else a field would be said to lack what could not be read
+		body.Problems.AddCode(request.CodeInvalid, function.Check(&f)...)
+	}
+	if _, taken := models.Find(f.Name); taken {
+		body.Add(fieldName, "%q is the id of a model, which goes first in a submission; choose another", f.Name)
+	}
+	if f.System != nil && len(*f.System) > maxSystemBytes {
+		body.Add(fieldSystem, "has %d bytes, more than %d; shorten it", len(*f.System), maxSystemBytes)
+	}
+	model, found := models.Find(f.Model)
+	if !found && readable {
+		hint := "name a model of the catalog (a Function cannot call another)"
+		if near := models.Nearest(f.Model); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		body.Problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(
+			"%q is no model of this service; %s", text.Shorten(f.Model, 128), hint)})
+	}
+	embedding := found && model.Kind == rowmill.KindEmbedding
+	if embedding && f.System != nil {
+		body.Add(fieldSystem, "cannot be used by an embedding model, which embeds the prompt alone; leave it out")
+	}
+	var raw json.RawMessage
+	if body.Read(fieldSchema, "an object", &raw) {
+		f.Schema = readSchema(body.Problems, raw, embedding)
+	}
+	if !found {
+		model.ContextLength = math.MaxInt
+	}
+	f.Sampling = definedSampling(body, model)
+	// What a service answered may be edited and sent back.
+	for _, field := range []string{"revision", "created_at", "published_at"} {
+		body.Drop(field)
+	}
+	body.End("name, description, inputs, prompt, system_prompt, model, json_schema, sampling_params, publish and account")
+	compileLast(body.Problems, f.Schema)
+	return f
+}
+
+// definedSampling reads the parameters, with their numbers as they were
+// written.
+func definedSampling(body *request.Object, model rowmill.Model) map[string]any {
+	var raw json.RawMessage
+	if !body.Read(fieldSampling, "an object", &raw) {
+		return map[string]any{}
+	}
+	given, ok := readSampling(body.Problems, raw)
+	if !ok {
+		return nil
+	}
+	if _, _, err := catalog.MergeSampling(model, given); err != nil {
+		body.Problems.AddCode(err.Code, err.Fields...)
+	} else if model.Kind == rowmill.KindEmbedding && len(given) > 0 {
+		body.Add(fieldSampling, "cannot be used by an embedding model, which generates no text; leave it out")
+	}
+	return given
+}

@@ -1,0 +1,270 @@
+package submission
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/schema"
+	"github.com/rowmill/rowmill/text"
+)
+
+const (
+	maxSystemBytes      = 1 << 20 // of the decoded text
+	maxNameRunes        = 45      // Unicode code points
+	maxDescriptionRunes = 512     // Unicode code points
+
+	// reservedPrefix and reservedColumns may not name an ID column: results
+	// have columns of these names, or will.
+	reservedPrefix = "RESERVED_"
+)
+
+var reservedColumns = map[string]bool{
+	"inputs": true, "outputs": true, "confidence_score": true, "cumulative_logprobs": true,
+}
+
+// validate checks every rule of the table of fields, and collects all that are
+// broken in the submission's problems.
+func (sub *Submission) validate(job *Job) {
+	spec, f := &job.Spec, job.call
+	spec.URL = sub.url
+	if f == nil {
+		spec.Model = sub.model()
+		sub.checkRows(nil, spec.Model.ID != "")
+		sub.columns(job)
+		sub.prompt(job)
+	} else {
+		spec.Model = sub.modelOf(f)
+		sub.checkRows(f.prompt, false)
+		sub.columns(job)
+		sub.ofFunction(job)
+	}
+	spec.Sampling = sub.sampling(job)
+
+	sub.read(fieldSeeds, "a boolean", &spec.SeedPerRow)
+	sub.read(fieldEstimate, "a boolean", &spec.Estimate)
+	if spec.SeedPerRow && spec.Model.Kind == rowmill.KindEmbedding {
+		job.warn(fmt.Sprintf("random_seed_per_input ignored: %s is an embedding model and draws nothing at random", spec.Model.ID))
+		spec.SeedPerRow = false
+	}
+	spec.TruncateRows = true
+	sub.read(fieldTruncate, "a boolean", &spec.TruncateRows)
+	if sub.read(fieldPriority, "the integer 0 or 1", &spec.Priority) && spec.Priority != 0 && spec.Priority != 1 {
+		sub.problems.Add(fieldPriority, "is %d; it must be 0 (prototyping) or 1 (production)", spec.Priority)
+	}
+	job.name = sub.label(fieldName, maxNameRunes)
+	job.description = sub.label(fieldText, maxDescriptionRunes)
+
+	spec.Seed = rand.Int64N(math.MaxInt32 + 1) // what every engine takes
+	if seed, fixed := spec.Sampling["seed"].(int64); fixed {
+		spec.Seed = seed
+	}
+	if len(sub.unknown) > 0 {
+		job.warn(sub.ignored())
+	}
+	if f == nil { // a Function's was compiled when it was published
+		compileLast(&sub.problems, spec.Schema)
+	}
+}
+
+func (sub *Submission) ignored() string {
+	said := "ignored unknown fields: " + strings.Join(sub.unknown, ", ")
+	if sub.more > 0 {
+		said += fmt.Sprintf(" and %d more", sub.more)
+	}
+	return said
+}
+
+// read decodes a field into the value, and reports whether it was there and
+// well-typed.
+func (sub *Submission) read(field, must string, into any) bool {
+	raw, given := sub.fields[field]
+	if !given {
+		return false
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		sub.problems.Add(field, "must be %s or null", must)
+		return false
+	}
+	return true
+}
+
+func (sub *Submission) model() rowmill.Model {
+	id := catalog.DefaultModel
+	if _, given := sub.fields[fieldModel]; given && !sub.read(fieldModel, "a string", &id) {
+		return rowmill.Model{}
+	}
+	m, found := sub.Models.Find(id)
+	if !found {
+		hint := ""
+		if near := sub.Models.Nearest(id); near != "" {
+			hint = fmt.Sprintf("; did you mean %q?", near)
+		}
+		sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(
+			"%q is neither a model of this service nor a published Function of your account%s", text.Shorten(id, 128), hint)})
+	}
+	return m
+}
+
+// modelOf returns the model that a Function runs on.
+func (sub *Submission) modelOf(f *Call) rowmill.Model {
+	m, found := sub.Models.Find(f.Model)
+	if !found {
+		sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(
+			"revision %d of the Function %s runs on %q, which is no model of this service any more; publish a revision with another", f.Revision, f.Name, f.Model)})
+	}
+	return m
+}
+
+// ofFunction takes over what the Function decides, and refuses what only
+// standalone models take.
+func (sub *Submission) ofFunction(job *Job) {
+	spec, f := &job.Spec, job.call
+	for _, field := range []string{fieldColumn, fieldSystem, fieldSchema} {
+		if _, given := sub.fields[field]; given && !sub.problems.Has(field) {
+			sub.problems.Add(field, "cannot be given with a Function, which decides it; leave it out")
+		}
+	}
+	for _, in := range f.Inputs {
+		if in.Name == spec.IDColumn && spec.IDColumn != "" {
+			sub.problems.Add(fieldIDColumn, "must differ from every input of the Function, and %q is one; rename the column", in.Name)
+		}
+	}
+	if f.System != nil {
+		spec.System = *f.System
+	}
+	spec.Column, spec.Schema = "", f.Schema
+	spec.Function = &rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt}
+}
+
+// columns checks inputs and the two fields that only URLs have.
+func (sub *Submission) columns(job *Job) {
+	spec := &job.Spec
+	url := sub.url != ""
+	if url {
+		if err := input.ValidateURL(sub.url); err != nil {
+			sub.problems.Add(fieldInputs, "%s", err)
+		}
+	} else if !sub.inline && !sub.problems.Has(fieldInputs) {
+		sub.problems.Add(fieldInputs, "is missing; send an array of strings, or the URL of a CSV or Parquet file")
+	}
+	if sub.read(fieldColumn, "a string", &spec.Column) {
+		switch {
+		case !url && sub.inline:
+			sub.problems.Add(fieldColumn, "is only for inputs given by a URL; leave it out")
+		case spec.Column == "":
+			sub.problems.Add(fieldColumn, "is empty; leave it out to use the first column")
+		}
+	}
+	if !sub.read(fieldIDColumn, "a string", &spec.IDColumn) {
+		return
+	}
+	switch id := spec.IDColumn; {
+	case !url && sub.inline:
+		sub.problems.Add(fieldIDColumn, "is only for inputs given by a URL; leave it out")
+	case id == "":
+		sub.problems.Add(fieldIDColumn, "is empty; leave it out to have no ID column")
+	case strings.HasPrefix(id, reservedPrefix):
+		sub.problems.Add(fieldIDColumn, "must not begin with the reserved prefix %s; rename the column", reservedPrefix)
+	case reservedColumns[id], id == job.ID:
+		sub.problems.Add(fieldIDColumn, "must not be %q, which is a column of the results; rename the column", id)
+	case id == spec.Column:
+		sub.problems.Add(fieldIDColumn, "must differ from column_name, the column to run")
+	}
+}
+
+// prompt checks what stands around every row: system prompt and schema.
+func (sub *Submission) prompt(job *Job) {
+	spec := &job.Spec
+	embedding := spec.Model.Kind == rowmill.KindEmbedding
+	if sub.read(fieldSystem, "a string", &spec.System) {
+		if size := len(spec.System); size > maxSystemBytes {
+			sub.problems.Add(fieldSystem, "has %d bytes, more than %d; shorten it", size, maxSystemBytes)
+		}
+		if embedding && spec.System != "" {
+			job.warn(fmt.Sprintf("system_prompt ignored: %s is an embedding model and embeds the rows alone", spec.Model.ID))
+			spec.System = ""
+		}
+	}
+	if raw, given := sub.fields[fieldSchema]; given {
+		spec.Schema = readSchema(&sub.problems, raw, embedding)
+	}
+}
+
+// sampling merges the caller's parameters over the Function's and the model's.
+func (sub *Submission) sampling(job *Job) map[string]any {
+	var given map[string]any
+	if raw, there := sub.fields[fieldSampling]; there {
+		var ok bool
+		if given, ok = readSampling(&sub.problems, raw); !ok {
+			return nil
+		}
+	}
+	if job.call != nil {
+		given = job.call.sampling(given)
+	}
+	model := job.Spec.Model
+	if model.ID == "" { // unknown: check what does not depend on it
+		model.ContextLength = math.MaxInt
+	}
+	effective, warnings, err := catalog.MergeSampling(model, given)
+	if err != nil {
+		sub.problems.AddCode(err.Code, err.Fields...)
+	}
+	job.warnings = append(job.warnings, warnings...)
+	return effective
+}
+
+// readSchema returns a schema without white space, and adds what can be seen to
+// be wrong with it at little cost.
+func readSchema(problems *request.Problems, raw json.RawMessage, embedding bool) json.RawMessage {
+	compact, err := schema.Check(raw)
+	switch {
+	case err != nil:
+		problems.Add(fieldSchema, "%s", err)
+	case embedding:
+		problems.Add(fieldSchema, "cannot be kept by an embedding model, whose outputs are lists of numbers; leave it out")
+	}
+	return compact
+}
+
+// compileLast adds what is wrong with a schema, unless something else is wrong
+// already: a request that is refused anyway costs no more than reading it.
+func compileLast(problems *request.Problems, checked json.RawMessage) {
+	if problems.Len() > 0 || checked == nil {
+		return
+	}
+	if _, err := schema.Compile(checked); err != nil {
+		problems.Add(fieldSchema, "%s", err)
+	}
+}
+
+// readSampling decodes parameters, with their numbers as they were written.
+func readSampling(problems *request.Problems, raw json.RawMessage) (given map[string]any, ok bool) {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	if err := decoder.Decode(&given); err != nil {
+		problems.AddCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: fieldSampling, Message: "must be an object or null"})
+		return nil, false
+	}
+	return given, true
+}
+
+func (sub *Submission) label(field string, limit int) *string {
+	var label string
+	if !sub.read(field, "a string", &label) {
+		return nil
+	}
+	if count := utf8.RuneCountInString(label); count > limit {
+		sub.problems.Add(field, "has %d characters, more than %d; shorten it", count, limit)
+	}
+	return &label
+}

@@ -1,0 +1,201 @@
+package http
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	nethttp "net/http"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	headerIdempotency = "Idempotency-Key"
+	maxIdempotencyKey = 128 // characters
+	// createTimeout bounds the writes that make a submission durable. They go
+	// on when the client leaves: its job is then either stored or not, never
+	// half.
+	createTimeout = 30 * time.Second
+)
+
+// submissionStore is what submissions need of a store.
+type submissionStore interface {
+	Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error)
+	Lookup(ctx context.Context, account string, idem store.Idempotency) (store.Record, error)
+	Get(ctx context.Context, jobID string) (store.Record, error)
+}
+
+// submissions make jobs of what clients send.
+type submissions struct {
+	*exchange.Exchange
+	intake  *submission.Intake
+	quotas  *quotas
+	store   submissionStore
+	service Service
+	keyTTL  time.Duration // how long an Idempotency-Key is kept
+	now     func() time.Time
+}
+
+// submit answers POST /v1/batch-inference. The job is durable before it does.
+func (s *submissions) submit(c *gin.Context) (any, error) {
+	if err := s.takesJobs(c); err != nil {
+		return nil, err
+	}
+	idem, sum, err := s.idempotency(c)
+	if err == nil {
+		err = s.CheckHeaders(c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	record, repeated, err := s.accept(c, idem, sum)
+	if err != nil {
+		return nil, err
+	}
+	message := "The job was created. Ask for its status to follow it."
+	if record.Spec.Estimate {
+		message = "The estimate was created. Fetch the job once it has succeeded: its cost_estimate is what the full job would cost."
+	}
+	if repeated {
+		message = "This Idempotency-Key created the job earlier; nothing was created now."
+	} else {
+		s.service.Submitted(record.Job.ID)
+	}
+	body := gin.H{
+		"metadata": gin.H{"job_id": record.Job.ID, "message": message},
+		"results":  record.Job.ID,
+	}
+	if len(record.Job.Warnings) > 0 {
+		body["warnings"] = record.Job.Warnings
+	}
+	return body, nil
+}
+
+// takesJobs says why this node takes no jobs now, or nil.
+func (s *submissions) takesJobs(c *gin.Context) error {
+	if s.service.Draining() && !othersOwn(s.service.Nodes(c.Request.Context())) {
+		return request.NotNow("draining", "this node is about to stop and takes no further jobs; try again, or another node")
+	}
+	return nil
+}
+
+// idempotency reads the header. Both results are nil without it; otherwise
+// sum must be fed the body.
+func (s *submissions) idempotency(c *gin.Context) (*store.Idempotency, hash.Hash, error) {
+	values := c.Request.Header.Values(headerIdempotency)
+	if len(values) == 0 {
+		return nil, nil, nil
+	}
+	key := values[0]
+	if len(values) > 1 || key == "" || len(key) > maxIdempotencyKey || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return nil, nil, rowmill.Invalid(headerIdempotency, "must be one header of 1 to %d printable ASCII characters, such as a UUID", maxIdempotencyKey)
+	}
+	return &store.Idempotency{Key: key, TTL: s.keyTTL}, sha256.New(), nil
+}
+
+// accept decodes, checks and stores a submission.
+func (s *submissions) accept(c *gin.Context, idem *store.Idempotency, sum hash.Hash) (record store.Record, repeated bool, err error) {
+	ctx, account := c.Request.Context(), caller(c).account
+	sent := s.Body(c, s.MaxBody)
+	var body io.Reader = sent
+	if sum != nil {
+		body = io.TeeReader(body, sum)
+	}
+	sub, err := s.intake.Read(ctx, body)
+	if err != nil {
+		return record, false, err
+	}
+	defer sub.Close()
+	sent.Done()
+	if idem != nil {
+		idem.BodyHash = hex.EncodeToString(sum.Sum(nil))
+		record, err = s.store.Lookup(ctx, account, *idem)
+		if !errors.Is(err, rowmill.ErrNotFound) {
+			return record, err == nil, idempotencyError(err)
+		}
+	}
+	job, err := sub.Check(ctx, account)
+	if err != nil {
+		return record, false, err
+	}
+	return s.create(ctx, account, job, idem)
+}
+
+// create charges the account with a job and stores it.
+func (s *submissions) create(ctx context.Context, account string, job *submission.Job, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
+	if err := s.quotas.charge(ctx, account, &job.Spec); err != nil {
+		return stored, false, err
+	}
+	if err := job.Keep(); err != nil {
+		return stored, false, err
+	}
+	return s.put(ctx, job.Record(s.now()), idem)
+}
+
+// put stores the record. Its object of rows is removed where the record does
+// not exist afterwards, and only where that is certain.
+//
+// Where the store has not answered, the record is looked for: if it is there,
+// all is well. If it is not, it may still appear.
+func (s *submissions) put(ctx context.Context, record store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
+	defer cancel()
+	stored, existed, err = s.store.Create(ctx, record, idem)
+	unused, unknown := existed, errors.Is(err, store.ErrOutcomeUnknown)
+	switch {
+	case err == nil:
+	case errors.Is(err, rowmill.ErrUnavailable) && !unknown:
+		unused = true
+	default:
+		found, lookErr := s.store.Get(ctx, record.Job.ID)
+		if unknown && lookErr == nil {
+			return found, false, nil
+		}
+		unused = errors.Is(lookErr, rowmill.ErrNotFound) && !unknown
+	}
+	if unused && record.Spec.Spooled != "" {
+		if dropErr := s.intake.Bucket.Delete(ctx, record.Spec.Spooled); dropErr != nil {
+			s.Logger.Warn("removing the rows of a submission that was not stored failed", exchange.KeyJob, record.Job.ID, exchange.KeyErr, dropErr)
+		}
+	}
+	if err != nil && idem != nil {
+		err = idempotencyError(err)
+	}
+	if unknown {
+		err = unknownSubmission(err, idem)
+	}
+	if err != nil {
+		return stored, false, fmt.Errorf("store a submission: %w", err)
+	}
+	return stored, existed, nil
+}
+
+// unknownSubmission says how to find out, or to make sure.
+func unknownSubmission(err error, idem *store.Idempotency) error {
+	remedy := "look for it in GET /v1/list-jobs before you send it again; with an " + headerIdempotency + " you could repeat it safely"
+	if idem != nil {
+		remedy = "send the same request with the same " + headerIdempotency + " again, which creates no second job"
+	}
+	e := request.NotNow(request.CodeOutcomeUnknown, "the service's storage did not answer, so the job may have been created or not: %s", remedy)
+	return fmt.Errorf("%w: %w", e, err) // the reason is for the log alone
+}
+
+func idempotencyError(err error) error {
+	if errors.Is(err, rowmill.ErrConflict) {
+		return request.Errorf(nethttp.StatusConflict, "idempotency_conflict",
+			"this Idempotency-Key was used with another body; use a new key for a new submission")
+	}
+	return err
+}

@@ -1,0 +1,80 @@
+package http
+
+import (
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/sdk"
+	"github.com/rowmill/rowmill/text"
+)
+
+// jobView is a job as the API shows it. The fields below stand in for those of
+// the same name in the job.
+type jobView struct {
+	rowmill.Job
+	JobCost      *exchange.Decimal `json:"job_cost"`
+	CostEstimate *exchange.Decimal `json:"cost_estimate"`
+	Estimate     *estimateView     `json:"estimate"`
+}
+
+type estimateView struct {
+	rowmill.Estimate
+	Low  exchange.Decimal `json:"low"`
+	High exchange.Decimal `json:"high"`
+}
+
+// view puts a job's record into the dialect of a key.
+func (who principal) view(job rowmill.Job) jobView {
+	if who.dialect == sdk.Name {
+		job = sdk.Job(job)
+	}
+	if job.Warnings == nil {
+		job.Warnings = []string{}
+	}
+	if job.Sampling == nil {
+		job.Sampling = map[string]any{}
+	}
+	view := jobView{Job: job, JobCost: (*exchange.Decimal)(job.JobCost), CostEstimate: (*exchange.Decimal)(job.CostEstimate)}
+	if e := job.Estimate; e != nil {
+		view.Estimate = &estimateView{Estimate: *e, Low: exchange.Decimal(e.Low), High: exchange.Decimal(e.High)}
+	}
+	return view
+}
+
+// orNull is a text, or nil where it is empty.
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// queryInt reads a parameter between two bounds, both included.
+func queryInt(c *gin.Context, p *request.Problems, name string, absent, low, high int64) int64 {
+	given, there := c.GetQuery(name)
+	if !there {
+		return absent
+	}
+	n, err := strconv.ParseInt(given, 10, 64)
+	if err != nil || n < low || n > high {
+		p.Add(name, "is %q; it must be an integer from %d to %d", text.Shorten(given, 32), low, high)
+	}
+	return n
+}
+
+// queryBool reads a parameter that is false when absent.
+func queryBool(c *gin.Context, p *request.Problems, name string) bool {
+	given, there := c.GetQuery(name)
+	if !there {
+		return false
+	}
+	value, err := strconv.ParseBool(given)
+	if err != nil {
+		p.Add(name, "is %q; it must be true or false", text.Shorten(given, 32))
+	}
+	return value
+}
