@@ -149,7 +149,7 @@ func remoteViews(m cluster.Member, said nodes.State) []engineView {
 }
 
 func sameView(a, b engineView) bool {
-	return a.name == b.name && a.address == b.address && a.up == b.up && sameModels(a.info, b.info)
+	return a.name == b.name && a.address == b.address && a.up == b.up && a.info.Same(b.info)
 }
 
 // all are the engines that jobs of this node may use.

@@ -41,9 +41,9 @@ func (n *node) onEngine(c actor.Context, message any) {
 }
 
 // attach spawns the actor of an engine, unless its name is in use.
-func (n *node) attach(c actor.Context, server engine.Engine) {
-	name := server.Name()
-	switch free, taken := n.engines.free(server); {
+func (n *node) attach(c actor.Context, e engine.Engine) {
+	name := e.Name()
+	switch free, taken := n.engines.free(e); {
 	case taken:
 		n.log.Warn("engine of that name is in use already, the second is ignored", "engine", name)
 		return
@@ -53,8 +53,8 @@ func (n *node) attach(c actor.Context, server engine.Engine) {
 	m := n.metrics.engine(name)
 	disp := dispatch.New(dispatch.Config{Engine: name, RowTimeout: n.cfg.RowPatience, Metrics: m.Metrics})
 	pid := c.SpawnPrefix(n.metrics.props("engine", func() actor.Actor {
-		return &engineActor{
-			cfg: n.cfg, server: server, node: c.Self(), metrics: m, log: n.log,
+		return &server{
+			cfg: n.cfg, engine: e, node: c.Self(), metrics: m, log: n.log.With("engine", name),
 			disp: disp, work: newErrand(context.Background(), n.all),
 		}
 	}), "engine-"+pathSafe(name))

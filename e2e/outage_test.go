@@ -87,7 +87,7 @@ func TestServerHangs(t *testing.T) {
 	said := len(n.log(t))
 	stopped.signal(t, syscall.SIGSTOP)
 	began := time.Now()
-	said = n.says(t, said, "engine is down", "engine rests")
+	said = n.says(t, said, "engine is down", "the breaker of the engine opened")
 	noticed := time.Since(began)
 	stopped.signal(t, syscall.SIGCONT)
 	n.says(t, said, "engine is up")

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -117,6 +118,11 @@ type Info struct {
 	Simulated bool          // outputs are made up
 	Slots     int           // rows it runs at once; 0 when unknown
 	Models    []ServedModel // what it serves now
+}
+
+// Same reports whether both offer the same models, in as many slots.
+func (i Info) Same(other Info) bool {
+	return i.Kind == other.Kind && i.Slots == other.Slots && slices.Equal(i.Models, other.Models)
 }
 
 // ServedModel is a model a server offers.

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"slices"
 	"time"
 
 	"github.com/rowmill/rowmill/engine"
@@ -85,13 +84,12 @@ func (h *Health) Probed(info engine.Info, err error, answers bool, now time.Time
 }
 
 func (h *Health) rise(info engine.Info) Change {
-	before := h.info
-	was := h.phase
+	was, before := h.phase, h.info
 	h.phase, h.info = up, info
 	switch {
 	case was != up, info.Slots != before.Slots:
 		return Renewed
-	case info.Kind != before.Kind, !slices.Equal(info.Models, before.Models):
+	case !info.Same(before):
 		return Altered
 	}
 	return Same
