@@ -7,10 +7,12 @@ package schema
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -62,8 +64,13 @@ func parse(raw json.RawMessage) (checked json.RawMessage, document any, err erro
 	return compact.Bytes(), document, nil
 }
 
-// A Schema is compiled. It is read-only and safe for concurrent use.
-type Schema struct{ compiled *jsonschema.Schema }
+// A Schema is compiled. It is safe for concurrent use, and holds one answer
+// against itself at a time: however costly it is, it takes one processor.
+type Schema struct {
+	mu       sync.Mutex
+	compiled *jsonschema.Schema
+	steps    steps
+}
 
 // Compile says all that can be wrong with a schema. Drafts are told by $schema;
 // the default is 2020-12. It costs by far the most of all checks of a request,
@@ -83,6 +90,8 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 	compiler.UseLoader(noRemote{})
 	compiler.UseRegexpEngine(patterns.compile)
 	s = new(Schema)
+	compiler.RegisterVocabulary(s.steps.count())
+	compiler.AssertVocabs()
 	if err = compiler.AddResource(address, document); err == nil {
 		s.compiled, err = compiler.Compile(address)
 	}
@@ -96,17 +105,21 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 }
 
 // Violation says what is wrong with an answer, in words that follow a colon;
-// nothing where it conforms.
-func (s *Schema) Violation(answer string) (problem string) {
+// nothing where it conforms, or where ctx has ended.
+func (s *Schema) Violation(ctx context.Context, answer string) (problem string) {
 	defer func() {
-		if recover() != nil { // a fault of the library, which the answer's author may provoke
+		switch reason := recover(); reason {
+		case nil, errStopped:
+		case errTooManySteps:
+			problem = fmt.Sprintf("the schema branches so much that %d steps do not tell", maxSteps)
+		default: // a fault of the library, which the answer's author may provoke
 			problem = "it cannot be checked"
 		}
 	}()
-	return s.violation(answer)
+	return s.violation(ctx, answer)
 }
 
-func (s *Schema) violation(answer string) string {
+func (s *Schema) violation(ctx context.Context, answer string) string {
 	value, err := jsonschema.UnmarshalJSON(strings.NewReader(answer))
 	if err != nil {
 		return "it is not JSON"
@@ -114,6 +127,12 @@ func (s *Schema) violation(answer string) string {
 	if place, number := unusable(value); number != "" {
 		return text.Shorten(fmt.Sprintf("the number at %q is out of range: %s", place, number), maxProblem)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil {
+		return ""
+	}
+	s.steps.ctx, s.steps.taken = ctx, 0
 	if err := s.compiled.Validate(value); err != nil {
 		_, problems, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
 		return text.Shorten(strings.ReplaceAll(strings.TrimPrefix(problems, "- "), "\n- ", "; "), maxProblem)

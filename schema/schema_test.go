@@ -1,7 +1,10 @@
 package schema
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +93,7 @@ func TestViolation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := compile(t, c.schema).Violation(c.answer)
+			got := compile(t, c.schema).Violation(t.Context(), c.answer)
 			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 				t.Errorf("violation = %q, want %q", got, c.want)
 			}
@@ -104,9 +107,74 @@ func TestViolation(t *testing.T) {
 // What the library cannot do must not end the process.
 func TestAPanicIsAViolation(t *testing.T) {
 	t.Parallel()
-	if got := new(Schema).Violation(`{}`); got != "it cannot be checked" {
+	if got := new(Schema).Violation(t.Context(), `{}`); got != "it cannot be checked" {
 		t.Errorf("violation = %q", got)
 	}
+}
+
+// branches is a schema of so many levels, each of which names the next twice,
+// by a keyword that takes a list, under a property where there is one.
+func branches(levels int, keyword, property, draft string) string {
+	name := "$defs"
+	if draft != "" {
+		name = "definitions"
+	}
+	text := fmt.Sprintf(`{"$schema":%q,"$ref":"#/%[2]s/l0","%[2]s":{`, cmp.Or(draft, "https://json-schema.org/draft/2020-12/schema"), name)
+	for i := range levels {
+		next := fmt.Sprintf(`{"$ref":"#/%s/l%d"}`, name, (i+1)%(levels+1))
+		if property != "" {
+			next = fmt.Sprintf(`{"properties":{%q:%s}}`, property, next)
+		}
+		text += fmt.Sprintf(`"l%d":{"%s":[%s,{"title":"t","allOf":[%s]}]},`, i, keyword, next, next)
+	}
+	return text + fmt.Sprintf(`"l%d":{"type":"object"}}}`, levels)
+}
+
+// A schema that doubles the work with every level is given up, whatever the
+// keyword and the draft, and the next answer has all its steps again.
+func TestBranchesAreBounded(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat(`{"a":`, 40) + "{}" + strings.Repeat("}", 40)
+	for name, c := range map[string]struct{ schema, answer string }{
+		"allOf":           {branches(40, "allOf", "", ""), `{}`},
+		"oneOf":           {branches(40, "oneOf", "", ""), `{}`},
+		"an older draft":  {branches(40, "allOf", "", "http://json-schema.org/draft-07/schema#"), `{}`},
+		"the oldest":      {branches(40, "anyOf", "", "http://json-schema.org/draft-04/schema#"), `1`},
+		"another version": {branches(40, "allOf", "", "https://json-schema.org/draft/2019-09/schema"), `{}`},
+		"with the answer": {branches(40, "allOf", "a", ""), deep},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := compile(t, c.schema)
+			if got := s.Violation(t.Context(), c.answer); !strings.Contains(got, "branches so much") {
+				t.Errorf("violation = %q", got)
+			}
+		})
+	}
+	s := compile(t, branches(12, "allOf", "", ""))
+	for range 100 { // together more than one may take
+		if got := s.Violation(t.Context(), `{}`); got != "" {
+			t.Fatalf("violation = %q of what conforms", got)
+		}
+	}
+}
+
+// Nobody waits for what is said of an answer that is not wanted any more.
+func TestACheckEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	s := compile(t, branches(40, "allOf", "", ""))
+	ctx, cancel := context.WithCancel(t.Context())
+	s.steps.ctx, s.steps.taken = ctx, lookEvery-1
+	cancel()
+	defer func() {
+		if reason := recover(); reason != errStopped {
+			t.Errorf("a step of what is not wanted ends with %v", reason)
+		}
+	}()
+	if got := s.Violation(ctx, `{}`); got != "" {
+		t.Errorf("violation = %q", got)
+	}
+	s.steps.Validate(nil, nil)
 }
 
 // Whatever number is written, it is checked within a moment, and one that
@@ -117,7 +185,7 @@ func TestNumbersAreChecked(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.StringMatching(`-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,12})?`).Draw(t, "number")
 		began := time.Now()
-		s.violation(number)
+		s.violation(context.Background(), number)
 		if took := time.Since(began); took > time.Second {
 			t.Fatalf("%s took %v", number, took)
 		}
@@ -131,13 +199,13 @@ func TestNumbersAreChecked(t *testing.T) {
 // FuzzViolation looks for schemas and answers that the library panics on, or
 // would, were there nothing to catch it.
 func FuzzViolation(f *testing.F) {
-	f.Fuzz(func(_ *testing.T, schema, answer string) {
+	f.Fuzz(func(t *testing.T, schema, answer string) {
 		if len(schema)+len(answer) > 1<<10 {
 			return // what a length alone costs is not looked for
 		}
 		s, err := Compile(json.RawMessage(schema))
 		if err == nil {
-			s.violation(answer)
+			s.violation(t.Context(), answer)
 		}
 	})
 }

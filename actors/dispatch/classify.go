@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -53,7 +54,7 @@ const (
 )
 
 // accept classifies a reply that the engine gave on the given attempt, from 1.
-func (c *Classifier) accept(r *engine.Reply, attempt int) (rowmill.Output, Outcome) {
+func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (rowmill.Output, Outcome) {
 	out := rowmill.Output{
 		Finish: r.Finish, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, Attempts: attempt,
 	}
@@ -62,7 +63,11 @@ func (c *Classifier) accept(r *engine.Reply, attempt int) (rowmill.Output, Outco
 		return out, Final
 	}
 	if c.schema != nil {
-		if problem := c.schema.Violation(r.Content); problem != "" {
+		problem := c.schema.Violation(ctx, r.Content)
+		switch {
+		case ctx.Err() != nil:
+			return rowmill.Output{}, Unblamed
+		case problem != "":
 			return c.reject(r, attempt, problem)
 		}
 	}

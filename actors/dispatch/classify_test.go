@@ -49,7 +49,7 @@ func TestClassifierValidatesStructuredOutput(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			out, v := testClassifier(t, c.spec).accept(&c.reply, c.attempt)
+			out, v := testClassifier(t, c.spec).accept(t.Context(), &c.reply, c.attempt)
 			if v != c.outcome {
 				t.Fatalf("outcome = %v, want %v", v, c.outcome)
 			}

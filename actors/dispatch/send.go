@@ -197,7 +197,7 @@ func (q *Queue) accepted(t *Task, reply *engine.Reply) {
 		q.job.Counter.Observe(t.Row.Text, reply.InputTokens)
 	}
 	t.attempts++
-	t.Out, t.Outcome = q.job.Classifier.accept(reply, t.attempts)
+	t.Out, t.Outcome = q.job.Classifier.accept(q.job.Ctx, reply, t.attempts)
 	t.Out.Engine = q.disp.cfg.Engine
 	if t.Outcome == Again { // the only reason to turn an answer down
 		t.breaches++
