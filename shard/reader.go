@@ -112,17 +112,11 @@ func (s *Reader) BlockOf(row int) int {
 	return sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i].first > row }) - 1
 }
 
-// BlockBytes returns how much memory block i takes, about.
-func (s *Reader) BlockBytes(i int) int64 {
-	const perRow = 64 // headers of text and id
-	b := s.blocks[i]
-	return int64(b.size) + perRow*int64(b.rows)
-}
-
 // ReadBlock reads block i and checks it.
 func (s *Reader) ReadBlock(i int) (*Block, error) {
+	const perRow = 64 // headers of text and id
 	e := s.blocks[i]
-	b := &Block{First: e.first, Bytes: s.BlockBytes(i)}
+	b := &Block{First: e.first, Bytes: int64(e.size) + perRow*int64(e.rows)}
 	if s.r == nil {
 		b.texts = s.texts[e.first : e.first+e.rows]
 		return b, nil

@@ -1,0 +1,57 @@
+package blob_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/dir"
+)
+
+// An object is not there before it is whole.
+func Example() {
+	root, err := os.MkdirTemp("", "rowmill-*")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(root)
+	var bucket blob.Bucket
+	bucket, err = dir.Open(dir.Config{Root: root})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	w, err := bucket.Create(ctx, "jobs/1/note", "text/plain")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer w.Abort()
+	if _, err := io.WriteString(w, "a few bytes"); err != nil {
+		log.Fatal(err)
+	}
+	_, err = bucket.Stat(ctx, "jobs/1/note")
+	fmt.Println("before:", errors.Is(err, rowmill.ErrNotFound))
+	if _, err := w.Commit(); err != nil {
+		log.Fatal(err)
+	}
+
+	object, err := bucket.Open(ctx, "jobs/1/note")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer object.Close()
+	content, err := io.ReadAll(blob.NewReader(object))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("after: %s\n", content)
+	// Output:
+	// before: true
+	// after: a few bytes
+}

@@ -1,0 +1,108 @@
+package columnar_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+
+	"github.com/rowmill/rowmill/columnar"
+)
+
+// Any Parquet file can be read column by column, as text.
+func ExampleOpen() {
+	data := questions()
+	f, err := columnar.Open(bytes.NewReader(data), int64(len(data)), columnar.Limits{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, c := range f.Columns() {
+		fmt.Println(c.Name, c.Type)
+	}
+	rows := f.Rows(1, 0)
+	defer rows.Close()
+	for {
+		if err := rows.Next(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			log.Fatal(err)
+		}
+		question, err := rows.Text(0)
+		if err != nil {
+			log.Fatal(err)
+		}
+		id, err := rows.ID(1)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(id.Int, question)
+	}
+	// Output:
+	// id INT64
+	// question STRING
+	// 1 How tall is Kebnekaise?
+	// 2 Who lives in Nikkaluokta?
+}
+
+// Tables are put one behind the other, here with one of their columns, without
+// decoding them.
+func ExampleSplicer() {
+	var out bytes.Buffer
+	splice, err := columnar.NewSplicer(&out, []columnar.TableColumn{{Name: "question", Kind: columnar.TableText}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 2 {
+		data := questions()
+		t, err := columnar.OpenTable(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := splice.Append(context.Background(), t); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := splice.Close(); err != nil {
+		log.Fatal(err)
+	}
+
+	t, err := columnar.OpenTable(bytes.NewReader(out.Bytes()), int64(out.Len()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	scan := t.Scan(0)
+	if err := scan.SeekRow(3); err != nil {
+		log.Fatal(err)
+	}
+	block, err := scan.Next()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("row 3 of %d: %s\n", t.Rows(), block.Text(0, int(3-block.First)))
+	// Output: row 3 of 4: Who lives in Nikkaluokta?
+}
+
+// questions is a table of two rows.
+func questions() []byte {
+	var file bytes.Buffer
+	w, err := columnar.NewTableWriter(&file, []columnar.TableColumn{
+		{Name: "id", Kind: columnar.TableInt, Required: true},
+		{Name: "question", Kind: columnar.TableText},
+	}, nil, columnar.TableConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for i, question := range []string{"How tall is Kebnekaise?", "Who lives in Nikkaluokta?"} {
+		w.Int(0, int64(i+1))
+		w.Text(1, question)
+		if err := w.EndRow(); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		log.Fatal(err)
+	}
+	return file.Bytes()
+}

@@ -1,0 +1,46 @@
+package input_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"strings"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/input"
+)
+
+// What a file is, its content tells: CSV here, gzip and Parquet likewise.
+func ExampleOpen() {
+	file := strings.NewReader("id,text\n17,\"Hello, world\"\n18,Good night\n")
+	rows, err := input.Open(file, file.Size(), input.Options{Column: "text", IDColumn: "id"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rows.Close()
+	for {
+		var row rowmill.Row
+		if err := rows.Next(&row); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%d %s %q\n", row.Index, row.ID.Text, row.Text)
+	}
+	// Output:
+	// 0 17 "Hello, world"
+	// 1 18 "Good night"
+}
+
+// What is wrong with a file is said to whoever made it, with the remedy.
+func ExampleOpen_wrong() {
+	file := strings.NewReader("id,text\n17,Hello\n")
+	_, err := input.Open(file, file.Size(), input.Options{Column: "Text"})
+	var failure *rowmill.Failure
+	fmt.Println(errors.As(err, &failure))
+	fmt.Println(err)
+	// Output:
+	// true
+	// The input file has no column "Text", which column_name names. Did you mean "text"? It has the columns "id", "text".
+}

@@ -1,0 +1,75 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+// A job has one owner at a time: what a former one writes is refused.
+func Example() {
+	folder, err := os.MkdirTemp("", "rowmill-*")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	ctx := context.Background()
+	var records store.Store
+	records, err = bolt.Open(ctx, bolt.Config{Path: filepath.Join(folder, "rowmill.db")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer records.Close()
+
+	_, _, err = records.Create(ctx, store.Record{
+		Job: rowmill.Job{
+			ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: "m", Created: time.Now(),
+		},
+		Spec: rowmill.Spec{
+			Account: "default", Inline: []string{"a row"},
+			Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, ContextLength: 4096},
+		},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	first, second := claim(records, "node-1"), claim(records, "node-2")
+	for _, fence := range []store.Fence{first, second} {
+		rec, err := records.Update(ctx, fence, func(rec *store.Record) error {
+			return rec.Job.Become(rowmill.StatusStarting, time.Now())
+		})
+		fmt.Println(fence.Epoch, rec.Job.Status, errors.Is(err, rowmill.ErrLeaseLost))
+	}
+	// Output:
+	// 1  true
+	// 2 starting false
+}
+
+// claim makes a new session of node the owner of job-1, whose last owner has
+// gone by then.
+func claim(records store.Store, node string) store.Fence {
+	ctx := context.Background()
+	session, err := records.OpenSession(ctx, node, time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	rec, err := records.Claim(ctx, "job-1", session)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if node == "node-1" {
+		if err := records.CloseSession(ctx, session); err != nil {
+			log.Fatal(err)
+		}
+	}
+	return store.Fence{JobID: "job-1", Session: session, Epoch: rec.Epoch}
+}
