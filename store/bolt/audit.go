@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -38,32 +37,19 @@ func (s *Store) AppendAudit(ctx context.Context, e store.AuditEntry) error {
 
 // ListAudit returns entries of the audit record, newest first.
 func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor string) ([]store.AuditEntry, string, error) {
-	if limit <= 0 {
-		return nil, "", rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
-	}
-	start := []byte(account + "\x01") // just beyond the newest
-	if cursor != "" {
-		place, err := decodeCursor(cursor)
-		if err != nil {
-			return nil, "", err
-		}
-		start = append([]byte(account+"\x00"), place...)
+	start, err := pageStart(account, limit, cursor)
+	if err != nil {
+		return nil, "", err
 	}
 	var entries []store.AuditEntry
 	var next string
-	err := s.view(ctx, func(t *tx) error {
+	err = s.view(ctx, func(t *tx) error {
 		c := t.Bucket(bucketAudit).Cursor()
-		var key, raw []byte
-		if beyond, _ := c.Seek(start); beyond == nil {
-			key, raw = c.Last()
-		} else {
-			key, raw = c.Prev()
-		}
 		prefix := []byte(account + "\x00")
-		for ; bytes.HasPrefix(key, prefix); key, raw = c.Prev() {
+		for key, raw := lastBelow(c, start); bytes.HasPrefix(key, prefix); key, raw = c.Prev() {
 			if len(entries) == limit {
 				last := entries[limit-1]
-				next = encodeCursor(position(last.At), last.ID)
+				next = store.EncodeCursor(append(position(last.At), last.ID...))
 				return nil
 			}
 			var e store.AuditEntry

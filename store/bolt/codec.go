@@ -213,6 +213,9 @@ func position(at time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano())^(1<<63))
 }
 
+// positionBytes is the length of a position.
+const positionBytes = 8
+
 // splitOrderKey undoes orderKey but for the time, which it returns as bytes.
 func splitOrderKey(key []byte) (account string, created []byte, id string, ok bool) {
 	end := bytes.IndexByte(key, 0)

@@ -103,19 +103,3 @@ func FuzzReadSections(f *testing.F) {
 		_ = readTexts(raw, &job)
 	})
 }
-
-// FuzzDecodeCursor feeds cursors from clients: each is a place or refused.
-func FuzzDecodeCursor(f *testing.F) {
-	f.Add("")
-	f.Add(encodeCursor(position(time.Unix(1, 2)), "job-1"))
-	f.Add("AAAAAAAAAAAAAA")
-	f.Fuzz(func(t *testing.T, cursor string) {
-		place, err := decodeCursor(cursor)
-		if err != nil {
-			return
-		}
-		if again := encodeCursor(place[:8], string(place[8:])); again != cursor {
-			t.Errorf("cursor %q is read as %q", cursor, again)
-		}
-	})
-}

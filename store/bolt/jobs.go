@@ -3,10 +3,12 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
+
+	"go.etcd.io/bbolt"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
@@ -180,55 +182,45 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 	return rec, err
 }
 
-// cursorVersion leads every cursor, so that their form may change.
-const cursorVersion = 1
-
-func encodeCursor(created []byte, id string) string {
-	raw := append([]byte{cursorVersion}, created...)
-	return base64.RawURLEncoding.EncodeToString(append(raw, id...))
+// pageStart is the key in an account's order that a page is to stay below.
+func pageStart(account string, limit int, cursor string) ([]byte, error) {
+	place, err := store.CheckPage(limit, cursor, positionBytes)
+	switch {
+	case err != nil:
+		return nil, err
+	case place == nil:
+		return []byte(account + "\x01"), nil // just beyond the newest
+	}
+	return append([]byte(account+"\x00"), place...), nil
 }
 
-// decodeCursor returns the place in an account's order, or an InvalidError.
-func decodeCursor(cursor string) ([]byte, error) {
-	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil || base64.RawURLEncoding.EncodeToString(raw) != cursor || len(raw) <= 1+8 || len(raw) > 1+8+store.MaxName || raw[0] != cursorVersion {
-		return nil, rowmill.Invalid("cursor", "The cursor is not one this service gave out: pass the next_cursor of the previous page unchanged, or none to start from the newest job.")
+// lastBelow moves to the last key below start.
+func lastBelow(c *bbolt.Cursor, start []byte) (key, value []byte) {
+	if beyond, _ := c.Seek(start); beyond == nil {
+		return c.Last()
 	}
-	return raw[1:], nil
+	return c.Prev()
 }
 
 // List returns an account's jobs, newest first. Jobs created in the same
 // nanosecond come by id, the larger first.
 func (s *Store) List(ctx context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error) {
-	if limit <= 0 {
-		return nil, "", rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
-	}
-	start := []byte(account + "\x01") // just beyond the newest
-	if cursor != "" {
-		place, err := decodeCursor(cursor)
-		if err != nil {
-			return nil, "", err
-		}
-		start = append([]byte(account+"\x00"), place...)
+	start, err := pageStart(account, limit, cursor)
+	if err != nil {
+		return nil, "", err
 	}
 	var jobs []rowmill.Job
 	var next string
-	err := s.view(ctx, func(t *tx) error {
+	err = s.view(ctx, func(t *tx) error {
 		c := t.Bucket(bucketAccounts).Cursor()
-		key, _ := c.Seek(start)
-		if key == nil {
-			key, _ = c.Last()
-		} else {
-			key, _ = c.Prev()
-		}
 		var created []byte // of the last job listed
-		for ; key != nil; key, _ = c.Prev() {
+		for key, _ := lastBelow(c, start); key != nil; key, _ = c.Prev() {
 			owner, at, id, ok := splitOrderKey(key)
 			if !ok || owner != account {
 				return nil
 			}
 			if len(jobs) == limit {
-				next = encodeCursor(created, jobs[limit-1].ID)
+				next = store.EncodeCursor(slices.Concat(created, []byte(jobs[limit-1].ID))) // created lies in the file
 				return nil
 			}
 			if err := ctx.Err(); err != nil {

@@ -8,7 +8,6 @@ import (
 
 	driver "github.com/redis/go-redis/v9"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -47,28 +46,15 @@ func (s *Store) AppendAudit(ctx context.Context, e store.AuditEntry) error {
 
 // ListAudit returns entries of the audit record, newest first.
 func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor string) ([]store.AuditEntry, string, error) {
-	if limit <= 0 {
-		return nil, "", rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
-	}
-	below := "+"
-	if cursor != "" {
-		place, err := decodeCursor(cursor)
-		if err != nil {
-			return nil, "", err
-		}
-		below = "(" + place
-	}
-	var members *driver.StringSliceCmd
-	if err := s.read(ctx, func(p driver.Pipeliner) {
-		members = p.ZRevRangeByLex(ctx, s.key("audit", account), &driver.ZRangeBy{Min: "-", Max: below, Count: int64(limit) + 1})
-	}); err != nil {
-		return nil, "", fmt.Errorf("list the audit record: %w", err)
+	members, err := s.page(ctx, "list the audit record", "audit", account, limit, cursor)
+	if err != nil {
+		return nil, "", err
 	}
 	var entries []store.AuditEntry
 	next, last := "", ""
-	for _, member := range members.Val() {
+	for _, member := range members {
 		if len(entries) == limit {
-			next = encodeCursor(last)
+			next = store.EncodeCursor([]byte(last))
 			break
 		}
 		place, raw, _ := strings.Cut(member, "\x00")

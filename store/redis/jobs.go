@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"strconv"
 
@@ -128,54 +127,40 @@ func (s *Store) load(ctx context.Context, jobID, session string) (f fields, aliv
 	return f, session != "" && exists.Val() == 1, nil
 }
 
-// cursorVersion leads every cursor, so that their form may change.
-const cursorVersion = "\x01"
-
-// encodeCursor names the place of a job in its account's order.
-func encodeCursor(place string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(cursorVersion + place))
-}
-
-// decodeCursor undoes encodeCursor, or returns an InvalidError.
-func decodeCursor(cursor string) (string, error) {
-	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	place := string(raw)
-	valid := err == nil && len(place) > len(cursorVersion)+orderDigits && len(place) <= len(cursorVersion)+orderDigits+store.MaxName &&
-		place[:len(cursorVersion)] == cursorVersion && encodeCursor(place[len(cursorVersion):]) == cursor
-	if valid {
-		place = place[len(cursorVersion):]
-		_, err = strconv.ParseUint(place[:orderDigits], 16, 64)
+// page reads the places in an order behind cursor, newest first: limit of them
+// and, where there is more, one.
+func (s *Store) page(ctx context.Context, doing, order, account string, limit int, cursor string) ([]string, error) {
+	place, err := store.CheckPage(limit, cursor, orderDigits)
+	if err != nil {
+		return nil, err
 	}
-	if !valid || err != nil {
-		return "", rowmill.Invalid("cursor", "The cursor is not one this service gave out: pass the next_cursor of the previous page unchanged, or none to start from the newest job.")
+	below := "+"
+	if place != nil {
+		if _, err := strconv.ParseUint(string(place[:orderDigits]), 16, 64); err != nil {
+			return nil, store.BadCursor()
+		}
+		below = "(" + string(place)
 	}
-	return place, nil
+	var places *driver.StringSliceCmd
+	if err := s.read(ctx, func(p driver.Pipeliner) {
+		places = p.ZRevRangeByLex(ctx, s.key(order, account), &driver.ZRangeBy{Min: "-", Max: below, Count: int64(limit) + 1})
+	}); err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	return places.Val(), nil
 }
 
 // List returns an account's jobs, newest first. Jobs created in the same
 // nanosecond come by id, the larger first.
 func (s *Store) List(ctx context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error) {
-	if limit <= 0 {
-		return nil, "", rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
+	page, err := s.page(ctx, "list jobs", "jobs", account, limit, cursor)
+	if err != nil {
+		return nil, "", err
 	}
-	below := "+"
-	if cursor != "" {
-		place, err := decodeCursor(cursor)
-		if err != nil {
-			return nil, "", err
-		}
-		below = "(" + place
-	}
-	var places *driver.StringSliceCmd
-	if err := s.read(ctx, func(p driver.Pipeliner) {
-		places = p.ZRevRangeByLex(ctx, s.key("jobs", account), &driver.ZRangeBy{Min: "-", Max: below, Count: int64(limit) + 1})
-	}); err != nil {
-		return nil, "", fmt.Errorf("list jobs: %w", err)
-	}
-	page, next := places.Val(), ""
+	next := ""
 	if len(page) > limit {
 		page = page[:limit]
-		next = encodeCursor(page[limit-1])
+		next = store.EncodeCursor([]byte(page[limit-1]))
 	}
 	if len(page) == 0 {
 		return nil, "", ctx.Err()
