@@ -105,7 +105,7 @@ bench/tokens: ## our tokenizer beside tiktoken and two Go libraries
 	cd bench/tokens && $(GO) run . -rounds $(ROUNDS)
 
 bench/parts:
-	$(GO) test -run '^$$' -bench . -count $(ROUNDS) ./input/... ./columnar ./results ./bench/parts
+	$(GO) test -run '^$$' -bench . -count $(ROUNDS) ./input/... ./columnar ./bench/parts
 
 clean: ## remove what the targets above built
 	rm -rf bin/rowmill bin/bench dist .demo .cluster

@@ -81,8 +81,8 @@ func makeEntries(n, in, out int) []entry {
 
 // Ours.
 
-func ownPart(tb testing.TB, w io.Writer, entries []entry) {
-	p, err := results.NewPartWriter(w, schema())
+func ownPart(tb testing.TB, w io.Writer, s results.Schema, entries []entry) {
+	p, err := results.NewPartWriter(w, s)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func inFile(tb testing.TB, write func(w io.Writer)) *io.SectionReader {
 type pair struct{ own, library []*io.SectionReader }
 
 func (p *pair) add(tb testing.TB, entries []entry) {
-	p.own = append(p.own, inFile(tb, func(w io.Writer) { ownPart(tb, w, entries) }))
+	p.own = append(p.own, inFile(tb, func(w io.Writer) { ownPart(tb, w, schema(), entries) }))
 	p.library = append(p.library, inFile(tb, func(w io.Writer) { libraryPart(tb, w, entries) }))
 }
 
@@ -191,7 +191,7 @@ func TestSameRows(t *testing.T) {
 		}
 	}
 	same("part",
-		func(w io.Writer) { ownPart(t, w, entries) },
+		func(w io.Writer) { ownPart(t, w, schema(), entries) },
 		func(w io.Writer) { libraryPart(t, w, entries) })
 	same("merge",
 		func(w io.Writer) { ownMerge(t, w, mixed.own) },
@@ -332,7 +332,7 @@ func BenchmarkPart(b *testing.B) {
 		b.Run(fmt.Sprintf("in=%d/out=%d", size[0], size[1]), func(b *testing.B) {
 			entries := makeEntries(8000, size[0], size[1])
 			inTurns(b, len(entries),
-				side{"own", func(w io.Writer) { ownPart(b, w, entries) }},
+				side{"own", func(w io.Writer) { ownPart(b, w, schema(), entries) }},
 				side{"library", func(w io.Writer) { libraryPart(b, w, entries) }})
 		})
 	}
