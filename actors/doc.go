@@ -26,7 +26,7 @@
 //	nodeRequest     System, job,     what is asked of a node, by its own  as what it carries: hint, invite,
 //	                peer → node      process or another                   dismiss, report, orders or drain
 //	jobOver         job → node       nothing is left to do                no
-//	workerOver      worker → node    the same of a worker                 no
+//	workerEnded      worker → node    the same of a worker                 no
 //	leaseChanged    System → node    a session was opened, or has ended   no
 //	attachEngine,   System → node    an engine came, goes                 no
 //	detachEngine
@@ -52,7 +52,7 @@
 //	partSettled     results → job    it is committed, or not needed       no
 //	jobBroke, tooManyFailed, jobSucceeded
 //	                results → job                                         no
-//	drain, drainJob, drainShard, drainResults, resultsDrained
+//	drain, drainJob, drainWorker, drainResults, resultsDrained
 //	                down and up the tree: finish, commit, give back
 //
 // # Owners and workers

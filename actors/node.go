@@ -27,7 +27,7 @@ type (
 		status   rowmill.Status
 		released bool // it waits for another owner
 	}
-	workerOver   struct{ job, worker string } // worker: nothing is left for it to do
+	workerEnded  struct{ job, worker string } // worker: nothing is left for it to do
 	leaseChanged struct {                     // System: there is a new session, or one can no longer be trusted
 		lease *lease
 		ended bool
@@ -78,7 +78,7 @@ func (n *node) Receive(c actor.Context) {
 		n.onRequest(c, m)
 	case jobOver:
 		n.onJobOver(c, m)
-	case workerOver:
+	case workerEnded:
 		n.onWorkerOver(c, m)
 	case attachEngine, detachEngine, engineChanged, engineLeft:
 		n.onEngine(c, m)
@@ -200,7 +200,7 @@ func (n *node) onDrain(c actor.Context) {
 	n.phase = draining
 	n.publish()
 	for _, h := range n.workers.running {
-		c.Send(h.pid, drainShard{})
+		c.Send(h.pid, drainWorker{})
 	}
 	for _, o := range n.claims.owned {
 		c.Send(o.pid, drainJob{})

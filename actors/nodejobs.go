@@ -21,7 +21,7 @@ type ownedJob struct {
 // scan looks for jobs without an owner, now and from time to time.
 func (n *node) scan(c actor.Context) {
 	n.timers.run(c, n.cfg.ScanInterval, "scan", n.scan)
-	n.metrics.memory.Set(float64(n.budget.inUse()))
+	n.metrics.memory.Set(float64(n.budget.InUse()))
 	limit := n.claims.free()
 	if n.scanning || n.phase == draining || n.lease == nil || limit < 1 {
 		return

@@ -114,8 +114,8 @@ func (n *node) spawnWorker(c actor.Context, m *invite, job *jobContext, work err
 	log := n.log.With("job", m.Job)
 	h.pid = c.SpawnPrefix(n.metrics.props("worker", func() actor.Actor {
 		return &worker{
-			cfg: n.cfg, name: h.name, self: n.address, job: job, node: c.Self(), owner: h.owner,
-			metrics: n.metrics, budget: n.budget, slots: n.slots, work: work, all: n.all, runs: runs, log: log, agreed: assign.NewWorker(h.name, m.Epoch, m.Session),
+			process: n.process, name: h.name, job: job, node: c.Self(), owner: h.owner, tasks: work, writes: runs, log: log,
+			rows: assign.NewWorker(h.name, m.Epoch, m.Session),
 		}
 	}), fmt.Sprintf("worker-%s-%d", m.Job, m.Epoch))
 	c.Watch(h.pid)
@@ -124,7 +124,7 @@ func (n *node) spawnWorker(c actor.Context, m *invite, job *jobContext, work err
 	c.Send(h.pid, enginesChanged{n.engines.own})
 }
 
-func (n *node) onWorkerOver(c actor.Context, m workerOver) {
+func (n *node) onWorkerOver(c actor.Context, m workerEnded) {
 	if h := n.workers.of(m.job, m.worker); h != nil {
 		n.stopWorker(c, m.job, h, nil)
 	}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/rowmill/rowmill/actors/work"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
@@ -12,7 +13,7 @@ type process struct {
 	cfg      Config
 	metrics  *metrics
 	log      *slog.Logger
-	budget   *budget
+	budget   *work.Budget
 	slots    slots
 	counters *prompt.Counters
 	post     *post

@@ -12,6 +12,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/actors/work"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/tokenize/prompt"
@@ -87,7 +88,7 @@ func (s *System) Start(ctx context.Context) error {
 
 func (s *System) process() *process {
 	p := &process{
-		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: &budget{limit: s.cfg.MemoryBudget}, slots: newSlots(),
+		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: work.NewBudget(s.cfg.MemoryBudget), slots: newSlots(),
 		counters: prompt.NewCounters(s.cfg.Tokenizers, s.metrics.onCountError, s.log), post: s.post, all: &s.all,
 	}
 	if s.cfg.Peers != nil {

@@ -1,0 +1,207 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/dispatch"
+	"github.com/rowmill/rowmill/shard"
+)
+
+// A Loader turns spans into tasks, a block of rows at a time. It keeps a shard
+// open, and its last block, while rows of it may come.
+type Loader struct {
+	memory *Memory
+	shards []shard.Info
+	open   func(ctx context.Context, n int) (*shard.Reader, error)
+
+	todo      []assign.Span
+	inputs    map[int]input
+	latest    int  // the shard of the span that came last
+	exhausted bool // no more spans are to come now
+	loading   bool
+	full      bool // the budget had no room
+}
+
+// An input is an open shard.
+type input struct {
+	reader *shard.Reader
+	block  *shard.Block // the last one read: the next span may begin in it
+}
+
+// A Load is a block to be read. Run does it; Loader.Loaded takes it back.
+type Load struct {
+	open  func(ctx context.Context, n int) (*shard.Reader, error)
+	span  assign.Span
+	bytes int64 // taken from the budget for it
+	input
+}
+
+// NewLoader returns a Loader of a job with these shards, which open opens.
+func NewLoader(memory *Memory, shards []shard.Info, open func(ctx context.Context, n int) (*shard.Reader, error)) *Loader {
+	return &Loader{memory: memory, shards: shards, open: open, inputs: make(map[int]input)}
+}
+
+// Add takes spans in. exhausted says that no others are to come now.
+func (l *Loader) Add(spans []assign.Span, exhausted bool) {
+	for _, s := range spans {
+		l.latest = s.Shard
+	}
+	l.todo, l.exhausted = append(l.todo, spans...), exhausted
+}
+
+// wanted is how many spans there should be: the one being loaded, and the next.
+const wanted = 2
+
+// Wants reports whether there is room for more spans.
+func (l *Loader) Wants() bool { return len(l.todo) < wanted }
+
+// Exhausted reports whether no spans are to come now.
+func (l *Loader) Exhausted() bool { return l.exhausted }
+
+// Empty reports whether no span waits.
+func (l *Loader) Empty() bool { return len(l.todo) == 0 }
+
+// Loading reports whether a Load has not come back.
+func (l *Loader) Loading() bool { return l.loading }
+
+// Waiting is how many rows are in spans that nobody has begun to load.
+func (l *Loader) Waiting() (rows int) {
+	for _, s := range l.idle() {
+		rows += s.Count()
+	}
+	return rows
+}
+
+func (l *Loader) idle() []assign.Span {
+	if l.loading {
+		return l.todo[1:]
+	}
+	return l.todo
+}
+
+// Next returns a block to load, if there is a span and the budget has room. A
+// worker with nothing in memory is given room in any case, so that no job
+// stands still.
+func (l *Loader) Next(nothing bool) (load Load, ok bool) {
+	if l.loading || l.full || len(l.todo) == 0 {
+		return Load{}, false
+	}
+	s := l.todo[0]
+	size := spanBytes(l.shards[s.Shard], s)
+	if nothing {
+		l.memory.take(size)
+	} else if l.memory.acquire(1, size, loadShare) == 0 {
+		l.full = true
+		return Load{}, false
+	}
+	l.loading = true
+	return Load{open: l.open, span: s, bytes: size, input: l.inputs[s.Shard]}, true
+}
+
+// spanBytes estimates the memory that the next block of a span takes.
+func spanBytes(s shard.Info, sp assign.Span) int64 {
+	rows := int64(sp.Count())
+	return rows*dispatch.TaskBytes + rows*s.Bytes/int64(max(s.Rows, 1))
+}
+
+// Run reads the block. It may be repeated.
+func (l *Load) Run(ctx context.Context) (err error) {
+	s, fresh := l.span, l.reader == nil
+	if fresh {
+		if l.reader, err = l.open(ctx, s.Shard); err != nil {
+			return err
+		}
+	}
+	if s.To > l.reader.Rows() {
+		return fmt.Errorf("shard %d has %d rows, not %d", s.Shard, l.reader.Rows(), s.To)
+	}
+	if b := l.block; b != nil && b.First <= s.From && s.From < b.First+b.Rows() {
+		return nil
+	}
+	if l.block, err = l.reader.ReadBlock(l.reader.BlockOf(s.From)); err != nil && fresh {
+		err = errors.Join(err, l.reader.Close())
+		l.reader = nil // what is repeated begins anew
+	}
+	return err
+}
+
+// Loaded takes a block in and returns its rows of the span as tasks.
+func (l *Loader) Loaded(m Load) []*dispatch.Task {
+	l.loading = false
+	l.inputs[m.span.Shard] = m.input
+	end := min(m.span.To, m.block.First+m.block.Rows())
+	rows := make([]rowmill.Row, 0, end-m.span.From)
+	for rel := m.span.From; rel < end; rel++ {
+		if m.span.Has(rel) {
+			rows = append(rows, rowmill.Row{Index: m.reader.First() + int64(rel), Text: m.block.Text(rel), ID: m.block.ID(rel)})
+		}
+	}
+	tasks, bytes := dispatch.NewTasks(m.span.Shard, m.reader.First(), rows)
+	l.memory.take(bytes - m.bytes)
+	if rest := m.span.After(end); rest.Count() > 0 {
+		l.todo[0] = rest
+	} else {
+		l.todo = l.todo[1:]
+	}
+	return tasks
+}
+
+// Failed takes back a Load that brought nothing.
+func (l *Loader) Failed(m Load) {
+	l.loading = false
+	if m.reader != nil {
+		l.inputs[m.span.Shard] = m.input
+	}
+}
+
+// Resume makes Next ask the budget again.
+func (l *Loader) Resume() { l.full = false }
+
+// Revoke takes out spans that nobody has begun to load, the last first, which
+// have up to n rows together.
+func (l *Loader) Revoke(n int) (spans []assign.Span) {
+	for len(l.idle()) > 0 {
+		last := l.todo[len(l.todo)-1]
+		if last.Count() > n {
+			break
+		}
+		n -= last.Count()
+		l.todo = l.todo[:len(l.todo)-1]
+		spans = append(spans, last)
+	}
+	return spans
+}
+
+// Last reports whether no more rows of a shard are to come, as far as is known.
+func (l *Loader) Last(shard int) bool { return shard != l.latest || l.exhausted }
+
+// Shards are those that are open.
+func (l *Loader) Shards() []int {
+	shards := make([]int, 0, len(l.inputs))
+	for n := range l.inputs {
+		shards = append(shards, n)
+	}
+	return shards
+}
+
+// Release closes a shard.
+func (l *Loader) Release(shard int) error {
+	in, open := l.inputs[shard]
+	delete(l.inputs, shard)
+	if !open {
+		return nil
+	}
+	return in.reader.Close()
+}
+
+// Close closes all shards.
+func (l *Loader) Close() (err error) {
+	for n := range l.inputs {
+		err = errors.Join(err, l.Release(n))
+	}
+	return err
+}

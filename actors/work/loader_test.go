@@ -1,0 +1,215 @@
+package work
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/dispatch"
+	"github.com/rowmill/rowmill/shard"
+)
+
+// shards are objects of rows that are called by shard and number, and how often
+// each was opened and closed.
+type shards struct {
+	objects [][]byte
+	infos   []shard.Info
+	opened  int
+	closed  int
+	fail    error // of the next open
+}
+
+func newShards(t *testing.T, rows ...int) *shards {
+	t.Helper()
+	s := &shards{}
+	first := int64(0)
+	for n, count := range rows {
+		var b bytes.Buffer
+		w := shard.NewWriter(&b, first, false)
+		for i := range count {
+			if err := w.Add(fmt.Sprintf("%d/%d", n, i), rowmill.ID{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s.objects = append(s.objects, b.Bytes())
+		s.infos = append(s.infos, shard.Info{First: first, Rows: count, Bytes: int64(b.Len())})
+		first += int64(count)
+	}
+	return s
+}
+
+func (s *shards) open(_ context.Context, n int) (*shard.Reader, error) {
+	if err := s.fail; err != nil {
+		s.fail = nil
+		return nil, err
+	}
+	s.opened++
+	return shard.NewReader(bytes.NewReader(s.objects[n]), int64(len(s.objects[n])), s)
+}
+
+func (s *shards) Close() error { s.closed++; return nil }
+
+func memory(bytes int64) *Memory { return &Memory{Budget: NewBudget(bytes), Wake: func() {}} }
+
+// loadAll loads all spans and returns the texts of their rows.
+func loadAll(t *testing.T, l *Loader) (texts []string, tasks []*dispatch.Task) {
+	t.Helper()
+	for !l.Empty() {
+		load, ok := l.Next(true)
+		if !ok {
+			t.Fatal("nothing to load, although spans wait")
+		}
+		if err := load.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		some := l.Loaded(load)
+		tasks = append(tasks, some...)
+		for _, task := range some {
+			texts = append(texts, task.Row.Text)
+		}
+	}
+	return texts, tasks
+}
+
+// Every row of the spans comes once, with its place, and its memory goes back
+// when it is freed.
+func TestLoaderLoadsTheRowsOfItsSpans(t *testing.T) {
+	t.Parallel()
+	s, m := newShards(t, 5000, 3), memory(1<<30)
+	l := NewLoader(m, s.infos, s.open)
+	l.Add([]assign.Span{
+		{Shard: 0, From: 10, To: 4990, Except: assign.NewRowSet(roaring.BitmapOf(11, 4000))},
+		{Shard: 1, From: 1, To: 3},
+	}, false)
+	texts, tasks := loadAll(t, l)
+	if len(texts) != 4978+2 || texts[0] != "0/10" || texts[1] != "0/12" || texts[len(texts)-1] != "1/2" {
+		t.Fatalf("%d rows, from %v to %v", len(texts), texts[:2], texts[len(texts)-1])
+	}
+	if last := tasks[len(tasks)-1]; last.Shard != 1 || last.Rel != 2 || last.Row.Index != 5002 {
+		t.Errorf("the last row is %d of shard %d, number %d", last.Rel, last.Shard, last.Row.Index)
+	}
+	if m.held < 4980*dispatch.TaskBytes {
+		t.Errorf("%d bytes held for 4980 rows", m.held)
+	}
+	m.Free(tasks)
+	if m.held != 0 {
+		t.Errorf("%d bytes held after all rows are gone", m.held)
+	}
+	if s.opened != 2 || s.closed != 0 {
+		t.Errorf("opened %d shards and closed %d before they were released", s.opened, s.closed)
+	}
+	if err := errors.Join(l.Release(0), l.Release(0), l.Close()); err != nil || s.closed != 2 {
+		t.Errorf("closed %d of 2 shards: %v", s.closed, err)
+	}
+}
+
+// A block stays for the next span that begins in it.
+func TestLoaderReadsABlockOnce(t *testing.T) {
+	t.Parallel()
+	s := newShards(t, 100)
+	l := NewLoader(memory(1<<30), s.infos, s.open)
+	l.Add([]assign.Span{{From: 0, To: 50}, {From: 50, To: 100}}, true)
+	first, _ := l.Next(false)
+	if err := first.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.Loaded(first)
+	second, _ := l.Next(false)
+	if second.block == nil || second.block != first.block || second.reader != first.reader {
+		t.Error("the second span of a block does not find it")
+	}
+	if !l.Last(0) || l.Shards()[0] != 0 {
+		t.Error("the only shard is not the last one")
+	}
+}
+
+func TestLoaderWaitsForTheBudget(t *testing.T) {
+	t.Parallel()
+	s := newShards(t, 100)
+	m := memory(100)
+	l := NewLoader(m, s.infos, s.open)
+	l.Add([]assign.Span{{From: 0, To: 100}}, false)
+	if _, ok := l.Next(false); ok {
+		t.Fatal("a load that the budget has no room for")
+	}
+	l.Resume()
+	if _, ok := l.Next(true); !ok {
+		t.Error("a worker with nothing in memory got nothing")
+	}
+	if _, ok := l.Next(true); ok {
+		t.Error("two loads at once")
+	}
+}
+
+// What is being loaded cannot be revoked; the rest can, the last first.
+func TestLoaderRevokesWhatNobodyBegan(t *testing.T) {
+	t.Parallel()
+	s := newShards(t, 100)
+	l := NewLoader(memory(1<<30), s.infos, s.open)
+	l.Add([]assign.Span{{From: 0, To: 10}, {From: 10, To: 30}, {From: 30, To: 60}}, false)
+	if l.Wants() || l.Waiting() != 60 {
+		t.Errorf("wants %v, %d rows wait", l.Wants(), l.Waiting())
+	}
+	l.Next(false)
+	if got := l.Revoke(29); got != nil {
+		t.Errorf("revoked %v, more than was asked for", got)
+	}
+	got := l.Revoke(100)
+	if len(got) != 2 || got[0].From != 30 || got[1].From != 10 || l.Waiting() != 0 || l.Empty() {
+		t.Errorf("revoked %v, %d rows wait", got, l.Waiting())
+	}
+}
+
+// A load that failed can be repeated, and what it opened is closed.
+func TestLoaderRepeatsALoad(t *testing.T) {
+	t.Parallel()
+	s := newShards(t, 10)
+	l := NewLoader(memory(1<<30), s.infos, s.open)
+	l.Add([]assign.Span{{From: 0, To: 10}}, false)
+	load, _ := l.Next(false)
+	s.fail = errors.New("away")
+	if err := load.Run(t.Context()); err == nil {
+		t.Fatal("a shard that could not be opened was read")
+	}
+	whole := s.objects[0]
+	s.objects[0] = append([]byte(nil), whole...)
+	s.objects[0][len(whole)/4] ^= 0xFF // in its block
+	if err := load.Run(t.Context()); err == nil || s.opened != 1 || s.closed != 1 {
+		t.Fatalf("a broken block: %v, opened %d, closed %d", err, s.opened, s.closed)
+	}
+	s.objects[0] = whole
+	if err := load.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if tasks := l.Loaded(load); len(tasks) != 10 {
+		t.Errorf("%d rows", len(tasks))
+	}
+}
+
+// A span beyond its shard is an error, not a panic.
+func TestLoaderRefusesASpanBeyondItsShard(t *testing.T) {
+	t.Parallel()
+	s := newShards(t, 10)
+	l := NewLoader(memory(1<<30), s.infos, s.open)
+	l.Add([]assign.Span{{From: 0, To: 11}}, false)
+	load, _ := l.Next(false)
+	if err := load.Run(t.Context()); err == nil {
+		t.Error("a row that is not there was read")
+	}
+	l.Failed(load)
+	if l.Loading() {
+		t.Error("a load that failed goes on")
+	}
+	if err := l.Close(); err != nil || s.closed != 1 {
+		t.Errorf("closed %d shards: %v", s.closed, err)
+	}
+}

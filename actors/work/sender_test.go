@@ -1,0 +1,149 @@
+package work
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/dispatch"
+)
+
+// A line is a queue of a server that wants demand rows.
+type line struct {
+	demand, group int
+	tasks         []*dispatch.Task
+}
+
+func (q *line) Demand() int                { return q.demand }
+func (q *line) Group() int                 { return max(q.group, 1) }
+func (q *line) CacheTokens() int64         { return 1000 }
+func (q *line) Put(tasks []*dispatch.Task) { q.tasks = append(q.tasks, tasks...) }
+
+func (q *line) Withdraw() []*dispatch.Task {
+	back := q.tasks
+	q.tasks = nil
+	return back
+}
+
+func someTasks(n int) []*dispatch.Task {
+	rows := make([]rowmill.Row, n)
+	for i := range rows {
+		rows[i] = rowmill.Row{Index: int64(i), Text: strings.Repeat("x", 10)}
+	}
+	tasks, _ := dispatch.NewTasks(0, 0, rows)
+	return tasks
+}
+
+func TestSenderFillsTheLeastBusyServers(t *testing.T) {
+	t.Parallel()
+	s, a, b := NewSender(memory(1<<30), 100, 0), &line{demand: 30}, &line{demand: 10}
+	s.Open("a", a)
+	s.Open("b", b)
+	s.Rows.Add(someTasks(100))
+	if room := s.Room(); room != 40 {
+		t.Errorf("room for %d rows, want 40", room)
+	}
+	if s.Fill() {
+		t.Error("a budget of a gigabyte is full")
+	}
+	if len(a.tasks) != 30 || len(b.tasks) != 10 || s.Sent() != 40 || s.Rows.Ready() != 60 {
+		t.Errorf("%d and %d rows sent, %d in all, %d left", len(a.tasks), len(b.tasks), s.Sent(), s.Rows.Ready())
+	}
+	if s.Wants(40) != true { // all of them are loaded ahead
+		t.Error("no more rows wanted, although memory is free")
+	}
+}
+
+// What waits before a server that goes is sent to the others.
+func TestSenderTakesBackWhatWaits(t *testing.T) {
+	t.Parallel()
+	m := memory(1 << 30)
+	s, a := NewSender(m, 10, 100), &line{demand: 10}
+	s.Open("a", a)
+	s.Rows.Add(someTasks(10))
+	s.Fill()
+	if m.held != 10*100 {
+		t.Errorf("%d bytes held for 10 answers of 100 bytes", m.held)
+	}
+	running := a.tasks[:2]
+	a.tasks = a.tasks[2:]
+	s.Close("a")
+	if s.Uses("a") || s.Sent() != 2 || s.Rows.Ready() != 8 || m.held != 2*100 {
+		t.Errorf("%d rows sent, %d ready, %d bytes held", s.Sent(), s.Rows.Ready(), m.held)
+	}
+	b := &line{demand: 10}
+	s.Open("b", b)
+	s.Fill()
+	if len(b.tasks) != 8 {
+		t.Errorf("%d rows went to the other server", len(b.tasks))
+	}
+	for _, task := range running { // they come back although their server is gone
+		s.Back(task)
+		s.Retry(task, time.Now())
+	}
+	if s.Sent() != 8 || s.Rows.Ready() != 2 || m.held != 8*100 {
+		t.Errorf("%d rows sent, %d ready, %d bytes held", s.Sent(), s.Rows.Ready(), m.held)
+	}
+	s.Withdraw()
+	if s.Sent() != 0 || s.Rows.Ready() != 10 || m.held != 0 || s.Empty() {
+		t.Errorf("%d rows sent, %d ready, %d bytes held", s.Sent(), s.Rows.Ready(), m.held)
+	}
+}
+
+// A full budget lets one row go, so that no job stands still, and no more.
+func TestSenderSendsOneRowWhateverTheBudget(t *testing.T) {
+	t.Parallel()
+	s, a := NewSender(memory(10), 10, 100), &line{demand: 10}
+	s.Open("a", a)
+	s.Rows.Add(someTasks(10))
+	if !s.Fill() || len(a.tasks) != 1 {
+		t.Errorf("%d rows sent, want one and a word that memory is full", len(a.tasks))
+	}
+	if s.Fill() || len(a.tasks) != 1 {
+		t.Errorf("%d rows sent, want no more before there is room", len(a.tasks))
+	}
+	s.Resume()
+	if !s.Fill() || len(a.tasks) != 1 {
+		t.Errorf("%d rows sent", len(a.tasks))
+	}
+}
+
+// The room set aside for an answer follows those that come.
+func TestSenderLearnsHowLargeAnswersAre(t *testing.T) {
+	t.Parallel()
+	m := memory(1 << 30)
+	s, a := NewSender(m, 1000, 0), &line{demand: 1}
+	s.Open("a", a)
+	s.Rows.Add(someTasks(1000))
+	for range 500 {
+		s.Fill()
+		for _, task := range a.Withdraw() {
+			task.Out.Text = strings.Repeat("y", 20<<10)
+			s.Back(task)
+			s.Answered(task)
+			m.Free([]*dispatch.Task{task})
+		}
+	}
+	if s.answer < 19<<10 {
+		t.Errorf("%d bytes are set aside for answers of 20 KiB", s.answer)
+	}
+	if s.Sent() != 0 {
+		t.Errorf("%d rows are sent after all came back", s.Sent())
+	}
+}
+
+// Texts to embed go in groups, and a few at a time are not worth a call.
+func TestSenderWaitsForWholeGroups(t *testing.T) {
+	t.Parallel()
+	s, a := NewSender(memory(1<<30), 100, 0), &line{demand: 7, group: 8}
+	s.Open("a", a)
+	s.Rows.Add(someTasks(100))
+	if s.Fill(); len(a.tasks) != 0 {
+		t.Errorf("%d texts sent to a server that has room for 7", len(a.tasks))
+	}
+	a.demand = 20
+	if s.Fill(); len(a.tasks) < 16 {
+		t.Errorf("%d texts sent to a server that has room for 20", len(a.tasks))
+	}
+}

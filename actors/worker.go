@@ -1,0 +1,483 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/dispatch"
+	"github.com/rowmill/rowmill/actors/ingest"
+	"github.com/rowmill/rowmill/actors/work"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/shard"
+)
+
+// Messages a worker receives.
+type (
+	adopt struct { // node: the job has this owner now
+		owner   *courier
+		epoch   int64
+		session string
+	}
+	drainWorker struct{} // node: run no further rows, write what is finished
+)
+
+// A worker runs the rows of one job on one node. It asks the job's owner for
+// spans, loads their rows within the node's budget, hands them to the engines
+// as those have room, and writes finished rows as parts. It outlives the owner:
+// the next one finds it with all that it has.
+type worker struct {
+	*process
+	name   string // unique for ever
+	job    *jobContext
+	node   *actor.PID
+	owner  *courier
+	tasks  errand
+	writes *sync.WaitGroup // tasks that may write objects
+	log    *slog.Logger
+	timers timers
+
+	outbox  *dispatch.Outbox
+	spare   []*dispatch.Task // the outbox's other slice
+	rows    *assign.Worker   // which it has, and how far they are
+	memory  *work.Memory
+	loader  *work.Loader
+	sender  *work.Sender
+	flusher *work.Flusher
+
+	phase   workerPhase
+	stalled bool      // finished rows wait for too long to be recorded
+	heard   time.Time // when the owner last was
+	asked   bool      // it has been told that there is room
+	hungry  bool      // and that there is nothing to do
+
+	warnings []string
+	refused  map[string]string // by engine
+	fault    *assign.Fault
+}
+
+type workerPhase uint8
+
+const (
+	workerRuns   workerPhase = iota
+	workerDrains             // no further row begins
+	workerLeft               // nothing is left, and the owner has been told
+	workerOver               // the node has been asked to stop it
+)
+
+func (w *worker) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		w.onStarted(c)
+	case step:
+		m(c)
+	case enginesChanged:
+		w.onEnginesChanged(c, m)
+	case queueOpened:
+		w.onQueueOpened(c, m)
+	case queueRefused:
+		w.onQueueRefused(c, m)
+	case adopt:
+		w.onAdopt(c, m)
+	case *assign.Assignment:
+		w.onAssignment(c, m)
+	case delivered:
+		m.by.back(c, w.tasks)
+	case drainWorker:
+		w.onDrain(c)
+	case *actor.Stopping:
+		w.onStopping()
+	default:
+		unhandled(c, w.log)
+	}
+}
+
+func (w *worker) onStarted(c actor.Context) {
+	root, self := c.ActorSystem().Root, c.Self()
+	w.outbox = &dispatch.Outbox{Notify: func() { root.Send(self, step(w.onRowsFinished)) }}
+	w.memory = &work.Memory{
+		Budget: w.budget, Urgent: w.job.spec.Priority == 0,
+		Wake: func() { root.Send(self, step(w.onMemoryFreed)) },
+	}
+	var answer int64
+	if w.job.schema.Embedding {
+		answer = 4 * int64(w.job.spec.Model.Dimension)
+	}
+	w.loader = work.NewLoader(w.memory, w.job.manifest.Shards, func(ctx context.Context, n int) (*shard.Reader, error) {
+		return ingest.OpenShard(ctx, w.cfg.Blob, w.job.id, w.job.spec, n)
+	})
+	w.sender = work.NewSender(w.memory, w.job.manifest.Rows, answer)
+	// A part gathers for one interval and is recorded while most of the next
+	// gathers; a heartbeat may have to be repeated.
+	interval := w.cfg.PartInterval
+	w.flusher = work.NewFlusher(w.cfg.PartBytes, interval+max(interval, heartbeatInterval)*3/4)
+	w.refused = make(map[string]string)
+	w.heard = time.Now()
+	w.onFlushDue(c)
+	w.onHeartbeatDue(c)
+}
+
+func (w *worker) onEnginesChanged(c actor.Context, m enginesChanged) {
+	for _, e := range m.engines {
+		_, serves := e.serves(w.job.spec.Model)
+		switch open := w.sender.Uses(e.name); {
+		case serves && !open && w.phase == workerRuns:
+			c.Request(e.pid, openQueue{job: w.job, out: w.outbox})
+		case !serves && open:
+			w.sender.Close(e.name)
+		}
+	}
+	w.pump(c)
+}
+
+func (w *worker) onQueueOpened(c actor.Context, m queueOpened) {
+	if w.sender.Uses(m.engine) || w.phase != workerRuns {
+		return
+	}
+	w.sender.Open(m.engine, m.queue)
+	w.warnings = union(w.warnings, m.queue.Warnings())
+	w.heartbeat(c)
+	w.pump(c)
+}
+
+func (w *worker) onQueueRefused(c actor.Context, m queueRefused) {
+	if fault, ok := asEngineError(m.err); ok && fault.Class == engine.ServerFault {
+		return // its next probe tells
+	}
+	w.log.Warn("engine cannot run the job", "engine", m.engine, "err", m.err)
+	w.refused[m.engine] = m.err.Error()
+	w.heartbeat(c)
+}
+
+// pump keeps the pipeline moving: rows to engines, blocks to rows, spans to
+// blocks.
+func (w *worker) pump(c actor.Context) {
+	if w.phase != workerRuns {
+		w.finishDraining(c)
+		return
+	}
+	now := time.Now()
+	if pause := w.sender.Rows.Wake(now); pause > 0 {
+		w.timers.run(c, pause, "retry", w.pump)
+	}
+	w.stall(w.flusher.AtRisk(now))
+	room := w.sender.Room()
+	if !w.stalled && !w.flusher.Behind() && w.sender.Fill() {
+		w.write(c, w.flusher.All()) // our own finished rows may be what fills the memory
+	}
+	if w.sender.Wants(room) {
+		w.load(c)
+	}
+	idle := w.sender.Rows.Ready() == 0 && w.loader.Empty()
+	hungry := idle && room > 0
+	if w.loader.Wants() && !w.asked && !w.loader.Exhausted() || hungry && !w.hungry {
+		w.asked, w.hungry = true, hungry
+		w.heartbeat(c)
+	}
+	w.hungry = hungry
+	if idle && w.sender.Sent() == 0 && w.flusher.Gathers() {
+		w.write(c, w.flusher.All()) // nothing would come to be written with it
+	}
+}
+
+// stall notes whether finished rows wait too long to be recorded. Then no
+// further ones begin, and those that stand before an engine are not begun.
+func (w *worker) stall(now bool) {
+	if now == w.stalled {
+		return
+	}
+	w.stalled = now
+	if !now {
+		w.metrics.stalled.Dec()
+		w.log.Info("finished rows are committed again")
+		return
+	}
+	w.metrics.stalled.Inc()
+	w.log.Warn("finished rows cannot be committed, no more are begun")
+	w.sender.Withdraw()
+}
+
+func (w *worker) onMemoryFreed(c actor.Context) {
+	w.loader.Resume()
+	w.sender.Resume()
+	w.pump(c)
+}
+
+// load brings in the next block, if there is one and the memory has room.
+func (w *worker) load(c actor.Context) {
+	load, ok := w.loader.Next(w.sender.Empty() && !w.flusher.Gathers())
+	if !ok {
+		return
+	}
+	w.tasks.run(c, func(ctx context.Context) any {
+		err := patiently(ctx, w.cfg.StoragePatience, w.log, "load rows", func() error { return load.Run(ctx) })
+		return step(func(c actor.Context) { w.onLoaded(c, load, err) })
+	})
+}
+
+func (w *worker) onLoaded(c actor.Context, load work.Load, err error) {
+	if err != nil {
+		w.loader.Failed(load)
+		w.broke(c, fmt.Errorf("load rows: %w", err))
+		return
+	}
+	w.sender.Rows.Add(w.loader.Loaded(load))
+	w.pump(c)
+}
+
+// fatal are the faults of a row that end its job.
+var fatal = map[string]bool{rowmill.RowTooLong: true, rowmill.CodeEngineError: true}
+
+func (w *worker) onRowsFinished(c actor.Context) {
+	tasks, now := w.outbox.Take(w.spare), time.Now()
+	for _, t := range tasks {
+		w.sender.Back(t)
+		switch {
+		case t.Outcome != dispatch.Final:
+			w.sender.Retry(t, now)
+		case t.Out.Failed() && fatal[t.Out.Err.Code]:
+			w.fail(c, &assign.Fault{Row: t.Row.Index, Code: t.Out.Err.Code, Message: t.Out.Err.Message})
+		default:
+			w.sender.Answered(t)
+			w.rows.Finished(t.Shard, t.Rel)
+			w.flusher.Add(t, now)
+		}
+	}
+	clear(tasks)
+	w.spare = tasks
+	for _, n := range w.loader.Shards() {
+		if w.rows.Unfinished(n) == 0 && w.loader.Last(n) {
+			w.write(c, w.flusher.Cut(n))
+		}
+	}
+	w.write(c, w.flusher.Full())
+	w.pump(c)
+}
+
+func (w *worker) onFlushDue(c actor.Context) {
+	w.timers.run(c, w.cfg.PartInterval, "flush", w.onFlushDue)
+	w.write(c, w.flusher.All())
+}
+
+// write writes batches as parts, and closes the shards of which no row is to
+// come.
+func (w *worker) write(c actor.Context, batches []*work.Batch) {
+	for _, b := range batches {
+		w.tasks.run(c, func(ctx context.Context) any {
+			if !w.slots.write.enter(ctx) {
+				return nil
+			}
+			defer w.slots.write.leave()
+			var part assign.Part
+			err := patiently(ctx, w.cfg.StoragePatience, w.log, "write part", func() (err error) {
+				key := layout.Part(w.job.id, b.Shard, w.job.fence.Epoch)
+				part, err = work.WritePart(ctx, w.cfg.Blob, w.job.schema, key, b)
+				return err
+			})
+			return step(func(c actor.Context) { w.onWritten(c, part, b, err) })
+		})
+	}
+	for _, n := range w.loader.Shards() {
+		if w.rows.Unfinished(n) == 0 && w.loader.Last(n) {
+			if err := w.loader.Release(n); err != nil {
+				w.log.Warn("closing a shard failed", "err", err)
+			}
+		}
+	}
+}
+
+func (w *worker) onWritten(c actor.Context, part assign.Part, b *work.Batch, err error) {
+	w.memory.Free(b.Tasks)
+	if err != nil {
+		w.flusher.Failed(b)
+		w.broke(c, fmt.Errorf("write part: %w", err))
+		return
+	}
+	w.flusher.Wrote(part.Key, b)
+	w.rows.Wrote(part)
+	w.heartbeat(c)
+	w.pump(c)
+}
+
+// heartbeat tells the owner how things stand.
+func (w *worker) heartbeat(c actor.Context) {
+	h := &assign.Heartbeat{
+		Job: w.job.id, Address: w.address,
+		Want: w.loader.Wants() && w.phase == workerRuns, Hungry: w.hungry, Ready: w.ready(), Ports: w.sender.Ports(),
+		Leaves: w.phase != workerRuns, Left: w.left(),
+		Warnings: w.warnings, Refused: maps.Clone(w.refused), Fault: w.fault,
+	}
+	w.rows.Report(h)
+	w.owner.send(c, w.tasks, parcel{h.Job, h.Epoch, h})
+}
+
+// ready is how many rows could be given back.
+func (w *worker) ready() int { return w.sender.Rows.Ready() + w.loader.Waiting() }
+
+// left reports whether nothing is left with a worker that drains.
+func (w *worker) left() bool {
+	return w.phase != workerRuns && w.sender.Sent() == 0 && !w.loader.Loading() && w.flusher.Idle() && w.rows.Idle()
+}
+
+// lookUpAfter is how long an owner may be silent before the record is asked
+// whether the job is over.
+const lookUpAfter = 3 * heartbeatInterval
+
+func (w *worker) onHeartbeatDue(c actor.Context) {
+	if w.phase == workerOver {
+		return
+	}
+	silent := time.Since(w.heard)
+	if silent > w.cfg.AdoptionTimeout {
+		w.log.Warn("no owner of the job took its rows over, they are let go", "after", silent)
+		w.end(c)
+		return
+	}
+	if w.left() {
+		if w.phase == workerLeft { // the owner has been told, and there is nothing to wait for
+			w.end(c)
+			return
+		}
+		w.phase = workerLeft
+	}
+	w.timers.run(c, heartbeatInterval, "heartbeat", w.onHeartbeatDue)
+	if silent > lookUpAfter {
+		w.lookUp(c)
+	}
+	w.heartbeat(c)
+}
+
+// lookUp asks the store whether the job is over.
+func (w *worker) lookUp(c actor.Context) {
+	w.tasks.run(c, func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, lookUpAfter)
+		defer cancel()
+		rec, err := w.cfg.Store.Get(ctx, w.job.id)
+		if errors.Is(err, rowmill.ErrNotFound) || err == nil && rec.Job.Status.Terminal() {
+			return step(w.end)
+		}
+		return nil
+	})
+}
+
+// end asks the node to stop this worker.
+func (w *worker) end(c actor.Context) {
+	if w.phase != workerOver {
+		w.phase = workerOver
+		c.Send(w.node, workerEnded{job: w.job.id, worker: w.name})
+	}
+}
+
+// onAdopt turns to the job's new owner, or tells the same one again what it
+// asks for.
+func (w *worker) onAdopt(c actor.Context, m adopt) {
+	if w.rows.Adopt(m.epoch, m.session) {
+		w.log.Info("job has another owner", "epoch", m.epoch)
+		w.owner, w.heard = m.owner, time.Now()
+	}
+	w.heartbeat(c)
+}
+
+func (w *worker) onAssignment(c actor.Context, m *assign.Assignment) {
+	spans, acked, back, ok := w.rows.Obey(m)
+	if !ok {
+		return
+	}
+	w.heard = time.Now()
+	if m.Stop {
+		w.end(c)
+		return
+	}
+	for _, key := range acked {
+		w.flusher.Acked(key)
+	}
+	if len(spans) > 0 {
+		w.asked = false
+	}
+	w.loader.Add(spans, m.Exhausted)
+	if back > 0 {
+		w.giveBack(back)
+		w.heartbeat(c)
+	}
+	w.pump(c)
+}
+
+// giveBack lets go of up to n rows that were not sent: those that are not even
+// loaded, then those that would go next, which another worker can begin with.
+func (w *worker) giveBack(n int) {
+	for _, s := range w.loader.Revoke(n) {
+		n -= s.Count()
+		w.rows.GiveBack(s.Shard, s.Rows())
+	}
+	w.release(w.sender.Rows.Remove(n))
+}
+
+func (w *worker) release(tasks []*dispatch.Task) {
+	var gone assign.Rows
+	for _, t := range tasks {
+		gone.Add(t.Shard, roaring.BitmapOf(uint32(t.Rel)))
+	}
+	for n, rows := range gone.All() {
+		w.rows.GiveBack(n, rows)
+	}
+	w.memory.Free(tasks)
+}
+
+// broke tells the owner that this worker cannot go on.
+func (w *worker) broke(c actor.Context, err error) {
+	if w.job.ctx.Err() == nil {
+		w.fail(c, &assign.Fault{Row: -1, Message: err.Error(), Err: err})
+	}
+}
+
+// fail tells the first fault.
+func (w *worker) fail(c actor.Context, f *assign.Fault) {
+	if w.fault == nil {
+		w.fault = f
+		w.heartbeat(c)
+	}
+}
+
+// onDrain gives back what has not been sent and waits for the rest.
+func (w *worker) onDrain(c actor.Context) {
+	w.phase = max(w.phase, workerDrains)
+	w.sender.CloseAll()
+	w.finishDraining(c)
+}
+
+func (w *worker) finishDraining(c actor.Context) {
+	w.giveBack(w.ready())
+	w.release(w.sender.Rows.RemoveLater())
+	if w.sender.Sent() == 0 && !w.loader.Loading() {
+		w.write(c, w.flusher.All())
+	}
+	w.heartbeat(c)
+}
+
+func (w *worker) onStopping() {
+	w.timers.stop()
+	w.tasks.cancel()
+	w.sender.CloseAll()
+	w.memory.Close()
+	if w.stalled {
+		w.metrics.stalled.Dec()
+	}
+	if err := w.loader.Close(); err != nil {
+		w.log.Warn("closing shards failed", "err", err)
+	}
+	w.all.Add(1)
+	go func() {
+		defer w.all.Done()
+		w.writes.Wait()
+	}()
+}
