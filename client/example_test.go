@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,7 +22,7 @@ func Example() {
 
 	mill, err := client.New(client.Config{Server: server.URL, Key: "secret"})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer mill.Close()
 	ctx := context.Background()
@@ -40,12 +39,12 @@ func Example() {
 		},
 	})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	for {
 		job, err := mill.Job(ctx, submitted.JobID)
 		if err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 		if job.Status.Terminal() {
 			fmt.Println(submitted.JobID, job.Status)
@@ -54,7 +53,7 @@ func Example() {
 		time.Sleep(time.Millisecond)
 	}
 	if _, err := mill.Stream(ctx, submitted.JobID, client.Results{Format: "json"}, os.Stdout); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	// Output:
 	// job-1 succeeded

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/rowmill/rowmill/retry"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -17,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/retry"
 )
 
 // An origin serves one object behind signed URLs and breaks transfers off.
