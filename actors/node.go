@@ -10,6 +10,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/actors/retention"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/cluster/peer"
 )
@@ -53,7 +54,7 @@ type node struct {
 	members  []string     // ids of the other nodes
 	said     *nodes.State // the last state that was spread
 	scanning bool
-	janitor  *janitor
+	janitor  *retention.Janitor
 }
 
 // A phase is how far a node is.
@@ -109,7 +110,9 @@ func (n *node) onStarted(c actor.Context) {
 	n.publish()
 	n.lookAtState(c)
 	n.scan(c)
-	n.janitor = &janitor{cfg: n.cfg, log: n.log}
+	n.janitor = &retention.Janitor{Config: retention.Config{
+		Store: n.cfg.Store, Bucket: n.cfg.Blob, Log: n.log, Clock: n.cfg.Clock, Batch: n.cfg.JanitorBatch, OrphanAge: n.cfg.OrphanAge,
+	}}
 	n.timers.run(c, n.cfg.JanitorInterval, "janitor", n.clean)
 }
 

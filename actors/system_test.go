@@ -22,9 +22,9 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob"
-	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/internal/disktest"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
@@ -47,20 +47,7 @@ type rig struct {
 
 func setup(t testing.TB, e *scripted, change ...func(*actors.Config)) *rig {
 	t.Helper()
-	folder := t.TempDir()
-	st, err := bolt.Open(t.Context(), bolt.Config{Path: folder + "/records.db"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = st.Close() })
-	keys, err := dir.LoadKeyring(t.Context(), st)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bucket, err := dir.Open(dir.Config{Root: folder + "/objects", Keys: keys})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st, bucket := disktest.Open(t)
 	download, err := input.New(input.Config{AllowLoopback: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

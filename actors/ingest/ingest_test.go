@@ -16,8 +16,8 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
-	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/disktest"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
@@ -58,20 +58,7 @@ type tester interface {
 
 func setup(t *testing.T) *rig {
 	t.Helper()
-	folder := t.TempDir()
-	st, err := bolt.Open(t.Context(), bolt.Config{Path: folder + "/records.db"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = st.Close() })
-	keys, err := dir.LoadKeyring(t.Context(), st)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bucket, err := dir.Open(dir.Config{Root: folder + "/objects", Keys: keys})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st, bucket := disktest.Open(t)
 	session, err := st.OpenSession(t.Context(), "node", time.Hour)
 	if err != nil {
 		t.Fatal(err)

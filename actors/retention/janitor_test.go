@@ -1,0 +1,353 @@
+package retention_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/retention"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/disktest"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+// A rig is a janitor with a store, a bucket and a clock that days can be added
+// to.
+type rig struct {
+	*testing.T
+	*retention.Janitor
+	store   *bolt.Store
+	session string
+	days    int
+	log     bytes.Buffer
+}
+
+func setup(t *testing.T) *rig {
+	t.Helper()
+	records, bucket := disktest.Open(t)
+	session, err := records.OpenSession(t.Context(), "node", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{T: t, store: records, session: session}
+	r.Janitor = &retention.Janitor{Config: retention.Config{
+		Store: records, Bucket: bucket, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+		Clock: func() time.Time { return time.Now().AddDate(0, 0, r.days) }, Batch: 2, OrphanAge: 24 * time.Hour,
+	}}
+	return r
+}
+
+// clean does rounds until retention has nothing more to do, and two more for the
+// sweep to get through all folders. It returns the rounds of retention.
+func (r *rig) clean() (rounds int) {
+	r.Helper()
+	for more := true; more; rounds++ {
+		var err error
+		if more, err = r.Round(r.Context()); err != nil {
+			r.Fatal(err)
+		}
+	}
+	for range 5 {
+		if _, err := r.Round(r.Context()); err != nil {
+			r.Fatal(err)
+		}
+	}
+	return rounds
+}
+
+// keep sets the retention of an account.
+func (r *rig) keep(account string, days *int) {
+	r.Helper()
+	doc, err := json.Marshal(store.Settings{RetentionDays: days})
+	if err == nil {
+		_, err = r.store.PutValue(r.Context(), store.SettingsValue(account), doc, 0)
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// put writes an object of a job.
+func (r *rig) put(id, name string) string {
+	r.Helper()
+	key := layout.Job(id) + name
+	w, err := r.Bucket.Create(r.Context(), key, "text/plain")
+	if err == nil {
+		_, err = w.Write([]byte("x"))
+	}
+	if err == nil {
+		_, err = w.Commit()
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	return key
+}
+
+// objects are the names of a job's objects, without the job.
+func (r *rig) objects(id string) (names []string) {
+	r.Helper()
+	infos, err := r.Bucket.List(r.Context(), layout.Job(id))
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, info := range infos {
+		names = append(names, strings.TrimPrefix(info.Key, layout.Job(id)))
+	}
+	return names
+}
+
+func (r *rig) get(id string) store.Record {
+	r.Helper()
+	rec, err := r.store.Get(r.Context(), id)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return rec
+}
+
+// open creates a job of three rows that runs.
+func (r *rig) open(account string) (id string, fence store.Fence) {
+	r.Helper()
+	spec := rowmill.Spec{Account: account, Model: rowmill.Model{ID: "m"}, Inline: []string{"a", "b", "c"}}
+	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: "m", Created: time.Now().UTC()}
+	if _, _, err := r.store.Create(r.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
+		r.Fatal(err)
+	}
+	rec, err := r.store.Claim(r.Context(), job.ID, r.session)
+	if err != nil {
+		r.Fatal(err)
+	}
+	fence = store.Fence{JobID: job.ID, Session: r.session, Epoch: rec.Epoch}
+	rows := int64(3)
+	if _, err := r.store.Update(r.Context(), fence, func(rec *store.Record) error {
+		rec.Job.NumRows, rec.Shards = &rows, 1
+		return errors.Join(rec.Job.Become(rowmill.StatusStarting, time.Now()), rec.Job.Become(rowmill.StatusRunning, time.Now()))
+	}); err != nil {
+		r.Fatal(err)
+	}
+	return job.ID, fence
+}
+
+// commit records a part that holds all rows of a job.
+func (r *rig) commit(id string, fence store.Fence) {
+	r.Helper()
+	totals := store.Totals{Rows: 3}
+	part := store.Part{Key: r.put(id, "parts/one.parquet"), Rows: 3, Complete: true, Totals: totals, Size: 1}
+	if err := r.store.CommitParts(r.Context(), fence, []store.Part{part}, totals); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// done creates a job that has succeeded, with two artifacts.
+func (r *rig) done(account string) string {
+	r.Helper()
+	id, fence := r.open(account)
+	r.commit(id, fence)
+	artifacts := map[string]store.Artifact{}
+	for _, name := range []string{"full", "rows"} {
+		artifacts[name] = store.Artifact{Key: r.put(id, "results/"+name+".parquet"), Size: 1}
+	}
+	_, err := r.store.Finish(r.Context(), fence, func(rec *store.Record) error {
+		rec.Artifacts = artifacts
+		return rec.Job.Become(rowmill.StatusSucceeded, time.Now())
+	})
+	if err := errors.Join(err, r.store.DropParts(r.Context(), id), r.Bucket.DeletePrefix(r.Context(), layout.Parts(id))); err != nil {
+		r.Fatal(err)
+	}
+	return id
+}
+
+func (r *rig) kept(ids ...string) bool {
+	r.Helper()
+	return !slices.ContainsFunc(ids, func(id string) bool { return r.get(id).DataRemoved != nil || len(r.objects(id)) != 2 })
+}
+
+// gone demands that a job's data went, and nothing else of it.
+func (r *rig) gone(ids ...string) {
+	r.Helper()
+	for _, id := range ids {
+		rec := r.get(id)
+		if objects := r.objects(id); rec.DataRemoved == nil || len(objects) > 0 {
+			r.Errorf("data of %s removed: %v, and %v is left", id, rec.DataRemoved, objects)
+		}
+		if rec.Spec.Inline != nil || rec.Job.Status != rowmill.StatusSucceeded || *rec.Job.NumRows != 3 {
+			r.Errorf("record %+v: its rows must go, the rest must stay", rec)
+		}
+		if held, err := r.store.Held(r.Context(), rec.Spec.Account, r.Clock(), 10); err != nil || slices.Contains(held, id) {
+			r.Errorf("held after all: %v, %v", held, err)
+		}
+	}
+}
+
+func TestRound_RemovesDataByTheAccountsPreset(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	day, none := 1, 0
+	r.keep("short", &day)
+	r.keep("none", &none)
+	r.keep("ever", nil)
+	short, plain, ever := []string{r.done("short"), r.done("short"), r.done("short")}, r.done("plain"), r.done("ever")
+	atOnce := r.done("none")
+	if r.clean(); !r.kept(append(short, plain, ever, atOnce)...) {
+		t.Fatal("data went at once: nothing is kept for less than a day")
+	}
+	r.days = 2
+	if rounds := r.clean(); rounds < 3 {
+		t.Errorf("4 jobs went in %d rounds, want 2 a round", rounds)
+	}
+	r.gone(append(short, atOnce)...)
+	r.days = 89
+	if r.clean(); !r.kept(plain, ever) {
+		t.Error("data was removed before its time")
+	}
+	r.days = 91
+	r.clean()
+	r.gone(plain)
+	r.days = 10_000
+	if r.clean(); !r.kept(ever) {
+		t.Error("data of an account that keeps it for ever was removed")
+	}
+}
+
+func TestRound_SweepsWhatCrashesHaveLeft(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	done := r.done("default")
+	names := r.objects(done)
+	cancelled, fence := r.open("default")
+	r.commit(cancelled, fence)
+	if _, err := r.store.Cancel(t.Context(), cancelled, r.Clock(), nil); err != nil {
+		t.Fatal(err)
+	}
+	running, _ := r.open("default")
+	never := rowmill.NewJobID()
+	r.put(never, "input/rows.jsonl")
+	r.put(running, "input/rows.jsonl")
+	r.put(cancelled, "parts/unrecorded.parquet")
+	for _, name := range []string{"input/shard-000000", "parts/late.parquet", "results/unrecorded.parquet"} {
+		r.put(done, name)
+	}
+	alien := "jobs-of-others/x"
+	w, err := r.Bucket.Create(t.Context(), alien, "text/plain")
+	if err == nil {
+		_, err = w.Commit()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	r.clean()
+	if got := len(r.objects(never)) + len(r.objects(done)) + len(r.objects(cancelled)); got != 1+5+2 {
+		t.Errorf("%d objects are left of those that are younger than a day", got)
+	}
+	r.days = 2
+	r.clean()
+	for id, want := range map[string][]string{
+		never: nil, cancelled: {"parts/one.parquet"}, done: names, running: {"input/rows.jsonl"},
+	} {
+		if diff := cmp.Diff(want, r.objects(id)); diff != "" {
+			t.Errorf("objects (-want +got):\n%s", diff)
+		}
+	}
+	if _, err := r.Bucket.Stat(t.Context(), alien); err != nil {
+		t.Errorf("an object that is not a job's: %v", err)
+	}
+	if !strings.Contains(r.log.String(), never) {
+		t.Errorf("nobody was told:\n%s", r.log.String())
+	}
+}
+
+// What a worker still wrote while retention took the job's data goes later.
+func TestRound_SweepsAfterRetention(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	id := r.done("default")
+	r.days = 91
+	r.clean()
+	r.put(id, "parts/late.parquet")
+	r.days += 2
+	r.clean()
+	r.gone(id)
+}
+
+// The folders are gone through once a day, a batch of them in a round.
+func TestRound_SweepsABatchAtATime(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.days = 2
+	var ids []string
+	for range 5 {
+		ids = append(ids, rowmill.NewJobID())
+		r.put(ids[len(ids)-1], "input/rows.jsonl")
+	}
+	left := func() (n int) {
+		for _, id := range ids {
+			n += len(r.objects(id))
+		}
+		return n
+	}
+	for _, want := range []int{3, 1, 0, 0} {
+		if _, err := r.Round(t.Context()); err != nil || left() != want {
+			t.Fatalf("%d folders are left, %v, want %d", left(), err, want)
+		}
+	}
+	r.put(ids[0], "input/rows.jsonl")
+	if r.clean(); left() != 1 {
+		t.Error("the folders were gone through again before a day was over")
+	}
+	r.days += 2
+	if r.clean(); left() != 0 {
+		t.Error("the folders were not gone through again")
+	}
+}
+
+// A stubborn bucket deletes nothing of one job.
+type stubborn struct {
+	blob.Bucket
+	id string
+}
+
+var errStubborn = errors.New("it stays")
+
+func (b stubborn) DeletePrefix(ctx context.Context, prefix string) error {
+	if prefix == layout.Job(b.id) {
+		return errStubborn
+	}
+	return b.Bucket.DeletePrefix(ctx, prefix)
+}
+
+// One job that cannot be removed holds up no other, and is tried again.
+func TestRound_GoesOnAfterAFault(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	day := 1
+	r.keep("a", &day)
+	r.keep("b", &day)
+	r.Batch = 10
+	bad, good, other := r.done("a"), r.done("a"), r.done("b")
+	r.days = 2
+	bucket := r.Bucket
+	r.Bucket = stubborn{bucket, bad}
+	if _, err := r.Round(t.Context()); !errors.Is(err, errStubborn) || !strings.Contains(err.Error(), "account a") {
+		t.Errorf("error = %v, want the bucket's, with the account", err)
+	}
+	r.gone(good, other)
+	if rec := r.get(bad); rec.DataRemoved == nil || len(r.objects(bad)) != 2 {
+		t.Errorf("record %+v: readers must know before the objects go", rec)
+	}
+	r.Bucket = bucket
+	r.clean()
+	r.gone(bad)
+}

@@ -1,0 +1,34 @@
+// Package disktest opens what a single node keeps under its data directory, in a
+// folder of a test.
+package disktest
+
+import (
+	"testing"
+
+	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+// Open returns an empty store and an empty bucket. They end with the test.
+func Open(t testing.TB) (*bolt.Store, *dir.Bucket) {
+	t.Helper()
+	folder := t.TempDir()
+	records, err := bolt.Open(t.Context(), bolt.Config{Path: folder + "/records.db"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := records.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	keys, err := dir.LoadKeyring(t.Context(), records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := dir.Open(dir.Config{Root: folder + "/objects", Keys: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records, bucket
+}
