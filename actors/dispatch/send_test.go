@@ -33,6 +33,7 @@ func TestQueue_AnswersComeBack(t *testing.T) {
 		}
 		seen[task.Rel] = true
 	}
+	b.disp.Close() // once its requests are over
 	if limit, inFlight, queued := b.disp.Load(); limit == 0 || inFlight+queued != 0 {
 		t.Errorf("limit %d, %d in flight and %d queued of nothing", limit, inFlight, queued)
 	}
@@ -343,34 +344,38 @@ func TestQueue_RequestsThatHang(t *testing.T) {
 // Pausing gives back what waits and lets go on what the server has.
 func TestDispatcher_PauseGivesBackWhatWaits(t *testing.T) {
 	t.Parallel()
-	release := make(chan struct{})
-	b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) {
-		<-release
-		return answered("late")
-	}})
-	b.disp.Renew(4)
-	b.queue.Put(tasks(50, 10))
-	limit := 0
-	for inFlight := -1; inFlight != limit; { // until the window is full
-		limit, inFlight, _ = b.disp.Load()
-	}
-	b.disp.Pause()
-	back := b.wait(50 - limit)
-	for _, task := range back {
-		if task.Outcome != Unblamed {
-			t.Errorf("row %d: %v", task.Rel, task.Outcome)
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) {
+			<-release
+			return answered("late")
+		}})
+		b.disp.Renew(4)
+		b.queue.Put(tasks(50, 10))
+		synctest.Wait()
+		limit, inFlight, queued := b.disp.Load()
+		if inFlight != limit || queued != 50-limit {
+			t.Fatalf("%d in flight and %d queued with a window of %d", inFlight, queued, limit)
 		}
-	}
-	b.queue.Put(back)
-	close(release)
-	for _, task := range b.wait(limit) {
-		if task.Outcome != Final || task.Out.Text != "late" {
-			t.Errorf("row %d in flight: %v", task.Rel, task.Outcome)
+		b.disp.Pause()
+		back := b.wait(50 - limit)
+		for _, task := range back {
+			if task.Outcome != Unblamed {
+				t.Errorf("row %d: %v", task.Rel, task.Outcome)
+			}
 		}
-	}
-	if got := b.queue.Withdraw(); len(got) != len(back) {
-		t.Errorf("%d rows withdrawn, want the %d that came while it was paused", len(got), len(back))
-	}
+		b.queue.Put(back)
+		close(release)
+		for _, task := range b.wait(limit) {
+			if task.Outcome != Final || task.Out.Text != "late" {
+				t.Errorf("row %d in flight: %v", task.Rel, task.Outcome)
+			}
+		}
+		if got := b.queue.Withdraw(); len(got) != len(back) {
+			t.Errorf("%d rows withdrawn, want the %d that came while it was paused", len(got), len(back))
+		}
+		b.disp.Close()
+	})
 }
 
 // A goroutine that finds no room says that the window is full, once for each
