@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // CodeInvalidSampling is the code of errors about sampling parameters.
@@ -119,30 +120,9 @@ func nearest(word string, names []string) string {
 	}
 	best, found := len(word)/3+1, ""
 	for _, name := range names {
-		if d := editDistance(word, name); d < best {
+		if d := spelling.Distance(word, name); d < best {
 			best, found = d, name
 		}
 	}
 	return found
-}
-
-// editDistance is Levenshtein's, over bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			diagonal = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
 }

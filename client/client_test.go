@@ -261,19 +261,6 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-func FuzzAppendString(f *testing.F) {
-	for _, s := range []string{"", "plain", "\"\\\b\f\n\r\t", "\x00\x7f", "é\u2028😀", "</script>&"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		s = strings.ToValidUTF8(s, "?")
-		var back string
-		if err := json.Unmarshal(appendString(nil, s), &back); err != nil || back != s {
-			t.Errorf("%q came back as %q, error %v", s, back, err)
-		}
-	})
-}
-
 // A change of quotas names the version that it replaces.
 func TestQuotasCarryTheirTag(t *testing.T) {
 	t.Parallel()

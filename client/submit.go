@@ -9,6 +9,8 @@ import (
 	"iter"
 	"net/http"
 	"unicode/utf8"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // Submission is a job to create. Exactly one of URL and Rows is set. What is
@@ -141,7 +143,7 @@ func writeBody(w io.Writer, head []byte, rows iter.Seq2[string, error]) error {
 		if n > 0 {
 			quoted = append(quoted, ',')
 		}
-		quoted = appendString(quoted, row)
+		quoted = spelling.AppendString(quoted, []byte(row))
 		if _, err := out.Write(quoted); err != nil {
 			return err
 		}
@@ -149,34 +151,4 @@ func writeBody(w io.Writer, head []byte, rows iter.Seq2[string, error]) error {
 	}
 	out.WriteString("]}")
 	return out.Flush()
-}
-
-const hex = "0123456789abcdef"
-
-// appendString appends s, which must be UTF-8, as a JSON string.
-func appendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); i++ {
-		b := s[i]
-		if b >= ' ' && b != '"' && b != '\\' {
-			continue
-		}
-		dst = append(dst, s[start:i]...)
-		start = i + 1
-		switch b {
-		case '"', '\\':
-			dst = append(dst, '\\', b)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hex[b>>4], hex[b&15])
-		}
-	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
 }

@@ -2,9 +2,10 @@ package columnar
 
 import (
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // An assembler rebuilds one nested value from the levels of its leaves, as
@@ -135,7 +136,7 @@ func (a *assembler) content(n *node) error {
 			if i > 0 {
 				a.out = append(a.out, ',')
 			}
-			a.out = append(appendJSONString(a.out, []byte(child.name)), ':')
+			a.out = append(spelling.AppendString(a.out, []byte(child.name)), ':')
 			if err := a.value(child); err != nil {
 				return err
 			}
@@ -157,39 +158,8 @@ func (a *assembler) entry(n *node) error {
 	if err != nil {
 		return badFile("Column %q of the Parquet file cannot be turned into text: %v.", key.path, err)
 	}
-	a.out = append(appendJSONString(a.out, text), ':')
+	a.out = append(spelling.AppendString(a.out, text), ':')
 	return a.value(n.children[1])
-}
-
-// appendJSONString quotes valid UTF-8; other bytes become U+FFFD.
-func appendJSONString(b, s []byte) []byte {
-	b = append(b, '"')
-	for len(s) > 0 {
-		c := s[0]
-		if c < utf8.RuneSelf {
-			s = s[1:]
-			switch {
-			case c == '"' || c == '\\':
-				b = append(b, '\\', c)
-			case c == '\n':
-				b = append(b, '\\', 'n')
-			case c == '\r':
-				b = append(b, '\\', 'r')
-			case c == '\t':
-				b = append(b, '\\', 't')
-			case c < ' ':
-				b = append(b, '\\', 'u', '0', '0')
-				b = append(b, "0123456789abcdef"[c>>4], "0123456789abcdef"[c&15])
-			default:
-				b = append(b, c)
-			}
-			continue
-		}
-		r, n := utf8.DecodeRune(s)
-		b = utf8.AppendRune(b, r)
-		s = s[n:]
-	}
-	return append(b, '"')
 }
 
 // appendFloat writes the shortest text that reads back as f, in the form that

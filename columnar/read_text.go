@@ -16,6 +16,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // leafKind is how the values of a leaf become text. Formats:
@@ -292,7 +293,7 @@ func (k *leafKind) appendJSON(b []byte, v parquet.Value) ([]byte, error) {
 			return append(b, text...), nil
 		}
 	}
-	return appendJSONString(b, text), nil
+	return spelling.AppendString(b, text), nil
 }
 
 func (k *leafKind) appendDecimal(b []byte, v parquet.Value) ([]byte, error) {

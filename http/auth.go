@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/text"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // DefaultAccount owns the administrator key of the configuration and the key
@@ -59,7 +59,7 @@ func administered(c *gin.Context, named string) (string, error) {
 	case who.account != DefaultAccount:
 		return "", request.Errorf(nethttp.StatusForbidden, "forbidden", "only an administrator of the account %s may act for another account", DefaultAccount)
 	case len(named) > maxAccountBytes || !utf8.ValidString(named) || strings.ContainsFunc(named, unicode.IsControl):
-		return "", rowmill.Invalid("account", "is %q; the name of an account has up to %d bytes of plain text", text.Shorten(named, 64), maxAccountBytes)
+		return "", rowmill.Invalid("account", "is %q; the name of an account has up to %d bytes of plain text", spelling.Shorten(named, 64), maxAccountBytes)
 	}
 	return named, nil
 }
@@ -80,7 +80,7 @@ func administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*re
 	var other string
 	if body.Read("account", "a string", &other) {
 		if named != "" && named != other {
-			body.Add("account", "is %q in the body and %q in the query; name one", text.Shorten(other, 64), text.Shorten(named, 64))
+			body.Add("account", "is %q in the body and %q in the query; name one", spelling.Shorten(other, 64), spelling.Shorten(named, 64))
 		}
 		named = other
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/text"
 )
 
 const (
@@ -57,7 +57,7 @@ func queryFormat(c *gin.Context, p *request.Problems) string {
 	switch format {
 	case "json", "csv", "parquet":
 	default:
-		p.Add(name, "is %q; it must be json, csv or parquet", text.Shorten(format, 32))
+		p.Add(name, "is %q; it must be json, csv or parquet", spelling.Shorten(format, 32))
 	}
 	return format
 }
@@ -119,7 +119,7 @@ func (d *downloads) parquet(c *gin.Context, record store.Record, v results.Varia
 func (d *downloads) urls(c *gin.Context) (any, error) {
 	var p request.Problems
 	if format, given := c.GetQuery("format"); given && format != "parquet" {
-		p.Add("format", "is %q; only parquet has a URL; download other formats from /results", text.Shorten(format, 32))
+		p.Add("format", "is %q; only parquet has a URL; download other formats from /results", spelling.Shorten(format, 32))
 	}
 	v := queryVariant(c, &p)
 	seconds := queryInt(c, &p, "expires_in_seconds", defaultExpiry, 1, maxExpiry)

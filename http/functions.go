@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/submission"
-	"github.com/rowmill/rowmill/text"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // functions are the published prompts of accounts.
@@ -27,7 +27,7 @@ type functions struct {
 }
 
 func noFunction(name string) *request.Error {
-	return request.Errorf(nethttp.StatusNotFound, "unknown_function", "there is no published Function %q in the account; GET /v1/functions lists those there are", text.Shorten(name, 64))
+	return request.Errorf(nethttp.StatusNotFound, "unknown_function", "there is no published Function %q in the account; GET /v1/functions lists those there are", spelling.Shorten(name, 64))
 }
 
 // functionError makes an answer of what the library says about a Function.
@@ -52,7 +52,7 @@ func (f *functions) list(c *gin.Context) error {
 func (f *functions) revisions(c *gin.Context) error {
 	name := c.Param("function")
 	return f.stream(c, "revisions", func(account string, yield func(rowmill.Function) error) error {
-		missing := request.Errorf(nethttp.StatusNotFound, "unknown_function", "the account has never had a Function %q", text.Shorten(name, 64))
+		missing := request.Errorf(nethttp.StatusNotFound, "unknown_function", "the account has never had a Function %q", spelling.Shorten(name, 64))
 		return functionError(f.library.Revisions(c.Request.Context(), account, name, yield), missing)
 	})
 }
@@ -130,7 +130,7 @@ func (f *functions) rollback(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	name := c.Param("function")
-	shown := text.Shorten(name, 64)
+	shown := spelling.Shorten(name, 64)
 	missing := request.Errorf(nethttp.StatusNotFound, "unknown_revision", "there is no revision %d of a Function %q in the account", revision, shown)
 	var now rowmill.Function
 	err = f.audit.record(c, act{actFunctionRollback, account, shown, gin.H{"revision": revision}}, func(ctx context.Context) (err error) {
@@ -156,7 +156,7 @@ func (f *functions) unpublish(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = f.audit.record(c, act{actFunctionUnpublish, account, text.Shorten(name, 64), gin.H{}}, func(ctx context.Context) error {
+	err = f.audit.record(c, act{actFunctionUnpublish, account, spelling.Shorten(name, 64), gin.H{}}, func(ctx context.Context) error {
 		return functionError(f.library.Unpublish(ctx, account, name), noFunction(name))
 	})
 	return gin.H{"message": "The Function is not published any more. Its revisions stay, and jobs that run it go on."}, err

@@ -17,8 +17,8 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/sdk"
+	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/text"
 )
 
 // listPage is how many jobs of an unpaginated list are in memory at once.
@@ -45,7 +45,7 @@ type jobs struct {
 
 // Find returns a job of the caller's account, or a 404.
 func (j *jobs) Find(c *gin.Context, id string) (store.Record, error) {
-	missing := request.Errorf(nethttp.StatusNotFound, "job_not_found", "no job was found with the ID %s", text.Shorten(id, 64))
+	missing := request.Errorf(nethttp.StatusNotFound, "job_not_found", "no job was found with the ID %s", spelling.Shorten(id, 64))
 	if !isJobID(id) {
 		return store.Record{}, missing
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/sdk"
+	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/text"
 )
 
 const (
@@ -122,10 +122,10 @@ func (k *keys) read(body *request.Object, key *store.Key) {
 		}
 	}
 	if body.Read("role", "a string", &key.Role) && key.Role != RoleAdmin && key.Role != RoleUser {
-		body.Add("role", "is %q; it must be %s or %s", text.Shorten(key.Role, 32), RoleAdmin, RoleUser)
+		body.Add("role", "is %q; it must be %s or %s", spelling.Shorten(key.Role, 32), RoleAdmin, RoleUser)
 	}
 	if body.Read("dialect", "a string", &key.Dialect) && key.Dialect != sdk.Name {
-		body.Add("dialect", "is %q; it must be %s, or null for the answers of this document", text.Shorten(key.Dialect, 32), sdk.Name)
+		body.Add("dialect", "is %q; it must be %s, or null for the answers of this document", spelling.Shorten(key.Dialect, 32), sdk.Name)
 	}
 	var expires time.Time
 	if body.Read("expires_at", "a time such as 2030-01-31T00:00:00Z, or null for never", &expires) {
@@ -161,7 +161,7 @@ func (k *keys) find(c *gin.Context) (key store.Key, others []store.Key, err erro
 		_, err = administered(c, all[at].Account)
 	}
 	if at < 0 || err != nil {
-		return key, nil, request.Errorf(nethttp.StatusNotFound, "key_not_found", "no key was found with the ID %s; GET /v1/keys lists them", text.Shorten(id, 64))
+		return key, nil, request.Errorf(nethttp.StatusNotFound, "key_not_found", "no key was found with the ID %s; GET /v1/keys lists them", spelling.Shorten(id, 64))
 	}
 	return all[at], slices.Delete(slices.Clone(all), at, at+1), nil
 }

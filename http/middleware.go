@@ -17,7 +17,7 @@ import (
 
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/text"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 const (
@@ -122,7 +122,7 @@ func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
 				level = slog.LevelDebug
 			}
 			s.Logger.Log(c.Request.Context(), level, "request", exchange.KeyRequest, exchange.RequestID(c), "method", method,
-				"path", text.Shorten(c.Request.URL.Path, 256), "status", c.Writer.Status(), "took", took)
+				"path", spelling.Shorten(c.Request.URL.Path, 256), "status", c.Writer.Status(), "took", took)
 		}()
 		c.Next()
 	}

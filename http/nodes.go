@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/text"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // Fleet is what the API needs to know of the node and of those beside it.
@@ -87,7 +87,7 @@ func (n *nodes) list(c *gin.Context) (any, error) {
 // drain answers POST /v1/nodes/:node/drain.
 func (n *nodes) drain(c *gin.Context) (any, error) {
 	id := c.Param("node")
-	shown := text.Shorten(id, 128)
+	shown := spelling.Shorten(id, 128)
 	err := operates(c)
 	if err == nil {
 		err = n.audit.record(c, act{actNodeDrain, DefaultAccount, shown, nil}, func(ctx context.Context) error {

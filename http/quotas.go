@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/text"
 )
 
 // QuotasValue names the value that holds an account's own quotas: a document
@@ -212,7 +212,7 @@ func setTag(c *gin.Context, version int64, err error) {
 func checkTag(c *gin.Context, version int64, of string) error {
 	if want := c.GetHeader("If-Match"); want != "" && want != "*" && want != entityTag(version) {
 		return request.Errorf(nethttp.StatusPreconditionFailed, "changed_meanwhile",
-			"the %s are no longer those of %s; read them again and repeat the change", of, text.Shorten(want, 64))
+			"the %s are no longer those of %s; read them again and repeat the change", of, spelling.Shorten(want, 64))
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/http/sdk"
 	"github.com/rowmill/rowmill/http/submission"
 	"github.com/rowmill/rowmill/results/archive"
-	"github.com/rowmill/rowmill/text"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // routes builds the engine. Every route here is in openapi.yaml and the other
@@ -120,10 +120,10 @@ func (s *Server) routeJobs(v1 *gin.RouterGroup, audit *auditor) {
 
 func unknownRoute(c *gin.Context) error {
 	return request.Errorf(nethttp.StatusNotFound, "unknown_route",
-		"there is nothing at %s %s; /openapi.json lists all routes", c.Request.Method, text.Shorten(c.Request.URL.Path, 256))
+		"there is nothing at %s %s; /openapi.json lists all routes", c.Request.Method, spelling.Shorten(c.Request.URL.Path, 256))
 }
 
 func wrongMethod(c *gin.Context) error {
 	return request.Errorf(nethttp.StatusMethodNotAllowed, "method_not_allowed",
-		"%s is not possible here, only %s", text.Shorten(c.Request.Method, 32), c.Writer.Header().Get("Allow"))
+		"%s is not possible here, only %s", spelling.Shorten(c.Request.Method, 32), c.Writer.Header().Get("Allow"))
 }

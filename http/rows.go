@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/text"
 )
 
 const (
@@ -45,7 +45,7 @@ type rows struct {
 func (r *rows) show(c *gin.Context) (any, error) {
 	n, err := strconv.ParseInt(c.Param("row"), 10, 64)
 	if err != nil || n < 0 {
-		return nil, rowmill.Invalid("row", "is %q; it must be the number of a row, from 0", text.Shorten(c.Param("row"), 32))
+		return nil, rowmill.Invalid("row", "is %q; it must be the number of a row, from 0", spelling.Shorten(c.Param("row"), 32))
 	}
 	record, err := r.jobs.named(c)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/text"
 )
 
 // maxUsageDays bounds how many days one request may ask for.
@@ -82,7 +82,7 @@ func usageDays(c *gin.Context, now time.Time) (from, to time.Time, err error) {
 		}
 		at, err := time.Parse(time.DateOnly, asked)
 		if err != nil {
-			problems.Add(field, "is %q; it must be a day such as 2026-01-31", text.Shorten(asked, 32))
+			problems.Add(field, "is %q; it must be a day such as 2026-01-31", spelling.Shorten(asked, 32))
 		}
 		return at
 	}

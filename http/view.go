@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/sdk"
-	"github.com/rowmill/rowmill/text"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // jobView is a job as the API shows it. The fields below stand in for those of
@@ -61,7 +61,7 @@ func queryInt(c *gin.Context, p *request.Problems, name string, absent, low, hig
 	}
 	n, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || n < low || n > high {
-		p.Add(name, "is %q; it must be an integer from %d to %d", text.Shorten(given, 32), low, high)
+		p.Add(name, "is %q; it must be an integer from %d to %d", spelling.Shorten(given, 32), low, high)
 	}
 	return n
 }
@@ -74,7 +74,7 @@ func queryBool(c *gin.Context, p *request.Problems, name string) bool {
 	}
 	value, err := strconv.ParseBool(given)
 	if err != nil {
-		p.Add(name, "is %q; it must be true or false", text.Shorten(given, 32))
+		p.Add(name, "is %q; it must be true or false", spelling.Shorten(given, 32))
 	}
 	return value
 }

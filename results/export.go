@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/rowmill/rowmill/columnar"
-	"github.com/rowmill/rowmill/text"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // exportBytes is how much of an export is gathered before it is written out.
@@ -99,5 +99,5 @@ func appendFloat(b []byte, v float64, bits int, json bool) []byte {
 		}
 		return strconv.AppendFloat(b, v, 'g', -1, bits)
 	}
-	return text.AppendDecimal(b, v, bits)
+	return spelling.AppendDecimal(b, v, bits)
 }

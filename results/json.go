@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/rowmill/rowmill/columnar"
-	"github.com/rowmill/rowmill/text"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // WriteJSON streams variant v of the full file as a JSON object of arrays:
@@ -33,7 +33,7 @@ func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v Varian
 		if m.column != s.JobID {
 			e.buf = append(e.buf, ',')
 		}
-		e.buf = append(text.AppendString(e.buf, []byte(m.name)), ':')
+		e.buf = append(spelling.AppendString(e.buf, []byte(m.name)), ':')
 		if err := e.jsonColumn(c); err != nil {
 			return fmt.Errorf("write JSON: column %q: %w", m.column, err)
 		}
@@ -58,7 +58,7 @@ func (e *exporter) jsonColumn(c int) error {
 		}
 		switch kind {
 		case columnar.TableText:
-			e.buf = text.AppendString(e.buf, b.Text(0, i))
+			e.buf = spelling.AppendString(e.buf, b.Text(0, i))
 		case columnar.TableInt:
 			e.buf = strconv.AppendInt(e.buf, b.Int(0, i), 10)
 		case columnar.TableUint:

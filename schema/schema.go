@@ -16,7 +16,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/rowmill/rowmill/text"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 const (
@@ -99,7 +99,7 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 	case err == nil:
 		return s, nil
 	case patterns.refused != nil:
-		return nil, fmt.Errorf("%w (found at %s)", patterns.refused, text.Shorten(patterns.placeIn(err), 256))
+		return nil, fmt.Errorf("%w (found at %s)", patterns.refused, spelling.Shorten(patterns.placeIn(err), 256))
 	}
 	return nil, fmt.Errorf("is no JSON Schema: %s", plainReason(err))
 }
@@ -125,7 +125,7 @@ func (s *Schema) violation(ctx context.Context, answer string) string {
 		return "it is not JSON"
 	}
 	if place, number := unusable(value); number != "" {
-		return text.Shorten(fmt.Sprintf("the number at %q is out of range: %s", place, number), maxProblem)
+		return spelling.Shorten(fmt.Sprintf("the number at %q is out of range: %s", place, number), maxProblem)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *Schema) violation(ctx context.Context, answer string) string {
 	s.steps.ctx, s.steps.taken = ctx, 0
 	if err := s.compiled.Validate(value); err != nil {
 		_, problems, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
-		return text.Shorten(strings.ReplaceAll(strings.TrimPrefix(problems, "- "), "\n- ", "; "), maxProblem)
+		return spelling.Shorten(strings.ReplaceAll(strings.TrimPrefix(problems, "- "), "\n- ", "; "), maxProblem)
 	}
 	return ""
 }
@@ -146,11 +146,11 @@ type noRemote struct{}
 
 // Load refuses the document.
 func (noRemote) Load(url string) (any, error) {
-	return nil, fmt.Errorf("the reference to %s leaves the schema; put what it refers to under $defs", text.Shorten(url, 256))
+	return nil, fmt.Errorf("the reference to %s leaves the schema; put what it refers to under $defs", spelling.Shorten(url, 256))
 }
 
 // plainReason is the compiler's text in one bounded line, without our address.
 func plainReason(err error) string {
 	reason := strings.ReplaceAll(err.Error(), address, "")
-	return text.Shorten(strings.Join(strings.Fields(reason), " "), 1024)
+	return spelling.Shorten(strings.Join(strings.Fields(reason), " "), 1024)
 }

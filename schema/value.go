@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rowmill/rowmill/text"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // Numbers are compared as fractions of big integers, which have as many digits
@@ -40,7 +40,7 @@ func unusable(value any) (place, number string) {
 	switch value := value.(type) {
 	case json.Number:
 		if !usable(value) {
-			return "", text.Shorten(string(value), 32)
+			return "", spelling.Shorten(string(value), 32)
 		}
 	case []any:
 		for i, element := range value {
@@ -51,7 +51,7 @@ func unusable(value any) (place, number string) {
 	case map[string]any:
 		for name, member := range value {
 			if place, number = unusable(member); number != "" {
-				return "/" + pointer.Replace(text.Shorten(name, 64)) + place, number
+				return "/" + pointer.Replace(spelling.Shorten(name, 64)) + place, number
 			}
 		}
 	}

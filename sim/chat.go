@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // generation is a chat completion on its way through the server. It is reused.
@@ -219,7 +221,7 @@ func (s *Server) appendHead(dst []byte, object string, g *generation, serial uin
 	dst = append(dst, `","created":`...)
 	dst = strconv.AppendInt(dst, g.began.Unix(), 10)
 	dst = append(dst, `,"model":`...)
-	dst = appendJSONString(dst, []byte(g.req.name))
+	dst = spelling.AppendString(dst, []byte(g.req.name))
 	return append(dst, `,"system_fingerprint":"rowmill-sim","simulated":true,"choices":[`...)
 }
 
@@ -234,11 +236,11 @@ func (s *Server) appendCompletion(dst []byte, g *generation) []byte {
 	dst = append(dst, `{"index":0,"message":{"role":"assistant"`...)
 	if a.reasons {
 		dst = append(dst, `,"reasoning_content":`...)
-		dst = appendJSONString(dst, a.reasoning(0, a.shown))
+		dst = spelling.AppendString(dst, a.reasoning(0, a.shown))
 	}
 	dst = append(dst, `,"content":`...)
 	if content := a.content(0, a.shown); content != nil || !a.reasons {
-		dst = appendJSONString(dst, content)
+		dst = spelling.AppendString(dst, content)
 	} else {
 		dst = append(dst, "null"...)
 	}
@@ -258,11 +260,11 @@ func (s *Server) appendCompletion(dst []byte, g *generation) []byte {
 // appendFinish writes why the answer ended.
 func appendFinish(dst []byte, a *answer) []byte {
 	dst = append(dst, `"finish_reason":`...)
-	dst = appendJSONString(dst, []byte(a.finish))
+	dst = spelling.AppendString(dst, []byte(a.finish))
 	dst = append(dst, `,"stop_reason":`...)
 	switch {
 	case a.stopText != nil:
-		return appendJSONString(dst, a.stopText)
+		return spelling.AppendString(dst, a.stopText)
 	case a.stopID != 0:
 		return strconv.AppendInt(dst, int64(a.stopID), 10)
 	}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // embedRequest is a parsed embedding request.
@@ -197,7 +199,7 @@ func (s *Server) noteEmbeddings(r *embedRequest, line record) {
 
 func (s *Server) appendEmbeddings(dst []byte, r *embedRequest, empty bool) []byte {
 	dst = append(dst, `{"object":"list","model":`...)
-	dst = appendJSONString(dst, []byte(r.name))
+	dst = spelling.AppendString(dst, []byte(r.name))
 	dst = append(dst, `,"simulated":true,"data":[`...)
 	vector := make([]float32, r.model.dimension)
 	var raw []byte

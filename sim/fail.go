@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // failure is a refused request.
@@ -58,14 +60,14 @@ func notStarted(err error) *failure {
 // append writes the body in vLLM's shape.
 func (f *failure) append(dst []byte) []byte {
 	dst = append(dst, `{"error":{"message":`...)
-	dst = appendJSONString(dst, []byte(f.text))
+	dst = spelling.AppendString(dst, []byte(f.text))
 	dst = append(dst, `,"type":"`...)
 	dst = append(dst, f.kind...)
 	dst = append(dst, `","param":`...)
 	if f.param == "" {
 		dst = append(dst, "null"...)
 	} else {
-		dst = appendJSONString(dst, []byte(f.param))
+		dst = spelling.AppendString(dst, []byte(f.param))
 	}
 	dst = append(dst, `,"code":`...)
 	dst = strconv.AppendInt(dst, int64(f.status), 10)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // When the log's buffer is written out. A killed simulator loses what it
@@ -74,7 +76,7 @@ func (w *requestLog) write(r record) {
 	b = append(b, `","endpoint":"`...)
 	b = append(b, r.endpoint...)
 	b = append(b, `","model":`...)
-	b = appendJSONString(b, []byte(r.model))
+	b = spelling.AppendString(b, []byte(r.model))
 	b = append(b, `,"prompt":"`...)
 	b = hex.AppendEncode(b, sum[:8])
 	b = append(b, `","seed":`...)

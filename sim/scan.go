@@ -2,11 +2,12 @@ package sim
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // maxDepth bounds the nesting of a request's JSON, against stack overflow.
@@ -127,7 +128,7 @@ func (s *scanner) text(dst []byte) []byte {
 	}
 	for {
 		start := s.pos
-		s.pos += plain(s.data[start:])
+		s.pos += spelling.Plain(s.data[start:])
 		dst = append(dst, s.data[start:s.pos]...)
 		switch {
 		case s.pos >= len(s.data):
@@ -279,50 +280,4 @@ func (s *scanner) number() []byte {
 		return nil
 	}
 	return s.data[start:s.pos]
-}
-
-// plain returns how many bytes of text come before the first that a JSON string
-// cannot hold as it is: a quote, a backslash or a control character. It looks
-// at eight bytes at a time, since most of a request is one long string.
-func plain(text []byte) int {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	i := 0
-	for ; i+8 <= len(text); i += 8 {
-		w := binary.LittleEndian.Uint64(text[i:])
-		quote, slash := w^('"'*ones), w^('\\'*ones)
-		// A byte's high bit is set where it is zero, zero and below 0x20; bits
-		// above the first such byte may be wrong, which is why the loop below
-		// has the last word.
-		if ((quote-ones)&^quote|(slash-ones)&^slash|(w-0x20*ones)&^w)&highs != 0 {
-			break
-		}
-	}
-	for ; i < len(text); i++ {
-		if b := text[i]; b < 0x20 || b == '"' || b == '\\' {
-			break
-		}
-	}
-	return i
-}
-
-// appendJSONString writes a JSON string of valid UTF-8.
-func appendJSONString(dst, text []byte) []byte {
-	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
-	for {
-		n := plain(text)
-		dst = append(dst, text[:n]...)
-		if n == len(text) {
-			return append(dst, '"')
-		}
-		switch b := text[n]; b {
-		case '"', '\\':
-			dst = append(dst, '\\', b)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hex[b>>4], hex[b&15])
-		}
-		text = text[n+1:]
-	}
 }

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 func TestTokenRule(t *testing.T) {
@@ -98,8 +100,8 @@ func FuzzScan(f *testing.F) {
 				t.Fatalf("%q reads as %q, want %q", text, got, want)
 			}
 			var back string
-			if err := json.Unmarshal(appendJSONString(nil, got), &back); err != nil || back != want {
-				t.Fatalf("%q is written as %s", want, appendJSONString(nil, got))
+			if err := json.Unmarshal(spelling.AppendString(nil, got), &back); err != nil || back != want {
+				t.Fatalf("%q is written as %s", want, spelling.AppendString(nil, got))
 			}
 		}
 	})

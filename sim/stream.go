@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // stream is a chat completion as server-sent events, made as they are read.
@@ -119,7 +121,7 @@ func (st *stream) delta(from, to int) {
 	st.open()
 	st.out = append(st.out, `{"index":0,"delta":{`...)
 	st.out = append(st.out, name...)
-	st.out = appendJSONString(st.out, text)
+	st.out = spelling.AppendString(st.out, text)
 	st.out = append(st.out, `},"logprobs":`...)
 	if st.g.req.logprobs {
 		st.out = st.s.appendLogprobs(st.out, st.g, &st.random, from, to)

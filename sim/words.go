@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // The vocabulary of free text. Every entry is one token by the rule of the
@@ -88,7 +90,7 @@ func (v *vocabulary) add(text string) int16 {
 // appendTokenHead begins an entry of a list of log probabilities.
 func appendTokenHead(dst, token []byte) []byte {
 	dst = append(dst, `{"token":`...)
-	dst = appendJSONString(dst, token)
+	dst = spelling.AppendString(dst, token)
 	return append(dst, `,"logprob":`...)
 }
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 func benchScan(b *testing.B, body []byte) {
@@ -54,7 +55,7 @@ func BenchmarkEscape(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	var dst []byte
 	for b.Loop() {
-		dst = appendString(dst[:0], text)
+		dst = spelling.AppendString(dst[:0], text)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // seedMask keeps seeds within 0 to 2^31-1, which every server takes.
@@ -52,10 +53,10 @@ func (c *call) Warnings() []string { return c.warnings }
 
 func (c *call) prepareChat(p engine.Params) error {
 	kind := c.target.kind
-	b := appendString([]byte(`{"model":`), []byte(c.target.name))
+	b := spelling.AppendString([]byte(`{"model":`), []byte(c.target.name))
 	b = append(b, `,"messages":[`...)
 	if p.System != "" {
-		b = appendString(append(b, `{"role":"system","content":`...), c.system)
+		b = spelling.AppendString(append(b, `{"role":"system","content":`...), c.system)
 		b = append(b, `},`...)
 	}
 	c.prefix = append(b, `{"role":"user","content":"`...)
@@ -136,7 +137,7 @@ func (e *Engine) allowance(tokens int64) time.Duration {
 // appendRow appends the body of one row's request.
 func (c *call) appendRow(dst []byte, row engine.Row) []byte {
 	dst = append(dst, c.prefix...)
-	dst = appendEscaped(dst, row.Text)
+	dst = spelling.AppendEscaped(dst, row.Text)
 	dst = append(dst, c.middle...)
 	seed, seeded := c.seed, c.seeded
 	if row.Seed != nil {

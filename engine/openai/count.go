@@ -8,6 +8,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // A countWay is one way to have a server count a prompt.
@@ -37,7 +38,7 @@ func (c *call) prepareCount(p engine.Params) error {
 	e, kind := c.engine, c.target.kind
 	asRow := func(path string) countWay { return countWay{head: e.head(path)} }
 	asText := func(field, more string) countWay {
-		prefix := append(appendString([]byte(`{"model":`), []byte(c.target.name)), `,"`+field+`":"`...)
+		prefix := append(spelling.AppendString([]byte(`{"model":`), []byte(c.target.name)), `,"`+field+`":"`...)
 		return countWay{head: e.head("/tokenize"), prefix: prefix, suffix: []byte(`"` + more + `}`)}
 	}
 	embeds := p.Model.Kind == rowmill.KindEmbedding
@@ -106,7 +107,7 @@ func (c *call) countBy(ctx context.Context, way countWay, row engine.Row) (int, 
 		if way.prefix == nil {
 			return c.appendRow(dst, row)
 		}
-		return append(appendEscaped(append(dst, way.prefix...), row.Text), way.suffix...)
+		return append(spelling.AppendEscaped(append(dst, way.prefix...), row.Text), way.suffix...)
 	})
 	if err != nil {
 		return 0, err

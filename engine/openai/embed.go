@@ -9,6 +9,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // prepareEmbed makes the request of an embedding model. It has no sampling.
@@ -27,7 +28,7 @@ func (c *call) prepareEmbed(p engine.Params) error {
 		return err
 	}
 	c.warnings = slices.Concat(c.target.warnings(p), c.warnings, more)
-	c.prefix = append(appendString([]byte(`{"model":`), []byte(c.target.name)), `,"input":[`...)
+	c.prefix = append(spelling.AppendString([]byte(`{"model":`), []byte(c.target.name)), `,"input":[`...)
 	// 5.3 bytes per number instead of 20, and no digits to parse.
 	c.middle, err = appendFields([]byte(`]`), append(extras, param{"encoding_format", "base64"}))
 	c.middle = append(c.middle, '}')
@@ -41,7 +42,7 @@ func (c *call) appendRows(dst []byte, rows []engine.Row) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendString(dst, row.Text)
+		dst = spelling.AppendString(dst, row.Text)
 	}
 	return append(dst, c.middle...)
 }

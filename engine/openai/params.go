@@ -6,6 +6,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // everyServer lists the sampling parameters that every kind takes under the
@@ -185,7 +187,7 @@ func appendFields(dst []byte, fields []param) ([]byte, error) {
 			return nil, fmt.Errorf("field %s cannot be written as JSON: %w", f.name, err)
 		}
 		dst = append(dst, ',')
-		dst = appendString(dst, []byte(f.name))
+		dst = spelling.AppendString(dst, []byte(f.name))
 		dst = append(dst, ':')
 		dst = append(dst, value...)
 	}

@@ -1,11 +1,11 @@
 package openai
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"math/bits"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 const (
@@ -225,7 +225,7 @@ func (s *scanner) readKey() []byte {
 	}
 	// Nearly every key lies within the window and has no escapes.
 	rest := s.win[s.pos+1:]
-	if n := plain(rest); n+1 < len(rest) && rest[n] == '"' && rest[n+1] == ':' {
+	if n := spelling.Plain(rest); n+1 < len(rest) && rest[n] == '"' && rest[n+1] == ':' {
 		s.pos += n + 3
 		return rest[:n:n]
 	}
@@ -306,29 +306,4 @@ func (s *scanner) skipCounts() bool {
 		begin = i + 1
 	}
 	return false
-}
-
-// plain returns the length of the longest beginning of b without quote,
-// backslash and control characters, which are what ends a run inside a string.
-func plain(b []byte) int {
-	const (
-		ones  = 0x0101010101010101
-		highs = 0x8080808080808080
-	)
-	n := 0
-	for len(b)-n >= 8 {
-		w := binary.LittleEndian.Uint64(b[n:])
-		quote, slash := w^(ones*'"'), w^(ones*'\\')
-		// A byte of (x - ones) &^ x has its high bit set where x is 0; borrows
-		// only spoil bytes above the first hit, and only the first counts.
-		hit := ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*0x20)&^w) & highs
-		if hit != 0 {
-			return n + bits.TrailingZeros64(hit)/8
-		}
-		n += 8
-	}
-	for n < len(b) && b[n] >= 0x20 && b[n] != '"' && b[n] != '\\' {
-		n++
-	}
-	return n
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // bytesSource is a body that is already in memory.
@@ -231,12 +232,12 @@ func FuzzEscape(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		quoted := appendString(nil, []byte(s))
+		quoted := spelling.AppendString(nil, []byte(s))
 		var back string
 		if err := json.Unmarshal(quoted, &back); err != nil {
 			t.Fatalf("%q became %s: %v", s, quoted, err)
 		}
-		if want := string(appendValid(nil, []byte(s))); back != want {
+		if want := string(spelling.AppendValid(nil, []byte(s))); back != want {
 			t.Fatalf("%q came back as %q", s, back)
 		}
 		if utf8.ValidString(s) && back != s {
@@ -249,22 +250,6 @@ func FuzzEscape(f *testing.F) {
 			t.Fatalf("scanner reads %q (%v), want %q", got, sc.err, back)
 		}
 	})
-}
-
-func TestPlain(t *testing.T) {
-	t.Parallel()
-	for _, stop := range []byte{'"', '\\', 0, 0x1f, '\n'} {
-		for length := range 40 {
-			b := bytes.Repeat([]byte{0xC3, 0x20, 0x7F, 'x', 0x80, '!', '#', ']', '['}, 6)[:length+1]
-			b[length] = stop
-			if got := plain(b); got != length {
-				t.Errorf("stop %#x at %d: plain says %d", stop, length, got)
-			}
-			if got := plain(b[:length]); got != length {
-				t.Errorf("no stop in %d bytes: plain says %d", length, got)
-			}
-		}
-	}
 }
 
 func TestScanEmbeddings(t *testing.T) {

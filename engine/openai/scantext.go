@@ -4,6 +4,8 @@ import (
 	"errors"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // errTooLong says that an answer exceeds Config.MaxAnswerBytes.
@@ -23,7 +25,7 @@ func (s *scanner) text(dst []byte, limit int, cut bool) []byte {
 	var high rune // first half of a surrogate pair, waiting for the second
 	for {
 		run := s.win[s.pos:]
-		run = run[:plain(run)]
+		run = run[:spelling.Plain(run)]
 		s.pos += len(run)
 		if high != 0 && (len(run) > 0 || s.pos < len(s.win) && s.win[s.pos] != '\\') {
 			dst, high = utf8.AppendRune(dst, utf8.RuneError), 0
@@ -75,7 +77,7 @@ func joinRune(dst []byte, high, r rune) ([]byte, rune) {
 func (s *scanner) skipText() {
 	s.pos++ // the quote
 	for {
-		s.pos += plain(s.win[s.pos:])
+		s.pos += spelling.Plain(s.win[s.pos:])
 		if s.pos == len(s.win) {
 			if !s.fill() {
 				return
@@ -144,15 +146,5 @@ func validText(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
 	}
-	return string(appendValid(make([]byte, 0, len(b)+len(b)/8), b))
-}
-
-// appendValid appends b to dst with every stray byte replaced by U+FFFD.
-func appendValid(dst, b []byte) []byte {
-	for len(b) > 0 {
-		r, size := utf8.DecodeRune(b)
-		dst = utf8.AppendRune(dst, r)
-		b = b[size:]
-	}
-	return dst
+	return string(spelling.AppendValid(make([]byte, 0, len(b)+len(b)/8), b))
 }

@@ -18,8 +18,8 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/text"
 )
 
 // The keys of log attributes.
@@ -129,13 +129,17 @@ func Encode(v any) ([]byte, error) {
 type Decimal float64
 
 // MarshalJSON writes the shortest text that reads back.
-func (d Decimal) MarshalJSON() ([]byte, error) { return text.AppendDecimal(nil, float64(d), 64), nil }
+func (d Decimal) MarshalJSON() ([]byte, error) {
+	return spelling.AppendDecimal(nil, float64(d), 64), nil
+}
 
 // Decimal32 is the same for the numbers of an embedding.
 type Decimal32 float32
 
 // MarshalJSON writes the shortest text that reads back.
-func (d Decimal32) MarshalJSON() ([]byte, error) { return text.AppendDecimal(nil, float64(d), 32), nil }
+func (d Decimal32) MarshalJSON() ([]byte, error) {
+	return spelling.AppendDecimal(nil, float64(d), 32), nil
+}
 
 // Decimals makes the numbers of an embedding decimals, and leaves any other
 // output of a row as it is.

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/rowmill/rowmill/text"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // An Object is a small JSON object whose fields are read one by one. Nulls are
@@ -124,9 +124,9 @@ const maxUnknown = 20
 func (o *Object) End(known string) {
 	for i, name := range slices.Sorted(maps.Keys(o.fields)) {
 		if i == maxUnknown {
-			o.Add(text.Shorten(name, 64), "is unknown, and so are %d further fields", len(o.fields)-i-1)
+			o.Add(spelling.Shorten(name, 64), "is unknown, and so are %d further fields", len(o.fields)-i-1)
 			break
 		}
-		o.Add(text.Shorten(name, 64), "is unknown; the fields are %s", known)
+		o.Add(spelling.Shorten(name, 64), "is unknown; the fields are %s", known)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/text"
 )
 
 // Name is what keys of the dialect carry.
@@ -90,7 +90,7 @@ func (d *Dialect) Status(c *gin.Context) (any, error) {
 	}
 	if err != nil {
 		if e := request.Describe(err); e.Status == http.StatusNotFound {
-			err = e.With("job_status", gin.H{text.Shorten(id, 64): statusOf(rowmill.StatusUnknown)}).With("metadata", gin.H{})
+			err = e.With("job_status", gin.H{spelling.Shorten(id, 64): statusOf(rowmill.StatusUnknown)}).With("metadata", gin.H{})
 		}
 		return nil, err
 	}

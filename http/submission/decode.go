@@ -8,7 +8,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/text"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 const (
@@ -164,7 +164,7 @@ func (sub *Submission) readField(s *scanner, name string, first byte) error {
 	}
 	if !known {
 		if len(sub.unknown) < maxReported {
-			sub.unknown = append(sub.unknown, text.Shorten(name, 64))
+			sub.unknown = append(sub.unknown, spelling.Shorten(name, 64))
 		} else {
 			sub.more++
 		}

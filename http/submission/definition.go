@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/text"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // MaxDefinition bounds the body of a definition: prompt, system prompt and
@@ -55,7 +55,7 @@ func Definition(body *request.Object, models *catalog.Catalog) rowmill.Function 
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		body.Problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(
-			"%q is no model of this service; %s", text.Shorten(f.Model, 128), hint)})
+			"%q is no model of this service; %s", spelling.Shorten(f.Model, 128), hint)})
 	}
 	embedding := found && model.Kind == rowmill.KindEmbedding
 	if embedding && f.System != nil {

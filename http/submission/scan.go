@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // scanWindow is the buffer of a body being read.
@@ -113,11 +114,7 @@ func (s *scanner) text(limit int) (raw []byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		n := 0
-		for n < len(window) && window[n] >= ' ' && window[n] != '"' && window[n] != '\\' {
-			n++
-		}
-		if n > 0 {
+		if n := spelling.Plain(window); n > 0 {
 			decoded, high = decoded+n, false
 			s.kept = append(s.kept, window[:n]...)
 			s.skip(n)

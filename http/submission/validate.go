@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/schema"
-	"github.com/rowmill/rowmill/text"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 const (
@@ -109,7 +109,7 @@ func (sub *Submission) model() rowmill.Model {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
 		sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(
-			"%q is neither a model of this service nor a published Function of your account%s", text.Shorten(id, 128), hint)})
+			"%q is neither a model of this service nor a published Function of your account%s", spelling.Shorten(id, 128), hint)})
 	}
 	return m
 }

@@ -54,7 +54,7 @@ type Table struct {
 func Rowmill() Table {
 	return Table{
 		Floor: map[string]int{
-			"text":     -1,
+			"spelling": -1,
 			"columnar": 0, "shard": 0, "tokenize": 0, "retry": 0, "console": 0, "sim": 0,
 			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "cluster": 1, "function": 1, "schema": 1, "client": 1,
 			"results": 2,

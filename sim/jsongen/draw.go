@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 const (
@@ -181,7 +183,7 @@ func (d *drawing) combination(dst []byte, r *rules, again bool) ([]byte, error) 
 		return d.number(dst, r)
 	case kindString:
 		text, err := d.text(r)
-		return appendString(dst, text), err
+		return spelling.AppendString(dst, []byte(text)), err
 	case kindArray, kindObject:
 		write := d.array
 		if kind == kindObject {
@@ -277,22 +279,6 @@ func speaksOf(s *jsonschema.Schema) (about kinds) {
 		about |= kindObject
 	}
 	return about
-}
-
-// appendString writes a JSON string.
-func appendString(dst []byte, text string) []byte {
-	dst = append(dst, '"')
-	for i := range len(text) {
-		switch b := text[i]; {
-		case b == '"' || b == '\\':
-			dst = append(dst, '\\', b)
-		case b < 0x20:
-			dst = fmt.Appendf(dst, "\\u%04x", b)
-		default:
-			dst = append(dst, b)
-		}
-	}
-	return append(dst, '"')
 }
 
 // narrow returns the narrowest bounds that a pair of keywords sets; most is -1

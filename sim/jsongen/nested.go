@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 const (
@@ -204,7 +206,7 @@ func (d *drawing) object(dst []byte, r *rules) ([]byte, error) {
 		if end > base {
 			dst = append(dst, ", "...)
 		}
-		dst = append(appendString(dst, name), ": "...)
+		dst = append(spelling.AppendString(dst, []byte(name)), ": "...)
 		if dst, err = d.value(dst, r.about(name)...); errors.Is(err, errFull) {
 			return err
 		} else if err != nil {

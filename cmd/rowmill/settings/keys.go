@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"sort"
 	"strings"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // Keys lists the names of all settings, sorted, lists and what they hold as
@@ -64,7 +66,7 @@ func envName(key string) string {
 func suggest(name string, candidates []string) string {
 	best, bestDistance := "", 3+len(name)/8
 	for _, candidate := range candidates {
-		if d := distance(unindexed(name), candidate); d < bestDistance {
+		if d := spelling.Distance(unindexed(name), candidate); d < bestDistance {
 			best, bestDistance = candidate, d
 		}
 	}
@@ -100,25 +102,4 @@ func unindexed(path string) string {
 		out.WriteRune(r)
 	}
 	return out.String()
-}
-
-// distance is the Levenshtein distance of two short names.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			diagonal = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -1,4 +1,4 @@
-package text
+package spelling
 
 import (
 	"bytes"

@@ -1,7 +1,7 @@
-// Package text owns how texts are written: as JSON strings, as decimal
-// numbers, cut to what a message has room for, and how near a misspelt name is
-// to a known one. It knows nothing of what they mean.
-package text
+// Package spelling owns how texts are spelled out: as JSON strings, as decimal
+// numbers, cut to what a message has room for, and how far a misspelt name is
+// from a known one. It knows nothing of what they mean.
+package spelling
 
 import (
 	"encoding/binary"
