@@ -113,6 +113,12 @@ func (j *job) Receive(c actor.Context) {
 		if j.results != nil && !j.ending { // else the worker says it again
 			j.onHeartbeat(c, m)
 		}
+	case whereIs:
+		if j.owner == nil {
+			answer(c, refuse(codeUnknownJob, "the rows of job %s are not counted yet", m.job))
+			return
+		}
+		answer(c, j.owner.Where(m.row))
 	default:
 		j.behavior.Receive(c)
 	}

@@ -138,6 +138,12 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 			worker = h.pid
 		}
 		n.pass(c, worker, body.Job, body)
+	case whereIs:
+		if owned := n.claims.owned[body.job].pid; owned != nil {
+			c.RequestWithCustomSender(owned, body, c.Sender())
+			return
+		}
+		answer(c, refuse(codeUnknownJob, "job %s is not owned here", body.job))
 	case hint:
 		answer(c, accepted{})
 		n.onHint(c, body, m.remote)

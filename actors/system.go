@@ -11,6 +11,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/actors/work"
 	"github.com/rowmill/rowmill/engine"
@@ -142,6 +144,20 @@ func (s *System) Submitted(jobID string) {
 // owner learns it with its next write.
 func (s *System) Cancelled(jobID string) {
 	s.actors.Root.Send(s.node, nodeRequest{body: hint{Job: jobID, Cancelled: true}})
+}
+
+// Where says where a row is, by its number in the input, as the owner of its
+// job knows. rowmill.ErrNotFound when that is not this node, or the input has
+// not been read yet.
+func (s *System) Where(ctx context.Context, job string, row int64) (assign.Place, error) {
+	body, err := s.actors.Root.RequestFuture(s.node, nodeRequest{body: whereIs{job, row}}, answerTimeout).Result()
+	if err != nil {
+		return assign.Place{}, fmt.Errorf("ask the owner of %s: %w", job, errors.Join(err, ctx.Err()))
+	}
+	if p, ok := body.(assign.Place); ok {
+		return p, nil
+	}
+	return assign.Place{}, fmt.Errorf("%w: %v", rowmill.ErrNotFound, body)
 }
 
 // Attach takes an inference server into use, as those of Config.Engines are; it

@@ -35,6 +35,12 @@ type (
 		Epoch int64  `json:"epoch"`
 	}
 
+	// whereIs asks the owner of a job for the place of a row, on its own node.
+	whereIs struct {
+		job string
+		row int64
+	}
+
 	// A hint saves a node from waiting for the next scan.
 	hint struct {
 		Job       string `json:"job"`

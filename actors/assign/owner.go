@@ -341,9 +341,14 @@ func (o *Owner) byNeed() []*Assignee {
 	return all
 }
 
-// Where says how far a row of the job is, by its number in the input, and which
-// worker it is assigned to.
-func (o *Owner) Where(row int64) (state State, worker string) {
+// A Place is where a row is.
+type Place struct {
+	State  State  `json:"state"`
+	Worker string `json:"worker,omitempty"` // it is assigned to
+}
+
+// Where says where a row of the job is, by its number in the input.
+func (o *Owner) Where(row int64) (p Place) {
 	n, found := slices.BinarySearchFunc(o.shards, row, func(s shard.Info, row int64) int {
 		switch {
 		case row < s.First:
@@ -353,8 +358,9 @@ func (o *Owner) Where(row int64) (state State, worker string) {
 		}
 		return 0
 	})
-	if !found {
-		return Elsewhere, ""
+	p.State = Elsewhere
+	if found {
+		p.State, p.Worker = o.book.where(n, int(row-o.shards[n].First))
 	}
-	return o.book.where(n, int(row-o.shards[n].First))
+	return p
 }

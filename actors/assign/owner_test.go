@@ -77,8 +77,8 @@ func TestOwnerKeepsThePartsOfTheLost(t *testing.T) {
 	if o.Committed("w", parts[0].Part) != nil {
 		t.Error("a worker that is gone was found")
 	}
-	if state, _ := o.Where(4); state != Committed {
-		t.Errorf("row 4 is %s", state)
+	if p := o.Where(4); p.State != Committed {
+		t.Errorf("row 4 is %s", p.State)
 	}
 	if a, _ := hears(t, o, "w", [2]int{5, 10}); a != nil {
 		t.Error("a worker that was given up was heard")
@@ -131,8 +131,8 @@ func TestOwnerRevokesForTheHungry(t *testing.T) {
 	if changed := o.Serve(); len(changed) != 1 || changed[0] != a {
 		t.Fatalf("told %+v, want who was idle", changed)
 	}
-	if state, worker := o.Where(7); state != Assigned || worker != "idle" {
-		t.Errorf("row 7 is %s with %q", state, worker)
+	if p := o.Where(7); p.State != Assigned || p.Worker != "idle" {
+		t.Errorf("row 7 is %s with %q", p.State, p.Worker)
 	}
 }
 
@@ -150,8 +150,8 @@ func TestOwnerHearsNothingImpossible(t *testing.T) {
 			t.Errorf("heard %+v", h)
 		}
 	}
-	if state, _ := o.Where(10); state != Elsewhere {
-		t.Errorf("row 10 of 10 is %s", state)
+	if p := o.Where(10); p.State != Elsewhere {
+		t.Errorf("row 10 of 10 is %s", p.State)
 	}
 }
 

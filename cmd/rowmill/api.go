@@ -54,7 +54,7 @@ func (m *Main) openAPI(ctx context.Context) error {
 		}
 		m.opened("admin listener", m.admin.stop)
 		m.AdminAddr = m.admin.Addr
-		m.serve(m.admin, adminHandler(m.Registry))
+		m.serve(m.admin, adminHandler(m.Registry, m.Pipeline))
 	}
 	if m.API, err = http.New(config); err != nil {
 		return err

@@ -3,16 +3,20 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	nethttp "net/http"
 	"net/http/pprof"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/rowmill/rowmill/actors"
 )
 
 const (
@@ -101,8 +105,9 @@ func (l *listener) url() (base string, open bool) {
 	return scheme + net.JoinHostPort(host, port), open
 }
 
-// adminHandler serves metrics and profiles.
-func adminHandler(metrics prometheus.Gatherer) nethttp.Handler {
+// adminHandler serves metrics, profiles, and where the rows of this node's jobs
+// are.
+func adminHandler(metrics prometheus.Gatherer, pipeline *actors.System) nethttp.Handler {
 	mux := nethttp.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -110,5 +115,19 @@ func adminHandler(metrics prometheus.Gatherer) nethttp.Handler {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("GET /debug/jobs/{job}/rows/{row}", func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		row, err := strconv.ParseInt(r.PathValue("row"), 10, 64)
+		if err != nil {
+			nethttp.Error(w, "the row must be its number in the input, from 0", nethttp.StatusBadRequest)
+			return
+		}
+		place, err := pipeline.Where(r.Context(), r.PathValue("job"), row)
+		if err != nil {
+			nethttp.Error(w, err.Error(), nethttp.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(place) // whoever asked has gone
+	})
 	return mux
 }

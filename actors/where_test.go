@@ -1,0 +1,38 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/store"
+)
+
+// "Where is row 17?" has one answer, from the owner of its job.
+func TestWhereARowIs(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		if row == "row 17" {
+			<-hold
+		}
+		return echo(ctx, row, try)
+	}}
+	b := setup(t, e)
+	id := b.submit(rowmill.Spec{Inline: numbered(20)})
+	b.await(id, func(r store.Record) bool { return r.Job.RowsDone == 19 })
+	for row, want := range map[int64]assign.State{3: assign.Committed, 17: assign.Assigned, 20: assign.Elsewhere} {
+		p, err := b.system.Where(t.Context(), id, row)
+		if err != nil || p.State != want || (p.Worker != "") != (want == assign.Assigned) {
+			t.Errorf("row %d is %+v, %v; want it %s", row, p, err, want)
+		}
+	}
+	if _, err := b.system.Where(t.Context(), "job-unknown", 1); !errors.Is(err, rowmill.ErrNotFound) {
+		t.Errorf("a row of a job that is not owned here: %v", err)
+	}
+	close(hold)
+	b.checkEcho(b.end(id), numbered(20))
+}
