@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"os"
 
 	"github.com/rowmill/rowmill"
@@ -17,38 +16,45 @@ import (
 func Example() {
 	root, err := os.MkdirTemp("", "rowmill-*")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer os.RemoveAll(root)
 	var bucket blob.Bucket
 	bucket, err = dir.Open(dir.Config{Root: root})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 
 	ctx := context.Background()
 	w, err := bucket.Create(ctx, "jobs/1/note", "text/plain")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer w.Abort()
 	if _, err := io.WriteString(w, "a few bytes"); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	_, err = bucket.Stat(ctx, "jobs/1/note")
 	fmt.Println("before:", errors.Is(err, rowmill.ErrNotFound))
 	if _, err := w.Commit(); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 
 	object, err := bucket.Open(ctx, "jobs/1/note")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer object.Close()
 	content, err := io.ReadAll(blob.NewReader(object))
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Printf("after: %s\n", content)
 	// Output:

@@ -16,7 +16,8 @@ func ExampleOpen() {
 	data := questions()
 	f, err := columnar.Open(bytes.NewReader(data), int64(len(data)), columnar.Limits{})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for _, c := range f.Columns() {
 		fmt.Println(c.Name, c.Type)
@@ -27,15 +28,18 @@ func ExampleOpen() {
 		if err := rows.Next(); errors.Is(err, io.EOF) {
 			return
 		} else if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		question, err := rows.Text(0)
 		if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		id, err := rows.ID(1)
 		if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		fmt.Println(id.Int, question)
 	}
@@ -52,33 +56,40 @@ func ExampleSplicer() {
 	var out bytes.Buffer
 	splice, err := columnar.NewSplicer(&out, []columnar.TableColumn{{Name: "question", Kind: columnar.TableText}}, nil)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for range 2 {
 		data := questions()
 		t, err := columnar.OpenTable(bytes.NewReader(data), int64(len(data)))
 		if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		if err := splice.Append(context.Background(), t); err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 	}
 	if err := splice.Close(); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 
 	t, err := columnar.OpenTable(bytes.NewReader(out.Bytes()), int64(out.Len()))
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	scan := t.Scan(0)
 	if err := scan.SeekRow(3); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	block, err := scan.Next()
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Printf("row 3 of %d: %s\n", t.Rows(), block.Text(0, int(3-block.First)))
 	// Output: row 3 of 4: Who lives in Nikkaluokta?

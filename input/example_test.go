@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"strings"
 
 	"github.com/rowmill/rowmill"
@@ -16,7 +15,8 @@ func ExampleOpen() {
 	file := strings.NewReader("id,text\n17,\"Hello, world\"\n18,Good night\n")
 	rows, err := input.Open(file, file.Size(), input.Options{Column: "text", IDColumn: "id"})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer rows.Close()
 	for {
@@ -24,7 +24,8 @@ func ExampleOpen() {
 		if err := rows.Next(&row); errors.Is(err, io.EOF) {
 			return
 		} else if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		fmt.Printf("%d %s %q\n", row.Index, row.ID.Text, row.Text)
 	}

@@ -18,14 +18,16 @@ import (
 func Example() {
 	folder, err := os.MkdirTemp("", "rowmill-*")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer os.RemoveAll(folder)
 	ctx := context.Background()
 	var records store.Store
 	records, err = bolt.Open(ctx, bolt.Config{Path: filepath.Join(folder, "rowmill.db")})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer records.Close()
 
@@ -39,7 +41,8 @@ func Example() {
 		},
 	}, nil)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 
 	first, second := claim(records, "node-1"), claim(records, "node-2")

@@ -2,7 +2,6 @@ package tokenize_test
 
 import (
 	"fmt"
-	"log"
 
 	"github.com/rowmill/rowmill/tokenize"
 )
@@ -10,7 +9,8 @@ import (
 func ExampleLoad() {
 	encoding, err := tokenize.Load("o200k_base")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	text := "Tokens are what models read."
 	fmt.Println(encoding.Count(text), encoding.Encode(nil, text))
