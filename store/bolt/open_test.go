@@ -18,6 +18,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/storetest"
 )
 
 func TestConfigRefuses(t *testing.T) {
@@ -80,7 +81,7 @@ func TestOpenMakesWhatAnOlderFileLacks(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "records.db")
 	s := open(t, bolt.Config{Path: path})
-	if _, _, err := s.Create(t.Context(), newRecord("job-old", "a", "row"), nil); err != nil {
+	if _, _, err := s.Create(t.Context(), storetest.Record("job-old", "a", "row"), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -125,7 +126,7 @@ func TestProgressLeavesSpecAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "records.db")
 	s := open(t, bolt.Config{Path: path})
 	system := strings.Repeat("s", 1<<20)
-	rec := newRecord("job-big", "a", strings.Repeat("x", 64<<10))
+	rec := storetest.Record("job-big", "a", strings.Repeat("x", 64<<10))
 	rec.Job.System, rec.Spec.System = &system, system
 	if _, _, err := s.Create(t.Context(), rec, nil); err != nil {
 		t.Fatal(err)

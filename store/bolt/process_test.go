@@ -21,6 +21,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/storetest"
 )
 
 // child starts this test binary in a role and returns its output.
@@ -41,13 +42,6 @@ func child(t *testing.T, role, path string) (*exec.Cmd, *bufio.Scanner) {
 		_ = cmd.Wait() // harmless where the test has waited
 	})
 	return cmd, bufio.NewScanner(out)
-}
-
-func newRecord(id, account string, inline ...string) store.Record {
-	return store.Record{
-		Job:  rowmill.Job{ID: id, Status: rowmill.StatusPending, Created: time.Now(), Sampling: map[string]any{}},
-		Spec: rowmill.Spec{Account: account, Inline: inline, Model: rowmill.Model{ID: "m", InputPrice: 0.05, OutputPrice: 0.2}},
-	}
 }
 
 // hold opens the file and keeps it until its input ends.
@@ -104,7 +98,7 @@ func writeForEver(path string) error {
 			failed <- func() error {
 				for i := 0; ; i++ {
 					id := fmt.Sprintf("job-%d-%d-%d", os.Getpid(), w, i)
-					if _, _, err := s.Create(ctx, newRecord(id, "a", "row of "+id), nil); err != nil {
+					if _, _, err := s.Create(ctx, storetest.Record(id, "a", "row of "+id), nil); err != nil {
 						return err
 					}
 					out.Lock()
@@ -199,7 +193,7 @@ func TestKilled(t *testing.T) {
 	if got != want || want.Rows < int64(7*len(committed)) {
 		t.Errorf("the ledger holds %+v, the parts of %d commits %+v", got, len(committed), want)
 	}
-	if charge := newRecord("", "").Spec.Model.Charge(want.InputTokens, want.OutputTokens); cost != charge {
+	if charge := storetest.Record("", "").Spec.Model.Charge(want.InputTokens, want.OutputTokens); cost != charge {
 		t.Errorf("the ledger says %v, the parts cost %v", cost, charge)
 	}
 	// Every owner is dead, so every job is an orphan.
@@ -242,7 +236,7 @@ func fill(path string) error {
 	row := strings.Repeat("x", 60<<10)
 	stored := 0
 	for ; err == nil && stored < 1000; stored++ {
-		_, _, err = s.Create(ctx, newRecord(fmt.Sprint("job-", stored), "a", row), nil)
+		_, _, err = s.Create(ctx, storetest.Record(fmt.Sprint("job-", stored), "a", row), nil)
 	}
 	fmt.Println("refused:", err)
 	stored--
@@ -258,7 +252,7 @@ func fill(path string) error {
 		return fmt.Errorf("once there is room: %w", err)
 	}
 	for i := stored; i < stored+50; i++ {
-		if _, _, err := s.Create(ctx, newRecord(fmt.Sprint("job-", i), "a", row), nil); err != nil {
+		if _, _, err := s.Create(ctx, storetest.Record(fmt.Sprint("job-", i), "a", row), nil); err != nil {
 			return fmt.Errorf("once there is room: %w", err)
 		}
 	}

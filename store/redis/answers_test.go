@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
+	"github.com/rowmill/rowmill/store/storetest"
 )
 
 // A gap is a proxy before a server that can keep answers to itself: the server
@@ -127,12 +128,12 @@ func TestLostAnswers(t *testing.T) {
 		losing := func(*store.Record) { arm(0) } // the answer after a change was made
 
 		arm(0)
-		_, existed, err := s.Create(ctx, newRecord(id("job"), "a", "row"), nil)
+		_, existed, err := s.Create(ctx, storetest.Record(id("job"), "a", "row"), nil)
 		must("create", err)
 		check(!existed, "a created job existed", existed)
 		arm(0)
 		idem := store.Idempotency{Key: id("k"), BodyHash: "h", TTL: time.Hour}
-		_, existed, err = s.Create(ctx, newRecord(id("idem"), "b", "row"), &idem)
+		_, existed, err = s.Create(ctx, storetest.Record(id("idem"), "b", "row"), &idem)
 		must("create with a key", err)
 		check(!existed, "a created job existed", existed)
 

@@ -15,22 +15,16 @@ import (
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
+	"github.com/rowmill/rowmill/store/storetest"
 )
 
 // hasty does not try again.
 var hasty = redis.Timeouts{Dial: 10 * time.Second, Answer: 10 * time.Second, Retry: time.Nanosecond}
 
-func newRecord(id, account string, inline ...string) store.Record {
-	return store.Record{
-		Job:  rowmill.Job{ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now(), Sampling: map[string]any{}},
-		Spec: rowmill.Spec{Account: account, Inline: inline, Model: rowmill.Model{ID: "m", InputPrice: 0.05, OutputPrice: 0.2}},
-	}
-}
-
 // claimed creates a job and makes session its owner.
 func claimed(t testing.TB, s *redis.Store, id, session string) store.Fence {
 	t.Helper()
-	if _, _, err := s.Create(t.Context(), newRecord(id, "a", "row"), nil); err != nil {
+	if _, _, err := s.Create(t.Context(), storetest.Record(id, "a", "row"), nil); err != nil {
 		t.Fatal(err)
 	}
 	rec, err := s.Claim(t.Context(), id, session)

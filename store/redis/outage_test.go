@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
+	"github.com/rowmill/rowmill/store/storetest"
 )
 
 func command(t testing.TB, s *redistest.Server, args ...string) string {
@@ -41,7 +42,7 @@ func writes(t *testing.T, s *redis.Store, f store.Fence) map[string]error {
 	t.Helper()
 	ctx := t.Context()
 	nothing := func(*store.Record) error { return nil }
-	_, _, create := s.Create(ctx, newRecord("job-new", "a", "row"), &store.Idempotency{Key: "k", BodyHash: "h", TTL: time.Hour})
+	_, _, create := s.Create(ctx, storetest.Record("job-new", "a", "row"), &store.Idempotency{Key: "k", BodyHash: "h", TTL: time.Hour})
 	_, claim := s.Claim(ctx, "job-waiting", f.Session)
 	_, update := s.Update(ctx, f, nothing)
 	_, finish := s.Finish(ctx, f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusFailed, time.Now()) })
@@ -65,7 +66,7 @@ func writes(t *testing.T, s *redis.Store, f store.Fence) map[string]error {
 // waits.
 func prepared(t *testing.T, s *redis.Store) store.Fence {
 	t.Helper()
-	if _, _, err := s.Create(t.Context(), newRecord("job-waiting", "a", "row"), nil); err != nil {
+	if _, _, err := s.Create(t.Context(), storetest.Record("job-waiting", "a", "row"), nil); err != nil {
 		t.Fatal(err)
 	}
 	f := claimed(t, s, "job", newSession(t, s))
@@ -123,7 +124,7 @@ func TestOutOfMemory(t *testing.T) {
 	made := 0
 	for ; made < 1000; made++ {
 		id := fmt.Sprint("job-", made)
-		if _, _, err := s.Create(t.Context(), newRecord(id, "b", row), nil); err != nil {
+		if _, _, err := s.Create(t.Context(), storetest.Record(id, "b", row), nil); err != nil {
 			says(t, "create", err, "maxmemory")
 			break
 		}

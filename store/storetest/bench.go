@@ -1,0 +1,144 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Record is a pending job with its rows inline.
+func Record(id, account string, inline ...string) store.Record {
+	return store.Record{
+		Job:  rowmill.Job{ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now(), Sampling: map[string]any{}},
+		Spec: rowmill.Spec{Account: account, Inline: inline, Model: rowmill.Model{ID: "m", InputPrice: 0.05, OutputPrice: 0.2}},
+	}
+}
+
+// JobID names the i-th job that Fill makes.
+func JobID(i int) string { return fmt.Sprintf("job-%08d", i) }
+
+// Fill creates n jobs of ten accounts, over or waiting.
+func Fill(b *testing.B, s store.Store, n int, over bool) {
+	b.Helper()
+	row := strings.Repeat("x", 1000)
+	var next atomic.Int64
+	const writers = 256 // so that commits are shared
+	done := make(chan error, writers)
+	for range writers {
+		go func() {
+			var err error
+			for i := int(next.Add(1)) - 1; i < n && err == nil; i = int(next.Add(1)) - 1 {
+				_, _, err = s.Create(b.Context(), Record(JobID(i), fmt.Sprint("account-", i%10), row), nil)
+				if err == nil && over {
+					_, err = s.Cancel(b.Context(), JobID(i), time.Now(), nil)
+				}
+			}
+			done <- err
+		}()
+	}
+	for range writers {
+		if err := <-done; err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// Timed runs step in the benchmark's loop and adds percentiles to its mean. It
+// returns how many steps there were.
+func Timed(b *testing.B, step func(i int)) int64 {
+	b.Helper()
+	var took []time.Duration
+	for i := 0; b.Loop(); i++ {
+		start := time.Now()
+		step(i)
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+	return int64(len(took))
+}
+
+// TimeCreate creates jobs of size bytes.
+func TimeCreate(b *testing.B, s store.Store, size int) int64 {
+	row, start := strings.Repeat("x", size), time.Now().UnixNano()
+	return Timed(b, func(i int) {
+		if _, _, err := s.Create(b.Context(), Record(fmt.Sprintf("job-%s-%d-%d", b.Name(), start, i), "new", row), nil); err != nil {
+			b.Fatal(err)
+		}
+	})
+}
+
+// TimeGet reads jobs of the n that Fill made.
+func TimeGet(b *testing.B, s store.Store, n int) {
+	Timed(b, func(i int) {
+		if _, err := s.Get(b.Context(), JobID(i*7919%n)); err != nil {
+			b.Fatal(err)
+		}
+	})
+}
+
+// TimeList lists 100 jobs of those that Fill made.
+func TimeList(b *testing.B, s store.Store) {
+	Timed(b, func(int) {
+		if jobs, _, err := s.List(b.Context(), "account-3", 100, ""); err != nil || len(jobs) != 100 {
+			b.Fatal(len(jobs), err)
+		}
+	})
+}
+
+// TimeOrphans looks for work; there must be some where jobs wait.
+func TimeOrphans(b *testing.B, s store.Store, waiting bool) int64 {
+	return Timed(b, func(int) {
+		if jobs, err := s.Orphans(b.Context(), 64); err != nil || waiting && len(jobs) != 64 {
+			b.Fatal(len(jobs), err)
+		}
+	})
+}
+
+// TimeCommit commits parts to jobs of 64 KB of input from as many goroutines,
+// and reports commits per second. count is called before the first one, and
+// what it returns with how many there were.
+func TimeCommit(b *testing.B, s store.Store, jobs int, count func() (report func(n int64))) {
+	session, err := s.OpenSession(b.Context(), "n", time.Hour)
+	if err != nil {
+		b.Fatal(err)
+	}
+	fences := make(chan store.Fence, jobs)
+	for i := range jobs {
+		id := fmt.Sprintf("job-%d-%s-%d", i, session, jobs)
+		if _, _, err := s.Create(b.Context(), Record(id, "c", strings.Repeat("x", 64<<10)), nil); err != nil {
+			b.Fatal(err)
+		}
+		rec, err := s.Claim(b.Context(), id, session)
+		if err != nil {
+			b.Fatal(err)
+		}
+		fences <- store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
+	}
+	report := count()
+	var n atomic.Int64
+	b.SetParallelism((jobs + 1) / 2) // times GOMAXPROCS
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			f := <-fences
+			i := n.Add(1)
+			part := store.Part{
+				Key: fmt.Sprintf("jobs/%s/parts/%d", f.JobID, i), Shard: int(i % 64), Rows: 100, Size: 50_000,
+				Totals: store.Totals{Rows: 100, InputTokens: 5000, OutputTokens: 2000},
+			}
+			if err := s.CommitParts(b.Context(), f, []store.Part{part}, store.Totals{Rows: i, InputTokens: i, OutputTokens: i}); err != nil {
+				b.Fatal(err)
+			}
+			fences <- f
+		}
+	})
+	report(n.Load())
+	b.ReportMetric(float64(n.Load())/b.Elapsed().Seconds(), "commits/s")
+}
