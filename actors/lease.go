@@ -27,7 +27,7 @@ type lease struct {
 
 // openLease opens a session. Its deadline counts from before the request,
 // less an eighth of the time to live for clocks that drift.
-func openLease(ctx context.Context, s store.Store, node string, ttl time.Duration) (*lease, error) {
+func openLease(ctx context.Context, s store.Sessions, node string, ttl time.Duration) (*lease, error) {
 	began := time.Now()
 	session, err := s.OpenSession(ctx, node, ttl)
 	if err != nil {
@@ -45,7 +45,7 @@ func (l *lease) extend(from time.Time, ttl time.Duration) {
 
 // keep renews the session three times per time to live until the lease ends or
 // stop is closed.
-func (l *lease) keep(s store.Store, ttl time.Duration, log *slog.Logger, renewals *prometheus.CounterVec, stop <-chan struct{}) {
+func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, renewals *prometheus.CounterVec, stop <-chan struct{}) {
 	tick := time.NewTicker(ttl / 3)
 	defer tick.Stop()
 	for {
@@ -70,7 +70,7 @@ func (l *lease) keep(s store.Store, ttl time.Duration, log *slog.Logger, renewal
 			return
 		default:
 			renewals.WithLabelValues("failed").Inc()
-			log.Warn("renew session", "session", l.session, "err", err)
+			log.Warn("renewing the session failed", "session", l.session, "err", err)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) 
 	began := time.Now()
 	err := b.config.Retry.Do(ctx, func() error { return call(ctx) }, transient, func(err error) {
 		if time.Since(began) > tellAfter && b.ailing.CompareAndSwap(false, true) {
-			b.config.Logger.Warn("object store fails, trying again", "endpoint", b.config.Endpoint, "err", err)
+			b.config.Logger.Warn("object store failed, will be tried again", "endpoint", b.config.Endpoint, "err", err)
 		}
 	})
 	switch {

@@ -1,0 +1,117 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Sessions of a test: renew says what comes of each renewal.
+type sessions struct {
+	store.Sessions
+	renew func(ctx context.Context, n int) error
+	n     int
+}
+
+func (s *sessions) OpenSession(context.Context, string, time.Duration) (string, error) {
+	return "session", nil
+}
+
+func (s *sessions) RenewSession(ctx context.Context, _ string) error {
+	s.n++
+	return s.renew(ctx, s.n)
+}
+
+const testTTL = 24 * time.Second // thirds and eighths of it are whole
+
+// held keeps a lease for d, unless it ends before, and returns how long it
+// lived, why it ended, and the renewals by outcome.
+func held(t *testing.T, d time.Duration, renew func(ctx context.Context, n int) error) (lived time.Duration, why error, count func(outcome string) float64) {
+	t.Helper()
+	s := &sessions{renew: renew}
+	l, err := openLease(t.Context(), s, "node", testTTL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewals := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "renewals"}, []string{"outcome"})
+	stop := make(chan struct{})
+	var kept sync.WaitGroup
+	kept.Go(func() { l.keep(s, testTTL, slog.New(slog.DiscardHandler), renewals, stop) })
+	kept.Go(func() { l.watch(stop) })
+	select {
+	case <-l.ctx.Done():
+	case <-time.After(d):
+	}
+	lived, why = time.Since(l.opened), context.Cause(l.ctx)
+	close(stop)
+	kept.Wait()
+	return lived, why, func(outcome string) float64 { return testutil.ToFloat64(renewals.WithLabelValues(outcome)) }
+}
+
+func TestLease_LivesWhileItIsRenewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lived, why, count := held(t, time.Hour, func(context.Context, int) error { return nil })
+		if n := count("renewed"); lived != time.Hour || why != nil || n < 449 || n > 450 {
+			t.Errorf("it lived %v with %v renewals and ended with %v, want an hour with three per time to live", lived, n, why)
+		}
+	})
+}
+
+// The licence ends before the store could give the jobs to another node, even
+// where the store does not answer at all.
+func TestLease_EndsInTimeWhenTheStoreHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lived, why, count := held(t, time.Hour, func(ctx context.Context, n int) error {
+			if n <= 3 {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if lived != testTTL+testTTL*7/8 || !errors.Is(why, rowmill.ErrLeaseLost) || count("failed") == 0 {
+			t.Errorf("it lived %v and ended with %v, want the end 7/8 of %v after the renewal at %v", lived, why, testTTL, testTTL)
+		}
+	})
+}
+
+func TestLease_SitsOutAFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lived, why, count := held(t, time.Hour, func(_ context.Context, n int) error {
+			if n%2 == 0 {
+				return errors.New("away")
+			}
+			return nil
+		})
+		if lived != time.Hour || why != nil || count("failed") < 200 {
+			t.Errorf("it lived %v with %v failures and ended with %v, want an hour", lived, count("failed"), why)
+		}
+	})
+}
+
+func TestLease_EndsAtOnceWhenItIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lived, why, count := held(t, time.Hour, func(_ context.Context, n int) error {
+			if n == 3 {
+				return rowmill.ErrLeaseLost
+			}
+			return nil
+		})
+		if lived != testTTL/3*3 || !errors.Is(why, rowmill.ErrLeaseLost) || count("lost") != 1 {
+			t.Errorf("it lived %v and ended with %v, want the end with the third renewal", lived, why)
+		}
+	})
+}
