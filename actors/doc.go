@@ -50,7 +50,7 @@
 //	                → node
 //	partWritten     job → results    a part object is durable             its rows run again
 //	partSettled     results → job    it is committed, or not needed       no
-//	jobBroke, tooManyFailed, jobSucceeded
+//	jobBroke, jobSucceeded
 //	                results → job                                         no
 //	drain, drainJob, drainWorker, drainResults, resultsDrained
 //	                down and up the tree: finish, commit, give back
@@ -72,9 +72,10 @@
 //
 // Actors move messages; what to do is decided by plain structs that know no
 // actors: plan (which rows go to which worker), crew and duty (who has which),
-// ledger (which rows are done), budget (what fits into memory), engine.Window
-// (how much a server takes), the package dispatch (which row goes to a server
-// when, and what becomes of it); of a node claims (which jobs it owns or should
+// budget (what fits into memory), engine.Window (how much a server takes), the
+// package dispatch (which row goes to a server when, and what becomes of it),
+// the package commit (when parts are recorded, merged and made a result); of a
+// node claims (which jobs it owns or should
 // claim), workers (who gets one, and who has it), engines (which there are, here
 // and elsewhere) and the package nodes (what nodes tell each other of
 // themselves).

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
@@ -43,14 +44,13 @@ type (
 		worker string
 		part   assign.Part
 	}
-	booksDiffer    struct{ err error }           // results: the store has other parts than we thought
-	jobBroke       struct{ err error }           // results, errands: it cannot go on, or not here
-	tooManyFailed  struct{ totals store.Totals } // results: more than the job survives
-	jobSucceeded   struct{ rec store.Record }    // results
-	jobEnded       struct{ rec store.Record }    // its errand: the end is recorded
-	cancelJob      struct{}                      // node: the record says cancelled
-	drainJob       struct{}                      // node: stop and give the job back
-	resultsDrained struct{}                      // results: all I had is committed
+	booksDiffer    struct{ err error }        // results: the store has other parts than we thought
+	jobBroke       struct{ err error }        // results, errands: it cannot go on, or not here
+	jobSucceeded   struct{ rec store.Record } // results
+	jobEnded       struct{ rec store.Record } // its errand: the end is recorded
+	cancelJob      struct{}                   // node: the record says cancelled
+	drainJob       struct{}                   // node: stop and give the job back
+	resultsDrained struct{}                   // results: all I had is committed
 	cleanedUp      struct {
 		status   rowmill.Status
 		released bool
@@ -183,8 +183,6 @@ func (j *job) running(c actor.Context) {
 	case booksDiffer:
 		j.log.Warn("the store has lost parts that it had acknowledged; beginning again from those it has", "err", m.err)
 		j.release(c)
-	case tooManyFailed:
-		j.onTooManyFailed(c, m)
 	case recordUpdated:
 		j.onRecordUpdated(c, m)
 	case jobSucceeded:
@@ -272,7 +270,7 @@ func (j *job) estimate(c actor.Context, input shard.Manifest) {
 	usd, e := ingest.Unsampled(&j.rec.Spec, input.Rows, input.Size)
 	now := j.cfg.Clock()
 	j.run.run(c, func(ctx context.Context) any {
-		rec, err := estimated(ctx, j.cfg.Store, j.fence, input.Rows, usd, e, now)
+		rec, err := recordEstimate(ctx, j.cfg.Store, j.fence, input.Rows, usd, e, now)
 		if err != nil {
 			return jobBroke{err}
 		}
@@ -376,10 +374,13 @@ func (j *job) startRows(c actor.Context) {
 	}
 	j.links = make(map[string]*courier)
 	j.results = c.SpawnPrefix(j.metrics.props("results", func() actor.Actor {
-		return &collector{
-			cfg: j.cfg, job: j.job, owner: c.Self(), rows: j.rows, ledger: j.ledger, metrics: j.metrics, slots: j.slots,
-			survives: j.cfg.survives(j.ledger.Rows),
-			work:     newErrand(j.run.ctx, &j.runs), log: j.log,
+		return &committer{
+			process: j.process, job: j.job, owner: c.Self(), rows: j.rows,
+			progress: commit.NewProgress(j.ledger, j.cfg.survives(j.ledger.Rows), j.rec.Spec.Estimate),
+			files: &commit.Files{
+				Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.fence.Epoch, Shards: j.job.manifest.Shards, Retry: j.patiently,
+			},
+			work: newErrand(j.run.ctx, &j.runs), log: j.log,
 		}
 	}), "results")
 	c.Watch(j.results)
@@ -409,18 +410,6 @@ func (j *job) onRowBroke(c actor.Context, f *assign.Fault) {
 		return
 	}
 	j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "The engine refuses the job (seen at row %d): %s", f.Row, f.Message))
-}
-
-func (j *job) onTooManyFailed(c actor.Context, m tooManyFailed) {
-	j.fail(c, rowmill.Failf(rowmill.CodeTooManyFailedRows,
-		"%d of %d rows failed, more than the job may lose. GET /v1/jobs/%s/errors lists them.", m.totals.Failed, j.ledger.Rows, j.rec.Job.ID))
-}
-
-// advance takes the job through those of the steps that it has not taken.
-func advance(job *rowmill.Job, steps []rowmill.Status, now time.Time) {
-	for _, next := range steps {
-		_ = job.Become(next, now) // refused where the job is there or beyond already
-	}
 }
 
 func union(have, more []string) []string {

@@ -4,16 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"syscall"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/retry"
-	"github.com/rowmill/rowmill/store"
 )
 
 func (j *job) onJobBroke(c actor.Context, m jobBroke) {
@@ -36,16 +31,6 @@ func (j *job) onJobBroke(c actor.Context, m jobBroke) {
 	}
 }
 
-// internalFailure says what a client can know of a fault of the service.
-func internalFailure(err error) *rowmill.Failure {
-	f := &rowmill.Failure{Code: rowmill.CodeInternalError, AdditionalContext: err.Error()}
-	f.Message = "The service could not go on with the job. Its log says why; after the cause is mended, submit the job again."
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		f.Message = "The disk of the service is full. Once its operator has made room, submit the job again."
-	}
-	return f
-}
-
 func (j *job) onTerminated(c actor.Context, m *actor.Terminated) {
 	if j.ending {
 		return
@@ -63,41 +48,11 @@ func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
 	j.dismissWorkers(c)
 	now := j.cfg.Clock()
 	j.work.run(c, func(ctx context.Context) any {
-		rec, err := endJob(ctx, j.cfg.Store, j.fence, failure, now, j.log)
+		rec, err := recordFailure(ctx, j.cfg.Store, j.fence, failure, now, j.log)
 		if err != nil {
 			return cleanedUp{status: rowmill.StatusUnknown} // another owner's, or the node is stopping
 		}
 		return jobEnded{rec}
-	})
-}
-
-// endJob records a failure, as often as it takes while the fence holds: a disk
-// that was full has room again some time.
-func endJob(ctx context.Context, s store.Jobs, f store.Fence, failure *rowmill.Failure, now time.Time, log *slog.Logger) (rec store.Record, err error) {
-	err = retry.Endings.Do(ctx, func() (err error) {
-		rec, err = s.Finish(ctx, f, func(r *store.Record) error {
-			advance(&r.Job, []rowmill.Status{rowmill.StatusFailed}, now)
-			r.Job.FailureReason = failure
-			r.Job.Message = failure.Message
-			r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
-			return nil
-		})
-		return err
-	}, mayGoOn, func(err error) { log.Warn("recording a job's failure failed, will be tried again", "err", err) })
-	return rec, err
-}
-
-// estimated ends an estimate job.
-func estimated(ctx context.Context, s store.Jobs, f store.Fence, rows int64, usd float64, e rowmill.Estimate, now time.Time) (store.Record, error) {
-	return s.Finish(ctx, f, func(r *store.Record) error {
-		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusSucceeded}, now)
-		if r.Job.NumRows == nil {
-			r.Job.NumRows = &rows
-		}
-		r.Job.CostEstimate, r.Job.Estimate = &usd, &e
-		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
-		r.Job.Message = "The cost was estimated."
-		return nil
 	})
 }
 

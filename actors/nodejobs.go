@@ -182,7 +182,7 @@ func (n *node) onJobPanicked(c actor.Context, id string, o ownedJob) {
 	n.onJobOver(c, jobOver{id: id, status: rowmill.StatusFailed})
 	n.work.run(c, func(ctx context.Context) any {
 		failure := rowmill.Failf(rowmill.CodeInternalError, "The service met a fault of its own while it ran the job. Its log says which.")
-		if _, err := endJob(ctx, n.cfg.Store, o.fence, failure, n.cfg.Clock(), n.log); err != nil {
+		if _, err := recordFailure(ctx, n.cfg.Store, o.fence, failure, n.cfg.Clock(), n.log); err != nil {
 			n.log.Warn("recording the failure failed", "job", id, "err", err)
 		}
 		return nil

@@ -1,0 +1,125 @@
+package commit
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Files make the objects of a job: merged parts, and those of its result. What
+// they write is for the owner of one epoch, and writing it again is harmless.
+type Files struct {
+	Bucket blob.Bucket
+	Schema results.Schema
+	Epoch  int64
+	Shards []shard.Info
+	// Retry repeats what may fail for a while; what says in the log what that is.
+	Retry func(ctx context.Context, what string, do func() error) error
+}
+
+// Merge writes the complete part of a shard and returns its record.
+func (f *Files) Merge(ctx context.Context, n int, parts []store.Part) (complete store.Part, err error) {
+	key := layout.Part(f.Schema.JobID, n, f.Epoch)
+	err = f.Retry(ctx, "merge shard", func() error {
+		size, err := f.merge(ctx, n, parts, key)
+		complete = assign.Merged(key, size, parts)
+		return err
+	})
+	return complete, err
+}
+
+func (f *Files) merge(ctx context.Context, n int, parts []store.Part, key string) (size int64, err error) {
+	sources := make([]results.PartSource, len(parts))
+	for i, p := range parts {
+		accepted := roaring.New()
+		if err := accepted.UnmarshalBinary(p.Accepted); err != nil {
+			return 0, fmt.Errorf("part %s: decode accepted rows: %w", p.Key, err)
+		}
+		o, err := f.Bucket.Open(ctx, p.Key)
+		if err != nil {
+			return 0, fmt.Errorf("open part: %w", err)
+		}
+		defer o.Close()
+		sources[i] = results.PartSource{Source: o, Accept: accepted, First: f.Shards[n].First}
+	}
+	return f.write(ctx, key, int64(f.Shards[n].Rows), func(w io.Writer) (int64, error) {
+		return results.Merge(ctx, w, f.Schema, sources)
+	})
+}
+
+// Result writes the files of a job whose shards are each in one of the parts.
+func (f *Files) Result(ctx context.Context, parts []store.Part) (map[string]store.Artifact, error) {
+	var full, rows store.Artifact
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		full, err = f.artifact(ctx, layout.Full, parts, func(w io.Writer, src []results.Source) (int64, error) {
+			return results.Concat(ctx, w, f.Schema, src, results.Full)
+		})
+		return err
+	})
+	g.Go(func() (err error) {
+		rows, err = f.artifact(ctx, layout.Rows, parts, func(w io.Writer, src []results.Source) (int64, error) {
+			return results.ConcatRows(ctx, w, f.Schema, src)
+		})
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return map[string]store.Artifact{layout.Full: full, layout.Rows: rows}, nil
+}
+
+func (f *Files) artifact(ctx context.Context, name string, parts []store.Part, concat func(io.Writer, []results.Source) (int64, error)) (a store.Artifact, err error) {
+	a.Key = layout.Artifact(f.Schema.JobID, name, f.Epoch)
+	sources := make([]results.Source, len(parts))
+	var rows int64
+	for _, s := range f.Shards {
+		rows += int64(s.Rows)
+	}
+	for i, p := range parts {
+		part := blob.NewLazy(ctx, f.Bucket, p.Key, p.Size) // a list of thousands holds only those that are in use
+		defer part.Close()
+		sources[i] = part
+	}
+	err = f.Retry(ctx, "write artifact", func() (err error) {
+		a.Size, err = f.write(ctx, a.Key, rows, func(w io.Writer) (int64, error) { return concat(w, sources) })
+		return err
+	})
+	if err != nil {
+		return a, fmt.Errorf("write artifact %s: %w", name, err)
+	}
+	return a, nil
+}
+
+// write writes an object of so many rows and returns its size in bytes.
+func (f *Files) write(ctx context.Context, key string, rows int64, write func(io.Writer) (int64, error)) (int64, error) {
+	w, err := f.Bucket.Create(ctx, key, layout.Parquet)
+	if err != nil {
+		return 0, err
+	}
+	defer w.Abort()
+	buffered := bufio.NewWriterSize(w, 256<<10)
+	written, err := write(buffered)
+	switch {
+	case err != nil:
+		return 0, err
+	case written != rows:
+		return 0, fmt.Errorf("%d rows, not %d", written, rows)
+	}
+	if err := buffered.Flush(); err != nil {
+		return 0, err
+	}
+	info, err := w.Commit()
+	return info.Size, err
+}

@@ -1,0 +1,156 @@
+package commit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/store"
+)
+
+// maker are Files in a real bucket.
+func maker(t *testing.T, count int) *Files {
+	t.Helper()
+	bucket, err := dir.Open(dir.Config{Root: t.TempDir(), NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { bucket.Close() })
+	return &Files{
+		Bucket: bucket, Schema: results.Schema{JobID: "job-1", Model: "m"}, Epoch: 3, Shards: shards(count),
+		Retry: func(_ context.Context, _ string, do func() error) error { return do() },
+	}
+}
+
+// part writes rows from and to of a shard.
+func (f *Files) part(t *testing.T, n, from, to int) store.Part {
+	t.Helper()
+	p := proposal(layout.Part("job-1", n, 1), n, from, to, 0).Record
+	var err error
+	p.Size, err = f.write(t.Context(), p.Key, p.Rows, func(w io.Writer) (int64, error) {
+		rows, err := results.NewPartWriter(w, f.Schema)
+		for i := from; err == nil && i < to; i++ {
+			index := f.Shards[n].First + int64(i)
+			err = rows.Add(&rowmill.Row{Index: index, Text: fmt.Sprint("in ", index)}, &rowmill.Output{Text: fmt.Sprint("out ", index), Attempts: 1})
+		}
+		if err != nil {
+			return 0, err
+		}
+		return p.Rows, rows.Close()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// texts are the outputs in a file.
+func (f *Files) texts(t *testing.T, key string) string {
+	t.Helper()
+	o, err := f.Bucket.Open(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	var doc strings.Builder
+	if err := results.WriteJSON(t.Context(), &doc, o, f.Schema, results.Full); err != nil {
+		t.Fatal(err)
+	}
+	return doc.String()
+}
+
+func TestPartsBecomeAResult(t *testing.T) {
+	t.Parallel()
+	f := maker(t, 2)
+	second := f.part(t, 1, 0, 10)
+	first, err := f.Merge(t.Context(), 0, []store.Part{f.part(t, 0, 4, 10), f.part(t, 0, 0, 4)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !first.Complete || first.Rows != 10 || first.Shard != 0 || !strings.HasPrefix(first.Key, layout.Parts("job-1")+"000000-3-") {
+		t.Errorf("merged into %+v", first)
+	}
+	made, err := f.Result(t.Context(), []store.Part{first, second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, last := f.texts(t, made[layout.Full].Key), -1
+	for i := range 20 {
+		at := strings.Index(got, fmt.Sprintf("\"out %d\"", i))
+		if at <= last {
+			t.Fatalf("row %d is not in its place: %s", i, got)
+		}
+		last = at
+	}
+	for name, a := range made {
+		info, err := f.Bucket.Open(t.Context(), a.Key)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if a.Size != info.Size() || a.Size == 0 {
+			t.Errorf("%s has %d bytes, its record says %d", name, info.Size(), a.Size)
+		}
+		info.Close()
+	}
+}
+
+// Rows that are missing are found, and nothing is left behind.
+func TestMissingRowsAreNoResult(t *testing.T) {
+	t.Parallel()
+	f := maker(t, 2)
+	first := f.part(t, 0, 0, 10)
+	if _, err := f.Result(t.Context(), []store.Part{first}); err == nil || !strings.Contains(err.Error(), "10 rows, not 20") {
+		t.Errorf("a result of one of two shards: %v", err)
+	}
+	if _, err := f.Merge(t.Context(), 1, []store.Part{f.part(t, 1, 0, 4)}); err == nil || !strings.Contains(err.Error(), "4 rows, not 10") {
+		t.Errorf("a merge of four of ten rows: %v", err)
+	}
+	objects, err := f.Bucket.List(t.Context(), layout.Job("job-1"))
+	if err != nil || len(objects) != 2 { // the two parts
+		t.Errorf("there are %d objects: %v", len(objects), err)
+	}
+}
+
+// What fails for a while is made by another try.
+func TestFilesAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	f := maker(t, 1)
+	parts := []store.Part{f.part(t, 0, 0, 4), f.part(t, 0, 4, 10)}
+	balky := &balkyBucket{Bucket: f.Bucket, refusals: 1}
+	f.Bucket = balky
+	var tried []string
+	f.Retry = func(_ context.Context, what string, do func() error) error {
+		tried = append(tried, what)
+		if err := do(); err == nil {
+			return nil
+		}
+		return do()
+	}
+	complete, err := f.Merge(t.Context(), 0, parts)
+	if err != nil || balky.refusals >= 0 || len(tried) != 1 {
+		t.Fatalf("merged %v after %q, and %d refusals are left", err, tried, balky.refusals)
+	}
+	if complete.Rows != 10 || complete.Size == 0 {
+		t.Errorf("merged into %+v", complete)
+	}
+}
+
+// A balkyBucket refuses so many objects.
+type balkyBucket struct {
+	blob.Bucket
+	refusals int
+}
+
+func (b *balkyBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	if b.refusals--; b.refusals >= 0 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return b.Bucket.Create(ctx, key, contentType)
+}

@@ -1,0 +1,243 @@
+package commit
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+// shards are of ten rows each.
+func shards(n int) (out []shard.Info) {
+	for i := range n {
+		out = append(out, shard.Info{First: int64(10 * i), Rows: 10})
+	}
+	return out
+}
+
+// proposal is a part with rows from and to of a shard, of which some failed.
+func proposal(key string, n, from, to int, failed int64) assign.Proposal {
+	rows := roaring.New()
+	rows.AddRange(uint64(from), uint64(to))
+	rec := store.Part{Key: key, Shard: n, Rows: int64(to - from), Totals: store.Totals{Rows: int64(to - from), Failed: failed}}
+	if rec.Complete = rec.Rows == 10; !rec.Complete {
+		rec.Accepted, _ = rows.ToBytes()
+	}
+	return assign.Proposal{Worker: "w", Record: rec}
+}
+
+func progress(t testing.TB, n int, survives int64, estimate bool, parts ...store.Part) *Progress {
+	t.Helper()
+	ledger, err := assign.NewLedger(shards(n), parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewProgress(ledger, survives, estimate)
+}
+
+func keys(b *Batch) (out []string) {
+	if b != nil {
+		for _, p := range b.Parts() {
+			out = append(out, p.Key)
+		}
+	}
+	return out
+}
+
+func TestPartsThatComeMeanwhileAreRecordedTogether(t *testing.T) {
+	t.Parallel()
+	p := progress(t, 2, 100, false)
+	if next := p.Next(); next.Record != nil || next.Final || next.Drained || next.Merge != nil {
+		t.Errorf("at first there is %+v to do", next)
+	}
+	p.Propose(proposal("a", 0, 0, 4, 1))
+	first := p.Next().Record
+	if got := keys(first); !slices.Equal(got, []string{"a"}) || first.Totals.Rows != 4 || first.Totals.Failed != 1 {
+		t.Fatalf("recorded %q, %+v", got, first.Totals)
+	}
+	p.Propose(proposal("b", 0, 4, 10, 0))
+	p.Propose(proposal("c", 1, 0, 10, 0))
+	if p.Next().Record != nil || p.HasRecorded() {
+		t.Error("two batches are recorded at a time")
+	}
+	p.Recorded(first)
+	second := p.Next().Record
+	if got := keys(second); !slices.Equal(got, []string{"b", "c"}) || second.Totals.Rows != 20 || second.Totals.Failed != 1 {
+		t.Fatalf("recorded %q, %+v", got, second.Totals)
+	}
+	p.Recorded(second)
+	if next := p.Next(); !slices.Equal(next.Merge, []int{0}) || next.Final {
+		t.Errorf("all parts are recorded, and there is %+v to do", next)
+	}
+	if len(p.Shard(0)) != 2 || !p.HasRecorded() {
+		t.Error("its parts are not there")
+	}
+	if old := p.Merged(store.Part{Key: "d", Shard: 0, Rows: 10, Complete: true}); len(old) != 2 || old[0].Key != "a" || old[1].Key != "b" {
+		t.Errorf("%+v are replaced", old)
+	}
+	if next := p.Next(); !next.Final || next.Merge != nil {
+		t.Errorf("all shards are merged, and there is %+v to do", next)
+	}
+	if parts := p.Parts(); len(parts) != 2 || parts[0].Key != "d" || parts[1].Key != "c" {
+		t.Errorf("the result is made of %+v", parts)
+	}
+	if p.Next().Final {
+		t.Error("the result is made twice")
+	}
+}
+
+func TestAnOwnerGoesOnWhereTheLastOneStopped(t *testing.T) {
+	t.Parallel()
+	a, b, c := proposal("a", 0, 0, 4, 0).Record, proposal("b", 0, 4, 10, 0).Record, proposal("c", 1, 0, 10, 0).Record
+	if next := progress(t, 2, 1, false, a, b, c).Next(); !slices.Equal(next.Merge, []int{0}) || next.Final {
+		t.Errorf("of what is to be merged: %+v", next)
+	}
+	if p := progress(t, 1, 1, false, c0(c)); !p.Next().Final || p.HasRecorded() {
+		t.Error("a job whose last row is done is not finished")
+	}
+}
+
+// c0 is a complete part as one of the first shard.
+func c0(p store.Part) store.Part {
+	p.Shard = 0
+	return p
+}
+
+func TestTooManyFailedRows(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name             string
+		survives, failed int64
+		fails            bool
+	}{
+		{"none", 0, 0, false},
+		{"as many as it survives", 3, 3, false},
+		{"one more", 3, 4, true},
+		{"all of them", 100, 10, true},
+	} {
+		p := progress(t, 1, test.survives, false)
+		p.Propose(proposal("a", 0, 0, 10, test.failed))
+		p.Recorded(p.Next().Record)
+		p.Propose(proposal("b", 0, 0, 1, 0))
+		next := p.Next()
+		if (next.Failed > 0) != test.fails || test.fails && (next.Failed != test.failed || next.Record != nil || next.Final) {
+			t.Errorf("%s: there is %+v to do", test.name, next)
+		}
+		if again := p.Next(); test.fails && (again.Failed > 0 || again.Record != nil) {
+			t.Errorf("%s: and then %+v", test.name, again)
+		}
+	}
+}
+
+// The parts of an estimate are counted, never merged.
+func TestAnEstimateIsNotMerged(t *testing.T) {
+	t.Parallel()
+	p := progress(t, 1, 100, true)
+	p.Propose(proposal("a", 0, 0, 4, 0))
+	p.Recorded(p.Next().Record)
+	if next := p.Next(); next.Merge != nil || next.Final {
+		t.Errorf("4 of 10 rows: %+v", next)
+	}
+	p.Propose(proposal("b", 0, 4, 10, 0))
+	p.Recorded(p.Next().Record)
+	if next := p.Next(); next.Merge != nil || !next.Final || len(p.Parts()) != 2 {
+		t.Errorf("all rows: %+v", next)
+	}
+}
+
+// Whatever comes in what order: each part is recorded once and before the shard
+// that it completes is merged, each shard is merged at most once, the result is
+// made once and last, and one that drains begins nothing but records.
+func TestEverythingIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		count := rapid.IntRange(1, 3).Draw(t, "shards")
+		ledger, err := assign.NewLedger(shards(count), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := NewProgress(ledger, 100, false)
+		var waiting []assign.Proposal
+		for n := range count {
+			for from := 0; from < 10; {
+				to := rapid.IntRange(from+1, 10).Draw(t, "to")
+				waiting = append(waiting, proposal(fmt.Sprint(n, "-", from), n, from, to, 0))
+				from = to
+			}
+		}
+		waiting = rapid.Permutation(waiting).Draw(t, "order")
+		total := len(waiting)
+		recorded, merged := map[string]bool{}, map[int]bool{}
+		var batch *Batch
+		var merging []int
+		draining, final, drained := false, false, false
+		for steps := 0; !final && !drained; steps++ {
+			if steps > 1000 {
+				t.Fatal("nothing happens any more")
+			}
+			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			case 0, 1, 2:
+				if len(waiting) > 0 {
+					p.Propose(waiting[0])
+					waiting = waiting[1:]
+				}
+			case 3, 4, 5:
+				if batch != nil {
+					p.Recorded(batch)
+					for _, key := range keys(batch) {
+						if recorded[key] {
+							t.Fatalf("%s is recorded twice", key)
+						}
+						recorded[key] = true
+					}
+					batch = nil
+				}
+			case 6, 7, 8:
+				if len(merging) > 0 {
+					n := merging[0]
+					for _, old := range p.Merged(assign.Merged(fmt.Sprint("m", n), 1, p.Shard(n))) {
+						if !recorded[old.Key] {
+							t.Fatalf("%s is merged before it is recorded", old.Key)
+						}
+					}
+					merging = merging[1:]
+				}
+			case 9:
+				if rapid.IntRange(0, 9).Draw(t, "drain") == 0 {
+					p.Drain()
+					draining = true
+				}
+			}
+			next := p.Next()
+			if next.Record != nil {
+				if batch != nil {
+					t.Fatal("two batches at a time")
+				}
+				batch = next.Record
+			}
+			for _, n := range next.Merge {
+				if merged[n] {
+					t.Fatalf("shard %d is merged twice", n)
+				}
+				merged[n] = true
+			}
+			merging = append(merging, next.Merge...)
+			if draining && (next.Final || len(next.Merge) > 0) {
+				t.Fatal("something is begun by one that drains")
+			}
+			if next.Final && (len(recorded) != total || len(merging) > 0) {
+				t.Fatal("the result is made too early")
+			}
+			if next.Drained && (!draining || batch != nil || len(merging) > 0) {
+				t.Fatal("it has drained too early")
+			}
+			final, drained = next.Final, next.Drained
+		}
+	})
+}

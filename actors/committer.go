@@ -1,0 +1,213 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/commit"
+	"github.com/rowmill/rowmill/actors/ingest"
+	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Messages a committer receives, beside steps.
+type (
+	partWritten  struct{ assign.Proposal } // job: a part object is durable
+	drainResults struct{}                  // job: nothing more will be written; commit what is here
+)
+
+// A committer records the parts of one job, the only moment at which a row is
+// done, merges those of a shard while others still run, and makes the result
+// once every shard is complete.
+type committer struct {
+	*process
+	job      *jobContext
+	owner    *actor.PID // the job
+	rows     int64      // of the whole input
+	progress *commit.Progress
+	files    *commit.Files
+	work     errand
+	log      *slog.Logger // names the job
+	lastRow  time.Time    // when the last part was recorded
+}
+
+func (r *committer) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		r.lastRow = time.Now()
+		r.goOn(c)
+	case step:
+		m(c)
+	case partWritten:
+		r.onPartWritten(c, m)
+	case drainResults:
+		r.progress.Drain()
+		r.goOn(c)
+	case *actor.Stopping:
+		r.work.cancel()
+	default:
+		unhandled(c, r.log)
+	}
+}
+
+// goOn does what is to be done now.
+func (r *committer) goOn(c actor.Context) {
+	next := r.progress.Next()
+	if next.Failed > 0 {
+		c.Send(r.owner, jobBroke{rowmill.Failf(rowmill.CodeTooManyFailedRows,
+			"%d of %d rows failed, more than the job may lose. GET /v1/jobs/%s/errors lists them.", next.Failed, r.job.manifest.Rows, r.job.id)})
+	}
+	if next.Record != nil {
+		r.record(c, next.Record)
+	}
+	for _, n := range next.Merge {
+		r.merge(c, n)
+	}
+	if next.Final {
+		r.finalise(c)
+	}
+	if next.Drained {
+		c.Send(r.owner, resultsDrained{})
+	}
+}
+
+func (r *committer) onPartWritten(c actor.Context, m partWritten) {
+	if m.Repeat {
+		r.log.Warn("part repeats rows that are done, dropped", "part", m.Key)
+		r.drop(c, m.Key)
+		return
+	}
+	r.progress.Propose(m.Proposal)
+	r.goOn(c)
+}
+
+func (r *committer) record(c actor.Context, batch *commit.Batch) {
+	parts := batch.Parts()
+	r.work.run(c, func(ctx context.Context) any {
+		err := retry.Commits.Do(ctx, func() error { return r.cfg.Store.CommitParts(ctx, r.job.fence, parts, batch.Totals) }, mayGoOn, func(err error) {
+			r.log.Warn("committing parts failed, will be tried again", "parts", len(parts), "err", err)
+		})
+		return step(func(c actor.Context) {
+			if err != nil {
+				c.Send(r.owner, jobBroke{fmt.Errorf("commit parts: %w", err)})
+				return
+			}
+			r.lastRow = time.Now()
+			r.progress.Recorded(batch)
+			for _, p := range batch.Proposals {
+				r.count(p.Record)
+				c.Send(r.owner, partCommitted{p.Worker, p.Part})
+			}
+			r.goOn(c)
+		})
+	})
+}
+
+func (r *committer) count(p store.Part) {
+	model := r.job.spec.Model.ID
+	r.metrics.parts.Inc()
+	r.metrics.rows.WithLabelValues(model, "done").Add(float64(p.Totals.Rows - p.Totals.Failed))
+	r.metrics.rows.WithLabelValues(model, "failed").Add(float64(p.Totals.Failed))
+	r.metrics.tokens.WithLabelValues(model, "input").Add(float64(p.Totals.InputTokens))
+	r.metrics.tokens.WithLabelValues(model, "output").Add(float64(p.Totals.OutputTokens))
+}
+
+func (r *committer) merge(c actor.Context, n int) {
+	parts := r.progress.Shard(n)
+	r.work.run(c, func(ctx context.Context) any {
+		if !r.slots.merge.enter(ctx) {
+			return nil
+		}
+		defer r.slots.merge.leave()
+		began := time.Now()
+		complete, err := r.files.Merge(ctx, n, parts)
+		if err == nil {
+			err = r.files.Retry(ctx, "record merged shard", func() error { return r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete) })
+			r.metrics.merges.Observe(time.Since(began).Seconds())
+		}
+		return step(func(c actor.Context) {
+			if err != nil {
+				r.broke(c, fmt.Errorf("merge shard %d: %w", n, err))
+				return
+			}
+			for _, p := range r.progress.Merged(complete) {
+				r.drop(c, p.Key)
+			}
+			r.goOn(c)
+		})
+	})
+}
+
+// dropDelay is how long a part that was merged stays. A store that does not
+// flush each write may forget the merged one when it crashes, and then names
+// this one again.
+const dropDelay = 10 * time.Second
+
+// drop deletes a part object that no record names any more, after a while. The
+// end of the job removes what is left.
+func (r *committer) drop(c actor.Context, key string) {
+	r.work.run(c, func(ctx context.Context) any {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(dropDelay):
+		}
+		if err := r.cfg.Blob.Delete(ctx, key); err != nil {
+			r.log.Warn("deleting a part failed", "part", key, "err", err)
+		}
+		return nil
+	})
+}
+
+// finalise makes the result and ends the job.
+func (r *committer) finalise(c actor.Context) {
+	parts, lastRow := r.progress.Parts(), r.lastRow
+	r.work.run(c, func(ctx context.Context) any {
+		rec, err := r.finish(ctx, parts)
+		return step(func(c actor.Context) {
+			if err != nil {
+				r.broke(c, fmt.Errorf("finish job: %w", err))
+				return
+			}
+			if !r.job.spec.Estimate {
+				r.metrics.finalise.Observe(time.Since(lastRow).Seconds())
+			}
+			c.Send(r.owner, jobSucceeded{rec})
+		})
+	})
+}
+
+func (r *committer) finish(ctx context.Context, parts []store.Part) (rec store.Record, err error) {
+	if r.job.spec.Estimate { // its answers are nobody's: only what they took counts
+		usd, e := ingest.Sampled(r.job.spec, r.rows, r.job.manifest.Size, parts)
+		return recordEstimate(ctx, r.cfg.Store, r.job.fence, r.rows, usd, e, r.cfg.Clock())
+	}
+	artifacts, err := r.files.Result(ctx, parts)
+	if err != nil {
+		return rec, err
+	}
+	now := r.cfg.Clock()
+	err = r.files.Retry(ctx, "finish job", func() (err error) {
+		rec, err = recordSuccess(ctx, r.cfg.Store, r.job.fence, artifacts, now)
+		return err
+	})
+	return rec, err
+}
+
+// broke tells the job of an error. That the store counts other parts than the
+// ledger, after this owner has recorded some, is no fault of ours: a store that
+// does not flush each write forgets the last ones when it crashes.
+func (r *committer) broke(c actor.Context, err error) {
+	if errors.Is(err, rowmill.ErrConflict) && r.progress.HasRecorded() {
+		c.Send(r.owner, booksDiffer{err})
+		return
+	}
+	c.Send(r.owner, jobBroke{err})
+}

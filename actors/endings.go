@@ -1,0 +1,75 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"syscall"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/store"
+)
+
+// How the record of a job ends.
+
+// recordSuccess ends a job whose result is made.
+func recordSuccess(ctx context.Context, s store.Jobs, f store.Fence, artifacts map[string]store.Artifact, now time.Time) (store.Record, error) {
+	return s.Finish(ctx, f, func(r *store.Record) error {
+		if err := r.Job.Become(rowmill.StatusSucceeded, now); err != nil {
+			return err
+		}
+		r.Artifacts = artifacts
+		r.Job.Message = "Job succeeded."
+		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
+		return nil
+	})
+}
+
+// recordEstimate ends a job that asked what its rows would cost.
+func recordEstimate(ctx context.Context, s store.Jobs, f store.Fence, rows int64, usd float64, e rowmill.Estimate, now time.Time) (store.Record, error) {
+	return s.Finish(ctx, f, func(r *store.Record) error {
+		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusSucceeded}, now)
+		if r.Job.NumRows == nil {
+			r.Job.NumRows = &rows
+		}
+		r.Job.CostEstimate, r.Job.Estimate = &usd, &e
+		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
+		r.Job.Message = "The cost was estimated."
+		return nil
+	})
+}
+
+// recordFailure ends a job that has failed, as often as it takes while the fence
+// holds: a disk that was full has room again some time.
+func recordFailure(ctx context.Context, s store.Jobs, f store.Fence, failure *rowmill.Failure, now time.Time, log *slog.Logger) (rec store.Record, err error) {
+	err = retry.Endings.Do(ctx, func() (err error) {
+		rec, err = s.Finish(ctx, f, func(r *store.Record) error {
+			advance(&r.Job, []rowmill.Status{rowmill.StatusFailed}, now)
+			r.Job.FailureReason = failure
+			r.Job.Message = failure.Message
+			r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
+			return nil
+		})
+		return err
+	}, mayGoOn, func(err error) { log.Warn("recording a job's failure failed, will be tried again", "err", err) })
+	return rec, err
+}
+
+// internalFailure says what a client can know of a fault of the service.
+func internalFailure(err error) *rowmill.Failure {
+	f := &rowmill.Failure{Code: rowmill.CodeInternalError, AdditionalContext: err.Error()}
+	f.Message = "The service could not go on with the job. Its log says why; after the cause is mended, submit the job again."
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		f.Message = "The disk of the service is full. Once its operator has made room, submit the job again."
+	}
+	return f
+}
+
+// advance takes the job through those of the steps that it has not taken.
+func advance(job *rowmill.Job, steps []rowmill.Status, now time.Time) {
+	for _, next := range steps {
+		_ = job.Become(next, now) // refused where the job is there or beyond already
+	}
+}
