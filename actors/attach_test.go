@@ -2,6 +2,7 @@ package actors_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -19,23 +21,21 @@ func without(c *actors.Config) { c.Engines = nil }
 // of them up.
 func (b *rig) engines(names ...string) []actors.EngineStatus {
 	b.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		known := b.system.Engines()
+	var known []actors.EngineStatus
+	wait.Until(b.t, func() error {
+		known = b.system.Engines()
 		got := make([]string, 0, len(known))
 		for _, e := range known {
 			if e.Up {
 				got = append(got, e.Name)
 			}
 		}
-		if len(got) == len(known) && slices.Equal(got, names) {
-			return known
+		if len(got) != len(known) || !slices.Equal(got, names) {
+			return fmt.Errorf("engines are %+v, want %v", known, names)
 		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("engines are %+v, want %v", known, names)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+		return nil
+	})
+	return known
 }
 
 func served() []engine.ServedModel {

@@ -6,7 +6,7 @@
 //
 // # Supervision
 //
-//	node ─┬─ engine-<name>          one per inference server
+//	node ─┬─ engine-<name>          one per inference server: server
 //	      ├─ worker-<job>-<epoch>   one per job that rows run of here
 //	      └─ job-<id>-<epoch>       one per owned job
 //	           └─ results           commits parts, merges, makes artifacts
@@ -30,14 +30,15 @@
 //	leaseChanged    System → node    a session was opened, or has ended   no
 //	attachEngine,   System → node    an engine came, goes                 no
 //	detachEngine
-//	leaveNode       node → engine    give back what waits                 answered by engineLeft
-//	engineChanged   engine → node    up, down or other models             no, repeated when it changes again
-//	breakerOpened,  dispatcher →     failures in a row; the window is     no; yes, the next reading comes
-//	windowFilled    engine           full and could grow
+//	leaveNode       node → server    give back what waits                 answered by engineLeft
+//	engineChanged   server → node    up, down or other models             no, repeated when it changes again
+//	breakerOpened,  dispatcher →     failures in a row; the window is     no; yes, the next reading or
+//	windowFilled,   server           full and could grow; a connection    probe comes
+//	probeDue                         broke
 //	enginesChanged  node → job,      the engines there are now; a job     as above
 //	                shard            sees those of all nodes
 //	membersChanged  System → node    nodes came, went or spoke            no
-//	openQueue       shard → engine   I have rows of this job for you      answered by queueOpened, queueRefused
+//	openQueue       shard → server   I have rows of this job for you      answered by queueOpened, queueRefused
 //	rowsFinished    outbox → shard   tasks wait in the outbox             no
 //	invite *        job → node       work for this job                    yes, repeated; answered by invited
 //	adopt           node → shard     the job has this owner now           no

@@ -25,6 +25,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/internal/disktest"
+	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
@@ -128,20 +129,17 @@ func (b *rig) spool(texts []string) string {
 // await polls until the record satisfies ok.
 func (b *rig) await(id string, ok func(store.Record) bool) store.Record {
 	b.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		rec, err := b.store.Get(b.t.Context(), id)
-		if err != nil {
+	var rec store.Record
+	wait.Until(b.t, func() (err error) {
+		if rec, err = b.store.Get(b.t.Context(), id); err != nil {
 			b.t.Fatal(err)
 		}
-		if ok(rec) {
-			return rec
+		if !ok(rec) {
+			return fmt.Errorf("job %s did not get there: %+v", id, rec.Job)
 		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("job %s did not get there: %+v", id, rec.Job)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+		return nil
+	})
+	return rec
 }
 
 func (b *rig) end(id string) store.Record {
@@ -238,21 +236,17 @@ func TestManyShardsAndPartsKeepTheOrder(t *testing.T) {
 // cleaned requires that a finished job has left nothing under its prefixes.
 func (b *rig) cleaned(id string, prefixes ...string) {
 	b.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
 	for _, p := range prefixes {
-		for {
+		wait.Until(b.t, func() error {
 			left, err := b.cfg.Blob.List(b.t.Context(), "jobs/"+id+"/"+p)
 			if err != nil {
 				b.t.Fatal(err)
 			}
-			if len(left) == 0 {
-				break
+			if len(left) > 0 {
+				return fmt.Errorf("left behind: %v", left)
 			}
-			if time.Now().After(deadline) {
-				b.t.Fatalf("left behind: %v", left)
-			}
-			time.Sleep(time.Millisecond)
-		}
+			return nil
+		})
 	}
 }
 
@@ -380,8 +374,8 @@ func TestAFailedRowIsDataAndTheJobGoesOn(t *testing.T) {
 
 func TestTooManyFailedRowsFailTheJobEarly(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: func(context.Context, string, int) (engine.Reply, error) {
-		time.Sleep(time.Millisecond)
+	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		_, _ = slowly(time.Millisecond)(ctx, row, try)
 		return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
 	}}
 	b := setup(t, e)
@@ -554,9 +548,9 @@ func TestCancelStopsARunningJob(t *testing.T) {
 	b.system.Cancelled(id)
 	b.cleaned(id, "input/")
 	before := e.calls.Load()
-	time.Sleep(50 * time.Millisecond)
-	if after := e.calls.Load(); after != before {
-		t.Errorf("%d rows were sent after the cancel", after-before)
+	other := b.end(b.submit(rowmill.Spec{Inline: numbered(100)})) // which takes a while
+	if after := e.calls.Load(); after != before+other.Job.RowsDone {
+		t.Errorf("%d rows were sent after the cancel", after-before-other.Job.RowsDone)
 	}
 	if rec := b.end(id); rec.Job.Status != rowmill.StatusCancelled {
 		t.Errorf("status = %s", rec.Job.Status)
