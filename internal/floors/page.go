@@ -1,0 +1,79 @@
+package floors
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// rowmillRoot is how the page calls the module's root package, which is on no
+// floor of the table: everybody may import it.
+const rowmillRoot = "rowmill"
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// Missing returns one sentence for each folder that the table names and that
+// holds no package: such an entry would be an open door that nobody sees.
+func (t Table) Missing(packages []Package) []string {
+	named := slices.Concat(slices.Collect(maps.Keys(t.Floor)), slices.Collect(maps.Keys(t.Within)), t.Adapters, t.Programs, t.Helpers)
+	for _, allowed := range t.Only {
+		named = append(named, allowed...)
+	}
+	for _, pair := range t.Strangers {
+		named = append(named, pair[0], pair[1])
+	}
+	slices.Sort(named)
+	var missing []string
+	for _, folder := range slices.Compact(named) {
+		if !slices.ContainsFunc(packages, func(p Package) bool {
+			path, inside := inModule(p.Path)
+			return inside && under(path, folder)
+		}) {
+			missing = append(missing, fmt.Sprintf("the table names %q, which holds no package", folder))
+		}
+	}
+	return missing
+}
+
+// Differs returns one sentence for each difference between the table and a page
+// in Markdown, where the rows of a table begin with a number and with folders
+// in backquotes: a floor with top folders, or a step with parts of one.
+func (t Table) Differs(page string) []string {
+	want := maps.Clone(t.Floor)
+	maps.Copy(want, t.Within)
+	var wrong []string
+	drawn := map[string]bool{}
+	for line := range strings.Lines(page) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 {
+			continue
+		}
+		level, err := strconv.Atoi(strings.TrimSpace(cells[1]))
+		if err != nil {
+			continue // the head of a table, or another one
+		}
+		for _, match := range quoted.FindAllStringSubmatch(cells[2], -1) {
+			folder := match[1]
+			set, known := want[folder]
+			switch {
+			case folder == rowmillRoot:
+			case drawn[folder]:
+				wrong = append(wrong, fmt.Sprintf("the page places %q twice", folder))
+			case !known:
+				wrong = append(wrong, fmt.Sprintf("the page places %q, the table does not", folder))
+			case set != level:
+				wrong = append(wrong, fmt.Sprintf("the page places %q on %d, the table on %d", folder, level, set))
+			}
+			drawn[folder] = true
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(want)) {
+		if !drawn[folder] {
+			wrong = append(wrong, fmt.Sprintf("the table places %q, the page does not", folder))
+		}
+	}
+	return wrong
+}

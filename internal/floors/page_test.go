@@ -1,0 +1,133 @@
+package floors
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestTableNamesWhatThereIs holds the table against the module.
+func TestTableNamesWhatThereIs(t *testing.T) {
+	t.Parallel()
+	for _, missing := range Rowmill().Missing(list(t)) {
+		t.Error(missing)
+	}
+}
+
+// TestPageIsTheTable holds the table against the page that draws it.
+func TestPageIsTheTable(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := Rowmill()
+	for _, wrong := range table.Differs(string(page)) {
+		t.Error("docs/architecture.md: " + wrong)
+	}
+	// What is below the programs is named there, down to the last part.
+	for _, p := range list(t) {
+		path, _ := inModule(p.Path)
+		if path == "" || table.isHelper(path) || slices.Contains(table.Programs, top(path)) || top(path) == "examples" {
+			continue
+		}
+		if !strings.Contains(string(page), "`"+path+"`") {
+			t.Errorf("docs/architecture.md: %s is not on the page", path)
+		}
+	}
+}
+
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	table := Table{
+		Floor: map[string]int{"store": 1, "attic": 3}, Within: map[string]int{"store/bolt": 0, "store/tape": 0},
+		Only: map[string][]string{"lib": {"store", "cellar"}}, Strangers: [][2]string{{"store", "ghost"}},
+		Adapters: []string{"store/bolt"}, Programs: []string{"cmd"}, Helpers: []string{"internal"},
+	}
+	packages := []Package{{Path: full("store/bolt")}, {Path: full("cmd/rowmill")}, {Path: full("internals")}, {Path: "example.org/attic"}}
+	want := []string{
+		`the table names "attic", which holds no package`,
+		`the table names "cellar", which holds no package`,
+		`the table names "ghost", which holds no package`,
+		`the table names "internal", which holds no package`,
+		`the table names "store/tape", which holds no package`,
+	}
+	if diff := cmp.Diff(want, table.Missing(packages)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDiffers(t *testing.T) {
+	t.Parallel()
+	table := Table{Floor: map[string]int{"shard": 0, "store": 1, "http": 3}, Within: map[string]int{"http/sdk": 1}}
+	for _, test := range []struct {
+		name, page string
+		want       []string
+	}{
+		{
+			"the same", "| floor | package | owns |\n|---|---|---|\n| 0 | `rowmill` (root) | words of `ghost` |\n| 0 | `shard` | |\n| 1 | `store` | `store/bolt` |\n| 3 | `http` | |\n" +
+				"\n| step | part | owns |\n|---|---|---|\n| 1 | `http/sdk` | |\n",
+			nil,
+		},
+		{
+			"all wrong", "| 0 | `shard`, `attic` | |\n| 2 | `store` | |\n| 3 | `http` | |\n| 3 | `http` | |\n",
+			[]string{
+				`the page places "attic", the table does not`, `the page places "store" on 2, the table on 1`,
+				`the page places "http" twice`, `the table places "http/sdk", the page does not`,
+			},
+		},
+		{"empty", "", []string{
+			`the table places "http", the page does not`, `the table places "http/sdk", the page does not`,
+			`the table places "shard", the page does not`, `the table places "store", the page does not`,
+		}},
+	} {
+		if diff := cmp.Diff(test.want, table.Differs(test.page)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+// TestContributingNamesWhatThereIs looks for every path and every target of
+// make that the page for contributors names.
+func TestContributingNamesWhatThereIs(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/contributing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := 0
+	for _, match := range quoted.FindAllStringSubmatch(string(page), -1) {
+		name := match[1]
+		if target, is := strings.CutPrefix(name, "make "); is {
+			target, _, _ = strings.Cut(target, " ")
+			if !strings.Contains(string(makefile), "\n"+target+":") {
+				t.Errorf("docs/contributing.md names make %s, which there is not", target)
+			}
+			continue
+		}
+		if strings.ContainsAny(name, " …") || !strings.ContainsAny(name, "/.") || name == "bin/rowmill" || name == "store.Store" || name == "testing/synctest" {
+			continue
+		}
+		paths++
+		if _, err := os.Stat(filepath.Join("../..", name)); err != nil {
+			t.Errorf("docs/contributing.md: %v", err)
+		}
+	}
+	for _, link := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(string(page), -1) {
+		if _, err := os.Stat(filepath.Join("../../docs", link[1])); err != nil {
+			t.Errorf("docs/contributing.md links to what there is not: %v", err)
+		}
+	}
+	if paths < 30 {
+		t.Errorf("%d paths were found on the page; the others were not looked for", paths)
+	}
+}
