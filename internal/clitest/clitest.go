@@ -31,10 +31,17 @@ const adminKey = "administrator"
 // Idle is a pipeline that runs nothing.
 type Idle struct{ http.Fleet }
 
-func (Idle) Submitted(string)                    {}
-func (Idle) Cancelled(string)                    {}
+// Submitted does nothing.
+func (Idle) Submitted(string) {}
+
+// Cancelled does nothing.
+func (Idle) Cancelled(string) {}
+
+// Checks has nothing to say.
 func (Idle) Checks(context.Context) []http.Check { return nil }
-func (Idle) Draining() bool                      { return false }
+
+// Draining is never so.
+func (Idle) Draining() bool { return false }
 
 // Config says what is run, and beside what.
 type Config struct {
