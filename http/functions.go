@@ -1,7 +1,6 @@
 package http
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -43,46 +42,26 @@ func functionError(err error, missing *request.Error) error {
 
 // list answers GET /v1/functions.
 func (f *functions) list(c *gin.Context) error {
-	return f.stream(c, "functions", func(account string, yield func(rowmill.Function) error) error {
-		return f.library.Each(c.Request.Context(), account, yield)
-	})
+	return f.stream(c, `{"functions":`, f.library.Each)
 }
 
 // revisions answers GET /v1/functions/:function/revisions.
 func (f *functions) revisions(c *gin.Context) error {
 	name := c.Param("function")
-	return f.stream(c, "revisions", func(account string, yield func(rowmill.Function) error) error {
+	return f.stream(c, `{"revisions":`, func(ctx context.Context, account string, yield func(rowmill.Function) error) error {
 		missing := request.Errorf(nethttp.StatusNotFound, "unknown_function", "the account has never had a Function %q", spelling.Shorten(name, 64))
-		return functionError(f.library.Revisions(c.Request.Context(), account, name, yield), missing)
+		return functionError(f.library.Revisions(ctx, account, name, yield), missing)
 	})
 }
 
 // stream answers with a list of definitions, one in memory at a time.
-func (f *functions) stream(c *gin.Context, field string, each func(account string, yield func(rowmill.Function) error) error) error {
+func (f *functions) stream(c *gin.Context, head string, each func(ctx context.Context, account string, yield func(rowmill.Function) error) error) error {
 	account, err := readAccount(c)
 	if err != nil {
 		return err
 	}
-	return f.Stream(c, exchange.JSON, "", func(w *bufio.Writer) error {
-		separator := fmt.Sprintf(`{%q:[`, field)
-		err := each(account, func(f rowmill.Function) error {
-			definition, err := exchange.Encode(f)
-			if err != nil {
-				return fmt.Errorf("encode Function %s: %w", f.Name, err)
-			}
-			_, _ = w.WriteString(separator)
-			separator = ","
-			_, err = w.Write(definition)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if separator != "," {
-			_, _ = w.WriteString(separator)
-		}
-		_, err = w.WriteString("]}\n")
-		return err
+	return f.List(c, head, func(yield func(any) error) error {
+		return each(c.Request.Context(), account, func(f rowmill.Function) error { return yield(f) })
 	})
 }
 

@@ -1,7 +1,6 @@
 package http
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -205,33 +204,24 @@ func (j *jobs) list(c *gin.Context) error {
 	return nil
 }
 
-// stream writes all jobs of an account, a page in memory at a time.
+// stream answers with all jobs of an account, a page in memory at a time.
 func (j *jobs) stream(c *gin.Context, who principal) error {
-	return j.Stream(c, exchange.JSON, "", func(w *bufio.Writer) error {
-		_, _ = w.WriteString(`{"message":"All jobs of the account, newest first.","jobs":[`)
-		cursor, separator := "", ""
-		for {
+	const head = `{"message":"All jobs of the account, newest first.","jobs":`
+	return j.List(c, head, func(yield func(any) error) error {
+		for cursor := ""; ; {
 			page, next, err := j.store.List(c.Request.Context(), who.account, listPage, cursor)
 			if err != nil {
 				return fmt.Errorf("list jobs: %w", err)
 			}
 			for _, job := range page {
-				line, err := exchange.Encode(who.view(job))
-				if err != nil {
-					return fmt.Errorf("encode job %s: %w", job.ID, err)
-				}
-				_, _ = w.WriteString(separator)
-				if _, err := w.Write(line); err != nil {
+				if err := yield(who.view(job)); err != nil {
 					return err
 				}
-				separator = ","
 			}
 			if cursor = next; cursor == "" {
-				break
+				return nil
 			}
 		}
-		_, err := w.WriteString("]}\n")
-		return err
 	})
 }
 

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -34,6 +35,33 @@ func (x *Exchange) Stream(c *gin.Context, contentType, filename string, write fu
 		x.Logger.Error("answer broke off", KeyRequest, RequestID(c), KeyRoute, c.FullPath(), KeyErr, err)
 	}
 	panic(http.ErrAbortHandler)
+}
+
+// List answers with an object that ends in an array, head being its text up to
+// there: an element for each call of yield, one in memory at a time.
+func (x *Exchange) List(c *gin.Context, head string, each func(yield func(element any) error) error) error {
+	return x.Stream(c, JSON, "", func(w *bufio.Writer) error {
+		_, _ = w.WriteString(head)
+		separator := "["
+		err := each(func(element any) error {
+			text, err := Encode(element)
+			if err != nil {
+				return fmt.Errorf("encode an element of a list: %w", err)
+			}
+			_, _ = w.WriteString(separator)
+			separator = ","
+			_, err = w.Write(text)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if separator == "[" {
+			_, _ = w.WriteString(separator)
+		}
+		_, err = w.WriteString("]}\n")
+		return err
+	})
 }
 
 // A lateWriter sends the headers with the first byte.

@@ -1,0 +1,48 @@
+package results_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/results"
+)
+
+// The rows of a job are written as parts, here one of each shard, complete
+// from the start. Put one behind the other they are the full file, from which
+// all that clients download is made.
+func Example() {
+	ctx, schema := context.Background(), results.Schema{JobID: "job-1", Model: "gpt-oss-20b"}
+	part := func(first int64, answers ...string) results.Source {
+		var file bytes.Buffer
+		w, err := results.NewPartWriter(&file, schema)
+		if err != nil {
+			panic(err)
+		}
+		for i, answer := range answers {
+			row := rowmill.Row{Index: first + int64(i), Text: fmt.Sprintf("question %d", first+int64(i))}
+			if err := w.Add(&row, &rowmill.Output{Text: answer, Attempts: 1}); err != nil {
+				panic(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			panic(err)
+		}
+		return bytes.NewReader(file.Bytes())
+	}
+
+	var full bytes.Buffer
+	rows, err := results.Concat(ctx, &full, schema, []results.Source{part(0, "a", "b"), part(2, "c")}, results.Full)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(rows, "rows")
+	if err := results.WriteJSON(ctx, os.Stdout, bytes.NewReader(full.Bytes()), schema, results.Variant{Inputs: true}); err != nil {
+		panic(err)
+	}
+	// Output:
+	// 3 rows
+	// {"outputs":["a","b","c"],"inputs":["question 0","question 1","question 2"]}
+}
