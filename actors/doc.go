@@ -83,6 +83,6 @@
 //
 // Rows travel between goroutines as *dispatch.Task; a dispatcher's goroutines
 // take them straight from its queues and put them, with what becomes of them,
-// into the shard actor's outbox, which announces any number of them with one
+// into the worker's outbox, which announces any number of them with one
 // message.
 package actors

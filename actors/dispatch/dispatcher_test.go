@@ -213,7 +213,7 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	}
 	d.Resume()
 	if limit, _, _ := d.Load(); limit != 1 {
-		t.Errorf("limit after a rest = %d, want a single row", limit)
+		t.Errorf("limit after a pause = %d, want a single row", limit)
 	}
 	d.finish(1, 0, false, evidence{answered: true})
 	if limit, _, _ := d.Load(); limit < 2 {
@@ -272,14 +272,14 @@ func TestLatencyKnowsHowLongAnAnswerMayTake(t *testing.T) {
 		p.answered(1, 84, time.Second, now)
 	}
 	if got := p.timeout(984); got < 40*time.Second || got > 41*time.Second {
-		t.Errorf("patience for 984 tokens = %v, want 4 times the usual 10 s", got)
+		t.Errorf("timeout for 984 tokens = %v, want 4 times the usual 10 s", got)
 	}
 	if got := p.timeout(0); got < 160*time.Second || got > 170*time.Second {
-		t.Errorf("patience for an answer without limit = %v, want that for 4096 tokens", got)
+		t.Errorf("timeout for an answer without limit = %v, want that for 4096 tokens", got)
 	}
 	p.answered(1, 2000, 20*time.Second, now)
 	if got := p.timeout(0); got < 300*time.Second {
-		t.Errorf("patience after an answer of 2000 tokens = %v, want that for four times as many", got)
+		t.Errorf("timeout after an answer of 2000 tokens = %v, want that for four times as many", got)
 	}
 	if got := p.within(time.Second); got < 90 || got > 110 {
 		t.Errorf("%d answers within a second, want about 100", got)

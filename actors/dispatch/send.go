@@ -53,7 +53,7 @@ func (q *Queue) wait(overdue int, usual time.Duration) time.Duration {
 	return max(q.disp.cfg.RowTimeout, usual) << min(overdue, 4)
 }
 
-// codeTimeout is the code of an engine.Error after a row's patience.
+// codeTimeout is the code of an engine.Error after a row's time is up.
 const codeTimeout = "timeout"
 
 // errOverdue is why a supervised request was ended.
