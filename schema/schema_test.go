@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -167,8 +168,8 @@ func TestACheckEndsWithItsContext(t *testing.T) {
 	s.steps.ctx, s.steps.taken = ctx, lookEvery-1
 	cancel()
 	defer func() {
-		if reason := recover(); reason != errStopped {
-			t.Errorf("a step of what is not wanted ends with %v", reason)
+		if err, _ := recover().(error); !errors.Is(err, errStopped) {
+			t.Errorf("a step of what is not wanted ends with %v", err)
 		}
 	}()
 	if got := s.Violation(ctx, `{}`); got != "" {
