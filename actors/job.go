@@ -226,11 +226,11 @@ func (j *job) onStarted(c actor.Context) {
 		if m.input, m.err = ingest.Run(ctx, j.cfg.ingest(), &m.rec, j.fence, m.counter); m.err != nil {
 			return m
 		}
-		m.err = j.patiently(ctx, "reserve cost", func() error { return ingest.Reserve(ctx, j.cfg.Store, &m.rec, j.fence, m.input) })
+		m.err = j.retry(ctx, "reserve cost", func() error { return ingest.Reserve(ctx, j.cfg.Store, &m.rec, j.fence, m.input) })
 		if m.err != nil {
 			return m
 		}
-		m.err = j.patiently(ctx, "read parts", func() (err error) {
+		m.err = j.retry(ctx, "read parts", func() (err error) {
 			m.parts, err = j.cfg.Store.ListParts(ctx, rec.Job.ID)
 			return err
 		})
@@ -329,7 +329,7 @@ func (j *job) update(c actor.Context, change func(*store.Record)) {
 	j.updating = true
 	j.run.run(c, func(ctx context.Context) any {
 		var rec store.Record
-		err := j.patiently(ctx, "update record", func() (err error) {
+		err := j.retry(ctx, "update record", func() (err error) {
 			rec, err = j.cfg.Store.Update(ctx, j.fence, func(r *store.Record) error {
 				change(r)
 				return nil
@@ -340,8 +340,8 @@ func (j *job) update(c actor.Context, change func(*store.Record)) {
 	})
 }
 
-func (j *job) patiently(ctx context.Context, what string, do func() error) error {
-	return patiently(ctx, j.cfg.StoragePatience, j.log, what, do)
+func (j *job) retry(ctx context.Context, what string, do func() error) error {
+	return retryStorage(ctx, j.cfg.StoragePatience, j.log, what, do)
 }
 
 func (j *job) onRecordUpdated(c actor.Context, m recordUpdated) {
@@ -378,7 +378,7 @@ func (j *job) startRows(c actor.Context) {
 			process: j.process, job: j.job, owner: c.Self(), rows: j.rows,
 			progress: commit.NewProgress(j.ledger, j.cfg.survives(j.ledger.Rows), j.rec.Spec.Estimate),
 			files: &commit.Files{
-				Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.fence.Epoch, Shards: j.job.manifest.Shards, Retry: j.patiently,
+				Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.fence.Epoch, Shards: j.job.manifest.Shards, Retry: j.retry,
 			},
 			work: newErrand(j.run.ctx, &j.runs), log: j.log,
 		}

@@ -96,7 +96,7 @@ func removeObjects(ctx context.Context, cfg Config, id string, parts bool) error
 func (j *job) release(c actor.Context) {
 	j.stopRows(c)
 	j.work.run(c, func(ctx context.Context) any {
-		err := j.patiently(ctx, "release job", func() error { return j.cfg.Store.Release(ctx, j.fence) })
+		err := j.retry(ctx, "release job", func() error { return j.cfg.Store.Release(ctx, j.fence) })
 		if err != nil {
 			j.log.Warn("release job", "err", err)
 		}

@@ -36,14 +36,14 @@ const testTTL = 24 * time.Second // thirds and eighths of it are whole
 
 // held keeps a lease for d, unless it ends before, and returns how long it
 // lived, why it ended, and the renewals by outcome.
-func held(t *testing.T, d time.Duration, renew func(ctx context.Context, n int) error) (lived time.Duration, why error, count func(outcome string) float64) {
+func held(t *testing.T, d time.Duration, renew func(ctx context.Context, n int) error) (lived time.Duration, count func(outcome string) float64, why error) {
 	t.Helper()
 	s := &sessions{renew: renew}
 	l, err := openLease(t.Context(), s, "node", testTTL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	renewals := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "renewals"}, []string{"outcome"})
+	renewals := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "renewals_total"}, []string{"outcome"})
 	stop := make(chan struct{})
 	var kept sync.WaitGroup
 	kept.Go(func() { l.keep(s, testTTL, slog.New(slog.DiscardHandler), renewals, stop) })
@@ -55,13 +55,13 @@ func held(t *testing.T, d time.Duration, renew func(ctx context.Context, n int) 
 	lived, why = time.Since(l.opened), context.Cause(l.ctx)
 	close(stop)
 	kept.Wait()
-	return lived, why, func(outcome string) float64 { return testutil.ToFloat64(renewals.WithLabelValues(outcome)) }
+	return lived, func(outcome string) float64 { return testutil.ToFloat64(renewals.WithLabelValues(outcome)) }, why
 }
 
 func TestLease_LivesWhileItIsRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lived, why, count := held(t, time.Hour, func(context.Context, int) error { return nil })
+		lived, count, why := held(t, time.Hour, func(context.Context, int) error { return nil })
 		if n := count("renewed"); lived != time.Hour || why != nil || n < 449 || n > 450 {
 			t.Errorf("it lived %v with %v renewals and ended with %v, want an hour with three per time to live", lived, n, why)
 		}
@@ -73,7 +73,7 @@ func TestLease_LivesWhileItIsRenewed(t *testing.T) {
 func TestLease_EndsInTimeWhenTheStoreHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lived, why, count := held(t, time.Hour, func(ctx context.Context, n int) error {
+		lived, count, why := held(t, time.Hour, func(ctx context.Context, n int) error {
 			if n <= 3 {
 				return nil
 			}
@@ -89,7 +89,7 @@ func TestLease_EndsInTimeWhenTheStoreHangs(t *testing.T) {
 func TestLease_SitsOutAFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lived, why, count := held(t, time.Hour, func(_ context.Context, n int) error {
+		lived, count, why := held(t, time.Hour, func(_ context.Context, n int) error {
 			if n%2 == 0 {
 				return errors.New("away")
 			}
@@ -104,7 +104,7 @@ func TestLease_SitsOutAFailure(t *testing.T) {
 func TestLease_EndsAtOnceWhenItIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lived, why, count := held(t, time.Hour, func(_ context.Context, n int) error {
+		lived, count, why := held(t, time.Hour, func(_ context.Context, n int) error {
 			if n == 3 {
 				return rowmill.ErrLeaseLost
 			}

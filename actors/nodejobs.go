@@ -65,7 +65,7 @@ func (n *node) claim(c actor.Context, job string) {
 // claimed finds out whether a claim that failed with err has taken effect.
 func (n *node) claimed(ctx context.Context, job, session string, err error) (store.Record, error) {
 	var rec store.Record
-	gone := patiently(ctx, n.cfg.LeaseTTL, n.log, "claim job", func() (err error) {
+	gone := retryStorage(ctx, n.cfg.LeaseTTL, n.log, "claim job", func() (err error) {
 		rec, err = n.cfg.Store.Get(ctx, job)
 		return err
 	})

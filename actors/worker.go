@@ -220,7 +220,7 @@ func (w *worker) load(c actor.Context) {
 		return
 	}
 	w.tasks.run(c, func(ctx context.Context) any {
-		err := patiently(ctx, w.cfg.StoragePatience, w.log, "load rows", func() error { return load.Run(ctx) })
+		err := retryStorage(ctx, w.cfg.StoragePatience, w.log, "load rows", func() error { return load.Run(ctx) })
 		return step(func(c actor.Context) { w.onLoaded(c, load, err) })
 	})
 }
@@ -279,7 +279,7 @@ func (w *worker) write(c actor.Context, batches []*work.Batch) {
 			}
 			defer w.slots.write.leave()
 			var part assign.Part
-			err := patiently(ctx, w.cfg.StoragePatience, w.log, "write part", func() (err error) {
+			err := retryStorage(ctx, w.cfg.StoragePatience, w.log, "write part", func() (err error) {
 				key := layout.Part(w.job.id, b.Shard, w.job.fence.Epoch)
 				part, err = work.WritePart(ctx, w.cfg.Blob, w.job.schema, key, b)
 				return err

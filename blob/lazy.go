@@ -49,13 +49,11 @@ func (l *Lazy) object() (Object, error) {
 }
 
 // Close lets go of the object; it is opened again should it be read again.
-func (l *Lazy) Close() error {
+func (l *Lazy) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open == nil {
-		return nil
+	if l.open != nil {
+		_ = l.open.Close() // it was only read
+		l.open = nil
 	}
-	o := l.open
-	l.open = nil
-	return o.Close()
 }

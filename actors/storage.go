@@ -11,11 +11,11 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// patiently repeats what a store or a bucket may fail to do for a while, such
+// retryStorage repeats what a store or a bucket may fail to do for a while, such
 // as while it restarts, until it succeeds, ctx ends, patience has passed or the
 // error is one that no repetition changes. what says in the log what was tried.
 // What is repeated must be harmless to repeat.
-func patiently(ctx context.Context, patience time.Duration, log *slog.Logger, what string, do func() error) error {
+func retryStorage(ctx context.Context, patience time.Duration, log *slog.Logger, what string, do func() error) error {
 	return retry.Storage.Within(patience).Do(ctx, do, passing, func(err error) {
 		log.Warn("storage failed, will be tried again", "while", what, "err", err)
 	})

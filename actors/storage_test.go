@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-func TestPatiently(t *testing.T) {
+func TestRetryStorage(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		err   error
@@ -37,7 +37,7 @@ func TestPatiently(t *testing.T) {
 				var log bytes.Buffer
 				began, calls := time.Now(), 0
 				wrapped := fmt.Errorf("record part: %w", test.err)
-				err := patiently(t.Context(), 10*time.Second, slog.New(slog.NewTextHandler(&log, nil)), "record part", func() error {
+				err := retryStorage(t.Context(), 10*time.Second, slog.New(slog.NewTextHandler(&log, nil)), "record part", func() error {
 					calls++
 					return wrapped
 				})
