@@ -43,7 +43,7 @@ func held(t *testing.T, d time.Duration, renew func(ctx context.Context, n int) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	renewals := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "renewals_total"}, []string{"outcome"})
+	renewals := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "renewals_total", Help: "Renewals."}, []string{"outcome"})
 	stop := make(chan struct{})
 	var kept sync.WaitGroup
 	kept.Go(func() { l.keep(s, testTTL, slog.New(slog.DiscardHandler), renewals, stop) })
