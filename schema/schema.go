@@ -89,7 +89,7 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.UseLoader(noRemote{})
 	compiler.UseRegexpEngine(patterns.compile)
-	s = new(Schema)
+	s = &Schema{steps: steps{most: maxSteps}}
 	compiler.RegisterVocabulary(s.steps.count())
 	compiler.AssertVocabs()
 	if err = compiler.AddResource(address, document); err == nil {
@@ -111,7 +111,7 @@ func (s *Schema) Violation(ctx context.Context, answer string) (problem string) 
 		switch reason := recover(); reason {
 		case nil, errStopped:
 		case errTooManySteps:
-			problem = fmt.Sprintf("the schema branches so much that %d steps do not tell", maxSteps)
+			problem = fmt.Sprintf("the schema branches so much that %d steps do not tell", s.steps.most)
 		default: // a fault of the library, which the answer's author may provoke
 			problem = "it cannot be checked"
 		}
