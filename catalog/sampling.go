@@ -105,10 +105,7 @@ func unknownParam(name string) rowmill.FieldError {
 // samplingFault names the parameter in full; a long name is cut, since the
 // caller chose it.
 func samplingFault(name, format string, args ...any) rowmill.FieldError {
-	if len(name) > 64 {
-		name = strings.ToValidUTF8(name[:64], "") + "…"
-	}
-	return rowmill.FieldError{Field: "sampling_params." + name, Message: fmt.Sprintf(format, args...)}
+	return rowmill.FieldError{Field: "sampling_params." + spelling.Shorten(name, 64), Message: fmt.Sprintf(format, args...)}
 }
 
 // nearest returns the name with the smallest edit distance to word, or "" when

@@ -261,13 +261,16 @@ func newSecret(record *store.Key) string {
 	return keyPrefix + record.ID + "_" + encoded
 }
 
+// firstKeyStore keeps the first key, and that it was made.
+type firstKeyStore interface {
+	store.Keys
+	store.Audit
+}
+
 // EnsureFirstKey creates an administrator key of the account "default" in a
 // store without keys and returns it, to be shown once. It returns "" where
 // the store has keys.
-func EnsureFirstKey(ctx context.Context, s interface {
-	store.Keys
-	store.Audit
-}, now time.Time) (string, error) {
+func EnsureFirstKey(ctx context.Context, s firstKeyStore, now time.Time) (string, error) {
 	keys, err := s.ListKeys(ctx)
 	if err != nil {
 		return "", fmt.Errorf("list keys: %w", err)

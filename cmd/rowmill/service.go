@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // service is the pipeline as the API sees it.
@@ -87,14 +88,7 @@ func describeGPU(g gpu.GPU) string {
 }
 
 // short cuts an error to what fits into a line.
-func short(err error) string {
-	const limit = 300
-	text := err.Error()
-	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "") + "…"
-	}
-	return text
-}
+func short(err error) string { return spelling.Shorten(err.Error(), 300) }
 
 // host is where an engine's server is, HOST:PORT; a server that was found is
 // called by it.

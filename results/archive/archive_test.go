@@ -360,7 +360,7 @@ func TestRemoved_ObjectsThatGoWhileTheyAreRead(t *testing.T) {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
-	if other := errors.New("x"); Removed(other) != other || Removed(nil) != nil {
+	if other := errors.New("x"); errors.Is(Removed(other), ErrRemoved) || !errors.Is(Removed(other), other) || Removed(nil) != nil {
 		t.Error("another error was changed")
 	}
 }
