@@ -48,15 +48,20 @@ type Job struct {
 	FailureReason *Failure `json:"failure_reason"`
 
 	// Extra fields, beyond the interface.
-	RowsDone         int64    `json:"rows_done"`         // committed rows, failed ones included
-	FailedRows       int64    `json:"failed_rows"`       // committed rows without an output
-	TruncatedRows    int64    `json:"truncated_rows"`    // committed rows whose input was cut to fit the context
-	TruncatedOutputs int64    `json:"truncated_outputs"` // answers cut by the length limit
-	Warnings         []string `json:"warnings"`          // what was ignored or changed, for a person
-	Message          string   `json:"message"`           // what the job is doing or waiting for now
+	RowCounts
+	Warnings []string `json:"warnings"` // what was ignored or changed, for a person
+	Message  string   `json:"message"`  // what the job is doing or waiting for now
 
 	Estimate *Estimate    `json:"estimate"` // how CostEstimate came about; estimate jobs only
 	Function *FunctionRef `json:"function"` // the revision it runs; null for a standalone model
+}
+
+// RowCounts say what has become of a job's rows.
+type RowCounts struct {
+	RowsDone         int64 `json:"rows_done"`         // committed rows, failed ones included
+	FailedRows       int64 `json:"failed_rows"`       // committed rows without an output
+	TruncatedRows    int64 `json:"truncated_rows"`    // committed rows whose input was cut to fit the context
+	TruncatedOutputs int64 `json:"truncated_outputs"` // answers cut by the length limit
 }
 
 // EstimateMethod is how a cost was estimated.

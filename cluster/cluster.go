@@ -98,7 +98,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	c := &Cluster{
 		cfg: cfg, self: self, meta: meta, network: network,
 		changed: make(chan struct{}, 1),
-		roster:  newRoster(self, cfg.ForgetAfter),
+		roster:  newRoster(self, cfg.Timing.ForgetAfter),
 		outbox:  newOutbox(),
 	}
 	c.head.Store(1)
@@ -135,10 +135,10 @@ func (c *Cluster) gossipConfig(bind, advertise netip.AddrPort) *memberlist.Confi
 	m.BindAddr, m.BindPort = bind.Addr().String(), c.network.GetAutoBindPort()
 	m.AdvertiseAddr, m.AdvertisePort = advertise.Addr().String(), int(advertise.Port())
 	m.Label = c.cfg.Label
-	m.ProbeInterval, m.ProbeTimeout, m.SuspicionMult = c.cfg.ProbeInterval, c.cfg.ProbeTimeout, c.cfg.SuspicionMult
+	m.ProbeInterval, m.ProbeTimeout, m.SuspicionMult = c.cfg.Timing.ProbeInterval, c.cfg.Timing.ProbeTimeout, c.cfg.Timing.SuspicionMult
 	m.SuspicionMaxTimeoutMult = suspicionMax
-	m.GossipInterval, m.PushPullInterval = c.cfg.GossipInterval, c.cfg.SyncInterval
-	m.GossipToTheDeadTime, m.TCPTimeout = c.cfg.DeadTime, c.cfg.StreamTimeout
+	m.GossipInterval, m.PushPullInterval = c.cfg.Timing.GossipInterval, c.cfg.Timing.SyncInterval
+	m.GossipToTheDeadTime, m.TCPTimeout = c.cfg.Timing.DeadTime, c.cfg.Timing.StreamTimeout
 	m.RetransmitMult = retransmits
 	// Packets are small, and a compressor's table has 64 KiB: compressing them
 	// costs more than sending them.

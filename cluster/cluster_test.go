@@ -96,7 +96,7 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	patient := func(node string, join ...string) Config {
 		cfg := quick(node, join...)
-		cfg.ProbeInterval, cfg.ProbeTimeout = time.Hour, time.Hour // nobody notices anything
+		cfg.Timing.ProbeInterval, cfg.Timing.ProbeTimeout = time.Hour, time.Hour // nobody notices anything
 		return cfg
 	}
 	a := open(t, patient("a"))
@@ -236,7 +236,7 @@ func (c *Cluster) forgotten() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, gone := range c.roster.gone {
-		if time.Since(gone.since) < 2*c.cfg.DeadTime+5*c.cfg.ProbeInterval {
+		if time.Since(gone.since) < 2*c.cfg.Timing.DeadTime+5*c.cfg.Timing.ProbeInterval {
 			return false
 		}
 	}
@@ -404,7 +404,7 @@ func TestEmptyStream(t *testing.T) {
 func TestCloseWhileSeeking(t *testing.T) {
 	t.Parallel()
 	cfg := quick("a", "192.0.2.1:7946") // a network that nobody has
-	cfg.StreamTimeout = time.Hour
+	cfg.Timing.StreamTimeout = time.Hour
 	a := open(t, cfg)
 	began := time.Now()
 	if err := a.Close(); err != nil {

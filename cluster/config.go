@@ -62,6 +62,29 @@ type Config struct {
 	// of another version are members, and are reported.
 	Protocol int
 
+	// Timing is how often and how long things are tried.
+	Timing Timing
+
+	// MaxState bounds what a member says of itself, in bytes. Default 16 KiB:
+	// every member keeps a copy, and a full exchange carries all of them.
+	MaxState int
+
+	// Resolver looks up the names in Bind, Advertise, Join and JoinDNS.
+	// Default net.DefaultResolver.
+	Resolver Resolver
+
+	// Logger receives what an operator should know. Default: nothing is logged.
+	Logger *slog.Logger
+
+	// Metrics registers the figures; nil measures without publishing.
+	Metrics prometheus.Registerer
+
+	// transport wraps the network, for tests that break it.
+	transport func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport
+}
+
+// Timing is the pace of gossip. The zero value of each is its default.
+type Timing struct {
 	// RejoinInterval is the time between looks for members that are missing,
 	// a fifth more or less. Default 10 s: it bounds how long a cluster stays in
 	// two halves after a partition has healed, for one TCP connection to each
@@ -101,23 +124,6 @@ type Config struct {
 
 	// StreamTimeout bounds one TCP exchange. Default 5 s.
 	StreamTimeout time.Duration
-
-	// MaxState bounds what a member says of itself, in bytes. Default 16 KiB:
-	// every member keeps a copy, and a full exchange carries all of them.
-	MaxState int
-
-	// Resolver looks up the names in Bind, Advertise, Join and JoinDNS.
-	// Default net.DefaultResolver.
-	Resolver Resolver
-
-	// Logger receives what an operator should know. Default: nothing is logged.
-	Logger *slog.Logger
-
-	// Metrics registers the figures; nil measures without publishing.
-	Metrics prometheus.Registerer
-
-	// transport wraps the network, for tests that break it.
-	transport func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport
 }
 
 // Resolver looks up names; *net.Resolver is one.
@@ -127,15 +133,15 @@ type Resolver interface {
 }
 
 func (cfg Config) withDefaults() Config {
-	orDefault(&cfg.RejoinInterval, 10*time.Second)
-	orDefault(&cfg.ForgetAfter, 24*time.Hour)
-	orDefault(&cfg.ProbeInterval, time.Second)
-	orDefault(&cfg.ProbeTimeout, 500*time.Millisecond)
-	orDefault(&cfg.SuspicionMult, 4)
-	orDefault(&cfg.GossipInterval, cfg.ProbeInterval)
-	orDefault(&cfg.SyncInterval, 30*time.Second)
-	orDefault(&cfg.DeadTime, 30*time.Second)
-	orDefault(&cfg.StreamTimeout, 5*time.Second)
+	orDefault(&cfg.Timing.RejoinInterval, 10*time.Second)
+	orDefault(&cfg.Timing.ForgetAfter, 24*time.Hour)
+	orDefault(&cfg.Timing.ProbeInterval, time.Second)
+	orDefault(&cfg.Timing.ProbeTimeout, 500*time.Millisecond)
+	orDefault(&cfg.Timing.SuspicionMult, 4)
+	orDefault(&cfg.Timing.GossipInterval, cfg.Timing.ProbeInterval)
+	orDefault(&cfg.Timing.SyncInterval, 30*time.Second)
+	orDefault(&cfg.Timing.DeadTime, 30*time.Second)
+	orDefault(&cfg.Timing.StreamTimeout, 5*time.Second)
 	orDefault(&cfg.MaxState, 16<<10)
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver
@@ -176,8 +182,8 @@ func (cfg Config) validate() error {
 			return fmt.Errorf("Join: %w", err)
 		}
 	}
-	if cfg.ProbeTimeout > cfg.ProbeInterval {
-		return fmt.Errorf("ProbeTimeout %v is longer than ProbeInterval %v; make it shorter", cfg.ProbeTimeout, cfg.ProbeInterval)
+	if cfg.Timing.ProbeTimeout > cfg.Timing.ProbeInterval {
+		return fmt.Errorf("ProbeTimeout %v is longer than ProbeInterval %v; make it shorter", cfg.Timing.ProbeTimeout, cfg.Timing.ProbeInterval)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func TestConfigRefusals(t *testing.T) {
 		{"Label has 65 bytes", func(c *Config) { c.Label = strings.Repeat("x", 65) }},
 		{`Join: address "nodeport" is not`, func(c *Config) { c.Join = []string{"nodeport"} }},
 		{"with a port from 1", func(c *Config) { c.JoinDNS = "service:0" }},
-		{"ProbeTimeout 1h0m0s", func(c *Config) { c.ProbeTimeout = time.Hour }},
+		{"ProbeTimeout 1h0m0s", func(c *Config) { c.Timing.ProbeTimeout = time.Hour }},
 		{"Peer (400)", func(c *Config) { c.Peer = strings.Repeat("p", 400) }},
 		{"listen on 192.0.2.1:0", func(c *Config) { c.Bind = "192.0.2.1:0" }},
 	} {

@@ -78,7 +78,7 @@ func TestLeaveUnheard(t *testing.T) {
 	w := newWires()
 	a := open(t, w.attach(quick("a")))
 	deaf := quick("b", a.address())
-	deaf.ProbeInterval, deaf.GossipInterval = time.Hour, time.Hour // it notices nothing
+	deaf.Timing.ProbeInterval, deaf.Timing.GossipInterval = time.Hour, time.Hour // it notices nothing
 	b := open(t, w.attach(deaf))
 	wantNodes(t, []string{"a", "b"}, a, b)
 	w.set(true, []*Cluster{a}, []*Cluster{b})

@@ -33,7 +33,7 @@ const (
 // halves of a cluster would stay apart after a longer partition.
 func (c *Cluster) seek() {
 	failing, known := make(map[string]bool), false
-	for wait := seekFirst; ; wait = min(2*wait, c.cfg.RejoinInterval) {
+	for wait := seekFirst; ; wait = min(2*wait, c.cfg.Timing.RejoinInterval) {
 		tried := c.look()
 		if c.ctx.Err() != nil {
 			return
@@ -108,7 +108,7 @@ func (c *Cluster) exchange(addresses map[netip.AddrPort]struct{}, tried map[stri
 // targets are the addresses where a member ought to be and none is. What could
 // not be resolved or read goes into tried.
 func (c *Cluster) targets(tried map[string]error) map[netip.AddrPort]struct{} {
-	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.StreamTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.Timing.StreamTimeout)
 	defer cancel()
 	named := append(nonEmpty(c.cfg.JoinDNS), c.cfg.Join...)
 	if c.cfg.JoinFile != "" {

@@ -29,9 +29,11 @@ func TestMain(m *testing.M) {
 func quick(node string, join ...string) Config {
 	return Config{
 		Node: node, Bind: "127.0.0.1:0", Join: join, Peer: node + ":7001", API: node + ":8080", Protocol: 1,
-		RejoinInterval: 300 * time.Millisecond, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: 60 * time.Millisecond,
-		GossipInterval: 20 * time.Millisecond, SyncInterval: time.Second, DeadTime: 200 * time.Millisecond,
-		StreamTimeout: 2 * time.Second,
+		Timing: Timing{
+			RejoinInterval: 300 * time.Millisecond, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: 60 * time.Millisecond,
+			GossipInterval: 20 * time.Millisecond, SyncInterval: time.Second, DeadTime: 200 * time.Millisecond,
+			StreamTimeout: 2 * time.Second,
+		},
 	}
 }
 
@@ -39,7 +41,7 @@ func quick(node string, join ...string) Config {
 // and no full exchanges, except for those of a join.
 func silent(node string, join ...string) Config {
 	cfg := quick(node, join...)
-	cfg.ProbeInterval, cfg.GossipInterval, cfg.SyncInterval = time.Hour, time.Hour, time.Hour
+	cfg.Timing.ProbeInterval, cfg.Timing.GossipInterval, cfg.Timing.SyncInterval = time.Hour, time.Hour, time.Hour
 	return cfg
 }
 

@@ -37,7 +37,7 @@ func (m *Main) openEngines(ctx context.Context) error {
 	if set.Cluster.Role == settings.APIOnly {
 		return nil
 	}
-	m.simPolicy.simulatedNever = set.Simulator.Enabled == settings.Never
+	m.search.policy.simulatedNever = set.Simulator.Enabled == settings.Never
 	if err := m.openFinder(); err != nil {
 		return err
 	}
@@ -51,10 +51,10 @@ func (m *Main) openEngines(ctx context.Context) error {
 		return nil
 	case set.Simulator.Enabled == settings.Always:
 		return m.openSimulated(ctx, "--simulate, or simulator.enabled, says so")
-	case m.finder != nil:
-		found := m.finder.Look(ctx)
+	case m.search.finder != nil:
+		found := m.search.finder.Look(ctx)
 		if slices.ContainsFunc(found, func(f discover.Found) bool { return !f.Info.Simulated }) {
-			m.simPolicy.decide(false) // a real one goes before a simulated one
+			m.search.policy.decide(false) // a real one goes before a simulated one
 		}
 		for _, f := range found {
 			if m.admit(f) {
@@ -88,12 +88,12 @@ func (m *Main) simulateOrWait(ctx context.Context) error {
 			reason = fmt.Sprintf("this machine seems to have a GPU: %v", err)
 		}
 	}
-	if m.finder == nil {
+	if m.search.finder == nil {
 		return fmt.Errorf("no engine is configured, discover.enabled is never, and outputs are not simulated: %s; name a server with --engine URL, or give --simulate; in a cluster a node of cluster.role api needs none", reason)
 	}
-	m.waiting = reason
+	m.search.waiting = reason
 	m.Logger.Warn("NO INFERENCE SERVER YET: jobs wait for one; start it, or name it with --engine URL; --simulate makes answers up",
-		"looking_at", strings.Join(m.finder.Waiting(), ","), "reason", reason)
+		"looking_at", strings.Join(m.search.finder.Waiting(), ","), "reason", reason)
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (m *Main) openSimulated(ctx context.Context, reason string) error {
 	}
 	m.Simulator = server
 	m.opened("simulator", server.Stop)
-	m.simPolicy.decide(true)
+	m.search.policy.decide(true)
 	m.Logger.Warn("OUTPUTS ARE SIMULATED; give a real server with --engine URL", "address", server.URL(), "reason", reason)
 	return m.openEngine(settings.Engine{URL: server.URL(), Name: simulatorName})
 }
@@ -144,30 +144,30 @@ func (m *Main) openFinder() error {
 			slices.ContainsFunc(set.Engines, func(e settings.Engine) bool { return e.Host() == address })
 	})
 	var err error
-	m.finder, err = discover.New(discover.Config{
+	m.search.finder, err = discover.New(discover.Config{
 		Addresses: addresses, Interval: set.Discover.Interval, Timeout: set.Discover.Timeout, Logger: m.Logger,
 		Open: func(baseURL string) (engine.Engine, error) { return openai.New(openai.Config{BaseURL: baseURL}) },
 	})
 	if err != nil {
 		return err
 	}
-	m.opened("finder", func(context.Context) error { m.finder.Close(); return nil })
+	m.opened("finder", func(context.Context) error { m.search.finder.Close(); return nil })
 	return nil
 }
 
 // openDiscovery goes on looking for servers while the node runs.
 func (m *Main) openDiscovery(ctx context.Context) error {
-	if m.finder == nil {
+	if m.search.finder == nil {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		m.finder.Run(ctx, func(f discover.Found) {
+		m.search.finder.Run(ctx, func(f discover.Found) {
 			for _, e := range m.Pipeline.Engines() {
 				if e.Info.Kind != "" { // a configured one that has answered
-					m.simPolicy.decide(e.Info.Simulated)
+					m.search.policy.decide(e.Info.Simulated)
 				}
 			}
 			if m.admit(f) {
@@ -186,12 +186,12 @@ func (m *Main) openDiscovery(ctx context.Context) error {
 // admit decides about a server that was found, and says so.
 func (m *Main) admit(f discover.Found) bool {
 	log := m.Logger.With("address", f.Address, "kind", f.Info.Kind, "version", f.Info.Version, "models", m.serves(f.Info))
-	if reason := m.simPolicy.refuse(f); reason != "" {
+	if reason := m.search.policy.refuse(f); reason != "" {
 		f.Engine.Close()
 		log.Warn("INFERENCE SERVER FOUND AND NOT USED", "reason", reason)
 		return false
 	}
-	m.simPolicy.decide(f.Info.Simulated)
+	m.search.policy.decide(f.Info.Simulated)
 	if f.Info.Simulated {
 		log.Warn("OUTPUTS ARE SIMULATED: a simulated server was found and is used")
 	} else {

@@ -220,7 +220,7 @@ func TestRealServerBesideTheSimulator(t *testing.T) {
 	address := freeAddress(t)
 	m, logs := looking(t, nil, address, nil)
 	api := m.run(t)
-	if m.Simulator == nil || !m.simPolicy.simulates() {
+	if m.Simulator == nil || !m.search.policy.simulates() {
 		t.Fatal("no simulator on a machine without GPU and server")
 	}
 	var rows, keys atomic.Int64
@@ -346,8 +346,8 @@ func TestNodeOfAClusterSimulatesOnlyWhenTold(t *testing.T) {
 		})
 		m.Catalog = catalog.Default()
 		err := errors.Join(m.openMetrics(t.Context()), m.openEngines(t.Context()))
-		if err != nil || (m.Simulator != nil) != want || !want && !strings.Contains(m.waiting, "other nodes") {
-			t.Errorf("%s: simulates %v, waits since %q, error %v", choice, m.Simulator != nil, m.waiting, err)
+		if err != nil || (m.Simulator != nil) != want || !want && !strings.Contains(m.search.waiting, "other nodes") {
+			t.Errorf("%s: simulates %v, waits since %q, error %v", choice, m.Simulator != nil, m.search.waiting, err)
 		}
 		if err := m.closeAll(t.Context()); err != nil {
 			t.Error(err)

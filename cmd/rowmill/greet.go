@@ -57,7 +57,7 @@ func (m *Main) describe(line func(name, format string, args ...any)) {
 	default:
 		line("engine", "NONE YET: jobs wait for a server at %s", strings.Join(m.Settings.Discover.Addresses, ", "))
 	}
-	if m.simPolicy.simulates() {
+	if m.search.policy.simulates() {
 		line("", "OUTPUTS ARE SIMULATED, made up: use --engine URL for real ones")
 	}
 }

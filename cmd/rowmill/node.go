@@ -81,14 +81,19 @@ type Main struct {
 	durability func(ctx context.Context) ([]string, error) // what Store's settings can lose; nil: nothing
 	folder     *dir.Bucket                                 // Bucket where it is a directory; nil otherwise
 	gpus       *gpu.Monitor
-	finder     *discover.Finder // nil where no servers are looked for
-	simPolicy  simPolicy
-	waiting    string // why a node that had no server at start does not simulate one
+	search     serverSearch
 
 	peers      *peer.Server // nil on a node alone
 	api, admin *listener
 	failed     chan error // a listener that stopped by itself
 	closers    []closer   // what is open, in the order of opening
+}
+
+// A serverSearch looks for inference servers.
+type serverSearch struct {
+	finder  *discover.Finder // nil where no servers are looked for
+	policy  simPolicy        // which of those that were found are used
+	waiting string           // why a node that had no server at start does not simulate one
 }
 
 // A closer is a part to be closed.

@@ -45,9 +45,9 @@ func (s service) Checks(ctx context.Context) []http.Check {
 	default:
 		looking := s.node.Settings.Discover
 		say("engines", fmt.Sprintf("NONE YET, jobs wait for a server at %s, looked for every %v; answers are not simulated: %s",
-			strings.Join(looking.Addresses, ", "), looking.Interval, s.node.waiting))
+			strings.Join(looking.Addresses, ", "), looking.Interval, s.node.search.waiting))
 	}
-	for _, u := range s.node.simPolicy.passedOver() {
+	for _, u := range s.node.search.policy.passedOver() {
 		say("server "+u.Address, "FOUND AND NOT USED: "+u.reason+"; "+identity(u.Info)+", serves "+s.node.serves(u.Info))
 	}
 	gpus, err := s.node.gpus.Read(ctx)

@@ -14,7 +14,7 @@ func TestProgress_LastLineWaitsForTheResults(t *testing.T) {
 	t.Parallel()
 	job := func(status rowmill.Status, done int64) rowmill.Job {
 		rows := int64(5)
-		return rowmill.Job{Status: status, RowsDone: done, NumRows: &rows}
+		return rowmill.Job{Status: status, RowCounts: rowmill.RowCounts{RowsDone: done}, NumRows: &rows}
 	}
 	for _, tt := range []struct {
 		job      rowmill.Job
