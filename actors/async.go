@@ -13,28 +13,34 @@ import (
 // come. Its Receive calls it.
 type step func(c actor.Context)
 
-// An errand runs slow work for an actor outside its mailbox: what the work
-// returns comes back as a message, unless it is nil. Its context ends when the
-// actor stops. The system waits for all errands when it stops.
-type errand struct {
+// A taskGroup runs slow work for an actor outside its mailbox. What is to
+// follow comes back as a step, unless the group has been cancelled meanwhile,
+// as it is when the actor stops. The system waits for all tasks when it stops.
+type taskGroup struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	all    *sync.WaitGroup
 }
 
-func newErrand(parent context.Context, all *sync.WaitGroup) errand {
+func newTaskGroup(parent context.Context, all *sync.WaitGroup) taskGroup {
 	ctx, cancel := context.WithCancel(parent)
-	return errand{ctx: ctx, cancel: cancel, all: all}
+	return taskGroup{ctx: ctx, cancel: cancel, all: all}
 }
 
-func (e errand) run(c actor.Context, work func(ctx context.Context) any) {
+func (g taskGroup) run(c actor.Context, task func(ctx context.Context) step) {
 	root, self := c.ActorSystem().Root, c.Self()
-	e.all.Add(1)
+	g.all.Add(1)
 	go func() {
-		defer e.all.Done()
-		if m := work(e.ctx); m != nil {
-			root.Send(self, m)
+		defer g.all.Done()
+		next := task(g.ctx)
+		if next == nil {
+			return
 		}
+		root.Send(self, step(func(c actor.Context) {
+			if g.ctx.Err() == nil {
+				next(c)
+			}
+		}))
 	}()
 }
 

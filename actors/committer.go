@@ -33,7 +33,7 @@ type committer struct {
 	rows     int64      // of the whole input
 	progress *commit.Progress
 	files    *commit.Files
-	work     errand
+	tasks    taskGroup
 	log      *slog.Logger // names the job
 	lastRow  time.Time    // when the last part was recorded
 }
@@ -51,7 +51,7 @@ func (r *committer) Receive(c actor.Context) {
 		r.progress.Drain()
 		r.goOn(c)
 	case *actor.Stopping:
-		r.work.cancel()
+		r.tasks.cancel()
 	default:
 		unhandled(c, r.log)
 	}
@@ -90,11 +90,11 @@ func (r *committer) onPartWritten(c actor.Context, m partWritten) {
 
 func (r *committer) record(c actor.Context, batch *commit.Batch) {
 	parts := batch.Parts()
-	r.work.run(c, func(ctx context.Context) any {
+	r.tasks.run(c, func(ctx context.Context) step {
 		err := retry.Commits.Do(ctx, func() error { return r.cfg.Store.CommitParts(ctx, r.job.fence, parts, batch.Totals) }, mayGoOn, func(err error) {
 			r.log.Warn("committing parts failed, will be tried again", "parts", len(parts), "err", err)
 		})
-		return step(func(c actor.Context) {
+		return func(c actor.Context) {
 			if err != nil {
 				c.Send(r.owner, jobBroke{fmt.Errorf("commit parts: %w", err)})
 				return
@@ -106,7 +106,7 @@ func (r *committer) record(c actor.Context, batch *commit.Batch) {
 				c.Send(r.owner, partCommitted{p.Worker, p.Part})
 			}
 			r.goOn(c)
-		})
+		}
 	})
 }
 
@@ -121,7 +121,7 @@ func (r *committer) count(p store.Part) {
 
 func (r *committer) merge(c actor.Context, n int) {
 	parts := r.progress.Shard(n)
-	r.work.run(c, func(ctx context.Context) any {
+	r.tasks.run(c, func(ctx context.Context) step {
 		if !r.slots.merge.enter(ctx) {
 			return nil
 		}
@@ -132,7 +132,7 @@ func (r *committer) merge(c actor.Context, n int) {
 			err = r.files.Retry(ctx, "record merged shard", func() error { return r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete) })
 			r.metrics.merges.Observe(time.Since(began).Seconds())
 		}
-		return step(func(c actor.Context) {
+		return func(c actor.Context) {
 			if err != nil {
 				r.broke(c, fmt.Errorf("merge shard %d: %w", n, err))
 				return
@@ -141,7 +141,7 @@ func (r *committer) merge(c actor.Context, n int) {
 				r.drop(c, p.Key)
 			}
 			r.goOn(c)
-		})
+		}
 	})
 }
 
@@ -153,7 +153,7 @@ const dropDelay = 10 * time.Second
 // drop deletes a part object that no record names any more, after a while. The
 // end of the job removes what is left.
 func (r *committer) drop(c actor.Context, key string) {
-	r.work.run(c, func(ctx context.Context) any {
+	r.tasks.run(c, func(ctx context.Context) step {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -169,9 +169,9 @@ func (r *committer) drop(c actor.Context, key string) {
 // finalise makes the result and ends the job.
 func (r *committer) finalise(c actor.Context) {
 	parts, lastRow := r.progress.Parts(), r.lastRow
-	r.work.run(c, func(ctx context.Context) any {
+	r.tasks.run(c, func(ctx context.Context) step {
 		rec, err := r.finish(ctx, parts)
-		return step(func(c actor.Context) {
+		return func(c actor.Context) {
 			if err != nil {
 				r.broke(c, fmt.Errorf("finish job: %w", err))
 				return
@@ -180,7 +180,7 @@ func (r *committer) finalise(c actor.Context) {
 				r.metrics.finalise.Observe(time.Since(lastRow).Seconds())
 			}
 			c.Send(r.owner, jobSucceeded{rec})
-		})
+		}
 	})
 }
 
@@ -206,8 +206,7 @@ func (r *committer) finish(ctx context.Context, parts []store.Part) (rec store.R
 // does not flush each write forgets the last ones when it crashes.
 func (r *committer) broke(c actor.Context, err error) {
 	if errors.Is(err, rowmill.ErrConflict) && r.progress.HasRecorded() {
-		c.Send(r.owner, booksDiffer{err})
-		return
+		err = fmt.Errorf("%w: %w", errForgotten, err)
 	}
 	c.Send(r.owner, jobBroke{err})
 }

@@ -16,19 +16,19 @@ const janitorRest = 60
 // clean has the janitor do a round, if this node is the one that cleans.
 func (n *node) clean(c actor.Context) {
 	if n.phase == draining || n.lease == nil || n.cfg.OwnsNone || n.rank(janitorName) > 0 {
-		n.timers.run(c, n.cfg.JanitorInterval, "janitor", n.clean)
+		n.timers.after(c, n.cfg.JanitorInterval, "janitor", n.clean)
 		return
 	}
-	n.work.run(c, func(ctx context.Context) any {
+	n.tasks.run(c, func(ctx context.Context) step {
 		more, err := n.janitor.Round(ctx)
-		return step(func(c actor.Context) {
+		return func(c actor.Context) {
 			pause := n.cfg.JanitorInterval
 			if err != nil {
 				n.log.Warn("removing data that is not kept any longer failed", "err", err)
 			} else if more {
 				pause /= janitorRest
 			}
-			n.timers.run(c, pause, "janitor", n.clean)
-		})
+			n.timers.after(c, pause, "janitor", n.clean)
+		}
 	})
 }

@@ -3,67 +3,78 @@ package actors
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/store"
 )
 
-func (j *job) onJobBroke(c actor.Context, m jobBroke) {
+// errForgotten says that the store has other parts than we thought.
+var errForgotten = errors.New("the store has lost parts that it had acknowledged")
+
+// broke ends the job here, or for good, as the error says.
+func (j *job) broke(c actor.Context, err error) {
 	var failure *rowmill.Failure
 	switch {
-	case errors.Is(m.err, rowmill.ErrTerminal): // a client's cancel came first
-		j.stopRows(c)
-		j.dismissWorkers(c)
-		j.cleanUp(c, rowmill.StatusCancelled, false)
-	case errors.Is(m.err, rowmill.ErrLeaseLost):
+	case errors.Is(err, rowmill.ErrTerminal): // a client's cancel came first
+		j.onCancelled(c)
+	case errors.Is(err, rowmill.ErrLeaseLost):
 		j.metrics.fenced.Inc()
-		j.log.Warn("job has another owner", "err", m.err)
-		j.abandon(c)
-	case errors.As(m.err, &failure):
+		j.log.Warn("job has another owner", "err", err)
+		j.stopRows(c)
+		j.leave(c, rowmill.StatusUnknown, false) // without touching the store
+	case errors.Is(err, errForgotten):
+		j.log.Warn("beginning again from the parts that the store has", "err", err)
+		j.release(c)
+	case errors.As(err, &failure):
 		j.fail(c, failure)
-	case j.run.ctx.Err() != nil: // stopped on purpose
+	case j.tasks.ctx.Err() != nil: // stopped on purpose
 	default:
-		j.log.Error("job broke", "err", m.err)
-		j.fail(c, internalFailure(m.err))
+		j.log.Error("job broke", "err", err)
+		j.fail(c, internalFailure(err))
 	}
-}
-
-func (j *job) onTerminated(c actor.Context, m *actor.Terminated) {
-	if j.ending {
-		return
-	}
-	j.onJobBroke(c, jobBroke{fmt.Errorf("actor %s stopped unexpectedly", m.GetWho().GetId())})
 }
 
 // fail ends the job for good.
 func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
-	if j.ending {
-		return
-	}
 	j.log.Warn("job fails", "code", failure.Code) // its message may hold what is the client's
 	j.stopRows(c)
 	j.dismissWorkers(c)
 	now := j.cfg.Clock()
-	j.work.run(c, func(ctx context.Context) any {
+	j.ending.run(c, func(ctx context.Context) step {
 		rec, err := recordFailure(ctx, j.cfg.Store, j.fence, failure, now, j.log)
-		if err != nil {
-			return cleanedUp{status: rowmill.StatusUnknown} // another owner's, or the node is stopping
+		return func(c actor.Context) {
+			if err != nil {
+				j.leave(c, rowmill.StatusUnknown, false) // another owner's, or the node is stopping
+				return
+			}
+			j.rec = rec
+			j.cleanUp(c, rec.Job.Status, false)
 		}
-		return jobEnded{rec}
 	})
 }
 
+func (j *job) onJobSucceeded(c actor.Context, rec store.Record) {
+	j.rec = rec
+	j.stopRows(c)
+	j.dismissWorkers(c)
+	j.cleanUp(c, rowmill.StatusSucceeded, true)
+}
+
+func (j *job) onCancelled(c actor.Context) {
+	j.stopRows(c)
+	j.dismissWorkers(c)
+	j.cleanUp(c, rowmill.StatusCancelled, false)
+}
+
 // stopRows stops everything that works on rows here, but for the workers: they
-// go on until the next owner takes over, or are dismissed. Late messages are
-// ignored.
+// go on until the next owner takes over, or are dismissed.
 func (j *job) stopRows(c actor.Context) {
-	j.ending = true
-	j.behavior.Become(j.over)
+	j.phase = jobEnds
 	j.timers.stop()
-	j.run.cancel()
+	j.tasks.cancel()
 	if j.results != nil {
 		c.Stop(j.results)
 	}
@@ -74,13 +85,13 @@ func (j *job) stopRows(c actor.Context) {
 // of other jobs stay until retention, since they answer questions about rows.
 func (j *job) cleanUp(c actor.Context, status rowmill.Status, parts bool) {
 	id := j.rec.Job.ID
-	j.work.run(c, func(ctx context.Context) any {
-		j.runs.Wait() // what they still write must not outlive the removal
-		j.workers.Wait()
+	j.ending.run(c, func(ctx context.Context) step {
+		j.writes.Wait() // what they still write must not outlive the removal
+		j.dismissed.Wait()
 		if err := removeObjects(ctx, j.cfg, id, parts); err != nil {
-			j.log.Warn("clean up after job", "err", err)
+			j.log.Warn("cleaning up after the job failed", "err", err)
 		}
-		return cleanedUp{status: status}
+		return func(c actor.Context) { j.leave(c, status, false) }
 	})
 }
 
@@ -95,30 +106,30 @@ func removeObjects(ctx context.Context, cfg Config, id string, parts bool) error
 // release gives the job back to whoever claims it next.
 func (j *job) release(c actor.Context) {
 	j.stopRows(c)
-	j.work.run(c, func(ctx context.Context) any {
+	j.ending.run(c, func(ctx context.Context) step {
 		err := j.retry(ctx, "release job", func() error { return j.cfg.Store.Release(ctx, j.fence) })
 		if err != nil {
-			j.log.Warn("release job", "err", err)
+			j.log.Warn("giving the job back failed", "err", err)
 		}
-		return cleanedUp{status: rowmill.StatusUnknown, released: true}
+		return func(c actor.Context) { j.leave(c, rowmill.StatusUnknown, true) }
 	})
 }
 
-// abandon stops without touching the store: the job is another's.
-func (j *job) abandon(c actor.Context) {
-	j.stopRows(c)
-	c.Send(c.Self(), cleanedUp{status: rowmill.StatusUnknown})
+// leave has the node stop this actor: that it stopped by itself would overtake
+// the message.
+func (j *job) leave(c actor.Context, status rowmill.Status, released bool) {
+	c.Send(j.node, jobOver{id: j.rec.Job.ID, status: status, released: released})
 }
 
 func (j *job) onStopping() {
-	j.stopping = true
+	j.phase = jobStopped
 	j.timers.stop()
-	j.run.cancel()
-	j.work.cancel()
+	j.tasks.cancel()
+	j.ending.cancel()
 	j.all.Add(1)
 	go func() {
 		defer j.all.Done()
-		j.runs.Wait()
-		j.workers.Wait()
+		j.writes.Wait()
+		j.dismissed.Wait()
 	}()
 }

@@ -43,7 +43,7 @@ type (
 type node struct {
 	*process
 	system *System
-	work   errand
+	tasks  taskGroup
 	timers timers
 
 	phase    phase
@@ -113,13 +113,13 @@ func (n *node) onStarted(c actor.Context) {
 	n.janitor = &retention.Janitor{Config: retention.Config{
 		Store: n.cfg.Store, Bucket: n.cfg.Blob, Log: n.log, Clock: n.cfg.Clock, Batch: n.cfg.JanitorBatch, OrphanAge: n.cfg.OrphanAge,
 	}}
-	n.timers.run(c, n.cfg.JanitorInterval, "janitor", n.clean)
+	n.timers.after(c, n.cfg.JanitorInterval, "janitor", n.clean)
 }
 
 func (n *node) onStopping() {
 	n.phase = stopping
 	n.timers.stop()
-	n.work.cancel()
+	n.tasks.cancel()
 }
 
 // onRequest is the only way in for what other nodes ask. The codes of refusals
@@ -230,7 +230,7 @@ const stateInterval = 5 * time.Second
 
 func (n *node) lookAtState(c actor.Context) {
 	if n.cfg.Peers != nil {
-		n.timers.run(c, stateInterval, "state", n.lookAtState)
+		n.timers.after(c, stateInterval, "state", n.lookAtState)
 		n.publishState()
 	}
 }
@@ -253,7 +253,7 @@ func (n *node) publishState() {
 		return
 	}
 	n.said = &s
-	if err := n.post.spread(s); err != nil {
+	if err := n.transport.spread(s); err != nil {
 		n.log.Error("telling the other nodes about this one failed", "err", err)
 	}
 }
@@ -269,7 +269,7 @@ func (n *node) onMembersChanged(c actor.Context) {
 	}
 	gone := slices.ContainsFunc(n.members, func(id string) bool { return !slices.Contains(here, id) })
 	n.members = here
-	if n.engines.hear(n.post.others()) {
+	if n.engines.hear(n.transport.others()) {
 		n.tellJobs(c)
 	}
 	if gone {
@@ -287,17 +287,15 @@ func (n *node) rank(job string) int {
 
 // tellNext hints the node that stands first for a job that nobody owns it.
 func (n *node) tellNext(c actor.Context, job string) {
-	if first, ok := nodes.First(job, n.post.others()); ok {
-		n.tell(c, first.Peer, kindHint, parcel{job: job, body: hint{Job: job}})
+	if first, ok := nodes.First(job, n.transport.others()); ok {
+		n.tell(c, first.Peer, kindHint, message{job: job, body: hint{Job: job}})
 	}
 }
 
 // tell sends another node something that may be lost.
-func (n *node) tell(c actor.Context, address, kind string, m parcel) {
-	n.work.run(c, func(ctx context.Context) any {
-		ctx, cancel := context.WithTimeout(ctx, carryTimeout)
-		defer cancel()
-		if err := n.post.ask(ctx, address, kind, m.job, m.epoch, m.body, nil); err != nil {
+func (n *node) tell(c actor.Context, address, kind string, m message) {
+	n.tasks.run(c, func(ctx context.Context) step {
+		if err := n.transport.tell(ctx, address, kind, m); err != nil {
 			logUnanswered(n.log, address, err)
 		}
 		return nil

@@ -55,7 +55,7 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 	pid := c.SpawnPrefix(n.metrics.props("engine", func() actor.Actor {
 		return &server{
 			cfg: n.cfg, engine: e, node: c.Self(), metrics: m, log: n.log.With("engine", name),
-			disp: disp, work: newErrand(context.Background(), n.all),
+			disp: disp, tasks: newTaskGroup(context.Background(), n.all),
 		}
 	}), "engine-"+pathSafe(name))
 	c.Watch(pid)

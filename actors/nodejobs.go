@@ -20,16 +20,16 @@ type ownedJob struct {
 
 // scan looks for jobs without an owner, now and from time to time.
 func (n *node) scan(c actor.Context) {
-	n.timers.run(c, n.cfg.ScanInterval, "scan", n.scan)
+	n.timers.after(c, n.cfg.ScanInterval, "scan", n.scan)
 	n.metrics.memory.Set(float64(n.budget.InUse()))
 	limit := n.claims.free()
 	if n.scanning || n.phase == draining || n.lease == nil || limit < 1 {
 		return
 	}
 	n.scanning = true
-	n.work.run(c, func(ctx context.Context) any {
+	n.tasks.run(c, func(ctx context.Context) step {
 		orphans, err := n.cfg.Store.Orphans(ctx, limit)
-		return step(func(c actor.Context) {
+		return func(c actor.Context) {
 			n.scanning = false
 			if err != nil {
 				n.log.Warn("looking for jobs without an owner failed", "err", err)
@@ -38,7 +38,7 @@ func (n *node) scan(c actor.Context) {
 			for _, job := range n.claims.due(orphans, n.rank, time.Now()) {
 				n.claim(c, job)
 			}
-		})
+		}
 	})
 }
 
@@ -47,18 +47,18 @@ func (n *node) claim(c actor.Context, job string) {
 		return
 	}
 	session := n.lease.session
-	n.work.run(c, func(ctx context.Context) any {
+	n.tasks.run(c, func(ctx context.Context) step {
 		rec, err := n.cfg.Store.Claim(ctx, job, session)
 		if err != nil && passing(err) {
 			rec, err = n.claimed(ctx, job, session, err)
 		}
-		return step(func(c actor.Context) {
+		return func(c actor.Context) {
 			if err != nil {
 				n.onClaimFailed(c, job, session, err)
 				return
 			}
 			n.onClaimed(c, rec)
-		})
+		}
 	})
 }
 
@@ -109,7 +109,9 @@ func (n *node) onClaimed(c actor.Context, rec store.Record) {
 	log.Info("job claimed", "status", rec.Job.Status, "epoch", fence.Epoch, "model", rec.Job.Model)
 	licence := n.lease.ctx
 	pid := c.SpawnPrefix(n.metrics.props("job", func() actor.Actor {
-		return &job{process: n.process, rec: rec, fence: fence, node: c.Self(), lease: licence, log: log, engines: n.engines.all(false)}
+		j := &job{process: n.process, rec: rec, fence: fence, node: c.Self(), log: log, engines: n.engines.all(false)}
+		j.tasks, j.ending = newTaskGroup(licence, &j.writes), newTaskGroup(licence, n.all)
+		return j
 	}), fmt.Sprintf("job-%s-%d", id, fence.Epoch))
 	c.Watch(pid)
 	n.claims.own(id, ownedJob{pid, fence})
@@ -119,15 +121,15 @@ func (n *node) onClaimed(c actor.Context, rec store.Record) {
 // returnClaim gives back a job that was claimed as the node began to drain: its
 // own workers wait to hear from an owner.
 func (n *node) returnClaim(c actor.Context, fence store.Fence) {
-	n.work.run(c, func(ctx context.Context) any {
+	n.tasks.run(c, func(ctx context.Context) step {
 		if err := n.cfg.Store.Release(ctx, fence); err != nil {
 			n.log.Warn("giving the job back failed", "job", fence.JobID, "err", err)
 		}
-		return step(func(c actor.Context) {
+		return func(c actor.Context) {
 			n.claims.end(fence.JobID)
 			n.tellNext(c, fence.JobID)
 			n.reportDrained()
-		})
+		}
 	})
 }
 
@@ -136,8 +138,8 @@ func (n *node) returnClaim(c actor.Context, fence store.Fence) {
 func (n *node) onCancelled(c actor.Context, h hint, remote bool) {
 	o, owned := n.claims.owned[h.Job]
 	if !remote {
-		for _, m := range n.post.others() {
-			n.tell(c, m.Peer, kindHint, parcel{job: h.Job, body: h})
+		for _, m := range n.transport.others() {
+			n.tell(c, m.Peer, kindHint, message{job: h.Job, body: h})
 		}
 	} else if !owned {
 		return
@@ -148,7 +150,7 @@ func (n *node) onCancelled(c actor.Context, h hint, remote bool) {
 		c.Send(o.pid, cancelJob{})
 		return
 	}
-	n.work.run(c, func(ctx context.Context) any {
+	n.tasks.run(c, func(ctx context.Context) step {
 		if err := removeObjects(ctx, n.cfg, h.Job, false); err != nil {
 			n.log.Warn("cleaning up after the job failed", "job", h.Job, "err", err)
 		}
@@ -180,7 +182,7 @@ func (n *node) onJobOver(c actor.Context, m jobOver) {
 // onJobPanicked fails a job: its rows would meet the same fault again.
 func (n *node) onJobPanicked(c actor.Context, id string, o ownedJob) {
 	n.onJobOver(c, jobOver{id: id, status: rowmill.StatusFailed})
-	n.work.run(c, func(ctx context.Context) any {
+	n.tasks.run(c, func(ctx context.Context) step {
 		failure := rowmill.Failf(rowmill.CodeInternalError, "The service met a fault of its own while it ran the job. Its log says which.")
 		if _, err := recordFailure(ctx, n.cfg.Store, o.fence, failure, n.cfg.Clock(), n.log); err != nil {
 			n.log.Warn("recording the failure failed", "job", id, "err", err)

@@ -22,7 +22,7 @@ type workerHandle struct {
 	name   string
 	epoch  int64 // of its owner
 	remote bool  // the owner is on another node
-	owner  *courier
+	owner  *link
 	runs   *sync.WaitGroup
 }
 
@@ -33,7 +33,7 @@ func (n *node) onInvite(c actor.Context, m *invite) {
 	case refused != nil:
 		answer(c, refused)
 	case h != nil:
-		h.owner = n.courierTo(m)
+		h.owner = n.linkTo(m)
 		c.Send(h.pid, adopt{h.owner, m.Epoch, m.Session})
 		answer(c, &invited{Working: true})
 	default:
@@ -42,17 +42,17 @@ func (n *node) onInvite(c actor.Context, m *invite) {
 	}
 }
 
-func (n *node) courierTo(m *invite) *courier {
-	return &courier{local: m.owner, post: n.post, address: m.Address, kind: kindHeartbeat}
+func (n *node) linkTo(m *invite) *link {
+	return &link{local: m.owner, transport: n.transport, address: m.Address, kind: kindHeartbeat}
 }
 
 // startWorker reads what a worker needs to know and spawns it.
 func (n *node) startWorker(c actor.Context, m *invite) {
 	runs := &sync.WaitGroup{}
-	work := newErrand(context.Background(), runs)
-	n.work.run(c, func(ctx context.Context) any {
+	work := newTaskGroup(context.Background(), runs)
+	n.tasks.run(c, func(ctx context.Context) step {
 		job, err := n.loadContext(ctx, m, work)
-		return step(func(c actor.Context) {
+		return func(c actor.Context) {
 			switch {
 			case err != nil:
 			case n.phase == draining:
@@ -72,12 +72,12 @@ func (n *node) startWorker(c actor.Context, m *invite) {
 				n.log.Warn("starting a worker failed", "job", m.Job, "err", err)
 			}
 			n.reportDrained()
-		})
+		}
 	})
 }
 
 // loadContext makes the context of a job from its record and its manifest.
-func (n *node) loadContext(ctx context.Context, m *invite, work errand) (*jobContext, error) {
+func (n *node) loadContext(ctx context.Context, m *invite, work taskGroup) (*jobContext, error) {
 	rec, err := n.cfg.Store.Get(ctx, m.Job)
 	switch {
 	case err != nil:
@@ -109,8 +109,8 @@ func (n *node) loadContext(ctx context.Context, m *invite, work errand) (*jobCon
 	return job, nil
 }
 
-func (n *node) spawnWorker(c actor.Context, m *invite, job *jobContext, work errand, runs *sync.WaitGroup) {
-	h := &workerHandle{name: n.workers.name(), epoch: m.Epoch, remote: m.owner == nil, owner: n.courierTo(m), runs: runs}
+func (n *node) spawnWorker(c actor.Context, m *invite, job *jobContext, work taskGroup, runs *sync.WaitGroup) {
+	h := &workerHandle{name: n.workers.name(), epoch: m.Epoch, remote: m.owner == nil, owner: n.linkTo(m), runs: runs}
 	log := n.log.With("job", m.Job)
 	h.pid = c.SpawnPrefix(n.metrics.props("worker", func() actor.Actor {
 		return &worker{
@@ -148,7 +148,7 @@ func (n *node) stopWorker(c actor.Context, job string, h *workerHandle, asker *a
 	n.workers.stop(job)
 	n.metrics.workers.Set(float64(len(n.workers.running)))
 	root := c.ActorSystem().Root
-	n.work.run(c, func(context.Context) any {
+	n.tasks.run(c, func(context.Context) step {
 		if err := root.StopFuture(h.pid).Wait(); err != nil {
 			n.log.Warn("stopping the worker failed", "job", job, "err", err)
 		}
@@ -156,10 +156,10 @@ func (n *node) stopWorker(c actor.Context, job string, h *workerHandle, asker *a
 		if asker != nil {
 			root.Send(asker, accepted{})
 		}
-		return step(func(actor.Context) {
+		return func(actor.Context) {
 			n.workers.gone(job)
 			n.reportDrained()
-		})
+		}
 	})
 }
 
@@ -174,7 +174,7 @@ func (n *node) onWorkerPanicked(c actor.Context, job string, h *workerHandle) {
 		Fault: &assign.Fault{Row: -1, Code: rowmill.CodeInternalError, Message: "the worker met a fault of its own; the log of its node says which"},
 	}
 	if h.remote {
-		n.tell(c, h.owner.address, kindHeartbeat, parcel{job, h.epoch, last})
+		n.tell(c, h.owner.address, kindHeartbeat, message{job, h.epoch, last})
 	} else {
 		c.RequestWithCustomSender(h.owner.local, last, h.pid)
 	}

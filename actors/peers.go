@@ -38,7 +38,7 @@ func (s *System) DrainNode(ctx context.Context, id string) error {
 		s.askToDrain()
 		return nil
 	}
-	return s.post.ask(ctx, n.Peer, kindDrain, "", 0, struct{}{}, nil)
+	return s.transport.ask(ctx, n.Peer, kindDrain, "", 0, struct{}{}, nil)
 }
 
 // DrainAsked is closed once this node was told to drain, here or from another.

@@ -10,13 +10,13 @@ import (
 
 // A process is what the actors of a node have in common.
 type process struct {
-	cfg      Config
-	metrics  *metrics
-	log      *slog.Logger
-	budget   *work.Budget
-	slots    slots
-	counters *prompt.Counters
-	post     *post
-	address  string          // of this node for others; empty on a single node
-	all      *sync.WaitGroup // errands and keepers
+	cfg       Config
+	metrics   *metrics
+	log       *slog.Logger
+	budget    *work.Budget
+	slots     slots
+	counters  *prompt.Counters
+	transport *transport
+	address   string          // of this node for others; empty on a single node
+	all       *sync.WaitGroup // tasks and keepers
 }

@@ -14,23 +14,8 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Messages a server receives.
+// Messages a server receives, beside steps.
 type (
-	probeDue struct{ why error } // itself: look at the server again; its dispatcher: a connection broke
-	probed   struct {            // its errand: what the server said
-		info engine.Info
-		err  error
-	}
-	gaugesDue    struct{} // itself: read the server's load
-	windowFilled struct{} // its dispatcher: it could grow, if the gauges say so
-	gaugesRead   struct { // its errand
-		gauges engine.Gauges
-		err    error
-	}
-	breakerOpened struct { // its dispatcher: too many failures in a row
-		pause time.Duration
-		err   error
-	}
 	leaveNode struct{} // node: give back what waits, then say so
 	openQueue struct { // worker: I have rows of this job for you
 		job *jobContext
@@ -60,7 +45,7 @@ type server struct {
 	disp    *dispatch.Dispatcher
 	health  dispatch.Health
 	metrics *engineMetrics
-	work    errand
+	tasks   taskGroup
 	log     *slog.Logger
 	timers  timers
 }
@@ -88,18 +73,8 @@ func (s *server) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		s.onStarted(c)
-	case probeDue:
-		s.onProbeDue(c, m)
-	case probed:
-		s.onProbed(c, m)
-	case gaugesDue:
-		s.onGaugesDue(c)
-	case windowFilled:
-		s.onWindowFilled(c)
-	case gaugesRead:
-		s.onGaugesRead(c, m)
-	case breakerOpened:
-		s.onBreakerOpened(c, m)
+	case step:
+		m(c)
 	case openQueue:
 		s.onOpenQueue(c, m)
 	case leaveNode:
@@ -113,50 +88,58 @@ func (s *server) Receive(c actor.Context) {
 
 func (s *server) onStarted(c actor.Context) {
 	root, self := c.ActorSystem().Root, c.Self()
+	take := func(next step) { root.Send(self, next) }
 	s.disp.Watch(dispatch.Hooks{
-		Opened:  func(pause time.Duration, err error) { root.Send(self, breakerOpened{pause, err}) },
-		Filled:  func() { root.Send(self, windowFilled{}) },
-		Suspect: func(err error) { root.Send(self, probeDue{err}) },
+		Opened:  func(pause time.Duration, err error) { take(func(c actor.Context) { s.onBreakerOpened(c, pause, err) }) },
+		Filled:  func() { take(s.onWindowFilled) },
+		Suspect: func(err error) { take(func(c actor.Context) { s.onSuspect(c, err) }) },
 	})
-	s.onProbeDue(c, probeDue{})
+	s.probe(c)
 }
 
-func (s *server) onProbeDue(c actor.Context, m probeDue) {
+// onSuspect looks at once whether a server still answers of which a connection
+// broke.
+func (s *server) onSuspect(c actor.Context, err error) {
+	if s.health.Up() {
+		s.log.Debug("a connection broke", "err", err)
+	}
+	s.probe(c)
+}
+
+// probe looks at the server, unless that is under way.
+func (s *server) probe(c actor.Context) {
 	if !s.health.Probe() {
 		return
 	}
-	if m.why != nil && s.health.Up() {
-		s.log.Debug("a connection broke", "err", m.why)
-	}
-	s.work.run(c, func(ctx context.Context) any {
+	s.tasks.run(c, func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.ProbeInterval)
 		defer cancel()
 		info, err := s.engine.Probe(ctx)
-		return probed{info, err}
+		return func(c actor.Context) { s.onProbed(c, info, err) }
 	})
 }
 
-func (s *server) onProbed(c actor.Context, m probed) {
+func (s *server) onProbed(c actor.Context, info engine.Info, err error) {
 	now := time.Now()
 	answers := s.disp.Alive(now.Add(-s.cfg.ProbeInterval))
-	change := s.health.Probed(m.info, m.err, answers, now)
-	s.timers.after(c, s.health.NextProbe(s.cfg.ProbeInterval, now), probeDue{})
+	change := s.health.Probed(info, err, answers, now)
+	s.timers.after(c, s.health.NextProbe(s.cfg.ProbeInterval, now), "probe", s.probe)
 	switch change {
 	case dispatch.Same:
-		if m.err != nil && s.health.Up() {
-			s.log.Debug("a probe failed, but rows are answered", "err", m.err)
+		if err != nil && s.health.Up() {
+			s.log.Debug("a probe failed, but rows are answered", "err", err)
 		}
 		return
 	case dispatch.Fell:
-		s.log.Warn("engine is down", "err", m.err)
+		s.log.Warn("engine is down", "err", err)
 		s.takeDown()
 	case dispatch.Renewed:
-		s.disp.Renew(m.info.Slots)
+		s.disp.Renew(info.Slots)
 		s.bringUp(c)
 	case dispatch.Altered:
 		s.bringUp(c)
 	}
-	s.announce(c, m.err)
+	s.announce(c, err)
 }
 
 func (s *server) bringUp(c actor.Context) {
@@ -179,17 +162,19 @@ func (s *server) announce(c actor.Context, err error) {
 	c.Send(s.node, engineChanged{engineView{name: name, local: name, pid: c.Self(), up: s.health.Up(), info: s.health.Info(), err: err}})
 }
 
-func (s *server) onGaugesDue(c actor.Context) {
+// lookAtLoad reads the gauges of a server that is in use.
+func (s *server) lookAtLoad(c actor.Context) {
 	limit, _, _ := s.disp.Load()
 	s.metrics.window.Set(float64(limit))
 	switch {
 	case s.health.Read(time.Now()):
 		s.readGauges(c)
 	case !s.health.Up():
-		s.timers.after(c, s.cfg.GaugeInterval, gaugesDue{})
+		s.timers.after(c, s.cfg.GaugeInterval, "gauges", s.lookAtLoad)
 	}
 }
 
+// onWindowFilled reads them early: the window could grow, if they say so.
 func (s *server) onWindowFilled(c actor.Context) {
 	if s.health.ReadEarly(s.disp.NextReading(), time.Now()) {
 		s.readGauges(c)
@@ -197,36 +182,34 @@ func (s *server) onWindowFilled(c actor.Context) {
 }
 
 func (s *server) readGauges(c actor.Context) {
-	s.work.run(c, func(ctx context.Context) any {
+	s.tasks.run(c, func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.GaugeInterval)
 		defer cancel()
 		g, err := s.engine.Gauges(ctx)
-		return gaugesRead{g, err}
+		return func(c actor.Context) {
+			s.health.HasRead()
+			switch {
+			case err == nil:
+				s.disp.Observe(g, time.Now())
+				s.metrics.waiting.Set(float64(g.Waiting))
+			case !errors.Is(err, engine.ErrNoGauges):
+				s.log.Debug("reading the gauges failed", "err", err)
+			}
+			s.timers.after(c, min(s.cfg.GaugeInterval, s.disp.NextReading()), "gauges", s.lookAtLoad)
+		}
 	})
-}
-
-func (s *server) onGaugesRead(c actor.Context, m gaugesRead) {
-	s.health.HasRead()
-	switch {
-	case m.err == nil:
-		s.disp.Observe(m.gauges, time.Now())
-		s.metrics.waiting.Set(float64(m.gauges.Waiting))
-	case !errors.Is(m.err, engine.ErrNoGauges):
-		s.log.Debug("reading the gauges failed", "err", m.err)
-	}
-	s.timers.after(c, min(s.cfg.GaugeInterval, s.disp.NextReading()), gaugesDue{})
 }
 
 // onBreakerOpened takes a server out of use that fails row after row, although
 // it answers probes. Its rows go elsewhere meanwhile.
-func (s *server) onBreakerOpened(c actor.Context, m breakerOpened) {
-	if !s.health.Opened(m.pause, time.Now()) {
+func (s *server) onBreakerOpened(c actor.Context, pause time.Duration, err error) {
+	if !s.health.Opened(pause, time.Now()) {
 		return
 	}
-	s.log.Warn("the breaker of the engine opened", "err", m.err)
+	s.log.Warn("the breaker of the engine opened", "err", err)
 	s.takeDown()
-	s.announce(c, m.err)
-	s.timers.after(c, m.pause, probeDue{})
+	s.announce(c, err)
+	s.timers.after(c, pause, "probe", s.probe)
 }
 
 func (s *server) onOpenQueue(c actor.Context, m openQueue) {
@@ -255,11 +238,11 @@ func (s *server) onLeaveNode(c actor.Context) {
 // queue until the job lets go of it.
 func (s *server) onStopping() {
 	s.timers.stop()
-	s.work.cancel()
+	s.tasks.cancel()
 	s.takeDown()
-	s.work.all.Add(1)
+	s.tasks.all.Add(1)
 	go func() {
-		defer s.work.all.Done()
+		defer s.tasks.all.Done()
 		s.disp.Close()
 		s.engine.Close()
 	}()

@@ -22,19 +22,19 @@ import (
 
 // A System is the running pipeline of one node.
 type System struct {
-	cfg     Config
-	log     *slog.Logger
-	actors  *actor.ActorSystem
-	metrics *metrics
-	node    *actor.PID
-	all     sync.WaitGroup  // errands and keepers
-	life    context.Context // ends with Stop
-	end     context.CancelFunc
-	lease   atomic.Pointer[lease]
-	engines atomic.Pointer[[]EngineStatus]
-	state   atomic.Pointer[nodes.State] // what the node says of itself
-	post    *post
-	started time.Time
+	cfg       Config
+	log       *slog.Logger
+	actors    *actor.ActorSystem
+	metrics   *metrics
+	node      *actor.PID
+	all       sync.WaitGroup  // tasks and keepers
+	life      context.Context // ends with Stop
+	end       context.CancelFunc
+	lease     atomic.Pointer[lease]
+	engines   atomic.Pointer[[]EngineStatus]
+	state     atomic.Pointer[nodes.State] // what the node says of itself
+	transport *transport
+	started   time.Time
 
 	drainAsked  chan struct{}
 	askOnce     sync.Once
@@ -53,7 +53,7 @@ func New(cfg Config) (*System, error) {
 	}
 	s := &System{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), drained: make(chan struct{}), drainAsked: make(chan struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.post = &post{cfg.Peers}
+	s.transport = &transport{cfg.Peers}
 	s.state.Store(&nodes.State{})
 	s.engines.Store(&[]EngineStatus{})
 	return s, nil
@@ -76,7 +76,7 @@ func (s *System) Start(ctx context.Context) error {
 	s.actors.EventStream.Subscribe(s.onEvent)
 	s.keep(l)
 	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props("node", func() actor.Actor {
-		return &node{process: s.process(), system: s, lease: l, work: newErrand(context.Background(), &s.all)}
+		return &node{process: s.process(), system: s, lease: l, tasks: newTaskGroup(context.Background(), &s.all)}
 	}), "node")
 	if err != nil {
 		return fmt.Errorf("spawn node: %w", err)
@@ -91,7 +91,7 @@ func (s *System) Start(ctx context.Context) error {
 func (s *System) process() *process {
 	p := &process{
 		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: work.NewBudget(s.cfg.MemoryBudget), slots: newSlots(),
-		counters: prompt.NewCounters(s.cfg.Tokenizers, s.metrics.onCountError, s.log), post: s.post, all: &s.all,
+		counters: prompt.NewCounters(s.cfg.Tokenizers, s.metrics.onCountError, s.log), transport: s.transport, all: &s.all,
 	}
 	if s.cfg.Peers != nil {
 		p.address = s.cfg.Peers.Self().Peer

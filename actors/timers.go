@@ -7,31 +7,30 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// timers send an actor messages to itself. The zero value is ready; stop
-// belongs into Stopping.
+// timers have an actor take steps later. The zero value is ready; stop belongs
+// into Stopping.
 type timers struct {
-	pending map[any]*time.Timer // by message, or name of a step
+	pending map[string]*time.Timer // by name
 }
 
-// after sends message, a comparable value, once d has passed. A second call
-// for the same message moves the first.
-func (t *timers) after(c actor.Context, d time.Duration, message any) { t.set(c, d, message, message) }
-
-// run has the actor take a step once d has passed. A second call for the same
-// name moves the first.
-func (t *timers) run(c actor.Context, d time.Duration, name string, next step) {
-	t.set(c, d, name, next)
-}
-
-func (t *timers) set(c actor.Context, d time.Duration, key, message any) {
+// after has the actor take a step once d has passed, unless it is stopped or
+// moved before: by a second call for the same name.
+func (t *timers) after(c actor.Context, d time.Duration, name string, next step) {
 	if t.pending == nil {
-		t.pending = make(map[any]*time.Timer)
+		t.pending = make(map[string]*time.Timer)
 	}
-	if old := t.pending[key]; old != nil {
+	if old := t.pending[name]; old != nil {
 		old.Stop()
 	}
 	root, self := c.ActorSystem().Root, c.Self()
-	t.pending[key] = time.AfterFunc(d, func() { root.Send(self, message) })
+	var timer *time.Timer
+	due := step(func(c actor.Context) {
+		if t.pending[name] == timer {
+			next(c)
+		}
+	})
+	timer = time.AfterFunc(d, func() { root.Send(self, due) })
+	t.pending[name] = timer
 }
 
 func (t *timers) stop() {

@@ -36,41 +36,48 @@ type Peers interface {
 	Ask(ctx context.Context, address string, e peer.Envelope, reply any) error
 }
 
-// carryTimeout is how long a message to another node may take: many times what
+// tellTimeout is how long a message to another node may take: many times what
 // it takes a node that is well, and less than two reports.
-const carryTimeout = 1500 * time.Millisecond
+const tellTimeout = 1500 * time.Millisecond
 
-// A post speaks with the other nodes.
-type post struct{ peers Peers } // nil on a node that stands alone
+// A transport speaks with the other nodes.
+type transport struct{ peers Peers } // nil on a node that stands alone
 
-func (p *post) ask(ctx context.Context, address, kind, job string, epoch int64, body, reply any) error {
+func (t *transport) ask(ctx context.Context, address, kind, job string, epoch int64, body, reply any) error {
 	doc, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", kind, err)
 	}
-	self := p.peers.Self()
-	err = p.peers.Ask(ctx, address, peer.Envelope{Protocol: Protocol, From: self.ID, Kind: kind, Job: job, Epoch: epoch, Body: doc}, reply)
+	self := t.peers.Self()
+	err = t.peers.Ask(ctx, address, peer.Envelope{Protocol: Protocol, From: self.ID, Kind: kind, Job: job, Epoch: epoch, Body: doc}, reply)
 	if err != nil {
 		return fmt.Errorf("%s to %s: %w", kind, address, err)
 	}
 	return nil
 }
 
+// tell is ask for a message that may be lost.
+func (t *transport) tell(ctx context.Context, address, kind string, m message) error {
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	return t.ask(ctx, address, kind, m.job, m.epoch, m.body, nil)
+}
+
 // spread says of this node how it is.
-func (p *post) spread(s nodes.State) error {
+func (t *transport) spread(s nodes.State) error {
 	doc, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("encode state: %w", err)
 	}
-	return p.peers.SetState(doc)
+	return t.peers.SetState(doc)
 }
 
 // others are the other nodes that this one can speak with.
-func (p *post) others() []cluster.Member {
-	if p.peers == nil {
+func (t *transport) others() []cluster.Member {
+	if t.peers == nil {
 		return nil
 	}
-	return slices.DeleteFunc(p.peers.Members(), func(m cluster.Member) bool { return m.Self || m.Protocol != Protocol })
+	return slices.DeleteFunc(t.peers.Members(), func(m cluster.Member) bool { return m.Self || m.Protocol != Protocol })
 }
 
 // decode reads the body of an envelope.

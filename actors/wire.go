@@ -23,9 +23,6 @@ type (
 
 	// invited answers an invite.
 	invited struct {
-		address string // of the node that answers; empty for this one
-		epoch   int64
-		err     error
 		Working bool `json:"working,omitempty"` // it works for the job already; its report follows
 	}
 

@@ -25,7 +25,7 @@ import (
 // Messages a worker receives.
 type (
 	adopt struct { // node: the job has this owner now
-		owner   *courier
+		owner   *link
 		epoch   int64
 		session string
 	}
@@ -41,8 +41,8 @@ type worker struct {
 	name   string // unique for ever
 	job    *jobContext
 	node   *actor.PID
-	owner  *courier
-	tasks  errand
+	owner  *link
+	tasks  taskGroup
 	writes *sync.WaitGroup // tasks that may write objects
 	log    *slog.Logger
 	timers timers
@@ -91,8 +91,6 @@ func (w *worker) Receive(c actor.Context) {
 		w.onAdopt(c, m)
 	case *assign.Assignment:
 		w.onAssignment(c, m)
-	case delivered:
-		m.by.back(c, w.tasks)
 	case drainWorker:
 		w.onDrain(c)
 	case *actor.Stopping:
@@ -168,7 +166,7 @@ func (w *worker) pump(c actor.Context) {
 	}
 	now := time.Now()
 	if pause := w.sender.Rows.Wake(now); pause > 0 {
-		w.timers.run(c, pause, "retry", w.pump)
+		w.timers.after(c, pause, "retry", w.pump)
 	}
 	w.stall(w.flusher.AtRisk(now))
 	room := w.sender.Room()
@@ -219,9 +217,9 @@ func (w *worker) load(c actor.Context) {
 	if !ok {
 		return
 	}
-	w.tasks.run(c, func(ctx context.Context) any {
+	w.tasks.run(c, func(ctx context.Context) step {
 		err := retryStorage(ctx, w.cfg.StoragePatience, w.log, "load rows", func() error { return load.Run(ctx) })
-		return step(func(c actor.Context) { w.onLoaded(c, load, err) })
+		return func(c actor.Context) { w.onLoaded(c, load, err) }
 	})
 }
 
@@ -265,7 +263,7 @@ func (w *worker) onRowsFinished(c actor.Context) {
 }
 
 func (w *worker) onFlushDue(c actor.Context) {
-	w.timers.run(c, w.cfg.PartInterval, "flush", w.onFlushDue)
+	w.timers.after(c, w.cfg.PartInterval, "flush", w.onFlushDue)
 	w.write(c, w.flusher.All())
 }
 
@@ -273,7 +271,7 @@ func (w *worker) onFlushDue(c actor.Context) {
 // come.
 func (w *worker) write(c actor.Context, batches []*work.Batch) {
 	for _, b := range batches {
-		w.tasks.run(c, func(ctx context.Context) any {
+		w.tasks.run(c, func(ctx context.Context) step {
 			if !w.slots.write.enter(ctx) {
 				return nil
 			}
@@ -284,7 +282,7 @@ func (w *worker) write(c actor.Context, batches []*work.Batch) {
 				part, err = work.WritePart(ctx, w.cfg.Blob, w.job.schema, key, b)
 				return err
 			})
-			return step(func(c actor.Context) { w.onWritten(c, part, b, err) })
+			return func(c actor.Context) { w.onWritten(c, part, b, err) }
 		})
 	}
 	for _, n := range w.loader.Shards() {
@@ -318,7 +316,7 @@ func (w *worker) heartbeat(c actor.Context) {
 		Warnings: w.warnings, Refused: maps.Clone(w.refused), Fault: w.fault,
 	}
 	w.rows.Report(h)
-	w.owner.send(c, w.tasks, parcel{h.Job, h.Epoch, h})
+	w.owner.send(c, w.tasks, message{h.Job, h.Epoch, h})
 }
 
 // ready is how many rows could be given back.
@@ -350,7 +348,7 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 		}
 		w.phase = workerLeft
 	}
-	w.timers.run(c, heartbeatInterval, "heartbeat", w.onHeartbeatDue)
+	w.timers.after(c, heartbeatInterval, "heartbeat", w.onHeartbeatDue)
 	if silent > lookUpAfter {
 		w.lookUp(c)
 	}
@@ -359,7 +357,7 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 
 // lookUp asks the store whether the job is over.
 func (w *worker) lookUp(c actor.Context) {
-	w.tasks.run(c, func(ctx context.Context) any {
+	w.tasks.run(c, func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, lookUpAfter)
 		defer cancel()
 		rec, err := w.cfg.Store.Get(ctx, w.job.id)

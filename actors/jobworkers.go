@@ -14,39 +14,29 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// This half of the job speaks with its workers: it invites nodes, takes their
-// reports in and tells them what to do.
-
 const (
 	// gatherTimeout is how long a new owner waits to hear from the workers of
-	// earlier ones before it deals what they may have: longer than a message
-	// takes, and than a worker waits with its next report.
+	// earlier ones before it assigns what they may have: longer than a message
+	// takes, and than a worker waits with its next heartbeat.
 	gatherTimeout = 3 * time.Second
-	// askAgain is the time between invites to a node that has no worker.
-	askAgain = 2 * time.Second
-	// banTime is how long a node is left out whose worker could not go on.
-	banTime = time.Minute
 	// recordInterval is the time between looks at the record of a job that is
 	// another node's to cancel.
 	recordInterval = 5 * time.Second
 )
 
 // gather begins the work: every node that may have rows of the job is asked,
-// and those that have are heard before the first row is dealt.
+// and those that have are heard before the first row is assigned.
 func (j *job) gather(c actor.Context) {
 	if j.fence.Epoch == 1 {
 		j.startAssigning(c)
 	} else {
-		j.timers.after(c, gatherTimeout, gatherDue{})
+		j.timers.after(c, gatherTimeout, "gather", j.startAssigning)
 	}
-	if j.post.peers != nil {
-		j.timers.after(c, recordInterval, recordDue{})
+	if j.transport.peers != nil {
+		j.timers.after(c, recordInterval, "record", j.lookAtRecord)
 	}
-	j.inviteNew(c)
-	j.onWorkersDue(c)
-	if j.asking == 0 {
-		j.startAssigning(c)
-	}
+	j.lookAtWorkers(c)
+	j.assignIfGathered(c)
 }
 
 func (j *job) startAssigning(c actor.Context) {
@@ -59,23 +49,14 @@ func (j *job) startAssigning(c actor.Context) {
 }
 
 // inviteNew asks the nodes that could work for the job and do not. Before the
-// first deal those are all: one that cannot work now may have rows from before.
+// first batch those are all: one that cannot work now may have rows from before.
 func (j *job) inviteNew(c actor.Context) {
-	if j.results == nil {
-		return
-	}
 	nodes := j.nodes()
 	j.owner.Nodes = len(nodes)
 	for address := range nodes {
-		now := time.Now()
-		if j.owner.At(address) != nil || now.Sub(j.asked[address]) < askAgain || now.Before(j.banned[address]) {
-			continue
+		if j.owner.At(address) == nil && !(j.draining && address == "") && j.invites.due(address, time.Now()) {
+			j.invite(c, address)
 		}
-		if j.draining && address == "" {
-			continue
-		}
-		j.asked[address] = now
-		j.invite(c, address)
 	}
 }
 
@@ -89,8 +70,8 @@ func (j *job) nodes() map[string]bool {
 	}
 	if !j.owner.Assigning {
 		out[""] = true
-		if j.post.peers != nil {
-			for _, m := range j.post.peers.Members() {
+		if j.transport.peers != nil {
+			for _, m := range j.transport.peers.Members() {
 				if m.Engines && !m.Self && m.Protocol == Protocol {
 					out[m.Peer] = true
 				}
@@ -108,50 +89,37 @@ func (j *job) invite(c actor.Context, address string) {
 	if j.job.spec.Estimate {
 		m.Sample = j.job.manifest.Rows
 	}
-	if !j.owner.Assigning {
-		j.asking++
-	}
 	if address == "" {
 		m.owner = c.Self()
 		c.Request(j.node, nodeRequest{body: m})
 		return
 	}
-	j.run.run(c, func(ctx context.Context) any {
-		ctx, cancel := context.WithTimeout(ctx, carryTimeout)
+	j.tasks.run(c, func(ctx context.Context) step {
+		ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 		defer cancel()
 		answer := &invited{}
-		answer.err = j.post.ask(ctx, address, kindInvite, m.Job, m.Epoch, m, answer)
-		answer.address = address
-		return answer
+		err := j.transport.ask(ctx, address, kindInvite, m.Job, m.Epoch, m, answer)
+		return func(c actor.Context) { j.onInvited(c, address, answer, err) }
 	})
 }
 
-func (j *job) onInvited(c actor.Context, m *invited) {
-	if m.err != nil {
-		logUnanswered(j.log, m.address, m.err)
-		if code(m.err) == codeBusy {
-			delete(j.asked, m.address) // at the next look
-		}
+func (j *job) onInvited(c actor.Context, address string, answer *invited, err error) {
+	if err != nil {
+		logUnanswered(j.log, address, err)
 	}
-	if j.owner.Assigning {
-		return
-	}
-	j.asking--
-	if m.err == nil && m.Working {
-		j.awaited[m.address] = true
-	}
-	j.dealIfGathered(c)
+	j.invites.answered(address, err == nil && answer.Working && j.owner.At(address) == nil, code(err) == codeBusy)
+	j.assignIfGathered(c)
 }
 
-func (j *job) dealIfGathered(c actor.Context) {
-	if j.asking <= 0 && len(j.awaited) == 0 {
+func (j *job) assignIfGathered(c actor.Context) {
+	if j.invites.gathered() {
 		j.startAssigning(c)
 	}
 }
 
 // onHeartbeat takes in what a worker says and answers it.
 func (j *job) onHeartbeat(c actor.Context, r *assign.Heartbeat) {
-	if r.Epoch != j.fence.Epoch {
+	if r.Epoch != j.fence.Epoch || j.phase != jobRuns && j.phase != jobCloses { // it says it again
 		return
 	}
 	local := c.Sender()
@@ -159,32 +127,30 @@ func (j *job) onHeartbeat(c actor.Context, r *assign.Heartbeat) {
 		r.Address = ""
 	}
 	m, parts := j.owner.Hear(r, time.Now())
-	link := j.links[r.Worker]
-	if link == nil {
-		link = &courier{local: local, post: j.post, address: r.Address, kind: kindAssignment}
+	to := j.links[r.Worker]
+	if to == nil {
+		to = &link{local: local, transport: j.transport, address: r.Address, kind: kindAssignment, failed: j.onUndelivered}
 	}
 	if m == nil {
 		j.log.Warn("worker has to let go of its rows", "worker", r.Worker, "node", r.Address)
-		link.send(c, j.run, j.signed(&assign.Assignment{Worker: r.Worker, Stop: true}))
+		to.send(c, j.tasks, j.signed(&assign.Assignment{Worker: r.Worker, Stop: true}))
 		return
 	}
-	j.links[r.Worker] = link
+	j.links[r.Worker] = to
 	for _, p := range parts {
-		if !j.closing {
+		if j.phase == jobRuns {
 			c.Send(j.results, partWritten{p})
 		}
 	}
-	delete(j.awaited, r.Address)
-	if !j.owner.Assigning {
-		j.dealIfGathered(c)
-	}
+	j.invites.heard(r.Address)
+	j.assignIfGathered(c)
 	j.warn(c, r.Warnings)
 	if r.Fault != nil {
 		j.onFault(c, m, r.Fault)
 		return
 	}
 	j.noteRefusals(c, r)
-	if j.ending {
+	if j.phase == jobEnds {
 		return
 	}
 	if r.Left {
@@ -230,11 +196,11 @@ func (j *job) onFault(c actor.Context, m *assign.Assignee, f *assign.Fault) {
 		err = errors.New(f.Message)
 	}
 	if j.owner.Working() < 2 || f.Code == rowmill.CodeInternalError {
-		j.onJobBroke(c, jobBroke{err})
+		j.broke(c, err)
 		return
 	}
 	j.log.Warn("a node cannot go on with the job and is left out for a while", "node", m.Address, "err", err)
-	j.banned[m.Address] = time.Now().Add(banTime)
+	j.invites.ban(m.Address, time.Now())
 	j.lose(c, m)
 }
 
@@ -258,8 +224,8 @@ func (j *job) part(c actor.Context, m *assign.Assignee) {
 // drainResults ends this node's part in the job once its own worker has left.
 // Parts that others report from then on are for the next owner.
 func (j *job) drainResults(c actor.Context) {
-	if j.draining && !j.closing && j.owner.Assigning && j.owner.At("") == nil {
-		j.closing = true
+	if j.draining && j.phase == jobRuns && j.owner.Assigning && j.owner.At("") == nil {
+		j.phase = jobCloses
 		c.Send(j.results, drainResults{})
 	}
 }
@@ -282,33 +248,29 @@ func (j *job) serve(c actor.Context) {
 func (j *job) tell(c actor.Context, m *assign.Assignee) { j.send(c, m, j.owner.Assignment(m)) }
 
 func (j *job) send(c actor.Context, m *assign.Assignee, o *assign.Assignment) {
-	j.links[m.Worker].send(c, j.run, j.signed(o))
+	j.links[m.Worker].send(c, j.tasks, j.signed(o))
 }
 
 // signed says on an assignment which job it is of, and whose.
-func (j *job) signed(o *assign.Assignment) parcel {
+func (j *job) signed(o *assign.Assignment) message {
 	o.Job, o.Epoch = j.rec.Job.ID, j.fence.Epoch
-	return parcel{o.Job, o.Epoch, o}
+	return message{o.Job, o.Epoch, o}
 }
 
-// onDelivered learns from a message that did not arrive: where nobody listens
+// onUndelivered learns from a message that did not arrive: where nobody listens
 // any more, the process is gone with all that it had.
-func (j *job) onDelivered(c actor.Context, m delivered) {
-	m.by.back(c, j.run)
-	if m.err == nil {
-		return
-	}
-	logUnanswered(j.log, m.by.address, m.err)
+func (j *job) onUndelivered(c actor.Context, l *link, err error) {
+	logUnanswered(j.log, l.address, err)
 	for _, w := range j.owner.Workers() {
-		if j.links[w.Worker] == m.by && (errors.Is(m.err, peer.ErrRefused) || code(m.err) == codeUnknownJob) {
+		if j.links[w.Worker] == l && (errors.Is(err, peer.ErrRefused) || code(err) == codeUnknownJob) {
 			j.lose(c, w)
 		}
 	}
 }
 
-// onWorkersDue looks who is silent and who is new.
-func (j *job) onWorkersDue(c actor.Context) {
-	j.timers.after(c, heartbeatInterval, workersDue{})
+// lookAtWorkers looks who is silent and who is new, now and from time to time.
+func (j *job) lookAtWorkers(c actor.Context) {
+	j.timers.after(c, heartbeatInterval, "workers", j.lookAtWorkers)
 	now := time.Now()
 	if !j.looked.IsZero() && now.Sub(j.looked) > 2*heartbeatInterval { // it was us who stood still
 		j.owner.Excuse(now.Add(-heartbeatInterval))
@@ -323,16 +285,16 @@ func (j *job) onWorkersDue(c actor.Context) {
 	j.inviteNew(c)
 }
 
-// onRecordDue looks whether the job was cancelled at another node.
-func (j *job) onRecordDue(c actor.Context) {
-	j.timers.after(c, recordInterval, recordDue{})
-	j.run.run(c, func(ctx context.Context) any {
+// lookAtRecord looks whether the job was cancelled at another node.
+func (j *job) lookAtRecord(c actor.Context) {
+	j.timers.after(c, recordInterval, "record", j.lookAtRecord)
+	j.tasks.run(c, func(ctx context.Context) step {
 		rec, err := j.cfg.Store.Get(ctx, j.fence.JobID)
 		switch {
 		case err == nil && rec.Job.Status == rowmill.StatusCancelled: // any other end is our own
-			return jobBroke{rowmill.ErrTerminal}
+			return j.onCancelled
 		case err == nil && rec.Epoch != j.fence.Epoch:
-			return jobBroke{rowmill.ErrLeaseLost}
+			return func(c actor.Context) { j.broke(c, rowmill.ErrLeaseLost) }
 		}
 		return nil
 	})
@@ -346,17 +308,17 @@ const dismissTimeout = 5 * time.Second
 func (j *job) dismissWorkers(c actor.Context) {
 	root := c.ActorSystem().Root
 	m := &dismiss{Job: j.rec.Job.ID, Epoch: j.fence.Epoch}
-	for address := range j.asked {
-		j.workers.Add(1)
+	for _, address := range j.invites.nodes() {
+		j.dismissed.Add(1)
 		go func() {
-			defer j.workers.Done()
+			defer j.dismissed.Done()
 			ctx, cancel := context.WithTimeout(context.Background(), dismissTimeout)
 			defer cancel()
 			_ = retry.Dismissals.Do(ctx, func() error {
 				if address == "" {
 					return asError(root.RequestFuture(j.node, nodeRequest{body: m}, dismissTimeout).Result())
 				}
-				return j.post.ask(ctx, address, kindDismiss, m.Job, m.Epoch, m, nil)
+				return j.transport.ask(ctx, address, kindDismiss, m.Job, m.Epoch, m, nil)
 			}, func(err error) bool { return code(err) == codeBusy }, nil)
 		}()
 	}
