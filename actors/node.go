@@ -15,11 +15,11 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 )
 
-// Messages a node receives, beside steps and what engines.go lists.
+// Messages a node receives, beside steps and those of nodeengines.go.
 type (
 	// nodeRequest asks the node for something; a sender gets an answer.
 	nodeRequest struct {
-		body   any  // *invite, *dismiss, *assign.Heartbeat, *assign.Assignment, hint or drain
+		body   any  // *invite, *dismiss, *assign.Heartbeat, *assign.Assignment, whereIs, hint or drain
 		remote bool // another node asks, not the System or a job of this one
 	}
 	drain   struct{} // give all jobs back

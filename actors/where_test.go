@@ -3,11 +3,13 @@ package actors_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -17,13 +19,22 @@ func TestWhereARowIs(t *testing.T) {
 	hold := make(chan struct{})
 	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
 		if row == "row 17" {
-			<-hold
+			select {
+			case <-hold:
+			case <-ctx.Done():
+			}
 		}
 		return echo(ctx, row, try)
 	}}
 	b := setup(t, e)
 	id := b.submit(rowmill.Spec{Inline: numbered(20)})
 	b.await(id, func(r store.Record) bool { return r.Job.RowsDone == 19 })
+	wait.Until(t, func() error { // the owner hears of it after the store
+		if p, err := b.system.Where(t.Context(), id, 3); err != nil || p.State != assign.Committed {
+			return fmt.Errorf("row 3 is %+v, %w", p, err)
+		}
+		return nil
+	})
 	for row, want := range map[int64]assign.State{3: assign.Committed, 17: assign.Assigned, 20: assign.Elsewhere} {
 		p, err := b.system.Where(t.Context(), id, row)
 		if err != nil || p.State != want || (p.Worker != "") != (want == assign.Assigned) {

@@ -1,0 +1,129 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+func bitmap(rows ...uint32) *roaring.Bitmap { return roaring.BitmapOf(rows...) }
+
+// stage runs a test inside an actor that only takes steps, in virtual time.
+func stage(t *testing.T, play func(t *testing.T, take func(step))) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		system := actor.NewActorSystem(actor.WithDeadLetterThrottleInterval(time.Millisecond))
+		pid := system.Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
+			if next, ok := c.Message().(step); ok {
+				next(c)
+			}
+		}))
+		play(t, func(next step) {
+			done := make(chan struct{})
+			system.Root.Send(pid, step(func(c actor.Context) { next(c); close(done) }))
+			<-done
+		})
+		if err := system.Root.StopFuture(pid).Wait(); err != nil {
+			t.Error(err)
+		}
+		system.Shutdown()
+		time.Sleep(time.Second) // of virtual time: what is left comes to its end
+	})
+}
+
+func TestTheOutcomeOfATaskIsDroppedOnceItsGroupIsCancelled(t *testing.T) {
+	t.Parallel()
+	stage(t, func(t *testing.T, take func(step)) {
+		var all sync.WaitGroup
+		g := newTaskGroup(t.Context(), &all)
+		var taken []string
+		task := func(name string, d time.Duration) step {
+			return func(c actor.Context) {
+				g.run(c, func(ctx context.Context) step {
+					time.Sleep(d)
+					return func(actor.Context) { taken = append(taken, name) }
+				})
+			}
+		}
+		take(task("early", time.Second))
+		take(task("late", time.Minute))
+		take(func(c actor.Context) { g.run(c, func(context.Context) step { return nil }) })
+		time.Sleep(2 * time.Second)
+		take(func(actor.Context) { g.cancel() })
+		all.Wait()
+		synctest.Wait()
+		take(func(actor.Context) {
+			if !slices.Equal(taken, []string{"early"}) {
+				t.Errorf("taken: %q", taken)
+			}
+		})
+	})
+}
+
+func TestTimersMoveAndStop(t *testing.T) {
+	t.Parallel()
+	stage(t, func(t *testing.T, take func(step)) {
+		var timers timers
+		var taken []string
+		note := func(name string) step { return func(actor.Context) { taken = append(taken, name) } }
+		take(func(c actor.Context) {
+			timers.after(c, time.Second, "a", note("first"))
+			timers.after(c, 3*time.Second, "a", note("moved"))
+			timers.after(c, 2*time.Second, "b", note("b"))
+			timers.after(c, time.Hour, "c", note("never"))
+		})
+		time.Sleep(10 * time.Second)
+		take(func(c actor.Context) {
+			timers.after(c, time.Second, "a", note("again"))
+		})
+		time.Sleep(10 * time.Second)
+		take(func(actor.Context) { timers.stop() })
+		time.Sleep(2 * time.Hour)
+		take(func(actor.Context) {
+			if !slices.Equal(taken, []string{"b", "moved", "again"}) {
+				t.Errorf("taken: %q", taken)
+			}
+		})
+	})
+}
+
+// Between nodes one message is on its way at a time, and only the newest of
+// those that wait goes next.
+func TestALinkKeepsTheNewest(t *testing.T) {
+	t.Parallel()
+	stage(t, func(t *testing.T, take func(step)) {
+		var all sync.WaitGroup
+		g := newTaskGroup(t.Context(), &all)
+		slow := &slowPeers{}
+		var failures []error
+		l := &link{transport: &transport{slow}, address: "b:1", kind: kindHint, failed: func(_ actor.Context, _ *link, err error) { failures = append(failures, err) }}
+		take(func(c actor.Context) {
+			for _, job := range []string{"1", "2", "3"} {
+				l.send(c, g, message{job: job, body: hint{Job: job}})
+			}
+		})
+		all.Wait()
+		synctest.Wait()
+		all.Wait()
+		synctest.Wait()
+		slow.err = errors.New("nobody there")
+		take(func(c actor.Context) { l.send(c, g, message{job: "4", body: hint{Job: "4"}}) })
+		all.Wait()
+		synctest.Wait()
+		take(func(actor.Context) {
+			if got := slow.jobs; !slices.Equal(got, []string{"1", "3", "4"}) {
+				t.Errorf("sent: %q", got)
+			}
+			if len(failures) != 1 || !errors.Is(failures[0], slow.err) || l.busy {
+				t.Errorf("failures: %v, busy: %v", failures, l.busy)
+			}
+		})
+	})
+}
