@@ -149,7 +149,7 @@ func (b *rig) join(net *network, name string, e *scripted, change ...func(*actor
 	h.member = cluster.Member{ID: name, Node: name, Peer: name + ":1", Protocol: actors.Protocol, Owns: true, Engines: e != nil}
 	cfg := b.cfg
 	cfg.Node, cfg.Peers, cfg.Store = name, h, cutStore{cfg.Store, h}
-	cfg.LeaseTTL = 2 * time.Second
+	cfg.Ownership.LeaseTTL = 2 * time.Second
 	h.registry = prometheus.NewRegistry()
 	cfg.Registerer = h.registry
 	cfg.Engines = nil
@@ -160,7 +160,7 @@ func (b *rig) join(net *network, name string, e *scripted, change ...func(*actor
 	for _, f := range change {
 		f(&cfg)
 	}
-	h.member.Owns = !cfg.OwnsNone
+	h.member.Owns = !cfg.Ownership.OwnsNone
 	var err error
 	if h.system, err = actors.New(cfg); err != nil {
 		b.t.Fatal(err)
@@ -259,7 +259,7 @@ func TestAnOwnerWithoutEnginesCostsNoRow(t *testing.T) {
 			t.Parallel()
 			b, net := setup(t, nil), newNetwork()
 			owner := b.join(net, "owner", nil)
-			gpus := func(c *actors.Config) { c.OwnsNone = true }
+			gpus := func(c *actors.Config) { c.Ownership.OwnsNone = true }
 			one := b.join(net, "one", &scripted{answer: slowly(10 * time.Millisecond)}, gpus)
 			two := b.join(net, "two", &scripted{answer: slowly(10 * time.Millisecond)}, gpus)
 			texts := numbered(6000)
@@ -285,7 +285,7 @@ func TestRowsOfALostWorkerRunElsewhere(t *testing.T) {
 	t.Parallel()
 	b, net := setup(t, nil), newNetwork()
 	owner := b.join(net, "owner", &scripted{answer: slowly(5 * time.Millisecond)})
-	lost := b.join(net, "lost", &scripted{answer: slowly(5 * time.Millisecond)}, func(c *actors.Config) { c.OwnsNone = true })
+	lost := b.join(net, "lost", &scripted{answer: slowly(5 * time.Millisecond)}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
 	texts := numbered(4000)
 	id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
 	b.await(id, func(store.Record) bool { return lost.engine.calls.Load() > 300 })
@@ -304,7 +304,7 @@ func TestANodeThatComesBackLetsGo(t *testing.T) {
 	t.Parallel()
 	b, net := setup(t, nil), newNetwork()
 	owner := b.join(net, "owner", &scripted{answer: slowly(5 * time.Millisecond)})
-	back := b.join(net, "back", &scripted{answer: slowly(5 * time.Millisecond)}, func(c *actors.Config) { c.OwnsNone = true })
+	back := b.join(net, "back", &scripted{answer: slowly(5 * time.Millisecond)}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
 	texts := numbered(8000)
 	id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
 	b.await(id, func(store.Record) bool { return back.engine.calls.Load() > 300 })
@@ -419,7 +419,7 @@ func TestAPanicOfAWorkerFailsTheJob(t *testing.T) {
 	t.Parallel()
 	b, net := setup(t, nil), newNetwork()
 	owner := b.join(net, "owner", nil)
-	b.join(net, "worker", &scripted{answer: echo, panics: true}, func(c *actors.Config) { c.OwnsNone = true })
+	b.join(net, "worker", &scripted{answer: echo, panics: true}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
 	failure(t, b.end(b.submitTo(owner, rowmill.Spec{Inline: numbered(10)})), rowmill.CodeInternalError)
 
 	alone := setup(t, &scripted{answer: echo, panics: true})
@@ -434,7 +434,7 @@ func TestAWorkerWithoutAnOwnerBeginsNoMoreThanMayBeLost(t *testing.T) {
 	b, net := setup(t, nil), newNetwork()
 	owner := b.join(net, "owner", nil)
 	worker := b.join(net, "worker", &scripted{answer: slowly(pause)}, func(c *actors.Config) {
-		c.OwnsNone, c.PartInterval = true, interval
+		c.Ownership.OwnsNone, c.Parts.Interval = true, interval
 	})
 	texts := numbered(8000)
 	id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})

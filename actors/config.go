@@ -30,9 +30,6 @@ type Config struct {
 
 	// Peers are the other nodes; nil on a node that stands alone.
 	Peers Peers
-	// OwnsNone keeps the node from owning jobs; it runs rows of those of
-	// others.
-	OwnsNone bool
 	// Version is what this node says of its program to the others.
 	Version string
 	// Clock is read for the times in records. Default: time.Now. Leases and
@@ -45,20 +42,43 @@ type Config struct {
 	// vocabularies.
 	Tokenizers func(rowmill.Model) (t prompt.Tokenizer, warning string, err error)
 
+	// StoragePatience is how long a store or a bucket that fails is asked again
+	// before a job gives up. Default 1 min: enough for one that restarts.
+	StoragePatience time.Duration
+
+	// MemoryBudget bounds the bytes of rows in memory on this node, all jobs
+	// together: loaded inputs and finished outputs. Default 64 MiB. A job
+	// always gets at least one block of rows.
+	MemoryBudget int64
+
+	// DrainTimeout is how long Stop lets rows in flight finish. Default 30 s.
+	DrainTimeout time.Duration
+
+	Ownership Ownership
+	Shards    Shards
+	Parts     Parts
+	Rows      Rows
+	Estimates Estimates
+	Servers   Servers
+	Janitor   Janitor
+}
+
+// Ownership is which jobs a node owns, and for how long.
+type Ownership struct {
+	// OwnsNone keeps the node from owning jobs; it runs rows of those of
+	// others.
+	OwnsNone bool
+
 	// LeaseTTL is how long the node owns its jobs after its last renewal.
 	// Default 6 s: long enough to sit out a slow disk, short enough that
 	// another node takes over before workers wait for it, which they do two
-	// PartIntervals after the last commit.
+	// Parts.Intervals after the last commit.
 	LeaseTTL time.Duration
 
 	// AdoptionTimeout is how long a node goes on with rows of a job whose owner
 	// is gone before it lets go of them. Default 30 s: several times what the
 	// next owner takes to appear.
 	AdoptionTimeout time.Duration
-
-	// StoragePatience is how long a store or a bucket that fails is asked again
-	// before a job gives up. Default 1 min: enough for one that restarts.
-	StoragePatience time.Duration
 
 	// ScanInterval is the time between searches for jobs without an owner.
 	// Default 500 ms. New jobs on this node do not wait for it.
@@ -68,99 +88,104 @@ type Config struct {
 	// pending. It also bounds the jobs of other nodes that it runs rows of.
 	// Default 64: beyond it jobs only share the engines more thinly.
 	MaxActive int
+}
 
-	// ShardRows and ShardBytes bound a shard of the input. Defaults 16,384
-	// rows and 8 MiB: with its answers a shard usually fits one part, which
-	// then needs no merging.
-	ShardRows  int
-	ShardBytes int64
+// Shards bounds a shard of the input. Defaults 16,384 rows and 8 MiB: with its
+// answers a shard usually fits one part, which then needs no merging.
+type Shards struct {
+	Rows  int
+	Bytes int64
+}
 
-	// PartBytes and PartInterval bound what a crash can have run again beside
-	// the rows in flight. A part is cut at half of PartBytes of finished rows,
-	// inputs, outputs and what keeps them, or when it has gathered for
-	// PartInterval. The next one gathers meanwhile, and once that should be cut
-	// too and the first is not committed yet, no further rows begin. Defaults
-	// 32 MiB and 5 s.
-	PartBytes    int64
-	PartInterval time.Duration
+// Parts bounds what a crash can have run again beside the rows in flight. A part
+// is cut at half of Bytes of finished rows, inputs, outputs and what keeps them,
+// or when it has gathered for an Interval. The next one gathers meanwhile, and
+// once that should be cut too and the first is not committed yet, no further
+// rows begin. Defaults 32 MiB and 5 s.
+type Parts struct {
+	Bytes    int64
+	Interval time.Duration
+}
 
-	// MemoryBudget bounds the bytes of rows in memory on this node, all jobs
-	// together: loaded inputs and finished outputs. Default 64 MiB. A job
-	// always gets at least one block of rows.
-	MemoryBudget int64
-
+// Rows is what a row may cost.
+type Rows struct {
 	// MaxAttempts is how often a row is sent before it counts as failed.
 	// Default 5.
 	MaxAttempts int
 
-	// MaxFailedRows is how many failed rows a job survives. Zero means the
-	// larger of 1 row and 5 % of the rows.
-	MaxFailedRows int64
+	// MaxFailed is how many failed rows a job survives. Zero means the larger of
+	// 1 row and 5 % of the rows.
+	MaxFailed int64
 
-	// RowPatience is the least time an answer is waited for before its request
-	// is taken for hung and sent again, once it is known how fast the server
-	// is; a server that is known to be slow gets more. Default 60 s: far above
-	// the usual, and no job stands still for long.
-	RowPatience time.Duration
+	// Patience is the least time an answer is waited for before its request is
+	// taken for hung and sent again, once it is known how fast the server is; a
+	// server that is known to be slow gets more. Default 60 s: far above the
+	// usual, and no job stands still for long.
+	Patience time.Duration
 
 	// EmbeddingGroup is how many texts go into one embedding request.
 	// Default 32.
 	EmbeddingGroup int
+}
 
-	// An estimate of priority 1 whose input has at least EstimateThreshold
-	// tokens runs the first rows, which hold EstimateSample of them. Defaults
-	// 1,000,000 each, as the interface says.
-	EstimateThreshold int64
-	EstimateSample    int64
+// Estimates is when an estimate of priority 1 is made by a sample: from
+// Threshold tokens of input on, by the first rows, which hold Sample of them.
+// Defaults 1,000,000 each, as the interface says.
+type Estimates struct {
+	Threshold int64
+	Sample    int64
+}
 
-	// WaitForEngine is how long a job waits in starting for an engine that
-	// serves its model. Default 30 min: as long as loading a big model takes.
-	WaitForEngine time.Duration
+// Servers is how inference servers are watched.
+type Servers struct {
+	// Wait is how long a job waits in starting for an engine that serves its
+	// model. Default 30 min: as long as loading a big model takes.
+	Wait time.Duration
 
 	// ProbeInterval is the time between looks at what a server serves.
 	// Default 5 s. GaugeInterval is the time between readings of its load
 	// while it works. Default 1 s.
 	ProbeInterval time.Duration
 	GaugeInterval time.Duration
+}
 
-	// JanitorInterval is the time between searches for data to remove. Default
-	// 1 min: retention is counted in days. JanitorBatch is how many jobs one
-	// search looks at. Default 100: a few seconds of quiet work, and no more
-	// than that runs into a node that stops. OrphanAge is how old objects must
-	// be that no record names before they count as left over from a crash.
-	// Default 24 h: longer than any upload or merge takes.
-	JanitorInterval time.Duration
-	JanitorBatch    int
-	OrphanAge       time.Duration
-
-	// DrainTimeout is how long Stop lets rows in flight finish. Default 30 s.
-	DrainTimeout time.Duration
+// Janitor is how data goes that is not kept longer.
+type Janitor struct {
+	// Interval is the time between searches for data to remove. Default 1 min:
+	// retention is counted in days. Batch is how many jobs one search looks at.
+	// Default 100: a few seconds of quiet work, and no more than that runs into
+	// a node that stops. OrphanAge is how old objects must be that no record
+	// names before they count as left over from a crash. Default 24 h: longer
+	// than any upload or merge takes.
+	Interval  time.Duration
+	Batch     int
+	OrphanAge time.Duration
 }
 
 // WithDefaults fills in what is zero.
 func (c Config) WithDefaults() Config {
 	def(&c.Node, "node")
-	def(&c.LeaseTTL, 6*time.Second)
-	def(&c.AdoptionTimeout, 30*time.Second)
+	def(&c.Ownership.LeaseTTL, 6*time.Second)
+	def(&c.Ownership.AdoptionTimeout, 30*time.Second)
 	def(&c.StoragePatience, time.Minute)
-	def(&c.ScanInterval, 500*time.Millisecond)
-	def(&c.MaxActive, 64)
-	def(&c.ShardRows, 16_384)
-	def(&c.ShardBytes, 8<<20)
-	def(&c.PartBytes, 32<<20)
-	def(&c.PartInterval, 5*time.Second)
+	def(&c.Ownership.ScanInterval, 500*time.Millisecond)
+	def(&c.Ownership.MaxActive, 64)
+	def(&c.Shards.Rows, 16_384)
+	def(&c.Shards.Bytes, 8<<20)
+	def(&c.Parts.Bytes, 32<<20)
+	def(&c.Parts.Interval, 5*time.Second)
 	def(&c.MemoryBudget, 64<<20)
-	def(&c.MaxAttempts, 5)
-	def(&c.RowPatience, time.Minute)
-	def(&c.EmbeddingGroup, 32)
-	def(&c.EstimateThreshold, 1_000_000)
-	def(&c.EstimateSample, 1_000_000)
-	def(&c.WaitForEngine, 30*time.Minute)
-	def(&c.ProbeInterval, 5*time.Second)
-	def(&c.GaugeInterval, time.Second)
-	def(&c.JanitorInterval, time.Minute)
-	def(&c.JanitorBatch, 100)
-	def(&c.OrphanAge, 24*time.Hour)
+	def(&c.Rows.MaxAttempts, 5)
+	def(&c.Rows.Patience, time.Minute)
+	def(&c.Rows.EmbeddingGroup, 32)
+	def(&c.Estimates.Threshold, 1_000_000)
+	def(&c.Estimates.Sample, 1_000_000)
+	def(&c.Servers.Wait, 30*time.Minute)
+	def(&c.Servers.ProbeInterval, 5*time.Second)
+	def(&c.Servers.GaugeInterval, time.Second)
+	def(&c.Janitor.Interval, time.Minute)
+	def(&c.Janitor.Batch, 100)
+	def(&c.Janitor.OrphanAge, 24*time.Hour)
 	def(&c.DrainTimeout, 30*time.Second)
 	if c.Tokenizers == nil {
 		c.Tokenizers = func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil }
@@ -193,14 +218,14 @@ func (c Config) Validate() error {
 		return errors.New("actors: Blob is missing")
 	case c.Downloader == nil:
 		return errors.New("actors: Downloader is missing")
-	case c.MaxActive < 1, c.ShardRows < 1, c.ShardBytes < 1, c.PartBytes < 1, c.MemoryBudget < 1:
-		return errors.New("actors: MaxActive, ShardRows, ShardBytes, PartBytes and MemoryBudget must be positive")
-	case c.MaxAttempts < 1 || c.EmbeddingGroup < 1:
-		return errors.New("actors: MaxAttempts and EmbeddingGroup must be positive")
-	case c.JanitorBatch < 1:
-		return errors.New("actors: JanitorBatch must be positive")
-	case c.LeaseTTL < time.Second:
-		return errors.New("actors: LeaseTTL must be at least 1s")
+	case c.Ownership.MaxActive < 1, c.Shards.Rows < 1, c.Shards.Bytes < 1, c.Parts.Bytes < 1, c.MemoryBudget < 1:
+		return errors.New("actors: Ownership.MaxActive, Shards, Parts.Bytes and MemoryBudget must be positive")
+	case c.Rows.MaxAttempts < 1 || c.Rows.EmbeddingGroup < 1:
+		return errors.New("actors: Rows.MaxAttempts and Rows.EmbeddingGroup must be positive")
+	case c.Janitor.Batch < 1:
+		return errors.New("actors: Janitor.Batch must be positive")
+	case c.Ownership.LeaseTTL < time.Second:
+		return errors.New("actors: Ownership.LeaseTTL must be at least 1s")
 	}
 	return nil
 }
@@ -209,14 +234,14 @@ func (c Config) Validate() error {
 func (c Config) ingest() ingest.Config {
 	return ingest.Config{
 		Jobs: c.Store, Bucket: c.Blob, Downloader: c.Downloader, Limits: c.Input, Clock: c.Clock,
-		ShardRows: c.ShardRows, ShardBytes: c.ShardBytes, SampleFrom: c.EstimateThreshold, SampleTokens: c.EstimateSample,
+		ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, SampleFrom: c.Estimates.Threshold, SampleTokens: c.Estimates.Sample,
 	}
 }
 
 // survives is how many failed rows a job of so many rows may have.
 func (c Config) survives(rows int64) int64 {
-	if c.MaxFailedRows > 0 {
-		return c.MaxFailedRows
+	if c.Rows.MaxFailed > 0 {
+		return c.Rows.MaxFailed
 	}
 	return max(1, rows/20)
 }

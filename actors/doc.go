@@ -64,7 +64,7 @@
 // lost, repeated and overtaken; batches of rows are known by numbers until both
 // have them. A worker outlives its owner: the next one, under a higher epoch,
 // hears from all of them before it assigns a row. A worker that is silent for
-// Config.LeaseTTL, or on whose node nobody listens, is lost: its rows are
+// Config.Ownership.LeaseTTL, or on whose node nobody listens, is lost: its rows are
 // assigned again, and should it come back it has to let go of them. A worker
 // whose finished rows nobody records, for whatever reason, begins no further
 // ones before long, so that the loss of it stays bounded.

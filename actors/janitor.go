@@ -15,14 +15,14 @@ const janitorRest = 60
 
 // clean has the janitor do a round, if this node is the one that cleans.
 func (n *node) clean(c actor.Context) {
-	if n.phase == draining || n.lease == nil || n.cfg.OwnsNone || n.rank(janitorName) > 0 {
-		n.timers.after(c, n.cfg.JanitorInterval, "janitor", n.clean)
+	if n.phase == draining || n.lease == nil || n.cfg.Ownership.OwnsNone || n.rank(janitorName) > 0 {
+		n.timers.after(c, n.cfg.Janitor.Interval, "janitor", n.clean)
 		return
 	}
 	n.tasks.run(c, func(ctx context.Context) step {
 		more, err := n.janitor.Round(ctx)
 		return func(c actor.Context) {
-			pause := n.cfg.JanitorInterval
+			pause := n.cfg.Janitor.Interval
 			if err != nil {
 				n.log.Warn("removing data that is not kept any longer failed", "err", err)
 			} else if more {

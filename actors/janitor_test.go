@@ -24,7 +24,7 @@ func TestRemovalWhileResultsAreRead(t *testing.T) {
 	t.Parallel()
 	var clock calendar
 	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
-		cfg.Clock, cfg.JanitorInterval = clock.now, 5*time.Millisecond
+		cfg.Clock, cfg.Janitor.Interval = clock.now, 5*time.Millisecond
 	})
 	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
 	object, err := b.cfg.Blob.Open(t.Context(), rec.Artifacts["full"].Key)
@@ -61,7 +61,7 @@ func TestOneNodeRemovesData(t *testing.T) {
 	for _, name := range []string{"one", "two", "three"} {
 		var n atomic.Int64
 		h := b.join(net, name, nil, func(c *actors.Config) {
-			c.JanitorInterval, c.Store = 5*time.Millisecond, askedStore{c.Store, &n}
+			c.Janitor.Interval, c.Store = 5*time.Millisecond, askedStore{c.Store, &n}
 		})
 		asked[h] = &n
 	}

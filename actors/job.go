@@ -189,9 +189,9 @@ func (j *job) onIngested(c actor.Context, in ingested, err error) {
 		return
 	}
 	j.phase = jobWaits
-	j.timers.after(c, j.cfg.WaitForEngine, "wait", func(c actor.Context) {
+	j.timers.after(c, j.cfg.Servers.Wait, "wait", func(c actor.Context) {
 		j.fail(c, rowmill.Failf(rowmill.CodeModelUnavailable,
-			"No engine offered the model %s within %s. Start an inference server that serves it, then submit the job again.", j.rec.Spec.Model.ID, j.cfg.WaitForEngine))
+			"No engine offered the model %s within %s. Start an inference server that serves it, then submit the job again.", j.rec.Spec.Model.ID, j.cfg.Servers.Wait))
 	})
 	j.proceed(c)
 }

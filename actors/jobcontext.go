@@ -31,7 +31,7 @@ type jobContext struct {
 
 func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, m shard.Manifest, count *prompt.Counter) (*jobContext, error) {
 	spec := rec.Spec // the record itself goes on changing
-	outcomes, err := dispatch.NewClassifier(&spec, cfg.MaxAttempts)
+	outcomes, err := dispatch.NewClassifier(&spec, cfg.Rows.MaxAttempts)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +83,6 @@ func (j *jobContext) promptLimit() int {
 func (j *jobContext) dispatched(cfg Config) dispatch.Job {
 	return dispatch.Job{
 		Ctx: j.ctx, Spec: j.spec, Classifier: j.outcomes, Counter: j.counter,
-		ContextLength: j.context, MaxTokens: j.maxTokens, PromptLimit: j.promptLimit(), Group: cfg.EmbeddingGroup,
+		ContextLength: j.context, MaxTokens: j.maxTokens, PromptLimit: j.promptLimit(), Group: cfg.Rows.EmbeddingGroup,
 	}
 }

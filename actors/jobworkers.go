@@ -276,7 +276,7 @@ func (j *job) lookAtWorkers(c actor.Context) {
 		j.owner.Excuse(now.Add(-heartbeatInterval))
 	}
 	j.looked = now
-	for _, m := range j.owner.Silent(now.Add(-j.cfg.LeaseTTL)) {
+	for _, m := range j.owner.Silent(now.Add(-j.cfg.Ownership.LeaseTTL)) {
 		j.lose(c, m)
 	}
 	for _, m := range j.owner.Silent(now.Add(-2 * heartbeatInterval)) {

@@ -97,12 +97,12 @@ func (n *node) Receive(c actor.Context) {
 }
 
 func (n *node) onStarted(c actor.Context) {
-	limit := n.cfg.MaxActive
-	if n.cfg.OwnsNone {
+	limit := n.cfg.Ownership.MaxActive
+	if n.cfg.Ownership.OwnsNone {
 		limit = 0
 	}
 	n.claims = newClaims(limit)
-	n.workers = newWorkers(n.cfg.MaxActive, n.cfg.Node+"-"+layout.Nonce())
+	n.workers = newWorkers(n.cfg.Ownership.MaxActive, n.cfg.Node+"-"+layout.Nonce())
 	n.engines = newEngines()
 	for _, server := range n.cfg.Engines {
 		n.attach(c, server)
@@ -111,9 +111,9 @@ func (n *node) onStarted(c actor.Context) {
 	n.lookAtState(c)
 	n.scan(c)
 	n.janitor = &retention.Janitor{Config: retention.Config{
-		Store: n.cfg.Store, Bucket: n.cfg.Blob, Log: n.log, Clock: n.cfg.Clock, Batch: n.cfg.JanitorBatch, OrphanAge: n.cfg.OrphanAge,
+		Store: n.cfg.Store, Bucket: n.cfg.Blob, Log: n.log, Clock: n.cfg.Clock, Batch: n.cfg.Janitor.Batch, OrphanAge: n.cfg.Janitor.OrphanAge,
 	}}
-	n.timers.after(c, n.cfg.JanitorInterval, "janitor", n.clean)
+	n.timers.after(c, n.cfg.Janitor.Interval, "janitor", n.clean)
 }
 
 func (n *node) onStopping() {
@@ -179,7 +179,7 @@ func (n *node) onHint(c actor.Context, h hint, remote bool) {
 	switch {
 	case h.Cancelled:
 		n.onCancelled(c, h, remote)
-	case !remote && (n.phase == draining || n.cfg.OwnsNone):
+	case !remote && (n.phase == draining || n.cfg.Ownership.OwnsNone):
 		n.tellNext(c, h.Job)
 	default:
 		n.claim(c, h.Job)

@@ -51,7 +51,7 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 		return
 	}
 	m := n.metrics.engine(name)
-	disp := dispatch.New(dispatch.Config{Engine: name, RowTimeout: n.cfg.RowPatience, Metrics: m.Metrics})
+	disp := dispatch.New(dispatch.Config{Engine: name, RowTimeout: n.cfg.Rows.Patience, Metrics: m.Metrics})
 	pid := c.SpawnPrefix(n.metrics.props("engine", func() actor.Actor {
 		return &server{
 			cfg: n.cfg, engine: e, node: c.Self(), metrics: m, log: n.log.With("engine", name),

@@ -20,7 +20,7 @@ type ownedJob struct {
 
 // scan looks for jobs without an owner, now and from time to time.
 func (n *node) scan(c actor.Context) {
-	n.timers.after(c, n.cfg.ScanInterval, "scan", n.scan)
+	n.timers.after(c, n.cfg.Ownership.ScanInterval, "scan", n.scan)
 	n.metrics.memory.Set(float64(n.budget.InUse()))
 	limit := n.claims.free()
 	if n.scanning || n.phase == draining || n.lease == nil || limit < 1 {
@@ -65,7 +65,7 @@ func (n *node) claim(c actor.Context, job string) {
 // claimed finds out whether a claim that failed with err has taken effect.
 func (n *node) claimed(ctx context.Context, job, session string, err error) (store.Record, error) {
 	var rec store.Record
-	gone := retryStorage(ctx, n.cfg.LeaseTTL, n.log, "claim job", func() (err error) {
+	gone := retryStorage(ctx, n.cfg.Ownership.LeaseTTL, n.log, "claim job", func() (err error) {
 		rec, err = n.cfg.Store.Get(ctx, job)
 		return err
 	})

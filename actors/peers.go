@@ -14,7 +14,7 @@ func (s *System) Nodes() []nodes.Status {
 	own := *s.state.Load()
 	own.Draining = s.Draining()
 	if s.cfg.Peers == nil {
-		self := cluster.Member{ID: s.cfg.Node, Node: s.cfg.Node, Self: true, Engines: true, Owns: !s.cfg.OwnsNone}
+		self := cluster.Member{ID: s.cfg.Node, Node: s.cfg.Node, Self: true, Engines: true, Owns: !s.cfg.Ownership.OwnsNone}
 		return []nodes.Status{nodes.StatusOf(self, own)}
 	}
 	var out []nodes.Status

@@ -112,7 +112,7 @@ func (s *server) probe(c actor.Context) {
 		return
 	}
 	s.tasks.run(c, func(ctx context.Context) step {
-		ctx, cancel := context.WithTimeout(ctx, s.cfg.ProbeInterval)
+		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.ProbeInterval)
 		defer cancel()
 		info, err := s.engine.Probe(ctx)
 		return func(c actor.Context) { s.onProbed(c, info, err) }
@@ -121,9 +121,9 @@ func (s *server) probe(c actor.Context) {
 
 func (s *server) onProbed(c actor.Context, info engine.Info, err error) {
 	now := time.Now()
-	answers := s.disp.Alive(now.Add(-s.cfg.ProbeInterval))
+	answers := s.disp.Alive(now.Add(-s.cfg.Servers.ProbeInterval))
 	change := s.health.Probed(info, err, answers, now)
-	s.timers.after(c, s.health.NextProbe(s.cfg.ProbeInterval, now), "probe", s.probe)
+	s.timers.after(c, s.health.NextProbe(s.cfg.Servers.ProbeInterval, now), "probe", s.probe)
 	switch change {
 	case dispatch.Same:
 		if err != nil && s.health.Up() {
@@ -170,7 +170,7 @@ func (s *server) lookAtLoad(c actor.Context) {
 	case s.health.Read(time.Now()):
 		s.readGauges(c)
 	case !s.health.Up():
-		s.timers.after(c, s.cfg.GaugeInterval, "gauges", s.lookAtLoad)
+		s.timers.after(c, s.cfg.Servers.GaugeInterval, "gauges", s.lookAtLoad)
 	}
 }
 
@@ -183,7 +183,7 @@ func (s *server) onWindowFilled(c actor.Context) {
 
 func (s *server) readGauges(c actor.Context) {
 	s.tasks.run(c, func(ctx context.Context) step {
-		ctx, cancel := context.WithTimeout(ctx, s.cfg.GaugeInterval)
+		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.GaugeInterval)
 		defer cancel()
 		g, err := s.engine.Gauges(ctx)
 		return func(c actor.Context) {
@@ -195,7 +195,7 @@ func (s *server) readGauges(c actor.Context) {
 			case !errors.Is(err, engine.ErrNoGauges):
 				s.log.Debug("reading the gauges failed", "err", err)
 			}
-			s.timers.after(c, min(s.cfg.GaugeInterval, s.disp.NextReading()), "gauges", s.lookAtLoad)
+			s.timers.after(c, min(s.cfg.Servers.GaugeInterval, s.disp.NextReading()), "gauges", s.lookAtLoad)
 		}
 	})
 }

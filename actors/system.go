@@ -62,7 +62,7 @@ func New(cfg Config) (*System, error) {
 // Start opens the node's session and brings the pipeline up. It returns once
 // jobs are being looked for; engines may still be on their way.
 func (s *System) Start(ctx context.Context) error {
-	l, err := openLease(ctx, s.cfg.Store, s.cfg.Node, s.cfg.LeaseTTL)
+	l, err := openLease(ctx, s.cfg.Store, s.cfg.Node, s.cfg.Ownership.LeaseTTL)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (s *System) keep(l *lease) {
 	s.all.Add(2)
 	go func() {
 		defer s.all.Done()
-		l.keep(s.cfg.Store, s.cfg.LeaseTTL, s.log, s.metrics.renewals, s.life.Done())
+		l.keep(s.cfg.Store, s.cfg.Ownership.LeaseTTL, s.log, s.metrics.renewals, s.life.Done())
 	}()
 	go func() {
 		defer s.all.Done()
@@ -122,9 +122,9 @@ func (s *System) reopen() {
 	go func() {
 		defer s.all.Done()
 		_ = retry.Sessions.Do(s.life, func() error {
-			ctx, cancel := context.WithTimeout(context.Background(), s.cfg.LeaseTTL)
+			ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Ownership.LeaseTTL)
 			defer cancel()
-			l, err := openLease(ctx, s.cfg.Store, s.cfg.Node, s.cfg.LeaseTTL)
+			l, err := openLease(ctx, s.cfg.Store, s.cfg.Node, s.cfg.Ownership.LeaseTTL)
 			if err == nil {
 				s.actors.Root.Send(s.node, leaseChanged{lease: l})
 				s.keep(l)
@@ -207,7 +207,7 @@ func (s *System) shutdown(ctx context.Context) error {
 	err = errors.Join(err, s.actors.Root.StopFuture(s.node).Wait())
 	l.cancel(context.Canceled)
 	s.all.Wait()
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.LeaseTTL)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Ownership.LeaseTTL)
 	defer cancel()
 	if cerr := s.cfg.Store.CloseSession(closing, l.session); cerr != nil {
 		err = errors.Join(err, fmt.Errorf("close session: %w", cerr))

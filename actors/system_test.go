@@ -55,8 +55,9 @@ func setup(t testing.TB, e *scripted, change ...func(*actors.Config)) *rig {
 	}
 	b := &rig{t: t, store: st, cfg: actors.Config{
 		Store: st, Blob: bucket, Downloader: download,
-		PartInterval: 50 * time.Millisecond, ShardRows: 100, ProbeInterval: 20 * time.Millisecond,
-		ScanInterval: 20 * time.Millisecond, DrainTimeout: 5 * time.Second,
+		Parts: actors.Parts{Interval: 50 * time.Millisecond}, Shards: actors.Shards{Rows: 100},
+		Servers:   actors.Servers{ProbeInterval: 20 * time.Millisecond},
+		Ownership: actors.Ownership{ScanInterval: 20 * time.Millisecond}, DrainTimeout: 5 * time.Second,
 	}}
 	if e == nil { // its systems are the test's
 		return b
@@ -222,7 +223,7 @@ func TestManyShardsAndPartsKeepTheOrder(t *testing.T) {
 		}
 		return echo(ctx, row, try)
 	}}
-	b := setup(t, e, func(c *actors.Config) { c.PartInterval = 10 * time.Millisecond })
+	b := setup(t, e, func(c *actors.Config) { c.Parts.Interval = 10 * time.Millisecond })
 	texts := numbered(550)
 	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
 	rec := b.end(id)
@@ -350,7 +351,7 @@ func TestTheFirstRequestMayHang(t *testing.T) {
 		}
 		return echo(ctx, row, try)
 	}}
-	b := setup(t, e, func(c *actors.Config) { c.RowPatience = 50 * time.Millisecond })
+	b := setup(t, e, func(c *actors.Config) { c.Rows.Patience = 50 * time.Millisecond })
 	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(30)})), numbered(30))
 }
 
@@ -527,7 +528,7 @@ func TestRowsOfAFailingServerGoElsewhere(t *testing.T) {
 func TestAJobWaitsForAnEngineAndThenFails(t *testing.T) {
 	t.Parallel()
 	e := &scripted{answer: echo, models: []engine.ServedModel{{Name: "another"}}}
-	b := setup(t, e, func(c *actors.Config) { c.WaitForEngine = 100 * time.Millisecond })
+	b := setup(t, e, func(c *actors.Config) { c.Servers.Wait = 100 * time.Millisecond })
 	id := b.submit(rowmill.Spec{Inline: numbered(1)})
 	rec := b.await(id, func(r store.Record) bool { return r.Job.Status == rowmill.StatusStarting })
 	if !strings.Contains(rec.Job.Message, "Waiting for an engine that serves writer") || rec.Job.NumRows == nil {
@@ -601,7 +602,7 @@ func TestALostSessionIsReplaced(t *testing.T) {
 	b := setup(t, e, func(c *actors.Config) {
 		losing.Store = c.Store
 		c.Store = losing
-		c.LeaseTTL = time.Second
+		c.Ownership.LeaseTTL = time.Second
 	})
 	texts := numbered(1500)
 	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
@@ -683,7 +684,7 @@ func TestABucketThatComesBackIsWaitedFor(t *testing.T) {
 
 func TestManyJobsOfTwoAccountsEnd(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.MaxActive = 4; c.MemoryBudget = 1 << 16 })
+	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Ownership.MaxActive = 4; c.MemoryBudget = 1 << 16 })
 	var ids []string
 	for i := range 40 {
 		ids = append(ids, b.submit(rowmill.Spec{Account: fmt.Sprint("team-", i%2), Priority: i % 2, Spooled: b.spool(numbered(150))}))

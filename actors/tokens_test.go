@@ -169,7 +169,7 @@ func TestAnEstimateOfASmallInputRunsNothing(t *testing.T) {
 func TestAnEstimateOfALargeInputRunsItsFirstRows(t *testing.T) {
 	t.Parallel()
 	e := &scripted{answer: echo} // 2 tokens out
-	b := setup(t, e, byWords, func(c *actors.Config) { c.EstimateThreshold, c.EstimateSample = 1000, 500 })
+	b := setup(t, e, byWords, func(c *actors.Config) { c.Estimates.Threshold, c.Estimates.Sample = 1000, 500 })
 	rec := b.estimate(rowmill.Spec{Spooled: b.spool(numbered(600)), Priority: 1})
 	j := rec.Job
 	if j.Status != rowmill.StatusSucceeded || j.Estimate == nil || j.Estimate.Method != rowmill.EstimateSampled {
@@ -200,7 +200,7 @@ func TestUsageEqualsTheRows(t *testing.T) {
 		}
 		return echo(ctx, row, try)
 	}}
-	b := setup(t, e, byWords, func(c *actors.Config) { c.MaxFailedRows = 1000 })
+	b := setup(t, e, byWords, func(c *actors.Config) { c.Rows.MaxFailed = 1000 })
 	rec := b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(numbered(250))}))
 	other := b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3)}))
 	usage, err := b.store.Usage(t.Context(), "default", *rec.Job.Completed, *other.Job.Completed)

@@ -36,10 +36,13 @@ func TestWhereARowIs(t *testing.T) {
 		return nil
 	})
 	for row, want := range map[int64]assign.State{3: assign.Committed, 17: assign.Assigned, 20: assign.Elsewhere} {
-		p, err := b.system.Where(t.Context(), id, row)
-		if err != nil || p.State != want || (p.Worker != "") != (want == assign.Assigned) {
-			t.Errorf("row %d is %+v, %v; want it %s", row, p, err, want)
-		}
+		wait.Until(t, func() error { // the record is known before the owner hears of it
+			p, err := b.system.Where(t.Context(), id, row)
+			if err == nil && (p.State != want || (p.Worker != "") != (want == assign.Assigned)) {
+				err = fmt.Errorf("row %d is %+v, want it %s", row, p, want)
+			}
+			return err
+		})
 	}
 	if _, err := b.system.Where(t.Context(), "job-unknown", 1); !errors.Is(err, rowmill.ErrNotFound) {
 		t.Errorf("a row of a job that is not owned here: %v", err)

@@ -117,8 +117,8 @@ func (w *worker) onStarted(c actor.Context) {
 	w.sender = work.NewSender(w.memory, w.job.manifest.Rows, answer)
 	// A part gathers for one interval and is recorded while most of the next
 	// gathers; a heartbeat may have to be repeated.
-	interval := w.cfg.PartInterval
-	w.flusher = work.NewFlusher(w.cfg.PartBytes, interval+max(interval, heartbeatInterval)*3/4)
+	interval := w.cfg.Parts.Interval
+	w.flusher = work.NewFlusher(w.cfg.Parts.Bytes, interval+max(interval, heartbeatInterval)*3/4)
 	w.refused = make(map[string]string)
 	w.heard = time.Now()
 	w.onFlushDue(c)
@@ -263,7 +263,7 @@ func (w *worker) onRowsFinished(c actor.Context) {
 }
 
 func (w *worker) onFlushDue(c actor.Context) {
-	w.timers.after(c, w.cfg.PartInterval, "flush", w.onFlushDue)
+	w.timers.after(c, w.cfg.Parts.Interval, "flush", w.onFlushDue)
 	w.write(c, w.flusher.All())
 }
 
@@ -336,7 +336,7 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 		return
 	}
 	silent := time.Since(w.heard)
-	if silent > w.cfg.AdoptionTimeout {
+	if silent > w.cfg.Ownership.AdoptionTimeout {
 		w.log.Warn("no owner of the job took its rows over, they are let go", "after", silent)
 		w.end(c)
 		return

@@ -30,16 +30,20 @@ func (m *Main) openPipeline(ctx context.Context) error {
 			MaxRows: in.MaxRows, MaxRowBytes: int64(in.MaxRowBytes), MaxInflatedBytes: int64(in.MaxBytes),
 		},
 		Logger: m.Logger, Registerer: m.Registry,
-		LeaseTTL: jobs.LeaseTTL, MaxActive: jobs.MaxActive,
-		ShardRows: jobs.ShardRows, ShardBytes: int64(jobs.ShardBytes),
-		PartBytes: int64(jobs.PartBytes), PartInterval: jobs.PartInterval,
-		MemoryBudget: int64(jobs.MemoryBudget), MaxAttempts: jobs.MaxAttempts, RowPatience: jobs.RowPatience,
-		Tokenizers:        words.tokenizer,
-		EstimateThreshold: m.Settings.Estimates.SamplingThreshold, EstimateSample: m.Settings.Estimates.SampleTokens,
-		Version: buildInfo().Version, Clock: m.now, OwnsNone: m.Settings.Cluster.Role == settings.EnginesOnly,
-		WaitForEngine: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval, DrainTimeout: jobs.DrainTimeout,
-		AdoptionTimeout: jobs.AdoptionTimeout, StoragePatience: jobs.StoragePatience,
-		JanitorInterval: m.Settings.Retention.Interval, JanitorBatch: m.Settings.Retention.Batch, OrphanAge: m.Settings.Retention.OrphanAge,
+		Version: buildInfo().Version, Clock: m.now, Tokenizers: words.tokenizer,
+		StoragePatience: jobs.StoragePatience, MemoryBudget: int64(jobs.MemoryBudget), DrainTimeout: jobs.DrainTimeout,
+		Ownership: actors.Ownership{
+			OwnsNone: m.Settings.Cluster.Role == settings.EnginesOnly,
+			LeaseTTL: jobs.LeaseTTL, AdoptionTimeout: jobs.AdoptionTimeout, MaxActive: jobs.MaxActive,
+		},
+		Shards:    actors.Shards{Rows: jobs.ShardRows, Bytes: int64(jobs.ShardBytes)},
+		Parts:     actors.Parts{Bytes: int64(jobs.PartBytes), Interval: jobs.PartInterval},
+		Rows:      actors.Rows{MaxAttempts: jobs.MaxAttempts, Patience: jobs.RowPatience},
+		Estimates: actors.Estimates{Threshold: m.Settings.Estimates.SamplingThreshold, Sample: m.Settings.Estimates.SampleTokens},
+		Servers:   actors.Servers{Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval},
+		Janitor: actors.Janitor{
+			Interval: m.Settings.Retention.Interval, Batch: m.Settings.Retention.Batch, OrphanAge: m.Settings.Retention.OrphanAge,
+		},
 	}
 	if m.Cluster != nil {
 		client, err := peer.NewClient(m.peerConfig())
@@ -50,7 +54,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		config.Peers = peersOf{m.Cluster, client}
 	}
 	if jobs.MaxFailedRows != nil {
-		config.MaxFailedRows = *jobs.MaxFailedRows
+		config.Rows.MaxFailed = *jobs.MaxFailedRows
 	}
 	if m.Pipeline, err = actors.New(config); err != nil {
 		return err
