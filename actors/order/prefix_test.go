@@ -1,0 +1,77 @@
+package order
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// sampled is what prefixes make of so many texts, for a server that remembers
+// so many bytes.
+func sampled(n int, cache int64, text func(i int) string) *prefixes {
+	p := newPrefixes()
+	p.cache = cache
+	for i := range n {
+		p.see(text(i))
+	}
+	return p
+}
+
+// shared is a text whose first bytes are those of a group.
+func shared(group, bytes, rest int, i int) string {
+	begin := strings.Repeat(fmt.Sprintf("group %04d. ", group), bytes/12+1)[:bytes]
+	return begin + strings.Repeat(fmt.Sprintf("row %06d ", i), rest/11+1)
+}
+
+func TestTheLengthThatSavesMostIsChosen(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		cache int64
+		text  func(i int) string
+		depth int
+	}{
+		{"nothing in common", 0, func(i int) string { return shared(i, 2000, 100, i) }, none},
+		{"too short", 0, func(i int) string { return shared(i%8, 200, 20, i) }, none},
+		{"1 KiB of ten groups", 0, func(i int) string { return shared(i%10, 1024, 300, i) }, 2},
+		{"4 KiB of ten groups", 0, func(i int) string { return shared(i%10, 4096, 300, i) }, 4},
+		{"all are remembered", 1 << 20, func(i int) string { return shared(i%10, 4096, 300, i) }, none},
+		{"hardly worth it", 0, func(i int) string { return shared(i%100, 256, 8000, i) }, none},
+	} {
+		if p := sampled(1024, test.cache, test.text); p.depth != test.depth {
+			t.Errorf("%s: level %d is chosen, want %d", test.name, p.depth, test.depth)
+		}
+	}
+}
+
+func TestHashTellsGroupsApart(t *testing.T) {
+	t.Parallel()
+	p := sampled(1024, 0, func(i int) string { return shared(i%10, 1024, 300, i) })
+	hashes := map[uint64]int{}
+	for i := range 100 {
+		hashes[p.hash(shared(i%10, 1024, 50, i))]++
+	}
+	if len(hashes) != 10 || hashes[0] != 0 {
+		t.Errorf("ten groups have hashes %v", hashes)
+	}
+	if p.hash("short") != 0 {
+		t.Error("a text below the chosen length is of a group")
+	}
+	seen, changed := p.see(shared(3, 1024, 50, 1))
+	if seen != p.hash(shared(3, 1024, 99, 2)) || changed {
+		t.Errorf("a text that is seen has another hash (%v), or changes the level", seen)
+	}
+}
+
+// The sample ends, and with it what it takes of memory; texts are told apart
+// all the same.
+func TestTheSampleEnds(t *testing.T) {
+	t.Parallel()
+	p := sampled(sampleRows+10, 0, func(i int) string { return shared(i%10, 1024, 300, i) })
+	if p.seen != sampleRows || p.level[0].hashes != nil {
+		t.Errorf("%d rows were seen", p.seen)
+	}
+	if hash, changed := p.see(shared(3, 1024, 50, 1)); hash == 0 || changed {
+		t.Error("after the sample no text is of a group")
+	}
+}
