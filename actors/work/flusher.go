@@ -71,7 +71,7 @@ func (f *Flusher) Full() (batches []*Batch) {
 		return nil
 	}
 	for n, b := range f.gathering {
-		if b.bytes*2 >= f.gathered {
+		if f.gathered >= f.size/2 && b.bytes*2 >= f.gathered {
 			batches = append(batches, f.Cut(n)...)
 		}
 	}
