@@ -238,7 +238,7 @@ func (j *job) onPartCommitted(c actor.Context, m partCommitted) {
 	}
 }
 
-// serve tells those whose orders have changed.
+// serve tells those whose assignments have changed.
 func (j *job) serve(c actor.Context) {
 	for _, m := range j.owner.Serve() {
 		j.tell(c, m)

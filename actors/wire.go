@@ -23,7 +23,7 @@ type (
 
 	// invited answers an invite.
 	invited struct {
-		Working bool `json:"working,omitempty"` // it works for the job already; its report follows
+		Working bool `json:"working,omitempty"` // it works for the job already; its heartbeat follows
 	}
 
 	// dismiss ends a job's work on a node; it is answered when all has stopped.

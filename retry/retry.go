@@ -1,6 +1,8 @@
 // Package retry owns how the program repeats what has failed and may succeed
-// later: how long it pauses, and when it gives up. Every such wait is one of the
-// policies below, so that they can be compared. Which errors pass by themselves
+// later: how long it pauses, and when it gives up. Every call of another
+// program that is repeated goes by one of the policies below, so that they can be
+// compared. Rows that wait for another attempt, servers that rest and members
+// that are looked for are no calls: actors/dispatch and cluster pace them. Which errors pass by themselves
 // it does not know: whoever calls says so.
 package retry
 

@@ -6,7 +6,7 @@ import "github.com/rowmill/rowmill/store"
 // assignments say how things stand, not what has changed: any of them may be
 // lost, be repeated or be overtaken by a newer one, and no row is the worse for
 // it. A heartbeat is answered with an assignment. Between nodes they travel as
-// JSON.
+// JSON, under names of the first protocol, which nodes of other versions read.
 type (
 	// A Heartbeat says what a worker has and wants.
 	Heartbeat struct {

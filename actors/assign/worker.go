@@ -128,9 +128,3 @@ func (w *Worker) Idle() bool {
 	return w.book.of(w.name).Count() == 0 && w.book.finished.Count() == 0 && w.book.written.Count() == 0 &&
 		len(w.parts) == 0 && w.back.Count() == 0 && w.book.free.Count() == 0
 }
-
-// Where says how far a row is, relative to its shard.
-func (w *Worker) Where(shard, row int) State {
-	state, _ := w.book.where(shard, row)
-	return state
-}

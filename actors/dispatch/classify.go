@@ -81,12 +81,11 @@ func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (
 	return out, Final
 }
 
-// refuse classifies an attempt that brought no answer, on a row on which servers
-// have failed with 500 so often, this time counted.
+// refuse classifies an attempt that a server answered with a refusal, on a row on
+// which servers have failed with 500 so often, this time counted. Lost
+// connections and servers that are down are none: see Queue.failed.
 func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Output, Outcome) {
 	switch {
-	case e.Class == engine.ServerFault:
-		return rowmill.Output{}, Unblamed
 	case e.Class == engine.RowFault && e.TooLong:
 		return failed(rowmill.RowTooLong, e.Message, e.Raw, attempt), Final
 	case e.Class == engine.RowFault:

@@ -81,7 +81,6 @@ func TestClassifierClassesOfError(t *testing.T) {
 		{engine.Error{Class: engine.Moment, Status: 500}, 2, 2, Again, ""},
 		{engine.Error{Class: engine.Moment, Status: 500}, 3, 3, Final, rowmill.RowAttemptsUsedUp},
 		{engine.Error{Class: engine.Moment, Status: 500}, 3, 1, Again, ""},
-		{engine.Error{Class: engine.ServerFault}, 3, 0, Unblamed, ""},
 	} {
 		out, v := j.refuse(&c.err, c.attempt, c.crashes)
 		if v != c.outcome || (c.code != "") != out.Failed() || out.Failed() && out.Err.Code != c.code {
