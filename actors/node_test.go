@@ -1,0 +1,47 @@
+package actors
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// What ends is the lease that a node has, not the one that came after it.
+func TestALeaseThatEndedLateTakesNoOther(t *testing.T) {
+	t.Parallel()
+	opened := func() *lease {
+		l := &lease{}
+		l.ctx, l.cancel = context.WithCancelCause(t.Context())
+		return l
+	}
+	first, second := opened(), opened()
+	n := &node{process: &process{log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry())}, claims: newClaims(1)}
+	n.onLeaseChanged(nil, leaseChanged{lease: first})
+	if n.lease != first {
+		t.Fatal("a new lease is not taken up")
+	}
+	n.onLeaseChanged(nil, leaseChanged{lease: second})
+	n.onLeaseChanged(nil, leaseChanged{lease: first, ended: true})
+	if n.lease != second || second.ctx.Err() != nil {
+		t.Error("the end of a former lease ends the one there is")
+	}
+}
+
+func TestKindOfAnActor(t *testing.T) {
+	t.Parallel()
+	for id, kind := range map[string]string{
+		"node":                           "node",
+		"node/engine-gpu-1$4":            "engine",
+		"node/job-job-0190f5b2-3$7":      "job",
+		"node/job-job-0190-3$7/results$": "results",
+		"node/worker-job-0190-3$9":       "worker",
+		"node/shard-job-0190-3$9":        "other",
+		"future$12":                      "other",
+	} {
+		if got := kindOf(id); got != kind {
+			t.Errorf("%s is of kind %s, want %s", id, got, kind)
+		}
+	}
+}
