@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 
@@ -53,3 +54,5 @@ func unhandled(c actor.Context, log *slog.Logger) {
 		log.Warn("unhandled message", "actor", c.Self().GetId(), "message", typeName(m))
 	}
 }
+
+func typeName(m any) string { return fmt.Sprintf("%T", m) }

@@ -3,8 +3,16 @@ package actors
 import (
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
+
 	"github.com/rowmill/rowmill/store"
 )
+
+// An ownedJob is the actor of a job that the node owns.
+type ownedJob struct {
+	pid   *actor.PID
+	fence store.Fence
+}
 
 // claims are the jobs of a node: those it owns, those it is claiming, and the
 // orphans that it leaves to other nodes for a while.

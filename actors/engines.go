@@ -5,11 +5,35 @@ import (
 	"slices"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
+
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/engine"
 )
+
+// An engineView is what the rest of the node knows of an engine.
+type engineView struct {
+	name    string     // unique in the cluster
+	local   string     // its name on its node
+	address string     // of its node; empty for this one
+	pid     *actor.PID // on this node
+	up      bool
+	info    engine.Info
+	err     error // why it is not up
+}
+
+// serves reports whether the engine runs m now.
+func (v engineView) serves(m rowmill.Model) (engine.ServedModel, bool) {
+	if !v.up {
+		return engine.ServedModel{}, false
+	}
+	return v.info.Find(m)
+}
+
+// enginesChanged tells jobs and workers which engines there are now.
+type enginesChanged struct{ engines []engineView }
 
 // EngineStatus is what a node knows of one of its inference servers.
 type EngineStatus struct {

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -16,7 +15,6 @@ import (
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/cluster/peer"
-	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/tokenize/prompt"
@@ -24,10 +22,9 @@ import (
 
 // Messages a job receives, beside heartbeats, answers to invites, and steps.
 type (
-	enginesChanged struct{ engines []engineView } // node
-	cancelJob      struct{}                       // node: the record says cancelled
-	drainJob       struct{}                       // node: stop and give the job back
-	partCommitted  struct {                       // committer: a part is recorded
+	cancelJob     struct{} // node: the record says cancelled
+	drainJob      struct{} // node: stop and give the job back
+	partCommitted struct { // committer: a part is recorded
 		worker string
 		part   assign.Part
 	}
@@ -368,19 +365,4 @@ func (j *job) onRowBroke(c actor.Context, f *assign.Fault) {
 		return
 	}
 	j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "The engine refuses the job (seen at row %d): %s", f.Row, f.Message))
-}
-
-func union(have, more []string) []string {
-	for _, w := range more {
-		if !slices.Contains(have, w) {
-			have = append(have, w)
-		}
-	}
-	return have
-}
-
-func asEngineError(err error) (*engine.Error, bool) {
-	var e *engine.Error
-	ok := errors.As(err, &e)
-	return e, ok
 }

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/dispatch"
@@ -85,4 +86,13 @@ func (j *jobContext) dispatched(cfg Config) dispatch.Job {
 		Ctx: j.ctx, Spec: j.spec, Classifier: j.outcomes, Counter: j.counter,
 		ContextLength: j.context, MaxTokens: j.maxTokens, PromptLimit: j.promptLimit(), Group: cfg.Rows.EmbeddingGroup,
 	}
+}
+
+func union(have, more []string) []string {
+	for _, w := range more {
+		if !slices.Contains(have, w) {
+			have = append(have, w)
+		}
+	}
+	return have
 }

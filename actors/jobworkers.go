@@ -323,19 +323,3 @@ func (j *job) dismissWorkers(c actor.Context) {
 		}()
 	}
 }
-
-func asError(answer any, err error) error {
-	if refused, ok := answer.(*peer.Refusal); ok {
-		return refused
-	}
-	return err
-}
-
-// code is that of a refusal; empty for any other error.
-func code(err error) string {
-	var refused *peer.Refusal
-	if errors.As(err, &refused) {
-		return refused.Code
-	}
-	return ""
-}

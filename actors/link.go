@@ -21,13 +21,6 @@ type link struct {
 	waiting message // its body is nil where none waits
 }
 
-// A message is what a link can carry: a heartbeat or an assignment.
-type message struct {
-	job   string
-	epoch int64
-	body  any
-}
-
 // send brings m to the partner, or keeps it until the one before it has arrived
 // or has not; failed then hears why, if it is there.
 func (l *link) send(c actor.Context, tasks taskGroup, m message) {

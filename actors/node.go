@@ -22,7 +22,6 @@ type (
 		body   any  // *invite, *dismiss, *assign.Heartbeat, *assign.Assignment, whereIs, hint or drain
 		remote bool // another node asks, not the System or a job of this one
 	}
-	drain   struct{} // give all jobs back
 	jobOver struct { // job: nothing is left to do for it here
 		id       string
 		status   rowmill.Status
@@ -34,7 +33,6 @@ type (
 		ended bool
 	}
 	membersChanged struct{} // System: nodes came, went or said something new
-	accepted       struct{} // the answer to most requests
 )
 
 // A node is the root of everything on this process: it claims jobs that nobody
@@ -155,13 +153,6 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 		}
 	default:
 		answer(c, refuse(peer.CodeUnknownKind, "a message of type %T", body))
-	}
-}
-
-// answer responds to who waits for it.
-func answer(c actor.Context, body any) {
-	if c.Sender() != nil {
-		c.Respond(body)
 	}
 }
 

@@ -16,16 +16,6 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A workerHandle is the node's hold on a worker.
-type workerHandle struct {
-	pid    *actor.PID
-	name   string
-	epoch  int64 // of its owner
-	remote bool  // the owner is on another node
-	owner  *link
-	runs   *sync.WaitGroup
-}
-
 // onInvite starts a worker for a job, or tells the one there is who asks now.
 func (n *node) onInvite(c actor.Context, m *invite) {
 	h, refused := n.workers.admit(m.Job, m.Epoch, m.owner == nil, n.phase == draining)

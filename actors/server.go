@@ -9,7 +9,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/engine"
 )
@@ -48,25 +47,6 @@ type server struct {
 	tasks   taskGroup
 	log     *slog.Logger
 	timers  timers
-}
-
-// An engineView is what the rest of the node knows of an engine.
-type engineView struct {
-	name    string     // unique in the cluster
-	local   string     // its name on its node
-	address string     // of its node; empty for this one
-	pid     *actor.PID // on this node
-	up      bool
-	info    engine.Info
-	err     error // why it is not up
-}
-
-// serves reports whether the engine runs m now.
-func (v engineView) serves(m rowmill.Model) (engine.ServedModel, bool) {
-	if !v.up {
-		return engine.ServedModel{}, false
-	}
-	return v.info.Find(m)
 }
 
 func (s *server) Receive(c actor.Context) {

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -39,5 +38,3 @@ func (t *timers) stop() {
 	}
 	t.pending = nil
 }
-
-func typeName(m any) string { return fmt.Sprintf("%T", m) }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
+
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/cluster"
@@ -137,4 +139,34 @@ func logUnanswered(log *slog.Logger, address string, err error) {
 		return
 	}
 	log.Warn("a node does not answer", "node", address, "err", err)
+}
+
+// A message is what a link can carry: a heartbeat or an assignment.
+type message struct {
+	job   string
+	epoch int64
+	body  any
+}
+
+func asError(answer any, err error) error {
+	if refused, ok := answer.(*peer.Refusal); ok {
+		return refused
+	}
+	return err
+}
+
+// code is that of a refusal; empty for any other error.
+func code(err error) string {
+	var refused *peer.Refusal
+	if errors.As(err, &refused) {
+		return refused.Code
+	}
+	return ""
+}
+
+// answer responds to who waits for it.
+func answer(c actor.Context, body any) {
+	if c.Sender() != nil {
+		c.Respond(body)
+	}
 }

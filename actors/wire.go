@@ -43,6 +43,9 @@ type (
 		Job       string `json:"job"`
 		Cancelled bool   `json:"cancelled,omitempty"` // else: it has no owner
 	}
+
+	drain    struct{} // give all jobs back
+	accepted struct{} // the answer to most requests
 )
 
 // The kinds of envelope between nodes.

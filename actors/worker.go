@@ -479,3 +479,9 @@ func (w *worker) onStopping() {
 		w.writes.Wait()
 	}()
 }
+
+func asEngineError(err error) (*engine.Error, bool) {
+	var e *engine.Error
+	ok := errors.As(err, &e)
+	return e, ok
+}

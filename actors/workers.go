@@ -2,9 +2,22 @@ package actors
 
 import (
 	"fmt"
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/cluster/peer"
 )
+
+// A workerHandle is the node's hold on a worker.
+type workerHandle struct {
+	pid    *actor.PID
+	name   string
+	epoch  int64 // of its owner
+	remote bool  // the owner is on another node
+	owner  *link
+	runs   *sync.WaitGroup
+}
 
 // workers are those of a node, one for each job that it runs rows of, whoever
 // owns the job.
