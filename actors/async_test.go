@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -19,7 +20,10 @@ func bitmap(rows ...uint32) *roaring.Bitmap { return roaring.BitmapOf(rows...) }
 func stage(t *testing.T, play func(t *testing.T, take func(step))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		system := actor.NewActorSystem(actor.WithDeadLetterThrottleInterval(time.Millisecond))
+		system := actor.NewActorSystem(
+			actor.WithDeadLetterThrottleInterval(time.Millisecond),
+			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
+		)
 		pid := system.Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
 			if next, ok := c.Message().(step); ok {
 				next(c)
@@ -57,8 +61,7 @@ func TestTheOutcomeOfATaskIsDroppedOnceItsGroupIsCancelled(t *testing.T) {
 		take(func(c actor.Context) { g.run(c, func(context.Context) step { return nil }) })
 		time.Sleep(2 * time.Second)
 		take(func(actor.Context) { g.cancel() })
-		all.Wait()
-		synctest.Wait()
+		time.Sleep(time.Hour)
 		take(func(actor.Context) {
 			if !slices.Equal(taken, []string{"early"}) {
 				t.Errorf("taken: %q", taken)
@@ -109,14 +112,11 @@ func TestALinkKeepsTheNewest(t *testing.T) {
 				l.send(c, g, message{job: job, body: hint{Job: job}})
 			}
 		})
-		all.Wait()
-		synctest.Wait()
-		all.Wait()
+		time.Sleep(time.Minute)
 		synctest.Wait()
 		slow.err = errors.New("nobody there")
 		take(func(c actor.Context) { l.send(c, g, message{job: "4", body: hint{Job: "4"}}) })
-		all.Wait()
-		synctest.Wait()
+		time.Sleep(time.Minute)
 		take(func(actor.Context) {
 			if got := slow.jobs; !slices.Equal(got, []string{"1", "3", "4"}) {
 				t.Errorf("sent: %q", got)
