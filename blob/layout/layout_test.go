@@ -47,7 +47,7 @@ func TestPrefixes(t *testing.T) {
 	if strings.HasPrefix(layout.Job("12"), layout.Job("1")) {
 		t.Error("the folder of one job holds another's")
 	}
-	if layout.Part("1", 0, 1) == layout.Part("1", 0, 1) {
+	if first, second := layout.Part("1", 0, 1), layout.Part("1", 0, 1); first == second {
 		t.Error("two writers got the same key")
 	}
 }
