@@ -253,22 +253,32 @@ func (w *worker) onRowsFinished(c actor.Context) {
 	}
 	clear(tasks)
 	w.spare = tasks
-	for _, n := range w.loader.Shards() {
-		if w.rows.Unfinished(n) == 0 && w.loader.Last(n) {
-			w.write(c, w.flusher.Cut(n))
-		}
-	}
+	w.closeShards(c)
 	w.write(c, w.flusher.Full())
 	w.pump(c)
+}
+
+// closeShards writes what is left of the shards of which no row is to come, and
+// closes them.
+func (w *worker) closeShards(c actor.Context) {
+	for n := range w.loader.Shards() {
+		if w.rows.Unfinished(n) > 0 || !w.loader.Last(n) {
+			continue
+		}
+		w.write(c, w.flusher.Cut(n))
+		if err := w.loader.Release(n); err != nil {
+			w.log.Warn("closing a shard failed", "err", err)
+		}
+	}
 }
 
 func (w *worker) onFlushDue(c actor.Context) {
 	w.timers.after(c, w.cfg.Parts.Interval, "flush", w.onFlushDue)
 	w.write(c, w.flusher.All())
+	w.closeShards(c)
 }
 
-// write writes batches as parts, and closes the shards of which no row is to
-// come.
+// write writes batches as parts.
 func (w *worker) write(c actor.Context, batches []*work.Batch) {
 	for _, b := range batches {
 		w.tasks.run(c, func(ctx context.Context) step {
@@ -284,13 +294,6 @@ func (w *worker) write(c actor.Context, batches []*work.Batch) {
 			})
 			return func(c actor.Context) { w.onWritten(c, part, b, err) }
 		})
-	}
-	for _, n := range w.loader.Shards() {
-		if w.rows.Unfinished(n) == 0 && w.loader.Last(n) {
-			if err := w.loader.Release(n); err != nil {
-				w.log.Warn("closing a shard failed", "err", err)
-			}
-		}
 	}
 }
 

@@ -93,11 +93,12 @@ func (b *book) releaseAll(worker string) int64 {
 	return have.Count()
 }
 
-// finish notes that a row of a worker is answered.
-func (b *book) finish(worker string, shard, row int) {
-	if b.of(worker).removeRow(shard, row) {
-		b.finished.addRow(shard, row)
-	}
+// finish notes that rows of a worker are answered.
+func (b *book) finish(worker string, shard int, rows *roaring.Bitmap) {
+	have := b.of(worker)
+	rows = have.In(shard, rows)
+	have.Remove(shard, rows)
+	b.finished.Add(shard, rows)
 }
 
 // write notes that rows are in a durable part, whoever has them.

@@ -49,25 +49,6 @@ func (r *Rows) Remove(shard int, rows *roaring.Bitmap) {
 	}
 }
 
-func (r *Rows) addRow(shard, row int) {
-	if have := r.shards[shard]; have == nil {
-		r.Add(shard, roaring.BitmapOf(uint32(row)))
-	} else if have.CheckedAdd(uint32(row)) {
-		r.count++
-	}
-}
-
-func (r *Rows) removeRow(shard, row int) bool {
-	have := r.shards[shard]
-	if have == nil || !have.CheckedRemove(uint32(row)) {
-		return false
-	}
-	if r.count--; have.IsEmpty() {
-		delete(r.shards, shard)
-	}
-	return true
-}
-
 // Of are the rows of one shard, nil for none. They must not be changed.
 func (r *Rows) Of(shard int) *roaring.Bitmap { return r.shards[shard] }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
@@ -179,14 +181,8 @@ func (l *Loader) Revoke(n int) (spans []assign.Span) {
 // Last reports whether no more rows of a shard are to come, as far as is known.
 func (l *Loader) Last(shard int) bool { return shard != l.latest || l.exhausted }
 
-// Shards are those that are open.
-func (l *Loader) Shards() []int {
-	shards := make([]int, 0, len(l.inputs))
-	for n := range l.inputs {
-		shards = append(shards, n)
-	}
-	return shards
-}
+// Shards are those that are open. They may be released meanwhile.
+func (l *Loader) Shards() iter.Seq[int] { return maps.Keys(l.inputs) }
 
 // Release closes a shard.
 func (l *Loader) Release(shard int) error {
