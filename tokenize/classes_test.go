@@ -10,6 +10,7 @@ import (
 // TestClasses compares the class of every character with the tables of Go,
 // which are those of regexp2, but for what Unicode 16 added to them.
 func TestClasses(t *testing.T) {
+	alone(t)
 	t.Parallel()
 	if unicode.Version != "15.0.0" {
 		t.Fatal("the tables of Go are now of Unicode " + unicode.Version + ": bring unicode16 up to them")

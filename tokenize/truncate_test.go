@@ -38,6 +38,7 @@ func truncators(t testing.TB) []*Encoding {
 }
 
 func TestTruncate(t *testing.T) {
+	alone(t)
 	t.Parallel()
 	for _, e := range truncators(t) {
 		for _, text := range hard {
@@ -68,6 +69,7 @@ func TestTruncate(t *testing.T) {
 // TestTruncateOthers cuts by the vocabularies that look for added tokens, put
 // a space before the text, normalize it or have several stages.
 func TestTruncateOthers(t *testing.T) {
+	alone(t)
 	t.Parallel()
 	all := trained(t)[2:]
 	for i, e := range append(all, all[1].WithSpecials(), load(t, "o200k_harmony").WithSpecials()) {
