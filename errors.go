@@ -30,6 +30,10 @@ var (
 	// to be wrong with what was asked for, which may succeed later.
 	ErrUnavailable = errors.New("storage is unavailable")
 
+	// ErrFull says the same of storage that has no room: what was asked for
+	// succeeds once there is some again.
+	ErrFull = fmt.Errorf("%w: it has no room", ErrUnavailable)
+
 	// ErrExpired says that retention has removed what was asked for.
 	ErrExpired = errors.New("expired")
 )

@@ -2,6 +2,7 @@ package rowmill
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,6 +20,12 @@ const (
 // NewJobID returns a fresh job id, "job-" and a version 7 UUID, so that ids
 // sort by the time of their creation.
 func NewJobID() string { return "job-" + uuid.Must(uuid.NewV7()).String() }
+
+// IsJobID reports whether NewJobID may have made id.
+func IsJobID(id string) bool {
+	text, found := strings.CutPrefix(id, "job-")
+	return found && uuid.Validate(text) == nil
+}
 
 // Job is the public record of a job, exactly as clients see it in
 // GET /v1/jobs/{id}. Pointers are null until they are known. Its status is
@@ -52,6 +59,9 @@ type Job struct {
 	Warnings []string `json:"warnings"` // what was ignored or changed, for a person
 	Message  string   `json:"message"`  // what the job is doing or waiting for now
 
+	Continues   *string `json:"continues"`    // the job whose committed rows this one took over
+	ContinuedBy *string `json:"continued_by"` // the last job that took over rows of this one
+
 	Estimate *Estimate    `json:"estimate"` // how CostEstimate came about; estimate jobs only
 	Function *FunctionRef `json:"function"` // the revision it runs; null for a standalone model
 }
@@ -62,6 +72,7 @@ type RowCounts struct {
 	FailedRows       int64 `json:"failed_rows"`       // committed rows without an output
 	TruncatedRows    int64 `json:"truncated_rows"`    // committed rows whose input was cut to fit the context
 	TruncatedOutputs int64 `json:"truncated_outputs"` // answers cut by the length limit
+	RowsTakenOver    int64 `json:"rows_taken_over"`   // committed rows that the job in Continues had run; no tokens and no cost of this one
 }
 
 // EstimateMethod is how a cost was estimated.
@@ -109,10 +120,11 @@ type Spec struct {
 	Account string `json:"account"`
 	Model   Model  `json:"model"` // pinned at submission
 
-	// Exactly one of the three is set.
-	URL     string   `json:"url,omitempty"`     // where to download the input; may hold a signed query: never log it
-	Inline  []string `json:"inline,omitempty"`  // rows of a small submission (at most 64 KiB in all)
-	Spooled string   `json:"spooled,omitempty"` // blob key of a larger submission's rows, one JSON string (or object for Function) per line
+	// Exactly one of the four is set.
+	URL      string        `json:"url,omitempty"`      // where to download the input; may hold a signed query: never log it
+	Inline   []string      `json:"inline,omitempty"`   // rows of a small submission (at most 64 KiB in all)
+	Spooled  string        `json:"spooled,omitempty"`  // blob key of a larger submission's rows, one JSON string (or object for Function) per line
+	Continue *Continuation `json:"continue,omitempty"` // the input is that of another job
 
 	// Function makes prompts of a URL's rows and of spooled rows that are JSON
 	// objects. Nil for a standalone model, and where all rows are prompts
@@ -136,6 +148,13 @@ type Spec struct {
 	RowQuota   int64    `json:"row_quota"`                // rows of this job
 	TokenQuota int64    `json:"token_quota"`              // tokens in of this job
 	CostQuota  *float64 `json:"cost_quota_usd,omitempty"` // USD of the account in a calendar month, UTC; nil for no limit
+}
+
+// A Continuation says whose input a job has, and which rows of it it runs: those
+// that the other has not committed. It takes over the rest.
+type Continuation struct {
+	Job    string `json:"job"`              // id of a job of the same account that is over
+	Failed bool   `json:"failed,omitempty"` // those that it has committed with an error run too
 }
 
 // Deterministic reports whether repeating a row must give the same answer, so

@@ -71,4 +71,5 @@ const (
 	RowOutputTruncated = "output_truncated" // JSON cut off by the length limit
 	RowAttemptsUsedUp  = "attempts_used_up" // every attempt met a passing fault
 	RowTooLong         = "row_too_long"     // the prompt exceeds the context
+	RowNotRun          = "not_run"          // the job ended first; seen in partial results alone
 )

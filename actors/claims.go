@@ -20,11 +20,12 @@ type claims struct {
 	limit    int // how many it may own
 	owned    map[string]ownedJob
 	claiming map[string]bool
+	unsure   map[string]bool      // a claim may have taken effect, or may yet: then they are no orphans
 	orphans  map[string]time.Time // when they were first seen
 }
 
 func newClaims(limit int) claims {
-	return claims{limit: limit, owned: make(map[string]ownedJob), claiming: make(map[string]bool)}
+	return claims{limit: limit, owned: make(map[string]ownedJob), claiming: make(map[string]bool), unsure: make(map[string]bool)}
 }
 
 // free is how many more jobs may be claimed.
@@ -43,12 +44,18 @@ func (s *claims) begin(job string) bool {
 // own notes that a claim has succeeded.
 func (s *claims) own(job string, o ownedJob) {
 	delete(s.claiming, job)
+	delete(s.unsure, job)
 	s.owned[job] = o
 }
+
+// doubt notes that it is not known whether a claim has taken effect: it is to be
+// made again until that is.
+func (s *claims) doubt(job string) { s.unsure[job] = true }
 
 // end forgets a job that is no longer claimed or owned.
 func (s *claims) end(job string) {
 	delete(s.claiming, job)
+	delete(s.unsure, job)
 	delete(s.owned, job)
 }
 
@@ -76,3 +83,7 @@ func (s *claims) due(orphans []store.Orphan, rank func(job string) int, now time
 	s.orphans = seen
 	return jobs
 }
+
+// firstClaim reports whether nobody has owned a job before, by the version that
+// its record has after a claim: it was created and claimed.
+func firstClaim(version int64) bool { return version <= 2 }

@@ -13,7 +13,6 @@ import (
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/ingest"
-	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -62,7 +61,7 @@ func (r *committer) goOn(c actor.Context) {
 	next := r.progress.Next()
 	if next.Failed > 0 {
 		c.Send(r.owner, jobBroke{rowmill.Failf(rowmill.CodeTooManyFailedRows,
-			"%d of %d rows failed, more than the job may lose. GET /v1/jobs/%s/errors lists them.", next.Failed, r.job.manifest.Rows, r.job.id)})
+			"%d of %d rows failed, more than the job may lose. GET /v1/jobs/%s/errors?not_run=false lists them.", next.Failed, r.job.manifest.Rows, r.job.id)})
 	}
 	if next.Record != nil {
 		r.record(c, next.Record)
@@ -80,8 +79,8 @@ func (r *committer) goOn(c actor.Context) {
 
 func (r *committer) onPartWritten(c actor.Context, m partWritten) {
 	if m.Repeat {
-		r.log.Warn("part repeats rows that are done, dropped", "part", m.Key)
-		r.drop(c, m.Key)
+		r.log.Debug("part repeats rows that are done, dropped", "part", m.Key)
+		r.drop(c, store.Part{Key: m.Key})
 		return
 	}
 	r.progress.Propose(m.Proposal)
@@ -91,9 +90,7 @@ func (r *committer) onPartWritten(c actor.Context, m partWritten) {
 func (r *committer) record(c actor.Context, batch *commit.Batch) {
 	parts := batch.Parts()
 	r.tasks.run(c, func(ctx context.Context) step {
-		err := retry.Commits.Do(ctx, func() error { return r.cfg.Store.CommitParts(ctx, r.job.fence, parts, batch.Totals) }, mayGoOn, func(err error) {
-			r.log.Warn("committing parts failed, will be tried again", "parts", len(parts), "err", err)
-		})
+		err := r.storage.WaitHere(ctx, func() error { return r.cfg.Store.CommitParts(ctx, r.job.fence, parts, batch.Totals) })
 		return func(c actor.Context) {
 			if err != nil {
 				c.Send(r.owner, jobBroke{fmt.Errorf("commit parts: %w", err)})
@@ -129,7 +126,7 @@ func (r *committer) merge(c actor.Context, n int) {
 		began := time.Now()
 		complete, err := r.files.Merge(ctx, n, parts)
 		if err == nil {
-			err = r.files.Retry(ctx, "record merged shard", func() error { return r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete) })
+			err = r.storage.WaitHere(ctx, func() error { return r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete) })
 			r.metrics.merges.Observe(time.Since(began).Seconds())
 		}
 		return func(c actor.Context) {
@@ -137,30 +134,37 @@ func (r *committer) merge(c actor.Context, n int) {
 				r.broke(c, fmt.Errorf("merge shard %d: %w", n, err))
 				return
 			}
-			for _, p := range r.progress.Merged(complete) {
-				r.drop(c, p.Key)
-			}
+			r.drop(c, r.progress.Merged(complete)...)
 			r.goOn(c)
 		}
 	})
 }
 
-// dropDelay is how long a part that was merged stays. A store that does not
-// flush each write may forget the merged one when it crashes, and then names
-// this one again.
-const dropDelay = 10 * time.Second
-
-// drop deletes a part object that no record names any more, after a while. The
-// end of the job removes what is left.
-func (r *committer) drop(c actor.Context, key string) {
+// drop deletes part objects that no record names any more, after a while: a
+// store that forgets its last writes in a crash may name them again. The end of
+// the job removes what is left.
+func (r *committer) drop(c actor.Context, parts ...store.Part) {
 	r.tasks.run(c, func(ctx context.Context) step {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(dropDelay):
+		case <-time.After(r.cfg.Ownership.Settle):
 		}
-		if err := r.cfg.Blob.Delete(ctx, key); err != nil {
-			r.log.Warn("deleting a part failed", "part", key, "err", err)
+		named := make(map[string]bool)
+		err := r.storage.Wait(ctx, func() error {
+			recorded, err := r.cfg.Store.ListParts(ctx, r.job.id)
+			for _, p := range recorded {
+				named[p.Key] = true
+			}
+			return err
+		})
+		for _, p := range parts {
+			if err == nil && !named[p.Key] {
+				err = r.cfg.Blob.Delete(ctx, p.Key)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			r.log.Warn("deleting parts failed", "parts", len(parts), "err", err)
 		}
 		return nil
 	})
@@ -187,14 +191,19 @@ func (r *committer) finalise(c actor.Context) {
 func (r *committer) finish(ctx context.Context, parts []store.Part) (rec store.Record, err error) {
 	if r.job.spec.Estimate { // its answers are nobody's: only what they took counts
 		usd, e := ingest.Sampled(r.job.spec, r.rows, r.job.manifest.Size, parts)
-		return recordEstimate(ctx, r.cfg.Store, r.job.fence, r.rows, usd, e, r.cfg.Clock())
+		now := r.cfg.Clock()
+		err = r.storage.WaitHere(ctx, func() (err error) {
+			rec, err = recordEstimate(ctx, r.cfg.Store, r.job.fence, r.rows, usd, e, now)
+			return err
+		})
+		return rec, err
 	}
 	artifacts, err := r.files.Result(ctx, parts)
 	if err != nil {
 		return rec, err
 	}
 	now := r.cfg.Clock()
-	err = r.files.Retry(ctx, "finish job", func() (err error) {
+	err = r.storage.WaitHere(ctx, func() (err error) {
 		rec, err = recordSuccess(ctx, r.cfg.Store, r.job.fence, artifacts, now)
 		return err
 	})

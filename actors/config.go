@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"time"
@@ -36,15 +37,26 @@ type Config struct {
 	// all waiting go by the monotonic clock, whatever this one says.
 	Clock func() time.Time
 
+	// Confirm says with an error why nothing may be removed from Store and Blob,
+	// such as a *deployment.DifferError. Default: both are this process's alone.
+	Confirm func(ctx context.Context) error
+
 	// Tokenizers finds the vocabulary of a model. Where another one stands in,
 	// or none (nil), counts are estimates, corrected by what servers report,
 	// and the warning says what would make them exact. Default: no
 	// vocabularies.
 	Tokenizers func(rowmill.Model) (t prompt.Tokenizer, warning string, err error)
 
-	// StoragePatience is how long a store or a bucket that fails is asked again
-	// before a job gives up. Default 1 min: enough for one that restarts.
+	// StoragePatience is how long another node must have been able to use the
+	// bucket that this one cannot before jobs and rows go there, and how long an
+	// error of storage is tried again that is not known to pass. Storage that is
+	// away is waited for however long it takes. Default 1 min: enough for one that
+	// restarts.
 	StoragePatience time.Duration
+
+	// InputRetention is how long the input of a job is kept after its end, where
+	// rows of it are left to run. Zero is not at all.
+	InputRetention time.Duration
 
 	// MemoryBudget bounds the bytes of rows in memory on this node, all jobs
 	// together: loaded inputs and finished outputs. Default 64 MiB. A job
@@ -79,6 +91,11 @@ type Ownership struct {
 	// is gone before it lets go of them. Default 30 s: several times what the
 	// next owner takes to appear.
 	AdoptionTimeout time.Duration
+
+	// Settle is how long what a job needed stays after its end: longer than a
+	// store that forgets its last writes takes to be back. Zero is for one that
+	// forgets nothing.
+	Settle time.Duration
 
 	// ScanInterval is the time between searches for jobs without an owner.
 	// Default 500 ms. New jobs on this node do not wait for it.
@@ -160,6 +177,17 @@ type Janitor struct {
 	Interval  time.Duration
 	Batch     int
 	OrphanAge time.Duration
+
+	// ClockTolerance is how far the node's clock may be from the store's before
+	// it removes nothing. Default 2 min: far more than clocks differ by that are
+	// set by NTP, and far less than a day.
+	ClockTolerance time.Duration
+
+	// CatchUp is how much faster than time the days of retention may pass where
+	// the clock is ahead of them, because the service stood still or the clock
+	// has jumped. Default 24, a day an hour: a wrong clock is noticed long before
+	// it costs anything, and after a quiet week retention is late by a morning.
+	CatchUp int
 }
 
 // WithDefaults fills in what is zero.
@@ -186,12 +214,17 @@ func (c Config) WithDefaults() Config {
 	def(&c.Janitor.Interval, time.Minute)
 	def(&c.Janitor.Batch, 100)
 	def(&c.Janitor.OrphanAge, 24*time.Hour)
+	def(&c.Janitor.ClockTolerance, 2*time.Minute)
+	def(&c.Janitor.CatchUp, 24)
 	def(&c.DrainTimeout, 30*time.Second)
 	if c.Tokenizers == nil {
 		c.Tokenizers = func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil }
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
+	}
+	if c.Confirm == nil {
+		c.Confirm = func(context.Context) error { return nil }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -224,6 +257,8 @@ func (c Config) Validate() error {
 		return errors.New("actors: Rows.MaxAttempts and Rows.EmbeddingGroup must be positive")
 	case c.Janitor.Batch < 1:
 		return errors.New("actors: Janitor.Batch must be positive")
+	case c.Janitor.ClockTolerance < 0 || c.Janitor.CatchUp < 1:
+		return errors.New("actors: Janitor.ClockTolerance must not be negative, and CatchUp at least 1")
 	case c.Ownership.LeaseTTL < time.Second:
 		return errors.New("actors: Ownership.LeaseTTL must be at least 1s")
 	}
@@ -233,7 +268,7 @@ func (c Config) Validate() error {
 // ingest is what the jobs' inputs are read with.
 func (c Config) ingest() ingest.Config {
 	return ingest.Config{
-		Jobs: c.Store, Bucket: c.Blob, Downloader: c.Downloader, Limits: c.Input, Clock: c.Clock,
+		Jobs: c.Store, Parts: c.Store, Bucket: c.Blob, Downloader: c.Downloader, Limits: c.Input, Clock: c.Clock,
 		ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, SampleFrom: c.Estimates.Threshold, SampleTokens: c.Estimates.Sample,
 	}
 }

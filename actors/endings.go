@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/store"
 )
@@ -44,7 +45,7 @@ func recordEstimate(ctx context.Context, s store.Jobs, f store.Fence, rows int64
 // recordFailure ends a job that has failed, as often as it takes while the fence
 // holds: a disk that was full has room again some time.
 func recordFailure(ctx context.Context, s store.Jobs, f store.Fence, failure *rowmill.Failure, now time.Time, log *slog.Logger) (rec store.Record, err error) {
-	err = retry.Endings.Do(ctx, func() (err error) {
+	err = retry.Storage.Do(ctx, func() (err error) {
 		rec, err = s.Finish(ctx, f, func(r *store.Record) error {
 			advance(&r.Job, []rowmill.Status{rowmill.StatusFailed}, now)
 			r.Job.FailureReason = failure
@@ -53,7 +54,11 @@ func recordFailure(ctx context.Context, s store.Jobs, f store.Fence, failure *ro
 			return nil
 		})
 		return err
-	}, mayGoOn, func(err error) { log.Warn("recording a job's failure failed, will be tried again", "err", err) })
+	}, func(err error) bool { return !rowmill.MustStop(err) }, func(err error) {
+		if !storage.Passing(err) { // else the watch has said so, once
+			log.Warn("recording a job's failure failed, will be tried again", "err", err)
+		}
+	})
 	return rec, err
 }
 

@@ -1,7 +1,11 @@
 package actors_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/deployment"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
 )
@@ -19,12 +24,39 @@ type calendar struct{ days atomic.Int64 }
 
 func (c *calendar) now() time.Time { return time.Now().AddDate(0, 0, int(c.days.Load())) }
 
+// lines are a log that may be read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// A clockedStore has the time of a calendar.
+type clockedStore struct {
+	store.Store
+	clock *calendar
+}
+
+func (s clockedStore) Time(ctx context.Context) (time.Time, error) { return s.clock.now(), ctx.Err() }
+
 // Whoever has opened the results reads them whole, or gets an error.
 func TestRemovalWhileResultsAreRead(t *testing.T) {
 	t.Parallel()
 	var clock calendar
 	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
 		cfg.Clock, cfg.Janitor.Interval = clock.now, 5*time.Millisecond
+		cfg.Store, cfg.Janitor.CatchUp = clockedStore{cfg.Store, &clock}, 1e9
 	})
 	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
 	object, err := b.cfg.Blob.Open(t.Context(), rec.Artifacts["full"].Key)
@@ -52,6 +84,61 @@ type askedStore struct {
 func (s askedStore) Holders(ctx context.Context) ([]string, error) {
 	s.asked.Add(1)
 	return s.Store.Holders(ctx)
+}
+
+// A node whose storage is another deployment's, or whose clock is days off,
+// removes nothing, says why once, and goes on when it is mended.
+func TestNothingIsRemovedThatMayBeOthers(t *testing.T) {
+	t.Parallel()
+	for name, hold := range map[string]func(cfg *actors.Config, held *atomic.Bool){
+		"another deployment's": func(cfg *actors.Config, held *atomic.Bool) {
+			cfg.Confirm = func(context.Context) error {
+				if held.Load() {
+					return &deployment.DifferError{Why: "the records were lost"}
+				}
+				return nil
+			}
+		},
+		"the clock is wrong": func(cfg *actors.Config, held *atomic.Bool) {
+			right := cfg.Clock
+			cfg.Clock = func() time.Time {
+				if held.Load() {
+					return right().AddDate(0, 0, 100)
+				}
+				return right()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var clock calendar
+			var held atomic.Bool
+			held.Store(true)
+			var log lines
+			b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
+				cfg.Clock, cfg.Janitor.Interval = clock.now, 5*time.Millisecond
+				cfg.Store, cfg.Janitor.CatchUp = clockedStore{cfg.Store, &clock}, 1e9
+				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				hold(cfg, &held)
+			})
+			rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
+			clock.days.Store(100)
+			wait.For(t, "the node says why", func() bool { return b.system.Storage().Held != nil })
+			<-time.After(50 * time.Millisecond) // ten more rounds
+			if left, err := b.cfg.Blob.List(t.Context(), layout.Job(rec.Job.ID)); err != nil || len(left) == 0 {
+				t.Fatalf("%v are left, %v", left, err)
+			}
+			if n := strings.Count(log.String(), "NO DATA IS REMOVED"); n != 1 {
+				t.Errorf("it was said %d times:\n%s", n, log.String())
+			}
+			held.Store(false)
+			wait.For(t, "the data is gone", func() bool {
+				left, err := b.cfg.Blob.List(t.Context(), layout.Job(rec.Job.ID))
+				return err == nil && len(left) == 0
+			})
+			wait.For(t, "the node says that all is well", func() bool { return b.system.Storage().Held == nil })
+		})
+	}
 }
 
 func TestOneNodeRemovesData(t *testing.T) {

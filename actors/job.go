@@ -36,14 +36,15 @@ type (
 // A job is the actor that owns one job on this node, from claim to end.
 type job struct {
 	*process
-	rec    store.Record
-	fence  store.Fence
-	node   *actor.PID
-	log    *slog.Logger   // names the job
-	tasks  taskGroup      // ends with the job's rows
-	writes sync.WaitGroup // those, which may write objects
-	ending taskGroup      // ends with the actor
-	timers timers
+	rec     store.Record
+	claimed int64 // version of the record after the claim
+	fence   store.Fence
+	node    *actor.PID
+	log     *slog.Logger   // names the job
+	tasks   taskGroup      // ends with the job's rows
+	writes  sync.WaitGroup // those, which may write objects
+	ending  taskGroup      // ends with the actor
+	timers  timers
 
 	phase    jobPhase
 	draining bool // it is to be given back
@@ -57,6 +58,7 @@ type job struct {
 
 	owner     *assign.Owner
 	links     map[string]*link // by worker
+	unwanted  map[string]bool  // workers that were told to let go
 	invites   invitations
 	looked    time.Time      // when it was last looked who is silent
 	dismissed sync.WaitGroup // workers that are being stopped
@@ -101,6 +103,8 @@ func (j *job) receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case enginesChanged:
 		j.onEnginesChanged(c, m)
+	case storageChanged:
+		j.say(c)
 	case *assign.Heartbeat:
 		j.onHeartbeat(c, m)
 	case *invited:
@@ -128,6 +132,9 @@ func (j *job) receive(c actor.Context) {
 func (j *job) onStarted(c actor.Context) {
 	j.refused = make(map[string]error)
 	j.invites = newInvitations()
+	if _, away := j.storage.Objects(); away {
+		j.say(c)
+	}
 	rec := j.rec
 	j.tasks.run(c, func(ctx context.Context) step {
 		in := ingested{rec: rec}
@@ -148,14 +155,14 @@ func (j *job) ingest(ctx context.Context, in *ingested) (err error) {
 	if in.counter, err = j.counters.Counter(in.rec.Spec.Model, in.rec.Spec.System); err != nil {
 		return err
 	}
-	if in.input, err = ingest.Run(ctx, j.cfg.ingest(), &in.rec, j.fence, in.counter); err != nil {
+	if in.input, err = ingest.Run(ctx, j.reads(), &in.rec, j.fence, in.counter); err != nil {
 		return err
 	}
-	err = j.retry(ctx, "reserve cost", func() error { return ingest.Reserve(ctx, j.cfg.Store, &in.rec, j.fence, in.input) })
+	err = j.storage.WaitHere(ctx, func() error { return ingest.Reserve(ctx, j.cfg.Store, &in.rec, j.fence, in.input) })
 	if err != nil {
 		return err
 	}
-	return j.retry(ctx, "read parts", func() (err error) {
+	return j.storage.WaitHere(ctx, func() (err error) {
 		in.parts, err = j.cfg.Store.ListParts(ctx, in.rec.Job.ID)
 		return err
 	})
@@ -166,9 +173,12 @@ func (j *job) onIngested(c actor.Context, in ingested, err error) {
 		j.broke(c, err)
 		return
 	}
-	j.rec, j.input = in.rec, in.input
+	j.input = in.input
+	if in.rec.Version >= j.rec.Version { // else it said what it waits for
+		j.rec = in.rec
+	}
 	if spec := &j.rec.Spec; spec.Estimate {
-		if !j.cfg.ingest().Samples(spec, in.input.Size) {
+		if !j.reads().Samples(spec, in.input.Size) {
 			j.estimate(c)
 			return
 		}
@@ -198,7 +208,11 @@ func (j *job) estimate(c actor.Context) {
 	rows, now := j.input.Rows, j.cfg.Clock()
 	usd, e := ingest.Unsampled(&j.rec.Spec, rows, j.input.Size)
 	j.tasks.run(c, func(ctx context.Context) step {
-		rec, err := recordEstimate(ctx, j.cfg.Store, j.fence, rows, usd, e, now)
+		var rec store.Record
+		err := j.storage.WaitHere(ctx, func() (err error) {
+			rec, err = recordEstimate(ctx, j.cfg.Store, j.fence, rows, usd, e, now)
+			return err
+		})
 		return func(c actor.Context) {
 			if err != nil {
 				j.broke(c, err)
@@ -219,10 +233,7 @@ func (j *job) proceed(c actor.Context) {
 		j.release(c)
 		return
 	}
-	run, message := j.served(), "Processing rows."
-	if !run {
-		message = fmt.Sprintf("Waiting for an engine that serves %s.", j.rec.Spec.Model.ID)
-	}
+	run, message := j.served(), j.message()
 	if !run && j.rec.Job.Message == message {
 		return
 	}
@@ -253,7 +264,7 @@ func (j *job) update(c actor.Context, change func(*store.Record)) {
 	j.updating = true
 	j.tasks.run(c, func(ctx context.Context) step {
 		var rec store.Record
-		err := j.retry(ctx, "update record", func() (err error) {
+		err := j.storage.WaitHere(ctx, func() (err error) {
 			rec, err = j.cfg.Store.Update(ctx, j.fence, func(r *store.Record) error {
 				change(r)
 				return nil
@@ -269,13 +280,45 @@ func (j *job) update(c actor.Context, change func(*store.Record)) {
 			j.rec = rec
 			if j.phase == jobWaits {
 				j.onProceeded(c)
+			} else {
+				j.say(c)
 			}
 		}
 	})
 }
 
-func (j *job) retry(ctx context.Context, what string, do func() error) error {
-	return retryStorage(ctx, j.cfg.StoragePatience, j.log, what, do)
+// reads is what the input is read with.
+func (j *job) reads() ingest.Config {
+	cfg := j.cfg.ingest()
+	cfg.Wait, cfg.Patient = j.storage.WaitHere, j.storage.Patient
+	return cfg
+}
+
+// say has the record tell what the job does or waits for, where that has changed.
+func (j *job) say(c actor.Context) {
+	message := j.message()
+	if j.updating || j.phase >= jobEnds || message == j.rec.Job.Message {
+		return
+	}
+	j.update(c, func(r *store.Record) { r.Job.Message = message })
+}
+
+// message says to a client what the job does, or what it waits for.
+func (j *job) message() string {
+	outage, away := j.storage.Objects()
+	switch {
+	case away:
+		return outage.Message()
+	case j.phase == jobStarts:
+		return "Reading the input."
+	case !j.served() && j.phase == jobWaits:
+		return fmt.Sprintf("Waiting for an engine that serves %s.", j.rec.Spec.Model.ID)
+	case !j.served():
+		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.", j.rec.Spec.Model.ID)
+	case j.owner != nil && j.owner.Away() > 0 && j.owner.Away() == len(j.owner.Workers()):
+		return fmt.Sprintf("Waiting for object storage, which no node that serves %s can use. The job goes on by itself.", j.rec.Spec.Model.ID)
+	}
+	return "Processing rows."
 }
 
 func (j *job) onProceeded(c actor.Context) {
@@ -299,12 +342,13 @@ func (j *job) startRows(c actor.Context) {
 		j.update(c, func(r *store.Record) { r.Job.Warnings = union(r.Job.Warnings, []string{warning}) })
 	}
 	j.links = make(map[string]*link)
+	j.unwanted = make(map[string]bool)
 	j.results = c.SpawnPrefix(j.metrics.props("results", func() actor.Actor {
 		return &committer{
 			process: j.process, job: j.job, owner: c.Self(), rows: j.input.Rows,
 			progress: commit.NewProgress(j.ledger, j.cfg.survives(j.ledger.Rows), j.rec.Spec.Estimate),
 			files: &commit.Files{
-				Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.fence.Epoch, Shards: j.job.manifest.Shards, Retry: j.retry,
+				Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.fence.Epoch, Shards: j.job.manifest.Shards, Wait: j.storage.WaitHere,
 			},
 			tasks: newTaskGroup(j.tasks.ctx, &j.writes), log: j.log,
 		}
@@ -318,22 +362,13 @@ func (j *job) startRows(c actor.Context) {
 }
 
 func (j *job) onEnginesChanged(c actor.Context, m enginesChanged) {
-	before := j.served()
 	j.engines = m.engines
 	switch j.phase {
 	case jobWaits:
 		j.proceed(c)
 	case jobRuns, jobCloses:
 		j.inviteNew(c)
-		after := j.served()
-		if after == before {
-			return
-		}
-		message := "Processing rows."
-		if !after {
-			message = fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.", j.rec.Spec.Model.ID)
-		}
-		j.update(c, func(r *store.Record) { r.Job.Message = message })
+		j.say(c)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -18,8 +18,8 @@ var errForgotten = errors.New("the store has lost parts that it had acknowledged
 func (j *job) broke(c actor.Context, err error) {
 	var failure *rowmill.Failure
 	switch {
-	case errors.Is(err, rowmill.ErrTerminal): // a client's cancel came first
-		j.onCancelled(c)
+	case errors.Is(err, rowmill.ErrTerminal):
+		j.onOver(c)
 	case errors.Is(err, rowmill.ErrLeaseLost):
 		j.metrics.fenced.Inc()
 		j.log.Warn("job has another owner", "err", err)
@@ -27,6 +27,10 @@ func (j *job) broke(c actor.Context, err error) {
 		j.leave(c, rowmill.StatusUnknown, false) // without touching the store
 	case errors.Is(err, errForgotten):
 		j.log.Warn("beginning again from the parts that the store has", "err", err)
+		j.release(c)
+	case errors.Is(err, storage.ErrElsewhere):
+		j.log.Warn("the job is handed to a node that reaches object storage", "err", err)
+		j.metrics.handed.Inc()
 		j.release(c)
 	case errors.As(err, &failure):
 		j.fail(c, failure)
@@ -46,12 +50,15 @@ func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
 	j.ending.run(c, func(ctx context.Context) step {
 		rec, err := recordFailure(ctx, j.cfg.Store, j.fence, failure, now, j.log)
 		return func(c actor.Context) {
-			if err != nil {
+			switch {
+			case errors.Is(err, rowmill.ErrTerminal):
+				j.onOver(c)
+			case err != nil:
 				j.leave(c, rowmill.StatusUnknown, false) // another owner's, or the node is stopping
-				return
+			default:
+				j.rec = rec
+				j.over(c, rec.Job.Status)
 			}
-			j.rec = rec
-			j.cleanUp(c, rec.Job.Status, false)
 		}
 	})
 }
@@ -60,13 +67,13 @@ func (j *job) onJobSucceeded(c actor.Context, rec store.Record) {
 	j.rec = rec
 	j.stopRows(c)
 	j.dismissWorkers(c)
-	j.cleanUp(c, rowmill.StatusSucceeded, true)
+	j.over(c, rowmill.StatusSucceeded)
 }
 
 func (j *job) onCancelled(c actor.Context) {
 	j.stopRows(c)
 	j.dismissWorkers(c)
-	j.cleanUp(c, rowmill.StatusCancelled, false)
+	j.over(c, rowmill.StatusCancelled)
 }
 
 // stopRows stops everything that works on rows here, but for the workers: they
@@ -80,34 +87,42 @@ func (j *job) stopRows(c actor.Context) {
 	}
 }
 
-// cleanUp removes the objects that a finished job no longer needs: always the
-// input, and for a success the parts, which the artifacts replace. The parts
-// of other jobs stay until retention, since they answer questions about rows.
-func (j *job) cleanUp(c actor.Context, status rowmill.Status, parts bool) {
-	id := j.rec.Job.ID
-	j.ending.run(c, func(ctx context.Context) step {
-		j.writes.Wait() // what they still write must not outlive the removal
+// over leaves a job that has ended, once nothing is written for it any more.
+func (j *job) over(c actor.Context, status rowmill.Status) {
+	j.ending.run(c, func(context.Context) step {
+		j.writes.Wait()
 		j.dismissed.Wait()
-		if err := removeObjects(ctx, j.cfg, id, parts); err != nil {
-			j.log.Warn("cleaning up after the job failed", "err", err)
-		}
 		return func(c actor.Context) { j.leave(c, status, false) }
 	})
 }
 
-func removeObjects(ctx context.Context, cfg Config, id string, parts bool) error {
-	err := cfg.Blob.DeletePrefix(ctx, layout.Input(id))
-	if parts {
-		err = errors.Join(err, cfg.Store.DropParts(ctx, id), cfg.Blob.DeletePrefix(ctx, layout.Parts(id)))
-	}
-	return err
+// onOver leaves a job that the store says is over: a client's cancel came
+// first, or an end of our own whose answer was lost.
+func (j *job) onOver(c actor.Context) {
+	j.stopRows(c)
+	j.dismissWorkers(c)
+	j.ending.run(c, func(ctx context.Context) step {
+		var rec store.Record
+		err := j.storage.Wait(ctx, func() (err error) {
+			rec, err = j.cfg.Store.Get(ctx, j.fence.JobID)
+			return err
+		})
+		return func(c actor.Context) {
+			if err != nil || !rec.Job.Status.Terminal() {
+				j.log.Warn("a job that was over is not any more", "status", rec.Job.Status, "err", err)
+				j.leave(c, rowmill.StatusUnknown, true)
+				return
+			}
+			j.over(c, rec.Job.Status)
+		}
+	})
 }
 
 // release gives the job back to whoever claims it next.
 func (j *job) release(c actor.Context) {
 	j.stopRows(c)
 	j.ending.run(c, func(ctx context.Context) step {
-		err := j.retry(ctx, "release job", func() error { return j.cfg.Store.Release(ctx, j.fence) })
+		err := j.storage.Wait(ctx, func() error { return j.cfg.Store.Release(ctx, j.fence) })
 		if err != nil {
 			j.log.Warn("giving the job back failed", "err", err)
 		}

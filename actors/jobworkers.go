@@ -27,7 +27,7 @@ const (
 // gather begins the work: every node that may have rows of the job is asked,
 // and those that have are heard before the first row is assigned.
 func (j *job) gather(c actor.Context) {
-	if j.fence.Epoch == 1 {
+	if firstClaim(j.claimed) {
 		j.startAssigning(c)
 	} else {
 		j.timers.after(c, gatherTimeout, "gather", j.startAssigning)
@@ -132,7 +132,10 @@ func (j *job) onHeartbeat(c actor.Context, r *assign.Heartbeat) {
 		to = &link{local: local, transport: j.transport, address: r.Address, kind: kindAssignment, failed: j.onUndelivered}
 	}
 	if m == nil {
-		j.log.Warn("worker has to let go of its rows", "worker", r.Worker, "node", r.Address)
+		if !j.unwanted[r.Worker] { // it reports until it has heard
+			j.unwanted[r.Worker] = true
+			j.log.Warn("worker has to let go of its rows", "worker", r.Worker, "node", r.Address)
+		}
 		to.send(c, j.tasks, j.signed(&assign.Assignment{Worker: r.Worker, Stop: true}))
 		return
 	}
@@ -279,6 +282,11 @@ func (j *job) lookAtWorkers(c actor.Context) {
 	for _, m := range j.owner.Silent(now.Add(-j.cfg.Ownership.LeaseTTL)) {
 		j.lose(c, m)
 	}
+	for _, m := range j.owner.Stranded(j.cfg.StoragePatience, now) {
+		j.invites.ban(m.Address, now)
+		j.lose(c, m)
+	}
+	j.say(c)
 	for _, m := range j.owner.Silent(now.Add(-2 * heartbeatInterval)) {
 		j.tell(c, m) // whether anybody listens
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -70,7 +71,9 @@ func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, rene
 			return
 		default:
 			renewals.WithLabelValues("failed").Inc()
-			log.Warn("renewing the session failed", "session", l.session, "err", err)
+			if !storage.Passing(err) { // else the watch has said so, once
+				log.Warn("renewing the session failed", "session", l.session, "err", err)
+			}
 		}
 	}
 }

@@ -37,7 +37,13 @@ type metrics struct {
 	renewals  *prometheus.CounterVec // outcome
 	takeovers prometheus.Counter
 	fenced    prometheus.Counter
+	handed    prometheus.Counter
 	returned  *prometheus.CounterVec // reason
+
+	held         *prometheus.GaugeVec // reason
+	skew         prometheus.Gauge
+	unknownJobs  prometheus.Gauge
+	unknownBytes prometheus.Gauge
 
 	countErrors *prometheus.GaugeVec // model
 	dead        prometheus.Counter
@@ -97,7 +103,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.renewals = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_lease_renewals_total", Help: "Renewals of this node's session, by outcome (renewed, failed, lost)."}, []string{"outcome"})
 	m.takeovers = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_takeovers_total", Help: "Jobs this node took over from another owner, or from itself before a restart."})
 	m.fenced = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_fenced_total", Help: "Times this node stopped acting for its jobs because its session could not be trusted, or a write was refused."})
+	m.handed = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_storage_handovers_total", Help: "Jobs this node gave to others because it could not use the bucket and they can."})
 	m.returned = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_returned_total", Help: "Rows dealt to a worker that went to another: given back unsent (back), or to be run again because the worker was lost (lost)."}, []string{"reason"})
+	m.held = f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_retention_held", Help: "1 while this node removes no data, by reason: records and bucket do not belong together (deployment), or its clock is off the store's (clock)."}, []string{"reason"})
+	m.skew = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_clock_skew_seconds", Help: "How far this node's clock is ahead of the store's."})
+	m.unknownJobs = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_jobs", Help: "Jobs with objects in the bucket that no record knows, as the node last found that removes data; 0 on the others."})
+	m.unknownBytes = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_bytes", Help: "Bytes of those objects."})
+	for _, reason := range []string{heldDeployment, heldClock} {
+		m.held.WithLabelValues(reason)
+	}
 	for _, outcome := range []string{"renewed", "failed", "lost"} {
 		m.renewals.WithLabelValues(outcome)
 	}

@@ -32,6 +32,7 @@ type (
 		lease *lease
 		ended bool
 	}
+	storageChanged struct{} // System: an outage has begun or ended; also node to its jobs
 	membersChanged struct{} // System: nodes came, went or said something new
 )
 
@@ -52,6 +53,9 @@ type node struct {
 	members  []string     // ids of the other nodes
 	said     *nodes.State // the last state that was spread
 	scanning bool
+	settling []settling // jobs that are over, in the order of their ends
+	tidying  int        // clean-ups at work
+	reached  time.Time  // since when others that own jobs reach the bucket, and this node does not
 	janitor  *retention.Janitor
 }
 
@@ -85,6 +89,8 @@ func (n *node) Receive(c actor.Context) {
 		n.onLeaseChanged(c, m)
 	case membersChanged:
 		n.onMembersChanged(c)
+	case storageChanged:
+		n.onStorageChanged(c)
 	case *actor.Terminated:
 		n.onTerminated(c, m)
 	case *actor.Stopping:
@@ -107,10 +113,9 @@ func (n *node) onStarted(c actor.Context) {
 	}
 	n.publish()
 	n.lookAtState(c)
+	n.lookAtStorage(c)
 	n.scan(c)
-	n.janitor = &retention.Janitor{Config: retention.Config{
-		Store: n.cfg.Store, Bucket: n.cfg.Blob, Log: n.log, Clock: n.cfg.Clock, Batch: n.cfg.Janitor.Batch, OrphanAge: n.cfg.Janitor.OrphanAge,
-	}}
+	n.janitor = newJanitor(n.cfg, n.tidyJob, n.log)
 	n.timers.after(c, n.cfg.Janitor.Interval, "janitor", n.clean)
 }
 
@@ -209,7 +214,7 @@ func (n *node) onDrain(c actor.Context) {
 }
 
 func (n *node) reportDrained() {
-	if n.phase == draining && n.claims.idle() && n.workers.idle() {
+	if n.phase == draining && n.claims.idle() && n.workers.idle() && n.settled() {
 		n.system.drainedOnce.Do(func() { close(n.system.drained) })
 	}
 }
@@ -237,7 +242,7 @@ func (n *node) publish() {
 func (n *node) publishState() {
 	s := nodes.State{
 		Version: n.cfg.Version, Since: n.system.started, Draining: n.phase == draining,
-		Jobs: len(n.claims.owned), Engines: n.engines.states(),
+		Jobs: len(n.claims.owned), Engines: n.engines.states(), Objects: n.objects(),
 	}
 	n.system.state.Store(&s)
 	if n.cfg.Peers == nil || n.said != nil && s.Near(*n.said) {
@@ -263,6 +268,7 @@ func (n *node) onMembersChanged(c actor.Context) {
 	if n.engines.hear(n.transport.others()) {
 		n.tellJobs(c)
 	}
+	n.judgeStorage(c)
 	if gone {
 		n.scan(c)
 	}
@@ -278,7 +284,11 @@ func (n *node) rank(job string) int {
 
 // tellNext hints the node that stands first for a job that nobody owns it.
 func (n *node) tellNext(c actor.Context, job string) {
-	if first, ok := nodes.First(job, n.transport.others()); ok {
+	others := n.transport.others()
+	if n.leaves() {
+		others = nodes.Reaching(others)
+	}
+	if first, ok := nodes.First(job, others); ok {
 		n.tell(c, first.Peer, kindHint, message{job: job, body: hint{Job: job}})
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/storage"
+	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -17,7 +19,7 @@ func (n *node) scan(c actor.Context) {
 	n.timers.after(c, n.cfg.Ownership.ScanInterval, "scan", n.scan)
 	n.metrics.memory.Set(float64(n.budget.InUse()))
 	limit := n.claims.free()
-	if n.scanning || n.phase == draining || n.lease == nil || limit < 1 {
+	if n.scanning || !n.claimsNow() || limit < 1 {
 		return
 	}
 	n.scanning = true
@@ -26,24 +28,47 @@ func (n *node) scan(c actor.Context) {
 		return func(c actor.Context) {
 			n.scanning = false
 			if err != nil {
-				n.log.Warn("looking for jobs without an owner failed", "err", err)
+				if !storage.Passing(err) { // else the watch has said so, once
+					n.log.Warn("looking for jobs without an owner failed", "err", err)
+				}
 				return
 			}
 			for _, job := range n.claims.due(orphans, n.rank, time.Now()) {
+				if o, owned := n.claims.owned[job]; owned {
+					n.doubt(c, o)
+					continue
+				}
+				n.claim(c, job)
+			}
+			for job := range n.claims.unsure {
 				n.claim(c, job)
 			}
 		}
 	})
 }
 
+// doubt looks at a job that is owned here and that the store calls an orphan: it
+// may have forgotten the claim. Then its actor gives way to a new claim.
+func (n *node) doubt(c actor.Context, o ownedJob) {
+	n.tasks.run(c, func(ctx context.Context) step {
+		rec, err := n.cfg.Store.Get(ctx, o.fence.JobID)
+		if err != nil || rec.Job.Status.Terminal() || rec.Epoch >= o.fence.Epoch {
+			return nil
+		}
+		return func(c actor.Context) {
+			c.Send(o.pid, jobBroke{fmt.Errorf("the store has forgotten the claim: %w", rowmill.ErrLeaseLost)})
+		}
+	})
+}
+
 func (n *node) claim(c actor.Context, job string) {
-	if n.phase == draining || n.lease == nil || !n.claims.begin(job) {
+	if !n.claimsNow() || !n.claims.begin(job) {
 		return
 	}
 	session := n.lease.session
 	n.tasks.run(c, func(ctx context.Context) step {
 		rec, err := n.cfg.Store.Claim(ctx, job, session)
-		if err != nil && passing(err) {
+		if err != nil && (!storage.Lasting(err) || errors.Is(err, rowmill.ErrConflict)) {
 			rec, err = n.claimed(ctx, job, session, err)
 		}
 		return func(c actor.Context) {
@@ -56,13 +81,14 @@ func (n *node) claim(c actor.Context, job string) {
 	})
 }
 
-// claimed finds out whether a claim that failed with err has taken effect.
+// claimed finds out whether a claim that failed with err has taken effect, this
+// one or one before it: the job then has a live owner, this node.
 func (n *node) claimed(ctx context.Context, job, session string, err error) (store.Record, error) {
 	var rec store.Record
-	gone := retryStorage(ctx, n.cfg.Ownership.LeaseTTL, n.log, "claim job", func() (err error) {
+	gone := retry.Storage.Within(n.cfg.Ownership.LeaseTTL).Do(ctx, func() (err error) {
 		rec, err = n.cfg.Store.Get(ctx, job)
 		return err
-	})
+	}, func(err error) bool { return !storage.Lasting(err) }, nil)
 	if gone == nil && rec.Session == session && !rec.Job.Status.Terminal() {
 		return rec, nil
 	}
@@ -78,6 +104,8 @@ func (n *node) onClaimFailed(c actor.Context, job, session string, err error) {
 		if n.lease != nil && n.lease.session == session {
 			n.onLeaseLost(c)
 		}
+	case storage.Passing(err): // the watch has said so, once
+		n.claims.doubt(job)
 	default:
 		n.log.Warn("claiming the job failed", "job", job, "err", err)
 	}
@@ -97,13 +125,13 @@ func (n *node) onClaimed(c actor.Context, rec store.Record) {
 		return
 	}
 	log := n.log.With("job", id)
-	if fence.Epoch > 1 {
+	if !firstClaim(rec.Version) {
 		n.metrics.takeovers.Inc()
 	}
 	log.Info("job claimed", "status", rec.Job.Status, "epoch", fence.Epoch, "model", rec.Job.Model)
 	licence := n.lease.ctx
 	pid := c.SpawnPrefix(n.metrics.props("job", func() actor.Actor {
-		j := &job{process: n.process, rec: rec, fence: fence, node: c.Self(), log: log, engines: n.engines.all(false)}
+		j := &job{process: n.process, rec: rec, claimed: rec.Version, fence: fence, node: c.Self(), log: log, engines: n.engines.all(false)}
 		j.tasks, j.ending = newTaskGroup(licence, &j.writes), newTaskGroup(licence, n.all)
 		return j
 	}), fmt.Sprintf("job-%s-%d", id, fence.Epoch))
@@ -144,12 +172,7 @@ func (n *node) onCancelled(c actor.Context, h hint, remote bool) {
 		c.Send(o.pid, cancelJob{})
 		return
 	}
-	n.tasks.run(c, func(ctx context.Context) step {
-		if err := removeObjects(ctx, n.cfg, h.Job, false); err != nil {
-			n.log.Warn("cleaning up after the job failed", "job", h.Job, "err", err)
-		}
-		return nil
-	})
+	n.settle(c, h.Job)
 }
 
 func (n *node) onJobOver(c actor.Context, m jobOver) {
@@ -161,9 +184,11 @@ func (n *node) onJobOver(c actor.Context, m jobOver) {
 	if m.released {
 		n.tellNext(c, m.id)
 	}
-	switch m.status {
-	case rowmill.StatusSucceeded, rowmill.StatusFailed:
+	if m.status.Terminal() {
 		n.log.Info("job over", "job", m.id, "status", m.status)
+		n.settle(c, m.id)
+	}
+	if m.status == rowmill.StatusSucceeded || m.status == rowmill.StatusFailed { // a cancel is counted where it is asked for
 		n.metrics.jobs.WithLabelValues(string(m.status)).Inc()
 	}
 	if n.phase == draining {
@@ -175,13 +200,18 @@ func (n *node) onJobOver(c actor.Context, m jobOver) {
 
 // onJobPanicked fails a job: its rows would meet the same fault again.
 func (n *node) onJobPanicked(c actor.Context, id string, o ownedJob) {
-	n.onJobOver(c, jobOver{id: id, status: rowmill.StatusFailed})
+	n.onJobOver(c, jobOver{id: id})
 	n.tasks.run(c, func(ctx context.Context) step {
 		failure := rowmill.Failf(rowmill.CodeInternalError, "The service met a fault of its own while it ran the job. Its log says which.")
 		if _, err := recordFailure(ctx, n.cfg.Store, o.fence, failure, n.cfg.Clock(), n.log); err != nil {
 			n.log.Warn("recording the failure failed", "job", id, "err", err)
+			return nil
 		}
-		return nil
+		return func(c actor.Context) {
+			n.log.Info("job over", "job", id, "status", rowmill.StatusFailed)
+			n.metrics.jobs.WithLabelValues(string(rowmill.StatusFailed)).Inc()
+			n.settle(c, id)
+		}
 	})
 }
 
@@ -204,34 +234,8 @@ func (n *node) onLeaseLost(c actor.Context) {
 		n.claims.end(id)
 		c.Stop(o.pid)
 	}
+	clear(n.claims.unsure) // what was claimed is an orphan
 	n.metrics.active.Set(0)
 	n.system.reopen()
 	n.reportDrained()
-}
-
-// janitorName is what nodes are ranked for: the first of them cleans. Where two
-// believe to be first they repeat each other's work, which harms nothing.
-const janitorName = "janitor"
-
-// janitorRest is how much sooner the next round comes while there is more to do.
-const janitorRest = 60
-
-// clean has the janitor do a round, if this node is the one that cleans.
-func (n *node) clean(c actor.Context) {
-	if n.phase == draining || n.lease == nil || n.cfg.Ownership.OwnsNone || n.rank(janitorName) > 0 {
-		n.timers.after(c, n.cfg.Janitor.Interval, "janitor", n.clean)
-		return
-	}
-	n.tasks.run(c, func(ctx context.Context) step {
-		more, err := n.janitor.Round(ctx)
-		return func(c actor.Context) {
-			pause := n.cfg.Janitor.Interval
-			if err != nil {
-				n.log.Warn("removing data that is not kept any longer failed", "err", err)
-			} else if more {
-				pause /= janitorRest
-			}
-			n.timers.after(c, pause, "janitor", n.clean)
-		}
-	})
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/ingest"
+	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
@@ -26,6 +28,9 @@ func (n *node) onInvite(c actor.Context, m *invite) {
 		h.owner = n.linkTo(m)
 		c.Send(h.pid, adopt{h.owner, m.Epoch, m.Session})
 		answer(c, &invited{Working: true})
+	case n.objects() == nodes.Away:
+		n.workers.started(m.Job, nil)
+		answer(c, refuse(codeAway, "objects cannot be used here now"))
 	default:
 		answer(c, &invited{}) // starting a worker may take longer than a message
 		n.startWorker(c, m)
@@ -56,7 +61,7 @@ func (n *node) startWorker(c actor.Context, m *invite) {
 			work.cancel() // whoever asked asks again
 			n.workers.started(m.Job, nil)
 			var known *peer.Refusal
-			if errors.As(err, &known) {
+			if errors.As(err, &known) || storage.Passing(err) {
 				n.log.Debug("no worker started", "job", m.Job, "err", err)
 			} else {
 				n.log.Warn("starting a worker failed", "job", m.Job, "err", err)

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/actors/work"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
@@ -15,6 +16,7 @@ type process struct {
 	log       *slog.Logger
 	budget    *work.Budget
 	slots     slots
+	storage   *storage.Watch
 	counters  *prompt.Counters
 	transport *transport
 	address   string          // of this node for others; empty on a single node

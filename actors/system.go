@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/actors/work"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
@@ -35,7 +36,9 @@ type System struct {
 	lease     atomic.Pointer[lease]
 	engines   atomic.Pointer[[]EngineStatus]
 	state     atomic.Pointer[nodes.State] // what the node says of itself
+	storage   atomic.Pointer[StorageStatus]
 	transport *transport
+	watch     *storage.Watch
 	started   time.Time
 
 	drainAsked  chan struct{}
@@ -54,6 +57,11 @@ func New(cfg Config) (*System, error) {
 		return nil, err
 	}
 	s := &System{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), drained: make(chan struct{}), drainAsked: make(chan struct{})}
+	s.watch = storage.NewWatch(storage.Config{
+		Store: cfg.Store, Bucket: cfg.Blob, Node: cfg.Node, Patience: cfg.StoragePatience,
+		Clock: cfg.Clock, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	s.cfg.Store, s.cfg.Blob = s.watch.Store(), s.watch.Bucket()
 	s.life, s.end = context.WithCancel(context.Background())
 	s.transport = &transport{cfg.Peers}
 	s.state.Store(&nodes.State{})
@@ -83,17 +91,15 @@ func (s *System) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("spawn node: %w", err)
 	}
-	if s.cfg.Peers != nil {
-		s.all.Add(1)
-		go s.follow()
-	}
+	s.all.Add(1)
+	go s.follow()
 	return nil
 }
 
 func (s *System) process() *process {
 	p := &process{
 		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: work.NewBudget(s.cfg.MemoryBudget), slots: newSlots(),
-		counters: prompt.NewCounters(s.cfg.Tokenizers, s.metrics.onCountError, s.log), transport: s.transport, all: &s.all,
+		storage: s.watch, counters: prompt.NewCounters(s.cfg.Tokenizers, s.metrics.onCountError, s.log), transport: s.transport, all: &s.all,
 	}
 	if s.cfg.Peers != nil {
 		p.address = s.cfg.Peers.Self().Peer
@@ -132,9 +138,21 @@ func (s *System) reopen() {
 				s.keep(l)
 			}
 			return err
-		}, func(error) bool { return true }, func(err error) { s.log.Warn("opening a session failed, will be tried again", "err", err) })
+		}, func(error) bool { return true }, func(err error) {
+			if !storage.Passing(err) { // else the watch has said so, once
+				s.log.Warn("opening a session failed, will be tried again", "err", err)
+			}
+		})
 	}()
 }
+
+// Watch is what this node knows of records and objects. Calls by its Store and
+// Bucket add to it.
+func (s *System) Watch() *storage.Watch { return s.watch }
+
+// Waiting says to clients what their jobs wait for while records cannot be
+// written, and so cannot say it; else it is empty.
+func (s *System) Waiting() string { return s.watch.Waiting() }
 
 // Submitted hints that a job waits in the store. Without the hint the next
 // scan finds it.
@@ -296,15 +314,21 @@ func (s *System) Answer(ctx context.Context, e peer.Envelope) (any, error) {
 	}
 }
 
-// follow tells the node when members come and go.
+// follow tells the node when members come and go, and storage.
 func (s *System) follow() {
 	defer s.all.Done()
+	var members <-chan struct{}
+	if s.cfg.Peers != nil {
+		members = s.cfg.Peers.Changed()
+	}
 	for {
 		select {
 		case <-s.life.Done():
 			return
-		case <-s.cfg.Peers.Changed():
+		case <-members:
 			s.actors.Root.Send(s.node, membersChanged{})
+		case <-s.watch.Changed():
+			s.actors.Root.Send(s.node, storageChanged{})
 		}
 	}
 }

@@ -124,7 +124,8 @@ const (
 	codeStale      = "stale"       // a later owner is known
 	codeNoEngine   = "no_engine"   // nothing here serves the model
 	codeDraining   = "draining"
-	codeBusy       = peer.CodeBusy // ask again
+	codeAway       = "storage_away" // it could neither read nor write rows
+	codeBusy       = peer.CodeBusy  // ask again
 )
 
 func refuse(code, format string, args ...any) *peer.Refusal {

@@ -60,6 +60,8 @@ type worker struct {
 	heard   time.Time // when the owner last was
 	asked   bool      // it has been told that there is room
 	hungry  bool      // and that there is nothing to do
+	// saidLeft is whether the owner was told at once that nothing is left.
+	saidLeft bool
 
 	warnings []string
 	refused  map[string]string // by engine
@@ -112,7 +114,7 @@ func (w *worker) onStarted(c actor.Context) {
 		answer = 4 * int64(w.job.spec.Model.Dimension)
 	}
 	w.loader = work.NewLoader(w.memory, w.job.manifest.Shards, func(ctx context.Context, n int) (*shard.Reader, error) {
-		return ingest.OpenShard(ctx, w.cfg.Blob, w.job.id, w.job.spec, n)
+		return ingest.OpenShard(ctx, w.cfg.Blob, w.job.id, w.job.spec, n, w.job.manifest.Shards[n])
 	})
 	w.sender = work.NewSender(w.memory, w.job.manifest.Rows, answer)
 	// A part gathers for one interval and is recorded while most of the next
@@ -218,7 +220,7 @@ func (w *worker) load(c actor.Context) {
 		return
 	}
 	w.tasks.run(c, func(ctx context.Context) step {
-		err := retryStorage(ctx, w.cfg.StoragePatience, w.log, "load rows", func() error { return load.Run(ctx) })
+		err := w.storage.Wait(ctx, func() error { return load.Run(ctx) })
 		return func(c actor.Context) { w.onLoaded(c, load, err) }
 	})
 }
@@ -287,7 +289,7 @@ func (w *worker) write(c actor.Context, batches []*work.Batch) {
 			}
 			defer w.slots.write.leave()
 			var part assign.Part
-			err := retryStorage(ctx, w.cfg.StoragePatience, w.log, "write part", func() (err error) {
+			err := w.storage.Wait(ctx, func() (err error) {
 				key := layout.Part(w.job.id, b.Shard, w.job.fence.Epoch)
 				part, err = work.WritePart(ctx, w.cfg.Blob, w.job.schema, key, b)
 				return err
@@ -312,9 +314,10 @@ func (w *worker) onWritten(c actor.Context, part assign.Part, b *work.Batch, err
 
 // heartbeat tells the owner how things stand.
 func (w *worker) heartbeat(c actor.Context) {
+	outage, away := w.storage.Objects()
 	h := &assign.Heartbeat{
-		Job: w.job.id, Address: w.address,
-		Want: w.loader.Wants() && w.phase == workerRuns, Hungry: w.hungry, Ready: w.ready(), Ports: w.sender.Ports(),
+		Job: w.job.id, Address: w.address, Away: outage.Lasts.Milliseconds(),
+		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.hungry && !away, Ready: w.ready(), Ports: w.sender.Ports(),
 		Leaves: w.phase != workerRuns, Left: w.left(),
 		Warnings: w.warnings, Refused: maps.Clone(w.refused), Fault: w.fault,
 	}
@@ -354,6 +357,9 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 	w.timers.after(c, heartbeatInterval, "heartbeat", w.onHeartbeatDue)
 	if silent > lookUpAfter {
 		w.lookUp(c)
+	}
+	if _, away := w.storage.Objects(); away {
+		w.giveBack(w.ready()) // who can write may run them
 	}
 	w.heartbeat(c)
 }
@@ -454,15 +460,24 @@ func (w *worker) onDrain(c actor.Context) {
 	w.phase = max(w.phase, workerDrains)
 	w.sender.CloseAll()
 	w.finishDraining(c)
+	w.heartbeat(c)
 }
 
+// finishDraining gives back what has not begun and writes what is finished. The
+// owner hears at once of what it can assign elsewhere, and that nothing is left;
+// it answers each heartbeat, so that more of them would never end.
 func (w *worker) finishDraining(c actor.Context) {
+	later := w.sender.Rows.RemoveLater()
+	back := w.ready() + len(later)
 	w.giveBack(w.ready())
-	w.release(w.sender.Rows.RemoveLater())
+	w.release(later)
 	if w.sender.Sent() == 0 && !w.loader.Loading() {
 		w.write(c, w.flusher.All())
 	}
-	w.heartbeat(c)
+	if left := w.left(); back > 0 || left && !w.saidLeft {
+		w.saidLeft = left
+		w.heartbeat(c)
+	}
 }
 
 func (w *worker) onStopping() {

@@ -37,7 +37,7 @@ func (b book) Close() error    { b.shelf.closed.Add(1); return nil }
 func TestLazy(t *testing.T) {
 	t.Parallel()
 	s := &shelf{}
-	l := blob.NewLazy(t.Context(), s, "k", 7)
+	l := blob.NewLazies(t.Context(), s, 1).Object("k", 7)
 	if l.Close(); l.Size() != 7 || s.opened.Load() != 0 {
 		t.Fatalf("size %d, opened %d times before it is read", l.Size(), s.opened.Load())
 	}
@@ -55,7 +55,48 @@ func TestLazy(t *testing.T) {
 			t.Errorf("round %d: opened %d times and closed %d times", round, s.opened.Load(), s.closed.Load())
 		}
 	}
-	if _, err := blob.NewLazy(t.Context(), s, "none", 7).ReadAt(nil, 0); err == nil {
+	if _, err := blob.NewLazies(t.Context(), s, 1).Object("none", 7).ReadAt(nil, 0); err == nil {
 		t.Error("an object that is not there can be read")
+	}
+}
+
+// Of many that are read, at the same time too, few are open.
+func TestLaziesOpenFew(t *testing.T) {
+	t.Parallel()
+	const limit = 3
+	s := &shelf{}
+	all := blob.NewLazies(t.Context(), s, limit)
+	objects := make([]*blob.Lazy, 50)
+	for i := range objects {
+		objects[i] = all.Object("k", 7)
+	}
+	for _, l := range objects {
+		if _, err := l.ReadAt(make([]byte, 7), 0); err != nil {
+			t.Fatal(err)
+		}
+		if open := s.opened.Load() - s.closed.Load(); open > limit {
+			t.Fatalf("%d are open, want %d at most", open, limit)
+		}
+	}
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for _, l := range objects {
+				text := make([]byte, 7)
+				if _, err := l.ReadAt(text, 0); err != nil || string(text) != "content" {
+					t.Errorf("read %q, %v", text, err)
+				}
+			}
+		})
+	}
+	readers.Wait()
+	if open := s.opened.Load() - s.closed.Load(); open > limit {
+		t.Errorf("%d are open after all were read, want %d at most", open, limit)
+	}
+	for _, l := range objects {
+		l.Close()
+	}
+	if s.opened.Load() != s.closed.Load() {
+		t.Errorf("%d were opened and %d closed", s.opened.Load(), s.closed.Load())
 	}
 }

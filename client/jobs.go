@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -160,4 +161,49 @@ func paging(limit int, cursor string) url.Values {
 		query.Set("cursor", cursor)
 	}
 	return query
+}
+
+// Resumption says how a job is continued. What is empty is not sent.
+type Resumption struct {
+	Rows     string // "missing" or "failed"; empty leaves it to the service
+	Priority *int   // else that of the job
+	Name     string // else that of the job
+
+	// IdempotencyKey makes repeating the request harmless.
+	IdempotencyKey string
+}
+
+// Resume creates a job that takes over what a job which is over has committed,
+// and runs the rest.
+func (c *Client) Resume(ctx context.Context, id string, r Resumption) (Submitted, error) {
+	body := map[string]any{}
+	if r.Rows != "" {
+		body["rows"] = r.Rows
+	}
+	if r.Priority != nil {
+		body["job_priority"] = *r.Priority
+	}
+	if r.Name != "" {
+		body["name"] = r.Name
+	}
+	var answer struct {
+		Results  string `json:"results"`
+		Metadata struct {
+			Message string `json:"message"`
+		} `json:"metadata"`
+	}
+	sent, err := json.Marshal(body)
+	if err != nil {
+		return Submitted{}, fmt.Errorf("encode the request: %w", err)
+	}
+	req, err := c.request(ctx, http.MethodPost, "/v1/jobs/"+url.PathEscape(id)+"/resume", nil, bytes.NewReader(sent))
+	if err != nil {
+		return Submitted{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if r.IdempotencyKey != "" {
+		req.Header.Set("Idempotency-Key", r.IdempotencyKey)
+	}
+	_, err = c.exchange(req, &answer)
+	return Submitted{JobID: answer.Results, Message: answer.Metadata.Message}, err
 }

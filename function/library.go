@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
 )
 
 // Values are the documents that a Library keeps Functions in; package store
@@ -33,11 +34,13 @@ type Library struct {
 
 // head is the document of a Function.
 type head struct {
-	Latest      rowmill.Function `json:"latest"`
-	Published   int              `json:"published"` // revision; 0 for none
-	PublishedAt *time.Time       `json:"published_at"`
+	Latest      json.RawMessage `json:"latest"`    // a rowmill.Function as whoever published it wrote it
+	Published   int             `json:"published"` // revision; 0 for none
+	PublishedAt *time.Time      `json:"published_at"`
 
-	version int64 // of the document; 0 when there is none
+	latest  rowmill.Function // Latest, decoded
+	stored  []byte           // the whole document
+	version int64            // of the document; 0 when there is none
 }
 
 // The names of documents. Accounts are escaped so that no account's name is the
@@ -59,13 +62,15 @@ func (l Library) Publish(ctx context.Context, account string, f rowmill.Function
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return rowmill.Function{}, err
 	}
-	if h.Latest.Revision > 0 {
-		if err := l.archive(ctx, account, h.Latest); err != nil {
+	if h.latest.Revision > 0 {
+		if err := l.archive(ctx, account, h); err != nil {
 			return rowmill.Function{}, err
 		}
 	}
-	f.Revision, f.Created, f.Published = h.Latest.Revision+1, l.now(), nil
-	h.Latest = f
+	f.Revision, f.Created, f.Published = h.latest.Revision+1, l.now(), nil
+	if h.Latest, err = json.Marshal(f); err != nil {
+		return rowmill.Function{}, fmt.Errorf("encode Function %s: %w", f.Name, err)
+	}
 	if publish {
 		h.Published, h.PublishedAt = f.Revision, &f.Created
 	}
@@ -77,12 +82,9 @@ func (l Library) Publish(ctx context.Context, account string, f rowmill.Function
 
 // archive copies what is about to be replaced as the latest revision. The copy
 // is there already where an earlier publisher came no further.
-func (l Library) archive(ctx context.Context, account string, f rowmill.Function) error {
-	doc, err := json.Marshal(f)
-	if err != nil {
-		return fmt.Errorf("encode revision %d of Function %s: %w", f.Revision, f.Name, err)
-	}
-	if _, err := l.Values.PutValue(ctx, revisionName(account, f.Name, f.Revision), doc, 0); err != nil && !errors.Is(err, rowmill.ErrConflict) {
+func (l Library) archive(ctx context.Context, account string, h head) error {
+	f := h.latest
+	if _, err := l.Values.PutValue(ctx, revisionName(account, f.Name, f.Revision), h.Latest, 0); err != nil && !errors.Is(err, rowmill.ErrConflict) {
 		return fmt.Errorf("keep revision %d of Function %s: %w", f.Revision, f.Name, err)
 	}
 	return nil
@@ -134,7 +136,7 @@ func (l Library) Revisions(ctx context.Context, account, name string, yield func
 	if err != nil {
 		return err
 	}
-	for n := h.Latest.Revision; n > 0; n-- {
+	for n := h.latest.Revision; n > 0; n-- {
 		f, err := l.revision(ctx, account, h, n)
 		if err != nil {
 			return err
@@ -152,7 +154,7 @@ func (l Library) Revisions(ctx context.Context, account, name string, yield func
 // rowmill.ErrConflict.
 func (l Library) Rollback(ctx context.Context, account, name string, revision int, allowed func(rowmill.Function) error) (rowmill.Function, error) {
 	h, err := l.existing(ctx, account, name)
-	if err == nil && (revision < 1 || revision > h.Latest.Revision) {
+	if err == nil && (revision < 1 || revision > h.latest.Revision) {
 		err = rowmill.ErrNotFound
 	}
 	if err != nil {
@@ -201,15 +203,18 @@ func (l Library) head(ctx context.Context, account, name string) (head, error) {
 	if err == nil {
 		err = decode(doc, &h)
 	}
+	if err == nil {
+		err = decode(h.Latest, &h.latest)
+	}
 	if err != nil {
 		return head{}, fmt.Errorf("read Function %s: %w", name, err)
 	}
-	h.version = version
+	h.stored, h.version = doc, version
 	return h, nil
 }
 
 func (l Library) put(ctx context.Context, account, name string, h head) error {
-	doc, err := json.Marshal(h)
+	doc, err := document.Rewrite(h.stored, h)
 	if err != nil {
 		return fmt.Errorf("encode Function %s: %w", name, err)
 	}
@@ -220,11 +225,11 @@ func (l Library) put(ctx context.Context, account, name string, h head) error {
 }
 
 func (l Library) revision(ctx context.Context, account string, h head, n int) (rowmill.Function, error) {
-	if n == h.Latest.Revision {
-		return h.stamp(h.Latest), nil
+	if n == h.latest.Revision {
+		return h.stamp(h.latest), nil
 	}
 	var f rowmill.Function
-	doc, _, err := l.Values.GetValue(ctx, revisionName(account, h.Latest.Name, n))
+	doc, _, err := l.Values.GetValue(ctx, revisionName(account, h.latest.Name, n))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		err = errors.New("the store holds no copy of it") // an earlier revision is never missing
 	}
@@ -232,7 +237,7 @@ func (l Library) revision(ctx context.Context, account string, h head, n int) (r
 		err = decode(doc, &f)
 	}
 	if err != nil {
-		return f, fmt.Errorf("read revision %d of Function %s: %w", n, h.Latest.Name, err)
+		return f, fmt.Errorf("read revision %d of Function %s: %w", n, h.latest.Name, err)
 	}
 	return h.stamp(f), nil
 }

@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/store"
 )
@@ -51,24 +53,26 @@ func TestSubmit_RowsOfAJobThatWasNotStoredAreRemoved(t *testing.T) {
 		err   error
 		blind error
 		kept  bool
+		mark  bool // says that what is kept may be waste
 	}{
 		{err: syscall.ENOSPC},
 		{err: syscall.ENOSPC, after: true, kept: true}, // a record that exists after all must keep its rows
 		{err: errAway, blind: errAway},                 // certain without a look
-		{err: errUnknown, kept: true},                  // it may still come to exist
-		{err: errUnknown, blind: errAway, kept: true},
+		{err: errUnknown, kept: true, mark: true},      // it may still come to exist
+		{err: errUnknown, blind: errAway, kept: true, mark: true},
 		{err: errUnknown, after: true, kept: true},
 	} {
 		w := setup(t, func(c *Config) {
 			c.Store, c.MaxInlineBytes = brokenStore{Store: c.Store, after: test.after, err: test.err, blind: test.blind}, 10
 		})
 		w.post(`{"inputs":["a row that is spooled"]}`)
-		objects, err := w.bucket.List(t.Context(), "")
-		if err != nil {
+		objects, err := w.bucket.List(t.Context(), layout.Jobs)
+		marks, markErr := w.bucket.List(t.Context(), layout.Spoolings)
+		if err := errors.Join(err, markErr); err != nil {
 			t.Fatal(err)
 		}
-		if kept := len(objects) == 1; kept != test.kept {
-			t.Errorf("%+v: objects %v", test, objects)
+		if kept, mark := len(objects) == 1, len(marks) == 1; kept != test.kept || mark != test.mark {
+			t.Errorf("%+v: objects %v, marks %v", test, objects, marks)
 		}
 	}
 }

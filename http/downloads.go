@@ -2,6 +2,7 @@ package http
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	nethttp "net/http"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/http/exchange"
@@ -62,46 +64,72 @@ func queryFormat(c *gin.Context, p *request.Problems) string {
 	return format
 }
 
-// finished returns the job if it has results of the variant.
-func (d *downloads) finished(c *gin.Context, v results.Variant) (store.Record, error) {
-	record, err := d.jobs.named(c)
-	if err == nil {
-		err = request.NoResults(record, v)
+// finished returns the job if it has results of the variant, or where partial
+// ones are asked for rows that may be among them. A success has no partial ones,
+// only its own.
+func (d *downloads) finished(c *gin.Context, v results.Variant, partial bool) (record store.Record, some bool, err error) {
+	if record, err = d.jobs.named(c); err != nil {
+		return record, false, err
 	}
-	return record, err
+	if some = partial && record.Job.Status != rowmill.StatusSucceeded; some {
+		return record, true, request.NoRows(record, v)
+	}
+	return record, false, request.NoResults(record, v)
 }
 
 // file answers GET /v1/jobs/{job_id}/results.
 func (d *downloads) file(c *gin.Context) error {
 	var p request.Problems
-	format, v := queryFormat(c, &p), queryVariant(c, &p)
+	format, v, partial := queryFormat(c, &p), queryVariant(c, &p), queryBool(c, &p, "partial")
 	if err := p.Err(); err != nil {
 		return err
 	}
-	record, err := d.finished(c, v)
+	record, some, err := d.finished(c, v, partial)
 	if err != nil {
 		return err
 	}
 	ctx, id := c.Request.Context(), record.Job.ID
-	if format == "parquet" {
-		return d.parquet(c, record, v)
+	if format == "parquet" && (!some || record.Job.Status.Terminal()) {
+		return d.parquet(c, record, v, some)
 	}
-	source, schema, err := d.archive.Full(ctx, record)
+	source, err := d.source(ctx, record, some)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
 	contentType, extension, write := "application/json", "json", results.WriteJSON
-	if format == "csv" {
+	switch format {
+	case "csv":
 		contentType, extension, write = "application/zip", "zip", results.WriteCSVZip
+	case "parquet":
+		contentType, extension = layout.Parquet, "parquet"
+		write = results.Subset
 	}
 	return d.Stream(c, contentType, results.Filename(id, v, extension), func(w *bufio.Writer) error {
-		return archive.Removed(write(ctx, w, source, schema, v))
+		return archive.Removed(write(ctx, w, source, source.Schema, v))
 	})
 }
 
-func (d *downloads) parquet(c *gin.Context, record store.Record, v results.Variant) error {
-	made, err := d.archive.Parquet(c.Request.Context(), record, v)
+// source opens the file from which the others of a job are made.
+func (d *downloads) source(ctx context.Context, record store.Record, some bool) (archive.Download, error) {
+	if some {
+		return d.archive.Partial(ctx, record)
+	}
+	object, schema, err := d.archive.Full(ctx, record)
+	return archive.Download{Source: object, Schema: schema, Closer: object}, err
+}
+
+// made is the file of a variant, of all that a job which has not succeeded
+// committed where some is set.
+func (d *downloads) made(ctx context.Context, record store.Record, v results.Variant, some bool) (store.Artifact, error) {
+	if some {
+		return d.archive.PartialParquet(ctx, record, v)
+	}
+	return d.archive.Parquet(ctx, record, v)
+}
+
+func (d *downloads) parquet(c *gin.Context, record store.Record, v results.Variant, some bool) error {
+	made, err := d.made(c.Request.Context(), record, v, some)
 	if err != nil {
 		return err
 	}
@@ -121,17 +149,21 @@ func (d *downloads) urls(c *gin.Context) (any, error) {
 	if format, given := c.GetQuery("format"); given && format != "parquet" {
 		p.Add("format", "is %q; only parquet has a URL; download other formats from /results", spelling.Shorten(format, 32))
 	}
-	v := queryVariant(c, &p)
+	v, partial := queryVariant(c, &p), queryBool(c, &p, "partial")
 	seconds := queryInt(c, &p, "expires_in_seconds", defaultExpiry, 1, maxExpiry)
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	record, err := d.finished(c, v)
+	record, some, err := d.finished(c, v, partial)
+	if err == nil && some && !record.Job.Status.Terminal() {
+		err = request.Errorf(nethttp.StatusConflict, "job_not_over",
+			"the job is %s; a URL of its results needs its end, GET /v1/jobs/%s/results?partial=true does not", record.Job.Status, record.Job.ID).With("status", record.Job.Status)
+	}
 	if err != nil {
 		return nil, err
 	}
 	ctx := c.Request.Context()
-	made, err := d.archive.Parquet(ctx, record, v)
+	made, err := d.made(ctx, record, v, some)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	nethttp "net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -27,8 +28,15 @@ const readyTimeout = time.Second
 //go:embed openapi.yaml
 var openapiYAML []byte
 
+// documents are those that were made, by version: tests and simulations start
+// many servers in one process.
+var documents sync.Map
+
 // openAPIDocument turns the document into the JSON that is served.
 func openAPIDocument(version string) ([]byte, error) {
+	if text, made := documents.Load(version); made {
+		return text.([]byte), nil
+	}
 	var document map[string]any
 	if err := yaml.Unmarshal(openapiYAML, &document); err != nil {
 		return nil, fmt.Errorf("parse openapi.yaml: %w", err)
@@ -40,6 +48,7 @@ func openAPIDocument(version string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode openapi.yaml as JSON: %w", err)
 	}
+	documents.Store(version, text)
 	return text, nil
 }
 

@@ -67,6 +67,12 @@ var visits = map[string]visit{
 		user.get("/v1/job-cancel/" + id).want(200)
 		return "/v1/jobs/" + id + "/data"
 	}},
+	"POST /v1/jobs/:job_id/resume": {path: func(_, of *tenant) string {
+		user := of.as(of.user)
+		id := user.submitted(`{"inputs":["a"]}`)
+		user.get("/v1/job-cancel/" + id).want(200)
+		return "/v1/jobs/" + id + "/resume"
+	}},
 	"POST /v1/job-results": {shows: true, body: func(of *tenant) string {
 		return `{"job_id":"` + of.jobs["done"] + `","include_inputs":true}`
 	}},
@@ -337,7 +343,7 @@ func (a attempt) check(rng *rand.Rand) {
 	if a.visit.body != nil {
 		body = a.visit.body(a.of)
 	}
-	headers := []string{"Idempotency-Key", "of " + a.of.account} // the same key and body for both
+	headers := []string{"Idempotency-Key", "of " + a.of.account + " " + path} // the same key and body for both
 	if a.visit.open {
 		headers = append(headers, "Authorization", "")
 	}

@@ -39,6 +39,7 @@ type jobs struct {
 	store     jobStore
 	bucket    blob.Bucket
 	cancelled func(jobID string)
+	waiting   func() string // Service's
 	now       func() time.Time
 }
 
@@ -80,7 +81,15 @@ func isJobID(id string) bool {
 // show answers GET /v1/jobs/{job_id}.
 func (j *jobs) show(c *gin.Context) (any, error) {
 	record, err := j.named(c)
-	return gin.H{"job": caller(c).view(record.Job)}, err
+	return gin.H{"job": caller(c).view(j.current(record.Job))}, err
+}
+
+// current is a job with what it waits for now, where its record cannot say so.
+func (j *jobs) current(job rowmill.Job) rowmill.Job {
+	if waiting := j.waiting(); waiting != "" && !job.Status.Terminal() {
+		job.Message = waiting
+	}
+	return job
 }
 
 // status answers GET /v1/job-status/{job_id}.
@@ -198,7 +207,7 @@ func (j *jobs) list(c *gin.Context) error {
 	}
 	views := make([]jobView, len(page))
 	for i, job := range page {
-		views[i] = who.view(job)
+		views[i] = who.view(j.current(job))
 	}
 	exchange.Answer(c, nethttp.StatusOK, gin.H{"jobs": views, "next_cursor": orNull(next)})
 	return nil
@@ -214,7 +223,7 @@ func (j *jobs) stream(c *gin.Context, who principal) error {
 				return fmt.Errorf("list jobs: %w", err)
 			}
 			for _, job := range page {
-				if err := yield(who.view(job)); err != nil {
+				if err := yield(who.view(j.current(job))); err != nil {
 					return err
 				}
 			}

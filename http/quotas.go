@@ -141,11 +141,7 @@ func (q *quotas) put(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	err = q.audit.record(c, act{actQuotasSet, account, "", own}, func(ctx context.Context) error {
-		doc, err := json.Marshal(own)
-		if err != nil {
-			return fmt.Errorf("encode the quotas of an account: %w", err)
-		}
-		version, err := q.store.PutValue(ctx, QuotasValue(account), doc, bounds.version)
+		version, err := store.RewriteValue(ctx, q.store, QuotasValue(account), own, bounds.version)
 		if err != nil {
 			return fmt.Errorf("store the quotas of an account: %w", err)
 		}

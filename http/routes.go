@@ -73,7 +73,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 // that they run.
 func (s *Server) routeJobs(v1 *gin.RouterGroup, audit *auditor) {
 	handle, do := s.exchange.Handle, s.exchange.Do
-	jobs := &jobs{Exchange: s.exchange, store: s.Store, bucket: s.Bucket, cancelled: s.Service.Cancelled, now: s.Now}
+	jobs := &jobs{Exchange: s.exchange, store: s.Store, bucket: s.Bucket, cancelled: s.Service.Cancelled, waiting: s.Service.Waiting, now: s.Now}
 	shelf := archive.New(s.Store, s.Bucket, s.Logger)
 	dialect := &sdk.Dialect{
 		Exchange: s.exchange, Jobs: jobs, Store: s.Store, Archive: shelf, Draining: s.Service.Draining, Now: s.Now,
@@ -106,6 +106,8 @@ func (s *Server) routeJobs(v1 *gin.RouterGroup, audit *auditor) {
 		},
 	}
 	v1.POST("/batch-inference", handle(submissions.submit))
+	resumptions := &resumptions{submissions: submissions, jobs: jobs, continued: s.Store.Continued}
+	v1.POST("/jobs/:job_id/resume", handle(resumptions.resume))
 
 	functions := &functions{Exchange: s.exchange, library: library, models: s.Catalog, audit: audit}
 	v1.GET("/functions", do(functions.list))

@@ -68,6 +68,10 @@ func (r *rows) show(c *gin.Context) (any, error) {
 func (r *rows) failures(c *gin.Context) (any, error) {
 	var p request.Problems
 	limit := int(queryInt(c, &p, "limit", maxErrorsPage, 1, maxErrorsPage))
+	notRun := true
+	if _, given := c.GetQuery("not_run"); given {
+		notRun = queryBool(c, &p, "not_run")
+	}
 	from, ok := parsePlace(c.Query("cursor"))
 	if !ok {
 		p.Add("cursor", "is not a cursor of this list; send the next_cursor of the page before, unchanged")
@@ -79,7 +83,11 @@ func (r *rows) failures(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, more, err := r.archive.Failures(c.Request.Context(), record, from, limit)
+	list, job := r.archive.Failures, record.Job
+	if notRun && job.Status.Terminal() && job.Status != rowmill.StatusSucceeded && job.NumRows != nil && job.RunType != rowmill.RunEstimate {
+		list = r.archive.Missing
+	}
+	found, more, err := list(c.Request.Context(), record, from, limit)
 	if found == nil {
 		found = []results.Failure{}
 	}

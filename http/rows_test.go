@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
@@ -24,18 +25,29 @@ func TestRow_OfASucceededJob(t *testing.T) {
 	w.get("/v1/jobs/"+id+"/rows/2").wantError(404, "row_not_found", "0 to 1")
 }
 
+// rowSet is a set of rows as the record of a part has it.
+func rowSet(t *testing.T, rows ...uint32) []byte {
+	t.Helper()
+	set, err := roaring.BitmapOf(rows...).ToBytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
 func TestRow_OfARunningJobComesFromTheFirstPart(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	f := w.running(`{"inputs":["a"]}`, 10)
 	schema := schemaOf(w.record(f.JobID), rowmill.IDNull)
 	first, again := w.part(f, schema, 0, 0, answers("x", "y"), "a.parquet"), w.part(f, schema, 0, 1, answers("late", "z"), "b.parquet")
+	first.Complete, first.Accepted = false, rowSet(t, 0, 1)
 	w.commit(f, first)
 	path := "/v1/jobs/" + f.JobID + "/rows/"
 	if got := w.get(path + "1").want(200).json()["output"]; got != "y" {
 		t.Errorf("output %v", got)
 	}
-	again.Complete, again.Rows, again.Shard = true, 2, 1
+	again.Complete, again.Accepted, again.Rows = false, rowSet(t, 2), 1
 	w.commit(f, again)
 	if got := w.get(path + "1").want(200).json()["output"]; got != "y" {
 		t.Errorf("output %v, want that of the first commit", got)

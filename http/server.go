@@ -43,6 +43,9 @@ type Service interface {
 	Cancelled(jobID string)
 	// Checks reports on the parts that jobs need, for /readyz.
 	Checks(ctx context.Context) []Check
+	// Waiting says to clients what their jobs wait for while records cannot be
+	// written, and so cannot say it; else it is empty.
+	Waiting() string
 	// Draining reports whether the node is about to stop: it takes no
 	// further jobs.
 	Draining() bool

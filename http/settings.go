@@ -2,7 +2,6 @@ package http
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -81,11 +80,8 @@ func (s *settings) patch(c *gin.Context) (any, error) {
 }
 
 func (s *settings) put(ctx context.Context, view settingsView) (version int64, err error) {
-	doc, err := json.Marshal(view.Settings)
+	version, err = store.RewriteValue(ctx, s.store, store.SettingsValue(view.Account), view.Settings, view.version)
 	if err != nil {
-		return 0, fmt.Errorf("encode the settings of an account: %w", err)
-	}
-	if version, err = s.store.PutValue(ctx, store.SettingsValue(view.Account), doc, view.version); err != nil {
 		return 0, fmt.Errorf("store the settings of an account: %w", err)
 	}
 	return version, nil

@@ -45,6 +45,7 @@ type fakeService struct {
 	cancelled []string
 	checks    []Check
 	draining  bool
+	waiting   string
 	nodes     []Node
 	drained   []string
 	drainErr  error
@@ -63,6 +64,7 @@ func (f *fakeService) Cancelled(id string) {
 }
 
 func (f *fakeService) Checks(context.Context) []Check { return f.checks }
+func (f *fakeService) Waiting() string                { return f.waiting }
 func (f *fakeService) Draining() bool                 { return f.draining }
 func (f *fakeService) Nodes(context.Context) []Node   { return f.nodes }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/submission"
@@ -153,7 +154,7 @@ func (s *submissions) put(ctx context.Context, record store.Record, idem *store.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
 	defer cancel()
 	stored, existed, err = s.store.Create(ctx, record, idem)
-	unused, unknown := existed, errors.Is(err, store.ErrOutcomeUnknown)
+	stores, unused, unknown := err == nil && !existed, existed, errors.Is(err, store.ErrOutcomeUnknown)
 	switch {
 	case err == nil:
 	case errors.Is(err, rowmill.ErrUnavailable) && !unknown:
@@ -161,14 +162,20 @@ func (s *submissions) put(ctx context.Context, record store.Record, idem *store.
 	default:
 		found, lookErr := s.store.Get(ctx, record.Job.ID)
 		if unknown && lookErr == nil {
+			s.unmark(ctx, record)
 			return found, false, nil
 		}
 		unused = errors.Is(lookErr, rowmill.ErrNotFound) && !unknown
+		stores = lookErr == nil
 	}
 	if unused && record.Spec.Spooled != "" {
 		if dropErr := s.intake.Bucket.Delete(ctx, record.Spec.Spooled); dropErr != nil {
-			s.Logger.Warn("removing the rows of a submission that was not stored failed", exchange.KeyJob, record.Job.ID, exchange.KeyErr, dropErr)
+			s.Logger.Warn("removing the rows of a submission that was not stored failed; retention will", exchange.KeyJob, record.Job.ID, exchange.KeyErr, dropErr)
+		} else {
+			s.unmark(ctx, record)
 		}
+	} else if stores {
+		s.unmark(ctx, record)
 	}
 	if err != nil && idem != nil {
 		err = idempotencyError(err)
@@ -180,6 +187,23 @@ func (s *submissions) put(ctx context.Context, record store.Record, idem *store.
 		return stored, false, fmt.Errorf("store a submission: %w", err)
 	}
 	return stored, existed, nil
+}
+
+// markTimeout bounds the removal of a mark: it must not hold up the answer, and
+// retention removes one that stays.
+const markTimeout = time.Second
+
+// unmark removes the mark of rows that were spooled, once they are certain to
+// be a job's that has a record, or gone.
+func (s *submissions) unmark(ctx context.Context, record store.Record) {
+	if record.Spec.Spooled == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, markTimeout)
+	defer cancel()
+	if err := s.intake.Bucket.Delete(ctx, layout.Spooling(record.Job.ID)); err != nil {
+		s.Logger.Debug("removing the mark of a submission's rows failed; retention will", exchange.KeyJob, record.Job.ID, exchange.KeyErr, err)
+	}
 }
 
 // unknownSubmission says how to find out, or to make sure.

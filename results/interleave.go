@@ -17,38 +17,46 @@ func interleave(ctx context.Context, w io.Writer, s Schema, parts []*mergePart, 
 		return 0, err
 	}
 	gapless := next >= 0
+	err = walk(ctx, parts, func(c *cursor) error {
+		if gapless && c.row != next {
+			return fmt.Errorf("row %d is missing: the next is %d, in part %d", next, c.row, c.number)
+		}
+		next = c.row + 1
+		return table.CopyRow(c.block, c.at)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return table.Rows(), table.Close()
+}
+
+// walk visits the rows of parts that count, in order and each once.
+func walk(ctx context.Context, parts []*mergePart, visit func(c *cursor) error) error {
 	queue := newQueue(parts)
 	for last := int64(-1); len(queue) > 0; {
 		top := queue[0]
 		if top.block == nil { // known so far: no row before low
 			if err := top.load(); err != nil {
-				return 0, err
+				return err
 			}
 			queue.settle()
 			continue
 		}
-		switch {
-		case top.row == last:
-			return 0, fmt.Errorf("row %d is there twice, the second time in part %d", top.row, top.number)
-		case gapless && top.row != next:
-			return 0, fmt.Errorf("row %d is missing: the next is %d, in part %d", next, top.row, top.number)
+		if top.row == last {
+			return fmt.Errorf("row %d is there twice, the second time in part %d", top.row, top.number)
 		}
-		if err := table.CopyRow(top.block, top.at); err != nil {
-			return 0, err
+		if last = top.row; last%checkEvery == 0 && ctx.Err() != nil {
+			return ctx.Err()
 		}
-		last = top.row
-		next = last + 1
-		if last%checkEvery == 0 {
-			if err := ctx.Err(); err != nil {
-				return 0, err
-			}
+		if err := visit(top); err != nil {
+			return err
 		}
 		if err := top.advance(); err != nil {
-			return 0, err
+			return err
 		}
 		queue.settle()
 	}
-	return table.Rows(), table.Close()
+	return nil
 }
 
 // cursor is a place in a part.

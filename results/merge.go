@@ -16,9 +16,18 @@ import (
 
 const (
 	// mergeBytes bounds the decoded blocks that a merge holds. 32 MiB read
-	// 100 parts of any size, or more that are small, in one pass; beyond that
-	// as many as fit are merged into a temporary file, and so on.
+	// 100 parts of any size, or more that are small or lie one behind the
+	// other, in one pass; beyond that as many as fit are merged into a
+	// temporary file, and so on.
 	mergeBytes = 32 << 20
+
+	// mergeParts bounds the parts that are open at a time: each takes its
+	// footer, 16 KiB, and what the bucket needs for an open object.
+	mergeParts = 256
+
+	// openAtOnce is how many parts are opened at the same time: a bucket may
+	// take tens of milliseconds for each.
+	openAtOnce = 16
 
 	// blockBytes is what a block of a part takes at least, see
 	// columnar.TableConfig.
@@ -38,14 +47,17 @@ type PartSource struct {
 	Source Source
 	Accept *roaring.Bitmap // rows that count, relative to First; nil for all
 	First  int64           // the first row of the shard
+	// Release lets go of what reading Source holds; it is called when no more
+	// of it will be read, once or twice. nil where reading holds nothing.
+	Release func()
 }
 
 // Merge writes the rows that count of a shard's parts, in order, as one
 // complete part. They must be every row from First on, each once, and all that
 // Accept names; how many the shard has is for the caller to compare with the
-// returned number. It holds mergeBytes and one row group, whatever the number
-// of parts, and uses unnamed temporary files where the parts' blocks do not
-// fit.
+// returned number. It reads at most mergeParts sources at a time, and holds
+// mergeBytes and one row group, whatever the number of parts; where the parts
+// are more than that it uses unnamed temporary files.
 func Merge(ctx context.Context, w io.Writer, s Schema, parts []PartSource) (int64, error) {
 	rows, err := merge(ctx, w, s, parts)
 	if err != nil {
@@ -62,65 +74,88 @@ func merge(ctx context.Context, w io.Writer, s Schema, parts []PartSource) (int6
 		return 0, fmt.Errorf("there is nothing to merge")
 	}
 	first := parts[0].First
-	var open []*mergePart
+	var waiting []*mergePart
 	for i, p := range parts {
 		if p.First != first {
 			return 0, fmt.Errorf("part %d is of the shard that starts at row %d, part 0 of that at %d", i, p.First, first)
 		}
-		part, err := openPart(s, i, p)
-		if err != nil {
-			return 0, fmt.Errorf("part %d: %w", i, err)
+		if p.Accept == nil || !p.Accept.IsEmpty() {
+			waiting = append(waiting, newPart(i, p))
 		}
-		if part.table.Rows() > 0 && (p.Accept == nil || !p.Accept.IsEmpty()) {
-			open = append(open, part)
-		} else if p.Accept != nil && !p.Accept.IsEmpty() {
-			return 0, part.lacking(0)
-		}
+	}
+	open, err := gather(ctx, s, waiting)
+	defer closeParts(open)
+	if err != nil {
+		return 0, err
 	}
 	if joined := joinable(open, first); len(joined) == 1 {
 		return joined[0].table.Rows(), copyAll(ctx, w, joined[0].Source)
 	} else if len(joined) > 1 {
 		return join(ctx, w, s, joined)
 	}
-	open, err := reduce(ctx, s, open)
-	defer closeTemporary(open)
-	if err != nil {
-		return 0, err
-	}
 	return interleave(ctx, w, s, open, first)
 }
 
-// mergePart is an open part.
+// mergePart is a part, open or not.
 type mergePart struct {
 	PartSource
-	number    int // among the caller's parts; -1 for a temporary file
-	table     *columnar.Table
-	low, high int64 // first and last row
-	dense     bool  // every row between low and high is there and counts
+	number    int             // among the caller's parts; -1 for a temporary file
+	table     *columnar.Table // nil until it is open
+	from      int64           // no row before it counts; known before it is open
+	low, high int64           // the first and the last row that counts, once it is open
+	dense     bool            // its rows are all those between low and high, and all count
 	temporary *os.File
 }
 
-func openPart(s Schema, number int, p PartSource) (*mergePart, error) {
+// newPart is a part that is not open yet.
+func newPart(number int, p PartSource) *mergePart {
+	part := &mergePart{PartSource: p, number: number, from: p.First}
+	if p.Accept != nil {
+		part.from += int64(p.Accept.Minimum())
+	}
+	return part
+}
+
+// open reads the part's footer.
+func (p *mergePart) open(s Schema) error {
 	t, err := open(p.Source)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if !slices.Equal(t.Columns(), s.columns()) {
-		return nil, fmt.Errorf("its columns are not those of job %s", s.JobID)
+		return fmt.Errorf("its columns are not those of job %s", s.JobID)
 	}
-	part := &mergePart{PartSource: p, number: number, table: t}
-	if part.low, part.high, part.dense = denseRange(t); t.Rows() == 0 {
-		return part, nil
+	p.table = t
+	p.low, p.high, p.dense = denseRange(t)
+	switch {
+	case t.Rows() == 0 && p.Accept != nil:
+		return p.lacking(0)
+	case t.Rows() > 0 && (p.low < p.First || p.high-p.First > math.MaxUint32):
+		return fmt.Errorf("its rows %d to %d are not of the shard that starts at row %d", p.low, p.high, p.First)
+	case t.Rows() > 0 && p.Accept != nil:
+		low, high := p.from, p.First+int64(p.Accept.Maximum())
+		all := p.Accept.GetCardinality() == uint64(high-low+1)
+		p.dense = p.dense && all && p.low == low && p.high == high
+		p.low, p.high = low, high
 	}
-	if part.low < p.First || part.high-p.First > math.MaxUint32 {
-		return nil, fmt.Errorf("its rows %d to %d are not of the shard that starts at row %d", part.low, part.high, p.First)
+	return nil
+}
+
+// close lets go of the part.
+func (p *mergePart) close() {
+	if p.temporary != nil {
+		_ = p.temporary.Close() // it was only read since
 	}
-	if p.Accept != nil && part.dense {
-		from, to := uint64(part.low-p.First), uint64(part.high-p.First)
-		all := p.Accept.GetCardinality() == to-from+1
-		part.dense = all && uint64(p.Accept.Minimum()) == from && uint64(p.Accept.Maximum()) == to
+	if p.Release != nil {
+		p.Release()
 	}
-	return part, nil
+	p.table = nil
+}
+
+func closeParts(parts []*mergePart) {
+	for _, p := range parts {
+		p.close()
+	}
 }
 
 // lacking is the error for a part that has only found of its accepted rows.
@@ -183,73 +218,4 @@ func copyAll(ctx context.Context, w io.Writer, src Source) error {
 		return fmt.Errorf("copy part: %w", err)
 	}
 	return nil
-}
-
-// reduce merges parts into temporary files until the blocks of what is left
-// fit mergeBytes. What it returns may need closeTemporary even on error.
-func reduce(ctx context.Context, s Schema, parts []*mergePart) ([]*mergePart, error) {
-	for {
-		total := int64(0)
-		for _, p := range parts {
-			total += p.held()
-		}
-		if total <= mergeBytes || len(parts) <= 2 {
-			return parts, nil
-		}
-		var next []*mergePart
-		for len(parts) > 0 {
-			held, n := int64(0), 0
-			for n < len(parts) && (n < 2 || held+parts[n].held() <= mergeBytes) {
-				held += parts[n].held()
-				n++
-			}
-			p, err := mergeTemporary(ctx, s, parts[:n])
-			closeTemporary(parts[:n])
-			parts = parts[n:]
-			if err != nil {
-				closeTemporary(parts)
-				return next, err
-			}
-			next = append(next, p)
-		}
-		parts = next
-	}
-}
-
-// mergeTemporary merges parts into a file that has no name any more.
-func mergeTemporary(ctx context.Context, s Schema, parts []*mergePart) (_ *mergePart, err error) {
-	f, err := os.CreateTemp("", "rowmill-merge-*")
-	if err != nil {
-		return nil, fmt.Errorf("temporary file: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			_ = f.Close() // the first error says more
-		}
-	}()
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, fmt.Errorf("temporary file: %w", err)
-	}
-	if _, err := interleave(ctx, f, s, parts, -1); err != nil {
-		return nil, err
-	}
-	size, err := f.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return nil, fmt.Errorf("temporary file: %w", err)
-	}
-	p, err := openPart(s, -1, PartSource{Source: io.NewSectionReader(f, 0, size), First: parts[0].First})
-	if err != nil {
-		return nil, fmt.Errorf("temporary file: %w", err)
-	}
-	p.temporary = f
-	return p, nil
-}
-
-// closeTemporary closes the parts that are temporary files.
-func closeTemporary(parts []*mergePart) {
-	for _, p := range parts {
-		if p.temporary != nil {
-			_ = p.temporary.Close() // it was only read since
-		}
-	}
 }

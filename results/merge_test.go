@@ -127,18 +127,14 @@ func TestMergeThroughTemporaryFiles(t *testing.T) {
 		dealt[i%parts] = append(dealt[i%parts], e)
 	}
 	var sources []PartSource
-	var opened []*mergePart
+	var waiting []*mergePart
 	for i, entries := range dealt {
 		p := PartSource{Source: writePart(t, s, entries)}
 		sources = append(sources, p)
-		o, err := openPart(s, i, p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		opened = append(opened, o)
+		waiting = append(waiting, newPart(i, p))
 	}
-	reduced, err := reduce(context.Background(), s, opened)
-	defer closeTemporary(reduced)
+	reduced, err := gather(context.Background(), s, waiting)
+	defer closeParts(reduced)
 	if err != nil || len(reduced) >= parts || reduced[0].temporary == nil {
 		t.Fatalf("%d parts were reduced to %d (%v); the test is about temporary files", parts, len(reduced), err)
 	}

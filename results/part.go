@@ -17,6 +17,7 @@ type PartWriter struct {
 	schema Schema
 	id     int // index of the ID column, or -1
 	last   int64
+	gone   bool // the next row's input is
 }
 
 // NewPartWriter begins a part on w.
@@ -52,7 +53,11 @@ func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 		p.addID(row.ID)
 		c = 1
 	}
-	t.Text(c, row.Text)
+	if p.gone {
+		t.Null(c)
+	} else {
+		t.Text(c, row.Text)
+	}
 	c++
 	switch {
 	case out.Failed():

@@ -49,6 +49,7 @@ type Schema struct {
 	IDColumn  string         // the ID column's name; empty for none
 	IDKind    rowmill.IDKind // its type; IDNull exactly when there is none
 	Embedding bool           // the output is a list of floats, not a text
+	Partial   bool           // rows may be there that never ran, and whose input may be gone
 }
 
 // Validate reports a schema that no file can have.
@@ -79,7 +80,7 @@ func (s Schema) columns() []columnar.TableColumn {
 		output = columnar.TableFloats
 	}
 	return append(all,
-		columnar.TableColumn{Name: columnInputs, Kind: columnar.TableText, Required: true},
+		columnar.TableColumn{Name: columnInputs, Kind: columnar.TableText, Required: !s.Partial},
 		columnar.TableColumn{Name: s.JobID, Kind: output},
 		columnar.TableColumn{Name: columnScore, Kind: columnar.TableReal},
 		columnar.TableColumn{Name: columnRow, Kind: columnar.TableInt, Required: true},
@@ -138,6 +139,8 @@ func ReadSchema(src Source) (Schema, error) {
 		switch {
 		case c.Name == s.JobID:
 			s.Embedding = c.Kind == columnar.TableFloats
+		case c.Name == columnInputs:
+			s.Partial = !c.Required
 		case c.Name != columnInputs && c.Name != columnScore && !strings.HasPrefix(c.Name, reservedPrefix):
 			s.IDColumn, s.IDKind = c.Name, idKind(c.Kind)
 		}

@@ -8,6 +8,7 @@ package retry
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -28,17 +29,9 @@ type Policy struct {
 
 // The policies of the program.
 var (
-	// Storage is for a store or a bucket that fails while it restarts. Its
-	// callers bound it by the operator's patience.
-	Storage = Policy{First: 100 * time.Millisecond, Most: 2 * time.Second}
-
-	// Commits is for finished parts that the store refuses. The last try comes
-	// after more than a minute: enough for a store that restarts.
-	Commits = Policy{First: 500 * time.Millisecond, Most: 4 * time.Second, For: 65 * time.Second}
-
-	// Endings is for the record of a job's failure, which is written as often
-	// as it takes: a disk that was full has room again some time.
-	Endings = Policy{First: 250 * time.Millisecond, Most: 10 * time.Second}
+	// Storage is for a store or a bucket that is away, as long as it is: what
+	// finds it back soon costs it little meanwhile.
+	Storage = Policy{First: 100 * time.Millisecond, Most: 3 * time.Second}
 
 	// Sessions is for the session of a node that has lost its own. Without one
 	// it has nothing else to do.
@@ -52,18 +45,37 @@ var (
 	// the first repetition comes soon; its bound is in the store's settings.
 	Redis = Policy{First: 15 * time.Millisecond, Most: 750 * time.Millisecond}
 
-	// Objects is for one call of an S3 server, for as long as it takes to
-	// restart.
-	Objects = Policy{First: 100 * time.Millisecond, Most: 3 * time.Second, For: 30 * time.Second}
+	// Contention is for a change of what others change at the same moment. A
+	// round of all takes milliseconds; its bound is for hundreds of them.
+	Contention = Policy{First: 2 * time.Millisecond, Most: 250 * time.Millisecond, For: 30 * time.Second}
+
+	// Objects is for one call of an S3 server: as long as a client may wait for
+	// an answer. Jobs wait beyond it by their own.
+	Objects = Policy{First: 100 * time.Millisecond, Most: 3 * time.Second, For: 10 * time.Second}
 
 	// Transfers is for a download that brings nothing any more. Together half a
 	// minute: long enough for a restart of the service.
 	Transfers = Policy{First: time.Second, Most: 10 * time.Second, Tries: 7}
 )
 
-// A pause varies by a third about three quarters of the longest: from half of it
-// to all of it.
-const middle, swing = 0.75, 1.0 / 3
+// Chance returns a random number from 0 to n-1, as all pauses that are random
+// come by theirs. A simulation that shall be repeated replaces it before
+// anything runs.
+var Chance = rand.Int64N
+
+// Jitter is a random part of d, which must be positive.
+func Jitter(d time.Duration) time.Duration { return time.Duration(Chance(int64(d))) }
+
+// growing are the pauses of a policy, see First and Most.
+type growing struct{ next, most time.Duration }
+
+func (g *growing) Reset() {}
+
+func (g *growing) NextBackOff() time.Duration {
+	longest := min(g.next, g.most)
+	g.next = 2 * longest
+	return longest/2 + Jitter(longest/2+1)
+}
 
 // Within is p with another bound of time.
 func (p Policy) Within(d time.Duration) Policy {
@@ -76,21 +88,30 @@ func (p Policy) Within(d time.Duration) Policy {
 // it is nil, hears of each error after which there will be another try.
 func (p Policy) Do(ctx context.Context, do func() error, again func(error) bool, told func(error)) error {
 	var last error
+	failed := false
+	patient, _ := ctx.Value(patience{}).(func(error))
+	if patient != nil {
+		p.For, p.Tries = 0, 0
+	}
 	_, _ = backoff.Retry(ctx, func() (struct{}, error) {
 		if last = do(); last != nil && !again(last) {
 			return struct{}{}, backoff.Permanent(last)
 		}
 		return struct{}{}, last
 	},
-		backoff.WithBackOff(&backoff.ExponentialBackOff{
-			InitialInterval: time.Duration(middle * float64(p.First)), MaxInterval: time.Duration(middle * float64(p.Most)),
-			Multiplier: 2, RandomizationFactor: swing,
-		}),
+		backoff.WithBackOff(&growing{p.First, p.Most}),
 		backoff.WithMaxElapsedTime(p.For), backoff.WithMaxTries(uint(p.Tries)),
 		backoff.WithNotify(func(err error, _ time.Duration) {
 			if told != nil {
 				told(err)
 			}
+			if patient != nil {
+				failed = true
+				patient(err)
+			}
 		}))
+	if failed {
+		patient(nil)
+	}
 	return last
 }

@@ -7,7 +7,8 @@ type Manifest struct {
 	IDKind rowmill.IDKind `json:"id_kind"`
 	Rows   int64          `json:"rows"`
 	Shards []Info         `json:"shards"`
-	Size   Size           `json:"size"`
+	Size   Size           `json:"size"`            // of the rows that the job runs
+	Taken  int64          `json:"taken,omitempty"` // rows that another job has run
 }
 
 // An Info describes one shard.

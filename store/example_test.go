@@ -50,11 +50,11 @@ func Example() {
 		rec, err := records.Update(ctx, fence, func(rec *store.Record) error {
 			return rec.Job.Become(rowmill.StatusStarting, time.Now())
 		})
-		fmt.Println(fence.Epoch, rec.Job.Status, errors.Is(err, rowmill.ErrLeaseLost))
+		fmt.Println(fence.Epoch > first.Epoch, rec.Job.Status, errors.Is(err, rowmill.ErrLeaseLost))
 	}
 	// Output:
-	// 1  true
-	// 2 starting false
+	// false  true
+	// true starting false
 }
 
 // claim makes a new session of node the owner of job-1, whose last owner has

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,18 @@ func (p Part) Check() error {
 		return fmt.Errorf("part %s: it holds %d rows", p.Key, p.Rows)
 	case min(t.Rows, t.Failed, t.TruncatedRows, t.TruncatedOutputs, t.InputTokens, t.OutputTokens) < 0:
 		return fmt.Errorf("part %s: its totals are negative: %+v", p.Key, t)
+	}
+	return nil
+}
+
+// CheckVersion returns ErrNewer for a record that this program may read but not
+// write: one of a newer schema, or in a state that it has never heard of.
+func (rec *Record) CheckVersion() error {
+	switch {
+	case rec.SchemaVersion > SchemaVersion:
+		return fmt.Errorf("job %s has schema version %d, this program writes %d: %w", rec.Job.ID, rec.SchemaVersion, SchemaVersion, ErrNewer)
+	case !slices.Contains(rowmill.Statuses(), rec.Job.Status):
+		return fmt.Errorf("job %s is %q, which this program does not know: %w", rec.Job.ID, rec.Job.Status, ErrNewer)
 	}
 	return nil
 }
@@ -181,3 +194,8 @@ func reachable(from, to rowmill.Status) bool {
 	}
 	return false
 }
+
+// NextEpoch is the epoch of a claim that is made now, by the store's clock. It is
+// the time in ms, so that no two owners ever have the same, also where the store
+// has forgotten that the first of them was there.
+func NextEpoch(before int64, now time.Time) int64 { return max(before+1, now.UnixMilli()) }

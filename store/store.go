@@ -30,22 +30,36 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/rowmill/rowmill"
 )
 
-// SchemaVersion is the version of the records' format written by this code.
+// SchemaVersion is the version of the records' format written by this code. It
+// grows only where an older program would do harm: where a member gets another
+// meaning, or one that it must heed is added. What it may overlook is added
+// without: a program keeps the members that it does not know when it writes a
+// record anew, at every level, and takes for absent what an older one left out.
 const SchemaVersion = 1
+
+// ErrNewer says that a record, or the whole store, was written by a version of
+// the program whose records this one only reads. Nothing has changed then.
+var ErrNewer = fmt.Errorf("a newer version of rowmill wrote it, which this one can read but not write: start that version: %w", rowmill.ErrUnavailable)
 
 // ErrOutcomeUnknown says that a write was sent and no answer came: it may or
 // may not have taken effect, now or a little later. It wraps the reason.
 // Repeating the call is safe, and so is reading the record again.
 var ErrOutcomeUnknown = errors.New("the outcome is unknown: it may or may not have taken effect")
+
+// ErrForgotten says that the store has an older record of a job than it had
+// acknowledged to the job's owner: it has lost its last writes in a crash.
+var ErrForgotten = errors.New("the store has lost what it had acknowledged")
 
 // Store is everything the service keeps outside objects.
 type Store interface {
@@ -58,6 +72,9 @@ type Store interface {
 	Audit
 	Retention
 
+	// Time is the time by the store's own clock, the one that judges sessions:
+	// what nodes whose clocks differ agree on.
+	Time(ctx context.Context) (time.Time, error)
 	// Ping reports whether the store can be written to now.
 	Ping(ctx context.Context) error
 	// Close releases the store. It is harmless to call it twice.
@@ -83,6 +100,50 @@ type Fence struct {
 	JobID   string
 	Session string
 	Epoch   int64
+	// Told, unless it is nil, is what the owner was told of the record. A write
+	// on top of an older one is refused with ErrForgotten. CommitParts and
+	// ReplaceParts raise it; a record that is returned says it itself.
+	Told *Version
+}
+
+// A Version is the highest version of a record that somebody was told of. It is
+// safe for concurrent use; nil is a version that nobody keeps.
+type Version struct{ n atomic.Int64 }
+
+// Tell raises v to n.
+func (v *Version) Tell(n int64) {
+	for v != nil {
+		if old := v.n.Load(); old >= n || v.n.CompareAndSwap(old, n) {
+			return
+		}
+	}
+}
+
+// Reset sets v to n: what was forgotten is mended, or given up.
+func (v *Version) Reset(n int64) { v.n.Store(n) }
+
+// Get returns the version, 0 where there is none.
+func (v *Version) Get() int64 {
+	if v == nil {
+		return 0
+	}
+	return v.n.Load()
+}
+
+// Check returns ErrForgotten where a record of version n is older than v.
+func (v *Version) Check(jobID string, n int64) error {
+	if told := v.Get(); n < told {
+		return fmt.Errorf("job %s has version %d, and had %d: %w", jobID, n, told, ErrForgotten)
+	}
+	return nil
+}
+
+// A Mark is where a record stands; the zero Mark is that of no record.
+type Mark struct {
+	Version int64
+	Session string
+	Epoch   int64
+	Status  rowmill.Status
 }
 
 // Record is a job with all that is kept about it.
@@ -101,7 +162,14 @@ type Record struct {
 	// Reserved is what Reserve set aside for the job; zero once it is over.
 	Reserved rowmill.Money `json:"reserved,omitempty"`
 
+	// Ended is when the job ended by the store's clock, where whoever ended it
+	// had another time (see EndTolerance). The store alone sets it.
+	Ended *time.Time `json:"ended,omitempty"`
+
 	DataRemoved *time.Time `json:"data_removed,omitempty"` // retention took input, parts and results
+
+	InputUntil   *time.Time `json:"input_until,omitempty"`   // objects hold the input of a job that is over until then
+	InputRemoved *time.Time `json:"input_removed,omitempty"` // the input of a job that is over went
 
 	// ShownRunning says that a client was told that the job runs.
 	ShownRunning bool `json:"shown_running,omitempty"`
@@ -140,6 +208,11 @@ type Jobs interface {
 	// Get returns a record, or rowmill.ErrNotFound.
 	Get(ctx context.Context, jobID string) (Record, error)
 
+	// Marks returns where the records of jobs stand, in the order of the ids,
+	// in one round trip. A store that has lost everything says so with an
+	// error: it is not the one that knew the jobs.
+	Marks(ctx context.Context, jobIDs []string) ([]Mark, error)
+
 	// List returns an account's jobs, newest first, at most limit of them
 	// (limit > 0), after cursor (empty: from the newest). next is empty when
 	// nothing is left. A malformed cursor is a *rowmill.InvalidError on field
@@ -152,7 +225,7 @@ type Jobs interface {
 	Orphans(ctx context.Context, limit int) ([]Orphan, error)
 
 	// Claim makes session the owner of a job that is not over and has no live
-	// owner: the epoch grows by one and a pending job becomes submitted.
+	// owner: the epoch grows, as NextEpoch says, and a pending job becomes submitted.
 	// rowmill.ErrConflict when it has a live owner (also when that is session
 	// itself), rowmill.ErrTerminal when it is over, rowmill.ErrLeaseLost when
 	// session has expired.
@@ -182,9 +255,14 @@ type Jobs interface {
 	// exactly one succeeds; the others get rowmill.ErrTerminal and the record.
 	Cancel(ctx context.Context, jobID string, now time.Time, change func(*Record)) (Record, error)
 
-	// AddArtifact records a further artifact of a succeeded job unless the
+	// AddArtifact records a further artifact of a job that is over unless the
 	// variant has one already; the record returned holds the winner.
 	AddArtifact(ctx context.Context, jobID, variant string, a Artifact) (Record, error)
+
+	// Continued notes in the record of a job that is over which job takes over
+	// its rows; of several the one with the greatest id, the last, is kept.
+	// rowmill.ErrConflict while the job is not over.
+	Continued(ctx context.Context, jobID, by string) error
 
 	// ShowRunning sets ShownRunning, also of a job that is over. Repeating it
 	// is harmless.
@@ -209,7 +287,9 @@ type Part struct {
 	Accepted []byte `json:"accepted,omitempty"`
 	Complete bool   `json:"complete"` // holds every row of its shard once, in order
 	Totals   Totals `json:"totals"`   // over the accepted rows
-	Size     int64  `json:"size"`     // bytes of the object
+	// Carried says that another job has run these rows: the ledger has them.
+	Carried bool  `json:"carried,omitempty"`
+	Size    int64 `json:"size"` // bytes of the object
 }
 
 // Totals are sums over committed rows.
@@ -235,8 +315,8 @@ func (t Totals) Plus(u Totals) Totals {
 
 // Parts are the part records of a job.
 type Parts interface {
-	// CommitParts records parts, adds the totals of those that are new to the
-	// ledger, and sets the job's progress fields from totals, in one
+	// CommitParts records parts, adds the totals of those that are new, and not
+	// carried, to the ledger, and sets the job's progress fields from totals, in one
 	// transaction: the moment their rows are done. A part whose key is
 	// recorded already is skipped. rowmill.ErrTerminal when the job is over.
 	CommitParts(ctx context.Context, f Fence, parts []Part, totals Totals) error
@@ -313,6 +393,13 @@ type Key struct {
 	// RequestsPerMinute bounds how often it may ask, nil for as often as keys
 	// in general.
 	RequestsPerMinute *int `json:"requests_per_minute,omitempty"`
+}
+
+// Same reports whether k is stored as other is.
+func (k Key) Same(other Key) bool {
+	a, err := json.Marshal(k)
+	b, bad := json.Marshal(other)
+	return err == nil && bad == nil && bytes.Equal(a, b)
 }
 
 // Keys are the API keys of all accounts.

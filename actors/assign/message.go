@@ -34,6 +34,10 @@ type (
 		Leaves bool `json:"leaves,omitempty"` // it is draining: no more rows
 		Left   bool `json:"left,omitempty"`   // it has nothing any more
 
+		// Away is for how long the worker's node has not been able to use the
+		// bucket, in milliseconds.
+		Away int64 `json:"away_ms,omitempty"`
+
 		Warnings []string          `json:"warnings,omitempty"`
 		Refused  map[string]string `json:"refused,omitempty"` // by engine: why it cannot run the job
 		Fault    *Fault            `json:"fault,omitempty"`   // what ends the job, or at least this worker

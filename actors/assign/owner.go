@@ -21,6 +21,7 @@ type Owner struct {
 	plan    *plan
 	workers map[string]*Assignee
 	retired map[string]bool // workers that must let go of what they have
+	split   time.Time       // since when some workers' nodes can use the bucket, and some cannot
 	known   map[string]bool // keys of the parts of earlier owners
 }
 
@@ -96,6 +97,44 @@ func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal
 		}
 	}
 	return a, o.hearParts(a, h.Parts)
+}
+
+// Stranded are the workers whose nodes have not been able to use the bucket for
+// as long as patience in which those of others were: what they have finished
+// should not wait for them any longer. It is to be asked from time to time.
+func (o *Owner) Stranded(patience time.Duration, now time.Time) (stranded []*Assignee) {
+	for _, a := range o.Workers() {
+		if a.away() >= patience && patience > 0 {
+			stranded = append(stranded, a)
+		}
+	}
+	switch away := o.Away(); {
+	case away == 0 || away == len(o.workers): // nobody is better off than others
+		o.split = time.Time{}
+	case o.split.IsZero():
+		o.split = now
+	}
+	if o.split.IsZero() || now.Sub(o.split) < patience {
+		return nil
+	}
+	return stranded
+}
+
+// Away is how many workers' nodes cannot use the bucket.
+func (o *Owner) Away() (count int) {
+	for _, a := range o.workers {
+		if a.away() > 0 {
+			count++
+		}
+	}
+	return count
+}
+
+func (a *Assignee) away() time.Duration {
+	if a.last == nil {
+		return 0
+	}
+	return time.Duration(a.last.Away) * time.Millisecond
 }
 
 func (o *Owner) hearParts(a *Assignee, parts []Part) (fresh []Proposal) {

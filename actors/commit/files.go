@@ -17,6 +17,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
+// maxOpen bounds the parts that are open for one file that is made of them. One
+// that was let go of costs a request to be opened again.
+const maxOpen = 1024
+
 // Files make the objects of a job: merged parts, and those of its result. What
 // they write is for the owner of one epoch, and writing it again is harmless.
 type Files struct {
@@ -24,14 +28,14 @@ type Files struct {
 	Schema results.Schema
 	Epoch  int64
 	Shards []shard.Info
-	// Retry repeats what may fail for a while; what says in the log what that is.
-	Retry func(ctx context.Context, what string, do func() error) error
+	// Wait repeats what may fail for a while.
+	Wait func(ctx context.Context, do func() error) error
 }
 
 // Merge writes the complete part of a shard and returns its record.
 func (f *Files) Merge(ctx context.Context, n int, parts []store.Part) (complete store.Part, err error) {
 	key := layout.Part(f.Schema.JobID, n, f.Epoch)
-	err = f.Retry(ctx, "merge shard", func() error {
+	err = f.Wait(ctx, func() error {
 		size, err := f.merge(ctx, n, parts, key)
 		complete = assign.Merged(key, size, parts)
 		return err
@@ -41,17 +45,15 @@ func (f *Files) Merge(ctx context.Context, n int, parts []store.Part) (complete 
 
 func (f *Files) merge(ctx context.Context, n int, parts []store.Part, key string) (size int64, err error) {
 	sources := make([]results.PartSource, len(parts))
+	objects := blob.NewLazies(ctx, f.Bucket, maxOpen)
 	for i, p := range parts {
 		accepted := roaring.New()
 		if err := accepted.UnmarshalBinary(p.Accepted); err != nil {
 			return 0, fmt.Errorf("part %s: decode accepted rows: %w", p.Key, err)
 		}
-		o, err := f.Bucket.Open(ctx, p.Key)
-		if err != nil {
-			return 0, fmt.Errorf("open part: %w", err)
-		}
-		defer o.Close()
-		sources[i] = results.PartSource{Source: o, Accept: accepted, First: f.Shards[n].First}
+		part := objects.Object(p.Key, p.Size)
+		defer part.Close()
+		sources[i] = results.PartSource{Source: part, Accept: accepted, First: f.Shards[n].First, Release: part.Close}
 	}
 	return f.write(ctx, key, int64(f.Shards[n].Rows), func(w io.Writer) (int64, error) {
 		return results.Merge(ctx, w, f.Schema, sources)
@@ -87,12 +89,13 @@ func (f *Files) artifact(ctx context.Context, name string, parts []store.Part, c
 	for _, s := range f.Shards {
 		rows += int64(s.Rows)
 	}
+	objects := blob.NewLazies(ctx, f.Bucket, maxOpen)
 	for i, p := range parts {
-		part := blob.NewLazy(ctx, f.Bucket, p.Key, p.Size) // a list of thousands holds only those that are in use
+		part := objects.Object(p.Key, p.Size)
 		defer part.Close()
 		sources[i] = part
 	}
-	err = f.Retry(ctx, "write artifact", func() (err error) {
+	err = f.Wait(ctx, func() (err error) {
 		a.Size, err = f.write(ctx, a.Key, rows, func(w io.Writer) (int64, error) { return concat(w, sources) })
 		return err
 	})

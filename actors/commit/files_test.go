@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rowmill/rowmill"
@@ -12,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -25,7 +27,7 @@ func maker(t *testing.T, count int) *Files {
 	t.Cleanup(func() { bucket.Close() })
 	return &Files{
 		Bucket: bucket, Schema: results.Schema{JobID: "job-1", Model: "m"}, Epoch: 3, Shards: shards(count),
-		Retry: func(_ context.Context, _ string, do func() error) error { return do() },
+		Wait: func(_ context.Context, do func() error) error { return do() },
 	}
 }
 
@@ -125,17 +127,17 @@ func TestFilesAreTriedAgain(t *testing.T) {
 	parts := []store.Part{f.part(t, 0, 0, 4), f.part(t, 0, 4, 10)}
 	balky := &balkyBucket{Bucket: f.Bucket, refusals: 1}
 	f.Bucket = balky
-	var tried []string
-	f.Retry = func(_ context.Context, what string, do func() error) error {
-		tried = append(tried, what)
+	tried := 0
+	f.Wait = func(_ context.Context, do func() error) error {
+		tried++
 		if err := do(); err == nil {
 			return nil
 		}
 		return do()
 	}
 	complete, err := f.Merge(t.Context(), 0, parts)
-	if err != nil || balky.refusals >= 0 || len(tried) != 1 {
-		t.Fatalf("merged %v after %q, and %d refusals are left", err, tried, balky.refusals)
+	if err != nil || balky.refusals >= 0 || tried != 1 {
+		t.Fatalf("merged %v after %d waits, and %d refusals are left", err, tried, balky.refusals)
 	}
 	if complete.Rows != 10 || complete.Size == 0 {
 		t.Errorf("merged into %+v", complete)
@@ -153,4 +155,73 @@ func (b *balkyBucket) Create(ctx context.Context, key, contentType string) (blob
 		return nil, io.ErrUnexpectedEOF
 	}
 	return b.Bucket.Create(ctx, key, contentType)
+}
+
+// A merge of thousands of parts, and a result of thousands of shards, has few
+// of them open at a time.
+func TestFewPartsAreOpenAtATime(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("writes thousands of parts")
+	}
+	f := maker(t, maxOpen+50) // shards of ten rows
+	var complete []store.Part
+	for n := range f.Shards {
+		complete = append(complete, f.part(t, n, 0, 10))
+	}
+	watched := &countingBucket{Bucket: f.Bucket}
+	f.Bucket = watched
+	made, err := f.Result(t.Context(), complete)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := watched.most.Load(); most > 2*(maxOpen+1) || watched.open.Load() != 0 { // of two files
+		t.Errorf("%d parts were open at a time and %d still are", most, watched.open.Load())
+	}
+	if got := strings.Count(f.texts(t, made[layout.Full].Key), "\"out "); got != 10*len(f.Shards) {
+		t.Errorf("the result has %d rows, want %d", got, 10*len(f.Shards))
+	}
+
+	f.Shards = []shard.Info{{Rows: 600}}
+	var rows []store.Part
+	for i := range 600 {
+		rows = append(rows, f.part(t, 0, i, i+1))
+	}
+	watched.most.Store(0)
+	merged, err := f.Merge(t.Context(), 0, rows)
+	if err != nil || merged.Rows != 600 {
+		t.Fatalf("merged into %+v: %v", merged, err)
+	}
+	if most := watched.most.Load(); most > 300 || watched.open.Load() != 0 {
+		t.Errorf("%d parts were open at a time and %d still are", most, watched.open.Load())
+	}
+}
+
+// A countingBucket counts the objects that are open.
+type countingBucket struct {
+	blob.Bucket
+	open, most atomic.Int64
+}
+
+type countedObject struct {
+	blob.Object
+	bucket *countingBucket
+}
+
+func (b *countingBucket) Open(ctx context.Context, key string) (blob.Object, error) {
+	o, err := b.Bucket.Open(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	for now := b.open.Add(1); ; {
+		most := b.most.Load()
+		if now <= most || b.most.CompareAndSwap(most, now) {
+			return countedObject{o, b}, nil
+		}
+	}
+}
+
+func (o countedObject) Close() error {
+	o.bucket.open.Add(-1)
+	return o.Object.Close()
 }

@@ -2,10 +2,10 @@ package dispatch
 
 import (
 	"container/heap"
-	"math/rand/v2"
 	"time"
 
 	"github.com/rowmill/rowmill/actors/order"
+	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
@@ -105,7 +105,7 @@ func (q *Rows) Retry(t *Task, now time.Time) {
 	}
 	t.avoid = t.Port
 	pause := min(lastRetry, firstRetry<<min(tries-1, 10))
-	due := now.Add(rand.N(pause) + time.Millisecond)
+	due := now.Add(retry.Jitter(pause) + time.Millisecond)
 	if due.After(t.due) {
 		t.due = due
 	}

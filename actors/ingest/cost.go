@@ -17,7 +17,7 @@ func Reserve(ctx context.Context, ledger store.Ledger, rec *store.Record, fence 
 	if spec.CostQuota == nil || spec.Estimate {
 		return nil
 	}
-	usd, _ := unsampledCost(spec, input.Rows, input.Size)
+	usd, _ := unsampledCost(spec, input.Rows-input.Taken, input.Size)
 	updated, err := ledger.Reserve(ctx, fence, usd, spec.CostQuota)
 	var limit *store.LimitError
 	if errors.As(err, &limit) {

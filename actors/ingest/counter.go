@@ -17,9 +17,10 @@ type inputCounter struct {
 	limit   int   // tokens a prompt may have; 0 for no limit
 	stop    int64 // tokens of the sample of an estimate
 
-	batch   []string
+	next    int64 // row
+	batch   []countedRow
 	bytes   int
-	batches chan []string
+	batches chan []countedRow
 	done    chan struct{}
 
 	mu      sync.Mutex
@@ -35,22 +36,30 @@ const (
 )
 
 func newInputCounter(c *prompt.Counter, spec *rowmill.Spec, sample int64) *inputCounter {
-	t := &inputCounter{counter: c, spec: spec, stop: sample, batches: make(chan []string, 4), done: make(chan struct{})}
+	t := &inputCounter{counter: c, spec: spec, stop: sample, batches: make(chan []countedRow, 4), done: make(chan struct{})}
 	t.limit = spec.PromptLimit(spec.Model.ContextLength)
 	go func() {
 		defer close(t.done)
-		row := int64(0)
 		for batch := range t.batches {
-			t.count(row, batch)
-			row += int64(len(batch))
+			t.count(batch)
 		}
 	}()
 	return t
 }
 
+// A countedRow is a row of the input.
+type countedRow struct {
+	row  int64
+	text string
+}
+
 // add takes the next row.
-func (t *inputCounter) add(text string) {
-	t.batch = append(t.batch, text)
+func (t *inputCounter) add(text string) { t.addRow(t.next, text) }
+
+// addRow takes a row that need not be the next.
+func (t *inputCounter) addRow(row int64, text string) {
+	t.next = row + 1
+	t.batch = append(t.batch, countedRow{row, text})
 	if t.bytes += len(text); len(t.batch) == batchRows || t.bytes >= batchBytes {
 		t.hand()
 	}
@@ -81,18 +90,18 @@ func (t *inputCounter) close() (shard.Size, error) {
 	return t.size, t.err()
 }
 
-func (t *inputCounter) count(first int64, batch []string) {
+func (t *inputCounter) count(batch []countedRow) {
 	size, failure := t.size, t.failure // only this goroutine writes them
-	for i, text := range batch {
+	for _, in := range batch {
 		if failure != nil {
 			break
 		}
-		n := t.counter.Count(text)
+		n := t.counter.Count(in.text)
 		if t.limit > 0 && n > t.limit {
-			if !t.spec.TruncateRows && t.counter.Exact(text) {
+			if !t.spec.TruncateRows && t.counter.Exact(in.text) {
 				failure = rowmill.Failf(rowmill.CodeRowTooLong,
 					"Row %d does not fit: its prompt has %d tokens, and %d are left beside the answer in the context of %d. Shorten the row, lower max_tokens, or submit with truncate_rows.",
-					first+int64(i), n, t.limit, t.spec.Model.ContextLength)
+					in.row, n, t.limit, t.spec.Model.ContextLength)
 				break
 			}
 			n = t.limit
@@ -105,7 +114,7 @@ func (t *inputCounter) count(first int64, batch []string) {
 		if quota := t.spec.TokenQuota; quota > 0 && size.Tokens > quota {
 			failure = rowmill.Failf(rowmill.CodeTokenQuota,
 				"The input has more than %d tokens, the quota of a job of priority %d (reached at row %d). Split the input, use priority 1, or ask an administrator to raise the quota: rowmill quotas set --priority %d --tokens N.",
-				quota, t.spec.Priority, first+int64(i), t.spec.Priority)
+				quota, t.spec.Priority, in.row, t.spec.Priority)
 		}
 	}
 	t.mu.Lock()

@@ -26,10 +26,16 @@ import (
 // default.
 type Config struct {
 	Jobs       store.Jobs
+	Parts      store.Parts
 	Bucket     blob.Bucket
 	Downloader Downloader
 	Limits     input.Limits
 	Clock      func() time.Time
+
+	// Wait repeats what may fail for a while. Patient is a context under which one
+	// call of Bucket does the same by itself, until done.
+	Wait    func(ctx context.Context, do func() error) error
+	Patient func(ctx context.Context) (patient context.Context, done func())
 
 	// ShardRows and ShardBytes bound a shard. One row may be larger.
 	ShardRows  int
@@ -64,23 +70,46 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 	if rec.Spec.Inline != nil {
 		return g.inline()
 	}
-	m, err := ReadManifest(ctx, cfg.Bucket, rec.Job.ID)
+	var m shard.Manifest
+	err := cfg.Wait(ctx, func() (err error) {
+		m, err = ReadManifest(ctx, cfg.Bucket, rec.Job.ID)
+		return err
+	})
 	if !errors.Is(err, rowmill.ErrNotFound) {
 		return m, err
 	}
-	rows, err := g.open(ctx)
+	if rec.Spec.URL != "" {
+		if err := g.download(ctx); err != nil {
+			return shard.Manifest{}, err
+		}
+	}
+	err = cfg.Wait(ctx, func() (err error) {
+		if rec.Spec.Continue != nil {
+			m, err = g.takeOver(ctx)
+		} else {
+			m, err = g.cutFrom(ctx, *rec)
+		}
+		return err
+	})
+	return m, err
+}
+
+// cutFrom makes shards of what a job was given, this one or the one that it
+// continues, and the list of them.
+func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Manifest, err error) {
+	rows, err := g.open(ctx, source)
 	if err != nil {
-		return shard.Manifest{}, err
+		return m, err
 	}
 	m, err = g.cut(ctx, rows)
 	if err = errors.Join(err, rows.Close()); err != nil {
-		return shard.Manifest{}, err
+		return m, err
 	}
 	if m.Rows == 0 {
-		return shard.Manifest{}, rowmill.Failf(rowmill.CodeInvalidInputFile,
+		return m, rowmill.Failf(rowmill.CodeInvalidInputFile,
 			"The input has no data rows. Give a file with a header and at least one row.")
 	}
-	return m, writeManifest(ctx, cfg.Bucket, rec.Job.ID, m)
+	return m, writeManifest(ctx, g.Bucket, g.rec.Job.ID, m)
 }
 
 // inline counts rows that are in the record and need no objects.
@@ -106,19 +135,20 @@ type rowSource struct {
 
 func (r rowSource) Close() error { return errors.Join(r.Reader.Close(), r.object.Close()) }
 
-func (g *ingester) open(ctx context.Context) (input.Reader, error) {
-	key := g.rec.Spec.Spooled
-	if g.rec.Spec.URL != "" {
-		if err := g.download(ctx); err != nil {
-			return nil, err
-		}
-		key = layout.Raw(g.rec.Job.ID)
+func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader, error) {
+	own := source.Job.ID == g.rec.Job.ID
+	key := source.Spec.Spooled
+	if source.Spec.URL != "" {
+		key = layout.Raw(source.Job.ID)
 	}
 	o, err := g.Bucket.Open(ctx, key)
+	if !own && errors.Is(err, rowmill.ErrNotFound) {
+		return nil, inputGone(source.Job.ID)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open input: %w", err)
 	}
-	rows, err := g.read(o)
+	rows, err := g.read(o, &source.Spec)
 	if err != nil {
 		o.Close()
 		return nil, err
@@ -128,8 +158,7 @@ func (g *ingester) open(ctx context.Context) (input.Reader, error) {
 
 // read reads the rows in an object, and makes prompts of them where the job
 // runs a Function.
-func (g *ingester) read(o blob.Object) (input.Reader, error) {
-	spec := &g.rec.Spec
+func (g *ingester) read(o blob.Object, spec *rowmill.Spec) (input.Reader, error) {
 	opts := input.Options{Column: spec.Column, IDColumn: spec.IDColumn, Limits: g.Limits.WithDefaults()}
 	if spec.Function == nil {
 		if spec.URL == "" {
@@ -179,16 +208,25 @@ func (g *ingester) download(ctx context.Context) error {
 		return rowmill.Failf(rowmill.CodeDownloadFailed,
 			"The node stopped while it was downloading the input, and an input is downloaded only once. Submit the job again with a fresh URL.")
 	}
-	if err := g.mark(ctx, func(r *store.Record, now time.Time) { r.DownloadStarted = &now }); err != nil {
+	patient, done := g.Patient(ctx)
+	defer done()
+	var w blob.Writer
+	err := g.Wait(ctx, func() (err error) { // as long as another node may still begin
+		w, err = g.Bucket.Create(patient, layout.Raw(g.rec.Job.ID), layout.Bytes)
 		return err
-	}
-	w, err := g.Bucket.Create(ctx, layout.Raw(g.rec.Job.ID), "application/octet-stream")
+	})
 	if err != nil {
 		return fmt.Errorf("create input object: %w", err)
 	}
 	defer w.Abort()
-	if _, err := g.Downloader.Fetch(ctx, g.rec.Spec.URL, w); err != nil {
+	if err := g.mark(ctx, func(r *store.Record, now time.Time) { r.DownloadStarted = &now }); err != nil {
 		return err
+	}
+	// What has come is not let go of while the bucket may come back and the server
+	// waits.
+	held := &heldUp{w: w}
+	if _, err := g.Downloader.Fetch(ctx, g.rec.Spec.URL, held); err != nil {
+		return held.blame(err)
 	}
 	if _, err := w.Commit(); err != nil {
 		return fmt.Errorf("commit input object: %w", err)
@@ -196,11 +234,43 @@ func (g *ingester) download(ctx context.Context) error {
 	return g.mark(ctx, func(r *store.Record, now time.Time) { r.DownloadFinished = &now })
 }
 
+// A heldUp writer knows for how long it was held up at most.
+type heldUp struct {
+	w       io.Writer
+	longest time.Duration
+}
+
+func (h *heldUp) Write(p []byte) (int, error) {
+	began := time.Now()
+	n, err := h.w.Write(p)
+	h.longest = max(h.longest, time.Since(began))
+	return n, err
+}
+
+// blame adds to the fault of a server that we let it wait for long.
+func (h *heldUp) blame(err error) error {
+	var failure *rowmill.Failure
+	if h.longest < patienceOfServers || !errors.As(err, &failure) || failure.Code != rowmill.CodeDownloadFailed {
+		return err
+	}
+	told := *failure
+	told.Message += fmt.Sprintf(" The service's object storage could not be used for %v meanwhile, in which nothing more was taken from the server.", h.longest.Round(time.Second))
+	return &told
+}
+
+// patienceOfServers is for how long a server that sends a file surely waits until
+// more of it is taken.
+const patienceOfServers = 10 * time.Second
+
 func (g *ingester) mark(ctx context.Context, set func(*store.Record, time.Time)) error {
 	now := g.Clock().UTC()
-	updated, err := g.Jobs.Update(ctx, g.fence, func(r *store.Record) error {
-		set(r, now)
-		return nil
+	var updated store.Record
+	err := g.Wait(ctx, func() (err error) {
+		updated, err = g.Jobs.Update(ctx, g.fence, func(r *store.Record) error {
+			set(r, now)
+			return nil
+		})
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("record download: %w", err)

@@ -66,6 +66,8 @@ func setup(t *testing.T) *rig {
 	file := &fetcher{}
 	return &rig{store: st, session: session, file: file, Config: Config{
 		Jobs: st, Bucket: bucket, Downloader: file, Clock: time.Now, ShardRows: 100, ShardBytes: 1 << 20, SampleFrom: 1000, SampleTokens: 500,
+		Wait:    func(_ context.Context, do func() error) error { return do() },
+		Patient: func(ctx context.Context) (context.Context, func()) { return ctx, func() {} },
 	}}
 }
 
@@ -129,7 +131,7 @@ func (r *rig) spool(t tester, texts ...string) string {
 func (r *rig) texts(t tester, rec *store.Record, m shard.Manifest) (texts []string) {
 	t.Helper()
 	for n, info := range m.Shards {
-		in, err := OpenShard(context.Background(), r.Bucket, rec.Job.ID, &rec.Spec, n)
+		in, err := OpenShard(context.Background(), r.Bucket, rec.Job.ID, &rec.Spec, n, info)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -403,12 +405,69 @@ func TestRun_AFunctionMakesPrompts(t *testing.T) {
 func TestOpenShard_ThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	if _, err := OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3); !errors.Is(err, rowmill.ErrNotFound) || !strings.Contains(err.Error(), "shard 3") {
+	if _, err := OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.Info{}); !errors.Is(err, rowmill.ErrNotFound) || !strings.Contains(err.Error(), "shard 3") {
 		t.Errorf("error = %v, want one that names the shard", err)
 	}
 	r.put(t, layout.Shard("job-none", 3), "damaged")
-	if _, err := OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3); err == nil || !strings.Contains(err.Error(), "shard 3") {
+	if _, err := OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.Info{}); err == nil || !strings.Contains(err.Error(), "shard 3") {
 		t.Errorf("error = %v, want one that names the shard", err)
+	}
+}
+
+// A shard that a node wrote late, cut by other settings, is not taken for the one
+// of the manifest.
+func TestOpenShard_OfAnotherCut(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rec, fence := r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/rows", "\"a\"\n\"b\"\n\"c\"\n\"d\"\n")})
+	r.ShardRows = 2
+	m, err := r.run(t, rec, fence)
+	if err != nil || len(m.Shards) != 2 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	open := func(n int) error {
+		in, err := OpenShard(t.Context(), r.Bucket, rec.Job.ID, &rec.Spec, n, m.Shards[n])
+		if err == nil {
+			in.Close()
+		}
+		return err
+	}
+	late := func(from, to string) { // a delayed write
+		o, err := r.Bucket.Open(t.Context(), from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := make([]byte, o.Size())
+		if _, err := o.ReadAt(text, 0); err != nil && !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		o.Close()
+		w, err := r.Bucket.Create(t.Context(), to, "application/octet-stream")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Abort()
+		if _, err := w.Write(text); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(open(0), open(1)); err != nil {
+		t.Fatal(err)
+	}
+	late(layout.Shard(rec.Job.ID, 0), layout.Shard(rec.Job.ID, 1))
+	if err := open(1); !errors.Is(err, shard.ErrCorrupt) {
+		t.Errorf("rows of another place: %v, want ErrCorrupt", err)
+	}
+	m.Shards[0].Rows = 3 // the manifest is of a coarser cut
+	if err := open(0); !errors.Is(err, shard.ErrCorrupt) {
+		t.Errorf("fewer rows than the manifest has: %v, want ErrCorrupt", err)
+	}
+	m.Shards[0].Rows = 1 // the first rows of a sample
+	if err := open(0); err != nil {
+		t.Errorf("the same rows and more: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/rowmill/rowmill"
@@ -46,8 +47,11 @@ func ReadManifest(ctx context.Context, bucket blob.Bucket, job string) (shard.Ma
 	return m, nil
 }
 
-// OpenShard opens shard n of a job for reading.
-func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmill.Spec, n int) (*shard.Reader, error) {
+// OpenShard opens shard n of a job for reading, in which the manifest has these
+// rows. A node that was stopped while it cut the input may wake up and write a
+// shard of its own in place of the one that counts: with the same first row and
+// no fewer rows it holds the same ones, any other is refused.
+func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmill.Spec, n int, has shard.Info) (*shard.Reader, error) {
 	if spec.Inline != nil {
 		return shard.FromTexts(spec.Inline), nil
 	}
@@ -59,6 +63,10 @@ func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmil
 	if err != nil {
 		o.Close()
 		return nil, fmt.Errorf("open shard %d: %w", n, err)
+	}
+	if r.First() != has.First || r.Rows() < has.Rows {
+		return nil, errors.Join(fmt.Errorf("open shard %d: %w: it has %d rows from row %d on, the manifest says %d from row %d on: submit the job again",
+			n, shard.ErrCorrupt, r.Rows(), r.First(), has.Rows, has.First), r.Close())
 	}
 	return r, nil
 }

@@ -17,6 +17,26 @@ type State struct {
 	Draining bool      `json:"draining,omitempty"`
 	Jobs     int       `json:"jobs"` // that it owns
 	Engines  []Engine  `json:"engines,omitempty"`
+
+	// Objects is Reached or Away; empty of a node that does not say.
+	Objects string `json:"objects,omitempty"`
+}
+
+// What a node says of the bucket.
+const (
+	Reached = "reached"
+	Away    = "away"
+)
+
+// Reaching are those of the members that own jobs and say that they can use the
+// bucket.
+func Reaching(members []cluster.Member) (reach []cluster.Member) {
+	for _, m := range members {
+		if s, ok := Read(m); ok && m.Owns && !s.Draining && s.Objects == Reached {
+			reach = append(reach, m)
+		}
+	}
+	return reach
 }
 
 // An Engine is an inference server of a node that is up.
@@ -42,7 +62,7 @@ const loadStep = 0.25
 // Near reports whether others who know said need not hear of s: nothing but a
 // little load has changed.
 func (s State) Near(said State) bool {
-	return s.Draining == said.Draining && s.Jobs == said.Jobs && slices.EqualFunc(s.Engines, said.Engines, Engine.near)
+	return s.Draining == said.Draining && s.Objects == said.Objects && s.Jobs == said.Jobs && slices.EqualFunc(s.Engines, said.Engines, Engine.near)
 }
 
 func (e Engine) near(said Engine) bool {

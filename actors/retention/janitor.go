@@ -1,7 +1,9 @@
 // Package retention removes what need not be kept: the data of jobs that ended
 // longer ago than their account keeps them, and objects that crashes have left
-// and no record names. It owns no schedule and does not know which node it is
-// on: whoever has it work, no two of them together harm anything.
+// and no record names. It removes nothing unless records and bucket belong
+// together, nothing that no record knows, and nothing while the clocks that say
+// how old it is are in doubt. It owns no schedule and does not know which node
+// it is on: whoever has it work, no two of them together harm anything.
 package retention
 
 import (
@@ -11,85 +13,203 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/store"
 )
 
 // Store is what a Janitor needs of the records: which jobs there are and have
-// data, which objects they name, and what accounts have set.
+// data, which objects they name, what accounts have set, and the time.
 type Store interface {
 	store.Retention
 	store.Jobs
 	store.Parts
 	store.Values
+	Time(ctx context.Context) (time.Time, error)
 }
 
 // Config is what a Janitor needs. Nothing has a default.
 type Config struct {
-	Store     Store
-	Bucket    blob.Bucket
-	Log       *slog.Logger
-	Clock     func() time.Time
-	Batch     int           // jobs that one round looks at
-	OrphanAge time.Duration // how old objects must be that no record names
+	Store  Store
+	Bucket blob.Bucket
+	Log    *slog.Logger
+	// Confirm says with an error why nothing may be removed: that records and
+	// bucket do not belong together, or that this cannot be found out.
+	Confirm func(ctx context.Context) error
+	// Tidy removes what a job that is over need not keep now; it may be repeated.
+	Tidy      func(ctx context.Context, jobID string) error
+	Clock     func() time.Time     // of this node
+	Running   func() time.Duration // how long the process has run, by a clock that never jumps
+	Tolerance time.Duration        // how far Clock may be from the store's
+	CatchUp   int                  // how much faster than time the days of retention may pass
+	Batch     int                  // jobs that one round looks at
+	OrphanAge time.Duration        // how old objects must be that no record names
 }
 
 // A Janitor does the work, a round at a time. It is for one goroutine.
 type Janitor struct {
 	Config
+	days    days
+	ailing  ailing
+	sweep   sweep
+	unknown Unknown
+	stuck   map[string]bool // jobs that could not be tidied, until the others are
+	skew    time.Duration
+}
 
-	swept     string    // the last folder of jobs that was looked at
-	sweepNext time.Time // when to begin with the first again
+// New returns a janitor.
+func New(c Config) *Janitor { return &Janitor{Config: c, ailing: ailing{}} }
+
+// Unknown is what the last look at the whole bucket found of jobs that no
+// record knows.
+type Unknown struct {
+	Jobs, Objects int
+	Bytes         int64
+}
+
+// Unknown returns what was found. It is of the last pass that came to its end.
+func (j *Janitor) Unknown() Unknown { return j.unknown }
+
+// Skew is how far this node's clock was ahead of the store's at the last look.
+func (j *Janitor) Skew() time.Duration { return j.skew }
+
+// Look says with an error why nothing may be removed now: what Confirm says, or
+// a *SkewError. now is the store's time.
+func (j *Janitor) Look(ctx context.Context) (now time.Time, err error) {
+	if err := j.Confirm(ctx); err != nil {
+		return now, err
+	}
+	before := j.Running()
+	if now, err = j.Store.Time(ctx); err != nil {
+		return now, err
+	}
+	j.skew = j.Clock().Sub(now)
+	took := j.Running() - before // the answer may be as old as this
+	if j.skew > j.Tolerance+took || j.skew < -j.Tolerance {
+		return now, &SkewError{Skew: j.skew, Tolerance: j.Tolerance}
+	}
+	return now, nil
+}
+
+// A SkewError says that a node's clock and the store's tell different times.
+type SkewError struct{ Skew, Tolerance time.Duration }
+
+// Error says what to do.
+func (e *SkewError) Error() string {
+	way := "ahead of"
+	if e.Skew < 0 {
+		way = "behind"
+	}
+	return fmt.Sprintf("this node's clock is %v %s the store's, more than %v (retention.clock_tolerance), so that it removes no data: set both clocks by NTP",
+		e.Skew.Abs().Round(time.Second), way, e.Tolerance)
 }
 
 // Round does a bounded piece of work. more says that retention has more to do.
 func (j *Janitor) Round(ctx context.Context) (more bool, err error) {
-	accounts, err := j.Store.Holders(ctx)
+	now, err := j.Look(ctx)
 	if err != nil {
 		return false, err
 	}
-	room := j.Batch
-	var errs []error
-	for _, account := range accounts {
-		done, err := j.expire(ctx, account, room)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("account %s: %w", account, err))
-		}
-		if room -= done; room < 1 {
-			return true, errors.Join(errs...)
-		}
+	today, err := j.today(ctx, now)
+	if err != nil {
+		return false, err
 	}
-	return false, errors.Join(append(errs, j.sweep(ctx))...)
+	if more, err = j.expire(ctx, now, today); more {
+		return true, err
+	}
+	return false, errors.Join(err, j.tidy(ctx, today), j.sweepSome(ctx, today))
 }
 
-// expire removes the data of up to limit jobs of an account that ended longer
-// ago than the account keeps them.
-func (j *Janitor) expire(ctx context.Context, account string, limit int) (done int, err error) {
-	settings, _, err := store.LoadSettings(ctx, j.Store, account)
-	if err != nil || settings.RetentionDays == nil {
-		return 0, err
-	}
-	// No preset is shorter than a day, so nobody writes for such a job any more.
-	ended := j.Clock().AddDate(0, 0, -max(1, *settings.RetentionDays))
-	jobs, err := j.Store.Held(ctx, account, ended, limit)
+// perTurn is how many jobs of an account are looked at before it is the next
+// one's turn, so that nobody waits behind an account whose jobs cannot be
+// removed, each of which may take as long as a bucket is asked again.
+const perTurn = 10
+
+// A line is an account that waits for its turn.
+type line struct {
+	account string
+	ended   time.Time // its jobs go that ended before
+}
+
+// expire removes the data of up to Batch jobs that ended longer before today
+// than their account keeps them, a few of each account in turn.
+func (j *Janitor) expire(ctx context.Context, now, today time.Time) (more bool, err error) {
+	lines, err := j.lines(ctx, today)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	var errs []error
-	for _, id := range jobs {
-		if err := j.remove(ctx, id); err != nil {
-			errs = append(errs, err)
+	for room := j.Batch; len(lines) > 0 && room > 0; lines = lines[1:] {
+		at := lines[0]
+		limit := min(room, perTurn)
+		done, failed, err := j.expireSome(ctx, at, limit, now)
+		if failed > 0 {
+			err = fmt.Errorf("account %s: the data of %d jobs cannot be removed now and will be tried again later, the first: %w", at.account, failed, err)
+		} else if err != nil {
+			err = fmt.Errorf("account %s: %w", at.account, err)
+		}
+		errs = append(errs, err)
+		if room -= done; done == limit {
+			lines = append(lines, at)
 		}
 	}
-	return len(jobs), errors.Join(errs...)
+	return len(lines) > 0, errors.Join(errs...)
+}
+
+// lines are the accounts that have data and do not keep it for ever.
+func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err error) {
+	accounts, err := j.Store.Holders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, account := range accounts {
+		settings, _, err := store.LoadSettings(ctx, j.Store, account)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if err != nil || settings.RetentionDays == nil {
+			continue
+		}
+		// No preset is shorter than a day, so nobody writes for such a job any more.
+		lines = append(lines, line{account, today.AddDate(0, 0, -max(1, *settings.RetentionDays))})
+	}
+	if len(errs) > 0 {
+		j.Log.Warn("the settings of accounts cannot be read, whose data stays", "accounts", len(errs), "err", errs[0])
+	}
+	return lines, nil
+}
+
+// expireSome removes the data of up to limit jobs. Those that failed lately are
+// passed over. err is the first failure of failed.
+func (j *Janitor) expireSome(ctx context.Context, at line, limit int, now time.Time) (done, failed int, err error) {
+	jobs, err := j.Store.Held(ctx, at.account, at.ended, limit+j.ailing.of(at.account))
+	if err != nil {
+		return 0, 0, err
+	}
+	j.ailing.keep(at.account, jobs)
+	for _, id := range jobs {
+		if done == limit {
+			break
+		}
+		if j.ailing.rests(at.account, id, j.Running()) {
+			continue
+		}
+		done++
+		if removeErr := j.remove(ctx, id, now); removeErr != nil {
+			j.ailing.failed(at.account, id, j.Running())
+			if failed++; failed == 1 {
+				err = removeErr
+			}
+		}
+	}
+	return done, failed, err
 }
 
 // remove removes a job's data. Readers are told first: from then on they get
 // an answer that says so, and those that have begun read on or break off.
-func (j *Janitor) remove(ctx context.Context, id string) error {
-	if _, err := j.Store.RemoveData(ctx, id, j.Clock()); err != nil {
+func (j *Janitor) remove(ctx context.Context, id string, now time.Time) error {
+	if _, err := j.Store.RemoveData(ctx, id, now); err != nil {
 		return err
 	}
 	if err := errors.Join(j.Bucket.DeletePrefix(ctx, layout.Job(id)), j.Store.DropParts(ctx, id)); err != nil {
@@ -100,87 +220,4 @@ func (j *Janitor) remove(ctx context.Context, id string) error {
 	}
 	j.Log.Info("data removed", "job", id)
 	return nil
-}
-
-// sweep looks at some folders of jobs for what crashes have left there. It
-// goes through all of them once per OrphanAge.
-func (j *Janitor) sweep(ctx context.Context) error {
-	now := j.Clock()
-	if now.Before(j.sweepNext) {
-		return nil
-	}
-	ids, err := j.Bucket.Folders(ctx, layout.Jobs, j.swept, j.Batch)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, id := range ids {
-		if err := j.sweepJob(ctx, id, now.Add(-j.OrphanAge)); err != nil {
-			errs = append(errs, fmt.Errorf("job %s: %w", id, err))
-		}
-		j.swept = id
-	}
-	if len(ids) < j.Batch {
-		j.swept, j.sweepNext = "", now.Add(j.OrphanAge)
-	}
-	return errors.Join(errs...)
-}
-
-// sweepJob removes what no record names of a job's objects, unless it is
-// younger than before.
-func (j *Janitor) sweepJob(ctx context.Context, id string, before time.Time) error {
-	rec, err := j.Store.Get(ctx, id)
-	known := !errors.Is(err, rowmill.ErrNotFound)
-	switch {
-	case known && err != nil:
-		return err
-	case known && (!rec.Job.Status.Terminal() || rec.EndedAt().After(before)):
-		return nil
-	}
-	objects, err := j.Bucket.List(ctx, layout.Job(id))
-	if err != nil {
-		return err
-	}
-	var leftovers []string
-	keep := false
-	named := map[string]bool{}
-	if known && rec.DataRemoved == nil {
-		if named, err = j.named(ctx, rec); err != nil {
-			return err
-		}
-	}
-	for _, o := range objects {
-		switch {
-		case named[o.Key], o.Modified.After(before):
-			keep = true
-		default:
-			leftovers = append(leftovers, o.Key)
-		}
-	}
-	if len(leftovers) == 0 {
-		return nil
-	}
-	j.Log.Warn("a crash has left objects, which go now", "job", id, "objects", len(leftovers))
-	if !keep {
-		return j.Bucket.DeletePrefix(ctx, layout.Job(id))
-	}
-	var errs []error
-	for _, key := range leftovers {
-		errs = append(errs, j.Bucket.Delete(ctx, key))
-	}
-	return errors.Join(errs...)
-}
-
-// named are the objects that a job which is over still needs: its artifacts,
-// and the parts of one that has not succeeded.
-func (j *Janitor) named(ctx context.Context, rec store.Record) (map[string]bool, error) {
-	keys := map[string]bool{}
-	for _, a := range rec.Artifacts {
-		keys[a.Key] = true
-	}
-	parts, err := j.Store.ListParts(ctx, rec.Job.ID)
-	for _, p := range parts {
-		keys[p.Key] = true
-	}
-	return keys, err
 }

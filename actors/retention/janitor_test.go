@@ -28,9 +28,15 @@ type rig struct {
 	*testing.T
 	*retention.Janitor
 	store   *bolt.Store
+	clocked *clocked
 	session string
-	days    int
+	days    int           // that have passed
+	jump    time.Duration // of them, by which the clocks have jumped
+	off     time.Duration // of the node's clock from the store's
+	differ  error         // why nothing may be removed
 	log     bytes.Buffer
+	tidied  []string
+	stuck   map[string]bool // jobs that cannot be tidied
 }
 
 func setup(t *testing.T) *rig {
@@ -40,13 +46,41 @@ func setup(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{T: t, store: records, session: session}
-	r.Janitor = &retention.Janitor{Config: retention.Config{
-		Store: records, Bucket: bucket, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
-		Clock: func() time.Time { return time.Now().AddDate(0, 0, r.days) }, Batch: 2, OrphanAge: 24 * time.Hour,
-	}}
+	r := &rig{T: t, store: records, session: session, clocked: &clocked{Store: records}}
+	r.clocked.now = r.now
+	r.restart(bucket)
 	return r
 }
+
+// now is the time after so many days, on the node and in the store.
+func (r *rig) now() time.Time { return time.Now().AddDate(0, 0, r.days) }
+
+// restart makes a new janitor, as a process does that starts.
+func (r *rig) restart(bucket blob.Bucket) {
+	begun := r.now()
+	r.Janitor = retention.New(retention.Config{
+		Store: r.clocked, Bucket: bucket, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+		Confirm: func(context.Context) error { return r.differ },
+		Clock:   func() time.Time { return r.now().Add(r.off) },
+		Running: func() time.Duration { return r.now().Sub(begun) - r.jump },
+		Tidy: func(ctx context.Context, job string) error {
+			if r.stuck[job] {
+				return errors.New("cannot be deleted")
+			}
+			r.tidied = append(r.tidied, job)
+			return r.store.InputGone(ctx, job, r.now())
+		},
+		Batch: 2, OrphanAge: 24 * time.Hour, Tolerance: 2 * time.Minute, CatchUp: 24,
+	})
+}
+
+// clocked is a store with the clock of a test.
+type clocked struct {
+	*bolt.Store
+	now func() time.Time
+}
+
+func (c clocked) Time(ctx context.Context) (time.Time, error) { return c.now(), ctx.Err() }
 
 // clean does rounds until retention has nothing more to do, and two more for the
 // sweep to get through all folders. It returns the rounds of retention.
@@ -81,7 +115,11 @@ func (r *rig) keep(account string, days *int) {
 // put writes an object of a job.
 func (r *rig) put(id, name string) string {
 	r.Helper()
-	key := layout.Job(id) + name
+	return r.putKey(layout.Job(id) + name)
+}
+
+func (r *rig) putKey(key string) string {
+	r.Helper()
 	w, err := r.Bucket.Create(r.Context(), key, "text/plain")
 	if err == nil {
 		_, err = w.Write([]byte("x"))
@@ -153,6 +191,16 @@ func (r *rig) commit(id string, fence store.Fence) {
 // done creates a job that has succeeded, with two artifacts.
 func (r *rig) done(account string) string {
 	r.Helper()
+	id := r.left(account)
+	if err := errors.Join(r.store.DropParts(r.Context(), id), r.Bucket.DeletePrefix(r.Context(), layout.Parts(id))); err != nil {
+		r.Fatal(err)
+	}
+	return id
+}
+
+// left is done whose owner died before it cleaned up.
+func (r *rig) left(account string) string {
+	r.Helper()
 	id, fence := r.open(account)
 	r.commit(id, fence)
 	artifacts := map[string]store.Artifact{}
@@ -163,7 +211,7 @@ func (r *rig) done(account string) string {
 		rec.Artifacts = artifacts
 		return rec.Job.Become(rowmill.StatusSucceeded, time.Now())
 	})
-	if err := errors.Join(err, r.store.DropParts(r.Context(), id), r.Bucket.DeletePrefix(r.Context(), layout.Parts(id))); err != nil {
+	if err != nil {
 		r.Fatal(err)
 	}
 	return id
@@ -234,6 +282,7 @@ func TestRound_SweepsWhatCrashesHaveLeft(t *testing.T) {
 	running, _ := r.open("default")
 	never := rowmill.NewJobID()
 	r.put(never, "input/rows.jsonl")
+	r.putKey(layout.Spooling(never))
 	r.put(running, "input/rows.jsonl")
 	r.put(cancelled, "parts/unrecorded.parquet")
 	for _, name := range []string{"input/shard-000000", "parts/late.parquet", "results/unrecorded.parquet"} {
@@ -286,24 +335,25 @@ func TestRound_SweepsAfterRetention(t *testing.T) {
 func TestRound_SweepsABatchAtATime(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	r.days = 2
 	var ids []string
 	for range 5 {
-		ids = append(ids, rowmill.NewJobID())
-		r.put(ids[len(ids)-1], "input/rows.jsonl")
+		ids = append(ids, r.done("default"))
+		r.put(ids[len(ids)-1], "parts/late.parquet")
 	}
 	left := func() (n int) {
+		defer func() { n -= 2 * len(ids) }()
 		for _, id := range ids {
 			n += len(r.objects(id))
 		}
 		return n
 	}
+	r.days = 2
 	for _, want := range []int{3, 1, 0, 0} {
 		if _, err := r.Round(t.Context()); err != nil || left() != want {
 			t.Fatalf("%d folders are left, %v, want %d", left(), err, want)
 		}
 	}
-	r.put(ids[0], "input/rows.jsonl")
+	r.put(ids[0], "parts/late.parquet")
 	if r.clean(); left() != 1 {
 		t.Error("the folders were gone through again before a day was over")
 	}
@@ -313,16 +363,19 @@ func TestRound_SweepsABatchAtATime(t *testing.T) {
 	}
 }
 
-// A stubborn bucket deletes nothing of one job.
+// A stubborn bucket deletes nothing of some jobs, and counts how often it was
+// asked to.
 type stubborn struct {
 	blob.Bucket
-	id string
+	asked map[string]int
 }
 
 var errStubborn = errors.New("it stays")
 
 func (b stubborn) DeletePrefix(ctx context.Context, prefix string) error {
-	if prefix == layout.Job(b.id) {
+	id := strings.TrimSuffix(strings.TrimPrefix(prefix, layout.Jobs), "/")
+	if _, stays := b.asked[id]; stays {
+		b.asked[id]++
 		return errStubborn
 	}
 	return b.Bucket.DeletePrefix(ctx, prefix)
@@ -339,7 +392,7 @@ func TestRound_GoesOnAfterAFault(t *testing.T) {
 	bad, good, other := r.done("a"), r.done("a"), r.done("b")
 	r.days = 2
 	bucket := r.Bucket
-	r.Bucket = stubborn{bucket, bad}
+	r.Bucket = stubborn{bucket, map[string]int{bad: 0}}
 	if _, err := r.Round(t.Context()); !errors.Is(err, errStubborn) || !strings.Contains(err.Error(), "account a") {
 		t.Errorf("error = %v, want the bucket's, with the account", err)
 	}
@@ -348,6 +401,38 @@ func TestRound_GoesOnAfterAFault(t *testing.T) {
 		t.Errorf("record %+v: readers must know before the objects go", rec)
 	}
 	r.Bucket = bucket
+	r.days++
 	r.clean()
 	r.gone(bad)
+}
+
+// What the owner of a success would have removed goes although it died first:
+// objects of its parts, and their records.
+func TestRound_RemovesPartsOfASuccess(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	id, done := r.left("a"), r.done("a")
+	r.put(id, "input/shard-000000")
+	r.days = 2
+	r.clean()
+	for _, id := range []string{id, done} {
+		parts, err := r.store.ListParts(t.Context(), id)
+		if err != nil || len(parts) > 0 {
+			t.Errorf("records of parts %v are left, %v", parts, err)
+		}
+		if got := r.objects(id); len(got) != 2 {
+			t.Errorf("%v is left, want the two artifacts", got)
+		}
+	}
+}
+
+// What a success left is nobody's leftover while its end may still be forgotten.
+func TestRound_LeavesPartsOfAFreshSuccess(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	id := r.left("a")
+	r.clean()
+	if parts, err := r.store.ListParts(t.Context(), id); err != nil || len(parts) != 1 || len(r.objects(id)) != 3 {
+		t.Errorf("parts %v, %v and objects %v of a job that has just ended", parts, err, r.objects(id))
+	}
 }

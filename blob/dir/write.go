@@ -10,8 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/retry"
 )
 
 // writeBuffer gathers small writes. 64 KiB is where larger ones stop being
@@ -53,7 +55,8 @@ func (b *Bucket) create(ctx context.Context, key, contentType string, newFile fu
 	if err != nil {
 		return nil, fmt.Errorf("create object %s: %w", key, err)
 	}
-	w := &writer{bucket: b, key: key, contentType: contentType, temp: temp, file: f, buffer: bufio.NewWriterSize(f, writeBuffer)}
+	w := &writer{bucket: b, ctx: ctx, key: key, contentType: contentType, temp: temp, file: f}
+	w.buffer = bufio.NewWriterSize(writerFunc(w.append), writeBuffer)
 	b.mu.Lock()
 	b.writers[w] = struct{}{}
 	b.mu.Unlock()
@@ -63,6 +66,7 @@ func (b *Bucket) create(ctx context.Context, key, contentType string, newFile fu
 // A writer writes one object to a temporary file.
 type writer struct {
 	bucket      *Bucket
+	ctx         context.Context // Create's
 	key         string
 	contentType string
 	temp        string
@@ -121,22 +125,54 @@ func (w *writer) commit() (blob.Info, error) {
 	if err := w.file.Close(); err != nil {
 		return blob.Info{}, err
 	}
-	path := b.path(w.key)
-	// Create made the folder, but a DeletePrefix may have taken it away.
-	if err := b.folders.make(filepath.Dir(path)); err != nil {
-		return blob.Info{}, err
-	}
-	if err := b.setType(path, w.key, w.contentType); err != nil {
-		return blob.Info{}, err
-	}
-	if err := os.Rename(w.temp, path); err != nil {
-		return blob.Info{}, err
-	}
-	if err := b.folders.settle(filepath.Dir(path)); err != nil {
+	if err := w.patiently(w.show); err != nil {
 		return blob.Info{}, err
 	}
 	return describe(w.key, info), nil
 }
+
+// show gives the file the object's name. It may be repeated as long as it fails
+// before the last step.
+func (w *writer) show() error {
+	b, path := w.bucket, w.bucket.path(w.key)
+	// Create made the folder, but a DeletePrefix may have taken it away.
+	if err := b.folders.make(filepath.Dir(path)); err != nil {
+		return err
+	}
+	if err := b.setType(path, w.key, w.contentType); err != nil {
+		return err
+	}
+	if err := os.Rename(w.temp, path); err != nil {
+		return err
+	}
+	return b.folders.settle(filepath.Dir(path))
+}
+
+// append writes to the file, and waits for room where the writer's context says
+// that it is worth it.
+func (w *writer) append(p []byte) (n int, err error) {
+	err = w.patiently(func() error {
+		more, err := w.file.Write(p[n:])
+		n += more
+		return err
+	})
+	return n, err
+}
+
+// patiently does something, again as long as there is no room where the writer's
+// context is patient.
+func (w *writer) patiently(do func() error) error {
+	if !retry.IsPatient(w.ctx) {
+		return do()
+	}
+	return retry.Storage.Do(w.ctx, do, func(err error) bool {
+		return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	}, nil)
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // Abort drops what was written.
 func (w *writer) Abort() {

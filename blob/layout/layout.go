@@ -9,6 +9,11 @@
 //	jobs/<id>/parts/000017-<epoch>-<nonce>.parquet      finished rows of shard 17
 //	jobs/<id>/results/full-<epoch>-<nonce>.parquet      an artifact made as the job ended
 //	jobs/<id>/results/inputs=0~logprobs=0-<nonce>.parquet a subset of its columns, made when first asked for
+//	jobs/<id>/results/partial-<nonce>.parquet           what a job that has not succeeded committed, made when first asked for
+//	deployment.json                                     whose bucket this is, see package deployment
+//	spooling/<id>                                       a submission is being stored whose rows are spooled
+//	set-aside/<id>.json                                 the records know nothing of this job, whose objects stay
+//	probe/<node>                                        written and removed to see whether there is room
 //
 // Everything of a job can be removed by a prefix. Keys of what may be written
 // twice after a crash carry a nonce, so that a stale writer never touches
@@ -19,16 +24,44 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strings"
+	"unicode"
 )
 
 // Jobs is the prefix of the folders of all jobs; the name of each is its id.
 const Jobs = "jobs/"
+
+// Deployment is the key of the object that says whose bucket this is.
+const Deployment = "deployment.json"
+
+// Spoolings is the prefix of what Spooling makes, SetAsides that of SetAside.
+const (
+	Spoolings = "spooling/"
+	SetAsides = "set-aside/"
+)
+
+// Spooling is the key of an object that is there from before a submission's
+// rows are spooled until its record is stored. Without a record it says that
+// nobody was told of the job.
+func Spooling(job string) string { return Spoolings + job }
+
+// SetAside is the key of the note that a job was found which no record knows.
+func SetAside(job string) string { return SetAsides + job + ".json" }
+
+// NotedJob is the job of a key that Spooling or SetAside made.
+func NotedJob(key string) string {
+	return strings.TrimSuffix(key[strings.LastIndexByte(key, '/')+1:], ".json")
+}
 
 // Names of the artifacts that are made as a job ends, and keys of a record's
 // Artifacts.
 const (
 	Full = "full" // id, inputs, outputs and log probabilities
 	Rows = "rows" // what questions about single rows are answered from
+
+	// Partial has all rows of a job that has not succeeded, those that did not
+	// run too; it is made when first asked for, and so are columns of it.
+	Partial = "partial"
 )
 
 // Media types of objects.
@@ -73,6 +106,17 @@ func Artifact(job, name string, epoch int64) string {
 // Subset is a new key for columns of the full artifact.
 func Subset(job, name string) string {
 	return fmt.Sprintf("%sresults/%s-%s.parquet", Job(job), name, Nonce())
+}
+
+// Probe is the key of what a node writes to see whether it can. It is removed at
+// once.
+func Probe(node string) string {
+	return "probe/" + strings.Map(func(r rune) rune {
+		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) || r == '-' || r == '_' {
+			return r
+		}
+		return '_'
+	}, node)
 }
 
 // Nonce is twelve random hexadecimal digits.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/retry"
 )
 
 // Codes that S3 servers give. See "Error responses" in the S3 API reference.
@@ -41,11 +42,16 @@ var errIgnored = errors.New("the server ignores Range: it is no S3 server that c
 const tellAfter = 2 * time.Second
 
 // try calls until it succeeds, fails for good, or Config.Retry gives up, and
-// translates the error: the latter is rowmill.ErrUnavailable. call must be
+// translates the error: the latter is rowmill.ErrUnavailable, and so is what an
+// operator has to mend, for which Config.Retry does not wait. call must be
 // harmless to repeat.
 func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) error {
 	began := time.Now()
-	err := b.config.Retry.Do(ctx, func() error { return call(ctx) }, transient, func(err error) {
+	again := transient
+	if retry.IsPatient(ctx) {
+		again = mended
+	}
+	err := b.config.Retry.Do(ctx, func() error { return call(ctx) }, again, func(err error) {
 		if time.Since(began) > tellAfter && b.ailing.CompareAndSwap(false, true) {
 			b.config.Logger.Warn("object store failed, will be tried again", "endpoint", b.config.Endpoint, "err", err)
 		}
@@ -58,11 +64,42 @@ func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) 
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case transient(err):
+	case full(err):
+		return fmt.Errorf("%w: %w", rowmill.ErrFull, b.translate(err))
+	case mended(err):
 		return fmt.Errorf("%w: %w", rowmill.ErrUnavailable, b.translate(err))
 	}
 	return b.translate(err)
 }
+
+// mended reports whether a fault will be gone some time, by itself or since
+// an operator sees to it: keys that were rotated at one end only, a policy, a
+// bucket or a certificate that is not the one there was at the start, a server
+// without room.
+func mended(err error) bool {
+	var answer minio.ErrorResponse
+	if errors.As(err, &answer) {
+		return transient(err) || full(err) || answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden ||
+			slices.Contains(operators, answer.Code)
+	}
+	return transient(err) || distrusted(err) || plainHTTP(err)
+}
+
+// operators are the codes of faults in how server and client are set up, which
+// some servers give with other statuses than 401 and 403.
+var operators = []string{
+	codeNoSuchBucket, codeAccessDenied, "InvalidAccessKeyId", "SignatureDoesNotMatch", "RequestTimeTooSkewed",
+	"AccountProblem", "AllAccessDisabled", "ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed",
+}
+
+// full reports whether the server has no room.
+func full(err error) bool {
+	var answer minio.ErrorResponse
+	return errors.As(err, &answer) && (answer.StatusCode == http.StatusInsufficientStorage || slices.Contains(noRoom, answer.Code))
+}
+
+// noRoom are the codes of it that servers give.
+var noRoom = []string{"XMinioStorageFull", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "InsufficientCapacity"}
 
 // transient reports whether a fault may be gone next time.
 func transient(err error) bool {

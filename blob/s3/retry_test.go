@@ -13,6 +13,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/retry"
 )
 
 // TestTry measures repetitions on a clock of their own.
@@ -30,8 +31,8 @@ func TestTry(t *testing.T) {
 		"success at once":   {nil, 0, 1, 1, 0, 0},
 		"one throttled":     {throttled, 1, 2, 2, 100 * time.Millisecond, 0},
 		"five connections":  {errors.New("connection refused"), 5, 6, 6, 3100 * time.Millisecond, 0},
-		"eight connections": {errors.New("connection refused"), 8, 9, 9, 13 * time.Second, 2},
-		"for good":          {throttled, 1000, 12, 24, 30 * time.Second, 1},
+		"seven connections": {errors.New("connection refused"), 7, 8, 8, 10 * time.Second, 2},
+		"for good":          {throttled, 1000, 7, 12, 10 * time.Second, 1},
 		"refused":           {minio.ErrorResponse{StatusCode: 403, Code: codeAccessDenied}, 1000, 1, 1, 0, 0},
 		"not there":         {minio.ErrorResponse{StatusCode: 404, Code: "NoSuchKey"}, 1000, 1, 1, 0, 0},
 	} {
@@ -50,7 +51,7 @@ func TestTry(t *testing.T) {
 				if got := calls > tt.failures; got != (err == nil) {
 					t.Errorf("it ended with %v after %d calls", err, calls)
 				}
-				if away := name == "for good"; errors.Is(err, rowmill.ErrUnavailable) != away {
+				if away := name == "for good" || name == "refused"; errors.Is(err, rowmill.ErrUnavailable) != away {
 					t.Errorf("it ended with %v, is it that the server is away: %t", err, away)
 				}
 				if took := time.Since(began); calls < tt.least || calls > tt.most || took > tt.within {
@@ -58,6 +59,47 @@ func TestTry(t *testing.T) {
 				}
 				if told := strings.Count(log.String(), "\n"); told != tt.told {
 					t.Errorf("an operator was told %d times, want %d:\n%s", told, tt.told, log.String())
+				}
+			})
+		})
+	}
+}
+
+// What cannot be begun again outlasts a server that says for ten minutes that it
+// is asked too often, keys that are rotated at one end first, and a server
+// without room. Without that context they are told apart from what the request
+// is to blame for.
+func TestTry_Patiently(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		err        error
+		away, full bool
+	}{
+		"throttled":       {minio.ErrorResponse{StatusCode: 503, Code: "SlowDown"}, true, false},
+		"rotated keys":    {minio.ErrorResponse{StatusCode: 403, Code: "InvalidAccessKeyId"}, true, false},
+		"expired token":   {minio.ErrorResponse{StatusCode: 400, Code: "ExpiredToken"}, true, false},
+		"no bucket":       {minio.ErrorResponse{StatusCode: 404, Code: codeNoSuchBucket}, true, false},
+		"no room":         {minio.ErrorResponse{StatusCode: 507, Code: "XMinioStorageFull"}, true, true},
+		"a bad request":   {minio.ErrorResponse{StatusCode: 400, Code: "InvalidArgument"}, false, false},
+		"another version": {minio.ErrorResponse{StatusCode: 412, Code: "PreconditionFailed"}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := &Bucket{config: Config{}.WithDefaults()}
+				err := b.try(t.Context(), func(context.Context) error { return tt.err })
+				if errors.Is(err, rowmill.ErrUnavailable) != tt.away || errors.Is(err, rowmill.ErrFull) != tt.full {
+					t.Errorf("it ended with %v", err)
+				}
+				began, told := time.Now(), 0
+				err = b.try(retry.Patient(t.Context(), func(error) { told++ }), func(context.Context) error {
+					if time.Since(began) < 10*time.Minute {
+						return tt.err
+					}
+					return nil
+				})
+				if (err == nil) != tt.away || (told > 0) != tt.away {
+					t.Errorf("patiently it ended with %v after %v, told %d times", err, time.Since(began), told)
 				}
 			})
 		})

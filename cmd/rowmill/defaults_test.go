@@ -42,6 +42,8 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 		"retention.interval":           {s.Retention.Interval, pipeline.Janitor.Interval},
 		"retention.batch":              {s.Retention.Batch, pipeline.Janitor.Batch},
 		"retention.orphan_age":         {s.Retention.OrphanAge, pipeline.Janitor.OrphanAge},
+		"retention.clock_tolerance":    {s.Retention.ClockTolerance, pipeline.Janitor.ClockTolerance},
+		"retention.catch_up":           {s.Retention.CatchUp, pipeline.Janitor.CatchUp},
 		"estimates.sampling_threshold": {s.Estimates.SamplingThreshold, pipeline.Estimates.Threshold},
 		"estimates.sample_tokens":      {s.Estimates.SampleTokens, pipeline.Estimates.Sample},
 		"inputs.max_rows":              {s.Inputs.MaxRows, limits.MaxRows},

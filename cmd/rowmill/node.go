@@ -20,6 +20,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/deployment"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/discover"
 	"github.com/rowmill/rowmill/http"
@@ -78,6 +79,7 @@ type Main struct {
 	URL       string   // base of the API for a client on this machine
 	FirstKey  string   // made by this start; empty otherwise. Never log it
 
+	deployment deployment.Identity                         // of Store and Bucket
 	durability func(ctx context.Context) ([]string, error) // what Store's settings can lose; nil: nothing
 	folder     *dir.Bucket                                 // Bucket where it is a directory; nil otherwise
 	gpus       *gpu.Monitor
@@ -107,7 +109,7 @@ type closer struct {
 func (m *Main) Run(ctx context.Context) error {
 	m.failed = make(chan error, 2)
 	for _, step := range []func(context.Context) error{
-		m.openMetrics, m.openStore, m.openBucket, m.openEngines,
+		m.openMetrics, m.openStore, m.openBucket, m.settle, m.openEngines,
 		m.openListener, m.openCluster, m.openPipeline, m.openDiscovery, m.openAPI,
 	} {
 		if err := step(ctx); err != nil {

@@ -24,6 +24,10 @@ func (m *Main) openPipeline(ctx context.Context) error {
 	if err := words.check(m.Catalog.All()); err != nil {
 		return fmt.Errorf("tokenizers: %w", err)
 	}
+	settle := jobs.SettleTime
+	if m.Settings.Store.Embedded() { // it forgets nothing
+		settle = 0
+	}
 	config := actors.Config{
 		Node: m.nodeName(), Store: m.Store, Blob: m.Bucket, Engines: m.Engines, Downloader: downloader,
 		Input: input.Limits{
@@ -31,18 +35,21 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		},
 		Logger: m.Logger, Registerer: m.Registry,
 		Version: buildInfo().Version, Clock: m.now, Tokenizers: words.tokenizer,
-		StoragePatience: jobs.StoragePatience, MemoryBudget: int64(jobs.MemoryBudget), DrainTimeout: jobs.DrainTimeout,
+		InputRetention: jobs.InputRetention, StoragePatience: jobs.StoragePatience, MemoryBudget: int64(jobs.MemoryBudget), DrainTimeout: jobs.DrainTimeout,
 		Ownership: actors.Ownership{
 			OwnsNone: m.Settings.Cluster.Role == settings.EnginesOnly,
 			LeaseTTL: jobs.LeaseTTL, AdoptionTimeout: jobs.AdoptionTimeout, MaxActive: jobs.MaxActive,
+			Settle: settle,
 		},
 		Shards:    actors.Shards{Rows: jobs.ShardRows, Bytes: int64(jobs.ShardBytes)},
 		Parts:     actors.Parts{Bytes: int64(jobs.PartBytes), Interval: jobs.PartInterval},
 		Rows:      actors.Rows{MaxAttempts: jobs.MaxAttempts, Patience: jobs.RowPatience},
 		Estimates: actors.Estimates{Threshold: m.Settings.Estimates.SamplingThreshold, Sample: m.Settings.Estimates.SampleTokens},
 		Servers:   actors.Servers{Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval},
+		Confirm:   m.confirm,
 		Janitor: actors.Janitor{
 			Interval: m.Settings.Retention.Interval, Batch: m.Settings.Retention.Batch, OrphanAge: m.Settings.Retention.OrphanAge,
+			ClockTolerance: m.Settings.Retention.ClockTolerance, CatchUp: m.Settings.Retention.CatchUp,
 		},
 	}
 	if m.Cluster != nil {

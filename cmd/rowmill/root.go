@@ -68,7 +68,7 @@ Ollama:
 	root.AddCommand(
 		serveCommand(term), jobs.Command(jobs.Config{Options: service}),
 		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), nodes.Command(service), functions.Command(service),
-		simCommand(term), configCommand(term), versionCommand(term),
+		simCommand(term), configCommand(term), storageCommand(term), versionCommand(term),
 	)
 	for _, cmd := range root.Commands() {
 		checkArgs(cmd)

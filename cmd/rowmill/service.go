@@ -24,13 +24,17 @@ type service struct {
 var _ http.Service = service{}
 
 // Checks has a line for each inference server and each GPU, and says where
-// records and objects are and who else is there. None of it makes the node
-// unready: jobs are accepted and wait, and what one node lacks its neighbours
-// usually lack too.
+// records and objects are and who else is there. Only storage that is
+// another deployment's and objects that cannot be used make the node unready:
+// without them it neither takes larger inputs nor gives results, where another
+// node may. Whatever else it lacks, jobs are accepted and
+// wait.
 func (s service) Checks(ctx context.Context) []http.Check {
 	var checks []http.Check
 	say := func(name, text string) { checks = append(checks, http.Check{Name: name, OK: true, Text: text}) }
-	s.checkStorage(ctx, say)
+	checks = append(checks, s.deploymentCheck())
+	s.checkRecords(ctx, say)
+	checks = append(checks, s.checkObjects())
 	s.checkCluster(ctx, say)
 	engines := s.Engines()
 	for _, e := range engines {

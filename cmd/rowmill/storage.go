@@ -10,11 +10,14 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/retention"
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/blob/s3"
 	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/deployment"
+	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/recall"
 	"github.com/rowmill/rowmill/store/redis"
 )
 
@@ -61,8 +64,9 @@ func (m *Main) openRedis(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("store.url: %w", err)
 	}
-	m.Store, m.durability = records, records.Durability
-	m.opened("store", func(context.Context) error { return records.Close() })
+	remembered := recall.New(recall.Config{Store: records, Log: m.Logger, For: m.Settings.Jobs.SettleTime})
+	m.Store, m.durability = remembered, records.Durability
+	m.opened("store", func(context.Context) error { return remembered.Close() })
 	warnings, err := records.Durability(ctx)
 	if err != nil {
 		return fmt.Errorf("store.url: %w", err)
@@ -123,6 +127,20 @@ func (m *Main) openS3(ctx context.Context) error {
 	return nil
 }
 
+// pair is the records and the bucket.
+func (m *Main) pair() deployment.Pair {
+	return deployment.Pair{Records: m.Store, RecordsName: m.records(), Bucket: m.Bucket, BucketName: m.objects(), Clock: m.now}
+}
+
+// settle refuses records and a bucket that do not belong together.
+func (m *Main) settle(ctx context.Context) (err error) {
+	m.deployment, err = m.pair().Settle(ctx)
+	return err
+}
+
+// confirm says with an error that they do not belong together any more.
+func (m *Main) confirm(ctx context.Context) error { return m.pair().Confirm(ctx, m.deployment) }
+
 // records says where records are, without any password.
 func (m *Main) records() string {
 	if m.Settings.Store.Embedded() {
@@ -159,30 +177,66 @@ func loadCatalog(name string) (*catalog.Catalog, error) {
 // patience of those who ask whether a node is ready.
 const remoteTimeout = 500 * time.Millisecond
 
-// checkStorage says where records and objects are, and what is wrong with it.
-func (s service) checkStorage(ctx context.Context, say func(name, text string)) {
-	m := s.node
-	say("records", "at "+m.records())
-	if m.durability != nil {
-		ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
-		warnings, err := m.durability(ctx)
-		cancel()
-		if err != nil {
-			say("records", "the server's settings cannot be read: "+short(err))
-		}
-		for _, warning := range warnings {
-			say("records", "CAN BE LOST: "+warning)
-		}
+// deploymentCheck says whose records and objects these are. A node whose
+// storage was exchanged is not ready: what it takes would be kept by others.
+func (s service) deploymentCheck() http.Check {
+	held := s.Storage().Held
+	var skew *retention.SkewError
+	switch {
+	case held == nil:
+		return http.Check{Name: "deployment", OK: true, Text: s.node.deployment.String()}
+	case errors.As(held, &skew):
+		return http.Check{Name: "deployment", OK: true, Text: s.node.deployment.String() + "; NO DATA IS REMOVED: " + held.Error()}
 	}
-	if m.folder != nil {
-		say("objects", "at "+m.objects())
+	return http.Check{Name: "deployment", Text: "NO DATA IS REMOVED: " + held.Error()}
+}
+
+// checkRecords says where records are, and what of them can be lost.
+func (s service) checkRecords(ctx context.Context, say func(name, text string)) {
+	m := s.node
+	if unknown := s.Storage().Unknown; unknown.Jobs > 0 {
+		say("storage", fmt.Sprintf("%d jobs with %d bytes IN THE BUCKET AND IN NO RECORD: they stay until somebody decides, see rowmill storage check", unknown.Jobs, unknown.Bytes))
+	}
+	say("records", "at "+m.records())
+	if m.durability == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
-	defer cancel()
-	if _, err := m.Bucket.Stat(ctx, "ready"); err != nil && !errors.Is(err, rowmill.ErrNotFound) {
-		say("objects", "CANNOT BE REACHED at "+m.objects()+": "+short(err))
-		return
+	warnings, err := m.durability(ctx)
+	cancel()
+	if err != nil {
+		say("records", "the server's settings cannot be read: "+short(err))
 	}
-	say("objects", "at "+m.objects())
+	for _, warning := range warnings {
+		say("records", "CAN BE LOST: "+warning)
+	}
+}
+
+// lookedAt is for how long what was met with objects counts as their state.
+const lookedAt = 5 * time.Second
+
+// checkObjects says where objects are, and since when they cannot be used. What
+// it knows is what real calls have met; where there were none lately it looks,
+// and does not wait for that look to the end.
+func (s service) checkObjects() http.Check {
+	known := s.Watch()
+	looked := make(chan struct{})
+	go func() {
+		defer close(looked)
+		known.Look(context.Background(), lookedAt)
+	}()
+	select {
+	case <-looked:
+	case <-time.After(remoteTimeout):
+	}
+	outage, away := known.Objects()
+	if !away {
+		return http.Check{Name: "objects", OK: true, Text: "at " + s.node.objects()}
+	}
+	what := "CANNOT BE USED"
+	if outage.Full {
+		what = "HAVE NO ROOM"
+	}
+	return http.Check{Name: "objects", Text: fmt.Sprintf("%s since %s, jobs wait; at %s: %s",
+		what, outage.Since.Format(time.RFC3339), s.node.objects(), short(outage.Err))}
 }

@@ -89,6 +89,11 @@ func Describe(err error) *Error {
 			"the request body is larger than %d bytes; put the rows into a CSV or Parquet file and send its URL as inputs", tooLarge.Limit)
 		e.Header = map[string]string{"Connection": "close"}
 		return e
+	case errors.Is(err, archive.ErrRemoved) && errors.Is(err, rowmill.ErrNotFound):
+		// The record that was read before does not say so.
+		return Errorf(http.StatusGone, "results_expired",
+			"the result files of this job are not in the service's storage: retention has just removed them, or the storage has lost them; "+
+				"an operator finds out with rowmill storage check")
 	case errors.Is(err, archive.ErrRemoved):
 		return Errorf(http.StatusGone, "results_expired", "retention has removed the results of this job; submit it again to have them")
 	case errors.Is(err, archive.ErrBusy):
@@ -100,6 +105,8 @@ func Describe(err error) *Error {
 		return Errorf(statusClientGone, "client_gone", "the client closed the request")
 	case errors.Is(err, store.ErrOutcomeUnknown):
 		return NotNow(CodeOutcomeUnknown, "the service's storage did not answer, so your request may have taken effect or not; look whether it has before you repeat it")
+	case errors.Is(err, store.ErrNewer):
+		return NotNow("unavailable", "a newer version of the service wrote what this would change; ask a node of that version, or have this one upgraded")
 	case errors.Is(err, rowmill.ErrUnavailable):
 		return NotNow("unavailable", "the service's storage cannot be reached or written now; nothing is known to be wrong with your request, so try again in a few seconds")
 	case errors.Is(err, context.DeadlineExceeded):

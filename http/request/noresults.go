@@ -19,10 +19,33 @@ func NoResults(record store.Record, v results.Variant) error {
 			"an estimate job has no results; its record holds cost_estimate once it has succeeded").With("status", status)
 	case status != rowmill.StatusSucceeded && status.Terminal():
 		return Errorf(http.StatusConflict, "job_not_succeeded",
-			"the job is %s; only succeeded jobs have results", status).With("status", status)
+			"the job is %s; only succeeded jobs have results. partial=true gives the rows that it has committed", status).With("status", status)
 	case status != rowmill.StatusSucceeded:
 		return Errorf(http.StatusConflict, "job_not_succeeded",
 			"the job is %s; its results are ready once it has succeeded", status).With("status", status)
+	}
+	return notKept(record, v)
+}
+
+// NoRows says why partial results of a job that has not succeeded cannot be
+// given, or nil where they can.
+func NoRows(record store.Record, v results.Variant) error {
+	status := record.Job.Status
+	switch {
+	case record.Job.RunType == rowmill.RunEstimate:
+		return Errorf(http.StatusConflict, "no_results", "an estimate job has no results, and no partial ones").With("status", status)
+	case record.DataRemoved == nil && record.Job.NumRows == nil && status.Terminal():
+		return Errorf(http.StatusConflict, "no_rows",
+			"the job is %s, and was so before its rows were counted: there is nothing of it", status).With("status", status)
+	case record.DataRemoved == nil && record.Job.NumRows == nil:
+		return Errorf(http.StatusConflict, "no_rows", "the rows of the job are not counted yet; try again later").With("status", status)
+	}
+	return notKept(record, v)
+}
+
+// notKept says why a job lacks a variant for good.
+func notKept(record store.Record, v results.Variant) error {
+	switch {
 	case record.DataRemoved != nil:
 		return archive.ErrRemoved
 	case v.Logprobs && record.Spec.Model.NoLogprobs:

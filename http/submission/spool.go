@@ -22,9 +22,9 @@ const spoolBuffer = 64 << 10
 type spool struct {
 	ctx       context.Context
 	bucket    blob.Bucket
-	key       string
-	maxRow    int // bytes of a decoded row
-	maxInline int // bytes of JSON kept in memory
+	job       string // of the rows
+	maxRow    int    // bytes of a decoded row
+	maxInline int    // bytes of JSON kept in memory
 
 	rows    []string // JSON strings and objects
 	size    int      // bytes of rows as lines
@@ -61,7 +61,7 @@ func (k *spool) add(before string, raw []byte, after string) error {
 
 // spill moves what is in memory to a new object.
 func (k *spool) spill() error {
-	writer, err := k.bucket.Create(k.ctx, k.key, layout.Lines)
+	writer, err := k.bucket.Create(k.ctx, layout.Spooled(k.job), layout.Lines)
 	if err != nil {
 		return fmt.Errorf("create the object of its rows: %w", err)
 	}
@@ -107,10 +107,23 @@ func (k *spool) commit(prompt *function.Prompt) (inline []string, spooled string
 	if err := k.buffer.Flush(); err != nil {
 		return nil, "", fmt.Errorf("write the rows of a submission: %w", err)
 	}
+	if err := k.mark(); err != nil {
+		return nil, "", fmt.Errorf("mark the rows of a submission: %w", err)
+	}
 	if _, err := k.writer.Commit(); err != nil {
 		return nil, "", fmt.Errorf("commit the rows of a submission: %w", err)
 	}
-	return nil, k.key, nil
+	return nil, layout.Spooled(k.job), nil
+}
+
+// mark says in the bucket that rows come whose job has no record yet. Without
+// a mark nobody removes what no record knows.
+func (k *spool) mark() error {
+	w, err := k.bucket.Create(k.ctx, layout.Spooling(k.job), layout.Bytes)
+	if err == nil {
+		_, err = w.Commit()
+	}
+	return err
 }
 
 // texts returns the rows in memory as texts, or nil where the prompts made of

@@ -18,7 +18,6 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
-	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/http/request"
@@ -54,7 +53,7 @@ func (in *Intake) submission(ctx context.Context) *Submission {
 	id := rowmill.NewJobID()
 	return &Submission{
 		Intake: in, jobID: id, fields: map[string]json.RawMessage{},
-		rows: &spool{ctx: ctx, bucket: in.Bucket, key: layout.Spooled(id), maxRow: in.MaxRow, maxInline: in.MaxInline},
+		rows: &spool{ctx: ctx, bucket: in.Bucket, job: id, maxRow: in.MaxRow, maxInline: in.MaxInline},
 	}
 }
 

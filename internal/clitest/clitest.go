@@ -43,6 +43,9 @@ func (Idle) Checks(context.Context) []http.Check { return nil }
 // Draining is never so.
 func (Idle) Draining() bool { return false }
 
+// Waiting says that nothing is waited for.
+func (Idle) Waiting() string { return "" }
+
 // Config says what is run, and beside what.
 type Config struct {
 	Commands func(service connect.Options) []*cobra.Command

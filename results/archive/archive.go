@@ -138,25 +138,3 @@ func (a *Archive) withObjects(ctx context.Context, read func([]results.Source) e
 	}
 	return err
 }
-
-func (a *Archive) parts(ctx context.Context, jobID string) ([]store.Part, error) {
-	parts, err := a.store.ListParts(ctx, jobID)
-	if err != nil {
-		return nil, fmt.Errorf("list parts: %w", err)
-	}
-	return parts, nil
-}
-
-// byShard groups parts, which are in the order of their shards, and within
-// one in that of commit.
-func byShard(parts []store.Part) [][]store.Part {
-	var shards [][]store.Part
-	for _, part := range parts {
-		if n := len(shards); n > 0 && shards[n-1][0].Shard == part.Shard {
-			shards[n-1] = append(shards[n-1], part)
-		} else {
-			shards = append(shards, []store.Part{part})
-		}
-	}
-	return shards
-}

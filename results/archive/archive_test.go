@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -122,6 +123,29 @@ func (w *world) part(shard int, first int64, texts ...string) store.Part {
 	return part
 }
 
+// committed are parts as their records are, committed in this order: accepted
+// for the rows that no earlier one holds.
+func (w *world) committed(parts ...store.Part) []store.Part {
+	w.Helper()
+	done := map[int]*roaring.Bitmap{}
+	for i := range parts {
+		p := &parts[i]
+		if done[p.Shard] == nil {
+			done[p.Shard] = roaring.New()
+		}
+		rows := roaring.New()
+		if err := rows.UnmarshalBinary(p.Accepted); err != nil {
+			w.Fatal(err)
+		}
+		rows.AndNot(done[p.Shard])
+		done[p.Shard].Or(rows)
+		p.Rows = int64(rows.GetCardinality())
+		p.Accepted, _ = rows.ToBytes()
+	}
+	slices.SortStableFunc(parts, func(a, b store.Part) int { return a.Shard - b.Shard })
+	return parts
+}
+
 // finish makes the result files of parts that are complete, and the job
 // succeed.
 func (w *world) finish(parts ...store.Part) {
@@ -186,7 +210,7 @@ func (w *world) failed(size int) (rows []int64) {
 func TestRow_TheFirstPartInTheOrderOfCommitCounts(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 10)
-	w.parts = []store.Part{w.part(0, 0, "a", "b"), w.part(0, 1, "late", "c")}
+	w.parts = w.committed(w.part(0, 0, "a", "b"), w.part(0, 1, "late", "c"))
 	for n, want := range []string{"a", "b", "c", "not done"} {
 		if got := w.row(int64(n)); got != want {
 			t.Errorf("row %d is %s, want %s", n, got, want)
@@ -209,15 +233,61 @@ func TestRow_TheFirstPartInTheOrderOfCommitCounts(t *testing.T) {
 func TestFailures_ThoseThatDoNotCountAreLeftOut(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 20)
-	w.parts = []store.Part{
+	w.parts = w.committed(
 		w.part(0, 2, "ok", ""), w.part(0, 1, "", "", "ok", ""), // rows 2 and 3 are there already
 		w.part(1, 15, ""), w.part(1, 10, "", "ok"),
-	}
+	)
 	for size := 1; size <= 6; size++ {
 		if diff := cmp.Diff([]int64{1, 3, 4, 10, 15}, w.failed(size)); diff != "" {
 			t.Errorf("pages of %d (-want +got):\n%s", size, diff)
 		}
 	}
+}
+
+// Parts of a row each are found by their records: what is opened does not grow
+// with their number, whether one row is asked for or all that failed.
+func TestReading_OpensOnlyPartsThatHoldRows(t *testing.T) {
+	t.Parallel()
+	const parts = 300
+	w := setup(t, 10*parts)
+	var all []store.Part
+	for i := range parts { // every tenth has failed
+		text := "ok"
+		if i%10 == 0 {
+			text = ""
+		}
+		p := w.part(0, int64(i), text)
+		all = append(all, p)
+	}
+	w.parts = w.committed(all...)
+	counted := &countedBucket{Bucket: w.bucket}
+	w.Archive = New(w, counted, slog.New(slog.DiscardHandler))
+	if got := w.row(parts - 1); got != "ok" || counted.opened > 2 {
+		t.Errorf("row %d is %s, and %d parts were opened for it; want 2 at most", parts-1, got, counted.opened)
+	}
+	counted.opened = 0
+	if got := w.row(parts); got != "not done" || counted.opened > 1 {
+		t.Errorf("row %d is %s, and %d parts were opened to know; want 1 at most", parts, got, counted.opened)
+	}
+	counted.opened = 0
+	if got := w.failed(parts); len(got) != parts/10 || counted.opened > parts/10+1 {
+		t.Errorf("%d rows have failed, and %d parts were opened for them; want %d at most", len(got), counted.opened, parts/10+1)
+	}
+	counted.opened = 0
+	if p, err := w.Preview(t.Context(), w.job, 100, 50); err != nil || len(p.Rows) != 50 || counted.opened > 51 {
+		t.Errorf("%d rows were shown, and %d parts opened for them: %v; want 51 at most", len(p.Rows), counted.opened, err)
+	}
+}
+
+// A countedBucket counts what is opened.
+type countedBucket struct {
+	blob.Bucket
+	opened int
+}
+
+func (b *countedBucket) Open(ctx context.Context, key string) (blob.Object, error) {
+	b.opened++
+	return b.Bucket.Open(ctx, key)
 }
 
 // A reader that holds an old record finds the parts it names merged.

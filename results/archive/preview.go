@@ -2,11 +2,6 @@ package archive
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"sort"
-
-	"github.com/RoaringBitmap/roaring/v2"
 
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
@@ -70,31 +65,28 @@ func (r previewRows) put(found []results.PreviewRow) {
 // previewParts reads rows from a job's parts. Which part holds a row its record
 // says; where a shard begins, its first part.
 func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRows) ([]*results.PreviewRow, error) {
-	parts, err := a.parts(ctx, jobID)
-	if err != nil {
-		return nil, err
+	parts, err := a.holdings(ctx, jobID)
+	if err != nil || len(parts.shards) == 0 {
+		return rows.all, err
 	}
 	holders := make([]string, len(rows.all)) // keys of parts
-	shards := byShard(parts)
-	firsts := map[int]int64{}
-	first := func(i int) int64 { // of a shard; the error is kept
-		row, known := firsts[i]
-		if !known && err == nil {
-			row, err = a.firstOfShard(ctx, shards[i][0])
-			firsts[i] = row
-		}
-		return row
-	}
-	begin := sort.Search(len(shards), func(i int) bool { return first(i) > rows.first })
-	for i := max(0, begin-1); i < len(shards) && err == nil && first(i) < rows.end(); i++ {
-		for _, part := range shards[i] {
-			if err == nil {
-				err = noteHolder(holders, part, first(i)-rows.first)
-			}
-		}
-	}
+	begin, err := parts.from(ctx, rows.first)
 	if err != nil {
 		return nil, err
+	}
+	for i := begin; i < len(parts.shards); i++ {
+		first, err := parts.first(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		if first >= rows.end() {
+			break
+		}
+		for _, part := range parts.shards[i] {
+			if err := noteHolder(holders, part, first-rows.first); err != nil {
+				return nil, err
+			}
+		}
 	}
 	rows.all = rows.all[:withinParts(holders)]
 	wanted := map[string][]int64{}
@@ -116,37 +108,6 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 	return rows.all, nil
 }
 
-// firstOfShard is the first row of the shard of a part that was committed
-// before all others of it: then all its rows are accepted.
-func (a *Archive) firstOfShard(ctx context.Context, part store.Part) (row int64, err error) {
-	accepted, err := acceptedRows(part)
-	if err != nil {
-		return 0, err
-	}
-	err = a.withObjects(ctx, func(files []results.Source) error {
-		row, err = results.FirstRow(files[0])
-		return err
-	}, part.Key)
-	return row - int64(accepted.Minimum()), err
-}
-
-// acceptedRows are the rows that a part is accepted for, within its shard.
-func acceptedRows(part store.Part) (*roaring.Bitmap, error) {
-	rows := roaring.New()
-	if part.Complete || len(part.Accepted) == 0 {
-		rows.AddRange(0, uint64(max(1, part.Rows)))
-		return rows, nil
-	}
-	err := rows.UnmarshalBinary(part.Accepted)
-	if err == nil && rows.IsEmpty() {
-		err = errors.New("there are none")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the rows of part %s: %w", part.Key, err)
-	}
-	return rows, nil
-}
-
 // noteHolder enters a part where it holds a row. at is the place of its shard's
 // first row among the holders, which may lie before them.
 func noteHolder(holders []string, part store.Part, at int64) error {
@@ -154,10 +115,14 @@ func noteHolder(holders []string, part store.Part, at int64) error {
 	if err != nil {
 		return err
 	}
-	for i := range holders {
-		if within := int64(i) - at; within >= 0 && accepted.Contains(uint32(within)) {
-			holders[i] = part.Key
+	within := accepted.Iterator()
+	within.AdvanceIfNeeded(uint32(max(0, -at)))
+	for within.HasNext() {
+		i := at + int64(within.Next())
+		if i >= int64(len(holders)) {
+			break
 		}
+		holders[i] = part.Key
 	}
 	return nil
 }

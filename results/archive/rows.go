@@ -36,30 +36,22 @@ func (a *Archive) row(ctx context.Context, record store.Record, n int64) (view r
 		}
 		return view, err
 	}
-	parts, err := a.parts(ctx, record.Job.ID)
+	parts, err := a.holdings(ctx, record.Job.ID)
 	if err != nil {
 		return view, err
 	}
-	view, held, err := a.find(ctx, parts, n)
-	if err == nil && !held {
+	part, err := parts.holder(ctx, n)
+	if err == nil && part == nil {
 		err = ErrNotDone
 	}
-	return view, err
-}
-
-// find reads a row from the first of the parts, which are in the order of
-// commit, that holds it: the one that counts.
-func (a *Archive) find(ctx context.Context, parts []store.Part, n int64) (view results.RowView, held bool, err error) {
-	for _, part := range parts {
-		err := a.withObjects(ctx, func(files []results.Source) error {
-			view, err = results.FindRow(files[0], n)
-			return err
-		}, part.Key)
-		if !errors.Is(err, rowmill.ErrNotFound) {
-			return view, err == nil, err
-		}
+	if err != nil {
+		return view, err
 	}
-	return view, false, nil
+	err = a.withObjects(ctx, func(files []results.Source) error {
+		view, err = results.FindRow(files[0], n)
+		return err
+	}, part.Key)
+	return view, err
 }
 
 // Place is how far a list of failed rows was read.
@@ -70,6 +62,21 @@ type Place struct {
 
 // Beginning is the place before the first row.
 func Beginning() Place { return Place{After: -1} }
+
+// Missing is Failures for a job that is over and has not succeeded, with the rows
+// among them that did not run. The number of rows must be known.
+func (a *Archive) Missing(ctx context.Context, record store.Record, from Place, limit int) (found []results.Failure, more *Place, err error) {
+	partial, err := a.Partial(ctx, record)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer partial.Close()
+	found, next, err := results.Failures(ctx, partial, from.After, limit)
+	if err != nil || next < 0 {
+		return found, nil, Removed(err)
+	}
+	return found, &Place{After: next}, nil
+}
 
 // Failures lists failed rows behind a place in their order, at most limit of
 // them. more is where to go on, nil at the end.
@@ -116,11 +123,11 @@ func (p *page) ofResults(ctx context.Context, record store.Record) error {
 
 // ofParts reads shard by shard: shards are in the order of the rows.
 func (p *page) ofParts(ctx context.Context, jobID string) error {
-	parts, err := p.parts(ctx, jobID)
+	parts, err := p.holdings(ctx, jobID)
 	if err != nil {
 		return err
 	}
-	for _, shard := range byShard(parts) {
+	for i, shard := range parts.shards {
 		if p.full() {
 			break
 		}
@@ -128,11 +135,15 @@ func (p *page) ofParts(ctx context.Context, jobID string) error {
 			continue
 		}
 		p.Shard = shard[0].Shard
-		for i, part := range shard {
+		for _, part := range shard {
 			if part.Totals.Failed == 0 {
 				continue
 			}
-			if err := p.ofPart(ctx, part, shard[:i]); err != nil {
+			first, err := parts.first(ctx, i)
+			if err != nil {
+				return err
+			}
+			if err := p.ofPart(ctx, part, first); err != nil {
 				return err
 			}
 		}
@@ -141,8 +152,12 @@ func (p *page) ofParts(ctx context.Context, jobID string) error {
 }
 
 // ofPart leaves out failures that do not count because an earlier part holds
-// the row.
-func (p *page) ofPart(ctx context.Context, part store.Part, earlier []store.Part) error {
+// the row. first is the first row of the shard.
+func (p *page) ofPart(ctx context.Context, part store.Part, first int64) error {
+	accepted, err := acceptedRows(part)
+	if err != nil {
+		return err
+	}
 	for after := p.After; ; {
 		var failures []results.Failure
 		next := int64(-1)
@@ -154,11 +169,7 @@ func (p *page) ofPart(ctx context.Context, part store.Part, earlier []store.Part
 			return err
 		}
 		for _, failure := range failures {
-			_, held, err := p.find(ctx, earlier, failure.Row)
-			if err != nil {
-				return err
-			}
-			if !held {
+			if accepted.Contains(uint32(failure.Row - first)) {
 				p.take(failure)
 			}
 		}

@@ -1,9 +1,11 @@
 package archive
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
@@ -18,14 +20,36 @@ func (a *Archive) Parquet(ctx context.Context, record store.Record, v results.Va
 	if err != nil || v == results.Full {
 		return full, err
 	}
-	id, name := record.Job.ID, v.Name()
+	return a.subset(ctx, record, full, v.Name(), v)
+}
+
+// subset returns the file of a variant, which has a name, of another file.
+func (a *Archive) subset(ctx context.Context, record store.Record, of store.Artifact, name string, v results.Variant) (store.Artifact, error) {
+	return a.made(ctx, record, name, func(ctx context.Context, w io.Writer) error {
+		source, err := a.bucket.Open(ctx, of.Key)
+		if err != nil {
+			return Removed(err)
+		}
+		defer source.Close()
+		schema, err := results.ReadSchema(source)
+		if err != nil {
+			return Removed(err)
+		}
+		return Removed(results.Subset(ctx, w, source, schema, v))
+	})
+}
+
+// made returns a file of a job that is over, and has it written where there is
+// none yet.
+func (a *Archive) made(ctx context.Context, record store.Record, name string, write func(context.Context, io.Writer) error) (store.Artifact, error) {
+	id := record.Job.ID
 	if made, found := record.Artifacts[name]; found {
 		return made, nil
 	}
 	made, err, _ := a.making.Do(id+"/"+name, func() (any, error) {
 		// Whoever waits for the file too must not lose it because the first
 		// to ask has left.
-		return a.make(context.WithoutCancel(ctx), id, full, v)
+		return a.make(context.WithoutCancel(ctx), id, name, write)
 	})
 	if err != nil {
 		if now, lookErr := a.store.Get(ctx, id); lookErr == nil && now.DataRemoved != nil {
@@ -36,38 +60,30 @@ func (a *Archive) Parquet(ctx context.Context, record store.Record, v results.Va
 	return made.(store.Artifact), nil
 }
 
-// make writes a subset of the full file's columns and records it.
-func (a *Archive) make(ctx context.Context, jobID string, full store.Artifact, v results.Variant) (store.Artifact, error) {
+// make writes a file and records it.
+func (a *Archive) make(ctx context.Context, jobID, name string, write func(context.Context, io.Writer) error) (store.Artifact, error) {
 	record, err := a.store.Get(ctx, jobID) // another request may have just made it
 	if err != nil {
 		return store.Artifact{}, err
 	}
-	if made, found := record.Artifacts[v.Name()]; found {
+	if made, found := record.Artifacts[name]; found {
 		return made, nil
 	}
-	source, err := a.bucket.Open(ctx, full.Key)
-	if err != nil {
-		return store.Artifact{}, Removed(err)
-	}
-	defer source.Close()
-	schema, err := results.ReadSchema(source)
-	if err != nil {
-		return store.Artifact{}, Removed(err)
-	}
-	key := layout.Subset(jobID, v.Name())
+	key := layout.Subset(jobID, name)
 	writer, err := a.bucket.Create(ctx, key, layout.Parquet)
 	if err != nil {
 		return store.Artifact{}, err
 	}
 	defer writer.Abort()
-	if err := results.Subset(ctx, writer, source, schema, v); err != nil {
-		return store.Artifact{}, Removed(err)
+	buffered := bufio.NewWriterSize(writer, 256<<10)
+	if err := errors.Join(write(ctx, buffered), buffered.Flush()); err != nil {
+		return store.Artifact{}, err
 	}
 	info, err := writer.Commit()
 	if err != nil {
 		return store.Artifact{}, err
 	}
-	return a.record(ctx, jobID, v.Name(), store.Artifact{Key: key, Size: info.Size})
+	return a.record(ctx, jobID, name, store.Artifact{Key: key, Size: info.Size})
 }
 
 // record records a file that was just made and returns the one that counts. A

@@ -51,6 +51,9 @@ type Config struct {
 	// no load to a busy store.
 	PingFresh time.Duration
 
+	// Volatile makes a store for simulations, see there. Default: none.
+	Volatile *Volatile
+
 	// Clock judges sessions and idempotency keys. Default time.Now.
 	Clock func() time.Time
 
@@ -103,6 +106,19 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// Volatile is what stores share that stand for one that several nodes reach, and
+// that is put back to an earlier state of its file: one that opens after another
+// has its sessions, as far as they live. Nothing that they write is synced.
+type Volatile struct {
+	once     sync.Once
+	sessions *sessions
+}
+
+func (v *Volatile) share(clock func() time.Time) *sessions {
+	v.once.Do(func() { v.sessions = newSessions(clock) })
+	return v.sessions
+}
+
 var _ store.Store = (*Store)(nil)
 
 // Store is a store in one file. All methods are safe for concurrent use.
@@ -133,6 +149,8 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		FreelistType:    bbolt.FreelistMapType,
 		InitialMmapSize: config.MapBytes,
 		MaxSize:         config.MaxBytes,
+		NoSync:          config.Volatile != nil,
+		NoGrowSync:      config.Volatile != nil,
 	})
 	if err != nil {
 		return nil, openError(config, err)
@@ -140,7 +158,12 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err := prepare(db, config.Path); err != nil {
 		return nil, errors.Join(fmt.Errorf("open record file %s: %w", config.Path, err), db.Close())
 	}
-	s := &Store{config: config, db: db, sessions: newSessions(config.Clock)}
+	s := &Store{config: config, db: db}
+	if config.Volatile != nil {
+		s.sessions = config.Volatile.share(config.Clock)
+	} else {
+		s.sessions = newSessions(config.Clock)
+	}
 	s.commits = startCommitter(db, config)
 	return s, nil
 }
@@ -204,6 +227,9 @@ func (s *Store) Close() error {
 	})
 	return s.closed
 }
+
+// Time is the time by Config.Clock: a store in a file has no other.
+func (s *Store) Time(ctx context.Context) (time.Time, error) { return s.config.Clock(), ctx.Err() }
 
 // Ping writes to the file unless a commit has just succeeded.
 func (s *Store) Ping(ctx context.Context) error {

@@ -53,6 +53,12 @@ func TestConformance(t *testing.T) {
 			Open:    func(t testing.TB) store.Store { return open(t, bolt.Config{Path: path, Clock: c.Now}) },
 			Advance: c.Advance,
 			Now:     c.Now,
+			Edit: func(t testing.TB, s store.Store, edit func(kind, id string, doc []byte) []byte) {
+				t.Helper()
+				if err := s.(*bolt.Store).EditDocuments(t.Context(), edit); err != nil {
+					t.Fatal(err)
+				}
+			},
 		}
 	})
 }

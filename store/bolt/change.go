@@ -38,6 +38,7 @@ func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Re
 		if err := rec.Change(change, end); err != nil {
 			return err
 		}
+		rec.End(before.Job.Status, s.config.Clock())
 		if err := t.sameSpec(rec); err != nil {
 			return fmt.Errorf("change job %s: %w", f.JobID, err)
 		}
@@ -64,7 +65,7 @@ func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Re
 func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error) {
 	var cancelled store.Record
 	err := s.write(ctx, func(t *tx) error {
-		before, err := t.header(jobID)
+		before, err := t.writable(jobID)
 		if err != nil {
 			return err
 		}
@@ -76,6 +77,7 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 			cancelled = rec
 			return err
 		}
+		rec.End(before.Job.Status, s.config.Clock())
 		if err := t.sameSpec(rec); err != nil {
 			return fmt.Errorf("cancel job %s: %w", jobID, err)
 		}
@@ -92,19 +94,19 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 	return cancelled, err
 }
 
-// AddArtifact records a further artifact of a succeeded job.
+// AddArtifact records a further artifact of a job that is over.
 func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (store.Record, error) {
 	if err := store.CheckName("the variant", variant); err != nil {
 		return store.Record{}, fmt.Errorf("add an artifact to job %s: %w", jobID, err)
 	}
 	var rec store.Record
 	err := s.write(ctx, func(t *tx) error {
-		before, err := t.header(jobID)
+		before, err := t.writable(jobID)
 		if err != nil {
 			return err
 		}
 		switch {
-		case before.Job.Status != rowmill.StatusSucceeded:
+		case !before.Job.Status.Terminal():
 			return fmt.Errorf("add an artifact to job %s, which is %s: %w", jobID, before.Job.Status, rowmill.ErrConflict)
 		case before.DataRemoved != nil:
 			return fmt.Errorf("add an artifact to job %s: %w", jobID, rowmill.ErrExpired)
@@ -132,14 +134,20 @@ func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.
 
 // sameSpec refuses a changed specification.
 func (t *tx) sameSpec(rec store.Record) error {
-	spec, err := writeSpec(rec.Spec)
-	if err != nil {
+	stored := t.get(bucketSpecs, []byte(rec.Job.ID))
+	spec, err := writeSpec(stored, rec.Spec)
+	if err != nil || bytes.Equal(spec, stored) {
 		return err
 	}
-	if !bytes.Equal(spec, t.get(bucketSpecs, []byte(rec.Job.ID))) {
-		return errors.New("its account and specification cannot change")
+	// What another version wrote may say the same in another order.
+	before, err := readSpec(stored)
+	if err == nil {
+		stored, err = writeSpec(spec, before)
 	}
-	return nil
+	if err == nil && !bytes.Equal(spec, stored) {
+		err = errors.New("its account and specification cannot change")
+	}
+	return err
 }
 
 // recount compares the rows that the parts hold with the job's.

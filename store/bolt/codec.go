@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -33,12 +34,13 @@ var (
 	bucketValues   = []byte("values")
 	bucketAudit    = []byte("audit")
 	bucketHeld     = []byte("held")
+	bucketDue      = []byte("due")
 
 	buckets = [][]byte{
 		bucketMeta, bucketJobs, bucketTexts, bucketSpecs, bucketAccounts,
 		bucketWaiting, bucketOwned, bucketTurns, bucketIdem, bucketIdemAge,
 		bucketParts, bucketPartKeys, bucketUsage, bucketReserved, bucketKeys, bucketValues,
-		bucketAudit, bucketHeld,
+		bucketAudit, bucketHeld, bucketDue,
 	}
 
 	keySchema = []byte("schema")
@@ -84,6 +86,25 @@ func (t *tx) header(id string) (header, error) {
 	return h, nil
 }
 
+// writable reads the header of a job that this program may write.
+func (t *tx) writable(id string) (header, error) {
+	h, err := t.header(id)
+	if err == nil {
+		err = h.CheckVersion()
+	}
+	return h, err
+}
+
+// putHeader writes a header and keeps what it does not know of the one before.
+func (t *tx) putHeader(h header) error {
+	id := []byte(h.Job.ID)
+	raw, err := document.Rewrite(t.get(bucketJobs, id), h)
+	if err != nil {
+		return fmt.Errorf("encode the record of job %s: %w", id, err)
+	}
+	return t.put(bucketJobs, id, raw)
+}
+
 // job completes a header to the public record.
 func (t *tx) job(h header) (rowmill.Job, error) {
 	err := readTexts(t.get(bucketTexts, []byte(h.Job.ID)), &h.Job)
@@ -117,11 +138,8 @@ func (t *tx) save(before *header, rec store.Record, account string) error {
 	texts := writeTexts(rec.Job)
 	after.Job.System, after.Job.Schema = nil, nil
 	id := []byte(rec.Job.ID)
-	raw, err := json.Marshal(after)
+	err := t.putHeader(after)
 	if err != nil {
-		return fmt.Errorf("encode the record of job %s: %w", rec.Job.ID, err)
-	}
-	if err := t.put(bucketJobs, id, raw); err != nil {
 		return err
 	}
 	switch old := t.get(bucketTexts, id); {
@@ -139,22 +157,21 @@ func (t *tx) save(before *header, rec store.Record, account string) error {
 
 // saveHeader writes a header whose long texts are untouched.
 func (t *tx) saveHeader(before, after header) error {
-	raw, err := json.Marshal(after)
-	if err != nil {
-		return fmt.Errorf("encode the record of job %s: %w", after.Job.ID, err)
-	}
-	if err := t.put(bucketJobs, []byte(after.Job.ID), raw); err != nil {
+	if err := t.putHeader(after); err != nil {
 		return err
 	}
 	return t.reindex(&before, after)
 }
 
-// reindex keeps waiting, owned, reserved and held in step with a header.
+// reindex keeps waiting, owned, reserved, held and due in step with a header.
 func (t *tx) reindex(before *header, after header) error {
 	if err := t.reindexMoney(before, after); err != nil {
 		return err
 	}
 	if err := t.reindexHeld(before, after); err != nil {
+		return err
+	}
+	if err := t.reindexDue(before, after); err != nil {
 		return err
 	}
 	key := orderKey(after.Account, after.Job.Created, after.Job.ID)
@@ -309,11 +326,19 @@ func readTexts(raw []byte, j *rowmill.Job) error {
 }
 
 // writeSpec returns a specification: the small fields as JSON, the system
-// prompt, the schema, and each inline row.
-func writeSpec(s rowmill.Spec) ([]byte, error) {
+// prompt, the schema, and each inline row. What it does not know of the small
+// fields of stored, the specification before, stays; nil is none.
+func writeSpec(stored []byte, s rowmill.Spec) ([]byte, error) {
+	var before []byte
+	if stored != nil {
+		var err error
+		if before, err = firstSection(stored); err != nil {
+			return nil, err
+		}
+	}
 	small := s
 	small.System, small.Schema, small.Inline = "", nil, nil
-	raw, err := json.Marshal(small)
+	raw, err := document.Rewrite(before, small)
 	if err != nil {
 		return nil, fmt.Errorf("encode the specification: %w", err)
 	}

@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
+	"github.com/rowmill/rowmill/store/storetest"
 )
 
 func TestSectionsRoundTrip(t *testing.T) {
@@ -42,7 +45,7 @@ func TestSpecRoundTrip(t *testing.T) {
 		if rapid.Bool().Draw(t, "has schema") {
 			want.Schema = json.RawMessage(`{"a": 1}`)
 		}
-		raw, err := writeSpec(want)
+		raw, err := writeSpec(nil, want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +56,7 @@ func TestSpecRoundTrip(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
-		again, err := writeSpec(got)
+		again, err := writeSpec(raw, got)
 		if err != nil || !slices.Equal(raw, again) {
 			t.Fatalf("a specification read back is written differently: %v", err)
 		}
@@ -102,4 +105,29 @@ func FuzzReadSections(f *testing.F) {
 		var job rowmill.Job
 		_ = readTexts(raw, &job)
 	})
+}
+
+// BenchmarkHeader is what a commit's write of a record costs, with what the
+// stored one has beyond this version looked for and kept.
+func BenchmarkHeader(b *testing.B) {
+	rec := storetest.Record("job-1", "account", "row")
+	h := header{Record: rec, Account: "account"}
+	plain, err := json.Marshal(h)
+	if err != nil {
+		b.Fatal(err)
+	}
+	newer := append(bytes.Clone(plain[:len(plain)-1]), `,"new":{"member":[1]}}`...)
+	for _, bb := range []struct {
+		name   string
+		stored []byte
+	}{{"encoded_alone", nil}, {"nothing_unknown", plain}, {"unknown", newer}} {
+		b.Run(bb.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := document.Rewrite(bb.stored, h); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

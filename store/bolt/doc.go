@@ -25,12 +25,13 @@
 //	usage     account 0 day model                totals and cost of what was committed that day, JSON
 //	reserved  account 0 job id                   1; open jobs that have money set aside
 //	held      account 0 ended job id             1; jobs that are over and may have data
+//	due       due job id                         1; jobs that are over, by when something of them is to be removed
 //	keys      key id                             key, JSON
 //	values    name                               version, document
 //	audit     account 0 at id                    audit entry, JSON; once more under the account ""
 //
 // Numbers in keys are big-endian, so that byte order is their order; "created",
-// "ended" and "at" are nanoseconds since 1970 with the sign bit flipped, "day" is days
+// "ended", "due" and "at" are nanoseconds since 1970 with the sign bit flipped, "day" is days
 // since 1970.
 //
 // # Durability

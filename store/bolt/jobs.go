@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -31,7 +32,7 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 		return store.Record{}, false, fmt.Errorf("create job %s: %w", rec.Job.ID, err)
 	}
 	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaVersion, 1, 0, ""
-	spec, err := writeSpec(rec.Spec)
+	spec, err := writeSpec(nil, rec.Spec)
 	if err != nil {
 		return store.Record{}, false, fmt.Errorf("create job %s: %w", rec.Job.ID, err)
 	}
@@ -180,6 +181,28 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 		return err
 	})
 	return rec, err
+}
+
+// Marks returns where records stand.
+func (s *Store) Marks(ctx context.Context, jobIDs []string) ([]store.Mark, error) {
+	marks := make([]store.Mark, len(jobIDs))
+	err := s.view(ctx, func(t *tx) error {
+		for i, id := range jobIDs {
+			h, err := t.header(id)
+			switch {
+			case errors.Is(err, rowmill.ErrNotFound):
+			case err != nil:
+				return err
+			default:
+				marks[i] = store.Mark{Version: h.Version, Session: h.Session, Epoch: h.Epoch, Status: h.Job.Status}
+			}
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look where jobs stand: %w", err)
+	}
+	return marks, nil
 }
 
 // pageStart is the key in an account's order that a page is to stay below.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -49,7 +50,7 @@ func (t *tx) charge(h header, added store.Totals, now time.Time) error {
 	}
 	u.Totals = u.Plus(added)
 	u.Cost = u.Cost.Plus(model.Charge(added.InputTokens, added.OutputTokens))
-	raw, err := json.Marshal(u)
+	raw, err := document.Rewrite(t.get(bucketUsage, key), u)
 	if err != nil {
 		return fmt.Errorf("encode the usage of an account: %w", err)
 	}

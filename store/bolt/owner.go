@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ import (
 
 // fenced reads the header of a job that f owns and that is not over.
 func (s *Store) fenced(t *tx, f store.Fence) (header, error) {
-	h, err := t.header(f.JobID)
+	h, err := t.writable(f.JobID)
 	switch {
 	case err != nil:
 		return h, err
@@ -26,14 +27,14 @@ func (s *Store) fenced(t *tx, f store.Fence) (header, error) {
 	case h.Job.Status.Terminal():
 		return h, fmt.Errorf("job %s is %s: %w", f.JobID, h.Job.Status, rowmill.ErrTerminal)
 	}
-	return h, nil
+	return h, f.Told.Check(f.JobID, h.Version)
 }
 
 // Claim makes session the owner of an orphan.
 func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
 	var claimed store.Record
 	err := s.write(ctx, func(t *tx) error {
-		before, err := t.header(jobID)
+		before, err := t.writable(jobID)
 		if err != nil {
 			return err
 		}
@@ -47,7 +48,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record,
 		}
 		after := before
 		after.Session = session
-		after.Epoch++
+		after.Epoch = store.NextEpoch(before.Epoch, s.config.Clock())
 		after.Version++
 		if after.Job.Status == rowmill.StatusPending {
 			if err := after.Job.Become(rowmill.StatusSubmitted, s.config.Clock()); err != nil {
@@ -119,7 +120,9 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 		for len(orphans) < limit && len(applicants) > 0 {
 			i := first(applicants)
 			orphan, more := applicants[i].pop()
-			orphans = append(orphans, orphan)
+			if _, err := t.writable(orphan.JobID); !errors.Is(err, store.ErrNewer) {
+				orphans = append(orphans, orphan)
+			}
 			if !more {
 				applicants = slices.Delete(applicants, i, i+1)
 			}

@@ -65,11 +65,13 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 			return fmt.Errorf("commit parts of job %s: %w", f.JobID, err)
 		}
 	}
-	return s.write(ctx, func(t *tx) error {
+	var version int64
+	err := s.write(ctx, func(t *tx) error {
 		before, err := s.fenced(t, f)
 		if err != nil {
 			return fmt.Errorf("commit parts: %w", err)
 		}
+		version = before.Version
 		added := 0
 		var fresh store.Totals // of the parts added
 		for _, p := range parts {
@@ -80,7 +82,9 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 				return err
 			}
 			added++
-			fresh = fresh.Plus(p.Totals)
+			if !p.Carried {
+				fresh = fresh.Plus(p.Totals)
+			}
 		}
 		if err := t.charge(before, fresh, s.config.Clock()); err != nil {
 			return fmt.Errorf("commit parts: %w", err)
@@ -90,8 +94,13 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 			return nil
 		}
 		after.Version++
+		version = after.Version
 		return t.saveHeader(before, after)
 	})
+	if err == nil {
+		f.Told.Tell(version)
+	}
+	return err
 }
 
 // raise sets the progress fields of a job and reports whether any has grown.
@@ -130,11 +139,13 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 	if !complete.Complete {
 		return fmt.Errorf("replace parts of job %s, shard %d: part %s is not complete", f.JobID, complete.Shard, complete.Key)
 	}
-	return s.write(ctx, func(t *tx) error {
+	var version int64
+	err := s.write(ctx, func(t *tx) error {
 		before, err := s.fenced(t, f)
 		if err != nil {
 			return fmt.Errorf("replace parts: %w", err)
 		}
+		version = before.Version
 		if bytes.Equal(t.get(bucketPartKeys, append(partsOf(f.JobID), complete.Key...)), gone) {
 			return nil
 		}
@@ -169,8 +180,13 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 		}
 		after := before
 		after.Version++
+		version = after.Version
 		return t.saveHeader(before, after)
 	})
+	if err == nil {
+		f.Told.Tell(version)
+	}
+	return err
 }
 
 // ListParts returns a job's parts by shard, then in the order of commit.
@@ -199,7 +215,7 @@ const dropChunk = 2048
 func (s *Store) DropParts(ctx context.Context, jobID string) error {
 	for more := true; more; {
 		err := s.write(ctx, func(t *tx) error {
-			h, err := t.header(jobID)
+			h, err := t.writable(jobID)
 			if err != nil {
 				return err
 			}

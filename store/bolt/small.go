@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -19,30 +20,32 @@ func (s *Store) PutKey(ctx context.Context, k store.Key) error {
 	if err := store.CheckName("the id of a key", k.ID); err != nil {
 		return fmt.Errorf("put key: %w", err)
 	}
-	raw, err := json.Marshal(k)
-	if err != nil {
-		return fmt.Errorf("encode key %s: %w", k.ID, err)
-	}
-	return s.write(ctx, func(t *tx) error { return t.put(bucketKeys, []byte(k.ID), raw) })
+	return s.write(ctx, func(t *tx) error {
+		raw, err := document.Rewrite(t.get(bucketKeys, []byte(k.ID)), k)
+		if err != nil {
+			return fmt.Errorf("encode key %s: %w", k.ID, err)
+		}
+		return t.put(bucketKeys, []byte(k.ID), raw)
+	})
 }
 
 // ReplaceKey replaces a key whose hash still is hash.
 func (s *Store) ReplaceKey(ctx context.Context, k store.Key, hash []byte) error {
-	raw, err := json.Marshal(k)
-	if err != nil {
-		return fmt.Errorf("encode key %s: %w", k.ID, err)
-	}
 	return s.write(ctx, func(t *tx) error {
 		old := t.get(bucketKeys, []byte(k.ID))
 		if old == nil {
 			return fmt.Errorf("replace key %q: %w", k.ID, rowmill.ErrNotFound)
+		}
+		raw, err := document.Rewrite(old, k)
+		if err != nil {
+			return fmt.Errorf("encode key %s: %w", k.ID, err)
 		}
 		var before store.Key
 		if err := json.Unmarshal(old, &before); err != nil {
 			return fmt.Errorf("decode key %s: %w", k.ID, err)
 		}
 		switch {
-		case bytes.Equal(old, raw):
+		case before.Same(k):
 			return nil
 		case !bytes.Equal(before.Hash, hash):
 			return fmt.Errorf("replace key %s: another call replaced it: %w", k.ID, rowmill.ErrConflict)

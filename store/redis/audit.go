@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	driver "github.com/redis/go-redis/v9"
-
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -19,7 +17,7 @@ const everyone = ""
 //	KEYS[1]  sorted set of the account's entries
 //	KEYS[2]  sorted set of all entries
 //	ARGV[1]  order, NUL, entry
-var auditScript = driver.NewScript(`
+var auditScript = guarded(`
 redis.call('ZADD', KEYS[1], 0, ARGV[1])
 redis.call('ZADD', KEYS[2], 0, ARGV[1])
 return 1
@@ -35,7 +33,7 @@ func (s *Store) AppendAudit(ctx context.Context, e store.AuditEntry) error {
 		return fmt.Errorf("encode entry %s of the audit record: %w", e.ID, err)
 	}
 	member := order(e.At, e.ID) + "\x00" + string(raw)
-	keys := []string{s.key("audit", e.Account), s.key("audit", everyone)}
+	keys := s.withMeta(s.key("audit", e.Account), s.key("audit", everyone))
 	if _, err := s.try(ctx, true, func(ctx context.Context) error {
 		return auditScript.Run(ctx, s.client, keys, member).Err()
 	}); err != nil {

@@ -24,6 +24,7 @@ type verdict struct {
 	cause   string // short, for the metrics
 	doubt   bool   // the server may have executed it
 	again   bool   // another attempt may succeed soon
+	full    bool   // the server has no room
 	explain string // cause and remedy for an operator, where the server cannot serve now
 }
 
@@ -35,18 +36,22 @@ var refusals = []struct {
 	word string
 	verdict
 }{
+	{wordNewer, verdict{cause: causeNewer, explain: "the records at the Redis server are of a newer version of rowmill: start that version"}},
 	{"LOADING", verdict{cause: "loading", again: true, explain: "the Redis server is loading its data after a start: wait until it has"}},
 	{"READONLY", verdict{cause: "readonly", again: true, explain: "the Redis server is a read-only replica: let the URL name the primary, or the Sentinels that know it"}},
 	{"MASTERDOWN", verdict{cause: "masterdown", again: true, explain: "the Redis server is a replica that has lost its primary: let the URL name the primary, or the Sentinels that know it"}},
 	{"NOREPLICAS", verdict{cause: "noreplicas", again: true, explain: "the Redis server takes no writes because too few replicas follow it: bring them back, or lower min-replicas-to-write"}},
 	{"BUSY", verdict{cause: "busy", again: true, explain: "the Redis server is busy with a script of somebody's: end it with SCRIPT KILL if it does not end by itself"}},
 	{"ERR max number of clients", verdict{cause: "maxclients", again: true, explain: "the Redis server has no room for another connection: raise its maxclients, or lower the pool size of its clients"}},
-	{"OOM", verdict{cause: "oom", explain: "the Redis server has reached its maxmemory: raise it, or free memory; nothing can be written until then"}},
+	{"OOM", verdict{cause: "oom", full: true, explain: "the Redis server has reached its maxmemory: raise it, or free memory; nothing can be written until then"}},
 	{"MISCONF", verdict{cause: "misconf", explain: "the Redis server takes no writes because it cannot save its data: look for a full or failing disk in its log"}},
 	{"NOAUTH", verdict{cause: "auth", explain: "the Redis server asks for a password: put it into the URL"}},
 	{"WRONGPASS", verdict{cause: "auth", explain: "the Redis server refuses user or password of the URL: correct them"}},
 	{"NOPERM", verdict{cause: "auth", explain: "the Redis user lacks a permission: allow it all commands on the keys of the prefix (+@all ~<prefix>*)"}},
 }
+
+// causeNewer is the cause where a guard has refused a script.
+const causeNewer = "newer"
 
 // judge sorts an error of the driver.
 func judge(err error) verdict {
@@ -116,6 +121,10 @@ func (s *Store) failed(ctx context.Context, unknown bool, v verdict, err error) 
 	switch {
 	case v.cause == "closed":
 		err = errClosed
+	case v.cause == causeNewer:
+		err = fmt.Errorf("%w: %w", store.ErrNewer, err)
+	case v.full:
+		err = fmt.Errorf("%w: %s: %w", rowmill.ErrFull, v.explain, err)
 	case v.explain != "":
 		err = fmt.Errorf("%w: %s: %w", rowmill.ErrUnavailable, v.explain, err)
 	}

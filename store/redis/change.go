@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,21 +9,32 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxEdits is how often a change is made again because the record changed in
-// between. Of those that meet, one succeeds each time, so this is also how
-// many may change one job at once.
-const maxEdits = 128
+// errStale says that what a call rests on has changed since it was read.
+var errStale = errors.New("others changed it at the same time")
+
+// untilFresh repeats a call for as long as it is errStale, and pauses longer
+// each time: of those that meet one succeeds each time, and the others must not
+// keep the server from it. What is given up has not taken effect.
+func (s *Store) untilFresh(ctx context.Context, call func() error) error {
+	err := retry.Contention.Do(ctx, call, func(err error) bool { return errors.Is(err, errStale) }, nil)
+	if errors.Is(err, errStale) {
+		err = fmt.Errorf("%w: %w: try again", rowmill.ErrUnavailable, err)
+	}
+	return err
+}
 
 // swapScript writes a record back that was read before.
 //
 //	ARGV[6]  version that was read
 //	ARGV[7]  rows that the parts must hold, or empty
 //	ARGV[8]  order among the held jobs where the job is over from now on, else empty
-//	ARGV[9]  number of fields to remove
-//	ARGV[10] those fields, then names and values of the fields to set
+//	ARGV[9]  when something of the job is to be removed, ms since 1970; "-" for never; empty where that is as it was
+//	ARGV[10] number of fields to remove
+//	ARGV[11] those fields, then names and values of the fields to set
 //
 // Without a session it is a client's write. It answers ok and the new version,
 // missing, lease, stale where the version is another, or conflict and the rows
@@ -43,9 +55,11 @@ if ARGV[7] ~= '' then
   end
   if rows ~= tonumber(ARGV[7]) then return {'conflict', string.format('%.0f', rows)} end
 end
-local version, removed = string.format('%.0f', job[1] + 1), tonumber(ARGV[9])
-redis.call('HSET', JOB, 'version', version, 'token', TOKEN, unpack(ARGV, 10 + removed))
-if removed > 0 then redis.call('HDEL', JOB, unpack(ARGV, 10, 9 + removed)) end
+local version, removed = string.format('%.0f', job[1] + 1), tonumber(ARGV[10])
+redis.call('HSET', JOB, 'version', version, 'token', TOKEN, unpack(ARGV, 11 + removed))
+if removed > 0 then redis.call('HDEL', JOB, unpack(ARGV, 11, 10 + removed)) end
+if ARGV[9] == '-' then redis.call('ZREM', P .. 'due', ID)
+elseif ARGV[9] ~= '' then redis.call('ZADD', P .. 'due', ARGV[9], ID) end
 if ARGV[8] ~= '' then
   redis.call('ZADD', P .. 'held:' .. job[5], 0, ARGV[8])
   redis.call('SADD', P .. 'holders', job[5])
@@ -67,36 +81,45 @@ type edit struct {
 
 // edit reads a record, changes it and writes it back unless it was changed in
 // between, again and again.
-func (s *Store) edit(ctx context.Context, e edit) (store.Record, error) {
-	for range maxEdits {
-		before, alive, err := s.load(ctx, e.fence.JobID, e.fence.Session)
-		if err != nil {
-			return store.Record{}, fmt.Errorf("%s: %w", e.what, err)
-		}
-		rec, err := before.record()
-		if err != nil {
-			return store.Record{}, fmt.Errorf("%s: %w", e.what, err)
-		}
-		if e.fence.Session != "" {
-			if err := owns(e.fence, rec, alive); err != nil {
-				return store.Record{}, fmt.Errorf("%s: %w", e.what, err)
-			}
-		}
-		was := rec.Job.Status
-		write, err := contain(e.change, &rec)
-		if err != nil || !write {
-			return rec, err
-		}
-		after, err := s.swap(ctx, e, before, rec, was)
-		if errors.Is(err, errStale) {
-			continue
-		}
-		if err != nil {
-			return store.Record{}, fmt.Errorf("%s: %w", e.what, err)
-		}
-		return after, nil
+func (s *Store) edit(ctx context.Context, e edit) (rec store.Record, err error) {
+	err = s.untilFresh(ctx, func() error {
+		rec, err = s.editOnce(ctx, e)
+		return err
+	})
+	if errors.Is(err, errStale) {
+		err = fmt.Errorf("%s: %w", e.what, err)
 	}
-	return store.Record{}, fmt.Errorf("%s: its record was changed by others %d times in a row: try again: %w", e.what, maxEdits, rowmill.ErrConflict)
+	return rec, err
+}
+
+func (s *Store) editOnce(ctx context.Context, e edit) (store.Record, error) {
+	before, alive, now, err := s.load(ctx, e.fence.JobID, e.fence.Session)
+	if err != nil {
+		return store.Record{}, fmt.Errorf("%s: %w", e.what, err)
+	}
+	rec, err := before.record()
+	if err != nil {
+		return store.Record{}, fmt.Errorf("%s: %w", e.what, err)
+	}
+	if err := rec.CheckVersion(); err != nil {
+		return store.Record{}, fmt.Errorf("%s: %w", e.what, err)
+	}
+	if e.fence.Session != "" {
+		if err := owns(e.fence, rec, alive); err != nil {
+			return store.Record{}, fmt.Errorf("%s: %w", e.what, err)
+		}
+	}
+	was := state{rec.Job.Status, due(rec)}
+	write, err := contain(e.change, &rec)
+	if err != nil || !write {
+		return rec, err
+	}
+	rec.End(was.status, now)
+	after, err := s.swap(ctx, e, before, rec, was)
+	if err != nil && !errors.Is(err, errStale) {
+		err = fmt.Errorf("%s: %w", e.what, err)
+	}
+	return after, err
 }
 
 // owns checks a fence against a record that was read. The scripts check it
@@ -108,7 +131,7 @@ func owns(f store.Fence, rec store.Record, alive bool) error {
 	case rec.Job.Status.Terminal():
 		return fenced(f, answer{wordOver, string(rec.Job.Status)})
 	}
-	return nil
+	return f.Told.Check(f.JobID, rec.Version)
 }
 
 // contain turns a panic of a caller's change into an error.
@@ -121,19 +144,31 @@ func contain(change func(*store.Record) (bool, error), rec *store.Record) (write
 	return change(rec)
 }
 
-// errStale says that a record was changed since it was read.
-var errStale = errors.New("the record has changed")
+// A state is what the indexes of jobs go by.
+type state struct {
+	status rowmill.Status
+	due    string
+}
 
-// swap writes rec in place of what was read before. was is the status then.
-func (s *Store) swap(ctx context.Context, e edit, before fields, rec store.Record, was rowmill.Status) (store.Record, error) {
-	after, err := encode(rec)
+// due is when something of a job is to be removed, as the scripts take it.
+func due(rec store.Record) string {
+	at, due := rec.Due()
+	if !due {
+		return "-"
+	}
+	return decimal(at.UnixMilli())
+}
+
+// swap writes rec in place of what was read before, when its state was another.
+func (s *Store) swap(ctx context.Context, e edit, before fields, rec store.Record, was state) (store.Record, error) {
+	after, err := encode(rec, before)
 	if err != nil {
 		return store.Record{}, err
 	}
-	if !e.spec && !after.sameSpec(before) {
-		return store.Record{}, errors.New("its account and specification cannot change")
+	if same, err := after.sameSpec(before); err != nil || !same && !e.spec {
+		return store.Record{}, cmp.Or(err, errors.New("its account and specification cannot change"))
 	}
-	ends := rec.Job.Status.Terminal() && !was.Terminal()
+	ends := rec.Job.Status.Terminal() && !was.status.Terminal()
 	recount := ""
 	if ends && rec.Job.Status == rowmill.StatusSucceeded && rec.Job.RunType != rowmill.RunEstimate {
 		if rec.Job.NumRows == nil {
@@ -146,8 +181,12 @@ func (s *Store) swap(ctx context.Context, e edit, before fields, rec store.Recor
 		over = order(rec.EndedAt(), rec.Job.ID)
 		after["reserved"] = "0"
 	}
+	next := due(rec)
+	if next == was.due {
+		next = ""
+	}
 	set, unset := after.changes(before)
-	args := append([]any{before["version"], recount, over, len(unset)}, append(unset, set...)...)
+	args := append([]any{before["version"], recount, over, next, len(unset)}, append(unset, set...)...)
 	a, doubt, err := s.run(ctx, swapScript, e.fence, newToken(), args...)
 	switch {
 	case err != nil:
@@ -215,7 +254,7 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 	return rec, err
 }
 
-// AddArtifact records a further artifact of a succeeded job.
+// AddArtifact records a further artifact of a job that is over.
 func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (store.Record, error) {
 	what := "add an artifact to job " + jobID
 	if err := store.CheckName("the variant", variant); err != nil {
@@ -223,7 +262,7 @@ func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.
 	}
 	rec, err := s.edit(ctx, edit{what: what, fence: store.Fence{JobID: jobID}, change: func(rec *store.Record) (bool, error) {
 		switch {
-		case rec.Job.Status != rowmill.StatusSucceeded:
+		case !rec.Job.Status.Terminal():
 			return false, fmt.Errorf("%s, which is %s: %w", what, rec.Job.Status, rowmill.ErrConflict)
 		case rec.DataRemoved != nil:
 			return false, fmt.Errorf("%s: %w", what, rowmill.ErrExpired)

@@ -25,8 +25,10 @@
 //	usage:DAY:ACCOUNT      hash: counter and rate → sum
 //	days:ACCOUNT           sorted set: days with usage
 //	reserved:ACCOUNT       set: jobs with money set aside
-//	reservations:ACCOUNT   how many there have been
+//	granted:ACCOUNT        sum of all that was ever set aside, millionths of a US dollar
+//	reservations:ACCOUNT   how often, for nodes of older versions
 //	held:ACCOUNT           sorted set: time of the end, as in an order, and id of jobs with data that are over
+//	due                    sorted set: jobs that are over, by when something of them is to be removed, ms since 1970
 //	holders                set: accounts that have such jobs
 //	keys                   hash: key id → key, JSON
 //	values                 hash: name → version, token, document
@@ -76,7 +78,8 @@
 //	maxmemory-policy, any that evicts    any record: refused by Open
 //
 // What is lost is always a tail: the last writes, in whole scripts. Parts,
-// totals, indexes and ledger agree with each other afterwards. Epochs may be
-// handed out a second time, so an owner that finds a record older than what it
-// was told must load it again. Store.Durability says which of these apply.
+// totals, indexes and ledger agree with each other afterwards. A claim
+// may be forgotten, but its epoch is not handed out again. A fence that names
+// the version its owner was told refuses writes on top of an older record, and
+// package recall writes again what is missing. Store.Durability says which of these apply.
 package redis

@@ -22,9 +22,9 @@ import (
 var hasty = redis.Timeouts{Dial: 10 * time.Second, Answer: 10 * time.Second, Retry: time.Nanosecond}
 
 // claimed creates a job and makes session its owner.
-func claimed(t testing.TB, s *redis.Store, id, session string) store.Fence {
+func claimed(t testing.TB, s *redis.Store, id, session string, rows ...string) store.Fence {
 	t.Helper()
-	if _, _, err := s.Create(t.Context(), storetest.Record(id, "a", "row"), nil); err != nil {
+	if _, _, err := s.Create(t.Context(), storetest.Record(id, "a", append(rows, "row")...), nil); err != nil {
 		t.Fatal(err)
 	}
 	rec, err := s.Claim(t.Context(), id, session)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	driver "github.com/redis/go-redis/v9"
 
@@ -51,7 +52,7 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 		return store.Record{}, false, fmt.Errorf("%s: %w", what, err)
 	}
 	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaVersion, 1, 0, ""
-	f, err := encode(rec)
+	f, err := encode(rec, nil)
 	if err != nil {
 		return store.Record{}, false, fmt.Errorf("%s: %w", what, err)
 	}
@@ -103,28 +104,64 @@ func (s *Store) Lookup(ctx context.Context, account string, idem store.Idempoten
 
 // Get returns a record.
 func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
-	f, _, err := s.load(ctx, jobID, "")
+	f, _, _, err := s.load(ctx, jobID, "")
 	if err != nil {
 		return store.Record{}, err
 	}
 	return f.record()
 }
 
-// load reads a job's fields, and whether a session is alive.
-func (s *Store) load(ctx context.Context, jobID, session string) (f fields, alive bool, err error) {
+// Marks returns where records stand.
+func (s *Store) Marks(ctx context.Context, jobIDs []string) ([]store.Mark, error) {
+	found := make([]*driver.SliceCmd, len(jobIDs))
+	var schema *driver.StringCmd
+	err := s.read(ctx, func(p driver.Pipeliner) {
+		schema = p.HGet(ctx, s.key("meta"), "schema")
+		for i, id := range jobIDs {
+			found[i] = p.HMGet(ctx, s.job(id), "version", "epoch", "session", "status")
+		}
+	})
+	if err == nil && schema.Val() == "" {
+		err = fmt.Errorf("the Redis server has lost everything: restore it, or start the nodes anew: %w", rowmill.ErrUnavailable)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look where jobs stand: %w", err)
+	}
+	marks := make([]store.Mark, len(jobIDs))
+	for i := range found {
+		a := answer(found[i].Val())
+		if a.text(0) == "" {
+			continue
+		}
+		m := store.Mark{Session: a.text(2), Status: rowmill.Status(a.text(3))}
+		if m.Version, err = strconv.ParseInt(a.text(0), 10, 64); err == nil {
+			m.Epoch, err = strconv.ParseInt(a.text(1), 10, 64)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look where job %s stands: %w", jobIDs[i], err)
+		}
+		marks[i] = m
+	}
+	return marks, nil
+}
+
+// load reads a job's fields, whether a session is alive, and the time.
+func (s *Store) load(ctx context.Context, jobID, session string) (f fields, alive bool, now time.Time, err error) {
 	var found *driver.SliceCmd
 	var exists *driver.IntCmd
+	var clock *driver.TimeCmd
 	if err := s.read(ctx, func(p driver.Pipeliner) {
 		found = p.HMGet(ctx, s.job(jobID), recordFields...)
 		exists = p.Exists(ctx, s.session(session))
+		clock = p.Time(ctx)
 	}); err != nil {
-		return nil, false, fmt.Errorf("read job %s: %w", jobID, err)
+		return nil, false, now, fmt.Errorf("read job %s: %w", jobID, err)
 	}
 	f = collect(recordFields, found.Val())
 	if f == nil {
-		return nil, false, fmt.Errorf("job %s: %w", jobID, rowmill.ErrNotFound)
+		return nil, false, now, fmt.Errorf("job %s: %w", jobID, rowmill.ErrNotFound)
 	}
-	return f, session != "" && exists.Val() == 1, nil
+	return f, session != "" && exists.Val() == 1, clock.Val(), nil
 }
 
 // page reads the places in an order behind cursor, newest first: limit of them

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -138,7 +139,7 @@ func (s *Store) Usage(ctx context.Context, account string, from, to time.Time) (
 //
 // It checks the fence. It answers missing, lease or over; or ok, and
 //
-//	2  the number of reservations of the account so far
+//	2  what the account was granted so far, millionths of a US dollar
 //	3  today, in days since 1970
 //	4  for each day of the last 31 with usage: the day and a list of its sums
 //	5  for each job of the account with a reservation, and this one: its id,
@@ -161,88 +162,120 @@ for _, id in ipairs(redis.call('SMEMBERS', P .. 'reserved:' .. account)) do
   if id ~= ID then add(id) end
 end
 add(ID)
-return {'ok', redis.call('GET', P .. 'reservations:' .. account) or '0', tostring(today), usage, jobs}
+return {'ok', redis.call('GET', P .. 'granted:' .. account) or '0', tostring(today), usage, jobs}
 `)
 
 // reserveScript sets money aside.
 //
 //	ARGV[6]  money, trillionths of a US dollar
-//	ARGV[7]  number of reservations of the account that the caller has seen
+//	ARGV[7]  what the job had set aside when the caller looked, likewise
+//	ARGV[8]  how much more that is, millionths of a US dollar, rounded up
+//	ARGV[9]  what the account had been granted when the caller looked, likewise
+//	ARGV[10] what was left then beside this, rounded down, or empty without a limit
+//	ARGV[11] names of the fields of a record
 //
-// It checks the fence. It answers ok, missing, lease, over, or stale where
-// another reservation, or an earlier attempt of this one, came first. Commits
-// may come in between: they only move money from what is set aside to what is
-// spent.
+// It checks the fence. It answers ok and the fields' values, missing, lease,
+// over, or stale where others were granted more since than was left.
+//
+// What the account was granted only grows, so the difference is the most that
+// others can have set aside meanwhile, and many that come at once need no
+// second look while there is room for all. Jobs that end only leave more, and
+// commits move money from what is set aside to what is spent.
 var reserveScript = jobScript(`
-local job = redis.call('HMGET', JOB, 'status', 'session', 'epoch', 'account')
-local no = refused(job[1], job[2], job[3])
-if no then return no end
-local account, money = job[4], ARGV[6]
-local count = P .. 'reservations:' .. account
-if (redis.call('GET', count) or '0') ~= ARGV[7] then return {'stale'} end
-redis.call('HSET', JOB, 'reserved', money)
-redis.call('HINCRBY', JOB, 'version', 1)
-redis.call('INCR', count)
-if money == '0' then
-  redis.call('SREM', P .. 'reserved:' .. account, ID)
-else
-  redis.call('SADD', P .. 'reserved:' .. account, ID)
+local job = redis.call('HMGET', JOB, 'status', 'session', 'epoch', 'account', 'reserved', 'token')
+if job[6] ~= TOKEN then
+  local no = refused(job[1], job[2], job[3])
+  if no then return no end
+  local account, money = job[4], ARGV[6]
+  local granted = P .. 'granted:' .. account
+  local since = (redis.call('GET', granted) or '0') - ARGV[9]
+  if job[5] ~= ARGV[7] or ARGV[10] ~= '' and (since < 0 or since > tonumber(ARGV[10])) then return {'stale'} end
+  redis.call('HSET', JOB, 'reserved', money, 'token', TOKEN)
+  redis.call('HINCRBY', JOB, 'version', 1)
+  redis.call('INCRBY', granted, ARGV[8])
+  redis.call('INCR', P .. 'reservations:' .. account)
+  if money == '0' then
+    redis.call('SREM', P .. 'reserved:' .. account, ID)
+  else
+    redis.call('SADD', P .. 'reserved:' .. account, ID)
+  end
 end
-return {'ok'}
+return {'ok', redis.call('HMGET', JOB, unpack(ARGV, 11))}
 `)
 
 // Reserve sets money aside for a job.
-func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
+func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (rec store.Record, err error) {
 	if usd < 0 || math.IsNaN(usd) {
 		return store.Record{}, fmt.Errorf("reserve for job %s: %v USD are no cost", f.JobID, usd)
 	}
-	asked := rowmill.MoneyOf(usd)
-	for range maxEdits {
-		a, _, err := s.send(ctx, false, moneyScript, f, "")
-		if err == nil {
-			err = fenced(f, a)
-		}
-		var m money
-		if err == nil {
-			m, err = readMoney(f.JobID, a)
-		}
-		if err != nil {
-			return store.Record{}, fmt.Errorf("reserve: %w", err)
-		}
-		if asked == m.had {
-			return s.Get(ctx, f.JobID)
-		}
-		if limit != nil && asked > m.had {
-			if err := m.afford(asked, rowmill.MoneyOf(*limit)); err != nil {
-				return store.Record{}, err
-			}
-		}
-		if a, _, err = s.run(ctx, reserveScript, f, "", decimal(int64(asked)), m.reservations); err == nil && a.word() == wordStale {
-			continue
-		}
-		if err == nil {
-			err = fenced(f, a)
-		}
-		if err != nil {
-			return store.Record{}, fmt.Errorf("reserve: %w", err)
-		}
+	err = s.untilFresh(ctx, func() error {
+		rec, err = s.reserve(ctx, f, rowmill.MoneyOf(usd), limit)
+		return err
+	})
+	var over *store.LimitError
+	if err == nil || errors.As(err, &over) {
+		return rec, err
+	}
+	return store.Record{}, fmt.Errorf("reserve for job %s: %w", f.JobID, err)
+}
+
+// reserve looks once and sets money aside; errStale where that must be looked
+// at again.
+func (s *Store) reserve(ctx context.Context, f store.Fence, asked rowmill.Money, limit *float64) (store.Record, error) {
+	a, _, err := s.send(ctx, false, moneyScript, f, "")
+	if err == nil {
+		err = fenced(f, a)
+	}
+	if err != nil {
+		return store.Record{}, err
+	}
+	m, err := readMoney(f.JobID, a)
+	if err != nil {
+		return store.Record{}, err
+	}
+	if asked == m.had {
 		return s.Get(ctx, f.JobID)
 	}
-	return store.Record{}, fmt.Errorf("reserve for job %s: %d other reservations came first: try again: %w", f.JobID, maxEdits, rowmill.ErrConflict)
+	left := "" // nobody asks
+	if limit != nil && asked > m.had {
+		room, err := m.afford(asked, rowmill.MoneyOf(*limit))
+		if err != nil {
+			return store.Record{}, err
+		}
+		left = decimal(int64(room / micro))
+	}
+	more := max(asked-m.had, 0)
+	args := []any{int64(asked), int64(m.had), int64(more/micro) + min(int64(more%micro), 1), m.granted, left}
+	for _, name := range recordFields {
+		args = append(args, name)
+	}
+	a, _, err = s.run(ctx, reserveScript, f, newToken(), args...)
+	switch {
+	case err != nil:
+		return store.Record{}, err
+	case a.word() == wordStale:
+		return store.Record{}, errStale
+	case a.word() != wordOK:
+		return store.Record{}, fenced(f, a)
+	}
+	return collect(recordFields, a.list(1)).record()
 }
+
+// micro is a millionth of a US dollar.
+const micro = 1_000_000
 
 // Money is what a reservation depends on.
 type money struct {
-	reservations string        // how many the account has made
-	spent        rowmill.Money // this month
-	others       rowmill.Money // set aside for other open jobs, beyond their cost
-	had          rowmill.Money // set aside for this job
-	cost         rowmill.Money // of this job's committed rows
+	granted string        // to the account so far, millionths of a US dollar
+	spent   rowmill.Money // this month
+	others  rowmill.Money // set aside for other open jobs, beyond their cost
+	had     rowmill.Money // set aside for this job
+	cost    rowmill.Money // of this job's committed rows
 }
 
 // readMoney reads the answer of moneyScript for a job.
 func readMoney(jobID string, a answer) (money, error) {
-	m := money{reservations: a.text(1)}
+	m := money{granted: a.text(1)}
 	today, err := strconv.ParseInt(a.text(2), 10, 64)
 	if err != nil {
 		return m, fmt.Errorf("today: %w", err)
@@ -304,12 +337,13 @@ func readReservation(job answer) (reserved, cost rowmill.Money, err error) {
 	return rowmill.Money(n[0]), m.Charge(n[1], n[2]), nil
 }
 
-// afford returns a *store.LimitError where what a job asks takes its account
-// beyond the limit of the month.
-func (m money) afford(asked, limit rowmill.Money) error {
+// afford returns what is left of the limit of the month beside what a job asks,
+// or a *store.LimitError where that takes its account beyond.
+func (m money) afford(asked, limit rowmill.Money) (left rowmill.Money, err error) {
 	e := &store.LimitError{Asked: max(asked-m.cost, 0), Spent: m.spent, Reserved: m.others, Limit: limit}
-	if e.Spent.Plus(e.Reserved).Plus(e.Asked) > limit {
-		return e
+	sum := e.Spent.Plus(e.Reserved).Plus(e.Asked)
+	if sum > limit {
+		return 0, e
 	}
-	return nil
+	return limit - sum, nil
 }

@@ -19,19 +19,21 @@ import (
 //	ARGV[6]  names of the fields of a record
 //
 // It checks that the session is alive, the job not over, and its owner, if
-// any, dead. It answers ok and the fields' values, missing, lease, over, or
-// conflict where the owner is alive.
+// any, dead. It answers ok and the fields' values, missing, foreign, lease, over,
+// or conflict where the owner is alive.
 var claimScript = jobScript(`
-local job = redis.call('HMGET', JOB, 'status', 'session', 'account', 'order', 'token')
+local job = redis.call('HMGET', JOB, 'status', 'session', 'account', 'order', 'token', 'head', 'epoch')
 if not job[1] then return {'missing'} end
+if foreign(job[1], job[6]) then return {'foreign'} end
 if job[5] ~= TOKEN then
   if not alive(SESSION) then return {'lease'} end
   if over[job[1]] then return {'over', job[1]} end
   if alive(job[2]) then return {'conflict'} end
   local status = job[1]
   if status == '` + string(rowmill.StatusPending) + `' then status = '` + string(rowmill.StatusSubmitted) + `' end
-  redis.call('HSET', JOB, 'session', SESSION, 'status', status, 'token', TOKEN)
-  redis.call('HINCRBY', JOB, 'epoch', 1)
+  local now = redis.call('TIME')
+  local epoch = math.max(job[7] + 1, now[1] * 1000 + math.floor(now[2] / 1000)) -- store.NextEpoch
+  redis.call('HSET', JOB, 'session', SESSION, 'status', status, 'token', TOKEN, 'epoch', string.format('%.0f', epoch))
   redis.call('HINCRBY', JOB, 'version', 1)
   if job[2] == '' then unwait(job[3], job[4]) end
   redis.call('HSET', P .. 'owned', ID, SESSION .. ' ' .. string.sub(job[4], 1, 16) .. ' ' .. job[3])
@@ -138,24 +140,31 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 	if limit <= 0 {
 		return nil, ctx.Err()
 	}
-	orphans, err := s.orphans(ctx, limit)
-	if err != nil {
-		return nil, fmt.Errorf("find orphans: %w", err)
+	// Those that this program must not claim stand in nobody's way.
+	for ask := limit; ; ask *= 2 {
+		orphans, found, err := s.orphans(ctx, ask)
+		if err != nil {
+			return nil, fmt.Errorf("find orphans: %w", err)
+		}
+		if len(orphans) >= limit || found < ask {
+			return orphans[:min(len(orphans), limit)], nil
+		}
 	}
-	return orphans, nil
 }
 
-func (s *Store) orphans(ctx context.Context, limit int) ([]store.Orphan, error) {
+// orphans finds up to limit orphans and returns those that may be claimed, and
+// how many it found.
+func (s *Store) orphans(ctx context.Context, limit int) (orphans []store.Orphan, found int, err error) {
 	applicants, err := s.applicants(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	// Whoever comes after the first limit accounts is not reached: each of
 	// those has an orphan.
 	slices.SortFunc(applicants, compareApplicants)
 	applicants = applicants[:min(len(applicants), limit)]
 	if err := s.fill(ctx, applicants, limit); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var chosen []store.Orphan
 	for len(chosen) < limit {
@@ -168,7 +177,8 @@ func (s *Store) orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 		a.places = a.places[1:]
 		a.taken++
 	}
-	return s.withStatus(ctx, chosen)
+	orphans, err = s.withStatus(ctx, chosen)
+	return orphans, len(chosen), err
 }
 
 // compareApplicants says whose turn it is.
@@ -234,7 +244,8 @@ func (s *Store) fill(ctx context.Context, applicants []*applicant, limit int) er
 	return nil
 }
 
-// withStatus adds the jobs' states and leaves out those that have ended.
+// withStatus adds the jobs' states and leaves out those that have ended and
+// those that a newer version of the program wrote.
 func (s *Store) withStatus(ctx context.Context, chosen []store.Orphan) ([]store.Orphan, error) {
 	if len(chosen) == 0 {
 		return nil, nil
@@ -242,7 +253,7 @@ func (s *Store) withStatus(ctx context.Context, chosen []store.Orphan) ([]store.
 	found := make([]*driver.SliceCmd, len(chosen))
 	if err := s.read(ctx, func(p driver.Pipeliner) {
 		for i, o := range chosen {
-			found[i] = p.HMGet(ctx, s.job(o.JobID), "status")
+			found[i] = p.HMGet(ctx, s.job(o.JobID), "status", "head")
 		}
 	}); err != nil {
 		return nil, err
@@ -250,7 +261,18 @@ func (s *Store) withStatus(ctx context.Context, chosen []store.Orphan) ([]store.
 	var orphans []store.Orphan
 	for i, o := range chosen {
 		o.Status = rowmill.Status(answer(found[i].Val()).text(0))
-		if o.Status != "" && !o.Status.Terminal() {
+		if o.Status == "" || o.Status.Terminal() {
+			continue
+		}
+		rec := store.Record{Job: rowmill.Job{ID: o.JobID, Status: o.Status}}
+		var head struct {
+			SchemaVersion int `json:"schema_version"`
+		}
+		if err := decode(answer(found[i].Val()).text(1), &head); err != nil {
+			return nil, fmt.Errorf("decode the record of job %s: %w", o.JobID, err)
+		}
+		rec.SchemaVersion = head.SchemaVersion
+		if rec.CheckVersion() == nil {
 			orphans = append(orphans, o)
 		}
 	}

@@ -3,6 +3,8 @@ package redis_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -95,4 +97,52 @@ func TestReservationsMeet(t *testing.T) {
 		}
 	}
 	consistent(t, server, stores[0], "rowmill:")
+}
+
+// What a burst of reservations asks of the server grows with their number and
+// not with its square: a look and a write each, and another look where money
+// runs out meanwhile.
+func TestReservationsAreFewCalls(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "appendfsync everysec")
+	s := open(t, redis.Config{URL: server.URL()})
+	session := newSession(t, s)
+	const crowd = 200
+	var fences []store.Fence
+	for i := range crowd {
+		fences = append(fences, claimed(t, s, fmt.Sprint("job-", i), session))
+	}
+	before := scripts(t, server)
+	var all sync.WaitGroup
+	for _, f := range fences {
+		all.Go(func() {
+			limit := float64(crowd)
+			if _, err := s.Reserve(t.Context(), f, 1, &limit); err != nil {
+				t.Errorf("reserve: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	if calls := scripts(t, server) - before; calls > 4*crowd {
+		t.Errorf("%d reservations took %d calls of scripts", crowd, calls)
+	}
+	consistent(t, server, s, "rowmill:")
+}
+
+// scripts is how many scripts a server has executed.
+func scripts(t *testing.T, server *redistest.Server) (calls int) {
+	t.Helper()
+	text, err := server.Command("INFO", "commandstats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(text, "\n") {
+		if rest, found := strings.CutPrefix(line, "cmdstat_evalsha:calls="); found {
+			n, _, _ := strings.Cut(rest, ",")
+			if calls, err = strconv.Atoi(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return calls
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -22,12 +23,14 @@ type fields map[string]string
 var (
 	// jobFields make the public record.
 	jobFields = []string{"head", "system", "schema", "status", "rows", "failed", "cut_inputs", "cut_outputs", "input", "output"}
+	// endFields are set as the job ends.
+	endFields = []string{"ended"}
 	// stateFields are further ones that scripts change.
 	stateFields = []string{"version", "session", "epoch", "reserved"}
 	// specFields make the specification, which changes with its job's data alone.
 	specFields = []string{"spec", "spec_system", "spec_schema", "inline"}
 
-	recordFields = append(append(append([]string{}, jobFields...), stateFields...), specFields...)
+	recordFields = slices.Concat(jobFields, endFields, stateFields, specFields)
 )
 
 // A head is what is left of a record in its field "head".
@@ -36,8 +39,9 @@ type head struct {
 	Spec *struct{} `json:"spec,omitempty"` // hides the record's
 }
 
-// encode takes a record apart.
-func encode(rec store.Record) (fields, error) {
+// encode takes a record apart. What it does not know of the fields before, nil
+// for none, stays.
+func encode(rec store.Record, before fields) (fields, error) {
 	j := rec.Job
 	f := fields{
 		"status": string(j.Status), "session": rec.Session, "schema": string(j.Schema),
@@ -55,9 +59,12 @@ func encode(rec store.Record) (fields, error) {
 	if j.OutputTokens != nil {
 		f["output"] = decimal(*j.OutputTokens)
 	}
+	if rec.Ended != nil {
+		f["ended"] = decimal(rec.Ended.UnixNano())
+	}
 	small := rec.Spec
 	small.System, small.Schema, small.Inline = "", nil, nil
-	spec, err := json.Marshal(small)
+	spec, err := document.Rewrite([]byte(before["spec"]), small)
 	if err != nil {
 		return nil, fmt.Errorf("encode the specification: %w", err)
 	}
@@ -65,8 +72,8 @@ func encode(rec store.Record) (fields, error) {
 	rec.Job.Status, rec.Job.System, rec.Job.Schema = "", nil, nil
 	rec.Job.RowsDone, rec.Job.FailedRows, rec.Job.TruncatedRows, rec.Job.TruncatedOutputs = 0, 0, 0, 0
 	rec.Job.InputTokens, rec.Job.OutputTokens = nil, nil
-	rec.Version, rec.Session, rec.Epoch, rec.Reserved = 0, "", 0, 0
-	raw, err := json.Marshal(head{Record: rec})
+	rec.Version, rec.Session, rec.Epoch, rec.Reserved, rec.Ended = 0, "", 0, 0, nil
+	raw, err := document.Rewrite([]byte(before["head"]), head{Record: rec})
 	if err != nil {
 		return nil, fmt.Errorf("encode the record: %w", err)
 	}
@@ -131,6 +138,10 @@ func (f fields) header() (store.Record, error) {
 		n := number("output")
 		rec.Job.OutputTokens = &n
 	}
+	if _, known := f["ended"]; known {
+		at := time.Unix(0, number("ended")).UTC()
+		rec.Ended = &at
+	}
 	rec.Version, rec.Epoch, rec.Reserved = number("version"), number("epoch"), rowmill.Money(number("reserved"))
 	return rec, broken
 }
@@ -166,7 +177,7 @@ func (f fields) pairs() []any {
 
 // changes lists what differs of f from before, and must be taken out of it.
 func (f fields) changes(before fields) (set []any, unset []any) {
-	for _, name := range append(slices.Clone(jobFields), specFields...) {
+	for _, name := range slices.Concat(jobFields, endFields, specFields) {
 		value, has := f[name]
 		old, had := before[name]
 		switch {
@@ -180,13 +191,18 @@ func (f fields) changes(before fields) (set []any, unset []any) {
 }
 
 // sameSpec reports whether both have the same specification.
-func (f fields) sameSpec(before fields) bool {
-	for _, name := range specFields {
-		if f[name] != before[name] {
-			return false
-		}
+func (f fields) sameSpec(before fields) (bool, error) {
+	differs := func(name string) bool { return f[name] != before[name] }
+	if !slices.ContainsFunc(specFields, differs) {
+		return true, nil
 	}
-	return true
+	// What another version wrote may say the same in another order.
+	rec, err := before.record()
+	if err != nil {
+		return false, err
+	}
+	before, err = encode(rec, f)
+	return err == nil && !slices.ContainsFunc(specFields, differs), err
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }

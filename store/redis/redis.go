@@ -98,12 +98,33 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
+// Time is the time by the server's clock.
+func (s *Store) Time(ctx context.Context) (time.Time, error) {
+	var now *driver.TimeCmd
+	if err := s.read(ctx, func(p driver.Pipeliner) { now = p.Time(ctx) }); err != nil {
+		return time.Time{}, fmt.Errorf("ask for the server's time: %w", err)
+	}
+	return now.Val(), nil
+}
+
+// pingScript
+//
+//	KEYS[1]  a key of its own
+//	ARGV[1]  now
+//	ARGV[2]  how long it is kept, ms
+//
+// answers 1.
+var pingScript = guarded(`
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+`)
+
 // Ping writes a key. It does not try again: the question is about now.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := s.client.Set(ctx, s.key("ping"), time.Now().UnixMilli(), time.Hour).Err()
+	err := pingScript.Run(ctx, s.client, s.withMeta(s.key("ping")), time.Now().UnixMilli(), time.Hour.Milliseconds()).Err()
 	if err == nil {
 		return nil
 	}

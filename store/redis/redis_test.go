@@ -62,8 +62,14 @@ func TestConformance(t *testing.T) {
 			Open:    func(t testing.TB) store.Store { return open(t, config) },
 			Advance: func(d time.Duration) { <-time.After(d) },
 			Now:     func() time.Time { return clock(t, server) },
-			Sleeps:  true,
-			TTL:     time.Second,
+			Edit: func(t testing.TB, s store.Store, edit func(kind, id string, doc []byte) []byte) {
+				t.Helper()
+				if err := s.(*redis.Store).EditDocuments(t.Context(), edit); err != nil {
+					t.Fatal(err)
+				}
+			},
+			Sleeps: true,
+			TTL:    time.Second,
 		}
 	})
 }

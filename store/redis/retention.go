@@ -52,6 +52,44 @@ func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (st
 	return rec, nil
 }
 
+// KeepInput says that objects hold the input of a job that is over.
+func (s *Store) KeepInput(ctx context.Context, jobID string, until time.Time) error {
+	return s.settle(ctx, "keep the input of job "+jobID, jobID, func(rec *store.Record) (bool, error) { return rec.KeepInput(until) })
+}
+
+// InputGone says that a job's input was removed.
+func (s *Store) InputGone(ctx context.Context, jobID string, now time.Time) error {
+	return s.settle(ctx, "remove the input of job "+jobID, jobID, func(rec *store.Record) (bool, error) { return rec.InputGone(now) })
+}
+
+// Continued notes which job takes over the rows of another.
+func (s *Store) Continued(ctx context.Context, jobID, by string) error {
+	return s.settle(ctx, "continue job "+jobID, jobID, func(rec *store.Record) (bool, error) { return rec.Continued(by) })
+}
+
+// settle changes a record without a fence, its specification included.
+func (s *Store) settle(ctx context.Context, what, jobID string, change func(*store.Record) (bool, error)) error {
+	_, err := s.edit(ctx, edit{what: what, fence: store.Fence{JobID: jobID}, spec: true, change: change})
+	return err
+}
+
+// Due returns jobs of which something is to be removed.
+func (s *Store) Due(ctx context.Context, by time.Time, limit int) ([]string, error) {
+	if limit <= 0 {
+		return nil, rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
+	}
+	var ids *driver.StringSliceCmd
+	if err := s.read(ctx, func(p driver.Pipeliner) {
+		ids = p.ZRangeByScore(ctx, s.key("due"), &driver.ZRangeBy{Min: "-inf", Max: decimal(by.UnixMilli()), Count: int64(limit)})
+	}); err != nil {
+		return nil, fmt.Errorf("list jobs to clean up after: %w", err)
+	}
+	if len(ids.Val()) == 0 {
+		return nil, nil
+	}
+	return ids.Val(), nil
+}
+
 // goneScript takes a job out of those that are held.
 //
 //	ARGV[6]  account
@@ -68,6 +106,9 @@ return {'ok'}
 func (s *Store) DataGone(ctx context.Context, jobID string) error {
 	rec, err := s.Get(ctx, jobID)
 	if err != nil {
+		return err
+	}
+	if err := rec.CheckVersion(); err != nil {
 		return err
 	}
 	if rec.DataRemoved == nil {

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -18,7 +19,7 @@ import (
 //	ARGV[1]  prefix of all keys
 //	ARGV[2]  job id
 //	ARGV[3]  session of the caller, or empty
-//	ARGV[4]  epoch of the caller
+//	ARGV[4]  epoch of the caller, and behind a blank the version that it was told of
 //	ARGV[5]  token of the call, the same in each of its attempts
 //
 // and answers with a list whose first element is one of the words below. The
@@ -30,16 +31,45 @@ const (
 	wordLease    = "lease"    // session or epoch do not own it, or the session is over
 	wordOver     = "over"     // the job is; its status follows
 	wordStale    = "stale"    // what the caller had read has changed
+	wordForgot   = "forgot"   // the record is older than the caller was told; its version follows
 	wordConflict = "conflict" // see the script
+	wordForeign  = "foreign"  // a newer version of the program wrote the job
 )
+
+// wordNewer leads a guard's refusal.
+const wordNewer = "NEWER"
+
+// guard begins every script that writes. Where somebody has raised the schema
+// version of the records since the store was opened it refuses the rest, so
+// that a program of the version before does no harm from that moment. meta is
+// the key of the hash with that version, in Lua.
+func guard(meta string) string {
+	return fmt.Sprintf(`
+do
+  local schema = redis.call('HGET', %s, 'schema')
+  if schema and tonumber(schema) > %d then return redis.error_reply('-%s schema version ' .. schema) end
+end
+`, meta, store.SchemaVersion, wordNewer)
+}
+
+// guarded makes a script that is not of a job: its last key is that of meta.
+func guarded(body string) *driver.Script { return driver.NewScript(guard("KEYS[#KEYS]") + body) }
 
 // preamble begins every script of a job.
 //
 // Numbers stay strings: Lua's are doubles, which end at 2^53.
 var preamble = `
-local P, ID, SESSION, EPOCH, TOKEN = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local P, ID, SESSION, TOKEN = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
+local EPOCH, TOLD = string.match(ARGV[4], '^(%S*) ?(%d*)$')
 local JOB = KEYS[1]
-local over = ` + overTable() + `
+` + guard("P .. 'meta'") + `
+local over = ` + statusTable(rowmill.Status.Terminal) + `
+local known = ` + statusTable(func(rowmill.Status) bool { return true }) + `
+
+-- foreign says that the job is of a newer version of the program.
+local function foreign(status, head)
+  return not known[status] or (cjson.decode(head).schema_version or 0) > ` + strconv.Itoa(store.SchemaVersion) + `
+end
 
 local function alive(session)
   return session ~= '' and redis.call('EXISTS', P .. 'session:' .. session) == 1
@@ -50,6 +80,8 @@ local function refused(status, session, epoch)
   if not status then return {'missing'} end
   if session ~= SESSION or epoch ~= EPOCH or not alive(SESSION) then return {'lease'} end
   if over[status] then return {'over', status} end
+  local version = redis.call('HGET', JOB, 'version')
+  if TOLD ~= '' and tonumber(version) < tonumber(TOLD) then return {'forgot', version} end
 end
 
 -- wait and unwait move a job into and out of the jobs without a session.
@@ -63,11 +95,11 @@ local function unwait(account, order)
 end
 `
 
-// overTable lists the states that end a job as a Lua table.
-func overTable() string {
+// statusTable lists states as a Lua table.
+func statusTable(in func(rowmill.Status) bool) string {
 	var entries []string
 	for _, status := range rowmill.Statuses() {
-		if status.Terminal() {
+		if in(status) {
 			entries = append(entries, fmt.Sprintf("[%q]=true", status))
 		}
 	}
@@ -112,7 +144,11 @@ func (s *Store) run(ctx context.Context, script *driver.Script, f store.Fence, t
 
 // send is run for a script that writes or only reads.
 func (s *Store) send(ctx context.Context, write bool, script *driver.Script, f store.Fence, token string, args ...any) (a answer, doubt bool, err error) {
-	head := []any{s.config.Prefix, f.JobID, f.Session, f.Epoch, token}
+	epoch := decimal(f.Epoch)
+	if told := f.Told.Get(); told > 0 {
+		epoch += " " + decimal(told)
+	}
+	head := []any{s.config.Prefix, f.JobID, f.Session, epoch, token}
 	doubt, err = s.try(ctx, write, func(ctx context.Context) error {
 		list, err := script.Run(ctx, s.client, []string{s.job(f.JobID)}, append(head, args...)...).Slice()
 		a = list
@@ -132,6 +168,10 @@ func fenced(f store.Fence, a answer) error {
 		return fmt.Errorf("job %s, session %q, epoch %d: %w", f.JobID, f.Session, f.Epoch, rowmill.ErrLeaseLost)
 	case wordOver:
 		return fmt.Errorf("job %s is %s: %w", f.JobID, a.text(1), rowmill.ErrTerminal)
+	case wordForeign:
+		return fmt.Errorf("job %s: %w", f.JobID, store.ErrNewer)
+	case wordForgot:
+		return fmt.Errorf("job %s has version %s, and had %d: %w", f.JobID, a.text(1), f.Told.Get(), store.ErrForgotten)
 	}
 	return fmt.Errorf("job %s: the Redis script answered %q", f.JobID, a)
 }
@@ -139,9 +179,10 @@ func fenced(f store.Fence, a answer) error {
 // The names of keys; doc.go lists what they hold. An account or a job id is
 // always the last part of a name, or behind its length, so that no two names
 // meet.
-func (s *Store) key(parts ...string) string { return s.config.Prefix + strings.Join(parts, ":") }
-func (s *Store) job(id string) string       { return s.key("job", id) }
-func (s *Store) session(id string) string   { return s.key("session", id) }
+func (s *Store) key(parts ...string) string       { return s.config.Prefix + strings.Join(parts, ":") }
+func (s *Store) withMeta(keys ...string) []string { return append(keys, s.key("meta")) } // for a guarded script
+func (s *Store) job(id string) string             { return s.key("job", id) }
+func (s *Store) session(id string) string         { return s.key("session", id) }
 func (s *Store) idem(account, k string) string {
 	return s.key("idem", fmt.Sprint(len(account)), account, k)
 }

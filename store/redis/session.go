@@ -6,10 +6,20 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	driver "github.com/redis/go-redis/v9"
 
 	"github.com/rowmill/rowmill"
 )
+
+// openScript
+//
+//	KEYS[1]  the session's key
+//	ARGV[1]  its ttl, ms
+//
+// answers 1 and lets the session live for its ttl.
+var openScript = guarded(`
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[1])
+return 1
+`)
 
 // OpenSession starts a session: a key that expires. Its value is the ttl in
 // milliseconds, which is also the shortest.
@@ -19,7 +29,7 @@ func (s *Store) OpenSession(ctx context.Context, node string, ttl time.Duration)
 	}
 	id := "session-" + uuid.NewString()
 	if _, err := s.try(ctx, true, func(ctx context.Context) error {
-		return s.client.Set(ctx, s.session(id), ttl.Milliseconds(), ttl.Truncate(time.Millisecond)).Err()
+		return openScript.Run(ctx, s.client, s.withMeta(s.session(id)), ttl.Milliseconds()).Err()
 	}); err != nil {
 		return "", fmt.Errorf("open a session for node %s: %w", node, err)
 	}
@@ -32,7 +42,7 @@ func (s *Store) OpenSession(ctx context.Context, node string, ttl time.Duration)
 //
 // answers 1 and lets the session live for its ttl from now, or 0 where it is
 // over.
-var renewScript = driver.NewScript(`
+var renewScript = guarded(`
 local ttl = redis.call('GET', KEYS[1])
 if not ttl then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ttl)
@@ -42,7 +52,7 @@ return redis.call('PEXPIRE', KEYS[1], ttl)
 func (s *Store) RenewSession(ctx context.Context, session string) error {
 	var renewed int
 	_, err := s.try(ctx, true, func(ctx context.Context) (err error) {
-		renewed, err = renewScript.Run(ctx, s.client, []string{s.session(session)}).Int()
+		renewed, err = renewScript.Run(ctx, s.client, s.withMeta(s.session(session))).Int()
 		return err
 	})
 	if err == nil && renewed == 0 {

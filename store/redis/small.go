@@ -13,6 +13,7 @@ import (
 	driver "github.com/redis/go-redis/v9"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -21,29 +22,52 @@ func (s *Store) PutKey(ctx context.Context, k store.Key) error {
 	if err := store.CheckName("the id of a key", k.ID); err != nil {
 		return fmt.Errorf("put key: %w", err)
 	}
-	raw, err := json.Marshal(k)
-	if err != nil {
-		return fmt.Errorf("encode key %s: %w", k.ID, err)
-	}
-	if _, err := s.try(ctx, true, func(ctx context.Context) error {
-		return s.client.HSet(ctx, s.key("keys"), k.ID, raw).Err()
+	if err := s.untilFresh(ctx, func() error {
+		word, _, err := s.swapKey(ctx, k, func(string) error { return nil })
+		if err == nil && word != wordOK {
+			err = errStale
+		}
+		return err
 	}); err != nil {
 		return fmt.Errorf("put key %s: %w", k.ID, err)
 	}
 	return nil
 }
 
+// swapKey reads what is stored of a key, empty for nothing, asks judge whether
+// k may take its place, and writes k, with what it does not know of the stored
+// one, unless that has changed since. It returns the word of the script.
+func (s *Store) swapKey(ctx context.Context, k store.Key, judge func(stored string) error) (word string, doubt bool, err error) {
+	var found *driver.SliceCmd
+	if err := s.read(ctx, func(p driver.Pipeliner) { found = p.HMGet(ctx, s.key("keys"), k.ID) }); err != nil {
+		return "", false, err
+	}
+	old := answer(found.Val()).text(0)
+	raw, err := document.Rewrite([]byte(old), k)
+	if err != nil {
+		return "", false, fmt.Errorf("encode it: %w", err)
+	}
+	if err := judge(old); err != nil {
+		return "", false, err
+	}
+	doubt, err = s.try(ctx, true, func(ctx context.Context) (err error) {
+		word, err = replaceKeyScript.Run(ctx, s.client, s.withMeta(s.key("keys")), k.ID, old, raw).Text()
+		return err
+	})
+	return word, doubt, err
+}
+
 // replaceKeyScript replaces a key that is as it was read.
 //
 //	KEYS[1]  hash of keys
 //	ARGV[1]  id
-//	ARGV[2]  the key as it was read
+//	ARGV[2]  the key as it was read, empty where there was none
 //	ARGV[3]  the key in its place
 //
 // It answers ok, also to a repeated attempt, missing or conflict.
-var replaceKeyScript = driver.NewScript(`
-local now = redis.call('HGET', KEYS[1], ARGV[1])
-if not now then return 'missing' end
+var replaceKeyScript = guarded(`
+local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
+if now == '' and ARGV[2] ~= '' then return 'missing' end
 if now == ARGV[3] then return 'ok' end
 if now ~= ARGV[2] then return 'conflict' end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
@@ -52,34 +76,23 @@ return 'ok'
 
 // ReplaceKey replaces a key whose hash still is hash.
 func (s *Store) ReplaceKey(ctx context.Context, k store.Key, hash []byte) error {
-	raw, err := json.Marshal(k)
-	if err != nil {
-		return fmt.Errorf("encode key %s: %w", k.ID, err)
-	}
-	var found *driver.SliceCmd
-	if err := s.read(ctx, func(p driver.Pipeliner) { found = p.HMGet(ctx, s.key("keys"), k.ID) }); err != nil {
-		return fmt.Errorf("replace key %q: %w", k.ID, err)
-	}
-	old := answer(found.Val()).text(0)
-	if old == "" {
-		return fmt.Errorf("replace key %q: %w", k.ID, rowmill.ErrNotFound)
-	}
-	var before store.Key
-	if err := json.Unmarshal([]byte(old), &before); err != nil {
-		return fmt.Errorf("decode key %s: %w", k.ID, err)
-	}
-	replaced := fmt.Errorf("replace key %s: another call replaced it: %w", k.ID, rowmill.ErrConflict)
-	if !bytes.Equal(before.Hash, hash) && old != string(raw) {
-		return replaced
-	}
-	var word string
-	doubt, err := s.try(ctx, true, func(ctx context.Context) (err error) {
-		word, err = replaceKeyScript.Run(ctx, s.client, []string{s.key("keys")}, k.ID, old, raw).Text()
-		return err
+	replaced := fmt.Errorf("another call replaced it: %w", rowmill.ErrConflict)
+	word, doubt, err := s.swapKey(ctx, k, func(stored string) error {
+		if stored == "" {
+			return rowmill.ErrNotFound
+		}
+		var before store.Key
+		if err := json.Unmarshal([]byte(stored), &before); err != nil {
+			return fmt.Errorf("decode it: %w", err)
+		}
+		if !before.Same(k) && !bytes.Equal(before.Hash, hash) {
+			return replaced
+		}
+		return nil
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("replace key %s: %w", k.ID, err)
+		return fmt.Errorf("replace key %q: %w", k.ID, err)
 	case word == wordOK:
 		return nil
 	case doubt: // it may have been ours, which another has replaced or removed since
@@ -88,7 +101,7 @@ func (s *Store) ReplaceKey(ctx context.Context, k store.Key, hash []byte) error 
 	case word == wordMissing:
 		return fmt.Errorf("replace key %q: %w", k.ID, rowmill.ErrNotFound)
 	}
-	return replaced
+	return fmt.Errorf("replace key %q: %w", k.ID, replaced)
 }
 
 // ListKeys returns all keys, oldest first.
@@ -139,7 +152,7 @@ func (s *Store) DeleteKey(ctx context.Context, id string) error {
 //	ARGV[5]  document
 //
 // It answers with the version that it has then, and 1 where this call wrote it.
-var putScript = driver.NewScript(`
+var putScript = guarded(`
 local current, token = '0', ''
 local old = redis.call('HGET', KEYS[1], ARGV[1])
 if old then current, token = string.match(old, '^(%d+) (%S+) ') end
@@ -161,7 +174,7 @@ func (s *Store) PutValue(ctx context.Context, name string, doc json.RawMessage, 
 	token := newToken()
 	var a answer
 	doubt, err := s.try(ctx, true, func(ctx context.Context) error {
-		list, err := putScript.Run(ctx, s.client, []string{s.key("values"), s.key("names")}, name, version, version+1, token, []byte(doc)).Slice()
+		list, err := putScript.Run(ctx, s.client, s.withMeta(s.key("values"), s.key("names")), name, version, version+1, token, []byte(doc)).Slice()
 		a = list
 		return err
 	})

@@ -368,6 +368,17 @@ func testAddArtifact(s *suite) {
 			s.unchanged(rec)
 		}
 	}
+	for _, status := range []rowmill.Status{rowmill.StatusFailed, rowmill.StatusCancelled} {
+		over := s.running(1)
+		if status == rowmill.StatusFailed {
+			s.finish(over, status)
+		} else if _, err := s.Cancel(s.Context(), over.JobID, s.start, nil); err != nil {
+			s.Fatal(err)
+		}
+		if rec, err := s.AddArtifact(s.Context(), over.JobID, "v", store.Artifact{Key: "k"}); err != nil || rec.Artifacts["v"].Key != "k" {
+			s.Errorf("%s job: %v, %v", status, rec.Artifacts, err)
+		}
+	}
 	after := s.get(f.JobID)
 	if len(after.Artifacts) != 2 {
 		s.Errorf("artifacts: %v", after.Artifacts)
@@ -395,5 +406,25 @@ func testAddArtifactRace(s *suite) {
 			s.Errorf("callers were given %v, want one winner", winners)
 			break
 		}
+	}
+}
+
+// testArtifactCrowd lets as many different artifacts be added at once: each
+// changes the one record that all of them read.
+func testArtifactCrowd(s *suite) {
+	f := s.running(1)
+	s.finish(f, rowmill.StatusSucceeded)
+	const crowd = 200
+	var wg sync.WaitGroup
+	for i := range crowd {
+		wg.Go(func() {
+			if _, err := s.AddArtifact(s.Context(), f.JobID, fmt.Sprint("v", i), store.Artifact{Key: fmt.Sprint("k", i)}); err != nil {
+				s.Errorf("add artifact: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := len(s.get(f.JobID).Artifacts); got != crowd {
+		s.Errorf("%d of %d artifacts were added", got, crowd)
 	}
 }

@@ -152,6 +152,31 @@ func testUsageRepeated(s *suite) {
 	s.wantUsage("a", map[string]store.Totals{"m": of(8)})
 }
 
+// testUsageOfCarriedRows commits rows that another job has run, also beside
+// rows of its own and once more by its next owner.
+func testUsageOfCarriedRows(s *suite) {
+	f := s.spending("a", "m")
+	of := store.Totals{Rows: 3, Failed: 1, InputTokens: 30, OutputTokens: 6}
+	carried := store.Part{Key: "c", Rows: 5, Totals: store.Totals{Rows: 5, Failed: 2}, Carried: true}
+	own := store.Part{Key: "o", Rows: 3, Totals: of}
+	for range 2 {
+		if err := s.CommitParts(s.Context(), f, []store.Part{carried, own}, carried.Totals.Plus(of)); err != nil {
+			s.Fatal(err)
+		}
+		s.wantUsage("a", map[string]store.Totals{"m": of})
+		if diff := cmp.Diff([]store.Part{carried, own}, s.parts(f.JobID)); diff != "" {
+			s.Errorf("parts (-want +got):\n%s", diff)
+		}
+		if job := s.get(f.JobID).Job; job.RowsDone != 8 || job.FailedRows != 3 || *job.InputTokens != 30 {
+			s.Errorf("the job has %+v and %d input tokens", job.RowCounts, *job.InputTokens)
+		}
+		if err := s.CloseSession(s.Context(), f.Session); err != nil {
+			s.Fatal(err)
+		}
+		f = s.claim(f.JobID, s.session())
+	}
+}
+
 // testUsageRace commits the same parts at once, beside writes that fail: what a
 // store does again because of those must not count again.
 func testUsageRace(s *suite) {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -210,6 +211,42 @@ func testReserveRace(s *suite) {
 	wg.Wait()
 	if granted.Load() != 5 {
 		s.Errorf("%d jobs were granted 1 USD of the 5 left", granted.Load())
+	}
+}
+
+// testReserveCrowd lets hundreds of jobs ask at once, as a burst of submissions
+// does: each gets an answer about money, and none is turned away because others
+// ask too.
+func testReserveCrowd(s *suite) {
+	const crowd = 300
+	for _, room := range []int{crowd, crowd / 3} {
+		account := fmt.Sprint("a", room)
+		var fences []store.Fence
+		for range crowd {
+			fences = append(fences, s.spending(account, "m"))
+		}
+		var granted atomic.Int32
+		var wg sync.WaitGroup
+		begin := make(chan struct{})
+		for _, f := range fences {
+			wg.Go(func() {
+				<-begin
+				limit := float64(room)
+				_, err := s.Reserve(s.Context(), f, 1, &limit)
+				var refused *store.LimitError
+				switch {
+				case err == nil:
+					granted.Add(1)
+				case !errors.As(err, &refused):
+					s.Errorf("reserve: %v", err)
+				}
+			})
+		}
+		close(begin)
+		wg.Wait()
+		if int(granted.Load()) != room {
+			s.Errorf("%d of %d jobs were granted 1 USD of %d", granted.Load(), crowd, room)
+		}
 	}
 }
 

@@ -39,7 +39,8 @@ func (s *suite) holders(want ...string) {
 
 // testHeld checks the order and bounds of held jobs, however they ended.
 func testHeld(s *suite) {
-	at := func(day int) time.Time { return time.Date(2027, 1, day, 0, 0, 0, 0, time.UTC) }
+	now := s.Now().UTC().Truncate(time.Second)
+	at := func(second int) time.Time { return now.Add(time.Duration(second) * time.Second) }
 	s.holders()
 	s.held("a", at(31), 10)
 	s.create("open")
@@ -63,7 +64,55 @@ func testHeld(s *suite) {
 	done, failed := s.running(3), s.running(3)
 	s.finish(done, rowmill.StatusSucceeded)
 	s.finish(failed, rowmill.StatusFailed)
-	s.held("a", at(1).Add(-1), 10, done.JobID, failed.JobID) // in May before
+	s.held("a", at(-60), 10) // not in May before, when their owner has it
+	if held, err := s.Held(s.Context(), "a", s.Now().Add(time.Minute), 10); err != nil || len(held) != 5 {
+		s.Errorf("%v are held, %v, want all 5", held, err)
+	}
+}
+
+// testTime checks that the store's time is the one that judges sessions.
+func testTime(s *suite) {
+	before := s.Now()
+	now, err := s.Time(s.Context())
+	if after := s.Now(); err != nil || now.Before(before.Add(-time.Second)) || now.After(after.Add(time.Second)) {
+		s.Errorf("the time is %v, %v, want one from %v to %v", now, err, before, after)
+	}
+}
+
+// testEndIsTheStores checks that retention counts from when a job ended by the
+// store's clock, whatever that of the node says that ended it.
+func testEndIsTheStores(s *suite) {
+	const days = 24 * time.Hour
+	now := s.Now().UTC()
+	behind, ahead, near := s.cancelled("a", now.Add(-100*days)), s.cancelled("a", now.Add(100*days)), s.cancelled("a", now.Add(-time.Second))
+	f := s.running(1)
+	s.commit(f, store.Part{Key: "all", Rows: 1, Complete: true})
+	finished, err := s.Finish(s.Context(), f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusSucceeded, now.Add(-100*days)) })
+	if err != nil {
+		s.Fatalf("finish: %v", err)
+	}
+	s.unchanged(finished)
+	s.reopen()
+	s.held("a", now.Add(-2*time.Minute), 10)
+	if held, err := s.Held(s.Context(), "a", s.Now().Add(time.Minute), 10); err != nil || len(held) != 4 {
+		s.Errorf("%v are held, %v, want all 4", held, err)
+	}
+	for _, id := range []string{behind, ahead, f.JobID} {
+		rec := s.get(id)
+		if rec.Ended == nil || rec.EndedAt().Sub(now).Abs() > time.Minute {
+			s.Errorf("job %s ended %v by the store's clock, %v", id, rec.Ended, rec.EndedAt())
+		}
+		if _, err := s.RemoveData(s.Context(), id, now); err != nil {
+			s.Errorf("remove data: %v", err)
+		}
+		if err := s.DataGone(s.Context(), id); err != nil {
+			s.Errorf("data gone: %v", err)
+		}
+	}
+	if rec := s.get(near); rec.Ended != nil || !rec.EndedAt().Equal(*rec.Job.Completed) {
+		s.Errorf("job %s ended %v, completed %v: where the clocks agree the record's own time counts", near, rec.Ended, rec.Job.Completed)
+	}
+	s.held("a", s.Now().Add(time.Minute), 10, near)
 }
 
 // testRemoveData checks the steps of a removal.
@@ -91,7 +140,7 @@ func testRemoveData(s *suite) {
 	if err != nil {
 		s.Fatalf("remove data: %v", err)
 	}
-	before.DataRemoved, before.Spec.Inline, before.Version = &now, nil, before.Version+1
+	before.DataRemoved, before.InputRemoved, before.Spec.Inline, before.Version = &now, &now, nil, before.Version+1
 	s.same("record without data", before, removed)
 	s.unchanged(removed)
 	if again, err := s.RemoveData(s.Context(), f.JobID, now.Add(time.Hour)); err != nil {
@@ -135,5 +184,104 @@ func testShowRunning(s *suite) {
 		s.reopen()
 		s.unchanged(want)
 	}
-	s.held("a", s.start, 10, over)
+	s.held("a", s.Now().Add(time.Minute), 10, over)
+}
+
+// due checks of which jobs something is to be removed by a time.
+func (s *suite) due(by time.Time, limit int, want ...string) {
+	s.Helper()
+	got, err := s.Due(s.Context(), by, limit)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		s.Errorf("jobs due by %v: %v (-want +got):\n%s", by, err, diff)
+	}
+}
+
+// testDue checks when jobs are due, however they ended.
+func testDue(s *suite) {
+	now := s.Now().UTC().Truncate(time.Second)
+	at := func(second int) time.Time { return now.Add(time.Duration(second) * time.Second) }
+	s.due(at(31), 10)
+	s.create("open")
+	late, early := s.cancelled("a", at(3)), s.cancelled("b", at(1))
+	s.due(at(1).Add(-time.Second), 10)
+	s.due(at(2), 10, early)
+	s.due(at(31), 10, early, late)
+	s.due(at(31), 1, early)
+	if _, err := s.Due(s.Context(), at(31), 0); err == nil {
+		s.Error("a limit of 0 is accepted")
+	}
+	for range 2 {
+		if err := s.KeepInput(s.Context(), early, at(10)); err != nil {
+			s.Errorf("keep input: %v", err)
+		}
+	}
+	s.reopen()
+	s.due(at(9), 10, late)
+	s.due(at(10), 10, late, early)
+	if _, err := s.RemoveData(s.Context(), late, at(4)); err != nil {
+		s.Errorf("remove data: %v", err)
+	}
+	s.due(at(31), 10, early)
+	for range 2 {
+		if err := s.InputGone(s.Context(), early, at(11)); err != nil {
+			s.Errorf("input gone: %v", err)
+		}
+	}
+	s.due(at(31), 10)
+	done, failed := s.running(3), s.running(3)
+	s.finish(done, rowmill.StatusSucceeded)
+	s.finish(failed, rowmill.StatusFailed)
+	s.due(at(31), 10, done.JobID, failed.JobID)
+}
+
+// testInput checks what becomes of a job's rows once it is over.
+func testInput(s *suite) {
+	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	open := s.running(2)
+	before := s.get(open.JobID)
+	for what, err := range map[string]error{
+		"keep":      s.KeepInput(s.Context(), open.JobID, now),
+		"gone":      s.InputGone(s.Context(), open.JobID, now),
+		"continued": s.Continued(s.Context(), open.JobID, "job-next"),
+	} {
+		if !errors.Is(err, rowmill.ErrConflict) {
+			s.Errorf("%s, of a running job: %v, want ErrConflict", what, err)
+		}
+	}
+	s.unchanged(before)
+	for what, err := range map[string]error{
+		"keep":      s.KeepInput(s.Context(), "job-none", now),
+		"gone":      s.InputGone(s.Context(), "job-none", now),
+		"continued": s.Continued(s.Context(), "job-none", "job-next"),
+	} {
+		if !errors.Is(err, rowmill.ErrNotFound) {
+			s.Errorf("%s, of an unknown job: %v, want ErrNotFound", what, err)
+		}
+	}
+	want := s.finish(open, rowmill.StatusFailed)
+	if want.Spec.Inline == nil {
+		s.Fatal("the job has no rows to take out")
+	}
+	if err := s.KeepInput(s.Context(), open.JobID, now); err != nil {
+		s.Fatal(err)
+	}
+	want.InputUntil, want.Spec.Inline, want.Version = &now, nil, want.Version+1
+	s.unchanged(want)
+	for _, by := range []string{"job-2", "job-3", "job-1", "job-3"} {
+		if err := s.Continued(s.Context(), open.JobID, by); err != nil {
+			s.Fatal(err)
+		}
+	}
+	want.Job.ContinuedBy, want.Version = pointer("job-3"), want.Version+2
+	s.unchanged(want)
+	if err := s.InputGone(s.Context(), open.JobID, now); err != nil {
+		s.Fatal(err)
+	}
+	want.InputRemoved, want.Version = &now, want.Version+1
+	s.unchanged(want)
+	if err := s.KeepInput(s.Context(), open.JobID, now.Add(time.Hour)); err != nil {
+		s.Fatal(err)
+	}
+	s.reopen()
+	s.unchanged(want) // what is gone stays so
 }

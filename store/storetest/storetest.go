@@ -26,6 +26,11 @@ type Harness struct {
 	Advance func(d time.Duration)
 	// Now reads that clock.
 	Now func() time.Time
+	// Edit goes over the JSON documents of an open store and puts what edit
+	// returns in the place of each: as a newer version might have written it.
+	// kind is one of the constants Doc…, id that of the job, the key or the
+	// entry, behind a part's job its key. Nil where another store keeps them.
+	Edit func(t testing.TB, s store.Store, edit func(kind, id string, doc []byte) []byte)
 	// Sleeps says that Advance takes as long as it says: tests in which days
 	// pass are skipped.
 	Sleeps bool
@@ -65,6 +70,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"OrphansTakeTurns", testOrphansTakeTurns},
 		{"OrphansOfTheDead", testOrphansOfTheDead},
 		{"OneOwner", testOneOwner},
+		{"Marks", testMarks},
+		{"Told", testTold},
 		{"Update", testUpdate},
 		{"UpdateTransitions", testUpdateTransitions},
 		{"UpdateRefuses", testUpdateRefuses},
@@ -77,6 +84,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"CancelRace", testCancelRace},
 		{"AddArtifact", testAddArtifact},
 		{"AddArtifactRace", testAddArtifactRace},
+		{"ArtifactCrowd", testArtifactCrowd},
 		{"CommitParts", testCommitParts},
 		{"CommitPartsRepeated", testCommitPartsRepeated},
 		{"CommitPartsRace", testCommitPartsRace},
@@ -86,6 +94,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"Usage", testUsage},
 		{"UsageRepeated", testUsageRepeated},
 		{"UsageRace", testUsageRace},
+		{"UsageOfCarriedRows", testUsageOfCarriedRows},
 		{"UsageOutlivesJobs", testUsageOutlivesJobs},
 		{"UsageOfEstimates", testUsageOfEstimates},
 		{"UsageByDay", testUsageByDay},
@@ -96,6 +105,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"ReserveEndsWithTheJob", testReserveEndsWithTheJob},
 		{"ReserveCountsNothingTwice", testReserveCountsNothingTwice},
 		{"ReserveRace", testReserveRace},
+		{"ReserveCrowd", testReserveCrowd},
 		{"ReserveByMonth", testReserveByMonth},
 		{"FinishEstimate", testFinishEstimate},
 		{"NamesApart", testNamesApart},
@@ -103,7 +113,11 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"LargeSums", testLargeSums},
 		{"ReplaceManyParts", testReplaceManyParts},
 		{"Held", testHeld},
+		{"Time", testTime},
+		{"EndIsTheStores", testEndIsTheStores},
 		{"RemoveData", testRemoveData},
+		{"Due", testDue},
+		{"Input", testInput},
 		{"ShowRunning", testShowRunning},
 		{"Keys", testKeys},
 		{"ReplaceKey", testReplaceKey},
@@ -114,6 +128,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"Values", testValues},
 		{"ValuesRace", testValuesRace},
 		{"ListValues", testListValues},
+		{"UnknownMembers", testUnknownMembers},
+		{"NewerRecords", testNewerRecords},
 		{"Reopen", testReopen},
 		{"Context", testContext},
 		{"PingAndClose", testPingAndClose},

@@ -57,6 +57,11 @@ func writeRecord(row terminal.Row, job client.Job) {
 	line("model", job.Model)
 	line("priority", strconv.Itoa(job.Priority))
 	line("rows", rowsOf(job))
+	line("continues", text(job.Continues))
+	line("continued by", text(job.ContinuedBy))
+	if job.RowsTakenOver > 0 {
+		line("taken over", terminal.Count(job.RowsTakenOver))
+	}
 	if job.FailedRows > 0 {
 		line("failed rows", terminal.Count(job.FailedRows))
 	}

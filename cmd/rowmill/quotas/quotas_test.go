@@ -157,13 +157,15 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Store.Claim(t.Context(), "job-1", session); err != nil {
+	record, err = p.Store.Claim(t.Context(), "job-1", session)
+	if err != nil {
 		t.Fatal(err)
 	}
+	owner := store.Fence{JobID: "job-1", Session: session, Epoch: record.Epoch}
 	for _, key := range []string{"a", "b"} {
 		totals := store.Totals{Rows: 1500, Failed: 1, InputTokens: 2_000_000, OutputTokens: 1_000_000}
 		part := store.Part{Key: key, Rows: 1500, Totals: totals}
-		if err := p.Store.CommitParts(t.Context(), store.Fence{JobID: "job-1", Session: session, Epoch: 1}, []store.Part{part}, totals); err != nil {
+		if err := p.Store.CommitParts(t.Context(), owner, []store.Part{part}, totals); err != nil {
 			t.Fatal(err)
 		}
 		p.Now = p.Now.AddDate(0, 0, 1)

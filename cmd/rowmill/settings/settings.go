@@ -170,9 +170,21 @@ type Jobs struct {
 	// next owner takes to appear.
 	AdoptionTimeout time.Duration `yaml:"adoption_timeout"`
 
-	// StoragePatience is how long a store or a bucket that fails is asked again
-	// before a job gives up. Default: 1m, longer than a service takes to
-	// restart.
+	// SettleTime is how long what a job needed stays after its end, and merged
+	// parts after their merge, where Redis may forget its last writes in a
+	// crash. Default: 30s, longer than it forgets with appendfsync everysec and
+	// than a restart or a failover takes. The embedded store forgets nothing.
+	SettleTime time.Duration `yaml:"settle_time"`
+
+	// InputRetention is how long the input of a job that failed, was cancelled
+	// or has failed rows is kept after its end, so that it can be resumed; 0s
+	// is not at all. Default: 168h, a week, in which somebody has noticed.
+	InputRetention time.Duration `yaml:"input_retention"`
+
+	// StoragePatience is how long another node must have been able to use the
+	// bucket that this one cannot before jobs and rows go there, and how long an
+	// error of storage is tried again that is not known to pass. Default: 1m,
+	// longer than a service takes to restart.
 	StoragePatience time.Duration `yaml:"storage_patience"`
 
 	// DrainTimeout is how long rows in flight may finish at shutdown.
@@ -192,6 +204,15 @@ type Retention struct {
 	// OrphanAge is how old objects must be that belong to no job, left by a
 	// crash, before they are removed. Default: 24h, longer than any upload.
 	OrphanAge time.Duration `yaml:"orphan_age"`
+	// ClockTolerance is how far this node's clock may be from the store's before
+	// the node removes nothing. Default: 2m, far more than clocks that are set by
+	// NTP differ by, and far less than the day that is the shortest retention.
+	ClockTolerance time.Duration `yaml:"clock_tolerance"`
+	// CatchUp is how much faster than time the days of retention may pass where
+	// the clock is ahead of them, because the service stood still or its clock
+	// has jumped. Default: 24, a day an hour: a wrong clock is noticed before it
+	// costs anything, and after a quiet week retention is late by a morning.
+	CatchUp int `yaml:"catch_up"`
 }
 
 // Engine is one OpenAI-compatible inference server.
@@ -313,12 +334,14 @@ func Defaults() Settings {
 			WaitForEngine:   30 * time.Minute,
 			ProbeInterval:   5 * time.Second,
 			AdoptionTimeout: 30 * time.Second,
+			SettleTime:      30 * time.Second,
+			InputRetention:  7 * 24 * time.Hour,
 			StoragePatience: time.Minute,
 			DrainTimeout:    30 * time.Second,
 		},
 		Discover:  Discover{Enabled: Auto, Interval: 5 * time.Second, Timeout: time.Second},
 		Simulator: Simulator{Enabled: Auto, TTFT: 20 * time.Millisecond, PerToken: 200 * time.Microsecond, Slots: 256},
-		Retention: Retention{Interval: time.Minute, Batch: 100, OrphanAge: 24 * time.Hour},
+		Retention: Retention{Interval: time.Minute, Batch: 100, OrphanAge: 24 * time.Hour, ClockTolerance: 2 * time.Minute, CatchUp: 24},
 		Estimates: Estimates{SamplingThreshold: 1_000_000, SampleTokens: 1_000_000},
 		Log:       Log{Level: "info", Format: "auto"},
 	}

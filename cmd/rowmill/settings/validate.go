@@ -57,12 +57,16 @@ func (s Settings) Validate() error {
 	lasting("jobs.wait_for_engine", s.Jobs.WaitForEngine, 0)
 	lasting("jobs.probe_interval", s.Jobs.ProbeInterval, 10*time.Millisecond)
 	lasting("jobs.adoption_timeout", s.Jobs.AdoptionTimeout, time.Second)
+	lasting("jobs.settle_time", s.Jobs.SettleTime, time.Second)
+	lasting("jobs.input_retention", s.Jobs.InputRetention, 0)
 	lasting("jobs.storage_patience", s.Jobs.StoragePatience, 10*time.Millisecond)
 	lasting("jobs.drain_timeout", s.Jobs.DrainTimeout, 0)
 
 	lasting("retention.interval", s.Retention.Interval, time.Second)
 	positive("retention.batch", int64(s.Retention.Batch))
 	lasting("retention.orphan_age", s.Retention.OrphanAge, time.Hour)
+	lasting("retention.clock_tolerance", s.Retention.ClockTolerance, time.Second)
+	positive("retention.catch_up", int64(s.Retention.CatchUp))
 
 	positive("estimates.sampling_threshold", s.Estimates.SamplingThreshold)
 	positive("estimates.sample_tokens", s.Estimates.SampleTokens)

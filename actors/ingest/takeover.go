@@ -1,0 +1,254 @@
+package ingest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A takeover makes the input and the committed rows of a job those of another:
+// shards are copied, and of each the rows to be taken over are written as one
+// part and committed as carried. Whatever breaks it off, it may be repeated: a
+// shard whose part is committed is not taken over again, and the manifest comes
+// last.
+type takeover struct {
+	*ingester
+	old     store.Record
+	input   shard.Manifest // of the old job
+	rows    *archive.Committed
+	counted *inputCounter
+	totals  store.Totals // of what is taken over
+	runs    int64        // rows that are not
+}
+
+// takeOver returns the manifest of a job that continues another. Its size is
+// that of the rows to run.
+func (g *ingester) takeOver(ctx context.Context) (m shard.Manifest, err error) {
+	t := &takeover{ingester: g}
+	id := g.rec.Spec.Continue.Job
+	t.old, err = g.Jobs.Get(ctx, id)
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound), err == nil && (t.old.DataRemoved != nil || t.old.InputRemoved != nil):
+		return m, inputGone(id)
+	case err != nil:
+		return m, fmt.Errorf("read the job to continue: %w", err)
+	}
+	if t.input, err = t.manifest(ctx); errors.Is(err, rowmill.ErrNotFound) {
+		return g.cutFrom(ctx, t.old)
+	} else if err != nil {
+		return m, err
+	}
+	shelf := archive.New(struct {
+		store.Jobs
+		store.Parts
+	}{g.Jobs, g.Parts}, g.Bucket, slog.New(slog.DiscardHandler))
+	if t.rows, err = shelf.OpenCommitted(ctx, t.old); err != nil {
+		return m, t.lost(err)
+	}
+	defer t.rows.Close()
+	if m, err = t.run(ctx); err != nil {
+		return m, t.lost(err)
+	}
+	if err := g.Jobs.Continued(ctx, id, g.rec.Job.ID); err != nil {
+		return m, fmt.Errorf("note the job that continues %s: %w", id, err)
+	}
+	return m, writeManifest(ctx, g.Bucket, g.rec.Job.ID, m)
+}
+
+func inputGone(id string) *rowmill.Failure {
+	return rowmill.Failf(rowmill.CodeDownloadFailed,
+		"The input of %s, which this job continues, is not kept any more. Submit it again as a new job.", id)
+}
+
+// lost turns the absence of an object of the old job into a failure.
+func (t *takeover) lost(err error) error {
+	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) {
+		return errors.Join(inputGone(t.old.Job.ID), err)
+	}
+	return err
+}
+
+func (t *takeover) manifest(ctx context.Context) (shard.Manifest, error) {
+	if t.old.Spec.Inline != nil {
+		return shard.Inline(t.old.Spec.Inline), nil
+	}
+	return ReadManifest(ctx, t.Bucket, t.old.Job.ID)
+}
+
+func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
+	committed, err := t.Parts.ListParts(ctx, t.rec.Job.ID)
+	if err != nil {
+		return m, fmt.Errorf("read parts: %w", err)
+	}
+	have := make(map[int]store.Part)
+	for _, p := range committed {
+		have[p.Shard] = p
+		t.totals = t.totals.Plus(p.Totals)
+	}
+	t.counted = newInputCounter(t.counter, &t.rec.Spec, 0)
+	m = shard.Manifest{IDKind: t.input.IDKind, Rows: t.input.Rows}
+	for n := range t.input.Shards {
+		var info shard.Info
+		part, taken := have[n]
+		if info, err = t.copyShard(ctx, n); err == nil && !taken {
+			part, err = t.carry(ctx, n, info)
+		}
+		if err == nil {
+			err = t.count(ctx, n, info, part)
+		}
+		if err != nil {
+			break
+		}
+		m.Shards = append(m.Shards, info)
+	}
+	size, failure := t.counted.close()
+	if err = errors.Join(err, failure); err != nil {
+		return m, err
+	}
+	m.Size, m.Taken = size, t.totals.Rows
+	updated, err := t.Jobs.Update(ctx, t.fence, func(r *store.Record) error {
+		r.Job.RowsTakenOver = m.Taken
+		return nil
+	})
+	if err != nil {
+		return m, fmt.Errorf("record the rows taken over: %w", err)
+	}
+	*t.rec = updated
+	return m, nil
+}
+
+// copyShard makes shard n of the old job one of the new.
+func (t *takeover) copyShard(ctx context.Context, n int) (info shard.Info, err error) {
+	info = t.input.Shards[n]
+	w, err := t.Bucket.Create(ctx, layout.Shard(t.rec.Job.ID, n), layout.Bytes)
+	if err != nil {
+		return info, fmt.Errorf("create shard %d: %w", n, err)
+	}
+	defer w.Abort()
+	buffered := bufio.NewWriterSize(w, 256<<10)
+	if texts := t.old.Spec.Inline; texts != nil {
+		info, err = writeInline(buffered, texts)
+	} else {
+		err = t.copyObject(ctx, buffered, layout.Shard(t.old.Job.ID, n))
+	}
+	if err = errors.Join(err, buffered.Flush()); err != nil {
+		return info, fmt.Errorf("copy shard %d: %w", n, err)
+	}
+	if _, err := w.Commit(); err != nil {
+		return info, fmt.Errorf("commit shard %d: %w", n, err)
+	}
+	return info, nil
+}
+
+func (t *takeover) copyObject(ctx context.Context, w io.Writer, key string) error {
+	o, err := t.Bucket.Open(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	_, err = io.Copy(w, blob.NewReader(o))
+	return err
+}
+
+// carry writes the rows of shard n that are taken over as a part and commits it.
+// Its tokens are the old job's, and none of its totals.
+func (t *takeover) carry(ctx context.Context, n int, info shard.Info) (part store.Part, err error) {
+	key := layout.Part(t.rec.Job.ID, n, t.fence.Epoch)
+	w, err := t.Bucket.Create(ctx, key, layout.Parquet)
+	if err != nil {
+		return part, fmt.Errorf("create a part of shard %d: %w", n, err)
+	}
+	defer w.Abort()
+	buffered := bufio.NewWriterSize(w, 256<<10)
+	schema := t.rows.Schema
+	schema.JobID, schema.IDKind = t.rec.Job.ID, t.input.IDKind
+	file, err := results.NewPartWriter(buffered, schema)
+	if err != nil {
+		return part, err
+	}
+	taken := roaring.New()
+	part = store.Part{Key: key, Shard: n, Carried: true}
+	err = t.rows.EachOfShard(ctx, n, info.First, info.Rows, func(row *rowmill.Row, out *rowmill.Output) error {
+		switch {
+		case out.Failed() && t.rec.Spec.Continue.Failed:
+			return nil
+		case out.Failed():
+			part.Totals.Failed++
+		case out.Finish == rowmill.FinishLength:
+			part.Totals.TruncatedOutputs++
+		}
+		taken.Add(uint32(row.Index - info.First))
+		return file.Add(row, out)
+	})
+	if err != nil {
+		return part, fmt.Errorf("take over rows of shard %d: %w", n, err)
+	}
+	if part.Rows = int64(taken.GetCardinality()); part.Rows == 0 {
+		return part, nil
+	}
+	part.Totals.Rows, part.Totals.TruncatedRows = part.Rows, t.rows.TruncatedRows(n)
+	if part.Complete = part.Rows == int64(info.Rows); !part.Complete {
+		part.Accepted, _ = taken.ToBytes() // writing to memory cannot fail
+	}
+	if err := errors.Join(file.Close(), buffered.Flush()); err != nil {
+		return part, fmt.Errorf("write a part of shard %d: %w", n, err)
+	}
+	object, err := w.Commit()
+	if err != nil {
+		return part, fmt.Errorf("commit a part of shard %d: %w", n, err)
+	}
+	part.Size = object.Size
+	totals := t.totals.Plus(part.Totals)
+	if err := t.Parts.CommitParts(ctx, t.fence, []store.Part{part}, totals); err != nil {
+		return part, err
+	}
+	t.totals = totals
+	return part, nil
+}
+
+// count holds the rows of shard n that are to run against the quotas.
+func (t *takeover) count(ctx context.Context, n int, info shard.Info, part store.Part) error {
+	t.runs += int64(info.Rows) - part.Rows
+	if err := checkRows(t.runs, &t.rec.Spec); err != nil || part.Complete {
+		return err
+	}
+	taken := roaring.New()
+	if part.Rows > 0 {
+		if err := taken.UnmarshalBinary(part.Accepted); err != nil {
+			return fmt.Errorf("part %s: decode accepted rows: %w", part.Key, err)
+		}
+	}
+	rows, err := OpenShard(ctx, t.Bucket, t.rec.Job.ID, &t.rec.Spec, n, info)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // nothing was written
+	for at := 0; at < info.Rows; {
+		block, err := rows.ReadBlock(rows.BlockOf(at))
+		if err != nil {
+			return err
+		}
+		for ; at < block.First+block.Rows(); at++ {
+			if !taken.Contains(uint32(at)) {
+				t.counted.addRow(info.First+int64(at), block.Text(at))
+			}
+		}
+		if err := t.counted.err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/store"
+)
+
+// errDied stands for an owner that dies.
+var errDied = errors.New("died")
+
+// A fuse counts effects on store and bucket, and an owner dies before one of
+// them.
+type fuse struct{ left int }
+
+func (f *fuse) burn() error {
+	if f.left--; f.left < 0 {
+		return errDied
+	}
+	return nil
+}
+
+type dyingBucket struct {
+	blob.Bucket
+	*fuse
+}
+
+func (d dyingBucket) Create(ctx context.Context, key, kind string) (blob.Writer, error) {
+	if err := d.burn(); err != nil {
+		return nil, err
+	}
+	return d.Bucket.Create(ctx, key, kind)
+}
+
+type dyingParts struct {
+	store.Parts
+	*fuse
+}
+
+func (d dyingParts) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, t store.Totals) error {
+	if err := d.burn(); err != nil {
+		return err
+	}
+	return d.Parts.CommitParts(ctx, f, parts, t)
+}
+
+type dyingJobs struct {
+	store.Jobs
+	*fuse
+}
+
+func (d dyingJobs) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
+	if err := d.burn(); err != nil {
+		return store.Record{}, err
+	}
+	return d.Jobs.Update(ctx, f, change)
+}
+
+func (d dyingJobs) Continued(ctx context.Context, id, by string) error {
+	if err := d.burn(); err != nil {
+		return err
+	}
+	return d.Jobs.Continued(ctx, id, by)
+}
+
+// halfDone is a job of 40 rows in shards of ten: all of shard 0 is committed, of
+// shard 1 rows 12 to 14, of which 13 failed, of the others nothing. It was
+// cancelled.
+func (r *rig) halfDone(t *testing.T) store.Record {
+	t.Helper()
+	lines := ""
+	for i := range 40 {
+		lines += fmt.Sprintf("%q\n", fmt.Sprintf("row %d", i))
+	}
+	w, err := r.Bucket.Create(t.Context(), "spooled", "")
+	if err == nil {
+		_, err = io.WriteString(w, lines)
+	}
+	if err == nil {
+		_, err = w.Commit()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.ShardRows, r.Parts = 10, r.store
+	rec, fence := r.job(t, rowmill.Spec{Spooled: "spooled"})
+	if _, err := r.run(t, rec, fence); err != nil {
+		t.Fatal(err)
+	}
+	id := rec.Job.ID
+	part := func(n int, first, rows int64, failed int64) store.Part {
+		key := layout.Part(id, n, 1)
+		w, err := r.Bucket.Create(t.Context(), key, layout.Parquet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := results.NewPartWriter(w, results.Schema{JobID: id, Model: "m"})
+		for i := first; i < first+rows && err == nil; i++ {
+			out := rowmill.Output{Text: fmt.Sprint("answer ", i), InputTokens: 5, OutputTokens: 7, Attempts: 1}
+			if i == failed {
+				out = rowmill.Output{Err: &rowmill.RowError{Code: rowmill.RowRejected}}
+			}
+			err = file.Add(&rowmill.Row{Index: i, Text: fmt.Sprint("row ", i)}, &out)
+		}
+		if err := errors.Join(err, file.Close()); err != nil {
+			t.Fatal(err)
+		}
+		object, err := w.Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := store.Part{Key: key, Size: object.Size, Shard: n, Rows: rows, Complete: rows == 10, Totals: store.Totals{Rows: rows, InputTokens: 5 * rows, OutputTokens: 7 * rows}}
+		if failed >= 0 {
+			p.Totals.Failed = 1
+		}
+		if !p.Complete {
+			within := roaring.New()
+			within.AddRange(uint64(first-int64(n)*10), uint64(first-int64(n)*10+rows))
+			p.Accepted, _ = within.ToBytes()
+		}
+		return p
+	}
+	parts := []store.Part{part(0, 0, 10, -1), part(1, 12, 3, 13)}
+	if err := r.store.CommitParts(t.Context(), fence, parts, store.Totals{Rows: 13, Failed: 1, InputTokens: 65, OutputTokens: 91}); err != nil {
+		t.Fatal(err)
+	}
+	old, err := r.store.Cancel(t.Context(), id, time.Now(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return old
+}
+
+// An owner that dies anywhere while it takes rows over is followed by one that
+// finds everything, and nothing twice.
+func TestTakeOver_DeathAnywhereIsHarmless(t *testing.T) {
+	t.Parallel()
+	for _, failed := range []bool{false, true} {
+		want := int64(13) // rows taken over
+		if failed {
+			want = 12
+		}
+		for effects, over := 0, false; !over; effects++ {
+			r := setup(t)
+			old := r.halfDone(t)
+			rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID, Failed: failed}})
+			d := &fuse{left: effects}
+			first := r.Config
+			first.Jobs, first.Parts, first.Bucket = dyingJobs{r.store, d}, dyingParts{r.store, d}, dyingBucket{r.Bucket, d}
+			again := *rec
+			_, err := Run(t.Context(), first, &again, fence, tokenCounter(t, &rec.Spec, words{}))
+			if over = err == nil; err != nil && !errors.Is(err, errDied) {
+				t.Fatalf("effect %d: %v", effects, err)
+			}
+			now, err := r.store.Get(t.Context(), rec.Job.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := Run(t.Context(), r.Config, &now, fence, tokenCounter(t, &rec.Spec, words{}))
+			if err != nil || m.Rows != 40 || len(m.Shards) != 4 || m.Taken != want {
+				t.Fatalf("death before effect %d: %+v, %v", effects, m, err)
+			}
+			parts, err := r.store.ListParts(t.Context(), rec.Job.ID)
+			if err != nil || len(parts) != 2 || !parts[0].Complete || parts[0].Rows != 10 || parts[1].Rows != want-10 {
+				t.Fatalf("death before effect %d: parts %+v, %v", effects, parts, err)
+			}
+			now, err = r.store.Get(t.Context(), rec.Job.ID)
+			if err != nil || now.Job.RowsTakenOver != want || now.Job.RowsDone != want || *now.Job.InputTokens != 0 {
+				t.Fatalf("death before effect %d: %+v, %v", effects, now.Job.RowCounts, err)
+			}
+			used, err := r.store.Usage(t.Context(), "default", time.Now(), time.Now())
+			if err != nil || len(used) != 1 || used[0].Totals.Rows != 13 || used[0].Totals.InputTokens != 65 {
+				t.Fatalf("death before effect %d: the ledger has %+v, %v", effects, used, err)
+			}
+			old, err = r.store.Get(t.Context(), old.Job.ID)
+			if err != nil || old.Job.ContinuedBy == nil || *old.Job.ContinuedBy != rec.Job.ID {
+				t.Fatalf("death before effect %d: the old job is continued by %v, %v", effects, old.Job.ContinuedBy, err)
+			}
+		}
+	}
+}

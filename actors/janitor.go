@@ -1,0 +1,133 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill/actors/retention"
+	"github.com/rowmill/rowmill/deployment"
+)
+
+// janitorName is what nodes are ranked for: the first of them cleans. Where two
+// believe to be first they repeat each other's work, which harms nothing.
+const janitorName = "janitor"
+
+// janitorRest is how much sooner the next round comes while there is more to do.
+const janitorRest = 60
+
+// Why a node removes nothing, as metrics call it.
+const (
+	heldDeployment = "deployment"
+	heldClock      = "clock"
+)
+
+// StorageStatus is what a node last saw of where records and objects are kept.
+type StorageStatus struct {
+	// Held is why the node removes no data: *deployment.DifferError,
+	// *deployment.FormatError or *retention.SkewError; nil where it may.
+	Held error
+	// Unknown are the jobs in the bucket that no record knows, on the node
+	// that removes data.
+	Unknown retention.Unknown
+}
+
+// Storage returns what the node last saw of its storage, at most
+// Janitor.Interval ago.
+func (s *System) Storage() StorageStatus {
+	if status := s.storage.Load(); status != nil {
+		return *status
+	}
+	return StorageStatus{}
+}
+
+func newJanitor(cfg Config, tidy func(context.Context, string) error, log *slog.Logger) *retention.Janitor {
+	begun := time.Now()
+	return retention.New(retention.Config{
+		Store: cfg.Store, Bucket: cfg.Blob, Log: log, Confirm: cfg.Confirm,
+		Tidy:  tidy,
+		Clock: cfg.Clock, Running: func() time.Duration { return time.Since(begun) },
+		Tolerance: cfg.Janitor.ClockTolerance, CatchUp: cfg.Janitor.CatchUp,
+		Batch: cfg.Janitor.Batch, OrphanAge: cfg.Janitor.OrphanAge,
+	})
+}
+
+// clean has the janitor do a round, if this node is the one that cleans. All
+// nodes look whether that could be done: each of them takes jobs.
+func (n *node) clean(c actor.Context) {
+	if n.phase == draining || n.lease == nil {
+		n.timers.after(c, n.cfg.Janitor.Interval, "janitor", n.clean)
+		return
+	}
+	first := !n.cfg.Ownership.OwnsNone && n.rank(janitorName) == 0
+	n.tasks.run(c, func(ctx context.Context) step {
+		var more bool
+		var unknown retention.Unknown
+		var err error
+		if first {
+			more, err = n.janitor.Round(ctx)
+			unknown = n.janitor.Unknown()
+		} else {
+			_, err = n.janitor.Look(ctx)
+		}
+		skew := n.janitor.Skew()
+		return func(c actor.Context) {
+			n.looked(err, skew, unknown)
+			pause := n.cfg.Janitor.Interval
+			if more {
+				pause /= janitorRest
+			}
+			n.timers.after(c, pause, "janitor", n.clean)
+		}
+	})
+}
+
+// looked publishes what a round has found.
+func (n *node) looked(err error, skew time.Duration, unknown retention.Unknown) {
+	status := StorageStatus{Unknown: unknown}
+	reason := heldFor(err)
+	switch {
+	case reason != "":
+		status.Held = err
+	case err != nil: // it is as it was, for all we know
+		status.Held = n.system.Storage().Held
+	}
+	if before := heldFor(n.system.Storage().Held); reason == before && reason != "" {
+		// It was said when it began.
+	} else if reason != "" {
+		n.log.Error("NO DATA IS REMOVED", "reason", reason, "err", err)
+	} else if err != nil {
+		n.log.Warn("removing data that is not kept any longer failed", "err", err)
+	} else if before != "" {
+		n.log.Info("data is removed again", "reason", before)
+	}
+	n.metrics.skew.Set(skew.Seconds())
+	n.metrics.unknownJobs.Set(float64(unknown.Jobs))
+	n.metrics.unknownBytes.Set(float64(unknown.Bytes))
+	for _, r := range []string{heldDeployment, heldClock} {
+		value := 0.0
+		if r == heldFor(status.Held) {
+			value = 1
+		}
+		n.metrics.held.WithLabelValues(r).Set(value)
+	}
+	n.system.storage.Store(&status)
+}
+
+// heldFor is why an error keeps a node from removing data until somebody mends
+// it; empty for others, which pass.
+func heldFor(err error) string {
+	var differ *deployment.DifferError
+	var format *deployment.FormatError
+	var skew *retention.SkewError
+	switch {
+	case errors.As(err, &differ), errors.As(err, &format):
+		return heldDeployment
+	case errors.As(err, &skew):
+		return heldClock
+	}
+	return ""
+}

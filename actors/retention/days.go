@@ -1,0 +1,116 @@
+package retention
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rowmill/rowmill"
+)
+
+// The date that retention goes by is kept in the store, under dateValue,
+// whenever it is dateEvery from the one that is kept.
+const (
+	dateValue = "retention"
+	dateEvery = time.Hour
+)
+
+// A date is the document of dateValue.
+type date struct {
+	Time time.Time `json:"time"`
+}
+
+// days is the date that retention goes by. It is the store's, but passes at
+// most CatchUp times as fast as the process runs: a clock that jumps by a
+// hundred days, or a machine that starts with one that is wrong, would take
+// all that is kept at once. This way somebody has days to see the warning, and
+// a service that stood still for a week has caught up within hours.
+type days struct {
+	at      time.Time
+	ran     time.Duration // how long the process had run then
+	kept    time.Time     // what the store has
+	version int64
+	late    bool // it was said that at is behind the time
+}
+
+// today returns the date.
+func (j *Janitor) today(ctx context.Context, now time.Time) (time.Time, error) {
+	d, ran := &j.days, j.Running()
+	if d.at.IsZero() {
+		if err := j.readDate(ctx, now); err != nil {
+			return now, err
+		}
+		d.ran = ran
+	}
+	d.at = earlier(now, passed(d.at, ran-d.ran, j.CatchUp))
+	d.ran = ran
+	today := d.at
+	if d.at.Sub(d.kept).Abs() >= dateEvery {
+		if err := j.keepDate(ctx); err != nil {
+			return now, err
+		}
+	}
+	behind := now.Sub(today)
+	if late := behind > dateEvery; late != d.late {
+		if d.late = late; late {
+			j.Log.Warn("the clock is far ahead of when data was last removed: the service stood still, or the clock is wrong. "+
+				"Retention catches up slowly; correct the clock before it has", "ahead", behind.Round(time.Minute).String(), "times_as_fast", j.CatchUp)
+		} else {
+			j.Log.Info("retention has caught up with the clock")
+		}
+	}
+	return today, nil
+}
+
+// passed is at and the time that passes while a process runs for so long.
+func passed(at time.Time, ran time.Duration, times int) time.Time {
+	const longest = 100 * 365 * 24 * time.Hour
+	return at.Add(time.Duration(min(float64(ran)*float64(times), float64(longest))))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// readDate reads the date that is kept. The first one is now.
+func (j *Janitor) readDate(ctx context.Context, now time.Time) error {
+	text, version, err := j.Store.GetValue(ctx, dateValue)
+	if errors.Is(err, rowmill.ErrNotFound) {
+		j.days.at, j.days.version = now, 0
+		return j.keepDate(ctx)
+	}
+	var found date
+	if err == nil {
+		err = json.Unmarshal(text, &found)
+	}
+	if err != nil {
+		return fmt.Errorf("read the date of retention: %w", err)
+	}
+	j.days.at, j.days.kept, j.days.version = found.Time, found.Time, version
+	return nil
+}
+
+// keepDate writes the date. Where another janitor has done so meanwhile, its
+// one is read at the next round.
+func (j *Janitor) keepDate(ctx context.Context) error {
+	d := &j.days
+	text, err := json.Marshal(date{d.at.UTC()})
+	if err != nil {
+		return err
+	}
+	version, err := j.Store.PutValue(ctx, dateValue, text, d.version)
+	if err != nil {
+		*d = days{late: d.late}
+		if errors.Is(err, rowmill.ErrConflict) {
+			return nil
+		}
+		return fmt.Errorf("keep the date of retention: %w", err)
+	}
+	d.kept, d.version = d.at, version
+	return nil
+}

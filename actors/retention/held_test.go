@@ -1,0 +1,316 @@
+package retention_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/retention"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/deployment"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Objects that cannot be deleted step aside: they hold up neither their own
+// account nor another, however many there are.
+func TestRound_FailedRemovalsHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	day := 1
+	r.keep("a", &day)
+	r.keep("b", &day)
+	bad := stubborn{r.Bucket, map[string]int{}}
+	for range 7 { // more than a round looks at, and they ended first
+		bad.asked[r.done("a")] = 0
+	}
+	good, other := r.done("a"), r.done("b")
+	r.Bucket = bad
+	r.days = 2
+	for range 6 {
+		_, _ = r.Round(t.Context())
+	}
+	r.gone(good, other)
+	for id, asked := range bad.asked {
+		if asked < 1 || asked > 2 { // the sweep tries too, once a day
+			t.Errorf("job %s was tried %d times within a minute", id, asked)
+		}
+	}
+	before := maps.Clone(bad.asked)
+	r.days += 2
+	for range 6 {
+		_, _ = r.Round(t.Context())
+	}
+	for id, asked := range bad.asked {
+		if again := asked - before[id]; again < 1 || again > 2 {
+			t.Errorf("job %s was tried %d times after its rest", id, again)
+		}
+	}
+}
+
+// A removal that fails for ever is tried ever more rarely, and costs the others
+// nothing.
+func TestRound_RemovalThatFailsForEver(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	day := 1
+	r.keep("a", &day)
+	bad := stubborn{r.Bucket, map[string]int{r.done("a"): 0}}
+	r.Bucket = bad
+	r.days = 2
+	begun := r.clocked.now
+	var passed time.Duration
+	r.clocked.now = func() time.Time { return begun().Add(passed) }
+	r.Clock, r.Running = r.clocked.now, func() time.Duration { return 48*time.Hour + passed }
+	for ; passed < 48*time.Hour; passed += time.Minute {
+		_, _ = r.Round(t.Context())
+	}
+	for id, asked := range bad.asked {
+		if asked < 8 || asked > 20 {
+			t.Errorf("job %s was tried %d times in two days, want again and again, ever more rarely", id, asked)
+		}
+	}
+}
+
+// A brokenStore cannot note that the data of some jobs goes.
+type brokenStore struct {
+	*clocked
+	broken []string
+}
+
+func (b brokenStore) RemoveData(ctx context.Context, id string, now time.Time) (store.Record, error) {
+	if slices.Contains(b.broken, id) {
+		return store.Record{}, errStubborn
+	}
+	return b.clocked.RemoveData(ctx, id, now)
+}
+
+// A record that cannot be changed holds up no other either.
+func TestRound_RecordsThatCannotBeChangedHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	day := 1
+	r.keep("a", &day)
+	broken := []string{r.done("a"), r.done("a"), r.done("a")}
+	good := r.done("a")
+	r.Store = brokenStore{r.clocked, broken}
+	r.days = 2
+	for range 4 {
+		_, _ = r.Round(t.Context())
+	}
+	r.gone(good)
+	if !r.kept(broken...) {
+		t.Error("data went of which the record still says that it is there")
+	}
+}
+
+// An account whose settings cannot be read keeps its data, and holds up nobody.
+func TestRound_SettingsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	day := 1
+	r.keep("b", &day)
+	if _, err := r.store.PutValue(t.Context(), store.SettingsValue("a"), []byte(`"broken"`), 0); err != nil {
+		t.Fatal(err)
+	}
+	stays, goes := r.done("a"), r.done("b")
+	r.days = 200
+	r.clean()
+	r.gone(goes)
+	if !r.kept(stays) {
+		t.Error("the data went of an account whose settings nobody knows")
+	}
+}
+
+// A node whose clock is days off removes nothing and says so, whichever way it
+// is off. What is retained goes by the store's time.
+func TestRound_WrongClockRemovesNothing(t *testing.T) {
+	t.Parallel()
+	for name, off := range map[string]time.Duration{
+		"100 days ahead": 100 * 24 * time.Hour, "100 days behind": -100 * 24 * time.Hour, "3 minutes ahead": 3 * time.Minute,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := setup(t)
+			day := 1
+			r.keep("a", &day)
+			old := r.done("a")
+			r.days = 2
+			fresh := r.done("a")
+			r.put(fresh, "parts/late.parquet")
+			r.off = off
+			var skew *retention.SkewError
+			if _, err := r.Round(t.Context()); !errors.As(err, &skew) || (skew.Skew-off).Abs() > time.Minute {
+				t.Errorf("error = %v, want one that tells %v", err, off)
+			}
+			if len(r.objects(old)) != 2 || len(r.objects(fresh)) != 3 {
+				t.Error("objects went by a clock that is wrong")
+			}
+			r.off = 0
+			r.clean()
+			r.gone(old)
+		})
+	}
+}
+
+// All clocks jump by a hundred days, as where the store is embedded: nothing
+// goes for days, and somebody is told.
+func TestRound_ClockThatJumpsRemovesNothing(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.clean()
+	kept := r.done("default")
+	r.days, r.jump = 100, 100*24*time.Hour
+	if r.clean(); !r.kept(kept) {
+		t.Fatal("a jump of the clock has removed what was made a moment before")
+	}
+	if !strings.Contains(r.log.String(), "the clock is wrong") {
+		t.Errorf("nobody was told:\n%s", r.log.String())
+	}
+	r.days++ // in which it runs
+	if r.clean(); !r.kept(kept) {
+		t.Fatal("the data was removed before anybody could set the clock")
+	}
+	r.days, r.jump = 2, 0 // somebody has
+	if r.clean(); !r.kept(kept) {
+		t.Fatal("data went after the clock was set")
+	}
+}
+
+// The same where the node is started with a wrong clock.
+func TestRound_StartWithAWrongClockRemovesNothing(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.clean()
+	kept := r.done("default")
+	for range 3 { // every start is a new one
+		r.days = 100
+		r.restart(r.Bucket)
+		if r.clean(); !r.kept(kept) {
+			t.Fatal("the data of a job that has just ended went")
+		}
+	}
+}
+
+// A service that stood still for long removes what is due within days.
+func TestRound_CatchesUp(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.clean()
+	due := r.done("default")
+	r.days = 100
+	r.restart(r.Bucket)
+	if r.clean(); !r.kept(due) {
+		t.Fatal("it caught up at once")
+	}
+	r.days += 5 // a day an hour: it takes 100 hours
+	r.clean()
+	r.gone(due)
+	if !strings.Contains(r.log.String(), "caught up") {
+		t.Errorf("nobody was told:\n%s", r.log.String())
+	}
+}
+
+// Nothing at all goes where records and bucket do not belong together.
+func TestRound_NothingGoesOfAnotherDeployment(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	due, late, unknown := r.done("default"), r.done("default"), rowmill.NewJobID()
+	r.put(late, "parts/late.parquet")
+	r.put(unknown, "input/rows.jsonl")
+	r.putKey(layout.Spooling(unknown))
+	r.days = 100
+	r.differ = errors.New("they do not belong together")
+	if _, err := r.Round(t.Context()); !errors.Is(err, r.differ) {
+		t.Errorf("error = %v", err)
+	}
+	if got := len(r.objects(due)) + len(r.objects(late)) + len(r.objects(unknown)); got != 2+3+1 {
+		t.Errorf("%d objects are left", got)
+	}
+}
+
+// What no record knows stays, whatever its age, and is reported: the records
+// may be what is wrong.
+func TestRound_UnknownJobsAreSetAside(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	lost, spooled := rowmill.NewJobID(), rowmill.NewJobID()
+	for _, name := range []string{"results/full-1-a.parquet", "results/rows-1-b.parquet"} {
+		r.put(lost, name)
+	}
+	r.put(spooled, "input/rows.jsonl") // by whom, nobody says
+	inner := r.putKey(layout.Jobs + "inner/jobs/" + rowmill.NewJobID() + "/results/full-1-a.parquet")
+	r.days = 100
+	r.clean()
+	r.days = 200
+	r.clean()
+	if len(r.objects(lost)) != 2 || len(r.objects(spooled)) != 1 {
+		t.Fatal("objects were removed that no record knows")
+	}
+	if _, err := r.Bucket.Stat(t.Context(), inner); err != nil {
+		t.Errorf("an object of a deployment inside this one: %v", err)
+	}
+	if got := r.Unknown(); got.Jobs != 2 || got.Objects != 3 || got.Bytes != 3 {
+		t.Errorf("reported %+v", got)
+	}
+	note, err := deployment.ReadNote(t.Context(), r.Bucket, lost)
+	if err != nil || note.Objects != 2 || note.Bytes != 2 || note.Found.Sub(r.now()).Abs() < 50*24*time.Hour {
+		t.Errorf("note %+v, %v, want one of the first time", note, err)
+	}
+	if lines := bytes.Count(r.log.Bytes(), []byte("in no record")) + bytes.Count(r.log.Bytes(), []byte("no record knows")); lines != 2 {
+		t.Errorf("%d lines for two passes:\n%s", lines, r.log.String())
+	}
+}
+
+// Records that come back, such as from a backup, make their jobs known again.
+func TestRound_RecordsThatComeBack(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	id := r.done("default")
+	whole := r.Store
+	r.Store = forgetful{r.clocked}
+	r.days = 2
+	r.clean()
+	if noted, err := deployment.Noted(t.Context(), r.Bucket); err != nil || !slices.Equal(noted, []string{id}) {
+		t.Fatalf("set aside: %v, %v", noted, err)
+	}
+	r.Store = whole
+	r.days = 4
+	r.clean()
+	if noted, err := deployment.Noted(t.Context(), r.Bucket); err != nil || len(noted) > 0 || r.Unknown().Jobs != 0 {
+		t.Errorf("set aside: %v, %v, %+v", noted, err, r.Unknown())
+	}
+	if !r.kept(id) {
+		t.Error("its data went")
+	}
+}
+
+// A forgetful store knows no job.
+type forgetful struct{ *clocked }
+
+func (forgetful) Get(context.Context, string) (store.Record, error) {
+	return store.Record{}, rowmill.ErrNotFound
+}
+
+func (forgetful) Holders(context.Context) ([]string, error) { return nil, nil }
+
+// The rows of a submission are waste only while nobody was told of its job:
+// where it was at work, its record is what was lost.
+func TestRound_SpooledRowsOfALostJobStay(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	id := rowmill.NewJobID()
+	r.put(id, "input/rows.jsonl")
+	r.put(id, "input/shard-000000")
+	r.putKey(layout.Spooling(id)) // whose removal failed
+	r.days = 2
+	r.clean()
+	if len(r.objects(id)) != 2 || r.Unknown().Jobs != 1 {
+		t.Errorf("%v are left, %+v", r.objects(id), r.Unknown())
+	}
+}

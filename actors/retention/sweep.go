@@ -1,0 +1,214 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/deployment"
+	"github.com/rowmill/rowmill/store"
+)
+
+// sweep is a pass over the folders of all jobs.
+type sweep struct {
+	after string        // the last folder that was looked at
+	next  time.Duration // when to begin the next pass, by the time that the process has run
+
+	unknown map[string]bool // jobs that no record knows
+	found   Unknown
+	fresh   int // of them, those that were not set aside before
+}
+
+// sweepSome looks at some folders of jobs: for what crashes have left there,
+// and for jobs that no record knows. It goes through all of them once per
+// OrphanAge.
+func (j *Janitor) sweepSome(ctx context.Context, today time.Time) error {
+	s := &j.sweep
+	if j.Running() < s.next {
+		return nil
+	}
+	ids, err := j.Bucket.Folders(ctx, layout.Jobs, s.after, j.Batch)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range ids {
+		if err := j.sweepJob(ctx, id, today, today.Add(-j.OrphanAge)); err != nil {
+			errs = append(errs, fmt.Errorf("job %s: %w", id, err))
+		}
+		s.after = id
+	}
+	if len(ids) < j.Batch {
+		errs = append(errs, j.endSweep(ctx, today.Add(-j.OrphanAge)))
+	}
+	return errors.Join(errs...)
+}
+
+// sweepJob removes what no record names of a job's objects, unless it is
+// younger than before. The objects of a job that no record knows are set aside.
+func (j *Janitor) sweepJob(ctx context.Context, id string, today, before time.Time) error {
+	if !rowmill.IsJobID(id) {
+		return nil // no folder of ours: another deployment may have been given one inside this bucket
+	}
+	rec, err := j.Store.Get(ctx, id)
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound):
+		return j.setAside(ctx, id, today, before)
+	case err != nil:
+		return err
+	case !rec.Job.Status.Terminal() || rec.EndedAt().After(before):
+		return nil
+	}
+	objects, err := j.Bucket.List(ctx, layout.Job(id))
+	if err != nil {
+		return err
+	}
+	named := map[string]bool{}
+	if rec.DataRemoved == nil {
+		if named, err = j.named(ctx, rec); err != nil {
+			return err
+		}
+	}
+	var leftovers []string
+	for _, o := range objects {
+		if !named[o.Key] && !kept(rec, o.Key) && !o.Modified.After(before) {
+			leftovers = append(leftovers, o.Key)
+		}
+	}
+	if len(leftovers) == 0 {
+		return nil
+	}
+	j.Log.Warn("a crash has left objects, which go now", "job", id, "objects", len(leftovers))
+	if len(leftovers) == len(objects) {
+		return j.Bucket.DeletePrefix(ctx, layout.Job(id))
+	}
+	var errs []error
+	for _, key := range leftovers {
+		errs = append(errs, j.Bucket.Delete(ctx, key))
+	}
+	return errors.Join(errs...)
+}
+
+// named are the objects that a job which is over still needs: its artifacts,
+// and the parts of one that has not succeeded. Those of a success are in its
+// artifacts; where an owner died before it removed them, their records go now.
+func (j *Janitor) named(ctx context.Context, rec store.Record) (map[string]bool, error) {
+	keys := map[string]bool{}
+	for _, a := range rec.Artifacts {
+		keys[a.Key] = true
+	}
+	parts, err := j.Store.ListParts(ctx, rec.Job.ID)
+	if rec.Job.Status == rowmill.StatusSucceeded && len(parts) > 0 {
+		return keys, j.Store.DropParts(ctx, rec.Job.ID)
+	}
+	for _, p := range parts {
+		keys[p.Key] = true
+	}
+	return keys, err
+}
+
+// setAside notes a job that no record knows, unless it is a submission that
+// may still be under way.
+func (j *Janitor) setAside(ctx context.Context, id string, today, before time.Time) error {
+	objects, err := j.Bucket.List(ctx, layout.Job(id))
+	if err != nil || len(objects) == 0 {
+		return err
+	}
+	if under, err := j.submitting(ctx, id, objects, before); under || err != nil {
+		return err
+	}
+	now := deployment.NoteOf(id, objects, today)
+	kept, err := deployment.SetAside(ctx, j.Bucket, now)
+	if err != nil {
+		return err
+	}
+	s := &j.sweep
+	if s.unknown == nil {
+		s.unknown = map[string]bool{}
+	}
+	s.unknown[id] = true
+	s.found.Jobs++
+	s.found.Objects += now.Objects
+	s.found.Bytes += now.Bytes
+	if kept.Found.Equal(now.Found) {
+		s.fresh++
+	}
+	return nil
+}
+
+// submitting reports whether a job's objects are those of a submission whose
+// record may still come, or whose waste removeSpooled will remove.
+func (j *Janitor) submitting(ctx context.Context, id string, objects []blob.Info, before time.Time) (bool, error) {
+	if len(objects) != 1 || objects[0].Key != layout.Spooled(id) {
+		return false, nil
+	}
+	if objects[0].Modified.After(before) {
+		return true, nil
+	}
+	_, err := j.Bucket.Stat(ctx, layout.Spooling(id))
+	if errors.Is(err, rowmill.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// endSweep ends a pass: what crashed submissions have left goes, and so do the
+// notes of jobs that are known again.
+func (j *Janitor) endSweep(ctx context.Context, before time.Time) error {
+	s := &j.sweep
+	errs := []error{j.removeSpooled(ctx, before)}
+	noted, err := deployment.Noted(ctx, j.Bucket)
+	errs = append(errs, err)
+	for _, id := range noted {
+		if !s.unknown[id] {
+			errs = append(errs, deployment.Forget(ctx, j.Bucket, id))
+		}
+	}
+	j.unknown = s.found
+	if s.found.Jobs > 0 {
+		j.Log.Warn("the bucket holds objects of jobs that no record knows; they stay, see rowmill storage check",
+			"jobs", s.found.Jobs, "new", s.fresh, "objects", s.found.Objects, "bytes", s.found.Bytes)
+	}
+	*s = sweep{next: j.Running() + j.OrphanAge}
+	return errors.Join(errs...)
+}
+
+// removeSpooled removes the rows of submissions that crashed before their
+// record was stored, and of which nobody was told: that is what their marks
+// say. Where there is more than the rows the job was at work once, and its
+// record is what was lost.
+func (j *Janitor) removeSpooled(ctx context.Context, before time.Time) error {
+	marks, err := j.Bucket.List(ctx, layout.Spoolings)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, mark := range marks {
+		if !mark.Modified.After(before) {
+			errs = append(errs, j.removeMark(ctx, layout.NotedJob(mark.Key)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (j *Janitor) removeMark(ctx context.Context, id string) error {
+	_, err := j.Store.Get(ctx, id)
+	if errors.Is(err, rowmill.ErrNotFound) {
+		var objects []blob.Info
+		if objects, err = j.Bucket.List(ctx, layout.Job(id)); err != nil {
+			return err
+		}
+		if len(objects) == 1 && objects[0].Key == layout.Spooled(id) {
+			j.Log.Warn("a submission that crashed has left its rows, which go now", "job", id, "bytes", objects[0].Size)
+			err = j.Bucket.DeletePrefix(ctx, layout.Job(id))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return j.Bucket.Delete(ctx, layout.Spooling(id))
+}

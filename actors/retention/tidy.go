@@ -1,0 +1,49 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/store"
+)
+
+// tidyAfter is how long the owner of a job that has just ended is given to clean
+// up after it.
+const tidyAfter = 10 * time.Minute
+
+// tidy cleans up after jobs whose owners did not, and removes inputs that need
+// not be kept any longer. Jobs with which that fails hold up no others.
+func (j *Janitor) tidy(ctx context.Context, today time.Time) error {
+	jobs, err := j.Store.Due(ctx, today.Add(-tidyAfter), j.Batch+len(j.stuck))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	tried := 0
+	for _, id := range jobs {
+		if j.stuck[id] {
+			continue
+		}
+		tried++
+		if err := j.Tidy(ctx, id); err != nil {
+			errs = append(errs, fmt.Errorf("clean up after job %s: %w", id, err))
+			if j.stuck == nil {
+				j.stuck = make(map[string]bool)
+			}
+			j.stuck[id] = true
+		}
+	}
+	if tried == 0 {
+		j.stuck = nil
+	}
+	return errors.Join(errs...)
+}
+
+// kept reports whether an object is the input of a job that may be continued.
+func kept(rec store.Record, key string) bool {
+	return rec.InputUntil != nil && rec.InputRemoved == nil && strings.HasPrefix(key, layout.Input(rec.Job.ID))
+}

@@ -1,0 +1,79 @@
+package retention_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/store"
+)
+
+// cancelled creates a job and cancels it at once.
+func (r *rig) cancelled() string {
+	r.Helper()
+	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now().UTC()}
+	if _, _, err := r.store.Create(r.Context(), store.Record{Job: job, Spec: rowmill.Spec{Account: "default", Inline: []string{"a"}}}, nil); err != nil {
+		r.Fatal(err)
+	}
+	if _, err := r.store.Cancel(r.Context(), job.ID, time.Now(), nil); err != nil {
+		r.Fatal(err)
+	}
+	return job.ID
+}
+
+// What an owner that died has not cleaned up the janitor does, once that owner
+// has had its time, and jobs with which that fails hold up no others.
+func TestTidy_AfterOwnersThatDied(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	first, second, third, fourth := r.cancelled(), r.cancelled(), r.cancelled(), r.cancelled()
+	if _, err := r.Round(t.Context()); err != nil || len(r.tidied) > 0 {
+		t.Fatalf("%v were tidied before their owners had the time, %v", r.tidied, err)
+	}
+	r.stuck = map[string]bool{first: true, second: true}
+	r.days = 1
+	for range 3 {
+		_, _ = r.Round(t.Context())
+	}
+	if !slices.Contains(r.tidied, third) || !slices.Contains(r.tidied, fourth) {
+		t.Errorf("only %v were tidied behind two that cannot be", r.tidied)
+	}
+	r.stuck = nil
+	for range 3 {
+		_, _ = r.Round(t.Context())
+	}
+	if len(r.tidied) != 4 {
+		t.Errorf("%v were tidied, want all four", r.tidied)
+	}
+}
+
+// An input is kept until its time is over, whatever the sweep finds.
+func TestTidy_AnInputThatIsKeptStaysUntilItsTime(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	id := r.cancelled()
+	w, err := r.Bucket.Create(t.Context(), layout.Shard(id, 0), layout.Bytes)
+	if err == nil {
+		_, err = w.Commit()
+	}
+	if err == nil {
+		err = r.store.KeepInput(t.Context(), id, time.Now().AddDate(0, 0, 7))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r.days = 1; r.days < 6; r.days++ {
+		r.clean()
+	}
+	if _, err := r.Bucket.Stat(t.Context(), layout.Shard(id, 0)); err != nil || len(r.tidied) > 0 {
+		t.Errorf("after five days: %v, %v", err, r.tidied)
+	}
+	for r.days = 6; r.days < 12; r.days++ {
+		r.clean()
+	}
+	if !slices.Equal(r.tidied, []string{id}) {
+		t.Errorf("after eleven days %v were tidied", r.tidied)
+	}
+}

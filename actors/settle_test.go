@@ -1,0 +1,133 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/wait"
+	"github.com/rowmill/rowmill/store"
+)
+
+// parts is how many records and objects of parts a job has.
+func (b *rig) parts(id string) (records, objects int) {
+	b.t.Helper()
+	parts, err := b.store.ListParts(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	list, err := b.cfg.Blob.List(b.t.Context(), layout.Parts(id))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return len(parts), len(list)
+}
+
+// A backdated store says of a job that is over that it runs, as one does that
+// has forgotten the end.
+type backdated struct {
+	store.Store
+	forgot atomic.Bool
+	asked  atomic.Int64
+}
+
+func (s *backdated) Get(ctx context.Context, id string) (store.Record, error) {
+	rec, err := s.Store.Get(ctx, id)
+	if err == nil && s.forgot.Load() && rec.Job.Status.Terminal() {
+		s.asked.Add(1)
+		rec.Job.Status = rowmill.StatusRunning
+	}
+	return rec, err
+}
+
+// Nothing that would be needed to end a job again goes before its end is safe.
+func TestPartsStayUntilTheEndIsSafe(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) { cfg.Ownership.Settle = 2 * time.Second })
+	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
+	if records, objects := b.parts(rec.Job.ID); records == 0 || objects == 0 {
+		t.Errorf("%d records and %d objects of parts just after the end", records, objects)
+	}
+	wait.For(t, "the parts are gone", func() bool {
+		records, objects := b.parts(rec.Job.ID)
+		return records+objects == 0
+	})
+}
+
+func TestAForgottenEndKeepsAll(t *testing.T) {
+	t.Parallel()
+	var s *backdated
+	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
+		cfg.Ownership.Settle = 100 * time.Millisecond
+		s = &backdated{Store: cfg.Store}
+		s.forgot.Store(true)
+		cfg.Store = s
+	})
+	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
+	wait.For(t, "the node looks whether the job is over", func() bool { return s.asked.Load() > 0 })
+	if err := b.system.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if records, objects := b.parts(rec.Job.ID); records == 0 || objects == 0 {
+		t.Errorf("%d records and %d objects of parts of a job whose end was forgotten", records, objects)
+	}
+}
+
+// A mumbling store makes changes of which it says that they failed.
+type mumbling struct {
+	store.Store
+	once sync.Once
+}
+
+func (s *mumbling) Finish(ctx context.Context, f store.Fence, change func(*store.Record) error) (rec store.Record, err error) {
+	rec, err = s.Store.Finish(ctx, f, change)
+	s.once.Do(func() { rec, err = store.Record{}, errors.Join(err, store.ErrOutcomeUnknown) })
+	return rec, err
+}
+
+// A success whose acknowledgement was lost is cleaned up after as a success.
+func TestAnEndWithoutItsAnswerIsTheEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) { cfg.Store = &mumbling{Store: cfg.Store} })
+	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
+	if rec.Job.Status != rowmill.StatusSucceeded {
+		t.Fatalf("it has %s", rec.Job.Status)
+	}
+	wait.For(t, "the parts are gone", func() bool {
+		records, objects := b.parts(rec.Job.ID)
+		return records+objects == 0
+	})
+}
+
+// An owner that was lost at the end may have made result files, which another
+// made again: those that count stay, and no others.
+func TestResultsOfALostOwnerGo(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) { cfg.Ownership.Settle = 200 * time.Millisecond })
+	id := b.submit(rowmill.Spec{Inline: numbered(3)})
+	for _, name := range []string{layout.Full, layout.Rows} {
+		w, err := b.cfg.Blob.Create(t.Context(), layout.Artifact(id, name, 1), layout.Parquet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rec := b.end(id)
+	wait.For(t, "the others are gone", func() bool {
+		objects, err := b.cfg.Blob.List(t.Context(), layout.Job(id)+"results/")
+		return err == nil && len(objects) == len(rec.Artifacts)
+	})
+	for name, a := range rec.Artifacts {
+		if _, err := b.cfg.Blob.Stat(t.Context(), a.Key); err != nil {
+			t.Errorf("%s, which counts: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/retry"
+)
+
+// A watchedBucket tells how its calls end.
+type watchedBucket struct {
+	blob.Bucket
+	place *place
+}
+
+func (b *watchedBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	w, err := b.Bucket.Create(ctx, key, contentType)
+	if err != nil {
+		return nil, b.place.met(err, writes)
+	}
+	return &watchedWriter{w, b.place}, nil
+}
+
+func (b *watchedBucket) Open(ctx context.Context, key string) (blob.Object, error) {
+	o, err := b.Bucket.Open(ctx, key)
+	if err = b.place.met(err, reads); err != nil {
+		return nil, err
+	}
+	return &watchedObject{o, b.place}, nil
+}
+
+func (b *watchedBucket) Stat(ctx context.Context, key string) (blob.Info, error) {
+	info, err := b.Bucket.Stat(ctx, key)
+	return info, b.place.met(err, reads)
+}
+
+func (b *watchedBucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
+	infos, err := b.Bucket.List(ctx, prefix)
+	return infos, b.place.met(err, reads)
+}
+
+func (b *watchedBucket) Delete(ctx context.Context, key string) error {
+	return b.place.met(b.Bucket.Delete(ctx, key), reads) // needs no room
+}
+
+func (b *watchedBucket) DeletePrefix(ctx context.Context, prefix string) error {
+	return b.place.met(b.Bucket.DeletePrefix(ctx, prefix), reads)
+}
+
+// try reads, or writes where that is what fails.
+func (b *watchedBucket) try(ctx context.Context, node string) {
+	key := layout.Probe(node)
+	if _, err := b.Stat(ctx, key); err != nil && Passing(err) || !b.place.writes() {
+		return
+	}
+	w, err := b.Create(ctx, key, layout.Bytes)
+	if err != nil {
+		return
+	}
+	defer w.Abort()
+	if _, err := w.Write(make([]byte, probeSize)); err != nil {
+		return
+	}
+	if _, err := w.Commit(); err == nil {
+		_ = b.Delete(ctx, key) // what stays is written over by the next one
+	}
+}
+
+// probeSize is what is written to see whether there is room again, in bytes: less
+// than any part that would follow, and more than what any file takes.
+const probeSize = 256 << 10
+
+type watchedWriter struct {
+	blob.Writer
+	place *place
+}
+
+func (w *watchedWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err != nil {
+		err = w.place.met(err, writes)
+	}
+	return n, err
+}
+
+func (w *watchedWriter) Commit() (blob.Info, error) {
+	info, err := w.Writer.Commit()
+	return info, w.place.met(err, writes)
+}
+
+type watchedObject struct {
+	blob.Object
+	place *place
+}
+
+func (o *watchedObject) ReadAt(p []byte, off int64) (int, error) {
+	n, err := o.Object.ReadAt(p, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = o.place.met(err, reads)
+	}
+	return n, err
+}
+
+// Patient is a context under which one call of the bucket is repeated for as
+// long as it takes: for what cannot be begun again. done must be called.
+func (w *Watch) Patient(ctx context.Context) (patient context.Context, done func()) {
+	waiter := new(int)
+	return retry.Patient(ctx, func(err error) {
+		if err == nil {
+			w.objects.returns(waiter)
+		} else {
+			w.objects.waits(waiter, err)
+		}
+	}), func() { w.objects.returns(waiter) }
+}

@@ -1,0 +1,84 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/rowmill/rowmill/store"
+)
+
+// A watchedStore tells how its calls end. Those that are not here are as rare as
+// they are equal to others: nothing would be learned from them.
+type watchedStore struct {
+	store.Store
+	place *place
+}
+
+func (s *watchedStore) Ping(ctx context.Context) error { return s.place.met(s.Store.Ping(ctx), writes) }
+
+func (s *watchedStore) OpenSession(ctx context.Context, node string, ttl time.Duration) (string, error) {
+	session, err := s.Store.OpenSession(ctx, node, ttl)
+	return session, s.place.met(err, writes)
+}
+
+// RenewSession needs no room: that it succeeds does not say that others would.
+func (s *watchedStore) RenewSession(ctx context.Context, session string) error {
+	return s.place.met(s.Store.RenewSession(ctx, session), reads)
+}
+
+func (s *watchedStore) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (store.Record, bool, error) {
+	stored, existed, err := s.Store.Create(ctx, rec, idem)
+	return stored, existed, s.place.met(err, writes)
+}
+
+func (s *watchedStore) Get(ctx context.Context, jobID string) (store.Record, error) {
+	rec, err := s.Store.Get(ctx, jobID)
+	return rec, s.place.met(err, reads)
+}
+
+func (s *watchedStore) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) {
+	orphans, err := s.Store.Orphans(ctx, limit)
+	return orphans, s.place.met(err, reads)
+}
+
+func (s *watchedStore) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
+	rec, err := s.Store.Claim(ctx, jobID, session)
+	return rec, s.place.met(err, writes)
+}
+
+func (s *watchedStore) Release(ctx context.Context, f store.Fence) error {
+	return s.place.met(s.Store.Release(ctx, f), writes)
+}
+
+func (s *watchedStore) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
+	rec, err := s.Store.Update(ctx, f, change)
+	return rec, s.place.met(err, writes)
+}
+
+func (s *watchedStore) Finish(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
+	rec, err := s.Store.Finish(ctx, f, change)
+	return rec, s.place.met(err, writes)
+}
+
+func (s *watchedStore) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error) {
+	rec, err := s.Store.Cancel(ctx, jobID, now, change)
+	return rec, s.place.met(err, writes)
+}
+
+func (s *watchedStore) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
+	return s.place.met(s.Store.CommitParts(ctx, f, parts, totals), writes)
+}
+
+func (s *watchedStore) ReplaceParts(ctx context.Context, f store.Fence, complete store.Part) error {
+	return s.place.met(s.Store.ReplaceParts(ctx, f, complete), writes)
+}
+
+func (s *watchedStore) ListParts(ctx context.Context, jobID string) ([]store.Part, error) {
+	parts, err := s.Store.ListParts(ctx, jobID)
+	return parts, s.place.met(err, reads)
+}
+
+func (s *watchedStore) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
+	rec, err := s.Store.Reserve(ctx, f, usd, limit)
+	return rec, s.place.met(err, writes)
+}

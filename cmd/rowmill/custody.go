@@ -1,0 +1,313 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/deployment"
+)
+
+// storageCommands are the commands about records and objects. They open both
+// themselves, since a node that refuses to start has to be mended too.
+type storageCommands struct{ term *terminal.IO }
+
+func storageCommand(term *terminal.IO) *cobra.Command {
+	s := storageCommands{term}
+	root := &cobra.Command{
+		Use:   "storage",
+		Short: "Check that records and objects belong together, and remove what is nobody's",
+		Long: `Check that records and objects belong together, and remove what is nobody's.
+
+These commands open the records and the bucket themselves, by the settings of a
+node (--config, --data and so on), whether nodes run or not. Records in a file
+belong to one process: stop its node first.
+
+A deployment has an identity, kept in its records and in its bucket. A node
+refuses to start where they differ. Objects of jobs that no record knows are
+removed by no node: the records may be what was lost. They are set aside, which
+leaves them where they are, and stay until you purge them or the records come
+back.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(s.check(), s.quarantine(), s.purge(), s.adopt())
+	return root
+}
+
+// with gives a command the settings of a node, and a body that works on the
+// storage they name.
+func (s storageCommands) with(cmd *cobra.Command, body func(ctx context.Context, m *Main, args []string) error) *cobra.Command {
+	load := settingsFlags(cmd.Flags(), s.term)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		set, err := load()
+		if err != nil {
+			return err
+		}
+		set.Log.Level = slog.LevelError.String()
+		m := &Main{Settings: set, Logger: newLogger(s.term, set.Log)}
+		defer func() { err = errors.Join(err, m.closeAll(context.WithoutCancel(cmd.Context()))) }()
+		for _, step := range []func(context.Context) error{m.openMetrics, m.openStore, m.openBucket} {
+			if err := step(cmd.Context()); err != nil {
+				return exit.With(exit.Failure, err)
+			}
+		}
+		return body(cmd.Context(), m, args)
+	}
+	return cmd
+}
+
+func (s storageCommands) check() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Compare records and bucket both ways; exit code 1 where they do not agree",
+		Long: `Compare records and bucket both ways and change nothing: whose they are, jobs
+with objects that no record knows, result files that records name and the bucket
+does not have, and how far this machine's clock is from the store's. Exit code 1
+where anything is wrong. It asks for each job, so it takes minutes for many.`,
+		Example: `  rowmill storage check --config /etc/rowmill/rowmill.yaml
+  rowmill storage check -o json | jq .missing`,
+		Args: cobra.NoArgs,
+	}
+	form := command.PrintFlag(cmd, "table", "json")
+	return s.with(cmd, func(ctx context.Context, m *Main, _ []string) error {
+		how, err := form()
+		if err != nil {
+			return err
+		}
+		report, err := m.pair().Check(ctx, s.progress())
+		if err != nil {
+			return err
+		}
+		now, err := m.Store.Time(ctx)
+		if err != nil {
+			return err
+		}
+		skew := m.now().Sub(now).Round(time.Second)
+		if how == "json" {
+			err = terminal.JSON(s.term.Out, struct {
+				deployment.Report
+				SkewSeconds float64 `json:"clock_skew_seconds"`
+			}{report, skew.Seconds()})
+		} else {
+			err = s.print(m, report, skew)
+		}
+		if err == nil && (!report.Whole() || skew.Abs() > m.Settings.Retention.ClockTolerance) {
+			err = exit.With(exit.Failure, errors.New("records and objects do not agree; rowmill storage --help says what can be done"))
+		}
+		return err
+	})
+}
+
+// progress tells how far a check is, where that takes long.
+func (s storageCommands) progress() func(jobs int) {
+	told := s.term.Now()
+	return func(jobs int) {
+		if now := s.term.Now(); now.Sub(told) > 5*time.Second {
+			told = now
+			s.term.Say("%s jobs were looked at", terminal.Count(int64(jobs)))
+		}
+	}
+}
+
+func (s storageCommands) print(m *Main, r deployment.Report, skew time.Duration) error {
+	whose := func(i *deployment.Identity) string {
+		if i == nil {
+			return "no deployment's yet"
+		}
+		return i.String()
+	}
+	return terminal.Table(s.term.Out, func(row terminal.Row) {
+		row("records", m.records(), whose(r.Records))
+		row("objects", m.objects(), whose(r.Bucket))
+		row("clock", "this machine's is ahead of the store's by", skew.String())
+		row("known jobs with objects", terminal.Count(int64(r.Known)), "")
+		row("jobs that no record knows", terminal.Count(int64(len(r.Unknown))), terminal.Size(size(r.Unknown)))
+		row("result files that are missing", terminal.Count(int64(len(r.Missing))), "")
+		for _, n := range first(r.Unknown) {
+			row("unknown", n.JobID, describe(n))
+		}
+		for _, f := range first(r.Missing) {
+			row("missing", f.JobID, f.Key)
+		}
+	})
+}
+
+// maxPrinted is how many jobs a person is shown; -o json has all of them.
+const maxPrinted = 20
+
+func first[T any](list []T) []T { return list[:min(len(list), maxPrinted)] }
+
+func size(notes []deployment.Note) (bytes int64) {
+	for _, n := range notes {
+		bytes += n.Bytes
+	}
+	return bytes
+}
+
+func describe(n deployment.Note) string {
+	text := fmt.Sprintf("%d objects, %s, the last of %s", n.Objects, terminal.Size(n.Bytes), n.Newest.Format(time.RFC3339))
+	if !n.Found.IsZero() {
+		text += ", set aside " + n.Found.Format(time.RFC3339)
+	}
+	return text
+}
+
+func (s storageCommands) quarantine() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "quarantine",
+		Short: "Set aside now what no record knows, and list it",
+		Long: `Set aside now what no record knows, and list it. Nodes do the same by themselves,
+once a retention.orphan_age. What is set aside stays where it is; a note in the
+bucket says since when. Once the records know a job again its note goes.`,
+		Example: `  rowmill storage quarantine --config /etc/rowmill/rowmill.yaml`,
+		Args:    cobra.NoArgs,
+	}
+	form := command.PrintFlag(cmd, "table", "json")
+	return s.with(cmd, func(ctx context.Context, m *Main, _ []string) error {
+		how, err := form()
+		if err != nil {
+			return err
+		}
+		if _, err := m.pair().Settle(ctx); err != nil { // notes are for the deployment whose bucket this is
+			return err
+		}
+		report, err := m.pair().Check(ctx, s.progress())
+		if err != nil {
+			return err
+		}
+		notes, err := m.pair().Quarantine(ctx, report)
+		if err != nil {
+			return err
+		}
+		if how == "json" {
+			return terminal.JSON(s.term.Out, notes)
+		}
+		return s.list(notes)
+	})
+}
+
+func (s storageCommands) list(notes []deployment.Note) error {
+	return terminal.Table(s.term.Out, func(row terminal.Row) {
+		row("JOB", "OBJECTS", "SIZE", "LAST WRITTEN", "SET ASIDE")
+		for _, n := range notes {
+			row(n.JobID, terminal.Count(int64(n.Objects)), terminal.Size(n.Bytes), n.Newest.Format(time.RFC3339), n.Found.Format(time.RFC3339))
+		}
+	})
+}
+
+func (s storageCommands) purge() *cobra.Command {
+	var all, dry, yes bool
+	var older time.Duration
+	cmd := &cobra.Command{
+		Use:   "purge [JOB ...]",
+		Short: "Remove the objects of jobs that were set aside, for good",
+		Long: `Remove the objects of jobs that were set aside, for good: those named, those set
+aside longer ago than --older-than, or --all. Each is looked up once more: what
+the records know by then stays. It asks before it removes anything, unless
+--yes is given.`,
+		Example: `  rowmill storage purge --older-than 720h --dry-run
+  rowmill storage purge job-019ab3c4-5a3e-7c11-9f0d-2b8f2d8c3c11 --yes`,
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "all that are set aside")
+	cmd.Flags().DurationVar(&older, "older-than", 0, "those set aside longer ago, such as 720h")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would go, and remove nothing")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return s.with(cmd, func(ctx context.Context, m *Main, args []string) error {
+		if ways := min(len(args), 1) + count(all) + count(older > 0); ways != 1 {
+			return exit.With(exit.Usage, errors.New("say what goes: names of jobs, --older-than or --all, one of the three"))
+		}
+		notes, err := m.pair().SetAsideJobs(ctx)
+		if err != nil {
+			return err
+		}
+		chosen := slices.DeleteFunc(notes, func(n deployment.Note) bool {
+			return !all && !slices.Contains(args, n.JobID) && (older <= 0 || m.now().Sub(n.Found) < older)
+		})
+		if len(chosen) < len(args) {
+			return exit.With(exit.NotFound, errors.New("not all of the jobs named are set aside; rowmill storage quarantine lists those that are"))
+		}
+		if err := s.list(chosen); err != nil || dry || len(chosen) == 0 {
+			return err
+		}
+		if !yes && !s.agreed("remove %d jobs with %s for good?", len(chosen), terminal.Size(size(chosen))) {
+			return exit.With(exit.Failure, errors.New("nothing was removed"))
+		}
+		return s.remove(ctx, m, chosen)
+	})
+}
+
+func count(set bool) int {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+// remove purges jobs; one that fails, or is known again, holds up no other.
+func (s storageCommands) remove(ctx context.Context, m *Main, chosen []deployment.Note) error {
+	removed, failed := 0, error(nil)
+	for _, n := range chosen {
+		switch err := m.pair().Purge(ctx, n.JobID); {
+		case err == nil:
+			removed++
+		case errors.Is(err, deployment.ErrKnown), errors.Is(err, rowmill.ErrNotFound):
+			s.term.Say("job %s stays: %v", n.JobID, err)
+		default:
+			failed = cmp.Or(failed, err)
+		}
+	}
+	s.term.Say("%d jobs were removed", removed)
+	return failed
+}
+
+// agreed asks a person.
+func (s storageCommands) agreed(question string, args ...any) bool {
+	s.term.Say(question+" [yes/no]", args...)
+	line, _ := bufio.NewReader(s.term.In).ReadString('\n')
+	return strings.TrimSpace(line) == "yes"
+}
+
+func (s storageCommands) adopt() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "adopt",
+		Short: "Say that records and bucket belong together, although they do not say so",
+		Long: `Say that records and bucket belong together, although they do not say so: after
+Redis was restored empty, the bucket was moved, or both are to be used together
+from now on. What only one of them says is given to the other; where they differ
+both get a new identity, and whoever else uses one of them removes nothing from
+then on, is not ready, and says so.
+
+Nothing is removed. Jobs in the bucket that the records do not know are set
+aside; results that the records name and the bucket does not have stay missing.
+It asks first, unless --yes is given.`,
+		Example: `  rowmill storage check --config /etc/rowmill/rowmill.yaml
+  rowmill storage adopt --config /etc/rowmill/rowmill.yaml`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return s.with(cmd, func(ctx context.Context, m *Main, _ []string) error {
+		if !yes && !s.agreed("do the records at %s and the objects in %s belong together, and does nobody else use them?", m.records(), m.objects()) {
+			return exit.With(exit.Failure, errors.New("nothing was changed"))
+		}
+		settled, _, _, err := m.pair().Adopt(ctx)
+		if err != nil {
+			return err
+		}
+		s.term.Say("both are %v", settled)
+		return nil
+	})
+}

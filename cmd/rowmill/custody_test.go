@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/deployment"
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/internal/s3test"
+	"github.com/rowmill/rowmill/internal/wait"
+)
+
+// leave writes a result file of a job that no record knows.
+func leave(t *testing.T, bucket blob.Bucket, name string) (id string) {
+	t.Helper()
+	id = rowmill.NewJobID()
+	w, err := bucket.Create(t.Context(), layout.Job(id)+name, layout.Parquet)
+	if err == nil {
+		_, err = w.Write([]byte("paid for"))
+	}
+	if err == nil {
+		_, err = w.Commit()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// opened is the storage of a node that does not run.
+func opened(t *testing.T, m *Main) *Main {
+	t.Helper()
+	for _, step := range []func(context.Context) error{m.openMetrics, m.openStore, m.openBucket} {
+		if err := step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+func closed(t *testing.T, m *Main) {
+	t.Helper()
+	if err := m.closeAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStorageCommands(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	command := func(code int, stdin string, args ...string) string {
+		t.Helper()
+		got, out, said := runCommand(t.Context(), nil, stdin, append(strings.Fields("storage "+args[0]), append(args[1:], "--data", data)...)...)
+		if got != code {
+			t.Errorf("rowmill storage %s: code %d, want %d\n%s%s", strings.Join(args, " "), got, code, out, said)
+		}
+		return out + said
+	}
+	says := func(text string, words ...string) {
+		t.Helper()
+		for _, word := range words {
+			if !strings.Contains(text, word) {
+				t.Errorf("%q is not in\n%s", word, text)
+			}
+		}
+	}
+	m := opened(t, prepare(t, data, nil))
+	if err := m.settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, m)
+	says(command(0, "", "check"), m.deployment.ID)
+
+	m = opened(t, prepare(t, data, nil))
+	one, two := leave(t, m.Bucket, "results/full-1-a.parquet"), leave(t, m.Bucket, "input/rows.jsonl")
+	closed(t, m)
+	says(command(1, "", "check"), one, two, "do not agree")
+	says(command(2, "", "purge"), "say what goes")
+	says(command(5, "", "purge", one, "--yes"), "not all of the jobs named are set aside")
+	says(command(0, "", "quarantine"), one, two, "8 B")
+	says(command(0, "", "purge", "--older-than", "1h"), "JOB")
+	says(command(0, "", "purge", "--all", "--dry-run"), one, two)
+	says(command(1, "no\n", "purge", "--all"), "nothing was removed")
+	says(command(0, "yes\n", "purge", one), "1 jobs were removed")
+	says(command(0, "", "purge", "--all", "--yes"), two, "1 jobs were removed")
+	command(0, "", "check")
+
+	var report struct {
+		deployment.Report
+		Skew *float64 `json:"clock_skew_seconds"`
+	}
+	if err := json.Unmarshal([]byte(command(0, "", "check", "-o", "json")), &report); err != nil || !report.Whole() || report.Skew == nil {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// Two deployments on one bucket, with a Redis database each: the second one
+// does not start, and nothing of the first is touched. When the first one's
+// records are lost it is not ready, removes nothing, and does not start again
+// until an operator says so.
+func TestTwoDeploymentsOnOneBucket(t *testing.T) {
+	t.Parallel()
+	records, objects := redistest.Start(t), s3test.Start(t)
+	on := func(database string) func(*settings.Settings) {
+		return func(s *settings.Settings) {
+			s.Store.URL = settings.Secret(strings.TrimSuffix(records.URL(), "0") + database)
+			s.Objects.URL, s.Objects.Endpoint = "s3://"+objects.Bucket+"/production", objects.Endpoint
+			s.Objects.AccessKey, s.Objects.SecretKey = settings.Secret(objects.AccessKey), settings.Secret(objects.SecretKey)
+			s.Cluster.Listen, s.Cluster.Node = gossipAddress(t), "node"+database
+			s.Retention.Interval, s.APIKey = time.Second, "secret-of-an-administrator"
+		}
+	}
+	first := start(t, t.TempDir(), on("0"))
+	lost := leave(t, first.Bucket, "results/full-1-a.parquet")
+
+	second := prepare(t, t.TempDir(), on("1"))
+	var differ *deployment.DifferError
+	err := second.Run(t.Context())
+	if !errors.As(err, &differ) {
+		t.Fatalf("the second one started, or ended with %v", err)
+	}
+	for _, part := range []string{first.deployment.ID, "/1", "s3://" + objects.Bucket + "/production", "rowmill storage adopt"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not name %s", err, part)
+		}
+	}
+
+	wait.For(t, "the first one finds the job that it does not know", func() bool {
+		_, text := fetch(t, first.URL+"/readyz?verbose")
+		return strings.Contains(text, "1 jobs with 8 bytes IN THE BUCKET AND IN NO RECORD")
+	})
+	if _, err := records.Command("FLUSHALL"); err != nil {
+		t.Fatal(err)
+	}
+	wait.For(t, "the first one notices that its records are gone", func() bool {
+		status, text := fetch(t, first.URL+"/readyz?verbose")
+		return status == 503 && strings.Contains(text, "the records were lost")
+	})
+	if _, err := first.Bucket.Stat(t.Context(), layout.Job(lost)+"results/full-1-a.parquet"); err != nil {
+		t.Errorf("what nobody knows was removed: %v", err)
+	}
+	again := prepare(t, t.TempDir(), on("0"))
+	if err := again.Run(t.Context()); !errors.As(err, &differ) {
+		t.Fatalf("it started with records that know nothing: %v", err)
+	}
+	word := opened(t, prepare(t, t.TempDir(), on("0")))
+	if adopted, _, _, err := word.pair().Adopt(t.Context()); err != nil || adopted != first.deployment {
+		t.Errorf("adopted %v, %v, want %v", adopted, err, first.deployment)
+	}
+	closed(t, word)
+	wait.For(t, "the first one is ready again", func() bool {
+		status, _ := fetch(t, first.URL+"/readyz")
+		return status == 200
+	})
+}
+
+// A node that ran alone, is given a store and a bucket, and goes back to its
+// own: each time what it finds is whole.
+func TestNodeThatGoesToAClusterAndBack(t *testing.T) {
+	t.Parallel()
+	records, data := redistest.Start(t), t.TempDir()
+	alone := start(t, data, nil)
+	own := alone.deployment
+	kept := leave(t, alone.Bucket, "results/full-1-a.parquet")
+	stop(t, alone)
+
+	// The directory of objects alone is shared: the records in Redis know none.
+	err := prepare(t, data, func(s *settings.Settings) {
+		s.Store.URL, s.Objects.Shared = settings.Secret(records.URL()), true
+		s.Cluster.Listen = gossipAddress(t)
+	}).Run(t.Context())
+	var differ *deployment.DifferError
+	if !errors.As(err, &differ) {
+		t.Fatalf("it started with records that do not know its objects: %v", err)
+	}
+
+	back := start(t, data, nil)
+	if back.deployment != own {
+		t.Errorf("it came back as %v, was %v", back.deployment, own)
+	}
+	if _, err := back.Bucket.Stat(t.Context(), layout.Job(kept)+"results/full-1-a.parquet"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,47 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/client"
+)
+
+func (c *commands) resume() *cobra.Command {
+	var want client.Resumption
+	var priority int
+	cmd := c.ofJobs(&cobra.Command{
+		Use:   "resume JOB",
+		Short: "Run what a job that is over has left",
+		Long: `Create a job that takes over the rows which a failed or cancelled job, or a
+succeeded one with failed rows, has committed, and runs the rest. Its id goes to
+standard output; its results have all rows, its cost those that it runs.
+
+The input must be kept still: jobs.input_retention of the service says how long
+that is.`,
+		Example: "  rowmill jobs resume job-…\n  rowmill jobs resume job-… --rows failed",
+		Args:    cobra.ExactArgs(1),
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&want.Rows, "rows", "", "missing: rows that are not done; failed: those that failed too (default: failed where that is why the job failed, or it succeeded)")
+	flags.IntVar(&priority, "priority", 0, "priority of the new job, 0 or 1 (default: that of the job)")
+	flags.StringVar(&want.Name, "name", "", "name of the new job (default: that of the job)")
+	flags.StringVar(&want.IdempotencyKey, "idempotency-key", "", "makes repeating the command harmless")
+	return c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+		if flags.Changed("priority") {
+			want.Priority = &priority
+		}
+		made, err := api.Resume(ctx, args[0], want)
+		if err != nil {
+			return fmt.Errorf("resume %s: %w", args[0], err)
+		}
+		return c.Print(map[string]string{"job_id": made.JobID, "message": made.Message}, func(w io.Writer) error {
+			c.Term.Say("%s", made.Message)
+			_, err := fmt.Fprintln(w, made.JobID)
+			return err
+		})
+	})
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/internal/s3test"
+	"github.com/rowmill/rowmill/internal/wait"
+)
+
+// outage runs a job of a node whose storage is struck meanwhile, looks that it
+// waits longer than an operator's patience and says so, and that it goes on once
+// the storage is mended.
+func outage(t *testing.T, change func(*settings.Settings), strike, mend func() error, message, readyz string) *client.Client {
+	t.Helper()
+	log := &watched{}
+	m := prepare(t, filepath.Join(t.TempDir(), "data"), func(s *settings.Settings) {
+		change(s)
+		s.Jobs.StoragePatience, s.Simulator.TTFT = 500*time.Millisecond, 200*time.Millisecond
+		s.Simulator.Slots = 4
+	})
+	m.Logger = slog.New(slog.NewTextHandler(log, nil))
+	api := m.run(t)
+	id := submit(t, api, 100)
+	await(t, api, id, func(j client.Job) bool { return j.RowsDone > 0 })
+	if err := strike(); err != nil {
+		t.Fatal(err)
+	}
+	struck := time.Now()
+	await(t, api, id, func(j client.Job) bool { return strings.Contains(j.Message, message) })
+	if status, text := fetch(t, m.URL+"/readyz?verbose"); status != 503 || !strings.Contains(text, readyz) {
+		t.Errorf("readyz answers %d:\n%s", status, text)
+	}
+	wait.For(t, "the patience has passed many times", func() bool {
+		job, err := api.Job(t.Context(), id)
+		if err != nil || job.Status.Terminal() {
+			t.Fatalf("%v, %s", err, job.Raw)
+		}
+		return time.Since(struck) > 5*time.Second
+	})
+	rows := make([]string, 3000)
+	for i := range rows {
+		rows[i] = strings.Repeat("x", 1000)
+	}
+	began := time.Now()
+	var refusal *client.APIError
+	_, err := api.Submit(t.Context(), client.Submission{
+		Rows: func(yield func(string, error) bool) {
+			for _, row := range rows {
+				if !yield(row, nil) {
+					return
+				}
+			}
+		}, Model: "llama-3.1-8b",
+	})
+	if !errors.As(err, &refusal) || refusal.Status != 503 || refusal.RetryAfter <= 0 || time.Since(began) > 5*time.Second {
+		t.Errorf("a large submission meets %v after %v", err, time.Since(began))
+	}
+	if err := mend(); err != nil {
+		t.Fatal(err)
+	}
+	if job := await(t, api, id, func(j client.Job) bool { return j.Status.Terminal() }); job.Status != "succeeded" || job.RowsDone != 100 {
+		t.Errorf("the job ended so: %s", job.Raw)
+	}
+	wait.For(t, "the node is ready again", func() bool { status, _ := fetch(t, m.URL+"/readyz"); return status == 200 })
+	for line, most := range map[string]int{"storage cannot be used": 3, "storage can be used again": 3, "level=WARN": 20} {
+		if n := strings.Count(log.String(), line); n > most || n == 0 && most == 3 {
+			t.Errorf("%d lines %q:\n%s", n, line, log)
+		}
+	}
+	return api
+}
+
+// Redis reaches its memory limit in the middle of a job.
+func TestRedisFull(t *testing.T) {
+	t.Parallel()
+	records := redistest.Start(t, "maxmemory-policy noeviction")
+	limit := func(to string) func() error {
+		return func() error { _, err := records.Command("CONFIG", "SET", "maxmemory", to); return err }
+	}
+	outage(t, func(s *settings.Settings) { s.Store.URL, s.Objects.Shared = settings.Secret(records.URL()), true },
+		limit("1"), limit("0"), "Waiting for the record store, which has no room since ", "[-] store: ")
+}
+
+// The S3 server goes away in the middle of a job.
+func TestS3Away(t *testing.T) {
+	t.Parallel()
+	records, objects := redistest.Start(t), s3test.Start(t)
+	outage(t, func(s *settings.Settings) {
+		s.Store.URL = settings.Secret(records.URL())
+		s.Objects = settings.Objects{
+			URL: "s3://" + objects.Bucket, Endpoint: objects.Endpoint,
+			AccessKey: settings.Secret(objects.AccessKey), SecretKey: settings.Secret(objects.SecretKey),
+		}
+	}, func() error { objects.Kill(); return nil }, func() error { return objects.Restart(t.Context()) },
+		"Waiting for object storage, which cannot be used since ", "[-] objects: CANNOT BE USED since ")
+}

@@ -1,0 +1,94 @@
+package deployment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+)
+
+// A Note says that there are objects of a job that no record knows. The
+// objects stay where they are; the note, an object beside them, says since
+// when that has been so.
+type Note struct {
+	JobID   string    `json:"job_id"`
+	Found   time.Time `json:"found"`
+	Objects int       `json:"objects"`
+	Bytes   int64     `json:"bytes"`
+	Newest  time.Time `json:"newest"` // when the last of them was written
+}
+
+// NoteOf describes a job's objects.
+func NoteOf(job string, objects []blob.Info, found time.Time) Note {
+	n := Note{JobID: job, Found: found.UTC().Truncate(time.Second), Objects: len(objects)}
+	for _, o := range objects {
+		n.Bytes += o.Size
+		if o.Modified.After(n.Newest) {
+			n.Newest = o.Modified.UTC()
+		}
+	}
+	return n
+}
+
+// SetAside keeps a note unless there is one, which then counts. It returns the
+// one that is kept.
+func SetAside(ctx context.Context, bucket blob.Bucket, n Note) (Note, error) {
+	if before, err := ReadNote(ctx, bucket, n.JobID); !errors.Is(err, rowmill.ErrNotFound) {
+		return before, err
+	}
+	text, err := json.Marshal(n)
+	if err == nil {
+		err = put(ctx, bucket, layout.SetAside(n.JobID), text)
+	}
+	if err != nil {
+		return n, fmt.Errorf("note that no record knows job %s: %w", n.JobID, err)
+	}
+	return n, nil
+}
+
+// ReadNote returns the note of a job, or rowmill.ErrNotFound.
+func ReadNote(ctx context.Context, bucket blob.Bucket, job string) (n Note, err error) {
+	object, err := bucket.Open(ctx, layout.SetAside(job))
+	if err != nil {
+		return n, fmt.Errorf("read the note of job %s: %w", job, err)
+	}
+	defer object.Close()
+	text, err := io.ReadAll(io.LimitReader(blob.NewReader(object), maxIdentity))
+	if err == nil {
+		err = json.Unmarshal(text, &n)
+	}
+	if err == nil && n.JobID != job {
+		err = fmt.Errorf("it is that of %q", n.JobID)
+	}
+	if err != nil {
+		return n, fmt.Errorf("read the note of job %s: %w", job, err)
+	}
+	return n, nil
+}
+
+// Noted returns the jobs that there are notes of, sorted.
+func Noted(ctx context.Context, bucket blob.Bucket) ([]string, error) {
+	notes, err := bucket.List(ctx, layout.SetAsides)
+	if err != nil {
+		return nil, fmt.Errorf("list the jobs that were set aside: %w", err)
+	}
+	jobs := make([]string, len(notes))
+	for i, o := range notes {
+		jobs[i] = layout.NotedJob(o.Key)
+	}
+	return jobs, nil
+}
+
+// Forget removes the note of a job.
+func Forget(ctx context.Context, bucket blob.Bucket, job string) error {
+	if err := bucket.Delete(ctx, layout.SetAside(job)); err != nil {
+		return fmt.Errorf("remove the note of job %s: %w", job, err)
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A Report is how records and bucket agree.
+type Report struct {
+	Records *Identity `json:"records"` // nil: they say nothing
+	Bucket  *Identity `json:"bucket"`
+	Known   int       `json:"known"`   // jobs with objects that the records know
+	Unknown []Note    `json:"unknown"` // and those that they do not
+	Missing []Missing `json:"missing"` // result files that records name and the bucket does not have
+}
+
+// Missing is a result file that is not there.
+type Missing struct {
+	JobID string `json:"job_id"`
+	Key   string `json:"key"`
+}
+
+// Whole reports whether nothing is wrong.
+func (r Report) Whole() bool {
+	return r.Records != nil && r.Bucket != nil && r.Records.ID == r.Bucket.ID && len(r.Unknown)+len(r.Missing) == 0
+}
+
+// Check compares records and bucket both ways and changes nothing. looked is
+// told of the number of jobs looked at, now and then. What submissions have
+// spooled that are under way or crashed is in no list: nodes remove it.
+func (p Pair) Check(ctx context.Context, looked func(jobs int)) (r Report, err error) {
+	if r.Records, r.Bucket, err = p.read(ctx); err != nil {
+		return r, err
+	}
+	seen := map[string]bool{}
+	for after := ""; ; {
+		ids, err := p.Bucket.Folders(ctx, layout.Jobs, after, folderPage)
+		if err != nil {
+			return r, fmt.Errorf("list jobs in the bucket: %w", err)
+		}
+		for _, id := range ids {
+			after = id
+			if !rowmill.IsJobID(id) {
+				continue
+			}
+			seen[id] = true
+			if err := p.checkFolder(ctx, id, &r); err != nil {
+				return r, err
+			}
+		}
+		looked(len(seen))
+		if len(ids) < folderPage {
+			break
+		}
+	}
+	return r, p.checkRecords(ctx, seen, &r)
+}
+
+// checkFolder looks at what the bucket has of a job.
+func (p Pair) checkFolder(ctx context.Context, id string, r *Report) error {
+	objects, err := p.Bucket.List(ctx, layout.Job(id))
+	if err != nil {
+		return fmt.Errorf("list the objects of job %s: %w", id, err)
+	}
+	rec, err := p.Records.Get(ctx, id)
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound) && len(objects) == 0:
+		return nil
+	case errors.Is(err, rowmill.ErrNotFound):
+		return p.checkUnknown(ctx, id, objects, r)
+	case err != nil:
+		return err
+	}
+	if len(objects) > 0 {
+		r.Known++
+	}
+	r.missing(rec, objects)
+	return nil
+}
+
+func (p Pair) checkUnknown(ctx context.Context, id string, objects []blob.Info, r *Report) error {
+	note := NoteOf(id, objects, time.Time{})
+	if len(objects) == 1 && objects[0].Key == layout.Spooled(id) {
+		_, err := p.Bucket.Stat(ctx, layout.Spooling(id))
+		if err == nil || !errors.Is(err, rowmill.ErrNotFound) {
+			return err
+		}
+	}
+	before, err := ReadNote(ctx, p.Bucket, id)
+	if err == nil {
+		note.Found = before.Found
+	} else if !errors.Is(err, rowmill.ErrNotFound) {
+		return err
+	}
+	r.Unknown = append(r.Unknown, note)
+	return nil
+}
+
+// missing notes the result files of a record that are not among objects.
+func (r *Report) missing(rec store.Record, objects []blob.Info) {
+	if rec.DataRemoved != nil {
+		return
+	}
+	for _, a := range rec.Artifacts {
+		if !slices.ContainsFunc(objects, func(o blob.Info) bool { return o.Key == a.Key }) {
+			r.Missing = append(r.Missing, Missing{rec.Job.ID, a.Key})
+		}
+	}
+}
+
+// checkRecords looks for jobs with results of which the bucket has nothing.
+func (p Pair) checkRecords(ctx context.Context, seen map[string]bool, r *Report) error {
+	accounts, err := p.Records.Holders(ctx)
+	if err != nil {
+		return err
+	}
+	for _, account := range accounts {
+		ids, err := p.Records.Held(ctx, account, p.Clock().AddDate(100, 0, 0), math.MaxInt32)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if seen[id] {
+				continue
+			}
+			rec, err := p.Records.Get(ctx, id)
+			if err != nil {
+				return err
+			}
+			r.missing(rec, nil)
+		}
+	}
+	return nil
+}
+
+// Quarantine keeps notes of the jobs that a report calls unknown, and returns
+// them with the time since when each is set aside.
+func (p Pair) Quarantine(ctx context.Context, r Report) ([]Note, error) {
+	var kept []Note
+	for _, n := range r.Unknown {
+		if n.Found.IsZero() {
+			n.Found = p.Clock().UTC().Truncate(time.Second)
+		}
+		note, err := SetAside(ctx, p.Bucket, n)
+		if err != nil {
+			return kept, err
+		}
+		n.Found = note.Found
+		kept = append(kept, n)
+	}
+	return kept, nil
+}
+
+// SetAsideJobs returns the notes there are.
+func (p Pair) SetAsideJobs(ctx context.Context) ([]Note, error) {
+	ids, err := Noted(ctx, p.Bucket)
+	if err != nil {
+		return nil, err
+	}
+	var notes []Note
+	for _, id := range ids {
+		n, err := ReadNote(ctx, p.Bucket, id)
+		if errors.Is(err, rowmill.ErrNotFound) {
+			continue // a node has just removed it
+		}
+		if err != nil {
+			return notes, err
+		}
+		notes = append(notes, n)
+	}
+	return notes, nil
+}
+
+// ErrKnown says that the records know a job that was set aside.
+var ErrKnown = errors.New("the records know this job: its objects are not set aside any more")
+
+// Purge removes the objects of a job that was set aside. It looks once more
+// whether records and bucket belong together and the records do not know it:
+// ErrKnown, and nothing is removed. A job without a note is
+// rowmill.ErrNotFound.
+func (p Pair) Purge(ctx context.Context, id string) error {
+	if _, err := ReadNote(ctx, p.Bucket, id); err != nil {
+		return err
+	}
+	records, bucket, err := p.read(ctx)
+	if err != nil {
+		return err
+	}
+	if records == nil || bucket == nil || records.ID != bucket.ID {
+		why := "nothing is removed from a bucket that may be another deployment's"
+		return &DifferError{Records: records, Bucket: bucket, RecordsName: p.RecordsName, BucketName: p.BucketName, Why: why}
+	}
+	known, err := p.knows(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case known:
+		return fmt.Errorf("job %s: %w", id, ErrKnown)
+	}
+	if err := p.Bucket.DeletePrefix(ctx, layout.Job(id)); err != nil {
+		return fmt.Errorf("remove the objects of job %s: %w", id, err)
+	}
+	return Forget(ctx, p.Bucket, id)
+}

@@ -1,0 +1,76 @@
+package function_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+)
+
+// What a newer version knows of a Function stays with the revision that it was
+// said of, and with the Function, whatever this version does to them.
+func TestLibrary_KeepsWhatANewerVersionWrote(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.publish("acme", "f", "one {{a}}", true)
+	const head, copied = "functions/acme/f", "function_revisions/acme/f/1"
+	document := func(name string) string {
+		s.Helper()
+		doc, _, err := s.store.GetValue(s.Context(), name)
+		if err != nil {
+			s.Fatal(err)
+		}
+		return string(doc)
+	}
+	newer := document(head)
+	for _, edit := range [][2]string{
+		{`"latest":{`, `"owner":"of all","latest":{"language":"new",`},
+		{`{"name":"a",`, `{"name":"a","type":"number",`},
+		{`"sampling_params":{`, `"sampling_params":{"vendor":{"x":[]},`},
+	} {
+		if !strings.Contains(newer, edit[0]) {
+			t.Fatalf("no %s in %s", edit[0], newer)
+		}
+		newer = strings.Replace(newer, edit[0], edit[1], 1)
+	}
+	if _, err := s.store.PutValue(t.Context(), head, json.RawMessage(newer), 1); err != nil {
+		t.Fatal(err)
+	}
+	has := func(when, name string, want ...string) {
+		s.Helper()
+		for _, text := range want {
+			if doc := document(name); !strings.Contains(doc, text) {
+				s.Errorf("%s: %s lacks %s: %s", when, name, text, doc)
+			}
+		}
+	}
+	of, ofRevision := `"owner":"of all"`, []string{`"language":"new"`, `"type":"number"`, `"vendor":{"x":[]}`}
+	if err := s.Unpublish(t.Context(), "acme", "f"); err != nil {
+		t.Fatal(err)
+	}
+	has("unpublished", head, append(ofRevision, of)...)
+	if err := s.rollback("f", 1); err != nil {
+		t.Fatal(err)
+	}
+	has("published again", head, append(ofRevision, of)...)
+	s.publish("acme", "f", "two {{a}}", true)
+	has("replaced", copied, ofRevision...)
+	has("replaced", head, of)
+	if doc := document(head); strings.Contains(doc, "language") {
+		t.Errorf("the new revision says what was said of the old one: %s", doc)
+	}
+	if err := s.rollback("f", 1); err != nil {
+		t.Fatal(err)
+	}
+	has("rolled back", copied, ofRevision...)
+	has("rolled back", head, of)
+	if err := s.Revisions(t.Context(), "acme", "f", func(f rowmill.Function) error {
+		if f.Revision == 1 && f.Prompt != "one {{a}}" {
+			t.Errorf("revision 1 is %+v", f)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,83 @@
+package http
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+func (w *world) resume(id, body string, headers ...string) *answered {
+	w.Helper()
+	return w.do("POST", "/v1/jobs/"+id+"/resume", body, headers...)
+}
+
+func TestResume_MakesAJobThatContinuesAnother(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.ended(rowmill.StatusCancelled)
+	made := w.resume(id, `{"job_priority":1,"name":"again"}`, "Idempotency-Key", "k").want(200).json()["results"].(string)
+	record := w.record(made)
+	old := w.record(id)
+	if c := record.Spec.Continue; c == nil || c.Job != id || c.Failed || record.Spec.Inline != nil || record.Job.Status != rowmill.StatusPending {
+		t.Errorf("the job is %s, continues %+v and has %d rows", record.Job.Status, c, len(record.Spec.Inline))
+	}
+	if record.Spec.Priority != 1 || record.Spec.RowQuota != 1_000_000 || *record.Job.Name != "again" || record.Spec.Model.ID != old.Spec.Model.ID {
+		t.Errorf("priority %d, row quota %d, name %s, model %s", record.Spec.Priority, record.Spec.RowQuota, *record.Job.Name, record.Spec.Model.ID)
+	}
+	if old.Job.Status != rowmill.StatusCancelled || old.Job.ContinuedBy == nil || *old.Job.ContinuedBy != made || *record.Job.Continues != id {
+		t.Errorf("the old job is %s, continued by %v", old.Job.Status, old.Job.ContinuedBy)
+	}
+	shown := w.get("/v1/jobs/" + made).want(200).json()["job"].(map[string]any)
+	if shown["continues"] != id || shown["rows_taken_over"] != 0.0 {
+		t.Errorf("shown as continuing %v with %v rows", shown["continues"], shown["rows_taken_over"])
+	}
+	if again := w.resume(id, `{"name":"again","job_priority":1}`, "Idempotency-Key", "k").want(200).json()["results"]; again != made {
+		t.Errorf("the same request made %v", again)
+	}
+	w.resume(id, `{"name":"other"}`, "Idempotency-Key", "k").wantError(409, "idempotency_conflict", "")
+	if third := w.resume(id, `{}`).want(200).json()["results"]; third == made || *w.record(id).Job.ContinuedBy != third {
+		t.Errorf("a third request made %v, the job is continued by %s", third, *w.record(id).Job.ContinuedBy)
+	}
+	w.resume(made, `{}`).wantError(409, "job_not_over", "goes on by itself")
+}
+
+func TestResume_WhatCannotBeResumedSaysWhy(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	whole := w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	w.resume(whole, `{}`).wantError(409, "nothing_to_run", "all 1 rows")
+	f := w.running(`{"inputs":["a","b"]}`, 2)
+	if err := w.store.CommitParts(t.Context(), f, nil, store.Totals{Rows: 2, Failed: 1}); err != nil {
+		t.Fatal(err)
+	}
+	w.succeed(f, answers("x", ""))
+	some := f.JobID
+	w.resume(some, `{"rows":"missing"}`).wantError(409, "nothing_to_run", `"failed"`)
+	if made := w.resume(some, `{}`).want(200).json()["results"].(string); !w.record(made).Spec.Continue.Failed {
+		t.Error("a success is continued without its failed rows")
+	}
+	many := w.ended(rowmill.StatusFailed) // for too many failed rows
+	w.resume(many, `{"rows":"missing"}`).wantError(409, "nothing_to_run", `"failed"`)
+	if made := w.resume(many, `{}`).want(200).json()["results"].(string); !w.record(made).Spec.Continue.Failed {
+		t.Error("a job that too many rows of failed is continued without them")
+	}
+	estimate := w.submitted(`{"inputs":["a"],"cost_estimate":true}`)
+	w.get("/v1/job-cancel/" + estimate).want(200)
+	w.resume(estimate, `{}`).wantError(409, "estimate_job", "")
+	far := w.submitted(`{"inputs":"https://example.org/rows.csv","column_name":"c"}`)
+	w.get("/v1/job-cancel/" + far).want(200)
+	w.resume(far, `{}`).wantError(409, "input_removed", "never downloaded")
+	gone := w.ended(rowmill.StatusCancelled)
+	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	if err := w.store.InputGone(t.Context(), gone, at); err != nil {
+		t.Fatal(err)
+	}
+	w.resume(gone, `{}`).wantError(409, "input_removed", "at 2026-03-04T05:06:07Z, as jobs.input_retention")
+	w.do("DELETE", "/v1/jobs/"+many+"/data", "").want(200)
+	w.resume(many, `{}`).want(410)
+	w.resume(gone, `{"rows":"all"}`).want(400).wantField("rows", "missing")
+	other := w.keyOf("other", "user")
+	w.resume(gone, `{}`, "Authorization", "Key "+other).want(404)
+}

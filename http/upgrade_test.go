@@ -1,0 +1,59 @@
+package http
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/store"
+)
+
+// putValue writes a document as a newer version might have.
+func (w *world) putValue(name, doc string, version int64) {
+	w.Helper()
+	if _, err := w.store.PutValue(w.Context(), name, json.RawMessage(doc), version); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// wantValue demands that a document holds texts.
+func (w *world) wantValue(name string, texts ...string) {
+	w.Helper()
+	doc, _, err := w.store.GetValue(w.Context(), name)
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, text := range texts {
+		if !strings.Contains(string(doc), text) {
+			w.Errorf("%s lacks %s: %s", name, text, doc)
+		}
+	}
+}
+
+func TestSettings_KeepWhatANewerVersionWrote(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.putValue(store.SettingsValue("default"), `{"retention_days":7,"region":{"only":["eu"],"digits":1.10}}`, 0)
+	w.patchSettings("", `{"retention_days":1}`).wantBody(`{"account":"default","retention_days":1}`)
+	w.wantValue(store.SettingsValue("default"), `"retention_days":1`, `"region":{"only":["eu"],"digits":1.10}`)
+}
+
+func TestQuotas_KeepWhatANewerVersionWrote(t *testing.T) {
+	t.Parallel()
+	w := quotaed(t)
+	w.putValue(QuotasValue("default"), `{"quotas":[{"priority":1,"row_quota":3,"burst":9}],"cost_quota_usd":null,"jobs_a_day":5}`, 0)
+	w.putQuotas("", `{"quotas":[{"priority":0,"row_quota":7},{"priority":1,"row_quota":4}]}`).want(200)
+	w.wantValue(QuotasValue("default"), `"row_quota":7`, `"row_quota":4`, `"burst":9`, `"jobs_a_day":5`)
+}
+
+// A role of a newer version may allow less than any that is known here.
+func TestKeys_OfAnUnknownRoleOpenNothing(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	text, key := NewKey("default", "auditor", "newer", time.Now())
+	if err := w.store.PutKey(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	w.do("GET", "/v1/list-jobs", "", "Authorization", "Key "+text).want(401)
+}

@@ -1,0 +1,135 @@
+package archive
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A Download is a file to export results from. Close ends it.
+type Download struct {
+	results.Source
+	Schema results.Schema
+	io.Closer
+}
+
+// Partial opens a file of all rows of a job: those that are committed, and
+// without an output those that are not. That of a job that is over is made once
+// and kept; that of one that still runs is made anew each time. The number of
+// rows must be known.
+func (a *Archive) Partial(ctx context.Context, record store.Record) (d Download, err error) {
+	err = a.reading(ctx, record, func(record store.Record) error {
+		if !record.Job.Status.Terminal() {
+			d, err = a.snapshot(ctx, record)
+			return err
+		}
+		kept, err := a.partial(ctx, record)
+		if err != nil {
+			return err
+		}
+		object, err := a.bucket.Open(ctx, kept.Key)
+		if err != nil {
+			return Removed(fmt.Errorf("open the partial results: %w", err))
+		}
+		d = Download{Source: object, Closer: object}
+		if d.Schema, err = results.ReadSchema(object); err != nil {
+			object.Close()
+		}
+		return Removed(err)
+	})
+	return d, err
+}
+
+// PartialParquet returns the Parquet file of a variant of what a job that is
+// over has committed, and makes it when nobody has asked for it before.
+func (a *Archive) PartialParquet(ctx context.Context, record store.Record, v results.Variant) (made store.Artifact, err error) {
+	err = a.reading(ctx, record, func(record store.Record) error {
+		base, err := a.partial(ctx, record)
+		if err == nil {
+			made, err = a.subset(ctx, record, base, layout.Partial+"~"+v.Name(), v)
+		}
+		return err
+	})
+	return made, err
+}
+
+// partial is the file of all rows of a job that is over and has not succeeded.
+func (a *Archive) partial(ctx context.Context, record store.Record) (store.Artifact, error) {
+	return a.made(ctx, record, layout.Partial, func(ctx context.Context, w io.Writer) error {
+		return a.writePartial(ctx, w, record)
+	})
+}
+
+// snapshot writes what a running job has committed to a file without a name.
+func (a *Archive) snapshot(ctx context.Context, record store.Record) (d Download, err error) {
+	f, err := os.CreateTemp("", "rowmill-partial-*")
+	if err != nil {
+		return d, fmt.Errorf("temporary file: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close() // the first error says more
+		}
+	}()
+	if err := os.Remove(f.Name()); err != nil {
+		return d, fmt.Errorf("temporary file: %w", err)
+	}
+	buffered := bufio.NewWriterSize(f, 256<<10)
+	if err := errors.Join(a.writePartial(ctx, buffered, record), buffered.Flush()); err != nil {
+		return d, err
+	}
+	size, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return d, fmt.Errorf("temporary file: %w", err)
+	}
+	source := io.NewSectionReader(f, 0, size)
+	schema, err := results.ReadSchema(source)
+	return Download{Source: source, Schema: schema, Closer: f}, err
+}
+
+// writePartial writes all rows of a job as far as they are committed. It holds
+// a row group and what a merge of one shard does, whatever the number of parts.
+func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Record) error {
+	committed, err := a.OpenCommitted(ctx, record)
+	if err != nil {
+		return moved(err)
+	}
+	defer committed.Close()
+	input, err := a.openInput(ctx, record)
+	if err != nil {
+		return err
+	}
+	defer input.close()
+	schema := committed.Schema
+	if schema.IDColumn != "" && input.kind != rowmill.IDNull {
+		schema.IDKind = input.kind
+	}
+	file, err := results.NewPartialWriter(w, schema, input.row, rowmill.RowError{Code: rowmill.RowNotRun, Message: notRun(record.Job)})
+	if err != nil {
+		return err
+	}
+	if err := committed.Each(ctx, file.Add); err != nil {
+		return moved(fmt.Errorf("read committed rows: %w", err))
+	}
+	return file.Close(*record.Job.NumRows)
+}
+
+// notRun says why a row of a job has no outcome.
+func notRun(job rowmill.Job) string {
+	if !job.Status.Terminal() {
+		return fmt.Sprintf("The row has not run yet; the job is %s.", job.Status)
+	}
+	doing := "failed"
+	if job.Status == rowmill.StatusCancelled {
+		doing = "was cancelled"
+	}
+	return fmt.Sprintf("The row did not run before the job %s. POST /v1/jobs/%s/resume runs it.", doing, job.ID)
+}

@@ -1,0 +1,195 @@
+package results
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/columnar"
+)
+
+// Visit is given a row and its outcome. It may keep neither.
+type Visit func(row *rowmill.Row, out *rowmill.Output) error
+
+// EachOfParts visits the rows that count of a shard's parts, in order and each
+// once, whatever gaps there are between them. It holds no more than Merge does.
+func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit) error {
+	var waiting []*mergePart
+	for i, p := range parts {
+		if p.Accept == nil || !p.Accept.IsEmpty() {
+			waiting = append(waiting, newPart(i, p))
+		}
+	}
+	open, err := gather(ctx, s, waiting)
+	defer closeParts(open)
+	if err != nil {
+		return fmt.Errorf("read %d parts: %w", len(parts), err)
+	}
+	read := newRowReader(s, s.columns(), s.columns())
+	err = walk(ctx, open, func(c *cursor) error {
+		read.content(c.block, c.at)
+		read.origin(c.block, c.at)
+		return visit(&read.row, &read.out)
+	})
+	if err != nil {
+		return fmt.Errorf("read %d parts: %w", len(parts), err)
+	}
+	return nil
+}
+
+// EachOfResult visits the rows from from to to, which is excluded, of a job that
+// has succeeded, whose full file and "rows" file it reads.
+func EachOfResult(ctx context.Context, s Schema, full, rows Source, from, to int64, visit Visit) error {
+	content, err := open(full)
+	if err != nil {
+		return fmt.Errorf("read results: %w", err)
+	}
+	reserved, err := open(rows)
+	if err != nil {
+		return fmt.Errorf("read results: %w", err)
+	}
+	read := newRowReader(s, content.Columns(), reserved.Columns())
+	if read.lacks != "" {
+		return fmt.Errorf("read results: they have no column %q", read.lacks)
+	}
+	first, second := scanFrom(content, from), scanFrom(reserved, from)
+	for n := from; n < to; n++ {
+		if n%checkEvery == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		a, i, err := first.at(n)
+		if err != nil {
+			return fmt.Errorf("read row %d: %w", n, err)
+		}
+		b, j, err := second.at(n)
+		if err != nil {
+			return fmt.Errorf("read row %d: %w", n, err)
+		}
+		read.content(a, i)
+		read.origin(b, j)
+		if read.row.Index != n {
+			return fmt.Errorf("read row %d: row %d stands in its place", n, read.row.Index)
+		}
+		if err := visit(&read.row, &read.out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A placeScan reads a table's rows one after the other by their place.
+type placeScan struct {
+	scan  *columnar.TableScan
+	block *columnar.Block
+	err   error
+}
+
+func scanFrom(t *columnar.Table, place int64) *placeScan {
+	all := make([]int, len(t.Columns()))
+	for i := range all {
+		all[i] = i
+	}
+	s := &placeScan{scan: t.Scan(all...)}
+	s.err = s.scan.SeekRow(place)
+	return s
+}
+
+func (s *placeScan) at(place int64) (*columnar.Block, int, error) {
+	for s.err == nil && (s.block == nil || place >= s.block.First+int64(s.block.Rows)) {
+		if s.block, s.err = s.scan.Next(); errors.Is(s.err, io.EOF) {
+			s.err = io.ErrUnexpectedEOF
+		}
+	}
+	if s.err != nil {
+		return nil, 0, s.err
+	}
+	return s.block, int(place - s.block.First), nil
+}
+
+// A rowReader makes rows and outcomes of blocks. Columns are found by name.
+type rowReader struct {
+	Schema
+	id, input, output, score                             int
+	index, finish, in, made, engine, attempts, code, why int
+	raw                                                  int
+	lacks                                                string // a column that is missing
+
+	row rowmill.Row
+	out rowmill.Output
+}
+
+func newRowReader(s Schema, content, origin []columnar.TableColumn) *rowReader {
+	r := &rowReader{Schema: s, id: -1}
+	find := func(columns []columnar.TableColumn, name string) int {
+		for i, c := range columns {
+			if c.Name == name {
+				return i
+			}
+		}
+		r.lacks = name
+		return -1
+	}
+	if s.IDColumn != "" {
+		r.id = find(content, s.IDColumn)
+	}
+	r.input, r.output, r.score = find(content, columnInputs), find(content, s.JobID), find(content, columnScore)
+	r.index, r.finish, r.engine = find(origin, columnRow), find(origin, columnFinish), find(origin, columnEngine)
+	r.in, r.made, r.attempts = find(origin, columnInputTokens), find(origin, columnOutputTokens), find(origin, columnAttempts)
+	r.code, r.why, r.raw = find(origin, columnCode), find(origin, columnMessage), find(origin, columnRaw)
+	return r
+}
+
+// content reads what clients' files hold, and forgets what was read before.
+func (r *rowReader) content(b *columnar.Block, i int) {
+	r.row, r.out = rowmill.Row{Text: string(b.Text(r.input, i))}, rowmill.Output{}
+	if r.id >= 0 && !b.Null(r.id, i) {
+		r.row.ID = readID(r.IDKind, b, r.id, i)
+	}
+	switch {
+	case b.Null(r.output, i):
+	case r.Embedding:
+		r.out.Embedding = b.Floats(r.output, i, nil)
+	default:
+		r.out.Text = string(b.Text(r.output, i))
+	}
+	if r.out.HasScore = !b.Null(r.score, i); r.out.HasScore {
+		r.out.Score = b.Real(r.score, i)
+	}
+}
+
+func readID(kind rowmill.IDKind, b *columnar.Block, c, i int) rowmill.ID {
+	id := rowmill.ID{Kind: kind}
+	switch kind {
+	case rowmill.IDInt:
+		id.Int = b.Int(c, i)
+	case rowmill.IDUint:
+		id.Int = int64(b.Uint(c, i))
+	case rowmill.IDFloat:
+		id.Real = b.Real(c, i)
+	case rowmill.IDBool:
+		if b.Bool(c, i) {
+			id.Int = 1
+		}
+	default:
+		id.Text = string(b.Text(c, i))
+	}
+	return id
+}
+
+// origin reads how the row came about.
+func (r *rowReader) origin(b *columnar.Block, i int) {
+	text := func(c int) string {
+		if b.Null(c, i) {
+			return ""
+		}
+		return string(b.Text(c, i))
+	}
+	r.row.Index = b.Int(r.index, i)
+	r.out.Finish, r.out.Engine = rowmill.FinishReason(text(r.finish)), text(r.engine)
+	r.out.InputTokens, r.out.OutputTokens, r.out.Attempts = b.Int(r.in, i), b.Int(r.made, i), int(b.Int(r.attempts, i))
+	if !b.Null(r.code, i) {
+		r.out.Err = &rowmill.RowError{Code: text(r.code), Message: text(r.why), Raw: text(r.raw)}
+	}
+}

@@ -1,0 +1,202 @@
+package recall
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rowmill/rowmill/store"
+)
+
+// A job is what is remembered of one.
+type job struct {
+	id      string
+	told    store.Version // the highest that the store has acknowledged
+	mending chan struct{} // full while its writes are made again
+
+	mu     sync.Mutex
+	fence  store.Fence   // of the last claim here; none after its release
+	base   *store.Record // as it was when it was claimed
+	final  bool          // its end was acknowledged
+	behind bool          // writes are to be made again
+	mends  int           // how often they were
+	log    []*write
+}
+
+// A write that the store has acknowledged, or is being asked for.
+type write struct {
+	at     time.Time
+	acked  bool
+	owners bool // it needs the fence
+	create bool
+	gives  bool                                     // it gives the job back
+	do     func(context.Context, store.Fence) error // makes it again
+}
+
+// repeats waits until nobody else makes the job's writes again, unless ctx ends
+// first. done lets the next begin.
+func (j *job) repeats(ctx context.Context) (done func(), err error) {
+	select {
+	case j.mending <- struct{}{}:
+		return func() { <-j.mending }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// forgotten reports whether a record that stands at m lacks what is remembered.
+func (j *job) forgotten(m store.Mark) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.behind || m.Version < j.told.Get() || j.final && !m.Status.Terminal()
+}
+
+// prune forgets writes before a time. It reports whether nothing is left to be
+// remembered.
+func (j *job) prune(before time.Time) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.at.Before(before) })
+	j.behind = j.behind && len(j.log) > 0
+	return len(j.log) == 0 && (j.final || j.fence.Session == "")
+}
+
+// add remembers an acknowledged write.
+func (j *job) add(w *write) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	w.at, w.acked = time.Now(), true
+	j.log = append(j.log, w)
+}
+
+// begin remembers a write that is asked for: its place is before those that are
+// asked for later.
+func (j *job) begin(w *write) (mends int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	w.at = time.Now()
+	j.log = append(j.log, w)
+	return j.mends
+}
+
+// end notes how a write came out. One that was under way while others were
+// written again may have been forgotten with them.
+func (j *job) end(w *write, err error, mends int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case err == nil:
+		w.acked = true
+		j.behind = j.behind || j.mends != mends
+		if w.gives {
+			j.told.Tell(j.told.Get() + 1)
+		}
+	default:
+		j.log = slices.DeleteFunc(j.log, func(other *write) bool { return other == w })
+	}
+}
+
+// writes are those that were acknowledged, to be made again.
+func (j *job) writes() []*write {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.mends++
+	return slices.DeleteFunc(slices.Clone(j.log), func(w *write) bool { return !w.acked })
+}
+
+func (j *job) state() (fence store.Fence, final bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.fence, j.final
+}
+
+// origin is what the job can be created from: its record as it was claimed, and
+// its creation where that is remembered.
+func (j *job) origin() (base *store.Record, created *write) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if i := slices.IndexFunc(j.log, func(w *write) bool { return w.create }); i >= 0 {
+		created = j.log[i]
+	}
+	return j.base, created
+}
+
+// fallBehind notes that writes are to be made again, and reports whether that
+// was known.
+func (j *job) fallBehind() (before bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	before, j.behind = j.behind, true
+	return before
+}
+
+// mended notes that all was written again, under a fence. Without one the
+// writes of an owner are still due, if there was one.
+func (j *job) mended(fence store.Fence) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if fence.Session == "" {
+		j.behind = j.fence.Session != ""
+		return
+	}
+	fence.Told = nil
+	j.fence, j.behind = fence, false
+}
+
+// lose notes that the job has another owner, who goes on from what is recorded.
+func (j *job) lose() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.fence, j.behind = store.Fence{}, false
+	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.owners })
+}
+
+// follow takes over from a record that lacks nothing how the job stands.
+func (j *job) follow(m store.Mark) {
+	j.mu.Lock()
+	other := j.fence.Session != "" && m.Epoch > j.fence.Epoch
+	j.final = j.final || m.Status.Terminal()
+	j.mu.Unlock()
+	if other {
+		j.lose()
+	}
+}
+
+// owns reports whether a fence is that of the last claim here.
+func (j *job) owns(f store.Fence) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.fence.Session != "" && f.Session == j.fence.Session && f.Epoch == j.fence.Epoch
+}
+
+// claimed notes a claim, and reports whether writes of before are to be made
+// again under it: the record is no newer than it was.
+func (j *job) claimed(rec store.Record) (again bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	again = j.behind || rec.Version <= j.told.Get()
+	j.fence = store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}
+	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.gives })
+	if j.base == nil {
+		j.base = &rec
+	}
+	if !again {
+		j.told.Tell(rec.Version)
+	}
+	return again
+}
+
+// count is how often writes were made again.
+func (j *job) count() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mends
+}
+
+// ended notes that an end was acknowledged.
+func (j *job) ended() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.final = true
+}

@@ -1,0 +1,238 @@
+// Package recall finds and mends what a store has forgotten after it had
+// acknowledged it: the last writes before a crash of a server that does not
+// flush each, or before a failover. It stands between a node and its store,
+// remembers what was acknowledged for a while, looks from time to time whether
+// the store still has it, and writes it again where it has not, in the order in
+// which it was written. All writes of the contract are safe to repeat, so it
+// needs to know none of what they mean.
+//
+// What it cannot mend: writes of a node that died too, a claim that another
+// node has taken meanwhile (rows are then run again from what is recorded), and
+// keys, values and the audit, which are rarely written and not looked after.
+// Nothing is written into a store that has lost everything.
+package recall
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Config says what is remembered.
+type Config struct {
+	Store store.Store
+	Log   *slog.Logger
+	// For is how long a write is remembered. Default 30 s: many times what
+	// appendfsync everysec loses, and longer than a restart or a failover
+	// takes.
+	For time.Duration
+	// Every is the time between looks. Default 2 s.
+	Every time.Duration
+}
+
+// Store is a store that remembers what the one below it has acknowledged.
+type Store struct {
+	store.Store
+	cfg  Config
+	life context.Context
+	end  context.CancelFunc
+	done chan struct{}
+
+	looked time.Time // when the last look began that succeeded; for watch alone
+
+	mu   sync.Mutex
+	jobs map[string]*job
+}
+
+// New begins to look after a store. Closing it closes that too.
+func New(cfg Config) *Store {
+	if cfg.For == 0 {
+		cfg.For = 30 * time.Second
+	}
+	if cfg.Every == 0 {
+		cfg.Every = 2 * time.Second
+	}
+	s := &Store{Store: cfg.Store, cfg: cfg, jobs: make(map[string]*job), done: make(chan struct{})}
+	s.life, s.end = context.WithCancel(context.Background())
+	go s.watch()
+	return s
+}
+
+// Close stops looking and closes the store below.
+func (s *Store) Close() error {
+	s.end()
+	<-s.done
+	return s.Store.Close()
+}
+
+func (s *Store) watch() {
+	defer close(s.done)
+	tick := time.NewTicker(s.cfg.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(s.life, s.cfg.For)
+		if err := s.Look(ctx); err != nil && s.life.Err() == nil {
+			s.cfg.Log.Warn("looking whether the store has forgotten anything failed", "err", err)
+		}
+		cancel()
+	}
+}
+
+// Look is what watch does from time to time, and not for callers beside it. It compares what is remembered with the store, in one round trip, and mends
+// what it has forgotten.
+func (s *Store) Look(ctx context.Context) error {
+	began := time.Now()
+	ids, jobs := s.remembered()
+	if len(ids) == 0 {
+		return nil
+	}
+	marks, err := s.Marks(ctx, ids)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i, j := range jobs {
+		if j.forgotten(marks[i]) {
+			errs = append(errs, s.mend(ctx, j))
+		} else {
+			j.follow(marks[i])
+		}
+	}
+	s.looked = began
+	return errors.Join(errs...)
+}
+
+// remembered are the jobs of which something is remembered. A write is old
+// enough to be forgotten if the last look has found it so: the time in which no
+// store answers does not count.
+func (s *Store) remembered() (ids []string, jobs []*job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, j := range s.jobs {
+		if j.prune(s.looked.Add(-s.cfg.For)) {
+			delete(s.jobs, id)
+			continue
+		}
+		ids, jobs = append(ids, id), append(jobs, j)
+	}
+	return ids, jobs
+}
+
+// of is what is remembered of a job.
+func (s *Store) of(id string) *job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.jobs[id] == nil {
+		s.jobs[id] = &job{id: id, mending: make(chan struct{}, 1)}
+	}
+	return s.jobs[id]
+}
+
+// mend writes again what the store has forgotten of a job.
+func (s *Store) mend(ctx context.Context, j *job) error {
+	done, err := j.repeats(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	marks, err := s.Marks(ctx, []string{j.id})
+	if err != nil || !j.forgotten(marks[0]) {
+		return err
+	}
+	m := marks[0]
+	fence, final := j.state()
+	if !j.fallBehind() {
+		s.cfg.Log.Warn("the store has forgotten what it had acknowledged, which is written again",
+			"job", j.id, "version", m.Version, "had", j.told.Get(), "status", m.Status)
+	}
+	if m.Version == 0 {
+		if err := s.create(ctx, j); err != nil {
+			return err
+		}
+	}
+	switch {
+	case fence.Session == "", m.Session == fence.Session && m.Epoch == fence.Epoch:
+	case m.Epoch > fence.Epoch, m.Status.Terminal(): // another's, or over all the same
+		j.lose()
+		fence = store.Fence{}
+	case !final: // its owner here learns it, and claims it again
+		fence = store.Fence{}
+	default: // it ended here: nobody is left who would claim it
+		rec, err := s.Store.Claim(ctx, j.id, fence.Session)
+		if errors.Is(err, rowmill.ErrLeaseLost) { // of a session before: whoever claims it goes on
+			j.lose()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		fence.Epoch = rec.Epoch
+	}
+	return s.repeat(ctx, j, fence)
+}
+
+// create stores a job again: as it was submitted here, or else as it was claimed.
+func (s *Store) create(ctx context.Context, j *job) error {
+	base, created := j.origin()
+	var err error
+	switch {
+	case created != nil:
+		err = created.do(ctx, store.Fence{})
+	case base != nil:
+		_, _, err = s.Store.Create(ctx, fresh(*base), nil)
+	}
+	if errors.Is(err, rowmill.ErrConflict) { // another node was faster
+		return nil
+	}
+	return err
+}
+
+// repeat makes the remembered writes of a job again, those of its owner only
+// with a fence.
+func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
+	if fence.Session != "" {
+		fence.Told = &j.told
+	}
+	j.told.Reset(0)
+	for _, w := range j.writes() {
+		if w.owners && fence.Session == "" {
+			continue
+		}
+		err := w.do(ctx, fence)
+		var limit *store.LimitError
+		switch {
+		case err == nil, errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrConflict), errors.As(err, &limit):
+			// it is there, or what came later stands in its place
+		case errors.Is(err, rowmill.ErrLeaseLost):
+			j.lose()
+			return err
+		default:
+			return err
+		}
+	}
+	marks, err := s.Marks(ctx, []string{j.id})
+	if err != nil {
+		return err
+	}
+	j.told.Tell(marks[0].Version)
+	j.mended(fence)
+	return nil
+}
+
+// fresh is the record that a job was created with, from a later one.
+func fresh(rec store.Record) store.Record {
+	rec.Job.Status, rec.Job.Started, rec.Job.NumRows, rec.Job.Message = rowmill.StatusPending, nil, nil, ""
+	rec.Job.RowsDone, rec.Job.FailedRows, rec.Job.TruncatedRows, rec.Job.TruncatedOutputs = 0, 0, 0, 0
+	rec.Job.InputTokens, rec.Job.OutputTokens, rec.Reserved, rec.Shards = nil, nil, 0, 0
+	return rec
+}

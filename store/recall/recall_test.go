@@ -1,0 +1,536 @@
+package recall_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/recall"
+	"github.com/rowmill/rowmill/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A vault is a store that can be put back to what it was.
+type vault struct {
+	store.Store
+	t        *testing.T
+	path     string
+	volatile bolt.Volatile
+	kept     []byte
+	away     bool // nobody reaches it
+}
+
+func newVault(t *testing.T) *vault {
+	v := &vault{t: t, path: filepath.Join(t.TempDir(), "records.db")}
+	v.open()
+	t.Cleanup(func() { v.Store.Close() })
+	return v
+}
+
+func (v *vault) open() {
+	v.t.Helper()
+	s, err := bolt.Open(context.Background(), bolt.Config{Path: v.path, Volatile: &v.volatile})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.Store = s
+}
+
+func (v *vault) Close() error { return nil } // of a node, of which there are several
+
+// keep is the moment that a later forget goes back to.
+func (v *vault) keep() {
+	v.t.Helper()
+	var err error
+	if v.kept, err = os.ReadFile(v.path); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+func (v *vault) forget() {
+	v.t.Helper()
+	err := errors.Join(v.Store.Close(), os.WriteFile(v.path, v.kept, 0o600))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.open()
+}
+
+func (v *vault) Marks(ctx context.Context, ids []string) ([]store.Mark, error) {
+	if v.away {
+		return nil, rowmill.ErrUnavailable
+	}
+	return v.Store.Marks(ctx, ids)
+}
+
+// A node is a store that remembers, over a vault.
+type node struct {
+	*recall.Store
+	t       *testing.T
+	vault   *vault
+	session string
+}
+
+func (v *vault) node() *node {
+	v.t.Helper()
+	n := &node{t: v.t, vault: v, Store: recall.New(recall.Config{Store: v, Log: slog.New(slog.DiscardHandler), Every: time.Hour})}
+	v.t.Cleanup(func() { n.Close() })
+	var err error
+	if n.session, err = n.OpenSession(v.t.Context(), "node", time.Hour); err != nil {
+		v.t.Fatal(err)
+	}
+	return n
+}
+
+func (n *node) must(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) look() { n.t.Helper(); n.must(n.Look(n.t.Context())) }
+
+func (n *node) get() store.Record {
+	n.t.Helper()
+	rec, err := n.vault.Get(n.t.Context(), "job-1")
+	n.must(err)
+	return rec
+}
+
+var idem = &store.Idempotency{Key: "k", BodyHash: "h", TTL: time.Hour}
+
+func (n *node) create() {
+	n.t.Helper()
+	_, _, err := n.Create(n.t.Context(), storetest.Record("job-1", "a", "row"), idem)
+	n.must(err)
+}
+
+func (n *node) claim() store.Fence {
+	n.t.Helper()
+	rec, err := n.Claim(n.t.Context(), "job-1", n.session)
+	n.must(err)
+	return store.Fence{JobID: "job-1", Session: rec.Session, Epoch: rec.Epoch}
+}
+
+// run takes the job to running, with six rows.
+func (n *node) run(f store.Fence) {
+	n.t.Helper()
+	_, err := n.Update(n.t.Context(), f, func(r *store.Record) error {
+		rows := int64(6)
+		r.Job.NumRows, r.Shards, r.Job.Message = &rows, 1, "Processing rows."
+		for _, next := range []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning} {
+			if r.Job.Status != rowmill.StatusRunning {
+				if err := r.Job.Become(next, time.Now()); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	n.must(err)
+}
+
+// of are the totals of so many rows.
+func of(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 10 * n, OutputTokens: 3 * n} }
+
+func (n *node) commit(f store.Fence, key string, rows, all int64) {
+	n.t.Helper()
+	n.must(n.CommitParts(n.t.Context(), f, []store.Part{{Key: key, Rows: rows, Totals: of(rows)}}, of(all)))
+}
+
+func (n *node) merge(f store.Fence, key string) {
+	n.t.Helper()
+	n.must(n.ReplaceParts(n.t.Context(), f, store.Part{Key: key, Rows: 6, Complete: true, Totals: of(6)}))
+}
+
+func (n *node) finish(f store.Fence) {
+	n.t.Helper()
+	_, err := n.Finish(n.t.Context(), f, func(r *store.Record) error {
+		r.Artifacts = map[string]store.Artifact{"full": {Key: "full-key", Size: 1}}
+		return r.Job.Become(rowmill.StatusSucceeded, time.Now())
+	})
+	n.must(err)
+}
+
+func (n *node) cancel() {
+	n.t.Helper()
+	_, err := n.Cancel(n.t.Context(), "job-1", time.Now(), nil)
+	n.must(err)
+}
+
+// has demands the parts that there are, and that record and ledger agree with
+// their rows.
+func (n *node) has(rows int64, keys ...string) {
+	n.t.Helper()
+	parts, err := n.vault.ListParts(n.t.Context(), "job-1")
+	n.must(err)
+	found := map[string]bool{}
+	for _, p := range parts {
+		found[p.Key] = true
+	}
+	for _, key := range keys {
+		if !found[key] {
+			n.t.Errorf("part %s is not recorded", key)
+		}
+	}
+	if len(found) != len(keys) {
+		n.t.Errorf("the parts are %v, want %v", found, keys)
+	}
+	usage, err := n.vault.Usage(n.t.Context(), "a", time.Time{}, time.Now().AddDate(0, 0, 2))
+	n.must(err)
+	var used store.Totals
+	for _, u := range usage {
+		used = used.Plus(u.Totals)
+	}
+	if done := n.get().Job.RowsDone; used != of(rows) || done != rows {
+		n.t.Errorf("the ledger has %+v and the record %d rows, want those of %d rows", used, done, rows)
+	}
+}
+
+func (n *node) is(status rowmill.Status) {
+	n.t.Helper()
+	if got := n.get().Job.Status; got != status {
+		n.t.Errorf("it is %s, want %s", got, status)
+	}
+}
+
+// What was acknowledged and is forgotten, and whether a look alone mends it.
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(n *node, v *vault){
+		"the end": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			n.run(f)
+			n.commit(f, "p", 6, 6)
+			n.merge(f, "m")
+			v.keep()
+			n.finish(f)
+			v.forget()
+			n.is(rowmill.StatusRunning)
+			n.look()
+			n.is(rowmill.StatusSucceeded)
+			n.has(6, "m")
+			if n.get().Artifacts["full"].Key != "full-key" {
+				n.t.Error("its artifacts are not those that there are")
+			}
+		},
+		"parts, found by the next commit": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			n.run(f)
+			n.commit(f, "1", 1, 1)
+			v.keep()
+			n.commit(f, "2", 2, 3)
+			n.commit(f, "3", 1, 4)
+			v.forget()
+			n.commit(f, "4", 2, 6)
+			n.has(6, "1", "2", "3", "4")
+		},
+		"parts, found by a look": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			n.run(f)
+			v.keep()
+			n.commit(f, "1", 1, 1)
+			n.commit(f, "2", 2, 3)
+			v.forget()
+			n.look()
+			n.has(3, "1", "2")
+		},
+		"a merge": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			n.run(f)
+			n.commit(f, "1", 3, 3)
+			n.commit(f, "2", 3, 6)
+			v.keep()
+			n.merge(f, "m")
+			v.forget()
+			n.look()
+			n.has(6, "m")
+		},
+		"parts and their merge, found by the end": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			n.run(f)
+			v.keep()
+			n.commit(f, "1", 3, 3)
+			n.commit(f, "2", 3, 6)
+			n.merge(f, "m")
+			v.forget()
+			n.finish(f)
+			n.has(6, "m")
+			n.is(rowmill.StatusSucceeded)
+		},
+		"the number of rows and the status": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			v.keep()
+			n.run(f)
+			v.forget()
+			n.look()
+			if rec := n.get(); rec.Job.NumRows == nil || *rec.Job.NumRows != 6 || rec.Shards != 1 || rec.Job.Message != "Processing rows." {
+				n.t.Errorf("the record is %+v", rec.Job)
+			}
+			n.is(rowmill.StatusRunning)
+		},
+		"a reservation, within a limit that others have reached meanwhile": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			v.keep()
+			limit := 5.0
+			_, err := n.Reserve(n.t.Context(), f, 4, &limit)
+			n.must(err)
+			v.forget()
+			_, _, err = v.Create(n.t.Context(), storetest.Record("job-2", "a", "row"), nil)
+			n.must(err)
+			rec, err := v.Claim(n.t.Context(), "job-2", n.session)
+			n.must(err)
+			_, err = v.Reserve(n.t.Context(), store.Fence{JobID: "job-2", Session: n.session, Epoch: rec.Epoch}, 4, &limit)
+			n.must(err)
+			n.look()
+			if got := n.get().Reserved; got != rowmill.MoneyOf(4) {
+				n.t.Errorf("%v are set aside", got)
+			}
+		},
+		"a submission with its idempotency key": func(n *node, v *vault) {
+			v.keep()
+			n.create()
+			v.forget()
+			n.look()
+			n.is(rowmill.StatusPending)
+			if rec, err := v.Lookup(n.t.Context(), "a", *idem); err != nil || rec.Job.ID != "job-1" {
+				n.t.Errorf("the key leads to %q, %v", rec.Job.ID, err)
+			}
+		},
+		"a submission of which only its owner knows": func(n *node, v *vault) {
+			other := v.node()
+			v.keep()
+			other.create()
+			f := n.claim()
+			n.run(f)
+			n.commit(f, "1", 2, 2)
+			v.forget()
+			n.look()
+			again := n.claim()
+			if again.Epoch <= f.Epoch {
+				n.t.Errorf("epoch %d after %d", again.Epoch, f.Epoch)
+			}
+			n.has(2, "1")
+			n.is(rowmill.StatusRunning)
+			other.look()
+			n.has(2, "1")
+		},
+		"a claim": func(n *node, v *vault) {
+			n.create()
+			v.keep()
+			f := n.claim()
+			n.run(f)
+			n.commit(f, "1", 2, 2)
+			v.forget()
+			err := n.CommitParts(n.t.Context(), f, []store.Part{{Key: "2", Rows: 1, Totals: of(1)}}, of(3))
+			if !errors.Is(err, rowmill.ErrLeaseLost) {
+				n.t.Errorf("a write under a forgotten claim: %v, want ErrLeaseLost", err)
+			}
+			n.look() // its owner has not claimed it again yet
+			again := n.claim()
+			if again.Epoch <= f.Epoch {
+				n.t.Errorf("epoch %d after %d", again.Epoch, f.Epoch)
+			}
+			n.has(2, "1")
+			n.commit(again, "2", 1, 3)
+			n.has(3, "1", "2")
+		},
+		"all of a short job but its submission": func(n *node, v *vault) {
+			n.create()
+			v.keep()
+			f := n.claim()
+			n.run(f)
+			n.commit(f, "1", 6, 6)
+			n.merge(f, "m")
+			n.finish(f)
+			v.forget()
+			n.is(rowmill.StatusPending)
+			n.look()
+			n.is(rowmill.StatusSucceeded)
+			n.has(6, "m")
+		},
+		"all of a short job": func(n *node, v *vault) {
+			v.keep()
+			n.create()
+			f := n.claim()
+			n.run(f)
+			n.commit(f, "1", 6, 6)
+			n.merge(f, "m")
+			n.finish(f)
+			v.forget()
+			n.look()
+			n.is(rowmill.StatusSucceeded)
+			n.has(6, "m")
+		},
+		"a cancel by another node than the owner": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			n.run(f)
+			v.keep()
+			n.commit(f, "1", 1, 1)
+			other := v.node()
+			other.cancel()
+			v.forget()
+			n.look()
+			other.look()
+			n.is(rowmill.StatusCancelled)
+			n.has(1, "1")
+		},
+		"a cancel, and the owner has gone on": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			n.run(f)
+			other := v.node()
+			v.keep()
+			other.cancel()
+			v.forget()
+			for i, key := range []string{"1", "2", "3"} {
+				n.commit(f, key, 1, int64(i)+1)
+			}
+			other.look()
+			n.is(rowmill.StatusCancelled)
+		},
+		"an artifact": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			n.run(f)
+			n.commit(f, "p", 6, 6)
+			n.finish(f)
+			v.keep()
+			_, err := n.AddArtifact(n.t.Context(), "job-1", "columns", store.Artifact{Key: "c", Size: 1})
+			n.must(err)
+			v.forget()
+			n.look()
+			if n.get().Artifacts["columns"].Key != "c" {
+				n.t.Error("the artifact is not recorded")
+			}
+		},
+		"a removal of data": func(n *node, v *vault) {
+			n.create()
+			n.cancel()
+			v.keep()
+			_, err := n.RemoveData(n.t.Context(), "job-1", time.Now())
+			n.must(err)
+			v.forget()
+			n.look()
+			if n.get().DataRemoved == nil {
+				n.t.Error("the data counts as there")
+			}
+		},
+		"a release": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			v.keep()
+			n.must(n.Release(n.t.Context(), f))
+			v.forget()
+			n.look()
+			if got := n.get().Session; got != "" {
+				n.t.Errorf("session %s still owns it", got)
+			}
+		},
+		"twice in a row": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			n.run(f)
+			v.keep()
+			n.commit(f, "1", 1, 1)
+			v.forget()
+			n.commit(f, "2", 1, 2)
+			v.forget()
+			n.commit(f, "3", 4, 6)
+			v.forget()
+			n.merge(f, "m")
+			v.forget()
+			n.finish(f)
+			v.forget()
+			n.look()
+			n.is(rowmill.StatusSucceeded)
+			n.has(6, "m")
+		},
+		"while it is away for longer than writes are remembered": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			n.run(f)
+			n.look()
+			v.keep()
+			n.commit(f, "1", 1, 1)
+			v.away = true
+			for range 3 {
+				if err := n.Look(n.t.Context()); err == nil {
+					n.t.Error("a store that is away was looked at")
+				}
+			}
+			v.forget()
+			v.away = false
+			n.look()
+			n.has(1, "1")
+		},
+		"nothing": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			n.run(f)
+			n.commit(f, "1", 1, 1)
+			before := n.get().Version
+			n.look()
+			n.look()
+			if got := n.get().Version; got != before {
+				n.t.Errorf("version %d after a look, was %d", got, before)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newVault(t)
+			test(v.node(), v)
+		})
+	}
+}
+
+// Whoever has claimed a job whose claim was forgotten goes on undisturbed.
+func TestAnotherOwnerGoesOn(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	a, b := v.node(), v.node()
+	a.create()
+	v.keep()
+	old := a.claim()
+	a.run(old)
+	a.commit(old, "1", 1, 1)
+	v.forget()
+	f := b.claim()
+	if f.Epoch <= old.Epoch {
+		t.Errorf("epoch %d after %d, which was forgotten: two owners could have the same", f.Epoch, old.Epoch)
+	}
+	b.run(f)
+	b.commit(f, "2", 2, 2)
+	a.look()
+	err := a.CommitParts(t.Context(), old, []store.Part{{Key: "3", Rows: 1, Totals: of(1)}}, of(2))
+	if !errors.Is(err, rowmill.ErrLeaseLost) {
+		t.Errorf("a write of the owner that was forgotten: %v, want ErrLeaseLost", err)
+	}
+	b.has(2, "2")
+	b.commit(f, "4", 4, 6)
+	b.finish(f)
+	a.look()
+	b.look()
+	b.has(6, "2", "4")
+	b.is(rowmill.StatusSucceeded)
+}

@@ -1,0 +1,112 @@
+package redis_test
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/recall"
+	"github.com/rowmill/rowmill/store/redis"
+	"github.com/rowmill/rowmill/store/storetest"
+)
+
+// TestForgottenTailIsWrittenAgain kills a server and cuts its file back to
+// before the last parts and the end of a job, and to before its claim.
+func TestForgottenTailIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "appendfsync everysec", "auto-aof-rewrite-percentage 0")
+	s := recall.New(recall.Config{
+		Store: open(t, redis.Config{URL: server.URL()}), Log: slog.New(slog.DiscardHandler), Every: time.Hour,
+	})
+	t.Cleanup(func() { s.Close() })
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	session, err := s.OpenSession(t.Context(), "n", time.Hour)
+	must(err)
+	file := func() string {
+		t.Helper()
+		files, err := filepath.Glob(filepath.Join(server.Dir(), "appendonlydir", "*.incr.aof"))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("append-only files %v, %v", files, err)
+		}
+		return files[0]
+	}
+	size := func() int64 {
+		t.Helper()
+		info, err := os.Stat(file())
+		must(err)
+		return info.Size()
+	}
+	rows := int64(6)
+	for _, from := range []string{"claim", "commit"} {
+		id := "job-" + from
+		_, _, err := s.Create(t.Context(), storetest.Record(id, "a", "row"), nil)
+		must(err)
+		keep := size()
+		rec, err := s.Claim(t.Context(), id, session)
+		must(err)
+		f := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
+		_, err = s.Update(t.Context(), f, func(r *store.Record) error {
+			r.Job.NumRows = &rows
+			if r.Job.Status == rowmill.StatusRunning {
+				return nil
+			}
+			return errors.Join(r.Job.Become(rowmill.StatusStarting, time.Now()), r.Job.Become(rowmill.StatusRunning, time.Now()))
+		})
+		must(err)
+		must(s.CommitParts(t.Context(), f, []store.Part{{Key: id + "/1", Rows: 2, Totals: of(2)}}, of(2)))
+		if from == "commit" {
+			keep = size()
+		}
+		must(s.CommitParts(t.Context(), f, []store.Part{{Key: id + "/2", Rows: 4, Totals: of(4)}}, of(6)))
+		must(s.ReplaceParts(t.Context(), f, store.Part{Key: id + "/m", Rows: 6, Totals: of(6), Complete: true}))
+		_, err = s.Finish(t.Context(), f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusSucceeded, time.Now()) })
+		must(err)
+		must(server.Kill())
+		must(os.Truncate(file(), keep))
+		must(server.Restart(t.Context()))
+		if rec, err := s.Get(t.Context(), id); err != nil || rec.Job.Status.Terminal() {
+			t.Fatalf("the end was not forgotten: %s, %v", rec.Job.Status, err)
+		}
+		must(s.Look(t.Context()))
+		rec, err = s.Get(t.Context(), id)
+		if err != nil || rec.Job.Status != rowmill.StatusSucceeded || rec.Job.RowsDone != 6 {
+			t.Errorf("it is %s with %d rows, %v", rec.Job.Status, rec.Job.RowsDone, err)
+		}
+		if from == "claim" && rec.Epoch <= f.Epoch {
+			t.Errorf("epoch %d after %d, which was forgotten", rec.Epoch, f.Epoch)
+		}
+	}
+	consistent(t, server, s.Store.(*redis.Store), "rowmill:")
+}
+
+// TestNothingIsWrittenIntoAnEmptyServer takes everything away from a node that
+// remembers a job.
+func TestNothingIsWrittenIntoAnEmptyServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "appendfsync everysec")
+	s := recall.New(recall.Config{
+		Store: open(t, redis.Config{URL: server.URL()}), Log: slog.New(slog.DiscardHandler), Every: time.Hour,
+	})
+	t.Cleanup(func() { s.Close() })
+	if _, _, err := s.Create(t.Context(), storetest.Record("job", "a", "row"), nil); err != nil {
+		t.Fatal(err)
+	}
+	command(t, server, "FLUSHALL")
+	if err := s.Look(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+		t.Errorf("a look at an empty server: %v, want ErrUnavailable", err)
+	}
+	if left := command(t, server, "DBSIZE"); left != "0" {
+		t.Errorf("%s keys were written", left)
+	}
+}

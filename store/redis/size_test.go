@@ -1,0 +1,85 @@
+package redis_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/redis"
+)
+
+// A job that is over, with 300 inline rows of 200 bytes, takes at most 8 KiB of
+// all keys, however it ended.
+func TestFinishedJobsTakeLittleMemory(t *testing.T) {
+	t.Parallel()
+	const jobs, most = 30, 8 << 10
+	for _, status := range []rowmill.Status{rowmill.StatusSucceeded, rowmill.StatusFailed, rowmill.StatusCancelled} {
+		server := redistest.Start(t, "appendonly no")
+		s := open(t, redis.Config{URL: server.URL(), Prefix: string(status) + ":"})
+		session := newSession(t, s)
+		rows := make([]string, 300)
+		for i := range rows {
+			rows[i] = strings.Repeat("x", 200)
+		}
+		before := memory(t, server)
+		for i := range jobs {
+			id := fmt.Sprintf("job-%036d", i)
+			endWith(t, s, claimed(t, s, id, session, rows...), status)
+		}
+		if each := (memory(t, server) - before) / jobs; each > most {
+			t.Errorf("a %s job takes %d bytes, more than %d", status, each, most)
+		} else {
+			t.Logf("a %s job takes %d bytes", status, each)
+		}
+	}
+}
+
+// endWith ends a job, and settles it as its owner does.
+func endWith(t *testing.T, s *redis.Store, f store.Fence, status rowmill.Status) {
+	t.Helper()
+	part := store.Part{Key: "jobs/" + f.JobID + "/parts/000000-1-0123456789ab.parquet", Rows: 300, Complete: true, Totals: of(300)}
+	err := s.CommitParts(t.Context(), f, []store.Part{part}, of(300))
+	if err == nil && status == rowmill.StatusCancelled {
+		_, err = s.Cancel(t.Context(), f.JobID, time.Now(), nil)
+	} else if err == nil {
+		_, err = s.Finish(t.Context(), f, func(r *store.Record) error {
+			n := int64(300)
+			r.Job.NumRows = &n
+			r.Artifacts = map[string]store.Artifact{"full": {Key: part.Key, Size: 1}, "rows": {Key: part.Key, Size: 1}}
+			for _, next := range []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning, status} {
+				if err := r.Job.Become(next, time.Now()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err == nil && status == rowmill.StatusSucceeded {
+		if err = s.DropParts(t.Context(), f.JobID); err == nil {
+			err = s.InputGone(t.Context(), f.JobID, time.Now())
+		}
+	} else if err == nil {
+		err = s.KeepInput(t.Context(), f.JobID, time.Now().Add(time.Hour))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// memory is what all keys take, in bytes.
+func memory(t *testing.T, server *redistest.Server) (sum int) {
+	t.Helper()
+	for _, key := range strings.Fields(command(t, server, "KEYS", "*")) {
+		n, err := strconv.Atoi(strings.TrimSpace(command(t, server, "MEMORY", "USAGE", key, "SAMPLES", "0")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}

@@ -1,0 +1,120 @@
+package redis_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/redis"
+)
+
+// TestRecordsUpgradedUnderARunningNode raises the schema version while a node
+// of the version before is at work: from that moment none of its writes has an
+// effect, it can still read, and its session ends by itself.
+func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "appendfsync everysec")
+	s := open(t, redis.Config{URL: server.URL()})
+	ctx := t.Context()
+	rec := store.Record{
+		Job:  rowmill.Job{ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Unix(1e9, 0).UTC()},
+		Spec: rowmill.Spec{Account: "a", Inline: []string{"row"}},
+	}
+	if _, _, err := s.Create(ctx, rec, nil); err != nil {
+		t.Fatal(err)
+	}
+	session, err := s.OpenSession(ctx, "node", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimed, err := s.Claim(ctx, rec.Job.ID, session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := store.Fence{JobID: rec.Job.ID, Session: session, Epoch: claimed.Epoch}
+	key := store.Key{ID: "k", Hash: []byte("h"), Account: "a"}
+	if err := s.PutKey(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetSchema(ctx, store.SchemaVersion+1); err != nil {
+		t.Fatal(err)
+	}
+	before := everything(t, s)
+
+	second := rec
+	second.Job.ID = "job-2"
+	change := func(r *store.Record) error { r.Job.Message = "changed"; return nil }
+	for what, write := range map[string]func(context.Context) error{
+		"Create":  func(ctx context.Context) error { _, _, err := s.Create(ctx, second, nil); return err },
+		"Claim":   func(ctx context.Context) error { _, err := s.Claim(ctx, rec.Job.ID, session); return err },
+		"Release": func(ctx context.Context) error { return s.Release(ctx, f) },
+		"Update":  func(ctx context.Context) error { _, err := s.Update(ctx, f, change); return err },
+		"Cancel":  func(ctx context.Context) error { _, err := s.Cancel(ctx, rec.Job.ID, time.Now(), nil); return err },
+		"CommitParts": func(ctx context.Context) error {
+			return s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 1}}, store.Totals{Rows: 1})
+		},
+		"ReplaceParts": func(ctx context.Context) error {
+			return s.ReplaceParts(ctx, f, store.Part{Key: "p", Rows: 1, Complete: true})
+		},
+		"DropParts":    func(ctx context.Context) error { return s.DropParts(ctx, rec.Job.ID) },
+		"Reserve":      func(ctx context.Context) error { _, err := s.Reserve(ctx, f, 1, nil); return err },
+		"ShowRunning":  func(ctx context.Context) error { return s.ShowRunning(ctx, rec.Job.ID) },
+		"OpenSession":  func(ctx context.Context) error { _, err := s.OpenSession(ctx, "node", time.Minute); return err },
+		"RenewSession": func(ctx context.Context) error { return s.RenewSession(ctx, session) },
+		"PutKey":       func(ctx context.Context) error { return s.PutKey(ctx, store.Key{ID: "other", Hash: []byte("h")}) },
+		"ReplaceKey": func(ctx context.Context) error {
+			return s.ReplaceKey(ctx, store.Key{ID: "k", Hash: []byte("i")}, key.Hash)
+		},
+		"PutValue": func(ctx context.Context) error { _, err := s.PutValue(ctx, "v", json.RawMessage(`1`), 0); return err },
+		"AppendAudit": func(ctx context.Context) error {
+			return s.AppendAudit(ctx, store.AuditEntry{ID: "e", At: time.Now(), Account: "a", Action: "act", Details: json.RawMessage(`{}`)})
+		},
+		"Ping": s.Ping,
+	} {
+		if err := write(ctx); !errors.Is(err, store.ErrNewer) || !errors.Is(err, rowmill.ErrUnavailable) {
+			t.Errorf("%s: %v, want ErrNewer", what, err)
+		}
+	}
+	if diff := cmp.Diff(before, everything(t, s)); diff != "" {
+		t.Errorf("the records differ (-want +got):\n%s", diff)
+	}
+	if _, err := s.Get(ctx, rec.Job.ID); err != nil {
+		t.Errorf("get: %v", err)
+	}
+	_, err = redis.Open(ctx, redis.Config{URL: server.URL()})
+	says(t, "an upgraded store", err, "schema version")
+
+	if err := s.SetSchema(ctx, store.SchemaVersion); err != nil { // the upgrade is taken back
+		t.Fatal(err)
+	}
+	if err := s.RenewSession(ctx, session); err != nil {
+		t.Errorf("renew after the upgrade was taken back: %v", err)
+	}
+}
+
+// everything reads all that the store holds of the test.
+func everything(t *testing.T, s *redis.Store) string {
+	t.Helper()
+	var docs []string
+	if err := s.EditDocuments(t.Context(), func(kind, id string, doc []byte) []byte {
+		docs = append(docs, kind+" "+id+" "+string(doc))
+		return doc
+	}); err != nil {
+		t.Fatal(err)
+	}
+	values, err := s.ListValues(t.Context(), "")
+	if err != nil || len(values) > 0 {
+		t.Fatalf("values: %v, %v", values, err)
+	}
+	slices.Sort(docs)
+	return strings.Join(docs, "\n")
+}

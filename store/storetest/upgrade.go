@@ -1,0 +1,314 @@
+package storetest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// The kinds of documents that Harness.Edit goes over.
+const (
+	DocJob    = "job"    // a job's record, in the form that the store keeps
+	DocStatus = "status" // its state, a JSON string
+	DocSpec   = "spec"   // its specification, without what the store keeps apart
+	DocPart   = "part"
+	DocKey    = "key"
+	DocUsage  = "usage" // where the store keeps usage as documents
+	DocAudit  = "audit"
+)
+
+// unknown is what a newer version might write: an older one decodes it neither
+// as a number nor as a list without changing it.
+const unknown = `{"digits":12345678901234567890.10,"list":[],"null":null,"object":{},"text":"\u003c"}`
+
+// A garden plants unknown members into everything that a store holds, at every
+// level, and looks whether they are there after each operation.
+type garden struct {
+	*suite
+	planted map[string]json.RawMessage // by kind, id and path
+	now     map[string]json.RawMessage // as of the last look
+}
+
+// free are members whose content is data: what is planted there is no member.
+var free = []string{"artifacts", "sampling", "sampling_params", "request_extras", "json_schema", "details"}
+
+// plant adds an unknown member to every object of a document. visit gets the
+// path of each that was there or was added, and may be nil.
+func plant(doc any, path string, add bool, visit func(path string, member any)) {
+	switch value := doc.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			switch {
+			case name == "from_the_future":
+			case !slices.Contains(free, name):
+				plant(value[name], path+"/"+name, add, visit)
+			case name == "artifacts":
+				entries, _ := value[name].(map[string]any)
+				for variant, entry := range entries {
+					plant(entry, path+"/artifacts/"+variant, add, visit)
+				}
+			}
+		}
+		if add {
+			value["from_the_future"] = json.RawMessage(unknown)
+		}
+		if member, there := value["from_the_future"]; there {
+			visit(path, member)
+		}
+	case []any:
+		for i, element := range value {
+			plant(element, fmt.Sprintf("%s/%d", path, i), add, visit)
+		}
+	}
+}
+
+func (g *garden) decode(doc []byte) any {
+	g.Helper()
+	d := json.NewDecoder(bytes.NewReader(doc))
+	d.UseNumber()
+	var value any
+	if err := d.Decode(&value); err != nil {
+		g.Fatalf("a document is not JSON: %v: %s", err, doc)
+	}
+	return value
+}
+
+// look goes over all documents; with add it plants.
+func (g *garden) look(add bool) {
+	g.Helper()
+	g.now = map[string]json.RawMessage{}
+	g.Edit(g, g.Store, func(kind, id string, doc []byte) []byte {
+		if kind == DocStatus {
+			return doc
+		}
+		value := g.decode(doc)
+		plant(value, kind+" "+id+":", add && kind != DocAudit, func(path string, member any) {
+			raw, err := json.Marshal(member)
+			if err != nil {
+				g.Fatal(err)
+			}
+			g.now[path] = raw
+		})
+		if !add || kind == DocAudit {
+			return doc
+		}
+		raw, err := json.Marshal(value)
+		if err != nil {
+			g.Fatal(err)
+		}
+		return raw
+	})
+	if add {
+		g.planted = maps.Clone(g.now)
+	}
+}
+
+// after plants, runs an operation, and demands that what was planted is there,
+// but for what the operation is to remove.
+func (g *garden) after(operation string, run func() error, removes ...string) {
+	g.Helper()
+	g.look(true)
+	if err := run(); err != nil {
+		g.Fatalf("%s: %v", operation, err)
+	}
+	g.look(false)
+	for path, was := range g.planted {
+		if slices.ContainsFunc(removes, func(gone string) bool { return bytes.HasPrefix([]byte(path), []byte(gone)) }) {
+			continue
+		}
+		if diff := cmp.Diff(string(was), string(g.now[path])); diff != "" {
+			g.Errorf("%s: the unknown member of %s differs (-want +got):\n%s", operation, path, diff)
+		}
+	}
+}
+
+// testUnknownMembers holds that a store keeps what a newer version wrote into
+// its documents through every operation of a job's life, and those on keys.
+func testUnknownMembers(s *suite) {
+	s.edits()
+	g, ctx := &garden{suite: s}, s.Context()
+	text, money := "text", 0.5
+	rec := s.newRecord("a")
+	rec.Job.Name, rec.Job.System, rec.Job.Schema = &text, &text, json.RawMessage(`{"type":"object"}`)
+	rec.Job.Function = &rowmill.FunctionRef{Name: "f", Revision: 1, Model: "m"}
+	rec.Job.Estimate = &rowmill.Estimate{Method: rowmill.EstimateUnsampled}
+	rec.Job.FailureReason = &rowmill.Failure{Message: "none yet"}
+	rec.Spec.Function = &rowmill.FunctionRun{Inputs: []rowmill.FunctionInput{{Name: "b"}, {Name: "a"}}, Prompt: "{{a}}"}
+	rec.Spec.Model.InputPrice, rec.Spec.URL, rec.Spec.CostQuota = 2, "https://h/p", &money
+	if _, _, err := s.Create(ctx, rec, nil); err != nil {
+		s.Fatal(err)
+	}
+	session := s.session()
+	var f store.Fence
+	claim := func() error {
+		claimed, err := s.Claim(ctx, rec.Job.ID, session)
+		f = store.Fence{JobID: rec.Job.ID, Session: session, Epoch: claimed.Epoch}
+		return err
+	}
+	g.after("Claim", claim)
+	g.after("Release", func() error { return s.Release(ctx, f) })
+	g.after("Claim again", claim)
+	g.after("Reserve", func() error { _, err := s.Reserve(ctx, f, 1, nil); return err })
+	g.after("Update", func() error {
+		_, err := s.Update(ctx, f, func(r *store.Record) error {
+			r.Job.NumRows, r.Job.Message, r.Job.Estimate.Low, r.Job.FailureReason.Message = pointer(int64(4)), "on", 1, "more"
+			r.Job.Function.Revision, r.Job.Name = 2, nil
+			now := s.start
+			r.DownloadStarted = &now
+			return become(r, rowmill.StatusStarting, rowmill.StatusRunning)
+		})
+		return err
+	})
+	totals := store.Totals{Rows: 1, InputTokens: 3, OutputTokens: 5}
+	part := func(key string, shard int) store.Part {
+		return store.Part{Key: key, Shard: shard, Rows: 1, Accepted: []byte("set"), Totals: totals}
+	}
+	for i, key := range []string{"p0", "p1", "p2"} {
+		sum := store.Totals{Rows: int64(i + 1), InputTokens: int64(3 * (i + 1)), OutputTokens: int64(5 * (i + 1))}
+		g.after("CommitParts of "+key, func() error { return s.CommitParts(ctx, f, []store.Part{part(key, i/2)}, sum) })
+	}
+	g.after("CommitParts repeated", func() error { return s.CommitParts(ctx, f, []store.Part{part("p0", 0)}, totals) })
+	g.after("ReplaceParts", func() error {
+		return s.ReplaceParts(ctx, f, store.Part{Key: "c0", Rows: 2, Complete: true, Totals: totals})
+	}, "part "+f.JobID+" p0", "part "+f.JobID+" p1")
+	g.after("ReplaceParts repeated", func() error {
+		return s.ReplaceParts(ctx, f, store.Part{Key: "c0", Rows: 2, Complete: true, Totals: totals})
+	})
+	g.after("CommitParts of the last", func() error {
+		return s.CommitParts(ctx, f, []store.Part{part("p3", 1)}, store.Totals{Rows: 4, InputTokens: 12, OutputTokens: 20})
+	})
+	g.after("Finish", func() error {
+		_, err := s.Finish(ctx, f, func(r *store.Record) error {
+			r.Artifacts = map[string]store.Artifact{"full": {Key: "k", Size: 1}}
+			return become(r, rowmill.StatusSucceeded)
+		})
+		return err
+	})
+	g.after("AddArtifact", func() error {
+		_, err := s.AddArtifact(ctx, f.JobID, "subset", store.Artifact{Key: "s"})
+		return err
+	})
+	g.after("ShowRunning", func() error { return s.ShowRunning(ctx, f.JobID) })
+	g.after("KeepInput", func() error { return s.KeepInput(ctx, f.JobID, s.start.Add(time.Hour)) })
+	g.after("InputGone", func() error { return s.InputGone(ctx, f.JobID, s.start.Add(2*time.Hour)) })
+	g.after("Continued", func() error { return s.Continued(ctx, f.JobID, "job-next") })
+	g.after("RemoveData", func() error { _, err := s.RemoveData(ctx, f.JobID, s.start); return err })
+	g.after("DropParts", func() error { return s.DropParts(ctx, f.JobID) }, "part "+f.JobID)
+	g.after("DataGone", func() error { return s.DataGone(ctx, f.JobID) })
+	other := s.create("a")
+	g.after("Cancel", func() error {
+		_, err := s.Cancel(ctx, other, s.start, func(r *store.Record) { r.Job.Message = "cancelled" })
+		return err
+	})
+	if left := g.planted["job "+f.JobID+":/job"]; left == nil {
+		s.Errorf("nothing was planted in the job's record: %v", slices.Sorted(maps.Keys(g.planted)))
+	}
+	g.keysAndAudit()
+}
+
+func (g *garden) keysAndAudit() {
+	g.Helper()
+	ctx := g.Context()
+	key := store.Key{ID: "k", Hash: []byte("one"), Account: "a", Role: "user", Created: g.start}
+	if err := g.PutKey(ctx, key); err != nil {
+		g.Fatal(err)
+	}
+	key.Name, key.LastUsed = "renamed", &g.start
+	g.after("PutKey over another", func() error { return g.PutKey(ctx, key) })
+	key.Hash = []byte("two")
+	g.after("ReplaceKey", func() error { return g.ReplaceKey(ctx, key, []byte("one")) })
+	g.after("ReplaceKey repeated", func() error { return g.ReplaceKey(ctx, key, []byte("one")) })
+	if g.planted["key k:"] == nil {
+		g.Error("nothing was planted in the key")
+	}
+	keys, err := g.ListKeys(ctx)
+	if err != nil || len(keys) != 1 {
+		g.Fatalf("list keys: %v, %v", keys, err)
+	}
+	g.same("key", key, keys[0])
+	entry := store.AuditEntry{ID: "e", At: g.start, Account: "a", Action: "act", Details: json.RawMessage(`{}`)}
+	for range 2 {
+		g.after("AppendAudit", func() error { return g.AppendAudit(ctx, entry) })
+	}
+}
+
+// testNewerRecords holds that a job of a newer version can be read, is left as
+// it is by every write, and stands in no other job's way.
+func testNewerRecords(s *suite) {
+	s.edits()
+	ctx := s.Context()
+	for _, tt := range []struct {
+		name, kind string
+		newer      func(doc []byte) []byte
+	}{
+		{"schema", DocJob, func(doc []byte) []byte {
+			return bytes.Replace(doc, fmt.Appendf(nil, `"schema_version":%d`, store.SchemaVersion), fmt.Appendf(nil, `"schema_version":%d`, store.SchemaVersion+1), 1)
+		}},
+		{"status", DocStatus, func([]byte) []byte { return []byte(`"paused"`) }},
+	} {
+		account := "of " + tt.name
+		newer := s.create(account)
+		over := s.finish(s.claimed(account), rowmill.StatusFailed).Job.ID
+		older := s.create(account)
+		s.Edit(s, s.Store, func(kind, id string, doc []byte) []byte {
+			if kind != tt.kind || id != newer && id != over {
+				return doc
+			}
+			edited := tt.newer(doc)
+			if bytes.Equal(edited, doc) {
+				s.Fatalf("%s: the edit changed nothing of %s", tt.name, doc)
+			}
+			return edited
+		})
+		before, ended := s.get(newer), s.get(over)
+		session := s.session()
+		orphans, err := s.Orphans(ctx, 1)
+		if err != nil || len(orphans) != 1 || orphans[0].JobID != older {
+			s.Errorf("%s: the orphans are %v, %v; want %s alone", tt.name, orphans, err, older)
+		}
+		now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+		for what, write := range map[string]func() error{
+			"Claim":       func() error { _, err := s.Claim(ctx, newer, session); return err },
+			"Cancel":      func() error { _, err := s.Cancel(ctx, newer, now, nil); return err },
+			"ShowRunning": func() error { return s.ShowRunning(ctx, newer) },
+			"RemoveData":  func() error { _, err := s.RemoveData(ctx, over, now); return err },
+			"DropParts":   func() error { return s.DropParts(ctx, over) },
+			"DataGone":    func() error { return s.DataGone(ctx, over) },
+		} {
+			if err := write(); !errors.Is(err, store.ErrNewer) {
+				s.Errorf("%s: %s: %v, want ErrNewer", tt.name, what, err)
+			}
+		}
+		s.unchanged(before)
+		s.unchanged(ended)
+		if jobs, _, err := s.List(ctx, account, 9, ""); err != nil || len(jobs) != 3 {
+			s.Errorf("%s: list: %v, %v; want all three", tt.name, ids(jobs), err)
+		}
+		if _, err := s.Claim(ctx, older, session); err != nil {
+			s.Errorf("%s: claim the other job: %v", tt.name, err)
+		}
+	}
+}
+
+// claimed creates and claims a job of an account.
+func (s *suite) claimed(account string) store.Fence {
+	s.Helper()
+	return s.claim(s.create(account), s.session())
+}
+
+// edits skips a test where the documents cannot be edited.
+func (s *suite) edits() {
+	s.Helper()
+	if s.Edit == nil {
+		s.Skip("its documents are those of another store, which this is tried with")
+	}
+}

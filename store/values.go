@@ -1,0 +1,31 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
+)
+
+// RewriteValue writes v as a document whose version still is version (0: it
+// must not exist), keeps the members of the stored one that v's type does not
+// know, and returns the new version; rowmill.ErrConflict otherwise.
+func RewriteValue(ctx context.Context, values Values, name string, v any, version int64) (int64, error) {
+	stored, current, err := values.GetValue(ctx, name)
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound):
+		stored = nil
+	case err != nil:
+		return 0, err
+	}
+	if current != version {
+		return 0, fmt.Errorf("put value %s: its version is %d, not %d: %w", name, current, version, rowmill.ErrConflict)
+	}
+	doc, err := document.Rewrite(stored, v)
+	if err != nil {
+		return 0, fmt.Errorf("encode value %s: %w", name, err)
+	}
+	return values.PutValue(ctx, name, doc, version)
+}
