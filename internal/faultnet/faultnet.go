@@ -48,6 +48,7 @@ type Host struct {
 
 	namespace string
 	losses    map[*Host]int // percent of what comes from there
+	throttled bool
 }
 
 // Prefix is what runs a command line on the host when it stands before it. The
@@ -97,6 +98,7 @@ func New(ctx context.Context) (*Network, error) {
 		ip(ctx, "-n", hub, "link", "set", "bridge", "up"),
 		n.plug(ctx, "here", here, strconv.Itoa(os.Getpid())),
 		ip(ctx, "addr", "add", n.address(1), "dev", here),
+		ip(ctx, "addr", "add", n.Here().String()+"/32", "dev", here),
 		ip(ctx, "link", "set", here, "up"),
 	)
 	if err != nil {
@@ -121,6 +123,7 @@ func (n *Network) Host(ctx context.Context, name string) (*Host, error) {
 		ip(ctx, "-n", h.namespace, "addr", "add", n.address(last), "dev", "eth0"),
 		ip(ctx, "-n", h.namespace, "link", "set", "eth0", "up"),
 		ip(ctx, "-n", h.namespace, "link", "set", "lo", "up"),
+		ip(ctx, "-n", h.namespace, "route", "add", n.Here().String()+"/32", "dev", "eth0"),
 	)
 	if err != nil {
 		return nil, err
@@ -171,8 +174,37 @@ func (n *Network) Part(ctx context.Context, left, right []*Host) error {
 	return errors.Join(n.Lose(ctx, 100, left, right), n.Lose(ctx, 100, right, left))
 }
 
+// Throttle squeezes what a host sends through a line of so many kbit/s, in which
+// it waits for up to two seconds and is lost after that; 0 makes the line wide
+// again.
+func (n *Network) Throttle(ctx context.Context, h *Host, kbit int) error {
+	if kbit == 0 {
+		h.throttled = false
+		return output(h.Command(ctx, "tc", "qdisc", "del", "dev", "eth0", "root"))
+	}
+	h.throttled = true
+	return output(h.Command(ctx, "tc", "qdisc", "replace", "dev", "eth0", "root",
+		"tbf", "rate", strconv.Itoa(kbit)+"kbit", "burst", "16k", "latency", "2s"))
+}
+
+// Here is the address by which hosts reach the test's own process. It is one of
+// a private network, which those of the hosts are not: a program may tell them
+// apart.
+func (n *Network) Here() netip.Addr {
+	bytes := n.subnet.Addr().As4()
+	return netip.AddrFrom4([4]byte{100, 64 + bytes[1]%64, bytes[2], 1})
+}
+
 // Heal makes the network whole again.
-func (n *Network) Heal(ctx context.Context) error { return n.Lose(ctx, 0, n.hosts, n.hosts) }
+func (n *Network) Heal(ctx context.Context) error {
+	errs := []error{n.Lose(ctx, 0, n.hosts, n.hosts)}
+	for _, h := range n.hosts {
+		if h.throttled {
+			errs = append(errs, n.Throttle(ctx, h, 0))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // filter makes the host's rules those of its losses, all at once.
 func (h *Host) filter(ctx context.Context) error {

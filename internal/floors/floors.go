@@ -55,15 +55,16 @@ type Table struct {
 func Rowmill() Table {
 	return Table{
 		Floor: map[string]int{
-			"spelling": -1,
+			"spelling": -1, "document": -1,
 			"columnar": 0, "shard": 0, "tokenize": 0, "retry": 0, "sim": 0,
 			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "cluster": 1, "function": 1, "schema": 1, "client": 1,
-			"results": 2,
-			"actors":  3, "http": 3,
+			"results":    2,
+			"deployment": 2,
+			"actors":     3, "http": 3,
 			"cmd": 4, "bench": 4, "e2e": 4, "examples": 4,
 		},
 		Within: map[string]int{
-			"actors/order": 0, "actors/nodes": 0, "actors/assign": 0, "actors/commit": 1, "actors/ingest": 1, "actors/dispatch": 1, "actors/work": 2,
+			"actors/order": 0, "actors/nodes": 0, "actors/assign": 0, "actors/storage": 0, "actors/commit": 1, "actors/ingest": 1, "actors/dispatch": 1, "actors/work": 2,
 			"http/request": 0, "http/exchange": 1, "http/submission": 1, "http/sdk": 2,
 		},
 		Strangers: [][2]string{{"actors", "http"}},

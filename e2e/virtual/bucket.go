@@ -1,0 +1,304 @@
+package virtual
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+)
+
+// A shelf is the bucket that all nodes reach, as an S3 server keeps it: objects
+// appear whole, and a reader whose object was replaced or deleted is told so.
+type shelf struct {
+	mu      sync.Mutex
+	objects map[string]*item
+	removed func(key string) // is told of each object that goes; may be nil
+}
+
+// An item is one version of an object.
+type item struct {
+	info blob.Info
+	data []byte
+}
+
+func newShelf() *shelf { return &shelf{objects: make(map[string]*item)} }
+
+func (s *shelf) get(key string) (*item, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := s.objects[key]; i != nil {
+		return i, nil
+	}
+	return nil, fmt.Errorf("object %s: %w", key, rowmill.ErrNotFound)
+}
+
+func (s *shelf) put(key string, data []byte) blob.Info {
+	sum := md5.Sum(data) //nolint:gosec // as S3 makes its tags
+	i := &item{blob.Info{Key: key, Size: int64(len(data)), ETag: `"` + hex.EncodeToString(sum[:]) + `"`, Modified: time.Now()}, data}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects[key] = i
+	return i.info
+}
+
+func (s *shelf) remove(match func(key string) bool) {
+	s.mu.Lock()
+	var gone []string
+	for key := range s.objects {
+		if match(key) {
+			gone = append(gone, key)
+			delete(s.objects, key)
+		}
+	}
+	s.mu.Unlock()
+	slices.Sort(gone)
+	for _, key := range gone {
+		if s.removed != nil {
+			s.removed(key)
+		}
+	}
+}
+
+// list returns what starts with prefix, in key order.
+func (s *shelf) list(prefix string) []blob.Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var infos []blob.Info
+	for _, key := range slices.Sorted(maps.Keys(s.objects)) {
+		if strings.HasPrefix(key, prefix) {
+			infos = append(infos, s.objects[key].info)
+		}
+	}
+	return infos
+}
+
+// A bucket is the shelf as a process reaches it.
+type bucket struct {
+	shelf *shelf
+	run   func(ctx context.Context, e effect) error
+
+	mu      sync.Mutex
+	writers map[*writer]bool
+}
+
+var _ blob.Bucket = (*bucket)(nil)
+
+func newBucket(s *shelf, run func(context.Context, effect) error) *bucket {
+	return &bucket{shelf: s, run: run, writers: make(map[*writer]bool)}
+}
+
+func (b *bucket) call(ctx context.Context, kind, key string, writes bool, do func() error) error {
+	return b.run(ctx, effect{kind: "blob." + kind, key: short(key), writes: writes, do: do})
+}
+
+func (b *bucket) Name() string { return "shelf" }
+
+func checkPrefix(prefix string) error {
+	if prefix == "" {
+		return nil
+	}
+	return blob.CheckPrefix(prefix)
+}
+
+func (b *bucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	if err := errors.Join(ctx.Err(), blob.CheckKey(key), blob.CheckContentType(contentType)); err != nil {
+		return nil, fmt.Errorf("create object: %w", err)
+	}
+	w := &writer{bucket: b, ctx: ctx, key: key}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.writers[w] = true
+	return w, nil
+}
+
+// A writer gathers an object.
+type writer struct {
+	bucket *bucket
+	ctx    context.Context
+	key    string
+	data   bytes.Buffer
+	ended  bool
+	barred bool // its prefix was deleted
+}
+
+var errEnded = errors.New("the writer has ended")
+
+func (w *writer) Write(p []byte) (int, error) {
+	switch {
+	case w.ended:
+		return 0, errEnded
+	case w.ctx.Err() != nil:
+		return 0, w.ctx.Err()
+	}
+	return w.data.Write(p)
+}
+
+func (w *writer) Commit() (info blob.Info, err error) {
+	if w.ended {
+		return blob.Info{}, errEnded
+	}
+	barred := w.end()
+	if barred {
+		return blob.Info{}, fmt.Errorf("commit object %s: its prefix was deleted: %w", w.key, rowmill.ErrNotFound)
+	}
+	err = w.bucket.call(w.ctx, "put", w.key, true, func() error {
+		info = w.bucket.shelf.put(w.key, bytes.Clone(w.data.Bytes()))
+		return nil
+	})
+	if err != nil {
+		return blob.Info{}, fmt.Errorf("commit object %s: %w", w.key, err)
+	}
+	return info, nil
+}
+
+func (w *writer) Abort() { w.end() }
+
+func (w *writer) end() (barred bool) {
+	w.bucket.mu.Lock()
+	defer w.bucket.mu.Unlock()
+	w.ended = true
+	delete(w.bucket.writers, w)
+	return w.barred
+}
+
+func (b *bucket) Open(ctx context.Context, key string) (blob.Object, error) {
+	if err := blob.CheckKey(key); err != nil {
+		return nil, fmt.Errorf("open object: %w", err)
+	}
+	var o *object
+	err := b.call(ctx, "open", key, false, func() error {
+		i, err := b.shelf.get(key)
+		o = &object{bucket: b, ctx: ctx, item: i}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// An object reads one item, as long as that is what its key names; the beginning
+// came as it was opened.
+type object struct {
+	bucket *bucket
+	ctx    context.Context
+	*item
+}
+
+// firstBlock is how much of an object comes as it is opened, bytes.
+const firstBlock = 64 << 10
+
+func (o *object) Size() int64     { return o.info.Size }
+func (o *object) Info() blob.Info { return o.info }
+func (o *object) Close() error    { return nil }
+
+func (o *object) ReadAt(p []byte, off int64) (int, error) {
+	if err := o.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if off+int64(len(p)) > firstBlock && o.Size() > firstBlock {
+		if now, err := o.bucket.shelf.get(o.info.Key); err != nil || now.info.ETag != o.info.ETag {
+			return 0, blob.ErrLost
+		}
+	}
+	if off >= int64(len(o.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, o.data[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (b *bucket) Stat(ctx context.Context, key string) (info blob.Info, err error) {
+	if err := blob.CheckKey(key); err != nil {
+		return blob.Info{}, fmt.Errorf("stat object: %w", err)
+	}
+	err = b.call(ctx, "stat", key, false, func() error {
+		i, err := b.shelf.get(key)
+		if err == nil {
+			info = i.info
+		}
+		return err
+	})
+	return info, err
+}
+
+func (b *bucket) List(ctx context.Context, prefix string) (infos []blob.Info, err error) {
+	if err := checkPrefix(prefix); err != nil {
+		return nil, fmt.Errorf("list objects: %w", err)
+	}
+	err = b.call(ctx, "list", prefix, false, func() error {
+		infos = b.shelf.list(prefix)
+		return nil
+	})
+	return infos, err
+}
+
+func (b *bucket) Folders(ctx context.Context, prefix, after string, limit int) (names []string, err error) {
+	if err := checkPrefix(prefix); err != nil {
+		return nil, fmt.Errorf("list folders: %w", err)
+	}
+	if limit < 1 {
+		return nil, fmt.Errorf("list folders: the limit is %d and must be positive", limit)
+	}
+	err = b.call(ctx, "folders", prefix, false, func() error {
+		for _, info := range b.shelf.list(prefix) {
+			name, _, deeper := strings.Cut(info.Key[len(prefix):], "/")
+			// In the order of their keys: "a-" comes before "a/".
+			if deeper && (after == "" || name+"/" > after+"/") && !slices.Contains(names, name) && len(names) < limit {
+				names = append(names, name)
+			}
+		}
+		return nil
+	})
+	return names, err
+}
+
+func (b *bucket) Delete(ctx context.Context, key string) error {
+	if err := blob.CheckKey(key); err != nil {
+		return fmt.Errorf("delete object: %w", err)
+	}
+	return b.call(ctx, "delete", key, true, func() error {
+		b.shelf.remove(func(k string) bool { return k == key })
+		return nil
+	})
+}
+
+func (b *bucket) DeletePrefix(ctx context.Context, prefix string) error {
+	if err := blob.CheckPrefix(prefix); err != nil {
+		return fmt.Errorf("delete objects: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	for w := range b.writers {
+		w.barred = w.barred || strings.HasPrefix(w.key, prefix)
+	}
+	b.mu.Unlock()
+	return b.call(ctx, "delete-prefix", prefix, true, func() error {
+		b.shelf.remove(func(k string) bool { return strings.HasPrefix(k, prefix) })
+		return nil
+	})
+}
+
+// SignURL signs nothing: who reads here has the handler.
+func (b *bucket) SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error) {
+	if err := errors.Join(ctx.Err(), blob.CheckKey(key), blob.CheckSigned(method, filename, expires)); err != nil {
+		return "", err
+	}
+	return "shelf://" + key, nil
+}

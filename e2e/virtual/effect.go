@@ -1,0 +1,273 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// errDead is what a process gets that was killed: nobody reads it.
+var errDead = errors.New("the process was killed")
+
+// An entry is a line of a trace.
+type entry struct {
+	at      time.Duration // since the world began
+	node    int
+	kind    string
+	key     string
+	outcome string // empty: it happened
+}
+
+func (e entry) String() string {
+	outcome := e.outcome
+	if outcome != "" {
+		outcome = "  ← " + outcome
+	}
+	return fmt.Sprintf("%10.4fs  node %d  %-18s %s%s", e.at.Seconds(), e.node, e.kind, e.key, outcome)
+}
+
+// An effect is one call of a process of something outside it.
+type effect struct {
+	kind   string // store.claim, blob.put, ask.report, …
+	key    string
+	writes bool
+	do     func() error
+}
+
+// A gate is what stands between a machine and everything outside of it. It
+// counts the effects of all processes that ran there.
+type gate struct {
+	mu     sync.Mutex
+	counts map[string]int // by kind; "" counts those that change something
+	times  map[string]int // by kind and key, for latencies
+}
+
+// latency is how long an effect takes to arrive: it follows from what the effect
+// is, and how often it was there before.
+func (w *world) latency(node int, kind, key string) time.Duration {
+	if w.still {
+		return 0
+	}
+	g := w.gates[node]
+	key = kind + " " + plain(key)
+	g.mu.Lock()
+	n := g.times[key]
+	g.times[key]++
+	g.mu.Unlock()
+	return time.Millisecond + time.Duration(w.chance(fmt.Sprintf("%d %s %d", node, key, n))*float64(2*time.Millisecond))
+}
+
+// chance is a number from 0 to 1 that follows from the seed and a text.
+func (w *world) chance(text string) float64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(text)) // never fails
+	x := h.Sum64() ^ w.Seed*0x9e3779b97f4a7c15
+	x ^= x >> 32
+	x *= 0xd6e8feb86659fd93
+	x ^= x >> 32
+	x *= 0xd6e8feb86659fd93
+	x ^= x >> 32
+	return float64(x>>11) / (1 << 53)
+}
+
+// plain is a key without what is random in it.
+func plain(key string) string {
+	if strings.HasSuffix(key, ".parquet") {
+		if i := strings.LastIndexByte(key, '-'); i >= 0 {
+			return key[:i]
+		}
+	}
+	return key
+}
+
+// now is the time since the world began.
+func (w *world) now() time.Duration { return time.Since(w.began) }
+
+// pause waits, unless ctx ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run has an effect happen, or not, as the schedule says. The outcome of one
+// that its caller no longer waits for may still come, later.
+func (p *proc) run(ctx context.Context, e effect) error {
+	w := p.world
+	if err := p.awake(ctx); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	way := w.latency(p.node, e.kind, e.key)
+	if d, slow := w.slow(p.node, e.kind); slow {
+		way += d
+	}
+	if err := pause(ctx, way); err != nil {
+		// It was on its way: half of such requests arrive.
+		if e.writes && w.chance(fmt.Sprint("late ", p.node, e.kind, plain(e.key), way)) < 0.5 {
+			w.later(way, func() { _ = p.happen(e, "late, nobody waits") })
+		}
+		return err
+	}
+	if err := p.strike(ctx, e); err != nil {
+		return err
+	}
+	back := w.latency(p.node, e.kind+"<", e.key)
+	time.Sleep(back) // the answer's way: short, and not worth a choice
+	if err := p.awake(ctx); err != nil {
+		return err
+	}
+	return nil
+}
+
+// happen has an effect happen, and says so.
+func (p *proc) happen(e effect, how string) error {
+	err := e.do()
+	if err != nil {
+		how = strings.TrimPrefix(how+"; "+err.Error(), "; ")
+	}
+	p.world.tell(p.node, e.kind, e.key, how)
+	if p.world.watch != nil && e.writes {
+		p.world.watch(p.node, e)
+	}
+	return err
+}
+
+// strike has an effect happen with what the schedule does to it.
+func (p *proc) strike(ctx context.Context, e effect) error {
+	w := p.world
+	if p.dead() {
+		return errDead
+	}
+	service, _, _ := strings.Cut(e.kind, ".")
+	if err := w.refused(p.node, service, e); err != nil {
+		w.tell(p.node, e.kind, e.key, "refused: "+err.Error())
+		// A driver tries for a while before it gives up.
+		if pause(ctx, w.latency(p.node, e.kind+"!", e.key)*100) != nil {
+			return ctx.Err()
+		}
+		return err
+	}
+	f := w.struckBy(p.node, e)
+	if f == nil {
+		return p.happen(e, "")
+	}
+	switch f.Kind {
+	case "crash":
+		if f.After {
+			_ = p.happen(e, "then the node dies")
+		} else {
+			w.tell(p.node, e.kind, e.key, "the node dies before")
+		}
+		w.crash(p.node, *f)
+		return errDead
+	case "unacknowledged":
+		if f.After {
+			_ = p.happen(e, "nobody is told")
+		} else {
+			w.tell(p.node, e.kind, e.key, "lost")
+		}
+		return p.unknown(ctx, e, f)
+	case "late":
+		w.tell(p.node, e.kind, e.key, "held up for "+time.Duration(f.For).String())
+		w.later(time.Duration(f.For), func() { _ = p.happen(e, "late") })
+		return p.unknown(ctx, e, f)
+	case "forget":
+		err := p.happen(e, "then the store forgets")
+		w.forget(time.Duration(f.For))
+		return err
+	case "stop":
+		w.halt(p.node, time.Duration(f.For))
+		if err := p.awake(ctx); err != nil {
+			return err
+		}
+		return p.happen(e, "after a stop")
+	}
+	return p.happen(e, "")
+}
+
+// unknown is what a caller hears of an effect that was not acknowledged.
+func (p *proc) unknown(ctx context.Context, e effect, f *Fault) error {
+	if f.How == "silence" {
+		// Nothing, until it gives up, or its driver does.
+		if err := pause(ctx, 20*time.Second); err != nil {
+			return err
+		}
+	}
+	err := fmt.Errorf("%w: the connection broke", rowmill.ErrUnavailable)
+	if strings.HasPrefix(e.kind, "store.") && e.writes {
+		return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, err)
+	}
+	return err
+}
+
+// awake waits while the machine is stopped. A process that was killed does not
+// wake.
+func (p *proc) awake(ctx context.Context) error {
+	for {
+		if p.dead() {
+			return errDead
+		}
+		left := p.world.halted(p.node)
+		if left <= 0 {
+			return nil
+		}
+		time.Sleep(left)
+	}
+}
+
+// struckBy is the fault that an effect of a node meets, if any.
+func (w *world) struckBy(node int, e effect) *Fault {
+	g := w.gates[node]
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.counts[e.kind]++
+	if e.writes {
+		g.counts[""]++
+	}
+	if w.whole() {
+		return nil
+	}
+	for i := range w.Faults {
+		f := &w.Faults[i]
+		if f.Nth == 0 || f.Node != node || w.struck[i] || f.On == "" && !e.writes || f.On != "" && f.On != e.kind || g.counts[f.On] != f.Nth {
+			continue
+		}
+		w.struck[i] = true
+		w.note(*f)
+		return f
+	}
+	return nil
+}
+
+// tell adds a line to the trace.
+func (w *world) tell(node int, kind, key, outcome string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trace = append(w.trace, entry{w.now(), node, kind, key, outcome})
+}
+
+// later runs do after a while; the world does not end before.
+func (w *world) later(d time.Duration, do func()) {
+	w.all.Go(func() {
+		time.Sleep(d)
+		do()
+	})
+}

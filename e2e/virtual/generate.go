@@ -1,0 +1,192 @@
+package virtual
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// A kind is a fault that there is.
+type kind struct {
+	name   string
+	weight int
+	lasts  bool // from At for For, looked up when something happens
+	make   func(g *generator, f *Fault)
+}
+
+// kinds are all faults. Add a line to add one, and have world.go or effect.go do
+// what it says.
+func kinds() []kind {
+	return []kind{
+		{"crash", 8, false, func(g *generator, f *Fault) { g.moment(f); f.For = g.upTo(15 * time.Second) }},
+		{"stop", 4, false, func(g *generator, f *Fault) { g.moment(f); f.For = g.upTo(15 * time.Second) }},
+		{"drain", 3, false, func(g *generator, f *Fault) { f.At, f.For = g.time(), g.upTo(10*time.Second) }},
+		{"unacknowledged", 6, false, func(g *generator, f *Fault) {
+			g.effect(f)
+			f.After, f.How = g.one("", "after") == "after", g.one("", "", "silence")
+		}},
+		{"late", 4, false, func(g *generator, f *Fault) { g.effect(f); f.For = g.upTo(20 * time.Second) }},
+		{"away", 4, true, func(g *generator, f *Fault) {
+			g.span(f)
+			f.How = g.one("store", "blob")
+			g.maybeAll(f)
+		}},
+		{"full", 2, true, func(g *generator, f *Fault) { g.span(f); f.How = g.one("store", "blob"); f.Node = -1 }},
+		{"slow", 2, true, func(g *generator, f *Fault) { g.span(f); f.How = g.one("store", "blob"); g.maybeAll(f) }},
+		{"cut", 4, true, func(g *generator, f *Fault) {
+			g.span(f)
+			f.How = g.one("", "", "in", "out")
+			f.To = -1
+			if g.IntN(2) == 0 {
+				f.To = g.IntN(len(g.Nodes))
+			}
+		}},
+		{"messages", 4, true, func(g *generator, f *Fault) {
+			g.span(f)
+			f.How, f.Rate = g.one("lost", "unsaid", "late", "again"), 0.2+0.6*g.Float64()
+			g.maybeAll(f)
+		}},
+		{"engine", 4, true, func(g *generator, f *Fault) {
+			g.span(f)
+			f.How, f.Rate = g.one("down", "busy", "error", "reset", "hang", "slow", "garbage"), 0.2+0.6*g.Float64()
+			g.maybeAll(f)
+		}},
+		{"clock", 2, false, func(g *generator, f *Fault) {
+			f.At, f.For = g.time(), g.upTo(2*time.Hour)
+			if g.IntN(2) == 0 {
+				f.For = -f.For
+			}
+		}},
+		{"forget", 3, false, func(g *generator, f *Fault) { g.moment(f); f.For = g.upTo(2 * time.Second); f.After = true }},
+	}
+}
+
+func find(name string) (kind, bool) {
+	all := kinds()
+	i := slices.IndexFunc(all, func(k kind) bool { return k.name == name })
+	if i < 0 {
+		return kind{}, false
+	}
+	return all[i], true
+}
+
+func known(name string) bool { _, ok := find(name); return ok }
+
+// lasting faults are looked up, the others come.
+func lastingKind(name string) bool { k, _ := find(name); return k.lasts }
+
+// critical are the effects at which what one believes and what is so may part.
+var critical = []string{
+	"store.create", "store.claim", "store.release", "store.update", "store.finish", "store.cancel", "store.reserve",
+	"store.commit-parts", "store.replace-parts", "store.drop-parts", "store.renew-session", "store.open-session", "store.close-session",
+	"blob.put", "blob.delete-prefix", "blob.delete", "store.list-parts", "store.get", "blob.open",
+}
+
+// A generator draws a schedule.
+type generator struct {
+	*rand.Rand
+	Schedule
+}
+
+// Generate draws the schedule of a seed.
+func Generate(seed uint64) Schedule {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 13))} //nolint:gosec // it has to be repeated
+	g.Seed = seed
+	nodes := 1 + g.IntN(4)
+	for range nodes {
+		g.Nodes = append(g.Nodes, Node{Clock: Duration(g.skew())})
+	}
+	if nodes > 2 && g.IntN(3) == 0 {
+		g.Nodes[1].NoEngine = true
+		g.Nodes[2].OwnsNone = true
+	}
+	if nodes > 1 && g.IntN(10) == 0 {
+		g.Nodes[nodes-1].Twin = true
+	}
+	g.Limits = Limits{
+		ShardRows: 1 + g.IntN(16), PartInterval: Duration(time.Duration(200+g.IntN(2000)) * time.Millisecond),
+		Lease: Duration(time.Duration(2+g.IntN(5)) * time.Second),
+		Slots: 1 + g.IntN(6), Pace: Duration(time.Duration(50+g.IntN(700)) * time.Millisecond),
+	}
+	if g.IntN(4) == 0 {
+		g.PartBytes = int64(200 + g.IntN(2000))
+	}
+	for range 1 + g.IntN(2)*g.IntN(3) {
+		j := Job{At: g.upTo(3 * time.Second), Node: g.IntN(nodes), Rows: 1 + g.IntN(50), Schema: g.IntN(5) == 0}
+		if g.IntN(8) == 0 {
+			j.Broken = min(1, j.Rows-1)
+		}
+		if g.IntN(8) == 0 {
+			j.Cancel = j.At + g.upTo(10*time.Second)
+		}
+		g.Jobs = append(g.Jobs, j)
+	}
+	g.faults(1 + g.IntN(4))
+	return g.Schedule
+}
+
+func (g *generator) faults(n int) {
+	all, sum := kinds(), 0
+	for _, k := range all {
+		sum += k.weight
+	}
+	for range n {
+		at := g.IntN(sum)
+		for _, k := range all {
+			if at -= k.weight; at < 0 {
+				f := Fault{Kind: k.name, Node: g.IntN(len(g.Nodes))}
+				k.make(g, &f)
+				g.Faults = append(g.Faults, f)
+				break
+			}
+		}
+	}
+}
+
+func (g *generator) skew() time.Duration {
+	if g.IntN(6) > 0 {
+		return 0
+	}
+	return time.Duration(g.IntN(7200)-3600) * time.Second
+}
+
+func (g *generator) one(of ...string) string { return of[g.IntN(len(of))] }
+
+// upTo is a random time, most often a short one, in whole milliseconds.
+func (g *generator) upTo(d time.Duration) Duration {
+	x := g.Float64()
+	return Duration(time.Duration(x*x*float64(d)).Round(time.Millisecond) + time.Millisecond)
+}
+
+// time is when a job of this size may be under way.
+func (g *generator) time() Duration { return g.upTo(20 * time.Second) }
+
+func (g *generator) span(f *Fault) {
+	f.At, f.For = g.time(), g.upTo(20*time.Second)+Duration(time.Second)
+}
+
+func (g *generator) maybeAll(f *Fault) {
+	if g.IntN(3) == 0 {
+		f.Node = -1
+	}
+}
+
+// moment has a fault come at a time or at an effect.
+func (g *generator) moment(f *Fault) {
+	if g.IntN(3) == 0 {
+		f.At = g.time()
+		return
+	}
+	g.effect(f)
+	f.After = g.IntN(2) == 0
+}
+
+// effect has a fault come at an effect: a critical one, or any.
+func (g *generator) effect(f *Fault) {
+	if g.IntN(3) > 0 {
+		f.On = critical[g.IntN(len(critical))]
+		f.Nth = 1 + g.IntN(1+g.IntN(8))
+		return
+	}
+	f.Nth = 1 + g.IntN(80)
+}

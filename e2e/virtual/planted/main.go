@@ -1,0 +1,182 @@
+// Planted measures what the schedules of e2e/virtual are worth: it plants
+// faults in a copy of the code, one at a time, and says how long it takes until
+// a schedule finds each.
+//
+//	go run ./e2e/virtual/planted -within 10m [name …]
+//
+// A fault is a file of e2e/virtual/testdata/planted: a line that says what it
+// is, the file that it goes into, and what stands there before and after. One
+// that the code has outgrown is an error.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const folder = "e2e/virtual/testdata/planted"
+
+func main() {
+	within := flag.Duration("within", 10*time.Minute, "how long each fault may take to be found")
+	flag.Parse()
+	if err := run(context.Background(), os.Stdout, *within, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "planted:", err)
+		os.Exit(1)
+	}
+}
+
+// A plant is a fault to be planted.
+type plant struct {
+	name, what, file string
+	before, after    string
+}
+
+func run(ctx context.Context, out io.Writer, within time.Duration, names []string) error {
+	plants, err := read(names)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "rowmill-planted-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := copyTree(ctx, dir); err != nil {
+		return err
+	}
+	for _, p := range plants { // before anything takes long
+		if _, err := p.in(dir); err != nil {
+			return err
+		}
+	}
+	missed := 0
+	for _, p := range plants {
+		took, found, err := p.try(ctx, dir, within)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", p.name, err)
+		case found == "":
+			missed++
+			fmt.Fprintf(out, "%-36s NOT FOUND in %v\n", p.name, within)
+		default:
+			fmt.Fprintf(out, "%-36s %8v  %s\n", p.name, took.Round(time.Second), found)
+		}
+	}
+	fmt.Fprintf(out, "%d of %d found\n", len(plants)-missed, len(plants))
+	return nil
+}
+
+// read reads the plants of the names, or all.
+func read(names []string) ([]plant, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.txt"))
+	if err != nil {
+		return nil, err
+	}
+	var plants []plant
+	for _, f := range files {
+		name := strings.TrimSuffix(filepath.Base(f), ".txt")
+		if len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		head, rest, _ := strings.Cut(string(text), "\n<<<<\n")
+		before, rest, _ := strings.Cut(rest, "\n====\n")
+		after, _, ended := strings.Cut(rest, "\n>>>>")
+		what, file, _ := strings.Cut(head, "\n")
+		if !ended || file == "" {
+			return nil, fmt.Errorf("%s is no plant: what it is, a file, <<<<, before, ====, after, >>>>", f)
+		}
+		plants = append(plants, plant{name, what, strings.TrimSpace(file), before, after})
+	}
+	if len(plants) == 0 {
+		return nil, errors.New("no such plants; run it in the repository's root")
+	}
+	return plants, nil
+}
+
+// copyTree copies what git knows of, changes included.
+func copyTree(ctx context.Context, dir string) error {
+	list, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return fmt.Errorf("list the files: %w", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+		text, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // deleted, and git does not know
+		}
+		to := filepath.Join(dir, name)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(to), 0o700)
+		}
+		if err == nil {
+			err = os.WriteFile(to, text, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// in is the file with the fault in it.
+func (p plant) in(dir string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, p.file))
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(text), p.before); n != 1 {
+		return "", fmt.Errorf("%s: what it replaces is %d times in %s; the code has outgrown it", p.name, n, p.file)
+	}
+	return strings.Replace(string(text), p.before, p.after, 1), nil
+}
+
+var failure = regexp.MustCompile(`seed \d+: .*`)
+
+// try plants the fault, runs schedules until one fails, and takes it out again.
+func (p plant) try(ctx context.Context, dir string, within time.Duration) (took time.Duration, found string, err error) {
+	file := filepath.Join(dir, p.file)
+	was, err := os.ReadFile(file)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { err = errors.Join(err, os.WriteFile(file, was, 0o600)) }()
+	text, err := p.in(dir)
+	if err == nil {
+		err = os.WriteFile(file, []byte(text), 0o600)
+	}
+	if err != nil {
+		return 0, "", err
+	}
+	binary := filepath.Join(dir, "virtual.test")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "./e2e/virtual")
+	build.Dir = dir
+	if said, err := build.CombinedOutput(); err != nil {
+		return 0, "", fmt.Errorf("build: %w\n%s", err, said)
+	}
+	began := time.Now()
+	test := exec.CommandContext(ctx, binary, "-test.run=^TestSchedules$", "-test.timeout=0", "-failures=1", "-shrink=false")
+	test.Dir, test.Env = filepath.Join(dir, "e2e/virtual"), append(os.Environ(), "ROWMILL_VIRTUAL="+within.String())
+	said, err := test.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0, "", nil
+	case !errors.As(err, &exit):
+		return 0, "", err
+	}
+	return time.Since(began), failure.FindString(string(said)), nil
+}

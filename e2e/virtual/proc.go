@@ -1,0 +1,174 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/cluster"
+	"github.com/rowmill/rowmill/engine"
+	api "github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/store/recall"
+)
+
+// A proc is a process of a node from its start to its end, put together as
+// cmd/rowmill does.
+type proc struct {
+	world *world
+	node  int
+	id    string
+
+	killed chan struct{}
+	once   sync.Once
+	ready  chan struct{} // what follows is set, as far as it will be
+
+	port    *port
+	records *recall.Store
+	system  *actors.System
+	handler http.Handler
+	started bool
+
+	stopping sync.Once
+	stopped  chan struct{}
+	stopErr  error
+}
+
+// adminKey is what clients come with.
+const adminKey = "virtual"
+
+func newProc(w *world, node, start int) *proc {
+	return &proc{
+		world: w, node: node, id: fmt.Sprintf("%s-%d%d", w.name(node), node, start),
+		killed: make(chan struct{}), ready: make(chan struct{}), stopped: make(chan struct{}),
+	}
+}
+
+// name is what an operator calls a node.
+func (w *world) name(node int) string {
+	if w.Nodes[node].Twin {
+		node = 0
+	}
+	return fmt.Sprintf("node-%d", node)
+}
+
+func (p *proc) start() error {
+	defer close(p.ready)
+	w, n := p.world, p.world.Nodes[p.node]
+	p.records = recall.New(recall.Config{
+		Store: &records{Store: w.vault.base, proc: p, vault: w.vault}, Log: w.log.With("node", p.id), For: max(w.settleTime(), time.Second),
+	})
+	objects := newBucket(w.shelf, p.run)
+	p.port = w.net.listen(p.node, cluster.Member{
+		ID: p.id, Node: w.name(p.node), Peer: fmt.Sprintf("10.0.0.%d:7947", p.node+1), API: fmt.Sprintf("http://10.0.0.%d", p.node+1),
+		Protocol: actors.Protocol, Owns: !n.OwnsNone, Engines: !n.NoEngine, Started: time.Now(),
+	})
+	config := actors.Config{
+		Node: w.name(p.node), Store: p.records, Blob: objects, Downloader: w.downloader, Peers: p.port, Clock: w.clock(p.node),
+		Registerer: nothing{}, Logger: w.log.With("node", p.id), DrainTimeout: 20 * time.Second,
+		Ownership: actors.Ownership{OwnsNone: n.OwnsNone, LeaseTTL: time.Duration(w.Lease), Settle: w.settleTime()},
+		Shards:    actors.Shards{Rows: w.ShardRows},
+		Parts:     actors.Parts{Interval: time.Duration(w.PartInterval), Bytes: w.PartBytes},
+		Rows:      actors.Rows{Patience: 5 * time.Second},
+		Janitor:   actors.Janitor{Interval: 10 * time.Second, OrphanAge: orphanAge},
+	}
+	if !n.NoEngine {
+		config.Engines = []engine.Engine{&client{w.servers[p.node], p}}
+	}
+	var err error
+	if p.system, err = actors.New(config); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if err := p.system.Start(ctx); err != nil {
+		return err
+	}
+	p.started = true
+	p.port.serve = p.system.Answer
+	w.all.Go(func() {
+		time.Sleep(w.latency(p.node, "gossip", "") * 10)
+		p.port.gossip(p.killed, time.Second)
+	})
+	server, err := api.New(api.Config{
+		Store: p.system.Watch().Store(), Bucket: p.system.Watch().Requests(), Catalog: w.catalog, Service: service{p.system}, Logger: w.log.With("node", p.id),
+		Now: w.clock(p.node), EnginesOnly: n.OwnsNone, AdminKey: adminKey, MaxInlineBytes: 512,
+	})
+	if err != nil {
+		return err
+	}
+	p.handler = server.Handler()
+	return nil
+}
+
+// settleTime is longer than what the store of this world may forget.
+func (w *world) settleTime() time.Duration {
+	if w.vault.forgets {
+		return 3 * time.Second
+	}
+	return 0
+}
+
+// orphanAge is how old an object must be that no record names. It is longer than
+// any effect is held up.
+const orphanAge = time.Minute
+
+// service is the pipeline as the API sees it.
+type service struct{ *actors.System }
+
+func (service) Checks(context.Context) []api.Check               { return nil }
+func (service) Nodes(context.Context) []api.Node                 { return nil }
+func (s service) DrainNode(ctx context.Context, id string) error { return s.System.DrainNode(ctx, id) }
+
+// dead reports whether the process was killed.
+func (p *proc) dead() bool {
+	select {
+	case <-p.killed:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill cuts the process off from everything.
+func (p *proc) kill() {
+	p.once.Do(func() { close(p.killed) })
+	if p.port != nil {
+		p.port.close(false)
+	}
+}
+
+// bury ends what is left of a process that was killed.
+func (p *proc) bury() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = p.end(ctx) // nothing that it does counts
+}
+
+// stop ends the process as SIGTERM does.
+func (p *proc) stop() error { return p.end(context.Background()) }
+
+// end stops the process, once; whoever comes later waits. A context that has
+// ended has it give up at once what is in flight.
+func (p *proc) end(ctx context.Context) error {
+	<-p.ready
+	p.stopping.Do(func() {
+		go func() {
+			defer close(p.stopped)
+			if p.started {
+				p.stopErr = p.system.Stop(ctx)
+			}
+			if p.records != nil {
+				_ = p.records.Close()
+			}
+			if !p.dead() {
+				p.port.close(true)
+			}
+			p.kill()
+		}()
+	})
+	<-p.stopped
+	return p.stopErr
+}

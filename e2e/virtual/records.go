@@ -1,0 +1,321 @@
+package virtual
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+// A vault is the store that all nodes reach: a file without syncs, which can be
+// put back to what it was a moment ago.
+type vault struct {
+	mu       sync.RWMutex // held for writing while the file is put back
+	path     string
+	volatile *bolt.Volatile
+	base     *bolt.Store
+	clock    func() time.Time
+	forgets  bool // earlier states are kept
+	states   []state
+}
+
+// A state is the file as it was.
+type state struct {
+	at   time.Time
+	file []byte
+}
+
+// stateEvery is how exactly the vault forgets.
+const stateEvery = 50 * time.Millisecond
+
+func openVault(folder string, forgets bool) (*vault, error) {
+	v := &vault{path: filepath.Join(folder, "records.db"), volatile: new(bolt.Volatile), clock: time.Now, forgets: forgets}
+	return v, v.open()
+}
+
+func (v *vault) open() (err error) {
+	v.base, err = bolt.Open(context.Background(), bolt.Config{Path: v.path, Volatile: v.volatile, Clock: v.clock, MapBytes: 1 << 18})
+	return err
+}
+
+// keep remembers the state before a write.
+func (v *vault) keep() {
+	if !v.forgets {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now := time.Now()
+	if n := len(v.states); n > 0 && now.Sub(v.states[n-1].at) < stateEvery {
+		return
+	}
+	file, err := os.ReadFile(v.path)
+	if err != nil {
+		panic(fmt.Sprintf("read the vault: %v", err))
+	}
+	v.states = append(v.states, state{now, file})
+}
+
+// forget puts the file back by d, or a little less: to what it was before the
+// first write since then.
+func (v *vault) forget(d time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	then := time.Now().Add(-d)
+	i := slices.IndexFunc(v.states, func(s state) bool { return !s.at.Before(then) })
+	if i < 0 {
+		return
+	}
+	file := v.states[i].file
+	v.states = v.states[:i]
+	err := v.base.Close()
+	if err == nil {
+		err = os.WriteFile(v.path, file, 0o600)
+	}
+	if err == nil {
+		err = v.open()
+	}
+	if err != nil {
+		panic(fmt.Sprintf("put the vault back: %v", err))
+	}
+}
+
+// records are the vault as a process reaches it. It has all methods of
+// store.Store: a test looks, since one that it inherited would never fail.
+type records struct {
+	store.Store // the vault's own
+	*proc
+	vault *vault
+}
+
+func ask[T any](ctx context.Context, r *records, writes bool, kind, key string, do func(context.Context, *bolt.Store) (T, error)) (T, error) {
+	var out T
+	err := r.run(ctx, effect{kind: "store." + kind, key: short(key), writes: writes, do: func() (err error) {
+		if writes && !strings.HasSuffix(kind, "-session") { // those are not in the file
+			r.vault.keep()
+		}
+		r.vault.mu.RLock()
+		defer r.vault.mu.RUnlock()
+		out, err = do(context.Background(), r.vault.base)
+		return err
+	}})
+	return out, err
+}
+
+func do(ctx context.Context, r *records, kind, key string, do func(context.Context, *bolt.Store) error) error {
+	_, err := ask(ctx, r, true, kind, key, func(ctx context.Context, s *bolt.Store) (struct{}, error) { return struct{}{}, do(ctx, s) })
+	return err
+}
+
+// A pair is two results as one.
+type pair[A, B any] struct {
+	a A
+	b B
+}
+
+func (r *records) OpenSession(ctx context.Context, node string, ttl time.Duration) (string, error) {
+	return ask(ctx, r, true, "open-session", node, func(ctx context.Context, s *bolt.Store) (string, error) { return s.OpenSession(ctx, node, ttl) })
+}
+
+func (r *records) RenewSession(ctx context.Context, session string) error {
+	return do(ctx, r, "renew-session", "", func(ctx context.Context, s *bolt.Store) error { return s.RenewSession(ctx, session) })
+}
+
+func (r *records) CloseSession(ctx context.Context, session string) error {
+	return do(ctx, r, "close-session", "", func(ctx context.Context, s *bolt.Store) error { return s.CloseSession(ctx, session) })
+}
+
+func (r *records) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (store.Record, bool, error) {
+	p, err := ask(ctx, r, true, "create", rec.Job.ID, func(ctx context.Context, s *bolt.Store) (pair[store.Record, bool], error) {
+		rec, existed, err := s.Create(ctx, rec, idem)
+		return pair[store.Record, bool]{rec, existed}, err
+	})
+	return p.a, p.b, err
+}
+
+func (r *records) Lookup(ctx context.Context, account string, idem store.Idempotency) (store.Record, error) {
+	return ask(ctx, r, false, "lookup", account, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Lookup(ctx, account, idem) })
+}
+
+func (r *records) Get(ctx context.Context, jobID string) (store.Record, error) {
+	return ask(ctx, r, false, "get", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Get(ctx, jobID) })
+}
+
+func (r *records) Marks(ctx context.Context, jobIDs []string) ([]store.Mark, error) {
+	return ask(ctx, r, false, "marks", "", func(ctx context.Context, s *bolt.Store) ([]store.Mark, error) { return s.Marks(ctx, jobIDs) })
+}
+
+func (r *records) List(ctx context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error) {
+	p, err := ask(ctx, r, false, "list", account, func(ctx context.Context, s *bolt.Store) (pair[[]rowmill.Job, string], error) {
+		jobs, next, err := s.List(ctx, account, limit, cursor)
+		return pair[[]rowmill.Job, string]{jobs, next}, err
+	})
+	return p.a, p.b, err
+}
+
+func (r *records) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) {
+	return ask(ctx, r, false, "orphans", "", func(ctx context.Context, s *bolt.Store) ([]store.Orphan, error) { return s.Orphans(ctx, limit) })
+}
+
+func (r *records) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
+	return ask(ctx, r, true, "claim", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Claim(ctx, jobID, session) })
+}
+
+func (r *records) Release(ctx context.Context, f store.Fence) error {
+	return do(ctx, r, "release", f.JobID, func(ctx context.Context, s *bolt.Store) error { return s.Release(ctx, f) })
+}
+
+func (r *records) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
+	return ask(ctx, r, true, "update", f.JobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Update(ctx, f, change) })
+}
+
+func (r *records) Finish(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
+	return ask(ctx, r, true, "finish", f.JobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Finish(ctx, f, change) })
+}
+
+func (r *records) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error) {
+	return ask(ctx, r, true, "cancel", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) {
+		return s.Cancel(ctx, jobID, now, change)
+	})
+}
+
+func (r *records) AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (store.Record, error) {
+	return ask(ctx, r, true, "add-artifact", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) {
+		return s.AddArtifact(ctx, jobID, variant, a)
+	})
+}
+
+func (r *records) ShowRunning(ctx context.Context, jobID string) error {
+	return do(ctx, r, "show-running", jobID, func(ctx context.Context, s *bolt.Store) error { return s.ShowRunning(ctx, jobID) })
+}
+
+func (r *records) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
+	return do(ctx, r, "commit-parts", f.JobID, func(ctx context.Context, s *bolt.Store) error {
+		return s.CommitParts(ctx, f, parts, totals)
+	})
+}
+
+func (r *records) ReplaceParts(ctx context.Context, f store.Fence, complete store.Part) error {
+	return do(ctx, r, "replace-parts", f.JobID+" shard "+strconv.Itoa(complete.Shard), func(ctx context.Context, s *bolt.Store) error {
+		return s.ReplaceParts(ctx, f, complete)
+	})
+}
+
+func (r *records) ListParts(ctx context.Context, jobID string) ([]store.Part, error) {
+	return ask(ctx, r, false, "list-parts", jobID, func(ctx context.Context, s *bolt.Store) ([]store.Part, error) { return s.ListParts(ctx, jobID) })
+}
+
+func (r *records) DropParts(ctx context.Context, jobID string) error {
+	return do(ctx, r, "drop-parts", jobID, func(ctx context.Context, s *bolt.Store) error { return s.DropParts(ctx, jobID) })
+}
+
+func (r *records) Usage(ctx context.Context, account string, from, to time.Time) ([]store.Usage, error) {
+	return ask(ctx, r, false, "usage", account, func(ctx context.Context, s *bolt.Store) ([]store.Usage, error) {
+		return s.Usage(ctx, account, from, to)
+	})
+}
+
+func (r *records) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
+	return ask(ctx, r, true, "reserve", f.JobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) {
+		return s.Reserve(ctx, f, usd, limit)
+	})
+}
+
+func (r *records) PutKey(ctx context.Context, k store.Key) error {
+	return do(ctx, r, "put-key", k.ID, func(ctx context.Context, s *bolt.Store) error { return s.PutKey(ctx, k) })
+}
+
+func (r *records) ReplaceKey(ctx context.Context, k store.Key, hash []byte) error {
+	return do(ctx, r, "replace-key", k.ID, func(ctx context.Context, s *bolt.Store) error { return s.ReplaceKey(ctx, k, hash) })
+}
+
+func (r *records) ListKeys(ctx context.Context) ([]store.Key, error) {
+	return ask(ctx, r, false, "list-keys", "", func(ctx context.Context, s *bolt.Store) ([]store.Key, error) { return s.ListKeys(ctx) })
+}
+
+func (r *records) DeleteKey(ctx context.Context, id string) error {
+	return do(ctx, r, "delete-key", id, func(ctx context.Context, s *bolt.Store) error { return s.DeleteKey(ctx, id) })
+}
+
+func (r *records) GetValue(ctx context.Context, name string) (json.RawMessage, int64, error) {
+	p, err := ask(ctx, r, false, "get-value", name, func(ctx context.Context, s *bolt.Store) (pair[json.RawMessage, int64], error) {
+		doc, version, err := s.GetValue(ctx, name)
+		return pair[json.RawMessage, int64]{doc, version}, err
+	})
+	return p.a, p.b, err
+}
+
+func (r *records) PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error) {
+	return ask(ctx, r, true, "put-value", name, func(ctx context.Context, s *bolt.Store) (int64, error) { return s.PutValue(ctx, name, doc, version) })
+}
+
+func (r *records) ListValues(ctx context.Context, prefix string) ([]string, error) {
+	return ask(ctx, r, false, "list-values", prefix, func(ctx context.Context, s *bolt.Store) ([]string, error) { return s.ListValues(ctx, prefix) })
+}
+
+func (r *records) AppendAudit(ctx context.Context, e store.AuditEntry) error {
+	return do(ctx, r, "append-audit", e.Action, func(ctx context.Context, s *bolt.Store) error { return s.AppendAudit(ctx, e) })
+}
+
+func (r *records) ListAudit(ctx context.Context, account string, limit int, cursor string) ([]store.AuditEntry, string, error) {
+	p, err := ask(ctx, r, false, "list-audit", account, func(ctx context.Context, s *bolt.Store) (pair[[]store.AuditEntry, string], error) {
+		entries, next, err := s.ListAudit(ctx, account, limit, cursor)
+		return pair[[]store.AuditEntry, string]{entries, next}, err
+	})
+	return p.a, p.b, err
+}
+
+func (r *records) Holders(ctx context.Context) ([]string, error) {
+	return ask(ctx, r, false, "holders", "", func(ctx context.Context, s *bolt.Store) ([]string, error) { return s.Holders(ctx) })
+}
+
+func (r *records) Held(ctx context.Context, account string, ended time.Time, limit int) ([]string, error) {
+	return ask(ctx, r, false, "held", account, func(ctx context.Context, s *bolt.Store) ([]string, error) {
+		return s.Held(ctx, account, ended, limit)
+	})
+}
+
+func (r *records) RemoveData(ctx context.Context, jobID string, now time.Time) (store.Record, error) {
+	return ask(ctx, r, true, "remove-data", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.RemoveData(ctx, jobID, now) })
+}
+
+func (r *records) DataGone(ctx context.Context, jobID string) error {
+	return do(ctx, r, "data-gone", jobID, func(ctx context.Context, s *bolt.Store) error { return s.DataGone(ctx, jobID) })
+}
+
+func (r *records) Due(ctx context.Context, by time.Time, limit int) ([]string, error) {
+	return ask(ctx, r, false, "due", "", func(ctx context.Context, s *bolt.Store) ([]string, error) { return s.Due(ctx, by, limit) })
+}
+
+func (r *records) KeepInput(ctx context.Context, jobID string, until time.Time) error {
+	return do(ctx, r, "keep-input", jobID, func(ctx context.Context, s *bolt.Store) error { return s.KeepInput(ctx, jobID, until) })
+}
+
+func (r *records) InputGone(ctx context.Context, jobID string, now time.Time) error {
+	return do(ctx, r, "input-gone", jobID, func(ctx context.Context, s *bolt.Store) error { return s.InputGone(ctx, jobID, now) })
+}
+
+func (r *records) Continued(ctx context.Context, jobID, by string) error {
+	return do(ctx, r, "continued", jobID, func(ctx context.Context, s *bolt.Store) error { return s.Continued(ctx, jobID, by) })
+}
+
+func (r *records) Time(ctx context.Context) (time.Time, error) {
+	return ask(ctx, r, false, "time", "", func(ctx context.Context, s *bolt.Store) (time.Time, error) { return s.Time(ctx) })
+}
+
+func (r *records) Ping(ctx context.Context) error {
+	return do(ctx, r, "ping", "", func(ctx context.Context, s *bolt.Store) error { return s.Ping(ctx) })
+}
+
+// Close leaves the vault to the others.
+func (r *records) Close() error { return nil }

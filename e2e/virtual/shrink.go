@@ -1,0 +1,94 @@
+package virtual
+
+import (
+	"regexp"
+	"slices"
+)
+
+// Shrink returns the least schedule that it finds that fails still. It asks at
+// most so many times.
+func Shrink(s Schedule, asks int, fails func(Schedule) bool) Schedule {
+	try := func(smaller Schedule) bool {
+		if asks--; asks < 0 || !fails(smaller) {
+			return false
+		}
+		s = smaller
+		return true
+	}
+	for changed := true; changed && asks > 0; {
+		changed = false
+		for i := len(s.Faults) - 1; i >= 0; i-- {
+			smaller := s
+			smaller.Faults = slices.Delete(slices.Clone(s.Faults), i, i+1)
+			changed = try(smaller) || changed
+		}
+		for i := len(s.Jobs) - 1; i >= 0 && len(s.Jobs) > 1; i-- {
+			smaller := s
+			smaller.Jobs = slices.Delete(slices.Clone(s.Jobs), i, i+1)
+			changed = try(smaller) || changed
+		}
+		for i := len(s.Nodes) - 1; i >= 0 && len(s.Nodes) > 1; i-- {
+			changed = try(s.without(i)) || changed
+		}
+		for i := range s.Jobs {
+			for s.Jobs[i].Rows > 1 {
+				smaller := s
+				smaller.Jobs = slices.Clone(s.Jobs)
+				smaller.Jobs[i].Rows /= 2
+				smaller.Jobs[i].Broken = min(smaller.Jobs[i].Broken, smaller.Jobs[i].Rows-1)
+				if !try(smaller) {
+					break
+				}
+				changed = true
+			}
+			for _, plain := range []func(*Job){
+				func(j *Job) { j.Schema = false }, func(j *Job) { j.Broken = 0 }, func(j *Job) { j.Cancel = 0 },
+			} {
+				smaller := s
+				smaller.Jobs = slices.Clone(s.Jobs)
+				if plain(&smaller.Jobs[i]); smaller.Jobs[i] != s.Jobs[i] {
+					changed = try(smaller) || changed
+				}
+			}
+		}
+		for i := range s.Nodes {
+			if s.Nodes[i].Clock != 0 {
+				smaller := s
+				smaller.Nodes = slices.Clone(s.Nodes)
+				smaller.Nodes[i].Clock = 0
+				changed = try(smaller) || changed
+			}
+		}
+	}
+	return s
+}
+
+// without is the schedule without a node: what struck it strikes the one before.
+func (s Schedule) without(node int) Schedule {
+	s.Nodes = slices.Delete(slices.Clone(s.Nodes), node, node+1)
+	move := func(n int) int {
+		if n > node || n == node && n > 0 {
+			return n - 1
+		}
+		return n
+	}
+	s.Faults, s.Jobs = slices.Clone(s.Faults), slices.Clone(s.Jobs)
+	for i := range s.Faults {
+		s.Faults[i].Node, s.Faults[i].To = move(s.Faults[i].Node), move(s.Faults[i].To)
+	}
+	for i := range s.Jobs {
+		s.Jobs[i].Node = move(s.Jobs[i].Node)
+	}
+	return s
+}
+
+var figures = regexp.MustCompile(`[0-9a-f]*[0-9][0-9a-f.]*(ms|µs|s|m|h)?`)
+
+// shape is what was wrong without its figures: two failures of one shape have
+// most often one cause.
+func shape(wrong string) string { return figures.ReplaceAllString(wrong, "#") }
+
+// shaped reports whether a verdict has a wrong of one of the shapes.
+func (v *Verdict) shaped(like string) bool {
+	return slices.ContainsFunc(v.Wrongs, func(w string) bool { return shape(w) == like })
+}

@@ -1,0 +1,57 @@
+package virtual
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+)
+
+// A Verdict is what became of a schedule.
+type Verdict struct {
+	Wrongs  []string      `json:"wrongs,omitempty"` // promises that were broken; none: all held
+	Reruns  int           `json:"reruns"`           // answers that were not the first to their row
+	Struck  int           `json:"struck"`           // faults that came
+	Virtual time.Duration `json:"virtual"`          // what it took in the world
+	Trace   []string      `json:"trace,omitempty"`
+	Print   uint64        `json:"print"` // of the trace: equal where a run was repeated exactly
+
+	trace []entry
+}
+
+// told is the trace without what only asks.
+func (v *Verdict) told(all bool) []string {
+	var lines []string
+	for _, e := range v.trace {
+		if all || !dull(e) {
+			lines = append(lines, e.String())
+		}
+	}
+	return lines
+}
+
+// dull reports whether a line tells nothing of how it came to an end.
+func dull(e entry) bool {
+	if e.outcome != "" {
+		return false
+	}
+	switch e.kind {
+	case "store.orphans", "store.renew-session", "store.get", "store.list-parts", "store.get-value", "store.holders", "store.held", "store.due", "store.marks", "store.time",
+		"blob.open", "blob.stat", "blob.list", "blob.folders", "store.ping":
+		return true
+	}
+	return strings.HasPrefix(e.kind, "message.")
+}
+
+func (v *Verdict) String() string {
+	return fmt.Sprintf("%d faults struck, %d rows again, %v in the world: %s", v.Struck, v.Reruns, v.Virtual.Round(time.Millisecond), strings.Join(v.Wrongs, "; "))
+}
+
+// print is a number that is equal where all effects were, at the same moments.
+func (v *Verdict) print() uint64 {
+	h := fnv.New64a()
+	for _, e := range v.trace {
+		fmt.Fprintln(h, e.at, e.node, e.kind, plain(e.key))
+	}
+	return h.Sum64()
+}

@@ -1,0 +1,196 @@
+package virtual
+
+import (
+	"embed"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	seed = flag.Uint64("seed", 0, "run the schedule of this seed alone, and tell what happens")
+	told = flag.Bool("told", false, "with -seed or -schedule: tell also what only asks, and what the nodes log")
+	file = flag.String("schedule", "", "run the schedule in this file alone, and tell what happens")
+	from = flag.Uint64("from", 0, "the first of the seeds of TestSchedules; 0: 1, or a random one where ROWMILL_VIRTUAL says how long")
+	less = flag.Bool("shrink", true, "look for the least schedule that fails")
+	most = flag.Int("failures", 3, "after how many failures to stop")
+)
+
+// TestWorker is what the other tests run in processes of their own.
+func TestWorker(t *testing.T) {
+	if os.Getenv(workerEnv) == "" {
+		t.Skip("it works for the other tests")
+	}
+	work(t, os.Stdin, os.Stdout)
+}
+
+//go:embed testdata/schedules
+var kept embed.FS
+
+// keptSchedules are those that have found something.
+func keptSchedules(t *testing.T) map[string]Schedule {
+	t.Helper()
+	const folder = "testdata/schedules"
+	files, err := kept.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schedules := map[string]Schedule{}
+	for _, f := range files {
+		text, err := kept.ReadFile(path.Join(folder, f.Name()))
+		if err == nil {
+			schedules[f.Name()], err = Parse(text)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", f.Name(), err)
+		}
+	}
+	return schedules
+}
+
+// What a schedule has found once it must not find again.
+func TestKeptSchedules(t *testing.T) {
+	t.Parallel()
+	if *seed != 0 || *file != "" {
+		t.Skip("one schedule was asked for")
+	}
+	c := newCrew(runtime.GOMAXPROCS(0))
+	defer c.close()
+	for name, s := range keptSchedules(t) {
+		t.Run(name, func(t *testing.T) {
+			if v := c.run(task{Schedule: s, Trace: true}); len(v.Wrongs) > 0 {
+				report(t, c, s, v)
+			}
+		})
+	}
+}
+
+// durationEnv says for how long schedules are tried that nobody has seen.
+const durationEnv = "ROWMILL_VIRTUAL"
+
+// duration is for how long schedules are tried: without being asked for long
+// enough to see that this works, and the same ones each time.
+func duration(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv(durationEnv)
+	if text == "" {
+		return 5 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("%s: %v", durationEnv, err)
+	}
+	return d
+}
+
+// TestSchedules runs schedules that are drawn.
+func TestSchedules(t *testing.T) {
+	t.Parallel()
+	if *seed != 0 || *file != "" {
+		one(t)
+		return
+	}
+	size := runtime.GOMAXPROCS(0)
+	c := newCrew(size)
+	first := *from
+	if first == 0 {
+		first = 1
+		if os.Getenv(durationEnv) != "" {
+			first = rand.Uint64()>>1 + 1
+		}
+	}
+	began, until := time.Now(), time.Now().Add(duration(t))
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	next, failed, shapes := first, 0, map[string]bool{}
+	ran, struck, virtual := 0, 0, time.Duration(0)
+	for range size {
+		all.Go(func() {
+			for time.Now().Before(until) {
+				mu.Lock()
+				if failed >= *most {
+					mu.Unlock()
+					return
+				}
+				s := Generate(next)
+				next++
+				mu.Unlock()
+				v := c.run(task{Schedule: s})
+				mu.Lock()
+				ran, struck, virtual = ran+1, struck+v.Struck, virtual+v.Virtual
+				fresh := len(v.Wrongs) > 0 && !shapes[shape(v.Wrongs[0])]
+				if fresh {
+					shapes[shape(v.Wrongs[0])] = true
+					failed++
+				} else if len(v.Wrongs) > 0 {
+					t.Errorf("seed %d fails too: %s", s.Seed, v.Wrongs[0])
+				}
+				mu.Unlock()
+				if fresh {
+					report(t, c, s, v)
+				}
+			}
+		})
+	}
+	all.Wait()
+	c.close()
+	t.Logf("%d schedules from seed %d on in %v, %.0f a minute; %v of processor time and %v of virtual time each; %d faults struck",
+		ran, first, time.Since(began).Round(time.Second), float64(ran)/time.Since(began).Minutes(),
+		(c.cpu / time.Duration(max(ran, 1))).Round(time.Millisecond), (virtual / time.Duration(max(ran, 1))).Round(time.Second), struck)
+}
+
+// one runs what was asked for, and tells what happens.
+func one(t *testing.T) {
+	s := Generate(*seed)
+	if *file != "" {
+		text, err := os.ReadFile(*file)
+		if err == nil {
+			s, err = Parse(text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newCrew(1)
+	defer c.close()
+	v := c.run(task{Schedule: s, Trace: true, Log: *told})
+	t.Logf("%v\n%s\n%v", s, strings.Join(v.Trace, "\n"), v.String())
+	if len(v.Wrongs) > 0 {
+		t.Fail()
+	}
+}
+
+// report shrinks a schedule that fails and says all that is known of it.
+func report(t *testing.T, c *crew, s Schedule, v Verdict) {
+	t.Helper()
+	like := shape(v.Wrongs[0])
+	asks := 120
+	if !*less {
+		asks = 0
+	}
+	least := Shrink(s, asks, func(smaller Schedule) bool {
+		got := c.run(task{Schedule: smaller})
+		return got.shaped(like)
+	})
+	again := c.run(task{Schedule: least, Trace: true})
+	if !again.shaped(like) {
+		least, again = s, c.run(task{Schedule: s, Trace: true})
+	}
+	how := "it fails each time"
+	if !again.shaped(like) {
+		how, again = "IT DOES NOT FAIL AGAIN", v
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %s\nthe least schedule that fails (%s; keep it in testdata/schedules):\n%v\nwhat happens:\n", s.Seed, strings.Join(v.Wrongs, "\n"), how, least)
+	for _, line := range again.Trace {
+		b.WriteString("  " + line + "\n")
+	}
+	t.Error(b.String())
+}

@@ -1,0 +1,477 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/internal/deterministic"
+)
+
+// A world is one run of a schedule. It lives inside a bubble.
+type world struct {
+	Schedule
+	shared
+	began time.Time
+	still bool                     // nothing takes time, for tests
+	watch func(node int, e effect) // is told of each write that happened
+
+	gates   []*gate
+	servers []*server
+	vault   *vault
+	shelf   *shelf
+	net     *network
+	tally   *tally
+
+	all   sync.WaitGroup // whatever must end before the world does
+	ended chan struct{}  // no process is started again
+
+	mu       sync.Mutex
+	trace    []entry
+	struck   []bool // by fault: it has come
+	struckAt []time.Duration
+	halts    []time.Time     // by node: until when it is stopped
+	skews    []time.Duration // by node: by how much its clock is off
+	procs    []*proc         // by node: what runs there now, if anything
+	starts   []int           // by node
+	healed   bool
+
+	log     *slog.Logger
+	account *account
+}
+
+// shared is what all worlds of a process have in common: it is never changed.
+type shared struct {
+	catalog    *catalog.Catalog
+	downloader *input.Downloader
+}
+
+const models = `models: [{id: ` + modelName + `, kind: generation, context_length: 4096, input_price: 1000, output_price: 2000, sampling: {max_tokens: 8}}]`
+
+func newShared() (shared, error) {
+	c, err := catalog.Load(strings.NewReader(models))
+	if err != nil {
+		return shared{}, err
+	}
+	d, err := input.New(input.Config{AllowLoopback: true, Logger: slog.New(slog.DiscardHandler)})
+	return shared{c, d}, err
+}
+
+// nothing registers no metrics: nobody reads them.
+type nothing struct{}
+
+func (nothing) Register(prometheus.Collector) error  { return nil }
+func (nothing) MustRegister(...prometheus.Collector) {}
+func (nothing) Unregister(prometheus.Collector) bool { return true }
+
+func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, error) {
+	w := &world{
+		Schedule: s, shared: sh, began: time.Now(), ended: make(chan struct{}), shelf: newShelf(), net: newNetwork(), log: log,
+		struck: make([]bool, len(s.Faults)), struckAt: make([]time.Duration, len(s.Faults)),
+		tally: &tally{answered: map[string]int{}, tries: map[string]int{}, lies: map[string]int{}},
+	}
+	for i, n := range s.Nodes {
+		w.gates = append(w.gates, &gate{counts: map[string]int{}, times: map[string]int{}})
+		w.servers = append(w.servers, newServer(w, i))
+		w.skews = append(w.skews, time.Duration(n.Clock))
+	}
+	w.halts, w.procs, w.starts = make([]time.Time, len(s.Nodes)), make([]*proc, len(s.Nodes)), make([]int, len(s.Nodes))
+	w.net.reaches = func(from, to *port) bool { return !w.cut(from.node, to.node) }
+	w.net.fate = w.fate
+	w.net.later = w.later
+	w.net.awake = func(p *port) bool {
+		for !p.left() {
+			left := w.halted(p.node)
+			if left <= 0 {
+				return true
+			}
+			time.Sleep(left)
+		}
+		return false
+	}
+	var err error
+	forgets := slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == "forget" })
+	w.vault, err = openVault(folder, forgets)
+	w.account = newAccount(w)
+	w.watch = w.account.watch
+	w.shelf.removed = w.account.removed
+	return w, err
+}
+
+// run plays the schedule from its begin to its end, and returns what was wrong.
+func run(s Schedule, sh shared, log *slog.Logger) (v Verdict) {
+	defer deterministic.Seed(s.Seed)()
+	folder, err := os.MkdirTemp(folders(), "rowmill-virtual-")
+	if err != nil {
+		panic(fmt.Sprintf("make a folder: %v", err))
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	w, err := newWorld(s, sh, folder, log)
+	if err != nil {
+		panic(fmt.Sprintf("make a world: %v", err))
+	}
+	for i := range w.Nodes {
+		w.up(i)
+	}
+	w.scheduleFaults()
+	for i := range w.Jobs {
+		w.all.Go(func() { w.account.jobs[i].live() })
+	}
+	w.account.await()
+	w.account.settle()
+	v.Virtual = w.now()
+	close(w.ended)
+	w.stopAll()
+	w.all.Wait()
+	w.account.judgeAfter()
+	time.Sleep(time.Second) // the actor library's throttle of dead letters ends by itself
+	if err := w.vault.base.Close(); err != nil {
+		w.account.wrong("the store does not close: %v", err)
+	}
+	v.Wrongs, v.Reruns, v.Struck = w.account.wrongs, w.account.reruns, w.account.struckFaults()
+	v.trace = w.trace
+	return v
+}
+
+// folders is where files cost least.
+func folders() string {
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		return "/dev/shm"
+	}
+	return ""
+}
+
+// up starts a process on a node, as often as it takes.
+func (w *world) up(node int) {
+	w.all.Go(func() {
+		for {
+			w.mu.Lock()
+			if w.procs[node] != nil || w.over() {
+				w.mu.Unlock()
+				return
+			}
+			p := newProc(w, node, w.starts[node])
+			w.starts[node]++
+			w.procs[node] = p
+			w.mu.Unlock()
+			err := p.start()
+			if err == nil {
+				w.tell(node, "start", p.id, "")
+				return
+			}
+			w.tell(node, "start", p.id, err.Error())
+			p.kill()
+			p.bury()
+			w.gone(p)
+			time.Sleep(time.Second) // as a supervisor has it
+			if errors.Is(err, errDead) {
+				return // who killed it says when it comes back
+			}
+		}
+	})
+}
+
+func (w *world) over() bool {
+	select {
+	case <-w.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// gone says that a process runs no longer.
+func (w *world) gone(p *proc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.procs[p.node] == p {
+		w.procs[p.node] = nil
+	}
+}
+
+func (w *world) proc(node int) *proc {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.procs[node]
+}
+
+// crash ends the process of a node: nothing that it does has any effect.
+func (w *world) crash(node int, f Fault) {
+	p := w.proc(node)
+	if p == nil {
+		return
+	}
+	p.kill()
+	w.gone(p)
+	w.tell(node, "crash", p.id, "")
+	w.all.Go(p.bury)
+	if f.For > 0 {
+		w.later(time.Duration(f.For), func() { w.up(node) })
+	}
+}
+
+// drain stops the process of a node as SIGTERM does.
+func (w *world) drain(node int, f Fault) {
+	p := w.proc(node)
+	if p == nil {
+		return
+	}
+	w.tell(node, "drain", p.id, "")
+	w.all.Go(func() {
+		_ = p.stop() // rows in flight may take longer than it waits
+		w.gone(p)
+		w.tell(node, "drained", p.id, "")
+		if f.For > 0 {
+			time.Sleep(time.Duration(f.For))
+			w.up(node)
+		}
+	})
+}
+
+func (w *world) stopAll() {
+	for i := range w.Nodes {
+		if p := w.proc(i); p != nil {
+			w.all.Go(func() { w.stop(p) })
+		}
+	}
+}
+
+// stop has a process end that has nothing left to do.
+func (w *world) stop(p *proc) {
+	if err := p.stop(); err != nil && strings.Contains(err.Error(), "drain:") {
+		w.account.wrong("node %d has nothing to do and does not stop: %v", p.node, err)
+	}
+	w.gone(p)
+}
+
+// heal ends all faults and brings every node back.
+func (w *world) heal() {
+	w.mu.Lock()
+	w.healed = true
+	clear(w.skews)
+	w.mu.Unlock()
+	for i := range w.Nodes {
+		w.up(i)
+	}
+}
+
+// scheduleFaults has those come whose time is known and that are acts.
+func (w *world) scheduleFaults() {
+	for i, f := range w.Faults {
+		if f.Nth > 0 || lastingKind(f.Kind) {
+			continue
+		}
+		w.later(time.Duration(f.At), func() {
+			if w.whole() {
+				return
+			}
+			w.mu.Lock()
+			w.struck[i], w.struckAt[i] = true, w.now()
+			w.mu.Unlock()
+			w.note(f)
+			switch f.Kind {
+			case "crash":
+				for _, n := range w.nodesOf(f) {
+					w.crash(n, f)
+				}
+			case "drain":
+				w.drain(f.Node, f)
+			case "stop":
+				for _, n := range w.nodesOf(f) {
+					w.halt(n, time.Duration(f.For))
+				}
+			case "forget":
+				w.forget(time.Duration(f.For))
+			case "clock":
+				w.mu.Lock()
+				w.skews[f.Node] += time.Duration(f.For)
+				w.mu.Unlock()
+			}
+		})
+	}
+}
+
+func (w *world) nodesOf(f Fault) []int {
+	if f.Node >= 0 {
+		return []int{f.Node}
+	}
+	var all []int
+	for i := range w.Nodes {
+		all = append(all, i)
+	}
+	return all
+}
+
+func (w *world) note(f Fault) {
+	text := "strikes"
+	if f.How != "" {
+		text += ": " + f.How
+	}
+	w.tell(f.Node, "fault."+f.Kind, time.Duration(f.For).String(), text)
+}
+
+func (w *world) whole() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.healed
+}
+
+// halt stops a machine for a while, as SIGSTOP and SIGCONT do: nothing leaves it
+// and nothing is taken in.
+func (w *world) halt(node int, d time.Duration) {
+	w.mu.Lock()
+	w.halts[node] = time.Now().Add(d)
+	w.mu.Unlock()
+	w.tell(node, "stopped", d.String(), "")
+}
+
+func (w *world) halted(node int) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Until(w.halts[node])
+}
+
+func (w *world) forget(d time.Duration) {
+	w.vault.forget(d)
+	w.tell(-1, "forget", d.String(), "")
+	w.account.forgot(d)
+}
+
+// clock is what a node takes for the time.
+func (w *world) clock(node int) func() time.Time {
+	return func() time.Time {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return time.Now().Add(w.skews[node])
+	}
+}
+
+// active is the first fault of a kind that lasts now and is of a node.
+func (w *world) active(node int, kind string, match func(Fault) bool) *Fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.healed {
+		return nil
+	}
+	now := Duration(w.now())
+	for i := range w.Faults {
+		f := &w.Faults[i]
+		if f.Kind == kind && (f.Node < 0 || f.Node == node || kind == "cut") && f.At <= now && now < f.At+f.For && match(*f) {
+			if !w.struck[i] {
+				w.struck[i], w.struckAt[i] = true, time.Duration(f.At)
+			}
+			return f
+		}
+	}
+	return nil
+}
+
+// refused is what a service that is away or full says to an effect.
+func (w *world) refused(node int, service string, e effect) error {
+	if w.active(node, "away", func(f Fault) bool { return f.How == service }) != nil {
+		return fmt.Errorf("%w: connection refused", rowmill.ErrUnavailable)
+	}
+	if !e.writes || strings.Contains(e.kind, "delete") || strings.Contains(e.kind, "drop") || strings.Contains(e.kind, "session") {
+		return nil
+	}
+	if w.active(node, "full", func(f Fault) bool { return f.How == service }) == nil {
+		return nil
+	}
+	if service == "blob" {
+		return fmt.Errorf("%w: %w", rowmill.ErrUnavailable, syscall.ENOSPC)
+	}
+	return fmt.Errorf("%w: the server is at its memory limit", rowmill.ErrUnavailable)
+}
+
+// slow is by how much an effect takes longer now.
+func (w *world) slow(node int, kind string) (time.Duration, bool) {
+	service, _, _ := strings.Cut(kind, ".")
+	f := w.active(node, "slow", func(f Fault) bool { return f.How == service })
+	if f == nil {
+		return 0, false
+	}
+	return w.latency(node, "slow", kind) * 300, true // 0.3 to 0.9 s
+}
+
+// cut reports whether what a node sends another is lost.
+func (w *world) cut(from, to int) bool {
+	return w.active(from, "cut", func(f Fault) bool {
+		switch {
+		case f.Node == from && (f.To == to || f.To < 0):
+			return f.How != "in" || f.To < 0
+		case f.Node == to && (f.To == from || f.To < 0):
+			return f.How != "out"
+		}
+		return false
+	}) != nil
+}
+
+// fate is what becomes of a message.
+func (w *world) fate(from, to *port, kind string) fate {
+	key := fmt.Sprint(to.node, " ", kind)
+	f := fate{delay: w.latency(from.node, "ask", key), back: w.latency(from.node, "answer", key)}
+	if from == to {
+		return f
+	}
+	if !w.whole() {
+		bad := w.active(from.node, "messages", func(b Fault) bool {
+			return w.chance(fmt.Sprint("message ", from.node, key, f.delay, b.How)) < b.Rate
+		})
+		if bad != nil {
+			switch bad.How {
+			case "lost":
+				f.lost = true
+			case "unsaid":
+				f.unsaid = true
+			case "late":
+				f.delay *= 1000 // 1 to 3 s
+			case "again":
+				f.again = f.back * 500
+			}
+			w.tell(from.node, "message."+kind, fmt.Sprintf("to node %d", to.node), bad.How)
+			return f
+		}
+	}
+	w.tell(from.node, "message."+kind, fmt.Sprintf("to node %d", to.node), "")
+	return f
+}
+
+// lie is how the server of a node lies now; what is "down" or "" for all else.
+func (w *world) lie(node int, what string) string {
+	f := w.active(node, "engine", func(f Fault) bool { return (f.How == "down") == (what == "down") })
+	if f == nil {
+		return ""
+	}
+	return f.How
+}
+
+func (w *world) lieRate(node int) float64 {
+	f := w.active(node, "engine", func(f Fault) bool { return f.How != "down" })
+	if f == nil {
+		return 0
+	}
+	return f.Rate
+}
+
+// short cuts a job's id to its end.
+func short(key string) string {
+	if i := strings.Index(key, "job-"); i >= 0 && len(key) >= i+40 {
+		return key[:i] + key[i+36:]
+	}
+	return key
+}
+
+// background is for what the world itself looks at.
+var background = context.Background()
