@@ -32,6 +32,7 @@ type record struct {
 	OutputTokens  int64   `json:"output_tokens"`
 	Cost          float64 `json:"job_cost"`
 	Completed     *string `json:"datetime_completed"`
+	Message       string  `json:"message"`
 	FailureReason *struct {
 		Message string `json:"message"`
 		Code    string `json:"code"`

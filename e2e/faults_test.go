@@ -94,6 +94,11 @@ func TestFaultsOfEveryKind(t *testing.T) {
 		s.stop(t)
 	}
 	fates := fatesOf(t, rows, servers)
+	if lines := n.linesFrom(t, "INFO"); lines > rows/20 {
+		t.Errorf("the node logged %d lines for %d rows: something is logged for each", lines, rows)
+	} else {
+		t.Logf("the node logged %d lines", lines)
+	}
 
 	if len(outputs) != rows || len(inputs) != rows {
 		t.Fatalf("%d outputs and %d inputs for %d rows", len(outputs), len(inputs), rows)

@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -147,6 +149,26 @@ func (n *node) lastWords() string {
 		return err.Error()
 	}
 	return string(data[max(0, len(data)-4096):])
+}
+
+// linesFrom counts what the node has logged at a level (INFO, WARN) or above.
+func (n *node) linesFrom(t *testing.T, level string) (lines int) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(n.data), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var least slog.Level
+	if err := least.UnmarshalText([]byte(level)); err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.Lines(string(data)) {
+		var line struct{ Level slog.Level }
+		if json.Unmarshal([]byte(text), &line) == nil && line.Level >= least {
+			lines++
+		}
+	}
+	return lines
 }
 
 // anonymous returns the process's anonymous memory in bytes.

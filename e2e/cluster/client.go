@@ -58,6 +58,24 @@ func (c *client) get(ctx context.Context, url string) ([]byte, error) {
 	return c.send(ctx, http.MethodGet, url, nil, nil)
 }
 
+// download fetches a signed URL, which takes no key.
+func (c *client) download(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = &refusal{response.StatusCode, string(data)}
+	}
+	return data, err
+}
+
 // probe returns nil where the answer is 200.
 func (c *client) probe(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -114,14 +132,18 @@ func (c *Cluster) insist(ctx context.Context, method, path string, body, out any
 	})
 }
 
-// submit submits a job of the given rows under an idempotency key, so that the
-// HTTP client may repeat what a closing connection has lost.
-func (c *Cluster) submit(ctx context.Context, key string, rows []string) (id string, err error) {
+// submit submits a job under an idempotency key, so that the HTTP client may
+// repeat what a closing connection has lost. inputs are its rows, or where to
+// download them.
+func (c *Cluster) submit(ctx context.Context, key string, inputs any) (id string, err error) {
 	var created struct {
 		Results string `json:"results"`
 	}
 	body := map[string]any{
-		"inputs": rows, "model": model, "job_priority": 1, "sampling_params": map[string]any{"max_tokens": maxTokens},
+		"inputs": inputs, "model": model, "job_priority": 1, "sampling_params": map[string]any{"max_tokens": maxTokens},
+	}
+	if _, download := inputs.(string); download {
+		body["column_name"] = "text"
 	}
 	err = c.call(ctx, http.MethodPost, "/v1/batch-inference", http.Header{"Idempotency-Key": {key}}, body, &created)
 	return created.Results, err

@@ -22,7 +22,13 @@ const shardRows = 1024
 // Config describes a cluster.
 type Config struct {
 	Binary string // rowmill
-	Dir    string // gets everything: data, logs, witnesses
+
+	// Previous is the program of the version before, and Old how many nodes
+	// begin with it. Without it faults of versions cannot strike.
+	Previous string
+	Old      int
+
+	Dir string // gets everything: data, logs, witnesses
 
 	// Roles are those of the nodes: both, api or engines.
 	Roles []string
@@ -87,6 +93,7 @@ type Cluster struct {
 	redisHost *host
 	s3Host    *host
 	s3Down    bool
+	bucketDir string // the S3 server's file system, where it has one for itself
 	authority *certtest.Authority
 	oracle    oracle
 	client    *client
@@ -125,10 +132,12 @@ func (c *Cluster) makeNetwork(ctx context.Context) (err error) {
 }
 
 func (c *Cluster) startNodes(ctx context.Context) error {
-	for _, role := range c.config.Roles {
-		if _, err := c.AddNode(ctx, role); err != nil {
+	for i, role := range c.config.Roles {
+		n, err := c.AddNode(ctx, role)
+		if err != nil {
 			return err
 		}
+		n.Previous = i < c.config.Old
 	}
 	return c.Mend(ctx)
 }
@@ -144,6 +153,9 @@ func (c *Cluster) Mend(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := c.Redis.limit(ctx, 0); err != nil {
+		return err
+	}
 	if c.s3Down {
 		if err := c.S3.Restart(ctx); err != nil {
 			return err
@@ -156,7 +168,7 @@ func (c *Cluster) Mend(ctx context.Context) error {
 				return err
 			}
 		}
-		if n.alive() && (n.Spare || n.Clock != 0 || n.scratch != "" || n.Name != n.name) {
+		if n.odd() {
 			n.kill()
 		}
 		n.Clock, n.scratch, n.Name = 0, "", n.name
@@ -206,7 +218,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 		c.Redis.kill()
 	}
 	c.client.http.CloseIdleConnections()
-	err := c.oracle.Stop(ctx)
+	err := errors.Join(c.oracle.Stop(ctx), c.unmountBucket())
 	if c.network != nil {
 		err = errors.Join(err, c.network.Close(ctx))
 	}

@@ -12,6 +12,10 @@ type Fault struct {
 	Name  string
 	Hosts bool // needs hosts with a network between them
 	Root  bool // needs root, for a file system of its own
+	Both  bool // needs the program of the version before
+
+	// When is the moment of the job at which it strikes.
+	When Moment
 
 	// Lasts is about how long a strike takes; the job should outlast it.
 	Lasts time.Duration
@@ -41,6 +45,8 @@ func Faults() []Fault {
 		{Name: "SIGTERM to the owner", Lasts: 4 * time.Second, Strike: terminate(owner)},
 		{Name: "SIGTERM to a worker", Lasts: 4 * time.Second, Strike: terminate(worker)},
 		{Name: "rolling restart", Lasts: 10 * time.Second, Strike: rollingRestart},
+		{Name: "rolling upgrade", Both: true, Lasts: 8 * time.Second, Strike: upgrade},
+		{Name: "rolling back", Both: true, Lasts: 8 * time.Second, Strike: rollBack},
 		{Name: "a node joins", Lasts: 2 * time.Second, Strike: join},
 		{Name: "clock + 1 h", Lasts: 8 * time.Second, Strike: wrongClock(time.Hour)},
 		{Name: "clock - 1 h", Lasts: 8 * time.Second, Strike: wrongClock(-time.Hour)},
@@ -54,6 +60,34 @@ func Faults() []Fault {
 		{Name: "Redis unreachable for the owner", Hosts: true, Lasts: partedFor, Strike: withoutRedis(owner)},
 		{Name: "Redis unreachable for a worker", Hosts: true, Lasts: partedFor, Strike: withoutRedis(worker)},
 		{Name: "30 % packet loss", Hosts: true, Lasts: partedFor, Strike: lossy},
+
+		{Name: "kill -9 the owner in the ingest", When: Ingesting, Lasts: 4 * time.Second, Strike: killDownload(false)},
+		{Name: "kill -9 all nodes in the ingest", When: Ingesting, Lasts: 5 * time.Second, Strike: killDownload(true)},
+		{Name: "kill -9 redis-server in the ingest", When: Ingesting, Lasts: 3 * time.Second, Strike: killRedis},
+		{Name: "kill -9 the S3 server in the ingest", When: Ingesting, Lasts: 3 * time.Second, Strike: killS3},
+
+		{Name: "kill -9 the owner at the end", When: Ending, Lasts: 3 * time.Second, Strike: killNode(formerOwner)},
+		{Name: "kill -9 all nodes at the end", When: Ending, Lasts: 4 * time.Second, Strike: killAll},
+		{Name: "kill -9 redis-server at the end", When: Ending, Lasts: 3 * time.Second, Strike: killRedis},
+		{Name: "kill -9 the S3 server at the end", When: Ending, Lasts: 3 * time.Second, Strike: killS3},
+		{Name: "SIGSTOP the owner for 10s at the end", When: Ending, Lasts: 10 * time.Second, Strike: pauseNode(formerOwner, 10*time.Second)},
+		{Name: "power cut at Redis, everysec, at the end", When: Ending, Lasts: 4 * time.Second, Strike: cutPower},
+
+		{Name: "power cut at Redis, everysec, takes the end", When: Ending, Lasts: 2 * time.Second, Strike: cutEnd},
+		{Name: "kill -9 the owner after the end", When: Over, Strike: killNode(formerOwner)},
+		{Name: "kill -9 all nodes after the end", When: Over, Strike: killAll},
+		{Name: "power cut at Redis, everysec, after the end", When: Over, Strike: cutPower},
+		{Name: "kill -9 a node and the S3 server while files are made", When: Over, Strike: killMaking},
+		{Name: "kill -9 all nodes while data is removed", When: Over, Strike: killRemoval},
+
+		{Name: "S3 unreachable for the owner", Hosts: true, Lasts: partedFor, Strike: withoutS3(owner)},
+		{Name: "S3 unreachable for a worker", Hosts: true, Lasts: partedFor, Strike: withoutS3(worker)},
+		{Name: "S3 away for 20s", Lasts: awayFor, Strike: s3Away},
+		{Name: "Redis away for 20s", Lasts: awayFor, Strike: redisAway},
+		{Name: "Redis full", Lasts: fullFor, Strike: redisFull},
+		{Name: "S3 full", Hosts: true, Root: true, Lasts: fullFor, Strike: s3Full},
+		{Name: "S3 slow", Hosts: true, Lasts: partedFor, Strike: slowly("S3 slow", 1000, func(t *Trial) *host { return t.s3Host })},
+		{Name: "Redis slow", Hosts: true, Lasts: partedFor, Strike: slowly("Redis slow", 400, func(t *Trial) *host { return t.redisHost })},
 	}
 	for _, d := range []time.Duration{3 * time.Second, 10 * time.Second, 30 * time.Second} {
 		faults = append(faults,
@@ -125,16 +159,30 @@ func killRedis(ctx context.Context, t *Trial) error {
 const powerLoss = time.Second
 
 func cutPower(ctx context.Context, t *Trial) error {
+	return t.cutPower(ctx, "power cut at Redis", func() error { return nil })
+}
+
+// cutEnd cuts the power within the second after the job's end, so that Redis
+// forgets the end that clients have seen.
+func cutEnd(ctx context.Context, t *Trial) error {
+	return t.cutPower(ctx, "power cut at Redis that takes the end", func() error {
+		err := t.watched.until(ctx, "over", func(g Glimpse) bool { return g.Over })
+		time.Sleep(t.between(0, powerLoss*3/4))
+		return err
+	})
+}
+
+func (t *Trial) cutPower(ctx context.Context, name string, when func() error) error {
 	if err := t.runs(ctx); err != nil { // else what is lost may be the job
 		return err
 	}
-	strike := Strike{Fault: "power cut at Redis", Forgot: true}
+	strike := Strike{Fault: name, Forgot: true}
 	for _, n := range t.nodes() {
 		if n.up() && n.Runs {
 			strike.Lost += 2 // one flush that was committed, and one that was not
 		}
 	}
-	if err := t.Redis.powerCut(powerLoss); err != nil {
+	if err := t.Redis.powerCut(powerLoss, when); err != nil {
 		return err
 	}
 	t.struck(strike)

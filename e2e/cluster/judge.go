@@ -33,6 +33,9 @@ type Strike struct {
 	// Forgot says that the store lost its last moments: the record goes back.
 	Forgot bool
 
+	// MayFail is the code with which the job may fail after it; empty: none.
+	MayFail string
+
 	// Lost is how many nodes may lose what they have in flight and one flush.
 	Lost int
 }
@@ -65,6 +68,8 @@ type Evidence struct {
 	History   []Glimpse  // oldest first
 	Strikes   []Strike   // oldest first
 	Sightings []Sighting // of all simulators; other jobs' too
+	Left      []string   // what bucket and Redis hold of the job, and should not
+	Downloads int        // how often its input was asked for
 }
 
 // A Verdict is what the judge finds.
@@ -84,6 +89,12 @@ func (v *Verdict) wrong(format string, args ...any) {
 func Judge(e Evidence, l Limits) Verdict {
 	v := Verdict{Bound: l.reruns(e.Strikes)}
 	v.judgeRecord(e)
+	for _, left := range e.Left {
+		v.wrong("left of the job: %s", left)
+	}
+	if e.Downloads > 1 {
+		v.wrong("the input was asked for %d times", e.Downloads)
+	}
 	if e.Record.Status == "succeeded" {
 		v.judgeResults(e)
 		v.judgeWork(e)
@@ -102,6 +113,7 @@ func (v *Verdict) judgeRecord(e Evidence) {
 	}
 	r, rows := e.Record, int64(len(e.Inputs))
 	switch {
+	case r.Status == "failed" && r.Failure != nil && mayFail(e.Strikes, r.Failure.Code):
 	case r.Status != "succeeded" && r.Failure != nil:
 		v.wrong("the job is %s: %s: %s", r.Status, r.Failure.Code, r.Failure.Message)
 	case r.Status != "succeeded":
@@ -114,6 +126,10 @@ func (v *Verdict) judgeRecord(e Evidence) {
 	if was, is := lasting(r), lasting(e.Later); was != is {
 		v.wrong("the job was over and changed: %s, then %s", was, is)
 	}
+}
+
+func mayFail(strikes []Strike, code string) bool {
+	return slices.ContainsFunc(strikes, func(s Strike) bool { return s.MayFail == code })
 }
 
 // lasting is what must never change of a job that is over.

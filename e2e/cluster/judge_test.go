@@ -43,6 +43,15 @@ func flawless() Evidence {
 	return e
 }
 
+// fail makes a record that of a job that failed.
+func fail(r *Record, code string) {
+	r.Status = "failed"
+	r.Failure = &struct {
+		Message string `json:"message"`
+		Code    string `json:"code"`
+	}{"no", code}
+}
+
 // again adds a sighting of row 0.
 func again(e *Evidence, times int, s Sighting) {
 	s.Prompt = promptHash(e.Inputs[0])
@@ -65,6 +74,22 @@ func TestJudge(t *testing.T) {
 		{"a failed row", func(e *Evidence) { e.Record.FailedRows, e.Later.FailedRows = 1, 1 }, "4 rows done and 1 failed"},
 		{"a row too few in the figures", func(e *Evidence) { e.Record.RowsDone, e.Later.RowsDone = 3, 3 }, "3 rows done and 0 failed"},
 		{"tokens twice", func(e *Evidence) { e.Record.OutputTokens, e.Later.OutputTokens = 25, 25 }, "counts 40 and 25 tokens"},
+		{"a download that died", func(e *Evidence) {
+			e.Strikes[0].MayFail = downloadFailed
+			fail(&e.Record, downloadFailed)
+			e.Later = e.Record
+		}, ""},
+		{"a download that failed by itself", func(e *Evidence) {
+			fail(&e.Record, downloadFailed)
+			e.Later = e.Record
+		}, "the job is failed: download_failed"},
+		{"a download that died, and another failure", func(e *Evidence) {
+			e.Strikes[0].MayFail = downloadFailed
+			fail(&e.Record, "internal_error")
+			e.Later = e.Record
+		}, "the job is failed: internal_error"},
+		{"a second download", func(e *Evidence) { e.Downloads = 2 }, "asked for 2 times"},
+		{"a part that stays", func(e *Evidence) { e.Left = []string{"object parts/1"} }, "left of the job: object parts/1"},
 		{"another end", func(e *Evidence) { e.Later.Status = "cancelled" }, "was over and changed"},
 		{"another time", func(e *Evidence) { e.Later.Completed = text("later") }, "was over and changed"},
 

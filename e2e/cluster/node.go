@@ -35,6 +35,8 @@ type Node struct {
 	Spare bool          // up only while a fault wants one more
 	Clock time.Duration // how wrong its clock is
 
+	Previous bool // it runs the version before
+
 	host    *host
 	sim     *simulator // nil where it runs none
 	http    string     // HOST:PORT of the API
@@ -87,36 +89,46 @@ func (c *Cluster) AddNode(ctx context.Context, role string) (*Node, error) {
 	return n, nil
 }
 
-// serve is the command of a node. A small file system of its own is mounted for
+// serve is the command of a node; the settings are those that both versions
+// know. One without Redis is alone. A small file system of its own is mounted for
 // the process alone, and goes with it.
 func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 	settings := append([]string{
-		"store.url=redis://" + c.Redis.address + "/0",
-		"objects.url=s3://" + c.S3.Bucket,
-		"objects.endpoint=" + c.S3.Endpoint,
-		"objects.region=" + s3test.Region,
-		"objects.access_key=" + c.S3.AccessKey,
-		"objects.secret_key=" + c.S3.SecretKey,
-		"cluster.listen=" + n.gossip,
-		"cluster.peer_listen=" + n.peers,
-		"cluster.join=[" + strings.Join(c.gossips(n), ",") + "]",
-		"cluster.node=" + n.Name,
-		"cluster.role=" + role,
 		"clock_offset=" + n.Clock.String(),
 		"jobs.lease_ttl=" + c.config.Lease.String(),
 		"jobs.part_interval=" + c.config.PartInterval.String(),
 		"jobs.drain_timeout=" + drainWithin.String(),
 		"jobs.probe_interval=1s",
+		"inputs.allow_private_networks=true",
+		"inputs.allow_loopback=true",
 		"jobs.shard_rows=" + strconv.Itoa(shardRows),
 		"quotas=[{priority: 1, row_quota: 1000000, token_quota: 1000000000}]",
 		"log.format=json",
 		"log.level=debug",
 	}, c.config.Settings...)
+	if !n.Previous { // which does not know it
+		settings = append(settings, "jobs.settle_time="+settleTime.String())
+	}
+	if c.Redis != nil {
+		settings = append(settings,
+			"store.url=redis://"+c.Redis.address+"/0",
+			"objects.url=s3://"+c.S3.Bucket,
+			"objects.endpoint="+c.S3.Endpoint,
+			"objects.region="+s3test.Region,
+			"objects.access_key="+c.S3.AccessKey,
+			"objects.secret_key="+c.S3.SecretKey,
+			"cluster.listen="+n.gossip,
+			"cluster.peer_listen="+n.peers,
+			"cluster.join=["+strings.Join(c.gossips(n), ",")+"]",
+			"cluster.node="+n.Name,
+			"cluster.role="+role,
+		)
+	}
 	if c.config.Secure {
 		settings = append(settings, "cluster.key="+gossipKey,
 			"cluster.tls_cert="+n.files.Cert, "cluster.tls_key="+n.files.Key, "cluster.tls_ca="+n.files.CA)
 	}
-	args := []string{c.config.Binary, "serve", "--data", n.data, "--listen", n.http}
+	args := []string{c.program(n), "serve", "--data", n.data, "--listen", n.http}
 	if n.Runs {
 		args = append(args, "--engine", n.sim.url)
 	}
@@ -150,6 +162,12 @@ func (c *Cluster) begin(ctx context.Context, n *Node) error {
 		return err
 	}
 	return c.ready(ctx, n)
+}
+
+// odd reports whether the node is up and must not be: it is a spare, or has the
+// wrong time, name or disk.
+func (n *Node) odd() bool {
+	return n.alive() && (n.Spare || n.Clock != 0 || n.scratch != "" || n.Name != n.name)
 }
 
 // ready waits until the node takes jobs.
@@ -222,10 +240,13 @@ func (t *Trial) owner(ctx context.Context) (*Node, error) {
 
 // fill takes all space of the node's file system, which is one of its own.
 // free gives it back.
-func (n *Node) fill() error {
-	file, err := os.OpenFile(n.ballast(), os.O_CREATE|os.O_WRONLY, 0o600)
+func (n *Node) fill() error { return fillWith(n.ballast()) }
+
+// fillWith makes a file that takes all space of its file system.
+func fillWith(ballast string) error {
+	file, err := os.OpenFile(ballast, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("fill the disk of %s: %w", n.Name, err)
+		return fmt.Errorf("fill a disk: %w", err)
 	}
 	defer file.Close()
 	for block := make([]byte, 64<<10); len(block) > 0; {

@@ -162,7 +162,7 @@ func TestPowerCut(t *testing.T) {
 	}
 	tell("SET early 1", "+OK")
 	cut := make(chan error)
-	go func() { cut <- c.Redis.powerCut(300 * time.Millisecond) }()
+	go func() { cut <- c.Redis.powerCut(300*time.Millisecond, func() error { return nil }) }()
 	late := 0
 	for ; ; late++ {
 		if _, err := c.Redis.ask(t.Context(), fmt.Sprintf("SET late%d 1", late)); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // calm is how long a job of these tests would run if its faults took no time.
-const calm = 6 * time.Second
+const calm = 4 * time.Second
 
 // start starts a cluster that ends with the test.
 func start(t *testing.T, config Config) *Cluster {
@@ -92,19 +92,20 @@ func TestQuick(t *testing.T) {
 	c := start(t, Config{Roles: []string{"both", "both", "both"}})
 	first := seed(t)
 	for i, names := range [][]string{
-		{},
-		{"kill -9 the owner", "kill -9 a worker"},
-		{"kill -9 redis-server", "kill -9 the S3 server"},
-		{"kill -9 all nodes"},
+		{"kill -9 the owner", "kill -9 a worker", "power cut at Redis, everysec, takes the end"},
+		{"kill -9 redis-server", "kill -9 the S3 server", "kill -9 all nodes at the end"},
+		{"kill -9 the owner in the ingest"},
+		{"kill -9 the S3 server in the ingest"},
+		{"kill -9 all nodes", "kill -9 all nodes while data is removed"},
 		{"SIGSTOP the owner for 10s", "SIGSTOP a worker for 3s"},
-		{"owner cut off"},
-		{"worker cut off"},
-		{"half and half"},
-		{"30 % packet loss", "Redis unreachable for the owner"},
+		{"owner cut off", "worker cut off"},
+		{"half and half", "kill -9 a node and the S3 server while files are made"},
+		{"30 % packet loss", "S3 unreachable for the owner"},
+		{"Redis unreachable for the owner", "kill -9 the owner after the end"},
 		{"a node joins", "SIGTERM to the owner"},
 		{"disk full on a worker", "clock + 1 h"},
 		{"two nodes of one name", "power cut at Redis, everysec"},
-		{"rolling restart"},
+		{"Redis full", "rolling restart"},
 	} {
 		name := "no fault"
 		if len(names) > 0 {

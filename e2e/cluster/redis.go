@@ -78,19 +78,51 @@ func (r *redisServer) ask(ctx context.Context, command string) (string, error) {
 	return strings.TrimSpace(answer), err
 }
 
-// powerCut kills the server and takes from its disk what came in the given time
-// before: what a machine without power loses that does not wait for its disk.
-// It waits for so long first, to know what that is.
-func (r *redisServer) powerCut(lost time.Duration) error {
+// powerCut kills the server once when returns, and takes from its disk what came
+// in the given time before: what a machine without power loses that does not
+// wait for its disk.
+func (r *redisServer) powerCut(lost time.Duration, when func() error) error {
 	logs, err := filepath.Glob(filepath.Join(r.dir, "appendonlydir", "*.incr.aof"))
 	if err != nil || len(logs) != 1 {
 		return errors.Join(err, fmt.Errorf("%s holds %d append-only files, want 1", r.dir, len(logs)))
 	}
-	durable, err := os.Stat(logs[0])
-	if err != nil {
-		return err
+	type size struct {
+		at    time.Time
+		bytes int64
 	}
-	time.Sleep(lost) // what is written in this time is what the cut takes
+	var sizes []size // oldest first
+	var failed error
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for tick := time.NewTicker(20 * time.Millisecond); ; {
+			info, err := os.Stat(logs[0])
+			if err != nil {
+				failed = err
+				return
+			}
+			sizes = append(sizes, size{time.Now(), info.Size()})
+			select {
+			case <-stop:
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	time.Sleep(lost)
+	err = when()
 	r.kill()
-	return os.Truncate(logs[0], durable.Size())
+	killed := time.Now()
+	close(stop)
+	if <-stopped; errors.Join(err, failed) != nil {
+		return errors.Join(err, failed)
+	}
+	durable := sizes[0].bytes
+	for _, s := range sizes {
+		if killed.Sub(s.at) >= lost {
+			durable = s.bytes
+		}
+	}
+	return os.Truncate(logs[0], durable)
 }

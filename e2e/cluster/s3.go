@@ -22,6 +22,9 @@ func (c *Cluster) startS3(ctx context.Context) (err error) {
 	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
 		return err
 	}
+	if err := c.mountBucket(options.Dir); err != nil {
+		return err
+	}
 	c.S3, err = s3test.RunWith(ctx, options)
 	return err
 }

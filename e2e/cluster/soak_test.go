@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,12 +13,13 @@ import (
 
 // topologies are the clusters that the soak takes in turn: all nodes do
 // everything, or owners and workers are apart; what they tell each other is
-// open, or encrypted.
+// open, or encrypted; all begin with this version, or some with the one before.
 var topologies = []Config{
 	{Roles: []string{"both", "both", "both"}},
 	{Roles: []string{"api", "api", "engines", "engines"}, Secure: true},
 	{Roles: []string{"both", "both", "both", "both"}},
-	{Roles: []string{"both", "both", "both"}, Secure: true},
+	{Roles: []string{"both", "both", "both"}, Secure: true, Old: 1},
+	{Roles: []string{"api", "api", "engines", "engines"}, Old: 3},
 }
 
 // trialsEach is how many trials a cluster lives through before the next one is
@@ -48,6 +50,13 @@ func soak(t *testing.T, table *Table, random *rand.Rand, config Config, end time
 	t.Helper()
 	name := strings.Join(config.Roles, "-")
 	t.Run(name, func(t *testing.T) {
+		var err error
+		if config.Previous, err = buildPrevious(t.Context()); errors.Is(err, errNoHistory) {
+			t.Logf("two versions are NOT TESTED: %v", err)
+			config.Old = 0
+		} else if err != nil {
+			t.Fatal(err)
+		}
 		c := start(t, config)
 		for range trialsEach {
 			if time.Now().After(end) || t.Context().Err() != nil {
@@ -76,7 +85,7 @@ func soak(t *testing.T, table *Table, random *rand.Rand, config Config, end time
 func choose(c *Cluster, random *rand.Rand) []Fault {
 	var possible []Fault
 	for _, f := range Faults() {
-		if c.network != nil || !f.Hosts && !f.Root {
+		if (c.network != nil || !f.Hosts && !f.Root) && (c.config.Previous != "" || !f.Both) {
 			possible = append(possible, f)
 		}
 	}

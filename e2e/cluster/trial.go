@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +24,10 @@ type Trial struct {
 	began   time.Time
 	watched *watch
 	strikes []Strike
+
+	feed      *feed    // nil where the job has its input inline
+	lastOwner *Node    // as far as it is known, near the end
+	removed   *Results // what was there, once its data is removed
 }
 
 // An Outcome is how a trial ended.
@@ -59,7 +65,17 @@ func (c *Cluster) Try(ctx context.Context, seed uint64, rows int, faults ...Faul
 	if e.Want, err = c.answers(ctx, e.Inputs); err != nil {
 		return o, err
 	}
-	if t.Job, err = c.submit(ctx, fmt.Sprintf("trial-%d", seed), e.Inputs); err != nil {
+	faults = slices.Clone(faults)
+	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.When, b.When) })
+	var inputs any = e.Inputs
+	if len(faults) > 0 && faults[0].When == Ingesting {
+		if t.feed, err = c.newFeed(ctx, e.Inputs); err != nil {
+			return o, err
+		}
+		defer t.feed.close()
+		inputs = t.feed.url
+	}
+	if t.Job, err = c.submit(ctx, fmt.Sprintf("trial-%d", seed), inputs); err != nil {
 		return o, err
 	}
 	t.began = time.Now()
@@ -69,15 +85,13 @@ func (c *Cluster) Try(ctx context.Context, seed uint64, rows int, faults ...Faul
 	}
 	defer watch.stop()
 	t.watched = watch
-	if t.random.IntN(early) > 0 {
+	if t.feed == nil && t.random.IntN(early) > 0 {
 		if err := t.runs(ctx); err != nil {
 			return o, err
 		}
 	}
 	for _, f := range faults {
-		// The next one comes at any moment of the first half of what is left.
-		time.Sleep(time.Duration(t.random.Float64() * float64(t.left(watch.last(), rows)) / 2))
-		err := t.over()
+		err := t.reach(ctx, f.When, rows)
 		if err == nil {
 			err = f.Strike(ctx, t)
 		}
@@ -89,7 +103,8 @@ func (c *Cluster) Try(ctx context.Context, seed uint64, rows int, faults ...Faul
 			o.Wrongs = append(o.Wrongs, fmt.Sprintf("%s: %v", f.Name, err))
 		}
 	}
-	if err := watch.until(ctx, "over", func(g Glimpse) bool { return g.Over }); err != nil {
+	struck := time.Now() // a store may have forgotten that it was over
+	if err := watch.until(ctx, "over", func(g Glimpse) bool { return g.Over && g.At.After(struck) }); err != nil {
 		o.Wrongs = append(o.Wrongs, err.Error())
 		return o, fmt.Errorf("job %s does not end: %q", t.Job, o.Wrongs)
 	}
@@ -104,13 +119,23 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	if e.Record, err = t.look(ctx); err != nil {
 		return err
 	}
+	swept := t.swept()
 	if err := t.Mend(ctx); err != nil {
 		return fmt.Errorf("the cluster does not come back: %w", err)
 	}
-	if e.Record.Status == "succeeded" {
+	switch {
+	case t.removed != nil:
+		e.Results = *t.removed
+	case e.Record.Status == "succeeded":
 		if e.Results, err = t.results(ctx, t.Job); err != nil {
 			o.Wrongs = append(o.Wrongs, err.Error())
 		}
+	}
+	if e.Left, err = t.leftovers(ctx, t.Job, swept); err != nil {
+		return err
+	}
+	if t.feed != nil {
+		e.Downloads = int(t.feed.asked.Load())
 	}
 	if e.Later, err = t.look(ctx); err != nil {
 		return err
@@ -135,6 +160,19 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	}
 	t.account = charged // one job's fault is told once
 	return nil
+}
+
+// swept reports whether a node has died, or will when all is mended, before the
+// job has settled. What that leaves is for the sweep, after retention.orphan_age.
+func (t *Trial) swept() bool {
+	if t.removed != nil {
+		return false
+	}
+	end := slices.IndexFunc(t.watched.stop(), func(g Glimpse) bool { return g.Over })
+	odd := func(n *Node) bool { return n.odd() || n.Previous } // which removes less
+	return slices.ContainsFunc(t.nodes(), odd) || slices.ContainsFunc(t.strikes, func(s Strike) bool {
+		return end >= 0 && s.At.After(t.watched.history[end].At.Add(-time.Second))
+	})
 }
 
 // look returns the job's record, once a node answers.
@@ -222,6 +260,9 @@ var errOver = errors.New("the job is over")
 // struck notes what a fault does, at its moment.
 func (t *Trial) struck(s Strike) {
 	s.At, s.Done = time.Now(), t.watched.last().RowsDone
+	if t.feed != nil && (s.Lost > 0 || s.OwnerLost) && !t.downloaded() {
+		s.MayFail = downloadFailed
+	}
 	t.strikes = append(t.strikes, s)
 }
 

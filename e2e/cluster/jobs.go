@@ -1,0 +1,334 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A Crowd is jobs of several accounts, in mixed sizes, that are submitted while
+// faults strike.
+type Crowd struct {
+	*Cluster
+	random   *rand.Rand // of the one goroutine that deals
+	accounts []*crowdAccount
+	texts    []string // of all rows
+	answers  []Answer
+
+	mu     sync.Mutex
+	jobs   []string // ids of those that are over
+	wrongs []string
+}
+
+type crowdAccount struct {
+	name, key string
+	used      Ledger
+}
+
+// crowdTexts is how many rows there are to choose from: few enough to be
+// answered beforehand, and too many for a mix-up not to be seen.
+const crowdTexts = 4000
+
+// newCrowd makes the accounts.
+func (c *Cluster) newCrowd(ctx context.Context, seed uint64, accounts int) (*Crowd, error) {
+	w := &Crowd{Cluster: c, random: rand.New(rand.NewPCG(seed, 1))}
+	for i := range crowdTexts {
+		w.texts = append(w.texts, fmt.Sprintf("crowd %d, row %d", seed, i))
+	}
+	var err error
+	if w.answers, err = c.answers(ctx, w.texts); err != nil {
+		return nil, err
+	}
+	for i := range accounts {
+		a := &crowdAccount{name: fmt.Sprintf("crowd%d", i)}
+		var made struct {
+			Key string `json:"key"`
+		}
+		body := map[string]any{"name": a.name, "account": a.name, "role": "user", "requests_per_minute": 1_000_000}
+		if err := c.call(ctx, http.MethodPost, "/v1/keys", nil, body, &made); err != nil {
+			return nil, err
+		}
+		a.key = made.Key
+		w.accounts = append(w.accounts, a)
+	}
+	return w, nil
+}
+
+// size is how many rows a job has: most are tiny, one in a thousand is large.
+func (w *Crowd) size() int {
+	switch n := w.random.IntN(1000); {
+	case n == 0:
+		return 2000 + w.random.IntN(3000)
+	case n < 40:
+		return 100 + w.random.IntN(400)
+	case n < 300:
+		return 10 + w.random.IntN(90)
+	default:
+		return 1 + w.random.IntN(10)
+	}
+}
+
+// run submits so many jobs, at most open at a time, and looks at what comes of
+// each.
+func (w *Crowd) run(ctx context.Context, jobs, open int) {
+	places := make(chan struct{}, open)
+	var all sync.WaitGroup
+	for number := range jobs {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		account := w.accounts[w.random.IntN(len(w.accounts))]
+		rows := make([]int, w.size())
+		for i := range rows {
+			rows[i] = w.random.IntN(len(w.texts))
+		}
+		all.Go(func() {
+			defer func() { <-places }()
+			if err := w.job(ctx, account, number, rows); err != nil {
+				w.mu.Lock()
+				w.wrongs = append(w.wrongs, fmt.Sprintf("job %d of %s, %d rows: %v", number, account.name, len(rows), err))
+				w.mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// job submits a job, once, and judges it.
+func (w *Crowd) job(ctx context.Context, account *crowdAccount, number int, rows []int) error {
+	e := Evidence{Inputs: make([]string, len(rows)), Want: make([]Answer, len(rows))}
+	for i, row := range rows {
+		e.Inputs[i], e.Want[i] = w.texts[row], w.answers[row]
+	}
+	var created struct {
+		Results string `json:"results"`
+	}
+	body := map[string]any{"inputs": e.Inputs, "model": model, "job_priority": number % 2, "sampling_params": map[string]any{"max_tokens": maxTokens}}
+	header := http.Header{"Idempotency-Key": {fmt.Sprintf("crowd-%d", number)}}
+	if err := w.as(ctx, account, http.MethodPost, "/v1/batch-inference", header, body, &created); err != nil {
+		return err
+	}
+	id := created.Results
+	for over := false; !over; {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", id, ctx.Err())
+		case <-time.After(500 * time.Millisecond):
+		}
+		var answer struct {
+			Job Record `json:"job"`
+		}
+		if err := w.as(ctx, account, http.MethodGet, "/v1/jobs/"+id, nil, nil, &answer); err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+		e.Record, over = answer.Job, answer.Job.over()
+	}
+	e.Later = e.Record
+	if e.Record.Status == "succeeded" {
+		if err := w.as(ctx, account, http.MethodGet, "/v1/jobs/"+id+"/results?include_inputs=true", nil, nil, &e.Results); err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.jobs = append(w.jobs, id)
+	account.used.charge(e.Want)
+	var v Verdict
+	v.judgeRecord(e)
+	v.judgeResults(e)
+	if len(v.Wrongs) > 0 {
+		return fmt.Errorf("%s: %q", id, v.Wrongs)
+	}
+	return nil
+}
+
+// as calls with an account's key until there is an answer: a client that goes to
+// another node where one is gone, and comes again.
+func (w *Crowd) as(ctx context.Context, account *crowdAccount, method, path string, header http.Header, body, out any) error {
+	with := http.Header{"Authorization": {"Key " + account.key}}
+	for name, values := range header {
+		with[name] = values
+	}
+	return await(ctx, method+" "+path, jobWithin, func(ctx context.Context) error {
+		err := w.call(ctx, method, path, with, body, out)
+		var r *refusal
+		if errors.As(err, &r) && r.status < 500 && r.status != http.StatusTooManyRequests && r.status != http.StatusConflict {
+			return final{err}
+		}
+		if err != nil {
+			time.Sleep(200 * time.Millisecond) // as clients do
+		}
+		return err
+	})
+}
+
+// judge looks at what is left once all jobs are over: ledgers, and what bucket
+// and Redis hold. killed are the moments at which nodes died.
+func (w *Crowd) judge(ctx context.Context, killed []time.Time) (wrongs []string, err error) {
+	wrongs = append(wrongs, w.wrongs...)
+	day := func(offset int) string { return time.Now().UTC().AddDate(0, 0, offset).Format(time.DateOnly) }
+	for _, a := range w.accounts {
+		var charged struct {
+			Total Ledger `json:"total"`
+		}
+		if err := w.as(ctx, a, http.MethodGet, "/v1/usage?from="+day(-1)+"&to="+day(1), nil, nil, &charged); err != nil {
+			return nil, err
+		}
+		for _, wrong := range JudgeLedger(charged.Total, a.used) {
+			wrongs = append(wrongs, a.name+": "+wrong)
+		}
+	}
+	s, err := w.openStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }() // it was only read
+	client := w.redisClient()
+	defer func() { _ = client.Close() }()
+	for _, id := range w.jobs {
+		rec, err := s.Get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		ended := rec.EndedAt() // a client sees it later, perhaps after a strike
+		swept := slices.ContainsFunc(killed, func(at time.Time) bool {
+			return at.After(ended.Add(-2*time.Second)) && at.Before(ended.Add(settleTime+5*time.Second))
+		})
+		left, err := w.left(ctx, s, client, id, swept)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range left {
+			wrongs = append(wrongs, "left of job "+id+": "+l)
+		}
+	}
+	return wrongs, nil
+}
+
+// A Sample is what a node takes at a moment.
+type Sample struct {
+	Heap, Goroutines float64
+}
+
+// sample asks the nodes that are up.
+func (c *Cluster) sample(ctx context.Context) (s []Sample) {
+	for _, n := range c.nodes() {
+		if !n.up() {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		heap, err := c.metric(ctx, n, "go_memstats_heap_alloc_bytes")
+		routines, err2 := c.metric(ctx, n, "go_goroutines")
+		cancel()
+		if errors.Join(err, err2) == nil {
+			s = append(s, Sample{heap, routines})
+		}
+	}
+	return s
+}
+
+// judgeFlat compares the last quarter of the samples, oldest first, with the
+// first.
+func judgeFlat(samples []Sample) (wrongs []string) {
+	quarter := len(samples) / 4
+	if quarter == 0 {
+		return []string{fmt.Sprintf("%d samples are too few", len(samples))}
+	}
+	median := func(of []Sample, value func(Sample) float64) float64 {
+		var all []float64
+		for _, s := range of {
+			all = append(all, value(s))
+		}
+		slices.Sort(all)
+		return all[len(all)/2]
+	}
+	for _, m := range []struct {
+		name  string
+		value func(Sample) float64
+		room  float64 // that does not count
+	}{
+		{"bytes of heap", func(s Sample) float64 { return s.Heap }, 16 << 20},
+		{"goroutines", func(s Sample) float64 { return s.Goroutines }, 100},
+	} {
+		first, last := median(samples[:quarter], m.value), median(samples[len(samples)-quarter:], m.value)
+		if last > first*3/2+m.room {
+			wrongs = append(wrongs, fmt.Sprintf("a node had %.0f %s in the first quarter and %.0f in the last", first, m.name, last))
+		}
+	}
+	return wrongs
+}
+
+// strikeCrowd strikes at random, with pauses, until ctx ends; it returns what it
+// did, and when nodes died.
+func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time.Duration) (told map[string]int, killed []time.Time, err error) {
+	told = map[string]int{}
+	wait := func(d time.Duration) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(d):
+		}
+	}
+	always := context.WithoutCancel(ctx) // what was begun is ended
+	for {
+		wait(pause/2 + time.Duration(random.Int64N(int64(pause))))
+		select {
+		case <-ctx.Done():
+			return told, killed, nil
+		default:
+		}
+		nodes := c.nodes()
+		n := nodes[random.IntN(len(nodes))]
+		away := shortest + time.Duration(random.Int64N(int64(longest-shortest)))
+		name := ""
+		switch random.IntN(7) {
+		case 0, 1:
+			name = "kill -9 a node"
+			n.kill()
+			killed = append(killed, time.Now())
+		case 2:
+			name = "kill -9 all nodes"
+			for _, n := range nodes {
+				n.kill()
+			}
+			killed = append(killed, time.Now())
+		case 3:
+			name = "SIGTERM to a node"
+			if _, err := n.terminate(drainWithin + 10*time.Second); err != nil {
+				return told, killed, err
+			}
+			killed = append(killed, time.Now())
+		case 4:
+			name, away = "SIGSTOP a node", 2*c.config.Lease
+			if err := n.pause(); err != nil {
+				return told, killed, err
+			}
+			killed = append(killed, time.Now())
+		case 5:
+			name = "kill -9 redis-server"
+			c.Redis.kill()
+		case 6:
+			name = "kill -9 the S3 server"
+			c.s3Down = true
+			c.S3.Kill()
+		}
+		told[name]++
+		wait(away)
+		if err := c.Mend(always); err != nil {
+			return told, killed, fmt.Errorf("after %s: %w", name, err)
+		}
+	}
+}
+
+// told is a number of strikes in words.
+func toldOf(strikes map[string]int) string {
+	b, _ := json.Marshal(strikes) // a map of numbers has a form
+	return string(b)
+}
