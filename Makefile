@@ -8,7 +8,10 @@ BUILT   ?= $(shell git log -1 --format=%cI 2>/dev/null)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.built=$(BUILT)
 FUZZ    ?= 10s# time per fuzz target, as in `make fuzz FUZZ=1m`
 ROUNDS  ?= 5# rounds of each benchmark
+JOBS    ?= 10000# jobs of `make soak/jobs`
 SOAK    ?= 1h# time of the random faults of `make soak`
+VIRTUAL ?= 2m# time of new schedules of `make virtual`
+SEED    ?= 0# the first of them; 0: a random one
 
 # One setting for what is built and what is tested, so that both share one build
 # cache. Only the race detector needs a C compiler; nomsgpack leaves MessagePack
@@ -20,7 +23,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build demo cluster test test/race soak fuzz lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/ops bench/parts bench/tokens bench/virtual clean help
+.PHONY: build demo cluster test test/race virtual virtual/planted soak soak/jobs fuzz lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/ops bench/parts bench/tokens bench/virtual clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -38,10 +41,21 @@ test: ## vet and test everything; needs nothing but Go
 
 test/race: ## test everything under the race detector, but for e2e, which runs the real binary
 	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -race -short $$(echo "$$packages" | grep -v -e '/e2e' -e '/bench/')
+	CGO_ENABLED=1 ROWMILL_VIRTUAL=20s $(GO) test -race -count=1 -run TestSchedules ./e2e/virtual -from 1
 
-soak: ## the long tests: many kills, large bad inputs, and random faults of a cluster for SOAK (1h)
+virtual: ## whole nodes in virtual time: schedules of faults that nobody has seen, for VIRTUAL (2m)
+	ROWMILL_VIRTUAL=$(VIRTUAL) $(GO) test -count=1 -timeout 24h -v -run TestSchedules ./e2e/virtual -from $(SEED)
+
+virtual/planted: ## how long the schedules take to find faults that are planted in the code
+	$(GO) run ./e2e/virtual/planted
+
+soak: ## the long tests: many kills, large bad inputs, and random faults of a cluster for SOAK (1h), on processes and then in virtual time
 	ROWMILL_SOAK=$(SOAK) $(GO) test -count=1 -timeout 60m -v ./e2e
 	ROWMILL_SOAK=$(SOAK) $(GO) test -count=1 -timeout 24h -v -run TestSoak ./e2e/cluster
+	$(MAKE) virtual VIRTUAL=$(SOAK)
+
+soak/jobs: ## JOBS (10000) jobs of ten accounts on three nodes while faults strike
+	ROWMILL_JOBS=$(JOBS) $(GO) test -count=1 -timeout 2h -v -run TestCrowd ./e2e/cluster
 
 fuzz: ## run every fuzz target for FUZZ (10s) each
 	.ci/fuzz $(FUZZ)
