@@ -192,6 +192,22 @@ func (s Span) After(row int) Span {
 	return s
 }
 
+// Cut splits off the last n rows of a span that has more.
+func (s Span) Cut(n int) (rest, last Span) {
+	row, err := s.Rows().Select(uint32(s.Count() - n))
+	if err != nil {
+		return s, Span{Shard: s.Shard, From: s.To, To: s.To}
+	}
+	last = s.After(int(row))
+	s.To = int(row)
+	if s.Except.Bitmap != nil {
+		rest := s.Except.Clone()
+		rest.RemoveRange(uint64(row), 1<<32)
+		s.Except = RowSet{rest}
+	}
+	return s, last
+}
+
 // Has reports whether a row between From and To is of the span.
 func (s Span) Has(row int) bool {
 	return s.Except.Bitmap == nil || !s.Except.ContainsInt(row)

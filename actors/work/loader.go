@@ -163,16 +163,18 @@ func (l *Loader) Failed(m Load) {
 // Resume makes Next ask the budget again.
 func (l *Loader) Resume() { l.full = false }
 
-// Revoke takes out spans that nobody has begun to load, the last first, which
-// have up to n rows together.
+// Revoke takes out n rows that nobody has begun to load, the last first, or all
+// where there are fewer.
 func (l *Loader) Revoke(n int) (spans []assign.Span) {
-	for len(l.idle()) > 0 {
-		last := l.todo[len(l.todo)-1]
+	for n > 0 && len(l.idle()) > 0 {
+		end := len(l.todo) - 1
+		last := l.todo[end]
 		if last.Count() > n {
-			break
+			l.todo[end], last = last.Cut(n)
+		} else {
+			l.todo = l.todo[:end]
 		}
 		n -= last.Count()
-		l.todo = l.todo[:len(l.todo)-1]
 		spans = append(spans, last)
 	}
 	return spans

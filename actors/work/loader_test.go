@@ -161,11 +161,14 @@ func TestLoaderRevokesWhatNobodyBegan(t *testing.T) {
 		t.Errorf("wants %v, %d rows wait", l.Wants(), l.Waiting())
 	}
 	l.Next(false)
-	if got := l.Revoke(29); got != nil {
-		t.Errorf("revoked %v, more than was asked for", got)
+	if got := l.Revoke(0); got != nil || l.Waiting() != 50 {
+		t.Errorf("revoked %v though nothing was asked for", got)
+	}
+	if got := l.Revoke(29); len(got) != 1 || got[0].From != 31 || got[0].To != 60 || l.Waiting() != 21 {
+		t.Errorf("revoked %v, %d rows wait, instead of the last 29 of 50", got, l.Waiting())
 	}
 	got := l.Revoke(100)
-	if len(got) != 2 || got[0].From != 30 || got[1].From != 10 || l.Waiting() != 0 || l.Empty() {
+	if len(got) != 2 || got[0].From != 30 || got[0].To != 31 || got[1].From != 10 || got[1].To != 30 || l.Waiting() != 0 || l.Empty() {
 		t.Errorf("revoked %v, %d rows wait", got, l.Waiting())
 	}
 }
