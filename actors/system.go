@@ -84,13 +84,14 @@ func (s *System) Start(ctx context.Context) error {
 		actor.WithDeadLetterThrottleInterval(time.Millisecond),
 	)
 	s.actors.EventStream.Subscribe(s.onEvent)
-	s.keep(l)
+	s.lease.Store(l)
 	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props("node", func() actor.Actor {
 		return &node{process: s.process(), system: s, lease: l, tasks: newTaskGroup(context.Background(), &s.all)}
 	}), "node")
 	if err != nil {
 		return fmt.Errorf("spawn node: %w", err)
 	}
+	s.keep(l) // which tells the node
 	s.all.Add(1)
 	go s.follow()
 	return nil
@@ -109,7 +110,6 @@ func (s *System) process() *process {
 
 // keep renews a lease and tells the node when it ends.
 func (s *System) keep(l *lease) {
-	s.lease.Store(l)
 	s.all.Add(2)
 	go func() {
 		defer s.all.Done()
@@ -134,6 +134,7 @@ func (s *System) reopen() {
 			defer cancel()
 			l, err := openLease(ctx, s.cfg.Store, s.cfg.Node, s.cfg.Ownership.LeaseTTL)
 			if err == nil {
+				s.lease.Store(l)
 				s.actors.Root.Send(s.node, leaseChanged{lease: l})
 				s.keep(l)
 			}
