@@ -294,7 +294,11 @@ const clientPatience = 15 * time.Second
 // request asks a node; code is 0 where none answers.
 func (w *world) request(node int, method, path string, header http.Header, body []byte) (code int, text []byte) {
 	p := w.proc(node)
-	if p == nil || p.handler == nil {
+	if p == nil {
+		return 0, nil
+	}
+	handler := p.serves()
+	if handler == nil {
 		return 0, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), clientPatience)
@@ -307,7 +311,7 @@ func (w *world) request(node int, method, path string, header http.Header, body 
 	r := httptest.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	r.Header = header
 	answer := httptest.NewRecorder()
-	p.handler.ServeHTTP(answer, r)
+	handler.ServeHTTP(answer, r)
 	if p.dead() || ctx.Err() != nil {
 		return 0, nil
 	}

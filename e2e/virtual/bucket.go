@@ -144,7 +144,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	return w.data.Write(p)
 }
 
-func (w *writer) Commit() (info blob.Info, err error) {
+func (w *writer) Commit() (blob.Info, error) {
 	if w.ended {
 		return blob.Info{}, errEnded
 	}
@@ -152,14 +152,15 @@ func (w *writer) Commit() (info blob.Info, err error) {
 	if barred {
 		return blob.Info{}, fmt.Errorf("commit object %s: its prefix was deleted: %w", w.key, rowmill.ErrNotFound)
 	}
-	err = w.bucket.call(w.ctx, "put", w.key, true, func() error {
-		info = w.bucket.shelf.put(w.key, bytes.Clone(w.data.Bytes()))
+	var put blob.Info // after its caller has left, where the effect is late
+	err := w.bucket.call(w.ctx, "put", w.key, true, func() error {
+		put = w.bucket.shelf.put(w.key, bytes.Clone(w.data.Bytes()))
 		return nil
 	})
 	if err != nil {
 		return blob.Info{}, fmt.Errorf("commit object %s: %w", w.key, err)
 	}
-	return info, nil
+	return put, nil
 }
 
 func (w *writer) Abort() { w.end() }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rowmill/rowmill/actors"
@@ -47,7 +48,7 @@ type port struct {
 	net     *network
 	node    int
 	changed chan struct{}
-	serve   func(ctx context.Context, e peer.Envelope) (any, error)
+	serve   atomic.Pointer[func(ctx context.Context, e peer.Envelope) (any, error)] // nil before it has started
 
 	// Guarded by network.mu.
 	member cluster.Member
@@ -76,7 +77,7 @@ func newNetwork() *network {
 	}
 }
 
-// listen adds a process; serve may be set before the first request.
+// listen adds a process.
 func (n *network) listen(node int, m cluster.Member) *port {
 	m.Self = true
 	p := &port{net: n, node: node, member: m, changed: make(chan struct{}, 1), view: make(map[string]seen)}
@@ -299,10 +300,11 @@ func (p *port) back(o *port, f fate, answers chan<- response, r response) {
 }
 
 func (p *port) answer(ctx context.Context, e peer.Envelope) (any, error) {
-	if p.serve == nil {
+	serve := p.serve.Load()
+	if serve == nil {
 		return nil, &peer.Refusal{Code: peer.CodeStarting, Message: "the node does not answer yet"}
 	}
-	return p.serve(ctx, e)
+	return (*serve)(ctx, e)
 }
 
 func (n *network) at(address string) *port {

@@ -23,9 +23,9 @@ type proc struct {
 
 	killed chan struct{}
 	once   sync.Once
+	port   *port
 	ready  chan struct{} // what follows is set, as far as it will be
 
-	port    *port
 	records *recall.Store
 	system  *actors.System
 	handler http.Handler
@@ -40,10 +40,15 @@ type proc struct {
 const adminKey = "virtual"
 
 func newProc(w *world, node, start int) *proc {
-	return &proc{
+	n, p := w.Nodes[node], &proc{
 		world: w, node: node, id: fmt.Sprintf("%s-%d%d", w.name(node), node, start),
 		killed: make(chan struct{}), ready: make(chan struct{}), stopped: make(chan struct{}),
 	}
+	p.port = w.net.listen(node, cluster.Member{
+		ID: p.id, Node: w.name(node), Peer: fmt.Sprintf("10.0.0.%d:7947", node+1), API: fmt.Sprintf("http://10.0.0.%d", node+1),
+		Protocol: actors.Protocol, Owns: !n.OwnsNone, Engines: !n.NoEngine, Started: time.Now(),
+	})
+	return p
 }
 
 // name is what an operator calls a node.
@@ -61,10 +66,6 @@ func (p *proc) start() error {
 		Store: &records{Store: w.vault.base, proc: p, vault: w.vault}, Log: w.log.With("node", p.id), For: max(w.settleTime(), time.Second),
 	})
 	objects := newBucket(w.shelf, p.run)
-	p.port = w.net.listen(p.node, cluster.Member{
-		ID: p.id, Node: w.name(p.node), Peer: fmt.Sprintf("10.0.0.%d:7947", p.node+1), API: fmt.Sprintf("http://10.0.0.%d", p.node+1),
-		Protocol: actors.Protocol, Owns: !n.OwnsNone, Engines: !n.NoEngine, Started: time.Now(),
-	})
 	config := actors.Config{
 		Node: w.name(p.node), Store: p.records, Blob: objects, Downloader: w.downloader, Peers: p.port, Clock: w.clock(p.node),
 		Registerer: nothing{}, Logger: w.log.With("node", p.id), DrainTimeout: 20 * time.Second,
@@ -87,7 +88,8 @@ func (p *proc) start() error {
 		return err
 	}
 	p.started = true
-	p.port.serve = p.system.Answer
+	answer := p.system.Answer
+	p.port.serve.Store(&answer)
 	w.all.Go(func() {
 		time.Sleep(w.latency(p.node, "gossip", "") * 10)
 		p.port.gossip(p.killed, time.Second)
@@ -122,6 +124,16 @@ func (service) Checks(context.Context) []api.Check               { return nil }
 func (service) Nodes(context.Context) []api.Node                 { return nil }
 func (s service) DrainNode(ctx context.Context, id string) error { return s.System.DrainNode(ctx, id) }
 
+// serves is what answers clients, nil before the process has started.
+func (p *proc) serves() http.Handler {
+	select {
+	case <-p.ready:
+		return p.handler
+	default:
+		return nil
+	}
+}
+
 // dead reports whether the process was killed.
 func (p *proc) dead() bool {
 	select {
@@ -135,9 +147,7 @@ func (p *proc) dead() bool {
 // kill cuts the process off from everything.
 func (p *proc) kill() {
 	p.once.Do(func() { close(p.killed) })
-	if p.port != nil {
-		p.port.close(false)
-	}
+	p.port.close(false)
 }
 
 // bury ends what is left of a process that was killed.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -99,17 +100,21 @@ type records struct {
 }
 
 func ask[T any](ctx context.Context, r *records, writes bool, kind, key string, do func(context.Context, *bolt.Store) (T, error)) (T, error) {
-	var out T
-	err := r.run(ctx, effect{kind: "store." + kind, key: short(key), writes: writes, do: func() (err error) {
+	var out atomic.Pointer[T] // set after its caller has left, where the effect is late
+	err := r.run(ctx, effect{kind: "store." + kind, key: short(key), writes: writes, do: func() error {
 		if writes && !strings.HasSuffix(kind, "-session") { // those are not in the file
 			r.vault.keep()
 		}
 		r.vault.mu.RLock()
 		defer r.vault.mu.RUnlock()
-		out, err = do(context.Background(), r.vault.base)
+		got, err := do(context.Background(), r.vault.base)
+		out.Store(&got)
 		return err
 	}})
-	return out, err
+	if got := out.Load(); got != nil {
+		return *got, err
+	}
+	return *new(T), err
 }
 
 func do(ctx context.Context, r *records, kind, key string, do func(context.Context, *bolt.Store) error) error {
