@@ -10,11 +10,16 @@ import (
 )
 
 // settleInput keeps the input of a job that is over for as long as another may
-// continue it, or removes it. It may be repeated.
+// continue it, or removes it. Time is the store's: a node whose clock is wrong
+// removes nothing that is wanted. It may be repeated.
 func settleInput(ctx context.Context, cfg Config, rec *store.Record) error {
 	id := rec.Job.ID
+	now, err := cfg.Store.Time(ctx)
+	if err != nil {
+		return err
+	}
 	until := rec.EndedAt().Add(cfg.InputRetention)
-	if continuable(rec) && cfg.Clock().Before(until) {
+	if continuable(rec) && now.Before(until) {
 		if err := ingest.Keep(ctx, cfg.Blob, rec); err != nil {
 			return err
 		}
@@ -23,7 +28,7 @@ func settleInput(ctx context.Context, cfg Config, rec *store.Record) error {
 	if err := cfg.Blob.DeletePrefix(ctx, layout.Input(id)); err != nil {
 		return err
 	}
-	return cfg.Store.InputGone(ctx, id, cfg.Clock())
+	return cfg.Store.InputGone(ctx, id, now)
 }
 
 // continuable reports whether rows of a job that is over are left to run.

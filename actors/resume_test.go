@@ -139,6 +139,21 @@ func TestResume_OfAJobThatWasNeverCut(t *testing.T) {
 	failure(t, b.end(b.resume(again, false)), rowmill.CodeDownloadFailed)
 }
 
+// A node whose clock is wrong keeps an input as long as any other does.
+func TestInputsAreKeptByTheClockOfTheStore(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
+		c.InputRetention = week
+		c.Clock = func() time.Time { return time.Now().Add(2 * week) }
+	})
+	id := b.submit(rowmill.Spec{Inline: numbered(300), RowQuota: 10})
+	failure(t, b.end(id), rowmill.CodeRowQuota)
+	rec := b.await(id, func(r store.Record) bool { return r.InputUntil != nil || r.InputRemoved != nil })
+	if rec.InputRemoved != nil || rec.InputUntil.Before(time.Now().Add(week-time.Minute)) {
+		t.Errorf("the input is kept until %v, removed at %v", rec.InputUntil, rec.InputRemoved)
+	}
+}
+
 // Rows of a small submission leave its record with the job's end.
 func TestInlineRowsLeaveTheRecord(t *testing.T) {
 	t.Parallel()
