@@ -88,8 +88,8 @@ func (s *Store) watch() {
 	}
 }
 
-// Look is what watch does from time to time, and not for callers beside it. It compares what is remembered with the store, in one round trip, and mends
-// what it has forgotten.
+// Look compares what is remembered with the store, in one round trip, and mends
+// what that has forgotten. The Store does so by itself, and nobody may beside it.
 func (s *Store) Look(ctx context.Context) error {
 	began := time.Now()
 	ids, jobs := s.remembered()
