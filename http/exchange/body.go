@@ -62,14 +62,6 @@ func (b *Body) Read(p []byte) (int, error) {
 // the server tries to skip the rest.
 func (b *Body) Done() { _ = b.control.SetReadDeadline(time.Time{}) }
 
-// Bound bounds how long the server waits for a body that no handler reads,
-// such as that of a request without a key.
-func (x *Exchange) Bound(c *gin.Context) {
-	if c.Request.ContentLength != 0 {
-		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(x.Patience))
-	}
-}
-
 // ReadObject reads a body of up to limit bytes that is one object.
 func (x *Exchange) ReadObject(c *gin.Context, limit int64, problems *request.Problems) (request.Object, error) {
 	if err := x.CheckHeaders(c); err != nil {
