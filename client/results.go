@@ -18,15 +18,27 @@ type Results struct {
 	Format   string // parquet, csv (a ZIP holding one) or json
 	Inputs   bool   // with the inputs
 	Logprobs bool   // with the cumulative log probabilities
+
+	// Partial takes what is committed of a job that has not succeeded: one row
+	// for each row of the input, those without an output null. Of a success it
+	// is the results.
+	Partial bool
 }
 
 func (r Results) query() url.Values {
-	return url.Values{
+	query := url.Values{
 		"format":                      {r.Format},
 		"include_inputs":              {strconv.FormatBool(r.Inputs)},
 		"include_cumulative_logprobs": {strconv.FormatBool(r.Logprobs)},
 	}
+	if r.Partial {
+		query.Set("partial", "true")
+	}
+	return query
 }
+
+// codeJobNotOver refuses what needs the end of a job.
+const codeJobNotOver = "job_not_over"
 
 // Stream writes a job's results to w as they come and returns their size. It
 // cannot be taken up again.
@@ -47,7 +59,8 @@ func (c *Client) Stream(ctx context.Context, id string, want Results, w io.Write
 
 // Save writes a job's results to the file path, which appears only once it is
 // complete. Parquet comes from a signed URL: a broken transfer goes on where
-// it stopped, also in a later run, from the file that ends in .part. progress
+// it stopped, also in a later run, from the file that ends in .part. Partial
+// results of a job that still runs have no URL and come as they are. progress
 // may be nil; total is -1 while it is not known.
 func (c *Client) Save(ctx context.Context, id string, want Results, path string, progress func(done, total int64)) (int64, error) {
 	if progress == nil {
@@ -55,7 +68,11 @@ func (c *Client) Save(ctx context.Context, id string, want Results, path string,
 	}
 	if want.Format == "parquet" {
 		t := &transfer{client: c, id: id, want: want, path: path, progress: progress}
-		return t.run(ctx)
+		size, err := t.run(ctx)
+		var refusal *APIError
+		if !want.Partial || !errors.As(err, &refusal) || refusal.Code != codeJobNotOver {
+			return size, err
+		}
 	}
 	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {

@@ -80,7 +80,7 @@ func outcome(job client.Job) error {
 	case rowmill.StatusSucceeded:
 		return nil
 	case rowmill.StatusCancelled:
-		return exit.With(exit.Cancelled, fmt.Errorf("%s was cancelled", job.ID))
+		return exit.With(exit.Cancelled, fmt.Errorf("%s was cancelled%s", job.ID, left(job)))
 	case rowmill.StatusFailed:
 		message := "no reason was recorded"
 		if f := job.FailureReason; f != nil {
@@ -92,9 +92,19 @@ func outcome(job client.Job) error {
 		if job.FailedRows > 0 {
 			message += fmt.Sprintf("\n%s rows failed; see why: rowmill jobs errors %s", terminal.Count(job.FailedRows), job.ID)
 		}
-		return exit.With(exit.JobFailed, fmt.Errorf("%s failed: %s", job.ID, message))
+		return exit.With(exit.JobFailed, fmt.Errorf("%s failed: %s%s", job.ID, message, left(job)))
 	}
 	return exit.With(exit.Failure, fmt.Errorf("%s is %s", job.ID, job.Status))
+}
+
+// left says what may be done with the rows that a job has committed which did
+// not succeed.
+func left(job client.Job) string {
+	if job.RowsDone == 0 || job.RunType == rowmill.RunEstimate {
+		return ""
+	}
+	return fmt.Sprintf("\n%[1]s rows are done; have them: rowmill jobs results %[2]s --partial, run the rest: rowmill jobs resume %[2]s",
+		terminal.Count(job.RowsDone), job.ID)
 }
 
 func number(n *int64) int64 {

@@ -60,7 +60,11 @@ func (s *saving) resolve(name string) error {
 	case s.path == stdout:
 		return nil
 	case s.path == "":
-		s.path = name + ".results" + want
+		kind := ".results"
+		if s.want.Partial {
+			kind = ".partial" // not where the results will be looked for
+		}
+		s.path = name + kind + want
 	case ending == ".csv":
 		return exit.With(exit.Usage, fmt.Errorf("--output %s: CSV results come as a ZIP archive; name it %s.zip with --format csv", s.path, s.path))
 	}

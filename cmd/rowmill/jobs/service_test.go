@@ -33,6 +33,7 @@ type service struct {
 	submissions []map[string]any
 	queries     []string
 	refuse      int // status of every answer, when set
+	running     bool
 }
 
 const jobID = "job-0198c0de-0000-7000-8000-000000000001"
@@ -94,7 +95,19 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, 200, `{"cancelled":false,"message":"The job has succeeded already."}`)
 	case "/jobs/" + jobID + "/results":
 		io.WriteString(w, s.content)
+	case "/jobs/" + jobID + "/resume":
+		var sent map[string]any
+		if err := json.NewDecoder(r.Body).Decode(&sent); err != nil || r.Method != http.MethodPost {
+			s.t.Errorf("%s to resume: %v", r.Method, err)
+		}
+		sent["(key)"] = r.Header.Get("Idempotency-Key")
+		s.submissions = append(s.submissions, sent)
+		s.answer(w, 200, `{"metadata":{"job_id":"job-next","message":"made"},"results":"job-next"}`)
 	case "/jobs/" + jobID + "/results-url":
+		if s.running {
+			s.answer(w, 409, `{"message":"the job is running","code":"job_not_over","request_id":"r4"}`)
+			return
+		}
 		s.answer(w, 200, fmt.Sprintf(`{"urls":{"get":"%[1]s/signed/get?sig=x","head":"%[1]s/signed/head?sig=y"}}`, s.server.URL))
 	case "/signed/get", "/signed/head":
 		w.Header().Set("ETag", `"e"`)

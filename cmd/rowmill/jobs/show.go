@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
@@ -136,23 +137,48 @@ func (c *commands) results() *cobra.Command {
 	var s saving
 	cmd := c.ofJobs(&cobra.Command{
 		Use:   "results JOB",
-		Short: "Write the results of a succeeded job to a file",
+		Short: "Write the results of a job to a file",
 		Long: `Write the results of a succeeded job to a file.
 
 Rows come in the order of the input. Parquet is downloaded so that a broken
 transfer goes on where it stopped, also when the same command is run later;
-the file appears under its name only once it is complete.`,
+the file appears under its name only once it is complete.
+
+With --partial also what a job that failed, was cancelled or still runs has
+committed: one row for each row of the input, and null where there is no output.
+"rowmill jobs errors" says of each why, and "rowmill jobs resume" runs the rest
+of a job that is over.`,
 		Example: `  rowmill jobs results job-… --output answers.parquet --include-inputs
-  rowmill jobs results job-… --format json --output - | jq -r '.outputs[]'`,
+  rowmill jobs results job-… --format json --output - | jq -r '.outputs[]'
+  rowmill jobs results job-… --partial --output so-far.parquet`,
 		Args: cobra.ExactArgs(1),
 	})
 	s.flags(cmd)
+	cmd.Flags().BoolVar(&s.want.Partial, "partial", false, "what is committed of a job that has not succeeded (default file: NAME.partial.parquet)")
 	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if err := s.resolve(args[0]); err != nil {
 			return err
 		}
+		if s.want.Partial {
+			job, err := api.Job(ctx, args[0])
+			if err != nil {
+				return fmt.Errorf("results of %s: %w", args[0], err)
+			}
+			c.sayPartial(job)
+		}
 		return c.save(ctx, api, args[0], &s)
 	})
+}
+
+// sayPartial says how many rows partial results have.
+func (c *commands) sayPartial(job client.Job) {
+	switch {
+	case job.Status == rowmill.StatusSucceeded || job.NumRows == nil: // all, or none
+	case !job.Status.Terminal():
+		c.Term.Say("%s is %s with %s rows done; others are null", job.ID, job.Status, rowsOf(job))
+	case job.RowsDone < *job.NumRows:
+		c.Term.Say("%s is %s with %s rows done; others are null, run them: rowmill jobs resume %s", job.ID, job.Status, rowsOf(job), job.ID)
+	}
 }
 
 func (c *commands) rows() *cobra.Command {

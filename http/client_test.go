@@ -1,0 +1,108 @@
+package http
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/client"
+)
+
+// goClient is the client of package client with a key of the account default.
+func (w *world) goClient() *client.Client {
+	w.Helper()
+	c, err := client.New(client.Config{Server: w.http.URL, Key: w.keyOf("default", "user")})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(c.Close)
+	return c
+}
+
+// streamed is what the client streams of the outputs of a job.
+func (w *world) streamed(c *client.Client, id string, partial bool) (outputs []*string, err error) {
+	w.Helper()
+	var out bytes.Buffer
+	if _, err := c.Stream(w.Context(), id, client.Results{Format: "json", Partial: partial}, &out); err != nil {
+		return nil, err
+	}
+	var all struct{ Outputs []*string }
+	if err := json.Unmarshal(out.Bytes(), &all); err != nil {
+		w.Fatal(err)
+	}
+	return all.Outputs, nil
+}
+
+func TestGoClient_PartialResults(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	c := w.goClient()
+	id := w.ended(rowmill.StatusCancelled)
+	var refusal *client.APIError
+	if _, err := w.streamed(c, id, false); !errors.As(err, &refusal) || refusal.Code != "job_not_succeeded" {
+		t.Errorf("results of a cancelled job: %v", err)
+	}
+	text := func(s string) *string { return &s }
+	outputs, err := w.streamed(c, id, true)
+	want := []*string{nil, text("b"), nil, nil, text("e"), text("f"), text("g"), nil, nil, nil}
+	if diff := cmp.Diff(want, outputs); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	// Of a job that is over Parquet comes from a URL, of one that runs as it is.
+	f := w.running(`{"inputs":["a"]}`, 4)
+	w.commit(f, w.some(f, 0, 0, 2, "a.parquet", "c"))
+	for _, id := range []string{id, f.JobID} {
+		path := filepath.Join(t.TempDir(), "some.parquet")
+		if _, err := c.Save(t.Context(), id, client.Results{Format: "parquet", Partial: true}, path, nil); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if direct := w.get("/v1/jobs/" + id + "/results?partial=true&format=parquet").want(200); err != nil || !bytes.Equal(got, direct.text) {
+			t.Errorf("%d bytes were saved, %d are served: %v", len(got), len(direct.text), err)
+		}
+		if _, err := c.Save(t.Context(), id, client.Results{Format: "parquet"}, path, nil); !errors.As(err, &refusal) || refusal.Code != "job_not_succeeded" {
+			t.Errorf("results of a job that has not succeeded: %v", err)
+		}
+	}
+}
+
+func TestGoClient_Resume(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	c := w.goClient()
+	id := w.ended(rowmill.StatusCancelled)
+	high := 1
+	want := client.Resumption{Rows: "failed", Priority: &high, Name: "again", IdempotencyKey: "k"}
+	made, err := c.Resume(t.Context(), id, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := c.Resume(t.Context(), id, want); err != nil || again.JobID != made.JobID {
+		t.Errorf("repeated, it is %+v, %v", again, err)
+	}
+	job, err := c.Job(t.Context(), made.JobID)
+	if err != nil || *job.Continues != id || job.Priority != 1 || *job.Name != "again" || !w.record(made.JobID).Spec.Continue.Failed {
+		t.Errorf("%+v, %v", job, err)
+	}
+	old, err := c.Job(t.Context(), id)
+	if err != nil || *old.ContinuedBy != made.JobID || old.Status != rowmill.StatusCancelled {
+		t.Errorf("%+v, %v", old, err)
+	}
+	plain, err := c.Resume(t.Context(), id, client.Resumption{})
+	if err != nil || plain.JobID == made.JobID || plain.Message == "" || w.record(plain.JobID).Spec.Continue.Failed {
+		t.Errorf("%+v, %v", plain, err)
+	}
+	var refusal *client.APIError
+	if _, err := c.Resume(t.Context(), made.JobID, client.Resumption{}); !errors.As(err, &refusal) || refusal.Code != "job_not_over" {
+		t.Errorf("a job that is not over: %v", err)
+	}
+	if _, err := c.Resume(t.Context(), id, client.Resumption{Rows: "some"}); !errors.As(err, &refusal) || len(refusal.Fields) != 1 || refusal.Fields[0].Field != "rows" {
+		t.Errorf("rows that are none: %v", err)
+	}
+}
