@@ -100,6 +100,45 @@ func TestResume_OfASuccessRunsTheFailedRows(t *testing.T) {
 	}
 }
 
+// The limit for failed rows is that of the whole job: those that were taken over
+// count, as if nothing had come between.
+func TestResume_FailedRowsThatWereTakenOverCount(t *testing.T) {
+	t.Parallel()
+	var before, mended atomic.Bool // the first job runs; the first two rows are well
+	before.Store(true)
+	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		last := strings.HasSuffix(row, " 298") || strings.HasSuffix(row, " 299")
+		if last && before.Load() {
+			<-ctx.Done()
+			return engine.Reply{}, ctx.Err()
+		}
+		if first := strings.HasSuffix(row, " 0") || strings.HasSuffix(row, " 1"); last || first && !mended.Load() {
+			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+		}
+		return echo(ctx, row, try)
+	}}
+	b := setup(t, e, func(c *actors.Config) { c.InputRetention, c.Rows.MaxFailed = week, 3 })
+	id := b.submit(rowmill.Spec{Inline: numbered(300)})
+	b.await(id, func(r store.Record) bool { return r.Job.FailedRows == 2 && r.Job.RowsDone > 100 })
+	if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	b.system.Cancelled(id)
+	old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
+	before.Store(false)
+	made := b.end(b.resume(old, false))
+	failure(t, made, rowmill.CodeTooManyFailedRows)
+	if made.Job.FailedRows != 4 {
+		t.Errorf("%d rows failed, two of them in the first job", made.Job.FailedRows)
+	}
+	// What the failed job has committed may be taken over in turn.
+	mended.Store(true)
+	made = b.end(b.resume(b.await(made.Job.ID, func(r store.Record) bool { return r.InputUntil != nil }), true))
+	if made.Job.Status != rowmill.StatusSucceeded || made.Job.FailedRows != 2 || made.Job.RowsDone != 300 {
+		t.Errorf("the job is %s with %d failed rows (%+v)", made.Job.Status, made.Job.FailedRows, made.Job.FailureReason)
+	}
+}
+
 // A quota bounds the rows that run, and only those.
 func TestResume_QuotasAreOfTheRowsThatRun(t *testing.T) {
 	t.Parallel()

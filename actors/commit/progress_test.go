@@ -135,6 +135,19 @@ func TestTooManyFailedRows(t *testing.T) {
 	}
 }
 
+// Failed rows that a job has taken over from another count, before any runs.
+func TestTooManyFailedRowsTakenOver(t *testing.T) {
+	t.Parallel()
+	carried := proposal("a", 0, 0, 10, 2).Record
+	carried.Carried = true
+	if next := progress(t, 2, 1, false, carried).Next(); next.Failed != 2 {
+		t.Errorf("of two, where one may be: there is %+v to do", next)
+	}
+	if next := progress(t, 2, 2, false, carried).Next(); next.Failed != 0 {
+		t.Errorf("as many as may be: there is %+v to do", next)
+	}
+}
+
 // The parts of an estimate are counted, never merged.
 func TestAnEstimateIsNotMerged(t *testing.T) {
 	t.Parallel()
