@@ -33,6 +33,9 @@ type record struct {
 	Cost          float64 `json:"job_cost"`
 	Completed     *string `json:"datetime_completed"`
 	Message       string  `json:"message"`
+	TakenOver     int64   `json:"rows_taken_over"`
+	Continues     *string `json:"continues"`
+	ContinuedBy   *string `json:"continued_by"`
 	FailureReason *struct {
 		Message string `json:"message"`
 		Code    string `json:"code"`
