@@ -19,6 +19,10 @@ const janitorName = "janitor"
 // janitorRest is how much sooner the next round comes while there is more to do.
 const janitorRest = 60
 
+// tidyGrace is what an owner needs to clean up once the end of a job is safe: it
+// mostly takes a second, and who comes too early only does the same work.
+const tidyGrace = 5 * time.Second
+
 // Why a node removes nothing, as metrics call it.
 const (
 	heldDeployment = "deployment"
@@ -48,7 +52,7 @@ func newJanitor(cfg Config, tidy func(context.Context, string) error, log *slog.
 	begun := time.Now()
 	return retention.New(retention.Config{
 		Store: cfg.Store, Bucket: cfg.Blob, Log: log, Confirm: cfg.Confirm,
-		Tidy:  tidy,
+		Tidy: tidy, TidyAfter: 2*cfg.Ownership.Settle + tidyGrace,
 		Clock: cfg.Clock, Running: func() time.Duration { return time.Since(begun) },
 		Tolerance: cfg.Janitor.ClockTolerance, CatchUp: cfg.Janitor.CatchUp,
 		Batch: cfg.Janitor.Batch, OrphanAge: cfg.Janitor.OrphanAge,

@@ -81,11 +81,13 @@ func (p *process) tidyJob(ctx context.Context, job string) error {
 	case !status.Terminal():
 		return fmt.Errorf("%w: it is %s again, so all is kept", errForgotten, status)
 	}
-	err = settleInput(ctx, cfg, &rec)
 	if status == rowmill.StatusSucceeded {
-		err = errors.Join(err, cfg.Store.DropParts(ctx, job), cfg.Blob.DeletePrefix(ctx, layout.Parts(job)), p.dropOtherResults(ctx, rec))
+		err = errors.Join(cfg.Store.DropParts(ctx, job), cfg.Blob.DeletePrefix(ctx, layout.Parts(job)), p.dropOtherResults(ctx, rec))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return settleInput(ctx, cfg, &rec) // the last step: after it the job is not due any more
 }
 
 // dropOtherResults removes the files that an earlier owner of a success made as

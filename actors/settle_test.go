@@ -131,3 +131,40 @@ func TestResultsOfALostOwnerGo(t *testing.T) {
 		}
 	}
 }
+
+// A clinging store does not let go of parts before it is told to.
+type clinging struct {
+	store.Store
+	lets  atomic.Bool
+	asked atomic.Int64
+}
+
+func (s *clinging) DropParts(ctx context.Context, id string) error {
+	if !s.lets.Load() {
+		s.asked.Add(1)
+		return errors.New("not now")
+	}
+	return s.Store.DropParts(ctx, id)
+}
+
+// What the owner of a job could not remove at its end the janitor does, for as
+// long as anything is left.
+func TestCleaningUpIsOverWhenAllIsGone(t *testing.T) {
+	t.Parallel()
+	var clock calendar
+	var s *clinging
+	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
+		s = &clinging{Store: clockedStore{cfg.Store, &clock}}
+		cfg.Store, cfg.Clock, cfg.Janitor.Interval, cfg.Janitor.CatchUp = s, clock.now, 5*time.Millisecond, 1e9
+	})
+	id := b.end(b.submit(rowmill.Spec{Inline: numbered(3)})).Job.ID
+	wait.For(t, "the owner has tried", func() bool { return s.asked.Load() > 0 })
+	clock.days.Store(1)
+	wait.For(t, "the janitor has tried", func() bool { return s.asked.Load() > 1 })
+	s.lets.Store(true)
+	wait.For(t, "the parts are gone", func() bool {
+		records, objects := b.parts(id)
+		return records+objects == 0
+	})
+	b.cleaned(id, "input/", "parts/")
+}

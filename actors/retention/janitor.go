@@ -38,6 +38,7 @@ type Config struct {
 	Confirm func(ctx context.Context) error
 	// Tidy removes what a job that is over need not keep now; it may be repeated.
 	Tidy      func(ctx context.Context, jobID string) error
+	TidyAfter time.Duration        // how long the owner of a job that has just ended is given to do so
 	Clock     func() time.Time     // of this node
 	Running   func() time.Duration // how long the process has run, by a clock that never jumps
 	Tolerance time.Duration        // how far Clock may be from the store's
@@ -117,7 +118,8 @@ func (j *Janitor) Round(ctx context.Context) (more bool, err error) {
 	if more, err = j.expire(ctx, now, today); more {
 		return true, err
 	}
-	return false, errors.Join(err, j.tidy(ctx, today), j.sweepSome(ctx, today))
+	more, tidyErr := j.tidy(ctx, today)
+	return more, errors.Join(err, tidyErr, j.sweepSome(ctx, today))
 }
 
 // perTurn is how many jobs of an account are looked at before it is the next

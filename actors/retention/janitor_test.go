@@ -70,7 +70,7 @@ func (r *rig) restart(bucket blob.Bucket) {
 			r.tidied = append(r.tidied, job)
 			return r.store.InputGone(ctx, job, r.now())
 		},
-		Batch: 2, OrphanAge: 24 * time.Hour, Tolerance: 2 * time.Minute, CatchUp: 24,
+		TidyAfter: 10 * time.Minute, Batch: 2, OrphanAge: 24 * time.Hour, Tolerance: 2 * time.Minute, CatchUp: 24,
 	})
 }
 

@@ -11,16 +11,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// tidyAfter is how long the owner of a job that has just ended is given to clean
-// up after it.
-const tidyAfter = 10 * time.Minute
-
 // tidy cleans up after jobs whose owners did not, and removes inputs that need
-// not be kept any longer. Jobs with which that fails hold up no others.
-func (j *Janitor) tidy(ctx context.Context, today time.Time) error {
-	jobs, err := j.Store.Due(ctx, today.Add(-tidyAfter), j.Batch+len(j.stuck))
+// not be kept any longer. Jobs with which that fails hold up no others. more says
+// that others wait.
+func (j *Janitor) tidy(ctx context.Context, today time.Time) (more bool, err error) {
+	jobs, err := j.Store.Due(ctx, today.Add(-j.TidyAfter), j.Batch+len(j.stuck))
 	if err != nil {
-		return err
+		return false, err
 	}
 	var errs []error
 	tried := 0
@@ -40,7 +37,7 @@ func (j *Janitor) tidy(ctx context.Context, today time.Time) error {
 	if tried == 0 {
 		j.stuck = nil
 	}
-	return errors.Join(errs...)
+	return tried >= j.Batch, errors.Join(errs...)
 }
 
 // kept reports whether an object is the input of a job that may be continued.

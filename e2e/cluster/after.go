@@ -103,7 +103,7 @@ const recordBytes = 8 << 10
 // leftovers waits until bucket and Redis hold no more of a job that is over
 // than they should, and says what they do hold otherwise. What is for the sweep
 // to remove may stay.
-func (c *Cluster) leftovers(ctx context.Context, job string, swept bool) ([]string, error) {
+func (c *Cluster) leftovers(ctx context.Context, job string, may excuse) ([]string, error) {
 	s, err := c.openStore(ctx)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (c *Cluster) leftovers(ctx context.Context, job string, swept bool) ([]stri
 	defer func() { _ = client.Close() }()
 	var found []string
 	err = await(ctx, "the job's data goes", quietWithin, func(ctx context.Context) error {
-		now, err := c.left(ctx, s, client, job, swept)
+		now, err := c.left(ctx, s, client, job, may)
 		if err != nil {
 			return err
 		}
@@ -134,8 +134,13 @@ func (c *Cluster) redisClient() *goredis.Client {
 
 var errLeft = errors.New("there are leftovers")
 
+// An excuse is for what may be there of a job and should not be: objects that no
+// record names, which wait for the sweep, after retention.orphan_age; and records
+// of parts.
+type excuse struct{ objects, records bool }
+
 // left names what is there of a job and should not be.
-func (c *Cluster) left(ctx context.Context, s store.Store, client *goredis.Client, job string, swept bool) (found []string, err error) {
+func (c *Cluster) left(ctx context.Context, s store.Store, client *goredis.Client, job string, may excuse) (found []string, err error) {
 	rec, err := s.Get(ctx, job)
 	if err != nil {
 		return nil, err
@@ -154,7 +159,7 @@ func (c *Cluster) left(ctx context.Context, s store.Store, client *goredis.Clien
 		return nil, err
 	}
 	for _, key := range objects {
-		if !named[key] && !swept {
+		if !named[key] && !may.objects {
 			found = append(found, "object "+key)
 		}
 		delete(named, key)
@@ -162,7 +167,7 @@ func (c *Cluster) left(ctx context.Context, s store.Store, client *goredis.Clien
 	for key := range maps.Keys(named) {
 		found = append(found, "no object "+key+", which the record names")
 	}
-	if swept {
+	if may.records {
 		return found, nil
 	}
 	parts, err := s.ListParts(ctx, job)

@@ -10,6 +10,10 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/rowmill/rowmill/store"
 )
 
 // A Crowd is jobs of several accounts, in mixed sizes, that are submitted while
@@ -102,6 +106,15 @@ func (w *Crowd) run(ctx context.Context, jobs, open int) {
 	all.Wait()
 }
 
+// priority is that of a job: 0 of every other one, as far as its quota of rows
+// goes.
+func priority(number, rows int) int {
+	if rows > 1000 {
+		return 1
+	}
+	return number % 2
+}
+
 // job submits a job, once, and judges it.
 func (w *Crowd) job(ctx context.Context, account *crowdAccount, number int, rows []int) error {
 	e := Evidence{Inputs: make([]string, len(rows)), Want: make([]Answer, len(rows))}
@@ -111,7 +124,7 @@ func (w *Crowd) job(ctx context.Context, account *crowdAccount, number int, rows
 	var created struct {
 		Results string `json:"results"`
 	}
-	body := map[string]any{"inputs": e.Inputs, "model": model, "job_priority": number % 2, "sampling_params": map[string]any{"max_tokens": maxTokens}}
+	body := map[string]any{"inputs": e.Inputs, "model": model, "job_priority": priority(number, len(rows)), "sampling_params": map[string]any{"max_tokens": maxTokens}}
 	header := http.Header{"Idempotency-Key": {fmt.Sprintf("crowd-%d", number)}}
 	if err := w.as(ctx, account, http.MethodPost, "/v1/batch-inference", header, body, &created); err != nil {
 		return err
@@ -171,8 +184,8 @@ func (w *Crowd) as(ctx context.Context, account *crowdAccount, method, path stri
 }
 
 // judge looks at what is left once all jobs are over: ledgers, and what bucket
-// and Redis hold. killed are the moments at which nodes died.
-func (w *Crowd) judge(ctx context.Context, killed []time.Time) (wrongs []string, err error) {
+// and Redis hold. paused are the moments from which nodes stood still.
+func (w *Crowd) judge(ctx context.Context, paused []time.Time) (wrongs []string, err error) {
 	wrongs = append(wrongs, w.wrongs...)
 	day := func(offset int) string { return time.Now().UTC().AddDate(0, 0, offset).Format(time.DateOnly) }
 	for _, a := range w.accounts {
@@ -193,25 +206,42 @@ func (w *Crowd) judge(ctx context.Context, killed []time.Time) (wrongs []string,
 	defer func() { _ = s.Close() }() // it was only read
 	client := w.redisClient()
 	defer func() { _ = client.Close() }()
-	for _, id := range w.jobs {
-		rec, err := s.Get(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		ended := rec.EndedAt() // a client sees it later, perhaps after a strike
-		swept := slices.ContainsFunc(killed, func(at time.Time) bool {
-			return at.After(ended.Add(-2*time.Second)) && at.Before(ended.Add(settleTime+5*time.Second))
+	began := time.Now()
+	for waits := w.jobs; len(waits) > 0; {
+		last := time.Since(began) > goneWithin
+		waits = slices.DeleteFunc(waits, func(id string) bool {
+			left, leftErr := w.leftOf(ctx, s, client, id, paused)
+			err = errors.Join(err, leftErr)
+			if last {
+				for _, l := range left {
+					wrongs = append(wrongs, "left of job "+id+": "+l)
+				}
+			}
+			return last || len(left) == 0
 		})
-		left, err := w.left(ctx, s, client, id, swept)
 		if err != nil {
 			return nil, err
-		}
-		for _, l := range left {
-			wrongs = append(wrongs, "left of job "+id+": "+l)
 		}
 	}
 	return wrongs, nil
 }
+
+// leftOf names what is there of a job that is over and should not be. A worker
+// that stood still at its end writes on when all has gone: those objects are for
+// the sweep, after retention.orphan_age.
+func (w *Crowd) leftOf(ctx context.Context, s store.Store, client *goredis.Client, id string, paused []time.Time) ([]string, error) {
+	rec, err := s.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	late := slices.ContainsFunc(paused, func(at time.Time) bool { return rec.EndedAt().Sub(at).Abs() < goneWithin })
+	return w.left(ctx, s, client, id, excuse{objects: late})
+}
+
+// goneWithin is how long after the end of all jobs, and of all faults, anything
+// may stay of them that is not to be kept: what owners that died did not clean up
+// waits for two settle times, a round of the janitor, and its turn.
+const goneWithin = time.Minute
 
 // A Sample is what a node takes at a moment.
 type Sample struct {
@@ -267,8 +297,8 @@ func judgeFlat(samples []Sample) (wrongs []string) {
 }
 
 // strikeCrowd strikes at random, with pauses, until ctx ends; it returns what it
-// did, and when nodes died.
-func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time.Duration) (told map[string]int, killed []time.Time, err error) {
+// did, and when nodes stood still.
+func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time.Duration) (told map[string]int, paused []time.Time, err error) {
 	told = map[string]int{}
 	wait := func(d time.Duration) {
 		select {
@@ -281,7 +311,7 @@ func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time
 		wait(pause/2 + time.Duration(random.Int64N(int64(pause))))
 		select {
 		case <-ctx.Done():
-			return told, killed, nil
+			return told, paused, nil
 		default:
 		}
 		nodes := c.nodes()
@@ -292,25 +322,22 @@ func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time
 		case 0, 1:
 			name = "kill -9 a node"
 			n.kill()
-			killed = append(killed, time.Now())
 		case 2:
 			name = "kill -9 all nodes"
 			for _, n := range nodes {
 				n.kill()
 			}
-			killed = append(killed, time.Now())
 		case 3:
 			name = "SIGTERM to a node"
 			if _, err := n.terminate(drainWithin + 10*time.Second); err != nil {
-				return told, killed, err
+				return told, paused, err
 			}
-			killed = append(killed, time.Now())
 		case 4:
 			name, away = "SIGSTOP a node", 2*c.config.Lease
 			if err := n.pause(); err != nil {
-				return told, killed, err
+				return told, paused, err
 			}
-			killed = append(killed, time.Now())
+			paused = append(paused, time.Now())
 		case 5:
 			name = "kill -9 redis-server"
 			c.Redis.kill()
@@ -322,7 +349,7 @@ func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time
 		told[name]++
 		wait(away)
 		if err := c.Mend(always); err != nil {
-			return told, killed, fmt.Errorf("after %s: %w", name, err)
+			return told, paused, fmt.Errorf("after %s: %w", name, err)
 		}
 	}
 }

@@ -34,10 +34,10 @@ func TestCrowd(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	var told map[string]int
-	var killed []time.Time
+	var paused []time.Time
 	go func() {
 		var err error
-		told, killed, err = c.strikeCrowd(ctx, rand.New(rand.NewPCG(first, 2)), 5*time.Second)
+		told, paused, err = c.strikeCrowd(ctx, rand.New(rand.NewPCG(first, 2)), 5*time.Second)
 		ended <- err
 	}()
 	var samples []Sample
@@ -65,8 +65,7 @@ func TestCrowd(t *testing.T) {
 	if err := c.Mend(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(settleTime + 2*time.Second)
-	wrongs, err := w.judge(t.Context(), killed)
+	wrongs, err := w.judge(t.Context(), paused)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,6 +99,7 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 		"jobs.part_interval=" + c.config.PartInterval.String(),
 		"jobs.drain_timeout=" + drainWithin.String(),
 		"jobs.probe_interval=1s",
+		"retention.interval=5s",
 		"inputs.allow_private_networks=true",
 		"inputs.allow_loopback=true",
 		"jobs.shard_rows=" + strconv.Itoa(shardRows),

@@ -119,7 +119,7 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	if e.Record, err = t.look(ctx); err != nil {
 		return err
 	}
-	swept := t.swept()
+	may := t.excuse()
 	if err := t.Mend(ctx); err != nil {
 		return fmt.Errorf("the cluster does not come back: %w", err)
 	}
@@ -131,7 +131,7 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 			o.Wrongs = append(o.Wrongs, err.Error())
 		}
 	}
-	if e.Left, err = t.leftovers(ctx, t.Job, swept); err != nil {
+	if e.Left, err = t.leftovers(ctx, t.Job, may); err != nil {
 		return err
 	}
 	if t.feed != nil {
@@ -162,17 +162,18 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	return nil
 }
 
-// swept reports whether a node has died, or will when all is mended, before the
-// job has settled. What that leaves is for the sweep, after retention.orphan_age.
-func (t *Trial) swept() bool {
+// excuse is for what a node leaves that died, or will when all is mended, before
+// the job had settled, and for nodes that remove less.
+func (t *Trial) excuse() (may excuse) {
 	if t.removed != nil {
-		return false
+		return excuse{}
 	}
+	may.records = slices.ContainsFunc(t.nodes(), func(n *Node) bool { return n.odd() || n.Previous })
 	end := slices.IndexFunc(t.watched.stop(), func(g Glimpse) bool { return g.Over })
-	odd := func(n *Node) bool { return n.odd() || n.Previous } // which removes less
-	return slices.ContainsFunc(t.nodes(), odd) || slices.ContainsFunc(t.strikes, func(s Strike) bool {
+	may.objects = may.records || slices.ContainsFunc(t.strikes, func(s Strike) bool {
 		return end >= 0 && s.At.After(t.watched.history[end].At.Add(-time.Second))
 	})
+	return may
 }
 
 // look returns the job's record, once a node answers.
