@@ -308,8 +308,20 @@ var contractOptions = &openapi3filter.Options{
 	AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
 }
 
+// contractRouters are by the text of their document: to make one takes longer
+// than most tests.
+var contractRouters = struct {
+	sync.Mutex
+	made map[string]routers.Router
+}{made: map[string]routers.Router{}}
+
 func contractRouter(t testing.TB, document []byte) routers.Router {
 	t.Helper()
+	contractRouters.Lock()
+	defer contractRouters.Unlock()
+	if router, made := contractRouters.made[string(document)]; made {
+		return router
+	}
 	loader := openapi3.NewLoader()
 	doc, err := loader.LoadFromData(document)
 	if err != nil {
@@ -322,6 +334,7 @@ func contractRouter(t testing.TB, document []byte) routers.Router {
 	if err != nil {
 		t.Fatal(err)
 	}
+	contractRouters.made[string(document)] = router
 	return router
 }
 
