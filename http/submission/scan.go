@@ -110,18 +110,18 @@ func (s *scanner) text(limit int) (raw []byte, err error) {
 		if decoded > limit {
 			s.kept = s.kept[:0]
 		}
-		window, err := s.window()
+		n, err := s.plain(scanWindow)
 		if err != nil {
 			return nil, err
 		}
-		if n := spelling.Plain(window); n > 0 {
+		if n > 0 {
 			decoded, high = decoded+n, false
-			s.kept = append(s.kept, window[:n]...)
-			s.skip(n)
 			continue
 		}
-		b := window[0]
-		s.skip(1)
+		b, err := s.next()
+		if err != nil {
+			return nil, err
+		}
 		switch {
 		case b == '"' && decoded > limit:
 			return nil, errTooLong
@@ -216,6 +216,13 @@ func (s *scanner) value(first byte, limit int) ([]byte, error) {
 	s.kept = append(s.kept[:0], first)
 	size := 1
 	for over := shape.step(first) && !scalar; !over; {
+		if shape.inString && !shape.escaped {
+			n, err := s.plain(limit - size)
+			if err != nil {
+				return nil, err
+			}
+			size += n
+		}
 		b, err := s.next()
 		if err != nil {
 			return nil, err
@@ -251,18 +258,19 @@ func ends(b byte) bool {
 	return false
 }
 
-// window returns the bytes buffered, at least one.
-func (s *scanner) window() ([]byte, error) {
+// plain consumes what is buffered of a string up to a byte that may end it or
+// means something else, keeps up to room bytes of that, and returns how many
+// there were.
+func (s *scanner) plain(room int) (n int, err error) {
 	if s.r.Buffered() == 0 {
 		if _, err := s.r.Peek(1); err != nil {
-			return nil, s.readError(err)
+			return 0, s.readError(err)
 		}
 	}
 	window, _ := s.r.Peek(s.r.Buffered()) // cannot fail
-	return window, nil
-}
-
-func (s *scanner) skip(n int) {
+	n = spelling.Plain(window)
+	s.kept = append(s.kept, window[:max(0, min(n, room))]...)
 	_, _ = s.r.Discard(n) // they are buffered
 	s.offset += int64(n)
+	return n, nil
 }
