@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
-	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
@@ -312,134 +310,6 @@ func (w *worker) onWritten(c actor.Context, part assign.Part, b *work.Batch, err
 	w.pump(c)
 }
 
-// heartbeat tells the owner how things stand.
-func (w *worker) heartbeat(c actor.Context) {
-	outage, away := w.storage.Objects()
-	h := &assign.Heartbeat{
-		Job: w.job.id, Address: w.address, Away: outage.Lasts.Milliseconds(),
-		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.hungry && !away, Ready: w.ready(), Ports: w.sender.Ports(),
-		Leaves: w.phase != workerRuns, Left: w.left(),
-		Warnings: w.warnings, Refused: maps.Clone(w.refused), Fault: w.fault,
-	}
-	w.rows.Report(h)
-	w.owner.send(c, w.tasks, message{h.Job, h.Epoch, h})
-}
-
-// ready is how many rows could be given back.
-func (w *worker) ready() int { return w.sender.Rows.Ready() + w.loader.Waiting() }
-
-// left reports whether nothing is left with a worker that drains.
-func (w *worker) left() bool {
-	return w.phase != workerRuns && w.sender.Sent() == 0 && !w.loader.Loading() && w.flusher.Idle() && w.rows.Idle()
-}
-
-// lookUpAfter is how long an owner may be silent before the record is asked
-// whether the job is over.
-const lookUpAfter = 3 * heartbeatInterval
-
-func (w *worker) onHeartbeatDue(c actor.Context) {
-	if w.phase == workerOver {
-		return
-	}
-	silent := time.Since(w.heard)
-	if silent > w.cfg.Ownership.AdoptionTimeout {
-		w.log.Warn("no owner of the job took its rows over, they are let go", "after", silent)
-		w.end(c)
-		return
-	}
-	if w.left() {
-		if w.phase == workerLeft { // the owner has been told, and there is nothing to wait for
-			w.end(c)
-			return
-		}
-		w.phase = workerLeft
-	}
-	w.timers.after(c, heartbeatInterval, "heartbeat", w.onHeartbeatDue)
-	if silent > lookUpAfter {
-		w.lookUp(c)
-	}
-	if _, away := w.storage.Objects(); away {
-		w.giveBack(w.ready()) // who can write may run them
-	}
-	w.heartbeat(c)
-}
-
-// lookUp asks the store whether the job is over.
-func (w *worker) lookUp(c actor.Context) {
-	w.tasks.run(c, func(ctx context.Context) step {
-		ctx, cancel := context.WithTimeout(ctx, lookUpAfter)
-		defer cancel()
-		rec, err := w.cfg.Store.Get(ctx, w.job.id)
-		if errors.Is(err, rowmill.ErrNotFound) || err == nil && rec.Job.Status.Terminal() {
-			return step(w.end)
-		}
-		return nil
-	})
-}
-
-// end asks the node to stop this worker.
-func (w *worker) end(c actor.Context) {
-	if w.phase != workerOver {
-		w.phase = workerOver
-		c.Send(w.node, workerEnded{job: w.job.id, worker: w.name})
-	}
-}
-
-// onAdopt turns to the job's new owner, or tells the same one again what it
-// asks for.
-func (w *worker) onAdopt(c actor.Context, m adopt) {
-	if w.rows.Adopt(m.epoch, m.session) {
-		w.log.Info("job has another owner", "epoch", m.epoch)
-		w.owner, w.heard = m.owner, time.Now()
-	}
-	w.heartbeat(c)
-}
-
-func (w *worker) onAssignment(c actor.Context, m *assign.Assignment) {
-	spans, acked, back, ok := w.rows.Obey(m)
-	if !ok {
-		return
-	}
-	w.heard = time.Now()
-	if m.Stop {
-		w.end(c)
-		return
-	}
-	for _, key := range acked {
-		w.flusher.Acked(key)
-	}
-	if len(spans) > 0 {
-		w.asked = false
-	}
-	w.loader.Add(spans, m.Exhausted)
-	if back > 0 {
-		w.giveBack(back)
-		w.heartbeat(c)
-	}
-	w.pump(c)
-}
-
-// giveBack lets go of up to n rows that were not sent: those that are not even
-// loaded, then those that would go next, which another worker can begin with.
-func (w *worker) giveBack(n int) {
-	for _, s := range w.loader.Revoke(n) {
-		n -= s.Count()
-		w.rows.GiveBack(s.Shard, s.Rows())
-	}
-	w.release(w.sender.Rows.Remove(n))
-}
-
-func (w *worker) release(tasks []*dispatch.Task) {
-	var gone assign.Rows
-	for _, t := range tasks {
-		gone.Add(t.Shard, roaring.BitmapOf(uint32(t.Rel)))
-	}
-	for n, rows := range gone.All() {
-		w.rows.GiveBack(n, rows)
-	}
-	w.memory.Free(tasks)
-}
-
 // broke tells the owner that this worker cannot go on.
 func (w *worker) broke(c actor.Context, err error) {
 	if w.job.ctx.Err() == nil {
@@ -451,31 +321,6 @@ func (w *worker) broke(c actor.Context, err error) {
 func (w *worker) fail(c actor.Context, f *assign.Fault) {
 	if w.fault == nil {
 		w.fault = f
-		w.heartbeat(c)
-	}
-}
-
-// onDrain gives back what has not been sent and waits for the rest.
-func (w *worker) onDrain(c actor.Context) {
-	w.phase = max(w.phase, workerDrains)
-	w.sender.CloseAll()
-	w.finishDraining(c)
-	w.heartbeat(c)
-}
-
-// finishDraining gives back what has not begun and writes what is finished. The
-// owner hears at once of what it can assign elsewhere, and that nothing is left;
-// it answers each heartbeat, so that more of them would never end.
-func (w *worker) finishDraining(c actor.Context) {
-	later := w.sender.Rows.RemoveLater()
-	back := w.ready() + len(later)
-	w.giveBack(w.ready())
-	w.release(later)
-	if w.sender.Sent() == 0 && !w.loader.Loading() {
-		w.write(c, w.flusher.All())
-	}
-	if left := w.left(); back > 0 || left && !w.saidLeft {
-		w.saidLeft = left
 		w.heartbeat(c)
 	}
 }
