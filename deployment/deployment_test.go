@@ -350,26 +350,21 @@ func TestAdopt(t *testing.T) {
 		}
 		return found
 	}
-	t.Run("an emptied store", func(t *testing.T) {
-		t.Parallel()
-		p := newPlace(t)
-		own := p.settle()
-		p.job()
-		p.store = newPlace(t).store
-		if got := adopt(p); got != own {
-			t.Errorf("it became %v", got)
-		}
-	})
-	t.Run("another bucket", func(t *testing.T) {
-		t.Parallel()
-		p := newPlace(t)
-		own := p.settle()
-		p.job()
-		p.bucket = newPlace(t).bucket
-		if got := adopt(p); got != own {
-			t.Errorf("it became %v", got)
-		}
-	})
+	for name, lose := range map[string]func(p *place, other place){
+		"an emptied store": func(p *place, other place) { p.store = other.store },
+		"another bucket":   func(p *place, other place) { p.bucket = other.bucket },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			own := p.settle()
+			p.job()
+			lose(&p, newPlace(t))
+			if got := adopt(p); got != own {
+				t.Errorf("it became %v", got)
+			}
+		})
+	}
 	t.Run("both of others", func(t *testing.T) {
 		t.Parallel()
 		one, two := newPlace(t), newPlace(t)

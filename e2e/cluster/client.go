@@ -42,6 +42,11 @@ func (c *client) send(ctx context.Context, method, url string, header http.Heade
 	for name, values := range header {
 		request.Header[name] = values
 	}
+	return c.answer(request)
+}
+
+// answer sends a request and reads what comes back, an error unless it is 200.
+func (c *client) answer(request *http.Request) ([]byte, error) {
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, err
@@ -64,16 +69,7 @@ func (c *client) download(ctx context.Context, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	data, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = &refusal{response.StatusCode, string(data)}
-	}
-	return data, err
+	return c.answer(request)
 }
 
 // probe returns nil where the answer is 200.

@@ -141,6 +141,22 @@ func (n *node) run(f store.Fence) {
 	n.must(err)
 }
 
+// begin makes the job and takes it to running.
+func (n *node) begin() store.Fence {
+	n.t.Helper()
+	n.create()
+	f := n.claim()
+	n.run(f)
+	return f
+}
+
+// whole demands a success whose six rows stand in one merged part.
+func (n *node) whole() {
+	n.t.Helper()
+	n.is(rowmill.StatusSucceeded)
+	n.has(6, "m")
+}
+
 // of are the totals of so many rows.
 func of(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 10 * n, OutputTokens: 3 * n} }
 
@@ -210,9 +226,7 @@ func TestForgotten(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(n *node, v *vault){
 		"the end": func(n *node, v *vault) {
-			n.create()
-			f := n.claim()
-			n.run(f)
+			f := n.begin()
 			n.commit(f, "p", 6, 6)
 			n.merge(f, "m")
 			v.keep()
@@ -220,16 +234,13 @@ func TestForgotten(t *testing.T) {
 			v.forget()
 			n.is(rowmill.StatusRunning)
 			n.look()
-			n.is(rowmill.StatusSucceeded)
-			n.has(6, "m")
+			n.whole()
 			if n.get().Artifacts["full"].Key != "full-key" {
 				n.t.Error("its artifacts are not those that there are")
 			}
 		},
 		"parts, found by the next commit": func(n *node, v *vault) {
-			n.create()
-			f := n.claim()
-			n.run(f)
+			f := n.begin()
 			n.commit(f, "1", 1, 1)
 			v.keep()
 			n.commit(f, "2", 2, 3)
@@ -239,9 +250,7 @@ func TestForgotten(t *testing.T) {
 			n.has(6, "1", "2", "3", "4")
 		},
 		"parts, found by a look": func(n *node, v *vault) {
-			n.create()
-			f := n.claim()
-			n.run(f)
+			f := n.begin()
 			v.keep()
 			n.commit(f, "1", 1, 1)
 			n.commit(f, "2", 2, 3)
@@ -250,9 +259,7 @@ func TestForgotten(t *testing.T) {
 			n.has(3, "1", "2")
 		},
 		"a merge": func(n *node, v *vault) {
-			n.create()
-			f := n.claim()
-			n.run(f)
+			f := n.begin()
 			n.commit(f, "1", 3, 3)
 			n.commit(f, "2", 3, 6)
 			v.keep()
@@ -262,9 +269,7 @@ func TestForgotten(t *testing.T) {
 			n.has(6, "m")
 		},
 		"parts and their merge, found by the end": func(n *node, v *vault) {
-			n.create()
-			f := n.claim()
-			n.run(f)
+			f := n.begin()
 			v.keep()
 			n.commit(f, "1", 3, 3)
 			n.commit(f, "2", 3, 6)
@@ -364,26 +369,20 @@ func TestForgotten(t *testing.T) {
 			v.forget()
 			n.is(rowmill.StatusPending)
 			n.look()
-			n.is(rowmill.StatusSucceeded)
-			n.has(6, "m")
+			n.whole()
 		},
 		"all of a short job": func(n *node, v *vault) {
 			v.keep()
-			n.create()
-			f := n.claim()
-			n.run(f)
+			f := n.begin()
 			n.commit(f, "1", 6, 6)
 			n.merge(f, "m")
 			n.finish(f)
 			v.forget()
 			n.look()
-			n.is(rowmill.StatusSucceeded)
-			n.has(6, "m")
+			n.whole()
 		},
 		"a cancel by another node than the owner": func(n *node, v *vault) {
-			n.create()
-			f := n.claim()
-			n.run(f)
+			f := n.begin()
 			v.keep()
 			n.commit(f, "1", 1, 1)
 			other := v.node()
@@ -395,9 +394,7 @@ func TestForgotten(t *testing.T) {
 			n.has(1, "1")
 		},
 		"a cancel, and the owner has gone on": func(n *node, v *vault) {
-			n.create()
-			f := n.claim()
-			n.run(f)
+			f := n.begin()
 			other := v.node()
 			v.keep()
 			other.cancel()
@@ -409,9 +406,7 @@ func TestForgotten(t *testing.T) {
 			n.is(rowmill.StatusCancelled)
 		},
 		"an artifact": func(n *node, v *vault) {
-			n.create()
-			f := n.claim()
-			n.run(f)
+			f := n.begin()
 			n.commit(f, "p", 6, 6)
 			n.finish(f)
 			v.keep()
@@ -447,9 +442,7 @@ func TestForgotten(t *testing.T) {
 			}
 		},
 		"twice in a row": func(n *node, v *vault) {
-			n.create()
-			f := n.claim()
-			n.run(f)
+			f := n.begin()
 			v.keep()
 			n.commit(f, "1", 1, 1)
 			v.forget()
@@ -462,13 +455,10 @@ func TestForgotten(t *testing.T) {
 			n.finish(f)
 			v.forget()
 			n.look()
-			n.is(rowmill.StatusSucceeded)
-			n.has(6, "m")
+			n.whole()
 		},
 		"while it is away for longer than writes are remembered": func(n *node, v *vault) {
-			n.create()
-			f := n.claim()
-			n.run(f)
+			f := n.begin()
 			n.look()
 			v.keep()
 			n.commit(f, "1", 1, 1)
@@ -484,9 +474,7 @@ func TestForgotten(t *testing.T) {
 			n.has(1, "1")
 		},
 		"nothing": func(n *node, v *vault) {
-			n.create()
-			f := n.claim()
-			n.run(f)
+			f := n.begin()
 			n.commit(f, "1", 1, 1)
 			before := n.get().Version
 			n.look()
