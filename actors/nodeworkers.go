@@ -10,10 +10,10 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
-	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
@@ -88,7 +88,7 @@ func (n *node) loadContext(ctx context.Context, m *invite, work taskGroup) (*job
 	}
 	input := shard.Inline(rec.Spec.Inline)
 	if rec.Spec.Inline == nil {
-		if input, err = ingest.ReadManifest(ctx, n.cfg.Blob, m.Job); err != nil {
+		if input, err = archive.ReadManifest(ctx, n.cfg.Blob, m.Job); err != nil {
 			return nil, err
 		}
 	}

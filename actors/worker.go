@@ -13,10 +13,10 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/dispatch"
-	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/actors/work"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/shard"
 )
 
@@ -112,7 +112,7 @@ func (w *worker) onStarted(c actor.Context) {
 		answer = 4 * int64(w.job.spec.Model.Dimension)
 	}
 	w.loader = work.NewLoader(w.memory, w.job.manifest.Shards, func(ctx context.Context, n int) (*shard.Reader, error) {
-		return ingest.OpenShard(ctx, w.cfg.Blob, w.job.id, w.job.spec, n, w.job.manifest.Shards[n])
+		return archive.OpenShard(ctx, w.cfg.Blob, w.job.id, w.job.spec, n, w.job.manifest.Shards[n])
 	})
 	w.sender = work.NewSender(w.memory, w.job.manifest.Rows, answer)
 	// A part gathers for one interval and is recorded while most of the next

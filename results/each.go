@@ -39,22 +39,33 @@ func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit)
 	return nil
 }
 
-// EachOfResult visits the rows from from to to, which is excluded, of a job that
-// has succeeded, whose full file and "rows" file it reads.
-func EachOfResult(ctx context.Context, s Schema, full, rows Source, from, to int64, visit Visit) error {
+// A Result is what a job that has succeeded left, open for reading.
+type Result struct {
+	schema        Schema
+	content, rows *columnar.Table
+}
+
+// OpenResult reads the footers of a job's full file and of its "rows" file, which
+// the caller closes.
+func OpenResult(s Schema, full, rows Source) (*Result, error) {
 	content, err := open(full)
 	if err != nil {
-		return fmt.Errorf("read results: %w", err)
+		return nil, fmt.Errorf("read results: %w", err)
 	}
 	reserved, err := open(rows)
 	if err != nil {
-		return fmt.Errorf("read results: %w", err)
+		return nil, fmt.Errorf("read results: %w", err)
 	}
-	read := newRowReader(s, content.Columns(), reserved.Columns())
-	if read.lacks != "" {
-		return fmt.Errorf("read results: they have no column %q", read.lacks)
+	if read := newRowReader(s, content.Columns(), reserved.Columns()); read.lacks != "" {
+		return nil, fmt.Errorf("read results: they have no column %q", read.lacks)
 	}
-	first, second := scanFrom(content, from), scanFrom(reserved, from)
+	return &Result{s, content, reserved}, nil
+}
+
+// Each visits the rows from from to to, which is excluded.
+func (r *Result) Each(ctx context.Context, from, to int64, visit Visit) error {
+	read := newRowReader(r.schema, r.content.Columns(), r.rows.Columns())
+	first, second := scanFrom(r.content, from), scanFrom(r.rows, from)
 	for n := from; n < to; n++ {
 		if n%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()

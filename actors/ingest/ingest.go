@@ -17,6 +17,7 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/tokenize/prompt"
@@ -72,7 +73,7 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 	}
 	var m shard.Manifest
 	err := cfg.Wait(ctx, func() (err error) {
-		m, err = ReadManifest(ctx, cfg.Bucket, rec.Job.ID)
+		m, err = archive.ReadManifest(ctx, cfg.Bucket, rec.Job.ID)
 		return err
 	})
 	if !errors.Is(err, rowmill.ErrNotFound) {

@@ -18,6 +18,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/disktest"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
@@ -131,7 +132,7 @@ func (r *rig) spool(t tester, texts ...string) string {
 func (r *rig) texts(t tester, rec *store.Record, m shard.Manifest) (texts []string) {
 	t.Helper()
 	for n, info := range m.Shards {
-		in, err := OpenShard(context.Background(), r.Bucket, rec.Job.ID, &rec.Spec, n, info)
+		in, err := archive.OpenShard(context.Background(), r.Bucket, rec.Job.ID, &rec.Spec, n, info)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -375,7 +376,7 @@ func TestRun_EndsWithItsContext(t *testing.T) {
 	if _, err := Run(ctx, r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{})); !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v, want that of the context", err)
 	}
-	if _, err := ReadManifest(t.Context(), r.Bucket, rec.Job.ID); !errors.Is(err, rowmill.ErrNotFound) {
+	if _, err := archive.ReadManifest(t.Context(), r.Bucket, rec.Job.ID); !errors.Is(err, rowmill.ErrNotFound) {
 		t.Errorf("a manifest is there: %v", err)
 	}
 }
@@ -405,11 +406,11 @@ func TestRun_AFunctionMakesPrompts(t *testing.T) {
 func TestOpenShard_ThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	if _, err := OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.Info{}); !errors.Is(err, rowmill.ErrNotFound) || !strings.Contains(err.Error(), "shard 3") {
+	if _, err := archive.OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.Info{}); !errors.Is(err, rowmill.ErrNotFound) || !strings.Contains(err.Error(), "shard 3") {
 		t.Errorf("error = %v, want one that names the shard", err)
 	}
 	r.put(t, layout.Shard("job-none", 3), "damaged")
-	if _, err := OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.Info{}); err == nil || !strings.Contains(err.Error(), "shard 3") {
+	if _, err := archive.OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.Info{}); err == nil || !strings.Contains(err.Error(), "shard 3") {
 		t.Errorf("error = %v, want one that names the shard", err)
 	}
 }
@@ -426,7 +427,7 @@ func TestOpenShard_OfAnotherCut(t *testing.T) {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	open := func(n int) error {
-		in, err := OpenShard(t.Context(), r.Bucket, rec.Job.ID, &rec.Spec, n, m.Shards[n])
+		in, err := archive.OpenShard(t.Context(), r.Bucket, rec.Job.ID, &rec.Spec, n, m.Shards[n])
 		if err == nil {
 			in.Close()
 		}

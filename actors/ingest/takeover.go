@@ -85,7 +85,7 @@ func (t *takeover) manifest(ctx context.Context) (shard.Manifest, error) {
 	if t.old.Spec.Inline != nil {
 		return shard.Inline(t.old.Spec.Inline), nil
 	}
-	return ReadManifest(ctx, t.Bucket, t.old.Job.ID)
+	return archive.ReadManifest(ctx, t.Bucket, t.old.Job.ID)
 }
 
 func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
@@ -231,7 +231,7 @@ func (t *takeover) count(ctx context.Context, n int, info shard.Info, part store
 			return fmt.Errorf("part %s: decode accepted rows: %w", part.Key, err)
 		}
 	}
-	rows, err := OpenShard(ctx, t.Bucket, t.rec.Job.ID, &t.rec.Spec, n, info)
+	rows, err := archive.OpenShard(ctx, t.Bucket, t.rec.Job.ID, &t.rec.Spec, n, info)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 // Package archive reads the results of jobs where they are kept: it finds a
 // job's rows, failures and files by its record, in the result files of one
-// that has succeeded and in the parts of any other.
+// that has succeeded and in the parts of any other, and its input as long as that
+// is kept.
 //
 // It owns which object counts: of several parts with a row the first in the
 // order of commit, of several files of a variant the first that was recorded.

@@ -103,7 +103,7 @@ func (w *world) write(key string, write func(io.Writer) error) store.Artifact {
 func (w *world) part(shard int, first int64, texts ...string) store.Part {
 	w.Helper()
 	part := store.Part{Key: layout.Part(job, shard, 1), Shard: shard, Rows: int64(len(texts))}
-	w.write(part.Key, func(to io.Writer) error {
+	part.Size = w.write(part.Key, func(to io.Writer) error {
 		p, err := results.NewPartWriter(to, w.schema)
 		for i, text := range texts {
 			row := rowmill.Row{Index: first + int64(i), Text: fmt.Sprint("input ", first+int64(i))}
@@ -115,7 +115,7 @@ func (w *world) part(shard int, first int64, texts ...string) store.Part {
 			err = errors.Join(err, p.Add(&row, &out))
 		}
 		return errors.Join(err, p.Close())
-	})
+	}).Size
 	within := uint64(first) - uint64(shard)*10
 	var rows roaring.Bitmap
 	rows.AddRange(within, within+uint64(len(texts)))

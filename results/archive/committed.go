@@ -1,9 +1,11 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
 
@@ -24,8 +26,9 @@ type Committed struct {
 
 	bucket     blob.Bucket
 	shards     [][]store.Part
-	full, rows blob.Object // of a success, else nil
-	truncated  int64       // rows of a success that were cut
+	full, rows blob.Object     // of a success, else nil
+	result     *results.Result // in them
+	truncated  int64           // rows of a success that were cut
 }
 
 // OpenCommitted finds the committed rows of a job; the caller closes them. An
@@ -63,7 +66,10 @@ func (c *Committed) openResult(ctx context.Context, record store.Record) (err er
 		c.Close()
 		return fmt.Errorf("open the file of the rows: %w", err)
 	}
-	if c.Schema, err = results.ReadSchema(c.full); err != nil {
+	if c.Schema, err = results.ReadSchema(c.full); err == nil {
+		c.result, err = results.OpenResult(c.Schema, c.full, c.rows)
+	}
+	if err != nil {
 		c.Close()
 	}
 	return err
@@ -91,13 +97,11 @@ func (c *Committed) Each(ctx context.Context, visit results.Visit) error {
 // EachOfShard visits the committed rows of shard n, which has so many rows from
 // row first on, in order.
 func (c *Committed) EachOfShard(ctx context.Context, n int, first int64, rows int, visit results.Visit) error {
-	if c.full != nil {
-		return results.EachOfResult(ctx, c.Schema, c.full, c.rows, first, first+int64(rows), visit)
+	if c.result != nil {
+		return c.result.Each(ctx, first, first+int64(rows), visit)
 	}
-	for _, parts := range c.shards {
-		if parts[0].Shard == n {
-			return c.eachOfParts(ctx, parts, first, visit)
-		}
+	if parts := c.of(n); parts != nil {
+		return c.eachOfParts(ctx, parts, first, visit)
 	}
 	return nil
 }
@@ -105,18 +109,23 @@ func (c *Committed) EachOfShard(ctx context.Context, n int, first int64, rows in
 // TruncatedRows is how many committed rows of shard n were cut to fit the
 // context, which no row itself tells. Of a success the first shard has them all.
 func (c *Committed) TruncatedRows(n int) (rows int64) {
-	if c.full != nil && n == 0 {
+	if c.result != nil && n == 0 {
 		return c.truncated
 	}
-	for _, parts := range c.shards {
-		if parts[0].Shard != n {
-			continue
-		}
-		for _, p := range parts {
-			rows += p.Totals.TruncatedRows
-		}
+	for _, p := range c.of(n) {
+		rows += p.Totals.TruncatedRows
 	}
 	return rows
+}
+
+// of returns the parts of shard n, which are none where nothing of it is
+// committed.
+func (c *Committed) of(n int) []store.Part {
+	at, found := slices.BinarySearchFunc(c.shards, n, func(parts []store.Part, n int) int { return cmp.Compare(parts[0].Shard, n) })
+	if !found {
+		return nil
+	}
+	return c.shards[at]
 }
 
 // eachOfParts visits the rows of a shard's parts. Where its first row is not

@@ -103,14 +103,14 @@ func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Re
 		return moved(err)
 	}
 	defer committed.Close()
-	input, err := a.openInput(ctx, record)
+	input, err := a.openInput(ctx, &record)
 	if err != nil {
 		return err
 	}
 	defer input.close()
 	schema := committed.Schema
-	if schema.IDColumn != "" && input.kind != rowmill.IDNull {
-		schema.IDKind = input.kind
+	if schema.IDColumn != "" && input.input.IDKind != rowmill.IDNull {
+		schema.IDKind = input.input.IDKind
 	}
 	file, err := results.NewPartialWriter(w, schema, input.row, rowmill.RowError{Code: rowmill.RowNotRun, Message: notRun(record.Job)})
 	if err != nil {
