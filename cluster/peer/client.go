@@ -20,9 +20,15 @@ type Client struct {
 	cfg     Config
 	id      *identity // nil without TLS
 	metrics *metrics
-	http    *http.Transport
+	http    transport
 	mu      sync.Mutex
 	queues  map[string]*queue // by address, while somebody asks there
+}
+
+// transport carries requests.
+type transport interface {
+	http.RoundTripper
+	CloseIdleConnections()
 }
 
 // queue bounds what is under way to one address. A peer that does not answer
@@ -42,6 +48,12 @@ func NewClient(cfg Config) (*Client, error) {
 		}
 	}
 	c.metrics = newMetrics(cfg.Metrics, "out")
+	if cfg.Carrier != nil {
+		c.http = carried{cfg.Carrier}
+		return c, nil
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
 	c.http = &http.Transport{
 		// No Proxy: peers are asked directly, whatever the environment says.
 		DialContext:         c.dial,
@@ -49,11 +61,16 @@ func NewClient(cfg Config) (*Client, error) {
 		MaxIdleConnsPerHost: c.cfg.MaxConns,
 		IdleConnTimeout:     clientIdle,
 		DisableCompression:  true,
-		Protocols:           new(http.Protocols),
+		Protocols:           protocols,
 	}
-	c.http.Protocols.SetHTTP1(true)
 	return c, nil
 }
+
+// carried is a transport without connections.
+type carried struct{ http.RoundTripper }
+
+// CloseIdleConnections has nothing to close.
+func (carried) CloseIdleConnections() {}
 
 // Close closes idle connections. Requests under way go on.
 func (c *Client) Close() { c.http.CloseIdleConnections() }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -119,6 +120,11 @@ type Config struct {
 	// DialTimeout bounds the making of a connection, TLS included, below the
 	// deadline of the one who asks. Default 3 s: two lost packets.
 	DialTimeout time.Duration
+
+	// Carrier brings a client's requests to a Responder at their URL's host, in
+	// place of TCP and TLS: a network that is simulated. That nobody listens
+	// there is syscall.ECONNREFUSED.
+	Carrier http.RoundTripper
 
 	// Logger receives what an operator should know. Default: nothing is logged.
 	Logger *slog.Logger

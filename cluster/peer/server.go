@@ -15,20 +15,35 @@ import (
 	"time"
 )
 
-// Server answers the other nodes.
+// Responder answers requests, whatever brings them: a Server, or a network that
+// is none.
+type Responder struct {
+	cfg     Config
+	metrics *metrics
+	handler atomic.Pointer[Handler]
+	slots   chan struct{} // one for each request under way
+}
+
+// NewResponder makes a responder. Until Serve is called it refuses every
+// request with CodeStarting.
+func NewResponder(cfg Config) *Responder {
+	cfg = cfg.withDefaults()
+	return &Responder{cfg: cfg, metrics: newMetrics(cfg.Metrics, "in"), slots: make(chan struct{}, cfg.MaxInFlight)}
+}
+
+// Serve gives the responder its handler and returns at once.
+func (s *Responder) Serve(h Handler) { s.handler.Store(&h) }
+
+// Server answers the other nodes over TCP.
 type Server struct {
-	cfg      Config
-	metrics  *metrics
+	*Responder
 	listener net.Listener
 	http     *http.Server
 	stop     context.CancelFunc // ends the handlers' contexts
 	ended    chan struct{}      // closed when the accept loop has ended
-	handler  atomic.Pointer[Handler]
-	slots    chan struct{} // one for each request under way
 }
 
-// Listen opens the port, so that its address can be announced. Until Serve is
-// called every request is refused with CodeStarting.
+// Listen opens the port, so that its address can be announced.
 func Listen(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	var id *identity
@@ -43,14 +58,9 @@ func Listen(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("listen for other nodes on %q: %w", cfg.Listen, err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{
-		cfg: cfg, listener: listener, stop: stop,
-		metrics: newMetrics(cfg.Metrics, "in"),
-		ended:   make(chan struct{}),
-		slots:   make(chan struct{}, cfg.MaxInFlight),
-	}
+	s := &Server{Responder: NewResponder(cfg), listener: listener, stop: stop, ended: make(chan struct{})}
 	s.http = &http.Server{
-		Handler:           s,
+		Handler:           s.Responder,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: cfg.ReadTimeout,
 		ReadTimeout:       cfg.ReadTimeout,
@@ -74,9 +84,6 @@ func Listen(cfg Config) (*Server, error) {
 // Addr is where the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Serve gives the server its handler and returns at once.
-func (s *Server) Serve(h Handler) { s.handler.Store(&h) }
-
 // Close stops listening, waits for the requests under way until the context
 // ends, and then cuts those that are left. Twice is harmless.
 func (s *Server) Close(ctx context.Context) error {
@@ -91,7 +98,7 @@ func (s *Server) Close(ctx context.Context) error {
 
 // ServeHTTP answers one request of another node. Listen mounts it and nothing
 // beside it.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Responder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != path || r.Method != http.MethodPost {
 		http.Error(w, "this port is for requests between Rowmill nodes", http.StatusNotFound)
 		return
@@ -128,7 +135,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 const unknown = "unknown"
 
 // answer reads one request and has it handled. The kind is for metrics.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request) (kind string, a answer) {
+func (s *Responder) answer(w http.ResponseWriter, r *http.Request) (kind string, a answer) {
 	handler := s.handler.Load()
 	if handler == nil {
 		return unknown, answer{Refusal: refuse(CodeStarting, "this node is starting; ask again")}
@@ -163,7 +170,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (kind string, a 
 
 // handle calls the handler. What goes wrong in it, panics included, is logged
 // here and becomes CodeInternal.
-func (s *Server) handle(ctx context.Context, h Handler, e Envelope) (reply json.RawMessage, refusal *Refusal) {
+func (s *Responder) handle(ctx context.Context, h Handler, e Envelope) (reply json.RawMessage, refusal *Refusal) {
 	internal := refuse(CodeInternal, "%s failed; see the log of the node that was asked", e.Kind)
 	defer func() {
 		if p := recover(); p != nil {
