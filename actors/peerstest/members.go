@@ -1,0 +1,186 @@
+package peerstest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/rowmill/rowmill/cluster"
+	"github.com/rowmill/rowmill/cluster/peer"
+)
+
+func testMeet(s *suite) {
+	one := s.Start(s.T, 0)
+	s.knows(one)
+	two := s.Start(s.T, 1)
+	s.knows(one, two)
+	three := s.Start(s.T, 2)
+	s.knows(one, two, three)
+	for _, p := range []Process{one, two, three} {
+		self := p.Self()
+		if !self.Self || self.ID == "" || self.Peer == "" || self.API == "" || self.Started.IsZero() || self.Protocol != peer.Protocol || self.State != nil {
+			s.Errorf("a process is %+v to itself", self)
+		}
+		for _, o := range []Process{one, two, three} {
+			got, _ := member(o.Members(), self.ID)
+			want := self
+			want.Self = o.Self().ID == self.ID
+			if !got.Started.Equal(want.Started) {
+				s.Errorf("%s was started %v, to others %v", self.ID, want.Started, got.Started)
+			}
+			got.Started = want.Started
+			if text(got) != text(want) {
+				s.Errorf("%s is %+v, to others %+v", self.ID, want, got)
+			}
+		}
+	}
+}
+
+func testState(s *suite) {
+	one, two := s.Start(s.T, 0), s.Start(s.T, 1)
+	s.knows(one, two)
+	said := []byte(`{"jobs":1}`)
+	say := func(p Process, doc []byte) {
+		s.Helper()
+		if err := p.SetState(doc); err != nil {
+			s.Fatal(err)
+		}
+	}
+	say(one, said)
+	copy(said, `{"JOBS":9}`) // the caller's memory is its own
+	if got := string(one.Self().State); got != `{"jobs":1}` {
+		s.Errorf("it says %s of itself", got)
+	}
+	s.says(one, []byte(`{"jobs":1}`), one, two)
+	three := s.Start(s.T, 2)
+	s.says(one, []byte(`{"jobs":1}`), three) // said before it came
+	s.says(two, nil, one, three)
+	for _, doc := range []string{`{"jobs":2,"news":true}`, `{"jobs":1}`} {
+		say(one, []byte(doc))
+		say(two, []byte(doc))
+		s.says(one, []byte(doc), two, three)
+		s.says(two, []byte(doc), one, three)
+	}
+	for range 20 {
+		say(three, []byte(`{"draining":false}`))
+	}
+	say(three, []byte(`{"draining":true}`)) // the last word counts
+	s.says(three, []byte(`{"draining":true}`), one, two)
+	s.knows(one, two, three)
+}
+
+// maxState is the default of cluster.Config.
+const maxState = 16 << 10
+
+func testStateTooLong(s *suite) {
+	one, two := s.Start(s.T, 0), s.Start(s.T, 1)
+	most := bytes.Repeat([]byte("x"), maxState)
+	if err := one.SetState(most); err != nil {
+		s.Fatal(err)
+	}
+	s.says(one, most, one, two)
+	if err := one.SetState(append(most, 'x')); err == nil {
+		s.Error("a state that is too long was taken")
+	}
+	s.says(one, most, one, two)
+}
+
+func testLeave(s *suite) {
+	one, two, three := s.serving(0, echo), s.serving(1, echo), s.serving(2, echo)
+	s.knows(one, two, three)
+	address := two.Self().Peer
+	if err := s.ask(one, address, peer.Envelope{Kind: "say"}, nil); err != nil {
+		s.Error(err)
+	}
+	two.Leave()
+	s.knows(one, three)
+	s.deserted(one, address)
+	if err := s.ask(one, three.Self().Peer, peer.Envelope{Kind: "say"}, nil); err != nil {
+		s.Errorf("those that stay: %v", err)
+	}
+}
+
+// A process that was told to end answers what has reached it.
+func testLeaveUnderWay(s *suite) {
+	h := newStuck()
+	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
+	s.knows(one, two)
+	answered, left := make(chan error, 1), make(chan struct{})
+	go func() { answered <- s.ask(one, two.Self().Peer, peer.Envelope{Kind: "say"}, nil) }()
+	s.heard(h.inside, "the request arrives")
+	go func() { defer close(left); two.Leave() }()
+	s.knows(one)
+	close(h.release)
+	if err := <-answered; err != nil {
+		s.Errorf("a request that was under way: %v", err)
+	}
+	s.heard(left, "it has left")
+}
+
+func testKill(s *suite) {
+	one, two, three := s.serving(0, echo), s.serving(1, echo), s.serving(2, echo)
+	s.knows(one, two, three)
+	address := two.Self().Peer
+	if err := s.ask(one, address, peer.Envelope{Kind: "say"}, nil); err != nil {
+		s.Error(err)
+	}
+	two.Kill()
+	s.deserted(one, address)
+	s.knows(one, three)
+	if err := s.ask(one, three.Self().Peer, peer.Envelope{Kind: "say"}, nil); err != nil {
+		s.Errorf("those that stay: %v", err)
+	}
+}
+
+// Whose peer dies before it has answered does not learn whether it was heard.
+func testKillUnderWay(s *suite) {
+	h := newStuck()
+	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
+	failed := make(chan error, 1)
+	go func() { failed <- one.Ask(s.Context(), two.Self().Peer, peer.Envelope{Kind: "say"}, nil) }()
+	s.heard(h.inside, "the request arrives")
+	two.Kill()
+	s.unreachable(<-failed)
+}
+
+func testStartAgain(s *suite) {
+	one, former, three := s.serving(0, echo), s.serving(1, echo), s.Start(s.T, 2)
+	s.knows(one, former, three)
+	was := former.Self()
+	if err := former.SetState([]byte(`{"jobs":1}`)); err != nil {
+		s.Fatal(err)
+	}
+	s.says(former, []byte(`{"jobs":1}`), one, three)
+	if err := s.ask(one, was.Peer, peer.Envelope{Kind: "say"}, nil); err != nil {
+		s.Fatal(err)
+	}
+	former.Kill()
+	again := s.Start(s.T, 1)
+	is := again.Self()
+	if is.ID == was.ID || is.Peer != was.Peer || is.Node != was.Node || !is.Started.After(was.Started) {
+		s.Errorf("%+v has started again as %+v", was, is)
+	}
+	// Where the new one is known the old one is not, as until checks, and what
+	// the old one said is not what it says.
+	for _, p := range []Process{one, three} {
+		s.until(p, "the new process", func(members []cluster.Member) bool {
+			m, here := member(members, is.ID)
+			if here && m.State != nil {
+				s.Errorf("before it has said anything it is known to say %s", m.State)
+			}
+			return here
+		})
+	}
+	s.knows(one, again, three)
+	// An old connection may still be found broken; nothing else is answered.
+	err := s.ask(one, is.Peer, peer.Envelope{Kind: "say"}, nil)
+	if errors.Is(err, peer.ErrUnreachable) {
+		err = s.ask(one, is.Peer, peer.Envelope{Kind: "say"}, nil)
+	}
+	s.refused(err, peer.CodeStarting)
+	again.Serve(func(context.Context, peer.Envelope) (any, error) { return "again", nil })
+	var reply string
+	if err := s.ask(one, was.Peer, peer.Envelope{Kind: "say"}, &reply); err != nil || reply != "again" {
+		s.Errorf("%q, %v", reply, err)
+	}
+}

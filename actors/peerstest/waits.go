@@ -1,0 +1,176 @@
+package peerstest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rowmill/rowmill/cluster/peer"
+)
+
+// A stuck handler answers nobody before it is released.
+type stuck struct {
+	inside  chan struct{} // a token for each request that has come
+	ended   chan struct{} // a token for each whose context has ended
+	release chan struct{}
+}
+
+func newStuck() *stuck {
+	return &stuck{inside: make(chan struct{}, 1000), ended: make(chan struct{}, 1000), release: make(chan struct{})}
+}
+
+func (h *stuck) handle(ctx context.Context, _ peer.Envelope) (any, error) {
+	h.inside <- struct{}{}
+	select {
+	case <-ctx.Done():
+		h.ended <- struct{}{}
+		return nil, ctx.Err()
+	case <-h.release:
+		return "released", nil
+	}
+}
+
+func testCancelledBefore(s *suite) {
+	handled := 0
+	one, two := s.Start(s.T, 0), s.serving(1, func(context.Context, peer.Envelope) (any, error) { handled++; return nil, nil })
+	ctx, cancel := context.WithCancel(s.Context())
+	cancel()
+	for range 10 {
+		if err := one.Ask(ctx, two.Self().Peer, peer.Envelope{Kind: "say"}, nil); !errors.Is(err, context.Canceled) || errors.Is(err, peer.ErrUnreachable) {
+			s.Errorf("error %v, want the caller's own", err)
+		}
+	}
+	if err := s.ask(one, two.Self().Peer, peer.Envelope{Kind: "say"}, nil); err != nil || handled != 1 {
+		s.Errorf("%d requests were handled (%v), want the one after it alone", handled, err)
+	}
+}
+
+func testCancelled(s *suite) {
+	h := newStuck()
+	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
+	ctx, cancel := context.WithCancel(s.Context())
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() { failed <- one.Ask(ctx, two.Self().Peer, peer.Envelope{Kind: "say"}, nil) }()
+	s.heard(h.inside, "the request arrives")
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) || errors.Is(err, peer.ErrUnreachable) {
+		s.Errorf("error %v, want the caller's own", err)
+	}
+	s.heard(h.ended, "the handler learns that its asker has gone")
+}
+
+func testDeadline(s *suite) {
+	h := newStuck()
+	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
+	ctx, cancel := context.WithTimeout(s.Context(), 100*time.Millisecond)
+	defer cancel()
+	err := one.Ask(ctx, two.Self().Peer, peer.Envelope{Kind: "say"}, nil)
+	s.unreachable(err)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		s.Errorf("error %v, want that the time was over", err)
+	}
+	s.heard(h.ended, "the handler learns that its asker has gone")
+}
+
+// A caller without a deadline does not wait for ever, nor does a handler.
+func testHandleTimeout(s *suite) {
+	bounded := make(chan bool, 1)
+	h := newStuck()
+	one, two := s.Start(s.T, 0), s.serving(1, func(ctx context.Context, e peer.Envelope) (any, error) {
+		deadline, ok := ctx.Deadline()
+		bounded <- ok && time.Until(deadline) <= s.limit
+		return h.handle(ctx, e)
+	})
+	began := time.Now()
+	if err := one.Ask(s.Context(), two.Self().Peer, peer.Envelope{Kind: "say"}, nil); err == nil {
+		s.Error("a handler that never answers has answered")
+	}
+	if took := time.Since(began); took < s.limit/2 || took > s.limit+patience {
+		s.Errorf("it was waited for %v, want %v", took, s.limit)
+	}
+	if !<-bounded {
+		s.Errorf("the handler's context has no deadline within %v", s.limit)
+	}
+	s.heard(h.ended, "the handler's time is over")
+}
+
+// Each request is handled once, and each answer is that of its request.
+func testConcurrency(s *suite) {
+	const each = 20
+	var handled [3]atomic.Int64
+	var processes [3]Process
+	for i := range processes {
+		processes[i] = s.serving(i, func(_ context.Context, e peer.Envelope) (any, error) {
+			handled[i].Add(1)
+			return fmt.Sprintf("%d answers %s", i, e.Body), nil
+		})
+	}
+	var asking sync.WaitGroup
+	for from, p := range processes {
+		for to, o := range processes {
+			for n := range each {
+				asking.Go(func() {
+					body := json.RawMessage(fmt.Sprintf("%d%d%02d", from+1, to, n))
+					var reply string
+					if err := s.ask(p, o.Self().Peer, peer.Envelope{Kind: "say", Body: body}, &reply); err != nil || reply != fmt.Sprintf("%d answers %s", to, body) {
+						s.Errorf("%d asks %d %s: %q, %v", from, to, body, reply, err)
+					}
+				})
+			}
+		}
+	}
+	asking.Wait()
+	for i := range handled {
+		if n := handled[i].Load(); n != 3*each {
+			s.Errorf("%d has handled %d requests, want %d", i, n, 3*each)
+		}
+	}
+}
+
+// The defaults of peer.Config.
+const (
+	maxConns   = 4
+	maxWaiting = 64
+)
+
+// A peer that does not answer holds up its own queue alone, which has an end.
+func testStuckPeer(s *suite) {
+	h := newStuck()
+	one, two, three := s.Start(s.T, 0), s.serving(1, h.handle), s.serving(2, echo)
+	const over = 5
+	answers, busy := make(chan error, maxConns+maxWaiting), make(chan struct{}, over)
+	for range maxConns + maxWaiting + over {
+		go func() {
+			// It ends with the test where that fails.
+			err := one.Ask(s.Context(), two.Self().Peer, peer.Envelope{Kind: "say"}, nil)
+			if errors.Is(err, peer.ErrBusy) && errors.Is(err, peer.ErrUnreachable) {
+				busy <- struct{}{}
+				return
+			}
+			answers <- err
+		}()
+	}
+	for range over {
+		s.heard(busy, "requests that are too many fail at once")
+	}
+	for range maxConns {
+		s.heard(h.inside, "the first requests arrive")
+	}
+	if err := s.ask(one, three.Self().Peer, peer.Envelope{Kind: "say"}, nil); err != nil {
+		s.Errorf("another peer: %v", err)
+	}
+	if more := len(h.inside); more > 0 {
+		s.Errorf("%d requests are under way, want %d", maxConns+more, maxConns)
+	}
+	close(h.release)
+	for range maxConns + maxWaiting {
+		if err := <-answers; err != nil {
+			s.Errorf("a request that waited: %v", err)
+		}
+	}
+}
