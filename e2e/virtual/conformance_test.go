@@ -7,8 +7,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/rowmill/rowmill/actors/peerstest"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/blobtest"
 	"github.com/rowmill/rowmill/store"
@@ -16,11 +18,21 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// quiet is a process of a world in which nothing is broken.
+// calm is a world in which nothing is broken.
+func calm(nodes int) *world {
+	w := &world{began: time.Now(), net: newNetwork(), ended: make(chan struct{})}
+	w.Nodes, w.halts = make([]Node, nodes), make([]time.Time, nodes)
+	for range nodes {
+		w.gates = append(w.gates, &gate{counts: map[string]int{}, times: map[string]int{}})
+	}
+	w.connect()
+	return w
+}
+
+// quiet is a process of a world in which nothing takes time either.
 func quiet() *proc {
-	w := &world{still: true, began: time.Now(), net: newNetwork(), ended: make(chan struct{})}
-	w.Nodes, w.halts = make([]Node, 1), make([]time.Time, 1)
-	w.gates = []*gate{{counts: map[string]int{}, times: map[string]int{}}}
+	w := calm(1)
+	w.still = true
 	return newProc(w, 0, 0)
 }
 
@@ -82,5 +94,27 @@ func TestBucket_Conformance(t *testing.T) {
 			Bucket: open(), Reopen: func(testing.TB) blob.Bucket { return open() }, Unpinned: true,
 			Leftovers: func(testing.TB) int { return 0 }, BigObject: 1 << 20,
 		}
+	})
+}
+
+// What joins processes keeps the promises of the real network, while nothing is
+// broken.
+func TestNetwork_Conformance(t *testing.T) {
+	t.Parallel()
+	peerstest.Run(t, synctest.Test, func(t *testing.T, handleTimeout time.Duration) peerstest.Harness {
+		w := calm(3)
+		w.net.handleTimeout = handleTimeout
+		starts := make([]int, 3)
+		t.Cleanup(func() {
+			w.all.Wait()
+			time.Sleep(time.Second) // until word of the last hang-up is there
+		})
+		return peerstest.Harness{Start: func(t *testing.T, place int) peerstest.Process {
+			p := newProc(w, place, starts[place])
+			starts[place]++
+			t.Cleanup(p.kill)
+			p.join()
+			return peerstest.Process{Peers: p.port, Serve: p.port.server.Serve, Leave: p.leave, Kill: p.kill}
+		}}
 	})
 }

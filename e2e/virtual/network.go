@@ -1,13 +1,17 @@
 package virtual
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
-	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/rowmill/rowmill/actors"
@@ -32,6 +36,8 @@ type network struct {
 	later func(d time.Duration, do func())
 	// deaf is how long it takes until a member is missed that does not answer.
 	deaf time.Duration
+	// handleTimeout is that of peer.Config; 0: its default.
+	handleTimeout time.Duration
 }
 
 // A fate is what becomes of one message.
@@ -43,16 +49,22 @@ type fate struct {
 	again  time.Duration // it arrives a second time, so much later; 0: once
 }
 
-// A port is a process on the network.
+// A port is a process on the network. What requests and answers are is the real
+// thing; a port carries them in place of TCP.
 type port struct {
 	net     *network
 	node    int
 	changed chan struct{}
-	serve   atomic.Pointer[func(ctx context.Context, e peer.Envelope) (any, error)] // nil before it has started
+	client  *peer.Client
+	server  *peer.Responder
+	life    context.Context // of what it answers: until it is gone
+	end     context.CancelFunc
+	under   sync.WaitGroup // requests that it answers
 
 	// Guarded by network.mu.
 	member cluster.Member
-	doc    int // version of member.State
+	doc    int  // version of member.State
+	left   bool // it is no member and takes no requests, but may have some under way
 	gone   bool
 	view   map[string]seen // by ID
 }
@@ -71,7 +83,7 @@ func newNetwork() *network {
 		ports:   make(map[string]*port),
 		reaches: func(_, _ *port) bool { return true },
 		fate:    func(_, _ *port, _ string) fate { return fate{delay: time.Millisecond, back: time.Millisecond} },
-		awake:   func(p *port) bool { return !p.left() },
+		awake:   func(p *port) bool { return !p.isGone() },
 		later:   func(d time.Duration, do func()) { time.AfterFunc(d, do) },
 		deaf:    2 * time.Second,
 	}
@@ -81,6 +93,10 @@ func newNetwork() *network {
 func (n *network) listen(node int, m cluster.Member) *port {
 	m.Self = true
 	p := &port{net: n, node: node, member: m, changed: make(chan struct{}, 1), view: make(map[string]seen)}
+	p.life, p.end = context.WithCancel(context.Background())
+	limits := peer.Config{HandleTimeout: n.handleTimeout, Carrier: p}
+	p.client, _ = peer.NewClient(limits) // an error is about TLS
+	p.server = peer.NewResponder(limits)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ports[m.Peer] = p
@@ -106,13 +122,13 @@ func (p *port) gossip(done <-chan struct{}, every time.Duration) {
 func (p *port) meet() {
 	p.net.mu.Lock()
 	defer p.net.mu.Unlock()
-	if p.gone {
+	if p.left {
 		return
 	}
 	now := time.Now()
 	for _, at := range slices.Sorted(maps.Keys(p.net.ports)) {
 		o := p.net.ports[at]
-		if o == p || o.gone || !p.net.reaches(p, o) || !p.net.reaches(o, p) {
+		if o == p || o.left || !p.net.reaches(p, o) || !p.net.reaches(o, p) {
 			continue
 		}
 		p.hear(o, now)
@@ -128,6 +144,9 @@ func (p *port) meet() {
 
 func (p *port) hear(o *port, now time.Time) {
 	s, known := p.view[o.member.ID]
+	if !known {
+		maps.DeleteFunc(p.view, func(_ string, former seen) bool { return former.Peer == o.member.Peer })
+	}
 	if !known || s.doc < o.doc {
 		s.Member, s.doc = o.member, o.doc
 		s.Self = false
@@ -144,26 +163,47 @@ func (p *port) tell() {
 	}
 }
 
-// close says that nobody listens any more. Told others know at once.
+// close says that nobody listens any more. Told others know at once, if they can
+// be reached, and what is under way is answered.
 func (p *port) close(told bool) {
 	p.net.mu.Lock()
-	defer p.net.mu.Unlock()
-	p.gone = true
+	p.left = true
 	if p.net.ports[p.member.Peer] == p {
 		delete(p.net.ports, p.member.Peer)
 	}
 	if told {
 		for _, o := range p.net.ports {
-			delete(o.view, p.member.ID)
-			o.tell()
+			if p.net.reaches(p, o) {
+				delete(o.view, p.member.ID)
+				o.tell()
+			}
 		}
 	}
+	p.net.mu.Unlock()
+	if told {
+		p.under.Wait()
+	}
+	p.net.mu.Lock()
+	p.gone = true
+	p.net.mu.Unlock()
+	p.end()
 }
 
-func (p *port) left() bool {
+func (p *port) isGone() bool {
 	p.net.mu.Lock()
 	defer p.net.mu.Unlock()
 	return p.gone
+}
+
+// begin says that a request is under way here, unless no more are taken.
+func (p *port) begin() bool {
+	p.net.mu.Lock()
+	defer p.net.mu.Unlock()
+	if p.left {
+		return false
+	}
+	p.under.Add(1)
+	return true
 }
 
 // Self is this process.
@@ -194,7 +234,7 @@ func (p *port) Members() []cluster.Member {
 func (p *port) Changed() <-chan struct{} { return p.changed }
 
 // maxState is the longest document that a member may spread, as cluster has it.
-const maxState = 32 << 10
+const maxState = 16 << 10
 
 // SetState says it to all who can be reached now; the others hear it when they
 // meet.
@@ -203,7 +243,7 @@ func (p *port) SetState(doc []byte) error {
 		return fmt.Errorf("the state has %d bytes, %d are allowed", len(doc), maxState)
 	}
 	p.net.mu.Lock()
-	p.member.State = append([]byte(nil), doc...)
+	p.member.State = append([]byte{}, doc...)
 	p.doc++
 	p.net.mu.Unlock()
 	p.tell()
@@ -212,111 +252,111 @@ func (p *port) SetState(doc []byte) error {
 	return nil
 }
 
-// handleTimeout bounds a request, as that of peer.Config.
-const handleTimeout = 30 * time.Second
+// kindKey is the context key of a request's kind.
+type kindKey struct{}
 
 // Ask sends a request and waits for its answer.
 func (p *port) Ask(ctx context.Context, address string, e peer.Envelope, reply any) error {
-	ctx, cancel := context.WithTimeout(ctx, handleTimeout)
-	defer cancel()
-	answer, err := p.ask(ctx, address, e)
-	if err != nil {
-		return fmt.Errorf("ask %s for %s: %w", address, e.Kind, err)
+	if !p.net.awake(p) {
+		return errDead
 	}
-	if reply == nil {
-		return nil
+	err := p.client.Ask(context.WithValue(ctx, kindKey{}, e.Kind), address, e, reply)
+	if !p.net.awake(p) {
+		return errDead
 	}
-	return json.Unmarshal(answer, reply)
+	return err
 }
 
 // A response is what comes back.
 type response struct {
-	doc []byte
-	err error
+	said *httptest.ResponseRecorder
+	err  error
 }
 
-func (p *port) ask(ctx context.Context, address string, e peer.Envelope) ([]byte, error) {
-	if !p.net.awake(p) {
-		return nil, errDead
+// RoundTrip carries a request to whoever listens at its address.
+func (p *port) RoundTrip(r *http.Request) (*http.Response, error) {
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
 	}
-	if ctx.Err() != nil {
-		return nil, unanswered(ctx)
+	ctx, address := r.Context(), r.URL.Host
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	e.Protocol = peer.Protocol
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, err
+	}
+	kind, _ := ctx.Value(kindKey{}).(string)
 	o := p.net.at(address)
 	if o == nil {
-		if err := pause(ctx, p.net.fate(p, p, e.Kind).delay); err != nil {
-			return nil, unanswered(ctx)
+		if err := pause(ctx, p.net.fate(p, p, kind).delay); err != nil {
+			return nil, err
 		}
-		return nil, peer.ErrRefused
+		return nil, syscall.ECONNREFUSED
 	}
-	f := p.net.fate(p, o, e.Kind)
+	f := p.net.fate(p, o, kind)
 	answers := make(chan response, 1)
 	if !f.lost && p.net.reaches(p, o) {
-		p.net.later(f.delay, func() { p.deliver(address, e, f, answers) })
+		p.net.later(f.delay, func() { p.deliver(r, text, f, answers) })
 	}
 	if f.again > 0 {
-		p.net.later(f.delay+f.again, func() { p.deliver(address, e, fate{unsaid: true}, nil) })
+		again := r.WithContext(context.WithoutCancel(ctx))
+		p.net.later(f.delay+f.again, func() { p.deliver(again, text, fate{unsaid: true}, nil) })
 	}
 	select {
-	case r := <-answers:
-		if !p.net.awake(p) {
-			return nil, errDead
+	case a := <-answers:
+		if a.err != nil {
+			return nil, a.err
 		}
-		return r.doc, r.err
+		return a.said.Result(), nil
 	case <-ctx.Done():
-		return nil, unanswered(ctx)
+		return nil, ctx.Err()
 	}
 }
 
-// deliver has a request handled by who listens at an address then.
-func (p *port) deliver(address string, e peer.Envelope, f fate, answers chan<- response) {
-	o := p.net.at(address)
-	if o == nil || !p.net.awake(o) {
-		if !f.unsaid && o == nil {
-			answers <- response{err: peer.ErrRefused}
+// deliver has a request answered by who listens at its address then.
+func (p *port) deliver(r *http.Request, text []byte, f fate, answers chan<- response) {
+	o := p.net.at(r.URL.Host)
+	if o == nil {
+		if !f.unsaid {
+			answers <- response{err: syscall.ECONNREFUSED}
 		}
-		return // who was stopped and then killed never answers
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), handleTimeout)
-	defer cancel()
-	reply, err := o.answer(ctx, e)
-	if f.unsaid || o.left() {
 		return
 	}
-	if err == nil {
-		doc, merr := json.Marshal(reply)
-		p.back(o, f, answers, response{doc, merr})
+	a := response{err: syscall.ECONNRESET}
+	if p.net.awake(o) && o.begin() {
+		if said := o.answer(r, text, f.back); !o.isGone() {
+			a = response{said: said}
+		}
+	}
+	if f.unsaid {
 		return
 	}
-	p.back(o, f, answers, response{err: err})
-}
-
-func (p *port) back(o *port, f fate, answers chan<- response, r response) {
 	time.Sleep(f.back)
 	if p.net.reaches(o, p) {
-		answers <- r
+		answers <- a
 	}
 }
 
-func (p *port) answer(ctx context.Context, e peer.Envelope) (any, error) {
-	serve := p.serve.Load()
-	if serve == nil {
-		return nil, &peer.Refusal{Code: peer.CodeStarting, Message: "the node does not answer yet"}
-	}
-	return (*serve)(ctx, e)
+// answer has a request answered here. That its asker hangs up is known a while
+// after.
+func (p *port) answer(r *http.Request, text []byte, while time.Duration) *httptest.ResponseRecorder {
+	defer p.under.Done()
+	ctx, hangUp := context.WithCancel(p.life)
+	defer hangUp()
+	defer context.AfterFunc(r.Context(), func() {
+		time.Sleep(while)
+		hangUp()
+	})()
+	arrived := r.Clone(ctx)
+	arrived.Body = io.NopCloser(bytes.NewReader(text))
+	w := httptest.NewRecorder()
+	p.server.ServeHTTP(w, arrived)
+	return w
 }
 
 func (n *network) at(address string) *port {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.ports[address]
-}
-
-// unanswered is what an asker hears whose time is over.
-func unanswered(ctx context.Context) error {
-	if ctx.Err() == context.Canceled {
-		return ctx.Err()
-	}
-	return fmt.Errorf("%w: no answer in time: %w", peer.ErrUnreachable, ctx.Err())
 }

@@ -62,6 +62,7 @@ func (w *world) name(node int) string {
 func (p *proc) start() error {
 	defer close(p.ready)
 	w, n := p.world, p.world.Nodes[p.node]
+	p.join()
 	p.records = recall.New(recall.Config{
 		Store: &records{Store: w.vault.base, proc: p, vault: w.vault}, Log: w.log.With("node", p.id), For: max(w.settleTime(), time.Second),
 	})
@@ -88,12 +89,7 @@ func (p *proc) start() error {
 		return err
 	}
 	p.started = true
-	answer := p.system.Answer
-	p.port.serve.Store(&answer)
-	w.all.Go(func() {
-		time.Sleep(w.latency(p.node, "gossip", "") * 10)
-		p.port.gossip(p.killed, time.Second)
-	})
+	p.port.server.Serve(p.system.Answer)
 	server, err := api.New(api.Config{
 		Store: p.system.Watch().Store(), Bucket: p.system.Watch().Requests(), Catalog: w.catalog, Service: service{p.system}, Logger: w.log.With("node", p.id),
 		Now: w.clock(p.node), EnginesOnly: n.OwnsNone, AdminKey: adminKey, MaxInlineBytes: 512,
@@ -103,6 +99,14 @@ func (p *proc) start() error {
 	}
 	p.handler = server.Handler()
 	return nil
+}
+
+// join has the process look for others, and them hear of it.
+func (p *proc) join() {
+	p.world.all.Go(func() {
+		time.Sleep(p.world.latency(p.node, "gossip", "") * 10)
+		p.port.gossip(p.killed, time.Second)
+	})
 }
 
 // settleTime is longer than what the store of this world may forget.
@@ -150,6 +154,14 @@ func (p *proc) kill() {
 	p.port.close(false)
 }
 
+// leave tells the others that the process goes, unless it was killed before.
+func (p *proc) leave() {
+	if !p.dead() {
+		p.port.close(true)
+	}
+	p.kill()
+}
+
 // bury ends what is left of a process that was killed.
 func (p *proc) bury() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -173,10 +185,7 @@ func (p *proc) end(ctx context.Context) error {
 			if p.records != nil {
 				_ = p.records.Close()
 			}
-			if !p.dead() {
-				p.port.close(true)
-			}
-			p.kill()
+			p.leave()
 		}()
 	})
 	<-p.stopped

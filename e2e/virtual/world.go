@@ -88,11 +88,23 @@ func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, e
 		w.skews = append(w.skews, time.Duration(n.Clock))
 	}
 	w.halts, w.procs, w.starts = make([]time.Time, len(s.Nodes)), make([]*proc, len(s.Nodes)), make([]int, len(s.Nodes))
+	w.connect()
+	var err error
+	forgets := slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == "forget" })
+	w.vault, err = openVault(folder, forgets)
+	w.account = newAccount(w)
+	w.watch = w.account.watch
+	w.shelf.removed = w.account.removed
+	return w, err
+}
+
+// connect has the network be as the schedule says.
+func (w *world) connect() {
 	w.net.reaches = func(from, to *port) bool { return !w.cut(from.node, to.node) }
 	w.net.fate = w.fate
 	w.net.later = w.later
 	w.net.awake = func(p *port) bool {
-		for !p.left() {
+		for !p.isGone() {
 			left := w.halted(p.node)
 			if left <= 0 {
 				return true
@@ -101,13 +113,6 @@ func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, e
 		}
 		return false
 	}
-	var err error
-	forgets := slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == "forget" })
-	w.vault, err = openVault(folder, forgets)
-	w.account = newAccount(w)
-	w.watch = w.account.watch
-	w.shelf.removed = w.account.removed
-	return w, err
 }
 
 // run plays the schedule from its begin to its end, and returns what was wrong.
