@@ -4,6 +4,9 @@
 //
 //	go run ./e2e/virtual/planted -within 10m [name …]
 //
+// Before that it runs schedules on the code as it is, for -control: what is found
+// there is not the plants'.
+//
 // A fault is a file of e2e/virtual/testdata/planted: a line that says what it
 // is, the file that it goes into, and what stands there before and after. One
 // that the code has outgrown is an error.
@@ -28,8 +31,9 @@ const folder = "e2e/virtual/testdata/planted"
 
 func main() {
 	within := flag.Duration("within", 10*time.Minute, "how long each fault may take to be found")
+	control := flag.Duration("control", time.Minute, "how long to run without a fault, before the others")
 	flag.Parse()
-	if err := run(context.Background(), os.Stdout, *within, flag.Args()); err != nil {
+	if err := run(context.Background(), os.Stdout, *control, *within, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "planted:", err)
 		os.Exit(1)
 	}
@@ -41,8 +45,8 @@ type plant struct {
 	before, after    string
 }
 
-func run(ctx context.Context, out io.Writer, within time.Duration, names []string) error {
-	plants, err := read(names)
+func run(ctx context.Context, out io.Writer, control, within time.Duration, names []string) error {
+	plants, err := read(".", names)
 	if err != nil {
 		return err
 	}
@@ -58,6 +62,12 @@ func run(ctx context.Context, out io.Writer, within time.Duration, names []strin
 		if _, err := p.in(dir); err != nil {
 			return err
 		}
+	}
+	switch _, found, err := schedules(ctx, dir, control); {
+	case err != nil:
+		return err
+	case found != "":
+		return fmt.Errorf("without a fault: %s", found)
 	}
 	missed := 0
 	for _, p := range plants {
@@ -76,9 +86,10 @@ func run(ctx context.Context, out io.Writer, within time.Duration, names []strin
 	return nil
 }
 
-// read reads the plants of the names, or all.
-func read(names []string) ([]plant, error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*.txt"))
+// read reads the plants of the names, or all, in the repository whose root is
+// given.
+func read(root string, names []string) ([]plant, error) {
+	files, err := filepath.Glob(filepath.Join(root, folder, "*.txt"))
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +157,7 @@ func (p plant) in(dir string) (string, error) {
 
 var failure = regexp.MustCompile(`seed \d+: .*`)
 
-// try plants the fault, runs schedules until one fails, and takes it out again.
+// try plants the fault, runs schedules, and takes it out again.
 func (p plant) try(ctx context.Context, dir string, within time.Duration) (took time.Duration, found string, err error) {
 	file := filepath.Join(dir, p.file)
 	was, err := os.ReadFile(file)
@@ -161,6 +172,11 @@ func (p plant) try(ctx context.Context, dir string, within time.Duration) (took 
 	if err != nil {
 		return 0, "", err
 	}
+	return schedules(ctx, dir, within)
+}
+
+// schedules runs schedules of the code in dir until one fails.
+func schedules(ctx context.Context, dir string, within time.Duration) (took time.Duration, found string, err error) {
 	binary := filepath.Join(dir, "virtual.test")
 	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "./e2e/virtual")
 	build.Dir = dir
