@@ -24,7 +24,7 @@ func (j *job) broke(c actor.Context, err error) {
 		j.metrics.fenced.Inc()
 		j.log.Warn("job has another owner", "err", err)
 		j.stopRows(c)
-		j.leave(c, rowmill.StatusUnknown, false) // without touching the store
+		j.leave(c, jobOver{}) // without touching the store
 	case errors.Is(err, errForgotten):
 		j.log.Warn("beginning again from the parts that the store has", "err", err)
 		j.release(c)
@@ -54,7 +54,7 @@ func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
 			case errors.Is(err, rowmill.ErrTerminal):
 				j.onOver(c)
 			case err != nil:
-				j.leave(c, rowmill.StatusUnknown, false) // another owner's, or the node is stopping
+				j.leave(c, jobOver{}) // another owner's, or the node is stopping
 			default:
 				j.rec = rec
 				j.over(c, rec.Job.Status)
@@ -92,7 +92,7 @@ func (j *job) over(c actor.Context, status rowmill.Status) {
 	j.ending.run(c, func(context.Context) step {
 		j.writes.Wait()
 		j.dismissed.Wait()
-		return func(c actor.Context) { j.leave(c, status, false) }
+		return func(c actor.Context) { j.leave(c, jobOver{status: status}) }
 	})
 }
 
@@ -110,7 +110,7 @@ func (j *job) onOver(c actor.Context) {
 		return func(c actor.Context) {
 			if err != nil || !rec.Job.Status.Terminal() {
 				j.log.Warn("a job that was over is not any more", "status", rec.Job.Status, "err", err)
-				j.leave(c, rowmill.StatusUnknown, true)
+				j.leave(c, jobOver{released: true, unsure: true})
 				return
 			}
 			j.over(c, rec.Job.Status)
@@ -126,14 +126,15 @@ func (j *job) release(c actor.Context) {
 		if err != nil {
 			j.log.Warn("giving the job back failed", "err", err)
 		}
-		return func(c actor.Context) { j.leave(c, rowmill.StatusUnknown, true) }
+		return func(c actor.Context) { j.leave(c, jobOver{released: true, unsure: err != nil}) }
 	})
 }
 
 // leave has the node stop this actor: that it stopped by itself would overtake
 // the message.
-func (j *job) leave(c actor.Context, status rowmill.Status, released bool) {
-	c.Send(j.node, jobOver{id: j.rec.Job.ID, status: status, released: released})
+func (j *job) leave(c actor.Context, over jobOver) {
+	over.id = j.rec.Job.ID
+	c.Send(j.node, over)
 }
 
 func (j *job) onStopping() {

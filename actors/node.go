@@ -26,6 +26,7 @@ type (
 		id       string
 		status   rowmill.Status
 		released bool // it waits for another owner
+		unsure   bool // it may still be this node's, for which nobody else takes it
 	}
 	workerEnded  struct{ job, worker string } // worker: nothing is left for it to do
 	leaseChanged struct {                     // System: there is a new session, or one can no longer be trusted

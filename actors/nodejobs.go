@@ -108,6 +108,9 @@ func (n *node) onClaimFailed(c actor.Context, job, session string, err error) {
 		n.claims.doubt(job)
 	default:
 		n.log.Warn("claiming the job failed", "job", job, "err", err)
+		if !storage.Lasting(err) && !errors.Is(err, store.ErrNewer) {
+			n.claims.doubt(job)
+		}
 	}
 	n.reportDrained()
 }
@@ -180,6 +183,9 @@ func (n *node) onJobOver(c actor.Context, m jobOver) {
 		c.Stop(o.pid)
 	}
 	n.claims.end(m.id)
+	if m.unsure {
+		n.claims.doubt(m.id)
+	}
 	n.metrics.active.Set(float64(len(n.claims.owned)))
 	if m.released {
 		n.tellNext(c, m.id)
