@@ -13,6 +13,7 @@ type Fault struct {
 	Hosts bool // needs hosts with a network between them
 	Root  bool // needs root, for a file system of its own
 	Both  bool // needs the program of the version before
+	New   bool // that version may not survive it
 
 	// When is the moment of the job at which it strikes.
 	When Moment
@@ -61,33 +62,33 @@ func Faults() []Fault {
 		{Name: "Redis unreachable for a worker", Hosts: true, Lasts: partedFor, Strike: withoutRedis(worker)},
 		{Name: "30 % packet loss", Hosts: true, Lasts: partedFor, Strike: lossy},
 
-		{Name: "kill -9 the owner in the ingest", When: Ingesting, Lasts: 4 * time.Second, Strike: killDownload(false)},
-		{Name: "kill -9 all nodes in the ingest", When: Ingesting, Lasts: 5 * time.Second, Strike: killDownload(true)},
-		{Name: "kill -9 redis-server in the ingest", When: Ingesting, Lasts: 3 * time.Second, Strike: killRedis},
-		{Name: "kill -9 the S3 server in the ingest", When: Ingesting, Lasts: 3 * time.Second, Strike: killS3},
+		{Name: "kill -9 the owner in the ingest", New: true, When: Ingesting, Lasts: 4 * time.Second, Strike: killDownload(false)},
+		{Name: "kill -9 all nodes in the ingest", New: true, When: Ingesting, Lasts: 5 * time.Second, Strike: killDownload(true)},
+		{Name: "kill -9 redis-server in the ingest", New: true, When: Ingesting, Lasts: 3 * time.Second, Strike: killRedis},
+		{Name: "kill -9 the S3 server in the ingest", New: true, When: Ingesting, Lasts: 3 * time.Second, Strike: killS3},
 
-		{Name: "kill -9 the owner at the end", When: Ending, Lasts: 3 * time.Second, Strike: killNode(formerOwner)},
-		{Name: "kill -9 all nodes at the end", When: Ending, Lasts: 4 * time.Second, Strike: killAll},
-		{Name: "kill -9 redis-server at the end", When: Ending, Lasts: 3 * time.Second, Strike: killRedis},
-		{Name: "kill -9 the S3 server at the end", When: Ending, Lasts: 3 * time.Second, Strike: killS3},
-		{Name: "SIGSTOP the owner for 10s at the end", When: Ending, Lasts: 10 * time.Second, Strike: pauseNode(formerOwner, 10*time.Second)},
-		{Name: "power cut at Redis, everysec, at the end", When: Ending, Lasts: 4 * time.Second, Strike: cutPower},
+		{Name: "kill -9 the owner at the end", New: true, When: Ending, Lasts: 3 * time.Second, Strike: killNode(formerOwner)},
+		{Name: "kill -9 all nodes at the end", New: true, When: Ending, Lasts: 4 * time.Second, Strike: killAll},
+		{Name: "kill -9 redis-server at the end", New: true, When: Ending, Lasts: 3 * time.Second, Strike: killRedis},
+		{Name: "kill -9 the S3 server at the end", New: true, When: Ending, Lasts: 3 * time.Second, Strike: killS3},
+		{Name: "SIGSTOP the owner for 10s at the end", New: true, When: Ending, Lasts: 10 * time.Second, Strike: pauseNode(formerOwner, 10*time.Second)},
+		{Name: "power cut at Redis, everysec, at the end", New: true, When: Ending, Lasts: 4 * time.Second, Strike: cutPower},
 
-		{Name: "power cut at Redis, everysec, takes the end", When: Ending, Lasts: 2 * time.Second, Strike: cutEnd},
-		{Name: "kill -9 the owner after the end", When: Over, Strike: killNode(formerOwner)},
-		{Name: "kill -9 all nodes after the end", When: Over, Strike: killAll},
-		{Name: "power cut at Redis, everysec, after the end", When: Over, Strike: cutPower},
-		{Name: "kill -9 a node and the S3 server while files are made", When: Over, Strike: killMaking},
-		{Name: "kill -9 all nodes while data is removed", When: Over, Strike: killRemoval},
+		{Name: "power cut at Redis, everysec, takes the end", New: true, When: Ending, Lasts: 2 * time.Second, Strike: cutEnd},
+		{Name: "kill -9 the owner after the end", New: true, When: Over, Strike: killNode(formerOwner)},
+		{Name: "kill -9 all nodes after the end", New: true, When: Over, Strike: killAll},
+		{Name: "power cut at Redis, everysec, after the end", New: true, When: Over, Strike: cutPower},
+		{Name: "kill -9 a node and the S3 server while files are made", New: true, When: Over, Strike: killMaking},
+		{Name: "kill -9 all nodes while data is removed", New: true, When: Over, Strike: killRemoval},
 
-		{Name: "S3 unreachable for the owner", Hosts: true, Lasts: partedFor, Strike: withoutS3(owner)},
-		{Name: "S3 unreachable for a worker", Hosts: true, Lasts: partedFor, Strike: withoutS3(worker)},
-		{Name: "S3 away for 20s", Lasts: awayFor, Strike: s3Away},
-		{Name: "Redis away for 20s", Lasts: awayFor, Strike: redisAway},
-		{Name: "Redis full", Lasts: fullFor, Strike: redisFull},
-		{Name: "S3 full", Hosts: true, Root: true, Lasts: fullFor, Strike: s3Full},
-		{Name: "S3 slow", Hosts: true, Lasts: partedFor, Strike: slowly("S3 slow", 1000, func(t *Trial) *host { return t.s3Host })},
-		{Name: "Redis slow", Hosts: true, Lasts: partedFor, Strike: slowly("Redis slow", 400, func(t *Trial) *host { return t.redisHost })},
+		{Name: "S3 unreachable for the owner", New: true, Hosts: true, Lasts: partedFor, Strike: withoutS3(owner)},
+		{Name: "S3 unreachable for a worker", New: true, Hosts: true, Lasts: partedFor, Strike: withoutS3(worker)},
+		{Name: "S3 away for 20s", New: true, Lasts: awayFor, Strike: s3Away},
+		{Name: "Redis away for 20s", New: true, Lasts: awayFor, Strike: redisAway},
+		{Name: "Redis full", New: true, Lasts: fullFor, Strike: redisFull},
+		{Name: "S3 full", New: true, Hosts: true, Root: true, Lasts: fullFor, Strike: s3Full},
+		{Name: "S3 slow", New: true, Hosts: true, Lasts: partedFor, Strike: slowly("S3 slow", 1000, func(t *Trial) *host { return t.s3Host })},
+		{Name: "Redis slow", New: true, Hosts: true, Lasts: partedFor, Strike: slowly("Redis slow", 400, func(t *Trial) *host { return t.redisHost })},
 	}
 	for _, d := range []time.Duration{3 * time.Second, 10 * time.Second, 30 * time.Second} {
 		faults = append(faults,

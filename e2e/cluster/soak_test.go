@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,16 +82,17 @@ func soak(t *testing.T, table *Table, random *rand.Rand, config Config, end time
 	})
 }
 
-// choose returns one fault, or two.
+// choose returns one fault, or two. What the version before may not survive does
+// not strike where it runs, or is about to.
 func choose(c *Cluster, random *rand.Rand) []Fault {
-	var possible []Fault
-	for _, f := range Faults() {
-		if (c.network != nil || !f.Hosts && !f.Root) && (c.config.Previous != "" || !f.Both) {
-			possible = append(possible, f)
-		}
-	}
+	older := slices.ContainsFunc(c.nodes(), func(n *Node) bool { return n.Previous })
+	possible := slices.DeleteFunc(Faults(), func(f Fault) bool {
+		return c.network == nil && (f.Hosts || f.Root) || c.config.Previous == "" && f.Both || older && f.New
+	})
 	chosen := []Fault{possible[random.IntN(len(possible))]}
 	if random.IntN(3) == 0 {
+		first := chosen[0]
+		possible = slices.DeleteFunc(possible, func(f Fault) bool { return f.New && first.Both || f.Both && first.New })
 		chosen = append(chosen, possible[random.IntN(len(possible))])
 	}
 	return chosen
