@@ -1,0 +1,266 @@
+package virtual
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/store"
+)
+
+// over reports whether all jobs have ended, or may never have been.
+func (a *account) over() bool {
+	for _, j := range a.jobs {
+		a.mu.Lock()
+		id, seen := j.id, len(j.history) > 0
+		over := seen && j.history[len(j.history)-1].status.Terminal()
+		a.mu.Unlock()
+		if over {
+			continue
+		}
+		if id == "" || seen {
+			return false
+		}
+		rec, err := a.look(id) // the store has gone back
+		switch {
+		case errors.Is(err, rowmill.ErrNotFound) && j.lawfullyGone():
+		case err != nil, !rec.Job.Status.Terminal():
+			return false
+		}
+	}
+	return true
+}
+
+// endsWithin is how long a job may take once nothing is broken any more, far
+// above what any needs.
+const endsWithin = 4 * time.Minute
+
+// await waits until all jobs are over and no fault is to come.
+func (a *account) await() {
+	var last time.Duration
+	for _, f := range a.world.Faults {
+		if f.Nth == 0 {
+			last = max(last, time.Duration(f.At+f.For))
+		}
+	}
+	for a.world.now() < last {
+		time.Sleep(min(time.Second, last-a.world.now()))
+	}
+	for range 20 { // faults at effects may still come, and nodes come back
+		if a.over() {
+			break
+		}
+		time.Sleep(time.Second)
+	}
+	a.world.heal()
+	until := a.world.now() + endsWithin
+	for !a.over() && a.world.now() < until {
+		time.Sleep(250 * time.Millisecond)
+	}
+	a.world.tell(-1, "over", "", "")
+}
+
+// settle lets what is left be cleaned up by one node, the others being stopped,
+// and reads the results.
+func (a *account) settle() {
+	w := a.world
+	if !a.over() {
+		for _, j := range a.jobs {
+			id := j.known()
+			if id == "" {
+				a.wrong("job %d is not accepted by anyone", j.index)
+				continue
+			}
+			if rec, err := a.look(id); err != nil && j.lawfullyGone() {
+				continue
+			} else if err != nil {
+				a.wrong("job %d was accepted and is gone: %v", j.index, err)
+			} else if !rec.Job.Status.Terminal() {
+				a.wrong("job %d does not end: it is %s, epoch %d, %d of %d rows done: %s", j.index, rec.Job.Status, rec.Epoch, rec.Job.RowsDone, len(j.texts), rec.Job.Message)
+			}
+		}
+		return
+	}
+	time.Sleep(30 * time.Second) // what was on its way arrives
+	keeper := -1
+	for i, n := range w.Nodes {
+		if p := w.proc(i); p == nil {
+			a.wrong("node %d does not come up", i)
+		} else if keeper < 0 && !n.OwnsNone {
+			keeper = i
+		} else {
+			w.stop(p)
+		}
+	}
+	if keeper < 0 {
+		return
+	}
+	time.Sleep(2*orphanAge + 30*time.Second)
+	for _, j := range a.jobs {
+		if j.known() != "" && !j.gone {
+			j.judge(keeper)
+		}
+	}
+	a.judgeLedger()
+}
+
+// judge settles the account of one job.
+func (j *jobCase) judge(node int) {
+	rec, err := j.look(j.id)
+	if err != nil {
+		if !j.lawfullyGone() {
+			j.wrong("job %d was accepted and is gone: %v", j.index, err)
+		}
+		return
+	}
+	job := rec.Job
+	j.judgeReruns()
+	j.judgeKept(rec)
+	switch job.Status {
+	case rowmill.StatusCancelled:
+		if j.Cancel <= 0 {
+			j.wrong("job %d was cancelled by nobody", j.index)
+		}
+		return
+	case rowmill.StatusSucceeded:
+	default:
+		j.wrong("job %d is %s: %+v", j.index, job.Status, job.FailureReason)
+		return
+	}
+	if j.cancelled && !slices.ContainsFunc(j.forgets, func(forgetting) bool { return true }) {
+		j.wrong("job %d was cancelled, as its client was told, and has succeeded", j.index)
+	}
+	var input, output int64
+	for _, text := range j.texts {
+		if !broken(text) {
+			a := answerTo(text, j.Schema)
+			input, output = input+a.input, output+a.output
+		}
+	}
+	rows := int64(len(j.texts))
+	if job.NumRows == nil || *job.NumRows != rows || job.RowsDone != rows || job.FailedRows != int64(j.Broken) ||
+		job.InputTokens == nil || *job.InputTokens != input || *job.OutputTokens != output {
+		j.wrong("job %d: %d rows done, %d failed, tokens %v and %v, want %d, %d, %d and %d", j.index, job.RowsDone, job.FailedRows,
+			value(job.InputTokens), value(job.OutputTokens), rows, j.Broken, input, output)
+	}
+	if want := (float64(input)*1000 + float64(output)*2000) / 1e6; job.JobCost == nil || math.Abs(*job.JobCost-want) > 1e-9 {
+		j.wrong("job %d costs %v, want %v", j.index, job.JobCost, want)
+	}
+	j.judgeResults(node)
+}
+
+func value(p *int64) int64 {
+	if p == nil {
+		return -1
+	}
+	return *p
+}
+
+// judgeResults wants one output for each row, in order.
+func (j *jobCase) judgeResults(node int) {
+	code, text := j.world.request(node, http.MethodGet, "/v1/jobs/"+j.id+"/results?include_inputs=true", http.Header{"Authorization": {"Key " + adminKey}}, nil)
+	var got struct {
+		Inputs  []string          `json:"inputs"`
+		Outputs []json.RawMessage `json:"outputs"`
+	}
+	if err := json.Unmarshal(text, &got); code != http.StatusOK || err != nil {
+		j.wrong("the results of job %d: %d %.300s", j.index, code, text)
+		return
+	}
+	if len(got.Outputs) != len(j.texts) || len(got.Inputs) != len(j.texts) {
+		j.wrong("job %d of %d rows has %d outputs", j.index, len(j.texts), len(got.Outputs))
+		return
+	}
+	for i, row := range j.texts {
+		want := "null"
+		if !broken(row) {
+			text, _ := json.Marshal(answerTo(row, j.Schema).text)
+			want = string(text)
+		}
+		if got.Inputs[i] != row || string(got.Outputs[i]) != want {
+			j.wrong("row %d of job %d: %s for %q, want %s for %q", i, j.index, got.Outputs[i], got.Inputs[i], want, row)
+			return
+		}
+	}
+}
+
+// judgeKept wants store and bucket to hold of a job that is over what they
+// should.
+func (j *jobCase) judgeKept(rec store.Record) {
+	named := map[string]bool{}
+	for _, a := range rec.Artifacts {
+		named[a.Key] = true
+	}
+	parts := j.parts(j.id)
+	for _, p := range parts {
+		named[p.Key] = true
+	}
+	if rec.Job.Status == rowmill.StatusSucceeded && len(parts) > 0 {
+		j.wrong("%d records of parts of job %d are left", len(parts), j.index)
+	}
+	resumable := rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows > 0 // its input stays for that
+	for _, info := range j.world.shelf.list(layout.Job(j.id)) {
+		if !named[info.Key] && (!resumable || !strings.HasPrefix(info.Key, layout.Input(j.id))) {
+			j.wrong("%s is left of job %d, which is %s", short(plain(info.Key)), j.index, rec.Job.Status)
+		}
+		delete(named, info.Key)
+	}
+	for key := range named {
+		j.wrong("%s of job %d is not there", short(plain(key)), j.index)
+	}
+	if rec.Reserved != 0 {
+		j.wrong("%v are set aside for job %d, which is over", rec.Reserved, j.index)
+	}
+}
+
+// judgeLedger wants the account charged for what its jobs used.
+func (a *account) judgeLedger() {
+	var used, charged store.Totals
+	for _, j := range a.jobs {
+		if id := j.known(); id != "" {
+			if rec, err := a.look(id); err == nil {
+				used.Rows += rec.Job.RowsDone
+				used.Failed += rec.Job.FailedRows
+				used.InputTokens += max(0, value(rec.Job.InputTokens))
+				used.OutputTokens += max(0, value(rec.Job.OutputTokens))
+			}
+		}
+	}
+	days, err := a.world.vault.base.Usage(background, "default", a.world.began.AddDate(0, 0, -1), time.Now().AddDate(0, 0, 1))
+	if err != nil {
+		a.wrong("the ledger: %v", err)
+	}
+	for _, d := range days {
+		charged = charged.Plus(d.Totals)
+	}
+	if used.Rows != charged.Rows || used.Failed != charged.Failed || used.InputTokens != charged.InputTokens || used.OutputTokens != charged.OutputTokens {
+		a.wrong("the ledger says %+v, the records %+v", charged, used)
+	}
+}
+
+// judgeAfter looks again once every node has stopped: nothing has changed.
+func (a *account) judgeAfter() {
+	for _, j := range a.jobs {
+		if len(j.finals) == 0 || j.gone {
+			continue
+		}
+		rec, err := a.look(j.id)
+		was := j.finals[len(j.finals)-1]
+		if err != nil || lasting(rec) != lasting(was) {
+			a.wrong("job %d was over and changed: %s, then %s, %v", j.index, lasting(was), lasting(rec), err)
+		}
+	}
+}
+
+// lasting is what must never change of a job that is over.
+func lasting(rec store.Record) string {
+	job := rec.Job
+	return fmt.Sprintf("%s at %v, %+v, %d+%d tokens", job.Status, job.Completed, job.RowCounts, value(job.InputTokens), value(job.OutputTokens))
+}
