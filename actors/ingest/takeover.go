@@ -27,6 +27,7 @@ import (
 type takeover struct {
 	*ingester
 	old     store.Record
+	failed  bool           // its failed rows are run again
 	input   shard.Manifest // of the old job
 	rows    *archive.Committed
 	counted *inputCounter
@@ -39,17 +40,12 @@ type takeover struct {
 func (g *ingester) takeOver(ctx context.Context) (m shard.Manifest, err error) {
 	t := &takeover{ingester: g}
 	id := g.rec.Spec.Continue.Job
-	t.old, err = g.Jobs.Get(ctx, id)
-	switch {
-	case errors.Is(err, rowmill.ErrNotFound), err == nil && (t.old.DataRemoved != nil || t.old.InputRemoved != nil):
-		return m, inputGone(id)
-	case err != nil:
-		return m, fmt.Errorf("read the job to continue: %w", err)
-	}
-	if t.input, err = t.manifest(ctx); errors.Is(err, rowmill.ErrNotFound) {
-		return g.cutFrom(ctx, t.old)
-	} else if err != nil {
+	cut, err := t.find(ctx)
+	if err != nil {
 		return m, err
+	}
+	if !cut {
+		return g.cutFrom(ctx, t.old)
 	}
 	shelf := archive.New(struct {
 		store.Jobs
@@ -66,6 +62,29 @@ func (g *ingester) takeOver(ctx context.Context) (m shard.Manifest, err error) {
 		return m, fmt.Errorf("note the job that continues %s: %w", id, err)
 	}
 	return m, writeManifest(ctx, g.Bucket, g.rec.Job.ID, m)
+}
+
+// find reads the job to take over from: the one to continue, or where that ended
+// before it had taken over what it was to continue, the one before, of which all
+// is that it had. cut says that there are shards.
+func (t *takeover) find(ctx context.Context) (cut bool, err error) {
+	for next := t.rec.Spec.Continue; ; next = t.old.Spec.Continue {
+		t.failed = t.failed || next.Failed
+		t.old, err = t.Jobs.Get(ctx, next.Job)
+		switch {
+		case errors.Is(err, rowmill.ErrNotFound), err == nil && (t.old.DataRemoved != nil || t.old.InputRemoved != nil):
+			return false, inputGone(next.Job)
+		case err != nil:
+			return false, fmt.Errorf("read the job to continue: %w", err)
+		}
+		t.input, err = t.manifest(ctx)
+		if !errors.Is(err, rowmill.ErrNotFound) {
+			return err == nil, err
+		}
+		if t.old.Spec.Continue == nil {
+			return false, nil
+		}
+	}
 }
 
 func inputGone(id string) *rowmill.Failure {
@@ -183,7 +202,7 @@ func (t *takeover) carry(ctx context.Context, n int, info shard.Info) (part stor
 	part = store.Part{Key: key, Shard: n, Carried: true}
 	err = t.rows.EachOfShard(ctx, n, info.First, info.Rows, func(row *rowmill.Row, out *rowmill.Output) error {
 		switch {
-		case out.Failed() && t.rec.Spec.Continue.Failed:
+		case out.Failed() && t.failed:
 			return nil
 		case out.Failed():
 			part.Totals.Failed++

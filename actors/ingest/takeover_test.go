@@ -190,3 +190,37 @@ func TestTakeOver_DeathAnywhereIsHarmless(t *testing.T) {
 		}
 	}
 }
+
+// A job that ended while it took rows over is continued as what it continued
+// would be.
+func TestTakeOver_OfOneThatDidNotGetThatFar(t *testing.T) {
+	t.Parallel()
+	for _, failed := range []bool{false, true} {
+		want := int64(13) // rows taken over
+		if failed {
+			want = 12
+		}
+		for effects, over := 0, false; !over; effects++ {
+			r := setup(t)
+			old := r.halfDone(t)
+			between, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID, Failed: failed}})
+			d := &fuse{left: effects}
+			dying := r.Config
+			dying.Jobs, dying.Parts, dying.Bucket = dyingJobs{r.store, d}, dyingParts{r.store, d}, dyingBucket{r.Bucket, d}
+			_, err := Run(t.Context(), dying, between, fence, tokenCounter(t, &between.Spec, words{}))
+			over = err == nil
+			if _, err := r.store.Cancel(t.Context(), between.Job.ID, time.Now(), nil); err != nil {
+				t.Fatal(err)
+			}
+			rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: between.Job.ID}})
+			m, err := Run(t.Context(), r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{}))
+			if err != nil || m.Rows != 40 || len(m.Shards) != 4 || m.Taken != want {
+				t.Fatalf("end before effect %d: %+v, %v", effects, m, err)
+			}
+			now, err := r.store.Get(t.Context(), between.Job.ID)
+			if err != nil || now.Job.ContinuedBy == nil || *now.Job.ContinuedBy != rec.Job.ID {
+				t.Fatalf("end before effect %d: continued by %v, %v", effects, now.Job.ContinuedBy, err)
+			}
+		}
+	}
+}
