@@ -34,6 +34,7 @@ type jobCase struct {
 	Job
 	index int
 	texts []string
+	of    *jobCase // whom it continues
 
 	// Guarded by account.mu.
 	id        string
@@ -42,6 +43,7 @@ type jobCase struct {
 	history   []glimpse
 	finals    []store.Record // its record each time that it was over
 	gone      bool           // the store has forgotten it, and may have
+	never     bool           // there is nothing to continue
 	ended     time.Duration
 }
 
@@ -59,7 +61,11 @@ func newAccount(w *world) *account {
 	a := &account{world: w, made: make(map[string]time.Duration)}
 	for i, j := range w.Jobs {
 		c := &jobCase{account: a, Job: j, index: i}
-		for r := range j.Rows {
+		if j.Continues > 0 {
+			c.of = a.jobs[j.Continues-1]
+			c.texts, c.Rows, c.Broken, c.Schema = c.of.texts, 0, c.of.Broken, c.of.Schema
+		}
+		for r := range c.Rows {
 			text := fmt.Sprintf("job %d, row %d", i, r)
 			if r < j.Broken {
 				text = "broken " + text

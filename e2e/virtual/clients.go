@@ -4,24 +4,34 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"time"
+
+	"github.com/rowmill/rowmill"
 )
 
 // live is the job's client: it submits until it is accepted, and may cancel.
 func (j *jobCase) live() {
-	time.Sleep(time.Duration(j.At))
-	body := map[string]any{"inputs": j.texts, "model": modelName, "job_priority": 1}
-	if j.Schema {
-		body["json_schema"] = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
+	began, path, text := time.Duration(0), "/v1/batch-inference", []byte("{}")
+	if j.of == nil {
+		time.Sleep(time.Duration(j.At))
+		text = j.submission()
+	} else {
+		var old string
+		if old, began = j.of.awaitEnd(); old == "" {
+			j.nothing()
+			return
+		}
+		time.Sleep(time.Duration(j.At))
+		path = "/v1/jobs/" + old + "/resume"
 	}
-	text, _ := json.Marshal(body)
 	var answer struct {
 		Results string `json:"results"`
 	}
-	if !j.insist(http.MethodPost, "/v1/batch-inference", text, &answer) {
+	if !j.insist(http.MethodPost, path, text, &answer) {
 		return
 	}
 	j.mu.Lock()
@@ -32,7 +42,7 @@ func (j *jobCase) live() {
 	if j.Cancel <= 0 {
 		return
 	}
-	time.Sleep(time.Duration(j.Cancel) - j.world.now())
+	time.Sleep(began + time.Duration(j.Cancel) - j.world.now())
 	var said struct {
 		Cancelled bool `json:"cancelled"`
 	}
@@ -43,6 +53,70 @@ func (j *jobCase) live() {
 		j.world.tell(-1, "cancelled", short(answer.Results), "")
 	}
 }
+
+// submission is what the client sends.
+func (j *jobCase) submission() []byte {
+	body := map[string]any{"inputs": j.texts, "model": modelName, "job_priority": 1}
+	if j.Schema {
+		body["json_schema"] = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
+	}
+	text, _ := json.Marshal(body)
+	return text
+}
+
+// awaitEnd returns a job that is over and when that was seen, or none where
+// there never is one.
+func (j *jobCase) awaitEnd() (id string, at time.Duration) {
+	for ; !j.world.over(); time.Sleep(100 * time.Millisecond) {
+		j.mu.Lock()
+		id, none := j.id, j.never
+		n := len(j.history)
+		over := n > 0 && j.history[n-1].status.Terminal()
+		j.mu.Unlock()
+		switch {
+		case none:
+			return "", 0
+		case over:
+			return id, j.world.now()
+		case id != "" && n == 0: // the store has gone back
+			if _, err := j.look(id); errors.Is(err, rowmill.ErrNotFound) && j.lawfullyGone() {
+				return "", 0
+			}
+			j.glimpse(id)
+		}
+	}
+	return "", 0
+}
+
+// nothing notes that there is nothing to continue.
+func (j *jobCase) nothing() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.never = true
+}
+
+// refused reports whether there is nothing to continue, as a node says.
+func (j *jobCase) refused(text []byte) bool {
+	var said struct {
+		Code string `json:"code"`
+	}
+	_ = json.Unmarshal(text, &said) // then it is no refusal that we know
+	if said.Code != "nothing_to_run" {
+		return false
+	}
+	rec, err := j.look(j.of.known())
+	if err != nil {
+		return true // forgotten meanwhile
+	}
+	if job := rec.Job; job.NumRows == nil || job.RowsDone < *job.NumRows || job.Status == rowmill.StatusSucceeded && job.FailedRows > 0 {
+		j.wrong("job %d has rows left, and cannot be continued: %s", j.of.index, text)
+	}
+	return true
+}
+
+// early reports whether a node does not know yet that a job is over: its store
+// has forgotten that.
+func (j *jobCase) early(text []byte) bool { return bytes.Contains(text, []byte(`"job_not_over"`)) }
 
 // insist asks one node after the other until one has answered.
 func (j *jobCase) insist(method, path string, body []byte, out any) bool {
@@ -57,8 +131,15 @@ func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 				}
 			}
 			return true
+		case code == http.StatusNotFound && j.id == "" && j.of != nil && j.of.lawfullyGone():
+			j.nothing()
+			return false
 		case code == http.StatusNotFound && j.lawfullyGone():
 			return false
+		case code == http.StatusConflict && j.of != nil && j.refused(text):
+			j.nothing()
+			return false
+		case code == http.StatusConflict && j.of != nil && j.early(text):
 		case code != 0 && code < 500 && code != http.StatusForbidden && code != http.StatusTooManyRequests && code != http.StatusNotFound:
 			j.wrong("%s %s: %d %.300s", method, path, code, text)
 			return false

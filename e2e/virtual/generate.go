@@ -78,7 +78,7 @@ func lastingKind(name string) bool { k, _ := find(name); return k.lasts }
 // critical are the effects at which what one believes and what is so may part.
 var critical = []string{
 	"store.create", "store.claim", "store.release", "store.update", "store.finish", "store.cancel", "store.reserve",
-	"store.commit-parts", "store.replace-parts", "store.drop-parts", "store.renew-session", "store.open-session", "store.close-session",
+	"store.commit-parts", "store.replace-parts", "store.continued", "store.keep-input", "store.drop-parts", "store.renew-session", "store.open-session", "store.close-session",
 	"blob.put", "blob.delete-prefix", "blob.delete", "store.list-parts", "store.get", "blob.open",
 }
 
@@ -121,8 +121,35 @@ func Generate(seed uint64) Schedule {
 		}
 		g.Jobs = append(g.Jobs, j)
 	}
+	if g.IntN(3) == 0 {
+		g.continuations()
+	}
 	g.faults(1 + g.IntN(4))
 	return g.Schedule
+}
+
+// continuations has jobs end before their rows are done, and others continue
+// them.
+func (g *generator) continuations() {
+	i := g.IntN(len(g.Jobs))
+	first := &g.Jobs[i]
+	if first.Cancel == 0 {
+		first.Cancel = first.At + g.upTo(15*time.Second)
+	}
+	if g.IntN(4) == 0 {
+		first.Rows = max(first.Rows, 6)
+		first.Broken = 3 // more than it survives
+	}
+	for range 1 + g.IntN(2) {
+		j := Job{At: g.upTo(4 * time.Second), Node: g.IntN(len(g.Nodes)), Continues: i + 1}
+		if g.IntN(3) == 0 {
+			j.Cancel = j.At + g.upTo(10*time.Second)
+		}
+		g.Jobs = append(g.Jobs, j)
+		if g.IntN(2) == 0 {
+			i = len(g.Jobs) - 1 // what comes next continues this one
+		}
+	}
 }
 
 func (g *generator) faults(n int) {

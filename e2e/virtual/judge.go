@@ -19,10 +19,10 @@ import (
 func (a *account) over() bool {
 	for _, j := range a.jobs {
 		a.mu.Lock()
-		id, seen := j.id, len(j.history) > 0
+		id, seen, never := j.id, len(j.history) > 0, j.never
 		over := seen && j.history[len(j.history)-1].status.Terminal()
 		a.mu.Unlock()
-		if over {
+		if over || never {
 			continue
 		}
 		if id == "" || seen {
@@ -74,6 +74,9 @@ func (a *account) settle() {
 	if !a.over() {
 		for _, j := range a.jobs {
 			id := j.known()
+			if id == "" && j.never {
+				continue
+			}
 			if id == "" {
 				a.wrong("job %d is not accepted by anyone", j.index)
 				continue
@@ -122,6 +125,7 @@ func (j *jobCase) judge(node int) {
 	}
 	job := rec.Job
 	j.judgeReruns()
+	j.judgeTaken(rec)
 	j.judgeKept(rec)
 	switch job.Status {
 	case rowmill.StatusCancelled:
@@ -131,8 +135,13 @@ func (j *jobCase) judge(node int) {
 		return
 	case rowmill.StatusSucceeded:
 	default:
-		j.wrong("job %d is %s: %+v", j.index, job.Status, job.FailureReason)
+		if !j.mayFail(job.FailureReason) {
+			j.wrong("job %d is %s: %+v", j.index, job.Status, job.FailureReason)
+		}
 		return
+	}
+	if j.tooMany() {
+		j.wrong("job %d has succeeded, and %d of its %d rows have failed", j.index, j.Broken, len(j.texts))
 	}
 	if j.cancelled && !slices.ContainsFunc(j.forgets, func(forgetting) bool { return true }) {
 		j.wrong("job %d was cancelled, as its client was told, and has succeeded", j.index)
@@ -145,6 +154,11 @@ func (j *jobCase) judge(node int) {
 		}
 	}
 	rows := int64(len(j.texts))
+	for old := j.of; old != nil; old = old.of { // what was paid for is not paid for again
+		if rec, err := j.look(old.id); err == nil {
+			input, output = input-max(0, value(rec.Job.InputTokens)), output-max(0, value(rec.Job.OutputTokens))
+		}
+	}
 	if job.NumRows == nil || *job.NumRows != rows || job.RowsDone != rows || job.FailedRows != int64(j.Broken) ||
 		job.InputTokens == nil || *job.InputTokens != input || *job.OutputTokens != output {
 		j.wrong("job %d: %d rows done, %d failed, tokens %v and %v, want %d, %d, %d and %d", j.index, job.RowsDone, job.FailedRows,
@@ -154,6 +168,14 @@ func (j *jobCase) judge(node int) {
 		j.wrong("job %d costs %v, want %v", j.index, job.JobCost, want)
 	}
 	j.judgeResults(node)
+}
+
+// tooMany reports whether more rows of a job fail than it survives.
+func (j *jobCase) tooMany() bool { return j.Broken > max(1, len(j.texts)/20) }
+
+// mayFail reports whether a job may fail for a reason.
+func (j *jobCase) mayFail(reason *rowmill.Failure) bool {
+	return reason != nil && reason.Code == rowmill.CodeTooManyFailedRows && j.tooMany()
 }
 
 func value(p *int64) int64 {
@@ -226,8 +248,9 @@ func (a *account) judgeLedger() {
 	for _, j := range a.jobs {
 		if id := j.known(); id != "" {
 			if rec, err := a.look(id); err == nil {
-				used.Rows += rec.Job.RowsDone
-				used.Failed += rec.Job.FailedRows
+				ran := j.ran(rec)
+				used.Rows += ran.Rows
+				used.Failed += ran.Failed
 				used.InputTokens += max(0, value(rec.Job.InputTokens))
 				used.OutputTokens += max(0, value(rec.Job.OutputTokens))
 			}

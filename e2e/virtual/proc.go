@@ -74,7 +74,9 @@ func (p *proc) start() error {
 		Shards:    actors.Shards{Rows: w.ShardRows},
 		Parts:     actors.Parts{Interval: time.Duration(w.PartInterval), Bytes: w.PartBytes},
 		Rows:      actors.Rows{Patience: 5 * time.Second},
-		Janitor:   actors.Janitor{Interval: 10 * time.Second, OrphanAge: orphanAge},
+
+		InputRetention: 7 * 24 * time.Hour,
+		Janitor:        actors.Janitor{Interval: 10 * time.Second, OrphanAge: orphanAge},
 	}
 	if !n.NoEngine {
 		config.Engines = []engine.Engine{&client{w.servers[p.node], p}}

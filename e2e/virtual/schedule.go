@@ -46,6 +46,10 @@ type Job struct {
 	Broken  int      `json:"broken,omitempty"` // so many rows no engine answers
 	Cancel  Duration `json:"cancel,omitempty"` // when it is cancelled; 0: never
 	Account string   `json:"account,omitempty"`
+
+	// Continues is the job, counted from 1, that this one takes over from: it is
+	// asked for At after the end of that, whose rows it has.
+	Continues int `json:"continues,omitempty"`
 }
 
 // A Fault strikes at a time, or at an effect: at the nth of a kind that Node
@@ -110,6 +114,11 @@ func Parse(text []byte) (s Schedule, err error) {
 	for _, f := range s.Faults {
 		if !known(f.Kind) {
 			return s, fmt.Errorf("read a schedule: no fault is called %q", f.Kind)
+		}
+	}
+	for i, j := range s.Jobs {
+		if j.Continues < 0 || j.Continues > i {
+			return s, fmt.Errorf("read a schedule: job %d continues job %d, which does not come before it", i+1, j.Continues)
 		}
 	}
 	return s, nil

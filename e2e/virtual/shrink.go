@@ -22,10 +22,10 @@ func Shrink(s Schedule, asks int, fails func(Schedule) bool) Schedule {
 			smaller.Faults = slices.Delete(slices.Clone(s.Faults), i, i+1)
 			changed = try(smaller) || changed
 		}
-		for i := len(s.Jobs) - 1; i >= 0 && len(s.Jobs) > 1; i-- {
-			smaller := s
-			smaller.Jobs = slices.Delete(slices.Clone(s.Jobs), i, i+1)
-			changed = try(smaller) || changed
+		for i := len(s.Jobs) - 1; i >= 0 && len(s.Jobs) > 1; i = min(i, len(s.Jobs)) - 1 {
+			if smaller := s.withoutJob(i); len(smaller.Jobs) > 0 {
+				changed = try(smaller) || changed
+			}
 		}
 		for i := len(s.Nodes) - 1; i >= 0 && len(s.Nodes) > 1; i-- {
 			changed = try(s.without(i)) || changed
@@ -78,6 +78,21 @@ func (s Schedule) without(node int) Schedule {
 	}
 	for i := range s.Jobs {
 		s.Jobs[i].Node = move(s.Jobs[i].Node)
+	}
+	return s
+}
+
+// withoutJob is the schedule without a job, and without those that continue it.
+func (s Schedule) withoutJob(job int) Schedule {
+	was, place := s.Jobs, make([]int, len(s.Jobs)+1)
+	s.Jobs = nil
+	for i, j := range was {
+		if i == job || j.Continues > 0 && place[j.Continues] == 0 {
+			continue
+		}
+		j.Continues = place[j.Continues]
+		s.Jobs = append(s.Jobs, j)
+		place[i+1] = len(s.Jobs)
 	}
 	return s
 }
