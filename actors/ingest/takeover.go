@@ -56,9 +56,13 @@ func (g *ingester) takeOver(ctx context.Context) (m shard.Manifest, err error) {
 	}
 	defer t.rows.Close()
 	if m, err = t.run(ctx); err != nil {
-		return m, t.lost(err)
+		return m, err
 	}
-	if err := g.Jobs.Continued(ctx, id, g.rec.Job.ID); err != nil {
+	err = g.Jobs.Continued(ctx, id, g.rec.Job.ID)
+	if errors.Is(err, rowmill.ErrConflict) { // its end is forgotten meanwhile
+		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
+	}
+	if err != nil {
 		return m, fmt.Errorf("note the job that continues %s: %w", id, err)
 	}
 	return m, writeManifest(ctx, g.Bucket, g.rec.Job.ID, m)
@@ -72,10 +76,12 @@ func (t *takeover) find(ctx context.Context) (cut bool, err error) {
 		t.failed = t.failed || next.Failed
 		t.old, err = t.Jobs.Get(ctx, next.Job)
 		switch {
-		case errors.Is(err, rowmill.ErrNotFound), err == nil && (t.old.DataRemoved != nil || t.old.InputRemoved != nil):
-			return false, inputGone(next.Job)
 		case err != nil:
 			return false, fmt.Errorf("read the job to continue: %w", err)
+		case t.old.DataRemoved != nil || t.old.InputRemoved != nil:
+			return false, inputGone(next.Job)
+		case !t.old.Job.Status.Terminal(): // it was, when it was to be continued
+			return false, fmt.Errorf("%w: the store has forgotten the end of job %s, which is %s", rowmill.ErrUnavailable, next.Job, t.old.Job.Status)
 		}
 		t.input, err = t.manifest(ctx)
 		if !errors.Is(err, rowmill.ErrNotFound) {
@@ -175,11 +181,11 @@ func (t *takeover) copyShard(ctx context.Context, n int) (info shard.Info, err e
 func (t *takeover) copyObject(ctx context.Context, w io.Writer, key string) error {
 	o, err := t.Bucket.Open(ctx, key)
 	if err != nil {
-		return err
+		return t.lost(err)
 	}
 	defer o.Close()
 	_, err = io.Copy(w, blob.NewReader(o))
-	return err
+	return t.lost(err)
 }
 
 // carry writes the rows of shard n that are taken over as a part and commits it.
@@ -213,7 +219,7 @@ func (t *takeover) carry(ctx context.Context, n int, info shard.Info) (part stor
 		return file.Add(row, out)
 	})
 	if err != nil {
-		return part, fmt.Errorf("take over rows of shard %d: %w", n, err)
+		return part, fmt.Errorf("take over rows of shard %d: %w", n, t.lost(err))
 	}
 	if part.Rows = int64(taken.GetCardinality()); part.Rows == 0 {
 		return part, nil

@@ -221,6 +221,13 @@ func (n *node) is(status rowmill.Status) {
 	}
 }
 
+func (n *node) continued(by string) {
+	n.t.Helper()
+	if got := n.get().Job.ContinuedBy; got == nil || *got != by {
+		n.t.Errorf("it is continued by %v, want %s", got, by)
+	}
+}
+
 // What was acknowledged and is forgotten, and whether a look alone mends it.
 func TestForgotten(t *testing.T) {
 	t.Parallel()
@@ -238,6 +245,30 @@ func TestForgotten(t *testing.T) {
 			if n.get().Artifacts["full"].Key != "full-key" {
 				n.t.Error("its artifacts are not those that there are")
 			}
+		},
+		"that another continues it": func(n *node, v *vault) {
+			n.create()
+			n.cancel()
+			v.keep()
+			n.must(n.Continued(n.t.Context(), "job-1", "job-2"))
+			v.forget()
+			n.look()
+			n.continued("job-2")
+		},
+		"an end and that another continues it, each by a node of its own": func(n *node, v *vault) {
+			n.create()
+			v.keep()
+			n.cancel()
+			other := v.node()
+			n.must(other.Continued(n.t.Context(), "job-1", "job-2"))
+			v.forget()
+			if err := other.Look(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+				n.t.Errorf("the look before the end is mended: %v", err)
+			}
+			n.look()
+			n.is(rowmill.StatusCancelled)
+			other.look()
+			n.continued("job-2")
 		},
 		"parts, found by the next commit": func(n *node, v *vault) {
 			f := n.begin()

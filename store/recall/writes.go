@@ -105,6 +105,32 @@ func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.
 	})
 }
 
+// Continued notes which job takes over from one that is over. Where it is not, and
+// was, the store has forgotten its end, and is told of it again by who remembers.
+func (s *Store) Continued(ctx context.Context, jobID, by string) error {
+	note := func(ctx context.Context) (store.Record, error) {
+		if err := s.Store.Continued(ctx, jobID, by); err != nil {
+			return store.Record{}, err
+		}
+		return s.Get(ctx, jobID)
+	}
+	rec, err := note(ctx)
+	if err != nil {
+		return err
+	}
+	j := s.of(jobID)
+	j.told.Tell(rec.Version)
+	j.ended()
+	j.add(&write{do: func(ctx context.Context, _ store.Fence) error {
+		_, err := note(ctx)
+		if errors.Is(err, rowmill.ErrConflict) { // to be done yet, once its end is mended
+			return fmt.Errorf("%w: the store has forgotten the end of job %s", rowmill.ErrUnavailable, jobID)
+		}
+		return err
+	}})
+	return nil
+}
+
 // RemoveData says that a job's data must not be read any more.
 func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (store.Record, error) {
 	return s.free(ctx, jobID, func(ctx context.Context) (store.Record, error) { return s.Store.RemoveData(ctx, jobID, now) })

@@ -1,0 +1,136 @@
+package virtual
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	api "github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+// accountName is whose jobs all are.
+const accountName = "default"
+
+// limitCost sets what the account may spend in a month.
+func (w *world) limitCost(usd float64) error {
+	_, version, err := w.vault.base.GetValue(background, api.QuotasValue(accountName))
+	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
+		return err
+	}
+	doc, err := json.Marshal(map[string]any{"quotas": []any{}, "cost_quota_usd": usd})
+	if err != nil {
+		return err
+	}
+	_, err = w.vault.base.PutValue(background, api.QuotasValue(accountName), doc, version)
+	return err
+}
+
+// reserve asks the store to set something aside for a job, and holds what it
+// says against what the account has spent and set aside.
+func (a *account) reserve(s *bolt.Store, f store.Fence, usd float64, limit *float64) (store.Record, error) {
+	before, _ := s.Get(background, f.JobID)
+	rec, err := s.Reserve(background, f, usd, limit)
+	if limit == nil {
+		return rec, err
+	}
+	var refused *store.LimitError
+	switch bound := rowmill.MoneyOf(*limit); {
+	case errors.As(err, &refused):
+		before.Reserved = rowmill.MoneyOf(usd)
+		if all := a.bound(s, f.JobID).Plus(unused(before)); all <= bound {
+			a.wrong("%v is refused for a job: with it, %v of %v are spent or set aside", rowmill.MoneyOf(usd), all, bound)
+		}
+		a.mu.Lock()
+		a.refused[f.JobID] = rowmill.MoneyOf(usd)
+		a.mu.Unlock()
+	case err == nil && rec.Reserved > before.Reserved:
+		if all := a.bound(s, ""); all > bound {
+			a.wrong("%v is set aside for a job: %v of %v are spent or set aside now", rowmill.MoneyOf(usd), all, bound)
+		}
+	}
+	return rec, err
+}
+
+// bound is what the account has spent this month, and what its jobs may spend
+// yet, but for one.
+func (a *account) bound(s *bolt.Store, but string) rowmill.Money {
+	sum := a.spent(s)
+	jobs, _, err := s.List(background, accountName, 100, "")
+	for _, job := range jobs {
+		rec, getErr := s.Get(background, job.ID)
+		if err = errors.Join(err, getErr); job.ID != but {
+			sum = sum.Plus(unused(rec))
+		}
+	}
+	if err != nil {
+		a.wrong("what is set aside: %v", err)
+	}
+	return sum
+}
+
+// unused is what is set aside for a job beyond the cost of its committed rows.
+func unused(rec store.Record) rowmill.Money {
+	return max(rec.Reserved-rowmill.MoneyOf(*rec.Spec.Model.Cost(&rec.Job)), 0)
+}
+
+func (a *account) spent(s *bolt.Store) (sum rowmill.Money) {
+	now := time.Now().UTC()
+	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	days, err := s.Usage(background, accountName, first, first.AddDate(0, 1, -1))
+	if err != nil {
+		a.wrong("the ledger: %v", err)
+	}
+	for _, d := range days {
+		sum = sum.Plus(d.Cost)
+	}
+	return sum
+}
+
+// judgeReserved wants nothing to be set aside for jobs that are over: a job
+// fits into what the account has left to the last cent, and not without it.
+func (a *account) judgeReserved(keeper int) {
+	if a.world.CostLimit <= 0 {
+		return
+	}
+	spent := a.spent(a.world.vault.base)
+	id, rec := a.lastCall(keeper, "first", spent)
+	if rec.Job.Status != rowmill.StatusFailed || rec.Job.FailureReason.Code != rowmill.CodeCostQuota {
+		a.wrong("a job of an account that has spent all it may is %s: %+v", rec.Job.Status, rec.Job.FailureReason)
+		return
+	}
+	a.mu.Lock()
+	need := a.refused[id]
+	a.mu.Unlock()
+	if _, rec = a.lastCall(keeper, "second", spent.Plus(need)); rec.Job.Status != rowmill.StatusSucceeded {
+		a.wrong("a job that costs what its account has left is %s: %+v", rec.Job.Status, rec.Job.FailureReason)
+	}
+}
+
+// lastCall has a job of one row run while the account may spend so much.
+func (a *account) lastCall(keeper int, name string, limit rowmill.Money) (id string, rec store.Record) {
+	if err := a.world.limitCost(limit.USD()); err != nil {
+		a.wrong("limit what the account may spend: %v", err)
+		return "", rec
+	}
+	j := &jobCase{account: a, Job: Job{Node: keeper}, index: len(a.jobs), texts: []string{"the last row"}}
+	header := http.Header{"Idempotency-Key": {name}, "Authorization": {"Key " + adminKey}}
+	code, text := a.world.request(keeper, http.MethodPost, "/v1/batch-inference", header, j.submission())
+	var answer struct {
+		Results string `json:"results"`
+	}
+	if err := json.Unmarshal(text, &answer); err != nil || code != http.StatusOK {
+		a.wrong("the last job is answered %d %s", code, text)
+		return "", rec
+	}
+	for range 240 {
+		time.Sleep(250 * time.Millisecond)
+		if rec, _ = a.look(answer.Results); rec.Job.Status.Terminal() {
+			break
+		}
+	}
+	return answer.Results, rec
+}
