@@ -23,6 +23,7 @@ type account struct {
 	forgets []forgetting
 	reruns  int
 	made    map[string]time.Duration // by the end of an id: when its record was written
+	refused map[string]rowmill.Money // by job: what it was last refused to set aside
 }
 
 // A forgetting is when the store forgot what had come since.
@@ -45,6 +46,7 @@ type jobCase struct {
 	gone      bool           // the store has forgotten it, and may have
 	never     bool           // there is nothing to continue
 	ended     time.Duration
+	owners    int // how often it has become somebody's
 }
 
 // A glimpse is a job's record after a write.
@@ -58,7 +60,7 @@ type glimpse struct {
 }
 
 func newAccount(w *world) *account {
-	a := &account{world: w, made: make(map[string]time.Duration)}
+	a := &account{world: w, made: make(map[string]time.Duration), refused: make(map[string]rowmill.Money)}
 	for i, j := range w.Jobs {
 		c := &jobCase{account: a, Job: j, index: i}
 		if j.Continues > 0 {
@@ -160,6 +162,9 @@ func (j *jobCase) glimpse(id string) {
 		was = j.history[n-1]
 	}
 	j.history = append(j.history, g)
+	if g.epoch > was.epoch {
+		j.owners++
+	}
 	if rec.Job.Status.Terminal() {
 		j.finals = append(j.finals, rec)
 		if j.ended == 0 {

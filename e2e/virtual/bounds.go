@@ -1,8 +1,6 @@
 package virtual
 
-import (
-	"time"
-)
+import "time"
 
 // judgeReruns counts what was answered twice against what may be.
 func (j *jobCase) judgeReruns() {
@@ -19,10 +17,13 @@ func (j *jobCase) judgeReruns() {
 	j.mu.Lock()
 	j.reruns += again
 	j.mu.Unlock()
-	bound := j.world.mayRerun()
-	for _, other := range j.jobs {
-		if other.of != nil && other.root() == j { // its rows are ours, and what was in flight at our end is run again
-			bound += j.world.mayRerun() + len(j.world.Nodes)*j.world.inFlight()
+	family := j.family()
+	bound := j.world.mayRerun() * len(family)
+	if len(family) > 1 {
+		want, lost := j.answers()
+		again, bound = -want, bound+lost
+		for _, text := range j.texts {
+			again += t.answered[text]
 		}
 	}
 	if again > bound {
@@ -71,4 +72,39 @@ func (a *account) struckFaults() int {
 		}
 	}
 	return n
+}
+
+// judgeOwners wants a job to have no more owners than what struck explains: one
+// that is passed round and round comes to its end only by luck.
+func (j *jobCase) judgeOwners() {
+	j.mu.Lock()
+	owners := j.owners
+	j.mu.Unlock()
+	if most := 1 + j.world.mayChange(); owners > most {
+		j.wrong("job %d had %d owners, %d may have been", j.index, owners, most)
+	}
+}
+
+// mayChange is how often a job may have got another owner for what struck. Who
+// dies, stops or cannot be understood loses it once, and whoever has it then may
+// lose it for what comes back. What lasts may cost it as often as sessions end
+// meanwhile. A wrong clock and an engine that lies are no reason.
+func (w *world) mayChange() (most int) {
+	for i, f := range w.Faults {
+		if !w.struck[i] {
+			continue
+		}
+		n := 1
+		if f.Node < 0 {
+			n = len(w.Nodes)
+		}
+		switch f.Kind {
+		case "clock", "engine":
+		case "away", "full", "slow", "cut", "messages":
+			most += 1 + int(f.For/w.Lease)
+		default:
+			most += n
+		}
+	}
+	return most
 }

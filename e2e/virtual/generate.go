@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -121,11 +122,30 @@ func Generate(seed uint64) Schedule {
 		}
 		g.Jobs = append(g.Jobs, j)
 	}
+	if g.IntN(4) == 0 {
+		g.contention()
+	}
 	if g.IntN(3) == 0 {
 		g.continuations()
 	}
 	g.faults(1 + g.IntN(4))
 	return g.Schedule
+}
+
+// aRow is about what a row costs, USD.
+const aRow = 0.02
+
+// contention has several jobs want what an account may spend, which may be
+// enough for none or for all of them.
+func (g *generator) contention() {
+	rows := 0
+	for len(g.Jobs) < 3 {
+		g.Jobs = append(g.Jobs, Job{At: g.upTo(3 * time.Second), Node: g.IntN(len(g.Nodes)), Rows: 1 + g.IntN(20)})
+	}
+	for _, j := range g.Jobs {
+		rows += j.Rows
+	}
+	g.CostLimit = math.Round(float64(rows)*aRow*(0.1+1.4*g.Float64())*1000) / 1000
 }
 
 // continuations has jobs end before their rows are done, and others continue

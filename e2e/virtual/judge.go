@@ -112,6 +112,7 @@ func (a *account) settle() {
 		}
 	}
 	a.judgeLedger()
+	a.judgeReserved(keeper)
 }
 
 // judge settles the account of one job.
@@ -125,6 +126,7 @@ func (j *jobCase) judge(node int) {
 	}
 	job := rec.Job
 	j.judgeReruns()
+	j.judgeOwners()
 	j.judgeTaken(rec)
 	j.judgeKept(rec)
 	switch job.Status {
@@ -175,7 +177,16 @@ func (j *jobCase) tooMany() bool { return j.Broken > max(1, len(j.texts)/20) }
 
 // mayFail reports whether a job may fail for a reason.
 func (j *jobCase) mayFail(reason *rowmill.Failure) bool {
-	return reason != nil && reason.Code == rowmill.CodeTooManyFailedRows && j.tooMany()
+	switch {
+	case reason == nil:
+	case reason.Code == rowmill.CodeTooManyFailedRows:
+		return j.tooMany()
+	case reason.Code == rowmill.CodeCostQuota:
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return j.account.refused[j.id] > 0
+	}
+	return false
 }
 
 func value(p *int64) int64 {

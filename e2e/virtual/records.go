@@ -232,7 +232,10 @@ func (r *records) Usage(ctx context.Context, account string, from, to time.Time)
 
 func (r *records) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
 	return ask(ctx, r, true, "reserve", f.JobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) {
-		return s.Reserve(ctx, f, usd, limit)
+		if r.world.account == nil {
+			return s.Reserve(ctx, f, usd, limit)
+		}
+		return r.world.account.reserve(s, f, usd, limit)
 	})
 }
 

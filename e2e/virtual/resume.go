@@ -30,17 +30,14 @@ func (j *jobCase) judgeTaken(rec store.Record) {
 	if job.NumRows != nil && job.RowsTakenOver != taken {
 		j.wrong("job %d has taken over %d rows of job %d, want %d", j.index, job.RowsTakenOver, source.index, taken)
 	}
-	if job.NumRows != nil && old.Job.ContinuedBy == nil {
+	if job.NumRows != nil && old.Job.ContinuedBy == nil && j.world.remembers() {
 		j.wrong("the record of job %d does not say that job %d continues it", j.of.index, j.index)
 	}
-	// What a fault has run again before it was committed is bounded by
-	// judgeReruns; nothing but a fault has rows run again that are.
-	again, bound := 0, j.world.mayRerun()
-	for _, other := range j.jobs {
-		if other.of != nil && other.root() == j.root() {
-			bound += j.world.mayRerun()
-		}
+	if source.of != nil {
+		return // what it has run others may have run before, and beside it
 	}
+	// Nothing but a fault has rows run again that the first has committed.
+	again, bound := 0, j.world.mayRerun()*len(source.family())
 	t := j.world.tally
 	t.mu.Lock()
 	for _, row := range source.committed() {
@@ -63,6 +60,49 @@ func (j *jobCase) source(rec store.Record) (from *jobCase, old store.Record, fai
 			return from, rec, failed
 		}
 	}
+}
+
+// remembers reports whether whoever wrote something lived to see whether the
+// store forgot it.
+func (w *world) remembers() bool {
+	forgets, others := false, false
+	for i, f := range w.Faults {
+		if w.struck[i] {
+			forgets, others = forgets || f.Kind == "forget", others || f.Kind != "forget"
+		}
+	}
+	return !forgets || !others
+}
+
+// family are a job and all that continue it, one after the other or side by side.
+func (j *jobCase) family() (all []*jobCase) {
+	for _, other := range j.jobs {
+		if other.root() == j {
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// answers is how often the rows of a family were to be answered, and how often
+// more than that they may have been without any fault: what is in flight at the
+// end of a job is lost.
+func (j *jobCase) answers() (want, lost int) {
+	for _, one := range j.family() {
+		rec, err := j.look(one.id)
+		switch {
+		case one.never:
+		case err != nil: // forgotten
+			lost += len(j.texts)
+		default:
+			ran := one.ran(rec)
+			want += int(ran.Rows - ran.Failed)
+			if rec.Job.Status != rowmill.StatusSucceeded {
+				lost += len(j.world.Nodes) * j.world.inFlight()
+			}
+		}
+	}
+	return want, lost
 }
 
 // root is the job whose rows those of a job were first.
@@ -98,19 +138,14 @@ func (j *jobCase) committed() (rows []int) {
 // ran are the rows that a job has run itself, which its account pays for.
 func (j *jobCase) ran(rec store.Record) store.Totals {
 	job := rec.Job
-	if j.of == nil || job.Status == rowmill.StatusSucceeded {
-		t := store.Totals{Rows: job.RowsDone - job.RowsTakenOver, Failed: job.FailedRows}
-		if j.of != nil {
-			if _, old, failed := j.source(rec); !failed {
-				t.Failed -= old.Job.FailedRows
-			}
-		}
-		return t
-	}
-	var t store.Totals
-	for _, p := range j.parts(j.id) { // it may have ended while it took rows over
-		if !p.Carried {
-			t = t.Plus(p.Totals)
+	t := store.Totals{Rows: job.RowsDone - job.RowsTakenOver, Failed: job.FailedRows}
+	switch {
+	case j.of == nil:
+	case job.NumRows == nil: // it ended while it took rows over
+		return store.Totals{}
+	default:
+		if _, old, failed := j.source(rec); !failed {
+			t.Failed -= old.Job.FailedRows
 		}
 	}
 	return t

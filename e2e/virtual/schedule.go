@@ -24,8 +24,9 @@ type Limits struct {
 	PartInterval Duration `json:"part_interval"`
 	PartBytes    int64    `json:"part_bytes,omitempty"` // 0: the default
 	Lease        Duration `json:"lease"`
-	Slots        int      `json:"slots"` // of each engine
-	Pace         Duration `json:"pace"`  // about what a row takes
+	Slots        int      `json:"slots"`                // of each engine
+	Pace         Duration `json:"pace"`                 // about what a row takes
+	CostLimit    float64  `json:"cost_limit,omitempty"` // USD that the account may spend; 0: any
 }
 
 // A Node is a machine of the cluster.

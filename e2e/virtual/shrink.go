@@ -51,6 +51,11 @@ func Shrink(s Schedule, asks int, fails func(Schedule) bool) Schedule {
 				}
 			}
 		}
+		if s.CostLimit != 0 {
+			smaller := s
+			smaller.CostLimit = 0
+			changed = try(smaller) || changed
+		}
 		for i := range s.Nodes {
 			if s.Nodes[i].Clock != 0 {
 				smaller := s

@@ -92,6 +92,9 @@ func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, e
 	var err error
 	forgets := slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == "forget" })
 	w.vault, err = openVault(folder, forgets)
+	if err == nil && s.CostLimit > 0 {
+		err = w.limitCost(s.CostLimit)
+	}
 	w.account = newAccount(w)
 	w.watch = w.account.watch
 	w.shelf.removed = w.account.removed
