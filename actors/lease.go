@@ -45,17 +45,18 @@ func (l *lease) extend(from time.Time, ttl time.Duration) {
 }
 
 // keep renews the session three times per time to live until the lease ends or
-// stop is closed.
+// stop is closed. The first third counts from before the session was opened, as
+// the deadline does: that may have taken long.
 func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, renewals *prometheus.CounterVec, stop <-chan struct{}) {
-	tick := time.NewTicker(ttl / 3)
-	defer tick.Stop()
+	next := time.NewTimer(ttl/3 - time.Since(l.opened))
+	defer next.Stop()
 	for {
 		select {
 		case <-stop:
 			return
 		case <-l.ctx.Done():
 			return
-		case <-tick.C:
+		case <-next.C:
 		}
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(l.ctx, ttl/2)
@@ -75,6 +76,7 @@ func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, rene
 				log.Warn("renewing the session failed", "session", l.session, "err", err)
 			}
 		}
+		next.Reset(ttl/3 - time.Since(began))
 	}
 }
 

@@ -19,11 +19,13 @@ import (
 // Sessions of a test: renew says what comes of each renewal.
 type sessions struct {
 	store.Sessions
+	opens time.Duration
 	renew func(ctx context.Context, n int) error
 	n     int
 }
 
 func (s *sessions) OpenSession(context.Context, string, time.Duration) (string, error) {
+	time.Sleep(s.opens)
 	return "session", nil
 }
 
@@ -38,7 +40,11 @@ const testTTL = 24 * time.Second // thirds and eighths of it are whole
 // lived, why it ended, and the renewals by outcome.
 func held(t *testing.T, d time.Duration, renew func(ctx context.Context, n int) error) (lived time.Duration, count func(outcome string) float64, why error) {
 	t.Helper()
-	s := &sessions{renew: renew}
+	return heldOf(t, d, &sessions{renew: renew})
+}
+
+func heldOf(t *testing.T, d time.Duration, s *sessions) (lived time.Duration, count func(outcome string) float64, why error) {
+	t.Helper()
 	l, err := openLease(t.Context(), s, "node", testTTL)
 	if err != nil {
 		t.Fatal(err)
@@ -64,6 +70,19 @@ func TestLease_LivesWhileItIsRenewed(t *testing.T) {
 		lived, count, why := held(t, time.Hour, func(context.Context, int) error { return nil })
 		if n := count("renewed"); lived != time.Hour || why != nil || n < 449 || n > 450 {
 			t.Errorf("it lived %v with %v renewals and ended with %v, want an hour with three per time to live", lived, n, why)
+		}
+	})
+}
+
+// The deadline counts from before the session was asked for, and so does the
+// first renewal.
+func TestLease_LivesThoughItWasOpenedSlowly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &sessions{opens: testTTL * 3 / 4, renew: func(context.Context, int) error { return nil }}
+		lived, _, why := heldOf(t, time.Hour, s)
+		if why != nil || lived != time.Hour+s.opens {
+			t.Errorf("it lived %v and ended with %v", lived, why)
 		}
 	})
 }
