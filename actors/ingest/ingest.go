@@ -63,9 +63,9 @@ type ingester struct {
 
 // Run returns the manifest of rec's input, from what an earlier run left where
 // that is complete. It may be repeated after a crash: shards have fixed keys and
-// the manifest comes last. Only a download is never repeated. A
-// *rowmill.Failure is the input's fault, any other error the system's. rec
-// follows what is recorded.
+// the manifest comes last. Only a download is never repeated; where the store has
+// forgotten what a job took over, that is taken over again. A *rowmill.Failure is
+// the input's fault, any other error the system's. rec follows what is recorded.
 func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, counter *prompt.Counter) (shard.Manifest, error) {
 	g := &ingester{Config: cfg, fence: fence, counter: counter, rec: rec}
 	if rec.Spec.Inline != nil {
@@ -76,7 +76,8 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 		m, err = archive.ReadManifest(ctx, cfg.Bucket, rec.Job.ID)
 		return err
 	})
-	if !errors.Is(err, rowmill.ErrNotFound) {
+	forgot := err == nil && rec.Spec.Continue != nil && m.Taken != rec.Job.RowsTakenOver
+	if !forgot && !errors.Is(err, rowmill.ErrNotFound) {
 		return m, err
 	}
 	if rec.Spec.URL != "" {

@@ -224,3 +224,43 @@ func TestTakeOver_OfOneThatDidNotGetThatFar(t *testing.T) {
 		}
 	}
 }
+
+// What forgetting stores acknowledge they do not keep.
+type forgettingParts struct{ store.Parts }
+
+func (forgettingParts) CommitParts(context.Context, store.Fence, []store.Part, store.Totals) error {
+	return nil
+}
+
+type forgettingJobs struct{ store.Jobs }
+
+func (f forgettingJobs) Update(ctx context.Context, fence store.Fence, change func(*store.Record) error) (store.Record, error) {
+	rec, err := f.Jobs.Get(ctx, fence.JobID)
+	return rec, errors.Join(err, change(&rec))
+}
+
+// What a job took over and the store has forgotten is not run and paid for again,
+// although the manifest stands.
+func TestTakeOver_ThatWasForgotten(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	old := r.halfDone(t)
+	rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID}})
+	first, fresh := r.Config, *rec
+	first.Jobs, first.Parts = forgettingJobs{r.store}, forgettingParts{r.store}
+	if m, err := Run(t.Context(), first, &fresh, fence, tokenCounter(t, &rec.Spec, words{})); err != nil || m.Taken != 13 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	now, err := r.store.Get(t.Context(), rec.Job.ID)
+	if err != nil || now.Job.RowsTakenOver != 0 {
+		t.Fatalf("%d rows taken over are not forgotten, %v", now.Job.RowsTakenOver, err)
+	}
+	m, err := Run(t.Context(), r.Config, &now, fence, tokenCounter(t, &rec.Spec, words{}))
+	if err != nil || m.Taken != 13 || len(m.Shards) != 4 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	parts, err := r.store.ListParts(t.Context(), rec.Job.ID)
+	if err != nil || len(parts) != 2 || now.Job.RowsTakenOver != 13 {
+		t.Errorf("parts %+v, %d rows taken over, %v", parts, now.Job.RowsTakenOver, err)
+	}
+}
