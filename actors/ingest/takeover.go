@@ -76,6 +76,8 @@ func (t *takeover) find(ctx context.Context) (cut bool, err error) {
 		t.failed = t.failed || next.Failed
 		t.old, err = t.Jobs.Get(ctx, next.Job)
 		switch {
+		case errors.Is(err, rowmill.ErrNotFound): // nobody removes records: who remembers it may bring it back
+			return false, fmt.Errorf("the store has forgotten job %s, which is to be continued", next.Job)
 		case err != nil:
 			return false, fmt.Errorf("read the job to continue: %w", err)
 		case t.old.DataRemoved != nil || t.old.InputRemoved != nil:

@@ -11,6 +11,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
@@ -262,5 +263,18 @@ func TestTakeOver_ThatWasForgotten(t *testing.T) {
 	parts, err := r.store.ListParts(t.Context(), rec.Job.ID)
 	if err != nil || len(parts) != 2 || now.Job.RowsTakenOver != 13 {
 		t.Errorf("parts %+v, %d rows taken over, %v", parts, now.Job.RowsTakenOver, err)
+	}
+}
+
+// A job whose record is gone may come back: what is to continue it is not failed
+// for what lasts.
+func TestTakeOver_OfAJobThatWasForgotten(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: rowmill.NewJobID()}})
+	r.Parts = r.store
+	_, err := Run(t.Context(), r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{}))
+	if err == nil || storage.Lasting(err) {
+		t.Errorf("got %v", err)
 	}
 }
