@@ -16,6 +16,8 @@ type job struct {
 	mending chan struct{} // full while its writes are made again
 
 	mu     sync.Mutex
+	asked  string        // session of a claim whose outcome may not be known
+	since  time.Time     // of asked
 	fence  store.Fence   // of the last claim here; none after its release
 	base   *store.Record // as it was when it was claimed
 	final  bool          // its end was acknowledged
@@ -59,7 +61,18 @@ func (j *job) prune(before time.Time) bool {
 	defer j.mu.Unlock()
 	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.at.Before(before) })
 	j.behind = j.behind && len(j.log) > 0
-	return len(j.log) == 0 && (j.final || j.fence.Session == "")
+	return len(j.log) == 0 && (j.final || j.fence.Session == "") && j.since.Before(before)
+}
+
+// found takes in a record: it says whether a claim has taken effect of which
+// nobody was told.
+func (j *job) found(rec store.Record) {
+	j.mu.Lock()
+	claimed := j.asked != "" && j.asked == rec.Session && !rec.Job.Status.Terminal()
+	j.mu.Unlock()
+	if claimed && j.claimed(rec) {
+		j.fallBehind()
+	}
 }
 
 // add remembers an acknowledged write.
@@ -176,7 +189,7 @@ func (j *job) claimed(rec store.Record) (again bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	again = j.behind || rec.Version <= j.told.Get()
-	j.fence = store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}
+	j.asked, j.fence = "", store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}
 	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.gives })
 	if j.base == nil {
 		j.base = &rec

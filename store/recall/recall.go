@@ -132,10 +132,25 @@ func (s *Store) remembered() (ids []string, jobs []*job) {
 func (s *Store) of(id string) *job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.locked(id)
+}
+
+func (s *Store) locked(id string) *job {
 	if s.jobs[id] == nil {
 		s.jobs[id] = &job{id: id, mending: make(chan struct{}, 1)}
 	}
 	return s.jobs[id]
+}
+
+// asks notes a claim, of which a caller may learn by a Get.
+func (s *Store) asks(id, session string) *job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.locked(id)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.asked, j.since = session, time.Now()
+	return j
 }
 
 // mend writes again what the store has forgotten of a job.

@@ -28,6 +28,7 @@ type vault struct {
 	volatile bolt.Volatile
 	kept     []byte
 	away     bool // nobody reaches it
+	mumbles  bool // nobody hears what came of a claim
 }
 
 func newVault(t *testing.T) *vault {
@@ -71,6 +72,14 @@ func (v *vault) Marks(ctx context.Context, ids []string) ([]store.Mark, error) {
 		return nil, rowmill.ErrUnavailable
 	}
 	return v.Store.Marks(ctx, ids)
+}
+
+func (v *vault) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
+	rec, err := v.Store.Claim(ctx, jobID, session)
+	if v.mumbles && err == nil {
+		return store.Record{}, store.ErrOutcomeUnknown
+	}
+	return rec, err
 }
 
 // A node is a store that remembers, over a vault.
@@ -409,6 +418,25 @@ func TestForgotten(t *testing.T) {
 			n.merge(f, "m")
 			n.finish(f)
 			v.forget()
+			n.look()
+			n.whole()
+		},
+		"the end of a job whose claim was not acknowledged": func(n *node, v *vault) {
+			n.create()
+			v.mumbles = true
+			if _, err := n.Claim(n.t.Context(), "job-1", n.session); !errors.Is(err, store.ErrOutcomeUnknown) {
+				n.t.Fatal(err)
+			}
+			rec, err := n.Get(n.t.Context(), "job-1")
+			n.must(err)
+			f := store.Fence{JobID: "job-1", Session: rec.Session, Epoch: rec.Epoch}
+			n.run(f)
+			v.keep()
+			n.commit(f, "1", 6, 6)
+			n.merge(f, "m")
+			n.finish(f)
+			v.forget()
+			n.is(rowmill.StatusRunning)
 			n.look()
 			n.whole()
 		},

@@ -140,10 +140,13 @@ func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (st
 // client of this node before, and is forgotten, is written again first.
 func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
 	rec, err := s.Store.Claim(ctx, jobID, session)
+	if errors.Is(err, rowmill.ErrLeaseLost) || errors.Is(err, rowmill.ErrTerminal) || errors.Is(err, rowmill.ErrNotFound) {
+		return rec, err
+	}
+	j := s.asks(jobID, session)
 	if err != nil {
 		return rec, err
 	}
-	j := s.of(jobID)
 	if !j.claimed(rec) {
 		return rec, nil
 	}
@@ -160,6 +163,18 @@ func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record,
 		return rec, err
 	}
 	return s.Get(ctx, jobID)
+}
+
+// Get returns a record, which may tell that a claim has taken effect.
+func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
+	rec, err := s.Store.Get(ctx, jobID)
+	s.mu.Lock()
+	j := s.jobs[jobID]
+	s.mu.Unlock()
+	if err == nil && j != nil {
+		j.found(rec)
+	}
+	return rec, err
 }
 
 // Release gives a job back.
