@@ -113,7 +113,7 @@ func (p *proc) join() {
 
 // settleTime is longer than what the store of this world may forget.
 func (w *world) settleTime() time.Duration {
-	if w.vault.forgets {
+	if w.vault.forgets > 0 {
 		return 3 * time.Second
 	}
 	return 0

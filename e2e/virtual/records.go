@@ -26,7 +26,7 @@ type vault struct {
 	volatile *bolt.Volatile
 	base     *bolt.Store
 	clock    func() time.Time
-	forgets  bool // earlier states are kept
+	forgets  time.Duration // how much at most: earlier states are kept for as long
 	states   []state
 }
 
@@ -39,7 +39,7 @@ type state struct {
 // stateEvery is how exactly the vault forgets.
 const stateEvery = 50 * time.Millisecond
 
-func openVault(folder string, forgets bool) (*vault, error) {
+func openVault(folder string, forgets time.Duration) (*vault, error) {
 	v := &vault{path: filepath.Join(folder, "records.db"), volatile: new(bolt.Volatile), clock: time.Now, forgets: forgets}
 	return v, v.open()
 }
@@ -51,7 +51,7 @@ func (v *vault) open() (err error) {
 
 // keep remembers the state before a write.
 func (v *vault) keep() {
-	if !v.forgets {
+	if v.forgets == 0 {
 		return
 	}
 	v.mu.Lock()
@@ -64,6 +64,7 @@ func (v *vault) keep() {
 	if err != nil {
 		panic(fmt.Sprintf("read the vault: %v", err))
 	}
+	v.states = slices.DeleteFunc(v.states, func(s state) bool { return now.Sub(s.at) > v.forgets })
 	v.states = append(v.states, state{now, file})
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -90,7 +89,12 @@ func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, e
 	w.halts, w.procs, w.starts = make([]time.Time, len(s.Nodes)), make([]*proc, len(s.Nodes)), make([]int, len(s.Nodes))
 	w.connect()
 	var err error
-	forgets := slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == "forget" })
+	forgets := time.Duration(0)
+	for _, f := range s.Faults {
+		if f.Kind == "forget" {
+			forgets = max(forgets, time.Duration(f.For))
+		}
+	}
 	w.vault, err = openVault(folder, forgets)
 	if err == nil && s.CostLimit > 0 {
 		err = w.limitCost(s.CostLimit)
