@@ -193,7 +193,7 @@ func (t *takeover) copyObject(ctx context.Context, w io.Writer, key string) erro
 // carry writes the rows of shard n that are taken over as a part and commits it.
 // Its tokens are the old job's, and none of its totals.
 func (t *takeover) carry(ctx context.Context, n int, info shard.Info) (part store.Part, err error) {
-	key := layout.Part(t.rec.Job.ID, n, t.fence.Epoch)
+	key := layout.Carried(t.rec.Job.ID, n)
 	w, err := t.Bucket.Create(ctx, key, layout.Parquet)
 	if err != nil {
 		return part, fmt.Errorf("create a part of shard %d: %w", n, err)

@@ -278,3 +278,58 @@ func TestTakeOver_OfAJobThatWasForgotten(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A late store takes its time with the first commit, of which nobody hears.
+type lateParts struct {
+	store.Parts
+	late func() error
+}
+
+func (l *lateParts) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, t store.Totals) error {
+	if l.late == nil {
+		l.late = func() error { return l.Parts.CommitParts(ctx, f, parts, t) }
+		return store.ErrOutcomeUnknown
+	}
+	return l.Parts.CommitParts(ctx, f, parts, t)
+}
+
+// A commit that comes late takes over nothing twice.
+func TestTakeOver_ThatIsCommittedLate(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]bool{"after what was tried again": false, "before it": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := setup(t)
+			old := r.halfDone(t)
+			rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID}})
+			late := &lateParts{Parts: r.store}
+			r.Parts = late
+			run := func() error {
+				now, err := r.store.Get(t.Context(), rec.Job.ID)
+				if err == nil {
+					_, err = Run(t.Context(), r.Config, &now, fence, tokenCounter(t, &rec.Spec, words{}))
+				}
+				return err
+			}
+			if err := run(); !errors.Is(err, store.ErrOutcomeUnknown) {
+				t.Fatal(err)
+			}
+			steps := []func() error{run, late.late}
+			if first {
+				steps = []func() error{late.late, run}
+			}
+			for _, step := range steps {
+				if err := step(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			now, err := r.store.Get(t.Context(), rec.Job.ID)
+			if err != nil || now.Job.RowsDone != 13 || now.Job.RowsTakenOver != 13 {
+				t.Errorf("%+v, %v", now.Job.RowCounts, err)
+			}
+			if parts, err := r.store.ListParts(t.Context(), rec.Job.ID); err != nil || len(parts) != 2 {
+				t.Errorf("parts %+v, %v", parts, err)
+			}
+		})
+	}
+}

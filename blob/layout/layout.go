@@ -98,6 +98,12 @@ func Part(job string, shard int, epoch int64) string {
 	return fmt.Sprintf("%s%06d-%d-%s.parquet", Parts(job), shard, epoch, Nonce())
 }
 
+// Carried is the key of the part with what a job takes over of a shard. It is the
+// same each time: a commit of it that comes late repeats the one that counts.
+func Carried(job string, shard int) string {
+	return fmt.Sprintf("%s%06d-carried.parquet", Parts(job), shard)
+}
+
 // Artifact is a new key for an artifact, written under an epoch.
 func Artifact(job, name string, epoch int64) string {
 	return fmt.Sprintf("%sresults/%s-%d-%s.parquet", Job(job), name, epoch, Nonce())

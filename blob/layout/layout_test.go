@@ -18,6 +18,7 @@ func TestKeysStayWhatTheyAre(t *testing.T) {
 		{layout.Spooled("job-1"), `jobs/job-1/input/rows\.jsonl`},
 		{layout.Manifest("job-1"), `jobs/job-1/input/manifest\.json`},
 		{layout.Shard("job-1", 17), `jobs/job-1/input/shard-000017`},
+		{layout.Carried("job-1", 17), `jobs/job-1/parts/000017-carried\.parquet`},
 		{layout.Part("job-1", 17, 3), `jobs/job-1/parts/000017-3-[0-9a-f]{12}\.parquet`},
 		{layout.Artifact("job-1", layout.Full, 3), `jobs/job-1/results/full-3-[0-9a-f]{12}\.parquet`},
 		{layout.Artifact("job-1", layout.Rows, 3), `jobs/job-1/results/rows-3-[0-9a-f]{12}\.parquet`},
