@@ -135,6 +135,13 @@ func (s *Store) of(id string) *job {
 	return s.locked(id)
 }
 
+// known is what is remembered of a job, nil if that is nothing.
+func (s *Store) known(id string) *job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.jobs[id]
+}
+
 func (s *Store) locked(id string) *job {
 	if s.jobs[id] == nil {
 		s.jobs[id] = &job{id: id, mending: make(chan struct{}, 1)}

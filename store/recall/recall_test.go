@@ -421,6 +421,27 @@ func TestForgotten(t *testing.T) {
 			n.look()
 			n.whole()
 		},
+		"who continues a job, and what is kept of it is noted before anybody has looked": func(n *node, v *vault) {
+			n.create()
+			n.cancel()
+			v.keep()
+			n.must(n.Continued(n.t.Context(), "job-1", "job-2"))
+			v.forget()
+			n.must(n.KeepInput(n.t.Context(), "job-1", time.Now().Add(time.Hour)))
+			n.look()
+			n.continued("job-2")
+		},
+		"parts that are asked for before anybody has looked": func(n *node, v *vault) {
+			f := n.begin()
+			v.keep()
+			n.commit(f, "1", 1, 1)
+			n.commit(f, "2", 2, 3)
+			v.forget()
+			if parts, err := n.ListParts(n.t.Context(), "job-1"); err != nil || len(parts) != 2 {
+				n.t.Errorf("parts %v, %v", parts, err)
+			}
+			n.has(3, "1", "2")
+		},
 		"the end of a job whose claim was not acknowledged": func(n *node, v *vault) {
 			n.create()
 			v.mumbles = true

@@ -60,8 +60,25 @@ func (s *Store) told(ctx context.Context, f store.Fence, do, again func(context.
 	return rec, err
 }
 
+// whole has what the store has forgotten of a job written again, before a write
+// of somebody who does not know: it would give the record a version that hides it.
+func (s *Store) whole(ctx context.Context, id string) error {
+	j := s.known(id)
+	if j == nil {
+		return nil
+	}
+	marks, err := s.Marks(ctx, []string{id})
+	if err != nil || !j.forgotten(marks[0]) {
+		return err
+	}
+	return s.mend(ctx, j)
+}
+
 // free makes a write that anybody may make and remembers it.
 func (s *Store) free(ctx context.Context, id string, do func(context.Context) (store.Record, error)) (store.Record, error) {
+	if err := s.whole(ctx, id); err != nil {
+		return store.Record{}, err
+	}
 	rec, err := do(ctx)
 	if err != nil {
 		return rec, err
@@ -114,6 +131,9 @@ func (s *Store) Continued(ctx context.Context, jobID, by string) error {
 		}
 		return s.Get(ctx, jobID)
 	}
+	if err := s.whole(ctx, jobID); err != nil {
+		return err
+	}
 	rec, err := note(ctx)
 	if err != nil {
 		return err
@@ -129,6 +149,22 @@ func (s *Store) Continued(ctx context.Context, jobID, by string) error {
 		return err
 	}})
 	return nil
+}
+
+// KeepInput says that objects hold the input of a job that is over.
+func (s *Store) KeepInput(ctx context.Context, jobID string, until time.Time) error {
+	if err := s.whole(ctx, jobID); err != nil {
+		return err
+	}
+	return s.Store.KeepInput(ctx, jobID, until)
+}
+
+// InputGone says that a job's input was removed.
+func (s *Store) InputGone(ctx context.Context, jobID string, now time.Time) error {
+	if err := s.whole(ctx, jobID); err != nil {
+		return err
+	}
+	return s.Store.InputGone(ctx, jobID, now)
 }
 
 // RemoveData says that a job's data must not be read any more.
@@ -168,13 +204,36 @@ func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record,
 // Get returns a record, which may tell that a claim has taken effect.
 func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 	rec, err := s.Store.Get(ctx, jobID)
-	s.mu.Lock()
-	j := s.jobs[jobID]
-	s.mu.Unlock()
-	if err == nil && j != nil {
+	if j := s.known(jobID); err == nil && j != nil {
 		j.found(rec)
 	}
 	return rec, err
+}
+
+// ListParts returns the parts of a job with those that the store has forgotten: an
+// owner that does not hear of them has their rows run again.
+func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, error) {
+	j := s.known(jobID)
+	if j == nil {
+		return s.Store.ListParts(ctx, jobID)
+	}
+	mends := j.count()
+	parts, err := s.Store.ListParts(ctx, jobID)
+	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
+		return nil, err
+	}
+	marks, markErr := s.Marks(ctx, []string{jobID})
+	switch {
+	case markErr != nil:
+		return nil, markErr
+	case j.forgotten(marks[0]):
+		if err := s.mend(ctx, j); err != nil {
+			return nil, err
+		}
+	case j.count() == mends:
+		return parts, err
+	}
+	return s.Store.ListParts(ctx, jobID)
 }
 
 // Release gives a job back.
