@@ -105,8 +105,8 @@ func (j *jobCase) refused(text []byte) bool {
 		return false
 	}
 	rec, err := j.look(j.of.known())
-	if err != nil {
-		return true // forgotten meanwhile
+	if err != nil || !rec.Job.Status.Terminal() {
+		return true // forgotten meanwhile; that it comes back is judged when all is over
 	}
 	if job := rec.Job; job.NumRows == nil || job.RowsDone < *job.NumRows || job.Status == rowmill.StatusSucceeded && job.FailedRows > 0 {
 		j.wrong("job %d has rows left, and cannot be continued: %s", j.of.index, text)
