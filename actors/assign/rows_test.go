@@ -21,7 +21,7 @@ func TestSpan_Cut(t *testing.T) {
 			}
 		}
 		if s.Count() < 2 {
-			t.Skip("nothing to cut")
+			s.Except = RowSet{} // else there would be nothing to cut
 		}
 		n := rapid.IntRange(1, s.Count()-1).Draw(t, "n")
 		whole := s.Rows()

@@ -75,6 +75,13 @@ func (d dyingJobs) Continued(ctx context.Context, id, by string) error {
 	return d.Jobs.Continued(ctx, id, by)
 }
 
+// dying is what an owner has that dies after so many effects.
+func (r *rig) dying(effects int) Config {
+	d, c := &fuse{left: effects}, r.Config
+	c.Jobs, c.Parts, c.Bucket = dyingJobs{r.store, d}, dyingParts{r.store, d}, dyingBucket{r.Bucket, d}
+	return c
+}
+
 // halfDone is a job of 40 rows in shards of ten: all of shard 0 is committed, of
 // shard 1 rows 12 to 14, of which 13 failed, of the others nothing. It was
 // cancelled.
@@ -156,11 +163,8 @@ func TestTakeOver_DeathAnywhereIsHarmless(t *testing.T) {
 			r := setup(t)
 			old := r.halfDone(t)
 			rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID, Failed: failed}})
-			d := &fuse{left: effects}
-			first := r.Config
-			first.Jobs, first.Parts, first.Bucket = dyingJobs{r.store, d}, dyingParts{r.store, d}, dyingBucket{r.Bucket, d}
 			again := *rec
-			_, err := Run(t.Context(), first, &again, fence, tokenCounter(t, &rec.Spec, words{}))
+			_, err := Run(t.Context(), r.dying(effects), &again, fence, tokenCounter(t, &rec.Spec, words{}))
 			if over = err == nil; err != nil && !errors.Is(err, errDied) {
 				t.Fatalf("effect %d: %v", effects, err)
 			}
@@ -205,10 +209,7 @@ func TestTakeOver_OfOneThatDidNotGetThatFar(t *testing.T) {
 			r := setup(t)
 			old := r.halfDone(t)
 			between, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID, Failed: failed}})
-			d := &fuse{left: effects}
-			dying := r.Config
-			dying.Jobs, dying.Parts, dying.Bucket = dyingJobs{r.store, d}, dyingParts{r.store, d}, dyingBucket{r.Bucket, d}
-			_, err := Run(t.Context(), dying, between, fence, tokenCounter(t, &between.Spec, words{}))
+			_, err := Run(t.Context(), r.dying(effects), between, fence, tokenCounter(t, &between.Spec, words{}))
 			over = err == nil
 			if _, err := r.store.Cancel(t.Context(), between.Job.ID, time.Now(), nil); err != nil {
 				t.Fatal(err)
