@@ -38,6 +38,9 @@ type Config struct {
 	// link-local networks, where cloud machines find their credentials.
 	// Default false: URLs are chosen by clients and fetched by us.
 	AllowPrivateNetworks bool
+	// Transport carries the requests in place of the network and of what guards
+	// it, for simulations. Default nil.
+	Transport http.RoundTripper
 	// Logger gets one line per finished download. Required.
 	Logger *slog.Logger
 }

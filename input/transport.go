@@ -22,12 +22,12 @@ import (
 // server-side default.
 const maxHeader = 1 << 20
 
-// newClient makes a client that cannot be led into forbidden networks: every
+// guarded makes a transport that cannot be led into forbidden networks: every
 // connection, also after a redirect, is checked when it is dialled, by the
 // address that the name resolved to.
-func newClient(cfg Config) *http.Client {
+func guarded(cfg Config) http.RoundTripper {
 	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout, Control: guardian(cfg).Safe}
-	transport := &http.Transport{
+	return &http.Transport{
 		Proxy:                  nil, // a proxy would dial for us, unchecked
 		DialContext:            dialer.DialContext,
 		TLSHandshakeTimeout:    cfg.ConnectTimeout,
@@ -39,6 +39,13 @@ func newClient(cfg Config) *http.Client {
 		DisableKeepAlives: true,
 		TLSNextProto:      map[string]func(string, *tls.Conn) http.RoundTripper{},
 		TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+}
+
+func newClient(cfg Config) *http.Client {
+	transport := cfg.Transport
+	if transport == nil {
+		transport = guarded(cfg)
 	}
 	return &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if len(via) > cfg.MaxRedirects {
