@@ -201,11 +201,21 @@ func renderRow(template *function.Prompt, row int64, object []byte, limit int64)
 }
 
 // download fetches a URL input once. That it was begun is durable before the
-// first byte is asked for, so that a second node never asks again.
+// first byte is asked for, so that a second node never asks again. An input that
+// is there came whole: who stored it did not live to say so.
 func (g *ingester) download(ctx context.Context) error {
-	switch {
-	case g.rec.DownloadFinished != nil:
+	if g.rec.DownloadFinished != nil {
 		return nil
+	}
+	err := g.Wait(ctx, func() error {
+		_, err := g.Bucket.Stat(ctx, layout.Raw(g.rec.Job.ID))
+		return err
+	})
+	switch {
+	case err == nil:
+		return g.downloaded(ctx)
+	case !errors.Is(err, rowmill.ErrNotFound):
+		return fmt.Errorf("look for the input: %w", err)
 	case g.rec.DownloadStarted != nil:
 		return rowmill.Failf(rowmill.CodeDownloadFailed,
 			"The node stopped while it was downloading the input, and an input is downloaded only once. Submit the job again with a fresh URL.")
@@ -213,7 +223,7 @@ func (g *ingester) download(ctx context.Context) error {
 	patient, done := g.Patient(ctx)
 	defer done()
 	var w blob.Writer
-	err := g.Wait(ctx, func() (err error) { // as long as another node may still begin
+	err = g.Wait(ctx, func() (err error) { // as long as another node may still begin
 		w, err = g.Bucket.Create(patient, layout.Raw(g.rec.Job.ID), layout.Bytes)
 		return err
 	})
@@ -233,7 +243,17 @@ func (g *ingester) download(ctx context.Context) error {
 	if _, err := w.Commit(); err != nil {
 		return fmt.Errorf("commit input object: %w", err)
 	}
-	return g.mark(ctx, func(r *store.Record, now time.Time) { r.DownloadFinished = &now })
+	return g.downloaded(ctx)
+}
+
+// downloaded records that the input is whole.
+func (g *ingester) downloaded(ctx context.Context) error {
+	return g.mark(ctx, func(r *store.Record, now time.Time) {
+		if r.DownloadStarted == nil {
+			r.DownloadStarted = &now
+		}
+		r.DownloadFinished = &now
+	})
 }
 
 // A heldUp writer knows for how long it was held up at most.

@@ -316,6 +316,37 @@ func TestRun_ABrokenDownloadIsNotRepeated(t *testing.T) {
 	}
 }
 
+// An owner that died between the last byte and the note that it had come leaves a
+// whole input, whatever else the record has forgotten.
+func TestRun_AWholeDownloadIsNotLost(t *testing.T) {
+	t.Parallel()
+	for name, started := range map[string]bool{"its begin is noted": true, "its begin is forgotten": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := setup(t)
+			rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
+			if started {
+				now := time.Now()
+				var err error
+				if *rec, err = r.store.Update(t.Context(), fence, func(rec *store.Record) error {
+					rec.DownloadStarted = &now
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.put(t, layout.Raw(rec.Job.ID), "name\nAnn\nBob\n")
+			m, err := r.run(t, rec, fence)
+			if err != nil || m.Rows != 2 || r.file.calls != 0 {
+				t.Fatalf("%+v, %v after %d downloads, want the rows that are there", m, err, r.file.calls)
+			}
+			if known, err := r.store.Get(t.Context(), rec.Job.ID); err != nil || known.DownloadStarted == nil || known.DownloadFinished == nil {
+				t.Errorf("the record does not say that the input is whole: %+v, %v", known, err)
+			}
+		})
+	}
+}
+
 func TestRun_ALostLeaseComesBeforeTheDownload(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
