@@ -45,6 +45,9 @@ type jobCase struct {
 	finals    []store.Record // its record each time that it was over
 	gone      bool           // the store has forgotten it, and may have
 	never     bool           // there is nothing to continue
+	asked     int            // how often its rows were asked for
+	excused   bool           // a server or the way to it was broken
+	stored    time.Duration  // when its rows were, as they came
 	ended     time.Duration
 	owners    int // how often it has become somebody's
 }
@@ -130,10 +133,13 @@ func (a *account) watch(_ int, e effect) {
 		a.made[e.key] = a.world.now()
 		a.mu.Unlock()
 	}
-	if !strings.HasPrefix(e.kind, "store.") {
-		return
-	}
 	for _, j := range a.jobs {
+		if e.kind == "blob.put" {
+			j.brought(e.key)
+		}
+		if !strings.HasPrefix(e.kind, "store.") {
+			continue
+		}
 		if id := j.known(); id != "" && strings.HasPrefix(e.key, short(id)) {
 			j.glimpse(id)
 			if e.kind == "store.commit-parts" || e.kind == "store.replace-parts" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/retry"
 )
 
 // A shelf is the bucket that all nodes reach, as an S3 server keeps it: objects
@@ -148,28 +149,48 @@ func (w *writer) Commit() (blob.Info, error) {
 	if w.ended {
 		return blob.Info{}, errEnded
 	}
-	barred := w.end()
-	if barred {
-		return blob.Info{}, fmt.Errorf("commit object %s: its prefix was deleted: %w", w.key, rowmill.ErrNotFound)
-	}
+	w.ended = true
+	defer w.Abort()
 	var put blob.Info // after its caller has left, where the effect is late
-	err := w.bucket.call(w.ctx, "put", w.key, true, func() error {
-		put = w.bucket.shelf.put(w.key, bytes.Clone(w.data.Bytes()))
-		return nil
-	})
+	try := func() error {
+		if w.isBarred() {
+			return fmt.Errorf("its prefix was deleted: %w", rowmill.ErrNotFound)
+		}
+		return w.bucket.call(w.ctx, "put", w.key, true, func() error {
+			put = w.bucket.shelf.put(w.key, bytes.Clone(w.data.Bytes()))
+			return nil
+		})
+	}
+	err := w.patiently(try)
 	if err != nil {
 		return blob.Info{}, fmt.Errorf("commit object %s: %w", w.key, err)
 	}
 	return put, nil
 }
 
-func (w *writer) Abort() { w.end() }
+// patiently does something, again as long as it may succeed later where the
+// writer's context is patient.
+func (w *writer) patiently(do func() error) error {
+	if !retry.IsPatient(w.ctx) {
+		return do()
+	}
+	err := retry.Storage.Do(w.ctx, do, func(err error) bool { return errors.Is(err, rowmill.ErrUnavailable) }, nil)
+	if err != nil && w.ctx.Err() != nil {
+		return w.ctx.Err()
+	}
+	return err
+}
 
-func (w *writer) end() (barred bool) {
+func (w *writer) Abort() {
 	w.bucket.mu.Lock()
 	defer w.bucket.mu.Unlock()
 	w.ended = true
 	delete(w.bucket.writers, w)
+}
+
+func (w *writer) isBarred() bool {
+	w.bucket.mu.Lock()
+	defer w.bucket.mu.Unlock()
 	return w.barred
 }
 

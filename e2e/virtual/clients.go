@@ -56,7 +56,11 @@ func (j *jobCase) live() {
 
 // submission is what the client sends.
 func (j *jobCase) submission() []byte {
-	body := map[string]any{"inputs": j.texts, "model": modelName, "job_priority": 1}
+	var inputs any = j.texts
+	if j.From != "" {
+		inputs = fmt.Sprintf("https://%s/%d", sourceHost, j.index)
+	}
+	body := map[string]any{"inputs": inputs, "model": modelName, "job_priority": 1}
 	if j.Schema {
 		body["json_schema"] = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
 	}
@@ -101,12 +105,18 @@ func (j *jobCase) refused(text []byte) bool {
 		Code string `json:"code"`
 	}
 	_ = json.Unmarshal(text, &said) // then it is no refusal that we know
-	if said.Code != "nothing_to_run" {
+	if said.Code != "nothing_to_run" && said.Code != "input_removed" {
 		return false
 	}
 	rec, err := j.look(j.of.known())
 	if err != nil || !rec.Job.Status.Terminal() {
 		return true // forgotten meanwhile; that it comes back is judged when all is over
+	}
+	if said.Code == "input_removed" {
+		if j.of.From == "" || rec.DownloadFinished != nil {
+			j.wrong("the input of job %d was never removed, and it cannot be continued: %s", j.of.index, text)
+		}
+		return true
 	}
 	if job := rec.Job; job.NumRows == nil || job.RowsDone < *job.NumRows || job.Status == rowmill.StatusSucceeded && job.FailedRows > 0 {
 		j.wrong("job %d has rows left, and cannot be continued: %s", j.of.index, text)

@@ -129,7 +129,33 @@ func Generate(seed uint64) Schedule {
 		g.continuations()
 	}
 	g.faults(1 + g.IntN(4))
-	return g.Schedule
+	// What came later draws for itself, so that what there was stays.
+	more := &generator{Rand: rand.New(rand.NewPCG(seed, 14)), Schedule: g.Schedule} //nolint:gosec // as above
+	more.downloads()
+	return more.Schedule
+}
+
+// downloads has some jobs have their rows fetched from a server, and a fault come
+// then.
+func (g *generator) downloads() {
+	some := false
+	for i := range g.Jobs {
+		if g.Jobs[i].Continues == 0 && g.IntN(6) == 0 {
+			g.Jobs[i].From = g.one(sendsWhole, sendsWhole, sendsWhole, sendsUnsized, sendsHalf, sendsHalfOnly, sendsNothing)
+			some = true
+		}
+	}
+	if !some || g.IntN(2) == 0 {
+		return
+	}
+	k, _ := find(g.one("crash", "stop", "unacknowledged", "late"))
+	f := Fault{Kind: k.name, Node: g.IntN(len(g.Nodes))}
+	k.make(g, &f)
+	f.At, f.On, f.Nth = 0, g.one("source.get", "source.get", "blob.put", "store.update"), 1+g.IntN(3)*g.IntN(2)
+	if f.On == "source.get" {
+		f.Nth = 1
+	}
+	g.Faults = append(g.Faults, f)
 }
 
 // aRow is about what a row costs, USD.

@@ -129,6 +129,7 @@ func (j *jobCase) judge(node int) {
 	j.judgeOwners()
 	j.judgeTaken(rec)
 	j.judgeKept(rec)
+	j.judgeSource(job.Status)
 	switch job.Status {
 	case rowmill.StatusCancelled:
 		if j.Cancel <= 0 {
@@ -137,7 +138,7 @@ func (j *jobCase) judge(node int) {
 		return
 	case rowmill.StatusSucceeded:
 	default:
-		if !j.mayFail(job.FailureReason) {
+		if !j.mayFail(rec) {
 			j.wrong("job %d is %s: %+v", j.index, job.Status, job.FailureReason)
 		}
 		return
@@ -175,12 +176,14 @@ func (j *jobCase) judge(node int) {
 // tooMany reports whether more rows of a job fail than it survives.
 func (j *jobCase) tooMany() bool { return j.Broken > max(1, len(j.texts)/20) }
 
-// mayFail reports whether a job may fail for a reason.
-func (j *jobCase) mayFail(reason *rowmill.Failure) bool {
-	switch {
+// mayFail reports whether a job may have failed for what its record says.
+func (j *jobCase) mayFail(rec store.Record) bool {
+	switch reason := rec.Job.FailureReason; {
 	case reason == nil:
 	case reason.Code == rowmill.CodeTooManyFailedRows:
 		return j.tooMany()
+	case reason.Code == rowmill.CodeDownloadFailed:
+		return j.mayLoseInput(rec)
 	case reason.Code == rowmill.CodeCostQuota:
 		j.mu.Lock()
 		defer j.mu.Unlock()

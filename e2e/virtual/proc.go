@@ -67,8 +67,12 @@ func (p *proc) start() error {
 		Store: &records{Store: w.vault.base, proc: p, vault: w.vault}, Log: w.log.With("node", p.id), For: max(w.settleTime(), time.Second),
 	})
 	objects := newBucket(w.shelf, p.run)
+	downloads, err := p.downloader()
+	if err != nil {
+		return err
+	}
 	config := actors.Config{
-		Node: w.name(p.node), Store: p.records, Blob: objects, Downloader: w.downloader, Peers: p.port, Clock: w.clock(p.node),
+		Node: w.name(p.node), Store: p.records, Blob: objects, Downloader: downloads, Peers: p.port, Clock: w.clock(p.node),
 		Registerer: nothing{}, Logger: w.log.With("node", p.id), DrainTimeout: 20 * time.Second,
 		Ownership: actors.Ownership{OwnsNone: n.OwnsNone, LeaseTTL: time.Duration(w.Lease), Settle: w.settleTime()},
 		Shards:    actors.Shards{Rows: w.ShardRows},
@@ -81,7 +85,6 @@ func (p *proc) start() error {
 	if !n.NoEngine {
 		config.Engines = []engine.Engine{&client{w.servers[p.node], p}}
 	}
-	var err error
 	if p.system, err = actors.New(config); err != nil {
 		return err
 	}

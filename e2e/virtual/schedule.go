@@ -47,6 +47,7 @@ type Job struct {
 	Broken  int      `json:"broken,omitempty"` // so many rows no engine answers
 	Cancel  Duration `json:"cancel,omitempty"` // when it is cancelled; 0: never
 	Account string   `json:"account,omitempty"`
+	From    string   `json:"from,omitempty"` // its rows are a server's, which sends them like this (source.go)
 
 	// Continues is the job, counted from 1, that this one takes over from: it is
 	// asked for At after the end of that, whose rows it has.

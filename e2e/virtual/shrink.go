@@ -43,6 +43,7 @@ func Shrink(s Schedule, asks int, fails func(Schedule) bool) Schedule {
 			}
 			for _, plain := range []func(*Job){
 				func(j *Job) { j.Schema = false }, func(j *Job) { j.Broken = 0 }, func(j *Job) { j.Cancel = 0 },
+				func(j *Job) { j.From = "" },
 			} {
 				smaller := s
 				smaller.Jobs = slices.Clone(s.Jobs)

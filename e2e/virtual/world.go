@@ -15,7 +15,6 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/catalog"
-	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/internal/deterministic"
 )
 
@@ -53,19 +52,14 @@ type world struct {
 
 // shared is what all worlds of a process have in common: it is never changed.
 type shared struct {
-	catalog    *catalog.Catalog
-	downloader *input.Downloader
+	catalog *catalog.Catalog
 }
 
 const models = `models: [{id: ` + modelName + `, kind: generation, context_length: 4096, input_price: 1000, output_price: 2000, sampling: {max_tokens: 8}}]`
 
 func newShared() (shared, error) {
 	c, err := catalog.Load(strings.NewReader(models))
-	if err != nil {
-		return shared{}, err
-	}
-	d, err := input.New(input.Config{AllowLoopback: true, Logger: slog.New(slog.DiscardHandler)})
-	return shared{c, d}, err
+	return shared{c}, err
 }
 
 // nothing registers no metrics: nobody reads them.
