@@ -35,7 +35,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -57,8 +56,8 @@ var ErrNewer = fmt.Errorf("a newer version of rowmill wrote it, which this one c
 // Repeating the call is safe, and so is reading the record again.
 var ErrOutcomeUnknown = errors.New("the outcome is unknown: it may or may not have taken effect")
 
-// ErrForgotten says that the store has an older record of a job than it had
-// acknowledged to the job's owner: it has lost its last writes in a crash.
+// ErrForgotten says that the record of a job lacks writes that the store had
+// acknowledged to who writes now: it has lost its last ones in a crash.
 var ErrForgotten = errors.New("the store has lost what it had acknowledged")
 
 // Store is everything the service keeps outside objects.
@@ -100,42 +99,6 @@ type Fence struct {
 	JobID   string
 	Session string
 	Epoch   int64
-	// Told, unless it is nil, is what the owner was told of the record. A write
-	// on top of an older one is refused with ErrForgotten. CommitParts and
-	// ReplaceParts raise it; a record that is returned says it itself.
-	Told *Version
-}
-
-// A Version is the highest version of a record that somebody was told of. It is
-// safe for concurrent use; nil is a version that nobody keeps.
-type Version struct{ n atomic.Int64 }
-
-// Tell raises v to n.
-func (v *Version) Tell(n int64) {
-	for v != nil {
-		if old := v.n.Load(); old >= n || v.n.CompareAndSwap(old, n) {
-			return
-		}
-	}
-}
-
-// Reset sets v to n: what was forgotten is mended, or given up.
-func (v *Version) Reset(n int64) { v.n.Store(n) }
-
-// Get returns the version, 0 where there is none.
-func (v *Version) Get() int64 {
-	if v == nil {
-		return 0
-	}
-	return v.n.Load()
-}
-
-// Check returns ErrForgotten where a record of version n is older than v.
-func (v *Version) Check(jobID string, n int64) error {
-	if told := v.Get(); n < told {
-		return fmt.Errorf("job %s has version %d, and had %d: %w", jobID, n, told, ErrForgotten)
-	}
-	return nil
 }
 
 // A Mark is where a record stands; the zero Mark is that of no record.
@@ -144,6 +107,7 @@ type Mark struct {
 	Session string
 	Epoch   int64
 	Status  rowmill.Status
+	Writes  int64 // of the writer who was asked for
 }
 
 // Record is a job with all that is kept about it.
@@ -192,7 +156,8 @@ type Idempotency struct {
 	TTL      time.Duration // how long it is kept
 }
 
-// Jobs are the job records.
+// Jobs are the job records. Whatever changes one, here and in the interfaces
+// below, is a write in the sense of Writer.
 type Jobs interface {
 	// Create stores a pending job. With idem, a key seen within its TTL with
 	// the same BodyHash returns the first record and existed true, with
@@ -209,9 +174,10 @@ type Jobs interface {
 	Get(ctx context.Context, jobID string) (Record, error)
 
 	// Marks returns where the records of jobs stand, in the order of the ids,
-	// in one round trip. A store that has lost everything says so with an
-	// error: it is not the one that knew the jobs.
-	Marks(ctx context.Context, jobIDs []string) ([]Mark, error)
+	// in one round trip, and how many writes of the named writer they hold. A
+	// store that has lost everything says so with an error: it is not the one
+	// that knew the jobs.
+	Marks(ctx context.Context, jobIDs []string, writer string) ([]Mark, error)
 
 	// List returns an account's jobs, newest first, at most limit of them
 	// (limit > 0), after cursor (empty: from the newest). next is empty when

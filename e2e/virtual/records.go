@@ -108,7 +108,7 @@ func ask[T any](ctx context.Context, r *records, writes bool, kind, key string, 
 		}
 		r.vault.mu.RLock()
 		defer r.vault.mu.RUnlock()
-		got, err := do(context.Background(), r.vault.base)
+		got, err := do(context.WithoutCancel(ctx), r.vault.base)
 		out.Store(&got)
 		return err
 	}})
@@ -157,8 +157,10 @@ func (r *records) Get(ctx context.Context, jobID string) (store.Record, error) {
 	return ask(ctx, r, false, "get", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Get(ctx, jobID) })
 }
 
-func (r *records) Marks(ctx context.Context, jobIDs []string) ([]store.Mark, error) {
-	return ask(ctx, r, false, "marks", "", func(ctx context.Context, s *bolt.Store) ([]store.Mark, error) { return s.Marks(ctx, jobIDs) })
+func (r *records) Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error) {
+	return ask(ctx, r, false, "marks", "", func(ctx context.Context, s *bolt.Store) ([]store.Mark, error) {
+		return s.Marks(ctx, jobIDs, writer)
+	})
 }
 
 func (r *records) List(ctx context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error) {

@@ -260,7 +260,18 @@ func (s *Store) view(ctx context.Context, read func(*tx) error) error {
 // write runs one write in the next commit and returns once it is on disk. run
 // may be repeated, so it must set its results only at its end.
 func (s *Store) write(ctx context.Context, run func(*tx) error) error {
-	return s.commits.do(ctx, run)
+	w := store.WriterOf(ctx)
+	var holds int64
+	err := s.commits.do(ctx, func(t *tx) error {
+		t.writer = w
+		err := run(t)
+		holds = t.holds
+		return err
+	})
+	if err == nil {
+		w.Ack(holds)
+	}
+	return err
 }
 
 // makeFolder makes a folder and its missing parents, each durable in its own

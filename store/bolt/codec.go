@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -51,7 +52,9 @@ var (
 // A tx is a transaction that remembers whether anything was written in it.
 type tx struct {
 	*bbolt.Tx
-	wrote bool
+	wrote  bool
+	writer *store.Writer // nil where nobody minds
+	holds  int64         // how many writes of writer's the record has
 }
 
 func (t *tx) get(bucket, key []byte) []byte { return t.Bucket(bucket).Get(key) }
@@ -71,6 +74,8 @@ type header struct {
 	store.Record
 	Spec    *struct{} `json:"spec,omitempty"` // hides the record's: it is in bucket specs
 	Account string    `json:"account"`
+	// Writers says how many writes it has from whom (store.Writer).
+	Writers map[string]int64 `json:"writers,omitempty"`
 }
 
 // header reads the small part of a record, or returns rowmill.ErrNotFound.
@@ -86,11 +91,21 @@ func (t *tx) header(id string) (header, error) {
 	return h, nil
 }
 
-// writable reads the header of a job that this program may write.
-func (t *tx) writable(id string) (header, error) {
+// ours reads the header of a job that this program may write.
+func (t *tx) ours(id string) (header, error) {
 	h, err := t.header(id)
 	if err == nil {
 		err = h.CheckVersion()
+	}
+	t.holds = h.Writers[t.writer.Name()]
+	return h, err
+}
+
+// writable is ours for a write on top of all that was acknowledged to its writer.
+func (t *tx) writable(id string) (header, error) {
+	h, err := t.ours(id)
+	if err == nil {
+		err = t.writer.Check(id, t.holds)
 	}
 	return h, err
 }
@@ -98,6 +113,14 @@ func (t *tx) writable(id string) (header, error) {
 // putHeader writes a header and keeps what it does not know of the one before.
 func (t *tx) putHeader(h header) error {
 	id := []byte(h.Job.ID)
+	if t.writer != nil {
+		t.holds = h.Writers[t.writer.Name()] + 1
+		h.Writers = maps.Clone(h.Writers)
+		if h.Writers == nil {
+			h.Writers = map[string]int64{}
+		}
+		h.Writers[t.writer.Name()] = t.holds
+	}
 	raw, err := document.Rewrite(t.get(bucketJobs, id), h)
 	if err != nil {
 		return fmt.Errorf("encode the record of job %s: %w", id, err)
@@ -135,6 +158,9 @@ func (t *tx) save(before *header, rec store.Record, account string) error {
 		rec.Reserved = 0
 	}
 	after := header{Record: rec, Account: account}
+	if before != nil {
+		after.Writers = before.Writers
+	}
 	texts := writeTexts(rec.Job)
 	after.Job.System, after.Job.Schema = nil, nil
 	id := []byte(rec.Job.ID)

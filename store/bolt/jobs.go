@@ -184,7 +184,7 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 }
 
 // Marks returns where records stand.
-func (s *Store) Marks(ctx context.Context, jobIDs []string) ([]store.Mark, error) {
+func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error) {
 	marks := make([]store.Mark, len(jobIDs))
 	err := s.view(ctx, func(t *tx) error {
 		for i, id := range jobIDs {
@@ -194,7 +194,7 @@ func (s *Store) Marks(ctx context.Context, jobIDs []string) ([]store.Mark, error
 			case err != nil:
 				return err
 			default:
-				marks[i] = store.Mark{Version: h.Version, Session: h.Session, Epoch: h.Epoch, Status: h.Job.Status}
+				marks[i] = store.Mark{Version: h.Version, Session: h.Session, Epoch: h.Epoch, Status: h.Job.Status, Writes: h.Writers[writer]}
 			}
 		}
 		return ctx.Err()

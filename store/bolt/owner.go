@@ -18,7 +18,7 @@ import (
 
 // fenced reads the header of a job that f owns and that is not over.
 func (s *Store) fenced(t *tx, f store.Fence) (header, error) {
-	h, err := t.writable(f.JobID)
+	h, err := t.ours(f.JobID)
 	switch {
 	case err != nil:
 		return h, err
@@ -27,7 +27,7 @@ func (s *Store) fenced(t *tx, f store.Fence) (header, error) {
 	case h.Job.Status.Terminal():
 		return h, fmt.Errorf("job %s is %s: %w", f.JobID, h.Job.Status, rowmill.ErrTerminal)
 	}
-	return h, f.Told.Check(f.JobID, h.Version)
+	return h, t.writer.Check(f.JobID, t.holds)
 }
 
 // Claim makes session the owner of an orphan.

@@ -65,13 +65,11 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 			return fmt.Errorf("commit parts of job %s: %w", f.JobID, err)
 		}
 	}
-	var version int64
-	err := s.write(ctx, func(t *tx) error {
+	return s.write(ctx, func(t *tx) error {
 		before, err := s.fenced(t, f)
 		if err != nil {
 			return fmt.Errorf("commit parts: %w", err)
 		}
-		version = before.Version
 		added := 0
 		var fresh store.Totals // of the parts added
 		for _, p := range parts {
@@ -94,13 +92,8 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 			return nil
 		}
 		after.Version++
-		version = after.Version
 		return t.saveHeader(before, after)
 	})
-	if err == nil {
-		f.Told.Tell(version)
-	}
-	return err
 }
 
 // raise sets the progress fields of a job and reports whether any has grown.
@@ -139,13 +132,11 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 	if !complete.Complete {
 		return fmt.Errorf("replace parts of job %s, shard %d: part %s is not complete", f.JobID, complete.Shard, complete.Key)
 	}
-	var version int64
-	err := s.write(ctx, func(t *tx) error {
+	return s.write(ctx, func(t *tx) error {
 		before, err := s.fenced(t, f)
 		if err != nil {
 			return fmt.Errorf("replace parts: %w", err)
 		}
-		version = before.Version
 		if bytes.Equal(t.get(bucketPartKeys, append(partsOf(f.JobID), complete.Key...)), gone) {
 			return nil
 		}
@@ -180,13 +171,8 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 		}
 		after := before
 		after.Version++
-		version = after.Version
 		return t.saveHeader(before, after)
 	})
-	if err == nil {
-		f.Told.Tell(version)
-	}
-	return err
 }
 
 // ListParts returns a job's parts by shard, then in the order of commit.

@@ -12,7 +12,7 @@ import (
 // A job is what is remembered of one.
 type job struct {
 	id      string
-	told    store.Version // the highest that the store has acknowledged
+	writer  *store.Writer // knows what the store has acknowledged
 	mending chan struct{} // full while its writes are made again
 
 	mu     sync.Mutex
@@ -51,7 +51,7 @@ func (j *job) repeats(ctx context.Context) (done func(), err error) {
 func (j *job) forgotten(m store.Mark) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.behind || m.Version < j.told.Get() || j.final && !m.Status.Terminal()
+	return j.behind || m.Writes < j.writer.Acked() || j.final && !m.Status.Terminal()
 }
 
 // prune forgets writes before a time. It reports whether nothing is left to be
@@ -70,17 +70,9 @@ func (j *job) found(rec store.Record) {
 	j.mu.Lock()
 	claimed := j.asked != "" && j.asked == rec.Session && !rec.Job.Status.Terminal()
 	j.mu.Unlock()
-	if claimed && j.claimed(rec) {
+	if claimed && j.claimed(rec, 0) { // nobody knows on top of what
 		j.fallBehind()
 	}
-}
-
-// add remembers an acknowledged write.
-func (j *job) add(w *write) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	w.at, w.acked = time.Now(), true
-	j.log = append(j.log, w)
 }
 
 // begin remembers a write that is asked for: its place is before those that are
@@ -95,19 +87,15 @@ func (j *job) begin(w *write) (mends int) {
 
 // end notes how a write came out. One that was under way while others were
 // written again may have been forgotten with them.
-func (j *job) end(w *write, err error, mends int) {
+func (j *job) end(w *write, acked bool, mends int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	switch {
-	case err == nil:
-		w.acked = true
-		j.behind = j.behind || j.mends != mends
-		if w.gives {
-			j.told.Tell(j.told.Get() + 1)
-		}
-	default:
+	if !acked {
 		j.log = slices.DeleteFunc(j.log, func(other *write) bool { return other == w })
+		return
 	}
+	w.acked = true
+	j.behind = j.behind || j.mends != mends
 }
 
 // writes are those that were acknowledged, to be made again.
@@ -153,7 +141,6 @@ func (j *job) mended(fence store.Fence) {
 		j.behind = j.fence.Session != ""
 		return
 	}
-	fence.Told = nil
 	j.fence, j.behind = fence, false
 }
 
@@ -183,19 +170,20 @@ func (j *job) owns(f store.Fence) bool {
 	return j.fence.Session != "" && f.Session == j.fence.Session && f.Epoch == j.fence.Epoch
 }
 
-// claimed notes a claim, and reports whether writes of before are to be made
-// again under it: the record is no newer than it was.
-func (j *job) claimed(rec store.Record) (again bool) {
+// claimed notes a claim by which the record holds so many writes from here, and
+// reports whether those of before are to be made again under it: there are no
+// more than there were.
+func (j *job) claimed(rec store.Record, holds int64) (again bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	again = j.behind || rec.Version <= j.told.Get()
+	again = j.behind || holds <= j.writer.Acked()
 	j.asked, j.fence = "", store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}
 	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.gives })
 	if j.base == nil {
 		j.base = &rec
 	}
 	if !again {
-		j.told.Tell(rec.Version)
+		j.writer.Ack(holds)
 	}
 	return again
 }

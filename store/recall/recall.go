@@ -14,10 +14,13 @@ package recall
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
@@ -39,6 +42,7 @@ type Config struct {
 type Store struct {
 	store.Store
 	cfg  Config
+	name string // of the process as a writer
 	life context.Context
 	end  context.CancelFunc
 	done chan struct{}
@@ -57,10 +61,16 @@ func New(cfg Config) *Store {
 	if cfg.Every == 0 {
 		cfg.Every = 2 * time.Second
 	}
-	s := &Store{Store: cfg.Store, cfg: cfg, jobs: make(map[string]*job), done: make(chan struct{})}
+	s := &Store{Store: cfg.Store, cfg: cfg, name: newName(), jobs: make(map[string]*job), done: make(chan struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
 	go s.watch()
 	return s
+}
+
+// newName is a name that no other process has.
+func newName() string {
+	id := uuid.New()
+	return base64.RawURLEncoding.EncodeToString(id[:9])
 }
 
 // Close stops looking and closes the store below.
@@ -96,7 +106,7 @@ func (s *Store) Look(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	marks, err := s.Marks(ctx, ids)
+	marks, err := s.Marks(ctx, ids, s.name)
 	if err != nil {
 		return err
 	}
@@ -144,9 +154,17 @@ func (s *Store) known(id string) *job {
 
 func (s *Store) locked(id string) *job {
 	if s.jobs[id] == nil {
-		s.jobs[id] = &job{id: id, mending: make(chan struct{}, 1)}
+		s.jobs[id] = &job{id: id, writer: store.NewWriter(s.name), mending: make(chan struct{}, 1)}
 	}
 	return s.jobs[id]
+}
+
+// begins remembers a write of a job that is asked for.
+func (s *Store) begins(id string, w *write) (j *job, mends int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j = s.locked(id)
+	return j, j.begin(w)
 }
 
 // asks notes a claim, of which a caller may learn by a Get.
@@ -167,7 +185,7 @@ func (s *Store) mend(ctx context.Context, j *job) error {
 		return err
 	}
 	defer done()
-	marks, err := s.Marks(ctx, []string{j.id})
+	marks, err := s.Marks(ctx, []string{j.id}, s.name)
 	if err != nil || !j.forgotten(marks[0]) {
 		return err
 	}
@@ -175,7 +193,7 @@ func (s *Store) mend(ctx context.Context, j *job) error {
 	fence, final := j.state()
 	if !j.fallBehind() {
 		s.cfg.Log.Warn("the store has forgotten what it had acknowledged, which is written again",
-			"job", j.id, "version", m.Version, "had", j.told.Get(), "status", m.Status)
+			"job", j.id, "writes", m.Writes, "had", j.writer.Acked(), "status", m.Status)
 	}
 	if m.Version == 0 {
 		if err := s.create(ctx, j); err != nil {
@@ -206,6 +224,7 @@ func (s *Store) mend(ctx context.Context, j *job) error {
 // create stores a job again: as it was submitted here, or else as it was claimed.
 func (s *Store) create(ctx context.Context, j *job) error {
 	base, created := j.origin()
+	ctx = store.As(ctx, j.writer)
 	var err error
 	switch {
 	case created != nil:
@@ -222,10 +241,8 @@ func (s *Store) create(ctx context.Context, j *job) error {
 // repeat makes the remembered writes of a job again, those of its owner only
 // with a fence.
 func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
-	if fence.Session != "" {
-		fence.Told = &j.told
-	}
-	j.told.Reset(0)
+	ctx = store.As(ctx, j.writer)
+	j.writer.Reset()
 	for _, w := range j.writes() {
 		if w.owners && fence.Session == "" {
 			continue
@@ -242,11 +259,14 @@ func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 			return err
 		}
 	}
-	marks, err := s.Marks(ctx, []string{j.id})
+	marks, err := s.Marks(ctx, []string{j.id}, s.name)
 	if err != nil {
 		return err
 	}
-	j.told.Tell(marks[0].Version)
+	if err := j.writer.Check(j.id, marks[0].Writes); err != nil { // meanwhile too
+		return err
+	}
+	j.writer.Ack(marks[0].Writes)
 	j.mended(fence)
 	return nil
 }

@@ -12,102 +12,83 @@ import (
 )
 
 // owned makes a write of a job's owner by do, and remembers how to make it again.
-// Where the store has forgotten earlier ones they come first.
 func (s *Store) owned(ctx context.Context, f store.Fence, again *write, do func(context.Context, store.Fence) error) error {
 	j := s.of(f.JobID)
 	if !j.owns(f) { // of an owner before, which the store refuses
 		return do(ctx, f)
 	}
-	f.Told = &j.told
 	again.owners = true
-	mends := j.begin(again)
-	err := do(ctx, f)
-	if errors.Is(err, store.ErrForgotten) || errors.Is(err, rowmill.ErrNotFound) {
-		if err = s.mend(ctx, j); err == nil {
-			mends = j.count()
-			err = do(ctx, f)
-		}
-	}
+	err := s.write(ctx, f.JobID, again, func(ctx context.Context) error { return do(ctx, f) })
 	if errors.Is(err, store.ErrForgotten) || errors.Is(err, rowmill.ErrNotFound) { // it forgets faster than it is told
 		err = fmt.Errorf("%w: %w", rowmill.ErrLeaseLost, err)
 	}
-	j.end(again, err, mends)
+	return err
+}
+
+// write makes a write by do, and remembers how to make it again. Where the store
+// has forgotten earlier ones they come first.
+func (s *Store) write(ctx context.Context, id string, again *write, do func(context.Context) error) error {
+	j, mends := s.begins(id, again)
+	ctx = store.As(ctx, j.writer)
+	err := do(ctx)
+	if errors.Is(err, store.ErrForgotten) || errors.Is(err, rowmill.ErrNotFound) && (again.owners || j.writer.Acked() > 0) {
+		if err = s.mend(ctx, j); err == nil {
+			mends = j.count()
+			err = do(ctx)
+		}
+	}
+	j.end(again, err == nil, mends)
 	return err
 }
 
 // told is owned for a write that returns the record.
 func (s *Store) told(ctx context.Context, f store.Fence, do, again func(context.Context, store.Fence) (store.Record, error)) (rec store.Record, err error) {
 	j := s.of(f.JobID)
-	note := func(f store.Fence, r store.Record) {
-		f.Told.Tell(r.Version)
-		if r.Job.Status.Terminal() {
-			j.ended()
-		}
-	}
 	w := &write{do: func(ctx context.Context, f store.Fence) error {
-		r, err := again(ctx, f)
-		if err == nil {
-			note(f, r)
+		rec, err := again(ctx, f)
+		if err == nil && rec.Job.Status.Terminal() {
+			j.ended()
 		}
 		return err
 	}}
 	err = s.owned(ctx, f, w, func(ctx context.Context, f store.Fence) (err error) {
-		if rec, err = do(ctx, f); err == nil {
-			note(f, rec)
+		if rec, err = do(ctx, f); err == nil && rec.Job.Status.Terminal() {
+			j.ended()
 		}
 		return err
 	})
 	return rec, err
 }
 
-// whole has what the store has forgotten of a job written again, before a write
-// of somebody who does not know: it would give the record a version that hides it.
-func (s *Store) whole(ctx context.Context, id string) error {
-	j := s.known(id)
-	if j == nil {
-		return nil
-	}
-	marks, err := s.Marks(ctx, []string{id})
-	if err != nil || !j.forgotten(marks[0]) {
+// free makes a write that anybody may make and remembers it.
+func (s *Store) free(ctx context.Context, id string, do func(context.Context) (store.Record, error)) (rec store.Record, err error) {
+	j := s.of(id)
+	note := func(ctx context.Context) (err error) {
+		if rec, err = do(ctx); err == nil && rec.Job.Status.Terminal() {
+			j.ended()
+		}
 		return err
 	}
-	return s.mend(ctx, j)
-}
-
-// free makes a write that anybody may make and remembers it.
-func (s *Store) free(ctx context.Context, id string, do func(context.Context) (store.Record, error)) (store.Record, error) {
-	if err := s.whole(ctx, id); err != nil {
-		return store.Record{}, err
-	}
-	rec, err := do(ctx)
-	if err != nil {
-		return rec, err
-	}
-	j := s.of(id)
-	j.told.Tell(rec.Version)
-	if rec.Job.Status.Terminal() {
-		j.ended()
-	}
-	j.add(&write{do: func(ctx context.Context, _ store.Fence) error {
+	err = s.write(ctx, id, &write{do: func(ctx context.Context, _ store.Fence) error {
 		_, err := do(ctx)
 		return err
-	}})
-	return rec, nil
+	}}, note)
+	if errors.Is(err, store.ErrForgotten) {
+		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
+	}
+	return rec, err
 }
 
 // Create stores a pending job.
 func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
-	stored, existed, err = s.Store.Create(ctx, rec, idem)
-	if err != nil || existed {
-		return stored, existed, err
-	}
-	j := s.of(rec.Job.ID)
-	j.told.Tell(stored.Version)
-	j.add(&write{create: true, do: func(ctx context.Context, _ store.Fence) error {
+	w := &write{create: true, do: func(ctx context.Context, _ store.Fence) error {
 		_, _, err := s.Store.Create(ctx, rec, idem)
 		return err
-	}})
-	return stored, existed, nil
+	}}
+	j, mends := s.begins(rec.Job.ID, w)
+	stored, existed, err = s.Store.Create(store.As(ctx, j.writer), rec, idem)
+	j.end(w, err == nil && !existed, mends)
+	return stored, existed, err
 }
 
 // Cancel ends a job on its client's behalf.
@@ -125,46 +106,18 @@ func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.
 // Continued notes which job takes over from one that is over. Where it is not, and
 // was, the store has forgotten its end, and is told of it again by who remembers.
 func (s *Store) Continued(ctx context.Context, jobID, by string) error {
-	note := func(ctx context.Context) (store.Record, error) {
-		if err := s.Store.Continued(ctx, jobID, by); err != nil {
-			return store.Record{}, err
-		}
-		return s.Get(ctx, jobID)
-	}
-	if err := s.whole(ctx, jobID); err != nil {
-		return err
-	}
-	rec, err := note(ctx)
-	if err != nil {
-		return err
-	}
-	j := s.of(jobID)
-	j.told.Tell(rec.Version)
-	j.ended()
-	j.add(&write{do: func(ctx context.Context, _ store.Fence) error {
-		_, err := note(ctx)
+	note := func(ctx context.Context) error { return s.Store.Continued(ctx, jobID, by) }
+	err := s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error {
+		err := note(ctx)
 		if errors.Is(err, rowmill.ErrConflict) { // to be done yet, once its end is mended
 			return fmt.Errorf("%w: the store has forgotten the end of job %s", rowmill.ErrUnavailable, jobID)
 		}
 		return err
-	}})
-	return nil
-}
-
-// KeepInput says that objects hold the input of a job that is over.
-func (s *Store) KeepInput(ctx context.Context, jobID string, until time.Time) error {
-	if err := s.whole(ctx, jobID); err != nil {
-		return err
+	}}, note)
+	if err == nil {
+		s.of(jobID).ended()
 	}
-	return s.Store.KeepInput(ctx, jobID, until)
-}
-
-// InputGone says that a job's input was removed.
-func (s *Store) InputGone(ctx context.Context, jobID string, now time.Time) error {
-	if err := s.whole(ctx, jobID); err != nil {
-		return err
-	}
-	return s.Store.InputGone(ctx, jobID, now)
+	return err
 }
 
 // RemoveData says that a job's data must not be read any more.
@@ -175,7 +128,8 @@ func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (st
 // Claim makes session the owner of a job. What was acknowledged to it or to a
 // client of this node before, and is forgotten, is written again first.
 func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
-	rec, err := s.Store.Claim(ctx, jobID, session)
+	w := store.NewWriter(s.name)
+	rec, err := s.Store.Claim(store.As(ctx, w), jobID, session)
 	if errors.Is(err, rowmill.ErrLeaseLost) || errors.Is(err, rowmill.ErrTerminal) || errors.Is(err, rowmill.ErrNotFound) {
 		return rec, err
 	}
@@ -183,7 +137,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record,
 	if err != nil {
 		return rec, err
 	}
-	if !j.claimed(rec) {
+	if !j.claimed(rec, w.Acked()) {
 		return rec, nil
 	}
 	done, err := j.repeats(ctx)
@@ -222,7 +176,7 @@ func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, erro
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return nil, err
 	}
-	marks, markErr := s.Marks(ctx, []string{jobID})
+	marks, markErr := s.Marks(ctx, []string{jobID}, s.name)
 	switch {
 	case markErr != nil:
 		return nil, markErr

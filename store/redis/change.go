@@ -36,15 +36,17 @@ func (s *Store) untilFresh(ctx context.Context, call func() error) error {
 //	ARGV[10] number of fields to remove
 //	ARGV[11] those fields, then names and values of the fields to set
 //
-// Without a session it is a client's write. It answers ok and the new version,
-// missing, lease, stale where the version is another, or conflict and the rows
-// that the parts hold. The hash keeps the token, by which a repeated attempt
+// Without a session it is a client's write. It answers ok and behind the number
+// of writes the new version, missing, lease, forgot, stale where the version is
+// another, or conflict and the rows that the parts hold. The hash keeps the token, by which a repeated attempt
 // knows its own write.
 var swapScript = jobScript(`
 local job = redis.call('HMGET', JOB, 'version', 'token', 'session', 'epoch', 'account', 'order')
 if not job[1] then return {'missing'} end
-if job[2] == TOKEN then return {'ok', job[1]} end
+if job[2] == TOKEN then return {'ok', holds(), job[1]} end
 if SESSION ~= '' and (job[3] ~= SESSION or job[4] ~= EPOCH or not alive(SESSION)) then return {'lease'} end
+local no = forgot()
+if no then return no end
 if job[1] ~= ARGV[6] then return {'stale'} end
 if ARGV[7] ~= '' then
   -- Exact: no part holds 2^53 rows, nor does the job, and a sum beyond that
@@ -67,7 +69,7 @@ if ARGV[8] ~= '' then
   redis.call('SREM', P .. 'reserved:' .. job[5], ID)
   if job[3] == '' then unwait(job[5], job[6]) else redis.call('HDEL', P .. 'owned', ID) end
 end
-return {'ok', version}
+return {'ok', wrote(), version}
 `)
 
 // An edit is a change of a record by a function.
@@ -109,6 +111,9 @@ func (s *Store) editOnce(ctx context.Context, e edit) (store.Record, error) {
 			return store.Record{}, fmt.Errorf("%s: %w", e.what, err)
 		}
 	}
+	if err := before.whole(ctx, e.fence.JobID); err != nil {
+		return store.Record{}, fmt.Errorf("%s: %w", e.what, err)
+	}
 	was := state{rec.Job.Status, due(rec)}
 	write, err := contain(e.change, &rec)
 	if err != nil || !write {
@@ -131,7 +136,7 @@ func owns(f store.Fence, rec store.Record, alive bool) error {
 	case rec.Job.Status.Terminal():
 		return fenced(f, answer{wordOver, string(rec.Job.Status)})
 	}
-	return f.Told.Check(f.JobID, rec.Version)
+	return nil
 }
 
 // contain turns a panic of a caller's change into an error.
@@ -192,7 +197,7 @@ func (s *Store) swap(ctx context.Context, e edit, before fields, rec store.Recor
 	case err != nil:
 		return store.Record{}, err
 	case a.word() == wordOK:
-		after["version"] = a.text(1)
+		after["version"] = a.text(2)
 		return after.record()
 	case a.word() == wordStale && doubt:
 		// An attempt of ours may be what changed it: running change on top of

@@ -10,7 +10,8 @@
 // touches its counters and never its specification, and a list reads no
 // specification either.
 //
-//	job:JOB                hash: the fields of record.go; account, order, rate; birth, token
+//	job:JOB                hash: the fields of record.go; account, order, rate; birth, token;
+//	                       for each writer how many writes there are from it
 //	parts:JOB              hash: part key → version, index, rows, complete, record
 //	shards:JOB             sorted set: part key, by shard
 //	merged:JOB             set: keys of parts that a complete one has replaced
@@ -79,7 +80,7 @@
 //
 // What is lost is always a tail: the last writes, in whole scripts. Parts,
 // totals, indexes and ledger agree with each other afterwards. A claim
-// may be forgotten, but its epoch is not handed out again. A fence that names
-// the version its owner was told refuses writes on top of an older record, and
-// package recall writes again what is missing. Store.Durability says which of these apply.
+// may be forgotten, but its epoch is not handed out again. A write of who
+// was told of more than there is (store.Writer) is refused, and package recall
+// writes again what is missing. Store.Durability says which of these apply.
 package redis

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,7 +28,7 @@ import (
 // the job id is taken. The hash keeps the token, by which a repeated attempt
 // knows its own job.
 var createScript = jobScript(`
-if redis.call('HGET', JOB, 'birth') == TOKEN then return {'ok'} end
+if redis.call('HGET', JOB, 'birth') == TOKEN then return {'ok', holds()} end
 local account, order, idem = ARGV[6], ARGV[7], ARGV[8]
 if idem ~= '' then
   local known = redis.call('HMGET', idem, 'job', 'body')
@@ -42,7 +43,7 @@ if idem ~= '' then
   redis.call('HSET', idem, 'job', ID, 'body', ARGV[9])
   redis.call('PEXPIRE', idem, ARGV[10])
 end
-return {'ok'}
+return {'ok', wrote()}
 `)
 
 // Create stores a pending job.
@@ -112,13 +113,13 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 }
 
 // Marks returns where records stand.
-func (s *Store) Marks(ctx context.Context, jobIDs []string) ([]store.Mark, error) {
+func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error) {
 	found := make([]*driver.SliceCmd, len(jobIDs))
 	var schema *driver.StringCmd
 	err := s.read(ctx, func(p driver.Pipeliner) {
 		schema = p.HGet(ctx, s.key("meta"), "schema")
 		for i, id := range jobIDs {
-			found[i] = p.HMGet(ctx, s.job(id), "version", "epoch", "session", "status")
+			found[i] = p.HMGet(ctx, s.job(id), "version", "epoch", "session", "status", writerField+writer)
 		}
 	})
 	if err == nil && schema.Val() == "" {
@@ -137,6 +138,9 @@ func (s *Store) Marks(ctx context.Context, jobIDs []string) ([]store.Mark, error
 		if m.Version, err = strconv.ParseInt(a.text(0), 10, 64); err == nil {
 			m.Epoch, err = strconv.ParseInt(a.text(1), 10, 64)
 		}
+		if held := a.text(4); err == nil && held != "" {
+			m.Writes, err = strconv.ParseInt(held, 10, 64)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("look where job %s stands: %w", jobIDs[i], err)
 		}
@@ -147,17 +151,21 @@ func (s *Store) Marks(ctx context.Context, jobIDs []string) ([]store.Mark, error
 
 // load reads a job's fields, whether a session is alive, and the time.
 func (s *Store) load(ctx context.Context, jobID, session string) (f fields, alive bool, now time.Time, err error) {
+	names := recordFields
+	if w := store.WriterOf(ctx); w != nil {
+		names = append(slices.Clone(recordFields), writerField+w.Name())
+	}
 	var found *driver.SliceCmd
 	var exists *driver.IntCmd
 	var clock *driver.TimeCmd
 	if err := s.read(ctx, func(p driver.Pipeliner) {
-		found = p.HMGet(ctx, s.job(jobID), recordFields...)
+		found = p.HMGet(ctx, s.job(jobID), names...)
 		exists = p.Exists(ctx, s.session(session))
 		clock = p.Time(ctx)
 	}); err != nil {
 		return nil, false, now, fmt.Errorf("read job %s: %w", jobID, err)
 	}
-	f = collect(recordFields, found.Val())
+	f = collect(names, found.Val())
 	if f == nil {
 		return nil, false, now, fmt.Errorf("job %s: %w", jobID, rowmill.ErrNotFound)
 	}

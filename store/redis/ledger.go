@@ -199,8 +199,9 @@ if job[6] ~= TOKEN then
   else
     redis.call('SADD', P .. 'reserved:' .. account, ID)
   end
+  wrote()
 end
-return {'ok', redis.call('HMGET', JOB, unpack(ARGV, 11))}
+return {'ok', holds(), redis.call('HMGET', JOB, unpack(ARGV, 11))}
 `)
 
 // Reserve sets money aside for a job.
@@ -258,7 +259,7 @@ func (s *Store) reserve(ctx context.Context, f store.Fence, asked rowmill.Money,
 	case a.word() != wordOK:
 		return store.Record{}, fenced(f, a)
 	}
-	return collect(recordFields, a.list(1)).record()
+	return collect(recordFields, a.list(2)).record()
 }
 
 // micro is a millionth of a US dollar.

@@ -20,7 +20,7 @@ import (
 //
 // It checks that the session is alive, the job not over, and its owner, if
 // any, dead. It answers ok and the fields' values, missing, foreign, lease, over,
-// or conflict where the owner is alive.
+// conflict where the owner is alive, or forgot.
 var claimScript = jobScript(`
 local job = redis.call('HMGET', JOB, 'status', 'session', 'account', 'order', 'token', 'head', 'epoch')
 if not job[1] then return {'missing'} end
@@ -29,6 +29,8 @@ if job[5] ~= TOKEN then
   if not alive(SESSION) then return {'lease'} end
   if over[job[1]] then return {'over', job[1]} end
   if alive(job[2]) then return {'conflict'} end
+  local no = forgot()
+  if no then return no end
   local status = job[1]
   if status == '` + string(rowmill.StatusPending) + `' then status = '` + string(rowmill.StatusSubmitted) + `' end
   local now = redis.call('TIME')
@@ -38,8 +40,9 @@ if job[5] ~= TOKEN then
   if job[2] == '' then unwait(job[3], job[4]) end
   redis.call('HSET', P .. 'owned', ID, SESSION .. ' ' .. string.sub(job[4], 1, 16) .. ' ' .. job[3])
   redis.call('HSET', P .. 'turns', job[3], redis.call('INCR', P .. 'turn'))
+  wrote()
 end
-return {'ok', redis.call('HMGET', JOB, unpack(ARGV, 6))}
+return {'ok', holds(), redis.call('HMGET', JOB, unpack(ARGV, 6))}
 `)
 
 // Claim makes session the owner of an orphan.
@@ -59,21 +62,21 @@ func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record,
 	if err != nil {
 		return store.Record{}, fmt.Errorf("%s: %w", what, err)
 	}
-	return collect(recordFields, a.list(1)).record()
+	return collect(recordFields, a.list(2)).record()
 }
 
 // releaseScript takes a job's owner away. It checks the fence, and answers ok,
-// missing, lease or over.
+// missing, lease, over or forgot.
 var releaseScript = jobScript(`
 local job = redis.call('HMGET', JOB, 'status', 'session', 'epoch', 'account', 'order', 'token')
-if job[6] == TOKEN then return {'ok'} end
+if job[6] == TOKEN then return {'ok', holds()} end
 local no = refused(job[1], job[2], job[3])
 if no then return no end
 redis.call('HSET', JOB, 'session', '', 'token', TOKEN)
 redis.call('HINCRBY', JOB, 'version', 1)
 redis.call('HDEL', P .. 'owned', ID)
 wait(job[4], job[5])
-return {'ok'}
+return {'ok', wrote()}
 `)
 
 // Release gives a job back.

@@ -64,7 +64,7 @@ func readPart(key, text string) (placed, error) {
 //	ARGV[12..]   nine for each part: key, shard, record, and what the ledger gains in six totals
 //
 // It checks the fence. A part whose key is known is skipped, also when it was
-// merged away. It answers ok and the version, missing, lease, over or forgot.
+// merged away. It answers ok, missing, lease, over or forgot.
 //
 // The first write is an HSET, which a server without memory refuses: later
 // ones of the same script are not refused then.
@@ -94,7 +94,7 @@ for i = 12, #ARGV, 9 do
     fresh[#fresh + 1] = i
   end
 end
-if #fresh == 0 and #set == 2 then return {'ok', job[4]} end
+if #fresh == 0 and #set == 2 then return {'ok', holds()} end
 redis.call('HSET', JOB, unpack(set))
 
 local day = math.floor(redis.call('TIME')[1] / 86400)
@@ -114,7 +114,7 @@ for index, i in ipairs(fresh) do
   redis.call('ZADD', shards, ARGV[i + 1], ARGV[i])
   for n, name in ipairs({` + quoted(counters) + `}) do charge(name, ARGV[i + 2 + n]) end
 end
-return {'ok', version}
+return {'ok', wrote()}
 `)
 
 // quoted lists strings for Lua.
@@ -147,16 +147,6 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 	if err != nil {
 		return fmt.Errorf("commit parts: %w", err)
 	}
-	return told(f, a)
-}
-
-// told notes the version in an answer.
-func told(f store.Fence, a answer) error {
-	version, err := strconv.ParseInt(a.text(1), 10, 64)
-	if err != nil {
-		return fmt.Errorf("job %s: its version: %w", f.JobID, err)
-	}
-	f.Told.Tell(version)
 	return nil
 }
 
@@ -176,20 +166,20 @@ func appendTotals(args []any, t store.Totals) []any {
 //	ARGV[9]  rows that it holds
 //
 // It checks the fence, and that the shard's parts hold as many rows. It answers
-// ok and the version, also where the complete part is there or was replaced in
+// ok, also where the complete part is there or was replaced in
 // turn, missing, lease, over, forgot, or conflict, the number of parts, and the rows that they hold.
 var replaceScript = jobScript(`
-local job = redis.call('HMGET', JOB, 'status', 'session', 'epoch', 'version')
+local job = redis.call('HMGET', JOB, 'status', 'session', 'epoch')
 local no = refused(job[1], job[2], job[3])
 if no then return no end
 local key, shard = ARGV[6], ARGV[7]
 local parts, shards, merged = P .. 'parts:' .. ID, P .. 'shards:' .. ID, P .. 'merged:' .. ID
-if redis.call('SISMEMBER', merged, key) == 1 then return {'ok', job[4]} end
+if redis.call('SISMEMBER', merged, key) == 1 then return {'ok', holds()} end
 local old = redis.call('ZRANGEBYSCORE', shards, shard, shard)
 local rows = 0
 for _, name in ipairs(old) do
   local held, complete = string.match(redis.call('HGET', parts, name), '^%d+ %d+ (%d+) (%d) ')
-  if name == key and complete == '1' then return {'ok', job[4]} end
+  if name == key and complete == '1' then return {'ok', holds()} end
   rows = rows + tonumber(held)
 end
 if #old == 0 or rows ~= tonumber(ARGV[9]) then
@@ -204,7 +194,7 @@ for i = 1, #old, 500 do
 end
 redis.call('HSET', parts, key, version .. ' 1 ' .. ARGV[8])
 redis.call('ZADD', shards, shard, key)
-return {'ok', version}
+return {'ok', wrote()}
 `)
 
 // ReplaceParts swaps the parts of a shard for the complete one. A complete
@@ -231,7 +221,7 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	return told(f, a)
+	return nil
 }
 
 // ListParts returns a job's parts by shard, then in the order of commit.
@@ -279,7 +269,7 @@ if not status then return {'missing'} end
 if foreign(status, job[2]) then return {'foreign'} end
 if not over[status] then return {'conflict', status} end
 redis.call('UNLINK', P .. 'parts:' .. ID, P .. 'shards:' .. ID, P .. 'merged:' .. ID)
-return {'ok'}
+return {'ok', holds()}
 `)
 
 // DropParts removes the part records of a job that is over.

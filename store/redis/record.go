@@ -2,6 +2,8 @@ package redis
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -79,6 +81,17 @@ func encode(rec store.Record, before fields) (fields, error) {
 	}
 	f["head"] = string(raw)
 	return f, nil
+}
+
+// whole returns store.ErrForgotten where the fields lack what was acknowledged to
+// the writer of a context.
+func (f fields) whole(ctx context.Context, jobID string) error {
+	w := store.WriterOf(ctx)
+	n, err := strconv.ParseInt(cmp.Or(f[writerField+w.Name()], "0"), 10, 64)
+	if err != nil {
+		return fmt.Errorf("the number of writes of %s: %w", w.Name(), err)
+	}
+	return w.Check(jobID, n)
 }
 
 // job puts the public record together.

@@ -99,7 +99,7 @@ func (s *Store) Due(ctx context.Context, by time.Time, limit int) ([]string, err
 var goneScript = jobScript(`
 redis.call('ZREM', P .. 'held:' .. ARGV[6], ARGV[7])
 if redis.call('EXISTS', P .. 'held:' .. ARGV[6]) == 0 then redis.call('SREM', P .. 'holders', ARGV[6]) end
-return {'ok'}
+return {'ok', holds()}
 `)
 
 // DataGone takes a job out of those that are held.

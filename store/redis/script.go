@@ -19,10 +19,13 @@ import (
 //	ARGV[1]  prefix of all keys
 //	ARGV[2]  job id
 //	ARGV[3]  session of the caller, or empty
-//	ARGV[4]  epoch of the caller, and behind a blank the version that it was told of
+//	ARGV[4]  epoch of the caller; behind blanks, where the call has a store.Writer, how
+//	         many of its writes were acknowledged, and its name
 //	ARGV[5]  token of the call, the same in each of its attempts
 //
-// and answers with a list whose first element is one of the words below. The
+// and answers with a list whose first element is one of the words below. Behind
+// ok comes how many writes of its writer's the record holds, if the script
+// writes one: the job's hash counts them in a field for each writer. The
 // other keys of a script follow from the prefix, the job and the account; Redis
 // Cluster, which would ask for them beforehand, is refused by Open.
 const (
@@ -31,7 +34,7 @@ const (
 	wordLease    = "lease"    // session or epoch do not own it, or the session is over
 	wordOver     = "over"     // the job is; its status follows
 	wordStale    = "stale"    // what the caller had read has changed
-	wordForgot   = "forgot"   // the record is older than the caller was told; its version follows
+	wordForgot   = "forgot"   // the record lacks writes of the writer's; how many it holds follows
 	wordConflict = "conflict" // see the script
 	wordForeign  = "foreign"  // a newer version of the program wrote the job
 )
@@ -60,7 +63,7 @@ func guarded(body string) *driver.Script { return driver.NewScript(guard("KEYS[#
 // Numbers stay strings: Lua's are doubles, which end at 2^53.
 var preamble = `
 local P, ID, SESSION, TOKEN = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
-local EPOCH, TOLD = string.match(ARGV[4], '^(%S*) ?(%d*)$')
+local EPOCH, ACKED, WRITER = string.match(ARGV[4], '^(%S*) ?(%d*) ?(%S*)$')
 local JOB = KEYS[1]
 ` + guard("P .. 'meta'") + `
 local over = ` + statusTable(rowmill.Status.Terminal) + `
@@ -75,13 +78,23 @@ local function alive(session)
   return session ~= '' and redis.call('EXISTS', P .. 'session:' .. session) == 1
 end
 
+-- holds is how many writes of the caller's the record has, wrote counts another,
+-- and forgot says that there were more.
+local function holds() return WRITER ~= '' and redis.call('HGET', JOB, '` + writerField + `' .. WRITER) or '0' end
+local function wrote()
+  if WRITER == '' then return '0' end
+  return string.format('%.0f', redis.call('HINCRBY', JOB, '` + writerField + `' .. WRITER, 1))
+end
+local function forgot()
+  if WRITER ~= '' and tonumber(holds()) < tonumber(ACKED) then return {'forgot', holds()} end
+end
+
 -- refused says why the caller may not write to the job, or nothing.
 local function refused(status, session, epoch)
   if not status then return {'missing'} end
   if session ~= SESSION or epoch ~= EPOCH or not alive(SESSION) then return {'lease'} end
   if over[status] then return {'over', status} end
-  local version = redis.call('HGET', JOB, 'version')
-  if TOLD ~= '' and tonumber(version) < tonumber(TOLD) then return {'forgot', version} end
+  return forgot()
 end
 
 -- wait and unwait move a job into and out of the jobs without a session.
@@ -94,6 +107,9 @@ local function unwait(account, order)
   if redis.call('EXISTS', P .. 'waiting:' .. account) == 0 then redis.call('SREM', P .. 'waiters', account) end
 end
 `
+
+// writerField leads the names of the fields that count the writes of a writer.
+const writerField = "w:"
 
 // statusTable lists states as a Lua table.
 func statusTable(in func(rowmill.Status) bool) string {
@@ -144,9 +160,9 @@ func (s *Store) run(ctx context.Context, script *driver.Script, f store.Fence, t
 
 // send is run for a script that writes or only reads.
 func (s *Store) send(ctx context.Context, write bool, script *driver.Script, f store.Fence, token string, args ...any) (a answer, doubt bool, err error) {
-	epoch := decimal(f.Epoch)
-	if told := f.Told.Get(); told > 0 {
-		epoch += " " + decimal(told)
+	epoch, w := decimal(f.Epoch), store.WriterOf(ctx)
+	if w != nil {
+		epoch += " " + decimal(w.Acked()) + " " + w.Name()
 	}
 	head := []any{s.config.Prefix, f.JobID, f.Session, epoch, token}
 	doubt, err = s.try(ctx, write, func(ctx context.Context) error {
@@ -154,6 +170,13 @@ func (s *Store) send(ctx context.Context, write bool, script *driver.Script, f s
 		a = list
 		return err
 	})
+	if err == nil && write && w != nil && a.word() == wordOK {
+		n, bad := strconv.ParseInt(a.text(1), 10, 64)
+		if bad != nil {
+			return a, doubt, fmt.Errorf("job %s: the number of writes of %s: %w", f.JobID, w.Name(), bad)
+		}
+		w.Ack(n)
+	}
 	return a, doubt, err
 }
 
@@ -171,7 +194,7 @@ func fenced(f store.Fence, a answer) error {
 	case wordForeign:
 		return fmt.Errorf("job %s: %w", f.JobID, store.ErrNewer)
 	case wordForgot:
-		return fmt.Errorf("job %s has version %s, and had %d: %w", f.JobID, a.text(1), f.Told.Get(), store.ErrForgotten)
+		return fmt.Errorf("job %s holds %s writes of who was told of more: %w", f.JobID, a.text(1), store.ErrForgotten)
 	}
 	return fmt.Errorf("job %s: the Redis script answered %q", f.JobID, a)
 }

@@ -415,7 +415,7 @@ func testMarks(s *suite) {
 	f, waiting := s.running(3), s.create("b")
 	over := s.running(1)
 	s.finish(over, rowmill.StatusFailed)
-	marks, err := s.Marks(s.Context(), []string{waiting, "job-none", f.JobID, over.JobID})
+	marks, err := s.Marks(s.Context(), []string{waiting, "job-none", f.JobID, over.JobID}, "nobody")
 	if err != nil || len(marks) != 4 {
 		s.Fatalf("%d marks, %v", len(marks), err)
 	}
@@ -429,50 +429,7 @@ func testMarks(s *suite) {
 			s.Errorf("mark %d is %+v, want %+v", i, marks[i], want)
 		}
 	}
-	if marks, err := s.Marks(s.Context(), nil); err != nil || len(marks) != 0 {
+	if marks, err := s.Marks(s.Context(), nil, "nobody"); err != nil || len(marks) != 0 {
 		s.Errorf("marks of no jobs: %v, %v", marks, err)
 	}
-}
-
-// testTold lets an owner write that was told more than the record says.
-func testTold(s *suite) {
-	f := s.running(10)
-	f.Told = new(store.Version)
-	f.Told.Tell(s.get(f.JobID).Version)
-	nothing := func(*store.Record) error { return nil }
-	s.commit(f, store.Part{Key: "a", Rows: 4})
-	s.commit(f, store.Part{Key: "a", Rows: 4}) // a repeat changes nothing
-	if got, want := f.Told.Get(), s.get(f.JobID).Version; got != want {
-		s.Errorf("after a commit the owner was told of version %d, the record has %d", got, want)
-	}
-	s.commit(f, store.Part{Key: "b", Rows: 6})
-	whole := store.Part{Key: "c", Rows: 10, Complete: true}
-	for range 2 {
-		if err := s.ReplaceParts(s.Context(), f, whole); err != nil {
-			s.Fatal(err)
-		}
-		if got, want := f.Told.Get(), s.get(f.JobID).Version; got != want {
-			s.Errorf("after a merge the owner was told of version %d, the record has %d", got, want)
-		}
-	}
-	s.update(f, nothing)
-
-	f.Told.Tell(s.get(f.JobID).Version + 1)
-	before := s.get(f.JobID)
-	limit := 5.0
-	_, update := s.Update(s.Context(), f, nothing)
-	_, finish := s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusFailed) })
-	_, reserve := s.Reserve(s.Context(), f, 1, &limit)
-	for what, err := range map[string]error{
-		"update": update, "finish": finish, "reserve": reserve, "release": s.Release(s.Context(), f),
-		"commit":  s.CommitParts(s.Context(), f, []store.Part{{Key: "d", Rows: 1}}, store.Totals{Rows: 11}),
-		"replace": s.ReplaceParts(s.Context(), f, store.Part{Key: "e", Rows: 10, Complete: true}),
-	} {
-		if !errors.Is(err, store.ErrForgotten) {
-			s.Errorf("%s on top of an older record than its owner was told of: %v, want ErrForgotten", what, err)
-		}
-	}
-	s.unchanged(before)
-	f.Told.Reset(before.Version)
-	s.update(f, nothing)
 }

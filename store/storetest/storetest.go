@@ -71,7 +71,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"OrphansOfTheDead", testOrphansOfTheDead},
 		{"OneOwner", testOneOwner},
 		{"Marks", testMarks},
-		{"Told", testTold},
+		{"Writers", testWriters},
 		{"Update", testUpdate},
 		{"UpdateTransitions", testUpdateTransitions},
 		{"UpdateRefuses", testUpdateRefuses},

@@ -1,0 +1,234 @@
+package recall_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/recall"
+	"github.com/rowmill/rowmill/store/storetest"
+)
+
+// A vault is a store that can be put back to what it was.
+type vault struct {
+	store.Store
+	t        *testing.T
+	path     string
+	volatile bolt.Volatile
+	kept     []byte
+	away     bool // nobody reaches it
+	mumbles  bool // nobody hears what came of a claim
+}
+
+func newVault(t *testing.T) *vault {
+	v := &vault{t: t, path: filepath.Join(t.TempDir(), "records.db")}
+	v.open()
+	t.Cleanup(func() { v.Store.Close() })
+	return v
+}
+
+func (v *vault) open() {
+	v.t.Helper()
+	s, err := bolt.Open(context.Background(), bolt.Config{Path: v.path, Volatile: &v.volatile})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.Store = s
+}
+
+func (v *vault) Close() error { return nil } // of a node, of which there are several
+
+// keep is the moment that a later forget goes back to.
+func (v *vault) keep() {
+	v.t.Helper()
+	var err error
+	if v.kept, err = os.ReadFile(v.path); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+func (v *vault) forget() {
+	v.t.Helper()
+	err := errors.Join(v.Store.Close(), os.WriteFile(v.path, v.kept, 0o600))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.open()
+}
+
+func (v *vault) Marks(ctx context.Context, ids []string, writer string) ([]store.Mark, error) {
+	if v.away {
+		return nil, rowmill.ErrUnavailable
+	}
+	return v.Store.Marks(ctx, ids, writer)
+}
+
+func (v *vault) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
+	rec, err := v.Store.Claim(ctx, jobID, session)
+	if v.mumbles && err == nil {
+		return store.Record{}, store.ErrOutcomeUnknown
+	}
+	return rec, err
+}
+
+// A node is a store that remembers, over a vault.
+type node struct {
+	*recall.Store
+	t       *testing.T
+	vault   *vault
+	session string
+}
+
+func (v *vault) node() *node {
+	v.t.Helper()
+	n := &node{t: v.t, vault: v, Store: recall.New(recall.Config{Store: v, Log: slog.New(slog.DiscardHandler), Every: time.Hour})}
+	v.t.Cleanup(func() { n.Close() })
+	var err error
+	if n.session, err = n.OpenSession(v.t.Context(), "node", time.Hour); err != nil {
+		v.t.Fatal(err)
+	}
+	return n
+}
+
+func (n *node) must(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) look() { n.t.Helper(); n.must(n.Look(n.t.Context())) }
+
+func (n *node) get() store.Record {
+	n.t.Helper()
+	rec, err := n.vault.Get(n.t.Context(), "job-1")
+	n.must(err)
+	return rec
+}
+
+var idem = &store.Idempotency{Key: "k", BodyHash: "h", TTL: time.Hour}
+
+func (n *node) create() {
+	n.t.Helper()
+	_, _, err := n.Create(n.t.Context(), storetest.Record("job-1", "a", "row"), idem)
+	n.must(err)
+}
+
+func (n *node) claim() store.Fence {
+	n.t.Helper()
+	rec, err := n.Claim(n.t.Context(), "job-1", n.session)
+	n.must(err)
+	return store.Fence{JobID: "job-1", Session: rec.Session, Epoch: rec.Epoch}
+}
+
+// run takes the job to running, with six rows.
+func (n *node) run(f store.Fence) {
+	n.t.Helper()
+	_, err := n.Update(n.t.Context(), f, func(r *store.Record) error {
+		rows := int64(6)
+		r.Job.NumRows, r.Shards, r.Job.Message = &rows, 1, "Processing rows."
+		for _, next := range []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning} {
+			if r.Job.Status != rowmill.StatusRunning {
+				if err := r.Job.Become(next, time.Now()); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	n.must(err)
+}
+
+// begin makes the job and takes it to running.
+func (n *node) begin() store.Fence {
+	n.t.Helper()
+	n.create()
+	f := n.claim()
+	n.run(f)
+	return f
+}
+
+// whole demands a success whose six rows stand in one merged part.
+func (n *node) whole() {
+	n.t.Helper()
+	n.is(rowmill.StatusSucceeded)
+	n.has(6, "m")
+}
+
+// of are the totals of so many rows.
+func of(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 10 * n, OutputTokens: 3 * n} }
+
+func (n *node) commit(f store.Fence, key string, rows, all int64) {
+	n.t.Helper()
+	n.must(n.CommitParts(n.t.Context(), f, []store.Part{{Key: key, Rows: rows, Totals: of(rows)}}, of(all)))
+}
+
+func (n *node) merge(f store.Fence, key string) {
+	n.t.Helper()
+	n.must(n.ReplaceParts(n.t.Context(), f, store.Part{Key: key, Rows: 6, Complete: true, Totals: of(6)}))
+}
+
+func (n *node) finish(f store.Fence) {
+	n.t.Helper()
+	_, err := n.Finish(n.t.Context(), f, func(r *store.Record) error {
+		r.Artifacts = map[string]store.Artifact{"full": {Key: "full-key", Size: 1}}
+		return r.Job.Become(rowmill.StatusSucceeded, time.Now())
+	})
+	n.must(err)
+}
+
+func (n *node) cancel() {
+	n.t.Helper()
+	_, err := n.Cancel(n.t.Context(), "job-1", time.Now(), nil)
+	n.must(err)
+}
+
+// has demands the parts that there are, and that record and ledger agree with
+// their rows.
+func (n *node) has(rows int64, keys ...string) {
+	n.t.Helper()
+	parts, err := n.vault.ListParts(n.t.Context(), "job-1")
+	n.must(err)
+	found := map[string]bool{}
+	for _, p := range parts {
+		found[p.Key] = true
+	}
+	for _, key := range keys {
+		if !found[key] {
+			n.t.Errorf("part %s is not recorded", key)
+		}
+	}
+	if len(found) != len(keys) {
+		n.t.Errorf("the parts are %v, want %v", found, keys)
+	}
+	usage, err := n.vault.Usage(n.t.Context(), "a", time.Time{}, time.Now().AddDate(0, 0, 2))
+	n.must(err)
+	var used store.Totals
+	for _, u := range usage {
+		used = used.Plus(u.Totals)
+	}
+	if done := n.get().Job.RowsDone; used != of(rows) || done != rows {
+		n.t.Errorf("the ledger has %+v and the record %d rows, want those of %d rows", used, done, rows)
+	}
+}
+
+func (n *node) is(status rowmill.Status) {
+	n.t.Helper()
+	if got := n.get().Job.Status; got != status {
+		n.t.Errorf("it is %s, want %s", got, status)
+	}
+}
+
+func (n *node) continued(by string) {
+	n.t.Helper()
+	if got := n.get().Job.ContinuedBy; got == nil || *got != by {
+		n.t.Errorf("it is continued by %v, want %s", got, by)
+	}
+}

@@ -1,0 +1,126 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A write is one of the contract, by its name.
+type write struct {
+	name string
+	do   func(context.Context) error
+}
+
+func (s *suite) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// testWriters has two nodes write one record, of which the store counts the
+// writes of each, and refuses those of who was told of more than there are.
+func testWriters(s *suite) {
+	ctx := s.Context()
+	session := s.session()
+	f := store.Fence{JobID: "job-writers", Session: session}
+	owner, other := store.NewWriter("owner"), store.NewWriter("other")
+	holds := func(w *store.Writer) int64 {
+		s.Helper()
+		marks, err := s.Marks(ctx, []string{f.JobID}, w.Name())
+		s.must(err)
+		return marks[0].Writes
+	}
+	limit, rows := 5.0, int64(10)
+	update := write{"update", func(ctx context.Context) error {
+		_, err := s.Update(ctx, f, func(r *store.Record) error {
+			r.Job.NumRows = &rows
+			if r.Job.Status == rowmill.StatusSubmitted {
+				return errors.Join(become(r, rowmill.StatusStarting), become(r, rowmill.StatusRunning))
+			}
+			return nil
+		})
+		return err
+	}}
+	reserve := write{"reserve", func(ctx context.Context) error { _, err := s.Reserve(ctx, f, 1, &limit); return err }}
+	commit := write{"commit", func(ctx context.Context) error {
+		return s.CommitParts(ctx, f, []store.Part{{Key: "a", Rows: 4}, {Key: "b", Rows: 6}}, store.Totals{Rows: 10})
+	}}
+	replace := write{"replace", func(ctx context.Context) error {
+		return s.ReplaceParts(ctx, f, store.Part{Key: "c", Rows: 10, Complete: true})
+	}}
+	show := write{"show", func(ctx context.Context) error { return s.ShowRunning(ctx, f.JobID) }}
+	finish := write{"finish", func(ctx context.Context) error {
+		_, err := s.Finish(ctx, f, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) })
+		return err
+	}}
+	artifact := write{"artifact", func(ctx context.Context) error {
+		_, err := s.AddArtifact(ctx, f.JobID, "columns", store.Artifact{Key: "k", Size: 1})
+		return err
+	}}
+	continued := write{"continued", func(ctx context.Context) error { return s.Continued(ctx, f.JobID, "job-2") }}
+	keep := write{"keep the input", func(ctx context.Context) error { return s.KeepInput(ctx, f.JobID, time.Now().Add(time.Hour)) }}
+	gone := write{"the input is gone", func(ctx context.Context) error { return s.InputGone(ctx, f.JobID, time.Now()) }}
+	remove := write{"remove the data", func(ctx context.Context) error { _, err := s.RemoveData(ctx, f.JobID, time.Now()); return err }}
+	cancel := write{"cancel", func(ctx context.Context) error { _, err := s.Cancel(ctx, f.JobID, time.Now(), nil); return err }}
+	claim := write{"claim", func(ctx context.Context) error {
+		rec, err := s.Claim(ctx, f.JobID, session)
+		if err == nil {
+			f.Epoch = rec.Epoch
+		}
+		return err
+	}}
+	release := write{"release", func(ctx context.Context) error { return s.Release(ctx, f) }}
+
+	// counted does writes as a node.
+	counted := func(w *store.Writer, writes ...write) {
+		s.Helper()
+		for _, write := range writes {
+			before := holds(w)
+			if err := write.do(store.As(ctx, w)); err != nil {
+				s.Fatalf("%s: %v", write.name, err)
+			}
+			if got := holds(w); got != before+1 || w.Acked() != got {
+				s.Errorf("after %s there are %d writes of its writer, who knows of %d; there were %d", write.name, got, w.Acked(), before)
+			}
+		}
+	}
+	// refused does writes as a node that was told of more than there is.
+	refused := func(w *store.Writer, writes ...write) {
+		s.Helper()
+		held, before := holds(w), s.get(f.JobID)
+		w.Ack(held + 1)
+		for _, write := range writes {
+			if err := write.do(store.As(ctx, w)); !errors.Is(err, store.ErrForgotten) {
+				s.Errorf("%s where a write of its writer is forgotten: %v, want ErrForgotten", write.name, err)
+			}
+		}
+		s.unchanged(before)
+		w.Reset()
+		w.Ack(held)
+	}
+	counted(other, write{"create", func(ctx context.Context) error {
+		_, _, err := s.Create(ctx, Record(f.JobID, "a", "row"), nil)
+		return err
+	}})
+	refused(other, claim, cancel)
+	counted(owner, claim, release, claim, update, reserve, commit)
+	refused(owner, update, finish, reserve, commit, replace, release)
+	counted(owner, replace)
+	s.must(replace.do(store.As(ctx, owner))) // once more, which changes nothing
+	counted(other, show)
+	refused(other, cancel)
+	counted(owner, finish)
+	refused(other, artifact, continued, keep, remove)
+	counted(other, artifact, continued, keep, gone, remove)
+	for name, want := range map[string]int64{"owner": 8, "other": 7, "somebody else": 0} {
+		if got := holds(store.NewWriter(name)); got != want {
+			s.Errorf("there are %d writes of %s, want %d", got, name, want)
+		}
+	}
+	s.must(show.do(ctx)) // of who minds nothing
+}
