@@ -44,6 +44,13 @@ func (g *ingester) takeOver(ctx context.Context) (m shard.Manifest, err error) {
 	if err != nil {
 		return m, err
 	}
+	err = g.Jobs.Continued(ctx, id, g.rec.Job.ID) // whoever was to note it before may have died
+	if errors.Is(err, rowmill.ErrConflict) {      // its end is forgotten meanwhile
+		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
+	}
+	if err != nil {
+		return m, fmt.Errorf("note the job that continues %s: %w", id, err)
+	}
 	if !cut {
 		return g.cutFrom(ctx, t.old)
 	}
@@ -57,13 +64,6 @@ func (g *ingester) takeOver(ctx context.Context) (m shard.Manifest, err error) {
 	defer t.rows.Close()
 	if m, err = t.run(ctx); err != nil {
 		return m, err
-	}
-	err = g.Jobs.Continued(ctx, id, g.rec.Job.ID)
-	if errors.Is(err, rowmill.ErrConflict) { // its end is forgotten meanwhile
-		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
-	}
-	if err != nil {
-		return m, fmt.Errorf("note the job that continues %s: %w", id, err)
 	}
 	return m, writeManifest(ctx, g.Bucket, g.rec.Job.ID, m)
 }

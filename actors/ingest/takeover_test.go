@@ -82,10 +82,8 @@ func (r *rig) dying(effects int) Config {
 	return c
 }
 
-// halfDone is a job of 40 rows in shards of ten: all of shard 0 is committed, of
-// shard 1 rows 12 to 14, of which 13 failed, of the others nothing. It was
-// cancelled.
-func (r *rig) halfDone(t *testing.T) store.Record {
+// spooled is a job of 40 rows, not yet cut.
+func (r *rig) spooled(t *testing.T) (*store.Record, store.Fence) {
 	t.Helper()
 	lines := ""
 	for i := range 40 {
@@ -102,7 +100,15 @@ func (r *rig) halfDone(t *testing.T) store.Record {
 		t.Fatal(err)
 	}
 	r.ShardRows, r.Parts = 10, r.store
-	rec, fence := r.job(t, rowmill.Spec{Spooled: "spooled"})
+	return r.job(t, rowmill.Spec{Spooled: "spooled"})
+}
+
+// halfDone is a job of 40 rows in shards of ten: all of shard 0 is committed, of
+// shard 1 rows 12 to 14, of which 13 failed, of the others nothing. It was
+// cancelled.
+func (r *rig) halfDone(t *testing.T) store.Record {
+	t.Helper()
+	rec, fence := r.spooled(t)
 	if _, err := r.run(t, rec, fence); err != nil {
 		t.Fatal(err)
 	}
@@ -223,6 +229,30 @@ func TestTakeOver_OfOneThatDidNotGetThatFar(t *testing.T) {
 			if err != nil || now.Job.ContinuedBy == nil || *now.Job.ContinuedBy != rec.Job.ID {
 				t.Fatalf("end before effect %d: continued by %v, %v", effects, now.Job.ContinuedBy, err)
 			}
+		}
+	}
+}
+
+// A job that ended before it was cut says which one continues it, whoever of those
+// that were to note it died.
+func TestTakeOver_OfOneThatWasNotCut(t *testing.T) {
+	t.Parallel()
+	for effects, over := 0, false; !over; effects++ {
+		r := setup(t)
+		old, _ := r.spooled(t)
+		if _, err := r.store.Cancel(t.Context(), old.Job.ID, time.Now(), nil); err != nil {
+			t.Fatal(err)
+		}
+		rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID}})
+		_, err := Run(t.Context(), r.dying(effects), rec, fence, tokenCounter(t, &rec.Spec, words{}))
+		if over = err == nil; !over {
+			if _, err := r.run(t, rec, fence); err != nil {
+				t.Fatalf("after a death before effect %d: %v", effects, err)
+			}
+		}
+		now, err := r.store.Get(t.Context(), old.Job.ID)
+		if err != nil || now.Job.ContinuedBy == nil || *now.Job.ContinuedBy != rec.Job.ID {
+			t.Fatalf("death before effect %d: continued by %v, %v", effects, now.Job.ContinuedBy, err)
 		}
 	}
 }
