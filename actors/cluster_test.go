@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -383,6 +385,31 @@ func TestACancelReachesAllNodes(t *testing.T) {
 		if before = sent(); time.Now().After(deadline) {
 			t.Fatal("rows are still sent 3 s after the cancel")
 		}
+	}
+}
+
+// A cancel that reaches no other node than the one it was asked of ends a download
+// that stands still at the owner, which has nothing to write by which to notice.
+func TestACancelThatNobodyIsToldOfEndsADownload(t *testing.T) {
+	t.Parallel()
+	asked, left := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-r.Context().Done()
+		close(left)
+	}))
+	t.Cleanup(server.Close)
+	b, net := setup(t, nil), newNetwork()
+	one := b.join(net, "one", &scripted{answer: slowly(time.Millisecond)})
+	id := b.submitTo(one, rowmill.Spec{URL: server.URL})
+	<-asked
+	if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-left:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the download goes on")
 	}
 }
 

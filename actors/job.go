@@ -132,6 +132,9 @@ func (j *job) receive(c actor.Context) {
 func (j *job) onStarted(c actor.Context) {
 	j.refused = make(map[string]error)
 	j.invites = newInvitations()
+	if j.transport.peers != nil {
+		j.timers.after(c, recordInterval, "record", j.lookAtRecord)
+	}
 	if _, away := j.storage.Objects(); away {
 		j.say(c)
 	}

@@ -19,8 +19,8 @@ const (
 	// earlier ones before it assigns what they may have: longer than a message
 	// takes, and than a worker waits with its next heartbeat.
 	gatherTimeout = 3 * time.Second
-	// recordInterval is the time between looks at the record of a job that is
-	// another node's to cancel.
+	// recordInterval is the time between looks at the record of a job that
+	// another node may cancel, or claim where the store forgets.
 	recordInterval = 5 * time.Second
 )
 
@@ -31,9 +31,6 @@ func (j *job) gather(c actor.Context) {
 		j.startAssigning(c)
 	} else {
 		j.timers.after(c, gatherTimeout, "gather", j.startAssigning)
-	}
-	if j.transport.peers != nil {
-		j.timers.after(c, recordInterval, "record", j.lookAtRecord)
 	}
 	j.lookAtWorkers(c)
 	j.assignIfGathered(c)
@@ -293,7 +290,8 @@ func (j *job) lookAtWorkers(c actor.Context) {
 	j.inviteNew(c)
 }
 
-// lookAtRecord looks whether the job was cancelled at another node.
+// lookAtRecord looks whether the job was cancelled at another node, or is owned
+// there.
 func (j *job) lookAtRecord(c actor.Context) {
 	j.timers.after(c, recordInterval, "record", j.lookAtRecord)
 	j.tasks.run(c, func(ctx context.Context) step {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -38,6 +39,7 @@ type network struct {
 	deaf time.Duration
 	// handleTimeout is that of peer.Config; 0: its default.
 	handleTimeout time.Duration
+	log           *slog.Logger // of what goes wrong in answering
 }
 
 // A fate is what becomes of one message.
@@ -86,6 +88,7 @@ func newNetwork() *network {
 		awake:   func(p *port) bool { return !p.isGone() },
 		later:   func(d time.Duration, do func()) { time.AfterFunc(d, do) },
 		deaf:    2 * time.Second,
+		log:     slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -94,7 +97,7 @@ func (n *network) listen(node int, m cluster.Member) *port {
 	m.Self = true
 	p := &port{net: n, node: node, member: m, changed: make(chan struct{}, 1), view: make(map[string]seen)}
 	p.life, p.end = context.WithCancel(context.Background())
-	limits := peer.Config{HandleTimeout: n.handleTimeout, Carrier: p}
+	limits := peer.Config{HandleTimeout: n.handleTimeout, Carrier: p, Logger: n.log}
 	p.client, _ = peer.NewClient(limits) // an error is about TLS
 	p.server = peer.NewResponder(limits)
 	n.mu.Lock()

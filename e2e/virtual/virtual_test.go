@@ -172,7 +172,7 @@ func report(t *testing.T, c *crew, s Schedule, v Verdict) {
 	t.Helper()
 	like := shape(v.Wrongs[0])
 	asks := 120
-	if !*less {
+	if !*less || strings.Contains(v.Wrongs[0], spinning) { // each would take a minute
 		asks = 0
 	}
 	least := Shrink(s, asks, func(smaller Schedule) bool {
@@ -180,7 +180,7 @@ func report(t *testing.T, c *crew, s Schedule, v Verdict) {
 		return got.shaped(like)
 	})
 	again := c.run(task{Schedule: least, Trace: true})
-	if !again.shaped(like) {
+	if asks > 0 && !again.shaped(like) {
 		least, again = s, c.run(task{Schedule: s, Trace: true})
 	}
 	how := "it fails each time"

@@ -126,6 +126,9 @@ func (w *worker) stop() {
 // takes longer goes round and round.
 const spins = 60 * time.Second
 
+// spinning is what is wrong with those.
+const spinning = "time does not go on: something goes round and round"
+
 // run has a schedule run. alive is false where the worker is not.
 func (w *worker) run(ask task) (v Verdict, alive bool) {
 	text, err := json.Marshal(ask)
@@ -165,7 +168,7 @@ func (w *worker) died() Verdict {
 		}
 	}
 	if strings.HasPrefix(first, "SIGQUIT") {
-		first = "time does not go on: something goes round and round"
+		first = spinning
 	}
 	return Verdict{Wrongs: []string{"the process ended: " + first}, Trace: strings.Split(words[:min(len(words), 12<<10)], "\n")}
 }

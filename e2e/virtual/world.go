@@ -71,7 +71,7 @@ func (nothing) Unregister(prometheus.Collector) bool { return true }
 
 func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, error) {
 	w := &world{
-		Schedule: s, shared: sh, began: time.Now(), ended: make(chan struct{}), shelf: newShelf(), net: newNetwork(), log: log,
+		Schedule: s, shared: sh, began: time.Now(), ended: make(chan struct{}), shelf: newShelf(), net: newNetwork(),
 		struck: make([]bool, len(s.Faults)), struckAt: make([]time.Duration, len(s.Faults)),
 		tally: &tally{answered: map[string]int{}, tries: map[string]int{}, lies: map[string]int{}},
 	}
@@ -94,6 +94,8 @@ func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, e
 		err = w.limitCost(s.CostLimit)
 	}
 	w.account = newAccount(w)
+	w.log = slog.New(witness{log.Handler(), w.account.wrong})
+	w.net.log = w.log
 	w.watch = w.account.watch
 	w.shelf.removed = w.account.removed
 	return w, err
