@@ -94,6 +94,11 @@ func (w *tail) String() string {
 	return w.text.String()
 }
 
+// workerMemory is where a worker collects garbage at the latest. A world is some
+// megabytes that live for two collections, so that by growth alone each would
+// come four times as many worlds after the last.
+const workerMemory = "768MiB"
+
 // workerEnv tells a process that it is a worker.
 const workerEnv = "ROWMILL_VIRTUAL_WORKER"
 
@@ -103,7 +108,7 @@ func startWorker() (*worker, error) {
 	if profile := os.Getenv("ROWMILL_VIRTUAL_PROFILE"); profile != "" {                                                       // of the last worker to end
 		w.cmd.Args = append(w.cmd.Args, "-test.cpuprofile="+profile)
 	}
-	w.cmd.Env = append(os.Environ(), workerEnv+"=1", "GOMAXPROCS=1", "GOGC=400", "GOTRACEBACK=all")
+	w.cmd.Env = append(os.Environ(), workerEnv+"=1", "GOMAXPROCS=1", "GOGC=400", "GOMEMLIMIT="+workerMemory, "GOTRACEBACK=all")
 	w.cmd.Stderr = w.words
 	var err error
 	if w.in, err = w.cmd.StdinPipe(); err != nil {
