@@ -48,6 +48,11 @@ type jobCase struct {
 	asked     int            // how often its rows were asked for
 	excused   bool           // a server or the way to it was broken
 	stored    time.Duration  // when its rows were, as they came
+	removing  bool           // its client has asked for its data to go
+	removed   bool           // and was told that it is gone
+	released  bool           // its client wants nothing more of it
+	dataGone  bool           // its record has said that its data is removed
+	inputGone bool           // or its input
 	ended     time.Duration
 	owners    int // how often it has become somebody's
 }
@@ -171,14 +176,18 @@ func (j *jobCase) glimpse(id string) {
 	if g.epoch > was.epoch {
 		j.owners++
 	}
+	early := ""
 	if rec.Job.Status.Terminal() {
 		j.finals = append(j.finals, rec)
 		if j.ended == 0 {
 			j.ended = g.at
 		}
+		early = j.expires(rec, g.at)
 	}
 	j.mu.Unlock()
 	switch {
+	case early != "":
+		j.wrong("%s", early)
 	case was.status.Terminal() && was.status != g.status:
 		j.wrong("job %d was %s and is %s", j.index, was.status, g.status)
 	case g.epoch < was.epoch || g.version < was.version:
@@ -213,15 +222,19 @@ func (a *account) removed(key string) {
 	if err != nil {
 		return
 	}
-	over := rec.Job.Status.Terminal()
+	over, going := rec.Job.Status.Terminal(), rec.DataRemoved != nil
+	if j := a.of(id); j != nil && over {
+		going = going || j.isGone() // the store may have forgotten that just now
+		j.judgeInput(rec, key)
+	}
 	switch {
 	case strings.HasPrefix(name, "input/") && !over:
 		a.wrong("%s is removed while the job is %s", short(plain(key)), rec.Job.Status)
-	case strings.HasPrefix(name, "parts/") && (!over || rec.Job.Status != rowmill.StatusSucceeded && rec.DataRemoved == nil):
+	case strings.HasPrefix(name, "parts/") && (!over || rec.Job.Status != rowmill.StatusSucceeded && !going):
 		if slices.ContainsFunc(a.parts(id), func(p store.Part) bool { return p.Key == key }) {
 			a.wrong("%s is removed while its record is there and the job is %s", short(plain(key)), rec.Job.Status)
 		}
-	case strings.HasPrefix(name, "results/") && over && rec.DataRemoved == nil:
+	case strings.HasPrefix(name, "results/") && over && !going:
 		for _, artifact := range rec.Artifacts {
 			if artifact.Key == key {
 				a.wrong("%s is removed, and it is the result", short(plain(key)))

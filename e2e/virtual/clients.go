@@ -39,18 +39,26 @@ func (j *jobCase) live() {
 	j.mu.Unlock()
 	j.world.tell(-1, "accepted", short(answer.Results), "")
 	j.glimpse(answer.Results)
-	if j.Cancel <= 0 {
-		return
+	if j.Cancel > 0 {
+		j.cancel(began)
 	}
+	if j.Remove > 0 {
+		j.removeData()
+	}
+}
+
+// cancel has the client cancel its job.
+func (j *jobCase) cancel(began time.Duration) {
+	id := j.known()
 	time.Sleep(began + time.Duration(j.Cancel) - j.world.now())
 	var said struct {
 		Cancelled bool `json:"cancelled"`
 	}
-	if j.insist(http.MethodGet, "/v1/job-cancel/"+answer.Results, nil, &said) && said.Cancelled {
+	if j.insist(http.MethodGet, "/v1/job-cancel/"+id, nil, &said) && said.Cancelled {
 		j.mu.Lock()
 		j.cancelled = true
 		j.mu.Unlock()
-		j.world.tell(-1, "cancelled", short(answer.Results), "")
+		j.world.tell(-1, "cancelled", short(id), "")
 	}
 }
 
@@ -113,7 +121,7 @@ func (j *jobCase) refused(text []byte) bool {
 		return true // forgotten meanwhile; that it comes back is judged when all is over
 	}
 	if said.Code == "input_removed" {
-		if j.of.From == "" || rec.DownloadFinished != nil {
+		if rec.InputRemoved == nil && (j.of.From == "" || rec.DownloadFinished != nil) {
 			j.wrong("the input of job %d was never removed, and it cannot be continued: %s", j.of.index, text)
 		}
 		return true
@@ -149,7 +157,10 @@ func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 		case code == http.StatusConflict && j.of != nil && j.refused(text):
 			j.nothing()
 			return false
-		case code == http.StatusConflict && j.of != nil && j.early(text):
+		case code == http.StatusGone && j.of != nil && j.bereft():
+			j.nothing()
+			return false
+		case code == http.StatusConflict && j.early(text):
 		case code != 0 && code < 500 && code != http.StatusForbidden && code != http.StatusTooManyRequests && code != http.StatusNotFound:
 			j.wrong("%s %s: %d %.300s", method, path, code, text)
 			return false

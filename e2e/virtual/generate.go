@@ -132,6 +132,7 @@ func Generate(seed uint64) Schedule {
 	// What came later draws for itself, so that what there was stays.
 	more := &generator{Rand: rand.New(rand.NewPCG(seed, 14)), Schedule: g.Schedule} //nolint:gosec // as above
 	more.downloads()
+	more.removals()
 	return more.Schedule
 }
 
@@ -148,13 +149,36 @@ func (g *generator) downloads() {
 	if !some || g.IntN(2) == 0 {
 		return
 	}
-	k, _ := find(g.one("crash", "stop", "unacknowledged", "late"))
-	f := Fault{Kind: k.name, Node: g.IntN(len(g.Nodes))}
-	k.make(g, &f)
-	f.At, f.On, f.Nth = 0, g.one("source.get", "source.get", "blob.put", "store.update"), 1+g.IntN(3)*g.IntN(2)
-	if f.On == "source.get" {
-		f.Nth = 1
+	g.faultAt(g.IntN(len(g.Nodes)), g.one("source.get", "source.get", "blob.put", "store.update"))
+}
+
+// removals has data go: for its client, or for its time.
+func (g *generator) removals() {
+	some := false
+	if g.IntN(6) == 0 {
+		g.InputRetention, some = g.upTo(40*time.Second), true
 	}
+	if g.IntN(6) == 0 {
+		g.RetentionDays, some = 1, true
+	}
+	if g.IntN(6) == 0 {
+		for i := range g.Jobs {
+			if g.IntN(2) == 0 {
+				g.Jobs[i].Remove, some = g.upTo(10*time.Second), true
+			}
+		}
+	}
+	if some && g.IntN(2) == 0 {
+		g.faultAt(0, g.one("store.remove-data", "store.data-gone", "store.input-gone", "store.keep-input", "store.drop-parts", "blob.delete-prefix"))
+	}
+}
+
+// faultAt has a fault come at one of the first effects of a kind.
+func (g *generator) faultAt(node int, effect string) {
+	k, _ := find(g.one("crash", "stop", "unacknowledged", "late", "forget"))
+	f := Fault{Kind: k.name, Node: node}
+	k.make(g, &f)
+	f.At, f.On, f.Nth = 0, effect, 1+g.IntN(3)*g.IntN(2)
 	g.Faults = append(g.Faults, f)
 }
 

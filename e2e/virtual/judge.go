@@ -19,11 +19,14 @@ import (
 func (a *account) over() bool {
 	for _, j := range a.jobs {
 		a.mu.Lock()
-		id, seen, never := j.id, len(j.history) > 0, j.never
+		id, seen, never, wants := j.id, len(j.history) > 0, j.never, j.Remove > 0 && !j.released
 		over := seen && j.history[len(j.history)-1].status.Terminal()
 		a.mu.Unlock()
-		if over || never {
+		if never || over && !wants {
 			continue
+		}
+		if over {
+			return false
 		}
 		if id == "" || seen {
 			return false
@@ -31,7 +34,7 @@ func (a *account) over() bool {
 		rec, err := a.look(id) // the store has gone back
 		switch {
 		case errors.Is(err, rowmill.ErrNotFound) && j.lawfullyGone():
-		case err != nil, !rec.Job.Status.Terminal():
+		case err != nil, !rec.Job.Status.Terminal(), wants:
 			return false
 		}
 	}
@@ -87,6 +90,8 @@ func (a *account) settle() {
 				a.wrong("job %d was accepted and is gone: %v", j.index, err)
 			} else if !rec.Job.Status.Terminal() {
 				a.wrong("job %d does not end: it is %s, epoch %d, %d of %d rows done: %s", j.index, rec.Job.Status, rec.Epoch, rec.Job.RowsDone, len(j.texts), rec.Job.Message)
+			} else if j.Remove > 0 && !j.released {
+				a.wrong("the data of job %d cannot be removed", j.index)
 			}
 		}
 		return
@@ -113,6 +118,7 @@ func (a *account) settle() {
 	}
 	a.judgeLedger()
 	a.judgeReserved(keeper)
+	a.judgeExpiry(keeper)
 }
 
 // judge settles the account of one job.
@@ -129,6 +135,7 @@ func (j *jobCase) judge(node int) {
 	j.judgeOwners()
 	j.judgeTaken(rec)
 	j.judgeKept(rec)
+	j.judgeRemoved(rec, node)
 	j.judgeSource(job.Status)
 	switch job.Status {
 	case rowmill.StatusCancelled:
@@ -170,7 +177,9 @@ func (j *jobCase) judge(node int) {
 	if want := (float64(input)*1000 + float64(output)*2000) / 1e6; job.JobCost == nil || math.Abs(*job.JobCost-want) > 1e-9 {
 		j.wrong("job %d costs %v, want %v", j.index, job.JobCost, want)
 	}
-	j.judgeResults(node)
+	if rec.DataRemoved == nil && !j.doubtful(rec) {
+		j.judgeResults(node)
+	}
 }
 
 // tooMany reports whether more rows of a job fail than it survives.
@@ -230,6 +239,12 @@ func (j *jobCase) judgeResults(node int) {
 // judgeKept wants store and bucket to hold of a job that is over what they
 // should.
 func (j *jobCase) judgeKept(rec store.Record) {
+	if rec.Reserved != 0 {
+		j.wrong("%v are set aside for job %d, which is over", rec.Reserved, j.index)
+	}
+	if rec.DataRemoved != nil || j.doubtful(rec) {
+		return // see judgeRemoved
+	}
 	named := map[string]bool{}
 	for _, a := range rec.Artifacts {
 		named[a.Key] = true
@@ -242,6 +257,7 @@ func (j *jobCase) judgeKept(rec store.Record) {
 		j.wrong("%d records of parts of job %d are left", len(parts), j.index)
 	}
 	resumable := rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows > 0 // its input stays for that
+	resumable = resumable && j.world.InputRetention == 0
 	for _, info := range j.world.shelf.list(layout.Job(j.id)) {
 		if !named[info.Key] && (!resumable || !strings.HasPrefix(info.Key, layout.Input(j.id))) {
 			j.wrong("%s is left of job %d, which is %s", short(plain(info.Key)), j.index, rec.Job.Status)
@@ -250,9 +266,6 @@ func (j *jobCase) judgeKept(rec store.Record) {
 	}
 	for key := range named {
 		j.wrong("%s of job %d is not there", short(plain(key)), j.index)
-	}
-	if rec.Reserved != 0 {
-		j.wrong("%v are set aside for job %d, which is over", rec.Reserved, j.index)
 	}
 }
 

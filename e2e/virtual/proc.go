@@ -79,8 +79,8 @@ func (p *proc) start() error {
 		Parts:     actors.Parts{Interval: time.Duration(w.PartInterval), Bytes: w.PartBytes},
 		Rows:      actors.Rows{Patience: 5 * time.Second},
 
-		InputRetention: 7 * 24 * time.Hour,
-		Janitor:        actors.Janitor{Interval: 10 * time.Second, OrphanAge: orphanAge},
+		InputRetention: w.inputsKept(),
+		Janitor:        actors.Janitor{Interval: 10 * time.Second, OrphanAge: orphanAge, CatchUp: w.catchUp()},
 	}
 	if !n.NoEngine {
 		config.Engines = []engine.Engine{&client{w.servers[p.node], p}}

@@ -27,6 +27,11 @@ type Limits struct {
 	Slots        int      `json:"slots"`                // of each engine
 	Pace         Duration `json:"pace"`                 // about what a row takes
 	CostLimit    float64  `json:"cost_limit,omitempty"` // USD that the account may spend; 0: any
+
+	// How long the account keeps the data of jobs, and inputs are kept for those
+	// that continue others; 0: the default.
+	RetentionDays  int      `json:"retention_days,omitempty"`
+	InputRetention Duration `json:"input_retention,omitempty"`
 }
 
 // A Node is a machine of the cluster.
@@ -46,6 +51,7 @@ type Job struct {
 	Schema  bool     `json:"schema,omitempty"`
 	Broken  int      `json:"broken,omitempty"` // so many rows no engine answers
 	Cancel  Duration `json:"cancel,omitempty"` // when it is cancelled; 0: never
+	Remove  Duration `json:"remove,omitempty"` // how long after its end its data is removed by its client; 0: never
 	Account string   `json:"account,omitempty"`
 	From    string   `json:"from,omitempty"` // its rows are a server's, which sends them like this (source.go)
 

@@ -138,11 +138,12 @@ func (s *stream) Read(p []byte) (int, error) {
 // blame, or its owner was gone before all had come, as a download is never
 // repeated.
 func (j *jobCase) mayLoseInput(rec store.Record) bool {
+	bereft := j.bereft()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
 	case j.of != nil:
-		return j.root().From != "" && len(j.forgets) > 0 // else it would not have been taken
+		return bereft || j.root().From != "" && len(j.forgets) > 0 // else it would not have been taken
 	case j.From == "" || rec.Epoch == 1:
 		return j.excused
 	}

@@ -93,6 +93,9 @@ func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, e
 	if err == nil && s.CostLimit > 0 {
 		err = w.limitCost(s.CostLimit)
 	}
+	if err == nil && s.RetentionDays > 0 {
+		err = w.keepDays(s.RetentionDays)
+	}
 	w.account = newAccount(w)
 	w.log = slog.New(witness{log.Handler(), w.account.wrong})
 	w.net.log = w.log
