@@ -388,28 +388,40 @@ func TestACancelReachesAllNodes(t *testing.T) {
 	}
 }
 
-// A cancel that reaches no other node than the one it was asked of ends a download
-// that stands still at the owner, which has nothing to write by which to notice.
-func TestACancelThatNobodyIsToldOfEndsADownload(t *testing.T) {
+// A cancel that reaches no other node than the one it was asked of ends what stands
+// still at the owner, which has nothing to write by which to notice.
+func TestACancelThatNobodyIsToldOf(t *testing.T) {
 	t.Parallel()
-	asked, left := make(chan struct{}), make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		close(asked)
-		<-r.Context().Done()
-		close(left)
-	}))
-	t.Cleanup(server.Close)
-	b, net := setup(t, nil), newNetwork()
-	one := b.join(net, "one", &scripted{answer: slowly(time.Millisecond)})
-	id := b.submitTo(one, rowmill.Spec{URL: server.URL})
-	<-asked
-	if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-left:
-	case <-time.After(20 * time.Second):
-		t.Fatal("the download goes on")
+	for name, job := range map[string]func(b *rig, server string) rowmill.Spec{
+		"a download": func(_ *rig, server string) rowmill.Spec { return rowmill.Spec{URL: server} },
+		"rows":       func(b *rig, _ string) rowmill.Spec { return rowmill.Spec{Spooled: b.spool(numbered(3))} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked, left := make(chan struct{}, 3), make(chan struct{}, 3)
+			hang := func(ctx context.Context) {
+				asked <- struct{}{}
+				<-ctx.Done()
+				left <- struct{}{}
+			}
+			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hang(r.Context()) }))
+			t.Cleanup(server.Close)
+			b, net := setup(t, nil), newNetwork()
+			one := b.join(net, "one", &scripted{answer: func(ctx context.Context, _ string, _ int) (engine.Reply, error) {
+				hang(ctx)
+				return engine.Reply{}, ctx.Err()
+			}})
+			id := b.submitTo(one, job(b, server.URL))
+			<-asked
+			if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-left:
+			case <-time.After(20 * time.Second):
+				t.Fatal("it goes on")
+			}
+		})
 	}
 }
 

@@ -240,11 +240,14 @@ func (j *job) proceed(c actor.Context) {
 	if !run && j.rec.Job.Message == message {
 		return
 	}
-	rows, shards := j.input.Rows, j.ledger.Shards()
+	rows, shards, cut := j.input.Rows, j.ledger.Shards(), j.input.Cut()
 	now := j.cfg.Clock()
 	j.update(c, func(r *store.Record) {
 		if r.Job.NumRows == nil {
 			r.Job.NumRows, r.Shards = &rows, shards
+		}
+		if r.Cut == "" && r.Job.RunType != rowmill.RunEstimate { // of which some rows may run
+			r.Cut = cut
 		}
 		steps := []rowmill.Status{rowmill.StatusStarting}
 		if run {
@@ -334,7 +337,7 @@ func (j *job) onProceeded(c actor.Context) {
 
 // startRows brings up the actors that do the work.
 func (j *job) startRows(c actor.Context) {
-	j.timers.stop()
+	j.timers.cancel("wait")
 	warning, failure := j.job.pin(j.engines)
 	if failure != nil {
 		j.fail(c, failure)

@@ -88,7 +88,7 @@ func (n *node) loadContext(ctx context.Context, m *invite, work taskGroup) (*job
 	}
 	input := shard.Inline(rec.Spec.Inline)
 	if rec.Spec.Inline == nil {
-		if input, err = archive.ReadManifest(ctx, n.cfg.Blob, m.Job); err != nil {
+		if input, err = archive.ReadManifest(ctx, n.cfg.Blob, &rec); err != nil {
 			return nil, err
 		}
 	}

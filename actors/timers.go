@@ -32,6 +32,14 @@ func (t *timers) after(c actor.Context, d time.Duration, name string, next step)
 	t.pending[name] = timer
 }
 
+// cancel drops the step of a name.
+func (t *timers) cancel(name string) {
+	if timer := t.pending[name]; timer != nil {
+		timer.Stop()
+		delete(t.pending, name)
+	}
+}
+
 func (t *timers) stop() {
 	for _, timer := range t.pending {
 		timer.Stop()

@@ -1,6 +1,12 @@
 package shard
 
-import "github.com/rowmill/rowmill"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+
+	"github.com/rowmill/rowmill"
+)
 
 // A Manifest lists the shards of a job's input.
 type Manifest struct {
@@ -33,6 +39,16 @@ func Inline(texts []string) Manifest {
 		info.Bytes += int64(len(text))
 	}
 	return Manifest{Rows: int64(info.Rows), Shards: []Info{info}}
+}
+
+// Cut is a short name of which rows are in which shard.
+func (m Manifest) Cut() string {
+	sum := sha256.New()
+	for _, s := range m.Shards {
+		place := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(s.First)), uint64(s.Rows)) //nolint:gosec // neither is negative
+		sum.Write(place)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
 // FirstRows is the manifest of the first n rows.

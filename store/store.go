@@ -122,6 +122,7 @@ type Record struct {
 	DownloadStarted  *time.Time `json:"download_started,omitempty"`  // durable before the first byte is asked for
 	DownloadFinished *time.Time `json:"download_finished,omitempty"` // the raw input is a complete object
 	Shards           int        `json:"shards"`                      // number of shards, set with NumRows
+	Cut              string     `json:"cut,omitempty"`               // which rows are in which shard, see shard.Manifest; empty for an estimate
 
 	// Reserved is what Reserve set aside for the job; zero once it is over.
 	Reserved rowmill.Money `json:"reserved,omitempty"`

@@ -73,7 +73,7 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 	}
 	var m shard.Manifest
 	err := cfg.Wait(ctx, func() (err error) {
-		m, err = archive.ReadManifest(ctx, cfg.Bucket, rec.Job.ID)
+		m, err = archive.ReadManifest(ctx, cfg.Bucket, rec)
 		return err
 	})
 	forgot := err == nil && rec.Spec.Continue != nil && m.Taken != rec.Job.RowsTakenOver

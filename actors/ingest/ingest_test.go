@@ -407,7 +407,7 @@ func TestRun_EndsWithItsContext(t *testing.T) {
 	if _, err := Run(ctx, r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{})); !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v, want that of the context", err)
 	}
-	if _, err := archive.ReadManifest(t.Context(), r.Bucket, rec.Job.ID); !errors.Is(err, rowmill.ErrNotFound) {
+	if _, err := archive.ReadManifest(t.Context(), r.Bucket, rec); !errors.Is(err, rowmill.ErrNotFound) {
 		t.Errorf("a manifest is there: %v", err)
 	}
 }
@@ -500,6 +500,40 @@ func TestOpenShard_OfAnotherCut(t *testing.T) {
 	m.Shards[0].Rows = 1 // the first rows of a sample
 	if err := open(0); err != nil {
 		t.Errorf("the same rows and more: %v", err)
+	}
+}
+
+// A manifest that a node wrote late, by other settings, does not stand for what was
+// counted and partly run.
+func TestRun_AManifestOfAnotherCut(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rec, fence := r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/rows", "\"a\"\n\"b\"\n\"c\"\n\"d\"\n")})
+	again := *rec // the same at the node that stands still
+	r.ShardRows = 2
+	m, err := r.run(t, rec, fence)
+	if err != nil || len(m.Shards) != 2 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	if *rec, err = r.store.Update(t.Context(), fence, func(r *store.Record) error {
+		r.Job.NumRows, r.Shards, r.Cut = &m.Rows, len(m.Shards), m.Cut()
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.run(t, rec, fence); err != nil {
+		t.Fatalf("the manifest that counts: %v", err)
+	}
+	if err := r.Bucket.Delete(t.Context(), layout.Manifest(rec.Job.ID)); err != nil {
+		t.Fatal(err)
+	}
+	r.ShardRows = 3
+	if _, err := r.run(t, &again, fence); err != nil {
+		t.Fatal(err)
+	}
+	r.ShardRows = 2
+	if m, err := r.run(t, rec, fence); !errors.Is(err, shard.ErrCorrupt) {
+		t.Errorf("the manifest of another cut: %d shards, %v, want ErrCorrupt", len(m.Shards), err)
 	}
 }
 

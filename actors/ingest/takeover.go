@@ -112,7 +112,7 @@ func (t *takeover) manifest(ctx context.Context) (shard.Manifest, error) {
 	if t.old.Spec.Inline != nil {
 		return shard.Inline(t.old.Spec.Inline), nil
 	}
-	return archive.ReadManifest(ctx, t.Bucket, t.old.Job.ID)
+	return archive.ReadManifest(ctx, t.Bucket, &t.old)
 }
 
 func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {

@@ -16,16 +16,20 @@ import (
 )
 
 // ReadManifest returns the list of a job's shards; rowmill.ErrNotFound where not
-// all of them are there, or they are kept no more.
-func ReadManifest(ctx context.Context, bucket blob.Bucket, job string) (shard.Manifest, error) {
+// all of them are there, or they are kept no more. One that a node wrote late, of
+// another cut than the record counts, is refused.
+func ReadManifest(ctx context.Context, bucket blob.Bucket, rec *store.Record) (shard.Manifest, error) {
 	var m shard.Manifest
-	o, err := bucket.Open(ctx, layout.Manifest(job))
+	o, err := bucket.Open(ctx, layout.Manifest(rec.Job.ID))
 	if err != nil {
 		return m, fmt.Errorf("open manifest: %w", err)
 	}
 	defer o.Close()
 	if err := json.NewDecoder(blob.NewReader(o)).Decode(&m); err != nil {
 		return m, fmt.Errorf("read manifest: %w", err)
+	}
+	if rec.Cut != "" && rec.Cut != m.Cut() {
+		return m, fmt.Errorf("%w: the manifest has other shards than those that the job counted: a node that had stood still wrote its own", shard.ErrCorrupt)
 	}
 	return m, nil
 }
@@ -71,7 +75,7 @@ func (a *Archive) openInput(ctx context.Context, record *store.Record) (in *inpu
 	in = &inputReader{ctx: ctx, bucket: a.bucket, job: record.Job.ID, spec: &record.Spec}
 	if texts := record.Spec.Inline; texts != nil {
 		in.input = shard.Inline(texts)
-	} else if in.input, err = ReadManifest(ctx, a.bucket, in.job); errors.Is(err, rowmill.ErrNotFound) {
+	} else if in.input, err = ReadManifest(ctx, a.bucket, record); errors.Is(err, rowmill.ErrNotFound) {
 		err = nil
 	}
 	return in, err
