@@ -116,7 +116,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	if context.Cause(ctx) == errPatience { //nolint:errorlint // set above
 		err = &engine.Error{Class: engine.Moment, Code: "timeout", Message: "no answer in time"}
 	}
-	if err == nil && !c.proc.dead() {
+	if err == nil && reply.Content != garbage && !c.proc.dead() { // what is no answer has to be asked for again
 		w.tally.mu.Lock()
 		w.tally.answered[text]++
 		w.tally.mu.Unlock()
@@ -163,6 +163,9 @@ func (c *call) generate(ctx context.Context, text string) (engine.Reply, error) 
 	return c.lies(ctx, text, try, good)
 }
 
+// garbage is no answer to any schema.
+const garbage = `{"n":"none"`
+
 // lies is what a server answers that does not always tell the truth.
 func (c *call) lies(ctx context.Context, text string, try int, good engine.Reply) (engine.Reply, error) {
 	w := c.world
@@ -194,7 +197,7 @@ func (c *call) lies(ctx context.Context, text string, try int, good engine.Reply
 		}
 	case "garbage": // it is one only where there is a schema
 		if c.schema {
-			good.Content = `{"n":"none"`
+			good.Content = garbage
 		}
 	}
 	return good, nil
