@@ -179,7 +179,7 @@ func (c *Cluster) left(ctx context.Context, s store.Store, client *goredis.Clien
 	}
 	total := int64(0)
 	for keys := client.Scan(ctx, 0, "*"+job+"*", 1000).Iterator(); keys.Next(ctx); {
-		bytes, err := client.MemoryUsage(ctx, keys.Val()).Result()
+		bytes, err := client.MemoryUsage(ctx, keys.Val(), 0).Result() // of all fields, not of five that stand for all
 		if err != nil && !errors.Is(err, goredis.Nil) {
 			return nil, err
 		}
