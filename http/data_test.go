@@ -1,12 +1,16 @@
 package http
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/store"
 )
 
 func (w *world) objectsOf(id string) []blob.Info {
@@ -73,6 +77,29 @@ func TestDeleteData_OfAnotherAccountIsUnknown(t *testing.T) {
 	id := w.succeeded(`{"inputs":["a"]}`, answers("x"))
 	w.do("DELETE", "/v1/jobs/"+id+"/data", "", "Authorization", "Key "+w.keyOf("other", RoleAdmin)).wantError(404, "job_not_found", id)
 	w.get("/v1/jobs/" + id + "/results").want(200)
+}
+
+// A lapsingStore forgets the end of a job once its data is said to go.
+type lapsingStore struct {
+	store.Store
+	lapses int
+}
+
+func (s *lapsingStore) DropParts(ctx context.Context, id string) error {
+	if s.lapses--; s.lapses >= 0 {
+		return fmt.Errorf("drop parts: job %s is running: %w", id, rowmill.ErrConflict)
+	}
+	return s.Store.DropParts(ctx, id)
+}
+
+// Nobody has changed anything where the store forgets what it said a moment ago:
+// the client is to ask again.
+func TestDeleteData_WhileTheStoreForgets(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(c *Config) { c.Store = &lapsingStore{c.Store, 1} })
+	path := "/v1/jobs/" + w.succeeded(`{"inputs":["a"]}`, answers("x")) + "/data"
+	w.do("DELETE", path, "").wantError(503, "unavailable", "try again")
+	w.do("DELETE", path, "").want(200)
 }
 
 // A job whose data was deleted stays held, for the janitor to look again.

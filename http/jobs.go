@@ -262,7 +262,11 @@ func (j *jobs) removeData(ctx context.Context, record store.Record) (store.Recor
 	if err != nil {
 		return removed, fmt.Errorf("remove the data of a job: %w", err)
 	}
-	if err := errors.Join(j.bucket.DeletePrefix(ctx, layout.Job(id)), j.store.DropParts(ctx, id)); err != nil {
+	err = errors.Join(j.bucket.DeletePrefix(ctx, layout.Job(id)), j.store.DropParts(ctx, id))
+	if errors.Is(err, rowmill.ErrConflict) { // it was over: the store has forgotten that, and will be told
+		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
+	}
+	if err != nil {
 		return removed, fmt.Errorf("delete the objects of a job: %w", err)
 	}
 	return removed, nil
