@@ -223,14 +223,16 @@ func (a *account) removed(key string) {
 		return
 	}
 	over, going := rec.Job.Status.Terminal(), rec.DataRemoved != nil
-	if j := a.of(id); j != nil && over {
-		going = going || j.isGone() // the store may have forgotten that just now
-		j.judgeInput(rec, key)
+	if j := a.of(id); j != nil {
+		going = going || j.isGone() // the store may have forgotten that just now, and its end
+		if over {
+			j.judgeInput(rec, key)
+		}
 	}
 	switch {
-	case strings.HasPrefix(name, "input/") && !over:
+	case strings.HasPrefix(name, "input/") && !over && !going:
 		a.wrong("%s is removed while the job is %s", short(plain(key)), rec.Job.Status)
-	case strings.HasPrefix(name, "parts/") && (!over || rec.Job.Status != rowmill.StatusSucceeded && !going):
+	case strings.HasPrefix(name, "parts/") && (!over || rec.Job.Status != rowmill.StatusSucceeded) && !going:
 		if slices.ContainsFunc(a.parts(id), func(p store.Part) bool { return p.Key == key }) {
 			a.wrong("%s is removed while its record is there and the job is %s", short(plain(key)), rec.Job.Status)
 		}
