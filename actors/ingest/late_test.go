@@ -1,0 +1,119 @@
+package ingest
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+// copy writes an object once more under another key.
+func (r *rig) copy(t *testing.T, from, to string) {
+	t.Helper()
+	o, err := r.Bucket.Open(t.Context(), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := make([]byte, o.Size())
+	if _, err := o.ReadAt(text, 0); err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	o.Close()
+	w, err := r.Bucket.Create(t.Context(), to, "application/octet-stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	if _, err := w.Write(text); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A shard that a node wrote late, cut by other settings, is not taken for the one
+// of the manifest.
+func TestOpenShard_OfAnotherCut(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rec, fence := r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/rows", "\"a\"\n\"b\"\n\"c\"\n\"d\"\n")})
+	r.ShardRows = 2
+	m, err := r.run(t, rec, fence)
+	if err != nil || len(m.Shards) != 2 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	open := func(n int) error {
+		in, err := archive.OpenShard(t.Context(), r.Bucket, rec.Job.ID, &rec.Spec, n, m.Shards[n])
+		if err == nil {
+			in.Close()
+		}
+		return err
+	}
+	if err := errors.Join(open(0), open(1)); err != nil {
+		t.Fatal(err)
+	}
+	r.copy(t, layout.Shard(rec.Job.ID, 0), layout.Shard(rec.Job.ID, 1)) // a delayed write
+	if err := open(1); !errors.Is(err, shard.ErrCorrupt) {
+		t.Errorf("rows of another place: %v, want ErrCorrupt", err)
+	}
+	m.Shards[0].Rows = 3 // the manifest is of a coarser cut
+	if err := open(0); !errors.Is(err, shard.ErrCorrupt) {
+		t.Errorf("fewer rows than the manifest has: %v, want ErrCorrupt", err)
+	}
+	m.Shards[0].Rows = 1 // the first rows of a sample
+	if err := open(0); err != nil {
+		t.Errorf("the same rows and more: %v", err)
+	}
+}
+
+// A manifest that a node wrote late, by other settings, does not stand for what was
+// counted and partly run.
+func TestRun_AManifestOfAnotherCut(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rec, fence := r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/rows", "\"a\"\n\"b\"\n\"c\"\n\"d\"\n")})
+	again := *rec // the same at the node that stands still
+	r.ShardRows = 2
+	m, err := r.run(t, rec, fence)
+	if err != nil || len(m.Shards) != 2 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	if *rec, err = r.store.Update(t.Context(), fence, func(r *store.Record) error {
+		r.Job.NumRows, r.Shards, r.Cut = &m.Rows, len(m.Shards), m.Cut()
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.run(t, rec, fence); err != nil {
+		t.Fatalf("the manifest that counts: %v", err)
+	}
+	if err := r.Bucket.Delete(t.Context(), layout.Manifest(rec.Job.ID)); err != nil {
+		t.Fatal(err)
+	}
+	r.ShardRows = 3
+	if _, err := r.run(t, &again, fence); err != nil {
+		t.Fatal(err)
+	}
+	r.ShardRows = 2
+	if m, err := r.run(t, rec, fence); !errors.Is(err, shard.ErrCorrupt) {
+		t.Errorf("the manifest of another cut: %d shards, %v, want ErrCorrupt", len(m.Shards), err)
+	}
+}
+
+// A shard that a node wrote late in place of the right one is not taken over.
+func TestTakeOver_OfAShardOfAnotherCut(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	old := r.halfDone(t)
+	r.copy(t, layout.Shard(old.Job.ID, 3), layout.Shard(old.Job.ID, 2))
+	rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID}})
+	if _, err := r.run(t, rec, fence); !errors.Is(err, shard.ErrCorrupt) {
+		t.Errorf("rows of another place: %v, want ErrCorrupt", err)
+	}
+}
