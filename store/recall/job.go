@@ -54,11 +54,15 @@ func (j *job) forgotten(m store.Mark) bool {
 	return j.behind || m.Writes < j.writer.Acked() || j.final && !m.Status.Terminal()
 }
 
-// prune forgets writes before a time. It reports whether nothing is left to be
+// prune forgets writes before a time, or where some are to be made again, before
+// one that is by patience earlier. It reports whether nothing is left to be
 // remembered.
-func (j *job) prune(before time.Time) bool {
+func (j *job) prune(before time.Time, patience time.Duration) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.behind {
+		before = before.Add(-patience)
+	}
 	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.at.Before(before) })
 	j.behind = j.behind && len(j.log) > 0
 	return len(j.log) == 0 && (j.final || j.fence.Session == "") && j.since.Before(before)

@@ -34,6 +34,9 @@ type Config struct {
 	// appendfsync everysec loses, and longer than a restart or a failover
 	// takes.
 	For time.Duration
+	// Patience is for how much longer one is remembered of a job of which writes
+	// are to be made again, and cannot be yet. Default ten times For.
+	Patience time.Duration
 	// Every is the time between looks. Default 2 s.
 	Every time.Duration
 }
@@ -57,6 +60,9 @@ type Store struct {
 func New(cfg Config) *Store {
 	if cfg.For == 0 {
 		cfg.For = 30 * time.Second
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = 10 * cfg.For
 	}
 	if cfg.Every == 0 {
 		cfg.Every = 2 * time.Second
@@ -129,7 +135,7 @@ func (s *Store) remembered() (ids []string, jobs []*job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, j := range s.jobs {
-		if j.prune(s.looked.Add(-s.cfg.For)) {
+		if j.prune(s.looked.Add(-s.cfg.For), s.cfg.Patience) {
 			delete(s.jobs, id)
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/recall"
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
@@ -376,6 +377,34 @@ func TestForgotten(t *testing.T) {
 			test(v.node(), v)
 		})
 	}
+}
+
+// What is to be written again, and cannot be yet, is remembered for longer than
+// what is there.
+func TestForgottenForLong(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	owner, other := v.node(), v.nodeThat(recall.Config{For: time.Nanosecond, Patience: time.Hour})
+	owner.create()
+	v.keep()
+	owner.cancel()
+	other.must(other.Continued(t.Context(), "job-1", "job-2"))
+	v.forget()
+	for range 3 {
+		if err := other.Look(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+			t.Errorf("the look before the end is mended: %v", err)
+		}
+	}
+	owner.look()
+	other.look()
+	other.continued("job-2")
+	impatient := v.nodeThat(recall.Config{For: time.Nanosecond, Patience: time.Nanosecond})
+	v.keep()
+	impatient.must(impatient.Continued(t.Context(), "job-1", "job-3"))
+	impatient.look()
+	v.forget()
+	impatient.look()
+	other.continued("job-2")
 }
 
 // Whoever has claimed a job whose claim was forgotten goes on undisturbed.
