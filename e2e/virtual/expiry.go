@@ -170,17 +170,12 @@ func (j *jobCase) judgeRemoved(rec store.Record, node int) {
 	}
 }
 
-// judgeGone wants nothing to be left of a job but its record. Records of parts
-// that the store has brought back go when the days are over for which the account
-// keeps data.
+// judgeGone wants nothing to be left of a job but its record.
 func (j *jobCase) judgeGone(node int) {
 	for _, info := range j.world.shelf.list(layout.Job(j.id)) {
 		j.wrong("%s is left of job %d, whose data was removed", short(plain(info.Key)), j.index)
 	}
-	j.mu.Lock()
-	back := len(j.forgets) > 0 && j.world.now()-j.ended < j.world.dataKept()
-	j.mu.Unlock()
-	if parts := j.parts(j.id); len(parts) > 0 && !back {
+	if parts := j.parts(j.id); len(parts) > 0 {
 		j.wrong("%d records of parts are left of job %d, whose data was removed", len(parts), j.index)
 	}
 	code, text := j.world.request(node, http.MethodGet, "/v1/jobs/"+j.id+"/results?partial=true", http.Header{"Authorization": {"Key " + adminKey}}, nil)

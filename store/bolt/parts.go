@@ -216,7 +216,12 @@ func (s *Store) DropParts(ctx context.Context, jobID string) error {
 				}
 				more = more || full
 			}
-			return nil
+			if !t.wrote {
+				return nil
+			}
+			after := h
+			after.Version++
+			return t.saveHeader(h, after)
 		})
 		if err != nil {
 			return fmt.Errorf("drop parts: %w", err)

@@ -317,6 +317,17 @@ func TestForgotten(t *testing.T) {
 				n.t.Error("the data counts as there")
 			}
 		},
+		"that the parts are gone": func(n *node, v *vault) {
+			f := n.begin()
+			n.commit(f, "1", 6, 6)
+			n.finish(f)
+			v.keep()
+			n.must(n.DropParts(n.t.Context(), "job-1"))
+			v.forget()
+			n.has(6, "1")
+			n.look()
+			n.has(6)
+		},
 		"a release": func(n *node, v *vault) {
 			n.create()
 			f := n.claim()

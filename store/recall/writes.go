@@ -125,6 +125,12 @@ func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (st
 	return s.free(ctx, jobID, func(ctx context.Context) (store.Record, error) { return s.Store.RemoveData(ctx, jobID, now) })
 }
 
+// DropParts removes the part records of a job that is over.
+func (s *Store) DropParts(ctx context.Context, jobID string) error {
+	drop := func(ctx context.Context) error { return s.Store.DropParts(ctx, jobID) }
+	return s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error { return drop(ctx) }}, drop)
+}
+
 // Claim makes session the owner of a job. What was acknowledged to it or to a
 // client of this node before, and is forgotten, is written again first.
 func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record, error) {

@@ -261,15 +261,19 @@ func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, erro
 }
 
 // dropScript removes the part records of a job that is over. It answers ok,
-// missing, foreign, or conflict and the status where the job is not over.
+// missing, foreign, forgot, or conflict and the status where the job is not over.
 var dropScript = jobScript(`
 local job = redis.call('HMGET', JOB, 'status', 'head')
 local status = job[1]
 if not status then return {'missing'} end
 if foreign(status, job[2]) then return {'foreign'} end
 if not over[status] then return {'conflict', status} end
-redis.call('UNLINK', P .. 'parts:' .. ID, P .. 'shards:' .. ID, P .. 'merged:' .. ID)
-return {'ok', holds()}
+local no = forgot()
+if no then return no end
+local gone = redis.call('UNLINK', P .. 'parts:' .. ID, P .. 'shards:' .. ID, P .. 'merged:' .. ID)
+if gone == 0 then return {'ok', holds()} end
+redis.call('HINCRBY', JOB, 'version', 1)
+return {'ok', wrote()}
 `)
 
 // DropParts removes the part records of a job that is over.
