@@ -62,8 +62,8 @@ func (w *Writer) Ack(n int64) {
 	}
 }
 
-// Reset forgets what was acknowledged: it is mended, or given up.
-func (w *Writer) Reset() { w.acked.Store(0) }
+// Reset sets how many were acknowledged: what was forgotten is mended, or given up.
+func (w *Writer) Reset(n int64) { w.acked.Store(n) }
 
 // Check returns ErrForgotten where a record that holds n writes of the writer's
 // lacks one that was acknowledged.

@@ -230,7 +230,7 @@ func (s *Store) mend(ctx context.Context, j *job) error {
 // create stores a job again: as it was submitted here, or else as it was claimed.
 func (s *Store) create(ctx context.Context, j *job) error {
 	base, created := j.origin()
-	ctx = store.As(ctx, j.writer)
+	ctx = store.As(ctx, store.NewWriter(s.name))
 	var err error
 	switch {
 	case created != nil:
@@ -247,16 +247,16 @@ func (s *Store) create(ctx context.Context, j *job) error {
 // repeat makes the remembered writes of a job again, those of its owner only
 // with a fence.
 func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
-	ctx = store.As(ctx, j.writer)
-	j.writer.Reset()
-	for _, w := range j.writes() {
-		if w.owners && fence.Session == "" {
+	w := store.NewWriter(s.name) // that of j is refused until all is there
+	ctx = store.As(ctx, w)
+	for _, again := range j.writes() {
+		if again.owners && fence.Session == "" {
 			continue
 		}
-		err := w.do(ctx, fence)
+		err := again.do(ctx, fence)
 		var limit *store.LimitError
 		switch {
-		case err == nil, errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrConflict), errors.As(err, &limit):
+		case err == nil, errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrConflict), errors.Is(err, rowmill.ErrExpired), errors.As(err, &limit):
 			// it is there, or what came later stands in its place
 		case errors.Is(err, rowmill.ErrLeaseLost):
 			j.lose()
@@ -269,10 +269,10 @@ func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 	if err != nil {
 		return err
 	}
-	if err := j.writer.Check(j.id, marks[0].Writes); err != nil { // meanwhile too
+	if err := w.Check(j.id, marks[0].Writes); err != nil { // meanwhile too
 		return err
 	}
-	j.writer.Ack(marks[0].Writes)
+	j.writer.Reset(marks[0].Writes)
 	j.mended(fence)
 	return nil
 }

@@ -105,6 +105,23 @@ func TestForgotten(t *testing.T) {
 			n.look()
 			n.has(3, "1", "2")
 		},
+		"what cannot be written again at once, and its owner has gone on": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			v.keep()
+			n.run(f)
+			n.commit(f, "1", 2, 2)
+			v.forget()
+			v.full = true
+			if err := n.Look(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+				n.t.Errorf("a look at a store that is full: %v", err)
+			}
+			v.full = false
+			n.commit(f, "2", 4, 6)
+			n.is(rowmill.StatusRunning)
+			n.has(6, "1", "2")
+			n.finish(f)
+		},
 		"a merge": func(n *node, v *vault) {
 			f := n.begin()
 			n.commit(f, "1", 3, 3)

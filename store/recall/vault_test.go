@@ -25,6 +25,7 @@ type vault struct {
 	volatile bolt.Volatile
 	kept     []byte
 	away     bool // nobody reaches it
+	full     bool // it takes no changes of records
 	mumbles  bool // nobody hears what came of a claim
 }
 
@@ -72,6 +73,13 @@ func (v *vault) Marks(ctx context.Context, ids []string, writer string) ([]store
 		return nil, rowmill.ErrUnavailable
 	}
 	return v.Store.Marks(ctx, ids, writer)
+}
+
+func (v *vault) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
+	if v.full {
+		return store.Record{}, rowmill.ErrUnavailable
+	}
+	return v.Store.Update(ctx, f, change)
 }
 
 func (v *vault) Claim(ctx context.Context, jobID, session string) (store.Record, error) {

@@ -101,8 +101,7 @@ func testWriters(s *suite) {
 			}
 		}
 		s.unchanged(before)
-		w.Reset()
-		w.Ack(held)
+		w.Reset(held)
 	}
 	counted(other, write{"create", func(ctx context.Context) error {
 		_, _, err := s.Create(ctx, Record(f.JobID, "a", "row"), nil)
