@@ -168,9 +168,11 @@ func (j *jobCase) glimpse(id string) {
 	}
 	g := glimpse{j.world.now(), rec.Job.Status, rec.Epoch, rec.Version, rec.Session, rec.Job.RowsDone}
 	j.mu.Lock()
-	was := g
+	was, end := g, g.at
 	if n := len(j.history); n > 0 {
 		was = j.history[n-1]
+	} else if rec.Job.Status.Terminal() { // its client heard of it late
+		end = min(end, max(0, rec.EndedAt().Sub(j.world.began)))
 	}
 	j.history = append(j.history, g)
 	if g.epoch > was.epoch {
@@ -180,7 +182,7 @@ func (j *jobCase) glimpse(id string) {
 	if rec.Job.Status.Terminal() {
 		j.finals = append(j.finals, rec)
 		if j.ended == 0 {
-			j.ended = g.at
+			j.ended = end
 		}
 		early = j.expires(rec, g.at)
 	}
