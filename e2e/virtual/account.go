@@ -168,11 +168,9 @@ func (j *jobCase) glimpse(id string) {
 	}
 	g := glimpse{j.world.now(), rec.Job.Status, rec.Epoch, rec.Version, rec.Session, rec.Job.RowsDone}
 	j.mu.Lock()
-	was, end := g, g.at
+	was := g
 	if n := len(j.history); n > 0 {
 		was = j.history[n-1]
-	} else if rec.Job.Status.Terminal() { // its client heard of it late
-		end = min(end, max(0, rec.EndedAt().Sub(j.world.began)))
 	}
 	j.history = append(j.history, g)
 	if g.epoch > was.epoch {
@@ -182,7 +180,7 @@ func (j *jobCase) glimpse(id string) {
 	if rec.Job.Status.Terminal() {
 		j.finals = append(j.finals, rec)
 		if j.ended == 0 {
-			j.ended = end
+			j.ended = min(g.at, max(0, rec.EndedAt().Sub(j.world.began))) // slow stores hear of it later
 		}
 		early = j.expires(rec, g.at)
 	}

@@ -165,8 +165,11 @@ func (j *jobCase) judge(node int) {
 	}
 	rows := int64(len(j.texts))
 	for old := j.of; old != nil; old = old.of { // what was paid for is not paid for again
-		if rec, err := j.look(old.id); err == nil {
-			input, output = input-max(0, value(rec.Job.InputTokens)), output-max(0, value(rec.Job.OutputTokens))
+		if was, err := j.look(old.id); err == nil {
+			if source, _, failed := j.source(rec); old == source {
+				was = old.asTaken(was, job.RowsTakenOver, failed)
+			}
+			input, output = input-max(0, value(was.Job.InputTokens)), output-max(0, value(was.Job.OutputTokens))
 		}
 	}
 	if job.NumRows == nil || *job.NumRows != rows || job.RowsDone != rows || job.FailedRows != int64(j.Broken) ||

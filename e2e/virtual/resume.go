@@ -23,10 +23,7 @@ func (j *jobCase) judgeTaken(rec store.Record) {
 		j.wrong("job %d continues %v, want job %d", j.index, job.Continues, j.of.index)
 	}
 	source, from, failed := j.source(rec)
-	taken := from.Job.RowsDone
-	if failed {
-		taken -= from.Job.FailedRows
-	}
+	taken := takes(source.asTaken(from, job.RowsTakenOver, failed), failed)
 	if job.NumRows != nil && job.RowsTakenOver != taken {
 		j.wrong("job %d has taken over %d rows of job %d, want %d", j.index, job.RowsTakenOver, source.index, taken)
 	}
@@ -60,6 +57,31 @@ func (j *jobCase) source(rec store.Record) (from *jobCase, old store.Record, fai
 			return from, rec, failed
 		}
 	}
+}
+
+// takes is how many rows are taken over from a job, of those that failed none
+// where they are run again.
+func takes(from store.Record, failed bool) int64 {
+	if failed {
+		return from.Job.RowsDone - from.Job.FailedRows
+	}
+	return from.Job.RowsDone
+}
+
+// asTaken is a job as another took so many rows over from it. Where the store has
+// forgotten a cancel, and it was written again before the parts that were forgotten
+// with it, the record has fewer now.
+func (j *jobCase) asTaken(now store.Record, rows int64, failed bool) store.Record {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if now.Job.Status == rowmill.StatusCancelled && j.forgottenAt(j.ended) {
+		for _, was := range j.finals {
+			if takes(was, failed) == rows {
+				return was
+			}
+		}
+	}
+	return now
 }
 
 // remembers reports whether whoever wrote something lived to see whether the

@@ -23,6 +23,7 @@ type job struct {
 	final  bool          // its end was acknowledged
 	behind bool          // writes are to be made again
 	mends  int           // how often they were
+	missed int           // how often its end was missing
 	log    []*write
 }
 
@@ -146,6 +147,21 @@ func (j *job) mended(fence store.Fence) {
 		return
 	}
 	j.fence, j.behind = fence, false
+}
+
+// misses counts how often the job's end was missing.
+func (j *job) misses() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.missed++
+	return j.missed
+}
+
+// reopened notes that the job is not over and anybody's.
+func (j *job) reopened() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.fence, j.final, j.missed = store.Fence{}, false, 0
 }
 
 // lose notes that the job has another owner, who goes on from what is recorded.

@@ -79,12 +79,20 @@ func newName() string {
 	return base64.RawURLEncoding.EncodeToString(id[:9])
 }
 
-// Close stops looking and closes the store below.
+// Close looks a last time, stops looking and closes the store below.
 func (s *Store) Close() error {
 	s.end()
 	<-s.done
+	ctx, cancel := context.WithTimeout(context.Background(), lastLook)
+	defer cancel()
+	if err := s.Look(ctx); err != nil {
+		s.cfg.Log.Warn("looking a last time whether the store has forgotten anything failed", "err", err)
+	}
 	return s.Store.Close()
 }
+
+// lastLook bounds the look of a node that stops: what it leaves forgotten stays so.
+const lastLook = 2 * time.Second
 
 func (s *Store) watch() {
 	defer close(s.done)
@@ -224,7 +232,33 @@ func (s *Store) mend(ctx context.Context, j *job) error {
 		}
 		fence.Epoch = rec.Epoch
 	}
-	return s.repeat(ctx, j, fence)
+	err = s.repeat(ctx, j, fence)
+	if final && fence.Session != "" && j.misses() > endPatience {
+		err = errors.Join(err, s.reopen(ctx, j, fence))
+	}
+	return err
+}
+
+// endPatience is how many looks an end that is forgotten is waited for, of which
+// others were told.
+const endPatience = 3
+
+// reopen gives back a job whose end is forgotten and that nobody here runs any
+// more: where nobody is left who was told of the end, it goes on.
+func (s *Store) reopen(ctx context.Context, j *job, fence store.Fence) error {
+	marks, err := s.Marks(ctx, []string{j.id}, s.name)
+	if err != nil {
+		return err
+	}
+	if m := marks[0]; m.Version == 0 || m.Status.Terminal() || m.Session != fence.Session || m.Epoch != fence.Epoch {
+		return nil
+	}
+	s.cfg.Log.Warn("the store has forgotten the end of a job, and nobody writes it again: the job goes on", "job", j.id)
+	if err := s.Store.Release(ctx, fence); err != nil {
+		return err
+	}
+	j.reopened()
+	return nil
 }
 
 // create stores a job again: as it was submitted here, or else as it was claimed.

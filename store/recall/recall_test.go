@@ -297,6 +297,43 @@ func TestForgotten(t *testing.T) {
 			n.is(rowmill.StatusCancelled)
 			n.has(1, "1")
 		},
+		"a cancel by a node that has stopped": func(n *node, v *vault) {
+			f := n.begin()
+			v.keep()
+			n.commit(f, "1", 1, 1)
+			other := v.node()
+			other.cancel()
+			v.forget()
+			n.look()
+			n.must(other.Close())
+			n.is(rowmill.StatusCancelled)
+			n.has(1, "1")
+		},
+		"a cancel of which only the owner is left, who has left the job": func(n *node, v *vault) {
+			f := n.begin()
+			v.keep()
+			_, err := v.Cancel(n.t.Context(), "job-1", time.Now(), nil)
+			n.must(err)
+			n.look()
+			n.must(n.Continued(n.t.Context(), "job-1", "job-2"))
+			v.forget()
+			for range 3 {
+				if err := n.Look(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+					n.t.Errorf("a look while the end is missing: %v", err)
+				}
+				if got := n.get().Session; got != f.Session {
+					n.t.Errorf("session %q owns it", got)
+				}
+			}
+			_ = n.Look(n.t.Context())
+			again := v.node()
+			if f := again.claim(); f.Session != again.session {
+				n.t.Errorf("session %q owns it", f.Session)
+			}
+			again.cancel()
+			n.look()
+			n.continued("job-2")
+		},
 		"a cancel, and the owner has gone on": func(n *node, v *vault) {
 			f := n.begin()
 			other := v.node()
