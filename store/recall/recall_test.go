@@ -9,7 +9,6 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/recall"
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
@@ -121,6 +120,22 @@ func TestForgotten(t *testing.T) {
 			n.is(rowmill.StatusRunning)
 			n.has(6, "1", "2")
 			n.finish(f)
+		},
+		"once more what is just written again": func(n *node, v *vault) {
+			n.create()
+			f := n.claim()
+			v.keep()
+			n.run(f)
+			n.commit(f, "1", 2, 2)
+			v.forget()
+			v.again = true
+			err := n.CommitParts(n.t.Context(), f, []store.Part{{Key: "2", Rows: 4, Totals: of(4)}}, of(6))
+			if !errors.Is(err, rowmill.ErrUnavailable) || errors.Is(err, rowmill.ErrLeaseLost) {
+				n.t.Errorf("a write where the store forgets again: %v, want ErrUnavailable", err)
+			}
+			n.commit(f, "2", 4, 6)
+			n.has(6, "1", "2")
+			n.is(rowmill.StatusRunning)
 		},
 		"a merge": func(n *node, v *vault) {
 			f := n.begin()
@@ -442,63 +457,4 @@ func TestForgotten(t *testing.T) {
 			test(v.node(), v)
 		})
 	}
-}
-
-// What is to be written again, and cannot be yet, is remembered for longer than
-// what is there.
-func TestForgottenForLong(t *testing.T) {
-	t.Parallel()
-	v := newVault(t)
-	owner, other := v.node(), v.nodeThat(recall.Config{For: time.Nanosecond, Patience: time.Hour})
-	owner.create()
-	v.keep()
-	owner.cancel()
-	other.must(other.Continued(t.Context(), "job-1", "job-2"))
-	v.forget()
-	for range 3 {
-		if err := other.Look(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
-			t.Errorf("the look before the end is mended: %v", err)
-		}
-	}
-	owner.look()
-	other.look()
-	other.continued("job-2")
-	impatient := v.nodeThat(recall.Config{For: time.Nanosecond, Patience: time.Nanosecond})
-	v.keep()
-	impatient.must(impatient.Continued(t.Context(), "job-1", "job-3"))
-	impatient.look()
-	v.forget()
-	impatient.look()
-	other.continued("job-2")
-}
-
-// Whoever has claimed a job whose claim was forgotten goes on undisturbed.
-func TestAnotherOwnerGoesOn(t *testing.T) {
-	t.Parallel()
-	v := newVault(t)
-	a, b := v.node(), v.node()
-	a.create()
-	v.keep()
-	old := a.claim()
-	a.run(old)
-	a.commit(old, "1", 1, 1)
-	v.forget()
-	f := b.claim()
-	if f.Epoch <= old.Epoch {
-		t.Errorf("epoch %d after %d, which was forgotten: two owners could have the same", f.Epoch, old.Epoch)
-	}
-	b.run(f)
-	b.commit(f, "2", 2, 2)
-	a.look()
-	err := a.CommitParts(t.Context(), old, []store.Part{{Key: "3", Rows: 1, Totals: of(1)}}, of(2))
-	if !errors.Is(err, rowmill.ErrLeaseLost) {
-		t.Errorf("a write of the owner that was forgotten: %v, want ErrLeaseLost", err)
-	}
-	b.has(2, "2")
-	b.commit(f, "4", 4, 6)
-	b.finish(f)
-	a.look()
-	b.look()
-	b.has(6, "2", "4")
-	b.is(rowmill.StatusSucceeded)
 }

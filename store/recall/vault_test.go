@@ -26,6 +26,7 @@ type vault struct {
 	kept     []byte
 	away     bool // nobody reaches it
 	full     bool // it takes no changes of records
+	again    bool // it forgets once more after the next
 	mumbles  bool // nobody hears what came of a claim
 }
 
@@ -79,7 +80,12 @@ func (v *vault) Update(ctx context.Context, f store.Fence, change func(*store.Re
 	if v.full {
 		return store.Record{}, rowmill.ErrUnavailable
 	}
-	return v.Store.Update(ctx, f, change)
+	rec, err := v.Store.Update(ctx, f, change)
+	if v.again {
+		v.again = false
+		v.forget()
+	}
+	return rec, err
 }
 
 func (v *vault) Claim(ctx context.Context, jobID, session string) (store.Record, error) {

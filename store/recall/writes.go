@@ -19,7 +19,7 @@ func (s *Store) owned(ctx context.Context, f store.Fence, again *write, do func(
 	}
 	again.owners = true
 	err := s.write(ctx, f.JobID, again, func(ctx context.Context) error { return do(ctx, f) })
-	if errors.Is(err, store.ErrForgotten) || errors.Is(err, rowmill.ErrNotFound) { // it forgets faster than it is told
+	if errors.Is(err, rowmill.ErrNotFound) { // and cannot be stored again
 		err = fmt.Errorf("%w: %w", rowmill.ErrLeaseLost, err)
 	}
 	return err
@@ -38,6 +38,9 @@ func (s *Store) write(ctx context.Context, id string, again *write, do func(cont
 		}
 	}
 	j.end(again, err == nil, mends)
+	if errors.Is(err, store.ErrForgotten) { // it forgets faster than it is told: to be repeated
+		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
+	}
 	return err
 }
 
@@ -73,9 +76,6 @@ func (s *Store) free(ctx context.Context, id string, do func(context.Context) (s
 		_, err := do(ctx)
 		return err
 	}}, note)
-	if errors.Is(err, store.ErrForgotten) {
-		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
-	}
 	return rec, err
 }
 
