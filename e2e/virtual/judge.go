@@ -200,6 +200,10 @@ func (j *jobCase) mayFail(rec store.Record) bool {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		return j.account.refused[j.id] > 0
+	case reason.Code == rowmill.CodeInternalError: // who claims it in between finds no objects
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return j.dataGone && j.forgottenAt(j.ended)
 	}
 	return false
 }
