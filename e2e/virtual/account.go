@@ -43,7 +43,6 @@ type jobCase struct {
 	cancelled bool // a client was told so
 	history   []glimpse
 	finals    []store.Record // its record each time that it was over
-	gone      bool           // the store has forgotten it, and may have
 	never     bool           // there is nothing to continue
 	asked     int            // how often its rows were asked for
 	excused   bool           // a server or the way to it was broken

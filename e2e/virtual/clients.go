@@ -174,10 +174,7 @@ func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 func (j *jobCase) lawfullyGone() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.forgottenAt(j.made[short(j.id)]) {
-		j.gone = true
-	}
-	return j.gone
+	return j.forgottenAt(j.made[short(j.id)])
 }
 
 // clientPatience is how long a client waits for an answer.

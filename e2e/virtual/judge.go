@@ -33,13 +33,17 @@ func (a *account) over() bool {
 		}
 		rec, err := a.look(id) // the store has gone back
 		switch {
-		case errors.Is(err, rowmill.ErrNotFound) && j.lawfullyGone():
+		case errors.Is(err, rowmill.ErrNotFound) && j.lawfullyGone() && a.world.wholeFor() > comesBack:
 		case err != nil, !rec.Job.Status.Terminal(), wants:
 			return false
 		}
 	}
 	return true
 }
+
+// comesBack is within what a forgotten job is written again by who remembers it,
+// and may have been stopped for most of it.
+const comesBack = 20 * time.Second
 
 // endsWithin is how long a job may take once nothing is broken any more, far
 // above what any needs.
@@ -112,7 +116,7 @@ func (a *account) settle() {
 	}
 	time.Sleep(2*orphanAge + 30*time.Second)
 	for _, j := range a.jobs {
-		if j.known() != "" && !j.gone {
+		if j.known() != "" {
 			j.judge(keeper)
 		}
 	}
@@ -305,10 +309,13 @@ func (a *account) judgeLedger() {
 // judgeAfter looks again once every node has stopped: nothing has changed.
 func (a *account) judgeAfter() {
 	for _, j := range a.jobs {
-		if len(j.finals) == 0 || j.gone {
+		if len(j.finals) == 0 {
 			continue
 		}
 		rec, err := a.look(j.id)
+		if err != nil && j.lawfullyGone() {
+			continue
+		}
 		was := j.finals[len(j.finals)-1]
 		if err != nil || lasting(rec) != lasting(was) {
 			a.wrong("job %d was over and changed: %s, then %s, %v", j.index, lasting(was), lasting(rec), err)

@@ -45,6 +45,7 @@ type world struct {
 	procs    []*proc         // by node: what runs there now, if anything
 	starts   []int           // by node
 	healed   bool
+	healedAt time.Duration
 
 	log     *slog.Logger
 	account *account
@@ -270,7 +271,7 @@ func (w *world) stop(p *proc) {
 // heal ends all faults and brings every node back.
 func (w *world) heal() {
 	w.mu.Lock()
-	w.healed = true
+	w.healed, w.healedAt = true, w.now()
 	clear(w.skews)
 	w.mu.Unlock()
 	for i := range w.Nodes {
@@ -337,6 +338,16 @@ func (w *world) whole() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.healed
+}
+
+// wholeFor is for how long nothing has been broken.
+func (w *world) wholeFor() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.healed {
+		return 0
+	}
+	return w.now() - w.healedAt
 }
 
 // halt stops a machine for a while, as SIGSTOP and SIGCONT do: nothing leaves it
