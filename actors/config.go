@@ -88,8 +88,9 @@ type Ownership struct {
 	LeaseTTL time.Duration
 
 	// AdoptionTimeout is how long a node goes on with rows of a job whose owner
-	// is gone before it lets go of them. Default 30 s: several times what the
-	// next owner takes to appear.
+	// is gone before it lets go of them, and for how long the next owner waits for
+	// a silent node that was downloading the input. Default 30 s: several times
+	// what the next owner takes to appear.
 	AdoptionTimeout time.Duration
 
 	// Settle is how long what a job needed stays after its end: longer than a
@@ -269,7 +270,7 @@ func (c Config) Validate() error {
 func (c Config) ingest() ingest.Config {
 	return ingest.Config{
 		Jobs: c.Store, Parts: c.Store, Bucket: c.Blob, Downloader: c.Downloader, Limits: c.Input, Clock: c.Clock,
-		ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, SampleFrom: c.Estimates.Threshold, SampleTokens: c.Estimates.Sample,
+		Silence: c.Ownership.AdoptionTimeout, ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, SampleFrom: c.Estimates.Threshold, SampleTokens: c.Estimates.Sample,
 	}
 }
 

@@ -297,6 +297,7 @@ func (j *job) update(c actor.Context, change func(*store.Record)) {
 func (j *job) reads() ingest.Config {
 	cfg := j.cfg.ingest()
 	cfg.Wait, cfg.Patient = j.storage.WaitHere, j.storage.Patient
+	cfg.Downloads, cfg.DownloadsAt, cfg.Address = j.downloads, j.downloadsAt, j.address
 	return cfg
 }
 

@@ -19,7 +19,7 @@ import (
 type (
 	// nodeRequest asks the node for something; a sender gets an answer.
 	nodeRequest struct {
-		body   any  // *invite, *dismiss, *assign.Heartbeat, *assign.Assignment, whereIs, hint or drain
+		body   any  // *invite, *dismiss, *assign.Heartbeat, *assign.Assignment, whereIs, isDownloading, hint or drain
 		remote bool // another node asks, not the System or a job of this one
 	}
 	jobOver struct { // job: nothing is left to do for it here
@@ -35,6 +35,11 @@ type (
 	}
 	storageChanged struct{} // System: an outage has begun or ended; also node to its jobs
 	membersChanged struct{} // System: nodes came, went or said something new
+	downloadEnded  struct { // System
+		job  string
+		lost bool // before it ended
+		err  error
+	}
 )
 
 // A node is the root of everything on this process: it claims jobs that nobody
@@ -92,6 +97,8 @@ func (n *node) Receive(c actor.Context) {
 		n.onMembersChanged(c)
 	case storageChanged:
 		n.onStorageChanged(c)
+	case downloadEnded:
+		n.onDownloadEnded(c, m)
 	case *actor.Terminated:
 		n.onTerminated(c, m)
 	case *actor.Stopping:
@@ -148,6 +155,8 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 			return
 		}
 		answer(c, refuse(codeUnknownJob, "job %s is not owned here", body.job))
+	case isDownloading:
+		answer(c, downloading{n.downloads.Running(body.Job)})
 	case hint:
 		answer(c, accepted{})
 		n.onHint(c, body, m.remote)
@@ -215,7 +224,7 @@ func (n *node) onDrain(c actor.Context) {
 }
 
 func (n *node) reportDrained() {
-	if n.phase == draining && n.claims.idle() && n.workers.idle() && n.settled() {
+	if n.phase == draining && n.claims.idle() && n.workers.idle() && n.settled() && n.downloads.None() {
 		n.system.drainedOnce.Do(func() { close(n.system.drained) })
 	}
 }

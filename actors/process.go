@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/actors/work"
 	"github.com/rowmill/rowmill/tokenize/prompt"
@@ -17,6 +18,7 @@ type process struct {
 	budget    *work.Budget
 	slots     slots
 	storage   *storage.Watch
+	downloads *ingest.Downloads
 	counters  *prompt.Counters
 	transport *transport
 	address   string          // of this node for others; empty on a single node

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/actors/work"
@@ -39,6 +40,7 @@ type System struct {
 	storage   atomic.Pointer[StorageStatus]
 	transport *transport
 	watch     *storage.Watch
+	downloads *ingest.Downloads
 	started   time.Time
 
 	drainAsked  chan struct{}
@@ -64,6 +66,9 @@ func New(cfg Config) (*System, error) {
 	s.cfg.Store, s.cfg.Blob = s.watch.Store(), s.watch.Bucket()
 	s.life, s.end = context.WithCancel(context.Background())
 	s.transport = &transport{cfg.Peers}
+	s.downloads = ingest.NewDownloads(ingest.DownloadsConfig{All: &s.all, Wanted: s.wanted, Ended: func(job string, lost bool, err error) {
+		s.actors.Root.Send(s.node, downloadEnded{job, lost, err})
+	}})
 	s.state.Store(&nodes.State{})
 	s.engines.Store(&[]EngineStatus{})
 	return s, nil
@@ -98,14 +103,10 @@ func (s *System) Start(ctx context.Context) error {
 }
 
 func (s *System) process() *process {
-	p := &process{
+	return &process{
 		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: work.NewBudget(s.cfg.MemoryBudget), slots: newSlots(),
-		storage: s.watch, counters: prompt.NewCounters(s.cfg.Tokenizers, s.metrics.onCountError, s.log), transport: s.transport, all: &s.all,
+		storage: s.watch, downloads: s.downloads, counters: prompt.NewCounters(s.cfg.Tokenizers, s.metrics.onCountError, s.log), transport: s.transport, address: s.transport.address(), all: &s.all,
 	}
-	if s.cfg.Peers != nil {
-		p.address = s.cfg.Peers.Self().Peer
-	}
-	return p
 }
 
 // keep renews a lease and tells the node when it ends.
@@ -227,6 +228,7 @@ func (s *System) shutdown(ctx context.Context) error {
 	s.end()
 	err = errors.Join(err, s.actors.Root.StopFuture(s.node).Wait())
 	l.cancel(context.Canceled)
+	s.downloads.Stop()
 	s.all.Wait()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Ownership.LeaseTTL)
 	defer cancel()

@@ -74,6 +74,14 @@ func (t *transport) spread(s nodes.State) error {
 	return t.peers.SetState(doc)
 }
 
+// address is where others reach this node; empty on one that stands alone.
+func (t *transport) address() string {
+	if t.peers == nil {
+		return ""
+	}
+	return t.peers.Self().Peer
+}
+
 // others are the other nodes that this one can speak with.
 func (t *transport) others() []cluster.Member {
 	if t.peers == nil {
@@ -93,6 +101,8 @@ func decode(e peer.Envelope) (body any, refusal error) {
 		body = new(assign.Assignment)
 	case kindDismiss:
 		body = new(dismiss)
+	case kindDownload:
+		body = new(isDownloading)
 	case kindHint:
 		body = new(hint)
 	case kindDrain:
@@ -112,6 +122,8 @@ func decode(e peer.Envelope) (body any, refusal error) {
 		if m.Address == "" || m.Worker == "" || !m.WellFormed() {
 			return nil, refuse(peer.CodeInvalid, "report: address, worker or row sets are missing")
 		}
+	case *isDownloading:
+		return *m, nil
 	case *hint:
 		return *m, nil
 	}

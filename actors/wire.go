@@ -38,6 +38,17 @@ type (
 		row int64
 	}
 
+	// isDownloading asks whether a node is still downloading the input of a job
+	// that it owned.
+	isDownloading struct {
+		Job string `json:"job"`
+	}
+
+	// downloading is the answer.
+	downloading struct {
+		Running bool `json:"running,omitempty"`
+	}
+
 	// A hint saves a node from waiting for the next scan.
 	hint struct {
 		Job       string `json:"job"`
@@ -54,6 +65,7 @@ const (
 	kindHeartbeat  = "report"
 	kindAssignment = "orders"
 	kindDismiss    = "dismiss"
+	kindDownload   = "download"
 	kindHint       = "hint"
 	kindDrain      = "drain"
 )

@@ -120,6 +120,7 @@ type Record struct {
 	Epoch         int64        `json:"epoch"`             // grows with every change of owner
 
 	DownloadStarted  *time.Time `json:"download_started,omitempty"`  // durable before the first byte is asked for
+	Downloader       string     `json:"downloader,omitempty"`        // address of the node that began it, HOST:PORT; empty on one that stands alone
 	DownloadFinished *time.Time `json:"download_finished,omitempty"` // the raw input is a complete object
 	Shards           int        `json:"shards"`                      // number of shards, set with NumRows
 	Cut              string     `json:"cut,omitempty"`               // which rows are in which shard, see shard.Manifest; empty for an estimate

@@ -33,6 +33,14 @@ type Config struct {
 	Limits     input.Limits
 	Clock      func() time.Time
 
+	// Downloads are those of this node, at Address: HOST:PORT, for others; empty on
+	// a node that stands alone. DownloadsAt asks another, and an error says that it
+	// did not answer. One that is silent for Silence has let go of what it had begun.
+	Downloads   *Downloads
+	Address     string
+	DownloadsAt func(ctx context.Context, address, job string) (bool, error)
+	Silence     time.Duration
+
 	// Wait repeats what may fail for a while. Patient is a context under which one
 	// call of Bucket does the same by itself, until done.
 	Wait    func(ctx context.Context, do func() error) error
@@ -46,11 +54,6 @@ type Config struct {
 	// which have SampleTokens.
 	SampleFrom   int64
 	SampleTokens int64
-}
-
-// A Downloader fetches what a URL leads to, as *input.Downloader does.
-type Downloader interface {
-	Fetch(ctx context.Context, url string, w io.Writer) (int64, error)
 }
 
 // An ingester is at work on one job.
@@ -198,105 +201,4 @@ func renderRow(template *function.Prompt, row int64, object []byte, limit int64)
 			"The prompt of row %d has %d bytes, more than %d. Shorten or split its values.", row, size, limit)
 	}
 	return template.Render(values), nil
-}
-
-// download fetches a URL input once. That it was begun is durable before the
-// first byte is asked for, so that a second node never asks again. An input that
-// is there came whole: who stored it did not live to say so.
-func (g *ingester) download(ctx context.Context) error {
-	if g.rec.DownloadFinished != nil {
-		return nil
-	}
-	err := g.Wait(ctx, func() error {
-		_, err := g.Bucket.Stat(ctx, layout.Raw(g.rec.Job.ID))
-		return err
-	})
-	switch {
-	case err == nil:
-		return g.downloaded(ctx)
-	case !errors.Is(err, rowmill.ErrNotFound):
-		return fmt.Errorf("look for the input: %w", err)
-	case g.rec.DownloadStarted != nil:
-		return rowmill.Failf(rowmill.CodeDownloadFailed,
-			"The node stopped while it was downloading the input, and an input is downloaded only once. Submit the job again with a fresh URL.")
-	}
-	patient, done := g.Patient(ctx)
-	defer done()
-	var w blob.Writer
-	err = g.Wait(ctx, func() (err error) { // as long as another node may still begin
-		w, err = g.Bucket.Create(patient, layout.Raw(g.rec.Job.ID), layout.Bytes)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("create input object: %w", err)
-	}
-	defer w.Abort()
-	if err := g.mark(ctx, func(r *store.Record, now time.Time) { r.DownloadStarted = &now }); err != nil {
-		return err
-	}
-	// What has come is not let go of while the bucket may come back and the server
-	// waits.
-	held := &heldUp{w: w}
-	if _, err := g.Downloader.Fetch(ctx, g.rec.Spec.URL, held); err != nil {
-		return held.blame(err)
-	}
-	if _, err := w.Commit(); err != nil {
-		return fmt.Errorf("commit input object: %w", err)
-	}
-	return g.downloaded(ctx)
-}
-
-// downloaded records that the input is whole.
-func (g *ingester) downloaded(ctx context.Context) error {
-	return g.mark(ctx, func(r *store.Record, now time.Time) {
-		if r.DownloadStarted == nil {
-			r.DownloadStarted = &now
-		}
-		r.DownloadFinished = &now
-	})
-}
-
-// A heldUp writer knows for how long it was held up at most.
-type heldUp struct {
-	w       io.Writer
-	longest time.Duration
-}
-
-func (h *heldUp) Write(p []byte) (int, error) {
-	began := time.Now()
-	n, err := h.w.Write(p)
-	h.longest = max(h.longest, time.Since(began))
-	return n, err
-}
-
-// blame adds to the fault of a server that we let it wait for long.
-func (h *heldUp) blame(err error) error {
-	var failure *rowmill.Failure
-	if h.longest < patienceOfServers || !errors.As(err, &failure) || failure.Code != rowmill.CodeDownloadFailed {
-		return err
-	}
-	told := *failure
-	told.Message += fmt.Sprintf(" The service's object storage could not be used for %v meanwhile, in which nothing more was taken from the server.", h.longest.Round(time.Second))
-	return &told
-}
-
-// patienceOfServers is for how long a server that sends a file surely waits until
-// more of it is taken.
-const patienceOfServers = 10 * time.Second
-
-func (g *ingester) mark(ctx context.Context, set func(*store.Record, time.Time)) error {
-	now := g.Clock().UTC()
-	var updated store.Record
-	err := g.Wait(ctx, func() (err error) {
-		updated, err = g.Jobs.Update(ctx, g.fence, func(r *store.Record) error {
-			set(r, now)
-			return nil
-		})
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("record download: %w", err)
-	}
-	*g.rec = updated
-	return nil
 }

@@ -69,6 +69,8 @@ func setup(t *testing.T) *rig {
 		Jobs: st, Bucket: bucket, Downloader: file, Clock: time.Now, ShardRows: 100, ShardBytes: 1 << 20, SampleFrom: 1000, SampleTokens: 500,
 		Wait:    func(_ context.Context, do func() error) error { return do() },
 		Patient: func(ctx context.Context) (context.Context, func()) { return ctx, func() {} },
+
+		Downloads: newDownloads(t, nil), DownloadsAt: func(context.Context, string, string) (bool, error) { return false, nil },
 	}}
 }
 

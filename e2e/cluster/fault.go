@@ -65,6 +65,9 @@ func Faults() []Fault {
 		{Name: "kill -9 the owner in the ingest", New: true, When: Ingesting, Lasts: 4 * time.Second, Strike: killDownload(false)},
 		{Name: "kill -9 all nodes in the ingest", New: true, When: Ingesting, Lasts: 5 * time.Second, Strike: killDownload(true)},
 		{Name: "kill -9 redis-server in the ingest", New: true, When: Ingesting, Lasts: 3 * time.Second, Strike: killRedis},
+		{Name: "Redis away for 20s in the ingest", New: true, When: Ingesting, Lasts: awayFor, Strike: redisAway},
+		{Name: "owner cut off in the ingest", New: true, Hosts: true, When: Ingesting, Lasts: partedFor, Strike: cutOff(owner)},
+		{Name: "SIGSTOP the owner for 10s in the ingest", New: true, When: Ingesting, Lasts: 10 * time.Second, Strike: pauseNode(owner, 10*time.Second)},
 		{Name: "kill -9 the S3 server in the ingest", New: true, When: Ingesting, Lasts: 3 * time.Second, Strike: killS3},
 
 		{Name: "kill -9 the owner at the end", New: true, When: Ending, Lasts: 3 * time.Second, Strike: killNode(formerOwner)},
@@ -203,6 +206,10 @@ func killS3(ctx context.Context, t *Trial) error {
 	return nil
 }
 
+// silence is how long the next owner of a job waits for a silent node that is
+// downloading its input: jobs.adoption_timeout.
+const silence = 30 * time.Second
+
 // pauseNode stops a node. Rows that it had are run elsewhere once it is given
 // up, and perhaps by itself when it wakes.
 func pauseNode(which target, d time.Duration) func(context.Context, *Trial) error {
@@ -213,6 +220,7 @@ func pauseNode(which target, d time.Duration) func(context.Context, *Trial) erro
 		}
 		strike := t.hit(ctx, fmt.Sprintf("SIGSTOP for %v of", d), n)
 		strike.OwnerLost = strike.OwnerLost && d > t.config.Lease
+		strike.Lives = d <= silence/2
 		if err := n.pause(); err != nil {
 			return err
 		}

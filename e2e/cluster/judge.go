@@ -33,6 +33,10 @@ type Strike struct {
 	// Forgot says that the store lost its last moments: the record goes back.
 	Forgot bool
 
+	// Lives says that all processes go on, and can be heard again before the next
+	// owner of a job gives one up that is downloading its input.
+	Lives bool
+
 	// MayFail is the code with which the job may fail after it; empty: none.
 	MayFail string
 

@@ -32,6 +32,7 @@ func (t *Trial) parted(ctx context.Context, strike Strike, cut func() error) err
 	if err := cut(); err != nil {
 		return err
 	}
+	strike.Lives = true
 	t.struck(strike)
 	time.Sleep(partedFor)
 	return t.heal(ctx)

@@ -261,7 +261,8 @@ var errOver = errors.New("the job is over")
 // struck notes what a fault does, at its moment.
 func (t *Trial) struck(s Strike) {
 	s.At, s.Done = time.Now(), t.watched.last().RowsDone
-	if t.feed != nil && (s.Lost > 0 || s.OwnerLost) && !t.downloaded() {
+	older := slices.ContainsFunc(t.nodes(), func(n *Node) bool { return n.Previous }) // for which a lost lease is the end
+	if t.feed != nil && (s.Lost > 0 || s.OwnerLost) && (!s.Lives || older) && !t.downloaded() {
 		s.MayFail = downloadFailed
 	}
 	t.strikes = append(t.strikes, s)

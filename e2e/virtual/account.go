@@ -45,6 +45,7 @@ type jobCase struct {
 	finals    []store.Record // its record each time that it was over
 	never     bool           // there is nothing to continue
 	asked     int            // how often its rows were asked for
+	asker     *proc          // who did last
 	excused   bool           // a server or the way to it was broken
 	stored    time.Duration  // when its rows were, as they came
 	removing  bool           // its client has asked for its data to go

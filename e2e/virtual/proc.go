@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rowmill/rowmill/actors"
@@ -34,6 +35,7 @@ type proc struct {
 	stopping sync.Once
 	stopped  chan struct{}
 	stopErr  error
+	ends     atomic.Int64 // since when it is stopped, or dead, on the clock of the world; 0: it is not
 }
 
 // adminKey is what clients come with.
@@ -155,8 +157,15 @@ func (p *proc) dead() bool {
 
 // kill cuts the process off from everything.
 func (p *proc) kill() {
+	p.ends.CompareAndSwap(0, int64(p.world.now()))
 	p.once.Do(func() { close(p.killed) })
 	p.port.close(false)
+}
+
+// endsBefore reports whether the process was killed or told to stop by then.
+func (p *proc) endsBefore(then time.Duration) bool {
+	ends := time.Duration(p.ends.Load())
+	return ends > 0 && ends <= then
 }
 
 // leave tells the others that the process goes, unless it was killed before.
@@ -182,6 +191,7 @@ func (p *proc) stop() error { return p.end(context.Background()) }
 func (p *proc) end(ctx context.Context) error {
 	<-p.ready
 	p.stopping.Do(func() {
+		p.ends.CompareAndSwap(0, int64(p.world.now()))
 		go func() {
 			defer close(p.stopped)
 			if p.started {

@@ -58,6 +58,7 @@ func (s fileServer) RoundTrip(req *http.Request) (*http.Response, error) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.asked++
+		j.asker = s.proc
 		return nil
 	}})
 	if err != nil {
@@ -135,8 +136,8 @@ func (s *stream) Read(p []byte) (int, error) {
 }
 
 // mayLoseInput reports whether a job may fail for its download: the server is to
-// blame, or its owner was gone before all had come, as a download is never
-// repeated.
+// blame, or the process that had asked was gone before all had come, as a download
+// is never repeated. That one only lost the job is no reason.
 func (j *jobCase) mayLoseInput(rec store.Record) bool {
 	bereft := j.bereft()
 	j.mu.Lock()
@@ -148,7 +149,27 @@ func (j *jobCase) mayLoseInput(rec store.Record) bool {
 		return j.excused
 	}
 	last := slices.IndexFunc(j.history, func(g glimpse) bool { return g.epoch == rec.Epoch })
-	return j.excused || j.stored == 0 || last < 0 || len(j.forgets) > 0 || j.stored >= j.history[last].at
+	switch {
+	case j.excused, last < 0, len(j.forgets) > 0:
+		return true
+	case j.stored > 0 && j.stored < j.history[last].at:
+		return false
+	}
+	return j.asker == nil || j.asker.endsBefore(j.ended) || j.world.unheard() >= silence
+}
+
+// silence is how long nodes wait for one that does not answer: the default of
+// actors.
+const silence = 30 * time.Second
+
+// unheard is for how long a node may have been unable to answer.
+func (w *world) unheard() (sum time.Duration) {
+	for _, f := range w.Faults {
+		if f.Kind == "cut" || f.Kind == "stop" || f.Kind == "messages" {
+			sum += time.Duration(f.For)
+		}
+	}
+	return sum
 }
 
 // judgeSource wants a server to be asked once, and rows that did not come whole

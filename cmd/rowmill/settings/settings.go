@@ -166,8 +166,9 @@ type Jobs struct {
 	ProbeInterval time.Duration `yaml:"probe_interval"`
 
 	// AdoptionTimeout is how long a node goes on with rows of a job whose owner
-	// is gone before it lets go of them. Default: 30s, several times what the
-	// next owner takes to appear.
+	// is gone before it lets go of them, and for how long the next owner waits for
+	// a silent node that was downloading the input. Default: 30s, several times
+	// what the next owner takes to appear.
 	AdoptionTimeout time.Duration `yaml:"adoption_timeout"`
 
 	// SettleTime is how long what a job needed stays after its end, and merged

@@ -1,0 +1,65 @@
+package actors
+
+import (
+	"context"
+	"errors"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/store"
+)
+
+// What a node does about inputs that it goes on downloading for jobs it has lost.
+
+// wanted reports whether a job may still come to use the input that this node
+// downloads: it is not known to be over, nor to have its input from elsewhere.
+func (s *System) wanted(ctx context.Context, job string) bool {
+	rec, err := s.cfg.Store.Get(ctx, job)
+	if err != nil {
+		return true
+	}
+	others := rec.Downloader != "" && rec.Downloader != s.transport.address()
+	return !rec.Job.Status.Terminal() && rec.DownloadFinished == nil && !others
+}
+
+// downloadsAt reports whether the node at an address is downloading the input of
+// a job. Nobody who can answer is not; an error says that it is not known.
+func (p *process) downloadsAt(ctx context.Context, address, job string) (bool, error) {
+	if p.transport.peers == nil || address == "" || address == p.address {
+		return p.downloads.Running(job), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	var said downloading
+	err := p.transport.ask(ctx, address, kindDownload, job, 0, isDownloading{job}, &said)
+	if errors.Is(err, peer.ErrRefused) || code(err) == peer.CodeUnknownKind { // of the version before
+		return false, nil
+	}
+	return said.Running, err
+}
+
+// onDownloadEnded looks after what has come for a job that is another's, or
+// over: whoever cleaned up may have done so before.
+func (n *node) onDownloadEnded(c actor.Context, m downloadEnded) {
+	defer n.reportDrained()
+	if !m.lost {
+		return
+	}
+	how := "whole"
+	if m.err != nil {
+		how = "failed" // for what may hold what is the client's
+	}
+	n.log.Info("the download for a lost job has ended", "job", m.job, "input", how)
+	n.tasks.run(c, func(ctx context.Context) step {
+		var rec store.Record
+		err := n.storage.Wait(ctx, func() (err error) {
+			rec, err = n.cfg.Store.Get(ctx, m.job)
+			return err
+		})
+		if err != nil || !rec.Job.Status.Terminal() {
+			return nil
+		}
+		return func(c actor.Context) { n.settle(c, m.job) }
+	})
+}

@@ -1,0 +1,111 @@
+package actors_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A slowSource sends the first half of a file, and the rest when it is let.
+type slowSource struct {
+	*httptest.Server
+	asked atomic.Int64
+	rest  chan struct{}
+	let   func()
+	ended chan struct{} // closed when a request is over
+}
+
+func newSlowSource(t *testing.T, texts []string) *slowSource {
+	t.Helper()
+	s := &slowSource{rest: make(chan struct{}), ended: make(chan struct{})}
+	s.let = sync.OnceFunc(func() { close(s.rest) })
+	over := sync.OnceFunc(func() { close(s.ended) })
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.asked.Add(1)
+		defer over()
+		fmt.Fprintln(w, "text")
+		for i, text := range texts {
+			if i == len(texts)/2 {
+				_ = http.NewResponseController(w).Flush() // what goes wrong shows in the job
+				select {
+				case <-s.rest:
+				case <-r.Context().Done():
+					return
+				}
+			}
+			fmt.Fprintln(w, text)
+		}
+	}))
+	t.Cleanup(func() {
+		s.let()
+		s.Close()
+	})
+	return s
+}
+
+// loseDownload submits a job whose owner loses it while its input is downloaded,
+// and returns it once it is owned again.
+func (b *rig) loseDownload(url string) string {
+	b.t.Helper()
+	id := b.submit(rowmill.Spec{URL: url, Column: "text"})
+	first := b.await(id, func(r store.Record) bool { return r.DownloadStarted != nil })
+	if err := b.store.CloseSession(b.t.Context(), first.Session); err != nil {
+		b.t.Fatal(err)
+	}
+	b.await(id, func(r store.Record) bool { return r.Epoch > first.Epoch })
+	return id
+}
+
+// An owner that loses its job while it downloads goes on with that, and the next
+// owner waits for it: on the same node, or on another.
+func TestADownloadOutlivesTheLease(t *testing.T) {
+	t.Parallel()
+	for name, nodes := range map[string]int{"alone": 0, "two nodes": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, net := setup(t, nil), newNetwork()
+			for n := range nodes {
+				b.system = b.join(net, fmt.Sprint("node", n), &scripted{answer: echo}).system
+			}
+			if nodes == 0 {
+				b = setup(t, &scripted{answer: echo})
+			}
+			texts := numbered(200)
+			source := newSlowSource(t, texts)
+			id := b.loseDownload(source.URL)
+			b.outlast(id)
+			source.let()
+			b.checkEcho(b.end(id), texts)
+			if n := source.asked.Load(); n != 1 {
+				t.Errorf("the input was asked for %d times, want once", n)
+			}
+		})
+	}
+}
+
+// What nobody wants any more is no longer downloaded.
+func TestADownloadForACancelledJobEnds(t *testing.T) {
+	t.Parallel()
+	b, net := setup(t, nil), newNetwork()
+	one := b.join(net, "one", &scripted{answer: echo})
+	b.join(net, "two", &scripted{answer: echo})
+	source := newSlowSource(t, numbered(200))
+	b.system = one.system
+	id := b.loseDownload(source.URL)
+	if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
+		t.Fatal(err)
+	}
+	b.system.Cancelled(id)
+	select {
+	case <-source.ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the input of a cancelled job is still being downloaded")
+	}
+}

@@ -1,0 +1,189 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A Downloader fetches what a URL leads to, as *input.Downloader does.
+type Downloader interface {
+	Fetch(ctx context.Context, url string, w io.Writer) (int64, error)
+}
+
+// download has a URL input stored, once. That it was begun is durable before the
+// first byte is asked for, so that a second node never asks again. An input that
+// is there came whole: who stored it did not live, or own the job, to say so.
+func (g *ingester) download(ctx context.Context) error {
+	if g.rec.DownloadFinished != nil {
+		return nil
+	}
+	if err := g.obtain(ctx); err != nil {
+		return err
+	}
+	return g.mark(ctx, func(r *store.Record, now time.Time) {
+		if r.DownloadStarted == nil {
+			r.DownloadStarted = &now
+		}
+		r.DownloadFinished = &now
+	})
+}
+
+// obtain returns when the input is whole.
+func (g *ingester) obtain(ctx context.Context) error {
+	if d := g.Downloads.of(g.rec.Job.ID); d != nil { // of an earlier lease
+		return d.wait(ctx)
+	}
+	there, err := g.stored(ctx)
+	switch {
+	case there || err != nil:
+		return err
+	case g.rec.DownloadStarted != nil:
+		return g.await(ctx)
+	}
+	return g.fetch(ctx)
+}
+
+// stored reports whether the input is whole.
+func (g *ingester) stored(ctx context.Context) (bool, error) {
+	err := g.Wait(ctx, func() error {
+		_, err := g.Bucket.Stat(ctx, layout.Raw(g.rec.Job.ID))
+		return err
+	})
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look for the input: %w", err)
+	}
+	return true, nil
+}
+
+// lookInterval is the time between looks at a download of another node.
+const lookInterval = time.Second
+
+// await returns when the node that began the download has stored the input. It
+// has not owned the job since, or was another process.
+func (g *ingester) await(ctx context.Context) error {
+	heard := time.Now()
+	for {
+		running, err := g.DownloadsAt(ctx, g.rec.Downloader, g.rec.Job.ID)
+		switch {
+		case running:
+			heard = time.Now()
+		case err != nil && time.Since(heard) < g.Silence: // it may be
+			running = true
+		}
+		there, err := g.stored(ctx) // after the answer: it may have ended with success
+		switch {
+		case there || err != nil:
+			return err
+		case !running:
+			return rowmill.Failf(rowmill.CodeDownloadFailed,
+				"The node that was downloading the input stopped before all of it had come, and an input is downloaded only once. Submit the job again with a fresh URL.")
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookInterval):
+		}
+	}
+}
+
+// fetch asks for the input. What comes is stored even where the job is lost
+// meanwhile.
+func (g *ingester) fetch(ctx context.Context) error {
+	job, url := g.rec.Job.ID, g.rec.Spec.URL
+	d := g.Downloads.begin(job)
+	// What has come is not let go of while the bucket may come back and the server
+	// waits.
+	patient, done := g.Patient(d.ctx)
+	w, err := g.prepare(ctx, patient)
+	if err != nil {
+		done()
+		g.Downloads.strike(job, d, err)
+		return err
+	}
+	g.Downloads.run(ctx, job, d, func() error {
+		defer done()
+		defer w.Abort()
+		held := &heldUp{w: w}
+		if _, err := g.Downloader.Fetch(d.ctx, url, held); err != nil {
+			return held.blame(err)
+		}
+		if _, err := w.Commit(); err != nil {
+			return fmt.Errorf("commit input object: %w", err)
+		}
+		return nil
+	})
+	return d.wait(ctx)
+}
+
+// prepare opens what the input is written to, as long as another node may still
+// begin, and records that this one does.
+func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err error) {
+	err = g.Wait(ctx, func() (err error) {
+		w, err = g.Bucket.Create(patient, layout.Raw(g.rec.Job.ID), layout.Bytes)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create input object: %w", err)
+	}
+	if err := g.mark(ctx, func(r *store.Record, now time.Time) { r.DownloadStarted, r.Downloader = &now, g.Address }); err != nil {
+		w.Abort()
+		return nil, err
+	}
+	return w, nil
+}
+
+// A heldUp writer knows for how long it was held up at most.
+type heldUp struct {
+	w       io.Writer
+	longest time.Duration
+}
+
+func (h *heldUp) Write(p []byte) (int, error) {
+	began := time.Now()
+	n, err := h.w.Write(p)
+	h.longest = max(h.longest, time.Since(began))
+	return n, err
+}
+
+// blame adds to the fault of a server that we let it wait for long.
+func (h *heldUp) blame(err error) error {
+	var failure *rowmill.Failure
+	if h.longest < patienceOfServers || !errors.As(err, &failure) || failure.Code != rowmill.CodeDownloadFailed {
+		return err
+	}
+	told := *failure
+	told.Message += fmt.Sprintf(" The service's object storage could not be used for %v meanwhile, in which nothing more was taken from the server.", h.longest.Round(time.Second))
+	return &told
+}
+
+// patienceOfServers is for how long a server that sends a file surely waits until
+// more of it is taken.
+const patienceOfServers = 10 * time.Second
+
+func (g *ingester) mark(ctx context.Context, set func(*store.Record, time.Time)) error {
+	now := g.Clock().UTC()
+	var updated store.Record
+	err := g.Wait(ctx, func() (err error) {
+		updated, err = g.Jobs.Update(ctx, g.fence, func(r *store.Record) error {
+			set(r, now)
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("record download: %w", err)
+	}
+	*g.rec = updated
+	return nil
+}

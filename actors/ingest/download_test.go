@@ -1,0 +1,201 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/store"
+)
+
+// newDownloads are those of a node on which every input is wanted, unless a test
+// says which.
+func newDownloads(t *testing.T, wanted func(job string) bool) *Downloads {
+	t.Helper()
+	var all sync.WaitGroup
+	s := NewDownloads(DownloadsConfig{
+		All:    &all,
+		Wanted: func(_ context.Context, job string) bool { return wanted == nil || wanted(job) },
+		Ended:  func(string, bool, error) {},
+	})
+	t.Cleanup(func() {
+		s.Stop()
+		all.Wait()
+	})
+	return s
+}
+
+// A slowServer sends a file within a time.
+type slowServer struct {
+	file  string
+	takes time.Duration
+	err   error
+	calls int
+	ended time.Time
+}
+
+func (s *slowServer) Fetch(ctx context.Context, _ string, w io.Writer) (int64, error) {
+	s.calls++
+	defer func() { s.ended = time.Now() }()
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-time.After(s.takes):
+	}
+	n, err := io.WriteString(w, s.file)
+	return int64(n), errors.Join(err, s.err)
+}
+
+// lose has a run begin whose job is lost before the download has ended.
+func (r *rig) lose(t *testing.T, rec *store.Record, fence store.Fence) {
+	t.Helper()
+	ctx, lose := context.WithCancel(t.Context())
+	time.AfterFunc(time.Second, lose)
+	if _, err := Run(ctx, r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{})); !errors.Is(err, context.Canceled) {
+		t.Fatalf("error = %v, want that of the context", err)
+	}
+}
+
+// takeOver has another session own the job.
+func (r *rig) takeOver(t *testing.T, job string) (*store.Record, store.Fence) {
+	t.Helper()
+	if err := r.store.CloseSession(t.Context(), r.session); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if r.session, err = r.store.OpenSession(t.Context(), "node", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := r.store.Claim(t.Context(), job, r.session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rec, store.Fence{JobID: job, Session: r.session, Epoch: rec.Epoch}
+}
+
+// A node that loses a job goes on with its download, and whoever owns the job
+// next, the same node or another, finds what has come.
+func TestRun_ADownloadOutlivesTheLease(t *testing.T) {
+	for name, same := range map[string]bool{"the same node": true, "another node": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := setup(t)
+				r.Address = "10.0.0.1:7947"
+				server := &slowServer{file: "name\nAnn\nBob\n", takes: 10 * time.Second}
+				r.Downloader = server
+				rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
+				r.lose(t, rec, fence)
+				rec, fence = r.takeOver(t, rec.Job.ID)
+				if !same {
+					first := r.Downloads
+					r.Downloads, r.Address = newDownloads(t, nil), "10.0.0.2:7947"
+					r.DownloadsAt = func(_ context.Context, address, job string) (bool, error) {
+						if address != "10.0.0.1:7947" {
+							t.Errorf("%q is asked", address)
+						}
+						return first.Running(job), nil
+					}
+				}
+				m, err := r.run(t, rec, fence)
+				if err != nil || !slices.Equal(r.texts(t, rec, m), []string{"Ann", "Bob"}) || server.calls != 1 {
+					t.Errorf("%+v, %v after %d downloads, want the rows of the first", m, err, server.calls)
+				}
+				if rec.DownloadFinished == nil || rec.Downloader != "10.0.0.1:7947" {
+					t.Errorf("the record says %+v", rec)
+				}
+			})
+		})
+	}
+}
+
+// The next owner on the same node hears what was wrong with the download.
+func TestRun_AFailedDownloadIsTheNextOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t)
+		r.Downloader = &slowServer{takes: 10 * time.Second, err: rowmill.Failf(rowmill.CodeDownloadFailed, "The connection broke.")}
+		rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
+		r.lose(t, rec, fence)
+		rec, fence = r.takeOver(t, rec.Job.ID)
+		_, err := r.run(t, rec, fence)
+		fails(t, err, rowmill.CodeDownloadFailed, "The connection broke.")
+	})
+}
+
+// A node that is silent is waited for as long as it may be well; one that says
+// that it downloads for as long as it does.
+func TestRun_WaitsForADownloadElsewhere(t *testing.T) {
+	silent := errors.New("no answer")
+	for name, c := range map[string]struct {
+		say    func(after time.Duration) (bool, error)
+		stored time.Duration // when the input is; 0: never
+		fails  time.Duration // when the job does
+	}{
+		"it does not":             {say: func(time.Duration) (bool, error) { return false, nil }},
+		"it does for long":        {say: func(time.Duration) (bool, error) { return true, nil }, stored: 40 * time.Minute},
+		"it is silent":            {say: func(time.Duration) (bool, error) { return false, silent }, fails: 30 * time.Second},
+		"it is silent and stores": {say: func(time.Duration) (bool, error) { return false, silent }, stored: 29 * time.Second},
+		"it falls silent": {say: func(after time.Duration) (bool, error) {
+			if after < time.Minute {
+				return true, nil
+			}
+			return false, silent
+		}, fails: 89 * time.Second},
+		"it stops": {say: func(after time.Duration) (bool, error) { return after < time.Minute, nil }, fails: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := setup(t)
+				rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
+				var err error
+				if *rec, err = r.store.Update(t.Context(), fence, func(rec *store.Record) error {
+					now := time.Now()
+					rec.DownloadStarted, rec.Downloader = &now, "10.0.0.9:7947"
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				r.Silence = 30 * time.Second
+				r.DownloadsAt = func(context.Context, string, string) (bool, error) { return c.say(time.Since(began)) }
+				if c.stored > 0 {
+					time.AfterFunc(c.stored, func() { r.put(t, layout.Raw(rec.Job.ID), "name\nAnn\n") })
+				}
+				_, err = r.run(t, rec, fence)
+				if c.stored > 0 {
+					if took := time.Since(began); err != nil || took > c.stored+2*time.Second || r.file.calls != 0 {
+						t.Errorf("%v after %v and %d downloads, want the input after %v", err, took, r.file.calls, c.stored)
+					}
+					return
+				}
+				fails(t, err, rowmill.CodeDownloadFailed, "only once")
+				if took := time.Since(began); took != c.fails {
+					t.Errorf("failed after %v, want %v", took, c.fails)
+				}
+			})
+		})
+	}
+}
+
+// Nobody goes on for a job that is over.
+func TestRun_ADownloadThatNobodyWantsStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t)
+		began := time.Now()
+		server := &slowServer{takes: time.Hour}
+		r.Downloader = server
+		r.Downloads = newDownloads(t, func(string) bool { return time.Since(began) < time.Minute })
+		rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
+		r.lose(t, rec, fence)
+		time.Sleep(2 * time.Minute)
+		if took := server.ended.Sub(began); took != time.Minute || !r.Downloads.None() {
+			t.Errorf("the download ended after %v, want as nobody wants it any more", took)
+		}
+	})
+}
