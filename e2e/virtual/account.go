@@ -199,11 +199,16 @@ func (j *jobCase) glimpse(id string) {
 	}
 }
 
-// judgeParts wants the object of a part to be there as long as its record is.
+// judgeParts wants the object of a part to be there as long as its record is, and
+// the job has use for it.
 func (j *jobCase) judgeParts(id string) {
 	j.mu.Lock()
 	forgot := len(j.forgets) > 0 // it may name what was removed since
 	j.mu.Unlock()
+	rec, err := j.look(id)
+	if err != nil || rec.Job.Status == rowmill.StatusSucceeded || rec.DataRemoved != nil {
+		return // they go, in any order
+	}
 	for _, p := range j.parts(id) {
 		if _, err := j.world.shelf.get(p.Key); err != nil && !forgot {
 			j.wrong("part %s is recorded, and its object is not there", short(plain(p.Key)))
