@@ -177,6 +177,10 @@ func (j *jobCase) lawfullyGone() bool {
 	return j.forgottenAt(j.made[short(j.id)])
 }
 
+// lost reports whether a job that is not there may be so for ever: the store has
+// forgotten its submission, and whoever was to write it again may have died.
+func (j *jobCase) lost() bool { return j.lawfullyGone() && !j.world.remembers() }
+
 // clientPatience is how long a client waits for an answer.
 const clientPatience = 15 * time.Second
 

@@ -216,7 +216,7 @@ func (a *account) judgeExpiry(keeper int) {
 	for _, j := range a.jobs {
 		rec, err := a.look(j.known())
 		switch {
-		case j.never || j.known() == "", err != nil && j.lawfullyGone():
+		case j.never || j.known() == "", err != nil && j.lost():
 		case err != nil:
 			a.wrong("job %d was accepted and is gone: %v", j.index, err)
 		case rec.DataRemoved == nil || slices.Contains(held, j.id):

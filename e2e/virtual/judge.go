@@ -88,7 +88,7 @@ func (a *account) settle() {
 				a.wrong("job %d is not accepted by anyone", j.index)
 				continue
 			}
-			if rec, err := a.look(id); err != nil && j.lawfullyGone() {
+			if rec, err := a.look(id); err != nil && j.lost() {
 				continue
 			} else if err != nil {
 				a.wrong("job %d was accepted and is gone: %v", j.index, err)
@@ -129,7 +129,7 @@ func (a *account) settle() {
 func (j *jobCase) judge(node int) {
 	rec, err := j.look(j.id)
 	if err != nil {
-		if !j.lawfullyGone() {
+		if !j.lost() {
 			j.wrong("job %d was accepted and is gone: %v", j.index, err)
 		}
 		return
@@ -313,7 +313,7 @@ func (a *account) judgeAfter() {
 			continue
 		}
 		rec, err := a.look(j.id)
-		if err != nil && j.lawfullyGone() {
+		if err != nil && j.lost() {
 			continue
 		}
 		was := j.finals[len(j.finals)-1]

@@ -15,7 +15,9 @@ func (j *jobCase) judgeTaken(rec store.Record) {
 	}
 	old, err := j.look(j.of.id)
 	if err != nil {
-		j.wrong("job %d continues job %d, which is gone: %v", j.index, j.of.index, err)
+		if !j.of.lost() {
+			j.wrong("job %d continues job %d, which is gone: %v", j.index, j.of.index, err)
+		}
 		return
 	}
 	job := rec.Job
