@@ -108,7 +108,7 @@ func (j *jobs) status(c *gin.Context) (any, error) {
 			metadata["additional_context"] = reason.AdditionalContext
 		}
 	}
-	return gin.H{"message": statusMessage(record.Job), "job_status": record.Job.Status, "metadata": metadata}, nil
+	return gin.H{"message": statusMessage(j.current(record.Job)), "job_status": record.Job.Status, "metadata": metadata}, nil
 }
 
 // statusIn answers GET /v1/job-status/{job_id} in the dialect of the key.

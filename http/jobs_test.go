@@ -170,6 +170,24 @@ func TestStatus_OfEveryState(t *testing.T) {
 	status("succeeded")
 }
 
+// While records cannot be written they cannot say what jobs wait for; the answers
+// about them do, but not about those that are over.
+func TestAnswersSayWhatRecordsCannot(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	over, runs := w.succeeded(`{"inputs":["a"]}`, answers("x")), w.submitted(`{"inputs":["a"]}`)
+	w.service.waiting = "Waiting for the record store."
+	for _, id := range []string{over, runs} {
+		job := w.get("/v1/jobs/" + id).want(200).json()["job"].(map[string]any)
+		status := w.get("/v1/job-status/" + id).want(200).json()
+		for where, message := range map[string]any{"job": job["message"], "status": status["message"]} {
+			if said := message == w.service.waiting; said != (id == runs) {
+				t.Errorf("%s of a job that is %s says %q", where, job["status"], message)
+			}
+		}
+	}
+}
+
 func TestStatus_OfAFailedJobHoldsTheReason(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
