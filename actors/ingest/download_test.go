@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/store"
 )
@@ -198,4 +200,45 @@ func TestRun_ADownloadThatNobodyWantsStops(t *testing.T) {
 			t.Errorf("the download ended after %v, want as nobody wants it any more", took)
 		}
 	})
+}
+
+// A server that breaks off while it was not listened to for long is not blamed
+// alone.
+func TestRun_ABrokenDownloadThatWasHeldUp(t *testing.T) {
+	for name, held := range map[string]time.Duration{"for long": time.Minute, "for a moment": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := setup(t)
+				r.Bucket = slowBucket{r.Bucket, held}
+				r.Downloader = &slowServer{file: "name\nAnn\n", err: rowmill.Failf(rowmill.CodeDownloadFailed, "The connection broke.")}
+				rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
+				_, err := r.run(t, rec, fence)
+				fails(t, err, rowmill.CodeDownloadFailed, "The connection broke.")
+				if told := strings.Contains(err.Error(), "could not be used for 1m0s"); told != (held == time.Minute) {
+					t.Errorf("held up for %v: %v", held, err)
+				}
+			})
+		})
+	}
+}
+
+// A slowBucket takes its time for each write.
+type slowBucket struct {
+	blob.Bucket
+	takes time.Duration
+}
+
+func (b slowBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	w, err := b.Bucket.Create(ctx, key, contentType)
+	return slowWriter{w, b.takes}, err
+}
+
+type slowWriter struct {
+	blob.Writer
+	takes time.Duration
+}
+
+func (w slowWriter) Write(p []byte) (int, error) {
+	time.Sleep(w.takes)
+	return w.Writer.Write(p)
 }
