@@ -19,6 +19,11 @@ func (j *jobCase) judgeReruns() {
 	j.mu.Unlock()
 	family := j.family()
 	bound := j.world.mayRerun() * len(family)
+	for _, stray := range j.strays() { // they run the rows of others
+		if rec, err := j.look(stray.id); err == nil {
+			bound += int(stray.ran(rec).Rows)
+		}
+	}
 	if len(family) > 1 {
 		want, lost := j.answers()
 		again, bound = -want, bound+lost

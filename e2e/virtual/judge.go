@@ -283,7 +283,7 @@ func (j *jobCase) judgeKept(rec store.Record) {
 // judgeLedger wants the account charged for what its jobs used.
 func (a *account) judgeLedger() {
 	var used, charged store.Totals
-	for _, j := range a.jobs {
+	for _, j := range slices.Concat(a.jobs, a.strays()) {
 		if id := j.known(); id != "" {
 			if rec, err := a.look(id); err == nil {
 				ran := j.ran(rec)
@@ -304,6 +304,32 @@ func (a *account) judgeLedger() {
 	if used.Rows != charged.Rows || used.Failed != charged.Failed || used.InputTokens != charged.InputTokens || used.OutputTokens != charged.OutputTokens {
 		a.wrong("the ledger says %+v, the records %+v", charged, used)
 	}
+}
+
+// strays are jobs that no client knows. A submission that comes late is one where
+// the store has forgotten that it was repeated, and where its key had led.
+func (a *account) strays() (strays []*jobCase) {
+	jobs, _, err := a.world.vault.base.List(background, accountName, 100, "")
+	if err != nil {
+		a.wrong("list jobs: %v", err)
+	}
+	a.mu.Lock()
+	forgets := len(a.forgets)
+	a.mu.Unlock()
+	for _, job := range jobs {
+		if a.of(job.ID) != nil {
+			continue
+		}
+		if forgets == 0 {
+			a.wrong("there is job %s, which no client knows", short(job.ID))
+		}
+		stray := &jobCase{account: a, index: -1, id: job.ID}
+		if job.Continues != nil {
+			stray.of = a.of(*job.Continues)
+		}
+		strays = append(strays, stray)
+	}
+	return strays
 }
 
 // judgeAfter looks again once every node has stopped: nothing has changed.

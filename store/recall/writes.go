@@ -82,7 +82,10 @@ func (s *Store) free(ctx context.Context, id string, do func(context.Context) (s
 // Create stores a pending job.
 func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
 	w := &write{create: true, do: func(ctx context.Context, _ store.Fence) error {
-		_, _, err := s.Store.Create(ctx, rec, idem)
+		got, existed, err := s.Store.Create(ctx, rec, idem)
+		if existed && got.Job.ID != rec.Job.ID || errors.Is(err, rowmill.ErrConflict) { // its key leads elsewhere by now
+			_, _, err = s.Store.Create(ctx, rec, nil)
+		}
 		return err
 	}}
 	j, mends := s.begins(rec.Job.ID, w)
