@@ -40,7 +40,9 @@ type jobCase struct {
 	// Guarded by account.mu.
 	id        string
 	accepted  time.Duration
-	cancelled bool // a client was told so
+	teller    *proc // told its client so
+	orphaned  bool  // and had died before all was mended
+	cancelled bool  // a client was told so
 	history   []glimpse
 	finals    []store.Record // its record each time that it was over
 	never     bool           // there is nothing to continue

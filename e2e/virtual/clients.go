@@ -140,9 +140,15 @@ func (j *jobCase) early(text []byte) bool { return bytes.Contains(text, []byte(`
 func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 	header := http.Header{"Idempotency-Key": {fmt.Sprint("job-", j.index)}, "Authorization": {"Key " + adminKey}}
 	for n := j.Node; !j.world.over(); n++ {
+		teller := j.world.proc(n % len(j.world.Nodes))
 		code, text := j.world.request(n%len(j.world.Nodes), method, path, header, body)
 		switch {
 		case code == http.StatusOK:
+			if method == http.MethodPost {
+				j.mu.Lock()
+				j.teller = teller
+				j.mu.Unlock()
+			}
 			if out != nil {
 				if err := json.Unmarshal(text, out); err != nil {
 					j.wrong("%s %s answers %.200s", method, path, text)
@@ -178,8 +184,8 @@ func (j *jobCase) lawfullyGone() bool {
 }
 
 // lost reports whether a job that is not there may be so for ever: the store has
-// forgotten its submission, and whoever was to write it again may have died.
-func (j *jobCase) lost() bool { return j.lawfullyGone() && !j.world.remembers() }
+// forgotten its submission, and who told its client of it has died.
+func (j *jobCase) lost() bool { return j.lawfullyGone() && j.orphaned }
 
 // clientPatience is how long a client waits for an answer.
 const clientPatience = 15 * time.Second

@@ -78,6 +78,9 @@ func (a *account) await() {
 // and reads the results.
 func (a *account) settle() {
 	w := a.world
+	for _, j := range a.jobs {
+		j.orphaned = j.teller == nil || j.teller.dead()
+	}
 	if !a.over() {
 		for _, j := range a.jobs {
 			id := j.known()

@@ -52,7 +52,8 @@ func (j *job) repeats(ctx context.Context) (done func(), err error) {
 func (j *job) forgotten(m store.Mark) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.behind || m.Writes < j.writer.Acked() || j.final && !m.Status.Terminal()
+	created := slices.ContainsFunc(j.log, func(w *write) bool { return w.create && w.acked })
+	return j.behind || m.Writes < j.writer.Acked() || j.final && !m.Status.Terminal() || created && m.Version == 0
 }
 
 // prune forgets writes before a time, or where some are to be made again, before
@@ -69,15 +70,29 @@ func (j *job) prune(before time.Time, patience time.Duration) bool {
 	return len(j.log) == 0 && (j.final || j.fence.Session == "") && j.since.Before(before)
 }
 
-// found takes in a record: it says whether a claim has taken effect of which
-// nobody was told.
+// found takes in a record: it says whether a claim, or the job's submission, has
+// taken effect of which nobody was told.
 func (j *job) found(rec store.Record) {
 	j.mu.Lock()
+	for _, w := range j.log {
+		w.acked = w.acked || w.create
+	}
 	claimed := j.asked != "" && j.asked == rec.Session && !rec.Job.Status.Terminal()
 	j.mu.Unlock()
 	if claimed && j.claimed(rec, 0) { // nobody knows on top of what
 		j.fallBehind()
 	}
+}
+
+// vouch remembers that the job was stored.
+func (j *job) vouch(w *write) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if slices.ContainsFunc(j.log, func(w *write) bool { return w.create && w.acked }) {
+		return
+	}
+	w.at = time.Now()
+	j.log = append(j.log, w)
 }
 
 // begin remembers a write that is asked for: its place is before those that are

@@ -32,24 +32,6 @@ func TestForgotten(t *testing.T) {
 				n.t.Error("its artifacts are not those that there are")
 			}
 		},
-		"the job, and its key has led to another meanwhile": func(n *node, v *vault) {
-			v.keep()
-			n.create()
-			v.forget()
-			_, _, err := v.Create(n.t.Context(), storetest.Record("job-2", "a", "row"), idem)
-			n.must(err)
-			n.look()
-			n.is(rowmill.StatusPending)
-		},
-		"the job, and its key has led to another with other rows": func(n *node, v *vault) {
-			v.keep()
-			n.create()
-			v.forget()
-			_, _, err := v.Create(n.t.Context(), storetest.Record("job-2", "a", "row"), &store.Idempotency{Key: idem.Key, BodyHash: "i", TTL: idem.TTL})
-			n.must(err)
-			n.look()
-			n.is(rowmill.StatusPending)
-		},
 		"that another continues it": func(n *node, v *vault) {
 			n.create()
 			n.cancel()

@@ -28,6 +28,7 @@ type vault struct {
 	full     bool // it takes no changes of records
 	again    bool // it forgets once more after the next
 	mumbles  bool // nobody hears what came of a claim
+	silent   bool // or of a submission
 }
 
 func newVault(t *testing.T) *vault {
@@ -94,6 +95,14 @@ func (v *vault) Claim(ctx context.Context, jobID, session string) (store.Record,
 		return store.Record{}, store.ErrOutcomeUnknown
 	}
 	return rec, err
+}
+
+func (v *vault) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (store.Record, bool, error) {
+	stored, existed, err := v.Store.Create(ctx, rec, idem)
+	if v.silent && err == nil {
+		return store.Record{}, false, store.ErrOutcomeUnknown
+	}
+	return stored, existed, err
 }
 
 // A node is a store that remembers, over a vault.

@@ -81,17 +81,48 @@ func (s *Store) free(ctx context.Context, id string, do func(context.Context) (s
 
 // Create stores a pending job.
 func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
-	w := &write{create: true, do: func(ctx context.Context, _ store.Fence) error {
+	w := &write{create: true, do: s.creates(rec, idem)}
+	j, mends := s.begins(rec.Job.ID, w)
+	stored, existed, err = s.Store.Create(store.As(ctx, j.writer), rec, idem)
+	if !errors.Is(err, store.ErrOutcomeUnknown) { // else it counts once it is found
+		j.end(w, err == nil && !existed, mends)
+	}
+	if existed {
+		s.vouch(stored, idem)
+	}
+	return stored, existed, err
+}
+
+// Lookup returns the record that an idempotency key led to, of which the client is
+// told that it was stored.
+func (s *Store) Lookup(ctx context.Context, account string, idem store.Idempotency) (store.Record, error) {
+	rec, err := s.Store.Lookup(ctx, account, idem)
+	if err == nil {
+		s.vouch(rec, &idem)
+	}
+	return rec, err
+}
+
+// vouch remembers a job that another node may have stored as if this one had. One
+// that is over cannot be made again from its record.
+func (s *Store) vouch(rec store.Record, idem *store.Idempotency) {
+	if rec.Job.Status.Terminal() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.locked(rec.Job.ID).vouch(&write{create: true, acked: true, do: s.creates(fresh(rec), idem)})
+}
+
+// creates is how a job is stored again.
+func (s *Store) creates(rec store.Record, idem *store.Idempotency) func(context.Context, store.Fence) error {
+	return func(ctx context.Context, _ store.Fence) error {
 		got, existed, err := s.Store.Create(ctx, rec, idem)
 		if existed && got.Job.ID != rec.Job.ID || errors.Is(err, rowmill.ErrConflict) { // its key leads elsewhere by now
 			_, _, err = s.Store.Create(ctx, rec, nil)
 		}
 		return err
-	}}
-	j, mends := s.begins(rec.Job.ID, w)
-	stored, existed, err = s.Store.Create(store.As(ctx, j.writer), rec, idem)
-	j.end(w, err == nil && !existed, mends)
-	return stored, existed, err
+	}
 }
 
 // Cancel ends a job on its client's behalf.
