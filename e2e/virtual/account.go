@@ -52,6 +52,8 @@ type jobCase struct {
 	stored    time.Duration  // when its rows were, as they came
 	removing  bool           // its client has asked for its data to go
 	removed   bool           // and was told that it is gone
+	remover   *proc          // by this one
+	undone    bool           // which had died before all was mended
 	released  bool           // its client wants nothing more of it
 	dataGone  bool           // its record has said that its data is removed
 	inputGone bool           // or its input

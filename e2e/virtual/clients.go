@@ -144,11 +144,7 @@ func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 		code, text := j.world.request(n%len(j.world.Nodes), method, path, header, body)
 		switch {
 		case code == http.StatusOK:
-			if method == http.MethodPost {
-				j.mu.Lock()
-				j.teller = teller
-				j.mu.Unlock()
-			}
+			j.told(method, teller)
 			if out != nil {
 				if err := json.Unmarshal(text, out); err != nil {
 					j.wrong("%s %s answers %.200s", method, path, text)
@@ -174,6 +170,18 @@ func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 		time.Sleep(300 * time.Millisecond)
 	}
 	return false
+}
+
+// told notes who has told the client that its job is accepted, or its data removed.
+func (j *jobCase) told(method string, by *proc) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch method {
+	case http.MethodPost:
+		j.teller = by
+	case http.MethodDelete:
+		j.remover = by
+	}
 }
 
 // lawfullyGone reports whether the submission may be forgotten.

@@ -145,11 +145,11 @@ func (j *jobCase) bereft() bool {
 }
 
 // doubtful reports whether the data of a job was removed, and the store has
-// forgotten that with all who knew.
+// forgotten that with who had told its client so.
 func (j *jobCase) doubtful(rec store.Record) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.dataGone && rec.DataRemoved == nil && len(j.forgets) > 0 && !j.world.remembers()
+	return j.dataGone && rec.DataRemoved == nil && len(j.forgets) > 0 && j.undone && !j.world.remembers()
 }
 
 // judgeRemoved wants that what a client has removed is, and an input that nobody

@@ -80,6 +80,7 @@ func (a *account) settle() {
 	w := a.world
 	for _, j := range a.jobs {
 		j.orphaned = j.teller == nil || j.teller.dead()
+		j.undone = j.remover == nil || j.remover.dead()
 	}
 	if !a.over() {
 		for _, j := range a.jobs {

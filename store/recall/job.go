@@ -213,6 +213,7 @@ func (j *job) claimed(rec store.Record, holds int64) (again bool) {
 	defer j.mu.Unlock()
 	again = j.behind || holds <= j.writer.Acked()
 	j.asked, j.fence = "", store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}
+	j.final, j.missed = false, 0 // who is asked to run a job waits for no end that is forgotten
 	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.gives })
 	if j.base == nil {
 		j.base = &rec

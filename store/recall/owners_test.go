@@ -38,6 +38,66 @@ func TestForgottenForLong(t *testing.T) {
 	other.continued("job-2")
 }
 
+// Data that a client has removed goes once its job is over again, however long that
+// takes.
+func TestForgottenRemovalWaitsForTheEnd(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	owner, other := v.node(), v.nodeThat(recall.Config{For: time.Nanosecond, Patience: time.Hour})
+	owner.create()
+	v.keep()
+	owner.cancel()
+	_, err := other.RemoveData(t.Context(), "job-1", time.Now())
+	other.must(err)
+	other.must(other.DropParts(t.Context(), "job-1"))
+	v.forget()
+	for range 3 {
+		if err := other.Look(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+			t.Errorf("the look before the end is mended: %v", err)
+		}
+	}
+	owner.look()
+	other.look()
+	if owner.get().DataRemoved == nil {
+		t.Error("its record does not say that its data is removed")
+	}
+}
+
+// A job whose end is forgotten with the node that ended it goes on, also at a node
+// that has something to write once it is over.
+func TestWhatWaitsForTheEndHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	lost, other := v.node(), v.node()
+	other.create()
+	lost.run(lost.claim())
+	v.keep()
+	lost.cancel()
+	other.must(other.Continued(t.Context(), "job-1", "job-2"))
+	_, err := other.RemoveData(t.Context(), "job-1", time.Now())
+	other.must(err)
+	v.forget()
+	other.must(v.CloseSession(t.Context(), lost.session))
+	f := other.claim()
+	for range 5 {
+		if err := other.Look(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+			t.Errorf("a look before the end: %v", err)
+		}
+	}
+	other.commit(f, "1", 6, 6)
+	if parts, err := other.ListParts(t.Context(), "job-1"); err != nil || len(parts) != 1 {
+		t.Errorf("its parts are %v: %v", parts, err)
+	}
+	other.merge(f, "m")
+	other.finish(f)
+	other.look()
+	other.whole()
+	other.continued("job-2")
+	if other.get().DataRemoved == nil {
+		t.Error("its record does not say that its data is removed")
+	}
+}
+
 // Whoever has claimed a job whose claim was forgotten goes on undisturbed.
 func TestAnotherOwnerGoesOn(t *testing.T) {
 	t.Parallel()

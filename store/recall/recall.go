@@ -16,6 +16,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -278,11 +279,16 @@ func (s *Store) create(ctx context.Context, j *job) error {
 	return err
 }
 
+// errNotOver says that a write is due once a job is over: the store has forgotten its
+// end. It holds up no other.
+var errNotOver = fmt.Errorf("%w: the store has forgotten the end of a job", rowmill.ErrUnavailable)
+
 // repeat makes the remembered writes of a job again, those of its owner only
 // with a fence.
 func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 	w := store.NewWriter(s.name) // that of j is refused until all is there
 	ctx = store.As(ctx, w)
+	var due error
 	for _, again := range j.writes() {
 		if again.owners && fence.Session == "" {
 			continue
@@ -292,6 +298,8 @@ func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 		switch {
 		case err == nil, errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrConflict), errors.Is(err, rowmill.ErrExpired), errors.As(err, &limit):
 			// it is there, or what came later stands in its place
+		case errors.Is(err, errNotOver):
+			due = err
 		case errors.Is(err, rowmill.ErrLeaseLost):
 			j.lose()
 			return err
@@ -308,7 +316,10 @@ func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 	}
 	j.writer.Reset(marks[0].Writes)
 	j.mended(fence)
-	return nil
+	if due != nil {
+		j.fallBehind()
+	}
+	return due
 }
 
 // fresh is the record that a job was created with, from a later one.

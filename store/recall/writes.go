@@ -32,7 +32,7 @@ func (s *Store) write(ctx context.Context, id string, again *write, do func(cont
 	ctx = store.As(ctx, j.writer)
 	err := do(ctx)
 	if errors.Is(err, store.ErrForgotten) || errors.Is(err, rowmill.ErrNotFound) && (again.owners || j.writer.Acked() > 0) {
-		if err = s.mend(ctx, j); err == nil {
+		if err = s.mend(ctx, j); err == nil || errors.Is(err, errNotOver) {
 			mends = j.count()
 			err = do(ctx)
 		}
@@ -137,26 +137,39 @@ func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.
 	})
 }
 
-// Continued notes which job takes over from one that is over. Where it is not, and
-// was, the store has forgotten its end, and is told of it again by who remembers.
+// Continued notes which job takes over from one that is over.
 func (s *Store) Continued(ctx context.Context, jobID, by string) error {
 	note := func(ctx context.Context) error { return s.Store.Continued(ctx, jobID, by) }
+	return s.afterEnd(ctx, jobID, note, note)
+}
+
+// RemoveData says that a job's data must not be read any more.
+func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (rec store.Record, err error) {
+	err = s.afterEnd(ctx, jobID, func(ctx context.Context) (err error) {
+		rec, err = s.Store.RemoveData(ctx, jobID, now)
+		return err
+	}, func(ctx context.Context) error {
+		_, err := s.Store.RemoveData(ctx, jobID, now)
+		return err
+	})
+	return rec, err
+}
+
+// afterEnd makes a write by do that only a job takes that is over, and remembers to
+// make it by again. Where it is not over, and was, the store has forgotten its end,
+// and is told of it again by who remembers: until then the write is still due.
+func (s *Store) afterEnd(ctx context.Context, jobID string, do, again func(context.Context) error) error {
 	err := s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error {
-		err := note(ctx)
-		if errors.Is(err, rowmill.ErrConflict) { // to be done yet, once its end is mended
-			return fmt.Errorf("%w: the store has forgotten the end of job %s", rowmill.ErrUnavailable, jobID)
+		err := again(ctx)
+		if errors.Is(err, rowmill.ErrConflict) {
+			return errNotOver
 		}
 		return err
-	}}, note)
+	}}, do)
 	if err == nil {
 		s.of(jobID).ended()
 	}
 	return err
-}
-
-// RemoveData says that a job's data must not be read any more.
-func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (store.Record, error) {
-	return s.free(ctx, jobID, func(ctx context.Context) (store.Record, error) { return s.Store.RemoveData(ctx, jobID, now) })
 }
 
 // DropParts removes the part records of a job that is over.
@@ -188,7 +201,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record,
 	defer done()
 	s.cfg.Log.Warn("the store had forgotten that the job was claimed; what was recorded since is written again", "job", jobID)
 	fence := store.Fence{JobID: jobID, Session: session, Epoch: rec.Epoch}
-	if err := s.repeat(ctx, j, fence); err != nil {
+	if err := s.repeat(ctx, j, fence); err != nil && !errors.Is(err, errNotOver) {
 		j.fallBehind()
 		return rec, err
 	}
@@ -221,7 +234,7 @@ func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, erro
 	case markErr != nil:
 		return nil, markErr
 	case j.forgotten(marks[0]):
-		if err := s.mend(ctx, j); err != nil {
+		if err := s.mend(ctx, j); err != nil && !errors.Is(err, errNotOver) {
 			return nil, err
 		}
 	case j.count() == mends:
