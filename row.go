@@ -71,5 +71,6 @@ const (
 	RowOutputTruncated = "output_truncated" // JSON cut off by the length limit
 	RowAttemptsUsedUp  = "attempts_used_up" // every attempt met a passing fault
 	RowTooLong         = "row_too_long"     // the prompt exceeds the context
+	RowInternal        = "internal_error"   // it made the service's own code panic
 	RowNotRun          = "not_run"          // the job ended first; seen in partial results alone
 )

@@ -2,11 +2,14 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill/contain"
 )
 
 // A step is work for an actor's own goroutine that comes back to it from
@@ -17,10 +20,15 @@ type step func(c actor.Context)
 // A taskGroup runs slow work for an actor outside its mailbox. What is to
 // follow comes back as a step, unless the group has been cancelled meanwhile,
 // as it is when the actor stops. The system waits for all tasks when it stops.
+//
+// A task that panics takes its actor along, as a message does, and so the job or
+// the part of it that the actor stands for; where panicked is set it hears of that
+// instead.
 type taskGroup struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	all    *sync.WaitGroup
+	ctx      context.Context
+	cancel   context.CancelFunc
+	all      *sync.WaitGroup
+	panicked func(*contain.Panic)
 }
 
 func newTaskGroup(parent context.Context, all *sync.WaitGroup) taskGroup {
@@ -33,7 +41,7 @@ func (g taskGroup) run(c actor.Context, task func(ctx context.Context) step) {
 	g.all.Add(1)
 	go func() {
 		defer g.all.Done()
-		next := task(g.ctx)
+		next := g.perform(task)
 		if next == nil {
 			return
 		}
@@ -43,6 +51,23 @@ func (g taskGroup) run(c actor.Context, task func(ctx context.Context) step) {
 			}
 		}))
 	}()
+}
+
+// perform runs a task and returns what is to follow.
+func (g taskGroup) perform(task func(ctx context.Context) step) (next step) {
+	err := contain.Run(func() error {
+		next = task(g.ctx)
+		return nil
+	})
+	var caught *contain.Panic
+	switch {
+	case !errors.As(err, &caught):
+		return next
+	case g.panicked != nil:
+		g.panicked(caught)
+		return nil
+	}
+	return func(actor.Context) { panic(caught) }
 }
 
 // unhandled logs a message that an actor has no case for; lifecycle messages

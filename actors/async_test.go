@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill/contain"
 )
 
 func bitmap(rows ...uint32) *roaring.Bitmap { return roaring.BitmapOf(rows...) }
@@ -94,6 +97,51 @@ func TestTimersMoveAndStop(t *testing.T) {
 				t.Errorf("taken: %q", taken)
 			}
 		})
+	})
+}
+
+// A task that panics stops its actor as a message does, unless its group says who
+// is to hear of it.
+func TestAPanicOfATask(t *testing.T) {
+	t.Parallel()
+	stage(t, func(t *testing.T, take func(step)) {
+		var all sync.WaitGroup
+		g := newTaskGroup(t.Context(), &all)
+		broken := func(context.Context) step { panic("a task") }
+		var heard *contain.Panic
+		told := g
+		told.panicked = func(p *contain.Panic) { heard = p }
+		take(func(c actor.Context) { told.run(c, broken) })
+		synctest.Wait()
+		if heard == nil || heard.Reason != "a task" {
+			t.Errorf("heard of %v", heard)
+		}
+		stopped := make(chan any, 1)
+		take(func(c actor.Context) {
+			c.ActorSystem().EventStream.Subscribe(func(e any) {
+				if failed, ok := e.(*actor.SupervisorEvent); ok {
+					stopped <- failed.Reason
+				}
+			})
+			child := c.Spawn(actor.PropsFromFunc(func(c actor.Context) {
+				switch m := c.Message().(type) {
+				case *actor.Started:
+					g.run(c, broken)
+				case step:
+					m(c)
+				}
+			}))
+			c.Watch(child)
+		})
+		synctest.Wait()
+		select {
+		case reason := <-stopped:
+			if !strings.Contains(stackOf(reason), "TestAPanicOfATask") {
+				t.Errorf("the actor was stopped for %v, %s", reason, stackOf(reason))
+			}
+		default:
+			t.Error("the actor goes on")
+		}
 	})
 }
 

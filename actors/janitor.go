@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/retention"
+	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/deployment"
 )
 
@@ -70,13 +71,15 @@ func (n *node) clean(c actor.Context) {
 	n.tasks.run(c, func(ctx context.Context) step {
 		var more bool
 		var unknown retention.Unknown
-		var err error
-		if first {
-			more, err = n.janitor.Round(ctx)
-			unknown = n.janitor.Unknown()
-		} else {
-			_, err = n.janitor.Look(ctx)
-		}
+		err := contain.Run(func() (err error) {
+			if first {
+				more, err = n.janitor.Round(ctx)
+				unknown = n.janitor.Unknown()
+			} else {
+				_, err = n.janitor.Look(ctx)
+			}
+			return err
+		})
 		skew := n.janitor.Skew()
 		return func(c actor.Context) {
 			n.looked(err, skew, unknown)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/storage"
+	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/store"
 )
@@ -24,7 +25,11 @@ func (n *node) scan(c actor.Context) {
 	}
 	n.scanning = true
 	n.tasks.run(c, func(ctx context.Context) step {
-		orphans, err := n.cfg.Store.Orphans(ctx, limit)
+		var orphans []store.Orphan
+		err := contain.Run(func() (err error) {
+			orphans, err = n.cfg.Store.Orphans(ctx, limit)
+			return err
+		})
 		return func(c actor.Context) {
 			n.scanning = false
 			if err != nil {
@@ -67,7 +72,11 @@ func (n *node) claim(c actor.Context, job string) {
 	}
 	session := n.lease.session
 	n.tasks.run(c, func(ctx context.Context) step {
-		rec, err := n.cfg.Store.Claim(ctx, job, session)
+		var rec store.Record
+		err := contain.Run(func() (err error) {
+			rec, err = n.cfg.Store.Claim(ctx, job, session)
+			return err
+		})
 		if err != nil && (!storage.Lasting(err) || errors.Is(err, rowmill.ErrConflict)) {
 			rec, err = n.claimed(ctx, job, session, err)
 		}

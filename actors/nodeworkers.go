@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
@@ -46,7 +47,11 @@ func (n *node) startWorker(c actor.Context, m *invite) {
 	runs := &sync.WaitGroup{}
 	work := newTaskGroup(context.Background(), runs)
 	n.tasks.run(c, func(ctx context.Context) step {
-		job, err := n.loadContext(ctx, m, work)
+		var job *jobContext
+		err := contain.Run(func() (err error) {
+			job, err = n.loadContext(ctx, m, work)
+			return err
+		})
 		return func(c actor.Context) {
 			switch {
 			case err != nil:

@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/dispatch"
+	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/engine"
 )
 
@@ -70,11 +71,17 @@ func (s *server) onStarted(c actor.Context) {
 	root, self := c.ActorSystem().Root, c.Self()
 	take := func(next step) { root.Send(self, next) }
 	s.disp.Watch(dispatch.Hooks{
-		Opened:  func(pause time.Duration, err error) { take(func(c actor.Context) { s.onBreakerOpened(c, pause, err) }) },
-		Filled:  func() { take(s.onWindowFilled) },
-		Suspect: func(err error) { take(func(c actor.Context) { s.onSuspect(c, err) }) },
+		Opened:   func(pause time.Duration, err error) { take(func(c actor.Context) { s.onBreakerOpened(c, pause, err) }) },
+		Filled:   func() { take(s.onWindowFilled) },
+		Suspect:  func(err error) { take(func(c actor.Context) { s.onSuspect(c, err) }) },
+		Panicked: s.onPanic,
 	})
 	s.probe(c)
+}
+
+// onPanic tells of a row or an answer that our own code could not stand.
+func (s *server) onPanic(err error) {
+	s.log.Error("a row failed by a fault of this program", "err", err, "stack", stackOf(err))
 }
 
 // onSuspect looks at once whether a server still answers of which a connection
@@ -94,7 +101,11 @@ func (s *server) probe(c actor.Context) {
 	s.tasks.run(c, func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.ProbeInterval)
 		defer cancel()
-		info, err := s.engine.Probe(ctx)
+		var info engine.Info
+		err := contain.Run(func() (err error) {
+			info, err = s.engine.Probe(ctx)
+			return err
+		})
 		return func(c actor.Context) { s.onProbed(c, info, err) }
 	})
 }
@@ -165,7 +176,11 @@ func (s *server) readGauges(c actor.Context) {
 	s.tasks.run(c, func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.GaugeInterval)
 		defer cancel()
-		g, err := s.engine.Gauges(ctx)
+		var g engine.Gauges
+		err := contain.Run(func() (err error) {
+			g, err = s.engine.Gauges(ctx)
+			return err
+		})
 		return func(c actor.Context) {
 			s.health.HasRead()
 			switch {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -68,6 +69,10 @@ func (n *node) settled() bool {
 // replace. The parts of other jobs stay until retention, since they answer
 // questions about rows.
 func (p *process) tidyJob(ctx context.Context, job string) error {
+	return contain.Run(func() error { return p.tidied(ctx, job) })
+}
+
+func (p *process) tidied(ctx context.Context, job string) error {
 	cfg := p.cfg
 	var rec store.Record
 	err := p.storage.Wait(ctx, func() (err error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill/actors/work"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/tokenize/prompt"
@@ -91,7 +92,9 @@ func (s *System) Start(ctx context.Context) error {
 	s.actors.EventStream.Subscribe(s.onEvent)
 	s.lease.Store(l)
 	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props("node", func() actor.Actor {
-		return &node{process: s.process(), system: s, lease: l, tasks: newTaskGroup(context.Background(), &s.all)}
+		tasks := newTaskGroup(context.Background(), &s.all)
+		tasks.panicked = s.onPanic // nothing would be left of the node
+		return &node{process: s.process(), system: s, lease: l, tasks: tasks}
 	}), "node")
 	if err != nil {
 		return fmt.Errorf("spawn node: %w", err)
@@ -247,8 +250,20 @@ func (s *System) onEvent(event any) {
 		s.log.Debug("message to a stopped actor", "actor", e.PID.GetId(), "message", typeName(e.Message))
 	case *actor.SupervisorEvent:
 		s.metrics.restarted.WithLabelValues(kindOf(e.Child.GetId())).Inc()
-		s.log.Error("actor panicked and was stopped", "actor", e.Child.GetId(), "reason", fmt.Sprint(e.Reason))
+		s.log.Error("actor panicked and was stopped", "actor", e.Child.GetId(), "reason", fmt.Sprint(e.Reason), "stack", stackOf(e.Reason))
 	}
+}
+
+func (s *System) onPanic(caught *contain.Panic) {
+	s.log.Error("an errand of the node panicked", "reason", fmt.Sprint(caught.Reason), "stack", string(caught.Stack))
+}
+
+// stackOf is where a task panicked; empty for a message.
+func stackOf(reason any) string {
+	if caught, ok := reason.(*contain.Panic); ok {
+		return string(caught.Stack)
+	}
+	return ""
 }
 
 // Nodes returns the nodes of the cluster, this one alone where there is none.

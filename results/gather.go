@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/rowmill/rowmill/contain"
 )
 
 // gather opens the parts. Where they cannot be read together it merges as many
@@ -103,7 +105,7 @@ func openParts(ctx context.Context, s Schema, parts []*mergePart) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := p.open(s); err != nil {
+			if err := contain.Run(func() error { return p.open(s) }); err != nil {
 				return fmt.Errorf("part %d: %w", p.number, err)
 			}
 			return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
@@ -64,13 +65,14 @@ func (f *Files) merge(ctx context.Context, n int, parts []store.Part, key string
 func (f *Files) Result(ctx context.Context, parts []store.Part) (map[string]store.Artifact, error) {
 	var full, rows store.Artifact
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) {
+	begin := func(make func() error) { g.Go(func() error { return contain.Run(make) }) }
+	begin(func() (err error) {
 		full, err = f.artifact(ctx, layout.Full, parts, func(w io.Writer, src []results.Source) (int64, error) {
 			return results.Concat(ctx, w, f.Schema, src, results.Full)
 		})
 		return err
 	})
-	g.Go(func() (err error) {
+	begin(func() (err error) {
 		rows, err = f.artifact(ctx, layout.Rows, parts, func(w io.Writer, src []results.Source) (int64, error) {
 			return results.ConcatRows(ctx, w, f.Schema, src)
 		})

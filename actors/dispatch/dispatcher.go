@@ -30,6 +30,8 @@ type Hooks struct {
 	Opened  func(pause time.Duration, err error) // the breaker opened, for want of answers
 	Filled  func()                               // the window is full and could grow
 	Suspect func(error)                          // a connection broke
+	// Panicked hears of a *contain.Panic that a row has caused, which has failed.
+	Panicked func(error)
 }
 
 // A Dispatcher shares one inference server among the jobs that use it. Rows

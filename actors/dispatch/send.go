@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
@@ -32,16 +33,32 @@ func (q *Queue) run(r *request) (seen evidence) {
 	if usual == 0 {
 		ctx, end = q.supervised(r.tasks[0].overdue)
 	}
-	if q.job.Spec.Model.Kind == rowmill.KindEmbedding {
-		seen = q.embed(ctx, r.tasks, usual)
-	} else {
-		seen = q.generate(ctx, r.tasks[0], usual)
-	}
+	err := contain.Run(func() error {
+		if q.job.Spec.Model.Kind == rowmill.KindEmbedding {
+			seen = q.embed(ctx, r.tasks, usual)
+		} else {
+			seen = q.generate(ctx, r.tasks[0], usual)
+		}
+		return nil
+	})
 	end()
+	if err != nil {
+		seen = q.broke(r.tasks, err)
+	}
 	seen.took = time.Since(began)
 	q.disp.cfg.Metrics.Seconds.Observe(seen.took.Seconds())
 	q.out.put(r.tasks...)
 	return seen
+}
+
+// broke fails tasks whose rows or answers made our own code panic: they would
+// again.
+func (q *Queue) broke(tasks []*Task, err error) evidence {
+	q.disp.hooks.Panicked(err)
+	for _, t := range tasks {
+		t.Out, t.Outcome = failed(rowmill.RowInternal, "The service met a fault of its own when it ran the row. The log of the node says which.", "", t.attempts+1), Final
+	}
+	return evidence{}
 }
 
 // wait is how long to wait for the answer to a task: longer after each time

@@ -1,9 +1,11 @@
 package ingest
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
@@ -26,6 +28,7 @@ type inputCounter struct {
 	mu      sync.Mutex
 	size    shard.Size
 	failure *rowmill.Failure
+	fault   error // ours
 }
 
 // A batch is handed over when it has so many rows or bytes: enough that the
@@ -41,7 +44,9 @@ func newInputCounter(c *prompt.Counter, spec *rowmill.Spec, sample int64) *input
 	go func() {
 		defer close(t.done)
 		for batch := range t.batches {
-			t.count(batch)
+			if err := contain.Run(func() error { t.count(batch); return nil }); err != nil {
+				t.broke(err)
+			}
 		}
 	}()
 	return t
@@ -76,10 +81,20 @@ func (t *inputCounter) hand() {
 func (t *inputCounter) err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.failure == nil {
-		return nil
+	switch {
+	case t.fault != nil:
+		return t.fault
+	case t.failure != nil:
+		return t.failure
 	}
-	return t.failure
+	return nil
+}
+
+// broke ends the counting where a row has made it panic.
+func (t *inputCounter) broke(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fault = fmt.Errorf("count tokens: %w", err)
 }
 
 // close counts what is left and returns the sum. It must be called once.

@@ -1,12 +1,14 @@
 package ingest
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/shard"
 )
 
@@ -77,4 +79,32 @@ func TestInputCounter_ARowTooLongIsNamedWhereItMayNotBeCut(t *testing.T) {
 			t.Errorf("error = %v, want one that names row 1", err)
 		}
 	}
+}
+
+// A row that cannot be counted is an error of the job, and no end of the node.
+func TestInputCounter_ARowThatMakesItPanic(t *testing.T) {
+	t.Parallel()
+	spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}}
+	c := newInputCounter(tokenCounter(t, spec, brittleWords{}), spec, 1)
+	for range 10_000 {
+		c.add("word")
+	}
+	c.add("boom")
+	for range 10_000 {
+		c.add("word")
+	}
+	var caught *contain.Panic
+	if _, err := c.close(); !errors.As(err, &caught) {
+		t.Errorf("error = %v, want a panic", err)
+	}
+}
+
+// brittleWords cannot stand one text.
+type brittleWords struct{ words }
+
+func (w brittleWords) Count(text string) int {
+	if text == "boom" {
+		panic(text)
+	}
+	return w.words.Count(text)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/rowmill/rowmill/contain"
 )
 
 // Downloads are the inputs that a node is fetching. What has begun goes on when
@@ -88,7 +90,7 @@ func (s *Downloads) run(owner context.Context, job string, d *download, fetch fu
 	s.cfg.All.Add(2)
 	go func() {
 		defer s.cfg.All.Done()
-		err := fetch()
+		err := contain.Run(fetch)
 		lost := owner.Err() != nil
 		s.strike(job, d, err)
 		s.cfg.Ended(job, lost, err)

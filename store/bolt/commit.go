@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.etcd.io/bbolt"
+
+	"github.com/rowmill/rowmill/contain"
 )
 
 // The states of a write.
@@ -225,7 +227,7 @@ func (c *committer) try(batch []*write) (failed int, err error) {
 		wrote := false
 		for i, w := range batch {
 			t := &tx{Tx: btx}
-			w.err = contain(w.run, t)
+			w.err = contain.Run(func() error { return w.run(t) })
 			if w.err != nil && t.wrote {
 				failed = i
 				return w.err
@@ -296,15 +298,4 @@ func syncFailed(err error) bool {
 	}
 	var errno syscall.Errno
 	return errors.As(err, &errno) || strings.HasPrefix(err.Error(), "file sync error")
-}
-
-// contain runs a write and turns a panic, of a caller's change function or of
-// ours, into an error.
-func contain(run func(*tx) error, t *tx) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in a store write: %v", p)
-		}
-	}()
-	return run(t)
 }

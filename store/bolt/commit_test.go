@@ -102,7 +102,7 @@ func TestWritesShareACommit(t *testing.T) {
 					t.Errorf("write %d: %v, want its own error", i, err)
 				}
 			case 21, 29:
-				if err == nil || !strings.Contains(err.Error(), "panic in a store write") {
+				if err == nil || !strings.Contains(err.Error(), "panic at ") {
 					t.Errorf("write %d: %v, want its panic", i, err)
 				}
 			default:

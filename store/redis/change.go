@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/store"
 )
@@ -115,7 +116,11 @@ func (s *Store) editOnce(ctx context.Context, e edit) (store.Record, error) {
 		return store.Record{}, fmt.Errorf("%s: %w", e.what, err)
 	}
 	was := state{rec.Job.Status, due(rec)}
-	write, err := contain(e.change, &rec)
+	var write bool
+	err = contain.Run(func() (err error) {
+		write, err = e.change(&rec)
+		return err
+	})
 	if err != nil || !write {
 		return rec, err
 	}
@@ -137,16 +142,6 @@ func owns(f store.Fence, rec store.Record, alive bool) error {
 		return fenced(f, answer{wordOver, string(rec.Job.Status)})
 	}
 	return nil
-}
-
-// contain turns a panic of a caller's change into an error.
-func contain(change func(*store.Record) (bool, error), rec *store.Record) (write bool, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in a change of job %s: %v", rec.Job.ID, p)
-		}
-	}()
-	return change(rec)
 }
 
 // A state is what the indexes of jobs go by.
