@@ -1,7 +1,9 @@
 package http
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,9 +80,13 @@ func TestSDKDialect_StatusesAreUpperCase(t *testing.T) {
 	}
 }
 
-func TestSDKDialect_RunningIsShownOnceBeforeSucceeded(t *testing.T) {
+// A client that waits for a job to start takes STARTING and RUNNING for the
+// sign, some not SUCCEEDED: RUNNING stands in for it once where a job was over
+// before anybody asked, and not long ago.
+func TestSDKDialect_RunningStandsInForSucceededOnce(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
+	var ahead atomic.Int64 // of the time
+	w := setup(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
 	key, other := w.sdkKey(), w.sdkKey()
 	fast := w.succeeded(`{"inputs":["a"]}`, answers("x"))
 	if got := w.get("/v1/job-status/" + fast).want(200).json()["job_status"]; got != "succeeded" {
@@ -92,12 +98,40 @@ func TestSDKDialect_RunningIsShownOnceBeforeSucceeded(t *testing.T) {
 	}
 	w.wantSDK(fast, other, "SUCCEEDED") // another client, maybe on another node
 
-	f := w.running(`{"inputs":["a"]}`, 1)
+	started := w.submitted(`{"inputs":["a"]}`)
+	w.wantSDK(started, key, "STARTING")
+	f := w.start(started, 1)
+	w.succeed(f, answers("x"))
+	w.wantSDK(started, key, "SUCCEEDED")
+
+	f = w.running(`{"inputs":["a"]}`, 1)
 	w.wantSDK(f.JobID, key, "RUNNING")
+	w.succeed(f, answers("x"))
+	w.wantSDK(f.JobID, key, "SUCCEEDED")
+
+	past := w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	ahead.Store(int64(11 * time.Second))
+	w.wantSDK(past, key, "SUCCEEDED")
+	ahead.Store(0)
+
+	f = w.running(`{"inputs":["a"]}`, 1)
 	if _, err := w.store.Cancel(t.Context(), f.JobID, time.Now(), nil); err != nil {
 		t.Fatal(err)
 	}
 	w.wantSDK(f.JobID, key, "CANCELLED")
+}
+
+// noNotes is a store that notes nothing.
+type noNotes struct{ store.Store }
+
+func (noNotes) ShowRunning(context.Context, string) error { return rowmill.ErrUnavailable }
+
+func TestSDKDialect_WithoutNotesAStatusIsTrue(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(c *Config) { c.Store = noNotes{c.Store} })
+	key := w.sdkKey()
+	w.wantSDK(w.submitted(`{"inputs":["a"]}`), key, "STARTING")
+	w.wantSDK(w.succeeded(`{"inputs":["a"]}`, answers("x")), key, "SUCCEEDED", "SUCCEEDED")
 }
 
 func TestSDKDialect_CancelledJobsHaveAFailureReason(t *testing.T) {

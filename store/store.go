@@ -137,7 +137,8 @@ type Record struct {
 	InputUntil   *time.Time `json:"input_until,omitempty"`   // objects hold the input of a job that is over until then
 	InputRemoved *time.Time `json:"input_removed,omitempty"` // the input of a job that is over went
 
-	// ShownRunning says that a client was told that the job runs.
+	// ShownRunning says that a client which waits for the job to run was told
+	// where it stands.
 	ShownRunning bool `json:"shown_running,omitempty"`
 
 	// Artifacts by variant name: "full" and "rows" are set when the job

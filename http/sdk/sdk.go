@@ -9,7 +9,6 @@ package sdk
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -78,15 +77,17 @@ func Job(job rowmill.Job) rowmill.Job {
 	return job
 }
 
-// Status answers GET /v1/job-status/{job_id} in the dialect. A client that
-// waits for a job to start takes no notice of SUCCEEDED, so that every job is
-// RUNNING once before; the record remembers it, whichever node is asked.
+// startSign is how long after its end a job that nobody has asked for may still
+// be told to run.
+const startSign = 10 * time.Second
+
+// Status answers GET /v1/job-status/{job_id} in the dialect.
 func (d *Dialect) Status(c *gin.Context) (any, error) {
 	id := c.Param("job_id")
 	record, err := d.Jobs.Find(c, id)
 	var status string
 	if err == nil {
-		status, err = d.shown(c.Request.Context(), record)
+		status = d.shown(c, record)
 	}
 	if err != nil {
 		if e := request.Describe(err); e.Status == http.StatusNotFound {
@@ -97,13 +98,24 @@ func (d *Dialect) Status(c *gin.Context) (any, error) {
 	return gin.H{"job_status": gin.H{record.Job.ID: status}}, nil
 }
 
-func (d *Dialect) shown(ctx context.Context, record store.Record) (string, error) {
-	status := record.Job.Status
-	if record.ShownRunning || status != rowmill.StatusRunning && status != rowmill.StatusSucceeded {
-		return statusOf(status), nil
+// shown is the status that a client is told. One that waits for a job to start
+// may take no notice of SUCCEEDED, so that a job which ended before anybody
+// asked is RUNNING once; the record remembers that somebody did, whichever node
+// is asked. Where it cannot, the client is told the truth.
+func (d *Dialect) shown(c *gin.Context, record store.Record) string {
+	job := record.Job
+	status := statusOf(job.Status)
+	late := job.Status == rowmill.StatusSucceeded && job.Completed != nil && d.Now().Sub(*job.Completed) < startSign
+	if record.ShownRunning || job.Status.Terminal() && !late {
+		return status
 	}
-	if err := d.Store.ShowRunning(ctx, record.Job.ID); err != nil {
-		return "", fmt.Errorf("note that a job was shown running: %w", err)
+	if err := d.Store.ShowRunning(c.Request.Context(), job.ID); err != nil {
+		d.Exchange.Logger.Warn("noting that a client has asked for a job failed",
+			exchange.KeyRequest, exchange.RequestID(c), exchange.KeyJob, job.ID, exchange.KeyErr, err)
+		return status
 	}
-	return statusOf(rowmill.StatusRunning), nil
+	if late {
+		return statusOf(rowmill.StatusRunning)
+	}
+	return status
 }

@@ -204,7 +204,7 @@ func (s *Store) DataGone(ctx context.Context, jobID string) error {
 	})
 }
 
-// ShowRunning notes that the job's client was told that it runs.
+// ShowRunning notes that the job's client was told where it stands.
 func (s *Store) ShowRunning(ctx context.Context, jobID string) error {
 	return s.write(ctx, func(t *tx) error {
 		before, err := t.writable(jobID)

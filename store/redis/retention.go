@@ -125,7 +125,7 @@ func (s *Store) DataGone(ctx context.Context, jobID string) error {
 	return nil
 }
 
-// ShowRunning notes that the job's client was told that it runs.
+// ShowRunning notes that the job's client was told where it stands.
 func (s *Store) ShowRunning(ctx context.Context, jobID string) error {
 	_, err := s.edit(ctx, edit{what: "change job " + jobID, fence: store.Fence{JobID: jobID}, change: func(rec *store.Record) (bool, error) {
 		if rec.ShownRunning {
