@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/sdk"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/spelling"
@@ -97,6 +98,9 @@ func (d *downloads) file(c *gin.Context) error {
 		return err
 	}
 	defer source.Close()
+	if speaksSDK(c) {
+		source.Schema = sdk.Schema(record, source.Schema)
+	}
 	contentType, extension, write := "application/json", "json", results.WriteJSON
 	switch format {
 	case "csv":

@@ -114,7 +114,7 @@ func (j *jobs) status(c *gin.Context) (any, error) {
 // statusIn answers GET /v1/job-status/{job_id} in the dialect of the key.
 func (j *jobs) statusIn(dialect *sdk.Dialect) func(*gin.Context) (any, error) {
 	return func(c *gin.Context) (any, error) {
-		if caller(c).dialect == sdk.Name {
+		if speaksSDK(c) {
 			return dialect.Status(c)
 		}
 		return j.status(c)

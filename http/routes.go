@@ -77,6 +77,7 @@ func (s *Server) routeJobs(v1 *gin.RouterGroup, audit *auditor) {
 	shelf := archive.New(s.Store, s.Bucket, s.Logger)
 	dialect := &sdk.Dialect{
 		Exchange: s.exchange, Jobs: jobs, Store: s.Store, Archive: shelf, Draining: s.Service.Draining, Now: s.Now,
+		Spoken: speaksSDK,
 	}
 	dialect.Route(v1)
 	v1.GET("/jobs/:job_id", handle(jobs.show))

@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/sdk"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -51,10 +52,24 @@ func (r *runs) run(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	row, err := r.outcome(ctx, record)
-	return gin.H{
+	if err != nil {
+		return nil, err
+	}
+	body := gin.H{
 		"request_id": exchange.RequestID(c), "job_id": record.Job.ID, "function": record.Job.Function, "output": exchange.Decimals(row.Output),
 		"usage": gin.H{"input_tokens": row.InputTokens, "output_tokens": row.OutputTokens},
-	}, err
+	}
+	if speaksSDK(c) {
+		answer, reasoning := sdk.Answer(record, body["output"])
+		body["output"] = answer
+		if reasoning != nil {
+			body["reasoning_content"] = *reasoning
+		}
+	}
+	if len(record.Job.Warnings) > 0 {
+		body["warnings"] = record.Job.Warnings
+	}
+	return body, nil
 }
 
 // start checks the request and stores its job.
@@ -77,11 +92,10 @@ func (r *runs) start(c *gin.Context) (record store.Record, err error) {
 	}
 	var input json.RawMessage
 	body.Read("input", "an object or a string", &input)
-	body.End("input")
 	if err := problems.Err(); err != nil {
 		return record, err
 	}
-	sub, job, err := intake.Run(ctx, call, input)
+	sub, job, err := intake.Run(ctx, call, input, body.Rest())
 	if err != nil {
 		return record, err
 	}

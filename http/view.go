@@ -27,6 +27,9 @@ type estimateView struct {
 	High exchange.Decimal `json:"high"`
 }
 
+// speaksSDK reports whether a request is in the dialect of existing clients.
+func speaksSDK(c *gin.Context) bool { return caller(c).dialect == sdk.Name }
+
 // view puts a job's record into the dialect of a key.
 func (who principal) view(job rowmill.Job) jobView {
 	if who.dialect == sdk.Name {

@@ -68,7 +68,7 @@ func writeCSV(ctx context.Context, w io.Writer, full Source, s Schema, v Variant
 func (e *exporter) csvCell(b *columnar.Block, c, i int) {
 	switch e.columns[c].Kind {
 	case columnar.TableText:
-		e.buf = appendCell(e.buf, b.Text(c, i))
+		e.buf = appendCell(e.buf, e.text(c, b.Text(c, i)))
 	case columnar.TableInt:
 		e.buf = strconv.AppendInt(e.buf, b.Int(c, i), 10)
 	case columnar.TableUint:

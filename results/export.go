@@ -20,11 +20,13 @@ const exportBytes = 64 << 10
 type exporter struct {
 	ctx     context.Context
 	t       *columnar.Table
+	schema  Schema
 	columns []columnar.TableColumn
 	at      []int // where columns are in t
 	w       io.Writer
 	buf     []byte
 	floats  []float32
+	row     []byte
 }
 
 func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) (*exporter, error) {
@@ -35,7 +37,7 @@ func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v Vari
 	if err != nil {
 		return nil, err
 	}
-	e := &exporter{ctx: ctx, t: t, w: w, columns: s.variantColumns(v)}
+	e := &exporter{ctx: ctx, t: t, w: w, schema: s, columns: s.variantColumns(v)}
 	for _, c := range e.columns {
 		at := t.Column(c.Name)
 		if at < 0 || t.Columns()[at] != c {

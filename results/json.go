@@ -58,7 +58,7 @@ func (e *exporter) jsonColumn(c int) error {
 		}
 		switch kind {
 		case columnar.TableText:
-			e.buf = spelling.AppendString(e.buf, b.Text(0, i))
+			e.buf = spelling.AppendString(e.buf, e.text(c, b.Text(0, i)))
 		case columnar.TableInt:
 			e.buf = strconv.AppendInt(e.buf, b.Int(0, i), 10)
 		case columnar.TableUint:

@@ -50,6 +50,10 @@ type Schema struct {
 	IDKind    rowmill.IDKind // its type; IDNull exactly when there is none
 	Embedding bool           // the output is a list of floats, not a text
 	Partial   bool           // rows may be there that never ran, and whose input may be gone
+
+	// ContentAsJSON has JSON and CSV made with the content of a reasoning row,
+	// where it is JSON, as that and not as text.
+	ContentAsJSON bool
 }
 
 // Validate reports a schema that no file can have.

@@ -119,10 +119,13 @@ func (o *Object) Objects(field string) []Object {
 // maxUnknown is how many unknown fields an answer names.
 const maxUnknown = 20
 
+// Rest names the fields that nobody has read, in order.
+func (o *Object) Rest() []string { return slices.Sorted(maps.Keys(o.fields)) }
+
 // End refuses the fields that nobody has read: in a document that replaces
 // another, a misspelt one would quietly remove what it meant to set.
 func (o *Object) End(known string) {
-	for i, name := range slices.Sorted(maps.Keys(o.fields)) {
+	for i, name := range o.Rest() {
 		if i == maxUnknown {
 			o.Add(spelling.Shorten(name, 64), "is unknown, and so are %d further fields", len(o.fields)-i-1)
 			break

@@ -26,6 +26,9 @@ func (d *Dialect) results(c *gin.Context) error {
 		return err
 	}
 	defer source.Close()
+	if d.Spoken(c) {
+		schema = Schema(record, schema)
+	}
 	return d.Exchange.Stream(c, exchange.JSON, "", func(w *bufio.Writer) error {
 		_, _ = w.WriteString(`{"results":`)
 		if err := results.WriteJSON(ctx, w, source, schema, v); err != nil {

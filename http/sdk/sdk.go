@@ -9,6 +9,7 @@ package sdk
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
@@ -45,7 +47,8 @@ type Dialect struct {
 	Jobs     Jobs
 	Store    Store
 	Archive  *archive.Archive
-	Draining func() bool // the node is about to stop
+	Spoken   func(c *gin.Context) bool // whoever asks has a key of the dialect
+	Draining func() bool               // the node is about to stop
 	Now      func() time.Time
 }
 
@@ -80,6 +83,35 @@ func Job(job rowmill.Job) rowmill.Job {
 // startSign is how long after its end a job that nobody has asked for may still
 // be told to run.
 const startSign = 10 * time.Second
+
+// packsJSON reports whether the rows of a job hold JSON within the JSON of a
+// reasoning row.
+func packsJSON(record store.Record) bool {
+	return record.Spec.Model.Kind == rowmill.KindReasoning && len(record.Spec.Schema) > 0
+}
+
+// Schema puts the schema of a job's results into the dialect.
+func Schema(record store.Record, s results.Schema) results.Schema {
+	s.ContentAsJSON = packsJSON(record)
+	return s
+}
+
+// Answer puts the output of a Function's run into the dialect: with a schema,
+// the JSON that conforms to it, and what a reasoning model thought beside it,
+// nil otherwise.
+func Answer(record store.Record, output any) (answer any, reasoning *string) {
+	text, isText := output.(string)
+	switch {
+	case !isText || len(record.Spec.Schema) == 0:
+	case packsJSON(record):
+		if thought, content, ok := results.Reasoning([]byte(text)); ok {
+			return content, &thought
+		}
+	case json.Valid([]byte(text)):
+		return json.RawMessage(text), nil
+	}
+	return output, nil
+}
 
 // Status answers GET /v1/job-status/{job_id} in the dialect.
 func (d *Dialect) Status(c *gin.Context) (any, error) {

@@ -163,13 +163,18 @@ func (sub *Submission) readField(s *scanner, name string, first byte) error {
 		sub.fields[name] = append(json.RawMessage(nil), raw...)
 	}
 	if !known {
-		if len(sub.unknown) < maxReported {
-			sub.unknown = append(sub.unknown, spelling.Shorten(name, 64))
-		} else {
-			sub.more++
-		}
+		sub.ignore(name)
 	}
 	return nil
+}
+
+// ignore notes a field that nobody knows.
+func (sub *Submission) ignore(name string) {
+	if len(sub.unknown) < maxReported {
+		sub.unknown = append(sub.unknown, spelling.Shorten(name, 64))
+	} else {
+		sub.more++
+	}
 }
 
 func (sub *Submission) readInputs(s *scanner, first byte) error {

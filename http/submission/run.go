@@ -12,11 +12,15 @@ import (
 )
 
 // Run makes a job of one input of a Function: an object with its inputs, or a
-// prompt that is rendered already. An input that breaks its rules is a 422.
+// prompt that is rendered already. An input that breaks its rules is a 422. Of
+// other fields of the request the job's warnings tell that they were ignored.
 // Close ends what Run returns.
-func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage) (*Submission, *Job, error) {
+func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage, others []string) (*Submission, *Job, error) {
 	sub := in.submission(ctx)
 	sub.inline = true
+	for _, name := range others {
+		sub.ignore(name)
+	}
 	if err := sub.addInput(call.prompt, input); err != nil {
 		sub.Close()
 		return nil, nil, err
