@@ -322,8 +322,14 @@ func TestBrokenInputFileFailsTheJob(t *testing.T) {
 func TestRowQuotaFailsTheJobWhileItIsRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t, &scripted{answer: echo})
-	failure(t, b.end(b.submit(rowmill.Spec{Spooled: b.spool(numbered(301)), RowQuota: 300})), rowmill.CodeRowQuota)
-	failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(3), RowQuota: 2})), rowmill.CodeRowQuota)
+	for says, spec := range map[string]rowmill.Spec{
+		"has at least 301 rows": {Spooled: b.spool(numbered(305)), RowQuota: 300},
+		"has 5 rows":            {Inline: numbered(5), RowQuota: 2},
+	} {
+		if f := failure(t, b.end(b.submit(spec)), rowmill.CodeRowQuota); !strings.Contains(f.Message, says) {
+			t.Errorf("%q lacks %q", f.Message, says)
+		}
+	}
 	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(3), RowQuota: 3})), numbered(3))
 }
 

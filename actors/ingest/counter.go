@@ -127,9 +127,7 @@ func (t *inputCounter) count(batch []countedRow) {
 		}
 		size.Tokens += int64(n)
 		if quota := t.spec.TokenQuota; quota > 0 && size.Tokens > quota {
-			failure = rowmill.Failf(rowmill.CodeTokenQuota,
-				"The input has more than %d tokens, the quota of a job of priority %d (reached at row %d). Split the input, use priority 1, or ask an administrator to raise the quota: rowmill quotas set --priority %d --tokens N.",
-				quota, t.spec.Priority, in.row, t.spec.Priority)
+			failure = tooManyTokens(size.Tokens, in.row, t.spec)
 		}
 	}
 	t.mu.Lock()

@@ -68,7 +68,7 @@ func (g *ingester) cutShard(ctx context.Context, rows input.Reader, counted *inp
 		if err := counted.err(); err != nil {
 			return info, err
 		}
-		if err := checkRows(info.First+int64(out.Rows()), &g.rec.Spec); err != nil {
+		if err := checkRows(info.First+int64(out.Rows()), true, &g.rec.Spec); err != nil {
 			return info, err
 		}
 		next = rows.Next(row)
@@ -84,14 +84,4 @@ func (g *ingester) cutShard(ctx context.Context, rows input.Reader, counted *inp
 		return info, fmt.Errorf("commit shard %d: %w", n, err)
 	}
 	return info, next
-}
-
-// checkRows holds a number of rows against the job's quota.
-func checkRows(rows int64, spec *rowmill.Spec) error {
-	if spec.RowQuota > 0 && rows > spec.RowQuota {
-		return rowmill.Failf(rowmill.CodeRowQuota,
-			"The input has more than %d rows, the quota of a job of priority %d. Split the input, use priority 1, or ask an administrator to raise the quota: rowmill quotas set --priority %d --rows N.",
-			spec.RowQuota, spec.Priority, spec.Priority)
-	}
-	return nil
 }

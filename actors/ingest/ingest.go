@@ -120,7 +120,7 @@ func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Ma
 // inline counts rows that are in the record and need no objects.
 func (g *ingester) inline() (shard.Manifest, error) {
 	m := shard.Inline(g.rec.Spec.Inline)
-	if err := checkRows(m.Rows, &g.rec.Spec); err != nil {
+	if err := checkRows(m.Rows, false, &g.rec.Spec); err != nil {
 		return m, err
 	}
 	counted := newInputCounter(g.counter, &g.rec.Spec, g.SampleTokens)

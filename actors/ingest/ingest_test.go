@@ -225,7 +225,7 @@ func TestRun_InlineRowsNeedNoObjects(t *testing.T) {
 	}
 	rec, fence = r.job(t, rowmill.Spec{Inline: numbered(11), RowQuota: 10, Priority: 1})
 	_, err = r.run(t, rec, fence)
-	fails(t, err, rowmill.CodeRowQuota, "--priority 1 --rows N")
+	fails(t, err, rowmill.CodeRowQuota, "--priority 1 --rows 11")
 	rec, fence = r.job(t, rowmill.Spec{Inline: numbered(11), TokenQuota: 10})
 	_, err = r.run(t, rec, fence)
 	fails(t, err, rowmill.CodeTokenQuota, "10 tokens")
@@ -364,7 +364,7 @@ func TestRun_QuotasEndTheReading(t *testing.T) {
 	r := setup(t)
 	rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, numbered(300)...), RowQuota: 250})
 	_, err := r.run(t, rec, fence)
-	fails(t, err, rowmill.CodeRowQuota, "more than 250 rows")
+	fails(t, err, rowmill.CodeRowQuota, "at least 251 rows")
 	if objects, err := r.Bucket.List(t.Context(), layout.Input(rec.Job.ID)); err != nil || len(objects) > 2 {
 		t.Errorf("%d shards were written, %v; want none that ends after the quota", len(objects), err)
 	}
@@ -376,7 +376,7 @@ func TestRun_QuotasEndTheReading(t *testing.T) {
 	lines := `"one two three"` + "\n" + `"four five six"` + "\nno JSON\n"
 	rec, fence = r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/x", lines), TokenQuota: 5})
 	_, err = r.run(t, rec, fence)
-	fails(t, err, rowmill.CodeTokenQuota, "reached at row 1")
+	fails(t, err, rowmill.CodeTokenQuota, "counted to row 1")
 }
 
 func TestRun_FaultsOfTheInput(t *testing.T) {

@@ -249,7 +249,7 @@ func (t *takeover) carry(ctx context.Context, n int, info shard.Info) (part stor
 // count holds the rows of shard n that are to run against the quotas.
 func (t *takeover) count(ctx context.Context, n int, info shard.Info, part store.Part) error {
 	t.runs += int64(info.Rows) - part.Rows
-	if err := checkRows(t.runs, &t.rec.Spec); err != nil || part.Complete {
+	if err := checkRows(t.runs, true, &t.rec.Spec); err != nil || part.Complete {
 		return err
 	}
 	taken := roaring.New()

@@ -1,0 +1,44 @@
+package ingest
+
+import (
+	"fmt"
+
+	"github.com/rowmill/rowmill"
+)
+
+// checkRows holds a number of rows against the job's quota. more says that
+// others may follow.
+func checkRows(rows int64, more bool, spec *rowmill.Spec) error {
+	if spec.RowQuota == 0 || rows <= spec.RowQuota {
+		return nil
+	}
+	return rowmill.Failf(rowmill.CodeRowQuota, "The input has %s rows, and the quota of a job of priority %d is %d rows. %s",
+		counted(rows, more), spec.Priority, spec.RowQuota, raise(spec, "rows", rows, more))
+}
+
+// tooManyTokens says that the rows up to row have more tokens than a job may.
+func tooManyTokens(tokens, row int64, spec *rowmill.Spec) *rowmill.Failure {
+	return rowmill.Failf(rowmill.CodeTokenQuota, "The input has %s tokens, counted to row %d, and the quota of a job of priority %d is %d tokens. %s",
+		counted(tokens, true), row, spec.Priority, spec.TokenQuota, raise(spec, "tokens", tokens, true))
+}
+
+func counted(n int64, more bool) string {
+	if more {
+		return fmt.Sprintf("at least %d", n)
+	}
+	return fmt.Sprint(n)
+}
+
+// raise says what to do about a quota. Where the value is not known to its end
+// the command cannot name one.
+func raise(spec *rowmill.Spec, what string, value int64, more bool) string {
+	remedy := "Split the input"
+	if spec.Priority == 0 {
+		remedy += ", submit it with priority 1"
+	}
+	to := fmt.Sprint(value)
+	if more {
+		to = "N"
+	}
+	return fmt.Sprintf("%s, or ask an administrator to raise the quota: rowmill quotas set --priority %d --%s %s.", remedy, spec.Priority, what, to)
+}
