@@ -196,10 +196,20 @@ func TestForbiddenNetworks(t *testing.T) {
 	}
 	_, err := loopback.Fetch(t.Context(), "http://10.1.2.3/", io.Discard)
 	wantFailure(t, err, "allow_private_networks")
+	wantContext(t, err, "")
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "a\n") })
 	private, _ := downloader(t, func(c *input.Config) { c.AllowLoopback, c.AllowPrivateNetworks = false, true })
 	if _, err := private.Fetch(t.Context(), s.URL, io.Discard); err != nil {
 		t.Errorf("private networks allowed: %v", err)
+	}
+}
+
+// wantContext checks what a failed download tells whoever looks for its cause.
+func wantContext(t *testing.T, err error, want string) {
+	t.Helper()
+	var failure *rowmill.Failure
+	if !errors.As(err, &failure) || failure.AdditionalContext != want {
+		t.Errorf("got %+v, want the context %q", failure, want)
 	}
 }
 
@@ -213,6 +223,7 @@ func TestRefusedConnection(t *testing.T) {
 	d, _ := downloader(t, nil)
 	_, err = d.Fetch(t.Context(), "http://"+l.Addr().String()+"/hidden?"+secret, io.Discard)
 	wantFailure(t, err, "connection refused")
+	wantContext(t, err, "dial tcp "+l.Addr().String()+": connect: connection refused")
 }
 
 func TestUntrustedCertificate(t *testing.T) {
@@ -224,9 +235,11 @@ func TestUntrustedCertificate(t *testing.T) {
 	d, _ := downloader(t, nil)
 	_, err := d.Fetch(t.Context(), s.URL+"/hidden?"+secret, io.Discard)
 	wantFailure(t, err, "certificate")
+	wantContext(t, err, "tls: failed to verify certificate: x509: certificate signed by unknown authority")
 	plain := serve(t, func(http.ResponseWriter, *http.Request) {})
 	_, err = d.Fetch(t.Context(), strings.Replace(plain.URL, "http:", "https:", 1)+"/hidden?"+secret, io.Discard)
 	wantFailure(t, err, "does not speak TLS")
+	wantContext(t, err, "")
 }
 
 type fullDisk struct{}

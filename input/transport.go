@@ -99,7 +99,7 @@ func (d *download) failure(err error) error {
 		return fmt.Errorf("download from %s: %w", d.host, cause)
 	}
 	failure := rowmill.Failf(rowmill.CodeDownloadFailed, "The input cannot be downloaded from %s: %s. Downloads are not repeated.", d.host, d.reason(err))
-	failure.AdditionalContext = fmt.Sprintf("%T", innermost(err))
+	failure.AdditionalContext = detail(err)
 	return failure
 }
 
@@ -144,12 +144,24 @@ func (d *download) reason(err error) string {
 	return "it gave no valid HTTP answer"
 }
 
-func innermost(err error) error {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err
-		}
-		err = inner
+// detail is what helps whoever looks for the cause: the address, and what the
+// network or TLS said of it. Only errors that cannot quote a URL are told, and
+// nothing of an address that must not be reached.
+func detail(err error) string {
+	var (
+		dns   *net.DNSError
+		cert  *tls.CertificateVerificationError
+		opErr *net.OpError
+	)
+	switch {
+	case errors.Is(err, ssrf.ErrProhibitedIP), errors.Is(err, ssrf.ErrProhibitedNetwork):
+		return ""
+	case errors.As(err, &dns):
+		return fmt.Sprintf("lookup %s: %s", dns.Name, dns.Err)
+	case errors.As(err, &cert):
+		return cert.Error()
+	case errors.As(err, &opErr):
+		return opErr.Error()
 	}
+	return ""
 }
