@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -163,6 +164,11 @@ func openCSV(r io.ReaderAt, size int64, format fileFormat, opts Options) (Reader
 	if err != nil {
 		return nil, err
 	}
+	if len(names) == 1 && opts.Column == "" && opts.Fields == nil {
+		if err := separated(names[0]); err != nil {
+			return nil, err
+		}
+	}
 	rows := &csvRows{counter: counter{limits: opts.Limits}, src: src}
 	if rows.columns, err = pick(names, opts); err != nil {
 		return nil, err
@@ -170,6 +176,18 @@ func openCSV(r io.ReaderAt, size int64, format fileFormat, opts Options) (Reader
 	rows.cell = rows.text
 	rows.where = func() string { return fmt.Sprintf(" (line %d)", src.Line()) }
 	return rows, nil
+}
+
+// separated refuses the name of an only column that looks like those of several:
+// the file has other separators than commas, and its whole lines would run.
+func separated(name string) error {
+	for _, separator := range []struct{ text, name string }{{";", "semicolons"}, {"\t", "tabs"}, {"|", "vertical bars"}} {
+		if strings.Contains(name, separator.text) {
+			return invalid("The CSV input has one column, %s, which looks like columns separated by %s. Write the file with commas; if it is one column, name it in column_name.",
+				quoteName(name), separator.name)
+		}
+	}
+	return nil
 }
 
 func (r *csvRows) Next(row *rowmill.Row) error {

@@ -90,6 +90,21 @@ func TestCSVRowsKeepTheirBytesAndIDs(t *testing.T) {
 	}
 }
 
+// A file with other separators than commas is one column, and so are its lines.
+func TestOtherSeparatorsAreNoDefaultColumn(t *testing.T) {
+	t.Parallel()
+	for header, says := range map[string]string{"id;text": "semicolons", "id\ttext": "tabs", "id|text": "vertical bars"} {
+		file := []byte(header + "\n0;a\n")
+		var failure *rowmill.Failure
+		if _, _, err := read(t, file, input.Options{}); !errors.As(err, &failure) || failure.Code != rowmill.CodeInvalidInputFile || !strings.Contains(failure.Message, says) {
+			t.Errorf("%q: %v", header, err)
+		}
+		if rows, _, err := read(t, file, input.Options{Column: header}); err != nil || len(rows) != 1 || rows[0].Text != "0;a" {
+			t.Errorf("%q by its name: %v, %v", header, rows, err)
+		}
+	}
+}
+
 func TestFirstColumnIsTheDefault(t *testing.T) {
 	t.Parallel()
 	rows, kind, err := read(t, []byte("a,b\n1,2\n"), input.Options{})
