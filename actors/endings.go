@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"syscall"
 	"time"
@@ -22,10 +23,18 @@ func recordSuccess(ctx context.Context, s store.Jobs, f store.Fence, artifacts m
 			return err
 		}
 		r.Artifacts = artifacts
-		r.Job.Message = "Job succeeded."
+		r.Job.Message = succeeded(&r.Job)
 		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
 		return nil
 	})
+}
+
+// succeeded says how a job has ended, and of which rows there is no output.
+func succeeded(job *rowmill.Job) string {
+	if job.FailedRows == 0 || job.NumRows == nil {
+		return "Job succeeded."
+	}
+	return fmt.Sprintf("Job succeeded; %d of %d rows failed and have no output. GET /v1/jobs/%s/errors says why.", job.FailedRows, *job.NumRows, job.ID)
 }
 
 // recordEstimate ends a job that asked what its rows would cost.

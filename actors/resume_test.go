@@ -91,6 +91,9 @@ func TestResume_OfASuccessRunsTheFailedRows(t *testing.T) {
 	if old.Job.Status != rowmill.StatusSucceeded || old.Job.FailedRows != 1 || old.Spec.Inline != nil {
 		t.Fatalf("the job is %s, %d rows failed, %d are in its record", old.Job.Status, old.Job.FailedRows, len(old.Spec.Inline))
 	}
+	if want := "Job succeeded; 1 of 250 rows failed"; !strings.HasPrefix(old.Job.Message, want) {
+		t.Errorf("message %q, want %q", old.Job.Message, want)
+	}
 	mended.Store(true)
 	before := e.calls.Load()
 	made := b.end(b.resume(old, true))

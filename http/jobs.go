@@ -136,6 +136,9 @@ func statusMessage(job rowmill.Job) string {
 	case rowmill.StatusRunning:
 		return "Job is running"
 	case rowmill.StatusSucceeded:
+		if job.FailedRows > 0 && job.NumRows != nil {
+			return fmt.Sprintf("Job completed; %d of %d rows failed", job.FailedRows, *job.NumRows)
+		}
 		return "Job completed successfully"
 	case rowmill.StatusCancelled:
 		return "Job was cancelled"

@@ -207,6 +207,17 @@ func TestStatus_OfAFailedJobHoldsTheReason(t *testing.T) {
 	}
 }
 
+func TestStatus_NamesFailedRows(t *testing.T) {
+	t.Parallel()
+	rows := int64(60)
+	for says, failed := range map[string]int64{"Job completed successfully": 0, "Job completed; 5 of 60 rows failed": 5} {
+		job := rowmill.Job{Status: rowmill.StatusSucceeded, NumRows: &rows, RowCounts: rowmill.RowCounts{FailedRows: failed}}
+		if got := statusMessage(job); got != says {
+			t.Errorf("message %q, want %q", got, says)
+		}
+	}
+}
+
 func TestStatus_OfAnUnknownJobIs404WithUnknown(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
