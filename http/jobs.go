@@ -101,7 +101,7 @@ func (j *jobs) status(c *gin.Context) (any, error) {
 		}
 		return nil, err
 	}
-	metadata := gin.H{}
+	metadata := progressOf(&record.Job)
 	if reason := record.Job.FailureReason; record.Job.Status == rowmill.StatusFailed && reason != nil {
 		metadata["failure_reason"] = reason.Message
 		if reason.AdditionalContext != "" {
@@ -109,6 +109,14 @@ func (j *jobs) status(c *gin.Context) (any, error) {
 		}
 	}
 	return gin.H{"message": statusMessage(j.current(record.Job)), "job_status": record.Job.Status, "metadata": metadata}, nil
+}
+
+// progressOf says how far a job is: counts of committed rows and their tokens.
+func progressOf(job *rowmill.Job) gin.H {
+	return gin.H{
+		"num_rows": job.NumRows, "rows_done": job.RowsDone, "failed_rows": job.FailedRows,
+		"input_tokens": job.InputTokens, "output_tokens": job.OutputTokens,
+	}
 }
 
 // statusIn answers GET /v1/job-status/{job_id} in the dialect of the key.

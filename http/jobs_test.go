@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rowmill/rowmill"
@@ -145,7 +146,7 @@ func TestStatus_OfEveryState(t *testing.T) {
 		if body["job_status"] != want || body["message"] == "" || len(body) != 3 {
 			t.Errorf("body %v, want %s", body, want)
 		}
-		if metadata, isObject := body["metadata"].(map[string]any); !isObject || len(metadata) != 0 {
+		if metadata, isObject := body["metadata"].(map[string]any); !isObject || metadata["failure_reason"] != nil {
 			t.Errorf("metadata %v", body["metadata"])
 		}
 		return body
@@ -204,6 +205,25 @@ func TestStatus_OfAFailedJobHoldsTheReason(t *testing.T) {
 	inRecord := job["failure_reason"].(map[string]any)
 	if inRecord["code"] != "download_failed" || inRecord["message"] != "the download answered 404" || inRecord["additional_context"] != "host example.org" {
 		t.Errorf("record has %v", inRecord)
+	}
+}
+
+func TestStatus_SaysHowFarTheJobIs(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	look := func(id string) any { return w.get("/v1/job-status/" + id).want(200).json()["metadata"] }
+	pending := map[string]any{"num_rows": nil, "rows_done": 0.0, "failed_rows": 0.0, "input_tokens": nil, "output_tokens": nil}
+	if diff := cmp.Diff(any(pending), look(w.submitted(`{"inputs":"http://example.org/a.csv"}`))); diff != "" {
+		t.Errorf("a pending job (-want +got):\n%s", diff)
+	}
+	f := w.running(`{"inputs":["a","b","c"]}`, 3)
+	parts := []store.Part{w.some(f, 0, 0, 0, "a.parquet", "x", "")}
+	if err := w.store.CommitParts(t.Context(), f, parts, store.Totals{Rows: 2, Failed: 1, InputTokens: 13, OutputTokens: 20}); err != nil {
+		t.Fatal(err)
+	}
+	running := map[string]any{"num_rows": 3.0, "rows_done": 2.0, "failed_rows": 1.0, "input_tokens": 13.0, "output_tokens": 20.0}
+	if diff := cmp.Diff(any(running), look(f.JobID)); diff != "" {
+		t.Errorf("a running job (-want +got):\n%s", diff)
 	}
 }
 
