@@ -35,8 +35,9 @@ type Config struct {
 	// node turns it on to make trying things out easy.
 	AllowLoopback bool
 	// AllowPrivateNetworks permits addresses of private, loopback and
-	// link-local networks, where cloud machines find their credentials.
-	// Default false: URLs are chosen by clients and fetched by us.
+	// link-local networks; those where cloud machines find their credentials
+	// are never permitted. Default false: URLs are chosen by clients and fetched
+	// by us.
 	AllowPrivateNetworks bool
 	// Transport carries the requests in place of the network and of what guards
 	// it, for simulations. Default nil.

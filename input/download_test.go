@@ -124,8 +124,11 @@ func TestFetchNamesWhatTheServerDoesWrong(t *testing.T) {
 			w.WriteHeader(302)
 		}, nil, []string{"no valid HTTP answer"}},
 		"redirect to a private address": {func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://169.254.169.254/hidden", http.StatusFound)
+			http.Redirect(w, r, "http://10.1.2.3/hidden", http.StatusFound)
 		}, nil, []string{"allow_private_networks"}},
+		"redirect to a metadata service": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/hidden", http.StatusFound)
+		}, func(c *input.Config) { c.AllowPrivateNetworks = true }, []string{"metadata service", "whatever is set"}},
 		"closed at once": {func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
@@ -188,7 +191,7 @@ func TestForbiddenNetworks(t *testing.T) {
 	strict, _ := downloader(t, func(c *input.Config) { c.AllowLoopback = false })
 	loopback, _ := downloader(t, nil)
 	for _, host := range []string{
-		"127.0.0.1:9", "[::1]:9", "localhost:9", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254",
+		"127.0.0.1:9", "[::1]:9", "localhost:9", "10.1.2.3", "192.168.0.1", "172.16.0.1",
 		"100.64.0.1", "0.0.0.0:9", "[fe80::1]", "[fd00::1]", "[::ffff:127.0.0.1]:9", "[64:ff9b::7f00:1]", "224.0.0.1", "255.255.255.255",
 	} {
 		_, err := strict.Fetch(t.Context(), "http://"+host+"/hidden?"+secret, io.Discard)

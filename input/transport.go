@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"syscall"
 
@@ -26,7 +25,7 @@ const maxHeader = 1 << 20
 // connection, also after a redirect, is checked when it is dialled, by the
 // address that the name resolved to.
 func guarded(cfg Config) http.RoundTripper {
-	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout, Control: guardian(cfg).Safe}
+	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout, ControlContext: newGuard(cfg).check}
 	return &http.Transport{
 		Proxy:                  nil, // a proxy would dial for us, unchecked
 		DialContext:            dialer.DialContext,
@@ -62,23 +61,6 @@ func newClient(cfg Config) *http.Client {
 		req.Header.Del("Authorization")
 		return nil
 	}}
-}
-
-func guardian(cfg Config) *ssrf.Guardian {
-	var v4, v6 []netip.Prefix
-	if cfg.AllowLoopback || cfg.AllowPrivateNetworks {
-		v4 = append(v4, netip.MustParsePrefix("127.0.0.0/8"))
-		v6 = append(v6, netip.MustParsePrefix("::1/128"))
-	}
-	if cfg.AllowPrivateNetworks {
-		for _, p := range []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16"} {
-			v4 = append(v4, netip.MustParsePrefix(p))
-		}
-		for _, p := range []string{"fc00::/7", "fe80::/10"} {
-			v6 = append(v6, netip.MustParsePrefix(p))
-		}
-	}
-	return ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))
 }
 
 // redirectError is a redirect that is not followed.
@@ -118,6 +100,8 @@ func (d *download) reason(err error) string {
 	switch {
 	case errors.As(err, &redirect):
 		return redirect.reason
+	case errors.Is(err, errMetadata):
+		return "it leads to a metadata service of a cloud, which is never an input, whatever is set"
 	case errors.Is(err, ssrf.ErrProhibitedIP), errors.Is(err, ssrf.ErrProhibitedNetwork):
 		return "it leads to an address in a private or reserved network, which inputs.allow_private_networks would have to permit"
 	case errors.As(err, &dns) && dns.IsNotFound:

@@ -86,8 +86,9 @@ type HTTP struct {
 
 // Inputs bounds what a job may bring in.
 type Inputs struct {
-	// AllowPrivateNetworks permits URLs that lead into private networks.
-	// Default: false, since a URL is chosen by a client and fetched by us.
+	// AllowPrivateNetworks permits URLs that lead into private networks, but to
+	// no metadata service of a cloud. Default: false, since a URL is chosen by a
+	// client and fetched by us.
 	AllowPrivateNetworks bool `yaml:"allow_private_networks"`
 
 	// AllowLoopback permits URLs that lead to this machine. Default: true,

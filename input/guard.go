@@ -1,0 +1,114 @@
+package input
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	"code.dny.dev/ssrf"
+)
+
+// errMetadata is a connection to a service of the cloud that this machine is in.
+var errMetadata = errors.New("metadata address")
+
+// metadata is where clouds give whoever asks from a machine its credentials,
+// keys and start scripts. What listens there is never an input.
+var metadata = prefixes(
+	// Link-local: AWS, Azure, Google, Oracle, OpenStack and most others at
+	// 169.254.169.254, tasks and pods of AWS at .170.2 and .170.23, Scaleway at
+	// .42.42, Tencent at .0.23 and .10.10, Azure App Service anywhere in it.
+	"169.254.0.0/16",
+	"100.100.100.200/32", "fd00:100::100:200/128", // Alibaba
+	"168.63.129.16/32",       // Azure, the host of a machine; a public address
+	"192.0.0.192/32",         // Oracle classic
+	"fd00:c1::a9fe:a9fe/128", // Oracle
+	"fd00:ec2::/32",          // AWS: machines ::254, pods ::23
+	"fd20:ce::254/128",       // Google
+	"fd00:42::42/128",        // Scaleway
+	"fd00:a9fe:a9fe::1/128",  // Linode
+	"fe80::a9fe:a9fe/128",    // OpenStack, Linode
+)
+
+// translated are the networks whose addresses end in an IPv4 address that they
+// may be translated to: mapped, compatible, SIIT, and NAT64 (RFC 6052, 8215).
+var translated = prefixes("::ffff:0:0/96", "::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
+
+var (
+	sixToFour = netip.MustParsePrefix("2002::/16") // RFC 3056: IPv4 in bytes 2 to 5
+	teredo    = netip.MustParsePrefix("2001::/32") // RFC 4380: IPv4 inverted, at the end
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	out := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		out[i] = netip.MustParsePrefix(text)
+	}
+	return out
+}
+
+func contains(networks []netip.Prefix, ip netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+func isMetadata(ip netip.Addr) bool {
+	ip = ip.WithZone("")
+	if contains(metadata, ip) {
+		return true
+	}
+	v4, is := embedded(ip)
+	return is && contains(metadata, v4)
+}
+
+// embedded is the IPv4 address that an IPv6 address stands for.
+func embedded(ip netip.Addr) (v4 netip.Addr, is bool) {
+	if !ip.Is6() {
+		return v4, false
+	}
+	b := ip.As16()
+	last := [4]byte(b[12:])
+	switch {
+	case contains(translated, ip):
+		return netip.AddrFrom4(last), true
+	case sixToFour.Contains(ip):
+		return netip.AddrFrom4([4]byte(b[2:6])), true
+	case teredo.Contains(ip):
+		for i := range last {
+			last[i] = ^last[i]
+		}
+		return netip.AddrFrom4(last), true
+	}
+	return v4, false
+}
+
+// A guard decides where a connection may go, by the address that a name was
+// resolved to.
+type guard struct {
+	networks *ssrf.Guardian
+}
+
+func newGuard(cfg Config) *guard {
+	var v4, v6 []netip.Prefix
+	if cfg.AllowLoopback || cfg.AllowPrivateNetworks {
+		v4, v6 = prefixes("127.0.0.0/8"), prefixes("::1/128")
+	}
+	if cfg.AllowPrivateNetworks {
+		v4 = append(v4, prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")...)
+		v6 = append(v6, prefixes("fc00::/7", "fe80::/10")...)
+	}
+	return &guard{networks: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))}
+}
+
+// check is asked by the dialer, once for each connection that it tries.
+func (g *guard) check(_ context.Context, network, address string, conn syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("parse the address: %w", err)
+	}
+	if isMetadata(to.Addr()) {
+		return errMetadata
+	}
+	return g.networks.Safe(network, address, conn)
+}

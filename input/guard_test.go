@@ -1,0 +1,96 @@
+package input_test
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"testing"
+
+	"github.com/rowmill/rowmill/input"
+)
+
+// What clouds tell their machines alone is no input, whatever is set and however
+// it is spelled. No connection is tried: each would time out, or be refused.
+func TestMetadataServicesAreNeverAnInput(t *testing.T) {
+	t.Parallel()
+	strict, _ := downloader(t, func(c *input.Config) { c.AllowLoopback = false })
+	open, _ := downloader(t, func(c *input.Config) { c.AllowPrivateNetworks = true })
+	for _, host := range []string{
+		"169.254.169.254", "169.254.170.2", "169.254.170.23", "169.254.169.254:8080", "100.100.100.200", "168.63.129.16",
+		"168.63.129.16:32526", "192.0.0.192", "169.254.42.42", "169.254.0.23", "169.254.130.2:8081",
+		"[fd00:ec2::254]", "[fd00:ec2::23]", "[fd20:ce::254]", "[fd00:c1::a9fe:a9fe]", "[fd00:42::42]", "[fd00:a9fe:a9fe::1]", "[fd00:100::100:200]",
+		"[fe80::a9fe:a9fe%25lo]",
+		"[::ffff:169.254.169.254]", "[::ffff:a83f:8110]", "[::169.254.170.2]", "[::ffff:0:100.100.100.200]", // mapped, compatible, SIIT
+		"[64:ff9b::a9fe:a9fe]", "[64:ff9b::168.63.129.16]", "[64:ff9b:1::a9fe:a9fe]", "[64:ff9b:1:ff::6464:64c8]", // NAT64
+		"[2002:a9fe:a9fe::1]", "[2002:a83f:8110::]", // 6to4
+		"[2001:0:4136:e378:8000:63bf:5601:5601]", // Teredo
+	} {
+		for _, d := range []*input.Downloader{strict, open} {
+			_, err := d.Fetch(t.Context(), "http://"+host+"/hidden?"+secret, io.Discard)
+			wantFailure(t, err, "metadata service of a cloud", "whatever is set")
+		}
+	}
+}
+
+// What a name stands for counts, not the name.
+func TestMetadataServiceBehindAName(t *testing.T) {
+	// Not parallel: the resolver is that of the process.
+	was := net.DefaultResolver
+	net.DefaultResolver = resolver(t, netip.MustParseAddr("168.63.129.16"))
+	t.Cleanup(func() { net.DefaultResolver = was })
+	d, _ := downloader(t, func(c *input.Config) { c.AllowPrivateNetworks = true })
+	_, err := d.Fetch(t.Context(), "http://files.example.org./hidden?"+secret, io.Discard)
+	wantFailure(t, err, "files.example.org", "metadata service of a cloud")
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://files.example.org./hidden", http.StatusFound)
+	})
+	_, err = d.Fetch(t.Context(), s.URL+"/hidden?"+secret, io.Discard)
+	wantFailure(t, err, "metadata service of a cloud")
+}
+
+// resolver knows one address, by any name.
+func resolver(t *testing.T, ip netip.Addr) *net.Resolver {
+	t.Helper()
+	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		t.Cleanup(func() { server.Close() })
+		go func() {
+			for {
+				length := make([]byte, 2)
+				if _, err := io.ReadFull(server, length); err != nil {
+					return
+				}
+				query := make([]byte, binary.BigEndian.Uint16(length))
+				if _, err := io.ReadFull(server, query); err != nil {
+					return
+				}
+				reply := answer(query, ip)
+				if _, err := server.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...)); err != nil {
+					return
+				}
+			}
+		}()
+		return client, nil
+	}}
+}
+
+// answer is that of a DNS server (RFC 1035, section 4): to a question for IPv4
+// addresses it is ip, to another one there is none.
+func answer(query []byte, ip netip.Addr) []byte {
+	const header = 12
+	end := header
+	for query[end] != 0 { // the labels of the name
+		end += 1 + int(query[end])
+	}
+	end += 5 // the empty label, type and class
+	reply := append([]byte{query[0], query[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}, query[header:end]...)
+	if kind := binary.BigEndian.Uint16(query[end-4:]); kind == 1 {
+		reply[7] = 1
+		reply = append(reply, 0xC0, header, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4)
+		reply = append(reply, ip.AsSlice()...)
+	}
+	return reply
+}
