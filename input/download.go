@@ -39,6 +39,12 @@ type Config struct {
 	// are never permitted. Default false: URLs are chosen by clients and fetched
 	// by us.
 	AllowPrivateNetworks bool
+	// Own returns the addresses, HOST:PORT, of this service's own listeners and
+	// engines, which are never an input, whatever is permitted: they answer this
+	// machine what they tell nobody else. It is asked at each connection. A host
+	// may be a name; an empty or unspecified one is every address of this
+	// machine. Default nil, there are none.
+	Own func() []string
 	// Transport carries the requests in place of the network and of what guards
 	// it, for simulations. Default nil.
 	Transport http.RoundTripper

@@ -4,15 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"syscall"
 
 	"code.dny.dev/ssrf"
 )
 
-// errMetadata is a connection to a service of the cloud that this machine is in.
-var errMetadata = errors.New("metadata address")
+var (
+	// errMetadata is a connection to a service of the cloud that this machine is in.
+	errMetadata = errors.New("metadata address")
+	// errOwn is a connection to a part of this service.
+	errOwn = errors.New("own address")
+)
 
 // metadata is where clouds give whoever asks from a machine its credentials,
 // keys and start scripts. What listens there is never an input.
@@ -87,6 +93,7 @@ func embedded(ip netip.Addr) (v4 netip.Addr, is bool) {
 // resolved to.
 type guard struct {
 	networks *ssrf.Guardian
+	own      func() []string
 }
 
 func newGuard(cfg Config) *guard {
@@ -98,11 +105,15 @@ func newGuard(cfg Config) *guard {
 		v4 = append(v4, prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")...)
 		v6 = append(v6, prefixes("fc00::/7", "fe80::/10")...)
 	}
-	return &guard{networks: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))}
+	own := cfg.Own
+	if own == nil {
+		own = func() []string { return nil }
+	}
+	return &guard{own: own, networks: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))}
 }
 
 // check is asked by the dialer, once for each connection that it tries.
-func (g *guard) check(_ context.Context, network, address string, conn syscall.RawConn) error {
+func (g *guard) check(ctx context.Context, network, address string, conn syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("parse the address: %w", err)
@@ -110,5 +121,55 @@ func (g *guard) check(_ context.Context, network, address string, conn syscall.R
 	if isMetadata(to.Addr()) {
 		return errMetadata
 	}
+	for _, own := range g.own() {
+		if leadsTo(ctx, to, own) {
+			return errOwn
+		}
+	}
 	return g.networks.Safe(network, address, conn)
+}
+
+// leadsTo reports whether a connection reaches what is at an address, HOST:PORT.
+// What is on this machine may be reached by any of its addresses: whether a
+// server listens on all of them is not known of one that we did not start. A
+// name that cannot be resolved leads nowhere.
+func leadsTo(ctx context.Context, to netip.AddrPort, address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || port != strconv.Itoa(int(to.Port())) {
+		return false
+	}
+	reached, here := bare(to.Addr()), false
+	for _, ip := range resolved(ctx, host) {
+		if bare(ip) == reached {
+			return true
+		}
+		here = here || isHere(bare(ip))
+	}
+	return here && isHere(reached)
+}
+
+func resolved(ctx context.Context, host string) []netip.Addr {
+	if host == "" {
+		return []netip.Addr{netip.IPv6Unspecified()}
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil
+	}
+	return ips
+}
+
+// bare is an address in the one form that it is compared in.
+func bare(ip netip.Addr) netip.Addr { return ip.WithZone("").Unmap() }
+
+// isHere reports whether an address is one of this machine's.
+func isHere(ip netip.Addr) bool {
+	if ip.IsLoopback() || ip.IsUnspecified() {
+		return true
+	}
+	addresses, err := net.InterfaceAddrs()
+	return err != nil || slices.ContainsFunc(addresses, func(a net.Addr) bool {
+		own, err := netip.ParsePrefix(a.String())
+		return err == nil && bare(own.Addr()) == ip
+	})
 }

@@ -3,10 +3,13 @@ package input_test
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rowmill/rowmill/input"
@@ -49,6 +52,43 @@ func TestMetadataServiceBehindAName(t *testing.T) {
 	})
 	_, err = d.Fetch(t.Context(), s.URL+"/hidden?"+secret, io.Discard)
 	wantFailure(t, err, "metadata service of a cloud")
+}
+
+// Neither the node itself nor a server that runs its rows, by whatever address
+// or name, also where one of them only appears later.
+func TestOwnAddressesAreNeverAnInput(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if to := r.URL.Query().Get("to"); to != "" {
+			http.Redirect(w, r, to, http.StatusFound)
+			return
+		}
+		fmt.Fprint(w, "a\n")
+	})
+	other := serve(t, s.Config.Handler.ServeHTTP)
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	_, otherPort, _ := net.SplitHostPort(other.Listener.Addr().String())
+	for _, own := range []string{"127.0.0.1:" + port, "localhost:" + port, ":" + port, "0.0.0.0:" + port, "[::]:" + port, "[::ffff:127.0.0.1]:" + port} {
+		var all atomic.Pointer[[]string] // a dial that was given up may still ask
+		all.Store(&[]string{"no..name:" + port, "no address", "127.0.0.1:" + otherPort})
+		d, _ := downloader(t, func(c *input.Config) {
+			c.AllowPrivateNetworks = true
+			c.Own = func() []string { return *all.Load() }
+		})
+		if _, err := d.Fetch(t.Context(), s.URL, io.Discard); err != nil {
+			t.Errorf("%s is not known yet: %v", own, err)
+		}
+		all.Store(&[]string{own})
+		for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "127.0.0.2"} {
+			_, err := d.Fetch(t.Context(), "http://"+net.JoinHostPort(strings.Trim(host, "[]"), port)+"/hidden?"+secret, io.Discard)
+			wantFailure(t, err, "this service itself or to one of its inference servers", "whatever is set")
+		}
+		_, err := d.Fetch(t.Context(), other.URL+"/hidden?to="+s.URL, io.Discard)
+		wantFailure(t, err, "this service itself")
+		if _, err := d.Fetch(t.Context(), other.URL, io.Discard); err != nil {
+			t.Errorf("%s refuses another address: %v", own, err)
+		}
+	}
 }
 
 // resolver knows one address, by any name.

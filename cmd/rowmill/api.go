@@ -10,7 +10,8 @@ import (
 	"github.com/rowmill/rowmill/http"
 )
 
-// openListener opens the API's socket; requests wait until openAPI.
+// openListener opens the sockets of the API and of administration; requests wait
+// until openAPI.
 func (m *Main) openListener(ctx context.Context) error {
 	var err error
 	set := m.Settings.HTTP
@@ -20,6 +21,14 @@ func (m *Main) openListener(ctx context.Context) error {
 	m.opened("listener", m.api.stop)
 	m.Addr = m.api.Addr
 	m.URL, _ = m.api.url()
+	if set.AdminListen == "" {
+		return nil
+	}
+	if m.admin, err = listen(ctx, set.AdminListen, "", "", m.Logger); err != nil {
+		return err
+	}
+	m.opened("admin listener", m.admin.stop)
+	m.AdminAddr = m.admin.Addr
 	return nil
 }
 
@@ -49,11 +58,7 @@ func (m *Main) openAPI(ctx context.Context) error {
 	}
 	if set.AdminListen != "" {
 		config.Gatherer = nil // metrics are on the other address
-		if m.admin, err = listen(ctx, set.AdminListen, "", "", m.Logger); err != nil {
-			return err
-		}
 		m.opened("admin listener", m.admin.stop)
-		m.AdminAddr = m.admin.Addr
 		m.serve(m.admin, adminHandler(m.Registry, m.Pipeline))
 	}
 	if m.API, err = http.New(config); err != nil {

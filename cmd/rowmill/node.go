@@ -54,11 +54,12 @@ const graceTimeout = 10 * time.Second
 //	           │
 //	   listener (API), admin listener (metrics, pprof)
 //
-// Run builds it upwards; only the API's socket comes earlier, so that other
-// nodes can be told its address. Close says that the node is draining and
-// drains the pipeline while the API still answers and other nodes take over,
-// and then takes everything down in the reverse order: the API, the pipeline
-// with its session, the cluster, which tells the others, and what is below.
+// Run builds it upwards; only the listeners' sockets come earlier, so that other
+// nodes can be told the API's address, and no input leads to either. Close says
+// that the node is draining and drains the pipeline while the API still answers
+// and other nodes take over, and then takes everything down in the reverse
+// order: the API, the pipeline with its session, the cluster, which tells the
+// others, and what is below.
 type Main struct {
 	Settings settings.Settings
 	Logger   *slog.Logger

@@ -15,7 +15,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 	in, jobs := m.Settings.Inputs, m.Settings.Jobs
 	downloader, err := input.New(input.Config{
 		MaxBytes: int64(in.MaxBytes), ConnectTimeout: in.ConnectTimeout, StallTimeout: in.StallTimeout, TotalTimeout: in.TotalTimeout,
-		AllowLoopback: in.AllowLoopback, AllowPrivateNetworks: in.AllowPrivateNetworks, Logger: m.Logger,
+		AllowLoopback: in.AllowLoopback, AllowPrivateNetworks: in.AllowPrivateNetworks, Own: m.ownAddresses, Logger: m.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("inputs: %w", err)

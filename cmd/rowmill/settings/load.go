@@ -67,6 +67,9 @@ func Load(src Sources) (Settings, error) {
 	if err := k.UnmarshalWithConf("", &s, conf); err != nil {
 		return Settings{}, fmt.Errorf("read settings: %w", err)
 	}
+	if !k.Exists("inputs.allow_loopback") {
+		s.Inputs.AllowLoopback = IsLoopback(s.HTTP.Listen)
+	}
 	if err := s.complete(src.Environ); err != nil {
 		return Settings{}, err
 	}

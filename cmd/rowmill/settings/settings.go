@@ -91,8 +91,10 @@ type Inputs struct {
 	// client and fetched by us.
 	AllowPrivateNetworks bool `yaml:"allow_private_networks"`
 
-	// AllowLoopback permits URLs that lead to this machine. Default: true,
-	// for trying things out on one node.
+	// AllowLoopback permits URLs that lead to this machine, but to nothing of
+	// this service on it. Default: whether http.listen is a loopback address, for
+	// trying things out: clients from elsewhere are to reach nothing here by the
+	// node that they do not reach themselves.
 	AllowLoopback bool `yaml:"allow_loopback"`
 
 	// MaxBytes bounds a downloaded file, also after gunzip. Default: 10 GiB.
@@ -315,7 +317,6 @@ func Defaults() Settings {
 		Store:   Store{Prefix: "rowmill:"},
 		Cluster: Cluster{Role: Both, Label: "rowmill"},
 		Inputs: Inputs{
-			AllowLoopback:  true,
 			MaxBytes:       10 * GiB,
 			MaxRows:        100_000_000,
 			MaxRowBytes:    8 * MiB,

@@ -286,3 +286,27 @@ func TestBytes(t *testing.T) {
 		}
 	}
 }
+
+// A node that others reach fetches nothing from its own machine for them, unless
+// it is told to.
+func TestLoopbackInputsFollowTheListener(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		file string
+		want bool
+	}{
+		{"", true},
+		{"http: {listen: 'localhost:80'}", true},
+		{"http: {listen: '[::1]:80'}", true},
+		{"http: {listen: '0.0.0.0:80'}", false},
+		{"http: {listen: ':80'}", false},
+		{"http: {listen: '10.0.0.7:80'}", false},
+		{"http: {listen: ':80'}\ninputs: {allow_loopback: true}", true},
+		{"inputs: {allow_loopback: false}", false},
+	} {
+		s, err := load(t, test.file, nil)
+		if err != nil || s.Inputs.AllowLoopback != test.want {
+			t.Errorf("%s: %v, error %v", test.file, s.Inputs.AllowLoopback, err)
+		}
+	}
+}
