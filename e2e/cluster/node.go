@@ -125,9 +125,12 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 			"cluster.role="+role,
 		)
 	}
-	if c.config.Secure {
+	switch {
+	case c.config.Secure:
 		settings = append(settings, "cluster.key="+gossipKey,
 			"cluster.tls_cert="+n.files.Cert, "cluster.tls_key="+n.files.Key, "cluster.tls_ca="+n.files.CA)
+	case !n.Previous: // which warns, and does not know the setting
+		settings = append(settings, "cluster.insecure=true")
 	}
 	args := []string{c.program(n), "serve", "--data", n.data, "--listen", n.http}
 	if n.Runs {

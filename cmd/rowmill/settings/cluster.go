@@ -129,7 +129,7 @@ type Cluster struct {
 	// Key encrypts the gossip: 16, 24 or 32 bytes in base64. Several, apart by
 	// commas or white space, all decrypt and the first encrypts, so that a key
 	// can be changed node by node. Default: none, the gossip is in the clear
-	// and whoever reaches it may join.
+	// and whoever reaches it may join; only on loopback, unless Insecure.
 	Key Secret `yaml:"key"`
 
 	// Label keeps clusters apart that reach one another: nodes with another
@@ -147,10 +147,16 @@ type Cluster struct {
 
 	// TLSCert, TLSKey and TLSCA are PEM files for mutual TLS between nodes: all
 	// or none. They are read again when they change. Default: none, plain
-	// HTTP, in which whoever reaches PeerListen may command the node.
+	// HTTP, in which whoever reaches PeerListen may command the node; only on
+	// loopback, unless Insecure.
 	TLSCert string `yaml:"tls_cert"`
 	TLSKey  string `yaml:"tls_key"`
 	TLSCA   string `yaml:"tls_ca"`
+
+	// Insecure permits gossip without a key and requests between nodes without
+	// certificates on addresses that other machines reach. Default: false;
+	// true is for networks that nobody but the nodes is in.
+	Insecure bool `yaml:"insecure"`
 }
 
 // Enabled reports whether the node is one of several.
@@ -293,6 +299,9 @@ func (s Settings) checkCluster(check checker) {
 	}
 	for i, address := range c.Join {
 		check(isAddress(address) && !IsUnspecified(address), fmt.Sprintf("cluster.join[%d]", i), "must be HOST:PORT, such as 10.0.0.6:7946, is %q", address)
+	}
+	for _, reason := range c.Exposure() {
+		check(c.Insecure, "cluster.insecure", "is false, and %s, or cluster.insecure to true where nobody but the nodes reaches it", reason)
 	}
 	files := slices.DeleteFunc([]string{c.TLSCert, c.TLSKey, c.TLSCA}, func(name string) bool { return name == "" })
 	check(len(files) == 0 || len(files) == 3, "cluster.tls_cert",

@@ -10,6 +10,7 @@ func TestClusterSettings(t *testing.T) {
 	t.Parallel()
 	const redis = "store: {url: 'redis://10.0.0.5/0'}\n"
 	const both = redis + "objects: {url: 's3://mill'}\n"
+	const gossipKey = "MDEyMzQ1Njc4OTAxMjM0NQ=="
 	for _, test := range []struct {
 		name, file string
 		want       []string // of the error; none: it is valid
@@ -17,10 +18,23 @@ func TestClusterSettings(t *testing.T) {
 		{name: "one node on Redis and S3", file: both},
 		{name: "one node on S3", file: "objects: {url: 's3://mill/a/b', endpoint: 'http://10.0.0.5:7070', access_key: a, secret_key: b}"},
 		{name: "a shared directory", file: redis + "objects: {shared: true}"},
-		{name: "a cluster", file: both + "cluster: {listen: '10.0.0.7:7946', join: ['10.0.0.6:7946']}"},
+		{name: "a cluster", file: both + "cluster: {insecure: true, listen: '10.0.0.7:7946', join: ['10.0.0.6:7946']}"},
 		{name: "Sentinel", file: "store: {url: 'redis+sentinel://u:p@a:1,b:2/mill/0'}\nobjects: {shared: true}"},
-		{name: "all addresses, one advertised", file: both + "cluster: {listen: ':7946', advertise: '10.0.0.7:7946'}"},
-		{name: "a GPU node", file: both + "cluster: {listen: '10.0.0.7:7946', role: engines}"},
+		{name: "all addresses, one advertised", file: both + "cluster: {insecure: true, listen: ':7946', advertise: '10.0.0.7:7946'}"},
+		{name: "a GPU node", file: both + "cluster: {insecure: true, listen: '10.0.0.7:7946', role: engines}"},
+		{name: "a cluster with keys", file: both + "cluster: {listen: '10.0.0.7:7946', key: " + gossipKey + ", tls_cert: a.pem, tls_key: b.pem, tls_ca: c.pem}"},
+		{name: "a cluster on one machine", file: both + "cluster: {listen: '127.0.0.1:7946'}"},
+		{
+			name: "a cluster open to strangers", file: both + "cluster: {listen: '10.0.0.7:7946'}",
+			want: []string{
+				"cluster.insecure: is false, and the gossip on 10.0.0.7:7946 is in the clear", "set cluster.key, or cluster.insecure to true",
+				"requests of other nodes on 10.0.0.7:7947 are neither encrypted nor authenticated", "set cluster.tls_cert, cluster.tls_key and cluster.tls_ca, or cluster.insecure to true",
+			},
+		},
+		{
+			name: "a key and no certificates", file: both + "cluster: {listen: ':7946', advertise: '10.0.0.7:7946', key: " + gossipKey + "}",
+			want: []string{"cluster.insecure: is false, and requests of other nodes on :7947"},
+		},
 		{
 			name: "embedded store", file: "cluster: {listen: '10.0.0.7:7946'}",
 			want: []string{"cluster.listen: needs a store that all nodes share: set store.url"},
@@ -111,7 +125,7 @@ func TestPeerAddressFollowsTheGossips(t *testing.T) {
 		"listen: '127.0.0.1:0'":    "127.0.0.1:0",
 		"listen: '10.0.0.7:7946', peer_listen: '10.1.0.7:80'": "10.1.0.7:80",
 	} {
-		s, err := load(t, "store: {url: 'redis://a'}\nobjects: {url: 's3://mill'}\ncluster: {"+cluster+"}", nil)
+		s, err := load(t, "store: {url: 'redis://a'}\nobjects: {url: 's3://mill'}\ncluster: {insecure: true, "+cluster+"}", nil)
 		if err != nil || s.Cluster.PeerListen != want {
 			t.Errorf("%s: %q, error %v; want %q", cluster, s.Cluster.PeerListen, err, want)
 		}
