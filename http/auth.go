@@ -138,14 +138,23 @@ func (g *gate) pass(c *gin.Context) {
 	}
 }
 
-func (g *gate) who(c *gin.Context) (principal, error) {
+// apiKey is the key that a request was sent with.
+func apiKey(c *gin.Context) (string, error) {
 	headers := c.Request.Header.Values("Authorization")
 	if len(headers) != 1 {
-		return principal{}, unauthorized("missing_key", "send your API key once, in the header Authorization: Key <API_KEY>")
+		return "", unauthorized("missing_key", "send your API key once, in the header Authorization: Key <API_KEY>")
 	}
 	scheme, key, found := strings.Cut(headers[0], " ")
 	if !found || !strings.EqualFold(scheme, "Key") || key == "" || strings.TrimSpace(key) != key {
-		return principal{}, unauthorized("malformed_key", "the Authorization header must be the word Key, one space and your API key")
+		return "", unauthorized("malformed_key", "the Authorization header must be the word Key, one space and your API key")
+	}
+	return key, nil
+}
+
+func (g *gate) who(c *gin.Context) (principal, error) {
+	key, err := apiKey(c)
+	if err != nil {
+		return principal{}, err
 	}
 	who, err := g.keys.find(c.Request.Context(), key)
 	if errors.Is(err, rowmill.ErrNotFound) {

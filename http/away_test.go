@@ -155,7 +155,7 @@ func TestReadyz_AnswersInTimeWhateverHangs(t *testing.T) {
 		if took := time.Since(began); took > readyTimeout {
 			t.Errorf("it took %v", took)
 		}
-		if text := answer.Body.String(); answer.Code != 503 || !strings.Contains(text, "[-] store: records cannot be written now") || !strings.Contains(text, "[+] objects") {
+		if text := answer.Body.String(); answer.Code != 503 || !strings.Contains(text, "[-] store\n") || !strings.Contains(text, "[+] objects") {
 			t.Errorf("%d %s", answer.Code, text)
 		}
 	})

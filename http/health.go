@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	nethttp "net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,10 +53,11 @@ func openAPIDocument(version string) ([]byte, error) {
 	return text, nil
 }
 
-// health says how the node is, to people and machines that operate it: no key
-// is needed.
+// health says how the node is, to people and machines that operate it. No key
+// is needed, but for what only operators may know.
 type health struct {
 	*exchange.Exchange
+	keys  *keyring
 	store interface {
 		Ping(ctx context.Context) error
 	}
@@ -67,31 +69,76 @@ type health struct {
 // live says that the process runs; it asks nobody.
 func (h *health) live(c *gin.Context) { c.String(nethttp.StatusOK, "ok\n") }
 
-// ready says whether jobs are accepted, with ?verbose why or why not.
+// ready says whether jobs are accepted, with ?verbose why or why not: to
+// operators all of it, to others no more than which parts are well.
 func (h *health) ready(c *gin.Context) {
-	checks := h.checks(c)
-	status, lines := nethttp.StatusOK, &strings.Builder{}
-	for _, check := range checks {
-		mark := "[+]"
-		if !check.OK {
-			mark, status = "[-]", nethttp.StatusServiceUnavailable
-		}
-		fmt.Fprintf(lines, "%s %s: %s\n", mark, check.Name, oneLine(check.Text))
+	ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
+	defer cancel()
+	_, verbose := c.GetQuery("verbose")
+	key, _ := apiKey(c) // without one it is a stranger
+	told := make(chan bool, 1)
+	go func() { told <- verbose && h.operated(ctx, key) }()
+	checks := h.checks(ctx, c)
+	status, summary := nethttp.StatusOK, "ready\n"
+	if slices.ContainsFunc(checks, func(check Check) bool { return !check.OK }) {
+		status, summary = nethttp.StatusServiceUnavailable, "not ready\n"
 	}
-	summary := "ready\n"
-	if status != nethttp.StatusOK {
-		summary = "not ready\n"
-	}
-	if _, verbose := c.GetQuery("verbose"); verbose {
-		summary = lines.String() + summary
+	switch operator := <-told; {
+	case operator:
+		summary = everything(checks) + summary
+	case verbose:
+		summary = outline(checks) + summary
 	}
 	c.Header("Cache-Control", "no-store")
 	c.String(status, "%s", summary)
 }
 
-func (h *health) checks(c *gin.Context) []Check {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
-	defer cancel()
+// operated reports whether a key is one of those who run the service. One that
+// cannot be looked up is not.
+func (h *health) operated(ctx context.Context, key string) bool {
+	if key == "" {
+		return false
+	}
+	who, err := h.keys.find(ctx, key)
+	return err == nil && who.role == RoleAdmin && who.account == DefaultAccount
+}
+
+func mark(ok bool) string {
+	if ok {
+		return "[+]"
+	}
+	return "[-]"
+}
+
+func everything(checks []Check) string {
+	lines := &strings.Builder{}
+	for _, check := range checks {
+		fmt.Fprintf(lines, "%s %s: %s\n", mark(check.OK), check.Name, oneLine(check.Text))
+	}
+	return lines.String()
+}
+
+// outline has a line for each kind of part, the first word of a check's name:
+// what comes behind it may be an address.
+func outline(checks []Check) string {
+	var kinds []string
+	well := map[string]bool{}
+	for _, check := range checks {
+		kind, _, _ := strings.Cut(check.Name, " ")
+		before, known := well[kind]
+		if !known {
+			kinds, before = append(kinds, kind), true
+		}
+		well[kind] = before && check.OK
+	}
+	lines := &strings.Builder{}
+	for _, kind := range kinds {
+		fmt.Fprintf(lines, "%s %s\n", mark(well[kind]), kind)
+	}
+	return lines.String()
+}
+
+func (h *health) checks(ctx context.Context, c *gin.Context) []Check {
 	pinged := make(chan error, 1)
 	go func() { pinged <- h.store.Ping(ctx) }()
 	further := h.service.Checks(ctx)

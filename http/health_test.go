@@ -19,12 +19,12 @@ func TestReadyz_VerboseListsEveryCheck(t *testing.T) {
 	}
 	want := "[+] store: records can be written\n[+] engines: outputs are simulated\nready\n"
 	for _, query := range []string{"?verbose", "?verbose=1"} {
-		if got := string(w.get("/readyz"+query, bare...).want(200).text); got != want {
+		if got := string(w.get("/readyz" + query).want(200).text); got != want {
 			t.Errorf("%s: got %q", query, got)
 		}
 	}
 	w.service.checks = append(w.service.checks, Check{Name: "disk", Text: "full"})
-	if got := string(w.get("/readyz?verbose", bare...).want(503).text); !strings.HasSuffix(got, "[-] disk: full\nnot ready\n") {
+	if got := string(w.get("/readyz?verbose").want(503).text); !strings.HasSuffix(got, "[-] disk: full\nnot ready\n") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -39,6 +39,47 @@ func TestReadyz_503WhileDraining(t *testing.T) {
 	w.get("/livez", bare...).want(200)
 }
 
+// Whoever runs the service is told everything; strangers, its clients and the
+// administrators of its accounts learn no path, address or error.
+func TestReadyz_TellsStrangersNothing(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.service.checks = []Check{
+		{Name: "records", OK: true, Text: "at /var/lib/rowmill/rowmill.db"},
+		{Name: "node gpu1-af3fbcdb", OK: true, Text: "at http://10.0.0.1:8088"},
+		{Name: "engine 10.0.0.1:8000", OK: true, Text: "up"},
+		{Name: "engine 10.0.0.2:8000", OK: true, Text: "DOWN: dial tcp 10.0.0.2:8000: connection refused"},
+		{Name: "objects", Text: "CANNOT BE USED: s3://mill at http://10.0.0.4:7070"},
+		{Name: "objects", OK: true, Text: "s3://mill"},
+	}
+	const outline = "[+] store\n[+] records\n[+] node\n[+] engine\n[-] objects\nnot ready\n"
+	for who, headers := range map[string][]string{
+		"nobody":          bare,
+		"no known key":    {"Authorization", "Key rk_00_x"},
+		"no key at all":   {"Authorization", "Bearer " + adminKey},
+		"a client":        w.newKey(`{}`).header(),
+		"another's admin": w.newKey(`{"account":"acme","role":"admin"}`).header(),
+	} {
+		if got := string(w.get("/readyz?verbose", headers...).want(503).text); got != outline {
+			t.Errorf("%s is told %q", who, got)
+		}
+		if got := string(w.get("/readyz", headers...).want(503).text); got != "not ready\n" {
+			t.Errorf("%s is told %q", who, got)
+		}
+	}
+	for who, headers := range map[string][]string{
+		"the configured key": nil,
+		"a key of the store": w.newKey(`{"role":"admin"}`).header(),
+	} {
+		got := string(w.get("/readyz?verbose", headers...).want(503).text)
+		for _, check := range w.service.checks {
+			if !strings.Contains(got, check.Name+": "+check.Text+"\n") {
+				t.Errorf("%s is not told of %s: %q", who, check.Name, got)
+			}
+		}
+	}
+}
+
 // deafStore cannot be written to.
 type deafStore struct{ store.Store }
 
@@ -47,7 +88,7 @@ func (deafStore) Ping(context.Context) error { return errors.New("broken disk at
 func TestReadyz_503WhenTheStoreCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.Store = deafStore{c.Store} })
-	got := string(w.get("/readyz?verbose", bare...).want(503).text)
+	got := string(w.get("/readyz?verbose").want(503).text)
 	if !strings.Contains(got, "[-] store:") || strings.Contains(got, "secret") {
 		t.Errorf("got %q", got)
 	}

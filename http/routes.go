@@ -30,7 +30,8 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	}
 	handle := s.exchange.Handle
 
-	health := &health{Exchange: s.exchange, store: s.Store, service: s.Service, version: s.Version, openapi: s.openapi}
+	ring := newKeyring(s.Store, s.AdminKey, s.RequestsPerMinute, s.Now)
+	health := &health{Exchange: s.exchange, keys: ring, store: s.Store, service: s.Service, version: s.Version, openapi: s.openapi}
 	engine.GET("/livez", health.live)
 	engine.GET("/readyz", health.ready)
 	engine.GET("/version", handle(health.showVersion))
@@ -38,7 +39,6 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	engine.GET("/openapi.json", health.openAPI)
 	engine.GET("/console/*path", serveConsole(s.Console))
 
-	ring := newKeyring(s.Store, s.AdminKey, s.RequestsPerMinute, s.Now)
 	gate := &gate{Exchange: s.exchange, keys: ring, limits: newLimiter(s.Now)}
 	audit := &auditor{store: s.Store, logger: s.Logger, now: s.Now}
 	nodes := &nodes{Exchange: s.exchange, fleet: s.Service, audit: audit}

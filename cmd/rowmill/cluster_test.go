@@ -93,7 +93,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 	if n := nodes["gpu"]; n.Role != http.NodeEngines || !n.Self || n.Window == 0 || n.Version != buildInfo().Version {
 		t.Errorf("gpu is listed as %+v", n)
 	}
-	_, text := fetch(t, web.URL+"/readyz?verbose")
+	_, text := readiness(t, web)
 	for _, want := range []string{
 		"[+] records: at " + records.URL(), "[+] objects: at s3://rowmill/mill at " + objects.Endpoint, "[+] engines: none: rows run on other nodes",
 		"[+] node " + nodes["gpu"].ID + ": role engines, running", "[+] node " + nodes["web"].ID, "without TLS",

@@ -134,14 +134,14 @@ func TestTwoDeploymentsOnOneBucket(t *testing.T) {
 	}
 
 	wait.For(t, "the first one finds the job that it does not know", func() bool {
-		_, text := fetch(t, first.URL+"/readyz?verbose")
+		_, text := readiness(t, first)
 		return strings.Contains(text, "1 jobs with 8 bytes IN THE BUCKET AND IN NO RECORD")
 	})
 	if _, err := records.Command("FLUSHALL"); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "the first one notices that its records are gone", func() bool {
-		status, text := fetch(t, first.URL+"/readyz?verbose")
+		status, text := readiness(t, first)
 		return status == 503 && strings.Contains(text, "the records were lost")
 	})
 	if _, err := first.Bucket.Stat(t.Context(), layout.Job(lost)+"results/full-1-a.parquet"); err != nil {

@@ -138,7 +138,7 @@ func await(t *testing.T, api *client.Client, id string, ok func(client.Job) bool
 func awaitReady(t *testing.T, m *Main, texts ...string) {
 	t.Helper()
 	wait.Until(t, func() error {
-		status, body := fetch(t, m.URL+"/readyz?verbose")
+		status, body := readiness(t, m)
 		missing := slices.IndexFunc(texts, func(text string) bool { return !strings.Contains(body, text) })
 		if status == 200 && missing < 0 {
 			return nil

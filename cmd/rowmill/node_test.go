@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -197,7 +198,7 @@ func TestAddressesAndHealth(t *testing.T) {
 		holds  string
 	}{
 		{m.URL + "/livez", 200, ""},
-		{m.URL + "/readyz?verbose", 200, "engine simulator"},
+		{m.URL + "/readyz?verbose", 200, "[+] engine\n"},
 		{m.URL + "/version", 200, buildInfo().Version},
 		{m.URL + "/metrics", 404, ""},
 		{m.URL + "/debug/pprof/", 404, ""},
@@ -218,8 +219,27 @@ func TestAddressesAndHealth(t *testing.T) {
 
 func fetch(t *testing.T, url string) (int, string) {
 	t.Helper()
+	return fetchAs(t, url, "")
+}
+
+// readiness is what a node tells its operator of itself.
+func readiness(t *testing.T, m *Main) (int, string) {
+	t.Helper()
+	return fetchAs(t, m.URL+"/readyz?verbose", cmp.Or(m.FirstKey, m.Settings.APIKey.Reveal()))
+}
+
+// fetchAs asks with a key, or without any.
+func fetchAs(t *testing.T, url, key string) (int, string) {
+	t.Helper()
 	client := &nethttp.Client{Transport: &nethttp.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get(url)
+	req, err := nethttp.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Key "+key)
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func outage(t *testing.T, change func(*settings.Settings), strike, mend func() e
 	}
 	struck := time.Now()
 	await(t, api, id, func(j client.Job) bool { return strings.Contains(j.Message, message) })
-	if status, text := fetch(t, m.URL+"/readyz?verbose"); status != 503 || !strings.Contains(text, readyz) {
+	if status, text := readiness(t, m); status != 503 || !strings.Contains(text, readyz) {
 		t.Errorf("readyz answers %d:\n%s", status, text)
 	}
 	wait.For(t, "the patience has passed many times", func() bool {
@@ -127,8 +127,8 @@ func TestRedisAway(t *testing.T) {
 		}
 		const probes = 1500 * time.Millisecond // what an orchestrator's patience is set to
 		began := time.Now()
-		status, text := fetch(t, m.URL+"/readyz?verbose")
-		if took := time.Since(began); status != 503 || took > probes || !strings.Contains(text, "[-] store: ") {
+		status, text := readiness(t, m)
+		if took := time.Since(began); status != 503 || took > probes || !strings.Contains(text, "[-] store") {
 			t.Errorf("Redis %s: readyz answers %d after %v:\n%s", way, status, took, text)
 		}
 		var refusal *client.APIError
