@@ -21,7 +21,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false // a redirected POST would lose its body
-	engine.Use(s.exchange.Linger, identify, s.observe(metrics), s.recovered, s.boundHeaders)
+	engine.Use(s.exchange.Linger, unsniffed, identify, s.observe(metrics), s.recovered, s.boundHeaders)
 	engine.NoRoute(s.exchange.Do(unknownRoute))
 	engine.NoMethod(s.exchange.Do(wrongMethod))
 	if s.Objects != nil {

@@ -371,6 +371,9 @@ func (k *contract) check(r *nethttp.Request, sent []byte, response *nethttp.Resp
 	if response.Header.Get(headerRequestID) == "" {
 		k.Errorf("%s %s: no %s", r.Method, r.URL.Path, headerRequestID)
 	}
+	if response.Header.Get("X-Content-Type-Options") != "nosniff" {
+		k.Errorf("%s %s: a browser may take the answer for something else than it says", r.Method, r.URL.Path)
+	}
 	lookup := r.Clone(r.Context())
 	lookup.Body = io.NopCloser(bytes.NewReader(sent))
 	for _, prefix := range []string{"/objects/", "/console/"} {

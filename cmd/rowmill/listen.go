@@ -129,5 +129,8 @@ func adminHandler(metrics prometheus.Gatherer, pipeline *actors.System) nethttp.
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(place) // whoever asked has gone
 	})
-	return mux
+	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff") // what rows hold may look like a page
+		mux.ServeHTTP(w, r)
+	})
 }

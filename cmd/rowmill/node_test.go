@@ -248,6 +248,9 @@ func fetchAs(t *testing.T, url, key string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%s: a browser may take the answer for something else: %v", url, resp.Header)
+	}
 	return resp.StatusCode, string(body)
 }
 
