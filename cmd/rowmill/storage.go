@@ -74,6 +74,9 @@ func (m *Main) openRedis(ctx context.Context) error {
 	for _, warning := range warnings {
 		m.Logger.Warn("REDIS CAN LOSE RECORDS that were acknowledged", "reason", warning)
 	}
+	for _, warning := range set.Exposure() {
+		m.Logger.Warn("THE RECORDS ARE OPEN TO STRANGERS", "reason", warning)
+	}
 	return nil
 }
 
@@ -209,6 +212,9 @@ func (s service) checkRecords(ctx context.Context, say func(name, text string)) 
 	}
 	for _, warning := range warnings {
 		say("records", "CAN BE LOST: "+warning)
+	}
+	for _, warning := range m.Settings.Store.Exposure() {
+		say("records", "OPEN TO STRANGERS: "+warning)
 	}
 }
 

@@ -37,6 +37,28 @@ type Store struct {
 // Embedded reports whether records are in the data directory.
 func (s Store) Embedded() bool { return s.URL == "" }
 
+// Exposure says, a sentence each, how whoever reaches the records could read and
+// change them. It is empty where nobody else can.
+func (s Store) Exposure() []string {
+	_, rest, _ := strings.Cut(s.URL.Reveal(), "://")
+	user, hosts := "", rest
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		user, hosts = rest[:at], rest[at+1:]
+	}
+	hosts, _, _ = strings.Cut(hosts, "/")
+	hosts, _, _ = strings.Cut(hosts, "?")
+	if _, password, _ := strings.Cut(user, ":"); password != "" || s.Embedded() {
+		return nil
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		if !isLoopbackHost(host) {
+			return []string{fmt.Sprintf("Redis at %s asks for no password: whoever reaches it has every key, job and result; "+
+				"set requirepass there, and store.url to redis://:PASSWORD@HOST:PORT/DB", hosts)}
+		}
+	}
+	return nil
+}
+
 // Objects is where inputs, parts and results are kept.
 type Objects struct {
 	// URL is s3://BUCKET/PREFIX for a bucket that all nodes share. Default:
@@ -222,9 +244,18 @@ func IsUnspecified(address string) bool {
 // IsLoopback reports whether an address, HOST:PORT, is one that only this
 // machine reaches.
 func IsLoopback(address string) bool {
+	_, _, err := net.SplitHostPort(address)
+	return err == nil && isLoopbackHost(address)
+}
+
+// isLoopbackHost is IsLoopback of an address that may lack its port.
+func isLoopbackHost(address string) bool {
 	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = strings.Trim(address, "[]")
+	}
 	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // A namedValue is a setting's name and text.

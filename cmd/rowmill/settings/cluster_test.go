@@ -200,6 +200,31 @@ func TestExposure(t *testing.T) {
 	}
 }
 
+func TestExposureOfRecords(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"":                            "",
+		"redis://127.0.0.1:6379/0":    "",
+		"redis://localhost":           "",
+		"redis://[::1]:6379":          "",
+		"redis://:hush@10.0.0.4:6379": "",
+		"redis://u:hu@sh@10.0.0.4":    "",
+		"redis+sentinel://:hush@10.0.0.4:26379,10.0.0.5:26379/mill/0": "",
+		"redis://10.0.0.4:6379/0":                                     "10.0.0.4:6379",
+		"redis://u@redis/0?x=1":                                       "redis",
+		"rediss://:@10.0.0.4:6379/0":                                  "10.0.0.4:6379",
+		"redis+sentinel://127.0.0.1:26379,10.0.0.5:26379/mill":        "127.0.0.1:26379,10.0.0.5:26379",
+	} {
+		said := Store{URL: Secret(url)}.Exposure()
+		switch {
+		case want == "" && len(said) > 0:
+			t.Errorf("%s: %q", url, said)
+		case want != "" && (len(said) != 1 || !strings.Contains(said[0], "Redis at "+want+" asks for no password")):
+			t.Errorf("%s: %q, want one about %s", url, said, want)
+		}
+	}
+}
+
 func TestBucketOfURL(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][2]string{
