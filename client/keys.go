@@ -41,21 +41,42 @@ type NewKey struct {
 type Keys struct {
 	Keys []Key `json:"keys"`
 
-	Raw json.RawMessage `json:"-"` // as the service wrote it
+	Raw json.RawMessage `json:"-"` // as the service wrote it; of several pages their keys
 }
 
-// Keys lists the keys of an account; empty is that of the key, or all for an
-// administrator of the account default. Like all about keys it needs an
-// administrator's key.
+// Keys lists the keys of an account, all of them, however many answers that
+// takes; empty is that of the key, or all for an administrator of the account
+// default. Like all about keys it needs an administrator's key.
 func (c *Client) Keys(ctx context.Context, account string) (Keys, error) {
-	var k Keys
-	if err := c.get(ctx, "/v1/keys", about(account), &k.Raw); err != nil {
-		return Keys{}, err
+	query := about(account)
+	var all Keys
+	var texts []json.RawMessage
+	for pages := 1; ; pages++ {
+		var raw json.RawMessage
+		var page struct {
+			Keys []json.RawMessage `json:"keys"`
+			Next string            `json:"next_cursor"`
+		}
+		if err := c.get(ctx, "/v1/keys", query, &raw); err != nil {
+			return Keys{}, err
+		}
+		if err := json.Unmarshal(raw, &page); err != nil {
+			return Keys{}, c.noSuch("keys", err)
+		}
+		texts = append(texts, page.Keys...)
+		if page.Next != "" {
+			query.Set("cursor", page.Next)
+			continue
+		}
+		if pages > 1 {
+			raw, _ = json.Marshal(map[string][]json.RawMessage{"keys": texts}) // which were parts of JSON
+		}
+		if err := json.Unmarshal(raw, &all); err != nil {
+			return Keys{}, c.noSuch("keys", err)
+		}
+		all.Raw = raw
+		return all, nil
 	}
-	if err := json.Unmarshal(k.Raw, &k); err != nil {
-		return Keys{}, c.noSuch("keys", err)
-	}
-	return k, nil
 }
 
 // CreateKey makes a key. What it returns holds the only copy of its text.

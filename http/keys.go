@@ -63,31 +63,58 @@ type keys struct {
 	ring   *keyring
 	audit  *auditor
 	backup bool // the configuration has an administrator's key
+	most   int  // keys of an account
 	now    func() time.Time
 }
 
-// list answers GET /v1/keys.
+// list answers GET /v1/keys, a page at a time.
 func (k *keys) list(c *gin.Context) (any, error) {
 	account, err := administeredOrAll(c, c.Query("account"))
 	if err != nil {
+		return nil, err
+	}
+	var p request.Problems
+	limit := queryInt(c, &p, "limit", maxKeysPage, 1, maxKeysPage)
+	if err := p.Err(); err != nil {
 		return nil, err
 	}
 	all, err := k.store.ListKeys(c.Request.Context())
 	if err != nil {
 		return nil, err
 	}
+	page, next, err := pageOf(all, account, int(limit), c.Query("cursor"))
+	if err != nil {
+		return nil, err
+	}
 	views := []keyView{}
-	for _, key := range all {
-		if account != "" && key.Account != account {
-			continue
-		}
+	for _, key := range page {
 		used, err := k.ring.lastUsed(c.Request.Context(), key.ID)
 		if err != nil {
 			return nil, err
 		}
 		views = append(views, viewKey(key, used))
 	}
-	return gin.H{"keys": views}, nil
+	return gin.H{"keys": views, "next_cursor": orNull(next)}, nil
+}
+
+// room refuses a further key of an account that has as many as it may have. Two
+// that are made at the same moment may exceed that.
+func (k *keys) room(ctx context.Context, account string) error {
+	all, err := k.store.ListKeys(ctx)
+	if err != nil {
+		return err
+	}
+	has := 0
+	for _, key := range all {
+		if key.Account == account {
+			has++
+		}
+	}
+	if has >= k.most {
+		return request.Errorf(nethttp.StatusConflict, "too_many_keys",
+			"the account %s has %d keys, as many as an account may have (http.max_keys); revoke those that have expired or are not used", spelling.Shorten(account, 64), has)
+	}
+	return nil
 }
 
 // create answers POST /v1/keys. Its answer is the only time that the key is
@@ -96,6 +123,9 @@ func (k *keys) create(c *gin.Context) (any, error) {
 	secret, key := NewKey("", RoleUser, "", k.now())
 	account, err := administer(k.Exchange, c, exchange.SmallObject, func(body *request.Object) { k.read(body, &key) })
 	if err != nil {
+		return nil, err
+	}
+	if err := k.room(c.Request.Context(), account); err != nil {
 		return nil, err
 	}
 	key.Account = account

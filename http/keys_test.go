@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -362,4 +363,72 @@ func TestKeys_LastUsed(t *testing.T) {
 	if used() != "2026-03-01T13:00:00Z" {
 		t.Errorf("last used at %v", used())
 	}
+}
+
+func TestKeys_Pages(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	var made []string
+	for range 5 {
+		made = append(made, w.newKey(`{"account":"acme"}`).id)
+	}
+	other := w.newKey(`{}`).id
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, id := range []string{"aaaa", "bbbb"} { // made at the same moment, before all others
+		if err := w.store.PutKey(t.Context(), store.Key{ID: id, Account: "acme", Role: RoleUser, Created: at}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made = append([]string{"aaaa", "bbbb"}, made...)
+	page := func(query string) (ids []string, next string) {
+		body := w.get("/v1/keys" + query).want(200).json()
+		for _, k := range body["keys"].([]any) {
+			ids = append(ids, k.(map[string]any)["id"].(string))
+		}
+		next, _ = body["next_cursor"].(string)
+		return ids, next
+	}
+	if ids, next := page(""); len(ids) != 8 || ids[7] != other || next != "" {
+		t.Errorf("all keys: %v, then %q", ids, next)
+	}
+	for limit := 1; limit <= 8; limit++ {
+		var all []string
+		for cursor := ""; ; {
+			ids, next := page(fmt.Sprintf("?account=acme&limit=%d&cursor=%s", limit, cursor))
+			all = append(all, ids...)
+			if cursor = next; cursor == "" {
+				break
+			}
+			if len(ids) != limit {
+				t.Errorf("a page of %d has %d", limit, len(ids))
+			}
+		}
+		if !slices.Equal(all, made) {
+			t.Errorf("pages of %d: %v, want %v", limit, all, made)
+		}
+	}
+	_, next := page("?account=acme&limit=3")
+	w.do("DELETE", "/v1/keys/"+made[2], "").want(200) // the last that was shown
+	if ids, _ := page("?account=acme&cursor=" + next); !slices.Equal(ids, made[3:]) {
+		t.Errorf("after a key that is gone: %v, want %v", ids, made[3:])
+	}
+	for query, field := range map[string]string{
+		"limit=0": "limit", "limit=101": "limit", "limit=x": "limit", "cursor=x": "cursor", "cursor=eCB5": "cursor",
+	} {
+		w.get("/v1/keys?"+query).wantError(400, "invalid_request", field)
+	}
+}
+
+func TestKeys_AsManyAsAnAccountMayHave(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(c *Config) { c.MaxKeys = 2 })
+	first := w.newKey(`{"account":"acme"}`)
+	admin := w.newKey(`{"account":"acme","role":"admin"}`)
+	for _, headers := range [][]string{nil, admin.header()} {
+		w.do("POST", "/v1/keys", `{"account":"acme"}`, headers...).wantError(409, "too_many_keys", "acme has 2 keys")
+	}
+	w.newKey(`{"account":"other"}`) // nobody else's matter
+	w.do("POST", "/v1/keys/"+first.id+"/rotate", "").want(200)
+	w.do("DELETE", "/v1/keys/"+first.id, "").want(200)
+	w.newKey(`{"account":"acme"}`)
 }

@@ -52,7 +52,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	}
 	s.routeJobs(v1, audit)
 
-	keys := &keys{Exchange: s.exchange, store: s.Store, ring: ring, audit: audit, backup: s.AdminKey != "", now: s.Now}
+	keys := &keys{Exchange: s.exchange, store: s.Store, ring: ring, audit: audit, backup: s.AdminKey != "", most: s.MaxKeys, now: s.Now}
 	v1.GET("/auth/check", handle(checkAuth))
 	v1.GET("/try-authentication", handle(checkAuth))
 	v1.GET("/keys", handle(keys.list))

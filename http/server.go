@@ -121,6 +121,9 @@ type Config struct {
 	// its own, on this node. Default: 0, no bound; the queue of jobs is fair
 	// between accounts without one.
 	RequestsPerMinute int
+	// MaxKeys bounds the keys of each account. Default: 1,000; every node holds
+	// all keys and reads them anew every two seconds.
+	MaxKeys int
 	// FunctionDeadline is how long a run of a Function for one input may take.
 	// Default 90 s: clients give up after 100 s.
 	FunctionDeadline time.Duration
@@ -162,6 +165,9 @@ func (c Config) WithDefaults() Config {
 	if c.Quotas == nil {
 		c.Quotas = DefaultQuotas()
 	}
+	if c.MaxKeys == 0 {
+		c.MaxKeys = 1000
+	}
 	if c.FunctionDeadline == 0 {
 		c.FunctionDeadline = 90 * time.Second
 	}
@@ -197,6 +203,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("http: Config.Patience: %v must not be negative", c.Patience)
 	case c.RequestsPerMinute < 0:
 		return fmt.Errorf("http: Config.RequestsPerMinute: %d must not be negative", c.RequestsPerMinute)
+	case c.MaxKeys < 1:
+		return fmt.Errorf("http: Config.MaxKeys: %d must be at least 1", c.MaxKeys)
 	case c.FunctionDeadline < 0:
 		return fmt.Errorf("http: Config.FunctionDeadline: %v must not be negative", c.FunctionDeadline)
 	case c.IdempotencyTTL < 0:

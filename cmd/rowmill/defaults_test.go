@@ -54,6 +54,7 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 		"inputs.total_timeout":         {s.Inputs.TotalTimeout, download.TotalTimeout},
 		"http.max_body":                {int64(s.HTTP.MaxBody), api.MaxBodyBytes},
 		"http.requests_per_minute":     {s.HTTP.RequestsPerMinute, api.RequestsPerMinute},
+		"http.max_keys":                {s.HTTP.MaxKeys, api.MaxKeys},
 		"quotas[1].row_quota":          {*s.Quotas[1].RowQuota, api.Quotas[1].RowQuota},
 		"quotas[0].token_quota":        {*s.Quotas[0].TokenQuota, api.Quotas[0].TokenQuota},
 		"store.prefix":                 {s.Store.Prefix, redis.Config{}.WithDefaults().Prefix},

@@ -82,6 +82,11 @@ type HTTP struct {
 	// of its own, on this node. Default: 0, no bound: jobs of different
 	// accounts take turns without one.
 	RequestsPerMinute int `yaml:"requests_per_minute"`
+
+	// MaxKeys bounds the API keys of each account. Default: 1,000, far more than
+	// people and programs need; every node holds all keys and reads them anew
+	// every two seconds.
+	MaxKeys int `yaml:"max_keys"`
 }
 
 // Inputs bounds what a job may bring in.
@@ -313,7 +318,7 @@ type Log struct {
 // replaces its default.
 func Defaults() Settings {
 	return Settings{
-		HTTP:    HTTP{Listen: "127.0.0.1:8088", MaxBody: 512 * MiB},
+		HTTP:    HTTP{Listen: "127.0.0.1:8088", MaxBody: 512 * MiB, MaxKeys: 1000},
 		Store:   Store{Prefix: "rowmill:"},
 		Cluster: Cluster{Role: Both, Label: "rowmill"},
 		Inputs: Inputs{

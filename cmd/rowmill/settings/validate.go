@@ -31,6 +31,8 @@ func (s Settings) Validate() error {
 	positive("http.max_body", int64(s.HTTP.MaxBody))
 	check(s.HTTP.RequestsPerMinute >= 0, "http.requests_per_minute", "must be at least 1, or 0 for no bound, is %d", s.HTTP.RequestsPerMinute)
 
+	positive("http.max_keys", int64(s.HTTP.MaxKeys))
+
 	s.checkStorage(check)
 	s.checkCluster(check)
 

@@ -1,0 +1,37 @@
+package client
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+)
+
+// A service answers with a page at a time, or, an older one, with all at once.
+func TestKeysOfSeveralPages(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"":                `{"keys":[{"id":"a","later":1}],"next_cursor":"x"}`,
+		"x":               `{"keys":[{"id":"b"}],"next_cursor":"y"}`,
+		"y":               `{"keys":[],"next_cursor":null}`,
+		"of an older one": `{"keys":[{"id":"a"},{"id":"b"}]}`,
+	}
+	for begin, raw := range map[string]string{
+		"":                `{"keys":[{"id":"a","later":1},{"id":"b"}]}`,
+		"of an older one": `{"keys":[{"id":"a"},{"id":"b"}]}`,
+	} {
+		c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			cursor := r.URL.Query().Get("cursor")
+			if cursor == "" {
+				cursor = begin
+			}
+			if r.URL.Query().Get("account") != "acme" {
+				cursor = "another account's"
+			}
+			fmt.Fprint(w, answers[cursor])
+		})
+		found, err := c.Keys(t.Context(), "acme")
+		if err != nil || len(found.Keys) != 2 || found.Keys[1].ID != "b" || string(found.Raw) != raw {
+			t.Errorf("%q: %+v, %s, error %v", begin, found.Keys, found.Raw, err)
+		}
+	}
+}
