@@ -217,6 +217,8 @@ func (s *Store) mend(ctx context.Context, j *job) error {
 	}
 	switch {
 	case fence.Session == "", m.Session == fence.Session && m.Epoch == fence.Epoch:
+	case final && m.Session == fence.Session && !m.Status.Terminal(): // claimed by a look that came no further
+		fence.Epoch = m.Epoch
 	case m.Epoch > fence.Epoch, m.Status.Terminal(): // another's, or over all the same
 		j.lose()
 		fence = store.Fence{}

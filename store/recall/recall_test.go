@@ -32,6 +32,23 @@ func TestForgotten(t *testing.T) {
 				n.t.Error("its artifacts are not those that there are")
 			}
 		},
+		"the end with the claim, and what comes between cannot be written at once": func(n *node, v *vault) {
+			n.create()
+			v.keep()
+			f := n.claim()
+			n.run(f)
+			n.commit(f, "p", 6, 6)
+			n.merge(f, "m")
+			n.finish(f)
+			v.forget()
+			v.full = true
+			if err := n.Look(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+				n.t.Errorf("a look at a store that is full: %v", err)
+			}
+			v.full = false
+			n.look()
+			n.whole()
+		},
 		"that another continues it": func(n *node, v *vault) {
 			n.create()
 			n.cancel()
