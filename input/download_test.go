@@ -191,11 +191,15 @@ func TestForbiddenNetworks(t *testing.T) {
 	strict, _ := downloader(t, func(c *input.Config) { c.AllowLoopback = false })
 	loopback, _ := downloader(t, nil)
 	for _, host := range []string{
-		"127.0.0.1:9", "[::1]:9", "localhost:9", "10.1.2.3", "192.168.0.1", "172.16.0.1",
-		"100.64.0.1", "0.0.0.0:9", "[fe80::1]", "[fd00::1]", "[::ffff:127.0.0.1]:9", "[64:ff9b::7f00:1]", "224.0.0.1", "255.255.255.255",
+		"10.1.2.3", "192.168.0.1", "172.16.0.1", "100.64.0.1", "0.0.0.0:9", "[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "224.0.0.1", "255.255.255.255",
 	} {
 		_, err := strict.Fetch(t.Context(), "http://"+host+"/hidden?"+secret, io.Discard)
 		wantFailure(t, err, "allow_private_networks")
+	}
+	for _, host := range []string{"127.0.0.1:9", "127.1.2.3", "[::1]:9", "localhost:9", "[::ffff:127.0.0.1]:9"} {
+		_, err := strict.Fetch(t.Context(), "http://"+host+"/hidden?"+secret, io.Discard)
+		wantFailure(t, err, "allow_loopback")
+		wantContext(t, err, "")
 	}
 	_, err := loopback.Fetch(t.Context(), "http://10.1.2.3/", io.Discard)
 	wantFailure(t, err, "allow_private_networks")

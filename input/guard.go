@@ -18,6 +18,8 @@ var (
 	errMetadata = errors.New("metadata address")
 	// errOwn is a connection to a part of this service.
 	errOwn = errors.New("own address")
+	// errLoopback is one to this machine, where that is not permitted.
+	errLoopback = errors.New("loopback address")
 )
 
 // metadata is where clouds give whoever asks from a machine its credentials,
@@ -126,7 +128,11 @@ func (g *guard) check(ctx context.Context, network, address string, conn syscall
 			return errOwn
 		}
 	}
-	return g.networks.Safe(network, address, conn)
+	err = g.networks.Safe(network, address, conn)
+	if err != nil && bare(to.Addr()).IsLoopback() {
+		err = fmt.Errorf("%w: %w", errLoopback, err)
+	}
+	return err
 }
 
 // leadsTo reports whether a connection reaches what is at an address, HOST:PORT.

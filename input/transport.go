@@ -104,6 +104,8 @@ func (d *download) reason(err error) string {
 		return "it leads to a metadata service of a cloud, which is never an input, whatever is set"
 	case errors.Is(err, errOwn):
 		return "it leads to this service itself or to one of its inference servers, which are never an input, whatever is set"
+	case errors.Is(err, errLoopback):
+		return "it leads to the machine that the service runs on, which inputs.allow_loopback would have to permit"
 	case errors.Is(err, ssrf.ErrProhibitedIP), errors.Is(err, ssrf.ErrProhibitedNetwork):
 		return "it leads to an address in a private or reserved network, which inputs.allow_private_networks would have to permit"
 	case errors.As(err, &dns) && dns.IsNotFound:
