@@ -46,7 +46,7 @@ type Job struct {
 	Started   *time.Time `json:"datetime_started"`   // when ingest began
 	Completed *time.Time `json:"datetime_completed"` // set with the terminal state
 
-	NumRows      *int64 `json:"num_rows"`      // set once, when the rows are counted
+	NumRows      *int64 `json:"num_rows"`      // set once: at creation where the rows were sent with the job, else when they are counted
 	InputTokens  *int64 `json:"input_tokens"`  // of committed rows; never falls
 	OutputTokens *int64 `json:"output_tokens"` // of committed rows; never falls
 

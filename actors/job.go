@@ -244,7 +244,10 @@ func (j *job) proceed(c actor.Context) {
 	now := j.cfg.Clock()
 	j.update(c, func(r *store.Record) {
 		if r.Job.NumRows == nil {
-			r.Job.NumRows, r.Shards = &rows, shards
+			r.Job.NumRows = &rows
+		}
+		if r.Shards == 0 {
+			r.Shards = shards
 		}
 		if r.Cut == "" && r.Job.RunType != rowmill.RunEstimate { // of which some rows may run
 			r.Cut = cut

@@ -69,7 +69,7 @@ func TestJob_HasEveryFieldOfTheInterface(t *testing.T) {
 	for name, want := range map[string]any{
 		"job_id": id, "status": "pending", "model": "gpt-oss-20b", "system_prompt": nil, "job_priority": 0.0,
 		"datetime_started": nil, "datetime_completed": nil, "json_schema": nil, "name": "n", "description": nil,
-		"input_tokens": nil, "output_tokens": nil, "job_cost": nil, "num_rows": nil, "failure_reason": nil,
+		"input_tokens": nil, "output_tokens": nil, "job_cost": nil, "num_rows": 1.0, "failure_reason": nil,
 		"cost_estimate": nil, "run_type": "FULL", "rows_done": 0.0, "failed_rows": 0.0,
 		"truncated_rows": 0.0, "truncated_outputs": 0.0, "estimate": nil,
 	} {

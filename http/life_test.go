@@ -3,6 +3,7 @@ package http
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -85,9 +86,14 @@ func schemaOf(record store.Record, kind rowmill.IDKind) results.Schema {
 	}
 }
 
-// running brings a new job to where rows are done.
+// running brings a new job to where rows are done. The input "a" stands for as
+// many.
 func (w *world) running(body string, rows int64) store.Fence {
 	w.Helper()
+	inputs := strings.Repeat(`,"a"`, int(rows))
+	if rows > 0 {
+		body = strings.Replace(body, `"inputs":["a"]`, `"inputs":[`+inputs[1:]+`]`, 1)
+	}
 	return w.start(w.submitted(body), rows)
 }
 

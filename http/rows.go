@@ -84,7 +84,7 @@ func (r *rows) failures(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	list, job := r.archive.Failures, record.Job
-	if notRun && job.Status.Terminal() && job.Status != rowmill.StatusSucceeded && job.NumRows != nil && job.RunType != rowmill.RunEstimate {
+	if notRun && job.Status.Terminal() && job.Status != rowmill.StatusSucceeded && record.Counted() && job.RunType != rowmill.RunEstimate {
 		list = r.archive.Missing
 	}
 	found, more, err := list(c.Request.Context(), record, from, limit)
@@ -145,9 +145,11 @@ func (r *rows) preview(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := r.archive.Preview(c.Request.Context(), record, offset, limit)
-	if err != nil {
-		return nil, err
+	found := archive.Preview{Record: record, End: offset}
+	if record.Counted() || record.DataRemoved != nil {
+		if found, err = r.archive.Preview(c.Request.Context(), record, offset, limit); err != nil {
+			return nil, err
+		}
 	}
 	job := found.Record.Job
 	views := make([]previewRow, len(found.Rows))
@@ -158,7 +160,7 @@ func (r *rows) preview(c *gin.Context) (any, error) {
 		"rows": views, "next_offset": nil, "status": caller(c).view(job).Status,
 		"num_rows": job.NumRows, "rows_done": job.RowsDone,
 	}
-	if total := job.NumRows; total != nil && found.End < *total {
+	if total := job.NumRows; total != nil && found.Record.Counted() && found.End < *total {
 		body["next_offset"] = found.End
 	}
 	return body, nil

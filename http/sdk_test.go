@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -146,6 +147,31 @@ func TestSDKDialect_CancelledJobsHaveAFailureReason(t *testing.T) {
 	}
 	if got := w.get("/v1/jobs/" + id).want(200).json()["job"].(map[string]any)["failure_reason"]; got != nil {
 		t.Errorf("another key sees the failure_reason %v", got)
+	}
+}
+
+// A client that attaches to a job right away draws a bar of that many rows.
+func TestNumRows_IsKnownAtOnceOfRowsThatWereSent(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(c *Config) { c.MaxInlineBytes = 50 })
+	w.publish(grade)
+	for body, want := range map[string]any{
+		`{"inputs":["a","b","c"]}`:                           3.0,
+		`{"inputs":["` + strings.Repeat("a", 60) + `","b"]}`: 2.0, // in an object
+		`{"model":"grade","inputs":[{"essay":"A"},"ready"]}`: 2.0,
+		`{"inputs":"https://example.org/a.csv"}`:             nil,
+		`{"inputs":["a"],"cost_estimate":true}`:              1.0,
+	} {
+		id := w.submitted(body)
+		if got := w.get("/v1/jobs/" + id).want(200).json()["job"].(map[string]any)["num_rows"]; got != want {
+			t.Errorf("%.60s: num_rows %v, want %v", body, got, want)
+		}
+		w.get("/v1/jobs/" + id + "/results?partial=true").want(409)
+		w.get("/v1/job-cancel/" + id).want(200)
+		if got := w.get("/v1/jobs/" + id).want(200).json()["job"].(map[string]any)["num_rows"]; got != want {
+			t.Errorf("%.60s, cancelled: num_rows %v, want %v", body, got, want)
+		}
+		w.get("/v1/jobs/" + id + "/results?partial=true").want(409)
 	}
 }
 

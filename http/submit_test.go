@@ -56,8 +56,8 @@ func TestSubmit_JobIsDurableBeforeTheAnswer(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "b\nc"}, spec.Inline); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
-	if job.NumRows != nil || job.Started != nil || job.Completed != nil || job.JobCost != nil || job.InputTokens != nil {
-		t.Errorf("fields that are not known yet are set: %+v", job)
+	if job.NumRows == nil || *job.NumRows != 2 || job.Started != nil || job.Completed != nil || job.JobCost != nil || job.InputTokens != nil {
+		t.Errorf("fields that are known are not set, or others are: %+v", job)
 	}
 }
 

@@ -101,6 +101,11 @@ type Fence struct {
 	Epoch   int64
 }
 
+// Counted reports whether the rows of the job's input are numbered, so that some
+// may be committed. A node of an earlier version leaves Shards out where the
+// record names the number of rows from the beginning.
+func (r *Record) Counted() bool { return r.Shards > 0 || r.Job.RowsDone > 0 }
+
 // A Mark is where a record stands; the zero Mark is that of no record.
 type Mark struct {
 	Version int64
@@ -122,7 +127,7 @@ type Record struct {
 	DownloadStarted  *time.Time `json:"download_started,omitempty"`  // durable before the first byte is asked for
 	Downloader       string     `json:"downloader,omitempty"`        // address of the node that began it, HOST:PORT; empty on one that stands alone
 	DownloadFinished *time.Time `json:"download_finished,omitempty"` // the raw input is a complete object
-	Shards           int        `json:"shards"`                      // number of shards, set with NumRows
+	Shards           int        `json:"shards"`                      // number of shards, set when the input is cut
 	Cut              string     `json:"cut,omitempty"`               // which rows are in which shard, see shard.Manifest; empty for an estimate
 
 	// Reserved is what Reserve set aside for the job; zero once it is over.

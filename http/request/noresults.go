@@ -34,10 +34,10 @@ func NoRows(record store.Record, v results.Variant) error {
 	switch {
 	case record.Job.RunType == rowmill.RunEstimate:
 		return Errorf(http.StatusConflict, "no_results", "an estimate job has no results, and no partial ones").With("status", status)
-	case record.DataRemoved == nil && record.Job.NumRows == nil && status.Terminal():
+	case record.DataRemoved == nil && !record.Counted() && status.Terminal():
 		return Errorf(http.StatusConflict, "no_rows",
 			"the job is %s, and was so before its rows were counted: there is nothing of it", status).With("status", status)
-	case record.DataRemoved == nil && record.Job.NumRows == nil:
+	case record.DataRemoved == nil && !record.Counted():
 		return Errorf(http.StatusConflict, "no_rows", "the rows of the job are not counted yet; try again later").With("status", status)
 	}
 	return notKept(record, v)

@@ -26,6 +26,7 @@ type spool struct {
 	maxRow    int    // bytes of a decoded row
 	maxInline int    // bytes of JSON kept in memory
 
+	count   int64    // of rows
 	rows    []string // JSON strings and objects
 	size    int      // bytes of rows as lines
 	writer  blob.Writer
@@ -43,6 +44,7 @@ func (k *spool) add(before string, raw []byte, after string) error {
 	if k.dropped {
 		return nil
 	}
+	k.count++
 	k.size += len(before) + len(raw) + len(after) + 1 // line end, or comma
 	if k.writer == nil && k.size <= k.maxInline {
 		k.rows = append(k.rows, before+string(raw)+after)

@@ -139,6 +139,10 @@ func (job *Job) Record(now time.Time) store.Record {
 		Created:  now.UTC().Truncate(time.Microsecond),
 		Warnings: job.warnings, Message: "waiting for a node to take the job",
 	}
+	if job.sub.inline {
+		rows := job.sub.rows.count
+		made.NumRows = &rows
+	}
 	if made.Warnings == nil {
 		made.Warnings = []string{}
 	}

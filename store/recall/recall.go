@@ -326,7 +326,10 @@ func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 
 // fresh is the record that a job was created with, from a later one.
 func fresh(rec store.Record) store.Record {
-	rec.Job.Status, rec.Job.Started, rec.Job.NumRows, rec.Job.Message = rowmill.StatusPending, nil, nil, ""
+	rec.Job.Status, rec.Job.Started, rec.Job.Message = rowmill.StatusPending, nil, ""
+	if rec.Spec.URL != "" || rec.Spec.Continue != nil { // of others it was known at once
+		rec.Job.NumRows = nil
+	}
 	rec.Job.RowsDone, rec.Job.FailedRows, rec.Job.TruncatedRows, rec.Job.TruncatedOutputs = 0, 0, 0, 0
 	rec.Job.InputTokens, rec.Job.OutputTokens, rec.Reserved, rec.Shards = nil, nil, 0, 0
 	return rec
