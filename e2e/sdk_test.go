@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// sdkPath is a PATH in which python3 has the SDK of this API family, in the
+// version that .ci/tools.env names so.
+func sdkPath(t *testing.T, name string) string {
+	t.Helper()
+	pins, err := os.ReadFile("../.ci/tools.env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(pins), "\n"+name+"=")
+	if !found {
+		t.Fatalf(".ci/tools.env does not name %s", name)
+	}
+	version, _, _ := strings.Cut(rest, "\n")
+	bin, err := filepath.Abs("../bin/tools/sutro-" + version + "/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(bin, "../complete")); err != nil {
+		unable(t, "the Python SDK is not there (`.ci/tools sdk`): %v", err)
+	}
+	return bin + ":" + os.Getenv("PATH")
+}
+
+// TestPythonSDK drives the real SDK through all its calls, unmodified, by its
+// own setting of the URL.
+func TestPythonSDK(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"SUTRO", "SUTRO_OLD"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := sdkPath(t, name)
+			n := on(t, "", startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
+			n.start(t)
+			for _, definition := range []map[string]any{
+				{"name": "grade", "prompt": "Grade {{text}}"},
+				{"name": "judge", "prompt": "Judge {{text}}", "json_schema": map[string]any{
+					"type": "object", "required": []string{"points"},
+					"properties": map[string]any{"points": map[string]any{"type": "integer", "minimum": 0, "maximum": 9}},
+				}},
+			} {
+				definition["model"], definition["inputs"] = "llama-3.1-8b", []map[string]any{{"name": "text"}}
+				n.call(t, http.MethodPost, "/v1/functions", definition, nil)
+			}
+			var made struct {
+				Key string `json:"key"`
+			}
+			n.call(t, http.MethodPost, "/v1/keys", map[string]any{"name": "laptop", "dialect": "sdk"}, &made)
+			input := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte("id,text\n007,A mill grinds.\n008,A row waits.\n009,A job ends.\n"))
+			}))
+			t.Cleanup(input.Close)
+
+			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+			defer cancel()
+			program := exec.CommandContext(ctx, "env", "python3", "testdata/sdk.py", n.base, made.Key, input.URL)
+			program.Env = []string{"PATH=" + path, "LANG=C.UTF-8", "TMPDIR=" + t.TempDir()}
+			program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			program.Cancel = func() error { return syscall.Kill(-program.Process.Pid, syscall.SIGKILL) }
+			if said, err := program.CombinedOutput(); err != nil {
+				t.Errorf("the SDK: %v\n%s", err, said[max(0, len(said)-4000):])
+			}
+		})
+	}
+}
