@@ -46,7 +46,7 @@ func TestClientPages(t *testing.T) {
 	for _, page := range pages {
 		names = append(names, filepath.Base(page))
 	}
-	if want := []string{"cli.md", "curl.md", "go.md", "python.md"}; !slices.Equal(names, want) {
+	if want := []string{"cli.md", "curl.md", "go.md", "python-sdk.md", "python.md"}; !slices.Equal(names, want) {
 		t.Fatalf("the pages are %q, want %q", names, want)
 	}
 	for _, page := range pages {
@@ -83,7 +83,11 @@ func read(t *testing.T, page, text string) {
 			t.Fatal(err)
 		}
 	}
-	env := []string{"HOME=" + home, "LANG=C.UTF-8", "PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH")}
+	path := os.Getenv("PATH")
+	if page == "python-sdk.md" {
+		path = sdkPath(t, "SUTRO")
+	}
+	env := []string{"HOME=" + home, "LANG=C.UTF-8", "PATH=" + filepath.Dir(binary) + ":" + path}
 	for i := range blocks {
 		b := &blocks[i]
 		b.name = fmt.Sprintf("docs/clients/%s:%d", page, b.line)
