@@ -4,6 +4,7 @@ import (
 	"debug/buildinfo"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,5 +51,33 @@ func TestNoticeNamesEveryModule(t *testing.T) {
 	}
 	if named["github.com/hashicorp/memberlist"] != "MPL-2.0" {
 		t.Errorf("memberlist is under %q", named["github.com/hashicorp/memberlist"])
+	}
+}
+
+// TestDependenciesAreExplained wants every module that go.mod asks for itself to
+// stand in docs/dependencies.md.
+func TestDependenciesAreExplained(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/dependencies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(text), -1)
+	if len(direct) < 20 {
+		t.Fatalf("go.mod asks for %v only", direct)
+	}
+	for _, module := range direct {
+		if !strings.Contains(string(page), "`"+module[1]+"`") {
+			t.Errorf("docs/dependencies.md does not mention `%s`", module[1])
+		}
+	}
+	for _, module := range regexp.MustCompile("`([a-z.]+\\.[a-z]+/[^` ]+)`").FindAllStringSubmatch(string(page), -1) {
+		if !strings.Contains(string(text), "\t"+module[1]+" v") {
+			t.Errorf("docs/dependencies.md explains `%s`, which go.mod does not ask for", module[1])
+		}
 	}
 }
