@@ -196,6 +196,7 @@ func TestRun_ADownloadThatNobodyWantsStops(t *testing.T) {
 		rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
 		r.lose(t, rec, fence)
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		if took := server.ended.Sub(began); took != time.Minute || !r.Downloads.None() {
 			t.Errorf("the download ended after %v, want as nobody wants it any more", took)
 		}

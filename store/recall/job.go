@@ -118,6 +118,13 @@ func (j *job) end(w *write, acked bool, mends int) {
 	j.behind = j.behind || j.mends != mends
 }
 
+// remade notes that a write was made again: it may be forgotten again, too.
+func (j *job) remade(w *write) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	w.at = time.Now()
+}
+
 // writes are those that were acknowledged, to be made again.
 func (j *job) writes() []*write {
 	j.mu.Lock()

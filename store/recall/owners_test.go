@@ -128,3 +128,18 @@ func TestAnotherOwnerGoesOn(t *testing.T) {
 	b.has(6, "2", "4")
 	b.is(rowmill.StatusSucceeded)
 }
+
+// What was written again can be forgotten like what was written first, for as long.
+func TestWhatWasWrittenAgainIsRemembered(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	n := v.nodeThat(recall.Config{For: time.Nanosecond, Patience: time.Hour})
+	f := n.begin()
+	v.keep()
+	n.commit(f, "1", 1, 1)
+	for range 3 {
+		v.forget()
+		n.look()
+		n.has(1, "1")
+	}
+}

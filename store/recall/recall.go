@@ -271,7 +271,9 @@ func (s *Store) create(ctx context.Context, j *job) error {
 	var err error
 	switch {
 	case created != nil:
-		err = created.do(ctx, store.Fence{})
+		if err = created.do(ctx, store.Fence{}); err == nil {
+			j.remade(created)
+		}
 	case base != nil:
 		_, _, err = s.Store.Create(ctx, fresh(*base), nil)
 	}
@@ -296,6 +298,9 @@ func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 			continue
 		}
 		err := again.do(ctx, fence)
+		if err == nil {
+			j.remade(again)
+		}
 		var limit *store.LimitError
 		switch {
 		case err == nil, errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrConflict), errors.Is(err, rowmill.ErrExpired), errors.As(err, &limit):
