@@ -166,8 +166,8 @@ func TestRun_WaitsForADownloadElsewhere(t *testing.T) {
 				began := time.Now()
 				r.Silence = 30 * time.Second
 				r.DownloadsAt = func(context.Context, string, string) (bool, error) { return c.say(time.Since(began)) }
-				if c.stored > 0 {
-					time.AfterFunc(c.stored, func() { r.put(t, layout.Raw(rec.Job.ID), "name\nAnn\n") })
+				if raw := layout.Raw(rec.Job.ID); c.stored > 0 {
+					time.AfterFunc(c.stored, func() { r.put(t, raw, "name\nAnn\n") })
 				}
 				_, err = r.run(t, rec, fence)
 				if c.stored > 0 {
