@@ -23,7 +23,8 @@ import (
 // shards are copied, and of each the rows to be taken over are written as one
 // part and committed as carried. Whatever breaks it off, it may be repeated: a
 // shard whose part is committed is not taken over again, and the manifest comes
-// last.
+// last. Where the store has forgotten such a part, the job may have run rows
+// already, which are left out.
 type takeover struct {
 	*ingester
 	old     store.Record
@@ -31,7 +32,8 @@ type takeover struct {
 	input   shard.Manifest // of the old job
 	rows    *archive.Committed
 	counted *inputCounter
-	totals  store.Totals // of what is taken over
+	totals  store.Totals // of all that is committed
+	taken   int64        // rows that are taken over
 	runs    int64        // rows that are not
 }
 
@@ -120,32 +122,33 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 	if err != nil {
 		return m, fmt.Errorf("read parts: %w", err)
 	}
-	have := make(map[int]store.Part)
+	have := make(map[int][]store.Part)
 	for _, p := range committed {
-		have[p.Shard] = p
+		have[p.Shard] = append(have[p.Shard], p)
 		t.totals = t.totals.Plus(p.Totals)
 	}
 	t.counted = newInputCounter(t.counter, &t.rec.Spec, 0)
 	m = shard.Manifest{IDKind: t.input.IDKind, Rows: t.input.Rows}
 	for n := range t.input.Shards {
 		var info shard.Info
-		part, taken := have[n]
-		if info, err = t.copyShard(ctx, n); err == nil && !taken {
-			part, err = t.carry(ctx, n, info)
+		var taken *roaring.Bitmap
+		if info, err = t.copyShard(ctx, n); err == nil {
+			taken, err = t.takeShard(ctx, n, info, have[n])
 		}
 		if err == nil {
-			err = t.count(ctx, n, info, part)
+			err = t.count(ctx, n, info, taken)
 		}
 		if err != nil {
 			break
 		}
+		t.taken += int64(taken.GetCardinality())
 		m.Shards = append(m.Shards, info)
 	}
 	size, failure := t.counted.close()
 	if err = errors.Join(err, failure); err != nil {
 		return m, err
 	}
-	m.Size, m.Taken = size, t.totals.Rows
+	m.Size, m.Taken = size, t.taken
 	updated, err := t.Jobs.Update(ctx, t.fence, func(r *store.Record) error {
 		r.Job.RowsTakenOver = m.Taken
 		return nil
@@ -190,13 +193,59 @@ func (t *takeover) copyObject(ctx context.Context, w io.Writer, key string) erro
 	return t.lost(err)
 }
 
-// carry writes the rows of shard n that are taken over as a part and commits it.
-// Its tokens are the old job's, and none of its totals.
-func (t *takeover) carry(ctx context.Context, n int, info shard.Info) (part store.Part, err error) {
+// takeShard returns which rows of shard n are taken over, and has them committed
+// unless they are in the parts that the job has of it.
+func (t *takeover) takeShard(ctx context.Context, n int, info shard.Info, parts []store.Part) (*roaring.Bitmap, error) {
+	own := roaring.New()
+	for _, p := range parts {
+		rows, err := acceptedRows(p, info)
+		if err != nil || p.Carried {
+			return rows, err
+		}
+		own.Or(rows)
+	}
+	if own.GetCardinality() < uint64(info.Rows) {
+		return t.carry(ctx, n, info, own)
+	}
+	// Merged: no part of it says any more which rows were carried.
+	return t.eachToTake(ctx, n, info, func(*rowmill.Row, *rowmill.Output) error { return nil })
+}
+
+func acceptedRows(p store.Part, info shard.Info) (*roaring.Bitmap, error) {
+	rows := roaring.New()
+	if p.Complete {
+		rows.AddRange(0, uint64(info.Rows))
+	} else if err := rows.UnmarshalBinary(p.Accepted); err != nil {
+		return nil, fmt.Errorf("part %s: decode accepted rows: %w", p.Key, err)
+	}
+	return rows, nil
+}
+
+// eachToTake visits the rows of shard n that the old job has committed and the new
+// one does not run, and returns which they are.
+func (t *takeover) eachToTake(ctx context.Context, n int, info shard.Info, visit results.Visit) (*roaring.Bitmap, error) {
+	rows := roaring.New()
+	err := t.rows.EachOfShard(ctx, n, info.First, info.Rows, func(row *rowmill.Row, out *rowmill.Output) error {
+		if out.Failed() && t.failed {
+			return nil
+		}
+		rows.Add(uint32(row.Index - info.First))
+		return visit(row, out)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take over rows of shard %d: %w", n, t.lost(err))
+	}
+	return rows, nil
+}
+
+// carry writes the rows of shard n that are taken over as a part and commits it,
+// but for those that the job has run itself. Its tokens are the old job's, and none
+// of its totals.
+func (t *takeover) carry(ctx context.Context, n int, info shard.Info, own *roaring.Bitmap) (taken *roaring.Bitmap, err error) {
 	key := layout.Carried(t.rec.Job.ID, n)
 	w, err := t.Bucket.Create(ctx, key, layout.Parquet)
 	if err != nil {
-		return part, fmt.Errorf("create a part of shard %d: %w", n, err)
+		return nil, fmt.Errorf("create a part of shard %d: %w", n, err)
 	}
 	defer w.Abort()
 	buffered := bufio.NewWriterSize(w, 256<<10)
@@ -204,59 +253,53 @@ func (t *takeover) carry(ctx context.Context, n int, info shard.Info) (part stor
 	schema.JobID, schema.IDKind = t.rec.Job.ID, t.input.IDKind
 	file, err := results.NewPartWriter(buffered, schema)
 	if err != nil {
-		return part, err
+		return nil, err
 	}
-	taken := roaring.New()
-	part = store.Part{Key: key, Shard: n, Carried: true}
-	err = t.rows.EachOfShard(ctx, n, info.First, info.Rows, func(row *rowmill.Row, out *rowmill.Output) error {
+	part := store.Part{Key: key, Shard: n, Carried: true}
+	taken, err = t.eachToTake(ctx, n, info, func(row *rowmill.Row, out *rowmill.Output) error {
 		switch {
-		case out.Failed() && t.failed:
+		case own.Contains(uint32(row.Index - info.First)):
 			return nil
 		case out.Failed():
 			part.Totals.Failed++
 		case out.Finish == rowmill.FinishLength:
 			part.Totals.TruncatedOutputs++
 		}
-		taken.Add(uint32(row.Index - info.First))
 		return file.Add(row, out)
 	})
 	if err != nil {
-		return part, fmt.Errorf("take over rows of shard %d: %w", n, t.lost(err))
+		return nil, err
 	}
+	taken.AndNot(own)
 	if part.Rows = int64(taken.GetCardinality()); part.Rows == 0 {
-		return part, nil
+		return taken, nil
 	}
 	part.Totals.Rows, part.Totals.TruncatedRows = part.Rows, t.rows.TruncatedRows(n)
 	if part.Complete = part.Rows == int64(info.Rows); !part.Complete {
 		part.Accepted, _ = taken.ToBytes() // writing to memory cannot fail
 	}
 	if err := errors.Join(file.Close(), buffered.Flush()); err != nil {
-		return part, fmt.Errorf("write a part of shard %d: %w", n, err)
+		return nil, fmt.Errorf("write a part of shard %d: %w", n, err)
 	}
 	object, err := w.Commit()
 	if err != nil {
-		return part, fmt.Errorf("commit a part of shard %d: %w", n, err)
+		return nil, fmt.Errorf("commit a part of shard %d: %w", n, err)
 	}
 	part.Size = object.Size
 	totals := t.totals.Plus(part.Totals)
 	if err := t.Parts.CommitParts(ctx, t.fence, []store.Part{part}, totals); err != nil {
-		return part, err
+		return nil, err
 	}
 	t.totals = totals
-	return part, nil
+	return taken, nil
 }
 
 // count holds the rows of shard n that are to run against the quotas.
-func (t *takeover) count(ctx context.Context, n int, info shard.Info, part store.Part) error {
-	t.runs += int64(info.Rows) - part.Rows
-	if err := checkRows(t.runs, true, &t.rec.Spec); err != nil || part.Complete {
+func (t *takeover) count(ctx context.Context, n int, info shard.Info, taken *roaring.Bitmap) error {
+	left := int64(info.Rows) - int64(taken.GetCardinality())
+	t.runs += left
+	if err := checkRows(t.runs, true, &t.rec.Spec); err != nil || left == 0 {
 		return err
-	}
-	taken := roaring.New()
-	if part.Rows > 0 {
-		if err := taken.UnmarshalBinary(part.Accepted); err != nil {
-			return fmt.Errorf("part %s: decode accepted rows: %w", part.Key, err)
-		}
 	}
 	rows, err := archive.OpenShard(ctx, t.Bucket, t.rec.Job.ID, &t.rec.Spec, n, info)
 	if err != nil {

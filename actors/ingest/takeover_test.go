@@ -297,6 +297,49 @@ func TestTakeOver_ThatWasForgotten(t *testing.T) {
 	}
 }
 
+// Where what was taken over is forgotten and what the job has run itself is written
+// again, all but that is taken over again, whether its shard is merged or not.
+func TestTakeOver_ThatWasForgottenBesideOwnRows(t *testing.T) {
+	t.Parallel()
+	within := roaring.BitmapOf(0, 2, 3) // of shard 1: row 12 was taken over, too
+	accepted, _ := within.ToBytes()
+	own := store.Part{Key: "own", Shard: 1, Rows: 3, Accepted: accepted, Totals: store.Totals{Rows: 3, InputTokens: 15, OutputTokens: 21}}
+	merged := store.Part{Key: "merged", Shard: 1, Rows: 10, Complete: true, Totals: store.Totals{Rows: 10, InputTokens: 35, OutputTokens: 49}}
+	for name, test := range map[string]struct {
+		own   store.Part
+		taken int64
+		parts int
+	}{
+		"some of a shard": {own, 11, 3},
+		"a whole shard":   {merged, 13, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := setup(t)
+			old := r.halfDone(t)
+			rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID}})
+			if err := r.store.CommitParts(t.Context(), fence, []store.Part{test.own}, test.own.Totals); err != nil {
+				t.Fatal(err)
+			}
+			m, err := Run(t.Context(), r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{}))
+			if err != nil || m.Taken != test.taken || rec.Job.RowsTakenOver != test.taken {
+				t.Errorf("%d rows are taken over, want %d: %+v, %v", rec.Job.RowsTakenOver, test.taken, m, err)
+			}
+			parts, err := r.store.ListParts(t.Context(), rec.Job.ID)
+			if err != nil || len(parts) != test.parts {
+				t.Errorf("parts %+v, %v", parts, err)
+			}
+			all := store.Totals{}
+			for _, p := range parts {
+				all = all.Plus(p.Totals)
+			}
+			if all.Rows != rec.Job.RowsDone || all.InputTokens != *rec.Job.InputTokens {
+				t.Errorf("the parts have %+v, the record %+v and %d tokens in", all, rec.Job.RowCounts, *rec.Job.InputTokens)
+			}
+		})
+	}
+}
+
 // A job whose record is gone may come back: what is to continue it is not failed
 // for what lasts.
 func TestTakeOver_OfAJobThatWasForgotten(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/recall"
+	"github.com/rowmill/rowmill/store/storetest"
 )
 
 // What is to be written again, and cannot be yet, is remembered for longer than
@@ -141,5 +142,33 @@ func TestWhatWasWrittenAgainIsRemembered(t *testing.T) {
 		v.forget()
 		n.look()
 		n.has(1, "1")
+	}
+}
+
+// A job that is stored again as it was claimed has nothing that another owner had
+// recorded, whose writes only that one remembers.
+func TestStoredAgainAsItWasClaimed(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	lost, n := v.node(), v.node()
+	v.keep()
+	rec := storetest.Record("job-1", "a")
+	rec.Spec.Continue = &rowmill.Continuation{Job: "job-0"}
+	_, _, err := lost.Create(t.Context(), rec, nil)
+	lost.must(err)
+	f := lost.claim()
+	lost.run(f)
+	lost.commit(f, "carried", 4, 4)
+	_, err = lost.Update(t.Context(), f, func(r *store.Record) error {
+		r.Job.RowsTakenOver, r.Cut = 4, "cut"
+		return nil
+	})
+	lost.must(err)
+	lost.must(v.CloseSession(t.Context(), lost.session))
+	n.run(n.claim())
+	v.forget()
+	n.look()
+	if got := n.get(); got.Job.RowCounts != (rowmill.RowCounts{}) || got.Cut != "" {
+		t.Errorf("without its parts it has %+v, cut %q", got.Job.RowCounts, got.Cut)
 	}
 }

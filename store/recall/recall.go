@@ -335,7 +335,7 @@ func fresh(rec store.Record) store.Record {
 	if rec.Spec.URL != "" || rec.Spec.Continue != nil { // of others it was known at once
 		rec.Job.NumRows = nil
 	}
-	rec.Job.RowsDone, rec.Job.FailedRows, rec.Job.TruncatedRows, rec.Job.TruncatedOutputs = 0, 0, 0, 0
-	rec.Job.InputTokens, rec.Job.OutputTokens, rec.Reserved, rec.Shards = nil, nil, 0, 0
+	rec.Job.RowCounts = rowmill.RowCounts{} // those taken over too: nobody here remembers their parts
+	rec.Job.InputTokens, rec.Job.OutputTokens, rec.Reserved, rec.Shards, rec.Cut = nil, nil, 0, 0, ""
 	return rec
 }
