@@ -43,7 +43,7 @@ type Job struct {
 	Sampling    map[string]any  `json:"sampling_params"` // effective: the caller's over the model's
 
 	Created   time.Time  `json:"datetime_created"`
-	Started   *time.Time `json:"datetime_started"`   // when ingest began
+	Started   *time.Time `json:"datetime_started"`   // when the first row could be sent to an engine
 	Completed *time.Time `json:"datetime_completed"` // set with the terminal state
 
 	NumRows      *int64 `json:"num_rows"`      // set once: at creation where the rows were sent with the job, else when they are counted
@@ -97,14 +97,14 @@ type Estimate struct {
 }
 
 // Become moves the job to next, or returns a *TransitionError. It stamps
-// Started with the first step beyond submitted and Completed with a terminal
+// Started when the job begins to run and Completed with a terminal
 // state.
 func (j *Job) Become(next Status, now time.Time) error {
 	if !j.Status.CanBecome(next) {
 		return &TransitionError{From: j.Status, To: next}
 	}
 	now = now.UTC()
-	if next == StatusStarting && j.Started == nil {
+	if next == StatusRunning && j.Started == nil {
 		j.Started = &now
 	}
 	if next.Terminal() {

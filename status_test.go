@@ -34,6 +34,9 @@ func TestBecomeStampsTimesAndNeverLeavesATerminalState(t *testing.T) {
 		if err := j.Become(next, now); err != nil {
 			t.Fatal(err)
 		}
+		if ran := next == rowmill.StatusRunning || next == rowmill.StatusSucceeded; (j.Started != nil) != ran {
+			t.Errorf("a %s job started at %v", next, j.Started)
+		}
 	}
 	if !j.Started.Equal(now) || !j.Completed.Equal(now) || j.Completed.Location() != time.UTC {
 		t.Errorf("started %v, completed %v, want %v in UTC", j.Started, j.Completed, now)

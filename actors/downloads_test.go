@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -30,6 +34,7 @@ func newSlowSource(t *testing.T, texts []string) *slowSource {
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.asked.Add(1)
 		defer over()
+		w.Header().Set("Content-Length", strconv.Itoa(len(strings.Join(texts, "\n"))+len("text\n\n")))
 		fmt.Fprintln(w, "text")
 		for i, text := range texts {
 			if i == len(texts)/2 {
@@ -107,5 +112,35 @@ func TestADownloadForACancelledJobEnds(t *testing.T) {
 	case <-source.ended:
 	case <-time.After(10 * time.Second):
 		t.Error("the input of a cancelled job is still being downloaded")
+	}
+}
+
+// A job whose input is downloaded says so, and how far that is. It has started
+// once it runs.
+func TestAJobIsStartingWhileItsInputIsFetched(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: echo, models: []engine.ServedModel{{Name: "another"}}}
+	b := setup(t, e)
+	texts := numbered(200)
+	source := newSlowSource(t, texts)
+	id := b.submit(rowmill.Spec{URL: source.URL, Column: "text"})
+	begun := b.await(id, func(r store.Record) bool { return r.DownloadStarted != nil })
+	if begun.Job.Status != rowmill.StatusStarting || begun.Job.Message != "Downloading the input." {
+		t.Errorf("the job is %s as its download begins: %q", begun.Job.Status, begun.Job.Message)
+	}
+	half := len(strings.Join(texts[:100], "\n")) + len("text\n\n")
+	whole := len(strings.Join(texts, "\n")) + len("text\n\n")
+	says := fmt.Sprintf("Downloading the input: %s of %s.", spelling.Size(int64(half)), spelling.Size(int64(whole)))
+	b.await(id, func(r store.Record) bool { return r.Job.Message == says })
+	source.let()
+	waits := b.await(id, func(r store.Record) bool { return r.Job.Message == "Waiting for an engine that serves writer." })
+	if waits.Job.Status != rowmill.StatusStarting || waits.Job.Started != nil {
+		t.Errorf("the job is %s, and started at %v, while it waits for an engine", waits.Job.Status, waits.Job.Started)
+	}
+	b.system.Attach(&scripted{name: "second", answer: echo, models: served()})
+	rec := b.end(id)
+	b.checkEcho(rec, texts)
+	if rec.Job.Started == nil || rec.Job.Started.Before(waits.Job.Created) || rec.Job.Completed.Before(*rec.Job.Started) {
+		t.Errorf("created %v, started %v, completed %v", rec.Job.Created, rec.Job.Started, rec.Job.Completed)
 	}
 }

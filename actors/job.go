@@ -138,12 +138,26 @@ func (j *job) onStarted(c actor.Context) {
 	if _, away := j.storage.Objects(); away {
 		j.say(c)
 	}
+	j.timers.after(c, firstLook, "reading", j.lookAtInput)
 	rec := j.rec
 	j.tasks.run(c, func(ctx context.Context) step {
 		in := ingested{rec: rec}
 		err := j.ingest(ctx, &in)
 		return func(c actor.Context) { j.onIngested(c, in, err) }
 	})
+}
+
+// An input that takes longer than firstLook to read is spoken of, and then every
+// readingInterval: a write each.
+const (
+	firstLook       = time.Second
+	readingInterval = 5 * time.Second
+)
+
+// lookAtInput has the record tell how far a long input is.
+func (j *job) lookAtInput(c actor.Context) {
+	j.timers.after(c, readingInterval, "reading", j.lookAtInput)
+	j.say(c)
 }
 
 // ingested is the input of a job, cut into shards.
@@ -172,6 +186,7 @@ func (j *job) ingest(ctx context.Context, in *ingested) (err error) {
 }
 
 func (j *job) onIngested(c actor.Context, in ingested, err error) {
+	j.timers.cancel("reading")
 	if err != nil {
 		j.broke(c, err)
 		return
@@ -310,7 +325,11 @@ func (j *job) say(c actor.Context) {
 	if j.updating || j.phase >= jobEnds || message == j.rec.Job.Message {
 		return
 	}
-	j.update(c, func(r *store.Record) { r.Job.Message = message })
+	now := j.cfg.Clock()
+	j.update(c, func(r *store.Record) {
+		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting}, now)
+		r.Job.Message = message
+	})
 }
 
 // message says to a client what the job does, or what it waits for.
@@ -320,7 +339,7 @@ func (j *job) message() string {
 	case away:
 		return outage.Message()
 	case j.phase == jobStarts:
-		return "Reading the input."
+		return j.downloads.Message(j.rec.Job.ID)
 	case !j.served() && j.phase == jobWaits:
 		return fmt.Sprintf("Waiting for an engine that serves %s.", j.rec.Spec.Model.ID)
 	case !j.served():

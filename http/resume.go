@@ -154,7 +154,7 @@ func continuation(old store.Record, want asked, now time.Time) (store.Record, er
 		ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull,
 		Model: was.Model, Function: was.Function, Priority: spec.Priority, Name: was.Name, Description: was.Description,
 		System: was.System, Schema: was.Schema, Sampling: was.Sampling, Continues: &was.ID,
-		Created: now.UTC().Truncate(time.Microsecond), Warnings: []string{}, Message: "waiting for a node to take the job",
+		Created: now.UTC().Truncate(time.Microsecond), Warnings: []string{}, Message: "Waiting for a node to read the input.",
 	}
 	if want.name != nil {
 		made.Name = want.name

@@ -135,6 +135,10 @@ func (d *Downloader) Fetch(ctx context.Context, url string, w io.Writer) (int64,
 	return n, nil
 }
 
+// An Expecter is a writer that wants to know how many bytes are to come, before
+// the first of them, where the server says so.
+type Expecter interface{ Expect(bytes int64) }
+
 // download is one call of Fetch.
 type download struct {
 	*Downloader
@@ -161,6 +165,9 @@ func (d *download) run(url string, w io.Writer) (int64, error) {
 	}
 	if resp.ContentLength > d.cfg.MaxBytes {
 		return 0, d.tooLarge()
+	}
+	if e, ok := w.(Expecter); ok && resp.ContentLength > 0 {
+		e.Expect(resp.ContentLength)
 	}
 	html := strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "text/html")
 	n, err := d.copy(w, resp.Body, html)

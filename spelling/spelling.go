@@ -1,5 +1,5 @@
 // Package spelling owns how texts are spelled out: as JSON strings, as decimal
-// numbers, cut to what a message has room for, and how far a misspelt name is
+// numbers, as sizes for people, cut to what a message has room for, and how far a misspelt name is
 // from a known one. It knows nothing of what they mean.
 package spelling
 
@@ -126,4 +126,17 @@ func Distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// Size writes a number of bytes in decimal units.
+func Size(n int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}} {
+		if n >= unit.size {
+			return strconv.FormatFloat(float64(n)/float64(unit.size), 'f', 1, 64) + " " + unit.name
+		}
+	}
+	return strconv.FormatInt(n, 10) + " B"
 }

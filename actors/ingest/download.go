@@ -33,6 +33,7 @@ func (g *ingester) download(ctx context.Context) error {
 			r.DownloadStarted = &now
 		}
 		r.DownloadFinished = &now
+		r.Job.Message = Reading
 	})
 }
 
@@ -114,7 +115,7 @@ func (g *ingester) fetch(ctx context.Context) error {
 	g.Downloads.run(ctx, job, d, func() error {
 		defer done()
 		defer w.Abort()
-		held := &heldUp{w: w}
+		held := &heldUp{w: w, download: d}
 		if _, err := g.Downloader.Fetch(d.ctx, url, held); err != nil {
 			return held.blame(err)
 		}
@@ -136,23 +137,33 @@ func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err err
 	if err != nil {
 		return nil, fmt.Errorf("create input object: %w", err)
 	}
-	if err := g.mark(ctx, func(r *store.Record, now time.Time) { r.DownloadStarted, r.Downloader = &now, g.Address }); err != nil {
+	if err := g.mark(ctx, func(r *store.Record, now time.Time) {
+		r.DownloadStarted, r.Downloader = &now, g.Address
+		_ = r.Job.Become(rowmill.StatusStarting, now) // refused where an earlier owner came further
+		r.Job.Message = downloading
+	}); err != nil {
 		w.Abort()
 		return nil, err
 	}
 	return w, nil
 }
 
-// A heldUp writer knows for how long it was held up at most.
+// A heldUp writer knows for how long it was held up at most, and has the download
+// know how far it is.
 type heldUp struct {
-	w       io.Writer
-	longest time.Duration
+	w        io.Writer
+	download *download
+	longest  time.Duration
 }
+
+// Expect hears how many bytes are to come.
+func (h *heldUp) Expect(bytes int64) { h.download.size.Store(bytes) }
 
 func (h *heldUp) Write(p []byte) (int, error) {
 	began := time.Now()
 	n, err := h.w.Write(p)
 	h.longest = max(h.longest, time.Since(began))
+	h.download.came.Add(int64(n))
 	return n, err
 }
 

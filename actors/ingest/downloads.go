@@ -2,10 +2,13 @@ package ingest
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rowmill/rowmill/contain"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // Downloads are the inputs that a node is fetching. What has begun goes on when
@@ -45,11 +48,36 @@ type download struct {
 	ctx  context.Context // ends with the node, or once nobody wants the input
 	stop context.CancelFunc
 	done chan struct{}
-	err  error // once done
+	err  error        // once done
+	came atomic.Int64 // bytes
+	size atomic.Int64 // those that the server announced; 0 where it did not
 }
 
 // Running reports whether the input of a job is being fetched.
 func (s *Downloads) Running(job string) bool { return s.of(job) != nil }
+
+// What a job that reads its input says of that.
+const (
+	downloading = "Downloading the input."
+	Reading     = "Reading the input."
+)
+
+// Message says for a person what is done for the input of a job: it is
+// downloaded, as far as it has come, or read.
+func (s *Downloads) Message(job string) string {
+	d := s.of(job)
+	if d == nil {
+		return Reading
+	}
+	came, size := d.came.Load(), d.size.Load()
+	switch {
+	case came == 0:
+		return downloading
+	case size == 0:
+		return fmt.Sprintf("Downloading the input: %s so far.", spelling.Size(came))
+	}
+	return fmt.Sprintf("Downloading the input: %s of %s.", spelling.Size(came), spelling.Size(size))
+}
 
 // None reports whether no input is being fetched.
 func (s *Downloads) None() bool {

@@ -18,6 +18,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/deployment"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // storageCommands are the commands about records and objects. They open both
@@ -134,7 +135,7 @@ func (s storageCommands) print(m *Main, r deployment.Report, skew time.Duration)
 		row("objects", m.objects(), whose(r.Bucket))
 		row("clock", "this machine's is ahead of the store's by", skew.String())
 		row("known jobs with objects", terminal.Count(int64(r.Known)), "")
-		row("jobs that no record knows", terminal.Count(int64(len(r.Unknown))), terminal.Size(size(r.Unknown)))
+		row("jobs that no record knows", terminal.Count(int64(len(r.Unknown))), spelling.Size(size(r.Unknown)))
 		row("result files that are missing", terminal.Count(int64(len(r.Missing))), "")
 		for _, n := range first(r.Unknown) {
 			row("unknown", n.JobID, describe(n))
@@ -158,7 +159,7 @@ func size(notes []deployment.Note) (bytes int64) {
 }
 
 func describe(n deployment.Note) string {
-	text := fmt.Sprintf("%d objects, %s, the last of %s", n.Objects, terminal.Size(n.Bytes), n.Newest.Format(time.RFC3339))
+	text := fmt.Sprintf("%d objects, %s, the last of %s", n.Objects, spelling.Size(n.Bytes), n.Newest.Format(time.RFC3339))
 	if !n.Found.IsZero() {
 		text += ", set aside " + n.Found.Format(time.RFC3339)
 	}
@@ -203,7 +204,7 @@ func (s storageCommands) list(notes []deployment.Note) error {
 	return terminal.Table(s.term.Out, func(row terminal.Row) {
 		row("JOB", "OBJECTS", "SIZE", "LAST WRITTEN", "SET ASIDE")
 		for _, n := range notes {
-			row(n.JobID, terminal.Count(int64(n.Objects)), terminal.Size(n.Bytes), n.Newest.Format(time.RFC3339), n.Found.Format(time.RFC3339))
+			row(n.JobID, terminal.Count(int64(n.Objects)), spelling.Size(n.Bytes), n.Newest.Format(time.RFC3339), n.Found.Format(time.RFC3339))
 		}
 	})
 }
@@ -242,7 +243,7 @@ the records know by then stays. It asks before it removes anything, unless
 		if err := s.list(chosen); err != nil || dry || len(chosen) == 0 {
 			return err
 		}
-		if !yes && !s.agreed("remove %d jobs with %s for good?", len(chosen), terminal.Size(size(chosen))) {
+		if !yes && !s.agreed("remove %d jobs with %s for good?", len(chosen), spelling.Size(size(chosen))) {
 			return exit.With(exit.Failure, errors.New("nothing was removed"))
 		}
 		return s.remove(ctx, m, chosen)

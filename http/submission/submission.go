@@ -137,7 +137,7 @@ func (job *Job) Record(now time.Time) store.Record {
 		Name: job.name, Description: job.description,
 		Schema: spec.Schema, Sampling: spec.Sampling,
 		Created:  now.UTC().Truncate(time.Microsecond),
-		Warnings: job.warnings, Message: "waiting for a node to take the job",
+		Warnings: job.warnings, Message: "Waiting for a node to read the input.",
 	}
 	if job.sub.inline {
 		rows := job.sub.rows.count

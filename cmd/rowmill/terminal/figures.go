@@ -39,19 +39,6 @@ func Short(n float64) string {
 	return strconv.FormatFloat(n, 'f', 0, 64)
 }
 
-// Size writes a number of bytes in decimal units.
-func Size(n int64) string {
-	for _, unit := range []struct {
-		size int64
-		name string
-	}{{1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}} {
-		if n >= unit.size {
-			return strconv.FormatFloat(float64(n)/float64(unit.size), 'f', 1, 64) + " " + unit.name
-		}
-	}
-	return strconv.FormatInt(n, 10) + " B"
-}
-
 // Span writes a duration as a clock: 0:07, 12:30, 3:05:00, or 5d 3h.
 func Span(d time.Duration) string {
 	d = max(d.Round(time.Second), 0)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/rowmill/rowmill/spelling"
 )
 
 const (
@@ -95,7 +97,7 @@ func render(s, since Snapshot, width int, colour bool) string {
 	}
 	number := Count
 	if s.Size {
-		number = Size
+		number = spelling.Size
 	}
 	unit := strings.TrimSuffix(" "+s.Unit, " ")
 	fields := []string{number(s.Done) + unit}
@@ -105,7 +107,7 @@ func render(s, since Snapshot, width int, colour bool) string {
 	seconds := s.Now.Sub(since.Now).Seconds()
 	if speed := float64(s.Done-since.Done) / seconds; seconds > 0 && speed > 0 {
 		if s.Size {
-			fields = append(fields, Size(int64(speed))+"/s")
+			fields = append(fields, spelling.Size(int64(speed))+"/s")
 		} else {
 			fields = append(fields, Short(speed)+unit+"/s")
 		}
