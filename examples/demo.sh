@@ -8,9 +8,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-rowmill=$PWD/bin/rowmill
+rowmill=$PWD/${BINARY:-bin/rowmill}
 if [ ! -x "$rowmill" ]; then
-	echo "demo.sh: no bin/rowmill; run 'make build' first, or 'make demo' for both" >&2
+	echo "demo.sh: no $rowmill; run 'make build' first, or 'make demo' for both" >&2
 	exit 1
 fi
 mkdir -p .demo
