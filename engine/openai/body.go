@@ -94,14 +94,18 @@ func (b *body) window() ([]byte, error) {
 // nextChunk reads the head of the next chunk; io.EOF is the end of the body.
 func (b *body) nextChunk() error {
 	if b.begun {
-		if line, err := b.line(); err != nil || len(line) > 0 {
-			return errors.Join(errChunk, err)
+		line, err := b.line()
+		if err != nil {
+			return err
+		}
+		if len(line) > 0 {
+			return errChunk
 		}
 	}
 	b.begun = true
 	line, err := b.line()
 	if err != nil {
-		return errors.Join(errChunk, err)
+		return err
 	}
 	size, _, _ := bytes.Cut(line, []byte(";")) // extensions mean nothing here
 	b.left, err = parseHex(bytes.TrimRight(size, " \t"))
@@ -111,7 +115,7 @@ func (b *body) nextChunk() error {
 	for range maxTrailers {
 		line, err := b.line()
 		if err != nil {
-			return errors.Join(errChunk, err)
+			return err
 		}
 		if len(line) == 0 {
 			b.done = true
@@ -121,14 +125,18 @@ func (b *body) nextChunk() error {
 	return errChunk
 }
 
-// line reads a line without its end.
+// line reads a line between chunks without its end. It counts as part of the
+// body: a chunk of one byte may have a head of thousands.
 func (b *body) line() ([]byte, error) {
 	line, err := b.in.ReadSlice('\n')
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errChunk, err)
+	}
+	if b.room -= int64(len(line)); b.room < 0 {
+		return nil, errBodyTooLarge
 	}
 	return bytes.TrimSuffix(line[:len(line)-1], []byte("\r")), nil
 }

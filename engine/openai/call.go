@@ -39,6 +39,7 @@ type call struct {
 	seed      int64
 	seeded    bool
 	streamed  bool          // the answer is asked for as a stream
+	limit     int64         // tokens that the answer may have; 0: the server's own limit
 	allowance time.Duration // of a call whose rows have no patience of their own
 	warnings  []string
 
@@ -69,7 +70,7 @@ func (c *call) prepareChat(p engine.Params) error {
 	if n, ok := asInt(p.Sampling["max_tokens"]); ok && tokens == 0 {
 		tokens = n
 	}
-	if tokens > 0 {
+	if c.limit = tokens; tokens > 0 {
 		fields = append(fields, param{"max_tokens", tokens})
 	}
 	extras, more, err := extraFields(kind, p.Model.RequestExtras, fields)
@@ -166,7 +167,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	if err := e.accepted(ctx, conn, c.schema, row.Text, c.system); err != nil {
 		return engine.Reply{}, err
 	}
-	r := newReply(&conn.body, e.cfg.MaxAnswerBytes, c.model.Kind == rowmill.KindReasoning)
+	r := newReply(&conn.body, mostText(c.limit, e.cfg.MaxAnswerBytes), c.model.Kind == rowmill.KindReasoning)
 	defer r.release()
 	// A gateway may have turned the stream into one body.
 	streamed := c.streamed && bytes.HasPrefix(conn.header.ContentType(), []byte("text/event-stream"))
@@ -185,6 +186,9 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 		return engine.Reply{}, r.reported(c.schema, row.Text, c.system)
 	}
 	reply, refusal := r.answer()
+	if refusal == nil {
+		refusal = r.liesOfUsage(len(c.prefix)+len(row.Text)+len(c.middle), c.limit)
+	}
 	if refusal != nil {
 		return engine.Reply{}, refusal
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// maxRetryAfter bounds what a server may ask us to wait: more is a clock that
-// is wrong, and a row must not sleep for a day because of it.
-const maxRetryAfter = time.Hour
+// maxRetryAfter bounds what a server may ask us to wait: a row that waits holds
+// its job up, and asking again once a minute overloads nobody.
+const maxRetryAfter = time.Minute
 
 // classOf sorts a status into whose fault it is, before the message is looked
 // at. 500 is a passing fault here; whoever retries gives it few attempts, since

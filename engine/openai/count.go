@@ -126,8 +126,8 @@ func (c *call) countBy(ctx context.Context, way countWay, row engine.Row) (int, 
 	switch {
 	case err != nil:
 		return 0, e.broken(ctx, err, p)
-	case !found:
-		return 0, errNoWay
+	case !found, int64(tokens) > mostInput(len(c.prefix)+len(row.Text)+len(c.middle)):
+		return 0, errNoWay // who counts what cannot be is not asked again
 	}
 	return tokens, nil
 }

@@ -112,6 +112,13 @@ func (c *call) embedOnce(ctx context.Context, p patience, rows []engine.Row, out
 		}
 		return e.broken(ctx, err, p)
 	}
+	bytes := len(c.prefix) + len(c.middle)
+	for _, row := range rows {
+		bytes += len(row.Text) + templateTokens // each text has its own
+	}
+	if lie := r.liesOfUsage(bytes, 0); lie != nil {
+		return lie
+	}
 	share(r.input, rows, out)
 	return nil
 }

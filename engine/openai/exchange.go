@@ -116,6 +116,10 @@ func (c *conn) write(head []byte, build func([]byte) []byte) error {
 // error quotes the reply and is dropped.
 var errHeader = errors.New("reply has a malformed header")
 
+// maxInterim is how many informational replies may come before the one that
+// counts: a gateway sends one, or two.
+const maxInterim = 16
+
 func (c *conn) readHeader(maxBody int64) error {
 	if _, err := c.in.Peek(1); err != nil {
 		if c.kept && !timedOut(err) {
@@ -126,7 +130,7 @@ func (c *conn) readHeader(maxBody int64) error {
 		}
 		return err
 	}
-	for {
+	for range maxInterim {
 		if err := c.header.Read(c.in); err != nil {
 			var small *fasthttp.ErrSmallBuffer
 			switch {
@@ -145,6 +149,7 @@ func (c *conn) readHeader(maxBody int64) error {
 			return nil
 		}
 	}
+	return errHeader
 }
 
 // finish ends the row's use of c. It is kept where the reply was read to its

@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -118,7 +119,7 @@ const (
 // not at all where it repeats a passage of any of texts, which are what must
 // not get into logs.
 func (f serverFault) shown(texts ...[]byte) string {
-	line := strings.Join(strings.Fields(strings.ToValidUTF8(f.message, "")), " ")
+	line := strings.Join(strings.Fields(strings.Map(shownRune, f.message)), " ")
 	if len(line) > maxMessage {
 		line = line[:maxMessage]
 		for !utf8.ValidString(line) {
@@ -132,6 +133,17 @@ func (f serverFault) shown(texts ...[]byte) string {
 		}
 	}
 	return line
+}
+
+// shownRune drops what is no text, and would speak to a terminal.
+func shownRune(r rune) rune {
+	switch {
+	case unicode.IsSpace(r):
+		return ' '
+	case r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+		return -1
+	}
+	return r
 }
 
 // quotes reports whether line and text share a passage of at least

@@ -50,7 +50,7 @@ func (e *Engine) Gauges(ctx context.Context) (engine.Gauges, error) {
 	buf := metricPages.Get().(*bytes.Buffer)
 	defer metricPages.Put(buf)
 	buf.Reset()
-	got, err := e.ask(ctx, http.MethodGet, "/metrics", nil, buf)
+	got, err := e.ask(ctx, http.MethodGet, "/metrics", nil, buf, maxMetrics)
 	if err != nil {
 		return engine.Gauges{}, fmt.Errorf("gauges of %s: %w", e.cfg.Name, err)
 	}
@@ -121,7 +121,9 @@ func parseGauges(text []byte) (engine.Gauges, bool) {
 		rank := rankOf(labels)
 		switch what {
 		case kvUse:
-			g.KVUse = max(g.KVUse, value)
+			if value <= 1 { // else it is no share of anything
+				g.KVUse = max(g.KVUse, value)
+			}
 		case kvConfig:
 			tallies[kvTokens].note(rank, cacheSize(labels))
 		default:
@@ -130,7 +132,7 @@ func parseGauges(text []byte) (engine.Gauges, bool) {
 		}
 	}
 	g.Running, g.Waiting = tallies[running].sum(), tallies[waiting].sum()
-	g.Preemptions, g.KVTokens = tallies[preemptions].sum(), tallies[kvTokens].sum()
+	g.Preemptions, g.KVTokens = tallies[preemptions].sum(), min(tallies[kvTokens].sum(), maxCache)
 	return g, found
 }
 
@@ -206,7 +208,7 @@ func cacheSize(labels []byte) int64 {
 	if tokens := labelNumber(labels, "kv_cache_size_tokens"); tokens > 0 {
 		return tokens
 	}
-	return max(labelNumber(labels, "num_gpu_blocks"), 0) * max(labelNumber(labels, "block_size"), 0)
+	return min(max(labelNumber(labels, "num_gpu_blocks"), 0)*max(labelNumber(labels, "block_size"), 0), maxCache) // 18 digits at most
 }
 
 // labelNumber returns the label's value, -1 where there is none that is a

@@ -67,11 +67,12 @@ func (e *Engine) askLlama(ctx context.Context, info *engine.Info, found *facts) 
 	if !e.read(ctx, "/props", &props) {
 		return // a server without them works too
 	}
-	info.Slots, info.Version = props.Slots, props.Build
-	found.kvTokens = int64(props.Slots) * int64(props.Defaults.Context)
-	if props.Defaults.Context > 0 {
+	info.Slots, info.Version = usable(props.Slots, maxSlots), props.Build
+	length := usable(props.Defaults.Context, maxContext)
+	found.kvTokens = int64(info.Slots) * int64(length)
+	if length > 0 {
 		for i := range info.Models {
-			info.Models[i].ContextLength = props.Defaults.Context
+			info.Models[i].ContextLength = length
 		}
 	}
 }
@@ -98,12 +99,12 @@ func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *facts)
 	}
 	// The paths of old releases are tried last: new ones log a complaint.
 	if e.read(ctx, "/server_info", &args) || e.read(ctx, "/get_server_info", &args) {
-		ranks := max(args.Ranks, 1)
+		ranks := max(usable(args.Ranks, maxRanks), 1)
 		info.Version = args.Version
 		found.noParser = args.Parser == nil || *args.Parser == ""
-		found.kvTokens = args.Tokens * int64(ranks)
+		found.kvTokens = usable(args.Tokens, maxCache) * int64(ranks)
 		if len(args.States) > 0 {
-			info.Slots = args.States[0].Running * ranks
+			info.Slots = usable(args.States[0].Running, maxSlots) * ranks
 		}
 	}
 	var model struct {
@@ -155,7 +156,7 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 			next.loaded[m.ID] = known.loaded[m.ID]
 		}
 	}
-	for _, m := range running.Models {
+	for _, m := range running.Models[:min(len(running.Models), maxModels)] {
 		if m.Context > 0 {
 			next.loaded[m.Name] = m.Context
 		}
@@ -190,7 +191,7 @@ func (e *Engine) show(ctx context.Context, name string) (shownModel, bool) {
 	if err != nil {
 		return shownModel{}, false
 	}
-	got, err := e.ask(ctx, http.MethodPost, "/api/show", body, new(bytes.Buffer))
+	got, err := e.ask(ctx, http.MethodPost, "/api/show", body, new(bytes.Buffer), maxPage)
 	if err != nil || got.status != http.StatusOK {
 		return shownModel{}, false
 	}

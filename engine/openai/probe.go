@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,9 +15,13 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// maxSideBody bounds the body of a probe or of a page of metrics: vLLM's
-// metrics, the largest, are below 200 KB.
-const maxSideBody = 4 << 20
+// What is read of a page beside the rows. vLLM's metrics are below 200 KB; a
+// list of a thousand models has as much. A page of JSON takes many times its
+// size in memory, and one of metrics nothing.
+const (
+	maxMetrics = 4 << 20
+	maxPage    = 1 << 20
+)
 
 // A page is a small reply to a probe.
 type page struct {
@@ -27,12 +32,12 @@ type page struct {
 
 // get fetches a path below the server's root.
 func (e *Engine) get(ctx context.Context, path string) (page, error) {
-	return e.ask(ctx, http.MethodGet, path, nil, new(bytes.Buffer))
+	return e.ask(ctx, http.MethodGet, path, nil, new(bytes.Buffer), maxPage)
 }
 
 // ask sends a request to a path below the server's root and reads the reply
-// into buf, where it stays.
-func (e *Engine) ask(ctx context.Context, method, path string, body []byte, buf *bytes.Buffer) (page, error) {
+// into buf, where it stays, up to limit bytes.
+func (e *Engine) ask(ctx context.Context, method, path string, body []byte, buf *bytes.Buffer, limit int64) (page, error) {
 	req, err := http.NewRequestWithContext(ctx, method, e.base.JoinPath(path).String(), bytes.NewReader(body))
 	if err != nil {
 		return page{}, fmt.Errorf("get %s: %w", path, err)
@@ -49,7 +54,7 @@ func (e *Engine) ask(ctx context.Context, method, path string, body []byte, buf 
 		return page{}, fmt.Errorf("get %s: %w", path, err)
 	}
 	defer func() { _ = res.Body.Close() }()
-	if _, err := buf.ReadFrom(io.LimitReader(res.Body, maxSideBody)); err != nil {
+	if _, err := buf.ReadFrom(io.LimitReader(res.Body, limit)); err != nil {
 		return page{}, fmt.Errorf("get %s: %w", path, err)
 	}
 	return page{status: res.StatusCode, server: res.Header.Get("Server"), body: buf.Bytes()}, nil
@@ -64,18 +69,49 @@ func (e *Engine) read(ctx context.Context, path string, out any) bool {
 
 // modelList is /v1/models with the fields that servers add to it.
 type modelList struct {
-	Simulated bool `json:"simulated"` // our simulated server
-	Slots     int  `json:"slots"`     // our simulated server
-	Data      []struct {
-		ID          string `json:"id"`
-		Created     int64  `json:"created"`
-		OwnedBy     string `json:"owned_by"`
-		MaxModelLen int    `json:"max_model_len"` // vLLM, SGLang, ours
-		Simulated   bool   `json:"simulated"`
-		Meta        struct {
-			Context int `json:"n_ctx"` // llama.cpp
-		} `json:"meta"`
-	} `json:"data"`
+	Simulated bool         `json:"simulated"` // our simulated server
+	Slots     int          `json:"slots"`     // our simulated server
+	Data      listedModels `json:"data"`
+}
+
+// listedModels are at most maxModels, each with a name that can be one.
+type listedModels []listedModel
+
+type listedModel struct {
+	ID          string `json:"id"`
+	Created     int64  `json:"created"`
+	OwnedBy     string `json:"owned_by"`
+	MaxModelLen int    `json:"max_model_len"` // vLLM, SGLang, ours
+	Simulated   bool   `json:"simulated"`
+	Meta        struct {
+		Context int `json:"n_ctx"` // llama.cpp
+	} `json:"meta"`
+}
+
+// errManyModels says that a list is longer than any server's.
+var errManyModels = fmt.Errorf("/v1/models lists more than %d models", maxModels)
+
+// UnmarshalJSON reads a list one by one, so that a long one takes no memory.
+func (l *listedModels) UnmarshalJSON(text []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if start, err := decoder.Token(); err != nil || start == nil {
+		return err // a null is no list
+	} else if start != json.Delim('[') {
+		return errors.New("no list of models")
+	}
+	for listed := 0; decoder.More(); listed++ {
+		if listed == maxModels {
+			return errManyModels
+		}
+		var m listedModel
+		if err := decoder.Decode(&m); err != nil {
+			return err
+		}
+		if shortWord(m.ID, maxName) != "" {
+			*l = append(*l, m)
+		}
+	}
+	return nil
 }
 
 // Probe asks the server what it is and what it serves.
@@ -108,7 +144,9 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
 		return fail("/v1/models answered HTTP %d", listed.status)
 	}
 	var list modelList
-	if err := json.Unmarshal(listed.body, &list); err != nil {
+	if err := json.Unmarshal(listed.body, &list); errors.Is(err, errManyModels) {
+		return engine.Info{}, facts{}, err
+	} else if err != nil {
 		return fail("/v1/models is not the JSON expected: is this an OpenAI-compatible server?")
 	}
 	info := engine.Info{Kind: kindOther, Simulated: list.Simulated, Slots: list.Slots}
@@ -122,6 +160,7 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
 	}
 	var found facts
 	e.identify(ctx, listed.server, list, &info, &found)
+	keepUsable(&info, &found)
 	if info.Kind == kindOther || info.Kind == kindOllama {
 		return info, found, nil // no health endpoint that means anything
 	}

@@ -1,0 +1,389 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/sim/hostile"
+)
+
+// hostileAnswer is what the server says where it says something.
+const hostileAnswer = `{"n":5}`
+
+// A hostileServer answers what a test wants badly, and all else honestly.
+type hostileServer struct {
+	path string
+	kind atomic.Pointer[hostile.Kind] // nil: honestly
+	most int64                        // bytes that the engine takes of a body; 0: its default
+}
+
+// fewBytes is enough of what never ends.
+const fewBytes = 16 << 20
+
+// meet starts a server that passes for flavor, and an engine in front of it that
+// has met its honest side.
+func (h *hostileServer) meet(t *testing.T, flavor string) *Engine {
+	t.Helper()
+	s, err := hostile.Start(t.Context(), hostile.Config{
+		Flavor: flavor, Model: "m", Answer: hostileAnswer,
+		Choose: func(r hostile.Request, _ uint64) *hostile.Kind {
+			if r.Path != h.path {
+				return nil
+			}
+			return h.kind.Load()
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return probed(t, Config{BaseURL: s.URL(), ProbeTimeout: 300 * time.Millisecond, MaxBodyBytes: h.most})
+}
+
+// within fails the test where a kind takes more than what any should on a busy
+// machine, or leaves more memory than an answer may have. It counts what the
+// process holds, so that its tests run one at a time.
+func within(t *testing.T, do func()) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := time.Now()
+	do()
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	runtime.ReadMemStats(&after)
+	// All that was ever allocated: most of it is garbage at once.
+	if took, limit := after.TotalAlloc-before.TotalAlloc, uint64(64<<20); took > limit {
+		t.Errorf("%d MiB were allocated, want at most %d", took>>20, limit>>20)
+	}
+}
+
+// wellClassified wants an error to say whose fault it is, briefly and in words.
+func wellClassified(t *testing.T, err error) {
+	t.Helper()
+	var fault *engine.Error
+	if !errors.As(err, &fault) {
+		t.Fatalf("%T: %v, want an *engine.Error", err, err)
+	}
+	if fault.Class == 0 || fault.Class == engine.JobFault || fault.Code == "" || fault.Message == "" || len(fault.Message) > 1000 {
+		t.Errorf("%#v", fault)
+	}
+	plain(t, fault.Message)
+	plain(t, fault.Code)
+	if fault.RetryAfter < 0 || fault.RetryAfter > maxRetryAfter {
+		t.Errorf("it wants %v", fault.RetryAfter)
+	}
+}
+
+// plain wants a text that may be shown in a terminal.
+func plain(t *testing.T, text string) {
+	t.Helper()
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7F || r == '\u202e' }) {
+		t.Errorf("%.100q is nothing to show", text)
+	}
+}
+
+// plausible wants figures that a request of these tests can have had.
+func plausible(t *testing.T, r engine.Reply) {
+	t.Helper()
+	if r.InputTokens < 0 || r.InputTokens > 1<<20 || r.OutputTokens < 0 || r.OutputTokens > 1<<20 || r.CachedTokens > r.InputTokens {
+		t.Errorf("%d, %d and %d tokens", r.InputTokens, r.CachedTokens, r.OutputTokens)
+	}
+	if math.IsNaN(r.LogprobSum) || math.IsInf(r.LogprobSum, 0) || !utf8.ValidString(r.Content) || !utf8.ValidString(r.Reasoning) {
+		t.Errorf("log probabilities %v, content %.100q", r.LogprobSum, r.Content)
+	}
+}
+
+// Every kind of hostile answer to a row ends in an error that says whose fault it
+// was, or in the right answer, within bounded time and memory; and the server is
+// as good as before once it behaves.
+func TestHostileAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name, flavor, path, kinds string
+		model                     rowmill.Model
+	}{
+		{"body", "vllm", hostile.Chat, hostile.Chat, generator},
+		{"stream", "llama.cpp", hostile.Chat, hostile.Stream, generator},
+		{"embeddings", "vllm", hostile.Embeddings, hostile.Embeddings, embedder},
+	} {
+		h := &hostileServer{path: c.path}
+		if c.name != "body" { // where there is a line of 100 MB
+			h.most = fewBytes
+		}
+		e := h.meet(t, c.flavor)
+		params := engine.Params{Model: c.model}
+		if c.model.Kind != rowmill.KindEmbedding {
+			params.MaxTokens = 1000
+		}
+		call := prepared(t, e, params)
+		run := func(ctx context.Context, patience time.Duration) (engine.Reply, error) {
+			row := engine.Row{Text: []byte("a row"), Patience: patience}
+			if c.model.Kind != rowmill.KindEmbedding {
+				return call.Generate(ctx, row)
+			}
+			replies, faults, err := call.Embed(ctx, []engine.Row{row})
+			switch {
+			case err != nil:
+				return engine.Reply{}, err
+			case faults[0] != nil:
+				return engine.Reply{}, faults[0]
+			}
+			return replies[0], nil
+		}
+		right := func(r engine.Reply) bool {
+			return r.Content == hostileAnswer && r.InputTokens == 3 && r.OutputTokens == 3 ||
+				len(r.Embedding) == 2 && r.Embedding[0] == 0.5 && r.InputTokens == 3
+		}
+		for _, kind := range hostile.Kinds(c.kinds) {
+			if kind.Bulky && testing.Short() {
+				continue
+			}
+			t.Run(c.name+"/"+kind.Name, func(t *testing.T) {
+				within(t, func() {
+					h.kind.Store(&kind)
+					patience := 15 * time.Second
+					if kind.Waits {
+						patience = 50 * time.Millisecond
+					}
+					reply, err := run(t.Context(), patience)
+					h.kind.Store(nil)
+					switch {
+					case err != nil && kind.Outcome == hostile.Keeps:
+						t.Errorf("%v, want the right answer", err)
+					case err != nil:
+						wellClassified(t, err)
+						var fault *engine.Error
+						if errors.As(err, &fault) && fault.Code == "timeout" && !kind.Waits {
+							t.Errorf("only time ended it")
+						}
+					case kind.Outcome == hostile.Breaks && c.name == "stream" && right(reply):
+						// It is complete with its last event, whatever follows.
+					case kind.Outcome == hostile.Breaks:
+						t.Errorf("accepted: %.200q, %d and %d tokens", reply.Content, reply.InputTokens, reply.OutputTokens)
+					case kind.Outcome == hostile.Keeps && !right(reply):
+						t.Errorf("%.200q, want the right answer", reply.Content)
+					default:
+						plausible(t, reply)
+					}
+					if reply, err = run(t.Context(), 15*time.Second); err != nil || !right(reply) {
+						t.Errorf("afterwards: %+v, %v", reply, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The value of every field of every answer is replaced by values of other types
+// and at their bounds, one at a time.
+func TestHostileFields(t *testing.T) {
+	for flavor, paths := range map[string][]string{
+		"vllm":      {hostile.Chat, hostile.Embeddings, hostile.Models, "/version", hostile.Tokenize},
+		"llama.cpp": {hostile.Models, "/props", "/v1/chat/completions/input_tokens"},
+		"sglang":    {hostile.Models, "/server_info", "/model_info", hostile.Tokenize},
+		"ollama":    {hostile.Models, "/api/version", "/api/ps", "/api/show"},
+	} {
+		for _, path := range paths {
+			t.Run(flavor+path, func(t *testing.T) {
+				var body string
+				h := &hostileServer{path: path}
+				e := h.meet(t, flavor)
+				generation := prepared(t, e, engine.Params{Model: generator, MaxTokens: 100})
+				for _, body = range hostile.Mutations(h.page(t, e, path)) {
+					kind := hostile.Page(body)
+					h.kind.Store(&kind)
+					var err error
+					var reply engine.Reply
+					switch path {
+					case hostile.Chat:
+						reply, err = generation.Generate(t.Context(), engine.Row{Text: []byte("x")})
+					case hostile.Embeddings:
+						var replies []engine.Reply
+						if replies, _, err = prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), []engine.Row{{Text: []byte("x")}}); err == nil {
+							reply = replies[0]
+						}
+					case hostile.Tokenize, "/v1/chat/completions/input_tokens":
+						var n int
+						n, err = prepared(t, e, engine.Params{Model: generator}).(engine.PromptCounter).CountPrompt(t.Context(), engine.Row{Text: []byte("x")})
+						if errors.Is(err, engine.ErrNoCounting) {
+							err = nil
+						}
+						if n < 0 || n > 1<<20 {
+							t.Errorf("%.200s: %d tokens", body, n)
+						}
+					default:
+						info, _ := e.Probe(t.Context()) // a server that cannot be understood is down
+						sound(t, info)
+					}
+					if err != nil {
+						wellClassified(t, err)
+					} else {
+						plausible(t, reply)
+					}
+					if t.Failed() {
+						t.Fatalf("%.300s", body)
+					}
+				}
+			})
+		}
+	}
+}
+
+// page is what the server says honestly at a path.
+func (h *hostileServer) page(t *testing.T, e *Engine, path string) []byte {
+	t.Helper()
+	var good []byte
+	kind := hostile.Spy(&good)
+	h.kind.Store(&kind)
+	defer h.kind.Store(nil)
+	switch path {
+	case hostile.Chat:
+		_, _ = prepared(t, e, engine.Params{Model: generator, MaxTokens: 100}).Generate(t.Context(), engine.Row{})
+	case hostile.Embeddings:
+		_, _, _ = prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), []engine.Row{{}})
+	default:
+		_, _ = e.get(t.Context(), path)
+	}
+	if len(good) == 0 {
+		t.Fatalf("there is no page %s", path)
+	}
+	return good
+}
+
+// sound wants of what a server says of itself what others keep and pass on: that
+// it is short, may be shown, and can be reckoned with.
+func sound(t *testing.T, info engine.Info) {
+	t.Helper()
+	if info.Slots < 0 || info.Slots > maxSlots || len(info.Version) > maxVersion || len(info.Models) > maxModels {
+		t.Errorf("slots %d, version of %d bytes, %d models", info.Slots, len(info.Version), len(info.Models))
+	}
+	plain(t, info.Version)
+	for _, m := range info.Models {
+		if m.ContextLength < 0 || m.ContextLength > maxContext || len(m.Name) > maxName {
+			t.Errorf("a model with a name of %d bytes and a context of %d", len(m.Name), m.ContextLength)
+		}
+		plain(t, m.Name)
+	}
+}
+
+// Whatever a server says of itself leaves a probe within its time and memory,
+// and what is kept of it is sound.
+func TestHostilePages(t *testing.T) {
+	for flavor, paths := range map[string][]string{
+		"vllm":      {hostile.Models, "/version", "/health"},
+		"llama.cpp": {hostile.Models, "/props", "/health"},
+		"sglang":    {hostile.Models, "/server_info", "/model_info"},
+		"ollama":    {hostile.Models, "/", "/api/version", "/api/ps", "/api/show"},
+	} {
+		for _, path := range paths {
+			h := &hostileServer{path: path}
+			e := h.meet(t, flavor)
+			kinds := hostile.Own(path)
+			if flavor == "vllm" { // HTTP is misused in the same way everywhere
+				kinds = hostile.Kinds(path)
+			}
+			for _, kind := range kinds {
+				if kind.Bulky && testing.Short() {
+					continue
+				}
+				t.Run(flavor+path+"/"+kind.Name, func(t *testing.T) {
+					within(t, func() {
+						h.kind.Store(&kind)
+						ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+						defer cancel()
+						info, err := e.Probe(ctx)
+						h.kind.Store(nil)
+						if err == nil {
+							sound(t, info)
+						} else if len(err.Error()) > 1000 {
+							t.Errorf("an error of %d bytes", len(err.Error()))
+						}
+						if path == hostile.Models && kind.Outcome == hostile.Breaks && err == nil {
+							t.Errorf("accepted: %.200q", fmt.Sprint(info))
+						}
+						if _, err = e.Probe(t.Context()); err != nil {
+							t.Errorf("afterwards: %v", err)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// Whatever a server says of its load can be reckoned with, by a window too.
+func TestHostileGauges(t *testing.T) {
+	h := &hostileServer{path: hostile.Metrics}
+	e := h.meet(t, "vllm")
+	for _, kind := range hostile.Kinds(hostile.Metrics) {
+		if kind.Bulky && testing.Short() {
+			continue
+		}
+		t.Run(kind.Name, func(t *testing.T) {
+			within(t, func() {
+				h.kind.Store(&kind)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				g, err := e.Gauges(ctx)
+				if err == nil {
+					reckonable(t, g)
+				}
+			})
+		})
+	}
+}
+
+// reckonable wants figures that are none but what a server can have.
+func reckonable(t testing.TB, g engine.Gauges) {
+	t.Helper()
+	if g.Running < 0 || g.Waiting < 0 || g.Preemptions < 0 || g.KVTokens < 0 || g.KVTokens > maxCache ||
+		!(g.KVUse == -1 || g.KVUse >= 0 && g.KVUse <= 1) {
+		t.Errorf("%+v", g)
+	}
+	w := engine.NewWindow(0)
+	now := time.Now()
+	for i := range 10 {
+		now = now.Add(time.Second)
+		w.Observe(g, 8, 1000, now)
+		w.Answered(8, 100, 100, 8, now)
+		if n := w.Limit(false); n < 1 || n > 2000 || w.Tokens() < 0 {
+			t.Fatalf("after %d readings of %+v the window is %d, %d tokens", i, g, n, w.Tokens())
+		}
+	}
+}
+
+// The server's word for how many tokens a prompt has is not taken where it
+// cannot be.
+func TestHostileCounts(t *testing.T) {
+	h := &hostileServer{path: hostile.Tokenize, most: fewBytes}
+	e := h.meet(t, "sglang")
+	for _, kind := range hostile.Kinds(hostile.Tokenize) {
+		if kind.Waits || kind.Bulky && testing.Short() {
+			continue
+		}
+		t.Run(kind.Name, func(t *testing.T) {
+			within(t, func() {
+				h.kind.Store(&kind)
+				n, err := prepared(t, e, engine.Params{Model: generator}).(engine.PromptCounter).CountPrompt(t.Context(),
+					engine.Row{Text: []byte("a row"), Patience: 15 * time.Second})
+				switch {
+				case err == nil && (n < 0 || n > 1<<20):
+					t.Errorf("%d tokens", n)
+				case err != nil && !errors.Is(err, engine.ErrNoCounting):
+					wellClassified(t, err)
+				}
+			})
+		})
+	}
+}

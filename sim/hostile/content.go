@@ -1,0 +1,184 @@
+package hostile
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// inJSON answers with a body that is not the JSON of an answer. They answer
+// whatever is JSON.
+var inJSON = []string{Chat, Embeddings, Models, Tokenize, "/props", "/server_info", "/get_server_info", "/model_info", "/api/ps", "/api/show", "/version"}
+
+// bodies misuse JSON.
+func bodies() []Kind {
+	body := func(name, text string) Kind {
+		return Kind{Name: name, of: inJSON, write: func(w *wire) { w.body(text) }}
+	}
+	bulky := func(name, start, piece string) Kind {
+		return Kind{Name: name, Bulky: true, of: inJSON, write: func(w *wire) {
+			w.head(-1)
+			w.text(start)
+			w.endless(piece)
+		}}
+	}
+	kinds := []Kind{
+		body("a page of HTML", "<!DOCTYPE html><html><body>502 Bad Gateway</body></html>"),
+		body("a text", `"simulated"`),
+		body("a number", "1e-99999999"),
+		body("a byte order mark", "\xef\xbb\xbf{}"),
+		body("invalid UTF-8", "{\"\xff\xfe\":\"\xc3\x28\", \"choices"),
+		body("a NUL", "{\"choices\":[\x00]}"),
+		body("deep lists", `{"choices":`+strings.Repeat("[", 100_000)),
+		body("deep objects", strings.Repeat(`{"data":`, 100_000)),
+		body("lone surrogates", `{"choices":["\ud800\udbff`),
+		bulky("endless space", "{", " \n\t"),
+		bulky("endless text", `{"x":"`, "simulated "),
+		bulky("endless list", `{"x":[0`, ",0"),
+		bulky("endless keys", `{"x":0`, `,"x":0`),
+		bulky("endless number", `{"x":1`, "0"),
+		bulky("endless nothing", `{"data":[{}`, ",{}"),
+	}
+	return append(kinds, Kind{
+		Name: "a line of 100 MB before it", Outcome: Keeps, Bulky: true, of: []string{Chat},
+		write: func(w *wire) {
+			w.head(-1)
+			w.text(`{"filler":"`)
+			for filler := strings.Repeat("x", 1<<20); w.sent < 100<<20 && w.err == nil; {
+				w.text(filler)
+			}
+			w.text(`",`, string(w.Good[1:]))
+		},
+	})
+}
+
+// wrong are values that stand where others should: of each type, and at its
+// bounds.
+var wrong = []string{
+	"null", "true", `""`, `"simulated"`, "[]", "{}", "[[]]", `[{}]`, "0", "-1", "0.5", "1e400", "1e-99999999", "-9223372036854775809",
+	"9007199254740993", strings.Repeat("9", 400), `"\ud83d"`, strings.Repeat("[", 60) + strings.Repeat("]", 60),
+}
+
+// Mutations are an honest JSON body with every one of its values replaced by
+// something else, one at a time.
+func Mutations(good []byte) (all []string) {
+	for _, at := range places(string(good)) {
+		for _, value := range wrong {
+			all = append(all, string(good[:at.begin])+value+string(good[at.end:]))
+		}
+	}
+	return all
+}
+
+type place struct{ begin, end int }
+
+// places are where the values of a JSON text stand, in their order.
+func places(text string) (all []place) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	var walk func()
+	walk = func() {
+		begin := int(decoder.InputOffset())
+		for begin < len(text) && strings.ContainsRune(" \t\r\n,:", rune(text[begin])) {
+			begin++
+		}
+		at := len(all)
+		all = append(all, place{begin: begin})
+		token, err := decoder.Token()
+		if delim, opens := token.(json.Delim); err == nil && opens {
+			for decoder.More() {
+				if delim == '{' {
+					if _, err = decoder.Token(); err != nil {
+						return
+					}
+				}
+				walk()
+			}
+			_, _ = decoder.Token() // the end of it, since there is no more
+		}
+		all[at].end = int(decoder.InputOffset())
+	}
+	walk()
+	return all
+}
+
+// contents are answers that say what no schema should be shown.
+func contents() []Kind {
+	const whole = `{"simulated":true,"choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}],` +
+		`"usage":{"prompt_tokens":3,"completion_tokens":3}}`
+	answer := func(name, content string) Kind {
+		return Kind{Name: name, Outcome: Either, of: []string{Chat}, write: func(w *wire) {
+			quoted, _ := json.Marshal(content) // a text always has a form in JSON
+			w.body(fmt.Sprintf(whole, quoted))
+		}}
+	}
+	kinds := []Kind{
+		answer("a tiny number", "1e-99999999"),
+		answer("a huge number", "1e9999999"),
+		answer("400 digits", strings.Repeat("7", 400)),
+		answer("no number", "NaN"),
+		answer("tiny numbers", `{"n":1e-99999999,"list":[1e-99999999,1e9999999],"n2":{"n":-1E+99999999}}`),
+		answer("deep content", strings.Repeat(`{"next":`, 9000)+"null"+strings.Repeat("}", 9000)),
+		answer("deep lists in content", strings.Repeat("[", 20_000)),
+		answer("many values", "["+strings.Repeat("0,", 200_000)+"0]"),
+		answer("many keys", "{"+strings.Repeat(`"a":0,`, 100_000)+`"n":1}`),
+		answer("an object", `{"n":5}`),
+		answer("empty content", ""),
+		answer("escapes", "\x1b[2J\x00\u202e"),
+		answer("a wall of text", strings.Repeat("simulated ", 400_000)),
+		{Name: "content of 100 MB", Bulky: true, of: []string{Chat}, write: func(w *wire) {
+			w.head(-1)
+			w.text(`{"choices":[{"message":{"content":"`)
+			w.endless("x")
+		}},
+		{Name: "content in invalid UTF-8", Outcome: Either, of: []string{Chat}, write: func(w *wire) {
+			w.body(fmt.Sprintf(whole, "\""+strings.Repeat("\xff", 1<<20)+"\""))
+		}},
+		{Name: "no end of choices", Bulky: true, of: []string{Chat}, write: func(w *wire) {
+			w.head(-1)
+			w.text(`{"choices":[{"message":{"content":"x"}}`)
+			w.endless(`,{"message":{"content":"x"}}`)
+		}},
+		{Name: "no end of log probabilities", Bulky: true, of: []string{Chat}, write: func(w *wire) {
+			w.head(-1)
+			w.text(`{"choices":[{"logprobs":{"content":[{"logprob":-1e308}`)
+			w.endless(`,{"token":"x","logprob":-1e308,"bytes":[1]}`)
+		}},
+		{Name: "no known end", of: []string{Chat}, write: func(w *wire) {
+			w.body(strings.ReplaceAll(fmt.Sprintf(whole, `"x"`), `"stop"`, `"`+strings.Repeat("s", 10_000)+`"`))
+		}},
+		{Name: "mutated", Outcome: Either, of: inJSON, write: func(w *wire) {
+			all := Mutations(w.Good)
+			w.body(all[w.dice.IntN(len(all))])
+		}},
+	}
+	return append(kinds, streams()...)
+}
+
+// streams misuse server-sent events.
+func streams() []Kind {
+	const delta = `data: {"choices":[{"delta":{"content":"simulated"}}]}`
+	bulky := func(name, start, piece string) Kind {
+		return Kind{Name: name, Bulky: true, of: []string{Stream}, write: func(w *wire) {
+			w.head(-1)
+			w.text(start)
+			w.endless(piece)
+		}}
+	}
+	plain := func(name, text string) Kind {
+		return Kind{Name: name, of: []string{Stream}, write: func(w *wire) { w.body(text) }}
+	}
+	return []Kind{
+		bulky("an event without end", `data: {"choices":[{"delta":{"content":"`, "x"),
+		bulky("events without end", "", delta+"\n\n"),
+		bulky("a stream without newline", "", "data: x "),
+		bulky("comments without end", "", ": keep alive\n\n"),
+		bulky("empty events without end", "", "data:\n\n"),
+		bulky("a field without end", "", "event"),
+		bulky("deltas of nothing", "", `data: {"choices":[{"delta":{}}]}`+"\n\n"),
+		plain("only the end", "data: [DONE]\n\n"),
+		plain("no finish", delta+"\n\ndata: [DONE]\n\n"),
+		plain("an error in the middle", delta+"\n\ndata: {\"error\":{\"message\":\"simulated\",\"code\":500}}\n\n"),
+		plain("deltas of other types", `data: {"choices":[{"delta":{"content":{"a":1}}}]}`+"\n\n"),
+		plain("an event that is cut", `data: {"choices":[{"delta":`+"\n\ndata: [DONE]\n\n"),
+	}
+}

@@ -1,0 +1,242 @@
+package hostile
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// Config says what a Server is and how it answers.
+type Config struct {
+	// Flavor is the server that it passes for: "vllm", which is the default,
+	// "llama.cpp", "sglang" or "ollama".
+	Flavor string
+
+	// Model is what it serves, Dimension the length of its embeddings.
+	// Default 2.
+	Model     string
+	Dimension int
+
+	// Answer is what an honest answer says. Default {"n":5}.
+	Answer string
+
+	// Choose says how a request is answered; nil, or a nil kind, is honestly.
+	// n counts requests from 0.
+	Choose func(r Request, n uint64) *Kind
+}
+
+// Share returns a Choose by which so large a share of all requests is answered
+// by a kind that is drawn from those of the path, but for the ones that wait.
+func Share(share float64, seed uint64) func(Request, uint64) *Kind {
+	return func(r Request, n uint64) *Kind {
+		d := dice(seed ^ n*0x9e3779b97f4a7c15)
+		if d.Float64() >= share {
+			return nil
+		}
+		for {
+			if k := Draw(r.For(), d.Uint64()); !k.Waits {
+				return &k
+			}
+		}
+	}
+}
+
+// A Server is an inference server of which nothing good is to be expected, at a
+// port of its own on this machine.
+type Server struct {
+	config Config
+	socket net.Listener
+	asked  atomic.Uint64
+	badly  atomic.Uint64
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool // nil once it has stopped
+	wg    sync.WaitGroup
+}
+
+// Start starts one.
+func Start(ctx context.Context, c Config) (*Server, error) {
+	if c.Flavor == "" {
+		c.Flavor = "vllm"
+	}
+	if c.Answer == "" {
+		c.Answer = `{"n":5}`
+	}
+	if c.Dimension == 0 {
+		c.Dimension = 2
+	}
+	var config net.ListenConfig
+	socket, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start hostile server: %w", err)
+	}
+	s := &Server{config: c, socket: socket, conns: map[net.Conn]bool{}}
+	s.wg.Go(s.accept)
+	return s, nil
+}
+
+// URL is where it is.
+func (s *Server) URL() string { return "http://" + s.socket.Addr().String() }
+
+// Badly is how many requests were answered by a kind.
+func (s *Server) Badly() uint64 { return s.badly.Load() }
+
+// Stop cuts everything off and returns once nothing of the server is left.
+func (s *Server) Stop() {
+	_ = s.socket.Close()
+	s.mu.Lock()
+	for conn := range s.conns {
+		_ = conn.Close()
+	}
+	s.conns = nil
+	s.mu.Unlock()
+	s.wg.Wait()
+}
+
+func (s *Server) accept() {
+	for {
+		conn, err := s.socket.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		if s.conns == nil {
+			_ = conn.Close()
+		} else {
+			s.conns[conn] = true
+			s.wg.Go(func() { s.serve(conn) })
+		}
+		s.mu.Unlock()
+	}
+}
+
+// serve answers the requests of a connection, up to the first that is not
+// answered honestly.
+func (s *Server) serve(conn net.Conn) {
+	defer func() {
+		_ = conn.Close()
+		s.mu.Lock()
+		delete(s.conns, conn)
+		s.mu.Unlock()
+	}()
+	in := bufio.NewReader(conn)
+	for {
+		request, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		var body bytes.Buffer
+		if _, err := io.Copy(&body, request.Body); err != nil {
+			return
+		}
+		r := s.honest(request.URL.Path, body.Bytes())
+		n := s.asked.Add(1) - 1
+		r.Seed = n
+		if s.config.Choose != nil {
+			if kind := s.config.Choose(r, n); kind != nil {
+				s.badly.Add(1)
+				kind.Answer(conn, r)
+				return
+			}
+		}
+		status := http.StatusOK
+		if r.Good == nil {
+			status = http.StatusNotFound
+		}
+		_, err = fmt.Fprintf(conn, "HTTP/1.1 %d Something\r\nServer: %s\r\nX-Simulated: true\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+			status, s.name(), r.Type, len(r.Good), r.Good)
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *Server) name() string {
+	if s.config.Flavor == "llama.cpp" {
+		return "llama.cpp"
+	}
+	return "uvicorn"
+}
+
+// honest is the honest answer to a request; without a body there is no such
+// page.
+func (s *Server) honest(path string, body []byte) Request {
+	c := s.config
+	owner := map[string]string{"vllm": "vllm", "sglang": "sglang", "llama.cpp": "llamacpp", "ollama": "library"}[c.Flavor]
+	text := map[string]string{
+		Models:    fmt.Sprintf(`{"object":"list","data":[{"id":%q,"owned_by":%q,"max_model_len":4096,"meta":{"n_ctx":4096}}]}`, c.Model, owner),
+		"/health": "{}",
+		Metrics:   "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n",
+	}
+	switch c.Flavor {
+	case "llama.cpp":
+		text["/props"] = `{"total_slots":4,"build_info":"b1","default_generation_settings":{"n_ctx":4096}}`
+		text["/v1/chat/completions/input_tokens"] = `{"input_tokens":3}`
+	case "sglang":
+		text["/server_info"] = `{"version":"0.5.0","dp_size":1,"max_total_num_tokens":8192,"internal_states":[{"effective_max_running_requests_per_dp":8}]}`
+		text["/model_info"] = `{"is_generation":true}`
+	case "ollama":
+		text["/"] = "Ollama is running"
+		text["/api/version"] = `{"version":"0.12.0"}`
+		text["/api/ps"] = fmt.Sprintf(`{"models":[{"name":%q,"context_length":4096}]}`, c.Model)
+		text["/api/show"] = `{"parameters":"num_ctx 4096","capabilities":["completion"],"model_info":{"x.context_length":4096}}`
+	default:
+		text["/version"] = `{"version":"0.11.0"}`
+	}
+	text[Tokenize] = `{"count":3,"tokens":[1,2,3]}`
+	r := Request{Path: path, Type: "application/json"}
+	switch {
+	case path == Chat && bytes.Contains(body, []byte(`"stream":true`)):
+		r.Type = "text/event-stream"
+		text[path] = s.stream()
+	case path == Chat:
+		text[path] = fmt.Sprintf(`{"simulated":true,"choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop",`+
+			`"logprobs":{"content":[{"token":"x","logprob":-0.5,"bytes":[120],"top_logprobs":[]}]}}],`+
+			`"usage":{"prompt_tokens":3,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":1}}}`, quoted(c.Answer))
+	case path == Embeddings:
+		text[path] = s.embeddings(body)
+	}
+	if page, there := text[path]; there {
+		r.Good = []byte(page)
+	}
+	return r
+}
+
+func (s *Server) stream() string {
+	var all strings.Builder
+	for i, letter := range s.config.Answer {
+		role := ""
+		if i == 0 {
+			role = `"role":"assistant",`
+		}
+		fmt.Fprintf(&all, "data: {\"choices\":[{\"delta\":{%s\"content\":%s}}]}\n\n", role, quoted(string(letter)))
+	}
+	return all.String() + `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\n" +
+		`data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":3}}` + "\n\ndata: [DONE]\n\n"
+}
+
+// embeddings are the same for every text.
+func (s *Server) embeddings(body []byte) string {
+	var request struct {
+		Input []string `json:"input"`
+	}
+	_ = json.Unmarshal(body, &request) // without texts there are no embeddings
+	items := make([]string, len(request.Input))
+	for i := range items {
+		items[i] = fmt.Sprintf(`{"index":%d,"embedding":[0.5%s]}`, i, strings.Repeat(",0.25", s.config.Dimension-1))
+	}
+	return fmt.Sprintf(`{"data":[%s],"usage":{"prompt_tokens":%d}}`, strings.Join(items, ","), 3*len(items))
+}
+
+func quoted(text string) []byte {
+	b, _ := json.Marshal(text) // a text always has a form in JSON
+	return b
+}

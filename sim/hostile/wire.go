@@ -1,0 +1,118 @@
+package hostile
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// MostBytes is what a bulky kind sends at most: more than a client should
+	// take, which is 128 MiB by default.
+	MostBytes = 192 << 20
+	// mostTime is how long an answer goes on at most, and how long a kind that
+	// waits does.
+	mostTime = time.Minute
+)
+
+// A wire is a connection that an answer is written on. After an error nothing
+// more is written.
+type wire struct {
+	Request
+	conn net.Conn
+	out  *bufio.Writer
+	dice *rand.Rand
+	sent int64
+	err  error
+}
+
+func newWire(conn net.Conn, r Request) *wire {
+	_ = conn.SetDeadline(time.Now().Add(mostTime)) // without one the answer ends by MostBytes
+	return &wire{Request: r, conn: conn, out: bufio.NewWriterSize(conn, 64<<10), dice: dice(r.Seed)}
+}
+
+var errEnough = errors.New("as much as is sent of one answer")
+
+// text writes as it is.
+func (w *wire) text(parts ...string) {
+	for _, part := range parts {
+		if w.err != nil {
+			return
+		}
+		if w.sent += int64(len(part)); w.sent > MostBytes {
+			w.err = errEnough
+			return
+		}
+		_, w.err = w.out.WriteString(part)
+	}
+}
+
+// flush sends what has been written in a packet of its own.
+func (w *wire) flush() {
+	if w.err == nil {
+		w.err = w.out.Flush()
+	}
+}
+
+// endless writes a text until nobody takes it any more.
+func (w *wire) endless(piece string) {
+	piece = strings.Repeat(piece, max(1, 4096/len(piece)))
+	for w.err == nil {
+		w.text(piece)
+	}
+}
+
+// close sends what is left and ends the connection.
+func (w *wire) close() {
+	if w.err == nil || errors.Is(w.err, errEnough) {
+		_ = w.out.Flush() // the reader may have gone
+	}
+	_ = w.conn.Close()
+}
+
+// wait returns when the reader has gone, or after mostTime.
+func (w *wire) wait() {
+	w.flush()
+	_, _ = io.Copy(io.Discard, w.conn)
+}
+
+// status begins an answer.
+func (w *wire) status(code int) {
+	w.text("HTTP/1.1 ", strconv.Itoa(code), " Something\r\nServer: rowmill-sim\r\nX-Simulated: true\r\n")
+}
+
+func (w *wire) header(name, value string) { w.text(name, ": ", value, "\r\n") }
+
+// head begins an answer with status 200 and a body of so many bytes; less than 0
+// leaves the length out.
+func (w *wire) head(length int) {
+	w.status(200)
+	w.header("Content-Type", w.Type)
+	if length >= 0 {
+		w.header("Content-Length", strconv.Itoa(length))
+	}
+	w.text("\r\n")
+}
+
+// body answers with a body.
+func (w *wire) body(text string) {
+	w.head(len(text))
+	w.text(text)
+}
+
+// chunked begins an answer in chunks.
+func (w *wire) chunked() {
+	w.status(200)
+	w.header("Content-Type", w.Type)
+	w.header("Transfer-Encoding", "chunked")
+	w.text("\r\n")
+}
+
+func (w *wire) chunk(text string) {
+	w.text(strconv.FormatInt(int64(len(text)), 16), "\r\n", text, "\r\n")
+}
