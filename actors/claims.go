@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -10,8 +11,9 @@ import (
 
 // An ownedJob is the actor of a job that the node owns.
 type ownedJob struct {
-	pid   *actor.PID
-	fence store.Fence
+	pid    *actor.PID
+	fence  store.Fence
+	writes *sync.WaitGroup // tasks of the actor that may write objects
 }
 
 // claims are the jobs of a node: those it owns, those it is claiming, and the

@@ -7,7 +7,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/cluster/peer"
-	"github.com/rowmill/rowmill/store"
 )
 
 // What a node does about inputs that it goes on downloading for jobs it has lost.
@@ -40,7 +39,7 @@ func (p *process) downloadsAt(ctx context.Context, address, job string) (bool, e
 }
 
 // onDownloadEnded looks after what has come for a job that is another's, or
-// over: whoever cleaned up may have done so before.
+// over.
 func (n *node) onDownloadEnded(c actor.Context, m downloadEnded) {
 	defer n.reportDrained()
 	if !m.lost {
@@ -51,15 +50,5 @@ func (n *node) onDownloadEnded(c actor.Context, m downloadEnded) {
 		how = "failed" // for what may hold what is the client's
 	}
 	n.log.Info("the download for a lost job has ended", "job", m.job, "input", how)
-	n.tasks.run(c, func(ctx context.Context) step {
-		var rec store.Record
-		err := n.storage.Wait(ctx, func() (err error) {
-			rec, err = n.cfg.Store.Get(ctx, m.job)
-			return err
-		})
-		if err != nil || !rec.Job.Status.Terminal() {
-			return nil
-		}
-		return func(c actor.Context) { n.settle(c, m.job) }
-	})
+	n.lookAfter(c, m.job, false, func() {})
 }

@@ -40,10 +40,10 @@ type job struct {
 	claimed int64 // version of the record after the claim
 	fence   store.Fence
 	node    *actor.PID
-	log     *slog.Logger   // names the job
-	tasks   taskGroup      // ends with the job's rows
-	writes  sync.WaitGroup // those, which may write objects
-	ending  taskGroup      // ends with the actor
+	log     *slog.Logger    // names the job
+	tasks   taskGroup       // ends with the job's rows
+	writes  *sync.WaitGroup // those, which may write objects
+	ending  taskGroup       // ends with the actor
 	timers  timers
 
 	phase    jobPhase
@@ -384,7 +384,7 @@ func (j *job) startRows(c actor.Context) {
 			files: &commit.Files{
 				Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.fence.Epoch, Shards: j.job.manifest.Shards, Wait: j.storage.WaitHere,
 			},
-			tasks: newTaskGroup(j.tasks.ctx, &j.writes), log: j.log,
+			tasks: newTaskGroup(j.tasks.ctx, j.writes), log: j.log,
 		}
 	}), "results")
 	c.Watch(j.results)

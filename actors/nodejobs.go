@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -141,14 +142,14 @@ func (n *node) onClaimed(c actor.Context, rec store.Record) {
 		n.metrics.takeovers.Inc()
 	}
 	log.Info("job claimed", "status", rec.Job.Status, "epoch", fence.Epoch, "model", rec.Job.Model)
-	licence := n.lease.ctx
+	licence, writes := n.lease.ctx, &sync.WaitGroup{}
 	pid := c.SpawnPrefix(n.metrics.props("job", func() actor.Actor {
-		j := &job{process: n.process, rec: rec, claimed: rec.Version, fence: fence, node: c.Self(), log: log, engines: n.engines.all(false)}
-		j.tasks, j.ending = newTaskGroup(licence, &j.writes), newTaskGroup(licence, n.all)
+		j := &job{process: n.process, rec: rec, claimed: rec.Version, fence: fence, node: c.Self(), log: log, writes: writes, engines: n.engines.all(false)}
+		j.tasks, j.ending = newTaskGroup(licence, writes), newTaskGroup(licence, n.all)
 		return j
 	}), fmt.Sprintf("job-%s-%d", id, fence.Epoch))
 	c.Watch(pid)
-	n.claims.own(id, ownedJob{pid, fence})
+	n.claims.own(id, ownedJob{pid, fence, writes})
 	n.metrics.active.Set(float64(len(n.claims.owned)))
 }
 
@@ -188,8 +189,10 @@ func (n *node) onCancelled(c actor.Context, h hint, remote bool) {
 }
 
 func (n *node) onJobOver(c actor.Context, m jobOver) {
-	if o, owned := n.claims.owned[m.id]; owned {
+	if o, owned := n.claims.owned[m.id]; owned && m.status.Terminal() {
 		c.Stop(o.pid)
+	} else if owned {
+		n.leave(c, o)
 	}
 	n.claims.end(m.id)
 	if m.unsure {
@@ -211,6 +214,17 @@ func (n *node) onJobOver(c actor.Context, m jobOver) {
 		return
 	}
 	n.scan(c)
+}
+
+// leave stops the actor of a job that goes on without it, and may end before
+// the last of what it wrote is stored.
+func (n *node) leave(c actor.Context, o ownedJob) {
+	root := c.ActorSystem().Root
+	c.Stop(o.pid)
+	n.lookAfter(c, o.fence.JobID, false, func() {
+		_ = root.StopFuture(o.pid).Wait() // it only tells when
+		o.writes.Wait()
+	})
 }
 
 // onJobPanicked fails a job: its rows would meet the same fault again.
@@ -247,7 +261,7 @@ func (n *node) onLeaseLost(c actor.Context) {
 	n.lease = nil
 	for id, o := range n.claims.owned {
 		n.claims.end(id)
-		c.Stop(o.pid)
+		n.leave(c, o)
 	}
 	clear(n.claims.unsure) // what was claimed is an orphan
 	n.metrics.active.Set(0)

@@ -156,8 +156,9 @@ func (n *node) stopWorker(c actor.Context, job string, h *workerHandle, asker *a
 		if asker != nil {
 			root.Send(asker, accepted{})
 		}
-		return func(actor.Context) {
+		return func(c actor.Context) {
 			n.workers.gone(job)
+			n.lookAfter(c, job, asker != nil, func() {})
 			n.reportDrained()
 		}
 	})
@@ -178,5 +179,6 @@ func (n *node) onWorkerPanicked(c actor.Context, job string, h *workerHandle) {
 	} else {
 		c.RequestWithCustomSender(h.owner.local, last, h.pid)
 	}
+	n.lookAfter(c, job, false, h.runs.Wait)
 	n.reportDrained()
 }

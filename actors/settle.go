@@ -35,6 +35,25 @@ func (n *node) settle(c actor.Context, job string) {
 	}
 }
 
+// lookAfter has a job that is over settle once more, after this node has stored
+// what it still wrote for it: whoever cleaned up may have done so before. stopped
+// returns when nothing is written here any more; expected says that whoever
+// cleans up waits for that, for a while.
+func (n *node) lookAfter(c actor.Context, job string, expected bool, stopped func()) {
+	n.tasks.run(c, func(ctx context.Context) step {
+		stopped()
+		var rec store.Record
+		err := n.storage.Wait(ctx, func() (err error) {
+			rec, err = n.cfg.Store.Get(ctx, job)
+			return err
+		})
+		if err != nil || !rec.Job.Status.Terminal() || expected && !tidiedBefore(&rec) {
+			return nil // who ends the job cleans up, or is about to
+		}
+		return func(c actor.Context) { n.settle(c, job) }
+	})
+}
+
 // tidy removes what jobs that have settled no longer need.
 func (n *node) tidy(c actor.Context) {
 	var due []string
@@ -94,6 +113,10 @@ func (p *process) tidied(ctx context.Context, job string) error {
 	}
 	return settleInput(ctx, cfg, &rec) // the last step: after it the job is not due any more
 }
+
+// tidiedBefore reports whether what a job that is over no longer needs was
+// removed already.
+func tidiedBefore(rec *store.Record) bool { return rec.InputUntil != nil || rec.InputRemoved != nil }
 
 // dropOtherResults removes the files that an earlier owner of a success made as
 // it was lost at the job's end, or that a store forgot.

@@ -1,0 +1,176 @@
+package actors_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/internal/wait"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A sluggish bucket stores objects of some keys only when it is let, whether or
+// not who stores them has given up. Nothing of them is in the bucket before: one
+// that is emptied drops what its own process is about to store.
+type sluggish struct {
+	blob.Bucket
+	of      string // is in those keys
+	lets    chan struct{}
+	waiting atomic.Int64
+}
+
+func (s *sluggish) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	if !strings.Contains(key, s.of) {
+		return s.Bucket.Create(ctx, key, contentType)
+	}
+	return &sluggishWriter{bucket: s, ctx: context.WithoutCancel(ctx), key: key, contentType: contentType}, nil
+}
+
+type sluggishWriter struct {
+	bytes.Buffer
+	bucket           *sluggish
+	ctx              context.Context
+	key, contentType string
+}
+
+func (w *sluggishWriter) Abort() {}
+
+func (w *sluggishWriter) Commit() (blob.Info, error) {
+	w.bucket.waiting.Add(1)
+	<-w.bucket.lets
+	object, err := w.bucket.Bucket.Create(w.ctx, w.key, w.contentType)
+	if err != nil {
+		return blob.Info{}, err
+	}
+	defer object.Abort()
+	if _, err := object.Write(w.Bytes()); err != nil {
+		return blob.Info{}, err
+	}
+	return object.Commit()
+}
+
+// A blind store shows no records while it is told not to.
+type blind struct {
+	store.Store
+	now atomic.Bool
+}
+
+func (s *blind) Get(ctx context.Context, id string) (store.Record, error) {
+	if s.now.Load() {
+		return store.Record{}, errCut
+	}
+	return s.Store.Get(ctx, id)
+}
+
+// A tardy node is cut off while it stores something for a job, and stores that
+// after another has ended the job and removed what it no longer needs.
+type tardy struct {
+	*rig
+	host    *host
+	bucket  *sluggish
+	records *blind
+	let     func()
+}
+
+// joinTardy starts one that stores objects late whose keys hold a text. Without an
+// engine it only owns jobs, with one it owns none.
+func (b *rig) joinTardy(net *network, e *scripted, of string) *tardy {
+	l := &tardy{rig: b, bucket: &sluggish{Bucket: b.cfg.Blob, of: of, lets: make(chan struct{})}, records: &blind{}}
+	l.let = sync.OnceFunc(func() { close(l.bucket.lets) })
+	l.host = b.join(net, "tardy", e, func(c *actors.Config) {
+		l.records.Store = c.Store
+		c.Blob, c.Store, c.Ownership.OwnsNone = l.bucket, l.records, e != nil
+	})
+	b.t.Cleanup(l.let)
+	return l
+}
+
+// cut cuts it off, or no longer.
+func (l *tardy) cut(now bool) {
+	l.host.cut.Store(now)
+	l.records.now.Store(now)
+}
+
+// storesLate has a job end without the node, and then back, and requires that
+// what is stored after that goes.
+func (l *tardy) storesLate(id string, elsewhere func(), back func(store.Record)) {
+	l.t.Helper()
+	wait.For(l.t, "something is being stored", func() bool { return l.bucket.waiting.Load() > 0 })
+	l.cut(true)
+	elsewhere()
+	rec := l.await(id, func(r store.Record) bool { return r.InputRemoved != nil })
+	l.cut(false)
+	back(rec)
+	if n := l.objects(id); n != len(rec.Artifacts) {
+		l.t.Fatalf("%d objects before what is late, want %d", n, len(rec.Artifacts))
+	}
+	l.let()
+	wait.For(l.t, "what is late is stored", func() bool { return l.objects(id) > len(rec.Artifacts) })
+	wait.For(l.t, "it is gone", func() bool { return l.objects(id) == len(rec.Artifacts) })
+	for name, a := range rec.Artifacts {
+		if _, err := l.cfg.Blob.Stat(l.t.Context(), a.Key); err != nil {
+			l.t.Errorf("%s, which counts: %v", name, err)
+		}
+	}
+}
+
+// objects is how many objects a job has.
+func (b *rig) objects(id string) int {
+	b.t.Helper()
+	list, err := b.cfg.Blob.List(b.t.Context(), layout.Job(id))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return len(list)
+}
+
+// What a node stores for a job that was ended and cleaned up after without it
+// goes soon: the part of a worker that lets go by itself or is told to only then,
+// and the result of an owner that another has replaced.
+func TestWhatIsStoredAfterTheEndGoes(t *testing.T) {
+	t.Parallel()
+	for name, play := range map[string]func(b *rig, net *network, spec rowmill.Spec){
+		"by a worker that lets go": func(b *rig, net *network, spec rowmill.Spec) {
+			owner, late := b.join(net, "owner", &scripted{answer: echo}), b.joinTardy(net, &scripted{answer: slowly(100 * time.Millisecond)}, "/parts/")
+			late.storesLate(b.submitTo(owner, spec), func() {}, func(store.Record) {})
+		},
+		"by a worker that is told to": func(b *rig, net *network, spec rowmill.Spec) {
+			owner, late := b.join(net, "owner", &scripted{answer: echo}), b.joinTardy(net, &scripted{answer: slowly(100 * time.Millisecond)}, "/parts/")
+			late.storesLate(b.submitTo(owner, spec), func() {}, func(rec store.Record) {
+				dismiss := fmt.Sprintf(`{"job": %q, "epoch": %d}`, rec.Job.ID, rec.Epoch)
+				if _, err := late.host.system.Answer(b.t.Context(), peer.Envelope{Kind: "dismiss", Body: []byte(dismiss)}); err == nil {
+					b.t.Error("the worker is gone before all is stored")
+				}
+			})
+		},
+		"by an owner": func(b *rig, net *network, spec rowmill.Spec) {
+			late := b.joinTardy(net, nil, "/results/")
+			worker := b.join(net, "worker", &scripted{answer: echo}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
+			late.storesLate(b.submitTo(late.host, spec), func() {
+				b.join(net, "other", nil)
+				_ = worker.system.Stop(b.t.Context()) // which would look as well
+			}, func(store.Record) {})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				t.Cleanup(func() { time.Sleep(time.Second) }) // what the nodes leave comes to its end
+				b := setup(t, nil)
+				b.cfg.Ownership.Settle = 2 * time.Second
+				play(b, newNetwork(), rowmill.Spec{Spooled: b.spool(numbered(300))})
+			})
+		})
+	}
+}
