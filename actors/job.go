@@ -367,13 +367,8 @@ func (j *job) startRows(c actor.Context) {
 		return
 	}
 	j.phase = jobRuns
-	if !j.job.sends(j.rec.Job.Sampling) || warning != "" {
-		j.update(c, func(r *store.Record) {
-			r.Job.Sampling = j.job.sampling()
-			if warning != "" {
-				r.Job.Warnings = union(r.Job.Warnings, []string{warning})
-			}
-		})
+	if warning != "" {
+		j.update(c, func(r *store.Record) { r.Job.Warnings = union(r.Job.Warnings, []string{warning}) })
 	}
 	j.links = make(map[string]*link)
 	j.unwanted = make(map[string]bool)

@@ -48,12 +48,26 @@ func (j *job) repeats(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// forgotten reports whether a record that stands at m lacks what is remembered.
-func (j *job) forgotten(m store.Mark) bool {
+// What a record must show that is read later.
+type standing struct {
+	writes  int64 // of this writer
+	created bool
+	over    bool
+	behind  bool // writes are to be made again, whatever it shows
+}
+
+// stands is what a record must show from now on: to be asked before it is read,
+// since what is acknowledged meanwhile may not be in what was read.
+func (j *job) stands() standing {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	created := slices.ContainsFunc(j.log, func(w *write) bool { return w.create && w.acked })
-	return j.behind || m.Writes < j.writer.Acked() || j.final && !m.Status.Terminal() || created && m.Version == 0
+	return standing{j.writer.Acked(), created, j.final, j.behind}
+}
+
+// forgotten reports whether a record that stands at m lacks what is remembered.
+func (s standing) forgotten(m store.Mark) bool {
+	return s.behind || m.Writes < s.writes || s.over && !m.Status.Terminal() || s.created && m.Version == 0
 }
 
 // prune forgets writes before a time, or where some are to be made again, before
@@ -77,7 +91,8 @@ func (j *job) found(rec store.Record) {
 	for _, w := range j.log {
 		w.acked = w.acked || w.create
 	}
-	claimed := j.asked != "" && j.asked == rec.Session && !rec.Job.Status.Terminal()
+	known := j.fence.Session == rec.Session && j.fence.Epoch == rec.Epoch // from a claim before
+	claimed := j.asked != "" && j.asked == rec.Session && !known && !rec.Job.Status.Terminal()
 	j.mu.Unlock()
 	if claimed && j.claimed(rec, 0) { // nobody knows on top of what
 		j.fallBehind()

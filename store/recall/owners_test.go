@@ -1,7 +1,9 @@
 package recall_test
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -170,5 +172,55 @@ func TestStoredAgainAsItWasClaimed(t *testing.T) {
 	n.look()
 	if got := n.get(); got.Job.RowCounts != (rowmill.RowCounts{}) || got.Cut != "" {
 		t.Errorf("without its parts it has %+v, cut %q", got.Job.RowCounts, got.Cut)
+	}
+}
+
+// What is acknowledged while the store is looked at is not forgotten.
+func TestAcknowledgedDuringALook(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(n *node){
+		"a look": (*node).look,
+		"a question for the parts": func(n *node) {
+			_, err := n.ListParts(n.t.Context(), "job-1")
+			n.must(err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, said := newVault(t), new(complaint)
+			n := v.nodeThat(recall.Config{Log: slog.New(slog.NewTextHandler(said, nil))})
+			f := n.begin()
+			v.between = func() {
+				v.between = func() { n.commit(f, "2", 1, 2) } // where it looks twice
+				n.commit(f, "1", 1, 1)
+			}
+			ask(n)
+			v.between = nil
+			if text := said.String(); text != "" {
+				t.Errorf("nothing was forgotten, and it says: %s", text)
+			}
+		})
+	}
+}
+
+// Who asks for a job once more that it has, and hears nothing, has lost nothing.
+func TestClaimedOnceMore(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	n := v.node()
+	f := n.begin()
+	made := 0
+	_, err := n.Update(t.Context(), f, func(*store.Record) error { made++; return nil })
+	n.must(err)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := n.Claim(gone, "job-1", n.session); !errors.Is(err, context.Canceled) {
+		t.Errorf("a claim that its caller gave up: %v", err)
+	}
+	_, err = n.Get(t.Context(), "job-1")
+	n.must(err)
+	n.look()
+	if made != 1 {
+		t.Errorf("a write that was not forgotten was made %d times", made)
 	}
 }

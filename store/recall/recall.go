@@ -121,13 +121,17 @@ func (s *Store) Look(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
+	stand := make([]standing, len(jobs))
+	for i, j := range jobs {
+		stand[i] = j.stands()
+	}
 	marks, err := s.Marks(ctx, ids, s.name)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for i, j := range jobs {
-		if j.forgotten(marks[i]) {
+		if stand[i].forgotten(marks[i]) {
 			errs = append(errs, s.mend(ctx, j))
 		} else {
 			j.follow(marks[i])
@@ -200,8 +204,9 @@ func (s *Store) mend(ctx context.Context, j *job) error {
 		return err
 	}
 	defer done()
+	stand := j.stands()
 	marks, err := s.Marks(ctx, []string{j.id}, s.name)
-	if err != nil || !j.forgotten(marks[0]) {
+	if err != nil || !stand.forgotten(marks[0]) {
 		return err
 	}
 	m := marks[0]

@@ -24,11 +24,12 @@ type vault struct {
 	path     string
 	volatile bolt.Volatile
 	kept     []byte
-	away     bool // nobody reaches it
-	full     bool // it takes no changes of records
-	again    bool // it forgets once more after the next
-	mumbles  bool // nobody hears what came of a claim
-	silent   bool // or of a submission
+	away     bool   // nobody reaches it
+	full     bool   // it takes no changes of records
+	again    bool   // it forgets once more after the next
+	mumbles  bool   // nobody hears what came of a claim
+	silent   bool   // or of a submission
+	between  func() // happens once after marks are read, before they arrive
 }
 
 func newVault(t *testing.T) *vault {
@@ -74,7 +75,12 @@ func (v *vault) Marks(ctx context.Context, ids []string, writer string) ([]store
 	if v.away {
 		return nil, rowmill.ErrUnavailable
 	}
-	return v.Store.Marks(ctx, ids, writer)
+	marks, err := v.Store.Marks(ctx, ids, writer)
+	if do := v.between; do != nil {
+		v.between = nil
+		do()
+	}
+	return marks, err
 }
 
 func (v *vault) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
@@ -117,7 +123,10 @@ func (v *vault) node() *node { v.t.Helper(); return v.nodeThat(recall.Config{}) 
 
 func (v *vault) nodeThat(remembers recall.Config) *node {
 	v.t.Helper()
-	remembers.Store, remembers.Log, remembers.Every = v, slog.New(slog.DiscardHandler), time.Hour
+	remembers.Store, remembers.Every = v, time.Hour
+	if remembers.Log == nil {
+		remembers.Log = slog.New(slog.DiscardHandler)
+	}
 	n := &node{t: v.t, vault: v, Store: recall.New(remembers)}
 	v.t.Cleanup(func() { n.Close() })
 	var err error

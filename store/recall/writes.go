@@ -11,6 +11,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
+// minded reports whether a caller minds by itself what is forgotten of its writes.
+func minded(ctx context.Context) bool { return store.WriterOf(ctx) != nil }
+
 // owned makes a write of a job's owner by do, and remembers how to make it again.
 func (s *Store) owned(ctx context.Context, f store.Fence, again *write, do func(context.Context, store.Fence) error) error {
 	j := s.of(f.JobID)
@@ -28,6 +31,9 @@ func (s *Store) owned(ctx context.Context, f store.Fence, again *write, do func(
 // write makes a write by do, and remembers how to make it again. Where the store
 // has forgotten earlier ones they come first.
 func (s *Store) write(ctx context.Context, id string, again *write, do func(context.Context) error) error {
+	if minded(ctx) {
+		return do(ctx)
+	}
 	j, mends := s.begins(id, again)
 	ctx = store.As(ctx, j.writer)
 	err := do(ctx)
@@ -81,6 +87,9 @@ func (s *Store) free(ctx context.Context, id string, do func(context.Context) (s
 
 // Create stores a pending job.
 func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
+	if minded(ctx) {
+		return s.Store.Create(ctx, rec, idem)
+	}
 	w := &write{create: true, do: s.creates(rec, idem)}
 	j, mends := s.begins(rec.Job.ID, w)
 	stored, existed, err = s.Store.Create(store.As(ctx, j.writer), rec, idem)
@@ -181,6 +190,9 @@ func (s *Store) DropParts(ctx context.Context, jobID string) error {
 // Claim makes session the owner of a job. What was acknowledged to it or to a
 // client of this node before, and is forgotten, is written again first.
 func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
+	if minded(ctx) {
+		return s.Store.Claim(ctx, jobID, session)
+	}
 	w := store.NewWriter(s.name)
 	rec, err := s.Store.Claim(store.As(ctx, w), jobID, session)
 	if errors.Is(err, rowmill.ErrLeaseLost) || errors.Is(err, rowmill.ErrTerminal) || errors.Is(err, rowmill.ErrNotFound) {
@@ -229,11 +241,12 @@ func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, erro
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return nil, err
 	}
+	stand := j.stands()
 	marks, markErr := s.Marks(ctx, []string{jobID}, s.name)
 	switch {
 	case markErr != nil:
 		return nil, markErr
-	case j.forgotten(marks[0]):
+	case stand.forgotten(marks[0]):
 		if err := s.mend(ctx, j); err != nil && !errors.Is(err, errNotOver) {
 			return nil, err
 		}

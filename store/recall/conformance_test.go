@@ -1,0 +1,71 @@
+package recall_test
+
+import (
+	"bytes"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/recall"
+	"github.com/rowmill/rowmill/store/storetest"
+)
+
+// A complaint is what is logged of things that were forgotten.
+type complaint struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (c *complaint) Write(line []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text.Write(line)
+}
+
+func (c *complaint) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text.String()
+}
+
+// A store that forgets nothing is the same behind one that remembers, which looks
+// all the time and finds nothing amiss.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		path := filepath.Join(t.TempDir(), "records.db")
+		var mu sync.Mutex
+		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		read := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+		said := new(complaint)
+		t.Cleanup(func() {
+			if text := said.String(); strings.Contains(text, "forgotten") && strings.Contains(text, "job=") {
+				t.Errorf("nothing was forgotten, and it says: %s", text)
+			}
+		})
+		volatile := new(bolt.Volatile)
+		return storetest.Harness{
+			Open: func(t testing.TB) store.Store {
+				t.Helper()
+				below, err := bolt.Open(t.Context(), bolt.Config{Path: path, Clock: read, Volatile: volatile})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := recall.New(recall.Config{Store: below, Log: slog.New(slog.NewTextHandler(said, nil)), Every: 50 * time.Millisecond})
+				t.Cleanup(func() {
+					if err := s.Close(); err != nil {
+						t.Errorf("close: %v", err)
+					}
+				})
+				return s
+			},
+			Advance: func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) },
+			Now:     read,
+		}
+	})
+}
