@@ -9,6 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/contain"
 )
 
@@ -29,19 +30,23 @@ type taskGroup struct {
 	cancel   context.CancelFunc
 	all      *sync.WaitGroup
 	panicked func(*contain.Panic)
+	entry    *registry.Entry // of the actor
 }
 
-func newTaskGroup(parent context.Context, all *sync.WaitGroup) taskGroup {
+func newTaskGroup(parent context.Context, all *sync.WaitGroup, entry *registry.Entry) taskGroup {
 	ctx, cancel := context.WithCancel(parent)
-	return taskGroup{ctx: ctx, cancel: cancel, all: all}
+	return taskGroup{ctx: ctx, cancel: cancel, all: all, entry: entry}
 }
 
-func (g taskGroup) run(c actor.Context, task func(ctx context.Context) step) {
+// run runs a task; operators and metrics know it by its name.
+func (g taskGroup) run(c actor.Context, name string, task func(ctx context.Context) step) {
 	root, self := c.ActorSystem().Root, c.Self()
+	errand := g.entry.Begin(name)
 	g.all.Add(1)
 	go func() {
 		defer g.all.Done()
-		next := g.perform(task)
+		defer errand.End()
+		next := g.perform(errand.On(g.ctx), task)
 		if next == nil {
 			return
 		}
@@ -54,9 +59,9 @@ func (g taskGroup) run(c actor.Context, task func(ctx context.Context) step) {
 }
 
 // perform runs a task and returns what is to follow.
-func (g taskGroup) perform(task func(ctx context.Context) step) (next step) {
+func (g taskGroup) perform(ctx context.Context, task func(ctx context.Context) step) (next step) {
 	err := contain.Run(func() error {
-		next = task(g.ctx)
+		next = task(ctx)
 		return nil
 	})
 	var caught *contain.Panic

@@ -14,6 +14,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/contain"
 )
 
@@ -49,11 +50,11 @@ func TestTheOutcomeOfATaskIsDroppedOnceItsGroupIsCancelled(t *testing.T) {
 	t.Parallel()
 	stage(t, func(t *testing.T, take func(step)) {
 		var all sync.WaitGroup
-		g := newTaskGroup(t.Context(), &all)
+		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).Entry(registry.Of{}))
 		var taken []string
 		task := func(name string, d time.Duration) step {
 			return func(c actor.Context) {
-				g.run(c, func(ctx context.Context) step {
+				g.run(c, "an errand", func(ctx context.Context) step {
 					time.Sleep(d)
 					return func(actor.Context) { taken = append(taken, name) }
 				})
@@ -61,7 +62,7 @@ func TestTheOutcomeOfATaskIsDroppedOnceItsGroupIsCancelled(t *testing.T) {
 		}
 		take(task("early", time.Second))
 		take(task("late", time.Minute))
-		take(func(c actor.Context) { g.run(c, func(context.Context) step { return nil }) })
+		take(func(c actor.Context) { g.run(c, "an errand", func(context.Context) step { return nil }) })
 		time.Sleep(2 * time.Second)
 		take(func(actor.Context) { g.cancel() })
 		time.Sleep(time.Hour)
@@ -106,12 +107,12 @@ func TestAPanicOfATask(t *testing.T) {
 	t.Parallel()
 	stage(t, func(t *testing.T, take func(step)) {
 		var all sync.WaitGroup
-		g := newTaskGroup(t.Context(), &all)
+		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).Entry(registry.Of{}))
 		broken := func(context.Context) step { panic("a task") }
 		var heard *contain.Panic
 		told := g
 		told.panicked = func(p *contain.Panic) { heard = p }
-		take(func(c actor.Context) { told.run(c, broken) })
+		take(func(c actor.Context) { told.run(c, "an errand", broken) })
 		synctest.Wait()
 		if heard == nil || heard.Reason != "a task" {
 			t.Errorf("heard of %v", heard)
@@ -126,7 +127,7 @@ func TestAPanicOfATask(t *testing.T) {
 			child := c.Spawn(actor.PropsFromFunc(func(c actor.Context) {
 				switch m := c.Message().(type) {
 				case *actor.Started:
-					g.run(c, broken)
+					g.run(c, "an errand", broken)
 				case step:
 					m(c)
 				}
@@ -151,7 +152,7 @@ func TestALinkKeepsTheNewest(t *testing.T) {
 	t.Parallel()
 	stage(t, func(t *testing.T, take func(step)) {
 		var all sync.WaitGroup
-		g := newTaskGroup(t.Context(), &all)
+		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).Entry(registry.Of{}))
 		slow := &slowPeers{}
 		var failures []error
 		l := &link{transport: &transport{slow}, address: "b:1", kind: kindHint, failed: func(_ actor.Context, _ *link, err error) { failures = append(failures, err) }}

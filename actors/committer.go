@@ -89,7 +89,7 @@ func (r *committer) onPartWritten(c actor.Context, m partWritten) {
 
 func (r *committer) record(c actor.Context, batch *commit.Batch) {
 	parts := batch.Parts()
-	r.tasks.run(c, func(ctx context.Context) step {
+	r.tasks.run(c, "commit parts", func(ctx context.Context) step {
 		err := r.storage.WaitHere(ctx, func() error { return r.cfg.Store.CommitParts(ctx, r.job.fence, parts, batch.Totals) })
 		return func(c actor.Context) {
 			if err != nil {
@@ -118,7 +118,7 @@ func (r *committer) count(p store.Part) {
 
 func (r *committer) merge(c actor.Context, n int) {
 	parts := r.progress.Shard(n)
-	r.tasks.run(c, func(ctx context.Context) step {
+	r.tasks.run(c, "merge a shard", func(ctx context.Context) step {
 		if !r.slots.merge.enter(ctx) {
 			return nil
 		}
@@ -144,7 +144,7 @@ func (r *committer) merge(c actor.Context, n int) {
 // store that forgets its last writes in a crash may name them again. The end of
 // the job removes what is left.
 func (r *committer) drop(c actor.Context, parts ...store.Part) {
-	r.tasks.run(c, func(ctx context.Context) step {
+	r.tasks.run(c, "drop parts later", func(ctx context.Context) step {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -173,7 +173,7 @@ func (r *committer) drop(c actor.Context, parts ...store.Part) {
 // finalise makes the result and ends the job.
 func (r *committer) finalise(c actor.Context) {
 	parts, lastRow := r.progress.Parts(), r.lastRow
-	r.tasks.run(c, func(ctx context.Context) step {
+	r.tasks.run(c, "make the result", func(ctx context.Context) step {
 		rec, err := r.finish(ctx, parts)
 		return func(c actor.Context) {
 			if err != nil {

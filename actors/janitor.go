@@ -68,7 +68,7 @@ func (n *node) clean(c actor.Context) {
 		return
 	}
 	first := !n.cfg.Ownership.OwnsNone && n.rank(janitorName) == 0
-	n.tasks.run(c, func(ctx context.Context) step {
+	n.tasks.run(c, "remove old data", func(ctx context.Context) step {
 		var more bool
 		var unknown retention.Unknown
 		err := contain.Run(func() (err error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/ingest"
+	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
@@ -140,7 +141,7 @@ func (j *job) onStarted(c actor.Context) {
 	}
 	j.timers.after(c, firstLook, "reading", j.lookAtInput)
 	rec := j.rec
-	j.tasks.run(c, func(ctx context.Context) step {
+	j.tasks.run(c, "read the input", func(ctx context.Context) step {
 		in := ingested{rec: rec}
 		err := j.ingest(ctx, &in)
 		return func(c actor.Context) { j.onIngested(c, in, err) }
@@ -225,7 +226,7 @@ func (j *job) onIngested(c actor.Context, in ingested, err error) {
 func (j *job) estimate(c actor.Context) {
 	rows, now := j.input.Rows, j.cfg.Clock()
 	usd, e := ingest.Unsampled(&j.rec.Spec, rows, j.input.Size)
-	j.tasks.run(c, func(ctx context.Context) step {
+	j.tasks.run(c, "end the job", func(ctx context.Context) step {
 		var rec store.Record
 		err := j.storage.WaitHere(ctx, func() (err error) {
 			rec, err = recordEstimate(ctx, j.cfg.Store, j.fence, rows, usd, e, now)
@@ -286,7 +287,7 @@ func (j *job) served() bool {
 // update changes the record outside the mailbox.
 func (j *job) update(c actor.Context, change func(*store.Record)) {
 	j.updating = true
-	j.tasks.run(c, func(ctx context.Context) step {
+	j.tasks.run(c, "change the record", func(ctx context.Context) step {
 		var rec store.Record
 		err := j.storage.WaitHere(ctx, func() (err error) {
 			rec, err = j.cfg.Store.Update(ctx, j.fence, func(r *store.Record) error {
@@ -372,14 +373,14 @@ func (j *job) startRows(c actor.Context) {
 	}
 	j.links = make(map[string]*link)
 	j.unwanted = make(map[string]bool)
-	j.results = c.SpawnPrefix(j.metrics.props("results", func() actor.Actor {
+	j.results = c.SpawnPrefix(j.metrics.props(registry.Of{Kind: "results", Job: j.rec.Job.ID}, func(entry *registry.Entry) actor.Actor {
 		return &committer{
 			process: j.process, job: j.job, owner: c.Self(), rows: j.input.Rows,
 			progress: commit.NewProgress(j.ledger, j.cfg.survives(j.ledger.Rows), j.rec.Spec.Estimate),
 			files: &commit.Files{
 				Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.fence.Epoch, Shards: j.job.manifest.Shards, Wait: j.storage.WaitHere,
 			},
-			tasks: newTaskGroup(j.tasks.ctx, j.writes), log: j.log,
+			tasks: newTaskGroup(j.tasks.ctx, j.writes, entry), log: entry.Log(j.log),
 		}
 	}), "results")
 	c.Watch(j.results)

@@ -47,7 +47,7 @@ func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
 	j.stopRows(c)
 	j.dismissWorkers(c)
 	now := j.cfg.Clock()
-	j.ending.run(c, func(ctx context.Context) step {
+	j.ending.run(c, "end the job", func(ctx context.Context) step {
 		rec, err := recordFailure(ctx, j.cfg.Store, j.fence, failure, now, j.log)
 		return func(c actor.Context) {
 			switch {
@@ -89,7 +89,7 @@ func (j *job) stopRows(c actor.Context) {
 
 // over leaves a job that has ended, once nothing is written for it any more.
 func (j *job) over(c actor.Context, status rowmill.Status) {
-	j.ending.run(c, func(context.Context) step {
+	j.ending.run(c, "wait for writes", func(context.Context) step {
 		j.writes.Wait()
 		j.dismissed.Wait()
 		return func(c actor.Context) { j.leave(c, jobOver{status: status}) }
@@ -101,7 +101,7 @@ func (j *job) over(c actor.Context, status rowmill.Status) {
 func (j *job) onOver(c actor.Context) {
 	j.stopRows(c)
 	j.dismissWorkers(c)
-	j.ending.run(c, func(ctx context.Context) step {
+	j.ending.run(c, "look up a job", func(ctx context.Context) step {
 		var rec store.Record
 		err := j.storage.Wait(ctx, func() (err error) {
 			rec, err = j.cfg.Store.Get(ctx, j.fence.JobID)
@@ -121,7 +121,7 @@ func (j *job) onOver(c actor.Context) {
 // release gives the job back to whoever claims it next.
 func (j *job) release(c actor.Context) {
 	j.stopRows(c)
-	j.ending.run(c, func(ctx context.Context) step {
+	j.ending.run(c, "give the job back", func(ctx context.Context) step {
 		err := j.storage.Wait(ctx, func() error { return j.cfg.Store.Release(ctx, j.fence) })
 		if err != nil {
 			j.log.Warn("giving the job back failed", "err", err)

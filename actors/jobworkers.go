@@ -91,7 +91,7 @@ func (j *job) invite(c actor.Context, address string) {
 		c.Request(j.node, nodeRequest{body: m})
 		return
 	}
-	j.tasks.run(c, func(ctx context.Context) step {
+	j.tasks.run(c, "invite a node", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 		defer cancel()
 		answer := &invited{}
@@ -294,7 +294,7 @@ func (j *job) lookAtWorkers(c actor.Context) {
 // there.
 func (j *job) lookAtRecord(c actor.Context) {
 	j.timers.after(c, recordInterval, "record", j.lookAtRecord)
-	j.tasks.run(c, func(ctx context.Context) step {
+	j.tasks.run(c, "look up a job", func(ctx context.Context) step {
 		rec, err := j.cfg.Store.Get(ctx, j.fence.JobID)
 		switch {
 		case err == nil && rec.Job.Status == rowmill.StatusCancelled: // any other end is our own

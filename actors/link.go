@@ -31,7 +31,7 @@ func (l *link) send(c actor.Context, tasks taskGroup, m message) {
 		l.waiting = m
 	default:
 		l.busy = true
-		tasks.run(c, func(ctx context.Context) step {
+		tasks.run(c, "tell a node", func(ctx context.Context) step {
 			err := l.transport.tell(ctx, l.address, l.kind, m)
 			return func(c actor.Context) {
 				l.busy = false

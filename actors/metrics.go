@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/rowmill/rowmill/actors/dispatch"
+	"github.com/rowmill/rowmill/actors/registry"
 )
 
 // metrics are the figures of the pipeline. Nothing is labelled by job or
@@ -31,6 +32,7 @@ type metrics struct {
 	window   *prometheus.GaugeVec     // engine
 	waiting  *prometheus.GaugeVec     // engine
 	kinds    map[string]*kindMetrics
+	registry *registry.Registry
 
 	workers   prometheus.Gauge
 	stalled   prometheus.Gauge
@@ -61,7 +63,6 @@ type engineMetrics struct {
 // kindMetrics are the figures of all actors of one kind.
 type kindMetrics struct {
 	live     prometheus.Gauge
-	depth    atomic.Int64 // messages in mailboxes
 	messages atomic.Uint64
 	latency  prometheus.Observer
 }
@@ -77,7 +78,7 @@ func (m *metrics) onCountError(model string, mean float64) {
 	m.countErrors.WithLabelValues(model).Set(mean)
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics {
 	f := promauto.With(reg)
 	m := &metrics{
 		rows:        f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_total", Help: "Rows committed, by outcome (done or failed)."}, []string{"model", "outcome"}),
@@ -96,6 +97,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		waiting:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_waiting", Help: "Rows in a server's own queue, as it says."}, []string{"engine"}),
 		countErrors: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_token_count_error_tokens", Help: "By how many tokens our count of a prompt differs from the server's, on average of late."}, []string{"model"}),
 		kinds:       make(map[string]*kindMetrics),
+		registry:    registry,
 		dead:        f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
 	}
 	m.workers = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers", Help: "Jobs this node runs rows of now, whoever owns them."})
@@ -126,9 +128,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.kinds[kind] = k
 		m.restarted.WithLabelValues(kind)
 		label := prometheus.Labels{"kind": kind}
-		f.NewGaugeFunc(prometheus.GaugeOpts{Name: "rowmill_actor_mailbox_depth", Help: "Messages waiting in mailboxes, by kind.", ConstLabels: label}, func() float64 { return float64(k.depth.Load()) })
 		f.NewCounterFunc(prometheus.CounterOpts{Name: "rowmill_actor_messages_total", Help: "Messages handled, by kind.", ConstLabels: label}, func() float64 { return float64(k.messages.Load()) })
 	}
+	reg.MustRegister(actorMetrics{registry})
 	return m
 }
 
@@ -145,12 +147,13 @@ func (m *metrics) engine(name string) *engineMetrics {
 	}
 }
 
-// props makes the properties of an actor of that kind, measured.
-func (m *metrics) props(kind string, make func() actor.Actor) *actor.Props {
-	k := m.kinds[kind]
-	return actor.PropsFromProducer(make,
-		actor.WithMailbox(actor.Unbounded(k)),
-		actor.WithReceiverMiddleware(k.middleware),
+// props makes the properties of one actor, measured and in the registry. Its
+// entry there is for its task groups and its logger.
+func (m *metrics) props(of registry.Of, make func(*registry.Entry) actor.Actor) *actor.Props {
+	k, entry := m.kinds[of.Kind], m.registry.Entry(of)
+	return actor.PropsFromProducer(func() actor.Actor { return make(entry) },
+		actor.WithMailbox(actor.Unbounded(entry)),
+		actor.WithReceiverMiddleware(k.middleware(entry)),
 		actor.WithSupervisor(stopOnPanic()),
 	)
 }
@@ -162,37 +165,57 @@ func stopOnPanic() actor.SupervisorStrategy {
 	return actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 }
 
-func (k *kindMetrics) middleware(next actor.ReceiverFunc) actor.ReceiverFunc {
-	return func(c actor.ReceiverContext, e *actor.MessageEnvelope) {
-		switch e.Message.(type) {
-		case *actor.Started:
-			k.live.Inc()
-		case *actor.Stopped:
-			k.live.Dec()
-		}
-		if k.messages.Add(1)%latencySample != 0 {
+func (k *kindMetrics) middleware(entry *registry.Entry) actor.ReceiverMiddleware {
+	return func(next actor.ReceiverFunc) actor.ReceiverFunc {
+		return func(c actor.ReceiverContext, e *actor.MessageEnvelope) {
+			switch e.Message.(type) {
+			case *actor.Started:
+				k.live.Inc()
+				entry.Entered(c.Self().GetId())
+			case *actor.Stopped:
+				k.live.Dec()
+				entry.Left()
+			}
+			if k.messages.Add(1)%latencySample != 0 {
+				next(c, e)
+				return
+			}
+			began := time.Now()
 			next(c, e)
-			return
+			k.latency.Observe(time.Since(began).Seconds())
 		}
-		began := time.Now()
-		next(c, e)
-		k.latency.Observe(time.Since(began).Seconds())
 	}
 }
 
-// The methods below make kindMetrics an actor.MailboxMiddleware.
+// actorMetrics are figures of the registry, as it is when they are asked for.
+// None names a job.
+type actorMetrics struct{ *registry.Registry }
 
-// MailboxStarted is not counted.
-func (k *kindMetrics) MailboxStarted() {}
+var (
+	depthDesc  = prometheus.NewDesc("rowmill_actor_mailbox_depth", "Messages waiting in mailboxes, by kind.", []string{"kind"}, nil)
+	oldestDesc = prometheus.NewDesc("rowmill_actor_oldest_message_seconds", "For how long the oldest message in a mailbox has waited at the least, by kind.", []string{"kind"}, nil)
+	errandDesc = prometheus.NewDesc("rowmill_actor_errand_seconds", "For how long the longest of the errands has been out that actors have given away now, by kind and what it is.", []string{"kind", "errand"}, nil)
+)
 
-// MessagePosted counts a message in.
-func (k *kindMetrics) MessagePosted(any) { k.depth.Add(1) }
+// Describe sends what Collect may send.
+func (actorMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{depthDesc, oldestDesc, errandDesc} {
+		out <- desc
+	}
+}
 
-// MessageReceived counts a message out.
-func (k *kindMetrics) MessageReceived(any) { k.depth.Add(-1) }
-
-// MailboxEmpty is not counted.
-func (k *kindMetrics) MailboxEmpty() {}
+// Collect asks the registry.
+func (m actorMetrics) Collect(out chan<- prometheus.Metric) {
+	figures := m.Figures()
+	for _, kind := range actorKinds {
+		f := figures[kind]
+		out <- prometheus.MustNewConstMetric(depthDesc, prometheus.GaugeValue, float64(f.Depth), kind)
+		out <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, f.Oldest.Seconds(), kind)
+		for name, took := range f.Errands {
+			out <- prometheus.MustNewConstMetric(errandDesc, prometheus.GaugeValue, took.Seconds(), kind, name)
+		}
+	}
+}
 
 // kindOf tells the kind of an actor from its id, a path like
 // node/job-…/results.

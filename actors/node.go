@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -50,6 +51,7 @@ type node struct {
 	system *System
 	tasks  taskGroup
 	timers timers
+	log    *slog.Logger
 
 	phase    phase
 	lease    *lease // nil while there is none
@@ -305,7 +307,7 @@ func (n *node) tellNext(c actor.Context, job string) {
 
 // tell sends another node something that may be lost.
 func (n *node) tell(c actor.Context, address, kind string, m message) {
-	n.tasks.run(c, func(ctx context.Context) step {
+	n.tasks.run(c, "tell a node", func(ctx context.Context) step {
 		if err := n.transport.tell(ctx, address, kind, m); err != nil {
 			logUnanswered(n.log, address, err)
 		}

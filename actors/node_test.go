@@ -4,8 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rowmill/rowmill/actors/registry"
 )
 
 // What ends is the lease that a node has, not the one that came after it.
@@ -17,7 +20,7 @@ func TestALeaseThatEndedLateTakesNoOther(t *testing.T) {
 		return l
 	}
 	first, second := opened(), opened()
-	n := &node{process: &process{log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry())}, claims: newClaims(1)}
+	n := &node{log: slog.New(slog.DiscardHandler), process: &process{metrics: newMetrics(prometheus.NewRegistry(), registry.New(time.Now))}, claims: newClaims(1)}
 	n.onLeaseChanged(nil, leaseChanged{lease: first})
 	if n.lease != first {
 		t.Fatal("a new lease is not taken up")

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rowmill/rowmill/actors/dispatch"
+	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/engine"
 )
 
@@ -52,10 +53,10 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 	}
 	m := n.metrics.engine(name)
 	disp := dispatch.New(dispatch.Config{Engine: name, RowTimeout: n.cfg.Rows.Patience, Metrics: m.Metrics})
-	pid := c.SpawnPrefix(n.metrics.props("engine", func() actor.Actor {
+	pid := c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "engine", Engine: name}, func(entry *registry.Entry) actor.Actor {
 		return &server{
-			cfg: n.cfg, engine: e, node: c.Self(), metrics: m, log: n.log.With("engine", name),
-			disp: disp, tasks: newTaskGroup(context.Background(), n.all),
+			cfg: n.cfg, engine: e, node: c.Self(), metrics: m, log: entry.Log(n.process.log.With("engine", name)),
+			disp: disp, tasks: newTaskGroup(context.Background(), n.all, entry),
 		}
 	}), "engine-"+pathSafe(name))
 	c.Watch(pid)

@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/retry"
@@ -25,7 +26,7 @@ func (n *node) scan(c actor.Context) {
 		return
 	}
 	n.scanning = true
-	n.tasks.run(c, func(ctx context.Context) step {
+	n.tasks.run(c, "look for jobs", func(ctx context.Context) step {
 		var orphans []store.Orphan
 		err := contain.Run(func() (err error) {
 			orphans, err = n.cfg.Store.Orphans(ctx, limit)
@@ -56,7 +57,7 @@ func (n *node) scan(c actor.Context) {
 // doubt looks at a job that is owned here and that the store calls an orphan: it
 // may have forgotten the claim. Then its actor gives way to a new claim.
 func (n *node) doubt(c actor.Context, o ownedJob) {
-	n.tasks.run(c, func(ctx context.Context) step {
+	n.tasks.run(c, "look up a job", func(ctx context.Context) step {
 		rec, err := n.cfg.Store.Get(ctx, o.fence.JobID)
 		if err != nil || rec.Job.Status.Terminal() || rec.Epoch >= o.fence.Epoch {
 			return nil
@@ -72,7 +73,7 @@ func (n *node) claim(c actor.Context, job string) {
 		return
 	}
 	session := n.lease.session
-	n.tasks.run(c, func(ctx context.Context) step {
+	n.tasks.run(c, "claim a job", func(ctx context.Context) step {
 		var rec store.Record
 		err := contain.Run(func() (err error) {
 			rec, err = n.cfg.Store.Claim(ctx, job, session)
@@ -137,15 +138,15 @@ func (n *node) onClaimed(c actor.Context, rec store.Record) {
 		n.returnClaim(c, fence)
 		return
 	}
-	log := n.log.With("job", id)
+	log := n.process.log.With("job", id)
 	if !firstClaim(rec.Version) {
 		n.metrics.takeovers.Inc()
 	}
 	log.Info("job claimed", "status", rec.Job.Status, "epoch", fence.Epoch, "model", rec.Job.Model)
 	licence, writes := n.lease.ctx, &sync.WaitGroup{}
-	pid := c.SpawnPrefix(n.metrics.props("job", func() actor.Actor {
-		j := &job{process: n.process, rec: rec, claimed: rec.Version, fence: fence, node: c.Self(), log: log, writes: writes, engines: n.engines.all(false)}
-		j.tasks, j.ending = newTaskGroup(licence, writes), newTaskGroup(licence, n.all)
+	pid := c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "job", Job: id}, func(entry *registry.Entry) actor.Actor {
+		j := &job{process: n.process, rec: rec, claimed: rec.Version, fence: fence, node: c.Self(), log: entry.Log(log), writes: writes, engines: n.engines.all(false)}
+		j.tasks, j.ending = newTaskGroup(licence, writes, entry), newTaskGroup(licence, n.all, entry)
 		return j
 	}), fmt.Sprintf("job-%s-%d", id, fence.Epoch))
 	c.Watch(pid)
@@ -156,7 +157,7 @@ func (n *node) onClaimed(c actor.Context, rec store.Record) {
 // returnClaim gives back a job that was claimed as the node began to drain: its
 // own workers wait to hear from an owner.
 func (n *node) returnClaim(c actor.Context, fence store.Fence) {
-	n.tasks.run(c, func(ctx context.Context) step {
+	n.tasks.run(c, "give the job back", func(ctx context.Context) step {
 		if err := n.cfg.Store.Release(ctx, fence); err != nil {
 			n.log.Warn("giving the job back failed", "job", fence.JobID, "err", err)
 		}
@@ -230,7 +231,7 @@ func (n *node) leave(c actor.Context, o ownedJob) {
 // onJobPanicked fails a job: its rows would meet the same fault again.
 func (n *node) onJobPanicked(c actor.Context, id string, o ownedJob) {
 	n.onJobOver(c, jobOver{id: id})
-	n.tasks.run(c, func(ctx context.Context) step {
+	n.tasks.run(c, "end the job", func(ctx context.Context) step {
 		failure := rowmill.Failf(rowmill.CodeInternalError, "The service met a fault of its own while it ran the job. Its log says which.")
 		if _, err := recordFailure(ctx, n.cfg.Store, o.fence, failure, n.cfg.Clock(), n.log); err != nil {
 			n.log.Warn("recording the failure failed", "job", id, "err", err)

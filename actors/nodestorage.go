@@ -76,7 +76,7 @@ func (n *node) lookAtStorage(c actor.Context) {
 	}
 	n.timers.after(c, interval, "storage", n.lookAtStorage)
 	n.judgeStorage(c)
-	n.tasks.run(c, func(ctx context.Context) step {
+	n.tasks.run(c, "look at storage", func(ctx context.Context) step {
 		n.storage.Look(ctx, lookInterval)
 		return nil
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/contain"
@@ -45,8 +46,8 @@ func (n *node) linkTo(m *invite) *link {
 // startWorker reads what a worker needs to know and spawns it.
 func (n *node) startWorker(c actor.Context, m *invite) {
 	runs := &sync.WaitGroup{}
-	work := newTaskGroup(context.Background(), runs)
-	n.tasks.run(c, func(ctx context.Context) step {
+	work := newTaskGroup(context.Background(), runs, nil) // the worker is to be made
+	n.tasks.run(c, "start a worker", func(ctx context.Context) step {
 		var job *jobContext
 		err := contain.Run(func() (err error) {
 			job, err = n.loadContext(ctx, m, work)
@@ -111,10 +112,11 @@ func (n *node) loadContext(ctx context.Context, m *invite, work taskGroup) (*job
 
 func (n *node) spawnWorker(c actor.Context, m *invite, job *jobContext, work taskGroup, runs *sync.WaitGroup) {
 	h := &workerHandle{name: n.workers.name(), epoch: m.Epoch, remote: m.owner == nil, owner: n.linkTo(m), runs: runs}
-	log := n.log.With("job", m.Job)
-	h.pid = c.SpawnPrefix(n.metrics.props("worker", func() actor.Actor {
+	log := n.process.log.With("job", m.Job)
+	h.pid = c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "worker", Job: m.Job}, func(entry *registry.Entry) actor.Actor {
+		work.entry = entry
 		return &worker{
-			process: n.process, name: h.name, job: job, node: c.Self(), owner: h.owner, tasks: work, writes: runs, log: log,
+			process: n.process, name: h.name, job: job, node: c.Self(), owner: h.owner, tasks: work, writes: runs, log: entry.Log(log),
 			rows: assign.NewWorker(h.name, m.Epoch, m.Session),
 		}
 	}), fmt.Sprintf("worker-%s-%d", m.Job, m.Epoch))
@@ -148,7 +150,7 @@ func (n *node) stopWorker(c actor.Context, job string, h *workerHandle, asker *a
 	n.workers.stop(job)
 	n.metrics.workers.Set(float64(len(n.workers.running)))
 	root := c.ActorSystem().Root
-	n.tasks.run(c, func(context.Context) step {
+	n.tasks.run(c, "stop a worker", func(context.Context) step {
 		if err := root.StopFuture(h.pid).Wait(); err != nil {
 			n.log.Warn("stopping the worker failed", "job", job, "err", err)
 		}

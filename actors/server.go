@@ -98,7 +98,7 @@ func (s *server) probe(c actor.Context) {
 	if !s.health.Probe() {
 		return
 	}
-	s.tasks.run(c, func(ctx context.Context) step {
+	s.tasks.run(c, "probe the server", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.ProbeInterval)
 		defer cancel()
 		var info engine.Info
@@ -173,7 +173,7 @@ func (s *server) onWindowFilled(c actor.Context) {
 }
 
 func (s *server) readGauges(c actor.Context) {
-	s.tasks.run(c, func(ctx context.Context) step {
+	s.tasks.run(c, "read its gauges", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.GaugeInterval)
 		defer cancel()
 		var g engine.Gauges

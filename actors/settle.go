@@ -40,7 +40,7 @@ func (n *node) settle(c actor.Context, job string) {
 // returns when nothing is written here any more; expected says that whoever
 // cleans up waits for that, for a while.
 func (n *node) lookAfter(c actor.Context, job string, expected bool, stopped func()) {
-	n.tasks.run(c, func(ctx context.Context) step {
+	n.tasks.run(c, "wait for writes", func(ctx context.Context) step {
 		stopped()
 		var rec store.Record
 		err := n.storage.Wait(ctx, func() (err error) {
@@ -64,7 +64,7 @@ func (n *node) tidy(c actor.Context) {
 		n.timers.after(c, time.Until(n.settling[0].at), "settle", n.tidy)
 	}
 	n.tidying++
-	n.tasks.run(c, func(ctx context.Context) step {
+	n.tasks.run(c, "clean up after jobs", func(ctx context.Context) step {
 		for _, job := range due {
 			if err := n.tidyJob(ctx, job); err != nil {
 				n.log.Warn("cleaning up after the job failed", "job", job, "err", err)

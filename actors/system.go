@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/actors/work"
 	"github.com/rowmill/rowmill/cluster"
@@ -59,10 +60,10 @@ func New(cfg Config) (*System, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &System{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), drained: make(chan struct{}), drainAsked: make(chan struct{})}
+	s := &System{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer, registry.New(cfg.Clock)), drained: make(chan struct{}), drainAsked: make(chan struct{})}
 	s.watch = storage.NewWatch(storage.Config{
 		Store: cfg.Store, Bucket: cfg.Blob, Node: cfg.Node, Patience: cfg.StoragePatience,
-		Clock: cfg.Clock, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Clock: cfg.Clock, Logger: cfg.Logger, Registerer: cfg.Registerer, Met: registry.Met,
 	})
 	s.cfg.Store, s.cfg.Blob = s.watch.Store(), s.watch.Bucket()
 	s.life, s.end = context.WithCancel(context.Background())
@@ -91,10 +92,10 @@ func (s *System) Start(ctx context.Context) error {
 	)
 	s.actors.EventStream.Subscribe(s.onEvent)
 	s.lease.Store(l)
-	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props("node", func() actor.Actor {
-		tasks := newTaskGroup(context.Background(), &s.all)
+	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props(registry.Of{Kind: "node"}, func(entry *registry.Entry) actor.Actor {
+		tasks := newTaskGroup(context.Background(), &s.all, entry)
 		tasks.panicked = s.onPanic // nothing would be left of the node
-		return &node{process: s.process(), system: s, lease: l, tasks: tasks}
+		return &node{process: s.process(), system: s, lease: l, tasks: tasks, log: entry.Log(s.log)}
 	}), "node")
 	if err != nil {
 		return fmt.Errorf("spawn node: %w", err)
@@ -250,6 +251,7 @@ func (s *System) onEvent(event any) {
 		s.log.Debug("message to a stopped actor", "actor", e.PID.GetId(), "message", typeName(e.Message))
 	case *actor.SupervisorEvent:
 		s.metrics.restarted.WithLabelValues(kindOf(e.Child.GetId())).Inc()
+		s.metrics.registry.Panicked(e.Child.GetId(), "panic: "+fmt.Sprint(e.Reason))
 		s.log.Error("actor panicked and was stopped", "actor", e.Child.GetId(), "reason", fmt.Sprint(e.Reason), "stack", stackOf(e.Reason))
 	}
 }
@@ -313,6 +315,9 @@ func (s *System) Answer(ctx context.Context, e peer.Envelope) (any, error) {
 	body, err := decode(e)
 	if err != nil {
 		return nil, err
+	}
+	if m, ok := body.(listActors); ok { // also of a node that stands still
+		return s.metrics.registry.List(m.Filter), nil
 	}
 	wait := answerTimeout
 	if deadline, ok := ctx.Deadline(); ok {

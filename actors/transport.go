@@ -107,6 +107,8 @@ func decode(e peer.Envelope) (body any, refusal error) {
 		body = new(hint)
 	case kindDrain:
 		return drain{}, nil
+	case kindActors:
+		body = new(listActors)
 	default:
 		return nil, refuse(peer.CodeUnknownKind, "kind %q means nothing here", e.Kind)
 	}
@@ -125,6 +127,8 @@ func decode(e peer.Envelope) (body any, refusal error) {
 	case *isDownloading:
 		return *m, nil
 	case *hint:
+		return *m, nil
+	case *listActors:
 		return *m, nil
 	}
 	return body, nil

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill/actors/registry"
 )
 
 // What nodes tell each other about jobs, beside the heartbeats and assignments
@@ -55,6 +57,9 @@ type (
 		Cancelled bool   `json:"cancelled,omitempty"` // else: it has no owner
 	}
 
+	// listActors asks for the actors of a node; the answer is a registry.Listing.
+	listActors struct{ registry.Filter }
+
 	drain    struct{} // give all jobs back
 	accepted struct{} // the answer to most requests
 )
@@ -68,6 +73,7 @@ const (
 	kindDownload   = "download"
 	kindHint       = "hint"
 	kindDrain      = "drain"
+	kindActors     = "actors"
 )
 
 // heartbeatInterval is the time between heartbeats where nothing else gives rise

@@ -217,7 +217,7 @@ func (w *worker) load(c actor.Context) {
 	if !ok {
 		return
 	}
-	w.tasks.run(c, func(ctx context.Context) step {
+	w.tasks.run(c, "load rows", func(ctx context.Context) step {
 		err := w.storage.Wait(ctx, func() error { return load.Run(ctx) })
 		return func(c actor.Context) { w.onLoaded(c, load, err) }
 	})
@@ -281,7 +281,7 @@ func (w *worker) onFlushDue(c actor.Context) {
 // write writes batches as parts.
 func (w *worker) write(c actor.Context, batches []*work.Batch) {
 	for _, b := range batches {
-		w.tasks.run(c, func(ctx context.Context) step {
+		w.tasks.run(c, "write a part", func(ctx context.Context) step {
 			if !w.slots.write.enter(ctx) {
 				return nil
 			}

@@ -71,7 +71,7 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 
 // lookUp asks the store whether the job is over.
 func (w *worker) lookUp(c actor.Context) {
-	w.tasks.run(c, func(ctx context.Context) step {
+	w.tasks.run(c, "look up a job", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, lookUpAfter)
 		defer cancel()
 		rec, err := w.cfg.Store.Get(ctx, w.job.id)

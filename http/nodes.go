@@ -9,7 +9,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/spelling"
@@ -66,7 +65,10 @@ func othersOwn(all []Node) bool {
 // nodes are the processes of the service.
 type nodes struct {
 	*exchange.Exchange
-	fleet Fleet
+	fleet interface {
+		Fleet
+		Watched
+	}
 	audit *auditor
 }
 
@@ -94,12 +96,7 @@ func (n *nodes) drain(c *gin.Context) (any, error) {
 			return n.fleet.DrainNode(ctx, id)
 		})
 	}
-	switch {
-	case errors.Is(err, rowmill.ErrNotFound):
-		err = request.Errorf(nethttp.StatusNotFound, "unknown_node", "there is no live node %q; GET /v1/nodes lists them", shown)
-	case errors.Is(err, rowmill.ErrConflict):
-		err = request.Errorf(nethttp.StatusConflict, "ambiguous_node", "several nodes are called %q; name one by its id, which GET /v1/nodes shows", shown)
-	case errors.Is(err, ErrNodeAway):
+	if err = nodeError(err, id); errors.Is(err, ErrNodeAway) {
 		n.Logger.Warn("telling a node to drain failed", exchange.KeyRequest, exchange.RequestID(c), "node", id, exchange.KeyErr, err)
 		err = request.Errorf(nethttp.StatusBadGateway, "node_away", "node %q does not answer; end its process with SIGTERM, which drains it too", shown)
 	}

@@ -46,6 +46,8 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	fleet.GET("", handle(nodes.list))
 	fleet.POST("/:node/drain", handle(nodes.drain))
 
+	engine.GET("/v1/actors", gate.pass, handle(nodes.actors))
+
 	v1 := engine.Group("/v1", gate.pass)
 	if s.EnginesOnly {
 		v1.Use(nodes.elsewhere)

@@ -36,6 +36,7 @@ import (
 // hints that must not block: a lost one costs time, never a job.
 type Service interface {
 	Fleet
+	Watched
 
 	// Submitted says that a job was just stored.
 	Submitted(jobID string)

@@ -47,6 +47,10 @@ type fakeService struct {
 	draining  bool
 	waiting   string
 	nodes     []Node
+	actors    []Actor
+	answered  []Answered
+	asked     ActorFilter // for actors
+	actorsErr error
 	drained   []string
 	drainErr  error
 }
@@ -67,6 +71,13 @@ func (f *fakeService) Checks(context.Context) []Check { return f.checks }
 func (f *fakeService) Waiting() string                { return f.waiting }
 func (f *fakeService) Draining() bool                 { return f.draining }
 func (f *fakeService) Nodes(context.Context) []Node   { return f.nodes }
+
+func (f *fakeService) Actors(_ context.Context, filter ActorFilter) ([]Actor, []Answered, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = filter
+	return f.actors, f.answered, f.actorsErr
+}
 
 func (f *fakeService) DrainNode(_ context.Context, id string) error {
 	f.mu.Lock()

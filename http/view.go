@@ -1,7 +1,9 @@
 package http
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -67,6 +69,15 @@ func queryInt(c *gin.Context, p *request.Problems, name string, absent, low, hig
 		p.Add(name, "is %q; it must be an integer from %d to %d", spelling.Shorten(given, 32), low, high)
 	}
 	return n
+}
+
+// queryOneOf reads a parameter that is empty when absent.
+func queryOneOf(c *gin.Context, p *request.Problems, name string, values []string) string {
+	given, there := c.GetQuery(name)
+	if there && !slices.Contains(values, given) {
+		p.Add(name, "is %q; it must be one of %s", spelling.Shorten(given, 32), strings.Join(values, ", "))
+	}
+	return given
 }
 
 // queryBool reads a parameter that is false when absent.

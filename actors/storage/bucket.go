@@ -113,6 +113,7 @@ func (w *Watch) Patient(ctx context.Context) (patient context.Context, done func
 			w.objects.returns(waiter)
 		} else {
 			w.objects.waits(waiter, err)
+			w.config.Met(ctx, err)
 		}
 	}), func() { w.objects.returns(waiter) }
 }

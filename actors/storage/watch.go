@@ -31,9 +31,12 @@ type Config struct {
 	Bucket blob.Bucket
 	Node   string // names the object that is written to try whether one can be
 	// Patience is how long an error is tried again that is not known to pass.
-	Patience   time.Duration
-	Clock      func() time.Time // of what people are told
-	Logger     *slog.Logger
+	Patience time.Duration
+	Clock    func() time.Time // of what people are told
+	Logger   *slog.Logger
+	// Met hears of each error that somebody waits for to pass, with the context of
+	// the wait.
+	Met        func(ctx context.Context, err error)
 	Registerer prometheus.Registerer
 }
 
@@ -134,6 +137,7 @@ func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
 	}, func(err error) {
 		if Passing(err) {
 			w.of(err).waits(waiter, err)
+			w.config.Met(ctx, err)
 		}
 	})
 	if left {

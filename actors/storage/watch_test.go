@@ -81,6 +81,7 @@ type rig struct {
 	store  *broken
 	bucket *brokenBucket
 	log    bytes.Buffer
+	met    []error
 	gauges *prometheus.Registry
 }
 
@@ -89,6 +90,7 @@ func setup() *rig {
 	r.Watch = storage.NewWatch(storage.Config{
 		Store: r.store, Bucket: r.bucket, Node: "a node", Patience: time.Minute, Clock: time.Now,
 		Logger: slog.New(slog.NewTextHandler(&r.log, nil)), Registerer: r.gauges,
+		Met: func(_ context.Context, err error) { r.met = append(r.met, err) },
 	})
 	return r
 }

@@ -29,7 +29,10 @@ import (
 const adminKey = "administrator"
 
 // Idle is a pipeline that runs nothing.
-type Idle struct{ http.Fleet }
+type Idle struct {
+	http.Fleet
+	http.Watched
+}
 
 // Submitted does nothing.
 func (Idle) Submitted(string) {}

@@ -1,0 +1,44 @@
+package registry
+
+import (
+	"context"
+	"log/slog"
+)
+
+// Log makes of an actor's logger one whose warnings and errors are its troubles
+// too, at whatever level the logger begins.
+func (e *Entry) Log(log *slog.Logger) *slog.Logger { return slog.New(&noting{log.Handler(), e}) }
+
+type noting struct {
+	slog.Handler
+	entry *Entry
+}
+
+func (n *noting) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn || n.Handler.Enabled(ctx, level)
+}
+
+func (n *noting) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn {
+		text := r.Message
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == "err" {
+				text += ": " + a.Value.String()
+			}
+			return true
+		})
+		n.entry.Note(text)
+		if !n.Handler.Enabled(ctx, r.Level) {
+			return nil
+		}
+	}
+	return n.Handler.Handle(ctx, r)
+}
+
+func (n *noting) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &noting{n.Handler.WithAttrs(attrs), n.entry}
+}
+
+func (n *noting) WithGroup(name string) slog.Handler {
+	return &noting{n.Handler.WithGroup(name), n.entry}
+}

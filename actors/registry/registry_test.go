@@ -1,0 +1,213 @@
+package registry
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func one(t *testing.T, r *Registry) Actor {
+	t.Helper()
+	l := r.List(Filter{})
+	if len(l.Actors) != 1 {
+		t.Fatalf("%d actors: %+v", len(l.Actors), l)
+	}
+	return l.Actors[0]
+}
+
+// The age of the oldest message is never told too long, and grows with the
+// clock while an actor stands still.
+func TestTheOldestMessage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := New(time.Now)
+		e := r.Entry(Of{Kind: "job", Job: "job-1"})
+		e.Entered("node/job-1")
+		want := func(depth int64, oldest time.Duration) {
+			t.Helper()
+			if a := one(t, r); a.Depth != depth || a.Oldest != oldest {
+				t.Errorf("depth %d, oldest %v; want %d, %v", a.Depth, a.Oldest, depth, oldest)
+			}
+		}
+		want(0, 0)
+		e.MessagePosted(1)
+		time.Sleep(time.Second)
+		want(1, time.Second)
+		e.MessagePosted(2)
+		time.Sleep(time.Second)
+		want(2, 2*time.Second)
+		e.MessageReceived(1) // the second is watched from now on
+		want(1, 0)
+		time.Sleep(time.Hour) // it is being handled for ever
+		e.MessagePosted(3)
+		want(2, time.Hour)
+		e.MessageReceived(2)
+		e.MessageReceived(3)
+		want(0, 0)
+		time.Sleep(time.Hour)
+		e.MessagePosted(4)
+		want(1, 0)
+	})
+}
+
+// Posted and handled from many goroutines, an entry ends at rest.
+func TestManyMessages(t *testing.T) {
+	t.Parallel()
+	r := New(time.Now)
+	e := r.Entry(Of{Kind: "job"})
+	e.Entered("a")
+	var all sync.WaitGroup
+	const each = 2000
+	came := make(chan int, 4*each)
+	for range 4 {
+		all.Go(func() {
+			for i := range each {
+				e.MessagePosted(i)
+				came <- i
+			}
+		})
+	}
+	all.Go(func() {
+		for range 4 * each {
+			e.MessageReceived(<-came)
+			if a := e.actor(); a.Oldest > time.Minute || a.Depth < 0 {
+				t.Errorf("%+v", a)
+			}
+		}
+	})
+	all.Wait()
+	if a := one(t, r); a.Depth != 0 || a.Oldest != 0 || e.watched.Load() != 0 {
+		t.Errorf("%+v, message %d is watched", a, e.watched.Load())
+	}
+}
+
+func TestErrandsAndTroubles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := New(time.Now)
+		e := r.Entry(Of{Kind: "worker", Job: "job-1"})
+		e.Entered("node/worker-job-1-1")
+		write := e.Begin("write a part")
+		time.Sleep(time.Minute)
+		load := e.Begin("load rows")
+		if a := one(t, r); a.Errands != 2 || a.Errand != "write a part" || a.ErrandTime != time.Minute || a.Age() != time.Minute {
+			t.Errorf("%+v", a)
+		}
+		if f := r.Figures()["worker"]; len(f.Errands) != 2 || f.Errands["write a part"] != time.Minute || f.Errands["load rows"] != 0 {
+			t.Errorf("%+v", f)
+		}
+		write.End()
+		Met(load.On(t.Context()), errors.New("503 SlowDown"))
+		Met(t.Context(), errors.New("nobody's"))
+		if a := one(t, r); a.Errand != "load rows" || a.Trouble == nil || a.Trouble.Text != "503 SlowDown" || !a.Trouble.At.Equal(time.Now()) {
+			t.Errorf("%+v", a)
+		}
+		e.Note(strings.Repeat("x", 1000))
+		if a := one(t, r); len(a.Trouble.Text) > maxTrouble+3 {
+			t.Errorf("a trouble of %d bytes", len(a.Trouble.Text))
+		}
+	})
+}
+
+// What an actor warns of is its trouble, whether or not it is logged; what it
+// tells for information is not, nor are attributes but the error.
+func TestTheLogTells(t *testing.T) {
+	t.Parallel()
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelError + 1} {
+		r := New(time.Now)
+		e := r.Entry(Of{Kind: "job"})
+		e.Entered("a")
+		var out bytes.Buffer
+		log := e.Log(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))).With("job", "job-1").WithGroup("g")
+		log.Info("well")
+		if a := one(t, r); a.Trouble != nil {
+			t.Errorf("%+v", a.Trouble)
+		}
+		log.Warn("engine is down", "err", errors.New("refused"), "input", "the client's")
+		if a := one(t, r); a.Trouble == nil || a.Trouble.Text != "engine is down: refused" {
+			t.Errorf("%+v", a.Trouble)
+		}
+		if logged := strings.Contains(out.String(), "g.err=refused"); logged != (level == slog.LevelDebug) {
+			t.Errorf("at %v: %s", level, out.String())
+		}
+	}
+}
+
+func TestRestartsAndPanics(t *testing.T) {
+	t.Parallel()
+	r := New(time.Now)
+	for i := range 3 {
+		e := r.Entry(Of{Kind: "job", Job: "job-1"})
+		e.Entered(fmt.Sprint("node/job-1-", i))
+		if a := one(t, r); a.Restarts != i {
+			t.Errorf("start %d: %+v", i, a)
+		}
+		e.Left()
+	}
+	e := r.Entry(Of{Kind: "worker", Job: "job-1"})
+	e.Entered("node/worker")
+	e.MessagePosted(1)
+	r.Panicked("node/nobody", "why")
+	r.Panicked("node/worker", "panic: no")
+	e.Left()
+	if a := one(t, r); a.State != Panicked || a.Trouble.Text != "panic: no" || a.Depth != 0 || a.Restarts != 0 {
+		t.Errorf("%+v", a)
+	}
+	for i := range 2 * mostStarts {
+		e := r.Entry(Of{Kind: "job", Job: fmt.Sprint(i)})
+		e.Entered(fmt.Sprint("node/", i))
+		if i%100 == 0 {
+			r.Panicked(fmt.Sprint("node/", i), "panic: again")
+		}
+		e.Left()
+	}
+	if len(r.lost) != mostLost || len(r.starts) != mostStarts || len(r.started) != mostStarts || len(r.live) != 0 {
+		t.Errorf("%d lost, %d and %d starts, %d live", len(r.lost), len(r.starts), len(r.started), len(r.live))
+	}
+}
+
+func TestListing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := New(time.Now)
+		for i := range MaxListed + 10 {
+			e := r.Entry(Of{Kind: []string{"job", "worker"}[i%2], Job: fmt.Sprint("job-", i/2)})
+			e.Entered(fmt.Sprintf("node/%04d", i))
+			e.MessagePosted(1)
+			time.Sleep(time.Second)
+		}
+		l := r.List(Filter{})
+		if len(l.Actors) != MaxListed || l.LeftOut != 10 || l.Actors[0].ID != "node/0000" || l.Actors[1].ID != "node/0001" {
+			t.Errorf("%d, %d left out, %+v", len(l.Actors), l.LeftOut, l.Actors[:2])
+		}
+		if l := r.List(Filter{Kind: "worker", Job: "job-7"}); len(l.Actors) != 1 || l.Actors[0].ID != "node/0015" || l.LeftOut != 0 {
+			t.Errorf("%+v", l)
+		}
+		if l := r.List(Filter{MinAge: (MaxListed + 9) * time.Second}); len(l.Actors) != 2 {
+			t.Errorf("%d", len(l.Actors))
+		}
+	})
+}
+
+func BenchmarkMessage(b *testing.B) {
+	e := New(time.Now).Entry(Of{Kind: "job"})
+	for b.Loop() {
+		e.MessagePosted(nil)
+		e.MessageReceived(nil)
+	}
+}
+
+func BenchmarkErrand(b *testing.B) {
+	e := New(time.Now).Entry(Of{Kind: "job"})
+	for b.Loop() {
+		errand := e.Begin("write a part")
+		_ = errand.On(b.Context())
+		errand.End()
+	}
+}
