@@ -6,56 +6,80 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/rowmill/rowmill/actors/fair"
 	"github.com/rowmill/rowmill/store"
 )
 
 // An ownedJob is the actor of a job that the node owns.
 type ownedJob struct {
-	pid    *actor.PID
-	fence  store.Fence
-	writes *sync.WaitGroup // tasks of the actor that may write objects
+	store.Orphan // what it was
+	pid          *actor.PID
+	fence        store.Fence
+	writes       *sync.WaitGroup // tasks of the actor that may write objects
 }
 
 // claims are the jobs of a node: those it owns, those it is claiming, and the
-// orphans that it leaves to other nodes for a while.
+// orphans that it leaves to other nodes for a while. Each of the first two has one
+// of the node's places.
 type claims struct {
-	limit    int // how many it may own
+	places   *fair.Shares
 	owned    map[string]ownedJob
-	claiming map[string]bool
-	unsure   map[string]bool      // a claim may have taken effect, or may yet: then they are no orphans
-	orphans  map[string]time.Time // when they were first seen
+	claiming map[string]store.Orphan
+	unsure   map[string]store.Orphan // a claim may have taken effect, or may yet: then they are no orphans
+	orphans  map[string]time.Time    // when they were first seen
 }
 
-func newClaims(limit int) claims {
-	return claims{limit: limit, owned: make(map[string]ownedJob), claiming: make(map[string]bool), unsure: make(map[string]bool)}
+func newClaims(places fair.Config) claims {
+	return claims{
+		places: fair.NewShares(places), owned: make(map[string]ownedJob),
+		claiming: make(map[string]store.Orphan), unsure: make(map[string]store.Orphan),
+	}
 }
 
-// free is how many more jobs may be claimed.
-func (s *claims) free() int { return s.limit - len(s.owned) - len(s.claiming) }
+// look is how many orphans are to be looked at: as many as there are places, and
+// some more, of further accounts, who then count as waiting.
+func (s *claims) look() int {
+	if s.places.Places+s.places.Kept == 0 {
+		return 0
+	}
+	return s.places.Free() + lookFurther
+}
+
+const lookFurther = 16
 
 // begin notes that a job is being claimed, until own or end. It returns false
-// where it must not be: there is no place, or the job is here already.
-func (s *claims) begin(job string) bool {
-	if _, here := s.owned[job]; here || s.claiming[job] || s.free() < 1 {
+// where it must not be: there is no place for its account, or the job is here
+// already.
+func (s *claims) begin(o store.Orphan, now time.Time) bool {
+	_, owned := s.owned[o.JobID]
+	_, claiming := s.claiming[o.JobID]
+	if owned || claiming || !s.places.Take(o.Account, o.Priority == 0, now) {
 		return false
 	}
-	s.claiming[job] = true
+	s.claiming[o.JobID] = o
 	return true
 }
 
 // own notes that a claim has succeeded.
-func (s *claims) own(job string, o ownedJob) {
+func (s *claims) own(pid *actor.PID, fence store.Fence, writes *sync.WaitGroup) {
+	job := fence.JobID
+	s.owned[job] = ownedJob{s.claiming[job], pid, fence, writes}
 	delete(s.claiming, job)
 	delete(s.unsure, job)
-	s.owned[job] = o
 }
 
 // doubt notes that it is not known whether a claim has taken effect: it is to be
 // made again until that is.
-func (s *claims) doubt(job string) { s.unsure[job] = true }
+func (s *claims) doubt(o store.Orphan) { s.unsure[o.JobID] = o }
 
 // end forgets a job that is no longer claimed or owned.
 func (s *claims) end(job string) {
+	if o, claiming := s.claiming[job]; claiming {
+		s.places.Leave(o.Account)
+	}
+	if o, owned := s.owned[job]; owned {
+		s.places.Leave(o.Account)
+	}
 	delete(s.claiming, job)
 	delete(s.unsure, job)
 	delete(s.owned, job)
@@ -70,7 +94,7 @@ const claimStagger = 300 * time.Millisecond
 
 // due returns those of the orphans there are now that this node is to claim:
 // another that stands before it has had its time. rank is how many do.
-func (s *claims) due(orphans []store.Orphan, rank func(job string) int, now time.Time) (jobs []string) {
+func (s *claims) due(orphans []store.Orphan, rank func(job string) int, now time.Time) (due []store.Orphan) {
 	seen := make(map[string]time.Time, len(orphans))
 	for _, o := range orphans {
 		since, known := s.orphans[o.JobID]
@@ -79,11 +103,11 @@ func (s *claims) due(orphans []store.Orphan, rank func(job string) int, now time
 		}
 		seen[o.JobID] = since
 		if now.Sub(since) >= time.Duration(rank(o.JobID))*claimStagger {
-			jobs = append(jobs, o.JobID)
+			due = append(due, o)
 		}
 	}
 	s.orphans = seen
-	return jobs
+	return due
 }
 
 // firstClaim reports whether nobody has owned a job before, by the version that

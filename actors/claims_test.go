@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/rowmill/rowmill/actors/fair"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -16,12 +17,12 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(0, 3).Draw(t, "limit")
-		s := newClaims(limit)
+		s := newClaims(fair.Config{Places: limit})
 		claiming, owned := map[string]bool{}, map[string]bool{}
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
-				if free := limit - len(claiming) - len(owned); s.free() != free || free < 0 {
-					t.Fatalf("%d places are free, want %d", s.free(), free)
+				if free := limit - len(claiming) - len(owned); s.places.Free() != free || free < 0 {
+					t.Fatalf("%d places are free, want %d", s.places.Free(), free)
 				}
 				if s.idle() != (len(claiming)+len(owned) == 0) {
 					t.Fatalf("idle is %v", s.idle())
@@ -30,7 +31,7 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 			"begin": func(t *rapid.T) {
 				job := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "job")
 				may := !claiming[job] && !owned[job] && len(claiming)+len(owned) < limit
-				if s.begin(job) != may {
+				if s.begin(store.Orphan{JobID: job, Account: "account"}, time.Now()) != may {
 					t.Fatalf("claiming %s was allowed: %v", job, !may)
 				}
 				if may {
@@ -39,10 +40,10 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 			},
 			"own": func(t *rapid.T) {
 				for job := range claiming {
-					s.own(job, ownedJob{fence: store.Fence{JobID: job}})
+					s.own(nil, store.Fence{JobID: job}, nil)
 					delete(claiming, job)
 					owned[job] = true
-					if s.owned[job].fence.JobID != job {
+					if o := s.owned[job]; o.fence.JobID != job || o.JobID != job || o.Account != "account" {
 						t.Fatalf("%s is not owned", job)
 					}
 					return
@@ -69,7 +70,7 @@ func TestOrphansAreLeftToThoseBefore(t *testing.T) {
 		}
 		return out
 	}
-	s, began := newClaims(8), time.Now()
+	s, began := newClaims(fair.Config{Places: 8}), time.Now()
 	for _, step := range []struct {
 		at   time.Duration
 		seen []store.Orphan
@@ -82,7 +83,11 @@ func TestOrphansAreLeftToThoseBefore(t *testing.T) {
 		{claimStagger * 2, orphans("last"), nil},                  // and lost it again
 		{claimStagger * 4, orphans("last"), []string{"last"}},
 	} {
-		if due := s.due(step.seen, rank, began.Add(step.at)); !slices.Equal(due, step.due) {
+		var due []string
+		for _, o := range s.due(step.seen, rank, began.Add(step.at)) {
+			due = append(due, o.JobID)
+		}
+		if !slices.Equal(due, step.due) {
 			t.Errorf("after %v %q are due, want %q", step.at, due, step.due)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/fair"
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/engine"
@@ -104,8 +105,16 @@ type Ownership struct {
 
 	// MaxActive bounds the jobs this node runs at once; the others stay
 	// pending. It also bounds the jobs of other nodes that it runs rows of.
-	// Default 64: beyond it jobs only share the engines more thinly.
+	// Default 64: beyond it jobs only share the engines more thinly. Accounts
+	// share it by Weights, 1 for one that is not named.
 	MaxActive int
+	Weights   fair.Weights
+
+	// KeptPlaces are for jobs beyond MaxActive, one for an account, half of them
+	// for priority 0 alone: jobs that run for days do not keep those of others
+	// from beginning. Default 16: as many accounts as are likely to come at once,
+	// in a quarter of the memory that the others take.
+	KeptPlaces int
 }
 
 // Shards bounds a shard of the input. Defaults 16,384 rows and 8 MiB: with its
@@ -199,6 +208,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.StoragePatience, time.Minute)
 	def(&c.Ownership.ScanInterval, 500*time.Millisecond)
 	def(&c.Ownership.MaxActive, 64)
+	def(&c.Ownership.KeptPlaces, 16)
 	def(&c.Shards.Rows, 16_384)
 	def(&c.Shards.Bytes, 8<<20)
 	def(&c.Parts.Bytes, 32<<20)
@@ -252,8 +262,8 @@ func (c Config) Validate() error {
 		return errors.New("actors: Blob is missing")
 	case c.Downloader == nil:
 		return errors.New("actors: Downloader is missing")
-	case c.Ownership.MaxActive < 1, c.Shards.Rows < 1, c.Shards.Bytes < 1, c.Parts.Bytes < 1, c.MemoryBudget < 1:
-		return errors.New("actors: Ownership.MaxActive, Shards, Parts.Bytes and MemoryBudget must be positive")
+	case c.Ownership.MaxActive < 1, c.Ownership.KeptPlaces < 1, c.Shards.Rows < 1, c.Shards.Bytes < 1, c.Parts.Bytes < 1, c.MemoryBudget < 1:
+		return errors.New("actors: Ownership.MaxActive, Ownership.KeptPlaces, Shards, Parts.Bytes and MemoryBudget must be positive")
 	case c.Rows.MaxAttempts < 1 || c.Rows.EmbeddingGroup < 1:
 		return errors.New("actors: Rows.MaxAttempts and Rows.EmbeddingGroup must be positive")
 	case c.Janitor.Batch < 1:
@@ -264,6 +274,15 @@ func (c Config) Validate() error {
 		return errors.New("actors: Ownership.LeaseTTL must be at least 1s")
 	}
 	return nil
+}
+
+// places are those for jobs on this node. Who waits for one asks every
+// ScanInterval, or with every heartbeat.
+func (c Config) places() fair.Config {
+	return fair.Config{
+		Places: c.Ownership.MaxActive, Kept: c.Ownership.KeptPlaces, Weights: c.Ownership.Weights,
+		Patience: 2*heartbeatInterval + c.Ownership.ScanInterval,
+	}
 }
 
 // ingest is what the jobs' inputs are read with.

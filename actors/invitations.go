@@ -21,10 +21,11 @@ type invitations struct {
 	banned  map[string]time.Time // by address: until when a node is not asked
 	open    int                  // that are not answered
 	awaited map[string]bool      // nodes whose earlier worker was not heard yet
+	full    map[string]bool      // nodes that last had no place for a worker
 }
 
 func newInvitations() invitations {
-	return invitations{sent: make(map[string]time.Time), banned: make(map[string]time.Time), awaited: make(map[string]bool)}
+	return invitations{sent: make(map[string]time.Time), banned: make(map[string]time.Time), awaited: make(map[string]bool), full: make(map[string]bool)}
 }
 
 // due reports whether a node without a worker is to be asked now, which then
@@ -39,13 +40,18 @@ func (i *invitations) due(address string, now time.Time) bool {
 }
 
 // answered takes in what has become of an invite: whether the node has a worker
-// already that is to be heard, or is busy and to be asked at the next look.
-func (i *invitations) answered(address string, await, busy bool) {
+// already that is to be heard, and the code where it was refused. Who is busy is
+// asked at the next look.
+func (i *invitations) answered(address string, await bool, refusal string) {
 	i.open--
 	if await {
 		i.awaited[address] = true
 	}
-	if busy {
+	delete(i.full, address)
+	if refusal == codeFull {
+		i.full[address] = true
+	}
+	if refusal == codeBusy || refusal == codeFull {
 		i.sent[address] = time.Time{}
 	}
 }

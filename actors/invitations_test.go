@@ -15,9 +15,17 @@ func TestANodeIsInvitedAgain(t *testing.T) {
 	if !i.due("b", began) || !i.due("a", began.Add(inviteAgain)) {
 		t.Error("it is not asked in time")
 	}
-	i.answered("a", false, true)
+	i.answered("a", false, codeBusy)
 	if !i.due("a", began.Add(inviteAgain+1)) {
 		t.Error("one that was busy is not asked at the next look")
+	}
+	i.answered("a", false, codeFull)
+	if !i.full["a"] || !i.due("a", began.Add(inviteAgain+2)) {
+		t.Error("one that has no place is not asked at the next look")
+	}
+	i.answered("a", false, "")
+	if i.full["a"] {
+		t.Error("it has a place and counts as full")
 	}
 	i.ban("b", began)
 	if i.due("b", began.Add(banTime-1)) || !i.due("b", began.Add(banTime)) {
@@ -37,12 +45,12 @@ func TestEarlierWorkersAreHeardFirst(t *testing.T) {
 	for _, address := range []string{"", "a", "b"} {
 		i.due(address, now)
 	}
-	i.answered("", false, false)
-	i.answered("a", true, false)
+	i.answered("", false, "")
+	i.answered("a", true, "")
 	if i.gathered() {
 		t.Error("b has not answered")
 	}
-	i.answered("b", false, true)
+	i.answered("b", false, codeBusy)
 	if i.gathered() {
 		t.Error("the worker at a was not heard")
 	}

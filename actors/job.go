@@ -345,6 +345,8 @@ func (j *job) message() string {
 		return fmt.Sprintf("Waiting for an engine that serves %s.", j.rec.Spec.Model.ID)
 	case !j.served():
 		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.", j.rec.Spec.Model.ID)
+	case j.phase == jobRuns && j.owner.Assigning && len(j.owner.Workers()) == 0 && len(j.invites.full) > 0:
+		return fmt.Sprintf("Waiting for a place on a node that serves %s: as many other jobs run there as may (jobs.max_active).", j.rec.Spec.Model.ID)
 	case j.owner != nil && j.owner.Away() > 0 && j.owner.Away() == len(j.owner.Workers()):
 		return fmt.Sprintf("Waiting for object storage, which no node that serves %s can use. The job goes on by itself.", j.rec.Spec.Model.ID)
 	}

@@ -81,7 +81,7 @@ func (j *job) nodes() map[string]bool {
 func (j *job) invite(c actor.Context, address string) {
 	m := &invite{
 		Job: j.rec.Job.ID, Epoch: j.fence.Epoch, Session: j.fence.Session, Address: j.address,
-		Context: j.job.context, MaxTokens: j.job.maxTokens,
+		Context: j.job.context, MaxTokens: j.job.maxTokens, Account: j.job.spec.Account, Urgent: j.job.spec.Priority == 0,
 	}
 	if j.job.spec.Estimate {
 		m.Sample = j.job.manifest.Rows
@@ -104,7 +104,7 @@ func (j *job) onInvited(c actor.Context, address string, answer *invited, err er
 	if err != nil {
 		logUnanswered(j.log, address, err)
 	}
-	j.invites.answered(address, err == nil && answer.Working && j.owner.At(address) == nil, code(err) == codeBusy)
+	j.invites.answered(address, err == nil && answer.Working && j.owner.At(address) == nil, code(err))
 	j.assignIfGathered(c)
 }
 

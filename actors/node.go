@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill/actors/retention"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/store"
 )
 
 // Messages a node receives, beside steps and those of nodeengines.go.
@@ -111,12 +112,12 @@ func (n *node) Receive(c actor.Context) {
 }
 
 func (n *node) onStarted(c actor.Context) {
-	limit := n.cfg.Ownership.MaxActive
+	places := n.cfg.places()
+	n.workers = newWorkers(places, n.cfg.Node+"-"+layout.Nonce())
 	if n.cfg.Ownership.OwnsNone {
-		limit = 0
+		places.Places, places.Kept = 0, 0
 	}
-	n.claims = newClaims(limit)
-	n.workers = newWorkers(n.cfg.Ownership.MaxActive, n.cfg.Node+"-"+layout.Nonce())
+	n.claims = newClaims(places)
 	n.engines = newEngines()
 	for _, server := range n.cfg.Engines {
 		n.attach(c, server)
@@ -188,9 +189,11 @@ func (n *node) onHint(c actor.Context, h hint, remote bool) {
 	case h.Cancelled:
 		n.onCancelled(c, h, remote)
 	case !remote && (n.phase == draining || n.cfg.Ownership.OwnsNone):
-		n.tellNext(c, h.Job)
+		n.tellNext(c, h.orphan())
+	case h.Account == nil: // of the version before
+		n.scan(c)
 	default:
-		n.claim(c, h.Job)
+		n.claim(c, h.orphan())
 	}
 }
 
@@ -295,13 +298,13 @@ func (n *node) rank(job string) int {
 }
 
 // tellNext hints the node that stands first for a job that nobody owns it.
-func (n *node) tellNext(c actor.Context, job string) {
+func (n *node) tellNext(c actor.Context, o store.Orphan) {
 	others := n.transport.others()
 	if n.leaves() {
 		others = nodes.Reaching(others)
 	}
-	if first, ok := nodes.First(job, others); ok {
-		n.tell(c, first.Peer, kindHint, message{job: job, body: hint{Job: job}})
+	if first, ok := nodes.First(o.JobID, others); ok {
+		n.tell(c, first.Peer, kindHint, message{job: o.JobID, body: hintOf(o)})
 	}
 }
 

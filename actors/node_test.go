@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rowmill/rowmill/actors/fair"
 	"github.com/rowmill/rowmill/actors/registry"
 )
 
@@ -20,7 +21,7 @@ func TestALeaseThatEndedLateTakesNoOther(t *testing.T) {
 		return l
 	}
 	first, second := opened(), opened()
-	n := &node{log: slog.New(slog.DiscardHandler), process: &process{metrics: newMetrics(prometheus.NewRegistry(), registry.New(time.Now))}, claims: newClaims(1)}
+	n := &node{log: slog.New(slog.DiscardHandler), process: &process{metrics: newMetrics(prometheus.NewRegistry(), registry.New(time.Now))}, claims: newClaims(fair.Config{Places: 1})}
 	n.onLeaseChanged(nil, leaseChanged{lease: first})
 	if n.lease != first {
 		t.Fatal("a new lease is not taken up")

@@ -21,7 +21,7 @@ import (
 func (n *node) scan(c actor.Context) {
 	n.timers.after(c, n.cfg.Ownership.ScanInterval, "scan", n.scan)
 	n.metrics.memory.Set(float64(n.budget.InUse()))
-	limit := n.claims.free()
+	limit := n.claims.look()
 	if n.scanning || !n.claimsNow() || limit < 1 {
 		return
 	}
@@ -40,15 +40,16 @@ func (n *node) scan(c actor.Context) {
 				}
 				return
 			}
-			for _, job := range n.claims.due(orphans, n.rank, time.Now()) {
-				if o, owned := n.claims.owned[job]; owned {
-					n.doubt(c, o)
+			for _, o := range n.claims.unsure {
+				n.claim(c, o)
+			}
+			n.claims.places.Forget()
+			for _, o := range n.claims.due(orphans, n.rank, time.Now()) {
+				if own, owned := n.claims.owned[o.JobID]; owned {
+					n.doubt(c, own)
 					continue
 				}
-				n.claim(c, job)
-			}
-			for job := range n.claims.unsure {
-				n.claim(c, job)
+				n.claim(c, o)
 			}
 		}
 	})
@@ -68,11 +69,11 @@ func (n *node) doubt(c actor.Context, o ownedJob) {
 	})
 }
 
-func (n *node) claim(c actor.Context, job string) {
-	if !n.claimsNow() || !n.claims.begin(job) {
+func (n *node) claim(c actor.Context, o store.Orphan) {
+	if !n.claimsNow() || !n.claims.begin(o, time.Now()) {
 		return
 	}
-	session := n.lease.session
+	job, session := o.JobID, n.lease.session
 	n.tasks.run(c, "claim a job", func(ctx context.Context) step {
 		var rec store.Record
 		err := contain.Run(func() (err error) {
@@ -84,7 +85,7 @@ func (n *node) claim(c actor.Context, job string) {
 		}
 		return func(c actor.Context) {
 			if err != nil {
-				n.onClaimFailed(c, job, session, err)
+				n.onClaimFailed(c, o, session, err)
 				return
 			}
 			n.onClaimed(c, rec)
@@ -106,8 +107,8 @@ func (n *node) claimed(ctx context.Context, job, session string, err error) (sto
 	return rec, err
 }
 
-func (n *node) onClaimFailed(c actor.Context, job, session string, err error) {
-	n.claims.end(job)
+func (n *node) onClaimFailed(c actor.Context, o store.Orphan, session string, err error) {
+	n.claims.end(o.JobID)
 	switch {
 	case errors.Is(err, rowmill.ErrConflict), errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrNotFound):
 		// somebody else was faster
@@ -116,11 +117,11 @@ func (n *node) onClaimFailed(c actor.Context, job, session string, err error) {
 			n.onLeaseLost(c)
 		}
 	case storage.Passing(err): // the watch has said so, once
-		n.claims.doubt(job)
+		n.claims.doubt(o)
 	default:
-		n.log.Warn("claiming the job failed", "job", job, "err", err)
+		n.log.Warn("claiming the job failed", "job", o.JobID, "err", err)
 		if !storage.Lasting(err) && !errors.Is(err, store.ErrNewer) {
-			n.claims.doubt(job)
+			n.claims.doubt(o)
 		}
 	}
 	n.reportDrained()
@@ -135,7 +136,7 @@ func (n *node) onClaimed(c actor.Context, rec store.Record) {
 		n.reportDrained()
 		return
 	case n.phase == draining:
-		n.returnClaim(c, fence)
+		n.returnClaim(c, n.claims.claiming[id], fence)
 		return
 	}
 	log := n.process.log.With("job", id)
@@ -150,20 +151,20 @@ func (n *node) onClaimed(c actor.Context, rec store.Record) {
 		return j
 	}), fmt.Sprintf("job-%s-%d", id, fence.Epoch))
 	c.Watch(pid)
-	n.claims.own(id, ownedJob{pid, fence, writes})
+	n.claims.own(pid, fence, writes)
 	n.metrics.active.Set(float64(len(n.claims.owned)))
 }
 
 // returnClaim gives back a job that was claimed as the node began to drain: its
 // own workers wait to hear from an owner.
-func (n *node) returnClaim(c actor.Context, fence store.Fence) {
+func (n *node) returnClaim(c actor.Context, o store.Orphan, fence store.Fence) {
 	n.tasks.run(c, "give the job back", func(ctx context.Context) step {
 		if err := n.cfg.Store.Release(ctx, fence); err != nil {
 			n.log.Warn("giving the job back failed", "job", fence.JobID, "err", err)
 		}
 		return func(c actor.Context) {
 			n.claims.end(fence.JobID)
-			n.tellNext(c, fence.JobID)
+			n.tellNext(c, o)
 			n.reportDrained()
 		}
 	})
@@ -190,18 +191,19 @@ func (n *node) onCancelled(c actor.Context, h hint, remote bool) {
 }
 
 func (n *node) onJobOver(c actor.Context, m jobOver) {
-	if o, owned := n.claims.owned[m.id]; owned && m.status.Terminal() {
+	o, owned := n.claims.owned[m.id]
+	if owned && m.status.Terminal() {
 		c.Stop(o.pid)
 	} else if owned {
 		n.leave(c, o)
 	}
 	n.claims.end(m.id)
-	if m.unsure {
-		n.claims.doubt(m.id)
+	if m.unsure && owned {
+		n.claims.doubt(o.Orphan)
 	}
 	n.metrics.active.Set(float64(len(n.claims.owned)))
-	if m.released {
-		n.tellNext(c, m.id)
+	if m.released && owned {
+		n.tellNext(c, o.Orphan)
 	}
 	if m.status.Terminal() {
 		n.log.Info("job over", "job", m.id, "status", m.status)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -22,7 +23,7 @@ import (
 
 // onInvite starts a worker for a job, or tells the one there is who asks now.
 func (n *node) onInvite(c actor.Context, m *invite) {
-	h, refused := n.workers.admit(m.Job, m.Epoch, m.owner == nil, n.phase == draining)
+	h, refused := n.workers.admit(m, n.phase == draining, time.Now())
 	switch {
 	case refused != nil:
 		answer(c, refused)

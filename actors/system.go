@@ -23,6 +23,7 @@ import (
 	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
@@ -162,8 +163,9 @@ func (s *System) Waiting() string { return s.watch.Waiting() }
 
 // Submitted hints that a job waits in the store. Without the hint the next
 // scan finds it.
-func (s *System) Submitted(jobID string) {
-	s.actors.Root.Send(s.node, nodeRequest{body: hint{Job: jobID}})
+func (s *System) Submitted(rec store.Record) {
+	o := store.Orphan{JobID: rec.Job.ID, Account: rec.Spec.Account, Priority: rec.Job.Priority}
+	s.actors.Root.Send(s.node, nodeRequest{body: hintOf(o)})
 }
 
 // Cancelled hints that a job's record says cancelled. Without the hint its

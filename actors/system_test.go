@@ -95,10 +95,11 @@ func (b *rig) submit(spec rowmill.Spec) string {
 		spec.Account = "default"
 	}
 	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Created: time.Now().UTC()}
-	if _, _, err := b.store.Create(b.t.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
+	rec := store.Record{Job: job, Spec: spec}
+	if _, _, err := b.store.Create(b.t.Context(), rec, nil); err != nil {
 		b.t.Fatal(err)
 	}
-	b.system.Submitted(job.ID)
+	b.system.Submitted(rec)
 	return job.ID
 }
 

@@ -142,6 +142,7 @@ const (
 	codeDraining   = "draining"
 	codeAway       = "storage_away" // it could neither read nor write rows
 	codeBusy       = peer.CodeBusy  // ask again
+	codeFull       = "full"         // as many jobs of others have workers as may
 )
 
 func refuse(code, format string, args ...any) *peer.Refusal {

@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/store"
 )
 
 // What nodes tell each other about jobs, beside the heartbeats and assignments
@@ -21,6 +22,9 @@ type (
 		Context   int   `json:"context"`          // tokens; 0 when nobody says
 		MaxTokens int   `json:"max_tokens"`       // of an answer; 0 when nobody says
 		Sample    int64 `json:"sample,omitempty"` // only the first rows are run, for an estimate
+
+		Account string `json:"account,omitempty"` // whose job it is
+		Urgent  bool   `json:"urgent,omitempty"`  // it is of priority 0
 	}
 
 	// invited answers an invite.
@@ -53,8 +57,10 @@ type (
 
 	// A hint saves a node from waiting for the next scan.
 	hint struct {
-		Job       string `json:"job"`
-		Cancelled bool   `json:"cancelled,omitempty"` // else: it has no owner
+		Job       string  `json:"job"`
+		Cancelled bool    `json:"cancelled,omitempty"` // else: it has no owner
+		Account   *string `json:"account,omitempty"`
+		Priority  int     `json:"priority,omitempty"`
 	}
 
 	// listActors asks for the actors of a node; the answer is a registry.Listing.
@@ -63,6 +69,20 @@ type (
 	drain    struct{} // give all jobs back
 	accepted struct{} // the answer to most requests
 )
+
+// hintOf says that a job has no owner.
+func hintOf(o store.Orphan) hint {
+	return hint{Job: o.JobID, Account: &o.Account, Priority: o.Priority}
+}
+
+// orphan is the job that has no owner.
+func (h hint) orphan() store.Orphan {
+	o := store.Orphan{JobID: h.Job, Priority: h.Priority}
+	if h.Account != nil {
+		o.Account = *h.Account
+	}
+	return o
+}
 
 // The kinds of envelope between nodes.
 const (

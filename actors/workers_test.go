@@ -2,7 +2,11 @@ package actors
 
 import (
 	"testing"
+	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill/actors/fair"
 	"github.com/rowmill/rowmill/cluster/peer"
 )
 
@@ -18,22 +22,31 @@ func refused(t *testing.T, what string, r *peer.Refusal, code string) {
 	}
 }
 
+// asks is the invite of an owner, on this node or another.
+func asks(job string, epoch int64, remote bool) *invite {
+	m := &invite{Job: job, Epoch: epoch, Account: "account"}
+	if !remote {
+		m.owner = &actor.PID{}
+	}
+	return m
+}
+
 func TestAWorkerPassesFromOwnerToOwner(t *testing.T) {
 	t.Parallel()
-	w := newWorkers(1, "n")
-	h, r := w.admit("a", 2, false, false)
+	w := newWorkers(fair.Config{Places: 1}, "n")
+	h, r := w.admit(asks("a", 2, false), false, time.Now())
 	refused(t, "the first owner", r, "")
 	if h != nil {
 		t.Fatal("there was a worker before one was started")
 	}
-	_, r = w.admit("a", 2, false, false)
+	_, r = w.admit(asks("a", 2, false), false, time.Now())
 	refused(t, "while it is started", r, codeBusy)
 	mine := &workerHandle{name: w.name(), epoch: 2}
 	w.started("a", mine)
-	_, r = w.admit("a", 1, false, false)
+	_, r = w.admit(asks("a", 1, false), false, time.Now())
 	refused(t, "an earlier owner", r, codeStale)
 	for _, again := range []int64{2, 3} {
-		if h, r = w.admit("a", again, true, true); h != mine || r != nil || h.epoch != again || !h.remote {
+		if h, r = w.admit(asks("a", again, true), true, time.Now()); h != mine || r != nil || h.epoch != again || !h.remote {
 			t.Errorf("epoch %d gets %+v, %v", again, h, r)
 		}
 	}
@@ -44,36 +57,36 @@ func TestAWorkerPassesFromOwnerToOwner(t *testing.T) {
 
 func TestWhoGetsNoWorker(t *testing.T) {
 	t.Parallel()
-	w := newWorkers(1, "n")
-	_, r := w.admit("a", 1, false, true)
+	w := newWorkers(fair.Config{Places: 1}, "n")
+	_, r := w.admit(asks("a", 1, false), true, time.Now())
 	refused(t, "draining", r, codeDraining)
 	if !w.idle() {
 		t.Error("a refused owner leaves something behind")
 	}
 	for _, job := range []string{"a", "b"} { // own jobs do not count
-		_, r = w.admit(job, 1, job == "b", false)
+		_, r = w.admit(asks(job, 1, job == "b"), false, time.Now())
 		refused(t, job, r, "")
 		w.started(job, &workerHandle{name: w.name(), epoch: 1, remote: job == "b"})
 	}
-	_, r = w.admit("c", 1, true, false)
-	refused(t, "a second job of another node", r, codeBusy)
-	_, r = w.admit("c", 1, false, false)
+	_, r = w.admit(asks("c", 1, true), false, time.Now())
+	refused(t, "a second job of another node", r, codeFull)
+	_, r = w.admit(asks("c", 1, false), false, time.Now())
 	refused(t, "a job of this node", r, "")
 	w.started("c", nil)
 	w.stop("b")
-	_, r = w.admit("b", 1, true, false)
+	_, r = w.admit(asks("b", 1, true), false, time.Now())
 	refused(t, "while the last one is stopped", r, codeBusy)
 	w.gone("b")
-	_, r = w.admit("b", 1, true, false)
+	_, r = w.admit(asks("b", 1, true), false, time.Now())
 	refused(t, "once it has stopped", r, "")
 }
 
 func TestDismiss(t *testing.T) {
 	t.Parallel()
-	w := newWorkers(1, "n")
+	w := newWorkers(fair.Config{Places: 1}, "n")
 	_, r := w.dismiss("a", 1)
 	refused(t, "an unknown job", r, "")
-	if h, r := w.admit("a", 2, false, false); h != nil || r != nil {
+	if h, r := w.admit(asks("a", 2, false), false, time.Now()); h != nil || r != nil {
 		t.Fatal(h, r)
 	}
 	_, r = w.dismiss("a", 2)
@@ -97,5 +110,32 @@ func TestDismiss(t *testing.T) {
 	refused(t, "once it has stopped", r, "")
 	if !w.idle() {
 		t.Error("it has left something behind")
+	}
+}
+
+// A worker whose job passes to another node has a place from then on, and none
+// once it comes back.
+func TestAWorkerTakesAPlaceAsItsJobMoves(t *testing.T) {
+	t.Parallel()
+	w := newWorkers(fair.Config{Places: 1}, "n")
+	for _, job := range []string{"a", "b"} {
+		if _, r := w.admit(asks(job, 1, false), false, time.Now()); r != nil {
+			t.Fatal(r)
+		}
+		w.started(job, &workerHandle{name: w.name(), epoch: 1})
+	}
+	for _, step := range []struct {
+		job    string
+		remote bool
+		held   int
+	}{{"a", true, 1}, {"a", true, 1}, {"b", true, 2}, {"a", false, 1}, {"b", false, 0}, {"b", true, 1}} {
+		if _, r := w.admit(asks(step.job, 2, step.remote), false, time.Now()); r != nil || w.places.Held() != step.held {
+			t.Fatalf("%+v: %d places are held (%v)", step, w.places.Held(), r)
+		}
+	}
+	w.stop("b")
+	w.gone("b")
+	if w.places.Held() != 0 {
+		t.Fatal("one that is gone keeps its place")
 	}
 }

@@ -16,9 +16,9 @@ type pipeline struct {
 	run func(id string)
 }
 
-func (p pipeline) Submitted(id string) {
-	p.fakeService.Submitted(id)
-	p.run(id)
+func (p pipeline) Submitted(record store.Record) {
+	p.fakeService.Submitted(record)
+	p.run(record.Job.ID)
 }
 
 // setupRun is a world in which run befalls every job.

@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/submission"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
@@ -81,7 +82,7 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 		if err := r.continued(context.WithoutCancel(ctx), old.Job.ID, stored.Job.ID); err != nil {
 			r.Logger.Warn("noting the job that continues another failed", exchange.KeyJob, old.Job.ID, exchange.KeyErr, err)
 		}
-		r.service.Submitted(stored.Job.ID)
+		r.service.Submitted(stored)
 	}
 	return resumed(stored, repeated), nil
 }
@@ -154,7 +155,7 @@ func continuation(old store.Record, want asked, now time.Time) (store.Record, er
 		ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull,
 		Model: was.Model, Function: was.Function, Priority: spec.Priority, Name: was.Name, Description: was.Description,
 		System: was.System, Schema: was.Schema, Sampling: was.Sampling, Continues: &was.ID,
-		Created: now.UTC().Truncate(time.Microsecond), Warnings: []string{}, Message: "Waiting for a node to read the input.",
+		Created: now.UTC().Truncate(time.Microsecond), Warnings: []string{}, Message: submission.Waiting,
 	}
 	if want.name != nil {
 		made.Name = want.name

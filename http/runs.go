@@ -46,7 +46,7 @@ func (r *runs) run(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.submissions.service.Submitted(record.Job.ID)
+	r.submissions.service.Submitted(record)
 	ctx := c.Request.Context()
 	if record, err = r.await(ctx, record.Job.ID); err != nil {
 		return nil, err

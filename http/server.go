@@ -39,7 +39,7 @@ type Service interface {
 	Watched
 
 	// Submitted says that a job was just stored.
-	Submitted(jobID string)
+	Submitted(record store.Record)
 	// Cancelled says that a job was just cancelled in the store.
 	Cancelled(jobID string)
 	// Checks reports on the parts that jobs need, for /readyz.

@@ -25,6 +25,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
@@ -55,10 +56,10 @@ type fakeService struct {
 	drainErr  error
 }
 
-func (f *fakeService) Submitted(id string) {
+func (f *fakeService) Submitted(record store.Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.submitted = append(f.submitted, id)
+	f.submitted = append(f.submitted, record.Job.ID)
 }
 
 func (f *fakeService) Cancelled(id string) {

@@ -72,7 +72,7 @@ func (s *submissions) submit(c *gin.Context) (any, error) {
 	if repeated {
 		message = "This Idempotency-Key created the job earlier; nothing was created now."
 	} else {
-		s.service.Submitted(record.Job.ID)
+		s.service.Submitted(record)
 	}
 	body := gin.H{
 		"metadata": gin.H{"job_id": record.Job.ID, "message": message},

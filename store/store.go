@@ -245,9 +245,10 @@ type Jobs interface {
 
 // Orphan is a job without a live owner.
 type Orphan struct {
-	JobID   string
-	Account string
-	Status  rowmill.Status
+	JobID    string
+	Account  string
+	Priority int
+	Status   rowmill.Status
 }
 
 // Part is the record of a part object: rows of one shard that are done.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rowmill/rowmill/actors/fair"
 	"github.com/rowmill/rowmill/engine"
 )
 
@@ -14,6 +15,7 @@ import (
 type Config struct {
 	Engine     string        // the server's name, kept with each output
 	RowTimeout time.Duration // the least a request is waited for, once it is known how fast the server is
+	Weights    fair.Weights  // what accounts have beside each other
 	Metrics    Metrics
 }
 
@@ -37,7 +39,7 @@ type Hooks struct {
 // A Dispatcher shares one inference server among the jobs that use it. Rows
 // wait in one queue per job; whenever the window has room, the next row is
 // picked: priority 0 before priority 1, within a priority the accounts in turn
-// by the tokens they cost (deficit round robin, Shreedhar and Varghese 1995),
+// by the tokens they cost and their weights (deficit round robin, Shreedhar and Varghese 1995),
 // within an account the jobs in turn. Rows run on goroutines of the
 // Dispatcher, which take their next row as they finish one. It is safe for
 // concurrent use.
@@ -51,14 +53,15 @@ type Dispatcher struct {
 	breaker  breaker
 	latency  latency
 	levels   [2]level
-	inFlight int       // rows
-	urgent   int       // of them, those of priority 0
-	tokens   int64     // expected of them
-	queued   int       // rows in queues
-	workers  int       // goroutines: as many as the window ever allowed
-	waiting  int       // of them, those waiting for work and not yet woken
-	answered time.Time // when the server last answered a row
-	growing  bool      // Filled was called since the last reading of gauges
+	inFlight int            // rows
+	urgent   int            // of them, those of priority 0
+	flying   map[string]int // of them, by account
+	tokens   int64          // expected of them
+	queued   int            // rows in queues
+	workers  int            // goroutines: as many as the window ever allowed
+	waiting  int            // of them, those waiting for work and not yet woken
+	answered time.Time      // when the server last answered a row
+	growing  bool           // Filled was called since the last reading of gauges
 	paused   bool
 	closed   bool
 	done     sync.WaitGroup
@@ -74,8 +77,11 @@ type request struct {
 
 // New returns a Dispatcher that is paused.
 func New(cfg Config) *Dispatcher {
-	d := &Dispatcher{cfg: cfg, window: engine.NewWindow(0), paused: true}
+	d := &Dispatcher{cfg: cfg, window: engine.NewWindow(0), paused: true, flying: make(map[string]int)}
 	d.more = sync.NewCond(&d.mu)
+	for i := range d.levels {
+		d.levels[i].weights = cfg.Weights
+	}
 	return d
 }
 
@@ -239,6 +245,9 @@ func (d *Dispatcher) wake() {
 		return
 	}
 	limit := d.limit(len(d.levels[0].accounts) > 0)
+	if d.newcomer() != nil {
+		limit += d.aside(limit)
+	}
 	room := min(limit-d.inFlight, d.queued)
 	woken := max(0, min(room, d.waiting))
 	d.waiting -= woken
@@ -261,7 +270,7 @@ func (d *Dispatcher) work() {
 		rows, tokens := len(r.tasks), r.tokens() // its tasks are another's once they have run
 		seen := r.queue.run(&r)
 		d.cfg.Metrics.InFlight.Sub(float64(rows))
-		d.finish(rows, tokens, r.queue.priority == 0, seen)
+		d.finish(rows, tokens, r.queue, seen)
 		r = request{} // an idle goroutine must not keep rows alive
 	}
 }
@@ -279,6 +288,7 @@ func (d *Dispatcher) next(r *request) bool {
 			if r.queue.priority == 0 {
 				d.urgent += len(r.tasks)
 			}
+			d.flying[r.queue.account] += len(r.tasks)
 			d.tokens += r.tokens()
 			d.queued -= len(r.tasks)
 			if d.waiting > 0 && d.queued > 0 && d.inFlight < d.limit(false) { // one end may make room for several
@@ -296,13 +306,16 @@ func (d *Dispatcher) next(r *request) bool {
 	}
 }
 
-func (d *Dispatcher) finish(rows int, tokens int64, urgent bool, seen evidence) {
+func (d *Dispatcher) finish(rows int, tokens int64, q *Queue, seen evidence) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
 	d.inFlight -= rows
 	d.tokens -= tokens
-	if urgent {
+	if d.flying[q.account] -= rows; d.flying[q.account] <= 0 {
+		delete(d.flying, q.account)
+	}
+	if q.priority == 0 {
 		if d.urgent -= rows; d.urgent == 0 {
 			d.wake()
 		}
@@ -329,6 +342,14 @@ func (d *Dispatcher) finish(rows int, tokens int64, urgent bool, seen evidence) 
 
 // pick moves the next tasks into r, where the window has room for them.
 func (d *Dispatcher) pick(r *request) bool {
+	if limit := d.limit(true); d.inFlight >= limit && d.inFlight < limit+d.aside(limit) {
+		if q := d.newcomer(); q != nil {
+			d.levels[0].advance(q)
+			r.take(q)
+			d.levels[0].charge(q, r.tokens())
+			return true
+		}
+	}
 	for i := range d.levels {
 		limit := d.limit(i == 0)
 		if i > 0 && d.urgent > 0 {
@@ -349,6 +370,27 @@ func (d *Dispatcher) pick(r *request) bool {
 		return true
 	}
 	return false
+}
+
+// newcomer is a queue of priority 0 of an account that has nothing in flight here;
+// nil where there is none.
+func (d *Dispatcher) newcomer() *Queue {
+	for _, a := range d.levels[0].accounts {
+		if d.flying[a.name] == 0 {
+			return a.queues[0]
+		}
+	}
+	return nil
+}
+
+// aside is how much of a window that is full there is beyond it for newcomers: an
+// account that fills it with long answers of priority 0 does not keep the first
+// rows of others waiting for their end.
+func (d *Dispatcher) aside(limit int) int {
+	if d.breaker.phase != closed {
+		return 0
+	}
+	return max(1, limit/8)
 }
 
 // besideUrgent is the percentage of the window that is filled while rows of

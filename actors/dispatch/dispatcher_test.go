@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/rowmill/rowmill/actors/fair"
 	"github.com/rowmill/rowmill/engine"
 )
 
@@ -56,6 +57,69 @@ func TestDispatcherSharesBetweenAccountsByTokens(t *testing.T) {
 	}
 	if a, b := jobs[short], jobs[other]; a-b > 1 || b-a > 1 {
 		t.Errorf("rows of the two jobs of one account: %d and %d, want equal", a, b)
+	}
+}
+
+func TestDispatcherSharesByWeight(t *testing.T) {
+	t.Parallel()
+	d := testDispatcher()
+	for i := range d.levels {
+		d.levels[i].weights = fair.Weights{"heavy": 3}
+	}
+	heavy, light := &Queue{account: "heavy", priority: 1, group: 1}, &Queue{account: "light", priority: 1, group: 1}
+	d.put(heavy, tasks(5000, 500))
+	d.put(light, tasks(5000, 500))
+	sent := make(map[*Queue]int)
+	for range 2000 {
+		sent[d.pickOne(t)]++
+	}
+	if sent[heavy] < 1400 || sent[heavy] > 1600 {
+		t.Errorf("rows sent: %d and %d, want three of four", sent[heavy], sent[light])
+	}
+}
+
+// An account that has filled the window with rows of priority 0 leaves room for the
+// first one of each other, and for no second.
+func TestTheFirstRowOfAnAccountNeedsNoRoom(t *testing.T) {
+	t.Parallel()
+	d := testDispatcher()
+	greedy := &Queue{account: "greedy", group: 1}
+	d.put(greedy, tasks(1000, 10))
+	var r request
+	room := 0
+	take := func() bool {
+		if !d.pick(&r) {
+			return false
+		}
+		d.inFlight++
+		d.urgent++
+		d.flying[r.queue.account]++
+		return true
+	}
+	for take() {
+		room++
+	}
+	if room != d.limit(true) {
+		t.Fatalf("%d rows went out, want %d", room, d.limit(true))
+	}
+	modest, calm := &Queue{account: "modest", group: 1}, &Queue{account: "calm", priority: 1, group: 1}
+	d.put(modest, tasks(2, 10))
+	d.put(calm, tasks(2, 10))
+	if !take() || r.queue != modest {
+		t.Fatal("the first row of another account waits")
+	}
+	if take() {
+		t.Fatalf("another row of %s goes beyond the window", r.queue.account)
+	}
+	for range d.aside(room) {
+		d.put(&Queue{account: fmt.Sprint("account ", d.queued), group: 1}, tasks(1, 10))
+	}
+	beyond := 1
+	for take() {
+		beyond++
+	}
+	if beyond != d.aside(room) {
+		t.Fatalf("%d rows went beyond the window, want %d", beyond, d.aside(room))
 	}
 }
 
@@ -120,12 +184,12 @@ func TestDispatcherKnowsALivingServer(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
 	began := time.Now()
-	d.finish(1, 0, false, evidence{})
-	d.finish(1, 0, false, evidence{overloaded: true})
+	d.finish(1, 0, &Queue{priority: 1}, evidence{})
+	d.finish(1, 0, &Queue{priority: 1}, evidence{overloaded: true})
 	if d.Alive(began) {
 		t.Error("alive without an answer")
 	}
-	d.finish(1, 0, false, evidence{answered: true})
+	d.finish(1, 0, &Queue{priority: 1}, evidence{answered: true})
 	if !d.Alive(began) || d.Alive(time.Now().Add(time.Minute)) {
 		t.Error("an answer counts for the time after which it came")
 	}
@@ -142,6 +206,7 @@ func TestDispatcherMakesRoomForUrgentRows(t *testing.T) {
 		var r request
 		for d.pick(&r) {
 			d.inFlight++
+			d.flying[r.queue.account]++
 			if r.queue == urgent {
 				d.urgent++
 			}
@@ -194,20 +259,20 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	failure := evidence{err: errors.New("status 500")}
 	d.Resume()
 	for range breakerFailures - 1 {
-		d.finish(1, 0, false, failure)
+		d.finish(1, 0, &Queue{priority: 1}, failure)
 	}
-	d.finish(1, 0, false, evidence{answered: true})
+	d.finish(1, 0, &Queue{priority: 1}, evidence{answered: true})
 	for range breakerFailures - 1 {
-		d.finish(1, 0, false, failure)
+		d.finish(1, 0, &Queue{priority: 1}, failure)
 	}
 	if opened != 0 || d.paused {
 		t.Fatal("the breaker opened although a row was answered between the failures")
 	}
-	d.finish(1, 0, false, failure)
+	d.finish(1, 0, &Queue{priority: 1}, failure)
 	if opened != 1 || !d.paused {
 		t.Fatal("the breaker is closed after failures in a row")
 	}
-	d.finish(1, 0, false, failure) // was in flight
+	d.finish(1, 0, &Queue{priority: 1}, failure) // was in flight
 	if opened != 1 {
 		t.Error("the breaker opened twice")
 	}
@@ -215,7 +280,7 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	if limit, _, _ := d.Load(); limit != 1 {
 		t.Errorf("limit after a pause = %d, want a single row", limit)
 	}
-	d.finish(1, 0, false, evidence{answered: true})
+	d.finish(1, 0, &Queue{priority: 1}, evidence{answered: true})
 	if limit, _, _ := d.Load(); limit < 2 {
 		t.Error("a row was answered, and still only one may go")
 	}
@@ -226,9 +291,9 @@ func TestBreakerForgivesWhatWasSentBeforeAnAnswer(t *testing.T) {
 	d := testDispatcher()
 	d.Watch(Hooks{Opened: func(time.Duration, error) { t.Error("the breaker opened") }})
 	d.Resume()
-	d.finish(1, 0, false, evidence{answered: true})
+	d.finish(1, 0, &Queue{priority: 1}, evidence{answered: true})
 	for range 2 * breakerFailures { // hung since before that
-		d.finish(1, 0, false, evidence{err: errors.New("timeout"), took: time.Minute})
+		d.finish(1, 0, &Queue{priority: 1}, evidence{err: errors.New("timeout"), took: time.Minute})
 	}
 }
 

@@ -1,15 +1,21 @@
 package dispatch
 
+import "github.com/rowmill/rowmill/actors/fair"
+
 // A level holds the queues of one priority by account.
-type level struct{ accounts []*account }
+type level struct {
+	accounts []*account
+	weights  fair.Weights
+}
 
 type account struct {
 	name    string
 	queues  []*Queue
 	deficit int64
+	quantum int64
 }
 
-// quantum is what an account may send before the next has its turn, tokens of
+// quantum is what an account of weight 1 may send before the next has its turn, tokens of
 // prompts and expected answers: a few rows of the usual size.
 const quantum = 4096
 
@@ -21,7 +27,7 @@ func (v *level) add(q *Queue) {
 			return
 		}
 	}
-	v.accounts = append(v.accounts, &account{name: q.account, queues: []*Queue{q}})
+	v.accounts = append(v.accounts, &account{name: q.account, queues: []*Queue{q}, quantum: quantum * int64(v.weights.Of(q.account))})
 }
 
 // next returns the queue whose turn it is, the first queue of the first account,
@@ -32,13 +38,23 @@ func (v *level) next() *Queue {
 		if a.deficit > 0 {
 			return a.queues[0]
 		}
-		a.deficit += quantum
+		a.deficit += a.quantum
 		v.accounts = append(v.accounts[1:], a)
 		if len(v.accounts) == 1 && a.deficit > 0 {
 			return a.queues[0]
 		}
 	}
 	return nil
+}
+
+// advance makes it the turn of queue q, the first of its account.
+func (v *level) advance(q *Queue) {
+	for i, a := range v.accounts {
+		if a.queues[0] == q {
+			v.accounts = append([]*account{a}, append(v.accounts[:i:i], v.accounts[i+1:]...)...)
+			return
+		}
+	}
 }
 
 // charge counts the tokens of what queue q, the first of the first account, has

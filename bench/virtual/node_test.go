@@ -201,10 +201,11 @@ func (n *node) submit(rows []row, priority int) string {
 		ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: model.ID, Created: time.Now().UTC(),
 	}
 	spec := rowmill.Spec{Model: model, Account: "default", Priority: priority, Spooled: info.Key}
-	if _, _, err := n.store.Create(n.t.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
+	rec := store.Record{Job: job, Spec: spec}
+	if _, _, err := n.store.Create(n.t.Context(), rec, nil); err != nil {
 		n.t.Fatal(err)
 	}
-	n.system.Submitted(job.ID)
+	n.system.Submitted(rec)
 	return job.ID
 }
 

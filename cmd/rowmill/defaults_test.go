@@ -26,6 +26,7 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 	api, profile := http.Config{}.WithDefaults(), sim.DefaultProfile()
 	for name, pair := range map[string][2]any{
 		"jobs.max_active":              {s.Jobs.MaxActive, pipeline.Ownership.MaxActive},
+		"jobs.kept_places":             {s.Jobs.KeptPlaces, pipeline.Ownership.KeptPlaces},
 		"jobs.lease_ttl":               {s.Jobs.LeaseTTL, pipeline.Ownership.LeaseTTL},
 		"jobs.part_bytes":              {int64(s.Jobs.PartBytes), pipeline.Parts.Bytes},
 		"jobs.part_interval":           {s.Jobs.PartInterval, pipeline.Parts.Interval},

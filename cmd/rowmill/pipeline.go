@@ -38,7 +38,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		InputRetention: jobs.InputRetention, StoragePatience: jobs.StoragePatience, MemoryBudget: int64(jobs.MemoryBudget), DrainTimeout: jobs.DrainTimeout,
 		Ownership: actors.Ownership{
 			OwnsNone: m.Settings.Cluster.Role == settings.EnginesOnly,
-			LeaseTTL: jobs.LeaseTTL, AdoptionTimeout: jobs.AdoptionTimeout, MaxActive: jobs.MaxActive,
+			LeaseTTL: jobs.LeaseTTL, AdoptionTimeout: jobs.AdoptionTimeout, MaxActive: jobs.MaxActive, KeptPlaces: jobs.KeptPlaces, Weights: jobs.Weights,
 			Settle: settle,
 		},
 		Shards:    actors.Shards{Rows: jobs.ShardRows, Bytes: int64(jobs.ShardBytes)},

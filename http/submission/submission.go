@@ -33,6 +33,9 @@ type Intake struct {
 	MaxInline int         // bytes of rows, as JSON, that ride in the record
 }
 
+// Waiting is what the record of a job says that no node has taken yet.
+const Waiting = "Waiting for a place on a node."
+
 // A Submission is a decoded body. Close ends it.
 type Submission struct {
 	*Intake
@@ -137,7 +140,7 @@ func (job *Job) Record(now time.Time) store.Record {
 		Name: job.name, Description: job.description,
 		Schema: spec.Schema, Sampling: spec.Sampling,
 		Created:  now.UTC().Truncate(time.Microsecond),
-		Warnings: job.warnings, Message: "Waiting for a node to read the input.",
+		Warnings: job.warnings, Message: Waiting,
 	}
 	if job.sub.inline {
 		rows := job.sub.rows.count

@@ -22,6 +22,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
@@ -35,7 +36,7 @@ type Idle struct {
 }
 
 // Submitted does nothing.
-func (Idle) Submitted(string) {}
+func (Idle) Submitted(store.Record) {}
 
 // Cancelled does nothing.
 func (Idle) Cancelled(string) {}

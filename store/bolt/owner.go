@@ -120,7 +120,9 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 		for len(orphans) < limit && len(applicants) > 0 {
 			i := first(applicants)
 			orphan, more := applicants[i].pop()
-			if _, err := t.writable(orphan.JobID); !errors.Is(err, store.ErrNewer) {
+			h, err := t.writable(orphan.JobID)
+			orphan.Priority = h.Job.Priority
+			if !errors.Is(err, store.ErrNewer) {
 				orphans = append(orphans, orphan)
 			}
 			if !more {

@@ -270,11 +270,14 @@ func (s *Store) withStatus(ctx context.Context, chosen []store.Orphan) ([]store.
 		rec := store.Record{Job: rowmill.Job{ID: o.JobID, Status: o.Status}}
 		var head struct {
 			SchemaVersion int `json:"schema_version"`
+			Job           struct {
+				Priority int `json:"job_priority"`
+			} `json:"job"`
 		}
 		if err := decode(answer(found[i].Val()).text(1), &head); err != nil {
 			return nil, fmt.Errorf("decode the record of job %s: %w", o.JobID, err)
 		}
-		rec.SchemaVersion = head.SchemaVersion
+		rec.SchemaVersion, o.Priority = head.SchemaVersion, head.Job.Priority
 		if rec.CheckVersion() == nil {
 			orphans = append(orphans, o)
 		}

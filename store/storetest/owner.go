@@ -275,6 +275,36 @@ func testOrphansFair(s *suite) {
 	}
 }
 
+// testOrphansPriority wants to be told who waits with what.
+func testOrphansPriority(s *suite) {
+	want := map[string]int{}
+	for priority := range 2 {
+		for _, released := range []bool{false, true} {
+			rec := s.newRecord(fmt.Sprint("account-", priority))
+			rec.Job.Priority, rec.Spec.Priority = priority, priority
+			if _, _, err := s.Create(s.Context(), rec, nil); err != nil {
+				s.Fatal(err)
+			}
+			want[rec.Job.ID] = priority
+			if released {
+				claimed := s.claim(rec.Job.ID, s.session())
+				if err := s.Release(s.Context(), claimed); err != nil {
+					s.Fatal(err)
+				}
+			}
+		}
+	}
+	found, err := s.Orphans(s.Context(), 100)
+	if err != nil || len(found) != len(want) {
+		s.Fatalf("%d orphans, %v, want %d", len(found), err, len(want))
+	}
+	for _, o := range found {
+		if o.Priority != want[o.JobID] || o.Account != fmt.Sprint("account-", o.Priority) {
+			s.Errorf("orphan %+v is of priority %d", o, want[o.JobID])
+		}
+	}
+}
+
 // testOrphansTakeTurns claims one job at a time, as a node with few slots does.
 func testOrphansTakeTurns(s *suite) {
 	for name, over := range map[string]bool{"jobs that last": false, "jobs that end at once": true} {

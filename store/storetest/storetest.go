@@ -67,6 +67,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"Release", testRelease},
 		{"Fencing", testFencing},
 		{"OrphansFair", testOrphansFair},
+		{"OrphansPriority", testOrphansPriority},
 		{"OrphansTakeTurns", testOrphansTakeTurns},
 		{"OrphansOfTheDead", testOrphansOfTheDead},
 		{"OneOwner", testOneOwner},

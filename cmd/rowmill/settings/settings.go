@@ -130,6 +130,15 @@ type Jobs struct {
 	// 64, enough to fill any server and few enough to keep in memory.
 	MaxActive int `yaml:"max_active"`
 
+	// KeptPlaces are for jobs beyond MaxActive of accounts to which nothing else
+	// is left: one for each, half of them for priority 0 alone. Default: 16, as
+	// many accounts as are likely to come while the jobs of others run for days.
+	KeptPlaces int `yaml:"kept_places"`
+
+	// Weights are what accounts are to have beside each other, of places, turns
+	// at the engines and memory. Default: 1 for each.
+	Weights map[string]int `yaml:"weights"`
+
 	// MaxFailedRows is how many failed rows a job survives, at least 1.
 	// Default: null, the larger of 1 row and 5 % of the rows.
 	MaxFailedRows *int64 `yaml:"max_failed_rows"`
@@ -331,6 +340,7 @@ func Defaults() Settings {
 		},
 		Jobs: Jobs{
 			MaxActive:       64,
+			KeptPlaces:      16,
 			LeaseTTL:        6 * time.Second,
 			PartBytes:       32 * MiB,
 			PartInterval:    5 * time.Second,

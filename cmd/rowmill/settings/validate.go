@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -46,6 +47,10 @@ func (s Settings) Validate() error {
 	check(s.MemoryLimit == 0 || s.MemoryLimit >= s.Jobs.MemoryBudget, "memory_limit",
 		"must be above jobs.memory_budget (%v), or 0 for three times that and 32 MiB, is %v", s.Jobs.MemoryBudget, s.MemoryLimit)
 	positive("jobs.max_active", int64(s.Jobs.MaxActive))
+	positive("jobs.kept_places", int64(s.Jobs.KeptPlaces))
+	for _, account := range slices.Sorted(maps.Keys(s.Jobs.Weights)) {
+		positive("jobs.weights."+account, int64(s.Jobs.Weights[account]))
+	}
 	check(s.Jobs.MaxFailedRows == nil || *s.Jobs.MaxFailedRows >= 1, "jobs.max_failed_rows", "must be at least 1, or null for 5 %% of the rows")
 	lasting("jobs.lease_ttl", s.Jobs.LeaseTTL, time.Second)
 	positive("jobs.part_bytes", int64(s.Jobs.PartBytes))

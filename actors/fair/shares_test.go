@@ -1,0 +1,123 @@
+package fair
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// Whatever accounts ask for and give back: no place is given twice, none stays
+// free that somebody may have, no account gets one for everybody while another
+// waits that has less by its weight, and there is one for an account that has
+// none, as long as there are fewer such than kept places.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		accounts := []string{"a", "b", "c", "d"}
+		weights := Weights{"b": 2, "c": 5}
+		cfg := Config{Places: rapid.IntRange(0, 6).Draw(t, "places"), Kept: rapid.IntRange(0, 6).Draw(t, "kept"), Weights: weights, Patience: time.Second}
+		s, now := NewShares(cfg), time.Now()
+		held, waits := map[string]int{}, map[string]time.Time{}
+		total := func() (n int) {
+			for _, h := range held {
+				n += h
+			}
+			return n
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				if s.Held() != total() || s.Held() > cfg.Places+cfg.Kept || s.general() > cfg.Places || len(s.kept) > cfg.Kept {
+					t.Fatalf("%d places are held, %d of them kept, want %d of %d and %d", s.Held(), len(s.kept), total(), cfg.Places, cfg.Kept)
+				}
+				if s.Free() != cfg.Places+cfg.Kept-total() {
+					t.Fatalf("%d places are free, want %d", s.Free(), cfg.Places+cfg.Kept-total())
+				}
+				of := map[string]int{}
+				calm := 0
+				for _, k := range s.kept {
+					if of[k.account]++; of[k.account] > 1 || held[k.account] == 0 {
+						t.Fatalf("account %s has %d kept places of %d", k.account, of[k.account], held[k.account])
+					}
+					if !k.urgent {
+						calm++
+					}
+				}
+				if calm > cfg.Kept/2 {
+					t.Fatalf("%d kept places of %d are not of priority 0", calm, cfg.Kept)
+				}
+			},
+			"take": func(t *rapid.T) {
+				account, urgent := rapid.SampledFrom(accounts).Draw(t, "account"), rapid.Bool().Draw(t, "urgent")
+				room, kept := s.general() < cfg.Places, len(s.kept)
+				worse := ""
+				for other, until := range waits {
+					if other != account && !now.After(until) && (held[other]+1)*weights.Of(account) < (held[account]+1)*weights.Of(other) {
+						worse = other
+					}
+				}
+				got := s.Take(account, urgent, now)
+				switch {
+				case got && len(s.kept) == kept && worse != "":
+					t.Fatalf("%s with %d got a place before %s with %d", account, held[account], worse, held[worse])
+				case !got && room && worse == "":
+					t.Fatalf("a place stays free that %s may have", account)
+				case !got && urgent && held[account] == 0 && kept < cfg.Kept:
+					t.Fatalf("%s has none, and none is kept for it: %d of %d are taken", account, kept, cfg.Kept)
+				}
+				if got {
+					held[account]++
+					delete(waits, account)
+				} else {
+					waits[account] = now.Add(cfg.Patience)
+				}
+			},
+			"leave": func(t *rapid.T) {
+				account := rapid.SampledFrom(accounts).Draw(t, "account")
+				if held[account] == 0 {
+					t.Skip("it has none")
+				}
+				s.Leave(account)
+				held[account]--
+			},
+			"wait":   func(*rapid.T) { now = now.Add(700 * time.Millisecond) },
+			"forget": func(*rapid.T) { s.Forget(); clear(waits) },
+		})
+	})
+}
+
+// An account that takes all it can leaves a place to each that comes later, and
+// what it gives back goes to them until each has its share.
+func TestSharesComeToBeEven(t *testing.T) {
+	t.Parallel()
+	s, now := NewShares(Config{Places: 12, Kept: 4, Weights: Weights{"c": 2}, Patience: time.Second}), time.Now()
+	ask := func(account string, urgent bool) int {
+		got := 0
+		for s.Take(account, urgent, now) {
+			got++
+		}
+		return got
+	}
+	if got := ask("a", true); got != 13 {
+		t.Fatalf("the first account got %d places, want all 12 and one of those kept", got)
+	}
+	if b, c := ask("b", false), ask("c", true); b != 1 || c != 1 {
+		t.Fatalf("those that came later got %d and %d places, want one each", b, c)
+	}
+	if ask("d", false) != 1 || ask("e", false) != 0 {
+		t.Fatal("half of the kept places are for priority 0 alone")
+	}
+	s.Leave("d")
+	s.Forget()     // that others waited
+	for range 12 { // each place that the first gives back
+		s.Leave("a")
+		for _, account := range []string{"a", "b", "c"} {
+			ask(account, false)
+		}
+	}
+	got := fmt.Sprint(s.held["a"], s.held["b"], s.held["c"])
+	if got != "3 3 6" {
+		t.Fatalf("the accounts have %s places, want them by their weights: 3 3 6", got)
+	}
+}

@@ -1,0 +1,92 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// The rows of the account that takes all it can get, and of the one that has one.
+const (
+	greedyTakes = 3 * time.Minute
+	modestTakes = 2 * time.Second
+)
+
+// arrivals notes when the rows of the modest account reach an engine.
+type arrivals struct {
+	mu    sync.Mutex
+	first time.Time
+}
+
+func (a *arrivals) answer(ctx context.Context, row string, try int) (engine.Reply, error) {
+	if !strings.HasPrefix(row, "modest") {
+		return slowly(greedyTakes)(ctx, row, try)
+	}
+	a.mu.Lock()
+	if a.first.IsZero() {
+		a.first = time.Now()
+	}
+	a.mu.Unlock()
+	return slowly(modestTakes)(ctx, row, try)
+}
+
+// Whatever one account has submitted, the one row of another of priority 0
+// begins within 2 s, and its job ends within 5 s more than the row takes.
+func TestNoAccountStopsAnother(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []string{"1", "3", "2 that own, 1 with engines"} {
+		for _, priority := range []int{0, 1} { // of the greedy account's jobs
+			t.Run(fmt.Sprintf("%s nodes, priority %d", nodes, priority), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { tryToStop(t, nodes, priority) })
+			})
+		}
+	}
+}
+
+func tryToStop(t *testing.T, nodes string, priority int) {
+	t.Cleanup(func() { time.Sleep(time.Second) }) // the actor library's throttle of dead letters ends by itself
+	b, at := setup(t, nil), &arrivals{}
+	b.cfg.Ownership = actors.Ownership{MaxActive: 4, KeptPlaces: 2}
+	b.cfg.Parts, b.cfg.Servers = actors.Parts{}, actors.Servers{}
+	b.cfg.DrainTimeout = time.Second
+	server := func() *scripted { return &scripted{answer: at.answer} }
+	net := newNetwork()
+	switch nodes {
+	case "1":
+		b.system = b.join(net, "n1", server()).system
+	case "3":
+		b.system = b.join(net, "n1", server()).system
+		b.join(net, "n2", server())
+		b.join(net, "n3", server())
+	default:
+		b.system = b.join(net, "n1", nil).system
+		b.join(net, "n2", nil)
+		b.join(net, "gpu", server(), func(c *actors.Config) { c.Ownership.OwnsNone = true })
+	}
+	time.Sleep(2 * time.Second)
+	for range 60 {
+		b.submit(rowmill.Spec{Account: "greedy", Priority: priority, Inline: numbered(500)})
+	}
+	time.Sleep(30 * time.Second)
+	submitted := time.Now()
+	id := b.submit(rowmill.Spec{Account: "modest", Priority: 0, Inline: []string{"modest"}})
+	rec := b.end(id)
+	if rec.Job.Status != rowmill.StatusSucceeded {
+		t.Fatalf("the job is %s: %s", rec.Job.Status, rec.Job.Message)
+	}
+	if began := at.first.Sub(submitted); began > 2*time.Second {
+		t.Errorf("its row began after %v", began)
+	}
+	if took := time.Since(submitted); took > modestTakes+5*time.Second {
+		t.Errorf("it ended after %v", took)
+	}
+}
