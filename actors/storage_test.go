@@ -284,6 +284,9 @@ func TestAnOwnerThatAloneLosesTheBucketHandsOver(t *testing.T) {
 		t.Error("the next job was claimed by the node that cannot use the bucket")
 	}
 	bucket.fail(nil)
+	if err := other.system.Stop(t.Context()); err != nil { // else it claims the next one where nobody hears it
+		t.Fatal(err)
+	}
 	other.gone.Store(true)
 	net.tell()
 	b.await(id, func(store.Record) bool { return owner.figure(t, "rowmill_storage_away", "objects") == 0 })
