@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
@@ -34,6 +36,11 @@ func (r Report) Whole() bool {
 	return r.Records != nil && r.Bucket != nil && r.Records.ID == r.Bucket.ID && len(r.Unknown)+len(r.Missing) == 0
 }
 
+// looksAtOnce is how many jobs a check looks at side by side. Each look waits for
+// two answers, of the bucket and of the store, milliseconds each, and takes next
+// to no memory; more of them would crowd out the nodes that use both.
+const looksAtOnce = 16
+
 // Check compares records and bucket both ways and changes nothing. looked is
 // told of the number of jobs looked at, now and then. What submissions have
 // spooled that are under way or crashed is in no list: nodes remove it.
@@ -47,74 +54,108 @@ func (p Pair) Check(ctx context.Context, looked func(jobs int)) (r Report, err e
 		if err != nil {
 			return r, fmt.Errorf("list jobs in the bucket: %w", err)
 		}
+		page := len(ids)
+		if page > 0 {
+			after = ids[page-1]
+		}
+		ids = slices.DeleteFunc(ids, func(id string) bool { return !rowmill.IsJobID(id) })
 		for _, id := range ids {
-			after = id
-			if !rowmill.IsJobID(id) {
-				continue
-			}
 			seen[id] = true
-			if err := p.checkFolder(ctx, id, &r); err != nil {
-				return r, err
-			}
+		}
+		if err := r.lookAt(ctx, ids, p.checkFolder); err != nil {
+			return r, err
 		}
 		looked(len(seen))
-		if len(ids) < folderPage {
+		if page < folderPage {
 			break
 		}
 	}
 	return r, p.checkRecords(ctx, seen, &r)
 }
 
+// A finding is what a look at one job has found.
+type finding struct {
+	known   bool // to the records, and the bucket has objects of it
+	unknown *Note
+	missing []Missing
+}
+
+// lookAt looks at jobs side by side, and notes what is found in their order.
+func (r *Report) lookAt(ctx context.Context, ids []string, look func(ctx context.Context, id string) (finding, error)) error {
+	found := make([]finding, len(ids))
+	g, looks := errgroup.WithContext(ctx)
+	g.SetLimit(looksAtOnce)
+	for i, id := range ids {
+		g.Go(func() (err error) {
+			if looks.Err() == nil {
+				found[i], err = look(looks, id)
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for _, f := range found {
+		if f.known {
+			r.Known++
+		}
+		if f.unknown != nil {
+			r.Unknown = append(r.Unknown, *f.unknown)
+		}
+		r.Missing = append(r.Missing, f.missing...)
+	}
+	return ctx.Err()
+}
+
 // checkFolder looks at what the bucket has of a job.
-func (p Pair) checkFolder(ctx context.Context, id string, r *Report) error {
+func (p Pair) checkFolder(ctx context.Context, id string) (f finding, err error) {
 	objects, err := p.Bucket.List(ctx, layout.Job(id))
 	if err != nil {
-		return fmt.Errorf("list the objects of job %s: %w", id, err)
+		return f, fmt.Errorf("list the objects of job %s: %w", id, err)
 	}
 	rec, err := p.Records.Get(ctx, id)
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound) && len(objects) == 0:
-		return nil
+		return f, nil
 	case errors.Is(err, rowmill.ErrNotFound):
-		return p.checkUnknown(ctx, id, objects, r)
+		f.unknown, err = p.checkUnknown(ctx, id, objects)
+		return f, err
 	case err != nil:
-		return err
+		return f, err
 	}
-	if len(objects) > 0 {
-		r.Known++
-	}
-	r.missing(rec, objects)
-	return nil
+	return finding{known: len(objects) > 0, missing: missing(rec, objects)}, nil
 }
 
-func (p Pair) checkUnknown(ctx context.Context, id string, objects []blob.Info, r *Report) error {
+// checkUnknown describes a job that no record knows; nil for a submission.
+func (p Pair) checkUnknown(ctx context.Context, id string, objects []blob.Info) (*Note, error) {
 	note := NoteOf(id, objects, time.Time{})
 	if len(objects) == 1 && objects[0].Key == layout.Spooled(id) {
 		_, err := p.Bucket.Stat(ctx, layout.Spooling(id))
 		if err == nil || !errors.Is(err, rowmill.ErrNotFound) {
-			return err
+			return nil, err
 		}
 	}
 	before, err := ReadNote(ctx, p.Bucket, id)
 	if err == nil {
 		note.Found = before.Found
 	} else if !errors.Is(err, rowmill.ErrNotFound) {
-		return err
+		return nil, err
 	}
-	r.Unknown = append(r.Unknown, note)
-	return nil
+	return &note, nil
 }
 
-// missing notes the result files of a record that are not among objects.
-func (r *Report) missing(rec store.Record, objects []blob.Info) {
+// missing are the result files of a record that are not among objects.
+func missing(rec store.Record, objects []blob.Info) (files []Missing) {
 	if rec.DataRemoved != nil {
-		return
+		return nil
 	}
 	for _, a := range rec.Artifacts {
 		if !slices.ContainsFunc(objects, func(o blob.Info) bool { return o.Key == a.Key }) {
-			r.Missing = append(r.Missing, Missing{rec.Job.ID, a.Key})
+			files = append(files, Missing{rec.Job.ID, a.Key})
 		}
 	}
+	return files
 }
 
 // checkRecords looks for jobs with results of which the bucket has nothing.
@@ -128,18 +169,18 @@ func (p Pair) checkRecords(ctx context.Context, seen map[string]bool, r *Report)
 		if err != nil {
 			return err
 		}
-		for _, id := range ids {
-			if seen[id] {
-				continue
-			}
-			rec, err := p.Records.Get(ctx, id)
-			if err != nil {
-				return err
-			}
-			r.missing(rec, nil)
+		ids = slices.DeleteFunc(ids, func(id string) bool { return seen[id] })
+		if err := r.lookAt(ctx, ids, p.checkRecord); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// checkRecord looks at a job of which the bucket has nothing.
+func (p Pair) checkRecord(ctx context.Context, id string) (finding, error) {
+	rec, err := p.Records.Get(ctx, id)
+	return finding{missing: missing(rec, nil)}, err
 }
 
 // Quarantine keeps notes of the jobs that a report calls unknown, and returns
