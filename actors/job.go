@@ -48,8 +48,9 @@ type job struct {
 	timers  timers
 
 	phase    jobPhase
-	draining bool // it is to be given back
-	updating bool // the record is being changed
+	waits    *registry.Errand // while it is jobWaits, for operators
+	draining bool             // it is to be given back
+	updating bool             // the record is being changed
 	engines  []engineView
 	refused  map[string]error // by engine: why it cannot run the job
 	input    shard.Manifest   // all of it; of an estimate job runs the first rows
@@ -215,6 +216,7 @@ func (j *job) onIngested(c actor.Context, in ingested, err error) {
 		return
 	}
 	j.phase = jobWaits
+	j.waits = j.tasks.entry.Begin("wait for an engine")
 	j.timers.after(c, j.cfg.Servers.Wait, "wait", func(c actor.Context) {
 		j.fail(c, rowmill.Failf(rowmill.CodeModelUnavailable,
 			"No engine offered the model %s within %s. Start an inference server that serves it, then submit the job again.", j.rec.Spec.Model.ID, j.cfg.Servers.Wait))
@@ -370,6 +372,7 @@ func (j *job) startRows(c actor.Context) {
 		return
 	}
 	j.phase = jobRuns
+	j.waits.End()
 	if warning != "" {
 		j.update(c, func(r *store.Record) { r.Job.Warnings = union(r.Job.Warnings, []string{warning}) })
 	}

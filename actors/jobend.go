@@ -79,6 +79,9 @@ func (j *job) onCancelled(c actor.Context) {
 // stopRows stops everything that works on rows here, but for the workers: they
 // go on until the next owner takes over, or are dismissed.
 func (j *job) stopRows(c actor.Context) {
+	if j.phase == jobWaits {
+		j.waits.End()
+	}
 	j.phase = jobEnds
 	j.timers.stop()
 	j.tasks.cancel()

@@ -1,0 +1,107 @@
+// Package prometheus_test holds the alert rules against the code, against their
+// runbook, and against what Prometheus makes of them.
+package prometheus_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/rowmill/rowmill/internal/metricnames"
+)
+
+type rule struct {
+	Alert, Expr         string
+	Labels, Annotations map[string]string
+}
+
+func rules(t *testing.T) (all []rule) {
+	t.Helper()
+	text, err := os.ReadFile("rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct{ Groups []struct{ Rules []rule } }
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range file.Groups {
+		all = append(all, g.Rules...)
+	}
+	return all
+}
+
+var series = regexp.MustCompile(`rowmill_\w+`)
+
+// Every metric that an alert asks for is one that a node has; every alert says
+// how bad it is, what is wrong, and where the operator reads on.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	metrics := metricnames.Of(t, "../..")
+	runbook, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rules(t) {
+		for _, name := range series.FindAllString(r.Expr, -1) {
+			if histogram, exists := metrics[name]; !exists || histogram {
+				t.Errorf("%s asks for %s, which no code registers", r.Alert, name)
+			}
+		}
+		if s := r.Labels["severity"]; s != "critical" && s != "warning" {
+			t.Errorf("%s: severity %q", r.Alert, s)
+		}
+		if r.Annotations["summary"] == "" || r.Annotations["runbook"] != "docs/operations.md#"+strings.ToLower(r.Alert) {
+			t.Errorf("%s: annotations %v", r.Alert, r.Annotations)
+		}
+		if !strings.Contains(string(runbook), "\n### "+r.Alert+"\n") {
+			t.Errorf("docs/operations.md says nothing about %s", r.Alert)
+		}
+	}
+}
+
+// promtool is Debian's, or that which .ci/tools has fetched.
+func promtool(t *testing.T) string {
+	t.Helper()
+	if path, err := exec.LookPath("promtool"); err == nil {
+		return path
+	}
+	path, err := filepath.Abs("../../bin/tools/promtool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	const how = "promtool is not here; .ci/tools prometheus fetches it"
+	if os.Getenv("ROWMILL_CI") != "" {
+		t.Fatal(how)
+	}
+	t.Skip("SKIPPED: " + how)
+	return ""
+}
+
+// Each alert fires on what it is about, and none on a cluster that is well.
+func TestAlertsFire(t *testing.T) {
+	t.Parallel()
+	tool := promtool(t)
+	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "rules_test.yaml"}} {
+		if out, err := exec.CommandContext(t.Context(), tool, args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	text, err := os.ReadFile("rules_test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rules(t) {
+		if !strings.Contains(string(text), "\n- name: "+r.Alert+"\n") || !strings.Contains(string(text), "eval_time: 85m, alertname: "+r.Alert+"}") {
+			t.Errorf("rules_test.yaml does not try %s", r.Alert)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+// Package metricnames reads from the source which metrics a node has, for tests
+// of what asks for them.
+package metricnames
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// elsewhere are folders whose metrics are not a node's: the simulated server
+// has a page of its own.
+var elsewhere = []string{"sim", "bench", "e2e", "internal"}
+
+// Of returns the metrics that the code below a folder makes, and whether each is a
+// histogram: the names in the options of prometheus and in its descriptions.
+func Of(t testing.TB, root string) map[string]bool {
+	t.Helper()
+	found := make(map[string]bool)
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			for _, folder := range elsewhere {
+				if path == filepath.Join(root, folder) {
+					return filepath.SkipDir
+				}
+			}
+			if strings.HasPrefix(entry.Name(), ".") && path != root {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			if name, histogram := metric(node); name != "" {
+				found[name] = histogram
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// metric is the name in prometheus.…Opts{Name: "…"} or prometheus.NewDesc("…").
+func metric(node ast.Node) (name string, histogram bool) {
+	switch n := node.(type) {
+	case *ast.CompositeLit:
+		kind := ofPrometheus(n.Type)
+		for _, element := range n.Elts {
+			if pair, ok := element.(*ast.KeyValueExpr); ok && strings.HasSuffix(kind, "Opts") {
+				if key, ok := pair.Key.(*ast.Ident); ok && key.Name == "Name" {
+					return text(pair.Value), kind == "HistogramOpts"
+				}
+			}
+		}
+	case *ast.CallExpr:
+		if ofPrometheus(n.Fun) == "NewDesc" {
+			return text(n.Args[0]), false
+		}
+	}
+	return "", false
+}
+
+// ofPrometheus is X in prometheus.X.
+func ofPrometheus(e ast.Expr) string {
+	if s, ok := e.(*ast.SelectorExpr); ok {
+		if pkg, ok := s.X.(*ast.Ident); ok && pkg.Name == "prometheus" {
+			return s.Sel.Name
+		}
+	}
+	return ""
+}
+
+// text is the value of a string literal.
+func text(e ast.Expr) string {
+	if literal, ok := e.(*ast.BasicLit); ok {
+		if value, err := strconv.Unquote(literal.Value); err == nil {
+			return value
+		}
+	}
+	return ""
+}
