@@ -27,8 +27,8 @@ const (
 	RoleUser  = "user"
 )
 
-// maxAccountBytes bounds the name of an account.
-const maxAccountBytes = 128
+// maxAccountName bounds the name of an account.
+const maxAccountName = 128
 
 // contextPrincipal names a value of a request.
 const contextPrincipal = "rowmill.principal"
@@ -54,14 +54,28 @@ func administered(c *gin.Context, named string) (string, error) {
 	switch {
 	case who.role != RoleAdmin:
 		return "", request.Errorf(nethttp.StatusForbidden, "forbidden", "this needs an administrator's key; yours has the role %s", who.role)
+	case namesNoAccount(c):
+		return "", accountName("")
 	case named == "" || named == who.account:
 		return who.account, nil
 	case who.account != DefaultAccount:
 		return "", request.Errorf(nethttp.StatusForbidden, "forbidden", "only an administrator of the account %s may act for another account", DefaultAccount)
-	case len(named) > maxAccountBytes || !utf8.ValidString(named) || strings.ContainsFunc(named, unicode.IsControl):
-		return "", rowmill.Invalid("account", "is %q; the name of an account has up to %d bytes of plain text", spelling.Shorten(named, 64), maxAccountBytes)
 	}
-	return named, nil
+	return named, accountName(named)
+}
+
+// namesNoAccount reports whether the query has an account without a name.
+func namesNoAccount(c *gin.Context) bool {
+	named, given := c.GetQuery("account")
+	return given && named == ""
+}
+
+// accountName says what is wrong with the name of an account, if anything.
+func accountName(name string) error {
+	if n := utf8.RuneCountInString(name); n >= 1 && n <= maxAccountName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl) {
+		return nil
+	}
+	return rowmill.Invalid("account", "is %q; the name of an account has 1 to %d characters of plain text", spelling.Shorten(name, 64), maxAccountName)
 }
 
 // administer reads the body of an act of administration, whose fields read
@@ -82,7 +96,9 @@ func administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*re
 		if named != "" && named != other {
 			body.Add("account", "is %q in the body and %q in the query; name one", spelling.Shorten(other, 64), spelling.Shorten(named, 64))
 		}
-		named = other
+		if named = other; named == "" {
+			return "", accountName(named)
+		}
 	}
 	read(&body)
 	if err := problems.Err(); err != nil {
@@ -102,7 +118,7 @@ func operates(c *gin.Context) error {
 // unless an administrator names another.
 func readAccount(c *gin.Context) (string, error) {
 	own := caller(c).account
-	if named := c.Query("account"); named != "" && named != own {
+	if named, given := c.GetQuery("account"); given && named != own {
 		return administered(c, named)
 	}
 	return own, nil

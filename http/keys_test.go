@@ -121,7 +121,7 @@ func TestKeys_CreateRefuses(t *testing.T) {
 		`{"requests_per_minute":1000001}`:                {"requests_per_minute", "from 1 to 1000000"},
 		`{"requests_per_minute":1.5}`:                    {"requests_per_minute", "a whole number"},
 		`{"account":5}`:                                  {"account", "must be a string"},
-		`{"account":"` + strings.Repeat("a", 129) + `"}`: {"account", "up to 128 bytes"},
+		`{"account":"` + strings.Repeat("a", 129) + `"}`: {"account", "1 to 128 characters"},
 		`{"account":"a\u0000b"}`:                         {"account", "plain text"},
 		`{"expires":"2100-01-01T00:00:00Z"}`:             {"expires", "is unknown"},
 		`{"id":"000000000000","role":"admin"}`:           {"id", "is unknown"},

@@ -126,10 +126,13 @@ func TestQuotas_BrokenBodiesAreRefused(t *testing.T) {
 		"CostNegative":       {`{"cost_quota_usd":-0.01}`, "cost_quota_usd", "is -0.01"},
 		"CostText":           {`{"cost_quota_usd":"5"}`, "cost_quota_usd", "must be a number of US dollars"},
 		"CostTooLarge":       {`{"cost_quota_usd":1e7}`, "cost_quota_usd", "US dollars"},
+		"NamelessField":      {`{"":5}`, `""`, "unknown; the fields are account, quotas and cost_quota_usd"},
+		"AccountEmpty":       {`{"account":""}`, "account", "1 to 128 characters"},
+		"RowsTooPrecise":     {`{"quotas":[{"priority":0,"row_quota":9007199254740994.0}]}`, "quotas[0].row_quota", "whole number of rows"},
 		"UnknownField":       {`{"cost_quota":5}`, "cost_quota", "unknown; the fields are account, quotas and cost_quota_usd"},
 		"AccountNumber":      {`{"account":5}`, "account", "must be a string"},
 		"AccountSteers":      {`{"account":"a\u001b[2J"}`, "account", "plain text"},
-		"AccountTooLong":     {`{"account":"` + strings.Repeat("a", 129) + `"}`, "account", "up to 128 bytes"},
+		"AccountTooLong":     {`{"account":"` + strings.Repeat("a", 129) + `"}`, "account", "1 to 128 characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := w.putQuotas("", tt.body)
@@ -137,6 +140,7 @@ func TestQuotas_BrokenBodiesAreRefused(t *testing.T) {
 			answer.wantField(tt.field, tt.piece)
 		})
 	}
+	w.putQuotas("?account=", `{"account":"c"}`).wantField("account", "1 to 128 characters")
 	w.putQuotas("?account=b", `{"account":"c"}`).wantField("account", `"c" in the body and "b" in the query`)
 	fields := w.putQuotas("", `{"quotas":[{"priority":5,"row_quota":0}],"cost_quota_usd":[]}`).fields()
 	if len(fields) != 3 {
@@ -262,4 +266,20 @@ func TestSubmit_CostEstimateMakesAnEstimateJob(t *testing.T) {
 	if cost := w.record(id).Job.JobCost; cost == nil || *cost != 0 {
 		t.Errorf("a cancelled estimate costs %v", cost)
 	}
+}
+
+// A number without a fraction is an integer however it is written, and an account
+// without a name is none, wherever it is named.
+func TestQuotas_WholeNumbersAndNamesInTheQuery(t *testing.T) {
+	t.Parallel()
+	w := quotaed(t)
+	own := w.putQuotas("", `{"quotas":[{"priority":1.0,"row_quota":9e2,"token_quota":5.0}]}`).want(200).json()["own"]
+	if got := fmt.Sprint(own); !strings.Contains(got, "priority:1 row_quota:900 token_quota:5") {
+		t.Errorf("own quotas %s", got)
+	}
+	w.submitted(`{"inputs":["a"],"job_priority":1.0}`)
+	for _, path := range []string{"/v1/quotas", "/v1/settings", "/v1/keys", "/v1/audit", "/v1/functions", "/v1/usage"} {
+		w.get(path+"?account=").wantField("account", "1 to 128 characters")
+	}
+	w.get("/v1/quotas?account=" + strings.Repeat("%C3%A4", 128)).want(200)
 }

@@ -199,7 +199,7 @@ func TestResults_OfAnEstimateJobAre409(t *testing.T) {
 	if _, _, err := w.store.Create(t.Context(), record, nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range resultPaths {
+	for _, path := range append(resultPaths, "/v1/jobs/%s/rows/0", "/v1/jobs/%s/errors") {
 		w.get(fmt.Sprintf(path, record.Job.ID)).wantError(409, "no_results", "estimate")
 	}
 }

@@ -51,6 +51,9 @@ func (r *rows) show(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := ofEstimate(record); err != nil {
+		return nil, err
+	}
 	view, err := r.archive.Row(c.Request.Context(), record, n)
 	switch total, status := record.Job.NumRows, record.Job.Status; {
 	case errors.Is(err, archive.ErrNoRow) && total != nil:
@@ -62,6 +65,14 @@ func (r *rows) show(c *gin.Context) (any, error) {
 	}
 	view.Output = exchange.Decimals(view.Output)
 	return view, err
+}
+
+// ofEstimate refuses an estimate job: those of its rows that run are not kept.
+func ofEstimate(record store.Record) error {
+	if record.Job.RunType != rowmill.RunEstimate {
+		return nil
+	}
+	return request.NoRows(record, results.Variant{})
 }
 
 // failures answers GET /v1/jobs/{job_id}/errors.
@@ -83,8 +94,11 @@ func (r *rows) failures(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := ofEstimate(record); err != nil {
+		return nil, err
+	}
 	list, job := r.archive.Failures, record.Job
-	if notRun && job.Status.Terminal() && job.Status != rowmill.StatusSucceeded && record.Counted() && job.RunType != rowmill.RunEstimate {
+	if notRun && job.Status.Terminal() && job.Status != rowmill.StatusSucceeded && record.Counted() {
 		list = r.archive.Missing
 	}
 	found, more, err := list(c.Request.Context(), record, from, limit)

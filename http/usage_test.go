@@ -112,5 +112,5 @@ func TestUsage_OfTheCallersAccountAlone(t *testing.T) {
 	}
 	w.get("/v1/usage?account=acme", theirs...).wantError(403, "forbidden", "account default")
 	w.get("/v1/usage?account=acme", plain...).wantError(403, "forbidden", "administrator's key")
-	w.get("/v1/usage?account="+strings.Repeat("a", 129)).wantField("account", "128 bytes")
+	w.get("/v1/usage?account="+strings.Repeat("a", 129)).wantField("account", "128 characters")
 }

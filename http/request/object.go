@@ -2,6 +2,7 @@ package request
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -70,7 +71,7 @@ func (o *Object) Read(field, must string, into any) bool {
 		return false
 	}
 	delete(o.fields, field)
-	if err := json.Unmarshal(raw, into); err != nil {
+	if err := Decode(raw, into); err != nil {
 		o.Add(field, "must be %s", must)
 		return false
 	}
@@ -126,10 +127,11 @@ func (o *Object) Rest() []string { return slices.Sorted(maps.Keys(o.fields)) }
 // another, a misspelt one would quietly remove what it meant to set.
 func (o *Object) End(known string) {
 	for i, name := range o.Rest() {
+		name = cmp.Or(spelling.Shorten(name, 64), `""`)
 		if i == maxUnknown {
-			o.Add(spelling.Shorten(name, 64), "is unknown, and so are %d further fields", len(o.fields)-i-1)
+			o.Add(name, "is unknown, and so are %d further fields", len(o.fields)-i-1)
 			break
 		}
-		o.Add(spelling.Shorten(name, 64), "is unknown; the fields are %s", known)
+		o.Add(name, "is unknown; the fields are %s", known)
 	}
 }

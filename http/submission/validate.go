@@ -90,7 +90,7 @@ func (sub *Submission) read(field, must string, into any) bool {
 	if !given {
 		return false
 	}
-	if err := json.Unmarshal(raw, into); err != nil {
+	if err := request.Decode(raw, into); err != nil {
 		sub.problems.Add(field, "must be %s or null", must)
 		return false
 	}

@@ -1,0 +1,25 @@
+package request
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+)
+
+// Decode decodes a value of a body. A number without a fraction is an integer
+// however it is written, 1.0 and 1e3 too, as JSON Schema has it.
+func Decode(raw json.RawMessage, into any) error {
+	err := json.Unmarshal(raw, into)
+	if err == nil {
+		return nil
+	}
+	var written json.Number
+	if json.Unmarshal(raw, &written) != nil || raw[0] == '"' {
+		return err
+	}
+	f, parse := written.Float64()
+	if parse != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		return err
+	}
+	return json.Unmarshal(strconv.AppendFloat(nil, f, 'f', -1, 64), into)
+}
