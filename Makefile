@@ -23,7 +23,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release demo cluster test test/race virtual virtual/planted soak soak/jobs fuzz lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/ops bench/parts bench/tokens bench/virtual clean help
+.PHONY: build release demo cluster test test/race virtual virtual/planted soak soak/jobs fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/ops bench/parts bench/tokens bench/virtual clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -66,6 +66,10 @@ soak/jobs: ## JOBS (10000) jobs of ten accounts on three nodes while faults stri
 
 fuzz: ## run every fuzz target for FUZZ (10s) each
 	.ci/fuzz $(FUZZ)
+
+fuzz/api: ## requests by the OpenAPI document, good and bad, against a node, for FUZZ (10s)
+	.ci/tools schemathesis
+	ROWMILL_FUZZ_API=$(FUZZ) $(GO) test -count=1 -timeout 24h -v -run TestAPIByItsDocument ./e2e
 
 lint: $(LINT) ## run the linters
 	$(LINT) run ./...

@@ -12,27 +12,33 @@ import (
 	"testing"
 )
 
-// sdkPath is a PATH in which python3 has the SDK of this API family, in the
-// version that .ci/tools.env names so.
-func sdkPath(t *testing.T, name string) string {
+// pythonTool is the folder of programs of a Python tool that .ci/tools installs
+// in an environment of its own, in the version that .ci/tools.env names so.
+func pythonTool(t *testing.T, tool, pin string) string {
 	t.Helper()
 	pins, err := os.ReadFile("../.ci/tools.env")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(pins), "\n"+name+"=")
+	_, rest, found := strings.Cut(string(pins), "\n"+pin+"=")
 	if !found {
-		t.Fatalf(".ci/tools.env does not name %s", name)
+		t.Fatalf(".ci/tools.env does not name %s", pin)
 	}
 	version, _, _ := strings.Cut(rest, "\n")
-	bin, err := filepath.Abs("../bin/tools/sutro-" + version + "/bin")
+	bin, err := filepath.Abs("../bin/tools/" + tool + "-" + version + "/bin")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(bin, "../complete")); err != nil {
-		unable(t, "the Python SDK is not there (`.ci/tools sdk`): %v", err)
+		unable(t, "%s is not there (.ci/tools puts it there): %v", tool, err)
 	}
-	return bin + ":" + os.Getenv("PATH")
+	return bin
+}
+
+// sdkPath is a PATH in which python3 has the SDK of this API family.
+func sdkPath(t *testing.T, pin string) string {
+	t.Helper()
+	return pythonTool(t, "sutro", pin) + ":" + os.Getenv("PATH")
 }
 
 // TestPythonSDK drives the real SDK through all its calls, unmodified, by its

@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestAPIByItsDocument has schemathesis send what the OpenAPI document permits,
+// and what it does not, with the keys of an administrator, of a user and of the
+// dialect sdk. No answer may be a 5xx, or stand outside the document, and the
+// document may be neither stricter nor laxer than the service; what no schema
+// can say is in testdata/fuzz.py. ROWMILL_FUZZ_API says for how long.
+func TestAPIByItsDocument(t *testing.T) {
+	t.Parallel()
+	length := time.Duration(size(15, 45, 45)) * time.Second
+	if given := os.Getenv("ROWMILL_FUZZ_API"); given != "" {
+		var err error
+		if length, err = time.ParseDuration(given); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := pythonTool(t, "schemathesis", "SCHEMATHESIS") + "/schemathesis"
+	n := on(t, "", startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
+	n.start(t)
+	n.call(t, http.MethodPost, "/v1/functions", map[string]any{
+		"name": "greet", "prompt": "Greet {{name}}", "model": "llama-3.1-8b", "inputs": []map[string]any{{"name": "name"}},
+	}, nil)
+	input := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("id,text\n1,a\n2,b\n"))
+	}))
+	t.Cleanup(input.Close)
+	var jobs []string
+	for _, s := range []map[string]any{
+		{"inputs": []string{"a", "b"}, "model": "llama-3.1-8b"},
+		{"inputs": []any{map[string]any{"name": "x"}, "y"}, "model": "greet"},
+		{"inputs": input.URL, "id_column_name": "id", "column_name": "text", "model": "gpt-oss-20b"},
+		{"inputs": []string{"a"}, "model": "qwen-3-embedding-0.6b"},
+		{"inputs": []string{"a"}, "cost_estimate": true},
+		{"inputs": input.URL + "/", "column_name": "none"},
+		{"inputs": []string{"to be deleted"}},
+	} {
+		var created struct {
+			Results string `json:"results"`
+		}
+		n.call(t, http.MethodPost, "/v1/batch-inference", s, &created)
+		jobs = append(jobs, created.Results)
+		n.finish(t, created.Results)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooks, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, key := range map[string]map[string]any{
+		"user": {"name": "user", "role": "user"}, "sdk": {"name": "sdk", "dialect": "sdk"}, "admin": {"name": "admin", "role": "admin"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			secret := apiKey // which no request can revoke
+			if name != "admin" {
+				var made struct {
+					Key string `json:"key"`
+				}
+				n.call(t, http.MethodPost, "/v1/keys", key, &made)
+				secret = made.Key
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), length+3*patience)
+			defer cancel()
+			run := exec.CommandContext(ctx, program, "run", n.base+"/openapi.json", "--continue-on-failure", "--request-timeout", "30",
+				"--max-time", strconv.Itoa(int(length.Seconds())), "--max-examples", "25")
+			run.Dir = t.TempDir()
+			run.Env = []string{
+				"PATH=" + os.Getenv("PATH"), "HOME=" + run.Dir, "LANG=C.UTF-8", "PYTHONPATH=" + hooks, "PYTHONDONTWRITEBYTECODE=1",
+				"SCHEMATHESIS_HOOKS=fuzz", "ROWMILL_FUZZ_KEY=" + secret, "ROWMILL_FUZZ_NODE=" + host,
+				"ROWMILL_FUZZ_JOBS=" + strings.Join(jobs, ","), "ROWMILL_FUZZ_FUNCTIONS=greet",
+			}
+			run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			run.Cancel = func() error { return syscall.Kill(-run.Process.Pid, syscall.SIGKILL) }
+			said, err := run.CombinedOutput()
+			t.Logf("%s in %v", regexp.MustCompile(`[0-9]+ generated.*`).Find(said), length)
+			if err != nil {
+				t.Errorf("schemathesis: %v\n%s", err, said[max(0, len(said)-20_000):])
+			}
+		})
+	}
+}
