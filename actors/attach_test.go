@@ -124,3 +124,19 @@ func TestAttachAfterDetachOfTheSameName(t *testing.T) {
 	b.checkEcho(b.end(id), texts)
 	b.engines("scripted")
 }
+
+// The parameters that a record shows are those that were sent.
+func TestARecordShowsTheParametersThatWereSent(t *testing.T) {
+	t.Parallel()
+	e := &scripted{answer: echo, models: []engine.ServedModel{{Name: "writer", ContextLength: 200}}}
+	b := setup(t, e)
+	model := writer
+	model.Sampling = map[string]any{"max_tokens": int64(4096), "temperature": 0.5}
+	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3), Model: model, Sampling: model.Sampling}))
+	if shown := fmt.Sprintf("%v %v", rec.Job.Sampling["max_tokens"], rec.Job.Sampling["temperature"]); shown != "100 0.5" || len(rec.Job.Warnings) != 1 {
+		t.Errorf("the record shows %v, and warns %q", rec.Job.Sampling, rec.Job.Warnings)
+	}
+	if asked := fmt.Sprint(rec.Spec.Sampling["max_tokens"]); asked != "4096" {
+		t.Errorf("the job was given %s tokens", asked)
+	}
+}

@@ -373,8 +373,13 @@ func (j *job) startRows(c actor.Context) {
 	}
 	j.phase = jobRuns
 	j.waits.End()
-	if warning != "" {
-		j.update(c, func(r *store.Record) { r.Job.Warnings = union(r.Job.Warnings, []string{warning}) })
+	if !j.job.sends(j.rec.Job.Sampling) || warning != "" {
+		j.update(c, func(r *store.Record) {
+			r.Job.Sampling = j.job.sampling()
+			if warning != "" {
+				r.Job.Warnings = union(r.Job.Warnings, []string{warning})
+			}
+		})
 	}
 	j.links = make(map[string]*link)
 	j.unwanted = make(map[string]bool)

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/rowmill/rowmill"
@@ -67,6 +68,21 @@ func (j *jobContext) pin(engines []engineView) (warning string, failure *rowmill
 	warning = fmt.Sprintf("The default max_tokens of %d was lowered to %d, half of the context that the engines have.", j.maxTokens, j.context/2)
 	j.maxTokens = j.context / 2
 	return warning, nil
+}
+
+// sampling are the parameters that are sent, with the longest answer as pinned.
+func (j *jobContext) sampling() map[string]any {
+	sent := maps.Clone(j.spec.Sampling)
+	if j.maxTokens > 0 {
+		sent["max_tokens"] = int64(j.maxTokens)
+	}
+	return sent
+}
+
+// sends reports whether a record that shows these parameters shows those that
+// are sent: nothing but the longest answer ever differs.
+func (j *jobContext) sends(shown map[string]any) bool {
+	return (&rowmill.Spec{Sampling: shown}).MaxTokens() == int64(j.maxTokens)
 }
 
 // promptLimit is how many tokens a prompt may have; 0 for no limit.

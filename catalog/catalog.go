@@ -5,7 +5,8 @@
 //
 // A catalog is a YAML document with one key, models: a list of entries with
 // the fields of rowmill.Model. The embedded default, models.yaml, is an
-// example of every field.
+// example of every field. What sampling names stands over the defaults of the
+// model's family, and a null takes one of those away.
 package catalog
 
 import (
@@ -179,10 +180,16 @@ func check(i int, m *rowmill.Model) (problems []error) {
 		wrong("sampling", "embedding models have no sampling parameters")
 		return problems
 	}
-	clean, faults := checkSampling(m.Sampling)
+	given := m.Sampling
+	clean, faults := checkSampling(given)
 	for _, fault := range faults {
 		wrong(strings.Replace(fault.Field, "sampling_params", "sampling", 1), "%s", fault.Message)
 	}
-	m.Sampling = clean
+	m.Sampling = FamilyDefaults(m.ID, m.Kind)
+	for name, value := range given {
+		if m.Sampling[name] = clean[name]; value == nil {
+			delete(m.Sampling, name)
+		}
+	}
 	return problems
 }

@@ -86,6 +86,45 @@ func TestDefault_SamplingDefaultsOfTheInterface(t *testing.T) {
 	}
 }
 
+// The defaults go by what a name begins with, not by the ids of the embedded
+// catalog, and what a file says stands over them.
+func TestLoad_SamplingDefaultsOfTheFamily(t *testing.T) {
+	t.Parallel()
+	entry := func(id, kind, rest string) string {
+		return "  - {id: " + id + ", kind: " + kind + ", context_length: 100000" + rest + "}\n"
+	}
+	c, err := Load(strings.NewReader("models:\n" +
+		entry("Llama-3.3-70b", "generation", "") +
+		entry("llama-4-scout", "generation", ", sampling: {temperature: 0.1, top_p: null, min_p: 0.2}") +
+		entry("qwen3-4b", "generation", "") +
+		entry("qwen-3-next-thinking", "reasoning", "") +
+		entry("qwen-3-embedding-8b", "embedding", ", dimension: 4096") +
+		entry("qwen-2.5-7b", "generation", "") +
+		entry("gemma-4-2b", "generation", ", sampling: {}") +
+		entry("my-llama", "generation", "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]map[string]any{
+		"Llama-3.3-70b":        {"temperature": 0.75, "top_p": 1.0, "max_tokens": int64(4096), "repetition_penalty": 1.0},
+		"llama-4-scout":        {"temperature": 0.1, "min_p": 0.2, "max_tokens": int64(4096), "repetition_penalty": 1.0},
+		"qwen3-4b":             {"temperature": 0.7, "top_p": 0.8, "top_k": int64(20), "max_tokens": int64(4096), "repetition_penalty": 1.0},
+		"qwen-3-next-thinking": {"temperature": 0.6, "top_p": 0.95, "top_k": int64(20), "max_tokens": int64(4096), "repetition_penalty": 1.0},
+		"qwen-3-embedding-8b":  {},
+		"qwen-2.5-7b":          {},
+		"gemma-4-2b":           {"temperature": 0.95, "top_p": 0.95, "top_k": int64(64), "max_tokens": int64(4096), "repetition_penalty": 1.0},
+		"my-llama":             {},
+	} {
+		m, _ := c.Find(id)
+		if diff := cmp.Diff(want, m.Sampling); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", id, diff)
+		}
+	}
+	if got := FamilyDefaults("meta-llama/Llama-3.1-8B-Instruct", rowmill.KindGeneration); got["temperature"] != 0.75 {
+		t.Errorf("defaults by the name of a server %v", got)
+	}
+}
+
 func TestDefault_PlainAndThinkingShareAServer(t *testing.T) {
 	t.Parallel()
 	for _, pair := range [][2]string{

@@ -1,0 +1,48 @@
+package catalog
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/rowmill/rowmill"
+)
+
+// families are the default parameters of models by what their names begin with.
+// Of a family with a thinking variant, thinking are those of its reasoning
+// models.
+var families = []struct {
+	prefixes        []string
+	plain, thinking map[string]any
+}{
+	{[]string{"llama"}, defaults(0.75, 1, 0), nil},
+	{[]string{"qwen-3", "qwen3"}, defaults(0.7, 0.8, 20), defaults(0.6, 0.95, 20)},
+	{[]string{"gemma"}, defaults(0.95, 0.95, 64), nil},
+}
+
+func defaults(temperature, topP float64, topK int64) map[string]any {
+	d := map[string]any{"temperature": temperature, "top_p": topP, "max_tokens": int64(4096), "repetition_penalty": 1.0}
+	if topK > 0 {
+		d["top_k"] = topK
+	}
+	return d
+}
+
+// FamilyDefaults returns the parameters that models with such a name have where
+// nobody says otherwise, to be kept by the caller; empty for other names, and
+// for embedding models. What stands before the last slash is no part of a name,
+// and neither is case.
+func FamilyDefaults(name string, kind rowmill.Kind) map[string]any {
+	name = strings.ToLower(name[strings.LastIndexByte(name, '/')+1:])
+	for _, family := range families {
+		for _, prefix := range family.prefixes {
+			switch {
+			case !strings.HasPrefix(name, prefix) || kind == rowmill.KindEmbedding:
+			case kind == rowmill.KindReasoning && family.thinking != nil:
+				return maps.Clone(family.thinking)
+			default:
+				return maps.Clone(family.plain)
+			}
+		}
+	}
+	return map[string]any{}
+}
