@@ -2,6 +2,7 @@ package recall
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +35,7 @@ type write struct {
 	owners bool // it needs the fence
 	create bool
 	gives  bool                                     // it gives the job back
+	brings func(store.Mark) bool                    // whether an end is what it brings; nil if it ends nothing
 	do     func(context.Context, store.Fence) error // makes it again
 }
 
@@ -91,12 +93,35 @@ func (j *job) found(rec store.Record) {
 	for _, w := range j.log {
 		w.acked = w.acked || w.create
 	}
+	j.learn(store.Mark{Session: rec.Session, Epoch: rec.Epoch, Status: rec.Job.Status})
 	known := j.fence.Session == rec.Session && j.fence.Epoch == rec.Epoch // from a claim before
 	claimed := j.asked != "" && j.asked == rec.Session && !known && !rec.Job.Status.Terminal()
 	j.mu.Unlock()
 	if claimed && j.claimed(rec, 0) { // nobody knows on top of what
 		j.fallBehind()
 	}
+}
+
+// learn takes in that the job is over by a write of which nobody was told: j.mu is
+// held.
+func (j *job) learn(m store.Mark) {
+	for _, w := range j.log {
+		if !w.acked && w.brings != nil && m.Status.Terminal() && w.brings(m) {
+			w.acked, j.final = true, true
+		}
+	}
+}
+
+// vouchEnd remembers a write that ended the job, which another may have made.
+func (j *job) vouchEnd(w *write) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.final = true
+	if slices.ContainsFunc(j.log, func(other *write) bool { return other.brings != nil && other.acked }) {
+		return
+	}
+	w.at, w.acked = time.Now(), true
+	j.log = append(j.log, w)
 }
 
 // vouch remembers that the job was stored.
@@ -121,11 +146,15 @@ func (j *job) begin(w *write) (mends int) {
 }
 
 // end notes how a write came out. One that was under way while others were
-// written again may have been forgotten with them.
-func (j *job) end(w *write, acked bool, mends int) {
+// written again may have been forgotten with them. What is not known of a
+// submission or an end counts once it is found.
+func (j *job) end(w *write, err error, mends int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if !acked {
+	if (w.create || w.brings != nil) && errors.Is(err, store.ErrOutcomeUnknown) {
+		return
+	}
+	if err != nil {
 		j.log = slices.DeleteFunc(j.log, func(other *write) bool { return other == w })
 		return
 	}
@@ -214,6 +243,7 @@ func (j *job) follow(m store.Mark) {
 	j.mu.Lock()
 	other := j.fence.Session != "" && m.Epoch > j.fence.Epoch
 	j.final = j.final || m.Status.Terminal()
+	j.learn(m)
 	j.mu.Unlock()
 	if other {
 		j.lose()

@@ -224,3 +224,60 @@ func TestClaimedOnceMore(t *testing.T) {
 		t.Errorf("a write that was not forgotten was made %d times", made)
 	}
 }
+
+// An end of which nobody was told counts once it is seen.
+func TestForgottenEndThatWasFound(t *testing.T) {
+	t.Parallel()
+	cancel := func(n *node) error {
+		_, err := n.Cancel(n.t.Context(), "job-1", time.Now(), nil)
+		return err
+	}
+	for name, see := range map[string]func(n *node){
+		"read":                   func(n *node) { _, err := n.Get(n.t.Context(), "job-1"); n.must(err) },
+		"looked at":              (*node).look,
+		"asked for once more":    func(n *node) { _ = cancel(n) }, // it is over
+		"asked for at another's": nil,
+	} {
+		t.Run("a cancel, "+name, func(t *testing.T) {
+			t.Parallel()
+			v := newVault(t)
+			n := v.node()
+			n.begin()
+			v.keep()
+			v.silent = true
+			if err := cancel(n); !errors.Is(err, store.ErrOutcomeUnknown) {
+				t.Errorf("a cancel without an answer: %v", err)
+			}
+			v.silent = false
+			if see != nil {
+				see(n)
+			} else if n = v.node(); !errors.Is(cancel(n), rowmill.ErrTerminal) {
+				t.Error("it was not cancelled")
+			}
+			v.forget()
+			n.is(rowmill.StatusRunning)
+			n.look()
+			n.is(rowmill.StatusCancelled)
+		})
+	}
+	t.Run("a success", func(t *testing.T) {
+		t.Parallel()
+		v := newVault(t)
+		n := v.node()
+		f := n.begin()
+		n.commit(f, "p", 6, 6)
+		n.merge(f, "m")
+		v.keep()
+		v.silent = true
+		_, err := n.Finish(t.Context(), f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusSucceeded, time.Now()) })
+		if !errors.Is(err, store.ErrOutcomeUnknown) {
+			t.Errorf("an end without an answer: %v", err)
+		}
+		v.silent = false
+		_, err = n.Get(t.Context(), "job-1")
+		n.must(err)
+		v.forget()
+		n.look()
+		n.whole()
+	})
+}

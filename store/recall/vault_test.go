@@ -111,6 +111,22 @@ func (v *vault) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 	return stored, existed, err
 }
 
+func (v *vault) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error) {
+	rec, err := v.Store.Cancel(ctx, jobID, now, change)
+	if v.silent && err == nil {
+		return store.Record{}, store.ErrOutcomeUnknown
+	}
+	return rec, err
+}
+
+func (v *vault) Finish(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
+	rec, err := v.Store.Finish(ctx, f, change)
+	if v.silent && err == nil {
+		return store.Record{}, store.ErrOutcomeUnknown
+	}
+	return rec, err
+}
+
 // A node is a store that remembers, over a vault.
 type node struct {
 	*recall.Store

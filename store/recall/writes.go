@@ -43,17 +43,18 @@ func (s *Store) write(ctx context.Context, id string, again *write, do func(cont
 			err = do(ctx)
 		}
 	}
-	j.end(again, err == nil, mends)
+	j.end(again, err, mends)
 	if errors.Is(err, store.ErrForgotten) { // it forgets faster than it is told: to be repeated
 		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
 	}
 	return err
 }
 
-// told is owned for a write that returns the record.
-func (s *Store) told(ctx context.Context, f store.Fence, do, again func(context.Context, store.Fence) (store.Record, error)) (rec store.Record, err error) {
+// told is owned for a write that returns the record. brings says which end it is
+// that the write brings, nil for none.
+func (s *Store) told(ctx context.Context, f store.Fence, brings func(store.Mark) bool, do, again func(context.Context, store.Fence) (store.Record, error)) (rec store.Record, err error) {
 	j := s.of(f.JobID)
-	w := &write{do: func(ctx context.Context, f store.Fence) error {
+	w := &write{brings: brings, do: func(ctx context.Context, f store.Fence) error {
 		rec, err := again(ctx, f)
 		if err == nil && rec.Job.Status.Terminal() {
 			j.ended()
@@ -69,22 +70,6 @@ func (s *Store) told(ctx context.Context, f store.Fence, do, again func(context.
 	return rec, err
 }
 
-// free makes a write that anybody may make and remembers it.
-func (s *Store) free(ctx context.Context, id string, do func(context.Context) (store.Record, error)) (rec store.Record, err error) {
-	j := s.of(id)
-	note := func(ctx context.Context) (err error) {
-		if rec, err = do(ctx); err == nil && rec.Job.Status.Terminal() {
-			j.ended()
-		}
-		return err
-	}
-	err = s.write(ctx, id, &write{do: func(ctx context.Context, _ store.Fence) error {
-		_, err := do(ctx)
-		return err
-	}}, note)
-	return rec, err
-}
-
 // Create stores a pending job.
 func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
 	if minded(ctx) {
@@ -93,9 +78,11 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 	w := &write{create: true, do: s.creates(rec, idem)}
 	j, mends := s.begins(rec.Job.ID, w)
 	stored, existed, err = s.Store.Create(store.As(ctx, j.writer), rec, idem)
-	if !errors.Is(err, store.ErrOutcomeUnknown) { // else it counts once it is found
-		j.end(w, err == nil && !existed, mends)
+	said := err
+	if existed {
+		said = rowmill.ErrConflict
 	}
+	j.end(w, said, mends)
 	if existed {
 		s.vouch(stored, idem)
 	}
@@ -134,16 +121,40 @@ func (s *Store) creates(rec store.Record, idem *store.Idempotency) func(context.
 	}
 }
 
-// Cancel ends a job on its client's behalf.
-func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error) {
-	return s.free(ctx, jobID, func(ctx context.Context) (store.Record, error) { return s.Store.Cancel(ctx, jobID, now, change) })
+// Cancel ends a job on its client's behalf. A client that is told that it was
+// cancelled before may count on it as well.
+func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (rec store.Record, err error) {
+	again := func(ctx context.Context, _ store.Fence) error {
+		_, err := s.Store.Cancel(ctx, jobID, now, change)
+		return err
+	}
+	cancels := func(m store.Mark) bool { return m.Status == rowmill.StatusCancelled }
+	err = s.write(ctx, jobID, &write{brings: cancels, do: again}, func(ctx context.Context) (err error) {
+		rec, err = s.Store.Cancel(ctx, jobID, now, change)
+		return err
+	})
+	switch {
+	case err == nil:
+		s.of(jobID).ended()
+	case errors.Is(err, rowmill.ErrTerminal) && rec.Job.Status == rowmill.StatusCancelled && !minded(ctx):
+		s.of(jobID).vouchEnd(&write{brings: cancels, do: again})
+	}
+	return rec, err
 }
 
 // AddArtifact records a further artifact.
-func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (store.Record, error) {
-	return s.free(ctx, jobID, func(ctx context.Context) (store.Record, error) {
-		return s.Store.AddArtifact(ctx, jobID, variant, a)
+func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (rec store.Record, err error) {
+	err = s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error {
+		_, err := s.Store.AddArtifact(ctx, jobID, variant, a)
+		return err
+	}}, func(ctx context.Context) (err error) {
+		rec, err = s.Store.AddArtifact(ctx, jobID, variant, a)
+		return err
 	})
+	if err == nil {
+		s.of(jobID).ended()
+	}
+	return rec, err
 }
 
 // Continued notes which job takes over from one that is over.
@@ -264,19 +275,22 @@ func (s *Store) Release(ctx context.Context, f store.Fence) error {
 // Update changes a record under a fence.
 func (s *Store) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
 	do := func(ctx context.Context, f store.Fence) (store.Record, error) { return s.Store.Update(ctx, f, change) }
-	return s.told(ctx, f, do, do)
+	return s.told(ctx, f, nil, do, do)
 }
 
 // Finish ends a job under a fence.
 func (s *Store) Finish(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
 	do := func(ctx context.Context, f store.Fence) (store.Record, error) { return s.Store.Finish(ctx, f, change) }
-	return s.told(ctx, f, do, do)
+	finishes := func(m store.Mark) bool {
+		return m.Status != rowmill.StatusCancelled && m.Session == f.Session && m.Epoch == f.Epoch
+	}
+	return s.told(ctx, f, finishes, do, do)
 }
 
 // Reserve sets money aside for a job. What was granted is not asked for again.
 func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
 	var granted atomic.Bool
-	return s.told(ctx, f, func(ctx context.Context, f store.Fence) (store.Record, error) {
+	return s.told(ctx, f, nil, func(ctx context.Context, f store.Fence) (store.Record, error) {
 		rec, err := s.Store.Reserve(ctx, f, usd, limit)
 		granted.Store(err == nil)
 		return rec, err
