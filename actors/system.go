@@ -226,6 +226,9 @@ func (s *System) Stop(ctx context.Context) error {
 	return s.stopErr
 }
 
+// closeTimeout is how long the session may take to close: it also ends by itself.
+const closeTimeout = 2 * time.Second
+
 func (s *System) shutdown(ctx context.Context) error {
 	drain, cancel := context.WithTimeout(ctx, s.cfg.DrainTimeout)
 	err := s.Drain(drain)
@@ -236,7 +239,7 @@ func (s *System) shutdown(ctx context.Context) error {
 	l.cancel(context.Canceled)
 	s.downloads.Stop()
 	s.all.Wait()
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Ownership.LeaseTTL)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(closeTimeout, s.cfg.Ownership.LeaseTTL))
 	defer cancel()
 	if cerr := s.cfg.Store.CloseSession(closing, l.session); cerr != nil {
 		err = errors.Join(err, fmt.Errorf("close session: %w", cerr))

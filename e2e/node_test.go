@@ -34,6 +34,7 @@ type node struct {
 
 	process *exec.Cmd
 	stderr  *os.File
+	logs    *os.File // takes what the process logs instead of a file; nil: none
 }
 
 // newNode makes a node with an empty data directory in front of one server; it
@@ -69,8 +70,8 @@ func (n *node) command(t *testing.T, address string) *exec.Cmd {
 	return command
 }
 
-// start starts the process and waits until it takes jobs.
-func (n *node) start(t *testing.T) {
+// launch starts the process.
+func (n *node) launch(t *testing.T) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,10 +85,19 @@ func (n *node) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.process.Stderr = n.stderr
+	if n.logs != nil {
+		n.process.Stderr = n.logs
+	}
 	if err := n.process.Start(); err != nil {
 		t.Fatalf("start the node: %v", err)
 	}
 	n.base = "http://" + address
+}
+
+// start starts the process and waits until it takes jobs.
+func (n *node) start(t *testing.T) {
+	t.Helper()
+	n.launch(t)
 	deadline := time.Now().Add(patience)
 	for {
 		response, err := n.http.Get(n.base + "/readyz")

@@ -78,8 +78,11 @@ func (l *listener) serve(handler nethttp.Handler) error {
 	return fmt.Errorf("serve %s: %w", l.Addr, err)
 }
 
-// stop lets requests in progress finish until ctx ends and then cuts them off.
+// stop lets requests in progress finish until ctx ends, for requestGrace at most,
+// and then cuts them off.
 func (l *listener) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestGrace)
+	defer cancel()
 	err := l.server.Shutdown(ctx)
 	l.socket.Close() // in case serve was never reached; twice is harmless
 	if err != nil {

@@ -28,9 +28,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// graceTimeout is how long a node that has drained may take to answer its
-// last requests and to close.
-const graceTimeout = 10 * time.Second
+const (
+	// graceTimeout is how long a node that has drained may take to answer its
+	// last requests and to close: less than stopTimeout, at which it is ended.
+	graceTimeout = 8 * time.Second
+	// requestGrace is how much of that is left to requests: what closes after
+	// the listeners wants some of it too.
+	requestGrace = 4 * time.Second
+)
 
 // Main is a running node: its parts, built from the bottom floor to the top.
 //
@@ -90,6 +95,7 @@ type Main struct {
 	api, admin *listener
 	failed     chan error // a listener that stopped by itself
 	closers    []closer   // what is open, in the order of opening
+	watchdog   *watchdog  // nil in tests
 }
 
 // A serverSearch looks for inference servers.
@@ -133,6 +139,7 @@ func (m *Main) Close(ctx context.Context) error {
 	defer cancel()
 	var err error
 	if m.Pipeline != nil && m.api != nil {
+		m.watchdog.at("rows in flight")
 		drain, cancel := context.WithTimeout(ctx, m.Settings.Jobs.DrainTimeout)
 		defer cancel()
 		if err = m.Pipeline.Drain(drain); err != nil {
@@ -145,6 +152,7 @@ func (m *Main) Close(ctx context.Context) error {
 func (m *Main) closeAll(ctx context.Context) error {
 	var errs []error
 	for i := len(m.closers) - 1; i >= 0; i-- {
+		m.watchdog.at(m.closers[i].name)
 		if err := m.closers[i].close(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("close %s: %w", m.closers[i].name, err))
 		}

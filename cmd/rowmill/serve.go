@@ -36,7 +36,8 @@ administrator key and prints it, once.
 
 The first SIGINT or SIGTERM, or rowmill nodes drain, lets rows in flight finish,
 commits them and ends with code 0; jobs that are not over go on with the next
-start, or on another node. The second signal ends the process at once; then,
+start, or on another node. A process that has not ended 10 s after
+jobs.drain_timeout is ended, with code 9, and says what still ran. The second signal ends the process at once; then,
 too, nothing that was committed is lost.
 
 ` + "Settings come from flags, then ROWMILL_ variables, then the file, then\ndefaults; `rowmill config print` shows them all.",
@@ -66,6 +67,9 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings) error {
 		debug.SetMemoryLimit(memoryLimit(s))
 	}
 	m := &Main{Settings: s, Logger: newLogger(term, s.Log)}
+	m.watchdog = &watchdog{log: m.Logger, limit: s.Jobs.DrainTimeout + stopTimeout, end: func() { os.Exit(exit.Overdue) }}
+	defer m.watchdog.disarm()
+	context.AfterFunc(ctx, m.watchdog.arm) // after disarm it does nothing
 	if err := m.Run(ctx); err != nil {
 		return exit.With(exit.Failure, err)
 	}
@@ -80,6 +84,7 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings) error {
 	case <-ctx.Done():
 		m.Logger.Info("stopping: rows in flight finish", "reason", context.Cause(ctx).Error(), "limit", s.Jobs.DrainTimeout.String())
 	}
+	m.watchdog.arm()
 	err := m.Close(context.WithoutCancel(ctx))
 	m.Logger.Info("stopped")
 	return exit.With(exit.Failure, errors.Join(failure, err))

@@ -23,12 +23,14 @@ const (
 	Cancelled   = 6 // the job was cancelled
 	Timeout     = 7 // --timeout passed; the job goes on
 	Unreachable = 8 // the service does not answer
+	Overdue     = 9 // a node did not stop in time
 	Interrupted = 130
 )
 
 // Help lists the codes for the program's help.
 const Help = `Exit codes: 0 done, 1 error, 2 wrong usage, 3 the job failed, 4 API key,
 5 not found, 6 the job was cancelled, 7 timeout, 8 service unreachable,
+9 the node did not stop in time,
 130 interrupted (the job goes on).`
 
 // Error is an error with the code that it ends the program with.

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A process that does not stop is ended in time, and says what it was about.
+func TestWatchdog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		ended, began := make(chan time.Duration, 2), time.Now()
+		w := &watchdog{
+			log: slog.New(slog.NewJSONHandler(&log, nil)), limit: time.Minute,
+			end: func() { ended <- time.Since(began) },
+		}
+		w.arm()
+		w.at("pipeline")
+		time.Sleep(30 * time.Second)
+		w.arm() // the signal, and then the end of the wait for it
+		if took := <-ended; took < time.Minute-tellTimeout || took > time.Minute {
+			t.Errorf("ended after %v, want a minute", took)
+		}
+		var line struct{ Msg, Limit, Closing, Running string }
+		if err := json.Unmarshal(log.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(line.Msg, "does not stop") || line.Limit != "1m0s" || line.Closing != "pipeline" ||
+			!strings.Contains(line.Running, "1 × cmd/rowmill.") {
+			t.Errorf("%+v", line)
+		}
+	})
+}
+
+// Where nobody reads the log, the process ends all the same.
+func TestWatchdogThatCannotTell(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		full, log := io.Pipe()
+		ended, began := make(chan time.Duration, 2), time.Now()
+		w := &watchdog{log: slog.New(slog.NewTextHandler(log, nil)), limit: time.Minute, end: func() { ended <- time.Since(began) }}
+		w.arm()
+		if took := <-ended; took != time.Minute {
+			t.Errorf("ended after %v, want a minute", took)
+		}
+		_ = full.Close() // the log is read at last
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Error("it was ended twice")
+		}
+	})
+}
+
+// One that has ended by itself, or was never told to, is left alone.
+func TestWatchdogIsDisarmed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var early, late watchdog
+		for _, w := range []*watchdog{&early, &late} {
+			w.log, w.limit, w.end = slog.New(slog.DiscardHandler), time.Minute, func() { t.Error("it was ended") }
+		}
+		early.arm()
+		early.disarm()
+		late.disarm()
+		late.arm()
+		time.Sleep(time.Hour)
+	})
+}

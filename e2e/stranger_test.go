@@ -1,0 +1,277 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/sim/hostile"
+)
+
+// A hostile engine, to which a job with a schema is sent beside a good one, ends
+// no node and holds none: the job ends, what it accepted conforms, memory stays
+// small, and others are answered.
+func TestHostileEngine(t *testing.T) {
+	rows := size(500, 2000, 20_000)
+	const answer = `{"n":5}`
+	start := func(c hostile.Config) *hostile.Server {
+		c.Model, c.Answer = model, answer
+		s, err := hostile.Start(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Stop)
+		return s
+	}
+	// It has to be in use to do harm: what it says of itself is rarely a lie.
+	often, rarely := hostile.Share(0.5, 1), hostile.Share(0.05, 2)
+	bad, good := start(hostile.Config{Choose: func(r hostile.Request, n uint64) *hostile.Kind {
+		switch r.Path {
+		case hostile.Chat, hostile.Metrics:
+			return often(r, n)
+		}
+		return rarely(r, n)
+	}}), start(hostile.Config{})
+	n := newNode(t, bad.URL(), "jobs: {row_patience: 2s, part_interval: 1s}\nquotas: [{priority: 1, row_quota: 1000000, token_quota: 1000000000}]")
+	n.engines = append(n.engines, good.URL())
+	n.start(t)
+
+	texts := make([]string, rows)
+	for i := range texts {
+		texts[i] = rowText(i)
+	}
+	id := n.submit(t, submission{
+		Inputs: texts, Model: model, Priority: 1, Sampling: map[string]any{"max_tokens": 1000},
+		Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"number","minimum":0,"multipleOf":0.5}},"required":["n"]}`),
+	})
+	peak, asked, slowest := int64(0), 0, time.Duration(0)
+	job := n.until(t, id, "over", func(r record) bool {
+		began := time.Now()
+		n.call(t, http.MethodGet, "/v1/auth/check", nil, nil) // what another user does meanwhile
+		peak, asked, slowest = max(peak, n.anonymous(t)), asked+1, max(slowest, time.Since(began))
+		return r.over()
+	})
+	t.Logf("%s: %d rows, %d failed, %d answers badly; %d MiB at most; %d other requests, the slowest took %v",
+		job.Status, rows, job.FailedRows, bad.Badly(), peak>>20, asked, slowest)
+	if job.Status != "succeeded" && (job.FailureReason == nil || job.FailureReason.Code != "too_many_failed_rows") {
+		t.Fatalf("%+v (%+v)", job, job.FailureReason)
+	}
+	if bad.Badly() < 20 {
+		t.Error("the hostile engine was hardly asked; nothing was tested")
+	}
+	if limit := int64(400 << 20); peak > limit {
+		t.Errorf("%d MiB of memory, want at most %d", peak>>20, limit>>20)
+	}
+	if job.InputTokens > int64(rows)*1000 || job.OutputTokens > int64(rows)*3000 {
+		t.Errorf("%d and %d tokens are charged for", job.InputTokens, job.OutputTokens)
+	}
+	// The next job meets no harm of this one.
+	if next := n.finish(t, n.submit(t, submission{Inputs: texts[:1], Model: model})); !next.over() {
+		t.Errorf("%+v", next)
+	}
+	if code := n.terminate(t); code != 0 {
+		t.Errorf("the node ended with code %d", code)
+	}
+}
+
+// stopWithin is what a process may take to end: jobs.drain_timeout, here 1 s, and
+// 10 s.
+const stopWithin = 11 * time.Second
+
+const stopSettings = "jobs: {drain_timeout: 1s}\nquotas: [{priority: 1, row_quota: 1000000, token_quota: 1000000000}]\n"
+
+// A process that is told to stop ends in time, whatever a stranger's work does.
+func TestStopsWhateverRuns(t *testing.T) {
+	silent := silence(t)
+	large := strings.Repeat(`"x",`, 1<<20)
+	for name, c := range map[string]struct {
+		choose func(hostile.Request, uint64) *hostile.Kind
+		answer string
+		begin  func(t *testing.T, n *node)
+	}{
+		"an engine that is silent": {
+			choose: kindOf(t, "silence in the body"),
+			begin: func(t *testing.T, n *node) {
+				n.submit(t, submission{Inputs: []string{"a", "b"}, Model: model})
+			},
+		},
+		"an answer without end": {
+			choose: kindOf(t, "endless list"),
+			begin: func(t *testing.T, n *node) {
+				n.submit(t, submission{Inputs: slices.Repeat([]string{"a"}, 200), Model: model})
+			},
+		},
+		"answers that are long to validate": {
+			answer: "[" + strings.Repeat("[0,1],", 100_000) + "[0,1]]",
+			begin: func(t *testing.T, n *node) {
+				branches := strings.Repeat(`{"items":{"minimum":0}},`, 50)
+				n.submit(t, submission{
+					Inputs: slices.Repeat([]string{"a"}, 200), Model: model,
+					Schema: json.RawMessage(`{"items":{"allOf":[` + branches + `{}]}}`),
+				})
+			},
+		},
+		"an input that does not come": {
+			begin: func(t *testing.T, n *node) {
+				n.submit(t, submission{Inputs: silent + "/input.csv", Model: model, Column: "text"})
+			},
+		},
+		"a submission that does not end": {
+			begin: func(t *testing.T, n *node) { n.halfSent(t, large) },
+		},
+		"results that nobody reads": {
+			answer: strings.Repeat("a long answer ", 1<<14),
+			begin: func(t *testing.T, n *node) {
+				id := n.submit(t, submission{Inputs: slices.Repeat([]string{"a"}, 400), Model: model})
+				n.finish(t, id)
+				n.request(t, "GET /v1/jobs/"+id+"/results HTTP/1.1\r\n")
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int64
+			s, err := hostile.Start(t.Context(), hostile.Config{Model: model, Answer: c.answer, Choose: func(r hostile.Request, i uint64) *hostile.Kind {
+				if r.Path != hostile.Chat {
+					return nil
+				}
+				asked.Add(1)
+				if c.choose == nil {
+					return nil
+				}
+				return c.choose(r, i)
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(s.Stop)
+			n := newNode(t, s.URL(), stopSettings)
+			n.start(t)
+			c.begin(t, n)
+			time.Sleep(500 * time.Millisecond) // it is under way
+			n.stopsInTime(t, 0, 1)             // 1: rows or requests were given up
+		})
+	}
+}
+
+// A node that cannot even start, because its records or its bucket are silent,
+// can be stopped, and one that nobody hears ends all the same.
+func TestStopsWhateverIsSilent(t *testing.T) {
+	at := strings.TrimPrefix(silence(t), "http://")
+	for name, settings := range map[string]string{
+		"Redis": "store: {url: 'redis://" + at + "/0'}\nobjects: {shared: true}\n",
+		"S3":    "objects: {url: 's3://rowmill', endpoint: 'http://" + at + "', access_key: x, secret_key: y}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, newWitness(t, 1, 0).url, stopSettings+settings)
+			n.launch(t)
+			time.Sleep(time.Second)
+			if n.gone() {
+				t.Fatal("it has ended by itself; nothing was tested")
+			}
+			n.stopsInTime(t, 0, 1, 143)
+		})
+	}
+	t.Run("log", func(t *testing.T) {
+		n := newNode(t, newWitness(t, 1, 0).url, stopSettings)
+		reader, writer, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = reader.Close(); _ = writer.Close() })
+		n.logs = writer
+		n.start(t)
+		// From here on nothing that is logged goes anywhere.
+		pipe := int(writer.Fd()) // which also makes it block
+		if err := syscall.SetNonblock(pipe, true); err != nil {
+			t.Fatal(err)
+		}
+		for size := 4096; size > 0; size /= 2 {
+			for err = nil; err == nil; {
+				_, err = syscall.Write(pipe, make([]byte, size))
+			}
+		}
+		if err := syscall.SetNonblock(pipe, false); err != nil {
+			t.Fatal(err)
+		}
+		n.stopsInTime(t, 9)
+	})
+}
+
+// stopsInTime wants the process to end with one of the codes.
+func (n *node) stopsInTime(t *testing.T, codes ...int) {
+	t.Helper()
+	began := time.Now()
+	code := n.terminate(t)
+	took := time.Since(began)
+	t.Logf("ended with code %d after %v", code, took.Round(time.Millisecond))
+	if took > stopWithin+2*time.Second { // a busy machine
+		t.Errorf("the process took %v to end, want %v at most", took, stopWithin)
+	}
+	if !slices.Contains(codes, code) {
+		t.Errorf("the process ended with code %d, want one of %v", code, codes)
+	}
+}
+
+// kindOf answers rows by one kind.
+func kindOf(t *testing.T, name string) func(hostile.Request, uint64) *hostile.Kind {
+	t.Helper()
+	kinds := hostile.Kinds(hostile.Chat)
+	i := slices.IndexFunc(kinds, func(k hostile.Kind) bool { return k.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no kind %q", name)
+	}
+	return func(hostile.Request, uint64) *hostile.Kind { return &kinds[i] }
+}
+
+// silence takes connections and says nothing.
+func silence(t *testing.T) (url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go io.Copy(io.Discard, conn)
+		}
+	}()
+	return "http://" + listener.Addr().String()
+}
+
+// request begins a request, up to the end of its header, and reads no answer.
+func (n *node) request(t *testing.T, head string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(n.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := fmt.Fprintf(conn, "%sHost: x\r\nAuthorization: Key %s\r\n\r\n", head, apiKey); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// halfSent begins a submission of some text that does not end.
+func (n *node) halfSent(t *testing.T, text string) {
+	t.Helper()
+	conn := n.request(t, "POST /v1/batch-inference HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 100000000\r\n")
+	if _, err := io.Copy(conn, bytes.NewReader([]byte(`{"model":"`+model+`","inputs":[`+text))); err != nil {
+		t.Fatal(err)
+	}
+}
