@@ -74,7 +74,7 @@ func (e *exporter) csvCell(b *columnar.Block, c, i int) {
 	case columnar.TableUint:
 		e.buf = strconv.AppendUint(e.buf, b.Uint(c, i), 10)
 	case columnar.TableReal:
-		e.buf = appendFloat(e.buf, b.Real(c, i), 64, false)
+		e.buf = appendReal(e.buf, b.Real(c, i), false)
 	case columnar.TableBool:
 		e.buf = strconv.AppendBool(e.buf, b.Bool(c, i))
 	case columnar.TableFloats:

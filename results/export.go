@@ -92,6 +92,22 @@ func (e *exporter) appendList(b *columnar.Block, c, i int) {
 	e.buf = append(e.buf, ']')
 }
 
+// appendReal appends a number of a column. What JSON lacks is a text there, so
+// that an ID is not lost; NaN is a null.
+func appendReal(b []byte, v float64, json bool) []byte {
+	if !math.IsInf(v, 0) {
+		return appendFloat(b, v, 64, json)
+	}
+	text := "Infinity"
+	if v < 0 {
+		text = "-Infinity"
+	}
+	if json {
+		return spelling.AppendString(b, []byte(text))
+	}
+	return append(b, text...)
+}
+
 // appendFloat appends a decimal. JSON has no infinities and no NaN: they are
 // null there.
 func appendFloat(b []byte, v float64, bits int, json bool) []byte {

@@ -95,6 +95,23 @@ func TestWriteJSONExactly(t *testing.T) {
 	}
 }
 
+// An infinite ID is not lost where JSON has no number for it.
+func TestWriteInfiniteIDs(t *testing.T) {
+	t.Parallel()
+	s := schemas()["float/generation"]
+	var entries []entry
+	for i, v := range []float64{math.Inf(1), math.Inf(-1), 0.5} {
+		entries = append(entries, entry{rowmill.Row{Index: int64(i), ID: rowmill.ID{Kind: rowmill.IDFloat, Real: v}}, rowmill.Output{Text: "x"}})
+	}
+	var got bytes.Buffer
+	if err := WriteJSON(context.Background(), &got, fullOf(t, s, entries), s, Variant{}); err != nil || !strings.HasSuffix(got.String(), `"my id":["Infinity","-Infinity",0.5]}`) {
+		t.Errorf("JSON %s, %v", got.String(), err)
+	}
+	if text := csvOf(t, fullOf(t, s, entries), s, Variant{}); !strings.HasSuffix(text, "\r\nInfinity,x\r\n-Infinity,x\r\n0.5,x\r\n") {
+		t.Errorf("CSV %q", text)
+	}
+}
+
 func TestWriteCSVExactly(t *testing.T) {
 	t.Parallel()
 	for name, s := range schemas() {

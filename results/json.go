@@ -64,7 +64,7 @@ func (e *exporter) jsonColumn(c int) error {
 		case columnar.TableUint:
 			e.buf = strconv.AppendUint(e.buf, b.Uint(0, i), 10)
 		case columnar.TableReal:
-			e.buf = appendFloat(e.buf, b.Real(0, i), 64, true)
+			e.buf = appendReal(e.buf, b.Real(0, i), true)
 		case columnar.TableBool:
 			e.buf = strconv.AppendBool(e.buf, b.Bool(0, i))
 		case columnar.TableFloats:
