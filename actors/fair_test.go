@@ -1,16 +1,22 @@
 package actors_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
 )
 
@@ -89,4 +95,73 @@ func tryToStop(t *testing.T, nodes string, priority int) {
 	if took := time.Since(submitted); took > modestTakes+5*time.Second {
 		t.Errorf("it ended after %v", took)
 	}
+}
+
+// A wire is what other nodes are asked by: a client of package peer, with its
+// limits, and a way that takes its time.
+type wire struct {
+	*host
+	client *peer.Client
+}
+
+func newWire(t *testing.T, h *host) *wire {
+	t.Helper()
+	client, err := peer.NewClient(peer.Config{Carrier: carrier{h.net}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &wire{h, client}
+}
+
+func (w *wire) Ask(ctx context.Context, address string, e peer.Envelope, reply any) error {
+	return w.client.Ask(ctx, address, e, reply)
+}
+
+type carrier struct{ net *network }
+
+func (c carrier) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(20 * time.Millisecond)
+	c.net.mu.Lock()
+	to := c.net.nodes[r.URL.Host]
+	c.net.mu.Unlock()
+	if to == nil || to.gone.Load() {
+		return nil, syscall.ECONNREFUSED
+	}
+	there := peer.NewResponder(peer.Config{})
+	there.Serve(to.system.Answer)
+	w := httptest.NewRecorder()
+	there.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// Nodes that are well log no warning, however many small jobs there are.
+func TestManySmallJobsWarnNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // as above
+		b, net := setup(t, nil), newNetwork()
+		var log bytes.Buffer
+		warnings := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		b.cfg.Ownership = actors.Ownership{MaxActive: 200}
+		b.cfg.Parts, b.cfg.Servers = actors.Parts{}, actors.Servers{}
+		wired := func(c *actors.Config) {
+			c.Peers, c.Logger = newWire(t, c.Peers.(*host)), warnings
+		}
+		for _, name := range []string{"n1", "n2", "n3"} {
+			b.system = b.join(net, name, &scripted{answer: slowly(50 * time.Millisecond)}, wired).system
+		}
+		time.Sleep(2 * time.Second)
+		var ids []string
+		for i := range 300 {
+			ids = append(ids, b.submit(rowmill.Spec{Account: fmt.Sprint("account-", i%3), Priority: i % 2, Inline: numbered(3)}))
+		}
+		for _, id := range ids {
+			if rec := b.end(id); rec.Job.Status != rowmill.StatusSucceeded {
+				t.Fatalf("job %s is %s: %s", id, rec.Job.Status, rec.Job.Message)
+			}
+		}
+		if log.Len() > 0 {
+			t.Errorf("nodes that are well say:\n%s", log.String())
+		}
+	})
 }

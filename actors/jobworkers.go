@@ -102,7 +102,7 @@ func (j *job) invite(c actor.Context, address string) {
 
 func (j *job) onInvited(c actor.Context, address string, answer *invited, err error) {
 	if err != nil {
-		logUnanswered(j.log, address, err)
+		j.transport.unanswered(j.log, address, err)
 	}
 	j.invites.answered(address, err == nil && answer.Working && j.owner.At(address) == nil, code(err))
 	j.assignIfGathered(c)
@@ -260,7 +260,7 @@ func (j *job) signed(o *assign.Assignment) message {
 // onUndelivered learns from a message that did not arrive: where nobody listens
 // any more, the process is gone with all that it had.
 func (j *job) onUndelivered(c actor.Context, l *link, err error) {
-	logUnanswered(j.log, l.address, err)
+	j.transport.unanswered(j.log, l.address, err)
 	for _, w := range j.owner.Workers() {
 		if j.links[w.Worker] == l && (errors.Is(err, peer.ErrRefused) || code(err) == codeUnknownJob) {
 			j.lose(c, w)

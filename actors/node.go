@@ -312,7 +312,7 @@ func (n *node) tellNext(c actor.Context, o store.Orphan) {
 func (n *node) tell(c actor.Context, address, kind string, m message) {
 	n.tasks.run(c, "tell a node", func(ctx context.Context) step {
 		if err := n.transport.tell(ctx, address, kind, m); err != nil {
-			logUnanswered(n.log, address, err)
+			n.transport.unanswered(n.log, address, err)
 		}
 		return nil
 	})

@@ -68,7 +68,7 @@ func New(cfg Config) (*System, error) {
 	})
 	s.cfg.Store, s.cfg.Blob = s.watch.Store(), s.watch.Bucket()
 	s.life, s.end = context.WithCancel(context.Background())
-	s.transport = &transport{cfg.Peers}
+	s.transport = &transport{peers: cfg.Peers}
 	s.downloads = ingest.NewDownloads(ingest.DownloadsConfig{All: &s.all, Wanted: s.wanted, Ended: func(job string, lost bool, err error) {
 		s.actors.Root.Send(s.node, downloadEnded{job, lost, err})
 	}})

@@ -43,7 +43,10 @@ type Peers interface {
 const tellTimeout = 1500 * time.Millisecond
 
 // A transport speaks with the other nodes.
-type transport struct{ peers Peers } // nil on a node that stands alone
+type transport struct {
+	peers    Peers // nil on a node that stands alone
+	silences nodes.Silences
+}
 
 func (t *transport) ask(ctx context.Context, address, kind, job string, epoch int64, body, reply any) error {
 	doc, err := json.Marshal(body)
@@ -52,6 +55,9 @@ func (t *transport) ask(ctx context.Context, address, kind, job string, epoch in
 	}
 	self := t.peers.Self()
 	err = t.peers.Ask(ctx, address, peer.Envelope{Protocol: Protocol, From: self.ID, Kind: kind, Job: job, Epoch: epoch, Body: doc}, reply)
+	if err == nil || code(err) != "" {
+		t.silences.Answered(address)
+	}
 	if err != nil {
 		return fmt.Errorf("%s to %s: %w", kind, address, err)
 	}
@@ -149,14 +155,16 @@ func refuse(code, format string, args ...any) *peer.Refusal {
 	return &peer.Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// logUnanswered says why another node did not do what it was asked.
-func logUnanswered(log *slog.Logger, address string, err error) {
-	var refused *peer.Refusal
-	if errors.As(err, &refused) {
+// unanswered says why another node did not do what it was asked.
+func (t *transport) unanswered(log *slog.Logger, address string, err error) {
+	switch {
+	case code(err) != "":
 		log.Debug("a node declines", "node", address, "err", err)
-		return
+	case errors.Is(err, context.Canceled), !t.silences.Unanswered(address, errors.Is(err, peer.ErrRefused), time.Now()):
+		log.Debug("a node has not answered", "node", address, "err", err)
+	default:
+		log.Warn("a node does not answer", "node", address, "err", err)
 	}
-	log.Warn("a node does not answer", "node", address, "err", err)
 }
 
 // A message is what a link can carry: a heartbeat or an assignment.

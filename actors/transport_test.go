@@ -63,7 +63,7 @@ func TestWhatIsSentIsWhatIsRead(t *testing.T) {
 		kindDrain:      drain{},
 	} {
 		h := &heard{}
-		if err := (&transport{h}).tell(t.Context(), "b:1", kind, message{"job-1", 2, body}); err != nil {
+		if err := (&transport{peers: h}).tell(t.Context(), "b:1", kind, message{"job-1", 2, body}); err != nil {
 			t.Fatal(kind, err)
 		}
 		if h.asked.Kind != kind || h.asked.Protocol != Protocol || h.asked.From != "self-1" || h.asked.Job != "job-1" || h.asked.Epoch != 2 {
@@ -108,7 +108,7 @@ func TestOnlyOthersOfTheSameProtocolAreSpokenWith(t *testing.T) {
 		t.Error("a node that stands alone has others")
 	}
 	h := &heard{members: []cluster.Member{{ID: "self-1", Self: true, Protocol: Protocol}, {ID: "b", Protocol: Protocol}, {ID: "c", Protocol: Protocol + 1}}}
-	if others := (&transport{h}).others(); len(others) != 1 || others[0].ID != "b" {
+	if others := (&transport{peers: h}).others(); len(others) != 1 || others[0].ID != "b" {
 		t.Errorf("the others are %+v", others)
 	}
 }
@@ -116,13 +116,13 @@ func TestOnlyOthersOfTheSameProtocolAreSpokenWith(t *testing.T) {
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	h := &heard{err: errors.New("too long")}
-	if err := (&transport{h}).spread(nodes.State{Version: "v1", Jobs: 2}); !errors.Is(err, h.err) {
+	if err := (&transport{peers: h}).spread(nodes.State{Version: "v1", Jobs: 2}); !errors.Is(err, h.err) {
 		t.Error("that a state is too long is not told", err)
 	}
 	if s, ok := nodes.Read(cluster.Member{State: []byte(h.state)}); !ok || s.Version != "v1" || s.Jobs != 2 {
 		t.Errorf("spread %s", h.state)
 	}
-	if err := (&transport{h}).tell(t.Context(), "b:1", kindHint, message{body: hint{}}); !errors.Is(err, h.err) || !strings.Contains(err.Error(), "hint to b:1") {
+	if err := (&transport{peers: h}).tell(t.Context(), "b:1", kindHint, message{body: hint{}}); !errors.Is(err, h.err) || !strings.Contains(err.Error(), "hint to b:1") {
 		t.Error("why a message did not arrive is not told:", err)
 	}
 }

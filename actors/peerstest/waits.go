@@ -20,7 +20,7 @@ type stuck struct {
 }
 
 func newStuck() *stuck {
-	return &stuck{inside: make(chan struct{}, 1000), ended: make(chan struct{}, 1000), release: make(chan struct{})}
+	return &stuck{inside: make(chan struct{}, 2*maxWaiting), ended: make(chan struct{}, 2*maxWaiting), release: make(chan struct{})}
 }
 
 func (h *stuck) handle(ctx context.Context, _ peer.Envelope) (any, error) {
@@ -135,7 +135,7 @@ func testConcurrency(s *suite) {
 // The defaults of peer.Config.
 const (
 	maxConns   = 4
-	maxWaiting = 64
+	maxWaiting = 4096
 )
 
 // A peer that does not answer holds up its own queue alone, which has an end.

@@ -113,8 +113,10 @@ type Config struct {
 	MaxConns int
 
 	// MaxWaiting is how many further requests wait at a client for one
-	// address. Default 64; beyond it Ask fails at once with ErrBusy, since a
-	// peer so far behind will not answer in time.
+	// address. Default 4096: many times what the jobs of a node can have to say at
+	// once, however many those are, and what a peer that is well answers within a
+	// second. Beyond it Ask fails at once with ErrBusy, since a peer so far behind
+	// will not answer in time.
 	MaxWaiting int
 
 	// DialTimeout bounds the making of a connection, TLS included, below the
@@ -147,7 +149,7 @@ func (cfg Config) withDefaults() Config {
 	orDefault(&cfg.HandleTimeout, 30*time.Second)
 	orDefault(&cfg.ReadTimeout, 10*time.Second)
 	orDefault(&cfg.MaxConns, 4)
-	orDefault(&cfg.MaxWaiting, 64)
+	orDefault(&cfg.MaxWaiting, 4096)
 	orDefault(&cfg.DialTimeout, 3*time.Second)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

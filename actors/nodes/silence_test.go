@@ -1,0 +1,46 @@
+package nodes
+
+import (
+	"testing"
+	"time"
+)
+
+// A silence is told once, when it has lasted; a node that answers now and then is
+// busy, and one where nobody listens is gone.
+func TestSilences(t *testing.T) {
+	t.Parallel()
+	var s Silences
+	began := time.Now()
+	for _, step := range []struct {
+		at       time.Duration
+		node     string
+		answered bool
+		gone     bool
+		news     bool
+	}{
+		{at: 0, node: "a"},
+		{at: silenceMatters - 1, node: "a"},
+		{at: silenceMatters - 1, node: "a", answered: true},
+		{at: silenceMatters, node: "a"},
+		{at: 2*silenceMatters - 1, node: "b"},
+		{at: 2 * silenceMatters, node: "a", news: true},
+		{at: 3 * silenceMatters, node: "a"},
+		{at: 3 * silenceMatters, node: "c", gone: true, news: true},
+		{at: 4 * silenceMatters, node: "c", gone: true},
+		{at: 4 * silenceMatters, node: "a", answered: true},
+		{at: 4 * silenceMatters, node: "a"},
+		{at: 5 * silenceMatters, node: "a", news: true},
+		{at: 5*silenceMatters + 2*time.Minute, node: "a"}, // it was not asked meanwhile
+	} {
+		if step.answered {
+			s.Answered(step.node)
+			continue
+		}
+		if news := s.Unanswered(step.node, step.gone, began.Add(step.at)); news != step.news {
+			t.Errorf("%+v: news %v", step, news)
+		}
+	}
+	if len(s.silent) != 1 {
+		t.Errorf("%d nodes are remembered that nobody asks", len(s.silent)-1)
+	}
+}
