@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"syscall"
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -31,16 +31,6 @@ func (o Outage) Message() string {
 	return fmt.Sprintf("Waiting for %s, which %s since %s. The job goes on by itself.", o.Of, what, o.Since.Format(time.RFC3339))
 }
 
-// passes are the errors of a system that an operator or time mends: no room, a
-// disk that was taken away or is read-only, permissions, a network file system
-// that is away, a machine short of something.
-var passes = []syscall.Errno{
-	syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.EACCES, syscall.EPERM,
-	syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.EAGAIN, syscall.EINTR, syscall.EBUSY,
-	syscall.ESTALE, syscall.ENODEV, syscall.ENXIO, syscall.ENOTCONN, syscall.ETIMEDOUT, syscall.EHOSTDOWN,
-	syscall.EHOSTUNREACH, syscall.ENETDOWN, syscall.ENETUNREACH, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE,
-}
-
 // Passing reports whether an error is one of storage that will be gone when what
 // keeps it is reached again, has room, or is set up as it was. It is worth
 // waiting for, however long it takes.
@@ -51,12 +41,8 @@ func Passing(err error) bool {
 	if errors.Is(err, rowmill.ErrUnavailable) || errors.Is(err, store.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}
-	var number syscall.Errno
-	if errors.As(err, &number) && slices.Contains(passes, number) {
-		return true
-	}
 	var network net.Error
-	return errors.As(err, &network)
+	return blob.SystemPasses(err) || errors.As(err, &network)
 }
 
 // Lasting reports whether no repetition changes an error. What is neither

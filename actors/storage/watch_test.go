@@ -118,6 +118,7 @@ var faults = map[string]struct {
 	"a quota":                 {err: syscall.EDQUOT, passes: true},
 	"a failing disk":          {err: syscall.EIO, passes: true},
 	"a read-only file system": {err: syscall.EROFS, passes: true},
+	"a stale file handle":     {err: &os.PathError{Op: "write", Err: syscall.ESTALE}, passes: true},
 	"permissions taken away":  {err: syscall.EACCES, passes: true},
 	"too slow":                {err: context.DeadlineExceeded, passes: true},
 	"refused":                 {err: syscall.ECONNREFUSED, passes: true},

@@ -30,6 +30,85 @@ func (f *crampedFile) Write(p []byte) (int, error) {
 	return f.file.Write(p)
 }
 
+// A disk refuses writes for a while, and those to the files of before for ever
+// where it comes back without them.
+type disk struct {
+	err   error
+	until time.Time
+	loses bool
+	begun time.Time
+}
+
+type diskFile struct {
+	file
+	disk *disk
+	made time.Time
+}
+
+func (d *disk) open(path string) (file, error) {
+	f, err := createFile(path)
+	return &diskFile{f, d, time.Now()}, err
+}
+
+func (f *diskFile) Write(p []byte) (int, error) {
+	now := time.Now()
+	if now.After(f.disk.begun) && (now.Before(f.disk.until) || f.disk.loses && f.made.Before(f.disk.until)) {
+		return 0, &os.PathError{Op: "write", Err: f.disk.err}
+	}
+	return f.file.Write(p)
+}
+
+// A writer whose context is patient waits for a disk that is read-only or fails,
+// and goes on; where the disk is back and its file is lost, it says so soon. One
+// whose context is not says so at once.
+func TestWriter_WaitsForADiskThatRefuses(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{"read-only": syscall.EROFS, "failing": syscall.EIO, "stale": syscall.ESTALE} {
+		for _, how := range []string{"comes back", "comes back without the file", "in a hurry"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				root := t.TempDir()
+				synctest.Test(t, func(t *testing.T) {
+					b, openErr := Open(Config{Root: root, NoSync: true})
+					if openErr != nil {
+						t.Fatal(openErr)
+					}
+					defer b.Close()
+					began := time.Now()
+					d := &disk{err: err, begun: began, until: began.Add(time.Hour), loses: how == "comes back without the file"}
+					ctx := retry.Patient(t.Context(), func(error) {})
+					if how == "in a hurry" {
+						ctx = t.Context()
+					}
+					w, createErr := b.create(ctx, "a/raw", "", d.open)
+					if createErr != nil {
+						t.Fatal(createErr)
+					}
+					defer w.Abort()
+					time.Sleep(time.Second)
+					content := make([]byte, 3*writeBuffer)
+					_, got := w.Write(content)
+					took := time.Since(began)
+					switch {
+					case how == "in a hurry" && (!errors.Is(got, err) || took > time.Minute),
+						how == "comes back without the file" && (!errors.Is(got, err) || took < time.Hour || took > time.Hour+time.Minute),
+						how == "comes back" && (got != nil || took < time.Hour || took > time.Hour+time.Minute):
+						t.Fatalf("%v after %v", got, took)
+					case got != nil:
+						return
+					}
+					if info, err := w.Commit(); err != nil || info.Size != int64(len(content)) {
+						t.Errorf("%d bytes, %v", info.Size, err)
+					}
+				})
+				if n := leftovers(t, root); n != 0 {
+					t.Errorf("%d files are left over", n)
+				}
+			})
+		}
+	}
+}
+
 // A writer whose context is patient waits on a full disk with what it has got,
 // and writes no byte twice.
 func TestWriter_WaitsForRoom(t *testing.T) {

@@ -55,7 +55,7 @@ func (b *Bucket) create(ctx context.Context, key, contentType string, newFile fu
 	if err != nil {
 		return nil, fmt.Errorf("create object %s: %w", key, err)
 	}
-	w := &writer{bucket: b, ctx: ctx, key: key, contentType: contentType, temp: temp, file: f}
+	w := &writer{bucket: b, ctx: ctx, key: key, contentType: contentType, temp: temp, file: f, newFile: newFile}
 	w.buffer = bufio.NewWriterSize(writerFunc(w.append), writeBuffer)
 	b.mu.Lock()
 	b.writers[w] = struct{}{}
@@ -71,6 +71,7 @@ type writer struct {
 	contentType string
 	temp        string
 	file        file
+	newFile     func(string) (file, error)
 	buffer      *bufio.Writer // keeps the first error, so that Commit cannot miss it
 	ended       bool
 }
@@ -110,10 +111,10 @@ func (w *writer) commit() (blob.Info, error) {
 		return blob.Info{}, err
 	}
 	at := b.stamp.next()
-	if err := os.Chtimes(w.temp, at, at); err != nil {
+	if err := w.patiently(func() error { return os.Chtimes(w.temp, at, at) }); err != nil {
 		return blob.Info{}, err // also: DeletePrefix has taken the file away
 	}
-	if !b.config.NoSync {
+	if !b.config.NoSync { // not patiently: what it fails for may be gone, and a second one succeed
 		if err := w.file.Sync(); err != nil {
 			return blob.Info{}, err
 		}
@@ -148,8 +149,8 @@ func (w *writer) show() error {
 	return b.folders.settle(filepath.Dir(path))
 }
 
-// append writes to the file, and waits for room where the writer's context says
-// that it is worth it.
+// append writes to the file, and waits for the disk where the writer's context
+// says that it is worth it.
 func (w *writer) append(p []byte) (n int, err error) {
 	err = w.patiently(func() error {
 		more, err := w.file.Write(p[n:])
@@ -159,15 +160,39 @@ func (w *writer) append(p []byte) (n int, err error) {
 	return n, err
 }
 
-// patiently does something, again as long as there is no room where the writer's
-// context is patient.
+// patiently does something, again as long as the disk has no room or refuses
+// where the writer's context is patient. What the disk loses of what it had taken
+// before, Sync tells. Where it takes other files and still not this one, it has
+// come back without it: an open file does not outlive every failure.
 func (w *writer) patiently(do func() error) error {
 	if !retry.IsPatient(w.ctx) {
 		return do()
 	}
+	others := 0 // looks that found it to take others
 	return retry.Storage.Do(w.ctx, do, func(err error) bool {
-		return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+		full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+		if !full && blob.SystemPasses(err) {
+			if others++; w.tryOther() != nil {
+				others = 0
+			}
+		}
+		return full || blob.SystemPasses(err) && others < 2
 	}, nil)
+}
+
+// tryOther writes another file.
+func (w *writer) tryOther() error {
+	path := w.bucket.scratch.name()
+	f, err := w.newFile(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(path) }() // else the next Open does
+	_, err = f.Write([]byte{0})
+	if err == nil && !w.bucket.config.NoSync {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 type writerFunc func([]byte) (int, error)
