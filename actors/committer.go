@@ -119,10 +119,10 @@ func (r *committer) count(p store.Part) {
 func (r *committer) merge(c actor.Context, n int) {
 	parts := r.progress.Shard(n)
 	r.tasks.run(c, "merge a shard", func(ctx context.Context) step {
-		if !r.slots.merge.enter(ctx) {
+		if !enter(ctx, r.slots.merge, r.job.spec) {
 			return nil
 		}
-		defer r.slots.merge.leave()
+		defer r.slots.merge.Leave()
 		began := time.Now()
 		complete, err := r.files.Merge(ctx, n, parts)
 		if err == nil {

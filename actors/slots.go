@@ -1,27 +1,22 @@
 package actors
 
-import "context"
+import (
+	"context"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/fair"
+)
 
 // slots bound the work of a node that takes memory of its own, all jobs
-// together.
+// together. Accounts take turns.
 type slots struct {
-	merge semaphore // merges hold a window of every part
-	write semaphore // parts hold a row group in columns
+	merge *fair.Gate // merges hold a window of every part
+	write *fair.Gate // parts hold a row group in columns
 }
 
-func newSlots() slots { return slots{merge: make(semaphore, 1), write: make(semaphore, 2)} }
+func newSlots() slots { return slots{merge: fair.NewGate(1), write: fair.NewGate(2)} }
 
-// A semaphore lets in as many as its capacity.
-type semaphore chan struct{}
-
-// enter waits for a place; it returns false when ctx ends first.
-func (s semaphore) enter(ctx context.Context) bool {
-	select {
-	case s <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+// enter waits for a place for work of a job; it returns false when ctx ends first.
+func enter(ctx context.Context, g *fair.Gate, spec *rowmill.Spec) bool {
+	return g.Enter(ctx, spec.Account, spec.Priority == 0)
 }
-
-func (s semaphore) leave() { <-s }

@@ -282,10 +282,10 @@ func (w *worker) onFlushDue(c actor.Context) {
 func (w *worker) write(c actor.Context, batches []*work.Batch) {
 	for _, b := range batches {
 		w.tasks.run(c, "write a part", func(ctx context.Context) step {
-			if !w.slots.write.enter(ctx) {
+			if !enter(ctx, w.slots.write, w.job.spec) {
 				return nil
 			}
-			defer w.slots.write.leave()
+			defer w.slots.write.Leave()
 			var part assign.Part
 			err := w.storage.Wait(ctx, func() (err error) {
 				key := layout.Part(w.job.id, b.Shard, w.job.fence.Epoch)

@@ -18,8 +18,8 @@ const (
 	// job for it is stored and waits, which is all that filling a store needs.
 	unserved = "qwen-3-32b-thinking"
 	samples  = 300
-	// activeJobs is the node's default of jobs.max_active.
-	activeJobs = 64
+	// activeJobs is how many an account runs at once by default: jobs.max_active, and one kept place.
+	activeJobs = 64 + 1
 	// settle is how long the node gets to finish what a phase left behind.
 	settle = 2 * time.Second
 )

@@ -1,0 +1,71 @@
+package fair
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+)
+
+// What one account has waiting holds up another's work by one turn, and work of
+// priority 0 holds up the rest by three of four.
+func TestGateGoesByTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, in := NewGate(1), make(chan string, 100)
+		if !g.Enter(t.Context(), "first", false) {
+			t.Fatal("an empty gate is closed")
+		}
+		work := func(account string, urgent bool, times int) {
+			for i := range times {
+				go func() {
+					if g.Enter(t.Context(), account, urgent) {
+						in <- fmt.Sprintf("%s%v%d", account, urgent, i)
+						g.Leave()
+					}
+				}()
+				synctest.Wait()
+			}
+		}
+		work("greedy", false, 4)
+		work("modest", false, 1)
+		work("greedy", true, 4)
+		work("modest", true, 1)
+		g.Leave()
+		synctest.Wait()
+		close(in)
+		got := []string{}
+		for who := range in {
+			got = append(got, who)
+		}
+		want := []string{
+			"greedytrue0", "modesttrue0", "greedytrue1", "greedyfalse0", "greedytrue2", "greedytrue3",
+			"modestfalse0", "greedyfalse1", "greedyfalse2", "greedyfalse3",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("they went in as %q\nwant %q", got, want)
+		}
+	})
+}
+
+// Who gives up keeps no place, neither one that it waited for nor one that it was
+// given at that moment.
+func TestGateForgetsWhoGivesUp(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		g := NewGate(1)
+		g.Enter(t.Context(), "a", true)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan bool)
+		go func() { ended <- g.Enter(ctx, "b", false) }()
+		go cancel()
+		g.Leave()
+		if <-ended {
+			g.Leave()
+		}
+		if g.free != 1 || len(g.levels[0])+len(g.levels[1]) > 0 {
+			t.Fatalf("%d places are free, and %d accounts wait", g.free, len(g.levels[0])+len(g.levels[1]))
+		}
+	}
+}
