@@ -55,7 +55,11 @@ func (w *world) mayRerun() int {
 			continue
 		}
 		switch f.Kind {
-		case "drain", "clock", "unacknowledged":
+		case "clock", "unacknowledged":
+		case "drain":
+			if w.silenced() {
+				bound += flight
+			}
 		case "forget":
 			bound += len(w.Nodes) * (flight + int(rate*(time.Duration(f.For)+2*time.Second).Seconds()))
 		default:
@@ -67,6 +71,17 @@ func (w *world) mayRerun() int {
 		}
 	}
 	return bound
+}
+
+// silenced reports whether a call had no answer for as long as a node has for its
+// drain, which then leaves what it waits for.
+func (w *world) silenced() bool {
+	for i, f := range w.Faults {
+		if w.struck[i] && f.How == "silence" {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *account) struckFaults() int {
