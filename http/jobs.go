@@ -216,9 +216,11 @@ func (j *jobs) list(c *gin.Context) error {
 	if err != nil {
 		return fmt.Errorf("list jobs: %w", err)
 	}
-	views := make([]jobView, len(page))
+	views := make([]any, len(page))
 	for i, job := range page {
-		views[i] = who.view(j.current(job))
+		if views[i], err = who.listed(j.current(job)); err != nil {
+			return err
+		}
 	}
 	exchange.Answer(c, nethttp.StatusOK, gin.H{"jobs": views, "next_cursor": orNull(next)})
 	return nil
@@ -234,7 +236,11 @@ func (j *jobs) stream(c *gin.Context, who principal) error {
 				return fmt.Errorf("list jobs: %w", err)
 			}
 			for _, job := range page {
-				if err := yield(who.view(j.current(job))); err != nil {
+				view, err := who.listed(j.current(job))
+				if err == nil {
+					err = yield(view)
+				}
+				if err != nil {
 					return err
 				}
 			}

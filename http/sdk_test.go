@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -182,5 +183,36 @@ func TestSDKDialect_UnknownJob(t *testing.T) {
 	body := w.get("/v1/job-status/"+id, w.sdkKey()...).wantError(404, "job_not_found", id).json()
 	if diff := cmp.Diff(map[string]any{id: "UNKNOWN"}, body["job_status"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Clients make a table of a list from its first records: what is null in these
+// must not come as something else behind them.
+func TestSDKDialect_ListsHaveNoNullsToStumbleOver(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	key := w.sdkKey()
+	w.succeeded(`{"inputs":["a"],"name":"first","json_schema":{"type":"object"}}`, answers("{}"))
+	w.submitted(`{"inputs":["a"]}`)
+	for _, path := range []string{"/v1/list-jobs", "/v1/list-jobs?limit=5"} {
+		jobs := w.get(path, key...).want(200).json()["jobs"].([]any)
+		open, over := jobs[0].(map[string]any), jobs[1].(map[string]any)
+		var nulls []string
+		for name, value := range open {
+			if value == nil {
+				nulls = append(nulls, name)
+			}
+		}
+		if !slices.Equal(nulls, []string{"datetime_completed"}) || fmt.Sprint(open["input_tokens"], open["job_cost"]) != "0 0" {
+			t.Errorf("%s: nulls %v in %v", path, nulls, open)
+		}
+		if over["name"] != "first" || over["json_schema"] == nil || over["status"] != "SUCCEEDED" {
+			t.Errorf("%s: %v", path, over)
+		}
+		for _, job := range w.get(path).want(200).json()["jobs"].([]any) {
+			if _, there := job.(map[string]any)["failure_reason"]; !there {
+				t.Errorf("%s: a key without a dialect misses failure_reason", path)
+			}
+		}
 	}
 }

@@ -50,6 +50,14 @@ func (who principal) view(job rowmill.Job) jobView {
 	return view
 }
 
+// listed is view for a list.
+func (who principal) listed(job rowmill.Job) (any, error) {
+	if who.dialect == sdk.Name {
+		return sdk.Listed(who.view(job))
+	}
+	return who.view(job), nil
+}
+
 // orNull is a text, or nil where it is empty.
 func orNull(s string) *string {
 	if s == "" {

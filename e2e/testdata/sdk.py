@@ -13,7 +13,7 @@ home = pathlib.Path(tempfile.mkdtemp())
 os.environ.update(HOME=str(home), SUTRO_API_KEY=key, SUTRO_API_URL=url, POLARS_TABLE_WIDTH="9999")
 os.chdir(home)
 
-import pandas, polars
+import pandas, polars, requests
 import sutro.sdk
 from click.testing import CliRunner
 from sutro import Sutro
@@ -136,6 +136,10 @@ check("a Function's rows", client.await_job_completion(job)["points"].len() == 3
 # The command line.
 from sutro.cli import cli
 
+with requests.Session() as session:  # the table of a list is made by its first hundred
+    for n in range(101):
+        made = session.post(url + "/v1/batch-inference", json={"inputs": ["x"], "model": "llama-3.1-8b"}, headers={"Authorization": "Key " + key})
+check("many jobs", client.await_job_completion(made.json()["results"]) is not None)
 (home / ".sutro").mkdir(exist_ok=True)
 for args, says in [
     (["set-api-url" if recent else "set-base-url", url if recent else url + "/v1"], "set to"),

@@ -80,6 +80,44 @@ func Job(job rowmill.Job) rowmill.Job {
 	return job
 }
 
+// optional are the fields of a listed record that clients do without.
+var optional = []string{
+	"name", "description", "system_prompt", "json_schema", "datetime_started", "num_rows", "cost_estimate",
+	"failure_reason", "continues", "continued_by", "estimate", "function",
+}
+
+// counted are those that clients count with, and what a null counts as.
+var counted = map[string]json.RawMessage{
+	"input_tokens": json.RawMessage("0"), "output_tokens": json.RawMessage("0"), "job_cost": json.RawMessage("0.0"),
+}
+
+// Listed is a record of a list without nulls, as far as clients can do without
+// the fields. They make a table of the list, whose columns have the types of its
+// first hundred records: a null in all of these and anything else behind them is
+// an error to them.
+func Listed(record any) (map[string]json.RawMessage, error) {
+	text, err := exchange.Encode(record)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, err
+	}
+	isNull := func(name string) bool { return string(fields[name]) == "null" }
+	for _, name := range optional {
+		if isNull(name) {
+			delete(fields, name)
+		}
+	}
+	for name, none := range counted {
+		if isNull(name) {
+			fields[name] = none
+		}
+	}
+	return fields, nil
+}
+
 // startSign is how long after its end a job that nobody has asked for may still
 // be told to run.
 const startSign = 10 * time.Second
