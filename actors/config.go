@@ -38,6 +38,10 @@ type Config struct {
 	// all waiting go by the monotonic clock, whatever this one says.
 	Clock func() time.Time
 
+	// Facts is what this node tells operators of itself, as JSON, by whichever node
+	// they ask. Default: nothing.
+	Facts func(ctx context.Context) any
+
 	// Confirm says with an error why nothing may be removed from Store and Blob,
 	// such as a *deployment.DifferError. Default: both are this process's alone.
 	Confirm func(ctx context.Context) error
@@ -233,6 +237,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
+	}
+	if c.Facts == nil {
+		c.Facts = func(context.Context) any { return struct{}{} }
 	}
 	if c.Confirm == nil {
 		c.Confirm = func(context.Context) error { return nil }

@@ -36,6 +36,7 @@
 //	Heartbeat *     worker → job     what I have, want and have written   yes, the next one says it again
 //	Assignment *    job → worker     rows for you, what became of parts   yes, the next ones say it again
 //	whereIs         System → job     where is this row?                   answered
+//	askFacts *      System → System  what is to be known of you?          the same
 //	listActors *    System → System  how are your actors?                 answered past the node actor, which may stand still
 //	jobOver         job → node       nothing is left to do                no
 //	workerEnded     worker → node    the same of a worker                 no

@@ -38,6 +38,8 @@ type StorageStatus struct {
 	// Unknown are the jobs in the bucket that no record knows, on the node
 	// that removes data.
 	Unknown retention.Unknown
+	// Skew is how far this node's clock is ahead of the store's.
+	Skew time.Duration
 }
 
 // Storage returns what the node last saw of its storage, at most
@@ -94,7 +96,7 @@ func (n *node) clean(c actor.Context) {
 
 // looked publishes what a round has found.
 func (n *node) looked(err error, skew time.Duration, unknown retention.Unknown) {
-	status := StorageStatus{Unknown: unknown}
+	status := StorageStatus{Unknown: unknown, Skew: skew}
 	reason := heldFor(err)
 	switch {
 	case reason != "":

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -16,18 +17,32 @@ type Reply[T any] struct {
 	Err    error // it has not answered
 }
 
-// surveyTimeout is how long a node may take for an answer: it asks none of its
-// actors.
-const surveyTimeout = 3 * time.Second
+// How long a node may take for an answer. It asks none of its actors for a list of
+// them; for facts it tries its storage and the other nodes.
+const (
+	surveyTimeout = 3 * time.Second
+	factsTimeout  = 8 * time.Second
+)
 
 // Actors lists the actors of all nodes, or of the one that nodes.Find finds.
 // Nodes that do not answer are among the replies.
 func (s *System) Actors(ctx context.Context, node string, f registry.Filter) ([]Reply[registry.Listing], error) {
-	return survey(ctx, s, node, kindActors, listActors{f}, func() registry.Listing { return s.metrics.registry.List(f) })
+	return survey(ctx, s, surveyTimeout, node, kindActors, listActors{f}, func(context.Context) registry.Listing { return s.metrics.registry.List(f) })
+}
+
+// Facts are what the nodes tell operators of themselves, as JSON.
+func (s *System) Facts(ctx context.Context) ([]Reply[json.RawMessage], error) {
+	return survey(ctx, s, factsTimeout, "", kindFacts, struct{}{}, func(ctx context.Context) json.RawMessage {
+		doc, err := json.Marshal(s.cfg.Facts(ctx))
+		if err != nil {
+			s.log.Error("facts of this node cannot be told", "err", err)
+		}
+		return doc
+	})
 }
 
 // survey asks all nodes, or one, and answers for this one.
-func survey[T any](ctx context.Context, s *System, node, kind string, question any, own func() T) ([]Reply[T], error) {
+func survey[T any](ctx context.Context, s *System, timeout time.Duration, node, kind string, question any, own func(ctx context.Context) T) ([]Reply[T], error) {
 	asked := s.Nodes()
 	if node != "" {
 		one, err := nodes.Find(asked, node)
@@ -36,14 +51,14 @@ func survey[T any](ctx context.Context, s *System, node, kind string, question a
 		}
 		asked = []nodes.Status{one}
 	}
-	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	replies := make([]Reply[T], len(asked))
 	var all sync.WaitGroup
 	for i, n := range asked {
 		replies[i].Node = n
 		if n.Self {
-			replies[i].Answer = own()
+			all.Go(func() { replies[i].Answer = own(ctx) })
 			continue
 		}
 		all.Go(func() { replies[i].Err = s.transport.ask(ctx, n.Peer, kind, "", 0, question, &replies[i].Answer) })

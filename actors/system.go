@@ -321,8 +321,11 @@ func (s *System) Answer(ctx context.Context, e peer.Envelope) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m, ok := body.(listActors); ok { // also of a node that stands still
+	switch m := body.(type) { // what is answered also where the node actor stands still
+	case listActors:
 		return s.metrics.registry.List(m.Filter), nil
+	case askFacts:
+		return s.cfg.Facts(ctx), nil
 	}
 	wait := answerTimeout
 	if deadline, ok := ctx.Deadline(); ok {

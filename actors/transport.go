@@ -113,6 +113,8 @@ func decode(e peer.Envelope) (body any, refusal error) {
 		body = new(hint)
 	case kindDrain:
 		return drain{}, nil
+	case kindFacts:
+		return askFacts{}, nil
 	case kindActors:
 		body = new(listActors)
 	default:

@@ -65,6 +65,8 @@ type (
 
 	// listActors asks for the actors of a node; the answer is a registry.Listing.
 	listActors struct{ registry.Filter }
+	// askFacts asks a node for what it tells operators of itself.
+	askFacts struct{}
 
 	drain    struct{} // give all jobs back
 	accepted struct{} // the answer to most requests
@@ -94,6 +96,7 @@ const (
 	kindHint       = "hint"
 	kindDrain      = "drain"
 	kindActors     = "actors"
+	kindFacts      = "facts"
 )
 
 // heartbeatInterval is the time between heartbeats where nothing else gives rise

@@ -147,6 +147,9 @@ func (c *Client) sendError(ctx context.Context, err error) error {
 	return &UnreachableError{Server: c.base, Err: err}
 }
 
+// Server is the address of the service.
+func (c *Client) Server() string { return c.base }
+
 // get fetches a small JSON document.
 func (c *Client) get(ctx context.Context, path string, query url.Values, into any) error {
 	req, err := c.request(ctx, http.MethodGet, path, query, nil)

@@ -7,6 +7,19 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
+func TestDiagnosis(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.get("/v1/diagnosis").wantBody(`{"nodes": [
+		{"id": "gpu1-a", "name": "gpu1", "error": null, "facts": {"version": "", "deployment": "", "catalog": "", "members": ["gpu1-a"],
+		 "settings": {"jobs.max_active": "64"}, "findings": [{"check": "bucket", "level": "fail", "text": "cannot be written", "remedy": "allow s3:PutObject"}]}},
+		{"id": "gpu2-b", "name": "gpu2", "error": "no answer in time", "facts": null}]}`)
+	for _, key := range []string{w.keyOf(DefaultAccount, RoleUser), w.keyOf("acme", RoleAdmin)} {
+		w.get("/v1/diagnosis", "Authorization", "Key "+key).want(403)
+	}
+	w.get("/v1/diagnosis", bare...).want(401)
+}
+
 func TestActors_List(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -46,6 +46,7 @@ var visits = map[string]visit{
 
 	"GET /v1/nodes":               {operators: true},
 	"POST /v1/nodes/:node/drain":  {operators: true},
+	"GET /v1/diagnosis":           {operators: true},
 	"GET /v1/actors":              {operators: true, query: func(of *tenant) string { return "job_id=" + of.jobs["done"] }},
 	"GET /v1/auth/check":          {},
 	"GET /v1/try-authentication":  {},

@@ -68,6 +68,7 @@ type nodes struct {
 	fleet interface {
 		Fleet
 		Watched
+		Doctor
 	}
 	audit *auditor
 }

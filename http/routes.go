@@ -47,6 +47,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	fleet.POST("/:node/drain", handle(nodes.drain))
 
 	engine.GET("/v1/actors", gate.pass, handle(nodes.actors))
+	engine.GET("/v1/diagnosis", gate.pass, handle(nodes.diagnose))
 
 	v1 := engine.Group("/v1", gate.pass)
 	if s.EnginesOnly {

@@ -37,6 +37,7 @@ import (
 type Service interface {
 	Fleet
 	Watched
+	Doctor
 
 	// Submitted says that a job was just stored.
 	Submitted(record store.Record)

@@ -80,6 +80,14 @@ func (f *fakeService) Actors(_ context.Context, filter ActorFilter) ([]Actor, []
 	return f.actors, f.answered, f.actorsErr
 }
 
+func (f *fakeService) Diagnose(context.Context) ([]Diagnosis, error) {
+	away := "no answer in time"
+	return []Diagnosis{
+		{ID: "gpu1-a", Name: "gpu1", Facts: &Facts{Members: []string{"gpu1-a"}, Settings: map[string]string{"jobs.max_active": "64"}, Findings: []Finding{{"bucket", "fail", "cannot be written", "allow s3:PutObject"}}}},
+		{ID: "gpu2-b", Name: "gpu2", Error: &away},
+	}, nil
+}
+
 func (f *fakeService) DrainNode(_ context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -47,6 +47,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		Estimates: actors.Estimates{Threshold: m.Settings.Estimates.SamplingThreshold, Sample: m.Settings.Estimates.SampleTokens},
 		Servers:   actors.Servers{Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval},
 		Confirm:   m.confirm,
+		Facts:     func(ctx context.Context) any { return m.facts(ctx) },
 		Janitor: actors.Janitor{
 			Interval: m.Settings.Retention.Interval, Batch: m.Settings.Retention.Batch, OrphanAge: m.Settings.Retention.OrphanAge,
 			ClockTolerance: m.Settings.Retention.ClockTolerance, CatchUp: m.Settings.Retention.CatchUp,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill/cmd/rowmill/accounts"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
+	"github.com/rowmill/rowmill/cmd/rowmill/doctor"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/functions"
 	"github.com/rowmill/rowmill/cmd/rowmill/jobs"
@@ -67,7 +68,7 @@ Ollama:
 	service := connect.Options{Term: term, UserAgent: "rowmill/" + buildInfo().Version}
 	root.AddCommand(
 		serveCommand(term), jobs.Command(jobs.Config{Options: service}),
-		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), nodes.Command(service), nodes.Actors(service), functions.Command(service),
+		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), nodes.Command(service), nodes.Actors(service), doctor.Command(service), functions.Command(service),
 		simCommand(term), configCommand(term), storageCommand(term), versionCommand(term),
 	)
 	for _, cmd := range root.Commands() {

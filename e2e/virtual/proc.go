@@ -135,6 +135,9 @@ func (service) Checks(context.Context) []api.Check               { return nil }
 func (service) Nodes(context.Context) []api.Node                 { return nil }
 func (s service) DrainNode(ctx context.Context, id string) error { return s.System.DrainNode(ctx, id) }
 
+// Diagnose is not asked for here.
+func (service) Diagnose(context.Context) ([]api.Diagnosis, error) { return nil, nil }
+
 // Actors is not asked for here.
 func (service) Actors(context.Context, api.ActorFilter) ([]api.Actor, []api.Answered, error) {
 	return nil, nil, nil

@@ -139,7 +139,9 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
 	switch listed.status {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fail("the server refuses our API key (HTTP %d): set the engine's api key", listed.status)
+		return engine.Info{}, facts{}, &engine.Error{
+			Class: engine.ServerFault, Status: listed.status, Message: "set the engine's api_key: the server refuses our API key",
+		}
 	default:
 		return fail("/v1/models answered HTTP %d", listed.status)
 	}

@@ -33,6 +33,7 @@ const adminKey = "administrator"
 type Idle struct {
 	http.Fleet
 	http.Watched
+	http.Doctor
 }
 
 // Submitted does nothing.

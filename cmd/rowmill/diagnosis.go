@@ -1,0 +1,277 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/cmd/rowmill/doctor"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/http"
+)
+
+// Diagnose has every node examine itself.
+func (s service) Diagnose(ctx context.Context) ([]http.Diagnosis, error) {
+	replies, err := s.System.Facts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]http.Diagnosis, len(replies))
+	for i, r := range replies {
+		out[i] = http.Diagnosis{ID: r.Node.ID, Name: r.Node.Name}
+		facts := &http.Facts{}
+		if r.Err == nil {
+			r.Err = json.Unmarshal(r.Answer, facts)
+		}
+		if r.Err != nil {
+			out[i].Error = orNull(short(r.Err))
+			continue
+		}
+		if facts.Members == nil {
+			facts.Members = []string{}
+		}
+		if facts.Settings == nil {
+			facts.Settings = map[string]string{}
+		}
+		if facts.Findings == nil {
+			facts.Findings = []http.Finding{}
+		}
+		out[i].Facts = facts
+	}
+	return out, nil
+}
+
+// An examination gathers what a node finds of itself.
+type examination struct {
+	*Main
+	found []http.Finding
+}
+
+func (x *examination) say(check, level, text, remedy string) {
+	x.found = append(x.found, http.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
+}
+
+// tryTimeout bounds each thing that a node tries: the server of its records, the
+// other nodes, its bucket. Together they stay below what others wait for it.
+const tryTimeout = 2 * time.Second
+
+// facts examines this node.
+func (m *Main) facts(ctx context.Context) http.Facts {
+	x := &examination{Main: m}
+	for _, f := range doctor.OfSettings(m.Settings, m.now()) {
+		x.found = append(x.found, http.Finding(f))
+	}
+	x.deploymentAndClock()
+	x.engines()
+	x.machine()
+	for _, try := range []func(context.Context){x.records, x.bucket, x.peers} {
+		ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+		try(ctx)
+		cancel()
+	}
+	facts := http.Facts{
+		Version: buildInfo().Version, Deployment: m.deployment.ID, Catalog: hashOf(m.Catalog.All()),
+		Settings: doctor.Shared(m.Settings), Findings: x.found,
+	}
+	for _, n := range m.Pipeline.Nodes() {
+		facts.Members = append(facts.Members, n.ID)
+	}
+	return facts
+}
+
+// hashOf tells catalogs apart.
+func hashOf(models []rowmill.Model) string {
+	text, err := json.Marshal(models)
+	if err != nil {
+		return err.Error()
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// clockOff is from when on a clock is worth a word, well before
+// retention.clock_tolerance.
+const clockOff = 30 * time.Second
+
+func (x *examination) deploymentAndClock() {
+	status := x.Pipeline.Storage()
+	switch skew := status.Skew; {
+	case skew.Abs() > clockOff:
+		x.say("clock", doctor.Fail, fmt.Sprintf("it is %v ahead of that of the records", skew.Round(time.Second)), "synchronise the clock of the machine (NTP)")
+	default:
+		x.say("clock", doctor.OK, "it agrees with that of the records", "")
+	}
+	if status.Held != nil {
+		x.say("retention", doctor.Fail, "no data is removed: "+short(status.Held), "see docs/operations.md, RowmillRetentionHeld")
+	}
+	if n := status.Unknown.Jobs; n > 0 {
+		x.say("bucket", doctor.Warn, fmt.Sprintf("it holds %d jobs that no record knows", n), "`rowmill storage check` lists them; were records lost?")
+	}
+}
+
+func (x *examination) records(ctx context.Context) {
+	if err := x.Store.Ping(ctx); err != nil {
+		x.say("records", doctor.Fail, "they cannot be written: "+short(err), "look at "+x.Main.records())
+		return
+	}
+	x.say("records", doctor.OK, "they can be written at "+x.Main.records(), "")
+	if x.durability == nil {
+		return
+	}
+	weak, err := x.durability(ctx)
+	if err != nil {
+		x.say("records", doctor.Warn, "the settings of Redis cannot be read: "+short(err), "allow the user of store.url INFO and CONFIG GET")
+	}
+	for _, w := range weak {
+		x.say("records", doctor.Warn, w, "docs/cluster.md, section 1, has a redis.conf; CONFIG SET changes it while Redis runs")
+	}
+}
+
+// bucket tries what a node does with objects.
+func (x *examination) bucket(ctx context.Context) {
+	at := " at " + x.objects()
+	key := layout.Probe(x.nodeName() + "-doctor")
+	steps := []struct{ what, action string }{{"written", "s3:PutObject"}, {"listed", "s3:ListBucket"}, {"deleted", "s3:DeleteObject"}}
+	for i, try := range []func() error{
+		func() error { return putProbe(ctx, x.Bucket, key) },
+		func() error { _, err := x.Bucket.List(ctx, "probe/"); return err },
+		func() error { return x.Bucket.Delete(ctx, key) },
+	} {
+		if err := try(); err != nil {
+			remedy := "allow the user of the node to write to " + x.Settings.Data + ", and look whether the disk has room"
+			if x.folder == nil {
+				remedy = "look whether the service answers, and allow the keys " + steps[i].action + " on the bucket"
+			}
+			x.say("bucket", doctor.Fail, "objects cannot be "+steps[i].what+at+": "+short(err), remedy)
+			return
+		}
+	}
+	x.say("bucket", doctor.OK, "objects can be written, listed and deleted"+at, "")
+}
+
+func putProbe(ctx context.Context, bucket blob.Bucket, key string) error {
+	w, err := bucket.Create(ctx, key, layout.Bytes)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if _, err := w.Write([]byte("rowmill doctor was here")); err != nil {
+		return err
+	}
+	_, err = w.Commit()
+	return err
+}
+
+func (x *examination) engines() {
+	if x.Settings.Cluster.Role == settings.APIOnly {
+		return
+	}
+	all := x.Pipeline.Engines()
+	if len(all) == 0 {
+		x.say("engines", doctor.Fail, "there is none", "start an inference server at "+strings.Join(x.Settings.Discover.Addresses, ", ")+", or name one in engines")
+	}
+	for _, e := range all {
+		x.engine(e)
+	}
+}
+
+func (x *examination) engine(e actors.EngineStatus) {
+	check, at := "engine "+e.Name, " at "+x.host(e.Name)
+	if !e.Up {
+		remedy := "start it, or take it out of engines"
+		var refused *engine.Error
+		if errors.As(e.Err, &refused) && (refused.Status == 401 || refused.Status == 403) {
+			remedy = "give its key as api_key of that entry of engines"
+		}
+		text := "it is down" + at
+		if e.Err != nil {
+			text += ": " + short(e.Err)
+		}
+		x.say(check, doctor.Fail, text, remedy)
+		return
+	}
+	served := x.served(e.Info)
+	if len(served) == 0 {
+		x.say(check, doctor.Warn, "it serves "+x.serves(e.Info)+at, "name its models in models of that entry of engines, or put them into the catalog")
+		return
+	}
+	if e.Info.Simulated && x.Simulator != nil && x.Settings.Simulator.Enabled == settings.Auto {
+		x.say(check, doctor.Warn, "answers are made up, because no inference server was found at the start", "start one and restart the node; --simulate says that this is wanted")
+		return
+	}
+	well := true
+	for _, model := range x.Catalog.All() {
+		if s, ok := e.Info.Find(model); ok && s.ContextLength > 0 && s.ContextLength < model.ContextLength {
+			well = false
+			x.say(check, doctor.Warn, fmt.Sprintf("it takes %d tokens for %s, the catalog says %d: longer rows are cut or refused", s.ContextLength, model.ID, model.ContextLength),
+				"start the server with a longer context (--max-model-len, -c), or lower context_length in the catalog")
+		}
+	}
+	if well {
+		x.say(check, doctor.OK, "it serves "+x.serves(e.Info)+at, "")
+	}
+}
+
+// peers asks every other node something small.
+func (x *examination) peers(ctx context.Context) {
+	if x.Cluster == nil {
+		return
+	}
+	replies, err := x.Pipeline.Actors(ctx, "", registry.Filter{Kind: "none"})
+	for _, r := range replies {
+		if r.Err != nil {
+			x.say("peers", doctor.Fail, fmt.Sprintf("node %s cannot be asked at %s: %s", r.Node.Name, r.Node.Peer, short(r.Err)),
+				"open that port between the nodes (cluster.peer_listen), set cluster.peer_advertise of "+r.Node.Name+" to an address that this one reaches, and give both certificates of the same CA")
+		}
+		err = cmp.Or(err, r.Err)
+	}
+	if err == nil {
+		x.say("peers", doctor.OK, fmt.Sprintf("all %d nodes answer", len(replies)), "")
+	}
+}
+
+// What a machine should have.
+const (
+	fewFiles   = 4096 // open at once: connections of clients, engines and storage, and files
+	littleRoom = 0.1  // of a disk
+)
+
+func (x *examination) machine() {
+	var files syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil && files.Cur < fewFiles {
+		x.say("files", doctor.Warn, fmt.Sprintf("the process may open %d files", files.Cur), "set LimitNOFILE=65536 in the unit of the service, or ulimit -n 65536 before it starts")
+	}
+	if x.folder == nil && !x.Settings.Store.Embedded() {
+		return
+	}
+	var disk syscall.Statfs_t
+	if syscall.Statfs(x.Settings.Data, &disk) == nil {
+		if f := roomFinding(x.Settings.Data, disk.Bavail*uint64(disk.Bsize), disk.Blocks*uint64(disk.Bsize)); f.Level != "" {
+			x.found = append(x.found, f)
+		}
+	}
+}
+
+// roomFinding judges how much room a disk has.
+func roomFinding(path string, free, all uint64) http.Finding {
+	if all == 0 || float64(free)/float64(all) >= littleRoom {
+		return http.Finding{}
+	}
+	return http.Finding{
+		Check: "disk", Level: doctor.Warn, Text: fmt.Sprintf("the disk of %s has %.1f GiB left, %d %%", path, float64(free)/float64(settings.GiB), 100*free/all),
+		Remedy: "make room, or shorten how long results are kept (rowmill settings set --retention-days)",
+	}
+}

@@ -1,0 +1,260 @@
+// Package doctor looks at a deployment from outside and says what is set up
+// wrongly, and what to do. What a node knows better of itself it says by the API;
+// this package compares nodes, looks at settings, and prints. It changes
+// nothing but an object that nodes write to try their bucket.
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// ErrFound says that a check has failed.
+var ErrFound = errors.New("something is wrong, see above")
+
+// From when on something is taken for stuck.
+const (
+	stuckMessage = time.Minute
+	longErrand   = 10 * time.Minute
+)
+
+// leisurely are errands that take as long as they take.
+var leisurely = []string{"read the input", "wait for writes", "stop a worker", "drop parts later"}
+
+type doctor struct {
+	command.Set
+	config string
+	found  []client.Finding
+}
+
+// Command returns `rowmill doctor`.
+func Command(service connect.Options) *cobra.Command {
+	d := &doctor{Set: command.Set{Options: service}}
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check a deployment from outside, and say what to do",
+		Long: `Check a deployment from outside, and say what to do.
+
+It asks the service, with an administrator's key of the account default, and has
+every node try its records, its bucket, its inference servers and the other
+nodes; then it compares the nodes. Each line is a check: ok, warn (it works, and
+is not as a careful operator would have it) or fail (it does not work, or data or
+keys are in danger), with what to do about it.
+
+With --config it also looks at the settings of a node that may not even start.
+
+Exit code 1 where a check fails, 0 otherwise, with warnings too.
+
+` + connect.Help,
+		Example: `  rowmill doctor --server https://mill.example.org
+  rowmill doctor --config /etc/rowmill/rowmill.yaml
+  rowmill doctor -o json | jq '.findings[] | select(.level != "ok")'`,
+		Args: cobra.NoArgs,
+	}
+	d.Flags(cmd)
+	cmd.Flags().StringVar(&d.config, "config", "", "settings of a node to look at too, a YAML file")
+	form := command.PrintFlag(cmd, "table", "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		chosen, err := form()
+		if err != nil {
+			return err
+		}
+		d.found = nil
+		d.examine(cmd.Context())
+		return d.print(chosen == "json")
+	}
+	return cmd
+}
+
+func (d *doctor) say(check, level, text, remedy string) {
+	d.found = append(d.found, client.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
+}
+
+func (d *doctor) examine(ctx context.Context) {
+	if d.config != "" {
+		d.lookAtSettings()
+	}
+	api, err := d.Client()
+	if err != nil {
+		d.say("key", Fail, err.Error(), "set ROWMILL_SERVER and ROWMILL_API_KEY to the service and an administrator's key")
+		return
+	}
+	defer api.Close()
+	d.lookAtTLS(ctx, api.Server())
+	if d.lookAtKey(ctx, api) {
+		d.lookAtNodes(ctx, api)
+		d.lookAtActors(ctx, api)
+	}
+}
+
+func (d *doctor) lookAtSettings() {
+	set, err := settings.Load(settings.Sources{Environ: d.Term.Environ, File: d.config})
+	if err != nil {
+		d.say("settings", Fail, err.Error(), "mend "+d.config+"; docs/configuration.md has all settings")
+		return
+	}
+	found := OfSettings(set, d.Term.Now())
+	d.found = append(d.found, found...)
+	if len(found) == 0 {
+		d.say("settings", OK, d.config+" is valid", "")
+	}
+}
+
+// lookAtTLS looks at the certificate that clients are shown.
+func (d *doctor) lookAtTLS(ctx context.Context, server string) {
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "https" {
+		return // plain HTTP the nodes warn of, where they listen on a network
+	}
+	address := u.Host
+	if u.Port() == "" {
+		address = net.JoinHostPort(u.Hostname(), "443")
+	}
+	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: 5 * time.Second}, Config: &tls.Config{MinVersion: tls.VersionTLS12}}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	var invalid *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &invalid):
+		d.say("certificate", Fail, fmt.Sprintf("%s shows a certificate that clients refuse: %v", address, invalid.Err), "put a valid certificate for that name into http.tls_cert, or into the proxy before the nodes")
+		return
+	case err != nil:
+		return // what asks for the key says so
+	}
+	defer conn.Close()
+	leaf := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
+	until := leaf.NotAfter.UTC().Format(time.RFC3339)
+	if d.Term.Now().Add(expiresSoon).After(leaf.NotAfter) {
+		d.say("certificate", Warn, fmt.Sprintf("that of %s is valid until %s only", address, until), "renew it")
+		return
+	}
+	d.say("certificate", OK, fmt.Sprintf("that of %s is valid until %s", address, until), "")
+}
+
+// lookAtKey reports whether the service answers and the key may ask on.
+func (d *doctor) lookAtKey(ctx context.Context, api *client.Client) bool {
+	found, err := api.Nodes(ctx)
+	var refused *client.APIError
+	switch {
+	case err == nil:
+		d.say("api", OK, fmt.Sprintf("%s answers, %d nodes", api.Server(), len(found.Nodes)), "")
+		d.say("key", OK, "it is an administrator's of the account default", "")
+		for _, n := range found.Nodes {
+			if n.State != "running" {
+				d.say("node "+n.Name, Warn, "it is "+n.State+" and takes no jobs", "wait until it has left; start it again if it should go on")
+			}
+		}
+		return true
+	case errors.As(err, &refused) && refused.Status == 401:
+		d.say("key", Fail, "the key is unknown, revoked or expired", "take another one; `rowmill keys create --role admin` makes one, and api_key_file in a node's settings makes one valid for as long as it stands there")
+	case errors.As(err, &refused) && refused.Status == 403:
+		d.say("key", Fail, "the key is valid and may not see nodes", "take an administrator's key of the account default")
+	case errors.As(err, &refused):
+		d.say("api", Fail, fmt.Sprintf("%s answers with an error: %v", api.Server(), err), "look into the log of the node")
+	default:
+		d.say("api", Fail, fmt.Sprintf("%s does not answer: %v", api.Server(), err), "look whether a node runs and listens there (http.listen), and whether a firewall or proxy is between")
+	}
+	return false
+}
+
+func (d *doctor) lookAtNodes(ctx context.Context, api *client.Client) {
+	nodes, err := api.Diagnose(ctx)
+	if err != nil {
+		d.say("nodes", Fail, fmt.Sprintf("cannot be examined: %v", err), "upgrade all nodes to this version")
+		return
+	}
+	for _, n := range nodes {
+		if n.Facts == nil {
+			continue
+		}
+		for _, f := range n.Facts.Findings {
+			f.Check = n.Name + ": " + f.Check
+			d.found = append(d.found, f)
+		}
+	}
+	d.found = append(d.found, compare(nodes)...)
+}
+
+// lookAtActors finds what is stuck, and what jobs wait for.
+func (d *doctor) lookAtActors(ctx context.Context, api *client.Client) {
+	listed, err := api.Actors(ctx, client.ActorFilter{})
+	if err != nil {
+		d.say("actors", Fail, fmt.Sprintf("cannot be listed: %v", err), "look into the log of the node")
+		return
+	}
+	well := true
+	for _, a := range listed.Actors {
+		text, level, remedy := judge(a)
+		if level == OK {
+			continue
+		}
+		well = false
+		if a.LastError != nil {
+			text += "; last error: " + a.LastError.Message
+		}
+		d.say(a.Node+": "+a.Kind+" "+a.Job+a.Engine, level, text, remedy)
+	}
+	if well {
+		d.say("actors", OK, fmt.Sprintf("%d, none is stuck", len(listed.Actors)), "")
+	}
+}
+
+func judge(a client.Actor) (text, level, remedy string) {
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	message, errand := seconds(a.OldestMessageSeconds), seconds(a.ErrandSeconds)
+	switch {
+	case a.State != "running":
+		return "it has panicked", Warn, "report the fault with the stack in the log of the node; its job has failed and can be resumed"
+	case message > stuckMessage:
+		return fmt.Sprintf("a message has waited for %v", message.Round(time.Second)), Fail, "drain and restart node " + a.Node + "; kill it if it does not drain"
+	case a.Errand == "wait for an engine" && errand > stuckMessage:
+		return fmt.Sprintf("no server of its model is up for %v", errand.Round(time.Second)), Warn, "start one, or name it in engines; `rowmill jobs get` says which model, `rowmill nodes list` which are served. It fails after jobs.wait_for_engine"
+	case errand > longErrand && !slices.Contains(leisurely, a.Errand):
+		return fmt.Sprintf("out to %s for %v", a.Errand, errand.Round(time.Second)), Warn, "look at the storage or the server that its last error names"
+	}
+	return "", OK, ""
+}
+
+// print prints the findings, and returns ErrFound where one is a failure.
+func (d *doctor) print(asJSON bool) error {
+	failed := slices.ContainsFunc(d.found, func(f client.Finding) bool { return f.Level == Fail })
+	var err error
+	if asJSON {
+		err = terminal.JSON(d.Term.Out, map[string]any{"findings": d.found, "ok": !failed})
+	} else {
+		err = d.lines(d.Term.Out)
+	}
+	if err == nil && failed {
+		err = exit.With(exit.Failure, ErrFound)
+	}
+	return err
+}
+
+func (d *doctor) lines(w io.Writer) error {
+	for _, f := range d.found {
+		line := fmt.Sprintf("%-4s %s: %s", f.Level, terminal.Printable(f.Check), terminal.Printable(f.Text))
+		if f.Remedy != "" {
+			line += "\n     → " + terminal.Printable(f.Remedy)
+		}
+		if _, err := io.WriteString(w, strings.TrimSpace(line)+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package doctor
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+)
+
+// Levels of a finding.
+const (
+	OK   = "ok"
+	Warn = "warn"
+	Fail = "fail"
+)
+
+// expiresSoon is how long before its end a certificate is warned of: long enough
+// to have another one made.
+const expiresSoon = 14 * 24 * time.Hour
+
+// OfSettings finds what is wrong with settings that are valid.
+func OfSettings(set settings.Settings, now time.Time) []client.Finding {
+	var found []client.Finding
+	say := func(check, level, text, remedy string) {
+		found = append(found, client.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
+	}
+	for _, open := range set.Store.Exposure() {
+		say("records", Fail, open, "set requirepass in redis.conf and the password in store.url")
+	}
+	for _, open := range set.Cluster.Exposure() { // such a node starts with cluster.insecure alone
+		say("cluster", Warn, open, "set cluster.key, cluster.tls_cert, cluster.tls_key and cluster.tls_ca, and take cluster.insecure out")
+	}
+	if c := set.Cluster; c.Enabled() {
+		for name, pair := range map[string][2]string{"cluster.advertise": {c.Listen, c.Advertise}, "cluster.peer_advertise": {c.PeerListen, c.PeerAdvertise}} {
+			if pair[1] != "" && settings.IsLoopback(pair[1]) && !settings.IsLoopback(pair[0]) {
+				say("cluster", Fail, fmt.Sprintf("%s is %s: other machines that ask there ask themselves", name, pair[1]), "set "+name+" to an address of this machine that the others reach")
+			}
+		}
+	}
+	http := set.HTTP
+	if !settings.IsLoopback(http.Listen) {
+		if http.TLSCert == "" {
+			say("api", Warn, "http.listen "+http.Listen+" speaks plain HTTP: whoever is on the way reads keys and results", "set http.tls_cert and http.tls_key, or let a proxy on the same machine do TLS and listen on 127.0.0.1")
+		}
+		if http.AdminListen == "" {
+			say("metrics", Warn, "/metrics is open to whoever reaches the API", "set http.admin_listen to a loopback address, or to one that Prometheus alone reaches")
+		}
+	}
+	if http.AdminListen != "" && !settings.IsLoopback(http.AdminListen) {
+		say("admin", Fail, "http.admin_listen "+http.AdminListen+" opens pprof and metrics to the network, without a key", "listen on 127.0.0.1, or close the port to all but Prometheus")
+	}
+	if set.Retention.OrphanAge < set.Inputs.TotalTimeout {
+		say("retention", Warn, fmt.Sprintf("retention.orphan_age is %v, less than inputs.total_timeout, %v: what is still being stored may be taken for left behind", set.Retention.OrphanAge, set.Inputs.TotalTimeout), "set retention.orphan_age to 24h")
+	}
+	if set.ClockOffset != 0 {
+		say("clock", Fail, fmt.Sprintf("clock_offset is %v: times in records are wrong by that", set.ClockOffset), "take clock_offset out; it is for tests alone")
+	}
+	for name, file := range map[string]string{"http.tls_cert": http.TLSCert, "cluster.tls_cert": set.Cluster.TLSCert} {
+		if file != "" {
+			found = append(found, ofCertificate(name, file, now)...)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b client.Finding) int { return strings.Compare(a.Check, b.Check) })
+	return found
+}
+
+func ofCertificate(name, file string, now time.Time) []client.Finding {
+	finding := client.Finding{Check: "certificate", Level: Fail, Remedy: "put a new certificate and key in the place of " + file + "; the files are read again by themselves"}
+	cert, err := readCertificate(file)
+	switch {
+	case err != nil:
+		finding.Text = fmt.Sprintf("%s cannot be read: %v", name, err)
+	case now.After(cert.NotAfter):
+		finding.Text = fmt.Sprintf("%s is no longer valid since %s", name, cert.NotAfter.UTC().Format(time.RFC3339))
+	case now.Add(expiresSoon).After(cert.NotAfter):
+		finding.Level, finding.Text = Warn, fmt.Sprintf("%s is valid until %s only", name, cert.NotAfter.UTC().Format(time.RFC3339))
+	default:
+		return nil
+	}
+	return []client.Finding{finding}
+}
+
+func readCertificate(file string) (*x509.Certificate, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("it holds no PEM")
+	}
+	return x509.ParseCertificate(block.Bytes)
+}
+
+// Shared are the settings that nodes of a deployment should have alike, by
+// name.
+func Shared(set settings.Settings) map[string]string {
+	out := make(map[string]string)
+	for name, value := range map[string]any{"jobs": set.Jobs, "retention": set.Retention, "inputs": set.Inputs, "estimates": set.Estimates, "quotas": set.Quotas} {
+		text, err := yaml.Marshal(value)
+		if err != nil {
+			continue // settings are written by config print too
+		}
+		var fields map[string]any
+		if yaml.Unmarshal(text, &fields) != nil {
+			out[name] = strings.TrimSpace(string(text))
+			continue
+		}
+		for _, field := range slices.Sorted(maps.Keys(fields)) {
+			out[name+"."+field] = fmt.Sprint(fields[field])
+		}
+	}
+	return out
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	nethttp "net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/internal/wait"
+)
+
+// consult runs rowmill doctor and returns what it has found and its exit code.
+func consult(t *testing.T, server, key string, args ...string) ([]client.Finding, int) {
+	t.Helper()
+	code, out, errOut := runCommand(t.Context(), []string{"ROWMILL_SERVER=" + server, "ROWMILL_API_KEY=" + key}, "", append([]string{"doctor", "-o", "json"}, args...)...)
+	var doc struct {
+		Findings []client.Finding
+		OK       bool
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		t.Fatalf("%v\n%s%s", err, out, errOut)
+	}
+	if doc.OK != (code == 0) {
+		t.Errorf("ok is %v with exit code %d", doc.OK, code)
+	}
+	return doc.Findings, code
+}
+
+// A planted misconfiguration is named at its level, with a remedy.
+type planted struct{ check, level, says, remedy string }
+
+// diagnosed looks that all that was planted is found, and nothing else but what
+// is ok.
+func diagnosed(t *testing.T, found []client.Finding, all ...planted) {
+	t.Helper()
+	left := all
+	for _, f := range found {
+		if f.Level == "ok" {
+			continue
+		}
+		known := false
+		for i, p := range left {
+			if strings.Contains(f.Check, p.check) && f.Level == p.level && strings.Contains(f.Text, p.says) && strings.Contains(f.Remedy, p.remedy) {
+				left = append(append([]planted{}, left[:i]...), left[i+1:]...)
+				known = true
+				break
+			}
+		}
+		if !known {
+			t.Errorf("found what was not planted: %+v", f)
+		}
+	}
+	for _, p := range left {
+		t.Errorf("not found: %+v, among\n%+v", p, found)
+	}
+}
+
+// members prepares the nodes of a cluster over one Redis and one directory. They
+// are as they should be, but for what change says.
+func members(t *testing.T, records *redistest.Server, data string, changes ...func(*settings.Settings)) []*Main {
+	t.Helper()
+	first := gossipAddress(t)
+	all := make([]*Main, len(changes))
+	for i, change := range changes {
+		all[i] = prepare(t, data, func(s *settings.Settings) {
+			s.APIKey, s.Store.URL, s.Objects.Shared = clusterKey, settings.Secret(records.URL()), true
+			s.Cluster.Node, s.Cluster.Listen, s.Cluster.PeerListen, s.Cluster.Join = fmt.Sprint("node", i+1), first, "127.0.0.1:0", []string{first}
+			if i > 0 {
+				s.Cluster.Listen = gossipAddress(t)
+			}
+			s.Retention.Interval = time.Second
+			change(s)
+			if err := s.Validate(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if err := all[i].Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { stop(t, all[i]) })
+	}
+	wait.For(t, "all nodes know each other and their engines", func() bool {
+		for _, m := range all {
+			if len(m.Pipeline.Nodes()) != len(all) {
+				return false
+			}
+			for _, n := range m.Pipeline.Nodes() {
+				if n.Version == "" {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	return all
+}
+
+func asIs(*settings.Settings) {}
+
+// up waits until a node knows of all its servers whether they are up.
+func up(t *testing.T, m *Main, servers int) {
+	t.Helper()
+	wait.For(t, "the servers were asked", func() bool {
+		known := 0
+		for _, e := range m.Pipeline.Engines() {
+			if e.Up || e.Err != nil && !strings.Contains(e.Err.Error(), "not probed") {
+				known++
+			}
+		}
+		return known == servers
+	})
+}
+
+func TestDoctor_SoundDeployment(t *testing.T) {
+	t.Parallel()
+	nodes := members(t, redistest.Start(t), t.TempDir(), asIs, asIs)
+	for _, m := range nodes {
+		up(t, m, 1)
+	}
+	found, code := consult(t, nodes[1].URL, clusterKey)
+	diagnosed(t, found)
+	checks := map[string]bool{}
+	for _, f := range found {
+		_, check, _ := strings.Cut(f.Check, ": ")
+		checks[check] = true
+		checks[f.Check] = true
+	}
+	for _, check := range []string{"api", "key", "records", "bucket", "clock", "peers", "engine simulator", "actors"} {
+		if !checks[check] {
+			t.Errorf("%s was not looked at: %v", check, found)
+		}
+	}
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestDoctor_ServiceAndKey(t *testing.T) {
+	t.Parallel()
+	nobody := "http://" + gossipAddress(t)
+	found, code := consult(t, nobody, "a-key")
+	diagnosed(t, found, planted{"api", "fail", "does not answer", "http.listen"})
+	if code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	m := start(t, t.TempDir(), func(s *settings.Settings) { s.APIKey = clusterKey })
+	found, _ = consult(t, m.URL, "a-wrong-key")
+	diagnosed(t, found, planted{"key", "fail", "unknown, revoked or expired", "keys create"})
+	_, user, _ := runCommand(t.Context(), environ(m, clusterKey), "", "keys", "create", "--role", "user", "--name", "somebody", "-o", "json")
+	var made struct{ Key string }
+	if err := json.Unmarshal([]byte(user), &made); err != nil {
+		t.Fatal(err, user)
+	}
+	found, _ = consult(t, m.URL, made.Key)
+	diagnosed(t, found, planted{"key", "fail", "may not see nodes", "administrator's key"})
+	files, _ := certificate(t)
+	secure := start(t, t.TempDir(), func(s *settings.Settings) {
+		s.APIKey, s.HTTP.TLSCert, s.HTTP.TLSKey = clusterKey, files.Cert, files.Key
+	})
+	found, _ = consult(t, secure.URL, clusterKey)
+	diagnosed(t, found, planted{"certificate", "fail", "clients refuse", "http.tls_cert"}, planted{"api", "fail", "does not answer", ""})
+}
+
+func TestRoomFinding(t *testing.T) {
+	t.Parallel()
+	if f := roomFinding("/data", 20<<30, 100<<30); f.Level != "" {
+		t.Errorf("%+v", f)
+	}
+	if f := roomFinding("/data", 5<<30, 100<<30); f.Level != "warn" || f.Check != "disk" || !strings.Contains(f.Text, "5.0 GiB left, 5 %") || f.Remedy == "" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// page serves the pages of an inference server.
+func page(t *testing.T, answers map[string]string) string {
+	t.Helper()
+	server := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		status, body := 404, "{}"
+		if text, ok := answers[r.URL.Path]; ok {
+			status, body = 200, text
+		} else if len(answers) == 0 {
+			status = 401
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestDoctor_Engines(t *testing.T) {
+	t.Parallel()
+	listed := func(model string, context int) string {
+		return page(t, map[string]string{
+			"/v1/models": fmt.Sprintf(`{"object":"list","data":[{"id":%q,"object":"model","owned_by":"vllm","max_model_len":%d}]}`, model, context),
+			"/version":   `{"version":"0.9.0"}`,
+		})
+	}
+	m := start(t, t.TempDir(), func(s *settings.Settings) {
+		s.APIKey, s.Simulator.Enabled = clusterKey, settings.Never
+		s.Engines = []settings.Engine{
+			{URL: page(t, nil), Name: "locked"},
+			{URL: "http://" + gossipAddress(t), Name: "gone"},
+			{URL: listed("llama-3.1-8b", 1000), Name: "short"},
+			{URL: listed("somebody/else", 1000), Name: "strange"},
+		}
+	})
+	up(t, m, 4)
+	found, code := consult(t, m.URL, clusterKey)
+	diagnosed(t, found,
+		planted{"engine locked", "fail", "HTTP 401", "api_key"},
+		planted{"engine gone", "fail", "down", "start it"},
+		planted{"engine short", "warn", "1000 tokens for llama-3.1-8b", "--max-model-len"},
+		planted{"engine strange", "warn", "somebody/else", "catalog"},
+	)
+	if code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	none := start(t, t.TempDir(), func(s *settings.Settings) {
+		s.APIKey, s.Simulator.Enabled, s.Discover.Addresses = clusterKey, settings.Never, []string{gossipAddress(t)}
+	})
+	found, _ = consult(t, none.URL, clusterKey)
+	diagnosed(t, found, planted{"engines", "fail", "none", "name one in engines"})
+}
+
+func TestDoctor_Cluster(t *testing.T) {
+	t.Parallel()
+	records, data := redistest.Start(t), t.TempDir()
+	if _, err := records.Command("CONFIG", "SET", "appendfsync", "everysec"); err != nil {
+		t.Fatal(err)
+	}
+	catalog := filepath.Join(t.TempDir(), "catalog.yaml")
+	if err := os.WriteFile(catalog, []byte("models:\n- {id: llama-3.1-8b, kind: generation, context_length: 4096}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	closed := gossipAddress(t)
+	nodes := members(t, records, data, asIs, func(s *settings.Settings) {
+		s.Cluster.Listen = strings.Replace(s.Cluster.Listen, "127.0.0.1", "0.0.0.0", 1)
+		s.Cluster.Advertise, s.Cluster.PeerAdvertise, s.Cluster.Insecure = s.Cluster.Listen, closed, true
+		s.Cluster.Advertise = strings.Replace(s.Cluster.Advertise, "0.0.0.0", "127.0.0.1", 1)
+		s.HTTP.Listen, s.HTTP.AdminListen = "127.0.0.1:0", "0.0.0.0:0"
+		s.ClockOffset, s.Retention.ClockTolerance = time.Minute, time.Hour
+		s.Retention.OrphanAge, s.Jobs.MaxActive, s.Catalog = time.Hour, 7, catalog
+	})
+	for _, m := range nodes {
+		up(t, m, 1)
+	}
+	wait.For(t, "the clock was looked at", func() bool { return nodes[1].Pipeline.Storage().Skew > clockOff })
+	// A file where the folder of what is tried should be.
+	probe := filepath.Join(data, "objects", "probe")
+	if err := os.RemoveAll(probe); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(probe, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, _ := consult(t, nodes[1].URL, clusterKey)
+	diagnosed(t, found,
+		planted{"node1: records", "warn", "once a second", "redis.conf"},
+		planted{"node2: records", "warn", "once a second", "redis.conf"},
+		planted{"node1: bucket", "fail", "cannot be written", "write to"},
+		planted{"node2: bucket", "fail", "cannot be written", "write to"},
+		planted{"node1: peers", "fail", "node node2 cannot be asked at " + closed, "cluster.peer_advertise"},
+		planted{"node2: cluster", "warn", "gossip", "cluster.insecure"},
+		planted{"node2: cluster", "fail", "cluster.advertise is 127.0.0.1", "address of this machine"},
+		planted{"node2: admin", "fail", "pprof", "127.0.0.1"},
+		planted{"node2: clock", "fail", "clock_offset is 1m0s", "take clock_offset out"},
+		planted{"node2: clock", "fail", "ahead of that of the records", "NTP"},
+		planted{"node2: retention", "warn", "retention.orphan_age", "24h"},
+		planted{"settings", "warn", "jobs.max_active", "same value"},
+		planted{"settings", "warn", "retention.orphan_age", "same value"},
+		planted{"settings", "warn", "retention.clock_tolerance", "same value"},
+		planted{"catalog", "fail", "nodes differ in catalog", "same catalog"},
+	)
+	found, _ = consult(t, nodes[0].URL, clusterKey)
+	for _, f := range found {
+		if f.Check == "node node2" && f.Level == "fail" && strings.Contains(f.Remedy, "cluster.peer_listen") {
+			return
+		}
+	}
+	t.Errorf("from node1 node2 cannot be asked, and the doctor does not say so: %+v", found)
+}

@@ -1,0 +1,51 @@
+package http
+
+import (
+	"context"
+
+	"github.com/gin-gonic/gin"
+)
+
+// Finding is what a check has found.
+type Finding struct {
+	Check  string `json:"check"` // such as "records"
+	Level  string `json:"level"` // ok, warn or fail
+	Text   string `json:"text"`
+	Remedy string `json:"remedy"` // what to do; empty where it is ok
+}
+
+// Facts are what a node knows and has tried of itself.
+type Facts struct {
+	Version    string            `json:"version"`
+	Deployment string            `json:"deployment"` // whose records and objects it uses
+	Catalog    string            `json:"catalog"`    // a hash of its models
+	Members    []string          `json:"members"`    // ids of the nodes that it sees
+	Settings   map[string]string `json:"settings"`   // those that nodes should have alike
+	Findings   []Finding         `json:"findings"`
+}
+
+// Diagnosis is what is known of a node.
+type Diagnosis struct {
+	ID    string  `json:"id"`
+	Name  string  `json:"name"`
+	Error *string `json:"error"` // why it has not answered; Facts are null then
+	Facts *Facts  `json:"facts"`
+}
+
+// A Doctor examines the nodes.
+type Doctor interface {
+	// Diagnose has every node examine itself. It takes seconds.
+	Diagnose(ctx context.Context) ([]Diagnosis, error)
+}
+
+// diagnose answers GET /v1/diagnosis.
+func (n *nodes) diagnose(c *gin.Context) (any, error) {
+	if err := operates(c); err != nil {
+		return nil, err
+	}
+	found, err := n.fleet.Diagnose(c.Request.Context())
+	if err != nil {
+		return nil, err
+	}
+	return gin.H{"nodes": found}, nil
+}
