@@ -23,7 +23,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release demo cluster test test/race virtual virtual/planted soak soak/jobs fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/ops bench/parts bench/tokens bench/virtual clean help
+.PHONY: build release demo cluster test test/race virtual virtual/planted soak soak/jobs fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/ops bench/parts bench/tokens bench/virtual clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -83,7 +83,7 @@ $(LINT): .ci/tools.env
 ci: ## everything a change must pass, on a fresh machine too
 	.ci/run
 
-bench: bench/b1 ## the row path against its limit (B1); bench/b2, bench/ingest, bench/b6, bench/b7, bench/b9, bench/b11, bench/ops and bench/parts measure the rest
+bench: bench/b1 ## the row path against its limit (B1); bench/b2, bench/ingest, bench/b6, bench/b7, bench/b9, bench/b11, bench/b12, bench/ops and bench/parts measure the rest
 
 bench/b1: build
 	$(GO) run ./bench/run -rounds $(ROUNDS) b1
@@ -122,6 +122,10 @@ bench/b7: build
 
 bench/b11: build
 	$(GO) run ./bench/run b11
+
+bench/b12: ROUNDS = 1
+bench/b12: build
+	$(GO) run ./bench/run -rounds $(ROUNDS) b12
 
 bench/virtual: ## scheduling in virtual time: tail (B3), prefixes (B4), priority (B10)
 	$(GO) test -v -timeout 60m ./bench/virtual -full

@@ -28,8 +28,9 @@ func main() {
 		answer  = flag.Duration("answer", slowAnswer, "how long the servers of B6 take for a row; they run 16 at once")
 		most    = flag.Int64("most", 10_000_000, "rows of the largest job of B7")
 	)
+	jobs := flag.Int("jobs", 10_000, "jobs that another account has submitted in B12")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] b1|b2|b2/llama|ingest|b6|b6/cpu|b7|b9|b11|ops, from the repository's root")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] b1|b2|b2/llama|ingest|b6|b6/cpu|b7|b9|b11|b12|ops, from the repository's root")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -39,7 +40,7 @@ func main() {
 		os.Exit(2)
 	}
 
-	size := sizes{rows: *rows, most: *most, gpu: *only, length: *length, nodes: *nodes, answer: *answer}
+	size := sizes{rows: *rows, most: *most, gpu: *only, length: *length, nodes: *nodes, answer: *answer, jobs: *jobs}
 	if err := run(log, flag.Arg(0), *dir, *rowmill, *rounds, size); err != nil {
 		log.Error("the benchmark failed", "err", err)
 		os.Exit(1)
@@ -53,6 +54,7 @@ type sizes struct {
 	length     time.Duration
 	nodes      int
 	answer     time.Duration
+	jobs       int
 }
 
 func run(log *slog.Logger, name, dir, rowmill string, rounds int, size sizes) error {
@@ -82,8 +84,10 @@ func run(log *slog.Logger, name, dir, rowmill string, rounds int, size sizes) er
 		return b.crashes(ctx, size.length)
 	case "b11":
 		return b.controlPlane(ctx)
+	case "b12":
+		return b.fairness(ctx, size.nodes, size.jobs, size.answer)
 	case "ops":
 		return b.operations(ctx)
 	}
-	return fmt.Errorf("unknown benchmark %q: b1, b2, b2/llama, ingest, b6, b6/cpu, b7, b9, b11 or ops", name)
+	return fmt.Errorf("unknown benchmark %q: b1, b2, b2/llama, ingest, b6, b6/cpu, b7, b9, b11, b12 or ops", name)
 }

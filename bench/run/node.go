@@ -24,6 +24,7 @@ const apiKey = "bench-key-0123456789abcdef0123456789abcdef"
 type node struct {
 	*process
 	base   string // http://host:port
+	key    string // that requests carry
 	data   string // its data directory
 	client *http.Client
 }
@@ -56,7 +57,7 @@ func startNode(ctx context.Context, binary, data, engine string, further ...stri
 		return nil, err
 	}
 	n := &node{
-		process: p, base: "http://" + address, data: data,
+		process: p, base: "http://" + address, key: apiKey, data: data,
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 	}
 	if err := n.ready(ctx); err != nil {
@@ -119,7 +120,7 @@ func (n *node) call(ctx context.Context, method, path string, body, out any) err
 	if err != nil {
 		return fmt.Errorf("make request: %w", err)
 	}
-	request.Header.Set("Authorization", "Key "+apiKey)
+	request.Header.Set("Authorization", "Key "+n.key)
 	request.Header.Set("Content-Type", "application/json")
 	response, err := n.client.Do(request)
 	if err != nil {

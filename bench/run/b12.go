@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// What one account has submitted when the other comes: far more than the servers
+// answer while they are measured, all of priority 0.
+const (
+	greedyRows = 100
+	modestJobs = 20 // each round
+)
+
+// fairness is B12: how soon a job of one row of priority 0 begins and ends beside
+// all that another account has submitted, on one node and on three.
+func (b *bench) fairness(ctx context.Context, most, jobs int, answer time.Duration) error {
+	t := table{head: []string{"nodes", "starts after, p50", "starts after, most", "ends after, p50", "ends after, most"}}
+	for _, nodes := range []int{1, 3} {
+		if nodes > most {
+			break
+		}
+		var began, ended []time.Duration
+		for range b.rounds {
+			if err := b.besideGreed(ctx, nodes, jobs, answer, &began, &ended); err != nil {
+				return fmt.Errorf("%d nodes: %w", nodes, err)
+			}
+		}
+		t.add(strconv.Itoa(nodes), percentile(began, 0.5).String(), percentile(began, 1).String(), percentile(ended, 0.5).String(), percentile(ended, 1).String())
+	}
+	fmt.Printf("\nB12 fairness: jobs of one row of priority 0, which takes %v at the server, beside %d jobs of %d rows of priority 0 of another account, %d rounds of %d\n\n",
+		answer, jobs, greedyRows, b.rounds, modestJobs)
+	t.print(os.Stdout)
+	return nil
+}
+
+// besideGreed measures a round on fresh nodes.
+func (b *bench) besideGreed(ctx context.Context, nodes, jobs int, answer time.Duration, began, ended *[]time.Duration) error {
+	l, err := b.startFair(ctx, nodes, answer)
+	if err != nil {
+		return err
+	}
+	defer l.end()
+	first, err := l.nodes[0].submit(ctx, submission{Inputs: []string{"one row"}, Model: model})
+	if err != nil {
+		return err
+	}
+	if _, err := l.nodes[0].wait(ctx, first, glimpseEvery); err != nil {
+		return fmt.Errorf("first job: %w", err)
+	}
+	var made struct {
+		Key string `json:"key"`
+	}
+	if err := l.nodes[0].call(ctx, http.MethodPost, "/v1/keys", map[string]string{"account": "modest"}, &made); err != nil {
+		return err
+	}
+	if err := l.flood(ctx, jobs); err != nil {
+		return err
+	}
+	for i := range modestJobs {
+		modest := *l.nodes[i%nodes]
+		modest.key = made.Key
+		submitted := time.Now()
+		id, err := modest.submit(ctx, submission{Inputs: []string{"one row"}, Model: model})
+		if err != nil {
+			return err
+		}
+		start, end, err := modest.times(ctx, id, submitted)
+		if err != nil {
+			return err
+		}
+		b.log.Info("measured", "nodes", nodes, "starts", start, "ends", end)
+		*began, *ended = append(*began, start), append(*ended, end)
+	}
+	return nil
+}
+
+// startFair starts a cluster, or a node that stands alone with nothing beside it.
+func (b *bench) startFair(ctx context.Context, nodes int, answer time.Duration) (*lab, error) {
+	if nodes > 1 {
+		return b.startLab(ctx, nodes, b.slow(answer))
+	}
+	data := filepath.Join(b.dir, "node-b12")
+	if err := os.RemoveAll(data); err != nil {
+		return nil, fmt.Errorf("remove old data: %w", err)
+	}
+	server, engine, err := b.slow(answer)("node-b12-server.log")
+	if err != nil {
+		return nil, err
+	}
+	l := &lab{servers: []*process{server}}
+	n, err := startNode(ctx, b.rowmill, data, engine)
+	if err != nil {
+		l.end()
+		return nil, err
+	}
+	l.nodes = []*node{n}
+	return l, nil
+}
+
+// flood submits what the greedy account wants.
+func (l *lab) flood(ctx context.Context, jobs int) error {
+	rows := make([]string, greedyRows)
+	for i := range rows {
+		rows[i] = fmt.Sprint("row ", i)
+	}
+	const clients = 32
+	group, ctx := errgroup.WithContext(ctx)
+	for c := range clients {
+		group.Go(func() error {
+			for i := c; i < jobs; i += clients {
+				if _, err := l.nodes[i%len(l.nodes)].submit(ctx, submission{Inputs: rows, Model: model}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// times are how long after its submission a job runs, and is over.
+func (n *node) times(ctx context.Context, id string, submitted time.Time) (start, end time.Duration, err error) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		r, err := n.job(ctx, id)
+		if err != nil {
+			return 0, 0, fmt.Errorf("look at job %s: %w", id, err)
+		}
+		if start == 0 && r.Started != nil {
+			start = time.Since(submitted)
+		}
+		switch r.Status {
+		case "succeeded":
+			return start, time.Since(submitted), nil
+		case "failed", "cancelled":
+			return 0, 0, fmt.Errorf("job %s %s: %s", id, r.Status, r.FailureReason)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, 0, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
