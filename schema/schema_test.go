@@ -211,3 +211,24 @@ func FuzzViolation(f *testing.F) {
 		}
 	})
 }
+
+// FuzzCompile looks for schemas that a submission would hold a node with: one of
+// a few hundred bytes is compiled, or refused with a reason, within a moment.
+func FuzzCompile(f *testing.F) {
+	f.Add(`{"$defs":{"a":{"allOf":[{"$ref":"#/$defs/b"},{"$ref":"#/$defs/b","title":"x"}]},"b":{"allOf":[{"$ref":"#/$defs/a"}]}},"$ref":"#/$defs/a"}`)
+	f.Add(`{"patternProperties":{"(x{0,1000}){0,1}":{"pattern":"((a{1,100}){1,100})"}},"multipleOf":1e-300}`)
+	f.Add(`{"$dynamicRef":"#x","$dynamicAnchor":"x","unevaluatedItems":{"$recursiveRef":"#"},"enum":[1e324,-0]}`)
+	f.Fuzz(func(t *testing.T, schema string) {
+		if len(schema) > 1<<10 {
+			return
+		}
+		began := time.Now()
+		s, err := Compile(json.RawMessage(schema))
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if (s == nil) == (err == nil) || err != nil && len(err.Error()) > 4096 {
+			t.Errorf("%v, %v", s, err)
+		}
+	})
+}

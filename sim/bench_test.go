@@ -76,6 +76,7 @@ func (x *discard) answer(status int, _ string, _ time.Duration, b []byte) {
 }
 func (x *discard) stream(_ string, body io.ReadCloser) { _ = body.Close() }
 func (x *discard) reset()                              {}
+func (x *discard) seize(func(net.Conn))                {}
 
 // BenchmarkServer measures CPU per request over loopback, client included: the
 // client writes ready-made bytes and parses only the framing. health is the

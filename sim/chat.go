@@ -62,6 +62,9 @@ func (s *Server) generate(x exchange, g *generation) (handedOn bool) {
 	if g.fault.fault == faultViolate && generator == nil {
 		g.fault = outcome{} // there is no schema to violate
 	}
+	if g.fault.fault == faultHostile && req.stream {
+		g.fault = outcome{}
+	}
 	s.counts.faults[g.fault.fault].Add(1)
 	if err := sleep(x.context(), g.directives.delay); err != nil {
 		s.abandon(x, g, 0, err)
@@ -113,6 +116,10 @@ func (s *Server) finish(x exchange, g *generation, run Run) (handedOn bool) {
 	}
 	if err != nil {
 		s.abandon(x, g, ready, err)
+		return false
+	}
+	if g.fault.fault == faultHostile {
+		s.note(g, s.assault(x, s.appendCompletion(nil, g), g.req.promptID.key()), wanted, false)
 		return false
 	}
 	s.note(g, http.StatusOK, wanted, false)

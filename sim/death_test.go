@@ -22,7 +22,7 @@ func TestSetRate(t *testing.T) {
 	}
 	want := Faults{
 		Rate429: 0.01, Rate500: 0.02, Rate503: 0.03, Reset: 0.04, Hang: 0.05, Truncate: 0.06,
-		Malformed: 0.07, SchemaViolation: 0.08, Empty: 0.09,
+		Malformed: 0.07, SchemaViolation: 0.08, Empty: 0.09, Hostile: 0.1,
 	}
 	if f != want {
 		t.Errorf("got %+v", f)

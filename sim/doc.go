@@ -33,7 +33,8 @@
 //
 // Faults are injected by rate, by Config.Faults, SetFaults or POST /sim/faults,
 // and by directives: refusals by status, connections that are reset, answers
-// that hang, break off, are no JSON, have no choices or violate their schema.
+// that hang, break off, are no JSON, have no choices or violate their schema, and
+// those that no honest server gives (package hostile).
 // The whole server can be slow to start (503 until then), die at a time and
 // come back at the same address with an empty prefix cache.
 //

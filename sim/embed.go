@@ -171,6 +171,10 @@ func (s *Server) embed(x exchange) {
 	}
 	s.counts.promptTokens.Add(int64(r.sum))
 	s.counts.finished("stop")
+	if hit.fault == faultHostile {
+		note(s.assault(x, s.appendEmbeddings(nil, r, false), group.key()), false)
+		return
+	}
 	note(http.StatusOK, false)
 	body := s.appendEmbeddings(x.buffer(), r, hit.fault == faultEmpty)
 	switch hit.fault {

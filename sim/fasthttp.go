@@ -244,6 +244,11 @@ func (x *fastExchange) reset() {
 	resetConn(x.conn.Conn)
 }
 
+func (x *fastExchange) seize(take func(net.Conn)) {
+	x.conn.unwatch()
+	take(x.conn.Conn)
+}
+
 // watchedBody ends the watch for the client with the stream.
 type watchedBody struct {
 	io.ReadCloser

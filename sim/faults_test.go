@@ -10,10 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill"
 )
 
 var schemaFormat = map[string]any{"type": "json_schema", "json_schema": map[string]any{
@@ -401,4 +404,43 @@ func TestDisconnectFreesTheSlot(t *testing.T) {
 			eventually(t, "the slot is free", func() bool { return c.sim.Load().Running == 0 })
 		}
 	})
+}
+
+// A hostile server's answers are not all alike, and some of them are right.
+func TestHostile(t *testing.T) {
+	t.Parallel()
+	server, err := New(Config{Models: []rowmill.Model{{ID: "m", Kind: rowmill.KindGeneration}}, Profile: Instant(), Faults: Faults{Hostile: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(t.Context(), "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop(context.Background()) })
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	right, wrong := 0, 0
+	for i := range 200 {
+		body := fmt.Sprintf(`{"model":"m","max_tokens":4,"messages":[{"role":"user","content":"prompt %d"}]}`, i)
+		response, err := client.Post(server.URL()+"/v1/chat/completions", "application/json", strings.NewReader(body))
+		if err != nil {
+			wrong++
+			continue
+		}
+		var answer struct {
+			Choices []json.RawMessage `json:"choices"`
+			Usage   struct {
+				Input int `json:"prompt_tokens"`
+			} `json:"usage"`
+		}
+		err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&answer)
+		response.Body.Close()
+		if err == nil && len(answer.Choices) == 1 && answer.Usage.Input < 1000 {
+			right++
+		} else {
+			wrong++
+		}
+	}
+	if right == 0 || wrong < 100 {
+		t.Errorf("%d right answers and %d wrong ones", right, wrong)
+	}
 }

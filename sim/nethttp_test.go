@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -91,4 +92,12 @@ func (x *stdExchange) reset() {
 		panic(http.ErrAbortHandler)
 	}
 	resetConn(conn)
+}
+
+func (x *stdExchange) seize(take func(net.Conn)) {
+	conn, _, err := http.NewResponseController(x.w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	take(conn)
 }

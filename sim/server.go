@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/sim/hostile"
 )
 
 // ServerName is the value of the header Server.
@@ -232,6 +233,9 @@ type exchange interface {
 	stream(contentType string, body io.ReadCloser)
 	// reset breaks the connection off without an answer.
 	reset()
+	// seize hands the connection over, which the answer is written on by what
+	// takes it, and then closed.
+	seize(take func(net.Conn))
 }
 
 const (
@@ -309,6 +313,20 @@ func (s *Server) refuse(x exchange, err error) {
 func (s *Server) reply(x exchange, contentType string, body []byte) {
 	s.counts.status[http.StatusOK].Add(1)
 	x.answer(http.StatusOK, contentType, 0, body)
+}
+
+// assault answers a prompt as no honest server would. What comes of it is known:
+// the honest answer, which is in it all the same and has status 200, or an error,
+// 0.
+func (s *Server) assault(x exchange, good []byte, prompt uint64) (status int) {
+	seed := uint64(s.faults.seed) ^ prompt + s.faults.times(prompt)
+	r := hostile.Request{Path: string(x.path()), Type: typeJSON, Good: good, Seed: seed}
+	kind := hostile.Draw(r.Certain(), seed)
+	if kind.Outcome == hostile.Keeps {
+		status = http.StatusOK
+	}
+	x.seize(func(conn net.Conn) { kind.Answer(conn, r) })
+	return status
 }
 
 // replyJSON answers 200 with any value; not for the hot paths.

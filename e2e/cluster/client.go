@@ -80,6 +80,12 @@ func (c *client) probe(ctx context.Context, url string) error {
 	return err
 }
 
+// setFaults has a simulator inject faults, by their JSON.
+func (c *client) setFaults(ctx context.Context, url, faults string) error {
+	_, err := c.send(ctx, http.MethodPost, url+"/sim/faults", http.Header{"Content-Type": {"application/json"}}, []byte(faults))
+	return err
+}
+
 // elsewhere reports whether a client behind several nodes goes to the next one:
 // nobody listens there, or the node says itself that it is about to stop.
 func elsewhere(err error) bool {

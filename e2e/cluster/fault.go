@@ -91,6 +91,7 @@ func Faults() []Fault {
 		{Name: "Redis full", New: true, Lasts: fullFor, Strike: redisFull},
 		{Name: "S3 full", New: true, Hosts: true, Root: true, Lasts: fullFor, Strike: s3Full},
 		{Name: "S3 slow", New: true, Hosts: true, Lasts: partedFor, Strike: slowly("S3 slow", 1000, func(t *Trial) *host { return t.s3Host })},
+		{Name: "hostile answers of an engine", New: true, Lasts: partedFor, Strike: hostileEngine},
 		{Name: "Redis slow", New: true, Hosts: true, Lasts: partedFor, Strike: slowly("Redis slow", 400, func(t *Trial) *host { return t.redisHost })},
 	}
 	for _, d := range []time.Duration{3 * time.Second, 10 * time.Second, 30 * time.Second} {
@@ -228,6 +229,25 @@ func pauseNode(which target, d time.Duration) func(context.Context, *Trial) erro
 		time.Sleep(d)
 		return n.resume()
 	}
+}
+
+// hostileShare is the share of the rows that a hostile engine answers as no honest
+// one would: low enough for no row to use up its attempts.
+const hostileShare = 0.2
+
+// hostileEngine has the engine of a node give answers of every kind that is not
+// to be expected. They cost no row, and nobody anything.
+func hostileEngine(ctx context.Context, t *Trial) error {
+	n, err := t.worker(ctx)
+	if err != nil {
+		return err
+	}
+	t.struck(Strike{Fault: "hostile answers at " + n.name, Lives: true})
+	if err := t.client.setFaults(ctx, n.sim.url, fmt.Sprintf(`{"hostile":%v}`, hostileShare)); err != nil {
+		return err
+	}
+	time.Sleep(partedFor)
+	return t.client.setFaults(ctx, n.sim.url, "{}")
 }
 
 // terminate asks a node to end: it hands back what it has, and nothing is run

@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -116,7 +117,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	if context.Cause(ctx) == errPatience { //nolint:errorlint // set above
 		err = &engine.Error{Class: engine.Moment, Code: "timeout", Message: "no answer in time"}
 	}
-	if err == nil && reply.Content != garbage && !c.proc.dead() { // what is no answer has to be asked for again
+	if err == nil && reply.Content != garbage && !slices.Contains(hostileContents, reply.Content) && !c.proc.dead() { // what is no answer has to be asked for again
 		w.tally.mu.Lock()
 		w.tally.answered[text]++
 		w.tally.mu.Unlock()
@@ -166,6 +167,13 @@ func (c *call) generate(ctx context.Context, text string) (engine.Reply, error) 
 // garbage is no answer to any schema.
 const garbage = `{"n":"none"`
 
+// hostileContents are no answers to the schema either, and costly to find so.
+var hostileContents = []string{
+	"1e-99999999", `{"n":1e9999999}`, `{"n":-1e-99999999}`, "NaN", "", "\x00",
+	strings.Repeat(`{"n":`, 9000) + strings.Repeat("}", 9000), strings.Repeat("[", 20_000),
+	`{"n":` + strings.Repeat("7", 2000) + "}", "[" + strings.Repeat("0,", 10_000) + "0]", strings.Repeat("\uFFFD", 50_000),
+}
+
 // lies is what a server answers that does not always tell the truth.
 func (c *call) lies(ctx context.Context, text string, try int, good engine.Reply) (engine.Reply, error) {
 	w := c.world
@@ -195,6 +203,12 @@ func (c *call) lies(ctx context.Context, text string, try int, good engine.Reply
 		if err := pause(ctx, 10*w.paceOf()); err != nil {
 			return engine.Reply{}, err
 		}
+	case "hostile": // what is left of it once the adapter has read it
+		hostile := hostileContents[int(w.chance(fmt.Sprint("hostile ", text, try))*float64(len(hostileContents)))]
+		if !c.schema {
+			return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 200, Code: "malformed_reply", Message: "no answer", Raw: hostile}
+		}
+		good.Content = hostile
 	case "garbage": // it is one only where there is a schema
 		if c.schema {
 			good.Content = garbage

@@ -133,6 +133,7 @@ func Generate(seed uint64) Schedule {
 	more := &generator{Rand: rand.New(rand.NewPCG(seed, 14)), Schedule: g.Schedule} //nolint:gosec // as above
 	more.downloads()
 	more.removals()
+	more.hostility()
 	return more.Schedule
 }
 
@@ -150,6 +151,20 @@ func (g *generator) downloads() {
 		return
 	}
 	g.faultAt(g.IntN(len(g.Nodes)), g.one("source.get", "source.get", "blob.put", "store.update"))
+}
+
+// hostility has an engine say what none should, sometimes to a schema.
+func (g *generator) hostility() {
+	if g.IntN(6) > 0 {
+		return
+	}
+	f := Fault{Kind: "engine", Node: g.IntN(len(g.Nodes)), How: "hostile", Rate: 0.2 + 0.6*g.Float64()}
+	g.span(&f)
+	g.maybeAll(&f)
+	g.Faults = append(g.Faults, f)
+	if j := &g.Jobs[g.IntN(len(g.Jobs))]; j.Continues == 0 && g.IntN(2) == 0 {
+		j.Schema = true
+	}
 }
 
 // removals has data go: for its client, or for its time.

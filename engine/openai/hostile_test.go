@@ -87,7 +87,7 @@ func wellClassified(t *testing.T, err error) {
 }
 
 // plain wants a text that may be shown in a terminal.
-func plain(t *testing.T, text string) {
+func plain(t testing.TB, text string) {
 	t.Helper()
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7F || r == '\u202e' }) {
 		t.Errorf("%.100q is nothing to show", text)
@@ -263,7 +263,7 @@ func (h *hostileServer) page(t *testing.T, e *Engine, path string) []byte {
 
 // sound wants of what a server says of itself what others keep and pass on: that
 // it is short, may be shown, and can be reckoned with.
-func sound(t *testing.T, info engine.Info) {
+func sound(t testing.TB, info engine.Info) {
 	t.Helper()
 	if info.Slots < 0 || info.Slots > maxSlots || len(info.Version) > maxVersion || len(info.Models) > maxModels {
 		t.Errorf("slots %d, version of %d bytes, %d models", info.Slots, len(info.Version), len(info.Models))
