@@ -281,3 +281,19 @@ func TestForgottenEndThatWasFound(t *testing.T) {
 		n.whole()
 	})
 }
+
+// A node that stood still until its session was over cancels a job again that it
+// had owned, whoever claims it.
+func TestForgottenCancelOfAnOwnerThatStoodStill(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	n := v.nodeThat(recall.Config{For: time.Nanosecond, Patience: time.Hour})
+	v.keep()
+	n.begin()
+	n.cancel()
+	n.must(v.CloseSession(t.Context(), n.session))
+	v.forget()
+	n.look()
+	n.look()
+	n.is(rowmill.StatusCancelled)
+}

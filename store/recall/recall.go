@@ -231,14 +231,15 @@ func (s *Store) mend(ctx context.Context, j *job) error {
 		fence = store.Fence{}
 	default: // it ended here: nobody is left who would claim it
 		rec, err := s.Store.Claim(ctx, j.id, fence.Session)
-		if errors.Is(err, rowmill.ErrLeaseLost) { // of a session before: whoever claims it goes on
+		switch {
+		case errors.Is(err, rowmill.ErrLeaseLost): // of a session before: whoever claims it goes on
 			j.lose()
-			return nil
-		}
-		if err != nil {
+			fence = store.Fence{}
+		case err != nil:
 			return err
+		default:
+			fence.Epoch = rec.Epoch
 		}
-		fence.Epoch = rec.Epoch
 	}
 	err = s.repeat(ctx, j, fence)
 	if final && fence.Session != "" && j.misses() > endPatience {
