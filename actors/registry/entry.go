@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// cacheLine is what processors take from each other at once, in bytes.
+const cacheLine = 64
+
 // An Entry is what is known of one actor. Its mailbox tells it of messages, as
 // an actor.MailboxMiddleware does, which costs a few atomic operations each and
 // takes no lock.
@@ -24,10 +27,17 @@ type Entry struct {
 	since    time.Time
 	restarts int
 
-	posted, handled atomic.Int64
-	watched         atomic.Int64 // the number of a message; 0 for none
-	came            atomic.Int64 // when it came, by Registry.now
-	trouble         atomic.Pointer[Trouble]
+	// Senders write posted, the actor handled; both read watched. Each has a cache
+	// line of its own, or every message would take it from the other processor.
+	_       [cacheLine]byte
+	posted  atomic.Int64
+	_       [cacheLine]byte
+	handled atomic.Int64
+	_       [cacheLine]byte
+	watched atomic.Int64 // the number of a message; 0 for none
+	came    atomic.Int64 // when it came, by Registry.now
+
+	trouble atomic.Pointer[Trouble]
 
 	mu      sync.Mutex
 	errands map[*Errand]struct{}
