@@ -135,8 +135,8 @@ type Jobs struct {
 	// many accounts as are likely to come while the jobs of others run for days.
 	KeptPlaces int `yaml:"kept_places"`
 
-	// Weights are what accounts are to have beside each other, of places, turns
-	// at the engines and memory. Default: 1 for each.
+	// Weights are what accounts are to have beside each other, of places
+	// and of turns at the engines. Default: 1 for each.
 	Weights map[string]int `yaml:"weights"`
 
 	// MaxFailedRows is how many failed rows a job survives, at least 1.
