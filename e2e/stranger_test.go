@@ -22,7 +22,7 @@ import (
 // no node and holds none: the job ends, what it accepted conforms, memory stays
 // small, and others are answered.
 func TestHostileEngine(t *testing.T) {
-	rows := size(500, 2000, 20_000)
+	rows := size(200, 300, 20_000)
 	const answer = `{"n":5}`
 	start := func(c hostile.Config) *hostile.Server {
 		c.Model, c.Answer = model, answer
