@@ -43,7 +43,7 @@ func seed(t *testing.T) uint64 {
 // starts it again on the same directory, and wants exactly one output per row,
 // in order, without a row run again that was committed.
 func TestKilledJobsResume(t *testing.T) {
-	rows, moments := size(20_000, 100_000, 100_000), size(1, 5, 10)
+	rows, moments := size(20_000, 50_000, 100_000), size(1, 3, 10)
 	csv := csvOf(t, rows)
 	inline := make([]string, rows)
 	for i := range inline {

@@ -17,7 +17,7 @@ const (
 	MostBytes = 192 << 20
 	// mostTime is how long an answer goes on at most, and how long a kind that
 	// waits does.
-	mostTime = time.Minute
+	mostTime = 20 * time.Second
 )
 
 // A wire is a connection that an answer is written on. After an error nothing
