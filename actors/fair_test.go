@@ -97,6 +97,34 @@ func tryToStop(t *testing.T, nodes string, priority int) {
 	}
 }
 
+// An account whose rows fill a node's memory, and stay for long, leaves another
+// its part of it: its rows go out several at a time.
+func TestMemoryIsSharedByAccounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // as above
+		at := &arrivals{}
+		b := setup(t, &scripted{answer: at.answer, slots: 1000}, func(c *actors.Config) {
+			c.Parts, c.Servers, c.DrainTimeout = actors.Parts{}, actors.Servers{}, time.Second
+			c.MemoryBudget = 256 << 10
+		})
+		time.Sleep(2 * time.Second)
+		for range 10 {
+			b.submit(rowmill.Spec{Account: "greedy", Inline: numbered(500)})
+		}
+		time.Sleep(30 * time.Second)
+		rows := make([]string, 20)
+		for i := range rows {
+			rows[i] = fmt.Sprint("modest ", i)
+		}
+		submitted := time.Now()
+		b.end(b.submit(rowmill.Spec{Account: "modest", Priority: 0, Inline: rows}))
+		if took, alone := time.Since(submitted), 20*modestTakes; took > alone/2 {
+			t.Errorf("the job ended after %v; its rows one after another take %v", took, alone)
+		}
+	})
+}
+
 // A wire is what other nodes are asked by: a client of package peer, with its
 // limits, and a way that takes its time.
 type wire struct {

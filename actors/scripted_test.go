@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ type scripted struct {
 	models []engine.ServedModel
 	answer func(ctx context.Context, row string, try int) (engine.Reply, error)
 
+	slots      int // default 8
 	prepareErr error
 	panics     bool // when a worker asks for its warnings
 	down       atomic.Bool
@@ -32,7 +34,7 @@ func (s *scripted) Probe(context.Context) (engine.Info, error) {
 	if s.down.Load() {
 		return engine.Info{}, &engine.Error{Class: engine.ServerFault, Message: "connection refused"}
 	}
-	return engine.Info{Kind: "scripted", Slots: 8, Models: s.models}, nil
+	return engine.Info{Kind: "scripted", Slots: cmp.Or(s.slots, 8), Models: s.models}, nil
 }
 
 func (s *scripted) Gauges(context.Context) (engine.Gauges, error) {

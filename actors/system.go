@@ -109,7 +109,7 @@ func (s *System) Start(ctx context.Context) error {
 
 func (s *System) process() *process {
 	return &process{
-		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: work.NewBudget(s.cfg.MemoryBudget), slots: newSlots(),
+		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: work.NewBudget(s.cfg.MemoryBudget, s.cfg.Ownership.Weights), slots: newSlots(),
 		storage: s.watch, downloads: s.downloads, counters: prompt.NewCounters(s.cfg.Tokenizers, s.metrics.onCountError, s.log), transport: s.transport, address: s.transport.address(), all: &s.all,
 	}
 }

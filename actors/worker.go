@@ -103,10 +103,7 @@ func (w *worker) Receive(c actor.Context) {
 func (w *worker) onStarted(c actor.Context) {
 	root, self := c.ActorSystem().Root, c.Self()
 	w.outbox = &dispatch.Outbox{Notify: func() { root.Send(self, step(w.onRowsFinished)) }}
-	w.memory = &work.Memory{
-		Budget: w.budget, Urgent: w.job.spec.Priority == 0,
-		Wake: func() { root.Send(self, step(w.onMemoryFreed)) },
-	}
+	w.memory = w.budget.NewMemory(w.job.spec.Account, w.job.spec.Priority == 0, func() { root.Send(self, step(w.onMemoryFreed)) })
 	var answer int64
 	if w.job.schema.Embedding {
 		answer = 4 * int64(w.job.spec.Model.Dimension)
@@ -206,9 +203,11 @@ func (w *worker) stall(now bool) {
 }
 
 func (w *worker) onMemoryFreed(c actor.Context) {
-	w.loader.Resume()
-	w.sender.Resume()
-	w.pump(c)
+	w.memory.Again(func() {
+		w.loader.Resume()
+		w.sender.Resume()
+		w.pump(c)
+	})
 }
 
 // load brings in the next block, if there is one and the memory has room.

@@ -1,32 +1,39 @@
 package work
 
-import "testing"
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/actors/fair"
+)
 
 func TestBudgetMakesCallersWaitAndWakesThem(t *testing.T) {
 	t.Parallel()
-	b := NewBudget(100)
+	b := NewBudget(100, nil)
 	woken := ""
 	memory := func(urgent bool, name string) *Memory {
-		return &Memory{Budget: b, Urgent: urgent, Wake: func() { woken += name }}
+		return b.NewMemory("a", urgent, func() { woken += name })
 	}
 	normal, urgent := memory(false, "n"), memory(true, "u")
-	if got := normal.acquire(5, 30, sendShare); got != 3 {
+	if got := normal.acquire(5, 30, toSend); got != 3 {
 		t.Fatalf("%d units of 30 bytes in 100, want 3", got)
 	}
 	for range 2 { // asking twice does not wake twice
-		if got := normal.acquire(1, 30, sendShare); got != 0 {
+		if got := normal.acquire(1, 30, toSend); got != 0 {
 			t.Fatal("120 of 100 bytes granted")
 		}
 	}
-	if got := urgent.acquire(2, 15, sendShare); got != 2 {
+	if got := urgent.acquire(2, 15, toSend); got != 2 {
 		t.Errorf("%d units, want 2: an urgent caller has a quarter to itself", got)
 	}
-	if got := urgent.acquire(1, 15, sendShare); got != 0 {
+	if got := urgent.acquire(1, 15, toSend); got != 0 {
 		t.Error("but no more than that")
 	}
 	normal.take(-10)
-	if woken != "" {
-		t.Error("woken while the budget is still full")
+	if woken != "u" {
+		t.Errorf("%q is woken, want the urgent caller: for the other there is no room", woken)
 	}
 	normal.take(-60)
 	if woken != "un" {
@@ -37,18 +44,140 @@ func TestBudgetMakesCallersWaitAndWakesThem(t *testing.T) {
 	}
 	normal.Close()
 	urgent.Close()
-	if b.InUse() != 0 {
-		t.Errorf("%d bytes in use after all have given theirs back", b.InUse())
+	if b.InUse() != 0 || len(b.accounts)+b.weight+len(b.waiting) > 0 {
+		t.Errorf("%d bytes in use after all have given theirs back, and %d accounts", b.InUse(), len(b.accounts))
 	}
 }
 
 func TestBudgetKeepsRoomForAnswers(t *testing.T) {
 	t.Parallel()
-	m := &Memory{Budget: NewBudget(100)}
-	if got := m.acquire(10, 10, loadShare); got != 5 {
+	m := memory(100)
+	if got := m.acquire(10, 10, toLoad); got != 5 {
 		t.Errorf("loads took %d of 10 units, want half", got)
 	}
-	if got := m.acquire(10, 10, sendShare); got != 5 {
+	if got := m.acquire(10, 10, toSend); got != 5 {
 		t.Errorf("answers got %d units, want what loads had to leave", got)
 	}
+}
+
+// An account that has taken everything, and more than that for the many jobs
+// that each get one block and one answer in any case, leaves others their part
+// of a quarter, and what it gives back, until each has its share.
+func TestBudgetIsSharedByAccounts(t *testing.T) {
+	t.Parallel()
+	b := NewBudget(1200, fair.Weights{"heavy": 3})
+	idle := func() {}
+	greedy := b.NewMemory("greedy", true, idle)
+	for greedy.acquire(1, 10, toSend) > 0 {
+	}
+	greedy.take(5000)
+	modest, heavy := b.NewMemory("modest", false, idle), b.NewMemory("heavy", false, idle)
+	if m, h := modest.acquire(100, 10, toSend), heavy.acquire(100, 10, toSend); m != 6 || h != 18 {
+		t.Fatalf("those that came later got %d and %d units, want 6 and 18 by their weights, of 30", m, h)
+	}
+	for _, m := range []*Memory{modest, heavy} {
+		if m.acquire(1, 10, toSend) > 0 {
+			t.Fatal("more than the quarter that is kept")
+		}
+	}
+	greedy.take(-5000)
+	for range 200 { // what the first gives back
+		if greedy.held > 0 {
+			greedy.take(-10)
+		}
+		for _, m := range []*Memory{greedy, modest, heavy} {
+			m.Again(func() {
+				for m.acquire(1, 10, toSend) > 0 {
+				}
+			})
+		}
+	}
+	if g, m, h := greedy.held, modest.held, heavy.held; g < 240 || g > 250 || m != 240 || h != 720 {
+		t.Errorf("they hold %d, %d and %d bytes, want them by their weights 1, 1 and 3", g, m, h)
+	}
+}
+
+// Whatever workers ask for and give back: who waits is woken once there is room
+// for it, no account that waits is overtaken by one that has more, each has its
+// part of what is kept, and nothing is lost.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		weights := fair.Weights{"b": 2}
+		b := NewBudget(1000, weights)
+		type caller struct {
+			*Memory
+			woken bool
+		}
+		var callers []*caller
+		pick := func(t *rapid.T) *caller {
+			if len(callers) == 0 {
+				t.Skip("nobody is there")
+			}
+			return rapid.SampledFrom(callers).Draw(t, "who")
+		}
+		ask := func(t *rapid.T, c *caller) {
+			size, p := int64(rapid.IntRange(1, 300).Draw(t, "size")), rapid.SampledFrom([]purpose{toLoad, toSend}).Draw(t, "purpose")
+			own, behind := c.account.bytes+size <= c.own(p), b.behind(c.account, p)
+			room := b.used+size <= b.room(c.Memory, p)
+			switch got := c.acquire(1, size, p); {
+			case got == 1 && !own && (behind || !room):
+				t.Fatalf("%s got %d bytes: behind %v, room %v", c.account.account, size, behind, room)
+			case got == 0 && (own || room && !behind):
+				t.Fatalf("%s did not get %d bytes that are free", c.account.account, size)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				var used int64
+				waits := map[*holding][2]int{}
+				for _, c := range callers {
+					used += c.held
+					if c.waits != nothing {
+						w := waits[c.account]
+						w[c.waits]++
+						waits[c.account] = w
+					}
+					if c.waits == nothing && slices.Contains(b.waiting, c.Memory) || c.waits != nothing && !c.woken && !c.asks {
+						t.Fatalf("%s waits for %d and is forgotten", c.account.account, c.waits)
+					}
+				}
+				for _, h := range b.accounts {
+					if h.waits != waits[h] {
+						t.Fatalf("%s waits %v, want %v", h.account, h.waits, waits[h])
+					}
+				}
+				if b.InUse() != used {
+					t.Fatalf("%d bytes are in use, want %d", b.InUse(), used)
+				}
+			},
+			"come": func(t *rapid.T) {
+				c := &caller{}
+				c.Memory = b.NewMemory(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "account"), rapid.Bool().Draw(t, "urgent"), func() { c.woken = true })
+				callers = append(callers, c)
+			},
+			"ask": func(t *rapid.T) {
+				if c := pick(t); c.waits == nothing {
+					ask(t, c)
+				}
+			},
+			"again": func(t *rapid.T) {
+				if c := pick(t); c.woken {
+					c.woken = false
+					c.Again(func() {
+						if rapid.Bool().Draw(t, "still") {
+							ask(t, c)
+						}
+					})
+				}
+			},
+			"take": func(t *rapid.T) { pick(t).take(int64(rapid.IntRange(0, 100).Draw(t, "bytes"))) },
+			"give": func(t *rapid.T) { c := pick(t); c.take(-rapid.Int64Range(0, c.held).Draw(t, "bytes")) },
+			"leave": func(t *rapid.T) {
+				c := pick(t)
+				c.Close()
+				callers = slices.DeleteFunc(callers, func(other *caller) bool { return other == c })
+			},
+		})
+	})
 }

@@ -96,7 +96,7 @@ func (l *Loader) Next(nothing bool) (load Load, ok bool) {
 	size := spanBytes(l.shards[s.Shard], s)
 	if nothing {
 		l.memory.take(size)
-	} else if l.memory.acquire(1, size, loadShare) == 0 {
+	} else if l.memory.acquire(1, size, toLoad) == 0 {
 		l.full = true
 		return Load{}, false
 	}

@@ -59,7 +59,7 @@ func (s *shards) open(_ context.Context, n int) (*shard.Reader, error) {
 
 func (s *shards) Close() error { s.closed++; return nil }
 
-func memory(bytes int64) *Memory { return &Memory{Budget: NewBudget(bytes), Wake: func() {}} }
+func memory(bytes int64) *Memory { return NewBudget(bytes, nil).NewMemory("a", false, func() {}) }
 
 // loadAll loads all spans and returns the texts of their rows.
 func loadAll(t *testing.T, l *Loader) (texts []string, tasks []*dispatch.Task) {

@@ -153,7 +153,7 @@ func (s *Sender) afford(n int) int {
 		return 0
 	}
 	if !s.full {
-		if got := s.memory.acquire(n, s.answer, sendShare); got > 0 {
+		if got := s.memory.acquire(n, s.answer, toSend); got > 0 {
 			return got
 		}
 		s.full = true
