@@ -6,21 +6,33 @@ type ID struct {
 	Kind IDKind
 	Int  int64   // IDInt; also IDUint (as bits), IDBool (0 or 1)
 	Real float64 // IDFloat
-	Text string  // IDString
+	Text string  // IDString; also IDLeafValue: the bytes of the source
 }
 
-// IDKind is the logical type of an ID column.
+// IDType is the logical type of an ID column. It is stored, so its members
+// keep their names.
+type IDType struct {
+	IDKind IDKind `json:"id_kind"`
+	IDLeaf IDLeaf `json:"id_leaf,omitempty"` // set exactly where the kind is IDLeafValue
+}
+
+// IDKind is the kind of an ID, and of the IDs of a column that are not null.
 type IDKind uint8
 
-// The types an ID column can have. Any other source type becomes IDString.
+// The kinds of IDs. They are stored, so their numbers never change.
 const (
 	IDNull IDKind = iota
 	IDString
-	IDInt   // signed, up to 64 bits
-	IDUint  // unsigned, up to 64 bits
-	IDFloat // 32 or 64 bits
-	IDBool
+	IDInt       // signed, 64 bits; jobs of earlier versions have narrower ones too
+	IDUint      // unsigned, the same
+	IDFloat     // 64 bits, the same
+	IDBool      //
+	IDLeafValue // any other type of a Parquet file that is no text, which IDLeaf spells out
 )
+
+// IDLeaf is a type of a Parquet file: a date, a decimal, a UUID, an integer of
+// 8 bits. Package columnar spells it and reads it; nobody else needs to.
+type IDLeaf string
 
 // Row is one input row.
 type Row struct {

@@ -74,7 +74,7 @@ func (t *Table) readFooter() error {
 // check compares the footer with the file's size, so that what follows can
 // trust every offset.
 func (t *Table) check() (err error) {
-	if t.columns, err = tableColumns(t.meta.Schema); err != nil {
+	if t.columns, err = tableColumns(t.meta.Schema, arrowNotes(t.meta.KeyValueMetadata)); err != nil {
 		return err
 	}
 	t.first = make([]int64, 1, len(t.meta.RowGroups)+1)
@@ -87,7 +87,7 @@ func (t *Table) check() (err error) {
 			m := &chunk.MetaData
 			if !slices.Equal(m.PathInSchema, t.columns[j].path()) || m.Codec != format.Snappy || m.DictionaryPageOffset != 0 ||
 				!t.holds(m.DataPageOffset, m.TotalCompressedSize) ||
-				!t.holds(chunk.ColumnIndexOffset, int64(chunk.ColumnIndexLength)) ||
+				chunk.ColumnIndexLength != 0 && !t.holds(chunk.ColumnIndexOffset, int64(chunk.ColumnIndexLength)) ||
 				!t.holds(chunk.OffsetIndexOffset, int64(chunk.OffsetIndexLength)) {
 				return fmt.Errorf("row group %d, column %q: %w", i, t.columns[j].Name, errDamaged)
 			}

@@ -205,6 +205,9 @@ func footerOf(columns []TableColumn, meta []KeyValue, groups []format.RowGroup) 
 	for _, kv := range meta {
 		m.KeyValueMetadata = append(m.KeyValueMetadata, format.KeyValue{Key: kv.Key, Value: kv.Value})
 	}
+	if schema := arrowSchema(columns); schema != "" {
+		m.KeyValueMetadata = append(m.KeyValueMetadata, format.KeyValue{Key: arrowKey, Value: schema})
+	}
 	m.ColumnOrders = slices.Repeat([]format.ColumnOrder{{Value: new(format.TypeDefinedOrder)}}, len(columns))
 	return m
 }

@@ -60,8 +60,8 @@ func (c *blockColumn) decode(rows, values int) error {
 // place finds n values from position next on and returns the position behind
 // them, or -1 where the data ends before.
 func (c *blockColumn) place(next, n int) int {
-	switch c.Kind {
-	case TableText:
+	switch {
+	case c.Kind == TableText, c.Kind == TableLeaf && c.width == 0:
 		for range n {
 			if len(c.data)-next < 4 {
 				return -1
@@ -74,7 +74,7 @@ func (c *blockColumn) place(next, n int) int {
 			next += 4 + size
 		}
 		return next
-	case TableBool:
+	case c.Kind == TableBool:
 		if next+n > 8*len(c.data) {
 			return -1
 		}
@@ -84,12 +84,12 @@ func (c *blockColumn) place(next, n int) int {
 		}
 		return next
 	default:
-		if next+8*n > len(c.data) {
+		if n > (len(c.data)-next)/c.width {
 			return -1
 		}
 		for range n {
 			c.at = append(c.at, int32(next))
-			next += 8
+			next += c.width
 		}
 		return next
 	}

@@ -28,7 +28,11 @@ func (t *Table) Scan(columns ...int) *TableScan {
 	s := &TableScan{t: t, columns: columns, places: make([][]pageLocation, len(columns)), stored: new([]byte)}
 	s.block.columns = make([]blockColumn, len(columns))
 	for i, c := range columns {
-		s.block.columns[i].TableColumn = t.columns[c]
+		column := &s.block.columns[i]
+		column.TableColumn, column.width = t.columns[c], 8
+		if l := column.leaf(); l != nil {
+			column.width = l.width
+		}
 	}
 	return s
 }
@@ -163,6 +167,9 @@ func (b *Block) Real(c, i int) float64 {
 	return math.Float64frombits(b.columns[c].fixed(int(b.columns[c].at[i])))
 }
 
+// Leaf is a value of a TableLeaf column.
+func (b *Block) Leaf(c, i int) []byte { return b.columns[c].value(int(b.columns[c].at[i])) }
+
 // Bool is a value of a TableBool column.
 func (b *Block) Bool(c, i int) bool { return b.columns[c].bit(int(b.columns[c].at[i])) }
 
@@ -177,6 +184,7 @@ func (b *Block) Floats(c, i int, v []float32) []float32 {
 // blockColumn is one decoded page.
 type blockColumn struct {
 	TableColumn
+	width  int     // bytes of a value of fixed length; 0: each has its own, before it
 	page   []byte  // levels and values
 	data   []byte  // values, within page
 	at     []int32 // per row: where its value is in data (for a bool, which bit); -1 for null
@@ -186,6 +194,14 @@ type blockColumn struct {
 func (c *blockColumn) text(at int) []byte {
 	n := int(binary.LittleEndian.Uint32(c.data[at:]))
 	return c.data[at+4 : at+4+n]
+}
+
+// value is a value of a TableLeaf column.
+func (c *blockColumn) value(at int) []byte {
+	if c.width == 0 {
+		return c.text(at)
+	}
+	return c.data[at : at+c.width]
 }
 
 func (c *blockColumn) fixed(at int) uint64 { return binary.LittleEndian.Uint64(c.data[at:]) }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/rowmill/rowmill"
 )
 
 // A Table is a Parquet file in the narrow form that this program writes
@@ -34,11 +36,12 @@ const (
 	TableReal                        // DOUBLE
 	TableBool                        // BOOLEAN
 	TableFloats                      // LIST of FLOAT
+	TableLeaf                        // what TableColumn.Leaf says
 )
 
 // String names the kind as error texts do.
 func (k TableKind) String() string {
-	names := [...]string{"nothing", "text", "int", "uint", "real", "bool", "list of floats"}
+	names := [...]string{"nothing", "text", "int", "uint", "real", "bool", "list of floats", "a type of another file"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -49,7 +52,20 @@ func (k TableKind) String() string {
 type TableColumn struct {
 	Name     string
 	Kind     TableKind
-	Required bool // never null; a list of floats cannot be required
+	Required bool           // never null; a list of floats cannot be required
+	Leaf     rowmill.IDLeaf // set exactly where the kind is TableLeaf; checked where tables are opened and begun
+}
+
+// leaf is the type of a TableLeaf column, else nil.
+func (c TableColumn) leaf() *Leaf {
+	if c.Kind != TableLeaf {
+		return nil
+	}
+	l, err := ParseLeaf(c.Leaf)
+	if err != nil {
+		panic(fmt.Sprintf("column %q: %v", c.Name, err))
+	}
+	return l
 }
 
 // maxDefinition is the definition level of a present value.
@@ -75,6 +91,8 @@ const (
 // physical is the Parquet type of the column's leaf.
 func (c TableColumn) physical() format.Type {
 	switch c.Kind {
+	case TableLeaf:
+		return c.leaf().element.Type.V
 	case TableText:
 		return format.ByteArray
 	case TableInt, TableUint:
@@ -98,7 +116,11 @@ func (c TableColumn) path() []string {
 
 // elements are the column's entries in the footer's schema.
 func (c TableColumn) elements() []format.SchemaElement {
-	e := format.SchemaElement{Name: c.Name}
+	e := format.SchemaElement{}
+	if l := c.leaf(); l != nil {
+		e = l.element
+	}
+	e.Name = c.Name
 	e.RepetitionType.Set(format.Optional)
 	if c.Required {
 		e.RepetitionType.Set(format.Required)
@@ -114,6 +136,9 @@ func (c TableColumn) elements() []format.SchemaElement {
 		element.RepetitionType.Set(format.Optional)
 		element.Type.Set(format.Float)
 		return []format.SchemaElement{e, list, element}
+	}
+	if c.Kind == TableLeaf {
+		return []format.SchemaElement{e}
 	}
 	e.Type.Set(c.physical())
 	switch c.Kind {
@@ -139,10 +164,16 @@ func checkColumns(columns []TableColumn) error {
 			return fmt.Errorf("a table's column needs a name")
 		case seen[c.Name]:
 			return fmt.Errorf("column %q appears twice", c.Name)
-		case c.Kind < TableText || c.Kind > TableFloats:
+		case c.Kind < TableText || c.Kind > TableLeaf:
 			return fmt.Errorf("column %q: %v is no kind of column", c.Name, c.Kind)
 		case c.Kind == TableFloats && c.Required:
 			return fmt.Errorf("column %q: a list of floats cannot be required", c.Name)
+		case (c.Kind == TableLeaf) != (c.Leaf != ""):
+			return fmt.Errorf("column %q: %v with the type %q of another file", c.Name, c.Kind, c.Leaf)
+		case c.Kind == TableLeaf:
+			if _, err := ParseLeaf(c.Leaf); err != nil {
+				return fmt.Errorf("column %q: %w", c.Name, err)
+			}
 		}
 		seen[c.Name] = true
 	}
@@ -160,8 +191,8 @@ func tableSchema(columns []TableColumn) []format.SchemaElement {
 	return schema
 }
 
-// tableColumns is the inverse of tableSchema.
-func tableColumns(schema []format.SchemaElement) ([]TableColumn, error) {
+// tableColumns is the inverse of tableSchema and arrowSchema.
+func tableColumns(schema []format.SchemaElement, notes map[int]string) ([]TableColumn, error) {
 	if len(schema) == 0 {
 		return nil, fmt.Errorf("the schema is empty")
 	}
@@ -176,6 +207,12 @@ func tableColumns(schema []format.SchemaElement) ([]TableColumn, error) {
 			}
 			c.Kind = TableFloats
 			i += 2
+		} else if l, ok := leafIn(&e, notes[len(columns)]); ok {
+			var err error
+			c.Kind = TableLeaf
+			if c.Leaf, err = l.text(); err != nil {
+				return nil, fmt.Errorf("column %q: %w", e.Name, err)
+			}
 		} else {
 			switch e.Type.V {
 			case format.ByteArray:

@@ -73,7 +73,8 @@ type File struct {
 	file    *parquet.File
 	root    *node
 	columns []Column
-	rows    int64 // of all row groups; some writers leave the file's own figure 0
+	notes   map[int]string // see arrowNotes
+	rows    int64          // of all row groups; some writers leave the file's own figure 0
 	limits  Limits
 }
 
@@ -113,6 +114,7 @@ func (f *File) open() error {
 	if f.root, err = schemaTree(meta.Schema); err != nil {
 		return err
 	}
+	f.notes = arrowNotes(meta.KeyValueMetadata)
 	for _, n := range f.root.children {
 		f.columns = append(f.columns, Column{Name: n.name, Type: n.typeName(), Nested: !n.flat()})
 	}

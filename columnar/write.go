@@ -93,7 +93,8 @@ func NewTableWriter(w io.Writer, columns []TableColumn, meta []KeyValue, cfg Tab
 	}
 	t := &TableWriter{w: w, cfg: cfg, columns: columns, meta: meta, groups: []format.RowGroup{}}
 	for _, c := range columns {
-		t.buffers = append(t.buffers, tableBuffer{TableColumn: c})
+		leaf := c.leaf()
+		t.buffers = append(t.buffers, tableBuffer{TableColumn: c, leaf: leaf, order: c.order(leaf)})
 	}
 	t.put([]byte(parquetMagic))
 	return t, t.err
@@ -132,6 +133,16 @@ func (t *TableWriter) Real(c int, v float64) {
 	t.blockBytes += t.buffer(c, TableReal).fixed(math.Float64bits(v))
 }
 
+// Leaf adds a value of another file, which must fit the column's type, to
+// column c.
+func (t *TableWriter) Leaf(c int, raw string) {
+	b := t.buffer(c, TableLeaf)
+	if !b.leaf.Fits(raw) {
+		panic(fmt.Sprintf("column %q: a value of %d bytes does not fit its type", b.Name, len(raw)))
+	}
+	t.blockBytes += b.value(unsafe.Slice(unsafe.StringData(raw), len(raw)))
+}
+
 // Bool adds v to column c.
 func (t *TableWriter) Bool(c int, v bool) {
 	t.blockBytes += t.buffer(c, TableBool).bool(v)
@@ -167,6 +178,8 @@ func (t *TableWriter) CopyRow(b *Block, i int) error {
 			t.blockBytes++
 		case to.Kind == TableText:
 			t.blockBytes += to.text(from.text(at))
+		case to.Kind == TableLeaf:
+			t.blockBytes += to.value(from.value(at))
 		case to.Kind == TableBool:
 			t.blockBytes += to.bool(from.bit(at))
 		case to.Kind == TableFloats:
@@ -249,6 +262,9 @@ func (t *TableWriter) Close() error {
 	width := len(t.columns)
 	for i, index := range t.indexes {
 		chunk := &t.groups[i/width].Columns[i%width]
+		if len(index) == 0 {
+			continue
+		}
 		chunk.ColumnIndexOffset, chunk.ColumnIndexLength = t.offset, int32(len(index))
 		t.put(index)
 	}

@@ -31,6 +31,8 @@ const (
 // finished pages of the open row group.
 type tableBuffer struct {
 	TableColumn
+	leaf  *Leaf // TableLeaf
+	order order
 
 	// The open block.
 	data   []byte // PLAIN values
@@ -59,7 +61,7 @@ type tableBuffer struct {
 // bounds are the smallest and largest values since the last reset.
 type bounds struct {
 	any      bool
-	low, hi  uint64 // bits of an int, uint, real, bool or float
+	low, hi  uint64 // bits of an int, uint, real, bool or float, or of a leaf
 	from, to span   // texts, in data
 }
 
@@ -111,6 +113,19 @@ func (c *tableBuffer) fixed(bits uint64) int {
 	return 8
 }
 
+// value adds a value of another file.
+func (c *tableBuffer) value(raw []byte) int {
+	c.present()
+	if c.leaf.width == 0 {
+		c.data = binary.LittleEndian.AppendUint32(c.data, uint32(len(raw)))
+	}
+	c.data = append(c.data, raw...)
+	if c.order != orderNone {
+		c.bound(c.leaf.bits(raw))
+	}
+	return max(4, len(raw))
+}
+
 func (c *tableBuffer) bool(v bool) int {
 	c.present()
 	if c.bits%8 == 0 {
@@ -160,29 +175,29 @@ func (c *tableBuffer) list(raw []byte) int {
 }
 
 // bound widens the bounds to hold the value of bits.
-func (b *bounds) widen(kind TableKind, bits uint64) {
-	if (kind == TableReal || kind == TableFloats) && math.IsNaN(math.Float64frombits(bits)) {
+func (b *bounds) widen(by order, bits uint64) {
+	if by == orderReal && math.IsNaN(math.Float64frombits(bits)) {
 		return
 	}
 	if !b.any {
 		b.any, b.low, b.hi = true, bits, bits
 		return
 	}
-	if fixedLess(kind, bits, b.low) {
+	if fixedLess(by, bits, b.low) {
 		b.low = bits
 	}
-	if fixedLess(kind, b.hi, bits) {
+	if fixedLess(by, b.hi, bits) {
 		b.hi = bits
 	}
 }
 
-func (c *tableBuffer) bound(bits uint64) { c.widen(c.Kind, bits) }
+func (c *tableBuffer) bound(bits uint64) { c.widen(c.order, bits) }
 
-func fixedLess(kind TableKind, a, b uint64) bool {
-	switch kind {
-	case TableInt:
+func fixedLess(by order, a, b uint64) bool {
+	switch by {
+	case orderSigned:
 		return int64(a) < int64(b)
-	case TableReal, TableFloats:
+	case orderReal:
 		return math.Float64frombits(a) < math.Float64frombits(b)
 	default:
 		return a < b
@@ -191,19 +206,22 @@ func fixedLess(kind TableKind, a, b uint64) bool {
 
 // encodeBound is a fixed-size bound as statistics hold it. Zeros of reals get
 // the sign that makes the bound cover both, as the format asks.
-func encodeBound(kind TableKind, bits uint64, upper bool) []byte {
-	switch kind {
-	case TableBool:
+func (c *tableBuffer) encodeBound(bits uint64, upper bool) []byte {
+	short := c.Kind == TableFloats || c.leaf != nil && c.leaf.width == 4
+	switch {
+	case c.Kind == TableBool:
 		return []byte{byte(bits)}
-	case TableReal, TableFloats:
+	case c.order == orderReal:
 		v := math.Float64frombits(bits)
 		if v == 0 {
 			v = math.Copysign(0, map[bool]float64{false: -1, true: 1}[upper])
 		}
-		if kind == TableFloats {
+		if short {
 			return binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(v)))
 		}
 		bits = math.Float64bits(v)
+	case short:
+		return binary.LittleEndian.AppendUint32(nil, uint32(bits))
 	}
 	return binary.LittleEndian.AppendUint64(nil, bits)
 }
@@ -215,9 +233,9 @@ func (c *tableBuffer) pageBounds() (low, hi []byte) {
 	case c.Kind == TableText:
 		return lowerBound(c.from.of(c.data)), upperBound(c.to.of(c.data))
 	case !c.any:
-		return encodeBound(c.Kind, math.Float64bits(math.Inf(-1)), false), encodeBound(c.Kind, math.Float64bits(math.Inf(1)), true)
+		return c.encodeBound(math.Float64bits(math.Inf(-1)), false), c.encodeBound(math.Float64bits(math.Inf(1)), true)
 	default:
-		return encodeBound(c.Kind, c.low, false), encodeBound(c.Kind, c.hi, true)
+		return c.encodeBound(c.low, false), c.encodeBound(c.hi, true)
 	}
 }
 
@@ -312,6 +330,9 @@ func (c *tableBuffer) spare(n int) []byte {
 // closeStatistics adds the open block to the column index and to the chunk's
 // bounds.
 func (c *tableBuffer) closeStatistics() {
+	if c.order == orderNone {
+		return
+	}
 	blank := c.values == c.nulls
 	low, hi := []byte{}, []byte{}
 	if !blank {
@@ -325,8 +346,8 @@ func (c *tableBuffer) closeStatistics() {
 		return
 	}
 	if c.Kind != TableText {
-		c.whole.widen(c.Kind, c.low)
-		c.whole.widen(c.Kind, c.hi)
+		c.whole.widen(c.order, c.low)
+		c.whole.widen(c.order, c.hi)
 		return
 	}
 	from, to := c.from.of(c.data), c.to.of(c.data)
@@ -369,13 +390,16 @@ func (c *tableBuffer) closeChunk(offset int64) (format.ColumnChunk, []byte, []pa
 		if c.Kind == TableText {
 			m.Statistics.MinValue, m.Statistics.MaxValue = bytes.Clone(c.exact[0]), bytes.Clone(c.exact[1])
 		} else {
-			m.Statistics.MinValue = encodeBound(c.Kind, c.whole.low, false)
-			m.Statistics.MaxValue = encodeBound(c.Kind, c.whole.hi, true)
+			m.Statistics.MinValue = c.encodeBound(c.whole.low, false)
+			m.Statistics.MaxValue = c.encodeBound(c.whole.hi, true)
 		}
 	}
-	index, err := thrift.Marshal(new(thrift.CompactProtocol), &c.index)
-	if err != nil {
-		return format.ColumnChunk{}, nil, nil, fmt.Errorf("column %q: encode column index: %w", c.Name, err)
+	var index []byte
+	if c.order != orderNone {
+		var err error
+		if index, err = thrift.Marshal(new(thrift.CompactProtocol), &c.index); err != nil {
+			return format.ColumnChunk{}, nil, nil, fmt.Errorf("column %q: encode column index: %w", c.Name, err)
+		}
 	}
 	places := c.places
 	c.spares = append(c.spares[:0], c.pages...)

@@ -220,11 +220,11 @@ func (r *csvRows) text(column int) (string, error) {
 	return string(r.src.Field(r.columns.text[column])), nil
 }
 
-func (r *csvRows) IDKind() rowmill.IDKind {
+func (r *csvRows) IDType() rowmill.IDType {
 	if r.columns.id < 0 {
-		return rowmill.IDNull
+		return rowmill.IDType{}
 	}
-	return rowmill.IDString
+	return rowmill.IDType{IDKind: rowmill.IDString}
 }
 
 func (r *csvRows) Close() error {

@@ -20,8 +20,8 @@ type Reader interface {
 	// Next fills row with the next row, or returns io.EOF. Index counts from
 	// 0; the strings belong to the caller.
 	Next(row *rowmill.Row) error
-	// IDKind is the type of the ids, IDNull without an id column.
-	IDKind() rowmill.IDKind
+	// IDType is the type of the ids, IDNull without an id column.
+	IDType() rowmill.IDType
 	// Close releases what the reader holds, but not its source.
 	Close() error
 }

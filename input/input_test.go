@@ -27,7 +27,7 @@ func read(t testing.TB, data []byte, opts input.Options) (rows []rowmill.Row, ki
 	if closeErr := r.Close(); closeErr != nil {
 		t.Fatal(closeErr)
 	}
-	return rows, r.IDKind(), err
+	return rows, r.IDType().IDKind, err
 }
 
 func drain(r input.Reader) (rows []rowmill.Row, err error) {
@@ -250,7 +250,7 @@ func TestSpooled(t *testing.T) {
 	spool := "\"a\\nb\"\n\"\"\n\"" + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(long) + "\"\n\"\\u00e9\"\n"
 	r := input.Spooled(strings.NewReader(spool))
 	got, err := drain(r)
-	if err != nil || r.IDKind() != rowmill.IDNull || r.Close() != nil {
+	if err != nil || r.IDType().IDKind != rowmill.IDNull || r.Close() != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -15,7 +15,7 @@ type parquetRows struct {
 	counter
 	rows    *columnar.Rows // the columns of the text, then that of the id
 	columns *selection
-	idKind  rowmill.IDKind
+	idType  rowmill.IDType
 }
 
 func openParquet(r io.ReaderAt, size int64, opts Options) (Reader, error) {
@@ -43,7 +43,10 @@ func openParquet(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 	if c := f.Columns()[id]; c.Nested {
 		return nil, invalid("The id column %s is of type %s. Ids must be single values, such as strings or integers.", quoteName(c.Name), c.Type)
 	}
-	rows.rows, rows.idKind = f.Rows(append(slices.Clone(columns.text), id)...), f.IDKind(id)
+	rows.rows = f.Rows(append(slices.Clone(columns.text), id)...)
+	if rows.idType, err = f.IDType(id); err != nil {
+		return nil, fmt.Errorf("read Parquet input: %w", err)
+	}
 	return rows, nil
 }
 
@@ -65,7 +68,7 @@ func (r *parquetRows) Next(row *rowmill.Row) error {
 		return parquetError(err)
 	}
 	row.ID = rowmill.ID{}
-	if r.idKind == rowmill.IDNull {
+	if r.idType.IDKind == rowmill.IDNull {
 		return nil
 	}
 	if row.ID, err = r.rows.ID(len(r.columns.text)); err != nil {
@@ -74,7 +77,7 @@ func (r *parquetRows) Next(row *rowmill.Row) error {
 	return r.fits("id", int64(len(row.ID.Text)))
 }
 
-func (r *parquetRows) IDKind() rowmill.IDKind { return r.idKind }
+func (r *parquetRows) IDType() rowmill.IDType { return r.idType }
 
 func (r *parquetRows) Close() error { return r.rows.Close() }
 

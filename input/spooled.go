@@ -95,6 +95,6 @@ func unquote(line []byte) (string, error) {
 	return text, nil
 }
 
-func (r *spooledRows) IDKind() rowmill.IDKind { return rowmill.IDNull }
+func (r *spooledRows) IDType() rowmill.IDType { return rowmill.IDType{} }
 
 func (r *spooledRows) Close() error { return nil }

@@ -77,6 +77,9 @@ func (e *exporter) csvCell(b *columnar.Block, c, i int) {
 		e.buf = appendReal(e.buf, b.Real(c, i), false)
 	case columnar.TableBool:
 		e.buf = strconv.AppendBool(e.buf, b.Bool(c, i))
+	case columnar.TableLeaf:
+		e.row, e.err = e.leaf.AppendText(e.row[:0], b.Leaf(c, i))
+		e.buf = appendCell(e.buf, e.row)
 	case columnar.TableFloats:
 		e.buf = append(e.buf, '"')
 		e.appendList(b, c, i)

@@ -183,6 +183,8 @@ func readID(kind rowmill.IDKind, b *columnar.Block, c, i int) rowmill.ID {
 		if b.Bool(c, i) {
 			id.Int = 1
 		}
+	case rowmill.IDLeafValue:
+		id.Text = string(b.Leaf(c, i))
 	default:
 		id.Text = string(b.Text(c, i))
 	}

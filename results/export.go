@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/columnar"
 	"github.com/rowmill/rowmill/spelling"
 )
@@ -25,8 +26,10 @@ type exporter struct {
 	at      []int // where columns are in t
 	w       io.Writer
 	buf     []byte
+	leaf    *columnar.Leaf // the type of the IDs, where their kind is IDLeafValue
 	floats  []float32
 	row     []byte
+	err     error // of a value
 }
 
 func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) (*exporter, error) {
@@ -44,6 +47,11 @@ func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v Vari
 			return nil, fmt.Errorf("the file has no column %q of the schema's type", c.Name)
 		}
 		e.at = append(e.at, at)
+	}
+	if s.IDKind == rowmill.IDLeafValue {
+		if e.leaf, err = columnar.ParseLeaf(s.IDLeaf); err != nil {
+			return nil, err
+		}
 	}
 	return e, nil
 }
@@ -63,7 +71,9 @@ func (e *exporter) each(columns []int, row func(b *columnar.Block, i int)) error
 			return err
 		}
 		for i := range b.Rows {
-			row(b, i)
+			if row(b, i); e.err != nil {
+				return e.err
+			}
 			if len(e.buf) >= exportBytes {
 				if err := e.flush(); err != nil {
 					return err

@@ -67,6 +67,8 @@ func (e *exporter) jsonColumn(c int) error {
 			e.buf = appendReal(e.buf, b.Real(0, i), true)
 		case columnar.TableBool:
 			e.buf = strconv.AppendBool(e.buf, b.Bool(0, i))
+		case columnar.TableLeaf:
+			e.buf, e.err = e.leaf.AppendJSON(e.buf, b.Leaf(0, i))
 		case columnar.TableFloats:
 			e.appendList(b, 0, i)
 		}

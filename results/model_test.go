@@ -97,6 +97,8 @@ func blockEntry(s Schema, b *columnar.Block, i int) entry {
 		if b.Bool(12, i) {
 			e.row.ID.Int = 1
 		}
+	case rowmill.IDLeafValue:
+		e.row.ID.Text = string(b.Leaf(12, i))
 	}
 	return e
 }

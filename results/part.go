@@ -15,7 +15,8 @@ import (
 type PartWriter struct {
 	table  *columnar.TableWriter
 	schema Schema
-	id     int // index of the ID column, or -1
+	id     int            // index of the ID column, or -1
+	leaf   *columnar.Leaf // the type of the IDs, where their kind is IDLeafValue
 	last   int64
 	gone   bool // the next row's input is
 }
@@ -32,6 +33,11 @@ func NewPartWriter(w io.Writer, s Schema) (*PartWriter, error) {
 	p := &PartWriter{table: table, schema: s, id: -1, last: -1}
 	if s.IDColumn != "" {
 		p.id = 0
+	}
+	if s.IDKind == rowmill.IDLeafValue {
+		if p.leaf, err = columnar.ParseLeaf(s.IDLeaf); err != nil {
+			return nil, fmt.Errorf("new part: %w", err)
+		}
 	}
 	return p, nil
 }
@@ -100,6 +106,8 @@ func (p *PartWriter) check(row *rowmill.Row, out *rowmill.Output) error {
 	switch {
 	case row.ID.Kind != rowmill.IDNull && row.ID.Kind != p.schema.IDKind:
 		return fmt.Errorf("its ID has kind %d, but the job's IDs have kind %d", row.ID.Kind, p.schema.IDKind)
+	case row.ID.Kind == rowmill.IDLeafValue && !p.leaf.Fits(row.ID.Text):
+		return fmt.Errorf("its ID of %d bytes does not have the type of the job's IDs", len(row.ID.Text))
 	case !utf8.ValidString(row.Text):
 		return fmt.Errorf("its text is not UTF-8")
 	case row.ID.Kind == rowmill.IDString && !utf8.ValidString(row.ID.Text):
@@ -126,6 +134,8 @@ func (p *PartWriter) addID(id rowmill.ID) {
 		p.table.Real(p.id, id.Real)
 	case rowmill.IDBool:
 		p.table.Bool(p.id, id.Int != 0)
+	case rowmill.IDLeafValue:
+		p.table.Leaf(p.id, id.Text)
 	default:
 		p.table.Null(p.id)
 	}

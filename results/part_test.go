@@ -52,11 +52,11 @@ func TestSchemaValidate(t *testing.T) {
 	for name, s := range map[string]Schema{
 		"no job":         {},
 		"reserved job":   {JobID: "RESERVED_row"},
-		"ID is inputs":   {JobID: "job-1", IDColumn: "inputs", IDKind: rowmill.IDInt},
-		"ID is the job":  {JobID: "job-1", IDColumn: "job-1", IDKind: rowmill.IDInt},
-		"ID is reserved": {JobID: "job-1", IDColumn: "RESERVED_x", IDKind: rowmill.IDInt},
+		"ID is inputs":   {JobID: "job-1", IDColumn: "inputs", IDType: rowmill.IDType{IDKind: rowmill.IDInt}},
+		"ID is the job":  {JobID: "job-1", IDColumn: "job-1", IDType: rowmill.IDType{IDKind: rowmill.IDInt}},
+		"ID is reserved": {JobID: "job-1", IDColumn: "RESERVED_x", IDType: rowmill.IDType{IDKind: rowmill.IDInt}},
 		"ID of no kind":  {JobID: "job-1", IDColumn: "id"},
-		"kind of no ID":  {JobID: "job-1", IDKind: rowmill.IDInt},
+		"kind of no ID":  {JobID: "job-1", IDType: rowmill.IDType{IDKind: rowmill.IDInt}},
 	} {
 		if _, err := NewPartWriter(&bytes.Buffer{}, s); err == nil {
 			t.Errorf("%s: no error", name)

@@ -44,12 +44,12 @@ type Source interface {
 
 // Schema is what the columns of a job's files depend on.
 type Schema struct {
-	JobID     string // also the name of the output column
-	Model     string
-	IDColumn  string         // the ID column's name; empty for none
-	IDKind    rowmill.IDKind // its type; IDNull exactly when there is none
-	Embedding bool           // the output is a list of floats, not a text
-	Partial   bool           // rows may be there that never ran, and whose input may be gone
+	JobID          string // also the name of the output column
+	Model          string
+	IDColumn       string // the ID column's name; empty for none
+	rowmill.IDType        // its type; IDNull exactly when there is none
+	Embedding      bool   // the output is a list of floats, not a text
+	Partial        bool   // rows may be there that never ran, and whose input may be gone
 
 	// ContentAsJSON has JSON and CSV made with the content of a reasoning row,
 	// where it is JSON, as that and not as text.
@@ -67,8 +67,8 @@ func (s Schema) Validate() error {
 		return nil
 	case s.IDColumn == columnInputs || s.IDColumn == columnScore || s.IDColumn == s.JobID || strings.HasPrefix(s.IDColumn, reservedPrefix):
 		return fmt.Errorf("ID column %q has the name of another column; choose another", s.IDColumn)
-	case idColumnKind(s.IDKind) == 0:
-		return fmt.Errorf("ID column %q: kind %d is no type of an ID column", s.IDColumn, s.IDKind)
+	case idColumnKind(s.IDKind) == 0 || (s.IDKind == rowmill.IDLeafValue) != (s.IDLeaf != ""):
+		return fmt.Errorf("ID column %q: kind %d (%q) is no type of an ID column", s.IDColumn, s.IDKind, s.IDLeaf)
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (s Schema) Validate() error {
 func (s Schema) columns() []columnar.TableColumn {
 	var all []columnar.TableColumn
 	if s.IDColumn != "" {
-		all = append(all, columnar.TableColumn{Name: s.IDColumn, Kind: idColumnKind(s.IDKind)})
+		all = append(all, columnar.TableColumn{Name: s.IDColumn, Kind: idColumnKind(s.IDKind), Leaf: s.IDLeaf})
 	}
 	output := columnar.TableText
 	if s.Embedding {
@@ -146,7 +146,7 @@ func ReadSchema(src Source) (Schema, error) {
 		case c.Name == columnInputs:
 			s.Partial = !c.Required
 		case c.Name != columnInputs && c.Name != columnScore && !strings.HasPrefix(c.Name, reservedPrefix):
-			s.IDColumn, s.IDKind = c.Name, idKind(c.Kind)
+			s.IDColumn, s.IDType = c.Name, rowmill.IDType{IDKind: idKind(c.Kind), IDLeaf: c.Leaf}
 		}
 	}
 	if err := s.Validate(); err != nil {
@@ -160,11 +160,12 @@ func open(src Source) (*columnar.Table, error) { return columnar.OpenTable(src, 
 // idKinds pairs the kinds of IDs with those of columns.
 func idKinds() map[rowmill.IDKind]columnar.TableKind {
 	return map[rowmill.IDKind]columnar.TableKind{
-		rowmill.IDString: columnar.TableText,
-		rowmill.IDInt:    columnar.TableInt,
-		rowmill.IDUint:   columnar.TableUint,
-		rowmill.IDFloat:  columnar.TableReal,
-		rowmill.IDBool:   columnar.TableBool,
+		rowmill.IDString:    columnar.TableText,
+		rowmill.IDInt:       columnar.TableInt,
+		rowmill.IDUint:      columnar.TableUint,
+		rowmill.IDFloat:     columnar.TableReal,
+		rowmill.IDBool:      columnar.TableBool,
+		rowmill.IDLeafValue: columnar.TableLeaf,
 	}
 }
 

@@ -102,7 +102,7 @@ func schemas() map[string]Schema {
 	all := map[string]Schema{}
 	for name, kind := range kinds {
 		for _, embedding := range []bool{false, true} {
-			s := Schema{JobID: testJob, Model: "gpt-oss-20b", IDKind: kind, Embedding: embedding}
+			s := Schema{JobID: testJob, Model: "gpt-oss-20b", IDType: rowmill.IDType{IDKind: kind}, Embedding: embedding}
 			if kind != rowmill.IDNull {
 				s.IDColumn = "my id"
 			}

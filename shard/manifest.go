@@ -10,11 +10,11 @@ import (
 
 // A Manifest lists the shards of a job's input.
 type Manifest struct {
-	IDKind rowmill.IDKind `json:"id_kind"`
-	Rows   int64          `json:"rows"`
-	Shards []Info         `json:"shards"`
-	Size   Size           `json:"size"`            // of the rows that the job runs
-	Taken  int64          `json:"taken,omitempty"` // rows that another job has run
+	rowmill.IDType
+	Rows   int64  `json:"rows"`
+	Shards []Info `json:"shards"`
+	Size   Size   `json:"size"`            // of the rows that the job runs
+	Taken  int64  `json:"taken,omitempty"` // rows that another job has run
 }
 
 // An Info describes one shard.
@@ -53,7 +53,7 @@ func (m Manifest) Cut() string {
 
 // FirstRows is the manifest of the first n rows.
 func (m Manifest) FirstRows(n int64) Manifest {
-	first := Manifest{IDKind: m.IDKind, Size: m.Size}
+	first := Manifest{IDType: m.IDType, Size: m.Size}
 	for _, s := range m.Shards {
 		if s.First >= n {
 			break

@@ -45,6 +45,6 @@ func TestShardsOfThePreviousVersion(t *testing.T) {
 		}
 	}
 	previous.Document(t, "testdata/previous/manifest.json", shard.Manifest{
-		IDKind: rowmill.IDInt, Rows: 300, Shards: []shard.Info{{First: 1, Rows: 2, Bytes: 3}}, Size: shard.Size{Tokens: 4, SampleRows: 5, SampleTokens: 6},
+		IDType: rowmill.IDType{IDKind: rowmill.IDInt}, Rows: 300, Shards: []shard.Info{{First: 1, Rows: 2, Bytes: 3}}, Size: shard.Size{Tokens: 4, SampleRows: 5, SampleTokens: 6},
 	})
 }

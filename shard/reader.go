@@ -179,7 +179,7 @@ func (b *Block) decode(raw []byte, rows int, ids bool) error {
 		at++
 		switch id.Kind {
 		case rowmill.IDNull:
-		case rowmill.IDString:
+		case rowmill.IDString, rowmill.IDLeafValue:
 			n, size := binary.Uvarint(raw[at:])
 			if size <= 0 {
 				return ErrCorrupt

@@ -8,6 +8,7 @@
 //
 //	row     uvarint byte length and the text; then, in a shard with ids, one
 //	        kind byte and the id's value: uvarint length and text for a string,
+//	        or the bytes that a Parquet file had for a value of another type,
 //	        8 bytes for a number, nothing for null, one byte for a boolean
 //	index   per block: offset (8 bytes), size (4), rows (4), CRC-32C of the
 //	        block (4)

@@ -91,6 +91,7 @@ func everyKind() []rowmill.Row {
 		{Text: "f", ID: rowmill.ID{Kind: rowmill.IDFloat, Real: math.Copysign(0, -1)}},
 		{Text: "b", ID: rowmill.ID{Kind: rowmill.IDBool, Int: 1}},
 		{Text: "s", ID: rowmill.ID{Kind: rowmill.IDString}},
+		{Text: "d", ID: rowmill.ID{Kind: rowmill.IDLeafValue, Text: "\xff\x00\n\x80"}},
 	}
 }
 

@@ -68,7 +68,7 @@ func (s *Writer) addID(id rowmill.ID) {
 	s.block = append(s.block, byte(id.Kind))
 	switch id.Kind {
 	case rowmill.IDNull:
-	case rowmill.IDString:
+	case rowmill.IDString, rowmill.IDLeafValue:
 		s.block = binary.AppendUvarint(s.block, uint64(len(id.Text)))
 		s.block = append(s.block, id.Text...)
 	case rowmill.IDInt, rowmill.IDUint:

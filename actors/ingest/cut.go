@@ -16,7 +16,7 @@ import (
 
 // cut writes rows as shards.
 func (g *ingester) cut(ctx context.Context, rows input.Reader) (shard.Manifest, error) {
-	m := shard.Manifest{IDKind: rows.IDKind()}
+	m := shard.Manifest{IDType: rows.IDType()}
 	counted := newInputCounter(g.counter, &g.rec.Spec, g.SampleTokens)
 	err := g.cutAll(ctx, rows, counted, &m)
 	size, failure := counted.close()

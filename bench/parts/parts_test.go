@@ -26,7 +26,7 @@ import (
 const jobID = "job-0190f5b2-7c3e-7d4a-9b1c-3f2e1d0c9b8a"
 
 func schema() results.Schema {
-	return results.Schema{JobID: jobID, Model: "m", IDColumn: "row_id", IDKind: rowmill.IDInt}
+	return results.Schema{JobID: jobID, Model: "m", IDColumn: "row_id", IDType: rowmill.IDType{IDKind: rowmill.IDInt}}
 }
 
 // The columns of the files that are made of parts.

@@ -110,7 +110,7 @@ func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Re
 	defer input.close()
 	schema := committed.Schema
 	if schema.IDColumn != "" && input.input.IDKind != rowmill.IDNull {
-		schema.IDKind = input.input.IDKind
+		schema.IDType = input.input.IDType
 	}
 	file, err := results.NewPartialWriter(w, schema, input.row, rowmill.RowError{Code: rowmill.RowNotRun, Message: notRun(record.Job)})
 	if err != nil {

@@ -1,0 +1,316 @@
+package columnar
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// Parquet has no type for durations and keeps no names of time zones. Writers
+// that come from Arrow put their own schema beside Parquet's, and their readers
+// look there:
+// https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc.
+// It is read for these two alone, and written only where a column has one.
+
+// arrowKey is under which the metadata of a file have Arrow's schema.
+const arrowKey = "ARROW:schema"
+
+// What Arrow's schema says of a column that Parquet's cannot, as Leaf.arrow:
+// "zone=" and a name, or "duration=" and the number of a unit.
+const (
+	arrowZone     = "zone="
+	arrowDuration = "duration="
+)
+
+// maxZone bounds the name of a time zone, in bytes: twice the longest.
+const maxZone = 64
+
+// Numbers of the format, from Schema.fbs and Message.fbs.
+const (
+	arrowVersion   = 4 // V5
+	arrowSchemaTag = 1
+	arrowInt       = 2
+	arrowFloat     = 3
+	arrowUTF8      = 5
+	arrowBool      = 6
+	arrowStamp     = 10
+	arrowList      = 12
+	arrowElapsed   = 18 // a duration
+	arrowSingle    = 1
+	arrowDouble    = 2
+)
+
+var errArrow = errors.New("no Arrow schema")
+
+// arrowNotes are what the Arrow schema among a file's metadata says of its
+// columns that Parquet's does not; nil where there is none, or none that can be
+// read.
+func arrowNotes(metadata []format.KeyValue) map[int]string {
+	for _, kv := range metadata {
+		if kv.Key != arrowKey {
+			continue
+		}
+		if raw, err := base64.StdEncoding.DecodeString(kv.Value); err == nil {
+			notes, err := readArrow(raw)
+			if err != nil {
+				return nil
+			}
+			return notes
+		}
+	}
+	return nil
+}
+
+// readArrow reads a message that holds a schema.
+func readArrow(raw []byte) (notes map[int]string, err error) {
+	defer func() { // an offset that leads nowhere
+		if recover() != nil {
+			notes, err = nil, errArrow
+		}
+	}()
+	if len(raw) > 8 && binary.LittleEndian.Uint32(raw) == 0xFFFFFFFF {
+		raw = raw[4:]
+	}
+	if len(raw) < 8 {
+		return nil, errArrow
+	}
+	f := flatBytes(raw[4:])
+	message := f.follow(0)
+	if f.byteAt(f.slot(message, 1)) != arrowSchemaTag {
+		return nil, errArrow
+	}
+	fields := f.follow(f.slot(f.follow(f.slot(message, 2)), 1))
+	notes = map[int]string{}
+	for i := range f.int(fields) {
+		if i == maxFooterStructs {
+			return nil, errArrow
+		}
+		field := f.follow(fields + 4 + 4*i)
+		if note := f.note(f.byteAt(f.slot(field, 2)), f.slot(field, 3)); note != "" {
+			notes[i] = note
+		}
+	}
+	return notes, nil
+}
+
+// note is what the type of a column says, whose table is named at a slot.
+func (f flatBytes) note(kind byte, at int) string {
+	if at == 0 {
+		return ""
+	}
+	table := f.follow(at)
+	switch kind {
+	case arrowElapsed:
+		unit := uint16(1) // milliseconds, where it is not said
+		if at := f.slot(table, 0); at != 0 {
+			unit = binary.LittleEndian.Uint16(f[at:])
+		}
+		if unit < 4 {
+			return arrowDuration + strconv.Itoa(int(unit))
+		}
+	case arrowStamp:
+		if at := f.slot(table, 1); at != 0 {
+			text := f.follow(at)
+			zone := string(f[text+4:][:f.int(text)])
+			if isZone(zone) {
+				return arrowZone + zone
+			}
+		}
+	}
+	return ""
+}
+
+// isZone reports whether a name can be that of a time zone that needs to be kept.
+func isZone(name string) bool {
+	plain := func(r rune) bool { return r > ' ' && r <= '~' && r != ';' }
+	return name != "" && name != "UTC" && len(name) <= maxZone && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0
+}
+
+// flatBytes are a flatbuffer, https://flatbuffers.dev/internals. Reading beyond
+// its end panics.
+type flatBytes []byte
+
+func (f flatBytes) int(at int) int { return int(binary.LittleEndian.Uint32(f[at:])) }
+
+func (f flatBytes) follow(at int) int { return at + f.int(at) }
+
+func (f flatBytes) byteAt(at int) byte {
+	if at == 0 {
+		return 0
+	}
+	return f[at]
+}
+
+// slot is where a table has its member of a number; 0 where it has none.
+func (f flatBytes) slot(table, n int) int {
+	vtable := table - int(int32(f.int(table)))
+	if size := int(binary.LittleEndian.Uint16(f[vtable:])); 4+2*n+2 > size {
+		return 0
+	}
+	if at := int(binary.LittleEndian.Uint16(f[vtable+4+2*n:])); at != 0 {
+		return table + at
+	}
+	return 0
+}
+
+// arrowSchema is the value of arrowKey for a table of these columns; empty where
+// Parquet's schema says all.
+func arrowSchema(columns []TableColumn) string {
+	notes := make([]string, len(columns))
+	for i, c := range columns {
+		if l := c.leaf(); l != nil {
+			notes[i] = l.arrow
+		}
+	}
+	if strings.Join(notes, "") == "" {
+		return ""
+	}
+	w := flatWriter{0, 0, 0, 0}
+	message := w.table(0, 1, 1, 1)
+	w.number(message[0], arrowVersion)
+	w.number(message[1], arrowSchemaTag)
+	schema := w.table(message[2], 0, 1)
+	fields := w.vector(schema[1], len(columns))
+	for i, c := range columns {
+		w.field(fields[i], c, notes[i])
+	}
+	for len(w)%8 != 0 {
+		w = append(w, 0)
+	}
+	head := binary.LittleEndian.AppendUint32([]byte{0xFF, 0xFF, 0xFF, 0xFF}, uint32(len(w)))
+	return base64.StdEncoding.EncodeToString(append(head, w...))
+}
+
+// flatWriter writes a flatbuffer from front to back. Members of tables take four
+// bytes each, whatever their size.
+type flatWriter []byte
+
+// point makes what follows the place that a member names.
+func (w *flatWriter) point(at int) {
+	for len(*w)%4 != 0 {
+		*w = append(*w, 0)
+	}
+	binary.LittleEndian.PutUint32((*w)[at:], uint32(len(*w)-at))
+}
+
+func (w *flatWriter) number(at, v int) { binary.LittleEndian.PutUint32((*w)[at:], uint32(v)) }
+
+// table begins a table that the member at a place names, and returns where it has
+// those of its members that are there.
+func (w *flatWriter) table(at int, present ...int) (members []int) {
+	vtable := make([]byte, 4+2*len(present))
+	size := 4
+	for i, there := range present {
+		if there == 1 {
+			binary.LittleEndian.PutUint16(vtable[4+2*i:], uint16(size))
+			size += 4
+		}
+	}
+	binary.LittleEndian.PutUint16(vtable, uint16(len(vtable)))
+	binary.LittleEndian.PutUint16(vtable[2:], uint16(size))
+	for (len(*w)+len(vtable))%4 != 0 {
+		*w = append(*w, 0)
+	}
+	*w = append(*w, vtable...)
+	w.point(at)
+	table := len(*w)
+	*w = append(*w, make([]byte, size)...)
+	w.number(table, len(vtable))
+	for i := range present {
+		members = append(members, table+int(binary.LittleEndian.Uint16(vtable[4+2*i:])))
+	}
+	return members
+}
+
+// vector begins a vector of n places, which it returns.
+func (w *flatWriter) vector(at, n int) (places []int) {
+	w.point(at)
+	*w = binary.LittleEndian.AppendUint32(*w, uint32(n))
+	for range n {
+		places = append(places, len(*w))
+		*w = append(*w, 0, 0, 0, 0)
+	}
+	return places
+}
+
+func (w *flatWriter) text(at int, s string) {
+	w.point(at)
+	*w = append(binary.LittleEndian.AppendUint32(*w, uint32(len(s))), s...)
+	*w = append(*w, 0)
+}
+
+// field writes what Arrow calls a column: name, nullable, type, children.
+func (w *flatWriter) field(at int, c TableColumn, note string) {
+	nullable := 1
+	if c.Required {
+		nullable = 0
+	}
+	kind := map[TableKind]int{
+		TableText: arrowUTF8, TableInt: arrowInt, TableUint: arrowInt, TableReal: arrowFloat, TableBool: arrowBool, TableFloats: arrowList,
+	}[c.Kind]
+	switch {
+	case strings.HasPrefix(note, arrowZone):
+		kind = arrowStamp
+	case c.Kind == TableLeaf:
+		kind = arrowElapsed
+	}
+	lists := 0
+	if kind == arrowList {
+		lists = 1
+	}
+	field := w.table(at, 1, 1, 1, 1, 0, 1)
+	w.text(field[0], c.Name)
+	w.number(field[1], nullable)
+	w.number(field[2], kind)
+	switch kind {
+	case arrowInt:
+		t := w.table(field[3], 1, 1)
+		w.number(t[0], 64)
+		w.number(t[1], map[bool]int{true: 1}[c.Kind == TableInt])
+	case arrowFloat:
+		t := w.table(field[3], 1)
+		w.number(t[0], arrowDouble)
+	case arrowStamp:
+		t := w.table(field[3], 1, 1)
+		w.number(t[0], c.leaf().arrowUnit())
+		w.text(t[1], strings.TrimPrefix(note, arrowZone))
+	case arrowElapsed:
+		t := w.table(field[3], 1)
+		w.number(t[0], c.leaf().arrowUnit())
+	default:
+		w.table(field[3])
+	}
+	children := w.vector(field[5], lists)
+	for _, child := range children {
+		element := w.table(child, 1, 1, 1, 1, 0, 1)
+		w.text(element[0], "element")
+		w.number(element[1], 1)
+		w.number(element[2], arrowFloat)
+		t := w.table(element[3], 1)
+		w.number(t[0], arrowSingle)
+		w.vector(element[5], 0)
+	}
+}
+
+// arrowUnit is Arrow's number of the unit of a timestamp with a zone, or of a
+// duration.
+func (l *Leaf) arrowUnit() int {
+	if text, ok := strings.CutPrefix(l.arrow, arrowDuration); ok {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			panic(fmt.Sprintf("the duration %q was read before", l.arrow))
+		}
+		return n
+	}
+	for n, unit := range []int64{1e9, 1e6, 1e3, 1} {
+		if int64(l.kind.unit) == unit {
+			return n
+		}
+	}
+	return 0
+}

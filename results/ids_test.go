@@ -1,0 +1,126 @@
+package results
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/shard"
+)
+
+// TestIDsKeepTheirTypes takes files with IDs of every type that pyarrow, DuckDB
+// and polars write through shards, parts and a merge, and has the same programs
+// find the same IDs in the results, of the same types: a join with the source
+// needs no cast.
+func TestIDsKeepTheirTypes(t *testing.T) {
+	t.Parallel()
+	program, dir := python(t), t.TempDir()
+	script := filepath.Join("testdata", "ids.py")
+	seed := rand.IntN(1 << 30)
+	if out, err := exec.Command(program, script, "make", dir, strconv.Itoa(seed)).CombinedOutput(); err != nil {
+		t.Fatalf("seed %d: %v: %s", seed, err, out)
+	}
+	sources, err := filepath.Glob(filepath.Join(dir, "*.parquet"))
+	if err != nil || len(sources) < 30 {
+		t.Fatalf("%d files, %v", len(sources), err)
+	}
+	for _, source := range sources {
+		resultOf(t, source)
+	}
+	out, err := exec.Command(program, script, "check", dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("seed %d: %v: %s", seed, err, out)
+	}
+	t.Logf("%s", bytes.TrimSpace(out))
+}
+
+// resultOf writes beside a file what a job has of it, in every format.
+func resultOf(t *testing.T, source string) {
+	t.Helper()
+	file, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, entries := entriesOf(t, file)
+	var halves [2][]entry
+	for i, e := range entries {
+		halves[i%2] = append(halves[i%2], e)
+	}
+	var merged, full, asJSON bytes.Buffer
+	parts := []PartSource{{Source: writePart(t, s, halves[0])}, {Source: writePart(t, s, halves[1])}}
+	if rows, err := Merge(t.Context(), &merged, s, parts); err != nil || rows != int64(len(entries)) {
+		t.Fatalf("%s: %d rows, %v", source, rows, err)
+	}
+	part := bytes.NewReader(merged.Bytes())
+	for i, e := range entries { // resumed jobs copy rows out of parts
+		if got, err := readEntries(s, part); err != nil || got[i].row.ID != e.row.ID {
+			t.Fatalf("%s: the ID of row %d is %+v, %v; want %+v", source, i, got[i].row.ID, err, e.row.ID)
+		}
+	}
+	if _, err := Concat(t.Context(), &full, s, []Source{part}, Full); err != nil {
+		t.Fatal(err)
+	}
+	result := bytes.NewReader(full.Bytes())
+	if read, err := ReadSchema(result); err != nil || read != s {
+		t.Fatalf("%s: the schema of its result is %+v, %v; want %+v", source, read, err, s)
+	}
+	if err := WriteJSON(t.Context(), &asJSON, result, s, Full); err != nil {
+		t.Fatal(err)
+	}
+	stem := strings.TrimSuffix(source, ".parquet")
+	for name, data := range map[string][]byte{
+		".result.parquet": full.Bytes(), ".json": asJSON.Bytes(), ".csv": []byte(csvOf(t, result, s, Full)),
+	} {
+		if err := os.WriteFile(stem+name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// entriesOf are the rows of a file, as they come out of a shard.
+func entriesOf(t *testing.T, file []byte) (Schema, []entry) {
+	t.Helper()
+	rows, err := input.Open(bytes.NewReader(file), int64(len(file)), input.Options{Column: "text", IDColumn: "id"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object bytes.Buffer
+	cut := shard.NewWriter(&object, 0, true)
+	for {
+		var row rowmill.Row
+		if err := rows.Next(&row); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if err := cut.Add(row.Text, row.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := Schema{JobID: testJob, Model: "m", IDColumn: "id", IDType: rows.IDType()}
+	if err := errors.Join(rows.Close(), cut.Close()); err != nil {
+		t.Fatal(err)
+	}
+	read, err := shard.NewReader(bytes.NewReader(object.Bytes()), int64(object.Len()), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := sampleEntries(s, 0, read.Rows())
+	for i := range entries {
+		block, err := read.ReadBlock(read.BlockOf(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries[i].row.Text, entries[i].row.ID = block.Text(i), block.ID(i)
+	}
+	return s, entries
+}
