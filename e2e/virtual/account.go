@@ -17,6 +17,7 @@ import (
 type account struct {
 	world *world
 	jobs  []*jobCase
+	acks  *acks
 
 	mu      sync.Mutex
 	wrongs  []string
@@ -72,7 +73,7 @@ type glimpse struct {
 }
 
 func newAccount(w *world) *account {
-	a := &account{world: w, made: make(map[string]time.Duration), refused: make(map[string]rowmill.Money)}
+	a := &account{world: w, acks: newAcks(w.now), made: make(map[string]time.Duration), refused: make(map[string]rowmill.Money)}
 	for i, j := range w.Jobs {
 		c := &jobCase{account: a, Job: j, index: i}
 		if j.Continues > 0 {
@@ -141,6 +142,9 @@ func (a *account) watch(_ int, e effect) {
 		a.mu.Lock()
 		a.made[e.key] = a.world.now()
 		a.mu.Unlock()
+	}
+	if e.kind == "blob.put" {
+		a.acks.stored(e.key)
 	}
 	for _, j := range a.jobs {
 		if e.kind == "blob.put" {

@@ -62,6 +62,12 @@ func (w *world) mayRerun() int {
 			}
 		case "forget":
 			bound += len(w.Nodes) * (flight + int(rate*(time.Duration(f.For)+2*time.Second).Seconds()))
+		case "crash", "stop":
+			for _, n := range w.nodesOf(f) {
+				if !w.Nodes[n].NoEngine { // else it was only an owner
+					bound += flight
+				}
+			}
 		default:
 			n := 1
 			if f.Node < 0 || f.Kind == "cut" || f.Kind == "messages" {

@@ -124,6 +124,7 @@ func (a *account) settle() {
 			j.judge(keeper)
 		}
 	}
+	a.judgeAcks()
 	a.judgeLedger()
 	a.judgeReserved(keeper)
 	a.judgeExpiry(keeper)

@@ -33,6 +33,8 @@ type network struct {
 	// awake waits while a port's machine is stopped, and reports whether it
 	// still lives.
 	awake func(p *port) bool
+	// said hears of each request that leaves; may be nil.
+	said func(e peer.Envelope)
 	// later runs do after a while.
 	later func(d time.Duration, do func())
 	// deaf is how long it takes until a member is missed that does not answer.
@@ -262,6 +264,9 @@ type kindKey struct{}
 func (p *port) Ask(ctx context.Context, address string, e peer.Envelope, reply any) error {
 	if !p.net.awake(p) {
 		return errDead
+	}
+	if p.net.said != nil {
+		p.net.said(e)
 	}
 	err := p.client.Ask(context.WithValue(ctx, kindKey{}, e.Kind), address, e, reply)
 	if !p.net.awake(p) {

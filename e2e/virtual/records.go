@@ -209,7 +209,11 @@ func (r *records) ShowRunning(ctx context.Context, jobID string) error {
 
 func (r *records) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
 	return do(ctx, r, "commit-parts", f.JobID, func(ctx context.Context, s *bolt.Store) error {
-		return s.CommitParts(ctx, f, parts, totals)
+		err := s.CommitParts(ctx, f, parts, totals)
+		if a := r.world.account; a != nil && err == nil {
+			a.acks.recorded(parts...)
+		}
+		return err
 	})
 }
 

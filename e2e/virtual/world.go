@@ -100,6 +100,7 @@ func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, e
 	w.account = newAccount(w)
 	w.log = slog.New(witness{log.Handler(), w.account.wrong})
 	w.net.log = w.log
+	w.net.said = w.account.acks.said
 	w.watch = w.account.watch
 	w.shelf.removed = w.account.removed
 	return w, err

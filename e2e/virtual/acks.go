@@ -1,0 +1,144 @@
+package virtual
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Acks are what workers on other nodes than the owner's were told of the parts
+// that they had written. One that may be let go of is recorded, or was not
+// needed: another part had a row of it. Else its rows are lost with the owner,
+// and run again.
+type acks struct {
+	now func() time.Duration
+
+	mu    sync.Mutex
+	parts map[string]*written // by key
+	early []ack
+}
+
+// A written part is one that has come to be.
+type written struct {
+	since    time.Duration
+	rows     *roaring.Bitmap // of its shard; nil where nobody has said
+	recorded bool            // ever
+}
+
+// An ack of a part whose record was not there.
+type ack struct {
+	at  time.Duration
+	key string
+}
+
+func newAcks(now func() time.Duration) *acks {
+	return &acks{now: now, parts: make(map[string]*written)}
+}
+
+// part is what is known of a part: a.mu is held.
+func (a *acks) part(key string) *written {
+	p := a.parts[key]
+	if p == nil {
+		p = &written{since: a.now()}
+		a.parts[key] = p
+	}
+	return p
+}
+
+// stored notes that an object has come to be.
+func (a *acks) stored(key string) {
+	if !strings.Contains(key, "/parts/") {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.part(key)
+}
+
+// recorded notes that the records of parts were written.
+func (a *acks) recorded(parts ...store.Part) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range parts {
+		known := a.part(short(p.Key))
+		if known.recorded = true; known.rows == nil && !p.Complete {
+			rows := roaring.New()
+			if rows.UnmarshalBinary(p.Accepted) == nil {
+				known.rows = rows
+			}
+		}
+	}
+}
+
+// said hears what one node tells another.
+func (a *acks) said(e peer.Envelope) {
+	var heartbeat assign.Heartbeat
+	var assignment assign.Assignment
+	switch {
+	case e.Kind == "report" && json.Unmarshal(e.Body, &heartbeat) == nil:
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, p := range heartbeat.Parts {
+			a.part(short(p.Key)).rows = p.Rows.Bitmap
+		}
+	case e.Kind == "orders" && json.Unmarshal(e.Body, &assignment) == nil:
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, key := range assignment.Acked {
+			if key = short(key); !a.part(key).recorded {
+				a.early = append(a.early, ack{a.now(), key})
+			}
+		}
+	}
+}
+
+// unfounded are the parts that workers were to let go of too early.
+func (a *acks) unfounded() (wrong []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, e := range a.early {
+		if !slices.Contains(wrong, e.key) && !a.needless(e) {
+			wrong = append(wrong, e.key)
+		}
+	}
+	return wrong
+}
+
+// needless reports whether another part may have had a row of one that was
+// acknowledged: a.mu is held.
+func (a *acks) needless(e ack) bool {
+	of, rows := shardOf(e.key), a.parts[e.key].rows
+	for _, key := range slices.Sorted(maps.Keys(a.parts)) {
+		other := a.parts[key]
+		if key == e.key || shardOf(key) != of || other.since > e.at {
+			continue
+		}
+		if other.rows == nil || rows == nil || other.rows.Intersects(rows) {
+			return true
+		}
+	}
+	return false
+}
+
+// shardOf is what the keys of all parts of a shard begin with.
+func shardOf(key string) string {
+	head, rest, _ := strings.Cut(key, "/parts/")
+	shard, _, _ := strings.Cut(rest, "-")
+	return head + "/" + shard
+}
+
+// judgeAcks wants a worker to be told that a part may be let go of once that is so.
+func (a *account) judgeAcks() {
+	for _, key := range a.acks.unfounded() {
+		a.wrong("a worker was to let go of part %s, which was not recorded", plain(key))
+	}
+}
