@@ -78,7 +78,7 @@ func newAccount(w *world) *account {
 		c := &jobCase{account: a, Job: j, index: i}
 		if j.Continues > 0 {
 			c.of = a.jobs[j.Continues-1]
-			c.texts, c.Rows, c.Broken, c.Schema = c.of.texts, 0, c.of.Broken, c.of.Schema
+			c.texts, c.Rows, c.Broken, c.Schema, c.Account = c.of.texts, 0, c.of.Broken, c.of.Schema, c.of.Account
 		}
 		for r := range c.Rows {
 			text := fmt.Sprintf("job %d, row %d", i, r)

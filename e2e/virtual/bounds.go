@@ -19,7 +19,7 @@ func (j *jobCase) judgeReruns() {
 	j.mu.Unlock()
 	family := j.family()
 	bound := j.world.mayRerun() * len(family)
-	for _, stray := range j.strays() { // they run the rows of others
+	for _, stray := range j.strays(j.owner()) { // they run the rows of others
 		if rec, err := j.look(stray.id); err == nil {
 			bound += int(stray.ran(rec).Rows)
 		}
@@ -64,7 +64,9 @@ func (w *world) mayRerun() int {
 			bound += len(w.Nodes) * (flight + int(rate*(time.Duration(f.For)+2*time.Second).Seconds()))
 		case "crash", "stop":
 			for _, n := range w.nodesOf(f) {
-				if !w.Nodes[n].NoEngine { // else it was only an owner
+				// One that only owned costs no row, unless nobody has a place for its
+				// jobs as long as workers wait.
+				if !w.Nodes[n].NoEngine || w.Places > 0 {
 					bound += flight
 				}
 			}

@@ -39,6 +39,7 @@ func (j *jobCase) live() {
 	j.mu.Unlock()
 	j.world.tell(-1, "accepted", short(answer.Results), "")
 	j.glimpse(answer.Results)
+	j.meddle()
 	if j.Cancel > 0 {
 		j.cancel(began)
 	}
@@ -68,7 +69,7 @@ func (j *jobCase) submission() []byte {
 	if j.From != "" {
 		inputs = fmt.Sprintf("https://%s/%d", sourceHost, j.index)
 	}
-	body := map[string]any{"inputs": inputs, "model": modelName, "job_priority": 1}
+	body := map[string]any{"inputs": inputs, "model": modelName, "job_priority": j.priority()}
 	if j.Schema {
 		body["json_schema"] = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
 	}
@@ -138,7 +139,7 @@ func (j *jobCase) early(text []byte) bool { return bytes.Contains(text, []byte(`
 
 // insist asks one node after the other until one has answered.
 func (j *jobCase) insist(method, path string, body []byte, out any) bool {
-	header := http.Header{"Idempotency-Key": {fmt.Sprint("job-", j.index)}, "Authorization": {"Key " + adminKey}}
+	header := http.Header{"Idempotency-Key": {fmt.Sprint("job-", j.number())}, "Authorization": {"Key " + keyOf(j.owner())}}
 	for n := j.Node; !j.world.over(); n++ {
 		teller := j.world.proc(n % len(j.world.Nodes))
 		code, text := j.world.request(n%len(j.world.Nodes), method, path, header, body)

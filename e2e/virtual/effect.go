@@ -250,7 +250,9 @@ func (w *world) struckBy(node int, e effect) *Fault {
 		if f.Nth == 0 || f.Node != node || w.struck[i] || f.On == "" && !e.writes || f.On != "" && f.On != e.kind || g.counts[f.On] != f.Nth {
 			continue
 		}
-		w.struck[i] = true
+		w.mu.Lock()
+		w.struck[i], w.struckAt[i] = true, w.now()
+		w.mu.Unlock()
 		w.note(*f)
 		return f
 	}

@@ -44,6 +44,8 @@ type tally struct {
 	answered map[string]int // answers that reached a process that lived, by row
 	tries    map[string]int
 	lies     map[string]int
+	first    map[string]time.Duration // when a row was first sent to an engine
+	last     map[string]time.Duration // when its last answer came
 }
 
 // mostLies is how many answers to one row may be bad, below what a row survives.
@@ -120,6 +122,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	if err == nil && reply.Content != garbage && !slices.Contains(hostileContents, reply.Content) && !c.proc.dead() { // what is no answer has to be asked for again
 		w.tally.mu.Lock()
 		w.tally.answered[text]++
+		w.tally.last[text] = w.now()
 		w.tally.mu.Unlock()
 	}
 	return reply, err
@@ -137,6 +140,9 @@ func (c *call) generate(ctx context.Context, text string) (engine.Reply, error) 
 	}
 	w.tally.mu.Lock()
 	try := w.tally.tries[text]
+	if try == 0 {
+		w.tally.first[text] = w.now()
+	}
 	w.tally.tries[text]++
 	w.tally.mu.Unlock()
 	chance := w.chance(fmt.Sprint("row ", text, try))
@@ -218,3 +224,20 @@ func (c *call) lies(ctx context.Context, text string, try int, good engine.Reply
 }
 
 func (w *world) paceOf() time.Duration { return time.Duration(w.Pace) }
+
+// lie is how the server of a node lies now; what is "down" or "" for all else.
+func (w *world) lie(node int, what string) string {
+	f := w.active(node, "engine", func(f Fault) bool { return (f.How == "down") == (what == "down") })
+	if f == nil {
+		return ""
+	}
+	return f.How
+}
+
+func (w *world) lieRate(node int) float64 {
+	f := w.active(node, "engine", func(f Fault) bool { return f.How != "down" })
+	if f == nil {
+		return 0
+	}
+	return f.Rate
+}

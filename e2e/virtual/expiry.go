@@ -24,6 +24,14 @@ func (w *world) inputsKept() time.Duration {
 }
 
 // dataKept is for how long the data of a job is.
+func (j *jobCase) dataKept() time.Duration {
+	if j.owner() == defaultAccount {
+		return j.world.dataKept()
+	}
+	return 90 * day
+}
+
+// dataKept is for how long the data of jobs of defaultAccount is.
 func (w *world) dataKept() time.Duration {
 	if w.RetentionDays > 0 {
 		return time.Duration(w.RetentionDays) * day
@@ -31,13 +39,13 @@ func (w *world) dataKept() time.Duration {
 	return 90 * day
 }
 
-// keepDays sets for how many days the account keeps the data of its jobs.
+// keepDays sets for how many days defaultAccount keeps the data of its jobs.
 func (w *world) keepDays(days int) error {
 	doc, err := json.Marshal(store.Settings{RetentionDays: &days})
 	if err != nil {
 		return err
 	}
-	_, err = w.vault.base.PutValue(background, store.SettingsValue(accountName), doc, 0)
+	_, err = w.vault.base.PutValue(background, store.SettingsValue(defaultAccount), doc, 0)
 	return err
 }
 
@@ -82,7 +90,7 @@ func (j *jobCase) expires(rec store.Record, at time.Duration) (wrong string) {
 		return ""
 	}
 	j.dataGone = true
-	if since := at - j.ended; !j.removing && since < j.world.dataKept()-store.EndTolerance {
+	if since := at - j.ended; !j.removing && since < j.dataKept()-store.EndTolerance {
 		return fmt.Sprintf("the data of job %d is removed %v after its end, and nobody asked for that", j.index, since)
 	}
 	return ""
@@ -178,7 +186,7 @@ func (j *jobCase) judgeGone(node int) {
 	if parts := j.parts(j.id); len(parts) > 0 {
 		j.wrong("%d records of parts are left of job %d, whose data was removed", len(parts), j.index)
 	}
-	code, text := j.world.request(node, http.MethodGet, "/v1/jobs/"+j.id+"/results?partial=true", http.Header{"Authorization": {"Key " + adminKey}}, nil)
+	code, text := j.world.request(node, http.MethodGet, "/v1/jobs/"+j.id+"/results?partial=true", http.Header{"Authorization": {"Key " + keyOf(j.owner())}}, nil)
 	if code != http.StatusGone {
 		j.wrong("the results of job %d, whose data was removed: %d %.300s", j.index, code, text)
 	}
@@ -209,7 +217,7 @@ func (a *account) judgeExpiry(keeper int) {
 	time.Sleep(time.Minute)
 	w.heal()
 	time.Sleep(2*orphanAge + 3*time.Minute)
-	held, err := w.vault.base.Held(background, accountName, time.Now(), 100)
+	held, err := w.vault.base.Held(background, defaultAccount, time.Now(), 100)
 	if err != nil {
 		a.wrong("what is held: %v", err)
 	}
@@ -219,6 +227,7 @@ func (a *account) judgeExpiry(keeper int) {
 		case j.never || j.known() == "", err != nil && j.lost():
 		case err != nil:
 			a.wrong("job %d was accepted and is gone: %v", j.index, err)
+		case j.owner() != defaultAccount: // its data stays longer, see expires
 		case rec.DataRemoved == nil || slices.Contains(held, j.id):
 			a.wrong("the data of job %d was to be kept for %v, and is still", j.index, w.dataKept())
 		default:

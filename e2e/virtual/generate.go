@@ -134,7 +134,9 @@ func Generate(seed uint64) Schedule {
 	more.downloads()
 	more.removals()
 	more.hostility()
-	return more.Schedule
+	last := &generator{Rand: rand.New(rand.NewPCG(seed, 15)), Schedule: more.Schedule} //nolint:gosec // as above
+	last.accounts()
+	return last.Schedule
 }
 
 // downloads has some jobs have their rows fetched from a server, and a fault come

@@ -125,6 +125,7 @@ func (a *account) settle() {
 		}
 	}
 	a.judgeAcks()
+	a.judgeIsolation(keeper)
 	a.judgeLedger()
 	a.judgeReserved(keeper)
 	a.judgeExpiry(keeper)
@@ -146,6 +147,7 @@ func (j *jobCase) judge(node int) {
 	j.judgeKept(rec)
 	j.judgeRemoved(rec, node)
 	j.judgeSource(job.Status)
+	j.judgeSwift(rec)
 	switch job.Status {
 	case rowmill.StatusCancelled:
 		if j.Cancel <= 0 {
@@ -226,7 +228,7 @@ func value(p *int64) int64 {
 
 // judgeResults wants one output for each row, in order.
 func (j *jobCase) judgeResults(node int) {
-	code, text := j.world.request(node, http.MethodGet, "/v1/jobs/"+j.id+"/results?include_inputs=true", http.Header{"Authorization": {"Key " + adminKey}}, nil)
+	code, text := j.world.request(node, http.MethodGet, "/v1/jobs/"+j.id+"/results?include_inputs=true", http.Header{"Authorization": {"Key " + keyOf(j.owner())}}, nil)
 	var got struct {
 		Inputs  []string          `json:"inputs"`
 		Outputs []json.RawMessage `json:"outputs"`
@@ -285,11 +287,17 @@ func (j *jobCase) judgeKept(rec store.Record) {
 	}
 }
 
-// judgeLedger wants the account charged for what its jobs used.
+// judgeLedger wants each account charged for what its jobs used.
 func (a *account) judgeLedger() {
+	for _, owner := range a.world.owners() {
+		a.judgeLedgerOf(owner)
+	}
+}
+
+func (a *account) judgeLedgerOf(owner string) {
 	var used, charged store.Totals
-	for _, j := range slices.Concat(a.jobs, a.strays()) {
-		if id := j.known(); id != "" {
+	for _, j := range slices.Concat(a.jobs, a.strays(owner)) {
+		if id := j.known(); id != "" && j.owner() == owner {
 			if rec, err := a.look(id); err == nil {
 				ran := j.ran(rec)
 				used.Rows += ran.Rows
@@ -299,7 +307,7 @@ func (a *account) judgeLedger() {
 			}
 		}
 	}
-	days, err := a.world.vault.base.Usage(background, "default", a.world.began.AddDate(0, 0, -1), time.Now().AddDate(0, 0, 1))
+	days, err := a.world.vault.base.Usage(background, owner, a.world.began.AddDate(0, 0, -1), time.Now().AddDate(0, 0, 1))
 	if err != nil {
 		a.wrong("the ledger: %v", err)
 	}
@@ -307,14 +315,14 @@ func (a *account) judgeLedger() {
 		charged = charged.Plus(d.Totals)
 	}
 	if used.Rows != charged.Rows || used.Failed != charged.Failed || used.InputTokens != charged.InputTokens || used.OutputTokens != charged.OutputTokens {
-		a.wrong("the ledger says %+v, the records %+v", charged, used)
+		a.wrong("the ledger of %s says %+v, the records %+v", owner, charged, used)
 	}
 }
 
-// strays are jobs that no client knows. A submission that comes late is one where
+// strays are jobs of an account that no client knows. A submission that comes late is one where
 // the store has forgotten that it was repeated, and where its key had led.
-func (a *account) strays() (strays []*jobCase) {
-	jobs, _, err := a.world.vault.base.List(background, accountName, 100, "")
+func (a *account) strays(owner string) (strays []*jobCase) {
+	jobs, _, err := a.world.vault.base.List(background, owner, 100, "")
 	if err != nil {
 		a.wrong("list jobs: %v", err)
 	}
@@ -322,13 +330,16 @@ func (a *account) strays() (strays []*jobCase) {
 	forgets := len(a.forgets)
 	a.mu.Unlock()
 	for _, job := range jobs {
-		if a.of(job.ID) != nil {
+		if known := a.of(job.ID); known != nil {
+			if known.owner() != owner {
+				a.wrong("job %d of %s is with those of %s", known.index, known.owner(), owner)
+			}
 			continue
 		}
 		if forgets == 0 {
 			a.wrong("there is job %s, which no client knows", short(job.ID))
 		}
-		stray := &jobCase{account: a, index: -1, id: job.ID}
+		stray := &jobCase{account: a, index: -1, id: job.ID, Job: Job{Account: owner}}
 		if job.Continues != nil {
 			stray.of = a.of(*job.Continues)
 		}

@@ -38,7 +38,7 @@ type proc struct {
 	ends     atomic.Int64 // since when it is stopped, or dead, on the clock of the world; 0: it is not
 }
 
-// adminKey is what clients come with.
+// adminKey is what the clients of defaultAccount come with.
 const adminKey = "virtual"
 
 func newProc(w *world, node, start int) *proc {
@@ -76,7 +76,7 @@ func (p *proc) start() error {
 	config := actors.Config{
 		Node: w.name(p.node), Store: p.records, Blob: objects, Downloader: downloads, Peers: p.port, Clock: w.clock(p.node),
 		Registerer: nothing{}, Logger: w.log.With("node", p.id), DrainTimeout: 20 * time.Second,
-		Ownership: actors.Ownership{OwnsNone: n.OwnsNone, LeaseTTL: time.Duration(w.Lease), Settle: w.settleTime()},
+		Ownership: actors.Ownership{OwnsNone: n.OwnsNone, LeaseTTL: time.Duration(w.Lease), Settle: w.settleTime(), MaxActive: w.Places, KeptPlaces: w.keptPlaces()},
 		Shards:    actors.Shards{Rows: w.ShardRows},
 		Parts:     actors.Parts{Interval: time.Duration(w.PartInterval), Bytes: w.PartBytes},
 		Rows:      actors.Rows{Patience: 5 * time.Second},

@@ -12,12 +12,9 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// accountName is whose jobs all are.
-const accountName = "default"
-
 // limitCost sets what the account may spend in a month.
 func (w *world) limitCost(usd float64) error {
-	_, version, err := w.vault.base.GetValue(background, api.QuotasValue(accountName))
+	_, version, err := w.vault.base.GetValue(background, api.QuotasValue(defaultAccount))
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return err
 	}
@@ -25,7 +22,7 @@ func (w *world) limitCost(usd float64) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.vault.base.PutValue(background, api.QuotasValue(accountName), doc, version)
+	_, err = w.vault.base.PutValue(background, api.QuotasValue(defaultAccount), doc, version)
 	return err
 }
 
@@ -36,6 +33,9 @@ func (a *account) reserve(s *bolt.Store, f store.Fence, usd float64, limit *floa
 	rec, err := s.Reserve(background, f, usd, limit)
 	if limit == nil {
 		return rec, err
+	}
+	if before.Spec.Account == otherAccount {
+		a.wrong("a job of %s is held against a limit of %v, which is another account's", otherAccount, *limit)
 	}
 	var refused *store.LimitError
 	switch bound := rowmill.MoneyOf(*limit); {
@@ -59,7 +59,7 @@ func (a *account) reserve(s *bolt.Store, f store.Fence, usd float64, limit *floa
 // yet, but for one.
 func (a *account) bound(s *bolt.Store, but string) rowmill.Money {
 	sum := a.spent(s)
-	jobs, _, err := s.List(background, accountName, 100, "")
+	jobs, _, err := s.List(background, defaultAccount, 100, "")
 	for _, job := range jobs {
 		rec, getErr := s.Get(background, job.ID)
 		if err = errors.Join(err, getErr); job.ID != but {
@@ -80,7 +80,7 @@ func unused(rec store.Record) rowmill.Money {
 func (a *account) spent(s *bolt.Store) (sum rowmill.Money) {
 	now := time.Now().UTC()
 	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
-	days, err := s.Usage(background, accountName, first, first.AddDate(0, 1, -1))
+	days, err := s.Usage(background, defaultAccount, first, first.AddDate(0, 1, -1))
 	if err != nil {
 		a.wrong("the ledger: %v", err)
 	}
@@ -117,7 +117,7 @@ func (a *account) lastCall(keeper int, name string, limit rowmill.Money) (id str
 		return "", rec
 	}
 	j := &jobCase{account: a, Job: Job{Node: keeper}, index: len(a.jobs), texts: []string{"the last row"}}
-	header := http.Header{"Idempotency-Key": {name}, "Authorization": {"Key " + adminKey}}
+	header := http.Header{"Idempotency-Key": {name}, "Authorization": {"Key " + keyOf(defaultAccount)}}
 	code, text := a.world.request(keeper, http.MethodPost, "/v1/batch-inference", header, j.submission())
 	var answer struct {
 		Results string `json:"results"`

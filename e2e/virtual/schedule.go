@@ -3,6 +3,7 @@ package virtual
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -26,9 +27,10 @@ type Limits struct {
 	Lease        Duration `json:"lease"`
 	Slots        int      `json:"slots"`                // of each engine
 	Pace         Duration `json:"pace"`                 // about what a row takes
-	CostLimit    float64  `json:"cost_limit,omitempty"` // USD that the account may spend; 0: any
+	Places       int      `json:"places,omitempty"`     // of each node for jobs; 0: the default
+	CostLimit    float64  `json:"cost_limit,omitempty"` // USD that defaultAccount may spend; 0: any
 
-	// How long the account keeps the data of jobs, and inputs are kept for those
+	// How long defaultAccount keeps the data of jobs, and inputs are kept for those
 	// that continue others; 0: the default.
 	RetentionDays  int      `json:"retention_days,omitempty"`
 	InputRetention Duration `json:"input_retention,omitempty"`
@@ -49,11 +51,12 @@ type Job struct {
 	Rows    int      `json:"rows"`
 	Spooled bool     `json:"spooled,omitempty"` // its rows are too many for the record
 	Schema  bool     `json:"schema,omitempty"`
-	Broken  int      `json:"broken,omitempty"` // so many rows no engine answers
-	Cancel  Duration `json:"cancel,omitempty"` // when it is cancelled; 0: never
-	Remove  Duration `json:"remove,omitempty"` // how long after its end its data is removed by its client; 0: never
-	Account string   `json:"account,omitempty"`
-	From    string   `json:"from,omitempty"` // its rows are a server's, which sends them like this (source.go)
+	Broken  int      `json:"broken,omitempty"`  // so many rows no engine answers
+	Cancel  Duration `json:"cancel,omitempty"`  // when it is cancelled; 0: never
+	Remove  Duration `json:"remove,omitempty"`  // how long after its end its data is removed by its client; 0: never
+	Account string   `json:"account,omitempty"` // whose it is, if not defaultAccount's; of one that continues another, as that
+	Urgent  bool     `json:"urgent,omitempty"`  // it is of priority 0
+	From    string   `json:"from,omitempty"`    // its rows are a server's, which sends them like this (source.go)
 
 	// Continues is the job, counted from 1, that this one takes over from: it is
 	// asked for At after the end of that, whose rows it has.
@@ -73,6 +76,16 @@ type Fault struct {
 	How   string   `json:"how,omitempty"`
 	Rate  float64  `json:"rate,omitempty"` // share of messages or answers
 	To    int      `json:"to,omitempty"`   // the other node
+}
+
+// twoAccounts reports whether two accounts have jobs.
+func (s Schedule) twoAccounts() bool {
+	return slices.ContainsFunc(s.Jobs, func(j Job) bool { return j.Account != "" })
+}
+
+// hostile reports whether an engine says what none should.
+func (s Schedule) hostile() bool {
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == "engine" && f.How == "hostile" })
 }
 
 // A Duration is a time.Duration that is written as 1.5s.

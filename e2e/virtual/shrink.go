@@ -43,7 +43,7 @@ func Shrink(s Schedule, asks int, fails func(Schedule) bool) Schedule {
 			}
 			for _, plain := range []func(*Job){
 				func(j *Job) { j.Schema = false }, func(j *Job) { j.Broken = 0 }, func(j *Job) { j.Cancel = 0 },
-				func(j *Job) { j.From = "" }, func(j *Job) { j.Remove = 0 },
+				func(j *Job) { j.From = "" }, func(j *Job) { j.Remove = 0 }, func(j *Job) { j.Account = "" }, func(j *Job) { j.Urgent = false },
 			} {
 				smaller := s
 				smaller.Jobs = slices.Clone(s.Jobs)
@@ -53,7 +53,7 @@ func Shrink(s Schedule, asks int, fails func(Schedule) bool) Schedule {
 			}
 		}
 		for _, plain := range []func(*Limits){
-			func(l *Limits) { l.CostLimit = 0 }, func(l *Limits) { l.RetentionDays = 0 }, func(l *Limits) { l.InputRetention = 0 },
+			func(l *Limits) { l.CostLimit = 0 }, func(l *Limits) { l.Places = 0 }, func(l *Limits) { l.RetentionDays = 0 }, func(l *Limits) { l.InputRetention = 0 },
 		} {
 			smaller := s
 			if plain(&smaller.Limits); smaller.Limits != s.Limits {

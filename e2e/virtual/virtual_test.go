@@ -111,6 +111,7 @@ func TestSchedules(t *testing.T) {
 	var all sync.WaitGroup
 	next, failed, shapes := first, 0, map[string]bool{}
 	ran, struck, virtual := 0, 0, time.Duration(0)
+	shared, swift, hostile := 0, 0, 0
 	for range size {
 		all.Go(func() {
 			for time.Now().Before(until) {
@@ -125,6 +126,13 @@ func TestSchedules(t *testing.T) {
 				v := c.run(task{Schedule: s})
 				mu.Lock()
 				ran, struck, virtual = ran+1, struck+v.Struck, virtual+v.Virtual
+				swift += v.Swift
+				if s.twoAccounts() {
+					shared++
+				}
+				if s.hostile() {
+					hostile++
+				}
 				fresh := len(v.Wrongs) > 0 && !shapes[shape(v.Wrongs[0])]
 				if fresh {
 					shapes[shape(v.Wrongs[0])] = true
@@ -141,6 +149,7 @@ func TestSchedules(t *testing.T) {
 	}
 	all.Wait()
 	c.close()
+	t.Logf("%d with two accounts, where %d urgent jobs were held to their time; %d with a hostile engine", shared, swift, hostile)
 	t.Logf("%d schedules from seed %d on in %v, %.0f a minute; %v of processor time and %v of virtual time each; %d faults struck",
 		ran, first, time.Since(began).Round(time.Second), float64(ran)/time.Since(began).Minutes(),
 		(c.cpu / time.Duration(max(ran, 1))).Round(time.Millisecond), (virtual / time.Duration(max(ran, 1))).Round(time.Second), struck)

@@ -45,6 +45,7 @@ type world struct {
 	procs    []*proc         // by node: what runs there now, if anything
 	starts   []int           // by node
 	healed   bool
+	swifts   int // urgent jobs that were held to their time
 	healedAt time.Duration
 
 	log     *slog.Logger
@@ -74,7 +75,7 @@ func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, e
 	w := &world{
 		Schedule: s, shared: sh, began: time.Now(), ended: make(chan struct{}), shelf: newShelf(), net: newNetwork(),
 		struck: make([]bool, len(s.Faults)), struckAt: make([]time.Duration, len(s.Faults)),
-		tally: &tally{answered: map[string]int{}, tries: map[string]int{}, lies: map[string]int{}},
+		tally: &tally{answered: map[string]int{}, tries: map[string]int{}, lies: map[string]int{}, first: map[string]time.Duration{}, last: map[string]time.Duration{}},
 	}
 	for i, n := range s.Nodes {
 		w.gates = append(w.gates, &gate{counts: map[string]int{}, times: map[string]int{}})
@@ -96,6 +97,9 @@ func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, e
 	}
 	if err == nil && s.RetentionDays > 0 {
 		err = w.keepDays(s.RetentionDays)
+	}
+	if err == nil && len(w.owners()) > 1 {
+		err = w.admitOther()
 	}
 	w.account = newAccount(w)
 	w.log = slog.New(witness{log.Handler(), w.account.wrong})
@@ -153,7 +157,7 @@ func run(s Schedule, sh shared, log *slog.Logger) (v Verdict) {
 	if err := w.vault.base.Close(); err != nil {
 		w.account.wrong("the store does not close: %v", err)
 	}
-	v.Wrongs, v.Reruns, v.Struck = w.account.wrongs, w.account.reruns, w.account.struckFaults()
+	v.Wrongs, v.Reruns, v.Struck, v.Swift = w.account.wrongs, w.account.reruns, w.account.struckFaults(), w.swifts
 	v.trace = w.trace
 	return v
 }
@@ -469,23 +473,6 @@ func (w *world) fate(from, to *port, kind string) fate {
 	}
 	w.tell(from.node, "message."+kind, fmt.Sprintf("to node %d", to.node), "")
 	return f
-}
-
-// lie is how the server of a node lies now; what is "down" or "" for all else.
-func (w *world) lie(node int, what string) string {
-	f := w.active(node, "engine", func(f Fault) bool { return (f.How == "down") == (what == "down") })
-	if f == nil {
-		return ""
-	}
-	return f.How
-}
-
-func (w *world) lieRate(node int) float64 {
-	f := w.active(node, "engine", func(f Fault) bool { return f.How != "down" })
-	if f == nil {
-		return 0
-	}
-	return f.Rate
 }
 
 // short cuts a job's id to its end.

@@ -63,23 +63,23 @@ func run(ctx context.Context, out io.Writer, control, within time.Duration, name
 			return err
 		}
 	}
-	switch _, found, err := schedules(ctx, dir, control); {
+	switch got, err := schedules(ctx, dir, control); {
 	case err != nil:
 		return err
-	case found != "":
-		return fmt.Errorf("without a fault: %s", found)
+	case got.found != "":
+		return fmt.Errorf("without a fault: %s", got.found)
 	}
 	missed := 0
 	for _, p := range plants {
-		took, found, err := p.try(ctx, dir, within)
+		got, err := p.try(ctx, dir, within)
 		switch {
 		case err != nil:
 			return fmt.Errorf("%s: %w", p.name, err)
-		case found == "":
+		case got.found == "":
 			missed++
-			fmt.Fprintf(out, "%-36s NOT FOUND in %v\n", p.name, within)
+			fmt.Fprintf(out, "%-36s NOT FOUND in %v, %s\n", p.name, within, got.ran)
 		default:
-			fmt.Fprintf(out, "%-36s %8v  %s\n", p.name, took.Round(time.Second), found)
+			fmt.Fprintf(out, "%-36s %8v, %s  %s\n", p.name, got.took.Round(time.Second), got.ran, got.found)
 		}
 	}
 	fmt.Fprintf(out, "%d of %d found\n", len(plants)-missed, len(plants))
@@ -155,14 +155,23 @@ func (p plant) in(dir string) (string, error) {
 	return strings.Replace(string(text), p.before, p.after, 1), nil
 }
 
-var failure = regexp.MustCompile(`seed \d+: .*`)
+// What came of schedules: how long they took, how many ran, and the first failure.
+type outcome struct {
+	took       time.Duration
+	ran, found string
+}
+
+var (
+	failure = regexp.MustCompile(`seed \d+: .*`)
+	count   = regexp.MustCompile(`\d+ schedules`)
+)
 
 // try plants the fault, runs schedules, and takes it out again.
-func (p plant) try(ctx context.Context, dir string, within time.Duration) (took time.Duration, found string, err error) {
+func (p plant) try(ctx context.Context, dir string, within time.Duration) (got outcome, err error) {
 	file := filepath.Join(dir, p.file)
 	was, err := os.ReadFile(file)
 	if err != nil {
-		return 0, "", err
+		return got, err
 	}
 	defer func() { err = errors.Join(err, os.WriteFile(file, was, 0o600)) }()
 	text, err := p.in(dir)
@@ -170,29 +179,27 @@ func (p plant) try(ctx context.Context, dir string, within time.Duration) (took 
 		err = os.WriteFile(file, []byte(text), 0o600)
 	}
 	if err != nil {
-		return 0, "", err
+		return got, err
 	}
 	return schedules(ctx, dir, within)
 }
 
 // schedules runs schedules of the code in dir until one fails.
-func schedules(ctx context.Context, dir string, within time.Duration) (took time.Duration, found string, err error) {
+func schedules(ctx context.Context, dir string, within time.Duration) (got outcome, err error) {
 	binary := filepath.Join(dir, "virtual.test")
 	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "./e2e/virtual")
 	build.Dir = dir
 	if said, err := build.CombinedOutput(); err != nil {
-		return 0, "", fmt.Errorf("build: %w\n%s", err, said)
+		return got, fmt.Errorf("build: %w\n%s", err, said)
 	}
 	began := time.Now()
-	test := exec.CommandContext(ctx, binary, "-test.run=^TestSchedules$", "-test.timeout=0", "-failures=1", "-shrink=false")
+	test := exec.CommandContext(ctx, binary, "-test.run=^TestSchedules$", "-test.v", "-test.timeout=0", "-failures=1", "-shrink=false")
 	test.Dir, test.Env = filepath.Join(dir, "e2e/virtual"), append(os.Environ(), "ROWMILL_VIRTUAL="+within.String())
 	said, err := test.CombinedOutput()
+	got = outcome{time.Since(began), count.FindString(string(said)), failure.FindString(string(said))}
 	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return 0, "", nil
-	case !errors.As(err, &exit):
-		return 0, "", err
+	if err != nil && !errors.As(err, &exit) {
+		return got, err
 	}
-	return time.Since(began), failure.FindString(string(said)), nil
+	return got, nil
 }
