@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -83,6 +84,22 @@ func (s *claims) end(job string) {
 	delete(s.claiming, job)
 	delete(s.unsure, job)
 	delete(s.owned, job)
+}
+
+// A crowd is who last waited for a place on a node, and how many each has.
+type crowd struct{ has map[string]int }
+
+// message says to an account why the jobs of it that wait do; empty where none is
+// known to.
+func (w *crowd) message(node, account string) string {
+	if w == nil {
+		return ""
+	}
+	has, waits := w.has[account]
+	if !waits {
+		return ""
+	}
+	return fmt.Sprintf("Waiting for a place: node %s runs as many jobs as it may (jobs.max_active), %d of them of this account.", node, has)
 }
 
 // idle reports whether no job is owned or being claimed.

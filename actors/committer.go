@@ -32,6 +32,7 @@ type committer struct {
 	rows     int64      // of the whole input
 	progress *commit.Progress
 	files    *commit.Files
+	merging  *turns // the job's
 	tasks    taskGroup
 	log      *slog.Logger // names the job
 	lastRow  time.Time    // when the last part was recorded
@@ -119,7 +120,7 @@ func (r *committer) count(p store.Part) {
 func (r *committer) merge(c actor.Context, n int) {
 	parts := r.progress.Shard(n)
 	r.tasks.run(c, "merge a shard", func(ctx context.Context) step {
-		if !enter(ctx, r.slots.merge, r.job.spec) {
+		if !r.merging.enter(ctx, r.slots.merge, r.job.spec) {
 			return nil
 		}
 		defer r.slots.merge.Leave()

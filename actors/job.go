@@ -48,7 +48,7 @@ type job struct {
 	timers  timers
 
 	phase    jobPhase
-	waits    *registry.Errand // while it is jobWaits, for operators
+	errand   *registry.Errand // while it is jobWaits, for operators
 	draining bool             // it is to be given back
 	updating bool             // the record is being changed
 	engines  []engineView
@@ -57,6 +57,8 @@ type job struct {
 	job      *jobContext
 	ledger   *assign.Ledger
 	results  *actor.PID // the committer
+	merging  turns      // its
+	waits    lasting
 
 	owner     *assign.Owner
 	links     map[string]*link // by worker
@@ -216,7 +218,7 @@ func (j *job) onIngested(c actor.Context, in ingested, err error) {
 		return
 	}
 	j.phase = jobWaits
-	j.waits = j.tasks.entry.Begin("wait for an engine")
+	j.errand = j.tasks.entry.Begin("wait for an engine")
 	j.timers.after(c, j.cfg.Servers.Wait, "wait", func(c actor.Context) {
 		j.fail(c, rowmill.Failf(rowmill.CodeModelUnavailable,
 			"No engine offered the model %s within %s. Start an inference server that serves it, then submit the job again.", j.rec.Spec.Model.ID, j.cfg.Servers.Wait))
@@ -352,7 +354,30 @@ func (j *job) message() string {
 	case j.owner != nil && j.owner.Away() > 0 && j.owner.Away() == len(j.owner.Workers()):
 		return fmt.Sprintf("Waiting for object storage, which no node that serves %s can use. The job goes on by itself.", j.rec.Spec.Model.ID)
 	}
-	return "Processing rows."
+	return kept[j.waits.of(j.waitsFor(), time.Now())]
+}
+
+// waitsFor is what other jobs keep this one waiting for now.
+func (j *job) waitsFor() string {
+	switch {
+	case j.phase != jobRuns || !j.owner.Assigning:
+	case !j.owner.Done():
+		return j.owner.Waits()
+	case j.merging.waits():
+		return waitsForMerge
+	}
+	return ""
+}
+
+const waitsForMerge = "merge"
+
+// kept says of what keeps a job waiting what that means.
+var kept = map[string]string{
+	"":                    "Processing rows.",
+	assign.WaitsForServer: "Waiting for a turn at an inference server: it is busy with rows of other jobs.",
+	assign.WaitsForMemory: "Rows go out one at a time: rows of other jobs fill the memory that a node has for them (jobs.memory_budget).",
+	assign.WaitsForWrite:  "Waiting for a turn to write finished rows: parts of other jobs are written.",
+	waitsForMerge:         "All rows are done. Waiting for a turn to merge their parts: those of other jobs are merged.",
 }
 
 func (j *job) onProceeded(c actor.Context) {
@@ -372,7 +397,7 @@ func (j *job) startRows(c actor.Context) {
 		return
 	}
 	j.phase = jobRuns
-	j.waits.End()
+	j.errand.End()
 	if !j.job.sends(j.rec.Job.Sampling) || warning != "" {
 		j.update(c, func(r *store.Record) {
 			r.Job.Sampling = j.job.sampling()
@@ -385,7 +410,7 @@ func (j *job) startRows(c actor.Context) {
 	j.unwanted = make(map[string]bool)
 	j.results = c.SpawnPrefix(j.metrics.props(registry.Of{Kind: "results", Job: j.rec.Job.ID}, func(entry *registry.Entry) actor.Actor {
 		return &committer{
-			process: j.process, job: j.job, owner: c.Self(), rows: j.input.Rows,
+			process: j.process, job: j.job, owner: c.Self(), rows: j.input.Rows, merging: &j.merging,
 			progress: commit.NewProgress(j.ledger, j.cfg.survives(j.ledger.Rows), j.rec.Spec.Estimate),
 			files: &commit.Files{
 				Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.fence.Epoch, Shards: j.job.manifest.Shards, Wait: j.storage.WaitHere,

@@ -80,7 +80,7 @@ func (j *job) onCancelled(c actor.Context) {
 // go on until the next owner takes over, or are dismissed.
 func (j *job) stopRows(c actor.Context) {
 	if j.phase == jobWaits {
-		j.waits.End()
+		j.errand.End()
 	}
 	j.phase = jobEnds
 	j.timers.stop()

@@ -51,6 +51,7 @@ func (n *node) scan(c actor.Context) {
 				}
 				n.claim(c, o)
 			}
+			n.crowd.Store(&crowd{n.claims.places.Waits()})
 		}
 	})
 }

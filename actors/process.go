@@ -3,6 +3,7 @@ package actors
 import (
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/actors/storage"
@@ -17,6 +18,7 @@ type process struct {
 	log       *slog.Logger
 	budget    *work.Budget
 	slots     slots
+	crowd     *atomic.Pointer[crowd]
 	storage   *storage.Watch
 	downloads *ingest.Downloads
 	counters  *prompt.Counters

@@ -2,6 +2,8 @@ package actors
 
 import (
 	"context"
+	"sync/atomic"
+	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/fair"
@@ -16,7 +18,37 @@ type slots struct {
 
 func newSlots() slots { return slots{merge: fair.NewGate(1), write: fair.NewGate(2)} }
 
+// turns are those that a job waits for at a gate.
+type turns struct{ waiting atomic.Int32 }
+
 // enter waits for a place for work of a job; it returns false when ctx ends first.
-func enter(ctx context.Context, g *fair.Gate, spec *rowmill.Spec) bool {
+func (t *turns) enter(ctx context.Context, g *fair.Gate, spec *rowmill.Spec) bool {
+	t.waiting.Add(1)
+	defer t.waiting.Add(-1)
 	return g.Enter(ctx, spec.Account, spec.Priority == 0)
+}
+
+// waits reports whether there is something that is not let in.
+func (t *turns) waits() bool { return t.waiting.Load() > 0 }
+
+// waitsAfter is how long something is waited for without a break before it is
+// worth a word, and a write to the record.
+const waitsAfter = 5 * time.Second
+
+// A lasting wait is one that goes on.
+type lasting struct {
+	what  string
+	since time.Time
+}
+
+// of takes in what is waited for now, empty for nothing, and returns it once it
+// has been that for long enough.
+func (l *lasting) of(what string, now time.Time) string {
+	if what != l.what {
+		l.what, l.since = what, now
+	}
+	if now.Sub(l.since) < waitsAfter {
+		return ""
+	}
+	return what
 }

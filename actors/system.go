@@ -41,6 +41,7 @@ type System struct {
 	engines   atomic.Pointer[[]EngineStatus]
 	state     atomic.Pointer[nodes.State] // what the node says of itself
 	storage   atomic.Pointer[StorageStatus]
+	crowd     atomic.Pointer[crowd]
 	transport *transport
 	watch     *storage.Watch
 	downloads *ingest.Downloads
@@ -109,7 +110,7 @@ func (s *System) Start(ctx context.Context) error {
 
 func (s *System) process() *process {
 	return &process{
-		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: work.NewBudget(s.cfg.MemoryBudget, s.cfg.Ownership.Weights), slots: newSlots(),
+		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: work.NewBudget(s.cfg.MemoryBudget, s.cfg.Ownership.Weights), slots: newSlots(), crowd: &s.crowd,
 		storage: s.watch, downloads: s.downloads, counters: prompt.NewCounters(s.cfg.Tokenizers, s.metrics.onCountError, s.log), transport: s.transport, address: s.transport.address(), all: &s.all,
 	}
 }
@@ -157,9 +158,15 @@ func (s *System) reopen() {
 // Bucket add to it.
 func (s *System) Watch() *storage.Watch { return s.watch }
 
-// Waiting says to clients what their jobs wait for while records cannot be
-// written, and so cannot say it; else it is empty.
-func (s *System) Waiting() string { return s.watch.Waiting() }
+// Waiting says to a client what a job of an account waits for where its record
+// cannot: because records cannot be written, or no node has the job. Else it is
+// empty.
+func (s *System) Waiting(job *rowmill.Job, account string) string {
+	if waiting := s.watch.Waiting(); waiting != "" || job.Status != rowmill.StatusPending {
+		return waiting
+	}
+	return s.crowd.Load().message(s.cfg.Node, account)
+}
 
 // Submitted hints that a job waits in the store. Without the hint the next
 // scan finds it.

@@ -54,6 +54,8 @@ type worker struct {
 	flusher *work.Flusher
 
 	phase   workerPhase
+	writing turns     // of parts
+	waits   lasting   // what it tells the owner
 	stalled bool      // finished rows wait for too long to be recorded
 	heard   time.Time // when the owner last was
 	asked   bool      // it has been told that there is room
@@ -281,7 +283,7 @@ func (w *worker) onFlushDue(c actor.Context) {
 func (w *worker) write(c actor.Context, batches []*work.Batch) {
 	for _, b := range batches {
 		w.tasks.run(c, "write a part", func(ctx context.Context) step {
-			if !enter(ctx, w.slots.write, w.job.spec) {
+			if !w.writing.enter(ctx, w.slots.write, w.job.spec) {
 				return nil
 			}
 			defer w.slots.write.Leave()

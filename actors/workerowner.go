@@ -24,10 +24,25 @@ func (w *worker) heartbeat(c actor.Context) {
 		Job: w.job.id, Address: w.address, Away: outage.Lasts.Milliseconds(),
 		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.hungry && !away, Ready: w.ready(), Ports: w.sender.Ports(),
 		Leaves: w.phase != workerRuns, Left: w.left(),
+		Waits:    w.waits.of(w.waitsFor(), time.Now()),
 		Warnings: w.warnings, Refused: maps.Clone(w.refused), Fault: w.fault,
 	}
 	w.rows.Report(h)
 	w.owner.send(c, w.tasks, message{h.Job, h.Epoch, h})
+}
+
+// waitsFor is what rows of other jobs keep this worker waiting for now.
+func (w *worker) waitsFor() string {
+	switch sent, running := w.sender.Sent(), w.sender.Running(); {
+	case w.phase != workerRuns:
+	case sent == 0 && w.writing.waits():
+		return assign.WaitsForWrite
+	case sent > 0 && running == 0:
+		return assign.WaitsForServer
+	case sent <= 1 && w.memory.Waits():
+		return assign.WaitsForMemory
+	}
+	return ""
 }
 
 // ready is how many rows could be given back.

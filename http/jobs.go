@@ -39,7 +39,7 @@ type jobs struct {
 	store     jobStore
 	bucket    blob.Bucket
 	cancelled func(jobID string)
-	waiting   func() string // Service's
+	waiting   func(*rowmill.Job, string) string // Service's
 	now       func() time.Time
 }
 
@@ -81,12 +81,13 @@ func isJobID(id string) bool {
 // show answers GET /v1/jobs/{job_id}.
 func (j *jobs) show(c *gin.Context) (any, error) {
 	record, err := j.named(c)
-	return gin.H{"job": caller(c).view(j.current(record.Job))}, err
+	return gin.H{"job": caller(c).view(j.current(record.Job, record.Spec.Account))}, err
 }
 
-// current is a job with what it waits for now, where its record cannot say so.
-func (j *jobs) current(job rowmill.Job) rowmill.Job {
-	if waiting := j.waiting(); waiting != "" && !job.Status.Terminal() {
+// current is a job of an account with what it waits for now, where its record
+// cannot say so.
+func (j *jobs) current(job rowmill.Job, account string) rowmill.Job {
+	if waiting := j.waiting(&job, account); waiting != "" && !job.Status.Terminal() {
 		job.Message = waiting
 	}
 	return job
@@ -108,7 +109,7 @@ func (j *jobs) status(c *gin.Context) (any, error) {
 			metadata["additional_context"] = reason.AdditionalContext
 		}
 	}
-	return gin.H{"message": statusMessage(j.current(record.Job)), "job_status": record.Job.Status, "metadata": metadata}, nil
+	return gin.H{"message": statusMessage(j.current(record.Job, record.Spec.Account)), "job_status": record.Job.Status, "metadata": metadata}, nil
 }
 
 // progressOf says how far a job is: counts of committed rows and their tokens.
@@ -218,7 +219,7 @@ func (j *jobs) list(c *gin.Context) error {
 	}
 	views := make([]any, len(page))
 	for i, job := range page {
-		if views[i], err = who.listed(j.current(job)); err != nil {
+		if views[i], err = who.listed(j.current(job, who.account)); err != nil {
 			return err
 		}
 	}
@@ -236,7 +237,7 @@ func (j *jobs) stream(c *gin.Context, who principal) error {
 				return fmt.Errorf("list jobs: %w", err)
 			}
 			for _, job := range page {
-				view, err := who.listed(j.current(job))
+				view, err := who.listed(j.current(job, who.account))
 				if err == nil {
 					err = yield(view)
 				}

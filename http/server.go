@@ -26,6 +26,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/http/exchange"
@@ -45,9 +46,9 @@ type Service interface {
 	Cancelled(jobID string)
 	// Checks reports on the parts that jobs need, for /readyz.
 	Checks(ctx context.Context) []Check
-	// Waiting says to clients what their jobs wait for while records cannot be
-	// written, and so cannot say it; else it is empty.
-	Waiting() string
+	// Waiting says to a client what a job of an account waits for, if it is known,
+	// where its record cannot say it; else it is empty.
+	Waiting(job *rowmill.Job, account string) string
 	// Draining reports whether the node is about to stop: it takes no
 	// further jobs.
 	Draining() bool

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/catalog"
@@ -68,10 +69,10 @@ func (f *fakeService) Cancelled(id string) {
 	f.cancelled = append(f.cancelled, id)
 }
 
-func (f *fakeService) Checks(context.Context) []Check { return f.checks }
-func (f *fakeService) Waiting() string                { return f.waiting }
-func (f *fakeService) Draining() bool                 { return f.draining }
-func (f *fakeService) Nodes(context.Context) []Node   { return f.nodes }
+func (f *fakeService) Checks(context.Context) []Check      { return f.checks }
+func (f *fakeService) Waiting(*rowmill.Job, string) string { return f.waiting }
+func (f *fakeService) Draining() bool                      { return f.draining }
+func (f *fakeService) Nodes(context.Context) []Node        { return f.nodes }
 
 func (f *fakeService) Actors(_ context.Context, filter ActorFilter) ([]Actor, []Answered, error) {
 	f.mu.Lock()

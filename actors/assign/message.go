@@ -38,6 +38,10 @@ type (
 		// bucket, in milliseconds.
 		Away int64 `json:"away_ms,omitempty"`
 
+		// Waits is what other jobs keep the worker waiting for, one of the constants
+		// below; empty while its rows run.
+		Waits string `json:"waits,omitempty"`
+
 		Warnings []string          `json:"warnings,omitempty"`
 		Refused  map[string]string `json:"refused,omitempty"` // by engine: why it cannot run the job
 		Fault    *Fault            `json:"fault,omitempty"`   // what ends the job, or at least this worker
@@ -84,6 +88,13 @@ type (
 		Number int64 `json:"number"`
 		Rows   int   `json:"rows"`
 	}
+)
+
+// What rows of other jobs keep a worker waiting for.
+const (
+	WaitsForServer = "server" // for its turn at one: none of its rows is there
+	WaitsForMemory = "memory" // its rows go out one at a time
+	WaitsForWrite  = "write"  // its finished rows for their turn to be written
 )
 
 // WellFormed reports whether all row sets of a heartbeat are there.

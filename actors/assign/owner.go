@@ -130,6 +130,30 @@ func (o *Owner) Away() (count int) {
 	return count
 }
 
+// Waits is what all workers that have servers are kept waiting for, or the first
+// of them where that differs; empty where one is not.
+func (o *Owner) Waits() (waits string) {
+	for _, a := range o.Workers() {
+		switch {
+		case a.last == nil || a.last.Ports == 0:
+		case a.last.Waits == "":
+			return ""
+		case waits == "":
+			waits = a.last.Waits
+		}
+	}
+	return waits
+}
+
+// Done reports whether all rows are.
+func (o *Owner) Done() bool {
+	rows := int64(0)
+	for _, s := range o.shards {
+		rows += int64(s.Rows)
+	}
+	return o.book.committed.Count() == rows
+}
+
 func (a *Assignee) away() time.Duration {
 	if a.last == nil {
 		return 0

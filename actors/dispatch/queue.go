@@ -62,6 +62,13 @@ func (q *Queue) Put(tasks []*Task) { q.disp.put(q, tasks) }
 // Withdraw takes back what waits. What the server has comes through the outbox.
 func (q *Queue) Withdraw() []*Task { return q.disp.withdraw(q) }
 
+// Waiting is how many of the job's rows the server has not begun.
+func (q *Queue) Waiting() int {
+	q.disp.mu.Lock()
+	defer q.disp.mu.Unlock()
+	return len(q.waiting)
+}
+
 // Demand is how many of the job's rows the server should have, in flight and
 // waiting here.
 func (q *Queue) Demand() int {

@@ -124,5 +124,14 @@ func (s *Shares) Leave(account string) {
 	}
 }
 
+// Waits is how many places each account has that waits for another.
+func (s *Shares) Waits() map[string]int {
+	waits := make(map[string]int, len(s.waiting))
+	for account := range s.waiting {
+		waits[account] = s.held[account]
+	}
+	return waits
+}
+
 // Forget takes no account for waiting any more: all that wait are about to ask.
 func (s *Shares) Forget() { clear(s.waiting) }

@@ -151,6 +151,13 @@ func (m *Memory) wait(p purpose) {
 	}
 }
 
+// Waits reports whether it was refused and has not asked again.
+func (m *Memory) Waits() bool {
+	m.budget.mu.Lock()
+	defer m.budget.mu.Unlock()
+	return m.waits != nothing
+}
+
 // Again has whoever was woken ask again. Until it has, others leave it what has
 // become free.
 func (m *Memory) Again(ask func()) {

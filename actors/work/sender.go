@@ -25,6 +25,7 @@ type Queue interface {
 	Demand() int        // rows the server should have of this job
 	Group() int         // rows in one request
 	CacheTokens() int64 // of its KV cache; 0 when unknown
+	Waiting() int       // rows that the server has not begun
 	Put(tasks []*dispatch.Task)
 	Withdraw() []*dispatch.Task
 }
@@ -64,6 +65,15 @@ func (s *Sender) Ports() int { return len(s.ports) }
 
 // Sent is how many rows are at servers or wait before them.
 func (s *Sender) Sent() int { return s.sent }
+
+// Running is how many rows servers have begun.
+func (s *Sender) Running() int {
+	running := s.sent
+	for _, p := range s.ports {
+		running -= p.queue.Waiting()
+	}
+	return running
+}
 
 // Empty reports whether there are no rows, neither here nor at servers.
 func (s *Sender) Empty() bool { return s.sent == 0 && s.Rows.Empty() }

@@ -18,6 +18,7 @@ type line struct {
 func (q *line) Demand() int                { return q.demand }
 func (q *line) Group() int                 { return max(q.group, 1) }
 func (q *line) CacheTokens() int64         { return 1000 }
+func (q *line) Waiting() int               { return len(q.tasks) }
 func (q *line) Put(tasks []*dispatch.Task) { q.tasks = append(q.tasks, tasks...) }
 
 func (q *line) Withdraw() []*dispatch.Task {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
@@ -49,7 +50,7 @@ func (Idle) Checks(context.Context) []http.Check { return nil }
 func (Idle) Draining() bool { return false }
 
 // Waiting says that nothing is waited for.
-func (Idle) Waiting() string { return "" }
+func (Idle) Waiting(*rowmill.Job, string) string { return "" }
 
 // Config says what is run, and beside what.
 type Config struct {

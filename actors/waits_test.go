@@ -1,0 +1,139 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A job that waits because of others says for what, and says so no longer once
+// it goes on.
+func TestJobsSayWhatOthersKeepThemWaitingFor(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, says string
+		change     func(*actors.Config)
+		slots      int
+		greedy     int // jobs, of rows of three minutes
+		rows       []string
+	}{
+		{
+			"a place", "Waiting for a place: node node runs as many jobs as it may (jobs.max_active), 0 of them of this account.",
+			func(c *actors.Config) { c.Ownership = actors.Ownership{MaxActive: 1, KeptPlaces: 1} }, 0, 2,
+			[]string{"modest"},
+		},
+		{
+			"a turn at a server", "Waiting for a turn at an inference server: it is busy with rows of other jobs.",
+			func(*actors.Config) {}, 1, 1,
+			[]string{"modest"},
+		},
+		{
+			"memory", "Rows go out one at a time: rows of other jobs fill the memory that a node has for them (jobs.memory_budget).",
+			func(c *actors.Config) { c.MemoryBudget = 64 << 10 }, 1000, 10, numberedOf("modest", 30),
+		},
+		{
+			"a turn to write", "Waiting for a turn to write finished rows: parts of other jobs are written.",
+			func(c *actors.Config) { c.Blob = &slowBucket{Bucket: c.Blob, from: 1, takes: 20 * time.Second} }, 1000, 0,
+			[]string{"modest"},
+		},
+		{
+			"a turn to merge", "All rows are done. Waiting for a turn to merge their parts: those of other jobs are merged.",
+			func(c *actors.Config) { c.Blob = &slowBucket{Bucket: c.Blob, from: 3, takes: 8 * time.Second} }, 1000, 0, numberedOf("modest", 2),
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				t.Cleanup(func() { time.Sleep(time.Second) }) // the actor library's throttle of dead letters ends by itself
+				enough := make(chan struct{})                 // the others have had their time
+				answer := func(ctx context.Context, row string, try int) (engine.Reply, error) {
+					switch {
+					case !strings.HasPrefix(row, "modest"):
+						select {
+						case <-ctx.Done():
+							return engine.Reply{}, ctx.Err()
+						case <-enough:
+						case <-time.After(greedyTakes):
+						}
+						return echo(ctx, row, try)
+					case row == "modest 1": // in a part of its own
+						return slowly(6*time.Second)(ctx, row, try)
+					}
+					return slowly(modestTakes)(ctx, row, try)
+				}
+				b := setup(t, &scripted{answer: answer, slots: test.slots}, func(c *actors.Config) {
+					c.Parts, c.Servers, c.Ownership, c.DrainTimeout = actors.Parts{}, actors.Servers{}, actors.Ownership{}, time.Second
+					test.change(c)
+				})
+				time.Sleep(2 * time.Second)
+				for range test.greedy {
+					b.submit(rowmill.Spec{Account: "greedy", Priority: 1, Inline: numbered(500)})
+				}
+				time.Sleep(30 * time.Second)
+				var ids []string
+				for i := range 4 {
+					ids = append(ids, b.submit(rowmill.Spec{Account: fmt.Sprint("modest-", i), Priority: 1, Inline: test.rows}))
+				}
+				id := "" // of one that says so
+				for i := 0; id == ""; i++ {
+					time.Sleep(250 * time.Millisecond)
+					rec, err := b.store.Get(t.Context(), ids[i%len(ids)])
+					if err != nil || time.Since(rec.Job.Created) > 2*time.Minute {
+						t.Fatalf("nobody says it; the job is %s and says %q, error %v", rec.Job.Status, rec.Job.Message, err)
+					}
+					if rec.Job.Message == test.says || b.system.Waiting(&rec.Job, rec.Spec.Account) == test.says {
+						id = rec.Job.ID
+					}
+				}
+				close(enough)
+				rec := b.await(id, func(r store.Record) bool { return r.Job.Message != test.says && r.Job.Status != rowmill.StatusPending })
+				if w := b.system.Waiting(&rec.Job, rec.Spec.Account); w != "" {
+					t.Errorf("the job is %s and waits for %q", rec.Job.Status, w)
+				}
+			})
+		})
+	}
+}
+
+func numberedOf(what string, n int) []string {
+	rows := make([]string, n)
+	for i := range rows {
+		rows[i] = fmt.Sprint(what, " ", i)
+	}
+	return rows
+}
+
+// A slowBucket takes its time with the parts of a job, from the nth on.
+type slowBucket struct {
+	blob.Bucket
+	from  int
+	takes time.Duration
+	mu    sync.Mutex
+	parts map[string]int
+}
+
+func (b *slowBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	if job, _, isPart := strings.Cut(key, "/parts/"); isPart {
+		b.mu.Lock()
+		if b.parts == nil {
+			b.parts = make(map[string]int)
+		}
+		b.parts[job]++
+		nth := b.parts[job]
+		b.mu.Unlock()
+		if nth >= b.from {
+			time.Sleep(b.takes)
+		}
+	}
+	return b.Bucket.Create(ctx, key, contentType)
+}
