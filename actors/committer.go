@@ -123,7 +123,7 @@ func (r *committer) merge(c actor.Context, n int) {
 		if !r.merging.enter(ctx, r.slots.merge, r.job.spec) {
 			return nil
 		}
-		defer r.slots.merge.Leave()
+		defer r.slots.merge.Leave(r.job.spec.Account)
 		began := time.Now()
 		complete, err := r.files.Merge(ctx, n, parts)
 		if err == nil {

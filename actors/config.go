@@ -68,6 +68,11 @@ type Config struct {
 	// always gets at least one block of rows.
 	MemoryBudget int64
 
+	// Readers is how many inputs this node reads at a time, and half as many more
+	// of accounts of which it reads none. Default 4: each may hold Input's longest
+	// record and row, several times over.
+	Readers int
+
 	// DrainTimeout is how long Stop lets rows in flight finish. Default 30 s.
 	DrainTimeout time.Duration
 
@@ -218,6 +223,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.Parts.Bytes, 32<<20)
 	def(&c.Parts.Interval, 5*time.Second)
 	def(&c.MemoryBudget, 64<<20)
+	def(&c.Readers, 4)
 	def(&c.Rows.MaxAttempts, 5)
 	def(&c.Rows.Patience, time.Minute)
 	def(&c.Rows.EmbeddingGroup, 32)
@@ -269,8 +275,8 @@ func (c Config) Validate() error {
 		return errors.New("actors: Blob is missing")
 	case c.Downloader == nil:
 		return errors.New("actors: Downloader is missing")
-	case c.Ownership.MaxActive < 1, c.Ownership.KeptPlaces < 1, c.Shards.Rows < 1, c.Shards.Bytes < 1, c.Parts.Bytes < 1, c.MemoryBudget < 1:
-		return errors.New("actors: Ownership.MaxActive, Ownership.KeptPlaces, Shards, Parts.Bytes and MemoryBudget must be positive")
+	case c.Ownership.MaxActive < 1, c.Ownership.KeptPlaces < 1, c.Shards.Rows < 1, c.Shards.Bytes < 1, c.Parts.Bytes < 1, c.MemoryBudget < 1, c.Readers < 1:
+		return errors.New("actors: Ownership.MaxActive, Ownership.KeptPlaces, Shards, Parts.Bytes, MemoryBudget and Readers must be positive")
 	case c.Rows.MaxAttempts < 1 || c.Rows.EmbeddingGroup < 1:
 		return errors.New("actors: Rows.MaxAttempts and Rows.EmbeddingGroup must be positive")
 	case c.Janitor.Batch < 1:

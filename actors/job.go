@@ -57,7 +57,8 @@ type job struct {
 	job      *jobContext
 	ledger   *assign.Ledger
 	results  *actor.PID // the committer
-	merging  turns      // its
+	reading  turns      // of the input
+	merging  turns      // of the results
 	waits    lasting
 
 	owner     *assign.Owner
@@ -176,7 +177,9 @@ func (j *job) ingest(ctx context.Context, in *ingested) (err error) {
 	if in.counter, err = j.counters.Counter(in.rec.Spec.Model, in.rec.Spec.System); err != nil {
 		return err
 	}
-	if in.input, err = ingest.Run(ctx, j.reads(), &in.rec, j.fence, in.counter); err != nil {
+	reads, spec := j.reads(), in.rec.Spec
+	reads.Turn = func(ctx context.Context) (func(), bool) { return j.turn(ctx, &spec) }
+	if in.input, err = ingest.Run(ctx, reads, &in.rec, j.fence, in.counter); err != nil {
 		return err
 	}
 	err = j.storage.WaitHere(ctx, func() error { return ingest.Reserve(ctx, j.cfg.Store, &in.rec, j.fence, in.input) })
@@ -324,6 +327,14 @@ func (j *job) reads() ingest.Config {
 	return cfg
 }
 
+// turn waits until the input of a job may be read.
+func (j *job) turn(ctx context.Context, spec *rowmill.Spec) (leave func(), ok bool) {
+	if !j.reading.enter(ctx, j.slots.read, spec) {
+		return nil, false
+	}
+	return func() { j.slots.read.Leave(spec.Account) }, true
+}
+
 // say has the record tell what the job does or waits for, where that has changed.
 func (j *job) say(c actor.Context) {
 	message := j.message()
@@ -343,6 +354,8 @@ func (j *job) message() string {
 	switch {
 	case away:
 		return outage.Message()
+	case j.phase == jobStarts && j.reading.waits():
+		return "Waiting for a turn to read the input: as many others are read as may be at a time (inputs.readers)."
 	case j.phase == jobStarts:
 		return j.downloads.Message(j.rec.Job.ID)
 	case !j.served() && j.phase == jobWaits:

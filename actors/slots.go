@@ -14,9 +14,12 @@ import (
 type slots struct {
 	merge *fair.Gate // merges hold a window of every part
 	write *fair.Gate // parts hold a row group in columns
+	read  *fair.Gate // inputs hold a record and a row as long as may be
 }
 
-func newSlots() slots { return slots{merge: fair.NewGate(1), write: fair.NewGate(2)} }
+func newSlots(readers int) slots {
+	return slots{merge: fair.NewGate(1, 0), write: fair.NewGate(2, 0), read: fair.NewGate(readers, (readers+1)/2)}
+}
 
 // turns are those that a job waits for at a gate.
 type turns struct{ waiting atomic.Int32 }

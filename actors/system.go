@@ -110,7 +110,7 @@ func (s *System) Start(ctx context.Context) error {
 
 func (s *System) process() *process {
 	return &process{
-		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: work.NewBudget(s.cfg.MemoryBudget, s.cfg.Ownership.Weights), slots: newSlots(), crowd: &s.crowd,
+		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: work.NewBudget(s.cfg.MemoryBudget, s.cfg.Ownership.Weights), slots: newSlots(s.cfg.Readers), crowd: &s.crowd,
 		storage: s.watch, downloads: s.downloads, counters: prompt.NewCounters(s.cfg.Tokenizers, s.metrics.onCountError, s.log), transport: s.transport, address: s.transport.address(), all: &s.all,
 	}
 }

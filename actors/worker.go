@@ -286,7 +286,7 @@ func (w *worker) write(c actor.Context, batches []*work.Batch) {
 			if !w.writing.enter(ctx, w.slots.write, w.job.spec) {
 				return nil
 			}
-			defer w.slots.write.Leave()
+			defer w.slots.write.Leave(w.job.spec.Account)
 			var part assign.Part
 			err := w.storage.Wait(ctx, func() (err error) {
 				key := layout.Part(w.job.id, b.Shard, w.job.fence.Epoch)

@@ -6,13 +6,17 @@ import (
 	"sync"
 )
 
-// A Gate lets in as much work at a time as it has places. What waits goes in by
-// turns: priority 0 before the rest, but for each fourth turn, so that nothing
+// A Gate lets in as much work at a time as it has places, and some more of
+// accounts that have none in it, where work is not soon done. What waits goes in
+// by turns: priority 0 before the rest, but for each fourth turn, so that nothing
 // waits for ever; within both the accounts one after another, however much each
-// has waiting. It is for work that is soon done, and safe for concurrent use.
+// has waiting. It is safe for concurrent use.
 type Gate struct {
+	places, kept int
+
 	mu     sync.Mutex
-	free   int
+	inside map[string]int // by account
+	taken  int            // places, kept ones included
 	turn   int
 	levels [2][]*line
 }
@@ -23,8 +27,22 @@ type line struct {
 	waiting []chan struct{} // closed once it may go in
 }
 
-// NewGate returns a gate of so many places.
-func NewGate(places int) *Gate { return &Gate{free: places} }
+// NewGate returns a gate of so many places, with so many more kept for accounts
+// that have none.
+func NewGate(places, kept int) *Gate {
+	return &Gate{places: places, kept: kept, inside: make(map[string]int)}
+}
+
+// may reports whether work of an account may go in.
+func (g *Gate) may(account string) bool {
+	return g.taken < g.places || g.taken < g.places+g.kept && g.inside[account] == 0
+}
+
+func (g *Gate) admit(account string, mine chan struct{}) {
+	g.inside[account]++
+	g.taken++
+	close(mine)
+}
 
 // Enter waits for a place; it returns false when ctx ends first.
 func (g *Gate) Enter(ctx context.Context, account string, urgent bool) bool {
@@ -35,7 +53,7 @@ func (g *Gate) Enter(ctx context.Context, account string, urgent bool) bool {
 	case <-ctx.Done():
 	}
 	if !g.withdraw(level, account, mine) { // it was let in meanwhile
-		g.Leave()
+		g.Leave(account)
 	}
 	return false
 }
@@ -45,9 +63,8 @@ func (g *Gate) queue(account string, urgent bool) (mine chan struct{}, level int
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	mine = make(chan struct{})
-	if g.free > 0 { // then nothing waits
-		g.free--
-		close(mine)
+	if g.may(account) { // then nothing waits that may, too
+		g.admit(account, mine)
 		return mine, 0
 	}
 	if !urgent {
@@ -85,25 +102,38 @@ func find(lines []*line, account string) int {
 	return slices.IndexFunc(lines, func(l *line) bool { return l.account == account })
 }
 
-// Leave gives a place to whose turn it is.
-func (g *Gate) Leave() {
+// Leave gives back a place of an account, and lets in whose turn it is.
+func (g *Gate) Leave(account string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.turn++
+	g.taken--
+	if g.inside[account]--; g.inside[account] == 0 {
+		delete(g.inside, account)
+	}
+	for g.next() {
+	}
+}
+
+// next lets in one that waits and may, if there is any.
+func (g *Gate) next() bool {
 	first := 0
-	if g.turn%4 == 0 {
+	if (g.turn+1)%4 == 0 {
 		first = 1
 	}
 	for _, level := range []int{first, 1 - first} {
-		if lines := g.levels[level]; len(lines) > 0 {
-			l := lines[0]
-			close(l.waiting[0])
-			l.waiting, g.levels[level] = l.waiting[1:], lines[1:]
-			if len(l.waiting) > 0 {
-				g.levels[level] = append(g.levels[level], l)
-			}
-			return
+		lines := g.levels[level]
+		at := slices.IndexFunc(lines, func(l *line) bool { return g.may(l.account) })
+		if at < 0 {
+			continue
 		}
+		g.turn++
+		l := lines[at]
+		g.admit(l.account, l.waiting[0])
+		l.waiting, g.levels[level] = l.waiting[1:], slices.Delete(lines, at, at+1)
+		if len(l.waiting) > 0 {
+			g.levels[level] = append(g.levels[level], l)
+		}
+		return true
 	}
-	g.free++
+	return false
 }

@@ -13,7 +13,7 @@ import (
 func TestGateGoesByTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g, in := NewGate(1), make(chan string, 100)
+		g, in := NewGate(1, 0), make(chan string, 100)
 		if !g.Enter(t.Context(), "first", false) {
 			t.Fatal("an empty gate is closed")
 		}
@@ -22,7 +22,7 @@ func TestGateGoesByTurns(t *testing.T) {
 				go func() {
 					if g.Enter(t.Context(), account, urgent) {
 						in <- fmt.Sprintf("%s%v%d", account, urgent, i)
-						g.Leave()
+						g.Leave(account)
 					}
 				}()
 				synctest.Wait()
@@ -32,7 +32,7 @@ func TestGateGoesByTurns(t *testing.T) {
 		work("modest", false, 1)
 		work("greedy", true, 4)
 		work("modest", true, 1)
-		g.Leave()
+		g.Leave("first")
 		synctest.Wait()
 		close(in)
 		got := []string{}
@@ -54,18 +54,63 @@ func TestGateGoesByTurns(t *testing.T) {
 func TestGateForgetsWhoGivesUp(t *testing.T) {
 	t.Parallel()
 	for range 100 {
-		g := NewGate(1)
+		g := NewGate(1, 0)
 		g.Enter(t.Context(), "a", true)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan bool)
 		go func() { ended <- g.Enter(ctx, "b", false) }()
 		go cancel()
-		g.Leave()
+		g.Leave("a")
 		if <-ended {
-			g.Leave()
+			g.Leave("b")
 		}
-		if g.free != 1 || len(g.levels[0])+len(g.levels[1]) > 0 {
-			t.Fatalf("%d places are free, and %d accounts wait", g.free, len(g.levels[0])+len(g.levels[1]))
+		if g.taken != 0 || len(g.inside) != 0 || len(g.levels[0])+len(g.levels[1]) > 0 {
+			t.Fatalf("%d places are taken, and %d accounts wait", g.taken, len(g.levels[0])+len(g.levels[1]))
 		}
 	}
+}
+
+// Who has nothing inside finds a kept place, however long the others stay; and
+// who leaves it or a place lets in whoever may have it.
+func TestGateKeepsPlaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, in := NewGate(2, 1), make(chan string, 100)
+		enter := func(account string) {
+			go func() {
+				if g.Enter(t.Context(), account, false) {
+					in <- account
+				}
+			}()
+			synctest.Wait()
+		}
+		want := func(accounts ...string) {
+			t.Helper()
+			synctest.Wait()
+			got := []string{}
+			for len(in) > 0 {
+				got = append(got, <-in)
+			}
+			if !slices.Equal(got, accounts) {
+				t.Fatalf("%q went in, want %q", got, accounts)
+			}
+		}
+		for range 5 {
+			enter("greedy")
+		}
+		want("greedy", "greedy")
+		enter("modest")
+		want("modest")
+		enter("late")
+		want()
+		g.Leave("modest") // its kept place
+		want("late")
+		g.Leave("greedy")
+		want()
+		g.Leave("late")
+		want("greedy")
+		g.Leave("greedy")
+		g.Leave("greedy")
+		want("greedy", "greedy")
+	})
 }

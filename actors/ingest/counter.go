@@ -22,7 +22,7 @@ type inputCounter struct {
 	next    int64 // row
 	batch   []countedRow
 	bytes   int
-	batches chan []countedRow
+	batches chan countedBatch
 	done    chan struct{}
 
 	mu      sync.Mutex
@@ -36,16 +36,27 @@ type inputCounter struct {
 const (
 	batchRows  = 512
 	batchBytes = 256 << 10
+	// largeBatch is one whose rows are counted before the next is read: of long
+	// rows there is one at a time in memory.
+	largeBatch = 1 << 20
 )
 
+type countedBatch struct {
+	rows    []countedRow
+	counted chan struct{} // closed then, where somebody waits for it
+}
+
 func newInputCounter(c *prompt.Counter, spec *rowmill.Spec, sample int64) *inputCounter {
-	t := &inputCounter{counter: c, spec: spec, stop: sample, batches: make(chan []countedRow, 4), done: make(chan struct{})}
+	t := &inputCounter{counter: c, spec: spec, stop: sample, batches: make(chan countedBatch, 4), done: make(chan struct{})}
 	t.limit = spec.PromptLimit(spec.Model.ContextLength)
 	go func() {
 		defer close(t.done)
 		for batch := range t.batches {
-			if err := contain.Run(func() error { t.count(batch); return nil }); err != nil {
+			if err := contain.Run(func() error { t.count(batch.rows); return nil }); err != nil {
 				t.broke(err)
+			}
+			if batch.counted != nil {
+				close(batch.counted)
 			}
 		}
 	}()
@@ -71,9 +82,17 @@ func (t *inputCounter) addRow(row int64, text string) {
 }
 
 func (t *inputCounter) hand() {
-	if len(t.batch) > 0 {
-		t.batches <- t.batch
-		t.batch, t.bytes = nil, 0
+	if len(t.batch) == 0 {
+		return
+	}
+	batch := countedBatch{rows: t.batch}
+	if t.bytes >= largeBatch {
+		batch.counted = make(chan struct{})
+	}
+	t.batches <- batch
+	t.batch, t.bytes = nil, 0
+	if batch.counted != nil {
+		<-batch.counted
 	}
 }
 

@@ -3,7 +3,9 @@ package ingest
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -105,6 +107,38 @@ type brittleWords struct{ words }
 func (w brittleWords) Count(text string) int {
 	if text == "boom" {
 		panic(text)
+	}
+	return w.words.Count(text)
+}
+
+// Of long rows one is in memory at a time, however slowly they are counted.
+func TestInputCounter_ALongRowIsCountedBeforeTheNextIsRead(t *testing.T) {
+	t.Parallel()
+	spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}}
+	count := &slowWords{}
+	c := newInputCounter(tokenCounter(t, spec, count), spec, 1)
+	long := strings.Repeat("word ", 300_000)
+	for i := range int64(3) {
+		c.add(long)
+		if n := count.long.Load(); n != i+1 {
+			t.Fatalf("%d long rows are counted when %d were read", n, i+1)
+		}
+	}
+	if _, err := c.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// slowWords takes its time for a long text.
+type slowWords struct {
+	words
+	long atomic.Int64
+}
+
+func (w *slowWords) Count(text string) int {
+	if len(text) > 1<<20 {
+		time.Sleep(20 * time.Millisecond)
+		w.long.Add(1)
 	}
 	return w.words.Count(text)
 }

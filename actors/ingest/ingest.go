@@ -46,6 +46,10 @@ type Config struct {
 	Wait    func(ctx context.Context, do func() error) error
 	Patient func(ctx context.Context) (patient context.Context, done func())
 
+	// Turn waits until the input may be read, since that takes memory, and returns
+	// what to call then; false when ctx ends first.
+	Turn func(ctx context.Context) (leave func(), ok bool)
+
 	// ShardRows and ShardBytes bound a shard. One row may be larger.
 	ShardRows  int
 	ShardBytes int64
@@ -88,6 +92,11 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 			return shard.Manifest{}, err
 		}
 	}
+	leave, ok := cfg.Turn(ctx)
+	if !ok {
+		return m, ctx.Err()
+	}
+	defer leave()
 	err = cfg.Wait(ctx, func() (err error) {
 		if rec.Spec.Continue != nil {
 			m, err = g.takeOver(ctx)

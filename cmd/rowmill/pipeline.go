@@ -35,7 +35,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		},
 		Logger: m.Logger, Registerer: m.Registry,
 		Version: buildInfo().Version, Clock: m.now, Tokenizers: words.tokenizer,
-		InputRetention: jobs.InputRetention, StoragePatience: jobs.StoragePatience, MemoryBudget: int64(jobs.MemoryBudget), DrainTimeout: jobs.DrainTimeout,
+		InputRetention: jobs.InputRetention, StoragePatience: jobs.StoragePatience, MemoryBudget: int64(jobs.MemoryBudget), Readers: in.Readers, DrainTimeout: jobs.DrainTimeout,
 		Ownership: actors.Ownership{
 			OwnsNone: m.Settings.Cluster.Role == settings.EnginesOnly,
 			LeaseTTL: jobs.LeaseTTL, AdoptionTimeout: jobs.AdoptionTimeout, MaxActive: jobs.MaxActive, KeptPlaces: jobs.KeptPlaces, Weights: jobs.Weights,

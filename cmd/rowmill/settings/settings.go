@@ -113,6 +113,12 @@ type Inputs struct {
 	// of every buffer that holds a row.
 	MaxRowBytes Bytes `yaml:"max_row_bytes"`
 
+	// Readers is how many inputs are made into rows and counted at a time, and
+	// half as many more of accounts of which none is. Default: 4, which keep some
+	// processors busy; each may hold a record of four times MaxRowBytes and a few
+	// rows.
+	Readers int `yaml:"readers"`
+
 	// ConnectTimeout bounds the dial of a download. Default: 10s.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 
@@ -334,6 +340,7 @@ func Defaults() Settings {
 			MaxBytes:       10 * GiB,
 			MaxRows:        100_000_000,
 			MaxRowBytes:    8 * MiB,
+			Readers:        4,
 			ConnectTimeout: 10 * time.Second,
 			StallTimeout:   time.Minute,
 			TotalTimeout:   6 * time.Hour,

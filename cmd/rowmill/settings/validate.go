@@ -40,6 +40,7 @@ func (s Settings) Validate() error {
 	positive("inputs.max_bytes", int64(s.Inputs.MaxBytes))
 	positive("inputs.max_rows", s.Inputs.MaxRows)
 	positive("inputs.max_row_bytes", int64(s.Inputs.MaxRowBytes))
+	positive("inputs.readers", int64(s.Inputs.Readers))
 	lasting("inputs.connect_timeout", s.Inputs.ConnectTimeout, time.Millisecond)
 	lasting("inputs.stall_timeout", s.Inputs.StallTimeout, time.Millisecond)
 	lasting("inputs.total_timeout", s.Inputs.TotalTimeout, time.Millisecond)

@@ -1,0 +1,59 @@
+package actors_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+)
+
+// However many inputs there are, a few are read at a time, and the one of an
+// account of which none is read waits for none of the others.
+func TestInputsAreReadByTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // the actor library's throttle of dead letters ends by itself
+		slow := &sluggish{of: "/shard-", lets: make(chan struct{})}
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
+			slow.Bucket, c.Blob, c.Readers = c.Blob, slow, 2
+		})
+		spooled := func(account string) string {
+			return b.submit(rowmill.Spec{Account: account, Spooled: b.spool(numbered(10))})
+		}
+		var jobs []string
+		for range 8 {
+			jobs = append(jobs, spooled("greedy"))
+		}
+		time.Sleep(10 * time.Second)
+		if n := slow.waiting.Load(); n != 2 {
+			t.Errorf("%d inputs are read at a time, want 2", n)
+		}
+		waits := 0
+		for _, id := range jobs {
+			rec, err := b.store.Get(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(rec.Job.Message, "Waiting for a turn to read the input") {
+				waits++
+			}
+		}
+		if waits != 6 {
+			t.Errorf("%d jobs say that they wait for a turn, want 6", waits)
+		}
+		jobs = append(jobs, spooled("modest"))
+		time.Sleep(time.Second)
+		if n := slow.waiting.Load(); n != 3 {
+			t.Errorf("%d inputs are read, want that of the other account, too", n)
+		}
+		close(slow.lets)
+		for _, id := range jobs {
+			if rec := b.end(id); rec.Job.Status != rowmill.StatusSucceeded {
+				t.Errorf("a job is %s: %s", rec.Job.Status, rec.Job.Message)
+			}
+		}
+	})
+}
