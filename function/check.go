@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
@@ -16,6 +17,9 @@ const (
 	maxInputs = 256
 	// MaxPromptBytes bounds the prompt, as the API bounds a system prompt.
 	MaxPromptBytes = 1 << 20
+	// maxPlaceholders bounds the fields in a prompt: more than anybody writes by
+	// hand. Each takes memory and time for every row.
+	maxPlaceholders = 4096
 	// maxDescriptionRunes bounds a description, in Unicode code points, as the
 	// API bounds that of a job.
 	maxDescriptionRunes = 512
@@ -68,6 +72,8 @@ func Check(f *rowmill.Function) (problems []rowmill.FieldError) {
 		wrong("prompt", "is empty; give the text that asks the model, with {{field}} for each input")
 	case size > MaxPromptBytes:
 		wrong("prompt", "has %d bytes, more than %d; shorten it", size, MaxPromptBytes)
+	case strings.Count(f.Prompt, opening) > maxPlaceholders:
+		wrong("prompt", "has %d placeholders, more than %d; name each value once or a few times", strings.Count(f.Prompt, opening), maxPlaceholders)
 	case !utf8.ValidString(f.Prompt):
 		wrong("prompt", "is not UTF-8")
 	default:

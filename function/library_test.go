@@ -314,6 +314,7 @@ func TestCheck(t *testing.T) {
 		"LongDescription":    {func(f *rowmill.Function) { f.Description = long }, "description"},
 		"NoPrompt":           {func(f *rowmill.Function) { f.Prompt = "" }, "prompt"},
 		"LongPrompt":         {func(f *rowmill.Function) { f.Prompt = string(make([]byte, function.MaxPromptBytes+1)) }, "prompt"},
+		"ManyPlaceholders":   {func(f *rowmill.Function) { f.Prompt = strings.Repeat("{{a}}", 4097) }, "prompt"},
 		"UndeclaredField":    {func(f *rowmill.Function) { f.Prompt = "{{x}}" }, "prompt"},
 		"EmptyField":         {func(f *rowmill.Function) { f.Inputs[1].Name = "" }, "inputs[1].name"},
 		"BlankField":         {func(f *rowmill.Function) { f.Inputs[1].Name = " b" }, "inputs[1].name"},
