@@ -41,10 +41,9 @@ demo: build ## run a thousand rows through a node of your own and show what come
 cluster: build ## run three nodes with Redis, an S3 server and simulated GPUs until Ctrl-C
 	deploy/cluster.sh
 
-test: ## vet and test everything; needs nothing but Go
-	$(GO) vet ./...
+test: ## test everything; needs nothing but Go
 	packages=$$($(GO) list ./...) && $(GO) test $$(echo "$$packages" | grep -v '/e2e')
-	$(GO) test -count=1 -p 1 -timeout 20m ./e2e/... # never from the cache, which does not know of the binary it runs
+	$(GO) test -count=1 -p 2 -timeout 25m ./e2e/... # never from the cache, which does not know of the binary it runs
 
 test/race: ## test everything under the race detector, but for e2e, which runs the real binary
 	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -race -short $$(echo "$$packages" | grep -v -e '/e2e' -e '/bench/')

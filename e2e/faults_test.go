@@ -65,7 +65,7 @@ type fate struct {
 func TestFaultsOfEveryKind(t *testing.T) {
 	// Few slots keep answers, and so the patience with them, short; the windows
 	// that refusals leave of many are large enough for many rows.
-	rows, slots := size(2_000, 8_000, 20_000), size(64, 256, 256)
+	rows, slots := size(2_000, 4_000, 20_000), size(64, 128, 256)
 	rates := make([]string, len(faultKinds))
 	for i, kind := range faultKinds {
 		rates[i] = fmt.Sprintf("%s=%v", kind, faultyRate)

@@ -43,7 +43,7 @@ func seed(t *testing.T) uint64 {
 // starts it again on the same directory, and wants exactly one output per row,
 // in order, without a row run again that was committed.
 func TestKilledJobsResume(t *testing.T) {
-	rows, moments := size(20_000, 50_000, 100_000), size(1, 3, 10)
+	rows, moments := size(20_000, 30_000, 100_000), size(1, 2, 10)
 	csv := csvOf(t, rows)
 	inline := make([]string, rows)
 	for i := range inline {
@@ -139,7 +139,7 @@ func killOnce(t *testing.T, n *node, w *witness, id string, after time.Duration,
 // TestKilledManyTimes kills the same job again and again: each life must leave
 // the job further than the last.
 func TestKilledManyTimes(t *testing.T) {
-	rows, lives := size(20_000, 100_000, 100_000), size(4, 10, 20)
+	rows, lives := size(20_000, 50_000, 100_000), size(4, 8, 20)
 	seed := seed(t)
 	t.Logf("ROWMILL_E2E_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))

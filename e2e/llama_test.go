@@ -53,7 +53,7 @@ func (n *node) says(t *testing.T, from int, texts ...string) int {
 // again on its port. The job must succeed with one output per row, in order:
 // the same that an undisturbed job with the same seed has.
 func TestLlamaKilledAndStartedAgain(t *testing.T) {
-	const rows = 600
+	const rows = 400
 	server := llama.Start(t, llama.Chat, llama.Options{})
 	n := newNode(t, server.URL, "jobs: {part_interval: 500ms, shard_rows: 256}\n"+catalogOf(t,
 		"  - {id: tiny, kind: generation, context_length: 2048, engine_names: [tiny-chat], sampling: {temperature: 0.8, max_tokens: 48, seed: 7}}\n"))
