@@ -236,6 +236,9 @@ func (j *jobs) stream(c *gin.Context, who principal) error {
 			if err != nil {
 				return fmt.Errorf("list jobs: %w", err)
 			}
+			if cursor == "" && who.dialect == sdk.Name {
+				page = sdk.Dated(page)
+			}
 			for _, job := range page {
 				view, err := who.listed(j.current(job, who.account))
 				if err == nil {

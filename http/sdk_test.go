@@ -216,3 +216,32 @@ func TestSDKDialect_ListsHaveNoNullsToStumbleOver(t *testing.T) {
 		}
 	}
 }
+
+// Clients make dates of a column that they know by its first hundred values, and
+// give up where these are null.
+func TestSDKDialect_AListHasATimeOfCompletionAmongItsFirst(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	key := w.sdkKey()
+	w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	completed := func(key ...string) (times []string) {
+		for _, job := range w.get("/v1/list-jobs", key...).want(200).json()["jobs"].([]any) {
+			times = append(times, fmt.Sprint(job.(map[string]any)["datetime_completed"]))
+		}
+		return times
+	}
+	const epoch = "1970-01-01T00:00:00Z"
+	for range 99 {
+		w.submitted(`{"inputs":["a"]}`)
+	}
+	if times := completed(key...); slices.Contains(times, epoch) {
+		t.Errorf("the hundredth is over, and yet: %v", times)
+	}
+	w.submitted(`{"inputs":["a"]}`)
+	if times := completed(key...); slices.Index(times, epoch) != 99 || times[100] == "<nil>" || times[98] != "<nil>" {
+		t.Errorf("none of the first hundred is over: %v", times)
+	}
+	if times := completed(); slices.Contains(times, epoch) {
+		t.Errorf("with a key without a dialect: %v", times)
+	}
+}
