@@ -39,6 +39,11 @@ type Row struct {
 	Index int64  // from 0, in input order
 	Text  string // the source text, before any truncation
 	ID    ID     // null unless the job has an ID column
+
+	// Fields are the values that a Function's prompt was made of, as a JSON array
+	// of strings in the order of the job's field columns. Empty where there are
+	// none: the row is of no Function, or was sent as a prompt.
+	Fields string
 }
 
 // FinishReason is why the engine stopped, as the server says it.

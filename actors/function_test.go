@@ -2,6 +2,8 @@ package actors_test
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +12,9 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/store"
 )
 
 // greeting is a Function as a job keeps it.
@@ -49,7 +54,34 @@ func TestFunction_SpooledRowsBecomePrompts(t *testing.T) {
 		prompts = append(prompts, fmt.Sprintf("Greet n%d !", i))
 	}
 	lines, prompts = append(lines, `"ready {{name}}"`), append(prompts, "ready {{name}}")
-	b.checkEcho(b.end(b.submit(rowmill.Spec{Spooled: b.spoolLines(lines...), Function: greeting})), prompts)
+	rec := b.end(b.submit(rowmill.Spec{Spooled: b.spoolLines(lines...), Function: greeting}))
+	b.checkEcho(rec, prompts)
+	columns := b.columns(rec)
+	if len(columns["name"]) != 251 || columns["name"][249] != "n249" || columns["title"][0] != "" || columns["name"][250] != nil {
+		t.Errorf("the fields have the columns %v", columns)
+	}
+}
+
+// columns are the members of the JSON results with the inputs.
+func (b *rig) columns(rec store.Record) (columns map[string][]any) {
+	b.t.Helper()
+	full, err := b.cfg.Blob.Open(b.t.Context(), rec.Artifacts[layout.Full].Key)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer full.Close()
+	schema, err := results.ReadSchema(full)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := results.WriteJSON(b.t.Context(), &text, full, schema, results.Variant{Inputs: true}); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := json.Unmarshal(text.Bytes(), &columns); err != nil {
+		b.t.Fatal(err)
+	}
+	return columns
 }
 
 func TestFunction_ColumnsOfAURLBecomeFields(t *testing.T) {
@@ -60,6 +92,9 @@ func TestFunction_ColumnsOfAURLBecomeFields(t *testing.T) {
 	defer server.Close()
 	rec := b.end(b.submit(rowmill.Spec{URL: server.URL, IDColumn: "key", Function: greeting}))
 	b.checkEcho(rec, []string{"Greet Ann Dr!", "Greet Bob\nJr !"})
+	if columns := b.columns(rec); fmt.Sprint(columns["key"], columns["name"], columns["title"]) != "[1 2] [Ann Bob\nJr] [Dr ]" {
+		t.Errorf("the fields have the columns %v", columns)
+	}
 }
 
 func TestFunction_URLWithoutARequiredColumnFailsTheJob(t *testing.T) {

@@ -21,6 +21,7 @@ type selection struct {
 	fields *Fields  // nil: the text is that of the only column
 	slots  []int    // for each of text, its position in fields.Names
 	values []string // of a row, by field; empty where the file has no column
+	kept   string   // of the row that was rendered, what Fields.Keep made
 }
 
 // pick finds the columns to read among a file's column names.
@@ -71,6 +72,9 @@ func (s *selection) render(c *counter, value func(column int) (string, error)) (
 	}
 	if err := c.fits("prompt", s.fields.Size(s.values)); err != nil {
 		return "", err
+	}
+	if s.kept = s.fields.Keep(s.values); int64(len(s.kept)) > c.limits.MaxRecordBytes { // of fields that no prompt shows
+		return "", invalid("The fields of row %d%s have %d bytes, more than %d. Shorten them.", c.rows-1, c.where(), len(s.kept), c.limits.MaxRecordBytes)
 	}
 	return s.fields.Render(s.values), nil
 }

@@ -207,7 +207,7 @@ func (r *csvRows) Next(row *rowmill.Row) error {
 	if row.Text, err = r.columns.render(&r.counter, r.cell); err != nil {
 		return err
 	}
-	row.ID = rowmill.ID{}
+	row.ID, row.Fields = rowmill.ID{}, r.columns.kept
 	if r.columns.id >= 0 {
 		id := string(r.src.Field(r.columns.id))
 		row.ID = rowmill.ID{Kind: rowmill.IDString, Text: id}

@@ -19,6 +19,7 @@ func fields(names ...string) *input.Fields {
 	f := &input.Fields{
 		Size:   func(values []string) int64 { return int64(len(strings.Join(values, "|"))) },
 		Render: func(values []string) string { return strings.Join(values, "|") },
+		Keep:   func(values []string) string { return fmt.Sprintf("%q", values) },
 	}
 	for _, name := range names {
 		plain, optional := strings.CutSuffix(name, "?")
@@ -73,6 +74,9 @@ func TestFieldsOfAFile(t *testing.T) {
 		},
 	} {
 		got, _, err := read(t, test.data, test.opts)
+		for i, row := range test.want {
+			test.want[i].Fields = fmt.Sprintf("%q", strings.Split(row.Text, "|"))
+		}
 		if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
@@ -111,14 +115,14 @@ func TestFieldsThatCannotBeRead(t *testing.T) {
 
 func TestSpooledObjects(t *testing.T) {
 	t.Parallel()
-	text := func(row int64, object []byte) (string, error) {
+	text := func(row int64, object []byte) (text, fields string, err error) {
 		if string(object) == `{"bad":1}` {
-			return "", rowmill.Failf(rowmill.CodeInvalidInputFile, "row %d is bad", row)
+			return "", "", rowmill.Failf(rowmill.CodeInvalidInputFile, "row %d is bad", row)
 		}
-		return fmt.Sprintf("%d:%s", row, object), nil
+		return fmt.Sprintf("%d:%s", row, object), `["kept"]`, nil
 	}
 	got, err := drain(input.SpooledObjects(strings.NewReader("\"{plain}\"\n{\"a\":1}\n"), text))
-	want := []rowmill.Row{{Index: 0, Text: "{plain}"}, {Index: 1, Text: `1:{"a":1}`}}
+	want := []rowmill.Row{{Index: 0, Text: "{plain}"}, {Index: 1, Text: `1:{"a":1}`, Fields: `["kept"]`}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

@@ -42,6 +42,7 @@ type Fields struct {
 	// Names.
 	Size   func(values []string) int64
 	Render func(values []string) string
+	Keep   func(values []string) string // rowmill.Row.Fields
 }
 
 // Limits bound what an input may hold, so that memory and time stay bounded

@@ -67,7 +67,7 @@ func (r *parquetRows) Next(row *rowmill.Row) error {
 	if row.Text, err = r.columns.render(&r.counter, r.rows.Text); err != nil {
 		return parquetError(err)
 	}
-	row.ID = rowmill.ID{}
+	row.ID, row.Fields = rowmill.ID{}, r.columns.kept
 	if r.idType.IDKind == rowmill.IDNull {
 		return nil
 	}

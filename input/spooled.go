@@ -20,17 +20,17 @@ const maxSpoolLine = 6*(64<<20) + 3
 // wrong with them is no fault of the client: errors are not failures.
 func Spooled(src io.Reader) Reader { return SpooledObjects(src, nil) }
 
-// SpooledObjects is Spooled for lines of which some are JSON objects. text
-// makes the text of one, which is no longer its own once it returns; a
+// SpooledObjects is Spooled for lines of which some are JSON objects. object
+// makes text and fields of one, which is no longer its own once it returns; a
 // *rowmill.Failure it returns ends the reading as it is.
-func SpooledObjects(src io.Reader, text func(row int64, object []byte) (string, error)) Reader {
-	return &spooledRows{src: bufio.NewReaderSize(src, 256<<10), object: text}
+func SpooledObjects(src io.Reader, object func(row int64, object []byte) (text, fields string, err error)) Reader {
+	return &spooledRows{src: bufio.NewReaderSize(src, 256<<10), object: object}
 }
 
 type spooledRows struct {
 	src    *bufio.Reader
-	object func(row int64, object []byte) (string, error) // nil where there are none
-	line   []byte                                         // a line longer than src's buffer
+	object func(row int64, object []byte) (text, fields string, err error) // nil where there are none
+	line   []byte                                                          // a line longer than src's buffer
 	next   int64
 }
 
@@ -42,9 +42,9 @@ func (r *spooledRows) Next(row *rowmill.Row) error {
 	if err != nil {
 		return fmt.Errorf("read spooled row %d: %w", r.next, err)
 	}
-	var text string
+	var text, fields string
 	if r.object != nil && len(line) > 0 && line[0] == '{' {
-		text, err = r.object(r.next, line)
+		text, fields, err = r.object(r.next, line)
 	} else {
 		text, err = unquote(line)
 	}
@@ -54,7 +54,7 @@ func (r *spooledRows) Next(row *rowmill.Row) error {
 	if err != nil {
 		return fmt.Errorf("read spooled row %d: %w", r.next, err)
 	}
-	*row = rowmill.Row{Index: r.next, Text: text}
+	*row = rowmill.Row{Index: r.next, Text: text, Fields: fields}
 	r.next++
 	return nil
 }

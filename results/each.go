@@ -2,6 +2,7 @@ package results
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -125,6 +126,8 @@ type rowReader struct {
 	id, input, output, score                             int
 	index, finish, in, made, engine, attempts, code, why int
 	raw                                                  int
+	fields                                               []int
+	values                                               []string
 	lacks                                                string // a column that is missing
 
 	row rowmill.Row
@@ -145,6 +148,9 @@ func newRowReader(s Schema, content, origin []columnar.TableColumn) *rowReader {
 	if s.IDColumn != "" {
 		r.id = find(content, s.IDColumn)
 	}
+	for _, name := range s.Fields {
+		r.fields = append(r.fields, find(content, name))
+	}
 	r.input, r.output, r.score = find(content, columnInputs), find(content, s.JobID), find(content, columnScore)
 	r.index, r.finish, r.engine = find(origin, columnRow), find(origin, columnFinish), find(origin, columnEngine)
 	r.in, r.made, r.attempts = find(origin, columnInputTokens), find(origin, columnOutputTokens), find(origin, columnAttempts)
@@ -158,6 +164,7 @@ func (r *rowReader) content(b *columnar.Block, i int) {
 	if r.id >= 0 && !b.Null(r.id, i) {
 		r.row.ID = readID(r.IDKind, b, r.id, i)
 	}
+	r.row.Fields = r.readFields(b, i)
 	switch {
 	case b.Null(r.output, i):
 	case r.Embedding:
@@ -168,6 +175,24 @@ func (r *rowReader) content(b *columnar.Block, i int) {
 	if r.out.HasScore = !b.Null(r.score, i); r.out.HasScore {
 		r.out.Score = b.Real(r.score, i)
 	}
+}
+
+// readFields is the inverse of PartWriter.addFields.
+func (r *rowReader) readFields(b *columnar.Block, i int) string {
+	if len(r.fields) == 0 || b.Null(r.fields[0], i) {
+		return ""
+	}
+	r.values = r.values[:0]
+	for _, c := range r.fields {
+		r.values = append(r.values, string(b.Text(c, i)))
+	}
+	return FieldsOf(r.values)
+}
+
+// FieldsOf are values as rowmill.Row.Fields has them.
+func FieldsOf(values []string) string {
+	text, _ := json.Marshal(values) // strings always can be
+	return string(text)
 }
 
 func readID(kind rowmill.IDKind, b *columnar.Block, c, i int) rowmill.ID {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,7 +71,7 @@ func resultOf(t *testing.T, source string) {
 		t.Fatal(err)
 	}
 	result := bytes.NewReader(full.Bytes())
-	if read, err := ReadSchema(result); err != nil || read != s {
+	if read, err := ReadSchema(result); err != nil || !reflect.DeepEqual(read, s) {
 		t.Fatalf("%s: the schema of its result is %+v, %v; want %+v", source, read, err, s)
 	}
 	if err := WriteJSON(t.Context(), &asJSON, result, s, Full); err != nil {

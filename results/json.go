@@ -12,8 +12,8 @@ import (
 )
 
 // WriteJSON streams variant v of the full file as a JSON object of arrays:
-// outputs, inputs and cumulative_logprobs where v has them, and the ID column
-// under its own name. Each column is read in a pass of its own. Embeddings are
+// outputs, inputs and cumulative_logprobs where v has them, the ID column and,
+// with the inputs, the fields of a Function under their own names. Each column is read in a pass of its own. Embeddings are
 // arrays of numbers; failed rows and null IDs are null, and so are IDs that
 // JSON has no number for. IDs are numbers, booleans or strings as in the file.
 func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) error {
@@ -22,7 +22,10 @@ func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v Varian
 		return fmt.Errorf("write JSON: %w", err)
 	}
 	members := []struct{ column, name string }{
-		{s.JobID, "outputs"}, {columnInputs, columnInputs}, {columnScore, columnScore}, {s.IDColumn, s.IDColumn},
+		{s.JobID, memberOutputs}, {columnInputs, columnInputs}, {columnScore, columnScore}, {s.IDColumn, s.IDColumn},
+	}
+	for _, name := range s.Fields {
+		members = append(members, struct{ column, name string }{name, name})
 	}
 	e.buf = append(e.buf, '{')
 	for _, m := range members {

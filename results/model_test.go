@@ -259,7 +259,7 @@ func checkModel(t *rapid.T, s Schema) {
 		if !bytes.Equal(direct.Bytes(), subset.Bytes()) {
 			t.Fatalf("%s: the subset of the full file differs from the concatenation", v.Name())
 		}
-		if back, err := ReadSchema(bytes.NewReader(subset.Bytes())); err != nil || back != s {
+		if back, err := ReadSchema(bytes.NewReader(subset.Bytes())); err != nil || !reflect.DeepEqual(back, s) {
 			t.Fatalf("%s: ReadSchema = %+v, %v; want %+v", v.Name(), back, err, s)
 		}
 	}

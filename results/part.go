@@ -1,6 +1,8 @@
 package results
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -17,6 +19,7 @@ type PartWriter struct {
 	schema Schema
 	id     int            // index of the ID column, or -1
 	leaf   *columnar.Leaf // the type of the IDs, where their kind is IDLeafValue
+	values []string       // of a row's fields
 	last   int64
 	gone   bool // the next row's input is
 }
@@ -65,6 +68,10 @@ func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 		t.Text(c, row.Text)
 	}
 	c++
+	if err := p.addFields(c, row.Fields); err != nil {
+		return fmt.Errorf("add row %d to part: %w", row.Index, err)
+	}
+	c += len(p.schema.Fields)
 	switch {
 	case out.Failed():
 		t.Null(c)
@@ -139,6 +146,24 @@ func (p *PartWriter) addID(id rowmill.ID) {
 	default:
 		p.table.Null(p.id)
 	}
+}
+
+// addFields writes the values of a Function's fields from column c on.
+func (p *PartWriter) addFields(c int, fields string) error {
+	if fields == "" {
+		for i := range p.schema.Fields {
+			p.table.Null(c + i)
+		}
+		return nil
+	}
+	p.values = p.values[:0]
+	if err := json.Unmarshal([]byte(fields), &p.values); err != nil || len(p.values) != len(p.schema.Fields) {
+		return errors.Join(fmt.Errorf("it has fields for %d columns, and the job has %d", len(p.values), len(p.schema.Fields)), err)
+	}
+	for i, value := range p.values {
+		p.table.Text(c+i, validText(value))
+	}
+	return nil
 }
 
 func (p *PartWriter) textOrNull(c int, s string) {

@@ -3,6 +3,7 @@ package results
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/rowmill/rowmill"
@@ -15,6 +16,9 @@ import (
 const (
 	columnInputs = "inputs"
 	columnScore  = "cumulative_logprobs"
+
+	// memberOutputs is what JSON results call the output.
+	memberOutputs = "outputs"
 
 	// reservedPrefix starts the columns that clients never see.
 	reservedPrefix = "RESERVED_"
@@ -46,10 +50,11 @@ type Source interface {
 type Schema struct {
 	JobID          string // also the name of the output column
 	Model          string
-	IDColumn       string // the ID column's name; empty for none
-	rowmill.IDType        // its type; IDNull exactly when there is none
-	Embedding      bool   // the output is a list of floats, not a text
-	Partial        bool   // rows may be there that never ran, and whose input may be gone
+	IDColumn       string   // the ID column's name; empty for none
+	rowmill.IDType          // its type; IDNull exactly when there is none
+	Fields         []string // the columns that the fields of a Function's rows have; none is named as another
+	Embedding      bool     // the output is a list of floats, not a text
+	Partial        bool     // rows may be there that never ran, and whose input may be gone
 
 	// ContentAsJSON has JSON and CSV made with the content of a reasoning row,
 	// where it is JSON, as that and not as text.
@@ -61,6 +66,8 @@ func (s Schema) Validate() error {
 	switch {
 	case s.JobID == "" || s.JobID == columnInputs || s.JobID == columnScore || strings.HasPrefix(s.JobID, reservedPrefix):
 		return fmt.Errorf("job id %q cannot name the output column", s.JobID)
+	case slices.ContainsFunc(s.Fields, func(name string) bool { return name == s.IDColumn || name == s.JobID || FieldHidden(name) }):
+		return fmt.Errorf("the fields %q have the name of another column", s.Fields)
 	case s.IDColumn == "" && s.IDKind != rowmill.IDNull:
 		return fmt.Errorf("the ID kind is %d but there is no ID column", s.IDKind)
 	case s.IDColumn == "":
@@ -73,6 +80,12 @@ func (s Schema) Validate() error {
 	return nil
 }
 
+// FieldHidden reports whether a Function's field has no column in results,
+// because another column, or the member of JSON results, has its name.
+func FieldHidden(name string) bool {
+	return name == "" || name == columnInputs || name == columnScore || name == memberOutputs || strings.HasPrefix(name, reservedPrefix)
+}
+
 // columns are the columns of a part.
 func (s Schema) columns() []columnar.TableColumn {
 	var all []columnar.TableColumn
@@ -83,8 +96,11 @@ func (s Schema) columns() []columnar.TableColumn {
 	if s.Embedding {
 		output = columnar.TableFloats
 	}
+	all = append(all, columnar.TableColumn{Name: columnInputs, Kind: columnar.TableText, Required: !s.Partial})
+	for _, name := range s.Fields {
+		all = append(all, columnar.TableColumn{Name: name, Kind: columnar.TableText})
+	}
 	return append(all,
-		columnar.TableColumn{Name: columnInputs, Kind: columnar.TableText, Required: !s.Partial},
 		columnar.TableColumn{Name: s.JobID, Kind: output},
 		columnar.TableColumn{Name: columnScore, Kind: columnar.TableReal},
 		columnar.TableColumn{Name: columnRow, Kind: columnar.TableInt, Required: true},
@@ -116,7 +132,7 @@ func (s Schema) variantColumns(v Variant) []columnar.TableColumn {
 	for _, c := range s.columns() {
 		switch {
 		case strings.HasPrefix(c.Name, reservedPrefix),
-			c.Name == columnInputs && !v.Inputs,
+			(c.Name == columnInputs || slices.Contains(s.Fields, c.Name)) && !v.Inputs,
 			c.Name == columnScore && !v.Logprobs:
 		default:
 			chosen = append(chosen, c)
@@ -139,12 +155,15 @@ func ReadSchema(src Source) (Schema, error) {
 		return Schema{}, fmt.Errorf("read schema: %w", err)
 	}
 	s := Schema{JobID: t.Meta(metaJob), Model: t.Meta(metaModel)}
+	inputs := false // the columns behind them, up to the output, are fields
 	for _, c := range t.Columns() {
 		switch {
 		case c.Name == s.JobID:
-			s.Embedding = c.Kind == columnar.TableFloats
+			s.Embedding, inputs = c.Kind == columnar.TableFloats, false
 		case c.Name == columnInputs:
-			s.Partial = !c.Required
+			s.Partial, inputs = !c.Required, true
+		case inputs:
+			s.Fields = append(s.Fields, c.Name)
 		case c.Name != columnInputs && c.Name != columnScore && !strings.HasPrefix(c.Name, reservedPrefix):
 			s.IDColumn, s.IDType = c.Name, rowmill.IDType{IDKind: idKind(c.Kind), IDLeaf: c.Leaf}
 		}

@@ -8,8 +8,9 @@ type Block struct {
 	First int   // its first row, relative to the shard
 	Bytes int64 // memory it takes, about
 
-	texts []string
-	ids   []rowmill.ID // nil in a shard without ids
+	texts  []string
+	ids    []rowmill.ID // nil in a shard without ids
+	fields []string     // nil in a shard without fields
 }
 
 // Rows returns the number of rows in the block.
@@ -18,6 +19,16 @@ func (b *Block) Rows() int { return len(b.texts) }
 // Text returns the text of a row, which is numbered relative to the shard, as
 // BlockOf takes it. It shares its memory with the whole block.
 func (b *Block) Text(row int) string { return b.texts[row-b.First] }
+
+// Row returns a row, which is numbered relative to the shard, whose first row has
+// the index first.
+func (b *Block) Row(first int64, row int) rowmill.Row {
+	r := rowmill.Row{Index: first + int64(row), Text: b.Text(row), ID: b.ID(row)}
+	if b.fields != nil {
+		r.Fields = b.fields[row-b.First]
+	}
+	return r
+}
 
 // ID returns the id of a row, which is numbered relative to the shard. It is
 // null in a shard without ids.

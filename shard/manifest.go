@@ -11,10 +11,11 @@ import (
 // A Manifest lists the shards of a job's input.
 type Manifest struct {
 	rowmill.IDType
-	Rows   int64  `json:"rows"`
-	Shards []Info `json:"shards"`
-	Size   Size   `json:"size"`            // of the rows that the job runs
-	Taken  int64  `json:"taken,omitempty"` // rows that another job has run
+	Fields []string `json:"fields,omitempty"` // names of the columns that rowmill.Row.Fields has the values of
+	Rows   int64    `json:"rows"`
+	Shards []Info   `json:"shards"`
+	Size   Size     `json:"size"`            // of the rows that the job runs
+	Taken  int64    `json:"taken,omitempty"` // rows that another job has run
 }
 
 // An Info describes one shard.
@@ -53,7 +54,7 @@ func (m Manifest) Cut() string {
 
 // FirstRows is the manifest of the first n rows.
 func (m Manifest) FirstRows(n int64) Manifest {
-	first := Manifest{IDType: m.IDType, Size: m.Size}
+	first := Manifest{IDType: m.IDType, Fields: m.Fields, Size: m.Size}
 	for _, s := range m.Shards {
 		if s.First >= n {
 			break

@@ -21,6 +21,7 @@ type Reader struct {
 	first  int64
 	rows   int
 	ids    bool
+	split  bool // rows have fields
 	blocks []blockEntry
 }
 
@@ -67,7 +68,7 @@ func NewReader(r io.ReaderAt, size int64, closer io.Closer) (*Reader, error) {
 	if flags := le.Uint32(foot); flags&^knownFlags != 0 {
 		return nil, fmt.Errorf("%w: unknown flags %#x", ErrCorrupt, flags)
 	}
-	s := &Reader{r: r, closer: closer, ids: le.Uint32(foot)&flagIDs != 0, first: int64(le.Uint64(foot[16:]))}
+	s := &Reader{r: r, closer: closer, ids: le.Uint32(foot)&flagIDs != 0, split: le.Uint32(foot)&flagFields != 0, first: int64(le.Uint64(foot[16:]))}
 	next := int64(len(magic)) // blocks follow one another without gaps
 	for e := tail[:indexSize]; len(e) > 0; e = e[indexEntry:] {
 		b := blockEntry{
@@ -128,7 +129,7 @@ func (s *Reader) ReadBlock(i int) (*Block, error) {
 	if crc32.Checksum(raw, castagnoli) != e.crc {
 		return nil, fmt.Errorf("%w: bad checksum of block %d", ErrCorrupt, i)
 	}
-	if err := b.decode(raw, e.rows, s.ids); err != nil {
+	if err := b.decode(raw, e.rows, s.ids, s.split); err != nil {
 		return nil, fmt.Errorf("decode block %d: %w", i, err)
 	}
 	return b, nil
@@ -142,13 +143,16 @@ func (s *Reader) Close() error {
 	return s.closer.Close()
 }
 
-func (b *Block) decode(raw []byte, rows int, ids bool) error {
+func (b *Block) decode(raw []byte, rows int, ids, split bool) error {
 	var all strings.Builder // one allocation that every text and id shares
 	all.Write(raw)
 	text := all.String()
 	b.texts = make([]string, rows)
 	if ids {
 		b.ids = make([]rowmill.ID, rows)
+	}
+	if split {
+		b.fields = make([]string, rows)
 	}
 	at := 0
 	cut := func(n uint64) (string, bool) {
@@ -158,54 +162,26 @@ func (b *Block) decode(raw []byte, rows int, ids bool) error {
 		at += int(n)
 		return text[at-int(n) : at], true
 	}
-	for i := range rows {
+	sized := func() (string, bool) {
 		n, size := binary.Uvarint(raw[at:])
 		if size <= 0 {
-			return ErrCorrupt
+			return "", false
 		}
 		at += size
+		return cut(n)
+	}
+	for i := range rows {
 		var ok bool
-		if b.texts[i], ok = cut(n); !ok {
+		if b.texts[i], ok = sized(); !ok {
 			return ErrCorrupt
 		}
-		if !ids {
+		if ids && !decodeID(&b.ids[i], raw, &at, cut, sized) {
+			return ErrCorrupt
+		}
+		if !split {
 			continue
 		}
-		if at == len(raw) {
-			return ErrCorrupt
-		}
-		id := &b.ids[i]
-		id.Kind = rowmill.IDKind(raw[at])
-		at++
-		switch id.Kind {
-		case rowmill.IDNull:
-		case rowmill.IDString, rowmill.IDLeafValue:
-			n, size := binary.Uvarint(raw[at:])
-			if size <= 0 {
-				return ErrCorrupt
-			}
-			at += size
-			if id.Text, ok = cut(n); !ok {
-				return ErrCorrupt
-			}
-		case rowmill.IDBool:
-			s, ok := cut(1)
-			if !ok {
-				return ErrCorrupt
-			}
-			id.Int = int64(s[0])
-		case rowmill.IDInt, rowmill.IDUint, rowmill.IDFloat:
-			s, ok := cut(8)
-			if !ok {
-				return ErrCorrupt
-			}
-			v := binary.LittleEndian.Uint64([]byte(s))
-			if id.Kind == rowmill.IDFloat {
-				id.Real = math.Float64frombits(v)
-			} else {
-				id.Int = int64(v)
-			}
-		default:
+		if b.fields[i], ok = sized(); !ok {
 			return ErrCorrupt
 		}
 	}
@@ -213,4 +189,39 @@ func (b *Block) decode(raw []byte, rows int, ids bool) error {
 		return ErrCorrupt
 	}
 	return nil
+}
+
+// decodeID reads an id, whose bytes cut and sized take.
+func decodeID(id *rowmill.ID, raw []byte, at *int, cut func(uint64) (string, bool), sized func() (string, bool)) (ok bool) {
+	if *at == len(raw) {
+		return false
+	}
+	id.Kind = rowmill.IDKind(raw[*at])
+	*at++
+	switch id.Kind {
+	case rowmill.IDNull:
+	case rowmill.IDString, rowmill.IDLeafValue:
+		id.Text, ok = sized()
+		return ok
+	case rowmill.IDBool:
+		s, ok := cut(1)
+		if !ok {
+			return false
+		}
+		id.Int = int64(s[0])
+	case rowmill.IDInt, rowmill.IDUint, rowmill.IDFloat:
+		s, ok := cut(8)
+		if !ok {
+			return false
+		}
+		v := binary.LittleEndian.Uint64([]byte(s))
+		if id.Kind == rowmill.IDFloat {
+			id.Real = math.Float64frombits(v)
+		} else {
+			id.Int = int64(v)
+		}
+	default:
+		return false
+	}
+	return true
 }

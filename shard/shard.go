@@ -10,9 +10,10 @@
 //	        kind byte and the id's value: uvarint length and text for a string,
 //	        or the bytes that a Parquet file had for a value of another type,
 //	        8 bytes for a number, nothing for null, one byte for a boolean
+//	        and in a shard with fields: uvarint length and the fields
 //	index   per block: offset (8 bytes), size (4), rows (4), CRC-32C of the
 //	        block (4)
-//	footer  flags (4; bit 0: the shard has ids), blocks (4), rows (8), index of
+//	footer  flags (4; bit 0: the shard has ids, bit 1: fields), blocks (4), rows (8), index of
 //	        the first row within the input (8), CRC-32C of the index and the
 //	        footer up to here (4), the magic again
 //
@@ -30,7 +31,8 @@ const (
 	footerSize = 4 + 4 + 8 + 8 + 4 + len(magic)
 
 	flagIDs    = 1 << 0
-	knownFlags = flagIDs
+	flagFields = 1 << 1
+	knownFlags = flagIDs | flagFields
 
 	// blockRows and blockBytes end a block, whichever comes first. A block is
 	// what a worker holds in memory to read one row of it, so it is small; its

@@ -21,6 +21,7 @@ type Writer struct {
 	rows  int
 	inRow int // rows in the block being filled
 	ids   bool
+	split bool  // rows have fields
 	err   error // the first error; everything after returns it
 }
 
@@ -37,12 +38,19 @@ func NewWriter(w io.Writer, first int64, ids bool) *Writer {
 	return s
 }
 
-// Add appends the next row.
-func (s *Writer) Add(text string, id rowmill.ID) error {
+// WithFields has every row carry the fields of AddRow. It comes before the first
+// row.
+func (s *Writer) WithFields() { s.split = true }
+
+// Add appends the next row, without fields.
+func (s *Writer) Add(text string, id rowmill.ID) error { return s.AddRow(text, id, "") }
+
+// AddRow appends the next row. fields must be empty unless the shard has them.
+func (s *Writer) AddRow(text string, id rowmill.ID, fields string) error {
 	if s.err != nil {
 		return s.err
 	}
-	if s.Size()+int64(len(text))+int64(len(id.Text))+2*binary.MaxVarintLen64+indexEntry > maxSize {
+	if s.Size()+int64(len(text))+int64(len(id.Text))+int64(len(fields))+3*binary.MaxVarintLen64+indexEntry > maxSize {
 		s.err = fmt.Errorf("add row %d: the shard would exceed %d bytes", s.first+int64(s.rows), maxSize)
 		return s.err
 	}
@@ -52,6 +60,12 @@ func (s *Writer) Add(text string, id rowmill.ID) error {
 		s.addID(id)
 	} else if id.Kind != rowmill.IDNull {
 		s.err = errors.New("add row: the shard was started without ids")
+	}
+	if s.split {
+		s.block = binary.AppendUvarint(s.block, uint64(len(fields)))
+		s.block = append(s.block, fields...)
+	} else if fields != "" && s.err == nil {
+		s.err = errors.New("add row: the shard was started without fields")
 	}
 	if s.err != nil {
 		return s.err
@@ -122,6 +136,9 @@ func (s *Writer) Close() error {
 	var flags uint32
 	if s.ids {
 		flags |= flagIDs
+	}
+	if s.split {
+		flags |= flagFields
 	}
 	tail := s.index
 	blocks := len(tail) / indexEntry

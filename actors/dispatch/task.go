@@ -70,7 +70,7 @@ func (t *Task) OutputBytes() int64 {
 const TaskBytes = 320
 
 // RowBytes is what the task holds in memory from the time its block is loaded.
-func (t *Task) RowBytes() int64 { return int64(len(t.Row.Text)) + TaskBytes }
+func (t *Task) RowBytes() int64 { return int64(len(t.Row.Text)+len(t.Row.Fields)) + TaskBytes }
 
 // Free lets go of the row's memory, since queues may hold the task itself for
 // longer, and returns how many bytes that gives back.

@@ -14,9 +14,9 @@ import (
 	"github.com/rowmill/rowmill/shard"
 )
 
-// cut writes rows as shards.
-func (g *ingester) cut(ctx context.Context, rows input.Reader) (shard.Manifest, error) {
-	m := shard.Manifest{IDType: rows.IDType()}
+// cut writes rows, whose fields have these columns, as shards.
+func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) (shard.Manifest, error) {
+	m := shard.Manifest{IDType: rows.IDType(), Fields: fields}
 	counted := newInputCounter(g.counter, &g.rec.Spec, g.SampleTokens)
 	err := g.cutAll(ctx, rows, counted, &m)
 	size, failure := counted.close()
@@ -33,7 +33,7 @@ func (g *ingester) cutAll(ctx context.Context, rows input.Reader, counted *input
 	err := rows.Next(&row)
 	for err == nil {
 		info := shard.Info{First: m.Rows}
-		info, err = g.cutShard(ctx, rows, counted, &row, len(m.Shards), info)
+		info, err = g.cutShard(ctx, rows, counted, &row, len(m.Shards), info, len(m.Fields) > 0)
 		m.Rows += int64(info.Rows)
 		if info.Rows > 0 {
 			m.Shards = append(m.Shards, info)
@@ -47,7 +47,7 @@ func (g *ingester) cutAll(ctx context.Context, rows input.Reader, counted *input
 
 // cutShard writes one shard, beginning with row, and leaves the first row that
 // did not fit in row. It passes on the reader's error, io.EOF included.
-func (g *ingester) cutShard(ctx context.Context, rows input.Reader, counted *inputCounter, row *rowmill.Row, n int, info shard.Info) (shard.Info, error) {
+func (g *ingester) cutShard(ctx context.Context, rows input.Reader, counted *inputCounter, row *rowmill.Row, n int, info shard.Info, fields bool) (shard.Info, error) {
 	w, err := g.Bucket.Create(ctx, layout.Shard(g.rec.Job.ID, n), "application/octet-stream")
 	if err != nil {
 		return info, fmt.Errorf("create shard %d: %w", n, err)
@@ -55,13 +55,16 @@ func (g *ingester) cutShard(ctx context.Context, rows input.Reader, counted *inp
 	defer w.Abort()
 	buffered := bufio.NewWriterSize(w, 256<<10)
 	out := shard.NewWriter(buffered, info.First, g.rec.Spec.IDColumn != "")
+	if fields {
+		out.WithFields()
+	}
 	var next error
-	for next == nil && out.Rows() < g.ShardRows && (out.Rows() == 0 || out.Size()+int64(len(row.Text)) <= g.ShardBytes) {
+	for next == nil && out.Rows() < g.ShardRows && (out.Rows() == 0 || out.Size()+int64(len(row.Text)+len(row.Fields)) <= g.ShardBytes) {
 		if err := ctx.Err(); err != nil {
 			return info, err
 		}
 		text := strings.ToValidUTF8(row.Text, "\uFFFD")
-		if err := out.Add(text, row.ID); err != nil {
+		if err := out.AddRow(text, row.ID, row.Fields); err != nil {
 			return info, err
 		}
 		counted.add(text)

@@ -17,6 +17,7 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
@@ -115,7 +116,7 @@ func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Ma
 	if err != nil {
 		return m, err
 	}
-	m, err = g.cut(ctx, rows)
+	m, err = g.cut(ctx, rows, fieldColumns(&source.Spec))
 	if err = errors.Join(err, rows.Close()); err != nil {
 		return m, err
 	}
@@ -185,11 +186,11 @@ func (g *ingester) read(o blob.Object, spec *rowmill.Spec) (input.Reader, error)
 		return nil, fmt.Errorf("prompt of the Function: %w", err) // it was checked when it was published
 	}
 	if spec.URL == "" {
-		return input.SpooledObjects(blob.NewReader(o), func(row int64, object []byte) (string, error) {
+		return input.SpooledObjects(blob.NewReader(o), func(row int64, object []byte) (text, fields string, err error) {
 			return renderRow(template, row, object, opts.Limits.MaxRowBytes)
 		}), nil
 	}
-	opts.Fields = &input.Fields{Size: template.Size, Render: template.Render}
+	opts.Fields = &input.Fields{Size: template.Size, Render: template.Render, Keep: func(values []string) string { return keptFields(template, values) }}
 	for _, in := range template.Inputs() {
 		opts.Fields.Names = append(opts.Fields.Names, in.Name)
 		opts.Fields.Required = append(opts.Fields.Required, in.Required)
@@ -199,15 +200,42 @@ func (g *ingester) read(o blob.Object, spec *rowmill.Spec) (input.Reader, error)
 
 // renderRow makes the prompt of a spooled row. What a short template makes of
 // long values is known only here, so it may be too long.
-func renderRow(template *function.Prompt, row int64, object []byte, limit int64) (string, error) {
-	fields, err := function.ParseRow(object)
+func renderRow(template *function.Prompt, row int64, object []byte, limit int64) (text, fields string, err error) {
+	given, err := function.ParseRow(object)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	values, _ := template.Values(fields) // none is missing: that was checked at submission
+	values, _ := template.Values(given) // none is missing: that was checked at submission
 	if size := template.Size(values); size > limit {
-		return "", rowmill.Failf(rowmill.CodeInvalidInputFile,
+		return "", "", rowmill.Failf(rowmill.CodeInvalidInputFile,
 			"The prompt of row %d has %d bytes, more than %d. Shorten or split its values.", row, size, limit)
 	}
-	return template.Render(values), nil
+	return template.Render(values), keptFields(template, values), nil
+}
+
+// fieldColumns are the columns that the fields of a job's rows have in results.
+func fieldColumns(spec *rowmill.Spec) (names []string) {
+	if spec.Function == nil {
+		return nil
+	}
+	for _, in := range spec.Function.Inputs {
+		if !results.FieldHidden(in.Name) {
+			names = append(names, in.Name)
+		}
+	}
+	return names
+}
+
+// keptFields are the values that fieldColumns names, as rows have them.
+func keptFields(template *function.Prompt, values []string) string {
+	shown := make([]string, 0, len(values))
+	for i, in := range template.Inputs() {
+		if !results.FieldHidden(in.Name) {
+			shown = append(shown, values[i])
+		}
+	}
+	if len(shown) == 0 {
+		return ""
+	}
+	return results.FieldsOf(shown)
 }

@@ -128,7 +128,7 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 		t.totals = t.totals.Plus(p.Totals)
 	}
 	t.counted = newInputCounter(t.counter, &t.rec.Spec, 0)
-	m = shard.Manifest{IDType: t.input.IDType, Rows: t.input.Rows}
+	m = shard.Manifest{IDType: t.input.IDType, Fields: t.input.Fields, Rows: t.input.Rows}
 	for n := range t.input.Shards {
 		var info shard.Info
 		var taken *roaring.Bitmap
@@ -250,7 +250,7 @@ func (t *takeover) carry(ctx context.Context, n int, info shard.Info, own *roari
 	defer w.Abort()
 	buffered := bufio.NewWriterSize(w, 256<<10)
 	schema := t.rows.Schema
-	schema.JobID, schema.IDType = t.rec.Job.ID, t.input.IDType
+	schema.JobID, schema.IDType, schema.Fields = t.rec.Job.ID, t.input.IDType, t.input.Fields
 	file, err := results.NewPartWriter(buffered, schema)
 	if err != nil {
 		return nil, err

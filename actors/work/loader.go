@@ -139,7 +139,7 @@ func (l *Loader) Loaded(m Load) []*dispatch.Task {
 	rows := make([]rowmill.Row, 0, end-m.span.From)
 	for rel := m.span.From; rel < end; rel++ {
 		if m.span.Has(rel) {
-			rows = append(rows, rowmill.Row{Index: m.reader.First() + int64(rel), Text: m.block.Text(rel), ID: m.block.ID(rel)})
+			rows = append(rows, m.block.Row(m.reader.First(), rel))
 		}
 	}
 	tasks, bytes := dispatch.NewTasks(m.span.Shard, m.reader.First(), rows)

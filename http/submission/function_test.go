@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/function"
 )
 
 // The interface: rows of a Function are objects whose keys match its inputs, or
@@ -20,9 +21,29 @@ func TestFunction_RowsBecomePrompts(t *testing.T) {
 	inputs := `[{"essay":"A","level":3,"extra":{}},{"essay":null},"ready {{essay}}",
 		{"level": true, "essay": {"\u00e9": [1, null]}}]`
 	for _, body := range []string{`{"model":"grade","inputs":` + inputs + `}`, `{"inputs":` + inputs + `,"model":"grade"}`} {
-		record := w.submitted(body)
-		if diff := cmp.Diff(want, record.Spec.Inline); diff != "" || record.Spec.Function != nil {
-			t.Errorf("function %v, rows (-want +got):\n%s", record.Spec.Function, diff)
+		record := w.submitted(body) // the values are kept, for the results
+		if record.Spec.Function == nil || record.Spec.Inline != nil {
+			t.Fatalf("function %v, rows %q", record.Spec.Function, record.Spec.Inline)
+		}
+		prompt, err := function.NewPrompt(*record.Spec.Function)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for line := range strings.Lines(string(w.object(record.Spec.Spooled))) {
+			if line[0] == '"' {
+				got = append(got, function.Text([]byte(line)))
+				continue
+			}
+			row, err := function.ParseRow([]byte(line))
+			if err != nil {
+				t.Fatal(err)
+			}
+			values, _ := prompt.Values(row)
+			got = append(got, prompt.Render(values))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("rows (-want +got):\n%s", diff)
 		}
 	}
 }

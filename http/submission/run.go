@@ -17,7 +17,7 @@ import (
 // Close ends what Run returns.
 func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage, others []string) (*Submission, *Job, error) {
 	sub := in.submission(ctx)
-	sub.inline = true
+	sub.inline, sub.rows.run = true, true
 	for _, name := range others {
 		sub.ignore(name)
 	}

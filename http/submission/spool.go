@@ -26,6 +26,7 @@ type spool struct {
 	maxRow    int    // bytes of a decoded row
 	maxInline int    // bytes of JSON kept in memory
 
+	run     bool     // the only row is that of a run, whose result nobody downloads
 	count   int64    // of rows
 	rows    []string // JSON strings and objects
 	size    int      // bytes of rows as lines
@@ -129,9 +130,10 @@ func (k *spool) mark() error {
 }
 
 // texts returns the rows in memory as texts, or nil where the prompts made of
-// them are too large for the record.
+// them are too large for the record, or the values that they are made of are
+// wanted beside them in the results.
 func (k *spool) texts(prompt *function.Prompt) ([]string, error) {
-	texts, size := make([]string, len(k.rows)), int64(0)
+	texts, size, objects := make([]string, len(k.rows)), int64(0), false
 	for i, row := range k.rows {
 		if row[0] == '"' {
 			if err := json.Unmarshal([]byte(row), &texts[i]); err != nil {
@@ -139,6 +141,7 @@ func (k *spool) texts(prompt *function.Prompt) ([]string, error) {
 			}
 			continue
 		}
+		objects = true
 		fields, err := function.ParseRow([]byte(row))
 		if err != nil {
 			return nil, err
@@ -152,7 +155,7 @@ func (k *spool) texts(prompt *function.Prompt) ([]string, error) {
 			texts[i] = prompt.Render(values)
 		}
 	}
-	if size > int64(k.maxInline) {
+	if size > int64(k.maxInline) || objects && !k.run {
 		return nil, nil
 	}
 	return texts, nil

@@ -108,7 +108,7 @@ func (in *inputReader) row(index int64) (row rowmill.Row, err error) {
 			return row, gone(err)
 		}
 	}
-	return rowmill.Row{Index: index, Text: in.block.Text(within), ID: in.block.ID(within)}, nil
+	return in.block.Row(shards[n].First, within), nil
 }
 
 // gone turns the absence of an object into results.ErrInputGone. What stands in

@@ -112,6 +112,9 @@ func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Re
 	if schema.IDColumn != "" && input.input.IDKind != rowmill.IDNull {
 		schema.IDType = input.input.IDType
 	}
+	if len(input.input.Fields) > 0 {
+		schema.Fields = input.input.Fields
+	}
 	file, err := results.NewPartialWriter(w, schema, input.row, rowmill.RowError{Code: rowmill.RowNotRun, Message: notRun(record.Job)})
 	if err != nil {
 		return err

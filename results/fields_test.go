@@ -1,0 +1,95 @@
+package results
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+)
+
+// TestFieldsOfAFunction takes the values that prompts are made of through parts
+// and a merge: they are columns behind the inputs, and come back where rows are
+// read again to be taken over.
+func TestFieldsOfAFunction(t *testing.T) {
+	t.Parallel()
+	s := Schema{
+		JobID: testJob, Model: "m", IDColumn: "key", IDType: rowmill.IDType{IDKind: rowmill.IDString}, Fields: []string{"name", "a, b"},
+	}
+	entries := []entry{
+		{rowmill.Row{Index: 0, Text: "Greet Ann", ID: rowmill.ID{Kind: rowmill.IDString, Text: "1"}, Fields: `["Ann",""]`}, rowmill.Output{Text: "x"}},
+		{rowmill.Row{Index: 1, Text: "a prompt"}, rowmill.Output{Text: "y"}},
+		{rowmill.Row{Index: 2, Text: "Greet B", Fields: FieldsOf([]string{"\"B\"\n", "<é>"})}, rowmill.Output{Err: &rowmill.RowError{Code: "no", Message: "no"}}},
+	}
+	var merged, full, asJSON, without bytes.Buffer
+	parts := []PartSource{{Source: writePart(t, s, entries[1:2])}, {Source: writePart(t, s, []entry{entries[0], entries[2]})}}
+	if rows, err := Merge(t.Context(), &merged, s, parts); err != nil || rows != 3 {
+		t.Fatalf("%d rows, %v", rows, err)
+	}
+	if _, err := Concat(t.Context(), &full, s, []Source{bytes.NewReader(merged.Bytes())}, Full); err != nil {
+		t.Fatal(err)
+	}
+	result := bytes.NewReader(full.Bytes())
+	for _, file := range []Source{result, bytes.NewReader(merged.Bytes())} {
+		if read, err := ReadSchema(file); err != nil || !reflect.DeepEqual(read, s) {
+			t.Errorf("the schema is read as %+v, %v", read, err)
+		}
+	}
+	if err := WriteJSON(t.Context(), &asJSON, result, s, Variant{Inputs: true}); err != nil {
+		t.Fatal(err)
+	}
+	var members map[string][]any
+	if err := json.Unmarshal(asJSON.Bytes(), &members); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]any{
+		"outputs": {"x", "y", nil}, "inputs": {"Greet Ann", "a prompt", "Greet B"}, "key": {"1", nil, nil},
+		"name": {"Ann", nil, "\"B\"\n"}, "a, b": {"", nil, "<é>"},
+	}
+	if diff := cmp.Diff(want, members); diff != "" {
+		t.Errorf("JSON (-want +got):\n%s", diff)
+	}
+	text := csvOf(t, result, s, Full)
+	if want := "key,inputs,name,\"a, b\"," + testJob + ",cumulative_logprobs\r\n1,Greet Ann,Ann,\"\",x,\r\n,a prompt,,,y,\r\n"; !strings.HasPrefix(text, want) {
+		t.Errorf("CSV %q, want %q", text, want)
+	}
+	if err := Subset(t.Context(), &without, result, s, Variant{}); err != nil {
+		t.Fatal(err)
+	}
+	if read, err := ReadSchema(bytes.NewReader(without.Bytes())); err != nil || read.Fields != nil || read.IDColumn != "key" {
+		t.Errorf("without the inputs there are %+v, %v", read, err)
+	}
+	var taken []rowmill.Row
+	err := EachOfParts(t.Context(), s, parts, func(row *rowmill.Row, _ *rowmill.Output) error {
+		taken = append(taken, *row)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range taken {
+		if diff := cmp.Diff(entries[i].row, row); diff != "" {
+			t.Errorf("row %d (-want +got):\n%s", i, diff)
+		}
+	}
+	w, err := NewPartWriter(new(bytes.Buffer), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fields := range []string{`["one"]`, `{}`, `[`} {
+		if err := w.Add(&rowmill.Row{Index: 9, Fields: fields}, &rowmill.Output{}); err == nil {
+			t.Errorf("the fields %s were taken", fields)
+		}
+	}
+	for _, name := range []string{"key", testJob, "outputs", "inputs", "cumulative_logprobs", "RESERVED_x"} {
+		bad := s
+		bad.Fields = []string{name}
+		if bad.Validate() == nil {
+			t.Errorf("a field may be named %q", name)
+		}
+	}
+}
