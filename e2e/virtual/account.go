@@ -217,7 +217,11 @@ func (j *jobCase) judgeParts(id string) {
 	if err != nil || rec.Job.Status == rowmill.StatusSucceeded || rec.DataRemoved != nil {
 		return // they go, in any order
 	}
-	for _, p := range j.parts(id) {
+	parts := j.parts(id)
+	if key, found := overlap(parts); found {
+		j.wrong("part %s is recorded, and another has some of its rows", short(plain(key)))
+	}
+	for _, p := range parts {
 		if _, err := j.world.shelf.get(p.Key); err != nil && !forgot {
 			j.wrong("part %s is recorded, and its object is not there", short(plain(p.Key)))
 		}

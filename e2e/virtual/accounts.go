@@ -156,7 +156,7 @@ func (j *jobCase) judgeSwift(rec store.Record) {
 // swift reports whether a job is small, urgent, and the only one of its account
 // then: what is promised is that no other account stops it.
 func (j *jobCase) swift() bool {
-	if !j.Urgent || len(j.texts) != 1 || j.of != nil || j.From != "" || j.Broken > 0 {
+	if !j.Urgent || j.owner() != otherAccount || len(j.texts) != 1 || j.of != nil || j.From != "" || j.Broken > 0 {
 		return false
 	}
 	return !slices.ContainsFunc(j.jobs, func(o *jobCase) bool {

@@ -46,7 +46,7 @@ func TestRecords_Conformance(t *testing.T) {
 		read := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 		return storetest.Harness{
 			Open: func(t testing.TB) store.Store {
-				v := &vault{path: folder + "/records.db", volatile: new(bolt.Volatile), clock: read}
+				v := &vault{path: folder + "/records.db", volatile: new(bolt.Volatile), leases: newLeases(), clock: read}
 				if err := v.open(); err != nil {
 					t.Fatal(err)
 				}

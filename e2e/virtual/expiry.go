@@ -72,11 +72,17 @@ func (j *jobCase) removeData() {
 	j.mu.Lock()
 	j.removing = true
 	j.mu.Unlock()
+	asked := time.Now()
 	if j.insist(http.MethodDelete, "/v1/jobs/"+id+"/data", nil, nil) {
 		j.mu.Lock()
 		j.removed = true
 		j.mu.Unlock()
 		j.world.tell(-1, "removed", short(id), "")
+		for _, info := range j.world.shelf.list(layout.Job(id)) {
+			if info.Modified.Before(asked) {
+				j.wrong("%s is there, and the client of job %d is told that its data is removed", short(plain(info.Key)), j.index)
+			}
+		}
 	}
 }
 

@@ -136,6 +136,7 @@ func Generate(seed uint64) Schedule {
 	more.hostility()
 	last := &generator{Rand: rand.New(rand.NewPCG(seed, 15)), Schedule: more.Schedule} //nolint:gosec // as above
 	last.accounts()
+	last.estrangement()
 	return last.Schedule
 }
 
@@ -167,6 +168,20 @@ func (g *generator) hostility() {
 	if j := &g.Jobs[g.IntN(len(g.Jobs))]; j.Continues == 0 && g.IntN(2) == 0 {
 		j.Schema = true
 	}
+}
+
+// estrangement has a worker be cut off until others have run its rows, and their
+// owner be lost then: the next one hears of rows that are done.
+func (g *generator) estrangement() {
+	nodes, job := len(g.Nodes), &g.Jobs[0]
+	if nodes < 2 || g.IntN(10) > 0 {
+		return
+	}
+	job.Rows, g.Slots, g.Pace = max(job.Rows, 40+g.IntN(40)), 1+g.IntN(2), Duration(time.Duration(300+g.IntN(500))*time.Millisecond)
+	owner, stays := job.Node, g.Lease+Duration(2*time.Second)
+	cut := Fault{Kind: "cut", Node: (owner + 1 + g.IntN(nodes-1)) % nodes, At: job.At + g.upTo(4*time.Second), For: stays + g.upTo(10*time.Second), To: owner}
+	end := Fault{Kind: g.one("crash", "crash", "stop", "drain"), Node: owner, At: cut.At + stays + g.upTo(8*time.Second), For: g.Lease + g.upTo(10*time.Second)}
+	g.Faults = append(g.Faults, cut, end)
 }
 
 // removals has data go: for its client, or for its time.

@@ -26,6 +26,7 @@ type vault struct {
 	volatile *bolt.Volatile
 	base     *bolt.Store
 	clock    func() time.Time
+	leases   *leases
 	forgets  time.Duration // how much at most: earlier states are kept for as long
 	states   []state
 }
@@ -40,7 +41,7 @@ type state struct {
 const stateEvery = 50 * time.Millisecond
 
 func openVault(folder string, forgets time.Duration) (*vault, error) {
-	v := &vault{path: filepath.Join(folder, "records.db"), volatile: new(bolt.Volatile), clock: time.Now, forgets: forgets}
+	v := &vault{path: filepath.Join(folder, "records.db"), volatile: new(bolt.Volatile), leases: newLeases(), clock: time.Now, forgets: forgets}
 	return v, v.open()
 }
 
@@ -130,15 +131,33 @@ type pair[A, B any] struct {
 }
 
 func (r *records) OpenSession(ctx context.Context, node string, ttl time.Duration) (string, error) {
-	return ask(ctx, r, true, "open-session", node, func(ctx context.Context, s *bolt.Store) (string, error) { return s.OpenSession(ctx, node, ttl) })
+	return ask(ctx, r, true, "open-session", node, func(ctx context.Context, s *bolt.Store) (string, error) {
+		session, err := s.OpenSession(ctx, node, ttl)
+		if err == nil {
+			r.vault.leases.opened(session, ttl)
+		}
+		return session, err
+	})
 }
 
 func (r *records) RenewSession(ctx context.Context, session string) error {
-	return do(ctx, r, "renew-session", "", func(ctx context.Context, s *bolt.Store) error { return s.RenewSession(ctx, session) })
+	return do(ctx, r, "renew-session", "", func(ctx context.Context, s *bolt.Store) error {
+		err := s.RenewSession(ctx, session)
+		if err == nil {
+			r.vault.leases.renewed(session)
+		}
+		return err
+	})
 }
 
 func (r *records) CloseSession(ctx context.Context, session string) error {
-	return do(ctx, r, "close-session", "", func(ctx context.Context, s *bolt.Store) error { return s.CloseSession(ctx, session) })
+	return do(ctx, r, "close-session", "", func(ctx context.Context, s *bolt.Store) error {
+		err := s.CloseSession(ctx, session)
+		if err == nil {
+			r.vault.leases.closed(session)
+		}
+		return err
+	})
 }
 
 func (r *records) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (store.Record, bool, error) {
@@ -176,19 +195,29 @@ func (r *records) Orphans(ctx context.Context, limit int) ([]store.Orphan, error
 }
 
 func (r *records) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
-	return ask(ctx, r, true, "claim", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Claim(ctx, jobID, session) })
+	return ask(ctx, r, true, "claim", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) {
+		return r.claimed(s, jobID, func() (store.Record, error) { return s.Claim(ctx, jobID, session) })
+	})
 }
 
 func (r *records) Release(ctx context.Context, f store.Fence) error {
-	return do(ctx, r, "release", f.JobID, func(ctx context.Context, s *bolt.Store) error { return s.Release(ctx, f) })
+	return do(ctx, r, "release", f.JobID, func(ctx context.Context, s *bolt.Store) error {
+		return r.fenced(s, f, "a release", func() error { return s.Release(ctx, f) })
+	})
 }
 
 func (r *records) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
-	return ask(ctx, r, true, "update", f.JobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Update(ctx, f, change) })
+	return ask(ctx, r, true, "update", f.JobID, func(ctx context.Context, s *bolt.Store) (rec store.Record, err error) {
+		err = r.fenced(s, f, "an update", func() error { rec, err = s.Update(ctx, f, change); return err })
+		return rec, err
+	})
 }
 
 func (r *records) Finish(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
-	return ask(ctx, r, true, "finish", f.JobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Finish(ctx, f, change) })
+	return ask(ctx, r, true, "finish", f.JobID, func(ctx context.Context, s *bolt.Store) (rec store.Record, err error) {
+		err = r.fenced(s, f, "the end", func() error { rec, err = s.Finish(ctx, f, change); return err })
+		return rec, err
+	})
 }
 
 func (r *records) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error) {
@@ -209,7 +238,7 @@ func (r *records) ShowRunning(ctx context.Context, jobID string) error {
 
 func (r *records) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
 	return do(ctx, r, "commit-parts", f.JobID, func(ctx context.Context, s *bolt.Store) error {
-		err := s.CommitParts(ctx, f, parts, totals)
+		err := r.fenced(s, f, "a part", func() error { return s.CommitParts(ctx, f, parts, totals) })
 		if a := r.world.account; a != nil && err == nil {
 			a.acks.recorded(parts...)
 		}
@@ -219,7 +248,7 @@ func (r *records) CommitParts(ctx context.Context, f store.Fence, parts []store.
 
 func (r *records) ReplaceParts(ctx context.Context, f store.Fence, complete store.Part) error {
 	return do(ctx, r, "replace-parts", f.JobID+" shard "+strconv.Itoa(complete.Shard), func(ctx context.Context, s *bolt.Store) error {
-		return s.ReplaceParts(ctx, f, complete)
+		return r.fenced(s, f, "a merged part", func() error { return s.ReplaceParts(ctx, f, complete) })
 	})
 }
 
@@ -238,11 +267,12 @@ func (r *records) Usage(ctx context.Context, account string, from, to time.Time)
 }
 
 func (r *records) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
-	return ask(ctx, r, true, "reserve", f.JobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) {
+	return ask(ctx, r, true, "reserve", f.JobID, func(ctx context.Context, s *bolt.Store) (rec store.Record, err error) {
 		if r.world.account == nil {
 			return s.Reserve(ctx, f, usd, limit)
 		}
-		return r.world.account.reserve(s, f, usd, limit)
+		err = r.fenced(s, f, "a reservation", func() error { rec, err = r.world.account.reserve(s, f, usd, limit); return err })
+		return rec, err
 	})
 }
 

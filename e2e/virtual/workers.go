@@ -49,7 +49,9 @@ func work(t *testing.T, from io.Reader, to io.Writer) {
 		if ask.Log {
 			log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		}
+		stop := quitAfter(spins)
 		synctest.Test(t, func(*testing.T) { v = run(ask.Schedule, sh, log) })
+		stop()
 		v.Print = v.print()
 		if ask.Trace {
 			v.Trace = v.told(ask.Log)
@@ -127,9 +129,39 @@ func (w *worker) stop() {
 	_ = w.cmd.Wait()
 }
 
-// spins is how long a schedule may take, far above what any needs: one that
-// takes longer goes round and round.
-const spins = 60 * time.Second
+// spins is how much of a processor's time a schedule may take, far above what any
+// needs: one that takes more goes round and round. What it takes by the clock is
+// the machine's business, unless it is hangs.
+const (
+	spins = 40 * time.Second
+	hangs = 20 * time.Minute
+)
+
+// quitAfter ends this process with the stacks of all that runs once it has used so
+// much of a processor's time, unless it is stopped.
+func quitAfter(d time.Duration) (stop func()) {
+	began, ended := used(), make(chan struct{})
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for used()-began < d {
+			select {
+			case <-tick.C:
+			case <-ended:
+				return
+			}
+		}
+		_ = syscall.Kill(os.Getpid(), syscall.SIGQUIT)
+	}()
+	return func() { close(ended) }
+}
+
+// used is the processor's time that this process has had.
+func used() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // never fails for oneself
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
 
 // spinning is what is wrong with those.
 const spinning = "time does not go on: something goes round and round"
@@ -140,7 +172,7 @@ func (w *worker) run(ask task) (v Verdict, alive bool) {
 	if err != nil {
 		panic(err) // it is made of numbers and texts
 	}
-	slow := time.AfterFunc(spins, func() { _ = w.cmd.Process.Signal(syscall.SIGQUIT) })
+	slow := time.AfterFunc(hangs, func() { _ = w.cmd.Process.Signal(syscall.SIGQUIT) })
 	defer slow.Stop()
 	if _, err := w.in.Write(append(text, '\n')); err != nil {
 		return w.died(), false

@@ -23,6 +23,7 @@ type job struct {
 	base   *store.Record // as it was when it was claimed
 	final  bool          // its end was acknowledged
 	behind bool          // writes are to be made again
+	later  bool          // a look has found that, and has not come to it
 	mends  int           // how often they were
 	missed int           // how often its end was missing
 	log    []*write
@@ -78,7 +79,7 @@ func (s standing) forgotten(m store.Mark) bool {
 func (j *job) prune(before time.Time, patience time.Duration) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.behind {
+	if j.behind || j.later {
 		before = before.Add(-patience)
 	}
 	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.at.Before(before) })
@@ -203,6 +204,13 @@ func (j *job) fallBehind() (before bool) {
 	return before
 }
 
+// postpone notes whether a look has left for a later one what it found forgotten.
+func (j *job) postpone(later bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.later = later
+}
+
 // mended notes that all was written again, under a fence. Without one the
 // writes of an owner are still due, if there was one.
 func (j *job) mended(fence store.Fence) {
@@ -242,7 +250,7 @@ func (j *job) lose() {
 func (j *job) follow(m store.Mark) {
 	j.mu.Lock()
 	other := j.fence.Session != "" && m.Epoch > j.fence.Epoch
-	j.final = j.final || m.Status.Terminal()
+	j.final, j.later = j.final || m.Status.Terminal(), false
 	j.learn(m)
 	j.mu.Unlock()
 	if other {

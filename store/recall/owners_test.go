@@ -41,6 +41,24 @@ func TestForgottenForLong(t *testing.T) {
 	other.continued("job-2")
 }
 
+// What is found forgotten by a look that does not come to it is not forgotten here
+// too.
+func TestForgottenWhereALookEnds(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	n := v.nodeThat(recall.Config{For: time.Nanosecond, Patience: time.Hour})
+	v.keep()
+	n.create()
+	v.forget()
+	v.between = func() { v.away = true }
+	if err := n.Look(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+		t.Errorf("a look that ends before it has mended anything: %v", err)
+	}
+	v.away = false
+	n.look()
+	n.is(rowmill.StatusPending)
+}
+
 // Data that a client has removed goes once its job is over again, however long that
 // takes.
 func TestForgottenRemovalWaitsForTheEnd(t *testing.T) {

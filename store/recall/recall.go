@@ -132,7 +132,9 @@ func (s *Store) Look(ctx context.Context) error {
 	var errs []error
 	for i, j := range jobs {
 		if stand[i].forgotten(marks[i]) {
-			errs = append(errs, s.mend(ctx, j))
+			err := s.mend(ctx, j)
+			j.postpone(err != nil)
+			errs = append(errs, err)
 		} else {
 			j.follow(marks[i])
 		}

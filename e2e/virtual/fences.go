@@ -1,0 +1,96 @@
+package virtual
+
+import (
+	"sync"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+// Leases are the sessions that the store has opened, as an observer counts them:
+// who lives, and may write.
+type leases struct {
+	mu    sync.Mutex
+	ttl   map[string]time.Duration
+	until map[string]time.Time
+}
+
+func newLeases() *leases {
+	return &leases{ttl: make(map[string]time.Duration), until: make(map[string]time.Time)}
+}
+
+// opened notes a session, and that it lives from now on for so long.
+func (l *leases) opened(session string, ttl time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ttl[session], l.until[session] = ttl, time.Now().Add(ttl)
+}
+
+func (l *leases) renewed(session string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until[session] = time.Now().Add(l.ttl[session])
+}
+
+func (l *leases) closed(session string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until[session] = time.Now()
+}
+
+func (l *leases) alive(session string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Now().Before(l.until[session])
+}
+
+// claimed wants a job to be taken from nobody who lives.
+func (r *records) claimed(s *bolt.Store, jobID string, do func() (store.Record, error)) (store.Record, error) {
+	before, _ := s.Get(background, jobID)
+	rec, err := do()
+	if err == nil && before.Session != "" && r.vault.leases.alive(before.Session) {
+		r.wrong("job %s is claimed from a session that lives", short(jobID))
+	}
+	return rec, err
+}
+
+// fenced wants a write to be its owner's, who lives.
+func (r *records) fenced(s *bolt.Store, f store.Fence, kind string, do func() error) error {
+	before, looked := s.Get(background, f.JobID)
+	err := do()
+	if err == nil && looked == nil && (before.Session != f.Session || before.Epoch != f.Epoch || !r.vault.leases.alive(f.Session)) {
+		r.wrong("%s of job %s is taken, which is not its owner's", kind, short(f.JobID))
+	}
+	return err
+}
+
+func (r *records) wrong(format string, args ...any) {
+	if r.world.account != nil { // else a test looks itself
+		r.world.account.wrong(format, args...)
+	}
+}
+
+// overlap is a part that has a row of another of its shard, if there is one.
+func overlap(parts []store.Part) (key string, found bool) {
+	rows := make(map[int]*roaring.Bitmap)
+	for _, p := range parts {
+		mine := roaring.New()
+		if p.Complete {
+			mine.AddRange(0, uint64(p.Rows))
+		} else if mine.UnmarshalBinary(p.Accepted) != nil {
+			continue // see committed
+		}
+		if rows[p.Shard] == nil {
+			rows[p.Shard] = mine
+			continue
+		}
+		if rows[p.Shard].Intersects(mine) {
+			return p.Key, true
+		}
+		rows[p.Shard].Or(mine)
+	}
+	return "", false
+}
