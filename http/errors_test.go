@@ -125,3 +125,15 @@ func TestConfig_ValidateNamesTheField(t *testing.T) {
 		}
 	}
 }
+
+// What of a query cannot be read is not overlooked.
+func TestQueriesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.get("/v1/list-jobs?limit=1&x=2").want(200)
+	for _, query := range []string{"limit=1;x=2", "limit=%zz", "limit=1&%", "limit=1&x=%f"} {
+		if got := w.get("/v1/list-jobs?" + query).want(400).json(); got["code"] != "invalid_query" || got["message"] == "" {
+			t.Errorf("%s: %v", query, got)
+		}
+	}
+}

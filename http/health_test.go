@@ -153,3 +153,14 @@ func TestConsole_ServesItsFiles(t *testing.T) {
 	w.get("/console/nothing", bare...).want(404)
 	w.get("/console/..%2f..%2fetc/passwd", bare...).want(404)
 }
+
+// Load balancers ask with HEAD.
+func TestProbesTakeHEAD(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for _, path := range []string{"/livez", "/readyz"} {
+		if got := w.do("HEAD", path, "", bare...).want(200); len(got.text) != 0 {
+			t.Errorf("HEAD %s has the body %q", path, got.text)
+		}
+	}
+}

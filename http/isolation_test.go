@@ -35,6 +35,8 @@ type visit struct {
 // the test: say in its entry how one account would reach for another's.
 var visits = map[string]visit{
 	"GET /livez":         {open: true},
+	"HEAD /livez":        {open: true},
+	"HEAD /readyz":       {open: true},
 	"GET /readyz":        {open: true, query: all("verbose")},
 	"GET /version":       {open: true},
 	"GET /metrics":       {open: true},

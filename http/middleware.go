@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	nethttp "net/http"
+	"net/url"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -89,6 +90,16 @@ func (s *Server) boundHeaders(c *gin.Context) {
 	if size > s.MaxHeaderBytes {
 		s.exchange.Fail(c, request.Errorf(nethttp.StatusRequestHeaderFieldsTooLarge, "header_too_large",
 			"the request's address and headers are larger than %d bytes; send fewer or shorter ones", s.MaxHeaderBytes))
+	}
+}
+
+// wellAsked refuses a query of which a part cannot be read, such as one with a
+// semicolon or half an escape: that part would be overlooked, and the answer be
+// one to another question.
+func (s *Server) wellAsked(c *gin.Context) {
+	if _, err := url.ParseQuery(c.Request.URL.RawQuery); err != nil {
+		s.exchange.Fail(c, request.Errorf(nethttp.StatusBadRequest, "invalid_query",
+			"the query cannot be read (%v); separate parameters by & and escape other characters than letters and digits, as in %%3B", err))
 	}
 }
 

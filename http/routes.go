@@ -28,12 +28,15 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 		engine.GET("/objects/*key", gin.WrapH(s.Objects))
 		engine.HEAD("/objects/*key", gin.WrapH(s.Objects))
 	}
+	engine.Use(s.wellAsked) // of signed addresses the signature decides
 	handle := s.exchange.Handle
 
 	ring := newKeyring(s.Store, s.AdminKey, s.RequestsPerMinute, s.Now)
 	health := &health{Exchange: s.exchange, keys: ring, store: s.Store, service: s.Service, version: s.Version, openapi: s.openapi}
-	engine.GET("/livez", health.live)
-	engine.GET("/readyz", health.ready)
+	for _, method := range []string{nethttp.MethodGet, nethttp.MethodHead} { // load balancers ask with either
+		engine.Handle(method, "/livez", health.live)
+		engine.Handle(method, "/readyz", health.ready)
+	}
 	engine.GET("/version", handle(health.showVersion))
 	engine.GET("/metrics", health.metrics(s.Gatherer))
 	engine.GET("/openapi.json", health.openAPI)

@@ -82,6 +82,9 @@ func (s *scanner) fields(field func(name string) error) error {
 	if err != nil {
 		return err
 	}
+	if first == '\xEF' {
+		return s.syntaxError("it begins with a byte order mark; save it as UTF-8 without one")
+	}
 	if first != '{' {
 		return s.syntaxError("it must be an object, such as {\"inputs\": [\"…\"]}")
 	}

@@ -139,6 +139,7 @@ func TestSubmission_MalformedBodies(t *testing.T) {
 		`{"inputs" ["a"]}`:                       "a colon",
 		`{"inputs":["a"] "model":"x"}`:           "a comma or }",
 		`{inputs:["a"]}`:                         "name in quotes",
+		"\uFEFF" + `{"inputs":["a"]}`:            "byte order mark",
 		`{"inputs":["a\x"]}`:                     "backslash",
 		`{"inputs":["\u12g4"]}`:                  "hexadecimal",
 		"{\"inputs\":[\"a\nb\"]}":                "control character",
