@@ -85,6 +85,9 @@ func (l *lab) addNode(ctx context.Context, b *bench, data string, join *string, 
 	}
 	if i := len(l.nodes); i < len(l.roles) {
 		settings = append(slices.Clip(settings), "cluster.role="+l.roles[i])
+		if l.roles[i] == "api" {
+			engine = "" // it runs no rows
+		}
 	}
 	settings = append([]string{
 		"store.url=" + l.redis.URL(),
