@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/fair"
+	"github.com/rowmill/rowmill/actors/trial"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -24,6 +25,7 @@ type ownedJob struct {
 // of the node's places.
 type claims struct {
 	places   *fair.Shares
+	trials   trial.Trials
 	owned    map[string]ownedJob
 	claiming map[string]store.Orphan
 	unsure   map[string]store.Orphan // a claim may have taken effect, or may yet: then they are no orphans
@@ -32,7 +34,7 @@ type claims struct {
 
 func newClaims(places fair.Config) claims {
 	return claims{
-		places: fair.NewShares(places), owned: make(map[string]ownedJob),
+		places: fair.NewShares(places), trials: trial.New(time.Now()), owned: make(map[string]ownedJob),
 		claiming: make(map[string]store.Orphan), unsure: make(map[string]store.Orphan),
 	}
 }
@@ -49,16 +51,21 @@ func (s *claims) look() int {
 const lookFurther = 16
 
 // begin notes that a job is being claimed, until own or end. It returns false
-// where it must not be: there is no place for its account, or the job is here
-// already.
-func (s *claims) begin(o store.Orphan, now time.Time) bool {
+// where it must not be: there is no place for its account, the job is here
+// already, or has to wait for what is suspected of ending its owners, as it may be
+// itself. alone says that nothing else is claimed until more is known of it.
+func (s *claims) begin(o store.Orphan, suspect bool, now time.Time) (alone, ok bool) {
 	_, owned := s.owned[o.JobID]
 	_, claiming := s.claiming[o.JobID]
-	if owned || claiming || !s.places.Take(o.Account, o.Priority == 0, now) {
-		return false
+	if owned || claiming {
+		return false, false
 	}
+	if alone, ok = s.trials.Admits(o.JobID, suspect, now); !ok || !s.places.Take(o.Account, o.Priority == 0, now) {
+		return false, false
+	}
+	s.trials.Begin(o.JobID, suspect, alone)
 	s.claiming[o.JobID] = o
-	return true
+	return alone, true
 }
 
 // own notes that a claim has succeeded.
@@ -81,6 +88,7 @@ func (s *claims) end(job string) {
 	if o, owned := s.owned[job]; owned {
 		s.places.Leave(o.Account)
 	}
+	s.trials.End(job)
 	delete(s.claiming, job)
 	delete(s.unsure, job)
 	delete(s.owned, job)

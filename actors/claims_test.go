@@ -31,7 +31,7 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 			"begin": func(t *rapid.T) {
 				job := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "job")
 				may := !claiming[job] && !owned[job] && len(claiming)+len(owned) < limit
-				if s.begin(store.Orphan{JobID: job, Account: "account"}, time.Now()) != may {
+				if _, ok := s.begin(store.Orphan{JobID: job, Account: "account"}, false, time.Now()); ok != may {
 					t.Fatalf("claiming %s was allowed: %v", job, !may)
 				}
 				if may {

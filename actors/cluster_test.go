@@ -130,11 +130,11 @@ func (s cutStore) RenewSession(ctx context.Context, session string) error {
 	return s.Store.RenewSession(ctx, session)
 }
 
-func (s cutStore) Claim(ctx context.Context, job, session string) (store.Record, error) {
+func (s cutStore) Claim(ctx context.Context, job, session string, by store.Adopter) (store.Record, error) {
 	if s.host.cut.Load() {
 		return store.Record{}, errCut
 	}
-	return s.Store.Claim(ctx, job, session)
+	return s.Store.Claim(ctx, job, session, by)
 }
 
 func (s cutStore) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {

@@ -39,6 +39,7 @@
 //	askFacts *      System → System  what is to be known of you?          the same
 //	listActors *    System → System  how are your actors?                 answered past the node actor, which may stand still
 //	jobOver         job → node       nothing is left to do                no
+//	jobHarmless     job → node       something of it is done, or it waits no, the end of the job says it as well
 //	workerEnded     worker → node    the same of a worker                 no
 //	leaseChanged    System → node    a session was opened, or has ended   no
 //	membersChanged  System → node    nodes came, went or spoke            no

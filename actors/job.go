@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/actors/trial"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
@@ -46,6 +47,10 @@ type job struct {
 	writes  *sync.WaitGroup // those, which may write objects
 	ending  taskGroup       // ends with the actor
 	timers  timers
+
+	adopter  store.Adopter // in the record, until it is known that it does no harm
+	harmless bool          // the node knows that
+	advanced bool          // rows were recorded here
 
 	phase    jobPhase
 	errand   *registry.Errand // while it is jobWaits, for operators
@@ -144,6 +149,10 @@ func (j *job) onStarted(c actor.Context) {
 		j.say(c)
 	}
 	j.timers.after(c, firstLook, "reading", j.lookAtInput)
+	if n := len(j.rec.Adopters); n > 0 {
+		j.adopter = j.rec.Adopters[n-1]
+	}
+	j.timers.after(c, trial.Time, "harmless", j.outlived)
 	rec := j.rec
 	j.tasks.run(c, "read the input", func(ctx context.Context) step {
 		in := ingested{rec: rec}
@@ -178,9 +187,6 @@ func (j *job) ingest(ctx context.Context, in *ingested) (err error) {
 		return err
 	}
 	reads, spec := j.reads(), in.rec.Spec
-	reads.Compute = func(ctx context.Context) (func(), bool) {
-		return func() { j.slots.compute.Leave(spec.Account) }, j.slots.compute.Enter(ctx, spec.Account, spec.Priority == 0)
-	}
 	reads.Turn = func(ctx context.Context) (func(), bool) { return j.turn(ctx, &spec) }
 	if in.input, err = ingest.Run(ctx, reads, &in.rec, j.fence, in.counter); err != nil {
 		return err
@@ -262,12 +268,14 @@ func (j *job) proceed(c actor.Context) {
 		j.release(c)
 		return
 	}
-	run, message := j.served(), j.message()
-	if !run && j.rec.Job.Message == message {
+	run := j.served()
+	message, _ := j.message()
+	if !run && j.rec.Job.Message == message && len(j.rec.Adopters) == 0 {
 		return
 	}
 	rows, shards, cut := j.input.Rows, j.ledger.Shards(), j.input.Cut()
 	now := j.cfg.Clock()
+	mark := j.mark(!run)
 	j.update(c, func(r *store.Record) {
 		if r.Job.NumRows == nil {
 			r.Job.NumRows = &rows
@@ -284,6 +292,7 @@ func (j *job) proceed(c actor.Context) {
 		}
 		advance(&r.Job, steps, now)
 		r.Job.Message = message
+		mark(r)
 	})
 }
 
@@ -313,6 +322,9 @@ func (j *job) update(c actor.Context, change func(*store.Record)) {
 				return
 			}
 			j.rec = rec
+			if len(rec.Adopters) == 0 {
+				j.doesNoHarm(c)
+			}
 			if j.phase == jobWaits {
 				j.onProceeded(c)
 			} else {
@@ -340,37 +352,39 @@ func (j *job) turn(ctx context.Context, spec *rowmill.Spec) (leave func(), ok bo
 
 // say has the record tell what the job does or waits for, where that has changed.
 func (j *job) say(c actor.Context) {
-	message := j.message()
+	message, waits := j.message()
 	if j.updating || j.phase >= jobEnds || message == j.rec.Job.Message {
 		return
 	}
-	now := j.cfg.Clock()
+	now, mark := j.cfg.Clock(), j.mark(waits)
 	j.update(c, func(r *store.Record) {
 		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting}, now)
 		r.Job.Message = message
+		mark(r)
 	})
 }
 
 // message says to a client what the job does, or what it waits for.
-func (j *job) message() string {
+func (j *job) message() (text string, waits bool) {
 	outage, away := j.storage.Objects()
 	switch {
 	case away:
-		return outage.Message()
+		return outage.Message(), true
 	case j.phase == jobStarts && j.reading.waits():
-		return "Waiting for a turn to read the input: as many others are read as may be at a time (inputs.readers)."
+		return "Waiting for a turn to read the input: as many others are read as may be at a time (inputs.readers).", true
 	case j.phase == jobStarts:
-		return j.downloads.Message(j.rec.Job.ID)
+		return j.downloads.Message(j.rec.Job.ID), false
 	case !j.served() && j.phase == jobWaits:
-		return fmt.Sprintf("Waiting for an engine that serves %s.", j.rec.Spec.Model.ID)
+		return fmt.Sprintf("Waiting for an engine that serves %s.", j.rec.Spec.Model.ID), true
 	case !j.served():
-		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.", j.rec.Spec.Model.ID)
+		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.", j.rec.Spec.Model.ID), true
 	case j.phase == jobRuns && j.owner.Assigning && len(j.owner.Workers()) == 0 && len(j.invites.full) > 0:
-		return fmt.Sprintf("Waiting for a place on a node that serves %s: as many other jobs run there as may (jobs.max_active).", j.rec.Spec.Model.ID)
+		return fmt.Sprintf("Waiting for a place on a node that serves %s: as many other jobs run there as may (jobs.max_active).", j.rec.Spec.Model.ID), true
 	case j.owner != nil && j.owner.Away() > 0 && j.owner.Away() == len(j.owner.Workers()):
-		return fmt.Sprintf("Waiting for object storage, which no node that serves %s can use. The job goes on by itself.", j.rec.Spec.Model.ID)
+		return fmt.Sprintf("Waiting for object storage, which no node that serves %s can use. The job goes on by itself.", j.rec.Spec.Model.ID), true
 	}
-	return kept[j.waits.of(j.waitsFor(), time.Now())]
+	other := j.waits.of(j.waitsFor(), time.Now())
+	return kept[other], other == assign.WaitsForServer || other == waitsForMerge
 }
 
 // waitsFor is what other jobs keep this one waiting for now.

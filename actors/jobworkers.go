@@ -231,6 +231,8 @@ func (j *job) drainResults(c actor.Context) {
 }
 
 func (j *job) onPartCommitted(c actor.Context, m partCommitted) {
+	j.advanced = true
+	j.doesNoHarm(c)
 	w := j.owner.Committed(m.worker, m.part)
 	j.serve(c)
 	if w != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Messages a node receives, beside steps and those of nodeengines.go.
+// Messages a node receives, beside steps and those of nodeengines.go and nodetrials.go.
 type (
 	// nodeRequest asks the node for something; a sender gets an answer.
 	nodeRequest struct {
@@ -50,6 +50,7 @@ type (
 type node struct {
 	*process
 	system *System
+	id     string // of this process, which none before or after it has
 	tasks  taskGroup
 	timers timers
 	log    *slog.Logger
@@ -90,6 +91,8 @@ func (n *node) Receive(c actor.Context) {
 		n.onRequest(c, m)
 	case jobOver:
 		n.onJobOver(c, m)
+	case jobHarmless:
+		n.onJobHarmless(c, m)
 	case workerEnded:
 		n.onWorkerOver(c, m)
 	case attachEngine, detachEngine, engineChanged, engineLeft:
@@ -113,7 +116,11 @@ func (n *node) Receive(c actor.Context) {
 
 func (n *node) onStarted(c actor.Context) {
 	places := n.cfg.places()
-	n.workers = newWorkers(places, n.cfg.Node+"-"+layout.Nonce())
+	n.id = n.cfg.Node + "-" + layout.Nonce()
+	n.workers = newWorkers(places, n.id)
+	if n.cfg.Peers != nil {
+		n.id = n.cfg.Peers.Self().ID
+	}
 	if n.cfg.Ownership.OwnsNone {
 		places.Places, places.Kept = 0, 0
 	}

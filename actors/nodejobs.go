@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/actors/storage"
+	"github.com/rowmill/rowmill/actors/trial"
 	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/retry"
 	"github.com/rowmill/rowmill/store"
@@ -44,6 +45,7 @@ func (n *node) scan(c actor.Context) {
 				n.claim(c, o)
 			}
 			n.claims.places.Forget()
+			n.countSuspects(orphans)
 			for _, o := range n.claims.due(orphans, n.rank, time.Now()) {
 				if own, owned := n.claims.owned[o.JobID]; owned {
 					n.doubt(c, own)
@@ -52,7 +54,6 @@ func (n *node) scan(c actor.Context) {
 				n.claim(c, o)
 			}
 			n.crowd.Store(&crowd{n.claims.places.Waits()})
-			n.metrics.shut.Set(float64(n.claims.places.Shut()))
 		}
 	})
 }
@@ -72,14 +73,18 @@ func (n *node) doubt(c actor.Context, o ownedJob) {
 }
 
 func (n *node) claim(c actor.Context, o store.Orphan) {
-	if !n.claimsNow() || !n.claims.begin(o, time.Now()) {
+	if !n.claimsNow() {
 		return
 	}
-	job, session := o.JobID, n.lease.session
+	alone, ok := n.claims.begin(o, n.suspect(o), time.Now())
+	if !ok {
+		return
+	}
+	job, session, by := o.JobID, n.lease.session, n.adopter(alone)
 	n.tasks.run(c, "claim a job", func(ctx context.Context) step {
 		var rec store.Record
 		err := contain.Run(func() (err error) {
-			rec, err = n.cfg.Store.Claim(ctx, job, session)
+			rec, err = n.cfg.Store.Claim(ctx, job, session, by)
 			return err
 		})
 		if err != nil && (!storage.Lasting(err) || errors.Is(err, rowmill.ErrConflict)) {
@@ -139,6 +144,11 @@ func (n *node) onClaimed(c actor.Context, rec store.Record) {
 		return
 	case n.phase == draining:
 		n.returnClaim(c, n.claims.claiming[id], fence)
+		return
+	}
+	tried := rec.Adopters[:max(0, len(rec.Adopters)-1)]
+	if ended := trial.Ended(tried, n.lives); trial.AtFault(tried, ended) {
+		n.convict(c, rec, ended)
 		return
 	}
 	log := n.process.log.With("job", id)

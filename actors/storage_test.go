@@ -187,11 +187,11 @@ func (s *faultyStore) Ping(ctx context.Context) error {
 	return s.Store.Ping(ctx)
 }
 
-func (s *faultyStore) Claim(ctx context.Context, job, session string) (store.Record, error) {
+func (s *faultyStore) Claim(ctx context.Context, job, session string, by store.Adopter) (store.Record, error) {
 	if err := s.fault(); err != nil {
 		return store.Record{}, err
 	}
-	return s.Store.Claim(ctx, job, session)
+	return s.Store.Claim(ctx, job, session, by)
 }
 
 func (s *faultyStore) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {

@@ -34,6 +34,7 @@ type System struct {
 	actors    *actor.ActorSystem
 	metrics   *metrics
 	node      *actor.PID
+	root      *node           // its actor: not to be touched while that runs
 	all       sync.WaitGroup  // tasks and keepers
 	life      context.Context // ends with Stop
 	end       context.CancelFunc
@@ -97,7 +98,8 @@ func (s *System) Start(ctx context.Context) error {
 	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props(registry.Of{Kind: "node"}, func(entry *registry.Entry) actor.Actor {
 		tasks := newTaskGroup(context.Background(), &s.all, entry)
 		tasks.panicked = s.onPanic // nothing would be left of the node
-		return &node{process: s.process(), system: s, lease: l, tasks: tasks, log: entry.Log(s.log)}
+		s.root = &node{process: s.process(), system: s, lease: l, tasks: tasks, log: entry.Log(s.log)}
+		return s.root
 	}), "node")
 	if err != nil {
 		return fmt.Errorf("spawn node: %w", err)
@@ -248,6 +250,7 @@ func (s *System) shutdown(ctx context.Context) error {
 	s.all.Wait()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(closeTimeout, s.cfg.Ownership.LeaseTTL))
 	defer cancel()
+	s.root.giveBack(closing)
 	if cerr := s.cfg.Store.CloseSession(closing, l.session); cerr != nil {
 		err = errors.Join(err, fmt.Errorf("close session: %w", cerr))
 	}

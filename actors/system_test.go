@@ -644,8 +644,8 @@ type muteStore struct {
 	claims atomic.Int64 // that took effect
 }
 
-func (s *muteStore) Claim(ctx context.Context, job, session string) (store.Record, error) {
-	rec, err := s.Store.Claim(ctx, job, session)
+func (s *muteStore) Claim(ctx context.Context, job, session string, by store.Adopter) (store.Record, error) {
+	rec, err := s.Store.Claim(ctx, job, session, by)
 	if err == nil && s.claims.Add(1) == 1 {
 		return store.Record{}, errors.New("connection reset")
 	}

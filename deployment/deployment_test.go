@@ -56,7 +56,7 @@ func (p place) record(id string) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	rec, err := p.store.Claim(p.Context(), id, session)
+	rec, err := p.store.Claim(p.Context(), id, session, store.Adopter{})
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func (w *world) claim(id string) store.Fence {
 	if err != nil {
 		w.Fatal(err)
 	}
-	record, err := w.store.Claim(w.Context(), id, session)
+	record, err := w.store.Claim(w.Context(), id, session, store.Adopter{})
 	if err != nil {
 		w.Fatal(err)
 	}

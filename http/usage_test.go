@@ -25,7 +25,7 @@ func (w *world) used(account, model string, totals store.Totals) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	claimed, err := w.store.Claim(w.Context(), record.Job.ID, session)
+	claimed, err := w.store.Claim(w.Context(), record.Job.ID, session, store.Adopter{})
 	if err != nil {
 		w.Fatal(err)
 	}

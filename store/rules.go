@@ -102,6 +102,7 @@ func (rec *Record) Change(change func(*Record) error, end bool) error {
 	if err := before.check(rec); err != nil {
 		return fmt.Errorf("change job %s: %w", before.id, err)
 	}
+	rec.proceed(before)
 	if end && !rec.Job.Status.Terminal() {
 		return fmt.Errorf("finish job %s: the change leaves it %s", before.id, rec.Job.Status)
 	}
@@ -144,12 +145,16 @@ type kept struct {
 	version  int64
 	schema   int
 	reserved rowmill.Money
+
+	started, finished bool // the download
+	shards            int
 }
 
 func keep(rec Record) kept {
 	k := kept{
 		id: rec.Job.ID, created: rec.Job.Created, run: rec.Job.RunType, status: rec.Job.Status,
 		session: rec.Session, epoch: rec.Epoch, version: rec.Version, schema: rec.SchemaVersion, reserved: rec.Reserved,
+		started: rec.DownloadStarted != nil, finished: rec.DownloadFinished != nil, shards: rec.Shards,
 	}
 	if rec.Job.NumRows != nil {
 		k.counted, k.rows = true, *rec.Job.NumRows

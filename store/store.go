@@ -124,6 +124,11 @@ type Record struct {
 	Session       string       `json:"session,omitempty"` // the owner; empty when nobody ever owned it
 	Epoch         int64        `json:"epoch"`             // grows with every change of owner
 
+	// Adopters are the last owners under whom nothing of the job was done, the
+	// present one as the last. Empty from the moment that a row is done or a shard
+	// merged, and while the job waits for something else.
+	Adopters []Adopter `json:"adopters,omitempty"`
+
 	DownloadStarted  *time.Time `json:"download_started,omitempty"`  // durable before the first byte is asked for
 	Downloader       string     `json:"downloader,omitempty"`        // address of the node that began it, HOST:PORT; empty on one that stands alone
 	DownloadFinished *time.Time `json:"download_finished,omitempty"` // the raw input is a complete object
@@ -202,8 +207,8 @@ type Jobs interface {
 	// owner: the epoch grows, as NextEpoch says, and a pending job becomes submitted.
 	// rowmill.ErrConflict when it has a live owner (also when that is session
 	// itself), rowmill.ErrTerminal when it is over, rowmill.ErrLeaseLost when
-	// session has expired.
-	Claim(ctx context.Context, jobID, session string) (Record, error)
+	// session has expired. by goes into the record as Record.Adopt says.
+	Claim(ctx context.Context, jobID, session string, by Adopter) (Record, error)
 
 	// Release gives a job back: it is an orphan from then on.
 	Release(ctx context.Context, f Fence) error
@@ -249,6 +254,7 @@ type Orphan struct {
 	Account  string
 	Priority int
 	Status   rowmill.Status
+	Tried    []Adopter // see Record.Tried
 }
 
 // Part is the record of a part object: rows of one shard that are done.
@@ -293,11 +299,13 @@ type Parts interface {
 	// CommitParts records parts, adds the totals of those that are new, and not
 	// carried, to the ledger, and sets the job's progress fields from totals, in one
 	// transaction: the moment their rows are done. A part whose key is
-	// recorded already is skipped. rowmill.ErrTerminal when the job is over.
+	// recorded already is skipped. Rows that no other job has run empty the list
+	// of Adopters. rowmill.ErrTerminal when the job is over.
 	CommitParts(ctx context.Context, f Fence, parts []Part, totals Totals) error
 
 	// ReplaceParts swaps all part records of complete.Shard for complete,
-	// whose rows must equal theirs (rowmill.ErrConflict otherwise).
+	// whose rows must equal theirs (rowmill.ErrConflict otherwise), and empties the
+	// list of Adopters.
 	// Repeating it is harmless.
 	ReplaceParts(ctx context.Context, f Fence, complete Part) error
 

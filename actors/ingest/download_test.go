@@ -75,7 +75,7 @@ func (r *rig) takeOver(t *testing.T, job string) (*store.Record, store.Fence) {
 	if r.session, err = r.store.OpenSession(t.Context(), "node", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := r.store.Claim(t.Context(), job, r.session)
+	rec, err := r.store.Claim(t.Context(), job, r.session, store.Adopter{})
 	if err != nil {
 		t.Fatal(err)
 	}

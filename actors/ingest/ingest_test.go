@@ -70,8 +70,7 @@ func setup(t *testing.T) *rig {
 		Wait:    func(_ context.Context, do func() error) error { return do() },
 		Patient: func(ctx context.Context) (context.Context, func()) { return ctx, func() {} },
 
-		Turn:    func(context.Context) (func(), bool) { return func() {}, true },
-		Compute: func(context.Context) (func(), bool) { return func() {}, true },
+		Turn: func(context.Context) (func(), bool) { return func() {}, true },
 
 		Downloads: newDownloads(t, nil), DownloadsAt: func(context.Context, string, string) (bool, error) { return false, nil },
 	}}
@@ -91,7 +90,7 @@ func (r *rig) job(t tester, spec rowmill.Spec) (*store.Record, store.Fence) {
 	if _, _, err := r.store.Create(context.Background(), store.Record{Job: job, Spec: spec}, nil); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := r.store.Claim(context.Background(), job.ID, r.session)
+	rec, err := r.store.Claim(context.Background(), job.ID, r.session, store.Adopter{})
 	if err != nil {
 		t.Fatal(err)
 	}

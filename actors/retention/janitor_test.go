@@ -163,7 +163,7 @@ func (r *rig) open(account string) (id string, fence store.Fence) {
 	if _, _, err := r.store.Create(r.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
 		r.Fatal(err)
 	}
-	rec, err := r.store.Claim(r.Context(), job.ID, r.session)
+	rec, err := r.store.Claim(r.Context(), job.ID, r.session, store.Adopter{})
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -41,8 +41,8 @@ func (s *watchedStore) Orphans(ctx context.Context, limit int) ([]store.Orphan, 
 	return orphans, s.place.met(err, reads)
 }
 
-func (s *watchedStore) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
-	rec, err := s.Store.Claim(ctx, jobID, session)
+func (s *watchedStore) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
+	rec, err := s.Store.Claim(ctx, jobID, session, by)
 	return rec, s.place.met(err, writes)
 }
 

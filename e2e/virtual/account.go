@@ -23,6 +23,8 @@ type account struct {
 	wrongs  []string
 	forgets []forgetting
 	reruns  int
+	crashed map[string]bool          // by the id of a process
+	mourned int                      // jobs that failed for owners that they did not end
 	made    map[string]time.Duration // by the end of an id: when its record was written
 	refused map[string]rowmill.Money // by job: what it was last refused to set aside
 }
@@ -60,6 +62,7 @@ type jobCase struct {
 	inputGone bool           // or its input
 	ended     time.Duration
 	owners    int // how often it has become somebody's
+	kills     int // how many of them it has ended
 }
 
 // A glimpse is a job's record after a write.
@@ -70,10 +73,11 @@ type glimpse struct {
 	version int64
 	session string
 	done    int64
+	tried   []store.Adopter
 }
 
 func newAccount(w *world) *account {
-	a := &account{world: w, acks: newAcks(w.now), made: make(map[string]time.Duration), refused: make(map[string]rowmill.Money)}
+	a := &account{world: w, acks: newAcks(w.now), made: make(map[string]time.Duration), crashed: make(map[string]bool), refused: make(map[string]rowmill.Money)}
 	for i, j := range w.Jobs {
 		c := &jobCase{account: a, Job: j, index: i}
 		if j.Continues > 0 {
@@ -174,7 +178,7 @@ func (j *jobCase) glimpse(id string) {
 	if err != nil {
 		return
 	}
-	g := glimpse{j.world.now(), rec.Job.Status, rec.Epoch, rec.Version, rec.Session, rec.Job.RowsDone}
+	g := glimpse{j.world.now(), rec.Job.Status, rec.Epoch, rec.Version, rec.Session, rec.Job.RowsDone, rec.Adopters}
 	j.mu.Lock()
 	was := g
 	if n := len(j.history); n > 0 {

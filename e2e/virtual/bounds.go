@@ -49,7 +49,7 @@ func (w *world) inFlight() int {
 func (w *world) mayRerun() int {
 	rate := w.rate()
 	flight := w.inFlight()
-	bound := 0
+	bound := w.account.kills() * flight
 	for i, f := range w.Faults {
 		if !w.struck[i] {
 			continue
@@ -118,6 +118,7 @@ func (j *jobCase) judgeOwners() {
 // lose it for what comes back. What lasts may cost it as often as sessions end
 // meanwhile. A wrong clock and an engine that lies are no reason.
 func (w *world) mayChange() (most int) {
+	most = w.account.kills()
 	for i, f := range w.Faults {
 		if !w.struck[i] {
 			continue

@@ -156,6 +156,9 @@ func (p *proc) strike(ctx context.Context, e effect) error {
 	if p.dead() {
 		return errDead
 	}
+	if p.poisoned(e) {
+		return errDead
+	}
 	service, _, _ := strings.Cut(e.kind, ".")
 	if err := w.refused(p.node, service, e); err != nil {
 		w.tell(p.node, e.kind, e.key, "refused: "+err.Error())

@@ -145,6 +145,7 @@ func Generate(seed uint64) Schedule {
 	last.accounts()
 	last.estrangement()
 	last.brokenRemoval()
+	last.poison()
 	return last.Schedule
 }
 

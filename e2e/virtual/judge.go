@@ -148,6 +148,9 @@ func (j *jobCase) judge(node int) {
 	j.judgeRemoved(rec, node)
 	j.judgeSource(job.Status)
 	j.judgeSwift(rec)
+	if j.Poison != "" {
+		j.judgePoison(job)
+	}
 	switch job.Status {
 	case rowmill.StatusCancelled:
 		if j.Cancel <= 0 {
@@ -211,6 +214,8 @@ func (j *jobCase) mayFail(rec store.Record) bool {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		return j.account.refused[j.id] > 0
+	case reason.Code == rowmill.CodeInternalError && (j.Poison != "" || j.bereaved()):
+		return true
 	case reason.Code == rowmill.CodeInternalError: // who claims it in between finds no objects
 		j.mu.Lock()
 		defer j.mu.Unlock()

@@ -194,9 +194,9 @@ func (r *records) Orphans(ctx context.Context, limit int) ([]store.Orphan, error
 	return ask(ctx, r, false, "orphans", "", func(ctx context.Context, s *bolt.Store) ([]store.Orphan, error) { return s.Orphans(ctx, limit) })
 }
 
-func (r *records) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
+func (r *records) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
 	return ask(ctx, r, true, "claim", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) {
-		return r.claimed(s, jobID, func() (store.Record, error) { return s.Claim(ctx, jobID, session) })
+		return r.claimed(s, jobID, func() (store.Record, error) { return s.Claim(ctx, jobID, session, by) })
 	})
 }
 

@@ -57,6 +57,7 @@ type Job struct {
 	Account string   `json:"account,omitempty"` // whose it is, if not defaultAccount's; of one that continues another, as that
 	Urgent  bool     `json:"urgent,omitempty"`  // it is of priority 0
 	From    string   `json:"from,omitempty"`    // its rows are a server's, which sends them like this (source.go)
+	Poison  string   `json:"poison,omitempty"`  // when it ends its owner (poison.go); "": never
 
 	// Continues is the job, counted from 1, that this one takes over from: it is
 	// asked for At after the end of that, whose rows it has.

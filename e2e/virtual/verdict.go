@@ -9,13 +9,14 @@ import (
 
 // A Verdict is what became of a schedule.
 type Verdict struct {
-	Wrongs  []string      `json:"wrongs,omitempty"` // promises that were broken; none: all held
-	Reruns  int           `json:"reruns"`           // answers that were not the first to their row
-	Struck  int           `json:"struck"`           // faults that came
-	Swift   int           `json:"swift,omitempty"`  // urgent jobs that were held to their time beside another account
-	Virtual time.Duration `json:"virtual"`          // what it took in the world
-	Trace   []string      `json:"trace,omitempty"`
-	Print   uint64        `json:"print"` // of the trace: equal where a run was repeated exactly
+	Wrongs   []string      `json:"wrongs,omitempty"` // promises that were broken; none: all held
+	Reruns   int           `json:"reruns"`           // answers that were not the first to their row
+	Struck   int           `json:"struck"`           // faults that came
+	Swift    int           `json:"swift,omitempty"`  // urgent jobs that were held to their time beside another account
+	Virtual  time.Duration `json:"virtual"`          // what it took in the world
+	Trace    []string      `json:"trace,omitempty"`
+	Print    uint64        `json:"print"`              // of the trace: equal where a run was repeated exactly
+	Bereaved int           `json:"bereaved,omitempty"` // jobs that failed as their owners were killed twice
 
 	trace []entry
 }

@@ -111,7 +111,7 @@ func TestSchedules(t *testing.T) {
 	var all sync.WaitGroup
 	next, failed, shapes := first, 0, map[string]bool{}
 	ran, struck, virtual := 0, 0, time.Duration(0)
-	shared, swift, hostile := 0, 0, 0
+	shared, swift, hostile, bereaved := 0, 0, 0, 0
 	for range size {
 		all.Go(func() {
 			for time.Now().Before(until) {
@@ -127,6 +127,7 @@ func TestSchedules(t *testing.T) {
 				mu.Lock()
 				ran, struck, virtual = ran+1, struck+v.Struck, virtual+v.Virtual
 				swift += v.Swift
+				bereaved += v.Bereaved
 				if s.twoAccounts() {
 					shared++
 				}
@@ -149,7 +150,7 @@ func TestSchedules(t *testing.T) {
 	}
 	all.Wait()
 	c.close()
-	t.Logf("%d with two accounts, where %d urgent jobs were held to their time; %d with a hostile engine", shared, swift, hostile)
+	t.Logf("%d with two accounts, where %d urgent jobs were held to their time; %d with a hostile engine; %d jobs failed as their owners were killed twice", shared, swift, hostile, bereaved)
 	t.Logf("%d schedules from seed %d on in %v, %.0f a minute; %v of processor time and %v of virtual time each; %d faults struck",
 		ran, first, time.Since(began).Round(time.Second), float64(ran)/time.Since(began).Minutes(),
 		(c.cpu / time.Duration(max(ran, 1))).Round(time.Millisecond), (virtual / time.Duration(max(ran, 1))).Round(time.Second), struck)

@@ -157,7 +157,7 @@ func run(s Schedule, sh shared, log *slog.Logger) (v Verdict) {
 	if err := w.vault.base.Close(); err != nil {
 		w.account.wrong("the store does not close: %v", err)
 	}
-	v.Wrongs, v.Reruns, v.Struck, v.Swift = w.account.wrongs, w.account.reruns, w.account.struckFaults(), w.swifts
+	v.Wrongs, v.Reruns, v.Struck, v.Swift, v.Bereaved = w.account.wrongs, w.account.reruns, w.account.struckFaults(), w.swifts, w.account.mourned
 	v.trace = w.trace
 	return v
 }
@@ -230,7 +230,7 @@ func (w *world) crash(node int, f Fault) {
 	if p == nil {
 		return
 	}
-	p.kill()
+	p.die()
 	w.gone(p)
 	w.tell(node, "crash", p.id, "")
 	w.all.Go(p.bury)

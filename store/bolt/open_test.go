@@ -102,7 +102,7 @@ func TestOpenMakesWhatAnOlderFileLacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claimed, err := s.Claim(t.Context(), "job-old", session)
+	claimed, err := s.Claim(t.Context(), "job-old", session, store.Adopter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestProgressLeavesSpecAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claimed, err := s.Claim(t.Context(), "job-big", session)
+	claimed, err := s.Claim(t.Context(), "job-big", session, store.Adopter{})
 	if err != nil {
 		t.Fatal(err)
 	}

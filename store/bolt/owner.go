@@ -31,7 +31,7 @@ func (s *Store) fenced(t *tx, f store.Fence) (header, error) {
 }
 
 // Claim makes session the owner of an orphan.
-func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
+func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
 	var claimed store.Record
 	err := s.write(ctx, func(t *tx) error {
 		before, err := t.writable(jobID)
@@ -47,8 +47,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record,
 			return fmt.Errorf("claim job %s: it has a live owner: %w", jobID, rowmill.ErrConflict)
 		}
 		after := before
-		after.Session = session
-		after.Epoch = store.NextEpoch(before.Epoch, s.config.Clock())
+		after.Adopt(session, store.NextEpoch(before.Epoch, s.config.Clock()), by)
 		after.Version++
 		if after.Job.Status == rowmill.StatusPending {
 			if err := after.Job.Become(rowmill.StatusSubmitted, s.config.Clock()); err != nil {
@@ -121,7 +120,7 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 			i := first(applicants)
 			orphan, more := applicants[i].pop()
 			h, err := t.writable(orphan.JobID)
-			orphan.Priority = h.Job.Priority
+			orphan.Priority, orphan.Tried = h.Job.Priority, h.Tried()
 			if !errors.Is(err, store.ErrNewer) {
 				orphans = append(orphans, orphan)
 			}

@@ -91,6 +91,9 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 		if !raise(&after.Job, totals) && added == 0 {
 			return nil
 		}
+		if fresh.Rows > 0 {
+			after.Adopters = nil
+		}
 		after.Version++
 		return t.saveHeader(before, after)
 	})
@@ -170,6 +173,7 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 			return err
 		}
 		after := before
+		after.Adopters = nil
 		after.Version++
 		return t.saveHeader(before, after)
 	})

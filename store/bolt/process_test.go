@@ -104,7 +104,7 @@ func writeForEver(path string) error {
 					out.Lock()
 					fmt.Println("created", id)
 					out.Unlock()
-					rec, err := s.Claim(ctx, id, session)
+					rec, err := s.Claim(ctx, id, session, store.Adopter{})
 					if err != nil {
 						return err
 					}

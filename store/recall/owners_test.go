@@ -232,7 +232,7 @@ func TestClaimedOnceMore(t *testing.T) {
 	n.must(err)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := n.Claim(gone, "job-1", n.session); !errors.Is(err, context.Canceled) {
+	if _, err := n.Claim(gone, "job-1", n.session, store.Adopter{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a claim that its caller gave up: %v", err)
 	}
 	_, err = n.Get(t.Context(), "job-1")

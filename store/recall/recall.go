@@ -232,7 +232,7 @@ func (s *Store) mend(ctx context.Context, j *job) error {
 	case !final: // its owner here learns it, and claims it again
 		fence = store.Fence{}
 	default: // it ended here: nobody is left who would claim it
-		rec, err := s.Store.Claim(ctx, j.id, fence.Session)
+		rec, err := s.Store.Claim(ctx, j.id, fence.Session, store.Adopter{})
 		switch {
 		case errors.Is(err, rowmill.ErrLeaseLost): // of a session before: whoever claims it goes on
 			j.lose()

@@ -197,7 +197,7 @@ func TestForgotten(t *testing.T) {
 			v.forget()
 			_, _, err = v.Create(n.t.Context(), storetest.Record("job-2", "a", "row"), nil)
 			n.must(err)
-			rec, err := v.Claim(n.t.Context(), "job-2", n.session)
+			rec, err := v.Claim(n.t.Context(), "job-2", n.session, store.Adopter{})
 			n.must(err)
 			_, err = v.Reserve(n.t.Context(), store.Fence{JobID: "job-2", Session: n.session, Epoch: rec.Epoch}, 4, &limit)
 			n.must(err)
@@ -301,7 +301,7 @@ func TestForgotten(t *testing.T) {
 		"the end of a job whose claim was not acknowledged": func(n *node, v *vault) {
 			n.create()
 			v.mumbles = true
-			if _, err := n.Claim(n.t.Context(), "job-1", n.session); !errors.Is(err, store.ErrOutcomeUnknown) {
+			if _, err := n.Claim(n.t.Context(), "job-1", n.session, store.Adopter{}); !errors.Is(err, store.ErrOutcomeUnknown) {
 				n.t.Fatal(err)
 			}
 			rec, err := n.Get(n.t.Context(), "job-1")

@@ -95,8 +95,8 @@ func (v *vault) Update(ctx context.Context, f store.Fence, change func(*store.Re
 	return rec, err
 }
 
-func (v *vault) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
-	rec, err := v.Store.Claim(ctx, jobID, session)
+func (v *vault) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
+	rec, err := v.Store.Claim(ctx, jobID, session, by)
 	if v.mumbles && err == nil {
 		return store.Record{}, store.ErrOutcomeUnknown
 	}
@@ -178,7 +178,7 @@ func (n *node) create() {
 
 func (n *node) claim() store.Fence {
 	n.t.Helper()
-	rec, err := n.Claim(n.t.Context(), "job-1", n.session)
+	rec, err := n.Claim(n.t.Context(), "job-1", n.session, store.Adopter{})
 	n.must(err)
 	return store.Fence{JobID: "job-1", Session: rec.Session, Epoch: rec.Epoch}
 }

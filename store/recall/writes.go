@@ -200,12 +200,12 @@ func (s *Store) DropParts(ctx context.Context, jobID string) error {
 
 // Claim makes session the owner of a job. What was acknowledged to it or to a
 // client of this node before, and is forgotten, is written again first.
-func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
+func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
 	if minded(ctx) {
-		return s.Store.Claim(ctx, jobID, session)
+		return s.Store.Claim(ctx, jobID, session, by)
 	}
 	w := store.NewWriter(s.name)
-	rec, err := s.Store.Claim(store.As(ctx, w), jobID, session)
+	rec, err := s.Store.Claim(store.As(ctx, w), jobID, session, by)
 	if errors.Is(err, rowmill.ErrLeaseLost) || errors.Is(err, rowmill.ErrTerminal) || errors.Is(err, rowmill.ErrNotFound) {
 		return rec, err
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
 	"github.com/rowmill/rowmill/store/storetest"
 )
@@ -88,7 +89,7 @@ func BenchmarkOrphans(b *testing.B) {
 	s := filled(b, server, false)
 	session := newSession(b, s)
 	for i := range 1000 {
-		if _, err := s.Claim(b.Context(), storetest.JobID(i), session); err != nil {
+		if _, err := s.Claim(b.Context(), storetest.JobID(i), session, store.Adopter{}); err != nil {
 			b.Fatal(err)
 		}
 	}

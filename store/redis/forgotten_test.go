@@ -58,7 +58,7 @@ func TestForgottenTailIsWrittenAgain(t *testing.T) {
 		_, _, err := s.Create(t.Context(), storetest.Record(id, "a", "row"), nil)
 		must(err)
 		keep := size()
-		rec, err := s.Claim(t.Context(), id, session)
+		rec, err := s.Claim(t.Context(), id, session, store.Adopter{})
 		must(err)
 		f := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 		_, err = s.Update(t.Context(), f, func(r *store.Record) error {

@@ -3,6 +3,7 @@ package redis
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,13 +17,15 @@ import (
 
 // claimScript makes a session the owner of an orphan.
 //
-//	ARGV[6]  names of the fields of a record
+//	ARGV[6]  the adopter, JSON that ends with its epoch, 0
+//	ARGV[7]  most adopters that are listed
+//	ARGV[8]  names of the fields of a record
 //
 // It checks that the session is alive, the job not over, and its owner, if
 // any, dead. It answers ok and the fields' values, missing, foreign, lease, over,
 // conflict where the owner is alive, or forgot.
 var claimScript = jobScript(`
-local job = redis.call('HMGET', JOB, 'status', 'session', 'account', 'order', 'token', 'head', 'epoch')
+local job = redis.call('HMGET', JOB, 'status', 'session', 'account', 'order', 'token', 'head', 'epoch', 'adopters')
 if not job[1] then return {'missing'} end
 if foreign(job[1], job[6]) then return {'foreign'} end
 if job[5] ~= TOKEN then
@@ -35,25 +38,39 @@ if job[5] ~= TOKEN then
   if status == '` + string(rowmill.StatusPending) + `' then status = '` + string(rowmill.StatusSubmitted) + `' end
   local now = redis.call('TIME')
   local epoch = math.max(job[7] + 1, now[1] * 1000 + math.floor(now[2] / 1000)) -- store.NextEpoch
-  redis.call('HSET', JOB, 'session', SESSION, 'status', status, 'token', TOKEN, 'epoch', string.format('%.0f', epoch))
+  epoch = string.format('%.0f', epoch)
+  local adopters = '[' -- store.Record.Adopt
+  if job[2] ~= '' and job[8] then
+    local list = cjson.decode(job[8])
+    if #list > 0 and #list < tonumber(ARGV[7]) and list[#list].epoch == tonumber(job[7]) then
+      adopters = string.sub(job[8], 1, -2) .. ','
+    end
+  end
+  adopters = adopters .. string.sub(ARGV[6], 1, -3) .. epoch .. '}]'
+  redis.call('HSET', JOB, 'session', SESSION, 'status', status, 'token', TOKEN, 'epoch', epoch, 'adopters', adopters)
   redis.call('HINCRBY', JOB, 'version', 1)
   if job[2] == '' then unwait(job[3], job[4]) end
   redis.call('HSET', P .. 'owned', ID, SESSION .. ' ' .. string.sub(job[4], 1, 16) .. ' ' .. job[3])
   redis.call('HSET', P .. 'turns', job[3], redis.call('INCR', P .. 'turn'))
   wrote()
 end
-return {'ok', holds(), redis.call('HMGET', JOB, unpack(ARGV, 6))}
+return {'ok', holds(), redis.call('HMGET', JOB, unpack(ARGV, 8))}
 `)
 
 // Claim makes session the owner of an orphan.
-func (s *Store) Claim(ctx context.Context, jobID, session string) (store.Record, error) {
+func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
 	what := "claim job " + jobID
 	f := store.Fence{JobID: jobID, Session: session}
-	names := make([]any, len(recordFields))
-	for i, name := range recordFields {
-		names[i] = name
+	by.Epoch = 0
+	adopter, err := json.Marshal(by)
+	if err != nil {
+		return store.Record{}, fmt.Errorf("%s: %w", what, err)
 	}
-	a, _, err := s.run(ctx, claimScript, f, newToken(), names...)
+	args := []any{string(adopter), store.MostAdopters}
+	for _, name := range recordFields {
+		args = append(args, name)
+	}
+	a, _, err := s.run(ctx, claimScript, f, newToken(), args...)
 	if err == nil && a.word() == wordConflict {
 		err = fmt.Errorf("it has a live owner: %w", rowmill.ErrConflict)
 	} else if err == nil {
@@ -256,14 +273,15 @@ func (s *Store) withStatus(ctx context.Context, chosen []store.Orphan) ([]store.
 	found := make([]*driver.SliceCmd, len(chosen))
 	if err := s.read(ctx, func(p driver.Pipeliner) {
 		for i, o := range chosen {
-			found[i] = p.HMGet(ctx, s.job(o.JobID), "status", "head")
+			found[i] = p.HMGet(ctx, s.job(o.JobID), "status", "head", "session", "epoch", "adopters")
 		}
 	}); err != nil {
 		return nil, err
 	}
 	var orphans []store.Orphan
 	for i, o := range chosen {
-		o.Status = rowmill.Status(answer(found[i].Val()).text(0))
+		got := answer(found[i].Val())
+		o.Status = rowmill.Status(got.text(0))
 		if o.Status == "" || o.Status.Terminal() {
 			continue
 		}
@@ -274,11 +292,16 @@ func (s *Store) withStatus(ctx context.Context, chosen []store.Orphan) ([]store.
 				Priority int `json:"job_priority"`
 			} `json:"job"`
 		}
-		if err := decode(answer(found[i].Val()).text(1), &head); err != nil {
+		if err := decode(got.text(1), &head); err != nil {
 			return nil, fmt.Errorf("decode the record of job %s: %w", o.JobID, err)
 		}
 		rec.SchemaVersion, o.Priority = head.SchemaVersion, head.Job.Priority
 		if rec.CheckVersion() == nil {
+			owned, err := fields{"head": "{}", "session": got.text(2), "epoch": got.text(3), "adopters": got.text(4)}.header()
+			if err != nil {
+				return nil, fmt.Errorf("job %s: %w", o.JobID, err)
+			}
+			o.Tried = owned.Tried()
 			orphans = append(orphans, o)
 		}
 	}

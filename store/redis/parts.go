@@ -110,6 +110,7 @@ local function charge(name, n)
   if type(sum) == 'table' then redis.call('HSET', usage, name .. rate, '9223372036854775807') end
 end
 for index, i in ipairs(fresh) do
+  if ARGV[i + 3] ~= '0' then redis.call('HDEL', JOB, 'adopters') end
   redis.call('HSET', parts, ARGV[i], version .. ' ' .. index .. ' ' .. ARGV[i + 2])
   redis.call('ZADD', shards, ARGV[i + 1], ARGV[i])
   for n, name in ipairs({` + quoted(counters) + `}) do charge(name, ARGV[i + 2 + n]) end
@@ -186,6 +187,7 @@ if #old == 0 or rows ~= tonumber(ARGV[9]) then
   return {'conflict', tostring(#old), string.format('%.0f', rows)}
 end
 local version = string.format('%.0f', redis.call('HINCRBY', JOB, 'version', 1))
+redis.call('HDEL', JOB, 'adopters')
 for i = 1, #old, 500 do
   local last = math.min(i + 499, #old)
   redis.call('HDEL', parts, unpack(old, i, last))

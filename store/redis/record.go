@@ -27,12 +27,14 @@ var (
 	jobFields = []string{"head", "system", "schema", "status", "rows", "failed", "cut_inputs", "cut_outputs", "input", "output"}
 	// endFields are set as the job ends.
 	endFields = []string{"ended"}
+	// trialFields are set by claims, and taken away once more of the job is done.
+	trialFields = []string{"adopters"}
 	// stateFields are further ones that scripts change.
 	stateFields = []string{"version", "session", "epoch", "reserved"}
 	// specFields make the specification, which changes with its job's data alone.
 	specFields = []string{"spec", "spec_system", "spec_schema", "inline"}
 
-	recordFields = slices.Concat(jobFields, endFields, stateFields, specFields)
+	recordFields = slices.Concat(jobFields, endFields, trialFields, stateFields, specFields)
 )
 
 // A head is what is left of a record in its field "head".
@@ -64,6 +66,13 @@ func encode(rec store.Record, before fields) (fields, error) {
 	if rec.Ended != nil {
 		f["ended"] = decimal(rec.Ended.UnixNano())
 	}
+	if len(rec.Adopters) > 0 {
+		raw, err := document.Rewrite([]byte(before["adopters"]), rec.Adopters)
+		if err != nil {
+			return nil, fmt.Errorf("encode the adopters: %w", err)
+		}
+		f["adopters"] = string(raw)
+	}
 	small := rec.Spec
 	small.System, small.Schema, small.Inline = "", nil, nil
 	spec, err := document.Rewrite([]byte(before["spec"]), small)
@@ -74,7 +83,7 @@ func encode(rec store.Record, before fields) (fields, error) {
 	rec.Job.Status, rec.Job.System, rec.Job.Schema = "", nil, nil
 	rec.Job.RowsDone, rec.Job.FailedRows, rec.Job.TruncatedRows, rec.Job.TruncatedOutputs = 0, 0, 0, 0
 	rec.Job.InputTokens, rec.Job.OutputTokens = nil, nil
-	rec.Version, rec.Session, rec.Epoch, rec.Reserved, rec.Ended = 0, "", 0, 0, nil
+	rec.Version, rec.Session, rec.Epoch, rec.Reserved, rec.Ended, rec.Adopters = 0, "", 0, 0, nil, nil
 	raw, err := document.Rewrite([]byte(before["head"]), head{Record: rec})
 	if err != nil {
 		return nil, fmt.Errorf("encode the record: %w", err)
@@ -155,6 +164,11 @@ func (f fields) header() (store.Record, error) {
 		at := time.Unix(0, number("ended")).UTC()
 		rec.Ended = &at
 	}
+	if text := f["adopters"]; text != "" {
+		if err := decode(text, &rec.Adopters); err != nil {
+			return rec, fmt.Errorf("decode the adopters of job %s: %w", rec.Job.ID, err)
+		}
+	}
 	rec.Version, rec.Epoch, rec.Reserved = number("version"), number("epoch"), rowmill.Money(number("reserved"))
 	return rec, broken
 }
@@ -190,7 +204,7 @@ func (f fields) pairs() []any {
 
 // changes lists what differs of f from before, and must be taken out of it.
 func (f fields) changes(before fields) (set []any, unset []any) {
-	for _, name := range slices.Concat(jobFields, endFields, specFields) {
+	for _, name := range slices.Concat(jobFields, endFields, trialFields, specFields) {
 		value, has := f[name]
 		old, had := before[name]
 		switch {

@@ -36,7 +36,7 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claimed, err := s.Claim(ctx, rec.Job.ID, session)
+	claimed, err := s.Claim(ctx, rec.Job.ID, session, store.Adopter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,8 +54,11 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	second.Job.ID = "job-2"
 	change := func(r *store.Record) error { r.Job.Message = "changed"; return nil }
 	for what, write := range map[string]func(context.Context) error{
-		"Create":  func(ctx context.Context) error { _, _, err := s.Create(ctx, second, nil); return err },
-		"Claim":   func(ctx context.Context) error { _, err := s.Claim(ctx, rec.Job.ID, session); return err },
+		"Create": func(ctx context.Context) error { _, _, err := s.Create(ctx, second, nil); return err },
+		"Claim": func(ctx context.Context) error {
+			_, err := s.Claim(ctx, rec.Job.ID, session, store.Adopter{})
+			return err
+		},
 		"Release": func(ctx context.Context) error { return s.Release(ctx, f) },
 		"Update":  func(ctx context.Context) error { _, err := s.Update(ctx, f, change); return err },
 		"Cancel":  func(ctx context.Context) error { _, err := s.Cancel(ctx, rec.Job.ID, time.Now(), nil); return err },

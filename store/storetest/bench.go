@@ -116,7 +116,7 @@ func TimeCommit(b *testing.B, s store.Store, jobs int, count func() (report func
 		if _, _, err := s.Create(b.Context(), Record(id, "c", strings.Repeat("x", 64<<10)), nil); err != nil {
 			b.Fatal(err)
 		}
-		rec, err := s.Claim(b.Context(), id, session)
+		rec, err := s.Claim(b.Context(), id, session, store.Adopter{})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -67,7 +67,7 @@ func testSessionExpires(s *suite) {
 		s.Errorf("renew an expired session: %v, want ErrLeaseLost", err)
 	}
 	s.refused("after a renewal that came too late", f)
-	if _, err := s.Claim(s.Context(), s.create("a"), id); !errors.Is(err, rowmill.ErrLeaseLost) {
+	if _, err := s.Claim(s.Context(), s.create("a"), id, store.Adopter{}); !errors.Is(err, rowmill.ErrLeaseLost) {
 		s.Errorf("claim with an expired session: %v, want ErrLeaseLost", err)
 	}
 	s.unchanged(before)
@@ -98,7 +98,7 @@ func (s *suite) refused(when string, f store.Fence) {
 func testClaim(s *suite) {
 	id, session := s.create("a"), s.session()
 	created := s.get(id)
-	rec, err := s.Claim(s.Context(), id, session)
+	rec, err := s.Claim(s.Context(), id, session, store.Adopter{})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func testClaim(s *suite) {
 	if err := s.CloseSession(s.Context(), session); err != nil {
 		s.Fatal(err)
 	}
-	next, err := s.Claim(s.Context(), id, s.session())
+	next, err := s.Claim(s.Context(), id, s.session(), store.Adopter{})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -128,24 +128,24 @@ func testClaimRefuses(s *suite) {
 	f := s.claim(s.create("a"), session)
 	before := s.get(f.JobID)
 	for _, by := range []string{session, s.session()} {
-		if _, err := s.Claim(s.Context(), f.JobID, by); !errors.Is(err, rowmill.ErrConflict) {
+		if _, err := s.Claim(s.Context(), f.JobID, by, store.Adopter{}); !errors.Is(err, rowmill.ErrConflict) {
 			s.Errorf("claim of a job with a live owner: %v, want ErrConflict", err)
 		}
 	}
 	s.unchanged(before)
 	for _, by := range []string{"unknown", ""} {
-		if _, err := s.Claim(s.Context(), s.create("a"), by); !errors.Is(err, rowmill.ErrLeaseLost) {
+		if _, err := s.Claim(s.Context(), s.create("a"), by, store.Adopter{}); !errors.Is(err, rowmill.ErrLeaseLost) {
 			s.Errorf("claim with session %q: %v, want ErrLeaseLost", by, err)
 		}
 	}
-	if _, err := s.Claim(s.Context(), "job-none", session); !errors.Is(err, rowmill.ErrNotFound) {
+	if _, err := s.Claim(s.Context(), "job-none", session, store.Adopter{}); !errors.Is(err, rowmill.ErrNotFound) {
 		s.Errorf("claim of an unknown job: %v, want ErrNotFound", err)
 	}
 	over := s.create("a")
 	if _, err := s.Cancel(s.Context(), over, s.start, nil); err != nil {
 		s.Fatal(err)
 	}
-	if _, err := s.Claim(s.Context(), over, session); !errors.Is(err, rowmill.ErrTerminal) {
+	if _, err := s.Claim(s.Context(), over, session, store.Adopter{}); !errors.Is(err, rowmill.ErrTerminal) {
 		s.Errorf("claim of a cancelled job: %v, want ErrTerminal", err)
 	}
 }
@@ -157,7 +157,7 @@ func testClaimRace(s *suite) {
 	for range 16 {
 		session := s.session()
 		wg.Go(func() {
-			_, err := s.Claim(s.Context(), id, session)
+			_, err := s.Claim(s.Context(), id, session, store.Adopter{})
 			switch {
 			case err == nil:
 				won.Add(1)
@@ -359,7 +359,7 @@ func testOrphansOfTheDead(s *suite) {
 		s.Errorf("orphans (-want +got):\n%s", diff)
 	}
 	found, err := s.Orphans(s.Context(), 1)
-	if err != nil || len(found) != 1 || found[0] != (store.Orphan{JobID: a.JobID, Account: "a", Status: rowmill.StatusSubmitted}) {
+	if err != nil || len(found) != 1 || found[0].JobID != a.JobID || found[0].Account != "a" || found[0].Status != rowmill.StatusSubmitted {
 		s.Errorf("orphan %+v, %v", found, err)
 	}
 	s.claim(a.JobID, live)
@@ -396,7 +396,7 @@ func testOneOwner(s *suite) {
 					continue
 				}
 				session := rapid.SampledFrom(open).Draw(t, "claimer")
-				rec, err := s.Claim(s.Context(), id, session)
+				rec, err := s.Claim(s.Context(), id, session, store.Adopter{})
 				held := owner >= 0 && alive[fences[owner].Session]
 				switch {
 				case !alive[session]:

@@ -197,7 +197,7 @@ func testContext(s *suite) {
 		"Get":          func() { _, err = s.Get(ctx, f.JobID) },
 		"List":         func() { _, _, err = s.List(ctx, "a", 1, "") },
 		"Orphans":      func() { _, err = s.Orphans(ctx, 1) },
-		"Claim":        func() { _, err = s.Claim(ctx, f.JobID, f.Session) },
+		"Claim":        func() { _, err = s.Claim(ctx, f.JobID, f.Session, store.Adopter{}) },
 		"Release":      func() { err = s.Release(ctx, f) },
 		"Update":       func() { _, err = s.Update(ctx, f, nothing) },
 		"Finish":       func() { _, err = s.Finish(ctx, f, nothing) },

@@ -71,6 +71,9 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"OrphansTakeTurns", testOrphansTakeTurns},
 		{"OrphansOfTheDead", testOrphansOfTheDead},
 		{"OneOwner", testOneOwner},
+		{"Adopters", testAdopters},
+		{"AdoptersCleared", testAdoptersCleared},
+		{"AdoptersBounded", testAdoptersBounded},
 		{"Marks", testMarks},
 		{"Writers", testWriters},
 		{"Update", testUpdate},
@@ -216,7 +219,7 @@ func (s *suite) session() string {
 // claim makes session the owner of a job and returns the fence.
 func (s *suite) claim(id, session string) store.Fence {
 	s.Helper()
-	rec, err := s.Claim(s.Context(), id, session)
+	rec, err := s.Claim(s.Context(), id, session, store.Adopter{})
 	if err != nil {
 		s.Fatalf("claim: %v", err)
 	}

@@ -69,7 +69,7 @@ func testWriters(s *suite) {
 	remove := write{"remove the data", func(ctx context.Context) error { _, err := s.RemoveData(ctx, f.JobID, time.Now()); return err }}
 	cancel := write{"cancel", func(ctx context.Context) error { _, err := s.Cancel(ctx, f.JobID, time.Now(), nil); return err }}
 	claim := write{"claim", func(ctx context.Context) error {
-		rec, err := s.Claim(ctx, f.JobID, session)
+		rec, err := s.Claim(ctx, f.JobID, session, store.Adopter{})
 		if err == nil {
 			f.Epoch = rec.Epoch
 		}

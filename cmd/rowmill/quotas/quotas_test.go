@@ -157,7 +157,7 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record, err = p.Store.Claim(t.Context(), "job-1", session)
+	record, err = p.Store.Claim(t.Context(), "job-1", session, store.Adopter{})
 	if err != nil {
 		t.Fatal(err)
 	}

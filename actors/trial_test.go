@@ -1,0 +1,145 @@
+package actors_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/store"
+)
+
+// tried stores a job under which owners have ended, without a word, before anything
+// of it was done.
+func (b *rig) tried(owners ...store.Adopter) (id string) {
+	b.t.Helper()
+	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: writer.ID, Created: time.Now().UTC()}
+	spec := rowmill.Spec{Account: "default", Model: writer, Inline: numbered(3)}
+	if _, _, err := b.store.Create(b.t.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
+		b.t.Fatal(err)
+	}
+	for _, by := range owners {
+		session, err := b.store.OpenSession(b.t.Context(), by.Node, time.Minute)
+		if err == nil {
+			_, err = b.store.Claim(b.t.Context(), job.ID, session, by)
+		}
+		if err == nil {
+			err = b.store.CloseSession(b.t.Context(), session)
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return job.ID
+}
+
+// A job that ends its owners is failed by the third, and says what is known.
+func TestAJobThatEndsItsOwnersFails(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	e := &scripted{answer: echo, name: "scripted", models: served()}
+	b.cfg.Engines = append(b.cfg.Engines, e)
+	guilty := b.tried(store.Adopter{Node: "east", Process: "east-1"}, store.Adopter{Node: "west", Process: "west-1", Alone: true})
+	innocent := b.tried(store.Adopter{Node: "east", Process: "east-1"})
+	b.start()
+	f := failure(t, b.end(guilty), rowmill.CodeInternalError)
+	for _, want := range []string{"2 processes in a row", "east, which took it up at 20", "west, which took it up at 20", "rowmill jobs resume " + guilty} {
+		if !strings.Contains(f.Message, want) {
+			t.Errorf("the message does not say %q: %s", want, f.Message)
+		}
+	}
+	b.checkEcho(b.end(innocent), numbered(3))
+	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), numbered(10))
+	if e.tries["row 0"] != 2 { // of the others
+		t.Errorf("row 0 was run %d times, want 2", e.tries["row 0"])
+	}
+}
+
+// Owners that have only lost their session say nothing against a job.
+func TestAJobOfOwnersThatLiveGoesOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	id := b.tried(store.Adopter{Node: "east", Process: "east"}, store.Adopter{Node: "west", Process: "west", Alone: true})
+	net := newNetwork()
+	ownsNone := func(c *actors.Config) { c.Ownership.OwnsNone = true }
+	b.join(net, "east", &scripted{answer: echo}, ownsNone)
+	b.join(net, "west", &scripted{answer: echo}, ownsNone)
+	b.join(net, "south", &scripted{answer: echo})
+	b.checkEcho(b.end(id), numbered(3))
+}
+
+// A job that waits for an engine is not what ends its owners.
+func TestAJobThatWaitsIsNoSuspect(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	b.cfg.Node = "south"
+	id := b.tried(store.Adopter{Node: "east", Process: "east-1"})
+	b.start()
+	b.await(id, func(r store.Record) bool {
+		return strings.HasPrefix(r.Job.Message, "Waiting for an engine") && len(r.Adopters) == 0
+	})
+	b.system.Attach(&scripted{answer: echo, name: "late", models: served()})
+	b.checkEcho(b.end(id), numbered(3))
+}
+
+// A node that stops by itself gives back also what it could not drain.
+func TestWhatCannotBeDrainedIsGivenBack(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{}, 8)
+	b := setup(t, &scripted{answer: func(ctx context.Context, _ string, _ int) (r engine.Reply, err error) {
+		begun <- struct{}{}
+		<-ctx.Done()
+		return r, ctx.Err()
+	}}, func(c *actors.Config) { c.DrainTimeout = 100 * time.Millisecond })
+	id := b.submit(rowmill.Spec{Inline: numbered(2)})
+	<-begun
+	if err := b.system.Stop(t.Context()); err == nil {
+		t.Error("rows that hang were drained")
+	}
+	rec, err := b.store.Get(t.Context(), id)
+	if err != nil || rec.Session != "" || rec.Job.Status != rowmill.StatusRunning {
+		t.Errorf("session %q, %s, %v: want a running job that is given back", rec.Session, rec.Job.Status, err)
+	}
+}
+
+// While a suspect is on trial nothing else is taken up, but not for long.
+func TestASuspectIsTakenUpAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // the actor library's throttle of dead letters ends by itself
+		b := setup(t, nil)
+		let := make(chan struct{})
+		b.cfg.Engines = append(b.cfg.Engines, &scripted{name: "scripted", models: served(), answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			select {
+			case <-let:
+			case <-ctx.Done():
+			}
+			return echo(ctx, row, try)
+		}})
+		suspect := b.tried(store.Adopter{Node: "east", Process: "east-1"})
+		b.start()
+		rec := b.await(suspect, func(r store.Record) bool { return r.Job.Status == rowmill.StatusRunning })
+		if n := len(rec.Adopters); n == 0 || !rec.Adopters[n-1].Alone {
+			t.Errorf("its owner says of itself %+v", rec.Adopters)
+		}
+		other := b.submit(rowmill.Spec{Inline: numbered(1)})
+		time.Sleep(8 * time.Second)
+		if rec, err := b.store.Get(t.Context(), other); err != nil || rec.Session != "" {
+			t.Errorf("another job is taken up meanwhile, %v", err)
+		}
+		time.Sleep(3 * time.Second)
+		if rec, err := b.store.Get(t.Context(), other); err != nil || rec.Session == "" {
+			t.Errorf("another job waits for ever, %v", err)
+		}
+		if rec, err := b.store.Get(t.Context(), suspect); err != nil || len(rec.Adopters) == 0 || rec.Adopters[len(rec.Adopters)-1].Alone {
+			t.Errorf("its owner says of itself %+v, %v", rec.Adopters, err)
+		}
+		close(let)
+		b.checkEcho(b.end(suspect), numbered(3))
+		b.checkEcho(b.end(other), numbered(1))
+	})
+}

@@ -1,0 +1,123 @@
+package virtual
+
+import (
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A poisonous job ends whoever owns it, as memory that is used up does.
+const (
+	poisonAdopted = "adopt" // when it is taken up
+	poisonRuns    = "run"   // when its first rows are to be recorded
+)
+
+// comesBackFrom is how long a node is down that such a job has ended.
+const comesBackFrom = 1500 * time.Millisecond
+
+// poison has some job end its owners.
+func (g *generator) poison() {
+	if g.IntN(12) > 0 {
+		return
+	}
+	i := g.IntN(len(g.Jobs))
+	for _, j := range g.Jobs {
+		if j.Continues == i+1 || g.Jobs[i].Continues > 0 || g.Jobs[i].From != "" {
+			return // what becomes of those is told by how it ends
+		}
+	}
+	g.Jobs[i].Poison = g.one(poisonAdopted, poisonRuns)
+}
+
+// poisoned ends the process that an effect shows to be taken up with what it does
+// not survive.
+func (p *proc) poisoned(e effect) bool {
+	if p.world.account == nil {
+		return false
+	}
+	kinds := map[string]string{"store.list-parts": poisonAdopted, "store.commit-parts": poisonRuns}
+	for _, j := range p.world.account.jobs {
+		id := j.known()
+		if j.Poison == "" || j.Poison != kinds[e.kind] || id == "" || !strings.HasPrefix(e.key, short(id)) {
+			continue
+		}
+		rec, err := j.look(id)
+		if err != nil || rec.Job.Status.Terminal() {
+			continue
+		}
+		if n := len(rec.Adopters); j.Poison == poisonAdopted && (n == 0 || rec.Adopters[n-1].Process != p.id) {
+			continue // it does not own it
+		}
+		j.mu.Lock()
+		j.kills++
+		j.mu.Unlock()
+		p.world.tell(p.node, e.kind, e.key, "the job ends its owner")
+		p.world.crash(p.node, Fault{For: Duration(comesBackFrom)})
+		return true
+	}
+	return false
+}
+
+// kills is how many processes jobs have ended.
+func (a *account) kills() (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, j := range a.jobs {
+		n += j.kills
+	}
+	return n
+}
+
+// judgePoison wants a job that ends its owners to end none after the second, nor
+// after another two for each thing that has struck meanwhile.
+func (j *jobCase) judgePoison(job rowmill.Job) {
+	most := 2
+	if j.struckFaults() > 0 {
+		most += 2 * (j.world.mayChange() - j.account.kills())
+	}
+	j.mu.Lock()
+	kills := j.kills
+	j.mu.Unlock()
+	if kills > most {
+		j.wrong("job %d has ended %d of its owners, %d may be", j.index, kills, most)
+	}
+	if job.Status == rowmill.StatusSucceeded {
+		j.wrong("job %d, which ends its owners, has succeeded", j.index)
+	}
+}
+
+// bereaved reports whether two owners of a job that is not to blame have ended all
+// the same before anything of it was done: nobody can tell it from one that is.
+func (j *jobCase) bereaved() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var tried []store.Adopter
+	for _, g := range j.history {
+		if !g.status.Terminal() {
+			tried = g.tried
+		}
+	}
+	killed := 0
+	for _, a := range tried {
+		if j.crashed[a.Process] {
+			killed++
+		}
+	}
+	if killed < 2 {
+		return false
+	}
+	j.mourned++
+	return true
+}
+
+// die is kill for what strikes the process.
+func (p *proc) die() {
+	p.kill()
+	if a := p.world.account; a != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.crashed[p.id] = true
+	}
+}

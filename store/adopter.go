@@ -1,0 +1,49 @@
+package store
+
+import "time"
+
+// An Adopter is an owner of a job for as long as the job may be what ends its
+// process: from the claim until more of it is done than before.
+type Adopter struct {
+	Node    string `json:"node"`            // its name, for a person
+	Process string `json:"process"`         // its id, which no other has, nor the same node after a restart
+	Alone   bool   `json:"alone,omitempty"` // it takes up no other job meanwhile
+	Epoch   int64  `json:"epoch"`           // of its claim; the store sets it
+}
+
+// Claimed is when it claimed the job, by the store's clock.
+func (a Adopter) Claimed() time.Time { return time.UnixMilli(a.Epoch).UTC() }
+
+// MostAdopters bounds the list: a longer one begins anew.
+const MostAdopters = 16
+
+// Adopt applies a Claim to rec, whose owner it is from now on: those whose
+// sessions have ended without a word stay listed before it. One that gave the job
+// back, and one that an older version of the program has followed, begin no list.
+func (rec *Record) Adopt(session string, epoch int64, by Adopter) {
+	n := len(rec.Adopters)
+	if rec.Session == "" || n == 0 || n >= MostAdopters || rec.Adopters[n-1].Epoch != rec.Epoch {
+		n = 0
+	}
+	by.Epoch = epoch
+	rec.Adopters = append(rec.Adopters[:n:n], by)
+	rec.Session, rec.Epoch = session, epoch
+}
+
+// Tried are the owners that have taken up a job without a living one, or whose
+// session ended then, one after the other, oldest first.
+func (rec *Record) Tried() []Adopter {
+	if n := len(rec.Adopters); rec.Session != "" && n > 0 && rec.Adopters[n-1].Epoch == rec.Epoch {
+		return rec.Adopters
+	}
+	return nil
+}
+
+// proceed notes that a step of the input is done that is never done again: what
+// ended earlier owners was before it, the last may still end.
+func (rec *Record) proceed(before kept) {
+	started, finished := rec.DownloadStarted != nil, rec.DownloadFinished != nil
+	if n := len(rec.Adopters); n > 0 && (started != before.started || finished != before.finished || rec.Shards != before.shards) {
+		rec.Adopters = rec.Adopters[n-1:]
+	}
+}

@@ -1,0 +1,157 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// adopt has a new process claim a job whose owner is dead.
+func (s *suite) adopt(id, process string) (store.Fence, func()) {
+	s.Helper()
+	session := s.session()
+	rec, err := s.Claim(s.Context(), id, session, store.Adopter{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: 5})
+	if err != nil {
+		s.Fatalf("claim: %v", err)
+	}
+	if n := len(rec.Adopters); n == 0 || rec.Adopters[n-1] != (store.Adopter{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: rec.Epoch}) {
+		s.Errorf("who has claimed under epoch %d is not the last of %+v", rec.Epoch, rec.Adopters)
+	}
+	s.same("adopters", s.get(id).Adopters, rec.Adopters)
+	return store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}, func() {
+		if err := s.CloseSession(s.Context(), session); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+func (s *suite) wantAdopters(when, id string, want ...string) {
+	s.Helper()
+	var got []string
+	for _, a := range s.get(id).Adopters {
+		got = append(got, a.Process)
+	}
+	if !slices.Equal(got, want) {
+		s.Errorf("%s: adopters are %q, want %q", when, got, want)
+	}
+}
+
+func (s *suite) wantTried(when, id string, want ...string) {
+	s.Helper()
+	orphans, err := s.Orphans(s.Context(), 100)
+	if err != nil {
+		s.Fatal(err)
+	}
+	i := slices.IndexFunc(orphans, func(o store.Orphan) bool { return o.JobID == id })
+	if i < 0 {
+		s.Errorf("%s: the job is no orphan", when)
+		return
+	}
+	var got []string
+	for _, a := range orphans[i].Tried {
+		got = append(got, a.Process)
+	}
+	if !slices.Equal(got, want) {
+		s.Errorf("%s: %q have tried, want %q", when, got, want)
+	}
+}
+
+// Owners whose sessions end without a word are listed.
+func testAdopters(s *suite) {
+	id := s.create("a")
+	s.wantTried("nobody has claimed it", id)
+	first, dies := s.adopt(id, "p1")
+	s.update(first, func(r *store.Record) error {
+		r.Job.Message = "on"
+		return become(r, rowmill.StatusStarting, rowmill.StatusRunning)
+	})
+	dies()
+	s.wantTried("its first owner died", id, "p1")
+	second, dies := s.adopt(id, "p2")
+	s.wantAdopters("claimed again", id, "p1", "p2")
+	dies()
+	s.wantTried("its second owner died", id, "p1", "p2")
+	if err := s.Release(s.Context(), second); err == nil {
+		s.Error("a dead session gave the job back")
+	}
+	third, _ := s.adopt(id, "p3")
+	s.wantAdopters("claimed once more", id, "p1", "p2", "p3")
+	if err := s.Release(s.Context(), third); err != nil {
+		s.Fatal(err)
+	}
+	s.wantTried("it was given back", id)
+	fourth, dies := s.adopt(id, "p4")
+	s.wantAdopters("claimed after it was given back", id, "p4")
+	s.update(fourth, func(r *store.Record) error { r.Adopters = nil; return nil })
+	s.wantAdopters("its owner says that it waits", id)
+	dies()
+	s.wantTried("it waited", id)
+	fifth, dies := s.adopt(id, "p5")
+	s.update(fifth, func(r *store.Record) error { r.Adopters[0].Epoch--; return nil }) // as where an older version claims
+	dies()
+	s.wantTried("another has followed", id)
+	s.adopt(id, "p6")
+	s.wantAdopters("another has followed", id, "p6")
+}
+
+// What is done of a job clears its owners.
+func testAdoptersCleared(s *suite) {
+	id := s.create("a")
+	_, dies := s.adopt(id, "p1")
+	dies()
+	f, dies := s.adopt(id, "p2")
+	now := s.start
+	s.update(f, func(r *store.Record) error { r.DownloadStarted = &now; return nil })
+	s.wantAdopters("the download has begun", id, "p2")
+	dies()
+	_, dies = s.adopt(id, "p3")
+	dies()
+	f, _ = s.adopt(id, "p4")
+	s.wantAdopters("before the input was cut", id, "p2", "p3", "p4")
+	s.update(f, func(r *store.Record) error { r.Shards = 2; r.Job.NumRows = pointer(int64(9)); return nil })
+	s.wantAdopters("the input was cut", id, "p4")
+
+	again := func() {
+		s.Helper()
+		s.update(f, func(r *store.Record) error { r.Adopters = []store.Adopter{{Process: "p4", Epoch: f.Epoch}}; return nil })
+	}
+	part := func(key string) store.Part {
+		return store.Part{Key: key, Rows: 1, Accepted: []byte("set"), Totals: store.Totals{Rows: 1}}
+	}
+	commit := func(p store.Part, rows int64) {
+		s.Helper()
+		if err := s.CommitParts(s.Context(), f, []store.Part{p}, store.Totals{Rows: rows}); err != nil {
+			s.Fatal(err)
+		}
+	}
+	carried := part("carried")
+	carried.Carried = true
+	commit(carried, 1)
+	s.wantAdopters("rows were taken over", id, "p4")
+	commit(part("p"), 2)
+	s.wantAdopters("a row is done", id)
+	again()
+	commit(part("p"), 2)
+	s.wantAdopters("a part was recorded before", id, "p4")
+	if err := s.ReplaceParts(s.Context(), f, store.Part{Key: "whole", Rows: 2, Complete: true, Totals: store.Totals{Rows: 2}}); err != nil {
+		s.Fatal(err)
+	}
+	s.wantAdopters("a shard is merged", id)
+	again()
+	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusFailed) })
+	s.wantAdopters("it is over", id)
+}
+
+// The list is as long as anybody cares for.
+func testAdoptersBounded(s *suite) {
+	id := s.create("a")
+	for i := range store.MostAdopters + 3 {
+		_, dies := s.adopt(id, fmt.Sprint("p", i+10))
+		dies()
+	}
+	if n := len(s.get(id).Adopters); n != 3 {
+		s.Errorf("%d adopters are listed, want 3", n)
+	}
+}
