@@ -103,6 +103,7 @@ type Cluster struct {
 
 	sightings []Sighting // of all simulators so far
 	account   Ledger     // what the jobs so far must have been charged
+	neighbour *neighbour // nil before the first trial
 }
 
 // Start starts a cluster and waits until its nodes take jobs.

@@ -39,10 +39,10 @@ type crowdAccount struct {
 // answered beforehand, and too many for a mix-up not to be seen.
 const crowdTexts = 4000
 
-// newCrowd makes the accounts.
-func (c *Cluster) newCrowd(ctx context.Context, seed uint64, accounts int) (*Crowd, error) {
+// newCrowd makes the accounts, and so many rows to choose from.
+func (c *Cluster) newCrowd(ctx context.Context, seed uint64, texts, accounts int) (*Crowd, error) {
 	w := &Crowd{Cluster: c, random: rand.New(rand.NewPCG(seed, 1))}
-	for i := range crowdTexts {
+	for i := range texts {
 		w.texts = append(w.texts, fmt.Sprintf("crowd %d, row %d", seed, i))
 	}
 	var err error
@@ -164,7 +164,8 @@ func (w *Crowd) job(ctx context.Context, account *crowdAccount, number int, rows
 }
 
 // as calls with an account's key until there is an answer: a client that goes to
-// another node where one is gone, and comes again.
+// another node where one is gone, and comes again. A store that has forgotten its
+// last second knows a job again after some.
 func (w *Crowd) as(ctx context.Context, account *crowdAccount, method, path string, header http.Header, body, out any) error {
 	with := http.Header{"Authorization": {"Key " + account.key}}
 	for name, values := range header {
@@ -173,7 +174,7 @@ func (w *Crowd) as(ctx context.Context, account *crowdAccount, method, path stri
 	return await(ctx, method+" "+path, jobWithin, func(ctx context.Context) error {
 		err := w.call(ctx, method, path, with, body, out)
 		var r *refusal
-		if errors.As(err, &r) && r.status < 500 && r.status != http.StatusTooManyRequests && r.status != http.StatusConflict {
+		if errors.As(err, &r) && r.status < 500 && r.status != http.StatusTooManyRequests && r.status != http.StatusConflict && r.status != http.StatusNotFound {
 			return final{err}
 		}
 		if err != nil {
@@ -183,19 +184,26 @@ func (w *Crowd) as(ctx context.Context, account *crowdAccount, method, path stri
 	})
 }
 
+// charged is the ledger of an account.
+func (w *Crowd) charged(ctx context.Context, a *crowdAccount) (Ledger, error) {
+	var answer struct {
+		Total Ledger `json:"total"`
+	}
+	day := func(offset int) string { return time.Now().UTC().AddDate(0, 0, offset).Format(time.DateOnly) }
+	err := w.as(ctx, a, http.MethodGet, "/v1/usage?from="+day(-1)+"&to="+day(1), nil, nil, &answer)
+	return answer.Total, err
+}
+
 // judge looks at what is left once all jobs are over: ledgers, and what bucket
 // and Redis hold. paused are the moments from which nodes stood still.
 func (w *Crowd) judge(ctx context.Context, paused []time.Time) (wrongs []string, err error) {
 	wrongs = append(wrongs, w.wrongs...)
-	day := func(offset int) string { return time.Now().UTC().AddDate(0, 0, offset).Format(time.DateOnly) }
 	for _, a := range w.accounts {
-		var charged struct {
-			Total Ledger `json:"total"`
-		}
-		if err := w.as(ctx, a, http.MethodGet, "/v1/usage?from="+day(-1)+"&to="+day(1), nil, nil, &charged); err != nil {
+		charged, err := w.charged(ctx, a)
+		if err != nil {
 			return nil, err
 		}
-		for _, wrong := range JudgeLedger(charged.Total, a.used) {
+		for _, wrong := range JudgeLedger(charged, a.used) {
 			wrongs = append(wrongs, a.name+": "+wrong)
 		}
 	}

@@ -27,7 +27,7 @@ func TestCrowd(t *testing.T) {
 	}
 	c := start(t, Config{Roles: []string{"both", "both", "both"}, Slots: 64, Answer: 60 * time.Millisecond})
 	first := seed(t)
-	w, err := c.newCrowd(t.Context(), first, 10)
+	w, err := c.newCrowd(t.Context(), first, crowdTexts, 10)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,9 +79,9 @@ func try(t *testing.T, c *Cluster, seed uint64, names ...string) {
 
 // String is what a person wants to know of a trial.
 func (o Outcome) String() string {
-	return fmt.Sprintf("%s (%s): %d rows in %v, %d run again (%d may), %d aborted, taken over after %v (seed %d)",
+	return fmt.Sprintf("%s (%s): %d rows in %v, %d run again (%d may), %d aborted, taken over after %v; beside it %d jobs of another account, %v at most (seed %d)",
 		strings.Join(o.Faults, ", "), strings.Join(o.Told, ", "), o.Rows, o.Took.Round(100*time.Millisecond), o.Reruns, o.Bound, o.Aborted,
-		o.Takeover.Round(10*time.Millisecond), o.Seed)
+		o.Takeover.Round(10*time.Millisecond), o.Beside.jobs, o.Beside.slowest.Round(10*time.Millisecond), o.Seed)
 }
 
 // TestQuick strikes a cluster of three nodes with a selection of all faults.

@@ -25,6 +25,8 @@ type Trial struct {
 	watched *watch
 	strikes []Strike
 
+	besides func() neighbours // ends them
+
 	feed      *feed    // nil where the job has its input inline
 	lastOwner *Node    // as far as it is known, near the end
 	removed   *Results // what was there, once its data is removed
@@ -38,6 +40,7 @@ type Outcome struct {
 	Rows   int
 	Took   time.Duration // from the submission to the end of the job
 	Told   []string      // what struck it when
+	Beside neighbours    // the jobs of another account meanwhile
 }
 
 // jobWithin bounds a job with all its faults, far above what any needs.
@@ -67,6 +70,12 @@ func (c *Cluster) Try(ctx context.Context, seed uint64, rows int, faults ...Faul
 	}
 	faults = slices.Clone(faults)
 	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.When, b.When) })
+	end, err := c.besides(ctx, seed)
+	if err != nil {
+		return o, err
+	}
+	t.besides = sync.OnceValue(end)
+	defer t.besides()
 	var inputs any = e.Inputs
 	if len(faults) > 0 && faults[0].When == Ingesting {
 		if t.feed, err = c.newFeed(ctx, e.Inputs); err != nil {
@@ -123,12 +132,14 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	if err := t.Mend(ctx); err != nil {
 		return fmt.Errorf("the cluster does not come back: %w", err)
 	}
+	o.Beside = t.besides()
+	wrongs := append(o.Wrongs, o.Beside.wrongs...)
 	switch {
 	case t.removed != nil:
 		e.Results = *t.removed
 	case e.Record.Status == "succeeded":
 		if e.Results, err = t.results(ctx, t.Job); err != nil {
-			o.Wrongs = append(o.Wrongs, err.Error())
+			wrongs = append(wrongs, err.Error())
 		}
 	}
 	if e.Left, err = t.leftovers(ctx, t.Job, may); err != nil {
@@ -144,7 +155,6 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 		return err
 	}
 	e.History, e.Strikes = watch.stop(), t.strikes
-	wrongs := o.Wrongs
 	o.Verdict = Judge(*e, t.limits())
 	for _, s := range t.strikes {
 		o.Told = append(o.Told, fmt.Sprintf("%s after %v at row %d", s.Fault, s.At.Sub(t.began).Round(100*time.Millisecond), s.Done))
@@ -159,7 +169,9 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 		o.Wrongs = append(o.Wrongs, JudgeLedger(charged, t.account)...)
 	}
 	t.account = charged // one job's fault is told once
-	return nil
+	wrongs, err = t.neighbour.judge(ctx)
+	o.Wrongs = append(o.Wrongs, wrongs...)
+	return err
 }
 
 // excuse is for what a node leaves that died, or will when all is mended, before
