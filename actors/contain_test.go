@@ -3,10 +3,12 @@ package actors_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/engine"
 )
 
@@ -43,6 +45,40 @@ func TestAPanicOfAServerIsThatServers(t *testing.T) {
 	if fmt.Sprint(up) != "map[mad:false odd:true]" {
 		t.Errorf("up: %v", up)
 	}
+}
+
+// An actor of an engine that panics begins again: the job has its rows, and operators
+// see it.
+func TestTheActorOfAnEngineBeginsAgain(t *testing.T) {
+	t.Parallel()
+	moody := &moody{scripted: &scripted{name: "moody", answer: echo, models: served()}}
+	b := setup(t, &scripted{}, func(c *actors.Config) { c.Engines = []engine.Engine{moody} })
+	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), numbered(10))
+	if !moody.panicked.Load() {
+		t.Fatal("nothing has panicked")
+	}
+	all := listed(t, b.system, "", registry.Filter{Kind: "engine"})
+	if len(all) != 1 || all[0].State != registry.Running || all[0].Restarts != 1 || all[0].Trouble == nil {
+		t.Errorf("operators see %+v", all)
+	}
+}
+
+// moody panics once when it is asked for its name after a queue to it was opened.
+type moody struct {
+	*scripted
+	armed, panicked atomic.Bool
+}
+
+func (m *moody) Prepare(p engine.Params) (engine.Call, error) {
+	m.armed.Store(true)
+	return m.scripted.Prepare(p)
+}
+
+func (m *moody) Name() string {
+	if m.armed.Load() && m.panicked.CompareAndSwap(false, true) {
+		panic("what is my name")
+	}
+	return m.scripted.Name()
 }
 
 // maddening answers to what it is asked about itself so that it cannot be read.

@@ -12,7 +12,8 @@
 //	           └─ results           committer: records parts, merges, makes the result
 //
 // A child that panics is stopped, never restarted: what it knew is gone. The
-// job then fails with internal_error, its committed parts stay.
+// job then fails with internal_error, its committed parts stay. Only a server
+// begins again, after a pause: what it knew it learns anew from its engine.
 //
 // # Messages
 //

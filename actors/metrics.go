@@ -122,7 +122,7 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 	}
 	live := f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_actors_live", Help: "Actors alive, by kind."}, []string{"kind"})
 	latency := f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_actor_receive_seconds", Help: "Time an actor takes for a message, sampled.", Buckets: prometheus.ExponentialBuckets(1e-6, 4, 10)}, []string{"kind"})
-	m.restarted = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_actor_restarts_total", Help: "Actors stopped by a panic, whose job starts over from its parts."}, []string{"kind"})
+	m.restarted = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_actor_restarts_total", Help: "Actors that panicked: jobs and workers were stopped, which fails the job, engines began again."}, []string{"kind"})
 	for _, kind := range actorKinds {
 		k := &kindMetrics{live: live.WithLabelValues(kind), latency: latency.WithLabelValues(kind)}
 		m.kinds[kind] = k

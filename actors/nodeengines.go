@@ -55,7 +55,7 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 	disp := dispatch.New(dispatch.Config{Engine: name, RowTimeout: n.cfg.Rows.Patience, Weights: n.cfg.Ownership.Weights, Metrics: m.Metrics})
 	pid := c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "engine", Engine: name}, func(entry *registry.Entry) actor.Actor {
 		return &server{
-			cfg: n.cfg, engine: e, node: c.Self(), metrics: m, log: entry.Log(n.process.log.With("engine", name)),
+			cfg: n.cfg, engine: e, name: name, node: c.Self(), entry: entry, restarts: n.metrics.restarted.WithLabelValues("engine"), metrics: m, log: entry.Log(n.process.log.With("engine", name)),
 			disp: disp, tasks: newTaskGroup(context.Background(), n.all, entry),
 		}
 	}), "engine-"+pathSafe(name))

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rowmill/rowmill/actors/dispatch"
+	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/engine"
 )
@@ -41,6 +43,7 @@ type (
 type server struct {
 	cfg     Config
 	engine  engine.Engine
+	name    string
 	node    *actor.PID
 	disp    *dispatch.Dispatcher
 	health  dispatch.Health
@@ -48,9 +51,27 @@ type server struct {
 	tasks   taskGroup
 	log     *slog.Logger
 	timers  timers
+
+	entry    *registry.Entry
+	restarts prometheus.Counter
+	left     bool      // the node was told to stop it
+	faults   int       // panics, one soon after the other
+	fault    time.Time // the last
 }
 
+// Receive begins again after a panic: what a server knows it learns anew, unlike
+// what a job does, and without it the node would not have this engine any more.
 func (s *server) Receive(c actor.Context) {
+	err := contain.Run(func() error {
+		s.receive(c)
+		return nil
+	})
+	if err != nil {
+		s.onPanicked(c, err)
+	}
+}
+
+func (s *server) receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		s.onStarted(c)
@@ -83,6 +104,35 @@ func (s *server) onStarted(c actor.Context) {
 func (s *server) onPanic(err error) {
 	s.log.Error("a row failed by a fault of this program", "err", err, "stack", stackOf(err))
 }
+
+// onPanicked begins again, later each time: jobs hear that the server is down, and
+// ask again for what they were not answered.
+func (s *server) onPanicked(c actor.Context, err error) {
+	s.log.Error("the actor of an engine panicked and begins again", "err", err, "stack", stackOf(err))
+	s.entry.Restarted(err.Error())
+	s.restarts.Inc()
+	if _, stops := c.Message().(*actor.Stopping); stops || s.left {
+		return
+	}
+	now := time.Now()
+	if now.Sub(s.fault) > 10*mostPause {
+		s.faults = 0
+	}
+	pause := min(time.Second<<min(s.faults, 10), mostPause)
+	s.fault = now
+	s.faults++
+	s.timers.stop()
+	s.tasks.cancel()
+	s.tasks = newTaskGroup(context.Background(), s.tasks.all, s.entry)
+	s.health = dispatch.Health{}
+	s.takeDown()
+	s.announce(c, err)
+	s.timers.after(c, pause, "probe", s.probe)
+}
+
+// mostPause is the longest that an engine is not in use after a panic of its actor:
+// it may be the same again, and stands in nobody's way meanwhile.
+const mostPause = time.Minute
 
 // onSuspect looks at once whether a server still answers of which a connection
 // broke.
@@ -149,8 +199,7 @@ func (s *server) takeDown() {
 }
 
 func (s *server) announce(c actor.Context, err error) {
-	name := s.engine.Name()
-	c.Send(s.node, engineChanged{engineView{name: name, local: name, pid: c.Self(), up: s.health.Up(), info: s.health.Info(), err: err}})
+	c.Send(s.node, engineChanged{engineView{name: s.name, local: s.name, pid: c.Self(), up: s.health.Up(), info: s.health.Info(), err: err}})
 }
 
 // lookAtLoad reads the gauges of a server that is in use.
@@ -224,6 +273,7 @@ func (s *server) onOpenQueue(c actor.Context, m openQueue) {
 // onLeaveNode goes down by itself, so that no queue it has opened is unknown to
 // the jobs that are told; the node then stops it.
 func (s *server) onLeaveNode(c actor.Context) {
+	s.left = true
 	s.health.Leave()
 	s.takeDown()
 	c.Send(s.node, engineLeft{name: s.engine.Name()})

@@ -38,6 +38,7 @@ type Entry struct {
 	came    atomic.Int64 // when it came, by Registry.now
 
 	trouble atomic.Pointer[Trouble]
+	again   atomic.Int64 // how often it has begun again by itself
 
 	mu      sync.Mutex
 	errands map[*Errand]struct{}
@@ -103,6 +104,15 @@ func (e *Entry) oldest() time.Duration {
 	return max(0, time.Duration(e.registry.now()-came))
 }
 
+// Restarted notes that the actor has begun again by itself, and why.
+func (e *Entry) Restarted(why string) {
+	e.Note(why)
+	e.registry.mu.Lock()
+	defer e.registry.mu.Unlock()
+	e.registry.starts[e.of]++
+	e.again.Add(1)
+}
+
 // Note keeps a trouble of the actor.
 func (e *Entry) Note(text string) {
 	e.trouble.Store(&Trouble{shorten(text), e.registry.clock().UTC()})
@@ -110,7 +120,7 @@ func (e *Entry) Note(text string) {
 
 func (e *Entry) actor() Actor {
 	a := Actor{
-		Of: e.of, ID: e.id, State: Running, Since: e.since, Restarts: e.restarts,
+		Of: e.of, ID: e.id, State: Running, Since: e.since, Restarts: e.restarts + int(e.again.Load()),
 		Depth: e.depth(), Oldest: e.oldest(), Trouble: e.trouble.Load(),
 	}
 	e.eachErrand(func(name string, took time.Duration) {
