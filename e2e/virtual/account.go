@@ -24,6 +24,7 @@ type account struct {
 	forgets []forgetting
 	reruns  int
 	crashed map[string]bool          // by the id of a process
+	takers  map[string]*proc         // by the id of a job: who has claimed it last
 	mourned int                      // jobs that failed for owners that they did not end
 	made    map[string]time.Duration // by the end of an id: when its record was written
 	refused map[string]rowmill.Money // by job: what it was last refused to set aside
@@ -61,8 +62,9 @@ type jobCase struct {
 	dataGone  bool           // its record has said that its data is removed
 	inputGone bool           // or its input
 	ended     time.Duration
-	owners    int // how often it has become somebody's
-	kills     int // how many of them it has ended
+	owners    int             // how often it has become somebody's
+	kills     int             // how many of them it has ended
+	tried     []store.Adopter // who had taken it up when it was last open
 }
 
 // A glimpse is a job's record after a write.
@@ -73,11 +75,10 @@ type glimpse struct {
 	version int64
 	session string
 	done    int64
-	tried   []store.Adopter
 }
 
 func newAccount(w *world) *account {
-	a := &account{world: w, acks: newAcks(w.now), made: make(map[string]time.Duration), crashed: make(map[string]bool), refused: make(map[string]rowmill.Money)}
+	a := &account{world: w, acks: newAcks(w.now), made: make(map[string]time.Duration), crashed: make(map[string]bool), takers: make(map[string]*proc), refused: make(map[string]rowmill.Money)}
 	for i, j := range w.Jobs {
 		c := &jobCase{account: a, Job: j, index: i}
 		if j.Continues > 0 {
@@ -178,7 +179,7 @@ func (j *jobCase) glimpse(id string) {
 	if err != nil {
 		return
 	}
-	g := glimpse{j.world.now(), rec.Job.Status, rec.Epoch, rec.Version, rec.Session, rec.Job.RowsDone, rec.Adopters}
+	g := glimpse{j.world.now(), rec.Job.Status, rec.Epoch, rec.Version, rec.Session, rec.Job.RowsDone}
 	j.mu.Lock()
 	was := g
 	if n := len(j.history); n > 0 {
@@ -189,7 +190,9 @@ func (j *jobCase) glimpse(id string) {
 		j.owners++
 	}
 	early := ""
-	if rec.Job.Status.Terminal() {
+	if !rec.Job.Status.Terminal() {
+		j.tried = rec.Adopters
+	} else {
 		j.finals = append(j.finals, rec)
 		if j.ended == 0 {
 			j.ended = min(g.at, max(0, rec.EndedAt().Sub(j.world.began))) // slow stores hear of it later

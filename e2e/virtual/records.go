@@ -196,7 +196,11 @@ func (r *records) Orphans(ctx context.Context, limit int) ([]store.Orphan, error
 
 func (r *records) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
 	return ask(ctx, r, true, "claim", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) {
-		return r.claimed(s, jobID, func() (store.Record, error) { return s.Claim(ctx, jobID, session, by) })
+		rec, err := r.claimed(s, jobID, func() (store.Record, error) { return s.Claim(ctx, jobID, session, by) })
+		if err == nil {
+			r.takes(jobID)
+		}
+		return rec, err
 	})
 }
 
