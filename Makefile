@@ -23,7 +23,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release demo cluster test test/race virtual virtual/planted soak soak/jobs fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/ops bench/parts bench/tokens bench/virtual clean help
+.PHONY: build release demo cluster test test/race virtual virtual/planted soak soak/jobs fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/ops bench/parts bench/tokens bench/virtual clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -125,6 +125,11 @@ bench/b11: build
 bench/b12: ROUNDS = 1
 bench/b12: build
 	$(GO) run ./bench/run -rounds $(ROUNDS) b12
+
+# 20 GB of disk for a while.
+bench/b12/large: ROUNDS = 1
+bench/b12/large: build
+	$(GO) run ./bench/run -rounds $(ROUNDS) -jobs 12 -greedy 10000000 b12
 
 bench/virtual: ## scheduling in virtual time: tail (B3), prefixes (B4), priority (B10)
 	$(GO) test -v -timeout 60m ./bench/virtual -full

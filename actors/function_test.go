@@ -3,16 +3,19 @@ package actors_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 )
@@ -115,5 +118,35 @@ func TestFunction_APromptTooLongFailsTheJob(t *testing.T) {
 	f := failure(t, b.end(b.submit(rowmill.Spec{Spooled: spool, Function: greeting})), rowmill.CodeInvalidInputFile)
 	if !strings.Contains(f.Message, "row 1 has 24 bytes, more than 12") {
 		t.Errorf("message %q", f.Message)
+	}
+}
+
+// What a job takes over of another has the other's fields, beside those of the
+// rows that it runs itself.
+func TestFunction_FieldsAreTakenOver(t *testing.T) {
+	t.Parallel()
+	var mended atomic.Bool
+	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		if row == "Greet n7 !" && !mended.Load() {
+			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+		}
+		return echo(ctx, row, try)
+	}}
+	b := setup(t, e, func(c *actors.Config) { c.InputRetention = week })
+	var lines []string
+	for i := range 150 {
+		lines = append(lines, fmt.Sprintf(`{"name":"n%d"}`, i))
+	}
+	id := b.submit(rowmill.Spec{Spooled: b.spoolLines(lines...), Function: greeting})
+	old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
+	mended.Store(true)
+	made := b.end(b.resume(old, true))
+	if made.Job.RowsTakenOver != 149 || made.Job.FailedRows != 0 {
+		t.Fatalf("%d rows were taken over, %d failed", made.Job.RowsTakenOver, made.Job.FailedRows)
+	}
+	for row, name := range b.columns(made)["name"] {
+		if name != fmt.Sprint("n", row) {
+			t.Errorf("row %d has the name %v", row, name)
+		}
 	}
 }

@@ -187,6 +187,9 @@ func (j *job) ingest(ctx context.Context, in *ingested) (err error) {
 		return err
 	}
 	reads, spec := j.reads(), in.rec.Spec
+	reads.Compute = func(ctx context.Context) (func(), bool) {
+		return func() { j.slots.compute.Leave(spec.Account) }, j.slots.compute.Enter(ctx, spec.Account, spec.Priority == 0)
+	}
 	reads.Turn = func(ctx context.Context) (func(), bool) { return j.turn(ctx, &spec) }
 	if in.input, err = ingest.Run(ctx, reads, &in.rec, j.fence, in.counter); err != nil {
 		return err

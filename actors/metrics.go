@@ -36,6 +36,7 @@ type metrics struct {
 
 	workers   prometheus.Gauge
 	stalled   prometheus.Gauge
+	shut      prometheus.Gauge
 	renewals  *prometheus.CounterVec // outcome
 	takeovers prometheus.Counter
 	fenced    prometheus.Counter
@@ -101,6 +102,7 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 		dead:        f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
 	}
 	m.workers = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers", Help: "Jobs this node runs rows of now, whoever owns them."})
+	m.shut = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_accounts_without_place", Help: "Accounts whose jobs wait for a place and that have none on this node."})
 	m.stalled = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers_stalled", Help: "Jobs this node begins no further rows of, because finished ones cannot be committed."})
 	m.renewals = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_lease_renewals_total", Help: "Renewals of this node's session, by outcome (renewed, failed, lost)."}, []string{"outcome"})
 	m.takeovers = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_takeovers_total", Help: "Jobs this node took over from another owner, or from itself before a restart."})

@@ -54,6 +54,7 @@ func (n *node) scan(c actor.Context) {
 				n.claim(c, o)
 			}
 			n.crowd.Store(&crowd{n.claims.places.Waits()})
+			n.metrics.shut.Set(float64(n.claims.places.Shut()))
 		}
 	})
 }

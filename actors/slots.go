@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -15,10 +16,16 @@ type slots struct {
 	merge *fair.Gate // merges hold a window of every part
 	write *fair.Gate // parts hold a row group in columns
 	read  *fair.Gate // inputs hold a record and a row as long as may be
+	// compute is for who would keep a processor for long: each takes it for a moment
+	// and lines up again.
+	compute *fair.Gate
 }
 
 func newSlots(readers int) slots {
-	return slots{merge: fair.NewGate(1, 0), write: fair.NewGate(2, 0), read: fair.NewGate(readers, (readers+1)/2)}
+	return slots{
+		merge: fair.NewGate(1, 0), write: fair.NewGate(2, 0), read: fair.NewGate(readers, (readers+1)/2),
+		compute: fair.NewGate(runtime.GOMAXPROCS(0), 1),
+	}
 }
 
 // turns are those that a job waits for at a gate.

@@ -133,5 +133,15 @@ func (s *Shares) Waits() map[string]int {
 	return waits
 }
 
+// Shut reports how many accounts wait that have no place at all.
+func (s *Shares) Shut() (accounts int) {
+	for account := range s.waiting {
+		if s.held[account] == 0 {
+			accounts++
+		}
+	}
+	return accounts
+}
+
 // Forget takes no account for waiting any more: all that wait are about to ask.
 func (s *Shares) Forget() { clear(s.waiting) }

@@ -108,6 +108,9 @@ func TestSharesComeToBeEven(t *testing.T) {
 	if ask("d", false) != 1 || ask("e", false) != 0 {
 		t.Fatal("half of the kept places are for priority 0 alone")
 	}
+	if got := s.Shut(); got != 1 {
+		t.Fatalf("%d accounts wait and have nothing, want the last", got)
+	}
 	s.Leave("d")
 	s.Forget()     // that others waited
 	for range 12 { // each place that the first gives back

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
@@ -29,11 +30,16 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 
 // cutAll writes rows as shards until there are no more.
 func (g *ingester) cutAll(ctx context.Context, rows input.Reader, counted *inputCounter, m *shard.Manifest) error {
+	moment := &moment{ingester: g}
+	if err := moment.take(ctx); err != nil {
+		return err
+	}
+	defer moment.end()
 	var row rowmill.Row
 	err := rows.Next(&row)
 	for err == nil {
 		info := shard.Info{First: m.Rows}
-		info, err = g.cutShard(ctx, rows, counted, &row, len(m.Shards), info, len(m.Fields) > 0)
+		info, err = g.cutShard(ctx, moment, rows, counted, &row, len(m.Shards), info, len(m.Fields) > 0)
 		m.Rows += int64(info.Rows)
 		if info.Rows > 0 {
 			m.Shards = append(m.Shards, info)
@@ -47,7 +53,7 @@ func (g *ingester) cutAll(ctx context.Context, rows input.Reader, counted *input
 
 // cutShard writes one shard, beginning with row, and leaves the first row that
 // did not fit in row. It passes on the reader's error, io.EOF included.
-func (g *ingester) cutShard(ctx context.Context, rows input.Reader, counted *inputCounter, row *rowmill.Row, n int, info shard.Info, fields bool) (shard.Info, error) {
+func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Reader, counted *inputCounter, row *rowmill.Row, n int, info shard.Info, fields bool) (shard.Info, error) {
 	w, err := g.Bucket.Create(ctx, layout.Shard(g.rec.Job.ID, n), "application/octet-stream")
 	if err != nil {
 		return info, fmt.Errorf("create shard %d: %w", n, err)
@@ -74,6 +80,9 @@ func (g *ingester) cutShard(ctx context.Context, rows input.Reader, counted *inp
 		if err := checkRows(info.First+int64(out.Rows()), true, &g.rec.Spec); err != nil {
 			return info, err
 		}
+		if err := moment.pass(ctx); err != nil {
+			return info, err
+		}
 		next = rows.Next(row)
 	}
 	if next != nil && !errors.Is(next, io.EOF) {
@@ -83,8 +92,55 @@ func (g *ingester) cutShard(ctx context.Context, rows input.Reader, counted *inp
 	if err := errors.Join(out.Close(), buffered.Flush()); err != nil {
 		return info, err
 	}
+	moment.end() // the disk or the bucket takes its time
 	if _, err := w.Commit(); err != nil {
 		return info, fmt.Errorf("commit shard %d: %w", n, err)
 	}
+	if err := moment.take(ctx); err != nil {
+		return info, err
+	}
 	return info, next
+}
+
+// A moment is an input's of the node's processors.
+type moment struct {
+	*ingester
+	began time.Time
+	leave func() // nil: it has ended
+	rows  int
+}
+
+// A moment lasts for momentTime, and that is looked at every momentRows rows: long
+// enough that passing it on costs nothing, and short beside what a job of one row
+// may wait.
+const (
+	momentTime = 50 * time.Millisecond
+	momentRows = 64
+)
+
+// take waits for a moment.
+func (m *moment) take(ctx context.Context) error {
+	leave, ok := m.Compute(ctx)
+	if !ok {
+		return ctx.Err()
+	}
+	m.began, m.leave = time.Now(), leave
+	return nil
+}
+
+// pass lets others have theirs after a row, once it has lasted for long enough.
+func (m *moment) pass(ctx context.Context) error {
+	if m.rows++; m.rows%momentRows != 0 || time.Since(m.began) < momentTime {
+		return nil
+	}
+	m.end()
+	return m.take(ctx)
+}
+
+// end gives the moment up, if there is one.
+func (m *moment) end() {
+	if m.leave != nil {
+		m.leave()
+		m.leave = nil
+	}
 }

@@ -51,6 +51,11 @@ type Config struct {
 	// what to call then; false when ctx ends first.
 	Turn func(ctx context.Context) (leave func(), ok bool)
 
+	// Compute waits for a moment of the node's processors, and returns what to call
+	// at its end; false when ctx ends first. Inputs of many rows take them one after
+	// another, so that they leave the processors to other work.
+	Compute func(ctx context.Context) (leave func(), ok bool)
+
 	// ShardRows and ShardBytes bound a shard. One row may be larger.
 	ShardRows  int
 	ShardBytes int64

@@ -70,7 +70,8 @@ func setup(t *testing.T) *rig {
 		Wait:    func(_ context.Context, do func() error) error { return do() },
 		Patient: func(ctx context.Context) (context.Context, func()) { return ctx, func() {} },
 
-		Turn: func(context.Context) (func(), bool) { return func() {}, true },
+		Turn:    func(context.Context) (func(), bool) { return func() {}, true },
+		Compute: func(context.Context) (func(), bool) { return func() {}, true },
 
 		Downloads: newDownloads(t, nil), DownloadsAt: func(context.Context, string, string) (bool, error) { return false, nil },
 	}}

@@ -6,44 +6,63 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// What one account has submitted when the other comes: far more than the servers
-// answer while they are measured, all of priority 0.
-const (
-	greedyRows = 100
-	modestJobs = 20 // each round
-)
+// modestJobs are measured each round, beside far more of another account than the
+// servers answer meanwhile, all of priority 0.
+const modestJobs = 20
+
+// byURL is from how many rows on a job of the other account is a file.
+const byURL = 100_000
 
 // fairness is B12: how soon a job of one row of priority 0 begins and ends beside
-// all that another account has submitted, on one node and on three.
-func (b *bench) fairness(ctx context.Context, most, jobs int, answer time.Duration) error {
+// all that another account has submitted, on one node, on three that do
+// everything, and on two that own jobs beside one with a server.
+func (b *bench) fairness(ctx context.Context, size sizes) error {
 	t := table{head: []string{"nodes", "starts after, p50", "starts after, most", "ends after, p50", "ends after, most"}}
-	for _, nodes := range []int{1, 3} {
-		if nodes > most {
+	var inputs any
+	if size.greedy >= byURL {
+		path, err := dataset{rows: size.greedy, bytes: 16, seed: 12}.make(b.dir)
+		if err != nil {
+			return err
+		}
+		inputs = b.fileBase + filepath.Base(path)
+	} else {
+		rows := make([]string, size.greedy)
+		for i := range rows {
+			rows[i] = fmt.Sprint("row ", i)
+		}
+		inputs = rows
+	}
+	for _, shape := range []struct {
+		name  string
+		roles []string
+	}{{"1", []string{"both"}}, {"3", []string{"both", "both", "both"}}, {"2 that own, 1 with a server", []string{"api", "api", "engines"}}} {
+		if len(shape.roles) > size.nodes {
 			break
 		}
+		b.roles = shape.roles
 		var began, ended []time.Duration
 		for range b.rounds {
-			if err := b.besideGreed(ctx, nodes, jobs, answer, &began, &ended); err != nil {
-				return fmt.Errorf("%d nodes: %w", nodes, err)
+			if err := b.besideGreed(ctx, inputs, size, &began, &ended); err != nil {
+				return fmt.Errorf("%s nodes: %w", shape.name, err)
 			}
 		}
-		t.add(strconv.Itoa(nodes), percentile(began, 0.5).String(), percentile(began, 1).String(), percentile(ended, 0.5).String(), percentile(ended, 1).String())
+		t.add(shape.name, percentile(began, 0.5).String(), percentile(began, 1).String(), percentile(ended, 0.5).String(), percentile(ended, 1).String())
 	}
 	fmt.Printf("\nB12 fairness: jobs of one row of priority 0, which takes %v at the server, beside %d jobs of %d rows of priority 0 of another account, %d rounds of %d\n\n",
-		answer, jobs, greedyRows, b.rounds, modestJobs)
+		size.answer, size.jobs, size.greedy, b.rounds, modestJobs)
 	t.print(os.Stdout)
 	return nil
 }
 
 // besideGreed measures a round on fresh nodes.
-func (b *bench) besideGreed(ctx context.Context, nodes, jobs int, answer time.Duration, began, ended *[]time.Duration) error {
-	l, err := b.startFair(ctx, nodes, answer)
+func (b *bench) besideGreed(ctx context.Context, inputs any, size sizes, began, ended *[]time.Duration) error {
+	nodes := len(b.roles)
+	l, err := b.startFair(ctx, nodes, size.answer)
 	if err != nil {
 		return err
 	}
@@ -61,11 +80,11 @@ func (b *bench) besideGreed(ctx context.Context, nodes, jobs int, answer time.Du
 	if err := l.nodes[0].call(ctx, http.MethodPost, "/v1/keys", map[string]string{"account": "modest"}, &made); err != nil {
 		return err
 	}
-	if err := l.flood(ctx, jobs); err != nil {
+	if err := l.flood(ctx, inputs, size.jobs); err != nil {
 		return err
 	}
 	for i := range modestJobs {
-		modest := *l.nodes[i%nodes]
+		modest := *l.nodes[i%l.owners()]
 		modest.key = made.Key
 		submitted := time.Now()
 		id, err := modest.submit(ctx, submission{Inputs: []string{"one row"}, Model: model})
@@ -106,17 +125,17 @@ func (b *bench) startFair(ctx context.Context, nodes int, answer time.Duration) 
 }
 
 // flood submits what the greedy account wants.
-func (l *lab) flood(ctx context.Context, jobs int) error {
-	rows := make([]string, greedyRows)
-	for i := range rows {
-		rows[i] = fmt.Sprint("row ", i)
+func (l *lab) flood(ctx context.Context, inputs any, jobs int) error {
+	column := ""
+	if _, url := inputs.(string); url {
+		column = "text"
 	}
 	const clients = 32
 	group, ctx := errgroup.WithContext(ctx)
 	for c := range clients {
 		group.Go(func() error {
 			for i := c; i < jobs; i += clients {
-				if _, err := l.nodes[i%len(l.nodes)].submit(ctx, submission{Inputs: rows, Model: model}); err != nil {
+				if _, err := l.nodes[i%l.owners()].submit(ctx, submission{Inputs: inputs, Model: model, Column: column}); err != nil {
 					return err
 				}
 			}

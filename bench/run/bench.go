@@ -17,6 +17,7 @@ import (
 // bench is what the benchmarks share: where things are, and what runs beside
 // them.
 type bench struct {
+	roles   []string // of the nodes of a lab, the first ones; the others do everything
 	log     *slog.Logger
 	dir     string // data sets, results and logs
 	rowmill string // path of the binary under measurement

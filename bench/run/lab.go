@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ type lab struct {
 	s3      *s3test.Server
 	records store.Store // the nodes' records, read behind their backs
 	nodes   []*node
+	roles   []string // of nodes; those beyond do everything
 	servers []*process
 	engines []string // HOST:PORT of the servers
 }
@@ -33,7 +35,7 @@ type lab struct {
 // starts the inference server of a node; settings are those of all nodes,
 // NAME=VALUE.
 func (b *bench) startLab(ctx context.Context, n int, start func(log string) (*process, string, error), settings ...string) (_ *lab, err error) {
-	l := &lab{}
+	l := &lab{roles: b.roles}
 	defer func() {
 		if err != nil {
 			l.end()
@@ -81,6 +83,12 @@ func (l *lab) addNode(ctx context.Context, b *bench, data string, join *string, 
 	if err != nil {
 		return err
 	}
+	if i := len(l.nodes); i < len(l.roles) {
+		settings = append(slices.Clip(settings), "cluster.role="+l.roles[i])
+		if l.roles[i] == "api" {
+			engine = "" // it runs no rows
+		}
+	}
 	settings = append([]string{
 		"store.url=" + l.redis.URL(),
 		"objects.url=s3://" + l.s3.Bucket,
@@ -108,20 +116,34 @@ func (l *lab) addNode(ctx context.Context, b *bench, data string, join *string, 
 func (l *lab) assembled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	want := 0
+	for i := range l.nodes {
+		if i >= len(l.roles) || l.roles[i] != "api" {
+			want++
+		}
+	}
 	for _, n := range l.nodes {
 		for {
 			serving, err := n.serving(ctx)
-			if err == nil && serving == len(l.nodes) {
+			if err == nil && serving == want {
 				break
 			}
 			select {
 			case <-ctx.Done():
-				return errors.Join(err, fmt.Errorf("%s knows %d nodes with engines, want %d (log: %s)", n.base, serving, len(l.nodes), n.log))
+				return errors.Join(err, fmt.Errorf("%s knows %d nodes with engines, want %d (log: %s)", n.base, serving, want, n.log))
 			case <-time.After(100 * time.Millisecond):
 			}
 		}
 	}
 	return nil
+}
+
+// owners is how many of the nodes, the first ones, take requests and own jobs.
+func (l *lab) owners() int {
+	if i := slices.Index(l.roles, "engines"); i >= 0 {
+		return i
+	}
+	return len(l.nodes)
 }
 
 // serving is how many nodes this one knows that serve a model.

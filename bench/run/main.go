@@ -29,6 +29,7 @@ func main() {
 		most    = flag.Int64("most", 10_000_000, "rows of the largest job of B7")
 	)
 	jobs := flag.Int("jobs", 10_000, "jobs that another account has submitted in B12")
+	greedy := flag.Int64("greedy", 100, "rows of each of them; from 100,000 on it is a Parquet file by URL")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] b1|b2|b2/llama|ingest|b6|b6/cpu|b7|b9|b11|b12|ops, from the repository's root")
 		flag.PrintDefaults()
@@ -40,7 +41,7 @@ func main() {
 		os.Exit(2)
 	}
 
-	size := sizes{rows: *rows, most: *most, gpu: *only, length: *length, nodes: *nodes, answer: *answer, jobs: *jobs}
+	size := sizes{rows: *rows, most: *most, gpu: *only, length: *length, nodes: *nodes, answer: *answer, jobs: *jobs, greedy: *greedy}
 	if err := run(log, flag.Arg(0), *dir, *rowmill, *rounds, size); err != nil {
 		log.Error("the benchmark failed", "err", err)
 		os.Exit(1)
@@ -55,6 +56,7 @@ type sizes struct {
 	nodes      int
 	answer     time.Duration
 	jobs       int
+	greedy     int64
 }
 
 func run(log *slog.Logger, name, dir, rowmill string, rounds int, size sizes) error {
@@ -85,7 +87,7 @@ func run(log *slog.Logger, name, dir, rowmill string, rounds int, size sizes) er
 	case "b11":
 		return b.controlPlane(ctx)
 	case "b12":
-		return b.fairness(ctx, size.nodes, size.jobs, size.answer)
+		return b.fairness(ctx, size)
 	case "ops":
 		return b.operations(ctx)
 	}

@@ -30,7 +30,7 @@ type node struct {
 }
 
 // startNode starts a node on the data directory data, attached to the
-// inference server at engine, and waits until it is ready. Quotas are raised
+// inference server at engine, if one is given, and waits until it is ready. Quotas are raised
 // beyond any benchmark; further settings are NAME=VALUE.
 func startNode(ctx context.Context, binary, data, engine string, further ...string) (*node, error) {
 	if err := os.MkdirAll(data, 0o755); err != nil {
@@ -41,9 +41,13 @@ func startNode(ctx context.Context, binary, data, engine string, further ...stri
 		return nil, err
 	}
 	config := filepath.Join(filepath.Dir(data), filepath.Base(data)+".yaml")
-	settings := fmt.Sprintf("data: %s\nhttp: {listen: %s}\nengines: [{url: 'http://%s'}]\nlog: {format: json}\n"+
+	engines := ""
+	if engine != "" {
+		engines = fmt.Sprintf("engines: [{url: 'http://%s'}]\n", engine)
+	}
+	settings := fmt.Sprintf("data: %s\nhttp: {listen: %s}\n%slog: {format: json}\n"+
 		"quotas:\n- {priority: 0, row_quota: 100000000, token_quota: 1000000000000}\n- {priority: 1, row_quota: 100000000, token_quota: 1000000000000}\n",
-		data, address, engine)
+		data, address, engines)
 	if err := os.WriteFile(config, []byte(settings), 0o600); err != nil {
 		return nil, fmt.Errorf("write settings: %w", err)
 	}
