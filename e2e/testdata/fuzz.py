@@ -77,6 +77,13 @@ def map_body(context, body):
 
 
 @schemathesis.hook
+def map_headers(context, headers):
+    """What is no HTTP never gets to the service: who sends it is cut off, at times
+    before there is an answer to read."""
+    return {name: re.sub(r"[\x00-\x1f\x7f]", "", str(value)) for name, value in (headers or {}).items()}
+
+
+@schemathesis.hook
 def before_call(context, case, kwargs):
     """What is needed on is not taken away."""
     if operation(case) == "drainNode" and NODE in str(case.path_parameters):
@@ -94,9 +101,6 @@ def beyond(case, response):
 
 @schemathesis.hook
 def filter_failure(context, failure, case, response):
-    # What is no HTTP never gets to the service: a header with control characters.
-    if response.status_code == 400 and response.content == b"400 Bad Request":
-        return False
     # The document never forbids members and parameters that it does not know.
     if type(failure).__name__ == "AcceptedNegativeData":
         return set(re.findall(r"violates `(\w+)`", str(failure.message))) != {"additionalProperties"}
