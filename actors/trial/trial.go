@@ -7,8 +7,9 @@
 // hundreds of jobs have just been taken up. So a job under which an owner has ended
 // before anything of it was done is only a suspect, and suspects are taken up one at
 // a time, with nothing else. A job under which an owner ends then as well is at
-// fault, if the owner had lived for a while before. After a crash of very many, a few at a time are taken up first, which
-// proves nothing against any, but finds most innocent soon.
+// fault, if the owner had lived for a while before. After a crash of very many, a
+// few at a time are taken up first, which proves nothing against any, but finds
+// most innocent soon.
 //
 // It knows no actors, and only what records say of owners.
 package trial
