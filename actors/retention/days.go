@@ -11,10 +11,13 @@ import (
 )
 
 // The date that retention goes by is kept in the store, under dateValue,
-// whenever it is dateEvery from the one that is kept.
+// whenever it is keepEvery from the one that is kept: a process that starts goes on
+// from there, and until it has caught up cleans up after no job that ended later.
+// Somebody is told of a date that is lateAfter behind the time.
 const (
 	dateValue = "retention"
-	dateEvery = time.Hour
+	keepEvery = time.Minute
+	lateAfter = time.Hour
 )
 
 // A date is the document of dateValue.
@@ -47,13 +50,13 @@ func (j *Janitor) today(ctx context.Context, now time.Time) (time.Time, error) {
 	d.at = earlier(now, passed(d.at, ran-d.ran, j.CatchUp))
 	d.ran = ran
 	today := d.at
-	if d.at.Sub(d.kept).Abs() >= dateEvery {
+	if d.at.Sub(d.kept).Abs() >= keepEvery {
 		if err := j.keepDate(ctx); err != nil {
 			return now, err
 		}
 	}
 	behind := now.Sub(today)
-	if late := behind > dateEvery; late != d.late {
+	if late := behind > lateAfter; late != d.late {
 		if d.late = late; late {
 			j.Log.Warn("the clock is far ahead of when data was last removed: the service stood still, or the clock is wrong. "+
 				"Retention catches up slowly; correct the clock before it has", "ahead", behind.Round(time.Minute).String(), "times_as_fast", j.CatchUp)

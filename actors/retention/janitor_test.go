@@ -31,6 +31,7 @@ type rig struct {
 	clocked *clocked
 	session string
 	days    int           // that have passed
+	ran     time.Duration // and more than that
 	jump    time.Duration // of them, by which the clocks have jumped
 	off     time.Duration // of the node's clock from the store's
 	differ  error         // why nothing may be removed
@@ -53,7 +54,7 @@ func setup(t *testing.T) *rig {
 }
 
 // now is the time after so many days, on the node and in the store.
-func (r *rig) now() time.Time { return time.Now().AddDate(0, 0, r.days) }
+func (r *rig) now() time.Time { return time.Now().AddDate(0, 0, r.days).Add(r.ran) }
 
 // restart makes a new janitor, as a process does that starts.
 func (r *rig) restart(bucket blob.Bucket) {

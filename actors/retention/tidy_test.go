@@ -11,13 +11,15 @@ import (
 )
 
 // cancelled creates a job and cancels it at once.
-func (r *rig) cancelled() string {
+func (r *rig) cancelled() string { return r.cancelledAt(time.Now()) }
+
+func (r *rig) cancelledAt(now time.Time) string {
 	r.Helper()
-	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now().UTC()}
+	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: now.UTC()}
 	if _, _, err := r.store.Create(r.Context(), store.Record{Job: job, Spec: rowmill.Spec{Account: "default", Inline: []string{"a"}}}, nil); err != nil {
 		r.Fatal(err)
 	}
-	if _, err := r.store.Cancel(r.Context(), job.ID, time.Now(), nil); err != nil {
+	if _, err := r.store.Cancel(r.Context(), job.ID, now, nil); err != nil {
 		r.Fatal(err)
 	}
 	return job.ID
@@ -48,6 +50,32 @@ func TestTidy_AfterOwnersThatDied(t *testing.T) {
 	}
 	if len(r.tidied) != 4 {
 		t.Errorf("%v were tidied, want all four", r.tidied)
+	}
+}
+
+// What nobody cleaned up after when all nodes died goes soon after they are back,
+// however long the service had run before.
+func TestTidy_SoonAfterAllNodesDied(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	for range 30 {
+		r.ran += time.Minute - time.Second
+		if _, err := r.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.cancelledAt(r.now())
+	r.restart(r.Bucket)
+	r.ran += 10*time.Minute + 10*time.Second // in which its owner would have
+	r.jump = 10 * time.Minute                // and for most of which nothing ran
+	for range 3 {
+		if _, err := r.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.ran += 10 * time.Second
+	}
+	if len(r.tidied) != 1 {
+		t.Errorf("20 s after the start %d jobs are tidied, want 1", len(r.tidied))
 	}
 }
 
