@@ -119,18 +119,19 @@ func (s *Schema) Violation(ctx context.Context, answer string) (problem string) 
 	return s.violation(ctx, answer)
 }
 
+// violation has one answer at a time: read, it takes many times its length.
 func (s *Schema) violation(ctx context.Context, answer string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil {
+		return ""
+	}
 	value, err := jsonschema.UnmarshalJSON(strings.NewReader(answer))
 	if err != nil {
 		return "it is not JSON"
 	}
 	if place, number := unusable(value); number != "" {
 		return spelling.Shorten(fmt.Sprintf("the number at %q is out of range: %s", place, number), maxProblem)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if ctx.Err() != nil {
-		return ""
 	}
 	s.steps.ctx, s.steps.taken = ctx, 0
 	if err := s.compiled.Validate(value); err != nil {

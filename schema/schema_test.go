@@ -232,3 +232,17 @@ func FuzzCompile(f *testing.F) {
 		}
 	})
 }
+
+// Of an answer that nobody waits for any more nothing is read.
+func TestViolation_EndsWithItsJob(t *testing.T) {
+	t.Parallel()
+	s, err := Compile(json.RawMessage(`{"type":"object"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := s.Violation(ctx, "{"); got != "" {
+		t.Errorf("violation = %q", got)
+	}
+}
