@@ -41,7 +41,7 @@ func Faults() []Fault {
 		{Name: "kill -9 a worker", Lasts: 3 * time.Second, Strike: killNode(worker)},
 		{Name: "kill -9 all nodes", Lasts: 4 * time.Second, Strike: killAll},
 		{Name: "kill -9 redis-server", Lasts: 3 * time.Second, Strike: killRedis},
-		{Name: "power cut at Redis, everysec", Lasts: 4 * time.Second, Strike: cutPower},
+		{Name: "power cut at Redis, everysec", New: true, Lasts: 4 * time.Second, Strike: cutPower},
 		{Name: "kill -9 the S3 server", Lasts: 3 * time.Second, Strike: killS3},
 		{Name: "SIGTERM to the owner", Lasts: 4 * time.Second, Strike: terminate(owner)},
 		{Name: "SIGTERM to a worker", Lasts: 4 * time.Second, Strike: terminate(worker)},
