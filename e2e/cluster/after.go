@@ -23,9 +23,22 @@ var variants = []string{
 	"include_inputs=false&include_cumulative_logprobs=true", "include_inputs=false&include_cumulative_logprobs=false",
 }
 
+// succeeded returns errOver where the job has not: an input whose download a fault
+// before has ended leaves nothing to make or to remove.
+func (t *Trial) succeeded(ctx context.Context) error {
+	rec, err := t.look(ctx)
+	if err == nil && rec.Status != "succeeded" {
+		err = errOver
+	}
+	return err
+}
+
 // killMaking kills a node and the S3 server while every Parquet file of the
 // result is asked for, and wants them all afterwards.
 func killMaking(ctx context.Context, t *Trial) error {
+	if err := t.succeeded(ctx); err != nil {
+		return err
+	}
 	path := "/v1/jobs/" + t.Job + "/results-url?format=parquet&"
 	asked, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -66,6 +79,9 @@ func killMaking(ctx context.Context, t *Trial) error {
 // killRemoval kills all nodes while the job's data is removed, and wants it
 // gone afterwards.
 func killRemoval(ctx context.Context, t *Trial) error {
+	if err := t.succeeded(ctx); err != nil {
+		return err
+	}
 	kept, err := t.results(ctx, t.Job)
 	if err != nil {
 		return err
