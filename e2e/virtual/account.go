@@ -62,6 +62,7 @@ type jobCase struct {
 	dataGone  bool           // its record has said that its data is removed
 	inputGone bool           // or its input
 	ended     time.Duration
+	seen      time.Duration   // that it is over, whatever the clock of a node says
 	owners    int             // how often it has become somebody's
 	kills     int             // how many of them it has ended
 	tried     []store.Adopter // who had taken it up when it was last open
@@ -194,6 +195,9 @@ func (j *jobCase) glimpse(id string) {
 		j.tried = rec.Adopters
 	} else {
 		j.finals = append(j.finals, rec)
+		if j.seen == 0 {
+			j.seen = g.at
+		}
 		if j.ended == 0 {
 			j.ended = min(g.at, max(0, rec.EndedAt().Sub(j.world.began))) // slow stores hear of it later
 		}

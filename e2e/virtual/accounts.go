@@ -137,7 +137,7 @@ const (
 
 // judgeSwift wants an urgent job of one row to be served at once.
 func (j *jobCase) judgeSwift(rec store.Record) {
-	if !j.swift() || rec.Job.Status != rowmill.StatusSucceeded || j.account.kills() > 0 || !j.world.undisturbed(j.accepted-recovers, j.ended) {
+	if !j.swift() || rec.Job.Status != rowmill.StatusSucceeded || j.account.kills() > 0 || !j.world.undisturbed(j.accepted-recovers, j.seen) {
 		return
 	}
 	j.world.swifts++
@@ -148,7 +148,7 @@ func (j *jobCase) judgeSwift(rec store.Record) {
 	if wait := first - j.accepted; wait > swiftStart {
 		j.wrong("job %d of one row and priority 0 began after %v, while another account had jobs", j.index, wait)
 	}
-	if took, most := j.ended-j.accepted, last-first+swiftEnd; took > most {
+	if took, most := j.seen-j.accepted, last-first+swiftEnd; took > most {
 		j.wrong("job %d of one row and priority 0 took %v, while another account had jobs: %v are promised", j.index, took, most)
 	}
 }
@@ -160,7 +160,7 @@ func (j *jobCase) swift() bool {
 		return false
 	}
 	return !slices.ContainsFunc(j.jobs, func(o *jobCase) bool {
-		return o != j && o.owner() == j.owner() && o.known() != "" && o.accepted <= j.ended && (o.ended == 0 || o.ended >= j.accepted)
+		return o != j && o.owner() == j.owner() && o.known() != "" && o.accepted <= j.seen && (o.seen == 0 || o.seen >= j.accepted)
 	})
 }
 
