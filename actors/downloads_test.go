@@ -57,10 +57,11 @@ func newSlowSource(t *testing.T, texts []string) *slowSource {
 
 // loseDownload submits a job whose owner loses it while its input is downloaded,
 // and returns it once it is owned again.
-func (b *rig) loseDownload(url string) string {
+func (b *rig) loseDownload(source *slowSource) string {
 	b.t.Helper()
-	id := b.submit(rowmill.Spec{URL: url, Column: "text"})
-	first := b.await(id, func(r store.Record) bool { return r.DownloadStarted != nil })
+	id := b.submit(rowmill.Spec{URL: source.URL, Column: "text"})
+	// Once it is asked for: what nobody wants by then is not asked for at all.
+	first := b.await(id, func(r store.Record) bool { return r.DownloadStarted != nil && source.asked.Load() > 0 })
 	if err := b.store.CloseSession(b.t.Context(), first.Session); err != nil {
 		b.t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestADownloadOutlivesTheLease(t *testing.T) {
 			}
 			texts := numbered(200)
 			source := newSlowSource(t, texts)
-			id := b.loseDownload(source.URL)
+			id := b.loseDownload(source)
 			b.outlast(id)
 			source.let()
 			b.checkEcho(b.end(id), texts)
@@ -103,7 +104,7 @@ func TestADownloadForACancelledJobEnds(t *testing.T) {
 	b.join(net, "two", &scripted{answer: echo})
 	source := newSlowSource(t, numbered(200))
 	b.system = one.system
-	id := b.loseDownload(source.URL)
+	id := b.loseDownload(source)
 	if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
 		t.Fatal(err)
 	}
