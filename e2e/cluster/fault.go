@@ -138,7 +138,7 @@ func killNode(which target) func(context.Context, *Trial) error {
 // killAll kills every node at once. Nobody is left to take over before they are
 // back.
 func killAll(ctx context.Context, t *Trial) error {
-	strike := Strike{Fault: "kill all"}
+	strike := Strike{Fault: "kill all", AllLost: true}
 	for _, n := range t.nodes() {
 		if n.up() && n.Runs {
 			strike.Lost++

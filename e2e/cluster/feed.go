@@ -125,7 +125,7 @@ func killDownload(all bool) func(context.Context, *Trial) error {
 		if all {
 			strike.Fault = "kill all in the ingest"
 		}
-		strike.OwnerLost = !all
+		strike.OwnerLost, strike.AllLost = !all, all
 		for _, other := range t.nodes() {
 			if (all || other == n) && other.up() {
 				if other.Runs {

@@ -30,6 +30,10 @@ type Strike struct {
 	// any more: another has to take over.
 	OwnerLost bool
 
+	// AllLost says that all processes have died: nobody takes over before they are
+	// started again.
+	AllLost bool
+
 	// Forgot says that the store lost its last moments: the record goes back.
 	Forgot bool
 
@@ -249,7 +253,7 @@ func sameFinal(a, b Glimpse) bool {
 }
 
 // judgeTakeovers wants a new epoch soon after every loss of the owner, unless
-// the job was over before.
+// the job was over before, or nobody was left to take it over.
 func (v *Verdict) judgeTakeovers(e Evidence, l Limits) {
 	for _, s := range e.Strikes {
 		if !s.OwnerLost {
@@ -268,6 +272,11 @@ func (v *Verdict) judgeTakeovers(e Evidence, l Limits) {
 		}
 		if e.History[next].Epoch == old {
 			continue // over before it was noticed
+		}
+		if slices.ContainsFunc(e.Strikes, func(other Strike) bool {
+			return other.AllLost && other.At.After(s.At) && other.At.Before(e.History[next].At)
+		}) {
+			continue
 		}
 		took := e.History[next].At.Sub(s.At)
 		v.Takeover = max(v.Takeover, took)

@@ -129,6 +129,10 @@ func TestJudge(t *testing.T) {
 		}, ""},
 
 		{"too late a takeover", func(e *Evidence) { e.History[2].At = at(8.5) }, "taken over after 6.5s, want 6s"},
+		{"the others are lost too", func(e *Evidence) {
+			e.Strikes = append(e.Strikes, Strike{Fault: "kill all", At: at(3), AllLost: true})
+			e.History[2].At = at(8.5)
+		}, ""},
 		{"no takeover", func(e *Evidence) { e.History = e.History[:2] }, "nobody took the job over"},
 		{"over before the takeover", func(e *Evidence) {
 			e.History[3].Epoch, e.History[3].Session = 1, "a"
