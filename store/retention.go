@@ -127,13 +127,15 @@ func (rec *Record) Continued(by string) (changed bool, err error) {
 	return true, nil
 }
 
-// RemoveData applies a RemoveData to rec, and reports whether that changed it.
+// RemoveData applies a RemoveData to rec, and reports whether that is to be
+// written. It is if the data was removed before, too: who asks is told that it was,
+// and minds what is forgotten of its own writes.
 func (rec *Record) RemoveData(now time.Time) (changed bool, err error) {
 	switch {
 	case !rec.Job.Status.Terminal():
 		return false, fmt.Errorf("remove the data of job %s, which is %s: %w", rec.Job.ID, rec.Job.Status, rowmill.ErrConflict)
 	case rec.DataRemoved != nil:
-		return false, nil
+		return true, nil
 	}
 	now = now.UTC()
 	rec.DataRemoved = &now

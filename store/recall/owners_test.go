@@ -84,6 +84,25 @@ func TestForgottenRemovalWaitsForTheEnd(t *testing.T) {
 	}
 }
 
+// Who is told that data was removed minds that, though another had it removed.
+func TestForgottenRemovalOfAnother(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	lost, other := v.node(), v.node()
+	other.create()
+	other.cancel()
+	v.keep()
+	for _, n := range []*node{lost, other} {
+		_, err := n.RemoveData(t.Context(), "job-1", time.Now())
+		n.must(err)
+	}
+	v.forget()
+	other.look()
+	if other.get().DataRemoved == nil {
+		t.Error("its record does not say that its data is removed")
+	}
+}
+
 // A job whose end is forgotten with the node that ended it goes on, also at a node
 // that has something to write once it is over.
 func TestWhatWaitsForTheEndHoldsUpNothing(t *testing.T) {
