@@ -60,8 +60,9 @@ type node struct {
 	claims   claims
 	workers  workers
 	engines  engines
-	members  []string     // ids of the other nodes
-	said     *nodes.State // the last state that was spread
+	members  []string        // ids of the other nodes
+	heard    map[string]bool // ids of all that ever were
+	said     *nodes.State    // the last state that was spread
 	scanning bool
 	settling []settling // jobs that are over, in the order of their ends
 	tidying  int        // clean-ups at work
@@ -283,6 +284,7 @@ func (n *node) onMembersChanged(c actor.Context) {
 	for _, m := range n.cfg.Peers.Members() {
 		if !m.Self {
 			here = append(here, m.ID)
+			n.heard[m.ID] = true
 		}
 	}
 	gone := slices.ContainsFunc(n.members, func(id string) bool { return !slices.Contains(here, id) })

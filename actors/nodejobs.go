@@ -148,7 +148,7 @@ func (n *node) onClaimed(c actor.Context, rec store.Record) {
 		return
 	}
 	tried := rec.Adopters[:max(0, len(rec.Adopters)-1)]
-	if ended := trial.Ended(tried, n.lives); trial.AtFault(tried, ended) {
+	if ended := trial.Ended(tried, n.ended); trial.AtFault(tried, ended) {
 		n.convict(c, rec, ended)
 		return
 	}

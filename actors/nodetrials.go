@@ -25,15 +25,27 @@ func (n *node) adopter(alone bool) store.Adopter {
 	return store.Adopter{Node: n.cfg.Node, Process: n.id, Alone: alone}
 }
 
-// lives reports whether the process of an owner is there: this one, or one that
-// the others hear of.
-func (n *node) lives(process string) bool {
-	return process == n.id || n.cfg.Peers != nil &&
-		slices.ContainsFunc(n.cfg.Peers.Members(), func(m cluster.Member) bool { return m.ID == process })
+// missed reports whether the process of an owner is not there: neither this one, nor
+// one that others hear of. It may have ended.
+func (n *node) missed(a store.Adopter) bool {
+	return a.Process != n.id && (n.cfg.Peers == nil ||
+		!slices.ContainsFunc(n.cfg.Peers.Members(), func(m cluster.Member) bool { return m.ID == a.Process }))
+}
+
+// ended reports whether the process of an owner has ended for all that can be known:
+// its node runs another, or it was heard here before and is missed while others are
+// heard. Who has just begun has heard of nobody's end, and who hears nobody may be cut
+// off.
+func (n *node) ended(a store.Adopter) bool {
+	if !n.missed(a) || n.cfg.Peers == nil {
+		return n.missed(a)
+	}
+	another := slices.ContainsFunc(n.cfg.Peers.Members(), func(m cluster.Member) bool { return m.Node == a.Node })
+	return another || n.heard[a.Process] && len(n.members) > 0
 }
 
 // suspect reports whether a job may be what has ended an owner of it.
-func (n *node) suspect(o store.Orphan) bool { return len(trial.Ended(o.Tried, n.lives)) > 0 }
+func (n *node) suspect(o store.Orphan) bool { return len(trial.Ended(o.Tried, n.missed)) > 0 }
 
 // countSuspects looks how many suspects there are among all that have no owner.
 func (n *node) countSuspects(orphans []store.Orphan) {

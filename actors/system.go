@@ -98,7 +98,7 @@ func (s *System) Start(ctx context.Context) error {
 	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props(registry.Of{Kind: "node"}, func(entry *registry.Entry) actor.Actor {
 		tasks := newTaskGroup(context.Background(), &s.all, entry)
 		tasks.panicked = s.onPanic // nothing would be left of the node
-		s.root = &node{process: s.process(), system: s, lease: l, tasks: tasks, log: entry.Log(s.log)}
+		s.root = &node{process: s.process(), system: s, lease: l, tasks: tasks, log: entry.Log(s.log), heard: make(map[string]bool)}
 		return s.root
 	}), "node")
 	if err != nil {

@@ -72,6 +72,56 @@ func TestAJobOfOwnersThatLiveGoesOn(t *testing.T) {
 	b.checkEcho(b.end(id), numbered(3))
 }
 
+// Owners that are missed have ended only where that can be known.
+func TestAJobOfOwnersThatAreMissed(t *testing.T) {
+	t.Parallel()
+	ownsNone := func(c *actors.Config) { c.Ownership.OwnsNone = true }
+	for name, test := range map[string]struct {
+		again, before []string // nodes that run again, and those that ran before
+		other         bool     // another is heard all the time
+		fails         bool
+	}{
+		"nobody is heard":          {},
+		"one has heard of no end":  {other: true},
+		"one runs again":           {again: []string{"east"}},
+		"both run again":           {again: []string{"east", "west"}, fails: true},
+		"nobody is heard any more": {before: []string{"east", "west"}},
+		"another is heard":         {before: []string{"east", "west"}, other: true, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, net := setup(t, nil), newNetwork()
+			if test.other {
+				b.join(net, "north", nil, ownsNone)
+			}
+			process := map[string]string{"east": "east-1", "west": "west-1"}
+			for _, node := range test.again {
+				b.join(net, node, nil, ownsNone)
+			}
+			var gone []*host
+			for _, node := range test.before {
+				process[node] = node
+				gone = append(gone, b.join(net, node, nil, ownsNone))
+			}
+			south := b.join(net, "south", &scripted{answer: echo})
+			b.system = south.system
+			b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(1)})), numbered(1)) // it has heard who is there
+			for _, h := range gone {
+				h.gone.Store(true)
+			}
+			net.tell()
+			south.cut.Store(true) // so that it claims nothing before the others have
+			id := b.tried(store.Adopter{Node: "east", Process: process["east"]}, store.Adopter{Node: "west", Process: process["west"], Alone: true})
+			south.cut.Store(false)
+			if rec := b.end(id); test.fails {
+				failure(t, rec, rowmill.CodeInternalError)
+			} else {
+				b.checkEcho(rec, numbered(3))
+			}
+		})
+	}
+}
+
 // A job that waits for an engine is not what ends its owners.
 func TestAJobThatWaitsIsNoSuspect(t *testing.T) {
 	t.Parallel()

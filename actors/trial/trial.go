@@ -103,10 +103,10 @@ func (t *Trials) End(job string) (waited bool) {
 	return watched && (suspect || t.waits != "" && len(t.watched) == 0)
 }
 
-// Ended returns those of the owners whose processes live no longer. Others have
-// only lost their session, and say nothing against a job.
-func Ended(tried []store.Adopter, lives func(process string) bool) []store.Adopter {
-	return slices.DeleteFunc(slices.Clone(tried), func(a store.Adopter) bool { return lives(a.Process) })
+// Ended returns those of the owners whose processes have ended. Others have only
+// lost their session, and say nothing against a job.
+func Ended(tried []store.Adopter, ended func(store.Adopter) bool) []store.Adopter {
+	return slices.DeleteFunc(slices.Clone(tried), func(a store.Adopter) bool { return !ended(a) })
 }
 
 // AtFault reports whether a job is what ended these owners of it, which are all

@@ -114,7 +114,7 @@ func TestAtFault(t *testing.T) {
 			process, alone := strings.CutSuffix(name, "!")
 			tried = append(tried, store.Adopter{Process: process, Alone: alone, Epoch: int64(i + 1)})
 		}
-		ended := trial.Ended(tried, func(process string) bool { return strings.ToLower(process) == process })
+		ended := trial.Ended(tried, func(a store.Adopter) bool { return strings.ToUpper(a.Process) == a.Process })
 		if got := trial.AtFault(tried, ended); got != c.want {
 			t.Errorf("%q: at fault: %v, want %v", c.owners, got, c.want)
 		}
