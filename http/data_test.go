@@ -42,6 +42,7 @@ func TestDeleteData_RemovesAllButTheRecord(t *testing.T) {
 	for _, gone := range []string{"/results", "/results?format=parquet", "/results?format=csv&include_inputs=true", "/results-url", "/rows/0", "/errors"} {
 		w.get(path+gone).wantError(410, "results_expired", "retention")
 	}
+	w.get(path+"/rows/9007199254740992").wantError(400, "invalid_request", "row") // what cannot be is said first
 	w.do("POST", "/v1/job-results", `{"job_id":"`+id+`"}`).wantError(410, "results_expired", "retention")
 	if diff := cmp.Diff(before, w.get(path).want(200).json()); diff != "" {
 		t.Errorf("record (-before +after):\n%s", diff)

@@ -44,7 +44,7 @@ type rows struct {
 // show answers GET /v1/jobs/{job_id}/rows/{row}.
 func (r *rows) show(c *gin.Context) (any, error) {
 	n, err := strconv.ParseInt(c.Param("row"), 10, 64)
-	if err != nil || n < 0 {
+	if err != nil || n < 0 || n > store.MaxRows {
 		return nil, rowmill.Invalid("row", "is %q; it must be the number of a row, from 0", spelling.Shorten(c.Param("row"), 32))
 	}
 	record, err := r.jobs.named(c)
