@@ -77,8 +77,7 @@ func New(cfg Config) (*Engine, error) {
 		Transport: &http.Transport{
 			DialContext:            e.pool.dialer.DialContext,
 			TLSClientConfig:        tlsConfig,
-			IdleConnTimeout:        cfg.IdleTimeout,
-			MaxIdleConnsPerHost:    2,
+			DisableKeepAlives:      true, // what a server sends too much of one page is nothing of the next
 			DisableCompression:     true, // Python servers compress a page of metrics for longer than they send it
 			MaxResponseHeaderBytes: 64 << 10,
 		},
@@ -109,7 +108,6 @@ func (e *Engine) Name() string { return e.cfg.Name }
 // theirs.
 func (e *Engine) Close() {
 	e.pool.close()
-	e.side.CloseIdleConnections()
 }
 
 // Prepare compiles what all rows of a job have in common.

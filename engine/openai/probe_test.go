@@ -2,10 +2,12 @@ package openai
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -40,6 +42,40 @@ func pages(t *testing.T, server string, bodies map[string]string) *Engine {
 	}
 	t.Cleanup(e.Close)
 	return e
+}
+
+// What a server sends beyond the length that it said is not taken for the
+// answer to the next question, in which it would come.
+func TestAPageIsReadOnItsOwn(t *testing.T) {
+	t.Parallel()
+	const list = `{"data":[{"id":"m","owned_by":"vllm","max_model_len":4096}]}`
+	var late atomic.Bool
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/models" || !late.CompareAndSwap(true, false) {
+			_, _ = io.WriteString(w, list)
+			return
+		}
+		c, stream, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = c.Close() }()
+		half := len(list) / 2
+		_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", half, list[:half])
+		if _, err := stream.Peek(1); err == nil { // the next question
+			_, _ = io.WriteString(c, list[half:])
+		}
+	}))
+	t.Cleanup(s.Close)
+	e := probed(t, Config{BaseURL: s.URL})
+	late.Store(true)
+	if _, err := e.Probe(t.Context()); err == nil {
+		t.Error("half a list was accepted")
+	}
+	if _, err := e.Probe(t.Context()); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
 }
 
 func TestProbe(t *testing.T) {
