@@ -69,10 +69,12 @@ type Pair struct {
 	Clock       func() time.Time
 }
 
-// read returns both identities, nil for one that is not there.
+// read returns both identities, nil for one that is not there. The bucket, which is
+// marked last, is read first: where another node marks both meanwhile, records
+// without a mark beside a marked bucket would be those of another deployment.
 func (p Pair) read(ctx context.Context) (records, bucket *Identity, err error) {
-	if records, _, err = p.ofRecords(ctx); err == nil {
-		bucket, err = p.ofBucket(ctx)
+	if bucket, err = p.ofBucket(ctx); err == nil {
+		records, _, err = p.ofRecords(ctx)
 	}
 	return records, bucket, err
 }

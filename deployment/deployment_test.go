@@ -2,6 +2,7 @@ package deployment_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -289,6 +290,48 @@ func TestSettle_ManyFirstNodes(t *testing.T) {
 			t.Errorf("%v, %v, others are of %v", found[i], errs[i], found[0])
 		}
 	}
+}
+
+// Nor does a node that starts while another marks a fresh pair take what it reads
+// before and after for two deployments.
+func TestSettle_WhileAnotherNodeSettles(t *testing.T) {
+	t.Parallel()
+	for name, between := range map[string]func(deployment.Pair, func()) deployment.Pair{
+		"before the bucket is read":   func(p deployment.Pair, do func()) deployment.Pair { p.Bucket = firstOpen{p.Bucket, do}; return p },
+		"before the records are read": func(p deployment.Pair, do func()) deployment.Pair { p.Records = firstValue{p.Records, do}; return p },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			var other deployment.Identity
+			pair := between(p.pair(), sync.OnceFunc(func() { other = p.settle() }))
+			if found, err := pair.Settle(t.Context()); err != nil || found != other {
+				t.Errorf("%v, %v, the other is of %v", found, err, other)
+			}
+		})
+	}
+}
+
+// firstOpen does something before an object is opened, firstValue before a value is read.
+type (
+	firstOpen struct {
+		blob.Bucket
+		do func()
+	}
+	firstValue struct {
+		deployment.Records
+		do func()
+	}
+)
+
+func (f firstOpen) Open(ctx context.Context, key string) (blob.Object, error) {
+	f.do()
+	return f.Bucket.Open(ctx, key)
+}
+
+func (f firstValue) GetValue(ctx context.Context, name string) (json.RawMessage, int64, error) {
+	f.do()
+	return f.Records.GetValue(ctx, name)
 }
 
 // Of two deployments that begin on one fresh bucket at once, at most one goes on.
