@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// A process that does not stop is ended in time, and says what it was about.
-func TestWatchdog(t *testing.T) {
-	t.Parallel()
+// A process that does not stop is ended in time, and says what it was about. It names
+// only so many places: nodes of other tests would leave none for this one's.
+func TestWatchdog(t *testing.T) { //nolint:paralleltest // see above
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		ended, began := make(chan time.Duration, 2), time.Now()
