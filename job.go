@@ -34,7 +34,7 @@ type Job struct {
 	ID          string          `json:"job_id"`
 	Status      Status          `json:"status"`
 	RunType     RunType         `json:"run_type"`
-	Model       string          `json:"model"` // id of the catalog, or name of a Function
+	Model       string          `json:"model"` // id of the Spec's, or name of a Function
 	Priority    int             `json:"job_priority"`
 	Name        *string         `json:"name"`
 	Description *string         `json:"description"`
@@ -90,7 +90,7 @@ type Estimate struct {
 	Method            EstimateMethod `json:"method"`
 	SampleRows        int64          `json:"sample_rows"`         // rows that were run; 0 when unsampled
 	SampleInputTokens int64          `json:"sample_input_tokens"` // tokens in of those
-	Low               float64        `json:"low"`                 // USD; the cost is hardly less
+	Low               float64        `json:"low"`                 // USD; the cost is hardly less. It and High mean nothing without a price
 	High              float64        `json:"high"`                // USD; the cost is hardly more
 	InputTokens       int64          `json:"input_tokens"`        // of all rows
 	OutputTokens      int64          `json:"output_tokens"`       // of all rows, as estimated
@@ -174,6 +174,19 @@ func (s *Spec) MaxTokens() int64 {
 	return int64(n)
 }
 
+// WantsLogprobs reports whether answers come with log probabilities: they do,
+// unless the catalog or the caller does without.
+func (s *Spec) WantsLogprobs() bool {
+	return s.Model.Kind != KindEmbedding && !s.Model.NoLogprobs && s.Sampling["logprobs"] != false
+}
+
+// Form is what answers are bound to otherwise than by a JSON Schema: a regex, a
+// choice or a grammar, under its name; nil for nothing.
+func (s *Spec) Form() map[string]any {
+	rule, _ := s.Sampling["structured_outputs"].(map[string]any)
+	return rule
+}
+
 // PromptLimit is how many tokens a prompt may have in a context of so many, so
 // that prompt and answer stay below it; at least 1, and 0 for no limit where the
 // context is 0, unknown.
@@ -192,6 +205,9 @@ func (s *Spec) AnswerReserve(context int) int {
 	}
 	if n := s.MaxTokens(); n > 0 {
 		return int(n)
+	}
+	if context == 0 { // nobody says
+		return mostAnswer
 	}
 	return min(mostAnswer, context/4)
 }

@@ -45,7 +45,7 @@ func TestPromptLimit(t *testing.T) {
 		context        int
 		reserve, limit int
 	}{
-		{"nothing is known", rowmill.Spec{}, 0, 0, 0},
+		{"nothing is known", rowmill.Spec{}, 0, 4096, 0},
 		{"what was asked for", rowmill.Spec{Sampling: asking(100)}, 1000, 100, 899},
 		{"more than there is", rowmill.Spec{Sampling: asking(5000)}, 1000, 5000, 1},
 		{"a quarter of a small context", rowmill.Spec{}, 1000, 250, 749},

@@ -10,7 +10,8 @@ const (
 	KindEmbedding  Kind = "embedding"  // a list of Dimension floats
 )
 
-// Model is one entry of the catalog.
+// Model is what a job runs on: an entry of the catalog, or what servers serve.
+// In the catalog what servers tell may be left out, which is 0 or empty.
 type Model struct {
 	ID            string         `json:"id" yaml:"id"`
 	Kind          Kind           `json:"kind" yaml:"kind"`
@@ -24,4 +25,5 @@ type Model struct {
 	NoLogprobs    bool           `json:"no_logprobs,omitempty" yaml:"no_logprobs"`       // do not ask for log probabilities
 	InputPrice    float64        `json:"input_price" yaml:"input_price"`                 // USD per million tokens
 	OutputPrice   float64        `json:"output_price" yaml:"output_price"`               // USD per million tokens
+	NoPrice       bool           `json:"no_price,omitempty" yaml:"-"`                    // nobody has said what it costs; both prices are 0
 }

@@ -55,16 +55,21 @@ func times(n int64, price float64) Money {
 	return Money(low)
 }
 
-// Charge returns what tokens of completed rows cost on the model.
+// Charge returns what tokens of completed rows cost on the model: nothing where
+// it has no price.
 func (m Model) Charge(input, output int64) Money {
 	return times(input, m.InputPrice).Plus(times(output, m.OutputPrice))
 }
 
-// Cost returns what j's committed rows cost on the model, USD. An estimate
-// costs nothing.
+// Cost returns what j's committed rows cost on the model, USD; nil where it has
+// no price. An estimate costs nothing.
 func (m Model) Cost(j *Job) *float64 {
 	var usd float64
-	if j.RunType != RunEstimate {
+	switch {
+	case j.RunType == RunEstimate:
+	case m.NoPrice:
+		return nil
+	default:
 		usd = m.Charge(value(j.InputTokens), value(j.OutputTokens)).USD()
 	}
 	return &usd

@@ -83,3 +83,20 @@ func TestCostOfJobs(t *testing.T) {
 		}
 	}
 }
+
+// No price is not a price of 0: what such a job cost nobody knows. An estimate
+// costs nothing all the same.
+func TestCostWithoutAPrice(t *testing.T) {
+	t.Parallel()
+	m := rowmill.Model{NoPrice: true}
+	n := int64(3)
+	if cost := m.Cost(&rowmill.Job{InputTokens: &n, OutputTokens: &n}); cost != nil {
+		t.Errorf("a job costs %v", *cost)
+	}
+	if cost := m.Cost(&rowmill.Job{RunType: rowmill.RunEstimate}); cost == nil || *cost != 0 {
+		t.Errorf("an estimate costs %v", cost)
+	}
+	if charge := m.Charge(n, n); charge != 0 {
+		t.Errorf("tokens add %v to usage", charge)
+	}
+}

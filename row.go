@@ -84,8 +84,8 @@ type RowError struct {
 // The codes of a failed row.
 const (
 	RowRejected        = "engine_rejected"  // the server refused the row for good
-	RowSchemaViolation = "schema_violation" // the answer does not conform to json_schema
-	RowOutputTruncated = "output_truncated" // JSON cut off by the length limit
+	RowSchemaViolation = "schema_violation" // the answer does not conform to json_schema, or structured_outputs
+	RowOutputTruncated = "output_truncated" // JSON, or what structured_outputs asks for, cut off by the length limit
 	RowAttemptsUsedUp  = "attempts_used_up" // every attempt met a passing fault
 	RowTooLong         = "row_too_long"     // the prompt exceeds the context
 	RowInternal        = "internal_error"   // it made the service's own code panic

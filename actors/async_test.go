@@ -120,8 +120,13 @@ func TestAPanicOfATask(t *testing.T) {
 		stopped := make(chan any, 1)
 		take(func(c actor.Context) {
 			c.ActorSystem().EventStream.Subscribe(func(e any) {
-				if failed, ok := e.(*actor.SupervisorEvent); ok {
-					stopped <- failed.Reason
+				failed, ok := e.(*actor.SupervisorEvent)
+				if !ok {
+					return
+				}
+				select {
+				case stopped <- failed.Reason:
+				default: // it is begun again, and fails again
 				}
 			})
 			child := c.Spawn(actor.PropsFromFunc(func(c actor.Context) {

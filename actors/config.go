@@ -183,6 +183,15 @@ type Servers struct {
 	// while it works. Default 1 s.
 	ProbeInterval time.Duration
 	GaugeInterval time.Duration
+
+	// Known says of which served models it is known what they do; of the others a
+	// row has to show it where their server does not say. Default: of all.
+	Known func(engine.ServedModel) bool
+
+	// Asked bounds the models of one server that rows are sent to for that.
+	// Default 8: more are those of a gateway, where a row of each may cost, or of
+	// a server that loads each for its row. Less than 0 is none.
+	Asked int
 }
 
 // Janitor is how data goes that is not kept longer.
@@ -231,6 +240,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.Estimates.Sample, 1_000_000)
 	def(&c.Servers.Wait, 30*time.Minute)
 	def(&c.Servers.ProbeInterval, 5*time.Second)
+	def(&c.Servers.Asked, 8)
 	def(&c.Servers.GaugeInterval, time.Second)
 	def(&c.Janitor.Interval, time.Minute)
 	def(&c.Janitor.Batch, 100)

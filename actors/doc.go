@@ -47,7 +47,7 @@
 //	attachEngine,   System → node    an engine came, goes                 no
 //	detachEngine
 //	leaveNode       node → server    give back what waits                 answered by engineLeft
-//	engineChanged   server → node    up, down or other models             no, repeated when it changes again
+//	engineChanged   server → node    up, down, other models, one rests    no, repeated when it changes again
 //	enginesChanged  node → job,      the engines there are now; a job     as above
 //	                worker           sees those of all nodes
 //	openQueue       worker → server  I have rows of this job for you      answered by queueOpened, queueRefused

@@ -44,11 +44,22 @@ func recordEstimate(ctx context.Context, s store.Jobs, f store.Fence, rows int64
 		if r.Job.NumRows == nil {
 			r.Job.NumRows = &rows
 		}
-		r.Job.CostEstimate, r.Job.Estimate = &usd, &e
+		r.Job.Estimate = &e
+		if !r.Spec.Model.NoPrice {
+			r.Job.CostEstimate = &usd
+		}
 		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
-		r.Job.Message = "The cost was estimated."
+		r.Job.Message = estimated(r.Spec.Model)
 		return nil
 	})
+}
+
+// estimated says how an estimate has ended.
+func estimated(m rowmill.Model) string {
+	if m.NoPrice {
+		return fmt.Sprintf("The tokens were estimated. %s has no price, so that there is no cost.", m.ID)
+	}
+	return "The cost was estimated."
 }
 
 // recordFailure ends a job that has failed, as often as it takes while the fence

@@ -65,6 +65,13 @@ func TestHowRecordsEnd(t *testing.T) {
 		t.Errorf("an estimate is %+v, %v", rec, err)
 	}
 
+	s = running(rowmill.StatusStarting) // without a price only the tokens are known
+	s.rec.Spec.Model.NoPrice = true
+	rec, err = recordEstimate(t.Context(), s, fence, 40, 0, rowmill.Estimate{InputTokens: 7}, now)
+	if err != nil || rec.Job.CostEstimate != nil || rec.Job.Estimate == nil || !strings.Contains(rec.Job.Message, "m has no price") {
+		t.Errorf("an estimate without a price is %+v, %v", rec, err)
+	}
+
 	failure := rowmill.Failf(rowmill.CodeEngineError, "it broke")
 	for _, from := range []rowmill.Status{rowmill.StatusPending, rowmill.StatusStarting, rowmill.StatusRunning} {
 		rec, err = recordFailure(t.Context(), running(from), fence, failure, now, slog.New(slog.DiscardHandler))

@@ -2,6 +2,8 @@ package actors
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,15 +23,32 @@ type engineView struct {
 	pid     *actor.PID // on this node
 	up      bool
 	info    engine.Info
-	err     error // why it is not up
+	resting map[engine.Route]string // routes that are not in use, and why
+	err     error                   // why it is not up
 }
 
 // serves reports whether the engine runs m now.
 func (v engineView) serves(m rowmill.Model) (engine.ServedModel, bool) {
-	if !v.up {
+	if !v.up || v.resting[engine.RouteOf(m)] != "" {
 		return engine.ServedModel{}, false
 	}
 	return v.info.Find(m)
+}
+
+// trouble says why the engine does not run m, which it has; empty where it runs
+// it, or does not have it.
+func (v engineView) trouble(m rowmill.Model) string {
+	_, has := v.info.Find(m)
+	why := v.resting[engine.RouteOf(m)]
+	switch {
+	case !has:
+		return ""
+	case v.up && why != "":
+		return fmt.Sprintf("%s failed its last rows (%s) and is tried again by itself.", v.name, why)
+	case !v.up && v.err != nil:
+		return fmt.Sprintf("%s does not answer its probes (%s).", v.name, brief(v.err))
+	}
+	return ""
 }
 
 // enginesChanged tells jobs and workers which engines there are now.
@@ -42,6 +61,10 @@ type EngineStatus struct {
 	Since time.Time   // when it came up, or went down
 	Info  engine.Info // of the last probe that succeeded
 	Err   error       // why it is not up
+
+	// Resting says why rows of a model do not go to it for now: they failed one
+	// after the other.
+	Resting map[engine.Route]string
 
 	// Load reads how many rows the engine may have in flight, has in flight,
 	// and how many wait for it on this node.
@@ -166,14 +189,14 @@ func remoteViews(m cluster.Member, said nodes.State) []engineView {
 	for _, e := range said.Engines {
 		out = append(out, engineView{
 			name: m.ID + "/" + e.Name, local: e.Name, address: m.Peer, up: !said.Draining,
-			info: engine.Info{Kind: e.Kind, Simulated: e.Simulated, Models: e.Models},
+			info: engine.Info{Kind: e.Kind, Simulated: e.Simulated, Models: e.Models}, resting: e.Resting,
 		})
 	}
 	return out
 }
 
 func sameView(a, b engineView) bool {
-	return a.name == b.name && a.address == b.address && a.up == b.up && a.info.Same(b.info)
+	return a.name == b.name && a.address == b.address && a.up == b.up && a.info.Same(b.info) && maps.Equal(a.resting, b.resting)
 }
 
 // all are the engines that jobs of this node may use.
@@ -189,7 +212,7 @@ func (e *engines) status() []EngineStatus {
 	out := make([]EngineStatus, len(e.own))
 	for i, v := range e.own {
 		entry := e.entries[v.name]
-		out[i] = EngineStatus{Name: v.name, Up: v.up, Since: entry.since, Info: v.info, Err: v.err, Load: entry.load}
+		out[i] = EngineStatus{Name: v.name, Up: v.up, Since: entry.since, Info: v.info, Err: v.err, Resting: v.resting, Load: entry.load}
 	}
 	return out
 }
@@ -199,7 +222,7 @@ func (e *engines) states() (out []nodes.Engine) {
 	for _, v := range e.own {
 		if v.up {
 			limit, inFlight, _ := e.entries[v.name].load()
-			out = append(out, nodes.Engine{Name: v.name, Kind: v.info.Kind, Simulated: v.info.Simulated, Window: limit, InFlight: inFlight, Models: v.info.Models})
+			out = append(out, nodes.Engine{Name: v.name, Kind: v.info.Kind, Simulated: v.info.Simulated, Window: limit, InFlight: inFlight, Models: v.info.Models, Resting: v.resting})
 		}
 	}
 	return out

@@ -38,9 +38,9 @@ func (j *job) message() (text string, waits bool) {
 	case j.phase == jobStarts:
 		return j.downloads.Message(j.rec.Job.ID), false
 	case !j.served() && j.phase == jobWaits:
-		return fmt.Sprintf("Waiting for an engine that serves %s.", j.rec.Spec.Model.ID), true
+		return fmt.Sprintf("Waiting for an engine that serves %s.%s", j.rec.Spec.Model.ID, j.trouble()), true
 	case !j.served():
-		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.", j.rec.Spec.Model.ID), true
+		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.%s", j.rec.Spec.Model.ID, j.trouble()), true
 	case j.phase == jobRuns && j.owner.Assigning && len(j.owner.Workers()) == 0 && len(j.invites.full) > 0:
 		return fmt.Sprintf("Waiting for a place on a node that serves %s: as many other jobs run there as may (jobs.max_active).", j.rec.Spec.Model.ID), true
 	case j.owner != nil && j.owner.Away() > 0 && j.owner.Away() == len(j.owner.Workers()):
@@ -71,4 +71,15 @@ var kept = map[string]string{
 	assign.WaitsForMemory: "Rows go out one at a time: rows of other jobs fill the memory that a node has for them (jobs.memory_budget).",
 	assign.WaitsForWrite:  "Waiting for a turn to write finished rows: parts of other jobs are written.",
 	waitsForMerge:         "All rows are done. Waiting for a turn to merge their parts: those of other jobs are merged.",
+}
+
+// trouble says why an engine that has the job's model does not run it; empty where
+// there is none.
+func (j *job) trouble() string {
+	for _, e := range j.engines {
+		if why := e.trouble(j.rec.Spec.Model); why != "" {
+			return " " + why
+		}
+	}
+	return ""
 }

@@ -29,6 +29,7 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec // engine
 	retries  *prometheus.CounterVec   // engine
 	up       *prometheus.GaugeVec     // engine
+	opened   *prometheus.CounterVec   // engine
 	window   *prometheus.GaugeVec     // engine
 	waiting  *prometheus.GaugeVec     // engine
 	kinds    map[string]*kindMetrics
@@ -57,6 +58,7 @@ type metrics struct {
 type engineMetrics struct {
 	dispatch.Metrics
 	up      prometheus.Gauge
+	opened  prometheus.Counter
 	window  prometheus.Gauge
 	waiting prometheus.Gauge
 }
@@ -101,6 +103,7 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 		registry:    registry,
 		dead:        f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
 	}
+	m.opened = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_engine_breaker_opened_total", Help: "Times that rows of a model failed one after the other, so that none went to the engine for a while."}, []string{"engine"})
 	m.workers = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers", Help: "Jobs this node runs rows of now, whoever owns them."})
 	m.shut = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_accounts_without_place", Help: "Accounts whose jobs wait for a place and that have none on this node."})
 	m.stalled = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers_stalled", Help: "Jobs this node begins no further rows of, because finished ones cannot be committed."})
@@ -144,6 +147,7 @@ func (m *metrics) engine(name string) *engineMetrics {
 			Retries:  m.retries.WithLabelValues(name),
 		},
 		up:      m.up.WithLabelValues(name),
+		opened:  m.opened.WithLabelValues(name),
 		window:  m.window.WithLabelValues(name),
 		waiting: m.waiting.WithLabelValues(name),
 	}

@@ -56,7 +56,7 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 	pid := c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "engine", Engine: name}, func(entry *registry.Entry) actor.Actor {
 		return &server{
 			cfg: n.cfg, engine: e, name: name, node: c.Self(), entry: entry, restarts: n.metrics.restarted.WithLabelValues("engine"), metrics: m, log: entry.Log(n.process.log.With("engine", name)),
-			disp: disp, tasks: newTaskGroup(context.Background(), n.all, entry),
+			disp: disp, natures: dispatch.NewNatures(n.cfg.Servers.Asked, n.cfg.Servers.Known), tasks: newTaskGroup(context.Background(), n.all, entry),
 		}
 	}), "engine-"+pathSafe(name))
 	c.Watch(pid)

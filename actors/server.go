@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -47,10 +49,13 @@ type server struct {
 	node    *actor.PID
 	disp    *dispatch.Dispatcher
 	health  dispatch.Health
+	natures dispatch.Natures
 	metrics *engineMetrics
 	tasks   taskGroup
 	log     *slog.Logger
 	timers  timers
+	resting map[engine.Route]string // why; others may have it: a change makes another
+	told    string                  // why the server is not in use, as it was last logged
 
 	entry    *registry.Entry
 	restarts prometheus.Counter
@@ -92,7 +97,9 @@ func (s *server) onStarted(c actor.Context) {
 	root, self := c.ActorSystem().Root, c.Self()
 	take := func(next step) { root.Send(self, next) }
 	s.disp.Watch(dispatch.Hooks{
-		Opened:   func(pause time.Duration, err error) { take(func(c actor.Context) { s.onBreakerOpened(c, pause, err) }) },
+		Opened: func(r engine.Route, pause time.Duration, err error) {
+			take(func(c actor.Context) { s.onBreakerOpened(c, r, pause, err) })
+		},
 		Filled:   func() { take(s.onWindowFilled) },
 		Suspect:  func(err error) { take(func(c actor.Context) { s.onSuspect(c, err) }) },
 		Panicked: s.onPanic,
@@ -125,6 +132,8 @@ func (s *server) onPanicked(c actor.Context, err error) {
 	s.tasks.cancel()
 	s.tasks = newTaskGroup(context.Background(), s.tasks.all, s.entry)
 	s.health = dispatch.Health{}
+	s.natures.Interrupted()
+	s.resting = nil
 	s.takeDown()
 	s.announce(c, err)
 	s.timers.after(c, pause, "probe", s.probe)
@@ -161,26 +170,33 @@ func (s *server) probe(c actor.Context) {
 }
 
 func (s *server) onProbed(c actor.Context, info engine.Info, err error) {
-	now := time.Now()
-	answers := s.disp.Alive(now.Add(-s.cfg.Servers.ProbeInterval))
-	change := s.health.Probed(info, err, answers, now)
-	s.timers.after(c, s.health.NextProbe(s.cfg.Servers.ProbeInterval, now), "probe", s.probe)
+	answers := s.disp.Alive(time.Now().Add(-s.cfg.Servers.ProbeInterval))
+	change := s.health.Probed(info, err, answers)
+	s.timers.after(c, s.cfg.Servers.ProbeInterval, "probe", s.probe)
 	switch change {
 	case dispatch.Same:
 		if err != nil && s.health.Up() {
-			s.log.Debug("a probe failed, but rows are answered", "err", err)
+			s.log.Debug("a probe failed, but the server may only be busy", "err", err)
 		}
+		s.ask(c)
 		return
 	case dispatch.Fell:
-		s.log.Warn("engine is down", "err", err)
+		if said := err.Error(); said != s.told { // a server that never was up says the same each time
+			s.told = said
+			s.log.Warn("engine is down", "err", err)
+		}
 		s.takeDown()
 	case dispatch.Renewed:
+		s.told = ""
+		s.rested()
 		s.disp.Renew(info.Slots)
+		s.natures.Renew()
 		s.bringUp(c)
 	case dispatch.Altered:
 		s.bringUp(c)
 	}
 	s.announce(c, err)
+	s.ask(c)
 }
 
 func (s *server) bringUp(c actor.Context) {
@@ -199,7 +215,7 @@ func (s *server) takeDown() {
 }
 
 func (s *server) announce(c actor.Context, err error) {
-	c.Send(s.node, engineChanged{engineView{name: s.name, local: s.name, pid: c.Self(), up: s.health.Up(), info: s.health.Info(), err: err}})
+	c.Send(s.node, engineChanged{engineView{name: s.name, local: s.name, pid: c.Self(), up: s.health.Up(), info: s.natures.Settle(s.health.Info()), resting: s.resting, err: err}})
 }
 
 // lookAtLoad reads the gauges of a server that is in use.
@@ -244,21 +260,66 @@ func (s *server) readGauges(c actor.Context) {
 	})
 }
 
-// onBreakerOpened takes a server out of use that fails row after row, although
-// it answers probes. Its rows go elsewhere meanwhile.
-func (s *server) onBreakerOpened(c actor.Context, pause time.Duration, err error) {
-	if !s.health.Opened(pause, time.Now()) {
+// onBreakerOpened lets a route rest whose rows fail one after the other, although
+// the server answers probes and perhaps rows of other models. They go elsewhere
+// meanwhile.
+func (s *server) onBreakerOpened(c actor.Context, r engine.Route, pause time.Duration, err error) {
+	if !s.health.Up() {
 		return
 	}
-	s.log.Warn("the breaker of the engine opened", "err", err)
-	s.takeDown()
-	s.announce(c, err)
-	s.timers.after(c, pause, "probe", s.probe)
+	s.log.Warn("the breaker of the engine opened", "route", string(r), "err", err)
+	next := map[engine.Route]string{r: brief(err)}
+	for other, why := range s.resting {
+		if other != r {
+			next[other] = why
+		}
+	}
+	s.resting = next
+	s.metrics.opened.Inc()
+	s.disp.Rest(r)
+	s.announce(c, nil)
+	s.timers.after(c, pause, "try "+string(r), func(c actor.Context) {
+		if !s.health.Up() { // it will be tried when the server comes back
+			return
+		}
+		s.log.Info("a row of the engine is tried again", "route", string(r))
+		s.rested(r)
+		s.disp.Try(r)
+		s.announce(c, nil)
+	})
+}
+
+// rested takes routes, or all, as used again.
+func (s *server) rested(routes ...engine.Route) {
+	if len(routes) == 0 {
+		routes = slices.Collect(maps.Keys(s.resting))
+	}
+	next := maps.Clone(s.resting)
+	for _, r := range routes {
+		s.timers.cancel("try " + string(r))
+		delete(next, r)
+	}
+	s.resting = next
+}
+
+// brief says what is wrong with a server as every client may read it: what
+// servers say may be of another one's rows.
+func brief(err error) string {
+	var fault *engine.Error
+	switch {
+	case !errors.As(err, &fault), fault.Status == 0 && fault.Code == "":
+		return "no answer"
+	case fault.Status == 0:
+		return fault.Code
+	case fault.Code == "":
+		return fmt.Sprintf("HTTP %d", fault.Status)
+	}
+	return fmt.Sprintf("HTTP %d, %s", fault.Status, fault.Code)
 }
 
 func (s *server) onOpenQueue(c actor.Context, m openQueue) {
 	refuse := func(err error) { c.Respond(queueRefused{engine: s.engine.Name(), err: err}) }
-	if _, ok := s.health.Info().Find(m.job.spec.Model); !s.health.Up() || !ok {
+	if _, ok := s.health.Info().Find(m.job.spec.Model); !s.health.Up() || !ok || s.resting[engine.RouteOf(m.job.spec.Model)] != "" {
 		refuse(&engine.Error{Class: engine.ServerFault, Message: "the engine does not serve the model now"})
 		return
 	}

@@ -46,6 +46,7 @@ type System struct {
 	transport *transport
 	watch     *storage.Watch
 	downloads *ingest.Downloads
+	counters  *prompt.Counters
 	started   time.Time
 
 	drainAsked  chan struct{}
@@ -70,6 +71,7 @@ func New(cfg Config) (*System, error) {
 	})
 	s.cfg.Store, s.cfg.Blob = s.watch.Store(), s.watch.Bucket()
 	s.life, s.end = context.WithCancel(context.Background())
+	s.counters = prompt.NewCounters(cfg.Tokenizers, s.metrics.onCountError, s.log)
 	s.transport = &transport{peers: cfg.Peers}
 	s.downloads = ingest.NewDownloads(ingest.DownloadsConfig{All: &s.all, Wanted: s.wanted, Ended: func(job string, lost bool, err error) {
 		s.actors.Root.Send(s.node, downloadEnded{job, lost, err})
@@ -113,7 +115,7 @@ func (s *System) Start(ctx context.Context) error {
 func (s *System) process() *process {
 	return &process{
 		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: work.NewBudget(s.cfg.MemoryBudget, s.cfg.Ownership.Weights), slots: newSlots(s.cfg.Readers), crowd: &s.crowd,
-		storage: s.watch, downloads: s.downloads, counters: prompt.NewCounters(s.cfg.Tokenizers, s.metrics.onCountError, s.log), transport: s.transport, address: s.transport.address(), all: &s.all,
+		storage: s.watch, downloads: s.downloads, counters: s.counters, transport: s.transport, address: s.transport.address(), all: &s.all,
 	}
 }
 
@@ -281,6 +283,14 @@ func stackOf(reason any) string {
 		return string(caught.Stack)
 	}
 	return ""
+}
+
+// Counting says whether this node counts prompts of a model exactly, and by how
+// many tokens of late they were not what servers counted; ok is false before any
+// was compared.
+func (s *System) Counting(m rowmill.Model) (exact bool, meanError float64, ok bool) {
+	exact, learned := s.counters.Quality(m)
+	return exact, learned.MeanError, learned.Rows > 0
 }
 
 // Nodes returns the nodes of the cluster, this one alone where there is none.

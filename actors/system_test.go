@@ -503,6 +503,36 @@ func TestRowsWaitForAServerThatComesBack(t *testing.T) {
 	}
 }
 
+// A model that fails on a server says nothing of its others: their jobs go on
+// there, and its own say why they wait.
+func TestAModelThatFailsRestsAlone(t *testing.T) {
+	t.Parallel()
+	broken := atomic.Bool{}
+	broken.Store(true)
+	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		if broken.Load() {
+			return engine.Reply{}, &engine.Error{Class: engine.ServerFault, Status: 403, Code: "Forbidden", Message: "switched off"}
+		}
+		return echo(ctx, row, try)
+	}}
+	b := setup(t, e)
+	texts := numbered(50)
+	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+	b.await(id, func(r store.Record) bool {
+		return r.Job.Message == "Waiting for an engine that serves writer; finished rows are kept. scripted failed its last rows (HTTP 403, Forbidden) and is tried again by itself."
+	})
+	since := b.system.Engines()[0].Since
+	rec := b.end(b.submit(rowmill.Spec{Model: embedder, Inline: numbered(100)}))
+	if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 0 {
+		t.Errorf("the other model's job = %+v", rec.Job)
+	}
+	if status := b.system.Engines()[0]; !status.Up || !status.Since.Equal(since) {
+		t.Errorf("the server went down for one of its models: %v", status.Err)
+	}
+	broken.Store(false)
+	b.checkEcho(b.end(id), texts)
+}
+
 // A server that answers probes and fails every row is left alone, and its rows
 // go to the other.
 func TestRowsOfAFailingServerGoElsewhere(t *testing.T) {
@@ -519,7 +549,7 @@ func TestRowsOfAFailingServerGoElsewhere(t *testing.T) {
 	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
 	b.await(id, func(store.Record) bool { // it must not count as up for long
 		i := slices.IndexFunc(b.system.Engines(), func(e actors.EngineStatus) bool { return e.Name == "scripted" })
-		return failing.calls.Load() > 0 && !b.system.Engines()[i].Up
+		return failing.calls.Load() > 0 && b.system.Engines()[i].Resting["writer"] != ""
 	})
 	rec := b.end(id)
 	b.checkEcho(rec, texts)

@@ -65,13 +65,30 @@ func TestLongRowsAreCutToTheContext(t *testing.T) {
 	}
 }
 
+// Whether our count decides, of a server that would cut the row without a word, or
+// the server, which may count otherwise.
 func TestARowTooLongEndsTheJob(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: echo}
-	b := setup(t, e, byWords)
-	f := failure(t, b.end(b.submitSmall(rowmill.Spec{Inline: []string{"a", strings.Repeat("b ", 50)}})), rowmill.CodeRowTooLong)
-	if !strings.Contains(f.Message, "Row 1 ") || e.calls.Load() > 1 {
-		t.Errorf("failure %q after %d requests, want row 1 named, and not sent", f.Message, e.calls.Load())
+	tooLong := &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true, Message: "too long"}
+	for name, c := range map[string]struct {
+		says    error
+		refuses bool
+		sent    int64 // at most: one row is not too long
+	}{
+		"by our count":    {engine.ErrCutsPrompts, false, 1},
+		"by the server's": {engine.ErrNoCounting, true, 2},
+	} {
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if c.refuses && len(strings.Fields(row)) > 29 {
+				return engine.Reply{}, tooLong
+			}
+			return echo(ctx, row, try)
+		}}
+		b := setup(t, e, byWords, func(cfg *actors.Config) { cfg.Engines = []engine.Engine{silent{e, c.says}} })
+		f := failure(t, b.end(b.submitSmall(rowmill.Spec{Inline: []string{"a", strings.Repeat("b ", 50)}})), rowmill.CodeRowTooLong)
+		if !strings.Contains(f.Message, "Row 1 ") || e.calls.Load() > c.sent {
+			t.Errorf("%s: failure %q after %d requests, want row 1 named, and at most %d", name, f.Message, e.calls.Load(), c.sent)
+		}
 	}
 }
 
@@ -92,18 +109,19 @@ func TestRowsAreCutFurtherWhereTheServerSaysSo(t *testing.T) {
 }
 
 // silent is a server that turns out not to count prompts.
-type silent struct{ *scripted }
+type silent struct {
+	*scripted
+	says error
+}
 
 func (s silent) Prepare(engine.Params) (engine.Call, error) { return s, nil }
 
-func (silent) CountPrompt(context.Context, engine.Row) (int, error) {
-	return 0, engine.ErrNoCounting
-}
+func (s silent) CountPrompt(context.Context, engine.Row) (int, error) { return 0, s.says }
 
 func TestLongRowsAreCutWhereTheServerDoesNotCount(t *testing.T) {
 	t.Parallel()
 	e := &scripted{answer: slowly(time.Millisecond)}
-	b := setup(t, e, byWords, func(c *actors.Config) { c.Engines = []engine.Engine{silent{e}} })
+	b := setup(t, e, byWords, func(c *actors.Config) { c.Engines = []engine.Engine{silent{e, engine.ErrNoCounting}} })
 	texts := make([]string, 200)
 	for i := range texts {
 		texts[i] = strings.Repeat("word ", 50+i)

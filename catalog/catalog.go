@@ -3,10 +3,14 @@
 // and how they merge over a model's defaults. It refuses to know which server
 // runs a model, and what a job costs.
 //
-// A catalog is a YAML document with one key, models: a list of entries with
-// the fields of rowmill.Model. The embedded default, models.yaml, is an
-// example of every field. What sampling names stands over the defaults of the
-// model's family, and a null takes one of those away.
+// A catalog is a YAML document. Its models is a list of entries with the fields
+// of rowmill.Model, of which the embedded default, models.yaml, is an example of
+// every one. An entry may leave out what servers tell: kind, context_length and
+// dimension; without both prices it has none. What sampling names stands over the
+// defaults of the model's family, and a null takes one of those away. Its aliases
+// are further names, each with what it stands for: an id, or whatever a server
+// calls a model. With extends: default the embedded catalog's entries and aliases
+// are added, as far as the file has none of that id or name.
 package catalog
 
 import (
@@ -14,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -34,14 +39,23 @@ const maxFileBytes = 1 << 20
 //go:embed models.yaml
 var embedded string
 
-// idPattern is what a model id may look like: it stands in URLs and log lines.
-var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+// What names may look like: they stand in log lines, and that of a tokenizer is
+// a file's. An id may be a Hugging Face id, or a server's name with a tag.
+var (
+	idPattern        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,127}$`)
+	tokenizerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+)
+
+// maxAlias bounds an alias, and what it stands for, bytes.
+const maxAlias = 256
 
 // Catalog is an immutable list of models, safe for concurrent use. Models it
 // returns share their maps and slices: callers must not change those.
 type Catalog struct {
-	models []rowmill.Model
-	byID   map[string]int
+	models   []rowmill.Model
+	byID     map[string]int
+	byEngine map[string][]int // by engine name, in the order of the file
+	aliases  map[string]string
 }
 
 // Default returns the embedded catalog. It panics if that is invalid, which a
@@ -65,19 +79,24 @@ func Load(r io.Reader) (*Catalog, error) {
 		return nil, fmt.Errorf("read models file: larger than %d bytes", maxFileBytes)
 	}
 	var file struct {
-		Models []rowmill.Model `yaml:"models"`
+		Extends string            `yaml:"extends"`
+		Aliases map[string]string `yaml:"aliases"`
+		Models  []rowmill.Model   `yaml:"models"`
 	}
 	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("parse models file: %w", err)
 	}
-	if len(file.Models) == 0 {
-		return nil, errors.New("models file: models: the list is empty; name at least one model")
-	}
-
-	c := &Catalog{models: file.Models, byID: make(map[string]int, len(file.Models))}
 	var problems []error
+	switch {
+	case file.Extends != "" && file.Extends != "default":
+		problems = append(problems, fmt.Errorf(`extends: %q must be default, or be left out`, file.Extends))
+	case file.Extends == "" && len(file.Models) == 0:
+		return nil, errors.New("models file: models: the list is empty; name at least one model, or say extends: default")
+	}
+	markUnpriced(text, file.Models)
+	c := &Catalog{models: file.Models, byID: make(map[string]int, len(file.Models)), byEngine: map[string][]int{}, aliases: map[string]string{}}
 	for i := range c.models {
 		m := &c.models[i]
 		problems = append(problems, check(i, m)...)
@@ -87,10 +106,78 @@ func Load(r io.Reader) (*Catalog, error) {
 		}
 		c.byID[m.ID] = i
 	}
+	maps.Copy(c.aliases, file.Aliases)
+	problems = append(problems, c.checkAliases()...)
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("models file: %w", err)
 	}
+	if file.Extends != "" {
+		c.extend(Default())
+	}
+	for i, m := range c.models {
+		for _, name := range m.EngineNames {
+			c.byEngine[name] = append(c.byEngine[name], i)
+		}
+	}
 	return c, nil
+}
+
+// markUnpriced marks the models of a file of which it says no price: 0 is one.
+func markUnpriced(text []byte, models []rowmill.Model) {
+	var said struct {
+		Models []struct {
+			Input  *float64 `yaml:"input_price"`
+			Output *float64 `yaml:"output_price"`
+		} `yaml:"models"`
+	}
+	_ = yaml.Unmarshal(text, &said) // it was decoded before
+	for i := range min(len(said.Models), len(models)) {
+		models[i].NoPrice = said.Models[i].Input == nil && said.Models[i].Output == nil
+	}
+}
+
+// checkAliases returns what is wrong with them, by name.
+func (c *Catalog) checkAliases() (problems []error) {
+	for _, alias := range slices.Sorted(maps.Keys(c.aliases)) {
+		target := c.aliases[alias]
+		_, chained := c.aliases[target]
+		_, taken := c.byID[alias]
+		says := ""
+		switch {
+		case strings.TrimSpace(alias) == "" || len(alias) > maxAlias:
+			says = fmt.Sprintf("must be a name of 1 to %d bytes", maxAlias)
+		case strings.TrimSpace(target) == "" || len(target) > maxAlias:
+			says = "must stand for an id of the catalog, or for what a server calls a model"
+		case chained:
+			says = fmt.Sprintf("stands for %q, which is an alias itself: name what that stands for", target)
+		case taken:
+			says = "is the id of a model already"
+		default:
+			continue
+		}
+		problems = append(problems, fmt.Errorf("aliases: %q %s", alias, says))
+	}
+	return problems
+}
+
+// extend adds what another catalog has and this one does not.
+func (c *Catalog) extend(other *Catalog) {
+	named := func(name string) bool {
+		_, id := c.byID[name]
+		_, alias := c.aliases[name]
+		return id || alias
+	}
+	for _, m := range other.models {
+		if !named(m.ID) {
+			c.byID[m.ID] = len(c.models)
+			c.models = append(c.models, m)
+		}
+	}
+	for alias, target := range other.aliases {
+		if !named(alias) {
+			c.aliases[alias] = target
+		}
+	}
 }
 
 // Find returns the model with the id.
@@ -100,6 +187,46 @@ func (c *Catalog) Find(id string) (rowmill.Model, bool) {
 		return rowmill.Model{}, false
 	}
 	return c.models[i], true
+}
+
+// Alias returns what a name stands for: itself, unless it is an alias.
+func (c *Catalog) Alias(name string) string {
+	if target, is := c.aliases[name]; is {
+		return target
+	}
+	return name
+}
+
+// Aliases returns the aliases and what each stands for.
+func (c *Catalog) Aliases() map[string]string { return maps.Clone(c.aliases) }
+
+// Called returns the models that have a name among their engine names, in the
+// order of the file.
+func (c *Catalog) Called(name string) []rowmill.Model {
+	found := make([]rowmill.Model, 0, len(c.byEngine[name]))
+	for _, i := range c.byEngine[name] {
+		found = append(found, c.models[i])
+	}
+	return found
+}
+
+// Tells reports whether the entries that servers' names of a model lead to say what
+// it does, all the same.
+func (c *Catalog) Tells(names ...string) bool {
+	var kind rowmill.Kind
+	for _, name := range names {
+		entries := c.Called(name)
+		if m, found := c.Find(name); found {
+			entries = append(entries, m)
+		}
+		for _, m := range entries {
+			if m.Kind == "" || m.Kind == rowmill.KindEmbedding && m.Dimension == 0 || kind != "" && kind != m.Kind {
+				return false
+			}
+			kind = m.Kind
+		}
+	}
+	return kind != ""
 }
 
 // All returns the models in the order of the file.
@@ -118,7 +245,7 @@ func (c *Catalog) Nearest(id string) string {
 	for i, m := range c.models {
 		names[i] = m.ID
 	}
-	return nearest(id, names)
+	return Nearest(id, names)
 }
 
 func entryError(i int, m *rowmill.Model, field, format string, args ...any) error {
@@ -135,21 +262,21 @@ func check(i int, m *rowmill.Model) (problems []error) {
 		problems = append(problems, entryError(i, m, field, format, args...))
 	}
 	if !idPattern.MatchString(m.ID) {
-		wrong("id", "%q must be 1 to 128 letters, digits, '.', '_' or '-', starting with a letter or digit", m.ID)
+		wrong("id", "%q must be 1 to 128 letters, digits, '.', '_', '-', '/', ':', '@' or '+', starting with a letter or digit", m.ID)
 	}
 	embedding := m.Kind == rowmill.KindEmbedding
 	switch m.Kind {
-	case rowmill.KindGeneration, rowmill.KindReasoning, rowmill.KindEmbedding:
+	case rowmill.KindGeneration, rowmill.KindReasoning, rowmill.KindEmbedding, "":
 	default:
-		wrong("kind", "%q must be generation, reasoning or embedding", m.Kind)
+		wrong("kind", "%q must be generation, reasoning or embedding, or be left out where servers tell", m.Kind)
 	}
-	if m.ContextLength < 2 {
-		wrong("context_length", "%d must be at least 2 tokens, one for the prompt and one for the answer", m.ContextLength)
+	if m.ContextLength != 0 && m.ContextLength < 2 {
+		wrong("context_length", "%d must be at least 2 tokens, one for the prompt and one for the answer; leave it out to have what servers tell", m.ContextLength)
 	}
-	if embedding && m.Dimension < 1 {
-		wrong("dimension", "an embedding model needs the number of floats per row, at least 1")
+	if m.Dimension < 0 {
+		wrong("dimension", "%d must be the number of floats per row, at least 1; leave it out to have what servers tell", m.Dimension)
 	}
-	if !embedding && m.Dimension != 0 {
+	if !embedding && m.Kind != "" && m.Dimension != 0 {
 		wrong("dimension", "%d is given, but only embedding models have one", m.Dimension)
 	}
 	for n, name := range m.EngineNames {
@@ -162,7 +289,7 @@ func check(i int, m *rowmill.Model) (problems []error) {
 	if m.Template != "" && !slices.Contains(Templates(), m.Template) {
 		wrong("template", "%q is not known: use one of %s, or leave it out", m.Template, strings.Join(Templates(), ", "))
 	}
-	if m.Tokenizer != "" && !idPattern.MatchString(m.Tokenizer) {
+	if m.Tokenizer != "" && !tokenizerPattern.MatchString(m.Tokenizer) {
 		wrong("tokenizer", "%q must be the name of a vocabulary or of a file in the tokenizers directory without its ending, not a path", m.Tokenizer)
 	}
 	for _, price := range []struct {
@@ -185,11 +312,31 @@ func check(i int, m *rowmill.Model) (problems []error) {
 	for _, fault := range faults {
 		wrong(strings.Replace(fault.Field, "sampling_params", "sampling", 1), "%s", fault.Message)
 	}
-	m.Sampling = FamilyDefaults(m.ID, m.Kind)
+	m.Sampling = map[string]any{}
 	for name, value := range given {
 		if m.Sampling[name] = clean[name]; value == nil {
+			m.Sampling[name] = nil
+		}
+	}
+	if m.Kind != "" {
+		*m = OfKind(*m, m.Kind, m.ID)
+	}
+	return problems
+}
+
+// OfKind returns an entry that does not say its kind as one of this kind, with
+// the sampling defaults of a name's family under its own.
+func OfKind(m rowmill.Model, kind rowmill.Kind, family string) rowmill.Model {
+	own := m.Sampling
+	m.Kind, m.Sampling = kind, FamilyDefaults(family, kind)
+	if kind == rowmill.KindEmbedding {
+		return m
+	}
+	m.Dimension = 0
+	for name, value := range own {
+		if m.Sampling[name] = value; value == nil {
 			delete(m.Sampling, name)
 		}
 	}
-	return problems
+	return m
 }

@@ -29,6 +29,9 @@ func TestDefault_HoldsEveryModelOfTheInterface(t *testing.T) {
 		if len(m.EngineNames) == 0 {
 			t.Errorf("%s has no engine name", m.ID)
 		}
+		if want[m.ID] == "" {
+			continue
+		}
 		if m.InputPrice <= 0 {
 			t.Errorf("%s has no input price", m.ID)
 		}
@@ -36,8 +39,10 @@ func TestDefault_HoldsEveryModelOfTheInterface(t *testing.T) {
 			t.Errorf("%s has tokenizer %q and template %q", m.ID, m.Tokenizer, m.Template)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("models (-want +got):\n%s", diff)
+	for id, kind := range want {
+		if got[id] != kind {
+			t.Errorf("%s is %q, want %s", id, got[id], kind)
+		}
 	}
 	m, found := Default().Find("qwen-3-embedding-0.6b")
 	if !found || m.Dimension != 1024 {
@@ -80,8 +85,45 @@ func TestDefault_SamplingDefaultsOfTheInterface(t *testing.T) {
 		if err != nil || len(warnings) > 0 {
 			t.Errorf("%s: warnings %q, error %v", m.ID, warnings, err)
 		}
-		if diff := cmp.Diff(want[m.ID], effective); diff != "" {
+		family := want[m.ID]
+		if family == nil { // beyond the interface's ids its rule of prefixes holds
+			family = FamilyDefaults(m.ID, m.Kind)
+		}
+		if diff := cmp.Diff(family, effective); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", m.ID, diff)
+		}
+	}
+}
+
+// What current clients offer to choose from.
+func TestDefault_HoldsWhatClientsSend(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{
+		"embeddinggemma-300m", "qwen-3-embedding-0.6b", "qwen-3-embedding-4b", "qwen-3-embedding-8b",
+		"qwen-3.5-2b", "qwen-3.5-2b-thinking", "qwen-3.5-27b", "qwen-3.5-27b-thinking",
+		"qwen-3.5-35b-a3b", "qwen-3.5-35b-a3b-thinking", "qwen-3.5-122b-a10b", "qwen-3.5-122b-a10b-thinking",
+		"gpt-oss-20b", "gpt-oss-120b", "gpt-oss-20b-no-thinking", "gpt-oss-120b-no-thinking",
+		"nemotron-3-super-120b-a12b", "nemotron-3-super-120b-a12b-thinking", "nemotron-3-nano-30b-a3b", "nemotron-3-nano-30b-a3b-thinking",
+		"gemma-4-31b-it", "gemma-4-31b-it-thinking", "gemma-4-26b-a4b-it", "gemma-4-26b-a4b-it-thinking", "gemma-3-12b-it",
+	} {
+		m, found := Default().Find(id)
+		thinks := strings.HasSuffix(id, "-thinking") && !strings.HasSuffix(id, "-no-thinking") || id == "gpt-oss-20b" || id == "gpt-oss-120b"
+		if !found || thinks != (m.Kind == rowmill.KindReasoning) {
+			t.Errorf("%s: found %t, %q", id, found, m.Kind)
+		}
+	}
+}
+
+// Names of one kind lead to one entry, so that what a server serves has one price.
+func TestDefault_EngineNamesAreOfOneEntryOfTheirKind(t *testing.T) {
+	t.Parallel()
+	for _, m := range Default().All() {
+		for _, name := range m.EngineNames {
+			for _, other := range Default().Called(name) {
+				if other.Kind == m.Kind && other.ID != m.ID {
+					t.Errorf("%s is %s and %s", name, m.ID, other.ID)
+				}
+			}
 		}
 	}
 }
@@ -161,8 +203,13 @@ func TestLoad_NamesEntryAndField(t *testing.T) {
 		"no id":           {entry("kind: generation, context_length: 10"), "models[0] (without id): id:"},
 		"twice":           {good + "  - {id: a, kind: generation, context_length: 10}\n", "models[1] (a): id: is the id of models[0]"},
 		"kind":            {entry("id: a, kind: vision, context_length: 10"), `models[0] (a): kind: "vision" must be`},
-		"context":         {entry("id: a, kind: generation, context_length: 0"), "models[0] (a): context_length: 0 must"},
-		"no dimension":    {entry("id: a, kind: embedding, context_length: 10"), "models[0] (a): dimension: an embedding model needs"},
+		"context":         {entry("id: a, kind: generation, context_length: 1"), "models[0] (a): context_length: 1 must"},
+		"no dimension":    {entry("id: a, kind: embedding, context_length: 10, dimension: -1"), "models[0] (a): dimension: -1 must be"},
+		"extends":         {"extends: others\n" + good, `extends: "others" must be default`},
+		"alias of nobody": {"aliases: {b: ''}\n" + good, `aliases: "b" must stand for`},
+		"alias chain":     {"aliases: {b: c, c: a}\n" + good, `aliases: "b" stands for "c", which is an alias itself`},
+		"alias of an id":  {"aliases: {a: x}\n" + good, `aliases: "a" is the id of a model already`},
+		"alias too long":  {"aliases: {" + strings.Repeat("a", 257) + ": a}\n" + good, "must be a name of 1 to 256 bytes"},
 		"dimension":       {entry("id: a, kind: generation, context_length: 10, dimension: 4"), "models[0] (a): dimension: 4 is given"},
 		"engine name":     {entry("id: a, kind: generation, context_length: 10, engine_names: ['']"), "models[0] (a): engine_names[0]: must not be empty"},
 		"engine twice":    {entry("id: a, kind: generation, context_length: 10, engine_names: [x, x]"), "models[0] (a): engine_names[1]: \"x\" is listed twice"},
@@ -186,7 +233,7 @@ func TestLoad_NamesEntryAndField(t *testing.T) {
 
 func TestLoad_ReportsAllProblems(t *testing.T) {
 	t.Parallel()
-	_, err := Load(strings.NewReader("models:\n  - {id: a, kind: vision, context_length: 0}\n"))
+	_, err := Load(strings.NewReader("models:\n  - {id: a, kind: vision, context_length: 1}\n"))
 	if err == nil || !strings.Contains(err.Error(), "kind") || !strings.Contains(err.Error(), "context_length") {
 		t.Errorf("error %v, want both fields", err)
 	}

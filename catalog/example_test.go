@@ -41,8 +41,8 @@ models:
 `))
 	fmt.Println(err)
 	// Output:
-	// models file: models[0] (my llama): id: "my llama" must be 1 to 128 letters, digits, '.', '_' or '-', starting with a letter or digit
-	// models[0] (my llama): context_length: 1 must be at least 2 tokens, one for the prompt and one for the answer
+	// models file: models[0] (my llama): id: "my llama" must be 1 to 128 letters, digits, '.', '_', '-', '/', ':', '@' or '+', starting with a letter or digit
+	// models[0] (my llama): context_length: 1 must be at least 2 tokens, one for the prompt and one for the answer; leave it out to have what servers tell
 }
 
 func ExampleMergeSampling() {

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/rowmill/rowmill"
@@ -45,4 +46,14 @@ func FamilyDefaults(name string, kind rowmill.Kind) map[string]any {
 		}
 	}
 	return map[string]any{}
+}
+
+// thinking are what the names of models hold that reason.
+var thinking = []string{"thinking", "reason", "gpt-oss", "deepseek-r1", "-r1-", "qwq", "magistral"}
+
+// Thinks reports whether a model with such a name reasons, as far as a name tells.
+func Thinks(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasSuffix(name, "-r1") ||
+		slices.ContainsFunc(thinking, func(word string) bool { return strings.Contains(name, word) })
 }

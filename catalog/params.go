@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -16,6 +15,8 @@ const (
 	maxStopBytes   = 1024   // one entry of stop or bad_words
 	maxTokenIDs    = 16_384 // stop_token_ids, allowed_token_ids, logit_bias, entries
 	maxLogprobs    = 20     // vLLM's own default bound of alternatives per token
+	maxExtraArgs   = 64     // extra_args, entries and the values of one
+	maxExtraBytes  = 1024   // a name or a text of extra_args
 )
 
 // A parse turns a decoded JSON or YAML value into the form kept in a job
@@ -36,9 +37,9 @@ var params = map[string]parse{
 	"max_tokens":         integer(1, math.MaxInt32, "an integer of at least 1"),
 	"min_tokens":         integer(0, math.MaxInt32, "an integer of at least 0"),
 	"seed":               integer(math.MinInt64, math.MaxInt64, "an integer of at most 64 bits"),
-	"logprobs":           integer(0, maxLogprobs, fmt.Sprintf("an integer from 0 to %d", maxLogprobs)),
+	"logprobs":           logprobs,
 
-	"thinking_token_budget": integer(0, math.MaxInt32, "an integer of at least 0"),
+	"thinking_token_budget": integer(-1, math.MaxInt32, "an integer of at least -1 (-1 bounds nothing)"),
 
 	"stop":      stopStrings,
 	"bad_words": wordList,
@@ -52,7 +53,11 @@ var params = map[string]parse{
 	"spaces_between_special_tokens": boolean,
 	"include_stop_str_in_output":    boolean,
 
+	"watermarking": boolean,
+
 	"repetition_detection": repetitionDetection,
+	"structured_outputs":   structuredOutputs,
+	"extra_args":           extraArgs,
 
 	"n": one,
 }
@@ -60,27 +65,46 @@ var params = map[string]parse{
 // refused are names that exist in vLLM or in other APIs, with the reason why
 // they are refused: better than "unknown".
 var refused = map[string]string{
-	"stream":                    "a batch job has no stream",
-	"echo":                      "ask for the inputs with include_inputs when you fetch the results",
-	"best_of":                   "one answer per row is generated; submit the row several times instead",
-	"use_beam_search":           "servers no longer offer beam search",
-	"prompt_logprobs":           "log probabilities cover the answer only",
-	"logprob_token_ids":         "log probabilities cover the chosen tokens only",
-	"flat_logprobs":             "the service chooses the form of log probabilities",
-	"logits_processors":         "code cannot be sent to the server",
-	"output_kind":               "the service decides how answers travel",
-	"stream_interval":           "the service decides how answers travel",
-	"detokenize":                "answers are text",
-	"extra_args":                "fields unknown to the service cannot be checked",
-	"skip_reading_prefix_cache": "the service decides how the server caches",
-	"structured_outputs":        "use json_schema, beside sampling_params",
-	"response_format":           "use json_schema, beside sampling_params",
-	"guided_json":               "use json_schema, beside sampling_params",
-	"guided_decoding":           "use json_schema, beside sampling_params",
-	"max_completion_tokens":     "use max_tokens",
-	"max_new_tokens":            "use max_tokens",
-	"repeat_penalty":            "use repetition_penalty",
-	"stop_sequences":            "use stop",
+	"stream":                      "a batch job has no stream",
+	"echo":                        "ask for the inputs with include_inputs when you fetch the results",
+	"best_of":                     "one answer per row is generated; submit the row several times instead",
+	"use_beam_search":             "servers no longer offer beam search",
+	"length_penalty":              "servers no longer offer beam search",
+	"early_stopping":              "servers no longer offer beam search",
+	"top_logprobs":                "log probabilities cover the chosen tokens only; they are recorded without it",
+	"prompt_logprobs":             "log probabilities cover the answer only",
+	"prompt_logprob_token_ids":    "log probabilities cover the answer only",
+	"prompt_logprob_start":        "log probabilities cover the answer only",
+	"logprob_token_ids":           "log probabilities cover the chosen tokens only",
+	"flat_logprobs":               "the service chooses the form of log probabilities",
+	"logits_processors":           "code cannot be sent to the server",
+	"output_kind":                 "the service decides how answers travel",
+	"stream_interval":             "the service decides how answers travel",
+	"skip_clone":                  "the server sets it itself",
+	"output_text_buffer_length":   "the server sets it itself",
+	"detokenize":                  "answers are text",
+	"skip_reading_prefix_cache":   "the service decides how the server caches",
+	"routed_experts_prompt_start": "results hold no routing of experts",
+	"trace_decode_token_ids":      "the model must choose the tokens",
+	"response_format":             "use json_schema, beside sampling_params, or structured_outputs",
+	"guided_json":                 "use json_schema, beside sampling_params",
+	"guided_regex":                "use structured_outputs, as {\"regex\": …}",
+	"guided_choice":               "use structured_outputs, as {\"choice\": […]}",
+	"guided_grammar":              "use structured_outputs, as {\"grammar\": …}",
+	"guided_decoding":             "use structured_outputs",
+	"guided_decoding_backend":     "the server chooses what guides it; leave it out",
+	"guided_whitespace_pattern":   "it is a setting of the server; leave it out",
+	"structural_tag":              "it is for calls of tools, which rows have not; use structured_outputs, as {\"grammar\": …}",
+	"regex":                       "use structured_outputs, as {\"regex\": …}",
+	"grammar":                     "use structured_outputs, as {\"grammar\": …}",
+	"ebnf":                        "use structured_outputs, as {\"grammar\": …}",
+	"vllm_xargs":                  "use extra_args",
+	"max_completion_tokens":       "use max_tokens",
+	"max_new_tokens":              "use max_tokens",
+	"min_new_tokens":              "use min_tokens",
+	"repeat_penalty":              "use repetition_penalty",
+	"no_stop_trim":                "use include_stop_str_in_output",
+	"stop_sequences":              "use stop",
 }
 
 // asInt reads an integer from any number type of the JSON and YAML decoders;
@@ -156,6 +180,15 @@ func integer(low, high int64, rule string) parse {
 	}
 }
 
+// logprobs takes a number of alternatives, as vLLM's class does, or the switch of
+// the dialect.
+func logprobs(v any) (any, string) {
+	if _, is := v.(bool); is {
+		return v, ""
+	}
+	return integer(0, maxLogprobs, fmt.Sprintf("true, false, or an integer from 0 to %d", maxLogprobs))(v)
+}
+
 func boolean(v any) (any, string) {
 	if _, ok := v.(bool); !ok {
 		return nil, "true or false"
@@ -165,7 +198,7 @@ func boolean(v any) (any, string) {
 
 func one(v any) (any, string) {
 	if i, ok := asInt(v); !ok || i != 1 {
-		return nil, "1: a row has one answer; submit it several times for more"
+		return nil, "1: a row has one answer; for more, send the row several times, with random_seed_per_input"
 	}
 	return int64(1), ""
 }
@@ -226,25 +259,6 @@ func logitBias(v any) (any, string) {
 			return nil, rule
 		}
 		clean[id] = f
-	}
-	return clean, ""
-}
-
-func repetitionDetection(v any) (any, string) {
-	fields := []string{"max_pattern_size", "min_pattern_size", "min_count"}
-	rule := "an object of " + strings.Join(fields, ", ") + " with integers of at least 0"
-	table, ok := v.(map[string]any)
-	if !ok || len(table) == 0 {
-		return nil, rule
-	}
-	clean := make(map[string]any, len(table))
-	for name, value := range table {
-		i, isInt := asInt(value)
-		known := name == fields[0] || name == fields[1] || name == fields[2]
-		if !known || !isInt || i < 0 || i > math.MaxInt32 {
-			return nil, rule
-		}
-		clean[name] = i
 	}
 	return clean, ""
 }

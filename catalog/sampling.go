@@ -20,8 +20,8 @@ const CodeInvalidSampling = "invalid_sampling_params"
 //
 // A max_tokens that leaves no room for a prompt in the model's context is an
 // error where the caller gave it; a default is lowered to half the context,
-// with a warning. Embedding models take no parameters: those given are
-// checked, named in a warning and left out.
+// with a warning. A context of 0 is not known. Embedding models take no
+// parameters: those given are checked, named in a warning and left out.
 func MergeSampling(m rowmill.Model, caller map[string]any) (effective map[string]any, warnings []string, err *rowmill.InvalidError) {
 	given, faults := checkSampling(caller)
 
@@ -43,8 +43,11 @@ func MergeSampling(m rowmill.Model, caller map[string]any) (effective map[string
 	}
 	maps.Copy(effective, given)
 	delete(effective, "n") // always 1
+	if effective["seed"] == int64(-1) {
+		delete(effective, "seed") // what servers take for none
+	}
 
-	if limit, isInt := effective["max_tokens"].(int64); isInt && limit >= int64(m.ContextLength) {
+	if limit, isInt := effective["max_tokens"].(int64); isInt && m.ContextLength > 0 && limit >= int64(m.ContextLength) {
 		if _, callers := given["max_tokens"]; callers {
 			faults = append(faults, samplingFault("max_tokens",
 				"%d leaves no room for a prompt in the context of %s, %d tokens; use a smaller value", limit, m.ID, m.ContextLength))
@@ -96,7 +99,7 @@ func checkSampling(given map[string]any) (clean map[string]any, faults []rowmill
 }
 
 func unknownParam(name string) rowmill.FieldError {
-	if near := nearest(name, slices.Sorted(maps.Keys(params))); near != "" {
+	if near := Nearest(name, slices.Sorted(maps.Keys(params))); near != "" {
 		return samplingFault(name, "is not a sampling parameter; did you mean %q?", near)
 	}
 	return samplingFault(name, "is not a sampling parameter; known are %s", strings.Join(slices.Sorted(maps.Keys(params)), ", "))
@@ -108,16 +111,16 @@ func samplingFault(name, format string, args ...any) rowmill.FieldError {
 	return rowmill.FieldError{Field: "sampling_params." + spelling.Shorten(name, 64), Message: fmt.Sprintf(format, args...)}
 }
 
-// nearest returns the name with the smallest edit distance to word, or "" when
-// more than a third of it would have to change.
-func nearest(word string, names []string) string {
+// Nearest returns the name with the smallest edit distance to word, whatever the
+// case of either, or "" when more than a third of it would have to change.
+func Nearest(word string, names []string) string {
 	word = strings.ToLower(word)
 	if len(word) > 128 {
 		return ""
 	}
 	best, found := len(word)/3+1, ""
 	for _, name := range names {
-		if d := spelling.Distance(word, name); d < best {
+		if d := spelling.Distance(word, strings.ToLower(name)); d < best {
 			best, found = d, name
 		}
 	}

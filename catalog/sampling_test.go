@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
@@ -69,7 +70,18 @@ func TestMergeSampling_Accepts(t *testing.T) {
 		`{"logit_bias":{"50256":-100}}`:                 {"logit_bias": map[string]any{"50256": -100.0}},
 		`{"ignore_eos":true}`:                           {"ignore_eos": true},
 		`{"logprobs":1}`:                                {"logprobs": int64(1)},
-		`{"repetition_detection":{"min_count":3}}`:      {"repetition_detection": map[string]any{"min_count": int64(3)}},
+		`{"logprobs":false}`:                            {"logprobs": false},
+		`{"logprobs":true}`:                             {"logprobs": true},
+
+		`{"seed":-1}`: {},
+		`{"watermarking":false,"thinking_token_budget":-1}`:             {"watermarking": false, "thinking_token_budget": int64(-1)},
+		`{"repetition_detection":{"max_pattern_size":8,"min_count":3}}`: {"repetition_detection": map[string]any{"max_pattern_size": int64(8), "min_count": int64(3)}},
+		`{"repetition_detection":{"max_pattern_size":0}}`:               {"repetition_detection": map[string]any{"max_pattern_size": int64(0)}},
+		`{"structured_outputs":{"regex":"a+"}}`:                         {"structured_outputs": map[string]any{"regex": "a+"}},
+		`{"structured_outputs":{"choice":["a","b"]}}`:                   {"structured_outputs": map[string]any{"choice": []any{"a", "b"}}},
+		`{"structured_outputs":{"grammar":"root ::= \"a\""}}`:           {"structured_outputs": map[string]any{"grammar": `root ::= "a"`}},
+		`{"extra_args":{"a":"x","b":1,"c":0.5,"d":[1,"y",2.5]}}`:        {"extra_args": map[string]any{"a": "x", "b": int64(1), "c": 0.5, "d": []any{int64(1), "y", 2.5}}},
+		`{"extra_args":{"a":[],"b":9223372036854775807}}`:               {"extra_args": map[string]any{"a": []any{}, "b": int64(math.MaxInt64)}},
 	} {
 		got, warnings, err := MergeSampling(model(t, DefaultModel), decode(t, text))
 		if err != nil || warnings != nil {
@@ -85,36 +97,61 @@ func TestMergeSampling_Accepts(t *testing.T) {
 func TestMergeSampling_Refuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`{"temperature":-0.1}`:                       "must be a number of at least 0",
-		`{"temperature":"hot"}`:                      "must be a number",
-		`{"temperature":1e999}`:                      "must be a number",
-		`{"temperature":true}`:                       "must be a number",
-		`{"top_p":0}`:                                "above 0 and at most 1",
-		`{"top_p":1.01}`:                             "above 0 and at most 1",
-		`{"top_k":-2}`:                               "at least -1",
-		`{"top_k":1.5}`:                              "an integer",
-		`{"min_p":1.1}`:                              "from 0 to 1",
-		`{"max_tokens":0}`:                           "at least 1",
-		`{"max_tokens":"512"}`:                       "an integer",
-		`{"repetition_penalty":0}`:                   "above 0",
-		`{"presence_penalty":2.1}`:                   "from -2 to 2",
-		`{"frequency_penalty":-2.1}`:                 "from -2 to 2",
-		`{"seed":9223372036854775808}`:               "64 bits",
-		`{"n":2}`:                                    "must be 1",
-		`{"best_of":2}`:                              "is not supported",
-		`{"guided_json":{}}`:                         "use json_schema",
-		`{"max_new_tokens":5}`:                       "use max_tokens",
-		`{"temprature":1}`:                           `did you mean "temperature"?`,
-		`{"zzz":1}`:                                  "known are",
-		`{"stop":[1]}`:                               "a string or a list",
-		`{"stop":[""]}`:                              "a string or a list",
-		`{"stop_token_ids":[-1]}`:                    "token ids",
-		`{"stop_token_ids":5}`:                       "token ids",
-		`{"logit_bias":{"x":1}}`:                     "token ids",
-		`{"logit_bias":{"1":101}}`:                   "-100 to 100",
-		`{"ignore_eos":1}`:                           "true or false",
-		`{"logprobs":21}`:                            "from 0 to 20",
-		`{"repetition_detection":{"x":1}}`:           "max_pattern_size",
+		`{"temperature":-0.1}`:             "must be a number of at least 0",
+		`{"temperature":"hot"}`:            "must be a number",
+		`{"temperature":1e999}`:            "must be a number",
+		`{"temperature":true}`:             "must be a number",
+		`{"top_p":0}`:                      "above 0 and at most 1",
+		`{"top_p":1.01}`:                   "above 0 and at most 1",
+		`{"top_k":-2}`:                     "at least -1",
+		`{"top_k":1.5}`:                    "an integer",
+		`{"min_p":1.1}`:                    "from 0 to 1",
+		`{"max_tokens":0}`:                 "at least 1",
+		`{"max_tokens":"512"}`:             "an integer",
+		`{"repetition_penalty":0}`:         "above 0",
+		`{"presence_penalty":2.1}`:         "from -2 to 2",
+		`{"frequency_penalty":-2.1}`:       "from -2 to 2",
+		`{"seed":9223372036854775808}`:     "64 bits",
+		`{"n":2}`:                          "must be 1",
+		`{"best_of":2}`:                    "is not supported",
+		`{"guided_json":{}}`:               "use json_schema",
+		`{"max_new_tokens":5}`:             "use max_tokens",
+		`{"temprature":1}`:                 `did you mean "temperature"?`,
+		`{"zzz":1}`:                        "known are",
+		`{"stop":[1]}`:                     "a string or a list",
+		`{"stop":[""]}`:                    "a string or a list",
+		`{"stop_token_ids":[-1]}`:          "token ids",
+		`{"stop_token_ids":5}`:             "token ids",
+		`{"logit_bias":{"x":1}}`:           "token ids",
+		`{"logit_bias":{"1":101}}`:         "-100 to 100",
+		`{"ignore_eos":1}`:                 "true or false",
+		`{"logprobs":21}`:                  "from 0 to 20",
+		`{"logprobs":"no"}`:                "true, false, or an integer",
+		`{"repetition_detection":{"x":1}}`: "max_pattern_size",
+
+		`{"repetition_detection":{"max_pattern_size":8}}`:               "min_count at least 2",
+		`{"repetition_detection":{"max_pattern_size":8,"min_count":1}}`: "min_count at least 2",
+		`{"repetition_detection":{"min_pattern_size":8,"min_count":2}}`: "min_pattern_size at most max_pattern_size",
+		`{"thinking_token_budget":-2}`:                                  "at least -1",
+		`{"structured_outputs":"a+"}`:                                   "an object with one of",
+		`{"structured_outputs":{}}`:                                     "an object with one of",
+		`{"structured_outputs":{"json":{}}}`:                            "the job's json_schema",
+		`{"structured_outputs":{"regex":"a","choice":["a"]}}`:           "an object with one of",
+		`{"structured_outputs":{"regex":["a"]}}`:                        "an object with one of",
+		`{"structured_outputs":{"choice":["a",1]}}`:                     "an object with one of",
+		`{"extra_args":[]}`:                                             "an object of at most 64 names",
+		`{"extra_args":{"a":{}}}`:                                       "strings, numbers, or lists",
+		`{"extra_args":{"a":true}}`:                                     "strings, numbers, or lists",
+		`{"extra_args":{"a":[[1]]}}`:                                    "strings, numbers, or lists",
+		`{"extra_args":{"":1}}`:                                         "strings, numbers, or lists",
+		`{"extra_args":{"a":18446744073709551616}}`:                     "integers 64 bits",
+		`{"extra_args":{"a":"` + strings.Repeat("x", 1025) + `"}}`:      "at most 1024 bytes",
+		`{"extra_args":{"a":[` + strings.Repeat("1,", 64) + `1]}}`:      "lists of at most 64",
+		`{"extra_args":{"kv_transfer_params":"x"}}`:                     "without kv_transfer_params",
+		`{"extra_args":{"diffusion_canvas_length":"x"}}`:                "without diffusion_canvas_length",
+		`{"vllm_xargs":{}}`:                                             "use extra_args",
+		`{"guided_regex":"a"}`:                                          "use structured_outputs",
+
 		`{"min_tokens":10,"max_tokens":5}`:           "must not exceed max_tokens",
 		`{"` + strings.Repeat("x", 1000) + `":null}`: "known are",
 	} {
@@ -162,5 +199,23 @@ func TestMergeSampling_EmbeddingsTakeNone(t *testing.T) {
 	}
 	if _, _, err := MergeSampling(m, decode(t, `{"top_p":5}`)); err == nil {
 		t.Error("an ill-typed parameter was accepted")
+	}
+}
+
+// Members are those of vLLM's SamplingParams in 0.32, and of its older ones that
+// clients still send: each is taken or refused with a reason, none is unknown.
+func TestMergeSampling_KnowsTheClass(t *testing.T) {
+	t.Parallel()
+	for _, name := range strings.Fields(`n presence_penalty frequency_penalty repetition_penalty temperature watermarking top_p top_k min_p
+		seed stop stop_token_ids ignore_eos max_tokens min_tokens logprobs prompt_logprobs prompt_logprob_token_ids prompt_logprob_start
+		logprob_token_ids flat_logprobs detokenize skip_special_tokens spaces_between_special_tokens include_stop_str_in_output output_kind
+		stream_interval skip_clone output_text_buffer_length structured_outputs logit_bias allowed_token_ids extra_args bad_words
+		skip_reading_prefix_cache thinking_token_budget repetition_detection routed_experts_prompt_start trace_decode_token_ids
+		best_of use_beam_search length_penalty early_stopping logits_processors guided_decoding`) {
+		_, taken := params[name]
+		reason, isRefused := refused[name]
+		if taken == isRefused || isRefused && reason == "" {
+			t.Errorf("%s: taken %v, refused %v", name, taken, isRefused)
+		}
 	}
 }

@@ -90,7 +90,7 @@ func TestServerHangs(t *testing.T) {
 	said = n.says(t, said, "engine is down", "the breaker of the engine opened")
 	noticed := time.Since(began)
 	stopped.signal(t, syscall.SIGCONT)
-	n.says(t, said, "engine is up")
+	n.says(t, said, "engine is up", "a row of the engine is tried again")
 	if n.job(t, id).over() {
 		t.Fatal("the job was over before the server came back: nothing was tested")
 	}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -65,12 +66,17 @@ type PromptCounter interface {
 	// that Generate or Embed would send. Nothing is generated. The error is
 	// ErrNoCounting where the server cannot do it, else an *Error or the
 	// context's; a prompt beyond the server's context is either counted or
-	// refused with TooLong.
+	// refused with TooLong. No error says anything of how the server runs rows:
+	// servers switch counting off, or are slow at it, and work.
 	CountPrompt(ctx context.Context, row Row) (tokens int, err error)
 }
 
 // ErrNoCounting says that a server cannot count prompts.
 var ErrNoCounting = errors.New("server counts no prompts")
+
+// ErrCutsPrompts is the ErrNoCounting of a server that, beyond its context, cuts
+// prompts without saying so, where others refuse them.
+var ErrCutsPrompts = fmt.Errorf("%w, and cuts those beyond its context", ErrNoCounting)
 
 // Params is what the rows of a job have in common.
 type Params struct {
@@ -79,6 +85,7 @@ type Params struct {
 	Schema     json.RawMessage // JSON Schema the answer must conform to; nil for none
 	Sampling   map[string]any  // effective sampling parameters, validated
 	Logprobs   bool            // ask for log probabilities
+	RowSeeds   bool            // rows come with seeds of their own
 	MaxTokens  int             // upper bound of the answer, tokens; 0 is the server's own
 	ContextLen int             // pinned context length of the job, tokens
 }
@@ -101,7 +108,7 @@ type Reply struct {
 	Embedding []float32
 
 	Finish       rowmill.FinishReason
-	InputTokens  int64
+	InputTokens  int64 // 0 where the server does not count them
 	CachedTokens int64 // of InputTokens: those the server had in its prefix cache; 0 where it does not say
 	OutputTokens int64
 
@@ -113,7 +120,7 @@ type Reply struct {
 
 // Info is what a server says about itself.
 type Info struct {
-	Kind      string        // "vllm", "sglang", "llama.cpp", "ollama", "rowmill-sim", "openai"
+	Kind      string        // "vllm", "sglang", "llama.cpp", "ollama", "infinity", "rowmill-sim", "openai"
 	Version   string        // empty where the server does not say
 	Simulated bool          // outputs are made up
 	Slots     int           // rows it runs at once; 0 when unknown
@@ -129,22 +136,56 @@ func (i Info) Same(other Info) bool {
 type ServedModel struct {
 	Name          string // the server's name for it
 	ContextLength int    // tokens a request may use on this server; 0 when unknown
+
+	// What it is, each empty where nobody has said.
+	Origin    string       `json:",omitempty"` // its Hugging Face id, where Name is another
+	Base      string       `json:",omitempty"` // of an adapter: the server's name for what it adapts
+	Kind      rowmill.Kind `json:",omitempty"`
+	Dimension int          `json:",omitempty"` // of an embedding
+	Unusable  string       `json:",omitempty"` // why nothing can run on it, with the remedy
 }
 
-// Find returns the served model that is m: one named by its id or one of its
-// engine names.
+// Names are what the model may be asked for as: what the server calls it, where
+// Ollama's tag "latest" may be left out as it may there, and its Hugging Face id.
+func (s ServedModel) Names() []string {
+	names := []string{s.Name}
+	if short, latest := strings.CutSuffix(s.Name, ":latest"); latest {
+		names = append(names, short)
+	}
+	if s.Origin != "" {
+		names = append(names, s.Origin)
+	}
+	return names
+}
+
+// Find returns the served model that is m: one called by its id or one of its
+// engine names. What servers call theirs goes before their other names, which
+// several may share.
 func (i Info) Find(m rowmill.Model) (ServedModel, bool) {
+	meant := func(name string) bool { return name == m.ID || slices.Contains(m.EngineNames, name) }
 	for _, served := range i.Models {
-		if served.Name == m.ID {
+		if meant(served.Name) {
 			return served, true
 		}
-		for _, name := range m.EngineNames {
-			if served.Name == name {
-				return served, true
-			}
+	}
+	for _, served := range i.Models {
+		if slices.ContainsFunc(served.Names()[1:], meant) {
+			return served, true
 		}
 	}
 	return ServedModel{}, false
+}
+
+// A Route is a way of rows through a server: a model, and the path that it is
+// asked by. One can be broken while the server's others work.
+type Route string
+
+// RouteOf is the route of rows on m.
+func RouteOf(m rowmill.Model) Route {
+	if m.Kind == rowmill.KindEmbedding {
+		return Route(m.ID + " (embeddings)")
+	}
+	return Route(m.ID)
 }
 
 // Gauges are a server's own load figures.
@@ -186,6 +227,8 @@ type Error struct {
 	RetryAfter time.Duration // what the server asked for; 0 when nothing
 	Overloaded bool          // 429 or 503: the window should shrink
 	TooLong    bool          // the prompt exceeds the server's context
+	Context    int           // of a prompt that does: the context, tokens, where the server says it; else 0
+	Prompt     int           // of a prompt that does: its own tokens, likewise
 }
 
 // Error returns the message with the status.

@@ -9,11 +9,11 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/spelling"
 )
 
@@ -21,7 +21,7 @@ import (
 type functions struct {
 	*exchange.Exchange
 	library function.Library
-	models  *catalog.Catalog
+	models  *offer.Models
 	audit   *auditor
 }
 
@@ -121,7 +121,7 @@ func (f *functions) rollback(c *gin.Context) (any, error) {
 
 // runnable refuses a revision whose model is gone.
 func (f *functions) runnable(old rowmill.Function) error {
-	if _, found := f.models.Find(old.Model); found {
+	if f.models.Known(old.Model) {
 		return nil
 	}
 	return &rowmill.InvalidError{Code: request.CodeUnknownModel, Fields: []rowmill.FieldError{{Field: "revision", Message: fmt.Sprintf(

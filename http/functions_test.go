@@ -189,11 +189,11 @@ func TestFunctions_RefusesDefinitions(t *testing.T) {
 	for name, test := range map[string]struct{ field, value, broken, message string }{
 		"NoName":             {"name", `null`, "name", "1 to 64"},
 		"BadName":            {"name", `"a b"`, "name", "1 to 64"},
-		"NameOfAModel":       {"name", `"llama-3.1-8b"`, "name", "id of a model"},
+		"NameOfAModel":       {"name", `"llama-3.1-8b"`, "name", "name of a model"},
 		"NumberAsName":       {"name", `7`, "name", "must be a string"},
 		"LongDescription":    {"description", `"` + strings.Repeat("x", 513) + `"`, "description", "513 characters"},
 		"UnknownModel":       {"model", `"llama-3.1-8"`, "model", `did you mean "llama-3.1-8b"`},
-		"NoModel":            {"model", `null`, "model", "catalog"},
+		"NoModel":            {"model", `null`, "model", "there are gpt-oss-20b"},
 		"CallsAFunction":     {"model", `"grade"`, "model", "cannot call another"},
 		"NoPrompt":           {"prompt", `null`, "prompt", "is empty"},
 		"UndeclaredField":    {"prompt", `"{{essay}} {{grade}}"`, "prompt", "at byte 10: {{grade}} is not among the declared inputs"},

@@ -50,6 +50,7 @@ var visits = map[string]visit{
 	"POST /v1/nodes/:node/drain":  {operators: true},
 	"GET /v1/diagnosis":           {operators: true},
 	"GET /v1/actors":              {operators: true, query: func(of *tenant) string { return "job_id=" + of.jobs["done"] }},
+	"GET /v1/models":              {}, // of the service, the same for all
 	"GET /v1/auth/check":          {},
 	"GET /v1/try-authentication":  {},
 	"GET /v1/jobs/:job_id":        {shows: true},

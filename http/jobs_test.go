@@ -136,6 +136,17 @@ func TestJob_CostsAlwaysHaveADecimalPoint(t *testing.T) {
 	}
 }
 
+// Without a price there is no cost, and that is not a cost of 0.
+func TestJob_CostsWithoutAPriceAreNull(t *testing.T) {
+	t.Parallel()
+	text, err := exchange.Encode(principal{}.view(rowmill.Job{Estimate: &rowmill.Estimate{InputTokens: 7}}))
+	for _, want := range []string{`"job_cost":null`, `"cost_estimate":null`, `"low":null,"high":null`, `"input_tokens":7`} {
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("lacks %s: %s, %v", want, text, err)
+		}
+	}
+}
+
 func TestStatus_OfEveryState(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

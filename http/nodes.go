@@ -11,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/spelling"
 )
 
@@ -24,6 +25,9 @@ type Fleet interface {
 	// where there is none, rowmill.ErrConflict where several have the name,
 	// ErrNodeAway where it does not answer.
 	DrainNode(ctx context.Context, id string) error
+	// Servers returns the inference servers that are up, of all nodes that run
+	// rows, as these last described them.
+	Servers() []offer.Server
 }
 
 // ErrNodeAway says that a node did not answer another.
@@ -39,7 +43,7 @@ type Node struct {
 	URL      string     `json:"url"`   // base of its API
 	Peer     string     `json:"peer"`  // where other nodes reach it, HOST:PORT; empty without a cluster
 	Version  string     `json:"version"`
-	Models   []string   `json:"models"` // ids of the catalog that its inference servers serve
+	Models   []string   `json:"models"` // that its inference servers serve: ids of the catalog, and others by the servers' names
 	Jobs     int        `json:"jobs"`   // that it owns
 	Window   int        `json:"window"` // rows that its inference servers take at once
 	InFlight int        `json:"in_flight"`

@@ -229,31 +229,36 @@ func TestResults_RemovedByRetentionAre410(t *testing.T) {
 
 func TestResults_LogprobsThatWereNotRecordedAre400(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	record := store.Record{SchemaVersion: store.SchemaVersion}
-	record.Spec.Account, record.Spec.Model.NoLogprobs = DefaultAccount, true
-	record.Job = rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now().UTC()}
-	if _, _, err := w.store.Create(t.Context(), record, nil); err != nil {
-		t.Fatal(err)
-	}
-	f := w.claim(record.Job.ID)
-	zero := int64(0)
-	w.update(f, func(r *store.Record) error {
-		r.Job.NumRows = &zero
-		return r.Job.Become(rowmill.StatusStarting, time.Now())
-	})
-	_, err := w.store.Finish(t.Context(), f, func(r *store.Record) error {
-		if err := r.Job.Become(rowmill.StatusRunning, time.Now()); err != nil {
-			return err
+	for why, spec := range map[string]rowmill.Spec{
+		"the catalog turns log probabilities off":    {Model: rowmill.Model{NoLogprobs: true}},
+		"logprobs false in sampling_params, so none": {Sampling: map[string]any{"logprobs": false}},
+	} {
+		w := setup(t)
+		record := store.Record{SchemaVersion: store.SchemaVersion, Spec: spec}
+		record.Spec.Account = DefaultAccount
+		record.Job = rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now().UTC()}
+		if _, _, err := w.store.Create(t.Context(), record, nil); err != nil {
+			t.Fatal(err)
 		}
-		return r.Job.Become(rowmill.StatusSucceeded, time.Now())
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range resultPaths {
-		w.get(fmt.Sprintf(path, record.Job.ID)+"?include_cumulative_logprobs=1").
-			wantError(400, "logprobs_not_recorded", "turns log probabilities off").wantField("include_cumulative_logprobs", "")
+		f := w.claim(record.Job.ID)
+		zero := int64(0)
+		w.update(f, func(r *store.Record) error {
+			r.Job.NumRows = &zero
+			return r.Job.Become(rowmill.StatusStarting, time.Now())
+		})
+		_, err := w.store.Finish(t.Context(), f, func(r *store.Record) error {
+			if err := r.Job.Become(rowmill.StatusRunning, time.Now()); err != nil {
+				return err
+			}
+			return r.Job.Become(rowmill.StatusSucceeded, time.Now())
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range resultPaths {
+			w.get(fmt.Sprintf(path, record.Job.ID)+"?include_cumulative_logprobs=1").
+				wantError(400, "logprobs_not_recorded", why).wantField("include_cumulative_logprobs", "")
+		}
 	}
 }
 

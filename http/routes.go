@@ -9,6 +9,7 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/sdk"
 	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/spelling"
 )
@@ -105,18 +106,20 @@ func (s *Server) routeJobs(v1 *gin.RouterGroup, audit *auditor) {
 	v1.GET("/quotas", handle(quotas.show))
 	v1.PUT("/quotas", handle(quotas.put))
 
+	models := offer.New(s.Catalog, s.Service.Servers)
+	v1.GET("/models", handle((&modelList{all: models, counting: s.Service.Counting}).list))
 	library := function.Library{Values: s.Store, Now: s.Now}
 	submissions := &submissions{
 		Exchange: s.exchange, quotas: quotas, store: s.Store, service: s.Service, keyTTL: s.IdempotencyTTL, now: s.Now,
 		intake: &submission.Intake{
-			Models: s.Catalog, Functions: library, Bucket: s.Bucket, MaxRow: s.MaxRowBytes, MaxInline: s.MaxInlineBytes,
+			Models: models, Functions: library, Bucket: s.Bucket, MaxRow: s.MaxRowBytes, MaxInline: s.MaxInlineBytes,
 		},
 	}
 	v1.POST("/batch-inference", handle(submissions.submit))
 	resumptions := &resumptions{submissions: submissions, jobs: jobs, continued: s.Store.Continued}
 	v1.POST("/jobs/:job_id/resume", handle(resumptions.resume))
 
-	functions := &functions{Exchange: s.exchange, library: library, models: s.Catalog, audit: audit}
+	functions := &functions{Exchange: s.exchange, library: library, models: models, audit: audit}
 	v1.GET("/functions", do(functions.list))
 	v1.POST("/functions", handle(functions.publish))
 	v1.GET("/functions/:function", handle(functions.show))

@@ -49,6 +49,8 @@ type Service interface {
 	// Waiting says to a client what a job of an account waits for, if it is known,
 	// where its record cannot say it; else it is empty.
 	Waiting(job *rowmill.Job, account string) string
+	// Counting says how this node counts prompts of a model.
+	Counting(model rowmill.Model) Counting
 	// Draining reports whether the node is about to stop: it takes no
 	// further jobs.
 	Draining() bool

@@ -26,6 +26,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )
@@ -49,6 +50,8 @@ type fakeService struct {
 	draining  bool
 	waiting   string
 	nodes     []Node
+	servers   []offer.Server
+	counting  map[string]Counting
 	actors    []Actor
 	answered  []Answered
 	asked     ActorFilter // for actors
@@ -73,6 +76,8 @@ func (f *fakeService) Checks(context.Context) []Check      { return f.checks }
 func (f *fakeService) Waiting(*rowmill.Job, string) string { return f.waiting }
 func (f *fakeService) Draining() bool                      { return f.draining }
 func (f *fakeService) Nodes(context.Context) []Node        { return f.nodes }
+func (f *fakeService) Counting(m rowmill.Model) Counting   { return f.counting[m.ID] }
+func (f *fakeService) Servers() []offer.Server             { return f.servers }
 
 func (f *fakeService) Actors(_ context.Context, filter ActorFilter) ([]Actor, []Answered, error) {
 	f.mu.Lock()

@@ -25,8 +25,8 @@ type jobView struct {
 
 type estimateView struct {
 	rowmill.Estimate
-	Low  exchange.Decimal `json:"low"`
-	High exchange.Decimal `json:"high"`
+	Low  *exchange.Decimal `json:"low"` // null where the model has no price
+	High *exchange.Decimal `json:"high"`
 }
 
 // speaksSDK reports whether a request is in the dialect of existing clients.
@@ -45,7 +45,10 @@ func (who principal) view(job rowmill.Job) jobView {
 	}
 	view := jobView{Job: job, JobCost: (*exchange.Decimal)(job.JobCost), CostEstimate: (*exchange.Decimal)(job.CostEstimate)}
 	if e := job.Estimate; e != nil {
-		view.Estimate = &estimateView{Estimate: *e, Low: exchange.Decimal(e.Low), High: exchange.Decimal(e.High)}
+		view.Estimate = &estimateView{Estimate: *e}
+		if job.CostEstimate != nil {
+			view.Estimate.Low, view.Estimate.High = (*exchange.Decimal)(&e.Low), (*exchange.Decimal)(&e.High)
+		}
 	}
 	return view
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
 
 	"github.com/rowmill/rowmill/sim/jsongen"
@@ -11,6 +12,7 @@ import (
 const (
 	minNatural = 8
 	maxNatural = 1 << 15
+	maxPlain   = 1 << 16 // bytes
 )
 
 // piece is one token of an answer: it ends at byte end of the text and begins
@@ -37,8 +39,9 @@ type answer struct {
 
 // shape says what kind of content is asked for.
 type shape struct {
-	json *jsongen.Generator // content conforms to this; nil for free text
-	raw  []byte             // content is exactly this; nil for none
+	json  *jsongen.Generator // content conforms to this; nil for free text
+	plain bool               // it is what a string holds that conforms
+	raw   []byte             // content is exactly this; nil for none
 }
 
 // compose makes the answer to a request. limit is its largest length in
@@ -83,6 +86,13 @@ func (s *Server) composeContent(a *answer, req *chatRequest, form shape, d *dire
 	switch {
 	case form.raw != nil:
 		return a.appendText(form.raw, room)
+	case form.json != nil && form.plain:
+		var text string
+		value, _ := form.json.Append(nil, &r, maxPlain)
+		if json.Unmarshal(value, &text) != nil {
+			return false // it was longer
+		}
+		return a.appendText([]byte(text), room)
 	case form.json != nil:
 		start := len(a.text)
 		text, _ := form.json.Append(a.text, &r, (room+1)*maxTokenBytes)

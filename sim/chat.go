@@ -51,7 +51,7 @@ func (s *Server) generate(x exchange, g *generation) (handedOn bool) {
 		s.refuse(x, err)
 		return false
 	}
-	generator, err := s.generator(req)
+	generator, plain, err := s.generator(req)
 	if err != nil {
 		s.refuse(x, err)
 		return false
@@ -70,7 +70,7 @@ func (s *Server) generate(x exchange, g *generation) (handedOn bool) {
 		s.abandon(x, g, 0, err)
 		return false
 	}
-	form := shape{json: generator}
+	form := shape{json: generator, plain: plain}
 	switch {
 	case g.directives.invalidJSON:
 		form.raw = []byte(notJSON)

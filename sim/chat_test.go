@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -348,6 +349,41 @@ func TestSchema(t *testing.T) {
 		text := c.complete(body("plain", "x", "response_format", map[string]any{"type": "text"}))
 		if !strings.HasPrefix(text.content(), "[simulated]") {
 			t.Errorf("text: %q", text.content())
+		}
+	})
+}
+
+func TestStructuredOutputs(t *testing.T) {
+	t.Parallel()
+	onBoth(t, Config{}, func(t *testing.T, c *client) {
+		for _, rule := range []struct {
+			form  map[string]any
+			match string
+		}{
+			{map[string]any{"choice": []string{"yes", "no \"way\""}}, `^(yes|no "way")$`},
+			{map[string]any{"regex": `[a-f]{2,5}-\d{4}|none`}, `^([a-f]{2,5}-\d{4}|none)$`},
+		} {
+			for _, model := range []string{"plain", "thinker"} {
+				seen := map[string]bool{}
+				for seed := range 20 {
+					got := c.complete(body(model, "classify", "structured_outputs", rule.form, "seed", seed))
+					if !regexp.MustCompile(rule.match).MatchString(got.content()) || got.finish() != "stop" {
+						t.Fatalf("%v: content %q, finish %s", rule.form, got.content(), got.finish())
+					}
+					seen[got.content()] = true
+				}
+				if len(seen) < 2 {
+					t.Errorf("%v: 20 seeds give only %d values", rule.form, len(seen))
+				}
+			}
+		}
+		cut := c.complete(body("plain", "x", "structured_outputs", map[string]any{"regex": "[a-z ]{50,60}"}, "max_tokens", 2))
+		if cut.finish() != "length" || cut.Usage.Completion != 2 {
+			t.Errorf("cut: %q, %s", cut.content(), cut.finish())
+		}
+		violating := c.complete(body("plain", "[[sim:violate]]", "structured_outputs", map[string]any{"choice": []string{"a"}}))
+		if violating.content() == "a" {
+			t.Error("a violation conforms")
 		}
 	})
 }

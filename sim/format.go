@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -53,8 +54,49 @@ func (c *schemas) add(schema string) *compiledSchema {
 	return entry
 }
 
-// generator returns what makes the content of an answer, nil for free text.
-func (s *Server) generator(req *chatRequest) (*jsongen.Generator, error) {
+// generator returns what makes the content of an answer, nil for free text. Where
+// it is plain its values are JSON strings, and the content is what these hold.
+func (s *Server) generator(req *chatRequest) (g *jsongen.Generator, plain bool, err error) {
+	if req.rule == nil {
+		g, err = s.formatted(req)
+		return g, false, err
+	}
+	if req.format != nil {
+		return nil, false, badRequest("structured_outputs", "structured_outputs: You can only use one kind of structured outputs constraint")
+	}
+	schema, err := readRule(req.rule)
+	if err != nil {
+		return nil, false, err
+	}
+	if g, err = s.schemas.compile(schema); err != nil {
+		return nil, false, badRequest("structured_outputs", "structured_outputs: it cannot be used: %s", oneLine(err))
+	}
+	return g, true, nil
+}
+
+// readRule makes the schema of a string of structured_outputs.
+func readRule(text []byte) (schema []byte, err error) {
+	var rule struct {
+		Regex  *string  `json:"regex"`
+		Choice []string `json:"choice"`
+	}
+	if err := json.Unmarshal(text, &rule); err != nil {
+		return nil, badRequest("structured_outputs", "structured_outputs: %s", oneLine(err))
+	}
+	made := map[string]any{"type": "string"}
+	switch {
+	case rule.Regex != nil && rule.Choice == nil:
+		made["pattern"] = "^(" + *rule.Regex + ")$"
+	case rule.Regex == nil && len(rule.Choice) > 0:
+		made["enum"] = rule.Choice
+	default:
+		return nil, badRequest("structured_outputs", "structured_outputs: the simulator takes one of regex and choice")
+	}
+	return json.Marshal(made)
+}
+
+// formatted returns what makes an answer of the response_format.
+func (s *Server) formatted(req *chatRequest) (*jsongen.Generator, error) {
 	if req.format == nil {
 		return nil, nil
 	}

@@ -99,8 +99,10 @@ func (r *chatRequest) option(key []byte) {
 			r.refuse("tools", "tools: tool calls are not simulated")
 		}
 	case "structured_outputs":
-		s.skip()
-		r.refuse("structured_outputs", "structured_outputs: the simulator takes response_format instead")
+		if s.peek() != '{' {
+			r.refuse("structured_outputs", "structured_outputs: Input should be an object")
+		}
+		r.rule = s.skip()
 	default:
 		s.skip()
 	}

@@ -31,6 +31,7 @@ type chatRequest struct {
 	topLogprobs          int
 	stream, streamUsage  bool
 	format               []byte // response_format, unread
+	rule                 []byte // structured_outputs, unread
 	thinking             *bool  // what the request says; nil for nothing
 	thinks               bool   // what comes of it
 

@@ -131,11 +131,11 @@ func FuzzChat(f *testing.F) {
 		if g.req.parse(data, s.find) != nil {
 			return
 		}
-		generator, err := s.generator(&g.req)
+		generator, plain, err := s.generator(&g.req)
 		if err != nil {
 			return
 		}
-		s.compose(&g.answer, &g.req, shape{json: generator}, &directives{}, min(g.req.limit(), 500))
+		s.compose(&g.answer, &g.req, shape{json: generator, plain: plain}, &directives{}, min(g.req.limit(), 500))
 		if out := s.appendCompletion(nil, g); !json.Valid(out) {
 			t.Fatalf("answer to %q is %s", data, out)
 		}

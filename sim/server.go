@@ -58,6 +58,17 @@ type served struct {
 	seed      int64 // of the server
 }
 
+// kind is what the model returns for a row that does not ask otherwise.
+func (m *served) kind() rowmill.Kind {
+	switch {
+	case m.embeds:
+		return rowmill.KindEmbedding
+	case m.thinks:
+		return rowmill.KindReasoning
+	}
+	return rowmill.KindGeneration
+}
+
 // New makes a server. It serves nothing until Start, or through Handler.
 func New(c Config) (*Server, error) {
 	c = c.WithDefaults()

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+
+	"github.com/rowmill/rowmill"
 )
 
 // tokenize serves /tokenize: a prompt, or messages with what the template
@@ -88,14 +90,15 @@ func templateIDs(prompt []byte, generate bool) []int {
 // listModels serves /v1/models: every name of every model.
 func (s *Server) listModels(x exchange) {
 	type entry struct {
-		ID          string `json:"id"`
-		Object      string `json:"object"`
-		Created     int64  `json:"created"`
-		OwnedBy     string `json:"owned_by"`
-		Root        string `json:"root"`
-		MaxModelLen int    `json:"max_model_len"`
-		Simulated   bool   `json:"simulated"`
-		Dimension   int    `json:"dimension,omitempty"`
+		ID          string       `json:"id"`
+		Object      string       `json:"object"`
+		Created     int64        `json:"created"`
+		OwnedBy     string       `json:"owned_by"`
+		Root        string       `json:"root"`
+		MaxModelLen int          `json:"max_model_len"`
+		Simulated   bool         `json:"simulated"`
+		Kind        rowmill.Kind `json:"kind"`
+		Dimension   int          `json:"dimension,omitempty"`
 	}
 	list := struct {
 		Object    string  `json:"object"`
@@ -105,7 +108,7 @@ func (s *Server) listModels(x exchange) {
 	}{Object: "list", Simulated: true, Slots: s.pace.Load().Slots}
 	for _, name := range s.names {
 		m := s.models[name]
-		list.Data = append(list.Data, entry{name, "model", s.created.Unix(), ServerName, m.id, m.context, true, m.dimension})
+		list.Data = append(list.Data, entry{name, "model", s.created.Unix(), ServerName, m.id, m.context, true, m.kind(), m.dimension})
 	}
 	s.replyJSON(x, list)
 }

@@ -2,12 +2,12 @@ package dispatch
 
 import "time"
 
-// A breaker stops sending to a server that answers nothing any more, however
-// well it answers probes: after a number of failures in a row it opens, and
-// then, half-open, lets a single row through, which must be answered before
-// others follow. The failure of a request that was sent before another was
-// answered is none: requests that hang end late, and many at once. A server
-// that only has too much to do is the window's business.
+// A breaker stops sending rows of a route whose server answers none of them any
+// more, however well it answers probes and others: after a number of failures in
+// a row it opens, and then, half-open, lets a single row through, which must be
+// answered before others follow. The failure of a request that was sent before
+// another was answered is none: requests that hang end late, and many at once. A
+// server that only has too much to do is the window's business.
 //
 //	closed ── failures in a row ──► open ── its pause is over ──► half-open
 //	   ▲                              ▲                             │   │

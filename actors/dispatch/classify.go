@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 
@@ -22,6 +24,7 @@ const maxRaw = 64 << 10
 type Classifier struct {
 	kind          rowmill.Kind
 	schema        *schema.Schema // nil when the job has none
+	form          *schema.Form   // nil when the job has none
 	deterministic bool           // another attempt would give the same answer
 	maxAttempts   int
 }
@@ -29,10 +32,15 @@ type Classifier struct {
 // NewClassifier returns that of a job whose rows are sent up to maxAttempts times.
 func NewClassifier(spec *rowmill.Spec, maxAttempts int) (*Classifier, error) {
 	c := &Classifier{kind: spec.Model.Kind, deterministic: spec.Deterministic(), maxAttempts: maxAttempts}
+	var err error
+	if rule := spec.Form(); rule != nil {
+		if c.form, err = schema.CompileForm(rule); err != nil {
+			return nil, fmt.Errorf("sampling_params.structured_outputs %w", err)
+		}
+	}
 	if len(spec.Schema) == 0 {
 		return c, nil
 	}
-	var err error
 	if c.schema, err = schema.Compile(spec.Schema); err != nil {
 		return nil, fmt.Errorf("json_schema %w", err)
 	}
@@ -71,6 +79,11 @@ func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (
 			return c.reject(r, attempt, problem)
 		}
 	}
+	if c.form != nil {
+		if problem := c.form.Violation(r.Content); problem != "" {
+			return c.rejectForm(r, attempt, problem)
+		}
+	}
 	if r.LogprobCount > 0 {
 		out.Score, out.HasScore = score(r.LogprobSum, r.LogprobCount), true
 	}
@@ -99,8 +112,12 @@ func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Outp
 }
 
 func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmill.Output, Outcome) {
+	begins, complete := beginsJSON(r.Content)
+	if !begins {
+		problem = "it is no JSON from its beginning on; perhaps the server takes no json_schema"
+	}
 	switch {
-	case r.Finish == rowmill.FinishLength:
+	case r.Finish == rowmill.FinishLength && begins && !complete:
 		return failed(rowmill.RowOutputTruncated,
 			"The answer was cut off by the length limit before its JSON was complete. Raise max_tokens or ask for less.", r.Content, attempt), Final
 	case attempt < c.maxAttempts && !c.deterministic:
@@ -108,6 +125,25 @@ func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmi
 	default:
 		return failed(rowmill.RowSchemaViolation, "The answer does not conform to json_schema: "+problem, r.Content, attempt), Final
 	}
+}
+
+func (c *Classifier) rejectForm(r *engine.Reply, attempt int, problem string) (rowmill.Output, Outcome) {
+	switch {
+	case r.Finish == rowmill.FinishLength:
+		return failed(rowmill.RowOutputTruncated,
+			"The answer was cut off by the length limit before it had the form of structured_outputs. Raise max_tokens or ask for less.", r.Content, attempt), Final
+	case attempt < c.maxAttempts && !c.deterministic:
+		return rowmill.Output{}, Again
+	default:
+		return failed(rowmill.RowSchemaViolation, "The answer does not have the form of structured_outputs: "+problem, r.Content, attempt), Final
+	}
+}
+
+// beginsJSON reports whether text is JSON as far as it goes, and all of a value.
+func beginsJSON(text string) (begins, complete bool) {
+	var value json.RawMessage
+	err := json.NewDecoder(strings.NewReader(text)).Decode(&value)
+	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF), err == nil
 }
 
 func failed(code, message, raw string, attempts int) rowmill.Output {

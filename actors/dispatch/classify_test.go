@@ -29,6 +29,8 @@ const objectSchema = `{"type":"object","properties":{"n":{"type":"integer"}},"re
 func TestClassifierValidatesStructuredOutput(t *testing.T) {
 	t.Parallel()
 	schema := json.RawMessage(objectSchema)
+	choice := map[string]any{"structured_outputs": map[string]any{"choice": []any{"yes", "no"}}}
+	decided := map[string]any{"structured_outputs": choice["structured_outputs"], "seed": int64(7)}
 	for _, c := range []struct {
 		name    string
 		spec    rowmill.Spec
@@ -44,7 +46,18 @@ func TestClassifierValidatesStructuredOutput(t *testing.T) {
 		{"wrong type, deterministic by temperature", rowmill.Spec{Schema: schema, Sampling: map[string]any{"temperature": 0.0}}, engine.Reply{Content: `{}`, Finish: "stop"}, 1, Final, rowmill.RowSchemaViolation},
 		{"wrong type, deterministic by seed", rowmill.Spec{Schema: schema, Sampling: map[string]any{"seed": int64(7)}}, engine.Reply{Content: `{}`, Finish: "stop"}, 1, Final, rowmill.RowSchemaViolation},
 		{"cut off", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"n": `, Finish: "length"}, 1, Final, rowmill.RowOutputTruncated},
+		{"cut off before it began", rowmill.Spec{Schema: schema}, engine.Reply{Content: " ", Finish: "length"}, 1, Final, rowmill.RowOutputTruncated},
+		{"cut off in white space", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"n" ` + strings.Repeat(" \n", 100), Finish: "length"}, 1, Final, rowmill.RowOutputTruncated},
+		{"a server without schemas, cut off", rowmill.Spec{Schema: schema}, engine.Reply{Content: "Well, the number is", Finish: "length"}, 1, Again, ""},
+		{"a server without schemas, last attempt", rowmill.Spec{Schema: schema}, engine.Reply{Content: "Well, the number is", Finish: "length"}, 3, Final, rowmill.RowSchemaViolation},
+		{"another value, cut off", rowmill.Spec{Schema: schema}, engine.Reply{Content: `{"m": 1}`, Finish: "length"}, 3, Final, rowmill.RowSchemaViolation},
 		{"no schema", rowmill.Spec{}, engine.Reply{Content: `{"n": `, Finish: "length"}, 1, Final, ""},
+		{"a choice", rowmill.Spec{Sampling: choice}, engine.Reply{Content: "no", Finish: "stop"}, 1, Final, ""},
+		{"no choice, tried again", rowmill.Spec{Sampling: choice}, engine.Reply{Content: "maybe", Finish: "stop"}, 1, Again, ""},
+		{"no choice, last attempt", rowmill.Spec{Sampling: choice}, engine.Reply{Content: "maybe", Finish: "stop"}, 3, Final, rowmill.RowSchemaViolation},
+		{"no choice, deterministic", rowmill.Spec{Sampling: decided}, engine.Reply{Content: "maybe", Finish: "stop"}, 1, Final, rowmill.RowSchemaViolation},
+		{"a choice, cut off", rowmill.Spec{Sampling: choice}, engine.Reply{Content: "ye", Finish: "length"}, 1, Final, rowmill.RowOutputTruncated},
+		{"a choice, reasoned", rowmill.Spec{Sampling: choice, Model: rowmill.Model{Kind: rowmill.KindReasoning}}, engine.Reply{Reasoning: "yes?", Content: "no", Finish: "stop"}, 1, Final, ""},
 		{"reasoning: only the content counts", rowmill.Spec{Schema: schema, Model: rowmill.Model{Kind: rowmill.KindReasoning}}, engine.Reply{Reasoning: "hm", Content: `{"n": 2}`, Finish: "stop"}, 1, Final, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

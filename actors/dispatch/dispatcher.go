@@ -29,9 +29,9 @@ type Metrics struct {
 // Hooks are how a Dispatcher says what it learns of its server. They must not
 // block.
 type Hooks struct {
-	Opened  func(pause time.Duration, err error) // the breaker opened, for want of answers
-	Filled  func()                               // the window is full and could grow
-	Suspect func(error)                          // a connection broke
+	Opened  func(r engine.Route, pause time.Duration, err error) // the breaker of a route opened, for want of answers
+	Filled  func()                                               // the window is full and could grow
+	Suspect func(error)                                          // a connection broke
 	// Panicked hears of a *contain.Panic that a row has caused, which has failed.
 	Panicked func(error)
 }
@@ -50,7 +50,7 @@ type Dispatcher struct {
 	mu       sync.Mutex
 	more     *sync.Cond // a waiting goroutine may find work
 	window   *engine.Window
-	breaker  breaker
+	routes   map[engine.Route]*route
 	latency  latency
 	levels   [2]level
 	inFlight int            // rows
@@ -72,12 +72,13 @@ type Dispatcher struct {
 type request struct {
 	queue *Queue
 	tasks []*Task
+	trial bool     // it tries a route that rested
 	one   [1]*Task // backs tasks for a single row
 }
 
 // New returns a Dispatcher that is paused.
 func New(cfg Config) *Dispatcher {
-	d := &Dispatcher{cfg: cfg, window: engine.NewWindow(0), paused: true, flying: make(map[string]int)}
+	d := &Dispatcher{cfg: cfg, window: engine.NewWindow(0), paused: true, flying: make(map[string]int), routes: make(map[engine.Route]*route)}
 	d.more = sync.NewCond(&d.mu)
 	for i := range d.levels {
 		d.levels[i].weights = cfg.Weights
@@ -93,7 +94,7 @@ func (d *Dispatcher) put(q *Queue, tasks []*Task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(q.waiting) == 0 && len(tasks) > 0 {
-		d.levels[q.priority].add(q)
+		d.enter(q)
 	}
 	q.waiting = append(q.waiting, tasks...)
 	d.queued += len(tasks)
@@ -107,6 +108,7 @@ func (d *Dispatcher) withdraw(q *Queue) []*Task {
 	tasks := q.waiting
 	if len(tasks) > 0 {
 		d.levels[q.priority].remove(q)
+		d.of(q).drop(q)
 		d.queued -= len(tasks)
 	}
 	q.waiting = nil
@@ -122,11 +124,15 @@ func (d *Dispatcher) Observe(g engine.Gauges, now time.Time) {
 	d.wake()
 }
 
-// Renew gives a server that came, or came back as another, a fresh window.
+// Renew gives a server that came, or came back as another, a fresh window, and
+// tries the routes that rest.
 func (d *Dispatcher) Renew(slots int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.window, d.latency = engine.NewWindow(slots), latency{}
+	for _, r := range d.routes {
+		d.try(r)
+	}
 }
 
 // NextReading is when the gauges should be read again.
@@ -136,26 +142,17 @@ func (d *Dispatcher) NextReading() time.Duration {
 	return d.window.Next(d.inFlight)
 }
 
-// Resume starts dispatching. After the breaker was open a single row must be
-// answered before others follow.
+// Resume starts dispatching.
 func (d *Dispatcher) Resume() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.paused = false
-	d.breaker.try(time.Now())
 	d.wake()
 }
 
 // Pause stops dispatching and gives all that waits back to those it is from,
 // without blame.
-func (d *Dispatcher) Pause() {
-	for q, tasks := range d.pause() {
-		for _, t := range tasks {
-			t.Outcome = Unblamed
-		}
-		q.out.put(tasks...)
-	}
-}
+func (d *Dispatcher) Pause() { giveBack(d.pause()) }
 
 func (d *Dispatcher) pause() map[*Queue][]*Task {
 	d.mu.Lock()
@@ -169,6 +166,9 @@ func (d *Dispatcher) pause() map[*Queue][]*Task {
 			}
 		}
 		d.levels[i].accounts = nil
+	}
+	for _, r := range d.routes {
+		d.takeHeld(r, back)
 	}
 	d.queued = 0
 	return back
@@ -194,15 +194,18 @@ func (d *Dispatcher) Alive(since time.Time) bool {
 func (d *Dispatcher) Load() (limit, inFlight, queued int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.limit(false), d.inFlight, d.queued
+	return d.window.Limit(false), d.inFlight, d.queued
 }
 
-// demand is how many rows of a priority the server should have from us, in
-// flight and waiting here: enough that it never idles for want of a message.
-func (d *Dispatcher) demand(priority int) int {
+// demand is how many rows of a queue the server should have from us, in flight
+// and waiting here: enough that it never idles for want of a message.
+func (d *Dispatcher) demand(q *Queue) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	limit := d.limit(priority == 0)
+	if d.of(q).breaker.phase != closed {
+		return leastAhead
+	}
+	limit := d.window.Limit(q.priority == 0)
 	most := max(limit/2, leastAhead)
 	if d.window.Grows(limit) || d.latency.gap == 0 { // it may grow by as much before a row ends
 		return limit + most
@@ -232,19 +235,12 @@ func (d *Dispatcher) cacheTokens() int64 {
 	return d.window.CacheTokens()
 }
 
-func (d *Dispatcher) limit(urgent bool) int {
-	if d.breaker.phase != closed {
-		return 1
-	}
-	return d.window.Limit(urgent)
-}
-
 // wake lets as many goroutines look for work as there is room and work for.
 func (d *Dispatcher) wake() {
 	if d.paused || d.closed {
 		return
 	}
-	limit := d.limit(len(d.levels[0].accounts) > 0)
+	limit := d.window.Limit(len(d.levels[0].accounts) > 0)
 	if d.newcomer() != nil {
 		limit += d.aside(limit)
 	}
@@ -269,6 +265,7 @@ func (d *Dispatcher) work() {
 		d.cfg.Metrics.InFlight.Add(float64(len(r.tasks)))
 		rows, tokens := len(r.tasks), r.tokens() // its tasks are another's once they have run
 		seen := r.queue.run(&r)
+		seen.trial = r.trial
 		d.cfg.Metrics.InFlight.Sub(float64(rows))
 		d.finish(rows, tokens, r.queue, seen)
 		r = request{} // an idle goroutine must not keep rows alive
@@ -291,7 +288,7 @@ func (d *Dispatcher) next(r *request) bool {
 			d.flying[r.queue.account] += len(r.tasks)
 			d.tokens += r.tokens()
 			d.queued -= len(r.tasks)
-			if d.waiting > 0 && d.queued > 0 && d.inFlight < d.limit(false) { // one end may make room for several
+			if d.waiting > 0 && d.queued > 0 && d.inFlight < d.window.Limit(false) { // one end may make room for several
 				d.waiting--
 				d.more.Signal()
 			}
@@ -320,38 +317,38 @@ func (d *Dispatcher) finish(rows int, tokens int64, q *Queue, seen evidence) {
 			d.wake()
 		}
 	}
+	r := d.of(q)
+	if seen.trial {
+		r.trying = false
+	}
 	switch {
 	case seen.answered:
-		d.answered = now
-		wasOpen := d.breaker.phase != closed
-		d.breaker.answered()
+		d.answered, r.answered = now, now
+		r.breaker.answered()
 		d.latency.answered(rows, seen.tokens, seen.took, now)
 		d.window.Answered(rows, seen.prompts, seen.tokens, d.inFlight+rows, now)
-		if wasOpen {
-			d.wake()
-		}
 	case seen.overloaded && d.window.Limit(false) > 1:
 		d.window.Refused(now)
-	case seen.err != nil && !d.paused && !d.answered.After(now.Add(-seen.took)): // nothing was answered since it was sent
-		if pause, opens := d.breaker.failed(now); opens {
-			d.paused = true
-			d.hooks.Opened(pause, fmt.Errorf("it failed %d requests in a row, the last one: %w; trying it again in %v", breakerFailures, seen.err, pause))
+	case seen.err != nil && !d.paused:
+		if pause, opens := r.failed(seen.took, seen.trial, now); opens {
+			d.hold(q.route)
+			d.hooks.Opened(q.route, pause, fmt.Errorf("requests fail one after the other, the last one: %w; trying again in %v", seen.err, pause))
 		}
 	}
+	d.release(r)
 }
 
 // pick moves the next tasks into r, where the window has room for them.
 func (d *Dispatcher) pick(r *request) bool {
-	if limit := d.limit(true); d.inFlight >= limit && d.inFlight < limit+d.aside(limit) {
+	if limit := d.window.Limit(true); d.inFlight >= limit && d.inFlight < limit+d.aside(limit) {
 		if q := d.newcomer(); q != nil {
 			d.levels[0].advance(q)
-			r.take(q)
-			d.levels[0].charge(q, r.tokens())
+			d.take(r, q)
 			return true
 		}
 	}
 	for i := range d.levels {
-		limit := d.limit(i == 0)
+		limit := d.window.Limit(i == 0)
 		if i > 0 && d.urgent > 0 {
 			limit = max(1, limit*besideUrgent/100)
 		}
@@ -365,11 +362,21 @@ func (d *Dispatcher) pick(r *request) bool {
 		if !d.fits(q.waiting[0], i == 0) {
 			return false // a later row may be smaller, but then the large one would never go
 		}
-		r.take(q)
-		d.levels[i].charge(q, r.tokens())
+		d.take(r, q)
 		return true
 	}
 	return false
+}
+
+// take moves the next tasks of a queue whose turn it is into r.
+func (d *Dispatcher) take(r *request, q *Queue) {
+	r.take(q)
+	d.levels[q.priority].charge(q, r.tokens())
+	route := d.of(q)
+	if r.trial = route.breaker.phase == halfOpen; r.trial {
+		route.trying = true
+		d.hold(q.route)
+	}
 }
 
 // newcomer is a queue of priority 0 of an account that has nothing in flight here;
@@ -387,9 +394,6 @@ func (d *Dispatcher) newcomer() *Queue {
 // account that fills it with long answers of priority 0 does not keep the first
 // rows of others waiting for their end.
 func (d *Dispatcher) aside(limit int) int {
-	if d.breaker.phase != closed {
-		return 0
-	}
 	return max(1, limit/8)
 }
 

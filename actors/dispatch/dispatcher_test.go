@@ -21,6 +21,12 @@ func (d *Dispatcher) pickOne(t testing.TB) *Queue {
 	return r.queue
 }
 
+// resumeByHand resumes a dispatcher without goroutines: the test picks.
+func (d *Dispatcher) resumeByHand() {
+	d.workers = 1 << 20
+	d.Resume()
+}
+
 func TestDispatcherServesPriority0First(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
@@ -99,8 +105,8 @@ func TestTheFirstRowOfAnAccountNeedsNoRoom(t *testing.T) {
 	for take() {
 		room++
 	}
-	if room != d.limit(true) {
-		t.Fatalf("%d rows went out, want %d", room, d.limit(true))
+	if room != d.window.Limit(true) {
+		t.Fatalf("%d rows went out, want %d", room, d.window.Limit(true))
 	}
 	modest, calm := &Queue{account: "modest", group: 1}, &Queue{account: "calm", priority: 1, group: 1}
 	d.put(modest, tasks(2, 10))
@@ -142,19 +148,31 @@ func TestDispatcherLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := testDispatcher()
 		queues := make([]*Queue, 6)
+		out := &Outbox{Notify: func() {}}
+		d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) {}})
+		d.resumeByHand()
 		for i := range queues {
-			queues[i] = &Queue{account: fmt.Sprint(i % 3), priority: i % 2, group: 1 + i/4*2}
+			queues[i] = &Queue{out: out, route: engine.Route(fmt.Sprint(i % 2)), account: fmt.Sprint(i % 3), priority: i % 2, group: 1 + i/4*2}
 		}
-		in, out := 0, 0
+		in, left := 0, 0
 		for range rapid.IntRange(1, 50).Draw(t, "steps") {
 			l := queues[rapid.IntRange(0, len(queues)-1).Draw(t, "queue")]
-			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			switch rapid.IntRange(0, 12).Draw(t, "step") {
 			case 0:
-				out += len(d.withdraw(l))
+				left += len(d.withdraw(l))
 			case 1:
 				for _, back := range d.pause() {
-					out += len(back)
+					left += len(back)
 				}
+			case 10: // row after row fails
+				for range breakerFailures {
+					d.finish(0, 0, l, evidence{err: errProbe, trial: true})
+				}
+			case 11:
+				d.Rest(l.route)
+				left += len(out.Take(nil))
+			case 12:
+				d.Try(l.route)
 			case 2, 3, 4:
 				n := rapid.IntRange(0, 5).Draw(t, "n")
 				in += n
@@ -162,19 +180,19 @@ func TestDispatcherLosesNothing(t *testing.T) {
 			default:
 				var r request
 				if d.pick(&r) {
-					out += len(r.tasks)
+					left += len(r.tasks)
 					d.queued -= len(r.tasks)
 				}
 			}
-			if d.queued != in-out {
-				t.Fatalf("%d queued, want %d", d.queued, in-out)
+			if d.queued != in-left {
+				t.Fatalf("%d queued, want %d", d.queued, in-left)
 			}
 		}
 		for _, back := range d.pause() {
-			out += len(back)
+			left += len(back)
 		}
-		if in != out || d.queued != 0 {
-			t.Fatalf("%d tasks in, %d out, %d queued", in, out, d.queued)
+		if in != left || d.queued != 0 {
+			t.Fatalf("%d tasks in, %d out, %d queued", in, left, d.queued)
 		}
 	})
 }
@@ -255,41 +273,111 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
 	opened := 0
-	d.Watch(Hooks{Opened: func(time.Duration, error) { opened++ }})
+	d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) { opened++ }})
 	failure := evidence{err: errors.New("status 500")}
-	d.Resume()
+	queue := &Queue{priority: 1, group: 1}
+	d.resumeByHand()
 	for range breakerFailures - 1 {
-		d.finish(1, 0, &Queue{priority: 1}, failure)
+		d.finish(1, 0, queue, failure)
 	}
-	d.finish(1, 0, &Queue{priority: 1}, evidence{answered: true})
+	d.finish(1, 0, queue, evidence{answered: true})
 	for range breakerFailures - 1 {
-		d.finish(1, 0, &Queue{priority: 1}, failure)
+		d.finish(1, 0, queue, failure)
 	}
-	if opened != 0 || d.paused {
+	if opened != 0 {
 		t.Fatal("the breaker opened although a row was answered between the failures")
 	}
-	d.finish(1, 0, &Queue{priority: 1}, failure)
-	if opened != 1 || !d.paused {
+	d.finish(1, 0, queue, failure)
+	if opened != 1 {
 		t.Fatal("the breaker is closed after failures in a row")
 	}
-	d.finish(1, 0, &Queue{priority: 1}, failure) // was in flight
+	d.finish(1, 0, queue, failure) // was in flight
 	if opened != 1 {
 		t.Error("the breaker opened twice")
 	}
-	d.Resume()
-	if limit, _, _ := d.Load(); limit != 1 {
-		t.Errorf("limit after a pause = %d, want a single row", limit)
+	var r request
+	d.put(queue, tasks(5, 10))
+	if d.pick(&r) {
+		t.Fatal("a row goes out while the breaker is open")
 	}
-	d.finish(1, 0, &Queue{priority: 1}, evidence{answered: true})
-	if limit, _, _ := d.Load(); limit < 2 {
+	if got := d.demand(queue); got != leastAhead {
+		t.Errorf("a route that rests wants %d rows", got)
+	}
+	d.Try("")
+	if !d.pick(&r) || !r.trial || d.pick(&r) {
+		t.Fatal("want a single row after the pause")
+	}
+	d.finish(1, 0, queue, failure) // sent before the pause
+	if opened != 1 || d.pick(&r) {
+		t.Fatal("a row of before the pause decides")
+	}
+	d.finish(1, 0, queue, evidence{err: errors.New("status 500"), trial: true})
+	if opened != 2 || d.pick(&r) {
+		t.Fatal("the row that was let through failed, and others follow")
+	}
+	d.Try("")
+	d.pick(&r)
+	d.finish(1, 0, queue, evidence{trial: true}) // its job was stopped
+	if !d.pick(&r) || d.pick(&r) {
+		t.Fatal("want another single row where the first told nothing")
+	}
+	d.finish(1, 0, queue, evidence{answered: true, trial: true})
+	if !d.pick(&r) || r.trial || !d.pick(&r) {
 		t.Error("a row was answered, and still only one may go")
+	}
+}
+
+// What fails every row of one model leaves those of the others alone, whatever
+// they are of: the same job's account, or another's.
+func TestARouteRestsAlone(t *testing.T) {
+	t.Parallel()
+	d := testDispatcher()
+	var rests []engine.Route
+	d.Watch(Hooks{Opened: func(r engine.Route, _ time.Duration, _ error) { rests = append(rests, r) }})
+	d.resumeByHand()
+	out := &Outbox{Notify: func() {}}
+	broken := &Queue{route: "broken", account: "a", priority: 1, group: 1, out: out}
+	twin := &Queue{route: "broken", account: "b", group: 1, out: out}
+	sound := &Queue{route: "sound", account: "a", priority: 1, group: 1, out: out}
+	d.put(broken, tasks(3, 10))
+	d.put(twin, tasks(2, 10))
+	d.put(sound, tasks(2, 10))
+	for range breakerFailures {
+		d.finish(1, 0, sound, evidence{answered: true})
+		d.finish(1, 0, broken, evidence{err: errors.New("status 500"), took: time.Nanosecond})
+	}
+	if len(rests) != 1 || rests[0] != "broken" {
+		t.Fatalf("routes at rest: %v", rests)
+	}
+	for range 2 {
+		if got := d.pickOne(t); got != sound {
+			t.Fatalf("a row of %s goes out", got.route)
+		}
+	}
+	d.Rest("broken")
+	back := out.Take(nil)
+	if len(back) != 5 || len(broken.waiting)+len(twin.waiting) != 0 || d.queued != 2 {
+		t.Fatalf("%d rows came back, %d are queued", len(back), d.queued)
+	}
+	for _, task := range back {
+		if task.Outcome != Unblamed {
+			t.Errorf("a row comes back as %v", task.Outcome)
+		}
+	}
+	d.put(twin, tasks(2, 10))
+	d.Renew(0) // it came back
+	if got := d.pickOne(t); got != twin {
+		t.Fatalf("a row of %s goes out", got.route)
+	}
+	if got := d.withdraw(twin); len(got) != 1 {
+		t.Errorf("%d rows withdrawn, want the one that waits for the trial", len(got))
 	}
 }
 
 func TestBreakerForgivesWhatWasSentBeforeAnAnswer(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
-	d.Watch(Hooks{Opened: func(time.Duration, error) { t.Error("the breaker opened") }})
+	d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) { t.Error("the breaker opened") }})
 	d.Resume()
 	d.finish(1, 0, &Queue{priority: 1}, evidence{answered: true})
 	for range 2 * breakerFailures { // hung since before that

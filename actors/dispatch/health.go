@@ -1,26 +1,27 @@
 package dispatch
 
 import (
+	"errors"
+	"syscall"
 	"time"
 
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Health decides whether a server is in use, from what its probes and its rows
-// say, and when to look at it. It is a plain struct: its owner serialises the
-// calls and passes the time in.
+// Health decides whether a server is in use, from what its probes say, and when
+// its gauges are read. That rows of one model fail is the business of their route.
+// It is a plain struct: its owner serialises the calls and passes the time in.
 //
-//	         a probe succeeds                  the breaker opens
-//	unknown ──────────────────► up ──────────────────────────► resting
-//	                           ▲  │ a probe fails, and no row     │ pause over
-//	                           │  ▼ was answered of late          │
-//	                           down ◄─────────────────────────────┘
+//	         a probe succeeds      a probe fails, and no row was answered of late
+//	unknown ──────────────────► up ──────────────────────────────────────────────► down
+//	                             ▲                                                   │
+//	                             └───────────────── a probe succeeds ────────────────┘
 //
 // From anywhere it leaves for good.
 type Health struct {
 	phase   healthPhase
 	info    engine.Info
-	until   time.Time // resting: the end of the pause
+	late    int       // probes in a row that were not answered in time
 	probing bool      // a probe is on its way
 	reading bool      // gauges are being read
 	read    time.Time // since when, or when they were last
@@ -32,7 +33,6 @@ const (
 	unknown healthPhase = iota
 	up
 	down
-	resting
 	gone
 )
 
@@ -64,28 +64,41 @@ func (h *Health) Probe() bool {
 }
 
 // Probed takes what the server said. answers reports that it answered a row
-// within the time of a probe: a busy one may be too slow for more.
-func (h *Health) Probed(info engine.Info, err error, answers bool, now time.Time) Change {
+// within the time of a probe: a busy one may be too slow for more. Where nobody
+// listens nobody is busy.
+func (h *Health) Probed(info engine.Info, err error, answers bool) Change {
 	h.probing = false
 	switch {
-	case h.phase == gone, h.phase == resting && now.Before(h.until):
+	case h.phase == gone:
 		return Same
 	case err == nil:
 		return h.rise(info)
-	case h.phase == unknown, h.phase == up && !answers:
-		if h.phase == up {
-			h.phase = down
-		}
+	case h.phase == unknown:
 		return Fell
-	case h.phase == resting:
+	case h.phase == up && (errors.Is(err, syscall.ECONNREFUSED) || !answers && !h.excuses(err)):
 		h.phase = down
+		return Fell
 	}
 	return Same
 }
 
+// mostLate is how many probes in a row a server that was up may leave without an
+// answer: one that reads long prompts has been seen to take 10 s for a word about
+// its health. One that refuses is down at once.
+const mostLate = 2
+
+func (h *Health) excuses(err error) bool {
+	var timeout interface{ Timeout() bool }
+	if !errors.As(err, &timeout) || !timeout.Timeout() {
+		return false
+	}
+	h.late++
+	return h.late <= mostLate
+}
+
 func (h *Health) rise(info engine.Info) Change {
 	was, before := h.phase, h.info
-	h.phase, h.info = up, info
+	h.phase, h.info, h.late = up, info, 0
 	switch {
 	case was != up, info.Slots != before.Slots:
 		return Renewed
@@ -93,24 +106,6 @@ func (h *Health) rise(info engine.Info) Change {
 		return Altered
 	}
 	return Same
-}
-
-// NextProbe is how long to wait for the next look at what the server serves.
-func (h *Health) NextProbe(interval time.Duration, now time.Time) time.Duration {
-	if h.phase == resting { // until then nothing that it says counts
-		return max(0, h.until.Sub(now))
-	}
-	return interval
-}
-
-// Opened takes note that the breaker has opened for so long. It reports whether
-// that takes the server out of use.
-func (h *Health) Opened(pause time.Duration, now time.Time) bool {
-	if h.phase != up {
-		return false
-	}
-	h.phase, h.until = resting, now.Add(pause)
-	return true
 }
 
 // Leave takes the server out of use for good.

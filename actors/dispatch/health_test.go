@@ -1,7 +1,10 @@
 package dispatch
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,23 +14,23 @@ import (
 )
 
 var (
-	errRefused = errors.New("connection refused")
-	start      = time.Unix(0, 0)
-	oneModel   = engine.Info{Kind: "vllm", Slots: 8, Models: []engine.ServedModel{{Name: "m"}}}
+	errProbe = errors.New("HTTP 502")
+	start    = time.Unix(0, 0)
+	oneModel = engine.Info{Kind: "vllm", Slots: 8, Models: []engine.ServedModel{{Name: "m"}}}
 )
 
 // probe asks and answers at once.
-func (h *Health) probe(t testing.TB, info engine.Info, err error, answers bool, now time.Time) Change {
+func (h *Health) probe(t testing.TB, info engine.Info, err error, answers bool) Change {
 	t.Helper()
 	if !h.Probe() {
 		t.Fatal("a probe is on its way")
 	}
-	return h.Probed(info, err, answers, now)
+	return h.Probed(info, err, answers)
 }
 
 func upHealth(t testing.TB) *Health {
 	h := new(Health)
-	if got := h.probe(t, oneModel, nil, false, start); got != Renewed || !h.Up() {
+	if got := h.probe(t, oneModel, nil, false); got != Renewed || !h.Up() {
 		t.Fatalf("the first probe that succeeds = %v", got)
 	}
 	return h
@@ -37,7 +40,7 @@ func TestHealth_TellsWhatAProbeChanges(t *testing.T) {
 	t.Parallel()
 	h := new(Health)
 	for range 2 { // as long as nothing is known each failure may have another reason
-		if got := h.probe(t, engine.Info{}, errRefused, false, start); got != Fell || h.Up() {
+		if got := h.probe(t, engine.Info{}, errProbe, false); got != Fell || h.Up() {
 			t.Fatalf("a failure of an unknown server = %v", got)
 		}
 	}
@@ -55,12 +58,14 @@ func TestHealth_TellsWhatAProbeChanges(t *testing.T) {
 		{oneModel, nil, false, Same, true},
 		{more, nil, false, Altered, true},
 		{other, nil, false, Renewed, true}, // another number of slots is another start
-		{engine.Info{}, errRefused, true, Same, true},
-		{engine.Info{}, errRefused, false, Fell, false},
-		{engine.Info{}, errRefused, false, Same, false},
+		{engine.Info{}, errProbe, true, Same, true},
+		{engine.Info{}, errProbe, false, Fell, false},
+		{engine.Info{}, errProbe, false, Same, false},
 		{other, nil, false, Renewed, true},
+		{engine.Info{}, fmt.Errorf("get models: %w", syscall.ECONNREFUSED), true, Fell, false},
+		{other, nil, true, Renewed, true},
 	} {
-		if got := h.probe(t, step.info, step.err, step.answers, start); got != step.want || h.Up() != step.up {
+		if got := h.probe(t, step.info, step.err, step.answers); got != step.want || h.Up() != step.up {
 			t.Fatalf("step %d: %v, up = %v, want %v", i, got, h.Up(), step.want)
 		}
 		if h.Up() && len(h.Info().Models) == 0 {
@@ -69,26 +74,33 @@ func TestHealth_TellsWhatAProbeChanges(t *testing.T) {
 	}
 }
 
-func TestHealth_ListensToNoProbeWhileItRests(t *testing.T) {
+// A server that is late with its answer to a probe may only be busy; one that
+// refuses is not, and one that is late again and again is not either.
+func TestHealth_BearsLateProbes(t *testing.T) {
 	t.Parallel()
 	h := upHealth(t)
-	if !h.Opened(10*time.Second, start) || h.Up() || h.Opened(time.Second, start) {
-		t.Fatal("an open breaker takes a server out of use, once")
+	late := fmt.Errorf("probe: %w", context.DeadlineExceeded)
+	for range 3 {
+		for range mostLate {
+			if got := h.probe(t, engine.Info{}, late, false); got != Same || !h.Up() {
+				t.Fatalf("a late probe = %v", got)
+			}
+		}
+		if got := h.probe(t, oneModel, nil, false); got != Same {
+			t.Fatalf("a probe in time = %v", got)
+		}
 	}
-	if got := h.NextProbe(5*time.Second, start.Add(time.Second)); got != 9*time.Second {
-		t.Errorf("next probe after %v, want at the end of the pause", got)
+	for range mostLate {
+		h.probe(t, engine.Info{}, late, false)
 	}
-	if got := h.probe(t, oneModel, nil, false, start.Add(9*time.Second)); got != Same || h.Up() {
-		t.Fatalf("a probe within the pause = %v", got)
+	if got := h.probe(t, engine.Info{}, late, true); got != Same || !h.Up() {
+		t.Fatalf("a late probe of a server that answers rows = %v", got)
 	}
-	if got := h.probe(t, oneModel, errRefused, false, start.Add(10*time.Second)); got != Same || h.Up() {
-		t.Fatalf("a probe that fails after the pause = %v, want nothing new", got)
+	if got := h.probe(t, engine.Info{}, late, false); got != Fell || h.Up() {
+		t.Fatalf("one late probe too many = %v", got)
 	}
-	if got := h.NextProbe(5*time.Second, start.Add(10*time.Second)); got != 5*time.Second {
-		t.Errorf("next probe after %v, want the usual time", got)
-	}
-	if got := h.probe(t, oneModel, nil, false, start.Add(15*time.Second)); got != Renewed || !h.Up() {
-		t.Fatalf("a probe after the pause = %v", got)
+	if h = upHealth(t); h.probe(t, engine.Info{}, errProbe, false) != Fell {
+		t.Fatal("a server that refuses is taken for busy")
 	}
 }
 
@@ -96,7 +108,7 @@ func TestHealth_LeavesForGood(t *testing.T) {
 	t.Parallel()
 	h := upHealth(t)
 	h.Leave()
-	if h.Opened(time.Second, start) || h.Read(start) || h.probe(t, oneModel, nil, true, start) != Same || h.Up() {
+	if h.Read(start) || h.probe(t, oneModel, nil, true) != Same || h.Up() {
 		t.Error("a server that has left is in use again")
 	}
 }
@@ -118,7 +130,7 @@ func TestHealth_OneProbeAndOneReadingAtATime(t *testing.T) {
 		t.Error("a full window waits for the usual reading")
 	}
 	h.HasRead()
-	h.Probed(engine.Info{}, errRefused, false, start)
+	h.Probed(engine.Info{}, errProbe, false)
 	if h.Up() || h.Read(start.Add(time.Minute)) {
 		t.Error("the gauges of a server that is down are read")
 	}
@@ -129,35 +141,27 @@ func TestHealth_OneProbeAndOneReadingAtATime(t *testing.T) {
 func TestHealth_IsUpOnlyByAProbe(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		h, now, told, known := new(Health), start, false, false
+		h, known := new(Health), false
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			now = now.Add(time.Duration(rapid.IntRange(0, 4000).Draw(t, "ms")) * time.Millisecond)
-			switch rapid.IntRange(0, 2).Draw(t, "step") {
+			h.Probe()
+			err, was := error(nil), h.Up()
+			switch rapid.IntRange(0, 2).Draw(t, "end") {
 			case 0:
-				h.Probe()
-				err, was := error(nil), h.Up()
-				if rapid.Bool().Draw(t, "fails") {
-					err = errRefused
-				}
-				change := h.Probed(oneModel, err, rapid.Bool().Draw(t, "answers"), now)
-				if h.Up() && !was && (err != nil || change != Renewed) {
-					t.Fatalf("up by a probe with %v, told as %v", err, change)
-				}
-				if change == Fell && known && !was {
-					t.Fatal("a fall is told twice")
-				}
-				known = known || h.Up()
-				told = h.Up()
+				err = errProbe
 			case 1:
-				if h.Opened(time.Second, now) != told {
-					t.Fatalf("the breaker of a server that is up: %v", told)
-				}
-				told = false
-			default:
-				if wait := h.NextProbe(5*time.Second, now); wait < 0 || wait > 5*time.Second {
-					t.Fatalf("the next probe is in %v", wait)
-				}
+				err = context.DeadlineExceeded
 			}
+			change := h.Probed(oneModel, err, rapid.Bool().Draw(t, "answers"))
+			if h.Up() && !was && (err != nil || change != Renewed) {
+				t.Fatalf("up by a probe with %v, told as %v", err, change)
+			}
+			if change == Fell && known && !was {
+				t.Fatal("a fall is told twice")
+			}
+			if !h.Up() && was && change != Fell {
+				t.Fatalf("a fall is told as %v", change)
+			}
+			known = known || h.Up()
 		}
 	})
 }

@@ -25,7 +25,7 @@ func testDispatcher() *Dispatcher {
 		Seconds:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "seconds", Help: "Seconds."}),
 		Retries:  prometheus.NewCounter(prometheus.CounterOpts{Name: "retries_total", Help: "Retries."}),
 	}})
-	d.Watch(Hooks{Opened: func(time.Duration, error) {}, Filled: func() {}, Suspect: func(error) {}, Panicked: func(error) {}})
+	d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) {}, Filled: func() {}, Suspect: func(error) {}, Panicked: func(error) {}})
 	return d
 }
 
@@ -112,7 +112,7 @@ func newBench(t testing.TB, s *scripted, change ...func(*Job)) *bench {
 	if b.queue, err = b.disp.Open(b.job, s, b.out); err != nil {
 		t.Fatal(err)
 	}
-	b.disp.hooks.Opened = func(time.Duration, error) { go b.disp.Resume() }
+	b.disp.hooks.Opened = func(r engine.Route, _ time.Duration, _ error) { go b.disp.Try(r) }
 	b.disp.Resume()
 	t.Cleanup(b.disp.Close)
 	return b
@@ -142,5 +142,10 @@ func (b *bench) wait(n int) (back []*Task) {
 
 // lost is an error without an answer: the connection broke.
 func lost() error { return &engine.Error{Class: engine.Moment, Message: "connection reset"} }
+
+// gated is the refusal of a path that is switched off.
+func gated() error {
+	return &engine.Error{Class: engine.ServerFault, Status: 403, Message: "switched off"}
+}
 
 var errUnsupported = errors.New("parameter min_p is not supported")

@@ -24,6 +24,7 @@ type Job struct {
 // A Queue is the way of one job's rows through one server.
 type Queue struct {
 	job      Job
+	route    engine.Route
 	account  string
 	priority int // 0 or 1
 	group    int // rows in a request
@@ -31,7 +32,9 @@ type Queue struct {
 	call     engine.Call
 	ask      func(context.Context, string) (int, error) // how many tokens a prompt has; nil where the server cannot say
 	mute     atomic.Bool                                // it turned out that it cannot
+	cuts     atomic.Bool                                // and that it cuts prompts without a word
 	seen     atomic.Int64                               // answers
+	limit    atomic.Int64                               // tokens a prompt may have, where only a refusal told; 0 before
 	out      *Outbox
 	waiting  []*Task // owned by the dispatcher
 }
@@ -43,17 +46,25 @@ func (d *Dispatcher) Open(job Job, server engine.Engine, out *Outbox) (*Queue, e
 	embeds := spec.Model.Kind == rowmill.KindEmbedding
 	call, err := server.Prepare(engine.Params{
 		Model: spec.Model, System: spec.System, Schema: spec.Schema, Sampling: spec.Sampling,
-		Logprobs:   !spec.Model.NoLogprobs && !embeds,
+		Logprobs: spec.WantsLogprobs(), RowSeeds: spec.SeedPerRow,
 		ContextLen: job.ContextLength, MaxTokens: job.MaxTokens,
 	})
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{job: job, account: spec.Account, priority: min(max(spec.Priority, 0), 1), group: 1, disp: d, call: call, ask: countOn(call), out: out}
+	q := &Queue{job: job, route: engine.RouteOf(spec.Model), account: spec.Account, priority: min(max(spec.Priority, 0), 1), group: 1, disp: d, call: call, ask: countOn(call, job), out: out}
 	if embeds {
 		q.group = job.Group
 	}
 	return q, nil
+}
+
+// promptLimit is how many tokens a prompt may have; 0 for no limit that is known.
+func (q *Queue) promptLimit() int {
+	if q.job.PromptLimit > 0 {
+		return q.job.PromptLimit
+	}
+	return int(q.limit.Load())
 }
 
 // Put hands rows to the server.
@@ -72,7 +83,7 @@ func (q *Queue) Waiting() int {
 // Demand is how many of the job's rows the server should have, in flight and
 // waiting here.
 func (q *Queue) Demand() int {
-	want := q.disp.demand(q.priority)
+	want := q.disp.demand(q)
 	if q.group > 1 {
 		want = max(want, 4*q.group)
 	}

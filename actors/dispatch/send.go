@@ -19,6 +19,7 @@ type evidence struct {
 	tokens     int64         // if so: of the answer
 	prompts    int64         // if so: tokens of the prompts
 	overloaded bool          // it refused because it has too much to do
+	trial      bool          // the request tried a route that rested
 	err        error         // it failed: the connection broke, or a status of 500 and above
 }
 
@@ -108,7 +109,7 @@ func blamed(ctx context.Context, err error) error {
 }
 
 func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration) (seen evidence) {
-	text, ok := q.fit(t, &seen)
+	text, ok := q.fit(t)
 	if !ok {
 		return seen
 	}
@@ -117,14 +118,14 @@ func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration) (see
 		q.failed(t, err, &seen)
 		return seen
 	}
-	q.accepted(t, &reply)
+	q.accepted(t, &reply, []byte(text))
 	return evidence{answered: true, tokens: reply.OutputTokens, prompts: reply.InputTokens}
 }
 
 func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration) (seen evidence) {
 	rows, sent := make([]engine.Row, 0, len(tasks)), make([]*Task, 0, len(tasks))
 	for _, t := range tasks {
-		if text, ok := q.fit(t, &seen); ok {
+		if text, ok := q.fit(t); ok {
 			rows, sent = append(rows, engine.Row{Text: []byte(text), Patience: q.wait(t.overdue, usual)}), append(sent, t)
 		}
 	}
@@ -140,7 +141,7 @@ func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration) (
 		case faults[i] != nil:
 			q.failed(t, faults[i], &seen)
 		default:
-			q.accepted(t, &replies[i])
+			q.accepted(t, &replies[i], rows[i].Text)
 			seen.answered = true
 			seen.prompts += replies[i].InputTokens
 		}
@@ -157,34 +158,52 @@ const (
 )
 
 // fit returns the text to send: that of the row, cut where its prompt would
-// not leave room for the answer and the job allows it. ok is false where the
-// task has failed instead.
-func (q *Queue) fit(t *Task, seen *evidence) (text string, ok bool) {
-	if q.job.PromptLimit == 0 {
+// not leave room for the answer and the job allows it. Where the server does not
+// count and ours may be another count, it cuts, but refuses nothing: that is left
+// to the answer, of a server that would not cut the prompt itself.
+// ok is false where the task has failed instead.
+func (q *Queue) fit(t *Task) (text string, ok bool) {
+	limit := q.promptLimit() * (100 - squeeze*t.squeezed) / 100
+	t.sent = len(t.Row.Text)
+	if t.unlimited = limit == 0; t.unlimited {
 		return t.Row.Text, true
 	}
-	limit := q.job.PromptLimit * (100 - squeeze*t.squeezed) / 100
 	ask := q.ask
 	if q.mute.Load() {
 		ask = nil
 	}
 	text, fits, err := q.job.Counter.Fit(q.job.Ctx, t.Row.Text, limit, ask)
+	doubt := err != nil || ask == nil && !q.cuts.Load() && !q.job.Counter.Exact(t.Row.Text)
 	switch {
-	case errors.Is(err, engine.ErrNoCounting):
-		q.mute.Store(true)
-		return q.fit(t, seen)
-	case err != nil:
-		q.failed(t, err, seen)
+	case err == nil:
+	case q.job.Ctx.Err() != nil: // the job was stopped
+		t.Outcome = Unblamed
 		return "", false
-	case !fits:
+	case errors.Is(err, engine.ErrNoCounting):
+		q.cuts.Store(errors.Is(err, engine.ErrCutsPrompts))
+		q.mute.Store(true)
+		return q.fit(t)
+	default:
+		text, fits, _ = q.job.Counter.Fit(q.job.Ctx, t.Row.Text, limit, nil) // without a server there is no error
+	}
+	if !fits && !doubt {
 		return "", q.tooLong(t, fmt.Sprintf("The prompt has more than %d tokens even without the row's text: system prompt and max_tokens leave no room in the context.", limit))
 	}
-	if t.squeezed > 0 && len(text) == len(t.Row.Text) { // our count is far off: cut by length
+	switch {
+	case t.most > 0:
+		text = prompt.Beginning(text, t.most)
+	case t.squeezed > 0 && len(text) == len(t.Row.Text): // our count is far off: cut by length
 		text = prompt.Beginning(text, len(text)*(100-squeeze*t.squeezed)/100)
 	}
-	if t.Cut = len(text) < len(t.Row.Text); t.Cut && !q.job.Spec.TruncateRows {
+	t.Cut = len(text) < len(t.Row.Text)
+	switch {
+	case doubt && (!fits || t.Cut && !q.job.Spec.TruncateRows):
+		t.Cut = false
+		return t.Row.Text, true
+	case t.Cut && !q.job.Spec.TruncateRows:
 		return "", q.tooLong(t, fmt.Sprintf("The prompt has more than the %d tokens that max_tokens leaves of the context.", limit))
 	}
+	t.sent = len(text)
 	return text, true
 }
 
@@ -209,8 +228,11 @@ func (q *Queue) seed(t *Task) *int64 {
 // server's: counting again costs as much as counting did.
 const compareEvery = 16
 
-func (q *Queue) accepted(t *Task, reply *engine.Reply) {
-	if q.seen.Add(1)%compareEvery == 1 && !t.Cut {
+func (q *Queue) accepted(t *Task, reply *engine.Reply, text []byte) {
+	switch {
+	case reply.InputTokens == 0: // the server does not count them
+		reply.InputTokens = int64(q.job.Counter.Count(string(text)))
+	case q.seen.Add(1)%compareEvery == 1 && !t.Cut:
 		q.job.Counter.Observe(t.Row.Text, reply.InputTokens)
 	}
 	t.attempts++
@@ -244,14 +266,28 @@ func (q *Queue) failed(t *Task, err error, seen *evidence) {
 			t.Outcome = Unblamed
 			return
 		}
-		t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp,
-			"The connection to the engine broke on every attempt: "+fault.Message, "", t.attempts+t.faults), Final
+		what := "The connection to the engine broke on every attempt: "
+		if fault.Class == engine.ServerFault {
+			what = "No engine could be used for the row: "
+		}
+		t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp, what+fault.Message, "", t.attempts+t.faults), Final
 		return
 	}
-	if fault.TooLong && q.job.Spec.TruncateRows && q.job.PromptLimit > 0 && t.squeezed < mostSqueezes {
-		t.squeezed++
-		t.Outcome = Unblamed
-		return
+	if fault.TooLong && q.job.Spec.TruncateRows && t.squeezed < mostSqueezes {
+		if !t.unlimited {
+			t.squeezed++
+		} else if fault.Context > 0 { // its list of models does not tell it
+			q.limit.Store(int64(q.job.Spec.PromptLimit(fault.Context)))
+		}
+		if limit := q.promptLimit(); limit > 0 {
+			if fault.Prompt > limit {
+				t.most = t.sent * limit / fault.Prompt
+			} else {
+				t.most = t.most * (100 - squeeze) / 100
+			}
+			t.Outcome = Unblamed
+			return
+		}
 	}
 	t.attempts++
 	if fault.Status == 500 {
@@ -268,13 +304,20 @@ func (q *Queue) failed(t *Task, err error, seen *evidence) {
 }
 
 // countOn returns the question how many tokens a prompt has to the server
-// behind call; nil where it has no answer.
-func countOn(call engine.Call) func(context.Context, string) (int, error) {
+// behind call; nil where it has no answer. A server that refuses a prompt as too
+// long says no number: then it is ours, and beyond the limit by an eighth at least,
+// so that what is cut in such steps is soon short enough to be counted.
+func countOn(call engine.Call, job Job) func(context.Context, string) (int, error) {
 	counter, ok := call.(engine.PromptCounter)
 	if !ok {
 		return nil
 	}
 	return func(ctx context.Context, text string) (int, error) {
-		return counter.CountPrompt(ctx, engine.Row{Text: []byte(text)})
+		n, err := counter.CountPrompt(ctx, engine.Row{Text: []byte(text)})
+		var fault *engine.Error
+		if errors.As(err, &fault) && fault.TooLong {
+			return max(job.Counter.Count(text), job.PromptLimit*9/8+1), nil
+		}
+		return n, err
 	}
 }

@@ -78,6 +78,15 @@ func TestQueue_GroupsTextsToEmbed(t *testing.T) {
 			t.Errorf("%q → %+v", task.Row.Text, task.Out)
 		}
 	}
+	// Of a server that does not count tokens they are ours.
+	s.embed = func(rows []engine.Row) ([]engine.Reply, []*engine.Error, error) {
+		return []engine.Reply{{Embedding: []float32{1}}}, make([]*engine.Error, len(rows)), nil
+	}
+	for _, task := range b.run(tasksOf([]string{"a few words"}, plain)) {
+		if want := int64(b.job.Counter.Count("a few words")); want == 0 || task.Out.InputTokens != want {
+			t.Errorf("%d tokens, want %d", task.Out.InputTokens, want)
+		}
+	}
 	s.embed = func([]engine.Row) ([]engine.Reply, []*engine.Error, error) { return nil, nil, lost() }
 	for _, task := range b.run(tasksOf([]string{"a", "b"}, plain)) {
 		if task.Outcome != Unblamed {
@@ -205,27 +214,34 @@ func TestQueue_NothingIsSentForAJobThatWasStopped(t *testing.T) {
 // server asks for.
 func TestQueue_LongRows(t *testing.T) {
 	t.Parallel()
+	const limit = 50
 	long := strings.Repeat("word", 100) // 100 tokens by our count
 	for name, c := range map[string]struct {
 		truncate bool
-		takes    int // bytes, of the server
+		takes    int  // bytes, of the server
+		tells    bool // how many tokens it counts
 		code     string
 		cut      bool
 	}{
-		"cut":                   {true, 4 * 50, "", true},
-		"not to be cut":         {false, 4 * 50, rowmill.RowTooLong, false},
-		"cut further":           {true, 4 * 35, "", true},
-		"cut as far as it goes": {true, 4, rowmill.RowTooLong, true},
+		"cut":                       {true, 4 * 50, false, "", true},
+		"not to be cut":             {false, 4 * 50, false, rowmill.RowTooLong, false},
+		"cut further":               {true, 4 * 35, false, "", true},
+		"cut as far as it goes":     {true, 4, false, rowmill.RowTooLong, true},
+		"cut by the server's count": {true, 4, true, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := &scripted{answer: func(_ context.Context, row engine.Row) (engine.Reply, error) {
 				if len(row.Text) > c.takes {
-					return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true}
+					e := &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true}
+					if c.tells {
+						e.Prompt = len(row.Text) * limit / c.takes
+					}
+					return engine.Reply{}, e
 				}
 				return answered("ok")
 			}}
-			b := newBench(t, s, func(j *Job) { j.PromptLimit, j.Spec.TruncateRows = 50, c.truncate })
+			b := newBench(t, s, func(j *Job) { j.PromptLimit, j.Spec.TruncateRows = limit, c.truncate })
 			row := tasksOf([]string{long}, plain)[0]
 			for b.once(row).Outcome != Final {
 				if len(s.sent) > mostSqueezes {
@@ -238,8 +254,53 @@ func TestQueue_LongRows(t *testing.T) {
 			if c.code == "" && (row.Cut != c.cut || row.Row.Text != long) {
 				t.Errorf("cut = %v, and the row keeps %d bytes", row.Cut, len(row.Row.Text))
 			}
-			if !c.truncate && len(s.sent) > 0 {
-				t.Error("a row that is too long was sent")
+			if !c.truncate && len(s.sent) != 1 {
+				t.Errorf("a row that may be too long was sent %d times", len(s.sent))
+			}
+		})
+	}
+}
+
+// A server whose context nobody knows tells it when it refuses a row. Rows are then
+// cut for it, by no more than that.
+func TestQueue_LearnsTheContextFromRefusals(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("word", 100) // 100 tokens by our count
+	for name, c := range map[string]struct {
+		context  int
+		truncate bool
+		code     string
+	}{
+		"told":           {60, true, ""},
+		"told, not cut":  {60, false, rowmill.RowTooLong},
+		"it is not told": {0, true, rowmill.RowTooLong},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var limit int
+			s := &scripted{answer: func(_ context.Context, row engine.Row) (engine.Reply, error) {
+				if len(row.Text) > 4*limit {
+					return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true, Context: c.context}
+				}
+				return answered("ok")
+			}}
+			b := newBench(t, s, func(j *Job) {
+				j.PromptLimit, j.Spec.TruncateRows = 0, c.truncate
+				j.Spec.Sampling = map[string]any{"max_tokens": int64(9)}
+				limit = j.Spec.PromptLimit(60)
+			})
+			for _, row := range tasksOf([]string{long, long + long}, plain) {
+				for b.once(row).Outcome != Final {
+					if len(s.sent) > 4 {
+						t.Fatal("rows are sent again and again")
+					}
+				}
+				if row.Out.Failed() != (c.code != "") || row.Out.Failed() && row.Out.Err.Code != c.code || row.Cut != (c.code == "") {
+					t.Errorf("output = %+v %+v, cut: %v", row.Out, row.Out.Err, row.Cut)
+				}
+			}
+			if sent := s.sent[len(s.sent)-1].Text; c.code == "" && (len(s.sent) != 3 || len(sent) != 4*limit) {
+				t.Errorf("%d rows were sent, the last of %d bytes, want 3 and %d", len(s.sent), len(sent), 4*limit)
 			}
 		})
 	}
@@ -259,40 +320,62 @@ func (c *counting) CountPrompt(_ context.Context, row engine.Row) (int, error) {
 	return c.count(string(row.Text))
 }
 
+// However counting goes wrong, rows run: by our own count where the server has
+// none, and without a word against the server.
 func TestQueue_TheServerCounts(t *testing.T) {
 	t.Parallel()
+	refused := func(text string) (int, error) { // beyond its context, which it has to itself
+		if len(text) > 60 {
+			return 0, &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true}
+		}
+		return len(text), nil
+	}
 	for name, c := range map[string]struct {
 		count func(string) (int, error)
 		asked func(int64) bool
+		keeps bool // truncate_rows is false
 		code  string
+		sent  func(bytes int) bool
 	}{
-		"a token a byte":   {func(text string) (int, error) { return len(text), nil }, func(n int64) bool { return n > 2 }, ""},
-		"not at all":       {func(string) (int, error) { return 0, engine.ErrNoCounting }, func(n int64) bool { return n == 1 }, ""},
-		"always too much":  {func(text string) (int, error) { return 1000 + len(text), nil }, func(n int64) bool { return n > 2 }, rowmill.RowTooLong},
-		"and is not there": {func(string) (int, error) { return 0, lost() }, func(n int64) bool { return n == 2*maxFaults }, rowmill.RowAttemptsUsedUp},
+		"a token a byte":            {func(text string) (int, error) { return len(text), nil }, func(n int64) bool { return n > 2 }, false, "", func(n int) bool { return n == 50 }},
+		"not at all":                {func(string) (int, error) { return 0, engine.ErrNoCounting }, func(n int64) bool { return n == 1 }, false, "", func(n int) bool { return n == 200 }},
+		"not at all, none is cut":   {func(string) (int, error) { return 0, engine.ErrNoCounting }, func(n int64) bool { return n == 1 }, true, "", func(n int) bool { return n == 400 }},
+		"but cuts, none is cut":     {func(string) (int, error) { return 0, engine.ErrCutsPrompts }, func(n int64) bool { return n == 1 }, true, rowmill.RowTooLong, nil},
+		"but cuts":                  {func(string) (int, error) { return 0, engine.ErrCutsPrompts }, func(n int64) bool { return n == 1 }, false, "", func(n int) bool { return n == 200 }},
+		"always too much":           {func(text string) (int, error) { return 1000 + len(text), nil }, func(n int64) bool { return n > 2 }, false, rowmill.RowTooLong, nil},
+		"it refuses long ones":      {refused, func(n int64) bool { return n > 2 && n < 40 }, false, "", func(n int) bool { return n > 40 && n <= 50 }},
+		"it refuses, none is cut":   {refused, func(n int64) bool { return n > 0 }, true, rowmill.RowTooLong, nil},
+		"it is gone":                {func(string) (int, error) { return 0, lost() }, func(n int64) bool { return n == 2 }, false, "", func(n int) bool { return n == 200 }},
+		"it is gone, none is cut":   {func(string) (int, error) { return 0, lost() }, func(n int64) bool { return n == 2 }, true, "", func(n int) bool { return n == 400 }},
+		"it is gated":               {func(string) (int, error) { return 0, gated() }, func(n int64) bool { return n == 2 }, false, "", func(n int) bool { return n == 200 }},
+		"it cannot read just these": {func(string) (int, error) { return 0, &engine.Error{Class: engine.RowFault, Status: 400} }, func(n int64) bool { return n == 2 }, true, "", func(n int) bool { return n == 400 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := &counting{count: c.count, scripted: &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) { return answered("ok") }}}
-			b := newBench(t, s.scripted, func(j *Job) { j.PromptLimit, j.Spec.TruncateRows = 50, true })
+			b := newBench(t, s.scripted, func(j *Job) { j.PromptLimit, j.Spec.TruncateRows = 50, !c.keeps })
+			b.disp.hooks.Suspect = func(err error) { t.Errorf("the server is suspected for %v", err) }
 			var err error
 			if b.queue, err = b.disp.Open(b.job, s, b.out); err != nil {
 				t.Fatal(err)
 			}
 			for _, row := range tasks(2, 400) {
-				for b.once(row).Outcome != Final {
-					continue
+				if b.once(row).Outcome != Final {
+					t.Fatalf("the row comes back as %v", row.Outcome)
 				}
-				if row.Out.Failed() != (c.code != "") || row.Out.Failed() && row.Out.Err.Code != c.code || c.code == "" && !row.Cut {
+				if row.Out.Failed() != (c.code != "") || row.Out.Failed() && row.Out.Err.Code != c.code || c.code == "" && row.Cut == c.keeps {
 					t.Errorf("output = %+v %+v, cut = %v", row.Out, row.Out.Err, row.Cut)
 				}
 			}
 			if !c.asked(s.asked.Load()) {
 				t.Errorf("the server was asked %d times", s.asked.Load())
 			}
+			if (len(s.sent) > 0) != (c.sent != nil) {
+				t.Errorf("%d rows were sent", len(s.sent))
+			}
 			for _, sent := range s.sent {
-				if name == "a token a byte" && len(sent.Text) > 50 {
-					t.Errorf("%d tokens were sent", len(sent.Text))
+				if !c.sent(len(sent.Text)) {
+					t.Errorf("%d bytes were sent", len(sent.Text))
 				}
 			}
 		})

@@ -20,16 +20,19 @@ type Task struct {
 	Port     order.Port // where it was last sent; its worker's to set
 	Reserved int64      // bytes its worker set aside for the answer on its way
 
-	attempts int        // requests that count against the row
-	breaches int        // of them, answers that broke the schema
-	crashes  int        // of them, those answered with status 500
-	faults   int        // requests lost with their server, which do not
-	overdue  int        // of them, those not waited for any longer
-	squeezed int        // times the server said that the prompt was too long
-	due      time.Time  // not to be sent again before
-	expect   int64      // tokens it is expected to cost: its prompt and its answer
-	avoid    order.Port // the engine that failed it; goes elsewhere first
-	block    *block
+	attempts  int        // requests that count against the row
+	breaches  int        // of them, answers that broke the schema
+	crashes   int        // of them, those answered with status 500
+	faults    int        // requests lost with their server, which do not
+	overdue   int        // of them, those not waited for any longer
+	squeezed  int        // times the server said that the prompt was too long
+	unlimited bool       // it was sent when no limit of its prompt was known
+	sent      int        // bytes of its text that were sent last
+	most      int        // bytes of its text to send, by what the server said of its tokens; 0 before
+	due       time.Time  // not to be sent again before
+	expect    int64      // tokens it is expected to cost: its prompt and its answer
+	avoid     order.Port // the engine that failed it; goes elsewhere first
+	block     *block
 }
 
 // A block counts the tasks that still use the memory they came in.

@@ -1,6 +1,9 @@
 package dispatch
 
-import "github.com/rowmill/rowmill/actors/fair"
+import (
+	"github.com/rowmill/rowmill/actors/fair"
+	"github.com/rowmill/rowmill/engine"
+)
 
 // A level holds the queues of one priority by account.
 type level struct {
@@ -69,6 +72,21 @@ func (v *level) charge(q *Queue, tokens int64) {
 	if len(a.queues) == 0 {
 		v.accounts = v.accounts[1:]
 	}
+}
+
+// removeAll takes the queues of a route out of turn and returns them.
+func (v *level) removeAll(r engine.Route) (out []*Queue) {
+	for _, a := range v.accounts {
+		for _, q := range a.queues {
+			if q.route == r {
+				out = append(out, q)
+			}
+		}
+	}
+	for _, q := range out {
+		v.remove(q)
+	}
+	return out
 }
 
 // remove takes a queue out of turn.

@@ -114,4 +114,14 @@ func TestReserve(t *testing.T) {
 	if fails(t, err, rowmill.CodeCostQuota, "20 USD"); rec.Reserved != 0 {
 		t.Errorf("beyond the quota %v are set aside", rec.Reserved)
 	}
+	// What costs nobody knows how much cannot be held against a quota.
+	rec, err = reserve(func(s *rowmill.Spec, _ *store.Fence) { s.Model = rowmill.Model{ID: "own", NoPrice: true} })
+	if fails(t, err, rowmill.CodeCostQuota, "20 USD a month, and own has no price"); rec.Reserved != 0 {
+		t.Errorf("without a price %v are set aside", rec.Reserved)
+	}
+	if _, err := reserve(func(s *rowmill.Spec, _ *store.Fence) {
+		s.Model, s.CostQuota = rowmill.Model{ID: "own", NoPrice: true}, nil
+	}); err != nil {
+		t.Errorf("without a price and a quota: %v", err)
+	}
 }

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -47,6 +48,10 @@ type Engine struct {
 	Window    int                  `json:"window"`
 	InFlight  int                  `json:"in_flight"`
 	Models    []engine.ServedModel `json:"models,omitempty"`
+
+	// Resting says why ways through it are not in use, which a node of an earlier
+	// version does not say, and does not hear.
+	Resting map[engine.Route]string `json:"resting,omitempty"`
 }
 
 // Read reads what a member last said; ok is false before it said anything.
@@ -68,6 +73,6 @@ func (s State) Near(said State) bool {
 func (e Engine) near(said Engine) bool {
 	step := loadStep * float64(said.Window)
 	far := func(now, before int) bool { return math.Abs(float64(now-before)) > step }
-	return e.Name == said.Name && e.Kind == said.Kind && e.Simulated == said.Simulated && slices.Equal(e.Models, said.Models) &&
+	return e.Name == said.Name && e.Kind == said.Kind && e.Simulated == said.Simulated && slices.Equal(e.Models, said.Models) && maps.Equal(e.Resting, said.Resting) &&
 		(e.InFlight == 0) == (said.InFlight == 0) && !far(e.InFlight, said.InFlight) && !far(e.Window, said.Window)
 }

@@ -27,6 +27,7 @@ func TestStateNear(t *testing.T) {
 		"a wider window":      {func(s *State) { s.Engines[0].Window = 125 }, true},
 		"a much wider window": {func(s *State) { s.Engines[0].Window = 126 }, false},
 		"another model":       {func(s *State) { s.Engines[0].Models = []engine.ServedModel{{Name: "n"}} }, false},
+		"a model rests":       {func(s *State) { s.Engines[0].Resting = map[engine.Route]string{"m": "HTTP 500, http_500"} }, false},
 		"another kind":        {func(s *State) { s.Engines[0].Kind = "sglang" }, false},
 		"no engine":           {func(s *State) { s.Engines = nil }, false},
 		"another engine":      {func(s *State) { s.Engines = append(s.Engines, Engine{Name: "gpu2"}) }, false},

@@ -14,6 +14,7 @@ type Status struct {
 	ID, Name, API, Peer, Version  string
 	Self, Engines, Owns, Draining bool
 	Models                        []string // that its engines serve, sorted
+	Servers                       []Engine // those engines
 	Jobs                          int      // that it owns
 	Window, InFlight              int      // rows, all its engines together
 	Since                         time.Time
@@ -23,7 +24,7 @@ type Status struct {
 func StatusOf(m cluster.Member, s State) Status {
 	st := Status{
 		ID: m.ID, Name: m.Node, API: m.API, Peer: m.Peer, Self: m.Self, Engines: m.Engines, Owns: m.Owns,
-		Version: s.Version, Since: s.Since, Draining: s.Draining, Jobs: s.Jobs,
+		Version: s.Version, Since: s.Since, Draining: s.Draining, Jobs: s.Jobs, Servers: s.Engines,
 	}
 	for _, e := range s.Engines {
 		st.Window += e.Window

@@ -18,13 +18,14 @@ func TestStatusAddsUpTheEngines(t *testing.T) {
 		}
 		return out
 	}
+	engines := []Engine{{Window: 8, InFlight: 2, Models: models("z", "m")}, {Window: 4, InFlight: 4, Models: models("m")}}
 	got := StatusOf(cluster.Member{ID: "n-1", Node: "n", API: "a", Peer: "p", Owns: true}, State{
 		Version: "v1", Draining: true, Jobs: 3,
-		Engines: []Engine{{Window: 8, InFlight: 2, Models: models("z", "m")}, {Window: 4, InFlight: 4, Models: models("m")}},
+		Engines: engines,
 	})
 	want := Status{
 		ID: "n-1", Name: "n", API: "a", Peer: "p", Version: "v1", Owns: true, Draining: true,
-		Models: []string{"m", "z"}, Jobs: 3, Window: 12, InFlight: 6,
+		Models: []string{"m", "z"}, Jobs: 3, Window: 12, InFlight: 6, Servers: engines,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("status is %+v, want %+v", got, want)

@@ -110,7 +110,7 @@ func (s service) checkCluster(ctx context.Context, say func(name, text string)) 
 	}
 	for _, n := range s.Nodes(ctx) {
 		text := fmt.Sprintf("role %s, %s, at %s, version %s, serves %s; owns %d jobs, %d of %d rows in flight",
-			n.Role, n.State, n.URL, n.Version, cmp.Or(terminal.Few(n.Models), "none of the catalog's models"), n.Jobs, n.InFlight, n.Window)
+			n.Role, n.State, n.URL, n.Version, cmp.Or(terminal.Few(n.Models), "no model"), n.Jobs, n.InFlight, n.Window)
 		switch {
 		case n.Self:
 			text += "; this one"

@@ -8,15 +8,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/cmd/rowmill/doctor"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine"
@@ -83,7 +85,7 @@ func (m *Main) facts(ctx context.Context) http.Facts {
 		cancel()
 	}
 	facts := http.Facts{
-		Version: buildInfo().Version, Deployment: m.deployment.ID, Catalog: hashOf(m.Catalog.All()),
+		Version: buildInfo().Version, Deployment: m.deployment.ID, Catalog: hashOf(m.Catalog),
 		Settings: doctor.Shared(m.Settings), Findings: x.found,
 	}
 	for _, n := range m.Pipeline.Nodes() {
@@ -93,8 +95,8 @@ func (m *Main) facts(ctx context.Context) http.Facts {
 }
 
 // hashOf tells catalogs apart.
-func hashOf(models []rowmill.Model) string {
-	text, err := json.Marshal(models)
+func hashOf(c *catalog.Catalog) string {
+	text, err := json.Marshal([]any{c.All(), c.Aliases()})
 	if err != nil {
 		return err.Error()
 	}
@@ -203,9 +205,8 @@ func (x *examination) engine(e actors.EngineStatus) {
 		x.say(check, doctor.Fail, text, remedy)
 		return
 	}
-	served := x.served(e.Info)
-	if len(served) == 0 {
-		x.say(check, doctor.Warn, "it serves "+x.serves(e.Info)+at, "name its models in models of that entry of engines, or put them into the catalog")
+	if len(e.Info.Models) == 0 {
+		x.say(check, doctor.Warn, "it serves no model"+at, "load one there, such as with ollama pull, or start the server with one")
 		return
 	}
 	if e.Info.Simulated && x.Simulator != nil && x.Settings.Simulator.Enabled == settings.Auto {
@@ -213,10 +214,25 @@ func (x *examination) engine(e actors.EngineStatus) {
 		return
 	}
 	well := true
+	warn := func(what, remedy string) {
+		well = false
+		x.say(check, doctor.Warn, what, remedy)
+	}
+	for _, s := range e.Info.Models {
+		if s.Unusable != "" {
+			why, remedy := s.Unusable, ""
+			if i := strings.LastIndex(why, "; "); i >= 0 {
+				why, remedy = why[:i], why[i+len("; "):]
+			}
+			warn(fmt.Sprintf("it lists %s, which cannot be used: %s", s.Name, why), remedy)
+		}
+	}
+	for _, route := range slices.Sorted(maps.Keys(e.Resting)) {
+		warn(fmt.Sprintf("rows of %s fail one after the other%s: %s", route, at, e.Resting[route]), "look into the log of the server")
+	}
 	for _, model := range x.Catalog.All() {
 		if s, ok := e.Info.Find(model); ok && s.ContextLength > 0 && s.ContextLength < model.ContextLength {
-			well = false
-			x.say(check, doctor.Warn, fmt.Sprintf("it takes %d tokens for %s, the catalog says %d: longer rows are cut or refused", s.ContextLength, model.ID, model.ContextLength),
+			warn(fmt.Sprintf("it takes %d tokens for %s, the catalog says %d: longer rows are cut or refused", s.ContextLength, model.ID, model.ContextLength),
 				"start the server with a longer context (--max-model-len, -c), or lower context_length in the catalog")
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,12 +9,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/discover"
 	"github.com/rowmill/rowmill/engine/openai"
+	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/sim"
 )
 
@@ -113,7 +117,7 @@ func (m *Main) openEngine(e settings.Engine) error {
 // openSimulated starts the simulated engine.
 func (m *Main) openSimulated(ctx context.Context, reason string) error {
 	server, err := openSimulator(ctx, "127.0.0.1:0", sim.Config{
-		Models: m.Catalog.All(), Profile: paced(sim.DefaultProfile(), m.Settings.Simulator), Logger: m.Logger,
+		Models: simulated(m.Catalog.All()), Profile: paced(sim.DefaultProfile(), m.Settings.Simulator), Logger: m.Logger,
 	})
 	if err != nil {
 		return err
@@ -123,6 +127,25 @@ func (m *Main) openSimulated(ctx context.Context, reason string) error {
 	m.search.policy.decide(true)
 	m.Logger.Warn("OUTPUTS ARE SIMULATED; give a real server with --engine URL", "address", server.URL(), "reason", reason)
 	return m.openEngine(settings.Engine{URL: server.URL(), Name: simulatorName})
+}
+
+// simulated are the models of a catalog as they are simulated: what an entry
+// leaves out a simulated server has to make up too.
+func simulated(models []rowmill.Model) []rowmill.Model {
+	for i := range models {
+		switch m := &models[i]; {
+		case m.Kind == rowmill.KindEmbedding && m.Dimension == 0:
+			m.Dimension = 1024
+		case m.Kind != "":
+		case m.Dimension > 0:
+			m.Kind = rowmill.KindEmbedding
+		case catalog.Thinks(m.ID):
+			m.Kind = rowmill.KindReasoning
+		default:
+			m.Kind = rowmill.KindGeneration
+		}
+	}
+	return models
 }
 
 // simulatorName is how the built-in simulated engine is called.
@@ -209,13 +232,13 @@ func identity(info engine.Info) string {
 	return text
 }
 
-// served are the ids of the catalog's models that a server serves, by whatever
-// names.
-func (m *Main) served(info engine.Info) []string {
-	var ids []string
-	for _, model := range m.Catalog.All() {
-		if _, serves := info.Find(model); serves {
-			ids = append(ids, model.ID)
+// served are the ids of the models that a server serves: the catalog's, by
+// whatever names, and then others by the server's.
+func (m *Main) served(info engine.Info) (ids []string) {
+	all := offer.New(m.Catalog, func() []offer.Server { return []offer.Server{{Models: info.Models}} })
+	for _, offered := range all.List() {
+		if len(offered.Servers) > 0 {
+			ids = append(ids, offered.Model.ID)
 		}
 	}
 	return ids
@@ -223,14 +246,7 @@ func (m *Main) served(info engine.Info) []string {
 
 // serves is what a server serves, for a person.
 func (m *Main) serves(info engine.Info) string {
-	if ids := m.served(info); len(ids) > 0 {
-		return terminal.Few(ids)
-	}
-	names := make([]string, len(info.Models))
-	for i, served := range info.Models {
-		names[i] = served.Name
-	}
-	return fmt.Sprintf("none of the catalog's models (its own: %s)", terminal.Few(names))
+	return cmp.Or(terminal.Few(m.served(info)), "no model")
 }
 
 // isOwn reports whether a client that dials address reaches a listener on

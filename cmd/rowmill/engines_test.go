@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
@@ -360,7 +361,7 @@ func TestServesTellsTheCatalogsModels(t *testing.T) {
 	m := &Main{Catalog: catalog.Default()}
 	all := m.Catalog.All()
 	var info engine.Info
-	for _, model := range all { // as servers call them
+	for _, model := range all { // as servers call them, and as the catalog does
 		info.Models = append(info.Models, engine.ServedModel{Name: model.EngineNames[0]}, engine.ServedModel{Name: model.ID})
 	}
 	if got := m.served(info); len(got) != len(all) || got[0] != all[0].ID {
@@ -369,10 +370,10 @@ func TestServesTellsTheCatalogsModels(t *testing.T) {
 	if got := m.serves(info); !strings.HasPrefix(got, all[0].ID+", ") || !strings.HasSuffix(got, fmt.Sprintf(" and %d more", len(all)-5)) || strings.Count(got, ",") != 4 {
 		t.Errorf("all models are %q", got)
 	}
-	if got, want := m.serves(offers([]string{all[1].EngineNames[0], "own"})), all[1].ID; got != want {
+	if got, want := m.serves(engine.Info{Models: []engine.ServedModel{{Name: all[1].EngineNames[0]}}}), all[1].ID; got != want {
 		t.Errorf("one model is %q, want %q", got, want)
 	}
-	if got := m.serves(offers([]string{"own"})); got != "none of the catalog's models (its own: own)" {
-		t.Errorf("none is %q", got)
+	if got := m.serves(offers([]nodes.Engine{{Models: []engine.ServedModel{{Name: "own"}}}})); got != "own" {
+		t.Errorf("a model of no catalog is %q", got)
 	}
 }

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/openai"
 	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/offer"
 )
 
 // Nodes returns the live nodes by id.
@@ -17,7 +20,7 @@ func (s service) Nodes(context.Context) []http.Node {
 	for _, n := range s.System.Nodes() {
 		node := http.Node{
 			ID: n.ID, Name: n.Name, Self: n.Self, Role: role(n), State: http.NodeRunning,
-			URL: n.API, Peer: n.Peer, Version: n.Version, Models: s.node.served(offers(n.Models)),
+			URL: n.API, Peer: n.Peer, Version: n.Version, Models: s.node.served(offers(n.Servers)),
 			Jobs: n.Jobs, Window: n.Window, InFlight: n.InFlight,
 		}
 		if n.Self {
@@ -34,11 +37,34 @@ func (s service) Nodes(context.Context) []http.Node {
 	return nodes
 }
 
-// offers is what servers of a node offer together, by their names of it.
-func offers(names []string) engine.Info {
-	var info engine.Info
-	for _, name := range names {
-		info.Models = append(info.Models, engine.ServedModel{Name: name})
+// Servers returns the inference servers that take rows now.
+func (s service) Servers() (servers []offer.Server) {
+	for _, n := range s.System.Nodes() {
+		if n.Draining {
+			continue
+		}
+		for _, e := range n.Servers {
+			servers = append(servers, offer.Server{Node: n.Name, Name: e.Name, Kind: e.Kind, Counts: openai.Counts(e.Kind), Models: e.Models})
+		}
+	}
+	return servers
+}
+
+// Counting says how this node counts prompts of a model. Embeddings come in
+// groups, of which nothing is learned.
+func (s service) Counting(m rowmill.Model) http.Counting {
+	exact, off, compared := s.System.Counting(m)
+	said := http.Counting{Exact: exact}
+	if compared {
+		said.MeanError = &off
+	}
+	return said
+}
+
+// offers is what servers of a node offer together.
+func offers(servers []nodes.Engine) (info engine.Info) {
+	for _, s := range servers {
+		info.Models = append(info.Models, s.Models...)
 	}
 	return info
 }

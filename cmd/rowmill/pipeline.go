@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/input"
 )
 
@@ -53,6 +55,8 @@ func (m *Main) openPipeline(ctx context.Context) error {
 			ClockTolerance: m.Settings.Retention.ClockTolerance, CatchUp: m.Settings.Retention.CatchUp,
 		},
 	}
+	config.Servers.Asked = cmp.Or(jobs.AskedModels, -1)
+	config.Servers.Known = func(s engine.ServedModel) bool { return m.Catalog.Tells(s.Names()...) }
 	if m.Cluster != nil {
 		client, err := peer.NewClient(m.peerConfig())
 		if err != nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,8 +77,12 @@ func (m *Main) describeEngine(e actors.EngineStatus) string {
 		return text
 	}
 	limit, inFlight, queued := e.Load()
-	return fmt.Sprintf("%s at %s, up since %s, serves %s; a window of %d rows, %d in flight, %d waiting",
+	text := fmt.Sprintf("%s at %s, up since %s, serves %s; a window of %d rows, %d in flight, %d waiting",
 		identity(e.Info), host, since, m.serves(e.Info), limit, inFlight, queued)
+	for _, route := range slices.Sorted(maps.Keys(e.Resting)) {
+		text += fmt.Sprintf("; NO ROWS OF %s for now, the last ones failed: %s", route, e.Resting[route])
+	}
+	return text
 }
 
 func describeGPU(g gpu.GPU) string {

@@ -64,7 +64,7 @@ server takes the same by POST /sim/faults.`,
 			if set.Slots < 1 {
 				return exit.With(exit.Usage, fmt.Errorf("--slots must be at least 1, is %d", set.Slots))
 			}
-			config.Models, config.Logger = models.All(), newLogger(term, logs)
+			config.Models, config.Logger = simulated(models.All()), newLogger(term, logs)
 			config.Profile = paced(config.Profile, set)
 			if witness != "" {
 				file, err := os.OpenFile(witness, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

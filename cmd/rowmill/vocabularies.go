@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/tokenize"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
@@ -19,7 +20,7 @@ type vocabularies struct {
 	find prompt.Tokenizers
 
 	mu     sync.Mutex
-	loaded map[[2]string]vocabulary // by names of tokenizer and template
+	loaded map[[3]string]vocabulary // by names of tokenizer and template, and of a model that names no tokenizer
 }
 
 type vocabulary struct {
@@ -28,7 +29,7 @@ type vocabulary struct {
 }
 
 func newVocabularies(dir string) *vocabularies {
-	return &vocabularies{find: prompt.Tokenizers{Dir: dir}, loaded: make(map[[2]string]vocabulary)}
+	return &vocabularies{find: prompt.Tokenizers{Dir: dir}, loaded: make(map[[3]string]vocabulary)}
 }
 
 // check loads the vocabularies of all models from the operator's directory, so
@@ -50,24 +51,43 @@ func (v *vocabularies) check(models []rowmill.Model) error {
 func (v *vocabularies) tokenizer(m rowmill.Model) (prompt.Tokenizer, string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	key := [2]string{m.Tokenizer, m.Template}
+	have, err := v.vocabulary(m)
+	return have.tokens, have.warning, err
+}
+
+func (v *vocabularies) vocabulary(m rowmill.Model) (vocabulary, error) {
+	key := [3]string{m.Tokenizer, m.Template}
+	if m.Tokenizer == "" {
+		key[2] = m.ID
+	}
 	if have, ok := v.loaded[key]; ok {
-		return have.tokens, have.warning, nil
+		return have, nil
 	}
 	template, err := prompt.Find(m.Template)
 	if err != nil {
-		return nil, "", err
+		return vocabulary{}, err
 	}
-	encoding, warning, err := v.find.Find(m.Tokenizer)
-	if err != nil {
-		return nil, "", err
+	var have vocabulary
+	var encoding *tokenize.Encoding
+	if m.Tokenizer == "" {
+		encoding, have.warning = v.find.FindOf(m.ID)
+	} else {
+		encoding, have.warning, err = v.find.Find(m.Tokenizer)
 	}
-	if encoding == nil {
-		if encoding, _, err = v.find.Find(standIn); err != nil {
-			return nil, "", fmt.Errorf("load %s: %w", standIn, err)
+	switch {
+	case err != nil:
+		return vocabulary{}, err
+	case encoding != nil:
+		have.tokens = template.Encoding(encoding)
+	case m.Tokenizer == standIn:
+		return vocabulary{}, fmt.Errorf("load %s: %s", standIn, have.warning)
+	default: // one for all that it stands in for
+		other, err := v.vocabulary(rowmill.Model{Tokenizer: standIn, Template: m.Template})
+		if err != nil {
+			return vocabulary{}, err
 		}
+		have.tokens = other.tokens
 	}
-	have := vocabulary{tokens: template.Encoding(encoding), warning: warning}
 	v.loaded[key] = have
-	return have.tokens, have.warning, nil
+	return have, nil
 }

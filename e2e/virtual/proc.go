@@ -8,10 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/engine"
 	api "github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/store/recall"
 )
 
@@ -133,6 +135,8 @@ type service struct{ *actors.System }
 
 func (service) Checks(context.Context) []api.Check               { return nil }
 func (service) Nodes(context.Context) []api.Node                 { return nil }
+func (service) Servers() []offer.Server                          { return nil }
+func (service) Counting(rowmill.Model) api.Counting              { return api.Counting{} }
 func (s service) DrainNode(ctx context.Context, id string) error { return s.System.DrainNode(ctx, id) }
 
 // Diagnose is not asked for here.

@@ -74,7 +74,7 @@ func (a *account) bound(s *bolt.Store, but string) rowmill.Money {
 
 // unused is what is set aside for a job beyond the cost of its committed rows.
 func unused(rec store.Record) rowmill.Money {
-	return max(rec.Reserved-rowmill.MoneyOf(*rec.Spec.Model.Cost(&rec.Job)), 0)
+	return max(rec.Reserved-rowmill.MoneyOf(*rec.Spec.Model.Cost(&rec.Job)), 0) // the world's models have prices
 }
 
 func (a *account) spent(s *bolt.Store) (sum rowmill.Money) {

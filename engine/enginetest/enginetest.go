@@ -8,6 +8,7 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,6 +40,45 @@ type Server struct {
 
 	// Counts says that the server counts prompts (engine.PromptCounter).
 	Counts bool
+
+	// Forms are the rules of structured_outputs that the server takes on
+	// Generation: regex, choice, grammar.
+	Forms []string
+
+	// Takes are sampling parameters that the server takes on Generation, all in one
+	// request. Refuses are some of which it refuses the value: the job's fault.
+	Takes, Refuses map[string]any
+
+	// Cuts says that the server cuts prompts that are too long, and answers.
+	Cuts bool
+
+	// Ignores is what the server takes and does nothing with: Logprobs, Schemas,
+	// Seeds, Limits, Usage.
+	Ignores []string
+
+	// Lacks is what the server refuses, of the same.
+	Lacks []string
+}
+
+// What servers of the dialect may ignore.
+const (
+	Logprobs = "log probabilities"
+	Schemas  = "schemas"
+	Seeds    = "seeds"
+	Limits   = "the limit of its context"
+	Usage    = "tokens, which it does not count"
+)
+
+// heeds skips a check of what the server ignores or lacks. The table of docs/engines.md
+// knows the words.
+func (s Server) heeds(t *testing.T, what string) {
+	t.Helper()
+	if slices.Contains(s.Ignores, what) {
+		t.Skipf("the server ignores %s", what)
+	}
+	if slices.Contains(s.Lacks, what) {
+		t.Skipf("the server refuses %s", what)
+	}
 }
 
 // Run runs the suite. open is called once; what it opens it must also close,

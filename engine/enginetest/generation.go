@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +35,17 @@ func check(t *testing.T, r engine.Reply) {
 	if r.LogprobSum > 0 || r.LogprobCount < 0 || r.LogprobCount > r.OutputTokens+1 {
 		t.Errorf("log probabilities: sum %v of %d tokens, %d tokens out", r.LogprobSum, r.LogprobCount, r.OutputTokens)
 	}
+}
+
+// forms are rules of structured_outputs, with what answers must match.
+var forms = []struct {
+	rule  string
+	value any
+	match *regexp.Regexp
+}{
+	{"regex", `[a-c]{2}-[0-9]{2}|none`, regexp.MustCompile(`^([a-c]{2}-[0-9]{2}|none)$`)},
+	{"choice", []any{"good", `not "good"`, "bad"}, regexp.MustCompile(`^(good|not "good"|bad)$`)},
+	{"grammar", "root ::= word (\" \" word){1,2}\nword ::= \"good\" | \"bad\"\n", regexp.MustCompile(`^(good|bad)( (good|bad)){1,2}$`)},
 }
 
 func generation(t *testing.T, s Server) {
@@ -65,6 +78,7 @@ func generation(t *testing.T, s Server) {
 	})
 
 	t.Run("a seed repeats, another differs", func(t *testing.T) {
+		s.heeds(t, Seeds)
 		c := call(t, s, plain)
 		differs := false
 		for i := range 8 {
@@ -81,6 +95,7 @@ func generation(t *testing.T, s Server) {
 	})
 
 	t.Run("a row's seed goes before the job's", func(t *testing.T) {
+		s.heeds(t, Seeds)
 		seeded := plain
 		seeded.Sampling = map[string]any{"temperature": 0.8, "seed": int64(11)}
 		job, free := call(t, s, seeded), call(t, s, plain)
@@ -96,6 +111,7 @@ func generation(t *testing.T, s Server) {
 	})
 
 	t.Run("log probabilities only where asked for", func(t *testing.T) {
+		s.heeds(t, Logprobs)
 		with := plain
 		with.Logprobs = true
 		r := ask(t, call(t, s, with), "Say a few words.", ptr(int64(3)))
@@ -108,6 +124,7 @@ func generation(t *testing.T, s Server) {
 	})
 
 	t.Run("a schema is obeyed", func(t *testing.T) {
+		s.heeds(t, Schemas)
 		with := plain
 		with.MaxTokens = 400
 		with.Schema = json.RawMessage(`{
@@ -133,6 +150,46 @@ func generation(t *testing.T, s Server) {
 		}
 	})
 
+	t.Run("sampling parameters are taken", func(t *testing.T) {
+		with := plain
+		with.Sampling = s.Takes
+		ask(t, call(t, s, with), "Say a few words.", nil)
+	})
+
+	t.Run("a parameter that is refused fails the job", func(t *testing.T) {
+		if len(s.Refuses) == 0 {
+			t.Skip("the server refuses none that is known")
+		}
+		for name, value := range s.Refuses {
+			with := plain
+			with.Sampling = map[string]any{name: value}
+			_, err := call(t, s, with).Generate(within(t), engine.Row{Text: []byte("Say a few words.")})
+			var fault *engine.Error
+			if !errors.As(err, &fault) || fault.Class != engine.JobFault || !strings.Contains(fault.Message, name) {
+				t.Errorf("%s: %v, want the job's fault, by its name", name, err)
+			}
+		}
+	})
+
+	for _, form := range forms {
+		t.Run("structured_outputs: "+form.rule, func(t *testing.T) {
+			with := plain
+			with.Sampling = map[string]any{"temperature": 0.8, "structured_outputs": map[string]any{form.rule: form.value}}
+			if !slices.Contains(s.Forms, form.rule) {
+				if _, err := s.Engine.Prepare(with); err == nil {
+					t.Error("Prepare takes it")
+				}
+				t.Skip("the server does not take it")
+			}
+			c := call(t, s, with)
+			for i := range 4 {
+				if r := ask(t, c, fmt.Sprintf("Judge text %d.", i), nil); !form.match.MatchString(r.Content) {
+					t.Errorf("answer %q, finish %s", r.Content, r.Finish)
+				}
+			}
+		})
+	}
+
 	t.Run("any text is a prompt", func(t *testing.T) {
 		c := call(t, s, plain)
 		for _, text := range []string{
@@ -144,6 +201,10 @@ func generation(t *testing.T, s Server) {
 	})
 
 	t.Run("a prompt beyond the context is too long", func(t *testing.T) {
+		s.heeds(t, Limits)
+		if s.Cuts {
+			t.Skip("the server cuts it")
+		}
 		_, err := call(t, s, plain).Generate(within(t), engine.Row{Text: overlong(m)})
 		if e := fault(t, err); e.Class != engine.RowFault || !e.TooLong || strings.Contains(e.Message, "word word") {
 			t.Errorf("got %#v, want a RowFault that is TooLong and does not quote the prompt", e)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -32,7 +31,7 @@ type call struct {
 	target target
 	model  rowmill.Model
 	system []byte
-	schema bool
+	asked  asked
 
 	prefix    []byte
 	middle    []byte
@@ -43,8 +42,7 @@ type call struct {
 	allowance time.Duration // of a call whose rows have no patience of their own
 	warnings  []string
 
-	ways []countWay   // of counting a prompt, best first
-	way  atomic.Int32 // the first of them that the server has not been found to lack
+	ways []*countWay // of counting a prompt, best first
 }
 
 var _ engine.Call = (*call)(nil)
@@ -65,6 +63,9 @@ func (c *call) prepareChat(p engine.Params) error {
 	fields, warnings, err := translate(c.target, p.Sampling)
 	if err != nil {
 		return err
+	}
+	for _, f := range fields {
+		c.asked.params = append(c.asked.params, f.name)
 	}
 	tokens := int64(p.MaxTokens)
 	if n, ok := asInt(p.Sampling["max_tokens"]); ok && tokens == 0 {
@@ -90,8 +91,10 @@ func (c *call) prepareChat(p engine.Params) error {
 			c.warnings = append(c.warnings, "logprobs: the catalog says that the model gives none")
 		}
 	default:
-		// llama.cpp gives none with 0 alternatives and 20 where it is left out.
-		fields = append(fields, param{"logprobs", true}, param{"top_logprobs", 1})
+		fields = append(fields, param{"logprobs", true})
+		if !chosenAlone[kind] {
+			fields = append(fields, param{"top_logprobs", 1})
+		}
 		if kind == kindOllama && c.target.olderThan(ollamaLogprobs) {
 			c.warnings = append(c.warnings, fmt.Sprintf("logprobs: Ollama gives them from %v on, the server runs %s", ollamaLogprobs, c.target.version))
 		}
@@ -101,8 +104,15 @@ func (c *call) prepareChat(p engine.Params) error {
 		c.streamed = true
 		fields = append(fields, param{"stream", true}, param{"stream_options", json.RawMessage(`{"include_usage":true}`)})
 	}
+	c.asked.form = formOf(p)
+	if p.Sampling["structured_outputs"] != nil {
+		form, err := formField(c.target, p)
+		if err != nil {
+			return err
+		}
+		fields = append(fields, form)
+	}
 	if len(p.Schema) > 0 {
-		c.schema = true
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, p.Schema); err != nil {
 			return fmt.Errorf("json_schema is not JSON: %w", err)
@@ -164,7 +174,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	if err != nil {
 		return engine.Reply{}, err
 	}
-	if err := e.accepted(ctx, conn, c.schema, row.Text, c.system); err != nil {
+	if err := e.accepted(ctx, conn, c.asked, row.Text, c.system); err != nil {
 		return engine.Reply{}, err
 	}
 	r := newReply(&conn.body, mostText(c.limit, e.cfg.MaxAnswerBytes), c.model.Kind == rowmill.KindReasoning)
@@ -183,7 +193,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	case err != nil:
 		return engine.Reply{}, e.broken(ctx, err, p)
 	case r.fault.found && (streamed || !r.choices):
-		return engine.Reply{}, r.reported(c.schema, row.Text, c.system)
+		return engine.Reply{}, r.reported(c.asked, row.Text, c.system)
 	}
 	reply, refusal := r.answer()
 	if refusal == nil {
@@ -213,9 +223,9 @@ func (c *call) patience(rows ...engine.Row) patience {
 // accepted returns the error of a reply that is no answer: another status than
 // 200, or a body in a form that was not asked for. It then ends the use of
 // conn.
-func (e *Engine) accepted(ctx context.Context, conn *conn, schema bool, private ...[]byte) error {
+func (e *Engine) accepted(ctx context.Context, conn *conn, asked asked, private ...[]byte) error {
 	if conn.header.StatusCode() != 200 {
-		return e.refused(ctx, conn, schema, private...)
+		return e.refused(ctx, conn, asked, private...)
 	}
 	if coding := conn.header.ContentEncoding(); len(coding) > 0 && string(coding) != "identity" {
 		conn.header.SetConnectionClose()

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -42,9 +43,9 @@ type refusal struct {
 	fault      serverFault
 }
 
-// classify makes the error of a refusal. schema says that a JSON Schema was
-// sent; private are the texts that must not be passed on.
-func (x refusal) classify(schema bool, private ...[]byte) *engine.Error {
+// classify makes the error of a refusal. asked is what the request asked for;
+// private are the texts that must not be passed on.
+func (x refusal) classify(asked asked, private ...[]byte) *engine.Error {
 	e := &engine.Error{
 		Class:      classOf(x.status),
 		Status:     x.status,
@@ -54,7 +55,14 @@ func (x refusal) classify(schema bool, private ...[]byte) *engine.Error {
 	}
 	lower := strings.ToLower(x.fault.message)
 	words := strings.ToLower(x.fault.kind + " " + x.fault.code)
+	mismatch, refused := false, asked.refusedParam(x.fault)
+	if x.status == http.StatusInternalServerError && strings.Contains(lower, "validation error") {
+		e.Class = engine.RowFault // llama-cpp-python: a field that it does not take
+	}
 	switch {
+	case x.status == http.StatusInternalServerError && strings.Contains(lower, "must be created with embedding=true"):
+		// llama-cpp-python: not started for embeddings.
+		e.Class, mismatch = engine.JobFault, true
 	case x.status == http.StatusInternalServerError && strings.Contains(lower, "too large to process"):
 		// llama.cpp: an embedding text longer than its physical batch.
 		e.Class, e.TooLong = engine.RowFault, true
@@ -63,25 +71,57 @@ func (x refusal) classify(schema bool, private ...[]byte) *engine.Error {
 		e.Overloaded = true
 	case e.Class == engine.RowFault && x.status != http.StatusNotImplemented && overflows(lower, words):
 		e.TooLong = true
-	case e.Class == engine.RowFault && schema && refusesSchema(lower):
+	case (e.Class == engine.RowFault || e.Class == engine.ServerFault) && lacksAbility(x.status, lower):
+		e.Class, mismatch = engine.JobFault, true
+	case e.Class == engine.RowFault && refused != "":
+		e.Class = engine.JobFault
+	case e.Class == engine.RowFault && asked.form != "" && refusesForm(lower):
 		e.Class = engine.JobFault
 	}
 	if e.TooLong {
-		e.Code = rowmill.RowTooLong
+		e.Code, e.Context = rowmill.RowTooLong, saidTokens(contextSaid, lower)
+		e.Prompt = saidTokens(promptSaid, lower)
 	}
 	e.Message = "the server refused the request"
-	switch e.Class {
-	case engine.Moment:
+	switch {
+	case mismatch:
+		e.Message = "the server cannot run this model so"
+	case e.Class == engine.Moment:
 		e.Message = "the server could not answer now"
-	case engine.ServerFault:
+	case x.status == http.StatusUnauthorized, x.status == http.StatusForbidden:
+		e.Message = "the server refuses our API key: set the engine's api_key"
+	case e.Class == engine.ServerFault:
 		e.Message = "the server is not set up for this request"
-	case engine.JobFault:
-		e.Message = "the server cannot work with this json_schema"
+	case e.Class == engine.JobFault && refused != "":
+		e.Message = "the server refuses the sampling parameter " + refused
+	case e.Class == engine.JobFault:
+		e.Message = "the server cannot work with this " + asked.form
 	}
 	if shown := x.fault.shown(private...); shown != "" {
 		e.Message += ": " + shown
 	}
 	return e
+}
+
+// contextSaid and promptSaid find the context and the tokens of the prompt in the
+// message of a refusal, as vLLM, SGLang, llama.cpp and llama-cpp-python write them,
+// in lower case.
+var (
+	contextSaid = regexp.MustCompile(`context (?:length|size)(?: is)?(?: only)? \(?([0-9]{1,10})\b`)
+	promptSaid  = regexp.MustCompile(`(?:prompt has|requested|request \(|input \()(?: at least)? ?([0-9]{1,10}) tokens`)
+)
+
+// saidTokens is the number of tokens that a refusal names; 0 for none.
+func saidTokens(what *regexp.Regexp, message string) int {
+	found := what.FindStringSubmatch(message)
+	if found == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(found[1])
+	if err != nil {
+		return 0
+	}
+	return usable(n, maxContext)
 }
 
 // overflows recognises that a prompt does not fit the context. The phrases are
@@ -110,10 +150,31 @@ func overflows(message, words string) bool {
 	return false
 }
 
-// refusesSchema recognises that the server could not compile the schema, which
-// no other row changes.
-func refusesSchema(message string) bool {
-	for _, phrase := range []string{"schema", "grammar", "response_format", "structured output", "guided decoding"} {
+// lacksAbility recognises that the server cannot do with the model what every row
+// asks for: generate with one for embeddings, embed with one for text. The phrases
+// are those of vLLM, SGLang, llama.cpp (501 without) and Ollama, in lower case.
+func lacksAbility(status int, message string) bool {
+	if status == http.StatusNotImplemented {
+		return true
+	}
+	if status != http.StatusBadRequest && status != http.StatusNotFound {
+		return false
+	}
+	for _, phrase := range []string{
+		"does not support chat", "does not support generate", "does not support completions", "does not support embedding",
+		"does not support the embeddings", "not appear to be an embedding model",
+	} {
+		if strings.Contains(message, phrase) {
+			return true
+		}
+	}
+	return false
+}
+
+// refusesForm recognises that the server could not compile the schema, or the rule
+// of structured_outputs, which no other row changes.
+func refusesForm(message string) bool {
+	for _, phrase := range []string{"schema", "grammar", "response_format", "structured output", "structured_output", "guided decoding", "regex"} {
 		if strings.Contains(message, phrase) {
 			return true
 		}

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
@@ -18,50 +22,67 @@ type countWay struct {
 	// prefix and suffix enclose the escaped text; without a prefix the body is
 	// that of the row's own request.
 	prefix, suffix []byte
+
+	aside atomic.Int64 // it is not asked again before, Unix nanoseconds
 }
 
-// prepareCount lists how the server can count the prompts of p.
+// A way that hangs or breaks is not asked for setAside: each question would cost
+// a row the time of a probe. One that the server lacks is not asked again.
+const (
+	setAside = time.Minute
+	forEver  = math.MaxInt64
+)
+
+// prepareCount lists how the server can count the prompts of p, best first.
 //
 //	llama.cpp        /v1/chat/completions/input_tokens takes a chat request and
 //	                 answers {"input_tokens": n}; for embeddings /tokenize
-//	vLLM             /v1/chat/completions/render takes a chat request and answers
-//	                 with its token_ids: the same code as a generation's, gpt-oss
-//	                 included. Where it is missing, /tokenize with messages, which
-//	                 renders gpt-oss by its template and not as a generation does
+//	vLLM             /tokenize with messages. /v1/chat/completions/render takes a
+//	                 chat request and answers with its token_ids, by the same code
+//	                 as a generation: better for gpt-oss, which /tokenize renders by
+//	                 its template. But 0.32 refuses it with 403 unless it runs with
+//	                 --enable-scale-out, and then with 400 where the prompt is too
+//	                 long, which /tokenize counts
 //	SGLang, ours     /tokenize with messages; old releases of SGLang know only
 //	                 texts, which says nothing of the template
-//	Ollama, others   none
+//	the others       none; Ollama and Infinity cut what is too long without a word
 //
-// Sources: the protocols of vLLM (0.11 to 0.31) and SGLang (0.5), read and not
-// tried; llama.cpp and our simulated server are tried by the tests.
+// Sources: vLLM 0.32, SGLang 0.5.23, llama.cpp and our simulated server were
+// tried; the protocols of older vLLM (from 0.11) and SGLang were read.
 func (c *call) prepareCount(p engine.Params) error {
 	e, kind := c.engine, c.target.kind
-	asRow := func(path string) countWay { return countWay{head: e.head(path)} }
-	asText := func(field, more string) countWay {
+	asRow := func(path string) *countWay { return &countWay{head: e.head(path)} }
+	asText := func(field, more string) *countWay {
 		prefix := append(spelling.AppendString([]byte(`{"model":`), []byte(c.target.name)), `,"`+field+`":"`...)
-		return countWay{head: e.head("/tokenize"), prefix: prefix, suffix: []byte(`"` + more + `}`)}
+		return &countWay{head: e.head("/tokenize"), prefix: prefix, suffix: []byte(`"` + more + `}`)}
 	}
 	embeds := p.Model.Kind == rowmill.KindEmbedding
 	switch {
-	case kind == kindOllama || kind == kindOther:
+	case !Counts(kind):
 	case embeds && kind == kindLlama:
-		c.ways = []countWay{asText("content", `,"add_special":true`)}
+		c.ways = []*countWay{asText("content", `,"add_special":true`)}
 	case embeds:
-		c.ways = []countWay{asText("prompt", "")}
+		c.ways = []*countWay{asText("prompt", "")}
 	case kind == kindLlama:
-		c.ways = []countWay{asRow("/v1/chat/completions/input_tokens")}
+		c.ways = []*countWay{asRow("/v1/chat/completions/input_tokens")}
 	default:
-		if kind == kindVLLM {
-			c.ways = append(c.ways, asRow("/v1/chat/completions/render"))
-		}
 		suffix, err := appendFields([]byte(`"}],"add_generation_prompt":true`), templateFields(p.Model.RequestExtras))
 		if err != nil {
 			return err
 		}
-		c.ways = append(c.ways, countWay{head: e.head("/tokenize"), prefix: c.prefix, suffix: append(suffix, '}')})
+		c.ways = []*countWay{{head: e.head("/tokenize"), prefix: c.prefix, suffix: append(suffix, '}')}}
+		if kind == kindVLLM {
+			c.ways = append(c.ways, asRow("/v1/chat/completions/render"))
+			if p.Model.Template == harmony {
+				slices.Reverse(c.ways)
+			}
+		}
 	}
 	return nil
 }
+
+// harmony is the template of models whose prompts vLLM renders by code.
+const harmony = "harmony"
 
 // templateFields are the extras that reach the chat template, in the form in
 // which /tokenize takes them: there reasoning_effort is no field of its own.
@@ -82,23 +103,56 @@ func templateFields(extras map[string]any) []param {
 // errNoWay says that a server lacks a way of counting.
 var errNoWay = errors.New("no such way of counting")
 
-// CountPrompt asks the server for the tokens of a row's prompt. It waits no
-// longer than a probe where the row has no patience of its own: counting needs
-// no GPU.
+// CountPrompt asks the server for the tokens of a row's prompt, by the first way
+// that answers. It waits for each no longer than for a probe where the row has no
+// patience of its own: counting needs no GPU.
 func (c *call) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
-	for i := c.way.Load(); int(i) < len(c.ways); i++ {
-		tokens, err := c.countBy(ctx, c.ways[i], row)
-		if !errors.Is(err, errNoWay) {
-			return tokens, err
+	var tooLong, passing error
+	for _, way := range c.ways {
+		now := time.Now()
+		switch until := way.aside.Load(); {
+		case until == forEver:
+			continue
+		case now.UnixNano() < until:
+			passing = errAside
+			continue
 		}
-		c.way.CompareAndSwap(i, i+1)
+		tokens, err := c.countBy(ctx, way, row)
+		var fault *engine.Error
+		switch {
+		case err == nil:
+			return tokens, nil
+		case errors.Is(err, errNoWay):
+			way.aside.Store(forEver)
+		case !errors.As(err, &fault): // the context's
+			return 0, err
+		case fault.TooLong:
+			tooLong = fault
+		default:
+			passing = fault
+			if fault.Code == codeTimeout || fault.Status >= 500 && !fault.Overloaded {
+				way.aside.Store(now.Add(setAside).UnixNano())
+			}
+		}
+	}
+	switch {
+	case tooLong != nil:
+		return 0, tooLong
+	case passing != nil:
+		return 0, passing
+	}
+	if c.target.cutsPrompts() {
+		return 0, engine.ErrCutsPrompts
 	}
 	return 0, engine.ErrNoCounting
 }
 
+// errAside says that every way of counting that a server has is set aside.
+var errAside = &engine.Error{Class: engine.Moment, Code: "not_counted", Message: "the server does not count prompts now"}
+
 var _ engine.PromptCounter = (*call)(nil)
 
-func (c *call) countBy(ctx context.Context, way countWay, row engine.Row) (int, error) {
+func (c *call) countBy(ctx context.Context, way *countWay, row engine.Row) (int, error) {
 	e, p := c.engine, newPatience(c.engine.cfg.ProbeTimeout)
 	if row.Patience > 0 {
 		p = newPatience(row.Patience)
@@ -112,7 +166,7 @@ func (c *call) countBy(ctx context.Context, way countWay, row engine.Row) (int, 
 	if err != nil {
 		return 0, err
 	}
-	if err := e.accepted(ctx, conn, c.schema, row.Text, c.system); err != nil {
+	if err := e.accepted(ctx, conn, c.asked, row.Text, c.system); err != nil {
 		var fault *engine.Error
 		if errors.As(err, &fault) && lacksWay(fault, c.target.kind) {
 			return 0, errNoWay
@@ -132,13 +186,14 @@ func (c *call) countBy(ctx context.Context, way countWay, row engine.Row) (int, 
 	return tokens, nil
 }
 
-// lacksWay recognises the refusal of a server that does not know the request:
-// no such path, or, by SGLang, messages where it wants a text.
+// lacksWay recognises the refusal of a server that does not know the request or
+// does not let us ask it: no such path, a path that is switched off, or, by
+// SGLang, messages where it wants a text.
 func lacksWay(fault *engine.Error, kind string) bool {
-	switch fault.Status {
-	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+	switch {
+	case fault.Class == engine.ServerFault, fault.Status == http.StatusNotImplemented:
 		return true
-	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+	case fault.Status == http.StatusBadRequest, fault.Status == http.StatusUnprocessableEntity:
 		return kind == kindSGLang && !fault.TooLong
 	}
 	return false

@@ -6,9 +6,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -34,7 +36,16 @@ func (s *teller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.got = append(s.got, r.URL.Path)
 		s.body = nil
 		_ = json.NewDecoder(r.Body).Decode(&s.body)
-		status := map[string]int{"200": 200, "400": 400, "404": 404, "405": 405, "422": 422, "503": 503}[reply[:3]]
+		if reply == hangs {
+			s.mu.Unlock()
+			<-r.Context().Done()
+			s.mu.Lock()
+			return
+		}
+		status, err := strconv.Atoi(reply[:3])
+		if err != nil {
+			panic(err)
+		}
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, reply[4:])
 		return
@@ -42,11 +53,16 @@ func (s *teller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(&fake{server: s.server, pages: s.kind}).ServeHTTP(w, r)
 }
 
+// hangs stands for a reply that does not come.
+const hangs = "hangs"
+
 func TestCountPrompt(t *testing.T) {
 	t.Parallel()
 	const (
 		render, tokenize = "/v1/chat/completions/render", "/tokenize"
 		tokens           = `200 {"count":5,"max_model_len":4096,"tokens":[1,2,3,4,5],"token_strs":null}`
+		gate             = `403 {"error":{"message":"Scale-out endpoints are disabled.","type":"Forbidden","code":403}}`
+		long             = `400 {"error":{"message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError","code":400}}`
 		messages         = `"messages":[{"role":"system","content":"be"},{"role":"user","content":"a \"b\""}]`
 	)
 	chat := engine.Params{
@@ -56,6 +72,8 @@ func TestCountPrompt(t *testing.T) {
 		},
 		System: "be", MaxTokens: 7,
 	}
+	harmonic := chat
+	harmonic.Model.Template = "harmony"
 	kwargs := `"chat_template_kwargs":{"enable_thinking":false,"reasoning_effort":"low"}`
 	request := `{"model":"m",` + messages + `,"max_tokens":7,"chat_template_kwargs":{"enable_thinking":false},"reasoning_effort":"low"}`
 	for name, c := range map[string]struct {
@@ -66,21 +84,49 @@ func TestCountPrompt(t *testing.T) {
 		asked  []string // for two rows
 		body   string   // last sent
 	}{
-		"vLLM renders": {
-			server: &teller{kind: vllmNew, counts: map[string]string{render: `200 {"request_id":"x","token_ids":[7,7,7],"sampling_params":{"n":1},"features":null}`}},
-			params: chat, want: 3, asked: []string{render, render}, body: request,
+		"vLLM": {
+			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: tokens, render: gate}},
+			params: chat, want: 5, asked: []string{tokenize, tokenize}, body: `{"model":"m",` + messages + `,"add_generation_prompt":true,` + kwargs + `}`,
+		},
+		"vLLM renders gpt-oss": {
+			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: tokens, render: `200 {"request_id":"x","token_ids":[7,7,7],"sampling_params":{"n":1},"features":null}`}},
+			params: harmonic, want: 3, asked: []string{render, render}, body: request,
+		},
+		"vLLM gates rendering": {
+			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: tokens, render: gate}},
+			params: harmonic, want: 5, asked: []string{render, tokenize, tokenize},
 		},
 		"vLLM without rendering": {
-			server: &teller{kind: vllmOld, counts: map[string]string{render: `404 {"detail":"Not Found"}`, tokenize: tokens}},
-			params: chat, want: 5, asked: []string{render, tokenize, tokenize}, body: `{"model":"m",` + messages + `,"add_generation_prompt":true,` + kwargs + `}`,
+			server: &teller{kind: vllmOld, counts: map[string]string{tokenize: tokens, render: `404 {"detail":"Not Found"}`}},
+			params: harmonic, want: 5, asked: []string{render, tokenize, tokenize},
 		},
 		"vLLM renders in another form": {
-			server: &teller{kind: vllmOld, counts: map[string]string{render: `200 [[{"role":"user"}],[{"prompt_token_ids":[1]}]]`, tokenize: tokens}},
-			params: chat, want: 5, asked: []string{render, tokenize, tokenize},
+			server: &teller{kind: vllmOld, counts: map[string]string{tokenize: tokens, render: `200 [[{"role":"user"}],[{"prompt_token_ids":[1]}]]`}},
+			params: harmonic, want: 5, asked: []string{render, tokenize, tokenize},
+		},
+		"vLLM does not render a long prompt": {
+			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: tokens, render: long}},
+			params: harmonic, want: 5, asked: []string{render, tokenize, render, tokenize},
 		},
 		"vLLM refuses a long prompt": {
-			server: &teller{kind: vllmNew, counts: map[string]string{render: `400 {"error":{"message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError","code":400}}`}},
-			params: chat, err: "maximum context length", asked: []string{render, render},
+			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: gate, render: long}},
+			params: chat, err: "maximum context length", asked: []string{tokenize, render, render},
+		},
+		"vLLM counts nothing": {
+			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: gate, render: gate}},
+			params: chat, err: engine.ErrNoCounting.Error(), asked: []string{tokenize, render},
+		},
+		"a path that hangs": {
+			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: hangs, render: `200 {"token_ids":[7,7]}`}},
+			params: chat, want: 2, asked: []string{tokenize, render, render},
+		},
+		"all paths hang": {
+			server: &teller{kind: sglang, counts: map[string]string{tokenize: hangs}},
+			params: chat, err: "does not count prompts now", asked: []string{tokenize},
+		},
+		"a path that breaks": {
+			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: `500 {}`, render: `200 {"token_ids":[7,7]}`}},
+			params: chat, want: 2, asked: []string{tokenize, render, render},
 		},
 		"vLLM embeds": {
 			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: tokens}},
@@ -102,22 +148,28 @@ func TestCountPrompt(t *testing.T) {
 		"Ollama": {server: &teller{kind: ollama}, params: engine.Params{Model: generator}, err: engine.ErrNoCounting.Error()},
 		"a server without counts": {
 			server: &teller{kind: vllmNew, counts: map[string]string{render: `200 {}`, tokenize: `405 {}`}},
-			params: chat, err: engine.ErrNoCounting.Error(), asked: []string{render, tokenize},
+			params: chat, err: engine.ErrNoCounting.Error(), asked: []string{tokenize, render},
 		},
 		"a server in trouble": {
-			server: &teller{kind: vllmNew, counts: map[string]string{render: `503 {}`, tokenize: tokens}},
-			params: chat, err: "could not answer now", asked: []string{render, render},
+			server: &teller{kind: sglang, counts: map[string]string{tokenize: `503 {}`}},
+			params: chat, err: "could not answer now", asked: []string{tokenize, tokenize},
 		},
 		"nonsense": {
-			server: &teller{kind: vllmNew, counts: map[string]string{render: `200 {"token_ids":[1,`}},
-			params: chat, err: "ends inside its JSON", asked: []string{render, render},
+			server: &teller{kind: sglang, counts: map[string]string{tokenize: `200 {"count":`}},
+			params: chat, err: "ends inside its JSON", asked: []string{tokenize, tokenize},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewServer(c.server)
 			t.Cleanup(server.Close)
-			counter := prepared(t, probed(t, Config{BaseURL: server.URL}), c.params).(engine.PromptCounter)
+			patience := 5 * time.Second
+			for _, reply := range c.server.counts {
+				if reply == hangs {
+					patience = time.Second
+				}
+			}
+			counter := prepared(t, probed(t, Config{BaseURL: server.URL, ProbeTimeout: patience}), c.params).(engine.PromptCounter)
 			var n int
 			var err error
 			for range 2 {
@@ -131,7 +183,10 @@ func TestCountPrompt(t *testing.T) {
 			case c.err == engine.ErrNoCounting.Error() && !errors.Is(err, engine.ErrNoCounting):
 				t.Errorf("error %#v is not ErrNoCounting", err)
 			}
-			if diff := cmp.Diff(c.asked, c.server.got); diff != "" {
+			c.server.mu.Lock() // a handler may hang on
+			asked, body := c.server.got, c.server.body
+			c.server.mu.Unlock()
+			if diff := cmp.Diff(c.asked, asked); diff != "" {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
 			if c.body != "" {
@@ -139,7 +194,7 @@ func TestCountPrompt(t *testing.T) {
 				if err := json.Unmarshal([]byte(c.body), &want); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(want, c.server.body); diff != "" {
+				if diff := cmp.Diff(want, body); diff != "" {
 					t.Errorf("sent (-want +got):\n%s", diff)
 				}
 			}

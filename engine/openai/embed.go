@@ -71,11 +71,8 @@ func (c *call) embedGroup(ctx context.Context, p patience, rows []engine.Row, ou
 	if err == nil || !errors.As(err, &fault) || fault.Class != engine.RowFault {
 		return err
 	}
-	// 501 is about the server's abilities: every row alone would get it too.
-	if len(rows) == 1 || fault.Status == http.StatusNotImplemented {
-		for i := range faults {
-			faults[i] = fault
-		}
+	if len(rows) == 1 {
+		faults[0] = fault
 		return nil
 	}
 	half := len(rows) / 2
@@ -98,7 +95,7 @@ func (c *call) embedOnce(ctx context.Context, p patience, rows []engine.Row, out
 			private = append(private, row.Text)
 		}
 	}
-	if err := e.accepted(ctx, conn, false, private...); err != nil {
+	if err := e.accepted(ctx, conn, asked{}, private...); err != nil {
 		return err
 	}
 	r := newReply(&conn.body, e.cfg.MaxAnswerBytes, false)
@@ -115,6 +112,9 @@ func (c *call) embedOnce(ctx context.Context, p patience, rows []engine.Row, out
 	bytes := len(c.prefix) + len(c.middle)
 	for _, row := range rows {
 		bytes += len(row.Text) + templateTokens // each text has its own
+	}
+	if c.target.kind == kindInfinity {
+		return nil // its usage is in characters (seen: 0.0.78)
 	}
 	if lie := r.liesOfUsage(bytes, 0); lie != nil {
 		return lie

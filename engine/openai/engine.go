@@ -135,7 +135,7 @@ func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
 
 // refused reads the body of a reply whose status is not 200 and makes its
 // error. It ends the use of c.
-func (e *Engine) refused(ctx context.Context, c *conn, schema bool, private ...[]byte) error {
+func (e *Engine) refused(ctx context.Context, c *conn, asked asked, private ...[]byte) error {
 	x := refusal{
 		status:     c.header.StatusCode(),
 		retryAfter: parseRetryAfter(string(c.header.Peek("Retry-After")), time.Now()),
@@ -148,5 +148,5 @@ func (e *Engine) refused(ctx context.Context, c *conn, schema bool, private ...[
 	if err == nil || len(text) > 0 { // half an error says something too
 		x.fault = parseFault(text)
 	}
-	return x.classify(schema, private...)
+	return x.classify(asked, private...)
 }

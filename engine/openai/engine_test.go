@@ -108,7 +108,7 @@ func TestRequestBody(t *testing.T) {
 			engine.Row{Text: []byte("é"), Seed: &seed},
 			`{"model":"m","messages":[{"role":"system","content":"be <brief>"},{"role":"user","content":"é"}],
 			"stop":["x"],"temperature":0.5,"top_k":20,"max_tokens":9,"chat_template_kwargs":{"enable_thinking":false},
-			"logprobs":true,"top_logprobs":1,
+			"logprobs":true,
 			"response_format":{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":{"type":"object"}}},"seed":5}`,
 		},
 		"the job's seed": {
@@ -224,8 +224,12 @@ func TestRefusals(t *testing.T) {
 		{"bad request", 400, openAI("bad"), nil, engine.Error{Class: engine.RowFault, Code: "some_type", Message: "bad"}},
 		{"too large", 413, ``, nil, engine.Error{Class: engine.RowFault, Code: "http_413"}},
 		{"unprocessable", 422, `{"detail":[{"loc":["body","top_p"],"msg":"must be less","input":"` + secret + `"}]}`, nil, engine.Error{Class: engine.RowFault, Code: "http_422", Message: "body.top_p: must be less"}},
-		{"not implemented", 501, openAI("start it with --embeddings"), nil, engine.Error{Class: engine.RowFault, Code: "some_type"}},
-		{"no key", 401, `{"error":"Unauthorized"}`, nil, engine.Error{Class: engine.ServerFault, Code: "http_401", Message: "Unauthorized"}},
+		{"not implemented", 501, openAI("start it with --embeddings"), nil, engine.Error{Class: engine.JobFault, Code: "some_type", Message: "cannot run this model so: start it"}},
+		{"no such ability, Ollama", 400, openAI(`\"m\" does not support chat`), nil, engine.Error{Class: engine.JobFault, Code: "some_type", Message: "cannot run this model so"}},
+		{"no such ability, llama-cpp-python", 500, `{"error":{"message":"Llama model must be created with embedding=True to call this method","type":"internal_server_error","param":null,"code":null}}`, nil, engine.Error{Class: engine.JobFault, Code: "internal_server_error", Message: "cannot run this model so"}},
+		{"schema, llama-cpp-python", 500, openAI(`1 validation error:\n  {'type': 'literal_error', 'loc': ('body', 'response_format', 'type'), 'msg': \"Input should be 'text' or 'json_object'\"}`), schema, engine.Error{Class: engine.JobFault, Code: "some_type", Message: "cannot work with this json_schema"}},
+		{"no such ability, vLLM", 404, openAI("The model does not support Chat Completions API"), schema, engine.Error{Class: engine.JobFault, Code: "some_type", Message: "cannot run this model so"}},
+		{"no key", 401, `{"error":"Unauthorized"}`, nil, engine.Error{Class: engine.ServerFault, Code: "http_401", Message: "set the engine's api_key: Unauthorized"}},
 		{"forbidden", 403, ``, nil, engine.Error{Class: engine.ServerFault, Code: "http_403"}},
 		{"not found", 404, `{"object":"error","message":"no model","type":"NotFoundError","code":404}`, nil, engine.Error{Class: engine.ServerFault, Code: "NotFoundError", Message: "no model"}},
 		{"wrong method", 405, ``, nil, engine.Error{Class: engine.ServerFault, Code: "http_405"}},
@@ -240,10 +244,13 @@ func TestRefusals(t *testing.T) {
 		{"gateway time", 504, ``, nil, engine.Error{Class: engine.Moment, Code: "http_504"}},
 		{"schema", 400, openAI("JSON schema error at #: unrecognized type foo"), schema, engine.Error{Class: engine.JobFault, Code: "some_type", Message: "foo"}},
 		{"schema, but none was sent", 400, openAI("schema"), nil, engine.Error{Class: engine.RowFault, Code: "some_type"}},
-		{"overflow, llama.cpp", 400, `{"error":{"code":400,"message":"request (2102 tokens) exceeds it","type":"exceed_context_size_error","n_prompt_tokens":2102,"n_ctx":2048}}`, nil, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true}},
-		{"overflow, vLLM", 400, openAI("Your prompt has 200 tokens but the model's context length is only 100."), nil, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true}},
-		{"overflow, older vLLM", 400, openAI("This model's maximum context length is 100 tokens."), schema, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true}},
-		{"overflow, embeddings", 500, openAI("input (600 tokens) is too large to process. increase the physical batch size"), nil, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true}},
+		{"overflow, llama.cpp", 400, `{"error":{"code":400,"message":"request (2102 tokens) exceeds it","type":"exceed_context_size_error","n_prompt_tokens":2102,"n_ctx":2048}}`, nil, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true, Prompt: 2102}},
+		{"overflow, vLLM", 400, openAI("Your prompt has 200 tokens but the model's context length is only 100."), nil, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true, Context: 100, Prompt: 200}},
+		{"overflow, older vLLM", 400, openAI("This model's maximum context length is 100 tokens."), schema, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true, Context: 100}},
+		{"overflow, SGLang", 400, openAI("The input (5000 tokens) is longer than the model's context length (4096 tokens)."), nil, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true, Context: 4096, Prompt: 5000}},
+		{"overflow, llama-cpp-python", 400, openAI("This model's maximum context length is 2048 tokens. However, you requested 10020 tokens (10015 in the messages, 5 in the completion)."), nil, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true, Context: 2048, Prompt: 10020}},
+		{"overflow, more than any context", 400, openAI("the model's context length is 9999999999"), nil, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true}},
+		{"overflow, embeddings", 500, openAI("input (600 tokens) is too large to process. increase the physical batch size"), nil, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true, Prompt: 600}},
 		{"a message that quotes the prompt", 400, openAI("cannot parse: " + secret), nil, engine.Error{Class: engine.RowFault, Code: "some_type", Message: "left out"}},
 		{"a code that quotes the prompt", 400, `{"error":{"message":"no","code":"` + secret + `"}}`, nil, engine.Error{Class: engine.RowFault, Code: "http_400"}},
 		{"a long message", 400, openAI(strings.Repeat("é", 5000)), nil, engine.Error{Class: engine.RowFault, Code: "some_type", Message: "…"}},
@@ -349,6 +356,40 @@ func TestEmbedHalvesTheGroup(t *testing.T) {
 	}
 }
 
+// Infinity, by what 0.0.78 was seen to answer: it cuts what is too long, and its usage
+// is the characters of the texts.
+func TestInfinity(t *testing.T) {
+	t.Parallel()
+	f := &fake{server: "uvicorn", pages: map[string]string{
+		"/v1/models": `{"data":[{"id":"m","stats":{"queue_fraction":0.0,"queue_absolute":0,"results_pending":0,"batch_size":32},` +
+			`"object":"model","owned_by":"infinity","created":1760000000,"backend":"torch","capabilities":["embed"]}],"object":"list"}`,
+		"/health": `{"unix":1760000000.297296}`, "/metrics": "http_requests_total{handler=\"/v1/models\",method=\"GET\",status=\"2xx\"} 1.0\n",
+	}, chat: func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"object":"list","data":[{"object":"embedding","embedding":"AACAPwAAAAA=","index":0}],"model":"m",`+
+			`"usage":{"prompt_tokens":14,"total_tokens":14},"id":"infinity-1","created":1760000000}`)
+	}}
+	e := f.start(t, nil)
+	info, err := e.Probe(t.Context())
+	if err != nil || info.Kind != "infinity" || len(info.Models) != 1 || info.Models[0].Name != "m" {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	if _, err := e.Gauges(t.Context()); !errors.Is(err, engine.ErrNoGauges) {
+		t.Errorf("gauges: %v", err)
+	}
+	c := prepared(t, e, engine.Params{Model: embedder})
+	if warned := strings.Join(c.Warnings(), " "); !strings.Contains(warned, "Infinity cuts") {
+		t.Errorf("warnings %q", warned)
+	}
+	row := engine.Row{Text: []byte("word word word")}
+	replies, faults, err := c.Embed(t.Context(), []engine.Row{row})
+	if err != nil || faults[0] != nil || replies[0].InputTokens != 0 || len(replies[0].Embedding) != 2 {
+		t.Errorf("%+v, %v, %v, want an embedding and no tokens", replies, faults, err)
+	}
+	if _, err := c.(engine.PromptCounter).CountPrompt(t.Context(), row); !errors.Is(err, engine.ErrCutsPrompts) {
+		t.Errorf("counting: %v", err)
+	}
+}
+
 func TestEmbedNotImplementedIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -356,8 +397,9 @@ func TestEmbedNotImplementedIsAskedOnce(t *testing.T) {
 		asked.Add(1)
 		w.WriteHeader(501)
 	})
-	_, faults, err := prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), make([]engine.Row, 64))
-	if err != nil || faults[0] == nil || faults[63] == nil || asked.Load() != 1 {
-		t.Errorf("%d requests, %v", asked.Load(), err)
+	_, _, err := prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), make([]engine.Row, 64))
+	var fault *engine.Error
+	if !errors.As(err, &fault) || fault.Class != engine.JobFault || asked.Load() != 1 {
+		t.Errorf("%d requests, %v, want the job's fault after one", asked.Load(), err)
 	}
 }

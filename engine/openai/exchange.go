@@ -182,10 +182,13 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
+// codeTimeout is the code of a call that took longer than its patience.
+const codeTimeout = "timeout"
+
 // over is the error of a call that took longer.
 func (p patience) over() error {
 	return &engine.Error{
-		Class: engine.Moment, Code: "timeout",
+		Class: engine.Moment, Code: codeTimeout,
 		Message: fmt.Sprintf("no complete answer within %v", p.whole.Round(time.Millisecond)),
 	}
 }

@@ -20,6 +20,7 @@ type serverFault struct {
 	message string
 	kind    string // type, error_type
 	code    string // code, where it is a word and not the status again
+	param   string // the field of the request that it is about; empty where it does not say
 	status  int    // code, where it is a status of 400 to 599 inside a reply with 200
 }
 
@@ -59,10 +60,19 @@ type faultFields struct {
 	Message json.RawMessage `json:"message"`
 	Type    json.RawMessage `json:"type"`
 	Code    json.RawMessage `json:"code"`
+	Param   json.RawMessage `json:"param"`
 }
 
 func (f faultFields) fault() serverFault {
-	return serverFault{found: true, message: text(f.Message), kind: text(f.Type), code: text(f.Code)}
+	return serverFault{found: true, message: text(f.Message), kind: text(f.Type), code: text(f.Code), param: field(text(f.Param))}
+}
+
+// field is the field of a request's body at the head of a path, as vLLM writes it:
+// "stop", or "body.stop.list[str]".
+func field(path string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(path, "body."), ".")
+	name, _, _ = strings.Cut(name, "[")
+	return name
 }
 
 // text returns the string that raw holds, nothing where it holds another type.

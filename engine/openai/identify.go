@@ -16,7 +16,7 @@ import (
 func (e *Engine) identify(ctx context.Context, server string, list modelList, info *engine.Info, found *facts) {
 	owner, length := "", 0
 	if len(list.Data) > 0 {
-		owner, length = list.Data[0].OwnedBy, list.Data[0].MaxModelLen
+		owner, length = list.Data[0].OwnedBy.is, whole(list.Data[0].MaxModelLen)
 	}
 	switch {
 	case server == kindSim || owner == kindSim:
@@ -31,6 +31,8 @@ func (e *Engine) identify(ctx context.Context, server string, list modelList, in
 	case owner == kindVLLM:
 		info.Kind = kindVLLM
 		info.Version = e.askVersion(ctx, "/version")
+	case owner == kindInfinity:
+		info.Kind = kindInfinity // tells no version
 	case length > 0:
 		// A served model under another owner's name, such as vLLM's adapters.
 		if v := e.askVersion(ctx, "/version"); v != "" {
@@ -91,6 +93,7 @@ func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *facts)
 	var args struct {
 		Version string  `json:"version"`
 		Parser  *string `json:"reasoning_parser"`
+		Repeats *bool   `json:"enable_deterministic_inference"` // else it ignores seeds
 		Ranks   int     `json:"dp_size"`
 		Tokens  int64   `json:"max_total_num_tokens"` // of one rank
 		States  []struct {
@@ -102,6 +105,7 @@ func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *facts)
 		ranks := max(usable(args.Ranks, maxRanks), 1)
 		info.Version = args.Version
 		found.noParser = args.Parser == nil || *args.Parser == ""
+		found.noSeeds = args.Repeats != nil && !*args.Repeats
 		found.kvTokens = usable(args.Tokens, maxCache) * int64(ranks)
 		if len(args.States) > 0 {
 			info.Slots = usable(args.States[0].Running, maxSlots) * ranks
@@ -131,14 +135,16 @@ type ollamaModels struct {
 
 // shownModel is what /api/show says of a model.
 type shownModel struct {
-	able    ability
-	context int // that the model file sets, else that the model was made for
+	able      ability
+	context   int  // that the model file sets, else that the model was made for
+	set       bool // by the model file
+	dimension int  // of its embeddings, where it gives some
 }
 
 // askOllama finds the context and abilities of each model. The context is the
 // one that the model is loaded with, else the one its file sets, else the one it
-// was made for: that is too much where the server's own default is smaller,
-// until the first row has loaded the model.
+// was made for: that is only the most it can be, since the server's own default
+// may be smaller, until the first row has loaded the model.
 func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Info, found *facts) {
 	var running struct {
 		Models []struct {
@@ -152,8 +158,8 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 	e.mu.Unlock()
 	next := ollamaModels{shown: map[string]shownModel{}, loaded: map[string]int{}}
 	for _, m := range list.Data {
-		if known.loaded[m.ID] > 0 {
-			next.loaded[m.ID] = known.loaded[m.ID]
+		if known.loaded[m.ID.is] > 0 {
+			next.loaded[m.ID.is] = known.loaded[m.ID.is]
 		}
 	}
 	for _, m := range running.Models[:min(len(running.Models), maxModels)] {
@@ -161,23 +167,25 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 			next.loaded[m.Name] = m.Context
 		}
 	}
-	found.able = map[string]ability{}
+	found.able, found.dimension, found.atMost = map[string]ability{}, map[string]int{}, map[string]bool{}
 	for i, m := range list.Data {
-		key := m.ID + "@" + strconv.FormatInt(m.Created, 10)
+		name := m.ID.is
+		key := name + "@" + strconv.Itoa(whole(m.Created))
 		shown, ok := known.shown[key]
 		if !ok {
-			shown, ok = e.show(ctx, m.ID)
+			shown, ok = e.show(ctx, name)
 		}
-		info.Models[i].ContextLength = next.loaded[m.ID]
+		info.Models[i].ContextLength = next.loaded[name]
 		if !ok {
 			continue // asked again by the next probe
 		}
 		next.shown[key] = shown
 		if info.Models[i].ContextLength == 0 {
 			info.Models[i].ContextLength = shown.context
+			found.atMost[name] = !shown.set
 		}
 		if shown.able != 0 {
-			found.able[m.ID] = shown.able
+			found.able[name], found.dimension[name] = shown.able, usable(shown.dimension, maxDimension)
 		}
 	}
 	e.mu.Lock()
@@ -210,14 +218,17 @@ func (e *Engine) show(ctx context.Context, name string) (shownModel, bool) {
 		}
 	}
 	for key, value := range said.Info {
-		if strings.HasSuffix(key, ".context_length") { // behind the architecture's name
-			_ = json.Unmarshal(value, &shown.context) // another type is no length
+		switch { // behind the architecture's name; another type is no length
+		case strings.HasSuffix(key, ".context_length"):
+			_ = json.Unmarshal(value, &shown.context)
+		case strings.HasSuffix(key, ".embedding_length"):
+			_ = json.Unmarshal(value, &shown.dimension)
 		}
 	}
 	for line := range strings.Lines(said.Parameters) {
 		if words := strings.Fields(line); len(words) == 2 && words[0] == "num_ctx" {
 			if n, err := strconv.Atoi(words[1]); err == nil && n > 0 {
-				shown.context = n
+				shown.context, shown.set = n, true
 			}
 		}
 	}

@@ -108,7 +108,8 @@ func TestKinds(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		fake     *fake
-		info     engine.Info // but for Models
+		info     engine.Info        // but for Models
+		model    engine.ServedModel // but for name and context
 		gauges   engine.Gauges
 		answer   string
 		cached   int64
@@ -119,14 +120,14 @@ func TestKinds(t *testing.T) {
 		cuts     bool   // it has no overflow
 	}{
 		"vLLM 0.11": {
-			fake: &fake{server: "uvicorn", pages: vllmOld}, info: engine.Info{Kind: "vllm", Version: "0.11.0"},
+			fake: &fake{server: "uvicorn", pages: vllmOld}, info: engine.Info{Kind: "vllm", Version: "0.11.0"}, model: engine.ServedModel{Origin: "meta/m"},
 			gauges: engine.Gauges{Running: 3, Waiting: 1, KVUse: 0.25, Preemptions: 2, KVTokens: 16000},
 			answer: message(`"reasoning_content":"hm",`), cached: 16,
 			overflow: `400 {"error":{"message":"This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens. Please reduce the length of the input messages.","type":"BadRequestError","param":null,"code":400}}`,
 			refusal:  `400 {"error":{"message":"top_p must be in (0, 1], got 2.0.","type":"BadRequestError","param":null,"code":400}}`, code: "BadRequestError",
 		},
 		"vLLM 0.29": {
-			fake: &fake{server: "uvicorn", pages: vllmNew}, info: engine.Info{Kind: "vllm", Version: "0.29.1"},
+			fake: &fake{server: "uvicorn", pages: vllmNew}, info: engine.Info{Kind: "vllm", Version: "0.29.1"}, model: engine.ServedModel{Origin: "meta/m"},
 			gauges: engine.Gauges{Running: 3, Waiting: 1, KVUse: 0.25, Preemptions: 2, KVTokens: 15000},
 			answer: message(`"reasoning":"hm",`), cached: 16,
 			overflow: `400 {"error":{"message":"Your prompt has 5000 tokens, but the model's context length is only 4096.","type":"BadRequestError","param":"input_tokens","code":400}}`,
@@ -140,7 +141,7 @@ func TestKinds(t *testing.T) {
 			refusal:  `503 {"object":"error","message":"The request queue is full.","type":"ServiceUnavailable","param":null,"code":503}`, code: "ServiceUnavailable",
 		},
 		"Ollama": {
-			fake: &fake{pages: ollama}, info: engine.Info{Kind: "ollama", Version: "0.14.2"},
+			fake: &fake{pages: ollama}, info: engine.Info{Kind: "ollama", Version: "0.14.2"}, model: engine.ServedModel{Kind: rowmill.KindReasoning},
 			answer:  `{"choices":[{"index":0,"message":{"role":"assistant","content":"yes","reasoning":"hm"},"finish_reason":"stop"}],"usage":{"prompt_tokens":30,"completion_tokens":4,"total_tokens":34}}`,
 			refusal: `503 {"error":{"message":"server busy, please try again.  maximum pending requests exceeded","type":"api_error","param":null,"code":null}}`, code: "api_error",
 			silent: true, cuts: true,
@@ -167,7 +168,8 @@ func TestKinds(t *testing.T) {
 			}
 			e := c.fake.start(t, nil)
 			info, err := e.Probe(t.Context())
-			c.info.Models = []engine.ServedModel{{Name: "m", ContextLength: 4096}}
+			c.model.Name, c.model.ContextLength = "m", 4096
+			c.info.Models = []engine.ServedModel{c.model}
 			if diff := cmp.Diff(c.info, info); err != nil || diff != "" {
 				t.Errorf("probe: %v, want (-), got (+):\n%s", err, diff)
 			}
@@ -271,6 +273,23 @@ func TestSGLangIsAskedAnewAfterAFault(t *testing.T) {
 		t.Errorf("got %+v, %v after %d questions", info, err, f.calls.Load())
 	}
 	checkWarnings(t, prepared(t, e, engine.Params{Model: rowmill.Model{ID: "m", Kind: rowmill.KindEmbedding}}), nil)
+}
+
+// SGLang says with its settings that it ignores seeds (seen: 0.5.23).
+func TestSGLangIgnoresSeeds(t *testing.T) {
+	t.Parallel()
+	seeded := engine.Params{Model: generator, Sampling: map[string]any{"seed": int64(7)}}
+	for said, want := range map[string][]string{
+		`"enable_deterministic_inference":false`: {"the server ignores seeds"},
+		`"enable_deterministic_inference":true`:  nil,
+		`"dp_size":1`:                            nil, // an old release
+	} {
+		f := &fake{pages: with(sglang, map[string]string{"/server_info": `{"version":"0.5.23","reasoning_parser":"qwen3",` + said + `}`})}
+		e := f.start(t, nil)
+		checkWarnings(t, prepared(t, e, seeded), want)
+		checkWarnings(t, prepared(t, e, engine.Params{Model: generator, RowSeeds: true}), want)
+		checkWarnings(t, prepared(t, e, engine.Params{Model: generator}), nil)
+	}
 }
 
 // A server without a parser for reasoning is noticed by its first answer.

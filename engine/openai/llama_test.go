@@ -33,7 +33,7 @@ func TestLlamaChat(t *testing.T) {
 	enginetest.Run(t, func(t *testing.T) enginetest.Server {
 		e, m := llamaEngine(t, llama.Chat)
 		m.Kind = rowmill.KindGeneration
-		return enginetest.Server{Engine: e, Concurrency: 6, Generation: m, Cancels: true, Counts: true}
+		return enginetest.Server{Engine: e, Concurrency: 6, Generation: m, Cancels: true, Counts: true, Forms: []string{"choice", "grammar"}, Takes: takenBy("llama.cpp")}
 	})
 }
 
@@ -53,6 +53,22 @@ func TestLlamaEmbed(t *testing.T) {
 		m.Kind, m.Dimension = rowmill.KindEmbedding, llama.Dimension
 		return enginetest.Server{Engine: e, Embedding: m, Counts: true}
 	})
+}
+
+// A real server does not say what its model does, and a row shows it.
+func TestLlamaInquire(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]engine.Nature{
+		llama.Chat: {Kind: rowmill.KindGeneration}, llama.Think: {Kind: rowmill.KindReasoning}, llama.Embed: {Kind: rowmill.KindEmbedding, Dimension: llama.Dimension},
+	} {
+		e, m := llamaEngine(t, kind)
+		if info, err := e.Probe(t.Context()); err != nil || len(info.Models) != 1 || info.Models[0].Kind != "" {
+			t.Fatalf("%s: the server says %+v, %v", kind, info.Models, err)
+		}
+		if got, err := engine.Inquire(t.Context(), e, m.ID, time.Minute); got != want || err != nil {
+			t.Errorf("%s: %+v, %v", kind, got, err)
+		}
+	}
 }
 
 // A row that is cancelled while it runs frees its slot at once: by the gauges

@@ -32,9 +32,9 @@ func FuzzModels(f *testing.F) {
 		if json.Unmarshal(page, &list) != nil {
 			return
 		}
-		info, found := engine.Info{Slots: list.Slots}, facts{}
+		info, found := engine.Info{Slots: whole(list.Slots)}, facts{}
 		for _, m := range list.Data {
-			info.Models = append(info.Models, engine.ServedModel{Name: m.ID, ContextLength: m.MaxModelLen})
+			info.Models = append(info.Models, engine.ServedModel{Name: m.ID.is, ContextLength: whole(m.MaxModelLen)})
 		}
 		keepUsable(&info, &found)
 		sound(t, info)

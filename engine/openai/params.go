@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/rowmill/rowmill/spelling"
 )
@@ -26,7 +27,7 @@ var further = map[string]map[string]string{
 		"top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty",
 		"logit_bias": "logit_bias", "ignore_eos": "ignore_eos",
 		"stop_token_ids": "stop_token_ids", "min_tokens": "min_tokens",
-		"skip_special_tokens": "skip_special_tokens",
+		"skip_special_tokens": "skip_special_tokens", "include_stop_str_in_output": "no_stop_trim",
 	},
 	kindLlama: {
 		"top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repeat_penalty",
@@ -45,16 +46,28 @@ var vllmParams = map[string]string{
 	"include_stop_str_in_output":    "include_stop_str_in_output",
 	"thinking_token_budget":         "thinking_token_budget",
 	"repetition_detection":          "repetition_detection",
+	"watermarking":                  "watermarking",
+	"extra_args":                    "vllm_xargs",
 }
 
 // since is the release from which vLLM takes a parameter; an older one ignores
 // it without an error. Parameters that are not here are older than 0.11, the
 // oldest release we expect. Sources: vLLM pull request 35451, released in 0.17,
-// and the releases that Dynamo relies on for the thinking budget.
+// and the releases that Dynamo relies on for the thinking budget. watermarking was
+// seen in 0.32; which release brought it is not known.
 var since = map[string]release{
 	"repetition_detection":  {0, 17, 0},
 	"thinking_token_budget": {0, 20, 0},
+	"watermarking":          {0, 32, 0},
 }
+
+// chosenAlone are the kinds that give the log probability of each chosen token
+// and no alternatives where no number of them is asked for, which is the least
+// that they can be asked for: Ollama sorts its whole vocabulary for the first
+// alternative. llama.cpp gives 20 then, and with 0 no log probabilities at all;
+// llama-cpp-python, one of the unknown, gives none either.
+// docs/engines.md has what each form costs.
+var chosenAlone = map[string]bool{kindVLLM: true, kindSGLang: true, kindOllama: true, kindSim: true}
 
 // ollamaLogprobs is the release from which Ollama gives log probabilities.
 var ollamaLogprobs = release{0, 12, 11}
@@ -71,14 +84,14 @@ var explicit = map[string]map[string]any{
 }
 
 // handledApart are sampling parameters that the request has its own place for.
-var handledApart = map[string]bool{"max_tokens": true, "seed": true, "logprobs": true, "n": true}
+var handledApart = map[string]bool{"max_tokens": true, "seed": true, "logprobs": true, "n": true, "structured_outputs": true}
 
 // reserved are the fields of a request that its own parts fill; request_extras
 // cannot set them.
 var reserved = map[string]bool{
 	"model": true, "messages": true, "input": true, "encoding_format": true, "stream": true,
 	"response_format": true, "logprobs": true, "top_logprobs": true, "seed": true, "n": true,
-	"stream_options": true,
+	"stream_options": true, "structured_outputs": true,
 }
 
 // A param is one field of a request's body.
@@ -94,7 +107,7 @@ func translate(t target, sampling map[string]any) (fields []param, warnings []st
 	for _, name := range slices.Sorted(maps.Keys(sampling)) {
 		value := sampling[name]
 		switch {
-		case handledApart[name] || value == nil:
+		case handledApart[name] || value == nil || asksNothing(name, value):
 			continue
 		case slices.Contains(everyServer, name):
 			fields = append(fields, param{name, value})
@@ -102,6 +115,9 @@ func translate(t target, sampling map[string]any) (fields []param, warnings []st
 		}
 		if from := since[name]; kind == kindVLLM && t.olderThan(from) && !neutral(name, value) {
 			return nil, nil, fmt.Errorf("sampling parameter %s needs vLLM %v, the server runs %s: remove it, or update the server", name, from, t.version)
+		}
+		if name == "logit_bias" && kind == kindOther {
+			value = pointed(value)
 		}
 		if as, ok := further[kind][name]; ok {
 			fields = append(fields, param{as, value})
@@ -129,6 +145,31 @@ func translate(t target, sampling map[string]any) (fields []param, warnings []st
 	return fields, warnings, nil
 }
 
+// pointed writes the numbers of a map with a point: transformers serve 5.19 answers
+// 500 to a bias of 1.
+func pointed(value any) any {
+	given, ok := value.(map[string]any)
+	if !ok {
+		return value
+	}
+	written := make(map[string]any, len(given))
+	for key, value := range given {
+		written[key] = value
+		if n, ok := asInt(value); ok {
+			written[key] = json.RawMessage(strconv.FormatInt(n, 10) + ".0")
+		}
+	}
+	return written
+}
+
+// asksNothing reports whether a parameter asks for nothing in a form that not
+// every server takes: vLLM refuses to choose among no tokens.
+func asksNothing(name string, value any) bool {
+	budget, isInt := asInt(value)
+	list, isList := value.([]any)
+	return name == "thinking_token_budget" && isInt && budget < 0 || name == "allowed_token_ids" && isList && len(list) == 0
+}
+
 // neutral reports whether a parameter's value changes nothing.
 func neutral(name string, value any) bool {
 	number, isNumber := asFloat(value)
@@ -143,7 +184,7 @@ func neutral(name string, value any) bool {
 		return value == false
 	case "skip_special_tokens", "spaces_between_special_tokens":
 		return value == true
-	case "logit_bias":
+	case "logit_bias", "extra_args":
 		m, ok := value.(map[string]any)
 		return ok && len(m) == 0
 	case "stop_token_ids", "bad_words", "allowed_token_ids":

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,8 @@ const (
 	refused = "refused" // an error of Prepare
 	warned  = "warned"  // not sent, and a warning says so
 	implied = "implied" // not sent: the request means it anyway
+	alone   = "alone"   // sent as logprobs, without alternatives
+	inParts = "regex"   // sent as what structured_outputs holds
 )
 
 // everyKind orders the columns of the table below.
@@ -41,7 +44,7 @@ var parameters = []struct {
 	{"max_tokens", int64(777), [6]string{same, same, same, same, same, same}},
 	{"seed", int64(7), [6]string{same, same, same, same, same, same}},
 	{"n", int64(1), [6]string{implied, implied, implied, implied, implied, implied}},
-	{"logprobs", int64(1), [6]string{"top_logprobs", "top_logprobs", "top_logprobs", "top_logprobs", "top_logprobs", "top_logprobs"}},
+	{"logprobs", int64(1), [6]string{alone, alone, alone, "top_logprobs", alone, "top_logprobs"}},
 	{"top_k", int64(20), [6]string{same, same, same, same, warned, warned}},
 	{"min_p", 0.1, [6]string{same, same, same, same, warned, warned}},
 	{"repetition_penalty", 1.1, [6]string{same, same, same, "repeat_penalty", warned, warned}},
@@ -53,9 +56,12 @@ var parameters = []struct {
 	{"bad_words", []any{"x"}, [6]string{same, same, refused, refused, refused, refused}},
 	{"allowed_token_ids", []any{int64(3)}, [6]string{same, same, refused, refused, refused, refused}},
 	{"spaces_between_special_tokens", false, [6]string{same, same, refused, refused, refused, refused}},
-	{"include_stop_str_in_output", true, [6]string{same, same, refused, refused, refused, refused}},
+	{"include_stop_str_in_output", true, [6]string{same, same, "no_stop_trim", refused, refused, refused}},
 	{"thinking_token_budget", int64(100), [6]string{same, same, refused, refused, refused, refused}},
 	{"repetition_detection", map[string]any{"min_count": int64(3)}, [6]string{same, same, refused, refused, refused, refused}},
+	{"watermarking", false, [6]string{same, same, refused, refused, refused, refused}},
+	{"extra_args", map[string]any{"a": int64(1)}, [6]string{"vllm_xargs", "vllm_xargs", refused, refused, refused, refused}},
+	{"structured_outputs", map[string]any{"regex": "a+"}, [6]string{same, same, inParts, refused, refused, refused}},
 }
 
 // catalogParameters asks the catalog for the parameters it knows, by a name that
@@ -97,6 +103,18 @@ func sent(t *testing.T, c *call) map[string]any {
 	return fields
 }
 
+// transformers serve 5.19 answers 500 to a bias without a point.
+func TestBiasesHaveAPoint(t *testing.T) {
+	t.Parallel()
+	c, err := on(t, kindOther, "", engine.Params{Model: generator, Sampling: map[string]any{"logit_bias": map[string]any{"17": 2.0, "18": int64(-1), "19": 0.5}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(c.middle); !strings.Contains(got, `"logit_bias":{"17":2.0,"18":-1.0,"19":0.5}`) {
+		t.Errorf("sent: %s", got)
+	}
+}
+
 // Every parameter that a caller may give is sent, refused or warned about, on
 // every kind of server.
 func TestEveryParameterOnEveryKind(t *testing.T) {
@@ -120,9 +138,10 @@ func TestEveryParameterOnEveryKind(t *testing.T) {
 		for _, p := range parameters {
 			t.Run(kind+" "+p.name, func(t *testing.T) {
 				want := p.want[column]
+				refusal := regexp.MustCompile(p.name + `(\.regex)? cannot be honoured by a server of kind ` + kind)
 				c, err := on(t, kind, "", engine.Params{Model: generator, Sampling: map[string]any{p.name: p.value}})
 				if want == refused {
-					if err == nil || !strings.Contains(err.Error(), p.name+" cannot be honoured by a server of kind "+kind) {
+					if err == nil || !refusal.MatchString(err.Error()) {
 						t.Errorf("got %v, want a refusal that names the parameter and the kind", err)
 					}
 					return
@@ -143,6 +162,10 @@ func TestEveryParameterOnEveryKind(t *testing.T) {
 					expected[p.name] = decoded(t, p.value)
 				case "top_logprobs":
 					expected["logprobs"], expected["top_logprobs"] = true, 1.0
+				case alone:
+					expected["logprobs"] = true
+				case inParts:
+					expected["regex"] = "a+"
 				case warned, implied:
 				default:
 					expected[want] = decoded(t, p.value)
@@ -174,7 +197,7 @@ func TestNeutralValues(t *testing.T) {
 	neutral := map[string]any{
 		"min_tokens": int64(0), "ignore_eos": false, "include_stop_str_in_output": false, "skip_special_tokens": true,
 		"spaces_between_special_tokens": true, "logit_bias": map[string]any{}, "stop_token_ids": []any{}, "bad_words": []any{},
-		"allowed_token_ids": []any{}, "top_k": int64(-1), "min_p": 0.0, "repetition_penalty": 1.0,
+		"allowed_token_ids": []any{}, "extra_args": map[string]any{}, "thinking_token_budget": int64(-1), "top_k": int64(-1), "min_p": 0.0, "repetition_penalty": 1.0,
 	}
 	for _, kind := range everyKind {
 		for name, value := range neutral {
@@ -209,23 +232,34 @@ func TestPreparedRequests(t *testing.T) {
 			`{"temperature":0.7,"max_tokens":4096}`,
 			[]string{"Ollama cuts a prompt", "repetition_penalty is not taken", "top_k is not taken"},
 		},
-		"older Ollama": {kindOllama, "0.12.10", engine.Params{Logprobs: true}, `{"logprobs":true,"top_logprobs":1}`, []string{"cuts a prompt", "from 0.12.11 on, the server runs 0.12.10"}},
-		"newer Ollama": {kindOllama, "0.12.11-rc1", engine.Params{Logprobs: true}, `{"logprobs":true,"top_logprobs":1}`, []string{"cuts a prompt"}},
+		"older Ollama": {kindOllama, "0.12.10", engine.Params{Logprobs: true}, `{"logprobs":true}`, []string{"cuts a prompt", "from 0.12.11 on, the server runs 0.12.10"}},
+		"newer Ollama": {kindOllama, "0.12.11-rc1", engine.Params{Logprobs: true}, `{"logprobs":true}`, []string{"cuts a prompt"}},
 
 		"another name":           {kindVLLM, "", engine.Params{Sampling: map[string]any{"guided_json": "{}"}}, "error: sampling parameter guided_json is not known", nil},
 		"two answers":            {kindVLLM, "", engine.Params{Sampling: map[string]any{"n": 2}}, "error: sampling parameter n must be 1", nil},
 		"a seed in words":        {kindVLLM, "", engine.Params{Sampling: map[string]any{"seed": "x"}}, "error: sampling parameter seed must be an integer", nil},
-		"alternatives":           {kindVLLM, "", engine.Params{Sampling: map[string]any{"logprobs": 5}}, `{"logprobs":true,"top_logprobs":1}`, []string{"alternatives to the chosen"}},
+		"alternatives":           {kindVLLM, "", engine.Params{Sampling: map[string]any{"logprobs": 5}}, `{"logprobs":true}`, []string{"alternatives to the chosen"}},
 		"logprobs, model has no": {kindVLLM, "", engine.Params{Model: quiet, Logprobs: true, Sampling: map[string]any{"logprobs": 1}}, `{}`, []string{"gives none"}},
+
+		"logprobs":                        {kindVLLM, "", engine.Params{Logprobs: true}, `{"logprobs":true}`, nil},
+		"logprobs, SGLang":                {kindSGLang, "", engine.Params{Logprobs: true}, `{"logprobs":true}`, nil},
+		"logprobs, in words":              {kindSim, "", engine.Params{Logprobs: true, Sampling: map[string]any{"logprobs": true}}, `{"logprobs":true}`, nil},
+		"logprobs, llama.cpp":             {kindLlama, "", engine.Params{Logprobs: true, MaxTokens: 9}, `{"logprobs":true,"top_logprobs":1,"max_tokens":9,"top_k":0,"min_p":0}`, nil},
+		"logprobs, the job wants none":    {kindVLLM, "", engine.Params{Sampling: map[string]any{"logprobs": false}}, `{}`, nil},
+		"logprobs, a server of no kind":   {kindOther, "", engine.Params{Logprobs: true}, `{"logprobs":true,"top_logprobs":1}`, []string{"may ignore logprobs (cumulative_logprobs are null) without"}},
+		"seeds, a server of no kind":      {kindOther, "", engine.Params{RowSeeds: true}, `{}`, []string{"may ignore seeds (answers do not repeat) without"}},
+		"nothing, a server of no kind":    {kindOther, "", engine.Params{Sampling: map[string]any{"temperature": 0.5}}, `{"temperature":0.5}`, nil},
+		"everything, a server of no kind": {kindOther, "", engine.Params{Logprobs: true, Schema: json.RawMessage(`{}`), Sampling: map[string]any{"seed": int64(3)}}, `{"logprobs":true,"top_logprobs":1,"response_format":{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":{}}},"seed":3}`, []string{"may ignore json_schema (answers that break it are tried again, and fail), seeds"}},
 
 		"too old for a parameter": {
 			kindVLLM, "0.16.0rc2",
 			engine.Params{Sampling: map[string]any{"repetition_detection": map[string]any{"min_count": 3}}},
 			"error: sampling parameter repetition_detection needs vLLM 0.17.0, the server runs 0.16.0rc2", nil,
 		},
-		"just new enough":     {kindVLLM, "0.20.0", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
-		"a developer's build": {kindVLLM, "0.1.dev9+g1", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
-		"a simulator is new":  {kindSim, "0.1.0", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
+		"just new enough":           {kindVLLM, "0.20.0", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
+		"a developer's build":       {kindVLLM, "0.1.dev9+g1", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
+		"a simulator is new":        {kindSim, "0.1.0", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
+		"no tokens to choose among": {kindVLLM, "", engine.Params{Sampling: map[string]any{"allowed_token_ids": []any{}, "thinking_token_budget": int64(-1)}}, `{}`, nil},
 		"a schema": {
 			kindVLLM, "0.11.0",
 			engine.Params{Schema: json.RawMessage(`{"type":"object"}`)},
@@ -238,14 +272,8 @@ func TestPreparedRequests(t *testing.T) {
 				c.params.Model = generator
 			}
 			prepared, err := on(t, c.kind, c.version, c.params)
-			if want, isError := strings.CutPrefix(c.want, "error: "); isError {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("got %v, want %q", err, want)
-				}
+			if wantsError(t, c.want, err) {
 				return
-			}
-			if err != nil {
-				t.Fatal(err)
 			}
 			var want map[string]any
 			if err := json.Unmarshal([]byte(c.want), &want); err != nil {
@@ -257,6 +285,19 @@ func TestPreparedRequests(t *testing.T) {
 			checkWarnings(t, prepared, c.warnings)
 		})
 	}
+}
+
+// wantsError checks the error of Prepare, and reports whether one is wanted: the
+// beginning of want says so, and the rest is a part of it.
+func wantsError(t *testing.T, want string, err error) bool {
+	t.Helper()
+	piece, isError := strings.CutPrefix(want, "error: ")
+	if isError && (err == nil || !strings.Contains(err.Error(), piece)) {
+		t.Errorf("got %v, want %q", err, piece)
+	} else if !isError && err != nil {
+		t.Fatal(err)
+	}
+	return isError
 }
 
 // checkWarnings wants one warning for each part.
@@ -314,12 +355,16 @@ func TestAbilities(t *testing.T) {
 			nil,
 			[]string{"cuts a prompt", "says that m does not reason"},
 		},
-		"nothing is known": {kindVLLM, facts{}, engine.Params{Model: thinker, Schema: schema}, nil, nil},
+		"no parser, Ollama":         {kindOllama, facts{noParser: true}, engine.Params{Model: thinker}, nil, []string{"cuts a prompt", "they are parted at </think> here"}},
+		"no parser, of no kind":     {kindOther, facts{noParser: true}, engine.Params{Model: thinker, Schema: schema}, nil, []string{"may ignore json_schema", "here; json_schema keeps the model from reasoning"}},
+		"context of Ollama":         {kindOllama, facts{}, engine.Params{Model: generator}, nil, []string{"exceeds its context of 2048 tokens without"}},
+		"context of Ollama at most": {kindOllama, facts{atMost: map[string]bool{"m": true}}, engine.Params{Model: generator}, nil, []string{"exceeds its context of at most 2048 tokens, which it tells only once the model is loaded"}},
+		"nothing is known":          {kindVLLM, facts{}, engine.Params{Model: thinker, Schema: schema}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := unprobed(t, Config{BaseURL: "http://127.0.0.1:1"})
-			e.remember(engine.Info{Kind: c.kind, Models: []engine.ServedModel{{Name: "m"}}}, c.facts)
+			e.remember(engine.Info{Kind: c.kind, Models: []engine.ServedModel{{Name: "m", ContextLength: 2048}}}, c.facts)
 			call, err := e.Prepare(c.params)
 			if c.err != nil {
 				if err == nil || !strings.Contains(err.Error(), c.err.Error()) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 
@@ -69,23 +70,48 @@ func (e *Engine) read(ctx context.Context, path string, out any) bool {
 
 // modelList is /v1/models with the fields that servers add to it.
 type modelList struct {
-	Simulated bool         `json:"simulated"` // our simulated server
-	Slots     int          `json:"slots"`     // our simulated server
-	Data      listedModels `json:"data"`
+	Simulated loose[bool]    `json:"simulated"` // our simulated server
+	Slots     loose[float64] `json:"slots"`     // our simulated server
+	Data      listedModels   `json:"data"`
 }
 
 // listedModels are at most maxModels, each with a name that can be one.
 type listedModels []listedModel
 
 type listedModel struct {
-	ID          string `json:"id"`
-	Created     int64  `json:"created"`
-	OwnedBy     string `json:"owned_by"`
-	MaxModelLen int    `json:"max_model_len"` // vLLM, SGLang, ours
-	Simulated   bool   `json:"simulated"`
-	Meta        struct {
-		Context int `json:"n_ctx"` // llama.cpp
-	} `json:"meta"`
+	ID          loose[string]  `json:"id"`
+	Created     loose[float64] `json:"created"`
+	OwnedBy     loose[string]  `json:"owned_by"`
+	MaxModelLen loose[float64] `json:"max_model_len"` // vLLM, SGLang, ours
+	Simulated   loose[bool]    `json:"simulated"`
+	Meta        loose[struct {
+		Context loose[float64] `json:"n_ctx"` // llama.cpp
+	}] `json:"meta"`
+	Root      loose[string]  `json:"root"`      // vLLM: the Hugging Face id or path that it was started with
+	Parent    loose[string]  `json:"parent"`    // vLLM: what an adapter adapts
+	Kind      loose[string]  `json:"kind"`      // ours
+	Dimension loose[float64] `json:"dimension"` // ours
+}
+
+// loose is a member that says nothing where it is of another type than expected:
+// servers write numbers with a point, null for what they do not know, and more.
+// None of that is a reason to know nothing of their models.
+type loose[T any] struct{ is T }
+
+func (l *loose[T]) UnmarshalJSON(text []byte) error {
+	var value T
+	if json.Unmarshal(text, &value) == nil {
+		l.is = value
+	}
+	return nil
+}
+
+// whole is a number that may be written with a point; 0 where it is none.
+func whole(n loose[float64]) int {
+	if n.is != math.Trunc(n.is) || math.Abs(n.is) > 1<<53 {
+		return 0
+	}
+	return int(n.is)
 }
 
 // errManyModels says that a list is longer than any server's.
@@ -103,12 +129,12 @@ func (l *listedModels) UnmarshalJSON(text []byte) error {
 		if listed == maxModels {
 			return errManyModels
 		}
-		var m listedModel
+		var m loose[listedModel]
 		if err := decoder.Decode(&m); err != nil {
 			return err
 		}
-		if shortWord(m.ID, maxName) != "" {
-			*l = append(*l, m)
+		if shortWord(m.is.ID.is, maxName) != "" {
+			*l = append(*l, m.is)
 		}
 	}
 	return nil
@@ -151,18 +177,19 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
 	} else if err != nil {
 		return fail("/v1/models is not the JSON expected: is this an OpenAI-compatible server?")
 	}
-	info := engine.Info{Kind: kindOther, Simulated: list.Simulated, Slots: list.Slots}
+	info := engine.Info{Kind: kindOther, Simulated: list.Simulated.is, Slots: whole(list.Slots)}
 	for _, m := range list.Data {
-		context := m.MaxModelLen
+		context := whole(m.MaxModelLen)
 		if context == 0 {
-			context = m.Meta.Context
+			context = whole(m.Meta.is.Context)
 		}
-		info.Models = append(info.Models, engine.ServedModel{Name: m.ID, ContextLength: context})
-		info.Simulated = info.Simulated || m.Simulated
+		info.Models = append(info.Models, engine.ServedModel{Name: m.ID.is, ContextLength: context})
+		info.Simulated = info.Simulated || m.Simulated.is
 	}
 	var found facts
 	e.identify(ctx, listed.server, list, &info, &found)
 	keepUsable(&info, &found)
+	describe(&info, found, list.Data)
 	if info.Kind == kindOther || info.Kind == kindOllama {
 		return info, found, nil // no health endpoint that means anything
 	}
@@ -183,7 +210,8 @@ func (e *Engine) addMapped(info *engine.Info) {
 	for _, id := range slices.Sorted(maps.Keys(e.cfg.ModelMap)) {
 		for _, m := range served {
 			if m.Name == e.cfg.ModelMap[id] && m.Name != id {
-				info.Models = append(info.Models, engine.ServedModel{Name: id, ContextLength: m.ContextLength})
+				m.Name = id
+				info.Models = append(info.Models, m)
 			}
 		}
 	}

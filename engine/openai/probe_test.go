@@ -118,11 +118,23 @@ func TestProbe(t *testing.T) {
 			want:   engine.Info{Kind: "rowmill-sim", Version: "1", Simulated: true, Slots: 256, Models: models(100)},
 		},
 		"something else": {pages: map[string]string{"/v1/models": `{"data":[{"id":"m"}]}`}, want: engine.Info{Kind: "openai", Models: models(0)}},
-		"no models yet":  {pages: map[string]string{"/v1/models": `{"data":[]}`}, want: engine.Info{Kind: "openai"}},
-		"not ready":      {pages: map[string]string{"/v1/models": vllm, "/health": "503 dead"}, err: "probe here: the server is not ready"},
-		"no key":         {pages: map[string]string{"/v1/models": "401 no"}, err: "refuses our API key (HTTP 401)"},
-		"no JSON":        {pages: map[string]string{"/v1/models": "<html>"}, err: "is this an OpenAI-compatible server?"},
-		"nothing there":  {err: "/v1/models answered HTTP 404"},
+		"numbers with a point": { // transformers serve 5.19
+			pages: map[string]string{"/v1/models": `{"object":"list","data":[{"id":"m","object":"model","created":1795432100.2034,"owned_by":"us"}]}`},
+			want:  engine.Info{Kind: "openai", Models: models(0)},
+		},
+		"nulls and missing members": {
+			pages: map[string]string{"/v1/models": `{"object":null,"slots":null,"data":[{"id":"m","created":null,"owned_by":null,"max_model_len":null,"meta":null},{"object":"model"},{"id":null},null]}`},
+			want:  engine.Info{Kind: "openai", Models: models(0)},
+		},
+		"members of other types": {
+			pages: map[string]string{"/v1/models": `{"simulated":"no","slots":"8","data":[{"id":"m","created":"today","owned_by":["us"],"max_model_len":4096.0,"meta":[1]},{"id":7},"m",[]]}`},
+			want:  engine.Info{Kind: "openai", Models: models(4096)},
+		},
+		"no models yet": {pages: map[string]string{"/v1/models": `{"data":[]}`}, want: engine.Info{Kind: "openai"}},
+		"not ready":     {pages: map[string]string{"/v1/models": vllm, "/health": "503 dead"}, err: "probe here: the server is not ready"},
+		"no key":        {pages: map[string]string{"/v1/models": "401 no"}, err: "refuses our API key (HTTP 401)"},
+		"no JSON":       {pages: map[string]string{"/v1/models": "<html>"}, err: "is this an OpenAI-compatible server?"},
+		"nothing there": {err: "/v1/models answered HTTP 404"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -247,12 +247,12 @@ func (r *reply) scanCached() {
 // reported is the error of a reply in which the server reports one. Before any
 // part of an answer it is what a refusal with the status it names would be;
 // later it is a passing fault, since the row was good enough to begin with.
-func (r *reply) reported(schema bool, private ...[]byte) *engine.Error {
+func (r *reply) reported(asked asked, private ...[]byte) *engine.Error {
 	x := refusal{status: r.fault.status, fault: r.fault}
 	if x.status == 0 {
 		x.status = http.StatusInternalServerError
 	}
-	e := x.classify(schema, private...)
+	e := x.classify(asked, private...)
 	if r.fault.status == 0 {
 		e.Status = http.StatusOK
 	}

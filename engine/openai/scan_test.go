@@ -271,7 +271,7 @@ func TestScanEmbeddings(t *testing.T) {
 		"lists, in another order": {body: `{"data":[{"index":1,"embedding":[3,4.0]},{"embedding":[1,2e0],"index":0}],"usage":{"prompt_tokens":7}}`, dimension: 2},
 		"base64":                  {body: `{"data":[{"index":0,"embedding":"` + pack(1, 2) + `"},{"index":1,"embedding":"` + strings.ReplaceAll(pack(3, 4), "/", `\/`) + `"}]}`, dimension: 2},
 		"no index":                {body: `{"data":[{"embedding":[1,2]},{"embedding":[3,4]}]}`},
-		"wrong dimension":         {body: `{"data":[{"embedding":[1,2]},{"embedding":[3,4]}]}`, dimension: 3, want: "have 2 numbers, the catalog says 3", class: engine.ServerFault},
+		"wrong dimension":         {body: `{"data":[{"embedding":[1,2]},{"embedding":[3,4]}]}`, dimension: 3, want: "have 2 numbers, and those of the model 3: set its dimension", class: engine.JobFault},
 		"one missing":             {body: `{"data":[{"index":1,"embedding":[1,2]}]}`, want: "no embedding for text 1 of 2", class: engine.Moment},
 		"twice the same":          {body: `{"data":[{"index":1,"embedding":[1,2]},{"index":1,"embedding":[1,2]}]}`, want: "index that was not asked for"},
 		"index too large":         {body: `{"data":[{"index":2,"embedding":[1,2]}]}`, want: "index that was not asked for"},

@@ -12,12 +12,13 @@ import (
 
 // The kinds of server that are told apart.
 const (
-	kindVLLM   = "vllm"
-	kindSGLang = "sglang"
-	kindLlama  = "llama.cpp"
-	kindOllama = "ollama"
-	kindSim    = "rowmill-sim"
-	kindOther  = "openai" // speaks the dialect; nothing more is known
+	kindVLLM     = "vllm"
+	kindSGLang   = "sglang"
+	kindLlama    = "llama.cpp"
+	kindOllama   = "ollama"
+	kindInfinity = "infinity" // embeddings only
+	kindSim      = "rowmill-sim"
+	kindOther    = "openai" // speaks the dialect; nothing more is known
 )
 
 // An ability is what a server can do with a model.
@@ -31,9 +32,12 @@ const (
 
 // facts is what a probe learns beyond engine.Info.
 type facts struct {
-	kvTokens int64              // size of the KV cache, where a probe and not the gauges tell it
-	able     map[string]ability // by the server's name of a model; missing where it does not say
-	noParser bool               // the server says that it does not separate reasoning
+	kvTokens  int64              // size of the KV cache, where a probe and not the gauges tell it
+	able      map[string]ability // by the server's name of a model; missing where it does not say
+	dimension map[string]int     // of embeddings, likewise
+	atMost    map[string]bool    // the same: its context is no more than told, and may be less
+	noParser  bool               // the server says that it does not separate reasoning
+	noSeeds   bool               // the server says that it was started so that it ignores seeds
 }
 
 // A target is a model on a server, as the last probe found them.
@@ -42,10 +46,12 @@ type target struct {
 	version string // empty where the server does not say
 	name    string // the server's name of the model
 	context int    // tokens; 0 when unknown
+	atMost  bool   // and may be less
 
 	able     ability
 	known    bool // able is what the server says
 	noParser bool // it does not separate reasoning from the answer
+	noSeeds  bool // it ignores seeds
 }
 
 // served returns where m is served, by the last probe.
@@ -67,7 +73,8 @@ func (e *Engine) served(m rowmill.Model) (target, error) {
 	}
 	t := target{
 		kind: e.info.Kind, version: e.info.Version, name: found.Name, context: found.ContextLength,
-		noParser: e.facts.noParser || e.unparsed[found.Name],
+		atMost:   e.facts.atMost[found.Name],
+		noParser: e.facts.noParser || e.unparsed[found.Name], noSeeds: e.facts.noSeeds,
 	}
 	t.able, t.known = e.facts.able[found.Name]
 	return t, nil
@@ -85,6 +92,9 @@ func (t target) runs(kind rowmill.Kind) error {
 	}
 	return nil
 }
+
+// cutsPrompts says that the server cuts what is too long without a word.
+func (t target) cutsPrompts() bool { return t.kind == kindOllama || t.kind == kindInfinity }
 
 // olderThan reports whether the server is of an older release than r. What
 // is no release, such as a developer's build, counts as new.
@@ -112,13 +122,18 @@ func (r release) String() string { return fmt.Sprintf("%d.%d.%d", r[0], r[1], r[
 
 // warnings says what a job of params p should know about the server.
 func (t target) warnings(p engine.Params) (list []string) {
-	if t.kind == kindOllama {
-		limit := "its context"
-		if t.context > 0 {
-			limit = fmt.Sprintf("its context of %d tokens", t.context)
+	switch t.kind {
+	case kindOllama:
+		list = append(list, t.cuts())
+	case kindInfinity:
+		list = append(list, "Infinity cuts a text that exceeds the context of its model without saying so: keep rows shorter")
+	case kindOther:
+		if may := mayIgnore(p); len(may) > 0 {
+			list = append(list, "the server is of no kind that is known, and may ignore "+strings.Join(may, ", ")+" without an error")
 		}
-		list = append(list, "Ollama cuts a prompt that exceeds "+limit+
-			" without saying so: keep rows shorter, or raise OLLAMA_CONTEXT_LENGTH of the server")
+	}
+	if t.noSeeds && p.Model.Kind != rowmill.KindEmbedding && (p.RowSeeds || p.Sampling["seed"] != nil) {
+		list = append(list, "the server ignores seeds (answers do not repeat): start it with --enable-deterministic-inference")
 	}
 	if p.Model.Kind == rowmill.KindEmbedding && t.known && t.able&embeds == 0 {
 		list = append(list, fmt.Sprintf("the server does not list %s as an embedding model", t.name))
@@ -127,9 +142,12 @@ func (t target) warnings(p engine.Params) (list []string) {
 		return list
 	}
 	if t.noParser {
-		what := "the server does not separate reasoning from answers: start it with " + parserFlag(t.kind)
-		if len(p.Schema) > 0 {
-			what += "; json_schema keeps the model from reasoning until then"
+		what := "the server does not separate reasoning from answers: they are parted at " + closeThink + " here"
+		if flag := parserFlag(t.kind); flag != "" {
+			what = "the server does not separate reasoning from answers: start it with " + flag
+		}
+		if form := formOf(p); form != "" {
+			what += "; " + form + " keeps the model from reasoning"
 		}
 		list = append(list, what)
 	}
@@ -139,7 +157,39 @@ func (t target) warnings(p engine.Params) (list []string) {
 	return list
 }
 
-// parserFlag is what makes a server separate reasoning from answers.
+// cuts warns that Ollama cuts prompts.
+func (t target) cuts() string {
+	limit := "its context"
+	switch {
+	case t.context > 0 && t.atMost:
+		limit = fmt.Sprintf("its context of at most %d tokens, which it tells only once the model is loaded (ollama run %s \"\"),", t.context, t.name)
+	case t.context > 0:
+		limit = fmt.Sprintf("its context of %d tokens", t.context)
+	}
+	return "Ollama cuts a prompt that exceeds " + limit +
+		" without saying so: keep rows shorter, or raise OLLAMA_CONTEXT_LENGTH of the server"
+}
+
+// mayIgnore lists what a job of params p asks for that not every server of the
+// dialect gives.
+func mayIgnore(p engine.Params) (list []string) {
+	if p.Model.Kind == rowmill.KindEmbedding {
+		return nil
+	}
+	if len(p.Schema) > 0 {
+		list = append(list, "json_schema (answers that break it are tried again, and fail)")
+	}
+	if p.RowSeeds || p.Sampling["seed"] != nil {
+		list = append(list, "seeds (answers do not repeat)")
+	}
+	if p.Logprobs && !p.Model.NoLogprobs {
+		list = append(list, "logprobs (cumulative_logprobs are null)")
+	}
+	return list
+}
+
+// parserFlag is what makes a server separate reasoning from answers; empty where
+// nothing is known to.
 func parserFlag(kind string) string {
 	switch kind {
 	case kindVLLM, kindSGLang:
@@ -147,7 +197,7 @@ func parserFlag(kind string) string {
 	case kindLlama:
 		return "--jinja --reasoning-format auto"
 	}
-	return "its parser for reasoning"
+	return "" // Ollama has parsers for the models that it knows, and no switch
 }
 
 // missesParser notes that an answer came with its reasoning inside, which tells
@@ -163,7 +213,11 @@ func (e *Engine) missesParser(t target) {
 	}
 	e.mu.Unlock()
 	if first {
+		remedy := parserFlag(t.kind)
+		if remedy == "" {
+			remedy = "none is known for servers of kind " + t.kind
+		}
 		e.cfg.Logger.Warn("the server leaves reasoning in its answers: it is split there, and schemas cannot be combined with it",
-			"engine", e.cfg.Name, "model", t.name, "remedy", parserFlag(t.kind))
+			"engine", e.cfg.Name, "model", t.name, "remedy", remedy)
 	}
 }

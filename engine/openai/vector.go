@@ -80,14 +80,14 @@ func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
 	case r.err != nil:
 	case index >= int64(len(out)) || out[index].Embedding != nil:
 		r.fail("embedding with an index that was not asked for")
-	case dimension > 0 && len(vector) != dimension:
-		r.stop(&engine.Error{
-			Class: engine.ServerFault, Status: http.StatusOK, Code: "wrong_dimension",
-			Message: fmt.Sprintf("the server's embeddings have %d numbers, the catalog says %d: another model is loaded, or the catalog is wrong",
-				len(vector), dimension),
-		})
 	case len(vector) == 0:
 		r.fail("empty embedding")
+	case dimension > 0 && len(vector) != dimension: // the next one will not be different
+		r.stop(&engine.Error{
+			Class: engine.JobFault, Status: http.StatusOK, Code: "wrong_dimension",
+			Message: fmt.Sprintf("the server's embeddings have %d numbers, and those of the model %d: set its dimension, or have the server load that model",
+				len(vector), dimension),
+		})
 	default:
 		out[index].Embedding = vector
 	}

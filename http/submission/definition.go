@@ -2,14 +2,13 @@ package submission
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/offer"
 )
 
 // MaxDefinition bounds the body of a definition: prompt, system prompt and
@@ -19,7 +18,7 @@ const MaxDefinition = 16 << 20
 // Definition takes the definition of a Function out of a body, from which the
 // caller has taken what is its own, and adds what is wrong to the body's
 // problems.
-func Definition(body *request.Object, models *catalog.Catalog) rowmill.Function {
+func Definition(body *request.Object, models *offer.Models) rowmill.Function {
 	var f rowmill.Function
 	before := body.Problems.Len()
 	for _, field := range []struct {
@@ -42,20 +41,16 @@ func Definition(body *request.Object, models *catalog.Catalog) rowmill.Function 
 	if readable { // else a field would be said to lack what could not be read
 		body.Problems.AddCode(request.CodeInvalid, function.Check(&f)...)
 	}
-	if _, taken := models.Find(f.Name); taken {
-		body.Add(fieldName, "%q is the id of a model, which goes first in a submission; choose another", f.Name)
+	if models.Known(f.Name) {
+		body.Add(fieldName, "%q is the name of a model, which goes first in a submission; choose another", f.Name)
 	}
 	if f.System != nil && len(*f.System) > maxSystemBytes {
 		body.Add(fieldSystem, "has %d bytes, more than %d; shorten it", len(*f.System), maxSystemBytes)
 	}
-	model, found := models.Find(f.Model)
+	model, err := models.Find(f.Model)
+	found := err == nil
 	if !found && readable {
-		hint := "name a model of the catalog (a Function cannot call another)"
-		if near := models.Nearest(f.Model); near != "" {
-			hint = fmt.Sprintf("did you mean %q?", near)
-		}
-		body.Problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(
-			"%q is no model of this service; %s", spelling.Shorten(f.Model, 128), hint)})
+		body.Problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: err.Error() + "; a Function cannot call another"})
 	}
 	embedding := found && model.Kind == rowmill.KindEmbedding
 	if embedding && f.System != nil {
@@ -63,36 +58,48 @@ func Definition(body *request.Object, models *catalog.Catalog) rowmill.Function 
 	}
 	var raw json.RawMessage
 	if body.Read(fieldSchema, "an object", &raw) {
-		f.Schema = readSchema(body.Problems, raw, embedding)
+		f.Schema = readSchema(body.Problems, fieldSchema, raw, embedding)
 	}
 	if !found {
 		model.ContextLength = math.MaxInt
 	}
-	f.Sampling = definedSampling(body, model)
+	var form askedForm
+	f.Sampling, form = definedSampling(body, model)
+	schemaField := fieldSchema
+	switch {
+	case form.field == "":
+	case raw != nil:
+		body.Add(form.field, "asks for a form of answers, as %s does; send one of them", fieldSchema)
+	case form.schema != nil:
+		schemaField = form.field
+		f.Schema = readSchema(body.Problems, form.field, form.schema, embedding)
+	}
 	// What a service answered may be edited and sent back.
 	for _, field := range []string{"revision", "created_at", "published_at"} {
 		body.Drop(field)
 	}
 	body.End("name, description, inputs, prompt, system_prompt, model, json_schema, sampling_params, publish and account")
-	compileLast(body.Problems, f.Schema)
+	compileLast(body.Problems, schemaField, f.Schema)
 	return f
 }
 
 // definedSampling reads the parameters, with their numbers as they were
 // written.
-func definedSampling(body *request.Object, model rowmill.Model) map[string]any {
+func definedSampling(body *request.Object, model rowmill.Model) (map[string]any, askedForm) {
 	var raw json.RawMessage
 	if !body.Read(fieldSampling, "an object", &raw) {
-		return map[string]any{}
+		return map[string]any{}, askedForm{}
 	}
-	given, ok := readSampling(body.Problems, raw)
+	given, form, ok := readSampling(body.Problems, raw)
 	if !ok {
-		return nil
+		return nil, askedForm{}
 	}
-	if _, _, err := catalog.MergeSampling(model, given); err != nil {
+	effective, _, err := catalog.MergeSampling(model, given)
+	if err != nil {
 		body.Problems.AddCode(err.Code, err.Fields...)
 	} else if model.Kind == rowmill.KindEmbedding && len(given) > 0 {
 		body.Add(fieldSampling, "cannot be used by an embedding model, which generates no text; leave it out")
 	}
-	return given
+	checkForm(body.Problems, effective)
+	return given, form
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -48,7 +49,8 @@ func (v values) ListValues(context.Context, string) ([]string, error) { return n
 type world struct {
 	testing.TB
 	*Intake
-	bucket *countingBucket
+	bucket  *countingBucket
+	servers []offer.Server
 }
 
 func setup(t testing.TB, change ...func(*Intake)) *world {
@@ -60,7 +62,7 @@ func setup(t testing.TB, change ...func(*Intake)) *world {
 	t.Cleanup(func() { opened.Close() })
 	w := &world{TB: t, bucket: &countingBucket{Bucket: opened}}
 	w.Intake = &Intake{
-		Models: catalog.Default(), Functions: function.Library{Values: values{}, Now: time.Now},
+		Models: offer.New(catalog.Default(), func() []offer.Server { return w.servers }), Functions: function.Library{Values: values{}, Now: time.Now},
 		Bucket: w.bucket, MaxRow: 8 << 20, MaxInline: 64 << 10,
 	}
 	for _, f := range change {

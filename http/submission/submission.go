@@ -18,15 +18,15 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
-	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/store"
 )
 
 // Intake takes submissions.
 type Intake struct {
-	Models    *catalog.Catalog
+	Models    *offer.Models
 	Functions function.Library
 	Bucket    blob.Bucket // takes rows that are too many for a record
 	MaxRow    int         // bytes of one row, decoded
@@ -41,10 +41,13 @@ type Submission struct {
 	*Intake
 	jobID    string
 	problems request.Problems
+	notNow   error // what is wrong with it may pass, and nothing else is
 
 	fields  map[string]json.RawMessage // known fields but inputs; nulls are left out
 	unknown []string                   // names of unknown fields, at most maxReported
 	more    int                        // further ones
+
+	schemaField string // where the job's JSON Schema stands
 
 	url    string   // inputs is a string
 	inline bool     // inputs is an array
@@ -95,6 +98,9 @@ func (sub *Submission) check(call *Call) (*Job, error) {
 	sub.validate(job)
 	if err := sub.problems.Err(); err != nil {
 		return nil, err
+	}
+	if sub.notNow != nil {
+		return nil, sub.notNow
 	}
 	return job, nil
 }
@@ -167,10 +173,10 @@ type Call struct {
 	prompt *function.Prompt
 }
 
-// Call returns the Function of the account that model names; nil where model is
-// one of the catalog, or nothing.
+// Call returns the Function of the account that model names; nil where it names a
+// model, or nothing.
 func (in *Intake) Call(ctx context.Context, account, model string) (*Call, error) {
-	if _, found := in.Models.Find(model); found {
+	if in.Models.Known(model) {
 		return nil, nil
 	}
 	f, err := in.Functions.Published(ctx, account, model)

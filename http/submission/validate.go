@@ -3,6 +3,7 @@ package submission
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/schema"
 	"github.com/rowmill/rowmill/spelling"
 )
@@ -37,7 +39,7 @@ func (sub *Submission) validate(job *Job) {
 	spec, f := &job.Spec, job.call
 	spec.URL = sub.url
 	if f == nil {
-		spec.Model = sub.model()
+		spec.Model = sub.model(job)
 		sub.checkRows(nil, spec.Model.ID != "")
 		sub.columns(job)
 		sub.prompt(job)
@@ -71,7 +73,7 @@ func (sub *Submission) validate(job *Job) {
 		job.warn(sub.ignored())
 	}
 	if f == nil { // a Function's was compiled when it was published
-		compileLast(&sub.problems, spec.Schema)
+		compileLast(&sub.problems, sub.schemaField, spec.Schema)
 	}
 }
 
@@ -97,29 +99,48 @@ func (sub *Submission) read(field, must string, into any) bool {
 	return true
 }
 
-func (sub *Submission) model() rowmill.Model {
-	id := catalog.DefaultModel
-	if _, given := sub.fields[fieldModel]; given && !sub.read(fieldModel, "a string", &id) {
+func (sub *Submission) model(job *Job) rowmill.Model {
+	name := catalog.DefaultModel
+	if _, given := sub.fields[fieldModel]; given && !sub.read(fieldModel, "a string", &name) {
 		return rowmill.Model{}
 	}
-	m, found := sub.Models.Find(id)
-	if !found {
-		hint := ""
-		if near := sub.Models.Nearest(id); near != "" {
-			hint = fmt.Sprintf("; did you mean %q?", near)
-		}
+	m, err := sub.Models.Find(name)
+	var unknown *offer.UnknownError
+	switch {
+	case errors.As(err, &unknown):
 		sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(
-			"%q is neither a model of this service nor a published Function of your account%s", spelling.Shorten(id, 128), hint)})
+			"%q is neither a model of this service nor a published Function of your account%s", spelling.Shorten(name, 128), unknown.Hint())})
+	case err != nil:
+		sub.unusable(err)
+	case m.ID != name:
+		job.warn(fmt.Sprintf("model: %s is an alias of %s here", spelling.Shorten(name, 128), m.ID))
 	}
 	return m
 }
 
+// unusable takes the error of a model that there is and that cannot be used.
+func (sub *Submission) unusable(err error) {
+	var unsettled *offer.UnsettledError
+	if errors.As(err, &unsettled) && unsettled.Soon {
+		sub.notNow = request.NotNow(CodeUnsettled, "model: %s", err)
+		return
+	}
+	sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: err.Error()})
+}
+
+// CodeUnsettled is the code of a model of which it is being found out what it does.
+const CodeUnsettled = "model_not_ready"
+
 // modelOf returns the model that a Function runs on.
 func (sub *Submission) modelOf(f *Call) rowmill.Model {
-	m, found := sub.Models.Find(f.Model)
-	if !found {
+	m, err := sub.Models.Find(f.Model)
+	var unknown *offer.UnknownError
+	switch {
+	case errors.As(err, &unknown):
 		sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(
-			"revision %d of the Function %s runs on %q, which is no model of this service any more; publish a revision with another", f.Revision, f.Name, f.Model)})
+			"revision %d of the Function %s runs on %q, which is no model of this service any more; start a server of it, or publish a revision with another", f.Revision, f.Name, f.Model)})
+	case err != nil:
+		sub.unusable(err)
 	}
 	return m
 }
@@ -195,18 +216,24 @@ func (sub *Submission) prompt(job *Job) {
 		}
 	}
 	if raw, given := sub.fields[fieldSchema]; given {
-		spec.Schema = readSchema(&sub.problems, raw, embedding)
+		sub.schemaField = fieldSchema
+		spec.Schema = readSchema(&sub.problems, fieldSchema, raw, embedding)
 	}
 }
 
-// sampling merges the caller's parameters over the Function's and the model's.
+// sampling merges the caller's parameters over the Function's and the model's. A
+// JSON Schema among them becomes the job's.
 func (sub *Submission) sampling(job *Job) map[string]any {
 	var given map[string]any
 	if raw, there := sub.fields[fieldSampling]; there {
-		var ok bool
-		if given, ok = readSampling(&sub.problems, raw); !ok {
+		var (
+			form askedForm
+			ok   bool
+		)
+		if given, form, ok = readSampling(&sub.problems, raw); !ok {
 			return nil
 		}
+		sub.form(job, form)
 	}
 	if job.call != nil {
 		given = job.call.sampling(given)
@@ -219,43 +246,67 @@ func (sub *Submission) sampling(job *Job) map[string]any {
 	if err != nil {
 		sub.problems.AddCode(err.Code, err.Fields...)
 	}
+	checkForm(&sub.problems, effective)
 	job.warnings = append(job.warnings, warnings...)
 	return effective
 }
 
+// form takes what sampling_params ask for the form of answers, which one place
+// alone may say.
+func (sub *Submission) form(job *Job, form askedForm) {
+	_, schemaToo := sub.fields[fieldSchema]
+	switch {
+	case form.field == "":
+	case job.call != nil:
+		sub.problems.Add(form.field, "cannot be given with a Function, which decides it; leave it out")
+	case schemaToo:
+		sub.problems.Add(form.field, "asks for a form of answers, as %s does; send one of them", fieldSchema)
+	case form.schema != nil:
+		sub.schemaField = form.field
+		job.Spec.Schema = readSchema(&sub.problems, form.field, form.schema, job.Spec.Model.Kind == rowmill.KindEmbedding)
+	}
+}
+
 // readSchema returns a schema without white space, and adds what can be seen to
 // be wrong with it at little cost.
-func readSchema(problems *request.Problems, raw json.RawMessage, embedding bool) json.RawMessage {
+func readSchema(problems *request.Problems, field string, raw json.RawMessage, embedding bool) json.RawMessage {
 	compact, err := schema.Check(raw)
 	switch {
 	case err != nil:
-		problems.Add(fieldSchema, "%s", err)
+		problems.Add(field, "%s", err)
 	case embedding:
-		problems.Add(fieldSchema, "cannot be kept by an embedding model, whose outputs are lists of numbers; leave it out")
+		problems.Add(field, "cannot be kept by an embedding model, whose outputs are lists of numbers; leave it out")
 	}
 	return compact
 }
 
 // compileLast adds what is wrong with a schema, unless something else is wrong
 // already: a request that is refused anyway costs no more than reading it.
-func compileLast(problems *request.Problems, checked json.RawMessage) {
+func compileLast(problems *request.Problems, field string, checked json.RawMessage) {
 	if problems.Len() > 0 || checked == nil {
 		return
 	}
 	if _, err := schema.Compile(checked); err != nil {
-		problems.Add(fieldSchema, "%s", err)
+		problems.Add(field, "%s", err)
 	}
 }
 
 // readSampling decodes parameters, with their numbers as they were written.
-func readSampling(problems *request.Problems, raw json.RawMessage) (given map[string]any, ok bool) {
+func readSampling(problems *request.Problems, raw json.RawMessage) (given map[string]any, form askedForm, ok bool) {
+	decoded, err := decodeNumbers(raw)
+	given, ok = decoded.(map[string]any)
+	if err != nil || decoded != nil && !ok {
+		problems.AddCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: fieldSampling, Message: "must be an object or null"})
+		return nil, askedForm{}, false
+	}
+	return given, takeForm(problems, raw, given), true
+}
+
+func decodeNumbers(raw json.RawMessage) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
-	if err := decoder.Decode(&given); err != nil {
-		problems.AddCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: fieldSampling, Message: "must be an object or null"})
-		return nil, false
-	}
-	return given, true
+	err = decoder.Decode(&value)
+	return value, err
 }
 
 func (sub *Submission) label(field string, limit int) *string {

@@ -23,6 +23,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )
@@ -51,6 +52,12 @@ func (Idle) Draining() bool { return false }
 
 // Waiting says that nothing is waited for.
 func (Idle) Waiting(*rowmill.Job, string) string { return "" }
+
+// Servers are none.
+func (Idle) Servers() []offer.Server { return nil }
+
+// Counting knows nothing.
+func (Idle) Counting(rowmill.Model) http.Counting { return http.Counting{} }
 
 // Config says what is run, and beside what.
 type Config struct {

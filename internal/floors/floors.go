@@ -60,6 +60,7 @@ func Rowmill() Table {
 			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "cluster": 1, "function": 1, "schema": 1, "client": 1,
 			"results":    2,
 			"deployment": 2,
+			"offer":      2,
 			"actors":     3, "http": 3,
 			"cmd": 4, "bench": 4, "e2e": 4, "examples": 4,
 		},

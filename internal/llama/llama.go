@@ -6,6 +6,7 @@ package llama
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -35,6 +36,7 @@ const upWithin = 60 * time.Second
 
 // Options of a server. The zero value is what start.sh does by itself.
 type Options struct {
+	Name    string   // of the model; default tiny-chat and so on
 	Slots   int      // rows in flight at once, default 4
 	Context int      // tokens of all slots together, default 8192
 	Port    int      // on 127.0.0.1; default a free one
@@ -104,6 +106,8 @@ func start(t testing.TB, script, kind string, o Options) (Server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, script, append([]string{strconv.Itoa(port), kind}, o.Args...)...)
 	cmd.Env = os.Environ()
+	name := cmp.Or(o.Name, "tiny-"+kind)
+	cmd.Env = append(cmd.Env, "ALIAS="+name)
 	if o.Slots > 0 {
 		cmd.Env = append(cmd.Env, "SLOTS="+strconv.Itoa(o.Slots))
 	}
@@ -141,7 +145,7 @@ func start(t testing.TB, script, kind string, o Options) (Server, error) {
 			_ = res.Body.Close()
 			if res.StatusCode == http.StatusOK {
 				t.Cleanup(stop)
-				return Server{URL: url, Port: port, Model: "tiny-" + kind, kill: stop}, nil
+				return Server{URL: url, Port: port, Model: name, kill: stop}, nil
 			}
 		}
 		select {

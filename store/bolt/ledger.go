@@ -189,5 +189,9 @@ func (t *tx) unused(h header) (rowmill.Money, error) {
 	if err != nil {
 		return 0, err
 	}
-	return max(h.Reserved-rowmill.MoneyOf(*model.Cost(&h.Job)), 0), nil
+	cost := model.Cost(&h.Job)
+	if cost == nil {
+		return h.Reserved, nil
+	}
+	return max(h.Reserved-rowmill.MoneyOf(*cost), 0), nil
 }

@@ -120,7 +120,7 @@ func (s *Counters) Counter(model rowmill.Model, system string) (*Counter, error)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", model.ID, err)
 	}
-	known := tokens != nil && warning == ""
+	known := exact(tokens, warning, template)
 	if tokens == nil {
 		tokens = bytesOnly{}
 	}
@@ -129,6 +129,29 @@ func (s *Counters) Counter(model rowmill.Model, system string) (*Counter, error)
 		known:   known, learned: s.calibration(model.ID, warning),
 		report: func(meanError float64) { s.report(model.ID, meanError) },
 	}, nil
+}
+
+// exact reports whether a prompt is counted as its server does: by the model's own
+// vocabulary, in a template that is known.
+func exact(tokens Tokenizer, warning string, t Template) bool {
+	return tokens != nil && warning == "" && t.Name() != None
+}
+
+// Quality says whether prompts of a model are counted exactly, and what was learned
+// of it from servers.
+func (s *Counters) Quality(model rowmill.Model) (isExact bool, learned Report) {
+	template, err := Find(model.Template)
+	if err == nil {
+		tokens, warning, findErr := s.find(model)
+		isExact = findErr == nil && exact(tokens, warning, template)
+	}
+	s.mu.Lock()
+	calibration := s.learned[model.ID]
+	s.mu.Unlock()
+	if calibration != nil {
+		learned = calibration.Report()
+	}
+	return isExact, learned
 }
 
 // calibration returns what is learned about a model, and logs its warning once.

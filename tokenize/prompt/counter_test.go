@@ -64,6 +64,34 @@ func TestCounter_WithTheModelsVocabulary(t *testing.T) {
 	}
 }
 
+// A vocabulary without a template counts the texts alone: what servers report shows
+// what stands around them.
+func TestCounter_LearnsTheTemplateOfAModelThatNamesNone(t *testing.T) {
+	t.Parallel()
+	c := newCounting(words{}, "", nil)
+	bare := rowmill.Model{ID: "own"}
+	if exact, learned := c.Quality(bare); exact || learned.Rows != 0 {
+		t.Errorf("before any row it is exact %t, %+v", exact, learned)
+	}
+	counter := c.of(t, bare)
+	texts := counter.Count("two words")
+	for range window {
+		counter.Observe("two words", int64(texts+9))
+	}
+	if got := counter.Count("three more words"); got != texts+1+9 || counter.Exact("three more words") {
+		t.Errorf("%d tokens, want %d and no certainty", got, texts+1+9)
+	}
+	if exact, learned := c.Quality(bare); exact || learned.Rows != window || learned.MeanError != 9 {
+		t.Errorf("it is exact %t, %+v", exact, learned)
+	}
+	if exact, _ := c.Quality(chatModel); !exact {
+		t.Error("with vocabulary and template it is not exact")
+	}
+	if exact, _ := newCounting(words{}, "another stands in", nil).Quality(chatModel); exact {
+		t.Error("with another vocabulary it is exact")
+	}
+}
+
 func TestCounter_LearnsWhereAnotherVocabularyStandsIn(t *testing.T) {
 	t.Parallel()
 	c := newCounting(words{}, "copy the model's tokenizer.json", nil)

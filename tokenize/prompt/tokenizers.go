@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 
 	"github.com/rowmill/rowmill/tokenize"
 )
@@ -32,17 +34,60 @@ func (t Tokenizers) Find(name string) (enc *tokenize.Encoding, warning string, e
 		return nil, fmt.Sprintf("tokenizer %s is not built in and no tokenizers directory is set: "+
 			"name a directory with %s.json for exact counts; until then they are estimated", name, name), nil
 	}
-	flat, folder := filepath.Join(t.Dir, name+".json"), filepath.Join(t.Dir, name, "tokenizer.json")
+	if enc, err := t.open(name); enc != nil || err != nil {
+		return enc, "", err
+	}
+	flat, folder := t.paths(name)
+	return nil, fmt.Sprintf("tokenizer %s: there is neither %s nor %s: copy the model's tokenizer.json there for exact counts; until then they are estimated",
+		name, flat, folder), nil
+}
+
+// FindOf is Find for a model that names no tokenizer: that of a file called like
+// it, whole with its organisation or without. A file that cannot be used is a
+// warning: the model is counted without it.
+func (t Tokenizers) FindOf(id string) (enc *tokenize.Encoding, warning string) {
+	segments := strings.Split(id, "/")
+	own := segments[len(segments)-1]
+	for _, s := range segments {
+		if !segment.MatchString(s) {
+			return nil, fmt.Sprintf("the model %q names no tokenizer, and its name is no file's: its tokens are estimated", id)
+		}
+	}
+	if t.Dir == "" {
+		return nil, fmt.Sprintf("no vocabulary of %s is known and no tokenizers directory is set: "+
+			"name a directory with %s.json, the model's tokenizer.json; until then its tokens are estimated", id, own)
+	}
+	for _, name := range []string{filepath.Join(segments...), own} {
+		if enc, err := t.open(name); err != nil {
+			return nil, err.Error()
+		} else if enc != nil {
+			return enc, ""
+		}
+	}
+	_, folder := t.paths(filepath.Join(segments...))
+	return nil, fmt.Sprintf("no vocabulary of %s is known: copy the model's tokenizer.json to %s; until then its tokens are estimated", id, folder)
+}
+
+// segment is what a part of a model's id must be like to name a file.
+var segment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// paths are where the vocabulary of a name may be.
+func (t Tokenizers) paths(name string) (flat, folder string) {
+	return filepath.Join(t.Dir, name+".json"), filepath.Join(t.Dir, name, "tokenizer.json")
+}
+
+// open loads the vocabulary of a name from the directory, nil where there is none.
+func (t Tokenizers) open(name string) (*tokenize.Encoding, error) {
+	flat, folder := t.paths(name)
 	for _, path := range []string{flat, folder} {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		enc, err := tokenize.Open(path)
 		if err != nil {
-			return nil, "", fmt.Errorf("tokenizer %s: %w; replace the file, or remove it to have tokens estimated", name, err)
+			return nil, fmt.Errorf("tokenizer %s: %w; replace the file, or remove it to have tokens estimated", name, err)
 		}
-		return enc, "", nil
+		return enc, nil
 	}
-	return nil, fmt.Sprintf("tokenizer %s: there is neither %s nor %s: copy the model's tokenizer.json there for exact counts; until then they are estimated",
-		name, flat, folder), nil
+	return nil, nil
 }

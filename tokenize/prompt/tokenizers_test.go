@@ -91,15 +91,55 @@ func TestTokenizers(t *testing.T) {
 	}
 }
 
-// Every model of the catalog names a template that exists, and the catalog
-// accepts those and no others.
+// A model that names no tokenizer is counted by a file of its own name.
+func TestTokenizers_FindOf(t *testing.T) {
+	t.Parallel()
+	dir, good := t.TempDir(), tiny(t)
+	for file, content := range map[string]string{
+		"Flat.json": good, "Folder/tokenizer.json": good, "acme/Own/tokenizer.json": good, "acme/Flat-7B.json": good,
+		"Piece.json": `{"model":{"type":"Unigram","vocab":[["a",0]]},"added_tokens":[]}`, "Above.json": good,
+	} {
+		path := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := prompt.Tokenizers{Dir: dir}
+	for _, id := range []string{"Flat", "acme/Flat", "Folder", "acme/Own", "acme/Flat-7B"} {
+		if enc, warning := in.FindOf(id); enc == nil || warning != "" {
+			t.Errorf("%s: %v, %q", id, enc, warning)
+		}
+	}
+	for id, want := range map[string]string{
+		"acme/None":  "copy the model's tokenizer.json to " + filepath.Join(dir, "acme", "None", "tokenizer.json"),
+		"Piece":      "Piece.json",
+		"../Above":   "is no file's",
+		"a/../Above": "is no file's",
+		"/Above":     "is no file's",
+		"qwen3:4b":   "is no file's",
+		"":           "is no file's",
+	} {
+		if enc, warning := in.FindOf(id); enc != nil || !strings.Contains(warning, want) {
+			t.Errorf("%q: %v, %q, want %q", id, enc, warning, want)
+		}
+	}
+	if enc, warning := (prompt.Tokenizers{}).FindOf("acme/Own"); enc != nil || !strings.Contains(warning, "name a directory with Own.json") {
+		t.Errorf("without a directory: %v, %q", enc, warning)
+	}
+}
+
+// A template that a model of the catalog names exists, and the catalog accepts
+// those and no others.
 func TestCatalog_NamesTheTemplates(t *testing.T) {
 	t.Parallel()
 	if diff := cmp.Diff(prompt.Names(), catalog.Templates()); diff != "" {
 		t.Errorf("templates of prompt (-) and of catalog (+):\n%s", diff)
 	}
 	for _, m := range catalog.Default().All() {
-		if template, err := prompt.Find(m.Template); err != nil || template.Name() == prompt.None {
+		if _, err := prompt.Find(m.Template); err != nil {
 			t.Errorf("%s: template %q, %v", m.ID, m.Template, err)
 		}
 	}

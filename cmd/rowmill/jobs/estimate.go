@@ -13,7 +13,7 @@ import (
 
 // printEstimate prints what a succeeded estimate job found out.
 func (c *commands) printEstimate(job client.Job) error {
-	if job.CostEstimate == nil {
+	if job.CostEstimate == nil && job.Estimate == nil {
 		return exit.With(exit.Failure, fmt.Errorf("%s has succeeded without an estimate", job.ID))
 	}
 	return terminal.Table(c.Term.Out, func(row terminal.Row) {
@@ -25,16 +25,18 @@ func (c *commands) printEstimate(job client.Job) error {
 
 // writeEstimate writes what an estimate job knows, names and values.
 func writeEstimate(row terminal.Row, job client.Job) {
-	if job.CostEstimate == nil {
-		return
-	}
-	cost := fmt.Sprintf("%.6f USD", *job.CostEstimate)
 	e := job.Estimate
-	if e == nil {
-		row("cost estimate", cost)
+	switch {
+	case job.CostEstimate == nil && e == nil:
 		return
+	case job.CostEstimate == nil:
+		row("cost estimate", "none: the model has no price")
+	case e == nil:
+		row("cost estimate", fmt.Sprintf("%.6f USD", *job.CostEstimate))
+		return
+	default:
+		row("cost estimate", fmt.Sprintf("%.6f USD (%.6f to %.6f)", *job.CostEstimate, e.Low, e.High))
 	}
-	row("cost estimate", fmt.Sprintf("%s (%.6f to %.6f)", cost, e.Low, e.High))
 	row("tokens in", terminal.Count(e.InputTokens))
 	row("tokens out", terminal.Count(e.OutputTokens)+" (estimated)")
 	how := "from the input alone; no row was run"

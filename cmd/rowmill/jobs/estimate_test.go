@@ -57,6 +57,18 @@ func TestSubmitEstimate(t *testing.T) {
 	}
 }
 
+func TestEstimateWithoutAPrice(t *testing.T) {
+	t.Parallel()
+	s := newService(t, record("pending", `,"run_type":"COST_ESTIMATE"`), record("succeeded", `,"run_type":"COST_ESTIMATE","num_rows":2,"cost_estimate":null,`+
+		`"estimate":{"method":"unsampled","sample_rows":0,"sample_input_tokens":0,"low":null,"high":null,"input_tokens":24,"output_tokens":24}`))
+	c := newCall(t, s)
+	c.stdin = "x\n"
+	c.run("submit", "-", "--estimate").want(t, 0)
+	if got := figures(c.out.String()); !strings.Contains(got, "cost estimate none: the model has no price\ntokens in 24") {
+		t.Errorf("printed\n%s", got)
+	}
+}
+
 func TestAttachToEstimate(t *testing.T) {
 	t.Parallel()
 	unsampled := estimated(`,"estimate":{"method":"unsampled","sample_rows":0,"sample_input_tokens":0,"low":1,"high":1.5,"input_tokens":2,"output_tokens":3}`)

@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/internal/clitest"
+	"github.com/rowmill/rowmill/offer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,6 +26,7 @@ type fleet struct {
 	clitest.Idle
 	mu       sync.Mutex
 	nodes    []http.Node
+	servers  []offer.Server
 	lingers  int
 	draining map[string]int // by id, how often it is still listed
 }
@@ -40,6 +42,8 @@ func (f *fleet) Nodes(context.Context) []http.Node {
 	}
 	return slices.Clone(f.nodes)
 }
+
+func (f *fleet) Servers() []offer.Server { return f.servers }
 
 func (f *fleet) DrainNode(_ context.Context, id string) error {
 	f.mu.Lock()
@@ -67,8 +71,10 @@ func start(t *testing.T) *program {
 		{ID: "twin-d", Name: "twin", Role: http.NodeAPI, State: http.NodeRunning},
 	}}}
 	p.Program = clitest.Start(t, clitest.Config{
-		Commands: func(service connect.Options) []*cobra.Command { return []*cobra.Command{Command(service)} },
-		Service:  p.fleet,
+		Commands: func(service connect.Options) []*cobra.Command {
+			return []*cobra.Command{Command(service), Models(service)}
+		},
+		Service: p.fleet,
 	})
 	return p
 }

@@ -15,14 +15,16 @@ type Settings struct {
 	// survive a restart and does not depend on where the program was started.
 	Data string `yaml:"data"`
 
-	// Catalog is a YAML file of models that replaces the embedded catalog.
-	// Default: empty, the embedded one.
+	// Catalog is a YAML file of models and aliases that replaces the embedded
+	// catalog, or adds to it where it says extends: default. Default: empty, the
+	// embedded one.
 	Catalog string `yaml:"catalog"`
 
 	// Tokenizers is a directory of vocabularies in the form of Hugging Face,
 	// NAME.json or NAME/tokenizer.json for each tokenizer that the catalog
-	// names. Default: empty; gpt-oss is counted exactly, other models by a
-	// stand-in that is corrected by what their servers report.
+	// names, and for each model that names none, under its own name, also as
+	// ORGANISATION/NAME. Default: empty; gpt-oss is counted exactly, other models
+	// by a stand-in that is corrected by what their servers report.
 	Tokenizers string `yaml:"tokenizers"`
 
 	// APIKey is an administrator key of the account "default", created at
@@ -187,6 +189,13 @@ type Jobs struct {
 	// ProbeInterval is the time between looks at whether a server is there and
 	// what it serves. Default: 5s; rows that fail make the node look at once.
 	ProbeInterval time.Duration `yaml:"probe_interval"`
+
+	// AskedModels bounds the models of one server that a short row is sent to,
+	// once for each start of the server, where neither it nor the catalog says
+	// whether they generate, reason or embed; 0 asks none. Default: 8: more are
+	// those of a gateway, where a row of each may cost, or of a server that loads
+	// each model for its row.
+	AskedModels int `yaml:"asked_models"`
 
 	// AdoptionTimeout is how long a node goes on with rows of a job whose owner
 	// is gone before it lets go of them, and for how long the next owner waits for
@@ -358,6 +367,7 @@ func Defaults() Settings {
 			RowPatience:     time.Minute,
 			WaitForEngine:   30 * time.Minute,
 			ProbeInterval:   5 * time.Second,
+			AskedModels:     8,
 			AdoptionTimeout: 30 * time.Second,
 			SettleTime:      30 * time.Second,
 			InputRetention:  7 * 24 * time.Hour,

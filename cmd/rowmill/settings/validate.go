@@ -64,6 +64,7 @@ func (s Settings) Validate() error {
 	lasting("jobs.row_patience", s.Jobs.RowPatience, 10*time.Millisecond)
 	lasting("jobs.wait_for_engine", s.Jobs.WaitForEngine, 0)
 	lasting("jobs.probe_interval", s.Jobs.ProbeInterval, 10*time.Millisecond)
+	check(s.Jobs.AskedModels >= 0, "jobs.asked_models", "must not be negative, is %d; 0 asks about no model", s.Jobs.AskedModels)
 	lasting("jobs.adoption_timeout", s.Jobs.AdoptionTimeout, time.Second)
 	lasting("jobs.settle_time", s.Jobs.SettleTime, time.Second)
 	lasting("jobs.input_retention", s.Jobs.InputRetention, 0)

@@ -1,0 +1,159 @@
+package dispatch
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+func nobodyKnows(engine.ServedModel) bool { return false }
+
+func listed(names ...string) (info engine.Info) {
+	for _, name := range names {
+		info.Models = append(info.Models, engine.ServedModel{Name: name})
+	}
+	return info
+}
+
+// One model is asked about at a time, each once, until the server comes up anew.
+func TestNatures_EachModelIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	n, info, now := NewNatures(8, nobodyKnows), listed("a", "b"), time.Now()
+	for _, want := range []string{"a", "b"} {
+		name, ok := n.Next(info, now)
+		if !ok || name != want {
+			t.Fatalf("asks about %q, %t, want %s", name, ok, want)
+		}
+		if other, ok := n.Next(info, now); ok {
+			t.Fatalf("asks about %q while %s is not answered", other, want)
+		}
+		if !n.Answered(engine.ServedModel{Name: name}, engine.Nature{Kind: rowmill.KindEmbedding, Dimension: 3}, nil, now) {
+			t.Errorf("%s is no news", name)
+		}
+	}
+	if name, ok := n.Next(info, now.Add(time.Hour)); ok {
+		t.Errorf("asks about %q again", name)
+	}
+	n.Renew()
+	if settled := n.Settle(info); settled.Models[0].Kind != rowmill.KindEmbedding || settled.Models[0].Dimension != 3 {
+		t.Errorf("until it is answered again a is %+v", settled.Models[0])
+	}
+	if name, ok := n.Next(info, now); !ok || name != "a" {
+		t.Errorf("after the server came up anew: %q, %t", name, ok)
+	}
+	if n.Answered(engine.ServedModel{Name: "a"}, engine.Nature{Kind: rowmill.KindEmbedding, Dimension: 3}, nil, now) {
+		t.Error("the same answer is news")
+	}
+	if info.Models[0].Kind != "" {
+		t.Error("what the server said was changed")
+	}
+}
+
+// What cannot be asked now is asked later, and later still.
+func TestNatures_AsksAgainAfterAPause(t *testing.T) {
+	t.Parallel()
+	n, info, now := NewNatures(8, nobodyKnows), listed("a"), time.Now()
+	for _, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
+		if _, ok := n.Next(info, now); !ok {
+			t.Fatalf("does not ask after a pause, before one of %v", pause)
+		}
+		n.Answered(info.Models[0], engine.Nature{}, errors.New("busy"), now)
+		if _, ok := n.Next(info, now.Add(pause-1)); ok {
+			t.Fatalf("asks before %v are over", pause)
+		}
+		now = now.Add(pause)
+	}
+	if m := n.Settle(info).Models[0]; m.Kind != "" || m.Unusable != "" {
+		t.Errorf("it is %+v", m)
+	}
+}
+
+// What the server or the catalog tells is not asked, an adapter is what its base
+// is, and of a server with very many models the first are asked about alone.
+func TestNatures_WhatNeedsNoRow(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	known := func(m engine.ServedModel) bool { return m.Name == "known" }
+	told := engine.Info{Models: []engine.ServedModel{
+		{Name: "known"},
+		{Name: "told", Kind: rowmill.KindGeneration},
+		{Name: "adapter", Base: "base"},
+		{Name: "vectors", Kind: rowmill.KindEmbedding},
+		{Name: "base"},
+	}}
+	n := NewNatures(8, known)
+	for _, want := range []string{"vectors", "base"} {
+		name, ok := n.Next(told, now)
+		if !ok || name != want {
+			t.Fatalf("asks about %q, %t, want %s", name, ok, want)
+		}
+		kind := engine.Nature{Kind: rowmill.KindReasoning}
+		if name == "vectors" {
+			kind = engine.Nature{Kind: rowmill.KindEmbedding, Dimension: 7}
+		}
+		n.Answered(engine.ServedModel{Name: name}, kind, nil, now)
+	}
+	if name, ok := n.Next(told, now); ok {
+		t.Errorf("asks about %s", name)
+	}
+	settled := n.Settle(told)
+	if m := settled.Models[2]; m.Kind != rowmill.KindReasoning {
+		t.Errorf("the adapter is %+v", m)
+	}
+	if m := settled.Models[3]; m.Dimension != 7 {
+		t.Errorf("the vectors are %+v", m)
+	}
+	tuned := engine.Info{Models: []engine.ServedModel{{Name: "known"}, {Name: "tuned", Base: "known"}, {Name: "tuned too", Base: "known"}}}
+	based := NewNatures(8, known)
+	if name, _ := based.Next(tuned, now); name != "known" {
+		t.Errorf("for adapters of a model that the catalog knows it asks about %q", name)
+	}
+	based.Answered(tuned.Models[0], engine.Nature{Kind: rowmill.KindGeneration}, nil, now)
+	if m := based.Settle(tuned).Models[2]; m.Kind != rowmill.KindGeneration {
+		t.Errorf("the second adapter is %+v", m)
+	}
+	if name, ok := based.Next(tuned, now); ok {
+		t.Errorf("asks about %s", name)
+	}
+	few := NewNatures(1, nobodyKnows)
+	if name, _ := few.Next(listed("a", "b"), now); name != "a" {
+		t.Errorf("asks about %q first", name)
+	}
+	few.Answered(engine.ServedModel{Name: "a"}, engine.Nature{Refusal: "no"}, nil, now)
+	if name, ok := few.Next(listed("a", "b"), now); ok {
+		t.Errorf("asks about %s, the second of at most one", name)
+	}
+	settled = few.Settle(listed("a", "b"))
+	if m := settled.Models[0]; !strings.Contains(m.Unusable, "refuses the rows (no)") || m.Kind != "" {
+		t.Errorf("a is %+v", m)
+	}
+	if m := settled.Models[1]; !strings.Contains(m.Unusable, "no more than 1 models of a server are asked") {
+		t.Errorf("b is %+v", m)
+	}
+	if n := NewNatures(-1, nobodyKnows); n.Settle(listed("a")).Models[0].Unusable == "" {
+		t.Error("where nothing is asked it is not said that the model cannot be used")
+	} else if name, ok := n.Next(listed("a"), now); ok {
+		t.Errorf("asks about %s", name)
+	}
+	none := NewNatures(8, nil)
+	if name, ok := none.Next(listed("a"), now); ok {
+		t.Errorf("asks about %s although everything is known", name)
+	}
+}
+
+// A server without a parser, whose template opens the thought, shows none in a
+// short answer.
+func TestNatures_NamesTellOfReasoning(t *testing.T) {
+	t.Parallel()
+	n, now := NewNatures(8, nobodyKnows), time.Now()
+	info := engine.Info{Models: []engine.ServedModel{{Name: "m", Origin: "Qwen/Qwen3-4B-Thinking-2507"}}}
+	n.Next(info, now)
+	n.Answered(info.Models[0], engine.Nature{Kind: rowmill.KindGeneration}, nil, now)
+	if m := n.Settle(info).Models[0]; m.Kind != rowmill.KindReasoning {
+		t.Errorf("it is %+v", m)
+	}
+}

@@ -1,0 +1,135 @@
+package dispatch
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rowmill/rowmill/engine"
+)
+
+// A route is what a Dispatcher knows of one way through its server. It rests by
+// itself: what fails every row of one model has nothing to say of the others.
+//
+// While its breaker is open none of its rows go out, while that is half-open one
+// does. Its queues are held back for so long, and not in turn.
+type route struct {
+	breaker  breaker
+	answered time.Time // when a row of it was last answered
+	trying   bool      // the row that tries it is in flight
+	held     []*Queue  // with rows that wait, and not in turn
+}
+
+// ready reports whether a row may go out.
+func (r *route) ready() bool {
+	return r.breaker.phase == closed || r.breaker.phase == halfOpen && !r.trying
+}
+
+// failed takes a failure of a request that took so long, and returns for how long
+// the route rests where that is enough. One that was sent before the last answer,
+// or before the row that tries the route, is none.
+func (r *route) failed(took time.Duration, trial bool, now time.Time) (pause time.Duration, opens bool) {
+	if r.breaker.phase == open || r.breaker.phase == halfOpen && !trial || r.answered.After(now.Add(-took)) {
+		return 0, false
+	}
+	return r.breaker.failed(now)
+}
+
+// hold keeps a queue until the route is ready.
+func (r *route) hold(q *Queue) {
+	if !slices.Contains(r.held, q) {
+		r.held = append(r.held, q)
+	}
+}
+
+// drop forgets a queue that is held.
+func (r *route) drop(q *Queue) {
+	r.held = slices.DeleteFunc(r.held, func(other *Queue) bool { return other == q })
+}
+
+// of returns the route of a queue.
+func (d *Dispatcher) of(q *Queue) *route {
+	r := d.routes[q.route]
+	if r == nil {
+		r = &route{}
+		d.routes[q.route] = r
+	}
+	return r
+}
+
+// enter brings a queue that has work into turn, or has it held.
+func (d *Dispatcher) enter(q *Queue) {
+	if r := d.of(q); !r.ready() {
+		r.hold(q)
+		return
+	}
+	d.levels[q.priority].add(q)
+}
+
+// hold takes the queues of a route out of turn.
+func (d *Dispatcher) hold(name engine.Route) {
+	r := d.routes[name]
+	for i := range d.levels {
+		for _, q := range d.levels[i].removeAll(name) {
+			r.hold(q)
+		}
+	}
+}
+
+// release brings the queues of a route into turn where it is ready.
+func (d *Dispatcher) release(r *route) {
+	if !r.ready() || len(r.held) == 0 {
+		return
+	}
+	held := r.held
+	r.held = nil
+	for _, q := range held {
+		d.levels[q.priority].add(q)
+	}
+	d.wake()
+}
+
+// Rest gives back all that waits for a route whose breaker has opened, without
+// blame.
+func (d *Dispatcher) Rest(name engine.Route) {
+	d.mu.Lock()
+	back := make(map[*Queue][]*Task)
+	if r := d.routes[name]; r != nil && r.breaker.phase == open {
+		d.takeHeld(r, back)
+	}
+	d.mu.Unlock()
+	giveBack(back)
+}
+
+// takeHeld takes what waits in the queues that a route holds.
+func (d *Dispatcher) takeHeld(r *route, back map[*Queue][]*Task) {
+	for _, q := range r.held {
+		d.queued -= len(q.waiting)
+		back[q], q.waiting = q.waiting, nil
+	}
+	r.held = nil
+}
+
+// giveBack returns tasks to those they are from.
+func giveBack(back map[*Queue][]*Task) {
+	for q, tasks := range back {
+		for _, t := range tasks {
+			t.Outcome = Unblamed
+		}
+		q.out.put(tasks...)
+	}
+}
+
+// Try lets a single row of a route through, once its pause is over.
+func (d *Dispatcher) Try(name engine.Route) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := d.routes[name]; r != nil {
+		d.try(r)
+	}
+}
+
+func (d *Dispatcher) try(r *route) {
+	r.breaker.try(time.Now())
+	r.trying = false
+	d.release(r)
+}

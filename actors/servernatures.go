@@ -1,0 +1,61 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill/contain"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// askPatience is how long the answer to a row is waited for that is to show what a
+// model does: longer than a server needs to load one, or to come to the end of a
+// queue.
+const askPatience = 2 * time.Minute
+
+// ask finds out what a model does of which neither the server nor the catalog
+// says it, one after another.
+func (s *server) ask(c actor.Context) {
+	if !s.health.Up() {
+		return
+	}
+	name, due := s.natures.Next(s.health.Info(), time.Now())
+	if !due {
+		return
+	}
+	s.tasks.run(c, "ask what a model does", func(ctx context.Context) step {
+		ctx, cancel := context.WithTimeout(ctx, askPatience)
+		defer cancel()
+		var found engine.Nature
+		err := contain.Run(func() (err error) {
+			found, err = engine.Inquire(ctx, s.engine, name, askPatience)
+			return err
+		})
+		return func(c actor.Context) { s.onAsked(c, name, found, err) }
+	})
+}
+
+func (s *server) onAsked(c actor.Context, name string, found engine.Nature, err error) {
+	asked := engine.ServedModel{Name: name}
+	for _, m := range s.health.Info().Models {
+		if m.Name == name {
+			asked = m
+		}
+	}
+	switch news := s.natures.Answered(asked, found, err, time.Now()); {
+	case err != nil && !errors.Is(err, context.Canceled):
+		s.log.Debug("what a model does could not be asked, and will be again", "model", name, "err", err)
+	case !news:
+	case found.Refusal != "":
+		s.log.Warn("the server lists a model and runs no rows of it", "model", name, "err", found.Refusal)
+	default:
+		s.log.Info("a model was asked what it does", "model", name, "kind", found.Kind, "dimension", found.Dimension)
+	}
+	if s.health.Up() {
+		s.announce(c, nil)
+		s.ask(c)
+	}
+}

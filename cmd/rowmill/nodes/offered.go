@@ -1,0 +1,94 @@
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// Models returns `rowmill models`.
+func Models(service connect.Options) *cobra.Command {
+	c := &commands{Set: command.Set{Options: service}}
+	return c.Group(&cobra.Command{
+		Use:   "models",
+		Short: "Show what jobs can run on",
+		Long: `Show what jobs can run on: the models of the catalog, and those that live servers
+serve beside it. Any key may ask.
+
+` + command.Help,
+	}, c.models())
+}
+
+func (c *commands) models() *cobra.Command {
+	served := false
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the models, who serves them and what they cost",
+		Long: `List the models, those that are served now first.
+
+CONTEXT is in tokens, USD IN and USD OUT per million of them; a dash is no price,
+and the cost of a job is then null. COUNTED says how prompts are: exact, by the
+server near a limit, or estimated; behind it stands by how many tokens on average
+that was wrong of late, before it is corrected. SERVED BY names each node and engine that
+takes rows of it now.`,
+		Example: `  rowmill models list --served
+  rowmill models list -o json | jq -r '.data[] | select(.kind == "embedding").id'`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().BoolVar(&served, "served", false, "only those that a server takes rows of now")
+	return c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
+		found, err := api.Models(ctx)
+		if err != nil {
+			return fmt.Errorf("list models: %w", err)
+		}
+		return c.Table(found.Raw, func(row terminal.Row) {
+			row("MODEL", "KIND", "CONTEXT", "DIMENSION", "USD IN", "USD OUT", "COUNTED", "SERVED BY")
+			for _, m := range found.Models {
+				if served && len(m.Servers) == 0 {
+					continue
+				}
+				row(terminal.Dashed(m.ID, string(m.Kind), size(m.ContextLength), size(m.Dimension),
+					price(m.InputPrice), price(m.OutputPrice), counted(m), by(m))...)
+			}
+		})
+	})
+}
+
+func size(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return terminal.Count(int64(n))
+}
+
+func price(usd *float64) string {
+	if usd == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*usd, 'f', -1, 64)
+}
+
+func counted(m client.Model) string {
+	if m.CountError == nil {
+		return m.Counted
+	}
+	return fmt.Sprintf("%s (%.1f)", m.Counted, *m.CountError)
+}
+
+func by(m client.Model) string {
+	var names []string
+	for _, s := range m.Servers {
+		if name := s.Node + "/" + s.Engine; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return terminal.Few(names)
+}

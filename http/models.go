@@ -1,0 +1,107 @@
+package http
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/offer"
+)
+
+// Counting is how prompts of a model are counted.
+type Counting struct {
+	Exact     bool     // by the model's own vocabulary and template
+	MeanError *float64 // tokens, of late on this node; nil before anything was compared
+}
+
+// The ways of counting prompts, best first.
+const (
+	countedExactly  = "exact"     // by the model's own vocabulary and template
+	countedByServer = "server"    // estimated, and near a limit by the server
+	countedRoughly  = "estimated" // by another vocabulary that is corrected by what servers report
+)
+
+// modelView is a model as the API shows it. Prices are USD per million tokens.
+type modelView struct {
+	ID            string            `json:"id"`
+	Object        string            `json:"object"`
+	Kind          *rowmill.Kind     `json:"kind"`           // null until it is known
+	ContextLength *int              `json:"context_length"` // null where nobody says
+	Dimension     *int              `json:"dimension"`      // null but for embedding models
+	InputPrice    *exchange.Decimal `json:"input_price"`    // null where it has none
+	OutputPrice   *exchange.Decimal `json:"output_price"`
+	Sampling      map[string]any    `json:"sampling_params"`
+	Aliases       []string          `json:"aliases"`
+	Counted       string            `json:"counted"`
+	CountError    *exchange.Decimal `json:"count_error"` // tokens on average, before what was learned corrects them
+	Servers       []serverView      `json:"served_by"`
+	Problem       *string           `json:"problem"` // why it cannot be used now
+}
+
+type serverView struct {
+	Node   string `json:"node"`
+	Engine string `json:"engine"`
+	Kind   string `json:"kind"`
+	Model  string `json:"model"` // what the server calls it
+}
+
+// modelList is what jobs can run on.
+type modelList struct {
+	all      *offer.Models
+	counting func(rowmill.Model) Counting
+}
+
+// list answers GET /v1/models: those that are served now first.
+func (m *modelList) list(*gin.Context) (any, error) {
+	all := m.all.List()
+	slices.SortStableFunc(all, func(a, b offer.Offered) int {
+		return cmp.Compare(min(1, len(b.Servers)), min(1, len(a.Servers)))
+	})
+	views := make([]modelView, len(all))
+	for i, offered := range all {
+		views[i] = m.view(offered)
+	}
+	return gin.H{"object": "list", "data": views}, nil
+}
+
+func (m *modelList) view(o offer.Offered) modelView {
+	v := modelView{
+		ID: o.Model.ID, Object: "model", Sampling: o.Model.Sampling, Aliases: o.Aliases, Problem: orNull(o.Problem),
+		ContextLength: orNone(o.Model.ContextLength), Dimension: orNone(o.Model.Dimension), Servers: []serverView{}, Counted: countedRoughly,
+	}
+	if o.Model.Kind != "" {
+		v.Kind = &o.Model.Kind
+	}
+	if !o.Model.NoPrice {
+		v.InputPrice, v.OutputPrice = (*exchange.Decimal)(&o.Model.InputPrice), (*exchange.Decimal)(&o.Model.OutputPrice)
+	}
+	if v.Sampling == nil {
+		v.Sampling = map[string]any{}
+	}
+	if v.Aliases == nil {
+		v.Aliases = []string{}
+	}
+	for _, s := range o.Servers {
+		v.Servers = append(v.Servers, serverView{s.Node, s.Name, s.Kind, s.Models[0].Name})
+		if s.Counts {
+			v.Counted = countedByServer
+		}
+	}
+	counting := m.counting(o.Model)
+	if counting.Exact {
+		v.Counted = countedExactly
+	}
+	v.CountError = (*exchange.Decimal)(counting.MeanError)
+	return v
+}
+
+// orNone is a number, or nil where it is 0.
+func orNone(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}

@@ -1,0 +1,71 @@
+package submission
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/offer"
+)
+
+func serving(w *world, models ...engine.ServedModel) {
+	w.servers = []offer.Server{{Node: "n", Name: "e", Kind: "vllm", Models: models}}
+}
+
+// The record holds the whole model, so that every node runs the same.
+func TestServedModel_IsPinnedInTheRecord(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	serving(w, engine.ServedModel{Name: "own", Origin: "acme/Own", Kind: rowmill.KindReasoning, ContextLength: 2048})
+	for _, name := range []string{"own", "acme/Own"} {
+		record := w.submitted(`{"inputs":["a"],"model":"` + name + `"}`)
+		m := record.Spec.Model
+		if m.ID != name || m.Kind != rowmill.KindReasoning || m.ContextLength != 2048 || !m.NoPrice || record.Job.Model != name {
+			t.Errorf("%s: the record has %+v, the job %s", name, m, record.Job.Model)
+		}
+	}
+	w.wantField(`{"inputs":["a"],"model":"own","sampling_params":{"max_tokens":2048}}`, "sampling_params.max_tokens", "no room")
+	w.wantField(`{"inputs":["a"],"model":"owm"}`, "model", `did you mean "own"?`)
+	w.wantField(`{"inputs":["a"],"model":"something-else"}`, "model", "there are own, gpt-oss-20b")
+	serving(w)
+	w.wantField(`{"inputs":["a"],"model":"acme/Own"}`, "model", "neither a model of this service nor a published Function")
+}
+
+// While it is being found out what a model does nothing is wrong with the request.
+func TestServedModel_NotReady(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	serving(w, engine.ServedModel{Name: "own"}, engine.ServedModel{Name: "dumb", Unusable: "no template"})
+	_, err := w.take(`{"inputs":["a"],"model":"own"}`)
+	if e := request.Describe(err); e.Status != 503 || e.Code != CodeUnsettled || e.Header["Retry-After"] == "" {
+		t.Errorf("%v", err)
+	}
+	// What is wrong beside it is wrong whatever the model does.
+	w.wantField(`{"inputs":["a"],"model":"own","job_priority":5}`, "job_priority", "must be 0")
+	w.wantField(`{"inputs":["a"],"model":"dumb"}`, "model", "no template")
+}
+
+// A model goes before a Function, as the interface says, and so none can be called
+// like one that is served.
+func TestServedModel_GoesBeforeAFunction(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.publish(grade)
+	if record := w.submitted(`{"inputs":["a"],"model":"grade"}`); record.Job.Function == nil {
+		t.Error("the Function does not run")
+	}
+	serving(w, engine.ServedModel{Name: "grade", Kind: rowmill.KindGeneration})
+	if record := w.submitted(`{"inputs":["a"],"model":"grade"}`); record.Job.Function != nil || record.Spec.Model.ID != "grade" {
+		t.Error("the Function runs instead of the model")
+	}
+	var problems request.Problems
+	body, err := request.ReadObject([]byte(grade), &problems)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if Definition(&body, w.Models); !problems.Has("name") || !strings.Contains(problems.Err().Error(), "name of a model") {
+		t.Errorf("%v", problems.Err())
+	}
+}

@@ -1,0 +1,191 @@
+// Package realserver starts real inference servers on a processor, with tiny
+// models of random weights, for `make engines`. get.sh installs them. Each takes
+// minutes, so that without ROWMILL_ENGINES in the environment tests that want one
+// are skipped, wherever they run.
+package realserver
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Dimension is the length of an embedding of what tiny_hf.py writes.
+const Dimension = 128
+
+// upWithin bounds the start: a Python server imports for half a minute, on a busy
+// machine for many minutes.
+const upWithin = 15 * time.Minute
+
+// Options of a server. The zero value is what start.sh does by itself.
+type Options struct {
+	Name string   // of the model, or names with commas between; default tiny-chat and so on
+	Port int      // on 127.0.0.1; default a free one
+	Args []string // further arguments of the server
+}
+
+// A Server is a running server.
+type Server struct {
+	URL   string // such as http://127.0.0.1:4711
+	Port  int
+	Model string // the name it lists
+	Other string // the name of the second, where there are two
+	kill  func()
+}
+
+// Kill ends the server as a crash would, and returns once it is gone.
+func (s Server) Kill() { s.kill() }
+
+// Wanted skips the test where real servers are not asked for.
+func Wanted(t testing.TB) {
+	t.Helper()
+	if os.Getenv("ROWMILL_ENGINES") == "" {
+		t.Skip("SKIPPED, NOT TESTED against real inference servers: run make engines")
+	}
+}
+
+// Start starts a server of a kind that start.sh knows, with its model of a kind,
+// chat, think or embed; Ollama may have two, "chat,embed", of two names. It ends with
+// the test.
+func Start(t testing.TB, server, model string, o Options) Server {
+	t.Helper()
+	Wanted(t)
+	_, here, _, _ := runtime.Caller(0)
+	s := Server{Port: o.Port}
+	if s.Port == 0 {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Port = listener.Addr().(*net.TCPAddr).Port
+		_ = listener.Close()
+	}
+	s.URL = fmt.Sprintf("http://127.0.0.1:%d", s.Port)
+	name := cmp.Or(o.Name, "tiny-"+model)
+	args := append([]string{server, strconv.Itoa(s.Port), model}, o.Args...)
+	cmd := exec.CommandContext(context.Background(), filepath.Join(filepath.Dir(here), "start.sh"), args...)
+	cmd.Env = append(os.Environ(), "ALIAS="+name)
+	log, err := os.Create(filepath.Join(t.ArtifactDir(), server+"-"+model+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // they have processes of their own
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(exited)
+	}()
+	s.kill = sync.OnceFunc(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		<-exited
+		_ = log.Close()
+	})
+	t.Cleanup(s.kill)
+
+	deadline := time.After(upWithin)
+	poll := time.NewTicker(200 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		first, second, two := strings.Cut(name, ",")
+		if s.Model = s.listed(t, first); two {
+			s.Other = s.listed(t, second)
+		}
+		if s.Model != "" && (!two || s.Other != "") {
+			return s
+		}
+		select {
+		case <-exited:
+			t.Fatalf("%s ended at once: %s", server, end(log.Name()))
+		case <-deadline:
+			t.Fatalf("%s lists no model after %v: %s", server, upWithin, end(log.Name()))
+		case <-poll.C:
+		}
+	}
+}
+
+// Version is the release that get.sh has installed of a server that does not tell
+// its own; empty for none.
+func Version(server string) string {
+	path, err := os.Readlink(filepath.Join(dir(), server))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimPrefix(filepath.Base(path), server+"-")
+}
+
+// dir is where get.sh puts the servers.
+func dir() string {
+	cache := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(os.Getenv("HOME"), ".cache"))
+	return cmp.Or(os.Getenv("ROWMILL_ENGINES_DIR"), filepath.Join(cache, "rowmill-engines"))
+}
+
+// get asks for a path; status 0 where nobody answers.
+func (s Server) get(t testing.TB, path string) (status int, body []byte) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil
+	}
+	defer func() { _ = res.Body.Close() }()
+	if body, err = io.ReadAll(res.Body); err != nil {
+		return 0, nil
+	}
+	return res.StatusCode, body
+}
+
+// listed is the server's name of its model, empty before it offers it. SGLang lists
+// models before it is ready to run them.
+func (s Server) listed(t testing.TB, name string) string {
+	t.Helper()
+	if health, _ := s.get(t, "/health"); health == 0 || health == http.StatusServiceUnavailable {
+		return ""
+	}
+	_, body := s.get(t, "/v1/models")
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if json.Unmarshal(body, &list) != nil {
+		return ""
+	}
+	for _, m := range list.Data {
+		if strings.HasPrefix(m.ID, name) { // Ollama adds a tag
+			return m.ID
+		}
+	}
+	return ""
+}
+
+// end is the end of a log.
+func end(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-4<<10):])
+}
