@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// gpu is a simulated model on a GPU.
-type gpu struct {
+// simulatedGPU is a simulated model on a GPU.
+type simulatedGPU struct {
 	profile string
 	maxSeqs int     // requests that run at once
 	rate    float64 // rows per second that it gives when full, about: it sets the length of a job
@@ -23,14 +23,16 @@ type gpu struct {
 
 // gpus are the servers of B2. On the last one the KV cache fills before the
 // batch does, so that rows can be preempted.
-var gpus = []gpu{
+var gpus = []simulatedGPU{
 	{"llama-3.1-8b/h100", 256, 49},
 	{"gpt-oss-20b/h100", 256, 58},
 	{"qwen3-235b/h100", 256, 39},
 	{"qwen3-235b/h100", 1024, 40},
 }
 
-func (g gpu) String() string { return fmt.Sprintf("%s, --max-num-seqs %d", g.profile, g.maxSeqs) }
+func (g simulatedGPU) String() string {
+	return fmt.Sprintf("%s, --max-num-seqs %d", g.profile, g.maxSeqs)
+}
 
 // driver is one way to drive an inference server.
 type driver struct {
@@ -59,7 +61,9 @@ var (
 
 // shareAt is the share of a driver that keeps so many requests in flight: at
 // half of its batch a server gives more than half of its rows.
-func (g gpu) shareAt(inFlight int) float64 { return min(1, 2*float64(inFlight)/float64(g.maxSeqs)) }
+func (g simulatedGPU) shareAt(inFlight int) float64 {
+	return min(1, 2*float64(inFlight)/float64(g.maxSeqs))
+}
 
 // saturation is B2: how much of a server's throughput the service gets without
 // being told how much the server takes, beside a generator that is told. A
@@ -97,7 +101,7 @@ func (b *bench) saturation(ctx context.Context, only string, length time.Duratio
 }
 
 // drivers builds what runs in B2 on a simulated server.
-func (b *bench) drivers(ctx context.Context, g gpu) ([]driver, error) {
+func (b *bench) drivers(ctx context.Context, g simulatedGPU) ([]driver, error) {
 	generator, err := b.build(ctx, "generator")
 	if err != nil {
 		return nil, err
@@ -106,7 +110,7 @@ func (b *bench) drivers(ctx context.Context, g gpu) ([]driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []driver{{name: "rowmill", share: 1, run: b.nodeDriver(nil)}}
+	list := []driver{{name: "rowmill", share: 1, run: b.nodeDriver(submission{})}}
 	for _, n := range slices.Concat(windows, sweep) {
 		list = append(list, driver{
 			name: fmt.Sprintf("generator, %d in flight", n), share: g.shareAt(n), bare: slices.Contains(sweep, n),
@@ -146,8 +150,8 @@ func generatorDriver(path string, inFlight int, fields []byte) func(context.Cont
 }
 
 // nodeDriver runs one job on a fresh node that knows the server's address and
-// nothing else. Its result is checked.
-func (b *bench) nodeDriver(sampling map[string]any) func(context.Context, string, string, int64) error {
+// nothing else; s says how the rows are asked. Its result is checked.
+func (b *bench) nodeDriver(s submission) func(context.Context, string, string, int64) error {
 	return func(ctx context.Context, address, in string, rows int64) error {
 		data := filepath.Join(b.dir, "node-b2")
 		if err := os.RemoveAll(data); err != nil {
@@ -158,9 +162,8 @@ func (b *bench) nodeDriver(sampling map[string]any) func(context.Context, string
 			return err
 		}
 		defer n.end()
-		id, err := n.submit(ctx, submission{
-			Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1, Sampling: sampling,
-		})
+		s.Inputs, s.Model, s.Column, s.IDColumn, s.Priority = b.fileBase+filepath.Base(in), model, "text", "id", 1
+		id, err := n.submit(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -169,7 +172,11 @@ func (b *bench) nodeDriver(sampling map[string]any) func(context.Context, string
 		}
 		out := filepath.Join(b.dir, "result-node.parquet")
 		defer os.Remove(out)
-		if err := n.download(ctx, id, out); err != nil {
+		var columns []string
+		if s.Sampling["logprobs"] == false { // none are recorded
+			columns = []string{"include_inputs"}
+		}
+		if err := n.download(ctx, id, out, columns...); err != nil {
 			return err
 		}
 		return errors.Join(checkResult(out, id, rows), n.stop())

@@ -21,6 +21,7 @@ type bench struct {
 	log     *slog.Logger
 	dir     string // data sets, results and logs
 	rowmill string // path of the binary under measurement
+	built   string // directory with the contenders, where there is no Go to build them; else empty
 	rounds  int
 
 	files    *http.Server // serves dir
@@ -54,6 +55,9 @@ func (b *bench) close() { _ = b.files.Close() } // nobody is served any more
 
 // build compiles one of the contenders and returns its path.
 func (b *bench) build(ctx context.Context, name string) (string, error) {
+	if b.built != "" {
+		return filepath.Join(b.built, name), nil
+	}
 	path := filepath.Join(b.dir, name)
 	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "./bench/"+name).CombinedOutput()
 	if err != nil {

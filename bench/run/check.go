@@ -47,7 +47,7 @@ func checkResult(path, outputColumn string, rows int64) error {
 			if v.RepetitionLevel() > 0 {
 				return nil // a further element of a list
 			}
-			if v.IsNull() || (v.Kind() == parquet.ByteArray && len(v.ByteArray()) == 0) {
+			if v.IsNull() { // an empty one is an answer that ended at once
 				return fmt.Errorf("row %d has no output", outputs)
 			}
 			outputs++

@@ -52,17 +52,9 @@ func (d dataset) make(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	file, err := os.Create(path + ".part")
-	if err != nil {
-		return "", fmt.Errorf("create data set: %w", err)
-	}
-	defer file.Close()
-	writer := parquet.NewGenericWriter[dataRow](file,
-		parquet.Compression(&parquet.Snappy), parquet.MaxRowsPerRowGroup(50_000))
 	random, lengths := rand.New(rand.NewPCG(d.seed, 0)), rand.New(rand.NewPCG(d.seed, 1))
-	text := make([]byte, 0, d.bytes+64)
-	for i := range d.rows {
-		text = fmt.Appendf(text[:0], "Row %d.", i)
+	return path, writeRows(path, d.rows, func(text []byte, i int64) []byte {
+		text = fmt.Appendf(text, "Row %d.", i)
 		if d.answers > 0 {
 			median := d.answers * math.Exp(-answerSpread*answerSpread/2)
 			text = fmt.Appendf(text, " [[sim:tokens=%.0f]]", max(1, median*math.Exp(answerSpread*lengths.NormFloat64())))
@@ -70,14 +62,31 @@ func (d dataset) make(dir string) (string, error) {
 		for len(text) < d.bytes {
 			text = append(append(text, ' '), words[random.IntN(len(words))]...)
 		}
+		return text
+	})
+}
+
+// writeRows writes a Parquet file of texts, each appended to an empty slice by
+// its number.
+func writeRows(path string, rows int64, appendText func(text []byte, row int64) []byte) error {
+	file, err := os.Create(path + ".part")
+	if err != nil {
+		return fmt.Errorf("create data set: %w", err)
+	}
+	defer file.Close()
+	writer := parquet.NewGenericWriter[dataRow](file,
+		parquet.Compression(&parquet.Snappy), parquet.MaxRowsPerRowGroup(50_000))
+	var text []byte
+	for i := range rows {
+		text = appendText(text[:0], i)
 		if _, err := writer.Write([]dataRow{{ID: i, Text: text}}); err != nil {
-			return "", fmt.Errorf("write data set: %w", err)
+			return fmt.Errorf("write data set: %w", err)
 		}
 	}
 	if err := writer.Close(); err != nil {
-		return "", fmt.Errorf("finish data set: %w", err)
+		return fmt.Errorf("finish data set: %w", err)
 	}
-	return path, os.Rename(path+".part", path)
+	return os.Rename(path+".part", path)
 }
 
 // readWords returns the headwords of the sample input.

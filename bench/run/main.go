@@ -7,11 +7,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -20,8 +22,9 @@ func main() {
 	var (
 		dir     = flag.String("dir", "bin/bench", "directory for data sets, results and logs")
 		rowmill = flag.String("rowmill", "bin/rowmill", "binary under measurement")
+		built   = flag.String("built", "", "directory with the contenders, for a machine without Go; empty: they are built here")
 		rounds  = flag.Int("rounds", 5, "rounds of each measurement")
-		rows    = flag.Int64("rows", 200_000, "rows of B1, of B2 on the real server and of ingest")
+		rows    = flag.Int64("rows", 200_000, "rows of B1, of B2 on a real server and of ingest")
 		only    = flag.String("gpu", "", "measure only those servers of B2 whose name contains this")
 		length  = flag.Duration("length", 3*time.Minute, "about how long one job of B2, B6 or B9 takes on simulated servers")
 		nodes   = flag.Int("nodes", 16, "nodes of B6 at most")
@@ -31,18 +34,25 @@ func main() {
 	jobs := flag.Int("jobs", 10_000, "jobs that another account has submitted in B12")
 	greedy := flag.Int64("greedy", 100, "rows of each of them; from 100,000 on it is a Parquet file by URL")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] b1|b2|b2/llama|ingest|b6|b6/cpu|b7|b9|b11|b12|ops, from the repository's root")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] b1|b2|b2/real|ingest|b6|b6/cpu|b7|b9|b11|b12|gpu|ops, from the repository's root")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if flag.NArg() != 1 {
+	if flag.NArg() != 1 && flag.Arg(0) != "gpu" && flag.Arg(0) != "b2/real" {
 		flag.Usage()
 		os.Exit(2)
 	}
 
 	size := sizes{rows: *rows, most: *most, gpu: *only, length: *length, nodes: *nodes, answer: *answer, jobs: *jobs, greedy: *greedy}
-	if err := run(log, flag.Arg(0), *dir, *rowmill, *rounds, size); err != nil {
+	b, err := newBench(log, *dir, *rowmill, *rounds)
+	if err == nil {
+		b.built = *built
+		err = run(b, flag.Args(), size)
+	}
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(2)
+	} else if err != nil {
 		log.Error("the benchmark failed", "err", err)
 		os.Exit(1)
 	}
@@ -59,21 +69,18 @@ type sizes struct {
 	greedy     int64
 }
 
-func run(log *slog.Logger, name, dir, rowmill string, rounds int, size sizes) error {
+// run runs the benchmark that the first argument names; gpu and b2/real have further ones.
+func run(b *bench, args []string, size sizes) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	b, err := newBench(log, dir, rowmill, rounds)
-	if err != nil {
-		return err
-	}
 	defer b.close()
-	switch name {
+	switch args[0] {
 	case "b1":
 		return b.rowPath(ctx, size.rows)
 	case "b2":
 		return b.saturation(ctx, size.gpu, size.length)
-	case "b2/llama":
-		return b.realSaturation(ctx, size.rows)
+	case "b2/real":
+		return b.realSaturation(ctx, strings.Join(args[1:], " "), size.rows)
 	case "ingest":
 		return b.ingest(ctx, size.rows)
 	case "b6":
@@ -88,8 +95,10 @@ func run(log *slog.Logger, name, dir, rowmill string, rounds int, size sizes) er
 		return b.controlPlane(ctx)
 	case "b12":
 		return b.fairness(ctx, size)
+	case "gpu":
+		return b.realGPU(ctx, args[1:])
 	case "ops":
 		return b.operations(ctx)
 	}
-	return fmt.Errorf("unknown benchmark %q: b1, b2, b2/llama, ingest, b6, b6/cpu, b7, b9, b11, b12 or ops", name)
+	return fmt.Errorf("unknown benchmark %q: b1, b2, b2/real, ingest, b6, b6/cpu, b7, b9, b11, b12, gpu or ops", args[0])
 }

@@ -22,6 +22,7 @@ type gauges struct {
 	running   string
 	waiting   string
 	preempted string // empty where there are no preemptions
+	prompts   string // tokens of all prompts since the start; empty where nobody asks
 
 	every time.Duration // time between readings
 }
@@ -33,7 +34,7 @@ var (
 		every: readEvery,
 	}
 	llamaGauges = gauges{
-		done: "llamacpp:tokens_predicted_total", per: llamaTokens, running: "llamacpp:requests_processing",
+		done: "llamacpp:tokens_predicted_total", per: realTokens, running: "llamacpp:requests_processing",
 		waiting: "llamacpp:requests_deferred",
 		every:   readEvery,
 	}
@@ -44,8 +45,8 @@ const readEvery = 100 * time.Millisecond
 
 // reading is what a server said at one time.
 type reading struct {
-	at                                time.Time
-	done, running, waiting, preempted float64
+	at                                         time.Time
+	done, running, waiting, preempted, prompts float64
 }
 
 // meter reads a server's gauges beside whoever drives it, so that every
@@ -127,6 +128,8 @@ func (m *meter) read(ctx context.Context) error {
 			r.waiting = value
 		case m.gauges.preempted:
 			r.preempted = value
+		case m.gauges.prompts:
+			r.prompts += value
 		}
 	}
 	if !found {
@@ -199,7 +202,7 @@ func (c course) figures() (figures, error) {
 	first, last := c[0], c[len(c)-1]
 	begun, over := c.busy()
 	total := last.done - first.done
-	from, to := c.reaches(first.done+steadyFrom*total), c.reaches(first.done+steadyTo*total)
+	from, to := c.steady()
 	if begun < 0 || !to.After(from) {
 		return figures{}, errTooShort
 	}
@@ -224,6 +227,12 @@ func (c course) figures() (figures, error) {
 	full := slices.IndexFunc(run, func(r reading) bool { return r.running >= nearly*f.batch })
 	f.filled = run[max(full, 0)].at.Sub(start)
 	return f, nil
+}
+
+// steady returns when the steady part begins and ends.
+func (c course) steady() (from, to time.Time) {
+	first, total := c[0].done, c[len(c)-1].done-c[0].done
+	return c.reaches(first + steadyFrom*total), c.reaches(first + steadyTo*total)
 }
 
 // busy returns the readings of the first request, -1 where there was none, and

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -156,6 +157,7 @@ type submission struct {
 	Priority int    `json:"job_priority"`
 
 	Sampling map[string]any `json:"sampling_params,omitempty"`
+	Truncate *bool          `json:"truncate_rows,omitempty"`
 }
 
 // submit creates a job and returns its id.
@@ -213,14 +215,18 @@ func (n *node) wait(ctx context.Context, id string, interval time.Duration) (job
 	}
 }
 
-// download fetches the full result through a signed URL into path.
-func (n *node) download(ctx context.Context, id, path string) error {
+// download fetches the full result through a signed URL into path, by default
+// with inputs and log probabilities.
+func (n *node) download(ctx context.Context, id, path string, columns ...string) error {
+	if len(columns) == 0 {
+		columns = []string{"include_inputs", "include_cumulative_logprobs"}
+	}
 	var artifact struct {
 		URLs struct {
 			Get string `json:"get"`
 		} `json:"urls"`
 	}
-	err := n.call(ctx, http.MethodGet, "/v1/jobs/"+id+"/results-url?include_inputs=true&include_cumulative_logprobs=true", nil, &artifact)
+	err := n.call(ctx, http.MethodGet, "/v1/jobs/"+id+"/results-url?"+strings.Join(columns, "=true&")+"=true", nil, &artifact)
 	if err != nil {
 		return err
 	}

@@ -109,26 +109,57 @@ const clockTick = 10 * time.Millisecond
 
 // cpu returns the processor time the process has used so far.
 func (p *process) cpu() (time.Duration, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid))
+	_, used, err := stat(p.command.Process.Pid)
+	return used, err
+}
+
+// familyCPU is the processor time of the process and all that it has started,
+// directly or not, and that still runs.
+func (p *process) familyCPU() (time.Duration, error) {
+	dirs, err := os.ReadDir("/proc")
 	if err != nil {
-		return 0, fmt.Errorf("read processor time: %w", err)
+		return 0, fmt.Errorf("read processes: %w", err)
+	}
+	children, used := make(map[int][]int), make(map[int]time.Duration)
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(dir.Name())
+		if err != nil {
+			continue
+		}
+		if parent, spent, err := stat(pid); err == nil { // else it has ended meanwhile
+			children[parent] = append(children[parent], pid)
+			used[pid] = spent
+		}
+	}
+	sum := time.Duration(0)
+	for family := []int{p.command.Process.Pid}; len(family) > 0; {
+		last := family[len(family)-1]
+		family = append(family[:len(family)-1], children[last]...)
+		sum += used[last]
+	}
+	return sum, nil
+}
+
+// stat returns who started a process and the processor time it has used so far.
+func stat(pid int) (parent int, used time.Duration, err error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0, fmt.Errorf("read processor time: %w", err)
 	}
 	// The command's name, in parentheses, may hold anything; fields follow it
-	// from number 3 on. utime is number 14, stime 15.
-	_, rest, found := bytes.Cut(data, []byte(") "))
+	// from number 3 on. ppid is number 4, utime 14, stime 15.
+	_, rest, _ := bytes.Cut(data, []byte(") "))
+	var user, system int64
 	fields := bytes.Fields(rest)
-	if !found || len(fields) < 13 {
-		return 0, errors.New("read processor time: unknown form of /proc/PID/stat")
+	if len(fields) < 13 {
+		return 0, 0, errors.New("read processor time: unknown form of /proc/PID/stat")
 	}
-	user, err := strconv.ParseInt(string(fields[11]), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read user time: %w", err)
+	for field, into := range map[int]any{1: &parent, 11: &user, 12: &system} {
+		if _, err := fmt.Sscan(string(fields[field]), into); err != nil {
+			return 0, 0, fmt.Errorf("read processor time: field %d of /proc/PID/stat: %w", field+3, err)
+		}
 	}
-	system, err := strconv.ParseInt(string(fields[12]), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read system time: %w", err)
-	}
-	return time.Duration(user+system) * clockTick, nil
+	return parent, time.Duration(user+system) * clockTick, nil
 }
 
 // anonymous returns the process's anonymous resident memory in bytes: what it

@@ -1,0 +1,212 @@
+package gpu
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/internal/wait"
+)
+
+// torch is a Python that has torch, from the environment. CI installs none.
+func torch(t *testing.T) string {
+	t.Helper()
+	python := os.Getenv("ROWMILL_TORCH")
+	if python == "" {
+		t.Skip("SKIPPED, NOT TESTED: the PyTorch server; ROWMILL_TORCH names a Python that has torch")
+	}
+	return python
+}
+
+// With its cache, its batches and its slots the model gives the tokens that it
+// gives without.
+func TestServerModel(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), torch(t), "server.py", "--check").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "check: ok") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// startServer starts the server with a tiny model, two slots and a context of 64.
+func startServer(t *testing.T) (base string) {
+	t.Helper()
+	python, dir := torch(t), t.TempDir()
+	if err := Tiny.Write(dir, 64, 8); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	_ = listener.Close()
+	server := exec.CommandContext(t.Context(), python, "server.py", "--model", dir, "--name", "tiny", "--device", "cpu",
+		"--slots", "2", "--context", "64", "--port", fmt.Sprint(port))
+	log, err := os.Create(filepath.Join(t.ArtifactDir(), "server.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Stdout, server.Stderr = log, log
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+		_ = log.Close()
+	})
+	base = fmt.Sprintf("http://127.0.0.1:%d", port)
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		res, err := http.Get(base + "/health")
+		if err == nil {
+			_ = res.Body.Close()
+			return base
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestServer(t *testing.T) {
+	t.Parallel()
+	base := startServer(t)
+	ask := func(body string) (int, string) {
+		res, err := http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		data, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, string(data)
+	}
+	type answer struct {
+		Choices []struct {
+			Message struct{ Content string }
+			Reason  string `json:"finish_reason"`
+		}
+		Usage struct {
+			Prompt int `json:"prompt_tokens"`
+			Answer int `json:"completion_tokens"`
+		}
+	}
+	chat := func(fields string) string {
+		return `{"model": "tiny", "messages": [{"role": "user", "content": "the word  water"}]` + fields + `}`
+	}
+	t.Run("whole answers", func(t *testing.T) {
+		status, text := ask(chat(`, "max_tokens": 20, "ignore_eos": true`))
+		var got answer
+		if err := json.Unmarshal([]byte(text), &got); err != nil || status != http.StatusOK {
+			t.Fatalf("%d %s: %v", status, text, err)
+		}
+		if got.Usage.Prompt != 3 || got.Usage.Answer != 20 || got.Choices[0].Reason != "length" || len(strings.Fields(got.Choices[0].Message.Content)) != 20 {
+			t.Errorf("want 3 tokens in and 20 out, ended by length: %s", text)
+		}
+	})
+	t.Run("answers end by themselves", func(t *testing.T) {
+		const asked = 200
+		tokens, stopped := 0, 0
+		for range asked {
+			_, text := ask(chat(`, "max_tokens": 60`))
+			var got answer
+			if err := json.Unmarshal([]byte(text), &got); err != nil {
+				t.Fatal(err)
+			}
+			tokens += got.Usage.Answer
+			if got.Choices[0].Reason == "stop" {
+				stopped++
+			}
+		}
+		// Geometric with a mean of 8: 200 of them are within 5 and 14, whatever is drawn.
+		if mean := float64(tokens) / asked; mean < 5 || mean > 14 || stopped < asked/2 {
+			t.Errorf("answers of %.1f tokens in the mean, %d of %d ended by themselves: want about 8, and most", mean, stopped, asked)
+		}
+	})
+	t.Run("temperature 0", func(t *testing.T) {
+		_, first := ask(chat(`, "max_tokens": 9, "temperature": 0, "ignore_eos": true`))
+		_, second := ask(chat(`, "max_tokens": 9, "temperature": 0, "ignore_eos": true`))
+		text := func(s string) string { _, after, _ := strings.Cut(s, `"message"`); return after }
+		if text(first) != text(second) {
+			t.Errorf("greedy answers differ:\n%s\n%s", first, second)
+		}
+	})
+	for _, refused := range []struct {
+		body, want string
+		status     int
+	}{
+		{chat(`, "max_tokens": 62`), "context_length_exceeded", 400},
+		{chat(`, "logprobs": true`), "logprobs: True is not supported", 400},
+		{chat(`, "guided_json": {}`), "guided_json", 400},
+		{`{"model": "other", "messages": []}`, "model_not_found", 404},
+		{`{"model": "tiny"`, "not a request for a chat", 400},
+	} {
+		if status, text := ask(refused.body); status != refused.status || !strings.Contains(text, refused.want) {
+			t.Errorf("%s: %d %s, want %d and %q", refused.body, status, text, refused.status, refused.want)
+		}
+	}
+	t.Run("cancelled answers leave", func(t *testing.T) {
+		gauge := func(name string) string {
+			res, err := http.Get(base + "/metrics")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			page, err := io.ReadAll(res.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, after, _ := strings.Cut(string(page), "bench:"+name+" ")
+			value, _, _ := strings.Cut(after, "\n")
+			return value
+		}
+		answered, err := strconv.Atoi(gauge(`request_success_total{finished_reason="length"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const gone = 50 // two slots: hardly any of them is answered before its client has gone
+		for range gone {
+			conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := chat(`, "max_tokens": 61, "ignore_eos": true`)
+			if _, err := fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		total := func() (n int) {
+			for _, reason := range []string{"abort", "length"} {
+				value, err := strconv.Atoi(gauge(`request_success_total{finished_reason="` + reason + `"}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += value
+			}
+			return n
+		}
+		wait.For(t, "all are over", func() bool { return total() >= answered+gone })
+		aborted, err := strconv.Atoi(gauge(`request_success_total{finished_reason="abort"}`))
+		if err != nil || aborted < gone/2 {
+			t.Errorf("%d of %d answers to clients that had gone were given up (%v): want most", aborted, gone, err)
+		}
+		if running, waiting := gauge("num_requests_running"), gauge("num_requests_waiting"); running != "0" || waiting != "0" {
+			t.Errorf("%s still run and %s wait", running, waiting)
+		}
+	})
+}

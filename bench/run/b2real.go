@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// realTokens is the length of every answer where only tokens are counted.
+const realTokens = 48
+
+// A realKind is a kind of real server, with a tiny random model on this machine's
+// processor.
+type realKind struct {
+	command  []string // the arguments before the port
+	env      []string
+	gauges   *gauges // nil: it has none, and a relay counts
+	sweep    []int   // the generator's numbers of requests in flight
+	sampling map[string]any
+	further  map[string]any // what Rowmill adds to the sampling parameters on this kind
+}
+
+var realKinds = map[string]realKind{
+	// Each connection holds one of its eight HTTP threads, and the gauges need one.
+	"llama.cpp": {
+		command: []string{"internal/llama/start.sh"}, env: []string{"SLOTS=4"}, gauges: &llamaGauges, sweep: []int{4, 5, 6},
+		sampling: map[string]any{"temperature": 0.75, "top_p": 1, "max_tokens": realTokens, "ignore_eos": true},
+		further:  map[string]any{"top_k": 0, "min_p": 0, "logprobs": true, "top_logprobs": 1},
+	},
+	// Answers end where the model ends them: of one length all would begin and end
+	// together, as no answers do, and their prompts be read in one go.
+	"vllm": {
+		command: []string{"internal/realserver/start.sh", "vllm"}, gauges: &simGauges, sweep: []int{64, 128, 160, 256},
+		sampling: map[string]any{"temperature": 0.75, "top_p": 1, "max_tokens": 4 * realTokens, "min_tokens": 8},
+		further:  map[string]any{"logprobs": true},
+	},
+	"ollama": {
+		command: []string{"internal/realserver/start.sh", "ollama"}, env: []string{"SLOTS=4"}, sweep: []int{4, 6, 8},
+		sampling: map[string]any{"temperature": 0.75, "top_p": 1, "max_tokens": realTokens},
+		further:  map[string]any{"logprobs": true},
+	},
+}
+
+// realSaturation is B2 on a real server with a tiny model. It computes on this
+// machine's processor, which it shares with the drivers and with whatever else
+// runs, so the drivers take turns, each with rows that the server has not seen.
+// Beside the rate, a figure that others do not disturb: how many rows the server
+// answers per second of its own processor time, which is what the form of the
+// requests and their number in flight decide.
+func (b *bench) realSaturation(ctx context.Context, name string, rows int64) error {
+	kind, known := realKinds[name]
+	if !known {
+		return fmt.Errorf("no such server: %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(realKinds)), ", "))
+	}
+	drivers, err := b.realDrivers(ctx, kind)
+	if err != nil {
+		return err
+	}
+	server, address, err := b.startReal(ctx, name, kind)
+	if err != nil {
+		return err
+	}
+	defer server.end()
+	g := relayGauges
+	if kind.gauges != nil {
+		g = *kind.gauges
+	} else {
+		r, err := startRelay(address)
+		if err != nil {
+			return err
+		}
+		defer r.close()
+		address = r.address
+	}
+	data := dataset{rows: rows, bytes: 200, seed: uint64(time.Now().UnixNano())}
+	measure := func(d driver, rows int64) (figures, error) {
+		data.rows = rows
+		data.seed++
+		return b.measureReal(ctx, server, address, g, d, data)
+	}
+	if _, err := measure(drivers[1], max(rows/10, 50)); err != nil { // what a server makes when it is first asked
+		return err
+	}
+	all := make([][]figures, len(drivers))
+	for round := range b.rounds {
+		for turn := range drivers { // each is the first in turn: a server may slow down with time
+			i := (turn + round) % len(drivers)
+			got, err := measure(drivers[i], rows)
+			if err != nil {
+				return err
+			}
+			all[i] = append(all[i], got)
+			b.log.Info("measured", "server", name, "round", round+1, "contender", drivers[i].name, "figures", got)
+		}
+	}
+	fmt.Printf("\nB2 saturation, a real %s: %d rows, %d rounds, median (min–max)\n\n", name, rows, b.rounds)
+	best := bestOf(drivers, all)
+	rate := func(i int) spread { return collect(all[i], rateOf) }
+	paid := func(i int) spread { return collect(all[i], func(f figures) float64 { return 1 / f.cpu }) }
+	t := table{head: []string{"contender", "rows/s", "÷ best generator", "in the batch", "rows per s of the server's processor time", "÷ best generator"}}
+	for i, d := range drivers {
+		t.add(d.label(i == best), rate(i).String(), rate(i).over(rate(best)).String(),
+			collect(all[i], func(f figures) float64 { return f.batch }).String(), paid(i).String(), paid(i).over(paid(best)).String())
+	}
+	t.print(os.Stdout)
+	return nil
+}
+
+// realDrivers are a node and the generator with each number in flight, which asks
+// for the same.
+func (b *bench) realDrivers(ctx context.Context, kind realKind) ([]driver, error) {
+	generator, err := b.build(ctx, "generator")
+	if err != nil {
+		return nil, err
+	}
+	asked := maps.Clone(kind.sampling)
+	maps.Copy(asked, kind.further)
+	fields, err := json.Marshal(asked)
+	if err != nil {
+		return nil, fmt.Errorf("encode fields: %w", err)
+	}
+	list := []driver{{name: "rowmill", share: 1, run: b.nodeDriver(submission{Sampling: kind.sampling})}}
+	for _, n := range kind.sweep {
+		list = append(list, driver{name: fmt.Sprintf("generator, %d in flight", n), share: 1, bare: true, run: generatorDriver(generator, n, fields)})
+	}
+	return list, nil
+}
+
+// measureReal lets one driver run the rows of data.
+func (b *bench) measureReal(ctx context.Context, server *process, address string, g gauges, d driver, data dataset) (figures, error) {
+	in, err := data.make(b.dir)
+	if err != nil {
+		return figures{}, err
+	}
+	defer os.Remove(in)
+	before, err := server.familyCPU()
+	if err != nil {
+		return figures{}, err
+	}
+	course, err := observe(ctx, address, g, func() error { return d.run(ctx, address, in, data.rows) })
+	if err != nil {
+		return figures{}, fmt.Errorf("%s: %w", d.name, err)
+	}
+	after, err := server.familyCPU()
+	if err != nil {
+		return figures{}, err
+	}
+	f, err := course.figures()
+	if err != nil {
+		return figures{}, fmt.Errorf("%s: %w", d.name, err)
+	}
+	if f.done != float64(data.rows) {
+		return figures{}, fmt.Errorf("%s: the server answered %v rows of %d", d.name, f.done, data.rows)
+	}
+	f.cpu = (after - before).Seconds() / f.done
+	return f, nil
+}
+
+// startReal starts a server of a kind and returns its address, once it lists its
+// model.
+func (b *bench) startReal(ctx context.Context, name string, kind realKind) (*process, string, error) {
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, "", fmt.Errorf("free port: %w", err)
+	}
+	env := slices.Concat(os.Environ(), kind.env, []string{"ALIAS=" + model})
+	args := slices.Concat([]string{"-c", `exec "$@" >&2`, "sh"}, kind.command, []string{port, "chat"}) // nobody reads a pipe
+	server, err := startProcess(filepath.Join(b.dir, "server-"+name+".log"), env, "sh", args...)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := answering(ctx, server, address); err != nil {
+		server.end()
+		return nil, "", fmt.Errorf("start %s, which make engines puts on a machine: %w", name, err)
+	}
+	return server, address, nil
+}

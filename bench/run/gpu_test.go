@@ -1,0 +1,190 @@
+package main
+
+import (
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/internal/wait"
+)
+
+// ran makes a course that answers one token a reading, with so many sequences
+// running at each.
+func ran(running ...float64) (c course) {
+	for i, n := range running {
+		c = append(c, reading{at: time.Unix(int64(i), 0), done: float64(i), running: n})
+	}
+	return c
+}
+
+// steady makes a course of 101 readings with one level of running sequences but
+// for the readings that are named.
+func steady(level float64, others map[int]float64) course {
+	running := make([]float64, 101)
+	for i := range running {
+		running[i] = level
+		if n, ok := others[i]; ok {
+			running[i] = n
+		}
+	}
+	return ran(running...)
+}
+
+// What the generator kept is what ran in all but one reading of twenty of its
+// steady part; a run is short where it had less. What happens before and after
+// the steady part does not matter.
+func TestSequencesThatAreMissing(t *testing.T) {
+	t.Parallel()
+	idle := map[int]float64{0: 0, 5: 1, 95: 1, 100: 0}
+	r := gpuResult{Runs: []gpuRun{
+		{Contender: "rowmill", Tokens: 99, course: steady(256, map[int]float64{0: 0, 30: 128, 31: 128, 32: 64})},
+		{Contender: "generator, 128 in flight", InFlight: 128, Tokens: 70, course: steady(128, idle)},
+		{Contender: "generator, 256 in flight", InFlight: 256, Tokens: 100, course: steady(256, map[int]float64{40: 250, 100: 0})},
+	}}
+	r.compare()
+	if r.Best != "generator, 256 in flight" || r.Kept != 256 {
+		t.Errorf("the best generator is %q and kept %v, want that of 256 and 256", r.Best, r.Kept)
+	}
+	for i, want := range []struct{ short, missing float64 }{
+		{3 / 59.0, (0.5 + 0.5 + 0.75) / 59},
+		{1, 0.5},
+		{1 / 59.0, 6 / 256.0 / 59},
+	} {
+		got := r.Runs[i]
+		if math.Abs(got.Short-want.short) > 1e-9 || math.Abs(got.Missing-want.missing) > 1e-9 {
+			t.Errorf("%s: short %v and missing %v, want %v and %v", got.Contender, got.Short, got.Missing, want.short, want.missing)
+		}
+	}
+}
+
+func TestGPUServerChosen(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		machine machine
+		wanted  string
+		server  string
+		profile string
+		wrong   string // in the error
+	}{
+		{name: "vLLM first", machine: machine{GPU: "NVIDIA H100 80GB HBM3", Torch: "2.11", VLLM: "0.32"}, wanted: "auto", server: vllmServer, profile: "llama-3.1-8b/h100"},
+		{name: "else torch", machine: machine{GPU: "NVIDIA H200", Torch: "2.11"}, wanted: "auto", server: torchServer, profile: "llama-3.1-8b/h200"},
+		{name: "a GPU without a profile", machine: machine{GPU: "NVIDIA L40S", Torch: "2.11"}, wanted: "auto", server: torchServer},
+		{name: "as wanted", machine: machine{GPU: "NVIDIA H100", Torch: "2.11", VLLM: "0.32"}, wanted: torchServer, server: torchServer, profile: "llama-3.1-8b/h100"},
+		{name: "no GPU", machine: machine{Torch: "2.11", VLLM: "0.32"}, wanted: "auto", wrong: "no NVIDIA GPU"},
+		{name: "not there", machine: machine{GPU: "NVIDIA H100", Torch: "2.11"}, wanted: vllmServer, wrong: "does not have it"},
+		{name: "no real server", machine: machine{GPU: "NVIDIA H100", Torch: "2.11"}, wanted: simServer, wrong: "no real server"},
+		{name: "processor, nothing there", machine: machine{CPU: true}, wanted: "auto", server: simServer, profile: "llama-3.1-8b/h100"},
+		{name: "processor, torch", machine: machine{CPU: true, Torch: "2.11"}, wanted: "auto", server: torchServer},
+		{name: "processor beside a GPU", machine: machine{CPU: true, GPU: "NVIDIA H100", Torch: "2.11"}, wanted: "auto", server: torchServer},
+	} {
+		m := test.machine
+		var err error
+		m.Server, err = m.choose(test.wanted)
+		switch {
+		case test.wrong != "":
+			if err == nil || !strings.Contains(err.Error(), test.wrong) {
+				t.Errorf("%s: error %v, want one with %q", test.name, err, test.wrong)
+			}
+		case err != nil || m.Server != test.server || m.profile() != test.profile:
+			t.Errorf("%s: server %q, profile %q, error %v; want %q and %q", test.name, m.Server, m.profile(), err, test.server, test.profile)
+		}
+	}
+}
+
+// nvidia-smi prints a time and a number a line, or that it does not know.
+func TestUtilisation(t *testing.T) {
+	t.Parallel()
+	loads := readLoads(strings.NewReader("2026/11/23 16:00:01.000, 0\n2026/11/23 16:00:02.500, 100\n" +
+		"2026/11/23 16:00:02.700, [N/A]\nUnable to determine the device handle\n2026/11/23 16:00:03.000, 60\n2026/11/23 16:00:05.000, 0\n"))
+	at := func(second int) time.Time { return time.Date(2026, 11, 23, 16, 0, second, 0, time.Local) }
+	if got := meanLoad(loads, at(2), at(4)); math.Abs(got-0.8) > 1e-9 {
+		t.Errorf("busy %v from second 2 to 4, want 0.8", got)
+	}
+	if got := meanLoad(nil, time.Unix(0, 0), time.Unix(9, 0)); got != -1 {
+		t.Errorf("busy %v without a reading, want -1", got)
+	}
+}
+
+// nvidia-smi runs until it is stopped, and what it printed by then is read.
+func TestWatchGPU(t *testing.T) { // not parallel: it changes PATH
+	dir := t.TempDir()
+	printed := filepath.Join(dir, "printed")
+	script := "#!/bin/sh\necho \"$*\" >" + printed + ".args\nprintf '2026/11/23 16:00:01.000, 25\\n2026/11/23 16:00:02.000, 75\\n'\n" +
+		">" + printed + "\nexec /bin/sleep 1000\n"
+	if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	b := &bench{dir: dir, log: slog.New(slog.DiscardHandler)}
+	stop, err := b.watchGPU(gpuOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait.Until(t, func() error {
+		_, err := os.Stat(printed)
+		return err
+	})
+	loads := stop()
+	if len(loads) != 2 || loads[0].share != 0.25 || loads[1].share != 0.75 {
+		t.Errorf("read %v, want a quarter and three quarters", loads)
+	}
+	args, err := os.ReadFile(printed + ".args")
+	if err != nil || !strings.Contains(string(args), "timestamp,utilization.gpu") {
+		t.Errorf("nvidia-smi was asked for %q (%v)", args, err)
+	}
+	// A processor has none, and a machine without the program does without.
+	t.Setenv("PATH", t.TempDir())
+	for _, o := range []gpuOptions{{cpu: true}, {}} {
+		stop, err := b.watchGPU(o)
+		if err != nil || stop() != nil {
+			t.Errorf("with %+v: %v, want nothing read", o, err)
+		}
+	}
+}
+
+// What was measured is said for each contender once, with all its rounds, and
+// idle is what comes on top of the generator's own.
+func TestGPUTable(t *testing.T) {
+	t.Parallel()
+	r := gpuResult{
+		Workload: "short", Prompt: 300, Answer: 150, Best: "generator, 256 in flight", Kept: 250,
+		Machine: machine{Server: torchServer, Torch: "2.11", GPU: "NVIDIA H100", Profile: "llama-3.1-8b/h100"},
+	}
+	for i := range 2 {
+		r.Runs = append(r.Runs,
+			gpuRun{Contender: "rowmill", Prompt: 300, Tokens: 990, Short: 0.07, Missing: 0.012, Busy: 0.97},
+			gpuRun{Contender: "generator, 256 in flight", InFlight: 256, Prompt: 300, Tokens: 1000 + float64(i)*100, Short: 0.04, Missing: 0.002, Busy: 0.98})
+	}
+	var out strings.Builder
+	r.print(&out)
+	for _, want := range []string{
+		"NVIDIA H100; server: torch, our own, on torch 2.11", "| rowmill | 990 (990–990) | 0.945 (0.900–0.990) |",
+		"| generator, 256 in flight (best) | 1050 (1000–1100) | 1.000 (1.000–1.000) |", "97.0 (97.0–97.0) |",
+		"fewer ran in 3.00 % more of the steady time", "1.00 % more were missing", "nothing for 1.00 % more of the time",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "NOT COMPARABLE") {
+		t.Error("equal prompts are said to differ")
+	}
+	if got := strings.Count(out.String(), "| rowmill |"); got != 1 {
+		t.Errorf("rowmill stands in the table %d times", got)
+	}
+	// A contender whose prompts were cut had less to do.
+	for i := range r.Runs {
+		if r.Runs[i].InFlight == 0 {
+			r.Runs[i].Prompt = 290
+		}
+	}
+	out.Reset()
+	if r.print(&out); !strings.Contains(out.String(), "NOT COMPARABLE: to the server Rowmill's prompts have 290.0 tokens in the mean, the generator's 300.0") {
+		t.Errorf("other prompts are not said to be others:\n%s", out.String())
+	}
+}

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/rowmill/rowmill/bench/gpu"
+	"github.com/rowmill/rowmill/sim/batching"
+)
+
+// gpuResult is what a stage leaves in its file.
+type gpuResult struct {
+	Workload string     `json:"workload"`
+	Prompt   int        `json:"prompt"` // tokens, as Rowmill's benchmark wrote them
+	Answer   int        `json:"answer"` // tokens in the mean, as the model's ends have it
+	Machine  machine    `json:"machine"`
+	Begun    time.Time  `json:"begun"`
+	Steps    []gpu.Step `json:"steps"`
+	Runs     []gpuRun   `json:"runs"` // in order of time
+	Best     string     `json:"best"` // of the generators
+	Kept     float64    `json:"kept"` // sequences that it kept running: fewer in one reading of twenty
+}
+
+// gpuRun is one contender in one round.
+type gpuRun struct {
+	Contender string  `json:"contender"`
+	InFlight  int     `json:"in_flight"` // of a generator; 0: the contender decides
+	Rows      int64   `json:"rows"`
+	Prompt    float64 `json:"prompt"`       // tokens in the mean, as the server counted them
+	Tokens    float64 `json:"tokens_per_s"` // of answers, in the steady part
+	RowRate   float64 `json:"rows_per_s"`   // the same in rows of this run's mean length
+	Running   float64 `json:"running"`      // sequences in the mean of the steady part
+	Peak      float64 `json:"peak"`         // most that ran and waited
+	Preempted float64 `json:"preempted"`
+	Reached   float64 `json:"reached_s"` // from the first request until the rate was nearly the steady one
+	Length    float64 `json:"length_s"`
+	Short     float64 `json:"short"`   // share of the steady time in which fewer ran than the best generator kept
+	Missing   float64 `json:"missing"` // share of those sequences that were missing, over all the steady time
+	Busy      float64 `json:"busy"`    // mean of nvidia-smi's utilisation in the steady part, 0 to 1; -1 where it does not tell
+
+	course course
+}
+
+// measureGPU is one stage: a server, its step times, and the contenders in
+// turns on it.
+func (b *bench) measureGPU(ctx context.Context, o gpuOptions, m machine, w workload) error {
+	result := gpuResult{Workload: w.name, Prompt: w.prompt, Answer: w.answer, Machine: m, Begun: time.Now().UTC()}
+	server, address, g, err := b.startGPUServer(ctx, o, m, w)
+	if err != nil {
+		return err
+	}
+	defer server.end()
+	if result.Steps, err = b.measureSteps(ctx, m, w, address, g); err != nil {
+		return err
+	}
+	// What was measured stays if the time ends later.
+	path := filepath.Join(o.out, w.name+".json")
+	if err := writeJSON(path, result); err != nil {
+		return err
+	}
+	contenders, err := b.gpuContenders(ctx, m, w)
+	if err != nil {
+		return err
+	}
+	warm, err := b.runOnGPU(ctx, o, w, contenders[1], address, g, max(int64(w.slots), 16))
+	if err != nil {
+		return err
+	}
+	rows := max(int64(warm.RowRate*o.length.Seconds()), int64(w.slots))
+	for round := range b.rounds {
+		for i := range contenders { // each is the first in turn: a server may slow down with time
+			c := contenders[(i+round)%len(contenders)]
+			r, err := b.runOnGPU(ctx, o, w, c, address, g, rows)
+			if err != nil {
+				return err
+			}
+			b.log.Info("measured", "workload", w.name, "round", round+1, "contender", c.name,
+				"tokens_per_s", short(r.Tokens), "running", short(r.Running), "busy", short(r.Busy))
+			result.Runs = append(result.Runs, r)
+		}
+		result.compare()
+		if err := writeJSON(path, result); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measureSteps times the server's steps. Those of more sequences than it runs at
+// once, as its memory may have it, cannot be: they are left out with a warning.
+func (b *bench) measureSteps(ctx context.Context, m machine, w workload, address string, g gauges) ([]gpu.Step, error) {
+	const rounds = 3
+	transport := &http.Transport{MaxIdleConnsPerHost: slices.Max(w.decode)}
+	defer transport.CloseIdleConnections()
+	watch := gpu.Stopwatch{
+		Client: &http.Client{Transport: transport}, URL: "http://" + address, Model: model, Shape: w.shape,
+		Rounds: rounds, Random: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)), Few: w.few, Many: w.many,
+	}
+	if m.Profile != "" {
+		profile, err := batching.Lookup(m.Profile)
+		if err != nil {
+			return nil, err
+		}
+		watch.Profile = &profile
+	}
+	var steps []gpu.Step
+	for _, n := range w.decode {
+		warm := watch // a server makes some things when they are first needed
+		warm.Rounds = 1
+		course, err := observe(ctx, address, g, func() error {
+			_, err := warm.Decode(ctx, n, w.prompt)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		// A tiny model's answers are over between two readings.
+		if ran := course.mostRunning(); !m.CPU && ran < float64(n) {
+			b.log.Warn("the server does not run so many at once: their step is not measured", "sequences", n, "ran", ran)
+			continue
+		}
+		s, err := watch.Decode(ctx, n, w.prompt)
+		if err != nil {
+			return nil, err
+		}
+		b.log.Info("measured", "step", s.String(), "ms", short(s.Measured), "simulated_ms", short(s.Simulated))
+		steps = append(steps, s)
+	}
+	if len(steps) == 0 || steps[0].Batch != 1 {
+		return nil, errors.New("the step of one sequence was not measured, and prompts are measured against it")
+	}
+	alone := time.Duration(steps[0].Measured * float64(time.Millisecond))
+	for _, n := range w.prefill {
+		s, err := watch.Prefill(ctx, n, alone)
+		if err != nil {
+			return nil, err
+		}
+		b.log.Info("measured", "step", s.String(), "ms", short(s.Measured), "simulated_ms", short(s.Simulated))
+		steps = append(steps, s)
+	}
+	return steps, nil
+}
+
+// gpuContender is one way to drive the server; all ask for the same.
+type gpuContender struct {
+	name     string
+	inFlight int // 0: it decides
+	run      func(ctx context.Context, address, in string, rows int64) error
+}
+
+// gpuContenders are the node and then the generator with each number in flight.
+// Answers are wanted without log probabilities, which would measure how the
+// server writes JSON.
+func (b *bench) gpuContenders(ctx context.Context, m machine, w workload) ([]gpuContender, error) {
+	generator, err := b.build(ctx, "generator")
+	if err != nil {
+		return nil, err
+	}
+	sampling := map[string]any{"temperature": 1, "max_tokens": w.most()}
+	if m.Server == vllmServer {
+		sampling["min_tokens"] = 1 // an answer may not be empty; the PyTorch server's never are
+	}
+	fields, err := json.Marshal(sampling)
+	if err != nil {
+		return nil, fmt.Errorf("encode fields: %w", err)
+	}
+	asked := maps.Clone(sampling)
+	asked["logprobs"] = false
+	// A row that was cut would be less to do: rather no figure at all.
+	list := []gpuContender{{name: "rowmill", run: b.nodeDriver(submission{Sampling: asked, Truncate: new(false)})}}
+	for _, n := range w.sweep {
+		list = append(list, gpuContender{
+			name: fmt.Sprintf("generator, %d in flight", n), inFlight: n, run: generatorDriver(generator, n, fields),
+		})
+	}
+	return list, nil
+}
+
+// runOnGPU lets a contender answer rows that no server has seen before.
+func (b *bench) runOnGPU(ctx context.Context, o gpuOptions, w workload, c gpuContender, address string, g gauges, rows int64) (gpuRun, error) {
+	in := filepath.Join(b.dir, "gpu-"+w.name+".parquet")
+	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 2))
+	err := writeRows(in, rows, func(text []byte, _ int64) []byte { return w.shape.AppendPrompt(text, random, w.prompt) })
+	if err != nil {
+		return gpuRun{}, err
+	}
+	defer os.Remove(in)
+	busy, err := b.watchGPU(o)
+	if err != nil {
+		return gpuRun{}, err
+	}
+	course, err := observe(ctx, address, g, func() error { return c.run(ctx, address, in, rows) })
+	loads := busy()
+	if err != nil {
+		return gpuRun{}, fmt.Errorf("%s: %w", c.name, err)
+	}
+	if err := course.write(filepath.Join(b.dir, "course-gpu.csv")); err != nil {
+		return gpuRun{}, err
+	}
+	f, err := course.figures() // of tokens, which the gauges count, not of rows
+	if err != nil {
+		return gpuRun{}, fmt.Errorf("%s: %w", c.name, err)
+	}
+	from, to := course.steady()
+	return gpuRun{
+		Contender: c.name, InFlight: c.inFlight, Rows: rows, Prompt: (course[len(course)-1].prompts - course[0].prompts) / float64(rows), Tokens: f.rate, RowRate: f.rate * float64(rows) / f.done,
+		Running: f.batch, Peak: f.peak, Preempted: f.preempted, Reached: f.reached.Seconds(), Length: f.length.Seconds(),
+		Busy: meanLoad(loads, from, to), course: course,
+	}, nil
+}
+
+// compare says of every run how many sequences it was short of, by what the
+// best generator kept running.
+func (r *gpuResult) compare() {
+	r.Best = r.bestGenerator()
+	var ran []float64
+	for _, run := range r.Runs {
+		if run.Contender == r.Best {
+			ran = append(ran, run.course.steadyRunning()...)
+		}
+	}
+	if len(ran) > 0 { // else the steady part lies between two readings
+		slices.Sort(ran)
+		r.Kept = ran[len(ran)/20]
+	}
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		run.Short, run.Missing = lacks(run.course.steadyRunning(), r.Kept)
+	}
+}
+
+// bestGenerator is the generator that got the most tokens in the median.
+func (r *gpuResult) bestGenerator() string {
+	best, most := "", 0.0
+	for _, run := range r.Runs {
+		if run.InFlight == 0 {
+			continue
+		}
+		if rate := r.spread(run.Contender, tokensOf).median(); rate > most {
+			best, most = run.Contender, rate
+		}
+	}
+	return best
+}
+
+func tokensOf(r gpuRun) float64 { return r.Tokens }
+
+// spread is a figure of all rounds of a contender.
+func (r *gpuResult) spread(contender string, value func(gpuRun) float64) (s spread) {
+	for _, run := range r.Runs {
+		if run.Contender == contender {
+			s = append(s, value(run))
+		}
+	}
+	return s
+}
+
+// steadyRunning are the sequences that ran, reading by reading, in the steady
+// part.
+func (c course) steadyRunning() (ran []float64) {
+	from, to := c.steady()
+	for _, r := range c {
+		if r.at.After(from) && r.at.Before(to) {
+			ran = append(ran, r.running)
+		}
+	}
+	return ran
+}
+
+// mostRunning is the most that ran at any reading.
+func (c course) mostRunning() (most float64) {
+	for _, r := range c {
+		most = max(most, r.running)
+	}
+	return most
+}
+
+// lacks returns in which share of the readings fewer ran than kept, and which
+// share of kept was missing over all of them.
+func lacks(ran []float64, kept float64) (short, missing float64) {
+	if len(ran) == 0 || kept == 0 {
+		return 0, 0
+	}
+	for _, n := range ran {
+		if n < kept {
+			short++
+			missing += 1 - n/kept
+		}
+	}
+	return short / float64(len(ran)), missing / float64(len(ran))
+}

@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The benchmark of a real GPU in its form for a processor, from one end to the
+// other, on the simulator: that it runs, that its contenders answer all rows, and
+// that its results and tables hold what they should. How fast anything was does
+// not matter here. What it does on real servers, `make bench/gpu/cpu` shows.
+func TestGPUBenchmarkOnAProcessor(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.Abs(t.ArtifactDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"run", "generator"} {
+		build := exec.CommandContext(t.Context(), "go", "build", "-tags=nomsgpack", "-o", filepath.Join(dir, program), "./bench/"+program)
+		build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v\n%s", program, err, out)
+		}
+	}
+	results := filepath.Join(dir, "results")
+	gpu := func(args ...string) (string, error) {
+		run := exec.CommandContext(t.Context(), filepath.Join(dir, "run"),
+			append([]string{"-rounds", "1", "-dir", filepath.Join(dir, "work"), "-rowmill", binary, "-built", dir, "gpu", "-out", results}, args...)...)
+		run.Dir = ".."
+		out, err := run.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := gpu("-cpu", "-server", "sim", "-length", "1s", "look", "tiny"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+
+	var measured struct {
+		Steps []struct {
+			Measured  float64 `json:"measured_ms"`
+			Simulated float64 `json:"simulated_ms"`
+		} `json:"steps"`
+		Runs []struct {
+			Contender string  `json:"contender"`
+			Tokens    float64 `json:"tokens_per_s"`
+			Busy      float64 `json:"busy"`
+		} `json:"runs"`
+		Best string `json:"best"`
+	}
+	data, err := os.ReadFile(filepath.Join(results, "tiny.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &measured); err != nil {
+		t.Fatal(err)
+	}
+	if len(measured.Steps) != 3 || len(measured.Runs) != 3 || !strings.HasPrefix(measured.Best, "generator") {
+		t.Errorf("%d steps and %d runs, the best of them %q: want 3, 3 and a generator", len(measured.Steps), len(measured.Runs), measured.Best)
+	}
+	for i, s := range measured.Steps {
+		if s.Measured == 0 || s.Simulated <= 0 {
+			t.Errorf("step %d took %v ms, simulated %v ms", i, s.Measured, s.Simulated)
+		}
+	}
+	for _, r := range measured.Runs {
+		if r.Tokens <= 0 || r.Busy != -1 {
+			t.Errorf("%s: %v tokens/s, busy %v: want some and unknown", r.Contender, r.Tokens, r.Busy)
+		}
+	}
+
+	out, err := gpu("table")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"shows only that the program works", "| rowmill |", "(best)", "one token of each of 8 sequences", "goal: 10 %"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the table lacks %q:\n%s", want, out)
+		}
+	}
+	// A machine without what is needed is told what that is.
+	out, err = gpu("-python", "/nowhere/python3", "look")
+	for _, want := range []string{"no NVIDIA GPU can be used here", "nvidia-smi:", "/nowhere/python3 does not run", "With -cpu"} {
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("without a GPU: %v, which lacks %q: %s", err, want, out)
+		}
+	}
+}
