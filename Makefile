@@ -10,6 +10,7 @@ FUZZ    ?= 10s# time per fuzz target, as in `make fuzz FUZZ=1m`
 ROUNDS  ?= 5# rounds of each benchmark
 JOBS    ?= 10000# jobs of `make soak/jobs`
 SOAK    ?= 1h# time of the random faults of `make soak`
+SERVERS ?= llama.cpp vllm sglang ollama transformers infinity llama-cpp-python# of `make engines`
 VIRTUAL ?= 2m# time of new schedules of `make virtual`
 SEED    ?= 0# the first of them; 0: a random one
 
@@ -23,7 +24,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release demo cluster test test/race virtual virtual/planted soak soak/jobs fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/llama bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/ops bench/parts bench/tokens bench/virtual clean help
+.PHONY: build release demo cluster test test/race virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/tokens bench/virtual clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -55,13 +56,20 @@ virtual: ## whole nodes in virtual time: schedules of faults that nobody has see
 virtual/planted: ## how long the schedules take to find faults that are planted in the code
 	$(GO) run ./e2e/virtual/planted
 
-soak: ## the long tests: many kills, large bad inputs, and random faults of a cluster for SOAK (1h), on processes and then in virtual time
+soak: ## the long tests: many kills, large bad inputs, random faults of a cluster for SOAK (1h), on processes and then in virtual time, and real servers
 	ROWMILL_SOAK=$(SOAK) $(GO) test -count=1 -timeout 60m -v ./e2e
 	ROWMILL_SOAK=$(SOAK) $(GO) test -count=1 -timeout 24h -v -run TestSoak ./e2e/cluster
 	$(MAKE) virtual VIRTUAL=$(SOAK)
+	$(MAKE) engines
 
 soak/jobs: ## JOBS (10000) jobs of ten accounts on three nodes while faults strike
 	ROWMILL_JOBS=$(JOBS) $(GO) test -count=1 -timeout 2h -v -run TestCrowd ./e2e/cluster
+
+# An hour, and 9 GB of disk: servers with tiny models. Some of them:
+# make engines SERVERS="vllm sglang"
+engines: ## the contract of inference servers on real ones (SERVERS), and what was seen of it into docs/engines.md
+	internal/realserver/get.sh $(SERVERS)
+	ROWMILL_ENGINES=1 $(GO) test -count=1 -timeout 3h -p 1 -json -run 'TestReal/(?i)^('"$$(echo $(SERVERS) | tr ' ' '|')"')$$' ./engine/openai ./e2e | $(GO) run ./internal/realserver/table docs/engines.md
 
 fuzz: ## run every fuzz target for FUZZ (10s) each
 	.ci/fuzz $(FUZZ)
@@ -92,10 +100,11 @@ bench/b2: ROUNDS = 3
 bench/b2: build
 	$(GO) run ./bench/run -rounds $(ROUNDS) b2
 
-# Needs internal/llama/get.sh.
-bench/b2/llama: ROUNDS = 9
-bench/b2/llama: build
-	$(GO) run ./bench/run -rounds $(ROUNDS) -rows 500 b2/llama
+# Needs what make engines installs.
+bench/b2/real: ROUNDS = 3
+bench/b2/real: SERVERS = llama.cpp vllm ollama
+bench/b2/real: build
+	for server in $(SERVERS); do $(GO) run ./bench/run -rounds $(ROUNDS) -rows 2000 b2/real $$server || exit 1; done
 
 bench/ingest: build
 	$(GO) run ./bench/run -rounds $(ROUNDS) -rows 1000000 ingest
@@ -131,6 +140,22 @@ bench/b12/large: ROUNDS = 1
 bench/b12/large: build
 	$(GO) run ./bench/run -rounds $(ROUNDS) -jobs 12 -greedy 10000000 b12
 
+# On a machine with an NVIDIA GPU: vLLM where PYTHON has it, else a server of our
+# own on torch.
+PYTHON ?= python3
+bench/gpu: ROUNDS = 3
+bench/gpu: build ## a real server with random 8B weights on this machine's GPU, beside a bare generator and the simulator
+	$(GO) run ./bench/run -rounds $(ROUNDS) gpu -python $(PYTHON)
+
+bench/gpu/cpu: ROUNDS = 3
+bench/gpu/cpu: build ## the same with a tiny model on a processor, which shows only that it works
+	$(GO) run ./bench/run -rounds $(ROUNDS) gpu -cpu -length 10s -python $(PYTHON)
+
+bench/gpu/carry: ## bin/gpu.tgz: what bench/gpu needs on a machine without Go, network or this repository
+	mkdir -p bin/gpu
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/gpu/ ./cmd/rowmill ./bench/run ./bench/generator
+	tar -czf bin/gpu.tgz -C bin gpu
+
 bench/virtual: ## scheduling in virtual time: tail (B3), prefixes (B4), priority (B10)
 	$(GO) test -v -timeout 60m ./bench/virtual -full
 
@@ -141,7 +166,7 @@ bench/parts:
 	$(GO) test -run '^$$' -bench . -count $(ROUNDS) ./input/... ./columnar ./bench/parts
 
 clean: ## remove what the targets above built
-	rm -rf bin/rowmill bin/bench dist .demo .cluster
+	rm -rf bin/rowmill bin/bench bin/gpu bin/gpu.tgz dist .demo .cluster
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9\/]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
