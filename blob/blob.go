@@ -44,6 +44,12 @@ type Bucket interface {
 	// after, a name. A folder may be empty.
 	Folders(ctx context.Context, prefix, after string, limit int) ([]string, error)
 
+	// Copy makes an object at the key to that holds what the one at from does,
+	// at once and as a whole; the copy is independent of its source, and replaces
+	// what was there. rowmill.ErrNotFound where there is no source. No byte passes
+	// through this process where that can be avoided.
+	Copy(ctx context.Context, from, to string) error
+
 	// Delete removes an object; a missing one is no error.
 	Delete(ctx context.Context, key string) error
 

@@ -42,6 +42,10 @@ func (b *watchedBucket) List(ctx context.Context, prefix string) ([]blob.Info, e
 	return infos, b.place.met(err, reads)
 }
 
+func (b *watchedBucket) Copy(ctx context.Context, from, to string) error {
+	return b.place.met(b.Bucket.Copy(ctx, from, to), writes)
+}
+
 func (b *watchedBucket) Delete(ctx context.Context, key string) error {
 	return b.place.met(b.Bucket.Delete(ctx, key), reads) // needs no room
 }

@@ -68,6 +68,7 @@ func RunObjects(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"AbortLeavesNothing", testAbortLeavesNothing},
 		{"WriterEnds", testWriterEnds},
 		{"Replace", testReplace},
+		{"Copy", testCopy},
 		{"ReaderKeepsWhatItOpened", testReaderKeepsWhatItOpened},
 		{"ReadAt", testReadAt},
 		{"BigObject", testBigObject},

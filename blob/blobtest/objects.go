@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 )
 
@@ -161,6 +162,43 @@ func testReplace(s *suite) {
 		s.holds("k", content)
 	}
 	if got := s.keys(""); !slices.Equal(got, []string{"k"}) {
+		s.Errorf("listed: %v", got)
+	}
+}
+
+func testCopy(s *suite) {
+	copied := func(from, to string) {
+		s.Helper()
+		if err := s.Copy(s.Context(), from, to); err != nil {
+			s.Fatalf("copy: %v", err)
+		}
+	}
+	for _, content := range [][]byte{random(1 << 20), []byte("short"), nil} {
+		s.put("files/a", content)
+		copied("files/a", "jobs/b/raw")
+		copied("files/a", "jobs/b/raw") // repeated, and over what is there
+		s.holds("jobs/b/raw", content)
+		s.put("files/a", []byte("another"))
+		s.holds("jobs/b/raw", content)
+		if err := s.Delete(s.Context(), "files/a"); err != nil {
+			s.Fatal(err)
+		}
+		s.holds("jobs/b/raw", content)
+		s.put("files/a", content)
+		copied("files/a", "files/c")
+		if err := s.DeletePrefix(s.Context(), "jobs/"); err != nil {
+			s.Fatal(err)
+		}
+		s.holds("files/a", content)
+		s.holds("files/c", content)
+	}
+	if err := s.Copy(s.Context(), "files/none", "files/d"); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("copy of nothing: %v", err)
+	}
+	if err := s.Copy(s.Context(), "files/a", "no//key"); err == nil {
+		s.Error("a key that cannot be was taken")
+	}
+	if got := s.keys("files/"); !slices.Equal(got, []string{"files/a", "files/c"}) {
 		s.Errorf("listed: %v", got)
 	}
 }

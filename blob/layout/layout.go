@@ -9,7 +9,9 @@
 //	jobs/<id>/parts/000017-<epoch>-<nonce>.parquet      finished rows of shard 17
 //	jobs/<id>/results/full-<epoch>-<nonce>.parquet      an artifact made as the job ended
 //	jobs/<id>/results/inputs=0~logprobs=0-<nonce>.parquet a subset of its columns, made when first asked for
+//	jobs/<id>/results/<nonce>-output.jsonl              the answers of a batch, made when somebody first looks at it
 //	jobs/<id>/results/partial-<nonce>.parquet           what a job that has not succeeded committed, made when first asked for
+//	files/<id>                                          what a client uploaded, see store.File
 //	deployment.json                                     whose bucket this is, see package deployment
 //	spooling/<id>                                       a submission is being stored whose rows are spooled
 //	set-aside/<id>.json                                 the records know nothing of this job, whose objects stay
@@ -27,6 +29,12 @@ import (
 	"strings"
 	"unicode"
 )
+
+// File is the key of an uploaded file.
+func File(id string) string { return Files + id }
+
+// Files is the prefix of what File makes.
+const Files = "files/"
 
 // Jobs is the prefix of the folders of all jobs; the name of each is its id.
 const Jobs = "jobs/"
@@ -68,7 +76,7 @@ const (
 const (
 	Parquet = "application/vnd.apache.parquet"
 	JSON    = "application/json"
-	Lines   = "application/x-ndjson"
+	NDJSON  = "application/x-ndjson"
 	Bytes   = "application/octet-stream"
 )
 
@@ -112,6 +120,11 @@ func Artifact(job, name string, epoch int64) string {
 // Subset is a new key for columns of the full artifact.
 func Subset(job, name string) string {
 	return fmt.Sprintf("%sresults/%s-%s.parquet", Job(job), name, Nonce())
+}
+
+// Lines is a new key for an artifact of lines, whose name ends in .jsonl.
+func Lines(job, name string) string {
+	return fmt.Sprintf("%sresults/%s-%s", Job(job), Nonce(), name)
 }
 
 // Probe is the key of what a node writes to see whether it can. It is removed at

@@ -80,7 +80,7 @@ func (e errStalled) Error() string {
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	o := operation(r)
 	w := &watch{limit: t.stall}
-	if o == completeUpload {
+	if o == completeUpload || o == copyObject {
 		w.limit = t.complete
 	}
 	w.ctx, w.cancel = context.WithCancelCause(r.Context())
@@ -152,13 +152,18 @@ func (b *watched) Close() error {
 	return err
 }
 
-// completeUpload is the operation that may take its time.
-const completeUpload = "CompleteMultipartUpload"
+// The operations that may take their time.
+const (
+	completeUpload = "CompleteMultipartUpload"
+	copyObject     = "CopyObject" // parts of one, too
+)
 
 // operation is the S3 API's name of a request.
 func operation(r *http.Request) string {
 	query := r.URL.Query()
 	switch {
+	case r.Header.Get("X-Amz-Copy-Source") != "":
+		return copyObject
 	case query.Has("uploadId"):
 		return map[string]string{
 			http.MethodPut: "UploadPart", http.MethodPost: completeUpload, http.MethodDelete: "AbortMultipartUpload", http.MethodGet: "ListParts",

@@ -289,6 +289,19 @@ func (b *bucket) Folders(ctx context.Context, prefix, after string, limit int) (
 	return names, err
 }
 
+func (b *bucket) Copy(ctx context.Context, from, to string) error {
+	if err := errors.Join(blob.CheckKey(from), blob.CheckKey(to)); err != nil {
+		return fmt.Errorf("copy object: %w", err)
+	}
+	return b.call(ctx, "copy", to, true, func() error {
+		i, err := b.shelf.get(from)
+		if err == nil {
+			b.shelf.put(to, i.data)
+		}
+		return err
+	})
+}
+
 func (b *bucket) Delete(ctx context.Context, key string) error {
 	if err := blob.CheckKey(key); err != nil {
 		return fmt.Errorf("delete object: %w", err)

@@ -64,7 +64,7 @@ func (k *spool) add(before string, raw []byte, after string) error {
 
 // spill moves what is in memory to a new object.
 func (k *spool) spill() error {
-	writer, err := k.bucket.Create(k.ctx, layout.Spooled(k.job), layout.Lines)
+	writer, err := k.bucket.Create(k.ctx, layout.Spooled(k.job), layout.NDJSON)
 	if err != nil {
 		return fmt.Errorf("create the object of its rows: %w", err)
 	}

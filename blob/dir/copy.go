@@ -1,0 +1,74 @@
+package dir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/rowmill/rowmill"
+)
+
+// Copy gives the file of an object a second name where the file system can do
+// that: what was committed is never written again, only replaced. Elsewhere it
+// writes another file.
+func (b *Bucket) Copy(ctx context.Context, from, to string) error {
+	err := errors.Join(begin(ctx, from), begin(ctx, to))
+	if err == nil {
+		err = b.copy(ctx, from, to)
+	}
+	if err != nil {
+		return fmt.Errorf("copy object %s: %w", from, err)
+	}
+	return nil
+}
+
+func (b *Bucket) copy(ctx context.Context, from, to string) error {
+	kind, err := b.contentType(from)
+	if err != nil {
+		return err
+	}
+	path := b.path(to)
+	if err := b.folders.make(filepath.Dir(path)); err != nil {
+		return err
+	}
+	temp := b.scratch.name()
+	switch err := os.Link(b.path(from), temp); {
+	case errors.Is(err, fs.ErrNotExist):
+		return rowmill.ErrNotFound
+	case err != nil:
+		return b.rewrite(ctx, from, to, kind)
+	}
+	// Where both are names of one file already, a rename does nothing and leaves
+	// the first.
+	defer os.Remove(temp)
+	if err := b.setType(path, to, kind); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	return b.folders.settle(filepath.Dir(path))
+}
+
+// rewrite copies byte by byte.
+func (b *Bucket) rewrite(ctx context.Context, from, to, kind string) error {
+	source, err := b.Open(ctx, from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	w, err := b.Create(ctx, to, kind)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if _, err := io.Copy(w, io.NewSectionReader(source, 0, source.Size())); err != nil {
+		return err
+	}
+	_, err = w.Commit()
+	return err
+}
