@@ -87,6 +87,7 @@ const (
 	CodeModelUnavailable  = "model_unavailable"
 	CodeTooManyFailedRows = "too_many_failed_rows"
 	CodeEngineError       = "engine_error"
+	CodeWindowExpired     = "window_expired" // of a Raw job: its Deadline came first
 	CodeInternalError     = "internal_error"
 )
 

@@ -126,6 +126,11 @@ type Spec struct {
 	Spooled  string        `json:"spooled,omitempty"`  // blob key of a larger submission's rows, one JSON string (or object for Function) per line
 	Continue *Continuation `json:"continue,omitempty"` // the input is that of another job
 
+	// Raw says that rows are request bodies; the Model's kind is KindRaw exactly
+	// where it is set. What is spooled is then what the client uploaded: lines of its
+	// dialect, not checked yet.
+	Raw *Raw `json:"raw,omitempty"`
+
 	// Function makes prompts of a URL's rows and of spooled rows that are JSON
 	// objects. Nil for a standalone model, and where all rows are prompts
 	// already.
@@ -149,6 +154,28 @@ type Spec struct {
 	TokenQuota int64    `json:"token_quota"`              // tokens in of this job
 	CostQuota  *float64 `json:"cost_quota_usd,omitempty"` // USD of the account in a calendar month, UTC; nil for no limit
 }
+
+// Raw is what a batch has that no other job has. A row is a JSON object with the
+// members of a request's body but for "model"; its id is the custom_id, a string.
+// Output.Text is the body of the server's reply, as it came but on one line.
+type Raw struct {
+	Dialect string `json:"dialect"` // DialectOpenAI or DialectAnthropic: whose batch it is
+	Path    string `json:"path"`    // of the requests, such as "/v1/chat/completions"
+
+	InputFile string            `json:"input_file,omitempty"` // id of the file that was named
+	Window    string            `json:"window,omitempty"`     // completion_window, as it was sent
+	Deadline  *time.Time        `json:"deadline,omitempty"`   // end of the window; rows that have not run then do not
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	// OutputSeconds is how long the files
+	// of the outcome are kept after they were made; 0 for as long as any results.
+	OutputSeconds int64 `json:"output_seconds,omitempty"`
+}
+
+// The dialects of batches.
+const (
+	DialectOpenAI    = "openai"
+	DialectAnthropic = "anthropic"
+)
 
 // A Continuation says whose input a job has, and which rows of it it runs: those
 // that the other has not committed. It takes over the rest.
@@ -177,7 +204,7 @@ func (s *Spec) MaxTokens() int64 {
 // WantsLogprobs reports whether answers come with log probabilities: they do,
 // unless the catalog or the caller does without.
 func (s *Spec) WantsLogprobs() bool {
-	return s.Model.Kind != KindEmbedding && !s.Model.NoLogprobs && s.Sampling["logprobs"] != false
+	return s.Model.Kind != KindEmbedding && s.Model.Kind != KindRaw && !s.Model.NoLogprobs && s.Sampling["logprobs"] != false
 }
 
 // Form is what answers are bound to otherwise than by a JSON Schema: a regex, a
@@ -189,9 +216,9 @@ func (s *Spec) Form() map[string]any {
 
 // PromptLimit is how many tokens a prompt may have in a context of so many, so
 // that prompt and answer stay below it; at least 1, and 0 for no limit where the
-// context is 0, unknown.
+// context is 0, unknown, and for requests that are sent as they are.
 func (s *Spec) PromptLimit(context int) int {
-	if context == 0 {
+	if context == 0 || s.Raw != nil {
 		return 0
 	}
 	return max(1, context-s.AnswerReserve(context)-1)

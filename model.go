@@ -8,6 +8,10 @@ const (
 	KindGeneration Kind = "generation" // text
 	KindReasoning  Kind = "reasoning"  // {"reasoning_content": …, "content": …}
 	KindEmbedding  Kind = "embedding"  // a list of Dimension floats
+
+	// KindRaw is no kind of a model, but of a job's rows: its Spec names the model
+	// with it where rows are request bodies, and outputs the servers' replies.
+	KindRaw Kind = "raw"
 )
 
 // Model is what a job runs on: an entry of the catalog, or what servers serve.

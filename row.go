@@ -90,4 +90,8 @@ const (
 	RowTooLong         = "row_too_long"     // the prompt exceeds the context
 	RowInternal        = "internal_error"   // it made the service's own code panic
 	RowNotRun          = "not_run"          // the job ended first; seen in partial results alone
+
+	// RowHTTP and a status, such as "http_400", is the code of a row of a Raw job
+	// that a server refused; Raw of the error is the body of the refusal.
+	RowHTTP = "http_"
 )

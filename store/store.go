@@ -40,12 +40,27 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// SchemaVersion is the version of the records' format written by this code. It
-// grows only where an older program would do harm: where a member gets another
+// SchemaVersion is the version of the records' format written by this code, but for
+// jobs that need a newer one, see SchemaOf. It grows only where an older program would do harm: where a member gets another
 // meaning, or one that it must heed is added. What it may overlook is added
 // without: a program keeps the members that it does not know when it writes a
 // record anew, at every level, and takes for absent what an older one left out.
 const SchemaVersion = 1
+
+// schemaOfRaw is that of a job with a rowmill.Raw, which an older program would run
+// as prompts. Newest is the highest that this code reads and writes.
+const (
+	schemaOfRaw = 2
+	Newest      = schemaOfRaw
+)
+
+// SchemaOf is the version of a new record.
+func SchemaOf(rec Record) int {
+	if rec.Spec.Raw != nil {
+		return schemaOfRaw
+	}
+	return SchemaVersion
+}
 
 // ErrNewer says that a record, or the whole store, was written by a version of
 // the program whose records this one only reads. Nothing has changed then.
@@ -70,6 +85,7 @@ type Store interface {
 	Values
 	Audit
 	Retention
+	Files
 
 	// Time is the time by the store's own clock, the one that judges sessions:
 	// what nodes whose clocks differ agree on.
@@ -197,6 +213,12 @@ type Jobs interface {
 	// nothing is left. A malformed cursor is a *rowmill.InvalidError on field
 	// "cursor". Jobs created meanwhile cause neither skips nor repeats.
 	List(ctx context.Context, account string, limit int, cursor string) (jobs []rowmill.Job, next string, err error)
+
+	// Batches returns the records of an account's jobs whose Spec has a Raw of the
+	// dialect, a page of them in the order of their ids, which is that of their
+	// creation, and whether there are more behind them. Jobs created meanwhile
+	// cause neither skips nor repeats.
+	Batches(ctx context.Context, account, dialect string, page Page) (batches []Record, more bool, err error)
 
 	// Orphans returns up to limit jobs that are not over and have no live
 	// owner, oldest first within an account and the accounts in turn, so

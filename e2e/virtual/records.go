@@ -324,6 +324,42 @@ func (r *records) ListAudit(ctx context.Context, account string, limit int, curs
 	return p.a, p.b, err
 }
 
+func (r *records) Batches(ctx context.Context, account, dialect string, page store.Page) ([]store.Record, bool, error) {
+	p, err := ask(ctx, r, false, "batches", account, func(ctx context.Context, s *bolt.Store) (pair[[]store.Record, bool], error) {
+		batches, more, err := s.Batches(ctx, account, dialect, page)
+		return pair[[]store.Record, bool]{batches, more}, err
+	})
+	return p.a, p.b, err
+}
+
+func (r *records) CreateFile(ctx context.Context, f store.File) error {
+	return do(ctx, r, "create-file", f.ID, func(ctx context.Context, s *bolt.Store) error { return s.CreateFile(ctx, f) })
+}
+
+func (r *records) GetFile(ctx context.Context, id string) (store.File, error) {
+	return ask(ctx, r, false, "get-file", id, func(ctx context.Context, s *bolt.Store) (store.File, error) { return s.GetFile(ctx, id) })
+}
+
+func (r *records) ListFiles(ctx context.Context, account, purpose string, page store.Page) ([]store.File, bool, error) {
+	p, err := ask(ctx, r, false, "list-files", account, func(ctx context.Context, s *bolt.Store) (pair[[]store.File, bool], error) {
+		files, more, err := s.ListFiles(ctx, account, purpose, page)
+		return pair[[]store.File, bool]{files, more}, err
+	})
+	return p.a, p.b, err
+}
+
+func (r *records) DeleteFile(ctx context.Context, id string) error {
+	return do(ctx, r, "delete-file", id, func(ctx context.Context, s *bolt.Store) error { return s.DeleteFile(ctx, id) })
+}
+
+// ExpiredFiles is no effect: no world has files yet, and the seeds mean what they
+// did.
+func (r *records) ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]store.File, error) {
+	r.vault.mu.RLock()
+	defer r.vault.mu.RUnlock()
+	return r.vault.base.ExpiredFiles(ctx, now, limit)
+}
+
 func (r *records) Holders(ctx context.Context) ([]string, error) {
 	return ask(ctx, r, false, "holders", "", func(ctx context.Context, s *bolt.Store) ([]string, error) { return s.Holders(ctx) })
 }

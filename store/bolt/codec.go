@@ -37,11 +37,17 @@ var (
 	bucketHeld     = []byte("held")
 	bucketDue      = []byte("due")
 
+	bucketBatches   = []byte("batches")
+	bucketFiles     = []byte("files")
+	bucketFileLists = []byte("filelists")
+	bucketFilesDue  = []byte("filesdue")
+
 	buckets = [][]byte{
 		bucketMeta, bucketJobs, bucketTexts, bucketSpecs, bucketAccounts,
 		bucketWaiting, bucketOwned, bucketTurns, bucketIdem, bucketIdemAge,
 		bucketParts, bucketPartKeys, bucketUsage, bucketReserved, bucketKeys, bucketValues,
 		bucketAudit, bucketHeld, bucketDue,
+		bucketBatches, bucketFiles, bucketFileLists, bucketFilesDue,
 	}
 
 	keySchema = []byte("schema")

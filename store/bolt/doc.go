@@ -28,6 +28,10 @@
 //	due       due job id                         1; jobs that are over, by when something of them is to be removed
 //	keys      key id                             key, JSON
 //	values    name                               version, document
+//	batches   account 0 dialect 0 job id         1
+//	files     file id                            file, JSON
+//	filelists account 0 purpose 0 file id        1; once more under the purpose ""
+//	filesdue  expires file id                    1; files that expire
 //	audit     account 0 at id                    audit entry, JSON; once more under the account ""
 //
 // Numbers in keys are big-endian, so that byte order is their order; "created",

@@ -31,7 +31,7 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 	if err := store.CheckNew(rec, idem); err != nil {
 		return store.Record{}, false, fmt.Errorf("create job %s: %w", rec.Job.ID, err)
 	}
-	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaVersion, 1, 0, ""
+	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaOf(rec), 1, 0, ""
 	spec, err := writeSpec(nil, rec.Spec)
 	if err != nil {
 		return store.Record{}, false, fmt.Errorf("create job %s: %w", rec.Job.ID, err)
@@ -56,6 +56,11 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 		}
 		if err := t.put(bucketAccounts, orderKey(rec.Spec.Account, rec.Job.Created, rec.Job.ID), present); err != nil {
 			return err
+		}
+		if raw := rec.Spec.Raw; raw != nil {
+			if err := t.put(bucketBatches, append(batchList(rec.Spec.Account, raw.Dialect), id...), present); err != nil {
+				return err
+			}
 		}
 		if err := t.save(nil, rec, rec.Spec.Account); err != nil {
 			return err

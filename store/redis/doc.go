@@ -35,6 +35,10 @@
 //	values                 hash: name → version, token, document
 //	names                  sorted set: names of values
 //	audit:ACCOUNT          sorted set: order, NUL, audit entry; once more under the account ""
+//	batches:DIALECT:ACCOUNT  sorted set: ids of batches
+//	files                  hash: file id → file, JSON
+//	filelist:N:PURPOSE:ACCOUNT  sorted set: ids of files; once more under the purpose ""; N is the purpose's length
+//	filesdue               sorted set: ids of files that expire, by when, ms since 1970
 //	meta                   hash: schema version
 //	ping                   when it was last written
 //

@@ -20,7 +20,8 @@ import (
 //	ARGV[8]  key of the idempotency record, or empty
 //	ARGV[9]  hash of the request body
 //	ARGV[10] how long the idempotency record is kept, ms
-//	ARGV[11] names and values of the job's fields
+//	ARGV[11] key of the list that a batch is in, or empty
+//	ARGV[12] names and values of the job's fields
 //
 // It checks that the idempotency key is unused and the job id free. It answers
 // ok; existed and a job id where the idempotency key led to that job with the
@@ -36,8 +37,9 @@ if idem ~= '' then
   if known[1] then return {'existed', known[1]} end
 end
 if redis.call('EXISTS', JOB) == 1 then return {'conflict'} end
-redis.call('HSET', JOB, 'birth', TOKEN, unpack(ARGV, 11))
+redis.call('HSET', JOB, 'birth', TOKEN, unpack(ARGV, 12))
 redis.call('ZADD', P .. 'jobs:' .. account, 0, order)
+if ARGV[11] ~= '' then redis.call('ZADD', ARGV[11], 0, ID) end
 wait(account, order)
 if idem ~= '' then
   redis.call('HSET', idem, 'job', ID, 'body', ARGV[9])
@@ -52,7 +54,7 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 	if err := store.CheckNew(rec, idem); err != nil {
 		return store.Record{}, false, fmt.Errorf("%s: %w", what, err)
 	}
-	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaVersion, 1, 0, ""
+	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaOf(rec), 1, 0, ""
 	f, err := encode(rec, nil)
 	if err != nil {
 		return store.Record{}, false, fmt.Errorf("%s: %w", what, err)
@@ -62,7 +64,11 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 	if idem != nil {
 		args = []any{account, place, s.idem(account, idem.Key), idem.BodyHash, max(idem.TTL.Milliseconds(), 1)}
 	}
-	args = append(args, "account", account, "order", place, "rate", rate(rec))
+	list := ""
+	if raw := rec.Spec.Raw; raw != nil {
+		list = s.batchList(account, raw.Dialect)
+	}
+	args = append(args, list, "account", account, "order", place, "rate", rate(rec))
 	args = append(args, f.pairs()...)
 	a, _, err := s.run(ctx, createScript, store.Fence{JobID: rec.Job.ID}, newToken(), args...)
 	if err != nil {

@@ -71,7 +71,7 @@ local known = ` + statusTable(func(rowmill.Status) bool { return true }) + `
 
 -- foreign says that the job is of a newer version of the program.
 local function foreign(status, head)
-  return not known[status] or (cjson.decode(head).schema_version or 0) > ` + strconv.Itoa(store.SchemaVersion) + `
+  return not known[status] or (cjson.decode(head).schema_version or 0) > ` + strconv.Itoa(store.Newest) + `
 end
 
 local function alive(session)

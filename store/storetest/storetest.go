@@ -126,6 +126,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"Keys", testKeys},
 		{"ReplaceKey", testReplaceKey},
 		{"ReplaceKeyRace", testReplaceKeyRace},
+		{"Files", testFiles},
+		{"Batches", testBatches},
 		{"Audit", testAudit},
 		{"AuditUnderInserts", testAuditUnderInserts},
 		{"AuditRefuses", testAuditRefuses},

@@ -1,0 +1,205 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// file is the nth file of an account; n is also how many hours after the start it
+// expires, 0 for never.
+func (s *suite) file(account, purpose string, n int) store.File {
+	f := store.File{
+		ID: fmt.Sprintf("file-%04d", n), Account: account, Purpose: purpose, Name: "a name\x00 of \"any\" text", Size: int64(n),
+		Created: s.start.Truncate(time.Second), Key: fmt.Sprintf("files/%04d", n),
+	}
+	if n > 0 {
+		at := f.Created.Add(time.Duration(n) * time.Hour)
+		f.Expires = &at
+	}
+	return f
+}
+
+func (s *suite) filed(f store.File) {
+	s.Helper()
+	if err := s.CreateFile(s.Context(), f); err != nil {
+		s.Fatalf("create file: %v", err)
+	}
+}
+
+// pages reads a list of ids by pages of two, and has another made between them.
+func (s *suite) pages(ascending bool, read func(store.Page) ([]string, bool, error), between func()) (ids []string) {
+	s.Helper()
+	page := store.Page{Limit: 2, Ascending: ascending}
+	for {
+		found, more, err := read(page)
+		if err != nil || len(found) > page.Limit || more && len(found) < page.Limit {
+			s.Fatalf("%d of %d, more %v: %v", len(found), page.Limit, more, err)
+		}
+		ids = append(ids, found...)
+		if !more {
+			return ids
+		}
+		page.After = found[len(found)-1]
+		between()
+	}
+}
+
+func testFiles(s *suite) {
+	for n := range 5 {
+		s.filed(s.file("a", []string{"batch", "other"}[n%2], n))
+	}
+	s.filed(s.file("a\x01", "batch", 8)) // names that begin alike stay apart
+	s.filed(s.file("b", "batch", 9))
+	s.filed(s.file("a", "batch", 4)) // the same once more
+	changed := s.file("a", "batch", 4)
+	changed.Size++
+	if err := s.CreateFile(s.Context(), changed); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("another file of the same id: %v", err)
+	}
+	got, err := s.GetFile(s.Context(), "file-0003")
+	if err != nil {
+		s.Fatal(err)
+	}
+	if diff := cmp.Diff(s.file("a", "other", 3), got); diff != "" {
+		s.Errorf("a file (-want +got):\n%s", diff)
+	}
+	list := func(account, purpose string) func(store.Page) ([]string, bool, error) {
+		return func(page store.Page) (ids []string, more bool, err error) {
+			files, more, err := s.ListFiles(s.Context(), account, purpose, page)
+			for _, f := range files {
+				ids = append(ids, f.ID[len("file-"):])
+			}
+			return ids, more, err
+		}
+	}
+	whole := func(account, purpose string, ascending bool) []string {
+		read := list(account, purpose)
+		return s.pages(ascending, func(p store.Page) ([]string, bool, error) {
+			if p.After != "" {
+				p.After = "file-" + p.After
+			}
+			return read(p)
+		}, func() {})
+	}
+	for _, tt := range []struct {
+		account, purpose string
+		want             []string
+	}{
+		{"a", "", []string{"0000", "0001", "0002", "0003", "0004"}},
+		{"a", "batch", []string{"0000", "0002", "0004"}},
+		{"a", "none", nil},
+		{"b", "", []string{"0009"}},
+		{"nobody", "", nil},
+	} {
+		if got := whole(tt.account, tt.purpose, true); !slices.Equal(got, tt.want) {
+			s.Errorf("%s of %s: %v, want %v", tt.purpose, tt.account, got, tt.want)
+		}
+		slices.Reverse(tt.want)
+		if got := whole(tt.account, tt.purpose, false); !slices.Equal(got, tt.want) {
+			s.Errorf("%s of %s, newest first: %v, want %v", tt.purpose, tt.account, got, tt.want)
+		}
+	}
+	if _, _, err := s.ListFiles(s.Context(), "a", "", store.Page{}); err == nil {
+		s.Error("a page of nothing was given")
+	}
+	expired := func(hours, limit int) (ids []string) {
+		s.Helper()
+		files, err := s.ExpiredFiles(s.Context(), s.start.Add(time.Duration(hours)*time.Hour), limit)
+		if err != nil {
+			s.Fatal(err)
+		}
+		for _, f := range files {
+			ids = append(ids, f.ID)
+		}
+		return ids
+	}
+	if got := expired(3, 2); !slices.Equal(got, []string{"file-0001", "file-0002"}) {
+		s.Errorf("expired: %v", got)
+	}
+	for _, id := range []string{"file-0001", "file-0000"} {
+		if err := s.DeleteFile(s.Context(), id); err != nil {
+			s.Fatal(err)
+		}
+		if err := s.DeleteFile(s.Context(), id); !errors.Is(err, rowmill.ErrNotFound) {
+			s.Errorf("deleted twice: %v", err)
+		}
+		if _, err := s.GetFile(s.Context(), id); !errors.Is(err, rowmill.ErrNotFound) {
+			s.Errorf("a deleted file: %v", err)
+		}
+	}
+	if got := expired(3, 9); !slices.Equal(got, []string{"file-0002", "file-0003"}) {
+		s.Errorf("expired after one was deleted: %v", got)
+	}
+	if got := whole("a", "batch", true); !slices.Equal(got, []string{"0002", "0004"}) {
+		s.Errorf("left: %v", got)
+	}
+	s.reopen()
+	if got := whole("a", "", true); !slices.Equal(got, []string{"0002", "0003", "0004"}) {
+		s.Errorf("after a restart: %v", got)
+	}
+	if err := s.CreateFile(s.Context(), store.File{}); err == nil {
+		s.Error("a file without an id was taken")
+	}
+}
+
+// batch makes a batch of an account and returns its id.
+func (s *suite) batch(account, dialect string) string {
+	s.Helper()
+	rec := s.newRecord(account)
+	deadline := s.start.Add(time.Hour).Truncate(time.Second)
+	rec.Spec.Raw = &rowmill.Raw{Dialect: dialect, Path: "/v1/p", InputFile: "file-1", Window: "1h", Deadline: &deadline, Metadata: map[string]string{"k": "v"}}
+	stored, _, err := s.Create(s.Context(), rec, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if diff := cmp.Diff(rec.Spec.Raw, stored.Spec.Raw); diff != "" {
+		s.Errorf("what was kept of a batch (-want +got):\n%s", diff)
+	}
+	if stored.SchemaVersion <= store.SchemaVersion {
+		s.Errorf("a batch has schema version %d, which a program takes that would run it as prompts", stored.SchemaVersion)
+	}
+	return stored.Job.ID
+}
+
+func testBatches(s *suite) {
+	var want []string
+	for range 5 {
+		want = append(want, s.batch("a", rowmill.DialectOpenAI))
+		s.batch("a", rowmill.DialectAnthropic)
+		s.batch("b", rowmill.DialectOpenAI)
+		s.create("a") // a job that is none
+	}
+	slices.Sort(want)
+	read := func(page store.Page) (ids []string, more bool, err error) {
+		batches, more, err := s.Batches(s.Context(), "a", rowmill.DialectOpenAI, page)
+		for _, b := range batches {
+			ids = append(ids, b.Job.ID)
+		}
+		return ids, more, err
+	}
+	later := slices.Clone(want)
+	got := s.pages(true, read, func() { later = append(later, s.batch("a", rowmill.DialectOpenAI)) })
+	if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+		s.Errorf("oldest first: %v, want %v", got, want)
+	}
+	slices.Sort(later)
+	slices.Reverse(later)
+	if got := s.pages(false, read, func() { s.batch("a", rowmill.DialectOpenAI) }); !slices.Equal(got, later) {
+		s.Errorf("newest first: %v, want %v", got, later)
+	}
+	if ids, more, err := read(store.Page{Limit: 100, After: want[0], Ascending: false}); len(ids) != 0 || more || err != nil {
+		s.Errorf("before the first: %v, %v, %v", ids, more, err)
+	}
+	session := s.session()
+	f := s.claim(want[0], session)
+	if _, err := s.Update(s.Context(), f, func(r *store.Record) error { return nil }); err != nil {
+		s.Errorf("a batch cannot be changed: %v", err)
+	}
+}
