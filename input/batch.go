@@ -1,0 +1,338 @@
+package input
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"unicode/utf8"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/spelling"
+)
+
+// The codes of what can be wrong with a line of a batch, as OpenAI has them but
+// for the last.
+const (
+	faultJSON      = "invalid_json_line"
+	faultDuplicate = "duplicate_custom_id"
+	faultURL       = "url_mismatch"
+	faultModel     = "model_mismatch"
+	faultEmpty     = "empty_file"
+	faultTooMany   = "too_many_tasks"
+	faultRequest   = "invalid_request"
+)
+
+const (
+	// maxLineFaults is how many faults of a batch are told.
+	maxLineFaults = 20
+	// maxCustomID bounds a custom_id, bytes.
+	maxCustomID = 1024
+)
+
+// A LineFault is what is wrong with a line of a batch, as AdditionalContext of a
+// Failure lists them.
+type LineFault struct {
+	Code    string  `json:"code"`
+	Message string  `json:"message"`
+	Param   *string `json:"param"`
+	Line    *int64  `json:"line"` // from 1; nil where it is the whole file
+}
+
+// A Batch reads the lines of a batch in OpenAI's form,
+//
+//	{"custom_id": "…", "method": "POST", "url": "/v1/…", "body": {"model": "…", …}}
+//
+// as rows of a rowmill.Raw job. It goes on after a line that is not what it must
+// be, so that a client is told of the first twenty at once: as the AdditionalContext
+// of the Failure that ends the reading, a list of LineFault. In memory is a line,
+// and a hash of each custom_id.
+type Batch struct {
+	src    *bufio.Reader
+	path   string // that all requests must have
+	limits Limits
+
+	number int64 // of the line
+	line   []byte
+	rows   int64
+	model  string
+	seen   map[[2]uint64]struct{}
+	seeds  [2]maphash.Seed
+	faults []LineFault
+}
+
+// OpenBatch begins to read a batch whose requests have a path.
+func OpenBatch(src io.Reader, path string, limits Limits) *Batch {
+	return &Batch{
+		src: bufio.NewReaderSize(src, 256<<10), path: path, limits: limits.WithDefaults(),
+		seen: map[[2]uint64]struct{}{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+	}
+}
+
+// Model is the model of all requests, known once the first was read.
+func (b *Batch) Model() string { return b.model }
+
+// IDType is that of custom_ids.
+func (b *Batch) IDType() rowmill.IDType { return rowmill.IDType{IDKind: rowmill.IDString} }
+
+// Close does nothing.
+func (b *Batch) Close() error { return nil }
+
+// Next reads the next request.
+func (b *Batch) Next(row *rowmill.Row) error {
+	for {
+		line, whole, err := b.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return b.end()
+		case err != nil:
+			return fmt.Errorf("read line %d of the batch: %w", b.number, err)
+		case !whole:
+			b.fault(faultRequest, "", "has more than %d bytes; shorten it", b.limits.MaxRowBytes)
+		case len(bytes.TrimSpace(line)) == 0:
+			continue
+		case b.rows >= b.limits.MaxRows:
+			b.fault(faultTooMany, "", "is beyond the %d requests that a batch may have; split it", b.limits.MaxRows)
+			return b.end()
+		default:
+			b.request(line, row)
+		}
+		if len(b.faults) == 0 {
+			row.Index = b.rows
+			b.rows++
+			return nil
+		}
+		if len(b.faults) >= maxLineFaults {
+			return b.end()
+		}
+	}
+}
+
+// next reads a line without its end; whole is false where it is too long and was
+// passed over.
+func (b *Batch) next() (line []byte, whole bool, err error) {
+	b.number++
+	b.line, whole = b.line[:0], true
+	for {
+		part, err := b.src.ReadSlice('\n')
+		if whole = whole && int64(len(b.line)+len(part)) <= b.limits.MaxRowBytes; whole {
+			b.line = append(b.line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && len(b.line) > 0, errors.Is(err, io.EOF) && !whole:
+		case err != nil:
+			return nil, false, err
+		}
+		line = b.line
+		if b.number == 1 {
+			line = bytes.TrimPrefix(line, []byte("\xEF\xBB\xBF"))
+		}
+		return bytes.TrimRight(line, "\r\n"), whole, nil
+	}
+}
+
+func (b *Batch) fault(code, param, format string, args ...any) {
+	line := b.number
+	f := LineFault{Code: code, Message: fmt.Sprintf("Line %d "+format+".", append([]any{line}, args...)...), Line: &line}
+	if param != "" {
+		f.Param = &param
+	}
+	b.faults = append(b.faults, f)
+}
+
+// end is what the reading ends with.
+func (b *Batch) end() error {
+	if len(b.faults) == 0 && b.rows > 0 {
+		return io.EOF
+	}
+	if len(b.faults) == 0 {
+		b.faults = []LineFault{{Code: faultEmpty, Message: "The file has no requests. Give one a line."}}
+	}
+	list, err := json.Marshal(b.faults)
+	if err != nil {
+		return fmt.Errorf("write down the faults of the batch: %w", err)
+	}
+	failure := rowmill.Failf(rowmill.CodeInvalidInputFile, "%s", b.faults[0].Message)
+	if more := len(b.faults) - 1; more > 0 {
+		failure.Message += fmt.Sprintf(" So are %d more, which are listed.", more)
+	}
+	failure.AdditionalContext = string(list)
+	return failure
+}
+
+// request reads a line that is not blank into row, or notes what is wrong with it.
+func (b *Batch) request(line []byte, row *rowmill.Row) {
+	if !utf8.Valid(line) || !json.Valid(line) || !isObject(line) {
+		b.fault(faultJSON, "", "is no JSON object in UTF-8")
+		return
+	}
+	var id, method, url, body []byte
+	members(line, func(name string, _, value []byte) {
+		switch name { // of members of one name the last counts
+		case "custom_id":
+			id = value
+		case "method":
+			method = value
+		case "url":
+			url = value
+		case "body":
+			body = value
+		}
+	})
+	before := len(b.faults)
+	customID, isText := textOf(id)
+	if !isText || customID == "" || len(customID) > maxCustomID {
+		b.fault(faultRequest, "custom_id", "needs a custom_id: a text of 1 to %d bytes", maxCustomID)
+	}
+	if m, _ := textOf(method); m != "POST" {
+		b.fault(faultRequest, "method", `must have the method "POST"`)
+	}
+	if u, isText := textOf(url); u != b.path {
+		code := faultURL
+		if !isText {
+			code = faultRequest
+		}
+		b.fault(code, "url", "must have the url %s, which is the endpoint of the batch", b.path)
+	}
+	text := b.body(body)
+	if len(b.faults) > before {
+		return
+	}
+	hash := [2]uint64{maphash.String(b.seeds[0], customID), maphash.String(b.seeds[1], customID)}
+	if _, taken := b.seen[hash]; taken {
+		b.fault(faultDuplicate, "custom_id", "has the custom_id of an earlier line, %q", spelling.Shorten(customID, 64))
+		return
+	}
+	b.seen[hash] = struct{}{}
+	*row = rowmill.Row{Text: text, ID: rowmill.ID{Kind: rowmill.IDString, Text: customID}}
+}
+
+// body checks the body of a request and returns it without its model.
+func (b *Batch) body(body []byte) string {
+	if !isObject(body) {
+		b.fault(faultRequest, "body", "needs a body: the JSON object of a request")
+		return ""
+	}
+	var model, stream []byte
+	text := make([]byte, 1, len(body))
+	text[0] = '{'
+	members(body, func(name string, member, value []byte) {
+		switch name {
+		case "model":
+			model = value
+			return
+		case "stream":
+			stream = value
+		}
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		text = append(text, member...)
+	})
+	name, _ := textOf(model)
+	switch {
+	case name == "":
+		b.fault(faultRequest, "body.model", "needs a model in its body")
+	case b.model == "":
+		b.model = name
+	case name != b.model:
+		b.fault(faultModel, "body.model", "is for the model %q, and the first is for %q; a batch has one", spelling.Shorten(name, 64), spelling.Shorten(b.model, 64))
+	}
+	if s := string(stream); s != "" && s != "false" && s != "null" {
+		b.fault(faultRequest, "body.stream", "asks for a stream, which a batch has not; leave it out")
+	}
+	return string(append(text, '}'))
+}
+
+// BatchModel is the model that the first good line of a batch names; found is
+// false where there is none.
+func BatchModel(r io.ReaderAt, size int64, path string, limits Limits) (model string, found bool, err error) {
+	b := OpenBatch(io.NewSectionReader(r, 0, size), path, limits)
+	var row rowmill.Row
+	err = b.Next(&row)
+	if failure := (*rowmill.Failure)(nil); errors.As(err, &failure) {
+		return b.model, b.model != "", nil
+	}
+	return b.model, b.model != "", err
+}
+
+// isObject reports whether JSON is an object.
+func isObject(value []byte) bool {
+	value = bytes.TrimLeft(value, " \t\r")
+	return len(value) > 0 && value[0] == '{'
+}
+
+// textOf is a JSON value that is a string.
+func textOf(value []byte) (text string, is bool) {
+	if len(value) < 2 || value[0] != '"' {
+		return "", false
+	}
+	if bytes.IndexByte(value, '\\') < 0 {
+		return string(value[1 : len(value)-1]), true
+	}
+	return text, json.Unmarshal(value, &text) == nil
+}
+
+// members visits the members of an object, which must be valid JSON, in order:
+// with the name, the whole member without blanks around it, and its value.
+func members(object []byte, visit func(name string, member, value []byte)) {
+	at := skipBlanks(object, 0) + 1 // behind the brace
+	for {
+		if at = skipBlanks(object, at); object[at] == '}' {
+			return
+		}
+		begin, end := at, skipValue(object, at)
+		name, _ := textOf(object[begin:end])
+		at = skipBlanks(object, end) + 1 // behind the colon
+		at = skipBlanks(object, at)
+		end = skipValue(object, at)
+		visit(name, object[begin:end], object[at:end])
+		if at = skipBlanks(object, end); object[at] == ',' {
+			at++
+		}
+	}
+}
+
+func skipBlanks(text []byte, at int) int {
+	for text[at] == ' ' || text[at] == '\t' || text[at] == '\r' || text[at] == '\n' {
+		at++
+	}
+	return at
+}
+
+// skipValue is the end of the value that begins at a place.
+func skipValue(text []byte, at int) int {
+	switch text[at] {
+	case '"':
+		return skipString(text, at)
+	case '{', '[':
+		for depth := 0; ; at++ {
+			switch text[at] {
+			case '"':
+				at = skipString(text, at) - 1
+			case '{', '[':
+				depth++
+			case '}', ']':
+				if depth--; depth == 0 {
+					return at + 1
+				}
+			}
+		}
+	}
+	end := bytes.IndexAny(text[at:], ",}] \t\r\n")
+	return at + end
+}
+
+func skipString(text []byte, at int) int {
+	for at++; text[at] != '"'; at++ {
+		if text[at] == '\\' {
+			at++
+		}
+	}
+	return at + 1
+}
