@@ -67,7 +67,10 @@ func (s *Server) compose(a *answer, req *chatRequest, form shape, d *directives,
 		complete = s.composeContent(a, req, form, d, base.fork(2), limit-len(a.pieces))
 	}
 	a.finish = "length"
-	if complete {
+	switch {
+	case complete && req.called != nil:
+		a.finish = "tool_calls"
+	case complete:
 		a.finish = "stop"
 	}
 	a.shown = len(a.text)

@@ -234,21 +234,39 @@ func (s *Server) appendHead(dst []byte, object string, g *generation, serial uin
 
 // appendCompletion writes the body of a whole answer.
 func (s *Server) appendCompletion(dst []byte, g *generation) []byte {
-	a, req := &g.answer, &g.req
+	req := &g.req
 	dst = s.appendHead(dst, "chat.completion", g, s.serial.Add(1))
 	if g.fault.fault == faultEmpty {
 		dst = append(dst, ']')
 		return append(appendUsage(dst, g), '}')
 	}
-	dst = append(dst, `{"index":0,"message":{"role":"assistant"`...)
+	for n := range req.choices {
+		if n > 0 {
+			dst = append(dst, ',')
+		}
+		dst = s.appendChoice(dst, g, n)
+	}
+	dst = append(dst, ']')
+	return append(appendUsage(dst, g), '}')
+}
+
+// appendChoice writes one of the answers.
+func (s *Server) appendChoice(dst []byte, g *generation, n int) []byte {
+	a, req := &g.answer, &g.req
+	dst = append(dst, `{"index":`...)
+	dst = strconv.AppendInt(dst, int64(n), 10)
+	dst = append(dst, `,"message":{"role":"assistant"`...)
 	if a.reasons {
 		dst = append(dst, `,"reasoning_content":`...)
 		dst = spelling.AppendString(dst, a.reasoning(0, a.shown))
 	}
 	dst = append(dst, `,"content":`...)
-	if content := a.content(0, a.shown); content != nil || !a.reasons {
+	switch content := a.content(0, a.shown); {
+	case req.called != nil:
+		dst = req.called.appendCall(append(dst, "null"...), s.serial.Load(), n, content)
+	case content != nil || !a.reasons:
 		dst = spelling.AppendString(dst, content)
-	} else {
+	default:
 		dst = append(dst, "null"...)
 	}
 	dst = append(dst, `},"logprobs":`...)
@@ -259,9 +277,7 @@ func (s *Server) appendCompletion(dst []byte, g *generation) []byte {
 		dst = append(dst, "null"...)
 	}
 	dst = append(dst, ',')
-	dst = appendFinish(dst, a)
-	dst = append(dst, `}]`...)
-	return append(appendUsage(dst, g), '}')
+	return append(appendFinish(dst, a), '}')
 }
 
 // appendFinish writes why the answer ended.
@@ -280,7 +296,7 @@ func appendFinish(dst []byte, a *answer) []byte {
 
 // appendUsage writes the member usage.
 func appendUsage(dst []byte, g *generation) []byte {
-	output := len(g.answer.pieces)
+	output := len(g.answer.pieces) * g.req.choices
 	dst = append(dst, `,"usage":{"prompt_tokens":`...)
 	dst = strconv.AppendInt(dst, int64(g.req.promptTokens), 10)
 	dst = append(dst, `,"completion_tokens":`...)

@@ -40,7 +40,7 @@
 //
 // # Endpoints
 //
-// POST /v1/chat/completions, /v1/embeddings, /tokenize; GET /v1/models,
+// POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /tokenize; GET /v1/models,
 // /health, /version, /metrics; GET and POST /sim/faults (Faults as JSON).
 //
 // # Tokens

@@ -57,6 +57,15 @@ func (c *schemas) add(schema string) *compiledSchema {
 // generator returns what makes the content of an answer, nil for free text. Where
 // it is plain its values are JSON strings, and the content is what these hold.
 func (s *Server) generator(req *chatRequest) (g *jsongen.Generator, plain bool, err error) {
+	if req.called, err = chosenTool(req.tools, req.toolChoice); err != nil || req.called != nil {
+		if err == nil {
+			g, err = s.schemas.compile(req.called.Parameters)
+		}
+		if err != nil {
+			return nil, false, badRequest("tools", "tools: %s", oneLine(err))
+		}
+		return g, false, nil
+	}
 	if req.rule == nil {
 		g, err = s.formatted(req)
 		return g, false, err

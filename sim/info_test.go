@@ -126,7 +126,7 @@ func TestSmallEndpoints(t *testing.T) {
 		if v := decode[map[string]any](t, c.must("GET", "/version", "").body); v["simulated"] != true || v["version"] == "" {
 			t.Errorf("version: %v", v)
 		}
-		for path, status := range map[string]int{"/nowhere": 404, "/v1/completions": 404, "/health": 405} {
+		for path, status := range map[string]int{"/nowhere": 404, "/v1/audio": 404, "/health": 405} {
 			c.refused(path, "", status)
 		}
 		r := c.must("GET", chatPath, "")

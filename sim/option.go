@@ -9,6 +9,7 @@ import (
 // Bounds of vLLM's parameters.
 const (
 	maxTopLogprobs = 20
+	maxChoices     = 16            // ours: an answer is not to be a bomb
 	maxCount       = math.MaxInt32 // of anything counted in tokens
 )
 
@@ -40,9 +41,7 @@ func (r *chatRequest) option(key []byte) {
 	case "repetition_penalty":
 		r.real("repetition_penalty", 0, math.Inf(1), true)
 	case "n":
-		if r.integer("n", 1, maxCount) != 1 {
-			r.refuse("n", "n: only 1 is simulated")
-		}
+		r.choices = int(r.integer("n", 1, maxChoices))
 	case "stop":
 		r.stopStrings()
 	case "stop_token_ids":
@@ -95,9 +94,11 @@ func (r *chatRequest) option(key []byte) {
 	case "priority":
 		r.integer("priority", math.MinInt32, maxCount)
 	case "tools":
-		if list := s.skip(); !bytes.Equal(list, []byte("[]")) {
-			r.refuse("tools", "tools: tool calls are not simulated")
+		if r.tools = s.skip(); bytes.Equal(r.tools, []byte("[]")) {
+			r.tools = nil
 		}
+	case "tool_choice":
+		r.toolChoice = s.skip()
 	case "structured_outputs":
 		if s.peek() != '{' {
 			r.refuse("structured_outputs", "structured_outputs: Input should be an object")

@@ -32,6 +32,9 @@ type chatRequest struct {
 	stream, streamUsage  bool
 	format               []byte // response_format, unread
 	rule                 []byte // structured_outputs, unread
+	tools, toolChoice    []byte // unread; nil for none
+	called               *tool  // what the answer is to call; nil for nothing
+	choices              int    // that many answers, all the same; at least 1
 	thinking             *bool  // what the request says; nil for nothing
 	thinks               bool   // what comes of it
 
@@ -55,7 +58,7 @@ var roles = [...]string{"system", "user", "assistant", "tool", "developer"}
 func (r *chatRequest) parse(body []byte, find func(name []byte) (*served, error)) error {
 	*r = chatRequest{
 		prompt: r.prompt[:0], stops: r.stops[:0], stopIDs: r.stopIDs[:0], hashed: r.hashed[:0], values: r.values[:0],
-		temperature: 1,
+		temperature: 1, choices: 1,
 	}
 	if !utf8.Valid(body) {
 		return badRequest("", "the body is not UTF-8")

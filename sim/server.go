@@ -267,6 +267,12 @@ func endpoint(path []byte) []route {
 	switch string(path) {
 	case "/v1/chat/completions":
 		return []route{{http.MethodPost, (*Server).chat, false}}
+	case "/v1/completions":
+		return []route{{http.MethodPost, as(completions{}), false}}
+	case "/v1/responses":
+		return []route{{http.MethodPost, as(responses{}), false}}
+	case "/v1/messages":
+		return []route{{http.MethodPost, as(messages{}), false}}
 	case "/v1/embeddings":
 		return []route{{http.MethodPost, (*Server).embed, false}}
 	case "/tokenize":

@@ -1,0 +1,213 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// A form is a kind of request beside chat completions, which is answered by way of
+// one: with the same prompt, time and faults.
+type form interface {
+	// chat is the chat completion that a request comes to.
+	chat(asked map[string]json.RawMessage) (chat map[string]json.RawMessage, err error)
+	// reply is the answer in the form.
+	reply(c *chatReply) map[string]any
+}
+
+// chatReply is what is read of the answer to a chat completion.
+type chatReply struct {
+	ID      string `json:"id"`
+	Created int64  `json:"created"`
+	Model   string `json:"model"`
+	Choices []struct {
+		Index   int `json:"index"`
+		Message struct {
+			Content   *string `json:"content"`
+			Reasoning string  `json:"reasoning_content"`
+			ToolCalls []struct {
+				ID       string `json:"id"`
+				Function struct {
+					Name      string `json:"name"`
+					Arguments string `json:"arguments"`
+				} `json:"function"`
+			} `json:"tool_calls"`
+		} `json:"message"`
+		Finish string `json:"finish_reason"`
+	} `json:"choices"`
+	Usage struct {
+		Prompt     int64 `json:"prompt_tokens"`
+		Completion int64 `json:"completion_tokens"`
+		Total      int64 `json:"total_tokens"`
+	} `json:"usage"`
+}
+
+// as serves requests of a form.
+func as(f form) func(*Server, exchange) {
+	return func(s *Server, x exchange) {
+		var asked map[string]json.RawMessage
+		err := json.Unmarshal(x.body(), &asked)
+		if err == nil && string(asked["stream"]) == "true" {
+			s.refuse(x, badRequest("stream", "stream: only chat completions are streamed by the simulated server"))
+			return
+		}
+		var body []byte
+		if err == nil {
+			if asked, err = f.chat(asked); err == nil {
+				body, err = json.Marshal(asked)
+			}
+		}
+		if err != nil {
+			s.refuse(x, badRequest("", "%s", oneLine(err)))
+			return
+		}
+		s.chat(&reformed{exchange: x, form: f, text: body})
+	}
+}
+
+// A reformed exchange takes a chat completion in place of a request, and answers in
+// the form of that.
+type reformed struct {
+	exchange
+	form form
+	text []byte
+}
+
+func (r *reformed) body() []byte { return r.text }
+
+func (r *reformed) answer(status int, contentType string, wait time.Duration, body []byte) {
+	var c chatReply
+	if status == http.StatusOK && json.Unmarshal(body, &c) == nil && len(c.Choices) > 0 {
+		reply := r.form.reply(&c)
+		reply["simulated"] = true
+		if made, err := json.Marshal(reply); err == nil {
+			body = made
+		}
+	}
+	r.exchange.answer(status, contentType, wait, body)
+}
+
+// user is the messages of a conversation that has one, and before it what a system
+// says, if that says anything.
+func user(system, content json.RawMessage) (json.RawMessage, error) {
+	var list []map[string]json.RawMessage
+	if system != nil {
+		list = append(list, map[string]json.RawMessage{"role": json.RawMessage(`"system"`), "content": system})
+	}
+	return json.Marshal(append(list, map[string]json.RawMessage{"role": json.RawMessage(`"user"`), "content": content}))
+}
+
+// renamed moves a member to another name.
+func renamed(of map[string]json.RawMessage, from, to string) {
+	if value, there := of[from]; there {
+		delete(of, from)
+		of[to] = value
+	}
+}
+
+// completions is OpenAI's older form, whose prompt is a text.
+type completions struct{}
+
+func (completions) chat(asked map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+	var prompt string
+	if err := json.Unmarshal(asked["prompt"], &prompt); err != nil {
+		return nil, fmt.Errorf("prompt: the simulated server takes one text")
+	}
+	messages, err := user(nil, asked["prompt"])
+	delete(asked, "prompt")
+	delete(asked, "logprobs") // a number here
+	asked["messages"] = messages
+	return asked, err
+}
+
+func (completions) reply(c *chatReply) map[string]any {
+	choices := make([]map[string]any, len(c.Choices))
+	for i, choice := range c.Choices {
+		choices[i] = map[string]any{"index": choice.Index, "text": textOf(choice.Message.Content), "logprobs": nil, "finish_reason": choice.Finish}
+	}
+	return map[string]any{"id": c.ID, "object": "text_completion", "created": c.Created, "model": c.Model, "choices": choices, "usage": c.Usage}
+}
+
+func textOf(content *string) string {
+	if content == nil {
+		return ""
+	}
+	return *content
+}
+
+// responses is OpenAI's newer form.
+type responses struct{}
+
+func (responses) chat(asked map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+	if len(asked["input"]) > 0 && asked["input"][0] == '[' {
+		asked["messages"] = asked["input"]
+	} else {
+		messages, err := user(asked["instructions"], asked["input"])
+		if err != nil {
+			return nil, err
+		}
+		asked["messages"] = messages
+	}
+	delete(asked, "input")
+	renamed(asked, "max_output_tokens", "max_tokens")
+	return asked, nil
+}
+
+func (responses) reply(c *chatReply) map[string]any {
+	choice, status := c.Choices[0], "completed"
+	if choice.Finish == "length" {
+		status = "incomplete"
+	}
+	return map[string]any{
+		"id": "resp_" + c.ID, "object": "response", "created_at": c.Created, "model": c.Model, "status": status,
+		"output": []any{map[string]any{
+			"type": "message", "id": "msg_" + c.ID, "status": status, "role": "assistant",
+			"content": []any{map[string]any{"type": "output_text", "text": textOf(choice.Message.Content), "annotations": []any{}}},
+		}},
+		"usage": map[string]any{
+			"input_tokens": c.Usage.Prompt, "output_tokens": c.Usage.Completion, "total_tokens": c.Usage.Total,
+			"input_tokens_details": map[string]any{"cached_tokens": 0}, "output_tokens_details": map[string]any{"reasoning_tokens": 0},
+		},
+	}
+}
+
+// messages is Anthropic's form.
+type messages struct{}
+
+func (messages) chat(asked map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+	if asked["max_tokens"] == nil {
+		return nil, fmt.Errorf("max_tokens: Field required")
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(asked["messages"], &list); err != nil {
+		return nil, fmt.Errorf("messages: %w", err)
+	}
+	if system := asked["system"]; system != nil {
+		first, err := json.Marshal(map[string]json.RawMessage{"role": json.RawMessage(`"system"`), "content": system})
+		if err != nil {
+			return nil, err
+		}
+		list = append([]json.RawMessage{first}, list...)
+		delete(asked, "system")
+	}
+	renamed(asked, "stop_sequences", "stop")
+	var err error
+	asked["messages"], err = json.Marshal(list)
+	return asked, err
+}
+
+func (messages) reply(c *chatReply) map[string]any {
+	choice := c.Choices[0]
+	var content []any
+	if choice.Message.Reasoning != "" {
+		content = append(content, map[string]any{"type": "thinking", "thinking": choice.Message.Reasoning, "signature": ""})
+	}
+	content = append(content, map[string]any{"type": "text", "text": textOf(choice.Message.Content)})
+	reason := map[string]string{"length": "max_tokens", "stop": "end_turn"}[choice.Finish]
+	return map[string]any{
+		"id": "msg_" + c.ID, "type": "message", "role": "assistant", "model": c.Model, "content": content,
+		"stop_reason": reason, "stop_sequence": nil,
+		"usage": map[string]any{"input_tokens": c.Usage.Prompt, "output_tokens": c.Usage.Completion},
+	}
+}
