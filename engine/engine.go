@@ -81,6 +81,7 @@ var ErrCutsPrompts = fmt.Errorf("%w, and cuts those beyond its context", ErrNoCo
 // Params is what the rows of a job have in common.
 type Params struct {
 	Model      rowmill.Model
+	Path       string          // of requests whose bodies are the rows: then Model's kind is KindRaw, and what follows means nothing
 	System     string          // system prompt; empty for none
 	Schema     json.RawMessage // JSON Schema the answer must conform to; nil for none
 	Sampling   map[string]any  // effective sampling parameters, validated
@@ -92,7 +93,7 @@ type Params struct {
 
 // Row is one request.
 type Row struct {
-	Text []byte // the prompt as the user message, UTF-8
+	Text []byte // the prompt as the user message, UTF-8; of KindRaw an object, the body but for its model
 	Seed *int64 // overrides the seed of Params for this row
 
 	// Patience is how long to wait for the answer, queueing on the server
@@ -103,7 +104,7 @@ type Row struct {
 
 // Reply is one accepted answer.
 type Reply struct {
-	Content   string // the final answer
+	Content   string // the final answer; of KindRaw the whole reply, on one line
 	Reasoning string // reasoning models; empty otherwise
 	Embedding []float32
 
@@ -180,12 +181,16 @@ func (i Info) Find(m rowmill.Model) (ServedModel, bool) {
 // asked by. One can be broken while the server's others work.
 type Route string
 
-// RouteOf is the route of rows on m.
-func RouteOf(m rowmill.Model) Route {
-	if m.Kind == rowmill.KindEmbedding {
+// RouteOf is the route of a job's rows.
+func RouteOf(spec *rowmill.Spec) Route {
+	switch m := spec.Model; m.Kind {
+	case rowmill.KindEmbedding:
 		return Route(m.ID + " (embeddings)")
+	case rowmill.KindRaw:
+		return Route(m.ID + " (" + spec.Raw.Path + ")")
+	default:
+		return Route(m.ID)
 	}
-	return Route(m.ID)
 }
 
 // Gauges are a server's own load figures.

@@ -43,6 +43,9 @@ type call struct {
 	warnings  []string
 
 	ways []*countWay // of counting a prompt, best first
+
+	path    string // of rows that are bodies
+	rawHead []byte // of their requests
 }
 
 var _ engine.Call = (*call)(nil)
@@ -167,6 +170,9 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 		return engine.Reply{}, &engine.Error{
 			Class: engine.JobFault, Code: "wrong_kind", Message: c.model.ID + " is an embedding model and generates no text",
 		}
+	}
+	if c.model.Kind == rowmill.KindRaw {
+		return c.pass(ctx, row)
 	}
 	e := c.engine
 	p := c.patience(row)

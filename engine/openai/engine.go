@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -87,9 +88,9 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// head returns a request's head up to the value of Content-Length, which comes
-// last.
-func (e *Engine) head(path string) []byte {
+// head returns a request's head, more lines of it included, up to the value of
+// Content-Length, which comes last.
+func (e *Engine) head(path string, more ...string) []byte {
 	head := "POST " + e.base.EscapedPath() + path + " HTTP/1.1\r\n" +
 		"Host: " + e.base.Host + "\r\n" +
 		"User-Agent: rowmill\r\n" +
@@ -98,7 +99,7 @@ func (e *Engine) head(path string) []byte {
 	if e.cfg.APIKey != "" {
 		head += "Authorization: Bearer " + e.cfg.APIKey + "\r\n"
 	}
-	return []byte(head + "Content-Length: ")
+	return []byte(head + strings.Join(more, "") + "Content-Length: ")
 }
 
 // Name is the configured name.
@@ -117,6 +118,10 @@ func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
 		return nil, err
 	}
 	c := &call{engine: e, target: t, model: p.Model, system: []byte(p.System)}
+	if p.Model.Kind == rowmill.KindRaw { // what the server can do with it the server says
+		c.prepareRaw(p)
+		return c, nil
+	}
 	if err = t.runs(p.Model.Kind); err == nil {
 		if p.Model.Kind == rowmill.KindEmbedding {
 			err = c.prepareEmbed(p)

@@ -1,0 +1,213 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/spelling"
+)
+
+// pathMessages is that of Anthropic's requests, which name the version of their
+// form in a header.
+const pathMessages = "/v1/messages"
+
+// prepareRaw prepares requests whose bodies are the rows themselves.
+//
+//	{"model":"…" , <the members of the row> }
+func (c *call) prepareRaw(p engine.Params) {
+	c.path = p.Path
+	var more string
+	if p.Path == pathMessages {
+		more = "anthropic-version: 2023-06-01\r\n"
+	}
+	c.rawHead = c.engine.head(p.Path, more)
+	c.prefix = spelling.AppendString([]byte(`{"model":`), []byte(c.target.name))
+	c.allowance = c.engine.allowance(int64(max(p.ContextLen, p.Model.ContextLength)))
+}
+
+// appendRaw appends the body of a row's request. The row is an object without
+// blanks around its braces.
+func (c *call) appendRaw(dst []byte, row engine.Row) []byte {
+	dst = append(dst, c.prefix...)
+	if len(row.Text) > len("{}") {
+		dst = append(dst, ',')
+	}
+	return append(dst, row.Text[1:]...)
+}
+
+// pass runs a row whose reply is its output.
+func (c *call) pass(ctx context.Context, row engine.Row) (engine.Reply, error) {
+	e, p := c.engine, c.patience(row)
+	conn, err := e.send(ctx, c.rawHead, p, func(dst []byte) []byte { return c.appendRaw(dst, row) })
+	if err != nil {
+		return engine.Reply{}, err
+	}
+	if conn.header.StatusCode() != http.StatusOK {
+		return engine.Reply{}, c.refusedRaw(ctx, conn, row)
+	}
+	if err := e.accepted(ctx, conn, c.asked, row.Text); err != nil {
+		return engine.Reply{}, err
+	}
+	text, err := conn.body.readAll(e.cfg.MaxAnswerBytes)
+	e.finish(conn)
+	if errors.Is(err, errBodyTooLarge) {
+		return engine.Reply{}, &engine.Error{
+			Class: engine.RowFault, Code: "reply_too_large",
+			Message: fmt.Sprintf("the reply has more than %d bytes: ask for less, such as fewer alternatives in top_logprobs", e.cfg.MaxAnswerBytes),
+		}
+	}
+	if err != nil {
+		return engine.Reply{}, e.broken(ctx, err, p)
+	}
+	return rawReply(text)
+}
+
+// readAll returns the body, of limit bytes at most.
+func (b *body) readAll(limit int) ([]byte, error) {
+	var out []byte
+	for {
+		win, err := b.window()
+		switch {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return nil, err
+		case len(out)+len(win) > limit:
+			return nil, errBodyTooLarge
+		}
+		out = append(out, win...)
+	}
+}
+
+// rawFields is what is read of replies, whatever their kind: chat completions,
+// completions, embeddings, responses and messages.
+type rawFields struct {
+	Choices []struct {
+		Finish string `json:"finish_reason"`
+	} `json:"choices"`
+	StopReason string `json:"stop_reason"` // messages
+	Status     string `json:"status"`      // responses
+	Usage      struct {
+		Prompt        int64       `json:"prompt_tokens"`
+		Completion    int64       `json:"completion_tokens"`
+		PromptDetails tokenDetail `json:"prompt_tokens_details"`
+		Input         int64       `json:"input_tokens"`
+		Output        int64       `json:"output_tokens"`
+		InputDetails  tokenDetail `json:"input_tokens_details"`
+		CacheRead     int64       `json:"cache_read_input_tokens"` // messages; beside input_tokens
+	} `json:"usage"`
+	Error *serverError `json:"error"`
+}
+
+type tokenDetail struct {
+	Cached int64 `json:"cached_tokens"`
+}
+
+// serverError is an error inside a reply with status 200, whatever it holds.
+type serverError struct{}
+
+// UnmarshalJSON takes anything.
+func (*serverError) UnmarshalJSON([]byte) error { return nil }
+
+// mostTokens is more than any request has: a server that says more is wrong.
+const mostTokens = 1 << 31
+
+// rawReply is the reply of a body.
+func rawReply(text []byte) (engine.Reply, error) {
+	malformed := func(format string, args ...any) (engine.Reply, error) {
+		return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: http.StatusOK, Code: "malformed_reply", Message: fmt.Sprintf(format, args...)}
+	}
+	text = bytes.TrimSpace(text)
+	var fields rawFields
+	// A member of an unexpected type leaves the others filled.
+	if err := json.Unmarshal(text, &fields); !json.Valid(text) || len(text) == 0 || text[0] != '{' {
+		return malformed("the reply is no JSON object: %v", err)
+	}
+	if !utf8.Valid(text) {
+		return malformed("the reply is not UTF-8")
+	}
+	if fields.Error != nil && len(fields.Choices) == 0 && fields.Usage.Input == 0 {
+		fault := parseFault(text)
+		return engine.Reply{}, &engine.Error{
+			Class: engine.Moment, Status: http.StatusOK, Code: fault.word("error_in_reply"), Message: "the server reports an error in its reply",
+			Raw: string(text[:min(len(text), maxRaw)]),
+		}
+	}
+	if bytes.ContainsAny(text, "\r\n") { // between members alone: results are lines
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, text); err != nil {
+			return malformed("the reply is no JSON object: %v", err)
+		}
+		text = compact.Bytes()
+	}
+	u := fields.Usage
+	out := engine.Reply{
+		Content: string(text), Finish: rowmill.FinishStop,
+		InputTokens: u.Prompt + u.Input + u.CacheRead, OutputTokens: u.Completion + u.Output,
+		CachedTokens: u.PromptDetails.Cached + u.InputDetails.Cached + u.CacheRead,
+	}
+	for _, n := range []int64{u.Prompt, u.Input, u.CacheRead, u.Completion, u.Output, u.PromptDetails.Cached, u.InputDetails.Cached} {
+		if n < 0 || n > mostTokens {
+			return malformed("the reply reports %d tokens", n)
+		}
+	}
+	out.CachedTokens = min(out.CachedTokens, out.InputTokens)
+	for _, choice := range fields.Choices {
+		if choice.Finish == string(rowmill.FinishLength) {
+			out.Finish = rowmill.FinishLength
+		}
+	}
+	if fields.StopReason == "max_tokens" || fields.Status == "incomplete" {
+		out.Finish = rowmill.FinishLength
+	}
+	return out, nil
+}
+
+// whoHas says which servers were seen to have a path that not all have.
+var whoHas = map[string]string{
+	"/v1/responses":  "; vLLM (0.32) and llama.cpp (b11669) have it",
+	"/v1/embeddings": "; start one that runs it to embed",
+}
+
+// refusedRaw is the error of another status than 200. Its Raw is the body.
+func (c *call) refusedRaw(ctx context.Context, conn *conn, row engine.Row) error {
+	x := refusal{status: conn.header.StatusCode(), retryAfter: parseRetryAfter(string(conn.header.Peek("Retry-After")), time.Now())}
+	text, err := conn.body.readUpTo(maxErrorBody)
+	c.engine.finish(conn)
+	if ended := ended(ctx); ended != nil {
+		return ended
+	}
+	if err == nil || len(text) > 0 {
+		x.fault = parseFault(text)
+	}
+	fault := x.classify(asked{}, row.Text)
+	fault.Raw = strings.ToValidUTF8(string(text), "\uFFFD")
+	switch x.status {
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		said := strings.ToLower(x.fault.message)
+		if strings.Contains(said, "response") { // previous_response_id names one that is not there
+			fault.Class = engine.RowFault
+		} else if !strings.Contains(said, "model") {
+			fault.Class = engine.JobFault
+			fault.Message = "the server has no " + c.path + " for this model" + whoHas[c.path]
+		}
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
+	default:
+		if x.status >= 400 && fault.Class == engine.ServerFault { // such as 415: it may be the row's, and takes nobody's server away
+			fault.Class, fault.Code = engine.RowFault, "http_"+strconv.Itoa(x.status)
+			fault.Message = "the server refused the request"
+		}
+	}
+	return fault
+}
