@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/fair"
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/blob"
@@ -316,8 +317,12 @@ func (c Config) ingest() ingest.Config {
 	}
 }
 
-// survives is how many failed rows a job of so many rows may have.
-func (c Config) survives(rows int64) int64 {
+// survives is how many failed rows a job of so many rows may have: a batch of
+// requests all of them, since a refusal is an answer.
+func (c Config) survives(spec *rowmill.Spec, rows int64) int64 {
+	if spec.Raw != nil {
+		return commit.SurvivesAll
+	}
 	if c.Rows.MaxFailed > 0 {
 		return c.Rows.MaxFailed
 	}

@@ -27,19 +27,19 @@ type engineView struct {
 	err     error                   // why it is not up
 }
 
-// serves reports whether the engine runs m now.
-func (v engineView) serves(m rowmill.Model) (engine.ServedModel, bool) {
-	if !v.up || v.resting[engine.RouteOf(m)] != "" {
+// serves reports whether the engine runs rows of a job now.
+func (v engineView) serves(spec *rowmill.Spec) (engine.ServedModel, bool) {
+	if !v.up || v.resting[engine.RouteOf(spec)] != "" {
 		return engine.ServedModel{}, false
 	}
-	return v.info.Find(m)
+	return v.info.Find(spec.Model)
 }
 
-// trouble says why the engine does not run m, which it has; empty where it runs
-// it, or does not have it.
-func (v engineView) trouble(m rowmill.Model) string {
-	_, has := v.info.Find(m)
-	why := v.resting[engine.RouteOf(m)]
+// trouble says why the engine does not run rows of a job, whose model it has; empty
+// where it runs them, or does not have it.
+func (v engineView) trouble(spec *rowmill.Spec) string {
+	_, has := v.info.Find(spec.Model)
+	why := v.resting[engine.RouteOf(spec)]
 	switch {
 	case !has:
 		return ""
@@ -162,9 +162,9 @@ func (e *engines) index(name string) int {
 	return slices.IndexFunc(e.own, func(v engineView) bool { return v.name == name })
 }
 
-// serve reports whether one of the node's own engines runs a model now.
-func (e *engines) serve(m rowmill.Model) bool {
-	return slices.ContainsFunc(e.own, func(v engineView) bool { _, ok := v.serves(m); return ok })
+// serve reports whether one of the node's own engines runs rows of a job now.
+func (e *engines) serve(spec *rowmill.Spec) bool {
+	return slices.ContainsFunc(e.own, func(v engineView) bool { _, ok := v.serves(spec); return ok })
 }
 
 // hear takes in what the other nodes say of their engines, and reports whether

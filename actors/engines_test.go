@@ -47,7 +47,7 @@ func TestAnEngineComesAndGoes(t *testing.T) {
 		t.Error("it is up since its last change")
 	}
 	m := rowmill.Model{ID: "m"}
-	if !e.serve(m) || e.serve(rowmill.Model{ID: "other"}) {
+	if !e.serve(&rowmill.Spec{Model: m}) || e.serve(&rowmill.Spec{Model: rowmill.Model{ID: "other"}}) {
 		t.Error("it serves what it does not, or not what it does")
 	}
 	if s := e.states(); len(s) != 1 || s[0].Window != 8 || s[0].InFlight != 3 {
@@ -72,7 +72,7 @@ func TestAnEngineComesAndGoes(t *testing.T) {
 	if free, taken := e.free(named{name: "gpu"}); free || !taken {
 		t.Error("two wait for one name")
 	}
-	if v := e.down("gpu", began); v.up || e.serve(m) || len(e.states()) != 0 || !errors.Is(e.status()[0].Err, errDetached) {
+	if v := e.down("gpu", began); v.up || e.serve(&rowmill.Spec{Model: m}) || len(e.states()) != 0 || !errors.Is(e.status()[0].Err, errDetached) {
 		t.Error("it is up while it goes")
 	}
 	if e.remove("gpu") != next || len(e.own) != 0 {

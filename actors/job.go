@@ -153,12 +153,24 @@ func (j *job) onStarted(c actor.Context) {
 		j.adopter = j.rec.Adopters[n-1]
 	}
 	j.timers.after(c, trial.Time, "harmless", j.outlived)
+	if raw := j.rec.Spec.Raw; raw != nil && raw.Deadline != nil {
+		j.timers.after(c, raw.Deadline.Sub(j.cfg.Clock()), "window", j.onWindowClosed)
+	}
 	rec := j.rec
 	j.tasks.run(c, "read the input", func(ctx context.Context) step {
 		in := ingested{rec: rec}
 		err := j.ingest(ctx, &in)
 		return func(c actor.Context) { j.onIngested(c, in, err) }
 	})
+}
+
+// onWindowClosed ends a batch whose time is up. What is recorded by then counts.
+func (j *job) onWindowClosed(c actor.Context) {
+	if j.phase >= jobEnds || j.owner != nil && j.owner.Done() { // its result is being made
+		return
+	}
+	j.fail(c, rowmill.Failf(rowmill.CodeWindowExpired,
+		"The completion window of %s ended before all requests had run. POST /v1/jobs/%s/resume runs the rest.", j.rec.Spec.Raw.Window, j.rec.Job.ID))
 }
 
 // An input that takes longer than firstLook to read is spoken of, and then every
@@ -301,7 +313,7 @@ func (j *job) proceed(c actor.Context) {
 
 func (j *job) served() bool {
 	return slices.ContainsFunc(j.engines, func(e engineView) bool {
-		_, ok := e.serves(j.rec.Spec.Model)
+		_, ok := e.serves(&j.rec.Spec)
 		return ok && j.refused[e.name] == nil
 	})
 }
@@ -384,7 +396,7 @@ func (j *job) startRows(c actor.Context) {
 	j.results = c.SpawnPrefix(j.metrics.props(registry.Of{Kind: "results", Job: j.rec.Job.ID}, func(entry *registry.Entry) actor.Actor {
 		return &committer{
 			process: j.process, job: j.job, owner: c.Self(), rows: j.input.Rows, merging: &j.merging,
-			progress: commit.NewProgress(j.ledger, j.cfg.survives(j.ledger.Rows), j.rec.Spec.Estimate),
+			progress: commit.NewProgress(j.ledger, j.cfg.survives(&j.rec.Spec, j.ledger.Rows), j.rec.Spec.Estimate),
 			files: &commit.Files{
 				Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.fence.Epoch, Shards: j.job.manifest.Shards, Wait: j.storage.WaitHere,
 			},

@@ -53,12 +53,12 @@ func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence sto
 func (j *jobContext) pin(engines []engineView) (warning string, failure *rowmill.Failure) {
 	j.context = j.spec.Model.ContextLength
 	for _, e := range engines {
-		if served, ok := e.serves(j.spec.Model); ok && served.ContextLength > 0 && (j.context == 0 || served.ContextLength < j.context) {
+		if served, ok := e.serves(j.spec); ok && served.ContextLength > 0 && (j.context == 0 || served.ContextLength < j.context) {
 			j.context = served.ContextLength
 		}
 	}
 	j.maxTokens = int(j.spec.MaxTokens())
-	if j.context == 0 || j.maxTokens < j.context {
+	if j.context == 0 || j.maxTokens < j.context || j.spec.Raw != nil {
 		return "", nil
 	}
 	if standard := (&rowmill.Spec{Sampling: j.spec.Model.Sampling}).MaxTokens(); standard != j.spec.MaxTokens() {
@@ -85,9 +85,10 @@ func (j *jobContext) sends(shown map[string]any) bool {
 	return (&rowmill.Spec{Sampling: shown}).MaxTokens() == int64(j.maxTokens)
 }
 
-// promptLimit is how many tokens a prompt may have; 0 for no limit.
+// promptLimit is how many tokens a prompt may have; 0 for no limit, and of requests
+// that are sent as they are.
 func (j *jobContext) promptLimit() int {
-	if j.context == 0 {
+	if j.context == 0 || j.spec.Raw != nil {
 		return 0
 	}
 	if j.maxTokens > 0 && j.spec.Model.Kind != rowmill.KindEmbedding {

@@ -77,7 +77,7 @@ var kept = map[string]string{
 // there is none.
 func (j *job) trouble() string {
 	for _, e := range j.engines {
-		if why := e.trouble(j.rec.Spec.Model); why != "" {
+		if why := e.trouble(&j.rec.Spec); why != "" {
 			return " " + why
 		}
 	}

@@ -61,7 +61,7 @@ func (j *job) inviteNew(c actor.Context) {
 func (j *job) nodes() map[string]bool {
 	out := make(map[string]bool)
 	for _, e := range j.engines {
-		if _, ok := e.serves(j.rec.Spec.Model); ok && j.refused[e.name] == nil {
+		if _, ok := e.serves(&j.rec.Spec); ok && j.refused[e.name] == nil {
 			out[e.address] = true
 		}
 	}

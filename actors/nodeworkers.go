@@ -59,7 +59,7 @@ func (n *node) startWorker(c actor.Context, m *invite) {
 			case err != nil:
 			case n.phase == draining:
 				err = refuse(codeDraining, "the node is draining")
-			case !n.engines.serve(job.spec.Model):
+			case !n.engines.serve(job.spec):
 				err = refuse(codeNoEngine, "no engine here serves %s now", job.spec.Model.ID)
 			default:
 				n.spawnWorker(c, m, job, work, runs)

@@ -319,7 +319,7 @@ func brief(err error) string {
 
 func (s *server) onOpenQueue(c actor.Context, m openQueue) {
 	refuse := func(err error) { c.Respond(queueRefused{engine: s.engine.Name(), err: err}) }
-	if _, ok := s.health.Info().Find(m.job.spec.Model); !s.health.Up() || !ok || s.resting[engine.RouteOf(m.job.spec.Model)] != "" {
+	if _, ok := s.health.Info().Find(m.job.spec.Model); !s.health.Up() || !ok || s.resting[engine.RouteOf(m.job.spec)] != "" {
 		refuse(&engine.Error{Class: engine.ServerFault, Message: "the engine does not serve the model now"})
 		return
 	}

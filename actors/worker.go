@@ -126,7 +126,7 @@ func (w *worker) onStarted(c actor.Context) {
 
 func (w *worker) onEnginesChanged(c actor.Context, m enginesChanged) {
 	for _, e := range m.engines {
-		_, serves := e.serves(w.job.spec.Model)
+		_, serves := e.serves(w.job.spec)
 		switch open := w.sender.Uses(e.name); {
 		case serves && !open && w.phase == workerRuns:
 			c.Request(e.pid, openQueue{job: w.job, out: w.outbox})

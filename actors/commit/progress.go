@@ -1,6 +1,8 @@
 package commit
 
 import (
+	"math"
+
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/store"
 )
@@ -46,6 +48,10 @@ func (b *Batch) Parts() []store.Part {
 	return parts
 }
 
+// SurvivesAll is how many failed rows a job survives that survives even that all of
+// them fail.
+const SurvivesAll = math.MaxInt64
+
 // NewProgress takes up a job that survives so many failed rows, with the parts
 // that its ledger has: a former owner may have left shards to merge, or a job
 // whose last row is done.
@@ -89,7 +95,7 @@ func (p *Progress) Next() (next Next) {
 	if p.over {
 		return next
 	}
-	if failed := p.ledger.Totals.Failed; failed > p.survives || failed > 0 && failed >= p.ledger.Rows {
+	if failed := p.ledger.Totals.Failed; failed > p.survives || failed > 0 && failed >= p.ledger.Rows && p.survives != SurvivesAll {
 		p.over = true
 		return Next{Failed: failed}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/rowmill/rowmill"
@@ -99,12 +100,16 @@ func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (
 // connections and servers that are down are none: see Queue.failed.
 func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Output, Outcome) {
 	switch {
+	case c.kind == rowmill.KindRaw && e.Class == engine.RowFault && e.Status >= 400:
+		return failed(rowmill.RowHTTP+strconv.Itoa(e.Status), e.Message, e.Raw, attempt), Final
 	case e.Class == engine.RowFault && e.TooLong:
 		return failed(rowmill.RowTooLong, e.Message, e.Raw, attempt), Final
 	case e.Class == engine.RowFault:
 		return failed(rowmill.RowRejected, e.Message, e.Raw, attempt), Final
 	case attempt < c.maxAttempts && (e.Status != 500 || crashes <= maxRetriesOf500):
 		return rowmill.Output{}, Again
+	case c.kind == rowmill.KindRaw && e.Status >= 400: // what the server said last is the answer
+		return failed(rowmill.RowHTTP+strconv.Itoa(e.Status), e.Message, e.Raw, attempt), Final
 	default:
 		return failed(rowmill.RowAttemptsUsedUp,
 			fmt.Sprintf("No answer after %d attempts; the last one: %s", attempt, e.Error()), e.Raw, attempt), Final

@@ -44,15 +44,19 @@ type Queue struct {
 func (d *Dispatcher) Open(job Job, server engine.Engine, out *Outbox) (*Queue, error) {
 	spec := job.Spec
 	embeds := spec.Model.Kind == rowmill.KindEmbedding
+	var path string
+	if spec.Raw != nil {
+		path = spec.Raw.Path
+	}
 	call, err := server.Prepare(engine.Params{
-		Model: spec.Model, System: spec.System, Schema: spec.Schema, Sampling: spec.Sampling,
+		Path: path, Model: spec.Model, System: spec.System, Schema: spec.Schema, Sampling: spec.Sampling,
 		Logprobs: spec.WantsLogprobs(), RowSeeds: spec.SeedPerRow,
 		ContextLen: job.ContextLength, MaxTokens: job.MaxTokens,
 	})
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{job: job, route: engine.RouteOf(spec.Model), account: spec.Account, priority: min(max(spec.Priority, 0), 1), group: 1, disp: d, call: call, ask: countOn(call, job), out: out}
+	q := &Queue{job: job, route: engine.RouteOf(spec), account: spec.Account, priority: min(max(spec.Priority, 0), 1), group: 1, disp: d, call: call, ask: countOn(call, job), out: out}
 	if embeds {
 		q.group = job.Group
 	}

@@ -232,6 +232,7 @@ func (q *Queue) accepted(t *Task, reply *engine.Reply, text []byte) {
 	switch {
 	case reply.InputTokens == 0: // the server does not count them
 		reply.InputTokens = int64(q.job.Counter.Count(string(text)))
+	case q.job.Spec.Raw != nil: // the text is not what the server counts
 	case q.seen.Add(1)%compareEvery == 1 && !t.Cut:
 		q.job.Counter.Observe(t.Row.Text, reply.InputTokens)
 	}

@@ -124,13 +124,21 @@ func (t *inputCounter) close() (shard.Size, error) {
 	return t.size, t.err()
 }
 
+// counted is what of a row has tokens that can be counted.
+func (t *inputCounter) counted(text string) string {
+	if t.spec.Raw == nil {
+		return text
+	}
+	return withoutData(text)
+}
+
 func (t *inputCounter) count(batch []countedRow) {
 	size, failure := t.size, t.failure // only this goroutine writes them
 	for _, in := range batch {
 		if failure != nil {
 			break
 		}
-		n := t.counter.Count(in.text)
+		n := t.counter.Count(t.counted(in.text))
 		if t.limit > 0 && n > t.limit {
 			if !t.spec.TruncateRows && t.counter.Exact(in.text) {
 				failure = rowmill.Failf(rowmill.CodeRowTooLong,

@@ -179,6 +179,9 @@ func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader,
 // read reads the rows in an object, and makes prompts of them where the job
 // runs a Function.
 func (g *ingester) read(o blob.Object, spec *rowmill.Spec) (input.Reader, error) {
+	if spec.Raw != nil {
+		return input.OpenBatch(blob.NewReader(o), spec.Raw.Path, g.Limits), nil
+	}
 	opts := input.Options{Column: spec.Column, IDColumn: spec.IDColumn, Limits: g.Limits.WithDefaults()}
 	if spec.Function == nil {
 		if spec.URL == "" {

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/store"
@@ -25,6 +26,7 @@ type Store interface {
 	store.Jobs
 	store.Parts
 	store.Values
+	store.Files
 	Time(ctx context.Context) (time.Time, error)
 }
 
@@ -118,8 +120,29 @@ func (j *Janitor) Round(ctx context.Context) (more bool, err error) {
 	if more, err = j.expire(ctx, now, today); more {
 		return true, err
 	}
+	err = errors.Join(err, j.expireFiles(ctx, today))
 	more, tidyErr := j.tidy(ctx, today)
 	return more, errors.Join(err, tidyErr, j.sweepSome(ctx, today))
+}
+
+// expireFiles removes up to Batch files whose time is over. Those that are artifacts
+// of a job leave their object to that.
+func (j *Janitor) expireFiles(ctx context.Context, today time.Time) error {
+	files, err := j.Store.ExpiredFiles(ctx, today, j.Batch)
+	errs := []error{err}
+	for _, f := range files {
+		if f.Job == "" {
+			err = j.Bucket.Delete(ctx, f.Key)
+		}
+		if err == nil {
+			err = j.Store.DeleteFile(ctx, f.ID)
+		}
+		if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
+			errs = append(errs, fmt.Errorf("remove file %s, which has expired: %w", f.ID, err))
+		}
+		err = nil
+	}
+	return errors.Join(errs...)
 }
 
 // perTurn is how many jobs of an account are looked at before it is the next

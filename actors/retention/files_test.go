@@ -1,0 +1,65 @@
+package retention_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/store"
+)
+
+// More files than a round takes, one of them the artifact of a job.
+func TestRound_FilesExpire(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	put := func(key string) {
+		t.Helper()
+		w, err := r.Bucket.Create(t.Context(), key, layout.Bytes)
+		if err == nil {
+			_, err = w.Commit()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 5 {
+		until := r.now().AddDate(0, 0, 1)
+		f := store.File{ID: fmt.Sprintf("file-%d", n), Account: "a", Purpose: "batch", Created: r.now(), Expires: &until, Key: layout.File(fmt.Sprintf("file-%d", n))}
+		switch n {
+		case 0:
+			f.Key, f.Job = "jobs/job-1/results/output.jsonl", "job-1"
+		case 1:
+			f.Expires = nil
+		}
+		if err := r.store.CreateFile(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+		put(f.Key)
+	}
+	left := func() (files, objects int) {
+		t.Helper()
+		all, _, err := r.store.ListFiles(t.Context(), "a", "", store.Page{Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := r.Bucket.List(t.Context(), layout.Files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all), len(found)
+	}
+	r.clean()
+	if files, objects := left(); files != 5 || objects != 4 {
+		t.Errorf("%d files and %d objects before the time", files, objects)
+	}
+	r.days = 2
+	r.clean()
+	if files, objects := left(); files != 1 || objects != 1 {
+		t.Errorf("%d files and %d objects are left, want that which never expires", files, objects)
+	}
+	if _, err := r.Bucket.Stat(t.Context(), "jobs/job-1/results/output.jsonl"); errors.Is(err, rowmill.ErrNotFound) {
+		t.Error("the artifact of a job was removed before its job")
+	}
+}
