@@ -63,7 +63,7 @@ func (a *Archive) PartialParquet(ctx context.Context, record store.Record, v res
 
 // partial is the file of all rows of a job that is over and has not succeeded.
 func (a *Archive) partial(ctx context.Context, record store.Record) (store.Artifact, error) {
-	return a.made(ctx, record, layout.Partial, func(ctx context.Context, w io.Writer) error {
+	return a.made(ctx, record, file{layout.Partial, layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 		return a.writePartial(ctx, w, record)
 	})
 }

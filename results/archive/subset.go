@@ -25,7 +25,7 @@ func (a *Archive) Parquet(ctx context.Context, record store.Record, v results.Va
 
 // subset returns the file of a variant, which has a name, of another file.
 func (a *Archive) subset(ctx context.Context, record store.Record, of store.Artifact, name string, v results.Variant) (store.Artifact, error) {
-	return a.made(ctx, record, name, func(ctx context.Context, w io.Writer) error {
+	return a.made(ctx, record, file{name, layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 		source, err := a.bucket.Open(ctx, of.Key)
 		if err != nil {
 			return Removed(err)
@@ -39,38 +39,45 @@ func (a *Archive) subset(ctx context.Context, record store.Record, of store.Arti
 	})
 }
 
+// A file is what is made of a job's rows.
+type file struct {
+	name string // of the artifact
+	key  func(jobID, name string) string
+	kind string // media type
+}
+
 // made returns a file of a job that is over, and has it written where there is
 // none yet.
-func (a *Archive) made(ctx context.Context, record store.Record, name string, write func(context.Context, io.Writer) error) (store.Artifact, error) {
+func (a *Archive) made(ctx context.Context, record store.Record, f file, write func(context.Context, io.Writer) error) (store.Artifact, error) {
 	id := record.Job.ID
-	if made, found := record.Artifacts[name]; found {
+	if made, found := record.Artifacts[f.name]; found {
 		return made, nil
 	}
-	made, err, _ := a.making.Do(id+"/"+name, func() (any, error) {
+	made, err, _ := a.making.Do(id+"/"+f.name, func() (any, error) {
 		// Whoever waits for the file too must not lose it because the first
 		// to ask has left.
-		return a.make(context.WithoutCancel(ctx), id, name, write)
+		return a.make(context.WithoutCancel(ctx), id, f, write)
 	})
 	if err != nil {
 		if now, lookErr := a.store.Get(ctx, id); lookErr == nil && now.DataRemoved != nil {
 			return store.Artifact{}, ErrRemoved // whatever has failed, that is why
 		}
-		return store.Artifact{}, fmt.Errorf("make the result file %s: %w", name, err)
+		return store.Artifact{}, fmt.Errorf("make the result file %s: %w", f.name, err)
 	}
 	return made.(store.Artifact), nil
 }
 
 // make writes a file and records it.
-func (a *Archive) make(ctx context.Context, jobID, name string, write func(context.Context, io.Writer) error) (store.Artifact, error) {
+func (a *Archive) make(ctx context.Context, jobID string, f file, write func(context.Context, io.Writer) error) (store.Artifact, error) {
 	record, err := a.store.Get(ctx, jobID) // another request may have just made it
 	if err != nil {
 		return store.Artifact{}, err
 	}
-	if made, found := record.Artifacts[name]; found {
+	if made, found := record.Artifacts[f.name]; found {
 		return made, nil
 	}
-	key := layout.Subset(jobID, name)
-	writer, err := a.bucket.Create(ctx, key, layout.Parquet)
+	key := f.key(jobID, f.name)
+	writer, err := a.bucket.Create(ctx, key, f.kind)
 	if err != nil {
 		return store.Artifact{}, err
 	}
@@ -83,7 +90,7 @@ func (a *Archive) make(ctx context.Context, jobID, name string, write func(conte
 	if err != nil {
 		return store.Artifact{}, err
 	}
-	return a.record(ctx, jobID, name, store.Artifact{Key: key, Size: info.Size})
+	return a.record(ctx, jobID, f.name, store.Artifact{Key: key, Size: info.Size})
 }
 
 // record records a file that was just made and returns the one that counts. A
