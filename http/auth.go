@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	nethttp "net/http"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -139,6 +140,14 @@ type gate struct {
 	*exchange.Exchange
 	keys   *keyring
 	limits *limiter
+	// schemes are the words before a key, the first of which is asked for.
+	schemes []string
+}
+
+// speaking is the gate for those who show their keys otherwise, and read errors
+// in another form.
+func (g *gate) speaking(x *exchange.Exchange, schemes ...string) *gate {
+	return &gate{Exchange: x, keys: g.keys, limits: g.limits, schemes: schemes}
 }
 
 // pass is the middleware.
@@ -154,27 +163,31 @@ func (g *gate) pass(c *gin.Context) {
 	}
 }
 
+// schemeKey is the word before a key in the header Authorization.
+const schemeKey = "Key"
+
 // apiKey is the key that a request was sent with.
-func apiKey(c *gin.Context) (string, error) {
+func apiKey(c *gin.Context, schemes ...string) (string, error) {
 	headers := c.Request.Header.Values("Authorization")
 	if len(headers) != 1 {
-		return "", unauthorized("missing_key", "send your API key once, in the header Authorization: Key <API_KEY>")
+		return "", unauthorized(schemes[0], "missing_key", "send your API key once, in the header Authorization: "+schemes[0]+" <API_KEY>")
 	}
 	scheme, key, found := strings.Cut(headers[0], " ")
-	if !found || !strings.EqualFold(scheme, "Key") || key == "" || strings.TrimSpace(key) != key {
-		return "", unauthorized("malformed_key", "the Authorization header must be the word Key, one space and your API key")
+	known := slices.ContainsFunc(schemes, func(s string) bool { return strings.EqualFold(s, scheme) })
+	if !found || !known || key == "" || strings.TrimSpace(key) != key {
+		return "", unauthorized(schemes[0], "malformed_key", "the Authorization header must be the word "+schemes[0]+", one space and your API key")
 	}
 	return key, nil
 }
 
 func (g *gate) who(c *gin.Context) (principal, error) {
-	key, err := apiKey(c)
+	key, err := apiKey(c, g.schemes...)
 	if err != nil {
 		return principal{}, err
 	}
 	who, err := g.keys.find(c.Request.Context(), key)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return who, unauthorized("unknown_key", "this API key is unknown, revoked or expired")
+		return who, unauthorized(g.schemes[0], "unknown_key", "this API key is unknown, revoked or expired")
 	}
 	if err != nil {
 		return who, fmt.Errorf("look up the API key: %w", err)
@@ -185,8 +198,8 @@ func (g *gate) who(c *gin.Context) (principal, error) {
 	return who, nil
 }
 
-func unauthorized(code, message string) error {
+func unauthorized(scheme, code, message string) error {
 	e := request.Errorf(nethttp.StatusUnauthorized, code, "%s", message)
-	e.Header = map[string]string{"WWW-Authenticate": "Key"}
+	e.Header = map[string]string{"WWW-Authenticate": scheme}
 	return e
 }

@@ -29,6 +29,7 @@ type visit struct {
 	path  func(by, of *tenant) string
 	query func(of *tenant) string
 	body  func(of *tenant) string
+	form  bool // the body is a form
 }
 
 // visits says for every route how it is asked. A route without an entry fails
@@ -85,6 +86,20 @@ var visits = map[string]visit{
 	"POST /v1/batch-inference": {
 		body: func(of *tenant) string { return `{"inputs":[{"text":"a"}],"model":"` + of.function() + `"}` },
 	},
+	"POST /v1/files":                 {form: true, body: func(*tenant) string { return formOf("mine.jsonl", "x") }},
+	"GET /v1/files":                  {shows: true, query: func(of *tenant) string { return "after=file-" + strings.Repeat("f", 32) }},
+	"GET /v1/files/:file_id":         {shows: true},
+	"GET /v1/files/:file_id/content": {shows: true},
+	"DELETE /v1/files/:file_id": {path: func(_, of *tenant) string {
+		return "/v1/files/" + of.as(of.user).uploaded(of.account+" spare", "x")
+	}},
+	"POST /v1/batches":          {body: func(of *tenant) string { return batchOf(of.file) }},
+	"GET /v1/batches":           {shows: true, query: func(of *tenant) string { return "after=batch_" + strings.Repeat("f", 32) }},
+	"GET /v1/batches/:batch_id": {shows: true},
+	"POST /v1/batches/:batch_id/cancel": {path: func(_, of *tenant) string {
+		return "/v1/batches/" + of.as(of.user).batched(of.file) + "/cancel"
+	}},
+
 	"GET /v1/quotas": {admin: true, shows: true, query: account},
 	"PUT /v1/quotas": {admin: true, shows: true, audited: true, body: func(of *tenant) string {
 		return fmt.Sprintf(`{"account":%q,"quotas":[{"priority":1,"row_quota":%d}]}`, of.account, of.number)
@@ -164,6 +179,7 @@ type tenant struct {
 	admin, user madeKey
 	keys        []string          // ids
 	jobs        map[string]string // ids, by what has become of them
+	file, batch string            // ids
 }
 
 // as returns the world with a key of the account.
@@ -211,12 +227,14 @@ func newTenant(w *world, name string, number int) *tenant {
 	part.Totals.InputTokens = int64(number)
 	user.commit(going, part)
 	t.jobs["pending"] = user.submitted(body)
+	t.file = user.uploaded(name+".jsonl", requestLine(name, "llama-3.1-8b"))
+	t.batch = user.batched(t.file)
 	return t
 }
 
 // marks are what must never stand in an answer to another account.
 func (t *tenant) marks() []string {
-	marks := append([]string{t.account, fmt.Sprint(t.number)}, t.keys...)
+	marks := append([]string{t.account, fmt.Sprint(t.number), t.file, t.batch}, t.keys...)
 	jobs, _, err := t.store.List(t.Context(), t.account, 10_000, "")
 	if err != nil {
 		t.Fatal(err)
@@ -249,6 +267,8 @@ func (t *tenant) everything() string {
 		note(t.store.ListParts(t.Context(), job.ID))
 		note(t.bucket.List(t.Context(), "jobs/"+job.ID+"/"))
 	}
+	files, _, err := t.store.ListFiles(t.Context(), t.account, "", store.Page{Limit: 10_000})
+	note(files, err)
 	keys, err := t.store.ListKeys(t.Context())
 	note(slices.DeleteFunc(keys, func(k store.Key) bool { return k.Account != t.account }), err)
 	entries, _, err := t.store.ListAudit(t.Context(), t.account, 10_000, "")
@@ -275,15 +295,16 @@ type attempt struct {
 // fill returns the attempt's path. unknown stands for ids that nobody has.
 func (a attempt) fill(rng *rand.Rand, unknown bool) string {
 	path := a.route[strings.IndexByte(a.route, ' ')+1:]
-	job, key, function := a.of.jobs["done"], a.of.keys[2], a.of.function()
+	job, key, function, file, batch := a.of.jobs["done"], a.of.keys[2], a.of.function(), a.of.file, a.of.batch
 	if a.by != a.of {
 		job = a.of.jobs[[]string{"done", "running", "pending"}[rng.IntN(3)]]
 		key = a.of.keys[rng.IntN(len(a.of.keys))]
 	}
 	if unknown {
 		job, key, function = unknownIDs[0], "000000000000", "of-nobody"
+		file, batch = "file-"+strings.Repeat("0", 32), "batch_"+strings.Repeat("0", 32)
 	}
-	return strings.NewReplacer(":job_id", job, ":key_id", key, ":function", function, ":row", "0", ":node", "n1").Replace(path)
+	return strings.NewReplacer(":job_id", job, ":key_id", key, ":function", function, ":file_id", file, ":batch_id", batch, ":row", "0", ":node", "n1").Replace(path)
 }
 
 // TestIsolation_TwoAccountsThroughEveryRoute lets two accounts reach for each
@@ -351,6 +372,9 @@ func (a attempt) check(rng *rand.Rand) {
 	headers := []string{"Idempotency-Key", "of " + a.of.account + " " + path} // the same key and body for both
 	if a.visit.open {
 		headers = append(headers, "Authorization", "")
+	}
+	if a.visit.form {
+		headers = append(headers, "Content-Type", formType)
 	}
 	other := a.of
 	if a.by == a.of {

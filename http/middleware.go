@@ -146,5 +146,5 @@ func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
 // quiet are the routes that probes and pollers ask all the time.
 var quiet = map[string]bool{
 	"/livez": true, "/readyz": true, "/metrics": true, "/version": true,
-	"/v1/job-status/:job_id": true, "/v1/jobs/:job_id": true,
+	"/v1/job-status/:job_id": true, "/v1/jobs/:job_id": true, "/v1/batches/:batch_id": true,
 }

@@ -148,6 +148,11 @@ func continuation(old store.Record, want asked, now time.Time) (store.Record, er
 	was, spec := old.Job, old.Spec
 	spec.URL, spec.Inline, spec.Spooled = "", nil, ""
 	spec.Continue = &rowmill.Continuation{Job: was.ID, Failed: rows == rowsFailed}
+	if spec.Raw != nil { // its window may be over; what is asked for by hand has none
+		raw := *spec.Raw
+		raw.Deadline = nil
+		spec.Raw = &raw
+	}
 	if want.priority != nil {
 		spec.Priority = *want.priority
 	}

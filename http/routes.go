@@ -6,9 +6,12 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill/function"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/openai"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/sdk"
 	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/spelling"
@@ -43,7 +46,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	engine.GET("/openapi.json", health.openAPI)
 	engine.GET("/console/*path", serveConsole(s.Console))
 
-	gate := &gate{Exchange: s.exchange, keys: ring, limits: newLimiter(s.Now)}
+	gate := &gate{Exchange: s.exchange, keys: ring, limits: newLimiter(s.Now), schemes: []string{schemeKey}}
 	audit := &auditor{store: s.Store, logger: s.Logger, now: s.Now}
 	nodes := &nodes{Exchange: s.exchange, fleet: s.Service, audit: audit}
 	fleet := engine.Group("/v1/nodes", gate.pass)
@@ -53,11 +56,15 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	engine.GET("/v1/actors", gate.pass, handle(nodes.actors))
 	engine.GET("/v1/diagnosis", gate.pass, handle(nodes.diagnose))
 
-	v1 := engine.Group("/v1", gate.pass)
-	if s.EnginesOnly {
-		v1.Use(nodes.elsewhere)
+	enter := func(x *exchange.Exchange, schemes ...string) *gin.RouterGroup {
+		group := engine.Group("/v1", gate.speaking(x, schemes...).pass)
+		if s.EnginesOnly {
+			group.Use(nodes.elsewhere)
+		}
+		return group
 	}
-	s.routeJobs(v1, audit)
+	v1 := enter(s.exchange, schemeKey)
+	s.routeJobs(entrances{own: v1, shared: enter(s.exchange, schemeKey, openai.Scheme), openai: enter(s.inOpenAI(), openai.Scheme, schemeKey)}, audit)
 
 	keys := &keys{Exchange: s.exchange, store: s.Store, ring: ring, audit: audit, backup: s.AdminKey != "", most: s.MaxKeys, now: s.Now}
 	v1.GET("/auth/check", handle(checkAuth))
@@ -76,9 +83,25 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	return engine
 }
 
+// entrances are the groups of routes by how their clients show their keys and read
+// errors.
+type entrances struct {
+	own    *gin.RouterGroup // as the API says
+	shared *gin.RouterGroup // the same, and keys as OpenAI's clients show them
+	openai *gin.RouterGroup // as OpenAI's clients do
+}
+
+// inOpenAI answers errors in the dialect of OpenAI's clients.
+func (s *Server) inOpenAI() *exchange.Exchange {
+	x := *s.exchange
+	x.Shape = openai.Error
+	return &x
+}
+
 // routeJobs adds the routes of jobs, of what bounds them, and of the Functions
 // that they run.
-func (s *Server) routeJobs(v1 *gin.RouterGroup, audit *auditor) {
+func (s *Server) routeJobs(by entrances, audit *auditor) {
+	v1 := by.own
 	handle, do := s.exchange.Handle, s.exchange.Do
 	jobs := &jobs{Exchange: s.exchange, store: s.Store, bucket: s.Bucket, cancelled: s.Service.Cancelled, waiting: s.Service.Waiting, now: s.Now}
 	shelf := archive.New(s.Store, s.Bucket, s.Logger)
@@ -107,7 +130,7 @@ func (s *Server) routeJobs(v1 *gin.RouterGroup, audit *auditor) {
 	v1.PUT("/quotas", handle(quotas.put))
 
 	models := offer.New(s.Catalog, s.Service.Servers)
-	v1.GET("/models", handle((&modelList{all: models, counting: s.Service.Counting}).list))
+	by.shared.GET("/models", handle((&modelList{all: models, counting: s.Service.Counting}).list))
 	library := function.Library{Values: s.Store, Now: s.Now}
 	submissions := &submissions{
 		Exchange: s.exchange, quotas: quotas, store: s.Store, service: s.Service, keyTTL: s.IdempotencyTTL, now: s.Now,
@@ -116,6 +139,11 @@ func (s *Server) routeJobs(v1 *gin.RouterGroup, audit *auditor) {
 		},
 	}
 	v1.POST("/batch-inference", handle(submissions.submit))
+	(&openai.Dialect{
+		Exchange: s.inOpenAI(), Jobs: &batches{jobs: jobs, submissions: submissions}, Store: s.Store, Bucket: s.Bucket, Archive: shelf,
+		Model: models.Find, Now: s.Now,
+		Limits: openai.Limits{FileBytes: s.MaxFileBytes, Input: input.Limits{MaxRows: s.MaxInputRows, MaxRowBytes: int64(s.MaxRowBytes)}},
+	}).Route(by.openai)
 	resumptions := &resumptions{submissions: submissions, jobs: jobs, continued: s.Store.Continued}
 	v1.POST("/jobs/:job_id/resume", handle(resumptions.resume))
 

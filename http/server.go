@@ -112,6 +112,11 @@ type Config struct {
 	// the job's record. Default 64 KiB: a record stays small enough to be
 	// rewritten with every change of state. Larger inputs become an object.
 	MaxInlineBytes int
+	// MaxFileBytes bounds an uploaded file. Default 512 MiB, as OpenAI's.
+	MaxFileBytes int64
+	// MaxInputRows bounds the rows of any input. Default 100,000,000, as where
+	// inputs are read.
+	MaxInputRows int64
 	// MaxHeaderBytes bounds all request headers together. Default 64 KiB. The
 	// server's own limit should be higher, since its answer is not JSON.
 	MaxHeaderBytes int
@@ -161,6 +166,12 @@ func (c Config) WithDefaults() Config {
 	if c.MaxInlineBytes == 0 {
 		c.MaxInlineBytes = 64 << 10
 	}
+	if c.MaxFileBytes == 0 {
+		c.MaxFileBytes = 512 << 20
+	}
+	if c.MaxInputRows == 0 {
+		c.MaxInputRows = 100_000_000
+	}
 	if c.MaxHeaderBytes == 0 {
 		c.MaxHeaderBytes = 64 << 10
 	}
@@ -202,6 +213,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("http: Config.MaxRowBytes: %d must be at least 1", c.MaxRowBytes)
 	case c.MaxInlineBytes < 0:
 		return fmt.Errorf("http: Config.MaxInlineBytes: %d must not be negative", c.MaxInlineBytes)
+	case c.MaxFileBytes < 1:
+		return fmt.Errorf("http: Config.MaxFileBytes: %d must be at least 1", c.MaxFileBytes)
+	case c.MaxInputRows < 1:
+		return fmt.Errorf("http: Config.MaxInputRows: %d must be at least 1", c.MaxInputRows)
 	case c.MaxHeaderBytes < 1024:
 		return fmt.Errorf("http: Config.MaxHeaderBytes: %d must be at least 1024", c.MaxHeaderBytes)
 	case c.Patience < 0:

@@ -56,6 +56,7 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 		"inputs.stall_timeout":         {s.Inputs.StallTimeout, download.StallTimeout},
 		"inputs.total_timeout":         {s.Inputs.TotalTimeout, download.TotalTimeout},
 		"http.max_body":                {int64(s.HTTP.MaxBody), api.MaxBodyBytes},
+		"http.max_file":                {int64(s.HTTP.MaxFile), api.MaxFileBytes},
 		"http.requests_per_minute":     {s.HTTP.RequestsPerMinute, api.RequestsPerMinute},
 		"http.max_keys":                {s.HTTP.MaxKeys, api.MaxKeys},
 		"quotas[1].row_quota":          {*s.Quotas[1].RowQuota, api.Quotas[1].RowQuota},

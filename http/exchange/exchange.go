@@ -46,6 +46,9 @@ type Exchange struct {
 	Patience time.Duration
 	// MaxBody bounds a body, bytes.
 	MaxBody int64
+	// Shape is the body of an error in the form of a dialect; nil for the API's
+	// own.
+	Shape func(*request.Error) any
 }
 
 // Handle makes a gin handler of one that returns what to answer with status
@@ -81,6 +84,19 @@ func (x *Exchange) Fail(c *gin.Context, err error) {
 	case errors.Is(err, rowmill.ErrUnavailable) || errors.Is(err, store.ErrOutcomeUnknown):
 		x.Logger.Warn("request failed for now", KeyRequest, RequestID(c), KeyRoute, c.FullPath(), KeyErr, err)
 	}
+	for name, value := range e.Header {
+		c.Header(name, value)
+	}
+	if x.Shape != nil {
+		Answer(c, e.Status, x.Shape(e))
+	} else {
+		Answer(c, e.Status, own(c, e))
+	}
+	c.Abort()
+}
+
+// own is the body of an error in the API's own form.
+func own(c *gin.Context, e *request.Error) gin.H {
 	body := gin.H{}
 	for name, value := range e.Extra {
 		body[name] = value
@@ -90,11 +106,7 @@ func (x *Exchange) Fail(c *gin.Context, err error) {
 	if len(e.Fields) > 0 {
 		body["errors"] = e.Fields
 	}
-	for name, value := range e.Header {
-		c.Header(name, value)
-	}
-	Answer(c, e.Status, body)
-	c.Abort()
+	return body
 }
 
 // JSON is the media type of answers.

@@ -80,6 +80,10 @@ type HTTP struct {
 	// belongs in a file behind a URL.
 	MaxBody Bytes `yaml:"max_body"`
 
+	// MaxFile bounds a file that is uploaded as the input of batches. Default: 512
+	// MiB, what OpenAI takes.
+	MaxFile Bytes `yaml:"max_file"`
+
 	// RequestsPerMinute bounds the requests of each API key that has no bound
 	// of its own, on this node. Default: 0, no bound: jobs of different
 	// accounts take turns without one.
@@ -342,7 +346,7 @@ type Log struct {
 // replaces its default.
 func Defaults() Settings {
 	return Settings{
-		HTTP:    HTTP{Listen: "127.0.0.1:8088", MaxBody: 512 * MiB, MaxKeys: 1000},
+		HTTP:    HTTP{Listen: "127.0.0.1:8088", MaxBody: 512 * MiB, MaxFile: 512 * MiB, MaxKeys: 1000},
 		Store:   Store{Prefix: "rowmill:"},
 		Cluster: Cluster{Role: Both, Label: "rowmill"},
 		Inputs: Inputs{

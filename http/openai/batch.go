@@ -1,0 +1,197 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// The statuses of a batch.
+const (
+	statusValidating = "validating"
+	statusInProgress = "in_progress"
+	statusFinalizing = "finalizing"
+	statusCompleted  = "completed"
+	statusFailed     = "failed"
+	statusExpired    = "expired"
+	statusCancelling = "cancelling"
+	statusCancelled  = "cancelled"
+)
+
+// batchView is a batch as clients see it.
+type batchView struct {
+	ID               string            `json:"id"`
+	Object           string            `json:"object"`
+	Endpoint         string            `json:"endpoint"`
+	Model            string            `json:"model"`
+	Errors           *errorList        `json:"errors"`
+	InputFileID      string            `json:"input_file_id"`
+	CompletionWindow string            `json:"completion_window"`
+	Status           string            `json:"status"`
+	OutputFileID     *string           `json:"output_file_id"`
+	ErrorFileID      *string           `json:"error_file_id"`
+	CreatedAt        int64             `json:"created_at"`
+	InProgressAt     *int64            `json:"in_progress_at"`
+	ExpiresAt        *int64            `json:"expires_at"`
+	FinalizingAt     *int64            `json:"finalizing_at"`
+	CompletedAt      *int64            `json:"completed_at"`
+	FailedAt         *int64            `json:"failed_at"`
+	ExpiredAt        *int64            `json:"expired_at"`
+	CancellingAt     *int64            `json:"cancelling_at"`
+	CancelledAt      *int64            `json:"cancelled_at"`
+	RequestCounts    requestCounts     `json:"request_counts"` // never null: clients read its members
+	Usage            usage             `json:"usage"`
+	Metadata         map[string]string `json:"metadata"`
+}
+
+// requestCounts are of requests that have an outcome, but for the total.
+type requestCounts struct {
+	Total     int64 `json:"total"`
+	Completed int64 `json:"completed"`
+	Failed    int64 `json:"failed"`
+}
+
+type usage struct {
+	InputTokens   int64         `json:"input_tokens"`
+	InputDetails  inputDetails  `json:"input_tokens_details"`
+	OutputTokens  int64         `json:"output_tokens"`
+	OutputDetails outputDetails `json:"output_tokens_details"`
+	TotalTokens   int64         `json:"total_tokens"`
+}
+
+type inputDetails struct {
+	Cached int64 `json:"cached_tokens"`
+}
+
+type outputDetails struct {
+	Reasoning int64 `json:"reasoning_tokens"`
+}
+
+type errorList struct {
+	Object string       `json:"object"`
+	Data   []batchError `json:"data"`
+}
+
+type batchError struct {
+	Code    string  `json:"code"`
+	Message string  `json:"message"`
+	Param   *string `json:"param"`
+	Line    *int64  `json:"line"` // of the input, from 1
+}
+
+// view is a batch whose files are made where it is over, or on their way.
+func (d *Dialect) view(ctx context.Context, record store.Record) (batchView, error) {
+	if record.Job.Status.Terminal() && !finalized(record) {
+		finished, err := d.finalize(ctx, record)
+		if err != nil {
+			return batchView{}, err
+		}
+		record = finished
+	}
+	return d.viewAs(record), nil
+}
+
+// viewAs is a batch as its record says.
+func (d *Dialect) viewAs(record store.Record) batchView {
+	job, raw := record.Job, record.Spec.Raw
+	v := batchView{
+		ID: batchID(job.ID), Object: "batch", Endpoint: raw.Path, Model: job.Model, InputFileID: raw.InputFile,
+		CompletionWindow: raw.Window, Status: statusOf(record), CreatedAt: job.Created.Unix(), InProgressAt: unixTime(job.Started),
+		ExpiresAt: unixTime(raw.Deadline), Metadata: raw.Metadata,
+		RequestCounts: requestCounts{Total: orZero(job.NumRows), Completed: job.RowsDone - job.FailedRows, Failed: job.FailedRows},
+		Usage:         usage{InputTokens: orZero(job.InputTokens), OutputTokens: orZero(job.OutputTokens)},
+	}
+	v.Usage.TotalTokens = v.Usage.InputTokens + v.Usage.OutputTokens
+	v.stamp(job.Completed)
+	if finalized(record) {
+		left := leftOf(record)
+		if left.output {
+			v.OutputFileID = pointer(outcomeID(job.ID, outcomeOutput))
+		}
+		if left.errors {
+			v.ErrorFileID = pointer(outcomeID(job.ID, outcomeErrors))
+		}
+	}
+	if v.Status == statusFailed {
+		v.Errors = &errorList{Object: "list", Data: errorsOf(job.FailureReason)}
+	}
+	return v
+}
+
+// stamp notes when a batch that is over ended.
+func (v *batchView) stamp(ended *time.Time) {
+	at := unixTime(ended)
+	switch v.Status {
+	case statusFinalizing:
+		v.FinalizingAt = at
+	case statusCompleted:
+		v.FinalizingAt, v.CompletedAt = at, at
+	case statusFailed:
+		v.FailedAt = at
+	case statusExpired:
+		v.ExpiredAt = at
+	case statusCancelling:
+		v.CancellingAt = at
+	case statusCancelled:
+		v.CancellingAt, v.CancelledAt = at, at
+	}
+}
+
+// statusOf is the status of a batch.
+func statusOf(record store.Record) string {
+	made := finalized(record)
+	switch job := record.Job; job.Status {
+	case rowmill.StatusSucceeded:
+		if made {
+			return statusCompleted
+		}
+		return statusFinalizing
+	case rowmill.StatusCancelled:
+		if made {
+			return statusCancelled
+		}
+		return statusCancelling
+	case rowmill.StatusFailed:
+		switch {
+		case job.FailureReason == nil || job.FailureReason.Code != rowmill.CodeWindowExpired:
+			return statusFailed
+		case made:
+			return statusExpired
+		}
+		return statusFinalizing
+	case rowmill.StatusRunning:
+		return statusInProgress
+	default:
+		if job.NumRows != nil {
+			return statusInProgress // read whole, and waiting for a server
+		}
+		return statusValidating
+	}
+}
+
+// errorsOf is why a batch failed: what is wrong with lines of its input, or one
+// reason.
+func errorsOf(reason *rowmill.Failure) []batchError {
+	if reason == nil {
+		return []batchError{}
+	}
+	if reason.Code == rowmill.CodeInvalidInputFile {
+		var lines []batchError
+		if err := json.Unmarshal([]byte(reason.AdditionalContext), &lines); err == nil && len(lines) > 0 {
+			return lines
+		}
+	}
+	return []batchError{{Code: reason.Code, Message: reason.Message}}
+}
+
+func orZero(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+func pointer(s string) *string { return &s }

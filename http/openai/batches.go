@@ -1,0 +1,362 @@
+package openai
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/offer"
+	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Paths are those that requests of a batch may have.
+var paths = []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"}
+
+// Bounds of the metadata of a batch.
+const (
+	maxPairs = 16
+	maxKey   = 64  // characters
+	maxValue = 512 // characters
+)
+
+// Pages of batches.
+const (
+	defaultBatches = 20
+	maxBatches     = 100
+)
+
+// windowForm is what a completion_window looks like, and maxWindow its longest.
+var windowForm = regexp.MustCompile(`^([1-9][0-9]{0,3})([hd])$`)
+
+const maxWindow = 365 * 24 * time.Hour
+
+// priority is that of all batches: a job of priority 0 has but a thousand rows.
+const priority = 1
+
+// asked is the body of a request for a batch.
+type asked struct {
+	file          string
+	endpoint      string
+	window        string
+	lasts         time.Duration
+	metadata      map[string]string
+	outputSeconds int64
+}
+
+func (d *Dialect) ask(c *gin.Context) (a asked, err error) {
+	var p request.Problems
+	body, err := d.Exchange.ReadObject(c, exchange.SmallObject, &p)
+	if err != nil {
+		return a, err
+	}
+	body.Require("input_file_id", "a string", &a.file, "name a file with the purpose batch")
+	if body.Require("endpoint", "a string", &a.endpoint, fmt.Sprintf("it must be one of %v", paths)) && !slices.Contains(paths, a.endpoint) {
+		p.Add("endpoint", "is %q; it must be one of %v", spelling.Shorten(a.endpoint, 64), paths)
+	}
+	if body.Require("completion_window", "a string", &a.window, "send 24h, or another number of hours (h) or days (d)") {
+		if a.lasts = window(a.window); a.lasts == 0 {
+			p.Add("completion_window", "is %q; it must be a number of hours or days up to a year, such as 24h or 7d", spelling.Shorten(a.window, 64))
+		}
+	}
+	if body.Read("metadata", "an object of strings", &a.metadata) {
+		checkMetadata(&p, a.metadata)
+	}
+	var after map[string]any
+	if body.Read("output_expires_after", "an object with anchor and seconds", &after) {
+		seconds, _ := after["seconds"].(float64)
+		a.outputSeconds = int64(seconds)
+		if after["anchor"] != "created_at" || seconds != float64(a.outputSeconds) || a.outputSeconds < leastExpiry || a.outputSeconds > mostExpiry {
+			p.Add("output_expires_after", "must have the anchor created_at and seconds from %d to %d", leastExpiry, mostExpiry)
+		}
+	}
+	for _, name := range body.Rest() { // as submissions do, those that nobody knows are left alone
+		body.Drop(name)
+	}
+	return a, p.Err()
+}
+
+func checkMetadata(p *request.Problems, metadata map[string]string) {
+	if len(metadata) > maxPairs {
+		p.Add("metadata", "has %d pairs, more than %d", len(metadata), maxPairs)
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		switch value := metadata[key]; {
+		case utf8.RuneCountInString(key) > maxKey:
+			p.Add("metadata", "has a key of more than %d characters", maxKey)
+		case utf8.RuneCountInString(value) > maxValue:
+			p.Add("metadata."+key, "has more than %d characters", maxValue)
+		}
+	}
+}
+
+// window is how long a completion_window lasts; 0 for what is none.
+func window(text string) time.Duration {
+	found := windowForm.FindStringSubmatch(text)
+	if found == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(found[1])
+	lasts := time.Duration(n) * time.Hour
+	if found[2] == "d" {
+		lasts *= 24
+	}
+	if lasts > maxWindow {
+		return 0
+	}
+	return lasts
+}
+
+// create answers POST /v1/batches.
+func (d *Dialect) create(c *gin.Context) (any, error) {
+	want, err := d.ask(c)
+	if err != nil {
+		return nil, err
+	}
+	f, err := d.file(c, want.file)
+	if err != nil {
+		return nil, named(err, "input_file_id")
+	}
+	if f.Purpose != purposeBatch {
+		return nil, rowmill.Invalid("input_file_id", "names a file with the purpose %s; upload one with the purpose %s", f.Purpose, purposeBatch)
+	}
+	record, err := d.job(c, f, want)
+	if err != nil {
+		return nil, err
+	}
+	record, err = d.store(c, record, want)
+	if err != nil {
+		return nil, err
+	}
+	return d.view(c.Request.Context(), record)
+}
+
+// named makes the error that something is missing one about a field.
+func named(err error, field string) error {
+	if e := request.Describe(err); e.Status == http.StatusNotFound {
+		e.Fields = []rowmill.FieldError{{Field: field, Message: e.Message}}
+		return e
+	}
+	return err
+}
+
+// job is the record of a batch. Its file is looked at as far as its first line,
+// which says which model all of them are for. One without a good first line has a
+// job, too, which will fail with a list of all that is wrong.
+func (d *Dialect) job(c *gin.Context, f store.File, want asked) (store.Record, error) {
+	model, err := d.modelOf(c, f, want.endpoint)
+	if err != nil {
+		return store.Record{}, err
+	}
+	now := d.Now().UTC().Truncate(time.Microsecond)
+	deadline := now.Add(want.lasts)
+	id := rowmill.NewJobID()
+	return store.Record{
+		SchemaVersion: store.SchemaVersion,
+		Job: rowmill.Job{
+			ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: model.ID, Priority: priority,
+			Created: now, Warnings: []string{}, Message: submission.Waiting, Sampling: map[string]any{},
+		},
+		Spec: rowmill.Spec{
+			Model: model, Spooled: layout.Spooled(id), IDColumn: idColumn, Priority: priority, Sampling: map[string]any{},
+			Raw: &rowmill.Raw{
+				Dialect: rowmill.DialectOpenAI, Path: want.endpoint, InputFile: f.ID, Window: want.window, Deadline: &deadline,
+				Metadata: want.metadata, OutputSeconds: want.outputSeconds,
+			},
+		},
+	}, nil
+}
+
+// idColumn is what results call the ids of requests.
+const idColumn = "custom_id"
+
+// modelOf is the model of a file's first request; one that nobody has where that
+// cannot be read.
+func (d *Dialect) modelOf(c *gin.Context, f store.File, path string) (rowmill.Model, error) {
+	object, err := d.Bucket.Open(c.Request.Context(), f.Key)
+	if errors.Is(err, rowmill.ErrNotFound) {
+		return rowmill.Model{}, named(missing("file", f.ID), "input_file_id")
+	}
+	if err != nil {
+		return rowmill.Model{}, fmt.Errorf("open the input of a batch: %w", err)
+	}
+	defer object.Close()
+	name, found, err := input.BatchModel(object, object.Size(), path, d.Limits.Input)
+	if err != nil {
+		return rowmill.Model{}, fmt.Errorf("read the input of a batch: %w", err)
+	}
+	if !found {
+		return rowmill.Model{ID: "unknown", Kind: rowmill.KindRaw, NoPrice: true}, nil
+	}
+	model, err := d.Model(name)
+	var (
+		unknown   *offer.UnknownError
+		unsettled *offer.UnsettledError
+	)
+	switch {
+	case errors.As(err, &unknown):
+		e := request.Errorf(http.StatusBadRequest, "model_not_found", "%q is no model of this service%s", spelling.Shorten(name, 128), unknown.Hint())
+		e.Fields = []rowmill.FieldError{{Field: "model", Message: e.Message}}
+		return model, e
+	case errors.As(err, &unsettled) && unsettled.Soon:
+		return model, request.NotNow("model_not_ready", "model: %s", err)
+	case err != nil:
+		e := request.Errorf(http.StatusBadRequest, "model_not_found", "model: %s", err)
+		e.Fields = []rowmill.FieldError{{Field: "model", Message: e.Message}}
+		return model, e
+	}
+	model.Kind = rowmill.KindRaw
+	return model, nil
+}
+
+const (
+	// headerRetry is how clients number the repetitions of a request.
+	headerRetry = "X-Stainless-Retry-Count"
+	// repetition is for how long one that is the same counts as that.
+	repetition = 10 * time.Minute
+)
+
+// store makes the job durable. Clients repeat a request whose answer they have not
+// seen, and send no key with it: what such a repetition asks for again has been
+// done.
+func (d *Dialect) store(c *gin.Context, record store.Record, want asked) (store.Record, error) {
+	idem := &store.Idempotency{Key: "batch " + want.sum(), BodyHash: want.sum(), TTL: repetition}
+	stored, existed, err := d.put(c, record, idem)
+	if err != nil {
+		return stored, err
+	}
+	if existed && !isRetry(c) { // the same once more, on purpose
+		stored, _, err = d.put(c, record, nil)
+	}
+	return stored, err
+}
+
+// put stores the record, unless the request repeats one that has.
+func (d *Dialect) put(c *gin.Context, record store.Record, idem *store.Idempotency) (store.Record, bool, error) {
+	if idem != nil && isRetry(c) {
+		if first, err := d.Jobs.Repeated(c, *idem); !errors.Is(err, rowmill.ErrNotFound) {
+			return first, err == nil, err
+		}
+	}
+	file := record.Spec.Raw.InputFile
+	stored, existed, err := d.Jobs.Create(c, record, layout.File(file), idem)
+	if errors.Is(err, rowmill.ErrNotFound) { // deleted just now
+		return record, false, named(missing("file", file), "input_file_id")
+	}
+	if e := request.Describe(err); err != nil && e.Code == request.CodeOutcomeUnknown {
+		e.Header["X-Should-Retry"] = "false" // clients would, and make a second one
+		err = e
+	}
+	return stored, existed, err
+}
+
+func isRetry(c *gin.Context) bool {
+	n, err := strconv.Atoi(c.GetHeader(headerRetry))
+	return err == nil && n > 0
+}
+
+// sum is the same for the same request.
+func (a asked) sum() string {
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "%q %q %q %d", a.file, a.endpoint, a.window, a.outputSeconds)
+	for _, key := range slices.Sorted(maps.Keys(a.metadata)) {
+		fmt.Fprintf(&text, " %q %q", key, a.metadata[key])
+	}
+	sum := sha256.Sum256(text.Bytes())
+	return hex.EncodeToString(sum[:])
+}
+
+// batch returns a batch of whoever asks, or a 404.
+func (d *Dialect) batch(c *gin.Context) (store.Record, error) {
+	shown := c.Param("batch_id")
+	none := missing("batch", spelling.Shorten(shown, 64))
+	id, ok := jobID(shown)
+	if !ok {
+		return store.Record{}, none
+	}
+	record, err := d.Jobs.Find(c, id)
+	if err != nil && request.Describe(err).Status == http.StatusNotFound || err == nil && !ours(record) {
+		return store.Record{}, none
+	}
+	return record, err
+}
+
+func ours(record store.Record) bool {
+	return record.Spec.Raw != nil && record.Spec.Raw.Dialect == rowmill.DialectOpenAI
+}
+
+// show answers GET /v1/batches/{batch_id}.
+func (d *Dialect) show(c *gin.Context) (any, error) {
+	record, err := d.batch(c)
+	if err != nil {
+		return nil, err
+	}
+	return d.view(c.Request.Context(), record)
+}
+
+// list answers GET /v1/batches.
+func (d *Dialect) list(c *gin.Context) (any, error) {
+	var p request.Problems
+	page := store.Page{Limit: limit(c, &p, defaultBatches, maxBatches)}
+	if after, given := c.GetQuery("after"); given {
+		id, ok := jobID(after)
+		if !ok {
+			p.Add("after", "is no id of a batch")
+		}
+		page.After = id
+	}
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	ctx := c.Request.Context()
+	records, more, err := d.Store.Batches(ctx, d.Jobs.Account(c), rowmill.DialectOpenAI, page)
+	if err != nil {
+		return nil, fmt.Errorf("list batches: %w", err)
+	}
+	views := make([]batchView, len(records))
+	for i, record := range records {
+		views[i] = d.viewAs(record)
+	}
+	return listed(views, more, func(v batchView) string { return v.ID }), nil
+}
+
+// cancel answers POST /v1/batches/{batch_id}/cancel. That of a batch which is
+// over changes nothing, and is no error to clients that come late.
+func (d *Dialect) cancel(c *gin.Context) (any, error) {
+	record, err := d.batch(c)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := d.Jobs.Cancel(c.Request.Context(), record.Job.ID)
+	switch {
+	case err == nil:
+		return d.viewAs(ended), nil // cancelling: its files are not made yet
+	case !errors.Is(err, rowmill.ErrTerminal):
+		return nil, err
+	}
+	if ended.Job.ID == "" {
+		ended = record
+	}
+	if ended.Job.Status != rowmill.StatusCancelled {
+		return nil, request.Errorf(http.StatusBadRequest, "batch_over", "the batch cannot be cancelled: it is %s", d.viewAs(ended).Status)
+	}
+	return d.view(c.Request.Context(), ended)
+}

@@ -1,0 +1,178 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/store"
+)
+
+// The purposes of files.
+const (
+	purposeBatch  = "batch"
+	purposeOutput = "batch_output"
+)
+
+// Pages of files.
+const (
+	defaultFiles = 10_000
+	maxFiles     = 10_000
+)
+
+// fileView is a file as clients see it.
+type fileView struct {
+	ID        string  `json:"id"`
+	Object    string  `json:"object"`
+	Bytes     int64   `json:"bytes"`
+	CreatedAt int64   `json:"created_at"`
+	ExpiresAt *int64  `json:"expires_at"`
+	Filename  string  `json:"filename"`
+	Purpose   string  `json:"purpose"`
+	Status    string  `json:"status"` // deprecated, and polled for by wait_for_processing
+	Details   *string `json:"status_details"`
+}
+
+func viewFile(f store.File) fileView {
+	return fileView{
+		ID: f.ID, Object: "file", Bytes: f.Size, CreatedAt: f.Created.Unix(), ExpiresAt: unixTime(f.Expires),
+		Filename: f.Name, Purpose: f.Purpose, Status: "processed",
+	}
+}
+
+// gone reports whether a file has expired.
+func (d *Dialect) gone(f store.File) bool { return f.Expires != nil && !d.Now().Before(*f.Expires) }
+
+// file returns a file of whoever asks, or a 404.
+func (d *Dialect) file(c *gin.Context, id string) (store.File, error) {
+	shown := spelling.Shorten(id, 64)
+	if len(id) != len(prefixFile)+digits || id[:len(prefixFile)] != prefixFile || !isHex(id[len(prefixFile):]) {
+		return store.File{}, missing("file", shown)
+	}
+	f, err := d.Store.GetFile(c.Request.Context(), id)
+	if errors.Is(err, rowmill.ErrNotFound) || err == nil && (f.Account != d.Jobs.Account(c) || d.gone(f)) {
+		return store.File{}, missing("file", shown)
+	}
+	if err != nil {
+		return store.File{}, fmt.Errorf("read the record of a file: %w", err)
+	}
+	return f, nil
+}
+
+// showFile answers GET /v1/files/{file_id}.
+func (d *Dialect) showFile(c *gin.Context) (any, error) {
+	f, err := d.file(c, c.Param("file_id"))
+	return viewFile(f), err
+}
+
+// content answers GET /v1/files/{file_id}/content.
+func (d *Dialect) content(c *gin.Context) error {
+	f, err := d.file(c, c.Param("file_id"))
+	if err != nil {
+		return err
+	}
+	object, err := d.Bucket.Open(c.Request.Context(), f.Key)
+	if errors.Is(err, rowmill.ErrNotFound) { // retention took the job that it is of
+		return missing("file", f.ID)
+	}
+	if err != nil {
+		return fmt.Errorf("open a file: %w", err)
+	}
+	defer object.Close()
+	d.Exchange.Object(c, object, layout.Bytes, f.ID+".jsonl")
+	return nil
+}
+
+// deleteFile answers DELETE /v1/files/{file_id}. A batch of the file goes on: it
+// has a copy. What a batch left goes with the results of its job.
+func (d *Dialect) deleteFile(c *gin.Context) (any, error) {
+	f, err := d.file(c, c.Param("file_id"))
+	if err != nil {
+		return nil, err
+	}
+	ctx := context.WithoutCancel(c.Request.Context())
+	if err := d.Store.DeleteFile(ctx, f.ID); err != nil && !errors.Is(err, rowmill.ErrNotFound) {
+		return nil, fmt.Errorf("delete the record of a file: %w", err)
+	}
+	if f.Job == "" {
+		if err := d.Bucket.Delete(ctx, f.Key); err != nil {
+			d.Exchange.Logger.Warn("removing a deleted file failed; retention will", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
+		}
+	}
+	return gin.H{"id": f.ID, "object": "file", "deleted": true}, nil
+}
+
+// listFiles answers GET /v1/files.
+func (d *Dialect) listFiles(c *gin.Context) (any, error) {
+	var p request.Problems
+	page := store.Page{Limit: limit(c, &p, defaultFiles, maxFiles), After: c.Query("after")}
+	switch order := c.Query("order"); order {
+	case "", "desc":
+	case "asc":
+		page.Ascending = true
+	default:
+		p.Add("order", "is %q; it must be asc or desc", spelling.Shorten(order, 32))
+	}
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	files, more, err := d.Store.ListFiles(c.Request.Context(), d.Jobs.Account(c), c.Query("purpose"), page)
+	if err != nil {
+		return nil, fmt.Errorf("list files: %w", err)
+	}
+	views := make([]fileView, 0, len(files))
+	for _, f := range files {
+		if !d.gone(f) {
+			views = append(views, viewFile(f))
+		}
+	}
+	return listed(views, more, func(v fileView) string { return v.ID }), nil
+}
+
+// listed is a page of a list.
+func listed[T any](data []T, more bool, id func(T) string) gin.H {
+	body := gin.H{"object": "list", "data": data, "has_more": more, "first_id": nil, "last_id": nil}
+	if len(data) > 0 {
+		body["first_id"], body["last_id"] = id(data[0]), id(data[len(data)-1])
+	}
+	return body
+}
+
+// limit reads the size of a page.
+func limit(c *gin.Context, p *request.Problems, standard, most int) int {
+	text, given := c.GetQuery("limit")
+	if !given {
+		return standard
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		p.Add("limit", "is %q; it must be a whole number from 1 to %d", spelling.Shorten(text, 32), most)
+	}
+	return n
+}
+
+// record stores the record of a file whose object is there.
+func (d *Dialect) record(ctx context.Context, f store.File) error {
+	f.Created = f.Created.UTC().Truncate(time.Second)
+	if err := d.Store.CreateFile(ctx, f); err != nil {
+		return fmt.Errorf("store the record of a file: %w", err)
+	}
+	return nil
+}
+
+// tooLarge is the answer to more than a file may have.
+func tooLarge(most int64) error {
+	e := request.Errorf(http.StatusRequestEntityTooLarge, "file_too_large", "the file has more than %d bytes; split it", most)
+	e.Header = map[string]string{"Connection": "close"}
+	return e
+}
