@@ -29,8 +29,9 @@ import (
 	"github.com/pkoukk/tiktoken-go"
 	loader "github.com/pkoukk/tiktoken-go-loader"
 	"github.com/pkoukk/tiktoken-go-loader/assets"
-	"github.com/rowmill/rowmill/tokenize"
 	"github.com/tiktoken-go/tokenizer"
+
+	"github.com/rowmill/rowmill/tokenize"
 )
 
 // contender counts the tokens of all rows of a corpus and returns the
