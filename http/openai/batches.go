@@ -43,10 +43,8 @@ const (
 	maxBatches     = 100
 )
 
-// windowForm is what a completion_window looks like, and maxWindow its longest.
-var windowForm = regexp.MustCompile(`^([1-9][0-9]{0,3})([hd])$`)
-
-const maxWindow = 365 * 24 * time.Hour
+// windowForm is what a completion_window looks like.
+var windowForm = regexp.MustCompile(`^([1-9][0-9]{0,2})([hd])$`)
 
 // priority is that of all batches: a job of priority 0 has but a thousand rows.
 const priority = 1
@@ -73,7 +71,7 @@ func (d *Dialect) ask(c *gin.Context) (a asked, err error) {
 	}
 	if body.Require("completion_window", "a string", &a.window, "send 24h, or another number of hours (h) or days (d)") {
 		if a.lasts = window(a.window); a.lasts == 0 {
-			p.Add("completion_window", "is %q; it must be a number of hours or days up to a year, such as 24h or 7d", spelling.Shorten(a.window, 64))
+			p.Add("completion_window", "is %q; it must be 1 to 999 hours or days, such as 24h or 7d", spelling.Shorten(a.window, 64))
 		}
 	}
 	if body.Read("metadata", "an object of strings", &a.metadata) {
@@ -118,9 +116,6 @@ func window(text string) time.Duration {
 	lasts := time.Duration(n) * time.Hour
 	if found[2] == "d" {
 		lasts *= 24
-	}
-	if lasts > maxWindow {
-		return 0
 	}
 	return lasts
 }
