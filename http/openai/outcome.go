@@ -101,7 +101,8 @@ func (d *Dialect) make(ctx context.Context, record store.Record) (store.Record, 
 			ID: outcomeID(record.Job.ID, one.name), Account: record.Spec.Account, Purpose: purposeOutput,
 			Name: batchID(record.Job.ID) + "_" + one.name, Size: made.Size, Created: *record.Job.Completed, Expires: until, Key: made.Key, Job: record.Job.ID,
 		}
-		if err := d.record(ctx, f); err != nil {
+		// Who began this before may have found another retention: its record stands.
+		if err := d.record(ctx, f); err != nil && !errors.Is(err, rowmill.ErrConflict) {
 			return record, err
 		}
 		final = made
