@@ -11,7 +11,7 @@ import (
 )
 
 // batches are jobs of the dialects that send requests as they are: what
-// openai.Jobs asks for.
+// batch.Jobs asks for.
 type batches struct {
 	*jobs
 	submissions *submissions
@@ -25,8 +25,9 @@ func (b *batches) Repeated(c *gin.Context, idem store.Idempotency) (store.Record
 	return b.submissions.store.Lookup(c.Request.Context(), caller(c).account, idem)
 }
 
-// Create charges the account with a job, copies its input, and stores it.
-func (b *batches) Create(c *gin.Context, record store.Record, from string, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
+// Create charges the account with a job, has its input put in its place, and stores
+// it.
+func (b *batches) Create(c *gin.Context, record store.Record, spool func(context.Context) error, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
 	s, ctx := b.submissions, c.Request.Context()
 	if err := s.takesJobs(c); err != nil {
 		return stored, false, err
@@ -34,7 +35,7 @@ func (b *batches) Create(c *gin.Context, record store.Record, from string, idem 
 	if err := s.quotas.charge(ctx, caller(c).account, &record.Spec); err != nil {
 		return stored, false, err
 	}
-	if err := b.spool(ctx, record, from); err != nil {
+	if err := b.spool(ctx, record, spool); err != nil {
 		return stored, false, err
 	}
 	stored, existed, err = s.put(ctx, record, idem)
@@ -44,17 +45,18 @@ func (b *batches) Create(c *gin.Context, record store.Record, from string, idem 
 	return stored, existed, err
 }
 
-// spool copies the input of a job that has no record yet, with a mark that says so.
-func (b *batches) spool(ctx context.Context, record store.Record, from string) error {
+// spool puts the input of a job in its place that has no record yet, with a mark
+// that says so.
+func (b *batches) spool(ctx context.Context, record store.Record, spool func(context.Context) error) error {
 	mark, err := b.bucket.Create(ctx, layout.Spooling(record.Job.ID), layout.Bytes)
 	if err == nil {
 		_, err = mark.Commit()
 	}
 	if err == nil {
-		err = b.bucket.Copy(ctx, from, record.Spec.Spooled)
+		err = spool(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("copy the input of a batch: %w", err)
+		return fmt.Errorf("spool the input of a batch: %w", err)
 	}
 	return nil
 }
@@ -63,4 +65,10 @@ func (b *batches) spool(ctx context.Context, record store.Record, from string) e
 func (b *batches) Cancel(ctx context.Context, id string) (store.Record, error) {
 	record, _, err := b.end(ctx, id, "cancelled on request")
 	return record, err
+}
+
+// RemoveData removes what a job that is over has read and made.
+func (b *batches) RemoveData(ctx context.Context, record store.Record) error {
+	_, err := b.removeData(ctx, record)
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/batch"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -84,12 +85,9 @@ type batchError struct {
 
 // view is a batch whose files are made where it is over, or on their way.
 func (d *Dialect) view(ctx context.Context, record store.Record) (batchView, error) {
-	if record.Job.Status.Terminal() && !finalized(record) {
-		finished, err := d.finalize(ctx, record)
-		if err != nil {
-			return batchView{}, err
-		}
-		record = finished
+	record, err := d.batches.Finalize(ctx, record)
+	if err != nil {
+		return batchView{}, err
 	}
 	return d.viewAs(record), nil
 }
@@ -98,7 +96,7 @@ func (d *Dialect) view(ctx context.Context, record store.Record) (batchView, err
 func (d *Dialect) viewAs(record store.Record) batchView {
 	job, raw := record.Job, record.Spec.Raw
 	v := batchView{
-		ID: batchID(job.ID), Object: "batch", Endpoint: raw.Path, Model: job.Model, InputFileID: raw.InputFile,
+		ID: d.batches.ID(job.ID), Object: "batch", Endpoint: raw.Path, Model: job.Model, InputFileID: raw.InputFile,
 		CompletionWindow: raw.Window, Status: statusOf(record), CreatedAt: job.Created.Unix(), InProgressAt: unixTime(job.Started),
 		ExpiresAt: unixTime(raw.Deadline), Metadata: raw.Metadata,
 		RequestCounts: requestCounts{Total: orZero(job.NumRows), Completed: job.RowsDone - job.FailedRows, Failed: job.FailedRows},
@@ -106,7 +104,7 @@ func (d *Dialect) viewAs(record store.Record) batchView {
 	}
 	v.Usage.TotalTokens = v.Usage.InputTokens + v.Usage.OutputTokens
 	v.stamp(job.Completed)
-	if finalized(record) {
+	if batch.Finalized(record) {
 		left := leftOf(record)
 		if left.output {
 			v.OutputFileID = pointer(outcomeID(job.ID, outcomeOutput))
@@ -142,7 +140,7 @@ func (v *batchView) stamp(ended *time.Time) {
 
 // statusOf is the status of a batch.
 func statusOf(record store.Record) string {
-	made := finalized(record)
+	made := batch.Finalized(record)
 	switch job := record.Job; job.Status {
 	case rowmill.StatusSucceeded:
 		if made {

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -17,12 +18,10 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http/batch"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/http/submission"
 	"github.com/rowmill/rowmill/input"
-	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
 )
@@ -45,9 +44,6 @@ const (
 
 // windowForm is what a completion_window looks like.
 var windowForm = regexp.MustCompile(`^([1-9][0-9]{0,2})([hd])$`)
-
-// priority is that of all batches: a job of priority 0 has but a thousand rows.
-const priority = 1
 
 // asked is the body of a request for a batch.
 type asked struct {
@@ -137,7 +133,13 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	record, err = d.store(c, record, want)
+	record, err = d.batches.Submit(c, record, want.sum(), func(ctx context.Context) error {
+		err := d.Bucket.Copy(ctx, f.Key, record.Spec.Spooled)
+		if errors.Is(err, rowmill.ErrNotFound) { // deleted just now
+			return named(batch.Missing("file", f.ID), "input_file_id")
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -161,34 +163,17 @@ func (d *Dialect) job(c *gin.Context, f store.File, want asked) (store.Record, e
 	if err != nil {
 		return store.Record{}, err
 	}
-	now := d.Now().UTC().Truncate(time.Microsecond)
-	deadline := now.Add(want.lasts)
-	id := rowmill.NewJobID()
-	return store.Record{
-		SchemaVersion: store.SchemaVersion,
-		Job: rowmill.Job{
-			ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: model.ID, Priority: priority,
-			Created: now, Warnings: []string{}, Message: submission.Waiting, Sampling: map[string]any{},
-		},
-		Spec: rowmill.Spec{
-			Model: model, Spooled: layout.Spooled(id), IDColumn: idColumn, Priority: priority, Sampling: map[string]any{},
-			Raw: &rowmill.Raw{
-				Dialect: rowmill.DialectOpenAI, Path: want.endpoint, InputFile: f.ID, Window: want.window, Deadline: &deadline,
-				Metadata: want.metadata, OutputSeconds: want.outputSeconds,
-			},
-		},
-	}, nil
+	return d.batches.Record(model, rowmill.Raw{
+		Path: want.endpoint, InputFile: f.ID, Window: want.window, Metadata: want.metadata, OutputSeconds: want.outputSeconds,
+	}, want.lasts), nil
 }
-
-// idColumn is what results call the ids of requests.
-const idColumn = "custom_id"
 
 // modelOf is the model of a file's first request; one that nobody has where that
 // cannot be read.
 func (d *Dialect) modelOf(c *gin.Context, f store.File, path string) (rowmill.Model, error) {
 	object, err := d.Bucket.Open(c.Request.Context(), f.Key)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return rowmill.Model{}, named(missing("file", f.ID), "input_file_id")
+		return rowmill.Model{}, named(batch.Missing("file", f.ID), "input_file_id")
 	}
 	if err != nil {
 		return rowmill.Model{}, fmt.Errorf("open the input of a batch: %w", err)
@@ -201,71 +186,7 @@ func (d *Dialect) modelOf(c *gin.Context, f store.File, path string) (rowmill.Mo
 	if !found {
 		return rowmill.Model{ID: "unknown", Kind: rowmill.KindRaw, NoPrice: true}, nil
 	}
-	model, err := d.Model(name)
-	var (
-		unknown   *offer.UnknownError
-		unsettled *offer.UnsettledError
-	)
-	switch {
-	case errors.As(err, &unknown):
-		e := request.Errorf(http.StatusBadRequest, "model_not_found", "%q is no model of this service%s", spelling.Shorten(name, 128), unknown.Hint())
-		e.Fields = []rowmill.FieldError{{Field: "model", Message: e.Message}}
-		return model, e
-	case errors.As(err, &unsettled) && unsettled.Soon:
-		return model, request.NotNow("model_not_ready", "model: %s", err)
-	case err != nil:
-		e := request.Errorf(http.StatusBadRequest, "model_not_found", "model: %s", err)
-		e.Fields = []rowmill.FieldError{{Field: "model", Message: e.Message}}
-		return model, e
-	}
-	model.Kind = rowmill.KindRaw
-	return model, nil
-}
-
-const (
-	// headerRetry is how clients number the repetitions of a request.
-	headerRetry = "X-Stainless-Retry-Count"
-	// repetition is for how long one that is the same counts as that.
-	repetition = 10 * time.Minute
-)
-
-// store makes the job durable. Clients repeat a request whose answer they have not
-// seen, and send no key with it: what such a repetition asks for again has been
-// done.
-func (d *Dialect) store(c *gin.Context, record store.Record, want asked) (store.Record, error) {
-	idem := &store.Idempotency{Key: "batch " + want.sum(), BodyHash: want.sum(), TTL: repetition}
-	stored, existed, err := d.put(c, record, idem)
-	if err != nil {
-		return stored, err
-	}
-	if existed && !isRetry(c) { // the same once more, on purpose
-		stored, _, err = d.put(c, record, nil)
-	}
-	return stored, err
-}
-
-// put stores the record, unless the request repeats one that has.
-func (d *Dialect) put(c *gin.Context, record store.Record, idem *store.Idempotency) (store.Record, bool, error) {
-	if idem != nil && isRetry(c) {
-		if first, err := d.Jobs.Repeated(c, *idem); !errors.Is(err, rowmill.ErrNotFound) {
-			return first, err == nil, err
-		}
-	}
-	file := record.Spec.Raw.InputFile
-	stored, existed, err := d.Jobs.Create(c, record, layout.File(file), idem)
-	if errors.Is(err, rowmill.ErrNotFound) { // deleted just now
-		return record, false, named(missing("file", file), "input_file_id")
-	}
-	if e := request.Describe(err); err != nil && e.Code == request.CodeOutcomeUnknown {
-		e.Header["X-Should-Retry"] = "false" // clients would, and make a second one
-		err = e
-	}
-	return stored, existed, err
-}
-
-func isRetry(c *gin.Context) bool {
-	n, err := strconv.Atoi(c.GetHeader(headerRetry))
-	return err == nil && n > 0
+	return d.batches.ModelNamed(name)
 }
 
 // sum is the same for the same request.
@@ -279,28 +200,9 @@ func (a asked) sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// batch returns a batch of whoever asks, or a 404.
-func (d *Dialect) batch(c *gin.Context) (store.Record, error) {
-	shown := c.Param("batch_id")
-	none := missing("batch", spelling.Shorten(shown, 64))
-	id, ok := jobID(shown)
-	if !ok {
-		return store.Record{}, none
-	}
-	record, err := d.Jobs.Find(c, id)
-	if err != nil && request.Describe(err).Status == http.StatusNotFound || err == nil && !ours(record) {
-		return store.Record{}, none
-	}
-	return record, err
-}
-
-func ours(record store.Record) bool {
-	return record.Spec.Raw != nil && record.Spec.Raw.Dialect == rowmill.DialectOpenAI
-}
-
 // show answers GET /v1/batches/{batch_id}.
 func (d *Dialect) show(c *gin.Context) (any, error) {
-	record, err := d.batch(c)
+	record, err := d.batches.Find(c, c.Param("batch_id"))
 	if err != nil {
 		return nil, err
 	}
@@ -310,9 +212,9 @@ func (d *Dialect) show(c *gin.Context) (any, error) {
 // list answers GET /v1/batches.
 func (d *Dialect) list(c *gin.Context) (any, error) {
 	var p request.Problems
-	page := store.Page{Limit: limit(c, &p, defaultBatches, maxBatches)}
+	page := store.Page{Limit: batch.Limit(c, &p, defaultBatches, maxBatches)}
 	if after, given := c.GetQuery("after"); given {
-		id, ok := jobID(after)
+		id, ok := d.batches.JobID(after)
 		if !ok {
 			p.Add("after", "is no id of a batch")
 		}
@@ -321,10 +223,9 @@ func (d *Dialect) list(c *gin.Context) (any, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	ctx := c.Request.Context()
-	records, more, err := d.Store.Batches(ctx, d.Jobs.Account(c), rowmill.DialectOpenAI, page)
+	records, more, err := d.batches.List(c, page, func(store.Record) bool { return false })
 	if err != nil {
-		return nil, fmt.Errorf("list batches: %w", err)
+		return nil, err
 	}
 	views := make([]batchView, len(records))
 	for i, record := range records {
@@ -336,22 +237,16 @@ func (d *Dialect) list(c *gin.Context) (any, error) {
 // cancel answers POST /v1/batches/{batch_id}/cancel. That of a batch which is
 // over changes nothing, and is no error to clients that come late.
 func (d *Dialect) cancel(c *gin.Context) (any, error) {
-	record, err := d.batch(c)
+	record, err := d.batches.Find(c, c.Param("batch_id"))
 	if err != nil {
 		return nil, err
 	}
-	ended, err := d.Jobs.Cancel(c.Request.Context(), record.Job.ID)
-	switch {
-	case err == nil:
-		return d.viewAs(ended), nil // cancelling: its files are not made yet
-	case !errors.Is(err, rowmill.ErrTerminal):
-		return nil, err
-	}
-	if ended.Job.ID == "" {
-		ended = record
-	}
-	if ended.Job.Status != rowmill.StatusCancelled {
+	ended, err := d.batches.Cancel(c.Request.Context(), record)
+	if errors.Is(err, rowmill.ErrTerminal) {
 		return nil, request.Errorf(http.StatusBadRequest, "batch_over", "the batch cannot be cancelled: it is %s", d.viewAs(ended).Status)
 	}
-	return d.view(c.Request.Context(), ended)
+	if err != nil {
+		return nil, err
+	}
+	return d.viewAs(ended), nil // cancelling until its files are made
 }

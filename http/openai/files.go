@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http/batch"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/spelling"
@@ -56,12 +57,12 @@ func (d *Dialect) gone(f store.File) bool { return f.Expires != nil && !d.Now().
 // file returns a file of whoever asks, or a 404.
 func (d *Dialect) file(c *gin.Context, id string) (store.File, error) {
 	shown := spelling.Shorten(id, 64)
-	if len(id) != len(prefixFile)+digits || id[:len(prefixFile)] != prefixFile || !isHex(id[len(prefixFile):]) {
-		return store.File{}, missing("file", shown)
+	if hex, found := strings.CutPrefix(id, prefixFile); !found || !batch.IsHex(hex) {
+		return store.File{}, batch.Missing("file", shown)
 	}
 	f, err := d.Store.GetFile(c.Request.Context(), id)
 	if errors.Is(err, rowmill.ErrNotFound) || err == nil && (f.Account != d.Jobs.Account(c) || d.gone(f)) {
-		return store.File{}, missing("file", shown)
+		return store.File{}, batch.Missing("file", shown)
 	}
 	if err != nil {
 		return store.File{}, fmt.Errorf("read the record of a file: %w", err)
@@ -83,7 +84,7 @@ func (d *Dialect) content(c *gin.Context) error {
 	}
 	object, err := d.Bucket.Open(c.Request.Context(), f.Key)
 	if errors.Is(err, rowmill.ErrNotFound) { // retention took the job that it is of
-		return missing("file", f.ID)
+		return batch.Missing("file", f.ID)
 	}
 	if err != nil {
 		return fmt.Errorf("open a file: %w", err)
@@ -115,7 +116,7 @@ func (d *Dialect) deleteFile(c *gin.Context) (any, error) {
 // listFiles answers GET /v1/files.
 func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	var p request.Problems
-	page := store.Page{Limit: limit(c, &p, defaultFiles, maxFiles), After: c.Query("after")}
+	page := store.Page{Limit: batch.Limit(c, &p, defaultFiles, maxFiles), After: c.Query("after")}
 	switch order := c.Query("order"); order {
 	case "", "desc":
 	case "asc":
@@ -126,15 +127,15 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	files, more, err := d.Store.ListFiles(c.Request.Context(), d.Jobs.Account(c), c.Query("purpose"), page)
+	files, more, err := batch.Fill(page, d.gone, func(f store.File) string { return f.ID }, func(page store.Page) ([]store.File, bool, error) {
+		return d.Store.ListFiles(c.Request.Context(), d.Jobs.Account(c), c.Query("purpose"), page)
+	})
 	if err != nil {
-		return nil, fmt.Errorf("list files: %w", err)
+		return nil, err
 	}
-	views := make([]fileView, 0, len(files))
-	for _, f := range files {
-		if !d.gone(f) {
-			views = append(views, viewFile(f))
-		}
+	views := make([]fileView, len(files))
+	for i, f := range files {
+		views[i] = viewFile(f)
 	}
 	return listed(views, more, func(v fileView) string { return v.ID }), nil
 }
@@ -146,19 +147,6 @@ func listed[T any](data []T, more bool, id func(T) string) gin.H {
 		body["first_id"], body["last_id"] = id(data[0]), id(data[len(data)-1])
 	}
 	return body
-}
-
-// limit reads the size of a page.
-func limit(c *gin.Context, p *request.Problems, standard, most int) int {
-	text, given := c.GetQuery("limit")
-	if !given {
-		return standard
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
-		p.Add("limit", "is %q; it must be a whole number from 1 to %d", spelling.Shorten(text, 32), most)
-	}
-	return n
 }
 
 // record stores the record of a file whose object is there.

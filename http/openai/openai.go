@@ -13,15 +13,14 @@
 package openai
 
 import (
-	"context"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/http/batch"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input"
@@ -29,29 +28,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Jobs is what the dialect needs of jobs in general.
-type Jobs interface {
-	// Account is whose request it is.
-	Account(c *gin.Context) string
-	// Find returns a job of whoever asks, or a 404.
-	Find(c *gin.Context, id string) (store.Record, error)
-	// Create charges the account of the request with a job, copies the object at the
-	// key from to where it is to find its input, and stores it. With idem, the same
-	// request may have stored another before: then existed is true.
-	Create(c *gin.Context, record store.Record, from string, idem *store.Idempotency) (stored store.Record, existed bool, err error)
-	// Repeated returns what the same request has stored before, or
-	// rowmill.ErrNotFound.
-	Repeated(c *gin.Context, idem store.Idempotency) (store.Record, error)
-	// Cancel ends a job, or returns rowmill.ErrTerminal.
-	Cancel(ctx context.Context, id string) (store.Record, error)
-}
-
 // Store is what the dialect needs of a store.
 type Store interface {
 	store.Files
-	store.Values
-	Batches(ctx context.Context, account, dialect string, page store.Page) ([]store.Record, bool, error)
-	AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (store.Record, error)
+	batch.Store
 }
 
 // Limits bound what clients may send; none is 0.
@@ -63,17 +43,23 @@ type Limits struct {
 // Dialect answers in the dialect.
 type Dialect struct {
 	Exchange *exchange.Exchange
-	Jobs     Jobs
+	Jobs     batch.Jobs
 	Store    Store
 	Bucket   blob.Bucket
 	Archive  *archive.Archive
 	Model    func(name string) (rowmill.Model, error) // as offer.Models.Find
 	Limits   Limits
 	Now      func() time.Time
+
+	batches *batch.Batches
 }
 
 // Route adds the routes of files and batches.
 func (d *Dialect) Route(v1 gin.IRoutes) {
+	d.batches = &batch.Batches{
+		Dialect: rowmill.DialectOpenAI, Prefix: prefixBatch, Jobs: d.Jobs, Store: d.Store, Archive: d.Archive, Model: d.Model, Now: d.Now,
+		Outcomes: d.outcomes,
+	}
 	handle, do := d.Exchange.Handle, d.Exchange.Do
 	v1.POST("/files", handle(d.upload))
 	v1.GET("/files", handle(d.listFiles))
@@ -120,11 +106,6 @@ func Error(e *request.Error) any {
 // Scheme is the word before a key in the header Authorization.
 const Scheme = "Bearer"
 
-// missing is the answer to an id that the account does not have.
-func missing(what, id string) error {
-	return request.Errorf(http.StatusNotFound, "not_found", "no %s was found with the id %s", what, id)
-}
-
 // unixTime is a time in whole seconds, nil for none.
 func unixTime(t *time.Time) *int64 {
 	if t == nil {
@@ -135,35 +116,10 @@ func unixTime(t *time.Time) *int64 {
 }
 
 // fileID is a new id of a file.
-func fileID() string {
-	return prefixFile + strings.ReplaceAll(strings.TrimPrefix(rowmill.NewJobID(), prefixJob), "-", "")
-}
+func fileID() string { return prefixFile + batch.Hex(rowmill.NewJobID()) }
 
 // What ids begin with.
 const (
-	prefixJob   = "job-"
 	prefixFile  = "file-"
 	prefixBatch = "batch_"
 )
-
-// digits is how many hexadecimal digits a UUID has.
-const digits = 32
-
-// isHex reports whether text has the digits of a UUID.
-func isHex(text string) bool {
-	return len(text) == digits && strings.Trim(text, "0123456789abcdef") == ""
-}
-
-// batchID is the id of a job as the dialect has it.
-func batchID(jobID string) string {
-	return prefixBatch + strings.ReplaceAll(strings.TrimPrefix(jobID, prefixJob), "-", "")
-}
-
-// jobID is the inverse of batchID; ok is false for what no batch is called.
-func jobID(batchID string) (id string, ok bool) {
-	hex, found := strings.CutPrefix(batchID, prefixBatch)
-	if !found || !isHex(hex) {
-		return "", false
-	}
-	return prefixJob + strings.Join([]string{hex[:8], hex[8:12], hex[12:16], hex[16:20], hex[20:]}, "-"), true
-}

@@ -1,48 +1,33 @@
 package openai
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/results"
-	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/http/batch"
 	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
 )
 
-// A batch that is over leaves two files: the answers, and what has none. Both are
-// artifacts of its job, made when somebody first looks at it, with records by
-// which they are listed. The artifact finalName is recorded when all that is done.
+// A batch that is over leaves two files: the answers, and what has none. Both have
+// records by which they are listed.
 const (
 	outcomeOutput = "output.jsonl"
 	outcomeErrors = "errors.jsonl"
-	finalName     = "files-of-batch"
 )
 
 // outcomeID is the id of a file of a batch: whoever makes it comes to the same. It
 // sorts by the time of the batch.
 func outcomeID(jobID, name string) string {
-	hexID := strings.ReplaceAll(strings.TrimPrefix(jobID, prefixJob), "-", "")
+	digits := batch.Hex(jobID)
 	sum := sha256.Sum256([]byte(jobID + "/" + name))
-	return prefixFile + hexID[:12] + hex.EncodeToString(sum[:])[:digits-12]
-}
-
-func finalized(record store.Record) bool {
-	_, made := record.Artifacts[finalName]
-	return made || record.DataRemoved != nil
+	return prefixFile + digits[:12] + hex.EncodeToString(sum[:])[:len(digits)-12]
 }
 
 // left says which files a batch that is over leaves.
@@ -56,58 +41,33 @@ func leftOf(record store.Record) left {
 	return left{output: job.RowsDone > job.FailedRows, errors: job.FailedRows > 0 || *job.NumRows > job.RowsDone}
 }
 
-// finalize has the files of a batch made, and returns its record as it is then.
-// Whoever asks meanwhile waits for the same.
-func (d *Dialect) finalize(ctx context.Context, record store.Record) (store.Record, error) {
-	made, err := d.make(context.WithoutCancel(ctx), record)
-	switch {
-	case errors.Is(err, archive.ErrRemoved):
-		now := d.Now()
-		record.DataRemoved = &now
-		return record, nil
-	case errors.Is(err, archive.ErrBusy):
-		return record, nil // it is finalizing
-	}
-	return made, err
-}
-
-// make makes the files of a batch and the records of them.
-func (d *Dialect) make(ctx context.Context, record store.Record) (store.Record, error) {
+// outcomes are the files that a batch leaves.
+func (d *Dialect) outcomes(ctx context.Context, record store.Record) (made []batch.Outcome, err error) {
 	leaves := leftOf(record)
 	until, err := d.expiry(ctx, record)
 	if err != nil {
-		return record, err
+		return nil, err
 	}
-	final := store.Artifact{Key: layout.Spooled(record.Job.ID)}
-	for _, one := range []struct {
-		name  string
-		there bool
-		write func(*lineWriter, *rowmill.Row, *rowmill.Output) error
-	}{
-		{outcomeOutput, leaves.output, (*lineWriter).answered},
-		{outcomeErrors, leaves.errors, (*lineWriter).unanswered},
-	} {
-		if !one.there {
-			continue
-		}
-		made, err := d.Archive.Lines(ctx, record, one.name, func(w io.Writer, each func(results.Visit) error) error {
-			lines := newLineWriter(w, record)
-			return errors.Join(each(func(row *rowmill.Row, out *rowmill.Output) error { return one.write(lines, row, out) }), lines.w.Flush())
-		})
-		if err != nil {
-			return record, err
-		}
-		f := store.File{
-			ID: outcomeID(record.Job.ID, one.name), Account: record.Spec.Account, Purpose: purposeOutput,
-			Name: batchID(record.Job.ID) + "_" + one.name, Size: made.Size, Created: *record.Job.Completed, Expires: until, Key: made.Key, Job: record.Job.ID,
-		}
-		// Who began this before may have found another retention: its record stands.
-		if err := d.record(ctx, f); err != nil && !errors.Is(err, rowmill.ErrConflict) {
-			return record, err
-		}
-		final = made
+	l := newLineWriter(record)
+	add := func(name string, line func([]byte, *rowmill.Row, *rowmill.Output) ([]byte, error)) {
+		made = append(made, batch.Outcome{Name: name, Line: line, Made: func(ctx context.Context, a store.Artifact) error {
+			err := d.record(ctx, store.File{
+				ID: outcomeID(record.Job.ID, name), Account: record.Spec.Account, Purpose: purposeOutput,
+				Name: d.batches.ID(record.Job.ID) + "_" + name, Size: a.Size, Created: *record.Job.Completed, Expires: until, Key: a.Key, Job: record.Job.ID,
+			})
+			if errors.Is(err, rowmill.ErrConflict) {
+				return nil // who began this before found another retention: its record stands
+			}
+			return err
+		}})
 	}
-	return d.Store.AddArtifact(ctx, record.Job.ID, finalName, final)
+	if leaves.output {
+		add(outcomeOutput, l.answered)
+	}
+	if leaves.errors {
+		add(outcomeErrors, l.unanswered)
+	}
+	return made, nil
 }
 
 // expiry is when the files of a batch expire: as was asked, else with the results of
@@ -129,17 +89,15 @@ func (d *Dialect) expiry(ctx context.Context, record store.Record) (*time.Time, 
 // A lineWriter writes the lines of a batch's files, their requests in the order of
 // the input.
 type lineWriter struct {
-	w      *bufio.Writer
-	batch  string // hexadecimal digits
-	why    notRun
-	buffer []byte
+	batch string // hexadecimal digits
+	why   notRun
 }
 
 // notRun is what is said of a request that did not run.
 type notRun struct{ code, message string }
 
-func newLineWriter(w io.Writer, record store.Record) *lineWriter {
-	l := &lineWriter{w: bufio.NewWriterSize(w, 64<<10), batch: strings.TrimPrefix(batchID(record.Job.ID), prefixBatch)}
+func newLineWriter(record store.Record) lineWriter {
+	l := lineWriter{batch: batch.Hex(record.Job.ID)}
 	switch reason := record.Job.FailureReason; {
 	case record.Job.Status == rowmill.StatusCancelled:
 		l.why = notRun{"batch_cancelled", "The batch was cancelled before this request was run."}
@@ -151,89 +109,61 @@ func newLineWriter(w io.Writer, record store.Record) *lineWriter {
 	return l
 }
 
-// answered writes the line of a request that has an answer; others it passes over.
-func (l *lineWriter) answered(row *rowmill.Row, out *rowmill.Output) error {
+// answered is the line of a request that has an answer; others have none.
+func (l lineWriter) answered(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
 	if out.Failed() {
-		return nil
+		return b, nil
 	}
-	l.begin(row)
-	l.response(row, 200, out.Text)
-	return l.end(append(l.buffer, `,"error":null}`...))
+	b = l.response(l.begin(b, row), row, 200, out.Text)
+	return append(b, `,"error":null}`...), nil
 }
 
-// unanswered writes the line of a request that has none; others it passes over.
-func (l *lineWriter) unanswered(row *rowmill.Row, out *rowmill.Output) error {
+// unanswered is the line of a request that has none; others have none.
+func (l lineWriter) unanswered(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
 	if !out.Failed() {
-		return nil
+		return b, nil
 	}
-	l.begin(row)
-	text, refused := strings.CutPrefix(out.Err.Code, rowmill.RowHTTP)
-	if status, err := strconv.Atoi(text); refused && err == nil {
+	b = l.begin(b, row)
+	if status, refused := batch.Refused(out); refused {
 		body := out.Err.Raw
 		if !json.Valid([]byte(body)) { // no JSON, or too long to be kept whole
 			made, err := json.Marshal(map[string]any{"error": map[string]any{"message": out.Err.Message, "type": typeInvalid, "param": nil, "code": nil}})
 			if err != nil {
-				return fmt.Errorf("write the refusal of row %d: %w", row.Index, err)
+				return b, err
 			}
 			body = string(made)
 		}
-		l.response(row, status, body)
-		return l.end(append(l.buffer, `,"error":null}`...))
+		return append(l.response(b, row, status, body), `,"error":null}`...), nil
 	}
 	why := notRun{out.Err.Code, out.Err.Message}
 	if out.Err.Code == rowmill.RowNotRun {
 		why = l.why
 	}
-	b := append(l.buffer, `,"response":null,"error":{"code":`...)
+	b = append(b, `,"response":null,"error":{"code":`...)
 	b = append(spelling.AppendString(b, []byte(why.code)), `,"message":`...)
-	return l.end(append(spelling.AppendString(b, []byte(why.message)), `}}`...))
+	return append(spelling.AppendString(b, []byte(why.message)), `}}`...), nil
 }
 
 // begin begins a line with the ids of a request.
-func (l *lineWriter) begin(row *rowmill.Row) {
-	b := append(l.buffer[:0], `{"id":"batch_req_`...)
+func (l lineWriter) begin(b []byte, row *rowmill.Row) []byte {
+	b = append(b, `{"id":"batch_req_`...)
 	b = l.number(b, row)
 	b = append(b, `","custom_id":`...)
 	if row.ID.Kind == rowmill.IDNull {
-		b = append(b, "null"...)
-	} else {
-		b = spelling.AppendString(b, []byte(row.ID.Text))
+		return append(b, "null"...)
 	}
-	l.buffer = b
+	return spelling.AppendString(b, []byte(row.ID.Text))
 }
 
-func (l *lineWriter) number(b []byte, row *rowmill.Row) []byte {
+func (l lineWriter) number(b []byte, row *rowmill.Row) []byte {
 	b = append(append(b, l.batch...), '_')
 	return strconv.AppendInt(b, row.Index, 10)
 }
 
 // response adds a reply, whose body is JSON.
-func (l *lineWriter) response(row *rowmill.Row, status int, body string) {
-	b := append(l.buffer, `,"response":{"status_code":`...)
+func (l lineWriter) response(b []byte, row *rowmill.Row, status int, body string) []byte {
+	b = append(b, `,"response":{"status_code":`...)
 	b = append(strconv.AppendInt(b, int64(status), 10), `,"request_id":"req_`...)
 	b = append(l.number(b, row), `","body":`...)
-	b = append(append(b, body...), '}')
-	l.buffer = b
+	return append(append(b, body...), '}')
 }
-
-// end writes the line. Clients cut files at every character that Unicode calls the
-// end of a line, also within strings, where alone they can stand here: they are
-// written as escapes. CR and LF do not occur there.
-func (l *lineWriter) end(line []byte) error {
-	l.buffer = line
-	for len(line) > 0 {
-		at := bytes.IndexAny(line, lineBreaks)
-		if at < 0 {
-			break
-		}
-		r, size := utf8.DecodeRune(line[at:])
-		_, _ = l.w.Write(line[:at]) // a bufio.Writer repeats its first error
-		_, _ = fmt.Fprintf(l.w, `\u%04x`, r)
-		line = line[at+size:]
-	}
-	_, _ = l.w.Write(line)
-	return l.w.WriteByte('\n')
-}
-
-// lineBreaks are NEL, LS and PS.
-const lineBreaks = "\u0085\u2028\u2029"

@@ -1,0 +1,121 @@
+package batch
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/store"
+)
+
+// An Outcome is a file of lines that a batch leaves, an artifact of its job.
+type Outcome struct {
+	Name string // such as "output.jsonl"
+	// Line appends what stands of a request in the file, JSON without an end of
+	// line; where that is nothing, the request has no line.
+	Line func(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error)
+	// Made is told of the file; nil where nobody need be.
+	Made func(ctx context.Context, made store.Artifact) error
+}
+
+// finalName is the artifact that is recorded when all files of a batch are made.
+const finalName = "files-of-batch"
+
+// Finalized reports whether the files of a batch are made, or never will be.
+func Finalized(record store.Record) bool {
+	_, made := record.Artifacts[finalName]
+	return made || record.DataRemoved != nil
+}
+
+// Finalize has the files of a batch made that is over, and returns its record as
+// it is then. Whoever asks meanwhile waits for the same.
+func (b *Batches) Finalize(ctx context.Context, record store.Record) (store.Record, error) {
+	if !record.Job.Status.Terminal() || Finalized(record) {
+		return record, nil
+	}
+	made, err := b.make(context.WithoutCancel(ctx), record)
+	switch {
+	case errors.Is(err, archive.ErrRemoved):
+		now := b.Now()
+		record.DataRemoved = &now
+		return record, nil
+	case errors.Is(err, archive.ErrBusy):
+		return record, nil // it is finalizing
+	}
+	return made, err
+}
+
+func (b *Batches) make(ctx context.Context, record store.Record) (store.Record, error) {
+	outcomes, err := b.Outcomes(ctx, record)
+	if err != nil {
+		return record, err
+	}
+	final := store.Artifact{Key: layout.Spooled(record.Job.ID)}
+	for _, one := range outcomes {
+		made, err := b.Archive.Lines(ctx, record, one.Name, func(w io.Writer, each func(results.Visit) error) error {
+			lines := lines{w: bufio.NewWriterSize(w, 64<<10)}
+			return errors.Join(each(func(row *rowmill.Row, out *rowmill.Output) error { return lines.add(one, row, out) }), lines.w.Flush())
+		})
+		if err == nil && one.Made != nil {
+			err = one.Made(ctx, made)
+		}
+		if err != nil {
+			return record, err
+		}
+		final = made
+	}
+	return b.Store.AddArtifact(ctx, record.Job.ID, finalName, final)
+}
+
+// lines writes a file of lines.
+type lines struct {
+	w      *bufio.Writer
+	buffer []byte
+}
+
+// add writes the line of a request. Clients cut files at every character that
+// Unicode calls the end of a line, also within strings, where alone they can stand
+// here: they are written as escapes. CR and LF do not occur there.
+func (l *lines) add(of Outcome, row *rowmill.Row, out *rowmill.Output) (err error) {
+	l.buffer, err = of.Line(l.buffer[:0], row, out)
+	if err != nil {
+		return fmt.Errorf("write row %d: %w", row.Index, err)
+	}
+	line := l.buffer
+	if len(line) == 0 {
+		return nil
+	}
+	for {
+		at := bytes.IndexAny(line, lineBreaks)
+		if at < 0 {
+			break
+		}
+		r, size := utf8.DecodeRune(line[at:])
+		_, _ = l.w.Write(line[:at]) // a bufio.Writer repeats its first error
+		_, _ = fmt.Fprintf(l.w, `\u%04x`, r)
+		line = line[at+size:]
+	}
+	_, _ = l.w.Write(line)
+	return l.w.WriteByte('\n')
+}
+
+// lineBreaks are NEL, LS and PS.
+const lineBreaks = "\u0085\u2028\u2029"
+
+// Refused is the status that a server refused a request with; ok is false where it
+// failed otherwise.
+func Refused(out *rowmill.Output) (status int, ok bool) {
+	text, refused := strings.CutPrefix(out.Err.Code, rowmill.RowHTTP)
+	status, err := strconv.Atoi(text)
+	return status, refused && err == nil
+}

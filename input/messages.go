@@ -1,0 +1,296 @@
+package input
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/spelling"
+)
+
+const (
+	// maxMessageID bounds the custom_id of a request of Message Batches, characters.
+	maxMessageID = 64
+	// readAhead is how much is read at once, bytes: what a request may have more
+	// than its bound before it is seen to.
+	readAhead = 64 << 10
+)
+
+// ErrNoObject says that a body is no JSON object, or breaks off.
+var ErrNoObject = errors.New("the body must be one JSON object and nothing else")
+
+// Messages reads the body of a Message Batch in Anthropic's form,
+//
+//	{"requests": [{"custom_id": "…", "params": {"model": "…", …}}, …]}
+//
+// and writes its requests as the lines that OpenBatch reads, with a path. It goes
+// on after a request that is not what it must be, so that a client is told of the
+// first twenty at once, in a *rowmill.InvalidError. What is no JSON is ErrNoObject,
+// and src's own errors are passed on. In memory is a request, and a hash of each
+// custom_id.
+func Messages(src io.Reader, w io.Writer, path string, limits Limits) (model string, requests int64, err error) {
+	m := &messages{
+		src: &rationed{src: src}, out: bufio.NewWriterSize(w, 64<<10), limits: limits.WithDefaults(),
+		seen: map[[2]uint64]struct{}{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		head: `,"method":"POST","url":` + string(spelling.AppendString(nil, []byte(path))) + `,"body":`,
+	}
+	m.body = json.NewDecoder(m.src)
+	if err := m.read(); err != nil {
+		return "", 0, err
+	}
+	return m.model, m.count, m.out.Flush()
+}
+
+// messages is the state of Messages.
+type messages struct {
+	src    *rationed
+	body   *json.Decoder
+	out    *bufio.Writer
+	limits Limits
+	head   string // of a line, between its custom_id and its body
+
+	model  string
+	count  int64
+	seen   map[[2]uint64]struct{}
+	seeds  [2]maphash.Seed
+	faults []rowmill.FieldError
+	line   bytes.Buffer
+}
+
+func (m *messages) read() error {
+	if err := m.expect(json.Delim('{')); err != nil {
+		return err
+	}
+	for m.more() {
+		name, err := m.token()
+		if err != nil {
+			return err
+		}
+		if name != "requests" {
+			var skipped json.RawMessage
+			if err := m.value(&skipped); err != nil {
+				return err
+			}
+			continue
+		}
+		if m.count > 0 {
+			m.fault("requests", "stands there twice; send it once")
+		}
+		if err := m.requests(); err != nil {
+			return err
+		}
+	}
+	if err := m.expect(json.Delim('}')); err != nil {
+		return err
+	}
+	if _, err := m.body.Token(); !errors.Is(err, io.EOF) {
+		return m.broken(err)
+	}
+	if m.count == 0 {
+		m.fault("requests", "has none; send a list of at least one request")
+	}
+	return m.refused()
+}
+
+// requests reads the list.
+func (m *messages) requests() error {
+	first, err := m.token()
+	switch {
+	case err != nil:
+		return err
+	case first != json.Delim('['):
+		m.fault("requests", "must be a list of requests")
+		return m.refused()
+	}
+	for m.more() {
+		if m.count++; m.count > m.limits.MaxRows {
+			m.fault("requests", "has more than %d requests; split the batch", m.limits.MaxRows)
+		}
+		if len(m.faults) >= maxLineFaults || m.count > m.limits.MaxRows {
+			return m.refused()
+		}
+		var request json.RawMessage
+		if err := m.value(&request); err != nil {
+			return err
+		}
+		if err := m.request(request); err != nil {
+			return err
+		}
+	}
+	return m.expect(json.Delim(']'))
+}
+
+// request writes the line of a request, or notes what is wrong with it.
+func (m *messages) request(request []byte) error {
+	field := "requests." + strconv.FormatInt(m.count-1, 10)
+	if !isObject(request) || !utf8.Valid(request) {
+		m.fault(field, "must be a JSON object in UTF-8 with custom_id and params")
+		return nil
+	}
+	var id, params []byte
+	members(request, func(name string, _, value []byte) {
+		switch name { // of members of one name the last counts
+		case "custom_id":
+			id = value
+		case "params":
+			params = value
+		}
+	})
+	before := len(m.faults)
+	m.customID(field+".custom_id", id)
+	m.params(field+".params", params)
+	if len(m.faults) > 0 {
+		if len(m.faults) == before && int64(len(request)) > m.limits.MaxRowBytes {
+			m.tooLong(field)
+		}
+		return nil
+	}
+	m.line.Reset()
+	m.line.WriteString(`{"custom_id":`)
+	m.line.Write(id)
+	m.line.WriteString(m.head)
+	if err := json.Compact(&m.line, params); err != nil { // a line is one
+		return fmt.Errorf("write request %d: %w", m.count-1, err)
+	}
+	if m.line.WriteByte('}'); int64(m.line.Len()) > m.limits.MaxRowBytes {
+		m.tooLong(field)
+		return nil
+	}
+	m.line.WriteByte('\n')
+	_, err := m.out.Write(m.line.Bytes())
+	return err
+}
+
+func (m *messages) customID(field string, value []byte) {
+	id, isText := textOf(value)
+	switch {
+	case !isText || id == "":
+		m.fault(field, "must be a text of 1 to %d characters", maxMessageID)
+	case utf8.RuneCountInString(id) > maxMessageID:
+		m.fault(field, "String should have at most %d characters", maxMessageID)
+	default:
+		hash := [2]uint64{maphash.String(m.seeds[0], id), maphash.String(m.seeds[1], id)}
+		if _, taken := m.seen[hash]; taken {
+			m.fault(field, "is that of an earlier request, %q; it must be unique", id)
+		}
+		m.seen[hash] = struct{}{}
+	}
+}
+
+func (m *messages) params(field string, params []byte) {
+	if !isObject(params) {
+		m.fault(field, "must be the JSON object of a request for messages")
+		return
+	}
+	var name, stream []byte
+	members(params, func(member string, _, value []byte) {
+		switch member {
+		case "model":
+			name = value
+		case "stream":
+			stream = value
+		}
+	})
+	model, _ := textOf(name)
+	switch {
+	case model == "":
+		m.fault(field+".model", "is missing; name a model")
+	case m.model == "":
+		m.model = model
+	case model != m.model:
+		m.fault(field+".model", "is %q, and that of the first request is %q; a batch has one model here, so make one for each", spelling.Shorten(model, 64), spelling.Shorten(m.model, 64))
+	}
+	if s := string(stream); s != "" && s != "false" && s != "null" {
+		m.fault(field+".stream", "asks for a stream, which a batch has not; leave it out")
+	}
+}
+
+func (m *messages) fault(field, format string, args ...any) {
+	m.faults = append(m.faults, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+func (m *messages) tooLong(field string) {
+	m.fault(field, "has more than %d bytes; shorten it", m.limits.MaxRowBytes)
+}
+
+// refused is what is wrong with the requests, if anything.
+func (m *messages) refused() error {
+	if len(m.faults) == 0 {
+		return nil
+	}
+	return &rowmill.InvalidError{Code: "invalid_request", Fields: m.faults}
+}
+
+// more reports whether an array or object has more elements.
+func (m *messages) more() bool {
+	m.src.left = m.limits.MaxRowBytes
+	return m.body.More()
+}
+
+func (m *messages) token() (json.Token, error) {
+	token, err := m.body.Token()
+	return token, m.broken(err)
+}
+
+func (m *messages) expect(delim json.Delim) error {
+	m.src.left = m.limits.MaxRowBytes
+	token, err := m.token()
+	if err == nil && token != delim {
+		err = ErrNoObject
+	}
+	return err
+}
+
+// value reads one element, of as many bytes as a row may have.
+func (m *messages) value(into *json.RawMessage) error {
+	m.src.left = m.limits.MaxRowBytes
+	err := m.body.Decode(into)
+	if errors.Is(err, errRation) {
+		m.tooLong("requests." + strconv.FormatInt(max(0, m.count-1), 10))
+		return m.refused()
+	}
+	return m.broken(err)
+}
+
+// broken is the error of a body that cannot be read on.
+func (m *messages) broken(err error) error {
+	var syntax *json.SyntaxError
+	switch {
+	case err == nil:
+		return nil
+	case m.src.err != nil && !errors.Is(m.src.err, io.EOF):
+		return m.src.err
+	case errors.As(err, &syntax):
+		return fmt.Errorf("%w: %w at byte %d", ErrNoObject, err, syntax.Offset)
+	}
+	return ErrNoObject
+}
+
+// errRation says that an element is longer than it may be.
+var errRation = errors.New("the element is too long")
+
+// rationed lets through so many bytes and those that it reads at once; a decoder
+// would take an element of any length into memory.
+type rationed struct {
+	src  io.Reader
+	left int64
+	err  error // of src
+}
+
+// Read reads on.
+func (r *rationed) Read(p []byte) (int, error) {
+	if r.left < 0 {
+		return 0, errRation
+	}
+	n, err := r.src.Read(p[:min(len(p), readAhead)])
+	r.left -= int64(n)
+	r.err = err
+	return n, err
+}
