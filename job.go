@@ -162,6 +162,7 @@ type Raw struct {
 	Dialect string `json:"dialect"` // DialectOpenAI or DialectAnthropic: whose batch it is
 	Path    string `json:"path"`    // of the requests, such as "/v1/chat/completions"
 
+	Requests  int64             `json:"requests,omitempty"`   // how many there are, where that was known before they were counted
 	InputFile string            `json:"input_file,omitempty"` // id of the file that was named
 	Window    string            `json:"window,omitempty"`     // completion_window, as it was sent
 	Deadline  *time.Time        `json:"deadline,omitempty"`   // end of the window; rows that have not run then do not

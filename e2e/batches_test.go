@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,20 +51,54 @@ func TestOpenAIPython(t *testing.T) {
 // of 200 MB without saying how long it is.
 func TestOpenAINode(t *testing.T) {
 	t.Parallel()
-	client, err := filepath.Abs("../bin/tools/openai-node")
-	if err == nil {
-		_, err = os.Stat(filepath.Join(client, "complete"))
-	}
-	if err != nil {
-		unable(t, "OpenAI's client for Node is not there (`.ci/tools node`): %v", err)
-	}
+	clients := nodeClients(t)
 	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
 	n.start(t)
 	large := filepath.Join(t.TempDir(), "large.jsonl")
 	if err := os.WriteFile(large, bytes.Repeat([]byte(strings.Repeat("x", 1023)+"\n"), 200<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	runClient(t, "node", "testdata/batches_openai.mjs", client, n.base, apiKey, large)
+	runClient(t, "node", "testdata/batches_openai.mjs", clients, n.base, apiKey, large)
+}
+
+// nodeClients is where the clients for Node are.
+func nodeClients(t *testing.T) string {
+	t.Helper()
+	clients, err := filepath.Abs("../bin/tools/node")
+	if err == nil {
+		_, err = os.Stat(filepath.Join(clients, "complete"))
+	}
+	if err != nil {
+		unable(t, "the clients for Node are not there (`.ci/tools node`): %v", err)
+	}
+	return clients
+}
+
+// TestAnthropicClients drives Anthropic's clients, unmodified: for Python, an older
+// one of it that shows its key otherwise, and for Node.
+func TestAnthropicClients(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import anthropic").CombinedOutput(); err != nil {
+		unable(t, "python3 lacks anthropic (`.ci/tools python`, and bin/tools/venv/bin in PATH): %v\n%s", err, out)
+	}
+	older, clients := pythonTool(t, "anthropic", "ANTHROPIC_OLD"), nodeClients(t)
+	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "2ms"))
+	n.start(t)
+	runClient(t, "node", "testdata/batches_anthropic.mjs", clients, n.base, apiKey) // first: it lists all
+	runClient(t, "python3", "testdata/batches_anthropic.py", n.base, apiKey, "all")
+	runClient(t, older+"/python3", "testdata/batches_anthropic.py", n.base, apiKey, "all")
+}
+
+// TestAnthropicClients_ManyRequests has a hundred thousand requests go through one
+// node.
+func TestAnthropicClients_ManyRequests(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import anthropic").CombinedOutput(); err != nil {
+		unable(t, "python3 lacks anthropic (`.ci/tools python`, and bin/tools/venv/bin in PATH): %v\n%s", err, out)
+	}
+	n := on(t, "", startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
+	n.start(t)
+	runClient(t, "python3", "testdata/batches_anthropic.py", n.base, apiKey, "many")
 }
 
 // A batchState is what tests read of a batch.
@@ -129,12 +164,18 @@ func (n *node) batch(t *testing.T, id string, until func(batchState) bool) (b ba
 }
 
 // outcomes are the custom_ids of a file of a batch.
-func (n *node) outcomes(t *testing.T, file *string) (ids []string) {
+func (n *node) outcomes(t *testing.T, file *string) []string {
 	t.Helper()
 	if file == nil {
 		return nil
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.base+"/v1/files/"+*file+"/content", nil)
+	return n.lineIDs(t, "/v1/files/"+*file+"/content")
+}
+
+// lineIDs are the custom_ids of the lines at a path.
+func (n *node) lineIDs(t *testing.T, path string) (ids []string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.base+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,12 +216,86 @@ func TestBatch_KilledInTheMiddle(t *testing.T) {
 	n.start(t)
 	b = n.batch(t, b.ID, func(b batchState) bool { return b.Status == "completed" })
 	ids := n.outcomes(t, b.Output)
-	if b.Counts.Completed != rows || b.Counts.Failed != 0 || b.Errors != nil || len(ids) != rows {
-		t.Fatalf("batch %+v with %d lines", b, len(ids))
+	if b.Counts.Completed != rows || b.Counts.Failed != 0 || b.Errors != nil {
+		t.Fatalf("batch %+v", b)
+	}
+	inOrder(t, ids, rows)
+}
+
+// inOrder checks that there is one line of every request, in order.
+func inOrder(t *testing.T, ids []string, rows int) {
+	t.Helper()
+	if len(ids) != rows {
+		t.Fatalf("%d lines of %d requests", len(ids), rows)
 	}
 	for i, id := range ids {
 		if id != fmt.Sprintf("row-%d", i) {
 			t.Fatalf("line %d is of %s", i, id)
 		}
 	}
+}
+
+// The same for the cancel of a batch: what was recorded by then has an answer, the
+// rest a line that says so, and a node that dies on the way changes nothing of that.
+func TestBatch_KilledAtItsCancel(t *testing.T) {
+	t.Parallel()
+	const rows = 6000
+	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "2ms"))
+	n.start(t)
+	b := n.startBatch(t, rows, 50)
+	before := n.batch(t, b.ID, func(b batchState) bool { return b.Counts.Completed > 1000 })
+	n.call(t, http.MethodPost, "/v1/batches/"+b.ID+"/cancel", nil, &b)
+	n.kill()
+	n.start(t)
+	b = n.batch(t, b.ID, func(b batchState) bool { return b.Status == "cancelled" })
+	answered, rest := n.outcomes(t, b.Output), n.outcomes(t, b.Errors)
+	if int64(len(answered)) != b.Counts.Completed || b.Counts.Completed < before.Counts.Completed || len(answered)+len(rest) != rows {
+		t.Fatalf("batch %+v with %d answers and %d others; before the cancel %d", b, len(answered), len(rest), before.Counts.Completed)
+	}
+	all := append(slices.Clone(answered), rest...)
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) != rows {
+		t.Errorf("%d of %d requests have a line", len(all), rows)
+	}
+}
+
+// The same for a Message Batch, whose results are one file.
+func TestMessageBatch_KilledInTheMiddle(t *testing.T) {
+	t.Parallel()
+	const rows = 6000
+	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "2ms"))
+	n.start(t)
+	requests := make([]map[string]any, rows)
+	for i := range requests {
+		requests[i] = map[string]any{"custom_id": fmt.Sprintf("row-%d", i), "params": map[string]any{
+			"model": "llama-3.1-8b", "max_tokens": 50, "ignore_eos": true, "messages": []any{map[string]any{"role": "user", "content": "x"}},
+		}}
+	}
+	var b struct {
+		ID      string  `json:"id"`
+		Status  string  `json:"processing_status"`
+		Results *string `json:"results_url"`
+		Counts  struct {
+			Succeeded int64 `json:"succeeded"`
+		} `json:"request_counts"`
+	}
+	n.call(t, http.MethodPost, "/v1/messages/batches", map[string]any{"requests": requests}, &b)
+	digits := strings.TrimPrefix(b.ID, "msgbatch_")
+	job := "job-" + strings.Join([]string{digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]}, "-")
+	for deadline := time.Now().Add(patience); n.job(t, job).RowsDone < 1000; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("job %+v", n.job(t, job))
+		}
+	}
+	n.kill()
+	n.start(t)
+	for deadline := time.Now().Add(2 * patience); b.Status != "ended"; time.Sleep(50 * time.Millisecond) {
+		if n.call(t, http.MethodGet, "/v1/messages/batches/"+b.ID, nil, &b); time.Now().After(deadline) {
+			t.Fatalf("batch %+v", b)
+		}
+	}
+	if b.Counts.Succeeded != rows || b.Results == nil {
+		t.Fatalf("batch %+v", b)
+	}
+	inOrder(t, n.lineIDs(t, *b.Results), rows)
 }

@@ -46,7 +46,7 @@ func TestClientPages(t *testing.T) {
 	for _, page := range pages {
 		names = append(names, filepath.Base(page))
 	}
-	if want := []string{"cli.md", "curl.md", "go.md", "openai.md", "python-sdk.md", "python.md"}; !slices.Equal(names, want) {
+	if want := []string{"anthropic.md", "cli.md", "curl.md", "go.md", "openai.md", "python-sdk.md", "python.md"}; !slices.Equal(names, want) {
 		t.Fatalf("the pages are %q, want %q", names, want)
 	}
 	for _, page := range pages {
@@ -68,8 +68,8 @@ func read(t *testing.T, page, text string) {
 			unable(t, "docs/clients needs %s: %v", tool, err)
 		}
 	}
-	if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import requests, polars, openai").CombinedOutput(); err != nil {
-		unable(t, "python3 lacks requests, polars or openai (`.ci/tools python`, and bin/tools/venv/bin in PATH): %v\n%s", err, out)
+	if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import requests, polars, openai, anthropic").CombinedOutput(); err != nil {
+		unable(t, "python3 lacks requests, polars, openai or anthropic (`.ci/tools python`, and bin/tools/venv/bin in PATH): %v\n%s", err, out)
 	}
 
 	blocks, err := fenced(elsewhere(t, text))

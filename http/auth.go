@@ -142,12 +142,14 @@ type gate struct {
 	limits *limiter
 	// schemes are the words before a key, the first of which is asked for.
 	schemes []string
+	// header is another in which a key may stand alone; empty for none.
+	header string
 }
 
-// speaking is the gate for those who show their keys otherwise, and read errors
-// in another form.
-func (g *gate) speaking(x *exchange.Exchange, schemes ...string) *gate {
-	return &gate{Exchange: x, keys: g.keys, limits: g.limits, schemes: schemes}
+// speaking is the gate for those who show their keys otherwise: alone in a header,
+// or behind a word.
+func (g *gate) speaking(header string, schemes ...string) *gate {
+	return &gate{Exchange: g.Exchange, keys: g.keys, limits: g.limits, schemes: schemes, header: header}
 }
 
 // pass is the middleware.
@@ -167,8 +169,12 @@ func (g *gate) pass(c *gin.Context) {
 const schemeKey = "Key"
 
 // apiKey is the key that a request was sent with.
-func apiKey(c *gin.Context, schemes ...string) (string, error) {
+func (g *gate) apiKey(c *gin.Context) (string, error) {
+	schemes := g.schemes
 	headers := c.Request.Header.Values("Authorization")
+	if alone := c.GetHeader(g.header); g.header != "" && alone != "" && len(headers) == 0 {
+		return alone, nil
+	}
 	if len(headers) != 1 {
 		return "", unauthorized(schemes[0], "missing_key", "send your API key once, in the header Authorization: "+schemes[0]+" <API_KEY>")
 	}
@@ -181,7 +187,7 @@ func apiKey(c *gin.Context, schemes ...string) (string, error) {
 }
 
 func (g *gate) who(c *gin.Context) (principal, error) {
-	key, err := apiKey(c, g.schemes...)
+	key, err := g.apiKey(c)
 	if err != nil {
 		return principal{}, err
 	}

@@ -52,6 +52,7 @@ var visits = map[string]visit{
 	"GET /v1/diagnosis":           {operators: true},
 	"GET /v1/actors":              {operators: true, query: func(of *tenant) string { return "job_id=" + of.jobs["done"] }},
 	"GET /v1/models":              {}, // of the service, the same for all
+	"GET /v1/models/*model":       {path: func(*tenant, *tenant) string { return "/v1/models/llama-3.1-8b" }},
 	"GET /v1/auth/check":          {},
 	"GET /v1/try-authentication":  {},
 	"GET /v1/jobs/:job_id":        {shows: true},
@@ -99,6 +100,14 @@ var visits = map[string]visit{
 	"POST /v1/batches/:batch_id/cancel": {path: func(_, of *tenant) string {
 		return "/v1/batches/" + of.as(of.user).batched(of.file) + "/cancel"
 	}},
+	"POST /v1/messages/batches":                  {body: func(*tenant) string { return messagesOf("a") }},
+	"GET /v1/messages/batches":                   {shows: true, query: func(of *tenant) string { return "after_id=msgbatch_" + strings.Repeat("f", 32) }},
+	"GET /v1/messages/batches/:message_batch_id": {shows: true},
+	"POST /v1/messages/batches/:message_batch_id/cancel": {path: func(_, of *tenant) string {
+		return "/v1/messages/batches/" + of.as(of.user).messaged(of.account) + "/cancel"
+	}},
+	"DELETE /v1/messages/batches/:message_batch_id":      {path: func(_, of *tenant) string { return "/v1/messages/batches/" + of.endedMessages() }},
+	"GET /v1/messages/batches/:message_batch_id/results": {shows: true, path: func(_, of *tenant) string { return "/v1/messages/batches/" + of.endedMessages() + "/results" }},
 
 	"GET /v1/quotas": {admin: true, shows: true, query: account},
 	"PUT /v1/quotas": {admin: true, shows: true, audited: true, body: func(of *tenant) string {
@@ -180,6 +189,7 @@ type tenant struct {
 	keys        []string          // ids
 	jobs        map[string]string // ids, by what has become of them
 	file, batch string            // ids
+	messages    string            // id of a Message Batch
 }
 
 // as returns the world with a key of the account.
@@ -195,6 +205,14 @@ func (t *tenant) spare() string {
 	k := t.as(t.admin).newKey(`{"name":"` + t.account + ` spare"}`)
 	t.keys = append(t.keys, k.id)
 	return k.id
+}
+
+// endedMessages makes a Message Batch that is over and returns its id.
+func (t *tenant) endedMessages() string {
+	user := t.as(t.user)
+	id := user.messaged(t.account)
+	user.do("POST", "/v1/messages/batches/"+id+"/cancel", "").want(200)
+	return id
 }
 
 // function is a Function that only this account has. Others may ask for it,
@@ -229,12 +247,13 @@ func newTenant(w *world, name string, number int) *tenant {
 	t.jobs["pending"] = user.submitted(body)
 	t.file = user.uploaded(name+".jsonl", requestLine(name, "llama-3.1-8b"))
 	t.batch = user.batched(t.file)
+	t.messages = user.messaged(name)
 	return t
 }
 
 // marks are what must never stand in an answer to another account.
 func (t *tenant) marks() []string {
-	marks := append([]string{t.account, fmt.Sprint(t.number), t.file, t.batch}, t.keys...)
+	marks := append([]string{t.account, fmt.Sprint(t.number), t.file, t.batch, t.messages}, t.keys...)
 	jobs, _, err := t.store.List(t.Context(), t.account, 10_000, "")
 	if err != nil {
 		t.Fatal(err)
@@ -295,16 +314,17 @@ type attempt struct {
 // fill returns the attempt's path. unknown stands for ids that nobody has.
 func (a attempt) fill(rng *rand.Rand, unknown bool) string {
 	path := a.route[strings.IndexByte(a.route, ' ')+1:]
-	job, key, function, file, batch := a.of.jobs["done"], a.of.keys[2], a.of.function(), a.of.file, a.of.batch
+	job, key, function, file, batch, messages := a.of.jobs["done"], a.of.keys[2], a.of.function(), a.of.file, a.of.batch, a.of.messages
 	if a.by != a.of {
 		job = a.of.jobs[[]string{"done", "running", "pending"}[rng.IntN(3)]]
 		key = a.of.keys[rng.IntN(len(a.of.keys))]
 	}
 	if unknown {
 		job, key, function = unknownIDs[0], "000000000000", "of-nobody"
-		file, batch = "file-"+strings.Repeat("0", 32), "batch_"+strings.Repeat("0", 32)
+		nobody := strings.Repeat("0", 32)
+		file, batch, messages = "file-"+nobody, "batch_"+nobody, "msgbatch_"+nobody
 	}
-	return strings.NewReplacer(":job_id", job, ":key_id", key, ":function", function, ":file_id", file, ":batch_id", batch, ":row", "0", ":node", "n1").Replace(path)
+	return strings.NewReplacer(":job_id", job, ":key_id", key, ":function", function, ":file_id", file, ":batch_id", batch, ":message_batch_id", messages, ":row", "0", ":node", "n1").Replace(path)
 }
 
 // TestIsolation_TwoAccountsThroughEveryRoute lets two accounts reach for each

@@ -2,13 +2,19 @@ package http
 
 import (
 	"cmp"
+	"errors"
+	nethttp "net/http"
 	"slices"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/anthropic"
 	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/offer"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // Counting is how prompts of a model are counted.
@@ -55,16 +61,41 @@ type modelList struct {
 }
 
 // list answers GET /v1/models: those that are served now first.
-func (m *modelList) list(*gin.Context) (any, error) {
+func (m *modelList) list(c *gin.Context) (any, error) {
 	all := m.all.List()
 	slices.SortStableFunc(all, func(a, b offer.Offered) int {
 		return cmp.Compare(min(1, len(b.Servers)), min(1, len(a.Servers)))
 	})
+	if c.GetHeader(anthropic.HeaderVersion) != "" {
+		return anthropic.ViewModels(all), nil
+	}
 	views := make([]modelView, len(all))
 	for i, offered := range all {
 		views[i] = m.view(offered)
 	}
 	return gin.H{"object": "list", "data": views}, nil
+}
+
+// show answers GET /v1/models/{model}, by any of its names.
+func (m *modelList) show(c *gin.Context) (any, error) {
+	name := strings.TrimPrefix(c.Param("model"), "/")
+	id := name
+	var unknown *offer.UnknownError
+	if model, err := m.all.Find(name); errors.As(err, &unknown) {
+		return nil, request.Errorf(nethttp.StatusNotFound, "not_found", "%s", err)
+	} else if err == nil {
+		id = model.ID
+	}
+	for _, o := range m.all.List() {
+		if o.Model.ID != id {
+			continue
+		}
+		if c.GetHeader(anthropic.HeaderVersion) != "" {
+			return anthropic.ViewModel(o), nil
+		}
+		return m.view(o), nil
+	}
+	return nil, request.Errorf(nethttp.StatusNotFound, "not_found", "%q is no model that can be used now", spelling.Shorten(name, 128))
 }
 
 func (m *modelList) view(o offer.Offered) modelView {

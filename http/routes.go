@@ -6,6 +6,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill/function"
+	"github.com/rowmill/rowmill/http/anthropic"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/openai"
 	"github.com/rowmill/rowmill/http/request"
@@ -46,25 +47,30 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	engine.GET("/openapi.json", health.openAPI)
 	engine.GET("/console/*path", serveConsole(s.Console))
 
-	gate := &gate{Exchange: s.exchange, keys: ring, limits: newLimiter(s.Now), schemes: []string{schemeKey}}
+	own := &gate{Exchange: s.exchange, keys: ring, limits: newLimiter(s.Now), schemes: []string{schemeKey}}
 	audit := &auditor{store: s.Store, logger: s.Logger, now: s.Now}
 	nodes := &nodes{Exchange: s.exchange, fleet: s.Service, audit: audit}
-	fleet := engine.Group("/v1/nodes", gate.pass)
+	fleet := engine.Group("/v1/nodes", own.pass)
 	fleet.GET("", handle(nodes.list))
 	fleet.POST("/:node/drain", handle(nodes.drain))
 
-	engine.GET("/v1/actors", gate.pass, handle(nodes.actors))
-	engine.GET("/v1/diagnosis", gate.pass, handle(nodes.diagnose))
+	engine.GET("/v1/actors", own.pass, handle(nodes.actors))
+	engine.GET("/v1/diagnosis", own.pass, handle(nodes.diagnose))
 
-	enter := func(x *exchange.Exchange, schemes ...string) *gin.RouterGroup {
-		group := engine.Group("/v1", gate.speaking(x, schemes...).pass)
+	enter := func(by *gin.RouterGroup, g *gate) *gin.RouterGroup {
+		by.Use(g.pass)
 		if s.EnginesOnly {
-			group.Use(nodes.elsewhere)
+			by.Use(nodes.elsewhere)
 		}
-		return group
+		return by
 	}
-	v1 := enter(s.exchange, schemeKey)
-	s.routeJobs(entrances{own: v1, shared: enter(s.exchange, schemeKey, openai.Scheme), openai: enter(s.inOpenAI(), openai.Scheme, schemeKey)}, audit)
+	v1 := enter(engine.Group("/v1"), own)
+	s.routeJobs(entrances{
+		own:       v1,
+		shared:    enter(engine.Group("/v1"), own.speaking(anthropic.HeaderKey, schemeKey, openai.Scheme)),
+		openai:    enter(engine.Group("/v1", exchange.Shaped(openai.Error)), own.speaking("", openai.Scheme, schemeKey)),
+		anthropic: enter(engine.Group("/v1", exchange.Shaped(anthropic.Error), anthropic.Identify), own.speaking(anthropic.HeaderKey, anthropic.Scheme, schemeKey)),
+	}, audit)
 
 	keys := &keys{Exchange: s.exchange, store: s.Store, ring: ring, audit: audit, backup: s.AdminKey != "", most: s.MaxKeys, now: s.Now}
 	v1.GET("/auth/check", handle(checkAuth))
@@ -86,16 +92,10 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 // entrances are the groups of routes by how their clients show their keys and read
 // errors.
 type entrances struct {
-	own    *gin.RouterGroup // as the API says
-	shared *gin.RouterGroup // the same, and keys as OpenAI's clients show them
-	openai *gin.RouterGroup // as OpenAI's clients do
-}
-
-// inOpenAI answers errors in the dialect of OpenAI's clients.
-func (s *Server) inOpenAI() *exchange.Exchange {
-	x := *s.exchange
-	x.Shape = openai.Error
-	return &x
+	own       *gin.RouterGroup // as the API says
+	shared    *gin.RouterGroup // the same, and keys as clients of the dialects show them
+	openai    *gin.RouterGroup // as OpenAI's clients do
+	anthropic *gin.RouterGroup // as Anthropic's clients do
 }
 
 // routeJobs adds the routes of jobs, of what bounds them, and of the Functions
@@ -130,7 +130,9 @@ func (s *Server) routeJobs(by entrances, audit *auditor) {
 	v1.PUT("/quotas", handle(quotas.put))
 
 	models := offer.New(s.Catalog, s.Service.Servers)
-	by.shared.GET("/models", handle((&modelList{all: models, counting: s.Service.Counting}).list))
+	list := &modelList{all: models, counting: s.Service.Counting}
+	by.shared.GET("/models", handle(list.list))
+	by.shared.GET("/models/*model", handle(list.show))
 	library := function.Library{Values: s.Store, Now: s.Now}
 	submissions := &submissions{
 		Exchange: s.exchange, quotas: quotas, store: s.Store, service: s.Service, keyTTL: s.IdempotencyTTL, now: s.Now,
@@ -139,11 +141,15 @@ func (s *Server) routeJobs(by entrances, audit *auditor) {
 		},
 	}
 	v1.POST("/batch-inference", handle(submissions.submit))
+	batched, limits := &batches{jobs: jobs, submissions: submissions}, input.Limits{MaxRows: s.MaxInputRows, MaxRowBytes: int64(s.MaxRowBytes)}
 	(&openai.Dialect{
-		Exchange: s.inOpenAI(), Jobs: &batches{jobs: jobs, submissions: submissions}, Store: s.Store, Bucket: s.Bucket, Archive: shelf,
-		Model: models.Find, Now: s.Now,
-		Limits: openai.Limits{FileBytes: s.MaxFileBytes, Input: input.Limits{MaxRows: s.MaxInputRows, MaxRowBytes: int64(s.MaxRowBytes)}},
+		Exchange: s.exchange, Jobs: batched, Store: s.Store, Bucket: s.Bucket, Archive: shelf,
+		Model: models.Find, Now: s.Now, Limits: openai.Limits{FileBytes: s.MaxFileBytes, Input: limits},
 	}).Route(by.openai)
+	(&anthropic.Dialect{
+		Exchange: s.exchange, Jobs: batched, Store: s.Store, Bucket: s.Bucket, Archive: shelf,
+		Model: models.Find, Now: s.Now, Limits: anthropic.Limits{BodyBytes: s.MaxFileBytes, Input: limits},
+	}).Route(by.anthropic)
 	resumptions := &resumptions{submissions: submissions, jobs: jobs, continued: s.Store.Continued}
 	v1.POST("/jobs/:job_id/resume", handle(resumptions.resume))
 

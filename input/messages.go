@@ -90,7 +90,9 @@ func (m *messages) read() error {
 	if err := m.expect(json.Delim('}')); err != nil {
 		return err
 	}
-	if _, err := m.body.Token(); !errors.Is(err, io.EOF) {
+	if _, err := m.body.Token(); err == nil {
+		return ErrNoObject
+	} else if !errors.Is(err, io.EOF) {
 		return m.broken(err)
 	}
 	if m.count == 0 {

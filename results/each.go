@@ -160,7 +160,10 @@ func newRowReader(s Schema, content, origin []columnar.TableColumn) *rowReader {
 
 // content reads what clients' files hold, and forgets what was read before.
 func (r *rowReader) content(b *columnar.Block, i int) {
-	r.row, r.out = rowmill.Row{Text: string(b.Text(r.input, i))}, rowmill.Output{}
+	r.row, r.out = rowmill.Row{}, rowmill.Output{}
+	if !b.Null(r.input, i) { // else a row that did not run, whose input is kept no more
+		r.row.Text = string(b.Text(r.input, i))
+	}
 	if r.id >= 0 && !b.Null(r.id, i) {
 		r.row.ID = readID(r.IDKind, b, r.id, i)
 	}

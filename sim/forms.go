@@ -35,6 +35,7 @@ type chatReply struct {
 			} `json:"tool_calls"`
 		} `json:"message"`
 		Finish string `json:"finish_reason"`
+		Stop   any    `json:"stop_reason"` // the text that ended it, if one did
 	} `json:"choices"`
 	Usage struct {
 		Prompt     int64 `json:"prompt_tokens"`
@@ -193,8 +194,46 @@ func (messages) chat(asked map[string]json.RawMessage) (map[string]json.RawMessa
 	}
 	renamed(asked, "stop_sequences", "stop")
 	var err error
-	asked["messages"], err = json.Marshal(list)
+	if asked["messages"], err = json.Marshal(list); err == nil {
+		err = messageTools(asked)
+	}
 	return asked, err
+}
+
+// messageTools puts tools and which of them is to be called as OpenAI has them.
+func messageTools(asked map[string]json.RawMessage) error {
+	if asked["tools"] == nil {
+		return nil
+	}
+	var tools []struct {
+		Name       string          `json:"name"`
+		Parameters json.RawMessage `json:"input_schema"`
+	}
+	if err := json.Unmarshal(asked["tools"], &tools); err != nil {
+		return fmt.Errorf("tools: %w", err)
+	}
+	functions := make([]any, len(tools))
+	for i, t := range tools {
+		functions[i] = map[string]any{"type": "function", "function": tool{t.Name, t.Parameters}}
+	}
+	var choice struct{ Type, Name string }
+	if given := asked["tool_choice"]; given != nil {
+		if err := json.Unmarshal(given, &choice); err != nil {
+			return fmt.Errorf("tool_choice: %w", err)
+		}
+	}
+	var chosen any = "auto"
+	switch choice.Type {
+	case "any":
+		chosen = "required"
+	case "tool":
+		chosen = map[string]any{"type": "function", "function": map[string]any{"name": choice.Name}}
+	}
+	var err error
+	if asked["tools"], err = json.Marshal(functions); err == nil {
+		asked["tool_choice"], err = json.Marshal(chosen)
+	}
+	return err
 }
 
 func (messages) reply(c *chatReply) map[string]any {
@@ -203,11 +242,21 @@ func (messages) reply(c *chatReply) map[string]any {
 	if choice.Message.Reasoning != "" {
 		content = append(content, map[string]any{"type": "thinking", "thinking": choice.Message.Reasoning, "signature": ""})
 	}
-	content = append(content, map[string]any{"type": "text", "text": textOf(choice.Message.Content)})
-	reason := map[string]string{"length": "max_tokens", "stop": "end_turn"}[choice.Finish]
+	if text := choice.Message.Content; text != nil {
+		content = append(content, map[string]any{"type": "text", "text": *text})
+	}
+	for _, call := range choice.Message.ToolCalls {
+		content = append(content, map[string]any{"type": "tool_use", "id": call.ID, "name": call.Function.Name, "input": json.RawMessage(call.Function.Arguments)})
+	}
+	reason := map[string]string{"length": "max_tokens", "stop": "end_turn", "tool_calls": "tool_use"}[choice.Finish]
+	if _, stopped := choice.Stop.(string); stopped {
+		reason = "stop_sequence"
+	} else {
+		choice.Stop = nil
+	}
 	return map[string]any{
 		"id": "msg_" + c.ID, "type": "message", "role": "assistant", "model": c.Model, "content": content,
-		"stop_reason": reason, "stop_sequence": nil,
+		"stop_reason": reason, "stop_sequence": choice.Stop,
 		"usage": map[string]any{"input_tokens": c.Usage.Prompt, "output_tokens": c.Usage.Completion},
 	}
 }

@@ -27,6 +27,9 @@ func TestForms(t *testing.T) {
 		{"/v1/messages", `{"model":"plain","system":"Be short","messages":[{"role":"user","content":"Once"}],"max_tokens":5}`, func(m map[string]any) any {
 			return m["content"].([]any)[0].(map[string]any)["text"]
 		}, "stop_reason max_tokens"},
+		{"/v1/messages", `{"model":"plain","messages":[{"role":"user","content":"Once"}],"max_tokens":50,"stop_sequences":[" "]}`, func(m map[string]any) any {
+			return m["content"].([]any)[0].(map[string]any)["text"]
+		}, "stop_reason stop_sequence"},
 	} {
 		got := s.must("POST", tt.path, tt.body)
 		status, body := got.status, got.body

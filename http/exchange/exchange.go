@@ -30,8 +30,19 @@ const (
 	KeyErr     = "err"
 )
 
-// contextRequestID names a value of a request.
-const contextRequestID = "rowmill.request"
+// The names of values of a request.
+const (
+	contextRequestID = "rowmill.request"
+	contextShape     = "rowmill.shape"
+)
+
+// A Shape is the body of an error in the form of a dialect.
+type Shape func(*gin.Context, *request.Error) any
+
+// Shaped is a middleware: what fails behind it is answered in the form of a dialect.
+func Shaped(shape Shape) gin.HandlerFunc {
+	return func(c *gin.Context) { c.Set(contextShape, shape) }
+}
 
 // SetRequestID gives a request its id.
 func SetRequestID(c *gin.Context, id string) { c.Set(contextRequestID, id) }
@@ -46,9 +57,6 @@ type Exchange struct {
 	Patience time.Duration
 	// MaxBody bounds a body, bytes.
 	MaxBody int64
-	// Shape is the body of an error in the form of a dialect; nil for the API's
-	// own.
-	Shape func(*request.Error) any
 }
 
 // Handle makes a gin handler of one that returns what to answer with status
@@ -87,16 +95,16 @@ func (x *Exchange) Fail(c *gin.Context, err error) {
 	for name, value := range e.Header {
 		c.Header(name, value)
 	}
-	if x.Shape != nil {
-		Answer(c, e.Status, x.Shape(e))
-	} else {
-		Answer(c, e.Status, own(c, e))
+	shape := own
+	if dialects, is := c.Value(contextShape).(Shape); is {
+		shape = dialects
 	}
+	Answer(c, e.Status, shape(c, e))
 	c.Abort()
 }
 
 // own is the body of an error in the API's own form.
-func own(c *gin.Context, e *request.Error) gin.H {
+func own(c *gin.Context, e *request.Error) any {
 	body := gin.H{}
 	for name, value := range e.Extra {
 		body[name] = value

@@ -87,7 +87,7 @@ var types = map[int]string{
 }
 
 // Error is the body of an error: all four members, with real nulls.
-func Error(e *request.Error) any {
+func Error(_ *gin.Context, e *request.Error) any {
 	kind, known := types[e.Status]
 	switch {
 	case known:

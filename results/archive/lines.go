@@ -2,9 +2,13 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"io"
 
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 )
@@ -32,6 +36,9 @@ func (a *Archive) eachRow(ctx context.Context, record store.Record, visit result
 		defer committed.Close()
 		return Removed(committed.result.Each(ctx, 0, *record.Job.NumRows, visit))
 	}
+	if record.Spec.Raw != nil && !record.Counted() {
+		return a.eachUncounted(ctx, record, visit)
+	}
 	kept, err := a.partial(ctx, record)
 	if err != nil {
 		return err
@@ -46,4 +53,61 @@ func (a *Archive) eachRow(ctx context.Context, record store.Record, visit result
 		return Removed(err)
 	}
 	return Removed(results.EachOfParts(ctx, schema, []results.PartSource{{Source: object}}, visit))
+}
+
+// maxSpooledLine is more than a line of a spooled batch has, each of which was
+// bounded when it came.
+const maxSpooledLine = 1 << 30
+
+// eachUncounted visits the rows of a batch that ended before they were counted, as
+// far as its input is kept.
+func (a *Archive) eachUncounted(ctx context.Context, record store.Record, visit results.Visit) error {
+	rest := rowmill.Output{Err: &rowmill.RowError{Code: rowmill.RowNotRun, Message: notRun(record.Job)}}
+	in, err := a.openInput(ctx, &record)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	for i := range in.input.Rows { // it was cut, and the record did not come to say so
+		row, err := in.row(i)
+		if errors.Is(err, results.ErrInputGone) {
+			return errMoved
+		}
+		if err == nil {
+			err = visit(&row, &rest)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if in.input.Rows > 0 {
+		return nil
+	}
+	object, err := a.bucket.Open(ctx, record.Spec.Spooled)
+	if errors.Is(err, rowmill.ErrNotFound) && record.InputRemoved != nil {
+		for i := range record.Spec.Raw.Requests {
+			if err := visit(&rowmill.Row{Index: i}, &rest); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err != nil {
+		return moved(err)
+	}
+	defer object.Close()
+	lines := input.OpenBatch(blob.NewReader(object), record.Spec.Raw.Path, input.Limits{MaxRowBytes: maxSpooledLine})
+	for {
+		var row rowmill.Row
+		err := lines.Next(&row)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = visit(&row, &rest)
+		}
+		if err != nil {
+			return moved(err)
+		}
+	}
 }

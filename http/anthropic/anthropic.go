@@ -1,0 +1,125 @@
+// Package anthropic is the dialect of Anthropic's clients: Message Batches. It owns
+// the form of a batch, of its results and of errors. What a batch does is a job like
+// any other, whose rows are request bodies.
+//
+//	POST /v1/messages/batches ──► lines of requests, record of a job ──► the pipeline
+//	GET /v1/messages/batches/{id} ◄── the job's record; once it is over, its results are made
+//	GET /v1/messages/batches/{id}/results ◄── an artifact of the job
+//
+// What clients send and expect was read in anthropic 2.12.0 and 0.75.0 for Python and
+// in @anthropic-ai/sdk 1.12.0.
+package anthropic
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/http/batch"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/results/archive"
+)
+
+// Limits bound what clients may send; none is 0.
+type Limits struct {
+	BodyBytes int64 // of the body of a batch
+	Input     input.Limits
+}
+
+// Dialect answers in the dialect.
+type Dialect struct {
+	Exchange *exchange.Exchange
+	Jobs     batch.Jobs
+	Store    batch.Store
+	Bucket   blob.Bucket
+	Archive  *archive.Archive
+	Model    func(name string) (rowmill.Model, error) // as offer.Models.Find
+	Limits   Limits
+	Now      func() time.Time
+
+	batches *batch.Batches
+}
+
+// prefixBatch is what the ids of batches begin with.
+const prefixBatch = "msgbatch_"
+
+// Route adds the routes of batches.
+func (d *Dialect) Route(v1 gin.IRoutes) {
+	d.batches = &batch.Batches{
+		Dialect: rowmill.DialectAnthropic, Prefix: prefixBatch, Jobs: d.Jobs, Store: d.Store, Archive: d.Archive, Model: d.Model, Now: d.Now,
+		Outcomes: d.outcomes,
+	}
+	handle := d.Exchange.Handle
+	v1.POST("/messages/batches", handle(d.create))
+	v1.GET("/messages/batches", handle(d.list))
+	v1.GET("/messages/batches/:message_batch_id", handle(d.show))
+	v1.DELETE("/messages/batches/:message_batch_id", handle(d.remove))
+	v1.POST("/messages/batches/:message_batch_id/cancel", handle(d.cancel))
+	v1.GET("/messages/batches/:message_batch_id/results", d.Exchange.Do(d.results))
+}
+
+const (
+	// Scheme is the word before a key in the header Authorization.
+	Scheme = "Bearer"
+	// HeaderKey is the header in which older clients show it.
+	HeaderKey = "X-Api-Key"
+	// HeaderVersion is sent by all clients of the dialect.
+	HeaderVersion = "Anthropic-Version"
+	// headerRequestID is where they look for the id of a request.
+	headerRequestID = "Request-Id"
+)
+
+// Identify gives answers the id of their request where clients look for it.
+func Identify(c *gin.Context) { c.Header(headerRequestID, exchange.RequestID(c)) }
+
+// The types of errors.
+const (
+	typeInvalid = "invalid_request_error"
+	typeServer  = "api_error"
+)
+
+// types of errors by status, where not one of the two.
+var types = map[int]string{
+	http.StatusUnauthorized:          "authentication_error",
+	http.StatusForbidden:             "permission_error",
+	http.StatusNotFound:              "not_found_error",
+	http.StatusRequestEntityTooLarge: "request_too_large",
+	http.StatusTooManyRequests:       "rate_limit_error",
+	http.StatusServiceUnavailable:    "overloaded_error",
+	http.StatusGatewayTimeout:        "timeout_error",
+	529:                              "overloaded_error",
+}
+
+// typeOf is the type of an error with a status.
+func typeOf(status int) string {
+	kind, known := types[status]
+	switch {
+	case known:
+		return kind
+	case status >= http.StatusInternalServerError:
+		return typeServer
+	}
+	return typeInvalid
+}
+
+// errorBody is an error in the dialect.
+type errorBody struct {
+	Type      string  `json:"type"` // "error"
+	Error     failure `json:"error"`
+	RequestID string  `json:"request_id"`
+}
+
+type failure struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
+}
+
+// Error is the body of the answer to a request that failed.
+func Error(c *gin.Context, e *request.Error) any {
+	return errorBody{"error", failure{typeOf(e.Status), e.Message}, exchange.RequestID(c)}
+}

@@ -1,0 +1,229 @@
+package anthropic
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http/batch"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	// path is that of the requests of a batch.
+	path = "/v1/messages"
+	// lasts is how long the requests of a batch have to run, as upstream.
+	lasts = 24 * time.Hour
+)
+
+// Pages of batches.
+const (
+	defaultBatches = 20
+	maxBatches     = 1000
+)
+
+// create answers POST /v1/messages/batches. The requests go to where the job will
+// read them while they come; what comes of the body decides whether they stay.
+func (d *Dialect) create(c *gin.Context) (any, error) {
+	if c.Request.ContentLength > d.Limits.BodyBytes {
+		return nil, d.tooLarge()
+	}
+	record := d.batches.Record(rowmill.Model{}, rowmill.Raw{Path: path}, lasts)
+	writing, stop := context.WithCancel(c.Request.Context())
+	defer stop()
+	w, err := d.Bucket.Create(writing, record.Spec.Spooled, layout.NDJSON)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Abort()
+	body, sum := d.Exchange.Body(c, d.Limits.BodyBytes), sha256.New()
+	name, requests, err := input.Messages(body, io.MultiWriter(w, sum), path, d.Limits.Input)
+	if err != nil {
+		return nil, d.refused(err)
+	}
+	body.Done()
+	model, err := d.batches.ModelNamed(name)
+	if err != nil {
+		return nil, err
+	}
+	record.Job.Model, record.Spec.Model, record.Spec.Raw.Requests = model.ID, model, requests
+	record, err = d.batches.Submit(c, record, hex.EncodeToString(sum.Sum(nil)), func(context.Context) error {
+		_, err := w.Commit()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d.view(record), nil
+}
+
+// refused is the answer to a body that cannot be read.
+func (d *Dialect) refused(err error) error {
+	var overlong *http.MaxBytesError
+	switch {
+	case errors.Is(err, input.ErrNoObject):
+		return request.Errorf(http.StatusBadRequest, "invalid_json", "%s", err)
+	case errors.As(err, &overlong):
+		return d.tooLarge()
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return request.BodyBroke("")
+	}
+	return err
+}
+
+func (d *Dialect) tooLarge() error {
+	e := request.Errorf(http.StatusRequestEntityTooLarge, "body_too_large", "the body has more than %d bytes; split the batch", d.Limits.BodyBytes)
+	e.Header = map[string]string{"Connection": "close"}
+	return e
+}
+
+// batch returns the batch that a request is about, which was not deleted.
+func (d *Dialect) batch(c *gin.Context) (store.Record, error) {
+	record, err := d.batches.Find(c, c.Param("message_batch_id"))
+	if err == nil && deleted(record) {
+		err = batch.Missing("batch", d.batches.ID(record.Job.ID))
+	}
+	return record, err
+}
+
+// show answers GET /v1/messages/batches/{message_batch_id}.
+func (d *Dialect) show(c *gin.Context) (any, error) {
+	record, err := d.batch(c)
+	if err == nil {
+		record, err = d.batches.Finalize(c.Request.Context(), record)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.view(record), nil
+}
+
+// cancel answers POST /v1/messages/batches/{message_batch_id}/cancel. That of a batch which
+// is over changes nothing.
+func (d *Dialect) cancel(c *gin.Context) (any, error) {
+	record, err := d.batch(c)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := d.batches.Cancel(c.Request.Context(), record)
+	if err != nil && !errors.Is(err, rowmill.ErrTerminal) {
+		return nil, err
+	}
+	return d.view(ended), nil
+}
+
+// list answers GET /v1/messages/batches. Pages go both ways from a batch, and hold
+// those next to it, the newest first.
+func (d *Dialect) list(c *gin.Context) (any, error) {
+	var p request.Problems
+	page := store.Page{Limit: batch.Limit(c, &p, defaultBatches, maxBatches)}
+	for _, way := range []string{"after_id", "before_id"} {
+		from, given := c.GetQuery(way)
+		if !given {
+			continue
+		}
+		id, ok := d.batches.JobID(from)
+		switch {
+		case !ok:
+			p.Add(way, "is no id of a batch")
+		case page.After != "":
+			p.Add(way, "stands beside after_id; send one of the two")
+		}
+		page.After, page.Ascending = id, way == "before_id"
+	}
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	records, more, err := d.batches.List(c, page, deleted)
+	if err != nil {
+		return nil, err
+	}
+	if page.Ascending {
+		slices.Reverse(records)
+	}
+	list := listView{Data: make([]batchView, len(records)), HasMore: more}
+	for i, record := range records {
+		list.Data[i] = d.view(record)
+	}
+	if n := len(records); n > 0 {
+		list.FirstID, list.LastID = &list.Data[0].ID, &list.Data[n-1].ID
+	}
+	return list, nil
+}
+
+// results answers GET /v1/messages/batches/{message_batch_id}/results.
+func (d *Dialect) results(c *gin.Context) error {
+	record, err := d.batch(c)
+	if err == nil {
+		record, err = d.batches.Finalize(c.Request.Context(), record)
+	}
+	if err != nil {
+		return err
+	}
+	made, found := record.Artifacts[outcomeResults]
+	switch {
+	case record.DataRemoved != nil:
+		return request.Errorf(http.StatusNotFound, "results_removed", "the results of the batch are kept no more")
+	case !batch.Finalized(record):
+		return request.Errorf(http.StatusBadRequest, "batch_not_over", "the batch has no results yet: it is %s; ask for it until it is %s", d.view(record).Status, statusEnded)
+	case !found:
+		return fmt.Errorf("batch %s is over and has no results", record.Job.ID)
+	}
+	object, err := d.Bucket.Open(c.Request.Context(), made.Key)
+	if errors.Is(err, rowmill.ErrNotFound) {
+		return request.Errorf(http.StatusNotFound, "results_removed", "the results of the batch are kept no more")
+	}
+	if err != nil {
+		return fmt.Errorf("open the results of a batch: %w", err)
+	}
+	defer object.Close()
+	d.Exchange.Object(c, object, layout.NDJSON, d.batches.ID(record.Job.ID)+"_results.jsonl")
+	return nil
+}
+
+// deletedName is the artifact that is recorded of a batch that its client deleted.
+// Its job stays, as all do.
+const deletedName = "deleted"
+
+func deleted(record store.Record) bool {
+	_, is := record.Artifacts[deletedName]
+	return is
+}
+
+// remove answers DELETE /v1/messages/batches/{message_batch_id}.
+func (d *Dialect) remove(c *gin.Context) (any, error) {
+	record, err := d.batches.Find(c, c.Param("message_batch_id"))
+	id := d.batches.ID(record.Job.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case deleted(record) && record.DataRemoved != nil:
+		return nil, batch.Missing("batch", id)
+	case !record.Job.Status.Terminal():
+		return nil, request.Errorf(http.StatusBadRequest, "batch_not_over", "the batch is %s; cancel it, or wait for its end, before it is deleted", d.view(record).Status)
+	}
+	ctx := context.WithoutCancel(c.Request.Context()) // who leaves does not leave half of it
+	_, err = d.Store.AddArtifact(ctx, record.Job.ID, deletedName, store.Artifact{Key: record.Spec.Spooled})
+	if errors.Is(err, rowmill.ErrExpired) {
+		return nil, request.Errorf(http.StatusBadRequest, "batch_archived", "the results of the batch are kept no more, and there is nothing left to delete")
+	}
+	if err == nil {
+		err = d.Jobs.RemoveData(ctx, record)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("delete a batch: %w", err)
+	}
+	return gin.H{"id": id, "type": "message_batch_deleted"}, nil
+}

@@ -1,0 +1,43 @@
+package anthropic
+
+import (
+	"time"
+
+	"github.com/rowmill/rowmill/offer"
+)
+
+// A ModelView is a model as clients see it.
+type ModelView struct {
+	ID        string    `json:"id"`
+	Type      string    `json:"type"` // "model"
+	Name      string    `json:"display_name"`
+	Created   time.Time `json:"created_at"` // the epoch: it is not known
+	Lifecycle string    `json:"lifecycle"`
+	MaxInput  *int      `json:"max_input_tokens"` // of prompt and answer together; null where nobody says
+}
+
+// ViewModel is a model of the service.
+func ViewModel(o offer.Offered) ModelView {
+	v := ModelView{ID: o.Model.ID, Type: "model", Name: o.Model.ID, Created: time.Unix(0, 0).UTC(), Lifecycle: "active"}
+	if n := o.Model.ContextLength; n > 0 {
+		v.MaxInput = &n
+	}
+	return v
+}
+
+// ViewModels is the list of all models, which is one page.
+func ViewModels(all []offer.Offered) any {
+	list := struct {
+		Data    []ModelView `json:"data"`
+		HasMore bool        `json:"has_more"`
+		FirstID *string     `json:"first_id"`
+		LastID  *string     `json:"last_id"`
+	}{Data: make([]ModelView, len(all))}
+	for i, o := range all {
+		list.Data[i] = ViewModel(o)
+	}
+	if n := len(all); n > 0 {
+		list.FirstID, list.LastID = &list.Data[0].ID, &list.Data[n-1].ID
+	}
+	return list
+}

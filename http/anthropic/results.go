@@ -1,0 +1,74 @@
+package anthropic
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/batch"
+	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/store"
+)
+
+// outcomeResults is the file that a batch leaves: a line of every request, in the
+// order in which they were sent.
+const outcomeResults = "results.jsonl"
+
+func (d *Dialect) outcomes(_ context.Context, record store.Record) ([]batch.Outcome, error) {
+	w := lineWriter{batch: batch.Hex(record.Job.ID), notRun: notRun(record.Job)}
+	if reason := record.Job.FailureReason; reason != nil {
+		w.reason = reason.Message
+	}
+	return []batch.Outcome{{Name: outcomeResults, Line: w.line}}, nil
+}
+
+// A lineWriter writes the lines of a batch's results.
+type lineWriter struct {
+	batch  string // hexadecimal digits
+	notRun string // type of the result of requests that did not run
+	reason string // why, where the batch failed
+}
+
+func (w lineWriter) line(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
+	b = append(b, `{"custom_id":`...)
+	if row.ID.Kind == rowmill.IDNull {
+		b = append(b, "null"...)
+	} else {
+		b = spelling.AppendString(b, []byte(row.ID.Text))
+	}
+	b = append(b, `,"result":{"type":"`...)
+	switch {
+	case !out.Failed():
+		b = append(append(b, resultSucceeded...), `","message":`...)
+		b = append(b, out.Text...)
+	case out.Err.Code == rowmill.RowNotRun && w.notRun != resultErrored:
+		b = append(append(b, w.notRun...), '"')
+	default:
+		body, err := json.Marshal(w.failure(row, out))
+		if err != nil {
+			return b, err
+		}
+		b = append(append(b, resultErrored...), `","error":`...)
+		b = append(b, body...)
+	}
+	return append(b, `}}`...), nil
+}
+
+// failure is why a request has no answer. What a server said of it is told in its
+// words; few servers put them as the dialect does.
+func (w lineWriter) failure(row *rowmill.Row, out *rowmill.Output) errorBody {
+	body := errorBody{"error", failure{typeServer, out.Err.Message}, "req_" + w.batch + "_" + strconv.FormatInt(row.Index, 10)}
+	status, refused := batch.Refused(out)
+	switch {
+	case refused:
+		body.Error.Type = typeOf(status)
+		var said errorBody
+		if json.Unmarshal([]byte(out.Err.Raw), &said) == nil && said.Type == "error" && said.Error.Type != "" && said.Error.Message != "" {
+			body.Error = said.Error
+		}
+	case out.Err.Code == rowmill.RowNotRun:
+		body.Error.Message = "The batch failed before this request was run: " + w.reason
+	}
+	return body
+}

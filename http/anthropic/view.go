@@ -1,0 +1,101 @@
+package anthropic
+
+import (
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/batch"
+	"github.com/rowmill/rowmill/store"
+)
+
+// The states of a batch.
+const (
+	statusInProgress = "in_progress"
+	statusCanceling  = "canceling"
+	statusEnded      = "ended"
+)
+
+// batchView is a batch as clients see it.
+type batchView struct {
+	ID              string        `json:"id"`
+	Type            string        `json:"type"` // "message_batch"
+	Status          string        `json:"processing_status"`
+	Counts          requestCounts `json:"request_counts"`
+	Created         time.Time     `json:"created_at"`
+	Expires         *time.Time    `json:"expires_at"`
+	Ended           *time.Time    `json:"ended_at"`
+	CancelInitiated *time.Time    `json:"cancel_initiated_at"`
+	Archived        *time.Time    `json:"archived_at"`
+	ResultsURL      *string       `json:"results_url"` // relative: it is right behind every proxy
+}
+
+// requestCounts are of requests, all of which are processing until the batch has
+// ended. Their sum is always the same.
+type requestCounts struct {
+	Processing int64 `json:"processing"`
+	Succeeded  int64 `json:"succeeded"`
+	Errored    int64 `json:"errored"`
+	Canceled   int64 `json:"canceled"`
+	Expired    int64 `json:"expired"`
+}
+
+type listView struct {
+	Data    []batchView `json:"data"`
+	HasMore bool        `json:"has_more"`
+	FirstID *string     `json:"first_id"`
+	LastID  *string     `json:"last_id"`
+}
+
+// view is a batch as its record says.
+func (d *Dialect) view(record store.Record) batchView {
+	job, raw := record.Job, record.Spec.Raw
+	v := batchView{
+		ID: d.batches.ID(job.ID), Type: "message_batch", Status: statusInProgress,
+		Counts: requestCounts{Processing: raw.Requests}, Created: job.Created, Expires: raw.Deadline, Archived: record.DataRemoved,
+	}
+	if job.Status == rowmill.StatusCancelled {
+		v.CancelInitiated, v.Status = job.Completed, statusCanceling
+	}
+	if !batch.Finalized(record) {
+		return v
+	}
+	v.Status, v.Ended = statusEnded, job.Completed
+	v.Counts = requestCounts{Succeeded: job.RowsDone - job.FailedRows, Errored: job.FailedRows}
+	*v.Counts.of(record.Job) += raw.Requests - job.RowsDone
+	if record.DataRemoved == nil {
+		url := "/v1/messages/batches/" + v.ID + "/results"
+		v.ResultsURL = &url
+	}
+	return v
+}
+
+// of is the count of the requests that a job which is over has not run.
+func (r *requestCounts) of(job rowmill.Job) *int64 {
+	switch notRun(job) {
+	case resultCanceled:
+		return &r.Canceled
+	case resultExpired:
+		return &r.Expired
+	}
+	return &r.Errored
+}
+
+// The types of results.
+const (
+	resultSucceeded = "succeeded"
+	resultErrored   = "errored"
+	resultCanceled  = "canceled"
+	resultExpired   = "expired"
+)
+
+// notRun is the type of the result of a request that a job which is over has not
+// run.
+func notRun(job rowmill.Job) string {
+	switch {
+	case job.Status == rowmill.StatusCancelled:
+		return resultCanceled
+	case job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeWindowExpired:
+		return resultExpired
+	}
+	return resultErrored
+}

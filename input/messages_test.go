@@ -1,0 +1,155 @@
+package input
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+)
+
+const messagesPath = "/v1/messages"
+
+// readLines returns the ids and bodies of the lines that Messages wrote.
+func readLines(t testing.TB, lines []byte) (ids, bodies []string, model string) {
+	t.Helper()
+	b := OpenBatch(bytes.NewReader(lines), messagesPath, Limits{})
+	for {
+		var row rowmill.Row
+		err := b.Next(&row)
+		if errors.Is(err, io.EOF) {
+			return ids, bodies, b.Model()
+		}
+		if err != nil {
+			t.Fatalf("the lines cannot be read: %v\n%s", err, lines)
+		}
+		ids, bodies = append(ids, row.ID.Text), append(bodies, row.Text)
+	}
+}
+
+func TestMessages_BecomeLines(t *testing.T) {
+	t.Parallel()
+	body := ` { "other": [1, {"requests": []}], "requests" : [
+		{"params": {"model": "m", "x": "a\nb", "y": [1,
+			2]}, "custom_id": "é\n\u2028"} ,
+		{"custom_id":"b","params":{"stream":false,"model":"m"},"more":{}}
+	], "last": null } `
+	var lines bytes.Buffer
+	model, n, err := Messages(iotest.OneByteReader(strings.NewReader(body)), &lines, messagesPath, Limits{})
+	if err != nil || model != "m" || n != 2 {
+		t.Fatal(model, n, err)
+	}
+	ids, bodies, model := readLines(t, lines.Bytes())
+	if diff := cmp.Diff([]string{"é\n\u2028", "b"}, ids); diff != "" || model != "m" {
+		t.Error(model, diff)
+	}
+	if diff := cmp.Diff([]string{`{"x":"a\nb","y":[1,2]}`, `{"stream":false}`}, bodies); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A request that never ends is refused before it is in memory.
+func TestMessages_BoundsARequest(t *testing.T) {
+	t.Parallel()
+	src := &counted{Reader: io.MultiReader(strings.NewReader(`{"requests":[{"custom_id":"`), endless{})}
+	_, _, err := Messages(src, io.Discard, messagesPath, Limits{MaxRowBytes: 1 << 20})
+	invalid := (*rowmill.InvalidError)(nil)
+	if !errors.As(err, &invalid) || invalid.Fields[0].Field != "requests.0" {
+		t.Errorf("error %v", err)
+	}
+	if src.n > 1<<20+2*readAhead {
+		t.Errorf("%d bytes were read", src.n)
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'a'
+	}
+	return len(p), nil
+}
+
+type counted struct {
+	io.Reader
+	n int
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += n
+	return n, err
+}
+
+func TestMessages_PassOnWhatBreaksThem(t *testing.T) {
+	t.Parallel()
+	broke := errors.New("broke")
+	for _, begin := range []string{"", `{"requests":[`, `{"requests":[{"custom_id":"a","params":{"model":"m"}}`, `{"x":1`} {
+		_, _, err := Messages(io.MultiReader(strings.NewReader(begin), iotest.ErrReader(broke)), io.Discard, messagesPath, Limits{})
+		if !errors.Is(err, broke) {
+			t.Errorf("%s: %v", begin, err)
+		}
+	}
+}
+
+// FuzzMessages checks against encoding/json that lines hold what the body did.
+func FuzzMessages(f *testing.F) {
+	for _, body := range []string{
+		`{"requests":[{"custom_id":"a","params":{"model":"m"}}]}`,
+		"{\"requests\":[{\"custom_id\":\"a\\u0062\",\"params\":{ \"x\" : [1,2.50,\"\u2028\\n\"] ,\n\"model\":\"m\"}}, {\"params\":{\"model\":\"m\"},\"custom_id\":\"c\"}]}",
+		`{"requests":[{"custom_id":"a","params":{"model":"m","stream":true}}]}`,
+		`{"x":{"requests":[1]},"requests":[]}`, `[]`, `{"requests":7}`, `{"requests":[7]}{`,
+	} {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		var lines bytes.Buffer
+		model, n, err := Messages(strings.NewReader(body), &lines, messagesPath, Limits{})
+		if err != nil {
+			return
+		}
+		if !json.Valid([]byte(body)) {
+			t.Fatalf("%q is no JSON and was taken", body)
+		}
+		ids, bodies, of := readLines(t, lines.Bytes())
+		if int64(len(ids)) != n || of != model {
+			t.Fatalf("%d lines of %d requests, for %q and %q", len(ids), n, of, model)
+		}
+		var want struct {
+			Requests []struct {
+				CustomID string                     `json:"custom_id"`
+				Params   map[string]json.RawMessage `json:"params"`
+			} `json:"requests"`
+		}
+		if json.Unmarshal([]byte(body), &want) != nil || len(want.Requests) != len(ids) || !sameNames(body) {
+			return // encoding/json takes names of another case for the same, and the last of two lists
+		}
+		for i, request := range want.Requests {
+			if request.CustomID != ids[i] {
+				t.Fatalf("request %d has the id %q, not %q", i, ids[i], request.CustomID)
+			}
+			delete(request.Params, "model")
+			for name, value := range request.Params {
+				var compact bytes.Buffer
+				if err := json.Compact(&compact, value); err != nil {
+					t.Fatal(err)
+				}
+				request.Params[name] = compact.Bytes()
+			}
+			var got map[string]json.RawMessage
+			if err := json.Unmarshal([]byte(bodies[i]), &got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(request.Params, got); diff != "" {
+				t.Fatalf("request %d (-want +got):\n%s", i, diff)
+			}
+		}
+	})
+}
