@@ -1,7 +1,6 @@
 package input
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -51,12 +50,10 @@ type LineFault struct {
 // of the Failure that ends the reading, a list of LineFault. In memory is a line,
 // and a hash of each custom_id.
 type Batch struct {
-	src    *bufio.Reader
+	lines  *lines
 	path   string // that all requests must have
 	limits Limits
 
-	number int64 // of the line
-	line   []byte
 	rows   int64
 	model  string
 	seen   map[[2]uint64]struct{}
@@ -66,8 +63,9 @@ type Batch struct {
 
 // OpenBatch begins to read a batch whose requests have a path.
 func OpenBatch(src io.Reader, path string, limits Limits) *Batch {
+	limits = limits.WithDefaults()
 	return &Batch{
-		src: bufio.NewReaderSize(src, 256<<10), path: path, limits: limits.WithDefaults(),
+		lines: newLines(src, limits.MaxRowBytes), path: path, limits: limits,
 		seen: map[[2]uint64]struct{}{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 	}
 }
@@ -84,12 +82,12 @@ func (b *Batch) Close() error { return nil }
 // Next reads the next request.
 func (b *Batch) Next(row *rowmill.Row) error {
 	for {
-		line, whole, err := b.next()
+		line, whole, err := b.lines.next()
 		switch {
 		case errors.Is(err, io.EOF):
 			return b.end()
 		case err != nil:
-			return fmt.Errorf("read line %d of the batch: %w", b.number, err)
+			return fmt.Errorf("read line %d of the batch: %w", b.lines.number, err)
 		case !whole:
 			b.fault(faultRequest, "", "has more than %d bytes; shorten it", b.limits.MaxRowBytes)
 		case len(bytes.TrimSpace(line)) == 0:
@@ -111,33 +109,8 @@ func (b *Batch) Next(row *rowmill.Row) error {
 	}
 }
 
-// next reads a line without its end; whole is false where it is too long and was
-// passed over.
-func (b *Batch) next() (line []byte, whole bool, err error) {
-	b.number++
-	b.line, whole = b.line[:0], true
-	for {
-		part, err := b.src.ReadSlice('\n')
-		if whole = whole && int64(len(b.line)+len(part)) <= b.limits.MaxRowBytes; whole {
-			b.line = append(b.line, part...)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case errors.Is(err, io.EOF) && len(b.line) > 0, errors.Is(err, io.EOF) && !whole:
-		case err != nil:
-			return nil, false, err
-		}
-		line = b.line
-		if b.number == 1 {
-			line = bytes.TrimPrefix(line, []byte("\xEF\xBB\xBF"))
-		}
-		return bytes.TrimRight(line, "\r\n"), whole, nil
-	}
-}
-
 func (b *Batch) fault(code, param, format string, args ...any) {
-	line := b.number
+	line := b.lines.number
 	f := LineFault{Code: code, Message: fmt.Sprintf("Line %d "+format+".", append([]any{line}, args...)...), Line: &line}
 	if param != "" {
 		f.Param = &param

@@ -1,87 +1,19 @@
 package input
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 
-	"github.com/klauspost/compress/gzip"
-
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/input/csv"
 )
 
-// gzipBuffer is how much compressed data is read at a time, in bytes.
-const gzipBuffer = 128 << 10
-
 // csvSource is a CSV file, compressed or not, and what is wrong with it.
 type csvSource struct {
 	*csv.Reader
-	file     *failingReader
-	inflater *gzip.Reader // nil unless compressed
-	gzip     bool
-	limits   Limits
-}
-
-// failingReader remembers the source's own failures, to tell them from those
-// of the data.
-type failingReader struct {
-	io.Reader
-	err error
-}
-
-func (r *failingReader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		r.err = err
-	}
-	return n, err
-}
-
-// inflated stops a file that unpacks to too much.
-type inflated struct {
-	io.Reader
-	left int64
-}
-
-var errInflated = errors.New("the file unpacks to too much")
-
-func (r *inflated) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	if r.left -= int64(n); r.left < 0 {
-		return 0, errInflated
-	}
-	return n, err
-}
-
-func openCSVSource(r io.ReaderAt, size int64, format fileFormat, limits Limits) (*csvSource, error) {
-	s := &csvSource{file: &failingReader{Reader: io.NewSectionReader(r, 0, size)}, gzip: format == formatGzip, limits: limits}
-	var src io.Reader = s.file
-	if s.gzip {
-		var err error
-		if s.inflater, err = gzip.NewReader(bufio.NewReaderSize(s.file, gzipBuffer)); err != nil {
-			return nil, s.failure(err)
-		}
-		plain := bufio.NewReaderSize(&inflated{Reader: s.inflater, left: limits.MaxInflatedBytes}, sniffBytes)
-		head, err := plain.Peek(sniffBytes)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, s.failure(err)
-		}
-		switch {
-		case isParquet(head):
-			return nil, invalid("The input is a Parquet file compressed with gzip. Upload the Parquet file itself; it is compressed inside.")
-		case isGzip(head):
-			return nil, invalid("The input is compressed with gzip twice. Compress it once.")
-		}
-		if err := refuse(head); err != nil {
-			return nil, err
-		}
-		src = plain
-	}
-	s.Reader = csv.NewReader(src, csv.Config{MaxRecord: int(limits.MaxRecordBytes)})
-	return s, nil
+	text *text
 }
 
 // header reads the header row.
@@ -102,22 +34,13 @@ func (s *csvSource) header() ([]string, error) {
 
 // failure says what is wrong with the file, or that reading it failed.
 func (s *csvSource) failure(err error) error {
-	if s.file.err != nil {
-		return fmt.Errorf("read CSV input: %w", s.file.err)
+	var parse *csv.ParseError
+	if s.text.file.err != nil || !errors.As(err, &parse) {
+		return s.text.failure(err)
 	}
 	where := "byte"
-	if s.gzip {
+	if s.text.gzip {
 		where = "byte (unpacked)"
-	}
-	var parse *csv.ParseError
-	if !errors.As(err, &parse) {
-		if errors.Is(err, errInflated) {
-			return invalid("The gzip-compressed input unpacks to more than %d bytes. Split it into several jobs.", s.limits.MaxInflatedBytes)
-		}
-		if s.gzip {
-			return invalid("The gzip-compressed input is truncated or damaged (%v). Compress and upload it again.", err)
-		}
-		return fmt.Errorf("read CSV input: %w", err)
 	}
 	switch {
 	case errors.Is(err, csv.ErrFields):
@@ -128,9 +51,9 @@ func (s *csvSource) failure(err error) error {
 			parse.Line, where, parse.Offset)
 	case errors.Is(err, csv.ErrUnclosed):
 		return invalid("The quoted field that begins on line %d of the CSV input, at %s %d, is not closed before the end of the file or %d bytes. Close it, or double the quotes inside.",
-			parse.Line, where, parse.Offset, s.limits.MaxRecordBytes)
+			parse.Line, where, parse.Offset, s.text.limits.MaxRecordBytes)
 	case errors.Is(err, csv.ErrTooLong):
-		return invalid("The record that begins on line %d of the CSV input has more than %d bytes. Shorten it.", parse.Line, s.limits.MaxRecordBytes)
+		return invalid("The record that begins on line %d of the CSV input has more than %d bytes. Shorten it.", parse.Line, s.text.limits.MaxRecordBytes)
 	case errors.Is(err, csv.ErrTooWide):
 		return invalid("The header of the CSV input has too many columns. Keep only those that are needed.")
 	case errors.Is(err, csv.ErrNotUTF8):
@@ -141,12 +64,6 @@ func (s *csvSource) failure(err error) error {
 	return invalid("The CSV input cannot be read (%v).", err)
 }
 
-func (s *csvSource) close() {
-	if s.inflater != nil {
-		s.inflater.Close() //nolint:errcheck // it repeats the error of Read
-	}
-}
-
 // csvRows reads the chosen columns of a CSV file.
 type csvRows struct {
 	counter
@@ -155,11 +72,8 @@ type csvRows struct {
 	cell    func(column int) (string, error) // text
 }
 
-func openCSV(r io.ReaderAt, size int64, format fileFormat, opts Options) (Reader, error) {
-	src, err := openCSVSource(r, size, format, opts.Limits)
-	if err != nil {
-		return nil, err
-	}
+func openCSV(text *text, opts Options) (Reader, error) {
+	src := &csvSource{csv.NewReader(text, csv.Config{MaxRecord: int(opts.Limits.MaxRecordBytes)}), text}
 	names, err := src.header()
 	if err != nil {
 		return nil, err
@@ -192,7 +106,7 @@ func separated(name string) error {
 
 func (r *csvRows) Next(row *rowmill.Row) error {
 	if _, err := r.src.Read(); err != nil {
-		if !errors.Is(err, io.EOF) || r.src.file.err != nil {
+		if !errors.Is(err, io.EOF) || r.src.text.file.err != nil {
 			return r.src.failure(err)
 		}
 		if r.rows == 0 {
@@ -228,6 +142,6 @@ func (r *csvRows) IDType() rowmill.IDType {
 }
 
 func (r *csvRows) Close() error {
-	r.src.close()
+	r.src.text.close()
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package input turns what a client submitted into rows: strings in a request,
-// spooled lines, or a file of CSV or Parquet behind a URL, which it downloads
-// once and safely. It knows nothing of jobs, quotas, shards or tokens.
+// spooled lines, or a file of CSV, Parquet or JSON Lines, uploaded or behind a URL,
+// which it downloads once and safely. It knows nothing of jobs, quotas, shards or tokens.
 //
 // Whatever is wrong with the data ends as a *rowmill.Failure that names the
 // place and the remedy; any other error says that reading itself failed.
@@ -28,7 +28,7 @@ type Reader interface {
 
 // Options say which columns of a file to read.
 type Options struct {
-	Column   string  // the text; empty is the first column
+	Column   string  // the text; empty is the first column, of JSON Lines it must be named
 	IDColumn string  // the ids; empty is none
 	Fields   *Fields // makes the text of several columns; then Column means nothing
 	Limits   Limits
@@ -102,8 +102,8 @@ func (l Limits) Validate() error {
 	return l.Parquet.Validate()
 }
 
-// Open opens a CSV or Parquet file; which one it is, its content tells.
-// Compressed CSV is accepted, compressed with gzip. The caller closes r after
+// Open opens a file of CSV, Parquet or JSON Lines; which one it is, its content
+// tells. CSV and JSON Lines may be compressed with gzip. The caller closes r after
 // the reader.
 func Open(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 	opts.Limits = opts.Limits.WithDefaults()
@@ -117,7 +117,14 @@ func Open(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 	if format == formatParquet {
 		return openParquet(r, size, opts)
 	}
-	return openCSV(r, size, format, opts)
+	text, err := openText(r, size, format, opts.Limits)
+	if err != nil {
+		return nil, err
+	}
+	if isJSONLines(text.head) {
+		return openJSON(text, opts)
+	}
+	return openCSV(text, opts)
 }
 
 // invalid makes the failure of a file that cannot be used.

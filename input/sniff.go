@@ -58,6 +58,14 @@ func isParquet(head []byte) bool {
 	return bytes.HasPrefix(head, []byte("PAR1")) || bytes.HasPrefix(head, []byte("PARE"))
 }
 
+// isJSONLines reports whether a text begins as an object does. No CSV of ours
+// does: a quote behind something else must not stand in a field.
+func isJSONLines(head []byte) bool {
+	head = bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), " \t\r\n")
+	rest, isObject := bytes.CutPrefix(head, []byte("{"))
+	return isObject && bytes.HasPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte(`"`))
+}
+
 func isGzip(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1F, 0x8B}) }
 
 // refuse returns the failure of a file that does not begin as CSV can.
@@ -92,7 +100,7 @@ func plainHeader(head []byte, magic string) bool {
 
 // isMarkup reports whether head begins as HTML or XML documents do.
 func isMarkup(head []byte) bool {
-	text := bytes.ToLower(bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\xEF\xBB\xBF")), " \t\r\n"))
+	text := bytes.ToLower(bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), " \t\r\n"))
 	for _, start := range []string{"<!doctype", "<html", "<?xml", "<head", "<body"} {
 		if bytes.HasPrefix(text, []byte(start)) {
 			return true

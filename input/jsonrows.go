@@ -1,0 +1,216 @@
+package input
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rowmill/rowmill"
+)
+
+// jsonRows reads members of the objects of a file of JSON Lines: one object a line,
+// blank lines between them. A column is the name of a member, or a path to one
+// within others, such as messages.0.content: names of members and positions in
+// arrays, from 0, with dots between them.
+//
+// A value is read as a cell of a table is: a string itself, null as empty, anything
+// else as its JSON.
+type jsonRows struct {
+	counter
+	src     *text
+	lines   *lines
+	paths   []string // of the columns that make the text
+	must    []bool   // for each of paths, whether a row may not lack it
+	id      string   // path of the id; empty for none
+	columns *selection
+	object  []byte // of the row
+	found   int    // of the row, how many of paths it has
+	compact bytes.Buffer
+}
+
+func openJSON(src *text, opts Options) (Reader, error) {
+	r := &jsonRows{
+		counter: counter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes), id: opts.IDColumn,
+		columns: &selection{fields: opts.Fields},
+	}
+	r.where = r.place
+	if opts.Fields == nil {
+		if opts.Column != "" && opts.Column == opts.IDColumn {
+			return nil, invalid("column_name and id_column_name are the same member, %s. Name two different ones.", quoteName(opts.Column))
+		}
+		r.paths, r.must, r.columns.text = []string{opts.Column}, []bool{true}, []int{0}
+		return r, nil
+	}
+	r.paths, r.must = opts.Fields.Names, opts.Fields.Required
+	r.columns.values = make([]string, len(r.paths))
+	for i := range r.paths {
+		r.columns.text, r.columns.slots = append(r.columns.text, i), append(r.columns.slots, i)
+	}
+	return r, nil
+}
+
+func (r *jsonRows) place() string { return " (line " + strconv.FormatInt(r.lines.number, 10) + ")" }
+
+func (r *jsonRows) Next(row *rowmill.Row) error {
+	if err := r.read(); err != nil {
+		return err
+	}
+	if err := r.next(row); err != nil {
+		return err
+	}
+	r.found = 0
+	var err error
+	if row.Text, err = r.columns.render(&r.counter, r.cell); err != nil {
+		return err
+	}
+	if r.found == 0 && r.rows == 1 { // all may be lacking, but a file without any is another's
+		return invalid("The first object of the JSON Lines input has no member that the Function takes. Its inputs are %s; the object has %s.",
+			list(r.paths), r.names())
+	}
+	row.ID, row.Fields = rowmill.ID{}, r.columns.kept
+	if r.id == "" {
+		return nil
+	}
+	if value, there := member(r.object, r.id); there && string(value) != "null" {
+		if row.ID = (rowmill.ID{Kind: rowmill.IDString}); value[0] == '{' || value[0] == '[' {
+			return invalid("The id of row %d%s, which id_column_name names, is no single value. Ids must be strings or numbers.", r.rows-1, r.where())
+		}
+		row.ID.Text = r.plain(value)
+		return r.fits("id", int64(len(row.ID.Text)))
+	}
+	return nil
+}
+
+// read reads the next object.
+func (r *jsonRows) read() error {
+	for {
+		line, whole, err := r.lines.next()
+		switch {
+		case errors.Is(err, io.EOF) && r.src.file.err == nil:
+			return io.EOF // there is a row: the file began with one
+		case err != nil:
+			return r.src.failure(err)
+		case !whole:
+			return invalid("Line %d of the JSON Lines input has more than %d bytes. Shorten it.", r.lines.number, r.limits.MaxRecordBytes)
+		case len(bytes.TrimSpace(line)) == 0:
+			continue
+		case !utf8.Valid(line):
+			return invalid("Line %d of the JSON Lines input is not UTF-8. Convert the file to UTF-8.", r.lines.number)
+		case !json.Valid(line) || !isObject(line):
+			return invalid("Line %d of the JSON Lines input is no JSON object. Write one object on each line.", r.lines.number)
+		}
+		r.object = bytes.TrimSpace(line)
+		return nil
+	}
+}
+
+// cell is the text of a column of the row.
+func (r *jsonRows) cell(column int) (string, error) {
+	path := r.paths[column]
+	if path == "" {
+		return "", invalid("The input is JSON Lines. Name the member to run in column_name; the first object has %s.", r.names())
+	}
+	value, there := member(r.object, path)
+	switch {
+	case there:
+		r.found++
+		return r.plain(value), nil
+	case r.must[column]:
+		return "", invalid("Line %d of the JSON Lines input has no member %s. It has %s.", r.lines.number, quoteName(path), r.names())
+	}
+	return "", nil
+}
+
+// plain is a value as the text of a cell.
+func (r *jsonRows) plain(value []byte) string {
+	switch text, isText := textOf(value); {
+	case isText:
+		return text
+	case string(value) == "null":
+		return ""
+	}
+	r.compact.Reset()
+	if json.Compact(&r.compact, value) != nil {
+		return string(value) // it is part of what was valid
+	}
+	return r.compact.String()
+}
+
+// names lists the members of the object.
+func (r *jsonRows) names() string {
+	var names []string
+	members(r.object, func(name string, _, _ []byte) { names = append(names, name) })
+	return strings.Replace(strings.Replace(list(names), "one column", "one member", 1), "the columns", "the members", 1)
+}
+
+func (r *jsonRows) IDType() rowmill.IDType {
+	if r.id == "" {
+		return rowmill.IDType{}
+	}
+	return rowmill.IDType{IDKind: rowmill.IDString}
+}
+
+func (r *jsonRows) Close() error {
+	r.src.close()
+	return nil
+}
+
+// member is the value at a path within a value, which must be valid JSON. A name
+// that has dots itself is found before the path that it could be.
+func member(value []byte, path string) (found []byte, there bool) {
+	switch value[0] {
+	case '{':
+		for end := len(path); end > 0; end = strings.LastIndexByte(path[:end], '.') {
+			inner, has := namedMember(value, path[:end])
+			if has && end == len(path) {
+				return inner, true
+			}
+			if has {
+				if found, there = member(inner, path[end+1:]); there {
+					return found, true
+				}
+			}
+		}
+	case '[':
+		position, rest, deeper := strings.Cut(path, ".")
+		n, err := strconv.Atoi(position)
+		if err != nil || n < 0 {
+			return nil, false
+		}
+		inner, has := element(value, n)
+		if !has || !deeper {
+			return inner, has
+		}
+		return member(inner, rest)
+	}
+	return nil, false
+}
+
+// namedMember is a member of an object; of several of one name the last counts.
+func namedMember(object []byte, wanted string) (found []byte, there bool) {
+	members(object, func(name string, _, value []byte) {
+		if name == wanted {
+			found, there = value, true
+		}
+	})
+	return found, there
+}
+
+// element is the nth value of an array, which must be valid JSON.
+func element(array []byte, n int) ([]byte, bool) {
+	at := skipBlanks(array, 1)
+	for ; array[at] != ']'; n-- {
+		end := skipValue(array, at)
+		if n == 0 {
+			return array[at:end], true
+		}
+		if at = skipBlanks(array, end); array[at] == ',' {
+			at = skipBlanks(array, at+1)
+		}
+	}
+	return nil, false
+}
