@@ -126,18 +126,23 @@ type Spec struct {
 	Spooled  string        `json:"spooled,omitempty"`  // blob key of a larger submission's rows, one JSON string (or object for Function) per line
 	Continue *Continuation `json:"continue,omitempty"` // the input is that of another job
 
+	// File is the id of the uploaded file that was copied to what is Spooled; empty
+	// for none. What is spooled is then not lines of rows but CSV, Parquet or JSON
+	// Lines, as a URL's input is.
+	File string `json:"file,omitempty"`
+
 	// Raw says that rows are request bodies; the Model's kind is KindRaw exactly
 	// where it is set. What is spooled is then what the client uploaded: lines of its
 	// dialect, not checked yet.
 	Raw *Raw `json:"raw,omitempty"`
 
-	// Function makes prompts of a URL's rows and of spooled rows that are JSON
+	// Function makes prompts of a URL's or a File's rows and of spooled rows that are JSON
 	// objects. Nil for a standalone model, and where all rows are prompts
 	// already.
 	Function *FunctionRun `json:"function,omitempty"`
 
-	Column   string `json:"column,omitempty"`    // URL inputs: the column to run; empty is the first
-	IDColumn string `json:"id_column,omitempty"` // URL inputs: the column carried into results
+	Column   string `json:"column,omitempty"`    // of a URL's input or a File: the column to run; empty is the first
+	IDColumn string `json:"id_column,omitempty"` // the same: the column carried into results
 
 	System       string          `json:"system,omitempty"`
 	Schema       json.RawMessage `json:"schema,omitempty"`

@@ -30,13 +30,13 @@ var others = []struct{ magic, name, remedy string }{
 	{"ORC", "an ORC file", "Write it as Parquet."},
 	{"Obj\x01", "an Avro file", "Write it as Parquet."},
 	{"SQLite format 3\x00", "an SQLite database", "Export a table as CSV or Parquet."},
-	{"%PDF-", "a PDF document", "Give a CSV or Parquet file."},
+	{"%PDF-", "a PDF document", "Give a file of CSV, Parquet or JSON Lines."},
 }
 
 // sniff tells the format of a file, and refuses what is certainly none.
 func sniff(r io.ReaderAt, size int64) (fileFormat, error) {
 	if size == 0 {
-		return 0, invalid("The input file is empty. Give a CSV or Parquet file with at least one row.")
+		return 0, invalid("The input file is empty. Give a file of CSV, Parquet or JSON Lines with at least one row.")
 	}
 	head := make([]byte, min(sniffBytes, size))
 	if n, err := r.ReadAt(head, 0); n < len(head) {
@@ -72,11 +72,11 @@ func isGzip(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1F, 0x8B})
 func refuse(head []byte) error {
 	for _, other := range others {
 		if bytes.HasPrefix(head, []byte(other.magic)) && !plainHeader(head, other.magic) {
-			return invalid("The input file is %s, not CSV or Parquet. %s", other.name, other.remedy)
+			return invalid("The input file is %s, not CSV, Parquet or JSON Lines. %s", other.name, other.remedy)
 		}
 	}
 	if isMarkup(head) {
-		return invalid("The input is a web page or an XML document, not CSV or Parquet. Check that the URL leads to the file itself and has not expired.")
+		return invalid("The input is a web page or an XML document, not CSV, Parquet or JSON Lines. Check that the URL leads to the file itself and has not expired.")
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ const (
 
 // SchemaOf is the version of a new record.
 func SchemaOf(rec Record) int {
-	if rec.Spec.Raw != nil {
+	if rec.Spec.Raw != nil || rec.Spec.File != "" {
 		return schemaOfRaw
 	}
 	return SchemaVersion

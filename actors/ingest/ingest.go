@@ -183,8 +183,9 @@ func (g *ingester) read(o blob.Object, spec *rowmill.Spec) (input.Reader, error)
 		return input.OpenBatch(blob.NewReader(o), spec.Raw.Path, g.Limits), nil
 	}
 	opts := input.Options{Column: spec.Column, IDColumn: spec.IDColumn, Limits: g.Limits.WithDefaults()}
+	table := spec.URL != "" || spec.File != ""
 	if spec.Function == nil {
-		if spec.URL == "" {
+		if !table {
 			return input.Spooled(blob.NewReader(o)), nil
 		}
 		return input.Open(o, o.Size(), opts)
@@ -193,7 +194,7 @@ func (g *ingester) read(o blob.Object, spec *rowmill.Spec) (input.Reader, error)
 	if err != nil {
 		return nil, fmt.Errorf("prompt of the Function: %w", err) // it was checked when it was published
 	}
-	if spec.URL == "" {
+	if !table {
 		return input.SpooledObjects(blob.NewReader(o), func(row int64, object []byte) (text, fields string, err error) {
 			return renderRow(template, row, object, opts.Limits.MaxRowBytes)
 		}), nil

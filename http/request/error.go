@@ -86,7 +86,7 @@ func Describe(err error) *Error {
 		return e
 	case errors.As(err, &tooLarge):
 		e := Errorf(http.StatusRequestEntityTooLarge, "body_too_large",
-			"the request body is larger than %d bytes; put the rows into a CSV or Parquet file and send its URL as inputs", tooLarge.Limit)
+			"the request body is larger than %d bytes; put the rows into a file of CSV, Parquet or JSON Lines, upload it with POST /v1/uploads, and send file: and its id as inputs, or its URL", tooLarge.Limit)
 		e.Header = map[string]string{"Connection": "close"}
 		return e
 	case errors.Is(err, archive.ErrRemoved) && errors.Is(err, rowmill.ErrNotFound):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/request"
@@ -22,6 +23,9 @@ const (
 	// maxReported is how many bad rows or unknown fields an answer names.
 	maxReported = 20
 )
+
+// filePrefix is what inputs begins with that names an uploaded file.
+const filePrefix = "file:"
 
 // The fields of a submission.
 const (
@@ -195,7 +199,10 @@ func (sub *Submission) readInputs(s *scanner, first byte) error {
 			return err
 		}
 		if sub.url, err = unquote(raw); err == nil && sub.url == "" {
-			sub.problems.Add(fieldInputs, "is an empty string; send rows, or the URL of a CSV or Parquet file")
+			sub.problems.Add(fieldInputs, "is an empty string; send rows, the URL of a file of CSV, Parquet or JSON Lines, or file: and the id of one that was uploaded")
+		}
+		if id, isFile := strings.CutPrefix(sub.url, filePrefix); isFile {
+			sub.url, sub.file = "", id
 		}
 		return err
 	}
@@ -204,7 +211,7 @@ func (sub *Submission) readInputs(s *scanner, first byte) error {
 		return err
 	}
 	if string(raw) != "null" { // a null is an absent field
-		sub.problems.Add(fieldInputs, "must be an array of strings (or objects for a Function), or the URL of a CSV or Parquet file as a string")
+		sub.problems.Add(fieldInputs, "must be an array of strings (or objects for a Function), or as a string the URL of a file of CSV, Parquet or JSON Lines, or file: and the id of one that was uploaded")
 	}
 	return nil
 }

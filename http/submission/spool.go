@@ -119,6 +119,17 @@ func (k *spool) commit(prompt *function.Prompt) (inline []string, spooled string
 	return nil, layout.Spooled(k.job), nil
 }
 
+// copied makes a copy of another object durable and returns its key.
+func (k *spool) copied(from string) (string, error) {
+	if err := k.mark(); err != nil {
+		return "", fmt.Errorf("mark the input of a submission: %w", err)
+	}
+	if err := k.bucket.Copy(k.ctx, from, layout.Spooled(k.job)); err != nil {
+		return "", fmt.Errorf("copy the input of a submission: %w", err)
+	}
+	return layout.Spooled(k.job), nil
+}
+
 // mark says in the bucket that rows come whose job has no record yet. Without
 // a mark nobody removes what no record knows.
 func (k *spool) mark() error {

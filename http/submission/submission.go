@@ -13,6 +13,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/offer"
+	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -28,9 +30,17 @@ import (
 type Intake struct {
 	Models    *offer.Models
 	Functions function.Library
-	Bucket    blob.Bucket // takes rows that are too many for a record
-	MaxRow    int         // bytes of one row, decoded
-	MaxInline int         // bytes of rows, as JSON, that ride in the record
+	Bucket    blob.Bucket // takes rows that are too many for a record, and has files
+	Files     Files
+	Now       func() time.Time
+	MaxRow    int // bytes of one row, decoded
+	MaxInline int // bytes of rows, as JSON, that ride in the record
+}
+
+// Files are those that accounts have uploaded.
+type Files interface {
+	// GetFile returns a file, expired or not, or rowmill.ErrNotFound.
+	GetFile(ctx context.Context, id string) (store.File, error)
 }
 
 // Waiting is what the record of a job says that no node has taken yet.
@@ -50,6 +60,7 @@ type Submission struct {
 	schemaField string // where the job's JSON Schema stands
 
 	url    string   // inputs is a string
+	file   string   // inputs is a string that names this file
 	inline bool     // inputs is an array
 	seen   rowsSeen // what its rows are like
 	rows   *spool   // where they are
@@ -90,7 +101,35 @@ func (sub *Submission) Check(ctx context.Context, account string) (*Job, error) 
 	if err != nil {
 		return nil, err
 	}
-	return sub.check(call)
+	file, err := sub.uploaded(ctx, account)
+	if err != nil {
+		return nil, err
+	}
+	job, err := sub.check(call)
+	if err == nil {
+		job.file, job.Spec.File = file, file.ID
+	}
+	return job, err
+}
+
+// uploaded is the file that the submission names, which must be one of the
+// account's.
+func (sub *Submission) uploaded(ctx context.Context, account string) (store.File, error) {
+	if sub.file == "" {
+		return store.File{}, nil
+	}
+	f, err := sub.Files.GetFile(ctx, sub.file)
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound), err == nil && (f.Account != account || f.Expires != nil && !sub.Now().Before(*f.Expires)):
+		sub.noFile()
+	case err != nil:
+		return f, fmt.Errorf("look up a file: %w", err)
+	}
+	return f, nil
+}
+
+func (sub *Submission) noFile() {
+	sub.problems.Add(fieldInputs, "names the file %q, which there is not; upload it with POST /v1/files, and send file: and its id", spelling.Shorten(sub.file, 64))
 }
 
 func (sub *Submission) check(call *Call) (*Job, error) {
@@ -111,7 +150,8 @@ type Job struct {
 	Spec rowmill.Spec // without rows, account and quotas
 
 	sub         *Submission
-	call        *Call // nil where a standalone model runs
+	call        *Call      // nil where a standalone model runs
+	file        store.File // what inputs names
 	name        *string
 	description *string
 	warnings    []string
@@ -121,8 +161,17 @@ func (job *Job) warn(text string) { job.warnings = append(job.warnings, text) }
 
 // Keep makes inline rows durable and adds them to the job. A row too long is a
 // *rowmill.InvalidError; those that make prompts of an object's rows are found
-// out when the object is read.
+// out when the object is read. A file is copied, so that it may be deleted before
+// the job has read it.
 func (job *Job) Keep() (err error) {
+	if job.file.ID != "" {
+		job.Spec.Spooled, err = job.sub.rows.copied(job.file.Key)
+		if errors.Is(err, rowmill.ErrNotFound) { // deleted just now
+			job.sub.noFile()
+			return job.sub.problems.Err()
+		}
+		return err
+	}
 	if !job.sub.inline {
 		return nil
 	}

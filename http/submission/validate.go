@@ -166,21 +166,21 @@ func (sub *Submission) ofFunction(job *Job) {
 	spec.Function = &rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt}
 }
 
-// columns checks inputs and the two fields that only URLs have.
+// columns checks inputs and the two fields that only files have.
 func (sub *Submission) columns(job *Job) {
 	spec := &job.Spec
-	url := sub.url != ""
-	if url {
+	table := sub.url != "" || sub.file != ""
+	if sub.url != "" {
 		if err := input.ValidateURL(sub.url); err != nil {
 			sub.problems.Add(fieldInputs, "%s", err)
 		}
-	} else if !sub.inline && !sub.problems.Has(fieldInputs) {
-		sub.problems.Add(fieldInputs, "is missing; send an array of strings, or the URL of a CSV or Parquet file")
+	} else if !table && !sub.inline && !sub.problems.Has(fieldInputs) {
+		sub.problems.Add(fieldInputs, "is missing; send an array of strings, the URL of a file of CSV, Parquet or JSON Lines, or file: and the id of one that was uploaded")
 	}
 	if sub.read(fieldColumn, "a string", &spec.Column) {
 		switch {
-		case !url && sub.inline:
-			sub.problems.Add(fieldColumn, "is only for inputs given by a URL; leave it out")
+		case !table && sub.inline:
+			sub.problems.Add(fieldColumn, "is only for files, uploaded or given by a URL; leave it out")
 		case spec.Column == "":
 			sub.problems.Add(fieldColumn, "is empty; leave it out to use the first column")
 		}
@@ -189,8 +189,8 @@ func (sub *Submission) columns(job *Job) {
 		return
 	}
 	switch id := spec.IDColumn; {
-	case !url && sub.inline:
-		sub.problems.Add(fieldIDColumn, "is only for inputs given by a URL; leave it out")
+	case !table && sub.inline:
+		sub.problems.Add(fieldIDColumn, "is only for files, uploaded or given by a URL; leave it out")
 	case id == "":
 		sub.problems.Add(fieldIDColumn, "is empty; leave it out to have no ID column")
 	case strings.HasPrefix(id, reservedPrefix):

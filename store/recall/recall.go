@@ -340,7 +340,7 @@ func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 // fresh is the record that a job was created with, from a later one.
 func fresh(rec store.Record) store.Record {
 	rec.Job.Status, rec.Job.Started, rec.Job.Message = rowmill.StatusPending, nil, ""
-	if rec.Spec.URL != "" || rec.Spec.Continue != nil { // of others it was known at once
+	if rec.Spec.URL != "" || rec.Spec.File != "" || rec.Spec.Raw != nil || rec.Spec.Continue != nil { // of others it was known at once
 		rec.Job.NumRows = nil
 	}
 	rec.Job.RowCounts = rowmill.RowCounts{} // those taken over too: nobody here remembers their parts
