@@ -36,7 +36,7 @@ func TestAuth_EveryEndpointNeedsAKey(t *testing.T) {
 			"OnlyPrefix":      "Key rk_",
 			"NoSecret":        "Key rk_000000000000_",
 		} {
-			dialect := strings.HasPrefix(path, "/v1/files") || strings.HasPrefix(path, "/v1/batches") || strings.HasPrefix(path, "/v1/messages")
+			dialect := strings.HasPrefix(path, "/v1/files") || strings.HasPrefix(path, "/v1/uploads") || strings.HasPrefix(path, "/v1/batches") || strings.HasPrefix(path, "/v1/messages")
 			if name == "Bearer" && (dialect || strings.HasPrefix(path, "/v1/models")) {
 				continue // as clients of the dialects show theirs
 			}

@@ -85,7 +85,7 @@ var visits = map[string]visit{
 	}},
 	"GET /v1/stream-job-progress/:job_id": {path: func(_, of *tenant) string { return "/v1/stream-job-progress/" + of.jobs["done"] }},
 	"POST /v1/batch-inference": {
-		body: func(of *tenant) string { return `{"inputs":[{"text":"a"}],"model":"` + of.function() + `"}` },
+		body: func(of *tenant) string { return `{"inputs":"file:` + of.file + `","model":"` + of.function() + `"}` },
 	},
 	"POST /v1/files":                 {form: true, body: func(*tenant) string { return formOf("mine.jsonl", "x") }},
 	"GET /v1/files":                  {shows: true, query: func(of *tenant) string { return "after=file-" + strings.Repeat("f", 32) }},
@@ -93,6 +93,15 @@ var visits = map[string]visit{
 	"GET /v1/files/:file_id/content": {shows: true},
 	"DELETE /v1/files/:file_id": {path: func(_, of *tenant) string {
 		return "/v1/files/" + of.as(of.user).uploaded(of.account+" spare", "x")
+	}},
+	"POST /v1/uploads":                  {body: func(*tenant) string { return uploadOf("mine", 5) }},
+	"GET /v1/uploads/:upload_id":        {shows: true},
+	"POST /v1/uploads/:upload_id/parts": {form: true, body: func(*tenant) string { return fieldOf("data", "part", "x") }},
+	"POST /v1/uploads/:upload_id/complete": {path: func(_, of *tenant) string {
+		return "/v1/uploads/" + of.as(of.user).begun(of.account, "") + "/complete"
+	}, status: 400, body: func(*tenant) string { return `{"part_ids":[]}` }},
+	"POST /v1/uploads/:upload_id/cancel": {path: func(_, of *tenant) string {
+		return "/v1/uploads/" + of.as(of.user).begun(of.account, "") + "/cancel"
 	}},
 	"POST /v1/batches":          {body: func(of *tenant) string { return batchOf(of.file) }},
 	"GET /v1/batches":           {shows: true, query: func(of *tenant) string { return "after=batch_" + strings.Repeat("f", 32) }},
@@ -190,6 +199,7 @@ type tenant struct {
 	jobs        map[string]string // ids, by what has become of them
 	file, batch string            // ids
 	messages    string            // id of a Message Batch
+	upload      string            // id
 }
 
 // as returns the world with a key of the account.
@@ -248,12 +258,13 @@ func newTenant(w *world, name string, number int) *tenant {
 	t.file = user.uploaded(name+".jsonl", requestLine(name, "llama-3.1-8b"))
 	t.batch = user.batched(t.file)
 	t.messages = user.messaged(name)
+	t.upload = user.begun(name+".csv", "a part")
 	return t
 }
 
 // marks are what must never stand in an answer to another account.
 func (t *tenant) marks() []string {
-	marks := append([]string{t.account, fmt.Sprint(t.number), t.file, t.batch, t.messages}, t.keys...)
+	marks := append([]string{t.account, fmt.Sprint(t.number), t.file, t.batch, t.messages, t.upload}, t.keys...)
 	jobs, _, err := t.store.List(t.Context(), t.account, 10_000, "")
 	if err != nil {
 		t.Fatal(err)
@@ -314,7 +325,7 @@ type attempt struct {
 // fill returns the attempt's path. unknown stands for ids that nobody has.
 func (a attempt) fill(rng *rand.Rand, unknown bool) string {
 	path := a.route[strings.IndexByte(a.route, ' ')+1:]
-	job, key, function, file, batch, messages := a.of.jobs["done"], a.of.keys[2], a.of.function(), a.of.file, a.of.batch, a.of.messages
+	job, key, function, file, batch, messages, upload := a.of.jobs["done"], a.of.keys[2], a.of.function(), a.of.file, a.of.batch, a.of.messages, a.of.upload
 	if a.by != a.of {
 		job = a.of.jobs[[]string{"done", "running", "pending"}[rng.IntN(3)]]
 		key = a.of.keys[rng.IntN(len(a.of.keys))]
@@ -322,9 +333,9 @@ func (a attempt) fill(rng *rand.Rand, unknown bool) string {
 	if unknown {
 		job, key, function = unknownIDs[0], "000000000000", "of-nobody"
 		nobody := strings.Repeat("0", 32)
-		file, batch, messages = "file-"+nobody, "batch_"+nobody, "msgbatch_"+nobody
+		file, batch, messages, upload = "file-"+nobody, "batch_"+nobody, "msgbatch_"+nobody, "upload_"+nobody
 	}
-	return strings.NewReplacer(":job_id", job, ":key_id", key, ":function", function, ":file_id", file, ":batch_id", batch, ":message_batch_id", messages, ":row", "0", ":node", "n1").Replace(path)
+	return strings.NewReplacer(":job_id", job, ":key_id", key, ":function", function, ":file_id", file, ":batch_id", batch, ":message_batch_id", messages, ":upload_id", upload, ":row", "0", ":node", "n1").Replace(path)
 }
 
 // TestIsolation_TwoAccountsThroughEveryRoute lets two accounts reach for each

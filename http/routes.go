@@ -144,7 +144,7 @@ func (s *Server) routeJobs(by entrances, audit *auditor) {
 	batched, limits := &batches{jobs: jobs, submissions: submissions}, input.Limits{MaxRows: s.MaxInputRows, MaxRowBytes: int64(s.MaxRowBytes)}
 	(&openai.Dialect{
 		Exchange: s.exchange, Jobs: batched, Store: s.Store, Bucket: s.Bucket, Archive: shelf,
-		Model: models.Find, Now: s.Now, Limits: openai.Limits{FileBytes: s.MaxFileBytes, Input: limits},
+		Model: models.Find, Now: s.Now, Limits: openai.Limits{FileBytes: s.MaxFileBytes, UploadBytes: s.MaxUploadBytes, Input: limits},
 	}).Route(by.openai)
 	(&anthropic.Dialect{
 		Exchange: s.exchange, Jobs: batched, Store: s.Store, Bucket: s.Bucket, Archive: shelf,

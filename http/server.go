@@ -112,8 +112,12 @@ type Config struct {
 	// the job's record. Default 64 KiB: a record stays small enough to be
 	// rewritten with every change of state. Larger inputs become an object.
 	MaxInlineBytes int
-	// MaxFileBytes bounds an uploaded file. Default 512 MiB, as OpenAI's.
+	// MaxFileBytes bounds a file that is uploaded in one piece, and a part of one
+	// that is not. Default 512 MiB, as OpenAI's.
 	MaxFileBytes int64
+	// MaxUploadBytes bounds a file that is uploaded in parts. Default 8 GiB, as
+	// OpenAI's.
+	MaxUploadBytes int64
 	// MaxInputRows bounds the rows of any input. Default 100,000,000, as where
 	// inputs are read.
 	MaxInputRows int64
@@ -169,6 +173,9 @@ func (c Config) WithDefaults() Config {
 	if c.MaxFileBytes == 0 {
 		c.MaxFileBytes = 512 << 20
 	}
+	if c.MaxUploadBytes == 0 {
+		c.MaxUploadBytes = 8 << 30
+	}
 	if c.MaxInputRows == 0 {
 		c.MaxInputRows = 100_000_000
 	}
@@ -215,6 +222,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("http: Config.MaxInlineBytes: %d must not be negative", c.MaxInlineBytes)
 	case c.MaxFileBytes < 1:
 		return fmt.Errorf("http: Config.MaxFileBytes: %d must be at least 1", c.MaxFileBytes)
+	case c.MaxUploadBytes < 1:
+		return fmt.Errorf("http: Config.MaxUploadBytes: %d must be at least 1", c.MaxUploadBytes)
 	case c.MaxInputRows < 1:
 		return fmt.Errorf("http: Config.MaxInputRows: %d must be at least 1", c.MaxInputRows)
 	case c.MaxHeaderBytes < 1024:

@@ -3,6 +3,7 @@ package retention_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/rowmill/rowmill"
@@ -61,5 +62,36 @@ func TestRound_FilesExpire(t *testing.T) {
 	}
 	if _, err := r.Bucket.Stat(t.Context(), "jobs/job-1/results/output.jsonl"); errors.Is(err, rowmill.ErrNotFound) {
 		t.Error("the artifact of a job was removed before its job")
+	}
+}
+
+// Uploads that became files, or that nobody goes on with.
+func TestRound_UploadsExpire(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	ids := make([]string, 7) // more than two rounds take
+	for i := range ids {
+		ids[i] = "upload_" + strings.ReplaceAll(strings.TrimPrefix(rowmill.NewJobID(), "job-"), "-", "")
+		r.putKey(layout.Uploading(ids[i]))
+		r.putKey(layout.UploadParts(ids[i]) + "part_1")
+	}
+	r.putKey(layout.Upload("nobodys") + "kept")
+	left := func() int {
+		t.Helper()
+		found, err := r.Bucket.List(t.Context(), layout.Uploads)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	if r.clean(); left() != 15 {
+		t.Errorf("%d objects before the time", left())
+	}
+	r.days = 3
+	for range 4 {
+		r.clean()
+	}
+	if left() != 1 {
+		t.Errorf("%d objects are left, want that which is no upload", left())
 	}
 }

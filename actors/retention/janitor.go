@@ -120,7 +120,7 @@ func (j *Janitor) Round(ctx context.Context) (more bool, err error) {
 	if more, err = j.expire(ctx, now, today); more {
 		return true, err
 	}
-	err = errors.Join(err, j.expireFiles(ctx, today))
+	err = errors.Join(err, j.expireFiles(ctx, today), j.expireUploads(ctx, today))
 	more, tidyErr := j.tidy(ctx, today)
 	return more, errors.Join(err, tidyErr, j.sweepSome(ctx, today))
 }
@@ -141,6 +141,23 @@ func (j *Janitor) expireFiles(ctx context.Context, today time.Time) error {
 			errs = append(errs, fmt.Errorf("remove file %s, which has expired: %w", f.ID, err))
 		}
 		err = nil
+	}
+	return errors.Join(errs...)
+}
+
+// expireUploads removes up to Batch uploads whose time is over: those that became
+// files, were cancelled or were given up alike.
+func (j *Janitor) expireUploads(ctx context.Context, today time.Time) error {
+	ids, err := j.Bucket.Folders(ctx, layout.Uploads, "", j.Batch) // the oldest come first
+	errs := []error{err}
+	for _, id := range ids {
+		began, ok := layout.UploadBegan(id)
+		if !ok || today.Before(began.Add(layout.UploadLife)) {
+			continue
+		}
+		if err := j.Bucket.DeletePrefix(ctx, layout.Upload(id)); err != nil {
+			errs = append(errs, fmt.Errorf("remove upload %s, which has expired: %w", id, err))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -12,6 +12,9 @@
 //	jobs/<id>/results/<nonce>-output.jsonl              the answers of a batch, made when somebody first looks at it
 //	jobs/<id>/results/partial-<nonce>.parquet           what a job that has not succeeded committed, made when first asked for
 //	files/<id>                                          what a client uploaded, see store.File
+//	uploads/<id>/upload.json                            what a client is uploading in parts
+//	uploads/<id>/parts/<id>                             one of them
+//	uploads/<id>/cancelled                              it does not want them any more
 //	deployment.json                                     whose bucket this is, see package deployment
 //	spooling/<id>                                       a submission is being stored whose rows are spooled
 //	set-aside/<id>.json                                 the records know nothing of this job, whose objects stay
@@ -26,7 +29,9 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -35,6 +40,36 @@ func File(id string) string { return Files + id }
 
 // Files is the prefix of what File makes.
 const Files = "files/"
+
+// Uploads is the prefix of the folders of all uploads; the name of each is its id.
+const Uploads = "uploads/"
+
+// Upload is the prefix of all objects of an upload.
+func Upload(id string) string { return Uploads + id + "/" }
+
+// Uploading is the key of what an upload is to become.
+func Uploading(id string) string { return Upload(id) + "upload.json" }
+
+// UploadParts is the prefix of its parts, which continue it by their ids.
+func UploadParts(id string) string { return Upload(id) + "parts/" }
+
+// UploadCancelled is the key of an object that says that it was cancelled.
+func UploadCancelled(id string) string { return Upload(id) + "cancelled" }
+
+// UploadLife is how long an upload may take; what is there of it later is removed.
+// Upstream's is an hour, in which few lines carry the largest.
+const UploadLife = 24 * time.Hour
+
+// UploadBegan is when an upload began, by its id, whose hexadecimal digits are a
+// UUID of version 7 (RFC 9562, section 5.7); ok is false for what is no id.
+func UploadBegan(id string) (at time.Time, ok bool) {
+	digits := id[strings.LastIndexByte(id, '_')+1:]
+	if len(digits) != 32 {
+		return at, false
+	}
+	ms, err := strconv.ParseInt(digits[:12], 16, 64)
+	return time.UnixMilli(ms).UTC(), err == nil
+}
 
 // Jobs is the prefix of the folders of all jobs; the name of each is its id.
 const Jobs = "jobs/"

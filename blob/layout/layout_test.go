@@ -22,6 +22,10 @@ func TestKeysStayWhatTheyAre(t *testing.T) {
 		{layout.Part("job-1", 17, 3), `jobs/job-1/parts/000017-3-[0-9a-f]{12}\.parquet`},
 		{layout.Artifact("job-1", layout.Full, 3), `jobs/job-1/results/full-3-[0-9a-f]{12}\.parquet`},
 		{layout.Artifact("job-1", layout.Rows, 3), `jobs/job-1/results/rows-3-[0-9a-f]{12}\.parquet`},
+		{layout.File("file-1"), `files/file-1`},
+		{layout.Uploading("upload_1"), `uploads/upload_1/upload\.json`},
+		{layout.UploadParts("upload_1"), `uploads/upload_1/parts/`},
+		{layout.UploadCancelled("upload_1"), `uploads/upload_1/cancelled`},
 		{layout.Subset("job-1", "outputs"), `jobs/job-1/results/outputs-[0-9a-f]{12}\.parquet`},
 	} {
 		if !regexp.MustCompile("^" + test.want + "$").MatchString(test.got) {

@@ -3,6 +3,7 @@
 Every check that fails is an AssertionError with what was seen.
 """
 
+import hashlib
 import io
 import json
 import pathlib
@@ -171,6 +172,24 @@ refused(openai.BadRequestError, lambda: client.files.create(purpose="assistants"
 refused(openai.BadRequestError, lambda: client.batches.create(input_file_id=sent.id, endpoint="/v1/moderations", completion_window="24h"), param="endpoint")
 refused(openai.BadRequestError, lambda: client.batches.create(input_file_id=sent.id, endpoint="/v1/chat/completions", completion_window="soon"), param="completion_window")
 refused(openai.BadRequestError, lambda: start([line("a", {"model": "nobody", "messages": []})]), "model_not_found", "model")
+
+# Files in parts: by the client's own way, and with parts that come in another order,
+# a sum that is wrong and too few bytes.
+lines = [line(f"part-{n}", chat("x" * 900)) for n in range(200)]
+text = b"".join(json.dumps(l).encode() + b"\n" for l in lines)
+made = client.uploads.upload_file_chunked(file=text, filename="parts.jsonl", bytes=len(text), mime_type="application/jsonl", purpose="batch", part_size=len(text) // 3 + 1)
+assert made.status == "completed" and made.file.bytes == len(text), made
+whole = wait(client.batches.create(input_file_id=made.file.id, endpoint="/v1/chat/completions", completion_window="24h"))
+assert whole.request_counts.completed == 200, whole
+begun = client.uploads.create(bytes=len(text), filename="parts.jsonl", mime_type="application/jsonl", purpose="batch")
+cut = len(text) // 2
+second = client.uploads.parts.create(begun.id, data=text[cut:])
+first = client.uploads.parts.create(begun.id, data=text[:cut])
+refused(openai.BadRequestError, lambda: client.uploads.complete(begun.id, part_ids=[first.id]), param="part_ids")
+refused(openai.BadRequestError, lambda: client.uploads.complete(begun.id, part_ids=[first.id, second.id], md5="0" * 32), param="md5")
+done = client.uploads.complete(begun.id, part_ids=[first.id, second.id], md5=hashlib.md5(text).hexdigest())
+assert client.files.content(done.file.id).read() == text
+assert client.uploads.cancel(client.uploads.create(bytes=1, filename="a", mime_type="text/csv", purpose="batch").id).status == "cancelled"
 
 # 10. Whatever a request holds.
 tools = [{"type": "function", "function": {"name": "grind", "parameters": {"type": "object", "required": ["rows"], "properties": {"rows": {"type": "integer"}}}}}]

@@ -21,6 +21,7 @@ BEYOND = {
     # each id once, one model that there is in all requests
     "createMessageBatch": ("model", "requests"),
     "listMessageBatches": ("before_id",),  # not beside after_id
+    "completeUpload": ("part_ids", "md5"),  # of the upload, each once, with as many bytes as it has
     "createBatch": ("input_file_id", "model"),  # a file for batches, with a model that there is
     # names what is not there, is a URL, or goes only with a URL
     "submitBatch": ("inputs", "model", "column_name", "id_column_name", "json_schema", "sampling_params", "system_prompt"),
@@ -38,6 +39,9 @@ BEYOND = {
     "listAudit": ("cursor",),
     "listErrors": ("cursor",),
 }
+
+# What is no more what it was, which is no matter of the request's form.
+ENDED = ("upload_completed", "upload_cancelled", "upload_expired", "too_many_parts")
 
 
 def one_of(pool, text):
@@ -104,6 +108,8 @@ def beyond(case, response):
     if "request_id" in body and "error" in body:  # in the form of Anthropic's clients
         fields = [re.match(r"[\w.]+(?=: )|", body["error"]["message"]).group() or "model"]
     elif "error" in body:  # in the form of OpenAI's clients
+        if body["error"]["code"] in ENDED:
+            return True
         fields = [body["error"]["param"] or ""]
     may = BEYOND.get(operation(case), ())
     return bool(fields) and all(f.startswith(may) for f in fields)

@@ -73,18 +73,27 @@ func (d *Dialect) ask(c *gin.Context) (a asked, err error) {
 	if body.Read("metadata", "an object of strings", &a.metadata) {
 		checkMetadata(&p, a.metadata)
 	}
-	var after map[string]any
-	if body.Read("output_expires_after", "an object with anchor and seconds", &after) {
-		seconds, _ := after["seconds"].(float64)
-		a.outputSeconds = int64(seconds)
-		if after["anchor"] != "created_at" || seconds != float64(a.outputSeconds) || a.outputSeconds < leastExpiry || a.outputSeconds > mostExpiry {
-			p.Add("output_expires_after", "must have the anchor created_at and seconds from %d to %d", leastExpiry, mostExpiry)
-		}
-	}
+	readExpiry(&body, &p, "output_expires_after", &a.outputSeconds)
 	for _, name := range body.Rest() { // as submissions do, those that nobody knows are left alone
 		body.Drop(name)
 	}
 	return a, p.Err()
+}
+
+// readExpiry reads after how many seconds something expires, and reports whether
+// that was said well.
+func readExpiry(body *request.Object, p *request.Problems, field string, seconds *int64) bool {
+	var after map[string]any
+	if !body.Read(field, "an object with anchor and seconds", &after) {
+		return false
+	}
+	n, _ := after["seconds"].(float64)
+	*seconds = int64(n)
+	if after["anchor"] != "created_at" || n != float64(*seconds) || *seconds < leastExpiry || *seconds > mostExpiry {
+		p.Add(field, "must have the anchor created_at and seconds from %d to %d", leastExpiry, mostExpiry)
+		return false
+	}
+	return true
 }
 
 func checkMetadata(p *request.Problems, metadata map[string]string) {

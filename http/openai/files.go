@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +23,18 @@ import (
 // The purposes of files.
 const (
 	purposeBatch  = "batch"
+	purposeData   = "user_data" // any input of a job
 	purposeOutput = "batch_output"
 )
+
+// purposes are those of files that clients upload.
+var purposes = []string{purposeBatch, purposeData}
+
+func checkPurpose(p *request.Problems, purpose string) {
+	if !slices.Contains(purposes, purpose) {
+		p.Add("purpose", "is %q; it must be one of %s", spelling.Shorten(purpose, 64), strings.Join(purposes, ", "))
+	}
+}
 
 // Pages of files.
 const (
@@ -117,8 +128,8 @@ func (d *Dialect) deleteFile(c *gin.Context) (any, error) {
 func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	var p request.Problems
 	page := store.Page{Limit: batch.Limit(c, &p, defaultFiles, maxFiles), After: c.Query("after")}
-	switch order := c.Query("order"); order {
-	case "", "desc":
+	switch order := c.DefaultQuery("order", "desc"); order {
+	case "desc":
 	case "asc":
 		page.Ascending = true
 	default:

@@ -36,8 +36,9 @@ type Store interface {
 
 // Limits bound what clients may send; none is 0.
 type Limits struct {
-	FileBytes int64 // of a file
-	Input     input.Limits
+	FileBytes   int64 // of a file that comes in one piece, and of a part of one that does not
+	UploadBytes int64 // of a file that comes in parts
+	Input       input.Limits
 }
 
 // Dialect answers in the dialect.
@@ -66,6 +67,11 @@ func (d *Dialect) Route(v1 gin.IRoutes) {
 	v1.GET("/files/:file_id", handle(d.showFile))
 	v1.DELETE("/files/:file_id", handle(d.deleteFile))
 	v1.GET("/files/:file_id/content", do(d.content))
+	v1.POST("/uploads", handle(d.beginUpload))
+	v1.GET("/uploads/:upload_id", handle(d.showUpload))
+	v1.POST("/uploads/:upload_id/parts", handle(d.addPart))
+	v1.POST("/uploads/:upload_id/complete", handle(d.completeUpload))
+	v1.POST("/uploads/:upload_id/cancel", handle(d.cancelUpload))
 	v1.POST("/batches", handle(d.create))
 	v1.GET("/batches", handle(d.list))
 	v1.GET("/batches/:batch_id", handle(d.show))

@@ -8,6 +8,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -51,7 +52,7 @@ type form struct {
 
 // upload answers POST /v1/files.
 func (d *Dialect) upload(c *gin.Context) (any, error) {
-	parts, err := d.parts(c)
+	parts, err := d.parts(c, "the fields purpose and file")
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	defer w.Abort()
-	sent, err := d.read(parts, w)
+	sent, err := d.read(parts, "file", w)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 	now := d.Now().UTC()
 	until := now.Add(expiry).Truncate(time.Second)
 	f := store.File{
-		ID: id, Account: d.Jobs.Account(c), Purpose: purposeBatch, Name: sent.name, Size: sent.size,
+		ID: id, Account: d.Jobs.Account(c), Purpose: sent.fields["purpose"], Name: sent.name, Size: sent.size,
 		Created: now.Truncate(time.Second), Expires: &until, Key: layout.File(id),
 	}
 	// The record comes first: what a crash leaves of an upload expires then.
@@ -93,11 +94,11 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 }
 
 // parts begins to read a form.
-func (d *Dialect) parts(c *gin.Context) (*multipart.Reader, error) {
+func (d *Dialect) parts(c *gin.Context, fields string) (*multipart.Reader, error) {
 	kind, params, err := mime.ParseMediaType(c.GetHeader("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
 		return nil, request.Errorf(http.StatusUnsupportedMediaType, "unsupported_media_type",
-			"send the file as multipart/form-data with the fields purpose and file")
+			"send multipart/form-data with %s", fields)
 	}
 	most := d.Limits.FileBytes + formRoom
 	if c.Request.ContentLength > most {
@@ -106,8 +107,8 @@ func (d *Dialect) parts(c *gin.Context) (*multipart.Reader, error) {
 	return multipart.NewReader(d.Exchange.Body(c, most), params["boundary"]), nil
 }
 
-// read takes a form apart, and writes its file to w.
-func (d *Dialect) read(parts *multipart.Reader, w io.Writer) (form, error) {
+// read takes a form apart, and writes the file in the field called so to w.
+func (d *Dialect) read(parts *multipart.Reader, field string, w io.Writer) (form, error) {
 	sent := form{fields: map[string]string{}}
 	for {
 		part, err := parts.NextPart()
@@ -118,9 +119,9 @@ func (d *Dialect) read(parts *multipart.Reader, w io.Writer) (form, error) {
 			return sent, d.broken(err)
 		}
 		name := part.FormName()
-		if name == "file" {
+		if name == field {
 			if sent.filed {
-				return sent, request.Errorf(http.StatusBadRequest, request.CodeInvalid, "the form has two files; send one")
+				return sent, request.Errorf(http.StatusBadRequest, request.CodeInvalid, "the form has the field %s twice; send it once", field)
 			}
 			sent.filed, sent.name = true, filename(part)
 			if sent.size, err = io.Copy(w, io.LimitReader(part, d.Limits.FileBytes+1)); err != nil {
@@ -137,7 +138,7 @@ func (d *Dialect) read(parts *multipart.Reader, w io.Writer) (form, error) {
 			return sent, d.broken(err)
 		case len(value) > maxField || len(sent.fields) == maxFields:
 			return sent, request.Errorf(http.StatusBadRequest, request.CodeInvalid,
-				"the form has too many or too long fields; the fields are purpose, file and expires_after")
+				"the form has too many or too long fields beside the file")
 		}
 		sent.fields[name] = string(value)
 	}
@@ -174,9 +175,9 @@ func (sent form) check() (expiry time.Duration, err error) {
 	var p request.Problems
 	switch purpose := sent.fields["purpose"]; {
 	case purpose == "":
-		p.Add("purpose", "is missing; it must be %s", purposeBatch)
-	case purpose != purposeBatch:
-		p.Add("purpose", "is %q; the only purpose of files here is %s", spelling.Shorten(purpose, 64), purposeBatch)
+		p.Add("purpose", "is missing; it must be one of %s", strings.Join(purposes, ", "))
+	default:
+		checkPurpose(&p, purpose)
 	}
 	if !sent.filed {
 		p.Add("file", "is missing; send the file as the field file of the form")

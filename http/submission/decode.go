@@ -202,7 +202,9 @@ func (sub *Submission) readInputs(s *scanner, first byte) error {
 			sub.problems.Add(fieldInputs, "is an empty string; send rows, the URL of a file of CSV, Parquet or JSON Lines, or file: and the id of one that was uploaded")
 		}
 		if id, isFile := strings.CutPrefix(sub.url, filePrefix); isFile {
-			sub.url, sub.file = "", id
+			if sub.url, sub.file = "", id; id == "" {
+				sub.problems.Add(fieldInputs, "names no file; send file: and the id of one that was uploaded")
+			}
 		}
 		return err
 	}

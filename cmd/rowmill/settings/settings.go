@@ -80,9 +80,13 @@ type HTTP struct {
 	// belongs in a file behind a URL.
 	MaxBody Bytes `yaml:"max_body"`
 
-	// MaxFile bounds a file that is uploaded as the input of batches. Default: 512
-	// MiB, what OpenAI takes.
+	// MaxFile bounds a file that is uploaded in one piece, and a part of one that is
+	// not. Default: 512 MiB, what OpenAI takes.
 	MaxFile Bytes `yaml:"max_file"`
+
+	// MaxUpload bounds a file that is uploaded in parts. Default: 8 GiB, what OpenAI
+	// takes.
+	MaxUpload Bytes `yaml:"max_upload"`
 
 	// RequestsPerMinute bounds the requests of each API key that has no bound
 	// of its own, on this node. Default: 0, no bound: jobs of different
@@ -346,7 +350,7 @@ type Log struct {
 // replaces its default.
 func Defaults() Settings {
 	return Settings{
-		HTTP:    HTTP{Listen: "127.0.0.1:8088", MaxBody: 512 * MiB, MaxFile: 512 * MiB, MaxKeys: 1000},
+		HTTP:    HTTP{Listen: "127.0.0.1:8088", MaxBody: 512 * MiB, MaxFile: 512 * MiB, MaxUpload: 8 * GiB, MaxKeys: 1000},
 		Store:   Store{Prefix: "rowmill:"},
 		Cluster: Cluster{Role: Both, Label: "rowmill"},
 		Inputs: Inputs{

@@ -31,6 +31,7 @@ func (s Settings) Validate() error {
 	check((s.HTTP.TLSCert == "") == (s.HTTP.TLSKey == ""), "http.tls_cert", "needs http.tls_key beside it, and the reverse")
 	positive("http.max_body", int64(s.HTTP.MaxBody))
 	positive("http.max_file", int64(s.HTTP.MaxFile))
+	positive("http.max_upload", int64(s.HTTP.MaxUpload))
 	check(s.HTTP.RequestsPerMinute >= 0, "http.requests_per_minute", "must be at least 1, or 0 for no bound, is %d", s.HTTP.RequestsPerMinute)
 
 	positive("http.max_keys", int64(s.HTTP.MaxKeys))

@@ -1,0 +1,420 @@
+package openai
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http/batch"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/store"
+)
+
+// An upload is a file that comes in parts, each a request of its own. It is objects
+// in the bucket and no record, so that any node can go on with it, and becomes a
+// file whose id has the same digits: who repeats the last step comes to the same.
+
+const (
+	// maxParts bounds the parts of an upload: as many as a file of objects in S3.
+	maxParts = 10_000
+	// maxUploadName bounds the name of the file, characters: what file systems take.
+	maxUploadName = 255
+	// maxUploadBody bounds the list of the parts of a file, bytes.
+	maxUploadBody = 1 << 20
+)
+
+// The statuses of an upload.
+const (
+	uploadPending   = "pending"
+	uploadCompleted = "completed"
+	uploadCancelled = "cancelled"
+	uploadExpired   = "expired"
+)
+
+const (
+	prefixUpload = "upload_"
+	prefixPart   = "part_"
+)
+
+// uploading is the object that says what an upload is to become.
+type uploading struct {
+	Account  string        `json:"account"`
+	Bytes    int64         `json:"bytes"`
+	Filename string        `json:"filename"`
+	Purpose  string        `json:"purpose"`
+	Keep     time.Duration `json:"keep"` // of the file, ns
+	Created  time.Time     `json:"created"`
+}
+
+// uploadView is an upload as clients see it.
+type uploadView struct {
+	ID        string     `json:"id"`
+	Object    string     `json:"object"`
+	Bytes     int64      `json:"bytes"`
+	CreatedAt int64      `json:"created_at"`
+	ExpiresAt int64      `json:"expires_at"`
+	Filename  string     `json:"filename"`
+	Purpose   string     `json:"purpose"`
+	Status    string     `json:"status"`
+	File      *fileView  `json:"file"`  // once it is completed
+	Parts     []partView `json:"parts"` // in the order in which they came; upstream does not say
+}
+
+// partView is a part as clients see it.
+type partView struct {
+	ID        string `json:"id"`
+	Object    string `json:"object"`
+	Bytes     int64  `json:"bytes"`
+	CreatedAt int64  `json:"created_at"`
+	UploadID  string `json:"upload_id"`
+}
+
+// An upload is what there is of one.
+type upload struct {
+	id string
+	uploading
+	status string
+	file   *store.File
+	parts  []blob.Info
+}
+
+func (u *upload) expires() time.Time { return u.Created.Add(layout.UploadLife) }
+
+func (u *upload) view() uploadView {
+	v := uploadView{
+		ID: u.id, Object: "upload", Bytes: u.Bytes, CreatedAt: u.Created.Unix(), ExpiresAt: u.expires().Unix(),
+		Filename: u.Filename, Purpose: u.Purpose, Status: u.status, Parts: []partView{},
+	}
+	if u.file != nil {
+		f := viewFile(*u.file)
+		v.File = &f
+	}
+	for _, part := range u.parts {
+		v.Parts = append(v.Parts, viewPart(u.id, part.Key[strings.LastIndexByte(part.Key, '/')+1:], part.Size))
+	}
+	return v
+}
+
+func viewPart(upload, id string, size int64) partView {
+	at, _ := layout.UploadBegan(id) // parts have ids of the same form
+	return partView{ID: id, Object: "upload.part", Bytes: size, CreatedAt: at.Unix(), UploadID: upload}
+}
+
+// fileOf is the id of the file that an upload becomes.
+func fileOf(uploadID string) string { return prefixFile + strings.TrimPrefix(uploadID, prefixUpload) }
+
+// beginUpload answers POST /v1/uploads.
+func (d *Dialect) beginUpload(c *gin.Context) (any, error) {
+	var p request.Problems
+	body, err := d.Exchange.ReadObject(c, exchange.SmallObject, &p)
+	if err != nil {
+		return nil, err
+	}
+	u := upload{id: prefixUpload + batch.Hex(rowmill.NewJobID()), status: uploadPending}
+	u.Account, u.Created, u.Keep = d.Jobs.Account(c), d.Now().UTC().Truncate(time.Second), standardExpiry
+	if body.Require("bytes", "a whole number", &u.Bytes, "say how many bytes the file has") && (u.Bytes < 1 || u.Bytes > d.Limits.UploadBytes) {
+		p.Add("bytes", "is %d; it must be from 1 to %d", u.Bytes, d.Limits.UploadBytes)
+	}
+	if body.Require("filename", "a string", &u.Filename, "give the file a name") && (u.Filename == "" || utf8.RuneCountInString(u.Filename) > maxUploadName) {
+		p.Add("filename", "must have 1 to %d characters", maxUploadName)
+	}
+	if body.Require("purpose", "a string", &u.Purpose, "it must be one of "+strings.Join(purposes, ", ")) {
+		checkPurpose(&p, u.Purpose)
+	}
+	var kind string
+	body.Read("mime_type", "a string", &kind) // what a file is its content tells
+	var seconds int64
+	if readExpiry(&body, &p, "expires_after", &seconds) {
+		u.Keep = time.Duration(seconds) * time.Second
+	}
+	for _, name := range body.Rest() {
+		body.Drop(name)
+	}
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(u.uploading)
+	if err == nil {
+		err = d.write(c.Request.Context(), layout.Uploading(u.id), layout.JSON, text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("begin an upload: %w", err)
+	}
+	return u.view(), nil
+}
+
+// write stores a small object.
+func (d *Dialect) write(ctx context.Context, key, kind string, content []byte) error {
+	w, err := d.Bucket.Create(ctx, key, kind)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if _, err := w.Write(content); err != nil {
+		return err
+	}
+	_, err = w.Commit()
+	return err
+}
+
+// uploadOf returns the upload that a request is about, which is one of whoever
+// asks, or a 404.
+func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
+	ctx, u := c.Request.Context(), &upload{id: c.Param("upload_id"), status: uploadPending}
+	none := batch.Missing("upload", spelling.Shorten(u.id, 64))
+	if digits, found := strings.CutPrefix(u.id, prefixUpload); !found || !batch.IsHex(digits) {
+		return nil, none
+	}
+	object, err := d.Bucket.Open(ctx, layout.Uploading(u.id))
+	if errors.Is(err, rowmill.ErrNotFound) {
+		return nil, none
+	}
+	if err == nil {
+		defer object.Close()
+		err = json.NewDecoder(blob.NewReader(object)).Decode(&u.uploading)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read an upload: %w", err)
+	}
+	if u.Account != d.Jobs.Account(c) {
+		return nil, none
+	}
+	if u.parts, err = d.Bucket.List(ctx, layout.UploadParts(u.id)); err != nil {
+		return nil, fmt.Errorf("list the parts of an upload: %w", err)
+	}
+	return u, d.settle(ctx, u)
+}
+
+// settle finds out how an upload has ended, if it has.
+func (d *Dialect) settle(ctx context.Context, u *upload) error {
+	f, err := d.Store.GetFile(ctx, fileOf(u.id))
+	if err == nil {
+		if _, err = d.Bucket.Stat(ctx, f.Key); err == nil {
+			u.status, u.file = uploadCompleted, &f
+			return nil
+		}
+	}
+	if !errors.Is(err, rowmill.ErrNotFound) {
+		return fmt.Errorf("look up the file of an upload: %w", err)
+	}
+	_, err = d.Bucket.Stat(ctx, layout.UploadCancelled(u.id))
+	switch {
+	case err == nil:
+		u.status = uploadCancelled
+	case !errors.Is(err, rowmill.ErrNotFound):
+		return fmt.Errorf("look up an upload: %w", err)
+	case !d.Now().Before(u.expires()):
+		u.status = uploadExpired
+	}
+	return nil
+}
+
+// pending refuses what only an upload takes that has not ended.
+func (u *upload) pending() error {
+	if u.status == uploadPending {
+		return nil
+	}
+	return request.Errorf(http.StatusBadRequest, "upload_"+u.status, "the upload is %s; begin another", u.status)
+}
+
+// showUpload answers GET /v1/uploads/{upload_id}.
+func (d *Dialect) showUpload(c *gin.Context) (any, error) {
+	u, err := d.uploadOf(c)
+	if err != nil {
+		return nil, err
+	}
+	return u.view(), nil
+}
+
+// addPart answers POST /v1/uploads/{upload_id}/parts.
+func (d *Dialect) addPart(c *gin.Context) (any, error) {
+	u, err := d.uploadOf(c)
+	if err == nil {
+		err = u.pending()
+	}
+	if err != nil {
+		return nil, err
+	}
+	// A part whose answer was lost comes once more, and nobody names the first.
+	var came int64
+	for _, part := range u.parts {
+		came += part.Size
+	}
+	if len(u.parts) >= maxParts || came > 2*u.Bytes+d.Limits.FileBytes {
+		return nil, request.Errorf(http.StatusBadRequest, "too_many_parts", "the upload has %d parts with %d bytes, for a file of %d; complete it, or begin another", len(u.parts), came, u.Bytes)
+	}
+	parts, err := d.parts(c, "the field data")
+	if err != nil {
+		return nil, err
+	}
+	id := prefixPart + batch.Hex(rowmill.NewJobID())
+	writing, stop := context.WithCancel(c.Request.Context())
+	defer stop()
+	w, err := d.Bucket.Create(writing, layout.UploadParts(u.id)+id, layout.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Abort()
+	sent, err := d.read(parts, "data", w)
+	switch {
+	case err != nil:
+		return nil, err
+	case !sent.filed:
+		return nil, rowmill.Invalid("data", "is missing; send the part as the field data of the form")
+	}
+	if _, err := w.Commit(); err != nil {
+		return nil, fmt.Errorf("store a part: %w", err)
+	}
+	return viewPart(u.id, id, sent.size), nil
+}
+
+// cancelUpload answers POST /v1/uploads/{upload_id}/cancel.
+func (d *Dialect) cancelUpload(c *gin.Context) (any, error) {
+	u, err := d.uploadOf(c)
+	if err != nil {
+		return nil, err
+	}
+	if u.status == uploadCancelled {
+		return u.view(), nil
+	}
+	if err := u.pending(); err != nil {
+		return nil, err
+	}
+	ctx := context.WithoutCancel(c.Request.Context())
+	if err = d.write(ctx, layout.UploadCancelled(u.id), layout.Bytes, nil); err == nil {
+		err = d.Bucket.DeletePrefix(ctx, layout.UploadParts(u.id))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cancel an upload: %w", err)
+	}
+	u.status, u.parts = uploadCancelled, nil
+	return u.view(), nil
+}
+
+// completeUpload answers POST /v1/uploads/{upload_id}/complete: the parts, in the
+// order in which they are named, become a file. Once it is one, the same request is
+// answered with it.
+func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
+	var p request.Problems
+	body, err := d.Exchange.ReadObject(c, maxUploadBody, &p)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	var sum string
+	body.Require("part_ids", "an array of strings", &ids, "name the parts in the order that they have in the file")
+	body.Read("md5", "a string", &sum)
+	for _, name := range body.Rest() {
+		body.Drop(name)
+	}
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	u, err := d.uploadOf(c)
+	switch {
+	case err != nil:
+		return nil, err
+	case u.status == uploadCompleted:
+		return u.view(), nil
+	}
+	if err := u.pending(); err != nil {
+		return nil, err
+	}
+	keys, err := u.inOrder(ids)
+	if err != nil {
+		return nil, err
+	}
+	// From here on a client that leaves, or asks again, finds the file made.
+	ctx := context.WithoutCancel(c.Request.Context())
+	if err := d.join(ctx, u, keys, sum); err != nil {
+		return nil, err
+	}
+	if err := d.Bucket.DeletePrefix(ctx, layout.UploadParts(u.id)); err != nil {
+		d.Exchange.Logger.Warn("removing the parts of a file failed; they expire", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
+	}
+	u.parts = nil
+	return u.view(), nil
+}
+
+// inOrder are the keys of the parts that make the file.
+func (u *upload) inOrder(ids []string) (keys []string, err error) {
+	var total int64
+	for i, id := range ids {
+		key := layout.UploadParts(u.id) + id
+		at := slices.IndexFunc(u.parts, func(part blob.Info) bool { return part.Key == key })
+		switch {
+		case at < 0:
+			return nil, rowmill.Invalid("part_ids", "names %q, which is no part of this upload", spelling.Shorten(id, 64))
+		case slices.Contains(ids[:i], id):
+			return nil, rowmill.Invalid("part_ids", "names %q twice", id)
+		}
+		total += u.parts[at].Size
+		keys = append(keys, key)
+	}
+	if total != u.Bytes {
+		return nil, rowmill.Invalid("part_ids", "name parts with %d bytes, and the upload is to have %d", total, u.Bytes)
+	}
+	return keys, nil
+}
+
+// join makes a file of parts.
+func (d *Dialect) join(ctx context.Context, u *upload, keys []string, sum string) error {
+	until := u.Created.Add(u.Keep)
+	f := store.File{
+		ID: fileOf(u.id), Account: u.Account, Purpose: u.Purpose, Name: u.Filename, Size: u.Bytes,
+		Created: u.Created, Expires: &until, Key: layout.File(fileOf(u.id)),
+	}
+	writing, stop := context.WithCancel(ctx)
+	defer stop()
+	w, err := d.Bucket.Create(writing, f.Key, layout.Bytes)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	digest := md5.New()
+	for _, key := range keys {
+		if err := d.append(ctx, io.MultiWriter(w, digest), key); err != nil {
+			return fmt.Errorf("join the parts of an upload: %w", err)
+		}
+	}
+	if got := hex.EncodeToString(digest.Sum(nil)); sum != "" && !strings.EqualFold(sum, got) {
+		return rowmill.Invalid("md5", "is %s, and the parts in this order have %s; send those that are damaged again, or name them in their order", spelling.Shorten(sum, 64), got)
+	}
+	// The record comes first, as for what comes in one piece. Whoever joins the same
+	// upload beside this writes the same record and, but for the order of its parts,
+	// the same file.
+	if err := d.record(ctx, f); err != nil {
+		return err
+	}
+	if _, err := w.Commit(); err != nil {
+		return fmt.Errorf("store a file: %w", err)
+	}
+	u.status, u.file = uploadCompleted, &f
+	return nil
+}
+
+func (d *Dialect) append(ctx context.Context, w io.Writer, key string) error {
+	object, err := d.Bucket.Open(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer object.Close()
+	_, err = io.Copy(w, blob.NewReader(object))
+	return err
+}
