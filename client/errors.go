@@ -92,8 +92,15 @@ func readError(resp *http.Response) error {
 		Code      string               `json:"code"`
 		RequestID string               `json:"request_id"`
 		Errors    []rowmill.FieldError `json:"errors"`
+		Error     struct {             // of the routes that dialects share with us
+			Message, Code string
+		} `json:"error"`
 	}
-	if json.Unmarshal(content, &body) == nil && body.Message != "" {
+	_ = json.Unmarshal(content, &body) // what is no JSON has no message
+	if body.Message == "" {
+		body.Message, body.Code = body.Error.Message, body.Error.Code
+	}
+	if body.Message != "" {
 		e.Message, e.Code, e.Fields = body.Message, body.Code, body.Errors
 		if body.RequestID != "" {
 			e.RequestID = body.RequestID

@@ -2,10 +2,12 @@ package http
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,5 +106,49 @@ func TestGoClient_Resume(t *testing.T) {
 	}
 	if _, err := c.Resume(t.Context(), id, client.Resumption{Rows: "some"}); !errors.As(err, &refusal) || len(refusal.Fields) != 1 || refusal.Fields[0].Field != "rows" {
 		t.Errorf("rows that are none: %v", err)
+	}
+}
+
+// A file of three parts, whose upload breaks off after the first: the client
+// goes on, and finishing it again has the same answer.
+func TestClient_UploadsGoOn(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	c := w.goClient()
+	text := strings.Repeat("0123456789abcde\n", 40<<20/16)
+	var saved client.Uploaded
+	sent := 0
+	upload := client.Upload{Name: "a.csv", Size: int64(len(text)), File: strings.NewReader(text), Save: func(u client.Uploaded) {
+		if saved = u; len(u.Parts) > 0 {
+			sent++
+		}
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	upload.Progress = func(done, _ int64) {
+		if done > 0 {
+			stop()
+		}
+	}
+	if _, err := c.Upload(ctx, upload); !errors.Is(err, context.Canceled) || len(saved.Parts) != 1 {
+		t.Fatalf("%v after %v", err, saved)
+	}
+	upload.Progress, upload.From, sent = nil, saved, 0
+	file, err := c.Upload(t.Context(), upload)
+	if err != nil || sent != 2 {
+		t.Fatalf("%d parts, %v", sent, err)
+	}
+	if got := w.get("/v1/files/" + file + "/content").want(200).text; string(got) != text {
+		t.Errorf("%d bytes of another content", len(got))
+	}
+	upload.From = saved
+	if again, err := c.Upload(t.Context(), upload); again != file || err != nil {
+		t.Errorf("again: %s, %v", again, err)
+	}
+	if err := c.DeleteFile(t.Context(), file); err != nil {
+		t.Error(err)
+	}
+	upload.File, upload.Size, upload.From = strings.NewReader("x"), 1, client.Uploaded{Upload: "upload_" + strings.Repeat("0", 32), Part: 1}
+	if _, err := c.Upload(t.Context(), upload); err != nil { // nobody knows that one any more
+		t.Error(err)
 	}
 }

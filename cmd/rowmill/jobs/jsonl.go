@@ -10,8 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// jsonRows reads one JSON value a line: a string is a row, of an object the
-// column is. Blank lines are skipped.
+// jsonRows reads one JSON string a line. Blank lines are skipped.
 func (s *source) jsonRows() iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		n := 0
@@ -46,23 +45,13 @@ func (s *source) jsonRow(line []byte) (string, error) {
 		if err := json.Unmarshal(line, &row); err != nil {
 			return "", notJSON(err)
 		}
-		if s.column != "" {
-			return "", fmt.Errorf("a string has no column; leave out --column %s", s.column)
-		}
 		return row, nil
 	case '{':
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(line, &object); err != nil {
 			return "", notJSON(err)
 		}
-		if s.column == "" {
-			return "", fmt.Errorf("name the field to run with --column; this object has %s", fieldNames(object))
-		}
-		value, found := object[s.column]
-		if !found {
-			return "", fmt.Errorf("no field %q; this object has %s", s.column, fieldNames(object))
-		}
-		return cell(value)
+		return "", fmt.Errorf("name the field to run with --column; this object has %s", fieldNames(object))
 	}
 	if !json.Valid(line) {
 		return "", notJSON(json.Unmarshal(line, new(any)))
@@ -72,22 +61,6 @@ func (s *source) jsonRow(line []byte) (string, error) {
 
 func notJSON(err error) error {
 	return fmt.Errorf("no JSON: %w; for plain text use --input-format lines", err)
-}
-
-// cell turns a field into a row as the service does with a file's cells: null
-// is empty, a string itself, anything else its JSON.
-func cell(value json.RawMessage) (string, error) {
-	switch value[0] {
-	case 'n':
-		return "", nil
-	case '"':
-		var row string
-		err := json.Unmarshal(value, &row)
-		return row, err
-	}
-	var compact bytes.Buffer
-	err := json.Compact(&compact, value)
-	return compact.String(), err
 }
 
 func fieldNames(object map[string]json.RawMessage) string {

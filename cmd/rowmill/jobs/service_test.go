@@ -31,6 +31,7 @@ type service struct {
 	looks       int
 	onLook      func(n int) // called with the number of the look, from 1
 	submissions []map[string]any
+	uploaded    bytes.Buffer
 	queries     []string
 	refuse      int // status of every answer, when set
 	running     bool
@@ -118,6 +119,21 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.page(w, r, "errors", func(i int) string {
 			return fmt.Sprintf(`{"row":%d,"code":"schema_violation","message":"no\u001b[31m","raw_output":"{"}`, i)
 		})
+	case "/uploads":
+		s.answer(w, 200, `{"id":"upload_1","status":"pending","parts":[]}`)
+	case "/uploads/upload_1/parts":
+		part, _, err := r.FormFile("data")
+		if err == nil {
+			_, err = s.uploaded.ReadFrom(part)
+		}
+		if err != nil {
+			s.t.Errorf("part: %v", err)
+		}
+		s.answer(w, 200, `{"id":"part_1"}`)
+	case "/uploads/upload_1/complete":
+		s.answer(w, 200, `{"id":"upload_1","status":"completed","file":{"id":"file-1"},"parts":[]}`)
+	case "/files/file-1":
+		s.answer(w, 200, `{"id":"file-1","deleted":true}`)
 	case "/functions/card":
 		s.answer(w, 200, `{"name":"card","revision":1}`)
 	case "/list-jobs":

@@ -31,13 +31,14 @@ const (
 // A source is a local input that can be read several times: once to check and
 // count it before anything is sent, once to send it.
 type source struct {
-	name   string // for messages
-	kind   string
-	column string
-	file   *os.File
-	size   int64
-	gzip   bool
-	temp   bool // a copy of standard input, to be removed
+	name    string // for messages
+	kind    string
+	column  string
+	file    *os.File
+	size    int64
+	gzip    bool
+	objects bool // the first of its JSON lines is an object
+	temp    bool // a copy of standard input, to be removed
 }
 
 // openSource opens a file, or copies standard input to a temporary file for
@@ -68,7 +69,27 @@ func openSource(path, kind, column string, stdin io.Reader) (s *source, err erro
 	if s.size = info.Size(); s.size == 0 {
 		return s, fmt.Errorf("%s is empty", s.name)
 	}
-	return s, s.detect()
+	if err := s.detect(); err != nil || s.kind != kindJSONL {
+		return s, err
+	}
+	return s, s.look()
+}
+
+// look finds out whether JSON lines are objects.
+func (s *source) look() error {
+	for line, err := range s.lines() {
+		if err != nil {
+			return err
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			s.objects = line[0] == '{'
+			break
+		}
+	}
+	if !s.objects && s.column != "" {
+		return fmt.Errorf("%s has JSON strings, which have no column; leave out --column %s", s.name, s.column)
+	}
+	return nil
 }
 
 // spool copies a stream to disk, where it can be read twice.
@@ -150,7 +171,9 @@ func (s *source) guess() error {
 func (s *source) rows() iter.Seq2[string, error] {
 	switch s.kind {
 	case kindJSONL:
-		return s.jsonRows()
+		if !s.objects || s.column == "" {
+			return s.jsonRows()
+		}
 	case kindLines:
 		return s.lineRows()
 	}

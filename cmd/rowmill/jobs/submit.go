@@ -52,12 +52,18 @@ run), JSON lines (strings, or objects with --column), or plain text with a row
 on each line; gzip is undone. Parquet and gzip are told by content, the others
 by their ending: .csv, .jsonl or .ndjson, .txt; anything else, and standard
 input (-), is JSON lines if its first line is a JSON string or object, else
-plain text. --input-format overrides all that. The rows are checked and
+plain text. --input-format overrides all that. Of an object --column names a
+member, or a path to one within: messages.0.content. The rows are checked and
 counted first and then sent with the submission.
 
-A URL (http or https, of a CSV or Parquet file) is downloaded by the service,
-once. Only there can --id-column carry IDs into the results; the results of a
-local file have its order, so that IDs can be joined by position.
+Tables (CSV, Parquet, JSON objects) above 8 MiB are uploaded in parts, and so
+are those of which more than one column is wanted: with --id-column, whose IDs
+stand in the results, and for a Function, whose inputs are columns. The same
+command goes on with an upload that broke off. The copy is removed from the
+service once the job is created.
+
+A URL (http or https, of a file of CSV, Parquet or JSON lines) is downloaded by
+the service, once.
 
 The command stays attached and writes the results when the job has succeeded.
 Ctrl-C detaches; the job goes on. With --detach it prints the job's ID and
@@ -80,7 +86,7 @@ rowmill quotas.
 	flags := cmd.Flags()
 	flags.StringVarP(&s.Model, "model", "m", "", "model or Function (default: the service's, gpt-oss-20b)")
 	flags.StringVarP(&s.Column, "column", "c", "", "column or field to run")
-	flags.StringVar(&s.IDColumn, "id-column", "", "column of IDs to carry into the results; only with a URL")
+	flags.StringVar(&s.IDColumn, "id-column", "", "column of IDs to carry into the results; of a table")
 	flags.StringVar(&s.kind, "input-format", kindAuto, "auto, csv, parquet, jsonl or lines; only with a file")
 	flags.StringVarP(&s.system, "system-prompt", "s", "", "system prompt, or @FILE to read it from a file")
 	flags.StringVar(&s.schema, "schema", "", "file with a JSON Schema that every answer must conform to")
@@ -118,6 +124,7 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, input stri
 			return err
 		}
 	}
+	created := func() {} // what is left to do then
 	if isURL(input) {
 		if err := s.fromURL(input); err != nil {
 			return exit.With(exit.Usage, err)
@@ -127,14 +134,12 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, input stri
 			c.Term.Say("using priority 1, since nobody knows yet how many rows the URL holds; --priority overrides")
 		}
 	} else {
-		in, err := c.fromFile(ctx, input, s)
+		in, sent, err := c.fromFile(ctx, api, input, s)
 		if err != nil {
 			return err
 		}
 		defer in.Close()
-		if err := refuseTable(ctx, api, in, s); err != nil {
-			return err
-		}
+		created = sent
 	}
 	if s.IdempotencyKey == "" {
 		s.IdempotencyKey = uuid.NewString()
@@ -146,6 +151,7 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, input stri
 		}
 		return fmt.Errorf("submit: %w", err)
 	}
+	created()
 	for _, warning := range made.Warnings {
 		c.Term.Say("warning: %s", warning)
 	}
@@ -224,51 +230,73 @@ func (s *submission) fromURL(input string) error {
 	return nil
 }
 
-// refuseTable refuses a table for a Function where nobody said which column
-// holds prompts: its fields are wanted, and rows of a local file go out as text.
-func refuseTable(ctx context.Context, api *client.Client, in *source, s *submission) error {
-	if in.column != "" || in.kind != kindCSV && in.kind != kindParquet {
-		return nil
-	}
-	if _, err := api.Function(ctx, "", s.Model); err != nil {
-		return nil //nolint:nilerr // no Function, or nobody to ask: the submission tells
-	}
-	return exit.With(exit.Usage, fmt.Errorf("%s is a Function, and a local table is sent as the text of one column, not as the fields of a Function: serve the file over HTTP and give its URL, or name a column of prompts that are rendered already with --column", s.Model))
-}
-
-// fromFile opens a local input, checks and counts it. The caller closes it
-// once the rows are sent.
-func (c *commands) fromFile(ctx context.Context, input string, s *submission) (*source, error) {
+// fromFile opens a local input, checks and counts it. A table is uploaded where it
+// is large, or where more of it is wanted than one column; all else is sent with the
+// submission. The caller closes the input once that is sent, and calls created once
+// the job is.
+func (c *commands) fromFile(ctx context.Context, api *client.Client, input string, s *submission) (in *source, created func(), err error) {
 	switch s.kind {
 	case kindAuto, kindCSV, kindParquet, kindJSONL, kindLines:
 	default:
-		return nil, exit.With(exit.Usage, fmt.Errorf("--input-format must be auto, csv, parquet, jsonl or lines, is %q", s.kind))
+		return nil, nil, exit.With(exit.Usage, fmt.Errorf("--input-format must be auto, csv, parquet, jsonl or lines, is %q", s.kind))
 	}
 	if strings.HasPrefix(input, "s3://") {
-		return nil, exit.With(exit.Usage, errors.New("s3:// addresses are not accepted; make a presigned https URL"))
+		return nil, nil, exit.With(exit.Usage, errors.New("s3:// addresses are not accepted; make a presigned https URL"))
 	}
-	if s.IDColumn != "" {
-		return nil, exit.With(exit.Usage, errors.New("--id-column works only with a URL, since rows sent with a submission have no IDs; the results have the order of the file, so join the IDs by position, or serve the file over HTTP and give its URL"))
-	}
-	in, err := openSource(input, s.kind, s.Column, c.Term.In)
+	in, err = openSource(input, s.kind, s.Column, c.Term.In)
 	if err != nil {
-		return nil, exit.With(exit.Usage, err)
+		return nil, nil, exit.With(exit.Usage, err)
 	}
-	count, err := in.count(ctx)
-	if err != nil {
-		in.Close()
-		return nil, err
+	opened := in
+	defer func() {
+		if err != nil {
+			opened.Close()
+		}
+	}()
+	if s.IDColumn != "" && !in.isTable() {
+		return nil, nil, exit.With(exit.Usage, errors.New("--id-column needs columns: a file of CSV, Parquet or JSON objects; the results have the order of the input, so that IDs can be joined by position"))
 	}
-	c.Term.Say("%s: %s rows of %s", in.name, terminal.Count(count), in.describe())
+	fields := in.isTable() && in.column == "" && isFunction(ctx, api, s.Model)
+	if fields {
+		c.Term.Say("%s is a Function: its inputs are the columns of %s", s.Model, in.name)
+	}
+	if !fields || in.kind != kindJSONL { // which cannot be read without a column
+		count, err := in.count(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		c.Term.Say("%s: %s rows of %s", in.name, terminal.Count(count), in.describe())
+		if s.Priority < 0 && count <= manyRows {
+			s.Priority = 0
+		}
+	}
 	if s.Priority < 0 {
-		s.Priority = 0
-		if count > manyRows {
-			s.Priority = 1
-			c.Term.Say("using priority 1, since there are more than %s rows; --priority overrides", terminal.Count(manyRows))
+		s.Priority = 1
+		c.Term.Say("using priority 1, since there are, or may be, more than %s rows; --priority overrides", terminal.Count(manyRows))
+	}
+	if in.isTable() && (in.size > uploadAbove || s.IDColumn != "" || fields) {
+		file, done, err := c.upload(ctx, api, in)
+		switch {
+		case err == nil:
+			s.URL = "file:" + file
+			return in, done, nil
+		case !isOld(err):
+			return nil, nil, err
+		case s.IDColumn != "" || fields:
+			return nil, nil, errors.New("the service is of a version that takes no uploads: serve the file over HTTP and give its URL")
 		}
 	}
 	s.Rows, s.Column = in.rows(), "" // the service sees bare rows
-	return in, nil
+	return in, func() {}, nil
+}
+
+// isFunction reports whether a model is a Function.
+func isFunction(ctx context.Context, api *client.Client, name string) bool {
+	if name == "" {
+		return false
+	}
+	_, err := api.Function(ctx, "", name)
+	return err == nil // else no Function, or nobody to ask: the submission tells
 }
 
 // count reads the whole input once, so that a mistake in its last line is

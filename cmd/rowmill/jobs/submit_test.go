@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 )
 
@@ -109,20 +111,58 @@ func TestSubmitKinds(t *testing.T) {
 	}
 }
 
-func TestSubmitTableForAFunctionIsRefused(t *testing.T) {
+// A table is uploaded where it is large, or where more of it is wanted than one
+// column, and removed once the job has its copy.
+func TestSubmitUploadsTables(t *testing.T) {
 	t.Parallel()
-	s := newService(t, done)
-	c := newCall(t, s)
-	write(t, c.dir, "in.csv", "id,prompt\n1,one\n")
-	c.run("submit", "DIR/in.csv", "--model", "card", "--detach")
-	c.want(t, exit.Usage, "card is a Function", "--column")
-	if len(s.submissions) != 0 {
-		t.Errorf("%d submissions", len(s.submissions))
+	large := "text\n" + strings.Repeat("x\n", uploadAbove/2)
+	for _, test := range []struct {
+		name, file, content string
+		args                []string
+		said                string
+		uploads             bool
+	}{
+		{"fields of a Function", "in.csv", "id,prompt\n1,one\n", []string{"--model", "card"}, "card is a Function: its inputs are the columns", true},
+		{"fields of objects", "in.jsonl", `{"id":1,"prompt":"one"}`, []string{"--model", "card"}, "card is a Function: its inputs are the columns", true},
+		{"prompts for a Function", "in.csv", "id,prompt\n1,one\n", []string{"--model", "card", "--column", "prompt"}, "", false},
+		{"ids", "in.csv", "id,prompt\n1,one\n", []string{"--id-column", "id", "--column", "prompt"}, "1 rows of CSV", true},
+		{"ids of objects", "in.jsonl", `{"id":1,"p":{"q":"one"}}`, []string{"--id-column", "id", "--column", "p.q"}, "1 rows of JSON lines", true},
+		{"a path into objects", "in.jsonl", `{"id":1,"p":{"q":"one"}}`, []string{"--column", "p.q"}, "1 rows of JSON lines", false},
+		{"a large table", "in.csv", large, nil, "rows of CSV", true},
+		{"large text", "in.txt", large, nil, "rows of plain text", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newService(t, done)
+			c := newCall(t, s)
+			write(t, c.dir, test.file, test.content)
+			c.run(append([]string{"submit", "DIR/" + test.file, "--detach"}, test.args...)...).want(t, 0, test.said)
+			removed := slices.Contains(s.queries, "/v1/files/file-1")
+			if uploaded := s.uploaded.String() == test.content; uploaded != test.uploads || removed != test.uploads {
+				t.Errorf("uploaded %v, removed %v; want %v", uploaded, removed, test.uploads)
+			}
+			if byName := s.submissions[0]["inputs"] == "file:file-1"; byName != test.uploads {
+				t.Errorf("inputs %.80v", s.submissions[0]["inputs"])
+			}
+		})
 	}
-	c = newCall(t, s)
-	write(t, c.dir, "in.csv", "id,prompt\n1,one\n")
-	c.run("submit", "DIR/in.csv", "--model", "card", "--column", "prompt", "--detach")
-	c.want(t, 0)
+}
+
+func TestNoteOfAnUpload(t *testing.T) {
+	t.Parallel()
+	n := note{filepath.Join(t.TempDir(), "a", "b.json")}
+	if got := n.read(); got.Upload != "" {
+		t.Errorf("before: %+v", got)
+	}
+	want := client.Uploaded{Upload: "upload_1", Part: 5, Parts: []string{"a", "b"}}
+	n.write(want)
+	if diff := cmp.Diff(want, n.read()); diff != "" {
+		t.Error(diff)
+	}
+	n.remove()
+	if got := n.read(); got.Upload != "" {
+		t.Errorf("removed: %+v", got)
+	}
 }
 
 func TestSubmitURL(t *testing.T) {
@@ -168,7 +208,7 @@ func TestSubmitRefusals(t *testing.T) {
 		code    int
 		want    []string
 	}{
-		{"ids of a file", "a\n", []string{"in.txt", "--id-column", "id"}, 2, []string{"only with a URL", "order of the file"}},
+		{"ids of lines", "a\n", []string{"in.txt", "--id-column", "id"}, 2, []string{"needs columns", "order of the input"}},
 		{"no file", "", []string{"absent.txt"}, 2, []string{"absent.txt: no such file"}},
 		{"empty file", "", []string{"in.txt"}, 2, []string{"in.txt is empty"}},
 		{"only blank lines", "\n\n", []string{"in.jsonl"}, 2, []string{"has no rows"}},
@@ -177,8 +217,8 @@ func TestSubmitRefusals(t *testing.T) {
 		{"broken JSON", "\"a\"\n\"b\n", []string{"in.jsonl"}, 1, []string{"in.jsonl line 2: no JSON"}},
 		{"number in JSON lines", "1\n", []string{"in.jsonl"}, 1, []string{"line 1: must be a JSON string or object"}},
 		{"no column for objects", `{"b":1,"a":2}`, []string{"in.jsonl"}, 1, []string{"--column", "has a, b"}},
-		{"wrong column for objects", `{"b":1}`, []string{"in.jsonl", "-c", "x"}, 1, []string{`line 1: no field "x"; this object has b`}},
-		{"column for strings", `"b"`, []string{"in.jsonl", "-c", "x"}, 1, []string{"leave out --column"}},
+		{"wrong column for objects", `{"b":1}`, []string{"in.jsonl", "-c", "x"}, 1, []string{`Line 1 of the JSON Lines input has no member "x". It has one member, "b".`}},
+		{"column for strings", `"b"`, []string{"in.jsonl", "-c", "x"}, 2, []string{"leave out --column"}},
 		{"JSON array", `["a","b"]`, []string{"in.data"}, 2, []string{"jq -c"}},
 		{"not Parquet", "a", []string{"in.parquet"}, 2, []string{"no Parquet file"}},
 		{"column of CSV", "p,q\n1,2\n", []string{"in.csv", "-c", "nix"}, 1, []string{"nix"}},

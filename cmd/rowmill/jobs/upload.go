@@ -1,0 +1,100 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// uploadAbove is the size of a table from which on it is uploaded rather than sent
+// with the submission, bytes: what a broken connection costs no more than a moment.
+const uploadAbove = 8 << 20
+
+// isTable reports whether the service can read the input itself.
+func (s *source) isTable() bool {
+	return s.kind == kindCSV || s.kind == kindParquet || s.kind == kindJSONL && s.objects
+}
+
+// upload brings a table to the service, which reads it there, and remembers how far
+// it came: the same command goes on from there. done forgets that, and removes the
+// file from the service, of which the job has a copy.
+func (c *commands) upload(ctx context.Context, api *client.Client, in *source) (file string, done func(), err error) {
+	note := noteOf(api, in)
+	progress := terminal.NewProgress(c.Term)
+	u := client.Upload{Name: filepath.Base(in.file.Name()), Size: in.size, File: in.file, From: note.read(), Save: note.write}
+	if u.From.Upload != "" {
+		c.Term.Say("going on with an upload of %s that was not finished", in.name)
+	}
+	u.Progress = func(done, total int64) {
+		progress.Update(terminal.Snapshot{Now: c.Term.Now(), Phase: "upload", Done: done, Total: total, Size: true})
+	}
+	file, err = api.Upload(ctx, u)
+	progress.Pause()
+	if err != nil {
+		return "", nil, err
+	}
+	return file, func() {
+		note.remove()
+		if err := api.DeleteFile(ctx, file); err != nil {
+			c.Term.Say("warning: the uploaded copy of %s stays on the service for up to 30 days: %v", in.name, err)
+		}
+	}, nil
+}
+
+// isOld reports whether an upload failed because the service knows none.
+func isOld(err error) bool {
+	var refused *client.APIError
+	return errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Code == "unknown_route"
+}
+
+// A note is the file that says how far an upload came. It is a help and no more:
+// what is wrong with it costs sending again what has been sent.
+type note struct{ path string }
+
+// noteOf is the note of a file as it is now, for a service.
+func noteOf(api *client.Client, in *source) note {
+	dir, err := os.UserCacheDir()
+	if err != nil || in.temp {
+		return note{}
+	}
+	path, err := filepath.Abs(in.file.Name())
+	if err != nil {
+		return note{}
+	}
+	info, err := in.file.Stat()
+	if err != nil {
+		return note{}
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%d", api.Server(), path, info.Size(), info.ModTime().UnixNano()))
+	return note{filepath.Join(dir, "rowmill", "uploads", hex.EncodeToString(sum[:12])+".json")}
+}
+
+func (n note) read() (u client.Uploaded) {
+	content, err := os.ReadFile(n.path)
+	if err != nil || json.Unmarshal(content, &u) != nil {
+		return client.Uploaded{}
+	}
+	return u
+}
+
+func (n note) write(u client.Uploaded) {
+	content, err := json.Marshal(u)
+	if err != nil || n.path == "" || os.MkdirAll(filepath.Dir(n.path), 0o700) != nil {
+		return
+	}
+	temporary := n.path + ".new"
+	if os.WriteFile(temporary, content, 0o600) == nil {
+		_ = os.Rename(temporary, n.path)
+	}
+}
+
+func (n note) remove() { _ = os.Remove(n.path) }
