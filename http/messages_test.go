@@ -1,7 +1,10 @@
 package http
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	nethttp "net/http"
 	"strings"
 	"testing"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -139,6 +143,25 @@ func (w *world) resultsOf(batch map[string]any) []string {
 	return strings.Split(strings.TrimSuffix(string(w.get(batch["results_url"].(string)).want(200).text), "\n"), "\n")
 }
 
+// columnOf are the texts of a column of a Parquet file.
+func columnOf(t *testing.T, table []byte, column string) (texts []string) {
+	t.Helper()
+	rows, err := input.Open(bytes.NewReader(table), int64(len(table)), input.Options{Column: column})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for {
+		var row rowmill.Row
+		if err := rows.Next(&row); errors.Is(err, io.EOF) {
+			return texts
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, row.Text)
+	}
+}
+
 func TestMessages_WhatBecomesOfRequests(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -153,7 +176,7 @@ func TestMessages_WhatBecomesOfRequests(t *testing.T) {
 		return rowmill.Output{Err: &rowmill.RowError{Code: code, Message: "it said no", Raw: raw}}
 	}
 	rows := []done{
-		{id: rowmill.ID{Kind: rowmill.IDString, Text: "a"}, out: rowmill.Output{Text: reply}},
+		{id: rowmill.ID{Kind: rowmill.IDString, Text: "a"}, out: rowmill.Output{Text: reply, InputTokens: 3, OutputTokens: 4}},
 		{id: rowmill.ID{Kind: rowmill.IDString, Text: "b"}, out: refusal("http_400", `{"error":{"message":"x"}}`)},
 		{id: rowmill.ID{Kind: rowmill.IDString, Text: "c"}, out: refusal("http_429", `{"type":"error","error":{"type":"own_error","message":"own words"}}`)},
 		{id: rowmill.ID{Kind: rowmill.IDString, Text: "d"}, out: refusal("engine_failed", "")},
@@ -185,6 +208,18 @@ func TestMessages_WhatBecomesOfRequests(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, w.resultsOf(ended)); diff != "" {
 		t.Error(diff)
+	}
+	table := w.get("/v1/jobs/" + f.JobID + "/results?format=parquet&partial=true&include_inputs=true").want(200).text
+	refused := `{"type":"error","error":{"type":"own_error","message":"own words"}}`
+	for column, want := range map[string][]string{
+		"custom_id": {"a", "b", "c", "d", ""}, "inputs": {"input 0", "input 1", "input 2", "input 3", ""},
+		f.JobID: {reply, `{"error":{"message":"x"}}`, refused, "", ""}, "status_code": {"200", "400", "429", "", ""},
+		"input_tokens": {"3", "0", "0", "0", "0"}, "output_tokens": {"4", "0", "0", "0", "0"},
+		"error_code": {"", "http_400", "http_429", "engine_failed", "not_run"},
+	} {
+		if diff := cmp.Diff(want, columnOf(t, table, column)); diff != "" {
+			t.Errorf("%s: %s", column, diff)
+		}
 	}
 	if got := w.do("DELETE", path, "").want(200).json(); got["id"] != id || got["type"] != "message_batch_deleted" {
 		t.Errorf("got %v", got)

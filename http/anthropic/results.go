@@ -7,6 +7,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/batch"
+	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
 )
@@ -59,7 +60,7 @@ func (w lineWriter) line(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byt
 // words; few servers put them as the dialect does.
 func (w lineWriter) failure(row *rowmill.Row, out *rowmill.Output) errorBody {
 	body := errorBody{"error", failure{typeServer, out.Err.Message}, "req_" + w.batch + "_" + strconv.FormatInt(row.Index, 10)}
-	status, refused := batch.Refused(out)
+	status, refused := results.Status(out)
 	switch {
 	case refused:
 		body.Error.Type = typeOf(status)

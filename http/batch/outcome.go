@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
@@ -111,11 +109,3 @@ func (l *lines) add(of Outcome, row *rowmill.Row, out *rowmill.Output) (err erro
 
 // lineBreaks are NEL, LS and PS.
 const lineBreaks = "\u0085\u2028\u2029"
-
-// Refused is the status that a server refused a request with; ok is false where it
-// failed otherwise.
-func Refused(out *rowmill.Output) (status int, ok bool) {
-	text, refused := strings.CutPrefix(out.Err.Code, rowmill.RowHTTP)
-	status, err := strconv.Atoi(text)
-	return status, refused && err == nil
-}

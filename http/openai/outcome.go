@@ -11,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/batch"
+	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
 )
@@ -124,7 +125,7 @@ func (l lineWriter) unanswered(b []byte, row *rowmill.Row, out *rowmill.Output) 
 		return b, nil
 	}
 	b = l.begin(b, row)
-	if status, refused := batch.Refused(out); refused {
+	if status, refused := results.Status(out); refused {
 		body := out.Err.Raw
 		if !json.Valid([]byte(body)) { // no JSON, or too long to be kept whole
 			made, err := json.Marshal(map[string]any{"error": map[string]any{"message": out.Err.Message, "type": typeInvalid, "param": nil, "code": nil}})

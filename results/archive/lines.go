@@ -26,6 +26,25 @@ func (a *Archive) Lines(ctx context.Context, record store.Record, name string, w
 	return made, err
 }
 
+// requests returns the Parquet file of a batch that is over.
+func (a *Archive) requests(ctx context.Context, record store.Record, v results.Variant) (made store.Artifact, err error) {
+	v.Logprobs = false // which nobody reads in replies
+	err = a.reading(ctx, record, func(record store.Record) error {
+		made, err = a.made(ctx, record, file{"requests~" + v.Name(), layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
+			out, err := results.NewRequestWriter(w, record.Job.ID, record.Job.Model, record.Spec.IDColumn, v.Inputs)
+			if err == nil {
+				err = a.eachRow(ctx, record, out.Add)
+			}
+			if err != nil {
+				return err
+			}
+			return out.Close()
+		})
+		return err
+	})
+	return made, err
+}
+
 // eachRow visits all rows of a job that is over.
 func (a *Archive) eachRow(ctx context.Context, record store.Record, visit results.Visit) error {
 	if _, succeeded := record.Artifacts[layout.Full]; succeeded {

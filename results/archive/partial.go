@@ -51,6 +51,9 @@ func (a *Archive) Partial(ctx context.Context, record store.Record) (d Download,
 // PartialParquet returns the Parquet file of a variant of what a job that is
 // over has committed, and makes it when nobody has asked for it before.
 func (a *Archive) PartialParquet(ctx context.Context, record store.Record, v results.Variant) (made store.Artifact, err error) {
+	if record.Spec.Raw != nil {
+		return a.requests(ctx, record, v)
+	}
 	err = a.reading(ctx, record, func(record store.Record) error {
 		base, err := a.partial(ctx, record)
 		if err == nil {

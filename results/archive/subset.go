@@ -16,6 +16,9 @@ import (
 // and makes it when nobody has asked for it before. Concurrent requests of
 // this process share the making; of several processes the first record wins.
 func (a *Archive) Parquet(ctx context.Context, record store.Record, v results.Variant) (store.Artifact, error) {
+	if record.Spec.Raw != nil {
+		return a.requests(ctx, record, v)
+	}
 	full, err := fullOf(record)
 	if err != nil || v == results.Full {
 		return full, err

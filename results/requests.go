@@ -1,0 +1,106 @@
+package results
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/columnar"
+)
+
+// What the file of a batch has beside the columns of every job.
+const (
+	columnStatus = "status_code" // of the server's reply; null where there was none
+	columnIn     = "input_tokens"
+	columnMade   = "output_tokens"
+	columnFault  = "error_code" // null exactly where the request was answered
+	columnReason = "error_message"
+)
+
+// A RequestWriter writes the Parquet file of a rowmill.Raw job: of each request its
+// custom_id, the request where wanted, the server's reply, a refusal too, with its
+// status code and tokens, and why there is none.
+type RequestWriter struct {
+	table  *columnar.TableWriter
+	inputs bool
+}
+
+// NewRequestWriter begins the file on w.
+func NewRequestWriter(w io.Writer, jobID, model, idColumn string, inputs bool) (*RequestWriter, error) {
+	columns := []columnar.TableColumn{{Name: idColumn, Kind: columnar.TableText}}
+	if inputs {
+		columns = append(columns, columnar.TableColumn{Name: columnInputs, Kind: columnar.TableText})
+	}
+	columns = append(columns,
+		columnar.TableColumn{Name: jobID, Kind: columnar.TableText}, columnar.TableColumn{Name: columnStatus, Kind: columnar.TableInt},
+		columnar.TableColumn{Name: columnIn, Kind: columnar.TableInt, Required: true}, columnar.TableColumn{Name: columnMade, Kind: columnar.TableInt, Required: true},
+		columnar.TableColumn{Name: columnFault, Kind: columnar.TableText}, columnar.TableColumn{Name: columnReason, Kind: columnar.TableText},
+	)
+	table, err := columnar.NewTableWriter(w, columns, Schema{JobID: jobID, Model: model}.meta(), columnar.TableConfig{})
+	if err != nil {
+		return nil, fmt.Errorf("begin the file of a batch: %w", err)
+	}
+	return &RequestWriter{table: table, inputs: inputs}, nil
+}
+
+// Add writes a request; it is a Visit.
+func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
+	t, c := r.table, 0
+	text := func(s string, there bool) {
+		if there {
+			t.Text(c, validText(s))
+		} else {
+			t.Null(c)
+		}
+		c++
+	}
+	text(row.ID.Text, row.ID.Kind != rowmill.IDNull)
+	if r.inputs {
+		text(row.Text, row.Text != "") // which is kept no more
+	}
+	status, replied := Status(out)
+	if out.Failed() {
+		text(out.Err.Raw, replied && out.Err.Raw != "")
+	} else {
+		text(out.Text, true)
+	}
+	if replied {
+		t.Int(c, int64(status))
+	} else {
+		t.Null(c)
+	}
+	t.Int(c+1, out.InputTokens)
+	t.Int(c+2, out.OutputTokens)
+	c += 3
+	var why rowmill.RowError
+	if out.Failed() {
+		why = *out.Err
+	}
+	text(why.Code, out.Failed())
+	text(why.Message, out.Failed())
+	if err := t.EndRow(); err != nil {
+		return fmt.Errorf("write request %d: %w", row.Index, err)
+	}
+	return nil
+}
+
+// Close writes the rest of the file. It does not close the writer below.
+func (r *RequestWriter) Close() error {
+	if err := r.table.Close(); err != nil {
+		return fmt.Errorf("close the file of a batch: %w", err)
+	}
+	return nil
+}
+
+// Status is the status code of the server's reply to a request; replied is false
+// where there was none.
+func Status(out *rowmill.Output) (status int, replied bool) {
+	if !out.Failed() {
+		return 200, true
+	}
+	text, refused := strings.CutPrefix(out.Err.Code, rowmill.RowHTTP)
+	status, err := strconv.Atoi(text)
+	return status, refused && err == nil
+}
