@@ -104,6 +104,33 @@ func (c *Cluster) call(ctx context.Context, method, path string, header http.Hea
 			return err
 		}
 	}
+	return c.callBytes(ctx, method, path, header, data, out)
+}
+
+// callText is call for an answer that is no JSON.
+func (c *Cluster) callText(ctx context.Context, path string) (text []byte, err error) {
+	return text, c.anyone(func(n *Node) (err error) {
+		text, err = c.client.get(ctx, n.API+path)
+		return err
+	})
+}
+
+// callBytes is call with a body as it is.
+func (c *Cluster) callBytes(ctx context.Context, method, path string, header http.Header, data []byte, out any) error {
+	return c.anyone(func(n *Node) error {
+		answer, err := c.client.send(ctx, method, n.API+path, header, data)
+		if err == nil && out != nil {
+			err = json.Unmarshal(answer, out)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s %s at %s: %w", method, path, n.Name, err)
+		}
+		return err
+	})
+}
+
+// anyone asks a node that takes jobs, the next one where there is none.
+func (c *Cluster) anyone(ask func(*Node) error) error {
 	nodes := c.nodes()
 	rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
 	err := errors.New("no node is up")
@@ -111,15 +138,7 @@ func (c *Cluster) call(ctx context.Context, method, path string, header http.Hea
 		if !n.Owns || !n.up() {
 			continue
 		}
-		var answer []byte
-		answer, err = c.client.send(ctx, method, n.API+path, header, data)
-		if err == nil && out != nil {
-			err = json.Unmarshal(answer, out)
-		}
-		if err != nil {
-			err = fmt.Errorf("%s %s at %s: %w", method, path, n.Name, err)
-		}
-		if !elsewhere(err) {
+		if err = ask(n); !elsewhere(err) {
 			break
 		}
 	}

@@ -79,6 +79,7 @@ func Faults() []Fault {
 
 		{Name: "power cut at Redis, everysec, takes the end", New: true, When: Ending, Lasts: 2 * time.Second, Strike: cutEnd},
 		{Name: "kill -9 the owner after the end", New: true, When: Over, Strike: killNode(formerOwner)},
+		{Name: "kill -9 the answering node", New: true, When: Over, Strike: killAnswering},
 		{Name: "kill -9 all nodes after the end", New: true, When: Over, Strike: killAll},
 		{Name: "power cut at Redis, everysec, after the end", New: true, When: Over, Strike: cutPower},
 		{Name: "kill -9 a node and the S3 server while files are made", New: true, When: Over, Strike: killMaking},

@@ -52,6 +52,12 @@ func rowsFor(c *Cluster, faults []Fault) int {
 // try holds one trial of the faults named.
 func try(t *testing.T, c *Cluster, seed uint64, names ...string) {
 	t.Helper()
+	tryAs(t, c, "", seed, names...)
+}
+
+// tryAs holds one trial with a batch of a dialect.
+func tryAs(t *testing.T, c *Cluster, dialect Dialect, seed uint64, names ...string) {
+	t.Helper()
 	var faults []Fault
 	for _, name := range names {
 		i := slices.IndexFunc(Faults(), func(f Fault) bool { return f.Name == name })
@@ -64,7 +70,7 @@ func try(t *testing.T, c *Cluster, seed uint64, names ...string) {
 		}
 		faults = append(faults, f)
 	}
-	o, err := c.Try(t.Context(), seed, rowsFor(c, faults), faults...)
+	o, err := c.TryAs(t.Context(), dialect, seed, rowsFor(c, faults), faults...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,6 +120,20 @@ func TestQuick(t *testing.T) {
 		if !t.Run(name, func(t *testing.T) { try(t, c, first+uint64(i), names...) }) && t.Context().Err() != nil {
 			return
 		}
+	}
+}
+
+// TestBatches strikes a cluster while it runs batches of each dialect.
+func TestBatches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	c := start(t, Config{Roles: []string{"both", "both", "both"}})
+	first := seed(t)
+	for i, dialect := range []Dialect{OpenAI, Anthropic} {
+		t.Run(string(dialect), func(t *testing.T) {
+			tryAs(t, c, dialect, first+uint64(i), "kill -9 the owner", "kill -9 all nodes", "kill -9 the answering node")
+		})
 	}
 }
 

@@ -20,6 +20,7 @@ type Trial struct {
 	Seed uint64
 	Job  string
 
+	dialect Dialect
 	random  *rand.Rand
 	began   time.Time
 	watched *watch
@@ -58,7 +59,12 @@ const early = 4
 // other from a random moment on, and judges it once it is over and the cluster
 // whole again. An error says that the trial itself could not be held.
 func (c *Cluster) Try(ctx context.Context, seed uint64, rows int, faults ...Fault) (Outcome, error) {
-	t := &Trial{Cluster: c, Seed: seed, random: rand.New(rand.NewPCG(seed, 0))}
+	return c.TryAs(ctx, "", seed, rows, faults...)
+}
+
+// TryAs is Try with a batch of a dialect.
+func (c *Cluster) TryAs(ctx context.Context, dialect Dialect, seed uint64, rows int, faults ...Fault) (Outcome, error) {
+	t := &Trial{Cluster: c, Seed: seed, dialect: dialect, random: rand.New(rand.NewPCG(seed, 0))}
 	o := Outcome{Seed: seed, Rows: rows}
 	e := Evidence{Inputs: make([]string, rows)}
 	for i := range e.Inputs {
@@ -84,7 +90,12 @@ func (c *Cluster) Try(ctx context.Context, seed uint64, rows int, faults ...Faul
 		defer t.feed.close()
 		inputs = t.feed.url
 	}
-	if t.Job, err = c.submit(ctx, fmt.Sprintf("trial-%d", seed), inputs); err != nil {
+	if dialect != "" {
+		t.Job, err = c.batch(ctx, dialect, e.Inputs)
+	} else {
+		t.Job, err = c.submit(ctx, fmt.Sprintf("trial-%d", seed), inputs)
+	}
+	if err != nil {
 		return o, err
 	}
 	t.began = time.Now()
@@ -138,7 +149,12 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	case t.removed != nil:
 		e.Results = *t.removed
 	case e.Record.Status == "succeeded":
-		if e.Results, err = t.results(ctx, t.Job); err != nil {
+		if t.dialect != "" {
+			e.Results, err = t.batchResults(ctx, t.dialect, t.Job, e.Inputs)
+		} else {
+			e.Results, err = t.results(ctx, t.Job)
+		}
+		if err != nil {
 			wrongs = append(wrongs, err.Error())
 		}
 	}
