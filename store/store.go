@@ -214,6 +214,14 @@ type Jobs interface {
 	// "cursor". Jobs created meanwhile cause neither skips nor repeats.
 	List(ctx context.Context, account string, limit int, cursor string) (jobs []rowmill.Job, next string, err error)
 
+	// Active returns the ids of jobs of each account, in the order of the accounts:
+	// of those that are not over all with an owner, live or dead, and the limit
+	// newest of the others; and of those created at since or later, over or not,
+	// the limit newest. No id comes twice for an account. The cost
+	// grows with what is returned and with the jobs of all accounts that have an
+	// owner, not with those that are over or wait.
+	Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error)
+
 	// Batches returns the records of an account's jobs whose Spec has a Raw of the
 	// dialect, a page of them in the order of their ids, which is that of their
 	// creation, and whether there are more behind them. Jobs created meanwhile

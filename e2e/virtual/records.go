@@ -182,6 +182,12 @@ func (r *records) Marks(ctx context.Context, jobIDs []string, writer string) ([]
 	})
 }
 
+func (r *records) Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
+	return ask(ctx, r, false, "active", "", func(ctx context.Context, s *bolt.Store) ([][]string, error) {
+		return s.Active(ctx, accounts, since, limit)
+	})
+}
+
 func (r *records) List(ctx context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error) {
 	p, err := ask(ctx, r, false, "list", account, func(ctx context.Context, s *bolt.Store) (pair[[]rowmill.Job, string], error) {
 		jobs, next, err := s.List(ctx, account, limit, cursor)

@@ -83,3 +83,11 @@ func BenchmarkWaiting(b *testing.B) {
 	s := filled(b, false)
 	b.Run("orphans", func(b *testing.B) { storetest.TimeOrphans(b, s, true) })
 }
+
+// BenchmarkPoll is what a node does each second where somebody listens, for 1,000
+// jobs of ten accounts that are not over.
+func BenchmarkPoll(b *testing.B) {
+	s := open(b, bolt.Config{Path: filepath.Join(b.TempDir(), "records.db")})
+	storetest.Fill(b, s, 1000, false)
+	storetest.TimePoll(b, s, 1000)
+}

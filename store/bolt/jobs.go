@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -188,19 +188,32 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 	return rec, err
 }
 
+// A stand is what Marks needs of a header. The rest is not decoded: marks of many
+// jobs are asked for each second.
+type stand struct {
+	Job struct {
+		Status rowmill.Status `json:"status"`
+	} `json:"job"`
+	Version int64            `json:"version"`
+	Session string           `json:"session"`
+	Epoch   int64            `json:"epoch"`
+	Writers map[string]int64 `json:"writers"`
+}
+
 // Marks returns where records stand.
 func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error) {
 	marks := make([]store.Mark, len(jobIDs))
 	err := s.view(ctx, func(t *tx) error {
 		for i, id := range jobIDs {
-			h, err := t.header(id)
-			switch {
-			case errors.Is(err, rowmill.ErrNotFound):
-			case err != nil:
-				return err
-			default:
-				marks[i] = store.Mark{Version: h.Version, Session: h.Session, Epoch: h.Epoch, Status: h.Job.Status, Writes: h.Writers[writer]}
+			raw := t.get(bucketJobs, []byte(id))
+			if raw == nil {
+				continue
 			}
+			var h stand
+			if err := json.Unmarshal(raw, &h); err != nil {
+				return fmt.Errorf("decode the record of job %s: %w", id, err)
+			}
+			marks[i] = store.Mark{Version: h.Version, Session: h.Session, Epoch: h.Epoch, Status: h.Job.Status, Writes: h.Writers[writer]}
 		}
 		return ctx.Err()
 	})
@@ -208,6 +221,41 @@ func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]st
 		return nil, fmt.Errorf("look where jobs stand: %w", err)
 	}
 	return marks, nil
+}
+
+// Active returns the ids of jobs that are not over or new.
+func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
+	found := make([][]string, len(accounts))
+	err := s.view(ctx, func(t *tx) error {
+		for i, account := range accounts {
+			first := []byte(account + "\x00")
+			owned := t.newest(bucketOwned, account, first, math.MaxInt)
+			waiting := t.newest(bucketWaiting, account, first, limit)
+			created := t.newest(bucketAccounts, account, append(first, position(since)...), limit)
+			found[i] = slices.Concat(owned, waiting, created)
+			slices.Sort(found[i])
+			found[i] = slices.Compact(found[i])
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find jobs that are not over: %w", err)
+	}
+	return found, nil
+}
+
+// newest are the ids of up to limit jobs in an order of an account, the newest
+// first, down to a key.
+func (t *tx) newest(bucket []byte, account string, down []byte, limit int) (ids []string) {
+	c := t.Bucket(bucket).Cursor()
+	for key, _ := lastBelow(c, []byte(account+"\x01")); key != nil && bytes.Compare(key, down) >= 0 && len(ids) < limit; key, _ = c.Prev() {
+		_, _, id, ok := splitOrderKey(key)
+		if !ok {
+			break
+		}
+		ids = append(ids, id)
+	}
+	return ids
 }
 
 // pageStart is the key in an account's order that a page is to stay below.

@@ -96,3 +96,12 @@ func BenchmarkOrphans(b *testing.B) {
 	report := counted(b, server)
 	report(storetest.TimeOrphans(b, s, true))
 }
+
+// BenchmarkPoll is what a node does each second where somebody listens, for 1,000
+// jobs of ten accounts that are not over.
+func BenchmarkPoll(b *testing.B) {
+	server := redistest.Start(b)
+	s := open(b, redis.Config{URL: server.URL()})
+	storetest.Fill(b, s, 1000, false)
+	storetest.TimePoll(b, s, 1000)
+}

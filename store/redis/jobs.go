@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	driver "github.com/redis/go-redis/v9"
@@ -153,6 +154,42 @@ func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]st
 		marks[i] = m
 	}
 	return marks, nil
+}
+
+// Active returns the ids of jobs that are not over or new.
+func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
+	if len(accounts) == 0 {
+		return nil, ctx.Err()
+	}
+	var owned *driver.MapStringStringCmd
+	waiting, created := make([]*driver.StringSliceCmd, len(accounts)), make([]*driver.StringSliceCmd, len(accounts))
+	if err := s.read(ctx, func(p driver.Pipeliner) {
+		owned = p.HGetAll(ctx, s.key("owned"))
+		for i, account := range accounts {
+			newest := driver.ZRangeBy{Min: "-", Max: "+", Count: int64(limit)}
+			waiting[i] = p.ZRevRangeByLex(ctx, s.key("waiting", account), &newest)
+			newest.Min = "[" + order(since, "")
+			created[i] = p.ZRevRangeByLex(ctx, s.key("jobs", account), &newest)
+		}
+	}); err != nil {
+		return nil, fmt.Errorf("find jobs that are not over: %w", err)
+	}
+	have := make(map[string][]string, len(accounts))
+	for id, value := range owned.Val() {
+		_, rest, _ := strings.Cut(value, " ")
+		_, account, _ := strings.Cut(rest, " ")
+		have[account] = append(have[account], id)
+	}
+	found := make([][]string, len(accounts))
+	for i, account := range accounts {
+		ids := slices.Clone(have[account])
+		for _, place := range slices.Concat(waiting[i].Val(), created[i].Val()) {
+			ids = append(ids, place[orderDigits:])
+		}
+		slices.Sort(ids)
+		found[i] = slices.Compact(ids)
+	}
+	return found, nil
 }
 
 // load reads a job's fields, whether a session is alive, and the time.

@@ -142,3 +142,22 @@ func TimeCommit(b *testing.B, s store.Store, jobs int, count func() (report func
 	report(n.Load())
 	b.ReportMetric(float64(n.Load())/b.Elapsed().Seconds(), "commits/s")
 }
+
+// TimePoll looks where all jobs of Fill's accounts stand that are not over, of
+// which there must be n, as a node does each second for those who listen.
+func TimePoll(b *testing.B, s store.Store, n int) {
+	accounts := make([]string, 10)
+	for i := range accounts {
+		accounts[i] = fmt.Sprint("account-", i)
+	}
+	Timed(b, func(int) {
+		found, err := s.Active(b.Context(), accounts, time.Now().Add(-time.Second), 1000)
+		ids := slices.Concat(found...)
+		if err != nil || len(ids) != n {
+			b.Fatal(len(ids), err)
+		}
+		if _, err := s.Marks(b.Context(), ids, ""); err != nil {
+			b.Fatal(err)
+		}
+	})
+}

@@ -195,6 +195,7 @@ func testContext(s *suite) {
 		"Create":       func() { _, _, err = s.Create(ctx, s.newRecord("ended"), nil) },
 		"Lookup":       func() { _, err = s.Lookup(ctx, "a", store.Idempotency{Key: "k"}) },
 		"Get":          func() { _, err = s.Get(ctx, f.JobID) },
+		"Active":       func() { _, err = s.Active(ctx, []string{"a"}, s.start, 1) },
 		"List":         func() { _, _, err = s.List(ctx, "a", 1, "") },
 		"Orphans":      func() { _, err = s.Orphans(ctx, 1) },
 		"Claim":        func() { _, err = s.Claim(ctx, f.JobID, f.Session, store.Adopter{}) },

@@ -75,6 +75,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"AdoptersCleared", testAdoptersCleared},
 		{"AdoptersBounded", testAdoptersBounded},
 		{"Marks", testMarks},
+		{"Active", testActive},
 		{"Writers", testWriters},
 		{"Update", testUpdate},
 		{"UpdateTransitions", testUpdateTransitions},
