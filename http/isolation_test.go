@@ -30,6 +30,7 @@ type visit struct {
 	query func(of *tenant) string
 	body  func(of *tenant) string
 	form  bool // the body is a form
+	flows bool // the answer has no end: it is read up to where all was told that there is
 }
 
 // visits says for every route how it is asked. A route without an entry fails
@@ -47,6 +48,7 @@ var visits = map[string]visit{
 	"GET /objects/*key":  {open: true, status: 403, path: signedPath("get")},
 	"HEAD /objects/*key": {open: true, status: 403, path: signedPath("head")},
 
+	"GET /v1/events":              {shows: true, flows: true, query: func(of *tenant) string { return "topics=jobs,job:" + of.jobs["done"] }},
 	"GET /v1/nodes":               {operators: true},
 	"POST /v1/nodes/:node/drain":  {operators: true},
 	"GET /v1/diagnosis":           {operators: true},
@@ -418,7 +420,11 @@ func (a attempt) check(rng *rand.Rand) {
 		before, marks = other.everything(), other.marks()
 	}
 	method := a.route[:strings.IndexByte(a.route, ' ')]
-	got := a.by.as(k).do(method, path, body, headers...)
+	ask := a.by.as(k).do
+	if a.visit.flows {
+		ask = a.by.as(k).upToReady
+	}
+	got := ask(method, path, body, headers...)
 	what := fmt.Sprintf("%s %s %s by %s (admin %v)", method, path, body, a.by.account, a.admin)
 	if got.status >= 500 && got.status != a.visit.status {
 		a.by.Errorf("%s: status %d: %s", what, got.status, got.text)
@@ -492,5 +498,45 @@ func (a attempt) likeUnknown(rng *rand.Rand, k madeKey, got *answered, method, p
 	likeText = strings.ReplaceAll(likeText, like.header.Get(headerRequestID), "REQUEST")
 	if got.status != nethttp.StatusNotFound || like.status != got.status || text != likeText {
 		a.by.Errorf("%s: %d %s\nwhat nobody has: %d %s", what, got.status, text, like.status, likeText)
+	}
+}
+
+// TestIsolation_Streams has two accounts listen while jobs of both begin and end: each
+// hears of all its own and of nothing else.
+func TestIsolation_Streams(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	red, blue := newTenant(w, "crimson", 715_517), newTenant(w, "cobalt", 924_429)
+	streams := map[*tenant][]*listener{}
+	for _, one := range []*tenant{red, blue} {
+		for _, key := range []madeKey{one.admin, one.user} {
+			l := one.as(key).listening("/v1/events?topics=jobs,job:" + one.jobs["running"])
+			l.ready()
+			streams[one] = append(streams[one], l)
+		}
+	}
+	last := map[*tenant]string{}
+	for range 3 {
+		for _, one := range []*tenant{red, blue} {
+			last[one] = one.as(one.user).submitted(fmt.Sprintf(`{"inputs":["a"],"name":"%s's"}`, one.account))
+			one.as(one.user).get("/v1/job-cancel/" + last[one]).want(200)
+		}
+	}
+	for one, other := range map[*tenant]*tenant{red: blue, blue: red} {
+		marks := other.marks()
+		for _, l := range streams[one] {
+			for heard := ""; heard != last[one]; {
+				e, more := l.next()
+				if !more {
+					t.Fatalf("%s heard nothing of %s: %v", one.account, last[one], l.lines.Err())
+				}
+				for _, mark := range marks {
+					if strings.Contains(e.data, mark) {
+						t.Errorf("%s hears of %s: %s", one.account, other.account, e.data)
+					}
+				}
+				heard = jobsOf(t, []told{e})[0]
+			}
+		}
 	}
 }

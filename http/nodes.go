@@ -82,13 +82,18 @@ func (n *nodes) list(c *gin.Context) (any, error) {
 	if err := operates(c); err != nil {
 		return nil, err
 	}
-	all := n.fleet.Nodes(c.Request.Context())
+	return gin.H{"nodes": n.all(c.Request.Context())}, nil
+}
+
+// all are the nodes as they are shown.
+func (n *nodes) all(ctx context.Context) []Node {
+	all := n.fleet.Nodes(ctx)
 	for i := range all {
 		if all[i].Models == nil {
 			all[i].Models = []string{}
 		}
 	}
-	return gin.H{"nodes": all}, nil
+	return all
 }
 
 // drain answers POST /v1/nodes/:node/drain.

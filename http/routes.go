@@ -65,7 +65,9 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 		return by
 	}
 	v1 := enter(engine.Group("/v1"), own)
-	s.routeJobs(entrances{
+	jobs := &jobs{Exchange: s.exchange, store: s.Store, bucket: s.Bucket, cancelled: s.Service.Cancelled, waiting: s.Service.Waiting, now: s.Now}
+	v1.GET("/events", s.exchange.Do(s.newStreams(jobs, own, nodes).listen))
+	s.routeJobs(jobs, entrances{
 		own:       v1,
 		shared:    enter(engine.Group("/v1"), own.speaking(anthropic.HeaderKey, schemeKey, openai.Scheme)),
 		openai:    enter(engine.Group("/v1", exchange.Shaped(openai.Error)), own.speaking("", openai.Scheme, schemeKey)),
@@ -100,10 +102,9 @@ type entrances struct {
 
 // routeJobs adds the routes of jobs, of what bounds them, and of the Functions
 // that they run.
-func (s *Server) routeJobs(by entrances, audit *auditor) {
+func (s *Server) routeJobs(jobs *jobs, by entrances, audit *auditor) {
 	v1 := by.own
 	handle, do := s.exchange.Handle, s.exchange.Do
-	jobs := &jobs{Exchange: s.exchange, store: s.Store, bucket: s.Bucket, cancelled: s.Service.Cancelled, waiting: s.Service.Waiting, now: s.Now}
 	shelf := archive.New(s.Store, s.Bucket, s.Logger)
 	dialect := &sdk.Dialect{
 		Exchange: s.exchange, Jobs: jobs, Store: s.Store, Archive: shelf, Draining: s.Service.Draining, Now: s.Now,

@@ -6,6 +6,7 @@
 // still:
 //
 //	submission   what a job may be; knows no HTTP
+//	events       who listens to what, and what is new for whom
 //	sdk          a dialect: other forms of the same answers
 //	exchange     bodies read while they arrive, answers while they are written
 //	request      what is wrong with a request, and how that is said
@@ -138,6 +139,9 @@ type Config struct {
 	// MaxKeys bounds the keys of each account. Default: 1,000; every node holds
 	// all keys and reads them anew every two seconds.
 	MaxKeys int
+	// MaxStreams bounds the streams of events of this node. Default: 256; each
+	// holds a connection, and while one is open the store is looked at each second.
+	MaxStreams int
 	// FunctionDeadline is how long a run of a Function for one input may take.
 	// Default 90 s: clients give up after 100 s.
 	FunctionDeadline time.Duration
@@ -191,6 +195,9 @@ func (c Config) WithDefaults() Config {
 	if c.MaxKeys == 0 {
 		c.MaxKeys = 1000
 	}
+	if c.MaxStreams == 0 {
+		c.MaxStreams = 256
+	}
 	if c.FunctionDeadline == 0 {
 		c.FunctionDeadline = 90 * time.Second
 	}
@@ -234,6 +241,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("http: Config.RequestsPerMinute: %d must not be negative", c.RequestsPerMinute)
 	case c.MaxKeys < 1:
 		return fmt.Errorf("http: Config.MaxKeys: %d must be at least 1", c.MaxKeys)
+	case c.MaxStreams < 1:
+		return fmt.Errorf("http: Config.MaxStreams: %d must be at least 1", c.MaxStreams)
 	case c.FunctionDeadline < 0:
 		return fmt.Errorf("http: Config.FunctionDeadline: %v must not be negative", c.FunctionDeadline)
 	case c.IdempotencyTTL < 0:

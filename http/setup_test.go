@@ -35,7 +35,9 @@ func TestMain(m *testing.M) {
 	for _, file := range []string{"application/zip", layout.Parquet, "text/html", "text/javascript"} {
 		openapi3filter.RegisterBodyDecoder(file, openapi3filter.FileBodyDecoder)
 	}
-	openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.PlainBodyDecoder)
+	for _, stream := range []string{"application/x-ndjson", "text/event-stream"} {
+		openapi3filter.RegisterBodyDecoder(stream, openapi3filter.PlainBodyDecoder)
+	}
 	goleak.VerifyTestMain(m)
 }
 

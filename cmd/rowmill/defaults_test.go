@@ -59,6 +59,7 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 		"http.max_file":                {int64(s.HTTP.MaxFile), api.MaxFileBytes},
 		"http.requests_per_minute":     {s.HTTP.RequestsPerMinute, api.RequestsPerMinute},
 		"http.max_keys":                {s.HTTP.MaxKeys, api.MaxKeys},
+		"http.max_streams":             {s.HTTP.MaxStreams, api.MaxStreams},
 		"quotas[1].row_quota":          {*s.Quotas[1].RowQuota, api.Quotas[1].RowQuota},
 		"quotas[0].token_quota":        {*s.Quotas[0].TokenQuota, api.Quotas[0].TokenQuota},
 		"store.prefix":                 {s.Store.Prefix, redis.Config{}.WithDefaults().Prefix},

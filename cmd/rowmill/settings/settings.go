@@ -97,6 +97,10 @@ type HTTP struct {
 	// people and programs need; every node holds all keys and reads them anew
 	// every two seconds.
 	MaxKeys int `yaml:"max_keys"`
+
+	// MaxStreams bounds the streams of events of this node. Default: 256, more than
+	// people look at; each holds a connection.
+	MaxStreams int `yaml:"max_streams"`
 }
 
 // Inputs bounds what a job may bring in.
@@ -350,7 +354,7 @@ type Log struct {
 // replaces its default.
 func Defaults() Settings {
 	return Settings{
-		HTTP:    HTTP{Listen: "127.0.0.1:8088", MaxBody: 512 * MiB, MaxFile: 512 * MiB, MaxUpload: 8 * GiB, MaxKeys: 1000},
+		HTTP:    HTTP{Listen: "127.0.0.1:8088", MaxBody: 512 * MiB, MaxFile: 512 * MiB, MaxUpload: 8 * GiB, MaxKeys: 1000, MaxStreams: 256},
 		Store:   Store{Prefix: "rowmill:"},
 		Cluster: Cluster{Role: Both, Label: "rowmill"},
 		Inputs: Inputs{

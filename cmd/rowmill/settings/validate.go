@@ -35,6 +35,7 @@ func (s Settings) Validate() error {
 	check(s.HTTP.RequestsPerMinute >= 0, "http.requests_per_minute", "must be at least 1, or 0 for no bound, is %d", s.HTTP.RequestsPerMinute)
 
 	positive("http.max_keys", int64(s.HTTP.MaxKeys))
+	positive("http.max_streams", int64(s.HTTP.MaxStreams))
 
 	s.checkStorage(check)
 	s.checkCluster(check)

@@ -1,0 +1,71 @@
+package events
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/storetest"
+)
+
+// BenchmarkSecond is what a node does in a second for those who listen to all jobs of
+// one of ten accounts, with 1,000 jobs that are not over. One of each account changes.
+func BenchmarkSecond(b *testing.B) {
+	for _, listeners := range []int{0, 1, 50} {
+		b.Run(fmt.Sprint(listeners), func(b *testing.B) { benchmarkSecond(b, listeners) })
+	}
+}
+
+func benchmarkSecond(b *testing.B, listeners int) {
+	s, err := bolt.Open(b.Context(), bolt.Config{Path: filepath.Join(b.TempDir(), "records.db")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	storetest.Fill(b, s, 1000, false)
+	h := New(Config{
+		Store: s, Logger: slog.New(slog.DiscardHandler), Now: time.Now, Most: listeners,
+		Waiting: func(*rowmill.Job, string) string { return "" },
+	})
+	var all []*Listener
+	for i := range listeners {
+		l, err := h.Join(b.Context(), []Topic{{Account: fmt.Sprint("account-", i%10)}}, "")
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(l.Leave)
+		all = append(all, l)
+	}
+	h.mu.Lock()
+	if h.stop != nil {
+		h.stop() // the looks are made here
+	}
+	h.mu.Unlock()
+	for turn := 0; b.Loop(); turn++ {
+		h.mu.Lock()
+		for _, t := range h.topics {
+			for id, i := range t.items { // any
+				i.shown = fmt.Sprint(turn)
+				t.items[id] = i
+				break
+			}
+		}
+		h.mu.Unlock()
+		if err := h.look(b.Context(), h.listened); err != nil {
+			b.Fatal(err)
+		}
+		for _, l := range all {
+			changes := l.Take()
+			if len(changes) != 1 {
+				b.Fatalf("%d changes", len(changes))
+			}
+			if _, _, err := h.Job(b.Context(), changes[0].Job); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

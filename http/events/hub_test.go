@@ -1,0 +1,419 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// records are a store of jobs by id, which belong to the account before the slash.
+type records struct {
+	mu    sync.Mutex
+	marks map[string]store.Mark
+	born  map[string]time.Time
+	looks int // calls of Active and Marks
+	gets  int
+	err   error
+}
+
+func newRecords() *records {
+	return &records{marks: map[string]store.Mark{}, born: map[string]time.Time{}}
+}
+
+// put writes jobs: they are new, or have another version than before.
+func (r *records) put(status rowmill.Status, ids ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		if r.born[id].IsZero() {
+			r.born[id] = time.Now()
+		}
+		r.marks[id] = store.Mark{Version: r.marks[id].Version + 1, Status: status}
+	}
+}
+
+// fail has all calls fail with err, nil for none.
+func (r *records) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+}
+
+func (r *records) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.looks
+}
+
+func (r *records) Active(_ context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.looks++
+	found := make([][]string, len(accounts))
+	for i, account := range accounts {
+		for id, mark := range r.marks {
+			if strings.HasPrefix(id, account+"/") && (!mark.Status.Terminal() || !r.born[id].Before(since)) {
+				found[i] = append(found[i], id)
+			}
+		}
+	}
+	return found, r.err
+}
+
+func (r *records) Marks(_ context.Context, ids []string, _ string) ([]store.Mark, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.looks++
+	marks := make([]store.Mark, len(ids))
+	for i, id := range ids {
+		marks[i] = r.marks[id]
+	}
+	return marks, r.err
+}
+
+func (r *records) Get(_ context.Context, id string) (store.Record, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gets++
+	account, _, _ := strings.Cut(id, "/")
+	return store.Record{Job: rowmill.Job{ID: id}, Spec: rowmill.Spec{Account: account}}, r.err
+}
+
+func newHub(r *records) *Hub {
+	return New(Config{
+		Store: r, Logger: slog.New(slog.DiscardHandler), Now: time.Now, Most: 3,
+		Nodes:   func(context.Context) string { return "the nodes" },
+		Waiting: func(*rowmill.Job, string) string { return "" },
+	})
+}
+
+func (h *Hub) joined(t *testing.T, last string, topics ...Topic) *Listener {
+	t.Helper()
+	l, err := h.Join(t.Context(), topics, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Leave)
+	return l
+}
+
+// names are the jobs of changes.
+func names(changes []Change) string {
+	var ids []string
+	for _, c := range changes {
+		ids = append(ids, c.Job)
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, " ")
+}
+
+// expect checks what a listener is told next, in any order.
+func (l *Listener) expect(t *testing.T, what, want string) []Change {
+	t.Helper()
+	changes := l.Take()
+	if got := names(changes); got != want {
+		t.Errorf("%s: told of %q, want %q", what, got, want)
+	}
+	return changes
+}
+
+// pass lets looks be made.
+func pass(looks int) {
+	time.Sleep(time.Duration(looks) * pollEvery)
+	synctest.Wait()
+}
+
+const (
+	pending = rowmill.StatusPending
+	running = rowmill.StatusRunning
+	over    = rowmill.StatusSucceeded
+)
+
+func TestHub_TellsWhatChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecords()
+		r.put(over, "a/old")
+		time.Sleep(time.Hour)
+		r.put(running, "a/1", "a/2", "b/1")
+		h := newHub(r)
+		all := h.joined(t, "", Topic{Account: "a"})
+		one := h.joined(t, "", Topic{Account: "a", Job: "a/old"}, Topic{Account: "a", Job: "a/2"})
+		if got := names(all.Initial); got != "a/1 a/2" || !all.Whole || all.Lost {
+			t.Errorf("at first %q, whole %v, lost %v", got, all.Whole, all.Lost)
+		}
+		if got := names(one.Initial); got != "a/2 a/old" {
+			t.Errorf("of the named jobs at first %q", got)
+		}
+		pass(3)
+		all.expect(t, "nothing happened", "")
+
+		r.put(running, "a/1", "b/1")
+		r.put(running, "a/1")
+		pass(1)
+		all.expect(t, "one changed twice", "a/1")
+		one.expect(t, "another changed", "")
+
+		r.put(over, "a/2")
+		r.put(over, "a/fleeting")
+		r.put(pending, "a/new")
+		pass(1)
+		all.expect(t, "an end and two new ones", "a/2 a/fleeting a/new")
+		one.expect(t, "its end", "a/2")
+		pass(300)
+		all.expect(t, "long after", "")
+		r.put(over, "a/old")
+		pass(1)
+		one.expect(t, "a change after the end", "a/old")
+	})
+}
+
+func TestHub_CoalescesForASlowListener(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecords()
+		r.put(running, "a/1", "a/2")
+		h := newHub(r)
+		l := h.joined(t, "", Topic{Account: "a"})
+		for range 100 {
+			r.put(running, "a/1")
+			pass(1)
+		}
+		r.put(over, "a/1")
+		r.put(running, "a/2")
+		pass(1)
+		if len(l.pending) != 2 {
+			t.Errorf("%d are pending after a hundred changes of one job", len(l.pending))
+		}
+		changes := l.expect(t, "all together", "a/1 a/2")
+		if changes[0].Seq >= changes[1].Seq {
+			t.Errorf("changes are not in order: %v", changes)
+		}
+		l.Again(changes)
+		r.put(running, "a/2")
+		pass(1)
+		if again := l.expect(t, "put back", "a/1 a/2"); again[1].Job != "a/2" || again[1].Seq <= changes[1].Seq {
+			t.Errorf("put back as %v", again)
+		}
+	})
+}
+
+func TestHub_LooksOnceASecondAndOnlyForSomebody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecords()
+		r.put(running, "a/1")
+		h := newHub(r)
+		pass(10)
+		if n := r.count(); n != 0 {
+			t.Errorf("%d looks for nobody", n)
+		}
+		for n := 1; n <= 3; n++ {
+			h.joined(t, "", Topic{Account: "a"})
+			before := r.count()
+			pass(10)
+			if made := r.count() - before; made != 20 {
+				t.Errorf("%d calls in 10 s for %d listeners, want Active and Marks each second", made, n)
+			}
+		}
+		if _, err := h.Join(t.Context(), []Topic{{Account: "b"}}, ""); !errors.Is(err, ErrFull) {
+			t.Errorf("one too many: %v", err)
+		}
+		for l := range h.listeners {
+			l.Leave()
+			l.Leave() // harmless
+		}
+		before := r.count()
+		pass(10)
+		if made := r.count() - before; made != 0 {
+			t.Errorf("%d looks after all have left", made)
+		}
+	})
+}
+
+func TestHub_GoesOnFromAnEvent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecords()
+		r.put(running, "a/1", "a/2", "a/3")
+		h := newHub(r)
+		account := Topic{Account: "a"}
+		l := h.joined(t, "", account)
+		beginning := l.Position
+		r.put(running, "a/1")
+		pass(1)
+		first := h.ID(l.Take()[0].Seq)
+		l.Leave()
+
+		r.put(over, "a/2") // while nobody listens
+		r.put(over, "a/4")
+		pass(20)
+		for last, want := range map[string]string{first: "a/2 a/4", beginning: "a/1 a/2 a/4"} {
+			l = h.joined(t, last, account)
+			if got := names(l.Initial); got != want || l.Whole || l.Lost {
+				t.Errorf("after %s: %q, whole %v, lost %v; want %q", last, got, l.Whole, l.Lost, want)
+			}
+			if l.Initial[0].Seq == 0 {
+				t.Error("a change has no place of its own")
+			}
+			l.Leave()
+		}
+		for what, last := range map[string]string{
+			"another process": "0123456789ab-1", "the middle of all there is": h.ID(0), "the future": h.ID(99), "nonsense": "x",
+		} {
+			l = h.joined(t, last, account)
+			if got := names(l.Initial); got != "a/1 a/3" || !l.Whole || !l.Lost || l.Initial[0].Seq != 0 {
+				t.Errorf("after %s: %q %v, whole %v, lost %v", what, got, l.Initial, l.Whole, l.Lost)
+			}
+			l.Leave()
+		}
+		// What is new to listen to is not known from before.
+		if l = h.joined(t, first, account, Topic{Account: "a", Job: "a/3"}); !l.Lost {
+			t.Error("a topic that nobody listened to is said to be known")
+		}
+		l.Leave()
+		last := l.Position
+		pass(int(keepFor/pollEvery) + 2)
+		if l = h.joined(t, last, account); !l.Lost {
+			t.Error("changes are said to be known after nobody listened for long")
+		}
+	})
+}
+
+func TestHub_ForgetsEndsAfterAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecords()
+		h := newHub(r)
+		l := h.joined(t, "", Topic{Account: "a"})
+		begun := l.Position
+		for i := range 500 {
+			r.put(over, fmt.Sprint("a/", i))
+			pass(1)
+			if l.Take() == nil {
+				t.Fatalf("job %d was not told of", i)
+			}
+		}
+		if n := len(h.topics[Topic{Account: "a"}].items); n > 2*int(keepFor/pollEvery) {
+			t.Errorf("%d jobs that are over are remembered", n)
+		}
+		if late := h.joined(t, begun, Topic{Account: "a"}); !late.Lost {
+			t.Error("forgotten ends are said to be known")
+		}
+	})
+}
+
+func TestHub_StoreThatIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecords()
+		r.put(running, "a/1")
+		h := newHub(r)
+		l := h.joined(t, "", Topic{Account: "a"})
+		away := errors.New("away")
+		r.fail(away)
+		r.put(over, "a/1")
+		r.put(over, "a/2") // older than newFor when the store is back
+		if _, err := h.Join(t.Context(), []Topic{{Account: "b"}}, ""); !errors.Is(err, away) {
+			t.Errorf("joining: %v", err)
+		}
+		if _, _, err := h.Job(t.Context(), "a/1"); !errors.Is(err, away) {
+			t.Errorf("reading: %v", err)
+		}
+		pass(100)
+		l.expect(t, "while it is away", "")
+		r.fail(nil)
+		pass(1)
+		l.expect(t, "when it is back", "a/1 a/2")
+		if _, _, err := h.Job(t.Context(), "a/1"); err != nil {
+			t.Errorf("reading when it is back: %v", err)
+		}
+		if len(h.listeners) != 1 {
+			t.Errorf("%d listeners, want the one that stayed", len(h.listeners))
+		}
+	})
+}
+
+func TestHub_Nodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecords()
+		h := newHub(r)
+		text := "one node"
+		h.cfg.Nodes = func(context.Context) string { return text }
+		l := h.joined(t, "", Nodes)
+		if len(l.Initial) != 1 || l.Initial[0].Nodes != text {
+			t.Errorf("at first %v", l.Initial)
+		}
+		pass(5)
+		l.expect(t, "nothing changed", "")
+		text = "two nodes"
+		pass(1)
+		if c := l.Take(); len(c) != 1 || c[0].Nodes != text || c[0].Job != "" {
+			t.Errorf("then %v", c)
+		}
+		if n := r.count(); n != 0 {
+			t.Errorf("%d looks at the store for nodes", n)
+		}
+	})
+}
+
+func TestHub_WhatAJobWaitsForIsAChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecords()
+		r.put(pending, "a/1")
+		r.put(over, "a/2")
+		h := newHub(r)
+		waiting := ""
+		h.cfg.Waiting = func(*rowmill.Job, string) string { return waiting }
+		l := h.joined(t, "", Topic{Account: "a"})
+		waiting = "a place"
+		pass(1)
+		l.expect(t, "it waits", "a/1")
+	})
+}
+
+func TestHub_ReadsAJobOnceForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecords()
+		r.put(running, "a/1")
+		h := newHub(r)
+		h.joined(t, "", Topic{Account: "a"})
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if job, account, err := h.Job(t.Context(), "a/1"); err != nil || account != "a" || job.ID != "a/1" {
+					t.Errorf("%v of %q, %v", job.ID, account, err)
+				}
+			})
+		}
+		all.Wait()
+		if r.gets != 1 {
+			t.Errorf("%d reads for 50 listeners", r.gets)
+		}
+		pass(1)
+		if _, _, err := h.Job(t.Context(), "a/1"); err != nil || r.gets != 2 {
+			t.Errorf("%d reads after the next look, %v", r.gets, err)
+		}
+		for i := range 2 * maxShared {
+			if _, _, err := h.Job(t.Context(), fmt.Sprint("a/", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(h.shared); n > maxShared {
+			t.Errorf("%d jobs are held", n)
+		}
+	})
+}
