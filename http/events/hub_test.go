@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,7 @@ type records struct {
 	marks map[string]store.Mark
 	born  map[string]time.Time
 	looks int // calls of Active and Marks
-	gets  int
+	gets  atomic.Int32
 	err   error
 }
 
@@ -84,7 +85,7 @@ func (r *records) Marks(_ context.Context, ids []string, _ string) ([]store.Mark
 func (r *records) Get(_ context.Context, id string) (store.Record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.gets++
+	r.gets.Add(1)
 	account, _, _ := strings.Cut(id, "/")
 	return store.Record{Job: rowmill.Job{ID: id}, Spec: rowmill.Spec{Account: account}}, r.err
 }
@@ -349,17 +350,18 @@ func TestHub_Nodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecords()
 		h := newHub(r)
-		text := "one node"
-		h.cfg.Nodes = func(context.Context) string { return text }
+		var text atomic.Value
+		text.Store("one node")
+		h.cfg.Nodes = func(context.Context) string { return text.Load().(string) }
 		l := h.joined(t, "", Nodes)
-		if len(l.Initial) != 1 || l.Initial[0].Nodes != text {
+		if len(l.Initial) != 1 || l.Initial[0].Nodes != "one node" {
 			t.Errorf("at first %v", l.Initial)
 		}
 		pass(5)
 		l.expect(t, "nothing changed", "")
-		text = "two nodes"
+		text.Store("two nodes")
 		pass(1)
-		if c := l.Take(); len(c) != 1 || c[0].Nodes != text || c[0].Job != "" {
+		if c := l.Take(); len(c) != 1 || c[0].Nodes != "two nodes" || c[0].Job != "" {
 			t.Errorf("then %v", c)
 		}
 		if n := r.count(); n != 0 {
@@ -375,10 +377,11 @@ func TestHub_WhatAJobWaitsForIsAChange(t *testing.T) {
 		r.put(pending, "a/1")
 		r.put(over, "a/2")
 		h := newHub(r)
-		waiting := ""
-		h.cfg.Waiting = func(*rowmill.Job, string) string { return waiting }
+		var waiting atomic.Value
+		waiting.Store("")
+		h.cfg.Waiting = func(*rowmill.Job, string) string { return waiting.Load().(string) }
 		l := h.joined(t, "", Topic{Account: "a"})
-		waiting = "a place"
+		waiting.Store("a place")
 		pass(1)
 		l.expect(t, "it waits", "a/1")
 	})
@@ -400,18 +403,20 @@ func TestHub_ReadsAJobOnceForAll(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if r.gets != 1 {
-			t.Errorf("%d reads for 50 listeners", r.gets)
+		if n := r.gets.Load(); n != 1 {
+			t.Errorf("%d reads for 50 listeners", n)
 		}
 		pass(1)
-		if _, _, err := h.Job(t.Context(), "a/1"); err != nil || r.gets != 2 {
-			t.Errorf("%d reads after the next look, %v", r.gets, err)
+		if _, _, err := h.Job(t.Context(), "a/1"); err != nil || r.gets.Load() != 2 {
+			t.Errorf("%d reads after the next look, %v", r.gets.Load(), err)
 		}
 		for i := range 2 * maxShared {
 			if _, _, err := h.Job(t.Context(), fmt.Sprint("a/", i)); err != nil {
 				t.Fatal(err)
 			}
 		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
 		if n := len(h.shared); n > maxShared {
 			t.Errorf("%d jobs are held", n)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -13,50 +14,136 @@ import (
 )
 
 // firstPoll is the time to the second look at a job; each further pause is
-// half as long again until it is poll. Short jobs end at once.
+// half as long again until it is poll, from when on the service says what changes.
+// Short jobs end at once.
 const firstPoll = 100 * time.Millisecond
+
+// firstEvent is how long the first event may take, which a service sends at once: what
+// is between may gather a stream until it ends.
+const firstEvent = 5 * time.Second
 
 // follow shows a job's progress until it is over, and returns its record. A
 // service that is away for less than patience is waited for.
 func (c *commands) follow(ctx context.Context, api *client.Client, id string) (client.Job, error) {
-	progress := terminal.NewProgress(c.Term)
-	defer progress.Pause()
-	told := 0 // warnings said
+	f := &following{commands: c, id: id, progress: terminal.NewProgress(c.Term), reached: c.Term.Now()}
+	defer f.progress.Pause()
 	pause := min(firstPoll, c.poll)
-	reached := c.Term.Now()
-	for away := false; ; {
+	listened := false
+	for {
 		job, err := api.Job(ctx, id)
-		switch {
-		case ctx.Err() != nil:
-			return client.Job{}, context.Cause(ctx)
-		case err == nil:
-			away, reached = false, c.Term.Now()
-			for ; told < len(job.Warnings); told++ {
-				progress.Pause()
-				c.Term.Say("warning: %s", job.Warnings[told])
-			}
-			progress.Update(snapshot(job, reached))
-			if job.Status.Terminal() {
-				return job, nil
-			}
-		case !client.Passing(err) || c.Term.Now().Sub(reached) > c.patience:
-			return client.Job{}, fmt.Errorf("follow %s: %w", id, err)
-		case !away:
-			away = true
-			progress.Pause()
-			c.Term.Say("%v; trying again for %v, the job goes on", err, c.patience)
+		over, err := f.take(ctx, job, err)
+		if over || err != nil {
+			return job, err
 		}
-		wait := pause
-		var refusal *client.APIError
-		if errors.As(err, &refusal) {
-			wait = max(wait, refusal.RetryAfter)
+		if !f.away && pause == c.poll && !listened {
+			listened = true
+			if over, err := f.listen(ctx, api); over || err != nil {
+				return f.last, err
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return client.Job{}, context.Cause(ctx)
-		case <-time.After(wait):
+		case <-time.After(max(pause, f.wait)):
 		}
 		pause = min(pause*3/2, c.poll)
+	}
+}
+
+// A following is a job that is followed.
+type following struct {
+	*commands
+	id       string
+	progress *terminal.Progress
+	told     int           // warnings said
+	last     client.Job    // as it was last seen
+	reached  time.Time     // when the service was
+	away     bool          // that it is not was said
+	wait     time.Duration // for as long the service asks for patience
+}
+
+// take takes in what a look at the job has brought: whether it is over, or the error
+// that ends following it.
+func (f *following) take(ctx context.Context, job client.Job, err error) (over bool, _ error) {
+	f.wait = 0
+	var refusal *client.APIError
+	if errors.As(err, &refusal) {
+		f.wait = refusal.RetryAfter
+	}
+	switch {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case err == nil:
+		f.away, f.reached, f.last = false, f.Term.Now(), job
+		for ; f.told < len(job.Warnings); f.told++ {
+			f.progress.Pause()
+			f.Term.Say("warning: %s", job.Warnings[f.told])
+		}
+		f.progress.Update(snapshot(job, f.reached))
+		return job.Status.Terminal(), nil
+	case !client.Passing(err) || f.Term.Now().Sub(f.reached) > f.patience:
+		return false, fmt.Errorf("follow %s: %w", f.id, err)
+	case !f.away:
+		f.away = true
+		f.progress.Pause()
+		f.Term.Say("%v; trying again for %v, the job goes on", err, f.patience)
+	}
+	return false, nil
+}
+
+// A heard is what a stream of events has brought.
+type heard struct {
+	event client.Event
+	err   error
+}
+
+// listen follows the job by the service's events until it is over. Where neither is
+// returned it is to be asked: the service, or what is between, knows no events, or
+// has no room, or its answer is better told by a look.
+func (f *following) listen(ctx context.Context, api *client.Client) (over bool, _ error) {
+	ctx, leave := context.WithCancel(ctx)
+	var ended sync.WaitGroup
+	defer ended.Wait()
+	defer leave()
+	all := make(chan heard)
+	ended.Go(func() {
+		defer close(all)
+		for event, err := range api.Events(ctx, client.Listening{Topics: []string{"job:" + f.id}, Pause: f.poll}) {
+			select {
+			case all <- heard{event, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	tick := time.NewTicker(f.poll)
+	defer tick.Stop()
+	silent := time.NewTimer(min(firstEvent, f.patience))
+	defer silent.Stop()
+	for begun := false; ; {
+		select {
+		case h, more := <-all:
+			switch {
+			case ctx.Err() != nil:
+				return false, context.Cause(ctx)
+			case !more, h.err != nil && (!begun || !client.Passing(h.err)):
+				return false, nil
+			case h.err == nil && h.event.Name != client.EventJob:
+				continue
+			}
+			begun = true
+			silent.Stop()
+			if over, err := f.take(ctx, h.event.Job, h.err); over || err != nil {
+				return over, err
+			}
+		case <-silent.C:
+			return false, nil
+		case <-tick.C: // the line shows how time goes by
+			if !f.away {
+				f.reached = f.Term.Now()
+				f.progress.Update(snapshot(f.last, f.reached))
+			}
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ type service struct {
 	queries     []string
 	refuse      int // status of every answer, when set
 	running     bool
+	events      http.HandlerFunc // nil: an older version, which has none
 }
 
 const jobID = "job-0198c0de-0000-7000-8000-000000000001"
@@ -82,6 +83,14 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sub["(key)"] = r.Header.Get("Idempotency-Key")
 		s.submissions = append(s.submissions, sub)
 		s.answer(w, 200, fmt.Sprintf(`{"metadata":{"job_id":%[1]q,"message":"made"},"results":%[1]q,"warnings":["max_tokens lowered"]}`, jobID))
+	case "/events":
+		if s.events == nil {
+			s.answer(w, 404, `{"message":"there is nothing at GET /v1/events","code":"unknown_route","request_id":"r5"}`)
+			return
+		}
+		s.mu.Unlock() // it takes as long as it likes
+		defer s.mu.Lock()
+		s.events(w, r)
 	case "/jobs/" + jobID:
 		s.looks++
 		if s.onLook != nil {
