@@ -21,7 +21,7 @@
 // # Retries
 //
 // Save takes a broken download of Parquet up again where it stopped, as
-// Config.Retry says.
+// Config.Retry says, and Events a stream that ends or breaks.
 // Nothing else is repeated: Passing tells whether that may help. A submission is
 // repeated with the Submission.IdempotencyKey that it had, or it makes a second
 // job.

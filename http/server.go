@@ -48,7 +48,8 @@ type Service interface {
 	// Checks reports on the parts that jobs need, for /readyz.
 	Checks(ctx context.Context) []Check
 	// Waiting says to a client what a job of an account waits for, if it is known,
-	// where its record cannot say it; else it is empty.
+	// where its record cannot say it; else it is empty. It goes by the job's id and
+	// status, and may be asked each second.
 	Waiting(job *rowmill.Job, account string) string
 	// Counting says how this node counts prompts of a model.
 	Counting(model rowmill.Model) Counting

@@ -76,7 +76,7 @@ type Config struct {
 	// Nodes are the nodes as they are shown.
 	Nodes func(ctx context.Context) string
 	// Waiting says what a job of an account waits for where its record cannot. It
-	// is asked with id and status alone.
+	// is asked with id and status alone, of jobs that are topics of their own.
 	Waiting func(job *rowmill.Job, account string) string
 	Logger  *slog.Logger
 	Now     func() time.Time
@@ -116,7 +116,7 @@ type item struct {
 // A state differs when there is something to tell.
 type state struct {
 	mark  store.Mark
-	shown string // what clients see beside the record
+	shown string // what clients see beside the record: the nodes, what one job waits for
 }
 
 func (i item) over() bool { return i.mark.Status.Terminal() }
@@ -446,7 +446,7 @@ func (h *Hub) compare(t *topic, s sight, marks map[string]store.Mark, nodes stri
 			continue
 		}
 		now := state{mark: mark}
-		if !mark.Status.Terminal() {
+		if s.topic.Job != "" && !mark.Status.Terminal() { // of all at once it would change too often
 			now.shown = h.cfg.Waiting(&rowmill.Job{ID: id, Status: mark.Status}, s.topic.Account)
 		}
 		h.note(t, id, now, began, first)

@@ -380,10 +380,12 @@ func TestHub_WhatAJobWaitsForIsAChange(t *testing.T) {
 		var waiting atomic.Value
 		waiting.Store("")
 		h.cfg.Waiting = func(*rowmill.Job, string) string { return waiting.Load().(string) }
-		l := h.joined(t, "", Topic{Account: "a"})
+		all := h.joined(t, "", Topic{Account: "a"})
+		one := h.joined(t, "", Topic{Account: "a", Job: "a/1"}, Topic{Account: "a", Job: "a/2"})
 		waiting.Store("a place")
 		pass(1)
-		l.expect(t, "it waits", "a/1")
+		one.expect(t, "it waits", "a/1")
+		all.expect(t, "each of many that wait", "")
 	})
 }
 
