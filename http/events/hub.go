@@ -430,7 +430,8 @@ func (h *Hub) find(ctx context.Context, topics []Topic, now time.Time) (seen []s
 // compare takes in what a look that began at a time found of a topic: h.mu is held.
 func (h *Hub) compare(t *topic, s sight, marks map[string]store.Mark, nodes string, began time.Time) {
 	first := t.looked.IsZero()
-	if first { // nothing is known of what was before
+	// After a pause there may have been more new jobs than are looked at.
+	if first || len(s.ids) >= maxWaiting && began.Sub(t.looked) > 2*pollEvery {
 		h.seq++
 		t.floor = h.seq
 	}

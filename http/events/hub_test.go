@@ -291,6 +291,30 @@ func TestHub_GoesOnFromAnEvent(t *testing.T) {
 	})
 }
 
+func TestHub_KnowsNotAllOfCrowds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecords()
+		h := newHub(r)
+		l := h.joined(t, "", Topic{Account: "a"})
+		for i := range maxWaiting {
+			r.put(pending, fmt.Sprint("a/", i))
+		}
+		pass(1)
+		l.Take()
+		l.Leave()
+		if again := h.joined(t, l.Position, Topic{Account: "a"}); again.Lost || len(again.Initial) != maxWaiting {
+			t.Errorf("at once: lost %v, %d jobs", again.Lost, len(again.Initial))
+		} else {
+			again.Leave()
+		}
+		pass(10)
+		if again := h.joined(t, h.ID(h.seq), Topic{Account: "a"}); !again.Lost {
+			t.Error("all is said to be known of what came and went meanwhile")
+		}
+	})
+}
+
 func TestHub_ForgetsEndsAfterAWhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
