@@ -89,6 +89,16 @@ func TestAnthropicClients(t *testing.T) {
 	runClient(t, older+"/python3", "testdata/batches_anthropic.py", n.base, apiKey, "all")
 }
 
+// TestLiteLLM drives LiteLLM, unmodified, which is told where the node is and no
+// more.
+func TestLiteLLM(t *testing.T) {
+	t.Parallel()
+	program := pythonTool(t, "litellm", "LITELLM")
+	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
+	n.start(t)
+	runClient(t, program+"/python3", "testdata/batches_litellm.py", n.base, apiKey)
+}
+
 // TestAnthropicClients_ManyRequests has a hundred thousand requests go through one
 // node.
 func TestAnthropicClients_ManyRequests(t *testing.T) {
