@@ -10,6 +10,7 @@ import pathlib
 import sys
 import tempfile
 import time
+import urllib.request
 
 import openai
 from openai import OpenAI
@@ -146,7 +147,15 @@ assert client.batches.cancel(long.id).status == "cancelled"
 refused(openai.BadRequestError, lambda: client.batches.cancel(batch.id), "batch_over")
 
 # 7. Pages while others are created.
-first = client.batches.list(limit=2)
+one = upload([line("a", chat("x"))])
+crowd = [client.batches.create(input_file_id=one.id, endpoint="/v1/chat/completions", completion_window="24h").id for _ in range(250)]
+seen = []
+for b in client.batches.list(limit=20):
+    seen.append(b.id)
+    if len(seen) % 100 == 50:
+        start([line("meanwhile", chat("x"))])
+assert seen[:250] == crowd[::-1] and len(seen) == len(set(seen)) and gone.id in seen
+first = client.batches.list(limit=2, after=crowd[0])
 assert len(first.data) == 2 and first.has_more and first.data[0].id == gone.id, first
 start([line("a", chat("x"))])
 ids = [b.id for b in client.batches.list(limit=3)]
@@ -172,6 +181,12 @@ refused(openai.BadRequestError, lambda: client.files.create(purpose="assistants"
 refused(openai.BadRequestError, lambda: client.batches.create(input_file_id=sent.id, endpoint="/v1/moderations", completion_window="24h"), param="endpoint")
 refused(openai.BadRequestError, lambda: client.batches.create(input_file_id=sent.id, endpoint="/v1/chat/completions", completion_window="soon"), param="completion_window")
 refused(openai.BadRequestError, lambda: start([line("a", {"model": "nobody", "messages": []})]), "model_not_found", "model")
+refused(openai.APIStatusError, lambda: client.files.create(purpose="batch", file=b"x" * ((512 << 20) + 1)), "file_too_large")
+slow = json.load(urllib.request.urlopen(urllib.request.Request(
+    base + "/v1/keys", json.dumps({"name": "slow", "requests_per_minute": 1}).encode(), {"Authorization": "Key " + key, "Content-Type": "application/json"})))
+hasty = OpenAI(base_url=base + "/v1", api_key=slow["key"], max_retries=0)
+hasty.files.list()
+refused(openai.RateLimitError, hasty.files.list)
 
 # Files in parts: by the client's own way, and with parts that come in another order,
 # a sum that is wrong and too few bytes.
@@ -198,10 +213,12 @@ rich = wait(start([
     line("tools", chat("x", tools=tools, tool_choice="required", max_tokens=200)),
     line("schema", chat("x", response_format=card, max_tokens=200)),
     line("two", chat("x", n=2)),
+    line("image", {**chat("x"), "messages": [{"role": "user", "content": [
+        {"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]}]}),
     line("logprobs", chat("x", logprobs=True, top_logprobs=2)),
 ]))
 good, bad = outcome(rich)
-assert not bad, bad
+assert [(l["custom_id"], l["response"]["status_code"]) for l in bad] == [("image", 400)], bad  # the simulator sees nothing
 by = {l["custom_id"]: l["response"]["body"] for l in good}
 call = by["tools"]["choices"][0]
 assert call["finish_reason"] == "tool_calls" and "rows" in json.loads(call["message"]["tool_calls"][0]["function"]["arguments"]), call
