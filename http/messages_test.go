@@ -178,7 +178,7 @@ func TestMessages_WhatBecomesOfRequests(t *testing.T) {
 	rows := []done{
 		{id: rowmill.ID{Kind: rowmill.IDString, Text: "a"}, out: rowmill.Output{Text: reply, InputTokens: 3, OutputTokens: 4}},
 		{id: rowmill.ID{Kind: rowmill.IDString, Text: "b"}, out: refusal("http_400", `{"error":{"message":"x"}}`)},
-		{id: rowmill.ID{Kind: rowmill.IDString, Text: "c"}, out: refusal("http_429", `{"type":"error","error":{"type":"own_error","message":"own words"}}`)},
+		{id: rowmill.ID{Kind: rowmill.IDString, Text: "c"}, out: refusal("http_429", `{"type":"error","error":{"type":"overloaded_error","message":"own words"}}`)},
 		{id: rowmill.ID{Kind: rowmill.IDString, Text: "d"}, out: refusal("engine_failed", "")},
 	}
 	part := w.part(f, schema, 0, 0, rows, "0.parquet")
@@ -202,7 +202,7 @@ func TestMessages_WhatBecomesOfRequests(t *testing.T) {
 	want := []string{
 		`{"custom_id":"a","result":{"type":"succeeded","message":{"type":"message","x":"\u2028"}}}`,
 		`{"custom_id":"b","result":{"type":"errored","error":{"type":"error","error":{"type":"invalid_request_error","message":"it said no"},"request_id":"req_` + hex + `_1"}}}`,
-		`{"custom_id":"c","result":{"type":"errored","error":{"type":"error","error":{"type":"own_error","message":"own words"},"request_id":"req_` + hex + `_2"}}}`,
+		`{"custom_id":"c","result":{"type":"errored","error":{"type":"error","error":{"type":"overloaded_error","message":"own words"},"request_id":"req_` + hex + `_2"}}}`,
 		`{"custom_id":"d","result":{"type":"errored","error":{"type":"error","error":{"type":"api_error","message":"it said no"},"request_id":"req_` + hex + `_3"}}}`,
 		`{"custom_id":null,"result":{"type":"canceled"}}`, // no shards here that would know it
 	}
@@ -210,7 +210,7 @@ func TestMessages_WhatBecomesOfRequests(t *testing.T) {
 		t.Error(diff)
 	}
 	table := w.get("/v1/jobs/" + f.JobID + "/results?format=parquet&partial=true&include_inputs=true").want(200).text
-	refused := `{"type":"error","error":{"type":"own_error","message":"own words"}}`
+	refused := `{"type":"error","error":{"type":"overloaded_error","message":"own words"}}`
 	for column, want := range map[string][]string{
 		"custom_id": {"a", "b", "c", "d", ""}, "inputs": {"input 0", "input 1", "input 2", "input 3", ""},
 		f.JobID: {reply, `{"error":{"message":"x"}}`, refused, "", ""}, "status_code": {"200", "400", "429", "", ""},

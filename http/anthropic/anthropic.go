@@ -11,7 +11,9 @@
 package anthropic
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -93,6 +95,11 @@ var types = map[int]string{
 	http.StatusServiceUnavailable:    "overloaded_error",
 	http.StatusGatewayTimeout:        "timeout_error",
 	529:                              "overloaded_error",
+}
+
+// isType reports whether the dialect has a type of errors.
+func isType(kind string) bool {
+	return kind == typeInvalid || kind == typeServer || slices.Contains(slices.Collect(maps.Values(types)), kind)
 }
 
 // typeOf is the type of an error with a status.

@@ -57,7 +57,7 @@ func (w lineWriter) line(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byt
 }
 
 // failure is why a request has no answer. What a server said of it is told in its
-// words; few servers put them as the dialect does.
+// words; few servers put them as the dialect does, and vLLM calls kinds otherwise.
 func (w lineWriter) failure(row *rowmill.Row, out *rowmill.Output) errorBody {
 	body := errorBody{"error", failure{typeServer, out.Err.Message}, "req_" + w.batch + "_" + strconv.FormatInt(row.Index, 10)}
 	status, refused := results.Status(out)
@@ -66,7 +66,10 @@ func (w lineWriter) failure(row *rowmill.Row, out *rowmill.Output) errorBody {
 		body.Error.Type = typeOf(status)
 		var said errorBody
 		if json.Unmarshal([]byte(out.Err.Raw), &said) == nil && said.Type == "error" && said.Error.Type != "" && said.Error.Message != "" {
-			body.Error = said.Error
+			body.Error.Message = said.Error.Message
+			if isType(said.Error.Type) {
+				body.Error.Type = said.Error.Type
+			}
 		}
 	case out.Err.Code == rowmill.RowNotRun:
 		body.Error.Message = "The batch failed before this request was run: " + w.reason
