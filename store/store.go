@@ -86,6 +86,7 @@ type Store interface {
 	Audit
 	Retention
 	Files
+	Deliveries
 
 	// Time is the time by the store's own clock, the one that judges sessions:
 	// what nodes whose clocks differ agree on.

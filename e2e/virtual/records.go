@@ -366,6 +366,36 @@ func (r *records) ExpiredFiles(ctx context.Context, now time.Time, limit int) ([
 	return r.vault.base.ExpiredFiles(ctx, now, limit)
 }
 
+func (r *records) CreateDelivery(ctx context.Context, d store.Delivery) error {
+	return do(ctx, r, "create-delivery", d.ID, func(ctx context.Context, s *bolt.Store) error { return s.CreateDelivery(ctx, d) })
+}
+
+func (r *records) GetDelivery(ctx context.Context, id string) (store.Delivery, error) {
+	return ask(ctx, r, false, "get-delivery", id, func(ctx context.Context, s *bolt.Store) (store.Delivery, error) { return s.GetDelivery(ctx, id) })
+}
+
+func (r *records) PutDelivery(ctx context.Context, d store.Delivery) (store.Delivery, error) {
+	return ask(ctx, r, true, "put-delivery", d.ID, func(ctx context.Context, s *bolt.Store) (store.Delivery, error) { return s.PutDelivery(ctx, d) })
+}
+
+func (r *records) ListDeliveries(ctx context.Context, endpoint string, page store.Page) ([]store.Delivery, bool, error) {
+	p, err := ask(ctx, r, false, "list-deliveries", endpoint, func(ctx context.Context, s *bolt.Store) (pair[[]store.Delivery, bool], error) {
+		found, more, err := s.ListDeliveries(ctx, endpoint, page)
+		return pair[[]store.Delivery, bool]{found, more}, err
+	})
+	return p.a, p.b, err
+}
+
+func (r *records) DueDeliveries(ctx context.Context, now time.Time, limit int) ([]store.Delivery, error) {
+	return ask(ctx, r, false, "due-deliveries", "", func(ctx context.Context, s *bolt.Store) ([]store.Delivery, error) {
+		return s.DueDeliveries(ctx, now, limit)
+	})
+}
+
+func (r *records) DropDeliveries(ctx context.Context, now time.Time, limit int) (int, error) {
+	return ask(ctx, r, true, "drop-deliveries", "", func(ctx context.Context, s *bolt.Store) (int, error) { return s.DropDeliveries(ctx, now, limit) })
+}
+
 func (r *records) Holders(ctx context.Context) ([]string, error) {
 	return ask(ctx, r, false, "holders", "", func(ctx context.Context, s *bolt.Store) ([]string, error) { return s.Holders(ctx) })
 }

@@ -42,12 +42,19 @@ var (
 	bucketFileLists = []byte("filelists")
 	bucketFilesDue  = []byte("filesdue")
 
+	bucketDeliveries      = []byte("deliveries")
+	bucketDeliveryLists   = []byte("deliverylists")
+	bucketDeliveriesDue   = []byte("deliveriesdue")
+	bucketEndpointsDue    = []byte("endpointsdue")
+	bucketDeliveryExpires = []byte("deliveryexpires")
+
 	buckets = [][]byte{
 		bucketMeta, bucketJobs, bucketTexts, bucketSpecs, bucketAccounts,
 		bucketWaiting, bucketOwned, bucketTurns, bucketIdem, bucketIdemAge,
 		bucketParts, bucketPartKeys, bucketUsage, bucketReserved, bucketKeys, bucketValues,
 		bucketAudit, bucketHeld, bucketDue,
 		bucketBatches, bucketFiles, bucketFileLists, bucketFilesDue,
+		bucketDeliveries, bucketDeliveryLists, bucketDeliveriesDue, bucketEndpointsDue, bucketDeliveryExpires,
 	}
 
 	keySchema = []byte("schema")

@@ -32,10 +32,15 @@
 //	files     file id                            file, JSON
 //	filelists account 0 purpose 0 file id        1; once more under the purpose ""
 //	filesdue  expires file id                    1; files that expire
+//	deliveries       delivery id                 version, delivery, JSON
+//	deliverylists    endpoint 0 delivery id      1
+//	deliveriesdue    endpoint 0 due delivery id  1; deliveries that are pending
+//	endpointsdue     due endpoint                1; endpoints with such, by the first of them
+//	deliveryexpires  expires delivery id         1; deliveries that are over
 //	audit     account 0 at id                    audit entry, JSON; once more under the account ""
 //
 // Numbers in keys are big-endian, so that byte order is their order; "created",
-// "ended", "due" and "at" are nanoseconds since 1970 with the sign bit flipped, "day" is days
+// "ended", "due", "expires" and "at" are nanoseconds since 1970 with the sign bit flipped, "day" is days
 // since 1970.
 //
 // # Durability

@@ -39,6 +39,11 @@
 //	files                  hash: file id → file, JSON
 //	filelist:N:PURPOSE:ACCOUNT  sorted set: ids of files; once more under the purpose ""; N is the purpose's length
 //	filesdue               sorted set: ids of files that expire, by when, ms since 1970
+//	deliveries             hash: delivery id → version, token, delivery, JSON
+//	deliverylist:ENDPOINT  sorted set: ids of deliveries
+//	deliveriesdue:ENDPOINT  sorted set: ids of those that are pending, by when they are due, ms since 1970
+//	endpointsdue           sorted set: endpoints with such, by the first of them
+//	deliveryexpires        sorted set: ids of deliveries that are over, by when they go, ms since 1970
 //	meta                   hash: schema version
 //	ping                   when it was last written
 //

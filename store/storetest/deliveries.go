@@ -1,0 +1,205 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// at is so many seconds after the start, in whole ms.
+func (s *suite) at(seconds int) *time.Time {
+	return pointer(s.start.Truncate(time.Second).Add(time.Duration(seconds) * time.Second))
+}
+
+// delivery is the nth delivery, to an endpoint, due so many seconds after the start.
+func (s *suite) delivery(endpoint string, n, due int) store.Delivery {
+	return store.Delivery{
+		ID: fmt.Sprintf("msg-%04d", n), Account: "a", Endpoint: endpoint, Event: "job.succeeded", Job: "job-1",
+		Payload: `{"a": "<&>"}` + "\n", Created: *s.at(0), State: store.DeliveryPending, Due: s.at(due),
+	}
+}
+
+func (s *suite) announced(d store.Delivery) {
+	s.Helper()
+	if err := s.CreateDelivery(s.Context(), d); err != nil {
+		s.Fatalf("create delivery: %v", err)
+	}
+}
+
+// put must succeed.
+func (s *suite) putDelivery(d store.Delivery) store.Delivery {
+	s.Helper()
+	d, err := s.PutDelivery(s.Context(), d)
+	if err != nil {
+		s.Fatalf("put delivery: %v", err)
+	}
+	return d
+}
+
+func (s *suite) gotDelivery(id string) store.Delivery {
+	s.Helper()
+	d, err := s.GetDelivery(s.Context(), id)
+	if err != nil {
+		s.Fatalf("get delivery: %v", err)
+	}
+	return d
+}
+
+// dueDeliveries are the ids of those that are due.
+func (s *suite) dueDeliveries(seconds, limit int) (ids []string) {
+	s.Helper()
+	due, err := s.DueDeliveries(s.Context(), *s.at(seconds), limit)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, d := range due {
+		ids = append(ids, d.ID)
+	}
+	return ids
+}
+
+// over is a delivery that is over and goes so many seconds after the start.
+func (s *suite) over(d store.Delivery, state string, expires int) store.Delivery {
+	d.State, d.Due, d.Expires = state, nil, s.at(expires)
+	return d
+}
+
+func testDeliveries(s *suite) {
+	first := s.delivery("one", 1, 5)
+	s.announced(first)
+	first.Version = 1
+	if diff := cmp.Diff(first, s.gotDelivery(first.ID)); diff != "" {
+		s.Errorf("a delivery (-want +got):\n%s", diff)
+	}
+	again := s.delivery("one", 1, 99)
+	again.Payload = "other"
+	s.announced(again) // its id is known
+	first.Attempts = []store.DeliveryAttempt{{At: *s.at(5), Millis: 7, Status: 500, Answer: "no\x00", Error: "not 2xx"}}
+	first.Tries, first.Due = 1, s.at(9)
+	stale := first
+	first = s.putDelivery(first)
+	if diff := cmp.Diff(first, s.gotDelivery(first.ID)); diff != "" || first.Version != 2 {
+		s.Errorf("a delivery that was changed, version %d (-want +got):\n%s", first.Version, diff)
+	}
+	if _, err := s.PutDelivery(s.Context(), stale); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("put at a version that is past: %v", err)
+	}
+	if _, err := s.PutDelivery(s.Context(), s.delivery("one", 2, 0)); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("put of what is not there: %v", err)
+	}
+	if _, err := s.GetDelivery(s.Context(), "msg-0002"); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("get of what is not there: %v", err)
+	}
+	other := first
+	other.Endpoint = "two"
+	if _, err := s.PutDelivery(s.Context(), other); err == nil {
+		s.Error("a delivery went to another endpoint")
+	}
+	for n := 3; n < 8; n++ {
+		s.announced(s.delivery([]string{"one", "one\x01"}[n%2], n, 50))
+	}
+	list := func(endpoint string) []string {
+		s.Helper()
+		return s.pages(false, func(page store.Page) (ids []string, more bool, err error) {
+			found, more, err := s.ListDeliveries(s.Context(), endpoint, page)
+			for _, d := range found {
+				ids = append(ids, d.ID)
+			}
+			return ids, more, err
+		}, func() {})
+	}
+	if got, want := list("one"), []string{"msg-0006", "msg-0004", "msg-0001"}; !slices.Equal(got, want) {
+		s.Errorf("newest first: %v, want %v", got, want)
+	}
+	if got := list("nobody"); len(got) > 0 {
+		s.Errorf("of nobody: %v", got)
+	}
+	if _, _, err := s.ListDeliveries(s.Context(), "one", store.Page{}); err == nil {
+		s.Error("a page of nothing was given")
+	}
+	for _, bad := range []store.Delivery{{}, s.over(first, store.DeliveryPending, 1), s.over(first, "strange", 1)} {
+		if err := s.CreateDelivery(s.Context(), bad); err == nil {
+			s.Errorf("%+v was taken", bad)
+		}
+	}
+	s.reopen()
+	if diff := cmp.Diff(first, s.gotDelivery(first.ID)); diff != "" {
+		s.Errorf("after a restart (-want +got):\n%s", diff)
+	}
+}
+
+func testDeliveriesDue(s *suite) {
+	for n := range 4 { // an endpoint with many takes one place
+		s.announced(s.delivery("many", n, 10+n))
+	}
+	s.announced(s.delivery("few", 10, 15))
+	s.announced(s.delivery("later", 11, 30))
+	want := func(seconds, limit int, ids ...string) {
+		s.Helper()
+		if got := s.dueDeliveries(seconds, limit); !slices.Equal(got, ids) {
+			s.Errorf("due after %d s: %v, want %v", seconds, got, ids)
+		}
+	}
+	want(9, 9)
+	want(10, 9, "msg-0000")
+	want(20, 9, "msg-0000", "msg-0010")
+	want(20, 1, "msg-0000")
+	taken := s.gotDelivery("msg-0000")
+	taken.Due = s.at(60)
+	taken = s.putDelivery(taken)
+	want(20, 9, "msg-0001", "msg-0010")
+	second := s.putDelivery(s.over(s.gotDelivery("msg-0001"), store.DeliveryDelivered, 100))
+	want(20, 9, "msg-0002", "msg-0010")
+	second.State, second.Expires, second.Due = store.DeliveryPending, nil, s.at(11) // once more
+	second = s.putDelivery(second)
+	want(20, 9, "msg-0001", "msg-0010")
+	s.putDelivery(s.over(second, store.DeliveryFailed, 40))
+	for _, n := range []int{2, 3} {
+		s.putDelivery(s.over(s.gotDelivery(fmt.Sprintf("msg-%04d", n)), store.DeliveryDelivered, 100))
+	}
+	want(59, 9, "msg-0010", "msg-0011")
+	want(60, 9, "msg-0010", "msg-0011", "msg-0000")
+	s.putDelivery(s.over(taken, store.DeliveryFailed, 50))
+	s.reopen()
+	want(99, 9, "msg-0010", "msg-0011")
+	for _, drop := range []struct{ seconds, limit, want int }{{39, 9, 0}, {50, 1, 1}, {50, 9, 1}, {99, 9, 0}, {100, 9, 2}} {
+		if n, err := s.DropDeliveries(s.Context(), *s.at(drop.seconds), drop.limit); err != nil || n != drop.want {
+			s.Errorf("after %d s %d were dropped, want %d: %v", drop.seconds, n, drop.want, err)
+		}
+	}
+	if found, _, err := s.ListDeliveries(s.Context(), "many", store.Page{Limit: 9}); err != nil || len(found) > 0 {
+		s.Errorf("%d are left: %v", len(found), err)
+	}
+	want(99, 9, "msg-0010", "msg-0011")
+}
+
+// testDeliveriesRace has many take one delivery at the same moment.
+func testDeliveriesRace(s *suite) {
+	s.announced(s.delivery("one", 1, 0))
+	seen := s.gotDelivery("msg-0001")
+	seen.Due = s.at(60)
+	var took atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			switch _, err := s.PutDelivery(s.Context(), seen); {
+			case err == nil:
+				took.Add(1)
+			case !errors.Is(err, rowmill.ErrConflict):
+				s.Errorf("put: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	if took.Load() != 1 {
+		s.Errorf("%d took it", took.Load())
+	}
+}
