@@ -41,6 +41,10 @@ func guarded(cfg Config) http.RoundTripper {
 	}
 }
 
+// NewTransport makes a transport for requests to addresses that clients chose, with
+// the timeouts of cfg. It refuses to connect where no input may come from.
+func NewTransport(cfg Config) http.RoundTripper { return guarded(cfg.WithDefaults()) }
+
 func newClient(cfg Config) *http.Client {
 	transport := cfg.Transport
 	if transport == nil {
@@ -80,12 +84,14 @@ func (d *download) failure(err error) error {
 	case cause != nil:
 		return fmt.Errorf("download from %s: %w", d.host, cause)
 	}
-	failure := rowmill.Failf(rowmill.CodeDownloadFailed, "The input cannot be downloaded from %s: %s. Downloads are not repeated.", d.host, d.reason(err))
+	failure := rowmill.Failf(rowmill.CodeDownloadFailed, "The input cannot be downloaded from %s: %s. Downloads are not repeated.", d.host, Reason(err))
 	failure.AdditionalContext = detail(err)
 	return failure
 }
 
-func (d *download) reason(err error) string {
+// Reason says why a request that clients chose the address of got no answer. It
+// quotes no URL.
+func Reason(err error) string {
 	var (
 		redirect *redirectError
 		dns      *net.DNSError
@@ -101,9 +107,9 @@ func (d *download) reason(err error) string {
 	case errors.As(err, &redirect):
 		return redirect.reason
 	case errors.Is(err, errMetadata):
-		return "it leads to a metadata service of a cloud, which is never an input, whatever is set"
+		return "it leads to a metadata service of a cloud, where no request may lead, whatever is set"
 	case errors.Is(err, errOwn):
-		return "it leads to this service itself or to one of its inference servers, which are never an input, whatever is set"
+		return "it leads to this service itself or to one of its inference servers, where no request may lead, whatever is set"
 	case errors.Is(err, errLoopback):
 		return "it leads to the machine that the service runs on, which inputs.allow_loopback would have to permit"
 	case errors.Is(err, ssrf.ErrProhibitedIP), errors.Is(err, ssrf.ErrProhibitedNetwork):

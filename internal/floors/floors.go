@@ -61,6 +61,7 @@ func Rowmill() Table {
 			"results":    2,
 			"deployment": 2,
 			"offer":      2,
+			"webhook":    2,
 			"actors":     3, "http": 3,
 			"cmd": 4, "bench": 4, "e2e": 4, "examples": 4,
 		},
