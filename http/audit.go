@@ -24,6 +24,11 @@ const (
 	actQuotasSet   = "quotas.set"
 	actNodeDrain   = "node.drain"
 
+	actWebhookCreate = "webhook.create"
+	actWebhookChange = "webhook.change"
+	actWebhookRotate = "webhook.rotate"
+	actWebhookDelete = "webhook.delete"
+
 	actFunctionPublish   = "function.publish"
 	actFunctionRollback  = "function.rollback"
 	actFunctionUnpublish = "function.unpublish"

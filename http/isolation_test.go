@@ -14,6 +14,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/webhook"
 )
 
 // A visit is how the isolation test asks a route for what is an account's.
@@ -137,6 +138,23 @@ var visits = map[string]visit{
 		return `{"retention_days":7}`
 	}},
 
+	"GET /v1/webhooks": {admin: true, shows: true, query: account},
+	"POST /v1/webhooks": {admin: true, shows: true, audited: true, body: func(of *tenant) string {
+		return fmt.Sprintf(`{"account":%q,"url":"https://example.com/%s"}`, of.account, of.account)
+	}},
+	"GET /v1/webhooks/:webhook_id": {admin: true, shows: true},
+	"PATCH /v1/webhooks/:webhook_id": {admin: true, shows: true, audited: true, body: func(of *tenant) string {
+		return fmt.Sprintf(`{"description":"%s's"}`, of.account)
+	}},
+	"DELETE /v1/webhooks/:webhook_id": {admin: true, shows: true, audited: true, path: func(_, of *tenant) string {
+		of.webhooks = append(of.webhooks, of.newWebhook())
+		return "/v1/webhooks/" + of.webhooks[len(of.webhooks)-1]
+	}},
+	"POST /v1/webhooks/:webhook_id/rotate":                            {admin: true, shows: true, audited: true},
+	"POST /v1/webhooks/:webhook_id/test":                              {admin: true},
+	"GET /v1/webhooks/:webhook_id/deliveries":                         {admin: true, shows: true, query: all("limit=1")},
+	"POST /v1/webhooks/:webhook_id/deliveries/:delivery_id/redeliver": {admin: true, shows: true},
+
 	"GET /v1/functions": {shows: true, query: account},
 	"POST /v1/functions": {admin: true, shows: true, audited: true, query: account, body: func(of *tenant) string {
 		return of.definition("another")
@@ -202,6 +220,8 @@ type tenant struct {
 	file, batch string            // ids
 	messages    string            // id of a Message Batch
 	upload      string            // id
+	webhooks    []string          // ids
+	delivery    string            // id, of the first webhook
 }
 
 // as returns the world with a key of the account.
@@ -217,6 +237,12 @@ func (t *tenant) spare() string {
 	k := t.as(t.admin).newKey(`{"name":"` + t.account + ` spare"}`)
 	t.keys = append(t.keys, k.id)
 	return k.id
+}
+
+// newWebhook makes an endpoint and returns its id.
+func (t *tenant) newWebhook() string {
+	t.Helper()
+	return t.as(t.admin).do("POST", "/v1/webhooks", `{"url":"https://example.com/`+t.account+`"}`).want(200).json()["id"].(string)
 }
 
 // endedMessages makes a Message Batch that is over and returns its id.
@@ -248,9 +274,15 @@ func newTenant(w *world, name string, number int) *tenant {
 	}
 	admin.do("PUT", "/v1/quotas", fmt.Sprintf(`{"quotas":[{"priority":1,"row_quota":%d}]}`, number)).want(200)
 	body := fmt.Sprintf(`{"inputs":["%s input","b"],"name":"%s job","description":"%s's","system_prompt":"You work for %s.","model":"llama-3.1-8b"}`, name, name, name, name)
+	t.webhooks = []string{t.newWebhook()}
 	rows := answers(name+" output", "")
 	rows[1].out.Err.Message, rows[1].out.Err.Raw = name+" is no object", name
 	t.jobs["done"] = user.succeeded(body, rows)
+	ended := user.record(t.jobs["done"])
+	if _, err := webhook.Announce(t.Context(), t.store, &ended); err != nil {
+		t.Fatal(err)
+	}
+	t.delivery = t.deliveries()[0].ID
 	going := user.running(body, 2)
 	t.jobs["running"] = going.JobID
 	part := user.part(going, schemaOf(user.record(going.JobID), rowmill.IDNull), 0, 0, rows, "0.parquet")
@@ -264,9 +296,19 @@ func newTenant(w *world, name string, number int) *tenant {
 	return t
 }
 
+// deliveries are those to the tenant's first webhook.
+func (t *tenant) deliveries() []store.Delivery {
+	t.Helper()
+	found, _, err := t.store.ListDeliveries(t.Context(), t.webhooks[0], store.Page{Limit: 10_000})
+	if err != nil || len(found) == 0 {
+		t.Fatalf("%d deliveries, %v", len(found), err)
+	}
+	return found
+}
+
 // marks are what must never stand in an answer to another account.
 func (t *tenant) marks() []string {
-	marks := append([]string{t.account, fmt.Sprint(t.number), t.file, t.batch, t.messages, t.upload}, t.keys...)
+	marks := append([]string{t.account, fmt.Sprint(t.number), t.file, t.batch, t.messages, t.upload, t.delivery}, append(t.webhooks, t.keys...)...)
 	jobs, _, err := t.store.List(t.Context(), t.account, 10_000, "")
 	if err != nil {
 		t.Fatal(err)
@@ -301,6 +343,7 @@ func (t *tenant) everything() string {
 	}
 	files, _, err := t.store.ListFiles(t.Context(), t.account, "", store.Page{Limit: 10_000})
 	note(files, err)
+	note(t.deliveries(), nil)
 	keys, err := t.store.ListKeys(t.Context())
 	note(slices.DeleteFunc(keys, func(k store.Key) bool { return k.Account != t.account }), err)
 	entries, _, err := t.store.ListAudit(t.Context(), t.account, 10_000, "")
@@ -328,6 +371,7 @@ type attempt struct {
 func (a attempt) fill(rng *rand.Rand, unknown bool) string {
 	path := a.route[strings.IndexByte(a.route, ' ')+1:]
 	job, key, function, file, batch, messages, upload := a.of.jobs["done"], a.of.keys[2], a.of.function(), a.of.file, a.of.batch, a.of.messages, a.of.upload
+	hook, delivery := a.of.webhooks[0], a.of.delivery
 	if a.by != a.of {
 		job = a.of.jobs[[]string{"done", "running", "pending"}[rng.IntN(3)]]
 		key = a.of.keys[rng.IntN(len(a.of.keys))]
@@ -336,8 +380,9 @@ func (a attempt) fill(rng *rand.Rand, unknown bool) string {
 		job, key, function = unknownIDs[0], "000000000000", "of-nobody"
 		nobody := strings.Repeat("0", 32)
 		file, batch, messages, upload = "file-"+nobody, "batch_"+nobody, "msgbatch_"+nobody, "upload_"+nobody
+		hook, delivery = "we_"+nobody, "msg_"+nobody
 	}
-	return strings.NewReplacer(":job_id", job, ":key_id", key, ":function", function, ":file_id", file, ":batch_id", batch, ":message_batch_id", messages, ":upload_id", upload, ":row", "0", ":node", "n1").Replace(path)
+	return strings.NewReplacer(":job_id", job, ":key_id", key, ":function", function, ":file_id", file, ":batch_id", batch, ":message_batch_id", messages, ":upload_id", upload, ":webhook_id", hook, ":delivery_id", delivery, ":row", "0", ":node", "n1").Replace(path)
 }
 
 // TestIsolation_TwoAccountsThroughEveryRoute lets two accounts reach for each

@@ -40,6 +40,7 @@ type jobs struct {
 	bucket    blob.Bucket
 	cancelled func(jobID string)
 	waiting   func(*rowmill.Job, string) string // Service's
+	announce  func(context.Context, *store.Record) error
 	now       func() time.Time
 }
 
@@ -275,6 +276,10 @@ func (j *jobs) deleteData(c *gin.Context) (any, error) {
 // worker may still have written.
 func (j *jobs) removeData(ctx context.Context, record store.Record) (store.Record, error) {
 	id := record.Job.ID
+	// With its data it leaves what is to be done after its end.
+	if err := j.announce(ctx, &record); err != nil {
+		return record, err
+	}
 	removed, err := j.store.RemoveData(ctx, id, j.now())
 	if errors.Is(err, rowmill.ErrConflict) {
 		return removed, request.Errorf(nethttp.StatusConflict, "job_not_over",

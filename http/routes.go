@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	nethttp "net/http"
 
 	"github.com/gin-gonic/gin"
@@ -16,6 +17,8 @@ import (
 	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/webhook"
 )
 
 // routes builds the engine. Every route here is in openapi.yaml and the other
@@ -65,7 +68,13 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 		return by
 	}
 	v1 := enter(engine.Group("/v1"), own)
-	jobs := &jobs{Exchange: s.exchange, store: s.Store, bucket: s.Bucket, cancelled: s.Service.Cancelled, waiting: s.Service.Waiting, now: s.Now}
+	jobs := &jobs{
+		Exchange: s.exchange, store: s.Store, bucket: s.Bucket, cancelled: s.Service.Cancelled, waiting: s.Service.Waiting, now: s.Now,
+		announce: func(ctx context.Context, record *store.Record) error {
+			_, err := webhook.Announce(ctx, s.Store, record)
+			return err
+		},
+	}
 	v1.GET("/events", s.exchange.Do(s.newStreams(jobs, own, nodes).listen))
 	s.routeJobs(jobs, entrances{
 		own:       v1,
@@ -85,6 +94,16 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	settings := &settings{Exchange: s.exchange, store: s.Store, audit: audit}
 	v1.GET("/settings", handle(settings.show))
 	v1.PATCH("/settings", handle(settings.patch))
+	webhooks := &webhooks{Exchange: s.exchange, store: s.Store, sender: s.Webhooks, audit: audit, now: s.Now}
+	v1.GET("/webhooks", handle(webhooks.list))
+	v1.POST("/webhooks", handle(webhooks.create))
+	v1.GET("/webhooks/:webhook_id", handle(webhooks.show))
+	v1.PATCH("/webhooks/:webhook_id", handle(webhooks.patch))
+	v1.DELETE("/webhooks/:webhook_id", handle(webhooks.remove))
+	v1.POST("/webhooks/:webhook_id/rotate", handle(webhooks.rotate))
+	v1.POST("/webhooks/:webhook_id/test", handle(webhooks.test))
+	v1.GET("/webhooks/:webhook_id/deliveries", handle(webhooks.deliveries))
+	v1.POST("/webhooks/:webhook_id/deliveries/:delivery_id/redeliver", handle(webhooks.redeliver))
 	usage := &usage{store: s.Store, now: s.Now}
 	v1.GET("/usage", handle(usage.show))
 	v1.GET("/audit", handle(audit.list))

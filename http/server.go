@@ -148,6 +148,8 @@ type Config struct {
 	FunctionDeadline time.Duration
 	// IdempotencyTTL is how long an Idempotency-Key is kept. Default 24 h.
 	IdempotencyTTL time.Duration
+	// Webhooks sends events. Default: nothing is sent.
+	Webhooks Webhooks
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 }
@@ -207,6 +209,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Webhooks == nil {
+		c.Webhooks = noWebhooks{}
 	}
 	return c
 }

@@ -89,6 +89,10 @@ func (rec *Record) Due() (at time.Time, due bool) {
 	return rec.EndedAt(), true
 }
 
+// Tidied reports whether all that is to be done when a job has ended was done, but for
+// the removal of an input that is kept for a while.
+func (rec *Record) Tidied() bool { return rec.InputUntil != nil || rec.InputRemoved != nil }
+
 // KeepInput applies a KeepInput to rec, and reports whether that changed it.
 func (rec *Record) KeepInput(until time.Time) (changed bool, err error) {
 	if !rec.Job.Status.Terminal() {

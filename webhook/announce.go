@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/rowmill/rowmill/store"
 )
@@ -10,10 +11,11 @@ import (
 // deliveryPrefix leads the ids of deliveries, which receivers get as webhook-id.
 const deliveryPrefix = "msg_"
 
-// Store is what announcements need of a store.
+// Store is what webhooks need of a store.
 type Store interface {
 	store.Values
 	store.Deliveries
+	Time(ctx context.Context) (time.Time, error)
 }
 
 // Announce makes the deliveries that tell of the end of a job, as many as there
@@ -22,6 +24,9 @@ type Store interface {
 // knows what it has had. An endpoint that was made after the end hears nothing of it,
 // as far as the clocks agree.
 func Announce(ctx context.Context, s Store, rec *store.Record) (made bool, err error) {
+	if !rec.Job.Status.Terminal() || rec.Tidied() { // it was announced before that
+		return false, nil
+	}
 	all, err := Load(ctx, s, rec.Spec.Account)
 	if err != nil {
 		return false, err

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/rowmill/rowmill/store"
@@ -15,6 +16,12 @@ const (
 	// schedule, and of a second one that somebody asked for.
 	maxAttempts = 20
 )
+
+// IsDelivery reports whether an id has the form of a delivery's.
+func IsDelivery(id string) bool {
+	digits, found := strings.CutPrefix(id, deliveryPrefix)
+	return found && len(digits) == idDigits && strings.Trim(digits, "0123456789abcdef") == ""
+}
 
 // Took reports whether an attempt was answered with success.
 func Took(a store.DeliveryAttempt) bool {

@@ -85,6 +85,10 @@ func (s Schedule) Next(tries int, chance float64) (pause time.Duration, again bo
 	return pause + time.Duration(jitter*chance*float64(pause)), true
 }
 
+// idDigits is how many hexadecimal digits stand behind the prefix of an id: those of
+// a time and of ten bytes more.
+const idDigits = 12 + 20
+
 // idOf is an id that follows from what it is of and that sorts by a time: at any
 // node, and however often, the same.
 func idOf(prefix string, at time.Time, of ...string) string {

@@ -41,15 +41,9 @@ const (
 	outcomeFailed    = "failed"
 )
 
-// Store is what a Sender needs of a store.
-type Store interface {
-	webhook.Store
-	Time(ctx context.Context) (time.Time, error)
-}
-
 // Config is what a Sender needs.
 type Config struct {
-	Store Store
+	Store webhook.Store
 	// Transport carries the requests. It is what keeps them away from where
 	// nothing may be sent.
 	Transport http.RoundTripper
