@@ -39,6 +39,11 @@ type Config struct {
 	// all waiting go by the monotonic clock, whatever this one says.
 	Clock func() time.Time
 
+	// Ended is told of each job that is over, at least once, by this node or
+	// another: until it returns nil the job is told of again, and its data stays.
+	// Default: nobody is.
+	Ended func(ctx context.Context, rec *store.Record) error
+
 	// Facts is what this node tells operators of itself, as JSON, by whichever node
 	// they ask. Default: nothing.
 	Facts func(ctx context.Context) any

@@ -51,11 +51,11 @@ func (s *System) Storage() StorageStatus {
 	return StorageStatus{}
 }
 
-func newJanitor(cfg Config, tidy func(context.Context, string) error, log *slog.Logger) *retention.Janitor {
+func newJanitor(cfg Config, tidy, announce func(context.Context, string) error, log *slog.Logger) *retention.Janitor {
 	begun := time.Now()
 	return retention.New(retention.Config{
 		Store: cfg.Store, Bucket: cfg.Blob, Log: log, Confirm: cfg.Confirm,
-		Tidy: tidy, TidyAfter: 2*cfg.Ownership.Settle + tidyGrace,
+		Tidy: tidy, Announce: announce, TidyAfter: 2*cfg.Ownership.Settle + tidyGrace,
 		Clock: cfg.Clock, Running: func() time.Duration { return time.Since(begun) },
 		Tolerance: cfg.Janitor.ClockTolerance, CatchUp: cfg.Janitor.CatchUp,
 		Batch: cfg.Janitor.Batch, OrphanAge: cfg.Janitor.OrphanAge,

@@ -134,7 +134,7 @@ func (n *node) onStarted(c actor.Context) {
 	n.lookAtState(c)
 	n.lookAtStorage(c)
 	n.scan(c)
-	n.janitor = newJanitor(n.cfg, n.tidyJob, n.log)
+	n.janitor = newJanitor(n.cfg, n.tidyJob, n.announceJob, n.log)
 	n.timers.after(c, n.cfg.Janitor.Interval, "janitor", n.clean)
 }
 

@@ -29,6 +29,9 @@ type settling struct {
 
 // settle has what a job no longer needs removed once its end is safe.
 func (n *node) settle(c actor.Context, job string) {
+	if n.cfg.Ended != nil && n.cfg.Ownership.Settle > 0 {
+		n.announceNow(c, job)
+	}
 	n.settling = append(n.settling, settling{job, time.Now().Add(n.cfg.Ownership.Settle)})
 	if len(n.settling) == 1 {
 		n.timers.after(c, n.cfg.Ownership.Settle, "settle", n.tidy)
@@ -47,7 +50,7 @@ func (n *node) lookAfter(c actor.Context, job string, expected bool, stopped fun
 			rec, err = n.cfg.Store.Get(ctx, job)
 			return err
 		})
-		if err != nil || !rec.Job.Status.Terminal() || expected && !tidiedBefore(&rec) {
+		if err != nil || !rec.Job.Status.Terminal() || expected && !rec.Tidied() {
 			return nil // who ends the job cleans up, or is about to
 		}
 		return func(c actor.Context) { n.settle(c, job) }
@@ -105,6 +108,9 @@ func (p *process) tidied(ctx context.Context, job string) error {
 	case !status.Terminal():
 		return fmt.Errorf("%w: it is %s again, so all is kept", errForgotten, status)
 	}
+	if err := p.announce(ctx, &rec); err != nil {
+		return err
+	}
 	if status == rowmill.StatusSucceeded {
 		err = errors.Join(cfg.Store.DropParts(ctx, job), cfg.Blob.DeletePrefix(ctx, layout.Parts(job)), p.dropOtherResults(ctx, rec))
 	}
@@ -113,10 +119,6 @@ func (p *process) tidied(ctx context.Context, job string) error {
 	}
 	return settleInput(ctx, cfg, &rec) // the last step: after it the job is not due any more
 }
-
-// tidiedBefore reports whether what a job that is over no longer needs was
-// removed already.
-func tidiedBefore(rec *store.Record) bool { return rec.InputUntil != nil || rec.InputRemoved != nil }
 
 // dropOtherResults removes the files that an earlier owner of a success made as
 // it was lost at the job's end, or that a store forgot.

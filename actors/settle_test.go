@@ -168,3 +168,36 @@ func TestCleaningUpIsOverWhenAllIsGone(t *testing.T) {
 	})
 	b.cleaned(id, "input/", "parts/")
 }
+
+// Each job that is over is told of, again where that failed, and before anything of it
+// goes.
+func TestEndsAreTold(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	told := map[string]int{}
+	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
+		cfg.Ownership.Settle = 50 * time.Millisecond
+		cfg.Ended = func(_ context.Context, rec *store.Record) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if told[rec.Job.ID]++; !rec.Job.Status.Terminal() || rec.Tidied() {
+				t.Errorf("told of a job that is %s, tidied %v", rec.Job.Status, rec.Tidied())
+			}
+			if told[rec.Job.ID] == 1 {
+				return errors.New("cannot be told now")
+			}
+			return nil
+		}
+	})
+	done := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
+	cancelled := b.submit(rowmill.Spec{Inline: numbered(3), Model: rowmill.Model{ID: "of nobody"}})
+	if _, err := b.store.Cancel(t.Context(), cancelled, time.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	b.system.Cancelled(cancelled)
+	wait.For(t, "both were told of twice", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return told[done.Job.ID] == 2 && told[cancelled] == 2
+	})
+}

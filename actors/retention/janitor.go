@@ -39,7 +39,10 @@ type Config struct {
 	// bucket do not belong together, or that this cannot be found out.
 	Confirm func(ctx context.Context) error
 	// Tidy removes what a job that is over need not keep now; it may be repeated.
-	Tidy      func(ctx context.Context, jobID string) error
+	Tidy func(ctx context.Context, jobID string) error
+	// Announce tells of the end of a job, unless that was done; it may be repeated.
+	// With its data a job leaves what Tidy is called for.
+	Announce  func(ctx context.Context, jobID string) error
 	TidyAfter time.Duration        // how long the owner of a job that has just ended is given to do so
 	Clock     func() time.Time     // of this node
 	Running   func() time.Duration // how long the process has run, by a clock that never jumps
@@ -251,6 +254,9 @@ func (j *Janitor) expireSome(ctx context.Context, at line, limit int, now time.T
 // remove removes a job's data. Readers are told first: from then on they get
 // an answer that says so, and those that have begun read on or break off.
 func (j *Janitor) remove(ctx context.Context, id string, now time.Time) error {
+	if err := j.Announce(ctx, id); err != nil {
+		return err
+	}
 	if _, err := j.Store.RemoveData(ctx, id, now); err != nil {
 		return err
 	}

@@ -37,7 +37,10 @@ type rig struct {
 	differ  error         // why nothing may be removed
 	log     bytes.Buffer
 	tidied  []string
-	stuck   map[string]bool // jobs that cannot be tidied
+
+	announced   []string // jobs
+	announceErr error
+	stuck       map[string]bool // jobs that cannot be tidied
 }
 
 func setup(t *testing.T) *rig {
@@ -64,6 +67,10 @@ func (r *rig) restart(bucket blob.Bucket) {
 		Confirm: func(context.Context) error { return r.differ },
 		Clock:   func() time.Time { return r.now().Add(r.off) },
 		Running: func() time.Duration { return r.now().Sub(begun) - r.jump },
+		Announce: func(_ context.Context, job string) error {
+			r.announced = append(r.announced, job)
+			return r.announceErr
+		},
 		Tidy: func(ctx context.Context, job string) error {
 			if r.stuck[job] {
 				return errors.New("cannot be deleted")

@@ -1,6 +1,7 @@
 package retention_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -106,4 +107,24 @@ func TestTidy_AnInputThatIsKeptStaysUntilItsTime(t *testing.T) {
 	if !slices.Equal(r.tidied, []string{id}) {
 		t.Errorf("after eleven days %v were tidied", r.tidied)
 	}
+}
+
+// A job whose end nobody could be told of keeps its data.
+func TestRound_TheEndIsAnnouncedBeforeTheDataGoes(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	day := 1
+	r.keep("a", &day)
+	id := r.done("a")
+	r.days, r.announceErr = 2, errors.New("cannot be told")
+	for range 3 {
+		_, _ = r.Round(t.Context())
+	}
+	if !r.kept(id) || !slices.Contains(r.announced, id) {
+		t.Errorf("kept: %v, announced %v", r.kept(id), r.announced)
+	}
+	r.announceErr = nil
+	r.days++
+	r.clean()
+	r.gone(id)
 }

@@ -46,7 +46,7 @@ func (m *Main) openAPI(ctx context.Context) error {
 		}
 	}
 	config := http.Config{
-		Store: m.Pipeline.Watch().Store(), Bucket: m.Pipeline.Watch().Requests(), Catalog: m.Catalog, Service: service{m.Pipeline, m},
+		Store: m.Pipeline.Watch().Store(), Bucket: m.Pipeline.Watch().Requests(), Catalog: m.Catalog, Service: service{m.Pipeline, m}, Webhooks: m.Webhooks,
 		Logger: m.Logger, Registerer: m.Registry, Gatherer: m.Registry,
 		Now: m.now, EnginesOnly: m.Settings.Cluster.Role == settings.EnginesOnly,
 		AdminKey: m.Settings.APIKey.Reveal(), Version: http.Version(buildInfo()),

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
@@ -11,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/sim"
 	"github.com/rowmill/rowmill/store/redis"
+	"github.com/rowmill/rowmill/webhook"
 )
 
 // The settings' defaults are those of the parts: a setting that is not given
@@ -66,6 +69,7 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 		"discover.addresses":           {strings.Join(s.Discover.Addresses, " "), strings.Join(finder.Addresses, " ")},
 		"discover.interval":            {s.Discover.Interval, finder.Interval},
 		"discover.timeout":             {s.Discover.Timeout, finder.Timeout},
+		"webhooks.retries":             {fmt.Sprint(s.Webhooks.Retries), fmt.Sprint([]time.Duration(webhook.DefaultSchedule()))},
 		"simulator.ttft":               {s.Simulator.TTFT, profile.TimeToFirstToken},
 		"simulator.per_token":          {s.Simulator.PerToken, profile.TimePerToken},
 		"simulator.slots":              {s.Simulator.Slots, profile.Slots},

@@ -26,6 +26,7 @@ import (
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/sim"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/webhook/sender"
 )
 
 const (
@@ -51,7 +52,8 @@ const (
 //	   │       │      │      │ who is there; requests between nodes
 //	   │    ┌──▼──────▼──────▼──┐ ◄── servers found later
 //	   │    │     Pipeline      │  claims jobs from Store, runs rows on Engines
-//	   │    └──▲────────────────┘  and on those of other nodes
+//	   │    └──▲─────────────┬──┘  and on those of other nodes
+//	   │       │             └────► Webhooks: tell receivers of ends of jobs
 //	   │       │ submitted, cancelled, draining?, nodes
 //	   │    ┌──┴─────────┐
 //	   └───►│    API     │  reads Store and Bucket; /objects/ is Bucket's
@@ -78,6 +80,7 @@ type Main struct {
 	Engines   []engine.Engine  // those there were at start
 	Cluster   *cluster.Cluster // nil on a node alone
 	Pipeline  *actors.System
+	Webhooks  *sender.Sender
 	API       *http.Server
 
 	Addr      net.Addr // of the API

@@ -30,6 +30,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 	if m.Settings.Store.Embedded() { // it forgets nothing
 		settle = 0
 	}
+	m.newWebhooks()
 	config := actors.Config{
 		Node: m.nodeName(), Store: m.Store, Blob: m.Bucket, Engines: m.Engines, Downloader: downloader,
 		Input: input.Limits{
@@ -49,6 +50,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		Estimates: actors.Estimates{Threshold: m.Settings.Estimates.SamplingThreshold, Sample: m.Settings.Estimates.SampleTokens},
 		Servers:   actors.Servers{Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval},
 		Confirm:   m.confirm,
+		Ended:     m.announce,
 		Facts:     func(ctx context.Context) any { return m.facts(ctx) },
 		Janitor: actors.Janitor{
 			Interval: m.Settings.Retention.Interval, Batch: m.Settings.Retention.Batch, OrphanAge: m.Settings.Retention.OrphanAge,
@@ -75,6 +77,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		return fmt.Errorf("start the pipeline: %w", err)
 	}
 	m.opened("pipeline", m.Pipeline.Stop)
+	m.startWebhooks()
 	if m.peers != nil {
 		m.peers.Serve(m.Pipeline.Answer)
 	}

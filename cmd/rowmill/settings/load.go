@@ -231,6 +231,9 @@ func (s *Settings) complete(environ []string) error {
 	if s.Discover.Addresses == nil {
 		s.Discover.Addresses = defaultAddresses()
 	}
+	if s.Webhooks.Retries == nil {
+		s.Webhooks.Retries = defaultRetries()
+	}
 	s.Cluster.complete()
 	return s.mergeQuotas()
 }

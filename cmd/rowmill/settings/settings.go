@@ -54,6 +54,7 @@ type Settings struct {
 	Simulator Simulator `yaml:"simulator"`
 	Estimates Estimates `yaml:"estimates"`
 	Retention Retention `yaml:"retention"`
+	Webhooks  Webhooks  `yaml:"webhooks"`
 	Quotas    []Quota   `yaml:"quotas"` // per priority; what is not named keeps its default
 	Log       Log       `yaml:"log"`
 }
@@ -260,6 +261,16 @@ type Retention struct {
 	CatchUp int `yaml:"catch_up"`
 }
 
+// Webhooks is how the node tells receivers of the ends of jobs. Where they may be
+// Inputs says.
+type Webhooks struct {
+	// Retries are the pauses after each attempt to send an event that was not
+	// taken; after the last one it has failed. Default: 5s, 5m, 30m, 2h, 5h, 10h,
+	// 14h, 20h, 24h, as the specification of Standard Webhooks suggests: over three
+	// days, so that a receiver may be down over a weekend.
+	Retries []time.Duration `yaml:"retries"`
+}
+
 // Engine is one OpenAI-compatible inference server.
 type Engine struct {
 	// URL is the server's base, such as http://127.0.0.1:8000 (a path that
@@ -400,6 +411,14 @@ func defaultQuotas() []Quota {
 	return []Quota{
 		{Priority: 0, RowQuota: count(1000), TokenQuota: count(1_000_000)},
 		{Priority: 1, RowQuota: count(1_000_000), TokenQuota: count(10_000_000)},
+	}
+}
+
+// defaultRetries are those of the specification.
+func defaultRetries() []time.Duration {
+	return []time.Duration{
+		5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
+		10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 	}
 }
 

@@ -74,6 +74,7 @@ engines:
 - {url: 'http://gpu2:8000/v1', name: two, api_key: s3cret, models: {llama-3.1-8b: meta/llama}}
 discover: {enabled: always, addresses: ['127.0.0.1:8000', 'gpu2:9000']}
 simulator: {enabled: never}
+webhooks: {retries: [1s, 90m]}
 quotas: [{priority: 1, row_quota: 7}]
 `, []string{"ROWMILL_JOBS_MAX_ACTIVE=3", "ROWMILL_CI=1", "ROWMILL_PORT=tcp://10.0.0.1:80", "ROWMILL_SERVICE_HOST=10.0.0.1", "OTHER=x"})
 	if err != nil {
@@ -90,6 +91,7 @@ quotas: [{priority: 1, row_quota: 7}]
 	}
 	want.Discover.Enabled, want.Discover.Addresses = Always, []string{"127.0.0.1:8000", "gpu2:9000"} // the default two are gone
 	want.Simulator.Enabled = Never
+	want.Webhooks.Retries = []time.Duration{time.Second, 90 * time.Minute}
 	seven, thousand, tenMillion := int64(7), int64(1000), 10*million
 	want.Quotas = []Quota{{0, &thousand, &million}, {1, &seven, &tenMillion}}
 	if diff := cmp.Diff(want, s); diff != "" {

@@ -80,6 +80,10 @@ func (s Settings) Validate() error {
 	lasting("retention.clock_tolerance", s.Retention.ClockTolerance, time.Second)
 	positive("retention.catch_up", int64(s.Retention.CatchUp))
 
+	for i, pause := range s.Webhooks.Retries {
+		lasting(fmt.Sprintf("webhooks.retries[%d]", i), pause, time.Millisecond)
+	}
+
 	positive("estimates.sampling_threshold", s.Estimates.SamplingThreshold)
 	positive("estimates.sample_tokens", s.Estimates.SampleTokens)
 
