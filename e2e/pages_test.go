@@ -33,7 +33,7 @@ type block struct {
 	out, err   string // files of what it wrote
 }
 
-// TestClientPages does what a reader of docs/clients would: it starts what each
+// TestClientPages does what a reader of docs/clients and docs/webhooks.md would: it starts what each
 // page starts, in an empty directory, runs every block in order, and compares
 // the outputs that the page shows.
 func TestClientPages(t *testing.T) {
@@ -49,7 +49,7 @@ func TestClientPages(t *testing.T) {
 	if want := []string{"anthropic.md", "cli.md", "curl.md", "go.md", "openai.md", "python-sdk.md", "python.md"}; !slices.Equal(names, want) {
 		t.Fatalf("the pages are %q, want %q", names, want)
 	}
-	for _, page := range pages {
+	for _, page := range append(pages, "../docs/webhooks.md") {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			t.Parallel()
 			text, err := os.ReadFile(page)

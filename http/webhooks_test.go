@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/webhook"
 )
@@ -185,5 +186,52 @@ func TestWebhooks_DataThatIsDeletedFirst(t *testing.T) {
 	found := w.get("/v1/webhooks/" + id + "/deliveries").want(200).json()["deliveries"].([]any)
 	if len(found) != 1 || found[0].(map[string]any)["event"] != "job.cancelled" || found[0].(map[string]any)["job_id"] != job {
 		t.Errorf("%v", found)
+	}
+}
+
+// The Go client reads what the service writes of webhooks.
+func TestWebhooks_Client(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(c *Config) { c.Webhooks = &fakeSender{gets: store.DeliveryAttempt{Error: "e"}} })
+	c, err := client.New(client.Config{Server: w.http.URL, Key: w.keyOf("default", "admin")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx := t.Context()
+	made, err := c.CreateWebhook(ctx, "acme", client.NewWebhook{URL: "https://example.com", Events: []string{webhook.JobFailed}})
+	if err != nil || made.Secret == "" || made.Account != "acme" {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	ended := time.Now().UTC()
+	rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, Completed: &ended}, Spec: rowmill.Spec{Account: "acme"}}
+	if _, err := webhook.Announce(ctx, w.store, &rec); err != nil {
+		t.Fatal(err)
+	}
+	page, err := c.Deliveries(ctx, "acme", made.ID, 1, "")
+	if err != nil || len(page.Deliveries) != 1 || *page.Deliveries[0].Job != rec.Job.ID || page.Next != "" {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	if again, err := c.Redeliver(ctx, "acme", made.ID, page.Deliveries[0].ID); err != nil || again.State != store.DeliveryPending {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if test, err := c.TestWebhook(ctx, "acme", made.ID, ""); err != nil || test.Delivered || *test.Attempt.Error != "e" || test.Event != webhook.JobFailed {
+		t.Errorf("%+v, %v", test, err)
+	}
+	disabled := true
+	if changed, err := c.ChangeWebhook(ctx, "acme", made.ID, client.WebhookChange{Disabled: &disabled, Events: &[]string{}}); err != nil || !changed.Disabled || len(changed.Events) > 0 {
+		t.Errorf("%+v, %v", changed, err)
+	}
+	if rotated, err := c.RotateWebhook(ctx, "acme", made.ID); err != nil || rotated.Secret == made.Secret || rotated.OldSecretUntil == nil {
+		t.Errorf("%+v, %v", rotated, err)
+	}
+	if got, err := c.Webhook(ctx, "acme", made.ID); err != nil || got.Secret != "" || got.ID != made.ID {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := c.DeleteWebhook(ctx, "acme", made.ID); err != nil {
+		t.Error(err)
+	}
+	if all, err := c.Webhooks(ctx, "acme"); err != nil || len(all.Webhooks) != 0 {
+		t.Errorf("%+v, %v", all, err)
 	}
 }

@@ -68,7 +68,7 @@ Ollama:
 	service := connect.Options{Term: term, UserAgent: "rowmill/" + buildInfo().Version}
 	root.AddCommand(
 		serveCommand(term), jobs.Command(jobs.Config{Options: service}),
-		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), nodes.Command(service), nodes.Actors(service), nodes.Models(service), doctor.Command(service), functions.Command(service),
+		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), accounts.Webhooks(service), nodes.Command(service), nodes.Actors(service), nodes.Models(service), doctor.Command(service), functions.Command(service),
 		simCommand(term), configCommand(term), storageCommand(term), versionCommand(term),
 	)
 	for _, cmd := range root.Commands() {

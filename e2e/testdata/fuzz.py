@@ -28,6 +28,9 @@ BEYOND = {
     "publishFunction": ("name", "model", "inputs", "prompt", "system_prompt", "json_schema", "sampling_params", "account"),
     "runFunction": ("input", "inputs"),
     "createKey": ("expires_at", "account"),  # in the future; the same in body and query
+    "createWebhook": ("url", "account"),  # a host, without a password or a fragment
+    "patchWebhook": ("url", "account"),
+    "listDeliveries": ("cursor",),
     "patchSettings": ("account",),
     "putQuotas": ("quotas", "account"),  # each priority once
     "rollbackFunction": ("account",),

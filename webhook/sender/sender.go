@@ -25,9 +25,9 @@ const (
 	parallel = 16
 	// attemptTimeout bounds an attempt, as the specification suggests.
 	attemptTimeout = 15 * time.Second
-	// takenFor is how long a delivery is another's before it is taken again: an
+	// takenFor is for how long a delivery is one node's before another may take it: an
 	// attempt, and a store that is slow before and after it.
-	takenFor = time.Minute
+	takenFor = 2 * attemptTimeout
 	// dropEvery is the time between removals of old records, and dropBatch how
 	// many go at a time.
 	dropEvery = time.Minute

@@ -28,7 +28,7 @@ func start(t testing.TB) *program {
 	p := &program{}
 	p.Program = clitest.Start(t, clitest.Config{
 		Commands: func(service connect.Options) []*cobra.Command {
-			return []*cobra.Command{Keys(service), Settings(service)}
+			return []*cobra.Command{Keys(service), Settings(service), Webhooks(service)}
 		},
 		Wrap: func(api nethttp.Handler) nethttp.Handler {
 			return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {

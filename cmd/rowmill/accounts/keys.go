@@ -1,5 +1,5 @@
-// Package accounts holds the commands about an account's API keys and about what
-// it has chosen for itself. It owns what they are called and what they print;
+// Package accounts holds the commands about an account's API keys, its webhooks, and
+// what it has chosen for itself. It owns what they are called and what they print;
 // the API itself is spoken by package client. What an operator chooses for a
 // node is in package settings.
 package accounts

@@ -1,0 +1,226 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// Webhooks returns `rowmill webhooks`.
+func Webhooks(service connect.Options) *cobra.Command {
+	c := &commands{command.Set{Options: service}}
+	return c.Group(&cobra.Command{
+		Use:   "webhooks",
+		Short: "Have the ends of jobs told to an address",
+		Long: `Have the ends of jobs told to an address, by POST, at least once.
+
+Events are signed as Standard Webhooks says, so that a receiver knows who sends;
+those of batches are taken by OpenAI's clients. What is not taken is sent again
+for three days. docs/webhooks.md has a receiver.
+
+All this takes an administrator's key; one of the account default may name any
+other account.
+
+` + command.Help,
+	}, c.addWebhook(), c.listWebhooks(), c.testWebhook(), c.rotateWebhook(), c.deliveries(), c.removeWebhooks())
+}
+
+func (c *commands) addWebhook() *cobra.Command {
+	var wanted client.NewWebhook
+	cmd := &cobra.Command{
+		Use:   "add URL",
+		Short: "Add a webhook and print its secret, this once",
+		Long: `Add a webhook and print its secret, this once.
+
+Standard output has the secret alone, so that it can go where it belongs without
+being seen. Without --event it gets the events of each job's own dialect:
+job.succeeded, job.failed and job.cancelled, and of OpenAI's batches
+batch.completed, batch.failed, batch.expired and batch.cancelled.`,
+		Example: `  rowmill webhooks add https://example.com/hook > hook.secret
+  rowmill webhooks add https://example.com/hook --event job.failed --event job.cancelled`,
+		Args: cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&wanted.Events, "event", nil, "an event that it gets, such as job.failed (repeatable; default: those of each job's dialect)")
+	flags.StringVar(&wanted.Description, "description", "", "what it is for, for people")
+	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+		wanted.URL = args[0]
+		w, err := api.CreateWebhook(ctx, c.Account, wanted)
+		if err != nil {
+			return fmt.Errorf("add a webhook: %w", err)
+		}
+		return c.madeSecret(w, "added webhook "+w.ID+" of account "+w.Account)
+	}))
+}
+
+// madeSecret prints a secret that was made just now.
+func (c *commands) madeSecret(w client.Webhook, how string) error {
+	if w.Secret == "" {
+		return errors.New("the answer holds no secret; look at `rowmill webhooks list`")
+	}
+	return c.Print(w.Raw, func(out io.Writer) error {
+		c.Term.Say("%s. Keep its secret, it is not shown again:", terminal.Printable(how))
+		_, err := fmt.Fprintln(out, terminal.Printable(w.Secret))
+		return err
+	})
+}
+
+func (c *commands) listWebhooks() *cobra.Command {
+	return c.OfAccount(c.Prints(&cobra.Command{
+		Use:   "list",
+		Short: "List webhooks, oldest first",
+		Example: `  rowmill webhooks list
+  rowmill webhooks list --account acme -o json | jq -r '.webhooks[].url'`,
+		Args: cobra.NoArgs,
+	}, func(ctx context.Context, api *client.Client, _ []string) error {
+		all, err := api.Webhooks(ctx, c.Account)
+		if err != nil {
+			return fmt.Errorf("list webhooks: %w", err)
+		}
+		return c.Table(all.Raw, func(row terminal.Row) {
+			row("ID", "URL", "EVENTS", "STATE", "SECRET", "CREATED", "DESCRIPTION")
+			for _, w := range all.Webhooks {
+				events, state := "of each dialect", "enabled"
+				if len(w.Events) > 0 {
+					events = strings.Join(w.Events, " ")
+				}
+				if w.Disabled {
+					state = "disabled: " + orEmpty(w.DisabledReason)
+				}
+				row(terminal.Dashed(w.ID, w.URL, events, state, w.ShownSecret+"…", day(&w.Created), w.Description)...)
+			}
+		})
+	}))
+}
+
+func orEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+func (c *commands) testWebhook() *cobra.Command {
+	var event string
+	cmd := &cobra.Command{
+		Use:   "test ID",
+		Short: "Send a webhook an event now, and show what comes back",
+		Long: `Send a webhook an event now, and show what comes back. The event tells of a job
+that nobody has, whose id is all zeros. Where it is not taken the exit code is 1.`,
+		Example: `  rowmill webhooks test we_0190f0a000007000800000000000ab12
+  rowmill webhooks test we_0190f0a000007000800000000000ab12 --event batch.completed`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&event, "event", "", "its type (default: the first that the webhook gets, or job.succeeded)")
+	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+		test, err := api.TestWebhook(ctx, c.Account, args[0], event)
+		if err != nil {
+			return fmt.Errorf("test: %w", err)
+		}
+		err = c.Table(test.Raw, func(row terminal.Row) {
+			row("EVENT", "TAKEN", "STATUS", "TOOK", "ERROR", "ANSWER")
+			row(terminal.Dashed(test.Event, map[bool]string{true: "yes", false: "no"}[test.Delivered], status(test.Attempt), took(test.Attempt), orEmpty(test.Attempt.Error), firstLine(test.Attempt.Answer))...)
+		})
+		if err == nil && !test.Delivered {
+			err = exit.With(exit.Failure, errors.New("the event was not taken"))
+		}
+		return err
+	}))
+}
+
+func status(a client.WebhookAttempt) string {
+	if a.Status == nil {
+		return ""
+	}
+	return fmt.Sprint(*a.Status)
+}
+
+func took(a client.WebhookAttempt) string {
+	return time.Duration(a.Seconds * float64(time.Second)).Round(time.Millisecond).String()
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+func (c *commands) rotateWebhook() *cobra.Command {
+	return c.OfAccount(c.Prints(&cobra.Command{
+		Use:   "rotate ID",
+		Short: "Give a webhook another secret and print it, this once",
+		Long: `Give a webhook another secret and print it, this once. For 24 hours events are
+signed by the old one too, so that the receiver can be changed meanwhile.`,
+		Example: `  rowmill webhooks rotate we_0190f0a000007000800000000000ab12 > hook.secret`,
+		Args:    cobra.ExactArgs(1),
+	}, func(ctx context.Context, api *client.Client, args []string) error {
+		w, err := api.RotateWebhook(ctx, c.Account, args[0])
+		if err != nil {
+			return fmt.Errorf("rotate: %w", err)
+		}
+		return c.madeSecret(w, "rotated webhook "+w.ID+"; the secret before signs along for a day")
+	}))
+}
+
+func (c *commands) deliveries() *cobra.Command {
+	var limit int
+	var cursor string
+	cmd := &cobra.Command{
+		Use:   "deliveries ID",
+		Short: "Show what was sent to a webhook, newest first",
+		Long: `Show what was sent to a webhook, newest first. A delivery is kept for 30 days
+after it was delivered or has failed.`,
+		Example: `  rowmill webhooks deliveries we_0190f0a000007000800000000000ab12 --limit 10`,
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.Flags().IntVar(&limit, "limit", 20, "how many, up to 100")
+	cmd.Flags().StringVar(&cursor, "cursor", "", "where to go on, as the list before says")
+	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+		page, err := api.Deliveries(ctx, c.Account, args[0], limit, cursor)
+		if err != nil {
+			return fmt.Errorf("list deliveries: %w", err)
+		}
+		err = c.Table(page.Raw, func(row terminal.Row) {
+			row("ID", "EVENT", "JOB", "HAPPENED", "STATE", "TRIES", "LAST", "ERROR", "NEXT")
+			for _, d := range page.Deliveries {
+				var last client.WebhookAttempt
+				if n := len(d.Attempts); n > 0 {
+					last = d.Attempts[n-1]
+				}
+				row(terminal.Dashed(d.ID, d.Event, orEmpty(d.Job), day(&d.Created), d.State, fmt.Sprint(len(d.Attempts)), status(last), orEmpty(last.Error), day(d.Next))...)
+			}
+		})
+		if err == nil && page.Next != "" && !c.JSON() {
+			c.Term.Say("there are more: --cursor %s", terminal.Printable(page.Next))
+		}
+		return err
+	}))
+}
+
+func (c *commands) removeWebhooks() *cobra.Command {
+	return c.OfAccount(c.Does(&cobra.Command{
+		Use:     "remove ID...",
+		Short:   "Remove webhooks for good",
+		Long:    `Remove webhooks for good. What waits to be sent to them is not.`,
+		Example: `  rowmill webhooks remove we_0190f0a000007000800000000000ab12`,
+		Args:    cobra.MinimumNArgs(1),
+	}, func(ctx context.Context, api *client.Client, args []string) error {
+		for _, id := range args {
+			if err := api.DeleteWebhook(ctx, c.Account, id); err != nil {
+				return fmt.Errorf("remove %s: %w", terminal.Printable(id), err)
+			}
+			c.Term.Say("webhook %s is removed", terminal.Printable(id))
+		}
+		return nil
+	}))
+}

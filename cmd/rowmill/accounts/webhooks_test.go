@@ -1,0 +1,33 @@
+package accounts
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestWebhooksLife(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.Run("webhooks add https://example.com/hook --event batch.completed --event job.failed --account acme").Want(0, "of account acme", "not shown again")
+	secret := strings.TrimSpace(p.Out.String())
+	if !strings.HasPrefix(secret, "whsec_") || strings.Contains(p.Err.String(), secret) {
+		t.Errorf("standard output is no secret alone: %q\n%s", secret, p.Err.String())
+	}
+	id := regexp.MustCompile(`we_[0-9a-f]{32}`).FindString(p.Err.String())
+	p.Run("webhooks list --account acme").Want(0, id, "https://example.com/hook", "batch.completed job.failed", "enabled", secret[:10])
+	if strings.Contains(p.Out.String(), secret) {
+		t.Error("the list shows the secret")
+	}
+	p.Run("webhooks list").Want(0, "ID")
+	p.Run("webhooks rotate "+id+" --account acme").Want(0, "signs along")
+	if strings.TrimSpace(p.Out.String()) == secret {
+		t.Error("the secret is the same")
+	}
+	p.Run("webhooks test "+id+" --account acme").Want(1, "batch.completed", "no", "was not taken") // the service sends nothing
+	p.Run("webhooks deliveries "+id+" --account acme").Want(0, "STATE")
+	p.Run("webhooks remove "+id).Want(5, id)
+	p.Run("webhooks remove "+id+" --account acme").Want(0, "is removed")
+	p.Run("webhooks add ftp://example.com").Want(1, "url", "https://")
+	p.Run("webhooks add https://example.com --event x").Want(1, "job.succeeded")
+}
