@@ -38,9 +38,18 @@ func (s *Store) EditDocuments(ctx context.Context, edit func(kind, id string, do
 			words[4] = string(edit(storetest.DocPart, job+" "+name, []byte(words[4])))
 			return strings.Join(words, " ")
 		}},
+		{"deliveries", func(_, name, value string) string {
+			words := strings.SplitN(value, " ", 3)
+			words[2] = string(edit(storetest.DocDelivery, name, []byte(words[2])))
+			return strings.Join(words, " ")
+		}},
 		{"keys", func(_, name, value string) string { return string(edit(storetest.DocKey, name, []byte(value))) }},
 	} {
-		keys, err := s.client.Keys(ctx, s.key(of.pattern)+"*").Result()
+		pattern := s.key(of.pattern)
+		if strings.HasSuffix(pattern, ":") {
+			pattern += "*"
+		}
+		keys, err := s.client.Keys(ctx, pattern).Result()
 		if err != nil {
 			return err
 		}

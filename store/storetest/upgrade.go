@@ -25,6 +25,8 @@ const (
 	DocKey    = "key"
 	DocUsage  = "usage" // where the store keeps usage as documents
 	DocAudit  = "audit"
+
+	DocDelivery = "delivery"
 )
 
 // unknown is what a newer version might write: an older one decodes it neither
@@ -217,6 +219,27 @@ func testUnknownMembers(s *suite) {
 		s.Errorf("nothing was planted in the job's record: %v", slices.Sorted(maps.Keys(g.planted)))
 	}
 	g.keysAndAudit()
+	g.deliveries()
+}
+
+func (g *garden) deliveries() {
+	g.Helper()
+	d := g.delivery("one", 1, 5)
+	g.announced(d)
+	d.Version, d.Tries = 1, 1
+	for _, at := range []int{1, 2} {
+		d.Attempts = append(d.Attempts, store.DeliveryAttempt{At: *g.at(at), Status: 500})
+		g.after("PutDelivery", func() (err error) {
+			d, err = g.PutDelivery(g.Context(), d)
+			return err
+		})
+	}
+	d = g.over(d, store.DeliveryFailed, 9)
+	g.after("PutDelivery of one that is over", func() error { _, err := g.PutDelivery(g.Context(), d); return err })
+	g.after("CreateDelivery once more", func() error { return g.CreateDelivery(g.Context(), g.delivery("one", 1, 5)) })
+	if g.planted["delivery msg-0001:/attempts/0"] == nil {
+		g.Error("nothing was planted in the delivery")
+	}
 }
 
 func (g *garden) keysAndAudit() {

@@ -28,6 +28,9 @@ const (
 	// takenFor is for how long a delivery is one node's before another may take it: an
 	// attempt, and a store that is slow before and after it.
 	takenFor = 2 * attemptTimeout
+	// stopGrace is for how long attempts may go on when the node stops; what takes
+	// longer is sent again by the next.
+	stopGrace = 2 * time.Second
 	// dropEvery is the time between removals of old records, and dropBatch how
 	// many go at a time.
 	dropEvery = time.Minute
@@ -63,6 +66,8 @@ type Sender struct {
 	client   *http.Client
 	outcomes *prometheus.CounterVec
 	wake     chan struct{}
+	halted   chan struct{}
+	halt     func()          // closes it
 	life     context.Context // ends with Stop
 	end      context.CancelFunc
 	all      sync.WaitGroup
@@ -94,17 +99,22 @@ func New(cfg Config) *Sender {
 		s.outcomes.WithLabelValues(outcome)
 	}
 	s.life, s.end = context.WithCancel(context.Background())
+	s.halted = make(chan struct{})
+	s.halt = sync.OnceFunc(func() { close(s.halted) })
 	return s
 }
 
 // Start begins to send.
 func (s *Sender) Start() { s.all.Go(s.run) }
 
-// Stop breaks off what is being sent, which is due again then, and returns once
-// nothing runs any more. Calling it twice is harmless.
+// Stop begins nothing more, breaks off what does not end soon, which is due again
+// then, and returns once nothing runs any more. Calling it twice is harmless.
 func (s *Sender) Stop(context.Context) error {
-	s.end()
+	s.halt()
+	grace := time.AfterFunc(stopGrace, s.end)
+	defer grace.Stop()
 	s.all.Wait()
+	s.end()
 	return nil
 }
 
@@ -117,7 +127,7 @@ func (s *Sender) Wake() {
 }
 
 func (s *Sender) run() {
-	for {
+	for !s.halting() {
 		if err := s.round(); err != nil && !s.away {
 			s.away = true
 			s.Logger.Warn("events of webhooks that are due cannot be read, will be tried again", "err", err)
@@ -125,11 +135,19 @@ func (s *Sender) run() {
 			s.away = false
 		}
 		select {
-		case <-s.life.Done():
-			return
+		case <-s.halted:
 		case <-s.wake:
 		case <-time.After(pollInterval):
 		}
+	}
+}
+
+func (s *Sender) halting() bool {
+	select {
+	case <-s.halted:
+		return true
+	default:
+		return false
 	}
 }
 

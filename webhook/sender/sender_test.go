@@ -339,6 +339,26 @@ func TestSender_WhatEndsWithANode(t *testing.T) {
 	})
 }
 
+// TestSender_StopLetsFinish has a node stop while a receiver is about to answer.
+func TestSender_StopLetsFinish(t *testing.T) {
+	inTime(t, func(r *rig) {
+		e := r.endpoint("one")
+		r.answer = func(*http.Request, int) (*http.Response, error) {
+			time.Sleep(stopGrace / 2)
+			return status(200, ""), nil
+		}
+		r.ended()
+		time.Sleep(time.Millisecond)
+		r.ended()
+		s := r.sender()
+		time.Sleep(time.Millisecond)
+		_ = s.Stop(r.Context()) // it never fails
+		if log := r.log(e); r.count() != 1 || log[0].State != store.DeliveryPending || log[1].State != store.DeliveryDelivered {
+			r.Errorf("%d requests, %+v", r.count(), log)
+		}
+	})
+}
+
 func TestSender_DeletedEndpoint(t *testing.T) {
 	inTime(t, func(r *rig) {
 		e := r.endpoint("one")
