@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -234,7 +235,8 @@ func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int) (fo
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries that are due: %w", err)
 	}
-	return found, nil
+	// One that was taken between these reads is another's.
+	return slices.DeleteFunc(found, func(d store.Delivery) bool { return d.Due == nil || d.Due.UnixMilli() > now.UnixMilli() }), nil
 }
 
 // DropDeliveries removes deliveries that have expired.

@@ -203,3 +203,51 @@ func testDeliveriesRace(s *suite) {
 		s.Errorf("%d took it", took.Load())
 	}
 }
+
+// testDeliveriesTakenOnce has many look for what is due, take it and be done with it.
+func testDeliveriesTakenOnce(s *suite) {
+	const deliveries = 100
+	for n := range deliveries {
+		s.announced(s.delivery("one", n, n/10))
+	}
+	var mu sync.Mutex
+	taken := map[string]int{}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for {
+				due, err := s.DueDeliveries(s.Context(), *s.at(60), 9)
+				if err != nil {
+					s.Errorf("due: %v", err)
+				}
+				mu.Lock()
+				over := len(taken) == deliveries
+				mu.Unlock()
+				if err != nil || over {
+					return
+				}
+				for _, d := range due {
+					if d.Due == nil || d.Due.After(*s.at(60)) {
+						s.Errorf("%+v is not due", d)
+					}
+					d.Due = s.at(120)
+					if d, err = s.PutDelivery(s.Context(), d); err != nil {
+						continue
+					}
+					mu.Lock()
+					taken[d.ID]++
+					mu.Unlock()
+					if _, err = s.PutDelivery(s.Context(), s.over(d, store.DeliveryDelivered, 500)); err != nil {
+						s.Errorf("put what is our own: %v", err)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	for id, times := range taken {
+		if times != 1 {
+			s.Errorf("%s was taken %d times", id, times)
+		}
+	}
+}

@@ -132,6 +132,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"Deliveries", testDeliveries},
 		{"DeliveriesDue", testDeliveriesDue},
 		{"DeliveriesRace", testDeliveriesRace},
+		{"DeliveriesTakenOnce", testDeliveriesTakenOnce},
 		{"Audit", testAudit},
 		{"AuditUnderInserts", testAuditUnderInserts},
 		{"AuditRefuses", testAuditRefuses},

@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestWebhooks has a node killed while jobs end, on records in Redis: the ends of all
+// are told, by whoever is left, and each under one id.
+func TestWebhooks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	needServers(t)
+	var mu sync.Mutex
+	ids := map[string]map[string]bool{} // of events, by job
+	events := 0
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var event struct {
+			Data struct {
+				Job string `json:"job_id"`
+			}
+		}
+		if err := json.NewDecoder(r.Body).Decode(&event); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if ids[event.Data.Job] == nil {
+			ids[event.Data.Job] = map[string]bool{}
+		}
+		ids[event.Data.Job][r.Header.Get("Webhook-Id")] = true
+		events++
+	}))
+	defer receiver.Close()
+	c, err := Start(t.Context(), Config{Binary: binary, Dir: folder(t), Roles: []string{"both", "both", "both"}}) // no hosts: the receiver is on this one
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if t.Failed() {
+			var words strings.Builder
+			c.Tell(&words)
+			t.Log(words.String())
+		}
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := c.insist(t.Context(), http.MethodPost, "/v1/webhooks", map[string]any{"url": receiver.URL}, nil); err != nil {
+		t.Fatal(err)
+	}
+	const jobs = 60
+	begun := time.Now()
+	for i := range jobs {
+		if i == jobs/2 {
+			c.Nodes[0].kill()
+		}
+		if err := await(t.Context(), "a job", patience, func(ctx context.Context) error {
+			_, err := c.submit(ctx, fmt.Sprint(i), []string{"a"})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := await(t.Context(), "all events", patience, func(context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(ids) < jobs {
+			return fmt.Errorf("there are those of %d jobs", len(ids))
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for job, of := range ids {
+		if len(of) != 1 {
+			t.Errorf("job %s has the events %v", job, of)
+		}
+	}
+	t.Logf("%d events of %d jobs within %v", events, jobs, time.Since(begun).Round(time.Millisecond))
+}
