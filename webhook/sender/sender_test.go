@@ -47,6 +47,13 @@ func (r *receiver) count() int {
 	return len(r.got)
 }
 
+// all are the requests so far, and when they came.
+func (r *receiver) all() ([]*http.Request, []time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.got), slices.Clone(r.at)
+}
+
 func status(code int, body string) *http.Response {
 	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{"Location": {"http://elsewhere"}}}
 }
@@ -152,12 +159,13 @@ func TestSender_TriesUntilItIsTaken(t *testing.T) {
 		if a := log[0].Attempts; a[0].Error != "no answer" || a[1].Status != 302 || len(a[1].Answer) != keptAnswer || a[2].Status != 204 {
 			r.Errorf("attempts %+v", a)
 		}
+		got, times := r.all()
 		for i, least := range []time.Duration{0, 10 * time.Second, time.Hour + 10*time.Second} {
-			if at := r.at[i]; at < least || at > least*6/5+3*time.Second {
+			if at := times[i]; at < least || at > least*6/5+3*time.Second {
 				r.Errorf("attempt %d came after %v", i, at)
 			}
 		}
-		first, last := r.got[0], r.got[2]
+		first, last := got[0], got[2]
 		if id := first.Header.Get(webhook.HeaderID); id == "" || id != last.Header.Get(webhook.HeaderID) || id != log[0].ID {
 			r.Errorf("ids %q and %q", id, last.Header.Get(webhook.HeaderID))
 		}
@@ -244,7 +252,8 @@ func TestSender_TwoNodesSendOnce(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		var ids []string
-		for _, request := range r.got {
+		got, _ := r.all()
+		for _, request := range got {
 			ids = append(ids, request.Header.Get(webhook.HeaderID))
 		}
 		slices.Sort(ids)
