@@ -16,7 +16,7 @@ type Key struct {
 	Key       string     `json:"key"` // the text; empty but in the answer that made it
 	Name      string     `json:"name"`
 	Account   string     `json:"account"`
-	Role      string     `json:"role"` // admin or user
+	Role      string     `json:"role"` // admin, user or reader
 	Dialect   *string    `json:"dialect"`
 	PerMinute *int       `json:"requests_per_minute"`
 	Created   time.Time  `json:"created_at"`

@@ -24,9 +24,26 @@ const DefaultAccount = "default"
 
 // The roles of a key.
 const (
-	RoleAdmin = "admin"
-	RoleUser  = "user"
+	RoleAdmin  = "admin"
+	RoleUser   = "user"
+	RoleReader = "reader" // looks at all that users see, and changes nothing
 )
+
+// roles are all of them, from the most that may be done to the least.
+var roles = []string{RoleAdmin, RoleUser, RoleReader}
+
+// routeCancel is the one GET that changes something: clients of the interface
+// cancel by it.
+const routeCancel = "/v1/job-cancel/:job_id"
+
+// changes reports whether a request may change something.
+func changes(c *gin.Context) bool {
+	switch c.Request.Method {
+	case nethttp.MethodGet, nethttp.MethodHead:
+		return c.FullPath() == routeCancel
+	}
+	return true
+}
 
 // maxAccountName bounds the name of an account.
 const maxAccountName = 128
@@ -157,6 +174,11 @@ func (g *gate) pass(c *gin.Context) {
 	who, err := g.who(c)
 	if err != nil {
 		g.Fail(c, err)
+		return
+	}
+	if who.role == RoleReader && changes(c) {
+		g.Fail(c, request.Errorf(nethttp.StatusForbidden, "forbidden",
+			"a key of the role %s may look and change nothing; use one of the role %s or %s", RoleReader, RoleUser, RoleAdmin))
 		return
 	}
 	c.Set(contextPrincipal, who)

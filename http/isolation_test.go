@@ -49,20 +49,24 @@ var visits = map[string]visit{
 	"GET /objects/*key":  {open: true, status: 403, path: signedPath("get")},
 	"HEAD /objects/*key": {open: true, status: 403, path: signedPath("head")},
 
-	"GET /v1/events":              {shows: true, flows: true, query: func(of *tenant) string { return "topics=jobs,job:" + of.jobs["done"] }},
-	"GET /v1/nodes":               {operators: true},
-	"POST /v1/nodes/:node/drain":  {operators: true},
-	"GET /v1/diagnosis":           {operators: true},
-	"GET /v1/actors":              {operators: true, query: func(of *tenant) string { return "job_id=" + of.jobs["done"] }},
-	"GET /v1/models":              {}, // of the service, the same for all
-	"GET /v1/models/*model":       {path: func(*tenant, *tenant) string { return "/v1/models/llama-3.1-8b" }},
-	"GET /v1/auth/check":          {},
-	"GET /v1/try-authentication":  {},
-	"GET /v1/jobs/:job_id":        {shows: true},
-	"GET /v1/job-status/:job_id":  {},
-	"GET /v1/get-quotas":          {shows: true},
-	"GET /v1/usage":               {shows: true, query: account},
-	"GET /v1/job-cancel/:job_id":  {path: fresh("/v1/job-cancel/")},
+	"GET /v1/events":             {shows: true, flows: true, query: func(of *tenant) string { return "topics=jobs,job:" + of.jobs["done"] }},
+	"GET /v1/nodes":              {operators: true},
+	"POST /v1/nodes/:node/drain": {operators: true},
+	"GET /v1/diagnosis":          {operators: true},
+	"GET /v1/actors":             {operators: true, query: func(of *tenant) string { return "job_id=" + of.jobs["done"] }},
+	"GET /v1/models":             {}, // of the service, the same for all
+	"GET /v1/models/*model":      {path: func(*tenant, *tenant) string { return "/v1/models/llama-3.1-8b" }},
+	"GET /v1/me":                 {shows: true},
+	"GET /v1/auth/check":         {},
+	"GET /v1/try-authentication": {},
+	"GET /v1/jobs/:job_id":       {shows: true},
+	"GET /v1/job-status/:job_id": {},
+	"GET /v1/get-quotas":         {shows: true},
+	"GET /v1/usage":              {shows: true, query: account},
+	"GET /v1/job-cancel/:job_id": {path: fresh("/v1/job-cancel/")},
+	"POST /v1/jobs/:job_id/cancel": {path: func(_, of *tenant) string {
+		return "/v1/jobs/" + of.as(of.user).submitted(`{"inputs":["a"]}`) + "/cancel"
+	}},
 	"GET /v1/list-jobs":           {shows: true, query: cursorOf("/v1/list-jobs")},
 	"GET /v1/jobs/:job_id/errors": {shows: true},
 	"GET /v1/jobs/:job_id/rows/:row": {

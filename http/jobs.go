@@ -161,7 +161,7 @@ func statusMessage(job rowmill.Job) string {
 	return "Status is unknown"
 }
 
-// cancel answers GET /v1/job-cancel/{job_id}. The cancellation is durable
+// cancel answers POST /v1/jobs/{job_id}/cancel and GET /v1/job-cancel/{job_id}. The cancellation is durable
 // before the answer; the pipeline stops the work afterwards.
 func (j *jobs) cancel(c *gin.Context) (any, error) {
 	record, err := j.named(c)

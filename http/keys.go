@@ -151,8 +151,8 @@ func (k *keys) read(body *request.Object, key *store.Key) {
 			body.Add("name", "must be plain text of at most %d characters", maxKeyName)
 		}
 	}
-	if body.Read("role", "a string", &key.Role) && key.Role != RoleAdmin && key.Role != RoleUser {
-		body.Add("role", "is %q; it must be %s or %s", spelling.Shorten(key.Role, 32), RoleAdmin, RoleUser)
+	if body.Read("role", "a string", &key.Role) && !slices.Contains(roles, key.Role) {
+		body.Add("role", "is %q; it must be %s, %s or %s", spelling.Shorten(key.Role, 32), RoleAdmin, RoleUser, RoleReader)
 	}
 	if body.Read("dialect", "a string", &key.Dialect) && key.Dialect != sdk.Name {
 		body.Add("dialect", "is %q; it must be %s, or null for the answers of this document", spelling.Shorten(key.Dialect, 32), sdk.Name)

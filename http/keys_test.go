@@ -111,7 +111,7 @@ func TestKeys_CreateRefuses(t *testing.T) {
 		`{"name":5}`: {"name", "must be a string"},
 		`{"name":"` + strings.Repeat("é", 65) + `"}`: {"name", "at most 64 characters"},
 		`{"name":"a\nb"}`:                                {"name", "plain text"},
-		`{"role":"root"}`:                                {"role", "admin or user"},
+		`{"role":"root"}`:                                {"role", "admin, user or reader"},
 		`{"role":1}`:                                     {"role", "must be a string"},
 		`{"dialect":"openai"}`:                           {"dialect", "must be sdk"},
 		`{"expires_at":"tomorrow"}`:                      {"expires_at", "a time such as"},

@@ -57,6 +57,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	fleet.GET("", handle(nodes.list))
 	fleet.POST("/:node/drain", handle(nodes.drain))
 
+	engine.GET("/v1/me", own.pass, handle((&self{service: s.Service, version: s.Version.Version}).show))
 	engine.GET("/v1/actors", own.pass, handle(nodes.actors))
 	engine.GET("/v1/diagnosis", own.pass, handle(nodes.diagnose))
 
@@ -133,6 +134,7 @@ func (s *Server) routeJobs(jobs *jobs, by entrances, audit *auditor) {
 	v1.GET("/jobs/:job_id", handle(jobs.show))
 	v1.GET("/job-status/:job_id", handle(jobs.statusIn(dialect)))
 	v1.GET("/job-cancel/:job_id", handle(jobs.cancel))
+	v1.POST("/jobs/:job_id/cancel", handle(jobs.cancel))
 	v1.GET("/list-jobs", do(jobs.list))
 	v1.DELETE("/jobs/:job_id/data", handle(jobs.deleteData))
 

@@ -446,3 +446,17 @@ func (w *world) object(key string) []byte {
 	}
 	return text
 }
+
+// pathTo is a route's path, with a job's id or any other text for its parameters.
+func pathTo(route, job string) string {
+	parts := strings.Split(route, "/")
+	for i, part := range parts {
+		switch {
+		case part == ":job_id":
+			parts[i] = job
+		case strings.HasPrefix(part, ":"), strings.HasPrefix(part, "*"):
+			parts[i] = "x"
+		}
+	}
+	return strings.Join(parts, "/")
+}

@@ -22,7 +22,9 @@ type Server struct {
 	Name   string // of the engine, on its node
 	Kind   string // such as "vllm"
 	Counts bool   // it counts prompts
-	Models []engine.ServedModel
+	// Simulated says that its outputs are made up.
+	Simulated bool
+	Models    []engine.ServedModel
 }
 
 // Models are the models there are now. It is safe for concurrent use.

@@ -394,7 +394,7 @@ type Key struct {
 	ID       string     `json:"id"`
 	Hash     []byte     `json:"hash"` // SHA-256 of the secret
 	Account  string     `json:"account"`
-	Role     string     `json:"role"` // "admin" or "user"
+	Role     string     `json:"role"` // "admin", "user" or "reader"
 	Name     string     `json:"name"`
 	Created  time.Time  `json:"created"`
 	Expires  *time.Time `json:"expires,omitempty"`

@@ -44,7 +44,7 @@ func (s service) Servers() (servers []offer.Server) {
 			continue
 		}
 		for _, e := range n.Servers {
-			servers = append(servers, offer.Server{Node: n.Name, Name: e.Name, Kind: e.Kind, Counts: openai.Counts(e.Kind), Models: e.Models})
+			servers = append(servers, offer.Server{Node: n.Name, Name: e.Name, Kind: e.Kind, Counts: openai.Counts(e.Kind), Simulated: e.Simulated, Models: e.Models})
 		}
 	}
 	return servers

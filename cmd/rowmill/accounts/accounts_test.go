@@ -99,7 +99,7 @@ func TestKeysRefusals(t *testing.T) {
 	if p.asked != 0 {
 		t.Errorf("%d requests were sent", p.asked)
 	}
-	p.Run("keys create --role root").Want(1, "admin or user")
+	p.Run("keys create --role root").Want(1, "admin, user or reader")
 	p.Run("keys create --expires 2020-01-31").Want(1, "in the future")
 	p.Run("settings set --retention-days 5").Want(1, "1, 7, 30 and 90")
 }

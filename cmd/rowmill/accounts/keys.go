@@ -63,7 +63,7 @@ being seen.`,
 	flags := cmd.Flags()
 	flags.StringVar(&wanted.Account, "account", "", "the account (default: that of your key)")
 	flags.StringVar(&wanted.Name, "name", "", "a name for people, such as who or what uses it")
-	flags.StringVar(&wanted.Role, "role", "user", "user or admin")
+	flags.StringVar(&wanted.Role, "role", "user", "user, admin or reader")
 	flags.StringVar(&expires, "expires", "", "when it ends: days from now such as 90d, a day such as 2030-01-31 (its first moment, UTC), or a time such as 2030-01-31T18:00:00Z (default: never)")
 	flags.StringVar(&wanted.Dialect, "dialect", "", "sdk for clients that expect upper-case states (default: as documented)")
 	flags.IntVar(&wanted.PerMinute, "requests-per-minute", 0, "how often it may ask each node (default: as the service is configured)")
