@@ -48,12 +48,16 @@ func changes(c *gin.Context) bool {
 // maxAccountName bounds the name of an account.
 const maxAccountName = 128
 
-// contextPrincipal names a value of a request.
-const contextPrincipal = "rowmill.principal"
+// The names of values of a request.
+const (
+	contextPrincipal = "rowmill.principal"
+	contextSession   = "rowmill.session" // a ticket, where a session stands for the key
+)
 
 // principal is who sent a request.
 type principal struct {
 	keyID   string // empty for the configured administrator key
+	mark    string // of the key's secret, by which a session knows it again
 	name    string // of the key
 	account string
 	role    string
@@ -161,17 +165,30 @@ type gate struct {
 	schemes []string
 	// header is another in which a key may stand alone; empty for none.
 	header string
+	// sessions are taken in place of keys; nil for none.
+	sessions *sessions
 }
 
 // speaking is the gate for those who show their keys otherwise: alone in a header,
-// or behind a word.
+// or behind a word, and have no sessions.
 func (g *gate) speaking(header string, schemes ...string) *gate {
 	return &gate{Exchange: g.Exchange, keys: g.keys, limits: g.limits, schemes: schemes, header: header}
 }
 
+// taking is the gate that takes sessions too: a page needs models and files.
+func (g *gate) taking(s *sessions) *gate {
+	g.sessions = s
+	return g
+}
+
 // pass is the middleware.
 func (g *gate) pass(c *gin.Context) {
-	who, err := g.who(c)
+	who, session, err := g.who(c)
+	if err == nil {
+		if wait := g.limits.take(who); wait > 0 {
+			err = tooMany(who.perMinute, wait)
+		}
+	}
 	if err != nil {
 		g.Fail(c, err)
 		return
@@ -182,6 +199,10 @@ func (g *gate) pass(c *gin.Context) {
 		return
 	}
 	c.Set(contextPrincipal, who)
+	if session != nil {
+		c.Set(contextSession, *session)
+		g.sessions.renew(c, who, *session)
+	}
 	if err := g.keys.used(context.WithoutCancel(c.Request.Context()), who.keyID); err != nil {
 		g.Logger.Warn("recording the use of a key failed", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
@@ -208,22 +229,33 @@ func (g *gate) apiKey(c *gin.Context) (string, error) {
 	return key, nil
 }
 
-func (g *gate) who(c *gin.Context) (principal, error) {
+// session is the cookie of a session that a request was sent with in place of
+// a key; empty for none.
+func (g *gate) session(c *gin.Context) string {
+	if g.sessions == nil || len(c.Request.Header.Values("Authorization")) > 0 || g.header != "" && c.GetHeader(g.header) != "" {
+		return ""
+	}
+	return g.sessions.cookie(c)
+}
+
+// who is who sent a request, with a key or by a session.
+func (g *gate) who(c *gin.Context) (who principal, session *ticket, err error) {
+	if cookie := g.session(c); cookie != "" {
+		who, t, err := g.sessions.who(c, cookie)
+		return who, &t, err
+	}
 	key, err := g.apiKey(c)
 	if err != nil {
-		return principal{}, err
+		return who, nil, err
 	}
-	who, err := g.keys.find(c.Request.Context(), key)
+	who, err = g.keys.find(c.Request.Context(), key)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return who, unauthorized(g.schemes[0], "unknown_key", "this API key is unknown, revoked or expired")
+		return who, nil, unauthorized(g.schemes[0], "unknown_key", "this API key is unknown, revoked or expired")
 	}
 	if err != nil {
-		return who, fmt.Errorf("look up the API key: %w", err)
+		return who, nil, fmt.Errorf("look up the API key: %w", err)
 	}
-	if wait := g.limits.take(who); wait > 0 {
-		return who, tooMany(who.perMinute, wait)
-	}
-	return who, nil
+	return who, nil, nil
 }
 
 func unauthorized(scheme, code, message string) error {

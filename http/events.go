@@ -103,14 +103,26 @@ func (s *streams) listen(c *gin.Context) error {
 	c.Header("Cache-Control", "no-store")
 	c.Header("X-Accel-Buffering", "no") // nginx would gather the events
 	c.Status(nethttp.StatusOK)
+	ctx, cancel := s.during(c)
+	defer cancel()
 	stream := &stream{
-		streams: s, Listener: l, who: caller(c), ctx: c.Request.Context(),
+		streams: s, Listener: l, who: caller(c), ctx: ctx,
 		out: s.Writer(c), flush: nethttp.NewResponseController(c.Writer).Flush,
 	}
 	if stream.begin(page) == nil {
 		stream.follow(func() bool { return s.gate.still(c) })
 	}
 	return nil // the client is gone, or told, or should listen through another node
+}
+
+// during is the context of a stream. That of a session's ends with its cookie,
+// without a word: a browser comes again, with the cookie that it has by then.
+func (s *streams) during(c *gin.Context) (context.Context, context.CancelFunc) {
+	session, is := c.Value(contextSession).(ticket)
+	if !is {
+		return context.WithCancel(c.Request.Context())
+	}
+	return context.WithTimeout(c.Request.Context(), session.Expires.Sub(s.jobs.now()))
 }
 
 // topics reads what a client wants to listen to.
@@ -167,14 +179,10 @@ func (s *streams) page(c *gin.Context, topics []events.Topic, l *events.Listener
 // still reports whether the key of a request that was let pass would be again, for
 // the same. Of a store that is away nobody knows.
 func (g *gate) still(c *gin.Context) bool {
-	key, err := g.apiKey(c)
-	if err != nil {
-		return false
-	}
-	now, err := g.keys.find(c.Request.Context(), key)
+	now, _, err := g.who(c)
 	was := caller(c)
 	if err != nil {
-		return !errors.Is(err, rowmill.ErrNotFound)
+		return request.Describe(err).Status != nethttp.StatusUnauthorized
 	}
 	return now.account == was.account && now.role == was.role && now.dialect == was.dialect
 }
@@ -223,7 +231,7 @@ func (s *stream) begin(page []rowmill.Job) error {
 func (s *stream) follow(valid func() bool) {
 	beat := time.NewTicker(eventsBeat)
 	defer beat.Stop()
-	for checked := time.Now(); !s.draining(); {
+	for checked := time.Now(); !s.draining() && s.ctx.Err() == nil; {
 		if err := s.tellAll(s.Take()); err != nil {
 			return
 		}

@@ -37,14 +37,16 @@ type visit struct {
 // visits says for every route how it is asked. A route without an entry fails
 // the test: say in its entry how one account would reach for another's.
 var visits = map[string]visit{
-	"GET /livez":         {open: true},
-	"HEAD /livez":        {open: true},
-	"HEAD /readyz":       {open: true},
-	"GET /readyz":        {open: true, query: all("verbose")},
-	"GET /version":       {open: true},
-	"GET /metrics":       {open: true},
-	"GET /openapi.json":  {open: true},
-	"GET /console/*path": {open: true, status: 404, path: func(_, of *tenant) string { return "/console/" + of.jobs["done"] }},
+	"GET /livez":              {open: true},
+	"HEAD /livez":             {open: true},
+	"HEAD /readyz":            {open: true},
+	"GET /readyz":             {open: true, query: all("verbose")},
+	"GET /version":            {open: true},
+	"GET /metrics":            {open: true},
+	"GET /openapi.json":       {open: true},
+	"GET /console/*path":      {open: true, status: 404, path: func(_, of *tenant) string { return "/console/" + of.jobs["done"] }},
+	"POST /console/session":   {open: true, status: 401, body: func(of *tenant) string { return `{"key":"rk_` + of.user.id + `_x"}` }},
+	"DELETE /console/session": {open: true},
 	// With the signature of one's own object.
 	"GET /objects/*key":  {open: true, status: 403, path: signedPath("get")},
 	"HEAD /objects/*key": {open: true, status: 403, path: signedPath("head")},

@@ -76,7 +76,7 @@ func newKeyring(s keyStore, admin string, perMinute int, now func() time.Time) *
 func (k *keyring) find(ctx context.Context, key string) (principal, error) {
 	hash := sha256.Sum256([]byte(key))
 	if k.has && subtle.ConstantTimeCompare(hash[:], k.admin[:]) == 1 {
-		return principal{name: "configuration", account: DefaultAccount, role: RoleAdmin, perMinute: k.perMinute}, nil
+		return k.configured(), nil
 	}
 	id, secret, found := splitKey(key)
 	if !found {
@@ -90,6 +90,41 @@ func (k *keyring) find(ctx context.Context, key string) (principal, error) {
 	if subtle.ConstantTimeCompare(hash[:], kept.Hash) != 1 {
 		return principal{}, rowmill.ErrNotFound
 	}
+	return k.holder(kept)
+}
+
+// again returns whose key it is that was found once, by its id and mark, or
+// rowmill.ErrNotFound where it is not good any more or has another secret.
+func (k *keyring) again(ctx context.Context, id, mark string) (who principal, err error) {
+	if id == "" {
+		who = k.configured()
+	} else {
+		kept, err := k.lookup(ctx, id)
+		if err != nil {
+			return principal{}, err
+		}
+		if who, err = k.holder(kept); err != nil {
+			return principal{}, err
+		}
+	}
+	if id == "" && !k.has || who.mark != mark {
+		return principal{}, rowmill.ErrNotFound
+	}
+	return who, nil
+}
+
+// configured is who has the configured key.
+func (k *keyring) configured() principal {
+	return principal{mark: markOf(k.admin[:]), name: "configuration", account: DefaultAccount, role: RoleAdmin, perMinute: k.perMinute}
+}
+
+// markOf is the mark of a secret: enough of its hash to tell it from the one
+// that a rotated key has.
+func markOf(hash []byte) string { return hex.EncodeToString(hash[:min(8, len(hash))]) }
+
+// holder returns whose key it is, or rowmill.ErrNotFound where it is not good any
+// more.
+func (k *keyring) holder(kept store.Key) (principal, error) {
 	if expired(kept, k.now()) {
 		return principal{}, rowmill.ErrNotFound
 	}
@@ -97,7 +132,7 @@ func (k *keyring) find(ctx context.Context, key string) (principal, error) {
 		return principal{}, rowmill.ErrNotFound
 	}
 	who := principal{
-		keyID: kept.ID, name: kept.Name, account: kept.Account, role: kept.Role, dialect: kept.Dialect, perMinute: k.perMinute,
+		keyID: kept.ID, mark: markOf(kept.Hash), name: kept.Name, account: kept.Account, role: kept.Role, dialect: kept.Dialect, perMinute: k.perMinute,
 	}
 	if kept.RequestsPerMinute != nil {
 		who.perMinute = *kept.RequestsPerMinute

@@ -31,6 +31,26 @@ func newLimiter(now func() time.Time) *limiter {
 	return &limiter{now: now, full: map[string]time.Time{}, sweep: sweepAt}
 }
 
+// wait returns after which time there is room for a request; 0 where there is
+// now.
+func (l *limiter) wait(who principal) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, wait := l.next(who, l.now())
+	return wait
+}
+
+// next is when who may send a whole minute's requests again once one more is
+// counted, and how long that one has to wait.
+func (l *limiter) next(who principal, now time.Time) (full time.Time, wait time.Duration) {
+	full = l.full[who.keyID]
+	if full.Before(now) {
+		full = now
+	}
+	full = full.Add(time.Minute / time.Duration(who.perMinute))
+	return full, max(0, full.Sub(now)-time.Minute)
+}
+
 // take counts a request. Where it is one too many it is not counted, and take
 // returns after which time there is room for one.
 func (l *limiter) take(who principal) (wait time.Duration) {
@@ -40,12 +60,8 @@ func (l *limiter) take(who principal) (wait time.Duration) {
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	full := l.full[who.keyID]
-	if full.Before(now) {
-		full = now
-	}
-	full = full.Add(time.Minute / time.Duration(who.perMinute))
-	if wait = full.Sub(now) - time.Minute; wait > 0 {
+	full, wait := l.next(who, now)
+	if wait > 0 {
 		return wait
 	}
 	l.full[who.keyID] = full

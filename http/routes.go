@@ -50,7 +50,11 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	engine.GET("/openapi.json", health.openAPI)
 	engine.GET("/console/*path", serveConsole(s.Console))
 
-	own := &gate{Exchange: s.exchange, keys: ring, limits: newLimiter(s.Now), schemes: []string{schemeKey}}
+	sessions := newSessions(s.exchange, ring, s.Store, s.Now)
+	engine.POST("/console/session", handle(sessions.begin))
+	engine.DELETE("/console/session", handle(sessions.end))
+
+	own := (&gate{Exchange: s.exchange, keys: ring, limits: newLimiter(s.Now), schemes: []string{schemeKey}}).taking(sessions)
 	audit := &auditor{store: s.Store, logger: s.Logger, now: s.Now}
 	nodes := &nodes{Exchange: s.exchange, fleet: s.Service, audit: audit}
 	fleet := engine.Group("/v1/nodes", own.pass)
@@ -79,8 +83,8 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	v1.GET("/events", s.exchange.Do(s.newStreams(jobs, own, nodes).listen))
 	s.routeJobs(jobs, entrances{
 		own:       v1,
-		shared:    enter(engine.Group("/v1"), own.speaking(anthropic.HeaderKey, schemeKey, openai.Scheme)),
-		openai:    enter(engine.Group("/v1", exchange.Shaped(openai.Error)), own.speaking("", openai.Scheme, schemeKey)),
+		shared:    enter(engine.Group("/v1"), own.speaking(anthropic.HeaderKey, schemeKey, openai.Scheme).taking(sessions)),
+		openai:    enter(engine.Group("/v1", exchange.Shaped(openai.Error)), own.speaking("", openai.Scheme, schemeKey).taking(sessions)),
 		anthropic: enter(engine.Group("/v1", exchange.Shaped(anthropic.Error), anthropic.Identify), own.speaking(anthropic.HeaderKey, anthropic.Scheme, schemeKey)),
 	}, audit)
 

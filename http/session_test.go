@@ -1,0 +1,238 @@
+package http
+
+import (
+	nethttp "net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// signIn begins a session with a key and returns the header of its cookie.
+func (w *world) signIn(key string, headers ...string) []string {
+	w.Helper()
+	answer := w.do("POST", "/console/session", `{"key":"`+key+`"}`, append([]string{"Authorization", ""}, headers...)...).want(200)
+	return append(bare, "Cookie", answer.cookie().Name+"="+answer.cookie().Value)
+}
+
+// cookie is the one that an answer sets; the test fails where it sets none.
+func (a *answered) cookie() *nethttp.Cookie {
+	a.Helper()
+	cookies := (&nethttp.Response{Header: a.header}).Cookies()
+	if len(cookies) != 1 {
+		a.Fatalf("cookies %v", cookies)
+	}
+	return cookies[0]
+}
+
+func setupClock(t testing.TB, change ...func(*Config)) (*world, *clock) {
+	t.Helper()
+	c := &clock{at: time.Now()}
+	return setup(t, append(change, func(config *Config) { config.Now = c.now })...), c
+}
+
+func TestSession_StandsForAKey(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	k := w.newKey(`{"account":"acme","role":"user","dialect":"sdk"}`)
+	answer := w.do("POST", "/console/session", `{"key":"`+k.text+`"}`, bare...).want(200)
+	if body := answer.json(); body["account"] != "acme" || body["role"] != "user" {
+		t.Errorf("got %v", body)
+	}
+	cookie := answer.cookie()
+	if cookie.Name != "rowmill_session" || !cookie.HttpOnly || cookie.Secure || cookie.SameSite != nethttp.SameSiteStrictMode || cookie.Path != "/" || cookie.MaxAge != 12*60*60 {
+		t.Errorf("cookie %v", cookie)
+	}
+	session := append(bare, "Cookie", cookie.Name+"="+cookie.Value)
+	if me := w.get("/v1/me", session...).want(200).json(); me["account"] != "acme" || me["key_id"] != k.id {
+		t.Errorf("got %v", me)
+	}
+	id := w.submitted(`{"inputs":["a"],"model":"llama-3.1-8b"}`, session...)
+	if status := w.get("/v1/jobs/"+id, session...).want(200).json()["job"].(map[string]any)["status"]; status != "pending" { // not as in the key's dialect
+		t.Errorf("status %v", status)
+	}
+	w.get("/v1/models", session...).want(200)
+	w.get("/v1/files", session...).want(200)
+	w.get("/v1/messages/batches", session...).want(401)
+	w.get("/v1/keys", session...).wantError(403, "forbidden", "administrator")
+	w.get("/v1/job-cancel/"+id, session...).wantError(403, "session_not_valid_here", "POST")
+	w.do("POST", "/v1/jobs/"+id+"/cancel", "", session...).want(200)
+
+	// The header goes before the cookie, good or bad.
+	if me := w.get("/v1/me", "Cookie", session[3]).want(200).json(); me["account"] != DefaultAccount {
+		t.Errorf("got %v", me)
+	}
+	w.get("/v1/me", "Cookie", session[3], "Authorization", "Key rk_00_x").wantError(401, "unknown_key", "")
+	w.get("/v1/job-cancel/"+id, "Cookie", session[3]).want(404)
+
+	for _, text := range []string{k.text, k.id, "acme"} {
+		if strings.Contains(cookie.Value, text) {
+			t.Errorf("the cookie holds %s", text)
+		}
+	}
+}
+
+func TestSession_Ends(t *testing.T) {
+	t.Parallel()
+	w, clock := setupClock(t)
+	revoked, rotated, idle := w.newKey(`{}`), w.newKey(`{}`), w.newKey(`{}`)
+	one, two, three := w.signIn(revoked.text), w.signIn(rotated.text), w.signIn(idle.text)
+	configured := w.signIn(adminKey)
+	w.do("DELETE", "/v1/keys/"+revoked.id, "").want(200)
+	w.do("POST", "/v1/keys/"+rotated.id+"/rotate", "").want(200)
+	for _, session := range [][]string{one, two} {
+		w.get("/v1/me", session...).wantError(401, "session_expired", "sign in")
+	}
+	w.get("/v1/me", three...).want(200)
+	w.get("/v1/keys", configured...).want(200)
+	clock.pass(sessionTime)
+	w.get("/v1/me", three...).wantError(401, "session_expired", "sign in")
+	for _, value := range []string{"x", "", "AAAA", strings.Repeat("A", 200)} {
+		w.get("/v1/me", append(bare, "Cookie", "rowmill_session="+value)...).want(401)
+	}
+	if cookie := w.do("DELETE", "/console/session", "", bare...).want(200).cookie(); cookie.MaxAge >= 0 || cookie.Value != "" {
+		t.Errorf("cookie %v", cookie)
+	}
+}
+
+// The cookie of a configured key that has been replaced is no good, nor is one
+// where there is none any more.
+func TestSession_OfAnotherConfiguredKey(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	session := w.signIn(adminKey)
+	for _, key := range []string{"another", ""} {
+		other := setup(t, func(c *Config) { c.Store, c.AdminKey = w.store, key })
+		other.get("/v1/me", session...).wantError(401, "session_expired", "")
+	}
+}
+
+func TestSession_EveryNodeTakesIt(t *testing.T) {
+	t.Parallel()
+	a := setup(t)
+	b := setup(t, func(c *Config) { c.Store = a.store })
+	k := a.newKey(`{}`)
+	b.get("/v1/me", a.signIn(k.text)...).want(200)
+	a.get("/v1/me", b.signIn(k.text)...).want(200)
+}
+
+// Records that were restored hold another seal: who signs in again is taken.
+func TestSession_AnotherSeal(t *testing.T) {
+	t.Parallel()
+	w, clock := setupClock(t)
+	old := w.signIn(adminKey)
+	_, version, err := w.store.GetValue(t.Context(), sealValue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.store.PutValue(t.Context(), sealValue, []byte(`{"key":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`), version); err != nil {
+		t.Fatal(err)
+	}
+	other := setup(t, func(c *Config) { c.Store = w.store })
+	other.get("/v1/me", old...).want(401)
+	again := other.signIn(adminKey)
+	clock.pass(sealFresh)
+	w.get("/v1/me", again...).want(200)
+}
+
+func TestSession_SlidesWithUse(t *testing.T) {
+	t.Parallel()
+	w, clock := setupClock(t)
+	session := w.signIn(adminKey)
+	if got := w.get("/v1/me", session...).want(200).header.Get("Set-Cookie"); got != "" {
+		t.Errorf("renewed at once: %s", got)
+	}
+	for range 4 {
+		clock.pass(sessionTime / 2)
+		cookie := w.get("/v1/me", session...).want(200).cookie()
+		session = append(bare, "Cookie", cookie.Name+"="+cookie.Value)
+	}
+}
+
+func TestSession_UnderTLS(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	answer := w.do("POST", "/console/session", `{"key":"`+adminKey+`"}`, "Authorization", "", "X-Forwarded-Proto", "https").want(200)
+	cookie := answer.cookie()
+	if cookie.Name != "__Host-rowmill_session" || !cookie.Secure {
+		t.Errorf("cookie %v", cookie)
+	}
+	w.get("/v1/me", "Authorization", "", "X-Forwarded-Proto", "https", "Cookie", cookie.Name+"="+cookie.Value).want(200)
+	w.get("/v1/me", "Authorization", "", "X-Forwarded-Proto", "https", "Cookie", "rowmill_session="+cookie.Value).want(401)
+}
+
+// A page of another site neither acts with a session nor begins one.
+func TestSession_OtherSites(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.submitted(`{"inputs":["a"]}`)
+	session := w.signIn(adminKey)
+	for _, from := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "http://evil.example"}} {
+		w.do("POST", "/v1/jobs/"+id+"/cancel", "", append(session, from...)...).wantError(403, "cross_origin", "another site")
+		w.do("POST", "/console/session", `{"key":"`+adminKey+`"}`, append(bare, from...)...).wantError(403, "cross_origin", "")
+		w.do("DELETE", "/console/session", "", append(bare, from...)...).wantError(403, "cross_origin", "")
+		w.get("/v1/me", append(session, from...)...).want(200) // it cannot read the answer
+		w.do("POST", "/v1/jobs/"+id+"/cancel", "", from...).want(200)
+	}
+	w.do("POST", "/v1/jobs/"+id+"/cancel", "", append(session, "Origin", w.http.URL)...).want(200)
+}
+
+func TestSession_FailuresAreLimited(t *testing.T) {
+	t.Parallel()
+	w, clock := setupClock(t)
+	for range maxSignInFailures {
+		w.do("POST", "/console/session", `{"key":"rk_00_x"}`, bare...).wantError(401, "unknown_key", "")
+	}
+	limited := w.do("POST", "/console/session", `{"key":"`+adminKey+`"}`, bare...).wantError(429, "too_many_failures", "wait 6 s")
+	if limited.header.Get("Retry-After") != "6" {
+		t.Errorf("Retry-After %s", limited.header.Get("Retry-After"))
+	}
+	clock.pass(6 * time.Second)
+	w.signIn(adminKey)
+	for range 3 * maxSignInFailures { // those that succeed do not count
+		w.signIn(adminKey)
+	}
+	if strings.Contains(w.logs.String(), "rk_00_x") {
+		t.Error("the key was logged")
+	}
+}
+
+func TestSession_BodyOfSignIn(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.do("POST", "/console/session", `{}`, bare...).wantField("key", "missing")
+	w.do("POST", "/console/session", `{"key":1}`, bare...).wantField("key", "a string")
+	w.do("POST", "/console/session", `{"key":"a","user":"b"}`, bare...).wantField("user", "unknown")
+}
+
+func TestAddress(t *testing.T) {
+	t.Parallel()
+	for from, want := range map[string]string{
+		"10.0.0.1:5000": "10.0.0.1", "[::ffff:10.0.0.1]:5000": "10.0.0.1", "[2001:db8:1:2:3::4]:1": "2001:db8:1:2::/64",
+		"[fe80::1%eth0]:1": "fe80::/64", "pipe": "pipe",
+	} {
+		if got := address(&nethttp.Request{RemoteAddr: from}); got != want {
+			t.Errorf("%s: %s, want %s", from, got, want)
+		}
+	}
+}
+
+// A stream ends with its cookie; with its key it ends with a word.
+func TestSession_OfEvents(t *testing.T) {
+	t.Parallel()
+	w, clock := setupClock(t)
+	k := w.newKey(`{}`)
+	session := w.signIn(k.text)
+	clock.pass(sessionTime - 1500*time.Millisecond)
+	quiet := w.listening("/v1/events", session...)
+	quiet.ready()
+	for e, more := quiet.next(); more; e, more = quiet.next() {
+		t.Errorf("the stream ends with %v", e)
+	}
+	l := w.listening("/v1/events", w.signIn(k.text)...)
+	l.ready()
+	w.do("DELETE", "/v1/keys/"+k.id, "").want(200)
+	clock.pass(keysFresh)
+	if e, _ := l.next(); e.name != "expired" {
+		t.Errorf("got %v", e)
+	}
+}
