@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	nethttp "net/http"
 	"slices"
 	"strconv"
@@ -175,25 +174,4 @@ func (h *health) metrics(gatherer prometheus.Gatherer) gin.HandlerFunc {
 		})
 	}
 	return gin.WrapH(promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
-}
-
-// serveConsole serves the web page's files.
-func serveConsole(console fs.FS) gin.HandlerFunc {
-	if console == nil {
-		return func(c *gin.Context) {
-			c.String(nethttp.StatusNotFound, "This Rowmill has no web console. The API is described at /openapi.json.\n")
-		}
-	}
-	files := nethttp.StripPrefix("/console", nethttp.FileServerFS(console))
-	return func(c *gin.Context) {
-		name := strings.Trim(c.Param("path"), "/")
-		if name == "" {
-			name = "."
-		}
-		if _, err := fs.Stat(console, name); err != nil {
-			c.String(nethttp.StatusNotFound, "The console has no such page.\n")
-			return
-		}
-		files.ServeHTTP(c.Writer, c.Request)
-	}
 }

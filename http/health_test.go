@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/rowmill/rowmill/store"
 )
@@ -129,29 +128,6 @@ func TestMetrics_TimeRequestsByRoute(t *testing.T) {
 func TestMetrics_MayBeElsewhere(t *testing.T) {
 	t.Parallel()
 	setup(t, func(c *Config) { c.Gatherer = nil }).get("/metrics", bare...).wantError(404, "not_found", "not served")
-}
-
-func TestConsole_404WithAPlainSentenceUntilItExists(t *testing.T) {
-	t.Parallel()
-	w := setup(t)
-	for _, path := range []string{"/console/", "/console/jobs"} {
-		if got := string(w.get(path, bare...).want(404).text); !strings.Contains(got, "no web console") {
-			t.Errorf("%s: %q", path, got)
-		}
-	}
-}
-
-func TestConsole_ServesItsFiles(t *testing.T) {
-	t.Parallel()
-	w := setup(t, func(c *Config) {
-		c.Console = fstest.MapFS{"index.html": {Data: []byte("<h1>hello</h1>")}, "app.js": {Data: []byte("1")}}
-	})
-	if got := string(w.get("/console/", bare...).want(200).text); got != "<h1>hello</h1>" {
-		t.Errorf("got %q", got)
-	}
-	w.get("/console/app.js", bare...).want(200)
-	w.get("/console/nothing", bare...).want(404)
-	w.get("/console/..%2f..%2fetc/passwd", bare...).want(404)
 }
 
 // Load balancers ask with HEAD.

@@ -44,6 +44,8 @@ var visits = map[string]visit{
 	"GET /version":            {open: true},
 	"GET /metrics":            {open: true},
 	"GET /openapi.json":       {open: true},
+	"GET /":                   {open: true, status: 404},
+	"GET /console":            {open: true, status: 404},
 	"GET /console/*path":      {open: true, status: 404, path: func(_, of *tenant) string { return "/console/" + of.jobs["done"] }},
 	"POST /console/session":   {open: true, status: 401, body: func(of *tenant) string { return `{"key":"rk_` + of.user.id + `_x"}` }},
 	"DELETE /console/session": {open: true},

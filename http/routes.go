@@ -48,7 +48,11 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	engine.GET("/version", handle(health.showVersion))
 	engine.GET("/metrics", health.metrics(s.Gatherer))
 	engine.GET("/openapi.json", health.openAPI)
-	engine.GET("/console/*path", serveConsole(s.Console))
+	console := &pages{Exchange: s.exchange, console: s.Console}
+	for _, path := range []string{"/", "/console"} {
+		engine.GET(path, s.exchange.Do(console.enter))
+	}
+	engine.GET("/console/*path", console.show)
 
 	sessions := newSessions(s.exchange, ring, s.Store, s.Now)
 	engine.POST("/console/session", handle(sessions.begin))

@@ -19,7 +19,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	nethttp "net/http"
 	"time"
@@ -103,7 +102,7 @@ type Config struct {
 	// nil where the bucket has its own address.
 	Objects nethttp.Handler
 	// Console is the web page; nil answers 404 under /console/.
-	Console fs.FS
+	Console Console
 
 	// MaxBodyBytes bounds a request body. Default 512 MiB: a million rows of
 	// 500 bytes; more belongs into a file behind a URL.

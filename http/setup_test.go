@@ -32,7 +32,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	for _, file := range []string{"application/zip", layout.Parquet, "text/html", "text/javascript"} {
+	for _, file := range []string{"application/zip", layout.Parquet, "text/html", "text/javascript", "image/svg+xml"} {
 		openapi3filter.RegisterBodyDecoder(file, openapi3filter.FileBodyDecoder)
 	}
 	for _, stream := range []string{"application/x-ndjson", "text/event-stream"} {

@@ -50,6 +50,7 @@ func (m *Main) openAPI(ctx context.Context) error {
 		Logger: m.Logger, Registerer: m.Registry, Gatherer: m.Registry,
 		Now: m.now, EnginesOnly: m.Settings.Cluster.Role == settings.EnginesOnly,
 		AdminKey: m.Settings.APIKey.Reveal(), Version: http.Version(buildInfo()),
+		Console: nil,
 		Objects: objects, MaxBodyBytes: int64(set.MaxBody), MaxFileBytes: int64(set.MaxFile), MaxUploadBytes: int64(set.MaxUpload), MaxInputRows: m.Settings.Inputs.MaxRows, MaxRowBytes: int(m.Settings.Inputs.MaxRowBytes),
 		RequestsPerMinute: set.RequestsPerMinute, MaxKeys: set.MaxKeys, MaxStreams: set.MaxStreams,
 	}
