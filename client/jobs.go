@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rowmill/rowmill"
 )
@@ -89,6 +90,36 @@ type Page struct {
 func (c *Client) List(ctx context.Context, limit int, cursor string) (Page, error) {
 	var page Page
 	err := c.get(ctx, "/v1/list-jobs", paging(limit, cursor), &page)
+	return page, err
+}
+
+// Filter says which jobs are asked for. What is empty asks for nothing.
+type Filter struct {
+	Statuses []rowmill.Status
+	Model    string // or Function, as the job shows it
+	Text     string // in the name, id or description, in any case
+	Since    time.Time
+}
+
+// Find is List of the jobs that a filter fits. A page may be short, or empty, and
+// have others behind it: the service looks at 10,000 jobs for each.
+func (c *Client) Find(ctx context.Context, f Filter, limit int, cursor string) (Page, error) {
+	query := paging(limit, cursor)
+	var statuses []string
+	for _, s := range f.Statuses {
+		statuses = append(statuses, string(s))
+	}
+	since := ""
+	if !f.Since.IsZero() {
+		since = f.Since.Format(time.RFC3339Nano)
+	}
+	for name, value := range map[string]string{"status": strings.Join(statuses, ","), "model": f.Model, "q": f.Text, "since": since} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	var page Page
+	err := c.get(ctx, "/v1/list-jobs", query, &page)
 	return page, err
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// The acts of administration that are recorded.
+// The acts that are recorded.
 const (
 	actKeyCreate   = "key.create"
 	actKeyRotate   = "key.rotate"
@@ -23,6 +23,7 @@ const (
 	actSettingsSet = "settings.set"
 	actQuotasSet   = "quotas.set"
 	actNodeDrain   = "node.drain"
+	actJobsCancel  = "jobs.cancel"
 
 	actWebhookCreate = "webhook.create"
 	actWebhookChange = "webhook.change"
@@ -37,7 +38,8 @@ const (
 // maxAuditPage is the most entries of one page.
 const maxAuditPage = 100
 
-// An act is something that an administrator asks for.
+// An act is something that an administrator asks for, or that is done to many jobs
+// at once.
 type act struct {
 	name    string // one of the constants above
 	account string // whom it concerns
@@ -45,14 +47,14 @@ type act struct {
 	details any    // what was asked for; never a secret
 }
 
-// An auditor keeps the record of what administrators did.
+// An auditor keeps the record of acts.
 type auditor struct {
 	store  store.Audit
 	logger *slog.Logger
 	now    func() time.Time
 }
 
-// record does what an administrator asks for, behind an entry in the audit
+// record does what is asked for, behind an entry in the audit
 // record: there is no act without one. Where do fails, or its outcome is
 // unknown, a second entry says so.
 func (a *auditor) record(c *gin.Context, what act, do func(context.Context) error) error {
@@ -69,7 +71,7 @@ func (a *auditor) record(c *gin.Context, what act, do func(context.Context) erro
 		return fmt.Errorf("record what is asked for: %w", err)
 	}
 	if err = do(ctx); err == nil {
-		a.logger.Info("an administrator acted", exchange.KeyRequest, exchange.RequestID(c), "action", what.name, "account", what.account, "target", what.target, "by", who.keyID)
+		a.logger.Info("an act was recorded", exchange.KeyRequest, exchange.RequestID(c), "action", what.name, "account", what.account, "target", what.target, "by", who.keyID)
 		return nil
 	}
 	entry.ID, entry.At, entry.Failed = uuid.NewString(), a.now().UTC(), request.Describe(err).Code

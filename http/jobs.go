@@ -202,21 +202,25 @@ func whyOver(status rowmill.Status) string {
 	return "it already failed."
 }
 
-// list answers GET /v1/list-jobs: a page of jobs with limit, all of them
-// without.
+// maxJobsPage bounds a page of jobs.
+const maxJobsPage = 100
+
+// list answers GET /v1/list-jobs: a page of jobs with limit or a filter, all of
+// them without.
 func (j *jobs) list(c *gin.Context) error {
 	who := caller(c)
-	if _, paginated := c.GetQuery("limit"); !paginated {
-		return j.stream(c, who)
-	}
 	var p request.Problems
-	limit := queryInt(c, &p, "limit", 0, 1, 100)
+	limit := int(queryInt(c, &p, "limit", maxJobsPage, 1, maxJobsPage))
+	filter, filtered := queryFilter(c, &p)
 	if err := p.Err(); err != nil {
 		return err
 	}
-	page, next, err := j.store.List(c.Request.Context(), who.account, int(limit), c.Query("cursor"))
+	if _, paginated := c.GetQuery("limit"); !paginated && !filtered {
+		return j.stream(c, who)
+	}
+	page, next, all, err := j.filtered(c.Request.Context(), who.account, c.Query("cursor"), limit, filter)
 	if err != nil {
-		return fmt.Errorf("list jobs: %w", err)
+		return err
 	}
 	views := make([]any, len(page))
 	for i, job := range page {
@@ -224,7 +228,7 @@ func (j *jobs) list(c *gin.Context) error {
 			return err
 		}
 	}
-	exchange.Answer(c, nethttp.StatusOK, gin.H{"jobs": views, "next_cursor": orNull(next)})
+	exchange.Answer(c, nethttp.StatusOK, gin.H{"jobs": views, "next_cursor": orNull(next), "scanned_all": all})
 	return nil
 }
 

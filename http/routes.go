@@ -143,6 +143,8 @@ func (s *Server) routeJobs(jobs *jobs, by entrances, audit *auditor) {
 	v1.GET("/job-status/:job_id", handle(jobs.statusIn(dialect)))
 	v1.GET("/job-cancel/:job_id", handle(jobs.cancel))
 	v1.POST("/jobs/:job_id/cancel", handle(jobs.cancel))
+	v1.POST("/jobs/cancel", handle((&bulk{jobs, audit}).cancelAll))
+	v1.GET("/jobs/counts", handle((&tally{jobs: jobs}).show))
 	v1.GET("/list-jobs", do(jobs.list))
 	v1.DELETE("/jobs/:job_id/data", handle(jobs.deleteData))
 

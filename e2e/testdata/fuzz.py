@@ -38,7 +38,8 @@ BEYOND = {
     "listenEvents": ("topics",),
     "getResults": ("result_format",),  # the same as format
     "getUsage": ("from", "to"),  # which is before which, and how far
-    "listJobs": ("cursor",),
+    "listJobs": ("cursor", "since"),  # a time that there is
+    "cancelJobs": ("job_ids", "filter"),  # one of the two
     "listKeys": ("cursor",),
     "listAudit": ("cursor",),
     "listErrors": ("cursor",),

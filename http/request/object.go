@@ -117,6 +117,22 @@ func (o *Object) Objects(field string) []Object {
 	return found
 }
 
+// Object takes an object out of the object, to be read in turn, and reports
+// whether it was there.
+func (o *Object) Object(field string) (inner Object, given bool) {
+	raw, given := o.fields[field]
+	if !given {
+		return inner, false
+	}
+	delete(o.fields, field)
+	inner = Object{prefix: o.prefix + field + ".", Problems: o.Problems}
+	if inner.decode(raw) != nil {
+		o.Add(field, "must be an object")
+		return inner, false
+	}
+	return inner, true
+}
+
 // maxUnknown is how many unknown fields an answer names.
 const maxUnknown = 20
 

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
@@ -17,12 +19,27 @@ import (
 const maxPage = 100
 
 func (c *commands) list() *cobra.Command {
-	return listing[client.Job]{
+	var filter client.Filter
+	var statuses []string
+	cmd := listing[client.Job]{
 		what: "jobs", limit: 20,
-		again:  func([]string) string { return "rowmill jobs list" },
+		again: func([]string) string {
+			again := "rowmill jobs list"
+			if len(statuses) > 0 {
+				again += " --status " + quote(strings.Join(statuses, ","))
+			}
+			if filter.Text != "" {
+				again += " --search " + quote(filter.Text)
+			}
+			return again
+		},
 		header: []string{"JOB", "STATUS", "ROWS", "MODEL", "AGE", "NAME"},
 		fetch: func(ctx context.Context, api *client.Client, _ []string, limit int, cursor string) ([]client.Job, string, error) {
-			page, err := api.List(ctx, limit, cursor)
+			filter.Statuses = nil
+			for _, s := range statuses {
+				filter.Statuses = append(filter.Statuses, rowmill.Status(s))
+			}
+			page, err := api.Find(ctx, filter, limit, cursor)
 			if err != nil {
 				err = fmt.Errorf("list jobs: %w", err)
 			}
@@ -34,9 +51,12 @@ func (c *commands) list() *cobra.Command {
 	}.command(c, &cobra.Command{
 		Use:     "list",
 		Short:   "List jobs, newest first",
-		Example: "  rowmill jobs list\n  rowmill jobs list --all -o json | jq -r '.[] | select(.status == \"failed\") | .job_id'",
+		Example: "  rowmill jobs list\n  rowmill jobs list --status running,failed --search nightly\n  rowmill jobs list --all -o json | jq -r '.[] | select(.status == \"failed\") | .job_id'",
 		Args:    cobra.NoArgs,
 	})
+	cmd.Flags().StringSliceVar(&statuses, "status", nil, "those in these states alone")
+	cmd.Flags().StringVar(&filter.Text, "search", "", "those whose name, id or description holds it")
+	return cmd
 }
 
 func (c *commands) errors() *cobra.Command {

@@ -127,6 +127,8 @@ func TestList(t *testing.T) {
 	s := newService(t, done)
 	c := newCall(t, s)
 	c.run("list", "--limit", "2").want(t, 0, "more: rowmill jobs list --cursor 2")
+	c.run("list", "-n", "2", "--status", "running,failed", "--search", "a b").want(t, 0, "more: rowmill jobs list --status running,failed --search 'a b' --cursor 2")
+	c.run("list", "--limit", "2").want(t, 0, "")
 	lines := strings.Split(c.out.String(), "\n")
 	if len(lines) != 4 || !strings.HasPrefix(lines[0], "JOB") || !strings.Contains(lines[2], "job-1  running  1/2,000  m") {
 		t.Errorf("%q", lines)
