@@ -71,7 +71,10 @@ var visits = map[string]visit{
 	"POST /v1/jobs/:job_id/cancel": {path: func(_, of *tenant) string {
 		return "/v1/jobs/" + of.as(of.user).submitted(`{"inputs":["a"]}`) + "/cancel"
 	}},
-	"GET /v1/jobs/counts": {},
+	"GET /v1/jobs/:job_id/progress":      {shows: true},
+	"GET /v1/jobs/:job_id/timeline":      {},
+	"GET /v1/jobs/:job_id/errors/counts": {shows: true},
+	"GET /v1/jobs/counts":                {},
 	"POST /v1/jobs/cancel": {shows: true, audited: true, body: func(of *tenant) string {
 		return `{"job_ids":["` + of.as(of.user).submitted(`{"inputs":["a"]}`) + `"]}`
 	}},

@@ -154,7 +154,11 @@ func (s *Server) routeJobs(jobs *jobs, by entrances, audit *auditor) {
 	rows := &rows{jobs: jobs, archive: shelf}
 	v1.GET("/jobs/:job_id/rows/:row", handle(rows.show))
 	v1.GET("/jobs/:job_id/errors", handle(rows.failures))
+	v1.GET("/jobs/:job_id/errors/counts", handle(rows.countFailures))
 	v1.GET("/jobs/:job_id/preview", handle(rows.preview))
+	progress := &progress{jobs: jobs}
+	v1.GET("/jobs/:job_id/progress", handle(progress.show))
+	v1.GET("/jobs/:job_id/timeline", handle(progress.timeline))
 
 	quotas := &quotas{Exchange: s.exchange, store: s.Store, configured: s.Quotas, audit: audit}
 	v1.GET("/get-quotas", handle(quotas.get))

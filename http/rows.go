@@ -1,9 +1,11 @@
 package http
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	nethttp "net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -110,6 +112,57 @@ func (r *rows) failures(c *gin.Context) (any, error) {
 		body["next_cursor"] = fmt.Sprintf("%d.%d", more.Shard, more.After)
 	}
 	return body, err
+}
+
+const (
+	// maxFailuresLooked is how many failed rows are looked at to count them by their
+	// reasons: what is wrong with a job shows in fewer.
+	maxFailuresLooked = 100_000
+	// failuresAtOnce is how many of them are in memory at once, with up to 64 KiB of
+	// what the engine returned for each.
+	failuresAtOnce = 500
+)
+
+// failureCount is how many rows failed for one reason.
+type failureCount struct {
+	Code    string `json:"code"`
+	Rows    int64  `json:"rows"`
+	First   int64  `json:"first_row"`
+	Message string `json:"message"` // of the first
+}
+
+// countFailures answers GET /v1/jobs/{job_id}/errors/counts: the failed rows by
+// their codes, the most frequent first.
+func (r *rows) countFailures(c *gin.Context) (any, error) {
+	record, err := r.jobs.named(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := ofEstimate(record); err != nil {
+		return nil, err
+	}
+	counts, at, counted := []failureCount{}, map[string]int{}, 0
+	for place := archive.Beginning(); counted < maxFailuresLooked; {
+		found, more, err := r.archive.Failures(c.Request.Context(), record, place, min(failuresAtOnce, maxFailuresLooked-counted))
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			i, known := at[f.Code]
+			if !known {
+				i = len(counts)
+				at[f.Code] = i
+				counts = append(counts, failureCount{Code: f.Code, First: f.Row, Message: f.Message})
+			}
+			counts[i].Rows++
+		}
+		if counted += len(found); more == nil {
+			break
+		}
+		place = *more
+	}
+	slices.SortStableFunc(counts, func(a, b failureCount) int { return cmp.Compare(b.Rows, a.Rows) })
+	return gin.H{"counts": counts, "counted": counted, "failed_rows": record.Job.FailedRows}, nil
 }
 
 func parsePlace(cursor string) (place archive.Place, ok bool) {

@@ -1,0 +1,139 @@
+package http
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+func TestProgress_RatesAndWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	w, clock := setupClock(t)
+	w.service.waiting = "" // nothing
+	f := w.running(`{"inputs":["a"],"model":"llama-3.1-8b"}`, 1000)
+	path := "/v1/jobs/" + f.JobID + "/progress"
+	started := *w.record(f.JobID).Job.Started
+	at := func(seconds float64, rows int64) map[string]any {
+		t.Helper()
+		clock.set(started.Add(time.Duration(seconds * float64(time.Second))))
+		part := store.Part{Key: fmt.Sprint(rows), Rows: rows}
+		if err := w.store.CommitParts(t.Context(), f, []store.Part{part}, store.Totals{Rows: rows, OutputTokens: 10 * rows}); err != nil {
+			t.Fatal(err)
+		}
+		return w.get(path).want(200).json()
+	}
+	body := at(10, 0)
+	if body["rows_per_second"] != 0.0 || body["eta_seconds"] != nil || body["num_rows"] != 1000.0 || body["waits_for"] != nil {
+		t.Errorf("%v", body)
+	}
+	// The first sample is as old as the first question.
+	if body = at(20, 100); body["rows_per_second"] != 10.0 || body["tokens_per_second"] != 100.0 || body["eta_seconds"] != 90.0 {
+		t.Errorf("%v", body)
+	}
+	if body["eta_low"] != 81.0 || body["eta_high"] != 198.0 { // by 10 and by 5 rows a second
+		t.Errorf("%v", body)
+	}
+	if cost, is := body["cost_so_far"].(float64); !is || cost <= 0 {
+		t.Errorf("%v", body)
+	}
+	// Nothing is heard of it for long: the rate is that since the start.
+	if body = at(20+400, 420); body["rows_per_second"] != 1.0 || body["eta_seconds"] != 580.0 {
+		t.Errorf("%v", body)
+	}
+}
+
+func TestProgress_BeforeAndAfter(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.service.waiting = "waits for a server"
+	pending := w.get("/v1/jobs/" + w.submitted(`{"inputs":["a"]}`) + "/progress").want(200).json()
+	if pending["rows_per_second"] != nil || pending["eta_seconds"] != nil || pending["waits_for"] != "waits for a server" || pending["message"] != "waits for a server" {
+		t.Errorf("%v", pending)
+	}
+	over := w.get("/v1/jobs/" + w.succeeded(`{"inputs":["a"]}`, answers("x", "")) + "/progress").want(200).json()
+	if over["rows_per_second"] == nil || over["eta_seconds"] != nil || over["waits_for"] != nil || over["message"] != "Job completed successfully" {
+		t.Errorf("%v", over)
+	}
+	w.get("/v1/jobs/"+unknownIDs[0]+"/progress").wantError(404, "job_not_found", "")
+}
+
+// What is remembered is bounded, in samples and in jobs.
+func TestTrack_IsBounded(t *testing.T) {
+	t.Parallel()
+	var track track
+	now := time.Unix(1_700_000_000, 0)
+	for i := range 3 * int(samplesKept/samplesEvery) {
+		now = now.Add(samplesEvery / 2)
+		track.note("one", sample{at: now, rows: int64(i)})
+	}
+	if n := len(track.samples["one"]); n > int(samplesKept/samplesEvery)+1 || n < int(samplesKept/samplesEvery)-1 {
+		t.Errorf("%d samples", n)
+	}
+	for i := range 2 * maxSampled {
+		now = now.Add(time.Millisecond)
+		track.note(fmt.Sprint(i), sample{at: now})
+	}
+	if n := len(track.samples); n != maxSampled {
+		t.Errorf("%d jobs", n)
+	}
+	if _, kept := track.samples[fmt.Sprint(2*maxSampled-1)]; !kept {
+		t.Error("the last was forgotten")
+	}
+}
+
+func TestTimeline(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a"]}`, answers("x", ""))
+	whats := func(id string) (all []string) {
+		t.Helper()
+		last := ""
+		for _, e := range w.get("/v1/jobs/" + id + "/timeline").want(200).json()["events"].([]any) {
+			event := e.(map[string]any)
+			if at := event["at"].(string); at < last && len(at) == len(last) {
+				t.Errorf("%v is out of order", event)
+			}
+			last = event["at"].(string)
+			all = append(all, fmt.Sprintf("%v %v", event["what"], event["detail"]))
+		}
+		return all
+	}
+	if got := fmt.Sprintf("%q", whats(id)); got != `["created " "started " "completed Job completed successfully"]` {
+		t.Error(got)
+	}
+	cancelled := w.submitted(`{"inputs":["a"]}`)
+	w.get("/v1/job-cancel/" + cancelled).want(200)
+	next := w.do("POST", "/v1/jobs/"+cancelled+"/resume", "").want(200).json()["results"].(string)
+	w.do("DELETE", "/v1/jobs/"+id+"/data", "").want(200)
+	if got := fmt.Sprintf("%q", whats(id)); got != `["created " "started " "completed Job completed successfully" "input_removed " "data_removed "]` {
+		t.Error(got)
+	}
+	if got := fmt.Sprintf("%q", whats(cancelled)); got != fmt.Sprintf(`["created " "completed Job was cancelled" "continued %s"]`, next) {
+		t.Error(got)
+	}
+	if got := fmt.Sprintf("%q", whats(next)); got != fmt.Sprintf(`["created continues %s"]`, cancelled) {
+		t.Error(got)
+	}
+}
+
+func TestErrors_CountedByCode(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	rows := answers("x", "", "", "y", "")
+	rows[1].out.Err.Code, rows[1].out.Err.Message = "rare", "once"
+	want := fmt.Sprintf(`{"counts":[{"code":%q,"rows":2,"first_row":2,"message":%q},{"code":"rare","rows":1,"first_row":1,"message":"once"}],"counted":3,"failed_rows":0}`, // of the record, which the test leaves so
+		rows[2].out.Err.Code, rows[2].out.Err.Message)
+	id := w.succeeded(`{"inputs":["a"]}`, rows)
+	w.get("/v1/jobs/" + id + "/errors/counts").wantBody(want)
+
+	f := w.running(`{"inputs":["a"]}`, 5)
+	w.get("/v1/jobs/" + f.JobID + "/errors/counts").wantBody(`{"counts":[],"counted":0,"failed_rows":0}`)
+	w.commit(f, w.part(f, schemaOf(w.record(f.JobID), rowmill.IDNull), 0, 0, rows, "0.parquet"))
+	w.get("/v1/jobs/" + f.JobID + "/errors/counts").wantBody(want)
+
+	w.do("DELETE", "/v1/jobs/"+id+"/data", "").want(200)
+	w.get("/v1/jobs/"+id+"/errors/counts").wantError(410, "results_expired", "")
+}
