@@ -66,6 +66,9 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	fleet.POST("/:node/drain", handle(nodes.drain))
 
 	engine.GET("/v1/me", own.pass, handle((&self{service: s.Service, version: s.Version.Version}).show))
+	servers := &engines{service: s.Service, now: s.Now}
+	engine.GET("/v1/engines", own.pass, handle(servers.list))
+	engine.GET("/v1/stats", own.pass, handle(servers.stats))
 	engine.GET("/v1/actors", own.pass, handle(nodes.actors))
 	engine.GET("/v1/diagnosis", own.pass, handle(nodes.diagnose))
 

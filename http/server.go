@@ -39,6 +39,7 @@ type Service interface {
 	Fleet
 	Watched
 	Doctor
+	Metered
 
 	// Submitted says that a job was just stored.
 	Submitted(record store.Record)

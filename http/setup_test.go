@@ -60,6 +60,17 @@ type fakeService struct {
 	actorsErr error
 	drained   []string
 	drainErr  error
+	engines   []Engine
+	points    func() []Point
+}
+
+func (f *fakeService) EngineList(context.Context) []Engine { return f.engines }
+
+func (f *fakeService) Points() []Point {
+	if f.points == nil {
+		return nil
+	}
+	return f.points()
 }
 
 func (f *fakeService) Submitted(record store.Record) {

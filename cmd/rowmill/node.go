@@ -92,6 +92,7 @@ type Main struct {
 	durability func(ctx context.Context) ([]string, error) // what Store's settings can lose; nil: nothing
 	folder     *dir.Bucket                                 // Bucket where it is a directory; nil otherwise
 	gpus       *gpu.Monitor
+	meter      *meter // what Pipeline has done of late
 	search     serverSearch
 
 	peers      *peer.Server // nil on a node alone
@@ -120,7 +121,7 @@ func (m *Main) Run(ctx context.Context) error {
 	m.failed = make(chan error, 2)
 	for _, step := range []func(context.Context) error{
 		m.openMetrics, m.openStore, m.openBucket, m.settle, m.openEngines,
-		m.openListener, m.openCluster, m.openPipeline, m.openDiscovery, m.openAPI,
+		m.openListener, m.openCluster, m.openPipeline, m.openDiscovery, m.openMeter, m.openAPI,
 	} {
 		if err := step(ctx); err != nil {
 			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTimeout)

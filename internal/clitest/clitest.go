@@ -36,6 +36,7 @@ type Idle struct {
 	http.Fleet
 	http.Watched
 	http.Doctor
+	http.Metered
 }
 
 // Submitted does nothing.

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/offer"
+)
+
+// engineRateOver is over how long the rate of an engine is taken.
+const engineRateOver = time.Minute
+
+// A meter remembers what the node has done, from the metrics that it keeps anyway.
+type meter struct {
+	read func(time.Time) (reading, error)
+
+	mu     sync.Mutex
+	last   *reading  // nil before the first
+	recent []reading // those of engineRateOver, oldest first
+	points []http.Point
+}
+
+// A reading is what the metrics say at a time.
+type reading struct {
+	at                       time.Time
+	done, failed             float64
+	inputTokens, outputToken float64
+	answers                  map[string]float64 // by engine
+	inFlight, window         int
+}
+
+// take remembers one more reading.
+func (m *meter) take(now time.Time) error {
+	r, err := m.read(now)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last := m.last; last != nil {
+		m.points = append(m.points, http.Point{
+			At: now.UTC(), Rows: int64(r.done - last.done + r.failed - last.failed), Failed: int64(r.failed - last.failed),
+			InputTokens: int64(r.inputTokens - last.inputTokens), OutputTokens: int64(r.outputToken - last.outputToken),
+			InFlight: r.inFlight, Window: r.window,
+		})
+		m.points = slices.DeleteFunc(m.points, func(p http.Point) bool { return now.Sub(p.At) > http.StatsKept })
+	}
+	m.last = &r
+	m.recent = slices.DeleteFunc(append(m.recent, r), func(r reading) bool { return now.Sub(r.at) > engineRateOver })
+	return nil
+}
+
+func (m *meter) all() []http.Point {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.points)
+}
+
+// rate is how many rows an engine has answered a second of late; nil before that
+// is known.
+func (m *meter) rate(engine string) *exchange.Decimal {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.recent) < 2 {
+		return nil
+	}
+	first, last := m.recent[0], m.recent[len(m.recent)-1]
+	rate := exchange.Decimal(max(0, last.answers[engine]-first.answers[engine]) / last.at.Sub(first.at).Seconds()) // one that has come anew counts from 0
+	return &rate
+}
+
+// openMeter reads the metrics every http.StatsStep.
+func (m *Main) openMeter(ctx context.Context) error {
+	m.meter = &meter{read: m.reading}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		due := time.NewTicker(http.StatsStep)
+		defer due.Stop()
+		for {
+			if err := m.meter.take(m.now()); err != nil {
+				m.Logger.Warn("reading the node's own metrics failed", "err", err)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-due.C:
+			}
+		}
+	}()
+	m.opened("meter", func(context.Context) error {
+		cancel()
+		<-over
+		return nil
+	})
+	return nil
+}
+
+// reading reads the metrics.
+func (m *Main) reading(now time.Time) (reading, error) {
+	r := reading{at: now, answers: map[string]float64{}}
+	families, err := m.Registry.Gather()
+	if err != nil {
+		return r, err
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			label := func(name string) string {
+				for _, pair := range metric.GetLabel() {
+					if pair.GetName() == name {
+						return pair.GetValue()
+					}
+				}
+				return ""
+			}
+			count := metric.GetCounter().GetValue()
+			switch family.GetName() + " " + label("outcome") + label("direction") {
+			case "rowmill_rows_total done":
+				r.done += count
+			case "rowmill_rows_total failed":
+				r.failed += count
+			case "rowmill_tokens_total input":
+				r.inputTokens += count
+			case "rowmill_tokens_total output":
+				r.outputToken += count
+			case "rowmill_engine_request_seconds ":
+				r.answers[label("engine")] += float64(metric.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	for _, e := range m.Pipeline.Engines() {
+		if e.Up {
+			limit, inFlight, _ := e.Load()
+			r.window, r.inFlight = r.window+limit, r.inFlight+inFlight
+		}
+	}
+	return r, nil
+}
+
+// Points are what this node has done of late.
+func (s service) Points() []http.Point { return s.node.meter.all() }
+
+// EngineList lists the inference servers of all nodes.
+func (s service) EngineList(context.Context) []http.Engine {
+	var all []http.Engine
+	self := ""
+	for _, n := range s.System.Nodes() {
+		if n.Self {
+			self = n.Name
+			continue
+		}
+		for _, e := range n.Servers {
+			all = append(all, s.node.remoteEngine(n.Name, e))
+		}
+	}
+	for _, e := range s.Engines() {
+		all = append(all, s.node.ownEngine(self, e))
+	}
+	return all
+}
+
+// remoteEngine is an engine of another node, as that describes it.
+func (m *Main) remoteEngine(node string, e nodes.Engine) http.Engine {
+	return http.Engine{
+		Node: node, Name: e.Name, Kind: orNull(e.Kind), State: http.EngineUp, Models: m.engineModels(e.Models), Window: e.Window, InFlight: e.InFlight,
+		LastError: orNull(resting(e.Resting)), Simulated: e.Simulated,
+	}
+}
+
+func (m *Main) ownEngine(node string, e actors.EngineStatus) http.Engine {
+	url := "http://" + m.host(e.Name)
+	for _, named := range m.Settings.Engines {
+		if named.DisplayName() == e.Name && strings.HasPrefix(named.URL, "https:") {
+			url = "https://" + named.Host()
+		}
+	}
+	since := e.Since.UTC()
+	shown := http.Engine{
+		Node: node, Name: e.Name, Kind: orNull(e.Info.Kind), URL: &url, State: http.EngineDown, Since: &since,
+		Models: m.engineModels(e.Info.Models), Rows: m.meter.rate(e.Name), Simulated: e.Info.Simulated,
+	}
+	if e.Up {
+		shown.State, shown.LastError = http.EngineUp, orNull(resting(e.Resting))
+		shown.Window, shown.InFlight, _ = e.Load()
+	} else if e.Err != nil {
+		shown.LastError = orNull(short(e.Err))
+	}
+	if e.Since.IsZero() {
+		shown.Since = nil
+	}
+	return shown
+}
+
+// resting is why rows of some models do not go to an engine for now; empty where
+// all do.
+func resting(routes map[engine.Route]string) string {
+	var why []string
+	for route, reason := range routes {
+		why = append(why, fmt.Sprintf("no rows of %s for now: %s", route, reason))
+	}
+	slices.Sort(why)
+	return strings.Join(why, "; ")
+}
+
+// engineModels are the models of a server by the ids that jobs name.
+func (m *Main) engineModels(served []engine.ServedModel) (models []http.EngineModel) {
+	all := offer.New(m.Catalog, func() []offer.Server { return []offer.Server{{Models: served}} })
+	for _, offered := range all.List() {
+		for _, s := range offered.Servers {
+			models = append(models, http.EngineModel{ID: offered.Model.ID, Name: s.Models[0].Name, Kind: orNull(string(offered.Model.Kind))})
+		}
+	}
+	return models
+}
