@@ -24,10 +24,10 @@ type Metered interface {
 }
 
 const (
-	// StatsStep is what one Point covers, and StatsKept for how long Points are
-	// kept: enough for a chart of what goes on now. Longer histories are for
-	// those who collect the metrics.
+	// StatsStep is what one Point covers.
 	StatsStep = 5 * time.Second
+	// StatsKept is for how long Points are kept: enough for a chart of what goes on
+	// now. Longer histories are for those who collect the metrics.
 	StatsKept = time.Hour
 )
 

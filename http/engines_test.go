@@ -40,7 +40,8 @@ func TestStats(t *testing.T) {
 	w.service.points = func() []Point {
 		return []Point{
 			{At: now.Add(-10 * time.Second), Rows: 5, Failed: 1, InputTokens: 100, OutputTokens: 50, InFlight: 7, Window: 8},
-			{At: now.Add(-5 * time.Second), Rows: 6}, {At: now},
+			{At: now.Add(-5 * time.Second), Rows: 6},
+			{At: now},
 		}
 	}
 	w.get("/v1/stats?range=10").wantBody(`{"node": "gpu1", "step_seconds": 5, "points": [
