@@ -142,6 +142,12 @@ func (s service) DrainNode(ctx context.Context, id string) error { return s.Syst
 // Diagnose is not asked for here.
 func (service) Diagnose(context.Context) ([]api.Diagnosis, error) { return nil, nil }
 
+// EngineList is not asked for here.
+func (service) EngineList(context.Context) []api.Engine { return nil }
+
+// Points is not asked for here.
+func (service) Points() []api.Point { return nil }
+
 // Actors is not asked for here.
 func (service) Actors(context.Context, api.ActorFilter) ([]api.Actor, []api.Answered, error) {
 	return nil, nil, nil
