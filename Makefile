@@ -24,7 +24,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release demo cluster test test/race virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/tokens bench/virtual clean help
+.PHONY: build release demo cluster console console/dev console/check test test/race virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/tokens bench/virtual clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -41,6 +41,17 @@ demo: build ## run a thousand rows through a node of your own and show what come
 
 cluster: build ## run three nodes with Redis, an S3 server and simulated GPUs until Ctrl-C
 	deploy/cluster.sh
+
+console: ## build the web console anew and pack it into console/dist; takes Node 20
+	cd console/web && npm ci --no-audit --no-fund && npm run build
+	$(GO) run ./console/pack console/.build console/dist
+
+console/dev: ## the console from its sources, against a node (ROWMILL_URL, default http://127.0.0.1:8088)
+	cd console/web && npm ci --no-audit --no-fund && npm run dev
+
+console/check: ## whether console/dist is what the sources make
+	cd console/web && npm ci --no-audit --no-fund
+	out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && (cd console/web && CONSOLE_OUT="$$out" npm run build) && $(GO) run ./console/pack -check "$$out" console/dist
 
 test: ## test everything; needs nothing but Go
 	packages=$$($(GO) list ./...) && $(GO) test $$(echo "$$packages" | grep -v '/e2e')

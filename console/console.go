@@ -1,0 +1,99 @@
+// Package console holds the web console as it is built from web/: compressed
+// files and the template of its index. Who may see them, and how they are
+// served, is not its business.
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+)
+
+//go:embed all:dist
+var dist embed.FS
+
+// A Site is the built console. It never changes.
+type Site struct {
+	files map[string][]byte // gzip, by the name without .gz
+	index []byte
+}
+
+// Files answers the console of this binary.
+var Files = sync.OnceValue(func() *Site {
+	s, err := read(dist)
+	if err != nil {
+		panic(err) // what is embedded is broken
+	}
+	return s
+})
+
+// Open answers a file, compressed by gzip, and its content type. hashed says
+// that the name holds a hash of the content, which then never changes.
+// The index is no file: see Index.
+func (s *Site) Open(name string) (gz []byte, contentType string, hashed, ok bool) {
+	gz, ok = s.files[name]
+	if !ok {
+		return nil, "", false, false
+	}
+	return gz, contentTypeOf(name), strings.HasPrefix(name, "assets/"), true
+}
+
+// Index answers the page, uncompressed, in which {{nonce}} is to be replaced.
+func (s *Site) Index() []byte { return bytes.Clone(s.index) }
+
+func read(dist fs.FS) (*Site, error) {
+	s := &Site{files: make(map[string][]byte)}
+	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(dist, name)
+		if err != nil {
+			return err
+		}
+		name = strings.TrimSuffix(strings.TrimPrefix(name, "dist/"), ".gz")
+		if name == "index.html" {
+			s.index, err = gunzip(b)
+			return err
+		}
+		s.files[name] = b
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the console: %w", err)
+	}
+	if s.index == nil {
+		return nil, fmt.Errorf("read the console: no index.html")
+	}
+	return s, nil
+}
+
+func gunzip(b []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
+// contentTypeOf does not ask the tables of the machine, which differ.
+func contentTypeOf(name string) string {
+	switch path.Ext(name) {
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".md":
+		return "text/plain; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	default:
+		return "application/octet-stream"
+	}
+}

@@ -1,0 +1,119 @@
+// Pack compresses a built console to what is committed of it. The gzip of the
+// standard library makes the same bytes on every machine.
+//
+//	pack FROM TO          replaces TO by FROM's files, each as .gz
+//	pack -check FROM TO   says where TO holds anything else
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+func main() {
+	check := flag.Bool("check", false, "compare the contents, and write nothing")
+	flag.Parse()
+	if flag.NArg() != 2 {
+		fmt.Fprintln(os.Stderr, "usage: pack [-check] FROM TO")
+		os.Exit(2)
+	}
+	run := write
+	if *check {
+		run = compare
+	}
+	if err := run(flag.Arg(0), flag.Arg(1)); err != nil {
+		fmt.Fprintln(os.Stderr, "pack:", err)
+		os.Exit(1)
+	}
+}
+
+func write(from, to string) error {
+	built, err := files(from)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	for name, b := range built {
+		var packed bytes.Buffer
+		w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+		if err := w.Close(); err != nil {
+			return err
+		}
+		file := filepath.Join(to, name+".gz")
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, packed.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func compare(from, to string) error {
+	built, err := files(from)
+	if err != nil {
+		return err
+	}
+	packed, err := files(to)
+	if err != nil {
+		return err
+	}
+	var differ []string
+	for name, b := range packed {
+		name = strings.TrimSuffix(name, ".gz")
+		r, err := gzip.NewReader(bytes.NewReader(b))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		was, err := io.ReadAll(r)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if is, ok := built[name]; !ok || !bytes.Equal(is, was) {
+			differ = append(differ, name)
+		}
+		delete(built, name)
+	}
+	for name := range built {
+		differ = append(differ, name)
+	}
+	if len(differ) > 0 {
+		slices.Sort(differ)
+		return fmt.Errorf("%s is not what the sources make (run make console):\n  %s", to, strings.Join(differ, "\n  "))
+	}
+	return nil
+}
+
+// files reads all files below a folder, by their paths with slashes.
+func files(folder string) (map[string][]byte, error) {
+	found := make(map[string][]byte)
+	err := filepath.WalkDir(folder, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(folder, file)
+		if err != nil {
+			return err
+		}
+		found[filepath.ToSlash(name)], err = os.ReadFile(file)
+		return err
+	})
+	return found, err
+}

@@ -1,0 +1,74 @@
+const root = new URL('../', document.baseURI)
+
+export const apiURL = (path: string) => new URL(path.slice(1), root).href
+
+export type FieldError = { field: string; message: string }
+
+// An ApiError is an answer that is none: code is empty where the node was not reached.
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly code = '',
+    readonly requestID: string | null = null,
+    readonly fields: FieldError[] = [],
+  ) {
+    super(message)
+  }
+}
+
+const signedOut = new EventTarget()
+
+export const onSignedOut = (f: () => void) => {
+  signedOut.addEventListener('out', f)
+  return () => signedOut.removeEventListener('out', f)
+}
+
+export const signOut = () => signedOut.dispatchEvent(new Event('out'))
+
+type Options = { method?: string; body?: unknown; headers?: Record<string, string>; signal?: AbortSignal }
+
+export async function request(path: string, options: Options = {}): Promise<Response> {
+  const { body, headers, ...rest } = options
+  const form = body instanceof FormData
+  let answer: Response
+  try {
+    answer = await fetch(apiURL(path), {
+      ...rest,
+      credentials: 'same-origin',
+      headers: { Accept: 'application/json', ...(body && !form ? { 'Content-Type': 'application/json' } : {}), ...headers },
+      body: body === undefined ? undefined : form ? body : JSON.stringify(body),
+    })
+  } catch (e) {
+    if (options.signal?.aborted) throw e
+    throw new ApiError(0, 'The node cannot be reached.')
+  }
+  if (answer.ok) return answer
+  if (answer.status === 401 && path !== '/console/session') signOut()
+  throw await errorOf(answer)
+}
+
+// Routes of other dialects wrap their errors.
+async function errorOf(answer: Response) {
+  const body = await answer.json().catch(() => ({}))
+  const e = typeof body.error === 'object' && body.error ? body.error : body
+  return new ApiError(
+    answer.status,
+    e.message || `${answer.status} ${answer.statusText}`,
+    e.code ?? '',
+    body.request_id ?? answer.headers.get('X-Request-Id'),
+    e.errors ?? [],
+  )
+}
+
+export const get = async <T>(path: string, signal?: AbortSignal): Promise<T> => (await request(path, { signal })).json()
+
+export const send = async <T>(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<T> =>
+  (await request(path, { method, body, headers })).json()
+
+export const query = (params: Record<string, string | number | boolean | null | undefined>) => {
+  const q = new URLSearchParams()
+  for (const [k, v] of Object.entries(params)) if (v !== undefined && v !== null && v !== '') q.set(k, String(v))
+  const s = q.toString()
+  return s && `?${s}`
+}

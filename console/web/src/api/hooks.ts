@@ -1,0 +1,62 @@
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient, type QueryClient } from '@tanstack/react-query'
+import { notifications } from '@mantine/notifications'
+import { ApiError, get } from './client'
+import type { Me, Role } from './types'
+
+// Queries are known by their path, so that what changes something can say which
+// paths it concerns.
+type GetOptions<T> = { enabled?: boolean; every?: number | false | ((data: T | undefined) => number | false); fresh?: number }
+
+export const useGet = <T>(path: string, { enabled, every, fresh }: GetOptions<T> = {}) =>
+  useQuery<T, ApiError>({
+    queryKey: [path],
+    queryFn: ({ signal }) => get<T>(path, signal),
+    enabled,
+    staleTime: fresh,
+    refetchInterval: typeof every === 'function' ? (q) => every(q.state.data) : every,
+  })
+
+// usePages follows a cursor, given in the parameter of that name.
+export function usePages<P>(path: string, next: (page: P) => string | null | undefined, parameter = 'cursor', every: number | false = false) {
+  const join = path.includes('?') ? '&' : '?'
+  return useInfiniteQuery<P, ApiError, { pages: P[]; pageParams: unknown[] }, string[], string>({
+    queryKey: [path, 'pages'],
+    queryFn: ({ pageParam, signal }) => get<P>(pageParam ? `${path}${join}${parameter}=${encodeURIComponent(pageParam)}` : path, signal),
+    refetchInterval: every,
+    initialPageParam: '',
+    getNextPageParam: (page) => next(page) || undefined,
+  })
+}
+
+export const refresh = (client: QueryClient, ...paths: string[]) =>
+  client.invalidateQueries({ predicate: (q) => paths.some((p) => String(q.queryKey[0]).startsWith(p)) })
+
+// useAct runs something that changes what there is, says how that went, and has
+// the paths that it concerns read again.
+export function useAct<A = void, R = unknown>(act: (a: A) => Promise<R>, options: { done?: (r: R) => string | null; paths?: string[] } = {}) {
+  const client = useQueryClient()
+  return useMutation<R, Error, A>({
+    mutationFn: act,
+    onSuccess: (r) => {
+      const message = options.done?.(r)
+      if (message) notifications.show({ message, color: 'teal' })
+      if (options.paths) void refresh(client, ...options.paths)
+    },
+    onError: (e) => notifications.show({ title: 'That did not work', message: describe(e), color: 'red', autoClose: 12_000 }),
+  })
+}
+
+export function describe(e: Error): string {
+  if (!(e instanceof ApiError)) return e.message
+  const fields = e.fields.map((f) => `${f.field}: ${f.message}`).join('; ')
+  return [e.message, fields, e.requestID && `request ${e.requestID}`].filter(Boolean).join(' · ')
+}
+
+export const useMe = () => useGet<Me>('/v1/me', { fresh: 60_000 })
+
+// useCan says what the signed-in key may do; the node decides all the same.
+export function useCan() {
+  const { data: me } = useMe()
+  const role: Role = me?.role ?? 'reader'
+  return { act: role !== 'reader', administer: role === 'admin', operate: !!me?.operator }
+}

@@ -1,0 +1,60 @@
+const whole = new Intl.NumberFormat('en')
+const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 })
+
+export const none = '–'
+
+export const number = (n: number | null | undefined) => (n == null ? none : whole.format(n))
+
+export const compact = (n: number | null | undefined) => (n == null ? none : n < 10_000 ? whole.format(Math.round(n)) : short.format(n))
+
+export const rate = (n: number | null | undefined, unit: string) =>
+  n == null ? none : `${n >= 100 ? compact(n) : n.toFixed(n >= 10 ? 1 : 2)} ${unit}`.trimEnd()
+
+// percent is cut, not rounded: 100 % means that nothing is left.
+export const percent = (done: number, all: number | null | undefined) => {
+  if (!all) return none
+  const p = Math.floor((done / all) * 1000) / 10
+  return `${done >= all ? '100' : p.toFixed(1)} %`
+}
+
+export const usd = (n: number | null | undefined) =>
+  n == null ? none : n === 0 ? '$0' : n < 0.01 ? `$${n.toPrecision(2)}` : `$${n.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`
+
+export const bytes = (n: number | null | undefined) => {
+  if (n == null) return none
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
+  let i = 0
+  while (n >= 1024 && i < units.length - 1) {
+    n /= 1024
+    i++
+  }
+  return `${i ? n.toFixed(1) : n} ${units[i]}`
+}
+
+export const duration = (seconds: number | null | undefined) => {
+  if (seconds == null) return none
+  const s = Math.round(seconds)
+  if (s < 60) return `${s} s`
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`
+  if (s < 86_400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`
+  return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3600)} h`
+}
+
+const instant = (t: string | number) => new Date(typeof t === 'number' ? t * 1000 : t)
+
+export const time = (t: string | number | null | undefined) =>
+  t == null ? none : instant(t).toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' })
+
+export const ago = (t: string | number | null | undefined) => {
+  if (t == null) return none
+  const s = (Date.now() - instant(t).getTime()) / 1000
+  if (s < 5) return 'just now'
+  if (s < 60) return `${Math.floor(s)} s ago`
+  if (s < 3600) return `${Math.floor(s / 60)} min ago`
+  if (s < 86_400) return `${Math.floor(s / 3600)} h ago`
+  return `${Math.floor(s / 86_400)} d ago`
+}
+
+export const text = (v: unknown) => (v == null ? '' : typeof v === 'string' ? v : JSON.stringify(v))
+
+export const simulated = (output: unknown) => typeof output === 'string' && output.startsWith('[simulated]')

@@ -1,0 +1,27 @@
+import { apiURL } from '../api/client'
+
+// What the form would send, for a shell and for Python. The key is not known here.
+export const curl = (body: unknown) =>
+  `curl ${apiURL('/v1/batch-inference')} \\
+  -H "Authorization: Key $ROWMILL_API_KEY" \\
+  -H "Content-Type: application/json" \\
+  -d ${quote(JSON.stringify(body, null, 2))}`
+
+export const python = (body: unknown) =>
+  `import json, os, urllib.request
+
+job = json.loads(${pythonString(JSON.stringify(body, null, 2))})
+
+request = urllib.request.Request(
+    "${apiURL('/v1/batch-inference')}",
+    data=json.dumps(job).encode(),
+    headers={
+        "Authorization": "Key " + os.environ["ROWMILL_API_KEY"],
+        "Content-Type": "application/json",
+    },
+)
+print(json.load(urllib.request.urlopen(request)))`
+
+const quote = (s: string) => `'${s.replaceAll("'", `'\\''`)}'`
+
+const pythonString = (s: string) => `r"""${s}"""`

@@ -1,0 +1,100 @@
+import { createContext, useContext, useEffect, useState, type ReactNode } from 'react'
+import { useDocumentVisibility, useLocalStorage } from '@mantine/hooks'
+import { useQueryClient, type InfiniteData, type QueryClient } from '@tanstack/react-query'
+import { useRoute } from 'wouter'
+import { apiURL, signOut } from './api/client'
+import { refresh } from './api/hooks'
+import type { Job, JobPage } from './api/types'
+
+// on: events come. polling: the stream is away, so pages ask every 5 s.
+// off: by the switch, or while nobody looks.
+type State = 'on' | 'polling' | 'off'
+type Live = { state: State; wanted: boolean; want: (on: boolean) => void }
+
+const Context = createContext<Live>({ state: 'off', wanted: false, want: () => {} })
+
+export const useLive = () => useContext(Context)
+
+// useEvery is how often a query asks again that no event tells of.
+export const useEvery = (ms: number) => useContext(Context).state !== 'off' && ms
+
+const pollEvery = 5_000
+const connectAgain = 60_000
+
+// LiveProvider holds the one stream of this tab: browsers allow six connections
+// to an origin, so it is closed while the tab is hidden.
+export function LiveProvider({ children }: { children: ReactNode }) {
+  const client = useQueryClient()
+  const visible = useDocumentVisibility() !== 'hidden'
+  const [wanted, want] = useLocalStorage({ key: 'rowmill-live', defaultValue: true, getInitialValueInEffect: false })
+  const [open, setOpen] = useState(false)
+  const [attempt, setAttempt] = useState(0)
+  const [, params] = useRoute('/jobs/:id/*?')
+  const job = params?.id?.startsWith('job-') ? params.id : undefined
+  const active = wanted && visible
+
+  useEffect(() => {
+    if (!active) return
+    const stream = new EventSource(apiURL(`/v1/events?topics=jobs${job ? `,job:${job}` : ''}`))
+    const lists = debounced(() => void refresh(client, '/v1/list-jobs', '/v1/jobs/counts'), 1_000)
+    let again: ReturnType<typeof setTimeout> | undefined
+    stream.addEventListener('job', (e) => take(client, JSON.parse((e as MessageEvent).data), lists.run))
+    stream.addEventListener('ready', () => setOpen(true))
+    stream.addEventListener('resync', () => void refresh(client, '/v1/'))
+    stream.addEventListener('expired', signOut)
+    stream.onerror = () => {
+      setOpen(false)
+      if (stream.readyState === EventSource.CLOSED) again = setTimeout(() => setAttempt((n) => n + 1), connectAgain)
+    }
+    return () => {
+      stream.close()
+      lists.stop()
+      clearTimeout(again)
+      setOpen(false)
+    }
+  }, [active, job, client, attempt])
+
+  useEffect(() => {
+    if (!active || open) return
+    const ask = setInterval(() => void refresh(client, '/v1/list-jobs', '/v1/jobs/', '/v1/nodes'), pollEvery)
+    return () => clearInterval(ask)
+  }, [active, open, client])
+
+  return <Context.Provider value={{ state: active ? (open ? 'on' : 'polling') : 'off', wanted, want }}>{children}</Context.Provider>
+}
+
+// take puts a job into every answer that holds it. Lists are read again where
+// it is new to them, or where its status may move it.
+function take(client: QueryClient, job: Job, readLists: () => void) {
+  const path = `/v1/jobs/${job.job_id}`
+  const before = client.getQueryData<{ job: Job }>([path])?.job
+  if (before) client.setQueryData([path], { job })
+  if (before && before.status !== job.status) void refresh(client, `${path}/`)
+  let known = false
+  client.setQueriesData<InfiniteData<JobPage>>({ predicate: (q) => String(q.queryKey[0]).startsWith('/v1/list-jobs') }, (list) => {
+    if (!list?.pages) return list
+    return {
+      ...list,
+      pages: list.pages.map((page) => {
+        const at = page.jobs.findIndex((j) => j.job_id === job.job_id)
+        if (at < 0) return page
+        known ||= page.jobs[at]!.status === job.status
+        return { ...page, jobs: page.jobs.with(at, job) }
+      }),
+    }
+  })
+  if (!known) readLists()
+}
+
+function debounced(f: () => void, ms: number) {
+  let timer: ReturnType<typeof setTimeout> | undefined
+  return {
+    run: () => {
+      timer ??= setTimeout(() => {
+        timer = undefined
+        f()
+      }, ms)
+    },
+    stop: () => clearTimeout(timer),
+  }
+}

@@ -1,0 +1,188 @@
+import { useState } from 'react'
+import { Button, NativeSelect, Textarea } from '@mantine/core'
+import { useMutation } from '@tanstack/react-query'
+import { Link, useParams } from 'wouter'
+import { send } from '../api/client'
+import { useAct, useCan, useGet } from '../api/hooks'
+import type { Fn } from '../api/types'
+import { diff } from '../lib/diff'
+import { number, simulated, text, time } from '../lib/format'
+import { Confirm } from '../parts/confirm'
+import { Code } from '../parts/copy'
+import { Status } from '../parts/job'
+import { Load, Problem } from '../parts/load'
+import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
+
+export default function FunctionPage() {
+  const { name } = useParams<{ name: string }>()
+  const revisions = useGet<{ revisions: Fn[] }>(`/v1/functions/${name}/revisions`)
+  return <Load query={revisions}>{({ revisions }) => <Detail name={name!} revisions={revisions} />}</Load>
+}
+
+function Detail({ name, revisions }: { name: string; revisions: Fn[] }) {
+  const can = useCan()
+  const published = revisions.find((r) => r.published_at)
+  const shown = published ?? revisions[0]
+  const unpublish = useAct(() => send('DELETE', `/v1/functions/${name}`), { done: () => 'It is no longer published.', paths: ['/v1/functions'] })
+  if (!shown) return null
+  return (
+    <Page
+      title={name}
+      lead={shown.description}
+      actions={
+        <>
+          {can.act && published && <LinkButton href={`/jobs/new?model=${encodeURIComponent(name)}`}>New job</LinkButton>}
+          {can.administer && <LinkButton href={`/functions/${name}/edit`} variant="default">New revision</LinkButton>}
+          {can.administer && published && (
+            <Confirm button="Unpublish" title="Unpublish it" act={() => unpublish.mutate()} busy={unpublish.isPending}>
+              New jobs can no longer name it. Revisions stay, and one can be published again.
+            </Confirm>
+          )}
+        </>
+      }
+    >
+      {!published && <p className="warning" role="note">No revision of it is published.</p>}
+      <div className="two">
+        <Definition fn={shown} />
+        {can.act && published && <RunOne fn={published} />}
+      </div>
+      <Revisions name={name} revisions={revisions} />
+      {revisions.length > 1 && <Difference revisions={revisions} />}
+    </Page>
+  )
+}
+
+function Definition({ fn }: { fn: Fn }) {
+  return (
+    <Card title={`Revision ${fn.revision}`}>
+      <Facts
+        facts={[
+          ['Model', fn.model],
+          ['Fields', fn.inputs.map((i) => i.name + (i.required ? '' : '?')).join(', ') || 'none'],
+        ]}
+      />
+      <h3>Prompt</h3>
+      <Code label="Prompt" text={fn.prompt} />
+      {fn.system_prompt && <><h3>System prompt</h3><Code label="System prompt" text={fn.system_prompt} /></>}
+      {fn.json_schema && <><h3>Schema</h3><Code label="Schema" text={JSON.stringify(fn.json_schema, null, 2)} /></>}
+      <h3>Parameters</h3>
+      <Code label="Parameters" text={JSON.stringify(fn.sampling_params, null, 2)} />
+    </Card>
+  )
+}
+
+type Answer = { job_id: string; output: unknown; usage: { input_tokens: number; output_tokens: number } }
+
+function RunOne({ fn }: { fn: Fn }) {
+  const [input, setInput] = useState<Record<string, string>>({})
+  const run = useMutation({
+    mutationFn: () => send<Answer>('POST', `/v1/functions/${fn.name}/run`, { input }),
+  })
+  return (
+    <Card title="Run one input">
+      <form
+        className="stack"
+        onSubmit={(e) => {
+          e.preventDefault()
+          run.mutate()
+        }}
+      >
+        {fn.inputs.map((i) => (
+          <Textarea
+            key={i.name}
+            label={i.name}
+            description={i.description || undefined}
+            required={i.required}
+            autosize
+            maxRows={10}
+            value={input[i.name] ?? ''}
+            onChange={(e) => setInput({ ...input, [i.name]: e.currentTarget.value })}
+          />
+        ))}
+        <div className="actions">
+          <Button type="submit" loading={run.isPending}>
+            Run
+          </Button>
+        </div>
+      </form>
+      {run.error && <Problem error={run.error} />}
+      {run.data && (
+        <div className="stack" role="status">
+          {simulated(run.data.output) && <p className="simulated">This answer was made up by a simulated engine.</p>}
+          <Code label="Output" text={text(run.data.output)} />
+          <p className="small">
+            {number(run.data.usage.input_tokens)} tokens in, {number(run.data.usage.output_tokens)} out;{' '}
+            <Link href={`/jobs/${run.data.job_id}`}>its job</Link>
+          </p>
+        </div>
+      )}
+    </Card>
+  )
+}
+
+function Revisions({ name, revisions }: { name: string; revisions: Fn[] }) {
+  const can = useCan()
+  const publish = useAct((revision: number) => send<Fn>('POST', `/v1/functions/${name}/rollback`, { revision }), {
+    done: (f) => `Revision ${f.revision} is published.`,
+    paths: ['/v1/functions'],
+  })
+  return (
+    <Card title="Revisions">
+      <Table label="Revisions" heads={['Revision', 'Created', 'Model', 'State', ...(can.administer ? ['Publish'] : [])]}>
+        {revisions.map((r) => (
+          <tr key={r.revision}>
+            <td className="number">{r.revision}</td>
+            <td className="number">{time(r.created_at)}</td>
+            <td>{r.model}</td>
+            <td>{r.published_at ? <Status is="succeeded">published</Status> : <Status is="pending">stored</Status>}</td>
+            {can.administer && (
+              <td>
+                {!r.published_at && (
+                  <button type="button" className="link" onClick={() => publish.mutate(r.revision)} aria-label={`Publish revision ${r.revision}`}>
+                    Publish
+                  </button>
+                )}
+              </td>
+            )}
+          </tr>
+        ))}
+      </Table>
+    </Card>
+  )
+}
+
+const written = (f: Fn) =>
+  [
+    `model: ${f.model}`,
+    `description: ${f.description}`,
+    `fields: ${f.inputs.map((i) => i.name + (i.required ? '' : '?')).join(', ')}`,
+    'prompt:',
+    f.prompt,
+    ...(f.system_prompt ? ['system prompt:', f.system_prompt] : []),
+    `schema: ${JSON.stringify(f.json_schema, null, 2)}`,
+    `parameters: ${JSON.stringify(f.sampling_params, null, 2)}`,
+  ].join('\n')
+
+const signs = { ' ': 'same', '-': 'removed', '+': 'added' }
+
+function Difference({ revisions }: { revisions: Fn[] }) {
+  const [from, setFrom] = useState(revisions[1]!.revision)
+  const [to, setTo] = useState(revisions[0]!.revision)
+  const find = (n: number) => revisions.find((r) => r.revision === n)!
+  const data = revisions.map((r) => ({ value: String(r.revision), label: `Revision ${r.revision}` }))
+  return (
+    <Card title="Compare">
+      <div className="fields">
+        <NativeSelect label="From" value={from} onChange={(e) => setFrom(Number(e.currentTarget.value))} data={data} />
+        <NativeSelect label="To" value={to} onChange={(e) => setTo(Number(e.currentTarget.value))} data={data} />
+      </div>
+      <div className="diff" role="region" aria-label="Difference" tabIndex={0}>
+        {diff(written(find(from)), written(find(to))).map((l, i) => (
+          <div key={i} data-sign={signs[l.sign]}>
+            <span aria-label={l.sign === ' ' ? undefined : signs[l.sign]} role={l.sign === ' ' ? undefined : 'img'}>{l.sign}</span> {l.text}
+          </div>
+        ))}
+      </div>
+    </Card>
+  )
+}

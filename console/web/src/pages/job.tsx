@@ -1,0 +1,282 @@
+import { useState, type JSX } from 'react'
+import { Button, Checkbox, Modal, NativeSelect } from '@mantine/core'
+import { useDisclosure } from '@mantine/hooks'
+import { Link, useLocation, useParams } from 'wouter'
+import { apiURL, query, send } from '../api/client'
+import { useAct, useCan, useGet } from '../api/hooks'
+import type { ErrorCounts, Job, Preview, Progress, Submitted, Timeline } from '../api/types'
+import { compact, duration, number, percent, rate, simulated, time, usd } from '../lib/format'
+import { useEvery } from '../live'
+import { Confirm } from '../parts/confirm'
+import { Code } from '../parts/copy'
+import { Bar, over, Status } from '../parts/job'
+import { Load } from '../parts/load'
+import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
+
+export default function JobPage() {
+  const { id } = useParams<{ id: string }>()
+  const job = useGet<{ job: Job }>(`/v1/jobs/${id}`)
+  return <Load query={job}>{({ job }) => <Detail job={job} />}</Load>
+}
+
+function Detail({ job }: { job: Job }) {
+  const estimate = job.run_type === 'COST_ESTIMATE'
+  return (
+    <Page title={job.name || job.job_id} actions={<Actions job={job} />} lead={job.description}>
+      <Now job={job} />
+      {job.failure_reason && (
+        <div className="problem" role="note">
+          <p>
+            <strong>{job.failure_reason.message}</strong>
+          </p>
+          <p className="small">
+            Code <code>{job.failure_reason.code}</code>. {job.failure_reason.additional_context}
+          </p>
+        </div>
+      )}
+      {job.warnings.length > 0 && (
+        <div className="warning" role="note">
+          {job.warnings.map((w) => (
+            <p key={w}>{w}</p>
+          ))}
+        </div>
+      )}
+      {estimate ? <Estimate job={job} /> : <Downloads job={job} />}
+      {job.failed_rows > 0 && <Failures job={job} />}
+      <div className="two">
+        <Events job={job} />
+        <Specification job={job} />
+      </div>
+    </Page>
+  )
+}
+
+function Now({ job }: { job: Job }) {
+  const ended = over(job.status)
+  const every = useEvery(2_000)
+  const progress = useGet<Progress>(`/v1/jobs/${job.job_id}/progress`, { every: !ended && every })
+  const first = useGet<Preview>(`/v1/jobs/${job.job_id}/preview?limit=1`, { enabled: job.rows_done > 0, fresh: 60_000 })
+  const p = progress.data
+  const cost = job.job_cost ?? p?.cost_so_far
+  return (
+    <Card>
+      <div className="now">
+        <Status is={job.status} />
+        {simulated(first.data?.rows[0]?.output) && <span className="tag">simulated answers</span>}
+        <strong className="big">
+          {percent(job.rows_done, job.num_rows)}
+        </strong>
+        <Bar done={job.rows_done} failed={job.failed_rows} all={job.num_rows} label="Progress" />
+      </div>
+      {!job.failure_reason && <p className="small">{p?.waits_for ? `Waits for ${p.waits_for}. ` : ''}{job.message}</p>}
+      <Facts
+        facts={[
+          ['Rows', `${number(job.rows_done)} of ${number(job.num_rows)}`],
+          ['Failed rows', number(job.failed_rows)],
+          ...(ended
+            ? []
+            : ([
+                ['Rows a second', rate(p?.rows_per_second, '')],
+                ['Tokens a second', rate(p?.tokens_per_second, '')],
+                ['Time left', <Left key="left" progress={p} />],
+              ] as [string, JSX.Element | string][])),
+          ['Elapsed', duration(p?.elapsed_seconds)],
+          [job.job_cost == null && !ended ? 'Cost so far' : 'Cost', usd(cost)],
+          ['Tokens in', compact(job.input_tokens)],
+          ['Tokens out', compact(job.output_tokens)],
+          ...(job.rows_taken_over ? ([['Taken over', number(job.rows_taken_over)]] as [string, string][]) : []),
+        ]}
+      />
+    </Card>
+  )
+}
+
+function Left({ progress: p }: { progress?: Progress }) {
+  if (p?.eta_seconds == null) return 'no estimate yet'
+  return (
+    <>
+      {duration(p.eta_seconds)}
+      {p.eta_low != null && p.eta_high != null && (
+        <span className="range">
+          {duration(p.eta_low)} to {duration(p.eta_high)}
+        </span>
+      )}
+    </>
+  )
+}
+
+function Actions({ job }: { job: Job }) {
+  const can = useCan()
+  const ended = over(job.status)
+  const path = `/v1/jobs/${job.job_id}`
+  const cancel = useAct(() => send<{ message: string }>('POST', `${path}/cancel`), { done: (r) => r.message, paths: ['/v1/'] })
+  const remove = useAct(() => send('DELETE', `${path}/data`), { done: () => 'The data is deleted.', paths: [path] })
+  return (
+    <>
+      {job.run_type === 'FULL' && <LinkButton href={`/jobs/${job.job_id}/rows`}>See rows</LinkButton>}
+      {can.act && !ended && (
+        <Confirm button="Cancel" title="Cancel the job" act={() => cancel.mutate()} busy={cancel.isPending}>
+          Rows that are answered stay and can be downloaded; a resumed job takes them over.
+        </Confirm>
+      )}
+      {can.act && ended && job.run_type === 'FULL' && <Resume job={job} />}
+      {can.act && ended && (
+        <Confirm button="Delete data" title="Delete the data" act={() => remove.mutate()} busy={remove.isPending}>
+          Its input, results and failures are deleted now and for ever. The record, with its figures, stays.
+        </Confirm>
+      )}
+    </>
+  )
+}
+
+function Resume({ job }: { job: Job }) {
+  const [open, { open: ask, close }] = useDisclosure()
+  const [, go] = useLocation()
+  const [rows, setRows] = useState(job.status === 'succeeded' ? 'failed' : 'missing')
+  const resume = useAct(() => send<Submitted>('POST', `/v1/jobs/${job.job_id}/resume`, { rows }), {
+    done: (r) => r.metadata.message,
+    paths: ['/v1/list-jobs', '/v1/jobs'],
+  })
+  if (job.num_rows == null || (job.status === 'succeeded' && job.failed_rows === 0)) return null
+  return (
+    <>
+      <Button variant="default" size="sm" onClick={ask}>
+        Resume
+      </Button>
+      <Modal opened={open} onClose={close} title="Resume in a new job">
+        <div className="stack">
+          <NativeSelect
+            label="Rows to run"
+            data-autofocus
+            value={rows}
+            onChange={(e) => setRows(e.currentTarget.value)}
+            data={[{ value: 'missing', label: 'those without an answer or an error' }, { value: 'failed', label: 'those, and those that failed' }]}
+          />
+          <Button
+            loading={resume.isPending}
+            onClick={() => resume.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })}
+          >
+            Start the new job
+          </Button>
+        </div>
+      </Modal>
+    </>
+  )
+}
+
+function Downloads({ job }: { job: Job }) {
+  const [inputs, setInputs] = useState(true)
+  if (job.rows_done === 0) return null
+  const partial = job.status !== 'succeeded'
+  const href = (format: string) =>
+    apiURL(`/v1/jobs/${job.job_id}/results${query({ format, include_inputs: inputs, partial: partial || undefined })}`)
+  return (
+    <Card title={partial ? 'Download what is there so far' : 'Download'}>
+      <div className="actions">
+        {[['json', 'JSON'], ['csv', 'CSV (zip)'], ['parquet', 'Parquet']].map(([format, name]) => (
+          <Button key={format} component="a" variant="default" size="sm" href={href(format!)} download={`${job.job_id}.${format === 'csv' ? 'zip' : format}`}>
+            {name}
+          </Button>
+        ))}
+        <Checkbox label="with inputs" checked={inputs} onChange={(e) => setInputs(e.currentTarget.checked)} />
+      </div>
+    </Card>
+  )
+}
+
+function Estimate({ job }: { job: Job }) {
+  const e = job.estimate
+  if (!e) return null
+  return (
+    <Card title="Estimate">
+      <Facts
+        facts={[
+          ['Would cost', usd(job.cost_estimate)],
+          ['Between', `${usd(e.low)} and ${usd(e.high)}`],
+          ['Tokens in', compact(e.input_tokens)],
+          ['Tokens out', compact(e.output_tokens)],
+          ['From', e.method === 'sampled' ? `${number(e.sample_rows)} rows that were run` : 'the input alone'],
+        ]}
+      />
+    </Card>
+  )
+}
+
+function Failures({ job }: { job: Job }) {
+  const every = useEvery(10_000)
+  const counts = useGet<ErrorCounts>(`/v1/jobs/${job.job_id}/errors/counts`, { every: !over(job.status) && every })
+  return (
+    <Card title="Failures" actions={<Link href={`/jobs/${job.job_id}/rows?failed=1`}>Every failed row</Link>}>
+      <Load query={counts}>
+        {(c) => (
+          <>
+            <Table label="Failures by code" heads={['Code', 'Rows', 'First row', 'Message of the first']}>
+              {c.counts.map((e) => (
+                <tr key={e.code}>
+                  <td>
+                    <code>{e.code}</code>
+                  </td>
+                  <td className="number">{number(e.rows)}</td>
+                  <td className="number">
+                    <Link href={`/jobs/${job.job_id}/rows?row=${e.first_row}`} aria-label={`Row ${e.first_row}`}>
+                      {number(e.first_row)}
+                    </Link>
+                  </td>
+                  <td className="wide">{e.message}</td>
+                </tr>
+              ))}
+            </Table>
+            {c.counted < c.failed_rows && (
+              <p className="small">
+                {number(c.counted)} of {number(c.failed_rows)} failures were looked at.
+              </p>
+            )}
+          </>
+        )}
+      </Load>
+    </Card>
+  )
+}
+
+function Events({ job }: { job: Job }) {
+  const timeline = useGet<Timeline>(`/v1/jobs/${job.job_id}/timeline`)
+  return (
+    <Card title="Timeline">
+      <Load query={timeline}>
+        {({ events }) => (
+          <ol className="timeline">
+            {events.map((e, i) => (
+              <li key={i}>
+                <strong>{e.what.replace('_', ' ')}</strong>
+                <span className="small">{time(e.at)}</span>
+                {e.what === 'continued' ? <Link href={`/jobs/${e.detail}`}>{e.detail}</Link> : e.detail && <span className="small">{e.detail}</span>}
+              </li>
+            ))}
+          </ol>
+        )}
+      </Load>
+      {job.continues && <p className="small">Continues <Link href={`/jobs/${job.continues}`}>{job.continues}</Link></p>}
+    </Card>
+  )
+}
+
+function Specification({ job }: { job: Job }) {
+  return (
+    <Card title="Specification">
+      <Facts
+        facts={[
+          ['Id', <code key="id">{job.job_id}</code>],
+          ['Model', job.model],
+          ...(job.function
+            ? ([['Function', <Link key="f" href={`/functions/${job.function.name}`}>{job.function.name}, revision {job.function.revision}</Link>]] as [string, JSX.Element][])
+            : []),
+          ['Priority', String(job.job_priority)],
+        ]}
+      />
+      {job.system_prompt && <><h3>System prompt</h3><Code label="System prompt" text={job.system_prompt} /></>}
+      {job.json_schema && <><h3>Schema</h3><Code label="Schema" text={JSON.stringify(job.json_schema, null, 2)} /></>}
+      <h3>Parameters</h3>
+      <Code label="Parameters" text={JSON.stringify(job.sampling_params, null, 2)} />
+    </Card>
+  )
+}

@@ -1,0 +1,183 @@
+import { useEffect, useState } from 'react'
+import { Button, NativeSelect, TextInput } from '@mantine/core'
+import { useDebouncedValue } from '@mantine/hooks'
+import { useSearchParams } from 'wouter'
+import { query } from '../api/client'
+import { useCan, useGet, usePages } from '../api/hooks'
+import type { Counts, Job, JobPage, JobStatus, Model } from '../api/types'
+import { ago, compact, duration, none, number, time, usd } from '../lib/format'
+import { useEvery } from '../live'
+import { Done, JobLink, over, Status, statuses } from '../parts/job'
+import { Empty, Load } from '../parts/load'
+import { LinkButton, More, Page, Table } from '../parts/page'
+import { BulkCancel } from '../parts/bulkcancel'
+
+const since: Record<string, string> = { '': 'any time', '1h': 'the last hour', '24h': 'the last day', '7d': 'the last 7 days', '30d': 'the last 30 days' }
+
+// start is cut to the minute, so that the query does not change at each drawing.
+function start(range: string) {
+  const hours = { '1h': 1, '24h': 24, '7d': 168, '30d': 720 }[range]
+  return hours ? new Date(Math.floor(Date.now() / 60_000 - hours * 60) * 60_000).toISOString().replace('.000', '') : ''
+}
+
+export default function Jobs() {
+  const can = useCan()
+  const [search, setSearch] = useSearchParams()
+  const [marked, setMarked] = useState<ReadonlySet<string>>(new Set())
+  const filter = {
+    status: search.get('status') ?? '',
+    model: search.get('model') ?? '',
+    q: search.get('q') ?? '',
+    since: start(search.get('since') ?? ''),
+  }
+  const set = (name: string, value: string) =>
+    setSearch((s) => {
+      if (value) s.set(name, value)
+      else s.delete(name)
+      return s
+    }, { replace: true })
+
+  const counts = useGet<Counts>('/v1/jobs/counts', { every: useEvery(15_000) })
+  const pages = usePages<JobPage>(`/v1/list-jobs${query({ limit: 50, ...filter })}`, (p) => p.next_cursor)
+  const jobs = pages.data?.pages.flatMap((p) => p.jobs) ?? []
+  const filtered = Object.values(filter).some(Boolean)
+  const partly = pages.data?.pages.some((p) => p.scanned_all === false)
+
+  return (
+    <Page title="Jobs" actions={can.act && <LinkButton href="/jobs/new">New job</LinkButton>}>
+      <Filters search={search} set={set} counts={counts.data} />
+      {can.act && (
+        <BulkCancel marked={[...marked]} filter={filter} filtered={filtered} done={() => setMarked(new Set())} />
+      )}
+      <Load query={pages}>
+        {() =>
+          jobs.length === 0 ? (
+            <Empty
+              next={
+                filtered ? (
+                  <Button variant="default" onClick={() => setSearch({}, { replace: true })}>Show all jobs</Button>
+                ) : (
+                  can.act && <LinkButton href="/jobs/new">Submit the first one</LinkButton>
+                )
+              }
+            >
+              {filtered ? `No job matches${partly ? ' among those that were looked at' : ''}.` : 'There are no jobs yet.'}
+            </Empty>
+          ) : (
+            <>
+              <JobTable jobs={jobs} marked={marked} mark={can.act ? setMarked : undefined} />
+              <More of={pages} count={shown(jobs.length, pages.hasNextPage, filter, counts.data, partly)} />
+            </>
+          )
+        }
+      </Load>
+    </Page>
+  )
+}
+
+function shown(n: number, more: boolean, filter: Record<string, string>, counts: Counts | undefined, partly: boolean | undefined) {
+  const some = partly ? ' Only 10,000 jobs are looked at for a page; older ones follow with “Show more”.' : ''
+  if (!more) return `All ${number(n)} ${n === 1 ? 'job' : 'jobs'} shown.${some}`
+  if (!counts || filter.q || filter.model || filter.since) return `${number(n)} shown; there are more.${some}`
+  const wanted = filter.status ? filter.status.split(',') : statuses
+  const all = wanted.reduce((sum, s) => sum + (counts.counts[s as JobStatus] ?? 0), 0)
+  return `${number(n)} of ${counts.of_all ? '' : 'more than '}${number(all)} shown.${some}`
+}
+
+function Filters({ search, set, counts }: { search: URLSearchParams; set: (name: string, value: string) => void; counts?: Counts }) {
+  const [q, setQ] = useState(search.get('q') ?? '')
+  const [typed] = useDebouncedValue(q, 300)
+  const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
+  const wanted = (search.get('status') ?? '').split(',').filter(Boolean)
+  useEffect(() => {
+    if (typed !== (search.get('q') ?? '')) set('q', typed)
+  }, [typed]) // what the address says wins when it changes otherwise
+  const toggle = (s: string) => set('status', (wanted.includes(s) ? wanted.filter((w) => w !== s) : [...wanted, s]).join(','))
+  return (
+    <search className="filters">
+      <div className="chips" role="group" aria-label="States">
+        {statuses.map((s) => (
+          <button key={s} type="button" aria-pressed={wanted.includes(s)} onClick={() => toggle(s)}>
+            <Status is={s} /> <span className="count">{counts ? compact(counts.counts[s]) : ''}</span>
+          </button>
+        ))}
+      </div>
+      <div className="fields">
+        <TextInput label="Search" placeholder="name, id or description" type="search" value={q} onChange={(e) => setQ(e.currentTarget.value)} />
+        <NativeSelect
+          label="Model"
+          value={search.get('model') ?? ''}
+          onChange={(e) => set('model', e.currentTarget.value)}
+          data={[{ value: '', label: 'any' }, ...new Set([...(search.get('model') ? [search.get('model')!] : []), ...(models.data?.data.map((m) => m.id) ?? [])])]}
+        />
+        <NativeSelect
+          label="Created in"
+          value={search.get('since') ?? ''}
+          onChange={(e) => set('since', e.currentTarget.value)}
+          data={Object.entries(since).map(([value, label]) => ({ value, label }))}
+        />
+      </div>
+    </search>
+  )
+}
+
+function JobTable({ jobs, marked, mark }: { jobs: Job[]; marked: ReadonlySet<string>; mark?: (m: ReadonlySet<string>) => void }) {
+  const markable = jobs.filter((j) => !over(j.status))
+  const toggle = (id: string) => {
+    const next = new Set(marked)
+    if (!next.delete(id)) next.add(id)
+    mark?.(next)
+  }
+  const all = markable.length > 0 && markable.every((j) => marked.has(j.job_id))
+  const box = mark && (
+    <input
+      type="checkbox"
+      aria-label="Mark all that are not over"
+      disabled={markable.length === 0}
+      checked={all}
+      onChange={() => mark(new Set(all ? [] : markable.map((j) => j.job_id)))}
+    />
+  )
+  return (
+    <Table label="Jobs" heads={[...(box ? [box] : []), 'Job', 'State', 'Progress', 'Rows', 'Model', 'Took', 'Cost', 'Created']}>
+      {jobs.map((j) => (
+        <tr key={j.job_id}>
+          {mark && (
+            <td>
+              <input
+                type="checkbox"
+                aria-label={`Mark ${j.name || j.job_id}`}
+                disabled={over(j.status)}
+                checked={marked.has(j.job_id)}
+                onChange={() => toggle(j.job_id)}
+              />
+            </td>
+          )}
+          <td>
+            <JobLink job={j} />
+          </td>
+          <td>
+            <Status is={j.status} />
+            {j.run_type === 'COST_ESTIMATE' && <span className="small"> estimate</span>}
+          </td>
+          <td>
+            {j.run_type === 'FULL' ? <Done job={j} /> : none}
+          </td>
+          <td className="number">
+            {j.run_type === 'FULL' && `${number(j.rows_done)} of `}{number(j.num_rows)}
+            {j.failed_rows > 0 && <span className="failures"> {number(j.failed_rows)} failed</span>}
+          </td>
+          <td>{j.model}</td>
+          <td className="number">{took(j)}</td>
+          <td className="number">{usd(j.job_cost ?? j.cost_estimate)}</td>
+          <td className="number" title={time(j.datetime_created)}>
+            {ago(j.datetime_created)}
+          </td>
+        </tr>
+      ))}
+    </Table>
+  )
+}
+
+const took = (j: Job) =>
+  duration(j.datetime_started && (Date.parse(j.datetime_completed ?? new Date().toISOString()) - Date.parse(j.datetime_started)) / 1000 || null)

@@ -1,0 +1,115 @@
+import { useState } from 'react'
+import { Button, Modal, NativeSelect, TextInput } from '@mantine/core'
+import { useDisclosure } from '@mantine/hooks'
+import { send } from '../api/client'
+import { useAct, useCan, useMe, usePages } from '../api/hooks'
+import type { Key } from '../api/types'
+import { ago, none, number, time } from '../lib/format'
+import { Confirm } from '../parts/confirm'
+import { Secret } from '../parts/secret'
+import { Empty, Load } from '../parts/load'
+import { More, Page, Table } from '../parts/page'
+
+type Made = Key & { key: string }
+
+export default function Keys() {
+  const { data: me } = useMe()
+  const pages = usePages<{ keys: Key[]; next_cursor: string | null }>('/v1/keys?limit=100', (p) => p.next_cursor)
+  const keys = pages.data?.pages.flatMap((p) => p.keys) ?? []
+  const [made, setMade] = useState<Made>()
+  const rotate = useAct((id: string) => send<Made>('POST', `/v1/keys/${id}/rotate`), { paths: ['/v1/keys'] })
+  const revoke = useAct((id: string) => send('DELETE', `/v1/keys/${id}`), { done: () => 'The key is revoked.', paths: ['/v1/keys'] })
+  return (
+    <Page title="API keys" actions={<Create made={setMade} />}>
+      <Load query={pages}>
+        {() =>
+          keys.length === 0 ? (
+            <Empty next={<Create made={setMade} />}>There are no keys but that of the configuration.</Empty>
+          ) : (
+            <>
+              <Table label="API keys" heads={['Name', 'Id', 'Account', 'Role', 'Created', 'Used', 'Expires', 'Acts']}>
+                {keys.map((k) => (
+                  <tr key={k.id}>
+                    <td>
+                      {k.name || none}
+                      {k.id === me?.key_id && <span className="tag">yours</span>}
+                      {k.dialect && <span className="tag">{k.dialect}</span>}
+                    </td>
+                    <td><code>{k.id}</code></td>
+                    <td>{k.account}</td>
+                    <td>{k.role}</td>
+                    <td className="number">{time(k.created_at)}</td>
+                    <td className="number">{k.last_used_at ? ago(k.last_used_at) : 'never'}</td>
+                    <td className="number">{k.expires_at ? time(k.expires_at) : 'never'}</td>
+                    <td className="acts">
+                      <Confirm quiet size="compact-sm" button="Rotate" title="Rotate the key" act={() => rotate.mutate(k.id, { onSuccess: setMade })}>
+                        {k.name || k.id} gets another text. The one before stops within 5 seconds{k.id === me?.key_id && ', and you are logged out'}.
+                      </Confirm>
+                      <Confirm quiet size="compact-sm" button="Revoke" title="Revoke the key" act={() => revoke.mutate(k.id)}>
+                        {k.name || k.id} stops within 5 seconds, for ever. Jobs that were submitted with it go on.
+                      </Confirm>
+                    </td>
+                  </tr>
+                ))}
+              </Table>
+              <More of={pages} count={`${number(keys.length)} of ${pages.hasNextPage ? 'more' : number(keys.length)} keys`} />
+            </>
+          )
+        }
+      </Load>
+      {made && <Secret what="key" secret={made.key} close={() => setMade(undefined)} />}
+    </Page>
+  )
+}
+
+function Create({ made }: { made: (k: Made) => void }) {
+  const can = useCan()
+  const [open, { open: ask, close }] = useDisclosure()
+  const [form, setForm] = useState({ name: '', role: 'user', account: '', days: '' })
+  const create = useAct(
+    () =>
+      send<Made>('POST', '/v1/keys', {
+        name: form.name,
+        role: form.role,
+        ...(form.account ? { account: form.account } : {}),
+        ...(form.days ? { expires_at: new Date(Date.now() + Number(form.days) * 86_400_000).toISOString() } : {}),
+      }),
+    { paths: ['/v1/keys'] },
+  )
+  return (
+    <>
+      <Button onClick={ask}>Create a key</Button>
+      <Modal opened={open} onClose={close} title="Create a key">
+        <form
+          className="stack"
+          onSubmit={(e) => {
+            e.preventDefault()
+            create.mutate(undefined, {
+              onSuccess: (k) => {
+                close()
+                made(k)
+              },
+            })
+          }}
+        >
+          <TextInput label="Name" data-autofocus maxLength={64} value={form.name} onChange={(e) => setForm({ ...form, name: e.currentTarget.value })} />
+          <NativeSelect
+            label="Role"
+            value={form.role}
+            onChange={(e) => setForm({ ...form, role: e.currentTarget.value })}
+            data={[
+              { value: 'reader', label: 'reader: sees, and changes nothing' },
+              { value: 'user', label: 'user: submits, too' },
+              { value: 'admin', label: 'admin: manages keys, quotas and Functions, too' },
+            ]}
+          />
+          {can.operate && (
+            <TextInput label="Account" description="Empty: your own. A new name makes a new account." maxLength={128} value={form.account} onChange={(e) => setForm({ ...form, account: e.currentTarget.value })} />
+          )}
+          <TextInput label="Expires in days" description="Empty: never." type="number" min={1} value={form.days} onChange={(e) => setForm({ ...form, days: e.currentTarget.value })} />
+          <Button type="submit" loading={create.isPending}>Create it</Button>
+        </form>
+      </Modal>
+    </>
+  )
+}

@@ -1,0 +1,336 @@
+import { useEffect, useMemo, useState } from 'react'
+import { Button, NativeSelect, SegmentedControl, Tabs, Textarea, TextInput } from '@mantine/core'
+import { useMutation } from '@tanstack/react-query'
+import { useLocation, useSearchParams } from 'wouter'
+import { send } from '../api/client'
+import { useAct, useGet } from '../api/hooks'
+import type { Fn, Job, Model, Submitted } from '../api/types'
+import { bytes, compact, number, usd } from '../lib/format'
+import { peek, type Peek } from '../lib/peek'
+import { randomID } from '../lib/random'
+import { curl, python } from '../lib/snippets'
+import { upload } from '../lib/upload'
+import { Code } from '../parts/copy'
+import { over } from '../parts/job'
+import { Problem } from '../parts/load'
+import { Card, Facts, Page } from '../parts/page'
+
+type Source = 'rows' | 'file' | 'url'
+type Form = {
+  source: Source
+  rows: string
+  url: string
+  fileID: string
+  column: string
+  idColumn: string
+  model: string
+  system: string
+  schema: string
+  params: string
+  name: string
+  description: string
+  priority: string
+}
+
+const blank: Form = {
+  source: 'rows', rows: '', url: '', fileID: '', column: '', idColumn: '', model: '', system: '', schema: '', params: '',
+  name: '', description: '', priority: '0',
+}
+
+// A JSON field is empty, a value, or text that is none yet.
+function json(s: string): { value?: unknown; error?: string } {
+  if (!s.trim()) return {}
+  try {
+    return { value: JSON.parse(s) }
+  } catch (e) {
+    return { error: (e as Error).message }
+  }
+}
+
+export default function NewJob() {
+  const [search] = useSearchParams()
+  const [form, setForm] = useState<Form>({ ...blank, model: search.get('model') ?? '', fileID: search.get('file') ?? '', source: search.get('file') ? 'file' : 'rows' })
+  const set = (change: Partial<Form>) => setForm((f) => ({ ...f, ...change }))
+  const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
+  const functions = useGet<{ functions: Fn[] }>('/v1/functions', { fresh: 60_000 })
+  const fn = functions.data?.functions.find((f) => f.name === form.model)
+  useEffect(() => {
+    const served = models.data?.data.find((m) => !m.problem)
+    if (!form.model && served) set({ model: served.id })
+  }, [models.data])
+
+  const [, go] = useLocation()
+  const body = useMemo(() => submission(form, !!fn), [form, fn])
+  const problem = json(form.schema).error || json(form.params).error || (fn && rowsOf(form.rows, true) === null ? 'rows' : undefined)
+  const ready = !problem && !!form.model && (Array.isArray(body.inputs) ? body.inputs.length > 0 : !!body.inputs)
+  const submit = useMutation({
+    mutationFn: () => send<Submitted>('POST', '/v1/batch-inference', body, { 'Idempotency-Key': randomID() }),
+    onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`),
+  })
+  return (
+    <Page title="New job">
+      <form
+        className="stack"
+        onSubmit={(e) => {
+          e.preventDefault()
+          submit.mutate()
+        }}
+      >
+        <Card title="Rows">
+          <RowsInput form={form} set={set} fn={fn} />
+        </Card>
+        <Card title="What is done with each row">
+          <div className="fields">
+            <NativeSelect
+              label="Model or Function"
+              value={form.model}
+              onChange={(e) => set({ model: e.currentTarget.value })}
+              data={[
+                { group: 'Models that are served', items: (models.data?.data ?? []).filter((m) => !m.problem).map((m) => m.id) },
+                { group: 'Functions', items: (functions.data?.functions ?? []).map((f) => f.name) },
+                { group: 'Models that no engine serves now', items: (models.data?.data ?? []).filter((m) => m.problem).map((m) => m.id) },
+              ].filter((g) => g.items.length > 0)}
+            />
+            <NativeSelect
+              label="Priority"
+              value={form.priority}
+              onChange={(e) => set({ priority: e.currentTarget.value })}
+              data={[{ value: '0', label: '0: up to 1,000 rows' }, { value: '1', label: '1: large jobs' }]}
+            />
+          </div>
+          {!fn && (
+            <>
+              <Textarea label="System prompt" autosize minRows={2} maxRows={12} value={form.system} onChange={(e) => set({ system: e.currentTarget.value })} />
+              <Textarea
+                label="JSON Schema of the answers"
+                classNames={{ input: 'mono' }}
+                autosize
+                minRows={2}
+                maxRows={16}
+                placeholder='{"type": "object", …}'
+                value={form.schema}
+                onChange={(e) => set({ schema: e.currentTarget.value })}
+                error={json(form.schema).error}
+              />
+            </>
+          )}
+          <Textarea
+            label="Sampling parameters"
+            description={`As JSON. Without any: ${JSON.stringify(models.data?.data.find((m) => m.id === form.model)?.sampling_params ?? {})}`}
+            classNames={{ input: 'mono' }}
+            autosize
+            minRows={1}
+            maxRows={12}
+            placeholder='{"temperature": 0.2, "max_tokens": 500}'
+            value={form.params}
+            onChange={(e) => set({ params: e.currentTarget.value })}
+            error={json(form.params).error}
+          />
+        </Card>
+        <Card title="What it is called">
+          <div className="fields">
+            <TextInput label="Name" maxLength={45} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />
+            <TextInput label="Description" maxLength={512} value={form.description} onChange={(e) => set({ description: e.currentTarget.value })} />
+          </div>
+        </Card>
+        {submit.error && <Problem error={submit.error} />}
+        <Card title="Cost and submission">
+          <EstimateFirst body={body} ready={ready} />
+          <div className="actions">
+            <Button type="submit" disabled={!ready} loading={submit.isPending}>
+              Submit {Array.isArray(body.inputs) && body.inputs.length > 0 ? `${number(body.inputs.length)} rows` : 'the job'}
+            </Button>
+          </div>
+        </Card>
+      </form>
+      <Card title="The same from elsewhere">
+        <Tabs defaultValue="curl" keepMounted={false}>
+          <Tabs.List>
+            <Tabs.Tab value="curl">curl</Tabs.Tab>
+            <Tabs.Tab value="python">Python</Tabs.Tab>
+          </Tabs.List>
+          <Tabs.Panel value="curl"><Code label="curl" text={curl(shortened(body))} /></Tabs.Panel>
+          <Tabs.Panel value="python"><Code label="Python" text={python(shortened(body))} /></Tabs.Panel>
+        </Tabs>
+      </Card>
+    </Page>
+  )
+}
+
+// rowsOf is a row for each line; those of a Function may be objects.
+// It is null while a line that begins like an object is none.
+function rowsOf(s: string, objects: boolean): unknown[] | null {
+  const lines = s.split('\n').map((l) => l.replace(/\r$/, '')).filter((l) => l.trim())
+  if (!objects) return lines
+  try {
+    return lines.map((l) => (l.trimStart().startsWith('{') ? JSON.parse(l) : l))
+  } catch {
+    return null
+  }
+}
+
+function submission(f: Form, fn: boolean) {
+  const file = f.source !== 'rows'
+  return {
+    inputs: f.source === 'rows' ? (rowsOf(f.rows, fn) ?? []) : f.source === 'url' ? f.url.trim() : f.fileID && `file:${f.fileID}`,
+    model: f.model,
+    ...(file && !fn && f.column ? { column_name: f.column } : {}),
+    ...(file && f.idColumn ? { id_column_name: f.idColumn } : {}),
+    ...(!fn && f.system ? { system_prompt: f.system } : {}),
+    ...(!fn && f.schema.trim() ? { json_schema: json(f.schema).value } : {}),
+    ...(f.params.trim() ? { sampling_params: json(f.params).value } : {}),
+    ...(f.priority === '1' ? { job_priority: 1 } : {}),
+    ...(f.name ? { name: f.name } : {}),
+    ...(f.description ? { description: f.description } : {}),
+  }
+}
+
+const shortened = (body: ReturnType<typeof submission>) =>
+  Array.isArray(body.inputs) && body.inputs.length > 20 ? { ...body, inputs: [...body.inputs.slice(0, 20), '…'] } : body
+
+function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>) => void; fn?: Fn }) {
+  const [seen, setSeen] = useState<Peek>()
+  const columns = seen?.columns ?? []
+  return (
+    <>
+      <SegmentedControl
+        aria-label="Where the rows are"
+        value={form.source}
+        onChange={(source) => set({ source: source as Source })}
+        data={[{ value: 'rows', label: 'Paste' }, { value: 'file', label: 'Upload' }, { value: 'url', label: 'URL' }]}
+      />
+      {form.source === 'rows' && (
+        <Textarea
+          label="One row a line"
+          description={fn ? `A JSON object with ${fn.inputs.map((i) => i.name + (i.required ? '' : ' (optional)')).join(', ')}, or a prompt that is rendered already.` : undefined}
+          autosize
+          minRows={5}
+          maxRows={20}
+          value={form.rows}
+          onChange={(e) => set({ rows: e.currentTarget.value })}
+          error={fn && rowsOf(form.rows, true) === null && 'A line that begins with { is no JSON object.'}
+        />
+      )}
+      {form.source === 'file' && (
+        <FileInput
+          fileID={form.fileID}
+          uploaded={(fileID) => set({ fileID })}
+          peeked={(p) => {
+            setSeen(p)
+            set({ column: p.columns[0] ?? '', idColumn: '' })
+          }}
+        />
+      )}
+      {form.source === 'url' && (
+        <TextInput label="URL of CSV, Parquet or JSON Lines" type="url" placeholder="https://…" value={form.url} onChange={(e) => set({ url: e.currentTarget.value })} />
+      )}
+      {form.source !== 'rows' && (
+        <div className="fields">
+          {fn ? (
+            <p className="small">Its columns must have the names of the Function’s fields: {fn.inputs.map((i) => i.name).join(', ')}.</p>
+          ) : columns.length > 0 ? (
+            <NativeSelect label="Column of the prompts" value={form.column} onChange={(e) => set({ column: e.currentTarget.value })} data={columns} />
+          ) : (
+            <TextInput label="Column of the prompts" description="Empty: the first one." value={form.column} onChange={(e) => set({ column: e.currentTarget.value })} />
+          )}
+          {columns.length > 0 ? (
+            <NativeSelect
+              label="Column of ids"
+              value={form.idColumn}
+              onChange={(e) => set({ idColumn: e.currentTarget.value })}
+              data={[{ value: '', label: 'none' }, ...columns.filter((c) => c !== form.column)]}
+            />
+          ) : (
+            <TextInput label="Column of ids" description="Empty: none." value={form.idColumn} onChange={(e) => set({ idColumn: e.currentTarget.value })} />
+          )}
+        </div>
+      )}
+    </>
+  )
+}
+
+function FileInput({ fileID, uploaded, peeked }: { fileID: string; uploaded: (id: string) => void; peeked: (p: Peek) => void }) {
+  const [file, setFile] = useState<File>()
+  const [sent, setSent] = useState(0)
+  const [format, setFormat] = useState('')
+  const [stop, setStop] = useState<AbortController>()
+  const run = useMutation({
+    mutationFn: async (f: File) => {
+      const abort = new AbortController()
+      setStop(abort)
+      const p = await peek(f)
+      setFormat(p.format)
+      peeked(p)
+      return upload(f, setSent, abort.signal)
+    },
+    onSuccess: uploaded,
+  })
+  const take = (f: File | null | undefined) => {
+    if (!f) return
+    setFile(f)
+    setSent(0)
+    uploaded('')
+    run.mutate(f)
+  }
+  return (
+    <div
+      className="drop"
+      onDragOver={(e) => e.preventDefault()}
+      onDrop={(e) => {
+        e.preventDefault()
+        take(e.dataTransfer.files[0])
+      }}
+    >
+      <label>
+        <span>CSV, Parquet or JSON Lines, gzip too; choose a file or drop it here</span>
+        <input type="file" disabled={run.isPending} onChange={(e) => take(e.currentTarget.files?.[0])} />
+      </label>
+      {file && (
+        <p className="small" role="status">
+          {file.name}, {bytes(file.size)}
+          {format && `, ${format}`}: {run.isPending ? `${bytes(sent)} sent` : run.isSuccess ? 'uploaded' : run.isError ? 'not uploaded' : ''}
+        </p>
+      )}
+      {!file && fileID && <p className="small">The file <code>{fileID}</code> is uploaded already.</p>}
+      {run.isPending && (
+        <div className="actions">
+          <progress aria-label="Upload" max={file?.size} value={sent} />
+          <Button size="xs" variant="default" onClick={() => stop?.abort()}>
+            Stop
+          </Button>
+        </div>
+      )}
+      {run.error && <Problem error={run.error} again={() => take(file)} />}
+    </div>
+  )
+}
+
+function EstimateFirst({ body, ready }: { body: object; ready: boolean }) {
+  const [id, setID] = useState<string>()
+  const start = useAct(() => send<Submitted>('POST', '/v1/batch-inference', { ...body, cost_estimate: true }, { 'Idempotency-Key': randomID() }))
+  const estimate = useGet<{ job: Job }>(`/v1/jobs/${id}`, { enabled: !!id, every: (d) => (d && over(d.job.status) ? false : 1_000) })
+  const job = id ? estimate.data?.job : undefined
+  const waiting = start.isPending || (!!id && !(job && over(job.status)))
+  return (
+    <>
+      <div className="actions">
+        <Button variant="default" disabled={!ready} loading={waiting} onClick={() => start.mutate(undefined, { onSuccess: (r) => setID(r.metadata.job_id) })}>
+          Estimate the cost
+        </Button>
+        <span className="small" role="status">{waiting && id ? job?.message : ''}</span>
+      </div>
+      {job?.failure_reason && <p className="small">No estimate: {job.failure_reason.message}</p>}
+      {job?.estimate && (
+        <Facts
+          facts={[
+            ['Would cost', job.cost_estimate == null ? 'the model has no price' : usd(job.cost_estimate)],
+            ['Between', job.estimate.low == null ? '–' : `${usd(job.estimate.low)} and ${usd(job.estimate.high)}`],
+            ['Rows', number(job.num_rows)],
+            ['Tokens in', compact(job.estimate.input_tokens)],
+            ['Tokens out', compact(job.estimate.output_tokens)],
+          ]}
+        />
+      )}
+    </>
+  )
+}

@@ -1,0 +1,150 @@
+import { lazy, Suspense, useMemo } from 'react'
+import { Link } from 'wouter'
+import { useCan, useGet } from '../api/hooks'
+import type { Counts, Job, JobPage, Progress, Stats } from '../api/types'
+import { ago, compact, duration, number, rate } from '../lib/format'
+import { useEvery } from '../live'
+import { Done, JobLink, Status, statuses } from '../parts/job'
+import { Empty, Load } from '../parts/load'
+import { Card, LinkButton, Page } from '../parts/page'
+
+const Chart = lazy(() => import('../parts/chart').then((m) => ({ default: m.Chart })))
+
+export default function Overview() {
+  const can = useCan()
+  return (
+    <Page title="Overview" actions={can.act && <LinkButton href="/jobs/new">New job</LinkButton>}>
+      <States />
+      <Running />
+      <Failing />
+      <Throughput />
+    </Page>
+  )
+}
+
+function States() {
+  const counts = useGet<Counts>('/v1/jobs/counts', { every: useEvery(15_000) })
+  return (
+    <section aria-label="Jobs by state">
+      <Load query={counts}>
+        {({ counts, counted, of_all }) => (
+          <>
+            <ul className="states">
+              {statuses.map((s) => (
+                <li key={s}>
+                  <Link href={`/jobs?status=${s}`}>
+                    <strong>{number(counts[s])}</strong>
+                    <Status is={s} />
+                  </Link>
+                </li>
+              ))}
+            </ul>
+            {!of_all && <p className="small">Of the newest {number(counted)} jobs; there are more.</p>}
+          </>
+        )}
+      </Load>
+    </section>
+  )
+}
+
+function Running() {
+  const can = useCan()
+  const jobs = useGet<JobPage>('/v1/list-jobs?limit=10&status=running,starting,submitted,pending', { every: useEvery(5_000) })
+  return (
+    <Card title="Running and waiting" actions={<Link href="/jobs?status=running,starting,submitted,pending">All of them</Link>}>
+      <Load query={jobs}>
+        {({ jobs }) =>
+          jobs.length === 0 ? (
+            <Empty next={can.act && <LinkButton href="/jobs/new" variant="default">Submit a job</LinkButton>}>Nothing runs.</Empty>
+          ) : (
+            <ul className="list">{jobs.map((j) => <RunningJob key={j.job_id} job={j} />)}</ul>
+          )
+        }
+      </Load>
+    </Card>
+  )
+}
+
+function RunningJob({ job }: { job: Job }) {
+  const running = job.status === 'running'
+  const { data: p } = useGet<Progress>(`/v1/jobs/${job.job_id}/progress`, { enabled: running, every: useEvery(3_000) })
+  return (
+    <li>
+      <JobLink job={job} />
+      <Status is={job.status} />
+      <Done job={job} />
+      <span className="small">
+        {running
+          ? `${rate(p?.rows_per_second, 'rows/s')} · ${p?.eta_seconds == null ? 'no estimate yet' : `${duration(p.eta_seconds)} left`}`
+          : job.message}
+      </span>
+    </li>
+  )
+}
+
+function Failing() {
+  const jobs = useGet<JobPage>('/v1/list-jobs?limit=5&status=failed', { every: useEvery(15_000) })
+  return (
+    <Card title="Failed of late" actions={<Link href="/jobs?status=failed">All of them</Link>}>
+      <Load query={jobs}>
+        {({ jobs }) =>
+          jobs.length === 0 ? (
+            <Empty>No job has failed.</Empty>
+          ) : (
+            <ul className="list">
+              {jobs.map((j) => (
+                <li key={j.job_id}>
+                  <JobLink job={j} />
+                  <Status is="failed">{j.failure_reason?.code ?? 'failed'}</Status>
+                  <span className="small grow">{j.failure_reason?.message}</span>
+                  <span className="small">{ago(j.datetime_completed)}</span>
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Load>
+    </Card>
+  )
+}
+
+function Throughput() {
+  const stats = useGet<Stats>('/v1/stats?range=3600', { every: useEvery(5_000) })
+  return (
+    <Card title="Throughput of the last hour">
+      <Load query={stats}>{(s) => (s.points.length < 2 ? <Empty>Nothing was measured yet; a point comes every {s.step_seconds} s.</Empty> : <Charts stats={s} />)}</Load>
+    </Card>
+  )
+}
+
+function Charts({ stats: { points, step_seconds, node } }: { stats: Stats }) {
+  const { times, rows, tokens, last } = useMemo(() => {
+    const per = (n: number) => n / step_seconds
+    return {
+      times: points.map((p) => Date.parse(p.at) / 1000),
+      rows: [
+        { name: 'rows/s', values: points.map((p) => per(p.rows - p.failed_rows)), color: '--busy' },
+        { name: 'failed rows/s', values: points.map((p) => per(p.failed_rows)), color: '--bad' },
+      ],
+      tokens: [
+        { name: 'tokens in/s', values: points.map((p) => per(p.input_tokens)), color: '--good' },
+        { name: 'tokens out/s', values: points.map((p) => per(p.output_tokens)), color: '--wait' },
+      ],
+      last: points.at(-1)!,
+    }
+  }, [points, step_seconds])
+  const sum = (f: (p: (typeof points)[0]) => number) => points.reduce((n, p) => n + f(p), 0)
+  return (
+    <Suspense fallback={<div className="chart" />}>
+      <p className="small">
+        {node && `Of node ${node}: `}
+        {number(sum((p) => p.rows))} rows, {compact(sum((p) => p.input_tokens + p.output_tokens))} tokens; {number(last.in_flight)} of{' '}
+        {number(last.window)} places in use now.
+      </p>
+      <div className="two">
+        <Chart label="Rows a second over the last hour" times={times} lines={rows} />
+        <Chart label="Tokens a second over the last hour" times={times} lines={tokens} />
+      </div>
+    </Suspense>
+  )
+}

@@ -1,0 +1,107 @@
+import { useState } from 'react'
+import { Button, Checkbox, NativeSelect, Textarea, TextInput } from '@mantine/core'
+import { useMutation, useQueryClient } from '@tanstack/react-query'
+import { useLocation, useParams } from 'wouter'
+import { send } from '../api/client'
+import { refresh, useGet } from '../api/hooks'
+import type { Fn, Model } from '../api/types'
+import { Load, Problem } from '../parts/load'
+import { Card, Page } from '../parts/page'
+
+type Form = {
+  name: string
+  description: string
+  model: string
+  prompt: string
+  optional: string[]
+  system_prompt: string
+  json_schema: string
+  sampling_params: string
+  draft: boolean
+}
+
+export default function Publish() {
+  const { name } = useParams<{ name?: string }>()
+  const revisions = useGet<{ revisions: Fn[] }>(`/v1/functions/${name}/revisions`, { enabled: !!name })
+  if (!name) return <Editor />
+  return <Load query={revisions}>{({ revisions }) => <Editor of={revisions.find((r) => r.published_at) ?? revisions[0]} />}</Load>
+}
+
+const pretty = (v: unknown) => (v ? JSON.stringify(v, null, 2) : '')
+
+// fields are the names between double braces, in the order of their first use.
+const fields = (prompt: string) => [...new Set(Array.from(prompt.matchAll(/\{\{\s*([^{}\n]+?)\s*\}\}/g), (m) => m[1]!))]
+
+function Editor({ of }: { of?: Fn }) {
+  const [form, setForm] = useState<Form>({
+    name: of?.name ?? '',
+    description: of?.description ?? '',
+    model: of?.model ?? '',
+    prompt: of?.prompt ?? '',
+    optional: of?.inputs.filter((i) => !i.required).map((i) => i.name) ?? [],
+    system_prompt: of?.system_prompt ?? '',
+    json_schema: pretty(of?.json_schema),
+    sampling_params: pretty(of?.sampling_params),
+    draft: false,
+  })
+  const set = (change: Partial<Form>) => setForm((f) => ({ ...f, ...change }))
+  const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
+  const client = useQueryClient()
+  const [, go] = useLocation()
+  const publish = useMutation({
+    mutationFn: async () =>
+      send<Fn>('POST', '/v1/functions', {
+        name: form.name,
+        description: form.description,
+        model: form.model || models.data?.data[0]?.id,
+        prompt: form.prompt,
+        inputs: fields(form.prompt).map((name) => ({
+          name,
+          required: !form.optional.includes(name),
+          description: of?.inputs.find((i) => i.name === name)?.description ?? '',
+        })),
+        system_prompt: form.system_prompt || null,
+        json_schema: form.json_schema.trim() ? JSON.parse(form.json_schema) : null,
+        sampling_params: form.sampling_params.trim() ? JSON.parse(form.sampling_params) : null,
+        publish: !form.draft,
+      }),
+    onSuccess: (f) => {
+      void refresh(client, '/v1/functions')
+      go(`/functions/${f.name}`)
+    },
+  })
+  return (
+    <Page title={of ? `New revision of ${of.name}` : 'New Function'} lead="{{field}} in the prompt stands for the value of a field. Revisions never change.">
+      <form
+        onSubmit={(e) => {
+          e.preventDefault()
+          publish.mutate()
+        }}
+      >
+        <Card>
+          <div className="fields">
+            <TextInput label="Name" required withAsterisk={false} disabled={!!of} maxLength={64} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />
+            <NativeSelect label="Model" value={form.model} onChange={(e) => set({ model: e.currentTarget.value })} data={[...new Set([...(form.model ? [form.model] : []), ...(models.data?.data.map((m) => m.id) ?? [])])]} />
+          </div>
+          <TextInput label="Description" value={form.description} onChange={(e) => set({ description: e.currentTarget.value })} />
+          <Textarea label="Prompt" required withAsterisk={false} autosize minRows={4} maxRows={24} value={form.prompt} onChange={(e) => set({ prompt: e.currentTarget.value })} />
+          {fields(form.prompt).length > 0 && (
+            <Checkbox.Group label="Fields that may be left out" value={form.optional} onChange={(optional) => set({ optional })}>
+              <div className="actions">{fields(form.prompt).map((f) => <Checkbox key={f} value={f} label={f} />)}</div>
+            </Checkbox.Group>
+          )}
+          <Textarea label="System prompt" autosize minRows={2} maxRows={12} value={form.system_prompt} onChange={(e) => set({ system_prompt: e.currentTarget.value })} />
+          <Textarea label="JSON Schema of the answers" classNames={{ input: 'mono' }} autosize minRows={2} maxRows={20} value={form.json_schema} onChange={(e) => set({ json_schema: e.currentTarget.value })} />
+          <Textarea label="Sampling parameters, as JSON" classNames={{ input: 'mono' }} autosize minRows={1} maxRows={12} value={form.sampling_params} onChange={(e) => set({ sampling_params: e.currentTarget.value })} />
+          <Checkbox label="Only store it as a draft" checked={form.draft} onChange={(e) => set({ draft: e.currentTarget.checked })} />
+          {publish.error && <Problem error={publish.error} />}
+          <div className="actions">
+            <Button type="submit" loading={publish.isPending}>
+              {form.draft ? 'Store the draft' : 'Publish'}
+            </Button>
+          </div>
+        </Card>
+      </form>
+    </Page>
+  )
+}

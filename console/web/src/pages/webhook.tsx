@@ -1,0 +1,113 @@
+import { useState } from 'react'
+import { Button } from '@mantine/core'
+import { Link, useLocation, useParams } from 'wouter'
+import { send } from '../api/client'
+import { useAct, useGet, usePages } from '../api/hooks'
+import type { Delivery, DeliveryAttempt, Webhook } from '../api/types'
+import { ago, duration, none, number, time } from '../lib/format'
+import { Confirm } from '../parts/confirm'
+import { Status } from '../parts/job'
+import { Empty, Load } from '../parts/load'
+import { Card, Facts, More, Page, Table } from '../parts/page'
+import { Secret } from '../parts/secret'
+
+type Tried = { event: string; delivered: boolean; attempt: DeliveryAttempt }
+
+export default function WebhookPage() {
+  const { id } = useParams<{ id: string }>()
+  const webhook = useGet<Webhook>(`/v1/webhooks/${id}`)
+  return <Load query={webhook}>{(w) => <Detail webhook={w} />}</Load>
+}
+
+const outcome = (a: DeliveryAttempt) => `${a.status ?? a.error ?? 'no answer'} after ${a.duration_seconds.toFixed(2)} s`
+
+function Detail({ webhook: w }: { webhook: Webhook }) {
+  const path = `/v1/webhooks/${w.id}`
+  const [, go] = useLocation()
+  const [secret, setSecret] = useState<string>()
+  const tried = useAct(() => send<Tried>('POST', `${path}/test`), {
+    done: (r) => `${r.event}: ${r.delivered ? 'taken' : 'not taken'}, ${outcome(r.attempt)}`,
+    paths: [path],
+  })
+  const turn = useAct(() => send('PATCH', path, { disabled: !w.disabled }), { paths: ['/v1/webhooks'] })
+  const rotate = useAct(() => send<Webhook>('POST', `${path}/rotate`), { paths: [path] })
+  const remove = useAct(() => send('DELETE', path), { done: () => 'The webhook is deleted.', paths: ['/v1/webhooks'] })
+  return (
+    <Page
+      title="Webhook"
+      lead={w.description}
+      actions={
+        <>
+          <Button loading={tried.isPending} onClick={() => tried.mutate()}>Send a test</Button>
+          <Button variant="default" loading={turn.isPending} onClick={() => turn.mutate()}>{w.disabled ? 'Enable' : 'Disable'}</Button>
+          <Confirm button="Rotate" title="Rotate the secret" act={() => rotate.mutate(undefined, { onSuccess: (r) => setSecret(r.secret) })}>
+            For 24 hours the secret before signs along.
+          </Confirm>
+          <Confirm button="Delete" title="Delete the webhook" act={() => remove.mutate(undefined, { onSuccess: () => go('/webhooks') })}>
+            What waits to be sent to it is not sent.
+          </Confirm>
+        </>
+      }
+    >
+      <Card>
+        <Facts
+          facts={[
+            ['Address', w.url],
+            ['State', <Status key="s" is={w.disabled ? 'failed' : 'succeeded'}>{w.disabled ? (w.disabled_reason ?? 'disabled') : 'enabled'}</Status>],
+            ['Events', w.events.join(', ') || 'those of each job’s own dialect'],
+            ['Secret', `${w.secret_prefix}…`],
+            ['Created', time(w.created_at)],
+          ]}
+        />
+      </Card>
+      <Deliveries path={path} />
+      {secret && <Secret what="secret" secret={secret} close={() => setSecret(undefined)} />}
+    </Page>
+  )
+}
+
+const looks = { pending: 'starting', delivered: 'succeeded', failed: 'failed' }
+
+function Deliveries({ path }: { path: string }) {
+  const pages = usePages<{ deliveries: Delivery[]; next_cursor: string | null }>(`${path}/deliveries?limit=50`, (p) => p.next_cursor)
+  const deliveries = pages.data?.pages.flatMap((p) => p.deliveries) ?? []
+  const redeliver = useAct((id: string) => send('POST', `${path}/deliveries/${id}/redeliver`), { done: () => 'It is sent again.', paths: [path] })
+  return (
+    <Card title="Deliveries">
+      <Load query={pages}>
+        {() =>
+          deliveries.length === 0 ? (
+            <Empty>Nothing was sent yet. A test shows whether the address takes events.</Empty>
+          ) : (
+            <>
+              <Table label="Deliveries" heads={['Event', 'Job', 'State', 'Attempts', 'Last answer', 'Happened', 'Next attempt', 'Acts']}>
+                {deliveries.map((d) => {
+                  const last = d.attempts.at(-1)
+                  return (
+                    <tr key={d.id}>
+                      <td>{d.event}</td>
+                      <td>{d.job_id ? <Link href={`/jobs/${d.job_id}`}>{d.job_id.slice(0, 12)}…</Link> : none}</td>
+                      <td><Status is={looks[d.state]}>{d.state}</Status></td>
+                      <td className="number">{number(d.attempts.length)}</td>
+                      <td className="wide" title={last?.answer}>{last ? outcome(last) : none}</td>
+                      <td className="number">{ago(d.created_at)}</td>
+                      <td className="number">{d.next_attempt_at ? `in ${duration(Math.max(0, (Date.parse(d.next_attempt_at) - Date.now()) / 1000))}` : none}</td>
+                      <td>
+                        {d.state !== 'pending' && (
+                          <button type="button" className="link" onClick={() => redeliver.mutate(d.id)} aria-label={`Send ${d.event} of ${d.job_id ?? 'the test'} again`}>
+                            Send again
+                          </button>
+                        )}
+                      </td>
+                    </tr>
+                  )
+                })}
+              </Table>
+              <More of={pages} count={`${number(deliveries.length)} of ${pages.hasNextPage ? 'more' : number(deliveries.length)} shown`} />
+            </>
+          )
+        }
+      </Load>
+    </Card>
+  )
+}

@@ -1,0 +1,77 @@
+import { useState } from 'react'
+import { Button, Checkbox, Modal, TextInput } from '@mantine/core'
+import { useDisclosure } from '@mantine/hooks'
+import { Link } from 'wouter'
+import { send } from '../api/client'
+import { useAct, useGet } from '../api/hooks'
+import type { Webhook } from '../api/types'
+import { time } from '../lib/format'
+import { Status } from '../parts/job'
+import { Empty, Load } from '../parts/load'
+import { Page, Table } from '../parts/page'
+import { Secret } from '../parts/secret'
+
+const events = ['job.succeeded', 'job.failed', 'job.cancelled', 'batch.completed', 'batch.failed', 'batch.expired', 'batch.cancelled']
+
+export default function Webhooks() {
+  const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks')
+  const [secret, setSecret] = useState<string>()
+  return (
+    <Page title="Webhooks" lead="Where the ends of jobs are told, signed by Standard Webhooks." actions={<Create made={setSecret} />}>
+      <Load query={webhooks}>
+        {({ webhooks }) =>
+          webhooks.length === 0 ? (
+            <Empty next={<Create made={setSecret} />}>Nobody is told of the ends of jobs.</Empty>
+          ) : (
+            <Table label="Webhooks" heads={['Address', 'State', 'Events', 'Description', 'Created']}>
+              {webhooks.map((w) => (
+                <tr key={w.id}>
+                  <td className="wide"><Link href={`/webhooks/${w.id}`}>{w.url}</Link></td>
+                  <td><Status is={w.disabled ? 'failed' : 'succeeded'}>{w.disabled ? (w.disabled_reason ?? 'disabled') : 'enabled'}</Status></td>
+                  <td>{w.events.join(', ') || 'all'}</td>
+                  <td className="wide">{w.description}</td>
+                  <td className="number">{time(w.created_at)}</td>
+                </tr>
+              ))}
+            </Table>
+          )
+        }
+      </Load>
+      {secret && <Secret what="secret" secret={secret} close={() => setSecret(undefined)} />}
+    </Page>
+  )
+}
+
+function Create({ made }: { made: (secret: string) => void }) {
+  const [open, { open: ask, close }] = useDisclosure()
+  const [url, setURL] = useState('')
+  const [description, setDescription] = useState('')
+  const [wanted, setWanted] = useState<string[]>([])
+  const create = useAct(() => send<Webhook>('POST', '/v1/webhooks', { url, description, events: wanted }), { paths: ['/v1/webhooks'] })
+  return (
+    <>
+      <Button onClick={ask}>Add a webhook</Button>
+      <Modal opened={open} onClose={close} title="Add a webhook">
+        <form
+          className="stack"
+          onSubmit={(e) => {
+            e.preventDefault()
+            create.mutate(undefined, {
+              onSuccess: (w) => {
+                close()
+                if (w.secret) made(w.secret)
+              },
+            })
+          }}
+        >
+          <TextInput label="Address" type="url" required withAsterisk={false} data-autofocus placeholder="https://…" value={url} onChange={(e) => setURL(e.currentTarget.value)} />
+          <TextInput label="Description" maxLength={256} value={description} onChange={(e) => setDescription(e.currentTarget.value)} />
+          <Checkbox.Group label="Events" description="None: those of each job’s own dialect." value={wanted} onChange={setWanted}>
+            <div className="stack tight">{events.map((e) => <Checkbox key={e} value={e} label={e} />)}</div>
+          </Checkbox.Group>
+          <Button type="submit" loading={create.isPending}>Add it</Button>
+        </form>
+      </Modal>
+    </>
+  )
+}

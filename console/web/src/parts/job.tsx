@@ -1,0 +1,46 @@
+import { Link } from 'wouter'
+import type { Job, JobStatus } from '../api/types'
+import { number, percent } from '../lib/format'
+
+export const statuses: JobStatus[] = ['pending', 'submitted', 'starting', 'running', 'succeeded', 'failed', 'cancelled']
+
+export const over = (s: JobStatus) => s === 'succeeded' || s === 'failed' || s === 'cancelled'
+
+// Status is of plain elements: tables hold hundreds of them.
+export const Status = ({ is, children }: { is: string; children?: string }) => (
+  <span className="status" data-is={is}>
+    {children ?? is}
+  </span>
+)
+
+export const JobLink = ({ job }: { job: Pick<Job, 'job_id' | 'name'> }) => (
+  <span className="job">
+    <Link href={`/jobs/${job.job_id}`}>{job.name || job.job_id}</Link>
+    {job.name && <span className="id">{job.job_id.slice(0, 12)}…</span>}
+  </span>
+)
+
+export function Bar({ done, failed, all, label }: { done: number; failed: number; all: number | null; label: string }) {
+  const part = (n: number) => (all ? Math.min(100, (n / all) * 100) : 0)
+  return (
+    <span
+      className="bar"
+      role="progressbar"
+      aria-label={label}
+      aria-valuemin={0}
+      aria-valuemax={all ?? undefined}
+      aria-valuenow={all ? done : undefined}
+      aria-valuetext={all ? `${number(done)} of ${number(all)} rows, ${percent(done, all)}` : 'rows not counted yet'}
+    >
+      <span className="good" style={{ width: `${part(done - failed)}%` }} />
+      <span className="bad" style={{ width: `${part(failed)}%` }} />
+    </span>
+  )
+}
+
+export const Done = ({ job }: { job: Pick<Job, 'job_id' | 'name' | 'rows_done' | 'failed_rows' | 'num_rows'> }) => (
+  <span className="done">
+    <Bar done={job.rows_done} failed={job.failed_rows} all={job.num_rows} label={`Progress of ${job.name || job.job_id}`} />
+    <span>{percent(job.rows_done, job.num_rows)}</span>
+  </span>
+)

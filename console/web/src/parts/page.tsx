@@ -1,0 +1,100 @@
+import { useEffect, useId, type ReactNode } from 'react'
+import { Button, type ButtonProps } from '@mantine/core'
+import { Link } from 'wouter'
+
+export function Page({ title, actions, children, lead }: { title: string; actions?: ReactNode; lead?: ReactNode; children: ReactNode }) {
+  useEffect(() => {
+    document.title = `${title} · Rowmill`
+  }, [title])
+  return (
+    <>
+      <header className="title head">
+        <h1>{title}</h1>
+        {actions && <div className="actions">{actions}</div>}
+      </header>
+      {lead && <p className="lead">{lead}</p>}
+      <div className="stack">{children}</div>
+    </>
+  )
+}
+
+export function Card({ title, actions, children }: { title?: string; actions?: ReactNode; children: ReactNode }) {
+  const id = useId()
+  return (
+    <section className="card" aria-labelledby={title ? id : undefined}>
+      {title && (
+        <header className="title">
+          <h2 id={id}>{title}</h2>
+          {actions && <div className="actions">{actions}</div>}
+        </header>
+      )}
+      {children}
+    </section>
+  )
+}
+
+export const LinkButton = ({ href, children, ...rest }: ButtonProps & { href: string; children: ReactNode }) => (
+  <Button component={Link} href={href} {...rest}>
+    {children}
+  </Button>
+)
+
+export function Facts({ facts }: { facts: [string, ReactNode][] }) {
+  return (
+    <dl className="facts">
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  )
+}
+
+// Table scrolls sideways on narrow screens, by keyboard too.
+export function Table({ label, heads, children }: { label: string; heads: ReactNode[]; children: ReactNode }) {
+  return (
+    <div className="scroll" role="region" aria-label={label} tabIndex={0}>
+      <table>
+        <thead>
+          <tr>
+            {heads.map((h, i) => (
+              <th key={i} scope="col">
+                {h}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </div>
+  )
+}
+
+export function More({ of, count }: {
+  of: { hasNextPage: boolean; isFetchingNextPage: boolean; fetchNextPage: () => unknown }
+  count: string
+}) {
+  return (
+    <div className="more">
+      <span role="status">{count}</span>
+      {of.hasNextPage && (
+        <Button variant="default" size="xs" loading={of.isFetchingNextPage} onClick={() => of.fetchNextPage()}>
+          Show more
+        </Button>
+      )}
+    </div>
+  )
+}
+
+// Long folds what would make a row of a table tall.
+export function Long({ text, summary }: { text: string; summary?: string }) {
+  if (text.length <= 80) return <>{text}</>
+  return (
+    <details>
+      <summary>{summary ?? `${text.slice(0, 60)}…`}</summary>
+      {text}
+    </details>
+  )
+}

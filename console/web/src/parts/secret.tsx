@@ -1,0 +1,13 @@
+import { Button, Modal } from '@mantine/core'
+import { Code } from './copy'
+
+// Secret shows what the service tells once and does not keep.
+export const Secret = ({ what, secret, close }: { what: string; secret: string; close: () => void }) => (
+  <Modal opened onClose={close} title={`The ${what}, shown this once`} closeOnClickOutside={false} closeOnEscape={false} withCloseButton={false} size="lg">
+    <div className="stack">
+      <p>Copy it now: it cannot be shown again.</p>
+      <Code label={what} text={secret} />
+      <Button onClick={close}>I have copied it</Button>
+    </div>
+  </Modal>
+)
