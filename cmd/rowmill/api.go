@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/console"
 	"github.com/rowmill/rowmill/http"
 )
 
@@ -50,7 +51,7 @@ func (m *Main) openAPI(ctx context.Context) error {
 		Logger: m.Logger, Registerer: m.Registry, Gatherer: m.Registry,
 		Now: m.now, EnginesOnly: m.Settings.Cluster.Role == settings.EnginesOnly,
 		AdminKey: m.Settings.APIKey.Reveal(), Version: http.Version(buildInfo()),
-		Console: nil,
+		Console: console.Files(),
 		Objects: objects, MaxBodyBytes: int64(set.MaxBody), MaxFileBytes: int64(set.MaxFile), MaxUploadBytes: int64(set.MaxUpload), MaxInputRows: m.Settings.Inputs.MaxRows, MaxRowBytes: int(m.Settings.Inputs.MaxRowBytes),
 		RequestsPerMinute: set.RequestsPerMinute, MaxKeys: set.MaxKeys, MaxStreams: set.MaxStreams,
 	}
