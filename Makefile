@@ -50,7 +50,7 @@ console/dev: ## the console from its sources, against a node (ROWMILL_URL, defau
 	cd console/web && npm ci --no-audit --no-fund && npm run dev
 
 console/check: ## whether console/dist is what the sources make
-	cd console/web && npm ci --no-audit --no-fund
+	.ci/tools console
 	out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && (cd console/web && CONSOLE_OUT="$$out" npm run build) && $(GO) run ./console/pack -check "$$out" console/dist
 
 test: ## test everything; needs nothing but Go
