@@ -4,7 +4,8 @@
 # It starts a node of its own on a free port with an empty data directory and
 # the built-in simulated engine, whatever servers and GPUs there are, runs
 # examples/dictionary.csv through it, shows what came out and stops the node
-# again. The result stays in .demo/.
+# again; on a terminal it waits for Enter first, so that one can look at the
+# console. The result stays in .demo/.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -77,4 +78,12 @@ go run ./examples/show .demo/cards.parquet 3
 
 say 'These outputs are SIMULATED: made up from the prompts by the built-in engine.'
 echo "For real ones start a server, then 'bin/rowmill serve'; it finds one on this machine, or takes --engine URL."
-echo "The result is in $PWD/.demo/cards.parquet; the node is being stopped."
+echo "The result is in $PWD/.demo/cards.parquet."
+
+say 'The console of the node'
+echo "$ROWMILL_SERVER/console/ with the API key $ROWMILL_API_KEY"
+if [ -t 0 ] && [ -t 1 ]; then
+	printf 'Look around in it; Enter stops the node. '
+	read -r _ || true
+fi
+echo "The node is being stopped."
