@@ -36,9 +36,14 @@ export function LiveProvider({ children }: { children: ReactNode }) {
   useEffect(() => {
     if (!active) return
     const stream = new EventSource(apiURL(`/v1/events?topics=jobs${job ? `,job:${job}` : ''}`))
-    const lists = debounced(() => void refresh(client, '/v1/list-jobs', '/v1/jobs/counts'), 1_000)
+    const lists = debounced(() => void refresh(client, '/v1/list-jobs'), 1_000)
+    const counts = debounced(() => void refresh(client, '/v1/jobs/counts'), 2_500) // a node counts every 2 s
+    const moved = () => {
+      lists.run()
+      counts.run()
+    }
     let again: ReturnType<typeof setTimeout> | undefined
-    stream.addEventListener('job', (e) => take(client, JSON.parse((e as MessageEvent).data), lists.run))
+    stream.addEventListener('job', (e) => take(client, JSON.parse((e as MessageEvent).data), moved))
     stream.addEventListener('ready', () => setOpen(true))
     stream.addEventListener('resync', () => void refresh(client, '/v1/'))
     stream.addEventListener('expired', signOut)
@@ -49,6 +54,7 @@ export function LiveProvider({ children }: { children: ReactNode }) {
     return () => {
       stream.close()
       lists.stop()
+      counts.stop()
       clearTimeout(again)
       setOpen(false)
     }

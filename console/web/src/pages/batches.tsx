@@ -1,6 +1,6 @@
 import { Link } from 'wouter'
 import { apiURL, send } from '../api/client'
-import { useAct, useCan, usePages } from '../api/hooks'
+import { useAct, useCan, useGet, usePages } from '../api/hooks'
 import type { Batch } from '../api/types'
 import { number, time } from '../lib/format'
 import { useEvery } from '../live'
@@ -34,31 +34,7 @@ export default function Batches() {
             <>
               <Table label="Batches" heads={['Batch', 'State', 'Progress', 'Model', 'Endpoint', 'Created', 'Files', ...(can.act ? ['Acts'] : [])]}>
                 {batches.map((b) => (
-                  <tr key={b.id}>
-                    <td><Link href={`/jobs/${jobOf(b.id)}`}>{b.id.slice(0, 14)}…</Link></td>
-                    <td><Status is={looks[b.status] ?? 'pending'}>{b.status}</Status></td>
-                    <td>
-                      <span className="done">
-                        <Bar label={`Progress of ${b.id}`} done={b.request_counts.completed + b.request_counts.failed} failed={b.request_counts.failed} all={b.request_counts.total || null} />
-                        <span>{number(b.request_counts.completed)} of {number(b.request_counts.total)}</span>
-                      </span>
-                    </td>
-                    <td>{b.model}</td>
-                    <td><code>{b.endpoint}</code></td>
-                    <td className="number">{time(b.created_at)}</td>
-                    <td>
-                      <Content id={b.input_file_id} name="input" /> <Content id={b.output_file_id} name="output" /> <Content id={b.error_file_id} name="errors" />
-                    </td>
-                    {can.act && (
-                      <td>
-                        {(b.status === 'validating' || b.status === 'in_progress') && (
-                          <Confirm quiet size="compact-sm" button="Cancel" title="Cancel the batch" act={() => cancel.mutate(b.id)}>
-                            Requests that are answered stay in its output.
-                          </Confirm>
-                        )}
-                      </td>
-                    )}
-                  </tr>
+                  <BatchRow key={b.id} listed={b} cancel={can.act ? cancel.mutate : undefined} />
                 ))}
               </Table>
               <More of={pages} count={`${number(batches.length)} of ${pages.hasNextPage ? 'more' : number(batches.length)} shown`} />
@@ -67,6 +43,38 @@ export default function Batches() {
         }
       </Load>
     </Page>
+  )
+}
+
+// The files of a batch are made when one asks for it, and it is finalizing until then.
+function BatchRow({ listed, cancel }: { listed: Batch; cancel?: (id: string) => void }) {
+  const { data: b = listed } = useGet<Batch>(`/v1/batches/${listed.id}`, { enabled: listed.status === 'finalizing', every: useEvery(5_000) })
+  return (
+    <tr>
+      <td><Link href={`/jobs/${jobOf(b.id)}`}>{b.id.slice(0, 14)}…</Link></td>
+      <td><Status is={looks[b.status] ?? 'pending'}>{b.status}</Status></td>
+      <td>
+        <span className="done">
+          <Bar label={`Progress of ${b.id}`} done={b.request_counts.completed + b.request_counts.failed} failed={b.request_counts.failed} all={b.request_counts.total || null} />
+          <span>{number(b.request_counts.completed)} of {number(b.request_counts.total)}</span>
+        </span>
+      </td>
+      <td>{b.model}</td>
+      <td><code>{b.endpoint}</code></td>
+      <td className="number">{time(b.created_at)}</td>
+      <td>
+        <Content id={b.input_file_id} name="input" /> <Content id={b.output_file_id} name="output" /> <Content id={b.error_file_id} name="errors" />
+      </td>
+      {cancel && (
+        <td>
+          {(b.status === 'validating' || b.status === 'in_progress') && (
+            <Confirm quiet size="compact-sm" button="Cancel" title="Cancel the batch" act={() => cancel(b.id)}>
+              Requests that are answered stay in its output.
+            </Confirm>
+          )}
+        </td>
+      )}
+    </tr>
   )
 }
 

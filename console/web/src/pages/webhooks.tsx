@@ -28,7 +28,7 @@ export default function Webhooks() {
                 <tr key={w.id}>
                   <td className="wide"><Link href={`/webhooks/${w.id}`}>{w.url}</Link></td>
                   <td><Status is={w.disabled ? 'failed' : 'succeeded'}>{w.disabled ? (w.disabled_reason ?? 'disabled') : 'enabled'}</Status></td>
-                  <td>{w.events.join(', ') || 'all'}</td>
+                  <td>{w.events.join(', ') || 'of each job’s dialect'}</td>
                   <td className="wide">{w.description}</td>
                   <td className="number">{time(w.created_at)}</td>
                 </tr>
