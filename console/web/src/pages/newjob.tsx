@@ -3,17 +3,17 @@ import { Button, NativeSelect, SegmentedControl, Tabs, Textarea, TextInput } fro
 import { useMutation } from '@tanstack/react-query'
 import { useLocation, useSearchParams } from 'wouter'
 import { send } from '../api/client'
-import { useAct, useGet } from '../api/hooks'
-import type { Fn, Job, Model, Submitted } from '../api/types'
-import { bytes, compact, number, usd } from '../lib/format'
-import { peek, type Peek } from '../lib/peek'
+import { useGet } from '../api/hooks'
+import type { Fn, Model, Submitted } from '../api/types'
+import { number } from '../lib/format'
+import type { Peek } from '../lib/peek'
 import { randomID } from '../lib/random'
 import { curl, python } from '../lib/snippets'
-import { upload } from '../lib/upload'
 import { Code } from '../parts/copy'
-import { over } from '../parts/job'
+import { EstimateFirst } from '../parts/estimate'
+import { FileInput } from '../parts/fileinput'
 import { Problem } from '../parts/load'
-import { Card, Facts, Page } from '../parts/page'
+import { Card, Page } from '../parts/page'
 
 type Source = 'rows' | 'file' | 'url'
 type Form = {
@@ -244,92 +244,6 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
             <TextInput label="Column of ids" description="Empty: none." value={form.idColumn} onChange={(e) => set({ idColumn: e.currentTarget.value })} />
           )}
         </div>
-      )}
-    </>
-  )
-}
-
-function FileInput({ fileID, uploaded, peeked }: { fileID: string; uploaded: (id: string) => void; peeked: (p: Peek) => void }) {
-  const [file, setFile] = useState<File>()
-  const [sent, setSent] = useState(0)
-  const [format, setFormat] = useState('')
-  const [stop, setStop] = useState<AbortController>()
-  const run = useMutation({
-    mutationFn: async (f: File) => {
-      const abort = new AbortController()
-      setStop(abort)
-      const p = await peek(f)
-      setFormat(p.format)
-      peeked(p)
-      return upload(f, setSent, abort.signal)
-    },
-    onSuccess: uploaded,
-  })
-  const take = (f: File | null | undefined) => {
-    if (!f) return
-    setFile(f)
-    setSent(0)
-    uploaded('')
-    run.mutate(f)
-  }
-  return (
-    <div
-      className="drop"
-      onDragOver={(e) => e.preventDefault()}
-      onDrop={(e) => {
-        e.preventDefault()
-        take(e.dataTransfer.files[0])
-      }}
-    >
-      <label>
-        <span>CSV, Parquet or JSON Lines, gzip too; choose a file or drop it here</span>
-        <input type="file" disabled={run.isPending} onChange={(e) => take(e.currentTarget.files?.[0])} />
-      </label>
-      {file && (
-        <p className="small" role="status">
-          {file.name}, {bytes(file.size)}
-          {format && `, ${format}`}: {run.isPending ? `${bytes(sent)} sent` : run.isSuccess ? 'uploaded' : run.isError ? 'not uploaded' : ''}
-        </p>
-      )}
-      {!file && fileID && <p className="small">The file <code>{fileID}</code> is uploaded already.</p>}
-      {run.isPending && (
-        <div className="actions">
-          <progress aria-label="Upload" max={file?.size} value={sent} />
-          <Button size="xs" variant="default" onClick={() => stop?.abort()}>
-            Stop
-          </Button>
-        </div>
-      )}
-      {run.error && <Problem error={run.error} again={() => take(file)} />}
-    </div>
-  )
-}
-
-function EstimateFirst({ body, ready }: { body: object; ready: boolean }) {
-  const [id, setID] = useState<string>()
-  const start = useAct(() => send<Submitted>('POST', '/v1/batch-inference', { ...body, cost_estimate: true }, { 'Idempotency-Key': randomID() }))
-  const estimate = useGet<{ job: Job }>(`/v1/jobs/${id}`, { enabled: !!id, every: (d) => (d && over(d.job.status) ? false : 1_000) })
-  const job = id ? estimate.data?.job : undefined
-  const waiting = start.isPending || (!!id && !(job && over(job.status)))
-  return (
-    <>
-      <div className="actions">
-        <Button variant="default" disabled={!ready} loading={waiting} onClick={() => start.mutate(undefined, { onSuccess: (r) => setID(r.metadata.job_id) })}>
-          Estimate the cost
-        </Button>
-        <span className="small" role="status">{waiting && id ? job?.message : ''}</span>
-      </div>
-      {job?.failure_reason && <p className="small">No estimate: {job.failure_reason.message}</p>}
-      {job?.estimate && (
-        <Facts
-          facts={[
-            ['Would cost', job.cost_estimate == null ? 'the model has no price' : usd(job.cost_estimate)],
-            ['Between', job.estimate.low == null ? '–' : `${usd(job.estimate.low)} and ${usd(job.estimate.high)}`],
-            ['Rows', number(job.num_rows)],
-            ['Tokens in', compact(job.estimate.input_tokens)],
-            ['Tokens out', compact(job.estimate.output_tokens)],
-          ]}
-        />
       )}
     </>
   )

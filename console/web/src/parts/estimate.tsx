@@ -1,0 +1,40 @@
+import { useState } from 'react'
+import { Button } from '@mantine/core'
+import { send } from '../api/client'
+import { useAct, useGet } from '../api/hooks'
+import type { Job, Submitted } from '../api/types'
+import { compact, number, usd } from '../lib/format'
+import { randomID } from '../lib/random'
+import { over } from './job'
+import { Facts } from './page'
+
+// EstimateFirst has the node estimate what a submission would cost.
+export function EstimateFirst({ body, ready }: { body: object; ready: boolean }) {
+  const [id, setID] = useState<string>()
+  const start = useAct(() => send<Submitted>('POST', '/v1/batch-inference', { ...body, cost_estimate: true }, { 'Idempotency-Key': randomID() }))
+  const estimate = useGet<{ job: Job }>(`/v1/jobs/${id}`, { enabled: !!id, every: (d) => (d && over(d.job.status) ? false : 1_000) })
+  const job = id ? estimate.data?.job : undefined
+  const waiting = start.isPending || (!!id && !(job && over(job.status)))
+  return (
+    <>
+      <div className="actions">
+        <Button variant="default" disabled={!ready} loading={waiting} onClick={() => start.mutate(undefined, { onSuccess: (r) => setID(r.metadata.job_id) })}>
+          Estimate the cost
+        </Button>
+        <span className="small" role="status">{waiting && id ? job?.message : ''}</span>
+      </div>
+      {job?.failure_reason && <p className="small">No estimate: {job.failure_reason.message}</p>}
+      {job?.estimate && (
+        <Facts
+          facts={[
+            ['Would cost', job.cost_estimate == null ? 'the model has no price' : usd(job.cost_estimate)],
+            ['Between', job.estimate.low == null ? '–' : `${usd(job.estimate.low)} and ${usd(job.estimate.high)}`],
+            ['Rows', number(job.num_rows)],
+            ['Tokens in', compact(job.estimate.input_tokens)],
+            ['Tokens out', compact(job.estimate.output_tokens)],
+          ]}
+        />
+      )}
+    </>
+  )
+}
