@@ -70,7 +70,7 @@ async function logIn(page, as = key) {
 
 async function settle(page) {
   await page.locator('h1').first().waitFor()
-  await page.waitForFunction(() => !document.querySelector('[role=status][aria-label=Loading]'), null, { timeout: 60_000 })
+  await page.waitForFunction(() => !document.querySelector('[role=status][aria-label=Loading]'), null, { timeout: 15_000 })
   await page.waitForTimeout(250)
 }
 
@@ -304,7 +304,7 @@ await step('without the stream the page asks', async (page) => {
   await page.goto(at('jobs'))
   await logIn(page)
   await page.getByText('Every 5 s').waitFor()
-  await page.waitForRequest(/list-jobs/, { timeout: 60_000 })
+  await page.waitForRequest(/list-jobs/, { timeout: 8_000 })
 }, /\/v1\/(events|me|webhooks)/)
 
 await step('on plain HTTP under a name, which is no secure context', async () => {
