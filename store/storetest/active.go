@@ -1,0 +1,57 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rowmill/rowmill"
+)
+
+// testActive asks which jobs of accounts may change.
+func testActive(s *suite) {
+	active := func(since time.Time, limit int, accounts ...string) [][]string {
+		s.Helper()
+		found, err := s.Active(s.Context(), accounts, since, limit)
+		if err != nil || len(found) != len(accounts) {
+			s.Fatalf("%d lists for %d accounts, %v", len(found), len(accounts), err)
+		}
+		return found
+	}
+	same := func(what string, got []string, want ...string) {
+		s.Helper()
+		slices.Sort(want)
+		if got := slices.Sorted(slices.Values(got)); !slices.Equal(got, want) {
+			s.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	none := s.start.Add(long)
+	over := s.running(1)
+	s.finish(over, rowmill.StatusFailed)
+	owned, released := s.running(1), s.running(1)
+	oldest := s.create("a")
+	middle, newest := s.create("a"), s.create("a")
+	other := s.create("a\x20")
+	if err := s.Release(s.Context(), released); err != nil {
+		s.Fatal(err)
+	}
+	same("all that are not over", active(none, 10, "a")[0], owned.JobID, released.JobID, oldest, middle, newest)
+	same("the newest of those that wait", active(none, 2, "a")[0], owned.JobID, middle, newest)
+	lists := active(none, 10, "a\x20", "unknown", "a")
+	same("of another account", lists[0], other)
+	same("of an account without jobs", lists[1])
+	same("of the last account asked for", lists[2], owned.JobID, released.JobID, oldest, middle, newest)
+	same("of no account", slices.Concat(active(none, 10)...))
+
+	since := s.get(over.JobID).Job.Created
+	same("with new ones", active(since, 10, "a")[0], over.JobID, owned.JobID, released.JobID, oldest, middle, newest)
+	same("of an instant later", active(since.Add(1), 10, "a")[0], owned.JobID, released.JobID, oldest, middle, newest)
+	if _, err := s.Cancel(s.Context(), newest, s.start, nil); err != nil {
+		s.Fatal(err)
+	}
+	same("after a cancellation", active(none, 1, "a")[0], owned.JobID, middle)
+	same("with the newest alone", active(since, 1, "a")[0], owned.JobID, middle, newest)
+	if err := s.CloseSession(s.Context(), owned.Session); err != nil {
+		s.Fatal(err)
+	}
+	same("of a dead owner", active(none, 1, "a")[0], owned.JobID, middle)
+}
