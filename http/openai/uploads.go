@@ -389,7 +389,7 @@ func (d *Dialect) join(ctx context.Context, u *upload, keys []string, sum string
 	defer w.Abort()
 	digest := md5.New()
 	for _, key := range keys {
-		if err := d.append(ctx, io.MultiWriter(w, digest), key); err != nil {
+		if err := d.copyPart(ctx, io.MultiWriter(w, digest), key); err != nil {
 			return fmt.Errorf("join the parts of an upload: %w", err)
 		}
 	}
@@ -409,7 +409,7 @@ func (d *Dialect) join(ctx context.Context, u *upload, keys []string, sum string
 	return nil
 }
 
-func (d *Dialect) append(ctx context.Context, w io.Writer, key string) error {
+func (d *Dialect) copyPart(ctx context.Context, w io.Writer, key string) error {
 	object, err := d.Bucket.Open(ctx, key)
 	if err != nil {
 		return err
