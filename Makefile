@@ -24,7 +24,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release demo cluster console console/dev console/check test test/race virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/tokens bench/virtual clean help
+.PHONY: build release demo cluster console console/types console/dev console/check test test/race virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/tokens bench/virtual clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -46,11 +46,16 @@ console: ## build the web console anew and pack it into console/dist; takes Node
 	cd console/web && npm ci --no-audit --no-fund && npm run build
 	$(GO) run ./console/pack console/.build console/dist
 
+console/types: ## the types of the API that the console has, anew from its document
+	.ci/tools console
+	bin/tools/types/node_modules/.bin/openapi-typescript http/openapi.yaml -o console/web/src/api/schema.d.ts
+
 console/dev: ## the console from its sources, against a node (ROWMILL_URL, default http://127.0.0.1:8088)
 	cd console/web && npm ci --no-audit --no-fund && npm run dev
 
-console/check: ## whether console/dist is what the sources make
+console/check: ## whether console/dist is what the sources make, and the types of the API what its document says
 	.ci/tools console
+	out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && bin/tools/types/node_modules/.bin/openapi-typescript http/openapi.yaml -o "$$out/schema.d.ts" && diff -u console/web/src/api/schema.d.ts "$$out/schema.d.ts"
 	out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && (cd console/web && CONSOLE_OUT="$$out" npm run build) && $(GO) run ./console/pack -check "$$out" console/dist
 
 test: ## test everything; needs nothing but Go
