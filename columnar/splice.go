@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -95,6 +96,12 @@ func (s *Splicer) appendGroup(t *Table, g int, at []int) error {
 	}
 	s.groups = append(s.groups, group)
 	return nil
+}
+
+// Attach is that of TableWriter.
+func (s *Splicer) Attach(key string, b []byte) error {
+	s.meta = append(slices.Clip(s.meta), KeyValue{key, placeOf(s.offset, len(b))})
+	return s.put(b)
 }
 
 // Rows is the number of rows appended.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/parquet-go/parquet-go/format"
@@ -246,6 +247,14 @@ func (t *TableWriter) closeGroup() {
 	}
 	t.groups = append(t.groups, g)
 	t.groupRows, t.groupBytes = 0, 0
+}
+
+// Attach writes b, which is not empty, between the row groups, where readers of
+// Parquet do not look, and the metadata have its place under key.
+func (t *TableWriter) Attach(key string, b []byte) error {
+	t.meta = append(slices.Clip(t.meta), KeyValue{key, placeOf(t.offset, len(b))})
+	t.put(b)
+	return t.err
 }
 
 // Close writes what is left, the page indexes and the footer. It does not
