@@ -64,6 +64,21 @@ func (l *Lazy) ReadAt(p []byte, off int64) (int, error) {
 	}
 }
 
+// AppendTo opens the object if need be and has a writer append some of it.
+func (l *Lazy) AppendTo(w Appender, off, size int64) error {
+	for {
+		l.mu.RLock()
+		if l.open != nil {
+			defer l.mu.RUnlock()
+			return w.Append(l.open, off, size)
+		}
+		l.mu.RUnlock()
+		if err := l.begin(); err != nil {
+			return err
+		}
+	}
+}
+
 // begin opens the object, and closes another where too many are open.
 func (l *Lazy) begin() error {
 	l.mu.Lock()

@@ -20,6 +20,8 @@ const copyBytes = 256 << 10
 // remembers a few hundred bytes per chunk. It is for one goroutine.
 type Splicer struct {
 	w       *bufio.Writer
+	to      RangeWriter // what is beneath w, if it takes ranges
+	waiting sourceRange // to be copied next; nothing was put since
 	offset  int64
 	columns []TableColumn
 	meta    []KeyValue
@@ -27,6 +29,20 @@ type Splicer struct {
 	chunks  []splicedChunk // by row group and column
 	buffer  []byte
 	places  []pageLocation
+}
+
+// A RangeWriter is a writer that takes ranges of sources by itself, where the
+// bytes need not pass through here.
+type RangeWriter interface {
+	io.Writer
+	// WriteRange appends length bytes from offset on of a source of a table.
+	WriteRange(src io.ReaderAt, offset, length int64) error
+}
+
+// sourceRange is a range of a source.
+type sourceRange struct {
+	t              *Table
+	offset, length int64
 }
 
 // splicedChunk is where a copied chunk's indexes are, and by how much the
@@ -38,12 +54,14 @@ type splicedChunk struct {
 	moved  int64
 }
 
-// NewSplicer begins a table of the given columns on w.
+// NewSplicer begins a table of the given columns on w, which may be a RangeWriter:
+// chunks that lie one behind the other are one range.
 func NewSplicer(w io.Writer, columns []TableColumn, meta []KeyValue) (*Splicer, error) {
 	if err := checkColumns(columns); err != nil {
 		return nil, err
 	}
 	s := &Splicer{w: bufio.NewWriterSize(w, copyBytes), columns: columns, meta: meta, groups: []format.RowGroup{}}
+	s.to, _ = w.(RangeWriter)
 	return s, s.put([]byte(parquetMagic))
 }
 
@@ -154,9 +172,21 @@ func (s *Splicer) Close() error {
 	return nil
 }
 
-// copy writes length bytes of t's source from offset. They are read straight
-// into the writer's buffer.
+// copy writes length bytes of t's source from offset. Unless the writer takes
+// them as a range, they are read straight into its buffer.
 func (s *Splicer) copy(t *Table, offset, length int64) error {
+	if s.to != nil {
+		if at := &s.waiting; at.length > 0 && at.t.src == t.src && at.offset+at.length == offset {
+			at.length += length
+		} else {
+			if err := s.settle(); err != nil {
+				return err
+			}
+			s.waiting = sourceRange{t, offset, length}
+		}
+		s.offset += length
+		return nil
+	}
 	for length > 0 {
 		if s.w.Available() == 0 {
 			if err := s.w.Flush(); err != nil {
@@ -176,7 +206,27 @@ func (s *Splicer) copy(t *Table, offset, length int64) error {
 	return nil
 }
 
+// settle has the writer take the range that waits.
+func (s *Splicer) settle() error {
+	from := s.waiting
+	s.waiting = sourceRange{}
+	if from.length == 0 {
+		return nil
+	}
+	err := s.w.Flush()
+	if err == nil {
+		err = s.to.WriteRange(from.t.src, from.offset, from.length)
+	}
+	if err != nil {
+		return fmt.Errorf("splice: %w", err)
+	}
+	return nil
+}
+
 func (s *Splicer) put(b []byte) error {
+	if err := s.settle(); err != nil {
+		return err
+	}
 	n, err := s.w.Write(b)
 	s.offset += int64(n)
 	if err != nil {

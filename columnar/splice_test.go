@@ -3,6 +3,7 @@ package columnar
 import (
 	"bytes"
 	"context"
+	"io"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -61,6 +62,54 @@ func TestSplice(t *testing.T) {
 		}
 		sameRows(t, "subset", readCells(t, openBytes(t, subset)), picked)
 		sameChunks(t, columns, subset, files)
+	})
+}
+
+// A rangeBuffer takes ranges by itself.
+type rangeBuffer struct {
+	bytes.Buffer
+	ranges int
+}
+
+func (b *rangeBuffer) WriteRange(src io.ReaderAt, offset, length int64) error {
+	b.ranges++
+	_, err := io.Copy(&b.Buffer, io.NewSectionReader(src, offset, length))
+	return err
+}
+
+// A writer that takes ranges gets the same file, and neighbouring chunks as one.
+func TestSpliceByRanges(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var files [][]byte
+		groups := 0
+		for range rapid.IntRange(0, 4).Draw(t, "tables") {
+			files = append(files, makeTable(t, everyColumn(), drawRows(t), drawConfig(t)))
+			groups += openBytes(t, files[len(files)-1]).Groups()
+		}
+		all := everyColumn()
+		for _, columns := range [][]TableColumn{all, all[:3], {all[0], all[1], all[8], all[6]}} {
+			var out rangeBuffer
+			s, err := NewSplicer(&out, columns, []KeyValue{{"k", "v"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				if err := s.Append(context.Background(), openBytes(t, file)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			chunks := out.ranges
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(out.Bytes(), splice(t, columns, files...)) {
+				t.Fatal("it is another file")
+			}
+			if len(columns) != 4 && chunks > groups {
+				t.Fatalf("%d ranges of %d row groups, whose chunks lie one behind the other", chunks, groups)
+			}
+		}
 	})
 }
 

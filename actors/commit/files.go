@@ -114,7 +114,8 @@ func (f *Files) write(ctx context.Context, key string, rows int64, write func(io
 		return 0, err
 	}
 	defer w.Abort()
-	buffered := bufio.NewWriterSize(w, 256<<10)
+	buffered := &ranges{Writer: bufio.NewWriterSize(w, 256<<10)}
+	buffered.to, _ = w.(blob.Appender)
 	written, err := write(buffered)
 	switch {
 	case err != nil:
@@ -127,4 +128,28 @@ func (f *Files) write(ctx context.Context, key string, rows int64, write func(io
 	}
 	info, err := w.Commit()
 	return info.Size, err
+}
+
+// ranges are a columnar.RangeWriter that has the bucket copy of its objects what
+// is not small.
+type ranges struct {
+	*bufio.Writer
+	to blob.Appender // what is beneath; nil where it copies nothing
+}
+
+// copiedFrom is how long a range is that the bucket is asked for, bytes: below that
+// to ask costs more than to read.
+const copiedFrom = 512 << 10
+
+// WriteRange appends some of an object.
+func (r *ranges) WriteRange(src io.ReaderAt, offset, length int64) error {
+	object, ok := src.(*blob.Lazy)
+	if !ok || r.to == nil || length < copiedFrom {
+		_, err := io.Copy(r.Writer, io.NewSectionReader(src, offset, length))
+		return err
+	}
+	if err := r.Flush(); err != nil {
+		return err
+	}
+	return object.AppendTo(r.to, offset, length)
 }

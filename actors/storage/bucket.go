@@ -21,7 +21,11 @@ func (b *watchedBucket) Create(ctx context.Context, key, contentType string) (bl
 	if err != nil {
 		return nil, b.place.met(err, writes)
 	}
-	return &watchedWriter{w, b.place}, nil
+	watched := watchedWriter{w, b.place}
+	if a, ok := w.(blob.Appender); ok {
+		return &watchedAppender{watched, a}, nil
+	}
+	return &watched, nil
 }
 
 func (b *watchedBucket) Open(ctx context.Context, key string) (blob.Object, error) {
@@ -93,6 +97,15 @@ func (w *watchedWriter) Write(p []byte) (int, error) {
 func (w *watchedWriter) Commit() (blob.Info, error) {
 	info, err := w.Writer.Commit()
 	return info, w.place.met(err, writes)
+}
+
+type watchedAppender struct {
+	watchedWriter
+	to blob.Appender
+}
+
+func (w *watchedAppender) Append(o blob.Object, offset, size int64) error {
+	return w.place.met(w.to.Append(o, offset, size), writes)
 }
 
 type watchedObject struct {

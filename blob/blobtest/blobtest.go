@@ -69,6 +69,7 @@ func RunObjects(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"WriterEnds", testWriterEnds},
 		{"Replace", testReplace},
 		{"Copy", testCopy},
+		{"Append", testAppend},
 		{"ReaderKeepsWhatItOpened", testReaderKeepsWhatItOpened},
 		{"ReadAt", testReadAt},
 		{"BigObject", testBigObject},

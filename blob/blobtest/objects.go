@@ -203,6 +203,107 @@ func testCopy(s *suite) {
 	}
 }
 
+// testAppend holds writers that are a blob.Appender to it: what they take of other
+// objects and what is written come in their order, whatever the sizes.
+func testAppend(s *suite) {
+	w := s.create("jobs/none", nil)
+	_, appends := w.(blob.Appender)
+	w.Abort()
+	if !appends {
+		s.Skip("its writers are no blob.Appender")
+	}
+	const mib = 1 << 20
+	sources := make(map[string][]byte)
+	open := func(key string, size int) blob.Object {
+		sources[key] = random(size)
+		s.put(key, sources[key])
+		o, err := s.Open(s.Context(), key)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.Cleanup(func() { _ = o.Close() })
+		return o
+	}
+	small, large := open("parts/small", 1000), open("parts/large", 23*mib)
+	type piece struct {
+		from         blob.Object // nil: is written
+		offset, size int64
+	}
+	for name, pieces := range map[string][]piece{
+		"nothing": {}, "no bytes": {{large, 5, 0}, {small, 1000, 0}},
+		"small":  {{small, 0, 1000}},
+		"whole":  {{large, 0, 23 * mib}},
+		"within": {{large, 7, 12*mib + 1}},
+		"as a result is made": {
+			{nil, 0, 4}, {large, 4, 11 * mib}, {large, 9 * mib, 6 * mib}, {large, 0, 2 * mib}, {small, 1, 500}, {large, 3, 20 * mib}, {nil, 0, 70_000},
+		},
+		"much is written": {{nil, 0, 21 * mib}, {large, 1, 6 * mib}, {nil, 0, 3 * mib}, {large, 0, 7 * mib}, {small, 0, 1}},
+	} {
+		key := "jobs/" + strings.ReplaceAll(name, " ", "-")
+		w := s.create(key, nil).(blob.Appender)
+		var want []byte
+		for _, p := range pieces {
+			var err error
+			if p.from == nil {
+				content := random(int(p.size))
+				want = append(want, content...)
+				_, err = w.Write(content)
+			} else {
+				want = append(want, sources[p.from.Info().Key][p.offset:p.offset+p.size]...)
+				err = w.Append(p.from, p.offset, p.size)
+			}
+			if err != nil {
+				s.Fatalf("%s: %v", name, err)
+			}
+		}
+		info, err := w.Commit()
+		if err != nil || info.Size != int64(len(want)) {
+			s.Fatalf("%s: committed %+v, %v; want %d bytes", name, info, err, len(want))
+		}
+		if got := s.get(key); !bytes.Equal(got, want) {
+			s.Errorf("%s: %d bytes, want %d, and they differ", name, len(got), len(want))
+		}
+		if err := w.Append(small, 0, 1); err == nil {
+			s.Errorf("%s: append after commit succeeds", name)
+		}
+	}
+
+	aborted := s.create("jobs/aborted", []byte("x")).(blob.Appender)
+	if err := aborted.Append(large, 0, 12*mib); err != nil {
+		s.Fatal(err)
+	}
+	aborted.Abort()
+	s.missing("jobs/aborted")
+	beyond := s.create("jobs/beyond", nil).(blob.Appender)
+	err := beyond.Append(large, 20*mib, 12*mib)
+	if _, commitErr := beyond.Commit(); commitErr == nil {
+		s.Errorf("bytes that are not there were appended: %v", err)
+	}
+	s.missing("jobs/beyond")
+	for i, size := range []int64{12 * mib, 100, 12 * mib, 100} {
+		gone := open("parts/gone", 12*mib)
+		if i < 2 {
+			if err := s.Delete(s.Context(), "parts/gone"); err != nil {
+				s.Fatal(err)
+			}
+		} else {
+			s.put("parts/gone", random(12*mib+1))
+		}
+		w := s.create("jobs/gone", nil).(blob.Appender)
+		err := w.Append(gone, 0, size)
+		_, commitErr := w.Commit()
+		switch known := errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost); {
+		case err == nil && commitErr == nil:
+			s.holds("jobs/gone", sources["parts/gone"][:size])
+		case err != nil && (!known || commitErr == nil), err == nil && !errors.Is(commitErr, rowmill.ErrNotFound) && !errors.Is(commitErr, blob.ErrLost):
+			s.Errorf("%d bytes of an object that is gone or another: %v, then %v", size, err, commitErr)
+		}
+	}
+	if n := s.Leftovers(s); n != 0 {
+		s.Errorf("%d unfinished objects are left", n)
+	}
+}
+
 func testReaderKeepsWhatItOpened(s *suite) {
 	for name, change := range map[string]func(key string) error{
 		"replace":       func(key string) error { _, err := put(s, s.Bucket, key, random(10)); return err },

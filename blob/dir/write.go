@@ -2,6 +2,7 @@ package dir
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,6 +74,7 @@ type writer struct {
 	file        file
 	newFile     func(string) (file, error)
 	buffer      *bufio.Writer // keeps the first error, so that Commit cannot miss it
+	failed      error         // the first error of Append
 	ended       bool
 }
 
@@ -107,7 +109,7 @@ func (w *writer) Commit() (blob.Info, error) {
 
 func (w *writer) commit() (blob.Info, error) {
 	b := w.bucket
-	if err := w.buffer.Flush(); err != nil {
+	if err := cmp.Or(w.failed, w.buffer.Flush()); err != nil {
 		return blob.Info{}, err
 	}
 	at := b.stamp.next()

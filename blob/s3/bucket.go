@@ -27,7 +27,8 @@ type Bucket struct {
 	client    *minio.Core
 	public    *minio.Core // signs URLs, sends nothing
 	blocks    *blocks
-	ailing    atomic.Bool // calls fail, and an operator was told
+	ailing    atomic.Bool  // calls fail, and an operator was told
+	copies    atomic.Int32 // whether the server copies parts, see Append
 
 	mu      sync.Mutex
 	writers map[*writer]struct{} // neither committed nor aborted

@@ -37,6 +37,8 @@ func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writ
 	w.alive, w.cancel = context.WithCancel(ctx)
 	w.group, w.ctx = errgroup.WithContext(w.alive)
 	w.group.SetLimit(b.config.Concurrency)
+	w.copying, w.copyCtx = errgroup.WithContext(w.ctx)
+	w.copying.SetLimit(copiesAtOnce)
 	b.mu.Lock()
 	b.writers[w] = struct{}{}
 	b.mu.Unlock()
@@ -53,6 +55,8 @@ type writer struct {
 	cancel      context.CancelFunc
 	group       *errgroup.Group // the parts on their way
 	ctx         context.Context // of the parts: ends with the first one that fails
+	copying     *errgroup.Group // the parts that the server copies
+	copyCtx     context.Context // of those
 
 	mu     sync.Mutex // Write, Commit and Abort, against DeletePrefix
 	ended  bool
@@ -78,20 +82,27 @@ func (w *writer) Write(p []byte) (int, error) {
 	if w.ended {
 		return 0, fmt.Errorf("write object %s: %w", w.key, errEnded)
 	}
-	written := 0
-	for written < len(p) && w.failed == nil {
+	written, err := 0, w.failed
+	if err == nil {
+		written, err = w.write(p)
+		w.failed = err
+	}
+	if err != nil {
+		return written, fmt.Errorf("write object %s: %w", w.key, err)
+	}
+	return written, nil
+}
+
+func (w *writer) write(p []byte) (written int, err error) {
+	for written < len(p) {
 		if len(w.part) == int(w.bucket.config.PartSize) {
 			if err := w.flush(); err != nil {
-				w.failed = err
-				break
+				return written, err
 			}
 		}
 		n := w.gather(p[written:])
 		written += n
 		w.size += int64(n)
-	}
-	if w.failed != nil {
-		return written, fmt.Errorf("write object %s: %w", w.key, w.failed)
 	}
 	return written, nil
 }
@@ -168,14 +179,21 @@ func (w *writer) send(number int, part []byte) error {
 	if err != nil {
 		return fmt.Errorf("upload part %d: %w", number, err)
 	}
+	w.arrived(number, arrived.ETag)
+	w.sentMu.Lock()
+	defer w.sentMu.Unlock()
+	w.free = append(w.free, part)
+	return nil
+}
+
+// arrived notes a part that the server has.
+func (w *writer) arrived(number int, etag string) {
 	w.sentMu.Lock()
 	defer w.sentMu.Unlock()
 	for len(w.sent) < number {
 		w.sent = append(w.sent, minio.CompletePart{})
 	}
-	w.sent[number-1] = minio.CompletePart{PartNumber: number, ETag: arrived.ETag}
-	w.free = append(w.free, part)
-	return nil
+	w.sent[number-1] = minio.CompletePart{PartNumber: number, ETag: etag}
 }
 
 // digest is what the server checks an upload by: the SHA-256 in the signature.
@@ -232,7 +250,12 @@ func (w *writer) put() (etag string, err error) {
 
 // complete sends the last part and makes all of them one object.
 func (w *writer) complete() (etag string, err error) {
-	if err := w.flush(); err != nil {
+	if len(w.part) > 0 {
+		if err := w.flush(); err != nil {
+			return "", err
+		}
+	}
+	if err := w.copying.Wait(); err != nil {
 		return "", err
 	}
 	if err := w.group.Wait(); err != nil {
@@ -269,7 +292,7 @@ func (w *writer) Abort() {
 // DeletePrefix, or by the bucket's lifecycle rule.
 func (w *writer) abort() {
 	w.cancel()
-	_ = w.group.Wait() // nobody wants to know any more
+	_, _ = w.copying.Wait(), w.group.Wait() // nobody wants to know any more
 	if w.upload != "" {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(w.alive), w.bucket.config.AbortTimeout)
 		defer cancel()

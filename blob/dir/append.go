@@ -1,0 +1,68 @@
+package dir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+)
+
+var _ blob.Appender = (*writer)(nil)
+
+// Append has the system copy from file to file, which some file systems do without
+// writing. The file is opened anew: it is read from a place of its own.
+func (w *writer) Append(o blob.Object, offset, size int64) error {
+	err := w.failed
+	switch {
+	case w.ended:
+		err = errEnded
+	case err == nil:
+		err = w.appendFile(o.Info(), offset, size)
+		w.failed = err
+	}
+	if err != nil {
+		return fmt.Errorf("append %s to object %s: %w", o.Info().Key, w.key, err)
+	}
+	return nil
+}
+
+func (w *writer) appendFile(from blob.Info, offset, size int64) error {
+	if err := w.buffer.Flush(); err != nil {
+		return err
+	}
+	source, err := os.Open(w.bucket.path(from.Key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return rowmill.ErrNotFound
+	}
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	if now, err := source.Stat(); err != nil {
+		return err
+	} else if describe(from.Key, now).ETag != from.ETag {
+		return blob.ErrLost
+	}
+	if _, err := source.Seek(offset, io.SeekStart); err != nil {
+		return err
+	}
+	left := &io.LimitedReader{R: source, N: size}
+	err = w.patiently(func() error {
+		before, at := left.N, offset+size-left.N
+		n, err := io.Copy(w.file, left)
+		if err != nil { // less may have been written than was read
+			left.N = before - n
+			_, seekErr := source.Seek(at+n, io.SeekStart)
+			err = errors.Join(err, seekErr)
+		}
+		return err
+	})
+	if err == nil && left.N > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}

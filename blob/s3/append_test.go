@@ -1,0 +1,76 @@
+package s3
+
+import (
+	"bytes"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/internal/s3test"
+)
+
+// What is long enough is copied by the server, and one that cannot is asked once.
+func TestAppendMovesNoBytesWhereTheServerCopies(t *testing.T) {
+	t.Parallel()
+	server := s3test.Start(t)
+	content := random(6 * minPartSize)
+	for name, c := range map[string]struct {
+		fault  fault
+		copies int   // requests
+		most   int64 // bytes that are uploaded
+	}{
+		"it copies":    {nil, 3, minPartSize + 1000},
+		"it fails":     {first(2, copyObject, refusal(http.StatusServiceUnavailable, "SlowDown")), 5, minPartSize + 1000},
+		"it is silent": {first(1, copyObject, lostAnswer), 4, minPartSize + 1000},
+		"it cannot":    {first(1000, copyObject, refusal(http.StatusNotImplemented, "NotImplemented")), 1, 18*minPartSize + 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, b := through(t, server, nil)
+			if err := put(t.Context(), b, "parts/a", content); err != nil {
+				t.Fatal(err)
+			}
+			o, err := b.Open(t.Context(), "parts/a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = o.Close() }()
+			var uploaded atomic.Int64
+			p.inject(func(w http.ResponseWriter, r *http.Request, forward http.Handler) bool {
+				if operation(r) == "UploadPart" || operation(r) == "PutObject" {
+					uploaded.Add(r.ContentLength)
+				}
+				return c.fault != nil && c.fault(w, r, forward)
+			})
+			w, err := b.Create(t.Context(), "results/a", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Abort()
+			if _, err := w.Write([]byte("head")); err != nil {
+				t.Fatal(err)
+			}
+			want := []byte("head")
+			for range 3 {
+				if err := w.(blob.Appender).Append(o, 0, o.Size()); err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, content...)
+			}
+			if _, err := w.Write([]byte("foot")); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, "foot"...)
+			if _, err := w.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			if copies := p.count(copyObject); copies != c.copies || uploaded.Load() > c.most {
+				t.Errorf("%d requests to copy and %d bytes uploaded, want %d and at most %d", copies, uploaded.Load(), c.copies, c.most)
+			}
+			if got, err := get(t.Context(), b, "results/a"); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes, want %d: %v", len(got), len(want), err)
+			}
+		})
+	}
+}
