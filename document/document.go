@@ -1,6 +1,7 @@
-// Package document owns how a stored JSON document is written anew by a version
-// of this program that does not know all of its members: those it does not
-// know stay. It knows nothing of what documents are for.
+// Package document owns how a stored JSON document is read quickly, and how it is
+// written anew by a version of this program that does not know all of its
+// members: those it does not know stay. It knows nothing of what documents are
+// for.
 //
 // # What stays
 //

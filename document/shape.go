@@ -78,15 +78,17 @@ func encodesItself(t reflect.Type) bool {
 // depths of embedded structs.
 type field struct {
 	shape  *shape
-	depth  int
+	name   string
+	index  []int // from the outermost struct on
 	tagged bool
 	hidden bool // by another of its depth
+	quoted bool // its value stands in a string
 }
 
 func structShape(t reflect.Type, within []reflect.Type) *shape {
 	s := &shape{fields: map[string]*shape{}}
 	found := map[string]field{}
-	s.collect(t, 0, within, found)
+	s.collect(t, nil, within, found)
 	for name, f := range found {
 		if !f.hidden {
 			s.fields[name] = f.shape
@@ -96,13 +98,14 @@ func structShape(t reflect.Type, within []reflect.Type) *shape {
 }
 
 // collect gathers the fields of a struct and of those embedded in it, by the
-// rules of encoding/json: the least depth wins, then a name from a tag.
-func (s *shape) collect(t reflect.Type, depth int, within []reflect.Type, found map[string]field) {
+// rules of encoding/json: the least depth wins, then a name from a tag. at is
+// where the struct is embedded.
+func (s *shape) collect(t reflect.Type, at []int, within []reflect.Type, found map[string]field) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		tag := f.Tag.Get("json")
 		name, options, _ := strings.Cut(tag, ",")
-		inner := f.Type
+		inner, index := f.Type, append(at[:len(at):len(at)], i)
 		if inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
 		}
@@ -110,23 +113,24 @@ func (s *shape) collect(t reflect.Type, depth int, within []reflect.Type, found 
 		case tag == "-", !f.IsExported() && !(f.Anonymous && inner.Kind() == reflect.Struct):
 			continue
 		case f.Anonymous && name == "" && inner.Kind() == reflect.Struct:
-			s.collect(inner, depth+1, within, found)
+			s.collect(inner, index, within, found)
 			continue
 		}
-		mine := field{depth: depth, tagged: name != ""}
+		mine := field{index: index, tagged: name != "", quoted: strings.Contains(options, "string")}
 		if name == "" {
 			name = f.Name
 		}
 		if s.first == "" {
 			s.first = name
 		}
-		if mine.shape = whole; !strings.Contains(options, "string") {
+		mine.name = name
+		if mine.shape = whole; !mine.quoted {
 			mine.shape = makeShape(f.Type, within)
 		}
 		folded := fold(name)
 		switch other, taken := found[folded]; {
-		case !taken || mine.depth < other.depth || mine.depth == other.depth && mine.tagged && !other.tagged:
-		case mine.depth == other.depth && mine.tagged == other.tagged:
+		case !taken || len(index) < len(other.index) || len(index) == len(other.index) && mine.tagged && !other.tagged:
+		case len(index) == len(other.index) && mine.tagged == other.tagged:
 			other.hidden = true
 			mine = other
 		default:
