@@ -152,7 +152,7 @@ func (s *streams) topics(c *gin.Context) ([]events.Topic, error) {
 			}
 			topics = append(topics, events.Nodes)
 		case ofJob:
-			if _, err := s.jobs.Find(c, id); err != nil {
+			if _, err := s.jobs.Head(c, id); err != nil {
 				return nil, err
 			}
 			topics = append(topics, events.Topic{Account: account, Job: id})

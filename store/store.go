@@ -203,6 +203,10 @@ type Jobs interface {
 	// Get returns a record, or rowmill.ErrNotFound.
 	Get(ctx context.Context, jobID string) (Record, error)
 
+	// Head returns a record without its specification, of which there is the Account
+	// alone, or rowmill.ErrNotFound. It costs the same whatever the size of the input.
+	Head(ctx context.Context, jobID string) (Record, error)
+
 	// Marks returns where the records of jobs stand, in the order of the ids,
 	// in one round trip, and how many writes of the named writer they hold. A
 	// store that has lost everything says so with an error: it is not the one

@@ -36,6 +36,11 @@ func (s *watchedStore) Get(ctx context.Context, jobID string) (store.Record, err
 	return rec, s.place.met(err, reads)
 }
 
+func (s *watchedStore) Head(ctx context.Context, jobID string) (store.Record, error) {
+	rec, err := s.Store.Head(ctx, jobID)
+	return rec, s.place.met(err, reads)
+}
+
 func (s *watchedStore) Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
 	found, err := s.Store.Active(ctx, accounts, since, limit)
 	return found, s.place.met(err, reads)

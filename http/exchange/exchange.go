@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -122,10 +123,17 @@ const JSON = "application/json; charset=utf-8"
 
 // Answer writes v as JSON with its length.
 func Answer(c *gin.Context, status int, v any) {
-	body, err := Encode(v)
-	if err != nil {
+	buffer, _ := buffers.Get().(*bytes.Buffer)
+	defer func() {
+		if buffer.Cap() <= mostKept {
+			buffer.Reset()
+			buffers.Put(buffer)
+		}
+	}()
+	if err := encode(buffer, v); err != nil {
 		panic(fmt.Sprintf("encode an answer: %v", err)) // all our types encode
 	}
+	body := buffer.Bytes()
 	c.Header("Content-Length", strconv.Itoa(len(body)))
 	c.Header("Content-Type", JSON) // gin would keep what was set before an error
 	c.Header("Cache-Control", "no-store")
@@ -136,13 +144,22 @@ func Answer(c *gin.Context, status int, v any) {
 // are.
 func Encode(v any) ([]byte, error) {
 	var body bytes.Buffer
-	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		return nil, err
-	}
-	return body.Bytes(), nil
+	err := encode(&body, v)
+	return body.Bytes(), err
 }
+
+func encode(into *bytes.Buffer, v any) error {
+	encoder := json.NewEncoder(into)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+// buffers are for the bodies of answers, which grow anew to the size of a page of a
+// list each time otherwise. Those beyond mostKept bytes are not kept: pages are not
+// as large.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+const mostKept = 256 << 10
 
 // Decimal is a number that always has a decimal point or exponent in JSON, so
 // that a column of them never looks like integers to a reader that guesses.

@@ -34,6 +34,8 @@ type Jobs interface {
 	// Find returns a job, or a 404 where it does not exist or belongs to
 	// another account.
 	Find(c *gin.Context, id string) (store.Record, error)
+	// Head is Find without the specification.
+	Head(c *gin.Context, id string) (store.Record, error)
 }
 
 // Store is what the dialect needs of a store.
@@ -171,7 +173,7 @@ func Answer(record store.Record, output any) (answer any, reasoning *string) {
 // Status answers GET /v1/job-status/{job_id} in the dialect.
 func (d *Dialect) Status(c *gin.Context) (any, error) {
 	id := c.Param("job_id")
-	record, err := d.Jobs.Find(c, id)
+	record, err := d.Jobs.Head(c, id)
 	var status string
 	if err == nil {
 		status = d.shown(c, record)

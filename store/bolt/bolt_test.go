@@ -62,3 +62,28 @@ func TestConformance(t *testing.T) {
 		}
 	})
 }
+
+// TestListAllocates bounds what a list allocates for a job: a document that
+// package document leaves to encoding/json takes four times as much.
+func TestListAllocates(t *testing.T) {
+	s := open(t, bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")})
+	const jobs, most = 50, 25
+	for i := range jobs {
+		rec := storetest.Record(storetest.JobID(i), "a", "row")
+		rec.Job.Sampling = map[string]any{"temperature": 0.5}
+		if _, _, err := s.Create(t.Context(), rec, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Cancel(t.Context(), rec.Job.ID, time.Now(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allocated := testing.AllocsPerRun(10, func() {
+		if list, _, err := s.List(t.Context(), "a", jobs, ""); err != nil || len(list) != jobs {
+			t.Fatal(len(list), err)
+		}
+	}) / jobs
+	if allocated > most {
+		t.Errorf("%.1f allocations for a job, want at most %d", allocated, most)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -65,12 +66,35 @@ var (
 // A tx is a transaction that remembers whether anything was written in it.
 type tx struct {
 	*bbolt.Tx
-	wrote  bool
-	writer *store.Writer // nil where nobody minds
-	holds  int64         // how many writes of writer's the record has
+	wrote   bool
+	writer  *store.Writer // nil where nobody minds
+	holds   int64         // how many writes of writer's the record has
+	lookups []lookup      // of one that only reads
 }
 
-func (t *tx) get(bucket, key []byte) []byte { return t.Bucket(bucket).Get(key) }
+// A lookup is where a transaction that only reads has found a key before: to go on
+// from there takes no allocation.
+type lookup struct {
+	bucket string
+	cursor *bbolt.Cursor
+}
+
+// get returns a value, or nil where there is none. Both belong to the file, and
+// must not outlive the transaction.
+func (t *tx) get(bucket, key []byte) []byte {
+	if t.Writable() {
+		return t.Bucket(bucket).Get(key)
+	}
+	i := slices.IndexFunc(t.lookups, func(l lookup) bool { return l.bucket == string(bucket) })
+	if i < 0 {
+		i = len(t.lookups)
+		t.lookups = append(t.lookups, lookup{string(bucket), t.Bucket(bucket).Cursor()})
+	}
+	if found, value := t.lookups[i].cursor.Seek(key); bytes.Equal(found, key) {
+		return value
+	}
+	return nil
+}
 
 func (t *tx) put(bucket, key, value []byte) error {
 	t.wrote = true
@@ -98,7 +122,7 @@ func (t *tx) header(id string) (header, error) {
 	if raw == nil {
 		return h, fmt.Errorf("job %s: %w", id, rowmill.ErrNotFound)
 	}
-	if err := decode(raw, &h); err != nil {
+	if err := document.Decode(raw, &h); err != nil {
 		return h, fmt.Errorf("decode the record of job %s: %w", id, err)
 	}
 	return h, nil
@@ -141,20 +165,19 @@ func (t *tx) putHeader(h header) error {
 	return t.put(bucketJobs, id, raw)
 }
 
-// job completes a header to the public record.
-func (t *tx) job(h header) (rowmill.Job, error) {
-	err := readTexts(t.get(bucketTexts, []byte(h.Job.ID)), &h.Job)
-	if err != nil {
-		err = fmt.Errorf("decode the texts of job %s: %w", h.Job.ID, err)
+// complete adds to a job of a header what makes it the public record.
+func (t *tx) complete(job *rowmill.Job) error {
+	if err := readTexts(t.get(bucketTexts, []byte(job.ID)), job); err != nil {
+		return fmt.Errorf("decode the texts of job %s: %w", job.ID, err)
 	}
-	return h.Job, err
+	return nil
 }
 
 // record completes a header to the whole record.
 func (t *tx) record(h header) (store.Record, error) {
 	rec := h.Record
-	var err error
-	if rec.Job, err = t.job(h); err != nil {
+	err := t.complete(&rec.Job)
+	if err != nil {
 		return store.Record{}, err
 	}
 	if rec.Spec, err = readSpec(t.get(bucketSpecs, []byte(rec.Job.ID))); err != nil {
@@ -281,14 +304,6 @@ func splitOrderKey(key []byte) (account string, created []byte, id string, ok bo
 	return string(key[:end]), key[end+1 : end+9], string(key[end+9:]), true
 }
 
-// decode reads JSON and keeps numbers of free-form maps as json.Number: a
-// 64-bit seed would not survive a float64.
-func decode(raw []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	return d.Decode(into)
-}
-
 // number reads a value of eight bytes.
 func number(raw []byte) (int64, error) {
 	if len(raw) != 8 {
@@ -403,7 +418,7 @@ func readSpec(raw []byte) (rowmill.Spec, error) {
 	if len(sections) < 3 {
 		return s, errSections
 	}
-	if err := decode([]byte(sections[0]), &s); err != nil {
+	if err := document.Decode(sections[0], &s); err != nil {
 		return s, err
 	}
 	s.System = sections[1]

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -188,6 +189,21 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 	return rec, err
 }
 
+// Head returns a record without its specification.
+func (s *Store) Head(ctx context.Context, jobID string) (store.Record, error) {
+	var rec store.Record
+	err := s.view(ctx, func(t *tx) error {
+		h, err := t.header(jobID)
+		if err != nil {
+			return err
+		}
+		rec = h.Record
+		rec.Spec.Account = h.Account
+		return t.complete(&rec.Job)
+	})
+	return rec, err
+}
+
 // A stand is what Marks needs of a header. The rest is not decoded: marks of many
 // jobs are asked for each second.
 type stand struct {
@@ -210,7 +226,7 @@ func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]st
 				continue
 			}
 			var h stand
-			if err := json.Unmarshal(raw, &h); err != nil {
+			if err := document.Decode(raw, &h); err != nil {
 				return fmt.Errorf("decode the record of job %s: %w", id, err)
 			}
 			marks[i] = store.Mark{Version: h.Version, Session: h.Session, Epoch: h.Epoch, Status: h.Job.Status, Writes: h.Writers[writer]}
@@ -278,6 +294,25 @@ func lastBelow(c *bbolt.Cursor, start []byte) (key, value []byte) {
 	return c.Prev()
 }
 
+// job reads the public record of a job, and decodes no more of the header.
+func (t *tx) job(id string) (rowmill.Job, error) {
+	var public struct {
+		Job rowmill.Job `json:"job"`
+	}
+	raw := t.get(bucketJobs, []byte(id))
+	if raw == nil {
+		return rowmill.Job{}, fmt.Errorf("job %s: %w", id, rowmill.ErrNotFound)
+	}
+	if err := document.Decode(raw, &public); err != nil {
+		return rowmill.Job{}, fmt.Errorf("decode the record of job %s: %w", id, err)
+	}
+	err := t.complete(&public.Job)
+	return public.Job, err
+}
+
+// listAtOnce is for how many jobs List makes room in advance: a page of clients.
+const listAtOnce = 100
+
 // List returns an account's jobs, newest first. Jobs created in the same
 // nanosecond come by id, the larger first.
 func (s *Store) List(ctx context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error) {
@@ -285,7 +320,7 @@ func (s *Store) List(ctx context.Context, account string, limit int, cursor stri
 	if err != nil {
 		return nil, "", err
 	}
-	var jobs []rowmill.Job
+	jobs := make([]rowmill.Job, 0, min(limit, listAtOnce))
 	var next string
 	err = s.view(ctx, func(t *tx) error {
 		c := t.Bucket(bucketAccounts).Cursor()
@@ -302,11 +337,7 @@ func (s *Store) List(ctx context.Context, account string, limit int, cursor stri
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			h, err := t.header(id)
-			if err != nil {
-				return err
-			}
-			job, err := t.job(h)
+			job, err := t.job(id)
 			if err != nil {
 				return err
 			}

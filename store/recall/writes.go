@@ -240,6 +240,16 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 	return rec, err
 }
 
+// Head is Get without the specification.
+func (s *Store) Head(ctx context.Context, jobID string) (store.Record, error) {
+	if s.known(jobID) == nil {
+		return s.Store.Head(ctx, jobID)
+	}
+	rec, err := s.Get(ctx, jobID)
+	rec.Spec = rowmill.Spec{Account: rec.Spec.Account}
+	return rec, err
+}
+
 // ListParts returns the parts of a job with those that the store has forgotten: an
 // owner that does not hear of them has their rows run again.
 func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, error) {

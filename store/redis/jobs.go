@@ -119,6 +119,21 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 	return f.record()
 }
 
+// Head returns a record without its specification.
+func (s *Store) Head(ctx context.Context, jobID string) (store.Record, error) {
+	var found *driver.SliceCmd
+	if err := s.read(ctx, func(p driver.Pipeliner) { found = p.HMGet(ctx, s.job(jobID), headFields...) }); err != nil {
+		return store.Record{}, fmt.Errorf("read job %s: %w", jobID, err)
+	}
+	f := collect(headFields, found.Val())
+	if f == nil {
+		return store.Record{}, fmt.Errorf("job %s: %w", jobID, rowmill.ErrNotFound)
+	}
+	rec, err := f.header()
+	rec.Spec.Account = f["account"]
+	return rec, err
+}
+
 // Marks returns where records stand.
 func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error) {
 	found := make([]*driver.SliceCmd, len(jobIDs))

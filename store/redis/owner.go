@@ -12,6 +12,7 @@ import (
 	driver "github.com/redis/go-redis/v9"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -292,7 +293,7 @@ func (s *Store) withStatus(ctx context.Context, chosen []store.Orphan) ([]store.
 				Priority int `json:"job_priority"`
 			} `json:"job"`
 		}
-		if err := decode(got.text(1), &head); err != nil {
+		if err := document.Decode(got.text(1), &head); err != nil {
 			return nil, fmt.Errorf("decode the record of job %s: %w", o.JobID, err)
 		}
 		rec.SchemaVersion, o.Priority = head.SchemaVersion, head.Job.Priority

@@ -35,6 +35,8 @@ var (
 	specFields = []string{"spec", "spec_system", "spec_schema", "inline"}
 
 	recordFields = slices.Concat(jobFields, endFields, trialFields, stateFields, specFields)
+	// headFields make the record without its specification, and say whose it is.
+	headFields = slices.Concat(jobFields, endFields, trialFields, stateFields, []string{"account"})
 )
 
 // A head is what is left of a record in its field "head".
@@ -115,7 +117,7 @@ func (f fields) record() (store.Record, error) {
 	if err != nil {
 		return rec, err
 	}
-	if err := decode(f["spec"], &rec.Spec); err != nil {
+	if err := document.Decode(f["spec"], &rec.Spec); err != nil {
 		return rec, fmt.Errorf("decode the specification of job %s: %w", rec.Job.ID, err)
 	}
 	rec.Spec.System = f["spec_system"]
@@ -131,7 +133,7 @@ func (f fields) record() (store.Record, error) {
 // header is the record without its specification.
 func (f fields) header() (store.Record, error) {
 	var h head
-	if err := decode(f["head"], &h); err != nil {
+	if err := document.Decode(f["head"], &h); err != nil {
 		return h.Record, fmt.Errorf("decode a job's record: %w", err)
 	}
 	rec := h.Record
@@ -165,7 +167,7 @@ func (f fields) header() (store.Record, error) {
 		rec.Ended = &at
 	}
 	if text := f["adopters"]; text != "" {
-		if err := decode(text, &rec.Adopters); err != nil {
+		if err := document.Decode(text, &rec.Adopters); err != nil {
 			return rec, fmt.Errorf("decode the adopters of job %s: %w", rec.Job.ID, err)
 		}
 	}

@@ -20,6 +20,9 @@ func testCreateAndGet(s *suite) {
 	if _, err := s.Get(s.Context(), "job-none"); !errors.Is(err, rowmill.ErrNotFound) {
 		s.Errorf("get of an unknown job: %v, want ErrNotFound", err)
 	}
+	if _, err := s.Head(s.Context(), "job-none"); !errors.Is(err, rowmill.ErrNotFound) {
+		s.Errorf("head of an unknown job: %v, want ErrNotFound", err)
+	}
 	rec := s.newRecord("a")
 	stored, existed, err := s.Create(s.Context(), rec, nil)
 	if err != nil || existed {
