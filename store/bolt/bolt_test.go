@@ -1,6 +1,8 @@
 package bolt_test
 
 import (
+	"context"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -31,8 +33,22 @@ func (c *clock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
+// A watch fails a test whose store has something to warn of.
+type watch struct {
+	slog.Handler
+	t testing.TB
+}
+
+func (w watch) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+func (w watch) Handle(_ context.Context, r slog.Record) error {
+	w.t.Errorf("the store says: %s", r.Message)
+	return nil
+}
+
 func open(t testing.TB, config bolt.Config) *bolt.Store {
 	t.Helper()
+	config.Logger = slog.New(watch{slog.DiscardHandler, t})
 	s, err := bolt.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
