@@ -73,6 +73,7 @@ type RowCounts struct {
 	TruncatedRows    int64 `json:"truncated_rows"`    // committed rows whose input was cut to fit the context
 	TruncatedOutputs int64 `json:"truncated_outputs"` // answers cut by the length limit
 	RowsTakenOver    int64 `json:"rows_taken_over"`   // committed rows that the job in Continues had run; no tokens and no cost of this one
+	DeduplicatedRows int64 `json:"deduplicated_rows"` // committed rows that were not run: they have the answer of an equal row before them
 }
 
 // EstimateMethod is how a cost was estimated.
@@ -152,6 +153,7 @@ type Spec struct {
 	SeedPerRow   bool            `json:"seed_per_row,omitempty"`
 	Seed         int64           `json:"seed"` // the job's seed: rows derive theirs from it when SeedPerRow
 	TruncateRows bool            `json:"truncate_rows"`
+	Dedup        bool            `json:"dedup,omitempty"` // of rows with equal texts the first runs, the others get its answer; never with SeedPerRow or Raw
 
 	// The account's quotas at submission. A row or token quota of 0 bounds
 	// nothing.

@@ -73,7 +73,7 @@ func (p Part) Check() error {
 		return fmt.Errorf("part %s: its shard is %d", p.Key, p.Shard)
 	case p.Rows < 0 || p.Rows > MaxRows:
 		return fmt.Errorf("part %s: it holds %d rows", p.Key, p.Rows)
-	case min(t.Rows, t.Failed, t.TruncatedRows, t.TruncatedOutputs, t.InputTokens, t.OutputTokens) < 0:
+	case min(t.Rows, t.Failed, t.TruncatedRows, t.TruncatedOutputs, t.InputTokens, t.OutputTokens, t.Deduplicated) < 0:
 		return fmt.Errorf("part %s: its totals are negative: %+v", p.Key, t)
 	}
 	return nil

@@ -316,6 +316,7 @@ type Totals struct {
 	TruncatedOutputs int64 `json:"truncated_outputs"` // rows whose answer was cut
 	InputTokens      int64 `json:"input_tokens"`
 	OutputTokens     int64 `json:"output_tokens"`
+	Deduplicated     int64 `json:"deduplicated,omitempty"` // rows that have the answer of an equal row, and were not run
 }
 
 // Plus returns the sum of both.
@@ -326,6 +327,7 @@ func (t Totals) Plus(u Totals) Totals {
 	t.TruncatedOutputs += u.TruncatedOutputs
 	t.InputTokens += u.InputTokens
 	t.OutputTokens += u.OutputTokens
+	t.Deduplicated += u.Deduplicated
 	return t
 }
 

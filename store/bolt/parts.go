@@ -121,6 +121,7 @@ func raise(j *rowmill.Job, totals store.Totals) bool {
 	j.FailedRows = lift(j.FailedRows, totals.Failed)
 	j.TruncatedRows = lift(j.TruncatedRows, totals.TruncatedRows)
 	j.TruncatedOutputs = lift(j.TruncatedOutputs, totals.TruncatedOutputs)
+	j.DeduplicatedRows = lift(j.DeduplicatedRows, totals.Deduplicated)
 	j.InputTokens = point(j.InputTokens, totals.InputTokens)
 	j.OutputTokens = point(j.OutputTokens, totals.OutputTokens)
 	return grown

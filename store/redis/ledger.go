@@ -18,7 +18,7 @@ import (
 
 // counters lead the names of fields in an account's usage of a day, in the
 // order of store.Totals; the rate follows.
-var counters = []string{"r", "f", "c", "o", "i", "x"}
+var counters = []string{"r", "f", "c", "o", "i", "x", "d"}
 
 // rate is what a job's tokens cost and to which model they count: prices and
 // the model's id. It is empty for an estimate, which is nobody's usage. The
@@ -72,6 +72,8 @@ func usedOn(day int64, sums map[string]string) ([]store.Usage, error) {
 			t.InputTokens = n
 		case "x":
 			t.OutputTokens = n
+		case "d":
+			t.Deduplicated = n
 		}
 		byRate[name[1:]] = t
 	}

@@ -59,9 +59,9 @@ func readPart(key, text string) (placed, error) {
 
 // commitScript records parts, charges their account, and raises the totals.
 //
-//	ARGV[6..11]  totals over all committed rows: rows, failed, cut inputs, cut
-//	             outputs, input tokens, output tokens
-//	ARGV[12..]   nine for each part: key, shard, record, and what the ledger gains in six totals
+//	ARGV[6..12]  totals over all committed rows: rows, failed, cut inputs, cut
+//	             outputs, input tokens, output tokens, copies
+//	ARGV[13..]   ten for each part: key, shard, record, and what the ledger gains in seven totals
 //
 // It checks the fence. A part whose key is known is skipped, also when it was
 // merged away. It answers ok, missing, lease, over or forgot.
@@ -69,7 +69,7 @@ func readPart(key, text string) (placed, error) {
 // The first write is an HSET, which a server without memory refuses: later
 // ones of the same script are not refused then.
 var commitScript = jobScript(`
-local names = {'rows', 'failed', 'cut_inputs', 'cut_outputs', 'input', 'output'}
+local names = {'rows', 'failed', 'cut_inputs', 'cut_outputs', 'input', 'output', 'copied'}
 local job = redis.call('HMGET', JOB, 'status', 'session', 'epoch', 'version', 'account', 'rate', unpack(names))
 local no = refused(job[1], job[2], job[3])
 if no then return no end
@@ -87,7 +87,7 @@ for i, name in ipairs(names) do
 end
 local parts, shards, merged = P .. 'parts:' .. ID, P .. 'shards:' .. ID, P .. 'merged:' .. ID
 local fresh, seen = {}, {}
-for i = 12, #ARGV, 9 do
+for i = 13, #ARGV, 10 do
   local key = ARGV[i]
   if not seen[key] and redis.call('HEXISTS', parts, key) == 0 and redis.call('SISMEMBER', merged, key) == 0 then
     seen[key] = true
@@ -151,9 +151,9 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 	return nil
 }
 
-// appendTotals adds six arguments in the order of counters.
+// appendTotals adds seven arguments in the order of counters.
 func appendTotals(args []any, t store.Totals) []any {
-	for _, n := range []int64{t.Rows, t.Failed, t.TruncatedRows, t.TruncatedOutputs, t.InputTokens, t.OutputTokens} {
+	for _, n := range []int64{t.Rows, t.Failed, t.TruncatedRows, t.TruncatedOutputs, t.InputTokens, t.OutputTokens, t.Deduplicated} {
 		args = append(args, max(n, 0))
 	}
 	return args

@@ -24,7 +24,7 @@ type fields map[string]string
 
 var (
 	// jobFields make the public record.
-	jobFields = []string{"head", "system", "schema", "status", "rows", "failed", "cut_inputs", "cut_outputs", "input", "output"}
+	jobFields = []string{"head", "system", "schema", "status", "rows", "failed", "cut_inputs", "cut_outputs", "input", "output", "copied"}
 	// endFields are set as the job ends.
 	endFields = []string{"ended"}
 	// trialFields are set by claims, and taken away once more of the job is done.
@@ -53,7 +53,7 @@ func encode(rec store.Record, before fields) (fields, error) {
 		"status": string(j.Status), "session": rec.Session, "schema": string(j.Schema),
 		"version": decimal(rec.Version), "epoch": decimal(rec.Epoch), "reserved": decimal(int64(rec.Reserved)),
 		"rows": decimal(j.RowsDone), "failed": decimal(j.FailedRows),
-		"cut_inputs": decimal(j.TruncatedRows), "cut_outputs": decimal(j.TruncatedOutputs),
+		"cut_inputs": decimal(j.TruncatedRows), "cut_outputs": decimal(j.TruncatedOutputs), "copied": decimal(j.DeduplicatedRows),
 		"spec_system": rec.Spec.System, "spec_schema": string(rec.Spec.Schema), "inline": writeRows(rec.Spec.Inline),
 	}
 	if j.System != nil {
@@ -84,7 +84,7 @@ func encode(rec store.Record, before fields) (fields, error) {
 	f["spec"] = string(spec)
 	rec.Job.Status, rec.Job.System, rec.Job.Schema = "", nil, nil
 	rec.Job.RowsDone, rec.Job.FailedRows, rec.Job.TruncatedRows, rec.Job.TruncatedOutputs = 0, 0, 0, 0
-	rec.Job.InputTokens, rec.Job.OutputTokens = nil, nil
+	rec.Job.DeduplicatedRows, rec.Job.InputTokens, rec.Job.OutputTokens = 0, nil, nil
 	rec.Version, rec.Session, rec.Epoch, rec.Reserved, rec.Ended, rec.Adopters = 0, "", 0, 0, nil, nil
 	raw, err := document.Rewrite([]byte(before["head"]), head{Record: rec})
 	if err != nil {
@@ -154,6 +154,7 @@ func (f fields) header() (store.Record, error) {
 	}
 	rec.Job.RowsDone, rec.Job.FailedRows = number("rows"), number("failed")
 	rec.Job.TruncatedRows, rec.Job.TruncatedOutputs = number("cut_inputs"), number("cut_outputs")
+	rec.Job.DeduplicatedRows = number("copied")
 	if _, known := f["input"]; known {
 		n := number("input")
 		rec.Job.InputTokens = &n

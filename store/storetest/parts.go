@@ -44,9 +44,9 @@ func testCommitParts(s *suite) {
 	before := s.get(f.JobID)
 	part := store.Part{
 		Key: "jobs/x/parts/1", Shard: 3, Rows: 2, Accepted: []byte{0, 255, 1},
-		Totals: store.Totals{Rows: 2, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 1, InputTokens: 10, OutputTokens: 20}, Size: 99,
+		Totals: store.Totals{Rows: 2, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 1, InputTokens: 10, OutputTokens: 20, Deduplicated: 1}, Size: 99,
 	}
-	totals := store.Totals{Rows: 12, Failed: 3, TruncatedRows: 5, TruncatedOutputs: 4, InputTokens: 50, OutputTokens: 60}
+	totals := store.Totals{Rows: 12, Failed: 3, TruncatedRows: 5, TruncatedOutputs: 4, InputTokens: 50, OutputTokens: 60, Deduplicated: 7}
 	if err := s.CommitParts(s.Context(), f, []store.Part{part}, totals); err != nil {
 		s.Fatal(err)
 	}
@@ -57,6 +57,7 @@ func testCommitParts(s *suite) {
 	want := before
 	want.Job.RowsDone, want.Job.FailedRows, want.Job.TruncatedRows, want.Job.TruncatedOutputs = 12, 3, 5, 4
 	want.Job.InputTokens, want.Job.OutputTokens = pointer(int64(50)), pointer(int64(60))
+	want.Job.DeduplicatedRows = 7
 	want.Version, want.Adopters = after.Version, nil
 	s.same("record: totals are absolute and nothing else changes", want, after)
 	if after.Version <= before.Version {
