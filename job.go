@@ -62,6 +62,7 @@ type Job struct {
 	Continues   *string `json:"continues"`    // the job whose committed rows this one took over
 	ContinuedBy *string `json:"continued_by"` // the last job that took over rows of this one
 
+	KeyID    *string      `json:"key_id"`   // the API key that submitted it; null for the configuration's, and where it was not recorded yet
 	Estimate *Estimate    `json:"estimate"` // how CostEstimate came about; estimate jobs only
 	Function *FunctionRef `json:"function"` // the revision it runs; null for a standalone model
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 )
 
 // Quota bounds one job of an account at one priority; 0 is no bound.
@@ -84,6 +85,7 @@ func (c *Client) quotas(req *http.Request) (Quotas, error) {
 type Figures struct {
 	Rows         int64   `json:"rows"`
 	FailedRows   int64   `json:"failed_rows"`
+	Deduplicated int64   `json:"deduplicated_rows"` // that have the answer of an equal row, and were not run
 	InputTokens  int64   `json:"input_tokens"`
 	OutputTokens int64   `json:"output_tokens"`
 	Cost         float64 `json:"cost_usd"`
@@ -91,26 +93,48 @@ type Figures struct {
 
 // Usage is what an account used.
 type Usage struct {
-	Account string `json:"account"`
-	From    string `json:"from"` // the first day, such as 2026-01-31
-	To      string `json:"to"`   // the last day, included
-	Usage   []struct {
-		Day   string `json:"day"`
-		Model string `json:"model"`
-		Figures
-	} `json:"usage"`
-	Total Figures `json:"total"`
+	Account string      `json:"account"`
+	From    string      `json:"from"` // the first day, such as 2026-01-31
+	To      string      `json:"to"`   // the last day, included
+	Usage   []UsageLine `json:"usage"`
+	Total   Figures     `json:"total"`
 
 	Raw json.RawMessage `json:"-"` // as the service wrote it
 }
 
-// Usage fetches what an account used from one day to another. What is empty is
-// left to the service: the key's account, the current month.
-func (c *Client) Usage(ctx context.Context, account, from, to string) (Usage, error) {
-	query := about(account)
-	for name, day := range map[string]string{"from": from, "to": to} {
-		if day != "" {
-			query.Set(name, day)
+// A UsageLine has what its usage is grouped by; the rest is empty.
+type UsageLine struct {
+	Day     string  `json:"day"`
+	Model   string  `json:"model"`
+	KeyID   *string `json:"key_id"`   // nil for the key of the configuration, and before keys were recorded
+	KeyName *string `json:"key_name"` // nil where the key has none or was revoked
+	Figures
+}
+
+// What usage may be grouped by.
+const (
+	ByDay   = "day"
+	ByModel = "model"
+	ByKey   = "key"
+)
+
+// A UsageQuery says which usage is asked for. What is empty is left to the service:
+// the key's account, the current month, by day and model, of all keys.
+type UsageQuery struct {
+	Account  string
+	From, To string   // days such as 2026-01-31, both included
+	GroupBy  []string // some of ByDay, ByModel and ByKey
+	KeyID    string
+}
+
+// Usage fetches what an account used.
+func (c *Client) Usage(ctx context.Context, q UsageQuery) (Usage, error) {
+	query := about(q.Account)
+	for name, value := range map[string]string{
+		"from": q.From, "to": q.To, "group_by": strings.Join(q.GroupBy, ","), "key_id": q.KeyID,
+	} {
+		if value != "" {
+			query.Set(name, value)
 		}
 	}
 	var u Usage

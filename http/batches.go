@@ -38,7 +38,7 @@ func (b *batches) Create(c *gin.Context, record store.Record, spool func(context
 	if err := b.spool(ctx, record, spool); err != nil {
 		return stored, false, err
 	}
-	stored, existed, err = s.put(ctx, record, idem)
+	stored, existed, err = s.put(ctx, caller(c), record, idem)
 	if err == nil && !existed {
 		s.service.Submitted(stored)
 	}

@@ -68,7 +68,7 @@ var visits = map[string]visit{
 	"GET /v1/jobs/:job_id":       {shows: true},
 	"GET /v1/job-status/:job_id": {},
 	"GET /v1/get-quotas":         {shows: true},
-	"GET /v1/usage":              {shows: true, query: account},
+	"GET /v1/usage":              {shows: true, query: func(of *tenant) string { return account(of) + "&group_by=day,key" }},
 	"GET /v1/job-cancel/:job_id": {path: fresh("/v1/job-cancel/")},
 	"POST /v1/jobs/:job_id/cancel": {path: func(_, of *tenant) string {
 		return "/v1/jobs/" + of.as(of.user).submitted(`{"inputs":["a"]}`) + "/cancel"

@@ -24,7 +24,7 @@ func (w *world) claim(id string) store.Fence {
 	if err != nil {
 		w.Fatal(err)
 	}
-	record, err := w.store.Claim(w.Context(), id, session, store.Adopter{})
+	record, err := w.store.Claim(w.Context(), id, session, store.Adopter{Node: "gpu1", Process: "gpu1-a"})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestJob_HasEveryFieldOfTheInterface(t *testing.T) {
 		"datetime_started": nil, "datetime_completed": nil, "json_schema": nil, "name": "n", "description": nil,
 		"input_tokens": nil, "output_tokens": nil, "job_cost": nil, "num_rows": 1.0, "failure_reason": nil,
 		"cost_estimate": nil, "run_type": "FULL", "rows_done": 0.0, "failed_rows": 0.0,
-		"truncated_rows": 0.0, "truncated_outputs": 0.0, "estimate": nil,
+		"deduplicated_rows": 0.0, "truncated_rows": 0.0, "truncated_outputs": 0.0, "estimate": nil,
 	} {
 		if got, there := job[name]; !there || got != want {
 			t.Errorf("%s = %v (there: %t), want %v", name, got, there, want)

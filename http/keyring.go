@@ -284,10 +284,19 @@ func splitKey(key string) (id, secret string, ok bool) {
 // record for the store. The text is rk_<id>_<secret>, the secret 32 random
 // bytes in base64url.
 func NewKey(account, role, name string, now time.Time) (text string, record store.Key) {
-	id := make([]byte, 6)
+	id := make([]byte, keyIDBytes)
 	_, _ = rand.Read(id) // never fails, as documented since Go 1.24
 	record = store.Key{ID: hex.EncodeToString(id), Account: account, Role: role, Name: name, Created: now.UTC()}
 	return newSecret(&record), record
+}
+
+// keyIDBytes is how many bytes the id of a key is, in hexadecimal digits.
+const keyIDBytes = 6
+
+// isKeyID reports whether id has the shape of a key's.
+func isKeyID(id string) bool {
+	raw, err := hex.DecodeString(id)
+	return err == nil && len(raw) == keyIDBytes && strings.ToLower(id) == id
 }
 
 // newSecret gives a key a new secret and returns the key's text.

@@ -73,7 +73,7 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 	if err := r.quotas.charge(ctx, old.Spec.Account, &record.Spec); err != nil {
 		return nil, err
 	}
-	stored, repeated, err := r.put(ctx, record, idem)
+	stored, repeated, err := r.put(ctx, caller(c), record, idem)
 	if err != nil {
 		return nil, err
 	}

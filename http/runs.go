@@ -74,9 +74,9 @@ func (r *runs) run(c *gin.Context) (any, error) {
 
 // start checks the request and stores its job.
 func (r *runs) start(c *gin.Context) (record store.Record, err error) {
-	ctx, account, name := c.Request.Context(), caller(c).account, c.Param("function")
+	ctx, who, name := c.Request.Context(), caller(c), c.Param("function")
 	intake := r.submissions.intake
-	call, err := intake.Call(ctx, account, name)
+	call, err := intake.Call(ctx, who.account, name)
 	if err == nil && call == nil {
 		err = noFunction(name)
 	}
@@ -100,7 +100,7 @@ func (r *runs) start(c *gin.Context) (record store.Record, err error) {
 		return record, err
 	}
 	defer sub.Close()
-	record, _, err = r.submissions.create(ctx, account, job, nil)
+	record, _, err = r.submissions.create(ctx, who, job, nil)
 	return record, err
 }
 

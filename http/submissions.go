@@ -108,7 +108,7 @@ func (s *submissions) idempotency(c *gin.Context) (*store.Idempotency, hash.Hash
 
 // accept decodes, checks and stores a submission.
 func (s *submissions) accept(c *gin.Context, idem *store.Idempotency, sum hash.Hash) (record store.Record, repeated bool, err error) {
-	ctx, account := c.Request.Context(), caller(c).account
+	ctx, who := c.Request.Context(), caller(c)
 	sent := s.Body(c, s.MaxBody)
 	var body io.Reader = sent
 	if sum != nil {
@@ -122,35 +122,36 @@ func (s *submissions) accept(c *gin.Context, idem *store.Idempotency, sum hash.H
 	sent.Done()
 	if idem != nil {
 		idem.BodyHash = hex.EncodeToString(sum.Sum(nil))
-		record, err = s.store.Lookup(ctx, account, *idem)
+		record, err = s.store.Lookup(ctx, who.account, *idem)
 		if !errors.Is(err, rowmill.ErrNotFound) {
 			return record, err == nil, idempotencyError(err)
 		}
 	}
-	job, err := sub.Check(ctx, account)
+	job, err := sub.Check(ctx, who.account)
 	if err != nil {
 		return record, false, err
 	}
-	return s.create(ctx, account, job, idem)
+	return s.create(ctx, who, job, idem)
 }
 
-// create charges the account with a job and stores it.
-func (s *submissions) create(ctx context.Context, account string, job *submission.Job, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
-	if err := s.quotas.charge(ctx, account, &job.Spec); err != nil {
+// create charges the account of who asks with a job and stores it.
+func (s *submissions) create(ctx context.Context, who principal, job *submission.Job, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
+	if err := s.quotas.charge(ctx, who.account, &job.Spec); err != nil {
 		return stored, false, err
 	}
 	if err := job.Keep(); err != nil {
 		return stored, false, err
 	}
-	return s.put(ctx, job.Record(s.now()), idem)
+	return s.put(ctx, who, job.Record(s.now()), idem)
 }
 
-// put stores the record. Its object of rows is removed where the record does
+// put stores the record, as one of who asks for it. Its object of rows is removed where the record does
 // not exist afterwards, and only where that is certain.
 //
 // Where the store has not answered, the record is looked for: if it is there,
 // all is well. If it is not, it may still appear.
-func (s *submissions) put(ctx context.Context, record store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
+func (s *submissions) put(ctx context.Context, who principal, record store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
+	record.Job.KeyID = orNull(who.keyID)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
 	defer cancel()
 	stored, existed, err = s.store.Create(ctx, record, idem)

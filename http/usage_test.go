@@ -1,6 +1,10 @@
 package http
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +17,14 @@ import (
 // used commits rows of an account as one job on a model.
 func (w *world) used(account, model string, totals store.Totals) {
 	w.Helper()
+	w.usedWith("", account, model, totals)
+}
+
+// usedWith is used with a key; empty for none.
+func (w *world) usedWith(key, account, model string, totals store.Totals) {
+	w.Helper()
 	record := store.Record{
-		Job:  rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now()},
+		Job:  rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now(), KeyID: orNull(key)},
 		Spec: rowmill.Spec{Account: account, Model: rowmill.Model{ID: model, InputPrice: 0.1, OutputPrice: 0.3}},
 	}
 	_, _, err := w.store.Create(w.Context(), record, nil)
@@ -46,7 +56,7 @@ func TestUsage_ByDayAndModel(t *testing.T) {
 	now := time.Date(2026, 2, 27, 23, 59, 0, 0, time.UTC)
 	w := onDay(t, &now)
 	w.get("/v1/usage").wantBody(`{"account":"default","from":"2026-02-01","to":"2026-02-27","usage":[],
-		"total":{"rows":0,"failed_rows":0,"input_tokens":0,"output_tokens":0,"cost_usd":0}}`)
+		"total":{"rows":0,"failed_rows":0,"deduplicated_rows":0,"input_tokens":0,"output_tokens":0,"cost_usd":0}}`)
 	one := store.Totals{Rows: 3, Failed: 1, InputTokens: 1, OutputTokens: 3}
 	w.used(DefaultAccount, "n", one)
 	w.used(DefaultAccount, "m", one)
@@ -55,19 +65,112 @@ func TestUsage_ByDayAndModel(t *testing.T) {
 	w.used(DefaultAccount, "m", one)
 	w.used(DefaultAccount, "m", one)
 	line := func(day, model string) string {
-		return `{"day":"` + day + `","model":"` + model + `","rows":3,"failed_rows":1,"input_tokens":1,"output_tokens":3,"cost_usd":0.000001}`
+		return `{"day":"` + day + `","model":"` + model + `","rows":3,"failed_rows":1,"deduplicated_rows":0,"input_tokens":1,"output_tokens":3,"cost_usd":0.000001}`
 	}
 	w.get("/v1/usage").wantBody(`{"account":"default","from":"2026-02-01","to":"2026-02-28","usage":[` +
 		line("2026-02-27", "m") + `,` + line("2026-02-27", "n") +
-		`,{"day":"2026-02-28","model":"m","rows":6,"failed_rows":2,"input_tokens":2,"output_tokens":6,"cost_usd":0.000002}],
-		"total":{"rows":12,"failed_rows":4,"input_tokens":4,"output_tokens":12,"cost_usd":0.000004}}`)
+		`,{"day":"2026-02-28","model":"m","rows":6,"failed_rows":2,"deduplicated_rows":0,"input_tokens":2,"output_tokens":6,"cost_usd":0.000002}],
+		"total":{"rows":12,"failed_rows":4,"deduplicated_rows":0,"input_tokens":4,"output_tokens":12,"cost_usd":0.000004}}`)
 	w.get("/v1/usage?from=2026-02-27&to=2026-02-27").wantBody(`{"account":"default","from":"2026-02-27","to":"2026-02-27","usage":[` +
 		line("2026-02-27", "m") + `,` + line("2026-02-27", "n") + `],
-		"total":{"rows":6,"failed_rows":2,"input_tokens":2,"output_tokens":6,"cost_usd":0.000002}}`)
+		"total":{"rows":6,"failed_rows":2,"deduplicated_rows":0,"input_tokens":2,"output_tokens":6,"cost_usd":0.000002}}`)
 	for _, query := range []string{"?from=2026-03-01&to=2026-03-05", "?to=2026-02-26", "?from=1999-12-31&to=2000-12-30"} {
 		if usage := w.get("/v1/usage" + query).want(200).json()["usage"].([]any); len(usage) != 0 {
 			t.Errorf("%s: %v", query, usage)
 		}
+	}
+}
+
+func TestUsage_ByKey(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 2, 27, 23, 59, 0, 0, time.UTC)
+	w := onDay(t, &now)
+	named, bare, revoked := w.newKey(`{"name":"nightly"}`), w.newKey(`{}`), w.newKey(`{"name":"gone"}`)
+	theirs := w.newKey(`{"account":"acme","name":"theirs"}`)
+	w.do("DELETE", "/v1/keys/"+revoked.id, "").want(200)
+	of := func(n int64) store.Totals { return store.Totals{Rows: n, Failed: 1, InputTokens: 10 * n} }
+	w.used(DefaultAccount, "m", of(1)) // before keys were recorded
+	w.usedWith(named.id, DefaultAccount, "m", of(10))
+	w.usedWith(named.id, DefaultAccount, "n", of(100))
+	w.usedWith(bare.id, DefaultAccount, "m", of(1000))
+	w.usedWith(theirs.id, "acme", "m", of(5))
+	now = now.Add(2 * time.Minute)
+	w.usedWith(named.id, DefaultAccount, "m", of(20))
+	w.usedWith(revoked.id, DefaultAccount, "m", of(2))
+
+	figures := func(rows, failed int64) string {
+		return fmt.Sprintf(`"rows":%d,"failed_rows":%d,"deduplicated_rows":0,"input_tokens":%d,"output_tokens":0,"cost_usd":%v`, rows, failed, 10*rows, rowmill.Money(1_000_000*rows).USD())
+	}
+	key := func(id, name string) string {
+		quoted := func(s string) string {
+			if s == "" {
+				return "null"
+			}
+			return strconv.Quote(s)
+		}
+		return `"key_id":` + quoted(id) + `,"key_name":` + quoted(name) + `,`
+	}
+	// of is what stands before the figures of each key, which come in the order of the ids.
+	keys := map[string]string{"": key("", ""), named.id: key(named.id, "nightly"), bare.id: key(bare.id, ""), revoked.id: key(revoked.id, "")}
+	lines := func(of map[string]string) string {
+		var all []string
+		for _, id := range slices.Sorted(maps.Keys(of)) {
+			all = append(all, `{`+keys[id]+of[id]+`}`)
+		}
+		return strings.Join(all, ",")
+	}
+	answer := func(lines, total string) string {
+		return `{"account":"default","from":"2026-02-01","to":"2026-02-28","usage":[` + lines + `],"total":{` + total + `}}`
+	}
+	all := figures(1133, 6)
+	w.get("/v1/usage?group_by=key").wantBody(answer(lines(map[string]string{
+		"": figures(1, 1), named.id: figures(130, 3), bare.id: figures(1000, 1), revoked.id: figures(2, 1),
+	}), all))
+	w.get("/v1/usage?group_by=model").wantBody(answer(`{"model":"m",`+figures(1033, 5)+`},{"model":"n",`+figures(100, 1)+`}`, all))
+	w.get("/v1/usage?group_by=day").wantBody(answer(`{"day":"2026-02-27",`+figures(1111, 4)+`},{"day":"2026-02-28",`+figures(22, 2)+`}`, all))
+	day := func(day, model string) string { return `"day":"` + day + `","model":"` + model + `",` }
+	w.get("/v1/usage?group_by=key,model,day,key&from=2026-02-28").wantBody(`{"account":"default","from":"2026-02-28","to":"2026-02-28","usage":[` +
+		lines(map[string]string{named.id: day("2026-02-28", "m") + figures(20, 1), revoked.id: day("2026-02-28", "m") + figures(2, 1)}) +
+		`],"total":{` + figures(22, 2) + `}}`)
+
+	// Of one key.
+	w.get("/v1/usage?key_id=" + named.id).wantBody(answer(`{`+day("2026-02-27", "m")+figures(10, 1)+`},{`+day("2026-02-27", "n")+figures(100, 1)+
+		`},{`+day("2026-02-28", "m")+figures(20, 1)+`}`, figures(130, 3)))
+	w.get("/v1/usage?group_by=key&key_id=" + revoked.id).wantBody(answer(lines(map[string]string{revoked.id: figures(2, 1)}), figures(2, 1)))
+
+	// The key of another account is like one that nobody has, and all of an
+	// account's keys see the same.
+	empty := answer("", figures(0, 0))
+	for _, id := range []string{theirs.id, "000000000000"} {
+		w.get("/v1/usage?group_by=key&key_id=" + id).wantBody(empty)
+	}
+	mine := []string{"Authorization", "Key " + theirs.text}
+	w.get("/v1/usage?group_by=key&account=acme").want(200)
+	if got, want := w.get("/v1/usage?group_by=key", mine...).want(200).text, `[{"key_id":"`+theirs.id+`","key_name":"theirs","rows":5,`; !strings.Contains(string(got), want) {
+		t.Errorf("acme sees %s, want %s", got, want)
+	}
+	w.get("/v1/usage?group_by=key&key_id="+named.id, mine...).wantBody(strings.Replace(empty, "default", "acme", 1))
+}
+
+func TestUsage_WhatItIsGroupedByIsChecked(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for name, tt := range map[string]struct{ query, field, piece string }{
+		"Nothing":  {"?group_by=", "group_by", `has ""`},
+		"Account":  {"?group_by=day,account", "group_by", `has "account"; it must be some of day, model and key`},
+		"KeyName":  {"?key_id=nightly", "key_id", "the ID of a key"},
+		"EmptyKey": {"?key_id=", "key_id", `is ""`},
+		"KeyText":  {"?key_id=rk_0123456789ab", "key_id", "GET /v1/keys"},
+		"Capitals": {"?key_id=0123456789AB", "key_id", "0123456789ab"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := w.get("/v1/usage" + tt.query)
+			answer.TB = t
+			answer.wantField(tt.field, tt.piece)
+		})
+	}
+	if fields := w.get("/v1/usage?from=x&group_by=y&key_id=z").fields(); len(fields) != 3 {
+		t.Errorf("all broken fields: %v", fields)
 	}
 }
 

@@ -47,6 +47,11 @@ func CheckNew(rec Record, idem *Idempotency) error {
 	if rec.Job.Status != rowmill.StatusPending {
 		return fmt.Errorf("its status is %q, a new job is %q", rec.Job.Status, rowmill.StatusPending)
 	}
+	if rec.Job.KeyID != nil {
+		if err := CheckName("the API key", *rec.Job.KeyID); err != nil {
+			return err
+		}
+	}
 	if rec.Job.Created.IsZero() {
 		return errors.New("its time of creation is not set")
 	}
@@ -137,6 +142,7 @@ type kept struct {
 	id       string
 	created  time.Time
 	run      rowmill.RunType
+	key      string
 	status   rowmill.Status
 	counted  bool // NumRows is set
 	rows     int64
@@ -152,7 +158,7 @@ type kept struct {
 
 func keep(rec Record) kept {
 	k := kept{
-		id: rec.Job.ID, created: rec.Job.Created, run: rec.Job.RunType, status: rec.Job.Status,
+		id: rec.Job.ID, created: rec.Job.Created, run: rec.Job.RunType, key: KeyOf(rec.Job), status: rec.Job.Status,
 		session: rec.Session, epoch: rec.Epoch, version: rec.Version, schema: rec.SchemaVersion, reserved: rec.Reserved,
 		started: rec.DownloadStarted != nil, finished: rec.DownloadFinished != nil, shards: rec.Shards,
 	}
@@ -172,6 +178,8 @@ func (k kept) check(rec *Record) error {
 		return errors.New("its time of creation cannot change")
 	case rec.Job.RunType != k.run:
 		return errors.New("its run type cannot change")
+	case KeyOf(rec.Job) != k.key:
+		return errors.New("the key that submitted it cannot change")
 	case rec.Reserved != k.reserved:
 		return errors.New("what it has reserved is changed by Reserve alone")
 	case rec.Session != k.session || rec.Epoch != k.epoch:

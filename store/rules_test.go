@@ -87,6 +87,7 @@ func TestRecord_ChangeLeavesAlone(t *testing.T) {
 		"its id cannot":          func(r *Record) { r.Job.ID = "b" },
 		"creation cannot":        func(r *Record) { r.Job.Created = time.Unix(2e9, 0) },
 		"run type cannot":        func(r *Record) { r.Job.RunType = rowmill.RunEstimate },
+		"the key that submitted": func(r *Record) { r.Job.KeyID = new(string); *r.Job.KeyID = "k" },
 		"by Reserve alone":       func(r *Record) { r.Reserved = 1 },
 		"by Claim and Release":   func(r *Record) { r.Epoch = 1 },
 		"by the store alone":     func(r *Record) { r.Version = 9 },

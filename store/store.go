@@ -23,18 +23,22 @@
 //
 // # Money
 //
-// The ledger says what an account used on each day. It grows by what a commit
-// newly records, in the same transaction, and nothing ever takes from it: not
+// The ledger says what an account used on each day, and which of it with which
+// key. It grows by what a commit newly records, in the same transaction, and
+// nothing ever takes from it: not
 // the end of a job, nor the removal of its parts. What open jobs may still
 // spend is set aside in their records, and given back when they end.
 package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -251,7 +255,7 @@ type Jobs interface {
 	// Update changes a record under a fence. change may run several times and
 	// must be a pure function of the record; an error it returns is passed
 	// through and nothing is written. The store refuses a change of Account,
-	// id, run type, Spec, Session, Epoch or Reserved, a status step the state
+	// id, key, run type, Spec, Session, Epoch or Reserved, a status step the state
 	// machine lacks (several legal steps in one change are fine: use
 	// Job.Become), a change of a set NumRows, and any change to a job that is
 	// over (rowmill.ErrTerminal).
@@ -331,6 +335,16 @@ func (t Totals) Plus(u Totals) Totals {
 	return t
 }
 
+// less is what is left of the totals without those of u, which are part of them.
+func (t Totals) less(u Totals) Totals {
+	return Totals{
+		Rows: max(t.Rows-u.Rows, 0), Failed: max(t.Failed-u.Failed, 0),
+		TruncatedRows: max(t.TruncatedRows-u.TruncatedRows, 0), TruncatedOutputs: max(t.TruncatedOutputs-u.TruncatedOutputs, 0),
+		InputTokens: max(t.InputTokens-u.InputTokens, 0), OutputTokens: max(t.OutputTokens-u.OutputTokens, 0),
+		Deduplicated: max(t.Deduplicated-u.Deduplicated, 0),
+	}
+}
+
 // Parts are the part records of a job.
 type Parts interface {
 	// CommitParts records parts, adds the totals of those that are new, and not
@@ -361,6 +375,12 @@ type Ledger interface {
 	// in it. The effort grows with the days asked for, not with the jobs.
 	Usage(ctx context.Context, account string, from, to time.Time) ([]Usage, error)
 
+	// UsageByKey is Usage at one moment, by day, then model, then the key that
+	// submitted the job. Its sums over keys are those of Usage: what has no key
+	// stands under the empty one, where there is any, and so does what nodes of
+	// an earlier version have committed, which tell no keys apart.
+	UsageByKey(ctx context.Context, account string, from, to time.Time) ([]KeyUsage, error)
+
 	// Reserve sets usd aside for a job, in place of what it had set aside
 	// before, until the job ends. limit is the most that the account may spend
 	// in a calendar month, UTC: what it has spent in the current one, what its
@@ -378,6 +398,47 @@ type Usage struct {
 	Model  string    // id of the catalog
 	Totals Totals    // over the rows committed on that day
 	Cost   rowmill.Money
+}
+
+// KeyUsage is the part of a Usage that jobs of one key have.
+type KeyUsage struct {
+	Usage
+	Key string // its id; empty for none
+}
+
+// KeyOf is the id of the key that submitted a job; empty for none.
+func KeyOf(j rowmill.Job) string {
+	if j.KeyID == nil {
+		return ""
+	}
+	return *j.KeyID
+}
+
+// ByKey is all that an account used, by day and model, and by the key as far as
+// keyed tells them apart. The rest has the empty key.
+func ByKey(all []Usage, keyed []KeyUsage) []KeyUsage {
+	type line struct {
+		day   int64
+		model string
+	}
+	lineOf := func(u Usage) line { return line{u.Day.Unix(), u.Model} }
+	known := make(map[line]Usage, len(all))
+	for _, k := range keyed {
+		sum := known[lineOf(k.Usage)]
+		known[lineOf(k.Usage)] = Usage{Totals: sum.Totals.Plus(k.Totals), Cost: sum.Cost.Plus(k.Cost)}
+	}
+	list := slices.Clone(keyed)
+	for _, u := range all {
+		of := known[lineOf(u)]
+		rest := Usage{Day: u.Day, Model: u.Model, Totals: u.Totals.less(of.Totals), Cost: max(u.Cost-of.Cost, 0)}
+		if rest.Totals != (Totals{}) {
+			list = append(list, KeyUsage{Usage: rest})
+		}
+	}
+	slices.SortFunc(list, func(a, b KeyUsage) int {
+		return cmp.Or(a.Day.Compare(b.Day), strings.Compare(a.Model, b.Model), strings.Compare(a.Key, b.Key))
+	})
+	return list
 }
 
 // LimitError says that a job would take its account beyond the cost it may

@@ -86,7 +86,7 @@ func Job(job rowmill.Job) rowmill.Job {
 // optional are the fields of a listed record that clients do without.
 var optional = []string{
 	"name", "description", "system_prompt", "json_schema", "datetime_started", "num_rows", "cost_estimate",
-	"failure_reason", "continues", "continued_by", "estimate", "function",
+	"failure_reason", "continues", "continued_by", "key_id", "estimate", "function",
 }
 
 // counted are those that clients count with, and what a null counts as.

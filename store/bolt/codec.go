@@ -31,6 +31,7 @@ var (
 	bucketParts    = []byte("parts")
 	bucketPartKeys = []byte("partkeys")
 	bucketUsage    = []byte("usage")
+	bucketKeyUsage = []byte("keyusage")
 	bucketReserved = []byte("reserved")
 	bucketKeys     = []byte("keys")
 	bucketValues   = []byte("values")
@@ -52,7 +53,7 @@ var (
 	buckets = [][]byte{
 		bucketMeta, bucketJobs, bucketTexts, bucketSpecs, bucketAccounts,
 		bucketWaiting, bucketOwned, bucketTurns, bucketIdem, bucketIdemAge,
-		bucketParts, bucketPartKeys, bucketUsage, bucketReserved, bucketKeys, bucketValues,
+		bucketParts, bucketPartKeys, bucketUsage, bucketKeyUsage, bucketReserved, bucketKeys, bucketValues,
 		bucketAudit, bucketHeld, bucketDue,
 		bucketBatches, bucketFiles, bucketFileLists, bucketFilesDue,
 		bucketDeliveries, bucketDeliveryLists, bucketDeliveriesDue, bucketEndpointsDue, bucketDeliveryExpires,

@@ -23,6 +23,7 @@
 //	parts     job id 0 shard sequence            part, JSON
 //	partkeys  job id 0 part key                  shard sequence, or 0 once the part was merged away
 //	usage     account 0 day model                totals and cost of what was committed that day, JSON
+//	keyusage  account 0 day model 0 key id       the part of it that jobs of the key have, JSON
 //	reserved  account 0 job id                   1; open jobs that have money set aside
 //	held      account 0 ended job id             1; jobs that are over and may have data
 //	due       due job id                         1; jobs that are over, by when something of them is to be removed

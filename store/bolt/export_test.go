@@ -42,6 +42,9 @@ func (s *Store) EditDocuments(ctx context.Context, edit func(kind, id string, do
 			}},
 			{bucketKeys, func(key, doc []byte) ([]byte, error) { return edit(storetest.DocKey, string(key), doc), nil }},
 			{bucketUsage, func(key, doc []byte) ([]byte, error) { return edit(storetest.DocUsage, string(key), doc), nil }},
+			{bucketKeyUsage, func(key, doc []byte) ([]byte, error) {
+				return edit(storetest.DocUsage, "by key "+string(key), doc), nil
+			}},
 			{bucketDeliveries, func(key, doc []byte) ([]byte, error) {
 				return append(bytes.Clone(doc[:8]), edit(storetest.DocDelivery, string(key), doc[8:])...), nil
 			}},

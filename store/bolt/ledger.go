@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -26,7 +27,8 @@ func day(at time.Time) uint32 {
 	return uint32(min(max(at.Unix()/seconds, 0), math.MaxUint32))
 }
 
-// usageOf is the prefix of an account's usage on a day. The model follows.
+// usageOf is the prefix of an account's usage on a day. The model follows, and
+// where it is by key, a zero and the key.
 func usageOf(account string, day uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte(account+"\x00"), day)
 }
@@ -41,20 +43,33 @@ func (t *tx) charge(h header, added store.Totals, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	key := append(usageOf(h.Account, day(now)), model.ID...)
+	more := used{added, model.Charge(added.InputTokens, added.OutputTokens)}
+	place := append(usageOf(h.Account, day(now)), model.ID...)
+	if err := t.use(bucketUsage, place, more); err != nil {
+		return err
+	}
+	key := store.KeyOf(h.Job)
+	if key == "" {
+		return nil
+	}
+	return t.use(bucketKeyUsage, append(append(place, 0), key...), more)
+}
+
+// use adds to what was used.
+func (t *tx) use(bucket, place []byte, more used) error {
 	var u used
-	if raw := t.get(bucketUsage, key); raw != nil {
-		if err := json.Unmarshal(raw, &u); err != nil {
+	before := t.get(bucket, place)
+	if before != nil {
+		if err := json.Unmarshal(before, &u); err != nil {
 			return fmt.Errorf("decode the usage of an account: %w", err)
 		}
 	}
-	u.Totals = u.Plus(added)
-	u.Cost = u.Cost.Plus(model.Charge(added.InputTokens, added.OutputTokens))
-	raw, err := document.Rewrite(t.get(bucketUsage, key), u)
+	u.Totals, u.Cost = u.Plus(more.Totals), u.Cost.Plus(more.Cost)
+	raw, err := document.Rewrite(before, u)
 	if err != nil {
 		return fmt.Errorf("encode the usage of an account: %w", err)
 	}
-	return t.put(bucketUsage, key, raw)
+	return t.put(bucket, place, raw)
 }
 
 // model reads the model of a job, without the rest of its specification.
@@ -72,9 +87,10 @@ func (t *tx) model(jobID string) (rowmill.Model, error) {
 	return small.Model, err
 }
 
-// usage walks an account's usage on some days, both ends included.
-func (t *tx) usage(account string, from, to uint32, visit func(day uint32, model string, u used) error) error {
-	c, prefix := t.Bucket(bucketUsage).Cursor(), []byte(account+"\x00")
+// usage walks an account's usage on some days, both ends included: of each model
+// in bucketUsage, of each model and key, with a zero between, in bucketKeyUsage.
+func (t *tx) usage(bucket []byte, account string, from, to uint32, visit func(day uint32, of string, u used) error) error {
+	c, prefix := t.Bucket(bucket).Cursor(), []byte(account+"\x00")
 	for key, raw := c.Seek(usageOf(account, from)); bytes.HasPrefix(key, prefix); key, raw = c.Next() {
 		rest := key[len(prefix):]
 		if len(rest) < 4 {
@@ -98,17 +114,51 @@ func (t *tx) usage(account string, from, to uint32, visit func(day uint32, model
 // Usage returns what an account's jobs used, by day and model.
 func (s *Store) Usage(ctx context.Context, account string, from, to time.Time) ([]store.Usage, error) {
 	var found []store.Usage
-	err := s.view(ctx, func(t *tx) error {
-		return t.usage(account, day(from), day(to), func(at uint32, model string, u used) error {
-			midnight := time.Unix(0, 0).UTC().AddDate(0, 0, int(at))
-			found = append(found, store.Usage{Day: midnight, Model: model, Totals: u.Totals, Cost: u.Cost})
-			return ctx.Err()
-		})
+	err := s.view(ctx, func(t *tx) (err error) {
+		found, err = t.byModel(ctx, account, from, to)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the usage of an account: %w", err)
 	}
 	return found, nil
+}
+
+// UsageByKey returns what an account's jobs used, by day, model and key.
+func (s *Store) UsageByKey(ctx context.Context, account string, from, to time.Time) ([]store.KeyUsage, error) {
+	var all []store.Usage
+	var keyed []store.KeyUsage
+	err := s.view(ctx, func(t *tx) (err error) {
+		if all, err = t.byModel(ctx, account, from, to); err != nil {
+			return err
+		}
+		return t.usage(bucketKeyUsage, account, day(from), day(to), func(at uint32, of string, u used) error {
+			end := strings.LastIndexByte(of, 0)
+			if end < 0 {
+				return fmt.Errorf("the usage of an account by key has %q where a model and a key stand", of)
+			}
+			keyed = append(keyed, store.KeyUsage{Usage: u.on(at, of[:end]), Key: of[end+1:]})
+			return ctx.Err()
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the usage of an account by key: %w", err)
+	}
+	return store.ByKey(all, keyed), nil
+}
+
+// byModel reads what an account used, by day and model.
+func (t *tx) byModel(ctx context.Context, account string, from, to time.Time) (found []store.Usage, err error) {
+	err = t.usage(bucketUsage, account, day(from), day(to), func(at uint32, model string, u used) error {
+		found = append(found, u.on(at, model))
+		return ctx.Err()
+	})
+	return found, err
+}
+
+// on is what was used of a model on a day.
+func (u used) on(day uint32, model string) store.Usage {
+	return store.Usage{Day: time.Unix(0, 0).UTC().AddDate(0, 0, int(day)), Model: model, Totals: u.Totals, Cost: u.Cost}
 }
 
 // Reserve sets money aside for a job.
@@ -150,7 +200,7 @@ func (t *tx) afford(h header, limit rowmill.Money, now time.Time) error {
 	e := &store.LimitError{Limit: limit}
 	year, month, _ := now.UTC().Date()
 	first := time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
-	err := t.usage(h.Account, day(first), day(first.AddDate(0, 1, -1)), func(_ uint32, _ string, u used) error {
+	err := t.usage(bucketUsage, h.Account, day(first), day(first.AddDate(0, 1, -1)), func(_ uint32, _ string, u used) error {
 		e.Spent = e.Spent.Plus(u.Cost)
 		return nil
 	})

@@ -121,6 +121,50 @@ func TestOpenMakesWhatAnOlderFileLacks(t *testing.T) {
 	}
 }
 
+// TestUsageOfAnOlderFile opens a file in which a version has counted that knew no
+// keys, and leaves what that counted under none.
+func TestUsageOfAnOlderFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "records.db")
+	s := open(t, bolt.Config{Path: path})
+	if _, _, err := s.Create(t.Context(), storetest.Record("job-1", "a", "row"), nil); err != nil {
+		t.Fatal(err)
+	}
+	of := func(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 20 * n, OutputTokens: n} }
+	var done int64
+	commit := func(key string, n int64) {
+		t.Helper()
+		session, err := s.OpenSession(t.Context(), "n", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claimed, err := s.Claim(t.Context(), "job-1", session, store.Adopter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done += n
+		f := store.Fence{JobID: "job-1", Session: session, Epoch: claimed.Epoch}
+		if err := s.CommitParts(t.Context(), f, []store.Part{{Key: key, Rows: n, Totals: of(n)}}, of(done)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit("before", 2)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("keyusage")) })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, bolt.Config{Path: path})
+	commit("after", 3)
+	storetest.WantKeys(t, s, "a", map[string]store.Totals{"": of(2), storetest.KeyID: of(3)})
+}
+
 // TestProgressLeavesSpecAlone measures what a progress commit writes.
 func TestProgressLeavesSpecAlone(t *testing.T) {
 	t.Parallel()
@@ -152,7 +196,7 @@ func TestProgressLeavesSpecAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Meta, freelist, root and a leaf for each of the six buckets: some ten
+	// Meta, freelist, root and a leaf for each of the seven buckets: some eleven
 	// pages of 4 KiB. The prompt alone would be 256.
 	if each := float64(s.PagesWritten()-before) / (2 * commits); each > 20 {
 		t.Errorf("a write of progress puts %.1f pages", each)

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/storetest"
@@ -163,8 +162,7 @@ func TestKilled(t *testing.T) {
 		}
 	}
 	// The ledger holds what the parts hold, acknowledged or not.
-	var want, got store.Totals
-	var cost rowmill.Money
+	var want store.Totals
 	for cursor := ""; ; {
 		jobs, next, err := s.List(t.Context(), "a", 100, cursor)
 		if err != nil {
@@ -183,13 +181,7 @@ func TestKilled(t *testing.T) {
 			break
 		}
 	}
-	usage, err := s.Usage(t.Context(), "a", time.Now().AddDate(0, 0, -1), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, u := range usage {
-		got, cost = got.Plus(u.Totals), cost.Plus(u.Cost)
-	}
+	got, cost := storetest.SumOf(t, s, "a", time.Now().AddDate(0, 0, -1), time.Now())
 	if got != want || want.Rows < int64(7*len(committed)) {
 		t.Errorf("the ledger holds %+v, the parts of %d commits %+v", got, len(committed), want)
 	}

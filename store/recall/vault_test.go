@@ -263,12 +263,7 @@ func (n *node) has(rows int64, keys ...string) {
 	if len(found) != len(keys) {
 		n.t.Errorf("the parts are %v, want %v", found, keys)
 	}
-	usage, err := n.vault.Usage(n.t.Context(), "a", time.Time{}, time.Now().AddDate(0, 0, 2))
-	n.must(err)
-	var used store.Totals
-	for _, u := range usage {
-		used = used.Plus(u.Totals)
-	}
+	used, _ := storetest.SumOf(n.t, n.vault, "a", time.Time{}, time.Now().AddDate(0, 0, 2))
 	if done := n.get().Job.RowsDone; used != of(rows) || done != rows {
 		n.t.Errorf("the ledger has %+v and the record %d rows, want those of %d rows", used, done, rows)
 	}

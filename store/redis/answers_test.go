@@ -227,13 +227,8 @@ func TestLostAnswers(t *testing.T) {
 		arm(0)
 		must("close a session", s.CloseSession(ctx, other))
 	}
-	usage, err := s.Usage(ctx, "a", time.Now().AddDate(0, 0, -2), time.Now().AddDate(0, 0, 2))
-	var sum store.Totals
-	for _, u := range usage {
-		sum = sum.Plus(u.Totals)
-	}
-	if err != nil || sum != of(16) {
-		t.Errorf("usage %+v, %v; want that of four parts", sum, err)
+	if sum, _ := storetest.SumOf(t, s, "a", time.Now().AddDate(0, 0, -2), time.Now().AddDate(0, 0, 2)); sum != of(16) {
+		t.Errorf("usage %+v, want that of four parts", sum)
 	}
 }
 

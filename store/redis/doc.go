@@ -10,7 +10,7 @@
 // touches its counters and never its specification, and a list reads no
 // specification either.
 //
-//	job:JOB                hash: the fields of record.go; account, order, rate; birth, token;
+//	job:JOB                hash: the fields of record.go; account, order, rate, key; birth, token;
 //	                       for each writer how many writes there are from it
 //	parts:JOB              hash: part key → version, index, rows, complete, record
 //	shards:JOB             sorted set: part key, by shard
@@ -24,6 +24,7 @@
 //	session:SESSION        ttl in ms; expires with the session
 //	idem:N:ACCOUNT:KEY     hash: job, body; expires with the idempotency key; N is the account's length
 //	usage:DAY:ACCOUNT      hash: counter and rate → sum
+//	keyusage:DAY:ACCOUNT   hash: counter, length of key id, ":", key id, rate → the part of that sum that jobs of the key have
 //	days:ACCOUNT           sorted set: days with usage
 //	reserved:ACCOUNT       set: jobs with money set aside
 //	granted:ACCOUNT        sum of all that was ever set aside, millionths of a US dollar

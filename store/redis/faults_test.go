@@ -178,15 +178,7 @@ func consistent(t *testing.T, server *redistest.Server, s *redis.Store, prefix s
 				t.Errorf("job %s, %s, is listed with %s set aside", id, job[0], job[1])
 			}
 		}
-		usage, err := s.Usage(t.Context(), account, time.Time{}, time.Now().AddDate(1, 0, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got store.Totals
-		for _, u := range usage {
-			got = got.Plus(u.Totals)
-		}
-		if got != want {
+		if got, _ := storetest.SumOf(t, s, account, time.Time{}, time.Now().AddDate(1, 0, 0)); got != want {
 			t.Errorf("account %s: the ledger has %+v, the parts %+v", account, got, want)
 		}
 	}

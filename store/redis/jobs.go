@@ -70,6 +70,9 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 		list = s.batchList(account, raw.Dialect)
 	}
 	args = append(args, list, "account", account, "order", place, "rate", rate(rec))
+	if key := store.KeyOf(rec.Job); key != "" {
+		args = append(args, "key", key)
+	}
 	args = append(args, f.pairs()...)
 	a, _, err := s.run(ctx, createScript, store.Fence{JobID: rec.Job.ID}, newToken(), args...)
 	if err != nil {

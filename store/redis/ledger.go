@@ -50,15 +50,15 @@ func readRate(text string) (rowmill.Model, error) {
 	return rowmill.Model{ID: words[2], InputPrice: input, OutputPrice: output}, nil
 }
 
-// usedOn reads an account's usage of a day, by model.
-func usedOn(day int64, sums map[string]string) ([]store.Usage, error) {
-	byRate := map[string]store.Totals{}
+// totalsOf gathers the sums of a day by what follows the counter in their names.
+func totalsOf(sums map[string]string) (map[string]store.Totals, error) {
+	gathered := map[string]store.Totals{}
 	for name, text := range sums {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || name == "" {
 			return nil, fmt.Errorf("the sum %q of usage is %q", name, text)
 		}
-		t := byRate[name[1:]]
+		t := gathered[name[1:]]
 		switch name[:1] {
 		case "r":
 			t.Rows = n
@@ -75,7 +75,24 @@ func usedOn(day int64, sums map[string]string) ([]store.Usage, error) {
 		case "d":
 			t.Deduplicated = n
 		}
-		byRate[name[1:]] = t
+		gathered[name[1:]] = t
+	}
+	return gathered, nil
+}
+
+// charge adds to a day's usage of a model what totals at a rate are.
+func charge(u store.Usage, day int64, m rowmill.Model, totals store.Totals) store.Usage {
+	return store.Usage{
+		Day: time.Unix(0, 0).UTC().AddDate(0, 0, int(day)), Model: m.ID,
+		Totals: u.Totals.Plus(totals), Cost: u.Cost.Plus(m.Charge(totals.InputTokens, totals.OutputTokens)),
+	}
+}
+
+// usedOn reads an account's usage of a day, by model.
+func usedOn(day int64, sums map[string]string) ([]store.Usage, error) {
+	byRate, err := totalsOf(sums)
+	if err != nil {
+		return nil, err
 	}
 	byModel := map[string]store.Usage{}
 	for text, totals := range byRate {
@@ -83,17 +100,41 @@ func usedOn(day int64, sums map[string]string) ([]store.Usage, error) {
 		if err != nil {
 			return nil, err
 		}
-		u := byModel[m.ID]
-		u.Day, u.Model = time.Unix(0, 0).UTC().AddDate(0, 0, int(day)), m.ID
-		u.Totals = u.Totals.Plus(totals)
-		u.Cost = u.Cost.Plus(m.Charge(totals.InputTokens, totals.OutputTokens))
-		byModel[m.ID] = u
+		byModel[m.ID] = charge(byModel[m.ID], day, m, totals)
 	}
 	var list []store.Usage
 	for _, u := range byModel {
 		list = append(list, u)
 	}
 	slices.SortFunc(list, func(u, v store.Usage) int { return strings.Compare(u.Model, v.Model) })
+	return list, nil
+}
+
+// keyedOn reads, in any order, an account's usage of a day by model and key.
+func keyedOn(day int64, sums map[string]string) ([]store.KeyUsage, error) {
+	byRate, err := totalsOf(sums)
+	if err != nil {
+		return nil, err
+	}
+	type of struct{ model, key string }
+	found := map[of]store.Usage{}
+	for text, totals := range byRate {
+		length, rest, _ := strings.Cut(text, ":")
+		n, err := strconv.Atoi(length)
+		if err != nil || n < 0 || n > len(rest) {
+			return nil, fmt.Errorf("%q are no key and rate", text)
+		}
+		m, err := readRate(rest[n:])
+		if err != nil {
+			return nil, err
+		}
+		at := of{m.ID, rest[:n]}
+		found[at] = charge(found[at], day, m, totals)
+	}
+	var list []store.KeyUsage
+	for at, u := range found {
+		list = append(list, store.KeyUsage{Usage: u, Key: at.key})
+	}
 	return list, nil
 }
 
@@ -104,37 +145,98 @@ func dayOf(at time.Time) int64 { return max(at.Unix()/daySeconds, 0) }
 
 // Usage returns what an account's jobs used, by day and model.
 func (s *Store) Usage(ctx context.Context, account string, from, to time.Time) ([]store.Usage, error) {
-	var days *driver.StringSliceCmd
-	err := s.read(ctx, func(p driver.Pipeliner) {
-		days = p.ZRangeByScore(ctx, s.key("days", account), &driver.ZRangeBy{Min: decimal(dayOf(from)), Max: decimal(dayOf(to))})
+	var found []store.Usage
+	const chunk = 512 // days of one round trip: an answer of some 100 KB
+	err := s.eachDay(ctx, account, from, to, chunk, func(days []int64) error {
+		sums := make([]*driver.MapStringStringCmd, len(days))
+		if err := s.read(ctx, func(p driver.Pipeliner) {
+			for i, day := range days {
+				sums[i] = p.HGetAll(ctx, s.key("usage", decimal(day), account))
+			}
+		}); err != nil {
+			return err
+		}
+		for i, day := range days {
+			list, err := usedOn(day, sums[i].Val())
+			if err != nil {
+				return err
+			}
+			found = append(found, list...)
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the usage of an account: %w", err)
 	}
-	var found []store.Usage
-	const chunk = 512 // days of one round trip: an answer of some 100 KB
-	for some := range slices.Chunk(days.Val(), chunk) {
-		sums := make([]*driver.MapStringStringCmd, len(some))
-		if err := s.read(ctx, func(p driver.Pipeliner) {
-			for i, day := range some {
-				sums[i] = p.HGetAll(ctx, s.key("usage", day, account))
-			}
-		}); err != nil {
-			return nil, fmt.Errorf("read the usage of an account: %w", err)
+	return found, nil
+}
+
+// hashesScript reads the hashes KEYS at one moment. It answers a list of names
+// and values for each.
+var hashesScript = driver.NewScript(`
+local found = {}
+for i, key in ipairs(KEYS) do found[i] = redis.call('HGETALL', key) end
+return found
+`)
+
+// UsageByKey returns what an account's jobs used, by day, model and key.
+func (s *Store) UsageByKey(ctx context.Context, account string, from, to time.Time) ([]store.KeyUsage, error) {
+	var found []store.KeyUsage
+	const chunk = 16 // days of one round trip: of a hundred keys an answer of some 1 MB
+	err := s.eachDay(ctx, account, from, to, chunk, func(days []int64) error {
+		var hashes []string
+		for _, day := range days {
+			hashes = append(hashes, s.key("usage", decimal(day), account), s.key("keyusage", decimal(day), account))
 		}
-		for i, text := range some {
-			day, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("read the usage of an account: %w", err)
-			}
-			list, err := usedOn(day, sums[i].Val())
-			if err != nil {
-				return nil, fmt.Errorf("read the usage of an account: %w", err)
-			}
-			found = append(found, list...)
+		var a answer
+		_, err := s.try(ctx, false, func(ctx context.Context) (err error) {
+			a, err = hashesScript.Run(ctx, s.client, hashes).Slice()
+			return err
+		})
+		if err != nil {
+			return err
 		}
+		for i, day := range days {
+			all, err := usedOn(day, a.list(2*i).pairs())
+			if err != nil {
+				return err
+			}
+			keyed, err := keyedOn(day, a.list(2*i+1).pairs())
+			if err != nil {
+				return err
+			}
+			found = append(found, store.ByKey(all, keyed)...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the usage of an account by key: %w", err)
 	}
 	return found, nil
+}
+
+// eachDay visits the days from one to another on which an account used anything,
+// a chunk at a time.
+func (s *Store) eachDay(ctx context.Context, account string, from, to time.Time, chunk int, visit func(days []int64) error) error {
+	var listed *driver.StringSliceCmd
+	err := s.read(ctx, func(p driver.Pipeliner) {
+		listed = p.ZRangeByScore(ctx, s.key("days", account), &driver.ZRangeBy{Min: decimal(dayOf(from)), Max: decimal(dayOf(to))})
+	})
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(listed.Val(), chunk) {
+		days := make([]int64, len(some))
+		for i, text := range some {
+			if days[i], err = strconv.ParseInt(text, 10, 64); err != nil {
+				return err
+			}
+		}
+		if err := visit(days); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // moneyScript reads, at one moment, all that a reservation depends on.
@@ -294,11 +396,7 @@ func readMoney(jobID string, a answer) (money, error) {
 		if day < first || day > today {
 			continue
 		}
-		flat, sums := usage.list(i).list(1), map[string]string{}
-		for n := 0; n < len(flat); n += 2 {
-			sums[flat.text(n)] = flat.text(n + 1)
-		}
-		list, err := usedOn(day, sums)
+		list, err := usedOn(day, usage.list(i).list(1).pairs())
 		if err != nil {
 			return m, err
 		}

@@ -70,7 +70,7 @@ func readPart(key, text string) (placed, error) {
 // ones of the same script are not refused then.
 var commitScript = jobScript(`
 local names = {'rows', 'failed', 'cut_inputs', 'cut_outputs', 'input', 'output', 'copied'}
-local job = redis.call('HMGET', JOB, 'status', 'session', 'epoch', 'version', 'account', 'rate', unpack(names))
+local job = redis.call('HMGET', JOB, 'status', 'session', 'epoch', 'version', 'account', 'rate', 'key', unpack(names))
 local no = refused(job[1], job[2], job[3])
 if no then return no end
 
@@ -82,7 +82,7 @@ end
 local version = string.format('%.0f', job[4] + 1)
 local set = {'version', version}
 for i, name in ipairs(names) do
-  local old, new = job[6 + i], ARGV[5 + i]
+  local old, new = job[7 + i], ARGV[5 + i]
   if not old or more(new, old) then set[#set + 1], set[#set + 2] = name, new end
 end
 local parts, shards, merged = P .. 'parts:' .. ID, P .. 'shards:' .. ID, P .. 'merged:' .. ID
@@ -99,15 +99,20 @@ redis.call('HSET', JOB, unpack(set))
 
 local day = math.floor(redis.call('TIME')[1] / 86400)
 local usage, rate, known = P .. 'usage:' .. day .. ':' .. job[5], job[6], false
--- charge adds to a sum, which stays at its end rather than wrap round.
+local keyed, key = P .. 'keyusage:' .. day .. ':' .. job[5], job[7]
+-- add adds to a sum, which stays at its end rather than wrap round.
+local function add(sums, name, n)
+  local sum = redis.pcall('HINCRBY', sums, name, n)
+  if type(sum) == 'table' then redis.call('HSET', sums, name, '9223372036854775807') end
+end
 local function charge(name, n)
   if n == '0' or rate == '' then return end
   if not known then
     known = true
     if redis.call('EXISTS', usage) == 0 then redis.call('ZADD', P .. 'days:' .. job[5], day, day) end
   end
-  local sum = redis.pcall('HINCRBY', usage, name .. rate, n)
-  if type(sum) == 'table' then redis.call('HSET', usage, name .. rate, '9223372036854775807') end
+  add(usage, name .. rate, n)
+  if key then add(keyed, name .. #key .. ':' .. key .. rate, n) end
 end
 for index, i in ipairs(fresh) do
   if ARGV[i + 3] ~= '0' then redis.call('HDEL', JOB, 'adopters') end

@@ -149,6 +149,15 @@ func (a answer) list(i int) answer {
 	return list
 }
 
+// pairs reads a list of names and values, one behind the other.
+func (a answer) pairs() map[string]string {
+	pairs := make(map[string]string, len(a)/2)
+	for i := 0; i+1 < len(a); i += 2 {
+		pairs[a.text(i)] = a.text(i + 1)
+	}
+	return pairs
+}
+
 // newToken returns a name for one call.
 func newToken() string { return uuid.NewString() }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
+	"github.com/rowmill/rowmill/store/storetest"
 )
 
 // A job that is over, with 300 inline rows of 200 bytes, takes at most 8 KiB of
@@ -36,6 +37,47 @@ func TestFinishedJobsTakeLittleMemory(t *testing.T) {
 		} else {
 			t.Logf("a %s job takes %d bytes", status, each)
 		}
+	}
+}
+
+// What one key used of one model on one day takes at most 700 bytes: of a hundred
+// keys that use three models each, every day, 77 MB a year. A day on which they
+// used nothing takes nothing.
+func TestUsageByKeyTakesLittleMemory(t *testing.T) {
+	t.Parallel()
+	const keys, models, most = 100, 3, 700
+	server := redistest.Start(t, "appendonly no")
+	s := open(t, redis.Config{URL: server.URL()})
+	session := newSession(t, s)
+	all := store.Totals{Rows: 1e6, Failed: 1e3, TruncatedRows: 1e3, TruncatedOutputs: 1e3, InputTokens: 1e9, OutputTokens: 1e9}
+	for i := range keys * models {
+		rec := storetest.Record(fmt.Sprintf("job-%036d", i), "a", "row")
+		key := fmt.Sprintf("%012x", i/models)
+		rec.Job.KeyID, rec.Spec.Model.ID = &key, fmt.Sprint("meta-llama/Llama-3.1-8B-Instruct-", i%models)
+		if _, _, err := s.Create(t.Context(), rec, nil); err != nil {
+			t.Fatal(err)
+		}
+		c, err := s.Claim(t.Context(), rec.Job.ID, session, store.Adopter{})
+		if err == nil {
+			f := store.Fence{JobID: rec.Job.ID, Session: session, Epoch: c.Epoch}
+			err = s.CommitParts(t.Context(), f, []store.Part{{Key: "p", Rows: all.Rows, Totals: all}}, all)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum := 0
+	for _, hash := range strings.Fields(command(t, server, "KEYS", "*keyusage:*")) {
+		n, err := strconv.Atoi(strings.TrimSpace(command(t, server, "MEMORY", "USAGE", hash, "SAMPLES", "0")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	if each := sum / (keys * models); each > most || sum == 0 {
+		t.Errorf("usage by key takes %d bytes for each key and model, more than %d", each, most)
+	} else {
+		t.Logf("usage by key takes %d bytes for each key and model", each)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 )
@@ -15,8 +17,47 @@ import (
 // Record is a pending job with its rows inline.
 func Record(id, account string, inline ...string) store.Record {
 	return store.Record{
-		Job:  rowmill.Job{ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now(), Sampling: map[string]any{}},
+		Job: rowmill.Job{
+			ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now(), Sampling: map[string]any{},
+			KeyID: pointer(KeyID),
+		},
 		Spec: rowmill.Spec{Account: account, Inline: inline, Model: rowmill.Model{ID: "m", InputPrice: 0.05, OutputPrice: 0.2}},
+	}
+}
+
+// KeyID is the key that submitted a Record.
+const KeyID = "0123456789ab"
+
+// SumOf adds up what the account used from one time to another, and demands that
+// all of it stands under KeyID.
+func SumOf(t testing.TB, s store.Ledger, account string, from, to time.Time) (totals store.Totals, cost rowmill.Money) {
+	t.Helper()
+	usage, err := s.UsageByKey(t.Context(), account, from, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range usage {
+		if u.Key != KeyID {
+			t.Errorf("account %s used %+v with key %q, all its jobs are of %s", account, u.Usage, u.Key, KeyID)
+		}
+		totals, cost = totals.Plus(u.Totals), cost.Plus(u.Cost)
+	}
+	return totals, cost
+}
+
+// WantKeys compares what an account used, ever and of all models, by key.
+func WantKeys(t testing.TB, s store.Ledger, account string, want map[string]store.Totals) {
+	t.Helper()
+	usage, err := s.UsageByKey(t.Context(), account, time.Time{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]store.Totals{}
+	for _, u := range usage {
+		got[u.Key] = got[u.Key].Plus(u.Totals)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("usage of account %s by key (-want +got):\n%s", account, diff)
 	}
 }
 

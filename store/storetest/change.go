@@ -111,6 +111,7 @@ func testUpdateRefuses(s *suite) {
 	for name, change := range map[string]func(*store.Record){
 		"account":          func(r *store.Record) { r.Spec.Account = "b" },
 		"id":               func(r *store.Record) { r.Job.ID = "job-other" },
+		"key":              func(r *store.Record) { r.Job.KeyID = pointer("other") },
 		"run type":         func(r *store.Record) { r.Job.RunType = rowmill.RunEstimate },
 		"reserved":         func(r *store.Record) { r.Reserved = 1 },
 		"created":          func(r *store.Record) { r.Job.Created = r.Job.Created.Add(1) },

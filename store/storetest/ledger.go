@@ -23,8 +23,17 @@ func priced(id string) rowmill.Model {
 // spending creates a running job of an account on the priced model.
 func (s *suite) spending(account, model string) store.Fence {
 	s.Helper()
+	return s.spendingWith(account, model, "")
+}
+
+// spendingWith is spending with a key; empty for none.
+func (s *suite) spendingWith(account, model, key string) store.Fence {
+	s.Helper()
 	rec := s.newRecord(account)
 	rec.Spec.Model = priced(model)
+	if key != "" {
+		rec.Job.KeyID = &key
+	}
 	return s.started(rec)
 }
 
@@ -62,6 +71,57 @@ func (s *suite) used(account string) []store.Usage {
 	return usage
 }
 
+// usedByKey is the same by key.
+func (s *suite) usedByKey(account string) []store.KeyUsage {
+	s.Helper()
+	usage, err := s.UsageByKey(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2))
+	if err != nil {
+		s.Fatalf("usage by key: %v", err)
+	}
+	return usage
+}
+
+// wantKeys compares an account's usage of one model, summed over days by key.
+func (s *suite) wantKeys(account, model string, want map[string]store.Totals) {
+	s.Helper()
+	got, costs := map[string]store.Totals{}, map[string]rowmill.Money{}
+	for _, u := range s.usedByKey(account) {
+		if u.Model == model {
+			got[u.Key], costs[u.Key] = got[u.Key].Plus(u.Totals), costs[u.Key].Plus(u.Cost)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.Errorf("usage of %s by account %s by key (-want +got):\n%s", model, account, diff)
+	}
+	for key, totals := range want {
+		if charge := priced(model).Charge(totals.InputTokens, totals.OutputTokens); costs[key] != charge {
+			s.Errorf("%s costs key %q of account %s %v, want %v", model, key, account, costs[key], charge)
+		}
+	}
+}
+
+// sumOfKeys demands that the usage by key has an order and is, summed over the
+// keys, the usage.
+func (s *suite) sumOfKeys(account string) {
+	s.Helper()
+	var sum []store.Usage
+	keyed := s.usedByKey(account)
+	for i, k := range keyed {
+		if i > 0 && k.Day.Equal(keyed[i-1].Day) && k.Model == keyed[i-1].Model {
+			if k.Key <= keyed[i-1].Key {
+				s.Errorf("keys are out of order: %q behind %q", k.Key, keyed[i-1].Key)
+			}
+			last := &sum[len(sum)-1]
+			last.Totals, last.Cost = last.Totals.Plus(k.Totals), last.Cost.Plus(k.Cost)
+			continue
+		}
+		sum = append(sum, k.Usage)
+	}
+	if diff := cmp.Diff(s.used(account), sum); diff != "" {
+		s.Errorf("usage of account %s and its sum over keys (-want +got):\n%s", account, diff)
+	}
+}
+
 // wantUsage compares an account's usage, summed over days by model.
 func (s *suite) wantUsage(account string, want map[string]store.Totals) {
 	s.Helper()
@@ -74,6 +134,7 @@ func (s *suite) wantUsage(account string, want map[string]store.Totals) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		s.Errorf("usage of account %s (-want +got):\n%s", account, diff)
 	}
+	s.sumOfKeys(account)
 	for model, totals := range want {
 		if charge := priced(model).Charge(totals.InputTokens, totals.OutputTokens); costs[model] != charge {
 			s.Errorf("%s costs account %s %v, want %v", model, account, costs[model], charge)
@@ -85,7 +146,7 @@ func testUsage(s *suite) {
 	if usage := s.used("a"); len(usage) != 0 {
 		s.Errorf("an account that never ran a job used %v", usage)
 	}
-	one := store.Totals{Rows: 4, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 2, InputTokens: 30, OutputTokens: 7}
+	one := store.Totals{Rows: 4, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 2, InputTokens: 30, OutputTokens: 7, Deduplicated: 2}
 	f := s.spending("a", "m")
 	s.spend(f, "1", one)
 	s.spend(f, "2", one)
@@ -118,6 +179,62 @@ func testUsage(s *suite) {
 	}
 	s.reopen()
 	s.wantUsage("a", map[string]store.Totals{"m": one.Plus(one).Plus(one), "k": one})
+}
+
+func testUsageByKey(s *suite) {
+	of := func(n int64) store.Totals {
+		return store.Totals{Rows: n, Failed: 1, TruncatedRows: 2, TruncatedOutputs: 3, InputTokens: 7 * n, OutputTokens: 3 * n, Deduplicated: n}
+	}
+	if usage := s.usedByKey("a"); len(usage) != 0 {
+		s.Errorf("an account that never ran a job used %v", usage)
+	}
+	// Names that would meet if they were put together without a mark between.
+	s.spend(s.spendingWith("a", "m", "k"), "1", of(1))
+	s.spend(s.spendingWith("a", "m", "k1"), "1", of(2))
+	s.spend(s.spendingWith("a", "m", "1:k"), "1", of(3))
+	s.spend(s.spendingWith("a", "m", ""), "1", of(4))
+	s.spend(s.spendingWith("a", "1m", "k"), "1", of(5))
+	s.spend(s.spendingWith("ab", "m", "k"), "1", of(6))
+	s.spend(s.spendingWith("a", "0.1:2:m", "k:0.05"), "1", of(8))
+	f := s.spendingWith("a", "m", "k")
+	part := store.Part{Key: "2", Rows: 7, Totals: of(7)}
+	carried := store.Part{Key: "c", Rows: 5, Totals: of(5), Carried: true}
+	for range 2 { // the second time by the next owner
+		if err := s.CommitParts(s.Context(), f, []store.Part{part, part, carried}, of(12)); err != nil {
+			s.Fatal(err)
+		}
+		if err := s.CloseSession(s.Context(), f.Session); err != nil {
+			s.Fatal(err)
+		}
+		f = s.claim(f.JobID, s.session())
+	}
+	rec := s.newRecord("a")
+	rec.Spec.Model, rec.Spec.Estimate, rec.Job.RunType, rec.Job.KeyID = priced("m"), true, rowmill.RunEstimate, pointer("k")
+	s.spend(s.started(rec), "p", of(9))
+	for range 2 {
+		s.wantKeys("a", "m", map[string]store.Totals{"k": of(1).Plus(of(7)), "k1": of(2), "1:k": of(3), "": of(4)})
+		s.wantKeys("a", "1m", map[string]store.Totals{"k": of(5)})
+		s.wantKeys("a", "0.1:2:m", map[string]store.Totals{"k:0.05": of(8)})
+		s.wantKeys("ab", "m", map[string]store.Totals{"k": of(6)})
+		s.wantKeys("b", "m", map[string]store.Totals{})
+		s.sumOfKeys("a")
+		s.reopen()
+	}
+	if got := s.get(f.JobID).Job.KeyID; got == nil || *got != "k" {
+		s.Errorf("the record names the key %v", got)
+	}
+	for name, days := range map[string][2]int{"before": {-9, -3}, "after": {3, 9}, "backwards": {2, -2}} {
+		if usage, err := s.UsageByKey(s.Context(), "a", s.Now().AddDate(0, 0, days[0]), s.Now().AddDate(0, 0, days[1])); err != nil || len(usage) != 0 {
+			s.Errorf("%s: %v, %v", name, usage, err)
+		}
+	}
+	for name, key := range map[string]string{"empty": "", "with a NUL": "k\x00"} {
+		rec := s.newRecord("a")
+		rec.Job.KeyID = &key
+		if _, _, err := s.Create(s.Context(), rec, nil); err == nil {
+			s.Errorf("a job of a key that is %s is accepted", name)
+		}
+	}
 }
 
 // testUsageRepeated repeats commits late, in part and by the next owner.
@@ -180,7 +297,7 @@ func testUsageOfCarriedRows(s *suite) {
 // testUsageRace commits the same parts at once, beside writes that fail: what a
 // store does again because of those must not count again.
 func testUsageRace(s *suite) {
-	f, broken := s.spending("a", "m"), s.spending("b", "m")
+	f, broken := s.spendingWith("a", "m", "k"), s.spending("b", "m")
 	of := store.Totals{Rows: 8, InputTokens: 80, OutputTokens: 9}
 	var wg sync.WaitGroup
 	for i := range 16 {
@@ -202,13 +319,14 @@ func testUsageRace(s *suite) {
 		want = want.Plus(of)
 	}
 	s.wantUsage("a", map[string]store.Totals{"m": want})
+	s.wantKeys("a", "m", map[string]store.Totals{"k": want})
 }
 
 func testUsageOutlivesJobs(s *suite) {
 	of := store.Totals{Rows: 1, InputTokens: 10, OutputTokens: 20}
 	want := store.Totals{}
 	for _, end := range []rowmill.Status{rowmill.StatusSucceeded, rowmill.StatusFailed, rowmill.StatusCancelled} {
-		f := s.spending("a", "m")
+		f := s.spendingWith("a", "m", "k")
 		s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(1)); return nil })
 		s.spend(f, "p", of)
 		want = want.Plus(of)
@@ -228,6 +346,7 @@ func testUsageOutlivesJobs(s *suite) {
 			s.Fatal(err)
 		}
 		s.wantUsage("a", map[string]store.Totals{"m": want})
+		s.wantKeys("a", "m", map[string]store.Totals{"k": want})
 	}
 }
 
@@ -273,7 +392,7 @@ func testUsageByDay(s *suite) {
 	day := s.Now().UTC().Truncate(24 * time.Hour)
 	s.Advance(24*time.Hour - s.Now().Sub(day) - time.Nanosecond) // the last moment of today
 	for n := range 3 {
-		s.spend(s.spending("a", "m"), "p", of)
+		s.spend(s.spendingWith("a", "m", "k"), "p", of)
 		s.Advance(time.Duration(1+n) * 24 * time.Hour) // sessions do not live that long
 	}
 	at := func(n int) store.Usage {
@@ -293,6 +412,14 @@ func testUsageByDay(s *suite) {
 		if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
 			s.Errorf("from %v to %v: %v (-want +got):\n%s", tt.from, tt.to, err, diff)
 		}
+		var want []store.KeyUsage
+		for _, u := range tt.want {
+			want = append(want, store.KeyUsage{Usage: u, Key: "k"})
+		}
+		keyed, err := s.UsageByKey(s.Context(), "a", tt.from, tt.to)
+		if diff := cmp.Diff(want, keyed); diff != "" || err != nil {
+			s.Errorf("by key from %v to %v: %v (-want +got):\n%s", tt.from, tt.to, err, diff)
+		}
 	}
 }
 
@@ -303,7 +430,11 @@ func testUsageIsTheSumOverParts(s *suite) {
 	rapid.Check(s.T, func(t *rapid.T) {
 		round++
 		account := fmt.Sprint("account ", round)
-		fences := []store.Fence{s.spending(account, "m"), s.spending(account, "k"), s.spending(account, "m")}
+		models, keys := []string{"m", "k", "m", "m"}, []string{"", "x", "x", "y"}
+		var fences []store.Fence
+		for i, model := range models {
+			fences = append(fences, s.spendingWith(account, model, keys[i]))
+		}
 		for range rapid.IntRange(1, 8).Draw(t, "commits") {
 			f := rapid.SampledFrom(fences).Draw(t, "job")
 			var parts []store.Part
@@ -315,15 +446,18 @@ func testUsageIsTheSumOverParts(s *suite) {
 				t.Fatal(err)
 			}
 		}
-		want := map[string]store.Totals{}
+		want, byKey := map[string]store.Totals{}, map[string]map[string]store.Totals{"m": {}, "k": {}}
 		for i, f := range fences {
-			model := []string{"m", "k", "m"}[i]
 			for _, p := range s.parts(f.JobID) {
 				if p.Rows > 0 {
-					want[model] = want[model].Plus(p.Totals)
+					want[models[i]] = want[models[i]].Plus(p.Totals)
+					byKey[models[i]][keys[i]] = byKey[models[i]][keys[i]].Plus(p.Totals)
 				}
 			}
 		}
 		s.wantUsage(account, want)
+		for model, want := range byKey {
+			s.wantKeys(account, model, want)
+		}
 	})
 }

@@ -70,12 +70,13 @@ func testTotalsGrowByDigits(s *suite) {
 // testLargeSums adds up what has no exact float.
 func testLargeSums(s *suite) {
 	const odd = 1<<53 + 1
-	f := s.spending("a", "m")
+	f := s.spendingWith("a", "m", KeyID)
 	s.spend(f, "1", store.Totals{Rows: 1, OutputTokens: odd})
 	s.spend(f, "2", store.Totals{Rows: 1, OutputTokens: odd + 1})
 	if usage := s.used("a"); len(usage) != 1 || usage[0].Totals.OutputTokens != 2*odd+1 {
 		s.Errorf("used %+v, want %d tokens out", usage, int64(2*odd+1))
 	}
+	s.sumOfKeys("a")
 
 	// Trillionths beyond 2^53, of which one too many is refused.
 	b := []store.Fence{s.spending("b", "m"), s.spending("b", "m"), s.spending("b", "m")}

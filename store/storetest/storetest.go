@@ -103,6 +103,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"UsageOutlivesJobs", testUsageOutlivesJobs},
 		{"UsageOfEstimates", testUsageOfEstimates},
 		{"UsageByDay", testUsageByDay},
+		{"UsageByKey", testUsageByKey},
 		{"UsageIsTheSumOverParts", testUsageIsTheSumOverParts},
 		{"Reserve", testReserve},
 		{"ReserveRefuses", testReserveRefuses},

@@ -144,6 +144,7 @@ func testUnknownMembers(s *suite) {
 	g, ctx := &garden{suite: s}, s.Context()
 	text, money := "text", 0.5
 	rec := s.newRecord("a")
+	rec.Job.KeyID = pointer(KeyID)
 	rec.Job.Name, rec.Job.System, rec.Job.Schema = &text, &text, json.RawMessage(`{"type":"object"}`)
 	rec.Job.Function = &rowmill.FunctionRef{Name: "f", Revision: 1, Model: "m"}
 	rec.Job.Estimate = &rowmill.Estimate{Method: rowmill.EstimateUnsampled}

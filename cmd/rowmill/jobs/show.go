@@ -81,6 +81,7 @@ func writeRecord(row terminal.Row, job client.Job) {
 	if sampling, err := json.Marshal(job.Sampling); err == nil && len(job.Sampling) > 0 {
 		line("sampling", string(sampling))
 	}
+	line("key", text(job.KeyID))
 	line("created", moment(&job.Created))
 	line("started", moment(job.Started))
 	line("completed", moment(job.Completed))

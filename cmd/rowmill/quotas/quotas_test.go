@@ -118,6 +118,8 @@ func TestQuotasSetRefusals(t *testing.T) {
 		"quotas set --cost-usd default":                "or none",
 		"quotas set --rows 5 --priority 1 --print xml": "table or json",
 		"usage --from yesterday":                       "such as 2026-01-31",
+		"usage --group-by day,account":                 `it has "account"`,
+		"usage --group-by=":                            "names nothing",
 	} {
 		p.Run(line).Want(2, want)
 	}
@@ -144,9 +146,13 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	p.Run("usage").Want(0, "account default, 2026-02-01 to 2026-02-28").Table(
-		"DAY MODEL ROWS FAILED TOKENS IN TOKENS OUT USD", "total 0 0 0 0 0.000000")
+		"DAY MODEL ROWS FAILED COPIES TOKENS IN TOKENS OUT USD", "total 0 0 0 0 0 0.000000")
+	_, key := http.NewKey("acme", http.RoleUser, "nightly", p.Now)
+	if err := p.Store.PutKey(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
 	record := store.Record{
-		Job:  rowmill.Job{ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: p.Now},
+		Job:  rowmill.Job{ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: p.Now, KeyID: &key.ID},
 		Spec: rowmill.Spec{Account: "acme", Model: rowmill.Model{ID: "m", InputPrice: 0.1, OutputPrice: 0.3}},
 	}
 	_, _, err := p.Store.Create(t.Context(), record, nil)
@@ -163,7 +169,7 @@ func TestUsage(t *testing.T) {
 	}
 	owner := store.Fence{JobID: "job-1", Session: session, Epoch: record.Epoch}
 	for _, key := range []string{"a", "b"} {
-		totals := store.Totals{Rows: 1500, Failed: 1, InputTokens: 2_000_000, OutputTokens: 1_000_000}
+		totals := store.Totals{Rows: 1500, Failed: 1, Deduplicated: 300, InputTokens: 2_000_000, OutputTokens: 1_000_000}
 		part := store.Part{Key: key, Rows: 1500, Totals: totals}
 		if err := p.Store.CommitParts(t.Context(), owner, []store.Part{part}, totals); err != nil {
 			t.Fatal(err)
@@ -171,10 +177,22 @@ func TestUsage(t *testing.T) {
 		p.Now = p.Now.AddDate(0, 0, 1)
 	}
 	p.Run("usage --account acme --from 2026-02-01").Want(0).Table(
-		"DAY MODEL ROWS FAILED TOKENS IN TOKENS OUT USD",
-		"2026-02-28 m 1,500 1 2,000,000 1,000,000 0.500000",
-		"2026-03-01 m 1,500 1 2,000,000 1,000,000 0.500000",
-		"total 3,000 2 4,000,000 2,000,000 1.000000")
+		"DAY MODEL ROWS FAILED COPIES TOKENS IN TOKENS OUT USD",
+		"2026-02-28 m 1,500 1 300 2,000,000 1,000,000 0.500000",
+		"2026-03-01 m 1,500 1 300 2,000,000 1,000,000 0.500000",
+		"total 3,000 2 600 4,000,000 2,000,000 1.000000")
+	p.Run("usage --account acme --from 2026-02-01 --group-by key").Want(0).Table(
+		"KEY NAME ROWS FAILED COPIES TOKENS IN TOKENS OUT USD",
+		key.ID+" nightly 3,000 2 600 4,000,000 2,000,000 1.000000",
+		"total 3,000 2 600 4,000,000 2,000,000 1.000000")
+	p.Run("usage --account acme --from 2026-02-01 --group-by model,day --key "+key.ID).Want(0).Table(
+		"DAY MODEL ROWS FAILED COPIES TOKENS IN TOKENS OUT USD",
+		"2026-02-28 m 1,500 1 300 2,000,000 1,000,000 0.500000",
+		"2026-03-01 m 1,500 1 300 2,000,000 1,000,000 0.500000",
+		"total 3,000 2 600 4,000,000 2,000,000 1.000000")
+	p.Run("usage --account acme --key 000000000000").Want(0).Table(
+		"DAY MODEL ROWS FAILED COPIES TOKENS IN TOKENS OUT USD", "total 0 0 0 0 0 0.000000")
+	p.Run("usage --key nightly").Want(1, "key_id", "rowmill keys list")
 	p.Run("usage --account acme --to 2026-02-28 -o json").Want(0, `"cost_usd": 0.5`, `"from": "2026-02-01"`)
 	p.Run("usage --from 2026-02-02 --to 2026-02-01").Want(1, "after to")
 }

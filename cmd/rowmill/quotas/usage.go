@@ -2,7 +2,9 @@ package quotas
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,15 +19,20 @@ import (
 // Usage returns `rowmill usage`.
 func Usage(service connect.Options) *cobra.Command {
 	c := &commands{command.Set{Options: service}}
-	var from, to string
+	var q client.UsageQuery
+	groups := []string{client.ByDay, client.ByModel}
 	cmd := &cobra.Command{
 		Use:   "usage",
-		Short: "Show what an account used: rows, tokens, cost, by day and model",
-		Long: `Show what an account used: rows, tokens and cost, by day and model.
+		Short: "Show what an account used: rows, tokens, cost, by day, model and key",
+		Long: `Show what an account used: rows, tokens and cost, by day and model, or by
+what --group-by says.
 
 Rows count on the day (UTC) on which they were done, also those of jobs that
 were cancelled or failed later. Rows that failed used no tokens and cost
 nothing; nor do estimates. Without flags it is the current month.
+
+A row counts to the API key that submitted its job. What stands under no key was
+used with the key of the configuration, or before keys were recorded.
 
 Any key sees the usage of its own account; an administrator of the account
 default may name another.
@@ -33,33 +40,84 @@ default may name another.
 ` + command.Help,
 		Example: `  rowmill usage
   rowmill usage --from 2026-01-01 --to 2026-01-31 --account acme
+  rowmill usage --group-by key
+  rowmill usage --group-by day,model --key 0123456789ab
   rowmill usage -o json | jq .total.cost_usd`,
 		Args: cobra.NoArgs,
 	}
 	c.Flags(cmd)
-	cmd.Flags().StringVar(&from, "from", "", "first day, UTC (default: the first of the month of --to)")
-	cmd.Flags().StringVar(&to, "to", "", "last day, included (default: today)")
+	cmd.Flags().StringVar(&q.From, "from", "", "first day, UTC (default: the first of the month of --to)")
+	cmd.Flags().StringVar(&q.To, "to", "", "last day, included (default: today)")
+	cmd.Flags().StringSliceVar(&groups, "group-by", groups, "what the lines are apart by: some of day, model and key")
+	cmd.Flags().StringVar(&q.KeyID, "key", "", "only what jobs of this key used: its id, as rowmill keys list shows it")
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
-		for flag, day := range map[string]string{"--from": from, "--to": to} {
+		for flag, day := range map[string]string{"--from": q.From, "--to": q.To} {
 			if _, err := time.Parse(time.DateOnly, day); day != "" && err != nil {
 				return exit.With(exit.Usage, fmt.Errorf("%s must be a day such as 2026-01-31, is %q", flag, day))
 			}
 		}
-		u, err := api.Usage(ctx, c.Account, from, to)
+		if len(groups) == 0 {
+			return exit.With(exit.Usage, errors.New("--group-by names nothing; it must be some of day, model and key, with commas between"))
+		}
+		for _, by := range groups {
+			if !slices.Contains([]string{client.ByDay, client.ByModel, client.ByKey}, by) {
+				return exit.With(exit.Usage, fmt.Errorf("--group-by must be some of day, model and key, with commas between; it has %q", by))
+			}
+		}
+		if q.Account = c.Account; cmd.Flags().Changed("group-by") {
+			q.GroupBy = groups
+		}
+		u, err := api.Usage(ctx, q)
 		if err != nil {
 			return fmt.Errorf("usage: %w", err)
 		}
 		return c.Table(u.Raw, func(row terminal.Row) {
 			c.Term.Say("account %s, %s to %s", terminal.Printable(u.Account), terminal.Printable(u.From), terminal.Printable(u.To))
-			row("DAY", "MODEL", "ROWS", "FAILED", "TOKENS IN", "TOKENS OUT", "USD")
-			line := func(day, model string, f client.Figures) {
-				row(day, model, terminal.Count(f.Rows), terminal.Count(f.FailedRows),
-					terminal.Count(f.InputTokens), terminal.Count(f.OutputTokens), fmt.Sprintf("%.6f", f.Cost))
+			heads, cells := columns(groups)
+			row(append(heads, "ROWS", "FAILED", "COPIES", "TOKENS IN", "TOKENS OUT", "USD")...)
+			line := func(cells []string, f client.Figures) {
+				row(append(cells, terminal.Count(f.Rows), terminal.Count(f.FailedRows), terminal.Count(f.Deduplicated),
+					terminal.Count(f.InputTokens), terminal.Count(f.OutputTokens), fmt.Sprintf("%.6f", f.Cost))...)
 			}
 			for _, entry := range u.Usage {
-				line(entry.Day, entry.Model, entry.Figures)
+				line(cells(entry), entry.Figures)
 			}
-			line("total", "", u.Total)
+			total := make([]string, len(heads))
+			total[0] = "total"
+			line(total, u.Total)
 		})
 	}))
+}
+
+// columns are those that say what a line is apart by.
+func columns(groups []string) (heads []string, cells func(client.UsageLine) []string) {
+	day, model, key := slices.Contains(groups, client.ByDay), slices.Contains(groups, client.ByModel), slices.Contains(groups, client.ByKey)
+	if day {
+		heads = append(heads, "DAY")
+	}
+	if model {
+		heads = append(heads, "MODEL")
+	}
+	if key {
+		heads = append(heads, "KEY", "NAME")
+	}
+	return heads, func(l client.UsageLine) (cells []string) {
+		if day {
+			cells = append(cells, l.Day)
+		}
+		if model {
+			cells = append(cells, l.Model)
+		}
+		if key {
+			cells = append(cells, terminal.Dashed(orEmpty(l.KeyID), orEmpty(l.KeyName))...)
+		}
+		return cells
+	}
+}
+
+func orEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
