@@ -57,7 +57,12 @@ func TestAttachedEngineRunsWhatWaited(t *testing.T) {
 	began := time.Now()
 	b.system.Attach(e)
 	b.system.Attach(second)
-	b.checkEcho(b.end(id), texts)
+	rec := b.end(id)
+	b.checkEcho(rec, texts)
+	if e := rec.Events; len(e) < 2 || e[0].What != store.EventClaimed || e[0].Node != "node" || e[0].At != rec.Epoch || e[0].Lost ||
+		e[1].What != store.EventWaits || e[1].For != "Waiting for an engine that serves writer." || e[1].Until < e[1].At {
+		t.Errorf("its record tells of %+v", e)
+	}
 	if n := second.calls.Load(); n != 0 {
 		t.Errorf("the second engine of the name was asked for %d rows", n)
 	}

@@ -22,7 +22,7 @@ func (j *job) say(c actor.Context) {
 	now, mark := j.cfg.Clock(), j.mark(waits)
 	j.update(c, func(r *store.Record) {
 		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting}, now)
-		r.Job.Message = message
+		r.Say(message, waits, now)
 		mark(r)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/store"
 )
 
 const (
@@ -193,9 +195,10 @@ func tidy(x float64) float64 { return math.Round(1000*x) / 1000 }
 
 // An event of a job's history.
 type timelineEvent struct {
-	At     time.Time `json:"at"`
-	What   string    `json:"what"`
-	Detail string    `json:"detail"`
+	At     time.Time  `json:"at"`
+	Until  *time.Time `json:"until"` // when a wait ended; null while it lasts, and of anything else
+	What   string     `json:"what"`
+	Detail string     `json:"detail"`
 }
 
 // timeline answers GET /v1/jobs/{job_id}/timeline: what the record knows of the
@@ -209,7 +212,7 @@ func (p *progress) timeline(c *gin.Context) (any, error) {
 	var events []timelineEvent
 	add := func(at *time.Time, what, detail string) {
 		if at != nil {
-			events = append(events, timelineEvent{at.UTC(), what, detail})
+			events = append(events, timelineEvent{At: at.UTC(), What: what, Detail: detail})
 		}
 	}
 	detail := ""
@@ -217,6 +220,7 @@ func (p *progress) timeline(c *gin.Context) (any, error) {
 		detail = "continues " + *job.Continues
 	}
 	add(&job.Created, "created", detail)
+	events = append(events, noted(&record)...)
 	add(record.DownloadStarted, "download_started", "")
 	add(record.DownloadFinished, "download_finished", "")
 	add(job.Started, "started", "")
@@ -230,8 +234,47 @@ func (p *progress) timeline(c *gin.Context) (any, error) {
 		}
 		add(at, "continued", *job.ContinuedBy)
 	}
-	slices.SortStableFunc(events, func(a, b timelineEvent) int { return a.At.Compare(b.At) })
-	return gin.H{"events": events}, nil
+	ms := func(e timelineEvent) int64 { return e.At.UnixMilli() } // events are noted by these
+	slices.SortStableFunc(events, func(a, b timelineEvent) int { return cmp.Compare(ms(a), ms(b)) })
+	return gin.H{"events": events, "shortened": len(record.Events) >= store.MostEvents}, nil
+}
+
+// noted are the events that were noted as they happened. The end of a job ends what
+// it waited for.
+func noted(record *store.Record) (events []timelineEvent) {
+	owner := ""
+	for _, e := range record.Events {
+		event := timelineEvent{At: e.Time(), What: e.What}
+		switch e.What {
+		case store.EventClaimed:
+			if e.Lost {
+				events = append(events, timelineEvent{At: event.At, What: "owner_lost", Detail: byNode(owner)})
+			}
+			owner = e.Node
+			event.Detail = fmt.Sprintf("%s, epoch %d", byNode(owner), e.At)
+		case store.EventReleased:
+			event.Detail = byNode(owner)
+		case store.EventWaits:
+			event.Detail = e.For
+			event.Until = record.Job.Completed
+			if e.Until != 0 {
+				until := time.UnixMilli(e.Until).UTC()
+				event.Until = &until
+			}
+		default: // of a newer version
+			continue
+		}
+		events = append(events, event)
+	}
+	return events
+}
+
+// byNode names an owner.
+func byNode(name string) string {
+	if name == "" {
+		return "a node whose name was not noted"
+	}
+	return "node " + name
 }
 
 // createdAt is when a job was created; nil where there is none.

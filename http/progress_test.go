@@ -2,6 +2,7 @@ package http
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,14 +102,14 @@ func TestTimeline(t *testing.T) {
 		}
 		return all
 	}
-	if got := fmt.Sprintf("%q", whats(id)); got != `["created " "started " "completed Job completed successfully"]` {
+	if got := fmt.Sprintf("%q", whats(id)); got != `["created " "claimed node gpu1" "started " "completed Job completed successfully"]` {
 		t.Error(got)
 	}
 	cancelled := w.submitted(`{"inputs":["a"]}`)
 	w.get("/v1/job-cancel/" + cancelled).want(200)
 	next := w.do("POST", "/v1/jobs/"+cancelled+"/resume", "").want(200).json()["results"].(string)
 	w.do("DELETE", "/v1/jobs/"+id+"/data", "").want(200)
-	if got := fmt.Sprintf("%q", whats(id)); got != `["created " "started " "completed Job completed successfully" "input_removed " "data_removed "]` {
+	if got := fmt.Sprintf("%q", whats(id)); got != `["created " "claimed node gpu1" "started " "completed Job completed successfully" "input_removed " "data_removed "]` {
 		t.Error(got)
 	}
 	if got := fmt.Sprintf("%q", whats(cancelled)); got != fmt.Sprintf(`["created " "completed Job was cancelled" "continued %s"]`, next) {
@@ -116,6 +117,59 @@ func TestTimeline(t *testing.T) {
 	}
 	if got := fmt.Sprintf("%q", whats(next)); got != fmt.Sprintf(`["created continues %s"]`, cancelled) {
 		t.Error(got)
+	}
+}
+
+// What has been noted of a job is told in words, and its end ends a wait.
+func TestTimeline_OfOwnersAndWaits(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	f := w.running(`{"inputs":["a"]}`, 1)
+	at := func(s int64) int64 { return f.Epoch + 1000*s }
+	if _, err := w.store.Update(t.Context(), f, func(r *store.Record) error {
+		r.Events = append(r.Events,
+			store.Event{At: at(1), What: store.EventWaits, For: "Waiting for a server.", Until: at(2)},
+			store.Event{At: at(3), What: store.EventClaimed, Node: "gpu2", Lost: true},
+			store.Event{At: at(4), What: store.EventReleased},
+			store.Event{At: at(5), What: store.EventClaimed},
+			store.Event{At: at(6), What: "of a newer version"},
+			store.Event{At: at(7), What: store.EventWaits, For: "Waiting for storage."})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	const utc = "2006-01-02T15:04:05.999Z"
+	stamp := func(s int64) string { return time.UnixMilli(at(s)).UTC().Format(utc) }
+	want := fmt.Sprintf(`[%s waits Waiting for a server. %s][%s owner_lost node gpu1 <nil>][%s claimed node gpu2, epoch %d <nil>][%s released node gpu2 <nil>]`+
+		`[%s claimed a node whose name was not noted, epoch %d <nil>][%s waits Waiting for storage. <nil>]`,
+		stamp(1), stamp(2), stamp(3), stamp(3), at(3), stamp(4), stamp(5), at(5), stamp(7))
+	told := func() (all string, body map[string]any) {
+		t.Helper()
+		body = w.get("/v1/jobs/" + f.JobID + "/timeline").want(200).json()
+		for _, e := range body["events"].([]any) {
+			event := e.(map[string]any)
+			all += fmt.Sprintf("[%v %v %v %v]", event["at"], event["what"], event["detail"], event["until"])
+		}
+		return all, body
+	}
+	if all, body := told(); !strings.HasSuffix(all, want) || body["shortened"] != false {
+		t.Errorf("%s, want %s at the end", all, want)
+	}
+	w.get("/v1/job-cancel/" + f.JobID).want(200)
+	if all, _ := told(); strings.Contains(all, "storage. <nil>") {
+		t.Error(all)
+	}
+	f = w.running(`{"inputs":["a"]}`, 1)
+	if _, err := w.store.Update(t.Context(), f, func(r *store.Record) error {
+		for range store.MostEvents {
+			r.Note(store.Event{At: f.Epoch, What: store.EventReleased})
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, body := told(); body["shortened"] != true {
+		t.Error("nothing says that earlier events are missing")
 	}
 }
 

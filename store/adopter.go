@@ -25,9 +25,11 @@ func (rec *Record) Adopt(session string, epoch int64, by Adopter) {
 	if rec.Session == "" || n == 0 || n >= MostAdopters || rec.Adopters[n-1].Epoch != rec.Epoch {
 		n = 0
 	}
+	lost := rec.Session != ""
 	by.Epoch = epoch
 	rec.Adopters = append(rec.Adopters[:n:n], by)
 	rec.Session, rec.Epoch = session, epoch
+	rec.Note(Event{At: epoch, What: EventClaimed, Node: by.Node, Process: by.Process, Lost: lost})
 }
 
 // Tried are the owners that have taken up a job without a living one, or whose

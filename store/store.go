@@ -150,6 +150,10 @@ type Record struct {
 	// merged, and while the job waits for something else.
 	Adopters []Adopter `json:"adopters,omitempty"`
 
+	// Events are what happened to the job beside what the times here tell, in order,
+	// at most MostEvents.
+	Events []Event `json:"events,omitempty"`
+
 	DownloadStarted  *time.Time `json:"download_started,omitempty"`  // durable before the first byte is asked for
 	Downloader       string     `json:"downloader,omitempty"`        // address of the node that began it, HOST:PORT; empty on one that stands alone
 	DownloadFinished *time.Time `json:"download_finished,omitempty"` // the raw input is a complete object
@@ -246,10 +250,11 @@ type Jobs interface {
 	// owner: the epoch grows, as NextEpoch says, and a pending job becomes submitted.
 	// rowmill.ErrConflict when it has a live owner (also when that is session
 	// itself), rowmill.ErrTerminal when it is over, rowmill.ErrLeaseLost when
-	// session has expired. by goes into the record as Record.Adopt says.
+	// session has expired. by goes into the record as Record.Adopt says, which also
+	// notes the event.
 	Claim(ctx context.Context, jobID, session string, by Adopter) (Record, error)
 
-	// Release gives a job back: it is an orphan from then on.
+	// Release gives a job back: it is an orphan from then on, and the event is noted.
 	Release(ctx context.Context, f Fence) error
 
 	// Update changes a record under a fence. change may run several times and

@@ -140,7 +140,7 @@ func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err err
 	if err := g.mark(ctx, func(r *store.Record, now time.Time) {
 		r.DownloadStarted, r.Downloader = &now, g.Address
 		_ = r.Job.Become(rowmill.StatusStarting, now) // refused where an earlier owner came further
-		r.Job.Message = downloading
+		r.Say(downloading, false, now)
 	}); err != nil {
 		w.Abort()
 		return nil, err

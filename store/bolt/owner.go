@@ -82,6 +82,7 @@ func (s *Store) Release(ctx context.Context, f store.Fence) error {
 		}
 		after := before
 		after.Session = ""
+		after.Note(store.Event{At: s.config.Clock().UnixMilli(), What: store.EventReleased})
 		after.Version++
 		return t.saveHeader(before, after)
 	})

@@ -20,13 +20,14 @@ import (
 //
 //	ARGV[6]  the adopter, JSON that ends with its epoch, 0
 //	ARGV[7]  most adopters that are listed
-//	ARGV[8]  names of the fields of a record
+//	ARGV[8]  the event, JSON that begins with its time, 0
+//	ARGV[9]  names of the fields of a record
 //
 // It checks that the session is alive, the job not over, and its owner, if
 // any, dead. It answers ok and the fields' values, missing, foreign, lease, over,
 // conflict where the owner is alive, or forgot.
-var claimScript = jobScript(`
-local job = redis.call('HMGET', JOB, 'status', 'session', 'account', 'order', 'token', 'head', 'epoch', 'adopters')
+var claimScript = jobScript(noting + `
+local job = redis.call('HMGET', JOB, 'status', 'session', 'account', 'order', 'token', 'head', 'epoch', 'adopters', 'events')
 if not job[1] then return {'missing'} end
 if foreign(job[1], job[6]) then return {'foreign'} end
 if job[5] ~= TOKEN then
@@ -48,15 +49,32 @@ if job[5] ~= TOKEN then
     end
   end
   adopters = adopters .. string.sub(ARGV[6], 1, -3) .. epoch .. '}]'
-  redis.call('HSET', JOB, 'session', SESSION, 'status', status, 'token', TOKEN, 'epoch', epoch, 'adopters', adopters)
+  local event = '{"at":' .. epoch .. string.sub(ARGV[8], #'{"at":0' + 1)
+  if job[2] ~= '' then event = string.sub(event, 1, -2) .. ',"lost":true}' end
+  redis.call('HSET', JOB, 'session', SESSION, 'status', status, 'token', TOKEN, 'epoch', epoch, 'adopters', adopters, 'events', noted(job[9], event))
   redis.call('HINCRBY', JOB, 'version', 1)
   if job[2] == '' then unwait(job[3], job[4]) end
   redis.call('HSET', P .. 'owned', ID, SESSION .. ' ' .. string.sub(job[4], 1, 16) .. ' ' .. job[3])
   redis.call('HSET', P .. 'turns', job[3], redis.call('INCR', P .. 'turn'))
   wrote()
 end
-return {'ok', holds(), redis.call('HMGET', JOB, unpack(ARGV, 8))}
+return {'ok', holds(), redis.call('HMGET', JOB, unpack(ARGV, 9))}
 `)
+
+// noting begins a script that notes an event, JSON, with others, a line each, as
+// store.Record.Note does.
+var noting = `
+local function noted(events, event)
+  local lines, gone = {}, nil
+  for line in string.gmatch(events or '', '[^\n]+') do
+    lines[#lines + 1] = line
+    if not gone and string.find(line, '"what":"` + store.EventWaits + `"', 1, true) then gone = #lines end
+  end
+  if #lines >= ` + strconv.Itoa(store.MostEvents) + ` then table.remove(lines, gone or 1) end
+  lines[#lines + 1] = event
+  return table.concat(lines, '\n')
+end
+`
 
 // Claim makes session the owner of an orphan.
 func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
@@ -67,7 +85,11 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopt
 	if err != nil {
 		return store.Record{}, fmt.Errorf("%s: %w", what, err)
 	}
-	args := []any{string(adopter), store.MostAdopters}
+	event, err := json.Marshal(store.Event{What: store.EventClaimed, Node: by.Node, Process: by.Process})
+	if err != nil {
+		return store.Record{}, fmt.Errorf("%s: %w", what, err)
+	}
+	args := []any{string(adopter), store.MostAdopters, string(event)}
 	for _, name := range recordFields {
 		args = append(args, name)
 	}
@@ -85,12 +107,14 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopt
 
 // releaseScript takes a job's owner away. It checks the fence, and answers ok,
 // missing, lease, over or forgot.
-var releaseScript = jobScript(`
-local job = redis.call('HMGET', JOB, 'status', 'session', 'epoch', 'account', 'order', 'token')
+var releaseScript = jobScript(noting + `
+local job = redis.call('HMGET', JOB, 'status', 'session', 'epoch', 'account', 'order', 'token', 'events')
 if job[6] == TOKEN then return {'ok', holds()} end
 local no = refused(job[1], job[2], job[3])
 if no then return no end
-redis.call('HSET', JOB, 'session', '', 'token', TOKEN)
+local now = redis.call('TIME')
+local event = string.format('{"at":%.0f,"what":"` + store.EventReleased + `"}', now[1] * 1000 + math.floor(now[2] / 1000))
+redis.call('HSET', JOB, 'session', '', 'token', TOKEN, 'events', noted(job[7], event))
 redis.call('HINCRBY', JOB, 'version', 1)
 redis.call('HDEL', P .. 'owned', ID)
 wait(job[4], job[5])

@@ -29,14 +29,16 @@ var (
 	endFields = []string{"ended"}
 	// trialFields are set by claims, and taken away once more of the job is done.
 	trialFields = []string{"adopters"}
+	// eventFields tell what happened to a job: a line of JSON for each event.
+	eventFields = []string{"events"}
 	// stateFields are further ones that scripts change.
 	stateFields = []string{"version", "session", "epoch", "reserved"}
 	// specFields make the specification, which changes with its job's data alone.
 	specFields = []string{"spec", "spec_system", "spec_schema", "inline"}
 
-	recordFields = slices.Concat(jobFields, endFields, trialFields, stateFields, specFields)
+	recordFields = slices.Concat(jobFields, endFields, trialFields, eventFields, stateFields, specFields)
 	// headFields make the record without its specification, and say whose it is.
-	headFields = slices.Concat(jobFields, endFields, trialFields, stateFields, []string{"account"})
+	headFields = slices.Concat(jobFields, endFields, trialFields, eventFields, stateFields, []string{"account"})
 )
 
 // A head is what is left of a record in its field "head".
@@ -75,6 +77,13 @@ func encode(rec store.Record, before fields) (fields, error) {
 		}
 		f["adopters"] = string(raw)
 	}
+	events, err := writeEvents(rec.Events, before["events"])
+	if err != nil {
+		return nil, fmt.Errorf("encode the events: %w", err)
+	}
+	if events != "" {
+		f["events"] = events
+	}
 	small := rec.Spec
 	small.System, small.Schema, small.Inline = "", nil, nil
 	spec, err := document.Rewrite([]byte(before["spec"]), small)
@@ -85,7 +94,7 @@ func encode(rec store.Record, before fields) (fields, error) {
 	rec.Job.Status, rec.Job.System, rec.Job.Schema = "", nil, nil
 	rec.Job.RowsDone, rec.Job.FailedRows, rec.Job.TruncatedRows, rec.Job.TruncatedOutputs = 0, 0, 0, 0
 	rec.Job.DeduplicatedRows, rec.Job.InputTokens, rec.Job.OutputTokens = 0, nil, nil
-	rec.Version, rec.Session, rec.Epoch, rec.Reserved, rec.Ended, rec.Adopters = 0, "", 0, 0, nil, nil
+	rec.Version, rec.Session, rec.Epoch, rec.Reserved, rec.Ended, rec.Adopters, rec.Events = 0, "", 0, 0, nil, nil, nil
 	raw, err := document.Rewrite([]byte(before["head"]), head{Record: rec})
 	if err != nil {
 		return nil, fmt.Errorf("encode the record: %w", err)
@@ -172,8 +181,37 @@ func (f fields) header() (store.Record, error) {
 			return rec, fmt.Errorf("decode the adopters of job %s: %w", rec.Job.ID, err)
 		}
 	}
+	if text := f["events"]; text != "" {
+		if err := document.Decode(listed(text), &rec.Events); err != nil {
+			return rec, fmt.Errorf("decode the events of job %s: %w", rec.Job.ID, err)
+		}
+	}
 	rec.Version, rec.Epoch, rec.Reserved = number("version"), number("epoch"), rowmill.Money(number("reserved"))
 	return rec, broken
+}
+
+// listed is a JSON list of what stands a line each.
+func listed(lines string) string { return "[" + strings.ReplaceAll(lines, "\n", ",") + "]" }
+
+// writeEvents writes events a line each, so that scripts need not read them, and
+// keeps what it does not know of those before.
+func writeEvents(events []store.Event, before string) (string, error) {
+	if len(events) == 0 {
+		return "", nil
+	}
+	raw, err := document.Rewrite([]byte(listed(before)), events)
+	if err != nil {
+		return "", err
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return "", err
+	}
+	lines := make([]string, len(list))
+	for i, e := range list {
+		lines[i] = string(e)
+	}
+	return strings.Join(lines, "\n"), nil
 }
 
 // collect pairs names with the values of an HMGET. It returns nil where there
@@ -207,7 +245,7 @@ func (f fields) pairs() []any {
 
 // changes lists what differs of f from before, and must be taken out of it.
 func (f fields) changes(before fields) (set []any, unset []any) {
-	for _, name := range slices.Concat(jobFields, endFields, trialFields, specFields) {
+	for _, name := range slices.Concat(jobFields, endFields, trialFields, eventFields, specFields) {
 		value, has := f[name]
 		old, had := before[name]
 		switch {
@@ -236,14 +274,6 @@ func (f fields) sameSpec(before fields) (bool, error) {
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
-
-// decode reads JSON and keeps numbers of free-form maps as json.Number: a
-// 64-bit seed would not survive a float64.
-func decode(raw string, into any) error {
-	d := json.NewDecoder(strings.NewReader(raw))
-	d.UseNumber()
-	return d.Decode(into)
-}
 
 // writeRows puts rows one after the other, each behind its length as a
 // uvarint: bytes as they came, and read back in one pass.

@@ -74,6 +74,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"Adopters", testAdopters},
 		{"AdoptersCleared", testAdoptersCleared},
 		{"AdoptersBounded", testAdoptersBounded},
+		{"Events", testEvents},
+		{"EventsBounded", testEventsBounded},
 		{"Marks", testMarks},
 		{"Active", testActive},
 		{"Writers", testWriters},
@@ -293,6 +295,13 @@ func (s *suite) get(id string) store.Record {
 	if err != nil {
 		s.Fatalf("get %s: %v", id, err)
 	}
+	want := rec
+	want.Spec = rowmill.Spec{Account: rec.Spec.Account}
+	head, err := s.Head(s.Context(), id)
+	if err != nil {
+		s.Fatalf("head of %s: %v", id, err)
+	}
+	s.same("head", want, head)
 	return rec
 }
 

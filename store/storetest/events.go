@@ -1,0 +1,98 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// wantEvents compares the events of a job, without their times. Those are in order,
+// and a claim's is its epoch.
+func (s *suite) wantEvents(when, id string, want ...store.Event) {
+	s.Helper()
+	events := s.get(id).Events
+	var last int64
+	for i := range events {
+		if events[i].At < last || events[i].At == 0 {
+			s.Errorf("%s: event %d is of %d, after %d", when, i, events[i].At, last)
+		}
+		last, events[i].At = events[i].At, 0
+	}
+	s.same(when+": events", want, events)
+}
+
+// What happens to a job is noted as it is claimed and given back.
+func testEvents(s *suite) {
+	id := s.create("a")
+	s.wantEvents("nobody has claimed it", id)
+	claimed := func(process string, lost bool) store.Event {
+		return store.Event{What: store.EventClaimed, Node: "node " + process, Process: process, Lost: lost}
+	}
+	first, dies := s.adopt(id, "p1")
+	if owner, ok := s.owner(id); !ok || owner.Process != "p1" || owner.At != first.Epoch {
+		s.Errorf("its owner is %+v, %t", owner, ok)
+	}
+	s.update(first, func(r *store.Record) error { // as an owner notes it
+		r.Note(store.Event{At: first.Epoch, What: store.EventWaits, For: "a \"server\"\n, another", Until: first.Epoch + 5})
+		return become(r, rowmill.StatusStarting)
+	})
+	waited := store.Event{What: store.EventWaits, For: "a \"server\"\n, another", Until: first.Epoch + 5}
+	dies()
+	second, _ := s.adopt(id, "p2")
+	s.wantEvents("its owner died", id, claimed("p1", false), waited, claimed("p2", true))
+	s.Advance(10 * time.Millisecond)
+	if err := s.Release(s.Context(), second); err != nil {
+		s.Fatal(err)
+	}
+	if owner, ok := s.owner(id); ok {
+		s.Errorf("given back, its owner is %+v", owner)
+	}
+	third, _ := s.adopt(id, "p3")
+	all := []store.Event{claimed("p1", false), waited, claimed("p2", true), {What: store.EventReleased}, claimed("p3", false)}
+	s.wantEvents("it was given back", id, all...)
+	if err := s.CommitParts(s.Context(), third, []store.Part{{Key: "p", Rows: 1, Accepted: []byte("set"), Totals: store.Totals{Rows: 1}}}, store.Totals{Rows: 1}); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := s.Cancel(s.Context(), id, s.start, nil); err != nil {
+		s.Fatal(err)
+	}
+	s.wantEvents("it is over", id, all...)
+}
+
+func (s *suite) owner(id string) (store.Event, bool) {
+	s.Helper()
+	rec := s.get(id)
+	return rec.Owner()
+}
+
+// The list is bounded, and waits go before anything else.
+func testEventsBounded(s *suite) {
+	id := s.create("a")
+	f, dies := s.adopt(id, "p1")
+	s.update(f, func(r *store.Record) error {
+		for i := range store.MostEvents {
+			r.Note(store.Event{At: f.Epoch, What: store.EventWaits, For: fmt.Sprint(i)})
+		}
+		return nil
+	})
+	dies()
+	const more = 3
+	for i := range more {
+		_, dies := s.adopt(id, fmt.Sprint("p", i+2))
+		dies()
+	}
+	events := s.get(id).Events
+	if n := len(events); n != store.MostEvents || events[0].Process != "p1" || events[1].For != fmt.Sprint(more+1) || events[n-1].Process != fmt.Sprint("p", more+1) {
+		s.Errorf("%d events are kept: %+v", n, events)
+	}
+	for i := range store.MostEvents {
+		_, dies := s.adopt(id, fmt.Sprint("q", i))
+		dies()
+	}
+	events = s.get(id).Events
+	if n := len(events); n != store.MostEvents || events[0].Process != "q0" || events[n-1].Process != fmt.Sprint("q", store.MostEvents-1) {
+		s.Errorf("%d events are kept: %+v", n, events)
+	}
+}
