@@ -36,10 +36,9 @@ type jobFilter struct {
 // filterText is a filter as it is written in a query.
 type filterText struct{ status, model, q, since string }
 
-// queryFilter reads the filter of a query, and whether there is one.
-func queryFilter(c *gin.Context, p *request.Problems) (f jobFilter, given bool) {
-	text := filterText{c.Query("status"), c.Query("model"), c.Query("q"), c.Query("since")}
-	return text.read("", p), text != filterText{}
+// filterOf is the filter of a query.
+func filterOf(c *gin.Context) filterText {
+	return filterText{c.Query("status"), c.Query("model"), c.Query("q"), c.Query("since")}
 }
 
 // read takes a filter apart; prefix stands before the names of its fields in

@@ -215,31 +215,40 @@ func whyOver(status rowmill.Status) string {
 // maxJobsPage bounds a page of jobs.
 const maxJobsPage = 100
 
-// list answers GET /v1/list-jobs: a page of jobs with limit or a filter, all of
+// listIn answers GET /v1/list-jobs: a page of jobs with limit or a filter, all of
 // them without.
-func (j *jobs) list(c *gin.Context) error {
+func (j *jobs) listIn(shared *sharing) func(*gin.Context) error {
+	page := j.Handle(shared.of(j.page))
+	return func(c *gin.Context) error {
+		_, paginated := c.GetQuery("limit")
+		if text := filterOf(c); !paginated && text == (filterText{}) {
+			return j.stream(c, caller(c))
+		}
+		page(c)
+		return nil
+	}
+}
+
+// page is a page of jobs.
+func (j *jobs) page(c *gin.Context) (any, error) {
 	who := caller(c)
 	var p request.Problems
 	limit := int(queryInt(c, &p, "limit", maxJobsPage, 1, maxJobsPage))
-	filter, filtered := queryFilter(c, &p)
+	filter := filterOf(c).read("", &p)
 	if err := p.Err(); err != nil {
-		return err
-	}
-	if _, paginated := c.GetQuery("limit"); !paginated && !filtered {
-		return j.stream(c, who)
+		return nil, err
 	}
 	page, next, all, err := j.filtered(c.Request.Context(), who.account, c.Query("cursor"), limit, filter)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	views := make([]any, len(page))
 	for i, job := range page {
 		if views[i], err = who.listed(j.current(job, who.account)); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	exchange.Answer(c, nethttp.StatusOK, gin.H{"jobs": views, "next_cursor": orNull(next), "scanned_all": all})
-	return nil
+	return gin.H{"jobs": views, "next_cursor": orNull(next), "scanned_all": all}, nil
 }
 
 // stream answers with all jobs of an account, a page in memory at a time.

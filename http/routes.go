@@ -142,13 +142,14 @@ func (s *Server) routeJobs(jobs *jobs, by entrances, audit *auditor) {
 		Spoken: speaksSDK,
 	}
 	dialect.Route(v1)
-	v1.GET("/jobs/:job_id", handle(jobs.show))
+	shared := newSharing(s.Now)
+	v1.GET("/jobs/:job_id", handle(shared.of(jobs.show)))
 	v1.GET("/job-status/:job_id", handle(jobs.statusIn(dialect)))
 	v1.GET("/job-cancel/:job_id", handle(jobs.cancel))
 	v1.POST("/jobs/:job_id/cancel", handle(jobs.cancel))
 	v1.POST("/jobs/cancel", handle((&bulk{jobs, audit}).cancelAll))
-	v1.GET("/jobs/counts", handle((&tally{jobs: jobs}).show))
-	v1.GET("/list-jobs", do(jobs.list))
+	v1.GET("/jobs/counts", handle(newTally(jobs).show))
+	v1.GET("/list-jobs", do(jobs.listIn(shared)))
 	v1.DELETE("/jobs/:job_id/data", handle(jobs.deleteData))
 
 	downloads := &downloads{Exchange: s.exchange, jobs: jobs, archive: shelf, bucket: s.Bucket}
@@ -157,11 +158,11 @@ func (s *Server) routeJobs(jobs *jobs, by entrances, audit *auditor) {
 	rows := &rows{jobs: jobs, archive: shelf}
 	v1.GET("/jobs/:job_id/rows/:row", handle(rows.show))
 	v1.GET("/jobs/:job_id/errors", handle(rows.failures))
-	v1.GET("/jobs/:job_id/errors/counts", handle(rows.countFailures))
+	v1.GET("/jobs/:job_id/errors/counts", handle(shared.of(rows.countFailures)))
 	v1.GET("/jobs/:job_id/preview", handle(rows.preview))
 	progress := &progress{jobs: jobs}
-	v1.GET("/jobs/:job_id/progress", handle(progress.show))
-	v1.GET("/jobs/:job_id/timeline", handle(progress.timeline))
+	v1.GET("/jobs/:job_id/progress", handle(shared.of(progress.show)))
+	v1.GET("/jobs/:job_id/timeline", handle(shared.of(progress.timeline)))
 
 	quotas := &quotas{Exchange: s.exchange, store: s.Store, configured: s.Quotas, audit: audit}
 	v1.GET("/get-quotas", handle(quotas.get))
