@@ -136,7 +136,8 @@ type Ownership struct {
 // answers a shard usually fits one part, which then needs no merging.
 type Shards struct {
 	Rows  int
-	Bytes int64
+	Bytes int64 // before they are packed
+	Pack  bool  // every node that may read them is of a version that knows packed ones
 }
 
 // Parts bounds what a crash can have run again beside the rows in flight. A part
@@ -318,7 +319,7 @@ func (c Config) places() fair.Config {
 func (c Config) ingest() ingest.Config {
 	return ingest.Config{
 		Jobs: c.Store, Parts: c.Store, Bucket: c.Blob, Downloader: c.Downloader, Limits: c.Input, Clock: c.Clock,
-		Silence: c.Ownership.AdoptionTimeout, ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, SampleFrom: c.Estimates.Threshold, SampleTokens: c.Estimates.Sample,
+		Silence: c.Ownership.AdoptionTimeout, ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, Pack: c.Shards.Pack, SampleFrom: c.Estimates.Threshold, SampleTokens: c.Estimates.Sample,
 	}
 }
 

@@ -29,8 +29,15 @@ import (
 
 // Format is the version of how a bucket's objects are laid out and written. It
 // grows when a program of the version before could not read them, or would
-// take them for something else.
-const Format = 1
+// take them for something else. A deployment has the one of the program that began
+// it, which is what its nodes write, until Raise:
+//
+//	1  the first
+//	2  blocks of shards are packed
+const Format = 2
+
+// formatPacked is the first format in which blocks of shards are packed.
+const formatPacked = 2
 
 // Value names the value of the store that holds its identity.
 const Value = "deployment"
@@ -46,6 +53,9 @@ type Identity struct {
 func New(now time.Time) Identity {
 	return Identity{ID: "deployment-" + uuid.NewString(), Created: now.UTC().Truncate(time.Second), Format: Format}
 }
+
+// Packed reports whether blocks of shards are to be packed.
+func (i Identity) Packed() bool { return i.Format >= formatPacked }
 
 // String names it and its age.
 func (i Identity) String() string {

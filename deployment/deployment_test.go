@@ -361,7 +361,7 @@ func TestSettle_LaterFormat(t *testing.T) {
 	p := newPlace(t)
 	w, err := p.bucket.Create(t.Context(), layout.Deployment, layout.JSON)
 	if err == nil {
-		_, err = w.Write([]byte(`{"id": "deployment-x", "format": 2, "more": true}`))
+		_, err = w.Write([]byte(`{"id": "deployment-x", "format": 3, "more": true}`))
 	}
 	if err == nil {
 		_, err = w.Commit()
@@ -375,6 +375,40 @@ func TestSettle_LaterFormat(t *testing.T) {
 	}
 	if _, _, _, err := p.pair().Adopt(t.Context()); !errors.As(err, &format) {
 		t.Errorf("adopt: %v", err)
+	}
+}
+
+// A deployment keeps the format that the program has which began it, which the
+// version before reads too, until somebody says that it is needed no more.
+func TestFormatIsThatOfTheFirstProgram(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	first := []byte(`{"id": "deployment-x", "created": "2026-01-02T03:04:05Z", "format": 1}`)
+	w, err := p.bucket.Create(t.Context(), layout.Deployment, layout.JSON)
+	if err == nil {
+		_, err = w.Write(first)
+	}
+	if err == nil {
+		_, err = w.Commit()
+	}
+	if err == nil {
+		_, err = p.store.PutValue(t.Context(), deployment.Value, first, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := p.settle(); found.Format != 1 || found.Packed() {
+		t.Errorf("settled %+v", found)
+	}
+	raised, before, err := p.pair().Raise(t.Context())
+	if err != nil || before != 1 || !raised.Packed() {
+		t.Fatalf("raised %+v from %d, %v", raised, before, err)
+	}
+	if found := p.settle(); found != raised || found.ID != "deployment-x" {
+		t.Errorf("settled %+v, raised %+v", found, raised)
+	}
+	if again, before, err := p.pair().Raise(t.Context()); err != nil || before != deployment.Format || again != raised {
+		t.Errorf("raised again %+v from %d, %v", again, before, err)
 	}
 }
 

@@ -133,6 +133,20 @@ func (p Pair) Adopt(ctx context.Context) (settled Identity, records, bucket *Ide
 	return settled, records, bucket, err
 }
 
+// Raise has nodes write objects in this program's format, from the next start of
+// each on. Programs of another release that do not read it stop removing data and
+// are not ready, and no longer start. It returns what the format was before.
+func (p Pair) Raise(ctx context.Context) (settled Identity, before int, err error) {
+	if settled, err = p.Settle(ctx); err != nil {
+		return settled, 0, err
+	}
+	if before = settled.Format; before < Format {
+		settled.Format = Format
+		err = p.markBucket(ctx, settled)
+	}
+	return settled, before, err
+}
+
 // evidence reads both identities and, unless both are there, what shows
 // whether they belong together.
 func (p Pair) evidence(ctx context.Context) (e Evidence, err error) {

@@ -22,7 +22,7 @@ type Manifest struct {
 type Info struct {
 	First int64 `json:"first"` // index of its first row
 	Rows  int   `json:"rows"`
-	Bytes int64 `json:"bytes"` // of the object
+	Bytes int64 `json:"bytes"` // of its rows in memory, about
 }
 
 // A Size is what counting the tokens of an input brings.

@@ -7,7 +7,7 @@ import (
 	"io"
 	"math"
 	"sort"
-	"strings"
+	"unsafe"
 
 	"github.com/rowmill/rowmill"
 )
@@ -22,6 +22,7 @@ type Reader struct {
 	rows   int
 	ids    bool
 	split  bool // rows have fields
+	packed bool // blocks are packed
 	blocks []blockEntry
 }
 
@@ -65,17 +66,21 @@ func NewReader(r io.ReaderAt, size int64, closer io.Closer) (*Reader, error) {
 	if crc32.Checksum(summed, castagnoli) != le.Uint32(tail[len(summed):]) {
 		return nil, fmt.Errorf("%w: bad checksum of the index", ErrCorrupt)
 	}
-	if flags := le.Uint32(foot); flags&^knownFlags != 0 {
+	flags := le.Uint32(foot)
+	if flags&^knownFlags != 0 {
 		return nil, fmt.Errorf("%w: unknown flags %#x", ErrCorrupt, flags)
 	}
-	s := &Reader{r: r, closer: closer, ids: le.Uint32(foot)&flagIDs != 0, split: le.Uint32(foot)&flagFields != 0, first: int64(le.Uint64(foot[16:]))}
+	s := &Reader{
+		r: r, closer: closer, first: int64(le.Uint64(foot[16:])),
+		ids: flags&flagIDs != 0, split: flags&flagFields != 0, packed: flags&flagPacked != 0,
+	}
 	next := int64(len(magic)) // blocks follow one another without gaps
 	for e := tail[:indexSize]; len(e) > 0; e = e[indexEntry:] {
 		b := blockEntry{
 			offset: int64(le.Uint64(e)), size: int(le.Uint32(e[8:])),
 			first: s.rows, rows: int(le.Uint32(e[12:])), crc: le.Uint32(e[16:]),
 		}
-		if b.offset != next || int64(b.size) > indexAt-b.offset || b.rows == 0 || b.rows > b.size {
+		if b.offset != next || int64(b.size) > indexAt-b.offset || b.rows == 0 || b.rows > b.size && !s.packed {
 			return nil, fmt.Errorf("%w: bad index", ErrCorrupt)
 		}
 		next += int64(b.size)
@@ -117,7 +122,7 @@ func (s *Reader) BlockOf(row int) int {
 func (s *Reader) ReadBlock(i int) (*Block, error) {
 	const perRow = 64 // headers of text and id
 	e := s.blocks[i]
-	b := &Block{First: e.first, Bytes: int64(e.size) + perRow*int64(e.rows)}
+	b := &Block{First: e.first, Bytes: perRow * int64(e.rows)}
 	if s.r == nil {
 		b.texts = s.texts[e.first : e.first+e.rows]
 		return b, nil
@@ -129,6 +134,16 @@ func (s *Reader) ReadBlock(i int) (*Block, error) {
 	if crc32.Checksum(raw, castagnoli) != e.crc {
 		return nil, fmt.Errorf("%w: bad checksum of block %d", ErrCorrupt, i)
 	}
+	if s.packed {
+		var err error
+		if raw, err = unpack(raw); err != nil {
+			return nil, fmt.Errorf("unpack block %d: %w", i, err)
+		}
+	}
+	if e.rows > len(raw) {
+		return nil, fmt.Errorf("%w: block %d is too short for its rows", ErrCorrupt, i)
+	}
+	b.Bytes += int64(len(raw))
 	if err := b.decode(raw, e.rows, s.ids, s.split); err != nil {
 		return nil, fmt.Errorf("decode block %d: %w", i, err)
 	}
@@ -143,10 +158,9 @@ func (s *Reader) Close() error {
 	return s.closer.Close()
 }
 
+// decode takes raw over, which must not change any more.
 func (b *Block) decode(raw []byte, rows int, ids, split bool) error {
-	var all strings.Builder // one allocation that every text and id shares
-	all.Write(raw)
-	text := all.String()
+	text := unsafe.String(unsafe.SliceData(raw), len(raw)) // every text and id shares the memory
 	b.texts = make([]string, rows)
 	if ids {
 		b.ids = make([]rowmill.ID, rows)

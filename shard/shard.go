@@ -11,11 +11,14 @@
 //	        or the bytes that a Parquet file had for a value of another type,
 //	        8 bytes for a number, nothing for null, one byte for a boolean
 //	        and in a shard with fields: uvarint length and the fields
+//	block   its rows one behind the other; in a packed shard one Zstandard frame
+//	        of them, which says how many bytes they are
 //	index   per block: offset (8 bytes), size (4), rows (4), CRC-32C of the
-//	        block (4)
-//	footer  flags (4; bit 0: the shard has ids, bit 1: fields), blocks (4), rows (8), index of
-//	        the first row within the input (8), CRC-32C of the index and the
-//	        footer up to here (4), the magic again
+//	        block (4), both as it is stored
+//	footer  flags (4; bit 0: the shard has ids, bit 1: fields, bit 2: its blocks
+//	        are packed), blocks (4), rows (8), index of the first row within the
+//	        input (8), CRC-32C of the index and the footer up to here (4), the
+//	        magic again
 //
 // Numbers are little-endian.
 package shard
@@ -32,7 +35,8 @@ const (
 
 	flagIDs    = 1 << 0
 	flagFields = 1 << 1
-	knownFlags = flagIDs | flagFields
+	flagPacked = 1 << 2
+	knownFlags = flagIDs | flagFields | flagPacked
 
 	// blockRows and blockBytes end a block, whichever comes first. A block is
 	// what a worker holds in memory to read one row of it, so it is small; its

@@ -18,8 +18,16 @@ import (
 
 func encode(t testing.TB, first int64, ids bool, rows []rowmill.Row) []byte {
 	t.Helper()
+	return write(t, first, ids, false, rows)
+}
+
+func write(t testing.TB, first int64, ids, pack bool, rows []rowmill.Row) []byte {
+	t.Helper()
 	var b bytes.Buffer
 	w := shard.NewWriter(&b, first, ids)
+	if pack {
+		w.Pack()
+	}
 	for _, row := range rows {
 		if err := w.Add(row.Text, row.ID); err != nil {
 			t.Fatal(err)
@@ -32,7 +40,7 @@ func encode(t testing.TB, first int64, ids bool, rows []rowmill.Row) []byte {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if size != int64(b.Len()) {
+	if !pack && size != int64(b.Len()) {
 		t.Fatalf("Size() = %d before Close, object has %d bytes", size, b.Len())
 	}
 	return b.Bytes()
@@ -97,26 +105,69 @@ func everyKind() []rowmill.Row {
 
 func TestRoundTripKeepsEveryKindOfID(t *testing.T) {
 	t.Parallel()
-	rows := everyKind()
-	got, first, err := decode(encode(t, 1<<40, true, rows))
-	if err != nil || first != 1<<40 {
-		t.Fatalf("first row %d, %v", first, err)
+	for _, pack := range []bool{false, true} {
+		rows := everyKind()
+		got, first, err := decode(write(t, 1<<40, true, pack, rows))
+		if err != nil || first != 1<<40 {
+			t.Fatalf("first row %d, %v", first, err)
+		}
+		for i := range rows {
+			rows[i].Index = first + int64(i)
+		}
+		if diff := cmp.Diff(rows, got); diff != "" {
+			t.Errorf("packed: %v: rows (-want +got):\n%s", pack, diff)
+		}
 	}
-	for i := range rows {
-		rows[i].Index = first + int64(i)
+}
+
+// Inputs are cut by Size, so that it must not depend on how well they pack.
+func TestPackedRowsTakeLessAndCountAsMuch(t *testing.T) {
+	t.Parallel()
+	var sizes [2]int64
+	var objects [2]bytes.Buffer
+	var memory [2]int64
+	for i, pack := range []bool{false, true} {
+		w := shard.NewWriter(&objects[i], 0, false)
+		if pack {
+			w.Pack()
+		}
+		for row := range 3000 {
+			if err := w.Add(fmt.Sprintf("row %d of many that are about alike", row), rowmill.ID{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sizes[i] = w.Size()
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r, err := shard.NewReader(bytes.NewReader(objects[i].Bytes()), int64(objects[i].Len()), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, err := r.ReadBlock(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory[i] = block.Bytes
 	}
-	if diff := cmp.Diff(rows, got); diff != "" {
-		t.Errorf("rows (-want +got):\n%s", diff)
+	if sizes[0] != sizes[1] || memory[0] != memory[1] {
+		t.Errorf("sizes are %v, blocks take %v, want the same", sizes, memory)
+	}
+	if objects[1].Len() > objects[0].Len()/2 {
+		t.Errorf("it has %d bytes packed, %d otherwise", objects[1].Len(), objects[0].Len())
 	}
 }
 
 func TestRoundTripProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		ids := rapid.Bool().Draw(t, "ids")
+		ids, pack := rapid.Bool().Draw(t, "ids"), rapid.Bool().Draw(t, "pack")
 		texts := rapid.SliceOf(rapid.String()).Draw(t, "texts")
 		var b bytes.Buffer
 		w := shard.NewWriter(&b, 5, ids)
+		if pack {
+			w.Pack()
+		}
 		for i, text := range texts {
 			var id rowmill.ID
 			if ids {
@@ -143,10 +194,16 @@ func TestRoundTripProperty(t *testing.T) {
 
 func TestEveryTruncationAndEveryFlippedBitIsFound(t *testing.T) {
 	t.Parallel()
-	data := encode(t, 7, true, []rowmill.Row{
-		{Text: "one", ID: rowmill.ID{Kind: rowmill.IDInt, Int: 1}},
-		{Text: "two", ID: rowmill.ID{Kind: rowmill.IDString, Text: "b"}},
-	})
+	for _, pack := range []bool{false, true} {
+		everyDamage(t, write(t, 7, true, pack, []rowmill.Row{
+			{Text: "one", ID: rowmill.ID{Kind: rowmill.IDInt, Int: 1}},
+			{Text: "two", ID: rowmill.ID{Kind: rowmill.IDString, Text: "b"}},
+		}))
+	}
+}
+
+func everyDamage(t *testing.T, data []byte) {
+	t.Helper()
 	for n := range data {
 		if _, _, err := decode(data[:n]); !errors.Is(err, shard.ErrCorrupt) {
 			t.Fatalf("cut to %d bytes: %v", n, err)
@@ -219,6 +276,7 @@ func TestWriterPassesWriteErrorsOn(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(f, 0, true, everyKind()[:3]))
 	f.Add(encode(f, 9, false, []rowmill.Row{{Text: "a"}, {Text: ""}}))
+	f.Add(write(f, 0, true, true, everyKind()[:3]))
 	f.Add([]byte("RMSHARD1"))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		// The checksum would reject nearly everything: repair it, so that
@@ -254,11 +312,17 @@ func BenchmarkWrite(b *testing.B) {
 }
 
 func BenchmarkDecode(b *testing.B) {
+	for _, pack := range []bool{false, true} {
+		b.Run(fmt.Sprintf("packed=%v", pack), func(b *testing.B) { benchmarkDecode(b, pack) })
+	}
+}
+
+func benchmarkDecode(b *testing.B, pack bool) {
 	rows := make([]rowmill.Row, 16_384)
 	for i := range rows {
 		rows[i] = rowmill.Row{Text: fmt.Sprintf("%0300d", i), ID: rowmill.ID{Kind: rowmill.IDInt, Int: int64(i)}}
 	}
-	data := encode(b, 0, true, rows)
+	data := write(b, 0, true, pack, rows)
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {

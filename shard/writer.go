@@ -18,10 +18,13 @@ type Writer struct {
 	index []byte // entries of the blocks written
 	first int64
 	at    int64 // offset of the block being filled
+	plain int64 // what that would be if no block were packed
 	rows  int
 	inRow int // rows in the block being filled
 	ids   bool
-	split bool  // rows have fields
+	split bool // rows have fields
+	pack  bool // blocks are packed
+	frame []byte
 	err   error // the first error; everything after returns it
 }
 
@@ -41,6 +44,10 @@ func NewWriter(w io.Writer, first int64, ids bool) *Writer {
 // WithFields has every row carry the fields of AddRow. It comes before the first
 // row.
 func (s *Writer) WithFields() { s.split = true }
+
+// Pack has blocks packed, which programs before this version do not read. It
+// comes before the first row.
+func (s *Writer) Pack() { s.pack = true }
 
 // Add appends the next row, without fields.
 func (s *Writer) Add(text string, id rowmill.ID) error { return s.AddRow(text, id, "") }
@@ -98,11 +105,17 @@ func (s *Writer) addID(id rowmill.ID) {
 
 // endBlock passes the block on and indexes it.
 func (s *Writer) endBlock() {
+	stored := s.block
+	if s.pack {
+		s.frame = packer().EncodeAll(s.block, s.frame[:0])
+		stored = s.frame
+	}
 	s.index = binary.LittleEndian.AppendUint64(s.index, uint64(s.at))
-	s.index = binary.LittleEndian.AppendUint32(s.index, uint32(len(s.block)))
+	s.index = binary.LittleEndian.AppendUint32(s.index, uint32(len(stored)))
 	s.index = binary.LittleEndian.AppendUint32(s.index, uint32(s.inRow))
-	s.index = binary.LittleEndian.AppendUint32(s.index, crc32.Checksum(s.block, castagnoli))
-	s.write(s.block)
+	s.index = binary.LittleEndian.AppendUint32(s.index, crc32.Checksum(stored, castagnoli))
+	s.write(stored)
+	s.plain += int64(len(s.block))
 	s.block, s.inRow = s.block[:0], 0
 }
 
@@ -116,9 +129,11 @@ func (s *Writer) write(p []byte) {
 // Rows is the number of rows added.
 func (s *Writer) Rows() int { return s.rows }
 
-// Size is the number of bytes the shard would have if it were closed now.
+// Size is the number of bytes the shard would have if it were closed now and its
+// blocks were not packed: what its rows take in memory, about, and a measure by
+// which all versions cut the same input alike.
 func (s *Writer) Size() int64 {
-	size := s.at + int64(len(s.block)+len(s.index)+footerSize)
+	size := int64(len(magic)) + s.plain + int64(len(s.block)+len(s.index)+footerSize)
 	if s.inRow > 0 {
 		size += indexEntry
 	}
@@ -139,6 +154,9 @@ func (s *Writer) Close() error {
 	}
 	if s.split {
 		flags |= flagFields
+	}
+	if s.pack {
+		flags |= flagPacked
 	}
 	tail := s.index
 	blocks := len(tail) / indexEntry

@@ -56,9 +56,11 @@ type Config struct {
 	// another, so that they leave the processors to other work.
 	Compute func(ctx context.Context) (leave func(), ok bool)
 
-	// ShardRows and ShardBytes bound a shard. One row may be larger.
+	// ShardRows and ShardBytes bound a shard, before it is packed where Pack says
+	// so. One row may be larger.
 	ShardRows  int
 	ShardBytes int64
+	Pack       bool
 
 	// An estimate of an input of at least SampleFrom tokens runs the first rows,
 	// which have SampleTokens.

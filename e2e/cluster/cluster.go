@@ -140,6 +140,14 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 		}
 		n.Previous = i < c.config.Old
 	}
+	for _, n := range c.Nodes[:c.config.Old] { // they began the deployment, so that its format is theirs
+		if err := n.start(ctx); err != nil {
+			return err
+		}
+		if err := c.ready(ctx, n); err != nil {
+			return err
+		}
+	}
 	return c.Mend(ctx)
 }
 
