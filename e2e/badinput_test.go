@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -163,8 +165,14 @@ func TestFullDisk(t *testing.T) {
 		}
 	})
 	n.start(t)
-	big := csvOf(t, 400_000) // about 45 MB: there is no room for it and its shards
-	id := n.submit(t, submission{Inputs: serveBytes(t, big), Model: model, Column: "text", Priority: 1})
+	// 46 MB that cannot be packed to less than three quarters: there is no room for
+	// the file and its shards.
+	noise, big := rand.NewChaCha8([32]byte{}), bytes.NewBufferString("id,text\n")
+	for i, some := 0, [72]byte{}; i < 400_000; i++ {
+		noise.Read(some[:])
+		fmt.Fprintf(big, "%d,row-%d-: %s\n", i, i, base64.StdEncoding.EncodeToString(some[:]))
+	}
+	id := n.submit(t, submission{Inputs: serveBytes(t, big.Bytes()), Model: model, Column: "text", Priority: 1})
 	n.until(t, id, "waiting for room", func(r record) bool {
 		return strings.HasPrefix(r.Message, "Waiting for object storage, which has no room since")
 	})

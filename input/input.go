@@ -7,6 +7,8 @@
 package input
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 
@@ -117,7 +119,42 @@ func Open(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 	if format == formatParquet {
 		return openParquet(r, size, opts)
 	}
-	text, err := openText(r, size, format, opts.Limits)
+	return openLines(&failingReader{Reader: io.NewSectionReader(r, 0, size)}, format, opts)
+}
+
+// ErrNoStream says that a file is of a format that can be read once all of it is
+// there.
+var ErrNoStream = errors.New("the file cannot be read from its beginning on")
+
+// OpenStream is Open of a file that comes bit by bit; ErrNoStream for Parquet, which
+// begins at its end. An error of r is not the file's fault.
+func OpenStream(r io.Reader, opts Options) (Reader, error) {
+	opts.Limits = opts.Limits.WithDefaults()
+	if err := opts.Limits.Validate(); err != nil {
+		return nil, err
+	}
+	head := make([]byte, sniffBytes)
+	n, err := io.ReadFull(r, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fmt.Errorf("read the beginning of the input: %w", err)
+	}
+	head = head[:n]
+	if n == 0 {
+		return nil, empty()
+	}
+	format, err := formatOf(head)
+	switch {
+	case err != nil:
+		return nil, err
+	case format == formatParquet:
+		return nil, ErrNoStream
+	}
+	return openLines(&failingReader{Reader: io.MultiReader(bytes.NewReader(head), r)}, format, opts)
+}
+
+// openLines opens a file of CSV or JSON Lines.
+func openLines(r *failingReader, format fileFormat, opts Options) (Reader, error) {
+	text, err := openText(r, format, opts.Limits)
 	if err != nil {
 		return nil, err
 	}

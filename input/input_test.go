@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
@@ -17,7 +19,30 @@ import (
 	"github.com/rowmill/rowmill/shard"
 )
 
+// read reads a file, as it is and as it is kept, which must make no difference.
 func read(t testing.TB, data []byte, opts input.Options) (rows []rowmill.Row, kind rowmill.IDKind, err error) {
+	t.Helper()
+	rows, kind, err = readPlain(t, data, opts)
+	var kept bytes.Buffer
+	c := input.NewCompressor(&kept)
+	for rest := data; len(rest) > 0; {
+		n, err := c.Write(rest[:min(len(rest), 300)])
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest = rest[n:]
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, kindAgain, errAgain := readPlain(t, kept.Bytes(), opts)
+	if fmt.Sprint(errAgain) != fmt.Sprint(err) || kindAgain != kind || !slices.Equal(again, rows) {
+		t.Fatalf("as it is kept it has %d rows (kind %v), %v; as it is %d (%v), %v", len(again), kindAgain, errAgain, len(rows), kind, err)
+	}
+	return rows, kind, err
+}
+
+func readPlain(t testing.TB, data []byte, opts input.Options) (rows []rowmill.Row, kind rowmill.IDKind, err error) {
 	t.Helper()
 	r, err := input.Open(bytes.NewReader(data), int64(len(data)), opts)
 	if err != nil {
@@ -278,12 +303,39 @@ func TestLimitsAreValidated(t *testing.T) {
 	}
 }
 
+// A text takes less where it is kept, whatever comes at a time; what would gain
+// nothing is kept as it is.
+func TestCompressorKeepsTextsSmall(t *testing.T) {
+	t.Parallel()
+	text := "id,text\n" + strings.Repeat("1,a text that is repeated\n", 200)
+	for name, c := range map[string]struct {
+		file  string
+		small bool
+	}{
+		"text": {text, true}, "JSON Lines": {strings.Repeat("{\"text\": \"a\"}\n", 200), true}, "short": {"id,text\n1,2\n", false}, "empty": {"", false},
+		"gzip": {string(zip(t, []byte(text))), false}, "Parquet": {string(parquetFile(t, make([]record, 500)...)), false},
+	} {
+		var kept bytes.Buffer
+		w := input.NewCompressor(&kept)
+		if _, err := io.Copy(w, iotest.OneByteReader(strings.NewReader(c.file))); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if small := kept.Len() < len(c.file)/2; small != c.small || !small && kept.String() != c.file {
+			t.Errorf("%s: %d bytes are kept as %d", name, len(c.file), kept.Len())
+		}
+	}
+}
+
 // FuzzOpen opens anything; only failures may come.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte("id,text\n1,\"a\n\"\n"))
 	f.Add(zip(f, []byte("id,text\n1,2\n")))
 	f.Add(parquetFile(f, record{Text: "a", ID: 1, Tags: []string{"b"}}))
 	f.Add([]byte("\xff\xfea\x00"))
+	f.Add([]byte("id,text\n" + strings.Repeat("1,\"a\n\"\n", 100)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		limits := input.Limits{MaxRows: 10_000, MaxRowBytes: 1 << 20, MaxInflatedBytes: 4 << 20}
 		limits.Parquet.MaxPageBytes, limits.Parquet.MaxPageValues = 4<<20, 1<<16

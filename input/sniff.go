@@ -33,10 +33,14 @@ var others = []struct{ magic, name, remedy string }{
 	{"%PDF-", "a PDF document", "Give a file of CSV, Parquet or JSON Lines."},
 }
 
+func empty() error {
+	return invalid("The input file is empty. Give a file of CSV, Parquet or JSON Lines with at least one row.")
+}
+
 // sniff tells the format of a file, and refuses what is certainly none.
 func sniff(r io.ReaderAt, size int64) (fileFormat, error) {
 	if size == 0 {
-		return 0, invalid("The input file is empty. Give a file of CSV, Parquet or JSON Lines with at least one row.")
+		return 0, empty()
 	}
 	head := make([]byte, min(sniffBytes, size))
 	if n, err := r.ReadAt(head, 0); n < len(head) {
@@ -45,6 +49,11 @@ func sniff(r io.ReaderAt, size int64) (fileFormat, error) {
 		}
 		return 0, fmt.Errorf("read the beginning of the input: %w", err)
 	}
+	return formatOf(head)
+}
+
+// formatOf is the format of a file that begins so.
+func formatOf(head []byte) (fileFormat, error) {
 	switch {
 	case isParquet(head):
 		return formatParquet, nil

@@ -17,8 +17,8 @@ type text struct {
 	*bufio.Reader // what it holds, unpacked
 	head          []byte
 	file          *failingReader
-	gzip          bool
-	inflater      *gzip.Reader // nil unless compressed
+	gzip          bool         // by the client
+	inflater      *gzip.Reader // nil unless compressed, by whomever
 	limits        Limits
 }
 
@@ -53,8 +53,8 @@ func (r *inflated) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func openText(r io.ReaderAt, size int64, format fileFormat, limits Limits) (*text, error) {
-	t := &text{file: &failingReader{Reader: io.NewSectionReader(r, 0, size)}, gzip: format == formatGzip, limits: limits}
+func openText(r *failingReader, format fileFormat, limits Limits) (*text, error) {
+	t := &text{file: r, gzip: format == formatGzip, limits: limits}
 	var src io.Reader = t.file
 	if t.gzip {
 		var err error
@@ -62,13 +62,14 @@ func openText(r io.ReaderAt, size int64, format fileFormat, limits Limits) (*tex
 			return nil, t.failure(err)
 		}
 		src = &inflated{Reader: t.inflater, left: limits.MaxInflatedBytes}
+		t.gzip = t.inflater.Comment != compressedHere
 	}
 	t.Reader = bufio.NewReaderSize(src, sniffBytes)
 	var err error
 	if t.head, err = t.Peek(sniffBytes); err != nil && !errors.Is(err, io.EOF) {
 		return nil, t.failure(err)
 	}
-	if !t.gzip {
+	if t.inflater == nil {
 		return t, nil // it was looked at before
 	}
 	switch {
