@@ -144,7 +144,8 @@ type Shards struct {
 // is cut at half of Bytes of finished rows, inputs, outputs and what keeps them,
 // or when it has gathered for an Interval. The next one gathers meanwhile, and
 // once that should be cut too and the first is not committed yet, no further
-// rows begin. Defaults 32 MiB and 5 s.
+// rows begin. Defaults 48 MiB, whose half holds what gathers of the three shards
+// that are open at a time, and 5 s.
 type Parts struct {
 	Bytes    int64
 	Interval time.Duration
@@ -236,7 +237,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.Ownership.KeptPlaces, 16)
 	def(&c.Shards.Rows, 16_384)
 	def(&c.Shards.Bytes, 8<<20)
-	def(&c.Parts.Bytes, 32<<20)
+	def(&c.Parts.Bytes, 48<<20)
 	def(&c.Parts.Interval, 5*time.Second)
 	def(&c.MemoryBudget, 64<<20)
 	def(&c.Readers, 4)

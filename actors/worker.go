@@ -273,9 +273,14 @@ func (w *worker) closeShards(c actor.Context) {
 	}
 }
 
+// flushLooks is how often in an interval of parts it is looked whether one is due.
+const flushLooks = 5
+
+// onFlushDue writes what would be older than an interval at the next look.
 func (w *worker) onFlushDue(c actor.Context) {
-	w.timers.after(c, w.cfg.Parts.Interval, "flush", w.onFlushDue)
-	w.write(c, w.flusher.All())
+	next := w.cfg.Parts.Interval / flushLooks
+	w.timers.after(c, next, "flush", w.onFlushDue)
+	w.write(c, w.flusher.Due(time.Now().Add(next-w.cfg.Parts.Interval)))
 	w.closeShards(c)
 }
 

@@ -103,6 +103,18 @@ func (f *Flusher) All() (batches []*Batch) {
 	return batches
 }
 
+// Due returns what has gathered of the shards whose first row was finished at that
+// time or before, to be written. Each shard has its own, so that one whose rows all
+// come within the age at which it is written becomes one part, which is complete.
+func (f *Flusher) Due(finished time.Time) (batches []*Batch) {
+	for n, b := range f.gathering {
+		if !b.since.After(finished) {
+			batches = append(batches, f.Cut(n)...)
+		}
+	}
+	return batches
+}
+
 // Failed notes that a batch could not be written.
 func (f *Flusher) Failed(b *Batch) {
 	f.writing--

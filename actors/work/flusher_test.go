@@ -57,6 +57,29 @@ func TestFlusherCutsAtHalfAPart(t *testing.T) {
 	}
 }
 
+// A shard is due by its own first row, and takes along what came after it.
+func TestFlusherCutsWhatIsDue(t *testing.T) {
+	t.Parallel()
+	f := NewFlusher(10_000, time.Minute)
+	f.Add(finished(0, 1000), start)
+	f.Add(finished(1, 1000), start.Add(time.Second))
+	f.Add(finished(0, 1000), start.Add(2*time.Second))
+	if got := f.Due(start.Add(-1)); got != nil {
+		t.Fatalf("cut %v before any is due", got)
+	}
+	got := f.Due(start)
+	if len(got) != 1 || got[0].Shard != 0 || len(got[0].Tasks) != 2 {
+		t.Fatalf("cut %v, want both rows of shard 0", got)
+	}
+	f.Add(finished(0, 1000), start.Add(3*time.Second))
+	if got = f.Due(start.Add(time.Second)); len(got) != 1 || got[0].Shard != 1 {
+		t.Fatalf("cut %v, want shard 1", got)
+	}
+	if got = f.Due(start.Add(time.Hour)); len(got) != 1 || len(got[0].Tasks) != 1 || f.Gathers() {
+		t.Fatalf("cut %v, want the last row", got)
+	}
+}
+
 // Finished rows that nobody records are at risk, whichever way they have come.
 func TestFlusherKnowsWhatIsAtRisk(t *testing.T) {
 	t.Parallel()

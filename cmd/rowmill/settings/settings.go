@@ -170,7 +170,7 @@ type Jobs struct {
 	LeaseTTL time.Duration `yaml:"lease_ttl"`
 
 	// PartBytes and PartInterval say when finished rows are flushed to a part
-	// and committed. Defaults: 32 MiB, input and output counted, or 5s: the
+	// and committed. Defaults: 48 MiB, input and output counted, or 5s: the
 	// work a crash can repeat.
 	PartBytes    Bytes         `yaml:"part_bytes"`
 	PartInterval time.Duration `yaml:"part_interval"`
@@ -381,7 +381,7 @@ func Defaults() Settings {
 			MaxActive:       64,
 			KeptPlaces:      16,
 			LeaseTTL:        6 * time.Second,
-			PartBytes:       32 * MiB,
+			PartBytes:       48 * MiB,
 			PartInterval:    5 * time.Second,
 			ShardRows:       16384,
 			ShardBytes:      8 * MiB,
