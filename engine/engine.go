@@ -42,7 +42,7 @@ type Engine interface {
 // Call runs rows that share Params on one server. It is safe for concurrent
 // use.
 type Call interface {
-	// Generate runs one row. Its text is UTF-8 and is not kept. A non-nil
+	// Generate runs one row. Its text is UTF-8, and is neither changed nor kept. A non-nil
 	// error is an *Error, or the context's. Closing the context cancels the
 	// request on the server where that can be done.
 	Generate(ctx context.Context, row Row) (Reply, error)

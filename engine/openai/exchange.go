@@ -71,7 +71,7 @@ func (e *Engine) send(ctx context.Context, head []byte, p patience, build func([
 // exchange sends the request on c and reads the reply's header. After an error
 // c is closed.
 func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, deadline time.Time, build func([]byte) []byte) error {
-	c.release = context.AfterFunc(ctx, c.abort)
+	c.begin(ctx)
 	err := c.SetDeadline(deadline)
 	if err == nil {
 		err = c.write(head, build)
@@ -84,8 +84,8 @@ func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, deadline ti
 		}
 	}
 	if err != nil {
-		c.release()
-		_ = c.Close()
+		c.end()
+		c.shut()
 	}
 	return err
 }
@@ -155,13 +155,11 @@ func (c *conn) readHeader(maxBody int64) error {
 // finish ends the row's use of c. It is kept where the reply was read to its
 // end and the server will take another request.
 func (e *Engine) finish(c *conn) {
-	alive := c.release()
-	c.release = nil
-	if alive && c.body.done && !c.header.ConnectionClose() && c.in.Buffered() == 0 {
+	if c.end() && c.body.done && !c.header.ConnectionClose() && c.in.Buffered() == 0 {
 		e.pool.put(c)
 		return
 	}
-	_ = c.Close()
+	c.shut()
 }
 
 // timedOut reports whether err is the row's deadline.

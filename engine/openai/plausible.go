@@ -95,8 +95,12 @@ func (r *reply) liesOfUsage(bytes int, limit int64) *engine.Error {
 	if r.input <= mostInput(bytes) && r.output <= mostOutput(limit) {
 		return nil
 	}
+	asked := fmt.Sprintf("a request of %d bytes", bytes)
+	if limit > 0 {
+		asked += fmt.Sprintf(" and max_tokens %d", limit)
+	}
 	return &engine.Error{
 		Class: engine.Moment, Status: http.StatusOK, Code: "implausible_usage",
-		Message: fmt.Sprintf("the server's usage says %d and %d tokens, which a request of %d bytes cannot have", r.input, r.output, bytes),
+		Message: fmt.Sprintf("the server's usage says %d and %d tokens, which %s cannot have", r.input, r.output, asked),
 	}
 }

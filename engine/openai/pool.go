@@ -15,14 +15,67 @@ import (
 // A conn is one connection to the server, used by one row at a time.
 type conn struct {
 	net.Conn
+	raw    net.Conn // what Conn speaks TLS on, or Conn itself
 	in     *bufio.Reader
 	header fasthttp.ResponseHeader // of the current reply
 	body   body                    // of the current reply
 
 	idleSince time.Time
-	kept      bool        // it has carried a request before
-	abort     func()      // closes the connection; made once, for context.AfterFunc
-	release   func() bool // ends the watch on the current row's context
+	kept      bool // it has carried a request before
+	watch     watch
+}
+
+// A watch closes a connection once the context of the row on it has ended.
+// Rows of one job have one context, which is watched on from row to row.
+type watch struct {
+	ctx  context.Context // that is watched, nil for none
+	stop func() bool     // ends the watching
+
+	mu    sync.Mutex
+	row   context.Context // of the row on the connection; nil where there is none
+	ended bool            // its context has, and the connection is closed
+}
+
+// begin has the connection closed once ctx ends, until end.
+func (c *conn) begin(ctx context.Context) {
+	w := &c.watch
+	w.mu.Lock()
+	w.row = ctx
+	w.mu.Unlock()
+	if w.ctx == ctx {
+		return
+	}
+	c.unwatch()
+	w.ctx, w.stop = ctx, context.AfterFunc(ctx, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.row == ctx {
+			w.ended = true
+			_ = c.raw.Close() // TLS would say goodbye first
+		}
+	})
+}
+
+// end ends the row's use of the connection. It reports whether that is open.
+func (c *conn) end() bool {
+	c.watch.mu.Lock()
+	defer c.watch.mu.Unlock()
+	c.watch.row = nil
+	return !c.watch.ended
+}
+
+// unwatch lets go of the context that is watched.
+func (c *conn) unwatch() {
+	if c.watch.stop != nil {
+		c.watch.stop()
+		c.watch.ctx, c.watch.stop = nil, nil
+	}
+}
+
+// shut closes a connection that carries no further row.
+func (c *conn) shut() {
+	c.unwatch()
+	_ = c.Close()
 }
 
 // A pool keeps idle connections. The one used last is used next.
@@ -68,7 +121,7 @@ func (p *pool) put(c *conn) {
 	}
 	p.mu.Unlock()
 	if full {
-		_ = c.Close()
+		c.shut()
 	}
 }
 
@@ -90,7 +143,7 @@ func (p *pool) reap() {
 	}
 	p.mu.Unlock()
 	for _, c := range expired {
-		_ = c.Close()
+		c.shut()
 	}
 }
 
@@ -106,7 +159,7 @@ func (p *pool) drop() {
 	}
 	p.mu.Unlock()
 	for _, c := range idle {
-		_ = c.Close()
+		c.shut()
 	}
 }
 
@@ -126,20 +179,20 @@ func (p *pool) dial(ctx context.Context, until time.Time) (*conn, error) {
 	}
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	raw, err := p.dialer.DialContext(ctx, "tcp", p.address)
+	plain, err := p.dialer.DialContext(ctx, "tcp", p.address)
 	if err != nil {
 		return nil, err
 	}
+	spoken := plain
 	if p.tls != nil {
-		secure := tls.Client(raw, p.tls)
+		secure := tls.Client(plain, p.tls)
 		if err := secure.HandshakeContext(ctx); err != nil {
-			_ = raw.Close()
+			_ = plain.Close()
 			return nil, fmt.Errorf("TLS handshake: %w", err)
 		}
-		raw = secure
+		spoken = secure
 	}
-	c := &conn{Conn: raw, in: bufio.NewReaderSize(raw, p.buffer)}
+	c := &conn{Conn: spoken, raw: plain, in: bufio.NewReaderSize(spoken, p.buffer)}
 	c.header.SetNoDefaultContentType(true)
-	c.abort = func() { _ = raw.Close() }
 	return c, nil
 }

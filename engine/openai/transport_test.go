@@ -39,6 +39,66 @@ func TestCancelClosesTheConnection(t *testing.T) {
 	<-closed
 }
 
+// A connection outlives the contexts of the rows that it carried, ended or not, and
+// closes with that of the row on it.
+func TestAConnectionOutlivesTheRowsOnIt(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	seen := map[string]int{}
+	stuck := make(chan struct{}, 1)
+	e := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		seen[r.RemoteAddr]++
+		mu.Unlock()
+		if strings.Contains(string(body), "stuck") {
+			stuck <- struct{}{}
+			<-r.Context().Done()
+			return
+		}
+		_, _ = io.WriteString(w, good)
+	})
+	call := prepared(t, e, engine.Params{Model: generator})
+	run := func(ctx context.Context, text string) error {
+		_, err := call.Generate(ctx, engine.Row{Text: []byte(text)})
+		return err
+	}
+	const jobs, rows = 100, 3
+	for range jobs {
+		ctx, cancel := context.WithCancel(t.Context())
+		for range rows {
+			if err := run(ctx, "x"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cancel()
+	}
+	if len(seen) != 1 {
+		t.Fatalf("%d connections for rows one after another", len(seen))
+	}
+	first, cancelFirst := context.WithCancel(t.Context())
+	if err := run(first, "x"); err != nil {
+		t.Fatal(err)
+	}
+	second, cancelSecond := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- run(second, "stuck") }()
+	<-stuck
+	cancelFirst()
+	select {
+	case err := <-done:
+		t.Fatalf("another row's context ended this one: %v", err)
+	default:
+	}
+	cancelSecond()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("error = %v, want that it was cancelled", err)
+	}
+	if err := run(t.Context(), "x"); err != nil || len(seen) != 2 {
+		t.Errorf("%v, %d connections; want a second one", err, len(seen))
+	}
+}
+
 func TestDeadlineOfARow(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
