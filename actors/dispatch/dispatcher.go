@@ -96,7 +96,8 @@ func (d *Dispatcher) put(q *Queue, tasks []*Task) {
 	if len(q.waiting) == 0 && len(tasks) > 0 {
 		d.enter(q)
 	}
-	q.waiting = append(q.waiting, tasks...)
+	q.set(append(q.waiting, tasks...))
+	q.full.Store(q.left.Load())
 	d.queued += len(tasks)
 	d.wake()
 }
@@ -111,7 +112,7 @@ func (d *Dispatcher) withdraw(q *Queue) []*Task {
 		d.of(q).drop(q)
 		d.queued -= len(tasks)
 	}
-	q.waiting = nil
+	q.set(nil)
 	return tasks
 }
 
@@ -162,7 +163,8 @@ func (d *Dispatcher) pause() map[*Queue][]*Task {
 	for i := range d.levels {
 		for _, a := range d.levels[i].accounts {
 			for _, q := range a.queues {
-				back[q], q.waiting = q.waiting, nil
+				back[q] = q.waiting
+				q.set(nil)
 			}
 		}
 		d.levels[i].accounts = nil
@@ -428,10 +430,10 @@ func (r *request) take(q *Queue) {
 	r.queue = q
 	if n := min(q.group, len(q.waiting)); n > 1 {
 		r.tasks = append([]*Task(nil), q.waiting[:n]...)
-		q.waiting = q.waiting[n:]
+		q.set(q.waiting[n:])
 		return
 	}
 	r.one[0] = q.waiting[0]
 	r.tasks = r.one[:]
-	q.waiting = q.waiting[1:]
+	q.set(q.waiting[1:])
 }

@@ -37,6 +37,18 @@ type Queue struct {
 	limit    atomic.Int64                               // tokens a prompt may have, where only a refusal told; 0 before
 	out      *Outbox
 	waiting  []*Task // owned by the dispatcher
+
+	left atomic.Int64 // of waiting
+	full atomic.Int64 // what left was when rows came last
+}
+
+// low reports whether the server is about to run out of rows of the job.
+func (q *Queue) low() bool { return 2*q.left.Load() <= q.full.Load() }
+
+// set makes tasks what waits.
+func (q *Queue) set(tasks []*Task) {
+	q.waiting = tasks
+	q.left.Store(int64(len(tasks)))
 }
 
 // Open makes a queue for a job's rows, whose tasks come back through out. An

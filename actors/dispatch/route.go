@@ -104,7 +104,8 @@ func (d *Dispatcher) Rest(name engine.Route) {
 func (d *Dispatcher) takeHeld(r *route, back map[*Queue][]*Task) {
 	for _, q := range r.held {
 		d.queued -= len(q.waiting)
-		back[q], q.waiting = q.waiting, nil
+		back[q] = q.waiting
+		q.set(nil)
 	}
 	r.held = nil
 }
@@ -115,7 +116,7 @@ func giveBack(back map[*Queue][]*Task) {
 		for _, t := range tasks {
 			t.Outcome = Unblamed
 		}
-		q.out.put(tasks...)
+		q.out.put(true, tasks...)
 	}
 }
 

@@ -48,7 +48,7 @@ func (q *Queue) run(r *request) (seen evidence) {
 	}
 	seen.took = time.Since(began)
 	q.disp.cfg.Metrics.Seconds.Observe(seen.took.Seconds())
-	q.out.put(r.tasks...)
+	q.out.put(q.low(), r.tasks...)
 	return seen
 }
 
@@ -225,15 +225,29 @@ func (q *Queue) seed(t *Task) *int64 {
 }
 
 // compareEvery is how many answers share one comparison of our count with the
-// server's: counting again costs as much as counting did.
-const compareEvery = 16
+// server's, once there have been compareFirst of them: counting again costs as
+// much as counting did. Before that it is one in compareAtFirst.
+const (
+	compareEvery   = 128
+	compareFirst   = 1024
+	compareAtFirst = 16
+)
+
+// compares reports whether the answer of this number, from 1, is compared.
+func compares(n int64) bool {
+	return n%compareEvery == 1 || n <= compareFirst && n%compareAtFirst == 1
+}
+
+// maxTryMessage bounds the message of an attempt, bytes: what servers say in a line
+// or two. The whole of the last one is in the error of a row that failed.
+const maxTryMessage = 240
 
 func (q *Queue) accepted(t *Task, reply *engine.Reply, text []byte) {
 	switch {
 	case reply.InputTokens == 0: // the server does not count them
 		reply.InputTokens = int64(q.job.Counter.Count(string(text)))
 	case q.job.Spec.Raw != nil: // the text is not what the server counts
-	case q.seen.Add(1)%compareEvery == 1 && !t.Cut:
+	case compares(q.seen.Add(1)) && !t.Cut:
 		q.job.Counter.Observe(t.Row.Text, reply.InputTokens)
 	}
 	t.attempts++

@@ -89,19 +89,51 @@ func (t *Task) Free() int64 {
 // An Outbox hands finished tasks from the goroutines that ran them to their
 // worker.
 type Outbox struct {
-	Notify func() // tasks wait in an outbox that was empty; must not block
+	Notify func() // tasks wait that were not announced; must not block
 
 	mu    sync.Mutex
 	tasks []*Task
+	told  bool // Notify was called since the last Take
+	late  *time.Timer
 }
 
-func (o *Outbox) put(tasks ...*Task) {
+// Where nobody needs the worker before, it hears of its tasks when gatherTasks
+// have come or after gatherTime: a wake costs as much as a few rows do, and
+// servers have rows for aheadTime.
+const (
+	gatherTasks = 64
+	gatherTime  = aheadTime / 10
+)
+
+// put takes in tasks. soon says that the worker is needed at once.
+func (o *Outbox) put(soon bool, tasks ...*Task) {
 	if len(tasks) == 0 {
 		return
 	}
 	o.mu.Lock()
-	announce := len(o.tasks) == 0
+	first := len(o.tasks) == 0
 	o.tasks = append(o.tasks, tasks...)
+	announce := !o.told && (soon || len(o.tasks) >= gatherTasks)
+	switch {
+	case announce:
+		o.told = true
+	case !first || o.told:
+	case o.late == nil:
+		o.late = time.AfterFunc(gatherTime, o.remind)
+	default:
+		o.late.Reset(gatherTime)
+	}
+	o.mu.Unlock()
+	if announce {
+		o.Notify()
+	}
+}
+
+// remind announces what has waited for long enough.
+func (o *Outbox) remind() {
+	o.mu.Lock()
+	announce := !o.told && len(o.tasks) > 0
+	o.told = o.told || announce
 	o.mu.Unlock()
 	if announce {
 		o.Notify()
@@ -113,6 +145,6 @@ func (o *Outbox) Take(spare []*Task) []*Task {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	tasks := o.tasks
-	o.tasks = spare[:0]
+	o.tasks, o.told = spare[:0], false
 	return tasks
 }

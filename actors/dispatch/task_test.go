@@ -1,7 +1,10 @@
 package dispatch
 
 import (
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -54,10 +57,10 @@ func TestOutboxTellsOnceForManyTasks(t *testing.T) {
 	t.Parallel()
 	told := 0
 	out := &Outbox{Notify: func() { told++ }}
-	out.put()
+	out.put(true)
 	first := tasks(3, 10)
-	out.put(first[0])
-	out.put(first[1:]...)
+	out.put(true, first[0])
+	out.put(true, first[1:]...)
 	if told != 1 {
 		t.Fatalf("told %d times", told)
 	}
@@ -65,8 +68,51 @@ func TestOutboxTellsOnceForManyTasks(t *testing.T) {
 	if got := out.Take(spare); len(got) != 3 {
 		t.Fatalf("%d tasks", len(got))
 	}
-	out.put(first[0])
+	out.put(true, first[0])
 	if got := out.Take(nil); told != 2 || len(got) != 1 || &got[:1][0] != &spare[:1][0] {
 		t.Errorf("told %d times of %d tasks, in a slice of its own", told, len(got))
 	}
+}
+
+func TestOutboxGathers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var told []time.Duration
+		began := time.Now()
+		out := &Outbox{Notify: func() { told = append(told, time.Since(began)) }}
+		expect := func(when string, want ...time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if !slices.Equal(told, want) {
+				t.Fatalf("%s: told after %v, want %v", when, told, want)
+			}
+		}
+		all := tasks(2*gatherTasks, 10)
+		for _, task := range all[:gatherTasks-1] {
+			out.put(false, task)
+		}
+		expect("before there are enough")
+		out.put(false, all[gatherTasks-1])
+		expect("with the one that is enough", 0)
+		time.Sleep(2 * gatherTime)
+		expect("when nobody has come for them", 0)
+		if n := len(out.Take(nil)); n != gatherTasks {
+			t.Fatalf("%d tasks", n)
+		}
+
+		out.put(false, all[gatherTasks])
+		time.Sleep(gatherTime / 2)
+		out.put(false, all[gatherTasks+1])
+		time.Sleep(gatherTime)
+		expect("when the first has waited for long enough", 0, 3*gatherTime)
+		out.Take(nil)
+
+		out.put(false, all[gatherTasks+2])
+		out.put(true, all[gatherTasks+3])
+		soon := time.Since(began)
+		expect("when the worker is needed", 0, 3*gatherTime, soon)
+		out.Take(nil)
+		time.Sleep(2 * gatherTime)
+		expect("when there is nothing", 0, 3*gatherTime, soon)
+	})
 }

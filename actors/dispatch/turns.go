@@ -42,7 +42,7 @@ func (v *level) next() *Queue {
 			return a.queues[0]
 		}
 		a.deficit += a.quantum
-		v.accounts = append(v.accounts[1:], a)
+		toBack(v.accounts)
 		if len(v.accounts) == 1 && a.deficit > 0 {
 			return a.queues[0]
 		}
@@ -65,13 +65,21 @@ func (v *level) advance(q *Queue) {
 func (v *level) charge(q *Queue, tokens int64) {
 	a := v.accounts[0]
 	a.deficit -= tokens
-	a.queues = a.queues[1:]
 	if len(q.waiting) > 0 {
-		a.queues = append(a.queues, q)
+		toBack(a.queues)
+	} else {
+		a.queues = a.queues[1:]
 	}
 	if len(a.queues) == 0 {
 		v.accounts = v.accounts[1:]
 	}
+}
+
+// toBack makes the first the last.
+func toBack[T any](list []T) {
+	first := list[0]
+	copy(list, list[1:])
+	list[len(list)-1] = first
 }
 
 // removeAll takes the queues of a route out of turn and returns them.
