@@ -67,6 +67,7 @@ type Output struct {
 	OutputTokens int64
 	Engine       string // name of the server that answered
 	Attempts     int    // requests sent for this row, the accepted one included
+	Tries        *Tries // what became of each, and of those that do not count; nil unless one was not accepted
 
 	Err *RowError // set when the row failed; then there is no answer
 }

@@ -3,6 +3,7 @@ package http
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/google/go-cmp/cmp"
@@ -13,12 +14,19 @@ import (
 func TestRow_OfASucceededJob(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	id := w.succeeded(`{"inputs":["a","b"]}`, answers("x", ""))
-	want := `{"row":0,"input":"input 0","output":"x","finish_reason":"stop","input_tokens":10,"output_tokens":20,"engine":"sim","attempts":1}` + "\n"
+	rows, at := answers("x", ""), time.Date(2026, 7, 1, 12, 0, 0, 250_000_000, time.UTC)
+	rows[1].out.Tries = &rowmill.Tries{Omitted: 3, Attempts: []rowmill.Attempt{
+		{At: at, Took: time.Second / 2, Node: "node-1", Engine: "sim", Status: 503, Code: "busy", Message: "later"},
+		{At: at.Add(1750 * time.Millisecond), Took: time.Second, Node: "node-1", Engine: "sim", Code: rowmill.RowSchemaViolation, Message: "no"},
+	}}
+	id := w.succeeded(`{"inputs":["a","b"]}`, rows)
+	want := `{"row":0,"input":"input 0","output":"x","finish_reason":"stop","input_tokens":10,"output_tokens":20,"engine":"sim","attempts":1,"attempt_log":[],"attempts_omitted":0}` + "\n"
 	if got := string(w.get("/v1/jobs/" + id + "/rows/0").want(200).text); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	want = `{"row":1,"input":"input 1","output":null,"finish_reason":null,"input_tokens":3,"output_tokens":0,"engine":"sim","attempts":5}` + "\n"
+	want = `{"row":1,"input":"input 1","output":null,"finish_reason":null,"input_tokens":3,"output_tokens":0,"engine":"sim","attempts":5,"attempt_log":[` +
+		`{"at":"2026-07-01T12:00:00.25Z","duration_seconds":0.5,"node":"node-1","engine":"sim","status":503,"code":"busy","message":"later"},` +
+		`{"at":"2026-07-01T12:00:02Z","duration_seconds":1,"node":"node-1","engine":"sim","status":null,"code":"schema_violation","message":"no"}],"attempts_omitted":3}` + "\n"
 	if got := string(w.get("/v1/jobs/" + id + "/rows/1").want(200).text); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -40,16 +40,16 @@ func Filename(jobID string, v Variant, ext string) string {
 // from row 0, by copying their column chunks. A row that is missing or out of
 // place is an error. It returns the number of rows.
 func Concat(ctx context.Context, w io.Writer, s Schema, parts []Source, v Variant) (int64, error) {
-	return concat(ctx, w, s, parts, s.variantColumns(v))
+	return concat(ctx, w, s, parts, s.variantColumns(v), false)
 }
 
-// ConcatRows is Concat for the reserved columns: how each row came about,
-// which Failures and ReadRow read.
+// ConcatRows is Concat for the reserved columns and the attempts at rows: how each
+// row came about, which Failures and ReadRow read.
 func ConcatRows(ctx context.Context, w io.Writer, s Schema, parts []Source) (int64, error) {
-	return concat(ctx, w, s, parts, s.rowsColumns())
+	return concat(ctx, w, s, parts, s.rowsColumns(), true)
 }
 
-func concat(ctx context.Context, w io.Writer, s Schema, parts []Source, columns []columnar.TableColumn) (int64, error) {
+func concat(ctx context.Context, w io.Writer, s Schema, parts []Source, columns []columnar.TableColumn, tries bool) (int64, error) {
 	if err := s.Validate(); err != nil {
 		return 0, fmt.Errorf("concatenate parts: %w", err)
 	}
@@ -72,6 +72,12 @@ func concat(ctx context.Context, w io.Writer, s Schema, parts []Source, columns 
 		}
 		rows = high + 1
 		if err := splice.Append(ctx, t); err != nil {
+			return 0, fmt.Errorf("concatenate part %d: %w", i, err)
+		}
+		if !tries {
+			continue
+		}
+		if err := copyTries(splice, t); err != nil {
 			return 0, fmt.Errorf("concatenate part %d: %w", i, err)
 		}
 	}

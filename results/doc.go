@@ -9,6 +9,9 @@
 //	            Subset ◄── full file ◄── Concat ◄──────────────┤
 //	WriteJSON, WriteCSVZip ◄─┘    "rows" file ◄── ConcatRows ◄─┘
 //
+// The attempts at rows that were not done at the first stand beside the columns of
+// parts and of the "rows" file, and of nothing that clients download.
+//
 // It owns the columns of these files and reads them back row by row. It
 // refuses to know where files are kept and which parts count, which is archive's,
 // and Parquet itself, which is columnar's.

@@ -29,9 +29,12 @@ func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit)
 		return fmt.Errorf("read %d parts: %w", len(parts), err)
 	}
 	read := newRowReader(s, s.columns(), s.columns())
-	err = walk(ctx, open, func(c *cursor) error {
+	err = walk(ctx, open, func(c *cursor) (err error) {
 		read.content(c.block, c.at)
 		read.origin(c.block, c.at)
+		if read.out.Tries, err = c.tries.of(c.row); err != nil {
+			return fmt.Errorf("part %d: %w", c.number, err)
+		}
 		return visit(&read.row, &read.out)
 	})
 	if err != nil {
@@ -66,6 +69,10 @@ func OpenResult(s Schema, full, rows Source) (*Result, error) {
 // Each visits the rows from from to to, which is excluded.
 func (r *Result) Each(ctx context.Context, from, to int64, visit Visit) error {
 	read := newRowReader(r.schema, r.content.Columns(), r.rows.Columns())
+	tries, err := newTriesReader(r.rows)
+	if err != nil {
+		return fmt.Errorf("read results: %w", err)
+	}
 	first, second := scanFrom(r.content, from), scanFrom(r.rows, from)
 	for n := from; n < to; n++ {
 		if n%checkEvery == 0 && ctx.Err() != nil {
@@ -81,6 +88,9 @@ func (r *Result) Each(ctx context.Context, from, to int64, visit Visit) error {
 		}
 		read.content(a, i)
 		read.origin(b, j)
+		if read.out.Tries, err = tries.of(n); err != nil {
+			return err
+		}
 		if read.row.Index != n {
 			return fmt.Errorf("read row %d: row %d stands in its place", n, read.row.Index)
 		}

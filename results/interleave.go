@@ -16,18 +16,25 @@ func interleave(ctx context.Context, w io.Writer, s Schema, parts []*mergePart, 
 	if err != nil {
 		return 0, err
 	}
-	gapless := next >= 0
+	gapless, tries := next >= 0, triesWriter{to: table}
 	err = walk(ctx, parts, func(c *cursor) error {
 		if gapless && c.row != next {
 			return fmt.Errorf("row %d is missing: the next is %d, in part %d", next, c.row, c.number)
 		}
 		next = c.row + 1
-		return table.CopyRow(c.block, c.at)
+		if err := table.CopyRow(c.block, c.at); err != nil || c.tries == nil {
+			return err
+		}
+		tried, err := c.tries.of(c.row)
+		if err != nil {
+			return fmt.Errorf("part %d: %w", c.number, err)
+		}
+		return tries.add(c.row, tried)
 	})
 	if err != nil {
 		return 0, err
 	}
-	return table.Rows(), table.Close()
+	return table.Rows(), errors.Join(tries.flush(), table.Close())
 }
 
 // walk visits the rows of parts that count, in order and each once.
@@ -104,7 +111,7 @@ func (c *cursor) advance() (err error) {
 
 func (c *cursor) finish() error {
 	c.done = true
-	c.block, c.scan = nil, nil // the buffers are large
+	c.block, c.scan, c.tries = nil, nil, nil // the buffers are large
 	if c.Accept != nil && c.found != c.Accept.GetCardinality() {
 		return c.lacking(c.found)
 	}

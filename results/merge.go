@@ -101,9 +101,10 @@ type mergePart struct {
 	PartSource
 	number    int             // among the caller's parts; -1 for a temporary file
 	table     *columnar.Table // nil until it is open
-	from      int64           // no row before it counts; known before it is open
-	low, high int64           // the first and the last row that counts, once it is open
-	dense     bool            // its rows are all those between low and high, and all count
+	tries     *triesReader
+	from      int64 // no row before it counts; known before it is open
+	low, high int64 // the first and the last row that counts, once it is open
+	dense     bool  // its rows are all those between low and high, and all count
 	temporary *os.File
 }
 
@@ -124,6 +125,9 @@ func (p *mergePart) open(s Schema) error {
 	}
 	if !slices.Equal(t.Columns(), s.columns()) {
 		return fmt.Errorf("its columns are not those of job %s", s.JobID)
+	}
+	if p.tries, err = newTriesReader(t); err != nil {
+		return err
 	}
 	p.table = t
 	p.low, p.high, p.dense = denseRange(t)
@@ -149,7 +153,7 @@ func (p *mergePart) close() {
 	if p.Release != nil {
 		p.Release()
 	}
-	p.table = nil
+	p.table, p.tries = nil, nil
 }
 
 func closeParts(parts []*mergePart) {
@@ -199,6 +203,9 @@ func join(ctx context.Context, w io.Writer, s Schema, parts []*mergePart) (int64
 	}
 	for _, p := range parts {
 		if err := splice.Append(ctx, p.table); err != nil {
+			return 0, fmt.Errorf("part %d: %w", p.number, err)
+		}
+		if err := copyTries(splice, p.table); err != nil {
 			return 0, fmt.Errorf("part %d: %w", p.number, err)
 		}
 	}

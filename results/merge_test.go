@@ -87,7 +87,7 @@ func TestMergeOfRanges(t *testing.T) {
 	for name, size := range map[string]int{"joined": 1 << 20, "rewritten": 10} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all := sampleEntries(s, 0, 24)
+			all := triedEntries(s, 24)
 			for i := range all {
 				all[i].row.Text = strings.Repeat("x", size)
 			}

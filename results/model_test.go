@@ -38,6 +38,10 @@ func readEntries(s Schema, part Source) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	tries, err := newTriesReader(t)
+	if err != nil {
+		return nil, err
+	}
 	var entries []entry
 	for scan := t.Scan(columns...); ; {
 		b, err := scan.Next()
@@ -48,7 +52,11 @@ func readEntries(s Schema, part Source) ([]entry, error) {
 			return nil, err
 		}
 		for i := range b.Rows {
-			entries = append(entries, blockEntry(s, b, i))
+			e := blockEntry(s, b, i)
+			if e.out.Tries, err = tries.of(e.row.Index); err != nil {
+				return nil, err
+			}
+			entries = append(entries, e)
 		}
 	}
 }
@@ -121,8 +129,12 @@ func drawEntries(t *rapid.T, s Schema, first int64) []entry {
 	}
 	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	entries := sampleEntries(s, first, n)
+	tried := rapid.Bool().Draw(t, "tried")
 	for i := range entries {
 		e := &entries[i]
+		if tried {
+			e.out.Tries = sampleTries(e.row.Index, 0)
+		}
 		if rng.IntN(60) == 0 {
 			e.row.Text = strings.Repeat("long ∂ text ", rng.IntN(10_000))
 		}
@@ -151,7 +163,7 @@ func drawParts(t *rapid.T, s Schema, first int64, entries []entry) []PartSource 
 		for i := range n {
 			if i == owner || twice && rng.IntN(4) == 0 {
 				if i != owner { // another attempt, with another answer
-					e.out.Engine = "the loser"
+					e.out.Engine, e.out.Tries = "the loser", sampleTries(e.row.Index, int64(i))
 				} else {
 					e = entries[j]
 				}
@@ -278,7 +290,20 @@ func sameView(tb rapid.TB, got RowView, e entry) {
 	tb.Helper()
 	want := RowView{
 		Row: e.row.Index, Input: e.row.Text, InputTokens: e.out.InputTokens, OutputTokens: e.out.OutputTokens,
-		Engine: e.out.Engine, Attempts: int64(e.out.Attempts),
+		Engine: e.out.Engine, Attempts: int64(e.out.Attempts), AttemptLog: []AttemptView{},
+	}
+	if e.out.Tries != nil {
+		want.Omitted = e.out.Tries.Omitted
+		for _, a := range e.out.Tries.Attempts {
+			view := AttemptView{At: a.At, Seconds: a.Took.Seconds(), Node: a.Node, Engine: a.Engine}
+			if a.Status != 0 {
+				view.Status = &a.Status
+			}
+			if a.Code != "" {
+				view.Code, view.Message = &a.Code, &a.Message
+			}
+			want.AttemptLog = append(want.AttemptLog, view)
+		}
 	}
 	if e.out.Finish != "" {
 		want.Finish = &e.out.Finish

@@ -13,7 +13,8 @@ import (
 )
 
 // PartWriter writes rows of one shard as a part. It holds at most one row
-// group, 16 MiB before compression, and is for one goroutine.
+// group, 16 MiB before compression, and the attempts at some rows, and is for one
+// goroutine.
 type PartWriter struct {
 	table  *columnar.TableWriter
 	schema Schema
@@ -22,6 +23,7 @@ type PartWriter struct {
 	values []string       // of a row's fields
 	last   int64
 	gone   bool // the next row's input is
+	tries  triesWriter
 }
 
 // NewPartWriter begins a part on w.
@@ -33,7 +35,7 @@ func NewPartWriter(w io.Writer, s Schema) (*PartWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new part: %w", err)
 	}
-	p := &PartWriter{table: table, schema: s, id: -1, last: -1}
+	p := &PartWriter{table: table, schema: s, id: -1, last: -1, tries: triesWriter{to: table}}
 	if s.IDColumn != "" {
 		p.id = 0
 	}
@@ -104,7 +106,7 @@ func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	if err := t.EndRow(); err != nil {
 		return fmt.Errorf("add row %d to part: %w", row.Index, err)
 	}
-	return nil
+	return p.tries.add(row.Index, out.Tries)
 }
 
 // check reports a row that does not fit the schema, before any of it is
@@ -183,7 +185,7 @@ func validText(s string) string {
 
 // Close writes the rest of the part. It does not close the writer below.
 func (p *PartWriter) Close() error {
-	if err := p.table.Close(); err != nil {
+	if err := errors.Join(p.tries.flush(), p.table.Close()); err != nil {
 		return fmt.Errorf("close part: %w", err)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/columnar"
@@ -28,6 +29,19 @@ type RowView struct {
 	OutputTokens int64                 `json:"output_tokens"`
 	Engine       string                `json:"engine"`
 	Attempts     int64                 `json:"attempts"`
+	AttemptLog   []AttemptView         `json:"attempt_log"`      // the first and the last ones
+	Omitted      int                   `json:"attempts_omitted"` // between those
+}
+
+// AttemptView is one attempt at a row, those included that Attempts does not count.
+type AttemptView struct {
+	At      time.Time `json:"at"`
+	Seconds float64   `json:"duration_seconds"`
+	Node    string    `json:"node"`
+	Engine  string    `json:"engine"`
+	Status  *int      `json:"status"`  // of HTTP, where that was no answer; else nil
+	Code    *string   `json:"code"`    // nil for the one that was accepted
+	Message *string   `json:"message"` // likewise
 }
 
 // Failures lists the failed rows behind row after (-1 for all), in order and
@@ -148,7 +162,7 @@ func ReadRow(full, rows Source, n int64) (RowView, error) {
 	if err := view.content(content, n); err != nil {
 		return RowView{}, fmt.Errorf("read row %d: %w", n, err)
 	}
-	if err := view.origin(reserved, n); err != nil {
+	if err := errors.Join(view.origin(reserved, n), view.log(reserved)); err != nil {
 		return RowView{}, fmt.Errorf("read row %d: %w", n, err)
 	}
 	return view, nil
@@ -169,7 +183,7 @@ func FindRow(part Source, n int64) (RowView, error) {
 	if err := view.content(t, place); err != nil {
 		return RowView{}, fmt.Errorf("find row %d: %w", n, err)
 	}
-	if err := view.origin(t, place); err != nil {
+	if err := errors.Join(view.origin(t, place), view.log(t)); err != nil {
 		return RowView{}, fmt.Errorf("find row %d: %w", n, err)
 	}
 	return view, nil
@@ -250,6 +264,31 @@ func (r *RowView) origin(t *columnar.Table, place int64) error {
 		r.Engine = string(b.Text(4, i))
 	}
 	r.Attempts = b.Int(5, i)
+	return nil
+}
+
+// log fills in what became of the attempts at the row.
+func (r *RowView) log(t *columnar.Table) error {
+	r.AttemptLog = []AttemptView{}
+	reader, err := newTriesReader(t)
+	if err != nil {
+		return err
+	}
+	tries, err := reader.of(r.Row)
+	if err != nil || tries == nil {
+		return err
+	}
+	r.Omitted = tries.Omitted
+	for _, a := range tries.Attempts {
+		view := AttemptView{At: a.At, Seconds: a.Took.Seconds(), Node: a.Node, Engine: a.Engine}
+		if a.Status != 0 {
+			view.Status = &a.Status
+		}
+		if a.Code != "" {
+			view.Code, view.Message = &a.Code, &a.Message
+		}
+		r.AttemptLog = append(r.AttemptLog, view)
+	}
 	return nil
 }
 

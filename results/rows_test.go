@@ -104,7 +104,7 @@ func TestDamagedFiles(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"string/generation", "bool/embedding"} {
 		s := schemas()[name]
-		all := sampleEntries(s, 0, 60)
+		all := triedEntries(s, 60)
 		good := contents(t, writePart(t, s, all))
 		for cut := 0; cut < len(good); cut += 5 {
 			if _, err := readEntries(s, bytes.NewReader(good[:cut])); err == nil {
@@ -148,9 +148,18 @@ func checkDamaged(t *testing.T, s Schema, all []entry, bad []byte) {
 	_, _ = ReadSchema(src)
 }
 
+// triedEntries are sampleEntries with attempts.
+func triedEntries(s Schema, n int) []entry {
+	all := sampleEntries(s, 0, n)
+	for i := range all {
+		all[i].out.Tries = sampleTries(int64(i), 0)
+	}
+	return all
+}
+
 func FuzzDamaged(f *testing.F) {
 	s := schemas()["int/embedding"]
-	all := sampleEntries(s, 0, 60)
+	all := triedEntries(s, 60)
 	good := contents(f, writePart(f, s, all))
 	f.Add(0, byte(0), len(good))
 	f.Add(len(good)-9, byte(0xFF), len(good))

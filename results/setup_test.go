@@ -3,7 +3,9 @@ package results
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rowmill/rowmill"
 )
@@ -72,6 +74,25 @@ func sampleEntries(s Schema, first int64, n int) []entry {
 		}
 	}
 	return entries
+}
+
+// sampleTries are attempts at a row, other ones for each salt; nil for many rows.
+func sampleTries(index, salt int64) *rowmill.Tries {
+	if (index+salt)%3 != 0 {
+		return nil
+	}
+	began := time.Unix(1_790_000_000+index, salt*1_000_000).UTC()
+	var t rowmill.Tries
+	for i := range 1 + (index+salt)%11 {
+		t.Add(rowmill.Attempt{
+			At: began.Add(time.Duration(i) * time.Second), Took: time.Duration(salt+i) * time.Microsecond, Node: "node-1", Engine: fmt.Sprint("gpu", i%2),
+			Status: []int{0, 503}[i%2], Code: []string{"timeout", "http_503"}[i%2], Message: strings.Repeat("why ", int(index%100)),
+		})
+	}
+	if index%2 == 0 {
+		t.Add(rowmill.Attempt{At: began.Add(time.Minute), Took: time.Second, Node: "node-1", Engine: "gpu0"})
+	}
+	return &t
 }
 
 func sampleID(kind rowmill.IDKind, index int64) rowmill.ID {

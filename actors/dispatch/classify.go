@@ -62,7 +62,8 @@ const (
 	Unblamed                // try elsewhere; the attempt does not count
 )
 
-// accept classifies a reply that the engine gave on the given attempt, from 1.
+// accept classifies a reply that the engine gave on the given attempt, from 1. An
+// error beside Again is why the answer was turned down.
 func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (rowmill.Output, Outcome) {
 	out := rowmill.Output{
 		Finish: r.Finish, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, Attempts: attempt,
@@ -121,27 +122,27 @@ func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmi
 	if !begins {
 		problem = "it is no JSON from its beginning on; perhaps the server takes no json_schema"
 	}
-	switch {
-	case r.Finish == rowmill.FinishLength && begins && !complete:
+	if r.Finish == rowmill.FinishLength && begins && !complete {
 		return failed(rowmill.RowOutputTruncated,
 			"The answer was cut off by the length limit before its JSON was complete. Raise max_tokens or ask for less.", r.Content, attempt), Final
-	case attempt < c.maxAttempts && !c.deterministic:
-		return rowmill.Output{}, Again
-	default:
-		return failed(rowmill.RowSchemaViolation, "The answer does not conform to json_schema: "+problem, r.Content, attempt), Final
 	}
+	return failed(rowmill.RowSchemaViolation, "The answer does not conform to json_schema: "+problem, r.Content, attempt), c.breached(attempt)
 }
 
 func (c *Classifier) rejectForm(r *engine.Reply, attempt int, problem string) (rowmill.Output, Outcome) {
-	switch {
-	case r.Finish == rowmill.FinishLength:
+	if r.Finish == rowmill.FinishLength {
 		return failed(rowmill.RowOutputTruncated,
 			"The answer was cut off by the length limit before it had the form of structured_outputs. Raise max_tokens or ask for less.", r.Content, attempt), Final
-	case attempt < c.maxAttempts && !c.deterministic:
-		return rowmill.Output{}, Again
-	default:
-		return failed(rowmill.RowSchemaViolation, "The answer does not have the form of structured_outputs: "+problem, r.Content, attempt), Final
 	}
+	return failed(rowmill.RowSchemaViolation, "The answer does not have the form of structured_outputs: "+problem, r.Content, attempt), c.breached(attempt)
+}
+
+// breached is what becomes of a row whose answer has not the form that was asked for.
+func (c *Classifier) breached(attempt int) Outcome {
+	if attempt < c.maxAttempts && !c.deterministic {
+		return Again
+	}
+	return Final
 }
 
 // beginsJSON reports whether text is JSON as far as it goes, and all of a value.

@@ -14,6 +14,7 @@ import (
 // Config is what a Dispatcher needs.
 type Config struct {
 	Engine     string        // the server's name, kept with each output
+	Node       string        // the node's, kept with the attempts at rows that were not accepted at the first
 	RowTimeout time.Duration // the least a request is waited for, once it is known how fast the server is
 	Weights    fair.Weights  // what accounts have beside each other
 	Metrics    Metrics

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testDispatcher is paused, so that tests pick by hand.
 func testDispatcher() *Dispatcher {
-	d := New(Config{Engine: "e", RowTimeout: time.Minute, Metrics: Metrics{
+	d := New(Config{Engine: "e", Node: "n", RowTimeout: time.Minute, Metrics: Metrics{
 		InFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "in_flight", Help: "Rows."}),
 		Seconds:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "seconds", Help: "Seconds."}),
 		Retries:  prometheus.NewCounter(prometheus.CounterOpts{Name: "retries_total", Help: "Retries."}),

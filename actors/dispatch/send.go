@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
@@ -36,15 +38,15 @@ func (q *Queue) run(r *request) (seen evidence) {
 	}
 	err := contain.Run(func() error {
 		if q.job.Spec.Model.Kind == rowmill.KindEmbedding {
-			seen = q.embed(ctx, r.tasks, usual)
+			seen = q.embed(ctx, r.tasks, usual, began)
 		} else {
-			seen = q.generate(ctx, r.tasks[0], usual)
+			seen = q.generate(ctx, r.tasks[0], usual, began)
 		}
 		return nil
 	})
 	end()
 	if err != nil {
-		seen = q.broke(r.tasks, err)
+		seen = q.broke(r.tasks, err, began)
 	}
 	seen.took = time.Since(began)
 	q.disp.cfg.Metrics.Seconds.Observe(seen.took.Seconds())
@@ -54,10 +56,11 @@ func (q *Queue) run(r *request) (seen evidence) {
 
 // broke fails tasks whose rows or answers made our own code panic: they would
 // again.
-func (q *Queue) broke(tasks []*Task, err error) evidence {
+func (q *Queue) broke(tasks []*Task, err error, began time.Time) evidence {
 	q.disp.hooks.Panicked(err)
 	for _, t := range tasks {
 		t.Out, t.Outcome = failed(rowmill.RowInternal, "The service met a fault of its own when it ran the row. The log of the node says which.", "", t.attempts+1), Final
+		t.tried(q.ended(t.Out.Err.Code, t.Out.Err.Message), began)
 	}
 	return evidence{}
 }
@@ -108,25 +111,30 @@ func blamed(ctx context.Context, err error) error {
 	return err
 }
 
-func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration) (seen evidence) {
+// bytesOf is a text as bytes that nobody may change: an engine only reads the text
+// of a row, and keeps none of it. A copy would be half of what a row allocates.
+func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
+
+func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, began time.Time) (seen evidence) {
 	text, ok := q.fit(t)
 	if !ok {
 		return seen
 	}
-	reply, err := q.call.Generate(ctx, engine.Row{Text: []byte(text), Seed: q.seed(t), Patience: q.wait(t.overdue, usual)})
+	reply, err := q.call.Generate(ctx, engine.Row{Text: bytesOf(text), Seed: q.seed(t), Patience: q.wait(t.overdue, usual)})
 	if err = blamed(ctx, err); err != nil {
-		q.failed(t, err, &seen)
+		q.failed(t, err, &seen, began)
 		return seen
 	}
-	q.accepted(t, &reply, []byte(text))
+	q.accepted(t, &reply, text, began)
 	return evidence{answered: true, tokens: reply.OutputTokens, prompts: reply.InputTokens}
 }
 
-func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration) (seen evidence) {
-	rows, sent := make([]engine.Row, 0, len(tasks)), make([]*Task, 0, len(tasks))
+func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, began time.Time) (seen evidence) {
+	rows, texts, sent := make([]engine.Row, 0, len(tasks)), make([]string, 0, len(tasks)), make([]*Task, 0, len(tasks))
 	for _, t := range tasks {
 		if text, ok := q.fit(t); ok {
-			rows, sent = append(rows, engine.Row{Text: []byte(text), Patience: q.wait(t.overdue, usual)}), append(sent, t)
+			rows = append(rows, engine.Row{Text: bytesOf(text), Patience: q.wait(t.overdue, usual)})
+			texts, sent = append(texts, text), append(sent, t)
 		}
 	}
 	if len(sent) == 0 {
@@ -137,11 +145,11 @@ func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration) (
 	for i, t := range sent {
 		switch {
 		case err != nil:
-			q.failed(t, err, &seen)
+			q.failed(t, err, &seen, began)
 		case faults[i] != nil:
-			q.failed(t, faults[i], &seen)
+			q.failed(t, faults[i], &seen, began)
 		default:
-			q.accepted(t, &replies[i], rows[i].Text)
+			q.accepted(t, &replies[i], texts[i], began)
 			seen.answered = true
 			seen.prompts += replies[i].InputTokens
 		}
@@ -242,10 +250,15 @@ func compares(n int64) bool {
 // or two. The whole of the last one is in the error of a row that failed.
 const maxTryMessage = 240
 
-func (q *Queue) accepted(t *Task, reply *engine.Reply, text []byte) {
+// ended is an attempt at this server that ended so.
+func (q *Queue) ended(code, message string) rowmill.Attempt {
+	return rowmill.Attempt{Node: q.disp.cfg.Node, Engine: q.disp.cfg.Engine, Code: code, Message: spelling.Shorten(message, maxTryMessage)}
+}
+
+func (q *Queue) accepted(t *Task, reply *engine.Reply, text string, began time.Time) {
 	switch {
 	case reply.InputTokens == 0: // the server does not count them
-		reply.InputTokens = int64(q.job.Counter.Count(string(text)))
+		reply.InputTokens = int64(q.job.Counter.Count(text))
 	case q.job.Spec.Raw != nil: // the text is not what the server counts
 	case compares(q.seen.Add(1)) && !t.Cut:
 		q.job.Counter.Observe(t.Row.Text, reply.InputTokens)
@@ -253,7 +266,14 @@ func (q *Queue) accepted(t *Task, reply *engine.Reply, text []byte) {
 	t.attempts++
 	t.Out, t.Outcome = q.job.Classifier.accept(q.job.Ctx, reply, t.attempts)
 	t.Out.Engine = q.disp.cfg.Engine
+	switch turnedDown := t.Out.Err; {
+	case turnedDown != nil:
+		t.tried(q.ended(turnedDown.Code, turnedDown.Message), began)
+	case t.tries != nil && t.Outcome == Final:
+		t.tried(q.ended("", ""), began)
+	}
 	if t.Outcome == Again { // the only reason to turn an answer down
+		t.Out = rowmill.Output{} // which nobody has set memory aside for
 		t.breaches++
 		q.disp.cfg.Metrics.Retries.Inc()
 	}
@@ -261,12 +281,20 @@ func (q *Queue) accepted(t *Task, reply *engine.Reply, text []byte) {
 
 // failed says what becomes of a task that got no answer, and notes what that says about the
 // server.
-func (q *Queue) failed(t *Task, err error, seen *evidence) {
+func (q *Queue) failed(t *Task, err error, seen *evidence, began time.Time) {
 	var fault *engine.Error
 	if !errors.As(err, &fault) { // the job was stopped
 		t.Outcome = Unblamed
 		return
 	}
+	q.blame(t, fault, seen)
+	end := q.ended(fault.Code, fault.Message)
+	end.Status = fault.Status
+	t.tried(end, began)
+}
+
+// blame decides what becomes of a task by what its server met.
+func (q *Queue) blame(t *Task, fault *engine.Error, seen *evidence) {
 	seen.overloaded = seen.overloaded || fault.Overloaded
 	if fault.Class == engine.ServerFault || fault.Class == engine.Moment && (fault.Status == 0 || fault.Status >= 500) {
 		seen.err = fault

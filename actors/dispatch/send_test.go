@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
 )
@@ -123,6 +125,12 @@ func TestQueue_FaultsOfOthers(t *testing.T) {
 			for range c.times {
 				b.once(row)
 			}
+			if tries := row.tries; len(tries.Attempts)+tries.Omitted != c.times || tries.Attempts[0].Status != c.err.Status {
+				t.Errorf("attempts %+v after %d", tries, c.times)
+			}
+			if (row.Out.Tries != nil) != (c.outcome == Final) {
+				t.Errorf("the output has attempts: %v", row.Out.Tries)
+			}
 			if row.Outcome != c.outcome || row.Out.Failed() != (c.code != "") || row.Out.Failed() && row.Out.Err.Code != c.code {
 				t.Errorf("outcome %v, %+v, want %v %q", row.Outcome, row.Out.Err, c.outcome, c.code)
 			}
@@ -130,6 +138,62 @@ func TestQueue_FaultsOfOthers(t *testing.T) {
 				t.Errorf("the server is suspected: %v", suspected.Load())
 			}
 		})
+	}
+}
+
+// Of a row that was not done at the first attempt it is known what became of each.
+func TestQueue_KeepsWhatBecameOfAttempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		script := []func() (engine.Reply, error){
+			func() (engine.Reply, error) {
+				return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 503, Code: "busy", Message: "too much to do"}
+			},
+			func() (engine.Reply, error) {
+				return engine.Reply{}, &engine.Error{Class: engine.Moment, Code: codeTimeout, Message: strings.Repeat("ä", 1000)}
+			},
+			func() (engine.Reply, error) { return answered("no object") },
+			func() (engine.Reply, error) { return answered(`{"n": 1}`) },
+		}
+		turn := 0
+		b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) {
+			time.Sleep(time.Duration(turn+1) * time.Second)
+			turn++
+			return script[turn-1]()
+		}}, func(j *Job) { j.Spec.Schema = json.RawMessage(objectSchema) })
+		row, start := tasks(1, 10)[0], time.Now().UTC()
+		for i, held := range []Outcome{Again, Unblamed, Again, Final} {
+			if b.once(row); row.Outcome != held || held != Final && row.Out.Tries != nil || held != Final && row.OutputBytes() != 0 {
+				t.Fatalf("attempt %d: outcome %v with %+v, want %v", i, row.Outcome, row.Out, held)
+			}
+		}
+		want := []rowmill.Attempt{
+			{Took: time.Second, Status: 503, Code: "busy", Message: "too much to do"},
+			{Took: 2 * time.Second, Code: codeTimeout, Message: strings.Repeat("ä", maxTryMessage/2) + "…"},
+			{Took: 3 * time.Second, Code: rowmill.RowSchemaViolation, Message: "The answer does not conform to json_schema: it is no JSON from its beginning on; perhaps the server takes no json_schema"},
+			{Took: 4 * time.Second},
+		}
+		for i := range want {
+			want[i].At, want[i].Node, want[i].Engine = start, "n", "e"
+			start = start.Add(want[i].Took)
+		}
+		if diff := cmp.Diff(&rowmill.Tries{Attempts: want}, row.Out.Tries); diff != "" || row.Out.Attempts != 3 {
+			t.Errorf("%d attempts count (-want +got):\n%s", row.Out.Attempts, diff)
+		}
+		held, tries := row.OutputBytes(), row.Out.Tries.Bytes()
+		row.Out.Tries = nil
+		if tries == 0 || held != row.OutputBytes()+tries {
+			t.Errorf("attempts of %d bytes in an output of %d", tries, held)
+		}
+	})
+}
+
+// What went well at the first attempt has nothing to tell, and costs no memory for it.
+func TestQueue_AnAnswerAtOnceKeepsNoAttempts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) { return answered("yes") }})
+	if row := b.once(tasks(1, 10)[0]); row.Outcome != Final || row.Out.Tries != nil || row.tries != nil {
+		t.Errorf("%+v", row)
 	}
 }
 

@@ -20,15 +20,16 @@ type Task struct {
 	Port     order.Port // where it was last sent; its worker's to set
 	Reserved int64      // bytes its worker set aside for the answer on its way
 
-	attempts  int        // requests that count against the row
-	breaches  int        // of them, answers that broke the schema
-	crashes   int        // of them, those answered with status 500
-	faults    int        // requests lost with their server, which do not
-	overdue   int        // of them, those not waited for any longer
-	squeezed  int        // times the server said that the prompt was too long
-	unlimited bool       // it was sent when no limit of its prompt was known
-	sent      int        // bytes of its text that were sent last
-	most      int        // bytes of its text to send, by what the server said of its tokens; 0 before
+	attempts  int  // requests that count against the row
+	breaches  int  // of them, answers that broke the schema
+	crashes   int  // of them, those answered with status 500
+	faults    int  // requests lost with their server, which do not
+	overdue   int  // of them, those not waited for any longer
+	squeezed  int  // times the server said that the prompt was too long
+	unlimited bool // it was sent when no limit of its prompt was known
+	sent      int  // bytes of its text that were sent last
+	most      int  // bytes of its text to send, by what the server said of its tokens; 0 before
+	tries     *rowmill.Tries
 	due       time.Time  // not to be sent again before
 	expect    int64      // tokens it is expected to cost: its prompt and its answer
 	avoid     order.Port // the engine that failed it; goes elsewhere first
@@ -59,6 +60,19 @@ func NewTasks(shard int, first int64, rows []rowmill.Row) (tasks []*Task, bytes 
 // for their cause: each outage of a server costs a row at most one.
 const maxFaults = 10
 
+// tried notes how a request ended that was sent at began, and has the output, if
+// there is one now, tell of all of them.
+func (t *Task) tried(a rowmill.Attempt, began time.Time) {
+	if t.tries == nil {
+		t.tries = new(rowmill.Tries)
+	}
+	a.At, a.Took = began.UTC().Truncate(time.Millisecond), time.Since(began).Truncate(time.Microsecond)
+	t.tries.Add(a)
+	if t.Outcome == Final {
+		t.Out.Tries = t.tries
+	}
+}
+
 // OutputBytes is what the task's output holds in memory.
 func (t *Task) OutputBytes() int64 {
 	n := int64(len(t.Out.Text) + 4*len(t.Out.Embedding))
@@ -79,7 +93,7 @@ func (t *Task) RowBytes() int64 { return int64(len(t.Row.Text)+len(t.Row.Fields)
 // longer, and returns how many bytes that gives back.
 func (t *Task) Free() int64 {
 	bytes := t.OutputBytes()
-	t.Row, t.Out = rowmill.Row{}, rowmill.Output{}
+	t.Row, t.Out, t.tries = rowmill.Row{}, rowmill.Output{}, nil
 	if t.block.left--; t.block.left == 0 {
 		bytes += t.block.bytes
 	}

@@ -1,0 +1,108 @@
+package results
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+)
+
+// What clients download, and what the version before reads, does not have the
+// attempts: it is the same file with and without them.
+func TestTriesStandBesideTheColumns(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for name, s := range schemas() {
+		with, without := triedEntries(s, 60), sampleEntries(s, 0, 60)
+		a, b := writePart(t, s, with), writePart(t, s, without)
+		if a.Size() <= b.Size() {
+			t.Fatalf("%s: %d bytes with attempts, %d without", name, a.Size(), b.Size())
+		}
+		for _, v := range variants() {
+			var first, second bytes.Buffer
+			if _, err := Concat(ctx, &first, s, []Source{a}, v); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Concat(ctx, &second, s, []Source{b}, v); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(first.Bytes(), second.Bytes()) {
+				t.Errorf("%s, %s: the file of a client has the attempts", name, v.Name())
+			}
+		}
+	}
+}
+
+// Attempts at many rows make many attachments, whatever becomes of the part: it is
+// joined, merged row by row, concatenated, and read once more for another job.
+func TestTriesOfManyRows(t *testing.T) {
+	t.Parallel()
+	ctx, s := context.Background(), schemas()["none/generation"]
+	all := triedEntries(s, 6000)
+	part := writePart(t, s, all)
+	table, err := open(part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(table.Keys(triesPrefix)); n < 3 {
+		t.Fatalf("%d attachments; the test is about many", n)
+	}
+	if n := len(table.Keys("no such key")); n != 0 {
+		t.Errorf("%d attachments of nothing", n)
+	}
+	var halves [2][]entry
+	for i, e := range all {
+		halves[i%2] = append(halves[i%2], e)
+	}
+	var merged, rows, again bytes.Buffer
+	if _, err := Merge(ctx, &merged, s, []PartSource{{Source: writePart(t, s, halves[1])}, {Source: writePart(t, s, halves[0])}}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readEntries(s, bytes.NewReader(merged.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameEntries(t, "merged", got, all)
+	if _, err := ConcatRows(ctx, &rows, s, []Source{bytes.NewReader(merged.Bytes())}); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int64{0, 1, 3, 2999, 3000, 5997, 5999} {
+		view, err := ReadRow(bytes.NewReader(merged.Bytes()), bytes.NewReader(rows.Bytes()), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameView(t, view, all[n])
+	}
+	result, err := OpenResult(s, bytes.NewReader(merged.Bytes()), bytes.NewReader(rows.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := NewPartWriter(&again, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := result.Each(ctx, 0, int64(len(all)), w.Add); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = readEntries(s, bytes.NewReader(again.Bytes())); err != nil {
+		t.Fatal(err)
+	}
+	sameEntries(t, "carried", got, all)
+	got = nil
+	err = EachOfParts(ctx, s, []PartSource{{Source: writePart(t, s, halves[0])}, {Source: writePart(t, s, halves[1])}}, visitInto(&got))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameEntries(t, "visited", got, all)
+}
+
+func visitInto(all *[]entry) Visit {
+	return func(row *rowmill.Row, out *rowmill.Output) error {
+		*all = append(*all, entry{*row, *out})
+		return nil
+	}
+}
