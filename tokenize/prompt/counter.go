@@ -28,6 +28,17 @@ func (c *Counter) Count(text string) int {
 	return n
 }
 
+// AtMost is a bound on what Count returns, which takes no counting.
+func (c *Counter) AtMost(text string) int {
+	n := c.measure.AtMost(text)
+	if c.known {
+		return n
+	}
+	least, _, _ := c.learned.Estimate(0) // a line through odd reports may fall
+	most, _, _ := c.learned.Estimate(n)
+	return max(least, most)
+}
+
 // Exact reports whether the server is sure to count as Count does.
 func (c *Counter) Exact(text string) bool { return c.known && c.measure.Exact(text) }
 

@@ -207,3 +207,23 @@ func TestBeginning_CutsBetweenCharacters(t *testing.T) {
 		}
 	})
 }
+
+// Whatever was learned of a server, a bound is one.
+func TestCounter_AtMost(t *testing.T) {
+	t.Parallel()
+	for _, used := range []func(counted int) int{
+		func(n int) int { return 3*n + 40 },
+		func(n int) int { return n + 7 },
+		func(n int) int { return max(1, 500-n) },
+	} {
+		c := &Counter{measure: Template{}.Measure(words{}, Job{}), learned: &Calibration{}, report: func(float64) {}}
+		for n := range 2 * refit {
+			for _, text := range []string{"", "a b c", strings.Repeat("word ", 90)} {
+				if count, most := c.Count(text), c.AtMost(text); count > most {
+					t.Fatalf("after %d answers: %d tokens, at most %d", n, count, most)
+				}
+			}
+			c.learned.Observe(n, used(n))
+		}
+	}
+}

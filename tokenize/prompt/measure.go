@@ -1,6 +1,10 @@
 package prompt
 
-import "strings"
+import (
+	"encoding/binary"
+	"strings"
+	"unsafe"
+)
 
 // A Tokenizer turns a text that stands alone into tokens. *tokenize.Encoding is
 // one; Template.Encoding returns the one to use with a template.
@@ -67,6 +71,34 @@ func (m *Measure) Count(text string) int {
 		text = trim(text)
 	}
 	return m.fixed + m.tokens.Count(m.before+text+m.after)
+}
+
+// AtMost is a bound on what Count returns, which takes no counting: a token has at
+// least one byte. Unicode's form C, which some vocabularies want, has up to three
+// times as many bytes as a text (Unicode Standard Annex 15); ASCII stays as it is.
+func (m *Measure) AtMost(text string) int {
+	n := len(text)
+	if !ascii(text) {
+		n *= 3
+	}
+	return m.fixed + 3*len(m.before) + n + 3*len(m.after)
+}
+
+// ascii looks at eight bytes at a time: every row comes by here.
+func ascii(text string) bool {
+	const high = 0x8080808080808080
+	b := unsafe.Slice(unsafe.StringData(text), len(text))
+	for ; len(b) >= 8; b = b[8:] {
+		if binary.LittleEndian.Uint64(b)&high != 0 {
+			return false
+		}
+	}
+	for _, c := range b {
+		if c >= 0x80 {
+			return false
+		}
+	}
+	return true
 }
 
 // Exact reports whether Count is beyond doubt what a server with this template

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/tokenize"
 )
 
 // words is a vocabulary that merges whatever it can: a run of letters is a
@@ -231,6 +233,47 @@ func TestFind_NamesTheTemplates(t *testing.T) {
 	for _, name := range Names() {
 		if got := find(t, name).Name(); got != name {
 			t.Errorf("%s is called %q", name, got)
+		}
+	}
+}
+
+// Line breaks of a template merge with each other where the row between them is
+// empty, and not where it is not.
+func TestMeasure_AtMost(t *testing.T) {
+	t.Parallel()
+	o200k, err := tokenize.Load("o200k_base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tokens := range []Tokenizer{words{}, o200k} {
+		for _, r := range renderings(t) {
+			template, err := Find(r.Template)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := template.Measure(tokens, Job{System: r.System, Extras: r.Extras})
+			for _, text := range []string{"", "x", "\n", "\n\n\n", r.Text, "\u0344\uFB2C\u1FB7", "a\u0301\x00!?"} {
+				if n, most := m.Count(text), m.AtMost(text); n > most {
+					t.Errorf("%s: %q has %d tokens, at most %d were possible", r.Template, text, n, most)
+				}
+			}
+		}
+	}
+}
+
+func TestASCII(t *testing.T) {
+	t.Parallel()
+	for n := range 40 {
+		text := []byte(strings.Repeat("x", n))
+		if !ascii(string(text)) {
+			t.Errorf("%d letters are taken for others", n)
+		}
+		for i := range text {
+			text[i] = 0x80
+			if ascii(string(text)) {
+				t.Errorf("byte %d of %d is not seen", i, n)
+			}
+			text[i] = 0x7F
 		}
 	}
 }
