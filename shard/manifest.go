@@ -14,8 +14,10 @@ type Manifest struct {
 	Fields []string `json:"fields,omitempty"` // names of the columns that rowmill.Row.Fields has the values of
 	Rows   int64    `json:"rows"`
 	Shards []Info   `json:"shards"`
-	Size   Size     `json:"size"`            // of the rows that the job runs
-	Taken  int64    `json:"taken,omitempty"` // rows that another job has run
+	Size   Size     `json:"size"`             // of the rows that the job runs, copies left out
+	Taken  int64    `json:"taken,omitempty"`  // rows that another job has run
+	Copies int64    `json:"copies,omitempty"` // rows that get the answer of an equal row instead of running; but for an estimate an object says which
+	Groups bool     `json:"groups,omitempty"` // there is an object that says which rows begin alike
 }
 
 // An Info describes one shard.
@@ -27,7 +29,7 @@ type Info struct {
 
 // A Size is what counting the tokens of an input brings.
 type Size struct {
-	Tokens       int64 `json:"tokens"`        // of all prompts, as far as they fit the context
+	Tokens       int64 `json:"tokens"`        // of all prompts, as far as they fit the context; the most they can have where that was enough to know
 	SampleRows   int64 `json:"sample_rows"`   // the first rows, whose prompts reach the size of a sample
 	SampleTokens int64 `json:"sample_tokens"` // of them
 }

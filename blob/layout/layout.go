@@ -2,10 +2,12 @@
 // that Rowmill writes is made here. It knows neither buckets nor what the
 // objects hold.
 //
-//	jobs/<id>/input/raw                                 the download, as it came
+//	jobs/<id>/input/raw                                 the download, text under gzip; until there are shards
 //	jobs/<id>/input/rows.jsonl                          inline rows, spooled
 //	jobs/<id>/input/shard-000017                        rows, see package shard
 //	jobs/<id>/input/manifest.json                       the list of shards; its existence says that they are complete
+//	jobs/<id>/input/groups                              which rows begin alike, where it pays to run them near one another
+//	jobs/<id>/input/copies                              which rows are equal to earlier ones, and are not run
 //	jobs/<id>/parts/000017-<epoch>-<nonce>.parquet      finished rows of shard 17
 //	jobs/<id>/results/full-<epoch>-<nonce>.parquet      an artifact made as the job ended
 //	jobs/<id>/results/inputs=0~logprobs=0-<nonce>.parquet a subset of its columns, made when first asked for
@@ -132,6 +134,14 @@ func Spooled(job string) string { return Input(job) + "rows.jsonl" }
 
 // Manifest is the key of the list of a job's shards.
 func Manifest(job string) string { return Input(job) + "manifest.json" }
+
+// Groups is the key of the groups of a job's rows, see package shard; there is none
+// where rows go in the order of the input.
+func Groups(job string) string { return Input(job) + "groups" }
+
+// Copies is the key of which rows of a job are copies of others, see package shard;
+// there is none where none is.
+func Copies(job string) string { return Input(job) + "copies" }
 
 // Shard is the key of shard n.
 func Shard(job string, n int) string { return fmt.Sprintf("%sshard-%06d", Input(job), n) }

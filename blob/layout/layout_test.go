@@ -40,7 +40,7 @@ func TestPrefixes(t *testing.T) {
 	for prefix, keys := range map[string][]string{
 		layout.Jobs:       {layout.Job("1")},
 		layout.Job("1"):   {layout.Input("1"), layout.Parts("1"), layout.Artifact("1", layout.Full, 1), layout.Subset("1", "x")},
-		layout.Input("1"): {layout.Raw("1"), layout.Spooled("1"), layout.Manifest("1"), layout.Shard("1", 0)},
+		layout.Input("1"): {layout.Raw("1"), layout.Spooled("1"), layout.Manifest("1"), layout.Groups("1"), layout.Shard("1", 0)},
 		layout.Parts("1"): {layout.Part("1", 0, 1)},
 	} {
 		for _, key := range keys {

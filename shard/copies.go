@@ -1,0 +1,258 @@
+package shard
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"sort"
+
+	"github.com/RoaringBitmap/roaring/v2"
+)
+
+// Rows of an input may be copies of earlier ones, their originals, whose texts are
+// the same: they are not run but get the answers of those. Which they are is said by
+// an object beside the shards: a magic, a section for each shard that has copies, in
+// order, and a last one.
+//
+//	section  shard (4 bytes), bytes of the set (4), bytes of the distances (4),
+//	         CRC-32C of these and of what follows (4); the set, a RoaringBitmap of the
+//	         copies by their place in the shard; and for each of them, in order, an
+//	         uvarint: how many rows before it its original is
+//	last     as a section that has neither, of shard 2³²-1
+//
+// Numbers are little-endian. It says only what need not run: a job without it has
+// the same rows.
+const (
+	copiesMagic   = "RMCOPY01"
+	copiesHeader  = 4 + 4 + 4 + 4
+	copiesLast    = math.MaxUint32
+	copiesSection = 1 << 30 // bytes of a section at most, far above what a shard can have
+)
+
+// A CopiesWriter writes which rows are copies, shard by shard.
+type CopiesWriter struct {
+	w       io.Writer
+	section []byte
+	err     error // the first
+}
+
+// NewCopiesWriter begins on w.
+func NewCopiesWriter(w io.Writer) *CopiesWriter {
+	_, err := io.WriteString(w, copiesMagic)
+	return &CopiesWriter{w: w, err: err}
+}
+
+// Add writes those of shard n, which are of a later shard than any before: rows by
+// their place in it, and how far before each its original is.
+func (c *CopiesWriter) Add(n int, rows *roaring.Bitmap, distances []int64) error {
+	if c.err != nil {
+		return c.err
+	}
+	set, err := rows.ToBytes()
+	if err != nil {
+		return fmt.Errorf("encode the copies of shard %d: %w", n, err)
+	}
+	c.section = append(append(c.section[:0], make([]byte, copiesHeader)...), set...)
+	for _, d := range distances {
+		c.section = binary.AppendUvarint(c.section, uint64(d)) //nolint:gosec // an original comes before its copies
+	}
+	return c.write(uint32(n), len(set)) //nolint:gosec // a manifest lists the shards
+}
+
+// Close ends what was written. It does not close the writer below.
+func (c *CopiesWriter) Close() error {
+	if c.err != nil {
+		return c.err
+	}
+	c.section = append(c.section[:0], make([]byte, copiesHeader)...)
+	return c.write(copiesLast, 0)
+}
+
+func (c *CopiesWriter) write(n uint32, set int) error {
+	le := binary.LittleEndian
+	le.PutUint32(c.section, n)
+	le.PutUint32(c.section[4:], uint32(set))                             //nolint:gosec // of at most as many rows as a shard has
+	le.PutUint32(c.section[8:], uint32(len(c.section)-copiesHeader-set)) //nolint:gosec // the same
+	le.PutUint32(c.section[12:], copiesSum(c.section))
+	_, c.err = c.w.Write(c.section)
+	return c.err
+}
+
+// copiesSum is the checksum of a section.
+func copiesSum(section []byte) uint32 {
+	return crc32.Update(crc32.Checksum(section[:copiesHeader-4], castagnoli), castagnoli, section[copiesHeader:])
+}
+
+// Copies are which rows of a job are copies. What it holds of each is a bit or less,
+// and as much of each original.
+type Copies struct {
+	shards []Info
+	of     []copiesOf // by shard
+	rows   int64
+}
+
+type copiesOf struct {
+	rows   *roaring.Bitmap // nil for none
+	needed *roaring.Bitmap // rows that are originals of others; nil for none
+	last   int             // shard of the last of the originals
+	at     int64           // of the distances
+	size   int             // of them, bytes
+}
+
+// ReadCopies reads which rows of shards are copies from an object of size bytes.
+func ReadCopies(r io.ReaderAt, size int64, shards []Info) (*Copies, error) {
+	c := &Copies{shards: shards, of: make([]copiesOf, len(shards))}
+	head := make([]byte, len(copiesMagic))
+	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read copies: %w", err)
+	}
+	if string(head) != copiesMagic {
+		return nil, fmt.Errorf("%w: it does not begin as a list of copies does", ErrCorrupt)
+	}
+	for at, before := int64(len(copiesMagic)), -1; ; {
+		section, err := readCopies(r, at, size)
+		if err != nil {
+			return nil, err
+		}
+		n := binary.LittleEndian.Uint32(section)
+		at += int64(len(section))
+		if n == copiesLast && len(section) == copiesHeader && at == size {
+			return c, nil
+		}
+		if int64(n) >= int64(len(shards)) || int(n) <= before {
+			return nil, fmt.Errorf("%w: copies of shard %d after those of shard %d, of %d", ErrCorrupt, n, before, len(shards))
+		}
+		before = int(n)
+		if err := c.add(before, section, at); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// readCopies reads a section.
+func readCopies(r io.ReaderAt, at, size int64) ([]byte, error) {
+	head := make([]byte, copiesHeader)
+	if size-at < copiesHeader {
+		return nil, fmt.Errorf("%w: the list of copies ends early", ErrCorrupt)
+	}
+	if _, err := r.ReadAt(head, at); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read copies: %w", err)
+	}
+	body := int64(binary.LittleEndian.Uint32(head[4:])) + int64(binary.LittleEndian.Uint32(head[8:]))
+	if body > copiesSection || body > size-at-copiesHeader {
+		return nil, fmt.Errorf("%w: the list of copies ends early", ErrCorrupt)
+	}
+	section := append(head, make([]byte, body)...)
+	if _, err := r.ReadAt(section[copiesHeader:], at+copiesHeader); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read copies: %w", err)
+	}
+	if binary.LittleEndian.Uint32(head[12:]) != copiesSum(section) {
+		return nil, fmt.Errorf("%w: bad checksum of copies", ErrCorrupt)
+	}
+	return section, nil
+}
+
+// add takes in a section that ends at end.
+func (c *Copies) add(n int, section []byte, end int64) error {
+	set := int(binary.LittleEndian.Uint32(section[4:]))
+	distances := section[copiesHeader+set:]
+	rows := roaring.New()
+	if err := rows.UnmarshalBinary(section[copiesHeader : copiesHeader+set]); err != nil {
+		return fmt.Errorf("%w: copies of shard %d: %w", ErrCorrupt, n, err)
+	}
+	if rows.IsEmpty() || int64(rows.Maximum()) >= int64(c.shards[n].Rows) {
+		return fmt.Errorf("%w: copies of shard %d that are not its rows", ErrCorrupt, n)
+	}
+	of := &c.of[n]
+	of.rows, of.at, of.size = rows, end-int64(len(distances)), len(distances)
+	c.rows += int64(rows.GetCardinality()) //nolint:gosec // 32 bits
+	originals, err := c.originals(n, distances)
+	if err != nil {
+		return err
+	}
+	var rels []uint32
+	last := -1
+	needed := func() {
+		if len(rels) == 0 {
+			return
+		}
+		if c.of[last].needed == nil {
+			c.of[last].needed = roaring.New()
+		}
+		c.of[last].needed.AddMany(rels)
+		rels = rels[:0]
+	}
+	for _, row := range originals {
+		m := c.Shard(row)
+		if m < 0 || c.copied(m, row) {
+			return fmt.Errorf("%w: a row of shard %d is a copy of row %d, which is none to copy", ErrCorrupt, n, row)
+		}
+		if m != last {
+			needed()
+			last = m
+		}
+		rels = append(rels, uint32(row-c.shards[m].First)) //nolint:gosec // its place in a shard
+		of.last = max(of.last, m)
+	}
+	needed()
+	return nil
+}
+
+// copied reports whether a row of shard m is a copy itself.
+func (c *Copies) copied(m int, row int64) bool {
+	rows := c.of[m].rows
+	return rows != nil && rows.Contains(uint32(row-c.shards[m].First)) //nolint:gosec // its place in a shard
+}
+
+// originals are those of the copies of a shard, in order.
+func (c *Copies) originals(n int, distances []byte) ([]int64, error) {
+	rows := make([]int64, 0, c.of[n].rows.GetCardinality())
+	for it := c.of[n].rows.Iterator(); it.HasNext(); {
+		row := c.shards[n].First + int64(it.Next())
+		d, size := binary.Uvarint(distances)
+		if size <= 0 || d == 0 || d > uint64(row) { //nolint:gosec // no row is negative
+			return nil, fmt.Errorf("%w: copies of shard %d without their originals", ErrCorrupt, n)
+		}
+		distances = distances[size:]
+		rows = append(rows, row-int64(d)) //nolint:gosec // at most row
+	}
+	if len(distances) > 0 {
+		return nil, fmt.Errorf("%w: originals of shard %d without their copies", ErrCorrupt, n)
+	}
+	return rows, nil
+}
+
+// Count is how many copies there are.
+func (c *Copies) Count() int64 { return c.rows }
+
+// Rows are the copies of shard n by their place in it, nil for none. They must not
+// be changed.
+func (c *Copies) Rows(n int) *roaring.Bitmap { return c.of[n].rows }
+
+// Needed are the rows of shard n, by their place in it, that others are copies of;
+// nil for none. They must not be changed.
+func (c *Copies) Needed(n int) *roaring.Bitmap { return c.of[n].needed }
+
+// Last is the last shard that has originals of the copies of shard n.
+func (c *Copies) Last(n int) int { return c.of[n].last }
+
+// Shard is the shard that a row is in, -1 for none.
+func (c *Copies) Shard(row int64) int {
+	n := sort.Search(len(c.shards), func(i int) bool { return c.shards[i].First > row }) - 1
+	if n < 0 || row-c.shards[n].First >= int64(c.shards[n].Rows) {
+		return -1
+	}
+	return n
+}
+
+// Originals are the rows of the job that those of Rows(n) are copies of, one for
+// each, read from the object that ReadCopies has read.
+func (c *Copies) Originals(r io.ReaderAt, n int) ([]int64, error) {
+	distances := make([]byte, c.of[n].size)
+	if _, err := r.ReadAt(distances, c.of[n].at); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read the originals of shard %d: %w", n, err)
+	}
+	return c.originals(n, distances)
+}
