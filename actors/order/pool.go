@@ -17,6 +17,7 @@ type Row[T any] struct {
 	Text     string
 	Position int64 // index within the input
 	Batch    int   // rows of an earlier batch can be sent first with Expedite
+	Share    int   // rows that were dealt to be together; prefixes of a lower number go first
 	Avoid    Port  // goes elsewhere first; None where any will do
 	hash     uint64
 	class    class
@@ -33,7 +34,7 @@ type Pool[T any] struct {
 	front  []Row[T]
 	single cells[T]             // rows that share no prefix worth a thought
 	groups map[uint64]*group[T] // by hash of the prefix
-	open   []*group[T]          // nobody's, longest expected first
+	open   []*group[T]          // nobody's, by share, longest expected first
 	desks  map[Port]*desk[T]
 	ranked int64 // answers learned when groups were last ranked
 	size   int
@@ -43,9 +44,10 @@ type Pool[T any] struct {
 
 // A group is rows that share a long prefix.
 type group[T any] struct {
-	hash uint64
-	rows cells[T]
-	rank float64
+	hash  uint64
+	share int // of the row that came first
+	rows  cells[T]
+	rank  float64
 }
 
 // A desk holds the groups that one port is working on, in turn. Were it one
@@ -82,6 +84,7 @@ func (p *Pool[T]) Add(rows []Row[T]) {
 	for i := range rows {
 		r := &rows[i]
 		r.class = classOf(len(r.Text), r.Position, p.total)
+		p.prefixes.many = p.prefixes.many || r.Share > 0
 		var again bool
 		r.hash, again = p.prefixes.see(r.Text)
 		changed = changed || again
@@ -256,7 +259,7 @@ func (p *Pool[T]) place(r Row[T]) {
 	}
 	g := p.groups[r.hash]
 	if g == nil {
-		g = &group[T]{hash: r.hash}
+		g = &group[T]{hash: r.hash, share: r.Share}
 		p.groups[r.hash] = g
 		p.open = append(p.open, g)
 		p.ranked = -1
@@ -297,6 +300,8 @@ func (p *Pool[T]) rank() {
 	}
 	slices.SortStableFunc(p.open, func(a, b *group[T]) int {
 		switch {
+		case a.share != b.share: // a later one may not be here as a whole
+			return cmp.Compare(a.share, b.share)
 		case a.rank != b.rank:
 			if a.rank > b.rank {
 				return -1

@@ -1,14 +1,14 @@
 package order
 
-import "hash/maphash"
+import "github.com/cespare/xxhash/v2"
 
 // prefixes finds out at which length the texts of a job share prefixes, so
 // that it pays to keep those together: the length at which the most bytes
 // would be read again and again. It looks at a sample of the rows, and only at
 // lengths of 256 bytes times a power of two.
 type prefixes struct {
-	seed  maphash.Seed
 	cache int64 // bytes of text that a server remembers
+	many  bool  // rows were dealt by prefixes: those of the job are more than are seen at a time
 	depth int   // the level chosen; none where sharing does not pay
 
 	seen  int
@@ -37,7 +37,7 @@ const (
 )
 
 func newPrefixes() *prefixes {
-	p := &prefixes{seed: maphash.MakeSeed(), cache: assumedCache, depth: none}
+	p := &prefixes{cache: assumedCache, depth: none}
 	for i := range p.level {
 		p.level[i].hashes = make(map[uint64]struct{})
 	}
@@ -52,7 +52,7 @@ func (p *prefixes) see(text string) (hash uint64, changed bool) {
 	}
 	p.seen++
 	p.bytes += int64(len(text))
-	p.walk(text, levels-1, func(level int, h uint64) {
+	walk(text, levels-1, func(level int, h uint64) {
 		p.level[level].rows++
 		p.level[level].hashes[h] = struct{}{}
 		if level == p.depth {
@@ -72,8 +72,9 @@ func (p *prefixes) see(text string) (hash uint64, changed bool) {
 	return hash, changed
 }
 
-// walk calls f with the hash of each prefix of text up to the level.
-func (p *prefixes) walk(text string, last int, f func(level int, hash uint64)) {
+// walk calls f with the hash of each prefix of text up to the level. None is 0. It
+// is the same everywhere, so that whoever reads an input again groups it alike.
+func walk(text string, last int, f func(level int, hash uint64)) {
 	var hash uint64
 	from := 0
 	for level := range last + 1 {
@@ -81,7 +82,7 @@ func (p *prefixes) walk(text string, last int, f func(level int, hash uint64)) {
 		if len(text) < to {
 			return
 		}
-		hash = hash*0x9E3779B97F4A7C15 + maphash.String(p.seed, text[from:to]) | 1
+		hash = hash*0x9E3779B97F4A7C15 + xxhash.Sum64String(text[from:to]) | 1
 		f(level, hash)
 		from = to
 	}
@@ -96,7 +97,7 @@ func (p *prefixes) choose() {
 		s := &p.level[i]
 		length := int64(shortest) << i
 		distinct := int64(len(s.hashes))
-		if distinct*length <= p.cache/2 {
+		if !p.many && distinct*length <= p.cache/2 {
 			continue
 		}
 		if saved := float64(int64(s.rows)-distinct) * float64(length); saved > best {
@@ -110,6 +111,6 @@ func (p *prefixes) hash(text string) (hash uint64) {
 	if p.depth == none || len(text) < shortest<<p.depth {
 		return 0
 	}
-	p.walk(text, p.depth, func(_ int, h uint64) { hash = h })
+	walk(text, p.depth, func(_ int, h uint64) { hash = h })
 	return hash
 }
