@@ -233,7 +233,7 @@ func (j *job) drainResults(c actor.Context) {
 func (j *job) onPartCommitted(c actor.Context, m partCommitted) {
 	j.advanced = true
 	j.doesNoHarm(c)
-	w := j.owner.Committed(m.worker, m.part)
+	w := j.owner.Committed(m.worker, m.part, time.Now())
 	j.serve(c)
 	if w != nil {
 		j.tell(c, w)

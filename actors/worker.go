@@ -18,6 +18,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
 )
 
 // Messages a worker receives.
@@ -110,9 +111,7 @@ func (w *worker) onStarted(c actor.Context) {
 	if w.job.schema.Embedding {
 		answer = 4 * int64(w.job.spec.Model.Dimension)
 	}
-	w.loader = work.NewLoader(w.memory, w.job.manifest.Shards, func(ctx context.Context, n int) (*shard.Reader, error) {
-		return archive.OpenShard(ctx, w.cfg.Blob, w.job.id, w.job.spec, n, w.job.manifest.Shards[n])
-	})
+	w.loader = work.NewLoader(w.memory, w.job.manifest.Shards, w.openShard)
 	w.sender = work.NewSender(w.memory, w.job.manifest.Rows, answer)
 	// A part gathers for one interval and is recorded while most of the next
 	// gathers; a heartbeat may have to be repeated.
@@ -222,6 +221,22 @@ func (w *worker) load(c actor.Context) {
 		err := w.storage.Wait(ctx, func() error { return load.Run(ctx) })
 		return func(c actor.Context) { w.onLoaded(c, load, err) }
 	})
+}
+
+// openShard opens the shard of a span. What an owner of an earlier version assigns
+// it does not describe: there is a manifest then.
+func (w *worker) openShard(ctx context.Context, s assign.Span) (*shard.Reader, error) {
+	if s.Of.Rows == 0 {
+		m, err := archive.ReadManifest(ctx, w.cfg.Blob, &store.Record{Job: rowmill.Job{ID: w.job.id}})
+		switch {
+		case err != nil:
+			return nil, err
+		case s.Shard >= len(m.Shards):
+			return nil, fmt.Errorf("open shard %d: the manifest has %d", s.Shard, len(m.Shards))
+		}
+		s.Of = m.Shards[s.Shard]
+	}
+	return archive.OpenShard(ctx, w.cfg.Blob, w.job.id, w.job.spec, s.Shard, s.Of)
 }
 
 func (w *worker) onLoaded(c actor.Context, load work.Load, err error) {

@@ -2,6 +2,7 @@ package assign
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
 
@@ -17,6 +18,7 @@ type State string
 const (
 	Elsewhere State = "elsewhere"
 	Free      State = "free"      // nobody has it
+	Copy      State = "copy"      // it gets the answer of an equal row, once that is committed
 	Assigned  State = "assigned"  // a worker has it
 	Finished  State = "finished"  // and its answer stands
 	Written   State = "written"   // in a part that is durable
@@ -30,14 +32,19 @@ const (
 //	 └──────release─────┘                                        │
 //	                    └─────────────────write──────────────────┘
 //
+// A copy is assigned to nobody: it is written once its original is committed. Only
+// one that a worker has from before runs as other rows do.
+//
 // The owner of a job keeps one for all its rows; a row is written there as
 // soon as its part is reported, since an answer is seen by its worker only.
 // Each worker keeps one for the rows it has, in which a free row is one that it
 // gives back, and a committed one is gone. A row is in one state at a time, and
 // who breaks that loses or repeats it.
 type book struct {
-	free, finished, written, committed Rows
-	assigned                           map[string]*Rows // by worker
+	free, copies, finished, written, committed Rows
+	assigned                                   map[string]*Rows // by worker
+	holders                                    map[int][]*Rows  // those of workers that have rows of a shard
+	held                                       int64            // how many rows are assigned
 }
 
 // newBook is the book of a job with these shards, of which parts are recorded.
@@ -71,14 +78,57 @@ func span(from, to int) *roaring.Bitmap {
 // assign gives rows to a worker.
 func (b *book) assign(worker string, shard int, rows *roaring.Bitmap) {
 	b.free.Remove(shard, rows)
-	b.of(worker).Add(shard, rows)
+	b.copies.Remove(shard, rows)
+	have := b.of(worker)
+	if had := have.CountOf(shard); had == 0 && !rows.IsEmpty() {
+		if b.holders == nil {
+			b.holders = make(map[int][]*Rows)
+		}
+		b.holders[shard] = append(b.holders[shard], have)
+	}
+	before := have.Count()
+	have.Add(shard, rows)
+	b.held += have.Count() - before
+}
+
+// set says which rows of a shard are copies, nil for none, as far as nobody has them.
+func (b *book) set(shard int, copies *roaring.Bitmap) {
+	if copies == nil {
+		copies = roaring.New()
+	}
+	if had := b.copies.Of(shard); had != nil {
+		others := roaring.AndNot(had, copies)
+		b.copies.Remove(shard, others)
+		b.free.Add(shard, others)
+	}
+	rows := b.free.In(shard, copies)
+	b.free.Remove(shard, rows)
+	b.copies.Add(shard, rows)
+}
+
+// take takes rows of a shard from a worker.
+func (b *book) take(have *Rows, shard int, rows *roaring.Bitmap) {
+	before := have.Count()
+	have.Remove(shard, rows)
+	b.held -= before - have.Count()
+	if before > have.Count() && have.CountOf(shard) == 0 {
+		b.leave(have, shard)
+	}
+}
+
+// leave notes that a worker has no row of a shard any more.
+func (b *book) leave(have *Rows, shard int) {
+	rest := slices.DeleteFunc(b.holders[shard], func(r *Rows) bool { return r == have })
+	if b.holders[shard] = rest; len(rest) == 0 {
+		delete(b.holders, shard)
+	}
 }
 
 // release frees those of some rows that are assigned to a worker.
 func (b *book) release(worker string, shard int, rows *roaring.Bitmap) {
 	have := b.of(worker)
 	rows = have.In(shard, rows)
-	have.Remove(shard, rows)
+	b.take(have, shard, rows)
 	b.free.Add(shard, rows)
 }
 
@@ -88,7 +138,9 @@ func (b *book) releaseAll(worker string) int64 {
 	have := b.of(worker)
 	for n, rows := range have.shards {
 		b.free.Add(n, rows)
+		b.leave(have, n)
 	}
+	b.held -= have.Count()
 	delete(b.assigned, worker)
 	return have.Count()
 }
@@ -97,7 +149,7 @@ func (b *book) releaseAll(worker string) int64 {
 func (b *book) finish(worker string, shard int, rows *roaring.Bitmap) {
 	have := b.of(worker)
 	rows = have.In(shard, rows)
-	have.Remove(shard, rows)
+	b.take(have, shard, rows)
 	b.finished.Add(shard, rows)
 }
 
@@ -116,10 +168,11 @@ func (b *book) commit(shard int, rows *roaring.Bitmap) {
 // forget takes rows out of the book.
 func (b *book) forget(shard int, rows *roaring.Bitmap) {
 	b.free.Remove(shard, rows)
+	b.copies.Remove(shard, rows)
 	b.finished.Remove(shard, rows)
 	b.written.Remove(shard, rows)
-	for _, have := range b.assigned {
-		have.Remove(shard, rows)
+	for _, have := range slices.Clone(b.holders[shard]) {
+		b.take(have, shard, rows)
 	}
 }
 
@@ -141,6 +194,8 @@ func (b *book) where(shard, row int) (state State, worker string) {
 	switch {
 	case b.free.Has(shard, row):
 		return Free, ""
+	case b.copies.Has(shard, row):
+		return Copy, ""
 	case b.finished.Has(shard, row):
 		return Finished, ""
 	case b.written.Has(shard, row):

@@ -3,6 +3,7 @@ package assign
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -51,7 +52,7 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 			if proposal.Repeat {
 				t.Fatal("part of open rows refused")
 			}
-			o.Committed("w", p)
+			o.Committed("w", p, time.Unix(0, 0))
 			l.Add(proposal.Record)
 			records = append(records, proposal.Record)
 			if l.Mergeable(shard) && rapid.Bool().Draw(t, "merge now") {

@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -82,9 +83,16 @@ func (h *hand) writePart() {
 type site struct {
 	t       *rapid.T
 	shards  []shard.Info
+	groups  []byte        // of the first rows
+	copies  *shard.Copies // nil for none
 	records []store.Part
 	pending []Proposal // that are being committed
 	owner   *Owner
+	listed  []byte // the list of copies
+	copied  []Part // that the owner has begun to write
+	older   bool   // the owner knows no copies, and has all rows run
+	olders  bool   // there was such an owner
+	read    int    // shards that the owner knows: the first one reads the input while rows run
 	epoch   int64
 	hands   []*hand
 	made    int
@@ -107,12 +115,115 @@ func carry[T any](t *rapid.T, m T) T {
 
 func (s *site) newOwner() {
 	s.epoch++
-	s.pending = nil // what an owner is committing when it dies the store may refuse
+	s.pending, s.copied = nil, nil // what an owner is committing when it dies the store may refuse
 	var err error
-	if s.owner, err = NewOwner(s.shards, s.records); err != nil {
+	if s.epoch > 1 {
+		s.read = len(s.shards)
+	}
+	whole := s.read == len(s.shards)
+	if !whole { // it hears of shards while the input is read
+		s.owner, err = NewOwner(nil, nil)
+	} else {
+		s.owner, err = NewOwner(s.shards, s.records)
+	}
+	if err != nil {
 		s.t.Fatal(err)
 	}
+	if n := s.read; !whole {
+		s.read = 0
+		s.readOn(n)
+	}
+	s.owner.Group(s.groups)
+	if whole && !s.older {
+		s.owner.Copies(s.copies)
+	}
 	s.owner.Assigning = s.epoch == 1
+}
+
+// readOn has the owner know so many further shards, if there are as many.
+func (s *site) readOn(n int) {
+	n = min(n, len(s.shards)-s.read)
+	var copies []*roaring.Bitmap
+	for i := s.read; i < s.read+n; i++ {
+		copies = append(copies, s.copiesOf(i))
+	}
+	s.owner.Append(s.shards[s.read:s.read+n], copies)
+	if s.read += n; n > 0 && s.read == len(s.shards) {
+		s.owner.Copies(s.copies)
+	}
+}
+
+// copiesOf are the copies of a shard, nil for none.
+func (s *site) copiesOf(n int) *roaring.Bitmap {
+	if s.copies == nil {
+		return nil
+	}
+	return s.copies.Rows(n)
+}
+
+// drawCopies has rows be equal to earlier ones.
+func (s *site) drawCopies() {
+	var list bytes.Buffer
+	w := shard.NewCopiesWriter(&list)
+	one := rapid.IntRange(1, 6).Draw(s.t, "of so many rows one is a copy")
+	far := rapid.Int64Range(1, 900).Draw(s.t, "originals are so far before")
+	var originals []int64
+	for n, info := range s.shards {
+		rows, distances := roaring.New(), []int64(nil)
+		for rel := range info.Rows {
+			row := info.First + int64(rel)
+			if h := (row*2654435761 + 12345) % 1000; len(originals) > 0 && h%int64(one) == 0 {
+				from := originals[max(0, int64(len(originals))-1-h*far/1000)]
+				rows.Add(uint32(rel))
+				distances = append(distances, row-from)
+				continue
+			}
+			originals = append(originals, row)
+		}
+		if !rows.IsEmpty() {
+			if err := w.Add(n, rows, distances); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.listed = list.Bytes()
+	var err error
+	if s.copies, err = shard.ReadCopies(bytes.NewReader(s.listed), int64(len(s.listed)), s.shards); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// copy begins to write the copies of a shard, of which each original is done.
+func (s *site) copy() {
+	n, rows, ok := s.owner.Copyable()
+	if !ok {
+		return
+	}
+	originals, err := s.copies.Originals(bytes.NewReader(s.listed), n)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i, rel := range s.copies.Rows(n).ToArray() {
+		m := s.copies.Shard(originals[i])
+		if rows.Contains(rel) && !s.owner.book.committed.Has(m, int(originals[i]-s.shards[m].First)) {
+			s.t.Fatalf("row %d of shard %d is to be copied from row %d, which is not done", rel, n, originals[i])
+		}
+	}
+	s.made++
+	s.copied = append(s.copied, Part{Key: fmt.Sprint("copies-", s.made), Shard: n, Rows: NewRowSet(rows)})
+}
+
+// writtenCopies tells the owner of what it has begun to copy.
+func (s *site) writtenCopies() {
+	for _, p := range s.copied {
+		if made := s.owner.Copied(p); !made.Repeat {
+			s.pending = append(s.pending, made)
+		}
+	}
+	s.copied = nil
 }
 
 func (s *site) newHand() {
@@ -171,9 +282,12 @@ func (s *site) hear(r *Heartbeat) *Assignee {
 
 // commit records what was proposed.
 func (s *site) commit() {
+	if s.read < len(s.shards) { // nothing is recorded yet
+		return
+	}
 	for _, p := range s.pending {
 		s.records = append(s.records, p.Record)
-		s.owner.Committed(p.Worker, p.Part)
+		s.owner.Committed(p.Worker, p.Part, time.Unix(0, 0))
 	}
 	s.pending = nil
 }
@@ -203,6 +317,9 @@ func (s *site) run(h *hand, n int) {
 			some.Add(rel)
 			h.Finished(shard, int(rel))
 			key := fmt.Sprint(shard, "/", rel)
+			if rows := s.copiesOf(shard); rows != nil && rows.Contains(rel) && !s.olders {
+				s.t.Fatalf("row %s was run, which is a copy", key)
+			}
 			if s.runs[key]++; s.runs[key] > 1 && !s.lost[key] {
 				s.t.Fatalf("row %s was run twice although no worker was lost that had it", key)
 			}
@@ -220,14 +337,32 @@ func TestOwnerAndWorkersLoseNoRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &site{t: t, runs: make(map[string]int), lost: make(map[string]bool)}
 		for range rapid.IntRange(1, 4).Draw(t, "shards") {
-			s.shards = append(s.shards, shard.Info{Rows: rapid.IntRange(1, 400).Draw(t, "rows"), Bytes: 1 << 20})
+			info := shard.Info{Rows: rapid.IntRange(1, 400).Draw(t, "rows"), Bytes: 1 << 20}
+			if n := len(s.shards); n > 0 {
+				info.First = s.shards[n-1].First + int64(s.shards[n-1].Rows)
+			}
+			s.shards = append(s.shards, info)
 		}
+		if rapid.Bool().Draw(t, "dealt") { // in shares, of all shards or the first of them
+			s.groups = make([]byte, rapid.IntRange(1, 1600).Draw(t, "rows with groups"))
+			for i := range s.groups {
+				s.groups[i] = byte(i * 37)
+			}
+			for i := range s.shards {
+				s.shards[i].Bytes = rapid.Int64Range(1<<20, 8<<20).Draw(t, "bytes")
+			}
+		}
+		if rapid.Bool().Draw(t, "equal rows") {
+			s.drawCopies()
+		}
+		s.read = rapid.IntRange(0, len(s.shards)).Draw(t, "shards read at first")
 		s.newOwner()
 		s.newHand()
 		for range rapid.IntRange(0, 150).Draw(t, "steps") {
 			s.step()
 			s.check()
 		}
+		s.readOn(len(s.shards))
 		for _, h := range s.hands { // from here on nothing is lost
 			h.Adopt(s.epoch, fmt.Sprint(s.epoch))
 		}
@@ -252,6 +387,8 @@ func TestOwnerAndWorkersLoseNoRow(t *testing.T) {
 					h.writePart()
 				}
 			}
+			s.copy()
+			s.writtenCopies()
 			s.commit()
 			s.check()
 		}
@@ -277,7 +414,11 @@ func (s *site) allDone() bool {
 // check looks whether the owner has each row in one state, and no worker has a
 // row in two.
 func (s *site) check() {
-	for n, info := range s.shards {
+	whole, shared := 0, int64(0)
+	for n, info := range s.shards[:s.read] {
+		if s.owner.book.committed.CountOf(n) == info.Rows {
+			whole++
+		}
 		if count, all := s.owner.book.count(n); count != info.Rows || int(all.GetCardinality()) != info.Rows {
 			s.t.Fatalf("the owner's book has %d of %d rows of shard %d in %d states", all.GetCardinality(), info.Rows, n, count)
 		}
@@ -287,13 +428,23 @@ func (s *site) check() {
 			}
 		}
 	}
+	if complete, _ := s.owner.Complete(); complete != whole {
+		s.t.Fatalf("the owner knows %d complete shards, want %d", complete, whole)
+	}
+	for _, share := range s.owner.Shares(time.Unix(0, 0)) {
+		shared += share.Assigned
+	}
+	b := s.owner.book
+	if most := b.held + b.written.Count(); shared < b.held || shared > most { // of those that are written some are of workers that are gone
+		s.t.Fatalf("workers share %d rows, want %d to %d", shared, b.held, most)
+	}
 }
 
 // count returns how many rows of a shard are in some state, each as often as it
 // is, and which those are.
 func (b *book) count(shard int) (count int, all *roaring.Bitmap) {
 	all = roaring.New()
-	states := []*Rows{&b.free, &b.finished, &b.written, &b.committed}
+	states := []*Rows{&b.free, &b.copies, &b.finished, &b.written, &b.committed}
 	for _, rows := range b.assigned {
 		states = append(states, rows)
 	}
@@ -316,7 +467,13 @@ func (s *site) step() {
 		s.newHand()
 		return
 	}
-	switch rapid.IntRange(0, 14).Draw(t, "step") {
+	switch rapid.IntRange(0, 17).Draw(t, "step") {
+	case 16:
+		s.copy()
+	case 17:
+		s.writtenCopies()
+	case 15:
+		s.readOn(rapid.IntRange(1, 2).Draw(t, "shards read"))
 	case 13, 14:
 		s.commit()
 	case 12: // a report arrives after those that were made later
@@ -347,6 +504,8 @@ func (s *site) step() {
 		if !rapid.Bool().Draw(t, "owner dies") {
 			return
 		}
+		s.older = s.read == len(s.shards) && rapid.IntRange(0, 4).Draw(t, "owner of the version before") == 0
+		s.olders = s.olders || s.older
 		s.newOwner()
 		for _, h := range s.hands {
 			if h.stopped {

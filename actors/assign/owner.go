@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/RoaringBitmap/roaring/v2"
+
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
@@ -16,13 +18,22 @@ type Owner struct {
 	Assigning bool // every earlier worker has been heard, or waited for long enough
 	Nodes     int  // that could work for the job, as far as is known
 
-	shards  []shard.Info
+	rows    int64 // of all shards
 	book    *book
 	plan    *plan
 	workers map[string]*Assignee
+	sorted  []*Assignee     // the same, by name
+	counts  counts          // of them
+	due     []*Assignee     // to be looked at by Serve
+	dueAll  bool            // the same of all of them: rows have become free
 	retired map[string]bool // workers that must let go of what they have
 	split   time.Time       // since when some workers' nodes can use the bucket, and some cannot
 	known   map[string]bool // keys of the parts of earlier owners
+	copies  copies
+
+	complete int              // shards of which all rows are committed
+	nodes    map[string]*pace // by address
+	paces    map[string]*pace // the same by worker, those that are gone included
 }
 
 // An Assignee is a worker of the job as its owner knows it.
@@ -37,6 +48,20 @@ type Assignee struct {
 	parts   map[string]*reported
 	taken   int64 // number of the last batch of rows taken back
 	revoked Revocation
+	counted counts // what the owner's counts have of it
+}
+
+// counts are how many workers are in some states. With them a heartbeat costs the
+// same however many workers there are.
+type counts struct {
+	working int // have engines and stay
+	hungry  int // could get rows now, and have nothing to do
+	idle    int // have rows that could be given back, and no engine
+	away    int // cannot use the bucket
+}
+
+func (c counts) plus(d counts, times int) counts {
+	return counts{c.working + times*d.working, c.hungry + times*d.hungry, c.idle + times*d.idle, c.away + times*d.away}
 }
 
 // A reported part is one of which a worker has not heard yet that it may forget
@@ -61,14 +86,52 @@ func NewOwner(shards []shard.Info, parts []store.Part) (*Owner, error) {
 		return nil, err
 	}
 	o := &Owner{
-		shards: shards, book: b, plan: newPlan(shards, &b.free),
+		rows: rowsIn(shards), book: b, plan: newPlan(shards, &b.free),
 		workers: make(map[string]*Assignee), retired: make(map[string]bool), known: make(map[string]bool),
+		nodes: make(map[string]*pace), paces: make(map[string]*pace),
+	}
+	for n := range shards {
+		if o.whole(n) {
+			o.complete++
+		}
 	}
 	for _, p := range parts {
 		o.known[p.Key] = true
 	}
 	return o, nil
 }
+
+// Group has the rows of which it is given the group, the first of the job, dealt by
+// groups: order.Groups says which a row has. What workers have is theirs.
+func (o *Owner) Group(groups []byte) {
+	if len(groups) > 0 {
+		o.plan.deal = newDeal(o.plan.shards, o.plan.free, groups)
+	}
+}
+
+// Append takes in shards that follow those there are, while the input of a job is
+// still being read, and which of their rows are copies: of each shard, nil for none.
+func (o *Owner) Append(shards []shard.Info, copies []*roaring.Bitmap) {
+	for i, info := range shards {
+		o.book.free.Add(len(o.plan.shards)+i, span(0, info.Rows))
+		if i < len(copies) {
+			o.book.set(len(o.plan.shards)+i, copies[i])
+		}
+	}
+	o.plan.grow(shards)
+	o.rows += rowsIn(shards)
+	o.dueAll = true
+}
+
+func rowsIn(shards []shard.Info) (rows int64) {
+	for _, s := range shards {
+		rows += int64(s.Rows)
+	}
+	return rows
+}
+
+// Shards is how many shards there are, as far as is known.
+func (o *Owner) Shards() int { return len(o.plan.shards) }
 
 // Hear takes a heartbeat in. It returns the parts in it that are new. A nil
 // worker has to stop.
@@ -81,6 +144,7 @@ func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal
 			o.retired[h.Worker] = true
 			return nil, nil
 		}
+		o.paces[h.Worker] = o.pace(a, now)
 	}
 	a.heard = now
 	if a.last != nil && h.Number <= a.last.Number { // overtaken on its way
@@ -93,17 +157,19 @@ func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal
 	if h.Batch > a.taken {
 		a.taken = h.Batch
 		for _, s := range h.Back {
-			o.book.release(a.Worker, s.Shard, s.Rows.Bitmap)
+			o.release(a.Worker, s.Shard, s.Rows.Bitmap)
 		}
 	}
-	return a, o.hearParts(a, h.Parts)
+	parts = o.hearParts(a, h.Parts)
+	o.look(a)
+	return a, parts
 }
 
 // Stranded are the workers whose nodes have not been able to use the bucket for
 // as long as patience in which those of others were: what they have finished
 // should not wait for them any longer. It is to be asked from time to time.
 func (o *Owner) Stranded(patience time.Duration, now time.Time) (stranded []*Assignee) {
-	for _, a := range o.Workers() {
+	for _, a := range o.sorted {
 		if a.away() >= patience && patience > 0 {
 			stranded = append(stranded, a)
 		}
@@ -121,19 +187,12 @@ func (o *Owner) Stranded(patience time.Duration, now time.Time) (stranded []*Ass
 }
 
 // Away is how many workers' nodes cannot use the bucket.
-func (o *Owner) Away() (count int) {
-	for _, a := range o.workers {
-		if a.away() > 0 {
-			count++
-		}
-	}
-	return count
-}
+func (o *Owner) Away() int { return o.counts.away }
 
 // Waits is what all workers that have servers are kept waiting for, or the first
 // of them where that differs; empty where one is not.
 func (o *Owner) Waits() (waits string) {
-	for _, a := range o.Workers() {
+	for _, a := range o.sorted {
 		switch {
 		case a.last == nil || a.last.Ports == 0:
 		case a.last.Waits == "":
@@ -146,13 +205,7 @@ func (o *Owner) Waits() (waits string) {
 }
 
 // Done reports whether all rows are.
-func (o *Owner) Done() bool {
-	rows := int64(0)
-	for _, s := range o.shards {
-		rows += int64(s.Rows)
-	}
-	return o.book.committed.Count() == rows
-}
+func (o *Owner) Done() bool { return o.book.committed.Count() == o.rows }
 
 func (a *Assignee) away() time.Duration {
 	if a.last == nil {
@@ -183,15 +236,20 @@ func (o *Owner) hearParts(a *Assignee, parts []Part) (fresh []Proposal) {
 // are in another part.
 func (o *Owner) propose(a *Assignee, p Part) Proposal {
 	if o.book.past(p.Shard, p.Rows.Bitmap) {
-		o.book.release(a.Worker, p.Shard, p.Rows.Bitmap)
+		o.release(a.Worker, p.Shard, p.Rows.Bitmap)
 		return Proposal{Worker: a.Worker, Part: p, Repeat: true}
 	}
+	return o.proposal(a.Worker, p)
+}
+
+// proposal is a part of rows that are in no other.
+func (o *Owner) proposal(worker string, p Part) Proposal {
 	o.book.write(p.Shard, p.Rows.Bitmap)
 	rec := store.Part{Key: p.Key, Shard: p.Shard, Rows: int64(p.Rows.GetCardinality()), Totals: p.Totals, Size: p.Size}
-	if rec.Complete = rec.Rows == int64(o.shards[p.Shard].Rows); !rec.Complete {
+	if rec.Complete = rec.Rows == int64(o.plan.shards[p.Shard].Rows); !rec.Complete {
 		rec.Accepted, _ = p.Rows.ToBytes() // writing to memory cannot fail
 	}
-	return Proposal{Worker: a.Worker, Part: p, Record: rec}
+	return Proposal{Worker: worker, Part: p, Record: rec}
 }
 
 // possible reports whether all rows of a heartbeat are of the job.
@@ -210,26 +268,85 @@ func (o *Owner) join(h *Heartbeat) *Assignee {
 	for n, rows := range holds.shards {
 		o.plan.touch(n)
 		free, done := o.book.free.In(n, rows), o.book.committed.In(n, rows)
+		free.Or(o.book.copies.In(n, rows))
 		if free.GetCardinality()+done.GetCardinality() != rows.GetCardinality() {
 			return nil
 		}
 	}
 	for n, rows := range holds.shards {
-		o.book.assign(h.Worker, n, o.book.free.In(n, rows))
+		have := o.book.free.In(n, rows)
+		have.Or(o.book.copies.In(n, rows))
+		o.book.assign(h.Worker, n, have)
 	}
 	a := &Assignee{Worker: h.Worker, Address: h.Address, parts: make(map[string]*reported)}
 	o.workers[h.Worker] = a
+	at, _ := slices.BinarySearchFunc(o.sorted, a, byName)
+	o.sorted = slices.Insert(o.sorted, at, a)
 	return a
 }
 
-// Committed notes that a part is recorded. It returns its worker, nil where
+func byName(a, b *Assignee) int { return cmp.Compare(a.Worker, b.Worker) }
+
+// release frees rows of a worker, which others may get.
+func (o *Owner) release(worker string, shard int, rows *roaring.Bitmap) {
+	o.book.release(worker, shard, rows)
+	o.dueAll = true
+}
+
+// look notes what has changed with a worker, and that it is to be served.
+func (o *Owner) look(a *Assignee) {
+	o.count(a, a.counts())
+	o.due = append(o.due, a)
+}
+
+// count replaces what the owner's counts have of a worker.
+func (o *Owner) count(a *Assignee, now counts) {
+	o.counts = o.counts.plus(a.counted, -1).plus(now, 1)
+	a.counted = now
+}
+
+// counts are those of one worker.
+func (a *Assignee) counts() (c counts) {
+	if a.last == nil {
+		return c
+	}
+	stays := a.last.Ports > 0 && !a.last.Leaves
+	c.working = one(stays)
+	c.hungry = one(a.servable() && a.last.Hungry)
+	c.idle = one(a.last.Ports == 0 && a.revocable())
+	c.away = one(a.away() > 0)
+	return c
+}
+
+func one(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// servable reports whether a worker could get rows now.
+func (a *Assignee) servable() bool {
+	return a.last != nil && !a.last.Leaves && len(a.unseen) == 0 && a.last.Ports > 0 && a.last.Want
+}
+
+// revocable reports whether a worker has rows that could be asked back.
+func (a *Assignee) revocable() bool {
+	return a.last != nil && !a.last.Leaves && a.last.Recalled >= a.revoked.Number && a.last.Ready > 0
+}
+
+// Committed notes that a part is recorded now. It returns its worker, nil where
 // that is gone.
-func (o *Owner) Committed(worker string, p Part) *Assignee {
-	o.book.commit(p.Shard, p.Rows.Bitmap)
+func (o *Owner) Committed(worker string, p Part, now time.Time) *Assignee {
+	o.commit(worker, p, now)
 	a := o.workers[worker]
-	if a != nil && a.parts[p.Key] != nil {
+	if a == nil {
+		return nil
+	}
+	if a.parts[p.Key] != nil {
 		a.parts[p.Key].acked = true
 	}
+	o.due = append(o.due, a) // it has fewer rows than before
 	return a
 }
 
@@ -250,25 +367,30 @@ func (o *Owner) Assignment(a *Assignee) *Assignment {
 // and the next ones.
 const spansPerBatch = 4
 
-// Serve assigns rows to those who have room, and revokes some where a worker
-// has nothing to do and another has rows waiting. It returns whose assignments
-// have changed.
+// Serve assigns rows to those who have room and of whom something is new, and to
+// others where rows have become free; and it revokes some where a worker has
+// nothing to do and another has rows waiting. It returns whose assignments have
+// changed.
 func (o *Owner) Serve() (changed []*Assignee) {
 	if !o.Assigning {
 		return nil
 	}
-	hungry := 0
-	for _, a := range o.byNeed() {
-		if a.last == nil || a.last.Leaves || len(a.unseen) > 0 || a.last.Ports == 0 || !a.last.Want {
-			continue
+	look := o.due
+	if o.dueAll {
+		look = slices.Clone(o.sorted)
+	}
+	o.due, o.dueAll = nil, false
+	slices.SortStableFunc(look, func(a, b *Assignee) int { return b.counted.hungry - a.counted.hungry }) // those who have nothing to do first
+	for _, a := range look {
+		if o.Exhausted() {
+			break
 		}
-		if o.assign(a) {
+		if o.workers[a.Worker] == a && a.servable() && o.assign(a) {
+			o.count(a, a.counts())
 			changed = append(changed, a)
-		} else if a.last.Hungry {
-			hungry++
 		}
 	}
-	return append(changed, o.revoke(hungry)...)
+	return append(changed, o.revoke()...)
 }
 
 // assign gives a worker its next spans; false when there are none.
@@ -300,10 +422,7 @@ func (o *Owner) most(a *Assignee) int {
 	if a.last.Hungry || workers < 2 {
 		return most
 	}
-	open := o.book.free.Count()
-	for _, rows := range o.book.assigned {
-		open += rows.Count()
-	}
+	open := o.book.free.Count() + o.book.held
 	if fair := open/int64(workers) - o.book.of(a.Worker).Count(); fair >= leastBatch {
 		return int(min(int64(most), fair))
 	}
@@ -311,14 +430,7 @@ func (o *Owner) most(a *Assignee) int {
 }
 
 // Working is how many workers have engines and stay.
-func (o *Owner) Working() (n int) {
-	for _, a := range o.workers {
-		if a.last != nil && a.last.Ports > 0 && !a.last.Leaves {
-			n++
-		}
-	}
-	return n
-}
+func (o *Owner) Working() int { return o.counts.working }
 
 // leastRevoked is how many rows must wait with a worker to be worth a message.
 const leastRevoked = 2
@@ -326,26 +438,37 @@ const leastRevoked = 2
 // revoke asks those back for rows who have most waiting, so that as many hungry
 // workers get an equal share; and for all rows of a worker that has no engine
 // while others have.
-func (o *Owner) revoke(hungry int) (changed []*Assignee) {
+func (o *Owner) revoke() (changed []*Assignee) {
+	if o.counts.idle > 0 && o.counts.working > 0 {
+		for _, a := range o.sorted {
+			if a.counted.idle > 0 {
+				o.recall(a, a.last.Ready)
+				changed = append(changed, a)
+			}
+		}
+		return changed
+	}
+	hungry := o.counts.hungry
+	if hungry == 0 || !o.Exhausted() {
+		return nil
+	}
 	var most *Assignee
-	for _, a := range o.Workers() {
-		if a.last == nil || a.last.Leaves || a.last.Recalled < a.revoked.Number || a.last.Ready == 0 {
-			continue
-		}
-		if a.last.Ports == 0 && o.Working() > 0 {
-			a.revoked = Revocation{a.revoked.Number + 1, a.last.Ready}
-			changed = append(changed, a)
-			continue
-		}
-		if most == nil || a.last.Ready > most.last.Ready {
+	for _, a := range o.sorted {
+		if a.revocable() && (most == nil || a.last.Ready > most.last.Ready) {
 			most = a
 		}
 	}
-	if hungry == 0 || len(changed) > 0 || most == nil || most.last.Ready < leastRevoked || !o.Exhausted() {
-		return changed
+	if most == nil || most.last.Ready < leastRevoked {
+		return nil
 	}
-	most.revoked = Revocation{most.revoked.Number + 1, most.last.Ready * hungry / (hungry + 1)}
+	o.recall(most, most.last.Ready*hungry/(hungry+1))
 	return append(changed, most)
+}
+
+// recall asks a worker for rows back.
+func (o *Owner) recall(a *Assignee, rows int) {
+	a.revoked = Revocation{a.revoked.Number + 1, rows}
+	o.count(a, a.counts())
 }
 
 // Remove lets a worker go and frees its rows, but for those of parts that it
@@ -353,7 +476,12 @@ func (o *Owner) revoke(hungry int) (changed []*Assignee) {
 func (o *Owner) Remove(a *Assignee) (again int64) {
 	o.plan.forget(a.Worker)
 	delete(o.workers, a.Worker)
+	if at, found := slices.BinarySearchFunc(o.sorted, a, byName); found {
+		o.sorted = slices.Delete(o.sorted, at, at+1)
+	}
+	o.count(a, counts{})
 	o.retired[a.Worker] = true
+	o.dueAll = true
 	return o.book.releaseAll(a.Worker)
 }
 
@@ -384,25 +512,11 @@ func (o *Owner) At(address string) *Assignee {
 // Exhausted reports whether no row is free.
 func (o *Owner) Exhausted() bool { return o.plan.exhausted() }
 
-// Workers are all workers, in an order that does not change.
-func (o *Owner) Workers() []*Assignee {
-	return slices.SortedFunc(maps.Values(o.workers), func(a, b *Assignee) int { return cmp.Compare(a.Worker, b.Worker) })
-}
+// Free is how many rows no worker has, of those that are known.
+func (o *Owner) Free() int64 { return o.book.free.Count() }
 
-// byNeed are the workers, those who have nothing to do first.
-func (o *Owner) byNeed() []*Assignee {
-	all := o.Workers()
-	slices.SortStableFunc(all, func(a, b *Assignee) int {
-		switch hungry := a.last != nil && a.last.Hungry; {
-		case hungry == (b.last != nil && b.last.Hungry):
-			return 0
-		case hungry:
-			return -1
-		}
-		return 1
-	})
-	return all
-}
+// Workers are all workers, in an order that does not change.
+func (o *Owner) Workers() []*Assignee { return slices.Clone(o.sorted) }
 
 // A Place is where a row is.
 type Place struct {
@@ -412,7 +526,7 @@ type Place struct {
 
 // Where says where a row of the job is, by its number in the input.
 func (o *Owner) Where(row int64) (p Place) {
-	n, found := slices.BinarySearchFunc(o.shards, row, func(s shard.Info, row int64) int {
+	n, found := slices.BinarySearchFunc(o.plan.shards, row, func(s shard.Info, row int64) int {
 		switch {
 		case row < s.First:
 			return 1
@@ -423,7 +537,7 @@ func (o *Owner) Where(row int64) (p Place) {
 	})
 	p.State = Elsewhere
 	if found {
-		p.State, p.Worker = o.book.where(n, int(row-o.shards[n].First))
+		p.State, p.Worker = o.book.where(n, int(row-o.plan.shards[n].First))
 	}
 	return p
 }

@@ -74,7 +74,7 @@ func TestOwnerKeepsThePartsOfTheLost(t *testing.T) {
 	if again := o.Remove(a); again != 5 || o.book.free.Count() != 5 {
 		t.Errorf("%d rows run again and %d are free, want those that are in no part", again, o.book.free.Count())
 	}
-	if o.Committed("w", parts[0].Part) != nil {
+	if o.Committed("w", parts[0].Part, time.Unix(0, 0)) != nil {
 		t.Error("a worker that is gone was found")
 	}
 	if p := o.Where(4); p.State != Committed {

@@ -19,6 +19,7 @@ type plan struct {
 	begun  []bool         // per shard
 	next   int            // no shard before it is not begun
 	cursor map[string]int // by worker: the shard it gets rows of
+	deal   *deal          // of rows that go by their prefixes first; nil for none
 }
 
 // targetSpan is how many bytes of text a span aims at: enough to make the
@@ -34,7 +35,14 @@ const (
 
 // newPlan plans the free rows of shards.
 func newPlan(shards []shard.Info, free *Rows) *plan {
-	return &plan{shards: shards, free: free, begun: make([]bool, len(shards)), cursor: make(map[string]int)}
+	p := &plan{free: free, cursor: make(map[string]int)}
+	p.grow(shards)
+	return p
+}
+
+// grow takes in shards that follow those there are.
+func (p *plan) grow(shards []shard.Info) {
+	p.shards, p.begun = append(p.shards, shards...), append(p.begun, make([]bool, len(shards))...)
 }
 
 // share is how many rows one of so many workers may get at a time: where there
@@ -50,20 +58,31 @@ func (p *plan) share(workers int) int {
 // span returns the next rows for a worker, at most so many, or false when no
 // row is free. Whoever asks assigns them.
 func (p *plan) span(worker string, most int) (Span, bool) {
+	if p.deal != nil {
+		if n, free, ok := p.deal.rows(worker); ok {
+			s := p.spanOf(n, free, most)
+			s.Block, s.Share = p.deal.last(n), 1+p.deal.cursor[worker].number
+			return s, true
+		}
+	}
 	n, ok := p.shardFor(worker)
 	if !ok {
 		return Span{}, false
 	}
-	free := p.free.Of(n)
+	return p.spanOf(n, p.free.Of(n), most), true
+}
+
+// spanOf is the first of some free rows of a shard, at most so many.
+func (p *plan) spanOf(n int, free *roaring.Bitmap, most int) Span {
 	rows := min(spanRows(p.shards[n]), most, int(free.GetCardinality()))
 	last, _ := free.Select(uint32(rows - 1)) // there are that many
-	s := Span{Shard: n, From: int(free.Minimum()), To: int(last) + 1}
+	s := Span{Shard: n, From: int(free.Minimum()), To: int(last) + 1, Of: p.shards[n]}
 	if s.To-s.From > rows {
 		except := s.Rows()
 		except.AndNot(free)
 		s.Except = NewRowSet(except)
 	}
-	return s, true
+	return s
 }
 
 // spanRows is how many rows of a shard make a span.
@@ -134,7 +153,12 @@ func (p *plan) fullest() int {
 func (p *plan) touch(shard int) { p.begun[shard] = true }
 
 // forget lets others have the shard that a worker gets rows of.
-func (p *plan) forget(worker string) { delete(p.cursor, worker) }
+func (p *plan) forget(worker string) {
+	delete(p.cursor, worker)
+	if p.deal != nil {
+		delete(p.deal.cursor, worker)
+	}
+}
 
 // exhausted reports whether no row is free.
 func (p *plan) exhausted() bool { return p.free.Count() == 0 }

@@ -25,6 +25,9 @@ func someShards(t *rapid.T, most int) (shards []shard.Info, done []*roaring.Bitm
 	for n := range rapid.IntRange(0, most).Draw(t, "shards") {
 		info := shard.Info{Rows: rapid.IntRange(1, 3000).Draw(t, "rows")}
 		info.Bytes = int64(info.Rows) * rapid.Int64Range(0, 5000).Draw(t, "bytes per row")
+		if n > 0 {
+			info.First = shards[n-1].First + int64(shards[n-1].Rows)
+		}
 		set := roaring.New()
 		for range rapid.IntRange(0, 3).Draw(t, "done ranges") {
 			from := rapid.Uint64Range(0, uint64(info.Rows)).Draw(t, "from")
@@ -48,6 +51,14 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 		o, err := NewOwner(shards, parts)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if rapid.Bool().Draw(t, "dealt") {
+			some := rapid.SliceOfN(rapid.Byte(), 1, 7).Draw(t, "groups")
+			groups := make([]byte, rapid.IntRange(0, 15_000).Draw(t, "rows with groups"))
+			for i := range groups {
+				groups[i] = some[i%len(some)]
+			}
+			o.Group(groups)
 		}
 		b, p := o.book, o.plan
 		if b.free.Count() != open {

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill/shard"
 )
 
 // Rows are rows of a job, by shard. Rows of a shard are numbered from its
@@ -156,11 +158,20 @@ func (s *RowSet) UnmarshalText(text []byte) error {
 // A Span is a set of rows of one shard, assigned together: those from From to
 // To, but for some.
 type Span struct {
-	Shard  int    `json:"shard"`
-	From   int    `json:"from"`
-	To     int    `json:"to"` // excluded
-	Except RowSet `json:"except"`
+	Shard  int        `json:"shard"`
+	From   int        `json:"from"`
+	To     int        `json:"to"` // excluded
+	Except RowSet     `json:"except"`
+	Of     shard.Info `json:"of,omitzero"` // the shard; zero from a node of an earlier version, whose workers know the manifest
+	// Block is the last shard of those whose rows are dealt with these, and Share
+	// the number of what one worker gets of them; 0 where each shard goes by itself.
+	Block int `json:"block,omitempty"`
+	Share int `json:"share,omitempty"`
 }
+
+// Behind is the shard behind which rows of the span may stay: that of a block's
+// last rows.
+func (s Span) Behind() int { return max(s.Shard, s.Block) }
 
 // Rows are the rows of the span.
 func (s Span) Rows() *roaring.Bitmap {
@@ -181,9 +192,13 @@ func (s Span) Count() int {
 	return n
 }
 
-// After is what is left of the span from a row on.
+// After is what is left of the span from a row on. It begins with a row that the
+// span has.
 func (s Span) After(row int) Span {
 	s.From = min(row, s.To)
+	for s.From < s.To && !s.Has(s.From) {
+		s.From++
+	}
 	if s.Except.Bitmap != nil {
 		rest := s.Except.Clone()
 		rest.RemoveRange(0, uint64(s.From))

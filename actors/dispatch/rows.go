@@ -40,14 +40,14 @@ func (q *Rows) Add(tasks []*Task) {
 		rows[i] = rowOf(t)
 	}
 	q.now.Add(rows)
-	shard := tasks[0].Shard
+	shard := tasks[0].Behind
 	if oldest, ok := q.now.Oldest(); ok && shard-oldest > holdBack {
 		q.now.Expedite(shard - holdBack - 1)
 	}
 }
 
 func rowOf(t *Task) order.Row[*Task] {
-	return order.Row[*Task]{Value: t, Text: t.Row.Text, Position: t.Row.Index, Batch: t.Shard, Avoid: t.avoid}
+	return order.Row[*Task]{Value: t, Text: t.Row.Text, Position: t.Row.Index, Batch: t.Behind, Share: t.Share, Avoid: t.avoid}
 }
 
 // Return takes back what waited at an engine.

@@ -77,7 +77,7 @@ func TestRowsSendsRowsOfOldShards(t *testing.T) {
 	for shard := 1; shard <= holdBack+1; shard++ {
 		long := tasks(20, 5000)
 		for _, row := range long {
-			row.Shard = shard
+			row.Shard, row.Behind = shard, shard
 		}
 		q.Add(long)
 	}

@@ -14,6 +14,8 @@ type Task struct {
 	Out     rowmill.Output
 	Shard   int
 	Rel     int // row within the shard
+	Share   int // of rows that were dealt together, in the order in which they came; 0 for none
+	Behind  int // the shard behind which it may stay a few shards, its own unless rows of several are dealt together
 	Outcome Outcome
 	Cut     bool // not all of its text was sent
 
@@ -49,7 +51,7 @@ func NewTasks(shard int, first int64, rows []rowmill.Row) (tasks []*Task, bytes 
 	tasks = make([]*Task, len(rows))
 	for i, row := range rows {
 		t := &slab[i]
-		*t = Task{Row: row, Shard: shard, Rel: int(row.Index - first), block: shared, Port: order.None, avoid: order.None}
+		*t = Task{Row: row, Shard: shard, Behind: shard, Rel: int(row.Index - first), block: shared, Port: order.None, avoid: order.None}
 		tasks[i] = t
 		shared.bytes += t.RowBytes()
 	}
@@ -75,7 +77,7 @@ func (t *Task) tried(a rowmill.Attempt, began time.Time) {
 
 // OutputBytes is what the task's output holds in memory.
 func (t *Task) OutputBytes() int64 {
-	n := int64(len(t.Out.Text) + 4*len(t.Out.Embedding))
+	n := int64(len(t.Out.Text)+4*len(t.Out.Embedding)) + t.Out.Tries.Bytes()
 	if t.Out.Err != nil {
 		n += int64(len(t.Out.Err.Raw) + len(t.Out.Err.Message))
 	}
@@ -101,7 +103,7 @@ func (t *Task) Free() int64 {
 }
 
 // An Outbox hands finished tasks from the goroutines that ran them to their
-// worker.
+// worker, several at a time where the worker is not needed at once.
 type Outbox struct {
 	Notify func() // tasks wait that were not announced; must not block
 

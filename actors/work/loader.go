@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"strings"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
@@ -18,11 +19,14 @@ import (
 type Loader struct {
 	memory *Memory
 	shards []shard.Info
-	open   func(ctx context.Context, n int) (*shard.Reader, error)
+	open   func(ctx context.Context, s assign.Span) (*shard.Reader, error)
 
 	todo      []assign.Span
 	inputs    map[int]input
-	latest    int  // the shard of the span that came last
+	latest    int // the shard of the span that came last
+	block     int // of what was loaded last: the spans' Block and Share
+	share     int
+	shares    int  // that were begun
 	exhausted bool // no more spans are to come now
 	loading   bool
 	full      bool // the budget had no room
@@ -36,14 +40,15 @@ type input struct {
 
 // A Load is a block to be read. Run does it; Loader.Loaded takes it back.
 type Load struct {
-	open  func(ctx context.Context, n int) (*shard.Reader, error)
+	open  func(ctx context.Context, s assign.Span) (*shard.Reader, error)
 	span  assign.Span
 	bytes int64 // taken from the budget for it
 	input
 }
 
-// NewLoader returns a Loader of a job with these shards, which open opens.
-func NewLoader(memory *Memory, shards []shard.Info, open func(ctx context.Context, n int) (*shard.Reader, error)) *Loader {
+// NewLoader returns a Loader. open opens the shard of a span. shards are those that
+// are known from elsewhere, for spans that do not say what they are of.
+func NewLoader(memory *Memory, shards []shard.Info, open func(ctx context.Context, s assign.Span) (*shard.Reader, error)) *Loader {
 	return &Loader{memory: memory, shards: shards, open: open, inputs: make(map[int]input)}
 }
 
@@ -51,8 +56,12 @@ func NewLoader(memory *Memory, shards []shard.Info, open func(ctx context.Contex
 func (l *Loader) Add(spans []assign.Span, exhausted bool) {
 	for _, s := range spans {
 		l.latest = s.Shard
+		if s.Of.Rows == 0 && s.Shard < len(l.shards) {
+			s.Of = l.shards[s.Shard]
+		}
+		l.todo = append(l.todo, s)
 	}
-	l.todo, l.exhausted = append(l.todo, spans...), exhausted
+	l.exhausted = exhausted
 }
 
 // wanted is how many spans there should be: the one being loaded, and the next.
@@ -93,7 +102,7 @@ func (l *Loader) Next(nothing bool) (load Load, ok bool) {
 		return Load{}, false
 	}
 	s := l.todo[0]
-	size := spanBytes(l.shards[s.Shard], s)
+	size := spanBytes(s)
 	if nothing {
 		l.memory.take(size)
 	} else if l.memory.acquire(1, size, toLoad) == 0 {
@@ -105,16 +114,16 @@ func (l *Loader) Next(nothing bool) (load Load, ok bool) {
 }
 
 // spanBytes estimates the memory that the next block of a span takes.
-func spanBytes(s shard.Info, sp assign.Span) int64 {
-	rows := int64(sp.Count())
-	return rows*dispatch.TaskBytes + rows*s.Bytes/int64(max(s.Rows, 1))
+func spanBytes(s assign.Span) int64 {
+	rows := int64(s.Count())
+	return rows*dispatch.TaskBytes + rows*s.Of.Bytes/int64(max(s.Of.Rows, 1))
 }
 
 // Run reads the block. It may be repeated.
 func (l *Load) Run(ctx context.Context) (err error) {
 	s, fresh := l.span, l.reader == nil
 	if fresh {
-		if l.reader, err = l.open(ctx, s.Shard); err != nil {
+		if l.reader, err = l.open(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -142,7 +151,22 @@ func (l *Loader) Loaded(m Load) []*dispatch.Task {
 			rows = append(rows, m.block.Row(m.reader.First(), rel))
 		}
 	}
+	if len(rows) < m.block.Rows()/2 { // else they would keep the memory of all others
+		for i := range rows {
+			rows[i].Text, rows[i].Fields, rows[i].ID.Text = strings.Clone(rows[i].Text), strings.Clone(rows[i].Fields), strings.Clone(rows[i].ID.Text)
+		}
+	}
 	tasks, bytes := dispatch.NewTasks(m.span.Shard, m.reader.First(), rows)
+	if s := m.span; s.Share != l.share || s.Block != l.block {
+		l.block, l.share = s.Block, s.Share
+		l.shares++
+	}
+	for _, t := range tasks {
+		t.Behind = m.span.Behind()
+		if m.span.Share > 0 {
+			t.Share = l.shares
+		}
+	}
 	l.memory.take(bytes - m.bytes)
 	if rest := m.span.After(end); rest.Count() > 0 {
 		l.todo[0] = rest

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/RoaringBitmap/roaring/v2"
 
@@ -48,13 +49,13 @@ func newShards(t *testing.T, rows ...int) *shards {
 	return s
 }
 
-func (s *shards) open(_ context.Context, n int) (*shard.Reader, error) {
+func (s *shards) open(_ context.Context, span assign.Span) (*shard.Reader, error) {
 	if err := s.fail; err != nil {
 		s.fail = nil
 		return nil, err
 	}
 	s.opened++
-	return shard.NewReader(bytes.NewReader(s.objects[n]), int64(len(s.objects[n])), s)
+	return shard.NewReader(bytes.NewReader(s.objects[span.Shard]), int64(len(s.objects[span.Shard])), s)
 }
 
 func (s *shards) Close() error { s.closed++; return nil }
@@ -215,5 +216,50 @@ func TestLoaderRefusesASpanBeyondItsShard(t *testing.T) {
 	}
 	if err := l.Close(); err != nil || s.closed != 1 {
 		t.Errorf("closed %d shards: %v", s.closed, err)
+	}
+}
+
+// Rows that are dealt come from many shards again and again: each block is read
+// where it has rows of the span, a few rows do not keep the memory of their block,
+// and what was dealt together has one number.
+func TestLoaderLoadsWhatIsDealt(t *testing.T) {
+	t.Parallel()
+	s, m := newShards(t, 5000, 5000), memory(1<<30)
+	l := NewLoader(m, s.infos, s.open)
+	only := func(n, share int, rows ...uint32) assign.Span {
+		all := roaring.New()
+		all.AddRange(uint64(rows[0]), uint64(rows[len(rows)-1]+1))
+		all.AndNot(roaring.BitmapOf(rows...))
+		return assign.Span{Shard: n, From: int(rows[0]), To: int(rows[len(rows)-1]) + 1, Except: assign.NewRowSet(all), Block: 1, Share: share}
+	}
+	l.Add([]assign.Span{only(0, 2, 5, 4500), only(1, 2, 7, 8), only(0, 3, 9), {Shard: 1, From: 20, To: 21}}, false)
+	loads := 0
+	var tasks []*dispatch.Task
+	for ; !l.Empty(); loads++ {
+		load, _ := l.Next(true)
+		if err := load.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		some := l.Loaded(load)
+		if len(some) == 0 {
+			t.Errorf("load %d brought nothing", loads)
+		}
+		tasks = append(tasks, some...)
+	}
+	want := []struct {
+		text          string
+		share, behind int
+	}{{"0/5", 1, 1}, {"0/4500", 1, 1}, {"1/7", 1, 1}, {"1/8", 1, 1}, {"0/9", 2, 1}, {"1/20", 0, 1}}
+	if len(tasks) != len(want) || loads != 5 {
+		t.Fatalf("%d rows in %d loads", len(tasks), loads)
+	}
+	for i, w := range want {
+		if got := tasks[i]; got.Row.Text != w.text || got.Share != w.share || got.Behind != w.behind {
+			t.Errorf("row %d is %s of share %d behind shard %d, want %+v", i, got.Row.Text, got.Share, got.Behind, w)
+		}
+	}
+	block := l.inputs[0].block
+	if unsafe.StringData(tasks[4].Row.Text) == unsafe.StringData(block.Text(9)) {
+		t.Error("a row of a block shares its memory")
 	}
 }

@@ -1,0 +1,185 @@
+package assign
+
+import (
+	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill/shard"
+)
+
+// A deal hands out rows by the groups of their prefixes. Shards in a row make a
+// block, whose rows are dealt in shares, each some of the groups: a worker gets
+// one share after another, each from all shards of the block, so that rows which
+// begin alike meet on one worker at about the same time. Blocks follow one another
+// in the order of the input; where every share of a block is somebody's, the next
+// block is begun, and at the end workers help each other.
+type deal struct {
+	free   *Rows
+	shards []shard.Info
+	groups []byte // by row of the job
+	blocks []dealBlock
+	cursor map[string]share // by worker
+}
+
+// A dealBlock is shards that are dealt together.
+type dealBlock struct {
+	from, to int // shards, to excluded
+	shares   int
+	numbers  [1 + shard.Groups]int     // of the share that a group is in
+	rows     map[int][]*roaring.Bitmap // by shard with free rows, as far as they were asked for: those of each share
+}
+
+// A share is one of a block.
+type share struct{ block, number int }
+
+// shareBytes is about the text of a share: a part of what a worker has loaded, 16
+// MiB by default, so that a share is there as a whole while it runs. Group 0 is a
+// share of its own.
+const shareBytes = 4 << 20
+
+func newDeal(shards []shard.Info, free *Rows, groups []byte) *deal {
+	d := &deal{free: free, shards: shards, groups: groups, cursor: make(map[string]share)}
+	for n := 0; n < len(shards) && shards[n].First+int64(shards[n].Rows) <= int64(len(groups)); {
+		b := dealBlock{from: n, rows: make(map[int][]*roaring.Bitmap)}
+		var bytes int64
+		for ; n < len(shards) && shards[n].First+int64(shards[n].Rows) <= int64(len(groups)) && (n == b.from || bytes+shards[n].Bytes <= shard.DealtBytes); n++ {
+			bytes += shards[n].Bytes
+		}
+		b.to = n
+		b.shares = 1 + int(min(shard.Groups, max(1, (bytes+shareBytes-1)/shareBytes)))
+		b.divide(groups[shards[b.from].First : shards[n-1].First+int64(shards[n-1].Rows)])
+		d.blocks = append(d.blocks, b)
+	}
+	return d
+}
+
+// divide puts groups that follow one another into shares of about as many rows.
+func (b *dealBlock) divide(groups []byte) {
+	var rows [1 + shard.Groups]int
+	for _, group := range groups {
+		rows[group]++
+	}
+	all, before := len(groups)-rows[0], 0
+	for group := 1; group <= shard.Groups; group++ {
+		middle := 2*before + rows[group]
+		b.numbers[group] = 1 + min(b.shares-2, middle*(b.shares-1)/max(1, 2*all))
+		before += rows[group]
+	}
+}
+
+// rows are free rows of one shard for a worker; false where none of those that
+// are dealt is free.
+func (d *deal) rows(worker string) (n int, rows *roaring.Bitmap, ok bool) {
+	if s, has := d.cursor[worker]; has {
+		if n, rows, ok = d.of(s); ok {
+			return n, rows, true
+		}
+		delete(d.cursor, worker)
+	}
+	s, ok := d.next()
+	if !ok {
+		return 0, nil, false
+	}
+	d.cursor[worker] = s
+	return d.of(s)
+}
+
+// of are free rows of a share, of the first shard that has any.
+func (d *deal) of(s share) (n int, rows *roaring.Bitmap, ok bool) {
+	for n = d.blocks[s.block].from; n < d.blocks[s.block].to; n++ {
+		if rows = d.freeOf(s, n); rows != nil {
+			return n, rows, true
+		}
+	}
+	return 0, nil, false
+}
+
+// freeOf are the free rows of a share in one shard, nil for none.
+func (d *deal) freeOf(s share, n int) *roaring.Bitmap {
+	b, free := &d.blocks[s.block], d.free.Of(n)
+	if free == nil {
+		delete(b.rows, n)
+		return nil
+	}
+	if b.rows[n] == nil {
+		b.rows[n] = d.sharesOf(b, n)
+	}
+	if own := b.rows[n][s.number]; own.Intersects(free) {
+		return roaring.And(free, own)
+	}
+	return nil
+}
+
+// sharesOf finds the rows that each share of a block has in a shard.
+func (d *deal) sharesOf(b *dealBlock, n int) []*roaring.Bitmap {
+	shares := make([]*roaring.Bitmap, b.shares)
+	for i := range shares {
+		shares[i] = roaring.New()
+	}
+	first := d.shards[n].First
+	for row, group := range d.groups[first : first+int64(d.shards[n].Rows)] {
+		shares[b.numbers[group]].Add(uint32(row))
+	}
+	return shares
+}
+
+// next is the first share with free rows that is nobody's, or of those that are
+// somebody's the one of which most is free.
+func (d *deal) next() (share, bool) {
+	taken := make(map[share]bool, len(d.cursor))
+	for _, s := range d.cursor {
+		taken[s] = true
+	}
+	for i, b := range d.blocks {
+		if !d.hasFree(b) {
+			continue
+		}
+		for number := range b.shares {
+			s := share{i, number}
+			if taken[s] {
+				continue
+			}
+			if _, _, ok := d.of(s); ok {
+				return s, true
+			}
+		}
+	}
+	best, most := share{}, 0
+	for s := range taken {
+		if n := d.count(s); n > most || n == most && n > 0 && s.before(best) {
+			best, most = s, n
+		}
+	}
+	return best, most > 0
+}
+
+func (s share) before(other share) bool {
+	return s.block < other.block || s.block == other.block && s.number < other.number
+}
+
+func (d *deal) hasFree(b dealBlock) bool {
+	for n := b.from; n < b.to; n++ {
+		if d.free.Of(n) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// count is how many rows of a share are free.
+func (d *deal) count(s share) (rows int) {
+	b := &d.blocks[s.block]
+	for n := b.from; n < b.to; n++ {
+		if free := d.freeOf(s, n); free != nil {
+			rows += int(free.GetCardinality())
+		}
+	}
+	return rows
+}
+
+// last is the last shard of the block that has a shard.
+func (d *deal) last(n int) int {
+	i, _ := slices.BinarySearchFunc(d.blocks, n, func(b dealBlock, n int) int { return b.to - 1 - n })
+	return d.blocks[i].to - 1
+}

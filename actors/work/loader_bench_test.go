@@ -1,0 +1,57 @@
+package work
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/shard"
+)
+
+// BenchmarkLoad is what it costs to load a row of 1 KB from a shard of 8 MiB: in
+// the order of the input, and where rows of the shard are dealt in 65 shares.
+func BenchmarkLoad(b *testing.B) {
+	const rows = 8192
+	var object bytes.Buffer
+	w := shard.NewWriter(&object, 0, false)
+	for range rows {
+		if err := w.Add(strings.Repeat("x", 1000), rowmill.ID{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		b.Fatal(err)
+	}
+	infos := []shard.Info{{Rows: rows, Bytes: int64(object.Len())}}
+	for _, shares := range []int{1, 65} {
+		b.Run(map[int]string{1: "ordered", 65: "dealt"}[shares], func(b *testing.B) {
+			others := roaring.New()
+			for row := range uint32(rows - 1) {
+				if rand.IntN(shares) > 0 {
+					others.Add(row)
+				}
+			}
+			span := assign.Span{From: 0, To: rows, Except: assign.NewRowSet(others)}
+			b.ReportAllocs()
+			n := 0
+			for n < b.N {
+				l := NewLoader(memory(1<<30), infos, func(context.Context, assign.Span) (*shard.Reader, error) {
+					return shard.NewReader(bytes.NewReader(object.Bytes()), int64(object.Len()), nil)
+				})
+				for l.Add([]assign.Span{span.After(0)}, true); !l.Empty(); {
+					load, _ := l.Next(true)
+					if err := load.Run(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+					n += len(l.Loaded(load))
+				}
+			}
+		})
+	}
+}
