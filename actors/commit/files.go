@@ -45,20 +45,44 @@ func (f *Files) Merge(ctx context.Context, n int, parts []store.Part) (complete 
 }
 
 func (f *Files) merge(ctx context.Context, n int, parts []store.Part, key string) (size int64, err error) {
-	sources := make([]results.PartSource, len(parts))
-	objects := blob.NewLazies(ctx, f.Bucket, maxOpen)
-	for i, p := range parts {
-		accepted := roaring.New()
-		if err := accepted.UnmarshalBinary(p.Accepted); err != nil {
-			return 0, fmt.Errorf("part %s: decode accepted rows: %w", p.Key, err)
-		}
-		part := objects.Object(p.Key, p.Size)
-		defer part.Close()
-		sources[i] = results.PartSource{Source: part, Accept: accepted, First: f.Shards[n].First, Release: part.Close}
+	sources, release, err := f.sources(ctx, n, parts, nil)
+	defer release()
+	if err != nil {
+		return 0, err
 	}
 	return f.write(ctx, key, int64(f.Shards[n].Rows), func(w io.Writer) (int64, error) {
 		return results.Merge(ctx, w, f.Schema, sources)
 	})
+}
+
+// sources open parts of a shard, with the rows that each is accepted for, or those of
+// them that are among some; parts without any are left out. release is to be called
+// after an error too.
+func (f *Files) sources(ctx context.Context, n int, parts []store.Part, among *roaring.Bitmap) (sources []results.PartSource, release func(), err error) {
+	objects := blob.NewLazies(ctx, f.Bucket, maxOpen)
+	var open []*blob.Lazy
+	release = func() {
+		for _, o := range open {
+			o.Close()
+		}
+	}
+	for _, p := range parts {
+		accepted := roaring.New()
+		if p.Complete {
+			accepted.AddRange(0, uint64(f.Shards[n].Rows)) //nolint:gosec // a number of rows
+		} else if err := accepted.UnmarshalBinary(p.Accepted); err != nil {
+			return nil, release, fmt.Errorf("part %s: decode accepted rows: %w", p.Key, err)
+		}
+		if among != nil {
+			if accepted.And(among); accepted.IsEmpty() {
+				continue
+			}
+		}
+		part := objects.Object(p.Key, p.Size)
+		open = append(open, part)
+		sources = append(sources, results.PartSource{Source: part, Accept: accepted, First: f.Shards[n].First, Release: part.Close})
+	}
+	return sources, release, nil
 }
 
 // Result writes the files of a job whose shards are each in one of the parts.

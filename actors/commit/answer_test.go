@@ -1,0 +1,57 @@
+package commit
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill"
+)
+
+func TestAnswersProperty(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.String()
+		want := rowmill.Output{Finish: rowmill.FinishReason(text.Draw(t, "finish")), Engine: text.Draw(t, "engine")}
+		if want.HasScore = rapid.Bool().Draw(t, "scored"); want.HasScore {
+			want.Score = rapid.Float64().Draw(t, "score")
+		}
+		switch rapid.IntRange(0, 2).Draw(t, "kind") {
+		case 0:
+			want.Text = text.Draw(t, "text")
+		case 1:
+			want.Embedding = rapid.SliceOfN(rapid.Float32(), 1, 20).Draw(t, "embedding")
+		case 2:
+			want.Err = &rowmill.RowError{Code: text.Draw(t, "code"), Message: text.Draw(t, "message"), Raw: text.Draw(t, "raw")}
+		}
+		record := appendAnswer(nil, &want)
+		got := rowmill.Output{Text: "of another row", Attempts: 3, InputTokens: 1}
+		if err := readAnswer(record, &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+		for n := range record {
+			if err := readAnswer(record[:n], &got); !errors.Is(err, errAnswer) {
+				t.Fatalf("cut to %d of %d bytes: %v", n, len(record), err)
+			}
+		}
+	})
+}
+
+// Tokens and attempts are of the row that ran.
+func TestAnAnswerOfACopyCostsNothing(t *testing.T) {
+	t.Parallel()
+	ran := rowmill.Output{Text: "x", InputTokens: 9, OutputTokens: 8, Attempts: 2, Score: math.NaN()}
+	var copied rowmill.Output
+	if err := readAnswer(appendAnswer(nil, &ran), &copied); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(rowmill.Output{Text: "x"}, copied); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

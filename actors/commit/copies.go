@@ -1,0 +1,245 @@
+package commit
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Copies write the rows of a job that are copies of others, with the answers of
+// those. The answers that are needed are read from the parts of their shards once,
+// in the order of the shards, and kept in a temporary file without a name; in memory
+// are 12 bytes for each. One Write at a time.
+type Copies struct {
+	Files *Files
+	Of    *shard.Copies
+	// List opens what Of was read from, Input a shard of the job.
+	List  func(ctx context.Context) (blob.Object, error)
+	Input func(ctx context.Context, n int) (*shard.Reader, error)
+
+	read    int       // shards before it are read
+	answers []answers // of those
+	spill   *os.File  // nil before the first answer
+	size    int64     // of it
+	record  []byte
+
+	mu     sync.Mutex // held by who writes
+	closed atomic.Bool
+}
+
+// answers are those of one shard that copies need.
+type answers struct {
+	rows []uint32 // by their place in the shard, in order
+	at   []int64  // in the file; the end of the last follows
+}
+
+// Needs are the shards of which answers are to be read before the copies of shard n
+// are written. All rows of them that are no copies are done by then.
+func (c *Copies) Needs(n int) (shards []int) {
+	for m := c.read; m <= c.Of.Last(n); m++ {
+		if c.Of.Needed(m) != nil {
+			shards = append(shards, m)
+		}
+	}
+	return shards
+}
+
+// Write writes copies of shard n as a part, which is durable then. parts are those of
+// each shard in Needs(n); where one of them is gone meanwhile, since it was merged,
+// the error is rowmill.ErrNotFound or blob.ErrLost. It may be repeated.
+func (c *Copies) Write(ctx context.Context, n int, rows *roaring.Bitmap, parts map[int][]store.Part) (part assign.Part, err error) {
+	c.mu.Lock()
+	defer func() {
+		c.mu.Unlock()
+		if c.closed.Load() {
+			c.Close()
+		}
+	}()
+	for ; c.read <= c.Of.Last(n); c.read++ {
+		a, err := c.readAnswers(ctx, c.read, parts[c.read])
+		if err != nil {
+			return part, fmt.Errorf("read the answers of shard %d: %w", c.read, err)
+		}
+		c.answers = append(c.answers, a)
+	}
+	if part, err = c.write(ctx, n, rows); err != nil {
+		return part, fmt.Errorf("write the copies of shard %d: %w", n, err)
+	}
+	return part, nil
+}
+
+// Close removes what is kept, once nobody writes. Nobody may begin to any more.
+func (c *Copies) Close() {
+	c.closed.Store(true)
+	if !c.mu.TryLock() { // who writes will
+		return
+	}
+	defer c.mu.Unlock()
+	if c.spill != nil {
+		_ = c.spill.Close() // nobody reads it any more
+		c.spill = nil
+	}
+}
+
+// readAnswers puts those answers of a shard that are needed into the file.
+func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a answers, err error) {
+	needed := c.Of.Needed(n)
+	if needed == nil {
+		return a, nil
+	}
+	if c.spill == nil {
+		if c.spill, err = nameless("rowmill-copies-*"); err != nil {
+			return a, err
+		}
+	}
+	sources, release, err := c.Files.sources(ctx, n, parts, needed)
+	defer release()
+	if err != nil {
+		return a, err
+	}
+	out := bufio.NewWriterSize(io.NewOffsetWriter(c.spill, c.size), 256<<10)
+	at := c.size
+	err = results.EachOfParts(ctx, c.Files.Schema, sources, func(row *rowmill.Row, answer *rowmill.Output) error {
+		c.record = appendAnswer(c.record[:0], answer)
+		a.rows = append(a.rows, uint32(row.Index-c.Files.Shards[n].First)) //nolint:gosec // its place in the shard
+		a.at = append(a.at, at)
+		at += int64(len(c.record))
+		_, err := out.Write(c.record)
+		return err
+	})
+	if err = errors.Join(err, out.Flush()); err != nil {
+		return a, err
+	}
+	if found, want := len(a.rows), needed.GetCardinality(); uint64(found) != want { //nolint:gosec // a number of rows
+		return a, fmt.Errorf("%d of %d answers that others get are there", found, want)
+	}
+	a.at = append(a.at, at)
+	c.size = at
+	return a, nil
+}
+
+// answer reads the answer of a row of the job.
+func (c *Copies) answer(row int64, out *rowmill.Output) error {
+	n := c.Of.Shard(row)
+	a, rel := &c.answers[n], uint32(row-c.Files.Shards[n].First) //nolint:gosec // its place in the shard
+	i := sort.Search(len(a.rows), func(i int) bool { return a.rows[i] >= rel })
+	if i == len(a.rows) || a.rows[i] != rel {
+		return fmt.Errorf("the answer of row %d is not there", row)
+	}
+	record := make([]byte, a.at[i+1]-a.at[i]) // out shares its memory
+	if _, err := c.spill.ReadAt(record, a.at[i]); err != nil {
+		return fmt.Errorf("read the answer of row %d: %w", row, err)
+	}
+	return readAnswer(record, out)
+}
+
+func (c *Copies) write(ctx context.Context, n int, rows *roaring.Bitmap) (part assign.Part, err error) {
+	list, err := c.List(ctx)
+	if err != nil {
+		return part, err
+	}
+	originals, err := c.Of.Originals(list, n)
+	if err = errors.Join(err, list.Close()); err != nil {
+		return part, err
+	}
+	input, err := c.Input(ctx, n)
+	if err != nil {
+		return part, err
+	}
+	defer func() { _ = input.Close() }() // nothing was written
+	f := c.Files
+	part = assign.Part{Key: layout.Part(f.Schema.JobID, n, f.Epoch), Shard: n, Rows: assign.NewRowSet(rows)}
+	w, err := f.Bucket.Create(ctx, part.Key, layout.Parquet)
+	if err != nil {
+		return part, err
+	}
+	defer w.Abort()
+	buffered := bufio.NewWriterSize(w, 64<<10)
+	file, err := results.NewPartWriter(buffered, f.Schema)
+	if err != nil {
+		return part, err
+	}
+	if part.Totals, err = c.writeRows(ctx, file, n, rows, originals, input); err != nil {
+		return part, err
+	}
+	if err := errors.Join(file.Close(), buffered.Flush()); err != nil {
+		return part, err
+	}
+	info, err := w.Commit()
+	part.Size = info.Size
+	return part, err
+}
+
+// copiesAtOnce is the number of rows between looks at the context.
+const copiesAtOnce = 4096
+
+// writeRows writes those of the copies of shard n that are in rows.
+func (c *Copies) writeRows(ctx context.Context, file *results.PartWriter, n int, rows *roaring.Bitmap, originals []int64, input *shard.Reader) (totals store.Totals, err error) {
+	var block *shard.Block
+	var out rowmill.Output
+	last := int64(-1) // whose answer out is
+	for i, it := 0, c.Of.Rows(n).Iterator(); it.HasNext(); i++ {
+		rel := it.Next()
+		if !rows.Contains(rel) {
+			continue
+		}
+		if i%copiesAtOnce == 0 && ctx.Err() != nil {
+			return totals, ctx.Err()
+		}
+		if at := int(rel); block == nil || at >= block.First+block.Rows() {
+			if block, err = input.ReadBlock(input.BlockOf(at)); err != nil {
+				return totals, err
+			}
+		}
+		if last != originals[i] {
+			last = originals[i]
+			if err := c.answer(last, &out); err != nil {
+				return totals, err
+			}
+		}
+		row := block.Row(input.First(), int(rel))
+		if err := file.Add(&row, &out); err != nil {
+			return totals, err
+		}
+		totals.Rows++
+		totals.Deduplicated++
+		switch {
+		case out.Failed():
+			totals.Failed++
+		case out.Finish == rowmill.FinishLength:
+			totals.TruncatedOutputs++
+		}
+	}
+	if uint64(totals.Rows) != rows.GetCardinality() { //nolint:gosec // a number of rows
+		return totals, fmt.Errorf("%d of %d rows are copies", totals.Rows, rows.GetCardinality())
+	}
+	return totals, nil
+}
+
+// nameless makes a temporary file that has no name any more.
+func nameless(pattern string) (*os.File, error) {
+	f, err := os.CreateTemp("", pattern)
+	if err != nil {
+		return nil, fmt.Errorf("temporary file: %w", err)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(fmt.Errorf("temporary file: %w", err), f.Close())
+	}
+	return f, nil
+}
