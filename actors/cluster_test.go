@@ -41,6 +41,7 @@ type host struct {
 	registry *prometheus.Registry
 	cut      atomic.Bool // no message comes or goes
 	gone     atomic.Bool // nobody listens
+	deaf     atomic.Bool // it is of the version before
 }
 
 func (h *host) Self() cluster.Member {
@@ -96,6 +97,11 @@ func (h *host) Ask(ctx context.Context, address string, e peer.Envelope, reply a
 	case h.cut.Load() || to.cut.Load():
 		<-ctx.Done()
 		return peer.ErrUnreachable
+	}
+	if to.deaf.Load() {
+		if err := deafTo(e); err != nil {
+			return err
+		}
 	}
 	answer, err := to.system.Answer(ctx, e)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/actors/fair"
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/store"
@@ -47,6 +48,10 @@ type Config struct {
 	// Facts is what this node tells operators of itself, as JSON, by whichever node
 	// they ask. Default: nothing.
 	Facts func(ctx context.Context) any
+
+	// Figures are what this node tells the API of others about itself, as JSON: "what"
+	// names which. Default: none.
+	Figures func(ctx context.Context, what string) (any, error)
 
 	// Confirm says with an error why nothing may be removed from Store and Blob,
 	// such as a *deployment.DifferError. Default: both are this process's alone.
@@ -261,6 +266,11 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
+	}
+	if c.Figures == nil {
+		c.Figures = func(_ context.Context, what string) (any, error) {
+			return nil, refuse(peer.CodeUnknownKind, "no figures %q here", what)
+		}
 	}
 	if c.Facts == nil {
 		c.Facts = func(context.Context) any { return struct{}{} }

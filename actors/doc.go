@@ -37,7 +37,9 @@
 //	Heartbeat *     worker → job     what I have, want and have written   yes, the next one says it again
 //	Assignment *    job → worker     rows for you, what became of parts   yes, the next ones say it again
 //	whereIs         System → job     where is this row?                   answered
+//	whereRows *     System → job     which node has how many rows?        answered
 //	askFacts *      System → System  what is to be known of you?          the same
+//	askFigures *    System → System  what do you do, and on what?         the same
 //	listActors *    System → System  how are your actors?                 answered past the node actor, which may stand still
 //	jobOver         job → node       nothing is left to do                no
 //	jobHarmless     job → node       something of it is done, or it waits no, the end of the job says it as well

@@ -101,6 +101,8 @@ func (j *job) Receive(c actor.Context) {
 		j.onCancelled(c)
 	case whereIs:
 		j.onWhereIs(c, m)
+	case whereRows:
+		j.onWhereRows(c, m)
 	default:
 		if j.phase < jobEnds { // else a late message of what was stopped
 			j.receive(c)
@@ -438,7 +440,7 @@ func (j *job) onDrain(c actor.Context) {
 
 func (j *job) onWhereIs(c actor.Context, m whereIs) {
 	if j.owner == nil {
-		answer(c, refuse(codeUnknownJob, "the rows of job %s are not counted yet", m.job))
+		answer(c, notCounted(m.job))
 		return
 	}
 	answer(c, j.owner.Where(m.row))

@@ -21,7 +21,7 @@ import (
 type (
 	// nodeRequest asks the node for something; a sender gets an answer.
 	nodeRequest struct {
-		body   any  // *invite, *dismiss, *assign.Heartbeat, *assign.Assignment, whereIs, isDownloading, hint or drain
+		body   any  // *invite, *dismiss, *assign.Heartbeat, *assign.Assignment, whereIs, whereRows, isDownloading, hint or drain
 		remote bool // another node asks, not the System or a job of this one
 	}
 	jobOver struct { // job: nothing is left to do for it here
@@ -161,11 +161,9 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 		}
 		n.pass(c, worker, body.Job, body)
 	case whereIs:
-		if owned := n.claims.owned[body.job].pid; owned != nil {
-			c.RequestWithCustomSender(owned, body, c.Sender())
-			return
-		}
-		answer(c, refuse(codeUnknownJob, "job %s is not owned here", body.job))
+		n.askJob(c, body.job, body)
+	case whereRows:
+		n.askJob(c, body.Job, body)
 	case isDownloading:
 		answer(c, downloading{n.downloads.Running(body.Job)})
 	case hint:
@@ -180,6 +178,15 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 	default:
 		answer(c, refuse(peer.CodeUnknownKind, "a message of type %T", body))
 	}
+}
+
+// askJob passes a question on to the owner of a job, which answers it.
+func (n *node) askJob(c actor.Context, job string, question any) {
+	if owned := n.claims.owned[job].pid; owned != nil {
+		c.RequestWithCustomSender(owned, question, c.Sender())
+		return
+	}
+	answer(c, refuse(codeUnknownJob, "job %s is not owned here", job))
 }
 
 // pass hands a message of another node to who it is for.

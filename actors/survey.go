@@ -41,6 +41,25 @@ func (s *System) Facts(ctx context.Context) ([]Reply[json.RawMessage], error) {
 	})
 }
 
+// Figures are what the nodes tell each other's API of themselves, as JSON.
+func (s *System) Figures(ctx context.Context, what string) ([]Reply[json.RawMessage], error) {
+	return survey(ctx, s, surveyTimeout, "", kindFigures, askFigures{what}, func(ctx context.Context) json.RawMessage {
+		doc, err := figures(ctx, s, what)
+		if err != nil {
+			s.log.Error("figures of this node cannot be told", "what", what, "err", err)
+		}
+		return doc
+	})
+}
+
+func figures(ctx context.Context, s *System, what string) (json.RawMessage, error) {
+	own, err := s.cfg.Figures(ctx, what)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(own)
+}
+
 // survey asks all nodes, or one, and answers for this one.
 func survey[T any](ctx context.Context, s *System, timeout time.Duration, node, kind string, question any, own func(ctx context.Context) T) ([]Reply[T], error) {
 	asked := s.Nodes()

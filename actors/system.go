@@ -346,6 +346,8 @@ func (s *System) Answer(ctx context.Context, e peer.Envelope) (any, error) {
 		return s.metrics.registry.List(m.Filter), nil
 	case askFacts:
 		return s.cfg.Facts(ctx), nil
+	case askFigures:
+		return s.cfg.Figures(ctx, m.What)
 	}
 	wait := answerTimeout
 	if deadline, ok := ctx.Deadline(); ok {

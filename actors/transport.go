@@ -115,8 +115,12 @@ func decode(e peer.Envelope) (body any, refusal error) {
 		return drain{}, nil
 	case kindFacts:
 		return askFacts{}, nil
+	case kindFigures:
+		body = new(askFigures)
 	case kindActors:
 		body = new(listActors)
+	case kindWhere:
+		body = new(whereRows)
 	default:
 		return nil, refuse(peer.CodeUnknownKind, "kind %q means nothing here", e.Kind)
 	}
@@ -136,7 +140,11 @@ func decode(e peer.Envelope) (body any, refusal error) {
 		return *m, nil
 	case *hint:
 		return *m, nil
+	case *askFigures:
+		return *m, nil
 	case *listActors:
+		return *m, nil
+	case *whereRows:
 		return *m, nil
 	}
 	return body, nil

@@ -61,6 +61,7 @@ func TestWhatIsSentIsWhatIsRead(t *testing.T) {
 		kindDismiss:    &dismiss{Job: "job-1", Epoch: 2},
 		kindHint:       hint{Job: "job-1", Cancelled: true},
 		kindDrain:      drain{},
+		kindWhere:      whereRows{Job: "job-1"},
 	} {
 		h := &heard{}
 		if err := (&transport{peers: h}).tell(t.Context(), "b:1", kind, message{"job-1", 2, body}); err != nil {

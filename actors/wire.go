@@ -44,6 +44,12 @@ type (
 		row int64
 	}
 
+	// whereRows asks the owner of a job where its rows are; the answer is
+	// Whereabouts.
+	whereRows struct {
+		Job string `json:"job"`
+	}
+
 	// isDownloading asks whether a node is still downloading the input of a job
 	// that it owned.
 	isDownloading struct {
@@ -67,6 +73,10 @@ type (
 	listActors struct{ registry.Filter }
 	// askFacts asks a node for what it tells operators of itself.
 	askFacts struct{}
+	// askFigures asks a node for what it tells the API of others.
+	askFigures struct {
+		What string `json:"what"`
+	}
 
 	drain    struct{} // give all jobs back
 	accepted struct{} // the answer to most requests
@@ -97,6 +107,8 @@ const (
 	kindDrain      = "drain"
 	kindActors     = "actors"
 	kindFacts      = "facts"
+	kindFigures    = "figures"
+	kindWhere      = "where"
 )
 
 // heartbeatInterval is the time between heartbeats where nothing else gives rise
