@@ -79,6 +79,38 @@ func (c *Client) Status(ctx context.Context, id string) (Status, error) {
 	}, nil
 }
 
+// Progress is how far a job is, how fast, and where its rows are. What is not known is
+// nil.
+type Progress struct {
+	Status   rowmill.Status `json:"status"`
+	Rows     *float64       `json:"rows_per_second"`
+	Tokens   *float64       `json:"tokens_per_second"` // in and out
+	ETA      *float64       `json:"eta_seconds"`
+	Elapsed  float64        `json:"elapsed_seconds"`
+	WaitsFor *string        `json:"waits_for"`
+	Shards   *struct {
+		Total    int `json:"total"`
+		Complete int `json:"complete"`
+	} `json:"shards"`
+	Nodes []NodeRows `json:"nodes"` // that work for the job; nil also where nobody can say
+}
+
+// NodeRows are the rows of a job on one node.
+type NodeRows struct {
+	Node     string   `json:"node"`
+	Assigned int64    `json:"rows_assigned"` // and not committed
+	Done     int64    `json:"rows_done"`     // committed since the job's owner took it
+	Rate     *float64 `json:"rows_per_second"`
+}
+
+// Progress fetches how far a job is.
+func (c *Client) Progress(ctx context.Context, id string) (Progress, error) {
+	var p Progress
+	err := c.get(ctx, "/v1/jobs/"+url.PathEscape(id)+"/progress", nil, &p)
+	p.Status = rowmill.Status(strings.ToLower(string(p.Status)))
+	return p, err
+}
+
 // Page is one page of jobs, newest first.
 type Page struct {
 	Jobs []Job  `json:"jobs"`

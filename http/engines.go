@@ -3,6 +3,7 @@ package http
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,17 +11,19 @@ import (
 
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/spelling"
 )
 
-// Metered is what the API needs to know of the inference servers, and of what
-// they and the node have done.
+// Metered is what the API needs to know of the inference servers and GPUs, and of
+// what they and the nodes have done.
 type Metered interface {
-	// EngineList returns the inference servers of all nodes as far as this one
-	// knows them: its own, up or down, and those of others that are up.
-	EngineList(ctx context.Context) []Engine
-	// Points returns what this node has done of late, StatsStep by StatsStep, oldest
-	// first.
-	Points() []Point
+	// EngineList returns the inference servers of all nodes, and which nodes have not
+	// said: of these it has what they told before.
+	EngineList(ctx context.Context) (all []Engine, missing []string, err error)
+	// Points returns what each node has done of late.
+	Points(ctx context.Context) ([]NodePoints, error)
+	// GPUs returns those of each node.
+	GPUs(ctx context.Context) ([]NodeGPUs, error)
 }
 
 const (
@@ -71,6 +74,32 @@ type Point struct {
 	Window       int       `json:"window"`    // that these take at once
 }
 
+// NodePoints is what one node has done, StatsStep by StatsStep, oldest first.
+type NodePoints struct {
+	Node    string // the name
+	Points  []Point
+	Problem *string // why it has not said
+}
+
+// NodeGPUs are the NVIDIA GPUs of one node.
+type NodeGPUs struct {
+	Node    string  `json:"node"` // the name
+	GPUs    []GPU   `json:"gpus"`
+	Problem *string `json:"problem"` // why they are not known
+}
+
+// GPU is one device as its driver describes it. What that does not tell is null.
+type GPU struct {
+	Index       int      `json:"index"` // on its node
+	Name        string   `json:"name"`
+	UUID        string   `json:"uuid"`
+	MemoryTotal *int64   `json:"memory_total_bytes"`
+	MemoryUsed  *int64   `json:"memory_used_bytes"`
+	Utilization *float64 `json:"utilization"` // share of the last moments in which it was busy, 0 to 1
+	Power       *float64 `json:"power_watts"`
+	Temperature *float64 `json:"temperature_celsius"`
+}
+
 // engines are the inference servers, and the figures of their node.
 type engines struct {
 	service interface {
@@ -85,17 +114,41 @@ func (e *engines) list(c *gin.Context) (any, error) {
 	if err := operates(c); err != nil {
 		return nil, err
 	}
-	all := e.service.EngineList(c.Request.Context())
+	all, missing, err := e.service.EngineList(c.Request.Context())
+	if err != nil {
+		return nil, err
+	}
 	slices.SortStableFunc(all, func(a, b Engine) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
 	for i := range all {
 		if all[i].Models == nil {
 			all[i].Models = []EngineModel{}
 		}
 	}
-	if all == nil {
-		all = []Engine{}
+	return gin.H{"engines": listOf(all), "missing_nodes": listOf(missing)}, nil
+}
+
+// listOf is a list that is empty rather than null.
+func listOf[T any](list []T) []T {
+	if list == nil {
+		return []T{}
 	}
-	return gin.H{"engines": all}, nil
+	return list
+}
+
+// gpus answers GET /v1/gpus.
+func (e *engines) gpus(c *gin.Context) (any, error) {
+	if err := operates(c); err != nil {
+		return nil, err
+	}
+	all, err := e.service.GPUs(c.Request.Context())
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b NodeGPUs) int { return cmp.Compare(a.Node, b.Node) })
+	for i := range all {
+		all[i].GPUs = listOf(all[i].GPUs)
+	}
+	return gin.H{"nodes": listOf(all)}, nil
 }
 
 // stats answers GET /v1/stats.
@@ -103,15 +156,59 @@ func (e *engines) stats(c *gin.Context) (any, error) {
 	var p request.Problems
 	most := int64(StatsKept / time.Second)
 	seconds := queryInt(c, &p, "range", most, int64(StatsStep/time.Second), most)
+	all, err := e.service.Points(c.Request.Context())
+	if err != nil {
+		return nil, err
+	}
+	if only, given := c.GetQuery("node"); given {
+		one := slices.IndexFunc(all, func(n NodePoints) bool { return n.Node == only })
+		if one < 0 {
+			p.Add("node", "is %q; there is no node of that name. GET /v1/nodes lists them", spelling.Shorten(only, 64))
+		} else {
+			all = all[one : one+1]
+		}
+	}
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	since := e.now().Add(-time.Duration(seconds) * time.Second)
-	points := slices.DeleteFunc(e.service.Points(), func(p Point) bool { return !p.At.After(since) })
-	if points == nil {
-		points = []Point{}
+	asked, missing := []string{}, []string{}
+	for _, n := range all {
+		if n.Problem != nil {
+			missing = append(missing, n.Node)
+			continue
+		}
+		asked = append(asked, n.Node)
 	}
-	return gin.H{
-		"node": nameOf(e.service.Nodes(c.Request.Context())), "step_seconds": int(StatsStep / time.Second), "points": points,
-	}, nil
+	since := e.now().Add(-time.Duration(seconds) * time.Second)
+	points := slices.DeleteFunc(sumOfPoints(all), func(p Point) bool { return !p.At.After(since) })
+	return gin.H{"nodes": asked, "missing_nodes": missing, "step_seconds": int(StatsStep / time.Second), "points": listOf(points)}, nil
+}
+
+// sumOfPoints adds up what nodes have done, each in the step in which its own ended.
+// The last steps are left out that some have and others have not come to: with these
+// the sum would fall at the end.
+func sumOfPoints(all []NodePoints) []Point {
+	sums := make(map[time.Time]Point)
+	var until time.Time
+	for _, n := range all {
+		if len(n.Points) == 0 {
+			continue
+		}
+		if last := n.Points[len(n.Points)-1].At.Truncate(StatsStep); until.IsZero() || last.Before(until) {
+			until = last
+		}
+		gauges := make(map[time.Time]Point) // two of a node may end in one step
+		for _, p := range n.Points {
+			at := p.At.Truncate(StatsStep)
+			sum, before := sums[at], gauges[at]
+			gauges[at] = p
+			sums[at] = Point{
+				At: at, Rows: sum.Rows + p.Rows, Failed: sum.Failed + p.Failed,
+				InputTokens: sum.InputTokens + p.InputTokens, OutputTokens: sum.OutputTokens + p.OutputTokens,
+				InFlight: sum.InFlight + p.InFlight - before.InFlight, Window: sum.Window + p.Window - before.Window,
+			}
+		}
+	}
+	points := slices.SortedFunc(maps.Values(sums), func(a, b Point) int { return a.At.Compare(b.At) })
+	return slices.DeleteFunc(points, func(p Point) bool { return p.At.After(until) })
 }

@@ -57,6 +57,7 @@ var visits = map[string]visit{
 	"GET /v1/nodes":              {operators: true},
 	"POST /v1/nodes/:node/drain": {operators: true},
 	"GET /v1/engines":            {operators: true},
+	"GET /v1/gpus":               {operators: true},
 	"GET /v1/stats":              {},
 	"GET /v1/diagnosis":          {operators: true},
 	"GET /v1/actors":             {operators: true, query: func(of *tenant) string { return "job_id=" + of.jobs["done"] }},

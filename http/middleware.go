@@ -147,5 +147,5 @@ func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
 var quiet = map[string]bool{
 	"/livez": true, "/readyz": true, "/metrics": true, "/version": true,
 	"/v1/job-status/:job_id": true, "/v1/jobs/:job_id": true, "/v1/batches/:batch_id": true,
-	"/v1/jobs/:job_id/progress": true, "/v1/jobs/counts": true, "/v1/stats": true,
+	"/v1/jobs/:job_id/progress": true, "/v1/jobs/counts": true, "/v1/stats": true, "/v1/engines": true, "/v1/gpus": true,
 }

@@ -99,12 +99,35 @@ type progressView struct {
 	CostSoFar *exchange.Decimal `json:"cost_so_far"`
 	Message   string            `json:"message"`
 	WaitsFor  *string           `json:"waits_for"`
+	Shards    *ShardCount       `json:"shards"`
+	Nodes     []NodeRows        `json:"nodes"`
+}
+
+// Whereabouts is where the rows of a job are, as its owner knows.
+type Whereabouts struct {
+	Shards ShardCount
+	Nodes  []NodeRows // that work for the job
+}
+
+// ShardCount is how many shards a job has.
+type ShardCount struct {
+	Total    int `json:"total"`
+	Complete int `json:"complete"` // all their rows are committed
+}
+
+// NodeRows are the rows of a job on one node.
+type NodeRows struct {
+	Node     string   `json:"node"`          // the name
+	Assigned int64    `json:"rows_assigned"` // and not committed
+	Done     int64    `json:"rows_done"`     // committed since the job's owner took it
+	Rate     *float64 `json:"rows_per_second"`
 }
 
 // progress says how jobs get on.
 type progress struct {
-	jobs  *jobs
-	track track
+	jobs        *jobs
+	whereabouts func(context.Context, *store.Record) *Whereabouts // Service's
+	track       track
 }
 
 // show answers GET /v1/jobs/{job_id}/progress.
@@ -129,6 +152,9 @@ func (p *progress) show(c *gin.Context) (any, error) {
 		return view, nil
 	}
 	view.WaitsFor = orNull(p.jobs.waiting(&job, record.Spec.Account))
+	if where := p.whereabouts(c.Request.Context(), &record); where != nil {
+		view.Shards, view.Nodes = &where.Shards, listOf(where.Nodes)
+	}
 	if job.Status != rowmill.StatusRunning {
 		return view, nil
 	}

@@ -61,6 +61,33 @@ func TestProgress_BeforeAndAfter(t *testing.T) {
 	w.get("/v1/jobs/"+unknownIDs[0]+"/progress").wantError(404, "job_not_found", "")
 }
 
+// Where the rows are is told as the owner says, and of a job that is over not at all.
+func TestProgress_WhereTheRowsAre(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	path := "/v1/jobs/" + w.running(`{"inputs":["a"]}`, 1000).JobID + "/progress"
+	for _, test := range []struct {
+		where *Whereabouts
+		want  string
+	}{
+		{nil, "<nil> <nil>"},
+		{&Whereabouts{Shards: ShardCount{2, 0}}, "map[complete:0 total:2] []"},
+		{
+			&Whereabouts{Shards: ShardCount{2, 1}, Nodes: []NodeRows{{"gpu1", 5, 7, nil}, {"gpu2", 0, 1, new(0.5)}}},
+			"map[complete:1 total:2] [map[node:gpu1 rows_assigned:5 rows_done:7 rows_per_second:<nil>] map[node:gpu2 rows_assigned:0 rows_done:1 rows_per_second:0.5]]",
+		},
+	} {
+		w.service.where = test.where
+		if body := w.get(path).want(200).json(); fmt.Sprint(body["shards"], " ", body["nodes"]) != test.want {
+			t.Errorf("%v %v, want %s", body["shards"], body["nodes"], test.want)
+		}
+	}
+	over := w.get("/v1/jobs/" + w.succeeded(`{"inputs":["a"]}`, answers("x", "")) + "/progress").want(200).json()
+	if over["shards"] != nil || over["nodes"] != nil {
+		t.Errorf("%v", over)
+	}
+}
+
 // What is remembered is bounded, in samples and in jobs.
 func TestTrack_IsBounded(t *testing.T) {
 	t.Parallel()
@@ -91,14 +118,16 @@ func TestTimeline(t *testing.T) {
 	id := w.succeeded(`{"inputs":["a"]}`, answers("x", ""))
 	whats := func(id string) (all []string) {
 		t.Helper()
-		last := ""
+		last := int64(0)
 		for _, e := range w.get("/v1/jobs/" + id + "/timeline").want(200).json()["events"].([]any) {
 			event := e.(map[string]any)
-			if at := event["at"].(string); at < last && len(at) == len(last) {
-				t.Errorf("%v is out of order", event)
+			at, err := time.Parse(time.RFC3339Nano, event["at"].(string))
+			if err != nil || at.UnixMilli() < last {
+				t.Errorf("%v is out of order, %v", event, err)
 			}
-			last = event["at"].(string)
-			all = append(all, fmt.Sprintf("%v %v", event["what"], event["detail"]))
+			last = at.UnixMilli()
+			detail, _, _ := strings.Cut(event["detail"].(string), ", epoch ")
+			all = append(all, fmt.Sprintf("%v %v", event["what"], detail))
 		}
 		return all
 	}

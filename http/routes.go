@@ -68,6 +68,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	engine.GET("/v1/me", own.pass, handle((&self{service: s.Service, version: s.Version.Version}).show))
 	servers := &engines{service: s.Service, now: s.Now}
 	engine.GET("/v1/engines", own.pass, handle(servers.list))
+	engine.GET("/v1/gpus", own.pass, handle(servers.gpus))
 	engine.GET("/v1/stats", own.pass, handle(servers.stats))
 	engine.GET("/v1/actors", own.pass, handle(nodes.actors))
 	engine.GET("/v1/diagnosis", own.pass, handle(nodes.diagnose))
@@ -160,7 +161,7 @@ func (s *Server) routeJobs(jobs *jobs, by entrances, audit *auditor) {
 	v1.GET("/jobs/:job_id/errors", handle(rows.failures))
 	v1.GET("/jobs/:job_id/errors/counts", handle(shared.of(rows.countFailures)))
 	v1.GET("/jobs/:job_id/preview", handle(rows.preview))
-	progress := &progress{jobs: jobs}
+	progress := &progress{jobs: jobs, whereabouts: s.Service.Whereabouts}
 	v1.GET("/jobs/:job_id/progress", handle(shared.of(progress.show)))
 	v1.GET("/jobs/:job_id/timeline", handle(shared.of(progress.timeline)))
 

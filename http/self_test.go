@@ -29,11 +29,11 @@ func TestReaderChangesNothing(t *testing.T) {
 	w := setup(t)
 	id := w.submitted(`{"inputs":["a"]}`)
 	reader := w.newKey(`{"role":"reader"}`).header()
-	for _, path := range []string{"/v1/list-jobs", "/v1/jobs/" + id, "/v1/job-status/" + id, "/v1/usage", "/v1/models", "/v1/functions"} {
+	for _, path := range []string{"/v1/list-jobs", "/v1/jobs/" + id, "/v1/job-status/" + id, "/v1/usage", "/v1/models", "/v1/functions", "/v1/settings", "/v1/settings/preview"} {
 		w.get(path, reader...).want(200)
 	}
 	w.get("/v1/files", "Authorization", "Bearer "+reader[1][len("Key "):]).want(200)
-	for _, path := range []string{"/v1/keys", "/v1/audit", "/v1/settings", "/v1/nodes"} {
+	for _, path := range []string{"/v1/keys", "/v1/audit", "/v1/nodes"} {
 		w.get(path, reader...).wantError(403, "forbidden", "administrator")
 	}
 	before := w.record(id).Version

@@ -51,6 +51,9 @@ type Service interface {
 	// where its record cannot say it; else it is empty. It goes by the job's id and
 	// status, and may be asked each second.
 	Waiting(job *rowmill.Job, account string) string
+	// Whereabouts says where the rows of a job are that is not over; nil where that
+	// is not known. The job is read, and no more.
+	Whereabouts(ctx context.Context, record *store.Record) *Whereabouts
 	// Counting says how this node counts prompts of a model.
 	Counting(model rowmill.Model) Counting
 	// Draining reports whether the node is about to stop: it takes no

@@ -61,17 +61,24 @@ type fakeService struct {
 	drained   []string
 	drainErr  error
 	engines   []Engine
-	points    func() []Point
+	points    func() []NodePoints
+	gpus      []NodeGPUs
+	missing   []string
+	where     *Whereabouts
 }
 
-func (f *fakeService) EngineList(context.Context) []Engine { return f.engines }
+func (f *fakeService) EngineList(context.Context) (all []Engine, missing []string, err error) {
+	return f.engines, f.missing, nil
+}
 
-func (f *fakeService) Points() []Point {
+func (f *fakeService) Points(context.Context) ([]NodePoints, error) {
 	if f.points == nil {
-		return nil
+		return nil, nil
 	}
-	return f.points()
+	return f.points(), nil
 }
+
+func (f *fakeService) GPUs(context.Context) ([]NodeGPUs, error) { return f.gpus, nil }
 
 func (f *fakeService) Submitted(record store.Record) {
 	f.mu.Lock()
@@ -84,6 +91,8 @@ func (f *fakeService) Cancelled(id string) {
 	defer f.mu.Unlock()
 	f.cancelled = append(f.cancelled, id)
 }
+
+func (f *fakeService) Whereabouts(context.Context, *store.Record) *Whereabouts { return f.where }
 
 func (f *fakeService) Checks(context.Context) []Check      { return f.checks }
 func (f *fakeService) Waiting(*rowmill.Job, string) string { return f.waiting }

@@ -147,28 +147,6 @@ func (m *Main) reading(now time.Time) (reading, error) {
 	return r, nil
 }
 
-// Points are what this node has done of late.
-func (s service) Points() []http.Point { return s.node.meter.all() }
-
-// EngineList lists the inference servers of all nodes.
-func (s service) EngineList(context.Context) []http.Engine {
-	var all []http.Engine
-	self := ""
-	for _, n := range s.System.Nodes() {
-		if n.Self {
-			self = n.Name
-			continue
-		}
-		for _, e := range n.Servers {
-			all = append(all, s.node.remoteEngine(n.Name, e))
-		}
-	}
-	for _, e := range s.Engines() {
-		all = append(all, s.node.ownEngine(self, e))
-	}
-	return all
-}
-
 // remoteEngine is an engine of another node, as that describes it.
 func (m *Main) remoteEngine(node string, e nodes.Engine) http.Engine {
 	return http.Engine{

@@ -93,6 +93,7 @@ type Main struct {
 	folder     *dir.Bucket                                 // Bucket where it is a directory; nil otherwise
 	gpus       *gpu.Monitor
 	meter      *meter // what Pipeline has done of late
+	asked      *asked // what other nodes have said of late
 	search     serverSearch
 
 	peers      *peer.Server // nil on a node alone

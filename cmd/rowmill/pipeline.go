@@ -31,6 +31,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		settle = 0
 	}
 	m.newWebhooks()
+	m.asked = newAsked()
 	config := actors.Config{
 		Node: m.nodeName(), Store: m.Store, Blob: m.Bucket, Engines: m.Engines, Downloader: downloader,
 		Input: input.Limits{
@@ -52,6 +53,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		Confirm:   m.confirm,
 		Ended:     m.announce,
 		Facts:     func(ctx context.Context) any { return m.facts(ctx) },
+		Figures:   m.figures,
 		Janitor: actors.Janitor{
 			Interval: m.Settings.Retention.Interval, Batch: m.Settings.Retention.Batch, OrphanAge: m.Settings.Retention.OrphanAge,
 			ClockTolerance: m.Settings.Retention.ClockTolerance, CatchUp: m.Settings.Retention.CatchUp,

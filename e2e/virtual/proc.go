@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 	api "github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/offer"
+	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/recall"
 )
 
@@ -143,10 +144,16 @@ func (s service) DrainNode(ctx context.Context, id string) error { return s.Syst
 func (service) Diagnose(context.Context) ([]api.Diagnosis, error) { return nil, nil }
 
 // EngineList is not asked for here.
-func (service) EngineList(context.Context) []api.Engine { return nil }
+func (service) EngineList(context.Context) ([]api.Engine, []string, error) { return nil, nil, nil }
 
 // Points is not asked for here.
-func (service) Points() []api.Point { return nil }
+func (service) Points(context.Context) ([]api.NodePoints, error) { return nil, nil }
+
+// GPUs is not asked for here.
+func (service) GPUs(context.Context) ([]api.NodeGPUs, error) { return nil, nil }
+
+// Whereabouts are not known.
+func (service) Whereabouts(context.Context, *store.Record) *api.Whereabouts { return nil }
 
 // Actors is not asked for here.
 func (service) Actors(context.Context, api.ActorFilter) ([]api.Actor, []api.Answered, error) {

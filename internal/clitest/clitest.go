@@ -54,6 +54,9 @@ func (Idle) Draining() bool { return false }
 // Waiting says that nothing is waited for.
 func (Idle) Waiting(*rowmill.Job, string) string { return "" }
 
+// Whereabouts are not known.
+func (Idle) Whereabouts(context.Context, *store.Record) *http.Whereabouts { return nil }
+
 // Servers are none.
 func (Idle) Servers() []offer.Server { return nil }
 

@@ -29,6 +29,8 @@ type GPU struct {
 	MemoryTotal int64   // bytes; -1 when unknown
 	MemoryUsed  int64   // bytes; -1 when unknown
 	Utilisation float64 // share of the last moments in which it was busy, 0 to 1; -1 when unknown, as with MIG
+	Power       float64 // watts; -1 when unknown
+	Temperature float64 // degrees Celsius; -1 when unknown
 }
 
 // A Source reads the GPUs of a machine.
@@ -49,7 +51,10 @@ var _ Source = SMI{}
 
 // query lists what is asked for. The name comes last, since it may hold a
 // comma and nvidia-smi quotes nothing.
-const query = "--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,name"
+const query = "--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,power.draw,temperature.gpu,name"
+
+// queried is how many fields that are.
+const queried = 8
 
 // Read runs nvidia-smi. A machine without it has no GPU.
 func (s SMI) Read(ctx context.Context) ([]GPU, error) {
@@ -105,8 +110,8 @@ func parse(text string) (gpus []GPU, err error) {
 }
 
 func parseLine(line string) (GPU, bool) {
-	fields := strings.SplitN(line, ",", 6)
-	if len(fields) != 6 {
+	fields := strings.SplitN(line, ",", queried)
+	if len(fields) != queried {
 		return GPU{}, false
 	}
 	for i := range fields {
@@ -116,7 +121,10 @@ func parseLine(line string) (GPU, bool) {
 	if err != nil || index < 0 || fields[1] == "" {
 		return GPU{}, false
 	}
-	g := GPU{Index: index, UUID: fields[1], Name: fields[5], MemoryTotal: unknown, MemoryUsed: unknown, Utilisation: unknown}
+	g := GPU{
+		Index: index, UUID: fields[1], Name: fields[queried-1],
+		MemoryTotal: unknown, MemoryUsed: unknown, Utilisation: unknown, Power: unknown, Temperature: unknown,
+	}
 	// What the driver does not tell stands in brackets: [N/A], [Not Supported].
 	if mib, err := strconv.ParseInt(fields[2], 10, 64); err == nil {
 		g.MemoryTotal = mib << 20
@@ -126,6 +134,12 @@ func parseLine(line string) (GPU, bool) {
 	}
 	if percent, err := strconv.ParseFloat(fields[4], 64); err == nil {
 		g.Utilisation = percent / 100
+	}
+	if watts, err := strconv.ParseFloat(fields[5], 64); err == nil {
+		g.Power = watts
+	}
+	if degrees, err := strconv.ParseFloat(fields[6], 64); err == nil {
+		g.Temperature = degrees
 	}
 	return g, true
 }

@@ -39,9 +39,9 @@ func install(t *testing.T, script string) {
 func TestSMI(t *testing.T) {
 	h200 := GPU{
 		Index: 0, Name: "NVIDIA H200", UUID: "GPU-5a1f9c1e-7b1e-0b0c-6d4e-1f0c2d3e4f50",
-		MemoryTotal: 143771 << 20, MemoryUsed: 127114 << 20, Utilisation: 0.97,
+		MemoryTotal: 143771 << 20, MemoryUsed: 127114 << 20, Utilisation: 0.97, Power: 612.5, Temperature: 71,
 	}
-	const h200Line = "0, GPU-5a1f9c1e-7b1e-0b0c-6d4e-1f0c2d3e4f50, 143771, 127114, 97, NVIDIA H200"
+	const h200Line = "0, GPU-5a1f9c1e-7b1e-0b0c-6d4e-1f0c2d3e4f50, 143771, 127114, 97, 612.50, 71, NVIDIA H200"
 	for _, test := range []struct {
 		name   string
 		script string
@@ -53,23 +53,23 @@ func TestSMI(t *testing.T) {
 		{name: "one", script: "echo '" + h200Line + "'", want: []GPU{h200}},
 		{
 			name:   "two, one with a comma in its name",
-			script: "echo '" + h200Line + "'\necho '1, GPU-b2, 81559, 0, 0, NVIDIA A100-SXM4-80GB, rev 2'",
-			want:   []GPU{h200, {Index: 1, Name: "NVIDIA A100-SXM4-80GB, rev 2", UUID: "GPU-b2", MemoryTotal: 81559 << 20}},
+			script: "echo '" + h200Line + "'\necho '1, GPU-b2, 81559, 0, 0, 58.1, 33, NVIDIA A100-SXM4-80GB, rev 2'",
+			want:   []GPU{h200, {Index: 1, Name: "NVIDIA A100-SXM4-80GB, rev 2", UUID: "GPU-b2", MemoryTotal: 81559 << 20, Power: 58.1, Temperature: 33}},
 		},
 		{
 			name:   "MIG: nobody knows how busy the whole is",
-			script: "echo '0, GPU-c3, 81920, 21203, [N/A], NVIDIA H100 80GB HBM3'",
-			want:   []GPU{{Index: 0, Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-c3", MemoryTotal: 81920 << 20, MemoryUsed: 21203 << 20, Utilisation: -1}},
+			script: "echo '0, GPU-c3, 81920, 21203, [N/A], 300.00, 60, NVIDIA H100 80GB HBM3'",
+			want:   []GPU{{Index: 0, Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-c3", MemoryTotal: 81920 << 20, MemoryUsed: 21203 << 20, Utilisation: -1, Power: 300, Temperature: 60}},
 		},
 		{
 			name:   "memory shared with the CPU",
-			script: "echo '0, GPU-d4, [N/A], [N/A], 3, NVIDIA GB10'",
-			want:   []GPU{{Index: 0, Name: "NVIDIA GB10", UUID: "GPU-d4", MemoryTotal: -1, MemoryUsed: -1, Utilisation: 0.03}},
+			script: "echo '0, GPU-d4, [N/A], [N/A], 3, 4.6, 40, NVIDIA GB10'",
+			want:   []GPU{{Index: 0, Name: "NVIDIA GB10", UUID: "GPU-d4", MemoryTotal: -1, MemoryUsed: -1, Utilisation: 0.03, Power: 4.6, Temperature: 40}},
 		},
 		{
 			name:   "an old card in a container",
-			script: "echo '0, GPU-e5, 11441, [Insufficient Permissions], [Not Supported], Tesla K80'",
-			want:   []GPU{{Index: 0, Name: "Tesla K80", UUID: "GPU-e5", MemoryTotal: 11441 << 20, MemoryUsed: -1, Utilisation: -1}},
+			script: "echo '0, GPU-e5, 11441, [Insufficient Permissions], [Not Supported], [N/A], [N/A], Tesla K80'",
+			want:   []GPU{{Index: 0, Name: "Tesla K80", UUID: "GPU-e5", MemoryTotal: 11441 << 20, MemoryUsed: -1, Utilisation: -1, Power: -1, Temperature: -1}},
 		},
 		{name: "a driver without a GPU", script: "echo 'No devices were found'; exit 6", is: ErrNone},
 		{name: "says nothing", script: "exit 0", is: ErrNone},
@@ -108,7 +108,7 @@ func TestSMI(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	install(t, `echo '0, GPU-a, 1024, 512, 25, NVIDIA "L4"'; echo '1, GPU-b, 2048, 0, [N/A], NVIDIA L40S'`)
+	install(t, `echo '0, GPU-a, 1024, 512, 25, 70.5, 55, NVIDIA "L4"'; echo '1, GPU-b, 2048, 0, [N/A], [N/A], [N/A], NVIDIA L40S'`)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(NewMonitor(SMI{}))
 	want := `
@@ -122,6 +122,12 @@ rowmill_gpu_memory_bytes{index="0",kind="total"} 1.073741824e+09
 rowmill_gpu_memory_bytes{index="0",kind="used"} 5.36870912e+08
 rowmill_gpu_memory_bytes{index="1",kind="total"} 2.147483648e+09
 rowmill_gpu_memory_bytes{index="1",kind="used"} 0
+# HELP rowmill_gpu_power_watts What a GPU draws.
+# TYPE rowmill_gpu_power_watts gauge
+rowmill_gpu_power_watts{index="0"} 70.5
+# HELP rowmill_gpu_temperature_celsius How hot a GPU is.
+# TYPE rowmill_gpu_temperature_celsius gauge
+rowmill_gpu_temperature_celsius{index="0"} 55
 # HELP rowmill_gpu_utilization_ratio Share of the last moments in which a GPU was busy, 0 to 1.
 # TYPE rowmill_gpu_utilization_ratio gauge
 rowmill_gpu_utilization_ratio{index="0"} 0.25

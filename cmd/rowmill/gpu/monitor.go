@@ -74,6 +74,8 @@ var (
 	infoDesc        = prometheus.NewDesc("rowmill_gpu_info", "1 for each NVIDIA GPU of the machine.", []string{"index", "name", "uuid"}, nil)
 	memoryDesc      = prometheus.NewDesc("rowmill_gpu_memory_bytes", "Memory of a GPU: in use, and in total.", []string{"index", "kind"}, nil)
 	utilisationDesc = prometheus.NewDesc("rowmill_gpu_utilization_ratio", "Share of the last moments in which a GPU was busy, 0 to 1.", []string{"index"}, nil)
+	powerDesc       = prometheus.NewDesc("rowmill_gpu_power_watts", "What a GPU draws.", []string{"index"}, nil)
+	temperatureDesc = prometheus.NewDesc("rowmill_gpu_temperature_celsius", "How hot a GPU is.", []string{"index"}, nil)
 )
 
 // Describe sends the metrics there are.
@@ -81,6 +83,8 @@ func (m *Monitor) Describe(to chan<- *prometheus.Desc) {
 	to <- infoDesc
 	to <- memoryDesc
 	to <- utilisationDesc
+	to <- powerDesc
+	to <- temperatureDesc
 }
 
 // Collect sends the last reading's figures; what the driver does not tell is
@@ -98,5 +102,7 @@ func (m *Monitor) Collect(to chan<- prometheus.Metric) {
 		gauge(memoryDesc, float64(g.MemoryTotal), "total")
 		gauge(memoryDesc, float64(g.MemoryUsed), "used")
 		gauge(utilisationDesc, g.Utilisation)
+		gauge(powerDesc, g.Power)
+		gauge(temperatureDesc, g.Temperature)
 	}
 }

@@ -103,6 +103,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, 200, `{"cancelled":true,"message":"The job was cancelled."}`)
 	case "/job-cancel/job-over":
 		s.answer(w, 200, `{"cancelled":false,"message":"The job has succeeded already."}`)
+	case "/jobs/" + jobID + "/progress":
+		s.answer(w, 200, `{"status":"running","nodes":[{"node":"gpu1","rows_assigned":2000,"rows_done":17,"rows_per_second":1.5}]}`)
 	case "/jobs/" + jobID + "/results":
 		io.WriteString(w, s.content)
 	case "/jobs/" + jobID + "/resume":

@@ -29,8 +29,32 @@ func (c *commands) get() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("get %s: %w", args[0], err)
 		}
-		return c.Table(job, func(row terminal.Row) { writeRecord(row, job) })
+		return c.Print(job, func(w io.Writer) error {
+			nodes, err := nodesOf(ctx, api, job)
+			if err != nil {
+				return fmt.Errorf("where the rows of %s are: %w", args[0], err)
+			}
+			return terminal.Table(w, func(row terminal.Row) {
+				writeRecord(row, job)
+				for _, n := range nodes {
+					row("on "+n.Node, fmt.Sprintf("%s rows, %s done", terminal.Count(n.Assigned), terminal.Count(n.Done)))
+				}
+			})
+		})
 	})
+}
+
+// nodesOf is which nodes have rows of a job that runs. A service of an earlier version
+// does not say.
+func nodesOf(ctx context.Context, api *client.Client, job client.Job) ([]client.NodeRows, error) {
+	if job.Status != rowmill.StatusRunning {
+		return nil, nil
+	}
+	p, err := api.Progress(ctx, job.ID)
+	if errors.Is(err, rowmill.ErrNotFound) {
+		return nil, nil
+	}
+	return p.Nodes, err
 }
 
 // writeRecord writes what a person wants to know of a job, a line for each field.

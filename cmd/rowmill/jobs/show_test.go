@@ -186,6 +186,19 @@ func TestGetAndStatus(t *testing.T) {
 	}
 }
 
+func TestGetSaysWhereRowsAre(t *testing.T) {
+	t.Parallel()
+	c := newCall(t, newService(t, record("running", `,"num_rows":3000,"rows_done":17`)))
+	c.run("get", jobID).want(t, 0)
+	if !strings.Contains(c.out.String(), "on gpu1   2,000 rows, 17 done\n") {
+		t.Error(c.out.String())
+	}
+	c.run("get", jobID, "-o", "json").want(t, 0)
+	if strings.Contains(c.out.String(), "gpu1") {
+		t.Errorf("the record is not as the service wrote it: %s", c.out.String())
+	}
+}
+
 func TestResults(t *testing.T) {
 	t.Parallel()
 	s := newService(t, done)
