@@ -120,7 +120,8 @@ type Ownership struct {
 	Settle time.Duration
 
 	// ScanInterval is the time between searches for jobs without an owner.
-	// Default 500 ms. New jobs on this node do not wait for it.
+	// Default 500 ms, and in clusters of more than 250 nodes up to four times as
+	// long. New jobs on this node do not wait for it.
 	ScanInterval time.Duration
 
 	// MaxActive bounds the jobs this node runs at once; the others stay
@@ -318,7 +319,7 @@ func (c Config) Validate() error {
 }
 
 // places are those for jobs on this node. Who waits for one asks every
-// ScanInterval, or with every heartbeat.
+// ScanInterval, up to scanStretch times as long, or with every heartbeat.
 func (c Config) places() fair.Config {
 	return fair.Config{
 		Places: c.Ownership.MaxActive, Kept: c.Ownership.KeptPlaces, Weights: c.Ownership.Weights,

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -81,6 +82,7 @@ var (
 type engines struct {
 	own     []engineView // jobs hold the slice: a change makes another
 	remote  []engineView
+	said    map[string]described    // by the other nodes, by ID
 	entries map[string]*engineEntry // of own, by name
 }
 
@@ -168,19 +170,49 @@ func (e *engines) serve(spec *rowmill.Spec) bool {
 }
 
 // hear takes in what the other nodes say of their engines, and reports whether
-// that has changed anything.
+// that has changed anything. Of a thousand nodes one has said something new: the
+// others are not read again.
 func (e *engines) hear(members []cluster.Member) bool {
-	var remote []engineView
+	said, changed := make(map[string]described, len(members)), false
 	for _, m := range members {
-		if said, ok := nodes.Read(m); ok && m.Engines {
-			remote = append(remote, remoteViews(m, said)...)
+		before := e.said[m.ID]
+		d := before
+		if before.address != m.Peer || before.engines != m.Engines || !bytes.Equal(before.state, m.State) {
+			d = describe(m)
+			changed = changed || !slices.EqualFunc(before.views, d.views, sameView)
+		}
+		said[m.ID] = d
+	}
+	for id, d := range e.said {
+		if _, here := said[id]; !here && len(d.views) > 0 {
+			changed = true
 		}
 	}
-	if slices.EqualFunc(e.remote, remote, sameView) {
+	e.said = said
+	if !changed {
 		return false
 	}
-	e.remote = remote
+	e.remote = nil
+	for _, m := range members {
+		e.remote = append(e.remote, said[m.ID].views...)
+	}
 	return true
+}
+
+// described is what a member said of itself, and its engines by that.
+type described struct {
+	address string
+	engines bool
+	state   []byte
+	views   []engineView
+}
+
+func describe(m cluster.Member) described {
+	d := described{address: m.Peer, engines: m.Engines, state: m.State}
+	if said, ok := nodes.Read(m); ok && m.Engines {
+		d.views = remoteViews(m, said)
+	}
+	return d
 }
 
 // remoteViews are the engines of another node, as a job looks at them.

@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -36,8 +35,10 @@ type (
 		ended bool
 	}
 	storageChanged struct{} // System: an outage has begun or ended; also node to its jobs
-	membersChanged struct{} // System: nodes came, went or said something new
-	downloadEnded  struct { // System
+	membersChanged struct { // System: nodes came, went or said something new
+		looked chan<- struct{}
+	}
+	downloadEnded struct { // System
 		job  string
 		lost bool // before it ended
 		err  error
@@ -60,7 +61,7 @@ type node struct {
 	claims   claims
 	workers  workers
 	engines  engines
-	members  []string        // ids of the other nodes
+	members  map[string]bool // ids of the other nodes
 	heard    map[string]bool // ids of all that ever were
 	said     *nodes.State    // the last state that was spread
 	scanning bool
@@ -102,6 +103,7 @@ func (n *node) Receive(c actor.Context) {
 		n.onLeaseChanged(c, m)
 	case membersChanged:
 		n.onMembersChanged(c)
+		m.looked <- struct{}{}
 	case storageChanged:
 		n.onStorageChanged(c)
 	case downloadEnded:
@@ -287,14 +289,16 @@ func (n *node) publishState() {
 // onMembersChanged looks at the other nodes anew. When one has gone, its jobs
 // may be orphans.
 func (n *node) onMembersChanged(c actor.Context) {
-	var here []string
+	here := make(map[string]bool)
 	for _, m := range n.cfg.Peers.Members() {
 		if !m.Self {
-			here = append(here, m.ID)
-			n.heard[m.ID] = true
+			here[m.ID], n.heard[m.ID] = true, true
 		}
 	}
-	gone := slices.ContainsFunc(n.members, func(id string) bool { return !slices.Contains(here, id) })
+	gone := false
+	for id := range n.members {
+		gone = gone || !here[id]
+	}
 	n.members = here
 	if n.engines.hear(n.transport.others()) {
 		n.tellJobs(c)

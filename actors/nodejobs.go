@@ -20,7 +20,7 @@ import (
 
 // scan looks for jobs without an owner, now and from time to time.
 func (n *node) scan(c actor.Context) {
-	n.timers.after(c, n.cfg.Ownership.ScanInterval, "scan", n.scan)
+	n.timers.after(c, n.scanInterval(), "scan", n.scan)
 	n.metrics.memory.Set(float64(n.budget.InUse()))
 	limit := n.claims.look()
 	if n.scanning || !n.claimsNow() || limit < 1 {
@@ -57,6 +57,26 @@ func (n *node) scan(c actor.Context) {
 			n.metrics.shut.Set(float64(n.claims.places.Shut()))
 		}
 	})
+}
+
+// A node of a large cluster looks less often for jobs that nobody owns, so that
+// all of them together ask the store no more than scanners nodes would, up to
+// scanStretch times as many nodes: who waits for a place must be heard again
+// before it counts as gone (Config.places).
+const (
+	scanners    = 250
+	scanStretch = 4
+)
+
+func (n *node) scanInterval() time.Duration {
+	if n.cfg.Peers == nil {
+		return n.cfg.Ownership.ScanInterval
+	}
+	return scanIntervalOf(n.cfg.Ownership.ScanInterval, len(n.cfg.Peers.Members()))
+}
+
+func scanIntervalOf(interval time.Duration, members int) time.Duration {
+	return interval * time.Duration(min(max(members, scanners), scanStretch*scanners)) / scanners
 }
 
 // doubt looks at a job that is owned here and that the store calls an orphan: it

@@ -367,19 +367,26 @@ func (s *System) Answer(ctx context.Context, e peer.Envelope) (any, error) {
 	}
 }
 
-// follow tells the node when members come and go, and storage.
+// follow tells the node when members come and go, and storage. What changes while
+// the node still looks at the members it hears of at once: when a job begins on a
+// thousand nodes, each of them has something new to say.
 func (s *System) follow() {
 	defer s.all.Done()
-	var members <-chan struct{}
+	var changed, members <-chan struct{}
 	if s.cfg.Peers != nil {
-		members = s.cfg.Peers.Changed()
+		changed = s.cfg.Peers.Changed()
 	}
+	members = changed
+	looked := make(chan struct{}, 1)
 	for {
 		select {
 		case <-s.life.Done():
 			return
 		case <-members:
-			s.actors.Root.Send(s.node, membersChanged{})
+			members = nil
+			s.actors.Root.Send(s.node, membersChanged{looked})
+		case <-looked:
+			members = changed
 		case <-s.watch.Changed():
 			s.actors.Root.Send(s.node, storageChanged{})
 		}

@@ -14,11 +14,19 @@ import (
 func (m *Main) newWebhooks() {
 	in := m.Settings.Inputs
 	m.Webhooks = sender.New(sender.Config{
-		Store: m.Store, Schedule: m.Settings.Webhooks.Retries, Clock: m.now, Logger: m.Logger, Registerer: m.Registry, Reason: input.Reason,
+		Store: m.Store, Schedule: m.Settings.Webhooks.Retries, Clock: m.now, Logger: m.Logger, Registerer: m.Registry, Reason: input.Reason, Nodes: m.nodes,
 		Transport: input.NewTransport(input.Config{
 			ConnectTimeout: in.ConnectTimeout, AllowLoopback: in.AllowLoopback, AllowPrivateNetworks: in.AllowPrivateNetworks, Own: m.ownAddresses,
 		}),
 	})
+}
+
+// nodes is how many nodes there are, this one included.
+func (m *Main) nodes() int {
+	if m.Cluster == nil {
+		return 1
+	}
+	return len(m.Cluster.Members())
 }
 
 // startWebhooks sends what is due, on nodes that own jobs.

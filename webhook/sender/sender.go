@@ -17,9 +17,12 @@ import (
 )
 
 const (
-	// pollInterval is the time between looks for what is due. What this node
-	// makes due itself is sent at once.
+	// pollInterval is the time between looks for what is due, and in a cluster of
+	// more than pollers nodes longer in proportion, so that the store is asked no more
+	// than pollers times a second: any node sends what is due. What this node makes
+	// due itself is sent at once.
 	pollInterval = time.Second
+	pollers      = 50
 	// parallel bounds the attempts of a node at a time, one of each endpoint: as
 	// many as cost nothing, however slow their receivers are.
 	parallel = 16
@@ -54,6 +57,8 @@ type Config struct {
 	Reason func(error) string
 	// Schedule is when a delivery is sent again. Default webhook.DefaultSchedule.
 	Schedule webhook.Schedule
+	// Nodes is how many nodes send from the store, this one included. Nil: 1.
+	Nodes func() int
 	// Clock is the time that receivers are told. Default time.Now.
 	Clock      func() time.Time
 	Logger     *slog.Logger
@@ -84,6 +89,9 @@ type Sender struct {
 func New(cfg Config) *Sender {
 	if cfg.Schedule == nil {
 		cfg.Schedule = webhook.DefaultSchedule()
+	}
+	if cfg.Nodes == nil {
+		cfg.Nodes = func() int { return 1 }
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
@@ -137,7 +145,7 @@ func (s *Sender) run() {
 		select {
 		case <-s.halted:
 		case <-s.wake:
-		case <-time.After(pollInterval):
+		case <-time.After(pollInterval * time.Duration(max(s.Nodes(), pollers)) / pollers):
 		}
 	}
 }

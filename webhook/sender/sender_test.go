@@ -403,3 +403,26 @@ func TestSender_Wake(t *testing.T) {
 		}
 	})
 }
+
+// Of a thousand nodes each looks every 20 s, and what another has made due is sent
+// all the same.
+func TestSender_AsksSeldomInLargeClusters(t *testing.T) {
+	inTime(t, func(r *rig) {
+		r.endpoint("one")
+		large := New(Config{
+			Store: r.store, Transport: &r.receiver, Nodes: func() int { return 1_000 }, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		})
+		large.Start()
+		r.senders = append(r.senders, large)
+		time.Sleep(time.Second) // it has looked once
+		r.ended()
+		time.Sleep(18 * time.Second)
+		if n := r.count(); n != 0 {
+			r.Errorf("%d requests before the second look, want none", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := r.count(); n != 1 {
+			r.Errorf("%d requests after it, want one", n)
+		}
+	})
+}

@@ -1,0 +1,25 @@
+package actors
+
+import (
+	"testing"
+	"time"
+)
+
+// However many nodes there are, together they look for orphans about as often as
+// 250 do, and none so seldom that its waiting would be forgotten.
+func TestScanIntervalInLargeClusters(t *testing.T) {
+	t.Parallel()
+	config := Config{}
+	config.Ownership.ScanInterval = 500 * time.Millisecond
+	for members, want := range map[int]time.Duration{
+		1: 500 * time.Millisecond, 250: 500 * time.Millisecond, 500: time.Second, 1_000: 2 * time.Second, 10_000: 2 * time.Second,
+	} {
+		got := scanIntervalOf(config.Ownership.ScanInterval, members)
+		if got != want {
+			t.Errorf("%d nodes look every %s, want %s", members, got, want)
+		}
+		if patience := config.places().Patience; got >= patience {
+			t.Errorf("%d nodes look every %s, and who is not heard for %s is forgotten", members, got, patience)
+		}
+	}
+}
