@@ -70,6 +70,7 @@ type job struct {
 	links     map[string]*link // by worker
 	unwanted  map[string]bool  // workers that were told to let go
 	invites   invitations
+	waiting   int64          // rows that no worker has, as the metrics say
 	looked    time.Time      // when it was last looked who is silent
 	dismissed sync.WaitGroup // workers that are being stopped
 }
@@ -90,6 +91,7 @@ func (j *job) Receive(c actor.Context) {
 	if j.phase == jobStopped {
 		return
 	}
+	defer j.showWaiting()
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		j.onStarted(c)
@@ -107,6 +109,18 @@ func (j *job) Receive(c actor.Context) {
 		if j.phase < jobEnds { // else a late message of what was stopped
 			j.receive(c)
 		}
+	}
+}
+
+// showWaiting has the metrics tell how many rows of the job nobody has taken.
+func (j *job) showWaiting() {
+	waiting := int64(0)
+	if j.owner != nil && j.phase < jobEnds {
+		waiting = j.owner.Free()
+	}
+	if waiting != j.waiting {
+		j.metrics.undealt.WithLabelValues(j.rec.Spec.Model.ID).Add(float64(waiting - j.waiting))
+		j.waiting = waiting
 	}
 }
 

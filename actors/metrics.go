@@ -18,6 +18,7 @@ import (
 // account.
 type metrics struct {
 	rows     *prometheus.CounterVec // model, outcome
+	undealt  *prometheus.GaugeVec   // model
 	tokens   *prometheus.CounterVec // model, direction
 	jobs     *prometheus.CounterVec // status
 	active   prometheus.Gauge
@@ -85,6 +86,7 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 	f := promauto.With(reg)
 	m := &metrics{
 		rows:        f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_total", Help: "Rows committed, by outcome (done or failed)."}, []string{"model", "outcome"}),
+		undealt:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_rows_waiting", Help: "Rows of jobs of this node that no node has taken yet, for want of room or of a server."}, []string{"model"}),
 		tokens:      f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_tokens_total", Help: "Tokens of committed rows."}, []string{"model", "direction"}),
 		jobs:        f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_jobs_total", Help: "Jobs that ended on this node."}, []string{"status"}),
 		active:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_jobs_active", Help: "Jobs this node runs now."}),
