@@ -202,6 +202,10 @@ type Servers struct {
 	// row has to show it where their server does not say. Default: of all.
 	Known func(engine.ServedModel) bool
 
+	// Warm gets ready what the first job on a served model would wait for, such as
+	// its vocabulary. It may take its time. Default: nothing is.
+	Warm func([]engine.ServedModel)
+
 	// Asked bounds the models of one server that rows are sent to for that.
 	// Default 8: more are those of a gateway, where a row of each may cost, or of
 	// a server that loads each for its row. Less than 0 is none.

@@ -204,6 +204,9 @@ func (s *server) bringUp(c actor.Context) {
 	s.log.Info("engine is up", "kind", info.Kind, "models", len(info.Models), "slots", info.Slots, "simulated", info.Simulated)
 	s.metrics.up.Set(1)
 	s.disp.Resume()
+	if warm := s.cfg.Servers.Warm; warm != nil {
+		s.tasks.run(c, "warm up", func(context.Context) step { warm(info.Models); return nil })
+	}
 	if s.health.Read(time.Now()) {
 		s.readGauges(c)
 	}

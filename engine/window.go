@@ -73,6 +73,10 @@ const (
 	// flight: only then does its effect show.
 	shareStep = 0.2
 
+	// leap is by how much a window grows at once while no queue has been seen: 256
+	// slots are found within three answers of a quick server.
+	leap = 2
+
 	// bearable is the share of rows that may be preempted: less than what the
 	// larger batch gains. Preemptions and answers are counted over about fade.
 	bearable = 0.004
@@ -187,7 +191,7 @@ func (w *Window) Observe(g Gauges, inFlight int, tokens int64, now time.Time) {
 		w.share = min(mostShare, w.share*(1+shareStep*span/w.residence(inFlight)))
 	case !w.full(inFlight):
 	case !w.congested:
-		w.size = min(w.most(), 1.5*w.size)
+		w.size = min(w.most(), leap*w.size)
 	default:
 		w.size = min(w.most(), w.size+max(1, q-waiting))
 	}

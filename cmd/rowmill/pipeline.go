@@ -60,6 +60,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		},
 	}
 	config.Servers.Asked = cmp.Or(jobs.AskedModels, -1)
+	config.Servers.Warm = func(served []engine.ServedModel) { words.warm(m.Catalog, served) }
 	config.Servers.Known = func(s engine.ServedModel) bool { return m.Catalog.Tells(s.Names()...) }
 	if m.Cluster != nil {
 		client, err := peer.NewClient(m.peerConfig())

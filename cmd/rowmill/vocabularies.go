@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/tokenize"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
@@ -44,6 +46,27 @@ func (v *vocabularies) check(models []rowmill.Model) error {
 		}
 	}
 	return nil
+}
+
+// mostWarm bounds the models of one server whose vocabularies are loaded before a
+// job wants them: more are those of a gateway.
+const mostWarm = 8
+
+// warm loads the vocabularies of served models. What is wrong with one its first
+// job will say.
+func (v *vocabularies) warm(known *catalog.Catalog, served []engine.ServedModel) {
+	for _, s := range served[:min(len(served), mostWarm)] {
+		models := known.Called(s.Name)
+		if m, found := known.Find(s.Name); found {
+			models = append(models, m)
+		}
+		if len(models) == 0 {
+			models = []rowmill.Model{{ID: s.Name}}
+		}
+		for _, m := range models {
+			_, _, _ = v.tokenizer(m)
+		}
+	}
 }
 
 // tokenizer returns the tokenizer of a model. A warning says that another one
