@@ -28,6 +28,7 @@ type Submission struct {
 	Priority    int
 	SeedPerRow  bool
 	NoTruncate  bool
+	Dedup       *bool // equal rows run once; nil for what the service does by default
 	Estimate    bool
 	Name        string
 	Description string
@@ -63,6 +64,9 @@ func (s Submission) head() map[string]any {
 	}
 	if s.SeedPerRow {
 		head["random_seed_per_input"] = true
+	}
+	if s.Dedup != nil {
+		head["dedup"] = *s.Dedup
 	}
 	if s.NoTruncate {
 		head["truncate_rows"] = false

@@ -152,8 +152,7 @@ func TestBatches_AreJobs(t *testing.T) {
 		t.Errorf("got %v", made)
 	}
 	w.do("DELETE", "/v1/files/"+file, "").want(200)
-	id := "job-" + strings.TrimPrefix(made["id"].(string), "batch_")
-	id = id[:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:24] + "-" + id[24:]
+	id := jobOf(made["id"].(string))
 	record := w.record(id)
 	if raw := record.Spec.Raw; raw == nil || raw.InputFile != file || raw.Path != "/v1/chat/completions" || record.Spec.Model.Kind != rowmill.KindRaw || record.Spec.Priority != 1 {
 		t.Errorf("specification %+v", record.Spec)

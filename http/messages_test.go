@@ -33,9 +33,9 @@ func (w *world) messaged(ids ...string) string {
 	return w.do("POST", "/v1/messages/batches", messagesOf(ids...)).want(200).json()["id"].(string)
 }
 
-// jobOf is the job of a Message Batch.
+// jobOf is the job of a batch of either dialect.
 func jobOf(id string) string {
-	hex := strings.TrimPrefix(id, "msgbatch_")
+	hex := id[strings.LastIndexByte(id, '_')+1:]
 	return "job-" + strings.Join([]string{hex[:8], hex[8:12], hex[12:16], hex[16:20], hex[20:]}, "-")
 }
 

@@ -178,7 +178,7 @@ func (s *Server) routeJobs(jobs *jobs, by entrances, audit *auditor) {
 	submissions := &submissions{
 		Exchange: s.exchange, quotas: quotas, store: s.Store, service: s.Service, keyTTL: s.IdempotencyTTL, now: s.Now,
 		intake: &submission.Intake{
-			Models: models, Functions: library, Bucket: s.Bucket, Files: s.Store, Now: s.Now, MaxRow: s.MaxRowBytes, MaxInline: s.MaxInlineBytes,
+			Models: models, Functions: library, Bucket: s.Bucket, Files: s.Store, Now: s.Now, MaxRow: s.MaxRowBytes, MaxInline: s.MaxInlineBytes, Dedup: s.Dedup,
 		},
 	}
 	v1.POST("/batch-inference", handle(submissions.submit))

@@ -111,6 +111,10 @@ type Config struct {
 	// MaxBodyBytes bounds a request body. Default 512 MiB: a million rows of
 	// 500 bytes; more belongs into a file behind a URL.
 	MaxBodyBytes int64
+	// Dedup has equal rows run once in jobs whose submissions do not say. Default
+	// false.
+	Dedup bool
+
 	// MaxRowBytes bounds one inline row. Default 8 MiB, as for files.
 	MaxRowBytes int
 	// MaxInlineBytes is how much of a submission's rows, as JSON, rides in

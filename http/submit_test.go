@@ -66,14 +66,14 @@ func TestSubmit_Defaults(t *testing.T) {
 	w := setup(t)
 	// Null equals absent for every optional field.
 	nulls := `{"inputs":["a"],"model":null,"column_name":null,"id_column_name":null,"system_prompt":null,"json_schema":null,
-		"sampling_params":null,"job_priority":null,"cost_estimate":null,"random_seed_per_input":null,"truncate_rows":null,"name":null,"description":null}`
+		"sampling_params":null,"job_priority":null,"cost_estimate":null,"random_seed_per_input":null,"truncate_rows":null,"dedup":null,"name":null,"description":null}`
 	for _, body := range []string{`{"inputs":["a"]}`, nulls} {
 		record := w.record(w.submitted(body))
 		job, spec := record.Job, record.Spec
 		if job.Model != "gpt-oss-20b" || job.Priority != 0 || job.Name != nil || job.Description != nil || job.System != nil || job.Schema != nil {
 			t.Errorf("job %+v", job)
 		}
-		if !spec.TruncateRows || spec.SeedPerRow || spec.Estimate || spec.RowQuota != 1000 || len(job.Warnings) != 0 {
+		if !spec.TruncateRows || spec.SeedPerRow || spec.Dedup || spec.Estimate || spec.RowQuota != 1000 || len(job.Warnings) != 0 {
 			t.Errorf("spec %+v, warnings %q", spec, job.Warnings)
 		}
 	}
@@ -179,4 +179,27 @@ func TestSubmit_DrainingNodeTakesJobsForOthers(t *testing.T) {
 	w.post(`{"inputs":["a"]}`).wantError(503, "draining", "about to stop")
 	w.service.nodes = append(w.service.nodes, Node{ID: "other", Role: NodeBoth, State: NodeRunning})
 	w.submitted(`{"inputs":["a"]}`)
+}
+
+// The configuration decides where a submission does not, but for rows that have
+// seeds, and so answers, of their own.
+func TestSubmit_EqualRowsByDefault(t *testing.T) {
+	t.Parallel()
+	for _, byDefault := range []bool{false, true} {
+		w := setup(t, func(c *Config) { c.Dedup = byDefault })
+		for body, want := range map[string]bool{
+			`{"inputs":["a"]}`:                                                                           byDefault,
+			`{"inputs":["a"],"dedup":null}`:                                                              byDefault,
+			`{"inputs":["a"],"dedup":true}`:                                                              true,
+			`{"inputs":["a"],"dedup":false}`:                                                             false,
+			`{"inputs":["a"],"random_seed_per_input":true}`:                                              false,
+			`{"inputs":["a"],"random_seed_per_input":true,"dedup":false}`:                                false,
+			`{"inputs":["a"],"random_seed_per_input":true,"model":"qwen-3-embedding-0.6b"}`:              byDefault,
+			`{"inputs":["a"],"random_seed_per_input":true,"model":"qwen-3-embedding-0.6b","dedup":true}`: true,
+		} {
+			if got := w.record(w.submitted(body)).Spec.Dedup; got != want {
+				t.Errorf("by default %v: %s makes it %v, want %v", byDefault, body, got, want)
+			}
+		}
+	}
 }

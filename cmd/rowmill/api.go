@@ -52,7 +52,7 @@ func (m *Main) openAPI(ctx context.Context) error {
 		Now: m.now, EnginesOnly: m.Settings.Cluster.Role == settings.EnginesOnly,
 		AdminKey: m.Settings.APIKey.Reveal(), Version: http.Version(buildInfo()),
 		Console: console.Files(),
-		Objects: objects, MaxBodyBytes: int64(set.MaxBody), MaxFileBytes: int64(set.MaxFile), MaxUploadBytes: int64(set.MaxUpload), MaxInputRows: m.Settings.Inputs.MaxRows, MaxRowBytes: int(m.Settings.Inputs.MaxRowBytes),
+		Objects: objects, MaxBodyBytes: int64(set.MaxBody), MaxFileBytes: int64(set.MaxFile), MaxUploadBytes: int64(set.MaxUpload), MaxInputRows: m.Settings.Inputs.MaxRows, MaxRowBytes: int(m.Settings.Inputs.MaxRowBytes), Dedup: m.Settings.Jobs.Dedup,
 		RequestsPerMinute: set.RequestsPerMinute, MaxKeys: set.MaxKeys, MaxStreams: set.MaxStreams,
 	}
 	for _, q := range m.Settings.Quotas {

@@ -40,6 +40,7 @@ const (
 	fieldEstimate = "cost_estimate"
 	fieldSeeds    = "random_seed_per_input"
 	fieldTruncate = "truncate_rows"
+	fieldDedup    = "dedup"
 	fieldName     = "name"
 	fieldText     = "description"
 )
@@ -48,7 +49,7 @@ const (
 var knownFields = map[string]bool{
 	fieldInputs: true, fieldModel: true, fieldColumn: true, fieldIDColumn: true, fieldSystem: true,
 	fieldSchema: true, fieldSampling: true, fieldPriority: true, fieldEstimate: true, fieldSeeds: true,
-	fieldTruncate: true, fieldName: true, fieldText: true,
+	fieldTruncate: true, fieldDedup: true, fieldName: true, fieldText: true,
 }
 
 // decode reads a whole body.

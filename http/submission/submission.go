@@ -33,8 +33,9 @@ type Intake struct {
 	Bucket    blob.Bucket // takes rows that are too many for a record, and has files
 	Files     Files
 	Now       func() time.Time
-	MaxRow    int // bytes of one row, decoded
-	MaxInline int // bytes of rows, as JSON, that ride in the record
+	MaxRow    int  // bytes of one row, decoded
+	MaxInline int  // bytes of rows, as JSON, that ride in the record
+	Dedup     bool // equal rows run once where a submission says nothing
 }
 
 // Files are those that accounts have uploaded.

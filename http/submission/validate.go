@@ -57,6 +57,7 @@ func (sub *Submission) validate(job *Job) {
 		job.warn(fmt.Sprintf("random_seed_per_input ignored: %s is an embedding model and draws nothing at random", spec.Model.ID))
 		spec.SeedPerRow = false
 	}
+	sub.dedup(spec)
 	spec.TruncateRows = true
 	sub.read(fieldTruncate, "a boolean", &spec.TruncateRows)
 	if sub.read(fieldPriority, "the integer 0 or 1", &spec.Priority) && spec.Priority != 0 && spec.Priority != 1 {
@@ -74,6 +75,15 @@ func (sub *Submission) validate(job *Job) {
 	}
 	if f == nil { // a Function's was compiled when it was published
 		compileLast(&sub.problems, sub.schemaField, spec.Schema)
+	}
+}
+
+// dedup reads whether equal rows run once, which the configuration decides where the
+// submission does not. Rows with seeds of their own are never equal.
+func (sub *Submission) dedup(spec *rowmill.Spec) {
+	spec.Dedup = sub.Dedup && !spec.SeedPerRow
+	if sub.read(fieldDedup, "a boolean", &spec.Dedup) && spec.Dedup && spec.SeedPerRow {
+		sub.problems.Add(fieldDedup, "runs equal rows once, and random_seed_per_input gives each a seed and so an answer of its own; leave one of them out")
 	}
 }
 

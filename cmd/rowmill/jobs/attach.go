@@ -81,6 +81,9 @@ func (c *commands) summary(job client.Job, watched time.Duration) {
 	if job.FailedRows > 0 {
 		c.Term.Say("%s rows failed and have no output; see why: rowmill jobs errors %s", terminal.Count(job.FailedRows), job.ID)
 	}
+	if job.DeduplicatedRows > 0 {
+		c.Term.Say("%s rows were equal to others and have their answers, without tokens", terminal.Count(job.DeduplicatedRows))
+	}
 	if job.TruncatedRows > 0 {
 		c.Term.Say("%s inputs were cut to fit the model's context; --no-truncate fails the job instead", terminal.Count(job.TruncatedRows))
 	}

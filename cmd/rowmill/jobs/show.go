@@ -87,6 +87,9 @@ func writeRecord(row terminal.Row, job client.Job) {
 	if job.RowsTakenOver > 0 {
 		line("taken over", terminal.Count(job.RowsTakenOver))
 	}
+	if job.DeduplicatedRows > 0 {
+		line("equal rows", terminal.Count(job.DeduplicatedRows)+" not run, with the answers of others")
+	}
 	if job.FailedRows > 0 {
 		line("failed rows", terminal.Count(job.FailedRows))
 	}

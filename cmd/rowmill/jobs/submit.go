@@ -34,6 +34,7 @@ type submission struct {
 	system  string
 	schema  string
 	params  []string
+	dedup   bool
 	kind    string
 	detach  bool
 	timeout time.Duration
@@ -95,6 +96,7 @@ rowmill quotas.
 	flags.StringVar(&s.Description, "description", "", "description of the job, at most 512 characters")
 	flags.IntVar(&s.Priority, "priority", 0, "0 (a few rows, soon) or 1 (many rows); default: 1 above 1,000 rows and for URLs, else 0")
 	flags.BoolVar(&s.SeedPerRow, "seed-per-row", false, "give every row a random seed of its own")
+	flags.BoolVar(&s.dedup, "dedup", false, "run equal rows once: the others get the same answer, without tokens (default: as jobs.dedup of the service says)")
 	flags.BoolVar(&s.NoTruncate, "no-truncate", false, "fail the job if a row is too long, rather than cutting the row")
 	flags.StringVar(&s.IdempotencyKey, "idempotency-key", "", "repeating a submission with the same key creates no second job (default: a fresh one)")
 	flags.BoolVar(&s.Estimate, "estimate", false, "print what the job would cost instead of running it")
@@ -105,6 +107,9 @@ rowmill quotas.
 	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if !flags.Changed("priority") {
 			s.Priority = -1
+		}
+		if flags.Changed("dedup") {
+			s.Dedup = &s.dedup
 		}
 		if s.Estimate {
 			if err := s.checkEstimate(flags.Changed); err != nil {

@@ -181,6 +181,12 @@ type Jobs struct {
 	ShardRows  int   `yaml:"shard_rows"`
 	ShardBytes Bytes `yaml:"shard_bytes"`
 
+	// Dedup has equal rows run once in jobs whose submissions do not say. Default:
+	// false. DedupRows is how many different rows of such a job are remembered
+	// while its input is read; further ones run. Default: 2,097,152, about 95 MB.
+	Dedup     bool `yaml:"dedup"`
+	DedupRows int  `yaml:"dedup_rows"`
+
 	// MemoryBudget bounds the bytes of rows in memory, over all jobs.
 	// Default: 64 MiB.
 	MemoryBudget Bytes `yaml:"memory_budget"`
@@ -384,6 +390,7 @@ func Defaults() Settings {
 			PartBytes:       48 * MiB,
 			PartInterval:    5 * time.Second,
 			ShardRows:       16384,
+			DedupRows:       2 << 20,
 			ShardBytes:      8 * MiB,
 			MemoryBudget:    64 * MiB,
 			MaxAttempts:     5,

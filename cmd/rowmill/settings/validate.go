@@ -61,6 +61,7 @@ func (s Settings) Validate() error {
 	lasting("jobs.part_interval", s.Jobs.PartInterval, time.Millisecond)
 	positive("jobs.shard_rows", int64(s.Jobs.ShardRows))
 	positive("jobs.shard_bytes", int64(s.Jobs.ShardBytes))
+	positive("jobs.dedup_rows", int64(s.Jobs.DedupRows))
 	check(s.Jobs.MemoryBudget >= s.Inputs.MaxRowBytes, "jobs.memory_budget",
 		"must hold at least one row of inputs.max_row_bytes (%v), is %v", s.Inputs.MaxRowBytes, s.Jobs.MemoryBudget)
 	positive("jobs.max_attempts", int64(s.Jobs.MaxAttempts))
