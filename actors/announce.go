@@ -10,9 +10,10 @@ import (
 )
 
 // announce has Config.Ended told of a job that is over. It stands before all that is
-// cleaned up, so that a job is due until somebody was told.
+// cleaned up, so that a job is due until somebody was told; one that is cleaned up
+// after once more, for what was stored late, was told of.
 func (p *process) announce(ctx context.Context, rec *store.Record) error {
-	if p.cfg.Ended == nil {
+	if p.cfg.Ended == nil || rec.Tidied() {
 		return nil
 	}
 	return p.cfg.Ended(ctx, rec)
@@ -27,7 +28,7 @@ func (p *process) announceJob(ctx context.Context, job string) error {
 	if err != nil || !rec.Job.Status.Terminal() {
 		return err
 	}
-	return p.cfg.Ended(ctx, &rec)
+	return p.announce(ctx, &rec)
 }
 
 // announceNow does so where the clean-up has to wait until the store can not forget

@@ -7,19 +7,25 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/ingest"
+	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/store"
 )
 
 // Messages a committer receives, beside steps.
 type (
-	partWritten  struct{ assign.Proposal } // job: a part object is durable
-	drainResults struct{}                  // job: nothing more will be written; commit what is here
+	partWritten struct{ assign.Proposal } // job: a part object is durable
+	copyRows    struct {                  // job: write these copies of a shard
+		shard int
+		rows  *roaring.Bitmap
+	}
+	drainResults struct{} // job: nothing more will be written; commit what is here
 )
 
 // A committer records the parts of one job, the only moment at which a row is
@@ -30,9 +36,11 @@ type committer struct {
 	job      *jobContext
 	owner    *actor.PID // the job
 	rows     int64      // of the whole input
+	copied   int64      // of them, those that are not run
 	progress *commit.Progress
 	files    *commit.Files
-	merging  *turns // the job's
+	copies   *commit.Copies // nil where no row is a copy
+	merging  *turns         // the job's
 	tasks    taskGroup
 	log      *slog.Logger // names the job
 	lastRow  time.Time    // when the last part was recorded
@@ -47,11 +55,16 @@ func (r *committer) Receive(c actor.Context) {
 		m(c)
 	case partWritten:
 		r.onPartWritten(c, m)
+	case copyRows:
+		r.copyRows(c, m)
 	case drainResults:
 		r.progress.Drain()
 		r.goOn(c)
 	case *actor.Stopping:
 		r.tasks.cancel()
+		if r.copies != nil {
+			r.copies.Close()
+		}
 	default:
 		unhandled(c, r.log)
 	}
@@ -141,6 +154,52 @@ func (r *committer) merge(c actor.Context, n int) {
 	})
 }
 
+// copyRows writes copies of a shard as a part, for the job to propose.
+func (r *committer) copyRows(c actor.Context, m copyRows) {
+	parts := make(map[int][]store.Part)
+	for _, n := range r.copies.Needs(m.shard) {
+		parts[n] = r.progress.Shard(n)
+	}
+	r.tasks.run(c, "write copies of rows", func(ctx context.Context) step {
+		if !r.merging.enter(ctx, r.slots.merge, r.job.spec) {
+			return nil
+		}
+		defer r.slots.merge.Leave(r.job.spec.Account)
+		var part assign.Part
+		moved := false // a part was merged since
+		err := r.storage.WaitHere(ctx, func() (err error) {
+			part, err = r.copies.Write(ctx, m.shard, m.rows, parts)
+			moved = errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost)
+			if moved {
+				return nil
+			}
+			return err
+		})
+		return func(c actor.Context) {
+			switch {
+			case err != nil:
+				r.broke(c, fmt.Errorf("copy rows of shard %d: %w", m.shard, err))
+			case moved && !r.moved(parts):
+				r.broke(c, fmt.Errorf("copy rows of shard %d: a part that is recorded is gone", m.shard))
+			case moved:
+				r.copyRows(c, m)
+			default:
+				c.Send(r.owner, rowsCopied{part})
+			}
+		}
+	})
+}
+
+// moved reports whether shards have other parts by now.
+func (r *committer) moved(parts map[int][]store.Part) bool {
+	for n, had := range parts {
+		if have := r.progress.Shard(n); len(have) != len(had) || have[0].Key != had[0].Key {
+			return true
+		}
+	}
+	return false
+}
+
 // drop deletes part objects that no record names any more, after a while: a
 // store that forgets its last writes in a crash may name them again. The end of
 // the job removes what is left.
@@ -191,7 +250,7 @@ func (r *committer) finalise(c actor.Context) {
 
 func (r *committer) finish(ctx context.Context, parts []store.Part) (rec store.Record, err error) {
 	if r.job.spec.Estimate { // its answers are nobody's: only what they took counts
-		usd, e := ingest.Sampled(r.job.spec, r.rows, r.job.manifest.Size, parts)
+		usd, e := ingest.Sampled(r.job.spec, r.rows-r.copied, r.job.manifest.Size, parts)
 		now := r.cfg.Clock()
 		err = r.storage.WaitHere(ctx, func() (err error) {
 			rec, err = recordEstimate(ctx, r.cfg.Store, r.job.fence, r.rows, usd, e, now)

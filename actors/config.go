@@ -144,6 +144,10 @@ type Shards struct {
 	Rows  int
 	Bytes int64 // before they are packed
 	Pack  bool  // every node that may read them is of a version that knows packed ones
+
+	// Remembered is how many different rows of a job are remembered that wants equal
+	// ones to run once. Default 2 Mi, about 95 MB while the input is read.
+	Remembered int
 }
 
 // Parts bounds what a crash can have run again beside the rows in flight. A part
@@ -247,6 +251,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.Ownership.KeptPlaces, 16)
 	def(&c.Shards.Rows, 16_384)
 	def(&c.Shards.Bytes, 8<<20)
+	def(&c.Shards.Remembered, 2<<20)
 	def(&c.Parts.Bytes, 48<<20)
 	def(&c.Parts.Interval, 5*time.Second)
 	def(&c.MemoryBudget, 64<<20)
@@ -308,7 +313,7 @@ func (c Config) Validate() error {
 		return errors.New("actors: Blob is missing")
 	case c.Downloader == nil:
 		return errors.New("actors: Downloader is missing")
-	case c.Ownership.MaxActive < 1, c.Ownership.KeptPlaces < 1, c.Shards.Rows < 1, c.Shards.Bytes < 1, c.Parts.Bytes < 1, c.MemoryBudget < 1, c.Readers < 1:
+	case c.Ownership.MaxActive < 1, c.Ownership.KeptPlaces < 1, c.Shards.Rows < 1, c.Shards.Bytes < 1, c.Shards.Remembered < 1, c.Parts.Bytes < 1, c.MemoryBudget < 1, c.Readers < 1:
 		return errors.New("actors: Ownership.MaxActive, Ownership.KeptPlaces, Shards, Parts.Bytes, MemoryBudget and Readers must be positive")
 	case c.Rows.MaxAttempts < 1 || c.Rows.EmbeddingGroup < 1:
 		return errors.New("actors: Rows.MaxAttempts and Rows.EmbeddingGroup must be positive")
@@ -335,7 +340,8 @@ func (c Config) places() fair.Config {
 func (c Config) ingest() ingest.Config {
 	return ingest.Config{
 		Jobs: c.Store, Parts: c.Store, Bucket: c.Blob, Downloader: c.Downloader, Limits: c.Input, Clock: c.Clock,
-		Silence: c.Ownership.AdoptionTimeout, ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, Pack: c.Shards.Pack, SampleFrom: c.Estimates.Threshold, SampleTokens: c.Estimates.Sample,
+		Silence: c.Ownership.AdoptionTimeout, ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, Pack: c.Shards.Pack, DedupRows: c.Shards.Remembered,
+		SampleFrom: c.Estimates.Threshold, SampleTokens: c.Estimates.Sample,
 	}
 }
 

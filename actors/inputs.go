@@ -40,6 +40,8 @@ func continuable(rec *store.Record) bool {
 		return rec.Job.FailedRows > 0
 	case rec.Job.FailureReason != nil && rec.Job.FailureReason.Code == rowmill.CodeInvalidInputFile:
 		return false // it would be no better
+	case rec.Spec.URL != "" && rec.DownloadFinished == nil:
+		return false // there is none
 	}
 	return true
 }

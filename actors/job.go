@@ -32,6 +32,7 @@ type (
 	}
 	jobBroke       struct{ err error }        // committer: it cannot go on, or not here
 	jobSucceeded   struct{ rec store.Record } // committer
+	rowsCopied     struct{ part assign.Part } // committer: the part with copies of a shard is durable
 	resultsDrained struct{}                   // committer: all I had is recorded
 )
 
@@ -58,12 +59,17 @@ type job struct {
 	updating bool             // the record is being changed
 	engines  []engineView
 	refused  map[string]error // by engine: why it cannot run the job
+	begun    *begun           // what is read while the rest is, and runs as soon as it can
+	whole    bool             // all of the input is read
 	input    shard.Manifest   // all of it; of an estimate job runs the first rows
 	job      *jobContext
 	ledger   *assign.Ledger
-	results  *actor.PID // the committer
-	reading  turns      // of the input
-	merging  turns      // of the results
+	results  *actor.PID     // the committer, once the rows are counted
+	early    []partWritten  // what it is to record then
+	copies   *ingest.Copies // rows that get the answers of others; nil for none
+	copying  bool           // some are being written
+	reading  turns          // of the input
+	merging  turns          // of the results
 	waits    lasting
 
 	owner     *assign.Owner
@@ -81,7 +87,7 @@ type jobPhase uint8
 const (
 	jobStarts  jobPhase = iota // the input is read, the rows are counted
 	jobWaits                   // for an engine that serves the model
-	jobRuns                    // rows are assigned, run and recorded
+	jobRuns                    // rows are assigned, run and, once the input is whole, recorded
 	jobCloses                  // the same, but further parts are for the next owner
 	jobEnds                    // its end is being recorded, or is recorded
 	jobStopped                 // its children were told to stop: nothing new may be spawned
@@ -145,6 +151,8 @@ func (j *job) receive(c actor.Context) {
 		j.onJobSucceeded(c, m.rec)
 	case drainJob:
 		j.onDrain(c)
+	case rowsCopied:
+		j.onRowsCopied(c, m)
 	case resultsDrained:
 		j.release(c)
 	case *actor.Terminated:
@@ -172,9 +180,18 @@ func (j *job) onStarted(c actor.Context) {
 	if raw := j.rec.Spec.Raw; raw != nil && raw.Deadline != nil {
 		j.timers.after(c, raw.Deadline.Sub(j.cfg.Clock()), "window", j.onWindowClosed)
 	}
-	rec := j.rec
+	in := ingested{rec: j.rec}
+	if ingest.Early(&j.rec.Spec) && firstClaim(j.claimed) { // else workers may have rows of what is read only now
+		root, self := c.ActorSystem().Root, c.Self()
+		in.ready = func(b begun) {
+			root.Send(self, step(func(c actor.Context) {
+				if j.tasks.ctx.Err() == nil {
+					j.onBegun(c, b)
+				}
+			}))
+		}
+	}
 	j.tasks.run(c, "read the input", func(ctx context.Context) step {
-		in := ingested{rec: rec}
 		err := j.ingest(ctx, &in)
 		return func(c actor.Context) { j.onIngested(c, in, err) }
 	})
@@ -202,12 +219,21 @@ func (j *job) lookAtInput(c actor.Context) {
 	j.say(c)
 }
 
+// begun is the beginning of an input, cut into shards.
+type begun struct {
+	ingest.Begun
+	counter *prompt.Counter
+}
+
 // ingested is the input of a job, cut into shards.
 type ingested struct {
 	rec     store.Record
+	ready   func(begun) // hears of shards meanwhile; nil for nobody
 	input   shard.Manifest
 	counter *prompt.Counter
-	parts   []store.Part // what earlier owners recorded
+	groups  []byte         // of its rows, where they are dealt by them
+	copies  *ingest.Copies // among them
+	parts   []store.Part   // what earlier owners recorded
 }
 
 func (j *job) ingest(ctx context.Context, in *ingested) (err error) {
@@ -218,8 +244,26 @@ func (j *job) ingest(ctx context.Context, in *ingested) (err error) {
 	reads.Compute = func(ctx context.Context) (func(), bool) {
 		return func() { j.slots.compute.Leave(spec.Account) }, j.slots.compute.Enter(ctx, spec.Account, spec.Priority == 0)
 	}
+	reads.Stream = j.slots.streamed
 	reads.Turn = func(ctx context.Context) (func(), bool) { return j.turn(ctx, &spec) }
+	if in.ready != nil {
+		reads.Ready = func(b ingest.Begun) { in.ready(begun{b, in.counter}) }
+	}
 	if in.input, err = ingest.Run(ctx, reads, &in.rec, j.fence, in.counter); err != nil {
+		return err
+	}
+	err = j.storage.WaitHere(ctx, func() (err error) {
+		in.groups, err = ingest.ReadGroups(ctx, j.cfg.Blob, in.rec.Job.ID, in.input)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = j.storage.WaitHere(ctx, func() (err error) {
+		in.copies, err = ingest.ReadCopies(ctx, j.cfg.Blob, in.rec.Job.ID, &in.rec.Spec, in.input)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	err = j.storage.WaitHere(ctx, func() error { return ingest.Reserve(ctx, j.cfg.Store, &in.rec, j.fence, in.input) })
@@ -232,34 +276,49 @@ func (j *job) ingest(ctx context.Context, in *ingested) (err error) {
 	})
 }
 
-func (j *job) onIngested(c actor.Context, in ingested, err error) {
-	j.timers.cancel("reading")
-	if err != nil {
+// onBegun takes in shards of an input that is still being read.
+func (j *job) onBegun(c actor.Context, b begun) {
+	switch {
+	case j.owner != nil:
+		j.owner.Append(b.Shards, b.Copies)
+		j.serve(c)
+	case j.begun == nil:
+		j.begun = &b
+		j.begin(c)
+	default:
+		j.begun.Shards, j.begun.Copies = append(j.begun.Shards, b.Shards...), append(j.begun.Copies, b.Copies...)
+		j.begin(c)
+	}
+}
+
+// begin has the first rows run while others are still being read, once an engine
+// serves the model.
+func (j *job) begin(c actor.Context) {
+	if j.phase != jobStarts || j.begun == nil || j.whole || j.draining || j.updating || !j.served() {
+		return
+	}
+	known := shard.Manifest{IDType: j.begun.IDType, Fields: j.begun.Fields, Rows: j.begun.About}
+	if err := j.prepare(known, nil, nil, j.begun.counter); err != nil {
 		j.broke(c, err)
 		return
 	}
-	j.input = in.input
-	if in.rec.Version >= j.rec.Version { // else it said what it waits for
-		j.rec = in.rec
+	j.owner.Append(j.begun.Shards, j.begun.Copies)
+	j.await(c)
+}
+
+// prepare makes what rows need that are to run.
+func (j *job) prepare(known shard.Manifest, shards []shard.Info, parts []store.Part, counter *prompt.Counter) (err error) {
+	if j.job, err = newJobContext(j.tasks.ctx, j.cfg, &j.rec, j.fence, known, counter); err != nil {
+		return err
 	}
-	if spec := &j.rec.Spec; spec.Estimate {
-		if !j.reads().Samples(spec, in.input.Size) {
-			j.estimate(c)
-			return
-		}
-		in.input = in.input.FirstRows(in.input.Size.SampleRows)
+	if j.ledger, err = assign.NewLedger(shards, parts); err == nil {
+		j.owner, err = assign.NewOwner(shards, parts)
 	}
-	j.job, err = newJobContext(j.tasks.ctx, j.cfg, &j.rec, j.fence, in.input, in.counter)
-	if err == nil {
-		j.ledger, err = assign.NewLedger(in.input.Shards, in.parts)
-	}
-	if err == nil {
-		j.owner, err = assign.NewOwner(in.input.Shards, in.parts)
-	}
-	if err != nil {
-		j.broke(c, err)
-		return
-	}
+	return err
+}
+
+// await waits for an engine, and goes on.
+func (j *job) await(c actor.Context) {
 	j.phase = jobWaits
 	j.errand = j.tasks.entry.Begin("wait for an engine")
 	j.timers.after(c, j.cfg.Servers.Wait, "wait", func(c actor.Context) {
@@ -269,10 +328,68 @@ func (j *job) onIngested(c actor.Context, in ingested, err error) {
 	j.proceed(c)
 }
 
+func (j *job) onIngested(c actor.Context, in ingested, err error) {
+	j.timers.cancel("reading")
+	if err != nil {
+		j.broke(c, err)
+		return
+	}
+	j.input, j.whole = in.input, true
+	if in.rec.Version >= j.rec.Version { // else it said what it waits for
+		j.rec = in.rec
+	}
+	if j.owner != nil {
+		j.onWhole(c, in)
+		return
+	}
+	if spec := &j.rec.Spec; spec.Estimate {
+		if !j.reads().Samples(spec, in.input.Size) {
+			j.estimate(c)
+			return
+		}
+		in.input = in.input.FirstRows(in.input.Size.SampleRows)
+	}
+	if err := j.prepare(in.input, in.input.Shards, in.parts, in.counter); err != nil {
+		j.broke(c, err)
+		return
+	}
+	j.owner.Group(in.groups)
+	j.takeCopies(in.copies)
+	j.await(c)
+}
+
+// onWhole goes on with a job of which rows run, now that all of its input is read.
+func (j *job) onWhole(c actor.Context, in ingested) {
+	ledger, err := assign.NewLedger(j.input.Shards, nil)
+	switch {
+	case err != nil:
+		j.broke(c, err)
+		return
+	case len(in.parts) > 0: // another owner knew more
+		j.broke(c, fmt.Errorf("%w: %d parts are recorded of an input that was being read", errForgotten, len(in.parts)))
+		return
+	case j.owner.Shards() > len(j.input.Shards):
+		j.broke(c, fmt.Errorf("%d shards were told of %d", j.owner.Shards(), len(j.input.Shards)))
+		return
+	}
+	j.owner.Append(j.input.Shards[j.owner.Shards():], nil)
+	j.owner.Group(in.groups)
+	j.takeCopies(in.copies)
+	job := *j.job
+	job.manifest = j.input
+	j.job, j.ledger = &job, ledger
+	if j.phase == jobWaits {
+		j.proceed(c)
+		return
+	}
+	j.serve(c)
+	j.count(c)
+}
+
 // estimate ends the job with what its input alone tells.
 func (j *job) estimate(c actor.Context) {
 	rows, now := j.input.Rows, j.cfg.Clock()
-	usd, e := ingest.Unsampled(&j.rec.Spec, rows, j.input.Size)
+	usd, e := ingest.Unsampled(&j.rec.Spec, rows-j.input.Copies, j.input.Size)
 	j.tasks.run(c, "end the job", func(ctx context.Context) step {
 		var rec store.Record
 		err := j.storage.WaitHere(ctx, func() (err error) {
@@ -289,10 +406,10 @@ func (j *job) estimate(c actor.Context) {
 	})
 }
 
-// proceed records the number of rows and, once an engine serves the model,
-// that the job runs.
+// proceed records the number of rows, once they are counted, and, once an engine
+// serves the model, that the job runs.
 func (j *job) proceed(c actor.Context) {
-	if j.updating {
+	if j.updating || j.draining && !j.whole {
 		return
 	}
 	if j.draining {
@@ -300,14 +417,36 @@ func (j *job) proceed(c actor.Context) {
 		return
 	}
 	run := j.served()
-	message, _ := j.message()
-	if !run && j.rec.Job.Message == message && len(j.rec.Adopters) == 0 {
+	message, waits := j.message()
+	if !run && j.rec.Job.Message == message && len(j.rec.Adopters) == 0 && (j.rec.Shards > 0 || !j.whole) {
 		return
 	}
-	rows, shards, cut := j.input.Rows, j.ledger.Shards(), j.input.Cut()
-	now := j.cfg.Clock()
-	mark := j.mark(!run)
+	counted := j.counted()
+	now, cut := j.cfg.Clock(), j.reads()
+	mark := j.mark(!run && j.whole) // while it reads its input that may be what ends us
 	j.update(c, func(r *store.Record) {
+		counted(r)
+		if r.Shards == 0 && r.ShardRows == 0 { // rows run of what the next owner would cut anew
+			r.ShardRows, r.ShardBytes = cut.ShardRows, cut.ShardBytes
+		}
+		steps := []rowmill.Status{rowmill.StatusStarting}
+		if run {
+			steps = append(steps, rowmill.StatusRunning)
+		}
+		advance(&r.Job, steps, now)
+		r.Say(message, waits, now)
+		mark(r)
+	})
+}
+
+// counted says in the record how many rows there are and how they are cut, once
+// that is known.
+func (j *job) counted() func(*store.Record) {
+	if !j.whole {
+		return func(*store.Record) {}
+	}
+	rows, shards, cut := j.input.Rows, j.ledger.Shards(), j.input.Cut()
+	return func(r *store.Record) {
 		if r.Job.NumRows == nil {
 			r.Job.NumRows = &rows
 		}
@@ -317,14 +456,20 @@ func (j *job) proceed(c actor.Context) {
 		if r.Cut == "" && r.Job.RunType != rowmill.RunEstimate { // of which some rows may run
 			r.Cut = cut
 		}
-		steps := []rowmill.Status{rowmill.StatusStarting}
-		if run {
-			steps = append(steps, rowmill.StatusRunning)
-		}
-		advance(&r.Job, steps, now)
-		r.Job.Message = message
-		mark(r)
-	})
+	}
+}
+
+// count records how many rows there are, where some ran before that was known, and
+// then has parts recorded: nothing of an input is done before it is known to be
+// one.
+func (j *job) count(c actor.Context) {
+	switch {
+	case !j.whole || j.updating || j.results != nil || j.phase != jobRuns:
+	case j.rec.Shards == 0:
+		j.update(c, j.counted())
+	default:
+		j.startResults(c)
+	}
 }
 
 func (j *job) served() bool {
@@ -358,9 +503,11 @@ func (j *job) update(c actor.Context, change func(*store.Record)) {
 			}
 			if j.phase == jobWaits {
 				j.onProceeded(c)
-			} else {
-				j.say(c)
+				return
 			}
+			j.begin(c)
+			j.count(c)
+			j.say(c)
 		}
 	})
 }
@@ -409,17 +556,7 @@ func (j *job) startRows(c actor.Context) {
 	}
 	j.links = make(map[string]*link)
 	j.unwanted = make(map[string]bool)
-	j.results = c.SpawnPrefix(j.metrics.props(registry.Of{Kind: "results", Job: j.rec.Job.ID}, func(entry *registry.Entry) actor.Actor {
-		return &committer{
-			process: j.process, job: j.job, owner: c.Self(), rows: j.input.Rows, merging: &j.merging,
-			progress: commit.NewProgress(j.ledger, j.cfg.survives(&j.rec.Spec, j.ledger.Rows), j.rec.Spec.Estimate),
-			files: &commit.Files{
-				Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.fence.Epoch, Shards: j.job.manifest.Shards, Wait: j.storage.WaitHere,
-			},
-			tasks: newTaskGroup(j.tasks.ctx, j.writes, entry), log: entry.Log(j.log),
-		}
-	}), "results")
-	c.Watch(j.results)
+	j.count(c)
 	if j.owner.Exhausted() {
 		j.owner.Assigning = true
 		return
@@ -427,9 +564,33 @@ func (j *job) startRows(c actor.Context) {
 	j.gather(c)
 }
 
+// startResults brings up the actor that records parts.
+func (j *job) startResults(c actor.Context) {
+	j.results = c.SpawnPrefix(j.metrics.props(registry.Of{Kind: "results", Job: j.rec.Job.ID}, func(entry *registry.Entry) actor.Actor {
+		files := &commit.Files{
+			Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.fence.Epoch, Shards: j.job.manifest.Shards, Wait: j.storage.WaitHere,
+		}
+		return &committer{
+			process: j.process, job: j.job, owner: c.Self(), rows: j.input.Rows, copied: j.input.Copies, merging: &j.merging,
+			progress: commit.NewProgress(j.ledger, j.cfg.survives(&j.rec.Spec, j.ledger.Rows), j.rec.Spec.Estimate),
+			files:    files, copies: j.copiesFor(files),
+			tasks: newTaskGroup(j.tasks.ctx, j.writes, entry), log: entry.Log(j.log),
+		}
+	}), "results")
+	c.Watch(j.results)
+	for _, p := range j.early {
+		c.Send(j.results, p)
+	}
+	j.early = nil
+	j.copyRows(c)
+	j.drainResults(c)
+}
+
 func (j *job) onEnginesChanged(c actor.Context, m enginesChanged) {
 	j.engines = m.engines
 	switch j.phase {
+	case jobStarts:
+		j.begin(c)
 	case jobWaits:
 		j.proceed(c)
 	case jobRuns, jobCloses:
@@ -444,7 +605,7 @@ func (j *job) onDrain(c actor.Context) {
 	j.draining = true
 	switch j.phase {
 	case jobWaits:
-		if !j.updating {
+		if !j.updating && j.whole {
 			j.release(c)
 		}
 	case jobRuns:

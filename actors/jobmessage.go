@@ -47,6 +47,9 @@ func (j *job) message() (text string, waits bool) {
 		return fmt.Sprintf("Waiting for object storage, which no node that serves %s can use. The job goes on by itself.", j.rec.Spec.Model.ID), true
 	}
 	other := j.waits.of(j.waitsFor(), time.Now())
+	if other == "" && j.phase == jobRuns && !j.whole {
+		return "Processing the first rows while the input is read.", false
+	}
 	return kept[other], other == assign.WaitsForServer || other == waitsForMerge
 }
 

@@ -83,6 +83,9 @@ func (j *job) invite(c actor.Context, address string) {
 		Job: j.rec.Job.ID, Epoch: j.fence.Epoch, Session: j.fence.Session, Address: j.address,
 		Context: j.job.context, MaxTokens: j.job.maxTokens, Account: j.job.spec.Account, Urgent: j.job.spec.Priority == 0,
 	}
+	if !j.whole {
+		m.Input = &j.job.manifest
+	}
 	if j.job.spec.Estimate {
 		m.Sample = j.job.manifest.Rows
 	}
@@ -138,7 +141,11 @@ func (j *job) onHeartbeat(c actor.Context, r *assign.Heartbeat) {
 	}
 	j.links[r.Worker] = to
 	for _, p := range parts {
-		if j.phase == jobRuns {
+		switch {
+		case j.phase != jobRuns: // it is for the next owner
+		case j.results == nil:
+			j.early = append(j.early, partWritten{p})
+		default:
 			c.Send(j.results, partWritten{p})
 		}
 	}
@@ -221,10 +228,11 @@ func (j *job) part(c actor.Context, m *assign.Assignee) {
 	j.serve(c)
 }
 
-// drainResults ends this node's part in the job once its own worker has left.
+// drainResults ends this node's part in the job once its own worker has left. Input
+// is read to its end.
 // Parts that others report from then on are for the next owner.
 func (j *job) drainResults(c actor.Context) {
-	if j.draining && j.phase == jobRuns && j.owner.Assigning && j.owner.At("") == nil {
+	if j.draining && j.phase == jobRuns && j.results != nil && j.owner.Assigning && j.owner.At("") == nil {
 		j.phase = jobCloses
 		c.Send(j.results, drainResults{})
 	}
@@ -234,6 +242,7 @@ func (j *job) onPartCommitted(c actor.Context, m partCommitted) {
 	j.advanced = true
 	j.doesNoHarm(c)
 	w := j.owner.Committed(m.worker, m.part, time.Now())
+	j.copyRows(c)
 	j.serve(c)
 	if w != nil {
 		j.tell(c, w)

@@ -93,8 +93,13 @@ func (n *node) loadContext(ctx context.Context, m *invite, work taskGroup) (*job
 	if err != nil {
 		return nil, err
 	}
-	input := shard.Inline(rec.Spec.Inline)
-	if rec.Spec.Inline == nil {
+	var input shard.Manifest
+	switch {
+	case rec.Spec.Inline != nil:
+		input = shard.Inline(rec.Spec.Inline)
+	case m.Input != nil:
+		input = *m.Input
+	default:
 		if input, err = archive.ReadManifest(ctx, n.cfg.Blob, &rec); err != nil {
 			return nil, err
 		}

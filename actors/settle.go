@@ -89,7 +89,7 @@ func (n *node) settled() bool {
 // tidyJob removes what a job that is over no longer needs: the input, unless rows
 // of it are left to run, and for a success the parts, which the artifacts
 // replace. The parts of other jobs stay until retention, since they answer
-// questions about rows.
+// questions about rows, as far as any is recorded.
 func (p *process) tidyJob(ctx context.Context, job string) error {
 	return contain.Run(func() error { return p.tidied(ctx, job) })
 }
@@ -111,8 +111,11 @@ func (p *process) tidied(ctx context.Context, job string) error {
 	if err := p.announce(ctx, &rec); err != nil {
 		return err
 	}
-	if status == rowmill.StatusSucceeded {
+	switch {
+	case status == rowmill.StatusSucceeded:
 		err = errors.Join(cfg.Store.DropParts(ctx, job), cfg.Blob.DeletePrefix(ctx, layout.Parts(job)), p.dropOtherResults(ctx, rec))
+	case !rec.Counted(): // none of them is recorded: its rows ran while its input was read
+		err = cfg.Blob.DeletePrefix(ctx, layout.Parts(job))
 	}
 	if err != nil {
 		return err

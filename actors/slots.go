@@ -16,14 +16,31 @@ type slots struct {
 	merge *fair.Gate // merges hold a window of every part
 	write *fair.Gate // parts hold a row group in columns
 	read  *fair.Gate // inputs hold a record and a row as long as may be
+	// stream is for inputs that are read while they are downloaded, for however long
+	// that takes: who finds no place reads later.
+	stream chan struct{}
 	// compute is for who would keep a processor for long: each takes it for a moment
 	// and lines up again.
 	compute *fair.Gate
 }
 
+// streams is how many inputs are read while they are downloaded: each holds what has
+// come last of it, beside what an input holds.
+const streams = 2
+
+// streamed takes a place for an input that is read while it is downloaded.
+func (s slots) streamed() (leave func(), ok bool) {
+	select {
+	case s.stream <- struct{}{}:
+		return func() { <-s.stream }, true
+	default:
+		return nil, false
+	}
+}
+
 func newSlots(readers int) slots {
 	return slots{
-		merge: fair.NewGate(1, 0), write: fair.NewGate(2, 0), read: fair.NewGate(readers, (readers+1)/2),
+		merge: fair.NewGate(1, 0), write: fair.NewGate(2, 0), read: fair.NewGate(readers, (readers+1)/2), stream: make(chan struct{}, streams),
 		compute: fair.NewGate(runtime.GOMAXPROCS(0), 1),
 	}
 }

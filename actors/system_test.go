@@ -95,6 +95,9 @@ func (b *rig) submit(spec rowmill.Spec) string {
 		spec.Account = "default"
 	}
 	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Created: time.Now().UTC()}
+	if spec.Estimate {
+		job.RunType = rowmill.RunEstimate
+	}
 	rec := store.Record{Job: job, Spec: spec}
 	if _, _, err := b.store.Create(b.t.Context(), rec, nil); err != nil {
 		b.t.Fatal(err)

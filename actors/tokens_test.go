@@ -161,13 +161,7 @@ func (b *rig) estimate(spec rowmill.Spec) store.Record {
 	b.t.Helper()
 	spec.Estimate, spec.Account = true, "default"
 	spec.Model, spec.Sampling = small, small.Sampling
-	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunEstimate, Model: small.ID, Created: time.Now().UTC()}
-	rec := store.Record{Job: job, Spec: spec}
-	if _, _, err := b.store.Create(b.t.Context(), rec, nil); err != nil {
-		b.t.Fatal(err)
-	}
-	b.system.Submitted(rec)
-	return b.end(job.ID)
+	return b.end(b.submit(spec))
 }
 
 func TestAnEstimateOfASmallInputRunsNothing(t *testing.T) {

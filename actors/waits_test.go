@@ -70,8 +70,8 @@ func TestJobsSayWhatOthersKeepThemWaitingFor(t *testing.T) {
 						case <-time.After(greedyTakes):
 						}
 						return echo(ctx, row, try)
-					case row == "modest 1": // in a part of its own
-						return slowly(6*time.Second)(ctx, row, try)
+					case row == "modest 1": // in a part of its own, beyond two intervals
+						return slowly(12*time.Second)(ctx, row, try)
 					}
 					return slowly(modestTakes)(ctx, row, try)
 				}

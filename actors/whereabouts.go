@@ -83,7 +83,7 @@ func (s *System) ownWhereabouts(question whereRows) (w Whereabouts, err error) {
 
 // onWhereRows answers from the book: it costs the same however many rows there are.
 func (j *job) onWhereRows(c actor.Context, m whereRows) {
-	if j.owner == nil {
+	if j.owner == nil || !j.whole {
 		answer(c, notCounted(m.Job))
 		return
 	}

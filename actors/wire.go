@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -22,6 +23,10 @@ type (
 		Context   int   `json:"context"`          // tokens; 0 when nobody says
 		MaxTokens int   `json:"max_tokens"`       // of an answer; 0 when nobody says
 		Sample    int64 `json:"sample,omitempty"` // only the first rows are run, for an estimate
+
+		// Input is what is known of an input that is still being read; nil where it
+		// has a manifest.
+		Input *shard.Manifest `json:"input,omitempty"`
 
 		Account string `json:"account,omitempty"` // whose job it is
 		Urgent  bool   `json:"urgent,omitempty"`  // it is of priority 0

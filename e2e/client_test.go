@@ -19,6 +19,7 @@ type submission struct {
 	Priority int             `json:"job_priority"`
 	Schema   json.RawMessage `json:"json_schema,omitempty"`
 	Sampling map[string]any  `json:"sampling_params,omitempty"`
+	Dedup    bool            `json:"dedup,omitempty"`
 }
 
 // record is what the tests read of a job.
@@ -34,6 +35,7 @@ type record struct {
 	Completed     *string `json:"datetime_completed"`
 	Message       string  `json:"message"`
 	TakenOver     int64   `json:"rows_taken_over"`
+	Deduplicated  int64   `json:"deduplicated_rows"`
 	Continues     *string `json:"continues"`
 	ContinuedBy   *string `json:"continued_by"`
 	FailureReason *struct {

@@ -160,6 +160,11 @@ type Record struct {
 	Shards           int        `json:"shards"`                      // number of shards, set when the input is cut
 	Cut              string     `json:"cut,omitempty"`               // which rows are in which shard, see shard.Manifest; empty for an estimate
 
+	// ShardRows and ShardBytes are the bounds of shards, where rows of an input ran
+	// before all of it was cut: who cuts it anew takes the same.
+	ShardRows  int   `json:"shard_rows,omitempty"`
+	ShardBytes int64 `json:"shard_bytes,omitempty"`
+
 	// Reserved is what Reserve set aside for the job; zero once it is over.
 	Reserved rowmill.Money `json:"reserved,omitempty"`
 

@@ -22,7 +22,7 @@ func Reserve(ctx context.Context, ledger store.Ledger, rec *store.Record, fence 
 			"The account has a cost quota of %v a month, and %s has no price: what the job costs cannot be held against it. Ask an administrator to give the model input_price and output_price in the catalog, 0 where it costs nothing, or to remove the quota: rowmill quotas set --cost-usd none.",
 			rowmill.MoneyOf(*spec.CostQuota), spec.Model.ID)
 	}
-	usd, _ := unsampledCost(spec, input.Rows-input.Taken, input.Size)
+	usd, _ := unsampledCost(spec, input.Rows-input.Taken-input.Copies, input.Size)
 	updated, err := ledger.Reserve(ctx, fence, usd, spec.CostQuota)
 	var limit *store.LimitError
 	if errors.As(err, &limit) {
@@ -49,7 +49,7 @@ func (c Config) Samples(spec *rowmill.Spec, size shard.Size) bool {
 	return spec.Estimate && spec.Priority == 1 && size.Tokens >= c.SampleFrom
 }
 
-// Unsampled is the estimate of a job of so many rows, made from the input alone. The cost lies between that
+// Unsampled is the estimate of a job that runs so many rows, made from the input alone. The cost lies between that
 // of the input and that of answers of the greatest length.
 func Unsampled(spec *rowmill.Spec, rows int64, size shard.Size) (float64, rowmill.Estimate) {
 	usd, output := unsampledCost(spec, rows, size)
@@ -60,7 +60,7 @@ func Unsampled(spec *rowmill.Spec, rows int64, size shard.Size) (float64, rowmil
 	}
 }
 
-// Sampled extrapolates the answers of the first rows to all rows. The
+// Sampled extrapolates the answers of the first rows to all that would run. The
 // bounds are those of a 95 % confidence interval of the mean answer, from how
 // much it differs between the parts of the sample (Cochran, Sampling
 // Techniques, 1977, cluster sampling); with fewer than three parts they are

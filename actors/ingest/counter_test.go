@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -30,11 +31,11 @@ func TestInputCounter_CountsEveryRow(t *testing.T) {
 		spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}}
 		m := tokenCounter(t, spec, words{})
 		sample := rapid.Int64Range(1, 5000).Draw(t, "sample")
-		c := newInputCounter(m, spec, sample)
+		c := newInputCounter(m, spec, sample).begin(context.Background())
 		var want shard.Size
 		for range rapid.IntRange(0, 2000).Draw(t, "rows") {
 			n := rapid.IntRange(0, 9).Draw(t, "words")
-			c.add(strings.Repeat("word ", n))
+			_ = c.add(strings.Repeat("word ", n))
 			tokens := int64(n + m.Count(""))
 			if want.SampleTokens < sample {
 				want.SampleRows++
@@ -51,10 +52,10 @@ func TestInputCounter_CountsEveryRow(t *testing.T) {
 func TestInputCounter_TheTokenQuotaEndsTheReading(t *testing.T) {
 	t.Parallel()
 	spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}, TokenQuota: 5000}
-	c := newInputCounter(tokenCounter(t, spec, words{}), spec, 1)
+	c := newInputCounter(tokenCounter(t, spec, words{}), spec, 1).begin(t.Context())
 	read := 0
 	for read < 10_000_000 && c.err() == nil {
-		c.add("one two three four five")
+		_ = c.add("one two three four five")
 		read++
 	}
 	if _, err := c.close(); err == nil || !strings.Contains(err.Error(), "5000 tokens") {
@@ -70,9 +71,9 @@ func TestInputCounter_ARowTooLongIsNamedWhereItMayNotBeCut(t *testing.T) {
 	model := rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, ContextLength: 100, Template: "chatml"}
 	for _, truncate := range []bool{true, false} {
 		spec := &rowmill.Spec{Model: model, Sampling: map[string]any{"max_tokens": int64(50)}, TruncateRows: truncate}
-		c := newInputCounter(tokenCounter(t, spec, words{}), spec, 1)
-		c.add("short")
-		c.add(strings.Repeat("word ", 60))
+		c := newInputCounter(tokenCounter(t, spec, words{}), spec, 1).begin(t.Context())
+		_ = c.add("short")
+		_ = c.add(strings.Repeat("word ", 60))
 		size, err := c.close()
 		switch {
 		case truncate && (err != nil || size.Tokens > 2*49):
@@ -87,13 +88,13 @@ func TestInputCounter_ARowTooLongIsNamedWhereItMayNotBeCut(t *testing.T) {
 func TestInputCounter_ARowThatMakesItPanic(t *testing.T) {
 	t.Parallel()
 	spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}}
-	c := newInputCounter(tokenCounter(t, spec, brittleWords{}), spec, 1)
+	c := newInputCounter(tokenCounter(t, spec, brittleWords{}), spec, 1).begin(t.Context())
 	for range 10_000 {
-		c.add("word")
+		_ = c.add("word")
 	}
-	c.add("boom")
+	_ = c.add("boom")
 	for range 10_000 {
-		c.add("word")
+		_ = c.add("word")
 	}
 	var caught *contain.Panic
 	if _, err := c.close(); !errors.As(err, &caught) {
@@ -116,10 +117,10 @@ func TestInputCounter_ALongRowIsCountedBeforeTheNextIsRead(t *testing.T) {
 	t.Parallel()
 	spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}}
 	count := &slowWords{}
-	c := newInputCounter(tokenCounter(t, spec, count), spec, 1)
+	c := newInputCounter(tokenCounter(t, spec, count), spec, 1).begin(t.Context())
 	long := strings.Repeat("word ", 300_000)
 	for i := range int64(3) {
-		c.add(long)
+		_ = c.add(long)
 		if n := count.long.Load(); n != i+1 {
 			t.Fatalf("%d long rows are counted when %d were read", n, i+1)
 		}

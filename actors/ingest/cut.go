@@ -8,8 +8,10 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/order"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/shard"
@@ -18,23 +20,39 @@ import (
 // cut writes rows, whose fields have these columns, as shards.
 func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) (shard.Manifest, error) {
 	m := shard.Manifest{IDType: rows.IDType(), Fields: fields}
-	counted := newInputCounter(g.counter, &g.rec.Spec, g.SampleTokens)
-	err := g.cutAll(ctx, rows, counted, &m)
+	counted := newInputCounter(g.counter, &g.spec, g.SampleTokens).bounded()
+	g.groups = order.NewGroups()
+	g.lookForCopies(ctx)
+	moment := &moment{ingester: g}
+	counted.compute = g.Compute
+	counted.rest = func(wait func()) error { return moment.rest(ctx, wait) }
+	if g.follower != nil {
+		g.follower.rest = counted.rest
+	}
+	herald := g.herald(Begun{IDType: m.IDType, Fields: fields}, counted)
+	counted.begin(ctx)
+	err := g.cutAll(ctx, moment, rows, counted, herald, &m)
+	moment.end()
 	size, failure := counted.close()
+	g.told = herald.close()
 	m.Size = size
+	if g.copies != nil {
+		m.Copies = g.copies.count
+	}
 	if failure != nil { // of an earlier row than any other fault
 		return m, failure
+	}
+	if err == nil {
+		err = g.recount(ctx, &m, counted)
 	}
 	return m, err
 }
 
 // cutAll writes rows as shards until there are no more.
-func (g *ingester) cutAll(ctx context.Context, rows input.Reader, counted *inputCounter, m *shard.Manifest) error {
-	moment := &moment{ingester: g}
+func (g *ingester) cutAll(ctx context.Context, moment *moment, rows input.Reader, counted *inputCounter, herald *herald, m *shard.Manifest) error {
 	if err := moment.take(ctx); err != nil {
 		return err
 	}
-	defer moment.end()
 	var row rowmill.Row
 	err := rows.Next(&row)
 	for err == nil {
@@ -43,6 +61,7 @@ func (g *ingester) cutAll(ctx context.Context, rows input.Reader, counted *input
 		m.Rows += int64(info.Rows)
 		if info.Rows > 0 {
 			m.Shards = append(m.Shards, info)
+			herald.add(info, g.copies.of(len(m.Shards)-1))
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -54,13 +73,13 @@ func (g *ingester) cutAll(ctx context.Context, rows input.Reader, counted *input
 // cutShard writes one shard, beginning with row, and leaves the first row that
 // did not fit in row. It passes on the reader's error, io.EOF included.
 func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Reader, counted *inputCounter, row *rowmill.Row, n int, info shard.Info, fields bool) (shard.Info, error) {
-	w, err := g.Bucket.Create(ctx, layout.Shard(g.rec.Job.ID, n), "application/octet-stream")
+	w, err := g.Bucket.Create(ctx, layout.Shard(g.id, n), "application/octet-stream")
 	if err != nil {
 		return info, fmt.Errorf("create shard %d: %w", n, err)
 	}
 	defer w.Abort()
 	buffered := bufio.NewWriterSize(w, 256<<10)
-	out := shard.NewWriter(buffered, info.First, g.rec.Spec.IDColumn != "")
+	out := shard.NewWriter(buffered, info.First, g.spec.IDColumn != "")
 	if fields {
 		out.WithFields()
 	}
@@ -72,15 +91,26 @@ func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Read
 		if err := ctx.Err(); err != nil {
 			return info, err
 		}
-		text := strings.ToValidUTF8(row.Text, "\uFFFD")
+		text := row.Text
+		if !utf8.ValidString(text) {
+			text = strings.ToValidUTF8(text, "\uFFFD")
+		}
 		if err := out.AddRow(text, row.ID, row.Fields); err != nil {
 			return info, err
 		}
-		counted.add(text)
+		if g.copies != nil && g.copies.add(info.First+int64(out.Rows())-1, text) {
+			counted.pass()
+			g.groups.Add("") // it need not run near others
+		} else {
+			if err := counted.add(text); err != nil {
+				return info, err
+			}
+			g.groups.Add(text)
+		}
 		if err := counted.err(); err != nil {
 			return info, err
 		}
-		if err := checkRows(info.First+int64(out.Rows()), true, &g.rec.Spec); err != nil {
+		if err := checkRows(info.First+int64(out.Rows()), true, &g.spec); err != nil {
 			return info, err
 		}
 		if err := moment.pass(ctx); err != nil {
@@ -91,18 +121,26 @@ func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Read
 	if next != nil && !errors.Is(next, io.EOF) {
 		return info, next
 	}
-	info.Rows, info.Bytes = out.Rows(), out.Size()
+	whole := shard.Info{First: info.First, Rows: out.Rows(), Bytes: out.Size()}
 	if err := errors.Join(out.Close(), buffered.Flush()); err != nil {
 		return info, err
 	}
-	moment.end() // the disk or the bucket takes its time
-	if _, err := w.Commit(); err != nil {
-		return info, fmt.Errorf("commit shard %d: %w", n, err)
+	if g.copies != nil {
+		if _, err := g.copies.end(n, info.First); err != nil {
+			return info, err
+		}
 	}
-	if err := moment.take(ctx); err != nil {
+	err = counted.hand() // so that its rows are counted, however slowly others come
+	if err != nil {
 		return info, err
 	}
-	return info, next
+	if restErr := moment.rest(ctx, func() { _, err = w.Commit() }); err == nil { // the disk or the bucket takes its time
+		err = restErr
+	}
+	if err != nil {
+		return info, fmt.Errorf("commit shard %d: %w", n, err)
+	}
+	return whole, next
 }
 
 // A moment is an input's of the node's processors.
@@ -137,6 +175,17 @@ func (m *moment) pass(ctx context.Context) error {
 		return nil
 	}
 	m.end()
+	return m.take(ctx)
+}
+
+// rest gives the moment up while something is waited for.
+func (m *moment) rest(ctx context.Context, wait func()) error {
+	had := m.leave != nil
+	m.end()
+	wait()
+	if !had {
+		return nil
+	}
 	return m.take(ctx)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -33,7 +34,9 @@ func (g *ingester) download(ctx context.Context) error {
 			r.DownloadStarted = &now
 		}
 		r.DownloadFinished = &now
-		r.Job.Message = Reading
+		if r.Job.Message == "" || isDownloading(r.Job.Message) { // else it runs by now, or waits
+			r.Say(Reading, false, now)
+		}
 	})
 }
 
@@ -99,10 +102,16 @@ func (g *ingester) await(ctx context.Context) error {
 }
 
 // fetch asks for the input. What comes is stored even where the job is lost
-// meanwhile.
+// meanwhile, and cut while it comes where its rows may run early.
 func (g *ingester) fetch(ctx context.Context) error {
 	job, url := g.rec.Job.ID, g.rec.Spec.URL
 	d := g.Downloads.begin(job)
+	if g.Ready != nil {
+		if leave, ok := g.Stream(); ok {
+			defer leave()
+			d.tail = newTail(tailBytes, tailPatience)
+		}
+	}
 	// What has come is not let go of while the bucket may come back and the server
 	// waits.
 	patient, done := g.Patient(d.ctx)
@@ -115,15 +124,24 @@ func (g *ingester) fetch(ctx context.Context) error {
 	g.Downloads.run(ctx, job, d, func() error {
 		defer done()
 		defer w.Abort()
-		held := &heldUp{w: w, download: d}
+		raw := input.NewCompressor(w)
+		held := &heldUp{w: raw, download: d}
 		if _, err := g.Downloader.Fetch(d.ctx, url, held); err != nil {
 			return held.blame(err)
+		}
+		if err := raw.Close(); err != nil {
+			return fmt.Errorf("write input object: %w", err)
 		}
 		if _, err := w.Commit(); err != nil {
 			return fmt.Errorf("commit input object: %w", err)
 		}
 		return nil
 	})
+	if d.tail != nil {
+		if err := g.cutAlong(ctx, d); err != nil {
+			return err
+		}
+	}
 	return d.wait(ctx)
 }
 
@@ -164,6 +182,9 @@ func (h *heldUp) Write(p []byte) (int, error) {
 	n, err := h.w.Write(p)
 	h.longest = max(h.longest, time.Since(began))
 	h.download.came.Add(int64(n))
+	if h.download.tail != nil {
+		h.download.tail.write(h.download.ctx, p[:n])
+	}
 	return n, err
 }
 

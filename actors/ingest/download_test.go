@@ -211,7 +211,7 @@ func TestRun_ABrokenDownloadThatWasHeldUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := setup(t)
 				r.Bucket = slowBucket{r.Bucket, held}
-				r.Downloader = &slowServer{file: "name\nAnn\n", err: rowmill.Failf(rowmill.CodeDownloadFailed, "The connection broke.")}
+				r.Downloader = &slowServer{file: "PAR1" + strings.Repeat("x", 508), err: rowmill.Failf(rowmill.CodeDownloadFailed, "The connection broke.")}
 				rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
 				_, err := r.run(t, rec, fence)
 				fails(t, err, rowmill.CodeDownloadFailed, "The connection broke.")

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +52,7 @@ type download struct {
 	err  error        // once done
 	came atomic.Int64 // bytes
 	size atomic.Int64 // those that the server announced; 0 where it did not
+	tail *tail        // for who reads meanwhile; nil for nobody
 }
 
 // Running reports whether the input of a job is being fetched.
@@ -61,6 +63,11 @@ const (
 	downloading = "Downloading the input."
 	Reading     = "Reading the input."
 )
+
+// isDownloading reports whether a job says that its input is downloaded.
+func isDownloading(message string) bool {
+	return strings.HasPrefix(message, strings.TrimSuffix(downloading, "."))
+}
 
 // Message says for a person what is done for the input of a job: it is
 // downloaded, as far as it has come, or read.
@@ -147,6 +154,16 @@ func (s *Downloads) follow(owner context.Context, job string, d *download) {
 		}
 	}
 	d.stop()
+}
+
+// failed reports whether it is over and has brought nothing.
+func (d *download) failed() bool {
+	select {
+	case <-d.done:
+		return d.err != nil
+	default:
+		return false
+	}
 }
 
 // wait returns the error of a download once it is over, or that of ctx.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/order"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/function"
@@ -56,11 +57,24 @@ type Config struct {
 	// another, so that they leave the processors to other work.
 	Compute func(ctx context.Context) (leave func(), ok bool)
 
+	// Ready hears of shards that may run while the input is still being read, where
+	// the job may begin early; nil where it has to wait for Run.
+	Ready func(Begun)
+
+	// Stream takes a place for an input that is cut while it is downloaded, which
+	// takes memory for as long as that lasts, and returns what to call then; false
+	// where there is none.
+	Stream func() (leave func(), ok bool)
+
 	// ShardRows and ShardBytes bound a shard, before it is packed where Pack says
 	// so. One row may be larger.
 	ShardRows  int
 	ShardBytes int64
 	Pack       bool
+
+	// DedupRows is how many different rows of a job are remembered that wants equal
+	// ones to run once: about 45 bytes of memory each while the input is read.
+	DedupRows int
 
 	// An estimate of an input of at least SampleFrom tokens runs the first rows,
 	// which have SampleTokens.
@@ -74,6 +88,16 @@ type ingester struct {
 	fence   store.Fence
 	counter *prompt.Counter
 	rec     *store.Record
+	groups  *order.Groups // of the rows that are cut
+	copies  *copies       // among them; nil where nobody looks for any
+	id      string        // of the job
+	spec    rowmill.Spec  // of it
+	size    int64         // bytes of the input as it came, 0 where that is not known
+	told    int           // shards that Ready has heard of
+
+	follower *follower      // reads the download, nil where nobody does
+	whole    shard.Manifest // of what was cut so; no rows where not all was
+	failure  error          // of rows that were cut so
 }
 
 // Run returns the manifest of rec's input, from what an earlier run left where
@@ -82,9 +106,13 @@ type ingester struct {
 // forgotten what a job took over, that is taken over again. A *rowmill.Failure is
 // the input's fault, any other error the system's. rec follows what is recorded.
 func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, counter *prompt.Counter) (shard.Manifest, error) {
-	g := &ingester{Config: cfg, fence: fence, counter: counter, rec: rec}
+	if rec.ShardRows > 0 {
+		cfg.ShardRows, cfg.ShardBytes = rec.ShardRows, rec.ShardBytes
+	}
+	g := &ingester{Config: cfg, fence: fence, counter: counter, rec: rec, id: rec.Job.ID, spec: rec.Spec}
+	defer func() { g.copies.drop() }()
 	if rec.Spec.Inline != nil {
-		return g.inline()
+		return g.inline(ctx)
 	}
 	var m shard.Manifest
 	err := cfg.Wait(ctx, func() (err error) {
@@ -98,6 +126,13 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 	if rec.Spec.URL != "" {
 		if err := g.download(ctx); err != nil {
 			return shard.Manifest{}, err
+		}
+		if g.failure != nil {
+			return shard.Manifest{}, g.failure
+		}
+		if g.whole.Rows > 0 { // it was cut meanwhile
+			err := cfg.Wait(ctx, func() error { return g.list(ctx, &g.whole) })
+			return g.whole, err
 		}
 	}
 	leave, ok := cfg.Turn(ctx)
@@ -123,7 +158,34 @@ func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Ma
 	if err != nil {
 		return m, err
 	}
-	m, err = g.cut(ctx, rows, fieldColumns(&source.Spec))
+	if m, err = g.cutRows(ctx, rows, fieldColumns(&source.Spec)); err != nil {
+		return m, err
+	}
+	return m, g.list(ctx, &m)
+}
+
+// list writes which rows begin alike or are equal, and the list of shards. Whoever takes the job
+// over from now on reads shards, and the download goes; what stays of it goes with
+// the rest of the input.
+func (g *ingester) list(ctx context.Context, m *shard.Manifest) (err error) {
+	if m.Groups, err = g.writeGroups(ctx); err != nil {
+		return err
+	}
+	if err := g.copies.commit(); err != nil {
+		return err
+	}
+	if err := writeManifest(ctx, g.Bucket, g.id, *m); err != nil {
+		return err
+	}
+	if g.spec.URL != "" {
+		_ = g.Bucket.Delete(ctx, layout.Raw(g.id))
+	}
+	return nil
+}
+
+// cutRows makes shards of rows to their end, and closes them.
+func (g *ingester) cutRows(ctx context.Context, rows input.Reader, fields []string) (m shard.Manifest, err error) {
+	m, err = g.cut(ctx, rows, fields)
 	if err = errors.Join(err, rows.Close()); err != nil {
 		return m, err
 	}
@@ -131,18 +193,27 @@ func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Ma
 		return m, rowmill.Failf(rowmill.CodeInvalidInputFile,
 			"The input has no data rows. Give a file with a header and at least one row.")
 	}
-	return m, writeManifest(ctx, g.Bucket, g.rec.Job.ID, m)
+	return m, nil
 }
 
 // inline counts rows that are in the record and need no objects.
-func (g *ingester) inline() (shard.Manifest, error) {
+func (g *ingester) inline(ctx context.Context) (shard.Manifest, error) {
 	m := shard.Inline(g.rec.Spec.Inline)
 	if err := checkRows(m.Rows, false, &g.rec.Spec); err != nil {
 		return m, err
 	}
-	counted := newInputCounter(g.counter, &g.rec.Spec, g.SampleTokens)
-	for _, text := range g.rec.Spec.Inline {
-		counted.add(text)
+	counted := newInputCounter(g.counter, &g.spec, g.SampleTokens).begin(ctx)
+	if g.spec.Dedup {
+		g.copies = newCopies(len(g.spec.Inline), nil)
+	}
+	for row, text := range g.spec.Inline {
+		if g.copies != nil && g.copies.add(int64(row), text) {
+			m.Copies++
+			continue
+		}
+		if err := counted.addRow(int64(row), text); err != nil {
+			break // close says it
+		}
 	}
 	var err error
 	m.Size, err = counted.close()
@@ -170,6 +241,9 @@ func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader,
 	if err != nil {
 		return nil, fmt.Errorf("open input: %w", err)
 	}
+	if source.Spec.URL == "" { // else it is kept packed
+		g.size = o.Size()
+	}
 	rows, err := g.read(o, &source.Spec)
 	if err != nil {
 		o.Close()
@@ -184,29 +258,53 @@ func (g *ingester) read(o blob.Object, spec *rowmill.Spec) (input.Reader, error)
 	if spec.Raw != nil {
 		return input.OpenBatch(blob.NewReader(o), spec.Raw.Path, g.Limits), nil
 	}
-	opts := input.Options{Column: spec.Column, IDColumn: spec.IDColumn, Limits: g.Limits.WithDefaults()}
-	table := spec.URL != "" || spec.File != ""
-	if spec.Function == nil {
-		if !table {
-			return input.Spooled(blob.NewReader(o)), nil
-		}
-		return input.Open(o, o.Size(), opts)
+	if spec.URL == "" && spec.File == "" {
+		return g.readSpooled(blob.NewReader(o), spec)
 	}
-	template, err := function.NewPrompt(*spec.Function)
+	opts, err := g.options(spec)
 	if err != nil {
-		return nil, fmt.Errorf("prompt of the Function: %w", err) // it was checked when it was published
+		return nil, err
 	}
-	if !table {
-		return input.SpooledObjects(blob.NewReader(o), func(row int64, object []byte) (text, fields string, err error) {
-			return renderRow(template, row, object, opts.Limits.MaxRowBytes)
-		}), nil
+	return input.Open(o, o.Size(), opts)
+}
+
+// readSpooled reads rows that came with their submission.
+func (g *ingester) readSpooled(src io.Reader, spec *rowmill.Spec) (input.Reader, error) {
+	if spec.Function == nil {
+		return input.Spooled(src), nil
+	}
+	template, err := promptOf(spec)
+	limit := g.Limits.WithDefaults().MaxRowBytes
+	return input.SpooledObjects(src, func(row int64, object []byte) (text, fields string, err error) {
+		return renderRow(template, row, object, limit)
+	}), err
+}
+
+// options say how a file is read, and its rows are made prompts of where the job
+// runs a Function.
+func (g *ingester) options(spec *rowmill.Spec) (opts input.Options, err error) {
+	opts = input.Options{Column: spec.Column, IDColumn: spec.IDColumn, Limits: g.Limits.WithDefaults()}
+	if spec.Function == nil {
+		return opts, nil
+	}
+	template, err := promptOf(spec)
+	if err != nil {
+		return opts, err
 	}
 	opts.Fields = &input.Fields{Size: template.Size, Render: template.Render, Keep: func(values []string) string { return keptFields(template, values) }}
 	for _, in := range template.Inputs() {
 		opts.Fields.Names = append(opts.Fields.Names, in.Name)
 		opts.Fields.Required = append(opts.Fields.Required, in.Required)
 	}
-	return input.Open(o, o.Size(), opts)
+	return opts, nil
+}
+
+func promptOf(spec *rowmill.Spec) (*function.Prompt, error) {
+	template, err := function.NewPrompt(*spec.Function)
+	if err != nil {
+		return nil, fmt.Errorf("prompt of the Function: %w", err) // it was checked when it was published
+	}
+	return template, nil
 }
 
 // renderRow makes the prompt of a spooled row. What a short template makes of

@@ -72,6 +72,7 @@ func setup(t *testing.T) *rig {
 
 		Turn:    func(context.Context) (func(), bool) { return func() {}, true },
 		Compute: func(context.Context) (func(), bool) { return func() {}, true },
+		Stream:  func() (func(), bool) { return func() {}, true },
 
 		Downloads: newDownloads(t, nil), DownloadsAt: func(context.Context, string, string) (bool, error) { return false, nil },
 	}}
@@ -179,7 +180,7 @@ func numbered(n int) []string {
 }
 
 // Whatever the rows and the bounds: all rows are there, in order, in shards that
-// keep the bounds, and every token is counted.
+// keep the bounds, and every token of an estimate is counted.
 func TestRun_CutsRowsIntoShards(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -187,7 +188,7 @@ func TestRun_CutsRowsIntoShards(t *testing.T) {
 		r := &rig{Config: r.Config, store: r.store, session: r.session}
 		r.ShardRows, r.ShardBytes = rapid.IntRange(1, 20).Draw(t, "rows of a shard"), rapid.Int64Range(1, 200).Draw(t, "bytes of a shard")
 		texts := rapid.SliceOfN(rapid.StringN(0, 30, 60), 1, 60).Draw(t, "texts")
-		rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, texts...)})
+		rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, texts...), Estimate: true})
 		m, err := r.run(t, rec, fence)
 		if err != nil {
 			t.Fatal(err)
@@ -289,19 +290,26 @@ func TestRun_DownloadsOnce(t *testing.T) {
 			t.Errorf("when the first byte is asked for the record is %+v, %v", known, err)
 		}
 	}
-	m, err := r.run(t, rec, fence)
-	if err != nil || m.IDKind == rowmill.IDNull || !slices.Equal(r.texts(t, rec, m), []string{"Ann", "Bob"}) {
-		t.Fatalf("manifest %+v, %v", m, err)
+	// An owner that dies after the last shard and before the manifest leaves the
+	// download to the next one.
+	whole := r.Bucket
+	r.Bucket = dyingBucket{whole, &fuse{left: 2}} // the input and the shard
+	if _, err := r.run(t, rec, fence); err == nil {
+		t.Fatal("the manifest was written")
 	}
+	r.Bucket = whole
 	if rec.DownloadFinished == nil {
 		t.Error("the caller's record does not follow")
 	}
-	// The next owner finds the download, without shards.
-	if err := r.Bucket.Delete(t.Context(), layout.Manifest(rec.Job.ID)); err != nil {
-		t.Fatal(err)
+	m, err := r.run(t, rec, fence)
+	if err != nil || m.IDKind == rowmill.IDNull || !slices.Equal(r.texts(t, rec, m), []string{"Ann", "Bob"}) || r.file.calls != 1 {
+		t.Fatalf("manifest %+v, %v after %d downloads, want one", m, err, r.file.calls)
 	}
-	if m, err := r.run(t, rec, fence); err != nil || m.Rows != 2 || r.file.calls != 1 {
-		t.Errorf("again: %+v, %v after %d downloads, want one", m, err, r.file.calls)
+	if _, err := r.Bucket.Stat(t.Context(), layout.Raw(rec.Job.ID)); !errors.Is(err, rowmill.ErrNotFound) {
+		t.Errorf("the download is there beside its shards: %v", err)
+	}
+	if again, err := r.run(t, rec, fence); err != nil || again.Rows != m.Rows || r.file.calls != 1 {
+		t.Errorf("again: %+v, %v after %d downloads, want one", again, err, r.file.calls)
 	}
 }
 

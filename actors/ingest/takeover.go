@@ -127,7 +127,8 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 		have[p.Shard] = append(have[p.Shard], p)
 		t.totals = t.totals.Plus(p.Totals)
 	}
-	t.counted = newInputCounter(t.counter, &t.rec.Spec, 0)
+	t.counted = newInputCounter(t.counter, &t.spec, 0).begin(ctx)
+	t.lookForCopies(ctx)
 	m = shard.Manifest{IDType: t.input.IDType, Fields: t.input.Fields, Rows: t.input.Rows}
 	for n := range t.input.Shards {
 		var info shard.Info
@@ -149,6 +150,15 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 		return m, err
 	}
 	m.Size, m.Taken = size, t.taken
+	if t.copies != nil {
+		m.Copies = t.copies.count
+	}
+	if err := t.copies.commit(); err != nil {
+		return m, err
+	}
+	if m.Groups, err = t.copyGroups(ctx); err != nil {
+		return m, err
+	}
 	updated, err := t.Jobs.Update(ctx, t.fence, func(r *store.Record) error {
 		r.Job.RowsTakenOver = m.Taken
 		return nil
@@ -298,7 +308,7 @@ func (t *takeover) carry(ctx context.Context, n int, info shard.Info, own *roari
 func (t *takeover) count(ctx context.Context, n int, info shard.Info, taken *roaring.Bitmap) error {
 	left := int64(info.Rows) - int64(taken.GetCardinality())
 	t.runs += left
-	if err := checkRows(t.runs, true, &t.rec.Spec); err != nil || left == 0 {
+	if err := checkRows(t.runs, true, &t.rec.Spec); err != nil || left == 0 && t.copies == nil {
 		return err
 	}
 	rows, err := archive.OpenShard(ctx, t.Bucket, t.rec.Job.ID, &t.rec.Spec, n, info)
@@ -312,13 +322,33 @@ func (t *takeover) count(ctx context.Context, n int, info shard.Info, taken *roa
 			return err
 		}
 		for ; at < block.First+block.Rows(); at++ {
-			if !taken.Contains(uint32(at)) {
-				t.counted.addRow(info.First+int64(at), block.Text(at))
+			if err := t.countRow(info.First+int64(at), block.Text(at), taken.Contains(uint32(at))); err != nil {
+				return err
 			}
 		}
 		if err := t.counted.err(); err != nil {
 			return err
 		}
 	}
-	return nil
+	if t.copies == nil {
+		return nil
+	}
+	_, err = t.copies.end(n, info.First)
+	return err
+}
+
+// countRow takes in the next row, which was run before or is to run, unless it is a
+// copy of one before it.
+func (t *takeover) countRow(row int64, text string, taken bool) error {
+	switch {
+	case t.copies == nil:
+	case taken:
+		t.copies.first(row, text) // others may be copies of it
+	case t.copies.add(row, text):
+		return nil
+	}
+	if taken {
+		return nil
+	}
+	return t.counted.addRow(row, text)
 }

@@ -121,6 +121,7 @@ type node struct {
 	bucket *dir.Bucket
 	system *actors.System
 	gpus   []*gpu
+	dedup  bool // jobs run equal rows once
 }
 
 func newNode(t testing.TB, c batching.Config, gpus int) *node {
@@ -200,7 +201,7 @@ func (n *node) submit(rows []row, priority int) string {
 	job := rowmill.Job{
 		ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: model.ID, Created: time.Now().UTC(),
 	}
-	spec := rowmill.Spec{Model: model, Account: "default", Priority: priority, Spooled: info.Key}
+	spec := rowmill.Spec{Model: model, Account: "default", Priority: priority, Spooled: info.Key, Dedup: n.dedup}
 	rec := store.Record{Job: job, Spec: spec}
 	if _, _, err := n.store.Create(n.t.Context(), rec, nil); err != nil {
 		n.t.Fatal(err)

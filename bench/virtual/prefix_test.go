@@ -77,11 +77,20 @@ func TestPrefix(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
-	n, counts, seeds := 2000, []int{400}, []uint64{21}
-	if *full {
-		n, counts, seeds = 10_000, []int{5, 50, 500, 5000}, []uint64{21, 22, 23}
+	type size struct {
+		n, prefixes int
+		most        float64 // tokens computed, of the best order
 	}
-	for _, prefixes := range counts {
+	// A worker has 1,700 rows at a time; of more they are dealt by prefixes. So few
+	// rows make six shares: what 800 prefixes take depends on how their hashes fall
+	// and on the schedule, 1.00 to 1.16 of the best order, and 2.5 where they are not
+	// dealt.
+	sizes, seeds := []size{{2000, 400, 1.4}, {3600, 800, 1.2}}, []uint64{21}
+	if *full {
+		sizes, seeds = []size{{10_000, 5, 1.05}, {10_000, 50, 1.05}, {10_000, 500, 1.05}, {10_000, 5000, 1.05}}, []uint64{21, 22, 23}
+	}
+	for _, s := range sizes {
+		n, prefixes := s.n, s.prefixes
 		var tokens, spans, arrivalTokens, arrivalSpans []float64
 		for _, seed := range seeds {
 			rows := prefixRows(n, prefixes, seed)
@@ -92,14 +101,14 @@ func TestPrefix(t *testing.T) {
 			arrivalTokens = append(arrivalTokens, float64(arrival.Computed)/float64(best.Computed))
 			arrivalSpans = append(arrivalSpans, arrival.Makespan.Seconds()/best.Makespan.Seconds())
 		}
-		for _, s := range [][]float64{tokens, spans, arrivalTokens, arrivalSpans} {
-			slices.Sort(s)
+		for _, values := range [][]float64{tokens, spans, arrivalTokens, arrivalSpans} {
+			slices.Sort(values)
 		}
 		mid := len(seeds) / 2
 		t.Logf("%d rows, %d prefixes: prompt tokens computed %.3f of the best order, makespan %.3f; in the order of arrival %.3f and %.3f",
 			n, prefixes, tokens[mid], spans[mid], arrivalTokens[mid], arrivalSpans[mid])
-		if tokens[mid] > arrivalTokens[mid] || !*full && tokens[mid] > 1.4 {
-			t.Errorf("prompt tokens computed %.3f of the best order, those of arrival %.3f", tokens[mid], arrivalTokens[mid])
+		if tokens[mid] > arrivalTokens[mid] || tokens[mid] > s.most {
+			t.Errorf("prompt tokens computed %.3f of the best order, at most %.2f; those of arrival %.3f", tokens[mid], s.most, arrivalTokens[mid])
 		}
 	}
 }

@@ -36,6 +36,7 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 		"jobs.part_interval":           {s.Jobs.PartInterval, pipeline.Parts.Interval},
 		"jobs.shard_rows":              {s.Jobs.ShardRows, pipeline.Shards.Rows},
 		"jobs.shard_bytes":             {int64(s.Jobs.ShardBytes), pipeline.Shards.Bytes},
+		"jobs.dedup_rows":              {s.Jobs.DedupRows, pipeline.Shards.Remembered},
 		"jobs.memory_budget":           {int64(s.Jobs.MemoryBudget), pipeline.MemoryBudget},
 		"jobs.max_attempts":            {s.Jobs.MaxAttempts, pipeline.Rows.MaxAttempts},
 		"jobs.row_patience":            {s.Jobs.RowPatience, pipeline.Rows.Patience},

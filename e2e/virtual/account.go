@@ -84,9 +84,12 @@ func newAccount(w *world) *account {
 		c := &jobCase{account: a, Job: j, index: i}
 		if j.Continues > 0 {
 			c.of = a.jobs[j.Continues-1]
-			c.texts, c.Rows, c.Broken, c.Schema, c.Account = c.of.texts, 0, c.of.Broken, c.of.Schema, c.of.Account
+			c.texts, c.Rows, c.Broken, c.Equal, c.Schema, c.Account = c.of.texts, 0, c.of.Broken, c.of.Equal, c.of.Schema, c.of.Account
 		}
 		for r := range c.Rows {
+			if j.Equal > 0 {
+				r = (r*r + 7*r) / 3 % j.Equal
+			}
 			text := fmt.Sprintf("job %d, row %d", i, r)
 			if r < j.Broken {
 				text = "broken " + text
@@ -258,7 +261,7 @@ func (a *account) removed(key string) {
 		}
 	}
 	switch {
-	case strings.HasPrefix(name, "input/") && !over && !going:
+	case strings.HasPrefix(name, "input/") && !over && !going && !(key == layout.Raw(id) && a.world.inShards(id)):
 		a.wrong("%s is removed while the job is %s", short(plain(key)), rec.Job.Status)
 	case strings.HasPrefix(name, "parts/") && (!over || rec.Job.Status != rowmill.StatusSucceeded) && !going:
 		if slices.ContainsFunc(a.parts(id), func(p store.Part) bool { return p.Key == key }) {

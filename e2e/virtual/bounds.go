@@ -1,6 +1,9 @@
 package virtual
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // judgeReruns counts what was answered twice against what may be.
 func (j *jobCase) judgeReruns() {
@@ -11,7 +14,7 @@ func (j *jobCase) judgeReruns() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	again := 0
-	for _, text := range j.texts {
+	for _, text := range j.different() {
 		again += max(0, t.answered[text]-1)
 	}
 	j.mu.Lock()
@@ -27,13 +30,18 @@ func (j *jobCase) judgeReruns() {
 	if len(family) > 1 {
 		want, lost := j.answers()
 		again, bound = -want, bound+lost
-		for _, text := range j.texts {
+		for _, text := range j.different() {
 			again += t.answered[text]
 		}
 	}
 	if again > bound {
 		j.wrong("%d rows of job %d were answered again, %d may", again, j.index, bound)
 	}
+}
+
+// different are the rows of a job, each once.
+func (j *jobCase) different() []string {
+	return slices.Compact(slices.Sorted(slices.Values(j.texts)))
 }
 
 // rate is how many rows a server answers in a second at most: a row takes half of

@@ -70,6 +70,9 @@ func (j *jobCase) submission() []byte {
 		inputs = fmt.Sprintf("https://%s/%d", sourceHost, j.index)
 	}
 	body := map[string]any{"inputs": inputs, "model": modelName, "job_priority": j.priority()}
+	if j.Equal > 0 {
+		body["dedup"] = true
+	}
 	if j.Schema {
 		body["json_schema"] = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
 	}

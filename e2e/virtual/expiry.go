@@ -115,16 +115,23 @@ func (j *jobCase) wanted(rec store.Record, key string) bool {
 	job := rec.Job
 	switch {
 	case j.isGone(), job.Status == rowmill.StatusSucceeded && job.FailedRows == 0,
-		job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeInvalidInputFile:
+		job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeInvalidInputFile,
+		j.From != "" && rec.DownloadFinished == nil: // shards of a part of it are no input
 		return false
 	case key == layout.Raw(job.ID) || key == layout.Spooled(job.ID):
-		if _, err := j.world.shelf.get(layout.Manifest(job.ID)); err == nil {
-			return false // there are shards of it
+		if j.world.inShards(job.ID) {
+			return false
 		}
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.ended > 0 && j.world.now()-j.ended < j.world.inputsKept()-j.world.unsure()
+}
+
+// inShards reports whether there are shards of all of a job's input.
+func (w *world) inShards(id string) bool {
+	_, err := w.shelf.get(layout.Manifest(id))
+	return err == nil
 }
 
 // unsure is by how much a job's end may be off for those who count from it.

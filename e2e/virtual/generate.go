@@ -93,6 +93,12 @@ type generator struct {
 // known to find nothing, and CI runs them.
 const richer = 20_130_000
 
+// earlier is the same of schedules in which rows run early.
+const earlier = 24_000_000
+
+// apart is the same of schedules in which all rows are different.
+const apart = 26_000_000
+
 // Generate draws the schedule of a seed.
 func Generate(seed uint64) Schedule {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 13))} //nolint:gosec // it has to be repeated
@@ -146,7 +152,58 @@ func Generate(seed uint64) Schedule {
 	last.estrangement()
 	last.brokenRemoval()
 	last.poison()
-	return last.Schedule
+	if seed < earlier {
+		return last.Schedule
+	}
+	early := &generator{Rand: rand.New(rand.NewPCG(seed, 16)), Schedule: last.Schedule} //nolint:gosec // as above
+	early.reading()
+	if seed < apart {
+		return early.Schedule
+	}
+	equal := &generator{Rand: rand.New(rand.NewPCG(seed, 17)), Schedule: early.Schedule} //nolint:gosec // as above
+	equal.repeats()
+	return equal.Schedule
+}
+
+// repeats has many rows of a job be equal, and sometimes its owner be lost while they
+// are copied.
+func (g *generator) repeats() {
+	j := &g.Jobs[g.IntN(len(g.Jobs))]
+	if j.Continues > 0 || j.Poison != "" || j.Urgent || g.IntN(2) > 0 {
+		return
+	}
+	if g.IntN(2) == 0 {
+		j.Rows = max(j.Rows, 20+g.IntN(80))
+	}
+	j.Broken, j.Equal = 0, 1+g.IntN(max(1, j.Rows*2/3))
+	if g.IntN(2) == 0 {
+		k, _ := find(g.one("crash", "crash", "stop", "drain", "forget", "unacknowledged", "late"))
+		f := Fault{Kind: k.name}
+		k.make(g, &f)
+		f.Node, f.At, f.On, f.Nth = j.Node, 0, g.one("blob.put", "store.commit-parts", "store.commit-parts", "store.replace-parts", "blob.open"), 2+g.IntN(15)
+		g.Faults = append(g.Faults, f)
+	}
+}
+
+// reading has rows of a job run while its input is still being read, and its owner
+// be lost then.
+func (g *generator) reading() {
+	j := &g.Jobs[0]
+	if j.Continues > 0 || j.Poison != "" || g.IntN(3) > 0 {
+		return
+	}
+	j.Rows, g.ShardRows, g.CostLimit = max(j.Rows, 30+g.IntN(50)), 1+g.IntN(4), 0
+	if j.From == "" {
+		j.Spooled = true
+		if g.IntN(2) == 0 {
+			j.From, j.Spooled = g.one(sendsWhole, sendsUnsized), false
+		}
+	}
+	k, _ := find(g.one("crash", "crash", "stop", "drain"))
+	f := Fault{Kind: k.name}
+	k.make(g, &f)
+	f.Node, f.At, f.On, f.Nth = j.Node, 0, g.one("blob.put", "blob.put", "store.update"), 2+g.IntN(25)
+	g.Faults = append(g.Faults, f)
 }
 
 // downloads has some jobs have their rows fetched from a server, and a fault come

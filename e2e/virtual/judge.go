@@ -171,7 +171,7 @@ func (j *jobCase) judge(node int) {
 		j.wrong("job %d was cancelled, as its client was told, and has succeeded", j.index)
 	}
 	var input, output int64
-	for _, text := range j.texts {
+	for _, text := range j.different() {
 		if !broken(text) {
 			a := answerTo(text, j.Schema)
 			input, output = input+a.input, output+a.output
@@ -190,6 +190,9 @@ func (j *jobCase) judge(node int) {
 		job.InputTokens == nil || *job.InputTokens != input || *job.OutputTokens != output {
 		j.wrong("job %d: %d rows done, %d failed, tokens %v and %v, want %d, %d, %d and %d", j.index, job.RowsDone, job.FailedRows,
 			value(job.InputTokens), value(job.OutputTokens), rows, j.Broken, input, output)
+	}
+	if copies := rows - int64(len(j.different())); job.DeduplicatedRows != copies && j.of == nil {
+		j.wrong("job %d says that %d rows were equal to others, want %d", j.index, job.DeduplicatedRows, copies)
 	}
 	if want := (float64(input)*1000 + float64(output)*2000) / 1e6; job.JobCost == nil || math.Abs(*job.JobCost-want) > 1e-9 {
 		j.wrong("job %d costs %v, want %v", j.index, job.JobCost, want)

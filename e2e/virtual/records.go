@@ -176,6 +176,10 @@ func (r *records) Get(ctx context.Context, jobID string) (store.Record, error) {
 	return ask(ctx, r, false, "get", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Get(ctx, jobID) })
 }
 
+func (r *records) Head(ctx context.Context, jobID string) (store.Record, error) {
+	return ask(ctx, r, false, "head", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Head(ctx, jobID) })
+}
+
 func (r *records) Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error) {
 	return ask(ctx, r, false, "marks", "", func(ctx context.Context, s *bolt.Store) ([]store.Mark, error) {
 		return s.Marks(ctx, jobIDs, writer)
@@ -273,6 +277,12 @@ func (r *records) DropParts(ctx context.Context, jobID string) error {
 func (r *records) Usage(ctx context.Context, account string, from, to time.Time) ([]store.Usage, error) {
 	return ask(ctx, r, false, "usage", account, func(ctx context.Context, s *bolt.Store) ([]store.Usage, error) {
 		return s.Usage(ctx, account, from, to)
+	})
+}
+
+func (r *records) UsageByKey(ctx context.Context, account string, from, to time.Time) ([]store.KeyUsage, error) {
+	return ask(ctx, r, false, "usage-by-key", account, func(ctx context.Context, s *bolt.Store) ([]store.KeyUsage, error) {
+		return s.UsageByKey(ctx, account, from, to)
 	})
 }
 

@@ -39,8 +39,12 @@ func (j *jobCase) judgeTaken(rec store.Record) {
 	again, bound := 0, j.world.mayRerun()*len(source.family())
 	t := j.world.tally
 	t.mu.Lock()
+	done := make(map[string]bool)
 	for _, row := range source.committed() {
-		again += max(0, t.answered[j.texts[row]]-1)
+		done[j.texts[row]] = true
+	}
+	for text := range done {
+		again += max(0, t.answered[text]-1)
 	}
 	t.mu.Unlock()
 	if again > bound {
@@ -120,7 +124,7 @@ func (j *jobCase) answers() (want, lost int) {
 			lost += len(j.texts)
 		default:
 			ran := one.ran(rec)
-			want += int(ran.Rows - ran.Failed)
+			want += int(ran.Rows - ran.Failed - rec.Job.DeduplicatedRows)
 			if rec.Job.Status != rowmill.StatusSucceeded {
 				lost += len(j.world.Nodes) * j.world.inFlight()
 			}

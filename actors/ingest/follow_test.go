@@ -1,0 +1,227 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/shard"
+)
+
+// However fast a download comes and however slowly it is read: the reader gets every
+// byte, in order, and its end is that of what is stored.
+func TestFollower_ReadsWhatComes(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rapid.Check(t, func(t *rapid.T) {
+		file := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "file")
+		key := layout.Raw(rowmill.NewJobID())
+		patience := rapid.SampledFrom([]time.Duration{0, 50 * time.Microsecond, time.Hour}).Draw(t, "patience")
+		d := &download{done: make(chan struct{}), tail: newTail(rapid.IntRange(1, 100).Draw(t, "kept"), patience)}
+		f := &follower{ctx: context.Background(), download: d, bucket: r.Bucket, key: key, rest: func(wait func()) error { wait(); return nil }}
+		chunks := rapid.SliceOfN(rapid.IntRange(1, 150), 1, 8).Draw(t, "chunks")
+		var writes sync.WaitGroup
+		writes.Go(func() {
+			left := file
+			for i := 0; len(left) > 0; i++ {
+				n := min(chunks[i%len(chunks)], len(left))
+				d.tail.write(context.Background(), left[:n])
+				left = left[n:]
+			}
+			r.put(t, key, string(file))
+			close(d.done)
+		})
+		var src io.Reader = f
+		if rapid.Bool().Draw(t, "slowly") {
+			src = iotest.OneByteReader(f)
+		}
+		got, err := io.ReadAll(src)
+		writes.Wait()
+		if err = errors.Join(err, f.Close()); err != nil || !bytes.Equal(got, file) {
+			t.Fatalf("read %d bytes of %d: %v", len(got), len(file), err)
+		}
+	})
+}
+
+// Nobody waits for a reader that has gone.
+func TestTail_NobodyReads(t *testing.T) {
+	t.Parallel()
+	tail := newTail(10, time.Hour)
+	close(tail.left)
+	tail.write(t.Context(), make([]byte, 1000))
+	if _, lost, _ := tail.get(make([]byte, 10), 0); tail.came != 1000 || !lost {
+		t.Errorf("%d bytes came", tail.came)
+	}
+}
+
+// A halting server sends some of a file, and the rest once it may.
+type halting struct {
+	first, rest string
+	may         chan struct{}
+	err         error // at the end
+}
+
+func (s *halting) Fetch(_ context.Context, _ string, w io.Writer) (int64, error) {
+	n, err := io.WriteString(w, s.first)
+	if err != nil {
+		return int64(n), err
+	}
+	<-s.may
+	more, err := io.WriteString(w, s.rest)
+	return int64(n + more), errors.Join(err, s.err)
+}
+
+// A balkyBucket refuses the first object whose key ends so.
+type balkyBucket struct {
+	blob.Bucket
+	key    string
+	failed bool
+}
+
+func (b *balkyBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	if strings.HasSuffix(key, b.key) && !b.failed {
+		b.failed = true
+		return nil, io.ErrUnexpectedEOF
+	}
+	return b.Bucket.Create(ctx, key, contentType)
+}
+
+// A tellingBucket closes a channel when an object is made whose key ends so.
+type tellingBucket struct {
+	blob.Bucket
+	key  string
+	made chan struct{}
+}
+
+func (b *tellingBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	if strings.HasSuffix(key, b.key) {
+		close(b.made)
+	}
+	return b.Bucket.Create(ctx, key, contentType)
+}
+
+// undealt is how many rows show that they go in the order of the input.
+const undealt = 4100
+
+func csvOf(rows []string) string { return strings.Join(rows, "\n") + "\n" }
+
+// alongside runs the ingest of a job by URL whose rows may run early.
+func (r *rig) alongside(t *testing.T, server *halting, ready func(Begun)) (shard.Manifest, []string, error) {
+	t.Helper()
+	r.Downloader, r.Ready = server, ready
+	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.example/rows"})
+	m, err := r.run(t, rec, fence)
+	if err != nil {
+		return m, nil, err
+	}
+	if rec.DownloadFinished == nil {
+		t.Error("the record does not say that the download has ended")
+	}
+	return m, r.texts(t, rec, m), nil
+}
+
+// Shards are told of while the rest is still to come, each once and in order, and
+// are those that cutting what is stored would make.
+func TestRun_CutsWhileItDownloads(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rows := numbered(730)
+	server := &halting{first: "text\n" + csvOf(rows[:350]), rest: csvOf(rows[350:]), may: make(chan struct{})}
+	var told []shard.Info
+	m, texts, err := r.alongside(t, server, func(b Begun) {
+		before := len(told)
+		if told = append(told, b.Shards...); before < 3 && len(told) >= 3 {
+			close(server.may) // three are all that has come
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(texts, rows) || !slices.Equal(told, m.Shards) || len(told) != 8 {
+		t.Errorf("%d rows, told of %+v, and cut %+v", len(texts), told, m.Shards)
+	}
+	rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, rows...)})
+	r.Ready = nil
+	if whole, err := r.run(t, rec, fence); err != nil || whole.Cut() != m.Cut() || whole.Size != m.Size {
+		t.Errorf("cut at once into %+v, %v", whole, err)
+	}
+}
+
+// A fault of the rows ends the job without the rest; one of the server is told as
+// what it is.
+func TestRun_WhatIsWrongWhileItDownloads(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	never := make(chan struct{})
+	t.Cleanup(func() { close(never) })
+	_, _, err := r.alongside(t, &halting{first: "text\n" + csvOf(numbered(350)) + "a,b\n" + csvOf(numbered(1)), may: never}, func(Begun) {})
+	fails(t, err, rowmill.CodeInvalidInputFile, "Line 352 of the CSV input has 2 fields")
+
+	now := make(chan struct{})
+	close(now)
+	broken := rowmill.Failf(rowmill.CodeDownloadFailed, "it broke off")
+	_, _, err = r.alongside(t, &halting{first: "text\n" + csvOf(numbered(350)), may: now, err: broken}, func(Begun) {})
+	fails(t, err, rowmill.CodeDownloadFailed, "it broke off")
+
+	_, _, err = r.alongside(t, &halting{first: "PAR1", rest: "nothing", may: now}, func(Begun) { t.Error("shards of what is no file") })
+	fails(t, err, rowmill.CodeInvalidInputFile, "Parquet")
+}
+
+// A job beyond a quota fails once all of its input is there, for who continues it.
+func TestRun_AQuotaIsBrokenWhileItDownloads(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	server := &halting{first: "text\n" + csvOf(numbered(350)), rest: csvOf(numbered(1)), may: make(chan struct{})}
+	r.Bucket = &tellingBucket{r.Bucket, "/shard-000002", server.may} // which breaks it
+	r.Downloader, r.Ready = server, func(Begun) {}
+	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.example/rows", RowQuota: 250})
+	_, err := r.run(t, rec, fence)
+	fails(t, err, rowmill.CodeRowQuota, "The input has at least 251 rows")
+	if _, err := r.Bucket.Stat(t.Context(), layout.Raw(rec.Job.ID)); err != nil || rec.DownloadFinished == nil {
+		t.Errorf("the input is not there: %v, %v", err, rec.DownloadFinished)
+	}
+}
+
+// Where the bucket fails while shards are cut, they are cut again from what is
+// stored, and none is told of twice.
+func TestRun_CutsAgainWhatIsStored(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	balky := &balkyBucket{Bucket: r.Bucket, key: "/shard-000002"}
+	r.Bucket = balky
+	now := make(chan struct{})
+	close(now)
+	var told []shard.Info
+	rows := numbered(undealt + 350)
+	m, texts, err := r.alongside(t, &halting{first: "text\n" + csvOf(rows), may: now}, func(b Begun) { told = append(told, b.Shards...) })
+	if err != nil || !slices.Equal(texts, rows) || !slices.Equal(told, m.Shards) || !balky.failed {
+		t.Errorf("%d rows, told of %+v, and cut %+v: %v", len(texts), told, m.Shards, err)
+	}
+}
+
+// Without a place it is cut once it is stored.
+func TestRun_WithoutAPlaceItCutsWhatIsStored(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.Stream = func() (func(), bool) { return nil, false }
+	now := make(chan struct{})
+	close(now)
+	rows := numbered(undealt + 150)
+	told := 0
+	_, texts, err := r.alongside(t, &halting{first: "text\n" + csvOf(rows), may: now}, func(b Begun) { told += len(b.Shards) })
+	if err != nil || !slices.Equal(texts, rows) || told != undealt/100+2 {
+		t.Errorf("%d rows, told of %d shards: %v", len(texts), told, err)
+	}
+}

@@ -1,0 +1,86 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/shard"
+)
+
+// writeGroups writes the groups of the rows that were cut, where there are any.
+func (g *ingester) writeGroups(ctx context.Context) (written bool, err error) {
+	groups := g.groups.Rows()
+	if len(groups) == 0 || g.spec.Estimate { // of which the first rows run
+		return false, nil
+	}
+	w, err := g.Bucket.Create(ctx, layout.Groups(g.id), layout.Bytes)
+	if err != nil {
+		return false, fmt.Errorf("create the groups of rows: %w", err)
+	}
+	defer w.Abort()
+	if _, err := w.Write(groups); err != nil {
+		return false, fmt.Errorf("write the groups of rows: %w", err)
+	}
+	if _, err := w.Commit(); err != nil {
+		return false, fmt.Errorf("commit the groups of rows: %w", err)
+	}
+	return true, nil
+}
+
+// copyGroups makes the groups of the old job those of the new, unless they are
+// lost.
+func (t *takeover) copyGroups(ctx context.Context) (copied bool, err error) {
+	if !t.input.Groups {
+		return false, nil
+	}
+	o, err := t.Bucket.Open(ctx, layout.Groups(t.old.Job.ID))
+	if errors.Is(err, rowmill.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("open the groups of rows: %w", err)
+	}
+	defer o.Close()
+	w, err := t.Bucket.Create(ctx, layout.Groups(t.rec.Job.ID), layout.Bytes)
+	if err != nil {
+		return false, fmt.Errorf("create the groups of rows: %w", err)
+	}
+	defer w.Abort()
+	if _, err := io.Copy(w, blob.NewReader(o)); err != nil {
+		return false, fmt.Errorf("copy the groups of rows: %w", err)
+	}
+	if _, err := w.Commit(); err != nil {
+		return false, fmt.Errorf("commit the groups of rows: %w", err)
+	}
+	return true, nil
+}
+
+// ReadGroups returns the groups of a job's rows, of the first of very many; none
+// where rows go in the order of the input. Groups that are lost cost prefixes that
+// are computed again, and nothing else.
+func ReadGroups(ctx context.Context, bucket blob.Bucket, job string, m shard.Manifest) ([]byte, error) {
+	if !m.Groups {
+		return nil, nil
+	}
+	o, err := bucket.Open(ctx, layout.Groups(job))
+	if errors.Is(err, rowmill.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the groups of rows: %w", err)
+	}
+	defer o.Close()
+	if o.Size() > m.Rows {
+		return nil, fmt.Errorf("read the groups of rows: %d of %d rows", o.Size(), m.Rows)
+	}
+	groups := make([]byte, o.Size())
+	if _, err := io.ReadFull(blob.NewReader(o), groups); err != nil {
+		return nil, fmt.Errorf("read the groups of rows: %w", err)
+	}
+	return groups, nil
+}

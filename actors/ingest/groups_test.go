@@ -1,0 +1,83 @@
+package ingest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/shard"
+)
+
+// alike are rows of 12 KB in no order, some of which begin alike: more than a
+// worker has loaded at a time.
+func alike() (texts []string) {
+	for _, i := range rand.New(rand.NewPCG(1, 1)).Perm(4000) {
+		texts = append(texts, strings.Repeat(fmt.Sprintf("prefix %03d ", i%700), 1000)+fmt.Sprint("row ", i))
+	}
+	return texts
+}
+
+// Rows that begin alike have one group, their shards are those of any input, and
+// who continues the job has its groups, or does without where they are lost.
+func TestRun_GroupsRowsThatBeginAlike(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.Parts = r.store
+	texts := alike()
+	rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, texts...)})
+	m, err := r.run(t, rec, fence)
+	if err != nil || !m.Groups {
+		t.Fatalf("groups: %v, %v", m.Groups, err)
+	}
+	groups, err := ReadGroups(t.Context(), r.Bucket, rec.Job.ID, m)
+	if err != nil || len(groups) != len(texts) {
+		t.Fatalf("%d groups of %d rows, %v", len(groups), len(texts), err)
+	}
+	of := map[string]byte{}
+	for i, text := range r.texts(t, rec, m) {
+		if text != texts[i] {
+			t.Fatalf("row %d is another", i)
+		}
+		if before, again := of[text[:11]]; again && before != groups[i] || groups[i] == 0 {
+			t.Fatalf("row %d is in group %d, another of its prefix in %d", i, groups[i], before)
+		}
+		of[text[:11]] = groups[i]
+	}
+	if again, err := r.run(t, rec, fence); err != nil || !again.Groups || again.Cut() != m.Cut() {
+		t.Errorf("read again: %+v, %v", again, err)
+	}
+
+	if _, err := r.store.Cancel(t.Context(), rec.Job.ID, r.Clock(), nil); err != nil {
+		t.Fatal(err)
+	}
+	next, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: rec.Job.ID}})
+	m, err = r.run(t, next, fence)
+	if err != nil || !m.Groups {
+		t.Fatalf("groups of the job that continues it: %v, %v", m.Groups, err)
+	}
+	if same, err := ReadGroups(t.Context(), r.Bucket, next.Job.ID, m); err != nil || string(same) != string(groups) {
+		t.Errorf("its groups are others, %v", err)
+	}
+	if err := r.Bucket.Delete(t.Context(), layout.Groups(rec.Job.ID)); err != nil {
+		t.Fatal(err)
+	}
+	last, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: rec.Job.ID}})
+	if m, err = r.run(t, last, fence); err != nil || m.Groups {
+		t.Errorf("groups that are lost: %v, %v", m.Groups, err)
+	}
+	if none, err := ReadGroups(t.Context(), r.Bucket, last.Job.ID, shard.Manifest{Groups: true, Rows: 4000}); err != nil || none != nil {
+		t.Errorf("%d groups that are lost, %v", len(none), err)
+	}
+}
+
+func TestRun_AnEstimateHasNoGroups(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, alike()...), Estimate: true})
+	if m, err := r.run(t, rec, fence); err != nil || m.Groups {
+		t.Errorf("groups: %v, %v", m.Groups, err)
+	}
+}

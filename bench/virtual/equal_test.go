@@ -1,0 +1,85 @@
+package virtual
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rowmill/rowmill/sim/batching"
+)
+
+// differentRows are those of the tail, each with a beginning of its own.
+func differentRows(n int, seed uint64) []row {
+	rows := tailRows(n, seed, true)
+	for i := range rows {
+		rows[i].prefix, rows[i].prefixTokens = i, 3
+	}
+	return rows
+}
+
+// everyTenth brings each row once, in their order, and after each nine that were
+// there.
+func everyTenth(rows []row) (repeated []row) {
+	for i := range rows {
+		repeated = append(repeated, rows[i])
+		for j := range 9 {
+			repeated = append(repeated, rows[(i*7919+j*104_729)%(i+1)])
+		}
+	}
+	return repeated
+}
+
+// inNoOrder has each row ten times.
+func inNoOrder(rows []row) (repeated []row) {
+	for i := range 10 * len(rows) {
+		repeated = append(repeated, rows[i*7_368_787%(10*len(rows))/10])
+	}
+	return repeated
+}
+
+// TestEqualRows is B5: how long a job takes nine of ten rows of which are equal to
+// others, beside one of the different rows alone.
+func TestEqualRows(t *testing.T) {
+	const gpus = 4
+	profile, err := batching.Lookup("llama-3.1-8b/h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
+	size, seeds := 500, []uint64{11, 12, 13}
+	if *full {
+		size, seeds = 2500, []uint64{11, 12, 13, 14, 15}
+	}
+	run := func(rows []row, dedup bool) (took time.Duration, stats batching.Stats) {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t, c, gpus)
+			n.dedup = dedup
+			defer n.close()
+			time.Sleep(2 * time.Second) // the engines are found
+			begun := time.Now()
+			took = n.await(n.submit(rows, 1)).Sub(begun)
+			stats = n.stats()
+		})
+		return took, stats
+	}
+	for name, repeat := range map[string]func([]row) []row{"every tenth is new": everyTenth, "each ten times, in no order": inNoOrder} {
+		var ratios []float64
+		for _, seed := range seeds {
+			rows := differentRows(gpus*size, seed)
+			alone, _ := run(rows, false)
+			took, stats := run(repeat(rows), true)
+			ratios = append(ratios, took.Seconds()/alone.Seconds())
+			if int(stats.Finished) != len(rows) {
+				t.Errorf("%d requests for %d different rows", stats.Finished, len(rows))
+			}
+		}
+		slices.Sort(ratios)
+		middle := ratios[len(ratios)/2]
+		t.Logf("%d different rows per GPU, %s: %.3f (%.3f–%.3f) of the time of those alone", size, name, middle, ratios[0], ratios[len(ratios)-1])
+		// Both jobs of a seed vary by a tenth, as those of the tail do.
+		if middle > 1.20 {
+			t.Errorf("%.3f of the time of the different rows alone, want at most 1.20", middle)
+		}
+	}
+}
