@@ -91,9 +91,13 @@ func (c *Client) Unpublish(ctx context.Context, account, name string) error {
 	return c.send(ctx, http.MethodDelete, functionPath(name, ""), account, nil, &done)
 }
 
-// RunFunction runs a Function for one input, which is a JSON object or string.
-func (c *Client) RunFunction(ctx context.Context, name string, input json.RawMessage) (Run, error) {
-	body, err := json.Marshal(map[string]json.RawMessage{"input": input})
+// RunFunction runs a Function for one input, which is a JSON object or string: of
+// its revisions the published one for 0.
+func (c *Client) RunFunction(ctx context.Context, name string, revision int, input json.RawMessage) (Run, error) {
+	body, err := json.Marshal(struct {
+		Input    json.RawMessage `json:"input"`
+		Revision int             `json:"revision,omitempty"`
+	}{input, revision})
 	if err != nil {
 		return Run{}, fmt.Errorf("encode the input: %w", err)
 	}

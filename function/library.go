@@ -148,19 +148,19 @@ func (l Library) Revisions(ctx context.Context, account, name string, yield func
 	return nil
 }
 
+// Revision returns a revision, published or not. An unknown Function or revision
+// is rowmill.ErrNotFound.
+func (l Library) Revision(ctx context.Context, account, name string, revision int) (rowmill.Function, error) {
+	_, f, err := l.stored(ctx, account, name, revision)
+	return f, err
+}
+
 // Rollback publishes an earlier revision, or a draft, and returns it. allowed
 // may refuse it with an error. An unknown Function or revision is
 // rowmill.ErrNotFound, a change by somebody else at the same time
 // rowmill.ErrConflict.
 func (l Library) Rollback(ctx context.Context, account, name string, revision int, allowed func(rowmill.Function) error) (rowmill.Function, error) {
-	h, err := l.existing(ctx, account, name)
-	if err == nil && (revision < 1 || revision > h.latest.Revision) {
-		err = rowmill.ErrNotFound
-	}
-	if err != nil {
-		return rowmill.Function{}, err
-	}
-	f, err := l.revision(ctx, account, h, revision)
+	h, f, err := l.stored(ctx, account, name, revision)
 	if err == nil {
 		err = allowed(f)
 	}
@@ -187,6 +187,18 @@ func (l Library) Unpublish(ctx context.Context, account, name string) error {
 	}
 	h.Published, h.PublishedAt = 0, nil
 	return l.put(ctx, account, name, h)
+}
+
+// stored is a revision that a client asked for, and the head of its Function.
+func (l Library) stored(ctx context.Context, account, name string, revision int) (h head, f rowmill.Function, err error) {
+	h, err = l.existing(ctx, account, name)
+	if err == nil && (revision < 1 || revision > h.latest.Revision) {
+		err = rowmill.ErrNotFound
+	}
+	if err == nil {
+		f, err = l.revision(ctx, account, h, revision)
+	}
+	return h, f, err
 }
 
 // existing is head for a name that a client gave.

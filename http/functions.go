@@ -29,6 +29,10 @@ func noFunction(name string) *request.Error {
 	return request.Errorf(nethttp.StatusNotFound, "unknown_function", "there is no published Function %q in the account; GET /v1/functions lists those there are", spelling.Shorten(name, 64))
 }
 
+func noRevision(name string, revision int) *request.Error {
+	return request.Errorf(nethttp.StatusNotFound, "unknown_revision", "there is no revision %d of a Function %q in the account", revision, spelling.Shorten(name, 64))
+}
+
 // functionError makes an answer of what the library says about a Function.
 func functionError(err error, missing *request.Error) error {
 	switch {
@@ -82,7 +86,7 @@ func (f *functions) publish(c *gin.Context) (any, error) {
 	publish := true
 	account, err := administer(f.Exchange, c, submission.MaxDefinition, func(body *request.Object) {
 		body.Read("publish", "a boolean", &publish)
-		made = submission.Definition(body, f.models)
+		made = submission.Definition(body, f.models, "; publish and account besides")
 	})
 	if err != nil {
 		return nil, err
@@ -110,11 +114,10 @@ func (f *functions) rollback(c *gin.Context) (any, error) {
 	}
 	name := c.Param("function")
 	shown := spelling.Shorten(name, 64)
-	missing := request.Errorf(nethttp.StatusNotFound, "unknown_revision", "there is no revision %d of a Function %q in the account", revision, shown)
 	var now rowmill.Function
 	err = f.audit.record(c, act{actFunctionRollback, account, shown, gin.H{"revision": revision}}, func(ctx context.Context) (err error) {
 		now, err = f.library.Rollback(ctx, account, name, revision, f.runnable)
-		return functionError(err, missing)
+		return functionError(err, noRevision(name, revision))
 	})
 	return now, err
 }

@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func TestRunFunction_AnswersTheOutput(t *testing.T) {
 	answer := w.runGrade(`{"essay":"E","extra":1}`).want(200)
 	record := w.lastJob()
 	answer.wantBody(`{"request_id":"` + answer.header.Get(headerRequestID) + `","job_id":"` + record.Job.ID + `",
-		"function":{"name":"grade","revision":1,"model":"llama-3.1-8b"},"output":"B+","usage":{"input_tokens":10,"output_tokens":20}}`)
+		"function":{"name":"grade","revision":1,"model":"llama-3.1-8b"},"output":"B+","usage":{"input_tokens":10,"output_tokens":20},"cost_usd":null}`)
 	spec := record.Spec
 	if spec.Priority != 0 || spec.Estimate || spec.TruncateRows || len(spec.Inline) != 1 || spec.Inline[0] != "Grade E at level ." || spec.RowQuota != 1000 {
 		t.Errorf("the job is %+v", spec)
@@ -106,6 +107,86 @@ func TestRunFunction_RefusesInputs(t *testing.T) {
 	w.do("POST", "/v1/functions/llama-3.1-8b/run", `{"input":"x"}`).wantError(404, "unknown_function", "llama")
 	w.service.draining = true
 	w.runGrade(`"x"`).wantError(503, "draining", "try again")
+	w.noJobs()
+}
+
+// A draft is run as it would be once it is published, and leaves nothing behind but
+// a job of its model.
+func TestRunFunction_OfADraft(t *testing.T) {
+	t.Parallel()
+	w := setupRun(t, func(w *world, id string) { w.succeed(w.start(id, 1), answers(`{"grade":1}`)) })
+	draft := `{"name":"NAME","prompt":"From 1 to 6: {{essay}}","inputs":[{"name":"essay"}],"model":"llama-3.1-8b",
+		"system_prompt":"Be kind.","json_schema":{"type":"object"},"sampling_params":{"temperature":0.5}}`
+	for _, name := range []string{"grade", "new"} {
+		body := `{"input":{"essay":"E"},"definition":` + strings.ReplaceAll(draft, "NAME", name) + `}`
+		answer := w.do("POST", "/v1/functions/"+name+"/run", body).want(200).json()
+		if answer["function"] != nil || answer["output"] != `{"grade":1}` {
+			t.Errorf("%v", answer)
+		}
+		record := w.lastJob()
+		job, spec := record.Job, record.Spec
+		if job.Function != nil || job.Model != "llama-3.1-8b" || *job.Name != "draft of "+name {
+			t.Errorf("the job is %+v", job)
+		}
+		if spec.Inline[0] != "From 1 to 6: E" || spec.System != "Be kind." || string(spec.Schema) != `{"type":"object"}` || fmt.Sprint(spec.Sampling["temperature"]) != "0.5" {
+			t.Errorf("it runs %+v", spec)
+		}
+	}
+	w.get("/v1/functions/new").wantError(404, "unknown_function", "new")
+	if revisions := w.get("/v1/functions/grade/revisions").want(200).json()["revisions"].([]any); len(revisions) != 1 {
+		t.Errorf("there are %d revisions", len(revisions))
+	}
+	// Those who may submit may run a draft; readers may not.
+	body := `{"input":{"essay":"E"},"definition":` + strings.ReplaceAll(draft, "NAME", "new") + `}`
+	user, reader := "Key "+w.keyOf("acme", RoleUser), "Key "+w.keyOf("acme", RoleReader)
+	w.do("POST", "/v1/functions/new/run", body, "Authorization", reader).wantError(403, "forbidden", "reader")
+	w.do("POST", "/v1/functions/new/run", body, "Authorization", user).want(200)
+}
+
+func TestRunFunction_OfARevision(t *testing.T) {
+	t.Parallel()
+	w := setupRun(t, func(w *world, id string) { w.succeed(w.start(id, 1), answers("B+")) })
+	w.publish(`{"name":"grade","publish":false,"inputs":[{"name":"essay"}],"prompt":"Draft {{essay}}","model":"llama-3.1-8b"}`)
+	run := func(more string) *answered {
+		return w.do("POST", "/v1/functions/grade/run", `{"input":{"essay":"E"}`+more+`}`)
+	}
+	for more, prompt := range map[string]string{``: "Grade E at level .", `,"revision":1`: "Grade E at level .", `,"revision":2`: "Draft E", `,"revision":null`: "Grade E at level ."} {
+		run(more).want(200)
+		want := 1
+		if prompt == "Draft E" {
+			want = 2
+		}
+		if record := w.lastJob(); record.Spec.Inline[0] != prompt || record.Job.Function.Revision != want {
+			t.Errorf("%s: %q of %+v", more, record.Spec.Inline, record.Job.Function)
+		}
+	}
+	run(`,"revision":3`).wantError(404, "unknown_revision", "no revision 3")
+	for _, revision := range []string{"0", "-1"} {
+		run(`,"revision":`+revision).wantField("revision", "from 1")
+	}
+	run(`,"revision":"1"`).wantField("revision", "whole number")
+	w.do("POST", "/v1/functions/none/run", `{"input":"x","revision":1}`).wantError(404, "unknown_revision", "none")
+}
+
+// What is wrong with a draft is said of its fields.
+func TestRunFunction_RefusesDrafts(t *testing.T) {
+	t.Parallel()
+	w := setupRun(t, func(*world, string) { t.Error("a job was submitted") })
+	run := func(definition, more string) *answered {
+		return w.do("POST", "/v1/functions/grade/run", `{"input":{"essay":"E"},"definition":`+definition+more+`}`)
+	}
+	draft := func(change string) string {
+		return `{"name":"grade","prompt":"{{essay}}","inputs":[{"name":"essay"}],"model":"llama-3.1-8b"` + change + `}`
+	}
+	run(`7`, "").wantField("definition", "must be an object")
+	run(`{"name":"grade","prompt":"{{essay}}","inputs":[{"name":"essay"}],"model":"none"}`, "").wantField("definition.model", "none")
+	run(`{"name":"grade","prompt":"{{other}}","inputs":[{"name":"essay"}],"model":"llama-3.1-8b"}`, "").wantField("definition.prompt", "other")
+	run(draft(`,"sampling_params":{"temperature":-1}`), "").wantField("definition.sampling_params.temperature", "at least 0")
+	run(draft(`,"json_schema":{"type":7}`), "").wantField("definition.json_schema", "type")
+	run(draft(`,"publish":true`), "").wantField("definition.publish", "unknown")
+	run(draft(``), `,"revision":1`).wantField("revision", "one of the two")
+	w.do("POST", "/v1/functions/other/run", `{"input":{"essay":"E"},"definition":`+draft("")+`}`).wantField("definition.name", `"other" in the path`)
+	w.do("POST", "/v1/functions/grade/run", `{"input":{},"definition":`+draft("")+`}`).wantError(422, "invalid_input", "essay")
 	w.noJobs()
 }
 

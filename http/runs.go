@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/sdk"
+	"github.com/rowmill/rowmill/http/submission"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -57,7 +58,8 @@ func (r *runs) run(c *gin.Context) (any, error) {
 	}
 	body := gin.H{
 		"request_id": exchange.RequestID(c), "job_id": record.Job.ID, "function": record.Job.Function, "output": exchange.Decimals(row.Output),
-		"usage": gin.H{"input_tokens": row.InputTokens, "output_tokens": row.OutputTokens},
+		"usage":    gin.H{"input_tokens": row.InputTokens, "output_tokens": row.OutputTokens},
+		"cost_usd": (*exchange.Decimal)(record.Job.JobCost),
 	}
 	if speaksSDK(c) {
 		answer, reasoning := sdk.Answer(record, body["output"])
@@ -74,25 +76,22 @@ func (r *runs) run(c *gin.Context) (any, error) {
 
 // start checks the request and stores its job.
 func (r *runs) start(c *gin.Context) (record store.Record, err error) {
-	ctx, who, name := c.Request.Context(), caller(c), c.Param("function")
+	ctx, who := c.Request.Context(), caller(c)
 	intake := r.submissions.intake
-	call, err := intake.Call(ctx, who.account, name)
-	if err == nil && call == nil {
-		err = noFunction(name)
-	}
-	if err != nil {
-		return record, err
-	}
 	var problems request.Problems
 	// Twice the limit of a row leaves room for escapes; what it makes is bounded
 	// exactly.
-	body, err := r.submissions.ReadObject(c, 2*int64(intake.MaxRow)+exchange.SmallObject, &problems)
+	body, err := r.submissions.ReadObject(c, 2*int64(intake.MaxRow)+submission.MaxDefinition+exchange.SmallObject, &problems)
 	if err != nil {
 		return record, err
 	}
 	var input json.RawMessage
 	body.Read("input", "an object or a string", &input)
-	if err := problems.Err(); err != nil {
+	call, err := r.called(ctx, who.account, c.Param("function"), &body)
+	if err == nil {
+		err = problems.Err()
+	}
+	if err != nil {
 		return record, err
 	}
 	sub, job, err := intake.Run(ctx, call, input, body.Rest())
@@ -102,6 +101,34 @@ func (r *runs) start(c *gin.Context) (record store.Record, err error) {
 	defer sub.Close()
 	record, _, err = r.submissions.create(ctx, who, job, nil)
 	return record, err
+}
+
+// called is what a run is of: the revision or the definition that its body has, else
+// what is published. Where there is none, an error or the body's problems say why.
+func (r *runs) called(ctx context.Context, account, name string, body *request.Object) (*submission.Call, error) {
+	intake := r.submissions.intake
+	var definition json.RawMessage
+	revision := 0
+	numbered := body.Read("revision", "a whole number", &revision)
+	if numbered && revision < 1 {
+		body.Add("revision", "is %d; it must be the number of a revision, from 1", revision)
+		return nil, nil //nolint:nilnil // the body's problems say why there is none
+	}
+	if body.Read("definition", "an object", &definition) {
+		if numbered {
+			body.Add("revision", "and definition: send one of the two")
+		}
+		return intake.Draft(body.Problems, "definition", name, definition)
+	}
+	if numbered {
+		call, err := intake.Revision(ctx, account, name, revision)
+		return call, functionError(err, noRevision(name, revision))
+	}
+	call, err := intake.Call(ctx, account, name)
+	if err == nil && call == nil {
+		err = noFunction(name)
+	}
+	return call, err
 }
 
 // await waits until a job is over, and cancels it where nobody waits any more

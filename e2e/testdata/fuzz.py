@@ -23,14 +23,15 @@ BEYOND = {
     "listMessageBatches": ("before_id",),  # not beside after_id
     "completeUpload": ("part_ids", "md5"),  # of the upload, each once, with as many bytes as it has
     "createBatch": ("input_file_id", "model"),  # a file for batches, with a model that there is
-    # names what is not there, is a URL, or goes only with a URL
-    "submitBatch": ("inputs", "model", "column_name", "id_column_name", "json_schema", "sampling_params", "system_prompt"),
+    # names what is not there, is a URL, or goes only with a URL; dedup is not beside random_seed_per_input
+    "submitBatch": ("inputs", "model", "column_name", "id_column_name", "json_schema", "sampling_params", "system_prompt", "dedup"),
     "publishFunction": ("name", "model", "inputs", "prompt", "system_prompt", "json_schema", "sampling_params", "account"),
-    "runFunction": ("input", "inputs"),
+    "runFunction": ("input", "inputs", "definition", "revision"),  # not both of these, and a definition that could be published
     "createKey": ("expires_at", "account"),  # in the future; the same in body and query
     "createWebhook": ("url", "account"),  # a host, without a password or a fragment
     "patchWebhook": ("url", "account"),
     "listDeliveries": ("cursor",),
+    "getStats": ("node",),  # that there is
     "patchSettings": ("account",),
     "putQuotas": ("quotas", "account"),  # each priority once
     "rollbackFunction": ("account",),

@@ -33,6 +33,13 @@ func (p *Problems) AddCode(code string, fields ...rowmill.FieldError) {
 	p.fields = append(p.fields, fields...)
 }
 
+// AddPart adds the problems of a document that is a field of the request.
+func (p *Problems) AddPart(field string, part *Problems) {
+	for _, f := range part.fields {
+		p.AddCode(part.code, rowmill.FieldError{Field: field + "." + f.Field, Message: f.Message})
+	}
+}
+
 // Len is the number of problems.
 func (p *Problems) Len() int { return len(p.fields) }
 

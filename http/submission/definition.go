@@ -17,8 +17,8 @@ const MaxDefinition = 16 << 20
 
 // Definition takes the definition of a Function out of a body, from which the
 // caller has taken what is its own, and adds what is wrong to the body's
-// problems.
-func Definition(body *request.Object, models *offer.Models) rowmill.Function {
+// problems. others is what it says that the body may have besides.
+func Definition(body *request.Object, models *offer.Models, others string) rowmill.Function {
 	var f rowmill.Function
 	before := body.Problems.Len()
 	for _, field := range []struct {
@@ -78,7 +78,7 @@ func Definition(body *request.Object, models *offer.Models) rowmill.Function {
 	for _, field := range []string{"revision", "created_at", "published_at"} {
 		body.Drop(field)
 	}
-	body.End("name, description, inputs, prompt, system_prompt, model, json_schema, sampling_params, publish and account")
+	body.End("name, description, inputs, prompt, system_prompt, model, json_schema and sampling_params" + others)
 	compileLast(body.Problems, schemaField, f.Schema)
 	return f
 }

@@ -112,7 +112,7 @@ func TestForms_OfFunctions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		Definition(&body, w.Models)
+		Definition(&body, w.Models, "")
 		if err := problems.Err(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", definition, err, want)
 		}

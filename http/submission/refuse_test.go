@@ -75,6 +75,8 @@ func TestSubmission_Refuses(t *testing.T) {
 		"PriorityBoolean":             {`{"inputs":["a"],"job_priority":true}`, "job_priority", "the integer 0 or 1"},
 		"CostEstimateNotBoolean":      {`{"inputs":["a"],"cost_estimate":1}`, "cost_estimate", "must be a boolean"},
 		"RandomSeedNotBoolean":        {`{"inputs":["a"],"random_seed_per_input":"yes"}`, "random_seed_per_input", "must be a boolean"},
+		"DedupNotBoolean":             {`{"inputs":["a"],"dedup":"yes"}`, "dedup", "must be a boolean"},
+		"DedupWithSeeds":              {`{"inputs":["a"],"dedup":true,"random_seed_per_input":true}`, "dedup", "leave one of them out"},
 		"TruncateRowsNotBoolean":      {`{"inputs":["a"],"truncate_rows":0}`, "truncate_rows", "must be a boolean"},
 		"NameTooLong":                 {`{"inputs":["a"],"name":"` + strings.Repeat("é", 46) + `"}`, "name", "46 characters, more than 45"},
 		"NameNotString":               {`{"inputs":["a"],"name":5}`, "name", "must be a string"},
@@ -219,7 +221,7 @@ func TestSchema_IsCompiledLast(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if Definition(&body, w.Models); problems.Len() != 1 || !problems.Has(want) {
+		if Definition(&body, w.Models, ""); problems.Len() != 1 || !problems.Has(want) {
 			t.Errorf("model %s: %v, want a problem with %s", model, problems.Err(), want)
 		}
 	}

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // Run makes a job of one input of a Function: an object with its inputs, or a
-// prompt that is rendered already. An input that breaks its rules is a 422. Of
+// prompt that is rendered already. The job of a draft names no Function. An input that breaks its rules is a 422. Of
 // other fields of the request the job's warnings tell that they were ignored.
 // Close ends what Run returns.
 func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage, others []string) (*Submission, *Job, error) {
@@ -30,8 +32,42 @@ func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage, ot
 		sub.Close()
 		return nil, nil, err
 	}
+	if !call.stored() {
+		name := "draft of " + call.Name
+		job.name = &name
+	}
+	job.Spec.Dedup = false        // there is one row
 	job.Spec.TruncateRows = false // whoever waits for one answer is told that the input is too long
 	return sub, job, nil
+}
+
+// Draft makes a Call of a definition that is stored nowhere, which a field of the
+// request holds, and adds what is wrong with it to the problems. It goes by the
+// name that the request has for it.
+func (in *Intake) Draft(problems *request.Problems, field, name string, definition json.RawMessage) (*Call, error) {
+	var wrong request.Problems
+	body, err := request.ReadObject(definition, &wrong)
+	if err != nil {
+		return nil, rowmill.Invalid(field, "must be an object, a definition as POST /v1/functions takes it")
+	}
+	f := Definition(&body, in.Models, "")
+	if f.Name != name && !wrong.Has(fieldName) {
+		wrong.Add(fieldName, "is %q, and %q in the path; send one name", spelling.Shorten(f.Name, 64), spelling.Shorten(name, 64))
+	}
+	if problems.AddPart(field, &wrong); wrong.Len() > 0 {
+		return nil, nil //nolint:nilnil // the problems say why there is none
+	}
+	return newCall(f)
+}
+
+// Revision returns a revision of a Function of the account, published or not, or
+// rowmill.ErrNotFound.
+func (in *Intake) Revision(ctx context.Context, account, name string, revision int) (*Call, error) {
+	f, err := in.Functions.Revision(ctx, account, name, revision)
+	if err != nil {
+		return nil, err
+	}
+	return newCall(f)
 }
 
 // addInput checks the input of a run and makes it the only row.

@@ -65,7 +65,7 @@ func TestServedModel_GoesBeforeAFunction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if Definition(&body, w.Models); !problems.Has("name") || !strings.Contains(problems.Err().Error(), "name of a model") {
+	if Definition(&body, w.Models, ""); !problems.Has("name") || !strings.Contains(problems.Err().Error(), "name of a model") {
 		t.Errorf("%v", problems.Err())
 	}
 }

@@ -164,7 +164,7 @@ func (w *world) publish(definition string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	f := Definition(&body, w.Models)
+	f := Definition(&body, w.Models, "")
 	if err := problems.Err(); err != nil {
 		w.Fatal(err)
 	}

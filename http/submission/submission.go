@@ -211,13 +211,14 @@ func (job *Job) Record(now time.Time) store.Record {
 	if spec.System != "" {
 		made.System = &spec.System
 	}
-	if f := job.call; f != nil {
+	if f := job.call; f != nil && f.stored() {
 		made.Model, made.Function = f.Name, &rowmill.FunctionRef{Name: f.Name, Revision: f.Revision, Model: f.Model}
 	}
 	return store.Record{SchemaVersion: store.SchemaVersion, Job: made, Spec: spec}
 }
 
-// A Call is the published revision of a Function that a request runs.
+// A Call is what a request runs of a Function: its published revision, or the one
+// that it asks for, or a definition that it brings.
 type Call struct {
 	rowmill.Function
 	prompt *function.Prompt
@@ -236,12 +237,21 @@ func (in *Intake) Call(ctx context.Context, account, model string) (*Call, error
 	if err != nil {
 		return nil, err
 	}
+	return newCall(f)
+}
+
+// newCall is a call of a definition that was checked.
+func newCall(f rowmill.Function) (*Call, error) {
 	prompt, err := function.NewPrompt(rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt})
 	if err != nil {
-		return nil, err // it was checked when it was published
+		return nil, err
 	}
 	return &Call{f, prompt}, nil
 }
+
+// stored reports whether the call is of a revision, and not of a draft that is
+// stored nowhere.
+func (f *Call) stored() bool { return f.Function.Revision > 0 }
 
 // sampling lays a caller's parameters over those of the Function. A null is
 // absent.

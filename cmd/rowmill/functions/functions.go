@@ -308,7 +308,10 @@ func (c *commands) unpublish() *cobra.Command {
 }
 
 func (c *commands) run() *cobra.Command {
-	var file string
+	var (
+		file     string
+		revision int
+	)
 	cmd := &cobra.Command{
 		Use:   "run NAME [FIELD=VALUE ...]",
 		Short: "Run a Function for one input and print the answer",
@@ -321,14 +324,18 @@ row, which is cancelled when it takes longer than 90 seconds.`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	cmd.Flags().StringVar(&file, "input", "", "file that holds the input as JSON; - is standard input")
+	cmd.Flags().IntVar(&revision, "revision", 0, "revision to run, a draft too (default: the published one)")
 	return c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		input, err := c.input(args[1:], file)
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
-		run, err := api.RunFunction(ctx, args[0], input)
+		run, err := api.RunFunction(ctx, args[0], revision, input)
 		if err != nil {
 			return fmt.Errorf("run %s: %w", args[0], err)
+		}
+		if ran := run.Function.Revision; revision != 0 && ran != revision {
+			return fmt.Errorf("run %s: this service is too old to run a revision that is not published, and ran revision %d", args[0], ran)
 		}
 		return c.Print(run.Raw, func(w io.Writer) error {
 			var text string
