@@ -115,8 +115,7 @@ type Settings struct {
 	Raw json.RawMessage `json:"-"` // as the service wrote it
 }
 
-// Settings fetches what an account has chosen; empty is that of the key. It
-// needs an administrator's key.
+// Settings fetches what an account has chosen; empty is that of the key.
 func (c *Client) Settings(ctx context.Context, account string) (Settings, error) {
 	return c.settings(ctx, http.MethodGet, account, nil)
 }
@@ -125,6 +124,39 @@ func (c *Client) Settings(ctx context.Context, account string) (Settings, error)
 // nil is for ever.
 func (c *Client) SetRetention(ctx context.Context, account string, days *int) (Settings, error) {
 	return c.settings(ctx, http.MethodPatch, account, map[string]*int{"retention_days": days})
+}
+
+// RetentionPreview is what each choice of retention would remove, had it been made.
+type RetentionPreview struct {
+	Account  string            `json:"account"`
+	LookedAt int               `json:"looked_at"`     // jobs with data, those that ended first
+	All      bool              `json:"looked_at_all"` // no later job was left out
+	Presets  []RetentionEffect `json:"presets"`
+
+	Raw json.RawMessage `json:"-"` // as the service wrote it
+}
+
+// RetentionEffect is what one choice would remove at once.
+type RetentionEffect struct {
+	RetentionDays *int       `json:"retention_days"` // nil for ever
+	Jobs          int        `json:"jobs"`           // whose data would go
+	AtLeast       bool       `json:"at_least"`       // more may, which were not looked at
+	ResultBytes   int64      `json:"result_bytes"`   // of their finished results
+	OldestEndedAt *time.Time `json:"oldest_ended_at"`
+	NextAt        *time.Time `json:"next_at"` // when the first that stays would go
+}
+
+// PreviewRetention fetches what each choice of retention would remove of an
+// account's data; empty is that of the key.
+func (c *Client) PreviewRetention(ctx context.Context, account string) (RetentionPreview, error) {
+	var p RetentionPreview
+	if err := c.exchangeJSON(ctx, http.MethodGet, "/v1/settings/preview", about(account), nil, &p.Raw); err != nil {
+		return RetentionPreview{}, err
+	}
+	if err := json.Unmarshal(p.Raw, &p); err != nil {
+		return RetentionPreview{}, c.noSuch("preview of the settings", err)
+	}
+	return p, nil
 }
 
 func (c *Client) settings(ctx context.Context, method, account string, body any) (Settings, error) {

@@ -151,7 +151,8 @@ var visits = map[string]visit{
 	"POST /v1/keys/:key_id/rotate": {admin: true, shows: true, audited: true},
 	"DELETE /v1/keys/:key_id":      {admin: true, shows: true, audited: true, path: func(_, of *tenant) string { return "/v1/keys/" + of.spare() }},
 	"GET /v1/audit":                {admin: true, shows: true, query: cursorOf("/v1/audit")},
-	"GET /v1/settings":             {admin: true, shows: true, query: account},
+	"GET /v1/settings":             {shows: true, query: account},
+	"GET /v1/settings/preview":     {shows: true, query: account},
 	"PATCH /v1/settings": {admin: true, shows: true, audited: true, query: account, body: func(*tenant) string {
 		return `{"retention_days":7}`
 	}},

@@ -107,6 +107,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	settings := &settings{Exchange: s.exchange, store: s.Store, audit: audit}
 	v1.GET("/settings", handle(settings.show))
 	v1.PATCH("/settings", handle(settings.patch))
+	v1.GET("/settings/preview", handle(settings.preview))
 	webhooks := &webhooks{Exchange: s.exchange, store: s.Store, sender: s.Webhooks, audit: audit, now: s.Now}
 	v1.GET("/webhooks", handle(webhooks.list))
 	v1.POST("/webhooks", handle(webhooks.create))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -20,10 +21,18 @@ type settingsView struct {
 	version int64 // of the document; 0 for none
 }
 
+// settingsStore is what settings need of a store.
+type settingsStore interface {
+	store.Values
+	Held(ctx context.Context, account string, ended time.Time, limit int) ([]string, error)
+	Get(ctx context.Context, jobID string) (store.Record, error)
+	Time(ctx context.Context) (time.Time, error)
+}
+
 // settings are what accounts choose.
 type settings struct {
 	*exchange.Exchange
-	store store.Values
+	store settingsStore
 	audit *auditor
 }
 
@@ -35,7 +44,7 @@ func (s *settings) of(c *gin.Context, account string) (view settingsView, err er
 
 // show answers GET /v1/settings.
 func (s *settings) show(c *gin.Context) (any, error) {
-	account, err := administered(c, c.Query("account"))
+	account, err := readAccount(c)
 	if err != nil {
 		return nil, err
 	}

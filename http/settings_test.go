@@ -71,3 +71,21 @@ func TestSettings_IfMatch(t *testing.T) {
 	w.patchSettings("", `{"retention_days":30}`, "If-Match", next).want(412)
 	w.get("/v1/settings").wantBody(`{"account":"default","retention_days":7}`)
 }
+
+// What anybody of the account may know, who may not change it.
+func TestSettings_AreReadByAll(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	keys := map[string]string{}
+	for _, role := range []string{RoleUser, RoleReader} {
+		keys[role] = "Key " + w.keyOf("acme", role)
+	}
+	w.patchSettings("?account=acme", `{"retention_days":7}`).want(200)
+	for role, key := range keys {
+		w.get("/v1/settings", "Authorization", key).wantBody(`{"account":"acme","retention_days":7}`)
+		w.get("/v1/settings?account=other", "Authorization", key).wantError(403, "forbidden", role)
+		w.get("/v1/settings/preview?account=other", "Authorization", key).wantError(403, "forbidden", role)
+		w.patchSettings("", `{"retention_days":1}`, "Authorization", key).wantError(403, "forbidden", "role")
+	}
+	w.get("/v1/settings?account=acme").wantBody(`{"account":"acme","retention_days":7}`)
+}

@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/internal/clitest"
+	"github.com/rowmill/rowmill/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,7 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A program is the commands beside a service.
 type program struct {
 	*clitest.Program
-	asked int // requests
+	asked int  // requests
+	old   bool // the service knows no previews
 }
 
 func start(t testing.TB) *program {
@@ -33,6 +36,9 @@ func start(t testing.TB) *program {
 		Wrap: func(api nethttp.Handler) nethttp.Handler {
 			return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
 				p.asked++
+				if p.old {
+					r.URL.Path = strings.Replace(r.URL.Path, "/settings/preview", "/unknown", 1)
+				}
 				api.ServeHTTP(w, r)
 			})
 		},
@@ -128,4 +134,35 @@ func TestSettings(t *testing.T) {
 	p.Run("settings set --retention-days never").Want(0, "account default", "for ever")
 	p.Run("settings get -o json").Want(0, `"retention_days": null`)
 	p.Run("settings get --account acme").Want(0, "7 days")
+	p.Run("settings preview").Want(0, "JOBS THAT GO", "90 days", "for ever")
+	p.Run("settings preview -o json").Want(0, `"looked_at_all": true`)
+}
+
+func TestSettingsSayWhatGoes(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	id := rowmill.NewJobID()
+	rec := store.Record{SchemaVersion: store.SchemaVersion, Job: rowmill.Job{ID: id, Status: rowmill.StatusPending, Created: p.Now}, Spec: rowmill.Spec{Account: "default"}}
+	if _, _, err := p.Store.Create(t.Context(), rec, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Store.Cancel(t.Context(), id, p.Now, func(*store.Record) {}); err != nil {
+		t.Fatal(err)
+	}
+	p.Now = p.Now.AddDate(0, 0, 2)
+	p.Run("settings preview").Want(0, "2026-03-01T12:00:00Z", "2026-03-08T12:00:00Z")
+	if p.Run("settings set --retention-days 7").Want(0); strings.Contains(p.Err.String(), "will go") {
+		t.Errorf("it says %q", p.Err.String())
+	}
+	p.Run("settings set --retention-days 1").Want(0, "the data of 1 jobs will go within minutes; the oldest ended at 2026-03-01T12:00:00Z")
+}
+
+// A service that cannot say what goes is told to go on all the same.
+func TestSettingsOfAnOldService(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.old = true
+	p.Run("settings set --retention-days 7").Want(0, "too old to say what goes", "7 days")
+	p.Run("settings preview").Want(5, "there is nothing at GET")
 }

@@ -2,8 +2,10 @@ package accounts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,12 +28,61 @@ func Settings(service connect.Options) *cobra.Command {
 		Long: `Show and change what an account has chosen: how long after its end a job's
 input and results are kept. The record of the job stays for ever.
 
-All this takes an administrator's key; one of the account default may name any
-other account. What an operator chooses for a node is another matter: see
+To change them takes an administrator's key; one of the account default may name
+any other account. What an operator chooses for a node is another matter: see
 rowmill config.
 
 ` + command.Help,
-	}, c.getSettings(), c.setSettings())
+	}, c.getSettings(), c.previewSettings(), c.setSettings())
+}
+
+func (c *commands) previewSettings() *cobra.Command {
+	return c.OfAccount(c.Prints(&cobra.Command{
+		Use:   "preview",
+		Short: "Show what each choice of retention would remove, and change nothing",
+		Example: `  rowmill settings preview
+  rowmill settings preview --account acme -o json`,
+		Args: cobra.NoArgs,
+	}, func(ctx context.Context, api *client.Client, _ []string) error {
+		p, err := api.PreviewRetention(ctx, c.Account)
+		if err != nil {
+			return fmt.Errorf("preview settings: %w", err)
+		}
+		return c.Table(p.Raw, func(row terminal.Row) {
+			c.Term.Say("account %s", terminal.Printable(p.Account))
+			row("KEPT FOR", "JOBS THAT GO", "BYTES OF RESULTS", "THE OLDEST ENDED", "THE NEXT GOES")
+			for _, e := range p.Presets {
+				row(keptFor(e.RetentionDays), jobsThatGo(e), terminal.Count(e.ResultBytes), moment(e.OldestEndedAt), moment(e.NextAt))
+			}
+			if !p.All {
+				c.Term.Say("only the %d jobs that ended first were looked at", p.LookedAt)
+			}
+		})
+	}))
+}
+
+func keptFor(days *int) string {
+	if days == nil {
+		return "for ever"
+	}
+	if *days == 1 {
+		return "1 day"
+	}
+	return fmt.Sprintf("%d days", *days)
+}
+
+func jobsThatGo(e client.RetentionEffect) string {
+	if e.AtLeast {
+		return fmt.Sprintf("at least %d", e.Jobs)
+	}
+	return strconv.Itoa(e.Jobs)
+}
+
+func moment(at *time.Time) string {
+	if at == nil {
+		return "-"
+	}
+	return at.UTC().Format(time.RFC3339)
 }
 
 func (c *commands) getSettings() *cobra.Command {
@@ -54,7 +105,7 @@ func (c *commands) setSettings() *cobra.Command {
 	var retention string
 	cmd := &cobra.Command{
 		Use:   "set",
-		Short: "Change what the account has chosen",
+		Short: "Change what the account has chosen, and say what goes with it",
 		Example: `  rowmill settings set --retention-days 30
   rowmill settings set --retention-days never --account acme`,
 		Args: cobra.NoArgs,
@@ -65,12 +116,36 @@ func (c *commands) setSettings() *cobra.Command {
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
+		if days != nil {
+			if err := c.sayWhatGoes(ctx, api, *days); err != nil {
+				return fmt.Errorf("preview settings: %w", err)
+			}
+		}
 		s, err := api.SetRetention(ctx, c.Account, days)
 		if err != nil {
 			return fmt.Errorf("set settings: %w", err)
 		}
 		return c.showSettings(s)
 	}))
+}
+
+// sayWhatGoes says what it will remove to keep data for so many days. Services older
+// than the question cannot say.
+func (c *commands) sayWhatGoes(ctx context.Context, api *client.Client, days int) error {
+	p, err := api.PreviewRetention(ctx, c.Account)
+	if refused := new(client.APIError); errors.As(err, &refused) && refused.Code == "unknown_route" {
+		c.Term.Say("this service is too old to say what goes")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range p.Presets {
+		if e.RetentionDays != nil && *e.RetentionDays == days && e.Jobs > 0 {
+			c.Term.Say("the data of %s jobs will go within minutes; the oldest ended at %s", jobsThatGo(e), moment(e.OldestEndedAt))
+		}
+	}
+	return nil
 }
 
 // retentionDays reads the flag; nil is for ever. Which numbers there are is
@@ -90,9 +165,9 @@ func retentionDays(text string) (*int, error) {
 
 func (c *commands) showSettings(s client.Settings) error {
 	return c.Table(s.Raw, func(row terminal.Row) {
-		kept := "for ever"
+		kept := keptFor(s.RetentionDays)
 		if s.RetentionDays != nil {
-			kept = fmt.Sprintf("%d days after the job's end", *s.RetentionDays)
+			kept += " after the job's end"
 		}
 		c.Term.Say("account %s", terminal.Printable(s.Account))
 		row("SETTING", "VALUE")
