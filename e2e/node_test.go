@@ -30,6 +30,7 @@ type node struct {
 	engines []string // base URLs; nothing is looked for, nor made up, where there is one
 	extra   string   // further settings, YAML
 	base    string   // http://host:port of the running process
+	stays   bool     // at its address when it is started again
 	http    *http.Client
 
 	process *exec.Cmd
@@ -73,13 +74,17 @@ func (n *node) command(t *testing.T, address string) *exec.Cmd {
 // launch starts the process.
 func (n *node) launch(t *testing.T) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	address := strings.TrimPrefix(n.base, "http://")
+	if address == "" || !n.stays {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address = listener.Addr().String()
+		listener.Close()
 	}
-	address := listener.Addr().String()
-	listener.Close()
 
+	var err error
 	n.process = n.command(t, address)
 	if n.stderr, err = os.OpenFile(filepath.Join(filepath.Dir(n.data), "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ const (
 	actQuotasSet   = "quotas.set"
 	actNodeDrain   = "node.drain"
 	actJobsCancel  = "jobs.cancel"
+	actBackup      = "backup.make"
 
 	actWebhookCreate = "webhook.create"
 	actWebhookChange = "webhook.change"

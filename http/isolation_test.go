@@ -60,6 +60,7 @@ var visits = map[string]visit{
 	"GET /v1/gpus":               {operators: true},
 	"GET /v1/stats":              {},
 	"GET /v1/diagnosis":          {operators: true},
+	"POST /v1/backup":            {operators: true},
 	"GET /v1/actors":             {operators: true, query: func(of *tenant) string { return "job_id=" + of.jobs["done"] }},
 	"GET /v1/models":             {}, // of the service, the same for all
 	"GET /v1/models/*model":      {path: func(*tenant, *tenant) string { return "/v1/models/llama-3.1-8b" }},

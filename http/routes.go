@@ -72,6 +72,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	engine.GET("/v1/stats", own.pass, handle(servers.stats))
 	engine.GET("/v1/actors", own.pass, handle(nodes.actors))
 	engine.GET("/v1/diagnosis", own.pass, handle(nodes.diagnose))
+	engine.POST("/v1/backup", own.pass, s.exchange.Do((&backups{Exchange: s.exchange, vault: s.Service, audit: audit}).make))
 
 	enter := func(by *gin.RouterGroup, g *gate) *gin.RouterGroup {
 		by.Use(g.pass)

@@ -40,6 +40,7 @@ type Service interface {
 	Watched
 	Doctor
 	Metered
+	Vault
 
 	// Submitted says that a job was just stored.
 	Submitted(record store.Record)

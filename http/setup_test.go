@@ -65,6 +65,7 @@ type fakeService struct {
 	gpus      []NodeGPUs
 	missing   []string
 	where     *Whereabouts
+	backup    func() (Backup, error) // nil: ErrNoBackup
 }
 
 func (f *fakeService) EngineList(context.Context) (all []Engine, missing []string, err error) {
@@ -114,6 +115,13 @@ func (f *fakeService) Diagnose(context.Context) ([]Diagnosis, error) {
 		{ID: "gpu1-a", Name: "gpu1", Facts: &Facts{Members: []string{"gpu1-a"}, Settings: map[string]string{"jobs.max_active": "64"}, Findings: []Finding{{"bucket", "fail", "cannot be written", "allow s3:PutObject"}}}},
 		{ID: "gpu2-b", Name: "gpu2", Error: &away},
 	}, nil
+}
+
+func (f *fakeService) Backup(context.Context) (Backup, error) {
+	if f.backup == nil {
+		return nil, ErrNoBackup
+	}
+	return f.backup()
 }
 
 func (f *fakeService) DrainNode(_ context.Context, id string) error {

@@ -8,7 +8,7 @@
 //	objects/<key>         an object, a plain file
 //	objects/<key>+type    its content type, where the key's extension does not say it
 //	tmp/<process>/lock    held by the process for as long as it lives
-//	tmp/<process>/…       files being written, folders being deleted
+//	tmp/<process>/…       files being written, folders being deleted, snapshots
 //
 // "+" is in no key, so nothing in there can be mistaken for an object. Files
 // become objects by rename within one file system, after they were synced;
@@ -94,6 +94,7 @@ type Bucket struct {
 	folders *folders
 	public  atomic.Pointer[string]
 	stamp   stamp
+	keeper  keeper
 
 	mu      sync.Mutex
 	writers map[*writer]struct{} // neither committed nor aborted

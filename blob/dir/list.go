@@ -97,13 +97,24 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	case err != nil:
 		return fmt.Errorf("delete object %s: %w", key, err)
 	}
-	for _, name := range []string{path, path + typeSuffix} {
-		if err := os.Remove(name); err != nil && !isMissing(err) {
-			return fmt.Errorf("delete object %s: %w", key, err)
-		}
+	if err := b.remove(path, path+typeSuffix); err != nil {
+		return fmt.Errorf("delete object %s: %w", key, err)
 	}
 	if err := b.folders.sync(filepath.Dir(path)); err != nil && !isMissing(err) {
 		return fmt.Errorf("delete object %s: %w", key, err)
+	}
+	return nil
+}
+
+// remove removes files of objects.
+func (b *Bucket) remove(paths ...string) error {
+	b.keeper.mu.RLock()
+	defer b.keeper.mu.RUnlock()
+	for _, path := range paths {
+		b.keeper.keep(path)
+		if err := os.Remove(path); err != nil && !isMissing(err) {
+			return err
+		}
 	}
 	return nil
 }
@@ -134,7 +145,7 @@ func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
 	}
 	b.folders.forget(path)
 	trash := b.scratch.name()
-	if err := os.Rename(path, trash); err != nil {
+	if err := b.discard(path, trash); err != nil {
 		if isMissing(err) { // another call was faster
 			return nil
 		}
@@ -144,4 +155,12 @@ func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
 		return fmt.Errorf("delete objects under %q: %w", prefix, err)
 	}
 	return nil
+}
+
+// discard takes a folder of objects away.
+func (b *Bucket) discard(path, trash string) error {
+	b.keeper.mu.RLock()
+	defer b.keeper.mu.RUnlock()
+	b.keeper.keep(path)
+	return os.Rename(path, trash)
 }

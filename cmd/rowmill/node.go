@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -91,6 +92,7 @@ type Main struct {
 	deployment deployment.Identity                         // of Store and Bucket
 	durability func(ctx context.Context) ([]string, error) // what Store's settings can lose; nil: nothing
 	folder     *dir.Bucket                                 // Bucket where it is a directory; nil otherwise
+	backingUp  atomic.Bool                                 // a backup of Store and folder is held
 	gpus       *gpu.Monitor
 	meter      *meter // what Pipeline has done of late
 	asked      *asked // what other nodes have said of late

@@ -143,6 +143,9 @@ func (s service) DrainNode(ctx context.Context, id string) error { return s.Syst
 // Diagnose is not asked for here.
 func (service) Diagnose(context.Context) ([]api.Diagnosis, error) { return nil, nil }
 
+// Backup is not asked for here.
+func (service) Backup(context.Context) (api.Backup, error) { return nil, api.ErrNoBackup }
+
 // EngineList is not asked for here.
 func (service) EngineList(context.Context) ([]api.Engine, []string, error) { return nil, nil, nil }
 

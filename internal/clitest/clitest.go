@@ -37,6 +37,7 @@ type Idle struct {
 	http.Watched
 	http.Doctor
 	http.Metered
+	http.Vault
 }
 
 // Submitted does nothing.

@@ -60,6 +60,7 @@ func Rowmill() Table {
 			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "cluster": 1, "function": 1, "schema": 1, "client": 1,
 			"results":    2,
 			"deployment": 2,
+			"backup":     2,
 			"offer":      2,
 			"webhook":    2,
 			"actors":     3, "http": 3,

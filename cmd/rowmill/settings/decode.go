@@ -192,7 +192,7 @@ func scalar(text string, t reflect.Type) (any, error) {
 		}
 		return v, nil
 	case bytesType:
-		return parseBytes(text)
+		return ParseBytes(text)
 	case secretType:
 		if text == redacted {
 			return nil, errors.New("holds the placeholder that `rowmill config print` writes for a secret; put the secret there, or take the line out")

@@ -274,16 +274,16 @@ func TestDataDirectory(t *testing.T) {
 func TestBytes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Bytes{"0": 0, "17": 17, "16MiB": 16 * MiB, "1.5 GiB": 3 << 29, "2kB": 2000, "7B": 7, "3TiB": 3 * TiB} {
-		got, err := parseBytes(text)
+		got, err := ParseBytes(text)
 		if err != nil || got != want {
 			t.Errorf("%q is %d, error %v; want %d", text, got, err, want)
 		}
-		if again, err := parseBytes(got.String()); err != nil || again != got {
+		if again, err := ParseBytes(got.String()); err != nil || again != got {
 			t.Errorf("%v does not read back: %v, error %v", got, again, err)
 		}
 	}
 	for _, text := range []string{"", "-1", "MiB", "1 mib", "99999999TiB", "NaNMiB", "-3MiB"} {
-		if got, err := parseBytes(text); err == nil {
+		if got, err := ParseBytes(text); err == nil {
 			t.Errorf("%q was read as %d", text, got)
 		}
 	}

@@ -38,8 +38,8 @@ var units = []struct {
 	{"B", 1},
 }
 
-// parseBytes reads a size.
-func parseBytes(text string) (Bytes, error) {
+// ParseBytes reads a size, such as 16MiB or 10GB.
+func ParseBytes(text string) (Bytes, error) {
 	text = strings.TrimSpace(text)
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
 		return Bytes(n), nil

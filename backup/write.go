@@ -1,0 +1,162 @@
+package backup
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Measure fills the header's counts with what is in a folder of records and
+// objects.
+func (h *Header) Measure(folder string) error {
+	h.Files, h.Bytes = 0, 0
+	return each(folder, func(_ string, info fs.FileInfo) error {
+		h.Files++
+		h.Bytes += info.Size()
+		return nil
+	})
+}
+
+// each calls visit with the files that an archive of a folder holds, in their
+// order.
+func each(folder string, visit func(name string, info fs.FileInfo) error) error {
+	info, err := os.Stat(filepath.Join(folder, Records))
+	if err == nil {
+		err = visit(Records, info)
+	}
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(filepath.Join(folder, Objects), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		return visit(filepath.ToSlash(name), info)
+	})
+}
+
+// Write writes an archive of a folder of records and objects that nobody changes
+// any more, and that h was measured of. It keeps a list of checksums in the folder
+// and takes some hundred kilobytes of memory, however much there is.
+func Write(ctx context.Context, w io.Writer, h Header, folder string) error {
+	spool, err := os.OpenFile(filepath.Join(folder, nameChecksums), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("write a backup: %w", err)
+	}
+	defer spool.Close()
+	a := &archiver{ctx: ctx, tar: tar.NewWriter(w), folder: folder, at: h.At, sums: bufio.NewWriter(spool)}
+	h.Format = Format
+	err = a.document(nameHeader, h)
+	if err == nil {
+		err = each(folder, a.file)
+	}
+	if err == nil && (a.files != h.Files || a.bytes != h.Bytes) {
+		err = fmt.Errorf("%d files of %d bytes were to be written, and %d of %d were", h.Files, h.Bytes, a.files, a.bytes)
+	}
+	if err == nil {
+		err = a.end(h, spool)
+	}
+	if err != nil {
+		return fmt.Errorf("write a backup: %w", err)
+	}
+	return nil
+}
+
+// An archiver writes an archive.
+type archiver struct {
+	ctx    context.Context
+	tar    *tar.Writer
+	folder string
+	at     time.Time
+	sums   *bufio.Writer
+	files  int64
+	bytes  int64
+}
+
+// begin begins a file.
+func (a *archiver) begin(name string, size int64, modified time.Time) error {
+	if err := a.ctx.Err(); err != nil {
+		return err
+	}
+	return a.tar.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: modified, Format: tar.FormatPAX,
+	})
+}
+
+func (a *archiver) document(name string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if err := a.begin(name, int64(len(text)), a.at); err != nil {
+		return err
+	}
+	_, err = a.tar.Write(text)
+	return err
+}
+
+// file writes a file and its checksum.
+func (a *archiver) file(name string, info fs.FileInfo) error {
+	if err := a.begin(name, info.Size(), info.ModTime()); err != nil {
+		return err
+	}
+	source, err := os.Open(filepath.Join(a.folder, filepath.FromSlash(name)))
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	sum := sha256.New()
+	if _, err := io.CopyN(io.MultiWriter(a.tar, sum), source, info.Size()); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	a.files++
+	a.bytes += info.Size()
+	_, err = a.sums.WriteString(checksumLine(name, sum.Sum(nil)))
+	return err
+}
+
+// end writes the checksums and the manifest.
+func (a *archiver) end(h Header, spool *os.File) error {
+	if err := a.sums.Flush(); err != nil {
+		return err
+	}
+	size, err := spool.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = spool.Seek(0, io.SeekStart)
+	}
+	if err == nil {
+		err = a.begin(nameChecksums, size, a.at)
+	}
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(a.tar, sum), spool); err != nil {
+		return err
+	}
+	if err := a.document(nameManifest, Manifest{Header: h, Checksums: fmt.Sprintf("%x", sum.Sum(nil))}); err != nil {
+		return err
+	}
+	return a.tar.Close()
+}

@@ -1,0 +1,194 @@
+package dir
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// put writes an object.
+func (b *Bucket) put(t testing.TB, key, text string) {
+	t.Helper()
+	w, err := b.Create(t.Context(), key, "")
+	if err == nil {
+		_, err = io.WriteString(w, text)
+	}
+	if err == nil {
+		_, err = w.Commit()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func newBucket(t testing.TB) *Bucket {
+	t.Helper()
+	b, err := Open(Config{Root: t.TempDir(), NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// inSnapshot reads an object of a snapshot.
+func inSnapshot(t testing.TB, s *Snapshot, key string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.Folder, "objects", key))
+	if err != nil {
+		t.Error(err)
+	}
+	return string(text)
+}
+
+// What goes once a snapshot has begun, before the walk comes by, is in it, and is gone
+// from the bucket at once.
+func TestSnapshot_KeepsWhatGoesWhileItIsMade(t *testing.T) {
+	t.Parallel()
+	b := newBucket(t)
+	for _, key := range []string{"a", "b/c", "b/d/e", "f/g", "h", "i/typed"} {
+		b.put(t, key, "old "+key)
+	}
+	b.put(t, "source", "new i/typed")
+	s, err := b.Snapshot(t.Context(), func(string) error {
+		err := errors.Join(b.Delete(t.Context(), "a"), b.DeletePrefix(t.Context(), "b/"), b.Copy(t.Context(), "source", "i/typed"))
+		b.put(t, "f/g", "new f/g")
+		b.put(t, "later", "later")
+		for _, key := range []string{"a", "b/c", "b/d/e"} {
+			if _, statErr := b.Stat(t.Context(), key); statErr == nil {
+				t.Errorf("%s is still there", key)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"a", "b/c", "b/d/e", "h"} {
+		if got := inSnapshot(t, s, key); got != "old "+key {
+			t.Errorf("%s is %q", key, got)
+		}
+	}
+	for _, key := range []string{"f/g", "i/typed"} {
+		if got := inSnapshot(t, s, key); got != "new "+key {
+			t.Errorf("%s is %q", key, got)
+		}
+	}
+	if err := b.DeletePrefix(t.Context(), "f/"); err != nil {
+		t.Fatal(err)
+	}
+	if got := inSnapshot(t, s, "f/g"); got != "new f/g" {
+		t.Errorf("after the snapshot was made f/g in it is %q", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(s.Folder); !os.IsNotExist(err) {
+		t.Errorf("the snapshot is still there: %v", err)
+	}
+}
+
+// TestSnapshot_AmongWriters makes snapshots while objects come, change and go: each
+// has every object that was there when its moment was, with the text of then or a
+// later one.
+func TestSnapshot_AmongWriters(t *testing.T) {
+	t.Parallel()
+	b := newBucket(t)
+	stop := make(chan struct{})
+	var mu sync.Mutex // held while one object and the book of it change
+	book := map[string]int{}
+	written := 0
+	var writers sync.WaitGroup
+	for w := range 4 {
+		writers.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(w)))
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				folder := fmt.Sprintf("jobs/%d/", rng.IntN(20))
+				key := fmt.Sprintf("%sparts/%d", folder, rng.IntN(5))
+				mu.Lock()
+				switch rng.IntN(4) {
+				case 0:
+					if err := b.DeletePrefix(t.Context(), folder); err != nil {
+						t.Error(err)
+					}
+					for key := range book {
+						if strings.HasPrefix(key, folder) {
+							delete(book, key)
+						}
+					}
+				case 1:
+					if err := b.Delete(t.Context(), key); err != nil {
+						t.Error(err)
+					}
+					delete(book, key)
+				default:
+					written++
+					b.put(t, key, strconv.Itoa(written))
+					book[key] = written
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for range 100 {
+		then := map[string]int{}
+		s, err := b.Snapshot(t.Context(), func(string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(then, book)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, want := range then {
+			if got, err := strconv.Atoi(inSnapshot(t, s, key)); err != nil || got < want {
+				t.Errorf("%s is %d, was %d: %v", key, got, want, err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	writers.Wait()
+}
+
+// What a process that was killed held is removed by the next.
+func TestSnapshot_OfADeadProcess(t *testing.T) {
+	t.Parallel()
+	b := newBucket(t)
+	b.put(t, "a", "text")
+	s, err := b.Snapshot(t.Context(), func(folder string) error {
+		return os.WriteFile(filepath.Join(folder, "beside"), bytes.Repeat([]byte{1}, 10), 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = b.scratch.lock.Close() // as the end of the process does
+	next, err := Open(b.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if _, err := os.Stat(s.Folder); !os.IsNotExist(err) {
+		t.Errorf("the snapshot of a dead process is still there: %v", err)
+	}
+	if _, err := next.Stat(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+}

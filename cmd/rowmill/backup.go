@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/backup"
+	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+// Backup holds the records as they are at one moment and every object that they
+// speak of. An object is there before a record names it, and goes only when none
+// does, or when it has expired. Objects are held from before that moment on, so what
+// goes after it stays in the snapshot; what comes after it is no more than a
+// crash leaves.
+func (s service) Backup(ctx context.Context) (http.Backup, error) {
+	m := s.node
+	records, embedded := m.Store.(*bolt.Store)
+	if !embedded || m.folder == nil {
+		return nil, fmt.Errorf("%w: they are at %s and %s", http.ErrNoBackup, m.records(), m.objects())
+	}
+	if !m.backingUp.CompareAndSwap(false, true) {
+		return nil, fmt.Errorf("make a backup: another is under way: %w", rowmill.ErrConflict)
+	}
+	b, err := m.hold(ctx, records)
+	if err != nil {
+		m.backingUp.Store(false)
+		return nil, fmt.Errorf("make a backup: %w", err)
+	}
+	return b, nil
+}
+
+// A heldBackup is records and objects in a folder that nobody changes.
+type heldBackup struct {
+	node     *Main
+	snapshot *dir.Snapshot
+	header   backup.Header
+}
+
+func (b *heldBackup) At() time.Time { return b.header.At }
+
+func (b *heldBackup) Write(ctx context.Context, w io.Writer) error {
+	return backup.Write(ctx, w, b.header, b.snapshot.Folder)
+}
+
+func (b *heldBackup) Close() error {
+	defer b.node.backingUp.Store(false)
+	return b.snapshot.Close()
+}
+
+func (m *Main) hold(ctx context.Context, records *bolt.Store) (*heldBackup, error) {
+	before, err := m.jobFolders()
+	if err != nil {
+		return nil, err
+	}
+	b := &heldBackup{node: m, header: backup.Header{Format: backup.Format, Version: buildInfo().Version, Deployment: m.deployment.ID}}
+	b.snapshot, err = m.folder.Snapshot(ctx, func(folder string) error {
+		b.header.At = m.now().UTC()
+		return records.Copy(ctx, filepath.Join(folder, backup.Records))
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err = dropLater(ctx, b.snapshot.Folder, before); err == nil {
+		err = b.header.Measure(b.snapshot.Folder)
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.snapshot.Close())
+	}
+	return b, nil
+}
+
+// jobFolders are the jobs that there are objects of.
+func (m *Main) jobFolders() (map[string]bool, error) {
+	entries, err := os.ReadDir(filepath.Join(m.objects(), layout.Jobs))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	jobs := make(map[string]bool, len(entries))
+	for _, entry := range entries {
+		jobs[entry.Name()] = true
+	}
+	return jobs, nil
+}
+
+// dropLater removes from a snapshot what has come since its records were copied, of
+// jobs that these do not know: a node would set it aside as the objects of jobs
+// that were lost. What no record knew before, and nobody was submitting, stays.
+func dropLater(ctx context.Context, folder string, before map[string]bool) (err error) {
+	at := func(key string) string { return filepath.Join(folder, backup.Objects, filepath.FromSlash(key)) }
+	entries, err := os.ReadDir(at(layout.Jobs))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var copied *bolt.Store
+	for _, entry := range entries {
+		id := entry.Name()
+		if before[id] {
+			_, err := os.Stat(at(layout.Spooling(id))) // it was being submitted
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if copied == nil {
+			if copied, err = bolt.Open(ctx, bolt.Config{Path: filepath.Join(folder, backup.Records)}); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, copied.Close()) }()
+		}
+		_, err := copied.Get(ctx, id)
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, rowmill.ErrNotFound) {
+			return err
+		}
+		for _, key := range []string{layout.Job(id), layout.Spooling(id), layout.SetAside(id)} {
+			if err := os.RemoveAll(at(key)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

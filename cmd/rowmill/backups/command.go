@@ -1,0 +1,218 @@
+// Package backups holds the command that copies a running node. It owns where the
+// archive goes and that it was whole when it got there; the archive's form is that
+// of package backup.
+package backups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/rowmill/rowmill/backup"
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/spelling"
+)
+
+// stdout is the path that stands for standard output.
+const stdout = "-"
+
+// slowest is the lowest rate that can be asked for, bytes a second: below it the
+// node takes its client for one that has gone, and a backup would take days.
+const slowest = 1 << 20
+
+// commands are all of this package.
+type commands struct {
+	command.Set
+	rate  string
+	force bool
+}
+
+// Command returns `rowmill backup`.
+func Command(service connect.Options) *cobra.Command {
+	c := &commands{Set: command.Set{Options: service}}
+	cmd := &cobra.Command{
+		Use:   "backup FILE|-",
+		Short: "Copy all that a single node keeps, while it runs",
+		Long: `Copy all that a single node keeps into one tar archive, while it runs: the
+records as they are at one moment, and every object that they speak of. It takes
+an administrator's key of the account default. Jobs go on meanwhile.
+
+What was finished by that moment is in it byte for byte; a job that ran goes on
+from its last recorded parts once the archive is restored:
+
+    rowmill restore FILE --data /srv/rowmill
+
+FILE appears, with mode 0600, once all has come and was checked; - is standard
+output, where exit code 0 alone says that it is whole. The archive holds the inputs
+and results of all accounts, the hashes of API keys, and the secrets that URLs
+and webhooks are signed with: keep it as you keep those. An administrator key given
+to the node by its environment or a file is not in it.
+
+The node copies its records to its own disk first, which has to have room for
+that; objects get a second name and take none, except that what is removed while
+the backup runs gives its room back at the end.
+
+A node whose records are in Redis and objects in S3 answers no_backup:
+docs/backup.md says what to copy, and in which order.
+
+` + command.Help,
+		Example: `  rowmill backup /mnt/backups/rowmill-$(date +%F).tar
+  rowmill backup - | zstd > rowmill.tar.zst
+  rowmill backup --rate 50MB rowmill.tar     # leave the disk and the network to jobs`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&c.rate, "rate", "", "take at most so much each second, such as 50MB (default: as fast as it comes)")
+	cmd.Flags().BoolVar(&c.force, "force", false, "replace the file if it exists")
+	c.Flags(cmd)
+	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+		pace := settings.Bytes(0)
+		if c.rate != "" {
+			var err error
+			if pace, err = settings.ParseBytes(c.rate); err == nil && pace < slowest {
+				err = fmt.Errorf("%q is too slow, at least %s each second", c.rate, spelling.Size(slowest))
+			}
+			if err != nil {
+				return exit.With(exit.Usage, fmt.Errorf("--rate: %w", err))
+			}
+		}
+		if args[0] == stdout {
+			return c.stream(ctx, api, int64(pace))
+		}
+		return c.save(ctx, api, args[0], int64(pace))
+	})
+}
+
+// stream writes the archive to standard output.
+func (c *commands) stream(ctx context.Context, api *client.Client, pace int64) error {
+	if out, ok := c.Term.Out.(*os.File); ok && term.IsTerminal(int(out.Fd())) {
+		return exit.With(exit.Usage, errors.New("standard output is a terminal; name a file, or pipe the archive into a command"))
+	}
+	_, err := c.receive(ctx, api, c.Term.Out, pace)
+	return err
+}
+
+// save writes the archive to a file that appears once it is whole.
+func (c *commands) save(ctx context.Context, api *client.Client, path string, pace int64) (err error) {
+	switch _, err := os.Lstat(path); {
+	case err == nil && !c.force:
+		return exit.With(exit.Usage, fmt.Errorf("%s exists; choose another name or replace it with --force", path))
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return exit.With(exit.Usage, err)
+	}
+	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part") // mode 0600
+	if err != nil {
+		return exit.With(exit.Usage, fmt.Errorf("write the backup: %w", err))
+	}
+	defer os.Remove(part.Name())
+	defer part.Close()
+	header, err := c.receive(ctx, api, part, pace)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(part.Sync(), part.Close())
+	if err == nil {
+		err = os.Rename(part.Name(), path)
+	}
+	if err == nil {
+		err = syncFolder(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("write the backup: %w", err)
+	}
+	c.Term.Say("%s: records and %s objects of %s, %s", path, terminal.Count(header.Files-1), header.At.Format(time.RFC3339), spelling.Size(header.Bytes))
+	return nil
+}
+
+// receive writes the archive to out and checks it on the way.
+func (c *commands) receive(ctx context.Context, api *client.Client, out io.Writer, pace int64) (backup.Header, error) {
+	progress := terminal.NewProgress(c.Term)
+	defer progress.Pause()
+	checked, feed := io.Pipe()
+	var header backup.Header
+	var fault error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		header, fault = backup.Read(ctx, checked, backup.Discard, Told(c.Term, progress, "backup"))
+		if fault == nil {
+			_, fault = io.Copy(io.Discard, checked) // what pads the archive
+		}
+		checked.CloseWithError(fault)
+	}()
+	w := &sink{ctx: ctx, out: out, pace: pace, began: time.Now()}
+	_, err := api.Backup(ctx, io.MultiWriter(w, feed))
+	feed.CloseWithError(err) // nil: the end
+	<-done
+	switch {
+	case w.err != nil:
+		return header, fmt.Errorf("write the backup: %w", w.err)
+	case err != nil && (fault == nil || errors.Is(fault, err)):
+		return header, fmt.Errorf("backup: %w", err)
+	case fault != nil:
+		return header, fmt.Errorf("backup: %w", fault)
+	}
+	return header, nil
+}
+
+// showEvery is the time between two looks at how far something is.
+const showEvery = 200 * time.Millisecond
+
+// Told shows how far an archive has been read.
+func Told(t *terminal.IO, progress *terminal.Progress, phase string) func(h backup.Header, bytes int64) {
+	var last time.Time
+	return func(h backup.Header, bytes int64) {
+		if now := t.Now(); now.Sub(last) >= showEvery || bytes == h.Bytes {
+			last = now
+			progress.Update(terminal.Snapshot{Now: now, Phase: phase, Done: bytes, Total: h.Bytes, Size: true})
+		}
+	}
+}
+
+// A sink writes no faster than its pace.
+type sink struct {
+	ctx   context.Context
+	out   io.Writer
+	pace  int64 // bytes a second; 0: any
+	began time.Time
+	bytes int64
+	err   error // of out
+}
+
+func (s *sink) Write(p []byte) (n int, err error) {
+	n, s.err = s.out.Write(p)
+	s.bytes += int64(n)
+	if s.err != nil || s.pace == 0 {
+		return n, s.err
+	}
+	early := time.Duration(float64(s.bytes)/float64(s.pace)*float64(time.Second)) - time.Since(s.began)
+	if early <= 0 {
+		return n, nil
+	}
+	select {
+	case <-time.After(early):
+		return n, nil
+	case <-s.ctx.Done():
+		return n, context.Cause(s.ctx)
+	}
+}
+
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}

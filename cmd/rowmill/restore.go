@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill/backup"
+	"github.com/rowmill/rowmill/cmd/rowmill/backups"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/spelling"
+)
+
+// restoreBuffer is how much of an archive is read at a time. The larger it is the
+// fewer calls are made; beyond this they do not count.
+const restoreBuffer = 1 << 20
+
+func restoreCommand(term *terminal.IO) *cobra.Command {
+	var check bool
+	cmd := &cobra.Command{
+		Use:   "restore FILE|-",
+		Short: "Put a backup into an empty data directory",
+		Long: `Put a backup that rowmill backup has made into an empty data directory, that of
+--data or of the settings. - is standard input.
+
+Every file is checked against its checksum, and the archive for its end. The
+directory is as it was until all has been read, checked and is on the disk; after
+an error nothing stays in it. Only after a kill does the folder "restoring" stay
+there, which can be removed.
+
+Run it as the user of the node, to whom the files will belong:
+
+    sudo -u rowmill rowmill restore rowmill.tar --data /var/lib/rowmill
+
+Start the node then. Jobs that ran when the backup was made go on, keys and
+settings are those of then, and what retention has made due since is removed. Do
+not start it while the node that the backup is of still runs: both would run the
+same jobs, and tell their ends to the same webhooks.
+
+` + exit.Help,
+		Example: `  rowmill restore rowmill.tar --data /srv/rowmill && rowmill serve --data /srv/rowmill
+  zstd -dc rowmill.tar.zst | rowmill restore - --data /srv/rowmill
+  rowmill restore --check rowmill.tar        # read and check it, write nothing`,
+		Args: cobra.ExactArgs(1),
+	}
+	load := settingsFlags(cmd.Flags(), term)
+	cmd.Flags().BoolVarP(&term.Quiet, "quiet", "q", term.Quiet, "no progress and no messages but errors")
+	cmd.Flags().BoolVar(&check, "check", false, "only read the archive and check all of it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s, err := load()
+		if err != nil {
+			return err
+		}
+		in := term.In
+		if args[0] != "-" {
+			file, err := os.Open(args[0])
+			if err != nil {
+				return exit.With(exit.Usage, err)
+			}
+			defer file.Close()
+			in = file
+		}
+		in = bufio.NewReaderSize(in, restoreBuffer)
+		progress := terminal.NewProgress(term)
+		defer progress.Pause()
+		if check {
+			h, err := backup.Read(cmd.Context(), in, backup.Discard, backups.Told(term, progress, "check"))
+			if err != nil {
+				return fmt.Errorf("check %s: %w", args[0], err)
+			}
+			progress.Pause()
+			return tell(term.Out, "whole", h)
+		}
+		if !s.Store.Embedded() || s.Objects.URL != "" {
+			return exit.With(exit.Usage, errors.New("the settings name Redis or S3: rowmill restore fills a data directory, that of a node without store.url and objects.url"))
+		}
+		directory, err := filepath.Abs(s.Data)
+		if err != nil {
+			return err
+		}
+		if err := checkOwner(directory); err != nil {
+			return exit.With(exit.Usage, err)
+		}
+		h, err := backup.Restore(cmd.Context(), in, directory, backups.Told(term, progress, "restore"))
+		if err != nil {
+			return err
+		}
+		progress.Pause()
+		return tell(term.Out, "restored into "+directory, h)
+	}
+	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
+	must(cmd.MarkFlagDirname("data"))
+	return cmd
+}
+
+// tell says what was in an archive.
+func tell(w io.Writer, what string, h backup.Header) error {
+	_, err := fmt.Fprintf(w, "%s: records and %s objects of %s, %s, deployment %s, made by rowmill %s\n",
+		what, terminal.Count(h.Files-1), h.At.Format(time.RFC3339), spelling.Size(h.Bytes), terminal.Printable(h.Deployment), terminal.Printable(h.Version))
+	return err
+}
+
+// checkOwner refuses a directory of another user where root asks: the node could
+// read nothing that root writes there.
+func checkOwner(directory string) error {
+	info, err := os.Stat(directory)
+	if errors.Is(err, fs.ErrNotExist) || os.Geteuid() != 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && owner.Uid != 0 {
+		return fmt.Errorf("%s belongs to the user with id %d, who could not read what root restores there: run the command as that user, with sudo -u '#%d' rowmill restore …", directory, owner.Uid, owner.Uid)
+	}
+	return nil
+}

@@ -1,0 +1,416 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/s3"
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/internal/s3test"
+)
+
+// rowmill runs a command of the program beside a node and returns its exit code and
+// what it wrote.
+func (n *node) rowmill(t *testing.T, args ...string) (code int, said string) {
+	t.Helper()
+	command := n.client(t, args...)
+	out, err := command.CombinedOutput()
+	if command.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return command.ProcessState.ExitCode(), string(out)
+}
+
+func (n *node) client(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), binary, args...)
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "ROWMILL_API_KEY=" + apiKey, "ROWMILL_SERVER=" + n.base}
+	return command
+}
+
+// want runs a command that has to succeed.
+func (n *node) want(t *testing.T, args ...string) {
+	t.Helper()
+	if code, said := n.rowmill(t, args...); code != 0 {
+		t.Fatalf("rowmill %s ends with code %d: %s", strings.Join(args, " "), code, said)
+	}
+}
+
+// What clients of a load know of a job.
+type loaded struct {
+	rows     int
+	sum      [sha256.Size]byte // of the Parquet file; zero before it is over
+	over     bool
+	deleting bool // its data was asked to go
+}
+
+// A load is clients that submit jobs, fetch results, and have data removed.
+type load struct {
+	node *node
+	mu   sync.Mutex
+	jobs map[string]loaded
+}
+
+func (l *load) set(id string, change func(*loaded)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	job := l.jobs[id]
+	change(&job)
+	l.jobs[id] = job
+}
+
+func (l *load) known() map[string]loaded {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[string]loaded, len(l.jobs))
+	for id, job := range l.jobs {
+		all[id] = job
+	}
+	return all
+}
+
+// parquet fetches a job's file.
+func (n *node) parquet(id string) (status int, text []byte, err error) {
+	return n.send(http.MethodGet, "/v1/jobs/"+id+"/results?format=parquet&include_inputs=true", nil)
+}
+
+// client has one job after the other until stop ends.
+func (l *load) client(t *testing.T, random *rand.Rand, stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		rows := 1 + random.IntN(4000)
+		texts := make([]string, rows)
+		for i := range texts {
+			texts[i] = rowText(i)
+		}
+		var id string
+		status, answer, err := l.node.send(http.MethodPost, "/v1/batch-inference", submission{Inputs: texts, Model: model, Priority: 1})
+		if err != nil || status != http.StatusOK {
+			t.Errorf("submit: %d %.300s: %v", status, answer, err)
+			return
+		}
+		_, rest, _ := strings.Cut(string(answer), `"results":"`)
+		id, _, _ = strings.Cut(rest, `"`)
+		l.set(id, func(j *loaded) { j.rows = rows })
+		var text []byte
+		for status = 0; status != http.StatusOK; time.Sleep(20 * time.Millisecond) {
+			if status, text, err = l.node.parquet(id); err != nil || status >= 500 {
+				t.Errorf("results of %s: %d %.300s: %v", id, status, text, err)
+				return
+			}
+		}
+		l.set(id, func(j *loaded) { j.sum, j.over = sha256.Sum256(text), true })
+		if random.IntN(3) == 0 {
+			l.set(id, func(j *loaded) { j.deleting = true })
+			if status, text, err = l.node.send(http.MethodDelete, "/v1/jobs/"+id+"/data", nil); err != nil || status != http.StatusOK {
+				t.Errorf("remove the data of %s: %d %.300s: %v", id, status, text, err)
+				return
+			}
+		}
+	}
+}
+
+// TestBackupsUnderLoad makes one backup after the other while jobs come, run, end
+// and have their data removed, and restores each beside: what was over has the same
+// bytes there, what ran ends with every row in its place, and records and objects
+// agree before the node is started and after.
+func TestBackupsUnderLoad(t *testing.T) {
+	t.Parallel()
+	seed := seed(t)
+	t.Logf("ROWMILL_E2E_SEED=%d", seed)
+	w := newWitness(t, 4000, 3*time.Millisecond)
+	n := newNode(t, w.url, killSettings)
+	n.start(t)
+	l := &load{node: n, jobs: map[string]loaded{}}
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	for i := range 4 {
+		clients.Go(func() { l.client(t, rand.New(rand.NewPCG(seed, uint64(i))), stop) })
+	}
+	defer clients.Wait()
+	defer close(stop)
+	random := rand.New(rand.NewPCG(seed, 100))
+	var all compared
+	for round := range size(4, 8, 40) {
+		time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond) // not a wait for anything: the moment is random
+		archive := filepath.Join(t.TempDir(), fmt.Sprintf("%d.tar", round))
+		before := l.known()
+		n.want(t, "backup", archive)
+		after := l.known()
+
+		other := newNode(t, w.url, killSettings)
+		other.want(t, "restore", archive, "--data", other.data)
+		other.want(t, "storage", "check", "--data", other.data)
+		other.start(t)
+		all.add(t, other, before, after)
+		if code := other.terminate(t); code != 0 {
+			t.Errorf("the restored node ends with code %d", code)
+		}
+		other.want(t, "storage", "check", "--data", other.data)
+	}
+	all.judge(t)
+	if lines := n.linesFrom(t, "ERROR"); lines != 0 {
+		t.Errorf("the node has logged %d errors:\n%s", lines, n.lastWords())
+	}
+}
+
+// What became of jobs in restored nodes.
+type compared struct {
+	same int // over, and with the same bytes
+	ran  int // went on to their end
+	gone int // over, and their data had been removed
+}
+
+// add compares the jobs of a restored node with those that clients knew of before
+// the backup and after.
+func (c *compared) add(t *testing.T, other *node, before, after map[string]loaded) {
+	t.Helper()
+	for id, job := range before {
+		if !job.over {
+			if end := other.finish(t, id); end.Status != "succeeded" {
+				t.Fatalf("job %s, which ran, is %s: %+v", id, end.Status, end.FailureReason)
+			}
+			if !after[id].deleting {
+				other.checkRows(t, id, job.rows)
+			}
+			c.ran++
+			continue
+		}
+		status, text, err := other.parquet(id)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case status == http.StatusOK && sha256.Sum256(text) == job.sum:
+			c.same++ // of some the removal had been asked for, and had not begun
+		case status == http.StatusGone && after[id].deleting:
+			c.gone++
+		default:
+			t.Errorf("job %s of the backup answers %d with %d bytes (%.200q); before %+v, after %+v", id, status, len(text), text, job, after[id])
+		}
+	}
+}
+
+func (c *compared) judge(t *testing.T) {
+	t.Helper()
+	t.Logf("%d results were the same, %d jobs went on, of %d the data was gone", c.same, c.ran, c.gone)
+	if c.same == 0 || c.ran == 0 {
+		t.Error("too little was tried")
+	}
+}
+
+// TestCopiesOfRedisAndS3 copies Redis and then the bucket, as docs/backup.md says,
+// while jobs come, run, end and have their data removed, and starts a node on the
+// copies.
+func TestCopiesOfRedisAndS3(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("redis-cli"); err != nil {
+		unable(t, "there is no redis-cli: %v", err)
+	}
+	seed := seed(t)
+	t.Logf("ROWMILL_E2E_SEED=%d", seed)
+	w := newWitness(t, 4000, 3*time.Millisecond)
+	records, objects := redistest.Start(t), s3test.Start(t)
+	n := newNode(t, w.url, shared(records, objects))
+	n.start(t)
+	l := &load{node: n, jobs: map[string]loaded{}}
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	for i := range 4 {
+		clients.Go(func() { l.client(t, rand.New(rand.NewPCG(seed, uint64(i))), stop) })
+	}
+	defer clients.Wait()
+	defer close(stop)
+	var all compared
+	for range size(1, 2, 10) {
+		from := len(l.known())
+		for deadline := time.Now().Add(patience); len(l.known()) < from+20; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the load stands still")
+			}
+		}
+		folder := t.TempDir()
+		before := l.known()
+		run := func(name string, args ...string) {
+			if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v: %s", name, err, out)
+			}
+		}
+		if err := os.Mkdir(filepath.Join(folder, "redis"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		run("redis-cli", "-p", fmt.Sprint(records.Port()), "--rdb", filepath.Join(folder, "redis", "dump.rdb"))
+		target, err := s3test.Run(t.Context(), filepath.Join(folder, "s3"), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(target.Stop)
+		copyBucket(t, objects, target)
+		after := l.known()
+
+		redis, err := redistest.Run(t.Context(), filepath.Join(folder, "redis"), 0, "always", "appendonly no")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := redis.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+		other := newNode(t, w.url, shared(redis, target))
+		// What came since the copy of Redis no record knows; of what records name all is there.
+		_, report := other.rowmill(t, "storage", "check", "-o", "json", "--set", "store.url="+redis.URL(), "--set", "objects.url=s3://"+target.Bucket,
+			"--set", "objects.endpoint="+target.Endpoint, "--set", "objects.access_key="+target.AccessKey, "--set", "objects.secret_key="+target.SecretKey)
+		if !strings.Contains(report, `"missing": null`) {
+			t.Errorf("records and objects do not agree: %s", report)
+		}
+		other.start(t)
+		all.add(t, other, before, after)
+		if code := other.terminate(t); code != 0 {
+			t.Errorf("the restored node ends with code %d", code)
+		}
+	}
+	all.judge(t)
+}
+
+// copyBucket copies all objects that are there, as rclone copy does.
+func copyBucket(t *testing.T, from, to *s3test.Server) {
+	t.Helper()
+	open := func(server *s3test.Server) *s3.Bucket {
+		bucket, err := s3.Open(t.Context(), s3.Config{
+			Endpoint: server.Endpoint, Region: s3test.Region, Bucket: server.Bucket, AccessKey: server.AccessKey, SecretKey: server.SecretKey,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = bucket.Close() })
+		return bucket
+	}
+	source, target := open(from), open(to)
+	found, err := source.List(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, info := range found {
+		err := func() error {
+			object, err := source.Open(t.Context(), info.Key)
+			if err != nil {
+				return err
+			}
+			defer object.Close()
+			w, err := target.Create(t.Context(), info.Key, "")
+			if err != nil {
+				return err
+			}
+			defer w.Abort()
+			if _, err := io.Copy(w, blob.NewReader(object)); err != nil {
+				return err
+			}
+			_, err = w.Commit()
+			return err
+		}()
+		if err != nil && !errors.Is(err, rowmill.ErrNotFound) && !errors.Is(err, blob.ErrLost) {
+			t.Fatalf("copy %s: %v", info.Key, err)
+		}
+	}
+}
+
+// shared are the settings of a node on Redis and S3.
+func shared(records *redistest.Server, objects *s3test.Server) string {
+	return fmt.Sprintf("%s\nstore: {url: %s}\nobjects: {url: 's3://%s', endpoint: %s, region: %s, access_key: %s, secret_key: %s}",
+		killSettings, records.URL(), objects.Bucket, objects.Endpoint, s3test.Region, objects.AccessKey, objects.SecretKey)
+}
+
+// held is what lies in the node's folder of what is not finished.
+func (n *node) held(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(n.data, "tmp", "*", "*"))
+	if err == nil {
+		var inside []string
+		inside, err = filepath.Glob(filepath.Join(n.data, "tmp", "*", "*", "*"))
+		found = append(found, inside...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// A node that is killed while it is backed up leaves no file that looks like a
+// backup, and holds nothing any more when it is started again.
+func TestKilledWhileBackedUp(t *testing.T) {
+	t.Parallel()
+	const rows = 3000
+	w := newWitness(t, rows, 0)
+	n := newNode(t, w.url, killSettings)
+	n.start(t)
+	texts := make([]string, rows)
+	for i := range texts {
+		texts[i] = rowText(i)
+	}
+	n.finish(t, n.submit(t, submission{Inputs: texts, Model: model, Priority: 1}))
+	// More than buffers on the way take.
+	err := os.MkdirAll(filepath.Join(n.data, "objects", "files"), 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(n.data, "objects", "files", "ballast"), make([]byte, 32<<20), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := filepath.Join(t.TempDir(), "rowmill.tar")
+	command := n.client(t, "backup", "--rate", "1MiB", archive)
+	var said bytes.Buffer
+	command.Stderr = &said
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	holds := func(name string) bool { return filepath.Base(name) == "objects" } // what a job leaves for a moment is none
+	for deadline := time.Now().Add(patience); !slices.ContainsFunc(n.held(t), holds); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the backup does not begin")
+		}
+	}
+	if status, answer, err := n.send(http.MethodPost, "/v1/backup", nil); err != nil || status != http.StatusConflict || !strings.Contains(string(answer), "backup_under_way") {
+		t.Errorf("a second backup answers %d %.300s: %v", status, answer, err)
+	}
+	n.kill()
+	if err := command.Wait(); err == nil || command.ProcessState.ExitCode() == 0 {
+		t.Errorf("the backup of a killed node ends well: %s", said.String())
+	}
+	if left, err := filepath.Glob(archive + "*"); err != nil || len(left) > 0 {
+		t.Errorf("it has left %v: %v", left, err)
+	}
+	n.start(t)
+	if held := n.held(t); len(held) != 1 { // the lock
+		t.Errorf("the node holds %v", held)
+	}
+	n.want(t, "backup", archive)
+	if info, err := os.Stat(archive); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the backup: %v, %v", info, err)
+	}
+	if code, said := n.rowmill(t, "backup", archive); code != 2 || !strings.Contains(said, "--force") {
+		t.Errorf("over another: code %d, %s", code, said)
+	}
+	n.want(t, "restore", "--check", archive)
+	if held := n.held(t); len(held) != 1 {
+		t.Errorf("after a backup the node holds %v", held)
+	}
+}
