@@ -19,14 +19,28 @@ type Diagnosis struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	Error string `json:"error"` // why it has not answered; Facts is nil then
-	Facts *struct {
-		Version    string            `json:"version"`
-		Deployment string            `json:"deployment"`
-		Catalog    string            `json:"catalog"`
-		Members    []string          `json:"members"`
-		Settings   map[string]string `json:"settings"`
-		Findings   []Finding         `json:"findings"`
-	} `json:"facts"`
+	Facts *Facts `json:"facts"`
+}
+
+// Facts are what a node says of itself.
+type Facts struct {
+	Version    string            `json:"version"`
+	Deployment string            `json:"deployment"`
+	Catalog    string            `json:"catalog"`
+	Members    []string          `json:"members"`
+	Settings   map[string]string `json:"settings"`
+	Findings   []Finding         `json:"findings"`
+	Storage    *StorageTimes     `json:"storage"` // nil of a node of an earlier version
+}
+
+// StorageTimes are how long a node's storage took while it was tried, in seconds, one
+// try after the other.
+type StorageTimes struct {
+	Commits     []float64 `json:"commit_seconds"` // a small record written
+	Syncs       []float64 `json:"sync_seconds"`   // 4 KiB appended to a file beside the records and flushed; empty where these are in Redis
+	Puts        []float64 `json:"put_seconds"`    // an object of ObjectBytes written
+	Gets        []float64 `json:"get_seconds"`    // and read
+	ObjectBytes int       `json:"object_bytes"`
 }
 
 // Diagnose has every node examine itself. It needs an administrator's key of the

@@ -169,6 +169,20 @@ func (c *Client) Cancel(ctx context.Context, id string) (Cancelled, error) {
 	return answer, err
 }
 
+// DeleteData removes input, parts and results of a job that is over; its record
+// stays.
+func (c *Client) DeleteData(ctx context.Context, id string) error {
+	req, err := c.request(ctx, http.MethodDelete, "/v1/jobs/"+url.PathEscape(id)+"/data", nil, nil)
+	if err != nil {
+		return err
+	}
+	var done struct {
+		JobID string `json:"job_id"`
+	}
+	_, err = c.exchange(req, &done)
+	return err
+}
+
 // FailedRow is one row without an output.
 type FailedRow struct {
 	Row     int64  `json:"row"`

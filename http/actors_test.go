@@ -12,7 +12,8 @@ func TestDiagnosis(t *testing.T) {
 	w := setup(t)
 	w.get("/v1/diagnosis").wantBody(`{"nodes": [
 		{"id": "gpu1-a", "name": "gpu1", "error": null, "facts": {"version": "", "deployment": "", "catalog": "", "members": ["gpu1-a"],
-		 "settings": {"jobs.max_active": "64"}, "findings": [{"check": "bucket", "level": "fail", "text": "cannot be written", "remedy": "allow s3:PutObject"}]}},
+		 "settings": {"jobs.max_active": "64"}, "findings": [{"check": "bucket", "level": "fail", "text": "cannot be written", "remedy": "allow s3:PutObject"}],
+		 "storage": {"commit_seconds": [0.002], "sync_seconds": [], "put_seconds": [0.01], "get_seconds": [], "object_bytes": 1024}}},
 		{"id": "gpu2-b", "name": "gpu2", "error": "no answer in time", "facts": null}]}`)
 	for _, key := range []string{w.keyOf(DefaultAccount, RoleUser), w.keyOf("acme", RoleAdmin)} {
 		w.get("/v1/diagnosis", "Authorization", "Key "+key).want(403)

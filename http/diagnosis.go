@@ -22,6 +22,17 @@ type Facts struct {
 	Members    []string          `json:"members"`    // ids of the nodes that it sees
 	Settings   map[string]string `json:"settings"`   // those that nodes should have alike
 	Findings   []Finding         `json:"findings"`
+	Storage    *StorageTimes     `json:"storage"` // null of a node of an earlier version
+}
+
+// StorageTimes are how long a node's storage took while it was tried, in seconds, one
+// try after the other. A list ends where time ran out or a try failed.
+type StorageTimes struct {
+	Commits     []float64 `json:"commit_seconds"` // a small record written
+	Syncs       []float64 `json:"sync_seconds"`   // 4 KiB appended to a file beside the records and flushed; empty where these are in Redis
+	Puts        []float64 `json:"put_seconds"`    // an object of ObjectBytes written
+	Gets        []float64 `json:"get_seconds"`    // and read
+	ObjectBytes int       `json:"object_bytes"`
 }
 
 // Diagnosis is what is known of a node.

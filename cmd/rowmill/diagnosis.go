@@ -51,6 +51,13 @@ func (s service) Diagnose(ctx context.Context) ([]http.Diagnosis, error) {
 		if facts.Findings == nil {
 			facts.Findings = []http.Finding{}
 		}
+		if s := facts.Storage; s != nil {
+			for _, times := range []*[]float64{&s.Commits, &s.Syncs, &s.Puts, &s.Gets} {
+				if *times == nil {
+					*times = []float64{}
+				}
+			}
+		}
 		out[i].Facts = facts
 	}
 	return out, nil
@@ -60,6 +67,9 @@ func (s service) Diagnose(ctx context.Context) ([]http.Diagnosis, error) {
 type examination struct {
 	*Main
 	found []http.Finding
+	times http.StorageTimes
+
+	written int64 // version of the record that commits are timed by; 0 before it is known
 }
 
 func (x *examination) say(check, level, text, remedy string) {
@@ -86,7 +96,7 @@ func (m *Main) facts(ctx context.Context) http.Facts {
 	}
 	facts := http.Facts{
 		Version: buildInfo().Version, Deployment: m.deployment.ID, Catalog: hashOf(m.Catalog),
-		Settings: doctor.Shared(m.Settings), Findings: x.found,
+		Settings: doctor.Shared(m.Settings), Findings: x.found, Storage: &x.times,
 	}
 	for _, n := range m.Pipeline.Nodes() {
 		facts.Members = append(facts.Members, n.ID)
@@ -130,6 +140,7 @@ func (x *examination) records(ctx context.Context) {
 		return
 	}
 	x.say("records", doctor.OK, "they can be written at "+x.Main.records(), "")
+	x.timeRecords(ctx)
 	if x.durability == nil {
 		return
 	}
@@ -148,9 +159,9 @@ func (x *examination) bucket(ctx context.Context) {
 	key := layout.Probe(x.nodeName() + "-doctor")
 	steps := []struct{ what, action string }{{"written", "s3:PutObject"}, {"listed", "s3:ListBucket"}, {"deleted", "s3:DeleteObject"}}
 	for i, try := range []func() error{
-		func() error { return putProbe(ctx, x.Bucket, key) },
+		func() error { return putProbe(ctx, x.Bucket, key, []byte("rowmill doctor was here")) },
 		func() error { _, err := x.Bucket.List(ctx, "probe/"); return err },
-		func() error { return x.Bucket.Delete(ctx, key) },
+		func() error { x.timeBucket(ctx, key); return x.Bucket.Delete(ctx, key) },
 	} {
 		if err := try(); err != nil {
 			remedy := "allow the user of the node to write to " + x.Settings.Data + ", and look whether the disk has room"
@@ -164,13 +175,13 @@ func (x *examination) bucket(ctx context.Context) {
 	x.say("bucket", doctor.OK, "objects can be written, listed and deleted"+at, "")
 }
 
-func putProbe(ctx context.Context, bucket blob.Bucket, key string) error {
+func putProbe(ctx context.Context, bucket blob.Bucket, key string, text []byte) error {
 	w, err := bucket.Create(ctx, key, layout.Bytes)
 	if err != nil {
 		return err
 	}
 	defer w.Abort()
-	if _, err := w.Write([]byte("rowmill doctor was here")); err != nil {
+	if _, err := w.Write(text); err != nil {
 		return err
 	}
 	_, err = w.Commit()

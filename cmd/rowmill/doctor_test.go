@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,40 @@ func TestDoctor_SoundDeployment(t *testing.T) {
 	}
 	if code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// The nodes say how long their storage took, and leave no object behind.
+func TestDiagnose_StorageTimes(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	m := start(t, data, func(s *settings.Settings) { s.APIKey = clusterKey })
+	api, err := client.New(client.Config{Server: m.URL, Key: clusterKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	for range 2 { // the record is there the second time
+		nodes, err := api.Diagnose(t.Context())
+		if err != nil || len(nodes) != 1 || nodes[0].Facts == nil || nodes[0].Facts.Storage == nil {
+			t.Fatalf("%+v, error %v", nodes, err)
+		}
+		times := nodes[0].Facts.Storage
+		if times.ObjectBytes != timedObject {
+			t.Errorf("objects of %d bytes", times.ObjectBytes)
+		}
+		for what, all := range map[string][]float64{"commits": times.Commits, "flushes": times.Syncs, "puts": times.Puts, "gets": times.Gets} {
+			if len(all) == 0 || slices.Min(all) <= 0 {
+				t.Errorf("%s: %v", what, all)
+			}
+		}
+	}
+	left, err := m.Bucket.List(t.Context(), "probe/")
+	if err != nil || len(left) != 0 {
+		t.Errorf("objects %v are left, error %v", left, err)
+	}
+	if files, err := filepath.Glob(filepath.Join(data, ".doctor-*")); err != nil || len(files) != 0 {
+		t.Errorf("files %v are left, error %v", files, err)
 	}
 }
 

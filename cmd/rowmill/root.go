@@ -10,6 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill/cmd/rowmill/accounts"
 	"github.com/rowmill/rowmill/cmd/rowmill/backups"
+	"github.com/rowmill/rowmill/cmd/rowmill/bench"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/doctor"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
@@ -69,7 +70,7 @@ Ollama:
 	service := connect.Options{Term: term, UserAgent: "rowmill/" + buildInfo().Version}
 	root.AddCommand(
 		serveCommand(term), jobs.Command(jobs.Config{Options: service}),
-		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), accounts.Webhooks(service), nodes.Command(service), nodes.Actors(service), nodes.Models(service), doctor.Command(service), functions.Command(service),
+		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), accounts.Webhooks(service), nodes.Command(service), nodes.Actors(service), nodes.Models(service), doctor.Command(service), bench.Command(service), functions.Command(service),
 		backups.Command(service), restoreCommand(term),
 		simCommand(term), configCommand(term), storageCommand(term), versionCommand(term),
 	)

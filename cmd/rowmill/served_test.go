@@ -21,15 +21,10 @@ import (
 	"github.com/rowmill/rowmill/sim"
 )
 
-// startInvented runs a server that seems to be vLLM and serves models of which no
-// file of ours knows.
-func startInvented(t *testing.T) (address string) {
+// proxyOf starts the simulated server with models, and returns what stands before it.
+func proxyOf(t *testing.T, models ...rowmill.Model) *httputil.ReverseProxy {
 	t.Helper()
-	server, err := sim.New(sim.Config{Models: []rowmill.Model{
-		{ID: "own", Kind: rowmill.KindGeneration, ContextLength: 256},
-		{ID: "own-thoughts", Kind: rowmill.KindReasoning, ContextLength: 4096},
-		{ID: "own-vectors", Kind: rowmill.KindEmbedding, ContextLength: 64, Dimension: 48},
-	}, Profile: sim.Instant()})
+	server, err := sim.New(sim.Config{Models: models, Profile: sim.Instant()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +40,18 @@ func startInvented(t *testing.T) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := httputil.NewSingleHostReverseProxy(behind)
+	return httputil.NewSingleHostReverseProxy(behind)
+}
+
+// startInvented runs a server that seems to be vLLM and serves models of which no
+// file of ours knows.
+func startInvented(t *testing.T) (address string) {
+	t.Helper()
+	proxy := proxyOf(t,
+		rowmill.Model{ID: "own", Kind: rowmill.KindGeneration, ContextLength: 256},
+		rowmill.Model{ID: "own-thoughts", Kind: rowmill.KindReasoning, ContextLength: 4096},
+		rowmill.Model{ID: "own-vectors", Kind: rowmill.KindEmbedding, ContextLength: 64, Dimension: 48},
+	)
 	proxy.ModifyResponse = func(r *nethttp.Response) error {
 		r.Header.Del("Server")
 		if r.Request.URL.Path == "/v1/models" {

@@ -75,17 +75,7 @@ func TestOfSettings(t *testing.T) {
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	node := func(name string, members ...string) client.Diagnosis {
-		d := client.Diagnosis{ID: name, Name: name}
-		d.Facts = new(struct {
-			Version    string            `json:"version"`
-			Deployment string            `json:"deployment"`
-			Catalog    string            `json:"catalog"`
-			Members    []string          `json:"members"`
-			Settings   map[string]string `json:"settings"`
-			Findings   []client.Finding  `json:"findings"`
-		})
-		d.Facts.Members = members
-		return d
+		return client.Diagnosis{ID: name, Name: name, Facts: &client.Facts{Members: members}}
 	}
 	if found := compare([]client.Diagnosis{node("a", "a", "b"), node("b", "b", "a")}); len(found) != 0 {
 		t.Errorf("%+v", found)

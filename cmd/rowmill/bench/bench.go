@@ -1,0 +1,295 @@
+// Package bench measures a deployment from outside: what its inference servers do
+// when they are driven directly, and what Rowmill makes of the same rows. What the
+// figures mean is package verdict's.
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/bench/verdict"
+	"github.com/rowmill/rowmill/cmd/rowmill/command"
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+const (
+	promptTokens = 100 // of a row, at the most, by most vocabularies
+	fewestRows   = 20  // of a job: fewer say nothing
+)
+
+// A bench is one run of the command.
+type bench struct {
+	command.Set
+	model     string
+	length    time.Duration
+	rounds    int
+	maxRows   int
+	maxTokens int
+	keyFile   string
+
+	nonce    string // in names and prompts: no cache has seen these rows
+	measured verdict.Measured
+	servers  int      // of the model
+	reached  []string // those that were driven, node/name
+	sent     int      // rows that servers were sent directly
+}
+
+// Command returns `rowmill bench`.
+func Command(service connect.Options) *cobra.Command {
+	b := &bench{Set: command.Set{Options: service}}
+	cmd := b.Prints(&cobra.Command{
+		Use:   "bench",
+		Short: "Measure a deployment for a minute, and say what to change",
+		Long: `Measure a deployment for about a minute, and say what to change.
+
+It takes an administrator's key of the account default, and a deployment on which
+nothing else runs: it loads the servers of a model as far as they go.
+
+  1. It drives all servers of the model itself, with more and more requests in
+     flight, until more brings nothing. That is their best rate. Servers that it
+     cannot reach from here, since they listen on the loopback address of another
+     machine, it leaves alone, and then there is no ratio.
+  2. In turns with that it runs the same number of rows as a job, named "rowmill
+     bench …". Its data is deleted afterwards; its record and its usage stay.
+  3. Every node times its records and its bucket, and with the embedded store the
+     flush of its disk.
+  4. It says which part would be the first to stop the deployment from growing.
+
+Figures are medians with the least and the greatest of the rounds. Rows are short
+prompts with answers of at most --max-tokens, without log probabilities; rates of
+longer ones are others. Ctrl-C cancels the job and deletes its data.
+
+` + connect.Help,
+		Example: `  rowmill bench --model llama-3.1-8b
+  rowmill bench --length 5m --max-rows 20000 -o json > bench.json`,
+		Args: cobra.NoArgs,
+	}, func(ctx context.Context, api *client.Client, _ []string) error { return b.run(ctx, api) })
+	cmd.Flags().StringVar(&b.model, "model", "", "the model to run (default: the first that is served and generates text)")
+	cmd.Flags().DurationVar(&b.length, "length", time.Minute, "about how long to measure")
+	cmd.Flags().IntVar(&b.rounds, "rounds", 3, "how often each is measured")
+	cmd.Flags().IntVar(&b.maxRows, "max-rows", 5000, "rows of a job at the most, and of each step at the servers")
+	cmd.Flags().IntVar(&b.maxTokens, "max-tokens", 64, "tokens of an answer at the most")
+	cmd.Flags().StringVar(&b.keyFile, "engine-key-file", "", "file that holds the key of servers that ask for one")
+	b.Flags(cmd)
+	return cmd
+}
+
+// check names the flag that cannot work.
+func (b *bench) check() error {
+	switch {
+	case b.length < time.Second || b.length > time.Hour:
+		return fmt.Errorf("--length must be 1s to 1h, is %v", b.length)
+	case b.rounds < 1 || b.rounds > 100:
+		return fmt.Errorf("--rounds must be 1 to 100, is %d", b.rounds)
+	case b.maxRows < fewestRows || b.maxRows > 1_000_000:
+		return fmt.Errorf("--max-rows must be %d to 1000000, is %d", fewestRows, b.maxRows)
+	case b.maxTokens < 1 || b.maxTokens > 4096:
+		return fmt.Errorf("--max-tokens must be 1 to 4096, is %d", b.maxTokens)
+	}
+	return nil
+}
+
+func (b *bench) run(ctx context.Context, api *client.Client) error {
+	if err := b.check(); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	b.nonce, b.measured, b.reached, b.sent = strings.ToLower(rand.Text()[:8]), verdict.Measured{}, nil, 0
+	model, servers, err := b.look(ctx, api)
+	if err != nil {
+		return err
+	}
+	targets, err := b.reach(ctx, api, model, servers)
+	defer targets.close()
+	if err != nil {
+		return err
+	}
+	if err := b.timeStorage(ctx, api); err != nil {
+		return err
+	}
+	most := b.rounds * b.maxRows
+	if len(targets) == 0 {
+		most += fewestRows
+	}
+	b.announce(model, "at most", most)
+	rows := fewestRows
+	if len(targets) > 0 {
+		rate, err := b.climb(ctx, targets)
+		if err != nil {
+			return driving(ctx, err)
+		}
+		rows = b.rowsFor(rate, 2*b.rounds)
+	} else {
+		job, err := b.job(ctx, api, model, "first", rows) // how fast it is, and what servers make when they are first asked
+		if err != nil {
+			return err
+		}
+		rows = b.rowsFor(job.Rate(), b.rounds)
+	}
+	b.announce(model, "now", b.rounds*rows)
+	for round := range b.rounds {
+		if len(targets) > 0 {
+			rate, err := targets.runAll(ctx, b.prompts(fmt.Sprint("direct ", round), rows), b.best())
+			if err != nil {
+				return driving(ctx, err)
+			}
+			b.sent += rows
+			b.measured.Direct = append(b.measured.Direct, rate)
+			b.Term.Say("round %d of %d: the servers %s rows/s", round+1, b.rounds, figure(rate))
+		}
+		job, err := b.job(ctx, api, model, fmt.Sprint("round ", round+1), rows)
+		if err != nil {
+			return err
+		}
+		b.measured.Jobs = append(b.measured.Jobs, job)
+		b.Term.Say("round %d of %d: Rowmill %s rows/s", round+1, b.rounds, figure(job.Rate()))
+	}
+	return b.print(model)
+}
+
+// driving says that servers could not be driven, or why that was ended.
+func driving(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("drive the servers: %w", err)
+}
+
+// rowsFor is how many rows each of n runs gets, so that these fill what is left of
+// the time behind the climb.
+func (b *bench) rowsFor(rate float64, n int) int {
+	wanted := rate * (b.length.Seconds() * 2 / 3) / float64(n)
+	return max(fewestRows, int(math.Min(wanted, float64(b.maxRows))))
+}
+
+// announce says beforehand what jobs of so many rows use at the most.
+func (b *bench) announce(model client.Model, when string, rows int) {
+	tokens := int64(rows) * int64(promptTokens+b.maxTokens)
+	text := fmt.Sprintf("jobs on %s: %s %s rows, up to %s tokens", model.ID, when, terminal.Count(int64(rows)), terminal.Count(tokens))
+	if model.InputPrice != nil && model.OutputPrice != nil {
+		text += fmt.Sprintf(", %.4g USD by its price", (float64(promptTokens)**model.InputPrice+float64(b.maxTokens)**model.OutputPrice)*float64(rows)/1e6)
+	}
+	b.Term.Say("%s", terminal.Printable(text))
+}
+
+// look finds the model and the servers that are up for it.
+func (b *bench) look(ctx context.Context, api *client.Client) (client.Model, []client.Engine, error) {
+	models, err := api.Models(ctx)
+	if err != nil {
+		return client.Model{}, nil, fmt.Errorf("list models: %w", err)
+	}
+	generates := func(m client.Model) bool {
+		return len(m.Servers) > 0 && m.Problem == nil && (m.Kind == rowmill.KindGeneration || m.Kind == rowmill.KindReasoning)
+	}
+	i := slices.IndexFunc(models.Models, func(m client.Model) bool {
+		return generates(m) && (b.model == "" || m.ID == b.model || slices.Contains(m.Aliases, b.model))
+	})
+	if i < 0 {
+		what := "no model that generates text is served"
+		if b.model != "" {
+			what = fmt.Sprintf("no model %q that generates text is served", b.model)
+		}
+		return client.Model{}, nil, exit.With(exit.NotFound, errors.New(what+"; `rowmill models list --served` shows those there are"))
+	}
+	model := models.Models[i]
+	all, err := api.Engines(ctx)
+	if err != nil {
+		return model, nil, fmt.Errorf("list engines: %w", err)
+	}
+	nodes := map[string]bool{}
+	var servers []client.Engine
+	for _, e := range all.Engines {
+		b.measured.Strangers += e.InFlight
+		if e.State != "up" || nameAt(e, model.ID) == "" {
+			continue
+		}
+		servers = append(servers, e)
+		nodes[e.Node] = true
+		b.measured.Simulated = b.measured.Simulated || e.Simulated
+		if e.Kind != nil && !slices.Contains(b.measured.Kinds, *e.Kind) {
+			b.measured.Kinds = append(b.measured.Kinds, *e.Kind)
+		}
+	}
+	if len(servers) == 0 {
+		return model, nil, exit.With(exit.NotFound, fmt.Errorf("no server of %s is up; `rowmill doctor` says why", model.ID))
+	}
+	b.servers, b.measured.Nodes = len(servers), len(nodes)
+	return model, servers, nil
+}
+
+// nameAt is what a server calls a model; empty where it does not serve it.
+func nameAt(e client.Engine, model string) string {
+	for _, m := range e.Models {
+		if m.ID == model {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+// timeStorage has the nodes time their storage.
+func (b *bench) timeStorage(ctx context.Context, api *client.Client) error {
+	found, err := api.Diagnose(ctx)
+	if err != nil {
+		return fmt.Errorf("have the nodes time their storage: %w", err)
+	}
+	for _, n := range found {
+		s := verdict.Storage{Node: n.Name}
+		if n.Facts != nil {
+			if interval, err := time.ParseDuration(n.Facts.Settings["jobs.part_interval"]); err == nil {
+				b.measured.Interval = max(b.measured.Interval, interval)
+			}
+			if t := n.Facts.Storage; t != nil {
+				s.Commits, s.Syncs, s.Puts, s.Gets, s.ObjectBytes = t.Commits, t.Syncs, t.Puts, t.Gets, t.ObjectBytes
+				b.measured.Embedded = b.measured.Embedded || len(t.Syncs) > 0
+			}
+		}
+		b.measured.Storage = append(b.measured.Storage, s)
+	}
+	return nil
+}
+
+// engineKey is the key of the servers; empty for none.
+func (b *bench) engineKey() (string, error) {
+	if b.keyFile == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(b.keyFile)
+	if err != nil {
+		return "", exit.With(exit.Usage, fmt.Errorf("read the key of the servers: %w", err))
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// prompts are rows that no cache has seen, each of some 50 words.
+func (b *bench) prompts(run string, n int) []string {
+	const filler = "The mill grinds what the carts bring, sack by sack, and the miller writes down who brought it, how much it weighed and when it is to be fetched. Say in a few sentences what happens on a day without wind, and who waits for whom."
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s, %s, row %d. %s", b.nonce, run, i, filler)
+	}
+	return all
+}
+
+// best is the number in flight at each server that was best.
+func (b *bench) best() int {
+	best := verdict.Step{InFlight: 1}
+	for _, s := range b.measured.Steps {
+		if s.Rows > best.Rows {
+			best = s
+		}
+	}
+	return best.InFlight
+}

@@ -1,0 +1,246 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/openai"
+)
+
+// The climb to a server's best number in flight. It ends where doubling has brought
+// less than climbGain climbFlat times, so that no single slow step ends it, where a
+// third of the time is over, or at mostInFlight, the most that vLLM runs at once by
+// default.
+const (
+	firstInFlight = 8
+	mostInFlight  = 1024
+	climbGain     = 1.05
+	climbFlat     = 2
+	climbWaves    = 3 // requests of a step, in times of those in flight
+)
+
+// targets are all servers of a model, driven together. The requests are those that
+// Rowmill itself makes.
+type targets []target
+
+type target struct {
+	name   string
+	engine engine.Engine
+	call   engine.Call
+}
+
+func (t targets) close() {
+	for _, one := range t {
+		one.engine.Close()
+	}
+}
+
+// sampling is what both contenders ask for.
+func (b *bench) sampling() map[string]any {
+	return map[string]any{"max_tokens": b.maxTokens, "temperature": 0.7}
+}
+
+// reach returns the servers, ready to be driven; none where one of them cannot be
+// reached from here, which is then in b.measured.
+func (b *bench) reach(ctx context.Context, api *client.Client, model client.Model, servers []client.Engine) (targets, error) {
+	key, err := b.engineKey()
+	if err != nil {
+		return nil, err
+	}
+	here, err := machinesHere(ctx, api)
+	if err != nil {
+		return nil, err
+	}
+	var all targets
+	for _, e := range servers {
+		one, err := b.target(ctx, model, e, here[e.Node], key)
+		if err != nil {
+			all.close()
+			b.measured.Unreached = fmt.Sprintf("%s of node %s: %v", e.Name, e.Node, err)
+			return nil, context.Cause(ctx)
+		}
+		all = append(all, one)
+		b.reached = append(b.reached, e.Node+"/"+e.Name)
+	}
+	return all, nil
+}
+
+func (b *bench) target(ctx context.Context, model client.Model, e client.Engine, here bool, key string) (target, error) {
+	if e.URL == nil {
+		return target{}, errors.New("its node has not said where it is")
+	}
+	if loops(*e.URL) && !here {
+		return target{}, fmt.Errorf("it listens at %s, on the loopback address of another machine", *e.URL)
+	}
+	name := nameAt(e, model.ID)
+	server, err := openai.New(openai.Config{Name: e.Name, BaseURL: *e.URL, APIKey: key, ModelMap: map[string]string{model.ID: name}})
+	if err != nil {
+		return target{}, err
+	}
+	if _, err := server.Probe(ctx); err != nil {
+		server.Close()
+		return target{}, fmt.Errorf("it does not answer here, at %s: %w; where it asks for a key, give --engine-key-file", *e.URL, err)
+	}
+	call, err := server.Prepare(engine.Params{
+		Model:    rowmill.Model{ID: model.ID, Kind: model.Kind, ContextLength: model.ContextLength, EngineNames: []string{name}},
+		Sampling: b.sampling(), MaxTokens: b.maxTokens, ContextLen: model.ContextLength,
+	})
+	if err != nil {
+		server.Close()
+		return target{}, err
+	}
+	return target{name: e.Name, engine: server, call: call}, nil
+}
+
+// machinesHere says which nodes, by name, run on this machine: where the service is
+// asked by a loopback address, the one that answers and those that call themselves
+// by one.
+func machinesHere(ctx context.Context, api *client.Client) (map[string]bool, error) {
+	here := map[string]bool{}
+	if !loops(api.Server()) {
+		return here, nil
+	}
+	found, err := api.Nodes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	for _, n := range found.Nodes {
+		here[n.Name] = n.Self || loops(n.URL)
+	}
+	return here, nil
+}
+
+// loops reports whether a URL leads to a loopback address.
+func loops(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// climb finds the best number in flight and returns the rate there.
+func (b *bench) climb(ctx context.Context, t targets) (float64, error) {
+	begun := time.Now()
+	// What a server makes when it is first asked is nobody's rate.
+	if _, err := t.runAll(ctx, b.prompts("first", firstInFlight*len(t)), firstInFlight); err != nil {
+		return 0, err
+	}
+	b.sent += firstInFlight * len(t)
+	best, flat := 0.0, 0
+	for n := firstInFlight; n <= mostInFlight; n *= 2 {
+		step, sent, err := t.step(ctx, b.prompts(fmt.Sprint("step ", n), max(b.maxRows, climbWaves*n*len(t))), n, b.length/40)
+		b.sent += sent
+		var refused *engine.Error
+		if errors.As(err, &refused) && refused.Overloaded && best > 0 {
+			b.Term.Say("%d in flight at each server is too much for one: %s", n, terminal.Printable(err.Error()))
+			return best, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		b.measured.Steps = append(b.measured.Steps, stepOf(n, step))
+		b.Term.Say("%d in flight at each server: %s rows/s", n, figure(step))
+		if flat++; step > climbGain*best {
+			flat = 0
+		}
+		best = max(best, step)
+		if flat == climbFlat {
+			break
+		}
+		if time.Since(begun) > b.length/3 || 2*n > mostInFlight {
+			b.measured.Rising = flat == 0
+			break
+		}
+	}
+	return best, nil
+}
+
+// runAll runs all rows with so many in flight at each server and returns the rate, in
+// rows per second, from the first request to the last answer.
+func (t targets) runAll(ctx context.Context, rows []string, inFlight int) (float64, error) {
+	begun := time.Now()
+	if _, err := t.drive(ctx, rows, inFlight, func(int) bool { return false }, func() {}); err != nil {
+		return 0, err
+	}
+	return float64(len(rows)) / time.Since(begun).Seconds(), nil
+}
+
+// step runs rows for at least so long, and climbWaves times as many as are in flight,
+// and returns the rate while all were in flight: from when as many are answered as
+// there are at once, until the last was sent.
+func (t targets) step(ctx context.Context, rows []string, inFlight int, least time.Duration) (rate float64, sent int, err error) {
+	begun := time.Now()
+	var mu sync.Mutex
+	var answers []time.Time
+	var last time.Time
+	sent, err = t.drive(ctx, rows, inFlight, func(next int) bool {
+		over := next >= climbWaves*inFlight*len(t) && time.Since(begun) > least
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			last = time.Now()
+		}
+		return over
+	}, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		answers = append(answers, time.Now())
+	})
+	if err != nil {
+		return 0, sent, err
+	}
+	slices.SortFunc(answers, time.Time.Compare)
+	first := answers[min(inFlight*len(t), len(answers))-1]
+	steady := 0
+	for _, at := range answers {
+		if at.After(first) && !at.After(last) {
+			steady++
+		}
+	}
+	if span := last.Sub(first); steady > 0 && span > 0 {
+		return float64(steady) / span.Seconds(), sent, nil
+	}
+	return float64(len(answers)) / answers[len(answers)-1].Sub(begun).Seconds(), sent, nil
+}
+
+// drive sends rows in order, each to a server that has fewer than inFlight, until
+// over says so or there is none left. It returns how many it sent. A row that a
+// server refuses ends it: what is measured then would be errors.
+func (t targets) drive(ctx context.Context, rows []string, inFlight int, over func(next int) bool, answered func()) (int, error) {
+	group, ctx := errgroup.WithContext(ctx)
+	var next, sent atomic.Int64
+	for _, one := range t {
+		for range inFlight {
+			group.Go(func() error {
+				for {
+					i := int(next.Add(1) - 1)
+					if i >= len(rows) || over(i) {
+						return nil
+					}
+					if _, err := one.call.Generate(ctx, engine.Row{Text: []byte(rows[i])}); err != nil {
+						return fmt.Errorf("%s: %w", one.name, err)
+					}
+					sent.Add(1)
+					answered()
+				}
+			})
+		}
+	}
+	err := group.Wait()
+	return int(sent.Load()), err
+}

@@ -1,0 +1,169 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/bench/verdict"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+const (
+	lookEvery    = 250 * time.Millisecond
+	tidyTimeout  = 30 * time.Second // a job that was cancelled is over within seconds
+	jobPatience  = 5 * time.Minute  // beyond --length, for one that waits behind others
+	jobPriority  = 1                // what is urgent goes first
+	jobDescribed = "made by rowmill bench to measure this deployment; it deletes its data"
+)
+
+func stepOf(inFlight int, rows float64) verdict.Step {
+	return verdict.Step{InFlight: inFlight, Rows: rows}
+}
+
+// job runs rows as a job and takes its data away, also when it is interrupted.
+func (b *bench) job(ctx context.Context, api *client.Client, model client.Model, run string, n int) (verdict.Job, error) {
+	if err := ctx.Err(); err != nil {
+		return verdict.Job{}, context.Cause(ctx)
+	}
+	rows := b.prompts(run, n)
+	sampling := b.sampling()
+	sampling["logprobs"] = false
+	// The submission is not broken off: its answer says which job is to be cancelled.
+	submitting, done := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
+	defer done()
+	made, err := api.Submit(submitting, client.Submission{
+		Rows: func(yield func(string, error) bool) {
+			for _, row := range rows {
+				if !yield(row, nil) {
+					return
+				}
+			}
+		},
+		Model: model.ID, Sampling: sampling, Priority: jobPriority,
+		Name: fmt.Sprintf("rowmill bench %s, %s", b.nonce, run), Description: jobDescribed,
+	})
+	if err != nil {
+		return verdict.Job{}, b.refused(err, n)
+	}
+	within := b.length + jobPatience
+	waiting, stop := context.WithTimeoutCause(ctx, within, exit.With(exit.Timeout, fmt.Errorf("%s is not over after %v: `rowmill actors --job` says what it waits for", made.JobID, within)))
+	defer stop()
+	job, seen, err := b.follow(waiting, api, made.JobID, n)
+	if err == nil && job.Status == rowmill.StatusSucceeded {
+		seen.Bytes, err = api.Stream(ctx, made.JobID, client.Results{Format: "parquet"}, io.Discard)
+	}
+	if tidied := b.tidy(ctx, api, made.JobID); tidied != nil {
+		b.Term.Say("the data of %s is not deleted: %s", made.JobID, terminal.Printable(tidied.Error()))
+	}
+	if err != nil {
+		return seen, err
+	}
+	if job.Status != rowmill.StatusSucceeded {
+		why := job.Message
+		if job.FailureReason != nil {
+			why = job.FailureReason.Message
+			if code := job.FailureReason.Code; code == rowmill.CodeRowQuota || code == rowmill.CodeTokenQuota || code == rowmill.CodeCostQuota {
+				return seen, b.bounded(why, n)
+			}
+		}
+		seen.Spoiled = fmt.Sprintf("%s is %s: %s", job.ID, job.Status, why)
+	}
+	return seen, nil
+}
+
+// refused says how to go on where a quota forbids the job.
+func (b *bench) refused(err error, n int) error {
+	var refusal *client.APIError
+	if errors.As(err, &refusal) {
+		switch refusal.Code {
+		case rowmill.CodeRowQuota, rowmill.CodeTokenQuota, rowmill.CodeCostQuota:
+			return b.bounded(refusal.Message, n)
+		}
+	}
+	return fmt.Errorf("submit the job: %w", err)
+}
+
+func (b *bench) bounded(why string, n int) error {
+	return exit.With(exit.Failure, fmt.Errorf("a quota forbids the job of %d rows: %s; give a smaller --max-rows or --max-tokens, or raise the quota (`rowmill quotas set`)", n, why))
+}
+
+// follow waits for the end of a job and looks at its servers meanwhile.
+func (b *bench) follow(ctx context.Context, api *client.Client, id string, n int) (client.Job, verdict.Job, error) {
+	seen := verdict.Job{Rows: n}
+	var job client.Job
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return job, seen, context.Cause(ctx)
+		case <-tick.C:
+		}
+		var all client.Engines
+		var looked, listed error
+		var both sync.WaitGroup
+		both.Go(func() { job, looked = api.Job(ctx, id) })
+		both.Go(func() { all, listed = api.Engines(ctx) })
+		both.Wait()
+		if err := errors.Join(looked, listed); err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			return job, seen, fmt.Errorf("follow %s: %w", id, err)
+		}
+		inFlight := 0
+		for _, e := range all.Engines {
+			if nameAt(e, job.Model) != "" {
+				inFlight, seen.Window = inFlight+e.InFlight, max(seen.Window, e.Window)
+			}
+		}
+		seen.InFlight = max(seen.InFlight, inFlight)
+		if !job.Status.Terminal() {
+			continue
+		}
+		if job.Started != nil && job.Completed != nil {
+			seen.Waited, seen.Seconds = job.Started.Sub(job.Created).Seconds(), job.Completed.Sub(*job.Started).Seconds()
+		}
+		seen.Failed = job.FailedRows
+		for _, tokens := range []*int64{job.InputTokens, job.OutputTokens} {
+			if tokens != nil {
+				seen.Tokens += *tokens
+			}
+		}
+		return job, seen, nil
+	}
+}
+
+// tidy cancels a job that is not over and deletes its data, also after the command
+// was interrupted.
+func (b *bench) tidy(ctx context.Context, api *client.Client, id string) error {
+	interrupted := ctx.Err() != nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
+	defer cancel()
+	if _, err := api.Cancel(ctx, id); err != nil { // harmless where it is over
+		return err
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		err := api.DeleteData(ctx, id)
+		if err == nil && interrupted {
+			b.Term.Say("interrupted: %s is cancelled and its data deleted", id)
+		}
+		if !errors.Is(err, rowmill.ErrConflict) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/bench/verdict"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// A report is what -o json prints.
+type report struct {
+	Model     string   `json:"model"`
+	Simulated bool     `json:"simulated"`
+	Servers   int      `json:"servers"`
+	Nodes     int      `json:"nodes"`
+	Driven    []string `json:"driven_directly"` // node/engine
+	Sent      int      `json:"rows_sent_directly"`
+	verdict.Verdict
+	Steps   []verdict.Step `json:"steps"`
+	Jobs    []verdict.Job  `json:"jobs"`
+	Storage []times        `json:"storage"`
+}
+
+// times are those of a node, in seconds.
+type times struct {
+	Node   string         `json:"node"`
+	Commit verdict.Spread `json:"commit_seconds"`
+	Sync   verdict.Spread `json:"sync_seconds"`
+	Put    verdict.Spread `json:"put_seconds"`
+	Get    verdict.Spread `json:"get_seconds"`
+	Bytes  int            `json:"object_bytes"`
+}
+
+func (b *bench) print(model client.Model) error {
+	r := report{
+		Model: model.ID, Simulated: b.measured.Simulated, Servers: b.servers, Nodes: b.measured.Nodes,
+		Driven: append([]string{}, b.reached...), Sent: b.sent, Verdict: verdict.Of(b.measured),
+		Steps: append([]verdict.Step{}, b.measured.Steps...), Jobs: b.measured.Jobs,
+	}
+	for _, s := range b.measured.Storage {
+		r.Storage = append(r.Storage, times{s.Node, verdict.Over(s.Commits), verdict.Over(s.Syncs), verdict.Over(s.Puts), verdict.Over(s.Gets), s.ObjectBytes})
+	}
+	return b.Print(r, r.text)
+}
+
+// figure writes a rate, a ratio or a time with three digits.
+func figure(f float64) string {
+	if f >= 1000 {
+		return terminal.Count(int64(f))
+	}
+	return strconv.FormatFloat(f, 'g', 3, 64)
+}
+
+func millis(seconds float64) string { return figure(1000 * seconds) }
+
+// text writes a report for a person.
+func (r report) text(w io.Writer) error {
+	made := ""
+	if r.Simulated {
+		made = ", SIMULATED"
+	}
+	if _, err := fmt.Fprintf(w, "%s; servers: %d, nodes that have them: %d%s. Medians (least–greatest, n repetitions).\n\n", terminal.Printable(r.Model), r.Servers, r.Nodes, made); err != nil {
+		return err
+	}
+	err := terminal.Table(w, func(row terminal.Row) {
+		row("servers, driven directly", r.Engines.Text(figure), "rows/s")
+		row("Rowmill, the same rows", r.Rowmill.Text(figure), "rows/s")
+		row("Rowmill ÷ servers", r.Ratio.Text(figure), "")
+		for _, s := range r.Storage {
+			row(s.Node+": commit of a record", s.Commit.Text(millis), "ms")
+			if s.Sync.N > 0 {
+				row(s.Node+": flush of 4 KiB beside it", s.Sync.Text(millis), "ms")
+			}
+			object := fmt.Sprintf(" an object of %d KiB", s.Bytes>>10)
+			row(s.Node+": put"+object, s.Put.Text(millis), "ms")
+			row(s.Node+": get"+object, s.Get.Text(millis), "ms")
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, "\n"); err != nil {
+		return err
+	}
+	err = terminal.Table(w, func(row terminal.Row) {
+		row("PART", "BEARS, ROWS/S", "NODES LIKE THESE", "BY")
+		for _, p := range r.Parts {
+			nodes := ""
+			if p.Nodes > 0 {
+				nodes = terminal.Count(int64(p.Nodes))
+			}
+			row(terminal.Dashed(p.Name, terminal.Count(int64(p.Rows)), nodes, p.Basis)...)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	var lines strings.Builder
+	for _, f := range r.Findings {
+		fmt.Fprintf(&lines, "\n%-4s %s", f.Level, terminal.Printable(f.Text))
+		if f.Remedy != "" {
+			fmt.Fprintf(&lines, "\n     → %s", terminal.Printable(f.Remedy))
+		}
+	}
+	_, err = io.WriteString(w, lines.String()+"\n")
+	return err
+}

@@ -1,0 +1,68 @@
+package verdict
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// A Spread is the median of repetitions, with the least and the greatest.
+type Spread struct {
+	Median float64 `json:"median"`
+	Least  float64 `json:"min"`
+	Most   float64 `json:"max"`
+	N      int     `json:"n"` // repetitions; 0: there is no figure
+}
+
+// Over is the Spread of values, in any order.
+func Over(values []float64) Spread {
+	if len(values) == 0 {
+		return Spread{}
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	median := sorted[middle]
+	if len(sorted)%2 == 0 {
+		median = (sorted[middle-1] + median) / 2
+	}
+	return Spread{Median: median, Least: sorted[0], Most: sorted[len(sorted)-1], N: len(sorted)}
+}
+
+// Text writes the figures by how one is written.
+func (s Spread) Text(one func(float64) string) string {
+	if s.N == 0 {
+		return "not measured"
+	}
+	return fmt.Sprintf("%s (%s–%s, n=%d)", one(s.Median), one(s.Least), one(s.Most), s.N)
+}
+
+// MarshalJSON is null where there is no figure.
+func (s Spread) MarshalJSON() ([]byte, error) {
+	if s.N == 0 {
+		return []byte("null"), nil
+	}
+	type plain Spread
+	return json.Marshal(plain(s))
+}
+
+// ratios divides what was measured in the same rounds.
+func ratios(of, by []float64) []float64 {
+	var all []float64
+	for i := range min(len(of), len(by)) {
+		if by[i] > 0 {
+			all = append(all, of[i]/by[i])
+		}
+	}
+	return all
+}
+
+// least is the Part that bears fewest rows per second.
+func least(parts []Part) (first Part, found bool) {
+	for _, p := range parts {
+		if p.Rows > 0 && (!found || cmp.Less(p.Rows, first.Rows)) {
+			first, found = p, true
+		}
+	}
+	return first, found
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+)
+
+// How storage is timed. An object has the size of the part of a few thousand rows.
+// What is timed may take half of what trying may, so that the other half is left for
+// taking the object away.
+const (
+	timedCommits  = 9
+	timedObjects  = 5
+	timedObject   = 1 << 20 // bytes
+	timedSync     = 4 << 10 // bytes
+	timingTimeout = tryTimeout / 2
+)
+
+// timeRecords times commits of a small record, which stays as the node's own, and
+// where the node keeps the records itself what the disk takes to flush.
+func (x *examination) timeRecords(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, timingTimeout)
+	defer cancel()
+	x.times.Commits = x.timed("records", timedCommits, func() error { return x.commit(ctx) })
+	if !x.Settings.Store.Embedded() {
+		return
+	}
+	file, err := os.CreateTemp(x.Settings.Data, ".doctor-*")
+	if err != nil {
+		x.Logger.Warn("flushes of the disk cannot be timed", "err", err)
+		return
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+	page := make([]byte, timedSync)
+	x.times.Syncs = x.timed("disk", timedCommits, func() error {
+		if _, err := file.Write(page); err != nil {
+			return err
+		}
+		return errors.Join(file.Sync(), ctx.Err())
+	})
+}
+
+// commit writes the record that commits are timed by. Where another who examines the
+// node at the same time writes it first, the attempt fails.
+func (x *examination) commit(ctx context.Context) error {
+	name := "probe/" + x.nodeName()
+	if x.written == 0 {
+		_, version, err := x.Store.GetValue(ctx, name)
+		if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
+			return err
+		}
+		x.written = version
+	}
+	doc, err := json.Marshal(map[string]time.Time{"at": x.now().UTC()})
+	if err != nil {
+		return err
+	}
+	version, err := x.Store.PutValue(ctx, name, doc, x.written)
+	x.written = version
+	return err
+}
+
+// timeBucket times writing and reading an object, which stays.
+func (x *examination) timeBucket(ctx context.Context, key string) {
+	ctx, cancel := context.WithTimeout(ctx, timingTimeout)
+	defer cancel()
+	text := make([]byte, timedObject)
+	random := rand.NewChaCha8([32]byte{})
+	_, _ = random.Read(text) // never fails; storage that packs gains nothing
+	x.times.ObjectBytes = len(text)
+	x.times.Puts = x.timed("bucket", timedObjects, func() error { return putProbe(ctx, x.Bucket, key, text) })
+	if len(x.times.Puts) > 0 {
+		x.times.Gets = x.timed("bucket", timedObjects, func() error { return getProbe(ctx, x.Bucket, key) })
+	}
+}
+
+func getProbe(ctx context.Context, bucket blob.Bucket, key string) error {
+	object, err := bucket.Open(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer object.Close()
+	n, err := io.Copy(io.Discard, blob.NewReader(object))
+	if err == nil && n != timedObject {
+		err = fmt.Errorf("%d bytes were read of %d", n, timedObject)
+	}
+	return err
+}
+
+// timed says in seconds how long each of n tries took, as far as they went well.
+func (x *examination) timed(what string, n int, try func() error) []float64 {
+	var times []float64
+	for range n {
+		begun := time.Now()
+		if err := try(); err != nil {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				x.Logger.Warn("storage cannot be timed", "what", what, "err", err)
+			}
+			break
+		}
+		times = append(times, time.Since(begun).Seconds())
+	}
+	return times
+}
