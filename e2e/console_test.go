@@ -1,14 +1,16 @@
 package e2e
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"testing"
 )
 
-// TestConsole drives the web console in a real browser: every page in both schemes
-// and widths, a job from its submission to its end, rows that would do harm, readers,
-// and a key that is revoked.
+// TestConsole drives the web console in a real browser: every page in every state, a
+// job from its submission to its end, rows that would do harm, readers, a key that is
+// revoked, a node that is killed, a session that has expired.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("../console/web/node_modules/playwright-core"); err != nil {
@@ -18,6 +20,24 @@ func TestConsole(t *testing.T) {
 		unable(t, "there is no browser (Debian's chromium): %v", err)
 	}
 	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "1ms"))
+	n.stays = true
 	n.start(t)
-	runClient(t, "CONSOLE_BROWSER=required", "node", "../console/web/test/browser.mjs", n.base, apiKey, t.TempDir())
+	runClient(t, "CONSOLE_BROWSER=required", "CONSOLE_CONTROL="+control(t, n), "node", "../console/web/test/browser.mjs", n.base, apiKey, t.TempDir())
+}
+
+// control lets a client kill a node (POST /kill) and start it again, with another
+// clock if it likes (POST /start?clock=13h). It returns where.
+func control(t *testing.T, n *node) string {
+	mux := http.NewServeMux()
+	settings := n.extra
+	mux.HandleFunc("POST /kill", func(http.ResponseWriter, *http.Request) { n.kill() })
+	mux.HandleFunc("POST /start", func(_ http.ResponseWriter, r *http.Request) {
+		if ahead := r.FormValue("clock"); ahead != "" {
+			n.extra = settings + "clock_offset: " + ahead + "\n"
+		}
+		n.start(t)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
 }

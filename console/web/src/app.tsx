@@ -5,6 +5,7 @@ import { onSignedOut } from './api/client'
 import { useCan, useMe } from './api/hooks'
 import { LiveProvider } from './live'
 import { Login } from './pages/login'
+import { Boundary } from './parts/boundary'
 import { Problem, Waiting } from './parts/load'
 import { Shell } from './shell'
 
@@ -49,38 +50,41 @@ export function App() {
 function SignedIn() {
   const me = useMe()
   const can = useCan()
+  const [path] = useLocation()
   if (me.isPending) return <Waiting />
   if (!me.data) return me.error.status === 401 ? <Waiting /> : <Problem error={me.error} again={() => void me.refetch()} />
   return (
     <LiveProvider>
       <Shell>
-        <Suspense fallback={<Waiting />}>
-          <Switch>
-            <Route path="/" component={Overview} />
-            <Route path="/jobs" component={Jobs} />
-            {can.act && <Route path="/jobs/new" component={NewJob} />}
-            <Route path="/jobs/:id" component={JobPage} />
-            <Route path="/jobs/:id/rows" component={Rows} />
-            <Route path="/functions" component={Functions} />
-            {can.administer && <Route path="/functions/new" component={Publish} />}
-            <Route path="/functions/:name" component={FunctionPage} />
-            {can.administer && <Route path="/functions/:name/edit" component={Publish} />}
-            <Route path="/files" component={Files} />
-            <Route path="/batches" component={Batches} />
-            <Route path="/usage" component={Usage} />
-            <Route path="/quotas" component={Quotas} />
-            {can.administer && <Route path="/keys" component={Keys} />}
-            {can.administer && <Route path="/webhooks" component={Webhooks} />}
-            {can.administer && <Route path="/webhooks/:id" component={WebhookPage} />}
-            {can.administer && <Route path="/settings" component={Settings} />}
-            {can.administer && <Route path="/audit" component={Audit} />}
-            {can.operate && <Route path="/engines" component={Engines} />}
-            {can.operate && <Route path="/nodes" component={Nodes} />}
-            {can.operate && <Route path="/actors" component={Actors} />}
-            <Route path="/about" component={About} />
-            <Route component={Nowhere} />
-          </Switch>
-        </Suspense>
+        <Boundary path={path}>
+          <Suspense fallback={<Waiting />}>
+            <Switch>
+              <Route path="/" component={Overview} />
+              <Route path="/jobs" component={Jobs} />
+              {can.act && <Route path="/jobs/new" component={NewJob} />}
+              <Route path="/jobs/:id" component={JobPage} />
+              <Route path="/jobs/:id/rows" component={Rows} />
+              <Route path="/functions" component={Functions} />
+              {can.administer && <Route path="/functions/new" component={Publish} />}
+              <Route path="/functions/:name" component={FunctionPage} />
+              {can.administer && <Route path="/functions/:name/edit" component={Publish} />}
+              <Route path="/files" component={Files} />
+              <Route path="/batches" component={Batches} />
+              <Route path="/usage" component={Usage} />
+              <Route path="/quotas" component={Quotas} />
+              {can.administer && <Route path="/keys" component={Keys} />}
+              {can.administer && <Route path="/webhooks" component={Webhooks} />}
+              {can.administer && <Route path="/webhooks/:id" component={WebhookPage} />}
+              <Route path="/settings" component={Settings} />
+              {can.administer && <Route path="/audit" component={Audit} />}
+              {can.operate && <Route path="/engines" component={Engines} />}
+              {can.operate && <Route path="/nodes" component={Nodes} />}
+              {can.operate && <Route path="/actors" component={Actors} />}
+              <Route path="/about" component={About} />
+              <Route component={Nowhere} />
+            </Switch>
+          </Suspense>
+        </Boundary>
       </Shell>
     </LiveProvider>
   )

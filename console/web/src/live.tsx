@@ -2,8 +2,8 @@ import { createContext, useContext, useEffect, useState, type ReactNode } from '
 import { useDocumentVisibility, useLocalStorage } from '@mantine/hooks'
 import { useQueryClient, type InfiniteData, type QueryClient } from '@tanstack/react-query'
 import { useRoute } from 'wouter'
-import { apiURL, signOut } from './api/client'
-import { refresh } from './api/hooks'
+import { apiURL, shareFor, signOut } from './api/client'
+import { poll, refresh } from './api/hooks'
 import type { Job, JobPage } from './api/types'
 
 // on: events come. polling: the stream is away, so pages ask every 5 s.
@@ -36,10 +36,15 @@ export function LiveProvider({ children }: { children: ReactNode }) {
   useEffect(() => {
     if (!active) return
     const stream = new EventSource(apiURL(`/v1/events?topics=jobs${job ? `,job:${job}` : ''}`))
-    const lists = debounced(() => void refresh(client, '/v1/list-jobs'), 1_000)
+    const paths = new Set<string>()
+    const read = debounced(() => {
+      void refresh(client, ...paths)
+      paths.clear()
+    }, shareFor) // what is told then is no older than the event
     const counts = debounced(() => void refresh(client, '/v1/jobs/counts'), 2_500) // a node counts every 2 s
-    const moved = () => {
-      lists.run()
+    const moved = (path: string) => {
+      paths.add(path)
+      read.run()
       counts.run()
     }
     let again: ReturnType<typeof setTimeout> | undefined
@@ -53,7 +58,7 @@ export function LiveProvider({ children }: { children: ReactNode }) {
     }
     return () => {
       stream.close()
-      lists.stop()
+      read.stop()
       counts.stop()
       clearTimeout(again)
       setOpen(false)
@@ -62,34 +67,33 @@ export function LiveProvider({ children }: { children: ReactNode }) {
 
   useEffect(() => {
     if (!active || open) return
-    const ask = setInterval(() => void refresh(client, '/v1/list-jobs', '/v1/jobs/', '/v1/nodes'), pollEvery)
+    const ask = setInterval(() => void poll(client, '/v1/list-jobs', '/v1/jobs/', '/v1/nodes'), pollEvery)
     return () => clearInterval(ask)
   }, [active, open, client])
 
   return <Context.Provider value={{ state: active ? (open ? 'on' : 'polling') : 'off', wanted, want }}>{children}</Context.Provider>
 }
 
-// take puts a job into every answer that holds it. Lists are read again where
-// it is new to them, or where its status may move it.
-function take(client: QueryClient, job: Job, readLists: () => void) {
+// take puts a job into every answer that holds it. What else is known of it is read
+// again where its status has changed, and lists where that may move it or it is new
+// to them.
+function take(client: QueryClient, job: Job, read: (path: string) => void) {
   const path = `/v1/jobs/${job.job_id}`
   const before = client.getQueryData<{ job: Job }>([path])?.job
   if (before) client.setQueryData([path], { job })
-  if (before && before.status !== job.status) void refresh(client, `${path}/`)
+  if (before && before.status !== job.status) read(`${path}/`)
   let known = false
-  client.setQueriesData<InfiniteData<JobPage>>({ predicate: (q) => String(q.queryKey[0]).startsWith('/v1/list-jobs') }, (list) => {
-    if (!list?.pages) return list
-    return {
-      ...list,
-      pages: list.pages.map((page) => {
-        const at = page.jobs.findIndex((j) => j.job_id === job.job_id)
-        if (at < 0) return page
-        known ||= page.jobs[at]!.status === job.status
-        return { ...page, jobs: page.jobs.with(at, job) }
-      }),
-    }
+  const put = <P extends JobPage>(page: P): P => {
+    const at = page.jobs.findIndex((j) => j.job_id === job.job_id)
+    if (at < 0) return page
+    known ||= page.jobs[at]!.status === job.status
+    return { ...page, jobs: page.jobs.with(at, job) }
+  }
+  client.setQueriesData<InfiniteData<JobPage> | JobPage>({ predicate: (q) => String(q.queryKey[0]).startsWith('/v1/list-jobs') }, (list) => {
+    if (!list) return list
+    return 'pages' in list ? { ...list, pages: list.pages.map(put) } : put(list)
   })
-  if (!known) readLists()
+  if (!known) read('/v1/list-jobs')
 }
 
 function debounced(f: () => void, ms: number) {

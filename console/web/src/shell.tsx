@@ -71,7 +71,7 @@ function Navigation() {
       { to: '/quotas', name: 'Quotas' },
       can.administer && { to: '/keys', name: 'API keys' },
       can.administer && webhooks.isSuccess && { to: '/webhooks', name: 'Webhooks' },
-      can.administer && { to: '/settings', name: 'Settings' },
+      { to: '/settings', name: 'Settings' },
       can.administer && { to: '/audit', name: 'Audit' },
       { to: '/about', name: 'About' },
     ]],
@@ -118,7 +118,7 @@ function Account() {
         aria-label="Theme"
         value={colorScheme}
         onChange={(e) => setColorScheme(e.currentTarget.value as MantineColorScheme)}
-        data={[{ value: 'auto', label: 'Theme of the system' }, { value: 'light', label: 'Light' }, { value: 'dark', label: 'Dark' }]}
+        data={[{ value: 'auto', label: 'System' }, { value: 'light', label: 'Light' }, { value: 'dark', label: 'Dark' }]}
       />
       <Button size="xs" variant="default" onClick={() => logOut.mutate()} loading={logOut.isPending}>
         Log out

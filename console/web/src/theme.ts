@@ -18,10 +18,12 @@ export const theme = createTheme({
   },
 })
 
-// Mantine's own greys are too pale for small text.
+// Mantine's own greys are too pale for small text, and so is what it makes of a
+// button under the pointer.
 export const variables: CSSVariablesResolver = () => ({
   variables: {},
   light: {
+    '--mantine-color-cyan-filled-hover': '#095d6d',
     '--mantine-color-dimmed': '#535c66',
     '--mantine-color-placeholder': '#626b75',
     '--mantine-color-error': '#c92a2a',
@@ -35,6 +37,7 @@ export const variables: CSSVariablesResolver = () => ({
     '--quiet': '#535c66',
   },
   dark: {
+    '--mantine-color-cyan-filled-hover': '#095d6d',
     '--mantine-color-dimmed': '#a6b0ba',
     '--mantine-color-placeholder': '#98a2ad',
     '--mantine-color-body': '#14181c',

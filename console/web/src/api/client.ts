@@ -26,6 +26,13 @@ export const onSignedOut = (f: () => void) => {
 
 export const signOut = () => signedOut.dispatchEvent(new Event('out'))
 
+// shareFor is how old an answer may be that the node has told somebody else: many
+// pages that are open cost it no more than one. What this page has changed itself is
+// read anew.
+export const shareFor = 1_000
+
+let changed = 0
+
 type Options = { method?: string; body?: unknown; headers?: Record<string, string>; signal?: AbortSignal }
 
 export async function request(path: string, options: Options = {}): Promise<Response> {
@@ -43,6 +50,7 @@ export async function request(path: string, options: Options = {}): Promise<Resp
     if (options.signal?.aborted) throw e
     throw new ApiError(0, 'The node cannot be reached.')
   }
+  if (rest.method && rest.method !== 'GET') changed = Date.now()
   if (answer.ok) return answer
   if (answer.status === 401 && path !== '/console/session') signOut()
   throw await errorOf(answer)
@@ -61,7 +69,19 @@ async function errorOf(answer: Response) {
   )
 }
 
-export const get = async <T>(path: string, signal?: AbortSignal): Promise<T> => (await request(path, { signal })).json()
+// patience is how long a page waits for an answer before it says that none comes.
+const patience = 20_000
+
+export async function get<T>(path: string, signal: AbortSignal): Promise<T> {
+  const late = AbortSignal.timeout(patience)
+  const headers = Date.now() - changed > shareFor ? { 'Cache-Control': `max-age=${shareFor / 1_000}` } : undefined
+  try {
+    return await (await request(path, { signal: AbortSignal.any([signal, late]), headers })).json()
+  } catch (e) {
+    if (late.aborted && !signal.aborted) throw new ApiError(408, `The node has not answered for ${patience / 1_000} s.`)
+    throw e
+  }
+}
 
 export const send = async <T>(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<T> =>
   (await request(path, { method, body, headers })).json()

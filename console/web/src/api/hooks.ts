@@ -1,4 +1,4 @@
-import { useInfiniteQuery, useMutation, useQuery, useQueryClient, type QueryClient } from '@tanstack/react-query'
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient, type Query, type QueryClient } from '@tanstack/react-query'
 import { notifications } from '@mantine/notifications'
 import { ApiError, get } from './client'
 import type { Me, Role } from './types'
@@ -28,8 +28,13 @@ export function usePages<P>(path: string, next: (page: P) => string | null | und
   })
 }
 
-export const refresh = (client: QueryClient, ...paths: string[]) =>
-  client.invalidateQueries({ predicate: (q) => paths.some((p) => String(q.queryKey[0]).startsWith(p)) })
+export const refresh = (client: QueryClient, ...paths: string[]) => client.invalidateQueries(below(paths))
+
+// poll is refresh for those who ask again and again: what is on its way, or being
+// tried again, is waited for.
+export const poll = (client: QueryClient, ...paths: string[]) => client.invalidateQueries(below(paths), { cancelRefetch: false })
+
+const below = (paths: string[]) => ({ predicate: (q: Query) => paths.some((p) => String(q.queryKey[0]).startsWith(p)) })
 
 // useAct runs something that changes what there is, says how that went, and has
 // the paths that it concerns read again.

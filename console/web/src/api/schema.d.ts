@@ -313,6 +313,7 @@ export interface paths {
          * @description Rates are of the last up to 5 minutes where this node was asked about the
          *     job meanwhile, else since its start; those of a job that is over are of all
          *     its time. A node remembers no more than how far a job was when it was asked.
+         *     Where the rows are the node that owns the job is asked, at most once a second.
          */
         get: operations["getProgress"];
         put?: never;
@@ -332,7 +333,12 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** What has happened to a job, as far as its record knows */
+        /**
+         * What has happened to a job, as far as its record knows
+         * @description A node that owns a job claims it, under an epoch that grows with each claim. An
+         *     owner that ends without giving the job back is lost: that is noted as the
+         *     next one claims it.
+         */
         get: operations["getTimeline"];
         put?: never;
         post?: never;
@@ -472,9 +478,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the account used, by day and model
+         * What the account used, by day, model and key
          * @description Rows count on the UTC day on which they were done. Rows that failed used
-         *     no tokens. Estimates are not in it.
+         *     no tokens. Estimates are not in it. Every key of the account sees what the
+         *     others used, with their IDs and names.
          */
         get: operations["getUsage"];
         put?: never;
@@ -595,7 +602,9 @@ export interface paths {
          * Run a Function for one input and wait for the answer
          * @description The run is a job of priority 0 with one row, and stands in lists, quotas,
          *     usage and cost like any other. After 90 seconds, or when the client
-         *     leaves, the job is cancelled.
+         *     leaves, the job is cancelled. It is of the published revision, unless the
+         *     body has another or a definition, which is stored nowhere: its job has the
+         *     Function's name in its own name alone.
          */
         post: operations["runFunction"];
         delete?: never;
@@ -660,11 +669,31 @@ export interface paths {
         };
         /**
          * The inference servers of all nodes
-         * @description For administrators of the account default. Of other nodes those that are
-         *     up, as far as these tell, which lags by about a second; what they do not
-         *     tell is null.
+         * @description For administrators of the account default. Of a node that does not answer
+         *     those that it has told of before; what is not known of them is null.
          */
         get: operations["listEngines"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gpus": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The NVIDIA GPUs of all nodes
+         * @description For administrators of the account default. As nvidia-smi shows them, a few
+         *     seconds old at most; what the driver does not tell is null.
+         */
+        get: operations["listGPUs"];
         put?: never;
         post?: never;
         delete?: never;
@@ -681,8 +710,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What this node has done in the last hour, in steps of 5 seconds
-         * @description Rows and tokens are those committed of the jobs that the node owns, in flight and window those of its own inference servers. It begins anew with the node.
+         * What the nodes have done in the last hour, in steps of 5 seconds
+         * @description Rows and tokens are those committed of the jobs that the nodes own, in flight and window those of their inference servers. It begins anew with each node.
          */
         get: operations["getStats"];
         put?: never;
@@ -1365,7 +1394,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What an account has chosen, for administrators */
+        /** What an account has chosen */
         get: operations["getSettings"];
         put?: never;
         post?: never;
@@ -1377,6 +1406,30 @@ export interface paths {
          * @description What the body leaves out stays as it is.
          */
         patch: operations["patchSettings"];
+        trace?: never;
+    };
+    "/v1/settings/preview": {
+        parameters: {
+            query?: {
+                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                account?: components["parameters"]["Account"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What each choice of retention would remove
+         * @description Looks at up to 1,000 jobs that are over, those that ended first, and changes
+         *     nothing. What a choice would remove goes within minutes once it is made.
+         */
+        get: operations["previewSettings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/v1/audit": {
@@ -1420,6 +1473,31 @@ export interface paths {
          *     and passes it on. The node leaves the list when its process ends.
          */
         post: operations["drainNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/backup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * A copy of all that the node keeps, while it runs
+         * @description For administrators of the account default, of a node that keeps its records
+         *     and objects itself. The answer is a tar archive of the records as they are at
+         *     one moment, and of all objects that they speak of; `rowmill restore` reads it.
+         *     It holds every input and result of every account, the hashes of all API keys
+         *     and the secrets that URLs and webhooks are signed with. Its last entry is
+         *     `manifest.json`: one without it is not whole. One backup at a time.
+         */
+        post: operations["makeBackup"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1991,6 +2069,8 @@ export interface components {
             cost_estimate: boolean | null;
             /** @default false */
             random_seed_per_input: boolean | null;
+            /** @description Rows with equal texts run once, the others get the same answer. Not with random_seed_per_input. Without it jobs.dedup of the configuration decides. */
+            dedup?: boolean | null;
             /** @default true */
             truncate_rows: boolean | null;
             name?: string | null;
@@ -2140,6 +2220,17 @@ export interface components {
              */
             since: string | null;
         };
+        GPU: {
+            index: number;
+            name: string;
+            uuid: string;
+            memory_total_bytes: number | null;
+            memory_used_bytes: number | null;
+            /** @description Share of the last moments in which it was busy. */
+            utilization: number | null;
+            power_watts: number | null;
+            temperature_celsius: number | null;
+        };
         Engine: {
             /** @description The name of its node. */
             node: string;
@@ -2235,6 +2326,22 @@ export interface components {
                     /** @description What to do; empty where it is ok. */
                     remedy: string;
                 }[];
+                /**
+                 * @description How long its storage took while it was tried, one try after the other.
+                 *     A list ends where time ran out or a try failed. Null of a node of an
+                 *     earlier version.
+                 */
+                storage: null | {
+                    /** @description A small record written. */
+                    commit_seconds: number[];
+                    /** @description 4 KiB appended to a file beside the records and flushed; empty where these are in Redis. */
+                    sync_seconds: number[];
+                    /** @description An object written. */
+                    put_seconds: number[];
+                    /** @description That object read. */
+                    get_seconds: number[];
+                    object_bytes: number;
+                };
             };
         };
         Answered: {
@@ -2254,6 +2361,7 @@ export interface components {
             warnings?: string[];
         };
         JobIdentifier: string;
+        KeyIdentifier: string;
         JobStates: string;
         /** @enum {string} */
         JobState: "pending" | "submitted" | "starting" | "running" | "succeeded" | "failed" | "cancelled";
@@ -2335,12 +2443,16 @@ export interface components {
             truncated_outputs: number;
             /** @description Rows that the job in continues had committed. They are done; the job's tokens and its cost are without them. */
             rows_taken_over: number;
+            /** @description Rows that were not run, but have the answer of an equal row. They are done; nothing of them is in tokens and cost. */
+            deduplicated_rows: number;
             /** @description The job that this one continues. */
             continues: string | null;
             /** @description The last job that continues this one. */
             continued_by: string | null;
             warnings: string[];
             message: string;
+            /** @description The API key that submitted the job, of its account; null for the key of the configuration, and where none was recorded. */
+            key_id: components["schemas"]["KeyIdentifier"] | null;
             /** @description How cost_estimate came about; null but for a succeeded estimate job. */
             estimate: null | {
                 /** @enum {string} */
@@ -2459,7 +2571,30 @@ export interface components {
             input_tokens: number;
             output_tokens: number;
             engine: string;
+            /** @description Those that count: a server that goes away costs none. */
             attempts: number;
+            /** @description What became of each attempt, oldest first, those included that do not count; empty where the first one was accepted. Of many the first and the last ones. They are those of the node that finished the row: what another one tried before, which then gave the row back or was lost, is not known. */
+            attempt_log: components["schemas"]["RowAttempt"][];
+            /** @description How many stood in attempt_log between the first three and the others. */
+            attempts_omitted: number;
+        };
+        RowAttempt: {
+            /**
+             * Format: date-time
+             * @description When the row was sent.
+             */
+            at: string;
+            duration_seconds: number;
+            /** @description The name of the node that sent it. */
+            node: string;
+            /** @description The name of the inference server, as in GET /v1/engines. */
+            engine: string;
+            /** @description Of HTTP, where the server answered with a refusal. */
+            status: number | null;
+            /** @description Why it came to nothing: a word of ours, such as timeout, unreachable or schema_violation, the server's own, or http_ and the status. Null for the one that was accepted. */
+            code: string | null;
+            /** @description The same for a person, cut after about 240 bytes; null for the one that was accepted. */
+            message: string | null;
         };
     };
     responses: {
@@ -3323,6 +3458,23 @@ export interface operations {
                         message: string;
                         /** @description What the job waits for now, where this node knows. */
                         waits_for: string | null;
+                        /** @description As the job's owner says. Null where it has not, and of a job that is over. */
+                        shards: null | {
+                            total: number;
+                            /** @description All their rows are committed. */
+                            complete: number;
+                        };
+                        /** @description The nodes that work for the job, as its owner says. Null where it has not, and of a job that is over. */
+                        nodes: {
+                            /** @description Its name; its address where it has left. */
+                            node: string;
+                            /** @description That wait there, are being run, or are answered and not committed yet. */
+                            rows_assigned: number;
+                            /** @description Committed since the job's owner took it. */
+                            rows_done: number;
+                            /** @description Committed over the last minute. */
+                            rows_per_second: number | null;
+                        }[] | null;
                     };
                 };
             };
@@ -3353,11 +3505,15 @@ export interface operations {
                     "application/json": {
                         events: {
                             at: components["schemas"]["Time"];
+                            /** @description When a wait ended; null while it lasts, and of anything else. */
+                            until: components["schemas"]["Time"] | null;
                             /** @enum {string} */
-                            what: "created" | "download_started" | "download_finished" | "started" | "completed" | "input_removed" | "data_removed" | "continued";
-                            /** @description For a person, such as how the job ended; of continued the id of the job that goes on with it. May be empty. */
+                            what: "created" | "claimed" | "owner_lost" | "released" | "waits" | "download_started" | "download_finished" | "started" | "completed" | "input_removed" | "data_removed" | "continued";
+                            /** @description For a person, such as how the job ended, which node claimed it, or what it waited for; of continued the id of the job that goes on with it. May be empty. */
                             detail: string;
                         }[];
+                        /** @description The record keeps 40 claims, losses, releases and waits, of more than these the oldest waits go first: earlier ones may be missing. */
+                        shortened: boolean;
                     };
                 };
             };
@@ -3631,6 +3787,10 @@ export interface operations {
                 from?: components["schemas"]["Day"];
                 /** @description The last day, included; by default today. At most 366 days. */
                 to?: components["schemas"]["Day"];
+                /** @description What the lines are apart by: some of day, model and key, with commas between. */
+                group_by?: string;
+                /** @description Only what jobs of this API key used; nothing for one that the account never had. */
+                key_id?: components["schemas"]["KeyIdentifier"];
                 /** @description Whom it concerns; only administrators of the account default may name another than their own. */
                 account?: components["parameters"]["Account"];
             };
@@ -3640,7 +3800,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The usage, by day, then model. Days without any are left out. */
+            /**
+             * @description The usage, by day, then model, then key ID, each as far as group_by has it.
+             *     What would have no rows is left out.
+             */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3652,10 +3815,16 @@ export interface operations {
                         from: components["schemas"]["Day"];
                         to: components["schemas"]["Day"];
                         usage: {
-                            day: components["schemas"]["Day"];
-                            model: string;
+                            day?: components["schemas"]["Day"];
+                            model?: string;
+                            /** @description Null for the key of the configuration, and for what was used before keys were recorded. */
+                            key_id?: components["schemas"]["KeyIdentifier"] | null;
+                            /** @description Null where the key has none or was revoked. */
+                            key_name?: string | null;
                             rows: number;
                             failed_rows: number;
+                            /** @description Of rows: those that have the answer of an equal row, and were not run. */
+                            deduplicated_rows: number;
                             input_tokens: number;
                             output_tokens: number;
                             cost_usd: number;
@@ -3663,6 +3832,8 @@ export interface operations {
                         total: {
                             rows: number;
                             failed_rows: number;
+                            /** @description Of rows: those that have the answer of an equal row, and were not run. */
+                            deduplicated_rows: number;
                             input_tokens: number;
                             output_tokens: number;
                             cost_usd: number;
@@ -3900,6 +4071,10 @@ export interface operations {
                 "application/json": {
                     /** @description The Function's inputs by name, or a prompt. */
                     input: Record<string, never> | string;
+                    /** @description Of the Function, published or not. */
+                    revision?: number | null;
+                    /** @description What is run instead, as POST /v1/functions takes it but without publish and account. Its name is that in the path. */
+                    definition?: Record<string, never> | null;
                 };
             };
         };
@@ -3914,7 +4089,8 @@ export interface operations {
                     "application/json": {
                         request_id: string;
                         job_id: components["schemas"]["JobIdentifier"];
-                        function: components["schemas"]["FunctionRef"];
+                        /** @description Null for a definition that the request brought. */
+                        function: components["schemas"]["FunctionRef"] | null;
                         /**
                          * @description As in the results of a job: text, or the numbers of an embedding. With a
                          *     schema and a key of the dialect sdk, the JSON that conforms to it.
@@ -3927,6 +4103,8 @@ export interface operations {
                             input_tokens: number;
                             output_tokens: number;
                         };
+                        /** @description Of the job; null where the model has no price. */
+                        cost_usd: number | null;
                     };
                 };
             };
@@ -4021,6 +4199,41 @@ export interface operations {
                 content: {
                     "application/json": {
                         engines: components["schemas"]["Engine"][];
+                        /** @description Names of the nodes that have not answered. */
+                        missing_nodes: string[];
+                    };
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Error"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
+    listGPUs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The GPUs, by node. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        nodes: {
+                            /** @description The name of the node. */
+                            node: string;
+                            gpus: components["schemas"]["GPU"][];
+                            /** @description Why they are not known. */
+                            problem: string | null;
+                        }[];
                     };
                 };
             };
@@ -4033,6 +4246,8 @@ export interface operations {
     getStats: {
         parameters: {
             query?: {
+                /** @description The name of one node. Default is the sum over all. */
+                node?: string;
                 /** @description Seconds up to now. */
                 range?: number;
             };
@@ -4050,14 +4265,18 @@ export interface operations {
                 };
                 content: {
                     "application/json": {
-                        /** @description The name of the node. */
-                        node: string;
+                        /** @description Names of the nodes that the sums are of. */
+                        nodes: string[];
+                        /** @description Names of those that have not answered. */
+                        missing_nodes: string[];
                         step_seconds: number;
                         points: {
                             at: components["schemas"]["Time"];
                             /** @description Failed ones included. */
                             rows: number;
                             failed_rows: number;
+                            /** @description Of rows: those that have the answer of an equal row, and were not run. */
+                            deduplicated_rows?: number;
                             input_tokens: number;
                             output_tokens: number;
                             in_flight: number;
@@ -5276,6 +5495,61 @@ export interface operations {
             default: components["responses"]["Error"];
         };
     };
+    previewSettings: {
+        parameters: {
+            query?: {
+                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                account?: components["parameters"]["Account"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Each choice and what it would remove. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        account: string;
+                        retention_days: components["schemas"]["RetentionDays"];
+                        /** @description Jobs that are over with which retention is not done. */
+                        looked_at: number;
+                        /** @description No later job was left out. */
+                        looked_at_all: boolean;
+                        presets: {
+                            retention_days: components["schemas"]["RetentionDays"];
+                            /** @description Those whose data would go. */
+                            jobs: number;
+                            /** @description Jobs that were not looked at may go, too. */
+                            at_least: boolean;
+                            /** @description Of the finished results of these jobs. Inputs and the parts of jobs that did not succeed are not counted. */
+                            result_bytes: number;
+                            /**
+                             * Format: date-time
+                             * @description When the first of them ended.
+                             */
+                            oldest_ended_at: string | null;
+                            /**
+                             * Format: date-time
+                             * @description When the data of the first job that stays would go; null where there is none among those looked at.
+                             */
+                            next_at: string | null;
+                        }[];
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Error"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
     listAudit: {
         parameters: {
             query?: {
@@ -5341,6 +5615,34 @@ export interface operations {
             409: components["responses"]["Error"];
             502: components["responses"]["Error"];
             503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
+    makeBackup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The archive. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    "Content-Disposition": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-tar": string;
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Error"];
+            409: components["responses"]["Error"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };

@@ -40,10 +40,19 @@ export const duration = (seconds: number | null | undefined) => {
   return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3600)} h`
 }
 
+// took is a duration of what may have been over at once.
+export const took = (seconds: number) =>
+  seconds < 0.001 ? 'under 1 ms' : seconds < 1 ? `${Math.round(seconds * 1000)} ms` : seconds < 60 ? `${seconds.toFixed(1)} s` : duration(seconds)
+
 const instant = (t: string | number) => new Date(typeof t === 'number' ? t * 1000 : t)
 
 export const time = (t: string | number | null | undefined) =>
   t == null ? none : instant(t).toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' })
+
+// clock and day are the halves of time.
+export const clock = (t: string) => instant(t).toLocaleTimeString('en-GB')
+
+export const day = (t: string) => instant(t).toLocaleDateString('en-GB', { dateStyle: 'medium' })
 
 export const ago = (t: string | number | null | undefined) => {
   if (t == null) return none

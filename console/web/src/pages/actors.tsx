@@ -5,6 +5,7 @@ import { useGet } from '../api/hooks'
 import type { Actor, Answered } from '../api/types'
 import { ago, duration, none, number } from '../lib/format'
 import { useEvery } from '../live'
+import { Ago } from '../parts/ago'
 import { Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Long, Page, Table } from '../parts/page'
@@ -44,7 +45,7 @@ export default function Actors() {
                     <td>{a.node}</td>
                     <td>{a.job_id ? <Link href={`/jobs/${a.job_id}`}>{a.job_id.slice(0, 12)}…</Link> : none}</td>
                     <td><Status is={a.state === 'running' ? 'running' : 'failed'}>{a.state}</Status></td>
-                    <td className="number">{ago(a.since)}</td>
+                    <td className="number"><Ago t={a.since} /></td>
                     <td className="number">{number(a.mailbox_depth)}{a.oldest_message_seconds >= 1 && `, ${duration(a.oldest_message_seconds)}`}</td>
                     <td>{a.errand ? `${a.errand}, ${duration(a.errand_seconds)}` : none}</td>
                     <td className="wide"><Long text={a.last_error ? `${a.last_error.message} (${ago(a.last_error.at)})` : none} /></td>

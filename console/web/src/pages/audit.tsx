@@ -24,17 +24,23 @@ export default function Audit() {
             <Empty>Nothing was done yet.</Empty>
           ) : (
             <>
-              <Table label="Audit record" heads={['At', 'Account', 'Action', 'Target', 'By', 'Details', 'Outcome', 'Request']}>
+              <Table label="Audit record" heads={['At, request', 'Account, by', 'Action, target', 'Details', 'Outcome']}>
                 {entries.map((e) => (
                   <tr key={e.id}>
-                    <td className="number">{time(e.at)}</td>
-                    <td>{e.account}</td>
-                    <td><code>{e.action}</code></td>
-                    <td>{e.target ?? none}</td>
-                    <td>{who(e.by)}</td>
+                    <td className="number">
+                      {time(e.at)}
+                      {e.request_id && <span className="id">{e.request_id}</span>}
+                    </td>
+                    <td>
+                      {e.account}
+                      <span className="id">{who(e.by)}</span>
+                    </td>
+                    <td>
+                      <code>{e.action}</code>
+                      {e.target && <span className="id">{e.target}</span>}
+                    </td>
                     <td className="wide">{e.details ? <Long text={said(e.details)} /> : none}</td>
                     <td>{e.failed ? <Status is="failed">{e.failed}</Status> : <Status is="succeeded">recorded</Status>}</td>
-                    <td><code>{e.request_id ?? none}</code></td>
                   </tr>
                 ))}
               </Table>

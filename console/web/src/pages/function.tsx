@@ -1,22 +1,22 @@
 import { useState } from 'react'
-import { Button, NativeSelect, Textarea } from '@mantine/core'
-import { useMutation } from '@tanstack/react-query'
-import { Link, useParams } from 'wouter'
+import { NativeSelect } from '@mantine/core'
+import { useParams } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Fn } from '../api/types'
 import { diff } from '../lib/diff'
-import { number, simulated, text, time } from '../lib/format'
+import { time } from '../lib/format'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
 import { Status } from '../parts/job'
-import { Load, Problem } from '../parts/load'
+import { Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
+import { RunOne } from '../parts/runone'
 
 export default function FunctionPage() {
   const { name } = useParams<{ name: string }>()
   const revisions = useGet<{ revisions: Fn[] }>(`/v1/functions/${name}/revisions`)
-  return <Load query={revisions}>{({ revisions }) => <Detail name={name!} revisions={revisions} />}</Load>
+  return <Load query={revisions} title={name!}>{({ revisions }) => <Detail name={name!} revisions={revisions} />}</Load>
 }
 
 function Detail({ name, revisions }: { name: string; revisions: Fn[] }) {
@@ -44,7 +44,7 @@ function Detail({ name, revisions }: { name: string; revisions: Fn[] }) {
       {!published && <p className="warning" role="note">No revision of it is published.</p>}
       <div className="two">
         <Definition fn={shown} />
-        {can.act && published && <RunOne fn={published} />}
+        {can.act && published && <RunOne title="Run one input" name={name} fields={published.inputs} />}
       </div>
       <Revisions name={name} revisions={revisions} />
       {revisions.length > 1 && <Difference revisions={revisions} />}
@@ -67,55 +67,6 @@ function Definition({ fn }: { fn: Fn }) {
       {fn.json_schema && <><h3>Schema</h3><Code label="Schema" text={JSON.stringify(fn.json_schema, null, 2)} /></>}
       <h3>Parameters</h3>
       <Code label="Parameters" text={JSON.stringify(fn.sampling_params, null, 2)} />
-    </Card>
-  )
-}
-
-type Answer = { job_id: string; output: unknown; usage: { input_tokens: number; output_tokens: number } }
-
-function RunOne({ fn }: { fn: Fn }) {
-  const [input, setInput] = useState<Record<string, string>>({})
-  const run = useMutation({
-    mutationFn: () => send<Answer>('POST', `/v1/functions/${fn.name}/run`, { input }),
-  })
-  return (
-    <Card title="Run one input">
-      <form
-        className="stack"
-        onSubmit={(e) => {
-          e.preventDefault()
-          run.mutate()
-        }}
-      >
-        {fn.inputs.map((i) => (
-          <Textarea
-            key={i.name}
-            label={i.name}
-            description={i.description || undefined}
-            required={i.required}
-            autosize
-            maxRows={10}
-            value={input[i.name] ?? ''}
-            onChange={(e) => setInput({ ...input, [i.name]: e.currentTarget.value })}
-          />
-        ))}
-        <div className="actions">
-          <Button type="submit" loading={run.isPending}>
-            Run
-          </Button>
-        </div>
-      </form>
-      {run.error && <Problem error={run.error} />}
-      {run.data && (
-        <div className="stack" role="status">
-          {simulated(run.data.output) && <p className="simulated">This answer was made up by a simulated engine.</p>}
-          <Code label="Output" text={text(run.data.output)} />
-          <p className="small">
-            {number(run.data.usage.input_tokens)} tokens in, {number(run.data.usage.output_tokens)} out;{' '}
-            <Link href={`/jobs/${run.data.job_id}`}>its job</Link>
-          </p>
-        </div>
-      )}
     </Card>
   )
 }

@@ -1,7 +1,7 @@
 import { Link } from 'wouter'
 import { useCan, useGet } from '../api/hooks'
 import type { Fn } from '../api/types'
-import { ago } from '../lib/format'
+import { Ago } from '../parts/ago'
 import { Empty, Load } from '../parts/load'
 import { LinkButton, Page, Table } from '../parts/page'
 
@@ -26,7 +26,7 @@ export default function Functions() {
                   <td>{f.model}</td>
                   <td>{f.inputs.map((i) => i.name).join(', ')}</td>
                   <td className="number">{f.revision}</td>
-                  <td className="number">{ago(f.published_at)}</td>
+                  <td className="number"><Ago t={f.published_at} /></td>
                 </tr>
               ))}
             </Table>

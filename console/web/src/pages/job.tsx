@@ -16,14 +16,16 @@ import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
 export default function JobPage() {
   const { id } = useParams<{ id: string }>()
   const job = useGet<{ job: Job }>(`/v1/jobs/${id}`)
-  return <Load query={job}>{({ job }) => <Detail job={job} />}</Load>
+  return <Load query={job} title="Job">{({ job }) => <Detail job={job} />}</Load>
 }
 
 function Detail({ job }: { job: Job }) {
   const estimate = job.run_type === 'COST_ESTIMATE'
+  const timeline = useTimeline(job)
+  const gone = timeline.data?.events.some((e) => e.what === 'data_removed') // unknown at first
   return (
-    <Page title={job.name || job.job_id} actions={<Actions job={job} />} lead={job.description}>
-      <Now job={job} />
+    <Page title={job.name || job.job_id} actions={<Actions job={job} gone={gone} />} lead={job.description}>
+      <Now job={job} gone={gone} />
       {job.failure_reason && (
         <div className="problem" role="note">
           <p>
@@ -41,8 +43,10 @@ function Detail({ job }: { job: Job }) {
           ))}
         </div>
       )}
-      {estimate ? <Estimate job={job} /> : <Downloads job={job} />}
-      {job.failed_rows > 0 && <Failures job={job} />}
+      {gone && <p className="warning" role="note">Its data was removed: what it has read and made is gone, its record stays.</p>}
+      {job.status === 'running' && <Where job={job} />}
+      {estimate ? <Estimate job={job} /> : !gone && <Downloads job={job} />}
+      {job.failed_rows > 0 && !gone && <Failures job={job} />}
       <div className="two">
         <Events job={job} />
         <Specification job={job} />
@@ -51,11 +55,13 @@ function Detail({ job }: { job: Job }) {
   )
 }
 
-function Now({ job }: { job: Job }) {
+const useTimeline = (job: Job) => useGet<Timeline>(`/v1/jobs/${job.job_id}/timeline`)
+
+function Now({ job, gone }: { job: Job; gone?: boolean }) {
   const ended = over(job.status)
   const every = useEvery(2_000)
   const progress = useGet<Progress>(`/v1/jobs/${job.job_id}/progress`, { every: !ended && every })
-  const first = useGet<Preview>(`/v1/jobs/${job.job_id}/preview?limit=1`, { enabled: job.rows_done > 0, fresh: 60_000 })
+  const first = useGet<Preview>(`/v1/jobs/${job.job_id}/preview?limit=1`, { enabled: job.rows_done > 0 && gone === false, fresh: 60_000 })
   const p = progress.data
   const cost = job.job_cost ?? p?.cost_so_far
   return (
@@ -84,9 +90,38 @@ function Now({ job }: { job: Job }) {
           [job.job_cost == null && !ended ? 'Cost so far' : 'Cost', usd(cost)],
           ['Tokens in', compact(job.input_tokens)],
           ['Tokens out', compact(job.output_tokens)],
+          ...(job.deduplicated_rows ? ([['Equal rows, not run', number(job.deduplicated_rows)]] as [string, string][]) : []),
           ...(job.rows_taken_over ? ([['Taken over', number(job.rows_taken_over)]] as [string, string][]) : []),
         ]}
       />
+    </Card>
+  )
+}
+
+function Where({ job }: { job: Job }) {
+  const { data: p } = useGet<Progress>(`/v1/jobs/${job.job_id}/progress`)
+  if (!p) return null
+  return (
+    <Card title="Where its rows are">
+      {p.nodes == null ? (
+        <p className="small">The node that owns the job does not say.</p>
+      ) : (
+        <Table label="Rows by node" heads={['Node', 'Assigned', 'Done', 'Rows a second']}>
+          {p.nodes.map((n, i) => (
+            <tr key={i}>
+              <td>{n.node}</td>
+              <td className="number">{number(n.rows_assigned)}</td>
+              <td className="number">{number(n.rows_done)}</td>
+              <td className="number">{rate(n.rows_per_second, '')}</td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      {p.shards && (
+        <p className="small">
+          {number(p.shards.complete)} of {number(p.shards.total)} shards are complete. Done are the rows since the node that owns the job took it.
+        </p>
+      )}
     </Card>
   )
 }
@@ -105,7 +140,7 @@ function Left({ progress: p }: { progress?: Progress }) {
   )
 }
 
-function Actions({ job }: { job: Job }) {
+function Actions({ job, gone }: { job: Job; gone?: boolean }) {
   const can = useCan()
   const ended = over(job.status)
   const path = `/v1/jobs/${job.job_id}`
@@ -113,14 +148,14 @@ function Actions({ job }: { job: Job }) {
   const remove = useAct(() => send('DELETE', `${path}/data`), { done: () => 'The data is deleted.', paths: [path] })
   return (
     <>
-      {job.run_type === 'FULL' && <LinkButton href={`/jobs/${job.job_id}/rows`}>See rows</LinkButton>}
+      {job.run_type === 'FULL' && !gone && <LinkButton href={`/jobs/${job.job_id}/rows`}>See rows</LinkButton>}
       {can.act && !ended && (
         <Confirm button="Cancel" title="Cancel the job" act={() => cancel.mutate()} busy={cancel.isPending}>
           Rows that are answered stay and can be downloaded; a resumed job takes them over.
         </Confirm>
       )}
-      {can.act && ended && job.run_type === 'FULL' && <Resume job={job} />}
-      {can.act && ended && (
+      {can.act && ended && !gone && job.run_type === 'FULL' && <Resume job={job} />}
+      {can.act && ended && !gone && (
         <Confirm button="Delete data" title="Delete the data" act={() => remove.mutate()} busy={remove.isPending}>
           Its input, results and failures are deleted now and for ever. The record, with its figures, stays.
         </Confirm>
@@ -239,19 +274,23 @@ function Failures({ job }: { job: Job }) {
 }
 
 function Events({ job }: { job: Job }) {
-  const timeline = useGet<Timeline>(`/v1/jobs/${job.job_id}/timeline`)
+  const timeline = useTimeline(job)
   return (
     <Card title="Timeline">
       <Load query={timeline}>
-        {({ events }) => (
+        {({ events, shortened }) => (
           <ol className="timeline">
             {events.map((e, i) => (
               <li key={i}>
                 <strong>{e.what.replace('_', ' ')}</strong>
-                <span className="small">{time(e.at)}</span>
+                <span className="small">
+                  {time(e.at)}
+                  {e.what === 'waits' && (e.until == null ? ', until now' : `, for ${lasting(e.at, e.until)}`)}
+                </span>
                 {e.what === 'continued' ? <Link href={`/jobs/${e.detail}`}>{e.detail}</Link> : e.detail && <span className="small">{e.detail}</span>}
               </li>
             ))}
+            {shortened && <li className="small">Earlier claims and waits may be missing: the record keeps only so many.</li>}
           </ol>
         )}
       </Load>
@@ -260,17 +299,23 @@ function Events({ job }: { job: Job }) {
   )
 }
 
+/** How long something lasted. */
+function lasting(from: string, until: string): string {
+  return duration((Date.parse(until) - Date.parse(from)) / 1000)
+}
+
 function Specification({ job }: { job: Job }) {
   return (
     <Card title="Specification">
       <Facts
         facts={[
-          ['Id', <code key="id">{job.job_id}</code>],
+          ['Id', <code key="id">{job.job_id}</code>, 'long'],
           ['Model', job.model],
           ...(job.function
             ? ([['Function', <Link key="f" href={`/functions/${job.function.name}`}>{job.function.name}, revision {job.function.revision}</Link>]] as [string, JSX.Element][])
             : []),
           ['Priority', String(job.job_priority)],
+          ...(job.key_id ? ([['API key', <Link key="k" href={`/usage?key=${job.key_id}`}><code>{job.key_id}</code></Link>]] as [string, JSX.Element][]) : []),
         ]}
       />
       {job.system_prompt && <><h3>System prompt</h3><Code label="System prompt" text={job.system_prompt} /></>}

@@ -5,8 +5,9 @@ import { useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useCan, useGet, usePages } from '../api/hooks'
 import type { Counts, Job, JobPage, JobStatus, Model } from '../api/types'
-import { ago, compact, duration, none, number, time, usd } from '../lib/format'
+import { compact, duration, none, number, time, usd } from '../lib/format'
 import { useEvery } from '../live'
+import { Ago } from '../parts/ago'
 import { Done, JobLink, over, Status, statuses } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { LinkButton, More, Page, Table } from '../parts/page'
@@ -47,7 +48,7 @@ export default function Jobs() {
     <Page title="Jobs" actions={can.act && <LinkButton href="/jobs/new">New job</LinkButton>}>
       <Filters search={search} set={set} counts={counts.data} />
       {can.act && (
-        <BulkCancel marked={[...marked]} filter={filter} filtered={filtered} done={() => setMarked(new Set())} />
+        <BulkCancel marked={[...marked]} filter={filter} filtered={filtered && jobs.length > 0} done={() => setMarked(new Set())} />
       )}
       <Load query={pages}>
         {() =>
@@ -171,7 +172,7 @@ function JobTable({ jobs, marked, mark }: { jobs: Job[]; marked: ReadonlySet<str
           <td className="number">{took(j)}</td>
           <td className="number">{usd(j.job_cost ?? j.cost_estimate)}</td>
           <td className="number" title={time(j.datetime_created)}>
-            {ago(j.datetime_created)}
+            <Ago t={j.datetime_created} />
           </td>
         </tr>
       ))}

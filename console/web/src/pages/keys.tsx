@@ -1,22 +1,47 @@
 import { useState } from 'react'
+import { useQueries } from '@tanstack/react-query'
+import { Link } from 'wouter'
 import { Button, Modal, NativeSelect, TextInput } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
-import { send } from '../api/client'
+import { get, query, send } from '../api/client'
 import { useAct, useCan, useMe, usePages } from '../api/hooks'
-import type { Key } from '../api/types'
-import { ago, none, number, time } from '../lib/format'
+import type { Key, Usage, UsageLine } from '../api/types'
+import { none, number, time, usd } from '../lib/format'
+import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
 import { Secret } from '../parts/secret'
-import { Empty, Load } from '../parts/load'
+import { Empty, Load, Problem } from '../parts/load'
 import { More, Page, Table } from '../parts/page'
 
 type Made = Key & { key: string }
+
+const monthDays = 30
+
+// useMonth is what the keys of some accounts used in the last 30 days, UTC, today
+// included: by account, and of each by the id of the key, empty for none. Accounts
+// whose usage is not there yet are not in it.
+function useMonth(accounts: string[]) {
+  const day = (back: number) => new Date(Date.now() - back * 86_400_000).toISOString().slice(0, 10)
+  const days = { from: day(monthDays - 1), to: day(0) }
+  const path = (account: string) => `/v1/usage${query({ account, ...days, group_by: 'key' })}`
+  const used = useQueries({
+    queries: accounts.map((account) => ({ queryKey: [path(account)], queryFn: ({ signal }: { signal: AbortSignal }) => get<Usage>(path(account), signal), staleTime: 60_000 })),
+    combine: (answers) => ({
+      of: new Map(answers.flatMap(({ data }) => (data ? [[data.account, new Map(data.usage.map((l) => [l.key_id ?? '', l]))]] : []))),
+      error: answers.find((a) => a.error)?.error,
+      again: () => answers.forEach((a) => a.error && void a.refetch()),
+    }),
+  })
+  return { ...used, days }
+}
 
 export default function Keys() {
   const { data: me } = useMe()
   const pages = usePages<{ keys: Key[]; next_cursor: string | null }>('/v1/keys?limit=100', (p) => p.next_cursor)
   const keys = pages.data?.pages.flatMap((p) => p.keys) ?? []
   const [made, setMade] = useState<Made>()
+  const month = useMonth(pages.data && me ? [...new Set([me.account, ...keys.map((k) => k.account)])] : [])
+  const keyless = me && month.of.get(me.account)?.get('')
   const rotate = useAct((id: string) => send<Made>('POST', `/v1/keys/${id}/rotate`), { paths: ['/v1/keys'] })
   const revoke = useAct((id: string) => send('DELETE', `/v1/keys/${id}`), { done: () => 'The key is revoked.', paths: ['/v1/keys'] })
   return (
@@ -27,19 +52,25 @@ export default function Keys() {
             <Empty next={<Create made={setMade} />}>There are no keys but that of the configuration.</Empty>
           ) : (
             <>
-              <Table label="API keys" heads={['Name', 'Id', 'Account', 'Role', 'Created', 'Used', 'Expires', 'Acts']}>
+              {month.error && <Problem error={month.error} again={month.again} />}
+              <Table label="API keys" heads={['Name', 'Account', 'Role', 'Created', 'Used', `Last ${monthDays} days`, 'Expires', 'Acts']}>
                 {keys.map((k) => (
                   <tr key={k.id}>
                     <td>
                       {k.name || none}
                       {k.id === me?.key_id && <span className="tag">yours</span>}
                       {k.dialect && <span className="tag">{k.dialect}</span>}
+                      <span className="id">{k.id}</span>
                     </td>
-                    <td><code>{k.id}</code></td>
                     <td>{k.account}</td>
                     <td>{k.role}</td>
                     <td className="number">{time(k.created_at)}</td>
-                    <td className="number">{k.last_used_at ? ago(k.last_used_at) : 'never'}</td>
+                    <td className="number">{k.last_used_at ? <Ago t={k.last_used_at} /> : 'never'}</td>
+                    <td className="number">
+                      {month.of.has(k.account) ? (
+                        <Spent line={month.of.get(k.account)!.get(k.id)} href={k.account === me?.account ? `/usage${query({ key: k.id, ...month.days })}` : undefined} />
+                      ) : none}
+                    </td>
                     <td className="number">{k.expires_at ? time(k.expires_at) : 'never'}</td>
                     <td className="acts">
                       <Confirm quiet size="compact-sm" button="Rotate" title="Rotate the key" act={() => rotate.mutate(k.id, { onSuccess: setMade })}>
@@ -52,6 +83,11 @@ export default function Keys() {
                   </tr>
                 ))}
               </Table>
+              {keyless && (
+                <p className="small">
+                  No key is known of {usd(keyless.cost_usd)} and {number(keyless.rows)} rows in these days: the key of the configuration, or before keys were recorded.
+                </p>
+              )}
               <More of={pages} count={`${number(keys.length)} of ${pages.hasNextPage ? 'more' : number(keys.length)} keys`} />
             </>
           )
@@ -60,6 +96,13 @@ export default function Keys() {
       {made && <Secret what="key" secret={made.key} close={() => setMade(undefined)} />}
     </Page>
   )
+}
+
+// Spent is what a key used.
+function Spent({ line, href }: { line?: UsageLine; href?: string }) {
+  if (!line) return 'nothing'
+  const text = `${usd(line.cost_usd)}, ${number(line.rows)} ${line.rows === 1 ? 'row' : 'rows'}`
+  return href ? <Link href={href}>{text}</Link> : text
 }
 
 function Create({ made }: { made: (k: Made) => void }) {

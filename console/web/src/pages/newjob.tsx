@@ -6,7 +6,7 @@ import { send } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { Fn, Model, Submitted } from '../api/types'
 import { number } from '../lib/format'
-import type { Peek } from '../lib/peek'
+import { likelyPrompts, type Peek } from '../lib/peek'
 import { randomID } from '../lib/random'
 import { curl, python } from '../lib/snippets'
 import { Code } from '../parts/copy'
@@ -15,12 +15,15 @@ import { FileInput } from '../parts/fileinput'
 import { Problem } from '../parts/load'
 import { Card, Page } from '../parts/page'
 
+const nameSize = 45
+
 type Source = 'rows' | 'file' | 'url'
 type Form = {
   source: Source
   rows: string
   url: string
   fileID: string
+  fileRows?: number // as far as that is known without reading it
   column: string
   idColumn: string
   model: string
@@ -30,11 +33,12 @@ type Form = {
   name: string
   description: string
   priority: string
+  equal: string
 }
 
 const blank: Form = {
   source: 'rows', rows: '', url: '', fileID: '', column: '', idColumn: '', model: '', system: '', schema: '', params: '',
-  name: '', description: '', priority: '0',
+  name: '', description: '', priority: '', equal: '',
 }
 
 // A JSON field is empty, a value, or text that is none yet.
@@ -80,6 +84,8 @@ export default function NewJob() {
           <RowsInput form={form} set={set} fn={fn} />
         </Card>
         <Card title="What is done with each row">
+          {models.error && <Problem error={models.error} again={() => void models.refetch()} />}
+          {functions.error && <Problem error={functions.error} again={() => void functions.refetch()} />}
           <div className="fields">
             <NativeSelect
               label="Model or Function"
@@ -95,14 +101,30 @@ export default function NewJob() {
               label="Priority"
               value={form.priority}
               onChange={(e) => set({ priority: e.currentTarget.value })}
-              data={[{ value: '0', label: '0: up to 1,000 rows' }, { value: '1', label: '1: large jobs' }]}
+              data={[
+                { value: '', label: `By size: ${prioritySized(form)}` },
+                { value: '0', label: `0: at once, up to ${number(manyRows)} rows` },
+                { value: '1', label: '1: any number of rows' },
+              ]}
+            />
+            <NativeSelect
+              label="Equal rows"
+              description="Run once, the others get the same answer without tokens."
+              value={form.equal}
+              onChange={(e) => set({ equal: e.currentTarget.value })}
+              data={[
+                { value: '', label: 'As the service is set' },
+                { value: 'once', label: 'Run once' },
+                { value: 'each', label: 'Run each' },
+              ]}
             />
           </div>
           {!fn && (
             <>
-              <Textarea label="System prompt" autosize minRows={2} maxRows={12} value={form.system} onChange={(e) => set({ system: e.currentTarget.value })} />
+              <Textarea label="System prompt" description="What the model is to do with each row." placeholder="Say whether this review is positive, negative or mixed." autosize minRows={2} maxRows={12} value={form.system} onChange={(e) => set({ system: e.currentTarget.value })} />
               <Textarea
                 label="JSON Schema of the answers"
+                description="Empty: answers are text."
                 classNames={{ input: 'mono' }}
                 autosize
                 minRows={2}
@@ -129,7 +151,7 @@ export default function NewJob() {
         </Card>
         <Card title="What it is called">
           <div className="fields">
-            <TextInput label="Name" maxLength={45} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />
+            <TextInput label="Name" maxLength={nameSize} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />
             <TextInput label="Description" maxLength={512} value={form.description} onChange={(e) => set({ description: e.currentTarget.value })} />
           </div>
         </Card>
@@ -179,10 +201,21 @@ function submission(f: Form, fn: boolean) {
     ...(!fn && f.system ? { system_prompt: f.system } : {}),
     ...(!fn && f.schema.trim() ? { json_schema: json(f.schema).value } : {}),
     ...(f.params.trim() ? { sampling_params: json(f.params).value } : {}),
-    ...(f.priority === '1' ? { job_priority: 1 } : {}),
+    ...((f.priority || prioritySized(f)) === '1' ? { job_priority: 1 } : {}),
+    ...(f.equal ? { dedup: f.equal === 'once' } : {}),
     ...(f.name ? { name: f.name } : {}),
     ...(f.description ? { description: f.description } : {}),
   }
+}
+
+// manyRows is how many rows jobs of priority 0 may have, unless an administrator
+// has set another quota.
+const manyRows = 1_000
+
+// prioritySized is that of a job which has, or may have, more rows.
+function prioritySized(f: Form): '0' | '1' {
+  const rows = f.source === 'rows' ? f.rows.split('\n').length : f.source === 'file' ? f.fileRows : undefined
+  return rows !== undefined && rows <= manyRows ? '0' : '1'
 }
 
 const shortened = (body: ReturnType<typeof submission>) =>
@@ -215,9 +248,9 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
         <FileInput
           fileID={form.fileID}
           uploaded={(fileID) => set({ fileID })}
-          peeked={(p) => {
+          peeked={(p, name) => {
             setSeen(p)
-            set({ column: p.columns[0] ?? '', idColumn: '' })
+            set({ column: likelyPrompts(p), idColumn: '', fileRows: p.rows, name: form.name || name.slice(0, nameSize) })
           }}
         />
       )}
@@ -245,6 +278,21 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
           )}
         </div>
       )}
+      {form.source === 'file' && !fn && seen && <FirstPrompts seen={seen} column={form.column} />}
     </>
+  )
+}
+
+// FirstPrompts shows what would be sent.
+function FirstPrompts({ seen, column }: { seen: Peek; column: string }) {
+  const at = seen.columns.indexOf(column)
+  if (at < 0 || seen.first.length === 0) return null
+  return (
+    <div className="small">
+      The first of {seen.rows === undefined ? 'its rows' : `its ${number(seen.rows)} rows`}:
+      <ol className="firstrows" start={0}>
+        {seen.first.map((row, i) => <li key={i}>{row[at]}</li>)}
+      </ol>
+    </div>
   )
 }

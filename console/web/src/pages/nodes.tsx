@@ -2,8 +2,9 @@ import { Button } from '@mantine/core'
 import { send } from '../api/client'
 import { useAct, useGet } from '../api/hooks'
 import type { Diagnosis, Node } from '../api/types'
-import { ago, number, time } from '../lib/format'
+import { number, time } from '../lib/format'
 import { useEvery } from '../live'
+import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
 import { Status } from '../parts/job'
 import { Load, Problem, Waiting } from '../parts/load'
@@ -16,21 +17,21 @@ export default function Nodes() {
     <Page title="Nodes">
       <Load query={nodes}>
         {({ nodes }) => (
-          <Table label="Nodes" heads={['Node', 'State', 'Role', 'Version', 'Models', 'Jobs', 'In flight', 'Since', 'Acts']}>
+          <Table label="Nodes" heads={['Node', 'State', 'Role', 'Models', 'Jobs', 'In flight', 'Since', 'Acts']}>
             {nodes.map((n) => (
               <tr key={n.id}>
                 <td>
                   {n.name}
                   {n.self && <span className="tag">answers you</span>}
                   <span className="id">{n.id}</span>
+                  <span className="id">{n.version}</span>
                 </td>
                 <td><Status is={n.state === 'running' ? 'succeeded' : 'starting'}>{n.state}</Status></td>
                 <td>{n.role}</td>
-                <td>{n.version}</td>
                 <td className="wide"><Long text={n.models.join(', ')} summary={`${n.models.length} models`} /></td>
                 <td className="number">{number(n.jobs)}</td>
                 <td className="number">{number(n.in_flight)} of {number(n.window)}</td>
-                <td className="number" title={time(n.since)}>{ago(n.since)}</td>
+                <td className="number" title={time(n.since)}><Ago t={n.since} /></td>
                 <td>
                   {n.state === 'running' && (
                     <Confirm quiet size="compact-sm" button="Drain" title="Drain the node" act={() => drain.mutate(n.id)}>

@@ -2,8 +2,9 @@ import { lazy, Suspense, useMemo } from 'react'
 import { Link } from 'wouter'
 import { useCan, useGet } from '../api/hooks'
 import type { Counts, Job, JobPage, Progress, Stats } from '../api/types'
-import { ago, compact, duration, number, rate } from '../lib/format'
+import { compact, duration, number, rate } from '../lib/format'
 import { useEvery } from '../live'
+import { Ago } from '../parts/ago'
 import { Done, JobLink, Status, statuses } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Card, LinkButton, Page } from '../parts/page'
@@ -23,7 +24,7 @@ export default function Overview() {
 }
 
 function States() {
-  const counts = useGet<Counts>('/v1/jobs/counts', { every: useEvery(15_000) })
+  const counts = useGet<Counts>('/v1/jobs/counts')
   return (
     <section aria-label="Jobs by state">
       <Load query={counts}>
@@ -49,7 +50,7 @@ function States() {
 
 function Running() {
   const can = useCan()
-  const jobs = useGet<JobPage>('/v1/list-jobs?limit=10&status=running,starting,submitted,pending', { every: useEvery(5_000) })
+  const jobs = useGet<JobPage>('/v1/list-jobs?limit=10&status=running,starting,submitted,pending')
   return (
     <Card title="Running and waiting" actions={<Link href="/jobs?status=running,starting,submitted,pending">All of them</Link>}>
       <Load query={jobs}>
@@ -83,7 +84,7 @@ function RunningJob({ job }: { job: Job }) {
 }
 
 function Failing() {
-  const jobs = useGet<JobPage>('/v1/list-jobs?limit=5&status=failed', { every: useEvery(15_000) })
+  const jobs = useGet<JobPage>('/v1/list-jobs?limit=5&status=failed')
   return (
     <Card title="Failed of late" actions={<Link href="/jobs?status=failed">All of them</Link>}>
       <Load query={jobs}>
@@ -97,7 +98,7 @@ function Failing() {
                   <JobLink job={j} />
                   <Status is="failed">{j.failure_reason?.code ?? 'failed'}</Status>
                   <span className="small grow">{j.failure_reason?.message}</span>
-                  <span className="small">{ago(j.datetime_completed)}</span>
+                  <span className="small"><Ago t={j.datetime_completed} /></span>
                 </li>
               ))}
             </ul>
@@ -117,7 +118,7 @@ function Throughput() {
   )
 }
 
-function Charts({ stats: { points, step_seconds, node } }: { stats: Stats }) {
+function Charts({ stats: { points, step_seconds, nodes, missing_nodes } }: { stats: Stats }) {
   const { times, rows, tokens, last } = useMemo(() => {
     const per = (n: number) => n / step_seconds
     return {
@@ -137,7 +138,7 @@ function Charts({ stats: { points, step_seconds, node } }: { stats: Stats }) {
   return (
     <Suspense fallback={<div className="chart" />}>
       <p className="small">
-        {node && `Of node ${node}: `}
+        {(nodes.length > 1 || missing_nodes.length > 0) && `${number(nodes.length)} of ${number(nodes.length + missing_nodes.length)} nodes: `}
         {number(sum((p) => p.rows))} rows, {compact(sum((p) => p.input_tokens + p.output_tokens))} tokens; {number(last.in_flight)} of{' '}
         {number(last.window)} places in use now.
       </p>

@@ -7,6 +7,7 @@ import { refresh, useGet } from '../api/hooks'
 import type { Fn, Model } from '../api/types'
 import { Load, Problem } from '../parts/load'
 import { Card, Page } from '../parts/page'
+import { RunOne } from '../parts/runone'
 
 type Form = {
   name: string
@@ -24,10 +25,22 @@ export default function Publish() {
   const { name } = useParams<{ name?: string }>()
   const revisions = useGet<{ revisions: Fn[] }>(`/v1/functions/${name}/revisions`, { enabled: !!name })
   if (!name) return <Editor />
-  return <Load query={revisions}>{({ revisions }) => <Editor of={revisions.find((r) => r.published_at) ?? revisions[0]} />}</Load>
+  return <Load query={revisions} title={`Edit ${name}`}>{({ revisions }) => <Editor of={revisions.find((r) => r.published_at) ?? revisions[0]} />}</Load>
 }
 
 const pretty = (v: unknown) => (v ? JSON.stringify(v, null, 2) : '')
+
+// unnamed is what a draft is called that has no name yet.
+const unnamed = 'unnamed'
+
+// parsed is what a field of JSON holds, null where it is empty.
+function parsed(label: string, json: string): unknown {
+  try {
+    return json.trim() ? JSON.parse(json) : null
+  } catch (e) {
+    throw new Error(`${label}: this is no JSON. ${(e as Error).message}`)
+  }
+}
 
 // fields are the names between double braces, in the order of their first use.
 const fields = (prompt: string) => [...new Set(Array.from(prompt.matchAll(/\{\{\s*([^{}\n]+?)\s*\}\}/g), (m) => m[1]!))]
@@ -46,25 +59,26 @@ function Editor({ of }: { of?: Fn }) {
   })
   const set = (change: Partial<Form>) => setForm((f) => ({ ...f, ...change }))
   const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
+  const inputs = fields(form.prompt).map((name) => ({
+    name,
+    required: !form.optional.includes(name),
+    description: of?.inputs.find((i) => i.name === name)?.description ?? '',
+  }))
+  const definition = (name: string) => ({
+    name,
+    description: form.description,
+    model: form.model || models.data?.data[0]?.id,
+    prompt: form.prompt,
+    inputs,
+    system_prompt: form.system_prompt || null,
+    json_schema: parsed('JSON Schema of the answers', form.json_schema),
+    sampling_params: parsed('Sampling parameters', form.sampling_params),
+  })
+  const tried = form.name.trim() || unnamed
   const client = useQueryClient()
   const [, go] = useLocation()
   const publish = useMutation({
-    mutationFn: async () =>
-      send<Fn>('POST', '/v1/functions', {
-        name: form.name,
-        description: form.description,
-        model: form.model || models.data?.data[0]?.id,
-        prompt: form.prompt,
-        inputs: fields(form.prompt).map((name) => ({
-          name,
-          required: !form.optional.includes(name),
-          description: of?.inputs.find((i) => i.name === name)?.description ?? '',
-        })),
-        system_prompt: form.system_prompt || null,
-        json_schema: form.json_schema.trim() ? JSON.parse(form.json_schema) : null,
-        sampling_params: form.sampling_params.trim() ? JSON.parse(form.sampling_params) : null,
-        publish: !form.draft,
-      }),
+    mutationFn: async () => send<Fn>('POST', '/v1/functions', { ...definition(form.name), publish: !form.draft }),
     onSuccess: (f) => {
       void refresh(client, '/v1/functions')
       go(`/functions/${f.name}`)
@@ -102,6 +116,9 @@ function Editor({ of }: { of?: Fn }) {
           </div>
         </Card>
       </form>
+      <RunOne title="Try it with one input" name={tried} fields={inputs} more={() => ({ definition: definition(tried) })}>
+        It runs what stands above as a job of one row. The Function is not stored by that.
+      </RunOne>
     </Page>
   )
 }

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from 'react'
+import { Fragment, useEffect, useMemo, useRef, useState } from 'react'
 import { Button, Modal, NativeSelect, NumberInput, Switch } from '@mantine/core'
 import { useQueries } from '@tanstack/react-query'
 import { useVirtualizer } from '@tanstack/react-virtual'
@@ -6,7 +6,7 @@ import { Link, useParams, useSearchParams } from 'wouter'
 import { get } from '../api/client'
 import { useGet, usePages } from '../api/hooks'
 import type { Job, Preview, PreviewRow, Row, RowError } from '../api/types'
-import { number, simulated, text } from '../lib/format'
+import { clock, day, none, number, simulated, text, took } from '../lib/format'
 import { useEvery } from '../live'
 import { Code } from '../parts/copy'
 import { over, Status } from '../parts/job'
@@ -26,7 +26,7 @@ export default function Rows() {
   const failed = search.get('failed') === '1'
   const [whole, setWhole] = useState<number>()
   return (
-    <Load query={job}>
+    <Load query={job} title="Rows">
       {({ job }) => (
         <Page
           title="Rows"
@@ -40,7 +40,7 @@ export default function Rows() {
           {failed ? (
             <FailedRows job={job} show={setWhole} />
           ) : !job.num_rows ? (
-            <Empty>Its rows are not counted yet.</Empty>
+            <Empty>{over(job.status) ? 'It ended before its rows were counted.' : 'Its rows are not counted yet.'}</Empty>
           ) : (
             <Browser job={job} count={job.num_rows} start={Number(search.get('row')) || 0} show={setWhole} />
           )}
@@ -207,15 +207,107 @@ function WholeRow({ job, row }: { job: Job; row: number }) {
               ['Tokens in', number(r.input_tokens)],
               ['Tokens out', number(r.output_tokens)],
               ['Attempts', number(r.attempts)],
-              ['Engine', r.engine ?? '–'],
+              ['Engine', r.engine || none],
             ]}
           />
+          <Attempts row={r} />
           <h3>Input</h3>
           <Code label="Input" text={text(r.input)} />
-          <h3>Output</h3>
-          {r.output == null ? <Status is="failed">no output</Status> : <Code label="Output" text={text(r.output)} />}
+          <Answer output={r.output} />
         </div>
       )}
     </Load>
   )
+}
+
+// firstAttempts is behind how many of the kept attempts those are that were not kept.
+const firstAttempts = 3
+
+function Attempts({ row }: { row: Row }) {
+  const { attempt_log: kept, attempts_omitted: omitted } = row
+  if (kept.length === 0) return row.attempts > 1 ? <p className="small">What became of each attempt is not known.</p> : null
+  const all = kept.length + omitted
+  return (
+    <>
+      <h3>Attempts</h3>
+      <Table label="Attempts" heads={['When', 'Took', 'Server', 'How it ended']}>
+        {kept.map((a, i) => (
+          <Fragment key={i}>
+            {omitted > 0 && i === firstAttempts && (
+              <tr>
+                <td colSpan={4}>{number(omitted)} more, which were not kept</td>
+              </tr>
+            )}
+            <tr>
+              <td className="number">
+                {clock(a.at)} <span className="id">{day(a.at)}</span>
+              </td>
+              <td className="number">{took(a.duration_seconds)}</td>
+              <td>
+                {a.engine} <span className="id">{a.node}</span>
+              </td>
+              <td className="wide">
+                {a.code == null ? (
+                  <Status is="succeeded">answered</Status>
+                ) : (
+                  <>
+                    <code>{a.code}</code>
+                    {a.status != null && a.code !== `http_${a.status}` && ` (HTTP ${a.status})`} {a.message}
+                  </>
+                )}
+              </td>
+            </tr>
+          </Fragment>
+        ))}
+      </Table>
+      {all !== row.attempts && (
+        <p className="small">
+          {number(row.attempts)} of {number(all)} count: a server that goes away costs a row no attempt.
+        </p>
+      )}
+    </>
+  )
+}
+
+function Answer({ output }: { output: Row['output'] }) {
+  if (output == null)
+    return (
+      <>
+        <h3>Output</h3>
+        <Status is="failed">no output</Status>
+      </>
+    )
+  const { reasoning, answer } = taken(text(output))
+  return (
+    <>
+      {reasoning && (
+        <>
+          <h3>Reasoning</h3>
+          <Code label="Reasoning" text={reasoning} />
+        </>
+      )}
+      <h3>Output</h3>
+      <Code label="Output" text={answer} />
+    </>
+  )
+}
+
+// taken takes an output of a reasoning model apart, and indents JSON.
+function taken(output: string): { reasoning?: string; answer: string } {
+  const value = object(output)
+  if (value && typeof value.reasoning_content === 'string' && typeof value.content === 'string') {
+    return { reasoning: value.reasoning_content, answer: taken(value.content).answer }
+  }
+  return { answer: value ? JSON.stringify(value, null, 2) : output }
+}
+
+// object is what a text holds as JSON, if it is an object, none of whose numbers
+// is too long for JavaScript.
+function object(s: string): Record<string, unknown> | undefined {
+  if (!s.trimStart().startsWith('{') || /\d{16}/.test(s)) return undefined
+  try {
+    return JSON.parse(s)
+  } catch {
+    return undefined // it only begins like one
+  }
 }

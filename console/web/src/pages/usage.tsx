@@ -1,9 +1,9 @@
-import { lazy, Suspense, useMemo } from 'react'
-import { Button, TextInput } from '@mantine/core'
-import { useSearchParams } from 'wouter'
+import { lazy, Suspense, useMemo, type ReactNode } from 'react'
+import { Button, NativeSelect, TextInput } from '@mantine/core'
+import { Link, useSearch, useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useGet } from '../api/hooks'
-import type { Usage } from '../api/types'
+import type { Usage, UsageLine } from '../api/types'
 import { csv, save } from '../lib/csv'
 import { compact, number, usd } from '../lib/format'
 import { Empty, Load } from '../parts/load'
@@ -11,11 +11,23 @@ import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
 
 const Chart = lazy(() => import('../parts/chart').then((m) => ({ default: m.Chart })))
 
+// What the lines may be apart by, as the address and the API say it.
+const groupings: Record<string, string> = {
+  'day,model': 'day and model',
+  model: 'model',
+  key: 'API key',
+  'day,key': 'day and API key',
+  'model,key': 'model and API key',
+}
+
 export default function UsagePage() {
   const [search, setSearch] = useSearchParams()
   const from = search.get('from') ?? ''
   const to = search.get('to') ?? ''
-  const usage = useGet<Usage>(`/v1/usage${query({ from, to })}`)
+  const asked = search.get('by') ?? ''
+  const by = asked in groupings ? asked : 'day,model'
+  const key = search.get('key') ?? ''
+  const usage = useGet<Usage>(`/v1/usage${query({ from, to, group_by: by, key_id: key })}`)
   const set = (name: string, value: string) =>
     setSearch((s) => {
       if (value) s.set(name, value)
@@ -25,9 +37,9 @@ export default function UsagePage() {
   return (
     <Page
       title="Usage"
-      lead="By UTC day and model, of completed rows."
+      lead="Of completed rows, by UTC day. A row counts to the API key that submitted its job."
       actions={
-        <Button variant="default" disabled={!usage.data?.usage.length} onClick={() => usage.data && save(`usage-${usage.data.from}-${usage.data.to}.csv`, table(usage.data))}>
+        <Button variant="default" disabled={!usage.data?.usage.length} onClick={() => usage.data && save(`usage-${usage.data.from}-${usage.data.to}.csv`, table(usage.data, by))}>
           Export as CSV
         </Button>
       }
@@ -35,24 +47,59 @@ export default function UsagePage() {
       <div className="fields">
         <TextInput type="date" label="From" value={from || (usage.data?.from ?? '')} onChange={(e) => set('from', e.currentTarget.value)} />
         <TextInput type="date" label="To" value={to || (usage.data?.to ?? '')} onChange={(e) => set('to', e.currentTarget.value)} />
+        <NativeSelect label="By" value={by} onChange={(e) => set('by', e.currentTarget.value)} data={Object.entries(groupings).map(([value, label]) => ({ value, label }))} />
       </div>
-      <Load query={usage}>{(u) => (u.usage.length === 0 ? <Empty next={<LinkButton href="/jobs" variant="default">See jobs</LinkButton>}>Nothing was used in these days.</Empty> : <Report usage={u} />)}</Load>
+      {key && (
+        <div className="actions">
+          <span>Of the key <code>{key}</code> alone</span>
+          <Button size="xs" variant="default" onClick={() => set('key', '')}>Of all keys</Button>
+        </div>
+      )}
+      <Load query={usage}>{(u) => (u.usage.length === 0 ? <Empty next={<LinkButton href="/jobs" variant="default">See jobs</LinkButton>}>Nothing was used in these days.</Empty> : <Report usage={u} by={by} />)}</Load>
     </Page>
   )
 }
 
-const columns = ['day', 'model', 'rows', 'failed_rows', 'input_tokens', 'output_tokens', 'cost_usd'] as const
+const figures = ['rows', 'failed_rows', 'deduplicated_rows', 'input_tokens', 'output_tokens', 'cost_usd'] as const
 
-const table = (u: Usage) => csv([[...columns], ...u.usage.map((l) => columns.map((c) => l[c]))])
+// columns are those that say what a line is apart by: their heads, what they show,
+// and their names and values in a CSV file.
+const columns: Record<string, { head: string; cell: (l: UsageLine) => ReactNode; names: (keyof UsageLine)[] }> = {
+  day: { head: 'Day', cell: (l) => l.day, names: ['day'] },
+  model: { head: 'Model', cell: (l) => l.model, names: ['model'] },
+  key: { head: 'API key', cell: (l) => <OfKey line={l} />, names: ['key_id', 'key_name'] },
+}
 
-function Report({ usage: { usage, total, from, to } }: { usage: Usage }) {
+const columnsOf = (by: string) => by.split(',').map((name) => columns[name]!)
+
+function table(u: Usage, by: string) {
+  const names = [...columnsOf(by).flatMap((c) => c.names), ...figures]
+  return csv([names, ...u.usage.map((l) => names.map((name) => l[name] ?? ''))])
+}
+
+// OfKey leads to what the key of a line used by day.
+function OfKey({ line: { key_id, key_name } }: { line: UsageLine }) {
+  const search = new URLSearchParams(useSearch())
+  if (!key_id) return <span className="small">none that is known: the configuration’s, or before keys were recorded</span>
+  search.set('key', key_id)
+  search.delete('by')
+  return (
+    <>
+      <Link href={`/usage?${search}`}>{key_name ?? key_id}</Link>
+      {key_name && <span className="id">{key_id}</span>}
+    </>
+  )
+}
+
+function Report({ usage: { usage, total, from, to }, by }: { usage: Usage; by: string }) {
   const { times, lines } = useMemo(() => {
     const first = Date.parse(from)
     const days = Array.from({ length: (Date.parse(to) - first) / 86_400_000 + 1 }, (_, i) => first + i * 86_400_000)
-    const rows = new Map<number, number>()
-    for (const l of usage) rows.set(Date.parse(l.day), (rows.get(Date.parse(l.day)) ?? 0) + l.input_tokens + l.output_tokens)
-    return { times: days.map((d) => d / 1000), lines: [{ name: 'tokens a day', values: days.map((d) => rows.get(d) ?? 0), color: '--busy', bars: true }] }
+    const tokens = new Map<number, number>()
+    for (const l of usage) if (l.day) tokens.set(Date.parse(l.day), (tokens.get(Date.parse(l.day)) ?? 0) + l.input_tokens + l.output_tokens)
+    return { times: days.map((d) => d / 1000), lines: [{ name: 'tokens a day', values: days.map((d) => tokens.get(d) ?? 0), color: '--busy', bars: true }] }
   }, [usage, from, to])
+  const apart = columnsOf(by)
   return (
     <div className="stack">
       <Card>
@@ -60,20 +107,22 @@ function Report({ usage: { usage, total, from, to } }: { usage: Usage }) {
           facts={[
             ['Rows', number(total.rows)],
             ['Failed rows', number(total.failed_rows)],
+            ...(total.deduplicated_rows ? ([['Equal rows, not run', number(total.deduplicated_rows)]] as [string, string][]) : []),
             ['Tokens in', compact(total.input_tokens)],
             ['Tokens out', compact(total.output_tokens)],
             ['Cost', usd(total.cost_usd)],
           ]}
         />
-        <Suspense fallback={<div className="chart" />}>
-          <Chart label={`Tokens a day from ${from} to ${to}`} times={times} lines={lines} />
-        </Suspense>
+        {apart.includes(columns.day!) && (
+          <Suspense fallback={<div className="chart" />}>
+            <Chart label={`Tokens a day from ${from} to ${to}`} times={times} lines={lines} />
+          </Suspense>
+        )}
       </Card>
-      <Table label="Usage" heads={['Day', 'Model', 'Rows', 'Failed', 'Tokens in', 'Tokens out', 'Cost']}>
+      <Table label="Usage" heads={[...apart.map((c) => c.head), 'Rows', 'Failed', 'Tokens in', 'Tokens out', 'Cost']}>
         {usage.map((l) => (
-          <tr key={l.day + l.model}>
-            <td>{l.day}</td>
-            <td>{l.model}</td>
+          <tr key={[l.day, l.model, l.key_id].join()}>
+            {apart.map((c) => <td key={c.head}>{c.cell(l)}</td>)}
             <td className="number">{number(l.rows)}</td>
             <td className="number">{number(l.failed_rows)}</td>
             <td className="number">{number(l.input_tokens)}</td>

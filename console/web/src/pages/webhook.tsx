@@ -1,10 +1,13 @@
 import { useState } from 'react'
 import { Button } from '@mantine/core'
+import { useQueryClient } from '@tanstack/react-query'
 import { Link, useLocation, useParams } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useGet, usePages } from '../api/hooks'
 import type { Delivery, DeliveryAttempt, Webhook } from '../api/types'
-import { ago, duration, none, number, time } from '../lib/format'
+import { duration, none, number, time } from '../lib/format'
+import { useEvery } from '../live'
+import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
 import { Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
@@ -16,7 +19,7 @@ type Tried = { event: string; delivered: boolean; attempt: DeliveryAttempt }
 export default function WebhookPage() {
   const { id } = useParams<{ id: string }>()
   const webhook = useGet<Webhook>(`/v1/webhooks/${id}`)
-  return <Load query={webhook}>{(w) => <Detail webhook={w} />}</Load>
+  return <Load query={webhook} title="Webhook">{(w) => <Detail webhook={w} />}</Load>
 }
 
 const outcome = (a: DeliveryAttempt) => `${a.status ?? a.error ?? 'no answer'} after ${a.duration_seconds.toFixed(2)} s`
@@ -31,7 +34,12 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
   })
   const turn = useAct(() => send('PATCH', path, { disabled: !w.disabled }), { paths: ['/v1/webhooks'] })
   const rotate = useAct(() => send<Webhook>('POST', `${path}/rotate`), { paths: [path] })
-  const remove = useAct(() => send('DELETE', path), { done: () => 'The webhook is deleted.', paths: ['/v1/webhooks'] })
+  const remove = useAct(() => send('DELETE', path), { done: () => 'The webhook is deleted.' })
+  const client = useQueryClient()
+  const left = () => {
+    client.removeQueries({ queryKey: ['/v1/webhooks'], exact: true }) // so that the list is read anew, and what is gone is not
+    go('/webhooks')
+  }
   return (
     <Page
       title="Webhook"
@@ -43,7 +51,7 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
           <Confirm button="Rotate" title="Rotate the secret" act={() => rotate.mutate(undefined, { onSuccess: (r) => setSecret(r.secret) })}>
             For 24 hours the secret before signs along.
           </Confirm>
-          <Confirm button="Delete" title="Delete the webhook" act={() => remove.mutate(undefined, { onSuccess: () => go('/webhooks') })}>
+          <Confirm button="Delete" title="Delete the webhook" act={() => remove.mutate(undefined, { onSuccess: left })}>
             What waits to be sent to it is not sent.
           </Confirm>
         </>
@@ -69,7 +77,7 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
 const looks = { pending: 'starting', delivered: 'succeeded', failed: 'failed' }
 
 function Deliveries({ path }: { path: string }) {
-  const pages = usePages<{ deliveries: Delivery[]; next_cursor: string | null }>(`${path}/deliveries?limit=50`, (p) => p.next_cursor)
+  const pages = usePages<{ deliveries: Delivery[]; next_cursor: string | null }>(`${path}/deliveries?limit=50`, (p) => p.next_cursor, 'cursor', useEvery(5_000))
   const deliveries = pages.data?.pages.flatMap((p) => p.deliveries) ?? []
   const redeliver = useAct((id: string) => send('POST', `${path}/deliveries/${id}/redeliver`), { done: () => 'It is sent again.', paths: [path] })
   return (
@@ -90,7 +98,7 @@ function Deliveries({ path }: { path: string }) {
                       <td><Status is={looks[d.state]}>{d.state}</Status></td>
                       <td className="number">{number(d.attempts.length)}</td>
                       <td className="wide" title={last?.answer}>{last ? outcome(last) : none}</td>
-                      <td className="number">{ago(d.created_at)}</td>
+                      <td className="number"><Ago t={d.created_at} /></td>
                       <td className="number">{d.next_attempt_at ? `in ${duration(Math.max(0, (Date.parse(d.next_attempt_at) - Date.now()) / 1000))}` : none}</td>
                       <td>
                         {d.state !== 'pending' && (

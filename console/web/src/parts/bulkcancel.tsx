@@ -20,7 +20,7 @@ export function BulkCancel({ marked, filter, filtered, done }: { marked: string[
   })
   const ask = (t: Target) => preview.mutate(t, { onSuccess: () => setTarget(t) })
   const plan = preview.data
-  if (!marked.length && !filtered) return null
+  if (!marked.length && !filtered && !target) return null
   return (
     <div className="actions">
       {marked.length > 0 && (

@@ -7,7 +7,7 @@ import { upload } from '../lib/upload'
 import { Problem } from './load'
 
 // FileInput uploads a file once it is chosen, and says what columns it has.
-export function FileInput({ fileID, uploaded, peeked }: { fileID: string; uploaded: (id: string) => void; peeked: (p: Peek) => void }) {
+export function FileInput({ fileID, uploaded, peeked }: { fileID: string; uploaded: (id: string) => void; peeked: (p: Peek, name: string) => void }) {
   const [file, setFile] = useState<File>()
   const [sent, setSent] = useState(0)
   const [format, setFormat] = useState('')
@@ -18,7 +18,7 @@ export function FileInput({ fileID, uploaded, peeked }: { fileID: string; upload
       setStop(abort)
       const p = await peek(f)
       setFormat(p.format)
-      peeked(p)
+      peeked(p, f.name)
       return upload(f, setSent, abort.signal)
     },
     onSuccess: uploaded,

@@ -2,12 +2,17 @@ import type { ReactNode } from 'react'
 import { Button, Skeleton } from '@mantine/core'
 import type { UseQueryResult } from '@tanstack/react-query'
 import { ApiError } from '../api/client'
+import { Page } from './page'
 
 // Load shows what a query has: a skeleton before, the data, and where that
-// cannot be read any more the last of it, dimmed, with the reason above.
-export function Load<T>({ query, children }: { query: UseQueryResult<T, ApiError>; children: (data: T) => ReactNode }) {
+// cannot be read any more the last of it, dimmed, with the reason above. A page
+// that is named by its data has a title until then.
+export function Load<T>({ query, title, children }: { query: UseQueryResult<T, ApiError>; title?: string; children: (data: T) => ReactNode }) {
   const again = () => void query.refetch()
-  if (query.data === undefined) return query.error ? <Problem error={query.error} again={again} /> : <Waiting />
+  if (query.data === undefined) {
+    const instead = query.error ? <Problem error={query.error} again={again} /> : <Waiting />
+    return title ? <Page title={title}>{instead}</Page> : instead
+  }
   return (
     <>
       {query.error && <Problem error={query.error} again={again} />}

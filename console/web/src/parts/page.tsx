@@ -39,11 +39,12 @@ export const LinkButton = ({ href, children, ...rest }: ButtonProps & { href: st
   </Button>
 )
 
-export function Facts({ facts }: { facts: [string, ReactNode][] }) {
+// Facts stand beside each other, but for what is long and has the whole width.
+export function Facts({ facts }: { facts: [string, ReactNode, 'long'?][] }) {
   return (
     <dl className="facts">
-      {facts.map(([name, value]) => (
-        <div key={name}>
+      {facts.map(([name, value, length]) => (
+        <div key={name} className={length}>
           <dt>{name}</dt>
           <dd>{value}</dd>
         </div>

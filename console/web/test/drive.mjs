@@ -1,0 +1,133 @@
+// What all parts of the browser test share: the node, the browser, what a page may
+// not do, and what has failed.
+import { existsSync, mkdirSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { chromium } from 'playwright-core'
+
+const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium'
+
+export const [base, key, out] = process.argv.slice(2)
+if (!base || !key || !out) {
+  console.error('usage: browser.mjs BASE KEY OUTDIR')
+  process.exit(2)
+}
+if (!existsSync(executablePath)) {
+  console.error(`SKIPPED: there is no browser at ${executablePath}`)
+  process.exit(process.env.CONSOLE_BROWSER === 'required' ? 1 : 0)
+}
+mkdirSync(out, { recursive: true })
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+export const failures = []
+
+// How often the network of this machine has changed, as it does while other tests
+// make networks of their own. A browser breaks off all it asks for then, which no
+// page can help: what failed of it is tried again.
+let changes = 0
+
+export async function tried(f) {
+  for (let tries = 1; ; tries++) {
+    const [before, was] = [failures.length, changes]
+    await f()
+    if (failures.length === before || changes === was || tries === 3) return
+    failures.length = before
+    console.log('the network changed meanwhile: tried again')
+  }
+}
+
+export function fail(what) {
+  failures.push(what)
+  console.error(`FAIL ${what}`)
+}
+
+// api asks the node without a browser.
+export async function api(method, path, body, as = key, at = base) {
+  const answer = await fetch(new URL(path, at), {
+    method,
+    headers: { Authorization: `Key ${as}`, 'Content-Type': 'application/json' },
+    body: body && JSON.stringify(body),
+  })
+  if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`)
+  return answer.json()
+}
+
+// ended waits for the end of a job.
+export async function ended(id) {
+  for (;;) {
+    const { job } = await api('GET', `/v1/jobs/${id}`)
+    if (['succeeded', 'failed', 'cancelled'].includes(job.status)) return job
+    await new Promise((r) => setTimeout(r, 200))
+  }
+}
+
+export const launch = (...args) =>
+  chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage', ...args] })
+
+export const browser = await launch()
+
+export const at = (path, node = base) => new URL(`console/${path}`, node).href
+
+// Nobody is logged in at first, and who asks then is told so.
+export const usual = /\/v1\/me$/
+
+// watch fails the test for what a page says to its console and does not get.
+// Refusals of addresses that match expected are expected.
+export function watch(page, name, expected = usual) {
+  page.on('console', (m) => m.type() === 'error' && !expected.test(m.location().url) && fail(`${name()}: console: ${m.text()} ${m.location().url}`))
+  page.on('pageerror', (e) => fail(`${name()}: ${e.message}`))
+  page.on('response', (r) => r.status() >= 400 && !expected.test(r.url()) && fail(`${name()}: ${r.status()} ${r.url()}`))
+  page.on('requestfailed', (r) => {
+    if (r.failure()?.errorText === 'net::ERR_NETWORK_CHANGED') changes++
+    if (r.failure()?.errorText !== 'net::ERR_ABORTED' && !expected.test(r.url())) fail(`${name()}: ${r.failure()?.errorText} ${r.url()}`)
+  })
+}
+
+export async function logIn(page, as = key) {
+  await page.getByLabel('API key', { exact: true }).fill(as)
+  await page.getByRole('button', { name: 'Log in' }).click()
+  await page.getByRole('navigation', { name: 'Pages' }).or(page.getByRole('button', { name: 'Navigation' })).first().waitFor()
+}
+
+// settle waits until a page has got what it shows.
+export async function settle(page) {
+  await page.locator('h1').first().waitFor()
+  await page.waitForFunction(() => !document.querySelector('[role=status][aria-label=Loading]'), null, { timeout: 15_000 })
+  await page.waitForTimeout(150)
+}
+
+// check holds what a page, or a part of it, shows against axe, and its width
+// against the window's.
+export async function check(page, name, part) {
+  if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axe)
+  const { violations } = await page.evaluate(
+    (part) => globalThis.axe.run((part && document.querySelector(part)) || document, { resultTypes: ['violations'] }),
+    part,
+  )
+  for (const v of violations.filter((v) => ['serious', 'critical'].includes(v.impact)))
+    fail(`${name}: ${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.target} ${n.any[0]?.message ?? ''}`).join(' | ')} (${v.nodes.length})`)
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
+  if (wide > 0) fail(`${name}: ${wide} px wider than the window`)
+}
+
+export const picture = (page, name) => page.screenshot({ path: join(out, `${name}.png`) })
+
+// step runs a scenario on a page of its own.
+export const step = (name, f, expected = usual) => tried(() => scenario(name, f, expected))
+
+async function scenario(name, f, expected) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 860 } })
+  const page = await context.newPage()
+  page.setDefaultTimeout(20_000)
+  const before = failures.length
+  watch(page, () => name, expected)
+  try {
+    await f(page)
+  } catch (e) {
+    fail(`${name}: ${e.message}`)
+    await picture(page, 'failed')
+  }
+  await context.close()
+  if (failures.length === before) console.log(`ok ${name}`)
+}

@@ -1,0 +1,508 @@
+// What people do with the console, and what may happen meanwhile.
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { api, at, base, check, ended, launch, logIn, settle, step } from './drive.mjs'
+
+export async function scenarios({ job, model, team, ofTeam, reader }) {
+  await step('a job is submitted and followed to its end without a reload', async (page) => {
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    await page.getByLabel('One row a line').fill(Array.from({ length: 800 }, (_, i) => `Count to ${i}.`).join('\n'))
+    await page.getByLabel('Model or Function').selectOption(model)
+    await page.getByLabel('Name', { exact: true }).fill('followed')
+    await page.getByRole('button', { name: 'Submit 800 rows' }).click()
+    await page.getByRole('heading', { name: 'followed' }).waitFor()
+    let loads = 0
+    page.on('load', () => loads++)
+    await page.locator('.now .big', { hasText: /^100 %$/ }).waitFor({ timeout: 60_000 })
+    await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
+    if (loads) throw new Error('the page was loaded again')
+    await page.getByRole('link', { name: 'Parquet' }).waitFor()
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'JSON' }).click()])
+    if (JSON.parse(readFileSync(await download.path(), 'utf8')).outputs.length !== 800) throw new Error('the download lacks rows')
+  })
+
+  await step('a hostile row is text', async (page) => {
+    await page.goto(at(`jobs/${job}/rows`))
+    await logIn(page)
+    await page.getByRole('button', { name: /onerror/ }).click()
+    await page.getByRole('region', { name: 'Input' }).getByText('<img src=x').waitFor()
+    await page.waitForTimeout(300)
+    if (await page.evaluate(() => globalThis.hit)) throw new Error('a row was run')
+    if (await page.locator('img[src=x]').count()) throw new Error('a row became an element')
+  })
+
+  await step('a row tells what became of its attempts', async (page) => {
+    const { results: tried } = await api('POST', '/v1/batch-inference', {
+      model, name: 'tried again', inputs: ['[[sim:fail=503 times=1]] Greet me.', 'Greet me at once.', '[[sim:fail=500]] Do not.'],
+    })
+    await ended(tried)
+    const { attempt_log: log } = await api('GET', `/v1/jobs/${tried}/rows/0`)
+    if (log.length !== 2 || log[0].status !== 503 || log[1].code !== null) throw new Error(`row 0 has ${JSON.stringify(log)}`)
+    await page.goto(at(`jobs/${tried}/rows`))
+    await logIn(page)
+    const attempts = page.getByRole('region', { name: 'Attempts' })
+    const show = async (row) => {
+      await page.getByRole('button', { name: row }).click()
+      await page.getByRole('region', { name: 'Input' }).waitFor()
+    }
+    const ends = async (...want) => {
+      const got = await attempts.getByRole('row').locator('td:last-child').allTextContents()
+      if (got.length !== want.length || got.some((end, i) => !want[i].test(end))) throw new Error(`the attempts ended ${JSON.stringify(got)}`)
+    }
+    await show(/Greet me\./)
+    await ends(/HTTP 503|http_503/, /^answered$/)
+    await attempts.getByRole('cell', { name: `${log[0].engine} ${log[0].node}`, exact: true }).first().waitFor()
+    await check(page, 'the attempts at a row')
+    await page.setViewportSize({ width: 320, height: 640 })
+    await check(page, 'the attempts at a row, 320 pixels wide')
+    await page.setViewportSize({ width: 1280, height: 860 })
+    await page.keyboard.press('Escape')
+    await show(/at once/)
+    if (await attempts.count()) throw new Error('a row that was done at once has attempts to tell of')
+    await page.keyboard.press('Escape')
+    await show(/Do not/)
+    await ends(/500/, /500/, /500/)
+  })
+
+  await step('a file is uploaded and its column chosen', async (page) => {
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    await page.getByText('Upload', { exact: true }).click()
+    const csv = 'id,"the ""text"""\n' + Array.from({ length: 50 }, (_, i) => `${i},"row, ${i}"`).join('\n')
+    await page.locator('input[type=file]').setInputFiles({ name: 'rows.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) })
+    await page.getByText('uploaded', { exact: false }).first().waitFor()
+    if ((await page.getByLabel('Column of the prompts').inputValue()) !== 'the "text"') throw new Error('the column with most text is not chosen')
+    await page.getByText('The first of its 50 rows').waitFor()
+    await page.getByRole('listitem').getByText('row, 0', { exact: true }).waitFor()
+    await page.getByLabel('Column of ids').selectOption('id')
+    await page.getByRole('button', { name: 'Estimate the cost' }).click()
+    await page.getByText('Would cost').waitFor()
+    await page.getByRole('button', { name: 'Submit the job' }).click()
+    await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
+  })
+
+  await step('a file of more rows than priority 0 takes gets priority 1', async (page) => {
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    await page.getByText('Upload', { exact: true }).click()
+    const csv = 'text\n' + Array.from({ length: 1500 }, (_, i) => `row ${i}`).join('\n')
+    await page.locator('input[type=file]').setInputFiles({ name: 'large.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) })
+    await page.getByText('The first of its 1,500 rows').waitFor()
+    await page.getByRole('button', { name: 'Submit the job' }).click()
+    await page.getByRole('heading', { name: 'large.csv' }).waitFor()
+    await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
+  })
+
+  await step('one input of a Function is run', async (page) => {
+    await page.goto(at('functions/grade'))
+    await logIn(page)
+    await page.getByLabel('essay').fill('It was a dark and stormy night.')
+    await page.getByRole('button', { name: 'Run' }).click()
+    await page.getByRole('region', { name: 'Output' }).waitFor()
+  })
+
+  await step('a draft is tried before anything of it is stored', async (page) => {
+    await page.goto(at('functions/new'))
+    await logIn(page)
+    await page.getByLabel('Prompt', { exact: true }).fill('Name the capital of {{country}}.')
+    await page.getByLabel('Model').selectOption(model)
+    await page.getByLabel('Sampling parameters, as JSON').fill('{"max_tokens": ')
+    await page.getByRole('textbox', { name: 'country' }).fill('Peru')
+    await page.getByRole('button', { name: 'Run' }).click()
+    await page.locator('.problem', { hasText: 'Sampling parameters: this is no JSON.' }).waitFor()
+    await page.getByLabel('Sampling parameters, as JSON').fill('{"max_tokens": 0}')
+    await page.getByRole('button', { name: 'Run' }).click()
+    await page.locator('.problem').getByText('definition.sampling_params.max_tokens', { exact: true }).waitFor()
+    await page.getByLabel('Sampling parameters, as JSON').fill('{"max_tokens": 20}')
+    await page.getByRole('button', { name: 'Run' }).click()
+    await page.getByRole('region', { name: 'Output' }).waitFor()
+    await page.getByText(/tokens in, .* out, /).waitFor()
+    await page.getByText('This answer was made up by a simulated engine.').waitFor()
+    await check(page, 'a draft that was tried')
+    const { functions } = await api('GET', '/v1/functions')
+    if (functions.some((f) => f.name === 'unnamed')) throw new Error('the draft was stored')
+    await page.getByRole('link', { name: 'its job' }).click()
+    await page.getByRole('heading', { name: 'draft of unnamed' }).waitFor()
+  }, /\/v1\/(me|functions\/unnamed\/run)$/)
+
+  await step('a key is made, shown once, and revoked', async (page) => {
+    await page.goto(at('keys'))
+    await logIn(page)
+    await page.getByRole('button', { name: 'Create a key' }).click()
+    await page.getByLabel('Name').fill('of the browser test')
+    await page.getByRole('button', { name: 'Create it' }).click()
+    const secret = await page.getByRole('region', { name: 'key', exact: true }).textContent()
+    await api('GET', '/v1/auth/check', undefined, secret)
+    await check(page, 'a new key')
+    await page.getByRole('button', { name: 'I have copied it' }).click()
+    await page.getByRole('row', { name: /of the browser test/ }).last().getByRole('button', { name: 'Revoke' }).click()
+    await page.getByRole('button', { name: 'Revoke the key' }).click()
+    await page.getByText('The key is revoked.').waitFor()
+  })
+
+  await step('what each key used is told with the keys, and in the usage', async (page) => {
+    await page.goto(at('keys'))
+    await logIn(page)
+    const spent = /^\$[0-9.]+, 2 rows$/
+    await page.getByRole('row', { name: /of the browser test/ }).getByText('nothing', { exact: true }).first().waitFor()
+    await page.getByText(/^No key is known of .* rows in these days/).waitFor()
+    await page.getByRole('row', { name: /of the team/ }).getByRole('link', { name: spent }).click()
+    await page.getByText(`Of the key ${team.id} alone`).waitFor()
+    await page.getByRole('row', { name: /^\d{4}-\d\d-\d\d/ }).getByRole('cell', { name: '2', exact: true }).waitFor()
+    await page.getByRole('button', { name: 'Of all keys' }).click()
+    await page.getByLabel('By', { exact: true }).selectOption('API key')
+    await page.getByRole('row', { name: /^none that is known/ }).waitFor()
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Export as CSV' }).click()])
+    const [heads, ...lines] = readFileSync(await download.path(), 'utf8').trim().split('\r\n')
+    if (!heads.startsWith('key_id,key_name,rows,') || !lines.some((l) => l.startsWith(`${team.id},of the team,2,0,`))) throw new Error(`the file is ${[heads, ...lines]}`)
+    await page.getByRole('row', { name: /of the team/ }).getByRole('link').click()
+    await page.getByText(`Of the key ${team.id} alone`).waitFor()
+  })
+
+  await step('a job says which key submitted it, and its id in one line', async (page) => {
+    await page.goto(at(`jobs/${ofTeam}`))
+    await logIn(page)
+    const id = page.locator('.facts').getByText(ofTeam, { exact: true })
+    const lines = await id.evaluate((e) => e.getClientRects().length)
+    if (lines !== 1) throw new Error(`the id has ${lines} lines`)
+    await page.getByRole('link', { name: team.id }).click()
+    await page.getByText(`Of the key ${team.id} alone`).waitFor()
+  })
+
+  await step('a webhook is tested, gets another secret, and a delivery again', async (page) => {
+    const got = []
+    const receiver = createServer((request, response) => {
+      let body = ''
+      request.on('data', (d) => (body += d))
+      request.on('end', () => {
+        got.push({ id: request.headers['webhook-id'], signatures: request.headers['webhook-signature'].split(' ').length, type: JSON.parse(body).type })
+        response.end()
+      })
+    }).listen(0, '127.0.0.1')
+    await new Promise((listens) => receiver.once('listening', listens))
+    try {
+      const { id } = await api('POST', '/v1/webhooks', { url: `http://127.0.0.1:${receiver.address().port}/hook`, description: 'a receiver that is there' })
+      await page.goto(at(`webhooks/${id}`))
+      await logIn(page)
+      await page.getByRole('button', { name: 'Send a test' }).click()
+      await page.getByText(/: taken, 200 after/).first().waitFor()
+      if (got.length !== 1 || got[0].signatures !== 1) throw new Error(`after a test the receiver got ${JSON.stringify(got)}`)
+
+      await page.getByRole('button', { name: 'Rotate' }).click()
+      await page.getByRole('button', { name: 'Rotate the secret' }).click()
+      const secret = await page.getByRole('region', { name: 'secret', exact: true }).textContent()
+      if (!secret.startsWith('whsec_')) throw new Error(`the secret is ${secret}`)
+      await check(page, 'a new secret')
+      await page.getByRole('button', { name: 'I have copied it' }).click()
+      await page.getByText(`${secret.slice(0, 10)}`).waitFor()
+
+      const { results } = await api('POST', '/v1/batch-inference', { model, inputs: ['a'], name: 'told' })
+      await ended(results)
+      const again = page.getByRole('button', { name: `Send job.succeeded of ${results} again` })
+      await again.waitFor()
+      const delivered = got.at(-1)
+      if (delivered.type !== 'job.succeeded' || delivered.signatures !== 2) throw new Error(`the receiver got ${JSON.stringify(got)}`)
+      await again.click()
+      await page.getByText('It is sent again.').waitFor()
+      for (const until = Date.now() + 10_000; got.filter((g) => g.id === delivered.id).length < 2; await page.waitForTimeout(50))
+        if (Date.now() > until) throw new Error(`it was not sent again: ${JSON.stringify(got)}`)
+
+      await page.getByRole('button', { name: 'Delete' }).click()
+      await page.getByRole('button', { name: 'Delete the webhook' }).click()
+      await page.getByText('The webhook is deleted.').waitFor()
+      await page.getByRole('heading', { name: 'Webhooks' }).first().waitFor()
+    } finally {
+      receiver.close()
+    }
+  })
+
+  await step('a Function is published, rolled back and taken back', async (page) => {
+    await page.goto(at('functions/new'))
+    await logIn(page)
+    await page.getByLabel('Name', { exact: true }).fill('shorten')
+    await page.getByLabel('Model').selectOption(model)
+    await page.getByLabel('Prompt', { exact: true }).fill('Shorten this: {{text}}')
+    await page.getByRole('button', { name: 'Publish' }).click()
+    await page.getByRole('heading', { name: 'shorten' }).waitFor()
+    await page.getByRole('link', { name: 'New revision' }).click()
+    await page.getByLabel('Prompt', { exact: true }).fill('Shorten this to {{words}} words: {{text}}')
+    await page.getByLabel('Only store it as a draft').check()
+    await page.getByRole('button', { name: 'Store the draft' }).click()
+    const revision = (n) => page.getByRole('region', { name: 'Revisions' }).getByRole('row', { name: new RegExp(`^${n} `) })
+    await revision(2).getByText('stored').waitFor()
+    await revision(1).getByText('published').waitFor()
+    await page.getByRole('button', { name: 'Publish revision 2' }).click()
+    await page.getByText('Revision 2 is published.').waitFor()
+    await revision(2).getByText('published').waitFor()
+    await page.getByRole('button', { name: 'Publish revision 1' }).click()
+    await revision(1).getByText('published').waitFor()
+    await page.getByRole('button', { name: 'Unpublish' }).click()
+    await page.getByRole('button', { name: 'Unpublish it' }).click()
+    await page.getByText('It is no longer published.').waitFor()
+    await page.getByText('No revision of it is published.').waitFor()
+    await check(page, 'a Function that was taken back')
+    if ((await api('GET', '/v1/functions')).functions.some((f) => f.name === 'shorten')) throw new Error('it is published all the same')
+  })
+
+  await step('the data of a job are deleted', async (page) => {
+    const { results } = await api('POST', '/v1/batch-inference', { model, inputs: ['a', 'b'], name: 'to be deleted' })
+    await ended(results)
+    await page.goto(at(`jobs/${results}`))
+    await logIn(page)
+    await page.getByRole('link', { name: 'Parquet' }).waitFor()
+    await page.getByRole('button', { name: 'Delete data' }).click()
+    await page.getByRole('button', { name: 'Delete the data' }).click()
+    await page.getByText('The data is deleted.').waitFor()
+    await page.getByRole('listitem').getByText('data removed').waitFor()
+    await settle(page)
+    await check(page, 'a job without its data')
+    if (await page.getByRole('link', { name: 'Parquet' }).count()) throw new Error('its results can be downloaded, which are gone')
+    if (await page.getByRole('button', { name: 'Delete data' }).count()) throw new Error('its data can be deleted again')
+  }, /\/v1\/(me|jobs\/[^/]+\/(preview|errors))/)
+
+  await step('quotas are set, refused and taken back', async (page) => {
+    await page.goto(at('quotas'))
+    await logIn(page)
+    const inForce = page.getByRole('region', { name: 'Quotas in force' }).getByRole('row', { name: /^1 / })
+    const before = await inForce.textContent()
+    await page.getByLabel('Rows, priority 1').fill('250000')
+    await page.getByLabel('Cost a month, USD').fill('1000.5')
+    await page.getByRole('button', { name: 'Set the quotas' }).click()
+    await page.getByText('The quotas are in force for new jobs.').waitFor()
+    await inForce.getByText('250,000', { exact: true }).waitFor()
+    await page.getByText('Cost a month: $1,000.50').waitFor()
+    await check(page, 'quotas that were set')
+    await page.getByLabel('Rows, priority 1').fill('')
+    await page.getByLabel('Cost a month, USD').fill('')
+    await page.getByRole('button', { name: 'Set the quotas' }).click()
+    await page.getByText('Cost a month: no bound').waitFor()
+    if ((await inForce.textContent()) !== before) throw new Error(`the quotas are ${await inForce.textContent()}, and were ${before}`)
+  })
+
+  await step('jobs are cancelled by what they match, after a look', async (page) => {
+    await page.goto(at('jobs?q=followed'))
+    await logIn(page)
+    await page.getByRole('button', { name: 'Cancel all that match' }).click()
+    await page.getByText('over already').waitFor()
+    await check(page, 'bulk cancel')
+    await page.getByRole('button', { name: 'Keep them running' }).click()
+    await page.getByLabel('Search').fill('nothing is called so')
+    await page.getByText('No job matches.').waitFor()
+    if (await page.getByRole('button', { name: 'Cancel all that match' }).count()) throw new Error('one may cancel what there is not')
+  })
+
+  await step('what cannot be read again stays, dimmed, with the reason', async (page) => {
+    await page.goto(at('jobs'))
+    await logIn(page)
+    await page.getByRole('row', { name: /towns/ }).first().waitFor()
+    await page.route('**/v1/**', (r) => r.fulfill({ status: 400, json: { message: 'not today', code: 'made_up', request_id: 'r-1' } }))
+    await page.getByRole('button', { name: /failed/ }).click()
+    await page.waitForTimeout(2_000) // the list is not read again before
+    await page.getByRole('button', { name: /failed/ }).click()
+    await page.locator('.problem', { hasText: 'not today' }).getByText('made_up').waitFor()
+    await page.locator('.stale').getByRole('row', { name: /towns/ }).first().waitFor()
+    await page.unroute('**/v1/**')
+    await page.getByRole('button', { name: 'Try again' }).first().click()
+    await page.locator('.stale').waitFor({ state: 'detached' })
+  }, /\/v1\//)
+
+  await step('the switch stops all requests', async (page) => {
+    await page.goto(at(''))
+    await logIn(page)
+    await page.getByText('Live', { exact: true }).waitFor()
+    await page.getByLabel('Live updates').uncheck({ force: true })
+    await page.getByText('Paused').waitFor()
+    await page.waitForTimeout(500)
+    const asked = []
+    page.on('request', (r) => asked.push(r.url()))
+    await page.waitForTimeout(6_000)
+    if (asked.length) throw new Error(`asked for ${asked}`)
+  })
+
+  await step('without the stream the page asks', async (page) => {
+    await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} }))
+    await page.goto(at('jobs'))
+    await logIn(page)
+    await page.getByText('Every 5 s').waitFor()
+    await page.waitForRequest(/list-jobs/, { timeout: 8_000 })
+  }, /\/v1\/(events|me|webhooks)/)
+
+  await step('on plain HTTP under a name, which is no secure context', async () => {
+    const far = new URL(base)
+    if (far.protocol !== 'http:') return
+    far.hostname = 'lan.test'
+    const browser = await launch('--host-resolver-rules=MAP lan.test 127.0.0.1')
+    try {
+      const page = await browser.newPage()
+      await page.goto(new URL('console/jobs/new', far).href)
+      await logIn(page)
+      await page.getByRole('button', { name: 'Copy curl' }).click()
+      await page.getByRole('button', { name: 'Copied' }).waitFor()
+      await page.getByLabel('One row a line').fill('one')
+      await page.getByLabel('Model or Function').selectOption(model)
+      await page.getByRole('button', { name: 'Submit' }).click()
+      await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
+    } finally {
+      await browser.close()
+    }
+  })
+
+  await step('a reader sees and does nothing', async (page) => {
+    await page.goto(at(''))
+    await logIn(page, reader.key)
+    for (const path of ['', 'jobs', `jobs/${job}`, 'functions/grade', 'files', 'batches', 'quotas', 'settings']) {
+      await page.goto(at(path))
+      await settle(page)
+      const acts = await page.locator('main button:not([aria-pressed])', { hasText: /cancel|delete|submit|run|publish|set|drain|resume/i }).count()
+      if (acts) throw new Error(`${path} has ${acts} buttons that act`)
+    }
+    await page.getByText('90 days', { exact: true }).waitFor()
+    await page.getByRole('status', { name: 'What it removes' }).getByText(/^Nothing goes now/).waitFor()
+    if (await page.getByRole('radio').count()) throw new Error('the settings can be chosen')
+    for (const name of ['API keys', 'Nodes', 'New job'])
+      if (await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name, exact: true }).count()) throw new Error(`there is a link to ${name}`)
+  })
+
+  await step('who logs out, or loses the key, is asked for one', async (page) => {
+    const lost = await api('POST', '/v1/keys', { name: 'lost', role: 'user' })
+    await page.goto(at('jobs'))
+    await logIn(page, lost.key)
+    await api('DELETE', `/v1/keys/${lost.id}`)
+    await page.getByLabel('API key', { exact: true }).waitFor()
+    if (!page.url().includes('/login?to=')) throw new Error(`at ${page.url()}`)
+    await logIn(page)
+    await page.getByRole('button', { name: 'Log out' }).click()
+    await page.getByLabel('API key', { exact: true }).waitFor()
+    await page.goto(at('jobs'))
+    await page.getByLabel('API key', { exact: true }).waitFor()
+  }, /\/v1\//)
+
+  await step('100,000 rows are scrolled through', async (page) => {
+    const { results: large } = await api('POST', '/v1/batch-inference', {
+      model, name: 'large', job_priority: 1, inputs: Array.from({ length: 100_000 }, (_, i) => `Row ${i}`), sampling_params: { max_tokens: 8 },
+    })
+    await page.goto(at(`jobs/${large}/rows`))
+    await logIn(page)
+    const list = page.getByRole('region', { name: 'Rows' })
+    await list.getByRole('listitem').first().waitFor({ timeout: 60_000 })
+    const { frames, work } = await scroll(page, list)
+    console.log(`   a frame took ${p95(frames)} ms at p95, of which the page's own work ${p95(work)} ms`)
+    if (p95(work) >= 100) throw new Error(`scrolling takes ${p95(work)} ms of work a frame`)
+    await ended(large)
+    await page.getByLabel(/Jump to row/).fill('99999')
+    await page.getByRole('button', { name: 'Jump' }).click()
+    await list.getByText('Row 99999', { exact: true }).waitFor()
+    if ((await list.getByRole('listitem').count()) > 200) throw new Error('all rows are in the document')
+  })
+
+  if (!process.env.CONSOLE_CONTROL) {
+    console.log('not tried, since nobody said how (CONSOLE_CONTROL): a killed node, an expired session')
+    return
+  }
+  const control = async (what) => {
+    const { ok } = await fetch(new URL(what, process.env.CONSOLE_CONTROL), { method: 'POST' })
+    if (!ok) throw new Error(`${what}: the node does not obey`)
+  }
+
+  await step('a node is killed and comes back', async (page) => {
+    await page.goto(at('jobs'))
+    await logIn(page)
+    await page.getByText('Live', { exact: true }).waitFor()
+    await page.getByRole('row', { name: /towns/ }).first().waitFor()
+    let loads = 0
+    page.on('load', () => loads++)
+    await control('/kill')
+    await page.locator('.problem', { hasText: 'The node cannot be reached.' }).first().waitFor({ timeout: 30_000 })
+    await page.locator('.stale').getByRole('row', { name: /towns/ }).first().waitFor()
+    await check(page, 'a killed node')
+    if (await page.locator('.mantine-Notification-root').count()) throw new Error('it is told twice')
+    await control('/start')
+    await page.locator('.stale').waitFor({ state: 'detached', timeout: 30_000 })
+    await page.getByText('Live', { exact: true }).waitFor({ timeout: 30_000 })
+    if (loads) throw new Error('the page was loaded again')
+  }, /./)
+
+  await step('a node is drained and ends', async (page) => {
+    await page.goto(at('nodes'))
+    await logIn(page)
+    await page.getByRole('button', { name: 'Drain' }).click()
+    await page.getByText('It is the only node: the service stops with it.').waitFor()
+    await page.getByRole('button', { name: 'Drain the node' }).click()
+    await page.locator('.problem', { hasText: 'The node cannot be reached.' }).first().waitFor({ timeout: 30_000 })
+    await control('/kill') // of what has ended
+    await control('/start')
+    await page.locator('.stale').waitFor({ state: 'detached', timeout: 30_000 })
+    await page.getByRole('row').getByText('running', { exact: true }).waitFor()
+  }, /./)
+
+  await step('a page whose file is not there says so', async (page) => {
+    await page.goto(at(''))
+    await logIn(page)
+    await page.route('**/assets/usage*', (r) => r.abort())
+    await page.getByRole('link', { name: 'Usage' }).click()
+    await page.locator('.problem', { hasText: 'This page could not be shown' }).waitFor()
+    await page.getByRole('link', { name: 'Quotas' }).click()
+    await page.getByRole('heading', { name: 'Quotas' }).first().waitFor()
+    await page.unrouteAll()
+    await page.getByRole('link', { name: 'Usage' }).click()
+    await page.getByRole('button', { name: 'Try again' }).click()
+    await page.getByRole('heading', { name: 'Usage' }).first().waitFor()
+  }, /./)
+
+  await step('a session that has expired asks for a key, and leads back', async (page) => {
+    await page.goto(at(`jobs/${job}/rows?failed=1`))
+    await logIn(page)
+    await settle(page)
+    await control('/kill')
+    await control('/start?clock=13h')
+    await page.getByLabel('API key', { exact: true }).waitFor({ timeout: 30_000 })
+    await logIn(page)
+    await page.getByRole('heading', { name: 'Rows' }).waitFor()
+    if (!page.url().endsWith(`/jobs/${job}/rows?failed=1`)) throw new Error(`after the login one is at ${page.url()}`)
+  }, /./)
+
+  await step('what a retention would remove is said before it is chosen', async (page) => {
+    await control('/kill')
+    await control('/start?clock=48h')
+    await page.goto(at('settings'))
+    await logIn(page)
+    const effect = page.getByRole('status', { name: 'What it removes' })
+    await effect.getByText(/^Nothing goes now/).waitFor()
+    await page.getByText(/Removes the data of \d+ jobs now\./).waitFor()
+    await page.getByLabel('For ever').check()
+    await effect.getByText('Nothing would go.').waitFor()
+    await page.getByLabel('1 day').check()
+    await effect.getByText(/The data of \d+ jobs would go within minutes/).waitFor()
+    await check(page, 'a retention that removes')
+    await page.getByRole('button', { name: 'Keep them so long' }).click()
+    await page.getByText('The retention is set.').waitFor()
+    await page.getByLabel('1 day (in force)').waitFor()
+  })
+}
+
+// scroll moves through a list in steps of many screens, and tells how long each frame
+// took and how long the page worked for it, which another program on the machine does
+// not make longer: its script, styles and layout, by the browser's own clock.
+async function scroll(page, list) {
+  const session = await page.context().newCDPSession(page)
+  await session.send('Performance.enable', { timeDomain: 'threadTicks' })
+  const worked = async () => {
+    const { metrics } = await session.send('Performance.getMetrics')
+    const of = (name) => metrics.find((m) => m.name === name).value
+    return 1000 * (of('ScriptDuration') + of('LayoutDuration') + of('RecalcStyleDuration'))
+  }
+  const frames = [], work = []
+  for (let i = 0; i < 60; i++) {
+    const before = await worked()
+    frames.push(await list.evaluate((box, i) => new Promise((done) => {
+      const began = performance.now()
+      box.scrollTop = (box.scrollHeight * ((i * 37) % 60)) / 60
+      requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now() - began)))
+    }), i))
+    work.push((await worked()) - before)
+  }
+  return { frames, work }
+}
+
+const p95 = (figures) => Math.round(figures.toSorted((a, b) => a - b)[Math.floor(0.95 * figures.length)])
