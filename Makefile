@@ -31,10 +31,32 @@ build: ## build bin/rowmill, one static binary
 
 # What is shipped: static, and yet at another address each time, with what the
 # loader has written made read-only before main. Takes the C linker and a static
-# C library (Debian: gcc, libc6-dev).
+# C library (Debian: gcc, libc6-dev). Version and commit are told by LDFLAGS: what Go
+# records of version control itself is not there in every kind of checkout.
+RELEASE ?= dist/rowmill
 release: ## build dist/rowmill, the same hardened, as the image has it
-	CGO_ENABLED=1 $(GO) build -trimpath -buildmode=pie -tags=nomsgpack,netgo,osusergo -ldflags '$(LDFLAGS) -linkmode external -extldflags "-static-pie -Wl,-z,relro,-z,now"' -o dist/rowmill ./cmd/rowmill
-	@readelf -dW dist/rowmill | grep -q 'NOW PIE' && ! readelf -lW dist/rowmill | grep -E 'INTERP|RWE' || { echo "dist/rowmill is not what it should be" >&2; exit 1; }
+	CGO_ENABLED=1 $(GO) build -trimpath -buildvcs=false -buildmode=pie -tags=nomsgpack,netgo,osusergo -ldflags '$(LDFLAGS) -linkmode external -extldflags "-static-pie -Wl,-z,relro,-z,now"' -o $(RELEASE) ./cmd/rowmill
+	@readelf -dW $(RELEASE) | grep -q 'NOW PIE' && ! readelf -lW $(RELEASE) | grep -E 'INTERP|RWE' || { echo "$(RELEASE) is not what it should be" >&2; exit 1; }
+
+# Takes the linkers and C libraries of all ARCHS (Debian: gcc-aarch64-linux-gnu and
+# libc6-dev-arm64-cross, or gcc-x86-64-linux-gnu and libc6-dev-amd64-cross).
+ARCHS ?= amd64 arm64
+CC_amd64 := x86_64-linux-gnu-gcc
+CC_arm64 := aarch64-linux-gnu-gcc
+PACKAGES ?= dist/packages
+dist: build ## dist/packages: archives, .deb, .rpm, an image, bills of materials and sums, for ARCHS
+	$(foreach arch,$(ARCHS),GOOS=linux GOARCH=$(arch) CC=$(CC_$(arch)) $(MAKE) release RELEASE=dist/bin/$(arch)/rowmill &&) true
+	nfpm=$$(.ci/tools nfpm) && libc=$$(echo '#include <features.h>' | $(CC_$(firstword $(ARCHS))) -E -dM - | awk '/__GLIBC__ /{a=$$3} /__GLIBC_MINOR__ /{b=$$3} END {print a "." b}') && \
+		$(GO) run ./deploy/dist -version '$(VERSION)' -commit '$(COMMIT)' -built '$(BUILT)' -nfpm "$$nfpm" -libc "$$libc" -to $(PACKAGES) $(ARCHS)
+
+dist/check: dist ## what dist has made, installed, run, upgraded and purged on machines to throw away; takes root and Debian's systemd, rpm, podman, crun, curl and jq
+	ROWMILL_DIST=$(abspath $(PACKAGES)) ROWMILL_DIST_VERSION='$(VERSION)' ROWMILL_DIST_NFPM="$$(.ci/tools nfpm)" $(GO) test -count=1 -v ./deploy/dist
+
+dist/again: dist ## whether the last commit makes the same bytes in another folder, with an empty build cache
+	case '$(VERSION)' in *-dirty) echo 'there are changes that are not committed' >&2; exit 1 ;; esac
+	again=$$(mktemp -d) && trap 'rm -rf "$$again"' EXIT && git clone -q . "$$again/rowmill" && \
+		GOCACHE=$$again/cache $(MAKE) -C "$$again/rowmill" dist ARCHS='$(ARCHS)' PACKAGES=dist/packages VERSION='$(VERSION)' && \
+		diff $(PACKAGES)/SHA256SUMS "$$again/rowmill/dist/packages/SHA256SUMS"
 
 demo: build ## run a thousand rows through a node of your own and show what comes out
 	examples/demo.sh

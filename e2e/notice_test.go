@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/notice"
 )
 
 // TestNoticeNamesEveryModule wants NOTICE to name the modules that the binary is
@@ -15,23 +17,9 @@ import (
 // what it asks for.
 func TestNoticeNamesEveryModule(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../NOTICE")
+	named, err := notice.Read("../NOTICE")
 	if err != nil {
 		t.Fatal(err)
-	}
-	named := map[string]string{}
-	licence := ""
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimRight(line, "\n")
-		if head, is := strings.CutSuffix(line, ":"); is && !strings.HasPrefix(line, " ") {
-			licence = head
-		}
-		if module, is := strings.CutPrefix(line, "  "); is {
-			if named[module] != "" || licence == "" {
-				t.Errorf("%s is under %q and %q", module, named[module], licence)
-			}
-			named[module] = licence
-		}
 	}
 	build, err := buildinfo.ReadFile(binary)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/functions"
 	"github.com/rowmill/rowmill/cmd/rowmill/jobs"
+	"github.com/rowmill/rowmill/cmd/rowmill/manual"
 	"github.com/rowmill/rowmill/cmd/rowmill/nodes"
 	"github.com/rowmill/rowmill/cmd/rowmill/quotas"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
@@ -67,12 +68,13 @@ Ollama:
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exit.With(exit.Usage, fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	service := connect.Options{Term: term, UserAgent: "rowmill/" + buildInfo().Version}
+	build := buildInfo()
+	service := connect.Options{Term: term, UserAgent: "rowmill/" + build.Version}
 	root.AddCommand(
 		serveCommand(term), jobs.Command(jobs.Config{Options: service}),
 		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), accounts.Webhooks(service), nodes.Command(service), nodes.Actors(service), nodes.Models(service), doctor.Command(service), bench.Command(service), functions.Command(service),
 		backups.Command(service), restoreCommand(term),
-		simCommand(term), configCommand(term), storageCommand(term), versionCommand(term),
+		simCommand(term), configCommand(term), storageCommand(term), versionCommand(term), manual.Command(build.Version, build.Built),
 	)
 	for _, cmd := range root.Commands() {
 		checkArgs(cmd)

@@ -75,6 +75,12 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings) error {
 	}
 	greet(term, m)
 	m.Logger.Info("listening", "address", m.Addr.String(), "records", m.records(), "objects", m.objects(), "version", buildInfo().Version)
+	tell := func(state string) {
+		if err := notify(context.WithoutCancel(ctx), os.Getenv("NOTIFY_SOCKET"), state); err != nil {
+			m.Logger.Warn("systemd does not listen", "err", err)
+		}
+	}
+	tell(notifyReady)
 	var failure error
 	select {
 	case failure = <-m.Failed():
@@ -85,6 +91,7 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings) error {
 		m.Logger.Info("stopping: rows in flight finish", "reason", context.Cause(ctx).Error(), "limit", s.Jobs.DrainTimeout.String())
 	}
 	m.watchdog.arm()
+	tell(notifyStopping)
 	err := m.Close(context.WithoutCancel(ctx))
 	m.Logger.Info("stopped")
 	return exit.With(exit.Failure, errors.Join(failure, err))

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestNotify(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "notify")
+	heard, err := net.ListenPacket("unixgram", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = heard.Close() }()
+	for _, state := range []string{notifyReady, notifyStopping} {
+		if err := notify(t.Context(), socket, state); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 100)
+		n, _, err := heard.ReadFrom(b)
+		if err != nil || string(b[:n]) != state {
+			t.Errorf("heard %q, error %v", b[:n], err)
+		}
+	}
+	if err := notify(t.Context(), "", notifyReady); err != nil {
+		t.Error(err)
+	}
+	if err := notify(t.Context(), socket+"-gone", notifyReady); err == nil || !strings.Contains(err.Error(), "tell systemd READY=1") {
+		t.Errorf("error %v", err)
+	}
+}

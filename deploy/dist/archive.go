@@ -1,0 +1,103 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// An entry is a file of a tar, or a directory where its name ends in a slash.
+type entry struct {
+	name  string
+	mode  int64
+	owner int // user and group
+	bytes []byte
+}
+
+// pack makes a tar of the entries, by name; all that could differ between two
+// machines is left out of it.
+func pack(entries []entry, built time.Time) ([]byte, error) {
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, e := range entries {
+		head := &tar.Header{Name: e.name, Mode: e.mode, Uid: e.owner, Gid: e.owner, Size: int64(len(e.bytes)), ModTime: built, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
+		if strings.HasSuffix(e.name, "/") {
+			head.Typeflag = tar.TypeDir
+		}
+		if err := w.WriteHeader(head); err != nil {
+			return nil, fmt.Errorf("pack %s: %w", e.name, err)
+		}
+		if _, err := w.Write(e.bytes); err != nil {
+			return nil, fmt.Errorf("pack %s: %w", e.name, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// compress is gzip without a time or a name.
+func compress(b []byte) []byte {
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err != nil {
+		panic(err) // the level is one
+	}
+	_, _ = w.Write(b) // memory takes it
+	_ = w.Close()
+	return out.Bytes()
+}
+
+// archives writes a tar.gz for each architecture, for machines without a package
+// manager: the program and all that packages have beside it, in one folder.
+func (r *release) archives(context.Context) error {
+	var beside []entry
+	for name, file := range map[string]string{
+		"LICENSE": "LICENSE", "NOTICE": "NOTICE",
+		"systemd/rowmill.service": "deploy/package/rowmill.service", "systemd/rowmill-node@.service": "deploy/package/rowmill-node@.service",
+		"rowmill.yaml": "deploy/package/rowmill.yaml",
+	} {
+		b, err := os.ReadFile(file) //nolint:gosec // of the table above
+		if err != nil {
+			return err
+		}
+		beside = append(beside, entry{name: name, mode: 0o644, bytes: b})
+	}
+	if err := fs.WalkDir(os.DirFS(r.stage), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(filepath.Join(r.stage, path))
+		beside = append(beside, entry{name: path, mode: 0o644, bytes: b})
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, p := range r.programs {
+		path := r.name(p.arch, ".tar.gz")
+		folder := strings.TrimSuffix(filepath.Base(path), ".tar.gz") + "/"
+		all := []entry{{name: folder, mode: 0o755}, {name: folder + "rowmill", mode: 0o755, bytes: p.bytes}}
+		for _, e := range beside {
+			e.name = folder + e.name
+			all = append(all, e)
+		}
+		b, err := pack(all, r.built)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, compress(b), 0o644); err != nil { //nolint:gosec // for everybody
+			return err
+		}
+	}
+	return nil
+}

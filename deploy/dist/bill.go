@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rowmill/rowmill/internal/notice"
+)
+
+// A bill of materials as CycloneDX 1.6 has it.
+type (
+	bill struct {
+		Schema       string       `json:"$schema"`
+		Format       string       `json:"bomFormat"`
+		SpecVersion  string       `json:"specVersion"`
+		SerialNumber string       `json:"serialNumber"`
+		Version      int          `json:"version"`
+		Metadata     billMetadata `json:"metadata"`
+		Components   []component  `json:"components"`
+		Dependencies []dependency `json:"dependencies"`
+	}
+	billMetadata struct {
+		Timestamp string    `json:"timestamp"`
+		Component component `json:"component"`
+	}
+	component struct {
+		Type       string       `json:"type"`
+		Ref        string       `json:"bom-ref"`
+		Name       string       `json:"name"`
+		Version    string       `json:"version"`
+		Hashes     []checksum   `json:"hashes,omitempty"`
+		Licenses   []billChoice `json:"licenses"`
+		PURL       string       `json:"purl"`
+		Properties []property   `json:"properties,omitempty"`
+	}
+	checksum struct {
+		Algorithm string `json:"alg"`
+		Content   string `json:"content"`
+	}
+	billChoice struct {
+		Expression string `json:"expression"`
+	}
+	property struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	}
+	dependency struct {
+		Ref       string   `json:"ref"`
+		DependsOn []string `json:"dependsOn,omitempty"`
+	}
+)
+
+// bills writes what each binary is made of.
+func (r *release) bills(context.Context) error {
+	licences, err := notice.Read("NOTICE")
+	if err != nil {
+		return err
+	}
+	for _, p := range r.programs {
+		b, err := r.bill(p, licences)
+		if err != nil {
+			return err
+		}
+		text, err := json.MarshalIndent(b, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(r.name(p.arch, ".cdx.json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // for everybody
+			return err
+		}
+	}
+	return nil
+}
+
+// bill lists the modules that Go has recorded in the binary, the libraries of Go
+// and C, and the packages that the console is bundled of.
+func (r *release) bill(p *program, licences map[string]string) (bill, error) {
+	version := strings.TrimPrefix(r.version, "v")
+	self := component{
+		Type: "application", Name: "rowmill", Version: version, PURL: purl("golang", p.build.Main.Path, r.version),
+		Hashes:   []checksum{{"SHA-256", fmt.Sprintf("%x", sha256.Sum256(p.bytes))}},
+		Licenses: []billChoice{{"Apache-2.0"}},
+		Properties: []property{
+			{"rowmill:arch", p.arch}, {"rowmill:commit", r.commit}, {"rowmill:go", p.build.GoVersion}, {"rowmill:tags", setting(p, "-tags")},
+		},
+	}
+	parts := []component{
+		part(purl("golang", "std", strings.TrimPrefix(p.build.GoVersion, "go")), "std", strings.TrimPrefix(p.build.GoVersion, "go"), "BSD-3-Clause"),
+		part(purl("generic", "glibc", r.libc), "glibc", r.libc, "LGPL-2.1-or-later"),
+	}
+	for _, module := range p.build.Deps {
+		if module.Replace != nil {
+			module = module.Replace
+		}
+		if licences[module.Path] == "" {
+			return bill{}, fmt.Errorf("NOTICE does not say under which licence %s is", module.Path)
+		}
+		c := part(purl("golang", module.Path, module.Version), module.Path, module.Version, licences[module.Path])
+		c.Properties = []property{{"go:sum", module.Sum}}
+		parts = append(parts, c)
+	}
+	console, err := consoleParts()
+	if err != nil {
+		return bill{}, err
+	}
+	parts = append(parts, console...)
+	self.Ref = self.PURL
+	needs := dependency{Ref: self.Ref}
+	for _, c := range parts {
+		needs.DependsOn = append(needs.DependsOn, c.Ref)
+	}
+	slices.Sort(needs.DependsOn)
+	return bill{
+		Schema: "http://cyclonedx.org/schema/bom-1.6.schema.json", Format: "CycloneDX", SpecVersion: "1.6", Version: 1,
+		SerialNumber: "urn:uuid:" + uuid.NewSHA1(uuid.NameSpaceURL, p.bytes).String(),
+		Metadata:     billMetadata{Timestamp: r.built.Format(time.RFC3339), Component: self},
+		Components:   parts, Dependencies: []dependency{needs},
+	}, nil
+}
+
+func part(purl, name, version, licence string) component {
+	return component{Type: "library", Ref: purl, Name: name, Version: version, PURL: purl, Licenses: []billChoice{{strings.ReplaceAll(licence, " and ", " AND ")}}}
+}
+
+// purl is a package's URL: pkg:golang/github.com/spf13/cobra@v1.10.2.
+func purl(kind, name, version string) string {
+	return "pkg:" + kind + "/" + strings.ReplaceAll(name, "@", "%40") + "@" + url.PathEscape(version)
+}
+
+// bundled is a heading of the console's licences.
+var bundled = regexp.MustCompile(`(?m)^## (\S+) - (\S+) \((.+)\)$`)
+
+func consoleParts() ([]component, error) {
+	page, err := consoleLicenses()
+	if err != nil {
+		return nil, err
+	}
+	var parts []component
+	for _, m := range bundled.FindAllStringSubmatch(string(page), -1) {
+		parts = append(parts, part(purl("npm", m[1], m[2]), m[1], m[2], m[3]))
+	}
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("console/dist/licenses.md.gz names no package")
+	}
+	return parts, nil
+}
+
+// setting is what Go has recorded of how a program was built, or nothing.
+func setting(p *program, key string) string {
+	for _, s := range p.build.Settings {
+		if s.Key == key {
+			return s.Value
+		}
+	}
+	return ""
+}

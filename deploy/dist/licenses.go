@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// licenseFile is what files are called that a licence wants to go with the binary.
+var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents|unlicense)([-._].*)?$`)
+
+// licensed is a text and all that it is the licence of.
+type licensed struct {
+	text string
+	of   []string
+}
+
+// writeLicenses writes licenses.txt: the licences of Rowmill, of all that the
+// binaries are linked from and of what is bundled into them, each text once.
+func (r *release) writeLicenses(ctx context.Context) error {
+	texts := map[string][]string{}
+	add := func(of string, b []byte) {
+		text := strings.TrimSpace(strings.ReplaceAll(string(b), "\r\n", "\n"))
+		if !slices.Contains(texts[text], of) {
+			texts[text] = append(texts[text], of)
+		}
+	}
+	for _, p := range r.programs {
+		if err := moduleLicenses(ctx, p, add); err != nil {
+			return err
+		}
+	}
+	root, err := goRoot(ctx)
+	if err != nil {
+		return err
+	}
+	for of, file := range map[string]string{
+		"the standard library of Go":                 filepath.Join(root, "LICENSE"),
+		"the GNU C Library " + r.libc:                r.lgpl,
+		"rank files of tiktoken, in tokenize/ranks/": "tokenize/ranks/LICENSE",
+	} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("licence of %s: %w", of, err)
+		}
+		add(of, b)
+	}
+	console, err := consoleLicenses()
+	if err != nil {
+		return err
+	}
+	own, err := os.ReadFile("LICENSE")
+	if err != nil {
+		return err
+	}
+	notice, err := os.ReadFile("NOTICE")
+	if err != nil {
+		return err
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s\n%s\n%s", notice, rule("Rowmill"), own)
+	for _, l := range sortLicenses(texts) {
+		fmt.Fprintf(&out, "\n%s\n%s\n", rule(l.of...), l.text)
+	}
+	fmt.Fprintf(&out, "\n%s\n%s\n", rule("packages of JavaScript in the web console"), bytes.TrimSpace(console))
+	r.licenses = []byte(out.String())
+	return os.WriteFile(filepath.Join(r.stage, "licenses.txt"), r.licenses, 0o644) //nolint:gosec // as it is packed
+}
+
+func rule(of ...string) string {
+	return strings.Repeat("-", 72) + "\n" + strings.Join(of, "\n") + "\n" + strings.Repeat("-", 72) + "\n"
+}
+
+// sortLicenses has the texts in the order of the names of what they are for.
+func sortLicenses(texts map[string][]string) []licensed {
+	all := make([]licensed, 0, len(texts))
+	for text, of := range texts {
+		slices.Sort(of)
+		all = append(all, licensed{text, of})
+	}
+	slices.SortFunc(all, func(a, b licensed) int {
+		return cmp.Or(slices.Compare(a.of, b.of), strings.Compare(a.text, b.text))
+	})
+	return all
+}
+
+// goRoot is where the Go is that builds.
+func goRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOROOT: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// moduleLicenses reads the licences in the folders of the packages that a program
+// is linked from, and in those above them up to the module's.
+func moduleLicenses(ctx context.Context, p *program, add func(of string, text []byte)) error {
+	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-tags="+setting(p, "-tags"), "-json=Dir,Module", "./cmd/rowmill") //nolint:gosec // the tags are the build's
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+p.arch, "CGO_ENABLED="+cmp.Or(setting(p, "CGO_ENABLED"), "0"))
+	var failure bytes.Buffer
+	cmd.Stderr = &failure
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("go list: %w\n%s", err, failure.Bytes())
+	}
+	folders := map[string]string{} // whose module's path
+	roots := map[string]string{}   // of modules by path
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var pkg struct {
+			Dir    string
+			Module *struct {
+				Path, Version, Dir string
+				Main               bool
+			}
+		}
+		if err := decoder.Decode(&pkg); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("go list: %w", err)
+		}
+		if pkg.Module == nil || pkg.Module.Main {
+			continue
+		}
+		for dir := pkg.Dir; len(dir) >= len(pkg.Module.Dir); dir = filepath.Dir(dir) {
+			folders[dir] = pkg.Module.Path
+		}
+		roots[pkg.Module.Path] = pkg.Module.Path + " " + pkg.Module.Version
+	}
+	for _, module := range p.build.Deps {
+		if roots[module.Path] == "" {
+			return fmt.Errorf("the binary for %s holds %s, which the sources do not", p.arch, module.Path)
+		}
+	}
+	found := map[string]bool{}
+	for _, dir := range slices.Sorted(maps.Keys(folders)) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.IsDir() || !licenseFile.MatchString(e.Name()) || strings.HasSuffix(e.Name(), ".go") {
+				continue
+			}
+			text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+			if err != nil {
+				return err
+			}
+			add(roots[folders[dir]], text)
+			found[folders[dir]] = true
+		}
+	}
+	for _, module := range slices.Sorted(maps.Keys(roots)) {
+		if !found[module] {
+			return fmt.Errorf("%s is linked and has no licence in the folders of its packages", roots[module])
+		}
+	}
+	return nil
+}
+
+// consoleLicenses is the page that the console shows.
+func consoleLicenses() ([]byte, error) {
+	f, err := os.Open("console/dist/licenses.md.gz")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	unpacked, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(unpacked)
+}

@@ -1,0 +1,198 @@
+// Dist packs a release: of the binaries that `make release` has built, an archive,
+// a .deb and a .rpm for each architecture, one image for all of
+// them, what each is made of, and the sums of all of it. `make dist` calls it from the
+// root of the repository. Nothing in them depends on when or where they are made.
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	var r release
+	built := ""
+	flag.StringVar(&r.version, "version", "", "what `git describe` says of the sources")
+	flag.StringVar(&r.commit, "commit", "", "their commit")
+	flag.StringVar(&built, "built", "", "its time, RFC 3339: the time of everything in the packages")
+	flag.StringVar(&r.binaries, "binaries", "dist/bin", "`folder` with a binary for each architecture, ARCH/rowmill")
+	flag.StringVar(&r.native, "native", "bin/rowmill", "the same `program` for this machine, which tells its commands")
+	flag.StringVar(&r.nfpm, "nfpm", "", "the `program` nfpm")
+	flag.StringVar(&r.certificates, "certificates", "/etc/ssl/certs/ca-certificates.crt", "the authorities that the image trusts")
+	flag.StringVar(&r.lgpl, "lgpl", "/usr/share/common-licenses/LGPL-2.1", "the licence of the C library")
+	flag.StringVar(&r.libc, "libc", "", "the version of the C library")
+	flag.StringVar(&r.to, "to", "dist/packages", "`folder` to write, which is emptied first")
+	flag.Parse()
+	err := r.make(ctx, built, flag.Args(), r.archives, r.packages, r.image, r.bills)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "dist:", err)
+		os.Exit(1)
+	}
+}
+
+// A release is what is packed, and with what.
+type release struct {
+	version, commit        string
+	built                  time.Time
+	binaries, native, nfpm string
+	certificates, lgpl     string
+	libc, to               string
+
+	stage    string // a folder of files that are made for all packages
+	licenses []byte
+	programs []*program // by architecture
+}
+
+// make packs the binaries of these architectures, as Go calls them, into these forms.
+func (r *release) make(ctx context.Context, built string, archs []string, forms ...func(context.Context) error) error {
+	var err error
+	if r.built, err = time.Parse(time.RFC3339, built); err != nil {
+		return fmt.Errorf("-built: %w", err)
+	}
+	r.built = r.built.UTC()
+	if r.version == "" || r.nfpm == "" || r.libc == "" || len(archs) == 0 {
+		return errors.New("-version, -nfpm, -libc and architectures are needed, as `make dist` gives them")
+	}
+	slices.Sort(archs)
+	for _, arch := range archs {
+		p, err := readProgram(filepath.Join(r.binaries, arch, "rowmill"), arch)
+		if err != nil {
+			return err
+		}
+		r.programs = append(r.programs, p)
+	}
+	if r.stage, err = os.MkdirTemp("", "rowmill-dist-*"); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(r.stage) }()
+	if err := os.RemoveAll(r.to); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.to, 0o755); err != nil { //nolint:gosec // for everybody
+		return err
+	}
+	for _, step := range append([]func(context.Context) error{r.writeLicenses, r.writeManual}, forms...) {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return sums(r.to)
+}
+
+// name is a file of the release: rowmill-VERSION-linux-ARCH.ENDING.
+func (r *release) name(arch, ending string) string {
+	return filepath.Join(r.to, "rowmill-"+strings.TrimPrefix(r.version, "v")+"-linux-"+arch+ending)
+}
+
+// writeManual has the program tell its commands: pages for man(1), compressed as
+// packages have them, and completions for shells.
+func (r *release) writeManual(ctx context.Context) error {
+	man, completions := filepath.Join(r.stage, "man"), filepath.Join(r.stage, "completions")
+	for _, dir := range []string{man, completions} {
+		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as it is packed
+			return err
+		}
+	}
+	if _, err := r.run(ctx, r.native, nil, "manual", man); err != nil {
+		return err
+	}
+	pages, err := filepath.Glob(filepath.Join(man, "*.1"))
+	if err != nil {
+		return err
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page) //nolint:gosec // made above
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(page+".gz", compress(text), 0o644); err != nil { //nolint:gosec // as it is packed
+			return err
+		}
+		if err := os.Remove(page); err != nil {
+			return err
+		}
+	}
+	for shell, file := range map[string]string{"bash": "rowmill.bash", "fish": "rowmill.fish", "zsh": "_rowmill"} {
+		script, err := r.run(ctx, r.native, nil, "completion", shell)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(completions, file), script, 0o644); err != nil { //nolint:gosec // as it is packed
+			return err
+		}
+	}
+	return nil
+}
+
+// packages calls nfpm for each architecture and kind.
+func (r *release) packages(ctx context.Context) error {
+	// Files that are packed with the time of their own: that of the release.
+	if err := filepath.WalkDir(r.stage, func(path string, _ os.DirEntry, err error) error {
+		return cmp.Or(err, os.Chtimes(path, r.built, r.built))
+	}); err != nil {
+		return err
+	}
+	for _, p := range r.programs {
+		staged := filepath.Join(r.stage, "rowmill")
+		if err := os.WriteFile(staged, p.bytes, 0o755); err != nil { //nolint:gosec // a program
+			return err
+		}
+		if err := os.Chtimes(staged, r.built, r.built); err != nil {
+			return err
+		}
+		for _, kind := range []string{"deb", "rpm"} {
+			environ := []string{
+				"ARCH=" + p.arch, "VERSION=" + packageVersion(r.version, r.built), "STAGE=" + r.stage,
+				fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.built.Unix()),
+			}
+			if _, err := r.run(ctx, r.nfpm, environ, "package", "--config", "deploy/package/nfpm.yaml", "--packager", kind, "--target", r.name(p.arch, "."+kind)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// run runs a program with nothing in its environment but these variables, and
+// returns what it prints.
+func (r *release) run(ctx context.Context, program string, environ []string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // our own
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "TZ=UTC"}, environ...)
+	var failure strings.Builder
+	cmd.Stderr = &failure
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w\n%s%s", program, strings.Join(args, " "), err, failure.String(), out)
+	}
+	return out, nil
+}
+
+// sums writes SHA256SUMS, which sha256sum -c reads, of the files in a folder.
+func sums(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name())) //nolint:gosec // made by us
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&text, "%x  %s\n", sha256.Sum256(b), e.Name())
+	}
+	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(text.String()), 0o644) //nolint:gosec // for everybody
+}

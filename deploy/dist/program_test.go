@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestProgramsThatAreNotShipped gives it the test's own binary, with its head changed.
+func TestProgramsThatAreNotShipped(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of the head of ELF: e_type at 16, e_machine at 18.
+	head := func(kind, machine byte) []byte {
+		changed := bytes.Clone(b)
+		changed[16], changed[18] = kind, machine
+		return changed
+	}
+	const executable, shared, amd64, arm64 = 2, 3, 62, 183
+	for _, test := range []struct {
+		bytes []byte
+		arch  string
+		want  string
+	}{
+		{b, "riscv64", "no releases are made"},
+		{bytes.Repeat([]byte("#!/bin/sh\n"), 10), "amd64", "magic"},
+		{head(shared, amd64), "arm64", "it is for EM_X86_64"},
+		{head(shared, arm64), "amd64", "it is for EM_AARCH64"},
+		{head(executable, arm64), "arm64", "not position-independent"},
+	} {
+		if err := checkELF(test.bytes, test.arch); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("for %s: error %v, want %q", test.arch, err, test.want)
+		}
+	}
+}
