@@ -58,6 +58,13 @@ dist/again: dist ## whether the last commit makes the same bytes in another fold
 		GOCACHE=$$again/cache $(MAKE) -C "$$again/rowmill" dist ARCHS='$(ARCHS)' PACKAGES=dist/packages VERSION='$(VERSION)' && \
 		diff $(PACKAGES)/SHA256SUMS "$$again/rowmill/dist/packages/SHA256SUMS"
 
+# Helm and Kubernetes' rules are built once, three minutes on two processors.
+# UPDATE=-update writes what comes out into deploy/helm/testdata, to be read before it
+# is committed.
+UPDATE ?=
+chart: ## the Helm chart in all its forms: rendered, against the schemas and the rules of Kubernetes, and against the program
+	tools=$$(.ci/tools helm) && ROWMILL_HELM="$$tools" $(GO) test -count=1 ./deploy/helm $(UPDATE) && ROWMILL_HELM="$$tools" $(GO) test -count=1 -run Chart ./deploy/dist ./e2e
+
 demo: build ## run a thousand rows through a node of your own and show what comes out
 	examples/demo.sh
 

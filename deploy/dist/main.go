@@ -1,5 +1,5 @@
 // Dist packs a release: of the binaries that `make release` has built, an archive,
-// a .deb and a .rpm for each architecture, one image for all of
+// a .deb and a .rpm for each architecture, one image and one Helm chart for all of
 // them, what each is made of, and the sums of all of it. `make dist` calls it from the
 // root of the repository. Nothing in them depends on when or where they are made.
 package main
@@ -35,7 +35,7 @@ func main() {
 	flag.StringVar(&r.libc, "libc", "", "the version of the C library")
 	flag.StringVar(&r.to, "to", "dist/packages", "`folder` to write, which is emptied first")
 	flag.Parse()
-	err := r.make(ctx, built, flag.Args(), r.archives, r.packages, r.image, r.bills)
+	err := r.make(ctx, built, flag.Args(), r.archives, r.packages, r.image, r.chart, r.bills)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "dist:", err)

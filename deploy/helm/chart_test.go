@@ -1,0 +1,259 @@
+// Package helm_test renders the chart in every form that is documented, holds the
+// outcome against files that were read, and against what Kubernetes takes. What it
+// says of the program is held against the program in e2e.
+package helm_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill/internal/golden"
+)
+
+// newest is the last version of Kubernetes whose schemas are at hand; the oldest is in
+// Chart.yaml.
+const newest = "1.37.0"
+
+// tools are what `.ci/tools helm` has made.
+type tools struct {
+	helm, admit     string // programs
+	python, schemas string // a Python that has kubernetes-validate, and a folder of CRDs
+}
+
+func made(t *testing.T) tools {
+	t.Helper()
+	paths := strings.Fields(os.Getenv("ROWMILL_HELM"))
+	if len(paths) != 4 {
+		t.Skip("SKIPPED, NOT TESTED: the chart is rendered by `make chart`")
+	}
+	for i, path := range paths {
+		if !filepath.IsAbs(path) {
+			paths[i] = filepath.Join("../..", path)
+		}
+	}
+	return tools{helm: paths[0], admit: paths[1], python: paths[2], schemas: paths[3]}
+}
+
+// refused is what a check says of manifests, and whether it refuses them.
+func refused(t *testing.T, manifests, check string, args ...string) (complaint string, is bool) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), check, args...)
+	cmd.Stdin = strings.NewReader(manifests)
+	out, err := cmd.CombinedOutput()
+	if text := string(out); strings.Contains(text, "Traceback") || strings.Contains(text, "panic:") || err != nil && text == "" {
+		t.Fatalf("%s: %v\n%s", check, err, text)
+	}
+	return string(out), err != nil
+}
+
+// forms are the values files that docs/kubernetes.md tells of, by name.
+func forms(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("examples/*.yaml")
+	if err != nil || len(files) < 6 {
+		t.Fatalf("the forms are %q, error %v", files, err)
+	}
+	found := make(map[string]string)
+	for _, file := range files {
+		found[strings.TrimSuffix(filepath.Base(file), ".yaml")] = file
+	}
+	return found
+}
+
+// render returns the manifests, or what helm complains of.
+func render(t *testing.T, helm string, args ...string) (manifests, complaint string, ok bool) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), helm, append([]string{"template", "rowmill", "rowmill"}, args...)...)
+	var out, failure bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &failure
+	err := cmd.Run()
+	return out.String(), failure.String(), err == nil
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// indented is a text as YAML has it so many columns deeper.
+func indented(text string, by int) string {
+	space := strings.Repeat(" ", by)
+	return space + strings.ReplaceAll(text, "\n", "\n"+space)
+}
+
+// TestForms renders each form. What comes out is as it was when somebody last read
+// it, and what Kubernetes takes, from the oldest version to the newest.
+func TestForms(t *testing.T) {
+	t.Parallel()
+	with := made(t)
+	oldest := regexp.MustCompile(`(?m)^kubeVersion: ">=([0-9.]+)-0"$`).FindStringSubmatch(read(t, "rowmill/Chart.yaml"))
+	if oldest == nil {
+		t.Fatal("Chart.yaml does not say from which version of Kubernetes on it works")
+	}
+	for form, file := range forms(t) {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			if out, err := exec.CommandContext(t.Context(), with.helm, "lint", "--strict", "rowmill", "--values", file).CombinedOutput(); err != nil {
+				t.Errorf("helm lint: %v\n%s", err, out)
+			}
+			manifests, complaint, ok := render(t, with.helm, "--values", file)
+			if !ok {
+				t.Fatal(complaint)
+			}
+			if out, wrong := refused(t, manifests, with.python, "testdata/schemas.py", with.schemas, oldest[1], newest); wrong {
+				t.Errorf("a version of Kubernetes does not know it: %s", out)
+			}
+			rules := []string{"-restricted"}
+			if strings.Contains(manifests, "- name: inference\n") { // whose image is not ours
+				rules = nil
+			}
+			if out, wrong := refused(t, manifests, with.admit, rules...); wrong {
+				t.Errorf("Kubernetes would refuse it: %s", out)
+			}
+			// Where they are told of, the rules and the dashboard are the very files.
+			short := manifests
+			for name, by := range map[string]int{"../prometheus/rules.yaml": 2, "../grafana/rowmill.json": 4} {
+				short = strings.Replace(short, indented(read(t, name), by), indented("(all of "+strings.TrimPrefix(name, "../")+")", by), 1)
+			}
+			golden.Equal(t, filepath.Join("testdata", form+".yaml"), short)
+		})
+	}
+}
+
+// TestChecksComplain wants the checks of TestForms to see what is wrong.
+func TestChecksComplain(t *testing.T) {
+	t.Parallel()
+	with := made(t)
+	for name, test := range map[string]struct {
+		manifest, says string
+		rule           bool // of Kubernetes' code, not of a schema
+	}{
+		"a field that is none": {"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{port: 1}], selectors: {}}}", "selectors", false},
+		"a field of the wrong type": {
+			"{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: a}, spec: {maxUnavailable: true}}", "maxUnavailable", false,
+		},
+		"a field that is missing":  {"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}, spec: {template: {}}}", "selector", false},
+		"a kind that there is not": {"{apiVersion: apps/v2, kind: StatefulSet, metadata: {name: a}}", "StatefulSet", false},
+		"a trigger without a type": {
+			"{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: a}, spec: {scaleTargetRef: {name: a}, triggers: [{metadata: {}}]}}", "type", false,
+		},
+		"a field of a trigger": {
+			"{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: a}, spec: {scaleTargetRef: {name: a}, triggers: [{type: a, metadata: {}, query: a}]}}", "query", false,
+		},
+		"a monitor's interval": {
+			"{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {name: a}, spec: {selector: {}, endpoints: [{interval: often}]}}", "often", false,
+		},
+		"a rule without expression": {
+			"{apiVersion: monitoring.coreos.com/v1, kind: PrometheusRule, metadata: {name: a}, spec: {groups: [{name: a, rules: [{alert: A}]}]}}", "expr", false,
+		},
+		"no schema for nothing": {"", "no manifest", false},
+		"no rule for nothing":   {"", "no manifest", true},
+		"a name that is none":   {"{apiVersion: v1, kind: ConfigMap, metadata: {name: A_b}}", "metadata.name", true},
+		"a mount of no volume": {
+			"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a, volumeMounts: [{name: b, mountPath: /b}]}]}}", "volumeMounts[0].name", true,
+		},
+		"pods that are not selected": {
+			"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}, spec: {selector: {matchLabels: {a: b}}, " +
+				"template: {metadata: {labels: {a: c}}, spec: {containers: [{name: a, image: a}]}}}}", "does not match", true,
+		},
+		"a pod that may too much": {"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a}]}}", "runAsNonRoot", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check, args := with.python, []string{"testdata/schemas.py", with.schemas, newest}
+			if test.rule {
+				check, args = with.admit, []string{"-restricted"}
+			}
+			if out, wrong := refused(t, test.manifest, check, args...); !wrong || !strings.Contains(out, test.says) {
+				t.Errorf("refused: %v, and it says %s", wrong, out)
+			}
+		})
+	}
+}
+
+// TestRefusals wants values that cannot work to be refused, with what to say instead.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	helm := made(t).helm
+	for _, test := range []struct{ form, set, says string }{
+		{"separate", "replcas=3", "replcas"},
+		{"separate", "mode=both", "mode"},
+		{"separate", "inference.container.name=vllm", "inference"},
+		{"separate", "image.repository=", "image.repository: name where"},
+		{"separate", "secrets.apiKey.name=", "secrets.apiKey.name: name a Secret"},
+		{"separate", "secrets.storeURL.name=", "secrets.storeURL.name: nodes of a cluster"},
+		{"separate", "tls.name=", "tls.insecure: true"},
+		{"separate", "secrets.gossipKey.name=", "tls.insecure: true"},
+		{"separate", "config.engines=null", "config.engines: name inference servers"},
+		{"separate", "simulate=true", "simulate: made-up and real"},
+		{"separate", "inference.container.image=vllm", "config.engines: the node uses"},
+		{"separate", "config.engines[0].api_key=secret", "api_key_env"},
+		{"separate", "config.jobs.drain_timeout=5m", "drainSeconds"},
+		{"separate", "config.store.url=redis://secret", "secrets.storeURL"},
+		{"separate", "config.cluster.listen=0.0.0.0:1", "config.cluster: say role"},
+		{"separate", "config.http.listen=:1", "config.http.listen: the chart sets it"},
+		{"separate", "autoscaling.kind=keda", "autoscaling.prometheus: KEDA asks"},
+		{"watched", "autoscaling.min=0", "autoscaling.min: a HorizontalPodAutoscaler"},
+		{"single", "autoscaling.kind=hpa", "mode: cluster has more nodes"},
+		{"single", "role=api", "mode: cluster has roles"},
+		{"single", "ingress.host=", "ingress.host: name the host"},
+	} {
+		t.Run(test.set, func(t *testing.T) {
+			t.Parallel()
+			if _, complaint, ok := render(t, helm, "--values", "examples/"+test.form+".yaml", "--set", test.set); ok || !strings.Contains(complaint, test.says) {
+				t.Errorf("rendered: %v, and helm says %s", ok, complaint)
+			}
+		})
+	}
+}
+
+// TestCommands wants helm to take the values that docs/kubernetes.md has it given, and
+// the page to tell of every form.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	helm := made(t).helm
+	page := read(t, "../../docs/kubernetes.md")
+	commands := regexp.MustCompile(`(?m)^helm install rowmill rowmill-VERSION.tgz (.*)$`).FindAllStringSubmatch(page, -1)
+	if len(commands) == 0 {
+		t.Fatal("the page installs nothing")
+	}
+	for _, command := range commands {
+		if _, complaint, ok := render(t, helm, strings.Fields(strings.Replace(command[1], "--wait", "", 1))...); !ok {
+			t.Errorf("%s: %s", command[0], complaint)
+		}
+	}
+	for form := range forms(t) {
+		if !strings.Contains(page, "["+form+".yaml](../deploy/helm/examples/"+form+".yaml)") {
+			t.Errorf("the page does not tell of %s.yaml", form)
+		}
+	}
+}
+
+// TestNames wants what releases of other names make to fit together: names of their
+// own, and nodes of one cluster where they are told so.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	helm := made(t).helm
+	cmd := exec.CommandContext(t.Context(), helm, "template", "large", "rowmill", "--values", "examples/engines.yaml", "--namespace", "mills")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\n  name: large-rowmill\n", "\n  serviceName: large-rowmill-nodes\n", `value: "large-rowmill-nodes:7946"`,
+		"\n  selector:\n    app.kubernetes.io/name: rowmill\n    app.kubernetes.io/part-of: rowmill\n",
+	} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+{{- define "rowmill.name" -}}
+{{- if contains "rowmill" .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-rowmill{{ end }}
+{{- end }}
+
+{{- define "rowmill.cluster" -}}
+{{ .Values.clusterName | default (include "rowmill.name" .) }}
+{{- end }}
+
+{{/* Of the pods of this release. */}}
+{{- define "rowmill.selector" -}}
+app.kubernetes.io/name: rowmill
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* Of the pods of all releases that are one cluster. */}}
+{{- define "rowmill.clusterSelector" -}}
+app.kubernetes.io/name: rowmill
+app.kubernetes.io/part-of: {{ include "rowmill.cluster" . }}
+{{- end }}
+
+{{- define "rowmill.labels" -}}
+{{ include "rowmill.selector" . }}
+app.kubernetes.io/part-of: {{ include "rowmill.cluster" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- end }}
+
+{{- define "rowmill.image" -}}
+{{ required "image.repository: name where the cluster pulls the image, such as registry.example.org/rowmill" .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion | replace "+" "_" }}
+{{- end }}
+
+{{/* How a container of the image may run. */}}
+{{- define "rowmill.confined" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+readOnlyRootFilesystem: true
+allowPrivilegeEscalation: false
+capabilities: {drop: [ALL]}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* The secrets that are given, each as the setting whose file it is. */}}
+{{- define "rowmill.secrets" -}}
+{{- $s := .Values.secrets }}
+{{- $all := dict "API_KEY" $s.apiKey "OBJECTS_ACCESS_KEY" $s.objectsAccessKey "OBJECTS_SECRET_KEY" $s.objectsSecretKey }}
+{{- if eq .Values.mode "cluster" }}
+{{- $all = merge $all (dict "STORE_URL" $s.storeURL "CLUSTER_KEY" $s.gossipKey) }}
+{{- end }}
+{{- range $setting, $at := $all }}
+{{- if $at.name }}
+{{ $setting }}: {name: {{ $at.name | quote }}, key: {{ $at.key | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What cannot work is refused here, not by a pod that does not start. */}}
+{{- define "rowmill.check" -}}
+{{- range $key, $instead := dict
+  "data" "the chart mounts a volume at /data; data.size says how large"
+  "http.listen" "the chart sets it; service.port is that of clients"
+  "http.admin_listen" "the chart has metrics beside the API, where networkPolicy.apiFrom and the ingress bound who reads them"
+  "http.tls_cert" "the chart leaves TLS of clients to the ingress"
+  "jobs.drain_timeout" "say drainSeconds: the pod's time to end goes by it"
+  "simulator.enabled" "say simulate"
+  "cluster" "say role, clusterName, tls and secrets.gossipKey"
+  "api_key" "it would stand in a ConfigMap; name a Secret in secrets.apiKey"
+  "store.url" "it would stand in a ConfigMap; name a Secret in secrets.storeURL"
+  "objects.access_key" "it would stand in a ConfigMap; name a Secret in secrets.objectsAccessKey"
+  "objects.secret_key" "it would stand in a ConfigMap; name a Secret in secrets.objectsSecretKey" }}
+{{- $at := $.Values.config }}
+{{- range splitList "." $key }}
+{{- $at = ternary $at dict (kindIs "map" $at) }}
+{{- $at = get $at . }}
+{{- end }}
+{{- if $at }}{{ fail (printf "config.%s: %s" $key $instead) }}{{ end }}
+{{- end }}
+{{- range .Values.config.engines }}
+{{- if and (kindIs "map" .) (get . "api_key") }}{{ fail "config.engines: api_key would stand in a ConfigMap; take api_key_env, and the variable from a Secret in extraEnv" }}{{ end }}
+{{- end }}
+{{- if not .Values.secrets.apiKey.name }}{{ fail "secrets.apiKey.name: name a Secret with the administrator's key; without one the first start would print a key into the log" }}{{ end }}
+{{- if eq .Values.mode "single" }}
+{{- if .Values.autoscaling.kind }}{{ fail "autoscaling.kind: a single node has its records on a volume of its own; mode: cluster has more nodes" }}{{ end }}
+{{- if ne .Values.role "both" }}{{ fail "role: a single node does all; mode: cluster has roles" }}{{ end }}
+{{- else }}
+{{- if not .Values.secrets.storeURL.name }}{{ fail "secrets.storeURL.name: nodes of a cluster share a Redis server; name a Secret with its URL, or take mode: single" }}{{ end }}
+{{- if not (or (and .Values.tls.name .Values.secrets.gossipKey.name) .Values.tls.insecure) }}{{ fail "tls.name and secrets.gossipKey.name: name Secrets with the certificate for requests between nodes and the key of the gossip, or say tls.insecure: true where nobody but the nodes reaches ports 7946 and 7947" }}{{ end }}
+{{- end }}
+{{- if and .Values.inference.container .Values.config.engines }}{{ fail "config.engines: the node uses the server of inference.container; leave one of the two out" }}{{ end }}
+{{- if and .Values.simulate (or .Values.inference.container .Values.config.engines) }}{{ fail "simulate: made-up and real answers are never mixed; leave out the inference servers, or simulate" }}{{ end }}
+{{- if and (not .Values.simulate) (eq .Values.role "both" "engines") (not .Values.inference.container) (not .Values.config.engines) (not .Values.config.discover) }}{{ fail "config.engines: name inference servers, or one beside each node with inference.container, or say simulate: true to try things out" }}{{ end }}
+{{- if and (eq .Values.autoscaling.kind "keda") (not .Values.autoscaling.prometheus) }}{{ fail "autoscaling.prometheus: KEDA asks Prometheus; name its URL, such as http://prometheus-operated.monitoring:9090" }}{{ end }}
+{{- if and (eq .Values.autoscaling.kind "hpa") (lt (int .Values.autoscaling.min) 1) }}{{ fail "autoscaling.min: a HorizontalPodAutoscaler keeps one node at the least; KEDA goes down to none" }}{{ end }}
+{{- end }}
