@@ -24,7 +24,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release demo cluster console console/types console/dev console/check test test/race virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/ingest bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/tokens bench/virtual clean help
+.PHONY: build release dist dist/check dist/again chart demo cluster console console/types console/dev console/check test test/race virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -135,7 +135,7 @@ $(LINT): .ci/tools.env
 ci: ## everything a change must pass, on a fresh machine too
 	.ci/run
 
-bench: bench/b1 ## the row path against its limit (B1); bench/b2, bench/ingest, bench/b6, bench/b7, bench/b9, bench/b11, bench/b12, bench/ops and bench/parts measure the rest
+bench: bench/b1 ## the row path against its limit (B1); bench/b2, bench/b5, bench/ingest, bench/first, bench/b6, bench/b7, bench/b9, bench/b11, bench/b12, bench/ops, bench/parts, bench/writes and bench/final measure the rest
 
 bench/b1: build
 	$(GO) run ./bench/run -rounds $(ROUNDS) b1
@@ -153,6 +153,13 @@ bench/b2/real: build
 
 bench/ingest: build
 	$(GO) run ./bench/run -rounds $(ROUNDS) -rows 1000000 ingest
+
+bench/b5: build
+	$(GO) run ./bench/run -rounds $(ROUNDS) -rows 60000 -delay 100ms -slots 256 b5
+
+# Writes a data set of 3 GB.
+bench/first: build
+	$(GO) run ./bench/run -rounds $(ROUNDS) first
 
 # Those with several nodes need redis-server and .ci/tools s3. Minutes a round:
 # b6 18, b6/cpu 4, b9 3, ops 4.
@@ -173,8 +180,16 @@ bench/ops: build
 bench/b7: build
 	$(GO) run ./bench/run b7
 
+bench/writes: ROUNDS = 3
+bench/writes: build
+	$(GO) run ./bench/run -rounds $(ROUNDS) -rows 1000000 writes
+
+bench/final: ROUNDS = 1
+bench/final: build
+	$(GO) run ./bench/run -rounds $(ROUNDS) -rows 100000 final
+
 bench/b11: build
-	$(GO) run ./bench/run b11
+	$(GO) run ./bench/run -rounds $(ROUNDS) b11
 
 bench/b12: ROUNDS = 1
 bench/b12: build
@@ -206,6 +221,16 @@ bench/virtual: ## scheduling in virtual time: tail (B3), prefixes (B4), priority
 
 bench/tokens: ## our tokenizer beside tiktoken and two Go libraries
 	cd bench/tokens && $(GO) run . -rounds $(ROUNDS)
+
+bench/peers: ROUNDS = 3
+bench/peers: build
+	.ci/tools peers
+	$(GO) run ./bench/run -rounds $(ROUNDS) -rows 60000 peers
+
+bench/console: ROUNDS = 1
+bench/console: build
+	.ci/tools console
+	$(GO) run ./bench/run -rounds $(ROUNDS) console
 
 bench/parts:
 	$(GO) test -run '^$$' -bench . -count $(ROUNDS) ./input/... ./columnar ./bench/parts

@@ -64,14 +64,14 @@ class Log:
         os.remove(self.path)
 
 
-def ask_body(model, text):
+def ask_body(model, text, logprobs):
     return json.dumps(
         {
             "model": model,
             "messages": [{"role": "user", "content": text}],
             "temperature": 0.7,
             "max_tokens": 4096,
-            "logprobs": True,
+            "logprobs": logprobs,
         }
     ).encode()
 
@@ -79,13 +79,13 @@ def ask_body(model, text):
 def read_answer(data):
     reply = json.loads(data)
     (choice,) = reply["choices"]
-    logprobs = [token["logprob"] for token in choice["logprobs"]["content"]]
-    return choice["message"]["content"], 100 * math.exp(sum(logprobs) / len(logprobs))
+    logprobs = [token["logprob"] for token in (choice["logprobs"] or {"content": []})["content"]]
+    return choice["message"]["content"], 100 * math.exp(sum(logprobs) / len(logprobs)) if logprobs else math.nan
 
 
-async def work(connection, model, todo, answers, log):
+async def work(connection, args, todo, answers, log):
     for row, row_id, text in todo:
-        answer, score = read_answer(await connection.post(ask_body(model, text)))
+        answer, score = read_answer(await connection.post(ask_body(args.model, text, args.logprobs == "true")))
         answers[row] = (answer, score)
         log.append(row_id, answer, score)
 
@@ -106,7 +106,7 @@ async def run(args):
             ids, texts = batch.column(0).to_pylist(), batch.column(1).to_pylist()
             answers = [None] * len(ids)
             todo = iter(zip(range(len(ids)), ids, texts))
-            await asyncio.gather(*(work(c, args.model, todo, answers, log) for c in connections))
+            await asyncio.gather(*(work(c, args, todo, answers, log) for c in connections))
             writer.write_batch(
                 pa.record_batch([ids, texts, [a[0] for a in answers], [a[1] for a in answers]], schema=schema)
             )
@@ -124,6 +124,7 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--address", required=True)
     parser.add_argument("--model", default="llama-3.1-8b")
+    parser.add_argument("--logprobs", choices=["true", "false"], default="true")
     parser.add_argument("--workers", type=int, default=256)
     asyncio.run(run(parser.parse_args()))
 

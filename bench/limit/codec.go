@@ -19,21 +19,24 @@ type codec interface {
 
 var errNoAnswer = errors.New("reply holds no answer")
 
-func newCodec(name, model string) (codec, error) {
+func newCodec(name, model string, logprobs bool) (codec, error) {
 	switch name {
 	case "std":
-		return stdCodec{model: model}, nil
+		return stdCodec{model: model, logprobs: logprobs}, nil
 	case "scan":
-		return newScanCodec(model)
+		return newScanCodec(model, logprobs)
 	}
 	return nil, fmt.Errorf("unknown codec %q: std or scan", name)
 }
 
 // stdCodec uses encoding/json.
-type stdCodec struct{ model string }
+type stdCodec struct {
+	model    string
+	logprobs bool
+}
 
 func (c stdCodec) encode(_, text []byte) ([]byte, error) {
-	return json.Marshal(rows.NewRequest(c.model, text))
+	return json.Marshal(rows.NewRequest(c.model, text, c.logprobs))
 }
 
 func (c stdCodec) decode(reply []byte) (rows.Answer, error) {
@@ -52,8 +55,8 @@ func (c stdCodec) decode(reply []byte) (rows.Answer, error) {
 // client may do so; that is what makes it a limit.
 type scanCodec struct{ before, after []byte }
 
-func newScanCodec(model string) (codec, error) {
-	request, err := json.Marshal(rows.NewRequest(model, []byte("|")))
+func newScanCodec(model string, logprobs bool) (codec, error) {
+	request, err := json.Marshal(rows.NewRequest(model, []byte("|"), logprobs))
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}

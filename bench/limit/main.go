@@ -23,11 +23,12 @@ func main() {
 		model   = flag.String("model", "llama-3.1-8b", "model to ask for")
 		workers = flag.Int("workers", 256, "connections")
 		json    = flag.String("json", "std", "std or scan")
+		scores  = flag.Bool("logprobs", true, "ask for log probabilities and sum them")
 	)
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 
-	codec, err := newCodec(*json, *model)
+	codec, err := newCodec(*json, *model, *scores)
 	if err != nil {
 		log.Error("choosing the codec failed", "err", err)
 		os.Exit(2)

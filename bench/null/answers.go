@@ -16,8 +16,11 @@ var words = strings.SplitAfter("The quick answer to this row is always the same 
 
 // newServer makes every answer once. The shapes follow the OpenAI reference
 // for chat completions, embeddings and models, with the fields vLLM adds.
-func newServer(models []string, context, tokens, dimension int, delay time.Duration) *server {
+func newServer(models []string, context, tokens, dimension int, delay time.Duration, slots int) *server {
 	s := &server{delay: delay}
+	if slots > 0 {
+		s.slots = make(chan struct{}, slots)
+	}
 
 	type model struct {
 		ID      string `json:"id"`

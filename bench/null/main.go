@@ -28,6 +28,7 @@ func main() {
 		tokens    = flag.Int("tokens", 110, "tokens of an answer, about 4.7 bytes each")
 		dimension = flag.Int("dimension", 1024, "floats of an embedding")
 		delay     = flag.Duration("delay", 0, "how long an answer takes")
+		slots     = flag.Int("slots", 0, "how many requests are answered at once, while further ones wait; 0: all")
 	)
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -48,7 +49,7 @@ func main() {
 		listener.Close()
 	}()
 
-	s := newServer(strings.Split(*models, ","), *context, *tokens, *dimension, *delay)
+	s := newServer(strings.Split(*models, ","), *context, *tokens, *dimension, *delay, *slots)
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -66,8 +67,11 @@ func main() {
 // server holds the answers, ready to be written.
 type server struct {
 	delay    time.Duration
+	slots    chan struct{} // holds one for each request that is being answered; nil: as many as come
 	requests atomic.Int64
+	waiting  atomic.Int64
 	running  atomic.Int64
+	first    atomic.Int64 // when the first request since GET /null/first came, Unix nanoseconds; 0 for none
 	last     atomic.Int64 // when the last answer was given, Unix nanoseconds; GET /null/last
 
 	models []byte // body of GET /v1/models

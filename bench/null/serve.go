@@ -99,6 +99,8 @@ func (s *server) answer(out []byte, target string, body []byte) []byte {
 		return append(out, response("application/json", []byte(`{"version":"0.0.0-null"}`))...)
 	case "/health":
 		return append(out, response("text/plain", nil)...)
+	case "/null/first":
+		return append(out, response("text/plain", strconv.AppendInt(nil, s.first.Swap(0), 10))...)
 	case "/null/last":
 		return append(out, response("text/plain", strconv.AppendInt(nil, s.last.Load(), 10))...)
 	case "/metrics":
@@ -110,6 +112,15 @@ func (s *server) answer(out []byte, target string, body []byte) []byte {
 
 func (s *server) wait() {
 	s.requests.Add(1)
+	if s.first.Load() == 0 {
+		s.first.CompareAndSwap(0, time.Now().UnixNano())
+	}
+	if s.slots != nil {
+		s.waiting.Add(1)
+		s.slots <- struct{}{}
+		s.waiting.Add(-1)
+		defer func() { <-s.slots }()
+	}
 	s.running.Add(1)
 	if s.delay > 0 {
 		time.Sleep(s.delay)
@@ -120,7 +131,7 @@ func (s *server) wait() {
 
 // metrics are the gauges a client steers by, under vLLM's names.
 func (s *server) metrics() []byte {
-	return fmt.Appendf(nil, "vllm:num_requests_running %d\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0\nvllm:num_preemptions_total 0\n", s.running.Load())
+	return fmt.Appendf(nil, "vllm:num_requests_running %d\nvllm:num_requests_waiting %d\nvllm:kv_cache_usage_perc 0\nvllm:num_preemptions_total 0\n", s.running.Load(), s.waiting.Load())
 }
 
 // embeddings answers with as many vectors as there are texts.

@@ -24,6 +24,7 @@ func main() {
 		address = flag.String("address", "", "host:port of the inference server")
 		model   = flag.String("model", "llama-3.1-8b", "model to ask for")
 		workers = flag.Int("workers", 256, "requests in flight")
+		scores  = flag.Bool("logprobs", true, "ask for log probabilities and sum them")
 	)
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -31,7 +32,7 @@ func main() {
 	// Without MaxIdleConnsPerHost nearly every request would open a
 	// connection; whoever measures finds that out first.
 	client := &http.Client{Transport: &http.Transport{MaxIdleConns: *workers, MaxIdleConnsPerHost: *workers}}
-	ask := newAsk(client, "http://"+*address+"/v1/chat/completions", *model)
+	ask := newAsk(client, "http://"+*address+"/v1/chat/completions", *model, *scores)
 	n, err := rows.Run(context.Background(), rows.Job{
 		In: *in, Out: *out, Workers: *workers,
 		NewAsk: func() (rows.Ask, func(), error) { return ask, func() {}, nil },
@@ -45,9 +46,9 @@ func main() {
 
 var errNoAnswer = errors.New("reply holds no answer")
 
-func newAsk(client *http.Client, url, model string) rows.Ask {
+func newAsk(client *http.Client, url, model string, logprobs bool) rows.Ask {
 	return func(ctx context.Context, text []byte) (rows.Answer, error) {
-		body, err := json.Marshal(rows.NewRequest(model, text))
+		body, err := json.Marshal(rows.NewRequest(model, text, logprobs))
 		if err != nil {
 			return rows.Answer{}, fmt.Errorf("encode request: %w", err)
 		}

@@ -17,14 +17,15 @@ type Message struct {
 	Content string `json:"content"`
 }
 
-// NewRequest makes the request for one text.
-func NewRequest(model string, text []byte) Request {
+// NewRequest makes the request for one text; logprobs asks for log
+// probabilities.
+func NewRequest(model string, text []byte, logprobs bool) Request {
 	return Request{
 		Model:       model,
 		Messages:    []Message{{Role: "user", Content: string(text)}},
 		Temperature: 0.7,
 		MaxTokens:   4096,
-		Logprobs:    true,
+		Logprobs:    logprobs,
 	}
 }
 

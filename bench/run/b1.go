@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -22,20 +24,32 @@ type contender struct {
 	outputColumn string
 }
 
+// rowPath says which form of B1 runs.
+type rowPath struct {
+	logprobs bool   // ask for log probabilities
+	limits   bool   // the scanned limit and the service alone
+	beside   string // a further binary of the service; empty for none
+	bytes    int    // of a row
+	tokens   int    // of an answer
+	delay    time.Duration
+	slots    int    // of the server, each of which takes delay for an answer; 0 for no bound
+	profiles string // directory for profiles of the service; empty for none
+}
+
 // rowPath is B1: processor time per row from Parquet to Parquet, of the
 // service, of a limit that cannot be undercut by much, and of what people
 // write themselves.
-func (b *bench) rowPath(ctx context.Context, rows int64) error {
-	in, err := dataset{rows: rows, bytes: 1024, seed: 1}.make(b.dir)
+func (b *bench) rowPath(ctx context.Context, rows int64, form rowPath) error {
+	in, err := dataset{rows: rows, bytes: form.bytes, seed: 1}.make(b.dir)
 	if err != nil {
 		return err
 	}
-	null, address, err := b.startNull(ctx, "-models", model)
+	null, address, err := b.startNull(ctx, "-models", model, "-tokens", strconv.Itoa(form.tokens), "-delay", form.delay.String(), "-slots", strconv.Itoa(form.slots))
 	if err != nil {
 		return err
 	}
 	defer null.end()
-	contenders, err := b.contenders(ctx, address, rows)
+	contenders, err := b.contenders(ctx, address, rows, form)
 	if err != nil {
 		return err
 	}
@@ -62,12 +76,23 @@ func (b *bench) rowPath(ctx context.Context, rows int64) error {
 		}
 	}
 
-	t := table{head: []string{"contender", "CPU µs/row", "÷ limit (encoding/json)", "÷ limit (scanned)", "rows/s"}}
-	for _, c := range contenders {
-		t.add(c.name, cpu[c.name].String(), cpu[c.name].over(cpu[limitStd]).String(),
-			cpu[c.name].over(cpu[limitScan]).String(), rate[c.name].String())
+	t := table{head: []string{"contender", "CPU µs/row", "÷ " + limitScan, "rows/s"}}
+	if !form.limits {
+		t.head = append(t.head, "÷ "+limitStd)
 	}
-	fmt.Printf("\nB1 row path: %d rows, 1 KB in, 0.5 KB out, log probabilities on, %d rounds, median (min–max)\n\n", rows, b.rounds)
+	for _, c := range contenders {
+		cells := []string{c.name, cpu[c.name].String(), cpu[c.name].over(cpu[limitScan]).String(), rate[c.name].String()}
+		if !form.limits {
+			cells = append(cells, cpu[c.name].over(cpu[limitStd]).String())
+		}
+		t.add(cells...)
+	}
+	asked := "on"
+	if !form.logprobs {
+		asked = "off"
+	}
+	fmt.Printf("\nB1 row path: %d rows, %d bytes in, %d tokens out, log probabilities %s, %d rounds, median (min–max)\n\n",
+		rows, form.bytes, form.tokens, asked, b.rounds)
 	t.print(os.Stdout)
 	return nil
 }
@@ -80,10 +105,29 @@ const (
 
 // contenders builds what runs in B1. The order within a round is that of the
 // list, the service between the limits it is divided by.
-func (b *bench) contenders(ctx context.Context, address string, rows int64) ([]contender, error) {
+func (b *bench) contenders(ctx context.Context, address string, rows int64, form rowPath) ([]contender, error) {
 	limit, err := b.build(ctx, "limit")
 	if err != nil {
 		return nil, err
+	}
+	program := func(name string, args ...string) func(context.Context, string, string) (usage, error) {
+		return func(ctx context.Context, in, out string) (usage, error) {
+			args := append(args[:len(args):len(args)], "--in", in, "--out", out, "--address", address, "--model", model, "--logprobs="+strconv.FormatBool(form.logprobs))
+			used, printed, err := runOnce(ctx, name, args...)
+			if err != nil {
+				return usage{}, err
+			}
+			return used, wantRows(printed, rows)
+		}
+	}
+	std := contender{name: limitStd, run: program(limit, "--json", "std"), outputColumn: "output"}
+	scan := contender{name: limitScan, run: program(limit, "--json", "scan"), outputColumn: "output"}
+	services := []contender{{name: "rowmill", run: b.service(b.rowmill, address, rows, form)}}
+	if form.beside != "" {
+		services = append(services, contender{name: "rowmill, " + filepath.Base(form.beside), run: b.service(form.beside, address, rows, form)})
+	}
+	if form.limits {
+		return append(services, scan), nil
 	}
 	plain, err := b.build(ctx, "plain")
 	if err != nil {
@@ -93,46 +137,54 @@ func (b *bench) contenders(ctx context.Context, address string, rows int64) ([]c
 	if err != nil {
 		return nil, err
 	}
-	program := func(name string, args ...string) func(context.Context, string, string) (usage, error) {
-		return func(ctx context.Context, in, out string) (usage, error) {
-			args := append(args[:len(args):len(args)], "--in", in, "--out", out, "--address", address, "--model", model)
-			used, printed, err := runOnce(ctx, name, args...)
-			if err != nil {
-				return usage{}, err
-			}
-			return used, wantRows(printed, rows)
-		}
-	}
-	return []contender{
-		{name: limitStd, run: program(limit, "--json", "std"), outputColumn: "output"},
-		{name: "rowmill", run: b.service(address, rows)},
-		{name: limitScan, run: program(limit, "--json", "scan"), outputColumn: "output"},
+	return slices.Concat([]contender{std}, services, []contender{
+		scan,
 		{name: "Go, net/http", run: program(plain), outputColumn: "output"},
 		{name: "Python, asyncio streams", run: program(python, "bench/asyncio_raw.py"), outputColumn: "output"},
-	}, nil
+	}), nil
 }
 
 // service runs the rows through a fresh node. What the node does before the
 // submission and after the job's success is not counted; the download and the
 // check of the result are not either.
-func (b *bench) service(address string, rows int64) func(context.Context, string, string) (usage, error) {
+func (b *bench) service(binary, address string, rows int64, form rowPath) func(context.Context, string, string) (usage, error) {
 	return func(ctx context.Context, in, out string) (usage, error) {
 		data := filepath.Join(b.dir, "node")
-		if err := os.RemoveAll(data); err != nil {
+		err := os.RemoveAll(data)
+		if err != nil {
 			return usage{}, fmt.Errorf("remove old data: %w", err)
 		}
-		n, err := startNode(ctx, b.rowmill, data, address)
+		var further []string
+		admin := ""
+		if form.profiles != "" {
+			if admin, err = freeAddress(ctx); err != nil {
+				return usage{}, err
+			}
+			further = []string{"http.admin_listen=" + admin}
+		}
+		n, err := startNode(ctx, binary, data, address, further...)
 		if err != nil {
 			return usage{}, err
 		}
 		defer n.end()
-		r, err := n.measure(ctx, submission{
-			Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1,
-		})
+		s := submission{Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1}
+		columns := []string{"include_inputs", "include_cumulative_logprobs"}
+		if !form.logprobs {
+			s.Sampling = map[string]any{"logprobs": false}
+			columns = columns[:1]
+		}
+		profiled := func() error { return nil }
+		if form.profiles != "" {
+			profiled = n.profile(ctx, admin, filepath.Join(form.profiles, filepath.Base(binary)))
+		}
+		r, err := n.measure(ctx, s)
 		if err != nil {
 			return usage{}, err
 		}
-		if err := n.download(ctx, r.job, out); err != nil {
+		if err := profiled(); err != nil {
+			return usage{}, err
+		}
+		if err := n.download(ctx, r.job, out, columns...); err != nil {
 			return usage{}, err
 		}
 		if err := checkResult(out, r.job, rows); err != nil {
@@ -147,25 +199,27 @@ func (b *bench) service(address string, rows int64) func(context.Context, string
 	}
 }
 
+// profileTime is how long a processor profile lasts: the node is idle before and
+// after the job, which costs nothing.
+const profileTime = 8 * time.Second
+
+// profile begins to take a processor profile of the node, whose admin listener is at
+// an address, into path.pprof, and returns what waits for it and then has all
+// allocations written to path.allocs.
+func (n *node) profile(ctx context.Context, admin, path string) (wait func() error) {
+	at, done := "http://"+admin+"/debug/pprof/", make(chan error, 1)
+	go func() {
+		done <- n.save(ctx, at+"profile?seconds="+strconv.Itoa(int(profileTime.Seconds())), path+".pprof")
+	}()
+	return func() error { return errors.Join(<-done, n.save(ctx, at+"allocs", path+".allocs")) }
+}
+
 // sinceLastAnswer returns how long after the inference server's last answer
 // the job had succeeded, its result being readable.
 func (n *node) sinceLastAnswer(ctx context.Context, engine, id string) (time.Duration, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+engine+"/null/last", nil)
+	last, err := nullTime(ctx, engine, "last")
 	if err != nil {
-		return 0, fmt.Errorf("make request: %w", err)
-	}
-	response, err := n.client.Do(request)
-	if err != nil {
-		return 0, fmt.Errorf("ask for the last answer: %w", err)
-	}
-	defer response.Body.Close()
-	data, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, fmt.Errorf("ask for the last answer: %w", err)
-	}
-	last, err := strconv.ParseInt(string(data), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("time of the last answer: %w", err)
+		return 0, err
 	}
 	job, err := n.job(ctx, id)
 	if err != nil {
@@ -209,4 +263,26 @@ func (n *node) measure(ctx context.Context, s submission) (measured, error) {
 		return measured{}, err
 	}
 	return measured{usage: usage{cpu: after - before, wall: wall}, job: job, peak: most}, nil
+}
+
+// nullTime is when something happened at the null server, in Unix nanoseconds.
+func nullTime(ctx context.Context, engine, what string) (int64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+engine+"/null/"+what, nil)
+	if err != nil {
+		return 0, fmt.Errorf("make request: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("ask for the %s request: %w", what, err)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, fmt.Errorf("ask for the %s request: %w", what, err)
+	}
+	at, err := strconv.ParseInt(string(data), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("time of the %s request: %w", what, err)
+	}
+	return at, nil
 }

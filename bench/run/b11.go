@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	storedJobs = 100_000
 	// unserved is a catalog model that the inference server does not have: a
 	// job for it is stored and waits, which is all that filling a store needs.
 	unserved = "qwen-3-32b-thinking"
-	samples  = 300
+	samples  = 300 // in each round
 	// activeJobs is how many an account runs at once by default: jobs.max_active, and one kept place.
 	activeJobs = 64 + 1
 	// settle is how long the node gets to finish what a phase left behind.
 	settle = 2 * time.Second
+	// listJobs are the jobs of a list, the most that a page has.
+	listJobs = 100
 )
 
 // controlPlane is B11: how long clients wait for answers about jobs when many
 // are stored, beside what one flush to the same disk takes.
-func (b *bench) controlPlane(ctx context.Context) error {
+func (b *bench) controlPlane(ctx context.Context, stored int) error {
 	null, address, err := b.startNull(ctx, "-models", model)
 	if err != nil {
 		return err
@@ -43,26 +44,109 @@ func (b *bench) controlPlane(ctx context.Context) error {
 	defer n.end()
 
 	begun := time.Now()
-	jobs, err := n.fill(ctx, storedJobs)
+	jobs, err := n.fill(ctx, stored)
 	if err != nil {
-		return fmt.Errorf("store %d jobs: %w", storedJobs, err)
+		return fmt.Errorf("store %d jobs: %w", stored, err)
 	}
 	b.log.Info("stored jobs", "jobs", len(jobs), "took", time.Since(begun))
 
-	t := table{head: []string{"measure", "p50", "p99", "÷ fsync p50", "÷ fsync p99"}}
-	flush, err := b.submissions(ctx, n, &t)
+	figures := newControlFigures()
+	for range b.rounds {
+		flush, err := b.submissions(ctx, n, figures)
+		if err != nil {
+			return err
+		}
+		if err := n.oneRow(ctx, address, flush, figures); err != nil {
+			return err
+		}
+		if err := n.statuses(ctx, jobs, figures); err != nil {
+			return err
+		}
+		if err := n.lists(ctx, figures); err != nil {
+			return err
+		}
+		b.log.Info("measured a round", "load", loadAverage())
+	}
+	fmt.Printf("\nB11 control plane: %d jobs stored, %d rounds of %d samples each, median (min–max) of the rounds\n\n", stored, b.rounds, samples)
+	figures.table().print(os.Stdout)
+	fmt.Printf("\nAt most %s requests for a status in a second.\n", figures.rates)
+	return n.stop()
+}
+
+// controlFigures are the figures of B11, round by round, in the order in which they
+// were first measured.
+type controlFigures struct {
+	names []string
+	rates spread // requests for a status that are answered in a second at most
+	of    map[string]*controlFigure
+}
+
+// controlFigure is what one measure came to in each round: times in seconds, and
+// how many times those of a flush they were.
+type controlFigure struct{ p50, p99, perFlush50, perFlush99, cpu spread }
+
+func newControlFigures() *controlFigures { return &controlFigures{of: map[string]*controlFigure{}} }
+
+func (f *controlFigures) figure(name string) *controlFigure {
+	if f.of[name] == nil {
+		f.names, f.of[name] = append(f.names, name), new(controlFigure)
+	}
+	return f.of[name]
+}
+
+// latency notes a round of a measure, beside its flushes unless there are none.
+func (f *controlFigures) latency(name string, took, flush []time.Duration) {
+	m, p50, p99 := f.figure(name), percentile(took, 0.5).Seconds(), percentile(took, 0.99).Seconds()
+	m.p50, m.p99 = append(m.p50, p50), append(m.p99, p99)
+	if flush != nil {
+		m.perFlush50 = append(m.perFlush50, p50/percentile(flush, 0.5).Seconds())
+		m.perFlush99 = append(m.perFlush99, p99/percentile(flush, 0.99).Seconds())
+	}
+}
+
+func (f *controlFigures) table() *table {
+	t := &table{head: []string{"measure", "p50, ms", "p99, ms", "÷ fsync p50", "÷ fsync p99", "node's CPU, ms"}}
+	millis := func(s spread) string { return s.print(func(x float64) string { return short(x * 1e3) }) }
+	for _, name := range f.names {
+		m := f.of[name]
+		t.add(name, millis(m.p50), millis(m.p99), m.perFlush50.String(), m.perFlush99.String(), millis(m.cpu))
+	}
+	return t
+}
+
+// loadAverage is the load average of the last minute.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return err.Error()
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
+
+// lists measures lists of listJobs jobs, one after the other.
+func (n *node) lists(ctx context.Context, figures *controlFigures) error {
+	before, err := n.cpu()
 	if err != nil {
 		return err
 	}
-	if err := n.oneRow(ctx, address, flush, &t); err != nil {
+	var took []time.Duration
+	for range samples {
+		begun := time.Now()
+		if err := n.get(ctx, fmt.Sprintf("/v1/list-jobs?limit=%d", listJobs)); err != nil {
+			return err
+		}
+		took = append(took, time.Since(begun))
+	}
+	after, err := n.cpu()
+	if err != nil {
 		return err
 	}
-	if err := n.statuses(ctx, jobs, &t); err != nil {
-		return err
-	}
-	fmt.Printf("\nB11 control plane: %d jobs stored, %d samples each\n\n", storedJobs, samples)
-	t.print(os.Stdout)
-	return n.stop()
+	name := fmt.Sprintf("list of %d", listJobs)
+	figures.latency(name, took, nil)
+	m := figures.figure(name)
+	m.cpu = append(m.cpu, (after-before).Seconds()/samples)
+	return nil
 }
 
 // fill stores jobs: each is submitted for a model nobody serves and cancelled.
@@ -90,7 +174,7 @@ func (n *node) fill(ctx context.Context, count int) ([]string, error) {
 
 // submissions measures submissions of several sizes, a flush to disk before
 // each, and returns the flushes.
-func (b *bench) submissions(ctx context.Context, n *node, t *table) ([]time.Duration, error) {
+func (b *bench) submissions(ctx context.Context, n *node, figures *controlFigures) ([]time.Duration, error) {
 	file, err := os.Create(filepath.Join(b.dir, "flush"))
 	if err != nil {
 		return nil, fmt.Errorf("create file to flush: %w", err)
@@ -143,9 +227,9 @@ func (b *bench) submissions(ctx context.Context, n *node, t *table) ([]time.Dura
 		}
 	}
 	time.Sleep(settle)
-	t.latency("fsync of 4 KB", flush, flush)
+	figures.latency("fsync of 4 KB", flush, flush)
 	for i, size := range sizes {
-		t.latency(size.name, took[i], flush)
+		figures.latency(size.name, took[i], flush)
 	}
 	return flush, nil
 }
@@ -164,7 +248,7 @@ func flushOnce(file *os.File) (time.Duration, error) {
 
 // oneRow measures jobs of one row, from the submission to the status that
 // says so, beside the same request sent straight to the inference server.
-func (n *node) oneRow(ctx context.Context, engine string, flush []time.Duration, t *table) error {
+func (n *node) oneRow(ctx context.Context, engine string, flush []time.Duration, figures *controlFigures) error {
 	var whole, direct []time.Duration
 	for range samples {
 		begun := time.Now()
@@ -183,10 +267,10 @@ func (n *node) oneRow(ctx context.Context, engine string, flush []time.Duration,
 		}
 		whole = append(whole, time.Since(begun))
 	}
-	t.latency("the engine alone, 1 row", direct, flush)
-	t.latency("job of 1 row", whole, flush)
-	bound := percentile(direct, 0.5) + 10*time.Millisecond + 12*percentile(flush, 0.5)
-	t.add("bound of a 1-row job: engine + 10 ms + 12 fsyncs", ms(bound), "", "", "")
+	figures.latency("the engine alone, 1 row", direct, flush)
+	figures.latency("job of 1 row", whole, flush)
+	bound := figures.figure("bound of a job of 1 row: engine + 10 ms + 12 fsyncs")
+	bound.p50 = append(bound.p50, (percentile(direct, 0.5) + 10*time.Millisecond + 12*percentile(flush, 0.5)).Seconds())
 	return nil
 }
 
@@ -198,12 +282,3 @@ func post(ctx context.Context, client *http.Client, url string) error {
 	}
 	return exchange(client, request)
 }
-
-// latency adds the percentiles of a measure.
-func (t *table) latency(name string, took, flush []time.Duration) {
-	p50, p99 := percentile(took, 0.5), percentile(took, 0.99)
-	t.add(name, ms(p50), ms(p99),
-		short(p50.Seconds()/percentile(flush, 0.5).Seconds()), short(p99.Seconds()/percentile(flush, 0.99).Seconds()))
-}
-
-func ms(d time.Duration) string { return short(d.Seconds()*1e3) + " ms" }

@@ -17,6 +17,7 @@ type load struct {
 	data  dataset
 	model string
 	null  []string // flags of the inference server
+	asks  map[string]any
 }
 
 // growth is B7: what memory and processor time per row do when jobs grow,
@@ -33,7 +34,7 @@ func (b *bench) growth(ctx context.Context, most int64) error {
 	loads = append(loads,
 		load{
 			name: "20,000 rows, answers of 32,000 tokens", model: model,
-			data: dataset{rows: 20_000, bytes: 100, seed: 7}, null: []string{"-tokens", "32000"},
+			data: dataset{rows: 20_000, bytes: 100, seed: 7}, null: []string{"-tokens", "32000"}, asks: map[string]any{"max_tokens": 32_000},
 		},
 		load{
 			name: "200,000 embeddings of 1,024 floats", model: embeddingModel,
@@ -66,7 +67,15 @@ func (b *bench) grow(ctx context.Context, l load) (measured, error) {
 		return measured{}, err
 	}
 	defer null.end()
-	data := filepath.Join(b.dir, "node-"+strconv.FormatInt(l.data.rows, 10))
+	return b.freshly(ctx, address, l.data.rows, submission{
+		Inputs: b.fileBase + filepath.Base(in), Model: l.model, Column: "text", IDColumn: "id", Priority: 1, Sampling: l.asks,
+	})
+}
+
+// freshly runs one job on a node that was just started, attached to the inference
+// server at address, and checks its result. The download is not measured.
+func (b *bench) freshly(ctx context.Context, address string, rows int64, s submission) (measured, error) {
+	data := filepath.Join(b.dir, "node-"+strconv.FormatInt(rows, 10))
 	if err := os.RemoveAll(data); err != nil {
 		return measured{}, fmt.Errorf("remove old data: %w", err)
 	}
@@ -75,18 +84,20 @@ func (b *bench) grow(ctx context.Context, l load) (measured, error) {
 		return measured{}, err
 	}
 	defer n.end()
-	m, err := n.measure(ctx, submission{
-		Inputs: b.fileBase + filepath.Base(in), Model: l.model, Column: "text", IDColumn: "id", Priority: 1,
-	})
+	m, err := n.measure(ctx, s)
 	if err != nil {
 		return measured{}, err
 	}
+	var columns []string
+	if s.Sampling["logprobs"] == false {
+		columns = []string{"include_inputs"}
+	}
 	out := filepath.Join(b.dir, "result.parquet")
 	defer os.Remove(out)
-	if err := n.download(ctx, m.job, out); err != nil {
+	if err := n.download(ctx, m.job, out, columns...); err != nil {
 		return measured{}, err
 	}
-	if err := checkResult(out, m.job, l.data.rows); err != nil {
+	if err := checkResult(out, m.job, rows); err != nil {
 		return measured{}, err
 	}
 	if err := n.stop(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 
 	"github.com/parquet-go/parquet-go"
 )
@@ -34,8 +35,8 @@ func checkResult(path, outputColumn string, rows int64) error {
 	for _, group := range result.RowGroups() {
 		chunks := group.ColumnChunks()
 		err := eachValue(chunks[id], func(v parquet.Value) error {
-			if v.Int64() != ids {
-				return fmt.Errorf("row %d holds the id %d", ids, v.Int64())
+			if v.String() != strconv.FormatInt(ids, 10) { // of a CSV file ids are texts
+				return fmt.Errorf("row %d holds the id %s", ids, v)
 			}
 			ids++
 			return nil

@@ -52,8 +52,13 @@ func (d dataset) make(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return path, writeRows(path, d.rows, d.texts(words))
+}
+
+// texts appends the text of a row to a slice. Rows are asked for in order.
+func (d dataset) texts(words []string) func(text []byte, row int64) []byte {
 	random, lengths := rand.New(rand.NewPCG(d.seed, 0)), rand.New(rand.NewPCG(d.seed, 1))
-	return path, writeRows(path, d.rows, func(text []byte, i int64) []byte {
+	return func(text []byte, i int64) []byte {
 		text = fmt.Appendf(text, "Row %d.", i)
 		if d.answers > 0 {
 			median := d.answers * math.Exp(-answerSpread*answerSpread/2)
@@ -63,7 +68,7 @@ func (d dataset) make(dir string) (string, error) {
 			text = append(append(text, ' '), words[random.IntN(len(words))]...)
 		}
 		return text
-	})
+	}
 }
 
 // writeRows writes a Parquet file of texts, each appended to an empty slice by

@@ -158,6 +158,7 @@ type submission struct {
 
 	Sampling map[string]any `json:"sampling_params,omitempty"`
 	Truncate *bool          `json:"truncate_rows,omitempty"`
+	Dedup    bool           `json:"dedup,omitempty"`
 }
 
 // submit creates a job and returns its id.
@@ -177,6 +178,7 @@ type jobRecord struct {
 	NumRows       *int64          `json:"num_rows"`
 	RowsDone      int64           `json:"rows_done"`
 	FailedRows    int64           `json:"failed_rows"`
+	Deduplicated  int64           `json:"deduplicated_rows"`
 	Started       *time.Time      `json:"datetime_started"`
 	Completed     *time.Time      `json:"datetime_completed"`
 	FailureReason json.RawMessage `json:"failure_reason"`
@@ -218,6 +220,16 @@ func (n *node) wait(ctx context.Context, id string, interval time.Duration) (job
 // download fetches the full result through a signed URL into path, by default
 // with inputs and log probabilities.
 func (n *node) download(ctx context.Context, id, path string, columns ...string) error {
+	url, err := n.resultsURL(ctx, id, columns...)
+	if err != nil {
+		return err
+	}
+	return n.save(ctx, url, path)
+}
+
+// resultsURL asks for a signed URL of a result, by default with inputs and log
+// probabilities.
+func (n *node) resultsURL(ctx context.Context, id string, columns ...string) (string, error) {
 	if len(columns) == 0 {
 		columns = []string{"include_inputs", "include_cumulative_logprobs"}
 	}
@@ -227,28 +239,30 @@ func (n *node) download(ctx context.Context, id, path string, columns ...string)
 		} `json:"urls"`
 	}
 	err := n.call(ctx, http.MethodGet, "/v1/jobs/"+id+"/results-url?"+strings.Join(columns, "=true&")+"=true", nil, &artifact)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, artifact.URLs.Get, nil)
+	return artifact.URLs.Get, err
+}
+
+// save writes what is answered under a URL, which needs no key, into path.
+func (n *node) save(ctx context.Context, url, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return fmt.Errorf("make request: %w", err)
 	}
 	response, err := n.client.Do(request)
 	if err != nil {
-		return fmt.Errorf("download result: %w", err)
+		return err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("download result: %s", response.Status)
+		return errors.New(response.Status)
 	}
 	file, err := os.Create(path)
 	if err != nil {
-		return fmt.Errorf("create result: %w", err)
+		return fmt.Errorf("create file: %w", err)
 	}
 	defer file.Close()
 	if _, err := io.Copy(file, response.Body); err != nil {
-		return fmt.Errorf("download result: %w", err)
+		return err
 	}
 	return nil
 }

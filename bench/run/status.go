@@ -19,25 +19,44 @@ const (
 )
 
 // statuses measures the status endpoint: first how many requests a second it
-// answers at most, then the latency at half of that rate. Requests go out by
-// the clock and are timed from when they were due, so that a slow answer does
-// not hide the wait of those behind it.
-func (n *node) statuses(ctx context.Context, jobs []string, t *table) error {
-	most, err := n.fullSpeed(ctx, jobs)
+// answers at most, then the latency at half of that rate, beside that of an answer
+// that reads nothing. Requests go out by the clock and are timed from when they
+// were due, so that a slow answer does not hide the wait of those behind it.
+func (n *node) statuses(ctx context.Context, jobs []string, figures *controlFigures) error {
+	status := func() string { return "/v1/job-status/" + jobs[rand.IntN(len(jobs))] }
+	most, err := n.fullSpeed(ctx, status)
 	if err != nil {
 		return err
 	}
-	took, err := n.atRate(ctx, jobs, most/2)
-	if err != nil {
-		return err
+	figures.rates = append(figures.rates, most)
+	for _, m := range []struct {
+		name string
+		path func() string
+	}{
+		{"status, at half of that rate", status},
+		{"/livez, at the same", func() string { return "/livez" }},
+	} {
+		before, err := n.cpu()
+		if err != nil {
+			return err
+		}
+		took, err := n.atRate(ctx, m.path, most/2)
+		if err != nil {
+			return err
+		}
+		after, err := n.cpu()
+		if err != nil {
+			return err
+		}
+		figures.latency(m.name, took, nil)
+		figure := figures.figure(m.name)
+		figure.cpu = append(figure.cpu, (after-before).Seconds()/float64(len(took)))
 	}
-	t.add(fmt.Sprintf("status at %.0f requests/s, half of the most", most/2),
-		ms(percentile(took, 0.5)), ms(percentile(took, 0.99)), "", "")
 	return nil
 }
 
 // fullSpeed returns the requests per second of clients that never wait.
-func (n *node) fullSpeed(ctx context.Context, jobs []string) (float64, error) {
+func (n *node) fullSpeed(ctx context.Context, path func() string) (float64, error) {
 	limited, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	var count atomic.Int64
@@ -46,7 +65,7 @@ func (n *node) fullSpeed(ctx context.Context, jobs []string) (float64, error) {
 	for range statusClients {
 		group.Go(func() error {
 			for limited.Err() == nil {
-				if err := n.status(ctx, jobs[rand.IntN(len(jobs))]); err != nil {
+				if err := n.get(ctx, path()); err != nil {
 					return err
 				}
 				count.Add(1)
@@ -60,7 +79,7 @@ func (n *node) fullSpeed(ctx context.Context, jobs []string) (float64, error) {
 
 // atRate sends requests at a fixed rate and returns how long after their due
 // time they were answered.
-func (n *node) atRate(ctx context.Context, jobs []string, rate float64) ([]time.Duration, error) {
+func (n *node) atRate(ctx context.Context, path func() string, rate float64) ([]time.Duration, error) {
 	var (
 		next  atomic.Int64
 		lock  sync.Mutex
@@ -79,7 +98,7 @@ func (n *node) atRate(ctx context.Context, jobs []string, rate float64) ([]time.
 				}
 				due := begun.Add(time.Duration(float64(i) / rate * float64(time.Second)))
 				time.Sleep(time.Until(due))
-				if err := n.status(ctx, jobs[rand.IntN(len(jobs))]); err != nil {
+				if err := n.get(ctx, path()); err != nil {
 					return err
 				}
 				took = append(took, time.Since(due))
@@ -94,8 +113,9 @@ func (n *node) atRate(ctx context.Context, jobs []string, rate float64) ([]time.
 	return all, err
 }
 
-func (n *node) status(ctx context.Context, id string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.base+"/v1/job-status/"+id, nil)
+// get asks for a path and reads the answer to its end.
+func (n *node) get(ctx context.Context, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.base+path, nil)
 	if err != nil {
 		return fmt.Errorf("make request: %w", err)
 	}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// An equalLoad is one job of B5.
+type equalLoad struct {
+	name      string
+	rows      int64
+	different int64
+	dedup     bool
+	text      func(row, rows, different int64) int64 // which a row has
+
+	wall, perRow, perRan, peak spread
+}
+
+// shuffled gives each text to as many rows, in no order: most texts are there soon,
+// and the last ones late.
+func shuffled(row, rows, different int64) int64 {
+	const step = 7_368_787 // a prime that no number of rows here is a multiple of
+	return row * step % rows / (rows / different)
+}
+
+// tenths brings a new text every so many rows to the end; between them are texts that
+// were there, any of them.
+func tenths(row, rows, different int64) int64 {
+	every := rows / different
+	if row%every == 0 {
+		return row / every
+	}
+	return int64(uint64(row) * 0x9E3779B97F4A7C15 >> 20 % uint64(row/every+1))
+}
+
+// makeRepeated writes a Parquet file of the rows of a load, with texts of 100 bytes,
+// and returns its path.
+func (b *bench) makeRepeated(l *equalLoad) (string, error) {
+	rows, different := l.rows, l.different
+	path := filepath.Join(b.dir, fmt.Sprintf("rows-%d-100b-of-%d-%t.parquet", rows, different, l.text(1, rows, different) == 0))
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	words, err := readWords()
+	if err != nil {
+		return "", err
+	}
+	texts := make([][]byte, different)
+	appendText := dataset{rows: different, bytes: 100, seed: 7}.texts(words)
+	for i := range texts {
+		texts[i] = appendText(nil, int64(i))
+	}
+	return path, writeRows(path, rows, func(text []byte, row int64) []byte {
+		return append(text, texts[l.text(row, rows, different)]...)
+	})
+}
+
+// equalRows is B5: what rows cost that are equal to others and are not run, and what
+// it costs to look for them where there are none. A job of rows that are all
+// different, the same with dedup, and two of which nine of ten rows are equal to
+// others; each gets a fresh node.
+func (b *bench) equalRows(ctx context.Context, different int64, p rowPath) error {
+	null, address, err := b.startNull(ctx, "-tokens", "20", "-models", model, "-delay", p.delay.String(), "-slots", fmt.Sprint(p.slots))
+	if err != nil {
+		return err
+	}
+	defer null.end()
+	loads := []*equalLoad{
+		{name: "all different", rows: different, different: different, text: shuffled},
+		{name: "the same, dedup", rows: different, different: different, dedup: true, text: shuffled},
+		{name: "each ten times, dedup", rows: 10 * different, different: different, dedup: true, text: shuffled},
+		{name: "every tenth is new, dedup", rows: 10 * different, different: different, dedup: true, text: tenths},
+	}
+	var looked, copied, along spread
+	for range b.rounds {
+		for _, l := range loads {
+			m, err := b.runEqual(ctx, l, address)
+			if err != nil {
+				return fmt.Errorf("%s: %w", l.name, err)
+			}
+			l.wall = append(l.wall, m.wall.Seconds())
+			l.perRow = append(l.perRow, m.cpu.Seconds()*1e6/float64(l.rows))
+			l.perRan = append(l.perRan, m.cpu.Seconds()*1e6/float64(l.different))
+			l.peak = append(l.peak, float64(m.peak)/(1<<20))
+			b.log.Info("measured", "load", l.name, "wall", m.wall, "cpu", m.cpu, "peak_mib", m.peak>>20)
+		}
+		last := len(loads[0].wall) - 1
+		looked = append(looked, loads[1].perRow[last]-loads[0].perRow[last])
+		copied = append(copied, loads[2].wall[last]/loads[0].wall[last])
+		along = append(along, loads[3].wall[last]/loads[0].wall[last])
+	}
+	t := table{head: []string{"rows", "requests", "job, s", "CPU µs/row", "CPU µs/request", "peak anonymous memory, MiB"}}
+	for _, l := range loads {
+		t.add(fmt.Sprintf("%d, %s", l.rows, l.name), fmt.Sprint(l.different), l.wall.String(), l.perRow.String(), l.perRan.String(), l.peak.String())
+	}
+	fmt.Printf("\nB5 equal rows: %d rounds, median (min–max); time ÷ that of all different: ten times %s, every tenth new %s; looking for none: %s µs a row\n\n", b.rounds, copied.precise(), along.precise(), looked)
+	t.print(os.Stdout)
+	return nil
+}
+
+// runEqual runs one load on a fresh node, and checks what came of it.
+func (b *bench) runEqual(ctx context.Context, l *equalLoad, address string) (m measured, err error) {
+	in, err := b.makeRepeated(l)
+	if err != nil {
+		return m, err
+	}
+	data := filepath.Join(b.dir, "node-b5")
+	if err := os.RemoveAll(data); err != nil {
+		return m, fmt.Errorf("remove old data: %w", err)
+	}
+	n, err := startNode(ctx, b.rowmill, data, address)
+	if err != nil {
+		return m, err
+	}
+	defer n.end()
+	m, err = n.measure(ctx, submission{
+		Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1, Dedup: l.dedup,
+	})
+	if err != nil {
+		return m, err
+	}
+	job, err := n.job(ctx, m.job)
+	if err != nil {
+		return m, err
+	}
+	if saved := l.rows - l.different; job.RowsDone != l.rows || job.Deduplicated != saved {
+		return m, fmt.Errorf("%d of %d rows are done, %d of them were not run, want %d", job.RowsDone, l.rows, job.Deduplicated, saved)
+	}
+	out := filepath.Join(b.dir, "result.parquet")
+	defer os.Remove(out)
+	if err := n.download(ctx, m.job, out); err != nil {
+		return m, err
+	}
+	if err := checkResult(out, m.job, l.rows); err != nil {
+		return m, err
+	}
+	return m, n.stop()
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// openPages is how many pages are open at most, and openTime how long the node is
+// watched: three times what the slowest of their timers takes. Every smallEvery a job
+// of a few rows comes, for which pages read their lists again.
+const (
+	openPages  = 50
+	openTime   = 45 * time.Second
+	smallEvery = 5 * time.Second
+)
+
+// A glance is what a node uses while pages look at it.
+type glance struct {
+	cpu   spread // percent of a core
+	store spread // requests to Redis a second
+}
+
+// console is B14: what a node uses, and asks of Redis, while nobody, one and openPages
+// look at one page of it in real browsers, each with a stream of events. A job runs on
+// 100 ms answers, and small ones come and go.
+func (b *bench) console(ctx context.Context) error {
+	l, err := b.startLab(ctx, 1, func(string) (*process, string, error) {
+		return b.startNull(ctx, "-models", model, "-delay", "100ms", "-slots", "4")
+	})
+	if err != nil {
+		return err
+	}
+	defer l.end()
+	in, err := dataset{rows: 1_000_000, bytes: 100, seed: 14}.make(b.dir)
+	if err != nil {
+		return err
+	}
+	n := l.nodes[0]
+	id, err := n.submit(ctx, submission{Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", Priority: 1})
+	if err != nil {
+		return err
+	}
+	for running := false; !running; time.Sleep(time.Second) {
+		job, err := n.job(ctx, id)
+		if err != nil {
+			return err
+		}
+		running = job.Status == "running"
+	}
+	t := table{head: []string{"page", "open", "% of a core", "requests to Redis a second"}}
+	for _, view := range []struct{ name, path string }{{"overview", ""}, {"the job", "jobs/" + id}, {"its rows", "jobs/" + id + "/rows"}} {
+		counts := []int{0, 1, openPages}
+		seen := make(map[int]*glance)
+		for range b.rounds {
+			for _, pages := range counts {
+				used, asked, err := b.watched(ctx, l, view.path, pages)
+				if err != nil {
+					return err
+				}
+				if seen[pages] == nil {
+					seen[pages] = new(glance)
+				}
+				seen[pages].cpu, seen[pages].store = append(seen[pages].cpu, used), append(seen[pages].store, asked)
+				b.log.Info("measured", "page", view.name, "open", pages, "percent_of_a_core", short(used), "redis_requests_a_second", short(asked))
+			}
+		}
+		for _, pages := range counts {
+			t.add(view.name, strconv.Itoa(pages), seen[pages].cpu.String(), seen[pages].store.String())
+		}
+	}
+	fmt.Printf("\nB14 console: pages in %d browsers, a job of 40 rows/s running and a small one every %s, %s each, %d rounds, median (min–max)\n\n",
+		openPages, smallEvery, openTime, b.rounds)
+	t.print(os.Stdout)
+	return nil
+}
+
+// watched is how many percent of a core a node uses while a page is open so often, and
+// what it asks of Redis a second.
+func (b *bench) watched(ctx context.Context, l *lab, path string, pages int) (cpu, asked float64, err error) {
+	n := l.nodes[0]
+	if pages > 0 {
+		command := exec.CommandContext(ctx, "node", "console/web/test/open.mjs", n.base, apiKey, b.dir, strconv.Itoa(pages), path)
+		command.Stderr = os.Stderr
+		in, err := command.StdinPipe()
+		if err != nil {
+			return 0, 0, fmt.Errorf("open pages: %w", err)
+		}
+		out, err := command.StdoutPipe()
+		if err != nil {
+			return 0, 0, fmt.Errorf("open pages: %w", err)
+		}
+		if err := command.Start(); err != nil {
+			return 0, 0, fmt.Errorf("open pages: %w", err)
+		}
+		defer func() { _ = command.Wait() }() // what has failed was said
+		defer in.Close()
+		said, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil || strings.TrimSpace(said) != "open" {
+			return 0, 0, fmt.Errorf("open pages: it says %q: %w", said, err)
+		}
+	}
+	used, err := n.cpu()
+	if err != nil {
+		return 0, 0, err
+	}
+	before, err := l.tallyNodes(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	begun := time.Now()
+	small := time.NewTicker(smallEvery)
+	defer small.Stop()
+	for time.Since(begun) < openTime {
+		select {
+		case <-ctx.Done():
+			return 0, 0, ctx.Err()
+		case <-small.C:
+			if _, err := n.submit(ctx, submission{Inputs: []string{"a", "b", "c"}, Model: model}); err != nil {
+				return 0, 0, err
+			}
+		}
+	}
+	took := time.Since(begun).Seconds()
+	after, err := l.tallyNodes(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	now, err := n.cpu()
+	return 100 * (now - used).Seconds() / took, after.minus(before)["Redis: requests"] / took, err
+}

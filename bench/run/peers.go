@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// What B13 has in flight where the server takes time, and how many slots that
+// server has: what vLLM runs at once by default on a large GPU.
+const peerSlots = 256
+
+// A peer is what people use today in the place of a service: a program of
+// bench/peers in a library's own words.
+type peer struct {
+	name    string
+	python  string // of the environment that has its library, in bin/tools
+	library string // whose version is told
+	program string
+	best    int // in flight where answers come at once: the best of 16, 64, 128 and 256
+
+	// Shares of the rows that it is given, since it takes so many times as long: where
+	// answers come at once, and where they take time.
+	fast, slow int64
+}
+
+func peers() []peer {
+	return []peer{
+		{"asyncio and aiohttp", "peers", "aiohttp", "aiohttp_script.py", 64, 1, 1},
+		{"openai", "venv", "openai", "openai_client.py", 16, 20, 20},
+		{"LiteLLM batch_completion", "peers-litellm", "litellm", "litellm_batch.py", 64, 20, 20},
+		{"Ray Data, HTTP processor", "peers", "ray", "ray_data.py", 64, 5, 50},
+	}
+}
+
+// peerFigures are what one contender came to on one load.
+type peerFigures struct {
+	rows              int64
+	rate, cpu, memory spread // rows per second, µs per row, MiB
+}
+
+// alternatives is B13: the service beside what people use today, on a server that
+// answers at once and on one that takes 100 ms and has peerSlots slots. The wall
+// time of a program is all of it, its start included, as one waits for it; that of
+// the service is from the submission to a result that can be read, on a node that
+// was just started.
+func (b *bench) alternatives(ctx context.Context, rows int64) error {
+	for _, delay := range []string{"0s", "100ms"} {
+		args := []string{"-models", model, "-delay", delay}
+		ideal := ""
+		if delay != "0s" {
+			args = append(args, "-slots", strconv.Itoa(peerSlots))
+			ideal = fmt.Sprintf(", %d slots: at most %d rows/s", peerSlots, peerSlots*10)
+		}
+		null, address, err := b.startNull(ctx, args...)
+		if err != nil {
+			return err
+		}
+		err = b.alternativesOn(ctx, address, rows, delay != "0s", fmt.Sprintf("answers after %s%s", delay, ideal))
+		null.end()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alternativesOn measures all contenders on one server.
+func (b *bench) alternativesOn(ctx context.Context, address string, rows int64, slow bool, load string) error {
+	data := dataset{rows: rows, bytes: 300, seed: 13}
+	in, err := data.make(b.dir)
+	if err != nil {
+		return err
+	}
+	out := filepath.Join(b.dir, "result.parquet")
+	defer os.Remove(out)
+	list := peers()
+	service := peerFigures{rows: rows}
+	found := make([]peerFigures, len(list))
+	versions := make([]string, len(list))
+	for round := range b.rounds {
+		m, err := b.freshly(ctx, address, rows, submission{
+			Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1,
+			Sampling: map[string]any{"max_tokens": 256, "logprobs": false},
+		})
+		if err != nil {
+			return fmt.Errorf("rowmill: %w", err)
+		}
+		service.add(m.usage, m.peak)
+		for i, p := range list {
+			python := filepath.Join("bin/tools", p.python, "bin/python3")
+			if versions[i], err = libraryVersion(ctx, python, p.library); err != nil {
+				return fmt.Errorf("%w; run .ci/tools peers", err)
+			}
+			inFlight, n := p.best, rows/p.fast
+			if slow {
+				inFlight, n = peerSlots, rows/p.slow
+			}
+			used, peak, printed, err := runFamily(ctx, []string{"LITELLM_LOCAL_MODEL_COST_MAP=True"}, python, filepath.Join("bench/peers", p.program),
+				"--in", in, "--out", out, "--address", address, "--model", model, "--rows", strconv.FormatInt(n, 10), "--in-flight", strconv.Itoa(inFlight))
+			if err == nil {
+				err = wantRows(printed, n)
+			}
+			if err == nil {
+				err = checkResult(out, "output", n)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			found[i].rows = n
+			found[i].add(used, peak)
+			b.log.Info("measured", "round", round+1, "load", load, "contender", p.name, "rows_per_s", short(found[i].rate[round]))
+		}
+	}
+	t := table{head: []string{"contender", "rows", "rows/s", "Rowmill is faster by", "CPU µs/row", "÷ Rowmill", "peak memory, MiB"}}
+	service.print(&t, "Rowmill", service)
+	for i, p := range list {
+		found[i].print(&t, p.name+" "+versions[i], service)
+	}
+	fmt.Printf("\nB13 alternatives: %s; 300 B in, 0.5 KB out, no log probabilities, %d rounds, median (min–max)\n\n", load, b.rounds)
+	t.print(os.Stdout)
+	return nil
+}
+
+func (f *peerFigures) add(u usage, peak int64) {
+	f.rate = append(f.rate, float64(f.rows)/u.wall.Seconds())
+	f.cpu = append(f.cpu, u.cpu.Seconds()*1e6/float64(f.rows))
+	f.memory = append(f.memory, float64(peak)/(1<<20))
+}
+
+func (f *peerFigures) print(t *table, name string, service peerFigures) {
+	t.add(name, strconv.FormatInt(f.rows, 10), f.rate.String(), service.rate.over(f.rate).String(),
+		f.cpu.String(), f.cpu.over(service.cpu).String(), f.memory.String())
+}
+
+// libraryVersion is that of a Python library in an environment.
+func libraryVersion(ctx context.Context, python, library string) (string, error) {
+	_, printed, err := runOnce(ctx, python, "-c", "import importlib.metadata as m; print(m.version('"+library+"'))")
+	return strings.TrimSpace(printed), err
+}

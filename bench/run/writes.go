@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// writes measures what a node writes to its disk for a job of rows of 100 bytes,
+// a CSV file by URL, up to the first results-url of the whole result, and how
+// long the result takes after the last row. Every round has a fresh node.
+func (b *bench) writes(ctx context.Context, rows int64) error {
+	in, err := b.makeShortCSV(rows)
+	if err != nil {
+		return err
+	}
+	null, address, err := b.startNull(ctx, "-tokens", "20", "-models", model)
+	if err != nil {
+		return err
+	}
+	defer null.end()
+	var written, ratio, final, url, cpu, peak spread
+	for range b.rounds {
+		w, err := b.writesOf(ctx, in, address, rows)
+		if err != nil {
+			return err
+		}
+		written = append(written, float64(w.written)/(1<<20))
+		ratio = append(ratio, float64(w.written)/float64(w.result))
+		final = append(final, w.final.Seconds()*1e3)
+		url = append(url, w.url.Seconds()*1e3)
+		cpu = append(cpu, w.cpu.Seconds()*1e6/float64(rows))
+		peak = append(peak, float64(w.peak)/(1<<20))
+		b.log.Info("measured", "written_mib", w.written>>20, "result_mib", w.result>>20, "final", w.final, "url", w.url, "cpu", w.cpu, "wall", w.wall, "peak_mib", w.peak>>20)
+	}
+	t := table{head: []string{"load", "written, MiB", "÷ result", "last row to result, ms", "results-url, ms", "CPU µs/row", "peak anonymous memory, MiB"}}
+	t.add(fmt.Sprintf("%d rows of 100 B, CSV by URL", rows), written.String(), ratio.String(), final.String(), url.String(), cpu.String(), peak.String())
+	fmt.Printf("\nWrites: %d rounds, median (min–max)\n\n", b.rounds)
+	t.print(os.Stdout)
+	return nil
+}
+
+// written is what one job took.
+type written struct {
+	measured
+	written, result int64         // bytes
+	final, url      time.Duration // from the last row to the result, and for its URL
+}
+
+func (b *bench) writesOf(ctx context.Context, in, address string, rows int64) (w written, err error) {
+	data := filepath.Join(b.dir, "node-writes")
+	if err := os.RemoveAll(data); err != nil {
+		return w, fmt.Errorf("remove old data: %w", err)
+	}
+	n, err := startNode(ctx, b.rowmill, data, address)
+	if err != nil {
+		return w, err
+	}
+	defer n.end()
+	w.measured, err = n.measure(ctx, submission{
+		Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1,
+	})
+	if err != nil {
+		return w, err
+	}
+	values, err := n.metrics(ctx)
+	if err != nil {
+		return w, err
+	}
+	w.final = time.Duration(values["rowmill_finalise_seconds_sum"] * float64(time.Second))
+	begun := time.Now()
+	out := filepath.Join(b.dir, "result.parquet")
+	defer os.Remove(out)
+	get, err := n.resultsURL(ctx, w.job)
+	if err != nil {
+		return w, err
+	}
+	w.url = time.Since(begun)
+	if err := n.save(ctx, get, out); err != nil {
+		return w, err
+	}
+	if err := checkResult(out, w.job, rows); err != nil {
+		return w, err
+	}
+	info, err := os.Stat(out)
+	if err != nil {
+		return w, fmt.Errorf("look at result: %w", err)
+	}
+	w.result = info.Size()
+	if w.written, err = n.diskWrites(); err != nil {
+		return w, err
+	}
+	return w, errors.Join(n.stop(), os.RemoveAll(data))
+}
+
+// makeShortCSV writes a CSV file with the columns id and text, whose rows are
+// those of a dataset of 100 bytes, and returns its path.
+func (b *bench) makeShortCSV(rows int64) (string, error) {
+	path := filepath.Join(b.dir, fmt.Sprintf("rows-%d-100b.csv", rows))
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("look for data set: %w", err)
+	}
+	words, err := readWords()
+	if err != nil {
+		return "", err
+	}
+	file, err := os.Create(path + ".part")
+	if err != nil {
+		return "", fmt.Errorf("create data set: %w", err)
+	}
+	defer file.Close()
+	out := csv.NewWriter(file)
+	texts := dataset{rows: rows, bytes: 100, seed: 7}.texts(words)
+	err = out.Write([]string{"id", "text"})
+	for i := int64(0); i < rows && err == nil; i++ {
+		err = out.Write([]string{strconv.FormatInt(i, 10), string(texts(nil, i))})
+	}
+	out.Flush()
+	if err = errors.Join(err, out.Error(), file.Close()); err != nil {
+		return "", fmt.Errorf("write data set: %w", err)
+	}
+	return path, os.Rename(path+".part", path)
+}
