@@ -3,9 +3,7 @@ package e2e
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -17,8 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/blobtest"
 	"github.com/rowmill/rowmill/blob/s3"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
@@ -263,7 +260,9 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(target.Stop)
-		copyBucket(t, objects, target)
+		if err := blobtest.Copy(t.Context(), open(t, objects), open(t, target)); err != nil {
+			t.Fatal(err)
+		}
 		after := l.known()
 
 		redis, err := redistest.Run(t.Context(), filepath.Join(folder, "redis"), 0, "always", "appendonly no")
@@ -291,46 +290,17 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 	all.judge(t)
 }
 
-// copyBucket copies all objects that are there, as rclone copy does.
-func copyBucket(t *testing.T, from, to *s3test.Server) {
+// open opens the bucket of a server.
+func open(t *testing.T, server *s3test.Server) *s3.Bucket {
 	t.Helper()
-	open := func(server *s3test.Server) *s3.Bucket {
-		bucket, err := s3.Open(t.Context(), s3.Config{
-			Endpoint: server.Endpoint, Region: s3test.Region, Bucket: server.Bucket, AccessKey: server.AccessKey, SecretKey: server.SecretKey,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = bucket.Close() })
-		return bucket
-	}
-	source, target := open(from), open(to)
-	found, err := source.List(t.Context(), "")
+	bucket, err := s3.Open(t.Context(), s3.Config{
+		Endpoint: server.Endpoint, Region: s3test.Region, Bucket: server.Bucket, AccessKey: server.AccessKey, SecretKey: server.SecretKey,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, info := range found {
-		err := func() error {
-			object, err := source.Open(t.Context(), info.Key)
-			if err != nil {
-				return err
-			}
-			defer object.Close()
-			w, err := target.Create(t.Context(), info.Key, "")
-			if err != nil {
-				return err
-			}
-			defer w.Abort()
-			if _, err := io.Copy(w, blob.NewReader(object)); err != nil {
-				return err
-			}
-			_, err = w.Commit()
-			return err
-		}()
-		if err != nil && !errors.Is(err, rowmill.ErrNotFound) && !errors.Is(err, blob.ErrLost) {
-			t.Fatalf("copy %s: %v", info.Key, err)
-		}
-	}
+	t.Cleanup(func() { _ = bucket.Close() })
+	return bucket
 }
 
 // shared are the settings of a node on Redis and S3.

@@ -42,6 +42,7 @@ func Faults() []Fault {
 		{Name: "kill -9 all nodes", Lasts: 4 * time.Second, Strike: killAll},
 		{Name: "kill -9 redis-server", Lasts: 3 * time.Second, Strike: killRedis},
 		{Name: "power cut at Redis, everysec", New: true, Lasts: 4 * time.Second, Strike: cutPower},
+		{Name: "all restored from a copy", New: true, Lasts: 8 * time.Second, Strike: restoreAll},
 		{Name: "kill -9 the S3 server", Lasts: 3 * time.Second, Strike: killS3},
 		{Name: "SIGTERM to the owner", Lasts: 4 * time.Second, Strike: terminate(owner)},
 		{Name: "SIGTERM to a worker", Lasts: 4 * time.Second, Strike: terminate(worker)},

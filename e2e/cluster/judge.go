@@ -46,6 +46,9 @@ type Strike struct {
 
 	// Lost is how many nodes may lose what they have in flight and one flush.
 	Lost int
+
+	// Rows is how many rows more may be run again.
+	Rows int
 }
 
 // Limits are what the promises allow.
@@ -61,7 +64,7 @@ type Limits struct {
 func (l Limits) reruns(strikes []Strike) int {
 	bound := 0
 	for _, s := range strikes {
-		bound += s.Lost * l.Flight
+		bound += s.Lost*l.Flight + s.Rows
 	}
 	return bound
 }

@@ -40,7 +40,8 @@ func (c *Cluster) startRedis(ctx context.Context) error {
 	r.name, r.log = "redis-server", filepath.Join(c.dir, "redis.log")
 	r.command = func(ctx context.Context) *exec.Cmd {
 		return h.command(ctx, "redis-server", "--bind", address, "--port", port, "--dir", r.dir, "--protected-mode", "no",
-			"--save", "", "--appendonly", "yes", "--appendfsync", c.config.Fsync, "--auto-aof-rewrite-percentage", "0")
+			"--save", "", "--appendonly", "yes", "--appendfsync", c.config.Fsync, "--auto-aof-rewrite-percentage", "0",
+			"--repl-diskless-sync-delay", "0") // a copy is of the moment it is asked for
 	}
 	c.Redis = r
 	return r.begin(ctx)

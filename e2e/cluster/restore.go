@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill/blob/blobtest"
+	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/blob/s3"
+	"github.com/rowmill/rowmill/internal/s3test"
+)
+
+// A backup is a copy of Redis and then of the bucket, as docs/backup.md has it.
+type backup struct {
+	records string // an RDB file
+	objects *dir.Bucket
+}
+
+// backupTries is how often a copy may take longer than jobs.settle_time, after
+// which it may lack what its records name.
+const backupTries = 5
+
+// backup copies Redis and the bucket while they are in use.
+func (c *Cluster) backup(ctx context.Context, folder string) (backup, error) {
+	bucket, err := c.openBucket(ctx)
+	if err != nil {
+		return backup{}, err
+	}
+	defer func() { _ = bucket.Close() }() // it was only read
+	for try := range backupTries {
+		root := filepath.Join(folder, fmt.Sprint(try))
+		b := backup{records: filepath.Join(root, "dump.rdb")}
+		if b.objects, err = dir.Open(dir.Config{Root: root, NoSync: true}); err != nil {
+			return backup{}, err
+		}
+		began := time.Now()
+		_, err := c.Redis.cli(ctx, "--rdb", b.records)
+		if err == nil {
+			err = blobtest.Copy(ctx, bucket, b.objects)
+		}
+		if err == nil && time.Since(began) < settleTime {
+			return b, nil
+		}
+		if err = errors.Join(err, b.objects.Close()); err != nil {
+			return backup{}, err
+		}
+	}
+	return backup{}, fmt.Errorf("%d copies of the bucket took longer than %v each", backupTries, settleTime)
+}
+
+func (c *Cluster) openBucket(ctx context.Context) (*s3.Bucket, error) {
+	return s3.Open(ctx, s3.Config{
+		Endpoint: c.S3.Endpoint, Region: s3test.Region, Bucket: c.S3.Bucket, AccessKey: c.S3.AccessKey, SecretKey: c.S3.SecretKey,
+	})
+}
+
+// restoreAll copies records and objects, loses every machine some time later, and
+// puts the copies in their place: what happened in between is forgotten.
+func restoreAll(ctx context.Context, t *Trial) error {
+	if err := t.runs(ctx); err != nil { // else the copy may not have the job
+		return err
+	}
+	t.besides() // its jobs would be forgotten, too
+	folder, err := os.MkdirTemp(t.dir, "backup-")
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	copied, err := t.backup(ctx, folder)
+	if err != nil {
+		return err
+	}
+	time.Sleep(t.between(shortest, longest))
+	strike := Strike{Fault: "restored from a copy", AllLost: true, Forgot: true}
+	for _, n := range t.nodes() {
+		if n.up() && n.Runs {
+			strike.Lost++
+		}
+		n.kill()
+	}
+	t.Redis.kill()
+	// What was answered since the copy was begun is forgotten, too.
+	strike.Rows = int(t.config.rate()*time.Since(began).Seconds()) * strike.Lost
+	t.struck(strike)
+	err = t.restore(ctx, copied)
+	if err = errors.Join(err, copied.objects.Close(), os.RemoveAll(folder)); err != nil {
+		return err
+	}
+	return t.Mend(ctx)
+}
+
+// restore puts a copy in the place of what is there. No node runs.
+func (c *Cluster) restore(ctx context.Context, b backup) error {
+	bucket, err := c.openBucket(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = bucket.Close() }() // all of it was committed
+	there, err := bucket.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, o := range there {
+		if err := bucket.Delete(ctx, o.Key); err != nil {
+			return err
+		}
+	}
+	return errors.Join(blobtest.Copy(ctx, b.objects, bucket), c.Redis.restore(ctx, b.records))
+}
+
+// restore starts the server, which is down, from an RDB file and goes on with an
+// append-only file.
+func (r *redisServer) restore(ctx context.Context, records string) error {
+	if err := os.RemoveAll(filepath.Join(r.dir, "appendonlydir")); err != nil {
+		return err
+	}
+	if err := os.Rename(records, filepath.Join(r.dir, "dump.rdb")); err != nil {
+		return err
+	}
+	usual := r.command
+	r.command = func(ctx context.Context) *exec.Cmd {
+		command := usual(ctx)
+		command.Args = append(command.Args, "--appendonly", "no")
+		return command
+	}
+	err := r.begin(ctx)
+	r.command = usual
+	if err == nil {
+		_, err = r.cli(ctx, "config", "set", "appendonly", "yes")
+	}
+	if err != nil {
+		return err
+	}
+	return r.await(ctx, "has an append-only file", func(ctx context.Context) error {
+		said, err := r.cli(ctx, "info", "persistence")
+		if err == nil && (!strings.Contains(said, "aof_rewrite_in_progress:0") || !strings.Contains(said, "aof_rewrite_scheduled:0")) {
+			err = errors.New("it still writes it")
+		}
+		return err
+	})
+}
+
+// cli runs redis-cli and returns what it says.
+func (r *redisServer) cli(ctx context.Context, args ...string) (string, error) {
+	host, port, _ := strings.Cut(r.address, ":")
+	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"-h", host, "-p", port}, args...)...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("redis-cli %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), err
+}
