@@ -24,7 +24,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release dist dist/check dist/again chart demo cluster console console/types console/dev console/check test test/race virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
+.PHONY: build release dist dist/check dist/again chart demo cluster docs console console/types console/dev console/check test test/race virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -70,6 +70,10 @@ demo: build ## run a thousand rows through a node of your own and show what come
 
 cluster: build ## run three nodes with Redis, an S3 server and simulated GPUs until Ctrl-C
 	deploy/cluster.sh
+
+docs: ## make a site of the pages, dist/site, which needs no server
+	.ci/tools docs
+	bin/tools/hugo-$(HUGO)/bin/hugo build --source docs/site --destination '$(abspath dist/site)' --cleanDestinationDir --noBuildLock --panicOnWarning --quiet
 
 console: ## build the web console anew and pack it into console/dist; takes Node 20
 	cd console/web && npm ci --no-audit --no-fund && npm run build

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -18,13 +19,22 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/promtest"
+	"github.com/rowmill/rowmill/internal/s3test"
 )
 
-// A block is a fenced block of a page. The fence says what it is: "sh", "python"
-// and "go", a whole program, are run, "sh server" is run beside the others until
-// the page ends,
-// and "text" and "json" are the output of the block before them, in which
-// … stands for anything and blanks do not count.
+// A block is a fenced block of a page, or one that is not shown: a comment that
+// begins with its kind. The fence says what it is:
+//
+//	sh, python, go        run, in their order; Python as one program, last
+//	sh server             run beside the others from the beginning
+//	sh background         run beside the others from its place on
+//	yaml NAME, conf NAME  a file of that name, for the blocks behind it
+//	text, json            the output of the block before, in which … stands for
+//	                      anything and blanks do not count
+//	… not run: WHY        a block that is shown and not run
+//	text shown, yaml      what is only shown; so is json on pages that run nothing
 type block struct {
 	kind, text string
 	line       int // of its first line of text, from 1
@@ -33,49 +43,63 @@ type block struct {
 	out, err   string // files of what it wrote
 }
 
-// TestClientPages does what a reader of docs/clients and docs/webhooks.md would: it starts what each
-// page starts, in an empty directory, runs every block in order, and compares
-// the outputs that the page shows.
-func TestClientPages(t *testing.T) {
+// TestPages does what a reader of README.md, docs and the pages beside them would: it
+// starts what each page starts, in an empty directory, runs every block in order, and
+// compares the outputs that the page shows. Of what a page has that is not run, it
+// says why.
+func TestPages(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob("../docs/clients/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, page := range pages {
-		names = append(names, filepath.Base(page))
-	}
-	if want := []string{"anthropic.md", "cli.md", "curl.md", "go.md", "openai.md", "python-sdk.md", "python.md"}; !slices.Equal(names, want) {
-		t.Fatalf("the pages are %q, want %q", names, want)
-	}
-	for _, page := range append(pages, "../docs/webhooks.md") {
-		t.Run(filepath.Base(page), func(t *testing.T) {
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(filepath.Join("..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks, err := fenced(string(text))
+		if err != nil {
+			t.Errorf("%s:%v", page, err)
+			continue
+		}
+		if clients := filepath.Dir(page) == "docs/clients"; len(blocks) == 0 && !clients {
+			continue
+		} else if clients && len(blocks) < 5 {
+			t.Errorf("%s: %d blocks only", page, len(blocks))
+		}
+		t.Run(strings.TrimPrefix(page, "docs/"), func(t *testing.T) {
 			t.Parallel()
-			text, err := os.ReadFile(page)
-			if err != nil {
-				t.Fatal(err)
-			}
-			read(t, filepath.Base(page), string(text))
+			read(t, page, string(text))
 		})
 	}
+}
+
+// pages are all pages of the repository that tell people what to do.
+func pages(t *testing.T) (names []string) {
+	t.Helper()
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "bench/*.md", "deploy/*.md", "examples/*.md"} {
+		found, err := filepath.Glob(filepath.Join("..", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range found {
+			names = append(names, strings.TrimPrefix(name, "../"))
+		}
+	}
+	if len(names) < 50 {
+		t.Fatalf("there are %d pages only: %q", len(names), names)
+	}
+	return names
 }
 
 // read runs the blocks of a page.
 func read(t *testing.T, page, text string) {
 	for _, tool := range []string{"bash", "curl", "jq", "openssl", "python3", "unzip"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			unable(t, "docs/clients needs %s: %v", tool, err)
+			unable(t, "the pages need %s: %v", tool, err)
 		}
 	}
 	if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import requests, polars, openai, anthropic").CombinedOutput(); err != nil {
 		unable(t, "python3 lacks requests, polars, openai or anthropic (`.ci/tools python`, and bin/tools/venv/bin in PATH): %v\n%s", err, out)
 	}
 
-	blocks, err := fenced(elsewhere(t, text))
-	if err != nil {
-		t.Fatalf("docs/clients/%s:%v", page, err)
-	}
 	dir := t.TempDir()
 	home, logs := filepath.Join(dir, "reader"), filepath.Join(dir, "logs")
 	for _, path := range []string{home, logs} {
@@ -83,14 +107,26 @@ func read(t *testing.T, page, text string) {
 			t.Fatal(err)
 		}
 	}
+	ports := freePorts(t)
+	blocks, err := fenced(elsewhere(text, home, ports))
+	if err != nil {
+		t.Fatalf("%s:%v", page, err)
+	}
 	path := os.Getenv("PATH")
-	if page == "python-sdk.md" {
+	if page == "docs/clients/python-sdk.md" {
 		path = sdkPath(t, "SUTRO")
 	}
-	env := []string{"HOME=" + home, "LANG=C.UTF-8", "PATH=" + filepath.Dir(binary) + ":" + path}
+	source, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := []string{
+		"HOME=" + home, "LANG=C.UTF-8", "PATH=" + filepath.Dir(binary) + ":" + path + ":" + tools(t, page, dir), "SOURCE=" + source,
+		"ROWMILL_SERVER=http://127.0.0.1:" + ports["8088"], // which is the default, for pages that do not name it
+	}
 	for i := range blocks {
 		b := &blocks[i]
-		b.name = fmt.Sprintf("docs/clients/%s:%d", page, b.line)
+		b.name = fmt.Sprintf("%s:%d", page, b.line)
 		b.out, b.err = filepath.Join(logs, fmt.Sprintf("%d.out", b.line)), filepath.Join(logs, fmt.Sprintf("%d.err", b.line))
 		switch b.kind {
 		case "sh server":
@@ -102,11 +138,13 @@ func read(t *testing.T, page, text string) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	session := exec.CommandContext(ctx, "bash", "-c", script(t, "docs/clients/"+page, logs, blocks))
+	session := exec.CommandContext(ctx, "bash", "-c", script(t, page, logs, blocks))
 	session.Dir, session.Env = home, env
 	session.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	session.Cancel = func() error { return syscall.Kill(-session.Process.Pid, syscall.SIGKILL) }
-	if said, err := session.CombinedOutput(); err != nil {
+	said, err := session.CombinedOutput()
+	_ = syscall.Kill(-session.Process.Pid, syscall.SIGKILL) // what runs in the background, if anything does
+	if err != nil {
 		t.Fatalf("%s: %v\n%s", last(blocks), err, said)
 	}
 	for _, b := range blocks {
@@ -116,60 +154,128 @@ func read(t *testing.T, page, text string) {
 	}
 }
 
-// elsewhere moves the servers of a page from the ports that it names to free ones.
-func elsewhere(t *testing.T, text string) string {
+// tools is a folder of programs that a page calls and that are none of the system's.
+func tools(t *testing.T, page, dir string) string {
 	t.Helper()
-	for _, port := range []string{"8088", "8099"} {
+	folder := filepath.Join(dir, "tools")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	programs := make(map[string]string)
+	switch page {
+	case "docs/cluster.md":
+		if _, err := exec.LookPath("redis-server"); err != nil {
+			unable(t, "no redis-server on this machine: %v", err)
+		}
+		program, err := s3test.Binary()
+		if errors.Is(err, s3test.ErrNotInstalled) {
+			unable(t, "%v", err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		programs["versitygw"] = program
+	case "docs/monitoring.md":
+		programs["promtool"] = promtest.Tool(t, "promtool")
+	}
+	for name, program := range programs {
+		if err := os.Symlink(program, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// freePorts are free ports in place of those on 127.0.0.1 that pages name.
+func freePorts(t *testing.T) map[string]string {
+	t.Helper()
+	ports := make(map[string]string)
+	for _, port := range []string{"8088", "8099", "8000"} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer listener.Close() // only then the next port is another
-		_, free, err := net.SplitHostPort(listener.Addr().String())
-		if err != nil {
+		if _, ports[port], err = net.SplitHostPort(listener.Addr().String()); err != nil {
 			t.Fatal(err)
 		}
+	}
+	return ports
+}
+
+// elsewhere moves what a page does to where it is in nobody's way: servers from the
+// ports that it names to free ones, machines 10.0.0.N to addresses of this one, and
+// folders of the system to the reader's.
+func elsewhere(text, home string, ports map[string]string) string {
+	for port, free := range ports {
 		text = regexp.MustCompile(`\b`+port+`\b`).ReplaceAllString(text, free)
 	}
-	return text
+	text = strings.ReplaceAll(text, "10.0.0.", fmt.Sprintf("127.%d.%d.", 1+rand.IntN(250), 1+rand.IntN(250)))
+	return regexp.MustCompile(`(^|[\s"])/(etc/rowmill|srv|mnt)\b`).ReplaceAllString(text, "${1}"+home+"/$2")
 }
 
 // fenced returns the blocks of a page that are run, with their outputs.
 func fenced(text string) (blocks []block, err error) {
-	var open *block
+	var (
+		open    *block
+		outputs []*block // without a block that makes them
+		before  string
+	)
+	add := func(b block) error {
+		if info, why, is := strings.Cut(b.kind, " not run:"); is {
+			if !slices.Contains([]string{"sh", "python", "go"}, info) || len(strings.Fields(why)) < 3 {
+				return fmt.Errorf("%d: a block that is not run says of what kind it is, and why", b.line)
+			}
+			return nil
+		}
+		kind, file, _ := strings.Cut(b.kind, " ")
+		switch {
+		case b.kind == "sh", b.kind == "python", b.kind == "go", b.kind == "sh server", b.kind == "sh background":
+			if b.kind != "sh server" && b.kind != "python" && slices.ContainsFunc(blocks, func(b block) bool { return b.kind == "python" }) {
+				return fmt.Errorf("%d: a block of %s comes after Python, which runs last", b.line, b.kind)
+			}
+			blocks = append(blocks, b)
+		case b.kind == "text shown", b.kind == "yaml":
+		case (kind == "yaml" || kind == "conf") && file != "":
+			b.kind, b.text = "sh", fmt.Sprintf("cat > '%s' <<'END OF THE FILE'\n%sEND OF THE FILE\n", file, b.text)
+			blocks = append(blocks, b)
+		case b.kind == "text", b.kind == "json":
+			if len(blocks) == 0 || blocks[len(blocks)-1].expected != nil || !slices.Contains([]string{"sh", "python", "go"}, blocks[len(blocks)-1].kind) {
+				outputs = append(outputs, &b)
+				break
+			}
+			blocks[len(blocks)-1].expected = &b
+		default:
+			return fmt.Errorf("%d: a block of %q", b.line, b.kind)
+		}
+		return nil
+	}
 	for i, line := range strings.Split(text, "\n") {
 		info, fence := strings.CutPrefix(line, "```")
+		hidden, comment := strings.CutPrefix(line, "<!-- sh")
 		switch {
-		case !fence && open != nil:
-			open.text += line + "\n"
-		case !fence:
-		case open == nil:
-			open = &block{kind: info, line: i + 2}
-		case info != "":
-			return nil, fmt.Errorf("%d: a block begins within the block of line %d", i+1, open.line)
-		default:
-			switch b := *open; b.kind {
-			case "sh", "python", "go", "sh server":
-				if b.kind != "sh server" && b.kind != "python" && slices.ContainsFunc(blocks, func(b block) bool { return b.kind == "python" }) {
-					return nil, fmt.Errorf("%d: a block of %s comes after Python, which runs last", b.line, b.kind)
-				}
-				blocks = append(blocks, b)
-			case "text", "json":
-				if len(blocks) == 0 || blocks[len(blocks)-1].expected != nil || blocks[len(blocks)-1].kind == "sh server" {
-					return nil, fmt.Errorf("%d: an output without a block that makes it", b.line)
-				}
-				blocks[len(blocks)-1].expected = &b
-			default:
-				return nil, fmt.Errorf("%d: a block of %q, want sh, sh server, python, go, text or json", b.line, b.kind)
+		case open != nil && (line == "```" || line == "-->"):
+			if err := add(*open); err != nil {
+				return nil, err
 			}
 			open = nil
+		case open != nil && fence && info != "":
+			return nil, fmt.Errorf("%d: a block begins within the block of line %d", i+1, open.line)
+		case open != nil:
+			open.text += line + "\n"
+		case fence:
+			open = &block{kind: info, line: i + 2}
+		case comment:
+			open = &block{kind: "sh" + hidden, line: i + 2}
+		case before == "" && strings.HasPrefix(line, "    "):
+			return nil, fmt.Errorf("%d: a block without a fence, which could say whether it is run", i+1)
 		}
+		before = line
 	}
 	if open != nil {
 		return nil, fmt.Errorf("%d: the block has no end", open.line)
 	}
-	if len(blocks) < 5 {
-		return nil, fmt.Errorf("1: %d blocks only", len(blocks))
+	if len(outputs) > 0 && len(blocks) > 0 {
+		return nil, fmt.Errorf("%d: an output without a block that makes it", outputs[0].line)
 	}
 	return blocks, nil
 }
@@ -275,6 +381,8 @@ func script(t *testing.T, page, logs string, blocks []block) string {
 		switch b.kind {
 		case "sh":
 			fmt.Fprintf(&shell, "exec >'%s' 2>'%s'\n%s", b.out, b.err, b.text)
+		case "sh background":
+			fmt.Fprintf(&shell, "(\n%s) >'%s' 2>'%s' &\n", b.text, b.out, b.err)
 		case "go":
 			fmt.Fprintf(&shell, "exec >'%s' 2>'%s'\n'%s'\n", b.out, b.err, b.program())
 		case "python":
@@ -299,7 +407,7 @@ func script(t *testing.T, page, logs string, blocks []block) string {
 // last describes the last block that was begun.
 func last(blocks []block) string {
 	for _, b := range slices.Backward(blocks) {
-		if b.kind == "sh server" {
+		if b.kind == "sh server" || b.kind == "sh background" {
 			continue
 		}
 		if _, err := os.Stat(b.out); !errors.Is(err, fs.ErrNotExist) {
@@ -346,10 +454,19 @@ func TestPagesAreCompared(t *testing.T) {
 			t.Errorf("%q and %q: %v, want %v", c.pattern, c.got, got, c.want)
 		}
 	}
-	for _, page := range []string{"```sh\ntrue\n", "```rust\n```\n", "```text\n```\n", "```python\n```\n```sh\n```\n", "```python\n```\n```go\n```\n", "```sh\n```sh\n"} {
-		if blocks, err := fenced(page); err == nil || strings.Contains(err.Error(), "blocks only") {
-			t.Errorf("%q is read as %+v, %v", page, blocks, err)
+	for _, page := range []string{
+		"```sh\ntrue\n", "```rust\n```\n", "```\n```\n", "```sh\n```\n```text\n```\n```text\n```\n", "```sh server\n```\n```text\n```\n",
+		"```python\n```\n```sh\n```\n", "```python\n```\n```go\n```\n", "```sh\n```sh\n",
+		"```sh not run: because\n```\n", "```text not run: it is an output of something\n```\n", "<!-- sh\ntrue\n", "Say:\n\n    true\n",
+	} {
+		if blocks, err := fenced(page); err == nil {
+			t.Errorf("%q is read as %+v", page, blocks)
 		}
+	}
+	page := "```sh not run: it takes a cluster\nkubectl\n```\n<!-- sh\ntrue\n-->\n```yaml a/b.yaml\na: 1\n```\n```text shown\n```\n```yaml\n```\n"
+	blocks, err := fenced(page)
+	if err != nil || len(blocks) != 2 || blocks[0].text != "true\n" || !strings.HasPrefix(blocks[1].text, "cat > 'a/b.yaml'") {
+		t.Errorf("%q is read as %+v, error %v", page, blocks, err)
 	}
 }
 

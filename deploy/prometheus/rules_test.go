@@ -5,7 +5,6 @@ package prometheus_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/rowmill/rowmill/internal/metricnames"
+	"github.com/rowmill/rowmill/internal/promtest"
 )
 
 type rule struct {
@@ -65,31 +65,10 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// promtool is Debian's, or that which .ci/tools has fetched.
-func promtool(t *testing.T) string {
-	t.Helper()
-	if path, err := exec.LookPath("promtool"); err == nil {
-		return path
-	}
-	path, err := filepath.Abs("../../bin/tools/promtool")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	const how = "promtool is not here; .ci/tools prometheus fetches it"
-	if os.Getenv("ROWMILL_CI") != "" {
-		t.Fatal(how)
-	}
-	t.Skip("SKIPPED: " + how)
-	return ""
-}
-
 // Each alert fires on what it is about, and none on a cluster that is well.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
-	tool := promtool(t)
+	tool := promtest.Tool(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "rules_test.yaml"}} {
 		if out, err := exec.CommandContext(t.Context(), tool, args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)

@@ -90,7 +90,7 @@ func Rowmill() Table {
 		Names:    []string{"util", "utils", "common", "shared", "types", "models"},
 		Adapters: []string{"store/bolt", "store/redis", "blob/dir", "blob/s3", "engine/openai", "sim"},
 		Programs: []string{"cmd", "bench", "e2e"},
-		Helpers:  []string{"internal", "e2e", "bench", "deploy"},
+		Helpers:  []string{"internal", "e2e", "bench", "deploy", "docs"},
 	}
 }
 
