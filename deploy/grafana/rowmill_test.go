@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rowmill/rowmill/internal/metricnames"
@@ -17,8 +19,12 @@ type board struct {
 		List []struct{ Name string }
 	}
 	Panels []struct {
-		Type, Title string
-		Targets     []struct{ Expr, LegendFormat string }
+		ID                       int
+		Type, Title, Description string
+		Datasource               struct{ UID string }
+		FieldConfig              struct{ Defaults struct{ Unit string } }
+		GridPos                  struct{ X, Y, W, H int }
+		Targets                  []struct{ RefID, Expr, LegendFormat string }
 	}
 }
 
@@ -38,6 +44,8 @@ var (
 	series    = regexp.MustCompile(`rowmill_\w+`)
 	component = regexp.MustCompile(`_(bucket|sum|count)$`) // of a histogram
 	selected  = regexp.MustCompile(`\b(rowmill|process)_\w+`)
+	counter   = regexp.MustCompile(`.{0,9}\b(rowmill|process)_\w+_(total|bucket|count|sum)\b`)
+	window    = regexp.MustCompile(`\[([^]]+)\]`)
 	chosen    = regexp.MustCompile(`\b(rowmill|process)_\w+\{job=~"\$job",instance=~"\$instance"[,}]`)
 )
 
@@ -88,6 +96,55 @@ func TestDashboardHasNodeVariable(t *testing.T) {
 		for _, target := range panel.Targets {
 			if len(chosen.FindAllString(target.Expr, -1)) != len(selected.FindAllString(target.Expr, -1)) {
 				t.Errorf("panel %q asks for all nodes: %s", panel.Title, target.Expr)
+			}
+		}
+	}
+}
+
+// What a linter would say: panels are told apart, explained, placed side by side and
+// have a unit and a legend; counters are shown as rates, over a time that has several
+// scrapes.
+func TestDashboardIsWellMade(t *testing.T) {
+	t.Parallel()
+	ids, taken := make(map[int]string), make(map[[2]int]string)
+	titles, row := make(map[string]bool), ""
+	for _, panel := range dashboard(t).Panels {
+		if other, twice := ids[panel.ID]; twice {
+			t.Errorf("panels %q and %q have one id", panel.Title, other)
+		}
+		ids[panel.ID] = panel.Title
+		at := panel.GridPos
+		for x := at.X; x < at.X+at.W; x++ {
+			for y := at.Y; y < at.Y+at.H; y++ {
+				if other := taken[[2]int{x, y}]; other != "" || x >= 24 {
+					t.Fatalf("panel %q lies over %q or out of the board", panel.Title, other)
+				}
+				taken[[2]int{x, y}] = panel.Title
+			}
+		}
+		if panel.Type == "row" {
+			row = panel.Title
+			continue
+		}
+		if panel.Title == "" || titles[row+panel.Title] || panel.Description == "" || panel.FieldConfig.Defaults.Unit == "" || panel.Datasource.UID != "${datasource}" || at.W*at.H == 0 {
+			t.Errorf("panel %q of %q lacks a title of its own, a description, a unit, the chosen data source or a place", panel.Title, row)
+		}
+		titles[row+panel.Title] = true
+		refs := make(map[string]bool)
+		for _, target := range panel.Targets {
+			if target.RefID == "" || refs[target.RefID] || target.LegendFormat == "" {
+				t.Errorf("a query of panel %q lacks a name of its own or a legend: %s", panel.Title, target.Expr)
+			}
+			refs[target.RefID] = true
+			for _, use := range counter.FindAllString(target.Expr, -1) {
+				if !strings.Contains(use, "rate(") && !strings.Contains(use, "increase(") {
+					t.Errorf("panel %q shows a counter as it is: %s", panel.Title, target.Expr)
+				}
+			}
+			for _, m := range window.FindAllStringSubmatch(target.Expr, -1) {
+				if !slices.Contains([]string{"$__rate_interval", "5m", "1h"}, m[1]) {
+					t.Errorf("panel %q looks over %s: %s", panel.Title, m[1], target.Expr)
+				}
 			}
 		}
 	}

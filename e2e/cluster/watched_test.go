@@ -1,0 +1,266 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/internal/promtest"
+)
+
+// notHere are the metrics whose panels are empty in TestWatched, and why.
+var notHere = map[string]string{
+	"rowmill_gpu_utilization_ratio":   "there is no GPU",
+	"rowmill_gpu_memory_bytes":        "there is no GPU",
+	"rowmill_gpu_power_watts":         "there is no GPU",
+	"rowmill_gpu_temperature_celsius": "there is no GPU",
+}
+
+// A panelQuery is one query of the dashboard, as Prometheus takes it.
+type panelQuery struct{ panel, expr string }
+
+// panelQueries are those of the dashboard, for all nodes.
+func panelQueries(t *testing.T) (all []panelQuery) {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/grafana/rowmill.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &board); err != nil {
+		t.Fatal(err)
+	}
+	values := strings.NewReplacer("$job", ".*", "$instance", ".*", "$__rate_interval", "15s")
+	for _, panel := range board.Panels {
+		for _, target := range panel.Targets {
+			all = append(all, panelQuery{panel.Title, values.Replace(target.Expr)})
+		}
+	}
+	if len(all) < 70 {
+		t.Fatalf("the dashboard has %d queries only", len(all))
+	}
+	return all
+}
+
+// A watcher is a Prometheus that scrapes nodes, with the rules that we ship.
+type watcher struct {
+	process
+	url    string
+	client *client
+}
+
+func startWatcher(t *testing.T, c *Cluster, nodes []*Node) *watcher {
+	t.Helper()
+	program := promtest.Tool(t, "prometheus")
+	rules, err := filepath.Abs("../../deploy/prometheus/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var targets []string
+	for _, n := range nodes {
+		targets = append(targets, n.http)
+	}
+	dir := t.TempDir()
+	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n- job_name: rowmill\n  static_configs: [{targets: [%s]}]\n",
+		rules, "'"+strings.Join(targets, "', '")+"'")
+	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, err := newHost(t.Context(), nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := h.listen(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watcher{url: "http://" + address, client: c.client}
+	w.name, w.log = "prometheus", filepath.Join(c.dir, "prometheus.log")
+	w.command = func(ctx context.Context) *exec.Cmd {
+		return exec.CommandContext(ctx, program, "--config.file", filepath.Join(dir, "prometheus.yml"),
+			"--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address)
+	}
+	if err := w.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.kill)
+	if err := w.await(t.Context(), "answers", func(ctx context.Context) error { return w.client.probe(ctx, w.url+"/-/ready") }); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// ask asks Prometheus' API.
+func (w *watcher) ask(ctx context.Context, path string, out any) error {
+	text, err := w.client.get(ctx, w.url+path)
+	if err != nil {
+		return err
+	}
+	answer := struct{ Data any }{out}
+	return json.Unmarshal(text, &answer)
+}
+
+// shows reports whether a query has a value now that a panel can draw.
+func (w *watcher) shows(ctx context.Context, expr string) (bool, error) {
+	var found struct {
+		Result []struct{ Value [2]any }
+	}
+	if err := w.ask(ctx, "/api/v1/query?query="+url.QueryEscape(expr), &found); err != nil {
+		return false, fmt.Errorf("%s: %w", expr, err)
+	}
+	for _, series := range found.Result {
+		if series.Value[1] != "NaN" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// TestWatched has a real Prometheus scrape three nodes and one alone under load, while
+// servers fail, and Redis and a node are killed: no panel of the dashboard is empty,
+// and the alerts are evaluated, and fire where something is wrong.
+func TestWatched(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	needServers(t)
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer receiver.Close()
+	ctx := t.Context()
+	c, err := Start(ctx, Config{Binary: binary, Dir: folder(t), Roles: []string{"both", "both", "both"}}) // no hosts: Prometheus is on this one
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if t.Failed() {
+			var words strings.Builder
+			c.Tell(&words)
+			t.Log(words.String())
+		}
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	second := &Cluster{config: Config{Binary: binary, Dir: folder(t)}.withDefaults(), client: newClient()}
+	second.dir = second.config.Dir
+	single := alone(t, second)
+	if err := second.begin(ctx, single); err != nil {
+		t.Fatal(err)
+	}
+	w := startWatcher(t, c, append(c.nodes(), single))
+	for _, n := range []*Node{c.Nodes[0], single} {
+		if err := c.client.setFaults(ctx, n.sim.url, `{"rate_500":0.02,"rate_503":0.02}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.insist(ctx, http.MethodPost, "/v1/webhooks", map[string]any{"url": receiver.URL}, nil); err != nil {
+		t.Fatal(err)
+	}
+
+	// Jobs, one after the other on each, for as long as somebody looks.
+	loaded, unload := context.WithCancel(ctx)
+	var load sync.WaitGroup
+	for _, on := range []*Cluster{c, second} {
+		load.Go(func() { on.keepBusy(loaded) })
+	}
+	defer load.Wait()
+	defer unload()
+
+	time.Sleep(5 * time.Second) // of load, before anything is wrong
+	c.Redis.kill()
+	time.Sleep(2 * time.Second)
+	if err := c.Mend(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c.Nodes[2].kill()
+	if err := await(ctx, "the alert about a lost node fires", patience, func(ctx context.Context) error {
+		if fires, err := w.shows(ctx, `ALERTS{alertname="RowmillNodeLost", alertstate="firing"}`); err != nil || !fires {
+			return errors.Join(err, errors.New("it does not"))
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := c.Mend(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	queries := panelQueries(t)
+	empty := func(ctx context.Context) error {
+		time.Sleep(time.Second) // in which Prometheus looks once more
+		var errs []error
+		queries = slices.DeleteFunc(queries, func(q panelQuery) bool {
+			for metric := range notHere {
+				if strings.Contains(q.expr, metric) {
+					return true
+				}
+			}
+			shown, err := w.shows(ctx, q.expr)
+			if err == nil && !shown {
+				err = fmt.Errorf("panel %q is empty: %s", q.panel, q.expr)
+			}
+			errs = append(errs, err)
+			return shown
+		})
+		return errors.Join(errs...)
+	}
+	if err := await(ctx, "no panel is empty", patience, empty); err != nil {
+		t.Error(err)
+	}
+
+	var evaluated struct {
+		Groups []struct {
+			Rules []struct{ Name, Health, LastError string }
+		}
+	}
+	if err := w.ask(ctx, "/api/v1/rules", &evaluated); err != nil {
+		t.Fatal(err)
+	}
+	if len(evaluated.Groups) != 1 || len(evaluated.Groups[0].Rules) < 20 {
+		t.Fatalf("the rules are %+v", evaluated)
+	}
+	for _, rule := range evaluated.Groups[0].Rules {
+		if rule.Health != "ok" || rule.LastError != "" {
+			t.Errorf("%s is %s: %s", rule.Name, rule.Health, rule.LastError)
+		}
+	}
+}
+
+// keepBusy submits jobs, one after the other, until ctx ends. Some refuse and some
+// fail: what they come to is for other tests.
+func (c *Cluster) keepBusy(ctx context.Context) {
+	inputs := make([]string, 3000)
+	for round := 0; ctx.Err() == nil; round++ {
+		for i := range inputs {
+			inputs[i] = fmt.Sprintf("row %d of round %d", i, round)
+		}
+		job, err := c.submit(ctx, fmt.Sprintf("watched %d", round), inputs)
+		for err == nil {
+			var r Record
+			if r, err = c.record(ctx, job); err != nil || r.over() {
+				break
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+}
