@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/rowmill/rowmill/columnar"
+	"github.com/rowmill/rowmill/contain"
 )
 
 // Variant says which optional columns a client's file has. The ID column and
@@ -58,11 +61,15 @@ func concat(ctx context.Context, w io.Writer, s Schema, parts []Source, columns 
 		return 0, fmt.Errorf("concatenate parts: %w", err)
 	}
 	rows := int64(0)
-	for i, src := range parts {
-		t, err := open(src)
-		if err != nil {
-			return 0, fmt.Errorf("concatenate part %d: %w", i, err)
+	var tables []*columnar.Table
+	for i := range parts {
+		if len(tables) == 0 {
+			if tables, err = openAll(ctx, parts[i:min(i+openAtOnce, len(parts))], i); err != nil {
+				return 0, err
+			}
 		}
+		t := tables[0]
+		tables = tables[1:]
 		low, high, ok := denseRange(t)
 		if t.Rows() == 0 {
 			continue
@@ -85,6 +92,29 @@ func concat(ctx context.Context, w io.Writer, s Schema, parts []Source, columns 
 		return 0, fmt.Errorf("concatenate parts: %w", err)
 	}
 	return rows, nil
+}
+
+// openAll opens parts together, of which the first has that number: a job of a thousand
+// million rows has sixty thousand, and each is a request or two.
+func openAll(ctx context.Context, parts []Source, number int) ([]*columnar.Table, error) {
+	tables := make([]*columnar.Table, len(parts))
+	var g errgroup.Group
+	for i, src := range parts {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			err := contain.Run(func() (err error) {
+				tables[i], err = open(src)
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("concatenate part %d: %w", number+i, err)
+			}
+			return nil
+		})
+	}
+	return tables, g.Wait()
 }
 
 // denseRange is the first and the last row of a part; ok reports that it has
