@@ -60,6 +60,7 @@ type worker struct {
 	stalled bool      // finished rows wait for too long to be recorded
 	heard   time.Time // when the owner last was
 	asked   bool      // it has been told that there is room
+	had     int       // rows that were ready then: with half of them it is told again
 	hungry  bool      // and that there is nothing to do
 	// saidLeft is whether the owner was told at once that nothing is left.
 	saidLeft bool
@@ -176,8 +177,9 @@ func (w *worker) pump(c actor.Context) {
 	}
 	idle := w.sender.Rows.Ready() == 0 && w.loader.Empty()
 	hungry := idle && room > 0
-	if w.loader.Wants() && !w.asked && !w.loader.Exhausted() || hungry && !w.hungry {
-		w.asked, w.hungry = true, hungry
+	ready := w.ready()
+	if w.loader.Wants() && (!w.asked || ready < w.had && 2*ready <= w.had) && !w.loader.Exhausted() || hungry && !w.hungry {
+		w.asked, w.had, w.hungry = true, ready, hungry
 		w.heartbeat(c)
 	}
 	w.hungry = hungry

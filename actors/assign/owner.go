@@ -22,13 +22,14 @@ type Owner struct {
 	book    *book
 	plan    *plan
 	workers map[string]*Assignee
-	sorted  []*Assignee     // the same, by name
-	counts  counts          // of them
-	due     []*Assignee     // to be looked at by Serve
-	dueAll  bool            // the same of all of them: rows have become free
-	retired map[string]bool // workers that must let go of what they have
-	split   time.Time       // since when some workers' nodes can use the bucket, and some cannot
-	known   map[string]bool // keys of the parts of earlier owners
+	sorted  []*Assignee            // the same, by name
+	at      map[string][]*Assignee // the same, by address
+	counts  counts                 // of them
+	due     []*Assignee            // to be looked at by Serve
+	dueAll  bool                   // the same of all of them: rows have become free
+	retired map[string]bool        // workers that must let go of what they have
+	split   time.Time              // since when some workers' nodes can use the bucket, and some cannot
+	known   map[string]bool        // keys of the parts of earlier owners
 	copies  copies
 
 	complete int              // shards of which all rows are committed
@@ -87,7 +88,7 @@ func NewOwner(shards []shard.Info, parts []store.Part) (*Owner, error) {
 	}
 	o := &Owner{
 		rows: rowsIn(shards), book: b, plan: newPlan(shards, &b.free),
-		workers: make(map[string]*Assignee), retired: make(map[string]bool), known: make(map[string]bool),
+		workers: make(map[string]*Assignee), at: make(map[string][]*Assignee), retired: make(map[string]bool), known: make(map[string]bool),
 		nodes: make(map[string]*pace), paces: make(map[string]*pace),
 	}
 	for n := range shards {
@@ -280,6 +281,7 @@ func (o *Owner) join(h *Heartbeat) *Assignee {
 	}
 	a := &Assignee{Worker: h.Worker, Address: h.Address, parts: make(map[string]*reported)}
 	o.workers[h.Worker] = a
+	o.at[a.Address] = append(o.at[a.Address], a)
 	at, _ := slices.BinarySearchFunc(o.sorted, a, byName)
 	o.sorted = slices.Insert(o.sorted, at, a)
 	return a
@@ -290,6 +292,7 @@ func byName(a, b *Assignee) int { return cmp.Compare(a.Worker, b.Worker) }
 // release frees rows of a worker, which others may get.
 func (o *Owner) release(worker string, shard int, rows *roaring.Bitmap) {
 	o.book.release(worker, shard, rows)
+	o.plan.touch(shard)
 	o.dueAll = true
 }
 
@@ -413,9 +416,15 @@ func (o *Owner) assign(a *Assignee) bool {
 	return true
 }
 
+// leastPart is the least part of what a worker has ready that is worth a message.
+const leastPart = 4
+
 // most is how many rows a worker may get now. One that has something to do gets
 // no more than an equal share of all that is not written, with those who are on
-// their way: when the owner dies nobody evens out who has how much.
+// their way: when the owner dies nobody evens out who has how much. And it gets
+// nothing where that is little beside what it has: near the end of a job a thousand
+// workers would ask for a few rows dozens of times each, of as many shards, and those
+// rows would not be there for who has none.
 func (o *Owner) most(a *Assignee) int {
 	workers := max(o.Working(), o.Nodes)
 	most := o.plan.share(workers)
@@ -423,10 +432,11 @@ func (o *Owner) most(a *Assignee) int {
 		return most
 	}
 	open := o.book.free.Count() + o.book.held
-	if fair := open/int64(workers) - o.book.of(a.Worker).Count(); fair >= leastBatch {
-		return int(min(int64(most), fair))
+	most = int(min(int64(most), open/int64(workers)-o.book.of(a.Worker).Count()))
+	if most < max(leastBatch, a.last.Ready/leastPart) {
+		return 0
 	}
-	return 0
+	return most
 }
 
 // Working is how many workers have engines and stay.
@@ -476,12 +486,20 @@ func (o *Owner) recall(a *Assignee, rows int) {
 func (o *Owner) Remove(a *Assignee) (again int64) {
 	o.plan.forget(a.Worker)
 	delete(o.workers, a.Worker)
+	if there := slices.DeleteFunc(o.at[a.Address], func(b *Assignee) bool { return b == a }); len(there) > 0 {
+		o.at[a.Address] = there
+	} else {
+		delete(o.at, a.Address)
+	}
 	if at, found := slices.BinarySearchFunc(o.sorted, a, byName); found {
 		o.sorted = slices.Delete(o.sorted, at, at+1)
 	}
 	o.count(a, counts{})
 	o.retired[a.Worker] = true
 	o.dueAll = true
+	for n := range o.book.of(a.Worker).shards {
+		o.plan.touch(n)
+	}
 	return o.book.releaseAll(a.Worker)
 }
 
@@ -501,10 +519,8 @@ func (o *Owner) Silent(since time.Time) []*Assignee {
 
 // At is the worker on the node at an address; nil where there is none.
 func (o *Owner) At(address string) *Assignee {
-	for _, a := range o.workers {
-		if a.Address == address {
-			return a
-		}
+	if there := o.at[address]; len(there) > 0 {
+		return there[0]
 	}
 	return nil
 }

@@ -166,3 +166,46 @@ func TestOwnerRefusesRecordsOfAnotherInput(t *testing.T) {
 		t.Error("a part of a shard that does not exist was accepted")
 	}
 }
+
+// A node that has started again may have a worker before its former one is lost.
+func TestOwnerFindsWorkersByTheirNodes(t *testing.T) {
+	t.Parallel()
+	o := owner(t, 100)
+	for i, worker := range []string{"former", "later"} {
+		h := &Heartbeat{Worker: worker, Number: 1, Fresh: true, Ports: 1, Address: "node"}
+		if a, _ := o.Hear(h, start); a == nil || o.At("node").Worker != "former" || len(o.Workers()) != i+1 {
+			t.Fatalf("%s is not heard, or not found", worker)
+		}
+	}
+	for _, left := range []string{"later", ""} {
+		o.Remove(o.At("node"))
+		if a := o.At("node"); (a != nil) != (left != "") || a != nil && a.Worker != left {
+			t.Errorf("found %+v, want %q", a, left)
+		}
+	}
+	if o.At("elsewhere") != nil {
+		t.Error("a worker was found on a node that has none")
+	}
+}
+
+// Near the end of a job a worker that has much to do gets no few rows more: they are
+// for who has less.
+func TestOwnerKeepsTheLastRowsForThoseWhoNeedThem(t *testing.T) {
+	t.Parallel()
+	o := owner(t, 40)
+	report := func(worker string, ready int, hungry bool) *Heartbeat {
+		return &Heartbeat{Worker: worker, Number: 1, Fresh: true, Ports: 1, Want: true, Ready: ready, Hungry: hungry, Address: worker}
+	}
+	rich, _ := o.Hear(report("rich", 100, false), start) // of 40 rows two workers get 10 at a time
+	poor, _ := o.Hear(report("poor", 4, false), start)
+	hungry, _ := o.Hear(report("hungry", 0, true), start)
+	o.Serve()
+	if got := len(rich.unseen); got != 0 {
+		t.Errorf("who has a hundred rows gets %+v", rich.unseen)
+	}
+	for _, a := range []*Assignee{poor, hungry} {
+		if len(a.unseen) != 1 {
+			t.Errorf("%s gets %+v", a.Worker, a.unseen)
+		}
+	}
+}

@@ -17,6 +17,7 @@ type plan struct {
 	shards []shard.Info
 	free   *Rows
 	begun  []bool         // per shard
+	open   map[int]bool   // those begun that may have free rows
 	next   int            // no shard before it is not begun
 	cursor map[string]int // by worker: the shard it gets rows of
 	deal   *deal          // of rows that go by their prefixes first; nil for none
@@ -35,7 +36,7 @@ const (
 
 // newPlan plans the free rows of shards.
 func newPlan(shards []shard.Info, free *Rows) *plan {
-	p := &plan{free: free, cursor: make(map[string]int)}
+	p := &plan{free: free, open: make(map[int]bool), cursor: make(map[string]int)}
 	p.grow(shards)
 	return p
 }
@@ -108,20 +109,24 @@ func (p *plan) shardFor(worker string) (int, bool) {
 	if !ok {
 		n = p.fullest()
 	}
-	p.begun[n] = true
+	p.touch(n)
 	p.cursor[worker] = n
 	return n, true
 }
 
-// abandoned is the first begun shard with free rows of which no worker gets any.
+// abandoned is the first begun shard with free rows of which no worker gets any. It
+// costs as much as there are workers, however many shards there are.
 func (p *plan) abandoned() (int, bool) {
 	taken := make(map[int]bool, len(p.cursor))
 	for _, n := range p.cursor {
 		taken[n] = true
 	}
 	first, found := 0, false
-	for n := range p.free.shards {
-		if p.begun[n] && !taken[n] && (!found || n < first) {
+	for n := range p.open {
+		switch {
+		case p.free.Of(n) == nil:
+			delete(p.open, n)
+		case !taken[n] && (!found || n < first):
 			first, found = n, true
 		}
 	}
@@ -149,8 +154,8 @@ func (p *plan) fullest() int {
 	return best
 }
 
-// touch notes that a worker has rows of a shard already.
-func (p *plan) touch(shard int) { p.begun[shard] = true }
+// touch notes that a worker has rows of a shard, or has given some back.
+func (p *plan) touch(shard int) { p.begun[shard], p.open[shard] = true, true }
 
 // forget lets others have the shard that a worker gets rows of.
 func (p *plan) forget(worker string) {

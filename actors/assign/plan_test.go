@@ -171,3 +171,32 @@ func TestOwnerRefusesRowsThatAreAnothersAndTakesTheRest(t *testing.T) {
 		t.Errorf("span %+v, want what nobody has", s)
 	}
 }
+
+// Shards that a worker has given back or left are found again, in their order, also
+// after all of their rows were somebody's.
+func TestPlanFindsWhatWasGivenBack(t *testing.T) {
+	t.Parallel()
+	o, err := NewOwner([]shard.Info{{Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	take := func(worker string, want int) {
+		t.Helper()
+		s, ok := o.plan.span(worker, 10)
+		if !ok || s.Shard != want {
+			t.Fatalf("%s gets rows of shard %d (%v), want %d", worker, s.Shard, ok, want)
+		}
+		o.book.assign(worker, s.Shard, s.Rows())
+	}
+	take("a", 0)
+	take("b", 1)
+	take("c", 2)
+	if _, ok := o.plan.abandoned(); ok || len(o.plan.open) != 0 {
+		t.Errorf("nothing is free, and %v are open", o.plan.open)
+	}
+	o.release("b", 1, span(0, 5))
+	o.plan.forget("b")
+	take("d", 1)
+	o.Remove(&Assignee{Worker: "a"})
+	take("d", 0)
+}
