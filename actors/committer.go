@@ -20,8 +20,11 @@ import (
 
 // Messages a committer receives, beside steps.
 type (
-	partWritten struct{ assign.Proposal } // job: a part object is durable
-	copyRows    struct {                  // job: write these copies of a shard
+	partWritten struct { // job: a part object is durable
+		assign.Proposal
+		workers int // that the job has
+	}
+	copyRows struct { // job: write these copies of a shard
 		shard int
 		rows  *roaring.Bitmap
 	}
@@ -43,6 +46,9 @@ type committer struct {
 	merging  *turns         // the job's
 	tasks    taskGroup
 	log      *slog.Logger // names the job
+	timers   timers
+	workers  int          // that the job has
+	dropping []store.Part // whose objects go at the next look
 	lastRow  time.Time    // when the last part was recorded
 }
 
@@ -61,6 +67,7 @@ func (r *committer) Receive(c actor.Context) {
 		r.progress.Drain()
 		r.goOn(c)
 	case *actor.Stopping:
+		r.timers.stop()
 		r.tasks.cancel()
 		if r.copies != nil {
 			r.copies.Close()
@@ -97,6 +104,7 @@ func (r *committer) onPartWritten(c actor.Context, m partWritten) {
 		r.drop(c, store.Part{Key: m.Key})
 		return
 	}
+	r.workers = m.workers
 	r.progress.Propose(m.Proposal)
 	r.goOn(c)
 }
@@ -114,11 +122,30 @@ func (r *committer) record(c actor.Context, batch *commit.Batch) {
 			r.progress.Recorded(batch)
 			for _, p := range batch.Proposals {
 				r.count(p.Record)
-				c.Send(r.owner, partCommitted{p.Worker, p.Part})
+			}
+			c.Send(r.owner, partsCommitted{batch.Proposals})
+			if pause := time.Duration(r.workers) * commitPause; pause >= leastPause {
+				r.progress.Rest()
+				r.timers.after(c, pause, "rest", r.onRested)
 			}
 			r.goOn(c)
 		}
 	})
+}
+
+// commitPause is how long the parts of a job gather after some were recorded, for
+// each of its workers: together they write more than one a second each, and so many
+// commits would be most of what a thousand workers ask of the store. Of those it is a
+// fifth of a second, in which a part of what a crash costs grows by as much; of a few
+// there is nothing to gather.
+const (
+	commitPause = 200 * time.Microsecond
+	leastPause  = 5 * time.Millisecond
+)
+
+func (r *committer) onRested(c actor.Context) {
+	r.progress.Rested()
+	r.goOn(c)
 }
 
 func (r *committer) count(p store.Part) {
@@ -200,10 +227,24 @@ func (r *committer) moved(parts map[int][]store.Part) bool {
 	return false
 }
 
+// dropInterval is how long part objects gather that no record names any more: to
+// look which those are costs as much as there are parts of the job, sixty thousand
+// of one of a thousand million rows.
+const dropInterval = 10 * time.Second
+
 // drop deletes part objects that no record names any more, after a while: a
 // store that forgets its last writes in a crash may name them again. The end of
 // the job removes what is left.
 func (r *committer) drop(c actor.Context, parts ...store.Part) {
+	if len(r.dropping) == 0 {
+		r.timers.after(c, dropInterval, "drop", r.onDropDue)
+	}
+	r.dropping = append(r.dropping, parts...)
+}
+
+func (r *committer) onDropDue(c actor.Context) {
+	parts := r.dropping
+	r.dropping = nil
 	r.tasks.run(c, "drop parts later", func(ctx context.Context) step {
 		select {
 		case <-ctx.Done():

@@ -55,7 +55,7 @@
 //	openQueue       worker → server  I have rows of this job for you      answered by queueOpened, queueRefused
 //	adopt           node → worker    the job has this owner now           no
 //	partWritten     job → committer  a part object is durable             its rows run again
-//	partCommitted   committer → job  it is recorded                       no
+//	partsCommitted  committer → job  they are recorded                    no
 //	jobBroke, jobSucceeded
 //	                committer → job                                       no
 //	cancelJob       node → job       the record says cancelled            yes, the next write is refused

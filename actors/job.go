@@ -24,16 +24,13 @@ import (
 
 // Messages a job receives, beside heartbeats, answers to invites, and steps.
 type (
-	cancelJob     struct{} // node: the record says cancelled
-	drainJob      struct{} // node: stop and give the job back
-	partCommitted struct { // committer: a part is recorded
-		worker string
-		part   assign.Part
-	}
-	jobBroke       struct{ err error }        // committer: it cannot go on, or not here
-	jobSucceeded   struct{ rec store.Record } // committer
-	rowsCopied     struct{ part assign.Part } // committer: the part with copies of a shard is durable
-	resultsDrained struct{}                   // committer: all I had is recorded
+	cancelJob      struct{}                          // node: the record says cancelled
+	drainJob       struct{}                          // node: stop and give the job back
+	partsCommitted struct{ parts []assign.Proposal } // committer: they are recorded
+	jobBroke       struct{ err error }               // committer: it cannot go on, or not here
+	jobSucceeded   struct{ rec store.Record }        // committer
+	rowsCopied     struct{ part assign.Part }        // committer: the part with copies of a shard is durable
+	resultsDrained struct{}                          // committer: all I had is recorded
 )
 
 // A job is the actor that owns one job on this node, from claim to end.
@@ -143,8 +140,8 @@ func (j *job) receive(c actor.Context) {
 		j.onInvited(c, "", m, nil)
 	case *peer.Refusal: // of this node
 		j.onInvited(c, "", nil, m)
-	case partCommitted:
-		j.onPartCommitted(c, m)
+	case partsCommitted:
+		j.onPartsCommitted(c, m)
 	case jobBroke:
 		j.broke(c, m.err)
 	case jobSucceeded:

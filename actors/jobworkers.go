@@ -144,9 +144,9 @@ func (j *job) onHeartbeat(c actor.Context, r *assign.Heartbeat) {
 		switch {
 		case j.phase != jobRuns: // it is for the next owner
 		case j.results == nil:
-			j.early = append(j.early, partWritten{p})
+			j.early = append(j.early, partWritten{p, j.owner.Working()})
 		default:
-			c.Send(j.results, partWritten{p})
+			c.Send(j.results, partWritten{p, j.owner.Working()})
 		}
 	}
 	j.invites.heard(r.Address)
@@ -164,8 +164,7 @@ func (j *job) onHeartbeat(c actor.Context, r *assign.Heartbeat) {
 		j.part(c, m)
 		return
 	}
-	j.serve(c)
-	j.tell(c, m)
+	j.serve(c, m)
 }
 
 // warn adds warnings to the record that are not in it.
@@ -238,21 +237,35 @@ func (j *job) drainResults(c actor.Context) {
 	}
 }
 
-func (j *job) onPartCommitted(c actor.Context, m partCommitted) {
+func (j *job) onPartsCommitted(c actor.Context, m partsCommitted) {
 	j.advanced = true
 	j.doesNoHarm(c)
-	w := j.owner.Committed(m.worker, m.part, time.Now())
-	j.copyRows(c)
-	j.serve(c)
-	if w != nil {
-		j.tell(c, w)
+	var workers []*assign.Assignee
+	now, told := time.Now(), make(map[*assign.Assignee]bool)
+	for _, p := range m.parts {
+		if w := j.owner.Committed(p.Worker, p.Part, now); w != nil && !told[w] {
+			told[w] = true
+			workers = append(workers, w)
+		}
 	}
+	j.copyRows(c)
+	j.serve(c, workers...)
 }
 
-// serve tells those whose assignments have changed.
-func (j *job) serve(c actor.Context) {
-	for _, m := range j.owner.Serve() {
-		j.tell(c, m)
+// serve tells those whose assignments have changed, and some others, each once.
+func (j *job) serve(c actor.Context, others ...*assign.Assignee) {
+	changed := j.owner.Serve()
+	told := make(map[*assign.Assignee]bool, len(changed))
+	for _, m := range changed {
+		if !told[m] {
+			told[m] = true
+			j.tell(c, m)
+		}
+	}
+	for _, m := range others {
+		if !told[m] {
+			j.tell(c, m)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ type Progress struct {
 	proposed   []assign.Proposal
 	recording  bool
 	recorded   bool         // a batch, by this owner
+	resting    bool         // parts gather, unless they are the last
 	touched    []int        // shards that may have become mergeable
 	merging    map[int]bool // shards
 	finalising bool
@@ -84,6 +85,22 @@ func (p *Progress) Merged(complete store.Part) (replaced []store.Part) {
 	return replaced
 }
 
+// Rest has parts gather until Rested, but for those that complete the job: so many
+// are written that a batch for each would be too many.
+func (p *Progress) Rest() { p.resting = true }
+
+// Rested has those recorded that have gathered.
+func (p *Progress) Rested() { p.resting = false }
+
+// last reports whether no part is to come after those that are proposed.
+func (p *Progress) last() bool {
+	rows := p.ledger.Totals.Rows
+	for _, part := range p.proposed {
+		rows += part.Record.Rows
+	}
+	return rows >= p.ledger.Rows
+}
+
 // Drain keeps merges and the result from being begun: another owner goes on.
 func (p *Progress) Drain() { p.draining = true }
 
@@ -99,7 +116,7 @@ func (p *Progress) Next() (next Next) {
 		p.over = true
 		return Next{Failed: failed}
 	}
-	if !p.recording && len(p.proposed) > 0 {
+	if !p.recording && len(p.proposed) > 0 && (!p.resting || p.draining || p.last()) {
 		p.recording = true
 		next.Record = &Batch{p.proposed, p.ledger.Totals}
 		for _, part := range p.proposed {

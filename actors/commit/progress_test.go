@@ -254,3 +254,39 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 		}
 	})
 }
+
+// Parts gather while it rests, but for the last of the job, and what is there when it
+// drains.
+func TestPartsGather(t *testing.T) {
+	t.Parallel()
+	p := progress(t, 2, 100, false)
+	p.Rest()
+	p.Propose(proposal("a", 0, 0, 4, 0))
+	p.Propose(proposal("b", 0, 4, 9, 0))
+	if next := p.Next(); next.Record != nil {
+		t.Errorf("%q are recorded at once", keys(next.Record))
+	}
+	p.Rested()
+	batch := p.Next().Record
+	if got := keys(batch); !slices.Equal(got, []string{"a", "b"}) {
+		t.Fatalf("%q are recorded", got)
+	}
+	p.Rest()
+	p.Recorded(batch)
+	p.Propose(proposal("c", 0, 9, 10, 0))
+	if p.Next().Record != nil {
+		t.Error("a part that others follow is recorded at once")
+	}
+	p.Propose(proposal("d", 1, 0, 10, 0))
+	if got := keys(p.Next().Record); !slices.Equal(got, []string{"c", "d"}) {
+		t.Errorf("of the last parts %q are recorded", got)
+	}
+
+	p = progress(t, 2, 100, false)
+	p.Rest()
+	p.Propose(proposal("a", 0, 0, 4, 0))
+	p.Drain()
+	if next := p.Next(); len(keys(next.Record)) != 1 || next.Drained {
+		t.Errorf("a job that is given back has %+v to do", next)
+	}
+}
