@@ -36,7 +36,7 @@ type (
 	}
 	storageChanged struct{} // System: an outage has begun or ended; also node to its jobs
 	membersChanged struct { // System: nodes came, went or said something new
-		looked chan<- struct{}
+		looked chan<- int // gets how many there are, once the node has looked
 	}
 	downloadEnded struct { // System
 		job  string
@@ -103,7 +103,7 @@ func (n *node) Receive(c actor.Context) {
 		n.onLeaseChanged(c, m)
 	case membersChanged:
 		n.onMembersChanged(c)
-		m.looked <- struct{}{}
+		m.looked <- 1 + len(n.members)
 	case storageChanged:
 		n.onStorageChanged(c)
 	case downloadEnded:
@@ -289,8 +289,9 @@ func (n *node) publishState() {
 // onMembersChanged looks at the other nodes anew. When one has gone, its jobs
 // may be orphans.
 func (n *node) onMembersChanged(c actor.Context) {
-	here := make(map[string]bool)
-	for _, m := range n.cfg.Peers.Members() {
+	all := n.cfg.Peers.Members()
+	here := make(map[string]bool, len(all))
+	for _, m := range all {
 		if !m.Self {
 			here[m.ID], n.heard[m.ID] = true, true
 		}
@@ -300,7 +301,7 @@ func (n *node) onMembersChanged(c actor.Context) {
 		gone = gone || !here[id]
 	}
 	n.members = here
-	if n.engines.hear(n.transport.others()) {
+	if n.engines.hear(speaking(all)) {
 		n.tellJobs(c)
 	}
 	n.judgeStorage(c)

@@ -69,10 +69,7 @@ const (
 )
 
 func (n *node) scanInterval() time.Duration {
-	if n.cfg.Peers == nil {
-		return n.cfg.Ownership.ScanInterval
-	}
-	return scanIntervalOf(n.cfg.Ownership.ScanInterval, len(n.cfg.Peers.Members()))
+	return scanIntervalOf(n.cfg.Ownership.ScanInterval, 1+len(n.members))
 }
 
 func scanIntervalOf(interval time.Duration, members int) time.Duration {

@@ -93,7 +93,13 @@ func (t *transport) others() []cluster.Member {
 	if t.peers == nil {
 		return nil
 	}
-	return slices.DeleteFunc(t.peers.Members(), func(m cluster.Member) bool { return m.Self || m.Protocol != Protocol })
+	return speaking(t.peers.Members())
+}
+
+// speaking are those of the members that are others and that this node can speak
+// with. It reuses the slice.
+func speaking(members []cluster.Member) []cluster.Member {
+	return slices.DeleteFunc(members, func(m cluster.Member) bool { return m.Self || m.Protocol != Protocol })
 }
 
 // decode reads the body of an envelope.
