@@ -28,6 +28,7 @@ type account struct {
 	mourned int                      // jobs that failed for owners that they did not end
 	made    map[string]time.Duration // by the end of an id: when its record was written
 	refused map[string]rowmill.Money // by job: what it was last refused to set aside
+	listed  map[string]listing       // by job
 }
 
 // A forgetting is when the store forgot what had come since.
@@ -79,7 +80,7 @@ type glimpse struct {
 }
 
 func newAccount(w *world) *account {
-	a := &account{world: w, acks: newAcks(w.now), made: make(map[string]time.Duration), crashed: make(map[string]bool), takers: make(map[string]*proc), refused: make(map[string]rowmill.Money)}
+	a := &account{world: w, acks: newAcks(w.now), made: make(map[string]time.Duration), crashed: make(map[string]bool), takers: make(map[string]*proc), refused: make(map[string]rowmill.Money), listed: make(map[string]listing)}
 	for i, j := range w.Jobs {
 		c := &jobCase{account: a, Job: j, index: i}
 		if j.Continues > 0 {
@@ -119,6 +120,7 @@ func (a *account) forgot(d time.Duration) {
 	defer a.mu.Unlock()
 	at := a.world.now()
 	a.forgets = append(a.forgets, forgetting{at - d, at})
+	clear(a.listed)
 	for _, j := range a.jobs {
 		j.history = nil
 	}
@@ -143,6 +145,34 @@ func (a *account) parts(id string) []store.Part {
 	defer v.mu.RUnlock()
 	parts, _ := v.base.ListParts(background, id)
 	return parts
+}
+
+// partsOf are the parts of a job whose record was just read: they are read anew where
+// that has changed.
+func (a *account) partsOf(rec store.Record) []store.Part {
+	id := rec.Job.ID
+	a.mu.Lock()
+	known := a.listed[id]
+	a.mu.Unlock()
+	if known.version == rec.Version {
+		return known.parts
+	}
+	v := a.world.vault
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	parts, _ := v.base.ListParts(background, id)
+	if now, err := v.base.Head(background, id); err == nil && now.Version == rec.Version { // nobody wrote meanwhile
+		a.mu.Lock()
+		a.listed[id] = listing{rec.Version, parts}
+		a.mu.Unlock()
+	}
+	return parts
+}
+
+// A listing is the parts of a job at a version of its record.
+type listing struct {
+	version int64
+	parts   []store.Part
 }
 
 // watch looks at a job after each write of its record.
@@ -231,7 +261,7 @@ func (j *jobCase) judgeParts(id string) {
 	if err != nil || rec.Job.Status == rowmill.StatusSucceeded || rec.DataRemoved != nil {
 		return // they go, in any order
 	}
-	parts := j.parts(id)
+	parts := j.partsOf(rec)
 	if key, found := overlap(parts); found {
 		j.wrong("part %s is recorded, and another has some of its rows", short(plain(key)))
 	}
@@ -264,7 +294,7 @@ func (a *account) removed(key string) {
 	case strings.HasPrefix(name, "input/") && !over && !going && !(key == layout.Raw(id) && a.world.inShards(id)):
 		a.wrong("%s is removed while the job is %s", short(plain(key)), rec.Job.Status)
 	case strings.HasPrefix(name, "parts/") && (!over || rec.Job.Status != rowmill.StatusSucceeded) && !going:
-		if slices.ContainsFunc(a.parts(id), func(p store.Part) bool { return p.Key == key }) {
+		if slices.ContainsFunc(a.partsOf(rec), func(p store.Part) bool { return p.Key == key }) {
 			a.wrong("%s is removed while its record is there and the job is %s", short(plain(key)), rec.Job.Status)
 		}
 	case strings.HasPrefix(name, "results/") && over && !going:

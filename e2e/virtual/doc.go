@@ -1,8 +1,8 @@
 // Package virtual runs whole nodes of a cluster in one process and in virtual
-// time: service, actors, janitor and engines of up to five nodes over one store,
-// one bucket and one network, all of which break by a seed. Waiting takes no
-// time inside the bubble of testing/synctest, so that a job with its faults
-// takes some hundredths of a second.
+// time: service, actors, janitor and engines of up to five nodes, or of a thousand
+// that lose little (TestManyNodes), over one store, one bucket and one network, all
+// of which break by a seed. Waiting takes no time inside the bubble of
+// testing/synctest, so that a job with its faults takes some hundredths of a second.
 //
 //	seed ──► Schedule: nodes, jobs, faults          (generate.go; JSON, can be kept)
 //	             │

@@ -56,10 +56,24 @@ type server struct {
 	world *world
 	node  int
 	slots chan struct{}
+
+	mu          sync.Mutex
+	first, last time.Duration // when its first row began, and its last one ended
+	busy        time.Duration // of all slots together
 }
 
 func newServer(w *world, node int) *server {
 	return &server{world: w, node: node, slots: make(chan struct{}, w.Slots)}
+}
+
+// worked notes that a slot had a row.
+func (s *server) worked(from, to time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy == 0 {
+		s.first = from
+	}
+	s.last, s.busy = to, s.busy+to-from
 }
 
 // A client is a server as a process reaches it.
@@ -151,7 +165,9 @@ func (c *call) generate(ctx context.Context, text string) (engine.Reply, error) 
 	case <-ctx.Done():
 		return engine.Reply{}, ctx.Err()
 	}
+	began := w.now()
 	err := pause(ctx, time.Duration((0.5+chance)*float64(w.Pace)))
+	c.worked(began, w.now())
 	<-c.slots // before it hangs: one that hangs for ever holds up nobody else
 	if err != nil {
 		return engine.Reply{}, err

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"flag"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -12,61 +13,103 @@ import (
 )
 
 var (
-	manyNodes = flag.Int("nodes", 12, "nodes of TestManyNodes")
-	manyTime  = flag.Duration("lasts", time.Minute, "about how long its job lasts, in virtual time")
+	manyNodes  = flag.Int("nodes", 12, "nodes of TestManyNodes")
+	manyTime   = flag.Duration("lasts", time.Minute, "about how long its jobs last, in virtual time")
+	manyJobs   = flag.Int("jobs", 1, "its jobs, all at once")
+	manyLosses = flag.Duration("loss", 0, "a node is lost so often in virtual time, and back after half a minute; 0: none is")
 )
 
 // Bounds of TestManyNodes: what engines are idle of is the begin of the job and its
 // last rows, and what the store is asked grows with the nodes and not with the rows.
 const (
-	leastUse     = 0.96 // of the time that the engines would take without Rowmill
+	leastUse     = 0.96 // of the time that the engines would take without Rowmill, of one job that lasts a minute
 	mostRequests = 5.   // of the store, for each node a second: a node alone looks for jobs twice a second
 )
 
-// A job on many nodes that lose nobody: how near it comes to what their engines
-// could do, and what it asks of the store, of the bucket and of its owner.
+// quarters are for what changes in the course of a job.
+const quarters = 4
+
+// manyShard is how many rows a shard has: a worker has rows of about two shards loaded,
+// 16,384-row shards does that loads 16,384 rows ahead.
+const manyShard = 240
+
+// Jobs on many nodes, of which some may be lost: how near they come to what the
+// engines could do, and what they ask of the store, of the bucket and of owners.
 func TestManyNodes(t *testing.T) {
 	t.Parallel()
 	s := Schedule{
 		Seed:  1,
 		Nodes: make([]Node, *manyNodes),
 		Limits: Limits{
-			ShardRows: 16384, PartInterval: Duration(5 * time.Second), Lease: Duration(6 * time.Second), Slots: 8, Pace: Duration(time.Second),
+			ShardRows: manyShard, PartInterval: Duration(5 * time.Second), Lease: Duration(6 * time.Second), Slots: 8, Pace: Duration(time.Second),
 		},
 	}
+	const begin = 10 * time.Second
 	each := int(*manyTime / time.Duration(s.Pace) * time.Duration(s.Slots)) // rows
-	s.Jobs = []Job{{At: Duration(10 * time.Second), Rows: each * len(s.Nodes)}}
+	for i := range *manyJobs {
+		s.Jobs = append(s.Jobs, Job{At: Duration(begin), Node: i % len(s.Nodes), Rows: each * len(s.Nodes) / *manyJobs})
+	}
+	for i := 1; *manyLosses > 0 && time.Duration(i)**manyLosses < *manyTime; i++ {
+		at := begin + time.Duration(i)**manyLosses
+		s.Faults = append(s.Faults, Fault{Kind: "crash", Node: i * 7 % len(s.Nodes), At: Duration(at), For: Duration(30 * time.Second)})
+	}
 	sh, err := newShared()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var v Verdict
-	synctest.Test(t, func(*testing.T) { v = run(s, sh, slog.New(slog.DiscardHandler)) })
+	var w *world
+	synctest.Test(t, func(*testing.T) { w, v = play(s, sh, slog.New(slog.DiscardHandler)) })
 	for _, wrong := range v.Wrongs {
 		t.Error(wrong)
 	}
 	from := slices.IndexFunc(v.trace, func(e entry) bool { return e.kind == "accepted" })
-	to := slices.IndexFunc(v.trace, func(e entry) bool { return e.kind == "store.finish" })
-	if from < 0 || to < from {
-		t.Fatal("the job was not accepted, or did not end")
+	to := -1
+	for i, e := range v.trace {
+		if e.kind == "store.finish" {
+			to = i
+		}
 	}
-	counts, requests := map[string]int{}, 0
+	if from < 0 || to < from {
+		t.Fatal("no job was accepted, or none has ended")
+	}
+	began, ended := v.trace[from].at, v.trace[to].at
+	counts, requests := map[string]*[1 + quarters]int{}, 0
 	for _, e := range v.trace[from:to] {
-		counts[e.kind]++
+		if counts[e.kind] == nil {
+			counts[e.kind] = new([1 + quarters]int)
+		}
+		counts[e.kind][0]++
+		counts[e.kind][1+min(quarters-1, int(quarters*(e.at-began)/(ended-began)))]++
 		if strings.HasPrefix(e.kind, "store.") {
 			requests++
 		}
 	}
-	took := (v.trace[to].at - v.trace[from].at).Seconds()
+	took := (ended - began).Seconds()
 	use, asked := manyTime.Seconds()/took, float64(requests)/took
-	t.Logf("%d nodes, %d rows: %.1f s, %.3f of it their engines had work; %.0f requests to the store a second", len(s.Nodes), s.Jobs[0].Rows, took, use, asked)
-	for _, kind := range slices.Sorted(maps.Keys(counts)) {
-		t.Logf("%-24s %8.1f a second", kind, float64(counts[kind])/took)
+	t.Logf("%d nodes, %d jobs, %d rows, %d reruns: %.1f s, %.3f of it their engines had work; %.0f requests to the store a second",
+		len(s.Nodes), len(s.Jobs), each*len(s.Nodes), v.Reruns, took, use, asked)
+	var first, idle, last, end time.Duration // of all nodes together, but for the end
+	for _, server := range w.servers {
+		end = max(end, server.last)
+		first += server.first - began
+		idle += server.last - server.first - server.busy/time.Duration(s.Slots)
+		last += ended - server.last
 	}
-	if use < leastUse {
+	n := time.Duration(len(s.Nodes))
+	t.Logf("a node waits %.2f s for its first row, its slots %.2f s for others, and %.2f s after its last one for the end, which is %.2f s after the last of all",
+		(first / n).Seconds(), (idle / n).Seconds(), (last / n).Seconds(), (ended - end).Seconds())
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		each := ""
+		for _, n := range counts[kind][1:] {
+			each += fmt.Sprintf("%8.1f", quarters*float64(n)/took)
+		}
+		t.Logf("%-22s %8.1f a second, in the quarters of the time %s", kind, float64(counts[kind][0])/took, each)
+	}
+	if *manyLosses == 0 && *manyTime >= time.Minute && use < leastUse {
 		t.Errorf("the engines had work for %.3f of the time, less than %.2f", use, leastUse)
 	}
-	if most := mostRequests * float64(len(s.Nodes)); asked > most {
+	if most := mostRequests * float64(len(s.Nodes)**manyJobs); asked > most {
 		t.Errorf("%.0f requests to the store a second, more than %.0f", asked, most)
 	}
 }

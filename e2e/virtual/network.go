@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -25,9 +25,13 @@ import (
 type network struct {
 	mu    sync.Mutex
 	ports map[string]*port // by the address that they listen at
+	last  map[string]*port // the same, those that are gone included
+	ever  []*port          // all there ever were, by the ID of their member
 
-	// reaches reports whether what one node sends another arrives.
+	// reaches reports whether what one node sends another arrives, broken whether
+	// it may not for some.
 	reaches func(from, to *port) bool
+	broken  func() bool
 	// fate is what becomes of a request, or of its answer.
 	fate func(from, to *port, kind string) fate
 	// awake waits while a port's machine is stopped, and reports whether it
@@ -65,19 +69,20 @@ type port struct {
 	end     context.CancelFunc
 	under   sync.WaitGroup // requests that it answers
 
+	number int   // how many were there before
+	former *port // the last one of them at its address
+
 	// Guarded by network.mu.
-	member cluster.Member
-	doc    int  // version of member.State
-	left   bool // it is no member and takes no requests, but may have some under way
+	member *cluster.Member // what it says of itself: replaced, never changed
+	left   bool            // it is no member and takes no requests, but may have some under way
 	gone   bool
-	view   map[string]seen // by ID
+	view   []seen // of each port, by number
 }
 
-// seen is what a process knows of a member.
+// seen is what a process knows of another.
 type seen struct {
-	cluster.Member
-	doc   int
-	heard time.Time
+	said  *cluster.Member // nil: it is no member
+	heard time.Time       // when it last was
 }
 
 var _ actors.Peers = (*port)(nil)
@@ -85,7 +90,9 @@ var _ actors.Peers = (*port)(nil)
 func newNetwork() *network {
 	return &network{
 		ports:   make(map[string]*port),
+		last:    make(map[string]*port),
 		reaches: func(_, _ *port) bool { return true },
+		broken:  func() bool { return false },
 		fate:    func(_, _ *port, _ string) fate { return fate{delay: time.Millisecond, back: time.Millisecond} },
 		awake:   func(p *port) bool { return !p.isGone() },
 		later:   func(d time.Duration, do func()) { time.AfterFunc(d, do) },
@@ -96,15 +103,17 @@ func newNetwork() *network {
 
 // listen adds a process.
 func (n *network) listen(node int, m cluster.Member) *port {
-	m.Self = true
-	p := &port{net: n, node: node, member: m, changed: make(chan struct{}, 1), view: make(map[string]seen)}
+	p := &port{net: n, node: node, member: &m, changed: make(chan struct{}, 1)}
 	p.life, p.end = context.WithCancel(context.Background())
 	limits := peer.Config{HandleTimeout: n.handleTimeout, Carrier: p, Logger: n.log}
 	p.client, _ = peer.NewClient(limits) // an error is about TLS
 	p.server = peer.NewResponder(limits)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.ports[m.Peer] = p
+	p.number, p.former = len(n.ever), n.last[m.Peer]
+	n.ports[m.Peer], n.last[m.Peer] = p, p
+	at, _ := slices.BinarySearchFunc(n.ever, p, func(a, b *port) int { return strings.Compare(a.member.ID, b.member.ID) })
+	n.ever = slices.Insert(n.ever, at, p)
 	return p
 }
 
@@ -130,35 +139,42 @@ func (p *port) meet() {
 	if p.left {
 		return
 	}
-	now := time.Now()
-	for _, at := range slices.Sorted(maps.Keys(p.net.ports)) {
-		o := p.net.ports[at]
-		if o == p || o.left || !p.net.reaches(p, o) || !p.net.reaches(o, p) {
+	now, broken := time.Now(), p.net.broken()
+	for _, o := range p.net.ports {
+		if o == p || o.left || broken && (!p.net.reaches(p, o) || !p.net.reaches(o, p)) {
 			continue
 		}
 		p.hear(o, now)
 		o.hear(p, now)
 	}
-	for id, s := range p.view {
-		if now.Sub(s.heard) > p.net.deaf {
-			delete(p.view, id)
+	for i, s := range p.view {
+		if s.said != nil && now.Sub(s.heard) > p.net.deaf {
+			p.view[i] = seen{}
 			p.tell()
 		}
 	}
 }
 
 func (p *port) hear(o *port, now time.Time) {
-	s, known := p.view[o.member.ID]
-	if !known {
-		maps.DeleteFunc(p.view, func(_ string, former seen) bool { return former.Peer == o.member.Peer })
+	s := p.of(o)
+	if s.said == nil {
+		for f := o.former; f != nil; f = f.former {
+			*p.of(f) = seen{}
+		}
 	}
-	if !known || s.doc < o.doc {
-		s.Member, s.doc = o.member, o.doc
-		s.Self = false
+	if s.said != o.member {
+		s.said = o.member
 		p.tell()
 	}
 	s.heard = now
-	p.view[o.member.ID] = s
+}
+
+// of is what a process knows of another.
+func (p *port) of(o *port) *seen {
+	if o.number >= len(p.view) {
+		p.view = append(p.view, make([]seen, len(p.net.ever)-len(p.view))...)
+	}
+	return &p.view[o.number]
 }
 
 func (p *port) tell() {
@@ -179,7 +195,7 @@ func (p *port) close(told bool) {
 	if told {
 		for _, o := range p.net.ports {
 			if p.net.reaches(p, o) {
-				delete(o.view, p.member.ID)
+				*o.of(p) = seen{}
 				o.tell()
 			}
 		}
@@ -215,23 +231,27 @@ func (p *port) begin() bool {
 func (p *port) Self() cluster.Member {
 	p.net.mu.Lock()
 	defer p.net.mu.Unlock()
-	return p.member
+	return p.self()
+}
+
+func (p *port) self() cluster.Member {
+	m := *p.member
+	m.Self = true
+	return m
 }
 
 // Members are those that were heard of lately, and this one.
 func (p *port) Members() []cluster.Member {
 	p.net.mu.Lock()
 	defer p.net.mu.Unlock()
-	out := []cluster.Member{p.member}
-	for _, s := range p.view {
-		out = append(out, s.Member)
-	}
-	slices.SortFunc(out, func(a, b cluster.Member) int {
-		if a.ID < b.ID {
-			return -1
+	out := make([]cluster.Member, 0, len(p.net.ever))
+	for _, o := range p.net.ever {
+		if o == p {
+			out = append(out, p.self())
+		} else if o.number < len(p.view) && p.view[o.number].said != nil {
+			out = append(out, *p.view[o.number].said)
 		}
-		return 1
-	})
+	}
 	return out
 }
 
@@ -248,8 +268,9 @@ func (p *port) SetState(doc []byte) error {
 		return fmt.Errorf("the state has %d bytes, %d are allowed", len(doc), maxState)
 	}
 	p.net.mu.Lock()
-	p.member.State = append([]byte{}, doc...)
-	p.doc++
+	m := *p.member
+	m.State = append([]byte{}, doc...)
+	p.member = &m
 	p.net.mu.Unlock()
 	p.tell()
 	d := p.net.fate(p, p, "state").delay

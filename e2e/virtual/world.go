@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -113,6 +114,7 @@ func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, e
 // connect has the network be as the schedule says.
 func (w *world) connect() {
 	w.net.reaches = func(from, to *port) bool { return !w.cut(from.node, to.node) }
+	w.net.broken = w.anyCut
 	w.net.fate = w.fate
 	w.net.later = w.later
 	w.net.awake = func(p *port) bool {
@@ -128,14 +130,20 @@ func (w *world) connect() {
 }
 
 // run plays the schedule from its begin to its end, and returns what was wrong.
-func run(s Schedule, sh shared, log *slog.Logger) (v Verdict) {
+func run(s Schedule, sh shared, log *slog.Logger) Verdict {
+	_, v := play(s, sh, log)
+	return v
+}
+
+// play is run that returns the world as well, which has ended.
+func play(s Schedule, sh shared, log *slog.Logger) (w *world, v Verdict) {
 	defer deterministic.Seed(s.Seed)()
 	folder, err := os.MkdirTemp(folders(), "rowmill-virtual-")
 	if err != nil {
 		panic(fmt.Sprintf("make a folder: %v", err))
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	w, err := newWorld(s, sh, folder, log)
+	w, err = newWorld(s, sh, folder, log)
 	if err != nil {
 		panic(fmt.Sprintf("make a world: %v", err))
 	}
@@ -159,7 +167,7 @@ func run(s Schedule, sh shared, log *slog.Logger) (v Verdict) {
 	}
 	v.Wrongs, v.Reruns, v.Struck, v.Swift, v.Bereaved = w.account.wrongs, w.account.reruns, w.account.struckFaults(), w.swifts, w.account.mourned
 	v.trace = w.trace
-	return v
+	return w, v
 }
 
 // folders is where files cost least.
@@ -443,6 +451,14 @@ func (w *world) cut(from, to int) bool {
 		}
 		return false
 	}) != nil
+}
+
+// anyCut reports whether anything is cut now.
+func (w *world) anyCut() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := Duration(w.now())
+	return !w.healed && slices.ContainsFunc(w.Faults, func(f Fault) bool { return f.Kind == "cut" && f.At <= now && now < f.At+f.For })
 }
 
 // fate is what becomes of a message.
