@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -22,10 +23,13 @@ type Splicer struct {
 	w       *bufio.Writer
 	to      RangeWriter // what is beneath w, if it takes ranges
 	waiting sourceRange // to be copied next; nothing was put since
+	begun   bool        // the file has its first bytes
 	offset  int64
 	columns []TableColumn
+	behind  int // the first column whose chunks stand behind those of all others
 	meta    []KeyValue
 	groups  []format.RowGroup
+	placed  int            // row groups whose chunks are all there
 	chunks  []splicedChunk // by row group and column
 	buffer  []byte
 	places  []pageLocation
@@ -60,10 +64,19 @@ func NewSplicer(w io.Writer, columns []TableColumn, meta []KeyValue) (*Splicer, 
 	if err := checkColumns(columns); err != nil {
 		return nil, err
 	}
-	s := &Splicer{w: bufio.NewWriterSize(w, copyBytes), columns: columns, meta: meta, groups: []format.RowGroup{}}
+	s := &Splicer{
+		w: bufio.NewWriterSize(w, copyBytes), offset: int64(len(parquetMagic)),
+		columns: columns, behind: len(columns), meta: meta, groups: []format.RowGroup{},
+	}
 	s.to, _ = w.(RangeWriter)
-	return s, s.put([]byte(parquetMagic))
+	return s, nil
 }
+
+// Behind has the chunks of column c and of those after it stand behind the chunks of
+// all columns before it, whatever their row groups: so these are one range of the
+// file for who copies only them. It is called before Append; what is appended after
+// Attach begins another range.
+func (s *Splicer) Behind(c int) { s.behind = c }
 
 // Append copies the row groups of t, whose source must stay open until Close.
 // t needs the splicer's columns, with equal types, among its own.
@@ -97,11 +110,6 @@ func (s *Splicer) appendGroup(t *Table, g int, at []int) error {
 	bare := &Table{src: t.src, size: t.size}
 	for i, c := range at {
 		m := t.meta.RowGroups[g].Columns[c].MetaData
-		moved := s.offset - m.DataPageOffset
-		if err := s.copy(t, m.DataPageOffset, m.TotalCompressedSize); err != nil {
-			return fmt.Errorf("column %q: %w", t.columns[c].Name, err)
-		}
-		m.DataPageOffset += moved
 		m.PathInSchema = s.columns[i].path() // the decoded texts hold on to the whole footer
 		m.Statistics.MinValue = bytes.Clone(m.Statistics.MinValue)
 		m.Statistics.MaxValue = bytes.Clone(m.Statistics.MaxValue)
@@ -110,14 +118,41 @@ func (s *Splicer) appendGroup(t *Table, g int, at []int) error {
 		group.TotalCompressedSize += m.TotalCompressedSize
 		source := &t.meta.RowGroups[g].Columns[c]
 		column := offsetIndex{offset: source.ColumnIndexOffset, length: source.ColumnIndexLength}
-		s.chunks = append(s.chunks, splicedChunk{bare, column, t.index(g, c), moved})
+		s.chunks = append(s.chunks, splicedChunk{bare, column, t.index(g, c), 0})
 	}
 	s.groups = append(s.groups, group)
+	return s.place(len(s.groups)-1, 0, s.behind)
+}
+
+// place copies the chunks of some columns of a row group, whose metadata say until
+// then where they are in their source.
+func (s *Splicer) place(g, from, to int) error {
+	for i := from; i < to; i++ {
+		m, source := &s.groups[g].Columns[i].MetaData, &s.chunks[g*len(s.columns)+i]
+		source.moved = s.offset - m.DataPageOffset
+		if err := s.copy(source.t, m.DataPageOffset, m.TotalCompressedSize); err != nil {
+			return fmt.Errorf("column %q: %w", s.columns[i].Name, err)
+		}
+		m.DataPageOffset += source.moved
+	}
+	return nil
+}
+
+// placeRest copies the chunks that stand behind others.
+func (s *Splicer) placeRest() error {
+	for ; s.placed < len(s.groups); s.placed++ {
+		if err := s.place(s.placed, s.behind, len(s.columns)); err != nil {
+			return fmt.Errorf("splice row group %d: %w", s.placed, err)
+		}
+	}
 	return nil
 }
 
 // Attach is that of TableWriter.
 func (s *Splicer) Attach(key string, b []byte) error {
+	if err := s.placeRest(); err != nil {
+		return err
+	}
 	s.meta = append(slices.Clip(s.meta), KeyValue{key, placeOf(s.offset, len(b))})
 	return s.put(b)
 }
@@ -133,6 +168,9 @@ func (s *Splicer) Rows() (rows int64) {
 // Close writes the indexes, which it reads once more from the sources, and
 // the footer. It does not close the underlying writer.
 func (s *Splicer) Close() error {
+	if err := s.placeRest(); err != nil {
+		return err
+	}
 	width := len(s.columns)
 	for i, from := range s.chunks {
 		chunk := &s.groups[i/width].Columns[i%width]
@@ -176,6 +214,14 @@ func (s *Splicer) Close() error {
 // them as a range, they are read straight into its buffer.
 func (s *Splicer) copy(t *Table, offset, length int64) error {
 	if s.to != nil {
+		if magic := int64(len(parquetMagic)); !s.begun && offset == magic { // what stands before it is what this file begins with
+			s.begun, s.waiting = true, sourceRange{t, 0, magic + length}
+			s.offset += length
+			return nil
+		}
+		if err := s.begin(); err != nil {
+			return err
+		}
 		if at := &s.waiting; at.length > 0 && at.t.src == t.src && at.offset+at.length == offset {
 			at.length += length
 		} else {
@@ -186,6 +232,9 @@ func (s *Splicer) copy(t *Table, offset, length int64) error {
 		}
 		s.offset += length
 		return nil
+	}
+	if err := s.begin(); err != nil { // before the place behind it is read into
+		return err
 	}
 	for length > 0 {
 		if s.w.Available() == 0 {
@@ -223,8 +272,20 @@ func (s *Splicer) settle() error {
 	return nil
 }
 
+// begin writes what the file begins with, where no range brings it.
+func (s *Splicer) begin() error {
+	if s.begun {
+		return nil
+	}
+	s.begun = true
+	if _, err := s.w.WriteString(parquetMagic); err != nil {
+		return fmt.Errorf("splice: %w", err)
+	}
+	return nil
+}
+
 func (s *Splicer) put(b []byte) error {
-	if err := s.settle(); err != nil {
+	if err := errors.Join(s.begin(), s.settle()); err != nil {
 		return err
 	}
 	n, err := s.w.Write(b)

@@ -113,6 +113,75 @@ func TestSpliceByRanges(t *testing.T) {
 	})
 }
 
+// Of a file that has some columns behind the others, the others are one range, with
+// what a file begins with, and nothing else of it differs.
+func TestSpliceWithColumnsBehind(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var files [][]byte
+		var rows []cells
+		for range rapid.IntRange(0, 4).Draw(t, "tables") {
+			some := drawRows(t)
+			rows = append(rows, some...)
+			files = append(files, makeTable(t, everyColumn(), some, drawConfig(t)))
+		}
+		all := everyColumn()
+		behind := rapid.IntRange(0, len(all)).Draw(t, "behind")
+		var out rangeBuffer
+		s, err := NewSplicer(&out, all, []KeyValue{{"k", "v"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Behind(behind)
+		for _, file := range files {
+			if err := s.Append(context.Background(), openBytes(t, file)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if rapid.Bool().Draw(t, "attached") {
+			if err := s.Attach("more", []byte("abc")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		whole := out.Bytes()
+		sameRows(t, "spliced", readCells(t, openBytes(t, whole)), rows)
+		sameRows(t, "parquet-go", oracleCells(t, whole), rows)
+		checkStatistics(t, whole, rows)
+		sameChunks(t, all, whole, files)
+		for _, columns := range [][]TableColumn{all[:behind], all[behind:]} {
+			if len(columns) == 0 {
+				continue
+			}
+			var part rangeBuffer
+			s, err := NewSplicer(&part, columns, []KeyValue{{"k", "v"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Append(context.Background(), openBytes(t, whole)); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.settle(); err != nil {
+				t.Fatal(err)
+			}
+			if part.ranges > 1 {
+				t.Fatalf("%d columns are %d ranges", len(columns), part.ranges)
+			}
+			if &columns[0] == &all[0] && part.ranges == 1 && part.Len() != int(s.offset) {
+				t.Fatalf("%d of the first %d bytes are one range", part.Len(), s.offset)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(part.Bytes(), splice(t, columns, files...)) {
+				t.Fatal("it is another file")
+			}
+		}
+	})
+}
+
 // sameChunks checks that file's column chunks are copies of the sources'.
 func sameChunks(tb rapid.TB, columns []TableColumn, file []byte, sources [][]byte) {
 	tb.Helper()
