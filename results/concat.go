@@ -46,6 +46,71 @@ func Concat(ctx context.Context, w io.Writer, s Schema, parts []Source, v Varian
 	return concat(ctx, w, s, parts, s.variantColumns(v), false)
 }
 
+// Join writes the complete parts of some shards, all from row first on in order, as
+// one part of the same columns, by copying their column chunks. What stands in the
+// client's files is one range of it, and so is what stands in that of the rows: of
+// those the bucket makes files by itself. It returns the number of rows.
+func Join(ctx context.Context, w io.Writer, s Schema, first int64, parts []Source) (int64, error) {
+	if err := s.Validate(); err != nil {
+		return 0, fmt.Errorf("join parts: %w", err)
+	}
+	splice, err := columnar.NewSplicer(w, s.columns(), s.meta())
+	if err != nil {
+		return 0, fmt.Errorf("join parts: %w", err)
+	}
+	splice.Behind(len(s.variantColumns(Full)))
+	next := first
+	var tried []*columnar.Table
+	err = eachTable(ctx, parts, func(t *columnar.Table) error {
+		if len(t.Keys(triesPrefix)) > 0 {
+			tried = append(tried, t)
+		}
+		return appendPart(ctx, splice, t, &next)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("join %w", err)
+	}
+	for _, t := range tried {
+		if err := copyTries(splice, t); err != nil {
+			return 0, fmt.Errorf("join parts: %w", err)
+		}
+	}
+	if err := splice.Close(); err != nil {
+		return 0, fmt.Errorf("join parts: %w", err)
+	}
+	return next - first, nil
+}
+
+// eachTable opens parts, some at a time, and visits them in order.
+func eachTable(ctx context.Context, parts []Source, visit func(t *columnar.Table) error) error {
+	for at := 0; at < len(parts); at += openAtOnce {
+		tables, err := openAll(ctx, parts[at:min(at+openAtOnce, len(parts))], at)
+		if err != nil {
+			return err
+		}
+		for i, t := range tables {
+			tables[i] = nil // its footer may be large
+			if err := visit(t); err != nil {
+				return fmt.Errorf("part %d: %w", at+i, err)
+			}
+		}
+	}
+	return nil
+}
+
+// appendPart appends a part that is complete from row next on, which it moves on.
+func appendPart(ctx context.Context, splice *columnar.Splicer, t *columnar.Table, next *int64) error {
+	if t.Rows() == 0 {
+		return nil
+	}
+	low, high, ok := denseRange(t)
+	if !ok || low != *next {
+		return fmt.Errorf("it is not complete from row %d on: its %d rows lie in %d to %d", *next, t.Rows(), low, high)
+	}
+	*next = high + 1
+	return splice.Append(ctx, t)
+}
+
 // ConcatRows is Concat for the reserved columns and the attempts at rows: how each
 // row came about, which Failures and ReadRow read.
 func ConcatRows(ctx context.Context, w io.Writer, s Schema, parts []Source) (int64, error) {
@@ -61,32 +126,14 @@ func concat(ctx context.Context, w io.Writer, s Schema, parts []Source, columns 
 		return 0, fmt.Errorf("concatenate parts: %w", err)
 	}
 	rows := int64(0)
-	var tables []*columnar.Table
-	for i := range parts {
-		if len(tables) == 0 {
-			if tables, err = openAll(ctx, parts[i:min(i+openAtOnce, len(parts))], i); err != nil {
-				return 0, err
-			}
+	err = eachTable(ctx, parts, func(t *columnar.Table) error {
+		if err := appendPart(ctx, splice, t, &rows); err != nil || !tries {
+			return err
 		}
-		t := tables[0]
-		tables = tables[1:]
-		low, high, ok := denseRange(t)
-		if t.Rows() == 0 {
-			continue
-		}
-		if !ok || low != rows {
-			return 0, fmt.Errorf("concatenate part %d: it is not complete from row %d on: its %d rows lie in %d to %d", i, rows, t.Rows(), low, high)
-		}
-		rows = high + 1
-		if err := splice.Append(ctx, t); err != nil {
-			return 0, fmt.Errorf("concatenate part %d: %w", i, err)
-		}
-		if !tries {
-			continue
-		}
-		if err := copyTries(splice, t); err != nil {
-			return 0, fmt.Errorf("concatenate part %d: %w", i, err)
-		}
+		return copyTries(splice, t)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("concatenate %w", err)
 	}
 	if err := splice.Close(); err != nil {
 		return 0, fmt.Errorf("concatenate parts: %w", err)
@@ -109,7 +156,7 @@ func openAll(ctx context.Context, parts []Source, number int) ([]*columnar.Table
 				return err
 			})
 			if err != nil {
-				return fmt.Errorf("concatenate part %d: %w", number+i, err)
+				return fmt.Errorf("part %d: %w", number+i, err)
 			}
 			return nil
 		})

@@ -1,0 +1,78 @@
+package results
+
+import (
+	"bytes"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What is put together of joined parts is the file that the parts themselves make,
+// and the attempts at rows come along.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	for name, s := range schemas() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var parts, joined []Source
+			var rows int64
+			for _, shards := range [][]int{{40, 1, 300}, {7}, {90, 90}} {
+				first, own := rows, []Source(nil)
+				for _, n := range shards {
+					entries := sampleEntries(s, rows, n)
+					for i := range entries {
+						entries[i].out.Tries = sampleTries(entries[i].row.Index, 0)
+					}
+					own = append(own, writePart(t, s, entries))
+					rows += int64(n)
+				}
+				var file bytes.Buffer
+				n, err := Join(t.Context(), &file, s, first, own)
+				if err != nil || n != rows-first {
+					t.Fatalf("%d rows, %v; want %d", n, err, rows-first)
+				}
+				parts, joined = append(parts, own...), append(joined, bytes.NewReader(file.Bytes()))
+			}
+			made := func(from []Source) (full, reserved *bytes.Reader) {
+				var a, b bytes.Buffer
+				n, err := Concat(t.Context(), &a, s, from, Full)
+				m, rowsErr := ConcatRows(t.Context(), &b, s, from)
+				if err != nil || rowsErr != nil || n != rows || m != rows {
+					t.Fatalf("%d and %d rows of %d: %v, %v", n, m, rows, err, rowsErr)
+				}
+				return bytes.NewReader(a.Bytes()), bytes.NewReader(b.Bytes())
+			}
+			full, reserved := made(parts)
+			again, reservedAgain := made(joined)
+			want := make([]byte, full.Size())
+			if _, err := full.ReadAt(want, 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := iotest.TestReader(again, want); err != nil {
+				t.Errorf("the client's file is another: %v", err)
+			}
+			for n := range rows {
+				want, err := ReadRow(full, reserved, n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := ReadRow(again, reservedAgain, n)
+				if diff := cmp.Diff(want, got); err != nil || diff != "" {
+					t.Fatalf("row %d: %v (-want +got):\n%s", n, err, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestJoinRefusesGaps(t *testing.T) {
+	t.Parallel()
+	s := schemas()["int/generation"]
+	a, b, c := writePart(t, s, sampleEntries(s, 5, 5)), writePart(t, s, sampleEntries(s, 10, 5)), writePart(t, s, sampleEntries(s, 15, 5))
+	for name, parts := range map[string][]Source{"begins elsewhere": {b, c}, "gap": {a, c}, "twice": {a, a}, "order": {a, c, b}} {
+		if n, err := Join(t.Context(), &bytes.Buffer{}, s, 5, parts); err == nil {
+			t.Errorf("%s: %d rows", name, n)
+		}
+	}
+}
