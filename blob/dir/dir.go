@@ -134,6 +134,9 @@ func (b *Bucket) Close() error {
 // Name is the bucket's name.
 func (b *Bucket) Name() string { return b.config.Name }
 
+// AppendsFrom is 0: files are copied whatever their length.
+func (b *Bucket) AppendsFrom() int64 { return 0 }
+
 // path is the file of a key, which must be valid.
 func (b *Bucket) path(key string) string { return filepath.Join(b.objects, filepath.FromSlash(key)) }
 

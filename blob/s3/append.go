@@ -32,6 +32,14 @@ const (
 	copiesNone
 )
 
+// AppendsFrom is the least size of a part, where the server copies parts.
+func (b *Bucket) AppendsFrom() int64 {
+	if b.copies.Load() == copiesNone {
+		return 0
+	}
+	return minPartSize
+}
+
 // Append has the server copy what is long enough to be a part by itself. Where
 // less waits to be sent than a part may have, it is filled up from the object
 // first.
