@@ -22,7 +22,7 @@ func (b *bench) final(ctx context.Context, rows int64) error {
 		return err
 	}
 	b.roles = []string{"api", "engines"}
-	t := table{head: []string{"shards", "result, MiB", "last row to result, ms", "through the owner, MiB", "÷ result", "merges", "copies by the server"}}
+	t := table{head: []string{"shards", "result, MiB", "last row to result, ms", "through the owner, MiB", "÷ result", "merges by the owner", "elsewhere", "their seconds", "copies by the server"}}
 	for _, c := range []struct {
 		name     string
 		settings []string
@@ -35,7 +35,7 @@ func (b *bench) final(ctx context.Context, rows int64) error {
 			if err != nil {
 				return fmt.Errorf("shards %s: %w", c.name, err)
 			}
-			t.add(c.name, short(float64(m.result)/(1<<20)), short(m.final.Seconds()*1e3), short(m.moved/(1<<20)), short(m.moved/float64(m.result)), short(m.merges), short(m.copies))
+			t.add(c.name, short(float64(m.result)/(1<<20)), short(m.final.Seconds()*1e3), short(m.moved/(1<<20)), short(m.moved/float64(m.result)), short(m.merges), short(m.elsewhere), short(m.seconds), short(m.copies))
 			b.log.Info("measured", "shards", c.name, "result_mib", m.result>>20, "final", m.final, "moved_mib", int64(m.moved)>>20)
 		}
 	}
@@ -49,8 +49,11 @@ type finished struct {
 	result int64 // bytes
 	final  time.Duration
 	moved  float64 // bytes
-	merges float64 // of shards
+	merges float64 // by the owner
 	copies float64 // requests to copy
+
+	elsewhere float64 // merges by the other node
+	seconds   float64 // of these
 }
 
 func (b *bench) finalOf(ctx context.Context, in string, rows int64, settings []string) (m finished, err error) {
@@ -97,6 +100,11 @@ func (b *bench) finalOf(ctx context.Context, in string, rows int64, settings []s
 			m.copies += n
 		}
 	}
+	other, err := l.nodes[1].metrics(ctx)
+	if err != nil {
+		return m, err
+	}
+	m.elsewhere, m.seconds = other["rowmill_merge_seconds_count"], other["rowmill_merge_seconds_sum"]
 	m.final = time.Duration(values["rowmill_finalise_seconds_sum"] * float64(time.Second))
 	out := filepath.Join(b.dir, "result.parquet")
 	defer os.Remove(out)
