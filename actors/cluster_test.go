@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,6 +43,8 @@ type host struct {
 	cut      atomic.Bool // no message comes or goes
 	gone     atomic.Bool // nobody listens
 	deaf     atomic.Bool // it is of the version before
+	mute     atomic.Bool // it does not answer what it was asked to merge
+	balks    atomic.Bool // it cannot do what it is asked to merge
 }
 
 func (h *host) Self() cluster.Member {
@@ -102,6 +105,13 @@ func (h *host) Ask(ctx context.Context, address string, e peer.Envelope, reply a
 		if err := deafTo(e); err != nil {
 			return err
 		}
+	}
+	if e.Kind == "merge" && to.mute.Load() {
+		<-ctx.Done()
+		return peer.ErrUnreachable
+	}
+	if e.Kind == "merge" && to.balks.Load() { // the parts it is told of are not there
+		e.Body = bytes.ReplaceAll(e.Body, []byte(`/parts/`), []byte(`/none/`))
 	}
 	answer, err := to.system.Answer(ctx, e)
 	if err != nil {

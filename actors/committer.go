@@ -22,7 +22,8 @@ import (
 type (
 	partWritten struct { // job: a part object is durable
 		assign.Proposal
-		workers int // that the job has
+		workers int    // that the job has
+		node    string // that wrote it: its address, "" for this one
 	}
 	copyRows struct { // job: write these copies of a shard
 		shard int
@@ -44,6 +45,9 @@ type committer struct {
 	files    *commit.Files
 	copies   *commit.Copies // nil where no row is a copy
 	merging  *turns         // the job's
+	helpers  commit.Helpers
+	errands  []errand          // that nobody has yet
+	sizes    commit.PieceSizes // in which parts are joined
 	tasks    taskGroup
 	log      *slog.Logger // names the job
 	timers   timers
@@ -90,6 +94,9 @@ func (r *committer) goOn(c actor.Context) {
 	for _, n := range next.Merge {
 		r.merge(c, n)
 	}
+	for _, p := range next.Join {
+		r.join(c, p)
+	}
 	if next.Final {
 		r.finalise(c)
 	}
@@ -105,6 +112,12 @@ func (r *committer) onPartWritten(c actor.Context, m partWritten) {
 		return
 	}
 	r.workers = m.workers
+	if m.Worker != "" {
+		r.helpers.Wrote(m.node)
+		if r.helpers.Others() {
+			r.progress.Helped()
+		}
+	}
 	r.progress.Propose(m.Proposal)
 	r.goOn(c)
 }
@@ -157,27 +170,37 @@ func (r *committer) count(p store.Part) {
 	r.metrics.tokens.WithLabelValues(model, "output").Add(float64(p.Totals.OutputTokens))
 }
 
+// merge has the parts of a shard made one.
 func (r *committer) merge(c actor.Context, n int) {
 	parts := r.progress.Shard(n)
-	r.tasks.run(c, "merge a shard", func(ctx context.Context) step {
-		if !r.merging.enter(ctx, r.slots.merge, r.job.spec) {
-			return nil
-		}
-		defer r.slots.merge.Leave(r.job.spec.Account)
-		began := time.Now()
-		complete, err := r.files.Merge(ctx, n, parts)
-		if err == nil {
-			err = r.storage.WaitHere(ctx, func() error { return r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete) })
-			r.metrics.merges.Observe(time.Since(began).Seconds())
-		}
-		return func(c actor.Context) {
-			if err != nil {
-				r.broke(c, fmt.Errorf("merge shard %d: %w", n, err))
-				return
-			}
-			r.drop(c, r.progress.Merged(complete)...)
+	complete := func(m *commit.Errand, size int64) store.Part { return assign.Merged(m.Key, size, parts) }
+	r.want(c, errand{
+		what:  fmt.Sprintf("merge shard %d", n),
+		begin: func() *commit.Errand { return r.files.Merge(n, parts) },
+		record: func(ctx context.Context, m *commit.Errand, size int64) error {
+			return r.storage.WaitHere(ctx, func() error { return r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete(m, size)) })
+		},
+		made: func(c actor.Context, m *commit.Errand, size int64) {
+			r.drop(c, r.progress.Merged(complete(m, size))...)
 			r.goOn(c)
-		}
+		},
+	})
+}
+
+// join has the complete parts of consecutive shards put together. The store knows
+// nothing of it: another owner begins anew.
+func (r *committer) join(c actor.Context, p commit.Piece) {
+	var parts []store.Part
+	for n := p.From; n < p.To; n++ {
+		parts = append(parts, r.progress.Shard(n)...)
+	}
+	r.want(c, errand{
+		what:  fmt.Sprintf("join shards %d to %d", p.From, p.To-1),
+		begin: func() *commit.Errand { return r.files.Join(p, parts) },
+		made: func(c actor.Context, m *commit.Errand, size int64) {
+			r.progress.Joined(p, store.Part{Key: m.Key, Shard: p.From, Rows: m.Rows, Size: size})
+			r.goOn(c)
+		},
 	})
 }
 
@@ -271,44 +294,69 @@ func (r *committer) onDropDue(c actor.Context) {
 	})
 }
 
-// finalise makes the result and ends the job.
+// finalise has the result made and ends the job.
 func (r *committer) finalise(c actor.Context) {
-	parts, lastRow := r.progress.Parts(), r.lastRow
-	r.tasks.run(c, "make the result", func(ctx context.Context) step {
-		rec, err := r.finish(ctx, parts)
+	if r.job.spec.Estimate { // its answers are nobody's: only what they took counts
+		r.estimated(c)
+		return
+	}
+	parts := r.progress.Parts()
+	here := r.sizes.Most == 0 // the bucket copies whatever the length, or nothing
+	if !here {
+		var size int64
+		for _, p := range parts {
+			size += p.Size
+		}
+		here = size < r.sizes.Least
+	}
+	artifacts := make(map[string]store.Artifact)
+	for _, name := range []string{commit.MakeFull, commit.MakeRows} {
+		r.errands = append(r.errands, errand{
+			what: "write artifact " + name, here: here,
+			begin: func() *commit.Errand { return r.files.Artifact(name, parts) },
+			made: func(c actor.Context, m *commit.Errand, size int64) {
+				artifacts[name] = store.Artifact{Key: m.Key, Size: size}
+				if artifacts[commit.MakeFull].Key != "" && artifacts[commit.MakeRows].Key != "" {
+					r.succeed(c, artifacts)
+				}
+			},
+		})
+	}
+	r.deal(c)
+}
+
+func (r *committer) succeed(c actor.Context, artifacts map[string]store.Artifact) {
+	now, lastRow := r.cfg.Clock(), r.lastRow
+	r.end(c, func(ctx context.Context) (store.Record, error) {
+		return recordSuccess(ctx, r.cfg.Store, r.job.fence, artifacts, now)
+	}, func() { r.metrics.finalise.Observe(time.Since(lastRow).Seconds()) })
+}
+
+func (r *committer) estimated(c actor.Context) {
+	usd, e := ingest.Sampled(r.job.spec, r.rows-r.copied, r.job.manifest.Size, r.progress.Parts())
+	now := r.cfg.Clock()
+	r.end(c, func(ctx context.Context) (store.Record, error) {
+		return recordEstimate(ctx, r.cfg.Store, r.job.fence, r.rows, usd, e, now)
+	}, func() {})
+}
+
+// end records the end of the job.
+func (r *committer) end(c actor.Context, record func(ctx context.Context) (store.Record, error), ended func()) {
+	r.tasks.run(c, "record the result", func(ctx context.Context) step {
+		var rec store.Record
+		err := r.storage.WaitHere(ctx, func() (err error) {
+			rec, err = record(ctx)
+			return err
+		})
 		return func(c actor.Context) {
 			if err != nil {
 				r.broke(c, fmt.Errorf("finish job: %w", err))
 				return
 			}
-			if !r.job.spec.Estimate {
-				r.metrics.finalise.Observe(time.Since(lastRow).Seconds())
-			}
+			ended()
 			c.Send(r.owner, jobSucceeded{rec})
 		}
 	})
-}
-
-func (r *committer) finish(ctx context.Context, parts []store.Part) (rec store.Record, err error) {
-	if r.job.spec.Estimate { // its answers are nobody's: only what they took counts
-		usd, e := ingest.Sampled(r.job.spec, r.rows-r.copied, r.job.manifest.Size, parts)
-		now := r.cfg.Clock()
-		err = r.storage.WaitHere(ctx, func() (err error) {
-			rec, err = recordEstimate(ctx, r.cfg.Store, r.job.fence, r.rows, usd, e, now)
-			return err
-		})
-		return rec, err
-	}
-	artifacts, err := r.files.Result(ctx, parts)
-	if err != nil {
-		return rec, err
-	}
-	now := r.cfg.Clock()
-	err = r.storage.WaitHere(ctx, func() (err error) {
-		rec, err = recordSuccess(ctx, r.cfg.Store, r.job.fence, artifacts, now)
-		return err
-	})
-	return rec, err
 }
 
 // broke tells the job of an error. That the store counts other parts than the

@@ -159,6 +159,14 @@ type Shards struct {
 type Parts struct {
 	Bytes    int64
 	Interval time.Duration
+
+	// Joined is the size at which, where the bucket copies only long ranges by
+	// itself, the complete parts of shards in a row are put together while a job runs,
+	// so that its result is copied from them: an eighth of what is left, but at most
+	// so much and at least an eighth of it. Default 512 MiB: few requests for the
+	// result, and what is being put together when the last row comes takes a second
+	// or two.
+	Joined int64
 }
 
 // Rows is what a row may cost.
@@ -254,6 +262,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.Shards.Remembered, 2<<20)
 	def(&c.Parts.Bytes, 48<<20)
 	def(&c.Parts.Interval, 5*time.Second)
+	def(&c.Parts.Joined, 512<<20)
 	def(&c.MemoryBudget, 64<<20)
 	def(&c.Readers, 4)
 	def(&c.Rows.MaxAttempts, 5)
@@ -313,8 +322,8 @@ func (c Config) Validate() error {
 		return errors.New("actors: Blob is missing")
 	case c.Downloader == nil:
 		return errors.New("actors: Downloader is missing")
-	case c.Ownership.MaxActive < 1, c.Ownership.KeptPlaces < 1, c.Shards.Rows < 1, c.Shards.Bytes < 1, c.Shards.Remembered < 1, c.Parts.Bytes < 1, c.MemoryBudget < 1, c.Readers < 1:
-		return errors.New("actors: Ownership.MaxActive, Ownership.KeptPlaces, Shards, Parts.Bytes, MemoryBudget and Readers must be positive")
+	case c.Ownership.MaxActive < 1, c.Ownership.KeptPlaces < 1, c.Shards.Rows < 1, c.Shards.Bytes < 1, c.Shards.Remembered < 1, c.Parts.Bytes < 1, c.Parts.Joined < 1, c.MemoryBudget < 1, c.Readers < 1:
+		return errors.New("actors: Ownership.MaxActive, Ownership.KeptPlaces, Shards, Parts.Bytes, Parts.Joined, MemoryBudget and Readers must be positive")
 	case c.Rows.MaxAttempts < 1 || c.Rows.EmbeddingGroup < 1:
 		return errors.New("actors: Rows.MaxAttempts and Rows.EmbeddingGroup must be positive")
 	case c.Janitor.Batch < 1:
@@ -325,6 +334,15 @@ func (c Config) Validate() error {
 		return errors.New("actors: Ownership.LeaseTTL must be at least 1s")
 	}
 	return nil
+}
+
+// pieces say when complete parts are put together for this bucket.
+func (c Config) pieces() commit.PieceSizes {
+	least := c.Blob.AppendsFrom()
+	if least == 0 {
+		return commit.PieceSizes{}
+	}
+	return commit.PieceSizes{Least: 2 * least, Most: c.Parts.Joined}
 }
 
 // places are those for jobs on this node. Who waits for one asks every

@@ -36,6 +36,8 @@
 //	dismiss *       job → node       the job is over                      yes, the worker looks at the record
 //	Heartbeat *     worker → job     what I have, want and have written   yes, the next one says it again
 //	Assignment *    job → worker     rows for you, what became of parts   yes, the next ones say it again
+//	mergeParts *    committer →      how far is this errand? it begins    yes, repeated; answered past the node
+//	                System           where it is not known                actor
 //	whereIs         System → job     where is this row?                   answered
 //	whereRows *     System → job     which node has how many rows?        answered
 //	askFacts *      System → System  what is to be known of you?          the same

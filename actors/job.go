@@ -565,11 +565,12 @@ func (j *job) startRows(c actor.Context) {
 func (j *job) startResults(c actor.Context) {
 	j.results = c.SpawnPrefix(j.metrics.props(registry.Of{Kind: "results", Job: j.rec.Job.ID}, func(entry *registry.Entry) actor.Actor {
 		files := &commit.Files{
-			Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.fence.Epoch, Shards: j.job.manifest.Shards, Wait: j.storage.WaitHere,
+			Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.fence.Epoch, Shards: j.job.manifest.Shards,
 		}
 		return &committer{
 			process: j.process, job: j.job, owner: c.Self(), rows: j.input.Rows, copied: j.input.Copies, merging: &j.merging,
-			progress: commit.NewProgress(j.ledger, j.cfg.survives(&j.rec.Spec, j.ledger.Rows), j.rec.Spec.Estimate),
+			sizes:    j.cfg.pieces(),
+			progress: commit.NewProgress(j.ledger, j.cfg.survives(&j.rec.Spec, j.ledger.Rows), j.rec.Spec.Estimate, j.cfg.pieces()),
 			files:    files, copies: j.copiesFor(files),
 			tasks: newTaskGroup(j.tasks.ctx, j.writes, entry), log: entry.Log(j.log),
 		}

@@ -55,6 +55,6 @@ func (j *job) onRowsCopied(c actor.Context, m rowsCopied) {
 	if j.phase != jobRuns { // the next owner writes them
 		return
 	}
-	c.Send(j.results, partWritten{j.owner.Copied(m.part), j.owner.Working()})
+	c.Send(j.results, partWritten{Proposal: j.owner.Copied(m.part), workers: j.owner.Working()})
 	j.copyRows(c)
 }

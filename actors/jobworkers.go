@@ -144,9 +144,9 @@ func (j *job) onHeartbeat(c actor.Context, r *assign.Heartbeat) {
 		switch {
 		case j.phase != jobRuns: // it is for the next owner
 		case j.results == nil:
-			j.early = append(j.early, partWritten{p, j.owner.Working()})
+			j.early = append(j.early, partWritten{p, j.owner.Working(), r.Address})
 		default:
-			c.Send(j.results, partWritten{p, j.owner.Working()})
+			c.Send(j.results, partWritten{p, j.owner.Working(), r.Address})
 		}
 	}
 	j.invites.heard(r.Address)

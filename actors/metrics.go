@@ -82,6 +82,9 @@ func (m *metrics) onCountError(model string, mean float64) {
 	m.countErrors.WithLabelValues(model).Set(mean)
 }
 
+// merging counts a merge that began then.
+func (m *metrics) merging(began time.Time) { m.merges.Observe(time.Since(began).Seconds()) }
+
 func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics {
 	f := promauto.With(reg)
 	m := &metrics{
@@ -91,7 +94,7 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 		jobs:        f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_jobs_total", Help: "Jobs that ended on this node."}, []string{"status"}),
 		active:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_jobs_active", Help: "Jobs this node runs now."}),
 		parts:       f.NewCounter(prometheus.CounterOpts{Name: "rowmill_parts_recorded_total", Help: "Parts committed to the store."}),
-		merges:      f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_merge_seconds", Help: "Time to merge the parts of a shard.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)}),
+		merges:      f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_merge_seconds", Help: "Time to put parts together: those of a shard, or complete ones of shards in a row.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)}),
 		finalise:    f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_finalise_seconds", Help: "Time from the last row to a readable artifact.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}),
 		memory:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_rows_memory_bytes", Help: "Bytes of rows in memory against the budget."}),
 		inFlight:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_inflight", Help: "Rows at an engine now."}, []string{"engine"}),

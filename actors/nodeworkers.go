@@ -134,25 +134,43 @@ func (n *node) spawnWorker(c actor.Context, m *invite, job *jobContext, work tas
 
 func (n *node) onWorkerOver(c actor.Context, m workerEnded) {
 	if h := n.workers.of(m.job, m.worker); h != nil {
-		n.stopWorker(c, m.job, h, nil)
+		n.stopWorker(c, m.job, h, nil, nil)
 	}
 }
 
 // onDismiss ends the work for a job that is over.
 func (n *node) onDismiss(c actor.Context, m *dismiss) {
 	h, refused := n.workers.dismiss(m.Job, m.Epoch)
-	switch {
-	case refused != nil:
+	if refused != nil {
 		answer(c, refused)
+		return
+	}
+	written := n.system.errands.End(m.Job)
+	switch {
 	case h != nil:
-		n.stopWorker(c, m.Job, h, c.Sender())
-	default:
+		n.stopWorker(c, m.Job, h, c.Sender(), written)
+	case written == nil:
 		answer(c, accepted{})
+	default:
+		n.endErrands(c, c.Sender(), written)
 	}
 }
 
-// stopWorker stops a worker and, once it has, answers asker.
-func (n *node) stopWorker(c actor.Context, job string, h *workerHandle, asker *actor.PID) {
+// endErrands answers asker once nothing is written for errands that were ended.
+func (n *node) endErrands(c actor.Context, asker *actor.PID, written func()) {
+	root := c.ActorSystem().Root
+	n.tasks.run(c, "end errands", func(context.Context) step {
+		written()
+		if asker != nil {
+			root.Send(asker, accepted{})
+		}
+		return nil
+	})
+}
+
+// stopWorker stops a worker and, once it has and nothing else is written, answers
+// asker.
+func (n *node) stopWorker(c actor.Context, job string, h *workerHandle, asker *actor.PID, written func()) {
 	n.workers.stop(job)
 	n.metrics.workers.Set(float64(len(n.workers.running)))
 	root := c.ActorSystem().Root
@@ -161,6 +179,9 @@ func (n *node) stopWorker(c actor.Context, job string, h *workerHandle, asker *a
 			n.log.Warn("stopping the worker failed", "job", job, "err", err)
 		}
 		h.runs.Wait()
+		if written != nil {
+			written()
+		}
 		if asker != nil {
 			root.Send(asker, accepted{})
 		}

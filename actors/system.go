@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/actors/registry"
@@ -46,6 +47,8 @@ type System struct {
 	transport *transport
 	watch     *storage.Watch
 	downloads *ingest.Downloads
+	errands   *commit.Errands
+	slots     slots
 	counters  *prompt.Counters
 	started   time.Time
 
@@ -73,6 +76,8 @@ func New(cfg Config) (*System, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.counters = prompt.NewCounters(cfg.Tokenizers, s.metrics.onCountError, s.log)
 	s.transport = &transport{peers: cfg.Peers}
+	s.errands = commit.NewErrands(&s.all)
+	s.slots = newSlots(cfg.Readers)
 	s.downloads = ingest.NewDownloads(ingest.DownloadsConfig{All: &s.all, Wanted: s.wanted, Ended: func(job string, lost bool, err error) {
 		s.actors.Root.Send(s.node, downloadEnded{job, lost, err})
 	}})
@@ -114,7 +119,7 @@ func (s *System) Start(ctx context.Context) error {
 
 func (s *System) process() *process {
 	return &process{
-		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: work.NewBudget(s.cfg.MemoryBudget, s.cfg.Ownership.Weights), slots: newSlots(s.cfg.Readers), crowd: &s.crowd,
+		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: work.NewBudget(s.cfg.MemoryBudget, s.cfg.Ownership.Weights), slots: s.slots, crowd: &s.crowd,
 		storage: s.watch, downloads: s.downloads, counters: s.counters, transport: s.transport, address: s.transport.address(), all: &s.all,
 	}
 }
@@ -249,6 +254,7 @@ func (s *System) shutdown(ctx context.Context) error {
 	err = errors.Join(err, s.actors.Root.StopFuture(s.node).Wait())
 	l.cancel(context.Canceled)
 	s.downloads.Stop()
+	s.errands.Stop()
 	s.all.Wait()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(closeTimeout, s.cfg.Ownership.LeaseTTL))
 	defer cancel()
@@ -348,6 +354,8 @@ func (s *System) Answer(ctx context.Context, e peer.Envelope) (any, error) {
 		return s.cfg.Facts(ctx), nil
 	case askFigures:
 		return s.cfg.Figures(ctx, m.What)
+	case *mergeParts:
+		return s.help(m)
 	}
 	wait := answerTimeout
 	if deadline, ok := ctx.Deadline(); ok {

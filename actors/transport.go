@@ -127,6 +127,8 @@ func decode(e peer.Envelope) (body any, refusal error) {
 		body = new(listActors)
 	case kindWhere:
 		body = new(whereRows)
+	case kindMerge:
+		body = new(mergeParts)
 	default:
 		return nil, refuse(peer.CodeUnknownKind, "kind %q means nothing here", e.Kind)
 	}
@@ -141,6 +143,10 @@ func decode(e peer.Envelope) (body any, refusal error) {
 	case *assign.Heartbeat:
 		if m.Address == "" || m.Worker == "" || !m.WellFormed() {
 			return nil, refuse(peer.CodeInvalid, "report: address, worker or row sets are missing")
+		}
+	case *mergeParts:
+		if m.Job == "" || m.Errand == nil || m.Errand.Key == "" {
+			return nil, refuse(peer.CodeInvalid, "merge: job or errand is missing")
 		}
 	case *isDownloading:
 		return *m, nil

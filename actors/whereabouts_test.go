@@ -137,8 +137,8 @@ func TestWhereRowsAreOnANodeThatStandsAlone(t *testing.T) {
 
 // deafTo refuses what a node of a version before does not know.
 func deafTo(e peer.Envelope) error {
-	if e.Kind == "where" {
-		return &peer.Refusal{Code: peer.CodeUnknownKind, Message: `kind "where" means nothing here`}
+	if e.Kind == "where" || e.Kind == "merge" {
+		return &peer.Refusal{Code: peer.CodeUnknownKind, Message: "that kind means nothing here"}
 	}
 	return nil
 }

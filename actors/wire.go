@@ -114,6 +114,7 @@ const (
 	kindFacts      = "facts"
 	kindFigures    = "figures"
 	kindWhere      = "where"
+	kindMerge      = "merge"
 )
 
 // heartbeatInterval is the time between heartbeats where nothing else gives rise

@@ -75,6 +75,9 @@ func (l *Ledger) Mergeable(shard int) bool {
 	return !s.complete && rows == 0
 }
 
+// Whole reports whether one part holds all of a shard.
+func (l *Ledger) Whole(shard int) bool { return l.shards[shard].complete }
+
 // Finished reports whether every shard is complete.
 func (l *Ledger) Finished() bool { return l.open == 0 }
 

@@ -108,7 +108,8 @@ func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a 
 			return a, err
 		}
 	}
-	sources, release, err := c.Files.sources(ctx, n, parts, needed)
+	of := c.Files.Shards[n]
+	sources, release, err := sourcesOf(ctx, c.Files.Bucket, of.First, int64(of.Rows), parts, needed)
 	defer release()
 	if err != nil {
 		return a, err

@@ -20,6 +20,8 @@ type Progress struct {
 	resting    bool         // parts gather, unless they are the last
 	touched    []int        // shards that may have become mergeable
 	merging    map[int]bool // shards
+	pieces     pieces
+	helped     bool // there are others than the owner to put parts together
 	finalising bool
 	draining   bool
 	over       bool // too many rows have failed
@@ -27,11 +29,12 @@ type Progress struct {
 
 // A Next is what is to be done now, each once.
 type Next struct {
-	Failed  int64  // rows, where those are too many: nothing else matters then
-	Record  *Batch // is answered by Recorded
-	Merge   []int  // shards; each is answered by Merged
-	Final   bool   // all rows are done: make the result, or the estimate
-	Drained bool   // after Drain: everything that was begun has ended
+	Failed  int64   // rows, where those are too many: nothing else matters then
+	Record  *Batch  // is answered by Recorded
+	Merge   []int   // shards; each is answered by Merged
+	Join    []Piece // complete parts to be put together; each is answered by Joined
+	Final   bool    // all rows are done: make the result, or the estimate
+	Drained bool    // after Drain: everything that was begun has ended
 }
 
 // A Batch is parts that are recorded together.
@@ -56,8 +59,11 @@ const SurvivesAll = math.MaxInt64
 // NewProgress takes up a job that survives so many failed rows, with the parts
 // that its ledger has: a former owner may have left shards to merge, or a job
 // whose last row is done.
-func NewProgress(ledger *assign.Ledger, survives int64, estimate bool) *Progress {
-	p := &Progress{ledger: ledger, survives: survives, estimate: estimate, merging: make(map[int]bool)}
+func NewProgress(ledger *assign.Ledger, survives int64, estimate bool, sizes PieceSizes) *Progress {
+	p := &Progress{
+		ledger: ledger, survives: survives, estimate: estimate, merging: make(map[int]bool),
+		pieces: newPieces(sizes, ledger.Shards(), ledger.Rows),
+	}
 	for n := range ledger.Shards() {
 		p.touched = append(p.touched, n)
 	}
@@ -82,6 +88,7 @@ func (p *Progress) Merged(complete store.Part) (replaced []store.Part) {
 	replaced = p.ledger.Parts(complete.Shard)
 	delete(p.merging, complete.Shard)
 	p.ledger.Complete(complete)
+	p.touched = append(p.touched, complete.Shard)
 	return replaced
 }
 
@@ -100,6 +107,13 @@ func (p *Progress) last() bool {
 	}
 	return rows >= p.ledger.Rows
 }
+
+// Joined notes that a piece is there. What it was made of stays what the store has.
+func (p *Progress) Joined(at Piece, part store.Part) { p.pieces.put(at, part) }
+
+// Helped says that others than the owner put parts together: then it pays to have
+// them do so with what is left at the end, too.
+func (p *Progress) Helped() { p.helped = true }
 
 // Drain keeps merges and the result from being begun: another owner goes on.
 func (p *Progress) Drain() { p.draining = true }
@@ -129,15 +143,24 @@ func (p *Progress) Next() (next Next) {
 		return next
 	}
 	for _, n := range p.touched {
-		if !p.estimate && !p.merging[n] && p.ledger.Mergeable(n) {
+		switch {
+		case p.estimate || p.merging[n]:
+		case p.ledger.Mergeable(n):
 			p.merging[n] = true
 			next.Merge = append(next.Merge, n)
+		case p.ledger.Whole(n):
+			next.Join = append(next.Join, p.pieces.complete(p.ledger.Parts(n)[0])...)
 		}
 	}
 	p.touched = p.touched[:0]
-	if !p.finalising && p.complete() {
-		p.finalising, next.Final = true, true
+	if p.finalising || !p.complete() {
+		return next
 	}
+	if p.helped && !p.estimate {
+		next.Join = append(next.Join, p.pieces.rest()...)
+	}
+	p.finalising = p.pieces.begun == 0
+	next.Final = p.finalising
 	return next
 }
 
@@ -151,10 +174,6 @@ func (p *Progress) complete() bool {
 // Shard are the parts of a shard.
 func (p *Progress) Shard(n int) []store.Part { return p.ledger.Parts(n) }
 
-// Parts are the parts of all shards, in order.
-func (p *Progress) Parts() (parts []store.Part) {
-	for n := range p.ledger.Shards() {
-		parts = append(parts, p.ledger.Parts(n)...)
-	}
-	return parts
-}
+// Parts are the parts of all shards, in order, and pieces in the place of those that
+// they were made of.
+func (p *Progress) Parts() (parts []store.Part) { return p.pieces.of(p.ledger.Parts) }

@@ -25,7 +25,7 @@ func shards(n int) (out []shard.Info) {
 func proposal(key string, n, from, to int, failed int64) assign.Proposal {
 	rows := roaring.New()
 	rows.AddRange(uint64(from), uint64(to))
-	rec := store.Part{Key: key, Shard: n, Rows: int64(to - from), Totals: store.Totals{Rows: int64(to - from), Failed: failed}}
+	rec := store.Part{Key: key, Shard: n, Rows: int64(to - from), Size: int64(to - from), Totals: store.Totals{Rows: int64(to - from), Failed: failed}}
 	if rec.Complete = rec.Rows == 10; !rec.Complete {
 		rec.Accepted, _ = rows.ToBytes()
 	}
@@ -38,7 +38,7 @@ func progress(t testing.TB, n int, survives int64, estimate bool, parts ...store
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewProgress(ledger, survives, estimate)
+	return NewProgress(ledger, survives, estimate, PieceSizes{})
 }
 
 func keys(b *Batch) (out []string) {
@@ -166,16 +166,22 @@ func TestAnEstimateIsNotMerged(t *testing.T) {
 
 // Whatever comes in what order: each part is recorded once and before the shard
 // that it completes is merged, each shard is merged at most once, the result is
-// made once and last, and one that drains begins nothing but records.
+// made once and last, of all rows in order, and one that drains begins nothing but
+// records. Where parts are put together, each shard is in one piece at most, of
+// complete parts, and the result waits for all of them.
 func TestEverythingIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		count := rapid.IntRange(1, 3).Draw(t, "shards")
+		count := rapid.IntRange(1, 8).Draw(t, "shards")
+		var sizes PieceSizes
+		if rapid.Bool().Draw(t, "joins") {
+			sizes = PieceSizes{Least: rapid.Int64Range(1, 30).Draw(t, "least"), Most: rapid.Int64Range(1, 200).Draw(t, "most")}
+		}
 		ledger, err := assign.NewLedger(shards(count), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := NewProgress(ledger, 100, false)
+		p := NewProgress(ledger, 100, false, sizes)
 		var waiting []assign.Proposal
 		for n := range count {
 			for from := 0; from < 10; {
@@ -189,12 +195,17 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 		recorded, merged := map[string]bool{}, map[int]bool{}
 		var batch *Batch
 		var merging []int
+		var joining []Piece
+		joined := map[int]bool{}
+		if sizes.Most > 0 && rapid.Bool().Draw(t, "helped") {
+			p.Helped()
+		}
 		draining, final, drained := false, false, false
 		for steps := 0; !final && !drained; steps++ {
 			if steps > 1000 {
 				t.Fatal("nothing happens any more")
 			}
-			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			switch rapid.IntRange(0, 10).Draw(t, "step") {
 			case 0, 1, 2:
 				if len(waiting) > 0 {
 					p.Propose(waiting[0])
@@ -214,7 +225,7 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 			case 6, 7, 8:
 				if len(merging) > 0 {
 					n := merging[0]
-					for _, old := range p.Merged(assign.Merged(fmt.Sprint("m", n), 1, p.Shard(n))) {
+					for _, old := range p.Merged(assign.Merged(fmt.Sprint("m", n), 10, p.Shard(n))) {
 						if !recorded[old.Key] {
 							t.Fatalf("%s is merged before it is recorded", old.Key)
 						}
@@ -222,6 +233,12 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 					merging = merging[1:]
 				}
 			case 9:
+				if len(joining) > 0 {
+					at := joining[0]
+					p.Joined(at, store.Part{Key: fmt.Sprint("j", at.From), Shard: at.From, Rows: int64(10 * (at.To - at.From))})
+					joining = joining[1:]
+				}
+			case 10:
 				if rapid.IntRange(0, 9).Draw(t, "drain") == 0 {
 					p.Drain()
 					draining = true
@@ -241,14 +258,38 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 				merged[n] = true
 			}
 			merging = append(merging, next.Merge...)
-			if draining && (next.Final || len(next.Merge) > 0) {
+			for _, at := range next.Join {
+				if at.To <= at.From || sizes.Most == 0 {
+					t.Fatalf("%+v is put together", at)
+				}
+				for n := at.From; n < at.To; n++ {
+					if parts := p.Shard(n); joined[n] || len(parts) != 1 || !parts[0].Complete {
+						t.Fatalf("shard %d is put together, of which there is %+v", n, parts)
+					}
+					joined[n] = true
+				}
+			}
+			joining = append(joining, next.Join...)
+			if draining && (next.Final || len(next.Merge)+len(next.Join) > 0) {
 				t.Fatal("something is begun by one that drains")
 			}
-			if next.Final && (len(recorded) != total || len(merging) > 0) {
+			if next.Final && (len(recorded) != total || len(merging)+len(joining) > 0) {
 				t.Fatal("the result is made too early")
 			}
 			if next.Drained && (!draining || batch != nil || len(merging) > 0) {
 				t.Fatal("it has drained too early")
+			}
+			if next.Final {
+				at := 0
+				for _, part := range p.Parts() {
+					if part.Shard != at {
+						t.Fatalf("%+v follows shard %d", part, at-1)
+					}
+					at += int(part.Rows / 10)
+				}
+				if at != count {
+					t.Fatalf("the result has %d of %d shards", at, count)
+				}
 			}
 			final, drained = next.Final, next.Drained
 		}

@@ -34,6 +34,7 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 		"jobs.lease_ttl":               {s.Jobs.LeaseTTL, pipeline.Ownership.LeaseTTL},
 		"jobs.part_bytes":              {int64(s.Jobs.PartBytes), pipeline.Parts.Bytes},
 		"jobs.part_interval":           {s.Jobs.PartInterval, pipeline.Parts.Interval},
+		"jobs.join_bytes":              {int64(s.Jobs.JoinBytes), pipeline.Parts.Joined},
 		"jobs.shard_rows":              {s.Jobs.ShardRows, pipeline.Shards.Rows},
 		"jobs.shard_bytes":             {int64(s.Jobs.ShardBytes), pipeline.Shards.Bytes},
 		"jobs.dedup_rows":              {s.Jobs.DedupRows, pipeline.Shards.Remembered},

@@ -46,7 +46,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 			Settle: settle,
 		},
 		Shards:    actors.Shards{Rows: jobs.ShardRows, Bytes: int64(jobs.ShardBytes), Pack: m.deployment.Packed(), Remembered: jobs.DedupRows},
-		Parts:     actors.Parts{Bytes: int64(jobs.PartBytes), Interval: jobs.PartInterval},
+		Parts:     actors.Parts{Bytes: int64(jobs.PartBytes), Interval: jobs.PartInterval, Joined: int64(jobs.JoinBytes)},
 		Rows:      actors.Rows{MaxAttempts: jobs.MaxAttempts, Patience: jobs.RowPatience},
 		Estimates: actors.Estimates{Threshold: m.Settings.Estimates.SamplingThreshold, Sample: m.Settings.Estimates.SampleTokens},
 		Servers:   actors.Servers{Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval},

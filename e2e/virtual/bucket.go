@@ -105,8 +105,7 @@ func (b *bucket) call(ctx context.Context, kind, key string, writes bool, do fun
 
 func (b *bucket) Name() string { return "shelf" }
 
-// AppendsFrom has jobs put parts together that are as long as two rows, so that
-// schedules meet it.
+// AppendsFrom has parts joined, however short they are.
 func (b *bucket) AppendsFrom() int64 { return 1 }
 
 func checkPrefix(prefix string) error {

@@ -81,7 +81,7 @@ func (p *proc) start() error {
 		Registerer: nothing{}, Logger: w.log.With("node", p.id), DrainTimeout: 20 * time.Second,
 		Ownership: actors.Ownership{OwnsNone: n.OwnsNone, LeaseTTL: time.Duration(w.Lease), Settle: w.settleTime(), MaxActive: w.Places, KeptPlaces: w.keptPlaces()},
 		Shards:    actors.Shards{Rows: w.ShardRows},
-		Parts:     actors.Parts{Interval: time.Duration(w.PartInterval), Bytes: w.PartBytes},
+		Parts:     actors.Parts{Interval: time.Duration(w.PartInterval), Bytes: w.PartBytes, Joined: joined},
 		Rows:      actors.Rows{Patience: 5 * time.Second},
 
 		InputRetention: w.inputsKept(),
@@ -110,6 +110,10 @@ func (p *proc) start() error {
 	p.handler = server.Handler()
 	return nil
 }
+
+// joined is the size at which parts are joined: that of a few shards, so that some
+// are while rows run.
+const joined = 16 << 10
 
 // join has the process look for others, and them hear of it.
 func (p *proc) join() {

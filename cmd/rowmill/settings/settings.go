@@ -175,6 +175,13 @@ type Jobs struct {
 	PartBytes    Bytes         `yaml:"part_bytes"`
 	PartInterval time.Duration `yaml:"part_interval"`
 
+	// JoinBytes is up to which size complete parts of shards in a row are put
+	// together while a job runs, where the object storage copies only long
+	// ranges by itself. Default: 512 MiB: few requests for the result. As
+	// the end of the job comes near it becomes less, down to an eighth, which is
+	// a second's work or two.
+	JoinBytes Bytes `yaml:"join_bytes"`
+
 	// ShardRows and ShardBytes bound one shard of the input. Defaults: 16,384
 	// rows or 8 MiB: with its answers a shard usually fits one part, which
 	// then needs no merging.
@@ -389,6 +396,7 @@ func Defaults() Settings {
 			LeaseTTL:        6 * time.Second,
 			PartBytes:       48 * MiB,
 			PartInterval:    5 * time.Second,
+			JoinBytes:       512 * MiB,
 			ShardRows:       16384,
 			DedupRows:       2 << 20,
 			ShardBytes:      8 * MiB,

@@ -59,6 +59,7 @@ func (s Settings) Validate() error {
 	lasting("jobs.lease_ttl", s.Jobs.LeaseTTL, time.Second)
 	positive("jobs.part_bytes", int64(s.Jobs.PartBytes))
 	lasting("jobs.part_interval", s.Jobs.PartInterval, time.Millisecond)
+	positive("jobs.join_bytes", int64(s.Jobs.JoinBytes))
 	positive("jobs.shard_rows", int64(s.Jobs.ShardRows))
 	positive("jobs.shard_bytes", int64(s.Jobs.ShardBytes))
 	positive("jobs.dedup_rows", int64(s.Jobs.DedupRows))

@@ -1,0 +1,157 @@
+package commit
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/store"
+)
+
+// An Errand is an object to be made of parts of a job. Whichever node runs it, it
+// makes the same; nothing refers to the object before the owner has heard that it is
+// there, so that one whose errand is lost is waste, which goes with the job's parts.
+type Errand struct {
+	Make   string         `json:"make"` // what the object is
+	Key    string         `json:"key"`  // of it: a new one for each try
+	Schema results.Schema `json:"schema"`
+	First  int64          `json:"first"` // row
+	Rows   int64          `json:"rows"`
+	Parts  []store.Part   `json:"parts"`
+}
+
+// What errands make. All but the first are made of complete parts, in order.
+const (
+	MakeMerge = "merge"     // the complete part of a shard, of its parts
+	MakeJoin  = "join"      // one part of those of consecutive shards
+	MakeFull  = layout.Full // an artifact, of the parts of all shards
+	MakeRows  = layout.Rows // likewise
+)
+
+// Heavy reports whether parts are taken apart or all bytes read, so that few such
+// errands should run on a node at a time.
+func (e *Errand) Heavy() bool { return e.Make == MakeMerge || e.Make == MakeJoin }
+
+// Run makes the object and returns its size in bytes. wait repeats what may fail for
+// a while.
+func (e *Errand) Run(ctx context.Context, bucket blob.Bucket, wait Wait) (size int64, err error) {
+	err = wait(ctx, func() error {
+		size, err = e.run(ctx, bucket)
+		return err
+	})
+	return size, err
+}
+
+func (e *Errand) run(ctx context.Context, bucket blob.Bucket) (int64, error) {
+	if e.Make == MakeMerge {
+		sources, release, err := sourcesOf(ctx, bucket, e.First, e.Rows, e.Parts, nil)
+		defer release()
+		if err != nil {
+			return 0, err
+		}
+		return write(ctx, bucket, e.Key, e.Rows, func(w io.Writer) (int64, error) {
+			return results.Merge(ctx, w, e.Schema, sources)
+		})
+	}
+	objects := blob.NewLazies(ctx, bucket, maxOpen)
+	sources := make([]results.Source, len(e.Parts))
+	for i, p := range e.Parts {
+		part := objects.Object(p.Key, p.Size)
+		defer part.Close()
+		sources[i] = part
+	}
+	return write(ctx, bucket, e.Key, e.Rows, func(w io.Writer) (int64, error) {
+		switch e.Make {
+		case MakeJoin:
+			return results.Join(ctx, w, e.Schema, e.First, sources)
+		case MakeFull:
+			return results.Concat(ctx, w, e.Schema, sources, results.Full)
+		case MakeRows:
+			return results.ConcatRows(ctx, w, e.Schema, sources)
+		}
+		return 0, fmt.Errorf("nobody here knows how to make %q", e.Make)
+	})
+}
+
+// sourcesOf opens parts of a shard, with the rows that each is accepted for, or those
+// of them that are among some; parts without any are left out. release is to be called
+// after an error too.
+func sourcesOf(ctx context.Context, bucket blob.Bucket, first, rows int64, parts []store.Part, among *roaring.Bitmap) (sources []results.PartSource, release func(), err error) {
+	objects := blob.NewLazies(ctx, bucket, maxOpen)
+	var open []*blob.Lazy
+	release = func() {
+		for _, o := range open {
+			o.Close()
+		}
+	}
+	for _, p := range parts {
+		accepted := roaring.New()
+		if p.Complete {
+			accepted.AddRange(0, uint64(rows)) //nolint:gosec // a number of rows
+		} else if err := accepted.UnmarshalBinary(p.Accepted); err != nil {
+			return nil, release, fmt.Errorf("part %s: decode accepted rows: %w", p.Key, err)
+		}
+		if among != nil {
+			if accepted.And(among); accepted.IsEmpty() {
+				continue
+			}
+		}
+		part := objects.Object(p.Key, p.Size)
+		open = append(open, part)
+		sources = append(sources, results.PartSource{Source: part, Accept: accepted, First: first, Release: part.Close})
+	}
+	return sources, release, nil
+}
+
+// write writes an object of so many rows and returns its size in bytes.
+func write(ctx context.Context, bucket blob.Bucket, key string, rows int64, write func(io.Writer) (int64, error)) (int64, error) {
+	w, err := bucket.Create(ctx, key, layout.Parquet)
+	if err != nil {
+		return 0, err
+	}
+	defer w.Abort()
+	buffered := &ranges{Writer: bufio.NewWriterSize(w, 256<<10)}
+	buffered.to, _ = w.(blob.Appender)
+	written, err := write(buffered)
+	switch {
+	case err != nil:
+		return 0, err
+	case written != rows:
+		return 0, fmt.Errorf("%d rows, not %d", written, rows)
+	}
+	if err := buffered.Flush(); err != nil {
+		return 0, err
+	}
+	info, err := w.Commit()
+	return info.Size, err
+}
+
+// ranges are a columnar.RangeWriter that has the bucket copy of its objects what
+// is not small.
+type ranges struct {
+	*bufio.Writer
+	to blob.Appender // what is beneath; nil where it copies nothing
+}
+
+// copiedFrom is how long a range is that the bucket is asked for, bytes: below that
+// to ask costs more than to read.
+const copiedFrom = 512 << 10
+
+// WriteRange appends some of an object.
+func (r *ranges) WriteRange(src io.ReaderAt, offset, length int64) error {
+	object, ok := src.(*blob.Lazy)
+	if !ok || r.to == nil || length < copiedFrom {
+		_, err := io.Copy(r.Writer, io.NewSectionReader(src, offset, length))
+		return err
+	}
+	if err := r.Flush(); err != nil {
+		return err
+	}
+	return object.AppendTo(r.to, offset, length)
+}

@@ -1,0 +1,94 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// errands run in a bubble that waits for all of them.
+func errands(t *testing.T, test func(t *testing.T, s *Errands)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var all sync.WaitGroup
+		s := NewErrands(&all)
+		test(t, s)
+		s.Stop()
+		all.Wait()
+		if len(s.running) > 0 {
+			t.Errorf("%d errands are left", len(s.running))
+		}
+	})
+}
+
+func TestAnErrandRunsOnceAndSaysHowItEnded(t *testing.T) {
+	t.Parallel()
+	errands(t, func(t *testing.T, s *Errands) {
+		began := 0
+		run := func(context.Context) (int64, error) {
+			began++
+			time.Sleep(time.Minute) // asked for all the time
+			return 7, nil
+		}
+		for range 59 {
+			if got := s.Ask("job", "key", run); got != (ErrandState{}) {
+				t.Fatalf("it is %+v", got)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(2 * time.Second)
+		if got := s.Ask("job", "key", run); got != (ErrandState{Done: true, Size: 7}) || began != 1 || !s.Has("key") {
+			t.Errorf("it is %+v, and has begun %d times", got, began)
+		}
+		time.Sleep(2 * forgottenAfter)
+		if s.Has("key") {
+			t.Error("it is not forgotten")
+		}
+		fails := func(context.Context) (int64, error) { return 0, errors.New("no") }
+		s.Ask("job", "other", fails)
+		synctest.Wait()
+		if got := s.Ask("job", "other", fails); got != (ErrandState{Done: true, Failed: "no"}) {
+			t.Errorf("it is %+v", got)
+		}
+		panics := func(context.Context) (int64, error) { panic("no") }
+		s.Ask("job", "third", panics)
+		synctest.Wait()
+		if got := s.Ask("job", "third", panics); !got.Done || got.Failed == "" {
+			t.Errorf("it is %+v", got)
+		}
+	})
+}
+
+// Of an owner that is gone nothing goes on, and nothing of a job that is over.
+func TestErrandsThatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	errands(t, func(t *testing.T, s *Errands) {
+		var ended []string
+		run := func(name string) func(ctx context.Context) (int64, error) {
+			return func(ctx context.Context) (int64, error) {
+				<-ctx.Done()
+				time.Sleep(time.Second) // to give up what it was writing
+				ended = append(ended, name)
+				return 0, ctx.Err()
+			}
+		}
+		s.Ask("a", "key", run("silent"))
+		time.Sleep(forgottenAfter + 2*time.Second)
+		if s.Has("key") || len(ended) != 1 {
+			t.Errorf("%v ended", ended)
+		}
+		s.Ask("a", "1", run("1"))
+		s.Ask("b", "2", run("2"))
+		wait := s.End("a")
+		wait()
+		if len(ended) != 2 || ended[1] != "1" {
+			t.Errorf("%v ended", ended)
+		}
+		if s.End("c") != nil {
+			t.Error("there is something to wait for of a job without errands")
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill/actors/commit"
+	"github.com/rowmill/rowmill/cluster/peer"
+)
+
+// mergeParts asks a node how far an errand is, which it begins where it does not know
+// of it; the answer is a commit.ErrandState. Once it has been answered the errand is
+// only its key.
+type mergeParts struct {
+	Job     string         `json:"job"`
+	Account string         `json:"account,omitempty"`
+	Urgent  bool           `json:"urgent,omitempty"` // the job is of priority 0
+	Errand  *commit.Errand `json:"errand"`
+}
+
+// An errand is an object that a committer wants.
+type errand struct {
+	what   string                                                        // it does
+	begin  func() *commit.Errand                                         // a try
+	record func(ctx context.Context, m *commit.Errand, size int64) error // what becomes of it; nil for nothing
+	made   func(c actor.Context, m *commit.Errand, size int64)
+	here   bool // another node has failed: it is for this one
+}
+
+// want has an object made, once there is room for it at one of the nodes that help.
+func (r *committer) want(c actor.Context, e errand) {
+	r.errands = append(r.errands, e)
+	r.deal(c)
+}
+
+func (r *committer) deal(c actor.Context) {
+	for len(r.errands) > 0 {
+		e, address, ok := r.errands[0], "", true
+		if !e.here {
+			address, ok = r.helpers.Take()
+		}
+		if !ok {
+			return
+		}
+		r.errands = r.errands[1:]
+		r.run(c, e, address)
+	}
+}
+
+// run has a node, "" for this one, make an object. Whatever becomes of the node, it is
+// made: by another, or by this one.
+func (r *committer) run(c actor.Context, e errand, address string) {
+	r.tasks.run(c, "merge parts", func(ctx context.Context) step {
+		m := e.begin()
+		var size int64
+		var err error
+		if address == "" {
+			size, err = r.runHere(ctx, m)
+		} else {
+			size, err = r.runAt(ctx, address, m)
+		}
+		failed := err != nil
+		if !failed && e.record != nil {
+			err = e.record(ctx, m, size)
+		}
+		return func(c actor.Context) {
+			if !e.here {
+				r.helpers.Ended(address)
+			}
+			switch {
+			case failed && address != "":
+				r.log.Info("another node has not made what it was asked for", "what", e.what, "node", address, "err", err)
+				e.here = r.failedAt(address, err)
+				r.errands = append([]errand{e}, r.errands...)
+			case err != nil:
+				r.broke(c, fmt.Errorf("%s: %w", e.what, err))
+				return
+			default:
+				e.made(c, m, size)
+			}
+			r.deal(c)
+		}
+	})
+}
+
+// failedAt notes why a node has not run an errand, and reports whether it is better
+// run here.
+func (r *committer) failedAt(address string, err error) (here bool) {
+	var failed errandFailed
+	switch {
+	case errors.As(err, &failed):
+		return true
+	case code(err) == peer.CodeTooLarge:
+		return true
+	case code(err) == peer.CodeUnknownKind: // of the version before
+		r.helpers.Declined(address)
+	default:
+		r.helpers.Lost(address)
+	}
+	return false
+}
+
+func (r *committer) runHere(ctx context.Context, m *commit.Errand) (int64, error) {
+	if m.Heavy() {
+		if !r.merging.enter(ctx, r.slots.merge, r.job.spec) {
+			return 0, ctx.Err()
+		}
+		defer r.slots.merge.Leave(r.job.spec.Account)
+		defer r.metrics.merging(time.Now())
+	}
+	return m.Run(ctx, r.cfg.Blob, r.storage.WaitHere)
+}
+
+// The times between two questions how far an errand is: a quarter of what it has taken.
+const (
+	soonestAsked = 20 * time.Millisecond
+	latestAsked  = 500 * time.Millisecond
+)
+
+// errandFailed is why a node that ran an errand could not.
+type errandFailed string
+
+// Error is what the node says.
+func (f errandFailed) Error() string { return string(f) }
+
+// runAt has another node run an errand. One that is silent for as long as a lease is
+// lost.
+func (r *committer) runAt(ctx context.Context, address string, m *commit.Errand) (int64, error) {
+	ask := mergeParts{Job: r.job.id, Account: r.job.spec.Account, Urgent: r.job.spec.Priority == 0, Errand: m}
+	known := ask
+	known.Errand = &commit.Errand{Key: m.Key}
+	begun := time.Now()
+	for heard := begun; ; {
+		state, err := r.askErrand(ctx, address, ask)
+		now := time.Now()
+		switch {
+		case err == nil && state.Failed != "":
+			return 0, errandFailed(state.Failed)
+		case err == nil && state.Done:
+			return state.Size, nil
+		case err == nil:
+			ask, heard = known, now
+		case code(err) == codeUnknownJob && ask.Errand != m: // it has begun anew
+			ask.Errand = m
+		case code(err) != "" && code(err) != codeBusy, errors.Is(err, peer.ErrRefused), now.Sub(heard) > r.cfg.Ownership.LeaseTTL:
+			return 0, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(min(max(now.Sub(begun)/4, soonestAsked), latestAsked)):
+		}
+	}
+}
+
+func (r *committer) askErrand(ctx context.Context, address string, m mergeParts) (state commit.ErrandState, err error) {
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	err = r.transport.ask(ctx, address, kindMerge, r.job.id, r.job.fence.Epoch, m, &state)
+	return state, err
+}
+
+// help answers the owner of a job elsewhere how far its errand is here.
+func (s *System) help(m *mergeParts) (any, error) {
+	switch {
+	case s.Draining():
+		return nil, refuse(codeDraining, "this node takes no more work")
+	case len(m.Errand.Parts) == 0 && !s.errands.Has(m.Errand.Key):
+		return nil, refuse(codeUnknownJob, "the errand is not known here")
+	}
+	return s.errands.Ask(m.Job, m.Errand.Key, func(ctx context.Context) (int64, error) {
+		if m.Errand.Heavy() {
+			if !s.slots.merge.Enter(ctx, m.Account, m.Urgent) {
+				return 0, ctx.Err()
+			}
+			defer s.slots.merge.Leave(m.Account)
+			defer s.metrics.merging(time.Now())
+		}
+		return m.Errand.Run(ctx, s.cfg.Blob, s.watch.WaitHere)
+	}), nil
+}

@@ -1,0 +1,72 @@
+package actors_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/blob"
+)
+
+// A stingyBucket copies nothing that is short.
+type stingyBucket struct{ blob.Bucket }
+
+func (stingyBucket) AppendsFrom() int64 { return 2 << 10 }
+
+// joining has parts be many, and put together.
+func joining(c *actors.Config) {
+	c.Blob = stingyBucket{c.Blob}
+	c.Parts.Joined = 64 << 10
+	c.Parts.Interval = 20 * time.Millisecond
+	c.Shards.Rows = 100
+}
+
+// merges are how many errands a node has run.
+func (h *host) merges(t *testing.T) (n uint64) {
+	t.Helper()
+	families, err := h.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "rowmill_merge_seconds" {
+			n = f.GetMetric()[0].GetHistogram().GetSampleCount()
+		}
+	}
+	return n
+}
+
+// Parts are put together by those who wrote them. Whatever becomes of a node that was
+// asked to, it is done, and every row is in the result once.
+func TestPartsAreMergedWhereRowsRan(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		befalls func(one *host)
+		here    bool // the owner does it
+	}{
+		{"nothing", func(*host) {}, false},
+		{"of the version before", func(h *host) { h.deaf.Store(true) }, false},
+		{"does not answer", func(h *host) { h.mute.Store(true) }, false},
+		{"cannot write", func(h *host) { h.balks.Store(true) }, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			b, net := setup(t, nil), newNetwork()
+			owner := b.join(net, "owner", nil, joining)
+			gpus := func(c *actors.Config) { c.Ownership.OwnsNone = true }
+			one := b.join(net, "one", &scripted{answer: slowly(2 * time.Millisecond)}, gpus, joining)
+			two := b.join(net, "two", &scripted{answer: slowly(2 * time.Millisecond)}, gpus, joining)
+			test.befalls(one)
+			texts := numbered(3000)
+			b.checkEcho(b.end(b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})), texts)
+			ranOnce(t, texts, one, two)
+			here, a, z := owner.merges(t), one.merges(t), two.merges(t)
+			t.Logf("%d merges at the owner, %d and %d elsewhere", here, a, z)
+			if here > 0 != test.here || z == 0 || test.name == "nothing" && a == 0 || test.name == "of the version before" && a > 0 {
+				t.Errorf("%d merges at the owner, %d and %d elsewhere", here, a, z)
+			}
+		})
+	}
+}
