@@ -291,7 +291,7 @@ func (s *stream) tell(change events.Change) error {
 
 // show sends a job as GET /v1/jobs/{job_id} shows it.
 func (s *stream) show(job rowmill.Job, seq int64) error {
-	view, err := exchange.Encode(s.who.view(s.jobs.current(job, s.who.account)))
+	view, err := exchange.Encode(s.who.view(s.jobs.current(&job, s.who.account)))
 	if err != nil {
 		return err
 	}

@@ -154,6 +154,7 @@ func (j *jobs) look(ctx context.Context, account, cursor string, first int, see 
 // filtered is a page of the jobs that are asked for.
 func (j *jobs) filtered(ctx context.Context, account, cursor string, limit int, f jobFilter) (page []rowmill.Job, next string, all bool, err error) {
 	older := false
+	page = make([]rowmill.Job, 0, limit)
 	next, all, err = j.look(ctx, account, cursor, limit, func(job *rowmill.Job) bool {
 		if f.fits(job) {
 			page = append(page, *job)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	nethttp "net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -92,16 +93,17 @@ func isJobID(id string) bool {
 // show answers GET /v1/jobs/{job_id}.
 func (j *jobs) show(c *gin.Context) (any, error) {
 	record, err := j.Head(c, c.Param("job_id"))
-	return gin.H{"job": caller(c).view(j.current(record.Job, record.Spec.Account))}, err
+	return gin.H{"job": caller(c).view(j.current(&record.Job, record.Spec.Account))}, err
 }
 
 // current is a job of an account with what it waits for now, where its record
 // cannot say so.
-func (j *jobs) current(job rowmill.Job, account string) rowmill.Job {
-	if waiting := j.waiting(&job, account); waiting != "" && !job.Status.Terminal() {
-		job.Message = waiting
+func (j *jobs) current(job *rowmill.Job, account string) rowmill.Job {
+	now := *job
+	if waiting := j.waiting(job, account); waiting != "" && !job.Status.Terminal() {
+		now.Message = waiting
 	}
-	return job
+	return now
 }
 
 // status answers GET /v1/job-status/{job_id}.
@@ -120,7 +122,7 @@ func (j *jobs) status(c *gin.Context) (any, error) {
 			metadata["additional_context"] = reason.AdditionalContext
 		}
 	}
-	return gin.H{"message": statusMessage(j.current(record.Job, record.Spec.Account)), "job_status": record.Job.Status, "metadata": metadata}, nil
+	return gin.H{"message": statusMessage(j.current(&record.Job, record.Spec.Account)), "job_status": record.Job.Status, "metadata": metadata}, nil
 }
 
 // progressOf says how far a job is: counts of committed rows and their tokens.
@@ -212,8 +214,12 @@ func whyOver(status rowmill.Status) string {
 	return "it already failed."
 }
 
-// maxJobsPage bounds a page of jobs.
-const maxJobsPage = 100
+const (
+	// maxJobsPage bounds a page of jobs.
+	maxJobsPage = 100
+	// listedBytes is for how much of each job a page makes room at first.
+	listedBytes = 1 << 10
+)
 
 // listIn answers GET /v1/list-jobs: a page of jobs with limit or a filter, all of
 // them without.
@@ -242,13 +248,21 @@ func (j *jobs) page(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	views := make([]any, len(page))
-	for i, job := range page {
-		if views[i], err = who.listed(j.current(job, who.account)); err != nil {
+	text := make(exchange.Text, 0, len(page)*listedBytes+128)
+	text = append(text, `{"jobs":[`...)
+	for i := range page {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		if text, err = who.appendListed(text, j.current(&page[i], who.account)); err != nil {
 			return nil, err
 		}
 	}
-	return gin.H{"jobs": views, "next_cursor": orNull(next), "scanned_all": all}, nil
+	text = append(text, `],"next_cursor":`...)
+	text = appendText(text, orNull(next))
+	text = append(text, `,"scanned_all":`...)
+	text = strconv.AppendBool(text, all)
+	return append(text, "}\n"...), nil
 }
 
 // stream answers with all jobs of an account, a page in memory at a time.
@@ -264,7 +278,7 @@ func (j *jobs) stream(c *gin.Context, who principal) error {
 				page = sdk.Dated(page)
 			}
 			for _, job := range page {
-				view, err := who.listed(j.current(job, who.account))
+				view, err := who.listed(j.current(&job, who.account))
 				if err == nil {
 					err = yield(view)
 				}

@@ -143,7 +143,7 @@ func (p *progress) show(c *gin.Context) (any, error) {
 	}
 	view := progressView{
 		JobID: job.ID, Status: caller(c).view(job).Status, NumRows: job.NumRows, RowsDone: job.RowsDone, Failed: job.FailedRows,
-		Elapsed: tidy(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(p.jobs.current(job, record.Spec.Account)),
+		Elapsed: tidy(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(p.jobs.current(&job, record.Spec.Account)),
 		CostSoFar: (*exchange.Decimal)(cmp.Or(job.JobCost, record.Spec.Model.Cost(&job))),
 	}
 	whole := rateSince(job.Started, end, sample{rows: job.RowsTakenOver}, doneOf(&job, end))

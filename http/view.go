@@ -61,6 +61,19 @@ func (who principal) listed(job rowmill.Job) (any, error) {
 	return who.view(job), nil
 }
 
+// appendListed appends what listed is as JSON.
+func (who principal) appendListed(to []byte, job rowmill.Job) ([]byte, error) {
+	if who.dialect != sdk.Name {
+		view := who.view(job)
+		return view.append(to)
+	}
+	fields, err := who.listed(job)
+	if err != nil {
+		return to, err
+	}
+	return appendAny(to, fields)
+}
+
 // orNull is a text, or nil where it is empty.
 func orNull(s string) *string {
 	if s == "" {

@@ -229,7 +229,8 @@ type Jobs interface {
 	// List returns an account's jobs, newest first, at most limit of them
 	// (limit > 0), after cursor (empty: from the newest). next is empty when
 	// nothing is left. A malformed cursor is a *rowmill.InvalidError on field
-	// "cursor". Jobs created meanwhile cause neither skips nor repeats.
+	// "cursor". Jobs created meanwhile cause neither skips nor repeats. What the
+	// jobs point to may be shared with other lists: do not modify it.
 	List(ctx context.Context, account string, limit int, cursor string) (jobs []rowmill.Job, next string, err error)
 
 	// Active returns the ids of jobs of each account, in the order of the accounts:

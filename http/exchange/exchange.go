@@ -121,8 +121,15 @@ func own(c *gin.Context, e *request.Error) any {
 // JSON is the media type of answers.
 const JSON = "application/json; charset=utf-8"
 
+// A Text is an answer that is JSON already.
+type Text []byte
+
 // Answer writes v as JSON with its length.
 func Answer(c *gin.Context, status int, v any) {
+	if text, is := v.(Text); is {
+		send(c, status, text)
+		return
+	}
 	buffer, _ := buffers.Get().(*bytes.Buffer)
 	defer func() {
 		if buffer.Cap() <= mostKept {
@@ -133,7 +140,10 @@ func Answer(c *gin.Context, status int, v any) {
 	if err := encode(buffer, v); err != nil {
 		panic(fmt.Sprintf("encode an answer: %v", err)) // all our types encode
 	}
-	body := buffer.Bytes()
+	send(c, status, buffer.Bytes())
+}
+
+func send(c *gin.Context, status int, body []byte) {
 	c.Header("Content-Length", strconv.Itoa(len(body)))
 	c.Header("Content-Type", JSON) // gin would keep what was set before an error
 	c.Header("Cache-Control", "no-store")

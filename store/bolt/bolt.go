@@ -137,6 +137,7 @@ type Store struct {
 	db       *bbolt.DB
 	sessions *sessions
 	commits  *committer
+	seen     seen
 	closing  sync.Once
 	closed   error
 }

@@ -294,19 +294,26 @@ func lastBelow(c *bbolt.Cursor, start []byte) (key, value []byte) {
 	return c.Prev()
 }
 
-// job reads the public record of a job, and decodes no more of the header.
-func (t *tx) job(id string) (rowmill.Job, error) {
-	var public struct {
-		Job rowmill.Job `json:"job"`
-	}
+// listed reads the public record of a job for a list, and decodes no more of the
+// header, nor that where it was listed before.
+func (s *Store) listed(t *tx, id string) (rowmill.Job, error) {
 	raw := t.get(bucketJobs, []byte(id))
 	if raw == nil {
 		return rowmill.Job{}, fmt.Errorf("job %s: %w", id, rowmill.ErrNotFound)
+	}
+	if job, known := s.seen.get(raw); known {
+		return job, nil
+	}
+	var public struct {
+		Job rowmill.Job `json:"job"`
 	}
 	if err := document.Decode(raw, &public); err != nil {
 		return rowmill.Job{}, fmt.Errorf("decode the record of job %s: %w", id, err)
 	}
 	err := t.complete(&public.Job)
+	if err == nil {
+		s.seen.put(raw, public.Job)
+	}
 	return public.Job, err
 }
 
@@ -337,7 +344,7 @@ func (s *Store) List(ctx context.Context, account string, limit int, cursor stri
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			job, err := t.job(id)
+			job, err := s.listed(t, id)
 			if err != nil {
 				return err
 			}
