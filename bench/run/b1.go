@@ -150,13 +150,10 @@ func (b *bench) contenders(ctx context.Context, address string, rows int64, form
 func (b *bench) service(binary, address string, rows int64, form rowPath) func(context.Context, string, string) (usage, error) {
 	return func(ctx context.Context, in, out string) (usage, error) {
 		data := filepath.Join(b.dir, "node")
-		err := os.RemoveAll(data)
-		if err != nil {
-			return usage{}, fmt.Errorf("remove old data: %w", err)
-		}
 		var further []string
 		admin := ""
 		if form.profiles != "" {
+			var err error
 			if admin, err = freeAddress(ctx); err != nil {
 				return usage{}, err
 			}

@@ -33,11 +33,7 @@ func (b *bench) controlPlane(ctx context.Context, stored int) error {
 		return err
 	}
 	defer null.end()
-	data := filepath.Join(b.dir, "node-b11")
-	if err := os.RemoveAll(data); err != nil {
-		return fmt.Errorf("remove old data: %w", err)
-	}
-	n, err := startNode(ctx, b.rowmill, data, address)
+	n, err := startNode(ctx, b.rowmill, filepath.Join(b.dir, "node-b11"), address)
 	if err != nil {
 		return err
 	}

@@ -107,9 +107,6 @@ func (b *bench) startFair(ctx context.Context, nodes int, answer time.Duration) 
 		return b.startLab(ctx, nodes, b.slow(answer))
 	}
 	data := filepath.Join(b.dir, "node-b12")
-	if err := os.RemoveAll(data); err != nil {
-		return nil, fmt.Errorf("remove old data: %w", err)
-	}
 	server, engine, err := b.slow(answer)("node-b12-server.log")
 	if err != nil {
 		return nil, err

@@ -154,9 +154,6 @@ func generatorDriver(path string, inFlight int, fields []byte) func(context.Cont
 func (b *bench) nodeDriver(s submission) func(context.Context, string, string, int64) error {
 	return func(ctx context.Context, address, in string, rows int64) error {
 		data := filepath.Join(b.dir, "node-b2")
-		if err := os.RemoveAll(data); err != nil {
-			return fmt.Errorf("remove old data: %w", err)
-		}
 		n, err := startNode(ctx, b.rowmill, data, address)
 		if err != nil {
 			return err

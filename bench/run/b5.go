@@ -107,9 +107,6 @@ func (b *bench) runEqual(ctx context.Context, l *equalLoad, address string) (m m
 		return m, err
 	}
 	data := filepath.Join(b.dir, "node-b5")
-	if err := os.RemoveAll(data); err != nil {
-		return m, fmt.Errorf("remove old data: %w", err)
-	}
 	n, err := startNode(ctx, b.rowmill, data, address)
 	if err != nil {
 		return m, err

@@ -76,9 +76,6 @@ func (b *bench) grow(ctx context.Context, l load) (measured, error) {
 // server at address, and checks its result. The download is not measured.
 func (b *bench) freshly(ctx context.Context, address string, rows int64, s submission) (measured, error) {
 	data := filepath.Join(b.dir, "node-"+strconv.FormatInt(rows, 10))
-	if err := os.RemoveAll(data); err != nil {
-		return measured{}, fmt.Errorf("remove old data: %w", err)
-	}
 	n, err := startNode(ctx, b.rowmill, data, address)
 	if err != nil {
 		return measured{}, err

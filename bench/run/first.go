@@ -18,11 +18,7 @@ func (b *bench) first(ctx context.Context, most int64) error {
 		return err
 	}
 	defer null.end()
-	data := filepath.Join(b.dir, "node-first")
-	if err := os.RemoveAll(data); err != nil {
-		return fmt.Errorf("remove old data: %w", err)
-	}
-	n, err := startNode(ctx, b.rowmill, data, address)
+	n, err := startNode(ctx, b.rowmill, filepath.Join(b.dir, "node-first"), address)
 	if err != nil {
 		return err
 	}

@@ -28,11 +28,7 @@ func (b *bench) ingest(ctx context.Context, rows int64) error {
 		return err
 	}
 	defer null.end()
-	data := filepath.Join(b.dir, "node-ingest")
-	if err := os.RemoveAll(data); err != nil {
-		return fmt.Errorf("remove old data: %w", err)
-	}
-	n, err := startNode(ctx, b.rowmill, data, address)
+	n, err := startNode(ctx, b.rowmill, filepath.Join(b.dir, "node-ingest"), address)
 	if err != nil {
 		return err
 	}

@@ -30,10 +30,13 @@ type node struct {
 	client *http.Client
 }
 
-// startNode starts a node on the data directory data, attached to the
-// inference server at engine, if one is given, and waits until it is ready. Quotas are raised
-// beyond any benchmark; further settings are NAME=VALUE.
+// startNode starts a node on the data directory data, which is made anew, attached to
+// the inference server at engine, if one is given, and waits until it is ready. Quotas
+// are raised beyond any benchmark; further settings are NAME=VALUE.
 func startNode(ctx context.Context, binary, data, engine string, further ...string) (*node, error) {
+	if err := os.RemoveAll(data); err != nil {
+		return nil, fmt.Errorf("remove old data: %w", err)
+	}
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}

@@ -54,9 +54,6 @@ type written struct {
 
 func (b *bench) writesOf(ctx context.Context, in, address string, rows int64) (w written, err error) {
 	data := filepath.Join(b.dir, "node-writes")
-	if err := os.RemoveAll(data); err != nil {
-		return w, fmt.Errorf("remove old data: %w", err)
-	}
 	n, err := startNode(ctx, b.rowmill, data, address)
 	if err != nil {
 		return w, err
