@@ -36,7 +36,8 @@ type Pool[T any] struct {
 	groups map[uint64]*group[T] // by hash of the prefix
 	open   []*group[T]          // nobody's, by share, longest expected first
 	desks  map[Port]*desk[T]
-	ranked int64 // answers learned when groups were last ranked
+	homes  map[uint64]home // by hash: of groups that have no rows left
+	ranked int64           // answers learned when groups were last ranked
 	size   int
 
 	batches map[int]int // rows by batch, those in front apart
@@ -48,15 +49,34 @@ type group[T any] struct {
 	share int // of the row that came first
 	rows  cells[T]
 	rank  float64
+	ports ports // that have had rows of it
+}
+
+// ports are a set, in which those that are 64 apart are one.
+type ports uint64
+
+func (s ports) with(p Port) ports { return s | 1<<(uint64(p)%64) }
+func (s ports) has(p Port) bool   { return s == s.with(p) }
+
+// A home is where rows of a prefix go that come later, ahead of their rank: it is for
+// rows that were dealt by prefix, which go by share before they go by length.
+type home struct {
+	port  Port
+	ports ports
 }
 
 // A desk holds the groups that one port is working on, in turn. Were it one
 // group at a time, its first rows would reach the server together, and each
 // would compute the prefix anew.
 type desk[T any] struct {
+	port   Port
 	groups []*group[T]
 	turn   int
 }
+
+// mostHomes bounds the prefixes whose port is remembered: more than are loaded at a
+// time. It is for those of which rows go while others are still being read.
+const mostHomes = 4096
 
 // deskSize is how many rows lie between two of a group: more than a server
 // takes into one step, and prefixes enough to fit into any cache together.
@@ -66,7 +86,7 @@ const deskSize = 8
 func NewPool[T any](lengths *Lengths, total int64) *Pool[T] {
 	return &Pool[T]{
 		lengths: lengths, total: total, prefixes: newPrefixes(),
-		groups: make(map[uint64]*group[T]), desks: make(map[Port]*desk[T]),
+		groups: make(map[uint64]*group[T]), desks: make(map[Port]*desk[T]), homes: make(map[uint64]home),
 		batches: make(map[int]int),
 	}
 }
@@ -201,7 +221,7 @@ func (p *Pool[T]) takeFront(rows []Row[T], port Port, n int, alone bool) []Row[T
 func (p *Pool[T]) next(port Port) (Row[T], bool) {
 	d := p.desks[port]
 	if d == nil {
-		d = &desk[T]{}
+		d = &desk[T]{port: port}
 		p.desks[port] = d
 	}
 	p.rank()
@@ -212,29 +232,56 @@ func (p *Pool[T]) next(port Port) (Row[T], bool) {
 		p.open = p.open[1:]
 	}
 	if len(d.groups) > 0 {
-		return p.from(d), true
+		return p.from(d, port), true
 	}
 	if p.single.count > 0 {
 		return p.single.take(p.lengths), true
 	}
 	if other := p.busiest(); other != nil { // others work on all that is left
-		return p.from(other), true
+		if len(other.groups) == 1 || !p.prefixes.many {
+			return p.from(other, port), true
+		}
+		d.groups = append(d.groups, other.give(port))
+		return p.from(d, port), true
 	}
 	return Row[T]{}, false
 }
 
-// from takes a row of the group whose turn it is.
-func (p *Pool[T]) from(d *desk[T]) Row[T] {
+// from takes a row of the group whose turn it is for a port.
+func (p *Pool[T]) from(d *desk[T], port Port) Row[T] {
 	d.turn %= len(d.groups)
 	g := d.groups[d.turn]
 	r := g.rows.take(p.lengths)
+	g.ports = g.ports.with(port)
 	if g.rows.count > 0 {
 		d.turn++
 		return r
 	}
 	delete(p.groups, g.hash)
 	d.groups = slices.Delete(d.groups, d.turn, d.turn+1)
+	if p.prefixes.many {
+		if len(p.homes) >= mostHomes {
+			clear(p.homes)
+		}
+		p.homes[g.hash] = home{d.port, g.ports}
+	}
 	return r
+}
+
+// give removes the group with the most rows for a port, but first those that it has
+// computed itself: of what others work on as few prefixes as possible are computed
+// twice.
+func (d *desk[T]) give(port Port) *group[T] {
+	best := 0
+	for i, g := range d.groups {
+		most := d.groups[best]
+		if mine, its := g.ports.has(port), most.ports.has(port); mine != its && mine || mine == its && g.rows.count > most.rows.count {
+			best = i
+		}
+	}
+	g := d.groups[best]
+	d.groups = slices.Delete(d.groups, best, best+1)
+	return g
 }
 
 // busiest is the desk with the most rows; nil when no desk has any.
@@ -259,10 +306,15 @@ func (p *Pool[T]) place(r Row[T]) {
 	}
 	g := p.groups[r.hash]
 	if g == nil {
-		g = &group[T]{hash: r.hash, share: r.Share}
+		h, known := p.homes[r.hash]
+		g = &group[T]{hash: r.hash, share: r.Share, ports: h.ports}
 		p.groups[r.hash] = g
-		p.open = append(p.open, g)
-		p.ranked = -1
+		if d := p.desks[h.port]; known && d != nil {
+			d.groups = append(d.groups, g)
+		} else {
+			p.open = append(p.open, g)
+			p.ranked = -1
+		}
 	}
 	g.rows.add(r)
 }
@@ -281,6 +333,7 @@ func (p *Pool[T]) regroup() {
 	}
 	clear(p.groups)
 	clear(p.desks)
+	clear(p.homes)
 	p.open = nil
 	slices.SortFunc(rows, func(a, b Row[T]) int { return cmp.Compare(a.Position, b.Position) })
 	for _, r := range rows {

@@ -165,6 +165,70 @@ func TestPoolKeepsPrefixesTogether(t *testing.T) {
 	}
 }
 
+// dealt are rows that were dealt by prefix.
+func dealt(rows []order.Row[int]) []order.Row[int] {
+	for i := range rows {
+		rows[i].Share = 1
+	}
+	return rows
+}
+
+// Rows whose prefix a port has computed go to it, also where all of the prefix that
+// were here had left before they came, in a job whose rows are dealt by prefix.
+func TestPoolKeepsPrefixesTogetherWhileTheyAreRead(t *testing.T) {
+	t.Parallel()
+	const prefixes, each, atOnce = 400, 8, 2 * 400
+	var lengths order.Lengths
+	p := pool(&lengths, prefixes*each, 64<<10)
+	all := dealt(rows(prefixes*each, func(i int) string {
+		return fmt.Sprintf("%04d", i%prefixes) + strings.Repeat("lorem ipsum ", 200) + fmt.Sprint(i)
+	}))
+	ports := make(map[int]map[order.Port]bool)
+	for turn := 0; len(all) > 0; turn++ {
+		p.Add(all[:atOnce])
+		all = all[atOnce:]
+		for i := turn; p.Len() > 0; i++ { // another port is first each time
+			port := order.Port(i % 4)
+			for _, r := range p.Take(port, 1, true) {
+				of := r.Value % prefixes
+				if ports[of] == nil {
+					ports[of] = make(map[order.Port]bool)
+				}
+				ports[of][port] = true
+			}
+		}
+	}
+	split := 0
+	for _, to := range ports {
+		split += len(to) - 1
+	}
+	if split > 4*16 { // the end of each turn is shared out
+		t.Errorf("%d prefixes went to more than one port", split)
+	}
+}
+
+// A port that helps another takes prefixes as a whole, as long as there are some.
+func TestPoolHelpsWithWholePrefixes(t *testing.T) {
+	t.Parallel()
+	const prefixes, each = 8, 20 // what one desk holds
+	var lengths order.Lengths
+	p := pool(&lengths, 10_000, 8<<10)
+	text := func(of, i int) string {
+		return fmt.Sprintf("%04d", of) + strings.Repeat("lorem ipsum ", 200) + fmt.Sprint(i)
+	}
+	p.Add(dealt(rows(4096, func(i int) string { return text(i%512, i) }))) // by which it knows how much is shared
+	p.Take(0, 4096, true)
+	p.Add(dealt(rows(prefixes*each, func(i int) string { return text(1000+i%prefixes, i) })))
+	p.Take(0, prefixes, true)
+	helped := make(map[string]int)
+	for _, r := range p.Take(1, prefixes*each/2, true) {
+		helped[r.Text[:4]]++
+	}
+	if len(helped) > prefixes/2+1 {
+		t.Errorf("half of the rows are of %d prefixes of %d: %v", len(helped), prefixes, helped)
+	}
+}
+
 // Few prefixes fit into the cache together: order does not matter to it, and
 // lengths decide.
 func TestPoolLeavesCachedPrefixesAlone(t *testing.T) {
