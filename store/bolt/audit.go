@@ -17,22 +17,24 @@ func (s *Store) AppendAudit(ctx context.Context, e store.AuditEntry) error {
 	if err := e.Check(); err != nil {
 		return fmt.Errorf("append to the audit record: %w", err)
 	}
+	return s.write(ctx, func(t *tx) error { return t.appendAudit(e) })
+}
+
+func (t *tx) appendAudit(e store.AuditEntry) error {
 	raw, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("encode entry %s of the audit record: %w", e.ID, err)
 	}
-	return s.write(ctx, func(t *tx) error {
-		for _, account := range []string{e.Account, everyone} {
-			key := orderKey(account, e.At, e.ID)
-			if t.get(bucketAudit, key) != nil {
-				continue
-			}
-			if err := t.put(bucketAudit, key, raw); err != nil {
-				return err
-			}
+	for _, account := range []string{e.Account, everyone} {
+		key := orderKey(account, e.At, e.ID)
+		if t.get(bucketAudit, key) != nil {
+			continue
 		}
-		return nil
-	})
+		if err := t.put(bucketAudit, key, raw); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ListAudit returns entries of the audit record, newest first.

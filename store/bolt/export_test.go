@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"testing"
 
 	"github.com/rowmill/rowmill/store/storetest"
 )
@@ -12,6 +13,21 @@ import (
 func (s *Store) PagesWritten() int64 {
 	stats := s.db.Stats()
 	return stats.TxStats.GetPageAlloc() / int64(s.db.Info().PageSize)
+}
+
+// Counts are the keys of each bucket.
+func (s *Store) Counts(t testing.TB) map[string]int {
+	counts := map[string]int{}
+	err := s.view(t.Context(), func(tx *tx) error {
+		for _, name := range buckets {
+			counts[string(name)] = tx.Bucket(name).Stats().KeyN
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return counts
 }
 
 // EditDocuments goes over all documents, as storetest.Harness says.

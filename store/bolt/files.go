@@ -96,19 +96,29 @@ func (s *Store) CreateFile(ctx context.Context, f store.File) error {
 		case old != nil:
 			return fmt.Errorf("create file %s: its id is taken: %w", f.ID, rowmill.ErrConflict)
 		}
-		if err := t.put(bucketFiles, id, raw); err != nil {
+		return t.putFile(f)
+	})
+}
+
+// putFile writes a file and where it is found.
+func (t *tx) putFile(f store.File) error {
+	id := []byte(f.ID)
+	raw, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("encode file %s: %w", f.ID, err)
+	}
+	if err := t.put(bucketFiles, id, raw); err != nil {
+		return err
+	}
+	for _, purpose := range []string{"", f.Purpose} {
+		if err := t.put(bucketFileLists, append(fileList(f.Account, purpose), id...), present); err != nil {
 			return err
 		}
-		for _, purpose := range []string{"", f.Purpose} {
-			if err := t.put(bucketFileLists, append(fileList(f.Account, purpose), id...), present); err != nil {
-				return err
-			}
-		}
-		if f.Expires == nil {
-			return nil
-		}
-		return t.put(bucketFilesDue, fileDue(f), present)
-	})
+	}
+	if f.Expires == nil {
+		return nil
+	}
+	return t.put(bucketFilesDue, fileDue(f), present)
 }
 
 // file reads a file.

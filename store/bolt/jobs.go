@@ -55,13 +55,8 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 		if err := t.put(bucketSpecs, id, spec); err != nil {
 			return err
 		}
-		if err := t.put(bucketAccounts, orderKey(rec.Spec.Account, rec.Job.Created, rec.Job.ID), present); err != nil {
+		if err := t.list(rec); err != nil {
 			return err
-		}
-		if raw := rec.Spec.Raw; raw != nil {
-			if err := t.put(bucketBatches, append(batchList(rec.Spec.Account, raw.Dialect), id...), present); err != nil {
-				return err
-			}
 		}
 		if err := t.save(nil, rec, rec.Spec.Account); err != nil {
 			return err
@@ -82,6 +77,16 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 		return store.Record{}, false, err
 	}
 	return stored, existed, nil
+}
+
+// list enters a job where its account's are listed.
+func (t *tx) list(rec store.Record) error {
+	if raw := rec.Spec.Raw; raw != nil {
+		if err := t.put(bucketBatches, append(batchList(rec.Spec.Account, raw.Dialect), rec.Job.ID...), present); err != nil {
+			return err
+		}
+	}
+	return t.put(bucketAccounts, orderKey(rec.Spec.Account, rec.Job.Created, rec.Job.ID), present)
 }
 
 // whole reads a record with all its parts.

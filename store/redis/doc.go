@@ -48,6 +48,9 @@
 //	meta                   hash: schema version
 //	ping                   when it was last written
 //
+// A counter is a sum of rows or tokens at a rate, or of money where what the tokens
+// cost was charged elsewhere, before the records were moved here.
+//
 // An order is the time of creation as 16 hexadecimal digits and the job id. A
 // rate is the two prices and the model's id. DAY is days since 1970, UTC.
 //

@@ -20,6 +20,16 @@ import (
 // order of store.Totals; the rate follows.
 var counters = []string{"r", "f", "c", "o", "i", "x", "d"}
 
+// moneyCounter leads the sum of what was charged by a store that this one's records
+// were moved from, trillionths of a US dollar. The rest of a rate is charged at it.
+const moneyCounter = "m"
+
+// A sum is what was used at one rate.
+type sum struct {
+	store.Totals
+	charged rowmill.Money // beside what the rate makes of the tokens
+}
+
 // rate is what a job's tokens cost and to which model they count: prices and
 // the model's id. It is empty for an estimate, which is nobody's usage. The
 // ledger counts tokens at a rate and not money, so that the server never has to
@@ -51,8 +61,8 @@ func readRate(text string) (rowmill.Model, error) {
 }
 
 // totalsOf gathers the sums of a day by what follows the counter in their names.
-func totalsOf(sums map[string]string) (map[string]store.Totals, error) {
-	gathered := map[string]store.Totals{}
+func totalsOf(sums map[string]string) (map[string]sum, error) {
+	gathered := map[string]sum{}
 	for name, text := range sums {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || name == "" {
@@ -74,17 +84,19 @@ func totalsOf(sums map[string]string) (map[string]store.Totals, error) {
 			t.OutputTokens = n
 		case "d":
 			t.Deduplicated = n
+		case moneyCounter:
+			t.charged = rowmill.Money(n)
 		}
 		gathered[name[1:]] = t
 	}
 	return gathered, nil
 }
 
-// charge adds to a day's usage of a model what totals at a rate are.
-func charge(u store.Usage, day int64, m rowmill.Model, totals store.Totals) store.Usage {
+// charge adds to a day's usage of a model what a sum at a rate is.
+func charge(u store.Usage, day int64, m rowmill.Model, s sum) store.Usage {
 	return store.Usage{
 		Day: time.Unix(0, 0).UTC().AddDate(0, 0, int(day)), Model: m.ID,
-		Totals: u.Totals.Plus(totals), Cost: u.Cost.Plus(m.Charge(totals.InputTokens, totals.OutputTokens)),
+		Totals: u.Totals.Plus(s.Totals), Cost: u.Cost.Plus(s.charged).Plus(m.Charge(s.InputTokens, s.OutputTokens)),
 	}
 }
 

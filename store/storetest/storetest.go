@@ -174,6 +174,8 @@ type suite struct {
 	store.Store
 	start time.Time // creation time of the first job
 	made  int       // jobs made so far
+
+	sessions []string // that were opened
 }
 
 // reopen closes the store and opens it again.
@@ -223,6 +225,7 @@ func (s *suite) session() string {
 	if err != nil {
 		s.Fatalf("open session: %v", err)
 	}
+	s.sessions = append(s.sessions, id)
 	return id
 }
 
