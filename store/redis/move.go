@@ -457,14 +457,16 @@ func (s *Store) takeUsage(ctx context.Context, p driver.Pipeliner, u store.Moved
 	p.ZAdd(ctx, s.key("days", u.Account), driver.Z{Score: float64(dayOf(u.Day)), Member: day})
 }
 
-// Clear removes everything.
+// Clear removes everything, the values last: one of them says whose records these are.
 func (s *Store) Clear(ctx context.Context) error {
 	// The keys are gathered first: a scan while they go may miss some.
 	var all []string
+	last := []string{s.key("values"), s.key("names")}
 	err := s.eachKey(ctx, func(keys []string) error {
-		all = append(all, slices.DeleteFunc(keys, func(key string) bool { return key == s.key("meta") })...)
+		all = append(all, slices.DeleteFunc(keys, func(key string) bool { return key == s.key("meta") || slices.Contains(last, key) })...)
 		return nil
 	})
+	all = append(all, last...)
 	for keys := range slices.Chunk(all, exportPage) {
 		if err == nil {
 			_, err = s.try(ctx, true, func(ctx context.Context) error { return s.client.Unlink(ctx, keys...).Err() })
