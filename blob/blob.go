@@ -39,7 +39,7 @@ type Bucket interface {
 	List(ctx context.Context, prefix string) ([]Info, error)
 
 	// Folders returns up to limit (> 0) names in the folder prefix, which must
-	// end in a slash, that keys continue with a slash: "b" for the prefix "a/"
+	// end in a slash or be empty, that keys continue with a slash: "b" for the prefix "a/"
 	// and the key "a/b/c". They come in the order of their keys and behind
 	// after, a name. A folder may be empty.
 	Folders(ctx context.Context, prefix, after string, limit int) ([]string, error)

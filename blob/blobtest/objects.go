@@ -460,6 +460,8 @@ func testFolders(s *suite) {
 		{"a/", "bb", 10, []string{"d"}},
 		{"a/", "d", 10, nil},
 		{"none/", "", 10, nil},
+		{"", "", 10, []string{"a", "ab"}},
+		{"", "a", 10, []string{"ab"}},
 	} {
 		got, err := s.Folders(s.Context(), tt.prefix, tt.after, tt.limit)
 		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {

@@ -60,7 +60,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 // folder.
 func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) ([]string, error) {
 	err := ctx.Err()
-	if err == nil {
+	if err == nil && prefix != "" {
 		err = checkPrefix(prefix)
 	}
 	var entries []fs.DirEntry

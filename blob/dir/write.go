@@ -237,6 +237,10 @@ func (b *Bucket) unfinished(prefix string) []*writer {
 // its key's extension does not say it.
 const typeSuffix = "+type"
 
+// Aside reports whether a file in the folder of objects is no object, but says what
+// type the one beside it has.
+func Aside(name string) bool { return strings.HasSuffix(name, typeSuffix) }
+
 // defaultType is what a key of unknown extension has.
 const defaultType = "application/octet-stream"
 

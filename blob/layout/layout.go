@@ -31,6 +31,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -117,6 +118,19 @@ const (
 	Bytes   = "application/octet-stream"
 )
 
+// MediaType is that of the object at a key.
+func MediaType(key string) string {
+	switch path.Ext(key) {
+	case ".parquet":
+		return Parquet
+	case ".json":
+		return JSON
+	case ".jsonl":
+		return NDJSON
+	}
+	return Bytes
+}
+
 // Job is the prefix of all objects of a job.
 func Job(job string) string { return Jobs + job + "/" }
 
@@ -172,10 +186,13 @@ func Lines(job, name string) string {
 	return fmt.Sprintf("%sresults/%s-%s", Job(job), Nonce(), name)
 }
 
+// Probes is the prefix of what Probe makes.
+const Probes = "probe/"
+
 // Probe is the key of what a node writes to see whether it can. It is removed at
 // once.
 func Probe(node string) string {
-	return "probe/" + strings.Map(func(r rune) rune {
+	return Probes + strings.Map(func(r rune) rune {
 		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) || r == '-' || r == '_' {
 			return r
 		}

@@ -58,7 +58,7 @@ func (b *Bucket) list(ctx context.Context, prefix string) ([]blob.Info, error) {
 // Folders returns names of folders next under a prefix.
 func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) ([]string, error) {
 	err := ctx.Err()
-	if err == nil {
+	if err == nil && prefix != "" {
 		err = blob.CheckPrefix(prefix)
 	}
 	var names []string
