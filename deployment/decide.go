@@ -26,6 +26,8 @@ type Evidence struct {
 //	-        B         the records get B          no                   no: another store, or an emptied one
 //	-        -         both get a fresh one       both get a fresh one no
 //
+// Whatever else they say, a node does not start on what is still being moved there.
+//
 // Records without an identity beside a bucket that has one are refused even
 // where there is no data: the bucket may be that of a deployment that has just
 // begun. The reverse is harmless, and what a crash in between leaves behind,
@@ -35,6 +37,8 @@ func (e Evidence) Decide(fresh Identity) (Identity, error) {
 	empty := e.Unknown+e.Missing == 0
 	differ := func(why string) error { return &DifferError{Records: e.Records, Bucket: e.Bucket, Why: why} }
 	switch {
+	case e.moving():
+		return Identity{}, &UnfinishedError{}
 	case e.Bucket != nil && e.Bucket.Format > Format:
 		return Identity{}, &FormatError{Found: *e.Bucket}
 	case e.Records != nil && e.Bucket != nil && e.Records.ID == e.Bucket.ID:
@@ -53,6 +57,11 @@ func (e Evidence) Decide(fresh Identity) (Identity, error) {
 		return fresh, nil
 	}
 	return Identity{}, differ(fmt.Sprintf("neither says whose it is, and nothing shows that they belong together: %s", e.counts()))
+}
+
+// moving reports whether one of them is still to be filled.
+func (e Evidence) moving() bool {
+	return e.Records != nil && e.Records.Moving || e.Bucket != nil && e.Bucket.Moving
 }
 
 func (e Evidence) counts() string {
@@ -79,6 +88,15 @@ func named(i *Identity) string {
 		return "no deployment's yet"
 	}
 	return i.String()
+}
+
+// An UnfinishedError says that not all has come yet of what is moved here.
+type UnfinishedError struct{ RecordsName, BucketName string }
+
+// Error says how to go on.
+func (e *UnfinishedError) Error() string {
+	return fmt.Sprintf("not all is there that was to be moved to %s and %s: rowmill migrate still runs, or was interrupted; "+
+		"wait for it, or run it again with --force, which empties them first", e.RecordsName, e.BucketName)
 }
 
 // A FormatError says that a bucket was written by a later version.

@@ -39,6 +39,11 @@ const Format = 2
 // formatPacked is the first format in which blocks of shards are packed.
 const formatPacked = 2
 
+// formatMoving is the format of a bucket that is being filled from another: one that
+// no version of the program reads, so that those that know nothing of Moving refuse it
+// too.
+const formatMoving = 1 << 30
+
 // Value names the value of the store that holds its identity.
 const Value = "deployment"
 
@@ -47,6 +52,9 @@ type Identity struct {
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
 	Format  int       `json:"format"` // of the bucket
+	// Moving says that records and objects are still to come from another place: no
+	// node starts until all of them are there.
+	Moving bool `json:"moving,omitempty"`
 }
 
 // New returns an identity that nobody has.
@@ -98,7 +106,7 @@ func (p Pair) ofRecords(ctx context.Context) (*Identity, int64, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("read whose records these are: %w", err)
 	}
-	found, err := parse(text)
+	found, err := Parse(text)
 	if err != nil {
 		return nil, 0, fmt.Errorf("the value %s of the records at %s: %w", Value, p.RecordsName, err)
 	}
@@ -121,14 +129,15 @@ func (p Pair) ofBucket(ctx context.Context) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read whose bucket this is: %w", err)
 	}
-	found, err := parse(text)
+	found, err := Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("the object %s in %s: %w", layout.Deployment, p.BucketName, err)
 	}
 	return found, nil
 }
 
-func parse(text []byte) (*Identity, error) {
+// Parse reads an identity as the object layout.Deployment holds it.
+func Parse(text []byte) (*Identity, error) {
 	var found Identity
 	if err := json.Unmarshal(text, &found); err != nil {
 		return nil, fmt.Errorf("it is no identity of a deployment: %w", err)

@@ -23,8 +23,8 @@ const (
 )
 
 // Settle makes sure that records and bucket belong together, and returns their
-// identity. It marks what says nothing yet. The errors are *DifferError and
-// *FormatError where a node must not start.
+// identity. It marks what says nothing yet. The errors are *DifferError, *FormatError
+// and *UnfinishedError where a node must not start.
 //
 // Several nodes may settle at once: the first to mark the records decides.
 // Records are marked before the bucket, so that a crash in between leaves what
@@ -70,7 +70,10 @@ func (p Pair) decide(e Evidence, fresh Identity) (Identity, error) {
 	settled, err := e.Decide(fresh)
 	var differ *DifferError
 	var format *FormatError
+	var unfinished *UnfinishedError
 	switch {
+	case errors.As(err, &unfinished):
+		unfinished.RecordsName, unfinished.BucketName = p.RecordsName, p.BucketName
 	case errors.As(err, &differ):
 		differ.RecordsName, differ.BucketName = p.RecordsName, p.BucketName
 	case errors.As(err, &format):
@@ -115,6 +118,8 @@ func (p Pair) Adopt(ctx context.Context) (settled Identity, records, bucket *Ide
 		return Identity{}, nil, nil, err
 	}
 	switch {
+	case Evidence{Records: records, Bucket: bucket}.moving():
+		return Identity{}, records, bucket, &UnfinishedError{p.RecordsName, p.BucketName}
 	case bucket != nil && bucket.Format > Format:
 		return Identity{}, records, bucket, &FormatError{Found: *bucket, BucketName: p.BucketName}
 	case records != nil && (bucket == nil || bucket.ID == records.ID):
