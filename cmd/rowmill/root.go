@@ -73,7 +73,7 @@ Ollama:
 	root.AddCommand(
 		serveCommand(term), jobs.Command(jobs.Config{Options: service}),
 		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), accounts.Webhooks(service), nodes.Command(service), nodes.Actors(service), nodes.Models(service), doctor.Command(service), bench.Command(service), functions.Command(service),
-		backups.Command(service), restoreCommand(term),
+		backups.Command(service), restoreCommand(term), migrateCommand(term),
 		simCommand(term), configCommand(term), storageCommand(term), versionCommand(term), manual.Command(build.Version, build.Built),
 	)
 	for _, cmd := range root.Commands() {

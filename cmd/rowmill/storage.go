@@ -50,19 +50,29 @@ func (m *Main) openStore(ctx context.Context) error {
 	return nil
 }
 
-// openRedis opens the records in Redis and says what its settings can lose.
-func (m *Main) openRedis(ctx context.Context) error {
+// dialRedis opens the records in Redis.
+func (m *Main) dialRedis(ctx context.Context) (*redis.Store, error) {
 	set := m.Settings.Store
 	authorities, err := verifiedBy(set.TLSCA)
 	if err != nil {
-		return fmt.Errorf("store.tls_ca: %w", err)
+		return nil, fmt.Errorf("store.tls_ca: %w", err)
 	}
 	records, err := redis.Open(ctx, redis.Config{
 		URL: set.URL.Reveal(), SentinelUsername: set.SentinelUser, SentinelPassword: set.SentinelPassword.Reveal(),
 		TLS: authorities, Prefix: set.Prefix, Logger: m.Logger, Metrics: m.Registry,
 	})
 	if err != nil {
-		return fmt.Errorf("store.url: %w", err)
+		return nil, fmt.Errorf("store.url: %w", err)
+	}
+	return records, nil
+}
+
+// openRedis opens the records in Redis for a node and says what its settings can lose.
+func (m *Main) openRedis(ctx context.Context) error {
+	set := m.Settings.Store
+	records, err := m.dialRedis(ctx)
+	if err != nil {
+		return err
 	}
 	remembered := recall.New(recall.Config{Store: records, Log: m.Logger, For: m.Settings.Jobs.SettleTime})
 	m.Store, m.durability = remembered, records.Durability

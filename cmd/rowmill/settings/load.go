@@ -38,6 +38,10 @@ type Sources struct {
 	Flags   []Flag   // in order; a later one wins
 	Environ []string // NAME=value, as os.Environ
 	File    string   // YAML file; empty: $ROWMILL_CONFIG, or none
+
+	// Alone says that File and Flags are all there is, whatever else Environ
+	// holds: of that there are only the variables that the file names.
+	Alone bool
 }
 
 // Flag is a setting given on the command line.
@@ -78,7 +82,7 @@ func Load(src Sources) (Settings, error) {
 
 func (src Sources) file() (map[string]any, error) {
 	name := src.File
-	if name == "" {
+	if name == "" && !src.Alone {
 		name = lookup(src.Environ, "ROWMILL_CONFIG")
 	}
 	if name == "" {
@@ -106,6 +110,9 @@ func (src Sources) file() (map[string]any, error) {
 }
 
 func (src Sources) environment() (map[string]any, error) {
+	if src.Alone {
+		return nil, nil
+	}
 	byName := map[string]string{}
 	for _, key := range Keys() {
 		if _, single := typeOf(key); single {

@@ -1,0 +1,367 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/backup"
+	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/deployment"
+	"github.com/rowmill/rowmill/deployment/move"
+	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+func migrateCommand(term *terminal.IO) *cobra.Command {
+	g := &migration{term: term}
+	cmd := &cobra.Command{
+		Use:   "migrate --from PLACE --to PLACE",
+		Short: "Move all that nodes keep: from a directory to Redis and S3, or back",
+		Long: `Move all that nodes keep from one place to another: from the directory of a single
+node to the Redis and S3 of a cluster, back, or between two of a kind.
+
+A PLACE is a file of settings (.yaml, .yml), which names Redis, S3 or a directory,
+or the data directory of a single node. --from also takes an archive of rowmill
+backup, or - for one on standard input. ROWMILL_ variables count for neither
+place, but for those that a file names (store.url_env and the like).
+
+All comes over: jobs with inputs, parts and results, byte for byte; keys, Functions,
+files, batches, webhooks and what is still to be sent to them, settings, quotas,
+usage, the audit record, and the secrets that sign. Jobs that ran go on from their
+last recorded parts. What does not: settings files, and administrator keys that
+nodes get from ROWMILL_API_KEY or a file. Download URLs that were given out lead to
+the old place.
+
+Stop all nodes of --from first; while one runs nothing is moved. To stay up for most
+of it, move a backup instead, made while the node runs; what happens after the backup
+is then lost. Nothing is changed at --from.
+
+--to has to be empty. Until all has come and was compared with what was, it is marked,
+and no node starts on it. After a failure or a kill run the same command with --force,
+which removes what has come and begins again. --force removes nothing else.
+
+Run it as the user of the node where a place is a directory.
+
+` + exit.Help,
+		Example: `  systemctl stop rowmill && sudo -u rowmill rowmill migrate --from /var/lib/rowmill --to cluster.yaml
+  rowmill backup - | rowmill migrate --from - --to cluster.yaml     # while the node runs
+  rowmill migrate --from cluster.yaml --to /srv/rowmill             # a single node again`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&g.from, "from", "", "where all is: a file of settings, a data directory, an archive or -")
+	cmd.Flags().StringVar(&g.to, "to", "", "where it shall be: a file of settings, or a data directory; empty")
+	cmd.Flags().BoolVar(&g.again, "force", false, "remove what a migration has left there that was not finished, and begin again")
+	cmd.Flags().BoolVarP(&term.Quiet, "quiet", "q", term.Quiet, "no progress and no messages but errors")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return g.run(cmd.Context()) }
+	return cmd
+}
+
+// A migration is one run of the command.
+type migration struct {
+	term     *terminal.IO
+	from, to string
+	again    bool
+
+	mu       sync.Mutex
+	progress *terminal.Progress
+	totals   map[string]int64 // by phase, as far as they are known
+	shown    time.Time
+}
+
+func (g *migration) run(ctx context.Context) (err error) {
+	if g.from == "" || g.to == "" {
+		return exit.With(exit.Usage, errors.New("name both places, --from and --to; see rowmill migrate --help"))
+	}
+	if g.to == "-" || isArchive(g.to) {
+		return exit.With(exit.Usage, fmt.Errorf("--to %s: an archive cannot be moved to; name a file of settings or a data directory", g.to))
+	}
+	if same(g.from, g.to) {
+		return exit.With(exit.Usage, errors.New("--from and --to are the same place"))
+	}
+	g.progress, g.totals = terminal.NewProgress(g.term), map[string]int64{}
+	defer g.progress.Pause()
+	var source *openPlace
+	var identity deployment.Identity
+	var before *move.Summary
+	archived := g.from == "-" || isArchive(g.from)
+	if !archived {
+		if source, err = g.open(ctx, "--from", g.from, true); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, source.close(ctx)) }()
+		if identity, err = source.place.Source(ctx); err != nil {
+			return fmt.Errorf("--from: %w", err)
+		}
+		found, err := g.measure(ctx, source.place)
+		if err != nil {
+			return fmt.Errorf("--from: %w", err)
+		}
+		before = &found
+	}
+	target, err := g.open(ctx, "--to", g.to, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, target.close(ctx)) }()
+	m, err := move.Begin(ctx, target.place, g.again, g.tell)
+	if err != nil {
+		return fmt.Errorf("--to: %w", err)
+	}
+	var records move.Records
+	if archived {
+		a := &archive{move: m, g: g}
+		defer func() { err = errors.Join(err, a.close()) }()
+		if records, identity, err = a.read(ctx, g.from); err != nil {
+			return fmt.Errorf("--from %s: %w", g.from, err)
+		}
+	} else {
+		records = source.place.Records
+		if err := m.Objects(ctx, source.place.Bucket); err != nil {
+			return g.unfinished(err)
+		}
+	}
+	if err := m.Store(ctx, records); err != nil {
+		return g.unfinished(err)
+	}
+	moved, settled, err := m.End(ctx, records, before, identity)
+	if err != nil {
+		return g.unfinished(err)
+	}
+	g.progress.Pause()
+	_, err = fmt.Fprintf(g.term.Out, "moved to %s and %s: %s; %s objects, %s; compared, all the same. It is %s\n",
+		target.place.RecordsName, target.place.BucketName, moved, terminal.Count(moved.Objects), spelling.Size(moved.Bytes), settled)
+	if err == nil && !archived {
+		g.term.Say("nothing was changed at --from: start no node there any more, both would run the same jobs")
+	}
+	return err
+}
+
+// unfinished says what an error in the middle leaves.
+func (g *migration) unfinished(err error) error {
+	return fmt.Errorf("%w; --to is not complete, and no node starts on it: mend the cause and run the same command with --force", err)
+}
+
+func (g *migration) measure(ctx context.Context, from move.Place) (move.Summary, error) {
+	found, err := move.Summarize(ctx, from.Records)
+	if errors.Is(err, rowmill.ErrConflict) {
+		err = fmt.Errorf("%w; stop all nodes; one that was killed counts as running for some seconds", err)
+	}
+	if err != nil {
+		return found, err
+	}
+	g.totals["records"] = found.Total()
+	g.totals["objects"], err = move.Measure(ctx, from.Bucket)
+	return found, err
+}
+
+// showEvery is the time between two looks at how far it is.
+const showEvery = 200 * time.Millisecond
+
+func (g *migration) tell(phase string, done int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now, total := g.term.Now(), int64(-1)
+	if known, ok := g.totals[phase]; ok {
+		total = known
+	}
+	if now.Sub(g.shown) < showEvery && done != total {
+		return
+	}
+	g.shown = now
+	g.progress.Update(terminal.Snapshot{Now: now, Phase: phase, Unit: phase, Done: done, Total: total})
+}
+
+func isSettings(name string) bool {
+	ext := strings.ToLower(filepath.Ext(name))
+	return ext == ".yaml" || ext == ".yml"
+}
+
+// isArchive reports whether a place is a file, and not one of settings.
+func isArchive(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && !info.IsDir() && !isSettings(name)
+}
+
+func same(a, b string) bool {
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
+}
+
+// An openPlace belongs to a node that does not run.
+type openPlace struct {
+	main  *Main
+	place move.Place
+}
+
+func (o *openPlace) close(ctx context.Context) error {
+	return o.main.closeAll(context.WithoutCancel(ctx))
+}
+
+// open opens a place that a flag names. One to move from has to be there.
+func (g *migration) open(ctx context.Context, flag, name string, there bool) (_ *openPlace, err error) {
+	src := settings.Sources{Environ: g.term.Environ, Alone: true}
+	if isSettings(name) {
+		src.File = name
+	} else {
+		src.Flags = []settings.Flag{{Name: flag, Key: "data", Values: []string{name}}}
+	}
+	set, err := settings.Load(src)
+	if err != nil {
+		return nil, exit.With(exit.Usage, fmt.Errorf("%s: %w", flag, err))
+	}
+	set.Log.Level = slog.LevelError.String()
+	if set.Data, err = filepath.Abs(set.Data); err != nil {
+		return nil, err
+	}
+	if file := filepath.Join(set.Data, backup.Records); there && set.Store.Embedded() {
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return nil, exit.With(exit.Usage, fmt.Errorf("%s %s: there is no %s: it is not the data directory of a node, nor a file of settings or an archive", flag, name, file))
+		}
+	}
+	if set.Store.Embedded() || set.Objects.URL == "" {
+		if err := checkOwner(set.Data); err != nil {
+			return nil, exit.With(exit.Usage, fmt.Errorf("%s: %w", flag, err))
+		}
+	}
+	o := &openPlace{main: &Main{Settings: set, Logger: newLogger(g.term, set.Log)}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("%s: %w", flag, err), o.close(ctx))
+		}
+	}()
+	m := o.main
+	if err := m.openMetrics(ctx); err != nil {
+		return nil, err
+	}
+	if err := o.openRecords(ctx); err != nil {
+		return nil, err
+	}
+	if set.Objects.URL != "" {
+		err = m.openS3(ctx)
+	} else if m.folder, err = dir.Open(dir.Config{Root: set.Data, Logger: m.Logger}); err == nil {
+		m.Bucket = m.folder // without keys: nobody signs
+		m.opened("bucket", func(context.Context) error { return m.folder.Close() })
+	}
+	if err != nil {
+		return nil, err
+	}
+	o.place.Pair = m.pair()
+	return o, nil
+}
+
+// openRecords opens the records as they are, without what a node remembers of them.
+func (o *openPlace) openRecords(ctx context.Context) error {
+	m := o.main
+	if m.Settings.Store.Embedded() {
+		if err := m.openStore(ctx); err != nil {
+			return err
+		}
+		o.place.Records = m.Store.(*bolt.Store) // openStore makes no other of embedded records
+		return nil
+	}
+	records, err := m.dialRedis(ctx)
+	if err != nil {
+		return err
+	}
+	m.Store, o.place.Records = records, records
+	m.opened("store", func(context.Context) error { return records.Close() })
+	return nil
+}
+
+// An archive is moved in one pass: its objects as they come, its records, which are
+// its first file, once all of it was read and checked.
+type archive struct {
+	move     *move.Move
+	g        *migration
+	folder   string
+	identity *deployment.Identity
+	records  *bolt.Store
+}
+
+func (a *archive) read(ctx context.Context, name string) (move.Records, deployment.Identity, error) {
+	in := a.g.term.In
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, deployment.Identity{}, err
+		}
+		defer file.Close()
+		in = file
+	}
+	var err error
+	if a.folder, err = os.MkdirTemp("", "rowmill-migrate-"); err != nil {
+		return nil, deployment.Identity{}, err
+	}
+	_, err = backup.Read(ctx, bufio.NewReaderSize(in, restoreBuffer), func(name string, _ time.Time, content io.Reader) error {
+		return a.file(ctx, name, content)
+	}, func(h backup.Header, _ int64) {
+		a.g.mu.Lock()
+		defer a.g.mu.Unlock()
+		a.g.totals["objects"] = max(h.Files-2, 0) // without the records and whose bucket it is
+	})
+	if err == nil && a.identity == nil {
+		err = errors.New("it has no identity: no node was ever started on what it is of")
+	}
+	if err != nil {
+		return nil, deployment.Identity{}, a.g.unfinished(err)
+	}
+	a.records, err = bolt.Open(ctx, bolt.Config{Path: filepath.Join(a.folder, backup.Records)})
+	return a.records, *a.identity, err
+}
+
+// file takes a file of the archive.
+func (a *archive) file(ctx context.Context, name string, content io.Reader) error {
+	key, object := strings.CutPrefix(name, backup.Objects+"/")
+	switch {
+	case !object:
+		file, err := os.OpenFile(filepath.Join(a.folder, backup.Records), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(file, content)
+		return errors.Join(err, file.Close())
+	case key == layout.Deployment:
+		var text bytes.Buffer
+		_, err := io.Copy(&text, io.LimitReader(content, 64<<10))
+		if err == nil {
+			a.identity, err = deployment.Parse(text.Bytes())
+		}
+		return err
+	case dir.Aside(key):
+		return nil
+	}
+	return a.move.Object(ctx, key, content)
+}
+
+func (a *archive) close() (err error) {
+	if a.records != nil {
+		err = a.records.Close()
+	}
+	if a.folder != "" {
+		err = cmp.Or(err, os.RemoveAll(a.folder))
+	}
+	return err
+}

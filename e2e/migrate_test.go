@@ -1,0 +1,270 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/internal/s3test"
+)
+
+// loading has clients at work on a node until stop is called.
+func loading(t *testing.T, n *node, seed uint64) (l *load, stop func()) {
+	t.Helper()
+	l = &load{node: n, jobs: map[string]loaded{}}
+	ended := make(chan struct{})
+	var clients sync.WaitGroup
+	for i := range 3 {
+		clients.Go(func() { l.client(t, rand.New(rand.NewPCG(seed, uint64(i))), ended) })
+	}
+	stop = sync.OnceFunc(func() {
+		close(ended)
+		clients.Wait()
+	})
+	t.Cleanup(stop)
+	return l, stop
+}
+
+// busy waits until so many more jobs are over, and some run.
+func (l *load) busy(t *testing.T, more int) {
+	t.Helper()
+	count := func() (over, open int) {
+		for _, job := range l.known() {
+			if job.over {
+				over++
+			} else if job.rows > 0 {
+				open++
+			}
+		}
+		return over, open
+	}
+	from, _ := count()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if over, open := count(); over >= from+more && open > 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the load stands still")
+		}
+	}
+}
+
+// place writes the settings of Redis and S3 to a file.
+func place(t *testing.T, records *redistest.Server, objects *s3test.Server) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "cluster.yaml")
+	if err := os.WriteFile(file, []byte(shared(records, objects)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// asked is what a node says, as text.
+func (n *node) asked(t *testing.T, path string) string {
+	t.Helper()
+	status, text, err := n.send(http.MethodGet, path, nil)
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("GET %s: %d %.300s: %v", path, status, text, err)
+	}
+	return string(text)
+}
+
+// belongings are what an account has beside its jobs.
+func belongings(t *testing.T, n *node) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, path := range []string{"/v1/functions/grade", "/v1/functions/grade/revisions", "/v1/settings", "/v1/webhooks"} {
+		all[path] = n.asked(t, path)
+	}
+	return all
+}
+
+// with asks with another key.
+func (n *node) with(t *testing.T, key, path string) int {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodGet, n.base+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Key "+key)
+	response, err := n.http.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+// TestMigratesThereAndBack moves a single node to Redis and S3 by a backup, made while
+// clients submit jobs, fetch results and have data removed; has clients do the same
+// there; kills that node, and moves all to a directory again. What was over has the
+// same bytes, what ran ends with every row in its place, and keys, Functions and the
+// rest are there.
+func TestMigratesThereAndBack(t *testing.T) {
+	t.Parallel()
+	seed := seed(t)
+	t.Logf("ROWMILL_E2E_SEED=%d", seed)
+	w := newWitness(t, 4000, 3*time.Millisecond)
+	first := newNode(t, w.url, killSettings)
+	first.start(t)
+	var made struct {
+		Secret string `json:"key"`
+	}
+	first.call(t, http.MethodPost, "/v1/keys", map[string]any{"name": "laptop"}, &made)
+	newAuthor(t, first, apiKey).must(t, gradeYAML, "functions", "publish", "definition.yaml")
+	before := belongings(t, first)
+
+	l, stop := loading(t, first, seed)
+	l.busy(t, 8)
+	archive := filepath.Join(t.TempDir(), "rowmill.tar")
+	earlier := l.known()
+	first.want(t, "backup", archive)
+	later := l.known()
+	records, objects := redistest.Start(t), s3test.Start(t)
+	cluster := place(t, records, objects)
+	if code, said := first.rowmill(t, "migrate", "--from", first.data, "--to", cluster); code == 0 || !strings.Contains(said, "in use by another process") {
+		t.Errorf("the directory of a node that runs: code %d, %s", code, said)
+	}
+	first.want(t, "migrate", "--from", archive, "--to", cluster)
+	stop()
+	first.kill()
+
+	second := newNode(t, w.url, shared(records, objects))
+	second.want(t, "storage", "check", "--config", cluster)
+	second.start(t)
+	same := func(n *node) {
+		t.Helper()
+		for path, text := range belongings(t, n) {
+			if text != before[path] {
+				t.Errorf("%s is\n%s\nand was\n%s", path, text, before[path])
+			}
+		}
+		if status := n.with(t, made.Secret, "/v1/me"); status != http.StatusOK {
+			t.Errorf("a key that was moved: %d", status)
+		}
+	}
+	same(second)
+	var all compared
+	all.add(t, second, earlier, later)
+
+	m, stop := loading(t, second, seed+1)
+	m.busy(t, 8)
+	stop()
+	texts := make([]string, 4000)
+	for i := range texts {
+		texts[i] = rowText(i)
+	}
+	running := second.submit(t, submission{Inputs: texts, Model: model, Priority: 1})
+	second.until(t, running, "some rows are done", func(r record) bool { return r.RowsDone > 0 })
+	earlier = m.known()
+	usage := second.asked(t, "/v1/usage?group_by=model")
+	second.kill()
+	third := newNode(t, w.url, killSettings)
+	// The session of the node that was killed lives for some seconds.
+	code, said := third.rowmill(t, "migrate", "--from", cluster, "--to", third.data)
+	if code == 0 || !strings.Contains(said, "a node runs") {
+		t.Errorf("from under a node: code %d, %s", code, said)
+	}
+	for deadline := time.Now().Add(patience); code != 0; time.Sleep(100 * time.Millisecond) {
+		if !strings.Contains(said, "a node runs") || time.Now().After(deadline) {
+			t.Fatalf("back: code %d, %s", code, said)
+		}
+		code, said = third.rowmill(t, "migrate", "--from", cluster, "--to", third.data)
+	}
+	third.want(t, "storage", "check", "--data", third.data)
+	third.start(t)
+	same(third)
+	if got := costs(t, third.asked(t, "/v1/usage?group_by=model")); got < costs(t, usage) {
+		t.Errorf("an account that had used %v USD has used %v", costs(t, usage), got)
+	}
+	if end := third.finish(t, running); end.Status != "succeeded" {
+		t.Fatalf("the job that ran is %s: %+v", end.Status, end.FailureReason)
+	}
+	third.checkRows(t, running, len(texts))
+	all.add(t, third, earlier, m.known())
+	all.judge(t)
+}
+
+// costs are the sum of a usage.
+func costs(t *testing.T, text string) (usd float64) {
+	t.Helper()
+	var usage struct {
+		Total struct {
+			Cost float64 `json:"cost_usd"`
+		} `json:"total"`
+	}
+	if err := json.Unmarshal([]byte(text), &usage); err != nil || usage.Total.Cost == 0 {
+		t.Fatalf("usage %s: %v", text, err)
+	}
+	return usage.Total.Cost
+}
+
+// A migration that is killed leaves a directory that no node starts on, and that the
+// next one fills.
+func TestKilledMigration(t *testing.T) {
+	t.Parallel()
+	const rows = 500
+	w := newWitness(t, rows, 0)
+	from := newNode(t, w.url, killSettings)
+	from.start(t)
+	texts := make([]string, rows)
+	for i := range texts {
+		texts[i] = rowText(i)
+	}
+	id := from.submit(t, submission{Inputs: texts, Model: model, Priority: 1})
+	from.finish(t, id)
+	if code := from.terminate(t); code != 0 {
+		t.Fatalf("the node ends with code %d", code)
+	}
+	// A second's work at least.
+	ballast := filepath.Join(from.data, "objects", "files")
+	if err := os.MkdirAll(ballast, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2000 {
+		if err := os.WriteFile(filepath.Join(ballast, fmt.Sprintf("ballast-%d", i)), make([]byte, 64<<10), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := newNode(t, w.url, killSettings)
+	command := exec.CommandContext(t.Context(), binary, "migrate", "--from", from.data, "--to", to.data)
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if copied, err := filepath.Glob(filepath.Join(to.data, "objects", "files", "ballast-*")); err != nil || len(copied) > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the migration does not begin")
+		}
+	}
+	if err := command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err == nil {
+		t.Fatal("the migration was over before it was killed")
+	}
+	if code, said := to.rowmill(t, "serve", "--data", to.data, "--listen", "127.0.0.1:0", "--simulate"); code == 0 || !strings.Contains(said, "rowmill migrate") {
+		t.Errorf("a node starts on half of it: code %d, %s", code, said)
+	}
+	if code, said := to.rowmill(t, "migrate", "--from", from.data, "--to", to.data); code == 0 || !strings.Contains(said, "--force") {
+		t.Errorf("without --force: code %d, %s", code, said)
+	}
+	to.want(t, "migrate", "--from", from.data, "--to", to.data, "--force")
+	if code, said := to.rowmill(t, "migrate", "--from", from.data, "--to", to.data, "--force"); code == 0 || !strings.Contains(said, "not empty") {
+		t.Errorf("over what is whole: code %d, %s", code, said)
+	}
+	to.start(t)
+	to.checkRows(t, id, rows)
+}
