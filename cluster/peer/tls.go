@@ -1,14 +1,14 @@
 package peer
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"sync"
-	"time"
+
+	"github.com/rowmill/rowmill/certificate"
 )
 
 // TLS names PEM files: all three, or none for plain connections. They are read
@@ -26,86 +26,31 @@ type TLS struct {
 
 func (t TLS) enabled() bool { return t.CertFile != "" || t.KeyFile != "" || t.CAFile != "" }
 
-// identity holds what the files of a TLS said last.
+// identity is how a node shows itself, and whom it takes for another.
 type identity struct {
-	files  TLS
-	logger *slog.Logger
-
-	mu     sync.Mutex
-	stamps [3]stamp // of the files that were read last, good or bad
-	cert   tls.Certificate
-	pool   *x509.CertPool
-}
-
-// stamp tells one content of a file from the next.
-type stamp struct {
-	modified time.Time
-	size     int64
+	name string // of every node
+	held *certificate.Held
 }
 
 func newIdentity(files TLS, logger *slog.Logger) (*identity, error) {
 	if files.CertFile == "" || files.KeyFile == "" || files.CAFile == "" {
 		return nil, errors.New("TLS: CertFile, KeyFile and CAFile belong together; set all of them or none")
 	}
-	if files.Name == "" {
-		files.Name = "rowmill"
-	}
-	id := &identity{files: files, logger: logger}
-	id.stamps = id.look()
-	if err := id.load(); err != nil {
-		return nil, err
+	id := &identity{name: cmp.Or(files.Name, "rowmill")}
+	var err error
+	id.held, err = certificate.Open(certificate.Files{Cert: files.CertFile, Key: files.KeyFile, CA: files.CAFile}, id.check, logger)
+	if err != nil {
+		return nil, fmt.Errorf("TLS: %w", err)
 	}
 	return id, nil
 }
 
-// look returns what tells the files from their next contents.
-func (id *identity) look() (stamps [3]stamp) {
-	for i, file := range []string{id.files.CertFile, id.files.KeyFile, id.files.CAFile} {
-		if info, err := os.Stat(file); err == nil {
-			stamps[i] = stamp{info.ModTime(), info.Size()}
-		}
+// check says whether other nodes would accept a certificate.
+func (id *identity) check(leaf *x509.Certificate) error {
+	if err := leaf.VerifyHostname(id.name); err != nil {
+		return fmt.Errorf("it lacks the DNS name %q that nodes look for (subjectAltName = DNS:%s): %w", id.name, id.name, err)
 	}
-	return stamps
-}
-
-// load reads the files and checks that other nodes would accept them.
-func (id *identity) load() error {
-	cert, err := tls.LoadX509KeyPair(id.files.CertFile, id.files.KeyFile)
-	if err != nil {
-		return fmt.Errorf("TLS: read CertFile %s and KeyFile %s: %w", id.files.CertFile, id.files.KeyFile, err)
-	}
-	if err := cert.Leaf.VerifyHostname(id.files.Name); err != nil {
-		return fmt.Errorf("TLS: CertFile %s lacks the DNS name %q that nodes look for (subjectAltName = DNS:%s): %w",
-			id.files.CertFile, id.files.Name, id.files.Name, err)
-	}
-	text, err := os.ReadFile(id.files.CAFile)
-	if err != nil {
-		return fmt.Errorf("TLS: read CAFile: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return fmt.Errorf("TLS: CAFile %s holds no certificate in PEM form", id.files.CAFile)
-	}
-	id.cert, id.pool = cert, pool
 	return nil
-}
-
-// current returns what the files hold. While they cannot be used, for instance
-// because only one of two has been replaced yet, what was read before stays.
-func (id *identity) current() (tls.Certificate, *x509.CertPool) {
-	id.mu.Lock()
-	defer id.mu.Unlock()
-	stamps := id.look()
-	if stamps == id.stamps {
-		return id.cert, id.pool
-	}
-	id.stamps = stamps
-	if err := id.load(); err != nil {
-		id.logger.Warn("changed certificate files cannot be used, the former ones stay in use", "err", err)
-	} else {
-		id.logger.Info("certificate files were read again", "file", id.files.CertFile)
-	}
-	return id.cert, id.pool
 }
 
 // server is the configuration of a listener.
@@ -113,7 +58,7 @@ func (id *identity) server() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			cert, pool := id.current()
+			cert, pool := id.held.Current()
 			return &tls.Config{
 				MinVersion:   tls.VersionTLS13,
 				Certificates: []tls.Certificate{cert},
@@ -129,17 +74,17 @@ func (id *identity) server() *tls.Config {
 
 // client is the configuration of one connection.
 func (id *identity) client() *tls.Config {
-	cert, pool := id.current()
+	cert, pool := id.held.Current()
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{cert},
 		RootCAs:      pool,
-		ServerName:   id.files.Name,
+		ServerName:   id.name,
 	}
 }
 
 func (id *identity) checkName(state tls.ConnectionState) error {
-	if err := state.PeerCertificates[0].VerifyHostname(id.files.Name); err != nil {
+	if err := state.PeerCertificates[0].VerifyHostname(id.name); err != nil {
 		return fmt.Errorf("certificate of the asking node: %w", err)
 	}
 	return nil

@@ -198,7 +198,7 @@ func TestDoctor_ServiceAndKey(t *testing.T) {
 	}
 	found, _ = consult(t, m.URL, made.Key)
 	diagnosed(t, found, planted{"key", "fail", "may not see nodes", "administrator's key"})
-	files, _ := certificate(t)
+	files, _ := issued(t)
 	secure := start(t, t.TempDir(), func(s *settings.Settings) {
 		s.APIKey, s.HTTP.TLSCert, s.HTTP.TLSKey = clusterKey, files.Cert, files.Key
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/certificate"
 )
 
 const (
@@ -38,7 +39,7 @@ type listener struct {
 }
 
 // listen opens the address; nothing is answered before serve. cert and key
-// are files, both empty for plain HTTP.
+// are files, both empty for plain HTTP, and read again when they change.
 func listen(ctx context.Context, address, cert, key string, log *slog.Logger) (*listener, error) {
 	l := &listener{server: &nethttp.Server{
 		ReadHeaderTimeout: headerTimeout,
@@ -47,11 +48,11 @@ func listen(ctx context.Context, address, cert, key string, log *slog.Logger) (*
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}
 	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
+		held, err := certificate.Open(certificate.Files{Cert: cert, Key: key}, nil, log)
 		if err != nil {
 			return nil, fmt.Errorf("http.tls_cert and http.tls_key: %w", err)
 		}
-		l.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+		l.server.TLSConfig = &tls.Config{GetCertificate: held.Get, MinVersion: tls.VersionTLS12}
 		l.secure = true
 	}
 	var config net.ListenConfig

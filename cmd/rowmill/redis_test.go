@@ -50,8 +50,8 @@ func wantErrors(t *testing.T, what string, err error, words ...string) {
 
 func TestRedisOverTLS(t *testing.T) {
 	t.Parallel()
-	files, _ := certificate(t)
-	other, _ := certificate(t)
+	files, _ := issued(t)
+	other, _ := issued(t)
 	_, port, err := net.SplitHostPort(gossipAddress(t))
 	if err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"github.com/rowmill/rowmill/internal/certtest"
 )
 
-// certificate writes a certificate for 127.0.0.1 and returns its files and a
+// issued writes a certificate for 127.0.0.1 and returns its files and a
 // pool that trusts it.
-func certificate(t *testing.T) (certtest.Files, *x509.CertPool) {
+func issued(t *testing.T) (certtest.Files, *x509.CertPool) {
 	t.Helper()
 	a, err := certtest.NewAuthority()
 	if err != nil {
@@ -29,7 +29,7 @@ func certificate(t *testing.T) (certtest.Files, *x509.CertPool) {
 
 func TestServeHTTPS(t *testing.T) {
 	t.Parallel()
-	files, trusted := certificate(t)
+	files, trusted := issued(t)
 	m := start(t, filepath.Join(t.TempDir(), "data"), func(s *settings.Settings) {
 		s.HTTP.TLSCert, s.HTTP.TLSKey = files.Cert, files.Key
 	})

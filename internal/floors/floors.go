@@ -55,7 +55,7 @@ type Table struct {
 func Rowmill() Table {
 	return Table{
 		Floor: map[string]int{
-			"contain": -1, "spelling": -1, "document": -1, "memo": -1,
+			"contain": -1, "spelling": -1, "certificate": -1, "document": -1, "memo": -1,
 			"columnar": 0, "shard": 0, "tokenize": 0, "retry": 0, "sim": 0, "console": 0,
 			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "cluster": 1, "function": 1, "schema": 1, "client": 1,
 			"results":    2,

@@ -1,0 +1,93 @@
+package certificate
+
+import (
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill/internal/certtest"
+)
+
+func issue(t *testing.T, dir string) certtest.Files {
+	t.Helper()
+	a, err := certtest.NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := a.Issue(dir, "rowmill")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// What the files hold is in use from the next look on, all of it or nothing.
+func TestCurrent(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	files := issue(t, t.TempDir())
+	h, err := Open(Files(files), nil, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial := func() string {
+		cert, err := h.Get(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cert.Leaf.SerialNumber.String()
+	}
+	first, pool := serial(), h.pool
+	next := issue(t, t.TempDir())
+	for i, file := range [][2]string{{next.Cert, files.Cert}, {next.CA, files.CA}, {next.Key, files.Key}} {
+		if serial() != first {
+			t.Errorf("with %d of 3 files replaced another certificate is in use", i)
+		}
+		text, err := os.ReadFile(file[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file[1], text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := serial()
+	if _, now := h.Current(); second == first || now.Equal(pool) {
+		t.Error("the files were replaced, and what they held before is in use")
+	}
+	if err := os.Remove(files.Key); err != nil {
+		t.Fatal(err)
+	}
+	log.Reset()
+	for range 3 {
+		if serial() != second {
+			t.Error("with a file missing another certificate is in use")
+		}
+	}
+	if n := strings.Count(log.String(), "cannot be read"); n != 1 {
+		t.Errorf("it was said %d times that a file is missing", n)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	good := issue(t, t.TempDir())
+	for name, test := range map[string]struct {
+		files Files
+		check func(*x509.Certificate) error
+		want  string
+	}{
+		"no file":           {Files{Cert: "/nonexistent", Key: good.Key}, nil, "no such file"},
+		"two halves":        {Files{Cert: good.Cert, Key: issue(t, t.TempDir()).Key}, nil, "private key does not match"},
+		"no authority":      {Files{Cert: good.Cert, Key: good.Key, CA: good.Key}, nil, "holds no certificate"},
+		"another's purpose": {Files(good), func(*x509.Certificate) error { return errors.New("not for us") }, "not for us"},
+	} {
+		if _, err := Open(test.files, test.check, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+}
