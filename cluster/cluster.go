@@ -15,6 +15,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -45,12 +46,15 @@ type Cluster struct {
 	metrics *metrics
 	list    *memberlist.Memberlist
 	network *network
+	ring    *memberlist.Keyring             // nil for gossip in the clear
 	gossip  memberlist.TransmitLimitedQueue // goodbyes
 	changed chan struct{}
 
 	ctx  context.Context // of seek and spread
 	stop context.CancelFunc
 	work sync.WaitGroup
+
+	rekeying sync.Mutex // serialises SetKeys
 
 	end sync.Mutex // serialises Leave and Close
 	off bool
@@ -146,6 +150,7 @@ func (c *Cluster) gossipConfig(bind, advertise netip.AddrPort) *memberlist.Confi
 	if len(c.cfg.Keys) > 0 {
 		// The keys were checked; the first is the one that encrypts.
 		m.Keyring, _ = memberlist.NewKeyring(c.cfg.Keys, c.cfg.Keys[0])
+		c.ring = m.Keyring
 	}
 	m.Delegate, m.Events, m.Alive = (*delegate)(c), (*delegate)(c), (*delegate)(c)
 	m.Logger = newGossipLog(c.cfg.Logger)
@@ -189,6 +194,63 @@ func (c *Cluster) SetState(doc []byte) error {
 	c.outbox.wake()
 	c.signal()
 	return nil
+}
+
+// SetKeys replaces Config.Keys. A member that encrypts with a key that this one lacks is
+// not heard, so a key changes in three steps, each on all nodes before the next: {old,
+// new}, {new, old}, {new}. Gossip that is in the clear stays so, and none can be made so.
+func (c *Cluster) SetKeys(keys [][]byte) error {
+	if err := checkKeys(keys); err != nil {
+		return err
+	}
+	if c.ring == nil || len(keys) == 0 {
+		return errors.New("whether gossip is encrypted is settled when the cluster is opened; keys can be replaced by others alone")
+	}
+	c.rekeying.Lock()
+	defer c.rekeying.Unlock()
+	return rekey(c.ring, keys)
+}
+
+// rekey makes the keys those of a ring, the first the one that encrypts.
+//
+// The ring takes a key out of the very slice that its readers walk. At the end of it
+// nothing moves under them, so that what goes is brought there first; only keys that
+// were there before and stay encrypt meanwhile, which the others know.
+func rekey(ring *memberlist.Keyring, keys [][]byte) error {
+	holds := func(keys [][]byte, key []byte) bool {
+		return slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) })
+	}
+	var stay [][]byte
+	for _, key := range ring.GetKeys() {
+		if holds(keys, key) {
+			stay = append(stay, key)
+		}
+	}
+	if len(stay) == 0 {
+		if err := ring.AddKey(keys[0]); err != nil {
+			return err
+		}
+		stay = keys[:1]
+	}
+	for _, key := range slices.Backward(stay) {
+		if err := ring.UseKey(key); err != nil {
+			return err
+		}
+	}
+	for _, key := range slices.Backward(ring.GetKeys()) {
+		if holds(keys, key) {
+			break
+		}
+		if err := ring.RemoveKey(key); err != nil {
+			return err
+		}
+	}
+	for _, key := range keys {
+		if err := ring.AddKey(key); err != nil {
+			return err
+		}
+	}
+	return ring.UseKey(keys[0])
 }
 
 // Leave tells the others that this node goes, so that nobody looks for it, and

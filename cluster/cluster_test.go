@@ -10,11 +10,13 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/memberlist"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -270,31 +272,91 @@ func TestKeys(t *testing.T) {
 	wantNodes(t, []string{"a", "b"}, a, b)
 }
 
-// TestKeyRotation restarts a cluster of two three times, one after the other,
-// as Config.Keys says. At no time do the two not hear each other.
+// TestKeyRotation changes the key of a cluster of two in three steps, one member after
+// the other, as SetKeys says. At no time do the two not hear each other, and at the end
+// whoever has the old key alone is refused.
 func TestKeyRotation(t *testing.T) {
 	t.Parallel()
 	before, after := bytes.Repeat([]byte("b"), 32), bytes.Repeat([]byte("a"), 32)
-	start := func(node, bind string, keys [][]byte, join ...string) *Cluster {
+	keyed := func(node string, key []byte, join ...string) Config {
 		cfg := quick(node, join...)
-		cfg.Keys, cfg.Bind = keys, bind
-		return open(t, cfg)
+		cfg.Keys = [][]byte{key}
+		return cfg
 	}
-	restart := func(c, other *Cluster, keys [][]byte) *Cluster {
-		if err := c.Leave(t.Context()); err != nil {
+	a := open(t, keyed("a", before))
+	b := open(t, keyed("b", before, a.address()))
+	wantNodes(t, []string{"a", "b"}, a, b)
+	for step, keys := range [][][]byte{{before, after}, {after, before}, {after}} {
+		for i, c := range []*Cluster{a, b} {
+			if err := c.SetKeys(keys); err != nil {
+				t.Fatal(err)
+			}
+			said := fmt.Appendf(nil, "%d of step %d", i, step)
+			if err := c.SetState(said); err != nil {
+				t.Fatal(err)
+			}
+			wantState(t, c.cfg.Node, said, a, b)
+		}
+	}
+	wantNodes(t, []string{"a", "b"}, a, b)
+	log := &journal{}
+	cfg := keyed("late", before, a.address())
+	cfg.Logger = log.logger()
+	late := open(t, cfg)
+	wait.For(t, "the old key is refused", func() bool { return log.count("no member found") == 1 })
+	wantNodes(t, []string{"late"}, late)
+	open(t, keyed("c", after, a.address()))
+	wantNodes(t, []string{"a", "b", "c"}, a, b)
+}
+
+func TestSetKeysRefuses(t *testing.T) {
+	t.Parallel()
+	clear, cfg := open(t, quick("clear")), quick("keyed")
+	cfg.Keys = [][]byte{bytes.Repeat([]byte("1"), 32)}
+	encrypted := open(t, cfg)
+	for what, err := range map[string]error{
+		"a key for gossip in the clear": clear.SetKeys(cfg.Keys),
+		"no key":                        encrypted.SetKeys(nil),
+		"a short one":                   encrypted.SetKeys([][]byte{[]byte("short")}),
+	} {
+		if err == nil {
+			t.Errorf("%s is taken", what)
+		}
+	}
+}
+
+// Whatever keys there were, those that are wanted are there then, the first first.
+func TestRekey(t *testing.T) {
+	t.Parallel()
+	keys := func(names string) (keys [][]byte) {
+		for _, name := range names {
+			keys = append(keys, bytes.Repeat([]byte(string(name)), 16))
+		}
+		return keys
+	}
+	for _, test := range [][2]string{
+		{"a", "ab"}, {"ab", "ba"}, {"ba", "b"}, {"abc", "ac"}, {"abc", "ca"}, {"abc", "de"}, {"abc", "bde"}, {"abcd", "dx"}, {"a", "a"}, {"abc", "xb"},
+	} {
+		ring, err := memberlist.NewKeyring(keys(test[0]), keys(test[0])[0])
+		if err != nil {
 			t.Fatal(err)
 		}
-		wantNodes(t, []string{other.cfg.Node}, other)
-		again := start(c.cfg.Node, c.address(), keys, other.address())
-		wantNodes(t, []string{"a", "b"}, again, other)
-		return again
-	}
-	a := start("a", "127.0.0.1:0", [][]byte{before})
-	b := start("b", "127.0.0.1:0", [][]byte{before}, a.address())
-	wantNodes(t, []string{"a", "b"}, a, b)
-	for _, keys := range [][][]byte{{before, after}, {after, before}, {after}} {
-		a = restart(a, b, keys)
-		b = restart(b, a, keys)
+		walked := ring.GetKeys() // by whoever decrypts
+		as := fmt.Sprintf("%s", walked)
+		if err := rekey(ring, keys(test[1])); err != nil {
+			t.Fatalf("%s to %s: %v", test[0], test[1], err)
+		}
+		got := ring.GetKeys()
+		same := len(got) == len(test[1])
+		for _, want := range keys(test[1]) {
+			same = same && slices.ContainsFunc(got, func(k []byte) bool { return bytes.Equal(k, want) })
+		}
+		if !same || !bytes.Equal(ring.GetPrimaryKey(), keys(test[1])[0]) {
+			t.Errorf("%s to %s: got %s", test[0], test[1], got)
+		}
+		if now := fmt.Sprintf("%s", walked); now != as {
+			t.Errorf("%s to %s: keys moved under a reader: %s", test[0], test[1], now)
+		}
 	}
 }
 

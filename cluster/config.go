@@ -42,8 +42,7 @@ type Config struct {
 	JoinFile string
 
 	// Keys encrypt gossip (AES-GCM, 16, 24 or 32 bytes). The first encrypts,
-	// all decrypt. To change a key, restart all nodes three times: with
-	// {old, new}, {new, old} and {new}. Whoever reaches the port of a cluster
+	// all decrypt. SetKeys changes them. Whoever reaches the port of a cluster
 	// without keys can join it.
 	Keys [][]byte
 
@@ -172,10 +171,8 @@ func (cfg Config) validate() error {
 	if len(cfg.Label) > maxLabel {
 		return fmt.Errorf("Label has %d bytes, %d are allowed; choose a shorter one", len(cfg.Label), maxLabel)
 	}
-	for i, key := range cfg.Keys {
-		if !slices.Contains([]int{16, 24, 32}, len(key)) {
-			return fmt.Errorf("Keys: number %d has %d bytes; a key has 16, 24 or 32", i+1, len(key))
-		}
+	if err := checkKeys(cfg.Keys); err != nil {
+		return err
 	}
 	for _, address := range slices.Concat(cfg.Join, nonEmpty(cfg.JoinDNS)) {
 		if _, _, err := splitAddress(address); err != nil {
@@ -184,6 +181,15 @@ func (cfg Config) validate() error {
 	}
 	if cfg.Timing.ProbeTimeout > cfg.Timing.ProbeInterval {
 		return fmt.Errorf("ProbeTimeout %v is longer than ProbeInterval %v; make it shorter", cfg.Timing.ProbeTimeout, cfg.Timing.ProbeInterval)
+	}
+	return nil
+}
+
+func checkKeys(keys [][]byte) error {
+	for i, key := range keys {
+		if !slices.Contains([]int{16, 24, 32}, len(key)) {
+			return fmt.Errorf("Keys: number %d has %d bytes; a key has 16, 24 or 32", i+1, len(key))
+		}
 	}
 	return nil
 }
