@@ -2,6 +2,7 @@ package s3
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -27,6 +28,8 @@ type Bucket struct {
 	client    *minio.Core
 	public    *minio.Core // signs URLs, sends nothing
 	blocks    *blocks
+	keys      *credentials.Credentials
+	given     *givenKeys   // behind keys; nil where the machine or the environment has them
 	ailing    atomic.Bool  // calls fail, and an operator was told
 	copies    atomic.Int32 // whether the server copies parts, see Append
 
@@ -70,6 +73,7 @@ func (b *Bucket) Name() string { return b.config.Bucket }
 // connect makes the clients.
 func (b *Bucket) connect(ctx context.Context) error {
 	keys := b.credentials()
+	b.keys = keys
 	if _, err := keys.GetWithContext(&credentials.CredContext{Context: ctx}); err != nil {
 		return fmt.Errorf("no credentials: set AccessKey and SecretKey, the AWS_* variables, or grant the machine a role: %w", err)
 	}
@@ -98,13 +102,54 @@ func (b *Bucket) connect(ctx context.Context) error {
 func (b *Bucket) credentials() *credentials.Credentials {
 	switch {
 	case b.config.AccessKey != "":
-		return credentials.NewStaticV4(b.config.AccessKey, b.config.SecretKey, b.config.SessionToken)
+		b.given = &givenKeys{value: credentials.Value{
+			AccessKeyID: b.config.AccessKey, SecretAccessKey: b.config.SecretKey, SessionToken: b.config.SessionToken, SignerType: credentials.SignatureV4,
+		}}
+		return credentials.New(b.given)
 	case os.Getenv("AWS_ACCESS_KEY_ID") != "":
 		return credentials.NewEnvAWS()
 	}
 	client := &http.Client{Transport: b.transport.base, Timeout: b.config.StallTimeout}
 	return credentials.New(&credentials.IAM{Client: client})
 }
+
+// SetKeys has requests and URLs signed with other keys from now on. Whether the server
+// takes them is not asked. A bucket that was opened without keys takes none.
+func (b *Bucket) SetKeys(accessKey, secretKey string) error {
+	if b.given == nil || accessKey == "" || secretKey == "" {
+		return errors.New("keys can be replaced by others alone: whether there are any is settled when the bucket is opened")
+	}
+	b.given.set(credentials.Value{AccessKeyID: accessKey, SecretAccessKey: secretKey, SignerType: credentials.SignatureV4})
+	b.keys.Expire()
+	return nil
+}
+
+// givenKeys are the keys of the configuration, or those that took their place.
+type givenKeys struct {
+	mu    sync.Mutex
+	value credentials.Value
+}
+
+var _ credentials.Provider = (*givenKeys)(nil)
+
+func (g *givenKeys) set(value credentials.Value) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.value = value
+}
+
+// RetrieveWithCredContext returns them.
+func (g *givenKeys) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.value, nil
+}
+
+// Retrieve is RetrieveWithCredContext.
+func (g *givenKeys) Retrieve() (credentials.Value, error) { return g.RetrieveWithCredContext(nil) }
+
+// IsExpired is false: SetKeys says when they are.
+func (g *givenKeys) IsExpired() bool { return false }
 
 func (b *Bucket) newClient(endpoint string, keys *credentials.Credentials) (*minio.Core, error) {
 	u, err := url.Parse(endpoint)

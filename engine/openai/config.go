@@ -2,6 +2,7 @@ package openai
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -110,13 +111,21 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
+// checkAPIKey refuses a key that would break a request's head.
+func checkAPIKey(key string) error {
+	if strings.ContainsAny(key, "\r\n\x00") {
+		return errors.New("APIKey holds a line break: remove it from the end of the key")
+	}
+	return nil
+}
+
 // Validate names the first field that cannot work.
 func (c Config) Validate() error {
 	if _, err := c.base(); err != nil {
 		return err
 	}
-	if strings.ContainsAny(c.APIKey, "\r\n\x00") {
-		return fmt.Errorf("APIKey holds a line break: remove it from the end of the key")
+	if err := checkAPIKey(c.APIKey); err != nil {
+		return err
 	}
 	for _, d := range []struct {
 		name  string

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -23,6 +24,7 @@ type Engine struct {
 
 	chatHead  []byte // heads of the two row requests, up to the length
 	embedHead []byte
+	apiKey    atomic.Pointer[string] // as SetAPIKey had it last
 
 	side *http.Client // probes and gauges
 
@@ -48,6 +50,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("engine %q: %w", cfg.Name, err)
 	}
 	e := &Engine{cfg: cfg, base: base}
+	e.apiKey.Store(&cfg.APIKey)
 
 	port, tlsConfig := "80", (*tls.Config)(nil)
 	if base.Scheme == "https" {
@@ -96,10 +99,25 @@ func (e *Engine) head(path string, more ...string) []byte {
 		"User-Agent: rowmill\r\n" +
 		"Accept: application/json\r\n" +
 		"Content-Type: application/json\r\n"
-	if e.cfg.APIKey != "" {
-		head += "Authorization: Bearer " + e.cfg.APIKey + "\r\n"
-	}
 	return []byte(head + strings.Join(more, "") + "Content-Length: ")
+}
+
+// SetAPIKey has requests from now on sent with another key, empty for none; those in
+// flight go on.
+func (e *Engine) SetAPIKey(key string) error {
+	if err := checkAPIKey(key); err != nil {
+		return err
+	}
+	e.apiKey.Store(&key)
+	return nil
+}
+
+// authorization is the value of that header; empty for none.
+func (e *Engine) authorization() string {
+	if key := *e.apiKey.Load(); key != "" {
+		return "Bearer " + key
+	}
+	return ""
 }
 
 // Name is the configured name.

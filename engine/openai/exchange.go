@@ -74,7 +74,7 @@ func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, deadline ti
 	c.begin(ctx)
 	err := c.SetDeadline(deadline)
 	if err == nil {
-		err = c.write(head, build)
+		err = c.write(head, e.authorization(), build)
 	}
 	if err == nil || !timedOut(err) {
 		// A server may refuse a large request and close before it has read it
@@ -90,18 +90,28 @@ func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, deadline ti
 	return err
 }
 
-func (c *conn) write(head []byte, build func([]byte) []byte) error {
+// write sends a request: head, the body's length, who asks where authorization is not
+// empty, and the body.
+func (c *conn) write(head []byte, authorization string, build func([]byte) []byte) error {
 	buf := requests.Get().(*[]byte)
 	// The length stands before the body and is known after it: the body is
 	// built first, behind enough room, and the head put right before it.
-	const digits, end = 20, "\r\n\r\n"
-	room := len(head) + digits + len(end)
+	const digits, line, end = 20, "\r\nAuthorization: ", "\r\n\r\n"
+	after := len(end)
+	if authorization != "" {
+		after += len(line) + len(authorization)
+	}
+	room := len(head) + digits + after
 	whole := build(slices.Grow((*buf)[:0], room)[:room])
 	var length [digits]byte
 	number := strconv.AppendInt(length[:0], int64(len(whole)-room), 10)
-	start := room - len(end) - len(number) - len(head)
+	start := room - after - len(number) - len(head)
 	at := start + copy(whole[start:], head)
 	at += copy(whole[at:], number)
+	if authorization != "" {
+		at += copy(whole[at:], line)
+		at += copy(whole[at:], authorization)
+	}
 	copy(whole[at:], end)
 
 	_, err := c.Write(whole[start:])

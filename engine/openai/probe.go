@@ -47,8 +47,8 @@ func (e *Engine) ask(ctx context.Context, method, path string, body []byte, buf 
 		req.Header.Set("Content-Type", "application/json")
 	}
 	req.Header.Set("User-Agent", "rowmill")
-	if e.cfg.APIKey != "" {
-		req.Header.Set("Authorization", "Bearer "+e.cfg.APIKey)
+	if value := e.authorization(); value != "" {
+		req.Header.Set("Authorization", value)
 	}
 	res, err := e.side.Do(req)
 	if err != nil {

@@ -188,11 +188,8 @@ func parseAddress(text string) (address, error) {
 
 // connect makes the driver's client. The driver's own retries are off: a call
 // that is retried must know whether an earlier attempt may have been executed.
-func connect(c Config) (*driver.Client, address, error) {
-	a, err := parseAddress(c.URL)
-	if err != nil {
-		return nil, a, err
-	}
+func (s *Store) connect(a address) *driver.Client {
+	c := s.config
 	var tlsConfig *tls.Config
 	if a.tls {
 		tlsConfig = c.TLS.Clone()
@@ -206,13 +203,19 @@ func connect(c Config) (*driver.Client, address, error) {
 			Protocol: 2, DisableIdentity: true, MaxRetries: never, DialerRetries: once, PipelinePoolSize: never,
 			DialTimeout: c.Timeouts.Dial, ReadTimeout: c.Timeouts.Answer, WriteTimeout: c.Timeouts.Answer,
 			PoolTimeout: c.Timeouts.Answer, PoolSize: c.PoolSize, MaxActiveConns: c.PoolSize, ContextTimeoutEnabled: true,
-		}), a, nil
+		})
 	}
 	return driver.NewClient(&driver.Options{
-		Addr: a.hosts[0], Username: a.username, Password: a.password, DB: a.db, TLSConfig: tlsConfig,
+		Addr: a.hosts[0], CredentialsProvider: s.login, DB: a.db, TLSConfig: tlsConfig,
 		Protocol: 2, DisableIdentity: true, MaxRetries: never, DialerRetries: once, PipelinePoolSize: never,
 		DialTimeout: c.Timeouts.Dial, ReadTimeout: c.Timeouts.Answer, WriteTimeout: c.Timeouts.Answer,
 		PoolTimeout: c.Timeouts.Answer, PoolSize: c.PoolSize, MaxActiveConns: c.PoolSize, ContextTimeoutEnabled: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}), a, nil
+	})
+}
+
+// login is whom a new connection is made for.
+func (s *Store) login() (username, password string) {
+	at := s.at.Load()
+	return at.username, at.password
 }

@@ -5,12 +5,37 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
 )
+
+// Connections are made with the password that the URL has by then; another server is
+// none of its business.
+func TestSetURL(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	command(t, server, "ACL", "SETUSER", "mill", "on", ">before", ">after", "+@all", "~*", "&*")
+	at := func(password string) string { return "redis://mill:" + password + "@" + server.Addr() + "/0" }
+	s := open(t, redis.Config{URL: at("before"), Timeouts: hasty})
+	if err := s.SetURL(at("after")); err != nil {
+		t.Fatal(err)
+	}
+	command(t, server, "ACL", "SETUSER", "mill", "<before")
+	command(t, server, "CLIENT", "KILL", "TYPE", "normal") // so that they are made anew
+	if err := s.PutKey(t.Context(), store.Key{ID: "k", Account: "a", Role: "user", Hash: []byte("h"), Created: time.Unix(1, 0).UTC()}); err != nil {
+		t.Errorf("with the new password: %v", err)
+	}
+	for _, url := range []string{"redis://mill:after@" + server.Addr() + "/1", "redis://127.0.0.1:1/0", "rediss://" + server.Addr() + "/0", "redis://"} {
+		if err := s.SetURL(url); err == nil {
+			t.Errorf("%s is taken", url)
+		}
+	}
+}
 
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +25,7 @@ type Store struct {
 	config    Config
 	sentinels bool
 	client    *driver.Client
+	at        atomic.Pointer[address] // as SetURL had it last
 
 	latency  prometheus.Histogram
 	failures *prometheus.CounterVec // attempts without an answer, or refused by the server
@@ -45,13 +48,13 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		return nil, err
 	}
 	driver.SetLogger(newDriverLog(config.Logger))
-	client, at, err := connect(config)
+	at, err := parseAddress(config.URL)
 	if err != nil {
 		return nil, err
 	}
 	metrics := promauto.With(config.Metrics)
 	s := &Store{
-		config: config, sentinels: at.primary != "", client: client,
+		config: config, sentinels: at.primary != "",
 		latency: metrics.NewHistogram(prometheus.HistogramOpts{
 			Name:    "rowmill_store_redis_seconds",
 			Help:    "Time of one round trip to the Redis server, with its repeats.",
@@ -66,10 +69,32 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 			Help: "Writes given up without knowing whether the Redis server executed them.",
 		}),
 	}
+	s.at.Store(&at)
+	s.client = s.connect(at)
 	if err := s.prepare(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the Redis record store at %v: %w", at.hosts, err), s.Close())
 	}
 	return s, nil
+}
+
+// SetURL has connections from now on made with the user and password of another URL of
+// the same server; those there are go on as they are. It refuses another server or
+// database, and a server behind Sentinels, which the driver gives no new password.
+func (s *Store) SetURL(url string) error {
+	at, err := parseAddress(url)
+	if err != nil {
+		return err
+	}
+	now := *s.at.Load()
+	now.username, now.password = at.username, at.password
+	switch {
+	case !reflect.DeepEqual(at, now):
+		return errors.New("redis: URL: it names another server or database; only user and password can be changed while the store is open")
+	case s.sentinels:
+		return errors.New("redis: URL: user and password of a server behind Sentinels cannot be changed while the store is open")
+	}
+	s.at.Store(&at)
+	return nil
 }
 
 // prepare checks server and schema.

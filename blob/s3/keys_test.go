@@ -1,0 +1,30 @@
+package s3
+
+import (
+	"testing"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+func TestSetKeys(t *testing.T) {
+	t.Parallel()
+	b := &Bucket{config: Config{AccessKey: "a", SecretKey: "b"}.WithDefaults()}
+	b.keys = b.credentials()
+	is := func(access, secret string) {
+		t.Helper()
+		if got, err := b.keys.GetWithContext(&credentials.CredContext{}); err != nil || got.AccessKeyID != access || got.SecretAccessKey != secret {
+			t.Errorf("got %s, %v, want %s", got.AccessKeyID, err, access)
+		}
+	}
+	is("a", "b")
+	if err := b.SetKeys("c", "d"); err != nil {
+		t.Fatal(err)
+	}
+	is("c", "d")
+	if err := b.SetKeys("", ""); err == nil {
+		t.Error("no keys are taken")
+	}
+	if err := new(Bucket).SetKeys("c", "d"); err == nil {
+		t.Error("keys are taken beside those of the machine")
+	}
+}

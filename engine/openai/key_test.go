@@ -1,0 +1,58 @@
+package openai
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The key of requests is the one that was set last, also of jobs that were prepared
+// before, and on connections that were made before.
+func TestSetAPIKey(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var got []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/chat/completions" {
+			mu.Lock()
+			got = append(got, r.Header.Get("Authorization"))
+			mu.Unlock()
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":4}}`))
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	defer server.Close()
+	e, err := New(Config{BaseURL: server.URL, APIKey: "before"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	ask := func() {
+		t.Helper()
+		conn, err := e.send(context.Background(), e.chatHead, newPatience(10*time.Second), func(dst []byte) []byte { return append(dst, "{}"...) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.end()
+		conn.shut()
+	}
+	ask()
+	for _, key := range []string{"after", ""} {
+		if err := e.SetAPIKey(key); err != nil {
+			t.Fatal(err)
+		}
+		ask()
+	}
+	if err := e.SetAPIKey("two\nlines"); err == nil {
+		t.Error("a key of two lines is taken")
+	}
+	if want := []string{"Bearer before", "Bearer after", ""}; !slices.Equal(got, want) {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}
