@@ -2,10 +2,14 @@ package dir
 
 import (
 	"context"
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -14,6 +18,7 @@ import (
 const (
 	keyringName = "blob/signing-keys" // document that holds the keys
 	secretSize  = 32                  // bytes, as many as SHA-256 gives
+	keyPurpose  = "rowmill signed URLs 1"
 )
 
 // Values is where a keyring is kept; store.Values has the methods.
@@ -25,9 +30,11 @@ type Values interface {
 	PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error)
 }
 
-// Keyring is the set of signing keys that all processes on one store share.
+// Keyring is the set of signing keys that all processes on one store share: those of a
+// document in it, until Use says otherwise.
 type Keyring struct {
-	keys []signingKey // at least one; the first one signs
+	recorded []signingKey                 // of the store, at least one
+	keys     atomic.Pointer[[]signingKey] // at least one; the first one signs
 }
 
 var _ Keys = (*Keyring)(nil)
@@ -50,7 +57,32 @@ func LoadKeyring(ctx context.Context, values Values) (*Keyring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load URL-signing keys: %w", err)
 	}
-	return &Keyring{keys: keys}, nil
+	k := &Keyring{recorded: keys}
+	k.keys.Store(&keys)
+	return k, nil
+}
+
+// Use has secrets sign and verify from now on, the first of which signs; nil among them
+// stands for the keys of the store. Without any those of the store are used.
+func (k *Keyring) Use(secrets [][]byte) error {
+	if len(secrets) == 0 {
+		secrets = [][]byte{nil}
+	}
+	var keys []signingKey
+	for _, secret := range secrets {
+		if secret == nil {
+			keys = append(keys, k.recorded...)
+			continue
+		}
+		derived, err := hkdf.Key(sha256.New, secret, nil, keyPurpose, secretSize)
+		if err != nil {
+			return fmt.Errorf("derive a URL-signing key: %w", err)
+		}
+		sum := sha256.Sum256(derived)
+		keys = append(keys, signingKey{ID: hex.EncodeToString(sum[:6]), Secret: derived})
+	}
+	k.keys.Store(&keys)
+	return nil
 }
 
 func readKeys(ctx context.Context, values Values) ([]signingKey, error) {
@@ -85,11 +117,14 @@ func makeKeys(ctx context.Context, values Values) ([]signingKey, error) {
 }
 
 // Current returns the key that signs.
-func (k *Keyring) Current() (string, []byte) { return k.keys[0].ID, k.keys[0].Secret }
+func (k *Keyring) Current() (string, []byte) {
+	first := (*k.keys.Load())[0]
+	return first.ID, first.Secret
+}
 
 // Find returns the key with the id.
 func (k *Keyring) Find(id string) ([]byte, bool) {
-	for _, key := range k.keys {
+	for _, key := range *k.keys.Load() {
 		if key.ID == id {
 			return key.Secret, true
 		}

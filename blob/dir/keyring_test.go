@@ -52,3 +52,46 @@ func TestKeyringRefusesDamage(t *testing.T) {
 		}
 	}
 }
+
+// Keys that are given sign and verify in their order, the same in all processes; those
+// of the store do so where they are named, or where none is given.
+func TestKeyringUse(t *testing.T) {
+	t.Parallel()
+	v := newValues()
+	a, b := loadKeys(t, v), loadKeys(t, v)
+	recorded, _ := a.Current()
+	one, two := bytes.Repeat([]byte("1"), 32), bytes.Repeat([]byte("2"), 48)
+	signs := func(k *Keyring, keys ...[]byte) string {
+		t.Helper()
+		if err := k.Use(keys); err != nil {
+			t.Fatal(err)
+		}
+		id, secret := k.Current()
+		if found, ok := k.Find(id); !ok || !bytes.Equal(found, secret) || bytes.Equal(secret, one) {
+			t.Errorf("the key that signs does not verify, or is the one that was given")
+		}
+		return id
+	}
+	verifies := func(k *Keyring, id string, want bool) {
+		t.Helper()
+		if _, ok := k.Find(id); ok != want {
+			t.Errorf("key %s verifies: %v, want %v", id, ok, want)
+		}
+	}
+	first := signs(a, one, nil)
+	verifies(a, recorded, true)
+	if again := signs(b, one); again != first || first == recorded {
+		t.Errorf("two processes sign with %s and %s", first, again)
+	}
+	verifies(b, recorded, false)
+	second := signs(b, two, one)
+	verifies(b, first, true)
+	verifies(b, second, true)
+	if signs(b, two); second == first {
+		t.Error("two keys have one name")
+	}
+	verifies(b, first, false)
+	if signs(b) != recorded {
+		t.Error("without keys those of the store are not used")
+	}
+}
