@@ -99,7 +99,7 @@ func TestAuth_KeyOfTheStore(t *testing.T) {
 
 func TestAuth_NoAdminKeyIsNoKey(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(c *Config) { c.AdminKey = "" })
+	w := setup(t, func(c *Config) { c.AdminKeys = nil })
 	w.get("/v1/list-jobs").want(401)
 	w.get("/v1/list-jobs", "Authorization", "Key ").want(401)
 }
@@ -128,7 +128,7 @@ func TestKeyring_RevokingAndExpiryTakeEffectWithinSeconds(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	c := &clock{at: time.Unix(1_700_000_000, 0)}
-	ring := newKeyring(w.store, "", 0, c.now)
+	ring := newKeyring(w.store, nil, 0, c.now)
 	text, record := NewKey("acme", RoleUser, "n", c.at)
 	expires := c.at.Add(time.Hour)
 	record.Expires = &expires
@@ -167,7 +167,7 @@ func TestKeyring_NewKeyWorksAtOnce(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	c := &clock{at: time.Unix(1_700_000_000, 0)}
-	ring := newKeyring(w.store, "", 0, c.now)
+	ring := newKeyring(w.store, nil, 0, c.now)
 	if _, err := ring.find(t.Context(), "rk_00_x"); err == nil {
 		t.Fatal("an unknown key works")
 	}
@@ -201,7 +201,7 @@ func TestKeyring_BadKeysDoNotFloodTheStore(t *testing.T) {
 	w := setup(t)
 	counted := &countedKeys{Store: w.store}
 	c := &clock{at: time.Unix(1_700_000_000, 0)}
-	ring := newKeyring(counted, "", 0, c.now)
+	ring := newKeyring(counted, nil, 0, c.now)
 	for range 1000 {
 		_, _ = ring.find(t.Context(), "rk_00_x")
 		c.pass(time.Millisecond)
@@ -227,7 +227,7 @@ func TestKeyring_UseIsRecordedOncePerMinute(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	c := &clock{at: time.Unix(1_700_000_000, 0)}
-	ring := newKeyring(w.store, "", 0, c.now)
+	ring := newKeyring(w.store, nil, 0, c.now)
 	versions := func() int64 {
 		_, version, err := w.store.GetValue(t.Context(), UsedValue("k"))
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,9 +52,8 @@ type keyStore interface {
 // A keyring knows the keys of the store as of a moment ago.
 type keyring struct {
 	store     keyStore
-	admin     [sha256.Size]byte // hash of the configured key
-	has       bool              // whether there is one
-	perMinute int               // requests of keys without a bound of their own; 0 for no bound
+	admin     atomic.Pointer[[][sha256.Size]byte] // hashes of the configured keys
+	perMinute int                                 // requests of keys without a bound of their own; 0 for no bound
 	now       func() time.Time
 	lists     singleflight.Group
 
@@ -64,19 +64,32 @@ type keyring struct {
 	wrote map[string]time.Time // when a key's use was recorded
 }
 
-func newKeyring(s keyStore, admin string, perMinute int, now func() time.Time) *keyring {
-	return &keyring{
-		store: s, admin: sha256.Sum256([]byte(admin)), has: admin != "", perMinute: perMinute, now: now,
-		wrote: map[string]time.Time{},
-	}
+func newKeyring(s keyStore, admin []string, perMinute int, now func() time.Time) *keyring {
+	k := &keyring{store: s, perMinute: perMinute, now: now, wrote: map[string]time.Time{}}
+	k.configure(admin)
+	return k
 }
+
+// configure replaces the configured keys.
+func (k *keyring) configure(admin []string) {
+	hashes := make([][sha256.Size]byte, len(admin))
+	for i, key := range admin {
+		hashes[i] = sha256.Sum256([]byte(key))
+	}
+	k.admin.Store(&hashes)
+}
+
+// hasConfigured reports whether there is a configured key.
+func (k *keyring) hasConfigured() bool { return len(*k.admin.Load()) > 0 }
 
 // find returns whose key it is, or rowmill.ErrNotFound. Secrets are compared
 // by hash, in constant time.
 func (k *keyring) find(ctx context.Context, key string) (principal, error) {
 	hash := sha256.Sum256([]byte(key))
-	if k.has && subtle.ConstantTimeCompare(hash[:], k.admin[:]) == 1 {
-		return k.configured(), nil
+	for _, admin := range *k.admin.Load() {
+		if subtle.ConstantTimeCompare(hash[:], admin[:]) == 1 {
+			return k.configured(admin), nil
+		}
 	}
 	id, secret, found := splitKey(key)
 	if !found {
@@ -97,25 +110,26 @@ func (k *keyring) find(ctx context.Context, key string) (principal, error) {
 // rowmill.ErrNotFound where it is not good any more or has another secret.
 func (k *keyring) again(ctx context.Context, id, mark string) (who principal, err error) {
 	if id == "" {
-		who = k.configured()
-	} else {
-		kept, err := k.lookup(ctx, id)
-		if err != nil {
-			return principal{}, err
+		for _, admin := range *k.admin.Load() {
+			if markOf(admin[:]) == mark {
+				return k.configured(admin), nil
+			}
 		}
-		if who, err = k.holder(kept); err != nil {
-			return principal{}, err
-		}
-	}
-	if id == "" && !k.has || who.mark != mark {
 		return principal{}, rowmill.ErrNotFound
 	}
-	return who, nil
+	kept, err := k.lookup(ctx, id)
+	if err != nil {
+		return principal{}, err
+	}
+	if who, err = k.holder(kept); err == nil && who.mark != mark {
+		err = rowmill.ErrNotFound
+	}
+	return who, err
 }
 
-// configured is who has the configured key.
-func (k *keyring) configured() principal {
-	return principal{mark: markOf(k.admin[:]), name: "configuration", account: DefaultAccount, role: RoleAdmin, perMinute: k.perMinute}
+// configured is who has a configured key.
+func (k *keyring) configured(hash [sha256.Size]byte) principal {
+	return principal{mark: markOf(hash[:]), name: "configuration", account: DefaultAccount, role: RoleAdmin, perMinute: k.perMinute}
 }
 
 // markOf is the mark of a secret: enough of its hash to tell it from the one

@@ -29,7 +29,7 @@ func TestKeyring_AListReadBeforeARevocationIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	gated := &gatedKeys{Store: w.store, listed: make(chan struct{}), open: make(chan struct{})}
-	ring := newKeyring(gated, "", 0, time.Now)
+	ring := newKeyring(gated, nil, 0, time.Now)
 	text, record := NewKey("acme", RoleUser, "n", time.Now())
 	if err := w.store.PutKey(t.Context(), record); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestKeyring_SlowStoreLetsGoodKeysIn(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	c := &clock{at: time.Unix(1_700_000_000, 0)}
-	ring := newKeyring(slowKeys{w.store, c}, "", 0, c.now)
+	ring := newKeyring(slowKeys{w.store, c}, nil, 0, c.now)
 	text, record := NewKey("acme", RoleUser, "n", c.at)
 	if err := w.store.PutKey(t.Context(), record); err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestKeyring_AClientThatLeavesFailsNoOther(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	gated := &gatedKeys{Store: w.store, listed: make(chan struct{}), open: make(chan struct{})}
-	ring := newKeyring(gated, "", 0, time.Now)
+	ring := newKeyring(gated, nil, 0, time.Now)
 	text, record := NewKey("acme", RoleUser, "n", time.Now())
 	if err := w.store.PutKey(t.Context(), record); err != nil {
 		t.Fatal(err)

@@ -59,12 +59,11 @@ func checkAuth(*gin.Context) (any, error) { return gin.H{"authenticated": true},
 // keys are the API keys of accounts.
 type keys struct {
 	*exchange.Exchange
-	store  store.Keys
-	ring   *keyring
-	audit  *auditor
-	backup bool // the configuration has an administrator's key
-	most   int  // keys of an account
-	now    func() time.Time
+	store store.Keys
+	ring  *keyring
+	audit *auditor
+	most  int // keys of an account
+	now   func() time.Time
 }
 
 // list answers GET /v1/keys, a page at a time.
@@ -229,7 +228,7 @@ func (k *keys) revoke(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !k.backup && operator(key, k.now()) && !slices.ContainsFunc(others, func(other store.Key) bool { return operator(other, k.now()) }) {
+	if !k.ring.hasConfigured() && operator(key, k.now()) && !slices.ContainsFunc(others, func(other store.Key) bool { return operator(other, k.now()) }) {
 		return nil, request.Errorf(nethttp.StatusConflict, "last_administrator",
 			"this is the last administrator's key of the account %s: without it nobody could create another; rotate it, or create its successor first", DefaultAccount)
 	}

@@ -332,7 +332,7 @@ func TestKeys_NoStoreRoundTripPerRequest(t *testing.T) {
 func TestKeys_LastAdministratorStays(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	bare := w.beside(func(c *Config) { c.AdminKey = "" })
+	bare := w.beside(func(c *Config) { c.AdminKeys = nil })
 	first := w.newKey(`{"role":"admin"}`)
 	w.newKey(`{"role":"admin","account":"acme"}`)
 	w.newKey(`{"role":"user"}`)

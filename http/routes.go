@@ -39,7 +39,8 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	engine.Use(s.wellAsked) // of signed addresses the signature decides
 	handle := s.exchange.Handle
 
-	ring := newKeyring(s.Store, s.AdminKey, s.RequestsPerMinute, s.Now)
+	ring := newKeyring(s.Store, s.AdminKeys, s.RequestsPerMinute, s.Now)
+	s.ring = ring
 	health := &health{Exchange: s.exchange, keys: ring, store: s.Store, service: s.Service, version: s.Version, openapi: s.openapi}
 	for _, method := range []string{nethttp.MethodGet, nethttp.MethodHead} { // load balancers ask with either
 		engine.Handle(method, "/livez", health.live)
@@ -55,6 +56,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	engine.GET("/console/*path", console.show)
 
 	sessions := newSessions(s.exchange, ring, s.Store, s.Now)
+	s.seal = sessions.seal
 	engine.POST("/console/session", handle(sessions.begin))
 	engine.DELETE("/console/session", handle(sessions.end))
 
@@ -97,7 +99,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 		anthropic: enter(engine.Group("/v1", exchange.Shaped(anthropic.Error), anthropic.Identify), own.speaking(anthropic.HeaderKey, anthropic.Scheme, schemeKey)),
 	}, audit)
 
-	keys := &keys{Exchange: s.exchange, store: s.Store, ring: ring, audit: audit, backup: s.AdminKey != "", most: s.MaxKeys, now: s.Now}
+	keys := &keys{Exchange: s.exchange, store: s.Store, ring: ring, audit: audit, most: s.MaxKeys, now: s.Now}
 	v1.GET("/auth/check", handle(checkAuth))
 	v1.GET("/try-authentication", handle(checkAuth))
 	v1.GET("/keys", handle(keys.list))

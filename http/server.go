@@ -95,10 +95,10 @@ type Config struct {
 	// Registerer takes the request metrics. Default: none are kept.
 	Registerer prometheus.Registerer
 
-	// AdminKey is accepted as an administrator key of the account "default",
-	// beside the keys of the store. Empty for none.
-	AdminKey string
-	Version  Version
+	// AdminKeys are accepted as administrator keys of the account "default",
+	// beside the keys of the store; SetAdminKeys replaces them.
+	AdminKeys []string
+	Version   Version
 
 	// EnginesOnly says that this node takes no requests about jobs.
 	EnginesOnly bool
@@ -284,6 +284,8 @@ type Server struct {
 	Config
 	exchange *exchange.Exchange
 	engine   *gin.Engine
+	ring     *keyring
+	seal     *seal
 	openapi  []byte // openapi.yaml as JSON
 }
 
@@ -305,6 +307,15 @@ func New(config Config) (*Server, error) {
 	s.engine = s.routes(newRequestMetrics(config.Registerer))
 	return s, nil
 }
+
+// SetAdminKeys replaces Config.AdminKeys. Sessions that were begun with one that is left
+// out are over.
+func (s *Server) SetAdminKeys(keys []string) { s.ring.configure(keys) }
+
+// SealWith has secrets seal the sessions of browsers from now on, the first of which
+// seals and all of which open; nil among them stands for the key of the store. Without
+// any that is used.
+func (s *Server) SealWith(secrets [][]byte) error { return s.seal.use(secrets) }
 
 // Handler returns the handler of all routes, to be served by an http.Server.
 func (s *Server) Handler() nethttp.Handler { return s.engine }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -12,8 +14,10 @@ import (
 	"net"
 	nethttp "net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -71,7 +75,7 @@ type sessions struct {
 
 func newSessions(x *exchange.Exchange, keys *keyring, values store.Values, now func() time.Time) *sessions {
 	return &sessions{
-		Exchange: x, keys: keys, seal: &seal{values: values, now: now}, now: now,
+		Exchange: x, keys: keys, seal: newSeal(values, now), now: now,
 		origins: nethttp.NewCrossOriginProtection(), failures: newLimiter(now),
 	}
 }
@@ -236,13 +240,15 @@ func tooManyFailures(wait time.Duration) *request.Error {
 }
 
 // A seal closes tickets, so that nobody but the nodes can read or make one. Its
-// key is a value of the store, made by the first node that needs it.
+// keys are those of the configuration, the first of which closes. Among them, or where
+// there are none alone, is a value of the store, made by the first node that needs it.
 type seal struct {
 	values store.Values
 	now    func() time.Time
+	given  atomic.Pointer[[]cipher.AEAD] // nil among them: the store's
 
 	mu   sync.Mutex
-	aead cipher.AEAD // nil before it was read
+	aead cipher.AEAD // the store's; nil before it was read
 	read time.Time   // when it was
 }
 
@@ -251,10 +257,49 @@ type sealDocument struct {
 	Key []byte `json:"key"`
 }
 
-func (s *seal) close(ctx context.Context, t ticket) (string, error) {
-	aead, err := s.current(ctx, false)
+func newSeal(values store.Values, now func() time.Time) *seal {
+	s := &seal{values: values, now: now}
+	s.given.Store(&[]cipher.AEAD{nil})
+	return s
+}
+
+// use replaces the keys, nil for the store's.
+func (s *seal) use(secrets [][]byte) error {
+	if len(secrets) == 0 {
+		secrets = [][]byte{nil}
+	}
+	given := make([]cipher.AEAD, len(secrets))
+	for i, secret := range secrets {
+		if secret == nil {
+			continue
+		}
+		key, err := hkdf.Key(sha256.New, secret, nil, sealPurpose, 32) // AES-256
+		if err == nil {
+			given[i], err = newAEAD(key)
+		}
+		if err != nil {
+			return fmt.Errorf("derive the key of sessions: %w", err)
+		}
+	}
+	s.given.Store(&given)
+	return nil
+}
+
+func newAEAD(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
 	if err != nil {
-		return "", err
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+func (s *seal) close(ctx context.Context, t ticket) (string, error) {
+	aead := (*s.given.Load())[0]
+	if aead == nil {
+		var err error
+		if aead, err = s.recorded(ctx, false); err != nil {
+			return "", err
+		}
 	}
 	plain, err := json.Marshal(t)
 	if err != nil {
@@ -270,22 +315,34 @@ func (s *seal) open(ctx context.Context, cookie string) (t ticket, err error) {
 	if err != nil {
 		return t, rowmill.ErrNotFound
 	}
+	opens := func(aead cipher.AEAD) bool {
+		plain, err := aead.Open(nil, nil, sealed, []byte(sealPurpose))
+		return err == nil && json.Unmarshal(plain, &t) == nil
+	}
+	given := *s.given.Load()
+	for _, aead := range given {
+		if aead != nil && opens(aead) {
+			return t, nil
+		}
+	}
+	if !slices.Contains(given, nil) {
+		return t, rowmill.ErrNotFound
+	}
 	for _, again := range []bool{false, true} {
-		aead, err := s.current(ctx, again)
+		aead, err := s.recorded(ctx, again)
 		if err != nil {
 			return t, err
 		}
-		plain, err := aead.Open(nil, nil, sealed, []byte(sealPurpose))
-		if err == nil && json.Unmarshal(plain, &t) == nil {
+		if opens(aead) {
 			return t, nil
 		}
 	}
 	return t, rowmill.ErrNotFound
 }
 
-// current is the seal as it was read from the store, or, where it is to be looked
+// recorded is the seal as it was read from the store, or, where it is to be looked
 // for again, as it is there now: records that were restored hold another.
-func (s *seal) current(ctx context.Context, again bool) (cipher.AEAD, error) {
+func (s *seal) recorded(ctx context.Context, again bool) (cipher.AEAD, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.aead != nil && (!again || s.now().Sub(s.read) < sealFresh) {
@@ -295,13 +352,9 @@ func (s *seal) current(ctx context.Context, again bool) (cipher.AEAD, error) {
 	if err != nil {
 		return nil, err
 	}
-	block, err := aes.NewCipher(doc.Key)
+	aead, err := newAEAD(doc.Key)
 	if err != nil {
 		return nil, fmt.Errorf("the value %s: %w", sealValue, err)
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, err
 	}
 	s.aead, s.read = aead, s.now()
 	return aead, nil

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	nethttp "net/http"
 	"strings"
 	"testing"
@@ -100,8 +101,8 @@ func TestSession_OfAnotherConfiguredKey(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	session := w.signIn(adminKey)
-	for _, key := range []string{"another", ""} {
-		other := setup(t, func(c *Config) { c.Store, c.AdminKey = w.store, key })
+	for _, keys := range [][]string{{"another"}, nil} {
+		other := setup(t, func(c *Config) { c.Store, c.AdminKeys = w.store, keys })
 		other.get("/v1/me", session...).wantError(401, "session_expired", "")
 	}
 }
@@ -235,4 +236,50 @@ func TestSession_OfEvents(t *testing.T) {
 	if e, _ := l.next(); e.name != "expired" {
 		t.Errorf("got %v", e)
 	}
+}
+
+// Seals are changed in three steps, and the store's is one of them where it is named.
+func TestSession_SealsChange(t *testing.T) {
+	t.Parallel()
+	a := setup(t)
+	b := setup(t, func(c *Config) { c.Store = a.store })
+	seal := func(w *world, keys ...[]byte) {
+		t.Helper()
+		if err := w.SealWith(keys); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := bytes.Repeat([]byte("k"), 32)
+	old := a.signIn(adminKey)
+	seal(a, nil, key)
+	seal(b, key, nil)
+	fresh := b.signIn(adminKey)
+	for _, w := range []*world{a, b} {
+		w.get("/v1/me", old...).want(200)
+		w.get("/v1/me", fresh...).want(200)
+	}
+	for _, w := range []*world{a, b} {
+		seal(w, key)
+		w.get("/v1/me", old...).wantError(401, "session_expired", "")
+		w.get("/v1/me", fresh...).want(200)
+	}
+	seal(a)
+	a.get("/v1/me", old...).want(200)
+	a.get("/v1/me", fresh...).wantError(401, "session_expired", "")
+}
+
+// Keys of the configuration come and go while the node runs, and sessions with them.
+func TestAdminKeysChange(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	session := w.signIn(adminKey)
+	w.SetAdminKeys([]string{"another", adminKey})
+	for _, key := range []string{adminKey, "another"} {
+		w.get("/v1/keys", "Authorization", "Key "+key).want(200)
+	}
+	w.get("/v1/me", session...).want(200)
+	w.SetAdminKeys([]string{"another"})
+	w.get("/v1/keys", "Authorization", "Key "+adminKey).wantError(401, "unknown_key", "")
+	w.get("/v1/me", session...).wantError(401, "session_expired", "")
+	w.get("/v1/keys", "Authorization", "Key another").want(200)
 }

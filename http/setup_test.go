@@ -185,7 +185,7 @@ func setupStore(t testing.TB, alter func(*bolt.Config), change ...func(*Config))
 	config := Config{
 		Store: w.store, Bucket: w.bucket, Catalog: catalog.Default(), Service: w.service,
 		Logger:   slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Gatherer: w.metrics, Registerer: w.metrics, AdminKey: adminKey,
+		Gatherer: w.metrics, Registerer: w.metrics, AdminKeys: []string{adminKey},
 		Objects: w.bucket.Handler(),
 		Version: Version{Version: "1.2.3", Commit: "abc", Built: "2026-11-21", Go: "go1.26"},
 	}

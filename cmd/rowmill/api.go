@@ -41,7 +41,7 @@ func (m *Main) openAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.Settings.APIKey == "" {
+	if len(m.Settings.APIKeys()) == 0 {
 		if m.FirstKey, err = http.EnsureFirstKey(ctx, m.Store, m.now()); err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (m *Main) openAPI(ctx context.Context) error {
 		Store: m.Pipeline.Watch().Store(), Bucket: m.Pipeline.Watch().Requests(), Catalog: m.Catalog, Service: service{m.Pipeline, m}, Webhooks: m.Webhooks,
 		Logger: m.Logger, Registerer: m.Registry, Gatherer: m.Registry,
 		Now: m.now, EnginesOnly: m.Settings.Cluster.Role == settings.EnginesOnly,
-		AdminKey: m.Settings.APIKey.Reveal(), Version: http.Version(buildInfo()),
+		AdminKeys: m.Settings.APIKeys(), Version: http.Version(buildInfo()),
 		Console: console.Files(),
 		Objects: objects, MaxBodyBytes: int64(set.MaxBody), MaxFileBytes: int64(set.MaxFile), MaxUploadBytes: int64(set.MaxUpload), MaxInputRows: m.Settings.Inputs.MaxRows, MaxRowBytes: int(m.Settings.Inputs.MaxRowBytes), Dedup: m.Settings.Jobs.Dedup,
 		RequestsPerMinute: set.RequestsPerMinute, MaxKeys: set.MaxKeys, MaxStreams: set.MaxStreams,
@@ -64,6 +64,13 @@ func (m *Main) openAPI(ctx context.Context) error {
 		m.serve(m.admin, adminHandler(m.Registry, m.Pipeline))
 	}
 	if m.API, err = http.New(config); err != nil {
+		return err
+	}
+	secrets, err := set.SigningKeys()
+	if err != nil {
+		return fmt.Errorf("http.signing_key: %w", err)
+	}
+	if err := m.API.SealWith(secrets); err != nil {
 		return err
 	}
 	m.serve(m.api, m.API.Handler())

@@ -86,6 +86,7 @@ func (m *Main) facts(ctx context.Context) http.Facts {
 	for _, f := range doctor.OfSettings(m.Settings, m.now()) {
 		x.found = append(x.found, http.Finding(f))
 	}
+	x.rotation()
 	x.deploymentAndClock()
 	x.engines()
 	x.machine()
@@ -98,6 +99,7 @@ func (m *Main) facts(ctx context.Context) http.Facts {
 		Version: buildInfo().Version, Deployment: m.deployment.ID, Catalog: hashOf(m.Catalog),
 		Settings: doctor.Shared(m.Settings), Findings: x.found, Storage: &x.times,
 	}
+	maps.Copy(facts.Settings, m.fingerprints())
 	for _, n := range m.Pipeline.Nodes() {
 		facts.Members = append(facts.Members, n.ID)
 	}
@@ -112,6 +114,16 @@ func hashOf(c *catalog.Catalog) string {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
+}
+
+// rotation says what of the secrets that have changed is not in use.
+func (x *examination) rotation() {
+	if x.secrets == nil {
+		return
+	}
+	if trouble := x.secrets.trouble.Load(); trouble != nil {
+		x.say("secrets", doctor.Warn, *trouble, "mend the settings or files that it names, or restart the node where it says so; docs/security.md")
+	}
 }
 
 // clockOff is from when on a clock is worth a word, well before

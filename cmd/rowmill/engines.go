@@ -110,6 +110,10 @@ func (m *Main) openEngine(e settings.Engine) error {
 		return fmt.Errorf("engine %s: %w", e.DisplayName(), err)
 	}
 	m.Engines = append(m.Engines, adapter)
+	if m.named == nil {
+		m.named = map[string]*openai.Engine{}
+	}
+	m.named[e.DisplayName()] = adapter
 	m.opened("engine "+e.DisplayName(), func(context.Context) error { adapter.Close(); return nil })
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/blob/s3"
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
@@ -24,9 +25,11 @@ import (
 	"github.com/rowmill/rowmill/deployment"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/discover"
+	"github.com/rowmill/rowmill/engine/openai"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/sim"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/redis"
 	"github.com/rowmill/rowmill/webhook/sender"
 )
 
@@ -72,6 +75,11 @@ type Main struct {
 	Settings settings.Settings
 	Logger   *slog.Logger
 
+	// Reload reads the settings again, of which secrets take effect; nil: never.
+	Reload func() (settings.Settings, error)
+	// Hangup asks for that at once.
+	Hangup <-chan os.Signal
+
 	Registry  *prometheus.Registry
 	Catalog   *catalog.Catalog
 	Store     store.Store
@@ -91,6 +99,11 @@ type Main struct {
 
 	deployment deployment.Identity                         // of Store and Bucket
 	durability func(ctx context.Context) ([]string, error) // what Store's settings can lose; nil: nothing
+	redis      *redis.Store                                // below Store; nil where that is embedded
+	s3         *s3.Bucket                                  // Bucket where it is one; nil otherwise
+	named      map[string]*openai.Engine                   // the configured engines
+	secrets    *secrets                                    // as they took effect last
+	signing    *dir.Keyring                                // of folder
 	folder     *dir.Bucket                                 // Bucket where it is a directory; nil otherwise
 	backingUp  atomic.Bool                                 // a backup of Store and folder is held
 	gpus       *gpu.Monitor
@@ -124,7 +137,7 @@ func (m *Main) Run(ctx context.Context) error {
 	m.failed = make(chan error, 2)
 	for _, step := range []func(context.Context) error{
 		m.openMetrics, m.openStore, m.openBucket, m.settle, m.openEngines,
-		m.openListener, m.openCluster, m.openPipeline, m.openDiscovery, m.openMeter, m.openAPI,
+		m.openListener, m.openCluster, m.openPipeline, m.openDiscovery, m.openMeter, m.openAPI, m.openSecrets,
 	} {
 		if err := step(ctx); err != nil {
 			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTimeout)

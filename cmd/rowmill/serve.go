@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -40,6 +42,10 @@ start, or on another node. A process that has not ended 10 s after
 jobs.drain_timeout is ended, with code 9, and says what still ran. The second signal ends the process at once; then,
 too, nothing that was committed is lost.
 
+Secrets are read again while the node runs, when their files change and at SIGHUP
+(docs/security.md says which); a SIGHUP from the terminal it was started at ends
+it.
+
 ` + "Settings come from flags, then ROWMILL_ variables, then the file, then\ndefaults; `rowmill config print` shows them all.",
 		Example: `  rowmill serve
   rowmill serve --data /srv/rowmill --listen 0.0.0.0:8088 --engine http://127.0.0.1:8000
@@ -54,7 +60,7 @@ too, nothing that was committed is lost.
 		if err != nil {
 			return err
 		}
-		return serve(cmd.Context(), term, s)
+		return serve(cmd.Context(), term, s, load)
 	}
 	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
 	must(cmd.MarkFlagDirname("data"))
@@ -62,11 +68,17 @@ too, nothing that was committed is lost.
 }
 
 // serve runs a node until ctx ends or a part fails.
-func serve(ctx context.Context, term *terminal.IO, s settings.Settings) error {
+func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload func() (settings.Settings, error)) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit(s))
 	}
-	m := &Main{Settings: s, Logger: newLogger(term, s.Log)}
+	m := &Main{Settings: s, Logger: newLogger(term, s.Log), Reload: reload}
+	if !term.Live { // where it is one, the terminal is gone
+		hangup := make(chan os.Signal, 1)
+		signal.Notify(hangup, syscall.SIGHUP)
+		defer signal.Stop(hangup)
+		m.Hangup = hangup
+	}
 	m.watchdog = &watchdog{log: m.Logger, limit: s.Jobs.DrainTimeout + stopTimeout, end: func() { os.Exit(exit.Overdue) }}
 	defer m.watchdog.disarm()
 	context.AfterFunc(ctx, m.watchdog.arm) // after disarm it does nothing

@@ -75,7 +75,7 @@ func (m *Main) openRedis(ctx context.Context) error {
 		return err
 	}
 	remembered := recall.New(recall.Config{Store: records, Log: m.Logger, For: m.Settings.Jobs.SettleTime})
-	m.Store, m.durability = remembered, records.Durability
+	m.Store, m.redis, m.durability = remembered, records, records.Durability
 	m.opened("store", func(context.Context) error { return remembered.Close() })
 	warnings, err := records.Durability(ctx)
 	if err != nil {
@@ -116,6 +116,14 @@ func (m *Main) openBucket(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	secrets, err := m.Settings.HTTP.SigningKeys()
+	if err != nil {
+		return fmt.Errorf("http.signing_key: %w", err)
+	}
+	if err := keys.Use(secrets); err != nil {
+		return err
+	}
+	m.signing = keys
 	m.folder, err = dir.Open(dir.Config{Root: m.Settings.Data, Keys: keys, Clock: m.now, Logger: m.Logger})
 	if err != nil {
 		return err
@@ -135,7 +143,7 @@ func (m *Main) openS3(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("objects.url: %w", err)
 	}
-	m.Bucket = bucket
+	m.Bucket, m.s3 = bucket, bucket
 	m.opened("bucket", func(context.Context) error { return bucket.Close() })
 	return nil
 }

@@ -102,7 +102,7 @@ func (p *proc) start() error {
 	p.port.server.Serve(p.system.Answer)
 	server, err := api.New(api.Config{
 		Store: p.system.Watch().Store(), Bucket: p.system.Watch().Requests(), Catalog: w.catalog, Service: service{p.system}, Logger: w.log.With("node", p.id),
-		Now: w.clock(p.node), EnginesOnly: n.OwnsNone, AdminKey: adminKey, MaxInlineBytes: 512,
+		Now: w.clock(p.node), EnginesOnly: n.OwnsNone, AdminKeys: []string{adminKey}, MaxInlineBytes: 512,
 	})
 	if err != nil {
 		return err

@@ -103,7 +103,7 @@ func Start(t testing.TB, cfg Config) *Program {
 		cfg.Service = Idle{}
 	}
 	api, err := http.New(http.Config{
-		Store: p.Store, Bucket: bucket, Catalog: catalog.Default(), Service: cfg.Service, AdminKey: adminKey, Now: p.clock,
+		Store: p.Store, Bucket: bucket, Catalog: catalog.Default(), Service: cfg.Service, AdminKeys: []string{adminKey}, Now: p.clock,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -111,8 +111,9 @@ func readKey(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the API key: %w", err)
 	}
-	key := strings.TrimSpace(string(content))
-	if key == "" {
+	// A node's file may hold several, each on a line of its own.
+	key, _, _ := strings.Cut(strings.TrimSpace(string(content)), "\n")
+	if key = strings.TrimSpace(key); key == "" {
 		return "", fmt.Errorf("read the API key: %s is empty", name)
 	}
 	return key, nil

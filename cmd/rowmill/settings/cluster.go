@@ -188,7 +188,7 @@ func (c Cluster) Enabled() bool { return c.Listen != "" }
 // in the clear.
 func (c Cluster) Keys() ([][]byte, error) {
 	var keys [][]byte
-	fields := strings.FieldsFunc(c.Key.Reveal(), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
+	fields := keyFields(c.Key)
 	for i, field := range fields {
 		key, err := base64.StdEncoding.DecodeString(field)
 		if err != nil || !slices.Contains([]int{16, 24, 32}, len(key)) {
@@ -198,6 +198,36 @@ func (c Cluster) Keys() ([][]byte, error) {
 		keys = append(keys, key)
 	}
 	if c.Key != "" && len(keys) == 0 {
+		return nil, errors.New("holds no key; `openssl rand -base64 32` makes one")
+	}
+	return keys, nil
+}
+
+// keyFields are the keys of a list.
+func keyFields(list Secret) []string {
+	return strings.FieldsFunc(list.Reveal(), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
+}
+
+// recordsWord stands for the keys of the records in a list.
+const recordsWord = "records"
+
+// SigningKeys are the keys that sign URLs and seal sessions, the one that does first;
+// nil among them for those of the records. None: those of the records alone.
+func (h HTTP) SigningKeys() ([][]byte, error) {
+	var keys [][]byte
+	fields := keyFields(h.SigningKey)
+	for i, field := range fields {
+		if field == recordsWord {
+			keys = append(keys, nil)
+			continue
+		}
+		key, err := base64.StdEncoding.DecodeString(field)
+		if err != nil || len(key) < 32 {
+			return nil, fmt.Errorf("key %d of %d must be 32 bytes or more in base64, or the word %s; `openssl rand -base64 32` makes one", i+1, len(fields), recordsWord)
+		}
+		keys = append(keys, key)
+	}
+	if h.SigningKey != "" && len(keys) == 0 {
 		return nil, errors.New("holds no key; `openssl rand -base64 32` makes one")
 	}
 	return keys, nil

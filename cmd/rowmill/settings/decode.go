@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -12,13 +13,25 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// A secret can stand elsewhere: its key with fileSuffix holds the name of a
-// file, with envSuffix that of an environment variable. So api_key_file goes
-// for api_key, and ROWMILL_API_KEY_FILE for ROWMILL_API_KEY.
+// A secret can stand elsewhere: its key with one of these suffixes holds the name of
+// a file, of an environment variable, or of a credential of systemd. So api_key_file
+// goes for api_key, and ROWMILL_API_KEY_FILE for ROWMILL_API_KEY.
 const (
-	fileSuffix = "_file"
-	envSuffix  = "_env"
+	fileSuffix       = "_file"
+	envSuffix        = "_env"
+	credentialSuffix = "_credential"
 )
+
+// elsewhere is the secret of which a key says where it stands, and in which way;
+// secret is empty for other keys.
+func elsewhere(key string, fields map[string]reflect.Type) (secret, suffix string) {
+	for _, suffix := range []string{fileSuffix, envSuffix, credentialSuffix} {
+		if secret, cut := strings.CutSuffix(key, suffix); cut && fields[secret] == secretType {
+			return secret, suffix
+		}
+	}
+	return "", ""
+}
 
 var (
 	durationType = reflect.TypeFor[time.Duration]()
@@ -89,13 +102,10 @@ func (d *decoder) section(node *yaml.Node, t reflect.Type, path string) (any, bo
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		name := key.Value
-		if target, isFile := strings.CutSuffix(name, fileSuffix); isFile && fields[target] == secretType {
-			name = target
-			value = d.secret(value, join(path, key.Value), d.readFile)
-		}
-		if target, isEnv := strings.CutSuffix(name, envSuffix); isEnv && fields[target] == secretType {
-			name = target
-			value = d.secret(value, join(path, key.Value), d.readVariable)
+		if secret, suffix := elsewhere(name, fields); secret != "" {
+			name = secret
+			read := map[string]func(string) (string, error){fileSuffix: d.readFile, envSuffix: d.readVariable, credentialSuffix: d.readCredential}
+			value = d.secret(value, join(path, key.Value), read[suffix])
 		}
 		fieldType, known := fields[name]
 		if !known {
@@ -146,6 +156,22 @@ func (d *decoder) readVariable(name string) (string, error) {
 	}
 	return text, nil
 }
+
+// readCredential returns what systemd was told to hand over by LoadCredential= or
+// LoadCredentialEncrypted= under a name.
+func (d *decoder) readCredential(name string) (string, error) {
+	dir := lookup(d.environ, credentialsVariable)
+	switch {
+	case dir == "":
+		return "", fmt.Errorf("%s is not set; systemd sets it for a unit with LoadCredential=%s:FILE", credentialsVariable, name)
+	case name != filepath.Base(name) || name == "..":
+		return "", fmt.Errorf("%q is no name of a credential", name)
+	}
+	return d.readFile(filepath.Join(dir, name))
+}
+
+// credentialsVariable is where systemd says which folder holds a unit's credentials.
+const credentialsVariable = "CREDENTIALS_DIRECTORY"
 
 func (d *decoder) list(node *yaml.Node, t reflect.Type, path string) (any, bool) {
 	if node.Kind != yaml.SequenceNode {

@@ -21,7 +21,7 @@ func Keys() []string {
 				walk(fieldType, key)
 				continue
 			case fieldType == secretType:
-				keys = append(keys, key+fileSuffix, key+envSuffix)
+				keys = append(keys, key+fileSuffix, key+envSuffix, key+credentialSuffix)
 			case fieldType.Kind() == reflect.Slice:
 				walk(fieldType.Elem(), key+"[]")
 			}
@@ -43,10 +43,8 @@ func typeOf(key string) (reflect.Type, bool) {
 		}
 		fields := fieldsOf(t)
 		next, known := fields[part]
-		for _, suffix := range []string{fileSuffix, envSuffix} {
-			if target, elsewhere := strings.CutSuffix(part, suffix); !known && elsewhere && fields[target] == secretType {
-				next, known = secretType, true
-			}
+		if secret, _ := elsewhere(part, fields); !known && secret != "" {
+			next, known = secretType, true
 		}
 		if !known {
 			return nil, false

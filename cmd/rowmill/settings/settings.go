@@ -4,7 +4,10 @@
 // settings are called and what they may be, not what they do.
 package settings
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Settings are the effective settings of one node. The name of a setting is
 // its path of yaml tags, such as jobs.max_active; the environment variable is
@@ -27,9 +30,15 @@ type Settings struct {
 	// by a stand-in that is corrected by what their servers report.
 	Tokenizers string `yaml:"tokenizers"`
 
-	// APIKey is an administrator key of the account "default", created at
-	// start. Default: empty; the first start then makes one and prints it once.
+	// APIKey is an administrator key of the account "default", or several, each
+	// on a line of its own, so that it can be changed while clients use it. Default:
+	// empty; the first start then makes one and prints it once.
 	APIKey Secret `yaml:"api_key"`
+
+	// SecretsInterval is the time between looks for secrets that have changed, in
+	// their files and in the configuration file. Default: 5s, sooner than anybody
+	// goes on with the next node; 0s looks at SIGHUP alone.
+	SecretsInterval time.Duration `yaml:"secrets_interval"`
 
 	// ClockOffset is added to this process's wall clock wherever it reads the
 	// time for a record. Default: 0. For tests of clocks that are wrong alone.
@@ -59,6 +68,16 @@ type Settings struct {
 	Log       Log       `yaml:"log"`
 }
 
+// APIKeys are the administrator keys of the configuration.
+func (s Settings) APIKeys() (keys []string) {
+	for line := range strings.Lines(s.APIKey.Reveal()) {
+		if key := strings.TrimSpace(line); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // HTTP is how clients reach the node.
 type HTTP struct {
 	// Listen is the address of the API. Default: 127.0.0.1:8088, so that
@@ -76,6 +95,13 @@ type HTTP struct {
 	// TLSCert and TLSKey are PEM files; both or neither. Default: plain HTTP.
 	TLSCert string `yaml:"tls_cert"`
 	TLSKey  string `yaml:"tls_key"`
+
+	// SigningKey signs the URLs of results where objects are in a directory, and seals
+	// the sessions of the console: 32 bytes or more in base64. Several, apart by commas
+	// or white space, all verify and the first signs, so that it can be changed. The
+	// word records stands for the keys of the records, which the first node makes.
+	// Default: none, those of the records, which all nodes have.
+	SigningKey Secret `yaml:"signing_key"`
 
 	// MaxBody bounds a request's body. Default: 512 MiB; above that an input
 	// belongs in a file behind a URL.
@@ -378,6 +404,8 @@ type Log struct {
 // replaces its default.
 func Defaults() Settings {
 	return Settings{
+		SecretsInterval: 5 * time.Second,
+
 		HTTP:    HTTP{Listen: "127.0.0.1:8088", MaxBody: 512 * MiB, MaxFile: 512 * MiB, MaxUpload: 8 * GiB, MaxKeys: 1000, MaxStreams: 256},
 		Store:   Store{Prefix: "rowmill:"},
 		Cluster: Cluster{Role: Both, Label: "rowmill"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -167,6 +168,10 @@ func TestComplaints(t *testing.T) {
 		{name: "no engine at all", file: "discover: {enabled: never}\nsimulator: {enabled: never}", want: []string{"simulator.enabled: is never", "--engine URL"}},
 		{name: "secret variable missing", file: "engines: [{url: 'http://a', api_key_env: NO_SUCH_KEY}]", want: []string{":1: engines[0].api_key_env: environment variable NO_SUCH_KEY is not set"}},
 		{name: "secret twice", file: "engines: [{url: 'http://a', api_key_env: HOME, api_key: x}]", want: []string{"engines[0].api_key is set twice"}},
+		{name: "credential without systemd", file: "api_key_credential: api-key", want: []string{"api_key_credential: CREDENTIALS_DIRECTORY is not set", "LoadCredential=api-key:FILE"}},
+		{name: "credential elsewhere", file: "api_key_credential: ../key", environ: "CREDENTIALS_DIRECTORY=/run", want: []string{`"../key" is no name of a credential`}},
+		{name: "credential twice", file: "api_key_credential: a\napi_key_file: b", environ: "CREDENTIALS_DIRECTORY=/nonexistent", want: []string{"api_key is set twice"}},
+		{name: "short signing key", file: "http: {signing_key: 'records c2hvcnQ='}", want: []string{"http.signing_key: key 2 of 2 must be 32 bytes or more in base64"}},
 		{name: "budget below a row", file: "jobs: {memory_budget: 1MiB}", want: []string{"jobs.memory_budget", "8MiB"}},
 		{name: "level", file: "log: {level: chatty}", want: []string{"log.level"}},
 		{name: "no failed rows", file: "jobs: {max_failed_rows: 0}", want: []string{"jobs.max_failed_rows: must be at least 1, or null for 5 % of"}},
@@ -193,6 +198,36 @@ func TestComplaints(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"api": "one\n two \n\n", "gpu": "three\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := load(t, "engines: [{url: 'http://a', api_key_credential: gpu}]", []string{"CREDENTIALS_DIRECTORY=" + dir, "ROWMILL_API_KEY_CREDENTIAL=api"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.APIKeys(); !slices.Equal(got, []string{"one", "two"}) || s.Engines[0].APIKey.Reveal() != "three" {
+		t.Errorf("administrators' keys %q, an engine's %q", got, s.Engines[0].APIKey.Reveal())
+	}
+}
+
+func TestSigningKeys(t *testing.T) {
+	t.Parallel()
+	key := strings.Repeat("A", 43) + "="
+	s, err := load(t, "http: {signing_key: '"+key+", records'}", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := s.HTTP.SigningKeys()
+	if err != nil || len(keys) != 2 || len(keys[0]) != 32 || keys[1] != nil {
+		t.Errorf("got %v, %v", keys, err)
 	}
 }
 

@@ -25,10 +25,13 @@ func (s Settings) Validate() error {
 		check(d >= least, key, "must be at least %v, is %v", least, d)
 	}
 
+	check(s.SecretsInterval == 0 || s.SecretsInterval >= 100*time.Millisecond, "secrets_interval", "must be at least 100ms, or 0s to look at SIGHUP alone, is %v", s.SecretsInterval)
 	check(isAddress(s.HTTP.Listen), "http.listen", "must be HOST:PORT, is %q", s.HTTP.Listen)
 	check(s.HTTP.AdminListen == "" || isAddress(s.HTTP.AdminListen), "http.admin_listen", "must be HOST:PORT, is %q", s.HTTP.AdminListen)
 	check(s.HTTP.PublicURL == "" || isBaseURL(s.HTTP.PublicURL), "http.public_url", "must be an http or https URL without query, is %q", s.HTTP.PublicURL)
 	check((s.HTTP.TLSCert == "") == (s.HTTP.TLSKey == ""), "http.tls_cert", "needs http.tls_key beside it, and the reverse")
+	_, err := s.HTTP.SigningKeys()
+	check(err == nil, "http.signing_key", "%v", err)
 	positive("http.max_body", int64(s.HTTP.MaxBody))
 	positive("http.max_file", int64(s.HTTP.MaxFile))
 	positive("http.max_upload", int64(s.HTTP.MaxUpload))
