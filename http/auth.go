@@ -7,6 +7,7 @@ import (
 	nethttp "net/http"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/identity"
 	"github.com/rowmill/rowmill/spelling"
 )
 
@@ -31,6 +33,9 @@ const (
 
 // roles are all of them, from the most that may be done to the least.
 var roles = []string{RoleAdmin, RoleUser, RoleReader}
+
+// Roles are all roles, from the most that may be done to the least.
+func Roles() []string { return slices.Clone(roles) }
 
 // routeCancel is the one GET that changes something: clients of the interface
 // cancel by it.
@@ -65,6 +70,11 @@ type principal struct {
 
 	// perMinute bounds the requests of the key; 0 does not.
 	perMinute int
+
+	// token says that an issuer's token stands for the key, until it expires. keyID is
+	// then its bearer's, and in no record.
+	token   bool
+	expires time.Time
 }
 
 func caller(c *gin.Context) principal { return c.MustGet(contextPrincipal).(principal) }
@@ -203,13 +213,19 @@ func (g *gate) pass(c *gin.Context) {
 		c.Set(contextSession, *session)
 		g.sessions.renew(c, who, *session)
 	}
+	if who.token {
+		return
+	}
 	if err := g.keys.used(context.WithoutCancel(c.Request.Context()), who.keyID); err != nil {
 		g.Logger.Warn("recording the use of a key failed", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
 }
 
-// schemeKey is the word before a key in the header Authorization.
-const schemeKey = "Key"
+// The words before a key, and before a token, in the header Authorization.
+const (
+	schemeKey   = "Key"
+	schemeToken = "Bearer"
+)
 
 // apiKey is the key that a request was sent with.
 func (g *gate) apiKey(c *gin.Context) (string, error) {
@@ -222,7 +238,8 @@ func (g *gate) apiKey(c *gin.Context) (string, error) {
 		return "", unauthorized(schemes[0], "missing_key", "send your API key once, in the header Authorization: "+schemes[0]+" <API_KEY>")
 	}
 	scheme, key, found := strings.Cut(headers[0], " ")
-	known := slices.ContainsFunc(schemes, func(s string) bool { return strings.EqualFold(s, scheme) })
+	known := slices.ContainsFunc(schemes, func(s string) bool { return strings.EqualFold(s, scheme) }) ||
+		strings.EqualFold(schemeToken, scheme) && g.keys.issuer != nil && identity.Looks(key)
 	if !found || !known || key == "" || strings.TrimSpace(key) != key {
 		return "", unauthorized(schemes[0], "malformed_key", "the Authorization header must be the word "+schemes[0]+", one space and your API key")
 	}
@@ -251,6 +268,9 @@ func (g *gate) who(c *gin.Context) (who principal, session *ticket, err error) {
 	who, err = g.keys.find(c.Request.Context(), key)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return who, nil, unauthorized(g.schemes[0], "unknown_key", "this API key is unknown, revoked or expired")
+	}
+	if refused := (*request.Error)(nil); errors.As(err, &refused) {
+		return who, nil, refused
 	}
 	if err != nil {
 		return who, nil, fmt.Errorf("look up the API key: %w", err)

@@ -74,7 +74,7 @@ func (h *health) ready(c *gin.Context) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
 	defer cancel()
 	_, verbose := c.GetQuery("verbose")
-	key, _ := (&gate{schemes: []string{schemeKey}}).apiKey(c) // without one it is a stranger
+	key, _ := (&gate{keys: h.keys, schemes: []string{schemeKey}}).apiKey(c) // without one it is a stranger
 	told := make(chan bool, 1)
 	go func() { told <- verbose && h.operated(ctx, key) }()
 	checks := h.checks(ctx, c)

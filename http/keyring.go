@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	nethttp "net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,8 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/identity"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -49,10 +52,20 @@ type keyStore interface {
 	PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error)
 }
 
+// Issuer verifies tokens.
+type Issuer interface {
+	// Verify returns who shows a token, or why that is nobody: an *identity.Refusal;
+	// any other error says that it cannot be told now.
+	Verify(ctx context.Context, token string) (identity.Bearer, error)
+	// Name is the issuer, as its tokens have it.
+	Name() string
+}
+
 // A keyring knows the keys of the store as of a moment ago.
 type keyring struct {
 	store     keyStore
 	admin     atomic.Pointer[[][sha256.Size]byte] // hashes of the configured keys
+	issuer    Issuer                              // of tokens; nil where none are taken
 	perMinute int                                 // requests of keys without a bound of their own; 0 for no bound
 	now       func() time.Time
 	lists     singleflight.Group
@@ -91,6 +104,9 @@ func (k *keyring) find(ctx context.Context, key string) (principal, error) {
 			return k.configured(admin), nil
 		}
 	}
+	if k.issuer != nil && identity.Looks(key) {
+		return k.bearer(ctx, key)
+	}
 	id, secret, found := splitKey(key)
 	if !found {
 		return principal{}, rowmill.ErrNotFound
@@ -104,6 +120,24 @@ func (k *keyring) find(ctx context.Context, key string) (principal, error) {
 		return principal{}, rowmill.ErrNotFound
 	}
 	return k.holder(kept)
+}
+
+// bearer is who shows a token. A token that is not good is a *request.Error.
+func (k *keyring) bearer(ctx context.Context, token string) (principal, error) {
+	b, err := k.issuer.Verify(ctx, token)
+	var refused *identity.Refusal
+	switch {
+	case errors.As(err, &refused) && refused.Known:
+		return principal{}, request.Errorf(nethttp.StatusForbidden, "no_account", "%s", refused.Reason)
+	case errors.As(err, &refused):
+		e := request.Errorf(nethttp.StatusUnauthorized, "invalid_token", "%s", refused.Reason)
+		e.Header = map[string]string{"WWW-Authenticate": `Bearer error="invalid_token"`}
+		return principal{}, e
+	case err != nil:
+		return principal{}, request.NotNow("issuer_unavailable", "the token cannot be verified now: the keys of its issuer cannot be read; API keys are good meanwhile")
+	}
+	who := principal{keyID: b.ID, name: b.Name, account: b.Account, role: b.Role, perMinute: k.perMinute, token: true, expires: b.Expires}
+	return who, accountName(who.account)
 }
 
 // again returns whose key it is that was found once, by its id and mark, or

@@ -40,6 +40,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	handle := s.exchange.Handle
 
 	ring := newKeyring(s.Store, s.AdminKeys, s.RequestsPerMinute, s.Now)
+	ring.issuer = s.Issuer
 	s.ring = ring
 	health := &health{Exchange: s.exchange, keys: ring, store: s.Store, service: s.Service, version: s.Version, openapi: s.openapi}
 	for _, method := range []string{nethttp.MethodGet, nethttp.MethodHead} { // load balancers ask with either

@@ -98,7 +98,9 @@ type Config struct {
 	// AdminKeys are accepted as administrator keys of the account "default",
 	// beside the keys of the store; SetAdminKeys replaces them.
 	AdminKeys []string
-	Version   Version
+	// Issuer verifies tokens that stand for keys; nil: none are taken.
+	Issuer  Issuer
+	Version Version
 
 	// EnginesOnly says that this node takes no requests about jobs.
 	EnginesOnly bool

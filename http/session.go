@@ -59,6 +59,19 @@ type ticket struct {
 	Mark    string    `json:"mark"` // the key's, by which a rotated one is another
 	Issued  time.Time `json:"issued"`
 	Expires time.Time `json:"expires"`
+
+	// Bearer is set where the session stands for a token. Nothing else is known of that
+	// later, so that it is all here, and Expires is not after the token's.
+	Bearer *bearer `json:"bearer,omitempty"`
+}
+
+// bearer is who showed a token.
+type bearer struct {
+	Issuer  string    `json:"issuer"`
+	Name    string    `json:"name"`
+	Account string    `json:"account"`
+	Role    string    `json:"role"`
+	Expires time.Time `json:"expires"` // of the token
 }
 
 // sessions let browsers show a cookie in place of a key. Nothing is kept of them:
@@ -101,6 +114,13 @@ func (s *sessions) begin(c *gin.Context) (any, error) {
 		return nil, tooManyFailures(wait)
 	}
 	who, err := s.keys.find(c.Request.Context(), key)
+	if refused := (*request.Error)(nil); errors.As(err, &refused) {
+		if refused.Status == nethttp.StatusUnauthorized {
+			s.failures.take(from)
+		}
+		s.Logger.Warn("nobody was signed in: the token is not good", exchange.KeyRequest, exchange.RequestID(c), "from", from.keyID, "reason", refused.Message)
+		return nil, refused
+	}
 	if errors.Is(err, rowmill.ErrNotFound) {
 		s.failures.take(from)
 		s.Logger.Warn("nobody was signed in: the API key is not known", exchange.KeyRequest, exchange.RequestID(c), "from", from.keyID)
@@ -130,11 +150,17 @@ func (s *sessions) end(c *gin.Context) (any, error) {
 func (s *sessions) give(c *gin.Context, who principal) (expires time.Time, err error) {
 	now := s.now().UTC()
 	t := ticket{KeyID: who.keyID, Mark: who.mark, Issued: now, Expires: now.Add(sessionTime)}
+	if who.token {
+		t.Bearer = &bearer{Issuer: s.keys.issuer.Name(), Name: who.name, Account: who.account, Role: who.role, Expires: who.expires}
+		if who.expires.Before(t.Expires) {
+			t.Expires = who.expires
+		}
+	}
 	text, err := s.seal.close(c.Request.Context(), t)
 	if err != nil {
 		return expires, fmt.Errorf("seal a session: %w", err)
 	}
-	s.setCookie(c, text, int(sessionTime/time.Second))
+	s.setCookie(c, text, int(t.Expires.Sub(now)/time.Second))
 	return t.Expires, nil
 }
 
@@ -177,6 +203,14 @@ func (s *sessions) who(c *gin.Context, cookie string) (who principal, t ticket, 
 	}
 	if err != nil {
 		return who, t, fmt.Errorf("open a session: %w", err)
+	}
+	if b := t.Bearer; b != nil {
+		if s.keys.issuer == nil || s.keys.issuer.Name() != b.Issuer {
+			return who, t, over
+		}
+		return principal{
+			keyID: t.KeyID, name: b.Name, account: b.Account, role: b.Role, perMinute: s.keys.perMinute, token: true, expires: b.Expires,
+		}, t, nil
 	}
 	who, err = s.keys.again(ctx, t.KeyID, t.Mark)
 	if errors.Is(err, rowmill.ErrNotFound) {

@@ -9,6 +9,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/console"
 	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/identity"
 )
 
 // openListener opens the sockets of the API and of administration; requests wait
@@ -54,6 +55,14 @@ func (m *Main) openAPI(ctx context.Context) error {
 		Console: console.Files(),
 		Objects: objects, MaxBodyBytes: int64(set.MaxBody), MaxFileBytes: int64(set.MaxFile), MaxUploadBytes: int64(set.MaxUpload), MaxInputRows: m.Settings.Inputs.MaxRows, MaxRowBytes: int(m.Settings.Inputs.MaxRowBytes), Dedup: m.Settings.Jobs.Dedup,
 		RequestsPerMinute: set.RequestsPerMinute, MaxKeys: set.MaxKeys, MaxStreams: set.MaxStreams,
+	}
+	if o := m.Settings.OIDC; o.Issuer != "" {
+		config.Issuer = identity.New(identity.Config{
+			Issuer: o.Issuer, Audience: o.Audience,
+			Account: o.Account, AccountClaim: o.AccountClaim, Accounts: o.Accounts,
+			Role: o.Role, RoleClaim: o.RoleClaim, Roles: o.Roles, Ranks: http.Roles(),
+			ClockTolerance: o.ClockTolerance, KeysInterval: o.KeysInterval, Now: m.now, Logger: m.Logger,
+		})
 	}
 	for _, q := range m.Settings.Quotas {
 		config.Quotas = append(config.Quotas, http.Quota{Priority: q.Priority, RowQuota: *q.RowQuota, TokenQuota: *q.TokenQuota})

@@ -227,8 +227,8 @@ func (m *Main) admit(f discover.Found) bool {
 	return true
 }
 
-// identity is what a server is, for a person.
-func identity(info engine.Info) string {
+// identified is what a server is, for a person.
+func identified(info engine.Info) string {
 	text := strings.TrimSpace(info.Kind + " " + info.Version)
 	if info.Simulated {
 		text = "SIMULATED, outputs are made up; " + text

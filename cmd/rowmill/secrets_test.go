@@ -282,7 +282,9 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 	succeeds := func(id string) {
 		t.Helper()
 		wait.Until(t, func() error {
-			var doc struct{ Job struct{ Status rowmill.Status } }
+			var doc struct {
+				Job struct{ Status rowmill.Status }
+			}
 			ask(nodes[1].Main, nethttp.MethodGet, "/v1/jobs/"+id, "", &doc)
 			if job := doc.Job; job.Status != rowmill.StatusSucceeded {
 				return fmt.Errorf("job %s is %s", id, job.Status)

@@ -54,7 +54,7 @@ func (s service) Checks(ctx context.Context) []http.Check {
 			strings.Join(looking.Addresses, ", "), looking.Interval, s.node.search.waiting))
 	}
 	for _, u := range s.node.search.policy.passedOver() {
-		say("server "+u.Address, "FOUND AND NOT USED: "+u.reason+"; "+identity(u.Info)+", serves "+s.node.serves(u.Info))
+		say("server "+u.Address, "FOUND AND NOT USED: "+u.reason+"; "+identified(u.Info)+", serves "+s.node.serves(u.Info))
 	}
 	gpus, err := s.node.gpus.Read(ctx)
 	for _, g := range gpus {
@@ -78,7 +78,7 @@ func (m *Main) describeEngine(e actors.EngineStatus) string {
 	}
 	limit, inFlight, queued := e.Load()
 	text := fmt.Sprintf("%s at %s, up since %s, serves %s; a window of %d rows, %d in flight, %d waiting",
-		identity(e.Info), host, since, m.serves(e.Info), limit, inFlight, queued)
+		identified(e.Info), host, since, m.serves(e.Info), limit, inFlight, queued)
 	for _, route := range slices.Sorted(maps.Keys(e.Resting)) {
 		text += fmt.Sprintf("; NO ROWS OF %s for now, the last ones failed: %s", route, e.Resting[route])
 	}

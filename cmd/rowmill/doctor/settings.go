@@ -106,7 +106,7 @@ func readCertificate(file string) (*x509.Certificate, error) {
 // name.
 func Shared(set settings.Settings) map[string]string {
 	out := make(map[string]string)
-	for name, value := range map[string]any{"jobs": set.Jobs, "retention": set.Retention, "inputs": set.Inputs, "estimates": set.Estimates, "quotas": set.Quotas} {
+	for name, value := range map[string]any{"jobs": set.Jobs, "retention": set.Retention, "inputs": set.Inputs, "estimates": set.Estimates, "oidc": set.OIDC, "quotas": set.Quotas} {
 		text, err := yaml.Marshal(value)
 		if err != nil {
 			continue // settings are written by config print too

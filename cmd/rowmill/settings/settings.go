@@ -53,6 +53,7 @@ type Settings struct {
 	MemoryLimit Bytes `yaml:"memory_limit"`
 
 	HTTP      HTTP      `yaml:"http"`
+	OIDC      OIDC      `yaml:"oidc"`
 	Store     Store     `yaml:"store"`
 	Objects   Objects   `yaml:"objects"`
 	Cluster   Cluster   `yaml:"cluster"`
@@ -128,6 +129,39 @@ type HTTP struct {
 	// MaxStreams bounds the streams of events of this node. Default: 256, more than
 	// people look at; each holds a connection.
 	MaxStreams int `yaml:"max_streams"`
+}
+
+// OIDC is whose tokens are taken in place of API keys, and what they stand for. See
+// package identity.
+type OIDC struct {
+	// Issuer is the URL of an issuer of OpenID Connect, as its tokens name it. Default:
+	// empty, no tokens are taken.
+	Issuer string `yaml:"issuer"`
+	// Audience is what tokens have to be for. Required beside Issuer: without it a token
+	// for another service of the issuer would be one for this.
+	Audience string `yaml:"audience"`
+
+	// AccountClaim is the claim that says whom a bearer acts for, a string or a list;
+	// dots lead into objects. Accounts maps its values; without it they are accounts.
+	// Account is for tokens without such a value. Default: empty; they are refused.
+	AccountClaim string            `yaml:"account_claim"`
+	Accounts     map[string]string `yaml:"accounts"`
+	Account      string            `yaml:"account"`
+
+	// RoleClaim, Roles and Role are the same for the role: admin, user or reader, of
+	// several the highest. Without Roles no value stands for one.
+	RoleClaim string            `yaml:"role_claim"`
+	Roles     map[string]string `yaml:"roles"`
+	Role      string            `yaml:"role"`
+
+	// ClockTolerance is how far the issuer's clock may be from this node's. Default:
+	// 30s, more than clocks that are set by NTP differ by, and little beside the life
+	// of a token.
+	ClockTolerance time.Duration `yaml:"clock_tolerance"`
+	// KeysInterval is for how long the issuer's keys are believed, while it can be
+	// asked. Default: 1h: for so long a key that it has withdrawn still verifies; new
+	// ones are asked for when they are met.
+	KeysInterval time.Duration `yaml:"keys_interval"`
 }
 
 // Inputs bounds what a job may bring in.
@@ -407,6 +441,7 @@ func Defaults() Settings {
 		SecretsInterval: 5 * time.Second,
 
 		HTTP:    HTTP{Listen: "127.0.0.1:8088", MaxBody: 512 * MiB, MaxFile: 512 * MiB, MaxUpload: 8 * GiB, MaxKeys: 1000, MaxStreams: 256},
+		OIDC:    OIDC{ClockTolerance: 30 * time.Second, KeysInterval: time.Hour},
 		Store:   Store{Prefix: "rowmill:"},
 		Cluster: Cluster{Role: Both, Label: "rowmill"},
 		Inputs: Inputs{

@@ -40,6 +40,7 @@ func (s Settings) Validate() error {
 	positive("http.max_keys", int64(s.HTTP.MaxKeys))
 	positive("http.max_streams", int64(s.HTTP.MaxStreams))
 
+	s.checkOIDC(check)
 	s.checkStorage(check)
 	s.checkCluster(check)
 
@@ -125,6 +126,34 @@ func (s Settings) Validate() error {
 		check(q.TokenQuota == nil || *q.TokenQuota >= 0, key+".token_quota", "must not be negative")
 	}
 	return errors.Join(append(errs, s.Log.Validate())...)
+}
+
+// checkOIDC holds the settings of tokens against each other.
+func (s Settings) checkOIDC(check checker) {
+	o := s.OIDC
+	if o.Issuer == "" {
+		check(o.Audience == "" && o.AccountClaim == "" && o.RoleClaim == "" && o.Account == "" && o.Role == "" && len(o.Accounts) == 0 && len(o.Roles) == 0,
+			"oidc", "needs oidc.issuer, the URL of the issuer whose tokens are taken")
+		return
+	}
+	u, err := url.Parse(o.Issuer)
+	check(isBaseURL(o.Issuer) && err == nil && (u.Scheme == "https" || isLoopbackHost(u.Host)), "oidc.issuer", "must be an https URL without query, as tokens name it, is %q", o.Issuer)
+	check(o.Audience != "", "oidc.audience", "must say what tokens are for, such as the client's id at the issuer: without it a token for any other service would be taken")
+	check(o.AccountClaim != "" || o.Account != "", "oidc.account", "must name the account of all tokens, or oidc.account_claim the claim that does")
+	check(o.AccountClaim != "" || len(o.Accounts) == 0, "oidc.accounts", "maps the values of oidc.account_claim, which is not set")
+	check(o.RoleClaim != "" || o.Role != "", "oidc.role", "must be the role of all tokens, or oidc.role_claim the claim that says so")
+	check((o.RoleClaim != "") == (len(o.Roles) > 0), "oidc.roles", "maps the values of oidc.role_claim: set both or neither")
+	known := func(key, role string) {
+		check(slices.Contains([]string{"admin", "user", "reader"}, role), key, "must be admin, user or reader, is %q", role)
+	}
+	if o.Role != "" {
+		known("oidc.role", o.Role)
+	}
+	for _, value := range slices.Sorted(maps.Keys(o.Roles)) {
+		known("oidc.roles."+value, o.Roles[value])
+	}
+	check(o.ClockTolerance >= 0 && o.ClockTolerance <= 10*time.Minute, "oidc.clock_tolerance", "must be 0s to 10m, is %v", o.ClockTolerance)
+	check(o.KeysInterval >= time.Minute, "oidc.keys_interval", "must be at least 1m, is %v", o.KeysInterval)
 }
 
 // Validate returns every broken rule.

@@ -2702,7 +2702,7 @@ export interface components {
         Unauthorized: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestID"];
-                "WWW-Authenticate": "Key";
+                "WWW-Authenticate": "Key" | "Bearer error=\"invalid_token\"";
                 [name: string]: unknown;
             };
             content: {
