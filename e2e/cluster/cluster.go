@@ -95,6 +95,7 @@ type Cluster struct {
 	s3Down    bool
 	bucketDir string // the S3 server's file system, where it has one for itself
 	authority *certtest.Authority
+	gossipKey string
 	oracle    oracle
 	client    *client
 
@@ -108,13 +109,16 @@ type Cluster struct {
 
 // Start starts a cluster and waits until its nodes take jobs.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
-	c := &Cluster{config: config.withDefaults(), dir: config.Dir, client: newClient()}
+	c := &Cluster{config: config.withDefaults(), dir: config.Dir, client: newClient(), gossipKey: firstGossipKey}
 	steps := []func(context.Context) error{c.makeNetwork, c.startRedis, c.startS3, c.startNodes}
 	var err error
 	if c.oracle, err = newOracle(ctx); err != nil {
 		return nil, err
 	}
 	if c.authority, err = certtest.NewAuthority(); err != nil {
+		return nil, err
+	}
+	if err := c.putKeys(c.gossipKey); err != nil {
 		return nil, err
 	}
 	for _, step := range steps {

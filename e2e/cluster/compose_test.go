@@ -19,7 +19,7 @@ func TestCompose(t *testing.T) {
 		t.Fatal(err)
 	}
 	secrets := map[string]string{
-		"ROWMILL_API_KEY": adminKey, "ROWMILL_S3_SECRET": "a secret", "ROWMILL_GOSSIP_KEY": gossipKey,
+		"ROWMILL_API_KEY": adminKey, "ROWMILL_S3_SECRET": "a secret", "ROWMILL_GOSSIP_KEY": firstGossipKey,
 	}
 	// ${NAME:?why} is a variable that must be set.
 	filled := regexp.MustCompile(`\$\{(\w+):\?[^}]*\}`).ReplaceAllStringFunc(string(text), func(s string) string {

@@ -12,6 +12,7 @@ type Fault struct {
 	Name  string
 	Hosts bool // needs hosts with a network between them
 	Root  bool // needs root, for a file system of its own
+	Keys  bool // needs what nodes tell each other to be encrypted
 	Both  bool // needs the program of the version before
 	New   bool // that version may not survive it
 
@@ -47,6 +48,7 @@ func Faults() []Fault {
 		{Name: "SIGTERM to the owner", Lasts: 4 * time.Second, Strike: terminate(owner)},
 		{Name: "SIGTERM to a worker", Lasts: 4 * time.Second, Strike: terminate(worker)},
 		{Name: "rolling restart", Lasts: 10 * time.Second, Strike: rollingRestart},
+		{Name: "rotation of keys", New: true, Keys: true, Lasts: 8 * time.Second, Strike: rotateKeys},
 		{Name: "rolling upgrade", Both: true, Lasts: 8 * time.Second, Strike: upgrade},
 		{Name: "rolling back", Both: true, Lasts: 8 * time.Second, Strike: rollBack},
 		{Name: "a node joins", Lasts: 2 * time.Second, Strike: join},

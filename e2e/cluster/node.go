@@ -19,8 +19,8 @@ import (
 // adminKey is the administrator's key on all nodes.
 const adminKey = "harness-key-0123456789abcdef0123456789abcdef"
 
-// gossipKey encrypts gossip: 32 bytes, base64.
-const gossipKey = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+// firstGossipKey encrypts gossip at first: 32 bytes, base64.
+const firstGossipKey = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
 // drainWithin is how long a node may take to hand back what it has.
 const drainWithin = 20 * time.Second
@@ -107,8 +107,8 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 		"log.format=json",
 		"log.level=debug",
 	}, c.config.Settings...)
-	if !n.Previous { // which does not know it
-		settings = append(settings, "jobs.settle_time="+settleTime.String())
+	if !n.Previous { // which does not know them
+		settings = append(settings, "jobs.settle_time="+settleTime.String(), "secrets_interval=500ms")
 	}
 	if c.Redis != nil {
 		settings = append(settings,
@@ -127,7 +127,7 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 	}
 	switch {
 	case c.config.Secure:
-		settings = append(settings, "cluster.key="+gossipKey,
+		settings = append(settings, "cluster.key_file="+c.gossipKeyFile(),
 			"cluster.tls_cert="+n.files.Cert, "cluster.tls_key="+n.files.Key, "cluster.tls_ca="+n.files.CA)
 	case !n.Previous: // which warns, and does not know the setting
 		settings = append(settings, "cluster.insecure=true")

@@ -90,7 +90,7 @@ func soak(t *testing.T, table *Table, random *rand.Rand, config Config, end time
 func choose(c *Cluster, random *rand.Rand) []Fault {
 	older := slices.ContainsFunc(c.nodes(), func(n *Node) bool { return n.Previous })
 	possible := slices.DeleteFunc(Faults(), func(f Fault) bool {
-		return c.network == nil && (f.Hosts || f.Root) || c.config.Old == 0 && f.Both || older && f.New
+		return c.network == nil && (f.Hosts || f.Root) || c.config.Old == 0 && f.Both || !c.config.Secure && f.Keys || older && f.New
 	})
 	chosen := []Fault{possible[random.IntN(len(possible))]}
 	if random.IntN(3) == 0 {
