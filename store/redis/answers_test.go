@@ -238,7 +238,7 @@ func TestDoubtIsRemembered(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	g := newGap(t, server)
-	s := open(t, redis.Config{URL: "redis://" + g.Addr().String(), Timeouts: redis.Timeouts{Retry: 100 * time.Millisecond}})
+	s := open(t, redis.Config{URL: "redis://" + g.Addr().String(), Timeouts: redis.Timeouts{Retry: time.Second}})
 	f := claimed(t, s, "job", newSession(t, s))
 	if _, err := s.Update(t.Context(), f, func(*store.Record) error { return nil }); err != nil { // loads the script
 		t.Fatal(err)
