@@ -10,6 +10,8 @@ import (
 	"github.com/rowmill/rowmill/console"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/identity"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/journal"
 )
 
 // openListener opens the sockets of the API and of administration; requests wait
@@ -34,21 +36,44 @@ func (m *Main) openListener(ctx context.Context) error {
 	return nil
 }
 
+// openJournal opens the file of the audit record, where there is to be one.
+func (m *Main) openJournal() (err error) {
+	if m.Settings.Log.Audit == "" {
+		return nil
+	}
+	if m.journal, err = journal.Open(m.Settings.Log.Audit); err != nil {
+		return fmt.Errorf("log.audit: %w", err)
+	}
+	m.opened("file of the audit record", func(context.Context) error { return m.journal.Close() })
+	return nil
+}
+
+// journalled is a store whose audit record stands in the file, too.
+func (m *Main) journalled(s store.Store) store.Store {
+	if m.journal == nil {
+		return s
+	}
+	return m.journal.Of(s)
+}
+
 // openAPI answers requests.
 func (m *Main) openAPI(ctx context.Context) error {
 	set := m.Settings.HTTP
+	if err := m.openJournal(); err != nil {
+		return err
+	}
 	m.opened("API", m.api.stop)
 	objects, err := m.serveObjects()
 	if err != nil {
 		return err
 	}
 	if len(m.Settings.APIKeys()) == 0 {
-		if m.FirstKey, err = http.EnsureFirstKey(ctx, m.Store, m.now()); err != nil {
+		if m.FirstKey, err = http.EnsureFirstKey(ctx, m.journalled(m.Store), m.now()); err != nil {
 			return err
 		}
 	}
 	config := http.Config{
-		Store: m.Pipeline.Watch().Store(), Bucket: m.Pipeline.Watch().Requests(), Catalog: m.Catalog, Service: service{m.Pipeline, m}, Webhooks: m.Webhooks,
+		Store: m.journalled(m.Pipeline.Watch().Store()), Bucket: m.Pipeline.Watch().Requests(), Catalog: m.Catalog, Service: service{m.Pipeline, m}, Webhooks: m.Webhooks,
 		Logger: m.Logger, Registerer: m.Registry, Gatherer: m.Registry,
 		Now: m.now, EnginesOnly: m.Settings.Cluster.Role == settings.EnginesOnly,
 		AdminKeys: m.Settings.APIKeys(), Version: http.Version(buildInfo()),

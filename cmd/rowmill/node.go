@@ -29,6 +29,7 @@ import (
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/sim"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/journal"
 	"github.com/rowmill/rowmill/store/redis"
 	"github.com/rowmill/rowmill/webhook/sender"
 )
@@ -103,6 +104,7 @@ type Main struct {
 	s3         *s3.Bucket                                  // Bucket where it is one; nil otherwise
 	named      map[string]*openai.Engine                   // the configured engines
 	secrets    *secrets                                    // as they took effect last
+	journal    *journal.Journal                            // of the audit record; nil for none
 	signing    *dir.Keyring                                // of folder
 	folder     *dir.Bucket                                 // Bucket where it is a directory; nil otherwise
 	backingUp  atomic.Bool                                 // a backup of Store and folder is held

@@ -51,21 +51,21 @@ func fromFile(t *testing.T, file string, log io.Writer) (m *Main, hangup chan<- 
 	return &Main{Settings: s, Logger: slog.New(slog.NewJSONHandler(log, nil)), Reload: load, Hangup: signals}, signals
 }
 
-// A journal is what a node has logged.
-type journal struct {
+// A nodeLog is what a node has logged.
+type nodeLog struct {
 	testWriter
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *nodeLog) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	j.text.Write(p)
 	j.mu.Unlock()
 	return j.testWriter.Write(p)
 }
 
-func (j *journal) has(words string) bool {
+func (j *nodeLog) has(words string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return strings.Contains(j.text.String(), words)
@@ -99,7 +99,7 @@ func TestSecretsAtSIGHUP(t *testing.T) {
 	}
 	put(t, key, "first\n")
 	write(8)
-	log := &journal{testWriter: testWriter{t}}
+	log := &nodeLog{testWriter: testWriter{t}}
 	m, hangup := fromFile(t, file, log)
 	if err := m.Run(t.Context()); err != nil {
 		t.Fatal(err)

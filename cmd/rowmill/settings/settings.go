@@ -431,6 +431,10 @@ type Log struct {
 	// Format is text, json or auto. Default: auto, text on a terminal and
 	// json off it.
 	Format string `yaml:"format"`
+	// Audit is a file that gets each entry of the audit record that this node
+	// makes, a JSON object a line, before the act is begun. Default: none; the
+	// records have all entries.
+	Audit string `yaml:"audit"`
 }
 
 // Defaults are the settings of a node that was told nothing, before Load
