@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,13 +17,14 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// gossipAddress is one that was free a moment ago, for TCP and for UDP.
-func gossipAddress(t *testing.T) string {
+// freeAddress is one that was free a moment ago, for TCP and for UDP. The system
+// gives it to nobody who asks for any port: those begin at 32768.
+func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 20 {
-		tcp, err := net.Listen("tcp", "127.0.0.1:0")
+		tcp, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(12_000)))
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
 		udp, err := net.ListenPacket("udp", tcp.Addr().String())
 		tcp.Close()
@@ -41,7 +43,7 @@ const clusterKey = "an-administrator-key"
 func TestClusterOfTwoRoles(t *testing.T) {
 	t.Parallel()
 	records, objects := redistest.Start(t), s3test.Start(t)
-	first := gossipAddress(t)
+	first := freeAddress(t)
 	member := func(name, listen string, change func(*settings.Settings)) *Main {
 		return prepare(t, filepath.Join(t.TempDir(), "unused"), func(s *settings.Settings) {
 			s.APIKey = clusterKey
@@ -60,7 +62,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 	web := member("web", first, func(s *settings.Settings) {
 		s.Cluster.Role, s.Simulator.Enabled = settings.APIOnly, settings.Auto
 	})
-	gpu := member("gpu", gossipAddress(t), func(s *settings.Settings) { s.Cluster.Role = settings.EnginesOnly })
+	gpu := member("gpu", freeAddress(t), func(s *settings.Settings) { s.Cluster.Role = settings.EnginesOnly })
 	for _, m := range []*Main{web, gpu} {
 		if err := m.Run(t.Context()); err != nil {
 			t.Fatal(err)

@@ -114,7 +114,7 @@ func TestTwoDeploymentsOnOneBucket(t *testing.T) {
 			s.Store.URL = settings.Secret(strings.TrimSuffix(records.URL(), "0") + database)
 			s.Objects.URL, s.Objects.Endpoint = "s3://"+objects.Bucket+"/production", objects.Endpoint
 			s.Objects.AccessKey, s.Objects.SecretKey = settings.Secret(objects.AccessKey), settings.Secret(objects.SecretKey)
-			s.Cluster.Listen, s.Cluster.Node = gossipAddress(t), "node"+database
+			s.Cluster.Listen, s.Cluster.Node = freeAddress(t), "node"+database
 			s.Retention.Interval, s.APIKey = time.Second, "secret-of-an-administrator"
 		}
 	}
@@ -175,7 +175,7 @@ func TestNodeThatGoesToAClusterAndBack(t *testing.T) {
 	// The directory of objects alone is shared: the records in Redis know none.
 	err := prepare(t, data, func(s *settings.Settings) {
 		s.Store.URL, s.Objects.Shared = settings.Secret(records.URL()), true
-		s.Cluster.Listen = gossipAddress(t)
+		s.Cluster.Listen = freeAddress(t)
 	}).Run(t.Context())
 	var differ *deployment.DifferError
 	if !errors.As(err, &differ) {

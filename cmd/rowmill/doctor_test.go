@@ -70,14 +70,14 @@ func diagnosed(t *testing.T, found []client.Finding, all ...planted) {
 // are as they should be, but for what change says.
 func members(t *testing.T, records *redistest.Server, data string, changes ...func(*settings.Settings)) []*Main {
 	t.Helper()
-	first := gossipAddress(t)
+	first := freeAddress(t)
 	all := make([]*Main, len(changes))
 	for i, change := range changes {
 		all[i] = prepare(t, data, func(s *settings.Settings) {
 			s.APIKey, s.Store.URL, s.Objects.Shared = clusterKey, settings.Secret(records.URL()), true
 			s.Cluster.Node, s.Cluster.Listen, s.Cluster.PeerListen, s.Cluster.Join = fmt.Sprint("node", i+1), first, "127.0.0.1:0", []string{first}
 			if i > 0 {
-				s.Cluster.Listen = gossipAddress(t)
+				s.Cluster.Listen = freeAddress(t)
 			}
 			s.Retention.Interval = time.Second
 			change(s)
@@ -182,7 +182,7 @@ func TestDiagnose_StorageTimes(t *testing.T) {
 
 func TestDoctor_ServiceAndKey(t *testing.T) {
 	t.Parallel()
-	nobody := "http://" + gossipAddress(t)
+	nobody := "http://" + freeAddress(t)
 	found, code := consult(t, nobody, "a-key")
 	diagnosed(t, found, planted{"api", "fail", "does not answer", "http.listen"})
 	if code != 1 {
@@ -246,7 +246,7 @@ func TestDoctor_Engines(t *testing.T) {
 		s.APIKey, s.Simulator.Enabled = clusterKey, settings.Never
 		s.Engines = []settings.Engine{
 			{URL: page(t, nil), Name: "locked"},
-			{URL: "http://" + gossipAddress(t), Name: "gone"},
+			{URL: "http://" + freeAddress(t), Name: "gone"},
 			{URL: listed("llama-3.1-8b", 1000), Name: "short"},
 			{URL: listed("somebody/else", 1000), Name: "strange"},
 		}
@@ -271,7 +271,7 @@ func TestDoctor_Engines(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	none := start(t, t.TempDir(), func(s *settings.Settings) {
-		s.APIKey, s.Simulator.Enabled, s.Discover.Addresses = clusterKey, settings.Never, []string{gossipAddress(t)}
+		s.APIKey, s.Simulator.Enabled, s.Discover.Addresses = clusterKey, settings.Never, []string{freeAddress(t)}
 	})
 	found, _ = consult(t, none.URL, clusterKey)
 	diagnosed(t, found, planted{"engines", "fail", "none", "name one in engines"})
@@ -287,7 +287,7 @@ func TestDoctor_Cluster(t *testing.T) {
 	if err := os.WriteFile(catalog, []byte("models:\n- {id: llama-3.1-8b, kind: generation, context_length: 4096}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	closed := gossipAddress(t)
+	closed := freeAddress(t)
 	nodes := members(t, records, data, asIs, func(s *settings.Settings) {
 		s.Cluster.Listen = strings.Replace(s.Cluster.Listen, "127.0.0.1", "0.0.0.0", 1)
 		s.Cluster.Advertise, s.Cluster.PeerAdvertise, s.Cluster.Insecure = s.Cluster.Listen, closed, true

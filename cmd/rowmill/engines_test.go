@@ -71,17 +71,6 @@ func (m *Main) run(t *testing.T) *client.Client {
 	return api
 }
 
-// freeAddress is one at which nobody listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // startSim runs a simulated server at an address until the returned function
 // is called, which cuts off the requests it works on.
 func startSim(t *testing.T, address string, ttft time.Duration) (kill func()) {

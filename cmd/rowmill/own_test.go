@@ -35,7 +35,7 @@ func TestOwnAddressesOfACluster(t *testing.T) {
 	records := redistest.Start(t)
 	m := start(t, t.TempDir(), func(s *settings.Settings) {
 		s.Store.URL, s.Objects.Shared = settings.Secret(records.URL()), true
-		s.Cluster.Listen, s.Cluster.PeerListen, s.Cluster.Advertise = gossipAddress(t), "127.0.0.1:0", "localhost:7946"
+		s.Cluster.Listen, s.Cluster.PeerListen, s.Cluster.Advertise = freeAddress(t), "127.0.0.1:0", "localhost:7946"
 	})
 	m.Settings.Engines = []settings.Engine{{URL: "https://gpu.example.org/v1"}, {URL: "http://[::1]:8000"}}
 	own := m.ownAddresses()

@@ -45,7 +45,7 @@ func (n *sockets) start(t *testing.T, place int) peerstest.Process {
 	for range 5 { // somebody else may take an address that was free
 		gossip := n.gossip[place]
 		if gossip == "" {
-			gossip = gossipAddress(t)
+			gossip = freeAddress(t)
 		}
 		members, err = cluster.Open(t.Context(), cluster.Config{
 			Node: fmt.Sprintf("node-%d", place), Bind: gossip, Join: join,

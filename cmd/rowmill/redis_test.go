@@ -52,7 +52,7 @@ func TestRedisOverTLS(t *testing.T) {
 	t.Parallel()
 	files, _ := issued(t)
 	other, _ := issued(t)
-	_, port, err := net.SplitHostPort(gossipAddress(t))
+	_, port, err := net.SplitHostPort(freeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -190,7 +190,7 @@ func TestRotation(t *testing.T) {
 	}
 
 	var nodes []rotated
-	first := gossipAddress(t)
+	first := freeAddress(t)
 	for i := range 3 {
 		r := rotated{dir: t.TempDir()}
 		api, peers := issue(outer, "127.0.0.1"), issue(inner, "rowmill")
@@ -202,7 +202,7 @@ func TestRotation(t *testing.T) {
 		}
 		gossip := first
 		if i > 0 {
-			gossip = gossipAddress(t)
+			gossip = freeAddress(t)
 		}
 		put(t, r.file("rowmill.yaml"), strings.NewReplacer("DIR", r.dir, "DATA", data, "REDIS", records.URL(), "GOSSIP", gossip, "FIRST", first, "NODE", fmt.Sprintf("n%d", i)).Replace(`
 data: DATA
