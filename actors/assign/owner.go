@@ -1,7 +1,6 @@
 package assign
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -35,41 +34,6 @@ type Owner struct {
 	complete int              // shards of which all rows are committed
 	nodes    map[string]*pace // by address
 	paces    map[string]*pace // the same by worker, those that are gone included
-}
-
-// An Assignee is a worker of the job as its owner knows it.
-type Assignee struct {
-	Worker  string
-	Address string // of its node; empty for the owner's own
-
-	heard   time.Time
-	last    *Heartbeat // its newest, but for the rows it names
-	sent    int64      // number of the last batch of spans
-	unseen  []Batch    // those that it has not said it received
-	parts   map[string]*reported
-	taken   int64 // number of the last batch of rows taken back
-	revoked Revocation
-	counted counts // what the owner's counts have of it
-}
-
-// counts are how many workers are in some states. With them a heartbeat costs the
-// same however many workers there are.
-type counts struct {
-	working int // have engines and stay
-	hungry  int // could get rows now, and have nothing to do
-	idle    int // have rows that could be given back, and no engine
-	away    int // cannot use the bucket
-}
-
-func (c counts) plus(d counts, times int) counts {
-	return counts{c.working + times*d.working, c.hungry + times*d.hungry, c.idle + times*d.idle, c.away + times*d.away}
-}
-
-// A reported part is one of which a worker has not heard yet that it may forget
-// it.
-type reported struct {
-	Part
-	acked bool
 }
 
 // A Proposal is a part that a worker has reported.
@@ -208,13 +172,6 @@ func (o *Owner) Waits() (waits string) {
 // Done reports whether all rows are.
 func (o *Owner) Done() bool { return o.book.committed.Count() == o.rows }
 
-func (a *Assignee) away() time.Duration {
-	if a.last == nil {
-		return 0
-	}
-	return time.Duration(a.last.Away) * time.Millisecond
-}
-
 func (o *Owner) hearParts(a *Assignee, parts []Part) (fresh []Proposal) {
 	named := make(map[string]bool, len(parts))
 	for _, p := range parts {
@@ -287,8 +244,6 @@ func (o *Owner) join(h *Heartbeat) *Assignee {
 	return a
 }
 
-func byName(a, b *Assignee) int { return cmp.Compare(a.Worker, b.Worker) }
-
 // release frees rows of a worker, which others may get.
 func (o *Owner) release(worker string, shard int, rows *roaring.Bitmap) {
 	o.book.release(worker, shard, rows)
@@ -306,36 +261,6 @@ func (o *Owner) look(a *Assignee) {
 func (o *Owner) count(a *Assignee, now counts) {
 	o.counts = o.counts.plus(a.counted, -1).plus(now, 1)
 	a.counted = now
-}
-
-// counts are those of one worker.
-func (a *Assignee) counts() (c counts) {
-	if a.last == nil {
-		return c
-	}
-	stays := a.last.Ports > 0 && !a.last.Leaves
-	c.working = one(stays)
-	c.hungry = one(a.servable() && a.last.Hungry)
-	c.idle = one(a.last.Ports == 0 && a.revocable())
-	c.away = one(a.away() > 0)
-	return c
-}
-
-func one(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
-}
-
-// servable reports whether a worker could get rows now.
-func (a *Assignee) servable() bool {
-	return a.last != nil && !a.last.Leaves && len(a.unseen) == 0 && a.last.Ports > 0 && a.last.Want
-}
-
-// revocable reports whether a worker has rows that could be asked back.
-func (a *Assignee) revocable() bool {
-	return a.last != nil && !a.last.Leaves && a.last.Recalled >= a.revoked.Number && a.last.Ready > 0
 }
 
 // Committed notes that a part is recorded now. It returns its worker, nil where
@@ -364,121 +289,6 @@ func (o *Owner) Assignment(a *Assignee) *Assignment {
 		}
 	}
 	return m
-}
-
-// spansPerBatch is how many spans a worker gets at a time: the one it works on
-// and the next ones.
-const spansPerBatch = 4
-
-// Serve assigns rows to those who have room and of whom something is new, and to
-// others where rows have become free; and it revokes some where a worker has
-// nothing to do and another has rows waiting. It returns whose assignments have
-// changed.
-func (o *Owner) Serve() (changed []*Assignee) {
-	if !o.Assigning {
-		return nil
-	}
-	look := o.due
-	if o.dueAll {
-		look = slices.Clone(o.sorted)
-	}
-	o.due, o.dueAll = nil, false
-	slices.SortStableFunc(look, func(a, b *Assignee) int { return b.counted.hungry - a.counted.hungry }) // those who have nothing to do first
-	for _, a := range look {
-		if o.Exhausted() {
-			break
-		}
-		if o.workers[a.Worker] == a && a.servable() && o.assign(a) {
-			o.count(a, a.counts())
-			changed = append(changed, a)
-		}
-	}
-	return append(changed, o.revoke()...)
-}
-
-// assign gives a worker its next spans; false when there are none.
-func (o *Owner) assign(a *Assignee) bool {
-	var spans []Span
-	for most := o.most(a); most > 0 && len(spans) < spansPerBatch; {
-		s, ok := o.plan.span(a.Worker, most)
-		if !ok {
-			break
-		}
-		o.book.assign(a.Worker, s.Shard, s.Rows())
-		spans = append(spans, s)
-		most -= s.Count()
-	}
-	if len(spans) == 0 {
-		return false
-	}
-	a.sent++
-	a.unseen = append(a.unseen, Batch{a.sent, spans})
-	return true
-}
-
-// leastPart is the least part of what a worker has ready that is worth a message.
-const leastPart = 4
-
-// most is how many rows a worker may get now. One that has something to do gets
-// no more than an equal share of all that is not written, with those who are on
-// their way: when the owner dies nobody evens out who has how much. And it gets
-// nothing where that is little beside what it has: near the end of a job a thousand
-// workers would ask for a few rows dozens of times each, of as many shards, and those
-// rows would not be there for who has none.
-func (o *Owner) most(a *Assignee) int {
-	workers := max(o.Working(), o.Nodes)
-	most := o.plan.share(workers)
-	if a.last.Hungry || workers < 2 {
-		return most
-	}
-	open := o.book.free.Count() + o.book.held
-	most = int(min(int64(most), open/int64(workers)-o.book.of(a.Worker).Count()))
-	if most < max(leastBatch, a.last.Ready/leastPart) {
-		return 0
-	}
-	return most
-}
-
-// Working is how many workers have engines and stay.
-func (o *Owner) Working() int { return o.counts.working }
-
-// leastRevoked is how many rows must wait with a worker to be worth a message.
-const leastRevoked = 2
-
-// revoke asks those back for rows who have most waiting, so that as many hungry
-// workers get an equal share; and for all rows of a worker that has no engine
-// while others have.
-func (o *Owner) revoke() (changed []*Assignee) {
-	if o.counts.idle > 0 && o.counts.working > 0 {
-		for _, a := range o.sorted {
-			if a.counted.idle > 0 {
-				o.recall(a, a.last.Ready)
-				changed = append(changed, a)
-			}
-		}
-		return changed
-	}
-	hungry := o.counts.hungry
-	if hungry == 0 || !o.Exhausted() {
-		return nil
-	}
-	var most *Assignee
-	for _, a := range o.sorted {
-		if a.revocable() && (most == nil || a.last.Ready > most.last.Ready) {
-			most = a
-		}
-	}
-	if most == nil || most.last.Ready < leastRevoked {
-		return nil
-	}
-	o.recall(most, most.last.Ready*hungry/(hungry+1))
-	return append(changed, most)
-}
-
-// recall asks a worker for rows back.
-func (o *Owner) recall(a *Assignee, rows int) {
-	a.revoked = Revocation{a.revoked.Number + 1, rows}
-	o.count(a, a.counts())
 }
 
 // Remove lets a worker go and frees its rows, but for those of parts that it
