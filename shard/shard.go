@@ -12,7 +12,8 @@
 //	        8 bytes for a number, nothing for null, one byte for a boolean
 //	        and in a shard with fields: uvarint length and the fields
 //	block   its rows one behind the other; in a packed shard one Zstandard frame
-//	        of them, which says how many bytes they are
+//	        of them, which says how many bytes they are, or, where rows are long,
+//	        the byte 1 and one Snappy block of them
 //	index   per block: offset (8 bytes), size (4), rows (4), CRC-32C of the
 //	        block (4), both as it is stored
 //	footer  flags (4; bit 0: the shard has ids, bit 1: fields, bit 2: its blocks

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,6 +121,31 @@ func TestRoundTripKeepsEveryKindOfID(t *testing.T) {
 	}
 }
 
+// Short rows take less space, long ones less time.
+func TestRowsArePackedByTheirLength(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		row  string
+		mark []byte
+	}{
+		{"of some words", []byte{0x28, 0xb5, 0x2f, 0xfd}}, // the magic number of a Zstandard frame
+		{strings.Repeat("of many words ", 100), []byte{1}},
+	} {
+		rows := slices.Repeat([]rowmill.Row{{Text: c.row}}, 2000)
+		data := write(t, 0, false, true, rows)
+		if got := data[len("RMSHARD1"):]; !bytes.HasPrefix(got, c.mark) {
+			t.Errorf("a block of rows of %d bytes begins with % x, want % x", len(c.row), got[:4], c.mark)
+		}
+		got, _, err := decode(data)
+		if err != nil || len(got) != len(rows) || got[1999].Text != c.row {
+			t.Errorf("%d rows of %d bytes: %v", len(got), len(c.row), err)
+		}
+		if whole := len(rows) * len(c.row); len(data) > whole/3 {
+			t.Errorf("%d bytes are packed to %d", whole, len(data))
+		}
+	}
+}
+
 // Inputs are cut by Size, so that it must not depend on how well they pack.
 func TestPackedRowsTakeLessAndCountAsMuch(t *testing.T) {
 	t.Parallel()
@@ -195,10 +221,12 @@ func TestRoundTripProperty(t *testing.T) {
 func TestEveryTruncationAndEveryFlippedBitIsFound(t *testing.T) {
 	t.Parallel()
 	for _, pack := range []bool{false, true} {
-		everyDamage(t, write(t, 7, true, pack, []rowmill.Row{
-			{Text: "one", ID: rowmill.ID{Kind: rowmill.IDInt, Int: 1}},
-			{Text: "two", ID: rowmill.ID{Kind: rowmill.IDString, Text: "b"}},
-		}))
+		for _, long := range []int{0, 200} { // the latter are packed in another way
+			everyDamage(t, write(t, 7, true, pack, []rowmill.Row{
+				{Text: "one" + strings.Repeat("1", long), ID: rowmill.ID{Kind: rowmill.IDInt, Int: 1}},
+				{Text: "two" + strings.Repeat("abc", long), ID: rowmill.ID{Kind: rowmill.IDString, Text: "b"}},
+			}))
+		}
 	}
 }
 

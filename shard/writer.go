@@ -107,7 +107,7 @@ func (s *Writer) addID(id rowmill.ID) {
 func (s *Writer) endBlock() {
 	stored := s.block
 	if s.pack {
-		s.frame = packer().EncodeAll(s.block, s.frame[:0])
+		s.frame = pack(s.block, s.inRow, s.frame)
 		stored = s.frame
 	}
 	s.index = binary.LittleEndian.AppendUint64(s.index, uint64(s.at))
