@@ -259,6 +259,9 @@ func (n *node) save(ctx context.Context, url, path string) error {
 	if response.StatusCode != http.StatusOK {
 		return errors.New(response.Status)
 	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("create directory: %w", err)
+	}
 	file, err := os.Create(path)
 	if err != nil {
 		return fmt.Errorf("create file: %w", err)
