@@ -72,6 +72,9 @@ func bigRows(tb testing.TB, s Schema, n int, add func(row *rowmill.Row, out *row
 // These tests read the heap of the whole process, so they are not parallel.
 
 func TestPartMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes hundreds of megabytes")
+	}
 	for _, s := range []Schema{{JobID: testJob, Embedding: true}, {JobID: testJob}} {
 		watch := newHeapWatch()
 		w, err := NewPartWriter(watch, s)
@@ -93,6 +96,9 @@ func TestPartMemory(t *testing.T) {
 }
 
 func TestMergeMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes hundreds of megabytes")
+	}
 	for _, s := range []Schema{{JobID: testJob, Embedding: true}, {JobID: testJob}} {
 		const parts = 64
 		files := make([]bytes.Buffer, parts)

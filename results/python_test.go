@@ -44,6 +44,9 @@ type manifestColumn struct {
 // TestOtherReaders lets pyarrow, DuckDB and, if installed, polars read a part
 // and every variant of every schema.
 func TestOtherReaders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: other programs are asked without it")
+	}
 	t.Parallel()
 	program := python(t)
 	dir := t.TempDir()
