@@ -39,9 +39,7 @@ func runClient(t *testing.T, program ...string) {
 // TestOpenAIPython drives OpenAI's client for Python, unmodified.
 func TestOpenAIPython(t *testing.T) {
 	t.Parallel()
-	if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import openai").CombinedOutput(); err != nil {
-		unable(t, "python3 lacks openai (`.ci/tools python`, and bin/tools/venv/bin in PATH): %v\n%s", err, out)
-	}
+	needPython(t)
 	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "2ms"))
 	n.start(t)
 	runClient(t, "python3", "testdata/batches_openai.py", n.base, apiKey)
@@ -78,9 +76,7 @@ func nodeClients(t *testing.T) string {
 // one of it that shows its key otherwise, and for Node.
 func TestAnthropicClients(t *testing.T) {
 	t.Parallel()
-	if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import anthropic").CombinedOutput(); err != nil {
-		unable(t, "python3 lacks anthropic (`.ci/tools python`, and bin/tools/venv/bin in PATH): %v\n%s", err, out)
-	}
+	needPython(t)
 	older, clients := pythonTool(t, "anthropic", "ANTHROPIC_OLD"), nodeClients(t)
 	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "2ms"))
 	n.start(t)
@@ -103,9 +99,7 @@ func TestLiteLLM(t *testing.T) {
 // node.
 func TestAnthropicClients_ManyRequests(t *testing.T) {
 	t.Parallel()
-	if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import anthropic").CombinedOutput(); err != nil {
-		unable(t, "python3 lacks anthropic (`.ci/tools python`, and bin/tools/venv/bin in PATH): %v\n%s", err, out)
-	}
+	needPython(t)
 	n := on(t, "", startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
 	n.start(t)
 	runClient(t, "python3", "testdata/batches_anthropic.py", n.base, apiKey, "many")

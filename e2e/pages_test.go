@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -96,9 +97,7 @@ func read(t *testing.T, page, text string) {
 			unable(t, "the pages need %s: %v", tool, err)
 		}
 	}
-	if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import requests, polars, openai, anthropic").CombinedOutput(); err != nil {
-		unable(t, "python3 lacks requests, polars, openai or anthropic (`.ci/tools python`, and bin/tools/venv/bin in PATH): %v\n%s", err, out)
-	}
+	needPython(t)
 
 	dir := t.TempDir()
 	home, logs := filepath.Join(dir, "reader"), filepath.Join(dir, "logs")
@@ -151,6 +150,19 @@ func read(t *testing.T, page, text string) {
 		if b.expected != nil {
 			b.compare(t)
 		}
+	}
+}
+
+// packages are what python3 has to have; to load them takes seconds.
+var packages = sync.OnceValues(func() (said []byte, err error) {
+	return exec.Command("python3", "-c", "import requests, polars, openai, anthropic").CombinedOutput()
+})
+
+// needPython skips the test where python3 lacks what pages and clients import.
+func needPython(t *testing.T) {
+	t.Helper()
+	if said, err := packages(); err != nil {
+		unable(t, "python3 lacks requests, polars, openai or anthropic (`.ci/tools python`, and bin/tools/venv/bin in PATH): %v\n%s", err, said)
 	}
 }
 

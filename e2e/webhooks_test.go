@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -112,9 +111,7 @@ func (n *node) deliveries(t *testing.T, h hook) []logged {
 // OpenAI's clients take what a receiver got of batches, to the byte.
 func TestWebhooks_OpenAIClients(t *testing.T) {
 	t.Parallel()
-	if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import openai").CombinedOutput(); err != nil {
-		unable(t, "python3 lacks openai (`.ci/tools python`, and bin/tools/venv/bin in PATH): %v\n%s", err, out)
-	}
+	needPython(t)
 	clients := nodeClients(t)
 	n := on(t, batchSettings+webhookSettings(), startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
 	n.start(t)
