@@ -4,10 +4,12 @@ import (
 	"embed"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +20,7 @@ var (
 	seed = flag.Uint64("seed", 0, "run the schedule of this seed alone, and tell what happens")
 	told = flag.Bool("told", false, "with -seed or -schedule: tell also what only asks, and what the nodes log")
 	file = flag.String("schedule", "", "run the schedule in this file alone, and tell what happens")
-	from = flag.Uint64("from", 0, "the first of the seeds of TestSchedules; 0: 1, or a random one where ROWMILL_VIRTUAL says how long")
+	from = flag.Uint64("from", 0, "the first of the seeds of TestSchedules; 0: 1, or a random one where ROWMILL_VIRTUAL says how much")
 	less = flag.Bool("shrink", true, "look for the least schedule that fails")
 	most = flag.Int("failures", 3, "after how many failures to stop")
 )
@@ -72,22 +74,26 @@ func TestKeptSchedules(t *testing.T) {
 	}
 }
 
-// durationEnv says for how long schedules are tried that nobody has seen.
-const durationEnv = "ROWMILL_VIRTUAL"
+// amountEnv says for how long schedules are tried that nobody has seen, or how many.
+const amountEnv = "ROWMILL_VIRTUAL"
 
-// duration is for how long schedules are tried: without being asked for long
-// enough to see that this works, and the same ones each time.
-func duration(t *testing.T) time.Duration {
+// amount is for how long schedules are tried, or how many, whatever time that takes.
+// Without being asked for it is long enough to see that this works, and the same ones
+// each time.
+func amount(t *testing.T) (lasts time.Duration, many int) {
 	t.Helper()
-	text := os.Getenv(durationEnv)
+	text := os.Getenv(amountEnv)
 	if text == "" {
-		return 5 * time.Second
+		return 5 * time.Second, math.MaxInt
 	}
-	d, err := time.ParseDuration(text)
+	if many, err := strconv.Atoi(text); err == nil {
+		return math.MaxInt64, many
+	}
+	lasts, err := time.ParseDuration(text)
 	if err != nil {
-		t.Fatalf("%s: %v", durationEnv, err)
+		t.Fatalf("%s: neither a number nor a duration: %v", amountEnv, err)
 	}
-	return d
+	return lasts, math.MaxInt
 }
 
 // TestSchedules runs schedules that are drawn.
@@ -102,11 +108,12 @@ func TestSchedules(t *testing.T) {
 	first := *from
 	if first == 0 {
 		first = 1
-		if os.Getenv(durationEnv) != "" {
+		if os.Getenv(amountEnv) != "" {
 			first = rand.Uint64()>>1 + 1
 		}
 	}
-	began, until := time.Now(), time.Now().Add(duration(t))
+	lasts, many := amount(t)
+	began := time.Now()
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	next, failed, shapes := first, 0, map[string]bool{}
@@ -114,14 +121,15 @@ func TestSchedules(t *testing.T) {
 	shared, swift, hostile, bereaved := 0, 0, 0, 0
 	for range size {
 		all.Go(func() {
-			for time.Now().Before(until) {
+			for time.Since(began) < lasts {
 				mu.Lock()
-				if failed >= *most {
+				if failed >= *most || many == 0 {
 					mu.Unlock()
 					return
 				}
 				s := Generate(next)
 				next++
+				many--
 				mu.Unlock()
 				v := c.run(task{Schedule: s})
 				mu.Lock()
