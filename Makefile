@@ -11,7 +11,7 @@ ROUNDS  ?= 5# rounds of each benchmark
 JOBS    ?= 10000# jobs of `make soak/jobs`
 SOAK    ?= 1h# time of the random faults of `make soak`
 SERVERS ?= llama.cpp vllm sglang ollama transformers infinity llama-cpp-python# of `make engines`
-VIRTUAL ?= 2m# time of new schedules of `make virtual`
+VIRTUAL ?= 2m# time of new schedules of `make virtual`, or their number
 SEED    ?= 0# the first of them; 0: a random one
 
 # One setting for what is built and what is tested, so that both share one build
@@ -24,7 +24,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release dist dist/check dist/again chart demo cluster docs console console/types console/dev console/check test test/race virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
+.PHONY: build release dist dist/check dist/again chart demo cluster docs console console/types console/dev console/check test test/race test/race/build virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -91,16 +91,20 @@ console/check: ## whether console/dist is what the sources make, and the types o
 	out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && bin/tools/types/node_modules/.bin/openapi-typescript http/openapi.yaml -o "$$out/schema.d.ts" && diff -u console/web/src/api/schema.d.ts "$$out/schema.d.ts"
 	out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && (cd console/web && CONSOLE_OUT="$$out" npm run build) && $(GO) run ./console/pack -check "$$out" console/dist
 
+# What go vet looks at is looked at by make lint.
 test: ## test everything; needs nothing but Go
-	packages=$$($(GO) list ./...) && $(GO) test $$(echo "$$packages" | grep -v '/e2e')
-	$(GO) test -count=1 -p 2 -timeout 25m ./e2e/... # never from the cache, which does not know of the binary it runs
+	packages=$$($(GO) list ./...) && $(GO) test -vet=off $$(echo "$$packages" | grep -v '/e2e')
+	$(GO) test -vet=off -count=1 -p 2 -timeout 25m ./e2e/... # never from the cache, which does not know of the binary it runs
 
 test/race: ## test everything under the race detector, but for e2e, which runs the real binary
-	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -race -short $$(echo "$$packages" | grep -v -e '/e2e' -e '/bench/')
-	CGO_ENABLED=1 ROWMILL_VIRTUAL=20s $(GO) test -race -count=1 -run TestSchedules ./e2e/virtual -from 1
+	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -vet=off -race -short $$(echo "$$packages" | grep -v -e '/e2e' -e '/bench/')
+	CGO_ENABLED=1 ROWMILL_VIRTUAL=20s $(GO) test -vet=off -race -count=1 -run TestSchedules ./e2e/virtual -from 1
 
-virtual: ## whole nodes in virtual time: schedules of faults that nobody has seen, for VIRTUAL (2m)
-	ROWMILL_VIRTUAL=$(VIRTUAL) $(GO) test -count=1 -timeout 24h -v -run TestSchedules ./e2e/virtual -from $(SEED)
+test/race/build: # compiles what test/race does, and links nothing, which test/race would do again
+	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) list -race -test -export $$(echo "$$packages" | grep -v -e '/e2e' -e '/bench/') ./e2e/virtual >/dev/null
+
+virtual: ## whole nodes in virtual time: schedules of faults that nobody has seen, for VIRTUAL (2m), or so many
+	ROWMILL_VIRTUAL=$(VIRTUAL) $(GO) test -vet=off -count=1 -timeout 24h -v -run TestSchedules ./e2e/virtual -from $(SEED)
 
 virtual/planted: ## how long the schedules take to find faults that are planted in the code
 	$(GO) run ./e2e/virtual/planted
