@@ -101,6 +101,7 @@ func checkMerges(t *testing.T, e *Encoding, piece string) {
 
 // TestMerges compares all ways to merge with the plainest one.
 func TestMerges(t *testing.T) {
+	alone(t)
 	t.Parallel()
 	for _, e := range append(trained(t), load(t, "o200k_base"), load(t, "cl100k_base"), load(t, "r50k_base")) {
 		for _, text := range hard {
@@ -136,6 +137,7 @@ func FuzzMerges(f *testing.F) {
 // TestRankDefinition holds the pairs of o200k against what tiktoken says: two
 // neighbours merge if their bytes together are a token.
 func TestRankDefinition(t *testing.T) {
+	alone(t)
 	t.Parallel()
 	v := load(t, "o200k_base").vocabulary
 	unmade := 0

@@ -125,6 +125,7 @@ func TestMergeOrder(t *testing.T) {
 // every pair of tokens that makes a token among its merges, and expects the
 // same tokens from it.
 func TestFullSize(t *testing.T) {
+	alone(t)
 	t.Parallel()
 	want := load(t, "cl100k_base")
 	v := want.vocabulary

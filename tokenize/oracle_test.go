@@ -56,6 +56,7 @@ func checkPort(t *testing.T, e *Encoding, port *tiktoken.Tiktoken, text string) 
 }
 
 func TestTiktokenGo(t *testing.T) {
+	alone(t)
 	t.Parallel()
 	for _, name := range []string{"o200k_base", "cl100k_base", "r50k_base", "p50k_base"} {
 		t.Run(name, func(t *testing.T) {
@@ -107,6 +108,7 @@ func checkScanner(t *testing.T, scan *scanner, pattern string, expression *regex
 }
 
 func TestScanners(t *testing.T) {
+	alone(t)
 	t.Parallel()
 	for _, pattern := range known {
 		scan, expression := scannerFor(pattern), regexp2.MustCompile(pattern, regexp2.None)

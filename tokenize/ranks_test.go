@@ -36,6 +36,7 @@ func openRanks(data []byte, pattern string, specials map[string]int) (*Encoding,
 // TestRankFiles holds the rank files that the program brings against those that
 // were published, byte by byte, and expects no other.
 func TestRankFiles(t *testing.T) {
+	alone(t)
 	t.Parallel()
 	files := make(map[string]bool)
 	for _, e := range embeddings {

@@ -117,6 +117,7 @@ func TestTruncateNormalizes(t *testing.T) {
 
 // TestComposed compares the slow way to form C with the one of x/text.
 func TestComposed(t *testing.T) {
+	alone(t)
 	t.Parallel()
 	r := rand.New(rand.NewPCG(13, 14))
 	for range 5000 {
