@@ -56,6 +56,10 @@ var (
 	// Transfers is for a download that brings nothing any more. Together half a
 	// minute: long enough for a restart of the service.
 	Transfers = Policy{First: time.Second, Most: 10 * time.Second, Tries: 7}
+
+	// Spans is for what a collector is told. A minute is longer than one takes to
+	// restart; nobody waits for it, and what came later is worth more.
+	Spans = Policy{First: time.Second, Most: 10 * time.Second, For: time.Minute}
 )
 
 // Chance returns a random number from 0 to n-1, as all pauses that are random

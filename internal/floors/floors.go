@@ -57,7 +57,7 @@ func Rowmill() Table {
 		Floor: map[string]int{
 			"contain": -1, "spelling": -1, "certificate": -1, "document": -1, "memo": -1,
 			"columnar": 0, "shard": 0, "tokenize": 0, "retry": 0, "sim": 0, "console": 0,
-			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "cluster": 1, "function": 1, "schema": 1, "client": 1, "identity": 1,
+			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "cluster": 1, "function": 1, "schema": 1, "client": 1, "identity": 1, "tracing": 1,
 			"results":    2,
 			"deployment": 2,
 			"backup":     2,
@@ -85,6 +85,7 @@ func Rowmill() Table {
 			"github.com/valyala/fasthttp":           {"engine", "sim"},
 			"code.dny.dev/ssrf":                     {"input"},
 			"github.com/go-jose/go-jose":            {"identity"},
+			"go.opentelemetry.io":                   {"tracing"},
 			"github.com/dlclark/regexp2":            {"tokenize"},
 			"github.com/santhosh-tekuri/jsonschema": {"schema", "sim"},
 		},
