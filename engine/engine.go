@@ -100,6 +100,10 @@ type Row struct {
 	// included; 0 is the engine's own bound, made for the slowest server. When
 	// it is over the call fails with a Moment whose Code is "timeout".
 	Patience time.Duration
+
+	// Traceparent is a header of the request, as the W3C's Trace Context has it: the
+	// span that the request is. Empty for none; of a group the first row's is meant.
+	Traceparent string
 }
 
 // Reply is one accepted answer.

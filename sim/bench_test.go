@@ -69,6 +69,7 @@ type discard struct {
 func (x *discard) method() []byte           { return []byte("POST") }
 func (x *discard) path() []byte             { return nil }
 func (x *discard) body() []byte             { return x.data }
+func (x *discard) header(string) []byte     { return nil }
 func (x *discard) context() context.Context { return context.Background() }
 func (x *discard) buffer() []byte           { return x.out[:0] }
 func (x *discard) answer(status int, _ string, _ time.Duration, b []byte) {

@@ -19,6 +19,7 @@ type generation struct {
 	fault      outcome
 	use        Use // of the engine, once it is known
 	began      time.Time
+	within     string // as of Server.within
 }
 
 // keepBytes is the largest buffer that is kept for the next request, so that
@@ -38,7 +39,7 @@ const notJSON = `[simulated] {"this is": not JSON`
 // chat serves /v1/chat/completions.
 func (s *Server) chat(x exchange) {
 	g := s.pool.Get().(*generation)
-	g.began, g.use = time.Now(), Use{}
+	g.began, g.use, g.within = time.Now(), Use{}, s.within(x)
 	if handedOn := s.generate(x, g); !handedOn {
 		s.release(g)
 	}
@@ -180,8 +181,16 @@ func (s *Server) note(g *generation, status, ready int, cancelled bool) {
 	s.requests.write(record{
 		at: g.began, endpoint: "chat", model: g.req.name, text: g.req.prompt[g.req.lastUser[0]:g.req.lastUser[1]],
 		seed: g.req.seed, promptTokens: g.req.promptTokens, outputTokens: ready,
-		status: status, cancelled: cancelled, fault: g.fault.fault, use: g.use,
+		status: status, cancelled: cancelled, fault: g.fault.fault, use: g.use, traceparent: g.within,
 	})
+}
+
+// within is the traceparent of a request, for its line of the request log.
+func (s *Server) within(x exchange) string {
+	if s.requests == nil {
+		return ""
+	}
+	return string(x.header("traceparent"))
 }
 
 // sleep waits unless the context ends before.

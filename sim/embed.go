@@ -128,8 +128,9 @@ func (s *Server) embed(x exchange) {
 	}
 	s.counts.faults[hit.fault].Add(1)
 	var use Use
+	within := s.within(x)
 	note := func(status int, cancelled bool) {
-		s.noteEmbeddings(r, record{at: began, fault: hit.fault, status: status, cancelled: cancelled, use: use})
+		s.noteEmbeddings(r, record{at: began, fault: hit.fault, status: status, cancelled: cancelled, use: use, traceparent: within})
 	}
 	if err := sleep(x.context(), d.delay); err != nil {
 		s.counts.disconnects.Add(1)

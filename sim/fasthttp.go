@@ -209,11 +209,12 @@ type fastExchange struct {
 
 var _ exchange = (*fastExchange)(nil)
 
-func (x *fastExchange) method() []byte           { return x.ctx.Method() }
-func (x *fastExchange) path() []byte             { return x.ctx.Path() }
-func (x *fastExchange) body() []byte             { return x.ctx.PostBody() }
-func (x *fastExchange) context() context.Context { return presence{x.conn} }
-func (x *fastExchange) buffer() []byte           { return x.conn.out[:0] }
+func (x *fastExchange) method() []byte            { return x.ctx.Method() }
+func (x *fastExchange) path() []byte              { return x.ctx.Path() }
+func (x *fastExchange) body() []byte              { return x.ctx.PostBody() }
+func (x *fastExchange) header(name string) []byte { return x.ctx.Request.Header.Peek(name) }
+func (x *fastExchange) context() context.Context  { return presence{x.conn} }
+func (x *fastExchange) buffer() []byte            { return x.conn.out[:0] }
 
 func (x *fastExchange) head(status int, contentType string) {
 	h := &x.ctx.Response.Header

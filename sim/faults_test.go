@@ -281,6 +281,7 @@ type line struct {
 	Fault     string    `json:"fault"`
 	Cached    int       `json:"cached_tokens"`
 	Preempted int       `json:"preempted"`
+	Within    string    `json:"traceparent"`
 }
 
 func (b *lockedBuffer) lines(t *testing.T) []line {
@@ -320,6 +321,11 @@ func TestRequestLog(t *testing.T) {
 	lines := log.lines(t)
 	if len(lines) != 7 {
 		t.Fatalf("%d lines", len(lines))
+	}
+	for i, l := range lines {
+		if l.Within != traceparent {
+			t.Errorf("line %d is of the span %q", i, l.Within)
+		}
 	}
 	sum := sha256.Sum256([]byte("my row"))
 	hash := hex.EncodeToString(sum[:])[:16]

@@ -97,11 +97,15 @@ type reply struct {
 	err    error // of reading the body
 }
 
+// traceparent is that of all requests.
+const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 func (c *client) send(ctx context.Context, method, path, body string) (reply, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, strings.NewReader(body))
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	req.Header.Set("Traceparent", traceparent)
 	res, err := c.http.Do(req)
 	if err != nil {
 		return reply{}, err

@@ -39,11 +39,12 @@ type stdExchange struct {
 
 var _ exchange = (*stdExchange)(nil)
 
-func (x *stdExchange) method() []byte           { return []byte(x.r.Method) }
-func (x *stdExchange) path() []byte             { return []byte(x.r.URL.Path) }
-func (x *stdExchange) body() []byte             { return x.data }
-func (x *stdExchange) context() context.Context { return x.r.Context() }
-func (x *stdExchange) buffer() []byte           { return nil }
+func (x *stdExchange) method() []byte            { return []byte(x.r.Method) }
+func (x *stdExchange) path() []byte              { return []byte(x.r.URL.Path) }
+func (x *stdExchange) body() []byte              { return x.data }
+func (x *stdExchange) header(name string) []byte { return []byte(x.r.Header.Get(name)) }
+func (x *stdExchange) context() context.Context  { return x.r.Context() }
+func (x *stdExchange) buffer() []byte            { return nil }
 
 func (x *stdExchange) head(contentType string) http.Header {
 	h := x.w.Header()

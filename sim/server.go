@@ -234,6 +234,7 @@ type exchange interface {
 	method() []byte
 	path() []byte
 	body() []byte
+	header(name string) []byte
 	context() context.Context // ends when the client is gone
 
 	// buffer returns an empty slice to build the body of answer in.

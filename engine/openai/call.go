@@ -176,7 +176,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	}
 	e := c.engine
 	p := c.patience(row)
-	conn, err := e.send(ctx, e.chatHead, p, func(dst []byte) []byte { return c.appendRow(dst, row) })
+	conn, err := e.send(ctx, e.chatHead, row.Traceparent, p, func(dst []byte) []byte { return c.appendRow(dst, row) })
 	if err != nil {
 		return engine.Reply{}, err
 	}

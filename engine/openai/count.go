@@ -157,7 +157,7 @@ func (c *call) countBy(ctx context.Context, way *countWay, row engine.Row) (int,
 	if row.Patience > 0 {
 		p = newPatience(row.Patience)
 	}
-	conn, err := e.send(ctx, way.head, p, func(dst []byte) []byte {
+	conn, err := e.send(ctx, way.head, "", p, func(dst []byte) []byte {
 		if way.prefix == nil {
 			return c.appendRow(dst, row)
 		}

@@ -85,7 +85,7 @@ func (c *call) embedGroup(ctx context.Context, p patience, rows []engine.Row, ou
 // embedOnce sends one request and fills out in the order of the rows.
 func (c *call) embedOnce(ctx context.Context, p patience, rows []engine.Row, out []engine.Reply) error {
 	e := c.engine
-	conn, err := e.send(ctx, e.embedHead, p, func(dst []byte) []byte { return c.appendRows(dst, rows) })
+	conn, err := e.send(ctx, e.embedHead, rows[0].Traceparent, p, func(dst []byte) []byte { return c.appendRows(dst, rows) })
 	if err != nil {
 		return err
 	}

@@ -41,15 +41,15 @@ func newPatience(whole time.Duration) patience {
 
 // send posts one request and returns the connection with the reply's header
 // read and its body open; the caller scans the body and calls finish. head is
-// the request's head up to the value of Content-Length, build appends the body.
-// It may be called twice: a kept connection that proves to be closed is
-// replaced once, by a new one.
-func (e *Engine) send(ctx context.Context, head []byte, p patience, build func([]byte) []byte) (*conn, error) {
+// the request's head up to the value of Content-Length, traceparent that header,
+// empty for none, and build appends the body. It may be called twice: a kept
+// connection that proves to be closed is replaced once, by a new one.
+func (e *Engine) send(ctx context.Context, head []byte, traceparent string, p patience, build func([]byte) []byte) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if c := e.pool.get(); c != nil {
-		err := e.exchange(ctx, c, head, p.until, build)
+		err := e.exchange(ctx, c, head, traceparent, p.until, build)
 		if err == nil {
 			return c, nil
 		}
@@ -62,7 +62,7 @@ func (e *Engine) send(ctx context.Context, head []byte, p patience, build func([
 	if err != nil {
 		return nil, e.unreachable(ctx, err, p)
 	}
-	if err := e.exchange(ctx, c, head, p.until, build); err != nil {
+	if err := e.exchange(ctx, c, head, traceparent, p.until, build); err != nil {
 		return nil, e.broken(ctx, err, p)
 	}
 	return c, nil
@@ -70,11 +70,11 @@ func (e *Engine) send(ctx context.Context, head []byte, p patience, build func([
 
 // exchange sends the request on c and reads the reply's header. After an error
 // c is closed.
-func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, deadline time.Time, build func([]byte) []byte) error {
+func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent string, deadline time.Time, build func([]byte) []byte) error {
 	c.begin(ctx)
 	err := c.SetDeadline(deadline)
 	if err == nil {
-		err = c.write(head, e.authorization(), build)
+		err = c.write(head, e.authorization(), traceparent, build)
 	}
 	if err == nil || !timedOut(err) {
 		// A server may refuse a large request and close before it has read it
@@ -90,16 +90,19 @@ func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, deadline ti
 	return err
 }
 
-// write sends a request: head, the body's length, who asks where authorization is not
-// empty, and the body.
-func (c *conn) write(head []byte, authorization string, build func([]byte) []byte) error {
+// write sends a request: head, the body's length, who asks and within what, where
+// authorization and traceparent are not empty, and the body.
+func (c *conn) write(head []byte, authorization, traceparent string, build func([]byte) []byte) error {
 	buf := requests.Get().(*[]byte)
 	// The length stands before the body and is known after it: the body is
 	// built first, behind enough room, and the head put right before it.
-	const digits, line, end = 20, "\r\nAuthorization: ", "\r\n\r\n"
+	const digits, who, within, end = 20, "\r\nAuthorization: ", "\r\ntraceparent: ", "\r\n\r\n"
 	after := len(end)
 	if authorization != "" {
-		after += len(line) + len(authorization)
+		after += len(who) + len(authorization)
+	}
+	if traceparent != "" {
+		after += len(within) + len(traceparent)
 	}
 	room := len(head) + digits + after
 	whole := build(slices.Grow((*buf)[:0], room)[:room])
@@ -109,8 +112,12 @@ func (c *conn) write(head []byte, authorization string, build func([]byte) []byt
 	at := start + copy(whole[start:], head)
 	at += copy(whole[at:], number)
 	if authorization != "" {
-		at += copy(whole[at:], line)
+		at += copy(whole[at:], who)
 		at += copy(whole[at:], authorization)
+	}
+	if traceparent != "" {
+		at += copy(whole[at:], within)
+		at += copy(whole[at:], traceparent)
 	}
 	copy(whole[at:], end)
 

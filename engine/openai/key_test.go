@@ -35,7 +35,7 @@ func TestSetAPIKey(t *testing.T) {
 	defer e.Close()
 	ask := func() {
 		t.Helper()
-		conn, err := e.send(context.Background(), e.chatHead, newPatience(10*time.Second), func(dst []byte) []byte { return append(dst, "{}"...) })
+		conn, err := e.send(context.Background(), e.chatHead, "", newPatience(10*time.Second), func(dst []byte) []byte { return append(dst, "{}"...) })
 		if err != nil {
 			t.Fatal(err)
 		}

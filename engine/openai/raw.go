@@ -49,7 +49,7 @@ func (c *call) appendRaw(dst []byte, row engine.Row) []byte {
 // pass runs a row whose reply is its output.
 func (c *call) pass(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	e, p := c.engine, c.patience(row)
-	conn, err := e.send(ctx, c.rawHead, p, func(dst []byte) []byte { return c.appendRaw(dst, row) })
+	conn, err := e.send(ctx, c.rawHead, row.Traceparent, p, func(dst []byte) []byte { return c.appendRaw(dst, row) })
 	if err != nil {
 		return engine.Reply{}, err
 	}
