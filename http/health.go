@@ -173,5 +173,5 @@ func (h *health) metrics(gatherer prometheus.Gatherer) gin.HandlerFunc {
 			return request.Errorf(nethttp.StatusNotFound, "not_found", "metrics are not served at this address")
 		})
 	}
-	return gin.WrapH(promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
+	return gin.WrapH(promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 }

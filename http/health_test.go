@@ -3,9 +3,11 @@ package http
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/rowmill/rowmill/internal/spantest"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -122,6 +124,60 @@ func TestMetrics_TimeRequestsByRoute(t *testing.T) {
 	}
 	if strings.Contains(text, unknownIDs[0]) {
 		t.Error("a job id is a label")
+	}
+}
+
+// Prometheus asks for the form that has exemplars, and they name spans.
+func TestMetrics_HaveExemplars(t *testing.T) {
+	t.Parallel()
+	var c spantest.Collector
+	tracer := c.Start(t, nil)
+	w := setup(t, func(cfg *Config) { cfg.Tracer = tracer })
+	const trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	w.get("/v1/list-jobs", "Traceparent", "00-"+trace+"-"+span+"-01").want(200)
+	w.get("/v1/list-jobs").want(200)
+	answer := w.get("/metrics", append(bare, "Accept", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5")...).want(200)
+	tracer.Close(t.Context())
+	found := c.Named("GET /v1/list-jobs")
+	if len(found) != 1 || found[0].Trace != trace || found[0].Parent != span || found[0].Attributes["http.response.status_code"] != int64(200) {
+		t.Fatalf("spans are %+v", c.Spans())
+	}
+	exemplar := regexp.MustCompile(`rowmill_http_request_duration_seconds_bucket\{.*route="/v1/list-jobs".* # \{(span_id="` + found[0].ID + `"|,|trace_id="` + trace + `"){3}\} `)
+	if !exemplar.Match(answer.text) || !strings.HasSuffix(string(answer.text), "# EOF\n") {
+		t.Errorf("%s has no exemplar of %s:\n%s", answer.header.Get("Content-Type"), found[0].ID, answer.text)
+	}
+}
+
+// A job has the span that it was submitted in, in its record and nowhere else.
+func TestSubmit_WithinATrace(t *testing.T) {
+	t.Parallel()
+	var c spantest.Collector
+	tracer := c.Start(t, nil)
+	w, off := setup(t, func(cfg *Config) { cfg.Tracer = tracer }), setup(t)
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	record := func(w *world, headers ...string) string {
+		t.Helper()
+		id, _ := w.do("POST", "/v1/batch-inference", `{"model":"llama-3.1-8b","inputs":["a"]}`, headers...).want(200).json()["results"].(string)
+		rec, err := w.store.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rec.Trace
+	}
+	sampled, refused := "00-"+trace+"-b7ad6b7169203331-01", "00-"+trace+"-b7ad6b7169203331-00"
+	if got := record(w, "Traceparent", refused); got != refused {
+		t.Errorf("of a trace that is not sampled the record has %q", got)
+	}
+	if got := record(w); got != "" {
+		t.Errorf("of no trace the record has %q", got)
+	}
+	if got := record(off, "Traceparent", sampled); got != "" {
+		t.Errorf("where nothing is traced the record has %q", got)
+	}
+	got := record(w, "Traceparent", sampled)
+	tracer.Close(t.Context())
+	if spans := c.Spans(); len(spans) != 1 || got != "00-"+trace+"-"+spans[0].ID+"-01" || spans[0].Name != "POST /v1/batch-inference" {
+		t.Errorf("the record has %q of %+v", got, spans)
 	}
 }
 

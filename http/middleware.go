@@ -19,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/tracing"
 )
 
 const (
@@ -114,33 +115,60 @@ func newRequestMetrics(registerer prometheus.Registerer) *requestMetrics {
 	}, []string{"route", "method", "code"})}
 }
 
-// observe logs and times the request. Paths are logged without their query,
-// which may hold a signature.
+// observe logs and times the request, and has its client's trace tell of it. Paths are
+// logged without their query, which may hold a signature.
 func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		began := time.Now()
+		route, method := c.FullPath(), c.Request.Method
+		if route == "" {
+			route = "unmatched"
+		}
+		switch method {
+		case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS":
+		default:
+			method = "other"
+		}
+		span := s.trace(c, route, method)
 		defer func() {
-			took := time.Since(began)
-			route, method := c.FullPath(), c.Request.Method
-			if route == "" {
-				route = "unmatched"
-			}
-			switch method {
-			case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS":
-			default:
-				method = "other"
-			}
-			metrics.seconds.WithLabelValues(route, method, strconv.Itoa(c.Writer.Status())).Observe(took.Seconds())
+			took, status := time.Since(began), c.Writer.Status()
+			span.Observe(metrics.seconds.WithLabelValues(route, method, strconv.Itoa(status)), took.Seconds())
+			endSpan(span, status)
 
 			level := slog.LevelInfo
 			if quiet[route] {
 				level = slog.LevelDebug
 			}
-			s.Logger.Log(c.Request.Context(), level, "request", exchange.KeyRequest, exchange.RequestID(c), "method", method,
-				"path", spelling.Shorten(c.Request.URL.Path, 256), "status", c.Writer.Status(), "took", took)
+			span.Log(s.Logger).Log(c.Request.Context(), level, "request", exchange.KeyRequest, exchange.RequestID(c), "method", method,
+				"path", spelling.Shorten(c.Request.URL.Path, 256), "status", status, "took", took)
 		}()
 		c.Next()
 	}
+}
+
+// endSpan ends the span of a request.
+func endSpan(span *tracing.Span, status int) {
+	if span == nil {
+		return
+	}
+	span.Set(slog.Int("http.response.status_code", status))
+	if status >= nethttp.StatusInternalServerError {
+		span.Fail(strconv.Itoa(status))
+	}
+	span.End(nil)
+}
+
+// trace begins the span of a request that has come within a trace, in which the job is
+// then that it submits.
+func (s *Server) trace(c *gin.Context, route, method string) *tracing.Span {
+	parent := c.GetHeader(tracing.Header)
+	if s.Tracer == nil || parent == "" {
+		return nil
+	}
+	ctx, span := s.Tracer.Serve(c.Request.Context(), parent, method+" "+route,
+		slog.String("http.request.method", method), slog.String("http.route", route), slog.String("rowmill.request", exchange.RequestID(c)))
+	c.Request = c.Request.WithContext(ctx)
+	return span
 }
 
 // quiet are the routes that probes and pollers ask all the time.

@@ -31,6 +31,7 @@ import (
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/tracing"
 )
 
 // Service is what the API needs of the pipeline. Submitted and Cancelled are
@@ -94,6 +95,8 @@ type Config struct {
 	Gatherer prometheus.Gatherer
 	// Registerer takes the request metrics. Default: none are kept.
 	Registerer prometheus.Registerer
+	// Tracer tells of requests that come within a trace. Default: nothing does.
+	Tracer *tracing.Tracer
 
 	// AdminKeys are accepted as administrator keys of the account "default",
 	// beside the keys of the store; SetAdminKeys replaces them.

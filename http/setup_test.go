@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	for _, file := range []string{"application/zip", layout.Parquet, "text/html", "text/javascript", "image/svg+xml"} {
 		openapi3filter.RegisterBodyDecoder(file, openapi3filter.FileBodyDecoder)
 	}
-	for _, stream := range []string{"application/x-ndjson", "text/event-stream"} {
+	for _, stream := range []string{"application/x-ndjson", "text/event-stream", "application/openmetrics-text"} {
 		openapi3filter.RegisterBodyDecoder(stream, openapi3filter.PlainBodyDecoder)
 	}
 	goleak.VerifyTestMain(m)

@@ -20,6 +20,7 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/submission"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/tracing"
 )
 
 const (
@@ -151,7 +152,7 @@ func (s *submissions) create(ctx context.Context, who principal, job *submission
 // Where the store has not answered, the record is looked for: if it is there,
 // all is well. If it is not, it may still appear.
 func (s *submissions) put(ctx context.Context, who principal, record store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
-	record.Job.KeyID = orNull(who.keyID)
+	record.Job.KeyID, record.Trace = orNull(who.keyID), tracing.Traceparent(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
 	defer cancel()
 	stored, existed, err = s.store.Create(ctx, record, idem)

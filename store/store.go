@@ -181,6 +181,10 @@ type Record struct {
 	// where it stands.
 	ShownRunning bool `json:"shown_running,omitempty"`
 
+	// Trace is the span that the job was submitted in, as traceparent has it; empty where
+	// the client sent none.
+	Trace string `json:"trace,omitempty"`
+
 	// Artifacts by variant name: "full" and "rows" are set when the job
 	// succeeds, column subsets when first asked for.
 	Artifacts map[string]Artifact `json:"artifacts,omitempty"`

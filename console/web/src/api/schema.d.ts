@@ -5861,13 +5861,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The metrics. */
+            /** @description The metrics; where Accept asks for OpenMetrics, with exemplars. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "text/plain": string;
+                    "application/openmetrics-text": string;
                 };
             };
             default: components["responses"]["Error"];
