@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ type ownedJob struct {
 	pid          *actor.PID
 	fence        store.Fence
 	writes       *sync.WaitGroup // tasks of the actor that may write objects
+	log          *slog.Logger    // names the job
 }
 
 // claims are the jobs of a node: those it owns, those it is claiming, and the
@@ -69,9 +71,9 @@ func (s *claims) begin(o store.Orphan, suspect bool, now time.Time) (alone, ok b
 }
 
 // own notes that a claim has succeeded.
-func (s *claims) own(pid *actor.PID, fence store.Fence, writes *sync.WaitGroup) {
+func (s *claims) own(pid *actor.PID, fence store.Fence, writes *sync.WaitGroup, log *slog.Logger) {
 	job := fence.JobID
-	s.owned[job] = ownedJob{s.claiming[job], pid, fence, writes}
+	s.owned[job] = ownedJob{s.claiming[job], pid, fence, writes, log}
 	delete(s.claiming, job)
 	delete(s.unsure, job)
 }

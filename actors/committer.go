@@ -16,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/tracing"
 )
 
 // Messages a committer receives, beside steps.
@@ -125,7 +126,9 @@ func (r *committer) onPartWritten(c actor.Context, m partWritten) {
 func (r *committer) record(c actor.Context, batch *commit.Batch) {
 	parts := batch.Parts()
 	r.tasks.run(c, "commit parts", func(ctx context.Context) step {
+		span := r.job.trace.Begin("commit parts", slog.Int("rowmill.parts", len(parts)))
 		err := r.storage.WaitHere(ctx, func() error { return r.cfg.Store.CommitParts(ctx, r.job.fence, parts, batch.Totals) })
+		span.End(err)
 		return func(c actor.Context) {
 			if err != nil {
 				c.Send(r.owner, jobBroke{fmt.Errorf("commit parts: %w", err)})
@@ -217,6 +220,7 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 		defer r.slots.merge.Leave(r.job.spec.Account)
 		var part assign.Part
 		moved := false // a part was merged since
+		span := r.job.trace.Begin("write copies of rows", slog.Int("rowmill.shard", m.shard))
 		err := r.storage.WaitHere(ctx, func() (err error) {
 			part, err = r.copies.Write(ctx, m.shard, m.rows, parts)
 			moved = errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost)
@@ -225,6 +229,7 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 			}
 			return err
 		})
+		span.End(err)
 		return func(c actor.Context) {
 			switch {
 			case err != nil:
@@ -329,7 +334,7 @@ func (r *committer) succeed(c actor.Context, artifacts map[string]store.Artifact
 	now, lastRow := r.cfg.Clock(), r.lastRow
 	r.end(c, func(ctx context.Context) (store.Record, error) {
 		return recordSuccess(ctx, r.cfg.Store, r.job.fence, artifacts, now)
-	}, func() { r.metrics.finalise.Observe(time.Since(lastRow).Seconds()) })
+	}, func(span *tracing.Span) { span.Observe(r.metrics.finalise, time.Since(lastRow).Seconds()) })
 }
 
 func (r *committer) estimated(c actor.Context) {
@@ -337,23 +342,25 @@ func (r *committer) estimated(c actor.Context) {
 	now := r.cfg.Clock()
 	r.end(c, func(ctx context.Context) (store.Record, error) {
 		return recordEstimate(ctx, r.cfg.Store, r.job.fence, r.rows, usd, e, now)
-	}, func() {})
+	}, func(*tracing.Span) {})
 }
 
 // end records the end of the job.
-func (r *committer) end(c actor.Context, record func(ctx context.Context) (store.Record, error), ended func()) {
+func (r *committer) end(c actor.Context, record func(ctx context.Context) (store.Record, error), ended func(*tracing.Span)) {
 	r.tasks.run(c, "record the result", func(ctx context.Context) step {
+		span := r.job.trace.Begin("record the result")
 		var rec store.Record
 		err := r.storage.WaitHere(ctx, func() (err error) {
 			rec, err = record(ctx)
 			return err
 		})
+		span.End(err)
 		return func(c actor.Context) {
 			if err != nil {
 				r.broke(c, fmt.Errorf("finish job: %w", err))
 				return
 			}
-			ended()
+			ended(span)
 			c.Send(r.owner, jobSucceeded{rec})
 		}
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/tokenize/prompt"
+	"github.com/rowmill/rowmill/tracing"
 )
 
 // Config is what a System needs. The zero value of every limit means its
@@ -31,6 +32,7 @@ type Config struct {
 	Input      input.Limits      // bounds on what an input may hold
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+	Tracer     *tracing.Tracer // nil: no job is traced
 
 	// Peers are the other nodes; nil on a node that stands alone.
 	Peers Peers

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/tracing"
 )
 
 // mergeParts asks a node how far an errand is, which it begins where it does not know
@@ -56,10 +58,11 @@ func (r *committer) deal(c actor.Context) {
 func (r *committer) run(c actor.Context, e errand, address string) {
 	r.tasks.run(c, "merge parts", func(ctx context.Context) step {
 		m := e.begin()
+		span := r.job.trace.Begin("merge parts", slog.String("rowmill.what", e.what), slog.String("rowmill.node", address), slog.Int("rowmill.parts", len(m.Parts)))
 		var size int64
 		var err error
 		if address == "" {
-			size, err = r.runHere(ctx, m)
+			size, err = r.runHere(ctx, m, span)
 		} else {
 			size, err = r.runAt(ctx, address, m)
 		}
@@ -67,6 +70,7 @@ func (r *committer) run(c actor.Context, e errand, address string) {
 		if !failed && e.record != nil {
 			err = e.record(ctx, m, size)
 		}
+		span.End(err)
 		return func(c actor.Context) {
 			if !e.here {
 				r.helpers.Ended(address)
@@ -104,13 +108,13 @@ func (r *committer) failedAt(address string, err error) (here bool) {
 	return false
 }
 
-func (r *committer) runHere(ctx context.Context, m *commit.Errand) (int64, error) {
+func (r *committer) runHere(ctx context.Context, m *commit.Errand, span *tracing.Span) (int64, error) {
 	if m.Heavy() {
 		if !r.merging.enter(ctx, r.slots.merge, r.job.spec) {
 			return 0, ctx.Err()
 		}
 		defer r.slots.merge.Leave(r.job.spec.Account)
-		defer r.metrics.merging(time.Now())
+		defer r.metrics.merging(span, time.Now())
 	}
 	return m.Run(ctx, r.cfg.Blob, r.storage.WaitHere)
 }
@@ -178,7 +182,7 @@ func (s *System) help(m *mergeParts) (any, error) {
 				return 0, ctx.Err()
 			}
 			defer s.slots.merge.Leave(m.Account)
-			defer s.metrics.merging(time.Now())
+			defer s.metrics.merging(nil, time.Now())
 		}
 		return m.Errand.Run(ctx, s.cfg.Blob, s.watch.WaitHere)
 	}), nil

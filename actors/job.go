@@ -19,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/tracing"
 )
 
 // Messages a job receives, beside heartbeats, answers to invites, and steps.
@@ -44,6 +45,7 @@ type job struct {
 	writes  *sync.WaitGroup // those, which may write objects
 	ending  taskGroup       // ends with the actor
 	timers  timers
+	trace   *tracing.Job // nil where it is not traced
 
 	adopter  store.Adopter // in the record, until it is known that it does no harm
 	harmless bool          // the node knows that
@@ -51,6 +53,7 @@ type job struct {
 
 	phase    jobPhase
 	errand   *registry.Errand // while it is jobWaits, for operators
+	awaits   *tracing.Span    // likewise
 	draining bool             // it is to be given back
 	updating bool             // the record is being changed
 	engines  []engineView
@@ -188,7 +191,10 @@ func (j *job) onStarted(c actor.Context) {
 		}
 	}
 	j.tasks.run(c, "read the input", func(ctx context.Context) step {
+		span := j.trace.Begin("read the input")
 		err := j.ingest(ctx, &in)
+		span.Set(slog.Int64("rowmill.rows", in.input.Rows), slog.Int("rowmill.shards", len(in.input.Shards)))
+		span.End(err)
 		return func(c actor.Context) { j.onIngested(c, in, err) }
 	})
 }
@@ -206,6 +212,7 @@ func (j *job) onWindowClosed(c actor.Context) {
 func (j *job) await(c actor.Context) {
 	j.phase = jobWaits
 	j.errand = j.tasks.entry.Begin("wait for an engine")
+	j.awaits = j.trace.Begin("wait for an engine")
 	j.timers.after(c, j.cfg.Servers.Wait, "wait", func(c actor.Context) {
 		j.fail(c, rowmill.Failf(rowmill.CodeModelUnavailable,
 			"No engine offered the model %s within %s. Start an inference server that serves it, then submit the job again.", j.rec.Spec.Model.ID, j.cfg.Servers.Wait))
@@ -304,6 +311,7 @@ func (j *job) startRows(c actor.Context) {
 	}
 	j.phase = jobRuns
 	j.errand.End()
+	j.awaits.End(nil)
 	if !j.job.sends(j.rec.Job.Sampling) || warning != "" {
 		j.update(c, func(r *store.Record) {
 			r.Job.Sampling = j.job.sampling()

@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/tokenize/prompt"
+	"github.com/rowmill/rowmill/tracing"
 )
 
 // A jobContext is what all actors of a job share. It never changes once rows
@@ -25,6 +26,7 @@ type jobContext struct {
 	schema   results.Schema
 	counter  *prompt.Counter
 	ctx      context.Context // ends with the job's run on this node
+	trace    *tracing.Job    // nil where it is not traced
 
 	// Set by pin.
 	context   int // tokens; 0 when nobody says
@@ -38,7 +40,7 @@ func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence sto
 		return nil, err
 	}
 	return &jobContext{
-		id: rec.Job.ID, spec: &spec, fence: fence, manifest: m, outcomes: outcomes, counter: count, ctx: ctx,
+		id: rec.Job.ID, spec: &spec, fence: fence, manifest: m, outcomes: outcomes, counter: count, ctx: ctx, trace: cfg.trace(rec),
 		schema: results.Schema{
 			JobID: rec.Job.ID, Model: spec.Model.ID, IDColumn: spec.IDColumn, IDType: m.IDType, Fields: m.Fields,
 			Embedding: spec.Model.Kind == rowmill.KindEmbedding,
@@ -102,6 +104,7 @@ func (j *jobContext) dispatched(cfg Config) dispatch.Job {
 	return dispatch.Job{
 		Ctx: j.ctx, Spec: j.spec, Classifier: j.outcomes, Counter: j.counter,
 		ContextLength: j.context, MaxTokens: j.maxTokens, PromptLimit: j.promptLimit(), Group: cfg.Rows.EmbeddingGroup,
+		Trace: j.trace,
 	}
 }
 

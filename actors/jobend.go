@@ -81,6 +81,7 @@ func (j *job) onCancelled(c actor.Context) {
 func (j *job) stopRows(c actor.Context) {
 	if j.phase == jobWaits {
 		j.errand.End()
+		j.awaits.End(nil)
 	}
 	j.phase = jobEnds
 	j.timers.stop()
@@ -92,6 +93,9 @@ func (j *job) stopRows(c actor.Context) {
 
 // over leaves a job that has ended, once nothing is written for it any more.
 func (j *job) over(c actor.Context, status rowmill.Status) {
+	rec := j.rec
+	_ = rec.Job.Become(status, j.cfg.Clock()) // where the client has ended it, which our record does not say
+	j.told(&rec)
 	j.ending.run(c, "wait for writes", func(context.Context) step {
 		j.writes.Wait()
 		j.dismissed.Wait()
@@ -116,6 +120,7 @@ func (j *job) onOver(c actor.Context) {
 				j.leave(c, jobOver{released: true, unsure: true})
 				return
 			}
+			j.rec = rec
 			j.over(c, rec.Job.Status)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/tracing"
 )
 
 // metrics are the figures of the pipeline. Nothing is labelled by job or
@@ -83,7 +84,9 @@ func (m *metrics) onCountError(model string, mean float64) {
 }
 
 // merging counts a merge that began then.
-func (m *metrics) merging(began time.Time) { m.merges.Observe(time.Since(began).Seconds()) }
+func (m *metrics) merging(span *tracing.Span, began time.Time) {
+	span.Observe(m.merges, time.Since(began).Seconds())
+}
 
 func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics {
 	f := promauto.With(reg)

@@ -169,19 +169,20 @@ func (n *node) onClaimed(c actor.Context, rec store.Record) {
 		n.convict(c, rec, ended)
 		return
 	}
-	log := n.process.log.With("job", id)
+	trace := n.cfg.trace(&rec)
+	log := trace.Log(n.process.log.With("job", id))
 	if !firstClaim(rec.Version) {
 		n.metrics.takeovers.Inc()
 	}
 	log.Info("job claimed", "status", rec.Job.Status, "epoch", fence.Epoch, "model", rec.Job.Model)
 	licence, writes := n.lease.ctx, &sync.WaitGroup{}
 	pid := c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "job", Job: id}, func(entry *registry.Entry) actor.Actor {
-		j := &job{process: n.process, rec: rec, claimed: rec.Version, fence: fence, node: c.Self(), log: entry.Log(log), writes: writes, engines: n.engines.all(false)}
+		j := &job{process: n.process, rec: rec, claimed: rec.Version, fence: fence, node: c.Self(), log: entry.Log(log), trace: trace, writes: writes, engines: n.engines.all(false)}
 		j.tasks, j.ending = newTaskGroup(licence, writes, entry), newTaskGroup(licence, n.all, entry)
 		return j
 	}), fmt.Sprintf("job-%s-%d", id, fence.Epoch))
 	c.Watch(pid)
-	n.claims.own(pid, fence, writes)
+	n.claims.own(pid, fence, writes, log)
 	n.metrics.active.Set(float64(len(n.claims.owned)))
 }
 
@@ -236,7 +237,11 @@ func (n *node) onJobOver(c actor.Context, m jobOver) {
 		n.tellNext(c, o.Orphan)
 	}
 	if m.status.Terminal() {
-		n.log.Info("job over", "job", m.id, "status", m.status)
+		log := o.log
+		if !owned {
+			log = n.log.With("job", m.id)
+		}
+		log.Info("job over", "status", m.status)
 		n.settle(c, m.id)
 	}
 	if m.status == rowmill.StatusSucceeded || m.status == rowmill.StatusFailed { // a cancel is counted where it is asked for
@@ -265,12 +270,14 @@ func (n *node) onJobPanicked(c actor.Context, id string, o ownedJob) {
 	n.onJobOver(c, jobOver{id: id})
 	n.tasks.run(c, "end the job", func(ctx context.Context) step {
 		failure := rowmill.Failf(rowmill.CodeInternalError, "The service met a fault of its own while it ran the job. Its log says which.")
-		if _, err := recordFailure(ctx, n.cfg.Store, o.fence, failure, n.cfg.Clock(), n.log); err != nil {
+		rec, err := recordFailure(ctx, n.cfg.Store, o.fence, failure, n.cfg.Clock(), n.log)
+		if err != nil {
 			n.log.Warn("recording the failure failed", "job", id, "err", err)
 			return nil
 		}
+		n.told(&rec)
 		return func(c actor.Context) {
-			n.log.Info("job over", "job", id, "status", rowmill.StatusFailed)
+			o.log.Info("job over", "status", rowmill.StatusFailed)
 			n.metrics.jobs.WithLabelValues(string(rowmill.StatusFailed)).Inc()
 			n.settle(c, id)
 		}

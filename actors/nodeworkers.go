@@ -118,7 +118,7 @@ func (n *node) loadContext(ctx context.Context, m *invite, work taskGroup) (*job
 
 func (n *node) spawnWorker(c actor.Context, m *invite, job *jobContext, work taskGroup, runs *sync.WaitGroup) {
 	h := &workerHandle{name: n.workers.name(), epoch: m.Epoch, remote: m.owner == nil, owner: n.linkTo(m), runs: runs}
-	log := n.process.log.With("job", m.Job)
+	log := job.trace.Log(n.process.log.With("job", m.Job))
 	h.pid = c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "worker", Job: m.Job}, func(entry *registry.Entry) actor.Actor {
 		work.entry = entry
 		return &worker{

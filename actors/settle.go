@@ -111,6 +111,9 @@ func (p *process) tidied(ctx context.Context, job string) error {
 	if err := p.announce(ctx, &rec); err != nil {
 		return err
 	}
+	if rec.Epoch == 0 { // it was cancelled before anybody owned it
+		p.told(&rec)
+	}
 	switch {
 	case status == rowmill.StatusSucceeded:
 		err = errors.Join(cfg.Store.DropParts(ctx, job), cfg.Blob.DeletePrefix(ctx, layout.Parts(job)), p.dropOtherResults(ctx, rec))

@@ -50,6 +50,7 @@ type worker struct {
 	spare   []*dispatch.Task // the outbox's other slice
 	rows    *assign.Worker   // which it has, and how far they are
 	memory  *work.Memory
+	trail   *work.Trail // nil for a job that is not traced
 	loader  *work.Loader
 	sender  *work.Sender
 	flusher *work.Flusher
@@ -113,7 +114,8 @@ func (w *worker) onStarted(c actor.Context) {
 	if w.job.schema.Embedding {
 		answer = 4 * int64(w.job.spec.Model.Dimension)
 	}
-	w.loader = work.NewLoader(w.memory, w.job.manifest.Shards, w.openShard)
+	w.trail = work.NewTrail(w.job.trace)
+	w.loader = work.NewLoader(w.memory, w.job.manifest.Shards, w.trail, w.openShard)
 	w.sender = work.NewSender(w.memory, w.job.manifest.Rows, answer)
 	// A part gathers for one interval and is recorded while most of the next
 	// gathers; a heartbeat may have to be repeated.
@@ -313,6 +315,7 @@ func (w *worker) onFlushDue(c actor.Context) {
 // write writes batches as parts.
 func (w *worker) write(c actor.Context, batches []*work.Batch) {
 	for _, b := range batches {
+		span := w.trail.Part(b.Shard)
 		w.tasks.run(c, "write a part", func(ctx context.Context) step {
 			if !w.writing.enter(ctx, w.slots.write, w.job.spec) {
 				return nil
@@ -324,7 +327,10 @@ func (w *worker) write(c actor.Context, batches []*work.Batch) {
 				part, err = work.WritePart(ctx, w.cfg.Blob, w.job.schema, key, b)
 				return err
 			})
-			return func(c actor.Context) { w.onWritten(c, part, b, err) }
+			return func(c actor.Context) {
+				w.trail.Ended(b.Shard, span, err)
+				w.onWritten(c, part, b, err)
+			}
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/tokenize/prompt"
+	"github.com/rowmill/rowmill/tracing"
 )
 
 // A Job is what the rows of a job have in common. It does not change.
@@ -15,10 +16,11 @@ type Job struct {
 	Spec          *rowmill.Spec
 	Classifier    *Classifier
 	Counter       *prompt.Counter
-	ContextLength int // tokens; 0 when nobody says
-	MaxTokens     int // of an answer; 0 when nobody says
-	PromptLimit   int // tokens a prompt may have; 0 for no limit
-	Group         int // texts in one request to embed
+	ContextLength int          // tokens; 0 when nobody says
+	MaxTokens     int          // of an answer; 0 when nobody says
+	PromptLimit   int          // tokens a prompt may have; 0 for no limit
+	Group         int          // texts in one request to embed
+	Trace         *tracing.Job // nil for none
 }
 
 // A Queue is the way of one job's rows through one server.

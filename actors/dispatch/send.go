@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/tokenize/prompt"
+	"github.com/rowmill/rowmill/tracing"
 )
 
 // evidence is what a request says about its server.
@@ -36,11 +37,15 @@ func (q *Queue) run(r *request) (seen evidence) {
 	if usual == 0 {
 		ctx, end = q.supervised(r.tasks[0].overdue)
 	}
+	var span *tracing.Span
+	if q.job.Trace != nil {
+		span = q.traced(r.tasks)
+	}
 	err := contain.Run(func() error {
 		if q.job.Spec.Model.Kind == rowmill.KindEmbedding {
-			seen = q.embed(ctx, r.tasks, usual, began)
+			seen = q.embed(ctx, r.tasks, usual, began, span.Traceparent())
 		} else {
-			seen = q.generate(ctx, r.tasks[0], usual, began)
+			seen = q.generate(ctx, r.tasks[0], usual, began, span.Traceparent())
 		}
 		return nil
 	})
@@ -49,7 +54,10 @@ func (q *Queue) run(r *request) (seen evidence) {
 		seen = q.broke(r.tasks, err, began)
 	}
 	seen.took = time.Since(began)
-	q.disp.cfg.Metrics.Seconds.Observe(seen.took.Seconds())
+	span.Observe(q.disp.cfg.Metrics.Seconds, seen.took.Seconds())
+	if span != nil {
+		conclude(span, r.tasks, &seen, began)
+	}
 	q.out.put(q.low(), r.tasks...)
 	return seen
 }
@@ -115,12 +123,12 @@ func blamed(ctx context.Context, err error) error {
 // of a row, and keeps none of it. A copy would be half of what a row allocates.
 func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
-func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, began time.Time) (seen evidence) {
+func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, began time.Time, traceparent string) (seen evidence) {
 	text, ok := q.fit(t)
 	if !ok {
 		return seen
 	}
-	reply, err := q.call.Generate(ctx, engine.Row{Text: bytesOf(text), Seed: q.seed(t), Patience: q.wait(t.overdue, usual)})
+	reply, err := q.call.Generate(ctx, engine.Row{Text: bytesOf(text), Seed: q.seed(t), Patience: q.wait(t.overdue, usual), Traceparent: traceparent})
 	if err = blamed(ctx, err); err != nil {
 		q.failed(t, err, &seen, began)
 		return seen
@@ -129,11 +137,11 @@ func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, bega
 	return evidence{answered: true, tokens: reply.OutputTokens, prompts: reply.InputTokens}
 }
 
-func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, began time.Time) (seen evidence) {
+func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, began time.Time, traceparent string) (seen evidence) {
 	rows, texts, sent := make([]engine.Row, 0, len(tasks)), make([]string, 0, len(tasks)), make([]*Task, 0, len(tasks))
 	for _, t := range tasks {
 		if text, ok := q.fit(t); ok {
-			rows = append(rows, engine.Row{Text: bytesOf(text), Patience: q.wait(t.overdue, usual)})
+			rows = append(rows, engine.Row{Text: bytesOf(text), Patience: q.wait(t.overdue, usual), Traceparent: traceparent})
 			texts, sent = append(texts, text), append(sent, t)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/order"
+	"github.com/rowmill/rowmill/tracing"
 )
 
 // A Task is one row on its way through the engines of a node.
@@ -42,6 +43,8 @@ type Task struct {
 type block struct {
 	bytes int64
 	left  int
+	span  *tracing.Span // of these rows; nil for none
+	freed func()        // hears that none is left; nil for nobody
 }
 
 // NewTasks makes tasks of rows of a shard whose first row is first, which share
@@ -58,6 +61,12 @@ func NewTasks(shard int, first int64, rows []rowmill.Row) (tasks []*Task, bytes 
 	return tasks, shared.bytes
 }
 
+// Trace has the requests of tasks that NewTasks made together stand below a span. freed
+// hears when the last of them has been freed.
+func Trace(tasks []*Task, span *tracing.Span, freed func()) {
+	tasks[0].block.span, tasks[0].block.freed = span, freed
+}
+
 // maxFaults is how many lost connections a row survives before it is taken
 // for their cause: each outage of a server costs a row at most one.
 const maxFaults = 10
@@ -68,12 +77,15 @@ func (t *Task) tried(a rowmill.Attempt, began time.Time) {
 	if t.tries == nil {
 		t.tries = new(rowmill.Tries)
 	}
-	a.At, a.Took = began.UTC().Truncate(time.Millisecond), time.Since(began).Truncate(time.Microsecond)
+	a.At, a.Took = atOf(began), time.Since(began).Truncate(time.Microsecond)
 	t.tries.Add(a)
 	if t.Outcome == Final {
 		t.Out.Tries = t.tries
 	}
 }
+
+// atOf is when an attempt is told to have begun.
+func atOf(began time.Time) time.Time { return began.UTC().Truncate(time.Millisecond) }
 
 // OutputBytes is what the task's output holds in memory.
 func (t *Task) OutputBytes() int64 {
@@ -98,6 +110,9 @@ func (t *Task) Free() int64 {
 	t.Row, t.Out, t.tries = rowmill.Row{}, rowmill.Output{}, nil
 	if t.block.left--; t.block.left == 0 {
 		bytes += t.block.bytes
+		if t.block.freed != nil {
+			t.block.freed()
+		}
 	}
 	return bytes
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/tracing"
 )
 
 // A Loader turns spans into tasks, a block of rows at a time. It keeps a shard
@@ -20,6 +21,7 @@ type Loader struct {
 	memory *Memory
 	shards []shard.Info
 	open   func(ctx context.Context, s assign.Span) (*shard.Reader, error)
+	trail  *Trail
 
 	todo      []assign.Span
 	inputs    map[int]input
@@ -43,13 +45,15 @@ type Load struct {
 	open  func(ctx context.Context, s assign.Span) (*shard.Reader, error)
 	span  assign.Span
 	bytes int64 // taken from the budget for it
+	rows  *tracing.Span
 	input
 }
 
 // NewLoader returns a Loader. open opens the shard of a span. shards are those that
-// are known from elsewhere, for spans that do not say what they are of.
-func NewLoader(memory *Memory, shards []shard.Info, open func(ctx context.Context, s assign.Span) (*shard.Reader, error)) *Loader {
-	return &Loader{memory: memory, shards: shards, open: open, inputs: make(map[int]input)}
+// are known from elsewhere, for spans that do not say what they are of. trail is nil for
+// a job that is not traced.
+func NewLoader(memory *Memory, shards []shard.Info, trail *Trail, open func(ctx context.Context, s assign.Span) (*shard.Reader, error)) *Loader {
+	return &Loader{memory: memory, shards: shards, open: open, trail: trail, inputs: make(map[int]input)}
 }
 
 // Add takes spans in. exhausted says that no others are to come now.
@@ -110,7 +114,7 @@ func (l *Loader) Next(nothing bool) (load Load, ok bool) {
 		return Load{}, false
 	}
 	l.loading = true
-	return Load{open: l.open, span: s, bytes: size, input: l.inputs[s.Shard]}, true
+	return Load{open: l.open, span: s, bytes: size, rows: l.trail.Load(s.Shard), input: l.inputs[s.Shard]}, true
 }
 
 // spanBytes estimates the memory that the next block of a span takes.
@@ -167,6 +171,7 @@ func (l *Loader) Loaded(m Load) []*dispatch.Task {
 			t.Share = l.shares
 		}
 	}
+	l.trail.Loaded(m.span.Shard, m.rows, tasks)
 	l.memory.take(bytes - m.bytes)
 	if rest := m.span.After(end); rest.Count() > 0 {
 		l.todo[0] = rest
@@ -179,6 +184,7 @@ func (l *Loader) Loaded(m Load) []*dispatch.Task {
 // Failed takes back a Load that brought nothing.
 func (l *Loader) Failed(m Load) {
 	l.loading = false
+	l.trail.Ended(m.span.Shard, m.rows, nil)
 	if m.reader != nil {
 		l.inputs[m.span.Shard] = m.input
 	}
@@ -214,6 +220,7 @@ func (l *Loader) Shards() iter.Seq[int] { return maps.Keys(l.inputs) }
 func (l *Loader) Release(shard int) error {
 	in, open := l.inputs[shard]
 	delete(l.inputs, shard)
+	l.trail.Closed(shard)
 	if !open {
 		return nil
 	}
@@ -225,5 +232,6 @@ func (l *Loader) Close() (err error) {
 	for n := range l.inputs {
 		err = errors.Join(err, l.Release(n))
 	}
+	l.trail.End()
 	return err
 }

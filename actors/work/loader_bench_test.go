@@ -41,7 +41,7 @@ func BenchmarkLoad(b *testing.B) {
 			b.ReportAllocs()
 			n := 0
 			for n < b.N {
-				l := NewLoader(memory(1<<30), infos, func(context.Context, assign.Span) (*shard.Reader, error) {
+				l := NewLoader(memory(1<<30), infos, nil, func(context.Context, assign.Span) (*shard.Reader, error) {
 					return shard.NewReader(bytes.NewReader(object.Bytes()), int64(object.Len()), nil)
 				})
 				for l.Add([]assign.Span{span.After(0)}, true); !l.Empty(); {

@@ -87,7 +87,7 @@ func loadAll(t *testing.T, l *Loader) (texts []string, tasks []*dispatch.Task) {
 func TestLoaderLoadsTheRowsOfItsSpans(t *testing.T) {
 	t.Parallel()
 	s, m := newShards(t, 5000, 3), memory(1<<30)
-	l := NewLoader(m, s.infos, s.open)
+	l := NewLoader(m, s.infos, nil, s.open)
 	l.Add([]assign.Span{
 		{Shard: 0, From: 10, To: 4990, Except: assign.NewRowSet(roaring.BitmapOf(11, 4000))},
 		{Shard: 1, From: 1, To: 3},
@@ -118,7 +118,7 @@ func TestLoaderLoadsTheRowsOfItsSpans(t *testing.T) {
 func TestLoaderReadsABlockOnce(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 100)
-	l := NewLoader(memory(1<<30), s.infos, s.open)
+	l := NewLoader(memory(1<<30), s.infos, nil, s.open)
 	l.Add([]assign.Span{{From: 0, To: 50}, {From: 50, To: 100}}, true)
 	first, _ := l.Next(false)
 	if err := first.Run(t.Context()); err != nil {
@@ -138,7 +138,7 @@ func TestLoaderWaitsForTheBudget(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 100)
 	m := memory(100)
-	l := NewLoader(m, s.infos, s.open)
+	l := NewLoader(m, s.infos, nil, s.open)
 	l.Add([]assign.Span{{From: 0, To: 100}}, false)
 	if _, ok := l.Next(false); ok {
 		t.Fatal("a load that the budget has no room for")
@@ -156,7 +156,7 @@ func TestLoaderWaitsForTheBudget(t *testing.T) {
 func TestLoaderRevokesWhatNobodyBegan(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 100)
-	l := NewLoader(memory(1<<30), s.infos, s.open)
+	l := NewLoader(memory(1<<30), s.infos, nil, s.open)
 	l.Add([]assign.Span{{From: 0, To: 10}, {From: 10, To: 30}, {From: 30, To: 60}}, false)
 	if l.Wants() || l.Waiting() != 60 {
 		t.Errorf("wants %v, %d rows wait", l.Wants(), l.Waiting())
@@ -178,7 +178,7 @@ func TestLoaderRevokesWhatNobodyBegan(t *testing.T) {
 func TestLoaderRepeatsALoad(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 10)
-	l := NewLoader(memory(1<<30), s.infos, s.open)
+	l := NewLoader(memory(1<<30), s.infos, nil, s.open)
 	l.Add([]assign.Span{{From: 0, To: 10}}, false)
 	load, _ := l.Next(false)
 	s.fail = errors.New("away")
@@ -204,7 +204,7 @@ func TestLoaderRepeatsALoad(t *testing.T) {
 func TestLoaderRefusesASpanBeyondItsShard(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 10)
-	l := NewLoader(memory(1<<30), s.infos, s.open)
+	l := NewLoader(memory(1<<30), s.infos, nil, s.open)
 	l.Add([]assign.Span{{From: 0, To: 11}}, false)
 	load, _ := l.Next(false)
 	if err := load.Run(t.Context()); err == nil {
@@ -225,7 +225,7 @@ func TestLoaderRefusesASpanBeyondItsShard(t *testing.T) {
 func TestLoaderLoadsWhatIsDealt(t *testing.T) {
 	t.Parallel()
 	s, m := newShards(t, 5000, 5000), memory(1<<30)
-	l := NewLoader(m, s.infos, s.open)
+	l := NewLoader(m, s.infos, nil, s.open)
 	only := func(n, share int, rows ...uint32) assign.Span {
 		all := roaring.New()
 		all.AddRange(uint64(rows[0]), uint64(rows[len(rows)-1]+1))

@@ -1,0 +1,65 @@
+package dispatch
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/tracing"
+)
+
+// traced begins the span of a request, below that of the rows that the first of its
+// traced tasks came with; nil where none is. Names are those of OpenTelemetry's
+// conventions for generative AI, and ours.
+func (q *Queue) traced(tasks []*Task) *tracing.Span {
+	for _, t := range tasks {
+		if !q.job.Trace.Traces(t.Row.Index) {
+			continue
+		}
+		operation, model := operationOf(q.job.Spec), q.job.Spec.Model.ID
+		return t.block.span.Call(operation+" "+model,
+			slog.String("gen_ai.operation.name", operation), slog.String("gen_ai.request.model", model),
+			slog.String("rowmill.engine", q.disp.cfg.Engine), slog.Int64("rowmill.row", t.Row.Index), slog.Int("rowmill.rows", len(tasks)),
+			slog.Int("rowmill.attempt", t.attempts+t.faults+1))
+	}
+	return nil
+}
+
+// operationOf is what the requests of a job ask for.
+func operationOf(spec *rowmill.Spec) string {
+	switch {
+	case spec.Model.Kind == rowmill.KindEmbedding, spec.Raw != nil && spec.Raw.Path == "/v1/embeddings":
+		return "embeddings"
+	case spec.Raw != nil && spec.Raw.Path == "/v1/completions":
+		return "text_completion"
+	}
+	return "chat"
+}
+
+// conclude tells how a request ended that was sent at began: by what became of the
+// first of its tasks.
+func conclude(span *tracing.Span, tasks []*Task, seen *evidence, began time.Time) {
+	if seen.answered {
+		span.Set(slog.Int64("gen_ai.usage.input_tokens", seen.prompts), slog.Int64("gen_ai.usage.output_tokens", seen.tokens))
+	}
+	if try := tasks[0].lastTry(began); try != nil {
+		span.Fail(try.Code) // its message may hold what a server says of an answer
+		if try.Status != 0 {
+			span.Set(slog.Int("http.response.status_code", try.Status))
+		}
+	}
+	span.End(nil)
+}
+
+// lastTry is the attempt that began then, where it is kept; nil where the first was
+// accepted, or none was made.
+func (t *Task) lastTry(began time.Time) *rowmill.Attempt {
+	if t.tries == nil {
+		return nil
+	}
+	last := &t.tries.Attempts[len(t.tries.Attempts)-1]
+	if !last.At.Equal(atOf(began)) {
+		return nil
+	}
+	return last
+}

@@ -1,0 +1,81 @@
+package work
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/internal/spantest"
+)
+
+// The span of a shard lasts until its rows are freed, its parts are written, and no more
+// are to come; rows are below it as they were loaded.
+func TestTrail(t *testing.T) {
+	t.Parallel()
+	var c spantest.Collector
+	tracer := c.Start(t, nil)
+	s, m := newShards(t, 5000, 10), memory(1<<30)
+	trail := NewTrail(tracer.Job(rowmill.NewJobID(), ""))
+	l := NewLoader(m, s.infos, trail, s.open)
+	l.Add([]assign.Span{{Shard: 0, From: 0, To: 5000}, {Shard: 1, From: 2, To: 5}}, true)
+	_, tasks := loadAll(t, l)
+	part := trail.Part(0)
+	if err := l.Release(0); err != nil {
+		t.Fatal(err)
+	}
+	m.Free(tasks[:5000])
+	trail.Ended(0, part, nil)
+	l.Add([]assign.Span{{Shard: 0, From: 7, To: 8}}, true) // given back by another
+	s.fail = errors.New("away")
+	load, ok := l.Next(false)
+	if !ok || load.Run(t.Context()) == nil {
+		t.Fatal("a load that should have failed")
+	}
+	l.Failed(load)
+	late := trail.Part(1)
+	if err := l.Close(); err != nil { // the worker stops
+		t.Fatal(err)
+	}
+	trail.Ended(1, late, nil) // its steps may come later
+	m.Free(tasks[5000:])
+	tracer.Close(t.Context())
+
+	shards := c.Named("shard")
+	if len(shards) != 3 || shards[0].Attributes["rowmill.rows"] != int64(5000) || shards[1].Attributes["rowmill.rows"] != int64(3) || shards[2].Attributes["rowmill.rows"] != int64(0) {
+		t.Fatalf("shards are %+v", shards)
+	}
+	rows := 0
+	for _, loaded := range c.Named("rows") {
+		n, _ := loaded.Attributes["rowmill.rows"].(int64)
+		rows += int(n)
+		for _, shard := range shards {
+			if shard.ID == loaded.Parent && (loaded.Begin.Before(shard.Begin) || loaded.End.After(shard.End)) {
+				t.Errorf("%+v lasts longer than %+v", loaded, shard)
+			}
+		}
+		if loaded.Attributes["rowmill.row"] == int64(0) && loaded.Parent != shards[0].ID || loaded.Attributes["rowmill.row"] == int64(5002) && loaded.Parent != shards[1].ID {
+			t.Errorf("%+v is below another shard", loaded)
+		}
+	}
+	if rows != 5003 {
+		t.Errorf("%d rows were loaded", rows)
+	}
+	parts := c.Named("write a part")
+	if len(parts) != 2 || parts[0].Parent != shards[0].ID || parts[1].Parent != shards[1].ID {
+		t.Errorf("parts are %+v", parts)
+	}
+}
+
+// That of a job which is not traced does nothing.
+func TestTrail_OfNothing(t *testing.T) {
+	t.Parallel()
+	trail := NewTrail(nil)
+	if trail != nil || trail.Load(1) != nil || trail.Part(1) != nil {
+		t.Error("there are spans")
+	}
+	trail.Loaded(1, nil, nil)
+	trail.Ended(1, nil, nil)
+	trail.Closed(1)
+	trail.End()
+}
