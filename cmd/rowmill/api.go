@@ -74,7 +74,7 @@ func (m *Main) openAPI(ctx context.Context) error {
 	}
 	config := http.Config{
 		Store: m.journalled(m.Pipeline.Watch().Store()), Bucket: m.Pipeline.Watch().Requests(), Catalog: m.Catalog, Service: service{m.Pipeline, m}, Webhooks: m.Webhooks,
-		Logger: m.Logger, Registerer: m.Registry, Gatherer: m.Registry,
+		Logger: m.Logger, Registerer: m.Registry, Gatherer: m.Registry, Tracer: m.Tracer,
 		Now: m.now, EnginesOnly: m.Settings.Cluster.Role == settings.EnginesOnly,
 		AdminKeys: m.Settings.APIKeys(), Version: http.Version(buildInfo()),
 		Console: console.Files(),

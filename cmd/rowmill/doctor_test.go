@@ -295,6 +295,7 @@ func TestDoctor_Cluster(t *testing.T) {
 		s.HTTP.Listen, s.HTTP.AdminListen = "127.0.0.1:0", "0.0.0.0:0"
 		s.ClockOffset, s.Retention.ClockTolerance = time.Minute, time.Hour
 		s.Retention.OrphanAge, s.Jobs.MaxActive, s.Catalog = time.Hour, 7, catalog
+		s.Tracing.Endpoint = "http://" + closed
 	})
 	for _, m := range nodes {
 		up(t, m, 1)
@@ -325,6 +326,7 @@ func TestDoctor_Cluster(t *testing.T) {
 		planted{"settings", "warn", "retention.orphan_age", "same value"},
 		planted{"settings", "warn", "retention.clock_tolerance", "same value"},
 		planted{"catalog", "fail", "nodes differ in catalog", "same catalog"},
+		planted{"setting tracing.sample", "warn", "nothing is traced", "each decides"},
 	)
 	found, _ = consult(t, nodes[0].URL, clusterKey)
 	for _, f := range found {

@@ -31,6 +31,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/journal"
 	"github.com/rowmill/rowmill/store/redis"
+	"github.com/rowmill/rowmill/tracing"
 	"github.com/rowmill/rowmill/webhook/sender"
 )
 
@@ -82,6 +83,7 @@ type Main struct {
 	Hangup <-chan os.Signal
 
 	Registry  *prometheus.Registry
+	Tracer    *tracing.Tracer // nil where nothing is traced
 	Catalog   *catalog.Catalog
 	Store     store.Store
 	Bucket    blob.Bucket
@@ -138,7 +140,7 @@ type closer struct {
 func (m *Main) Run(ctx context.Context) error {
 	m.failed = make(chan error, 2)
 	for _, step := range []func(context.Context) error{
-		m.openMetrics, m.openStore, m.openBucket, m.settle, m.openEngines,
+		m.openMetrics, m.openTracing, m.openStore, m.openBucket, m.settle, m.openEngines,
 		m.openListener, m.openCluster, m.openPipeline, m.openDiscovery, m.openMeter, m.openAPI, m.openSecrets,
 	} {
 		if err := step(ctx); err != nil {

@@ -37,7 +37,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		Input: input.Limits{
 			MaxRows: in.MaxRows, MaxRowBytes: int64(in.MaxRowBytes), MaxInflatedBytes: int64(in.MaxBytes),
 		},
-		Logger: m.Logger, Registerer: m.Registry,
+		Logger: m.Logger, Registerer: m.Registry, Tracer: m.Tracer,
 		Version: buildInfo().Version, Clock: m.now, Tokenizers: words.tokenizer,
 		InputRetention: jobs.InputRetention, StoragePatience: jobs.StoragePatience, MemoryBudget: int64(jobs.MemoryBudget), Readers: in.Readers, DrainTimeout: jobs.DrainTimeout,
 		Ownership: actors.Ownership{

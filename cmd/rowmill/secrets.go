@@ -114,6 +114,19 @@ func (m *Main) rotating() []secret {
 			},
 		})
 	}
+	if m.Tracer != nil {
+		all = append(all, secret{
+			name: "tracing.headers",
+			of:   func(s settings.Settings) string { return s.Tracing.Headers.Reveal() },
+			use: func(s settings.Settings) error {
+				headers, err := s.Tracing.HeaderValues()
+				if err == nil {
+					m.Tracer.SetHeaders(headers)
+				}
+				return err
+			},
+		})
+	}
 	for _, e := range m.Settings.Engines {
 		name := e.DisplayName()
 		find := func(s settings.Settings) string {

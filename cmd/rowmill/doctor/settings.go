@@ -120,5 +120,9 @@ func Shared(set settings.Settings) map[string]string {
 			out[name+"."+field] = fmt.Sprint(fields[field])
 		}
 	}
+	out["tracing.sample"] = fmt.Sprint(set.Tracing.Sample)
+	if set.Tracing.Endpoint == "" {
+		out["tracing.sample"] = "nothing is traced"
+	}
 	return out
 }

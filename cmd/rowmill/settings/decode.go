@@ -238,6 +238,12 @@ func scalar(text string, t reflect.Type) (any, error) {
 			return nil, fmt.Errorf("%q is not a whole number", text)
 		}
 		return v, nil
+	case reflect.Float64:
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a number", text)
+		}
+		return v, nil
 	}
 	return text, nil
 }

@@ -77,6 +77,9 @@ func Load(src Sources) (Settings, error) {
 	if err := s.complete(src.Environ); err != nil {
 		return Settings{}, err
 	}
+	if err := s.Tracing.complete(src.Environ, k.Exists("tracing.sample")); err != nil {
+		return Settings{}, err
+	}
 	return s, s.Validate()
 }
 

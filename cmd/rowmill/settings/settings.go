@@ -67,6 +67,7 @@ type Settings struct {
 	Webhooks  Webhooks  `yaml:"webhooks"`
 	Quotas    []Quota   `yaml:"quotas"` // per priority; what is not named keeps its default
 	Log       Log       `yaml:"log"`
+	Tracing   Tracing   `yaml:"tracing"`
 }
 
 // APIKeys are the administrator keys of the configuration.
@@ -437,6 +438,36 @@ type Log struct {
 	Audit string `yaml:"audit"`
 }
 
+// Tracing is how the node tells a collector of OpenTelemetry what became of jobs. See
+// package tracing.
+type Tracing struct {
+	// Endpoint is the URL that spans are posted to, by OTLP over HTTP; one without a path
+	// gets /v1/traces. Default: empty, nothing is traced, unless OpenTelemetry's own
+	// variables name a collector.
+	Endpoint string `yaml:"endpoint"`
+
+	// Headers go with each request, as NAME=VALUE apart by commas: what a collector wants
+	// to know its clients by. Default: none, or OTEL_EXPORTER_OTLP_HEADERS.
+	Headers Secret `yaml:"headers"`
+
+	// Sample is the share of jobs that are traced, among those that were not submitted
+	// within a trace: of these their client has decided. All nodes have the same.
+	// Default: 1, all: what a job costs, Rows bounds.
+	Sample float64 `yaml:"sample"`
+
+	// Rows is the share of the rows of such a job whose requests are traced, the first
+	// among them. Default: 0.01: enough to see what a server does, and a job of a million
+	// rows makes ten thousand spans and no more.
+	Rows float64 `yaml:"rows"`
+
+	// Queue bounds the spans that wait to be sent; others are dropped. Default: 4,096,
+	// about 6 MiB: some seconds of a busy node.
+	Queue int `yaml:"queue"`
+
+	// Timeout bounds a request to the collector. Default: 10s, as the specification has it.
+	Timeout time.Duration `yaml:"timeout"`
+}
+
 // Defaults are the settings of a node that was told nothing, before Load
 // completes them: Data depends on the environment, and a list that is given
 // replaces its default.
@@ -484,6 +515,7 @@ func Defaults() Settings {
 		Retention: Retention{Interval: time.Minute, Batch: 100, OrphanAge: 24 * time.Hour, ClockTolerance: 2 * time.Minute, CatchUp: 24},
 		Estimates: Estimates{SamplingThreshold: 1_000_000, SampleTokens: 1_000_000},
 		Log:       Log{Level: "info", Format: "auto"},
+		Tracing:   Tracing{Sample: 1, Rows: 0.01, Queue: 4096, Timeout: 10 * time.Second},
 	}
 }
 

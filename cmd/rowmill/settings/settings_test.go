@@ -177,6 +177,13 @@ func TestComplaints(t *testing.T) {
 		{name: "issuer alone", file: "oidc: {issuer: 'https://login.example.org'}", want: []string{"oidc.audience: must say", "oidc.account: must name", "oidc.role: must be the role"}},
 		{name: "unknown role", file: "oidc: {issuer: 'https://a', audience: mill, account: a, role_claim: g, roles: {x.y: root}}", want: []string{"oidc.roles.x.y: must be admin, user or reader, is \"root\""}},
 		{name: "roles of no claim", file: "oidc: {issuer: 'https://a', audience: mill, account: a, role: user, roles: {x: user}, accounts: {x: y}}", want: []string{"oidc.roles: maps", "oidc.accounts: maps"}},
+		{name: "share as a word", file: "tracing: {sample: all}", want: []string{"tracing.sample", `"all" is not a number`}},
+		{name: "shares beyond all", file: "tracing: {sample: 1.5, rows: -1, queue: 0, timeout: 1ms}", want: []string{"tracing.sample: must be a share from 0 to 1, is 1.5", "tracing.rows", "tracing.queue", "tracing.timeout"}},
+		{name: "collector without a scheme", file: "tracing: {endpoint: 'collector:4318'}", want: []string{"tracing.endpoint: must be an http or https URL"}},
+		{name: "header without a value", file: "tracing: {headers: 'a=b,x-key'}", want: []string{"tracing.headers: entry 2 of 2 is not NAME=VALUE"}},
+		{name: "header of two lines", file: "tracing: {headers: 'a=b%0d%0ac'}", want: []string{"tracing.headers: entry 1 of 1"}},
+		{name: "unknown sampler", environ: "OTEL_TRACES_SAMPLER=jaeger_remote", file: "tracing: {endpoint: 'http://c'}", want: []string{`OTEL_TRACES_SAMPLER: "jaeger_remote" is not known`, "tracing.sample"}},
+		{name: "sampler without a share", environ: "OTEL_TRACES_SAMPLER=traceidratio", file: "tracing: {endpoint: 'http://c'}", want: []string{"OTEL_TRACES_SAMPLER_ARG: must be a number"}},
 		{name: "budget below a row", file: "jobs: {memory_budget: 1MiB}", want: []string{"jobs.memory_budget", "8MiB"}},
 		{name: "level", file: "log: {level: chatty}", want: []string{"log.level"}},
 		{name: "no failed rows", file: "jobs: {max_failed_rows: 0}", want: []string{"jobs.max_failed_rows: must be at least 1, or null for 5 % of"}},
@@ -233,6 +240,50 @@ func TestSigningKeys(t *testing.T) {
 	keys, err := s.HTTP.SigningKeys()
 	if err != nil || len(keys) != 2 || len(keys[0]) != 32 || keys[1] != nil {
 		t.Errorf("got %v, %v", keys, err)
+	}
+}
+
+// OpenTelemetry's own variables stand for what is not set, where they mean OTLP over HTTP.
+func TestTracing(t *testing.T) {
+	t.Parallel()
+	injected := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://agent:4318/", "OTEL_EXPORTER_OTLP_HEADERS=x-key=one, Authorization=Basic%20YQ==", "OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.25"}
+	for _, test := range []struct {
+		name    string
+		file    string
+		environ []string
+		want    Tracing
+	}{
+		{"nothing", "", nil, Tracing{Sample: 1}},
+		{"a sampler without a collector", "", injected[2:], Tracing{Sample: 1}},
+		{"variables", "", injected, Tracing{Endpoint: "http://agent:4318/v1/traces", Headers: "x-key=one, Authorization=Basic%20YQ==", Sample: 0.25}},
+		{"one for traces", "", append([]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://vendor/otlp", "OTEL_EXPORTER_OTLP_TRACES_HEADERS=a=b"}, injected...), Tracing{Endpoint: "https://vendor/otlp", Headers: "a=b", Sample: 0.25}},
+		{"settings first", "tracing: {endpoint: 'http://own:4318', headers: c=d, sample: 0.5}", injected, Tracing{Endpoint: "http://own:4318/v1/traces", Headers: "c=d", Sample: 0.5}},
+		{"a path of its own", "tracing: {endpoint: 'http://own/in/traces'}", nil, Tracing{Endpoint: "http://own/in/traces", Sample: 1}},
+		{"another protocol", "", append([]string{"OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, injected...), Tracing{Sample: 1}},
+		{"the same for traces", "", append([]string{"OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf"}, injected[:1]...), Tracing{Endpoint: "http://agent:4318/v1/traces", Sample: 1}},
+		{"another exporter", "", append([]string{"OTEL_TRACES_EXPORTER=none"}, injected...), Tracing{Sample: 1}},
+		{"switched off", "", append([]string{"OTEL_SDK_DISABLED=true"}, injected...), Tracing{Sample: 1}},
+		{"always off", "", append([]string{"OTEL_TRACES_SAMPLER=always_off"}, injected[:1]...), Tracing{Endpoint: "http://agent:4318/v1/traces"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := load(t, test.file, test.environ)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.want.Rows, test.want.Queue, test.want.Timeout = 0.01, 4096, 10*time.Second
+			if s.Tracing != test.want {
+				t.Errorf("got %#v", s.Tracing)
+			}
+		})
+	}
+	s, err := load(t, "", injected)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := s.Tracing.HeaderValues()
+	if diff := cmp.Diff(map[string]string{"X-Key": "one", "Authorization": "Basic YQ=="}, values); diff != "" || err != nil {
+		t.Error(diff, err)
 	}
 }
 

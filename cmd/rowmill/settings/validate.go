@@ -41,6 +41,7 @@ func (s Settings) Validate() error {
 	positive("http.max_streams", int64(s.HTTP.MaxStreams))
 
 	s.checkOIDC(check)
+	s.checkTracing(check)
 	s.checkStorage(check)
 	s.checkCluster(check)
 

@@ -69,7 +69,8 @@ seccompProfile: {type: RuntimeDefault}
   "store.url" "it would stand in a ConfigMap; name a Secret in secrets.storeURL"
   "http.signing_key" "it would stand in a ConfigMap; name a Secret in secrets.signingKey"
   "objects.access_key" "it would stand in a ConfigMap; name a Secret in secrets.objectsAccessKey"
-  "objects.secret_key" "it would stand in a ConfigMap; name a Secret in secrets.objectsSecretKey" }}
+  "objects.secret_key" "it would stand in a ConfigMap; name a Secret in secrets.objectsSecretKey"
+  "tracing.headers" "it would stand in a ConfigMap; take tracing.headers_env, and the variable from a Secret in extraEnv" }}
 {{- $at := $.Values.config }}
 {{- range splitList "." $key }}
 {{- $at = ternary $at dict (kindIs "map" $at) }}
