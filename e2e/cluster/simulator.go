@@ -56,6 +56,7 @@ type Sighting struct {
 	Output    int64  `json:"completion_tokens"`
 	Status    int    `json:"status"`    // 0: nothing was answered
 	Cancelled bool   `json:"cancelled"` // the node went away
+	Within    string `json:"traceparent"`
 }
 
 // good reports whether the row was run to its end and answered.

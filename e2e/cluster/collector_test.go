@@ -1,0 +1,195 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A collector is OpenTelemetry's own, which writes down what it takes.
+type collector struct {
+	process
+	url  string
+	file string
+}
+
+// collectorModule is what internal/otelcol pins.
+const collectorModule = "go.opentelemetry.io/collector/otelcol"
+
+// collectorBinary is the program; without it the test is skipped.
+func collectorBinary(t *testing.T) string {
+	t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	root := filepath.Join(filepath.Dir(here), "..", "..")
+	pins, err := os.ReadFile(filepath.Join(root, "internal", "otelcol", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(pins)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == collectorModule {
+			path := filepath.Join(root, "bin", "tools", "otelcol-"+fields[1])
+			if _, err := os.Stat(path); err != nil {
+				unable(t, "no collector on this machine: run `.ci/tools otelcol`")
+			}
+			return path
+		}
+	}
+	t.Fatalf("internal/otelcol/go.mod does not name %s", collectorModule)
+	return ""
+}
+
+func startCollector(t *testing.T, c *Cluster) *collector {
+	t.Helper()
+	program := collectorBinary(t)
+	h, err := newHost(t.Context(), nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := h.listen(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	col := &collector{url: "http://" + address, file: filepath.Join(c.dir, "spans.jsonl")}
+	config := filepath.Join(c.dir, "collector.yaml")
+	text := fmt.Sprintf(`receivers: {otlp: {protocols: {http: {endpoint: %q}}}}
+exporters: {lines: {path: %q}}
+service: {pipelines: {traces: {receivers: [otlp], exporters: [lines]}}}
+`, address, col.file)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	col.name, col.log = "collector", filepath.Join(c.dir, "collector.log")
+	col.command = func(ctx context.Context) *exec.Cmd {
+		return exec.CommandContext(ctx, program, "--config", "file:"+config)
+	}
+	col.begin(t, c)
+	t.Cleanup(col.kill)
+	return col
+}
+
+// begin starts the collector and waits until it listens.
+func (col *collector) begin(t *testing.T, c *Cluster) {
+	t.Helper()
+	if err := col.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err := col.await(t.Context(), "listens", func(ctx context.Context) error {
+		_, err := c.client.send(ctx, "POST", col.url+"/v1/traces", map[string][]string{"Content-Type": {"application/json"}}, []byte("{}"))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A span is one as the collector has it.
+type span struct {
+	Trace      string `json:"traceId"`
+	ID         string `json:"spanId"`
+	Parent     string `json:"parentSpanId"`
+	Name       string `json:"name"`
+	Kind       int    `json:"kind"`
+	Start      string `json:"startTimeUnixNano"`
+	Stop       string `json:"endTimeUnixNano"`
+	Attributes []attribute
+	Status     struct {
+		Code    int
+		Message string
+	}
+
+	node       string // that told of it
+	begin, end time.Time
+}
+
+type attribute struct {
+	Key   string
+	Value struct {
+		String *string  `json:"stringValue"`
+		Int    *string  `json:"intValue"`
+		Double *float64 `json:"doubleValue"`
+	}
+}
+
+const (
+	kindServer = 2
+	kindClient = 3
+)
+
+// text is the value of an attribute, empty for none.
+func (s *span) text(key string) string {
+	for _, a := range s.Attributes {
+		if a.Key == key && a.Value.String != nil {
+			return *a.Value.String
+		}
+	}
+	return ""
+}
+
+// number is the same of a whole number, -1 for none.
+func (s *span) number(key string) int {
+	for _, a := range s.Attributes {
+		if a.Key == key && a.Value.Int != nil {
+			if n, err := strconv.Atoi(*a.Value.Int); err == nil {
+				return n
+			}
+		}
+	}
+	return -1
+}
+
+// spans are all that the collector has taken so far.
+func (col *collector) spans(t *testing.T) (all []*span) {
+	t.Helper()
+	file, err := os.Open(col.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var batch struct {
+			ResourceSpans []struct {
+				Resource   struct{ Attributes []attribute }
+				ScopeSpans []struct{ Spans []*span }
+			}
+		}
+		if err := json.Unmarshal(lines.Bytes(), &batch); err != nil {
+			t.Fatal(err)
+		}
+		for _, resource := range batch.ResourceSpans {
+			of := span{Attributes: resource.Resource.Attributes}
+			if of.text("service.name") != "rowmill" {
+				t.Errorf("spans are of %+v", resource.Resource)
+			}
+			for _, scope := range resource.ScopeSpans {
+				for _, s := range scope.Spans {
+					s.node, s.begin, s.end = of.text("service.instance.id"), unixNano(t, s.Start), unixNano(t, s.Stop)
+					all = append(all, s)
+				}
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func unixNano(t *testing.T, text string) time.Time {
+	t.Helper()
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Unix(0, n)
+}
