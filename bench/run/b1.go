@@ -26,11 +26,12 @@ type contender struct {
 
 // rowPath says which form of B1 runs.
 type rowPath struct {
-	logprobs bool   // ask for log probabilities
-	limits   bool   // the scanned limit and the service alone
-	beside   string // a further binary of the service; empty for none
-	bytes    int    // of a row
-	tokens   int    // of an answer
+	logprobs bool    // ask for log probabilities
+	limits   bool    // the scanned limit and the service alone
+	beside   string  // a further binary of the service; empty for none
+	traced   float64 // share of the rows that a further contender traces; 0 for none
+	bytes    int     // of a row
+	tokens   int     // of an answer
 	delay    time.Duration
 	slots    int    // of the server, each of which takes delay for an answer; 0 for no bound
 	profiles string // directory for profiles of the service; empty for none
@@ -126,6 +127,9 @@ func (b *bench) contenders(ctx context.Context, address string, rows int64, form
 	if form.beside != "" {
 		services = append(services, contender{name: "rowmill, " + filepath.Base(form.beside), run: b.service(form.beside, address, rows, form)})
 	}
+	if form.traced > 0 {
+		services = append(services, contender{name: fmt.Sprintf("rowmill, traced at %.4g %%", 100*form.traced), run: b.traced(address, rows, form)})
+	}
 	if form.limits {
 		return append(services, scan), nil
 	}
@@ -144,20 +148,36 @@ func (b *bench) contenders(ctx context.Context, address string, rows int64, form
 	}), nil
 }
 
-// service runs the rows through a fresh node. What the node does before the
-// submission and after the job's success is not counted; the download and the
-// check of the result are not either.
-func (b *bench) service(binary, address string, rows int64, form rowPath) func(context.Context, string, string) (usage, error) {
+// traced is service with a node that tells a collector of the job.
+func (b *bench) traced(address string, rows int64, form rowPath) func(context.Context, string, string) (usage, error) {
+	run := b.service(b.rowmill, address, rows, form,
+		"tracing.endpoint="+b.fileBase, "tracing.sample=1", "tracing.rows="+strconv.FormatFloat(form.traced, 'g', -1, 64))
+	return func(ctx context.Context, in, out string) (usage, error) {
+		before := b.spans.Load()
+		used, err := run(ctx, in, out)
+		told := b.spans.Load() - before
+		if err == nil && told == 0 {
+			err = errors.New("nothing was traced")
+		}
+		b.log.Info("spans were sent", "bytes", told)
+		return used, err
+	}
+}
+
+// service runs the rows through a fresh node; further are settings, NAME=VALUE. What
+// the node does before the submission and after the job's success is not counted; the
+// download and the check of the result are not either.
+func (b *bench) service(binary, address string, rows int64, form rowPath, further ...string) func(context.Context, string, string) (usage, error) {
 	return func(ctx context.Context, in, out string) (usage, error) {
 		data := filepath.Join(b.dir, "node")
-		var further []string
+		further := slices.Clone(further)
 		admin := ""
 		if form.profiles != "" {
 			var err error
 			if admin, err = freeAddress(ctx); err != nil {
 				return usage{}, err
 			}
-			further = []string{"http.admin_listen=" + admin}
+			further = append(further, "http.admin_listen="+admin)
 		}
 		n, err := startNode(ctx, binary, data, address, further...)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,8 +26,9 @@ type bench struct {
 	built   string // directory with the contenders, where there is no Go to build them; else empty
 	rounds  int
 
-	files    *http.Server // serves dir
+	files    *http.Server // serves dir, and takes spans
 	fileBase string
+	spans    atomic.Int64 // bytes of them
 }
 
 func newBench(log *slog.Logger, dir, rowmill string, rounds int) (*bench, error) {
@@ -42,7 +45,13 @@ func newBench(log *slog.Logger, dir, rowmill string, rounds int) (*bench, error)
 		return nil, fmt.Errorf("serve files: %w", err)
 	}
 	b.fileBase = "http://" + listener.Addr().String() + "/"
-	b.files = &http.Server{Handler: http.FileServer(http.Dir(dir)), ReadHeaderTimeout: 10 * time.Second}
+	mux := http.NewServeMux()
+	mux.Handle("GET /", http.FileServer(http.Dir(dir)))
+	mux.HandleFunc("POST /v1/traces", func(_ http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body) // who looks for them sees what is missing
+		b.spans.Add(n)
+	})
+	b.files = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := b.files.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("serving files failed", "err", err)

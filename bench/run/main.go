@@ -34,6 +34,7 @@ func main() {
 	logprobs := flag.Bool("logprobs", true, "whether B1 asks for log probabilities")
 	limits := flag.Bool("limits", false, "B1 with the scanned limit and the service alone")
 	beside := flag.String("beside", "", "a further binary to be measured in B1, such as an earlier one")
+	traced := flag.Float64("traced", 0, "share of the rows whose requests are traced in a further contender of B1; 0 for none")
 	profiles := flag.String("profiles", "", "directory for profiles of the processor time and allocations of the services in B1; empty: none are made")
 	bytes := flag.Int("bytes", 1024, "of each row of B1")
 	tokens := flag.Int("tokens", 110, "of each answer in B1, about 4.7 bytes each")
@@ -55,7 +56,7 @@ func main() {
 
 	size := sizes{
 		rows: *rows, most: *most, gpu: *only, length: *length, nodes: *nodes, answer: *answer, jobs: *jobs, greedy: *greedy, stored: *stored,
-		rowPath: rowPath{logprobs: *logprobs, limits: *limits, beside: *beside, profiles: *profiles, bytes: *bytes, tokens: *tokens, delay: *delay, slots: *slots},
+		rowPath: rowPath{logprobs: *logprobs, limits: *limits, beside: *beside, traced: *traced, profiles: *profiles, bytes: *bytes, tokens: *tokens, delay: *delay, slots: *slots},
 	}
 	b, err := newBench(log, *dir, *rowmill, *rounds)
 	if err == nil {
