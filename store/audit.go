@@ -61,4 +61,9 @@ type Audit interface {
 	// malformed cursor is a *rowmill.InvalidError on field "cursor". Entries
 	// added meanwhile cause neither skips nor repeats.
 	ListAudit(ctx context.Context, account string, limit int, cursor string) (entries []AuditEntry, next string, err error)
+	// AuditAfter returns entries of all accounts that stand behind a place, oldest
+	// first, at most limit of them (limit > 0). They stand by time and then by id; an
+	// empty id is the place before all entries of that time. One that is added later
+	// may stand before others.
+	AuditAfter(ctx context.Context, at time.Time, id string, limit int) ([]AuditEntry, error)
 }

@@ -340,6 +340,12 @@ func (r *records) ListAudit(ctx context.Context, account string, limit int, curs
 	return p.a, p.b, err
 }
 
+func (r *records) AuditAfter(ctx context.Context, at time.Time, id string, limit int) ([]store.AuditEntry, error) {
+	return ask(ctx, r, false, "audit-after", id, func(ctx context.Context, s *bolt.Store) ([]store.AuditEntry, error) {
+		return s.AuditAfter(ctx, at, id, limit)
+	})
+}
+
 func (r *records) Batches(ctx context.Context, account, dialect string, page store.Page) ([]store.Record, bool, error) {
 	p, err := ask(ctx, r, false, "batches", account, func(ctx context.Context, s *bolt.Store) (pair[[]store.Record, bool], error) {
 		batches, more, err := s.Batches(ctx, account, dialect, page)

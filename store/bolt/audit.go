@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/rowmill/rowmill/store"
 )
@@ -66,4 +67,32 @@ func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor
 		return nil, "", fmt.Errorf("list the audit record: %w", err)
 	}
 	return entries, next, nil
+}
+
+// AuditAfter returns entries of all accounts behind a place, oldest first.
+func (s *Store) AuditAfter(ctx context.Context, at time.Time, id string, limit int) ([]store.AuditEntry, error) {
+	if _, err := store.CheckPage(limit, "", positionBytes); err != nil {
+		return nil, err
+	}
+	var entries []store.AuditEntry
+	err := s.view(ctx, func(t *tx) error {
+		c := t.Bucket(bucketAudit).Cursor()
+		place := orderKey(everyone, at, id)
+		key, raw := c.Seek(place)
+		if id != "" && bytes.Equal(key, place) {
+			key, raw = c.Next()
+		}
+		for ; bytes.HasPrefix(key, []byte(everyone+"\x00")) && len(entries) < limit; key, raw = c.Next() {
+			var e store.AuditEntry
+			if err := json.Unmarshal(raw, &e); err != nil {
+				return fmt.Errorf("decode an entry: %w", err)
+			}
+			entries = append(entries, e)
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the audit record: %w", err)
+	}
+	return entries, nil
 }

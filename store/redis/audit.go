@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
+
+	driver "github.com/redis/go-redis/v9"
 
 	"github.com/rowmill/rowmill/store"
 )
@@ -63,4 +66,31 @@ func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor
 		entries, last = append(entries, e), place
 	}
 	return entries, next, nil
+}
+
+// AuditAfter returns entries of all accounts behind a place, oldest first.
+func (s *Store) AuditAfter(ctx context.Context, at time.Time, id string, limit int) ([]store.AuditEntry, error) {
+	if _, err := store.CheckPage(limit, "", orderDigits); err != nil {
+		return nil, err
+	}
+	from := "[" + order(at, "")
+	if id != "" {
+		from = "(" + order(at, id) + "\x00\xff" // no JSON begins so: just behind the entry
+	}
+	var members *driver.StringSliceCmd
+	if err := s.read(ctx, func(p driver.Pipeliner) {
+		members = p.ZRangeByLex(ctx, s.key("audit", everyone), &driver.ZRangeBy{Min: from, Max: "+", Count: int64(limit)})
+	}); err != nil {
+		return nil, fmt.Errorf("read the audit record: %w", err)
+	}
+	var entries []store.AuditEntry
+	for _, member := range members.Val() {
+		_, raw, _ := strings.Cut(member, "\x00")
+		var e store.AuditEntry
+		if err := json.Unmarshal([]byte(raw), &e); err != nil {
+			return nil, fmt.Errorf("read the audit record: decode an entry: %w", err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, ctx.Err()
 }

@@ -105,6 +105,58 @@ func testAuditUnderInserts(s *suite) {
 	}
 }
 
+// auditedAfter reads on behind a place, limit at a time, to the end.
+func (s *suite) auditedAfter(at time.Time, id string, limit int) (ids []string) {
+	s.Helper()
+	for {
+		page, err := s.AuditAfter(s.Context(), at, id, limit)
+		if err != nil || len(page) > limit {
+			s.Fatalf("after %v, %q: %d of %d entries, %v", at, id, len(page), limit, err)
+		}
+		for _, e := range page {
+			ids, at, id = append(ids, e.ID), e.At, e.ID
+		}
+		if len(page) < limit {
+			return ids
+		}
+	}
+}
+
+func testAuditAfter(s *suite) {
+	if found := s.auditedAfter(s.start, "", 3); len(found) != 0 {
+		s.Errorf("a new store has the entries %v", found)
+	}
+	same := s.start.Add(time.Minute)
+	var want []string
+	for n, id := range []string{"a", "a\x01", "a.", "ab", "b"} { // of one time: by id
+		e := s.entry(fmt.Sprint("account", n), n)
+		e.ID, e.At = id, same
+		want = append(want, id)
+		s.appended(e)
+	}
+	early, late := s.entry("c", 1), s.entry("c", 61)
+	s.appended(late)
+	s.appended(early) // added later, and of an earlier time
+	s.reopen()
+	all := append(append([]string{early.ID}, want...), late.ID)
+	for _, limit := range []int{1, 2, 7, 100} {
+		if diff := cmp.Diff(all, s.auditedAfter(s.start, "", limit)); diff != "" {
+			s.Errorf("all, %d at a time (-want +got):\n%s", limit, diff)
+		}
+	}
+	for place, from := range map[string]int{"": 1, "a": 2, "aa": 4, "b": 6} {
+		if diff := cmp.Diff(all[from:], s.auditedAfter(same, place, 2)); diff != "" {
+			s.Errorf("behind %q of a time (-want +got):\n%s", place, diff)
+		}
+	}
+	if found := s.auditedAfter(late.At, late.ID, 2); len(found) != 0 {
+		s.Errorf("behind the last there is %v", found)
+	}
+	if _, err := s.AuditAfter(s.Context(), s.start, "", 0); err == nil {
+		s.Error("a limit of 0 is accepted")
+	}
+}
+
 func testAuditRefuses(s *suite) {
 	for name, change := range map[string]func(*store.AuditEntry){
 		"no id":      func(e *store.AuditEntry) { e.ID = "" },

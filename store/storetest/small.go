@@ -215,6 +215,7 @@ func testContext(s *suite) {
 		"ReplaceKey":   func() { err = s.ReplaceKey(ctx, store.Key{ID: "k"}, nil) },
 		"AppendAudit":  func() { err = s.AppendAudit(ctx, s.entry("a", 1)) },
 		"ListAudit":    func() { _, _, err = s.ListAudit(ctx, "a", 1, "") },
+		"AuditAfter":   func() { _, err = s.AuditAfter(ctx, s.start, "", 1) },
 		"ListKeys":     func() { _, err = s.ListKeys(ctx) },
 		"DeleteKey":    func() { err = s.DeleteKey(ctx, "k") },
 		"GetValue":     func() { _, _, err = s.GetValue(ctx, "v") },

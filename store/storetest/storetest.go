@@ -138,6 +138,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"DeliveriesTakenOnce", testDeliveriesTakenOnce},
 		{"Audit", testAudit},
 		{"AuditUnderInserts", testAuditUnderInserts},
+		{"AuditAfter", testAuditAfter},
 		{"AuditRefuses", testAuditRefuses},
 		{"Values", testValues},
 		{"ValuesRace", testValuesRace},
