@@ -78,15 +78,7 @@ func (e *Endpoint) Signatures(id string, at time.Time, body string) (string, err
 	if e.Until != nil && at.Before(*e.Until) {
 		secrets = append(secrets, e.Replaced)
 	}
-	var all []string
-	for _, secret := range secrets {
-		signature, err := Sign(secret, id, at, body)
-		if err != nil {
-			return "", err
-		}
-		all = append(all, signature)
-	}
-	return strings.Join(all, " "), nil
+	return SignAll(secrets, id, at, body)
 }
 
 // Value names the value that holds the endpoints of an account: a document

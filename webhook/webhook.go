@@ -54,6 +54,20 @@ func Sign(secret, id string, at time.Time, body string) (string, error) {
 	return "v1," + base64.StdEncoding.EncodeToString(sum.Sum(nil)), nil
 }
 
+// SignAll is the header of a body that is sent under an id at a time: a signature by
+// each of the secrets, in their order.
+func SignAll(secrets []string, id string, at time.Time, body string) (string, error) {
+	var all []string
+	for _, secret := range secrets {
+		signature, err := Sign(secret, id, at, body)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, signature)
+	}
+	return strings.Join(all, " "), nil
+}
+
 // waits are the pauses between attempts that the specification suggests, over
 // three days: a receiver that is restarted hears again within seconds, one that
 // is down over a weekend when it is back.
@@ -88,6 +102,10 @@ func (s Schedule) Next(tries int, chance float64) (pause time.Duration, again bo
 // idDigits is how many hexadecimal digits stand behind the prefix of an id: those of
 // a time and of ten bytes more.
 const idDigits = 12 + 20
+
+// BatchID is the id under which several things are sent in one body, the first of a
+// time: the same as often as they are sent.
+func BatchID(at time.Time, of ...string) string { return idOf(deliveryPrefix, at, of...) }
 
 // idOf is an id that follows from what it is of and that sorts by a time: at any
 // node, and however often, the same.

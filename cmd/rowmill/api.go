@@ -48,12 +48,15 @@ func (m *Main) openJournal() (err error) {
 	return nil
 }
 
-// journalled is a store whose audit record stands in the file, too.
-func (m *Main) journalled(s store.Store) store.Store {
-	if m.journal == nil {
-		return s
+// audited is a store whose audit record stands in the file and is sent, too.
+func (m *Main) audited(s store.Store) store.Store {
+	if m.journal != nil {
+		s = m.journal.Of(s)
 	}
-	return m.journal.Of(s)
+	if m.stream != nil {
+		s = m.stream.Of(s)
+	}
+	return s
 }
 
 // openAPI answers requests.
@@ -62,18 +65,21 @@ func (m *Main) openAPI(ctx context.Context) error {
 	if err := m.openJournal(); err != nil {
 		return err
 	}
+	if err := m.openStream(ctx); err != nil {
+		return err
+	}
 	m.opened("API", m.api.stop)
 	objects, err := m.serveObjects()
 	if err != nil {
 		return err
 	}
 	if len(m.Settings.APIKeys()) == 0 {
-		if m.FirstKey, err = http.EnsureFirstKey(ctx, m.journalled(m.Store), m.now()); err != nil {
+		if m.FirstKey, err = http.EnsureFirstKey(ctx, m.audited(m.Store), m.now()); err != nil {
 			return err
 		}
 	}
 	config := http.Config{
-		Store: m.journalled(m.Pipeline.Watch().Store()), Bucket: m.Pipeline.Watch().Requests(), Catalog: m.Catalog, Service: service{m.Pipeline, m}, Webhooks: m.Webhooks,
+		Store: m.audited(m.Pipeline.Watch().Store()), Bucket: m.Pipeline.Watch().Requests(), Catalog: m.Catalog, Service: service{m.Pipeline, m}, Webhooks: m.Webhooks,
 		Logger: m.Logger, Registerer: m.Registry, Gatherer: m.Registry, Tracer: m.Tracer,
 		Now: m.now, EnginesOnly: m.Settings.Cluster.Role == settings.EnginesOnly,
 		AdminKeys: m.Settings.APIKeys(), Version: http.Version(buildInfo()),

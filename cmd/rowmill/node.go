@@ -107,6 +107,7 @@ type Main struct {
 	named      map[string]*openai.Engine                   // the configured engines
 	secrets    *secrets                                    // as they took effect last
 	journal    *journal.Journal                            // of the audit record; nil for none
+	stream     *sender.Stream                              // of the audit record; nil for none
 	signing    *dir.Keyring                                // of folder
 	folder     *dir.Bucket                                 // Bucket where it is a directory; nil otherwise
 	backingUp  atomic.Bool                                 // a backup of Store and folder is held

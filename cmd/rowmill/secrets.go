@@ -83,6 +83,22 @@ func (m *Main) rotating() []secret {
 			return m.API.SealWith(keys)
 		},
 	})
+	if m.stream != nil {
+		all = append(all, secret{
+			name: "log.audit_webhook_secret",
+			of:   func(s settings.Settings) string { return s.Log.AuditWebhookSecret.Reveal() },
+			use: func(s settings.Settings) error {
+				secrets, err := s.Log.AuditSecrets()
+				if err == nil && len(secrets) == 0 {
+					err = errors.New("there is none any more; a node is started without log.audit_webhook to have none")
+				}
+				if err == nil {
+					m.stream.SetSecrets(secrets)
+				}
+				return err
+			},
+		})
+	}
 	if m.Cluster != nil {
 		all = append(all, secret{
 			name: "cluster.key",
@@ -214,7 +230,7 @@ func (s *secrets) tell(trouble string) {
 }
 
 // alike are the secrets that nodes have to have alike.
-var alike = []string{"api_key", "http.signing_key", "cluster.key"}
+var alike = []string{"api_key", "http.signing_key", "cluster.key", "log.audit_webhook_secret"}
 
 // fingerprints tell the secrets apart that nodes have to have alike, by name, without
 // telling them. Each of several has its own, in their order.

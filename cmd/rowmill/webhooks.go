@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/input"
@@ -36,6 +39,33 @@ func (m *Main) startWebhooks() {
 	}
 	m.Webhooks.Start()
 	m.opened("webhooks", m.Webhooks.Stop)
+}
+
+// openStream prepares what sends the audit record, where there is a receiver.
+func (m *Main) openStream(ctx context.Context) error {
+	set := m.Settings.Log
+	if set.AuditWebhook == "" {
+		return nil
+	}
+	secrets, err := set.AuditSecrets()
+	if err != nil {
+		return fmt.Errorf("log.audit_webhook_secret: %w", err)
+	}
+	m.stream, err = sender.NewStream(ctx, sender.StreamConfig{
+		Store: m.Store, URL: set.AuditWebhook, Secrets: secrets, Reason: input.Reason, Nodes: m.nodes, Clock: m.now,
+		Logger: m.Logger, Registerer: m.Registry,
+		// The operator has chosen the address, so that it may be any.
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}},
+	})
+	if err != nil {
+		return fmt.Errorf("log.audit_webhook: %w", err)
+	}
+	if m.Settings.Cluster.Role == settings.EnginesOnly { // others send
+		return nil
+	}
+	m.stream.Start()
+	m.opened("stream of the audit record", m.stream.Stop)
+	return nil
 }
 
 // announce makes the events that tell of the end of a job.

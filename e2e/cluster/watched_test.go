@@ -143,8 +143,9 @@ func TestWatched(t *testing.T) {
 	needServers(t)
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer receiver.Close()
+	audited := []string{"log.audit_webhook=" + receiver.URL, "log.audit_webhook_secret=whsec_" + firstGossipKey}
 	ctx := t.Context()
-	c, err := Start(ctx, Config{Binary: binary, Dir: folder(t), Roles: []string{"both", "both", "both"}}) // no hosts: Prometheus is on this one
+	c, err := Start(ctx, Config{Binary: binary, Dir: folder(t), Roles: []string{"both", "both", "both"}, Settings: audited}) // no hosts: Prometheus is on this one
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,11 +3,8 @@ package sender
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -59,44 +56,11 @@ func (s *Sender) handle(d store.Delivery, now time.Time) error {
 }
 
 // Try sends a body to an endpoint, once, and says what came back.
-func (s *Sender) Try(ctx context.Context, e *webhook.Endpoint, id, body string) (a store.DeliveryAttempt) {
-	begun := time.Now()
-	a.At = s.Clock().UTC().Truncate(time.Millisecond)
-	defer func() { a.Millis = time.Since(begun).Milliseconds() }()
-	signatures, err := e.Signatures(id, a.At, body)
-	if err != nil {
-		a.Error = err.Error()
-		return a
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, strings.NewReader(body))
-	if err != nil {
-		a.Error = "the URL cannot be used" // its error would quote it
-		return a
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("User-Agent", userAgent)
-	request.Header.Set(webhook.HeaderID, id)
-	request.Header.Set(webhook.HeaderTimestamp, fmt.Sprint(a.At.Unix()))
-	request.Header.Set(webhook.HeaderSignature, signatures)
-	response, err := s.client.Do(request)
-	if err != nil {
-		a.Error = s.Reason(err)
-		return a
-	}
-	defer response.Body.Close()
-	a.Status = response.StatusCode
-	text, err := io.ReadAll(io.LimitReader(response.Body, keptAnswer))
-	a.Answer = strings.ToValidUTF8(string(text), "\uFFFD")
-	switch {
-	case webhook.Took(a): // whatever becomes of the rest of its answer
-	case a.Status >= 300 && a.Status < 400:
-		a.Error = "it redirects, which is not followed"
-	case a.Status == http.StatusGone:
-		a.Error = "it wants no more events"
-	case err != nil:
-		a.Error = s.Reason(err)
-	}
-	return a
+func (s *Sender) Try(ctx context.Context, e *webhook.Endpoint, id, body string) store.DeliveryAttempt {
+	return s.courier.carry(ctx, letter{
+		url: e.URL, kind: "application/json", id: id, body: body,
+		sign: func(at time.Time) (string, error) { return e.Signatures(id, at, body) },
+	})
 }
 
 // disable disables an endpoint that wants no more events.

@@ -68,7 +68,7 @@ type Config struct {
 // A Sender sends what is due.
 type Sender struct {
 	Config
-	client   *http.Client
+	courier  courier
 	outcomes *prometheus.CounterVec
 	wake     chan struct{}
 	halted   chan struct{}
@@ -96,10 +96,7 @@ func New(cfg Config) *Sender {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	s := &Sender{Config: cfg, wake: make(chan struct{}, 1), busy: map[string]bool{}}
-	s.client = &http.Client{Transport: cfg.Transport, Timeout: attemptTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}}
+	s := &Sender{Config: cfg, wake: make(chan struct{}, 1), busy: map[string]bool{}, courier: newCourier(cfg.Transport, cfg.Clock, cfg.Reason)}
 	s.outcomes = promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "rowmill_webhook_attempts_total", Help: "Attempts to send an event to a webhook, by outcome: delivered, again (it will be tried again) or failed (for good).",
 	}, []string{"outcome"})

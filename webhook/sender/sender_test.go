@@ -64,6 +64,7 @@ type rig struct {
 	store *bolt.Store
 	receiver
 	senders []*Sender
+	streams []*Stream
 }
 
 // inTime runs a test in virtual time.
@@ -80,6 +81,9 @@ func inTime(t *testing.T, run func(r *rig)) {
 		}
 		defer func() {
 			for _, s := range r.senders {
+				_ = s.Stop(t.Context()) // it never fails
+			}
+			for _, s := range r.streams {
 				_ = s.Stop(t.Context()) // it never fails
 			}
 			if err := r.store.Close(); err != nil {

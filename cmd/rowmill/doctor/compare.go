@@ -42,7 +42,7 @@ func compare(nodes []client.Diagnosis) []client.Finding {
 		"members":    {Fail, "open the ports of cluster.listen (TCP and UDP) between all nodes, and look whether all have the same cluster.key and cluster.label"},
 	}
 	advice["setting tracing.sample"] = [2]string{Warn, "give all nodes the same, and tracing.endpoint, and restart them: each decides for itself which jobs it tells of"}
-	for _, secret := range []string{"api_key", "http.signing_key", "cluster.key", "cluster.tls_ca"} {
+	for _, secret := range []string{"api_key", "http.signing_key", "cluster.key", "log.audit_webhook_secret", "cluster.tls_ca"} {
 		advice["setting "+secret] = [2]string{Warn, "give all nodes the same, in the same order: go on with the change that was begun (docs/security.md), one step on all nodes before the next"}
 	}
 	for _, what := range slices.Sorted(maps.Keys(said)) {

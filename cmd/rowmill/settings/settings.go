@@ -5,6 +5,8 @@
 package settings
 
 import (
+	"encoding/base64"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -436,6 +438,26 @@ type Log struct {
 	// makes, a JSON object a line, before the act is begun. Default: none; the
 	// records have all entries.
 	Audit string `yaml:"audit"`
+	// AuditWebhook is a URL that each entry of the audit record is sent to, of all
+	// nodes, in their order and until it is taken. Default: none.
+	AuditWebhook string `yaml:"audit_webhook"`
+	// AuditWebhookSecret signs what is sent there: whsec_ and 24 to 64 bytes in base64.
+	// Several, each on a line of its own, all sign, so that it can be changed. Default:
+	// none; required beside the URL.
+	AuditWebhookSecret Secret `yaml:"audit_webhook_secret"`
+}
+
+// AuditSecrets are the secrets that sign what is sent of the audit record.
+func (l Log) AuditSecrets() ([]string, error) {
+	secrets := keyFields(l.AuditWebhookSecret)
+	for i, secret := range secrets {
+		text, found := strings.CutPrefix(secret, "whsec_")
+		// The error of the decoder would show a part of the secret.
+		if key, err := base64.StdEncoding.DecodeString(text); err != nil || !found || len(key) < 24 || len(key) > 64 {
+			return nil, fmt.Errorf("secret %d of %d must be whsec_ and 24 to 64 bytes in base64; `echo whsec_$(openssl rand -base64 32)` makes one", i+1, len(secrets))
+		}
+	}
+	return secrets, nil
 }
 
 // Tracing is how the node tells a collector of OpenTelemetry what became of jobs. See

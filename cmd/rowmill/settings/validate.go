@@ -166,6 +166,16 @@ func (l Log) Validate() error {
 	if !slices.Contains([]string{"auto", "text", "json"}, l.Format) {
 		errs = append(errs, fmt.Errorf("log.format: must be auto, text or json, is %q", l.Format))
 	}
+	if l.AuditWebhook != "" && !isBaseURL(l.AuditWebhook) {
+		errs = append(errs, fmt.Errorf("log.audit_webhook: must be an http or https URL without query, is %q", l.AuditWebhook))
+	}
+	secrets, err := l.AuditSecrets()
+	if err != nil {
+		errs = append(errs, fmt.Errorf("log.audit_webhook_secret: %w", err))
+	}
+	if err == nil && (l.AuditWebhook == "") != (len(secrets) == 0) {
+		errs = append(errs, errors.New("log.audit_webhook: needs log.audit_webhook_secret beside it, and the reverse"))
+	}
 	return errors.Join(errs...)
 }
 
