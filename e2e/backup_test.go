@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -288,6 +289,99 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 		}
 	}
 	all.judge(t)
+}
+
+// TestVersionsAndAnAOF copies the append-only files of Redis, as docs/backup.md says,
+// while jobs come, run, end and have their data removed in a bucket with versions, loses
+// Redis and the node later, and starts both on the copy and on what the bucket was.
+func TestVersionsAndAnAOF(t *testing.T) {
+	t.Parallel()
+	seed := seed(t)
+	t.Logf("ROWMILL_E2E_SEED=%d", seed)
+	w := newWitness(t, 4000, 3*time.Millisecond)
+	records := redistest.Start(t)
+	objects, err := s3test.RunWith(t.Context(), s3test.Options{Dir: t.TempDir(), Versions: true})
+	if errors.Is(err, s3test.ErrNotInstalled) {
+		unable(t, "%v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(objects.Stop)
+	n := newNode(t, w.url, shared(records, objects))
+	n.start(t)
+	l := &load{node: n, jobs: map[string]loaded{}}
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	for i := range 4 {
+		clients.Go(func() { l.client(t, rand.New(rand.NewPCG(seed, uint64(i))), stop) })
+	}
+	ended := sync.OnceFunc(func() { close(stop); clients.Wait() })
+	defer ended()
+	goOn := func() {
+		t.Helper()
+		from := len(l.known())
+		for deadline := time.Now().Add(patience); len(l.known()) < from+20; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the load stands still")
+			}
+		}
+	}
+	tell := func(command ...string) string {
+		t.Helper()
+		said, err := records.Command(command...)
+		if err != nil {
+			t.Fatalf("%s: %v", command, err)
+		}
+		return said
+	}
+	goOn()
+	before, at := l.known(), time.Now()
+	tell("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
+	for deadline := time.Now().Add(patience); !strings.Contains(tell("INFO", "persistence"), "aof_rewrite_in_progress:0"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("Redis writes its append-only file anew without end")
+		}
+	}
+	folder := t.TempDir()
+	if err := os.CopyFS(filepath.Join(folder, "appendonlydir"), os.DirFS(filepath.Join(records.Dir(), "appendonlydir"))); err != nil {
+		t.Fatal(err)
+	}
+	after := l.known()
+	tell("CONFIG", "SET", "auto-aof-rewrite-percentage", "100")
+	goOn() // much is merged and removed that the copy names
+	ended()
+	n.kill()
+	if err := records.Stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	found, err := objects.Undelete(t.Context(), at)
+	if err != nil || found == 0 {
+		t.Fatalf("%d objects were there again: %v", found, err)
+	}
+	redis, err := redistest.Run(t.Context(), folder, 0, "always")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := redis.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	other := newNode(t, w.url, shared(redis, objects))
+	_, report := other.rowmill(t, "storage", "check", "-o", "json", "--set", "store.url="+redis.URL(), "--set", "objects.url=s3://"+objects.Bucket,
+		"--set", "objects.endpoint="+objects.Endpoint, "--set", "objects.access_key="+objects.AccessKey, "--set", "objects.secret_key="+objects.SecretKey)
+	if !strings.Contains(report, `"missing": null`) {
+		t.Errorf("records and objects do not agree: %s", report)
+	}
+	other.start(t)
+	var all compared
+	all.add(t, other, before, after)
+	all.judge(t)
+	t.Logf("%d objects were there again", found)
+	if code := other.terminate(t); code != 0 {
+		t.Errorf("the restored node ends with code %d", code)
+	}
 }
 
 // open opens the bucket of a server.

@@ -56,6 +56,8 @@ type Options struct {
 	// Port is what the server listens on. 0 is a free one, reserved on this
 	// machine until Stop, which is no help inside another network namespace.
 	Port int
+	// Versions has the bucket keep versions of its objects.
+	Versions bool
 	// Prefix is put before the command line, such as {"ip", "netns", "exec",
 	// "s3"}; it must become the server (exec), and IP must be one that this
 	// process can reach.
@@ -174,6 +176,13 @@ func (s *Server) Restart(ctx context.Context) error {
 		}
 		args = append(args, "--sidecar", side)
 	}
+	if s.options.Versions {
+		versions := filepath.Join(s.Dir, "versions")
+		if err := os.MkdirAll(versions, 0o700); err != nil {
+			return err
+		}
+		args = append(args, "--versioning-dir", versions)
+	}
 	line := append(append([]string{}, s.options.Prefix...), s.binary)
 	line = append(line, append(args, objects)...)
 
@@ -226,18 +235,50 @@ func (s *Server) waitUp(ctx context.Context, exited <-chan struct{}) error {
 }
 
 func (s *Server) makeBucket(ctx context.Context) error {
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	client, err := minio.New(s.address(), &minio.Options{
-		Creds: credentials.NewStaticV4(AccessKey, SecretKey, ""), Region: Region, Transport: transport,
-	})
+	client, done, err := s.client()
 	if err != nil {
 		return err
 	}
+	defer done()
 	if there, err := client.BucketExists(ctx, Bucket); err != nil || there {
 		return err
 	}
-	return client.MakeBucket(ctx, Bucket, minio.MakeBucketOptions{Region: Region})
+	if err := client.MakeBucket(ctx, Bucket, minio.MakeBucketOptions{Region: Region}); err != nil || !s.options.Versions {
+		return err
+	}
+	return client.EnableVersioning(ctx, Bucket)
+}
+
+func (s *Server) client() (client *minio.Client, done func(), err error) {
+	transport := &http.Transport{}
+	client, err = minio.New(s.address(), &minio.Options{
+		Creds: credentials.NewStaticV4(AccessKey, SecretKey, ""), Region: Region, Transport: transport,
+	})
+	return client, transport.CloseIdleConnections, err
+}
+
+// Undelete brings back what was deleted since a time, in a bucket with versions: it
+// removes the markers that hide the objects. It returns how many there were.
+func (s *Server) Undelete(ctx context.Context, since time.Time) (n int, err error) {
+	client, done, err := s.client()
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	since = since.Truncate(time.Second) // as precise as S3 tells times
+	for o := range client.ListObjects(ctx, Bucket, minio.ListObjectsOptions{Recursive: true, WithVersions: true}) {
+		if o.Err != nil {
+			return n, o.Err
+		}
+		if !o.IsLatest || !o.IsDeleteMarker || o.LastModified.Before(since) {
+			continue
+		}
+		if err := client.RemoveObject(ctx, Bucket, o.Key, minio.RemoveObjectOptions{VersionID: o.VersionID}); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
 }
 
 // Kill ends the server as a crash would (SIGKILL) and returns once it is gone.
