@@ -138,7 +138,8 @@ func (c *Cluster) anyone(ask func(*Node) error) error {
 		if !n.Owns || !n.up() {
 			continue
 		}
-		if err = ask(n); !elsewhere(err) {
+		from := time.Now()
+		if err = c.requests.note(n, from, ask(n)); !elsewhere(err) {
 			break
 		}
 	}

@@ -105,6 +105,7 @@ type Cluster struct {
 	sightings []Sighting // of all simulators so far
 	account   Ledger     // what the jobs so far must have been charged
 	neighbour *neighbour // nil before the first trial
+	requests  requests   // of clients
 }
 
 // Start starts a cluster and waits until its nodes take jobs.

@@ -1,9 +1,13 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -189,12 +193,80 @@ func TestJudgeLedger(t *testing.T) {
 	}
 }
 
+// A request may fail at a node that is being killed, and while what it needs is away;
+// else it is told.
+func TestJudgeRequests(t *testing.T) {
+	killed, lives := &Node{}, &Node{process: process{name: "node2"}}
+	killed.kills = []downtime{{at(2), at(4)}, {from: at(8)}}
+	fails := &refusal{status: 503, body: "away"}
+	for _, tt := range []struct {
+		name     string
+		node     *Node
+		from, to float64
+		away     stretch
+		want     Requests
+		wrong    bool
+	}{
+		{"answered before the kill", killed, 0, 1.9, stretch{}, Requests{}, true},
+		{"in flight at the kill", killed, 1, 2.5, stretch{}, Requests{Killed: 1}, false},
+		{"while it was gone", killed, 3, 3.5, stretch{}, Requests{Killed: 1}, false},
+		{"once it was back", killed, 4.1, 5, stretch{}, Requests{}, true},
+		{"killed again and not back", killed, 20, 21, stretch{}, Requests{Killed: 1}, false},
+		{"another node", lives, 1, 2.5, stretch{}, Requests{}, true},
+		{"while Redis was away", lives, 1, 2.5, stretch{at(2), at(3)}, Requests{Away: 1}, false},
+		{"before it was", lives, 1, 1.9, stretch{at(2), at(3)}, Requests{}, true},
+		{"once it was back", lives, 3.1, 4, stretch{at(2), at(3)}, Requests{}, true},
+	} {
+		got, wrongs := judgeRequests(7, []*failure{{tt.node, at(tt.from), at(tt.to), fails}}, tt.away)
+		if tt.want.Asked = 7; got != tt.want || (len(wrongs) == 1) != tt.wrong {
+			t.Errorf("%s: %+v, %q", tt.name, got, wrongs)
+		}
+	}
+	bad := &failure{lives, at(1), at(2), fails}
+	if _, wrongs := judgeRequests(9, []*failure{bad, bad, bad, bad, bad}, stretch{}); len(wrongs) != 4 || wrongs[3] != "5 requests failed at nodes that nobody killed" {
+		t.Errorf("of many it says %q", wrongs)
+	}
+}
+
+// What is noted of requests as failed, and what is an answer or the harness's own.
+func TestRequestsNote(t *testing.T) {
+	var r requests
+	n := &Node{}
+	for err, fails := range map[error]bool{
+		nil:                                  false,
+		&refusal{404, "no such job"}:         false,
+		&refusal{429, "too many"}:            true,
+		&refusal{500, "internal error"}:      true,
+		&refusal{503, `{"code":"draining"}`}: false,
+		context.Canceled:                     false,
+		context.DeadlineExceeded:             true,
+		io.ErrUnexpectedEOF:                  true,
+		syscall.ECONNREFUSED:                 false,
+		syscall.ECONNRESET:                   true,
+	} {
+		noted := r.note(n, at(1), err)
+		var f *failure
+		if errors.As(noted, &f) != fails || err != nil && !errors.Is(noted, err) {
+			t.Errorf("%v is noted as %v", err, noted)
+		}
+	}
+	asked, failures := r.take()
+	if again, none := r.take(); asked != 10 || len(failures) != 5 || again != 0 || none != nil {
+		t.Errorf("%d requests, %d failures; then %d, %v", asked, len(failures), again, none)
+	}
+}
+
 func TestTable(t *testing.T) {
 	var table Table
 	bad := Verdict{Reruns: 7, Bound: 9, Wrongs: []string{"x"}}
-	table.Add(Outcome{Faults: []string{"kill"}, Rows: 10, Verdict: Verdict{Reruns: 3, Bound: 5, Takeover: 2 * time.Second}})
-	table.Add(Outcome{Faults: []string{"stop", "kill"}, Rows: 20, Verdict: bad})
-	want := "| kill | 2 | 30 | 7 (9) | 10 | 2.0 s | 1 |\n| stop | 1 | 20 | 7 (9) | 7 | – | 1 |\n"
+	table.Add(Outcome{
+		Faults: []string{"kill"}, Rows: 10, Verdict: Verdict{Reruns: 3, Bound: 5, Takeover: 2 * time.Second},
+		Beside: neighbours{jobs: 4}, Asked: Requests{Asked: 100, Killed: 2},
+	})
+	table.Add(Outcome{Faults: []string{"stop", "kill"}, Rows: 20, Verdict: bad, Asked: Requests{Asked: 50, Away: 1}})
+	want := "| kill | 2 | 6 | 30 | 150 | 2 | 1 | 7 (9) | 10 | 2.0 s | 1 |\n| stop | 1 | 1 | 20 | 50 | 0 | 1 | 7 (9) | 7 | – | 1 |\n" +
+		"\n2 trials with 3 strikes of 2 faults: 30 rows, 4 small jobs of another account beside them, 150 requests, of which 2 failed at nodes that were being killed " +
+		"and 1 while a fault had taken what they need. 1 trials failed.\n"
 	if got := table.Markdown(); !strings.HasSuffix(got, "\n"+want) {
 		t.Errorf("the table is\n%s", got)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -26,7 +27,11 @@ type process struct {
 	ended   chan struct{}
 	verdict error // of the last one, once ended is closed
 	stopped bool  // by SIGSTOP
+	kills   []downtime
 }
+
+// A downtime is from a kill to the next start, which is zero before that.
+type downtime struct{ from, to time.Time }
 
 // start starts the program. It ends with the harness's own process, whatever
 // becomes of that.
@@ -45,6 +50,9 @@ func (p *process) start(ctx context.Context) error {
 	ended := make(chan struct{})
 	p.mu.Lock()
 	p.running, p.ended, p.stopped = command, ended, false
+	if n := len(p.kills); n > 0 && p.kills[n-1].to.IsZero() {
+		p.kills[n-1].to = time.Now()
+	}
 	p.mu.Unlock()
 	go func() {
 		err := command.Wait()
@@ -87,8 +95,21 @@ func (p *process) kill() {
 	if !p.alive() {
 		return
 	}
+	p.mu.Lock()
+	p.kills = append(p.kills, downtime{from: time.Now()})
+	p.mu.Unlock()
 	_ = p.running.Process.Kill() // it may be gone already
 	<-p.ended
+}
+
+// killedWithin reports whether the process was being killed, or was gone since a kill,
+// at any moment of a time.
+func (p *process) killedWithin(from, to time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.kills, func(d downtime) bool {
+		return !to.Before(d.from) && (d.to.IsZero() || !from.After(d.to))
+	})
 }
 
 // pause stops the process with SIGSTOP, resume lets it go on.

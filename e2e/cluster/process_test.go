@@ -87,8 +87,12 @@ func TestProcess_KillAndStartAgain(t *testing.T) {
 	if err := p.pause(); err == nil {
 		t.Error("a killed process was stopped")
 	}
+	killed := time.Now()
 	if err := p.start(t.Context()); err != nil || !p.up() {
 		t.Errorf("started again: up %v (%v)", p.up(), err)
+	}
+	if now := time.Now(); !p.killedWithin(killed, now) || p.killedWithin(now, now) || p.killedWithin(now.Add(-time.Hour), now.Add(-time.Minute)) {
+		t.Errorf("its downtimes are %v", p.kills)
 	}
 }
 

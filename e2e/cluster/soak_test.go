@@ -29,7 +29,8 @@ var topologies = []Config{
 // started.
 const trialsEach = 15
 
-// TestSoak strikes at random for ROWMILL_SOAK, a duration, and prints a table.
+// TestSoak strikes at random for ROWMILL_SOAK, a duration, and then until each fault
+// has struck, and prints a table.
 func TestSoak(t *testing.T) {
 	text := os.Getenv("ROWMILL_SOAK")
 	if text == "" {
@@ -41,34 +42,61 @@ func TestSoak(t *testing.T) {
 	}
 	first := seed(t)
 	random := rand.New(rand.NewPCG(first, 0))
-	var table Table
-	for end, round := time.Now().Add(duration), 0; time.Now().Before(end); round++ {
-		soak(t, &table, random, topologies[round%len(topologies)], end)
+	former, err := buildPrevious(t.Context())
+	if errors.Is(err, errNoHistory) {
+		t.Logf("two versions are NOT TESTED: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
 	}
-	fmt.Printf("\nSeed %d, %v:\n\n%s\n", first, duration, table.Markdown()) // as it is, to be pasted
+	all := kinds(former, hosts(t))
+	d := newDeck(random, slices.DeleteFunc(Faults(), func(f Fault) bool {
+		return !slices.ContainsFunc(all, func(c Config) bool { return c.fits(f, false) })
+	}))
+	var table Table
+	begun := time.Now()
+	enough := func() bool { return t.Context().Err() != nil || time.Since(begun) > duration && d.complete() }
+	for round := 0; !enough(); round++ {
+		config := all[round%len(all)]
+		if len(d.left) > 0 && !slices.ContainsFunc(d.left, func(f Fault) bool { return config.fits(f, config.Old > 0) }) {
+			continue // another kind has what is left of this pass
+		}
+		soak(t, &table, d, config, enough)
+	}
+	fmt.Printf("\nSeed %d, %v:\n\n%s\n", first, time.Since(begun).Round(time.Second), table.Markdown()) // as it is, to be pasted
 }
 
-// soak holds the trials of one cluster. One that cannot go on is replaced.
-func soak(t *testing.T, table *Table, random *rand.Rand, config Config, end time.Time) {
+// kinds are the topologies as they can be here: with the program of the version before,
+// where there is one, and with hosts of their own.
+func kinds(previous string, hosts bool) []Config {
+	all := slices.Clone(topologies)
+	for i := range all {
+		all[i].Previous, all[i].Hosts = previous, hosts
+		if previous == "" {
+			all[i].Old = 0
+		}
+	}
+	return all
+}
+
+// soak holds the trials of one cluster, as long as something of the pass fits it. One
+// that cannot go on is replaced.
+func soak(t *testing.T, table *Table, d *deck, config Config, enough func() bool) {
 	t.Helper()
 	name := strings.Join(config.Roles, "-")
 	t.Run(name, func(t *testing.T) {
-		var err error
-		if config.Previous, err = buildPrevious(t.Context()); errors.Is(err, errNoHistory) {
-			t.Logf("two versions are NOT TESTED: %v", err)
-			config.Old = 0
-		} else if err != nil {
-			t.Fatal(err)
-		}
 		c := start(t, config)
 		for range trialsEach {
-			if time.Now().After(end) || t.Context().Err() != nil {
+			if enough() {
 				return
 			}
-			faults := choose(c, random)
+			faults := choose(c, d)
+			if len(faults) == 0 {
+				return
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*jobWithin)
-			o, err := c.Try(ctx, random.Uint64(), rowsFor(c, faults), faults...)
+			o, err := c.Try(ctx, d.random.Uint64(), rowsFor(c, faults), faults...)
 			cancel()
+			d.done(faults, o.Faults)
 			if err != nil {
 				o.Wrongs = append(o.Wrongs, err.Error())
 			}
@@ -84,19 +112,76 @@ func soak(t *testing.T, table *Table, random *rand.Rand, config Config, end time
 	})
 }
 
-// choose returns one fault, or two. What the version before may not survive does
-// not strike where it runs, or is about to; and it does not begin where this one
-// did, whose objects it cannot read.
-func choose(c *Cluster, random *rand.Rand) []Fault {
+// choose draws one fault, or two; none where nothing of this pass can strike the
+// cluster as it is.
+func choose(c *Cluster, d *deck) []Fault {
 	older := slices.ContainsFunc(c.nodes(), func(n *Node) bool { return n.Previous })
-	possible := slices.DeleteFunc(Faults(), func(f Fault) bool {
-		return c.network == nil && (f.Hosts || f.Root) || c.config.Old == 0 && f.Both || !c.config.Secure && f.Keys || older && f.New
-	})
-	chosen := []Fault{possible[random.IntN(len(possible))]}
-	if random.IntN(3) == 0 {
-		first := chosen[0]
-		possible = slices.DeleteFunc(possible, func(f Fault) bool { return f.New && first.Both || f.Both && first.New })
-		chosen = append(chosen, possible[random.IntN(len(possible))])
+	fits := func(f Fault) bool { return c.config.fits(f, older) }
+	first, ok := d.draw(fits)
+	if !ok {
+		return nil
 	}
-	return chosen
+	if d.random.IntN(3) > 0 {
+		return []Fault{first}
+	}
+	second, ok := d.draw(func(f Fault) bool { return fits(f) && !(f.New && first.Both) && !(f.Both && first.New) })
+	if !ok {
+		return []Fault{first}
+	}
+	return []Fault{first, second}
+}
+
+// A deck deals each fault once in a pass, the same of the same seed, and those again
+// that did not come to strike.
+func TestDeck(t *testing.T) {
+	t.Parallel()
+	everywhere := Config{Hosts: true, Old: 1, Secure: true}
+	pass := func(seed uint64) (names []string) {
+		d := newDeck(rand.New(rand.NewPCG(seed, 0)), Faults())
+		for !d.complete() {
+			f, ok := d.draw(func(f Fault) bool { return everywhere.fits(f, false) })
+			if !ok {
+				t.Fatalf("nothing fits of %d that are left", len(d.left))
+			}
+			if len(names) == 7 { // is not struck by it, and comes again
+				d.done([]Fault{f}, nil)
+				again, _ := d.draw(func(Fault) bool { return true })
+				if again.Name != f.Name {
+					t.Errorf("%s comes before %s, which did not strike", again.Name, f.Name)
+				}
+			}
+			d.done([]Fault{f}, []string{f.Name})
+			names = append(names, f.Name)
+		}
+		if len(d.left) > 0 {
+			t.Errorf("each has struck, and %d are left", len(d.left))
+		}
+		return names
+	}
+	first, other := pass(1), pass(2)
+	if !slices.Equal(first, pass(1)) || slices.Equal(first, other) {
+		t.Errorf("the seed does not make the order: %q, %q", first, other)
+	}
+	slices.Sort(first)
+	if n := len(slices.Compact(first)); n != len(Faults()) {
+		t.Errorf("%d faults of %d were dealt", n, len(Faults()))
+	}
+	for _, kind := range kinds("previous", true) {
+		d := newDeck(rand.New(rand.NewPCG(3, 0)), Faults())
+		older := kind.Old > 0
+		for range Faults() {
+			f, ok := d.draw(func(f Fault) bool { return kind.fits(f, older) })
+			if !ok {
+				break
+			}
+			if f.New && older || f.Both && kind.Old == 0 || f.Keys && !kind.Secure {
+				t.Errorf("%s is dealt to %+v", f.Name, kind)
+			}
+		}
+	}
+	for _, f := range Faults() {
+		if !slices.ContainsFunc(kinds("previous", true), func(c Config) bool { return c.fits(f, c.Old > 0) }) {
+			t.Errorf("%s can strike no cluster of the soak as it begins", f.Name)
+		}
+	}
 }

@@ -27,6 +27,9 @@ type Trial struct {
 	strikes []Strike
 
 	besides func() neighbours // ends them
+	onlooks func()            // ends it
+
+	away stretch // in which requests may fail
 
 	feed      *feed    // nil where the job has its input inline
 	lastOwner *Node    // as far as it is known, near the end
@@ -42,6 +45,7 @@ type Outcome struct {
 	Took   time.Duration // from the submission to the end of the job
 	Told   []string      // what struck it when
 	Beside neighbours    // the jobs of another account meanwhile
+	Asked  Requests      // of all clients
 }
 
 // jobWithin bounds a job with all its faults, far above what any needs.
@@ -74,6 +78,7 @@ func (c *Cluster) TryAs(ctx context.Context, dialect Dialect, seed uint64, rows 
 	if e.Want, err = c.answers(ctx, e.Inputs); err != nil {
 		return o, err
 	}
+	c.requests.take() // those of the trial before have been judged
 	faults = slices.Clone(faults)
 	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.When, b.When) })
 	end, err := c.besides(ctx, seed)
@@ -105,6 +110,8 @@ func (c *Cluster) TryAs(ctx context.Context, dialect Dialect, seed uint64, rows 
 	}
 	defer watch.stop()
 	t.watched = watch
+	t.onlooks = sync.OnceFunc(t.onlook(ctx))
+	defer t.onlooks()
 	if t.feed == nil && t.random.IntN(early) > 0 {
 		if err := t.runs(ctx); err != nil {
 			return o, err
@@ -113,6 +120,9 @@ func (c *Cluster) TryAs(ctx context.Context, dialect Dialect, seed uint64, rows 
 	for _, f := range faults {
 		err := t.reach(ctx, f.When, rows)
 		if err == nil {
+			if f.Away && t.away.from.IsZero() {
+				t.away = stretch{time.Now(), time.Now().Add(2 * jobWithin)}
+			}
 			err = f.Strike(ctx, t)
 		}
 		if errors.Is(err, errOver) {
@@ -143,6 +153,8 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	if err := t.Mend(ctx); err != nil {
 		return fmt.Errorf("the cluster does not come back: %w", err)
 	}
+	t.away.to = time.Now()
+	t.onlooks()
 	o.Beside = t.besides()
 	wrongs := append(o.Wrongs, o.Beside.wrongs...)
 	switch {
@@ -186,6 +198,9 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	}
 	t.account = charged // one job's fault is told once
 	wrongs, err = t.neighbour.judge(ctx)
+	o.Wrongs = append(o.Wrongs, wrongs...)
+	asked, failures := t.requests.take()
+	o.Asked, wrongs = judgeRequests(asked, failures, t.away)
 	o.Wrongs = append(o.Wrongs, wrongs...)
 	return err
 }

@@ -25,13 +25,16 @@ func previous(t *testing.T) string {
 }
 
 // TestRollingUpgrade replaces the program of three nodes of the previous version
-// by this one, and back, while a job runs.
+// by this one while a job runs that was begun by that, and back under one that was
+// begun by this.
 func TestRollingUpgrade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
 	c := start(t, Config{Roles: []string{"both", "both", "both"}, Previous: previous(t), Old: 3})
-	try(t, c, seed(t), "rolling upgrade", "rolling back")
+	first := seed(t)
+	try(t, c, first, "rolling upgrade")
+	try(t, c, first+1, "rolling back")
 }
 
 // TestUpgradeAlone opens the data directory of a node of the previous version

@@ -1,0 +1,55 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// A deck deals faults at random, each once before any comes again.
+type deck struct {
+	random *rand.Rand
+	all    []Fault
+	left   []Fault         // of this pass, in the order in which they come
+	struck map[string]bool // at least once, by name
+}
+
+func newDeck(random *rand.Rand, all []Fault) *deck {
+	return &deck{random: random, all: all, struck: map[string]bool{}}
+}
+
+// draw deals the next fault that fits; ok is false where none of this pass does.
+func (d *deck) draw(fits func(Fault) bool) (f Fault, ok bool) {
+	if len(d.left) == 0 {
+		d.left = slices.Clone(d.all)
+		d.random.Shuffle(len(d.left), func(i, j int) { d.left[i], d.left[j] = d.left[j], d.left[i] })
+	}
+	at := slices.IndexFunc(d.left, fits)
+	if at < 0 {
+		return Fault{}, false
+	}
+	f = d.left[at]
+	d.left = slices.Delete(d.left, at, at+1)
+	return f, true
+}
+
+// done tells which of the faults that were drawn have struck. The others come next.
+func (d *deck) done(drawn []Fault, struck []string) {
+	for _, name := range struck {
+		d.struck[name] = true
+	}
+	for _, f := range drawn {
+		if !slices.Contains(struck, f.Name) {
+			d.left = slices.Insert(d.left, 0, f)
+		}
+	}
+}
+
+// complete reports whether each fault has struck.
+func (d *deck) complete() bool { return len(d.struck) == len(d.all) }
+
+// fits reports whether a fault can strike a cluster of a kind. older says that a node
+// of the version before runs there: what that may not survive does not strike it. Nor
+// does it begin where this version did, whose objects it cannot read.
+func (c Config) fits(f Fault, older bool) bool {
+	return (c.Hosts || !f.Hosts && !f.Root) && (c.Old > 0 || !f.Both) && (c.Secure || !f.Keys) && !(older && f.New)
+}
