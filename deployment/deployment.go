@@ -36,6 +36,9 @@ import (
 //	2  blocks of shards are packed
 const Format = 2
 
+// formatFirst is that of deployments whose program knew of no identities.
+const formatFirst = 1
+
 // formatPacked is the first format in which blocks of shards are packed.
 const formatPacked = 2
 
@@ -75,6 +78,7 @@ type Records interface {
 	store.Values
 	store.Retention
 	Get(ctx context.Context, jobID string) (store.Record, error)
+	LiveSessions(ctx context.Context) (int, error)
 }
 
 // A Pair is records and a bucket that are to belong together. The names are

@@ -412,6 +412,39 @@ func TestFormatIsThatOfTheFirstProgram(t *testing.T) {
 	}
 }
 
+// A deployment that a program began which gave it no identity, and which may run beside
+// this one or be gone back to, goes on with the first format.
+func TestFormatIsThatOfAProgramWithoutIdentities(t *testing.T) {
+	t.Parallel()
+	for name, begun := range map[string]func(place){
+		"a job with a result": func(p place) { p.job() },
+		"a job whose objects are gone": func(p place) {
+			id := p.job()
+			if _, err := p.store.RemoveData(t.Context(), id, time.Now()); err != nil {
+				p.Fatal(err)
+			}
+			if err := p.bucket.Delete(t.Context(), layout.Job(id)+"results/full-1-a.parquet"); err != nil {
+				p.Fatal(err)
+			}
+		},
+		"a node that runs": func(p place) {
+			if _, err := p.store.OpenSession(t.Context(), "node", time.Hour); err != nil {
+				p.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			begun(p)
+			first := p.settle()
+			if again := p.settle(); first.Format != 1 || first.Packed() || again != first {
+				t.Errorf("settled %+v, then %+v", first, again)
+			}
+		})
+	}
+}
+
 // An operator's word gets out of every refusal, and takes nothing from whoever
 // else uses the store or the bucket without that being noticed.
 func TestAdopt(t *testing.T) {

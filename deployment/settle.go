@@ -161,7 +161,13 @@ func (p Pair) evidence(ctx context.Context) (e Evidence, err error) {
 	if err := p.lookAtBucket(ctx, &e); err != nil || e.Known > 0 {
 		return e, err
 	}
-	return e, p.lookAtRecords(ctx, &e)
+	if err := p.lookAtRecords(ctx, &e); err != nil || e.Begun {
+		return e, err
+	}
+	// A node of this version opens its session once this is settled.
+	live, err := p.Records.LiveSessions(ctx)
+	e.Begun = live > 0
+	return e, err
 }
 
 // lookAtBucket looks for a job with objects that the records know.
@@ -211,6 +217,7 @@ func (p Pair) lookAtRecords(ctx context.Context, e *Evidence) error {
 	if err != nil {
 		return err
 	}
+	e.Begun = len(accounts) > 0
 	looked := 0
 	for _, account := range accounts {
 		ids, err := p.Records.Held(ctx, account, p.Clock().AddDate(100, 0, 0), maxNamed)
