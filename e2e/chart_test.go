@@ -215,6 +215,7 @@ func secrets() map[string]string {
 		"API_KEY": apiKey, "STORE_URL": "redis://:password@redis:6379/0",
 		"CLUSTER_KEY":        "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
 		"OBJECTS_ACCESS_KEY": "access", "OBJECTS_SECRET_KEY": "secret",
+		"HTTP_SIGNING_KEY": "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", "LOG_AUDIT_WEBHOOK_SECRET": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz",
 	}
 }
 

@@ -198,6 +198,7 @@ func TestRefusals(t *testing.T) {
 		{"separate", "inference.container.image=vllm", "config.engines: the node uses"},
 		{"separate", "config.engines[0].api_key=secret", "api_key_env"},
 		{"separate", "config.jobs.drain_timeout=5m", "drainSeconds"},
+		{"separate", "config.log.audit_webhook_secret=whsec_c2VjcmV0", "secrets.auditWebhookSecret"},
 		{"separate", "config.store.url=redis://secret", "secrets.storeURL"},
 		{"separate", "config.cluster.listen=0.0.0.0:1", "config.cluster: say role"},
 		{"separate", "config.http.listen=:1", "config.http.listen: the chart sets it"},

@@ -44,7 +44,7 @@ seccompProfile: {type: RuntimeDefault}
 {{/* The secrets that are given, each as the setting whose file it is. */}}
 {{- define "rowmill.secrets" -}}
 {{- $s := .Values.secrets }}
-{{- $all := dict "API_KEY" $s.apiKey "HTTP_SIGNING_KEY" $s.signingKey "OBJECTS_ACCESS_KEY" $s.objectsAccessKey "OBJECTS_SECRET_KEY" $s.objectsSecretKey }}
+{{- $all := dict "API_KEY" $s.apiKey "HTTP_SIGNING_KEY" $s.signingKey "LOG_AUDIT_WEBHOOK_SECRET" $s.auditWebhookSecret "OBJECTS_ACCESS_KEY" $s.objectsAccessKey "OBJECTS_SECRET_KEY" $s.objectsSecretKey }}
 {{- if eq .Values.mode "cluster" }}
 {{- $all = merge $all (dict "STORE_URL" $s.storeURL "CLUSTER_KEY" $s.gossipKey) }}
 {{- end }}
@@ -68,6 +68,7 @@ seccompProfile: {type: RuntimeDefault}
   "api_key" "it would stand in a ConfigMap; name a Secret in secrets.apiKey"
   "store.url" "it would stand in a ConfigMap; name a Secret in secrets.storeURL"
   "http.signing_key" "it would stand in a ConfigMap; name a Secret in secrets.signingKey"
+  "log.audit_webhook_secret" "it would stand in a ConfigMap; name a Secret in secrets.auditWebhookSecret"
   "objects.access_key" "it would stand in a ConfigMap; name a Secret in secrets.objectsAccessKey"
   "objects.secret_key" "it would stand in a ConfigMap; name a Secret in secrets.objectsSecretKey"
   "tracing.headers" "it would stand in a ConfigMap; take tracing.headers_env, and the variable from a Secret in extraEnv" }}
