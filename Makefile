@@ -24,7 +24,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release dist dist/check dist/again chart demo cluster docs console console/types console/dev console/check test test/race test/race/build virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
+.PHONY: build release dist dist/check dist/first dist/again chart demo cluster docs console console/types console/dev console/check test test/race test/race/build virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -51,6 +51,9 @@ dist: build ## dist/packages: archives, .deb, .rpm, an image, bills of materials
 
 dist/check: dist ## what dist has made, installed, run, upgraded and purged on machines to throw away; takes root and Debian's systemd, rpm, podman, crun, curl and jq
 	ROWMILL_DIST=$(abspath $(PACKAGES)) ROWMILL_DIST_VERSION='$(VERSION)' ROWMILL_DIST_NFPM="$$(.ci/tools nfpm)" $(GO) test -count=1 -v ./deploy/dist
+
+dist/first: dist ## from nothing to a finished job by each way of the pages, timed; takes what dist/check takes, and builds once more from nothing
+	tools=$$(.ci/tools helm) && ROWMILL_FIRST=1 ROWMILL_HELM="$$tools" ROWMILL_DIST=$(abspath $(PACKAGES)) ROWMILL_DIST_VERSION='$(VERSION)' $(GO) test -count=1 -timeout 60m -v -run TestFirstJob ./deploy/dist
 
 dist/again: dist ## whether the last commit makes the same bytes in another folder, with an empty build cache
 	case '$(VERSION)' in *-dirty) echo 'there are changes that are not committed' >&2; exit 1 ;; esac

@@ -197,10 +197,11 @@ func TestExposure(t *testing.T) {
 	}
 }
 
-// machine runs a script of testdata on a machine to throw away.
-func machine(t *testing.T, script string, files map[string]string) {
+// machine runs a script of testdata on a machine to throw away, and returns the folder
+// that it has as /io.
+func machine(t *testing.T, script string, files map[string]string) (folder string) {
 	t.Helper()
-	folder := t.TempDir()
+	folder = t.TempDir()
 	text, err := os.ReadFile("testdata/" + script)
 	if err != nil {
 		t.Fatal(err)
@@ -217,6 +218,7 @@ func machine(t *testing.T, script string, files map[string]string) {
 		log, unread := os.ReadFile(filepath.Join(folder, "log"))
 		t.Fatalf("%v\n%s\n%s\n%v", err, out, log, unread)
 	}
+	return folder
 }
 
 func contents(t *testing.T, path string) string {
