@@ -187,8 +187,8 @@ func (s streamed) AppendAudit(ctx context.Context, entry store.AuditEntry) error
 func (s *Stream) run() {
 	for {
 		more, err := s.round()
-		if err != nil && s.life.Err() == nil {
-			s.tell("what is to be sent of the audit record cannot be read or noted, will be tried again", "err", err)
+		if err != nil && s.life.Err() == nil && s.first() {
+			s.Logger.Warn("what is to be sent of the audit record cannot be read or noted, will be tried again", "err", err)
 		}
 		if !more {
 			select {
@@ -205,12 +205,11 @@ func (s *Stream) run() {
 	}
 }
 
-// tell logs a trouble, once until it is over.
-func (s *Stream) tell(message string, args ...any) {
-	if !s.trouble {
-		s.Logger.Warn(message, args...)
-	}
+// first notes a trouble and reports whether it is to be told: once until it is over.
+func (s *Stream) first() bool {
+	first := !s.trouble
 	s.trouble = true
+	return first
 }
 
 // round sends what waits, as far as one body holds it, and reports whether there may
@@ -220,7 +219,11 @@ func (s *Stream) round() (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	batch, err := s.next(p)
+	held, most := p.Until != nil && now.Before(*p.Until), batchEntries
+	if held { // only how long the oldest waits is of use
+		most = 1
+	}
+	batch, err := s.next(p, most)
 	if err != nil {
 		return false, err
 	}
@@ -229,7 +232,7 @@ func (s *Stream) round() (more bool, err error) {
 		return false, nil
 	}
 	s.waiting.Set(max(0, now.Sub(batch[0].At).Seconds()))
-	if p.Until != nil && now.Before(*p.Until) {
+	if held {
 		return false, nil
 	}
 	until := now.Add(takenFor)
@@ -263,7 +266,9 @@ func (s *Stream) round() (more bool, err error) {
 		again := now.Add(time.Duration(attempt.Millis)*time.Millisecond + pause)
 		p.Until = &again
 		s.attempts.WithLabelValues(outcomeAgain).Inc()
-		s.tell("entries of the audit record were not taken, will be sent again", "status", attempt.Status, "reason", attempt.Error)
+		if s.first() {
+			s.Logger.Warn("entries of the audit record were not taken, will be sent again", "status", attempt.Status, "reason", attempt.Error)
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), recordTimeout)
 	defer cancel()
@@ -282,8 +287,8 @@ func (p *place) take(batch []store.AuditEntry) {
 	p.Until, p.Tries = nil, 0
 }
 
-// next are the oldest entries that were not taken, as many as a body holds.
-func (s *Stream) next(p place) (batch []store.AuditEntry, err error) {
+// next are the oldest entries that were not taken, as many as a body holds and most.
+func (s *Stream) next(p place, most int) (batch []store.AuditEntry, err error) {
 	taken := make(map[string]bool, len(p.Taken))
 	for _, t := range p.Taken {
 		taken[t.ID] = true
@@ -292,8 +297,9 @@ func (s *Stream) next(p place) (batch []store.AuditEntry, err error) {
 	if at.Before(p.Began) {
 		at = p.Began
 	}
+	limit := min(most+len(p.Taken), batchEntries) // of a page
 	for size := 0; ; {
-		page, err := s.Store.AuditAfter(s.life, at, id, batchEntries)
+		page, err := s.Store.AuditAfter(s.life, at, id, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -305,11 +311,11 @@ func (s *Stream) next(p place) (batch []store.AuditEntry, err error) {
 			if size += len(e.Details) + 512; len(batch) > 0 && size > batchBytes { // 512: the rest of a line
 				return batch, nil
 			}
-			if batch = append(batch, e); len(batch) == batchEntries {
+			if batch = append(batch, e); len(batch) == most {
 				return batch, nil
 			}
 		}
-		if len(page) < batchEntries {
+		if len(page) < limit {
 			return batch, nil
 		}
 	}

@@ -64,41 +64,40 @@ func entryOf(id string, at time.Time, bytes int) store.AuditEntry {
 
 // A taker is a receiver of a stream that notes what it has taken.
 type taker struct {
+	t    *testing.T
 	mu   sync.Mutex
 	down bool
 	ids  []string // of the entries, in the order in which they came
 	most int      // bytes of a body
 }
 
-func (k *taker) answer(t *testing.T) func(*http.Request, int) (*http.Response, error) {
-	return func(request *http.Request, _ int) (*http.Response, error) {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if k.down {
-			return nil, errors.New("down")
-		}
-		body, err := io.ReadAll(request.Body)
-		if err != nil {
-			return nil, err
-		}
-		var at int64
-		if _, err := fmt.Sscan(request.Header.Get(webhook.HeaderTimestamp), &at); err != nil {
-			t.Error(err)
-		}
-		want, err := webhook.Sign(firstSecret, request.Header.Get(webhook.HeaderID), time.Unix(at, 0), string(body))
-		if err != nil || !slices.Contains(strings.Fields(request.Header.Get(webhook.HeaderSignature)), want) || request.Header.Get("Content-Type") != "application/x-ndjson" {
-			t.Errorf("signatures %q, want %q among them; headers %v; %v", request.Header.Get(webhook.HeaderSignature), want, request.Header, err)
-		}
-		k.most = max(k.most, len(body))
-		for line := range strings.Lines(string(body)) {
-			var e store.AuditEntry
-			if err := json.Unmarshal([]byte(line), &e); err != nil {
-				t.Errorf("%q: %v", line, err)
-			}
-			k.ids = append(k.ids, e.ID)
-		}
-		return status(204, ""), nil
+func (k *taker) answer(request *http.Request, _ int) (*http.Response, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.down {
+		return nil, errors.New("down")
 	}
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return nil, err
+	}
+	var at int64
+	if _, err := fmt.Sscan(request.Header.Get(webhook.HeaderTimestamp), &at); err != nil {
+		k.t.Error(err)
+	}
+	want, err := webhook.Sign(firstSecret, request.Header.Get(webhook.HeaderID), time.Unix(at, 0), string(body))
+	if err != nil || !slices.Contains(strings.Fields(request.Header.Get(webhook.HeaderSignature)), want) || request.Header.Get("Content-Type") != "application/x-ndjson" {
+		k.t.Errorf("signatures %q, want %q among them; headers %v; %v", request.Header.Get(webhook.HeaderSignature), want, request.Header, err)
+	}
+	k.most = max(k.most, len(body))
+	for line := range strings.Lines(string(body)) {
+		var e store.AuditEntry
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			k.t.Errorf("%q: %v", line, err)
+		}
+		k.ids = append(k.ids, e.ID)
+	}
+	return status(204, ""), nil
 }
 
 func (k *taker) be(down bool) {
@@ -120,8 +119,8 @@ func (k *taker) wants(t *testing.T, ids ...string) {
 // not take it gets when it is back, from another node too, and nothing twice.
 func TestStream_SendsUntilTaken(t *testing.T) {
 	inTime(t, func(r *rig) {
-		k := &taker{}
-		r.answer = k.answer(t)
+		k := &taker{t: t}
+		r.answer = k.answer
 		r.recorded("before", time.Now().Add(-time.Second), 1)
 		first := r.stream()
 		synctest.Wait()
@@ -163,14 +162,14 @@ func TestStream_SendsUntilTaken(t *testing.T) {
 // not.
 func TestStream_ManyByTwo(t *testing.T) {
 	inTime(t, func(r *rig) {
-		k := &taker{down: true}
-		r.answer = k.answer(t)
+		k := &taker{t: t, down: true}
+		r.answer = k.answer
 		nodes := []*Stream{r.stream(), r.stream()}
 		var want []string
-		for i := range 3 * batchEntries {
+		for i := range batchEntries + 100 {
 			id := fmt.Sprintf("%04d", i)
 			want = append(want, id)
-			if i%100 == 0 { // large ones
+			if i > 0 && i%150 == 0 { // large ones
 				time.Sleep(time.Millisecond)
 				r.recorded(id, time.Now(), batchBytes/2)
 			} else {
@@ -194,8 +193,8 @@ func TestStream_ManyByTwo(t *testing.T) {
 // version before, is sent all the same, up to a bound.
 func TestStream_LateEntries(t *testing.T) {
 	inTime(t, func(r *rig) {
-		k := &taker{}
-		r.answer = k.answer(t)
+		k := &taker{t: t}
+		r.answer = k.answer
 		s := r.stream()
 		time.Sleep(time.Hour)
 		r.act(s, "now")
@@ -211,14 +210,14 @@ func TestStream_LateEntries(t *testing.T) {
 // crashed, once it would have had its answer.
 func TestStream_WhatEndsWithANode(t *testing.T) {
 	inTime(t, func(r *rig) {
-		k := &taker{}
+		k := &taker{t: t}
 		hang := true
 		r.answer = func(request *http.Request, n int) (*http.Response, error) {
 			if hang {
 				<-request.Context().Done()
 				return nil, request.Context().Err()
 			}
-			return k.answer(t)(request, n)
+			return k.answer(request, n)
 		}
 		first := r.stream()
 		r.act(first, "one")
@@ -252,8 +251,8 @@ func TestStream_WhatEndsWithANode(t *testing.T) {
 // and nowhere else.
 func TestStream_Secrets(t *testing.T) {
 	inTime(t, func(r *rig) {
-		k := &taker{}
-		r.answer = k.answer(t)
+		k := &taker{t: t}
+		r.answer = k.answer
 		s := r.stream()
 		s.SetSecrets([]string{secondSecret, firstSecret})
 		r.act(s, "one")
