@@ -11,13 +11,25 @@ import (
 )
 
 // Copy copies all objects that are there from one bucket to another, as rclone
-// copy does: one that goes or is replaced meanwhile is left out.
+// copy does: one that goes or is replaced meanwhile is left out, and one that the
+// other has already, of the same size, is not copied again.
 func Copy(ctx context.Context, from, to blob.Bucket) error {
 	there, err := from.List(ctx, "")
 	if err != nil {
 		return err
 	}
+	copied, err := to.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	sizes := make(map[string]int64, len(copied))
+	for _, info := range copied {
+		sizes[info.Key] = info.Size
+	}
 	for _, info := range there {
+		if size, is := sizes[info.Key]; is && size == info.Size {
+			continue
+		}
 		err := copyOne(ctx, from, to, info.Key)
 		if err != nil && !errors.Is(err, rowmill.ErrNotFound) && !errors.Is(err, blob.ErrLost) {
 			return fmt.Errorf("copy %s: %w", info.Key, err)
@@ -41,5 +53,24 @@ func copyOne(ctx context.Context, from, to blob.Bucket, key string) error {
 		return err
 	}
 	_, err = w.Commit()
+	return err
+}
+
+// Prune removes from a copy what is not there any more of what it was copied from.
+func Prune(ctx context.Context, from, copied blob.Bucket) error {
+	there, err := from.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	is := make(map[string]bool, len(there))
+	for _, info := range there {
+		is[info.Key] = true
+	}
+	all, err := copied.List(ctx, "")
+	for _, info := range all {
+		if err == nil && !is[info.Key] {
+			err = copied.Delete(ctx, info.Key)
+		}
+	}
 	return err
 }

@@ -26,32 +26,40 @@ type backup struct {
 // which it may lack what its records name.
 const backupTries = 5
 
-// backup copies Redis and the bucket while they are in use.
-func (c *Cluster) backup(ctx context.Context, folder string) (backup, error) {
+// backup copies Redis and the bucket while they are in use. Most of the bucket is
+// copied before, so that little is left to come once Redis is.
+func (c *Cluster) backup(ctx context.Context, folder string) (b backup, err error) {
 	bucket, err := c.openBucket(ctx)
 	if err != nil {
 		return backup{}, err
 	}
 	defer func() { _ = bucket.Close() }() // it was only read
+	if b.objects, err = dir.Open(dir.Config{Root: filepath.Join(folder, "bucket"), NoSync: true}); err != nil {
+		return backup{}, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.objects.Close())
+		}
+	}()
 	for try := range backupTries {
-		root := filepath.Join(folder, fmt.Sprint(try))
-		b := backup{records: filepath.Join(root, "dump.rdb")}
-		if b.objects, err = dir.Open(dir.Config{Root: root, NoSync: true}); err != nil {
-			return backup{}, err
+		b.records = filepath.Join(folder, fmt.Sprintf("%d.rdb", try))
+		// What has gone by now no record of the copy will name.
+		if err := errors.Join(blobtest.Copy(ctx, bucket, b.objects), blobtest.Prune(ctx, bucket, b.objects)); err != nil {
+			return b, err
 		}
 		began := time.Now()
-		_, err := c.Redis.cli(ctx, "--rdb", b.records)
-		if err == nil {
-			err = blobtest.Copy(ctx, bucket, b.objects)
+		if _, err := c.Redis.cli(ctx, "--rdb", b.records); err != nil {
+			return b, err
 		}
-		if err == nil && time.Since(began) < settleTime {
+		if err := blobtest.Copy(ctx, bucket, b.objects); err != nil {
+			return b, err
+		}
+		if time.Since(began) < settleTime {
 			return b, nil
 		}
-		if err = errors.Join(err, b.objects.Close()); err != nil {
-			return backup{}, err
-		}
 	}
-	return backup{}, fmt.Errorf("%d copies of the bucket took longer than %v each", backupTries, settleTime)
+	return b, fmt.Errorf("%d copies of what the bucket had got meanwhile took longer than %v each", backupTries, settleTime)
 }
 
 func (c *Cluster) openBucket(ctx context.Context) (*s3.Bucket, error) {
