@@ -3,15 +3,17 @@ package actors_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,12 +23,13 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/store"
 )
 
 // A network joins Systems of one process: what they say to each other travels
-// as JSON, and can be cut off.
+// as it does between nodes, without connections, and can be cut off.
 type network struct {
 	mu    sync.Mutex
 	nodes map[string]*host // by address
@@ -37,12 +40,14 @@ type host struct {
 	net      *network
 	member   cluster.Member
 	changed  chan struct{}
+	client   *peer.Client
+	server   *peer.Responder
 	system   *actors.System
 	engine   *scripted
 	registry *prometheus.Registry
 	cut      atomic.Bool // no message comes or goes
 	gone     atomic.Bool // nobody listens
-	deaf     atomic.Bool // it is of the version before
+	deaf     atomic.Bool // it is of a version that does not know all requests
 	mute     atomic.Bool // it does not answer what it was asked to merge
 	balks    atomic.Bool // it cannot do what it is asked to merge
 }
@@ -90,38 +95,36 @@ func (n *network) tell() {
 	}
 }
 
-func (h *host) Ask(ctx context.Context, address string, e peer.Envelope, reply any) error {
+func (h *host) Node(address string) peerv1connect.NodeServiceClient { return h.client.Node(address) }
+
+// RoundTrip brings a request of this node to another.
+func (h *host) RoundTrip(r *http.Request) (*http.Response, error) {
 	h.net.mu.Lock()
-	to := h.net.nodes[address]
+	to := h.net.nodes[r.URL.Host]
 	h.net.mu.Unlock()
+	method := path.Base(r.URL.Path)
 	switch {
 	case to == nil || to.gone.Load():
-		return peer.ErrRefused
-	case h.cut.Load() || to.cut.Load():
-		<-ctx.Done()
-		return peer.ErrUnreachable
+		return nil, syscall.ECONNREFUSED
+	case h.cut.Load() || to.cut.Load(), method == "RunErrand" && to.mute.Load():
+		<-r.Context().Done()
+		return nil, r.Context().Err()
 	}
-	if to.deaf.Load() {
-		if err := deafTo(e); err != nil {
-			return err
-		}
-	}
-	if e.Kind == "merge" && to.mute.Load() {
-		<-ctx.Done()
-		return peer.ErrUnreachable
-	}
-	if e.Kind == "merge" && to.balks.Load() { // the parts it is told of are not there
-		e.Body = bytes.ReplaceAll(e.Body, []byte(`/parts/`), []byte(`/none/`))
-	}
-	answer, err := to.system.Answer(ctx, e)
+	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	doc, err := json.Marshal(answer)
-	if err == nil && reply != nil {
-		err = json.Unmarshal(doc, reply)
+	if method == "RunErrand" && to.balks.Load() { // the parts it is told of are not there
+		body = bytes.ReplaceAll(body, []byte(`/parts/`), []byte(`/nones/`))
 	}
-	return err
+	asked := r.Clone(r.Context())
+	asked.Body = io.NopCloser(bytes.NewReader(body))
+	if to.deaf.Load() && (method == "LocateRows" || method == "RunErrand") {
+		asked.URL.Path = path.Join(path.Dir(r.URL.Path), "OfALaterVersion")
+	}
+	w := httptest.NewRecorder()
+	to.server.ServeHTTP(w, asked)
+	return w.Result(), nil
 }
 
 // cutStore is a store that a node cannot reach while it is cut off.
@@ -164,7 +167,11 @@ func (s cutStore) CommitParts(ctx context.Context, f store.Fence, parts []store.
 func (b *rig) join(net *network, name string, e *scripted, change ...func(*actors.Config)) *host {
 	b.t.Helper()
 	h := &host{net: net, changed: make(chan struct{}, 1), engine: e}
-	h.member = cluster.Member{ID: name, Node: name, Peer: name + ":1", Protocol: actors.Protocol, Owns: true, Engines: e != nil}
+	var err error
+	if h.client, err = peer.NewClient(peer.Config{Node: name, Carrier: h}); err != nil {
+		b.t.Fatal(err)
+	}
+	h.member = cluster.Member{ID: name, Node: name, Peer: name + ":1", Protocol: actors.Protocol, Contract: actors.Contract, Owns: true, Engines: e != nil}
 	cfg := b.cfg
 	cfg.Node, cfg.Peers, cfg.Store = name, h, cutStore{cfg.Store, h}
 	cfg.Ownership.LeaseTTL = 2 * time.Second
@@ -179,13 +186,14 @@ func (b *rig) join(net *network, name string, e *scripted, change ...func(*actor
 		f(&cfg)
 	}
 	h.member.Owns = !cfg.Ownership.OwnsNone
-	var err error
 	if h.system, err = actors.New(cfg); err != nil {
 		b.t.Fatal(err)
 	}
 	if err := h.system.Start(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
+	h.server = peer.NewResponder(peer.Config{})
+	h.server.Serve(h.system.Service())
 	net.mu.Lock()
 	net.nodes[h.member.Peer] = h
 	net.mu.Unlock()

@@ -2,7 +2,7 @@
 // owns, cuts their input into shards, assigns rows to whoever has room, records
 // finished parts and makes the results. It knows no HTTP; clients' writes
 // reach it through the store, with a hint by System.Submitted and
-// System.Cancelled. Other nodes reach it by System.Answer.
+// System.Cancelled. Other nodes reach it by System.Service.
 //
 // # Supervision
 //
@@ -23,9 +23,8 @@
 // meanwhile. So do the hooks of what works for it: a dispatcher whose breaker
 // opened, an outbox with finished rows, memory that was freed.
 //
-// Those marked * also travel between nodes, as JSON; the node actor is their
-// only way in and answers each with a code. On the wire a heartbeat is called
-// report, an assignment orders.
+// Those marked * also travel between nodes, as messages of their contract
+// (contract.go, service.go); System.Service is their only way in.
 //
 //	message         from → to        meaning                              loss allowed?
 //	nodeRequest     System, job,     what is asked of a node, by its own  as what it carries: hint, drain,
@@ -40,9 +39,9 @@
 //	                System           where it is not known                actor
 //	whereIs         System → job     where is this row?                   answered
 //	whereRows *     System → job     which node has how many rows?        answered
-//	askFacts *      System → System  what is to be known of you?          the same
-//	askFigures *    System → System  what do you do, and on what?         the same
-//	listActors *    System → System  how are your actors?                 answered past the node actor, which may stand still
+//	facts *         System → System  what is to be known of you?          answered past the node actor, which may stand still
+//	figures *       System → System  what do you do, and on what?         the same
+//	actors *        System → System  how are your actors?                 the same
 //	jobOver         job → node       nothing is left to do                no
 //	jobHarmless     job → node       something of it is done, or it waits no, the end of the job says it as well
 //	workerEnded     worker → node    the same of a worker                 no

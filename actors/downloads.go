@@ -30,12 +30,11 @@ func (p *process) downloadsAt(ctx context.Context, address, job string) (bool, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	var said downloading
-	err := p.transport.ask(ctx, address, kindDownload, job, 0, isDownloading{job}, &said)
+	running, err := p.transport.isDownloading(ctx, address, job)
 	if errors.Is(err, peer.ErrRefused) || code(err) == peer.CodeUnknownKind { // of the version before
 		return false, nil
 	}
-	return said.Running, err
+	return running, err
 }
 
 // onDownloadEnded looks after what has come for a job that is another's, or

@@ -18,10 +18,10 @@ import (
 // of it; the answer is a commit.ErrandState. Once it has been answered the errand is
 // only its key.
 type mergeParts struct {
-	Job     string         `json:"job"`
-	Account string         `json:"account,omitempty"`
-	Urgent  bool           `json:"urgent,omitempty"` // the job is of priority 0
-	Errand  *commit.Errand `json:"errand"`
+	Job     string
+	Account string
+	Urgent  bool // the job is of priority 0
+	Errand  *commit.Errand
 }
 
 // An errand is an object that a committer wants.
@@ -161,20 +161,19 @@ func (r *committer) runAt(ctx context.Context, address string, m *commit.Errand)
 	}
 }
 
-func (r *committer) askErrand(ctx context.Context, address string, m mergeParts) (state commit.ErrandState, err error) {
+func (r *committer) askErrand(ctx context.Context, address string, m mergeParts) (commit.ErrandState, error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	err = r.transport.ask(ctx, address, kindMerge, r.job.id, r.job.fence.Epoch, m, &state)
-	return state, err
+	return r.transport.runErrand(ctx, address, m)
 }
 
 // help answers the owner of a job elsewhere how far its errand is here.
-func (s *System) help(m *mergeParts) (any, error) {
+func (s *System) help(m *mergeParts) (state commit.ErrandState, err error) {
 	switch {
 	case s.Draining():
-		return nil, refuse(codeDraining, "this node takes no more work")
+		return state, refuse(codeDraining, "this node takes no more work")
 	case len(m.Errand.Parts) == 0 && !s.errands.Has(m.Errand.Key):
-		return nil, refuse(codeUnknownJob, "the errand is not known here")
+		return state, refuse(codeUnknownJob, "the errand is not known here")
 	}
 	return s.errands.Ask(m.Job, m.Errand.Key, func(ctx context.Context) (int64, error) {
 		if m.Errand.Heavy() {

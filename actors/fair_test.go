@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 	"github.com/rowmill/rowmill/engine"
 )
 
@@ -125,8 +124,7 @@ func TestMemoryIsSharedByAccounts(t *testing.T) {
 	})
 }
 
-// A wire is what other nodes are asked by: a client of package peer, with its
-// limits, and a way that takes its time.
+// A wire is what other nodes are asked by, on a way that takes its time.
 type wire struct {
 	*host
 	client *peer.Client
@@ -134,32 +132,20 @@ type wire struct {
 
 func newWire(t *testing.T, h *host) *wire {
 	t.Helper()
-	client, err := peer.NewClient(peer.Config{Carrier: carrier{h.net}})
+	client, err := peer.NewClient(peer.Config{Carrier: carrier{h}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &wire{h, client}
 }
 
-func (w *wire) Ask(ctx context.Context, address string, e peer.Envelope, reply any) error {
-	return w.client.Ask(ctx, address, e, reply)
-}
+func (w *wire) Node(address string) peerv1connect.NodeServiceClient { return w.client.Node(address) }
 
-type carrier struct{ net *network }
+type carrier struct{ *host }
 
 func (c carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	time.Sleep(20 * time.Millisecond)
-	c.net.mu.Lock()
-	to := c.net.nodes[r.URL.Host]
-	c.net.mu.Unlock()
-	if to == nil || to.gone.Load() {
-		return nil, syscall.ECONNREFUSED
-	}
-	there := peer.NewResponder(peer.Config{})
-	there.Serve(to.system.Answer)
-	w := httptest.NewRecorder()
-	there.ServeHTTP(w, r)
-	return w.Result(), nil
+	return c.host.RoundTrip(r)
 }
 
 // Nodes that are well log no warning, however many small jobs there are.

@@ -97,8 +97,7 @@ func (j *job) invite(c actor.Context, address string) {
 	j.tasks.run(c, "invite a node", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 		defer cancel()
-		answer := &invited{}
-		err := j.transport.ask(ctx, address, kindInvite, m.Job, m.Epoch, m, answer)
+		answer, err := j.transport.invite(ctx, address, m)
 		return func(c actor.Context) { j.onInvited(c, address, answer, err) }
 	})
 }
@@ -129,7 +128,7 @@ func (j *job) onHeartbeat(c actor.Context, r *assign.Heartbeat) {
 	m, parts := j.owner.Hear(r, time.Now())
 	to := j.links[r.Worker]
 	if to == nil {
-		to = &link{local: local, transport: j.transport, address: r.Address, kind: kindAssignment, failed: j.onUndelivered}
+		to = &link{local: local, transport: j.transport, address: r.Address, failed: j.onUndelivered}
 	}
 	if m == nil {
 		if !j.unwanted[r.Worker] { // it reports until it has heard
@@ -276,9 +275,9 @@ func (j *job) send(c actor.Context, m *assign.Assignee, o *assign.Assignment) {
 }
 
 // signed says on an assignment which job it is of, and whose.
-func (j *job) signed(o *assign.Assignment) message {
+func (j *job) signed(o *assign.Assignment) *assign.Assignment {
 	o.Job, o.Epoch = j.rec.Job.ID, j.fence.Epoch
-	return message{o.Job, o.Epoch, o}
+	return o
 }
 
 // onUndelivered learns from a message that did not arrive: where nobody listens
@@ -348,7 +347,7 @@ func (j *job) dismissWorkers(c actor.Context) {
 				if address == "" {
 					return asError(root.RequestFuture(j.node, nodeRequest{body: m}, dismissTimeout).Result())
 				}
-				return j.transport.ask(ctx, address, kindDismiss, m.Job, m.Epoch, m, nil)
+				return j.transport.dismiss(ctx, address, m)
 			}, func(err error) bool { return code(err) == codeBusy }, nil)
 		}()
 	}

@@ -3,7 +3,6 @@ package actors_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
 )
@@ -149,8 +148,8 @@ func TestWhatIsStoredAfterTheEndGoes(t *testing.T) {
 		"by a worker that is told to": func(b *rig, net *network, spec rowmill.Spec) {
 			owner, late := b.join(net, "owner", &scripted{answer: slowly(10 * time.Millisecond)}), b.joinTardy(net, &scripted{answer: slowly(100 * time.Millisecond)}, "/parts/")
 			late.storesLate(b.submitTo(owner, spec), func() {}, func(rec store.Record) {
-				dismiss := fmt.Sprintf(`{"job": %q, "epoch": %d}`, rec.Job.ID, rec.Epoch)
-				if _, err := late.host.system.Answer(b.t.Context(), peer.Envelope{Kind: "dismiss", Body: []byte(dismiss)}); err == nil {
+				dismiss := &peerv1.DismissRequest{Job: rec.Job.ID, Epoch: rec.Epoch}
+				if _, err := late.host.system.Service().Dismiss(b.t.Context(), dismiss); err == nil {
 					b.t.Error("the worker is gone before all is stored")
 				}
 			})

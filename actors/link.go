@@ -14,29 +14,28 @@ type link struct {
 	local     *actor.PID // the partner, where it is on this node
 	transport *transport
 	address   string // of the partner's node
-	kind      string // of envelope
 	failed    func(actor.Context, *link, error)
 
 	busy    bool
-	waiting message // its body is nil where none waits
+	waiting any // nil where none waits
 }
 
 // send brings m to the partner, or keeps it until the one before it has arrived
 // or has not; failed then hears why, if it is there.
-func (l *link) send(c actor.Context, tasks taskGroup, m message) {
+func (l *link) send(c actor.Context, tasks taskGroup, m any) {
 	switch {
 	case l.local != nil:
-		c.Request(l.local, m.body)
+		c.Request(l.local, m)
 	case l.busy:
 		l.waiting = m
 	default:
 		l.busy = true
 		tasks.run(c, "tell a node", func(ctx context.Context) step {
-			err := l.transport.tell(ctx, l.address, l.kind, m)
+			err := l.transport.tell(ctx, l.address, m)
 			return func(c actor.Context) {
 				l.busy = false
-				if next := l.waiting; next.body != nil {
-					l.waiting = message{}
+				if next := l.waiting; next != nil {
+					l.waiting = nil
 					l.send(c, tasks, next)
 				}
 				if err != nil && l.failed != nil {

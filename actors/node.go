@@ -207,7 +207,7 @@ func (n *node) onHint(c actor.Context, h hint, remote bool) {
 		n.onCancelled(c, h, remote)
 	case !remote && (n.phase == draining || n.cfg.Ownership.OwnsNone):
 		n.tellNext(c, h.orphan())
-	case h.Account == nil: // of the version before
+	case h.Account == nil: // of a version that does not say
 		n.scan(c)
 	default:
 		n.claim(c, h.orphan())
@@ -325,14 +325,14 @@ func (n *node) tellNext(c actor.Context, o store.Orphan) {
 		others = nodes.Reaching(others)
 	}
 	if first, ok := nodes.First(o.JobID, others); ok {
-		n.tell(c, first.Peer, kindHint, message{job: o.JobID, body: hintOf(o)})
+		n.tell(c, first.Peer, hintOf(o))
 	}
 }
 
 // tell sends another node something that may be lost.
-func (n *node) tell(c actor.Context, address, kind string, m message) {
+func (n *node) tell(c actor.Context, address string, m any) {
 	n.tasks.run(c, "tell a node", func(ctx context.Context) step {
-		if err := n.transport.tell(ctx, address, kind, m); err != nil {
+		if err := n.transport.tell(ctx, address, m); err != nil {
 			n.transport.unanswered(n.log, address, err)
 		}
 		return nil

@@ -207,7 +207,7 @@ func (n *node) onCancelled(c actor.Context, h hint, remote bool) {
 	o, owned := n.claims.owned[h.Job]
 	if !remote {
 		for _, m := range n.transport.others() {
-			n.tell(c, m.Peer, kindHint, message{job: h.Job, body: h})
+			n.tell(c, m.Peer, h)
 		}
 	} else if !owned {
 		return

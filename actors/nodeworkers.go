@@ -41,7 +41,7 @@ func (n *node) onInvite(c actor.Context, m *invite) {
 }
 
 func (n *node) linkTo(m *invite) *link {
-	return &link{local: m.owner, transport: n.transport, address: m.Address, kind: kindHeartbeat}
+	return &link{local: m.owner, transport: n.transport, address: m.Address}
 }
 
 // startWorker reads what a worker needs to know and spawns it.
@@ -204,7 +204,7 @@ func (n *node) onWorkerPanicked(c actor.Context, job string, h *workerHandle) {
 		Fault: &assign.Fault{Row: -1, Code: rowmill.CodeInternalError, Message: "the worker met a fault of its own; the log of its node says which"},
 	}
 	if h.remote {
-		n.tell(c, h.owner.address, kindHeartbeat, message{job, h.epoch, last})
+		n.tell(c, h.owner.address, last)
 	} else {
 		c.RequestWithCustomSender(h.owner.local, last, h.pid)
 	}

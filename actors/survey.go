@@ -27,28 +27,35 @@ const (
 // Actors lists the actors of all nodes, or of the one that nodes.Find finds.
 // Nodes that do not answer are among the replies.
 func (s *System) Actors(ctx context.Context, node string, f registry.Filter) ([]Reply[registry.Listing], error) {
-	return survey(ctx, s, surveyTimeout, node, kindActors, listActors{f}, func(context.Context) registry.Listing { return s.metrics.registry.List(f) })
+	own := func(context.Context) registry.Listing { return s.metrics.registry.List(f) }
+	return survey(ctx, s, surveyTimeout, node, own, func(ctx context.Context, address string) (registry.Listing, error) {
+		return s.transport.listActors(ctx, address, f)
+	})
 }
 
 // Facts are what the nodes tell operators of themselves, as JSON.
 func (s *System) Facts(ctx context.Context) ([]Reply[json.RawMessage], error) {
-	return survey(ctx, s, factsTimeout, "", kindFacts, struct{}{}, func(ctx context.Context) json.RawMessage {
+	own := func(ctx context.Context) json.RawMessage {
 		doc, err := json.Marshal(s.cfg.Facts(ctx))
 		if err != nil {
 			s.log.Error("facts of this node cannot be told", "err", err)
 		}
 		return doc
-	})
+	}
+	return survey(ctx, s, factsTimeout, "", own, s.transport.facts)
 }
 
 // Figures are what the nodes tell each other's API of themselves, as JSON.
 func (s *System) Figures(ctx context.Context, what string) ([]Reply[json.RawMessage], error) {
-	return survey(ctx, s, surveyTimeout, "", kindFigures, askFigures{what}, func(ctx context.Context) json.RawMessage {
+	own := func(ctx context.Context) json.RawMessage {
 		doc, err := figures(ctx, s, what)
 		if err != nil {
 			s.log.Error("figures of this node cannot be told", "what", what, "err", err)
 		}
 		return doc
+	}
+	return survey(ctx, s, surveyTimeout, "", own, func(ctx context.Context, address string) (json.RawMessage, error) {
+		return s.transport.figures(ctx, address, what)
 	})
 }
 
@@ -61,7 +68,7 @@ func figures(ctx context.Context, s *System, what string) (json.RawMessage, erro
 }
 
 // survey asks all nodes, or one, and answers for this one.
-func survey[T any](ctx context.Context, s *System, timeout time.Duration, node, kind string, question any, own func(ctx context.Context) T) ([]Reply[T], error) {
+func survey[T any](ctx context.Context, s *System, timeout time.Duration, node string, own func(ctx context.Context) T, ask func(ctx context.Context, address string) (T, error)) ([]Reply[T], error) {
 	asked := s.Nodes()
 	if node != "" {
 		one, err := nodes.Find(asked, node)
@@ -80,7 +87,7 @@ func survey[T any](ctx context.Context, s *System, timeout time.Duration, node, 
 			all.Go(func() { replies[i].Answer = own(ctx) })
 			continue
 		}
-		all.Go(func() { replies[i].Err = s.transport.ask(ctx, n.Peer, kind, "", 0, question, &replies[i].Answer) })
+		all.Go(func() { replies[i].Answer, replies[i].Err = ask(ctx, n.Peer) })
 	}
 	all.Wait()
 	return replies, nil

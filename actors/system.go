@@ -20,7 +20,6 @@ import (
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/actors/work"
 	"github.com/rowmill/rowmill/cluster"
-	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/retry"
@@ -328,52 +327,13 @@ func (s *System) DrainNode(ctx context.Context, id string) error {
 		s.askToDrain()
 		return nil
 	}
-	return s.transport.ask(ctx, n.Peer, kindDrain, "", 0, struct{}{}, nil)
+	return s.transport.drain(ctx, n.Peer)
 }
 
 // DrainAsked is closed once this node was told to drain, here or from another.
 func (s *System) DrainAsked() <-chan struct{} { return s.drainAsked }
 
 func (s *System) askToDrain() { s.askOnce.Do(func() { close(s.drainAsked) }) }
-
-// answerTimeout bounds what another node waits for this one's actors: they
-// answer at once, but for a worker that is set up or stopped first.
-const answerTimeout = 10 * time.Second
-
-// Answer serves what another node asks. It is the only way in; errors are
-// *peer.Refusal.
-func (s *System) Answer(ctx context.Context, e peer.Envelope) (any, error) {
-	body, err := decode(e)
-	if err != nil {
-		return nil, err
-	}
-	switch m := body.(type) { // what is answered also where the node actor stands still
-	case listActors:
-		return s.metrics.registry.List(m.Filter), nil
-	case askFacts:
-		return s.cfg.Facts(ctx), nil
-	case askFigures:
-		return s.cfg.Figures(ctx, m.What)
-	case *mergeParts:
-		return s.help(m)
-	}
-	wait := answerTimeout
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline))
-	}
-	answer, err := s.actors.Root.RequestFuture(s.node, nodeRequest{body, true}, wait).Result()
-	if err != nil {
-		return nil, refuse(codeBusy, "the node did not answer in time")
-	}
-	switch answer := answer.(type) {
-	case *peer.Refusal:
-		return nil, answer
-	case accepted:
-		return struct{}{}, nil
-	default:
-		return answer, nil
-	}
-}
 
 // lookPause is how long the node leaves the members alone after a look at them, for
 // each of them: looks cost in proportion to their number, about a microsecond each,

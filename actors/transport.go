@@ -12,14 +12,23 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// Protocol is the version of what nodes tell each other. Nodes of different
-// versions share no rows.
-const Protocol = peer.Protocol
+// What nodes of this version speak, as members announce it.
+const (
+	// Protocol is the major version of what nodes tell each other. Nodes of different
+	// ones share no rows.
+	Protocol = peer.Protocol
+	// Contract is the version of its messages.
+	Contract = peer.Contract
+)
 
 // Peers are the other nodes of the cluster.
 type Peers interface {
@@ -33,9 +42,9 @@ type Peers interface {
 	// SetState spreads what this node says of itself; an error says that it is
 	// too long.
 	SetState(doc []byte) error
-	// Ask sends a request to the node at an address and decodes its answer
-	// into reply, unless that is nil. Errors are those of peer.Client.
-	Ask(ctx context.Context, address string, e peer.Envelope, reply any) error
+	// Node is what can be asked of the node at an address. Errors are those of
+	// peer.Client.
+	Node(address string) peerv1connect.NodeServiceClient
 }
 
 // tellTimeout is how long a message to another node may take: many times what
@@ -48,27 +57,78 @@ type transport struct {
 	silences nodes.Silences
 }
 
-func (t *transport) ask(ctx context.Context, address, kind, job string, epoch int64, body, reply any) error {
-	doc, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", kind, err)
-	}
-	self := t.peers.Self()
-	err = t.peers.Ask(ctx, address, peer.Envelope{Protocol: Protocol, From: self.ID, Kind: kind, Job: job, Epoch: epoch, Body: doc}, reply)
+// peerNode is another node.
+type peerNode = peerv1connect.NodeServiceClient
+
+// ask asks the node at an address, and notes that it has answered.
+func ask[Req, Res any](ctx context.Context, t *transport, address string, method func(peerNode, context.Context, *Req) (*Res, error), r *Req) (*Res, error) {
+	res, err := method(t.peers.Node(address), ctx, r)
 	if err == nil || code(err) != "" {
 		t.silences.Answered(address)
 	}
-	if err != nil {
-		return fmt.Errorf("%s to %s: %w", kind, address, err)
-	}
-	return nil
+	return res, err
 }
 
-// tell is ask for a message that may be lost.
-func (t *transport) tell(ctx context.Context, address, kind string, m message) error {
+// tell says something that may be lost: a heartbeat, an assignment or a hint.
+func (t *transport) tell(ctx context.Context, address string, message any) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	return t.ask(ctx, address, kind, m.job, m.epoch, m.body, nil)
+	switch m := message.(type) {
+	case *assign.Heartbeat:
+		_, err = ask(ctx, t, address, peerNode.Report, reportOf(m))
+	case *assign.Assignment:
+		_, err = ask(ctx, t, address, peerNode.Assign, assignmentOf(m))
+	case hint:
+		_, err = ask(ctx, t, address, peerNode.Hint, hintRequestOf(m))
+	default:
+		err = fmt.Errorf("a %T is nothing to tell a node", m)
+	}
+	return err
+}
+
+func (t *transport) invite(ctx context.Context, address string, m *invite) (*invited, error) {
+	res, err := ask(ctx, t, address, peerNode.Invite, invitationOf(m))
+	return &invited{Working: res.GetWorking()}, err
+}
+
+func (t *transport) dismiss(ctx context.Context, address string, m *dismiss) error {
+	_, err := ask(ctx, t, address, peerNode.Dismiss, &peerv1.DismissRequest{Job: m.Job, Epoch: m.Epoch})
+	return err
+}
+
+func (t *transport) drain(ctx context.Context, address string) error {
+	_, err := ask(ctx, t, address, peerNode.Drain, &peerv1.DrainRequest{})
+	return err
+}
+
+func (t *transport) isDownloading(ctx context.Context, address, job string) (bool, error) {
+	res, err := ask(ctx, t, address, peerNode.IsDownloading, &peerv1.IsDownloadingRequest{Job: job})
+	return res.GetRunning(), err
+}
+
+func (t *transport) locateRows(ctx context.Context, address string, m whereRows) (Whereabouts, error) {
+	res, err := ask(ctx, t, address, peerNode.LocateRows, &peerv1.LocateRowsRequest{Job: m.Job})
+	return readWhereabouts(res), err
+}
+
+func (t *transport) runErrand(ctx context.Context, address string, m mergeParts) (commit.ErrandState, error) {
+	res, err := ask(ctx, t, address, peerNode.RunErrand, errandOf(&m))
+	return commit.ErrandState{Done: res.GetDone(), Size: res.GetSize(), Failed: res.GetFailed()}, err
+}
+
+func (t *transport) listActors(ctx context.Context, address string, f registry.Filter) (registry.Listing, error) {
+	res, err := ask(ctx, t, address, peerNode.ListActors, filterOf(f))
+	return readListing(res), err
+}
+
+func (t *transport) facts(ctx context.Context, address string) (json.RawMessage, error) {
+	res, err := ask(ctx, t, address, peerNode.GetFacts, &peerv1.GetFactsRequest{})
+	return res.GetDocument(), err
+}
+
+func (t *transport) figures(ctx context.Context, address, what string) (json.RawMessage, error) {
+	res, err := ask(ctx, t, address, peerNode.GetFigures, &peerv1.GetFiguresRequest{What: what})
+	return res.GetDocument(), err
 }
 
 // spread says of this node how it is.
@@ -102,66 +162,6 @@ func speaking(members []cluster.Member) []cluster.Member {
 	return slices.DeleteFunc(members, func(m cluster.Member) bool { return m.Self || m.Protocol != Protocol })
 }
 
-// decode reads the body of an envelope.
-func decode(e peer.Envelope) (body any, refusal error) {
-	switch e.Kind {
-	case kindInvite:
-		body = new(invite)
-	case kindHeartbeat:
-		body = new(assign.Heartbeat)
-	case kindAssignment:
-		body = new(assign.Assignment)
-	case kindDismiss:
-		body = new(dismiss)
-	case kindDownload:
-		body = new(isDownloading)
-	case kindHint:
-		body = new(hint)
-	case kindDrain:
-		return drain{}, nil
-	case kindFacts:
-		return askFacts{}, nil
-	case kindFigures:
-		body = new(askFigures)
-	case kindActors:
-		body = new(listActors)
-	case kindWhere:
-		body = new(whereRows)
-	case kindMerge:
-		body = new(mergeParts)
-	default:
-		return nil, refuse(peer.CodeUnknownKind, "kind %q means nothing here", e.Kind)
-	}
-	if err := json.Unmarshal(e.Body, body); err != nil {
-		return nil, refuse(peer.CodeInvalid, "%s: %v", e.Kind, err)
-	}
-	switch m := body.(type) {
-	case *invite:
-		if m.Address == "" {
-			return nil, refuse(peer.CodeInvalid, "invite: address is missing")
-		}
-	case *assign.Heartbeat:
-		if m.Address == "" || m.Worker == "" || !m.WellFormed() {
-			return nil, refuse(peer.CodeInvalid, "report: address, worker or row sets are missing")
-		}
-	case *mergeParts:
-		if m.Job == "" || m.Errand == nil || m.Errand.Key == "" {
-			return nil, refuse(peer.CodeInvalid, "merge: job or errand is missing")
-		}
-	case *isDownloading:
-		return *m, nil
-	case *hint:
-		return *m, nil
-	case *askFigures:
-		return *m, nil
-	case *listActors:
-		return *m, nil
-	case *whereRows:
-		return *m, nil
-	}
-	return body, nil
-}
-
 // Codes of refusals between nodes.
 const (
 	codeUnknownJob = "unknown_job" // nobody here has to do with it
@@ -187,13 +187,6 @@ func (t *transport) unanswered(log *slog.Logger, address string, err error) {
 	default:
 		log.Warn("a node does not answer", "node", address, "err", err)
 	}
-}
-
-// A message is what a link can carry: a heartbeat or an assignment.
-type message struct {
-	job   string
-	epoch int64
-	body  any
 }
 
 func asError(answer any, err error) error {

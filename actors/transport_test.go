@@ -2,9 +2,7 @@ package actors
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -13,93 +11,110 @@ import (
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// heard are peers that note what they are asked.
+// heard are peers that note what they are told.
 type heard struct {
+	peerv1connect.UnimplementedNodeServiceHandler
 	members []cluster.Member
 	state   string
-	asked   peer.Envelope
+	asked   any
 	bound   time.Duration // of the last request
 	err     error
 }
 
-func (h *heard) Self() cluster.Member      { return cluster.Member{ID: "self-1"} }
-func (h *heard) Members() []cluster.Member { return h.members }
-func (h *heard) Changed() <-chan struct{}  { return nil }
-func (h *heard) SetState(doc []byte) error { h.state = string(doc); return h.err }
-func (h *heard) Ask(ctx context.Context, _ string, e peer.Envelope, _ any) error {
-	h.asked = e
+func (h *heard) Self() cluster.Member                        { return cluster.Member{ID: "self-1"} }
+func (h *heard) Members() []cluster.Member                   { return h.members }
+func (h *heard) Changed() <-chan struct{}                    { return nil }
+func (h *heard) SetState(doc []byte) error                   { h.state = string(doc); return h.err }
+func (h *heard) Node(string) peerv1connect.NodeServiceClient { return h }
+func (h *heard) note(ctx context.Context, request any) error {
+	h.asked = request
 	deadline, _ := ctx.Deadline()
 	h.bound = time.Until(deadline)
 	return h.err
 }
 
-// slowPeers take a while for each request.
+func (h *heard) Report(ctx context.Context, r *peerv1.ReportRequest) (*peerv1.ReportResponse, error) {
+	return &peerv1.ReportResponse{}, h.note(ctx, r)
+}
+
+func (h *heard) Assign(ctx context.Context, r *peerv1.AssignRequest) (*peerv1.AssignResponse, error) {
+	return &peerv1.AssignResponse{}, h.note(ctx, r)
+}
+
+func (h *heard) Hint(ctx context.Context, r *peerv1.HintRequest) (*peerv1.HintResponse, error) {
+	return &peerv1.HintResponse{}, h.note(ctx, r)
+}
+
+// slowPeers take a while for each hint.
 type slowPeers struct {
 	heard
 	jobs []string
 }
 
-func (s *slowPeers) Ask(_ context.Context, _ string, e peer.Envelope, _ any) error {
-	s.jobs = append(s.jobs, e.Job)
+func (s *slowPeers) Node(string) peerv1connect.NodeServiceClient { return s }
+
+func (s *slowPeers) Hint(_ context.Context, r *peerv1.HintRequest) (*peerv1.HintResponse, error) {
+	s.jobs = append(s.jobs, r.GetJob())
 	time.Sleep(tellTimeout / 2)
-	return s.err
+	return &peerv1.HintResponse{}, s.err
 }
 
-func TestWhatIsSentIsWhatIsRead(t *testing.T) {
+func TestWhatIsToldIsBounded(t *testing.T) {
 	t.Parallel()
-	rows := assign.NewRowSet(bitmap(3, 5, 8))
-	for kind, body := range map[string]any{
-		kindInvite: &invite{Job: "job-1", Epoch: 2, Address: "a:1", Session: "s", Context: 4096, MaxTokens: 100, Sample: 7},
-		kindHeartbeat: &assign.Heartbeat{
-			Job: "job-1", Epoch: 2, Worker: "w", Number: 9, Address: "a:1", Fresh: true,
-			Holds: []assign.ShardRows{{Shard: 1, Rows: rows}}, Parts: []assign.Part{{Key: "k", Shard: 1, Rows: rows, Size: 5}},
-			Want: true, Refused: map[string]string{"gpu": "no"}, Fault: &assign.Fault{Row: -1, Message: "m"},
-		},
-		kindAssignment: &assign.Assignment{Job: "job-1", Epoch: 2, Worker: "w", Exhausted: true, Acked: []string{"k"}, Stop: true},
-		kindDismiss:    &dismiss{Job: "job-1", Epoch: 2},
-		kindHint:       hint{Job: "job-1", Cancelled: true},
-		kindDrain:      drain{},
-		kindWhere:      whereRows{Job: "job-1"},
+	for name, message := range map[string]any{
+		"report": &assign.Heartbeat{Job: "job-1"}, "assignment": &assign.Assignment{Job: "job-1"}, "hint": hint{Job: "job-1"},
 	} {
 		h := &heard{}
-		if err := (&transport{peers: h}).tell(t.Context(), "b:1", kind, message{"job-1", 2, body}); err != nil {
-			t.Fatal(kind, err)
+		if err := (&transport{peers: h}).tell(t.Context(), "b:1", message); err != nil {
+			t.Fatal(name, err)
 		}
-		if h.asked.Kind != kind || h.asked.Protocol != Protocol || h.asked.From != "self-1" || h.asked.Job != "job-1" || h.asked.Epoch != 2 {
-			t.Errorf("%s: sent %+v", kind, h.asked)
+		if told, is := h.asked.(interface{ GetJob() string }); !is || told.GetJob() != "job-1" {
+			t.Errorf("%s: sent %+v", name, h.asked)
 		}
 		if h.bound <= 0 || h.bound > tellTimeout {
-			t.Errorf("%s: it may take %v", kind, h.bound)
+			t.Errorf("%s: it may take %v", name, h.bound)
 		}
-		got, refused := decode(h.asked)
-		if refused != nil {
-			t.Fatal(kind, refused)
-		}
-		sent, _ := json.Marshal(body)
-		read, _ := json.Marshal(got)
-		if string(sent) != string(read) || reflect.TypeOf(got) != reflect.TypeOf(body) {
-			t.Errorf("%s: sent %s, read %s (%T)", kind, sent, read, got)
-		}
+	}
+	if err := (&transport{peers: &heard{}}).tell(t.Context(), "b:1", drain{}); err == nil {
+		t.Error("what is asked is told")
 	}
 }
 
 func TestWhatANodeRefusesToRead(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ kind, body, code string }{
-		{"dance", `{}`, peer.CodeUnknownKind},
-		{kindInvite, `{`, peer.CodeInvalid},
-		{kindInvite, `{"job":"j"}`, peer.CodeInvalid}, // nobody could be answered
-		{kindHeartbeat, `{"worker":"w"}`, peer.CodeInvalid},
-		{kindHeartbeat, `{"address":"a:1"}`, peer.CodeInvalid},
-		{kindHeartbeat, `{"address":"a:1","worker":"w","holds":[{"shard":1}]}`, peer.CodeInvalid},
-		{kindHeartbeat, `{"address":"a:1","worker":"w","parts":[{"key":"k"}]}`, peer.CodeInvalid},
+	rows := assign.NewRowSet(bitmap(3, 5, 8)).Encode()
+	of := func(holds []*peerv1.ShardRows, parts ...*peerv1.Part) *peerv1.ReportRequest {
+		return &peerv1.ReportRequest{Address: "a:1", Worker: "w", Holds: holds, Parts: parts}
+	}
+	for name, test := range map[string]struct {
+		report *peerv1.ReportRequest
+		fine   bool
+	}{
+		"well formed":           {of([]*peerv1.ShardRows{{Shard: 1, Rows: rows}}, &peerv1.Part{Key: "k", Rows: rows}), true},
+		"no address":            {&peerv1.ReportRequest{Worker: "w"}, false}, // nobody could be answered
+		"no worker":             {&peerv1.ReportRequest{Address: "a:1"}, false},
+		"no rows":               {of([]*peerv1.ShardRows{{Shard: 1}}), false},
+		"no set of rows":        {of([]*peerv1.ShardRows{{Shard: 1, Rows: rows[:len(rows)-1]}}), false},
+		"a part without rows":   {of(nil, &peerv1.Part{Key: "k"}), false},
+		"a part without a name": {of(nil, &peerv1.Part{Rows: rows}), false},
 	} {
-		_, err := decode(peer.Envelope{Kind: test.kind, Body: json.RawMessage(test.body)})
-		if code(err) != test.code {
-			t.Errorf("%s %s: %v, want code %s", test.kind, test.body, err, test.code)
+		if _, err := readReport(test.report); test.fine && err != nil || !test.fine && code(err) != peer.CodeInvalid {
+			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if _, err := readInvitation(&peerv1.InviteRequest{Job: "j"}); code(err) != peer.CodeInvalid {
+		t.Errorf("an invite without an address: %v", err)
+	}
+	spans := []*peerv1.Span{{To: 9, Except: []byte("no set")}}
+	if _, err := readAssignment(&peerv1.AssignRequest{Batches: []*peerv1.Batch{{Spans: spans}}}); code(err) != peer.CodeInvalid {
+		t.Errorf("an assignment with a set that is none: %v", err)
+	}
+	if _, err := readErrand(&peerv1.RunErrandRequest{Job: "j"}); code(err) != peer.CodeInvalid {
+		t.Errorf("no errand: %v", err)
 	}
 }
 
@@ -123,7 +138,7 @@ func TestSpread(t *testing.T) {
 	if s, ok := nodes.Read(cluster.Member{State: []byte(h.state)}); !ok || s.Version != "v1" || s.Jobs != 2 {
 		t.Errorf("spread %s", h.state)
 	}
-	if err := (&transport{peers: h}).tell(t.Context(), "b:1", kindHint, message{body: hint{}}); !errors.Is(err, h.err) || !strings.Contains(err.Error(), "hint to b:1") {
+	if err := (&transport{peers: h}).tell(t.Context(), "b:1", hint{}); !errors.Is(err, h.err) || !strings.Contains(err.Error(), "too long") {
 		t.Error("why a message did not arrive is not told:", err)
 	}
 }

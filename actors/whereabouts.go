@@ -21,17 +21,17 @@ const whereTimeout = time.Second
 
 // Whereabouts is where the rows of a job are, as its owner knows.
 type Whereabouts struct {
-	Shards   int        `json:"shards"`
-	Complete int        `json:"complete"` // shards of which all rows are committed
-	Nodes    []NodeRows `json:"nodes"`    // that work for the job, by name
+	Shards   int
+	Complete int        // shards of which all rows are committed
+	Nodes    []NodeRows // that work for the job, by name
 }
 
 // NodeRows are the rows of a job on one node.
 type NodeRows struct {
-	Node     string   `json:"node"`           // its name; the address where it has left
-	Assigned int64    `json:"assigned"`       // and not committed
-	Done     int64    `json:"done"`           // committed since the owner took the job
-	Rate     *float64 `json:"rate,omitempty"` // committed a second over the last minute; nil before that is known
+	Node     string   // its name; the address where it has left
+	Assigned int64    // and not committed
+	Done     int64    // committed since the owner took the job
+	Rate     *float64 // committed a second over the last minute; nil before that is known
 }
 
 // Whereabouts asks the owner of a job where its rows are. rowmill.ErrNotFound where
@@ -49,7 +49,7 @@ func (s *System) Whereabouts(ctx context.Context, rec *store.Record) (w Whereabo
 	default:
 		ctx, cancel := context.WithTimeout(ctx, whereTimeout)
 		defer cancel()
-		err = s.transport.ask(ctx, owner.Peer, kindWhere, job, 0, question, &w)
+		w, err = s.transport.locateRows(ctx, owner.Peer, question)
 	}
 	if refused := code(err); refused == codeUnknownJob || refused == peer.CodeUnknownKind {
 		err = fmt.Errorf("%w: %w", rowmill.ErrNotFound, err)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
-	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
@@ -133,12 +132,4 @@ func TestWhereRowsAreOnANodeThatStandsAlone(t *testing.T) {
 	})
 	close(hold)
 	b.checkEcho(b.end(id), texts)
-}
-
-// deafTo refuses what a node of a version before does not know.
-func deafTo(e peer.Envelope) error {
-	if e.Kind == "where" || e.Kind == "merge" {
-		return &peer.Refusal{Code: peer.CodeUnknownKind, Message: "that kind means nothing here"}
-	}
-	return nil
 }

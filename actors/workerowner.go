@@ -28,7 +28,7 @@ func (w *worker) heartbeat(c actor.Context) {
 		Warnings: w.warnings, Refused: maps.Clone(w.refused), Fault: w.fault,
 	}
 	w.rows.Report(h)
-	w.owner.send(c, w.tasks, message{h.Job, h.Epoch, h})
+	w.owner.send(c, w.tasks, h)
 }
 
 // waitsFor is what rows of other jobs keep this worker waiting for now.

@@ -2,6 +2,7 @@ package assign
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -101,6 +102,22 @@ type site struct {
 	lost    map[string]bool
 }
 
+// MarshalText has sets travel in documents.
+func (s RowSet) MarshalText() ([]byte, error) {
+	return []byte(base64.StdEncoding.EncodeToString(s.Encode())), nil
+}
+
+// UnmarshalText reads one.
+func (s *RowSet) UnmarshalText(text []byte) error {
+	raw, err := base64.StdEncoding.DecodeString(string(text))
+	if err != nil {
+		return err
+	}
+	*s, err = DecodeRowSet(raw)
+	return err
+}
+
+// carry is a message as it arrives elsewhere.
 func carry[T any](t *rapid.T, m T) T {
 	doc, err := json.Marshal(m)
 	if err != nil {

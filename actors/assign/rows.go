@@ -1,7 +1,7 @@
 package assign
 
 import (
-	"encoding/base64"
+	"bytes"
 	"fmt"
 	"iter"
 	"maps"
@@ -109,12 +109,11 @@ func rowsOf(list []ShardRows) (r Rows) {
 
 // ShardRows are rows of one shard.
 type ShardRows struct {
-	Shard int    `json:"shard"`
-	Rows  RowSet `json:"rows"`
+	Shard int
+	Rows  RowSet
 }
 
-// A RowSet is a set of rows of a shard that never changes. As JSON it is the
-// portable format of RoaringBitmap in base64.
+// A RowSet is a set of rows of a shard that never changes.
 type RowSet struct{ *roaring.Bitmap }
 
 // NewRowSet returns a copy of rows, in runs where that is shorter.
@@ -124,49 +123,43 @@ func NewRowSet(rows *roaring.Bitmap) RowSet {
 	return RowSet{rows}
 }
 
-// MarshalText encodes the set.
-func (s RowSet) MarshalText() ([]byte, error) {
+// Encode returns the set in the portable format of RoaringBitmap; nothing for none.
+func (s RowSet) Encode() []byte {
 	if s.Bitmap == nil {
-		return nil, nil
-	}
-	raw, err := s.ToBytes()
-	if err != nil {
-		return nil, fmt.Errorf("encode rows: %w", err)
-	}
-	return []byte(base64.StdEncoding.EncodeToString(raw)), nil
-}
-
-// UnmarshalText decodes a set and refuses what is none.
-func (s *RowSet) UnmarshalText(text []byte) error {
-	s.Bitmap = roaring.New()
-	if len(text) == 0 {
 		return nil
 	}
-	raw, err := base64.StdEncoding.DecodeString(string(text))
-	if err != nil {
-		return fmt.Errorf("decode rows: %w", err)
+	to := bytes.NewBuffer(make([]byte, 0, s.GetSerializedSizeInBytes()))
+	_, _ = s.WriteTo(to) // never fails
+	return to.Bytes()
+}
+
+// DecodeRowSet reads a set and refuses what is none.
+func DecodeRowSet(raw []byte) (RowSet, error) {
+	if len(raw) == 0 {
+		return RowSet{}, nil
 	}
+	s := RowSet{roaring.New()}
 	if err := s.UnmarshalBinary(raw); err != nil {
-		return fmt.Errorf("decode rows: %w", err)
+		return RowSet{}, fmt.Errorf("decode rows: %w", err)
 	}
 	if err := s.Validate(); err != nil {
-		return fmt.Errorf("decode rows: %w", err)
+		return RowSet{}, fmt.Errorf("decode rows: %w", err)
 	}
-	return nil
+	return s, nil
 }
 
 // A Span is a set of rows of one shard, assigned together: those from From to
 // To, but for some.
 type Span struct {
-	Shard  int        `json:"shard"`
-	From   int        `json:"from"`
-	To     int        `json:"to"` // excluded
-	Except RowSet     `json:"except"`
-	Of     shard.Info `json:"of,omitzero"` // the shard; zero from a node of an earlier version, whose workers know the manifest
+	Shard  int
+	From   int
+	To     int // excluded
+	Except RowSet
+	Of     shard.Info // the shard; zero from a node of an earlier version, whose workers know the manifest
 	// Block is the last shard of those whose rows are dealt with these, and Share
 	// the number of what one worker gets of them; 0 where each shard goes by itself.
-	Block int `json:"block,omitempty"`
-	Share int `json:"share,omitempty"`
+	Block int
+	Share int
 }
 
 // Behind is the shard behind which rows of the span may stay: that of a block's

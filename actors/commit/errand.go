@@ -18,12 +18,12 @@ import (
 // makes the same; nothing refers to the object before the owner has heard that it is
 // there, so that one whose errand is lost is waste, which goes with the job's parts.
 type Errand struct {
-	Make   string         `json:"make"` // what the object is
-	Key    string         `json:"key"`  // of it: a new one for each try
-	Schema results.Schema `json:"schema"`
-	First  int64          `json:"first"` // row
-	Rows   int64          `json:"rows"`
-	Parts  []store.Part   `json:"parts"`
+	Make   string // what the object is
+	Key    string // of it: a new one for each try
+	Schema results.Schema
+	First  int64 // row
+	Rows   int64
+	Parts  []store.Part
 }
 
 // What errands make. All but the first are made of complete parts, in order.

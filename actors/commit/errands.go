@@ -34,9 +34,9 @@ type running struct {
 
 // An ErrandState is how far an errand is.
 type ErrandState struct {
-	Done   bool   `json:"done,omitempty"`
-	Size   int64  `json:"size,omitempty"`   // bytes of the object
-	Failed string `json:"failed,omitempty"` // why there is none
+	Done   bool
+	Size   int64  // bytes of the object
+	Failed string // why there is none
 }
 
 // NewErrands makes Errands of which none runs; all is of what is at work.

@@ -18,7 +18,7 @@ func testMeet(s *suite) {
 	s.knows(one, two, three)
 	for _, p := range []Process{one, two, three} {
 		self := p.Self()
-		if !self.Self || self.ID == "" || self.Peer == "" || self.API == "" || self.Started.IsZero() || self.Protocol != peer.Protocol || self.State != nil {
+		if !self.Self || self.ID == "" || self.Peer == "" || self.API == "" || self.Started.IsZero() || self.Protocol != peer.Protocol || self.Contract != peer.Contract || self.State != nil {
 			s.Errorf("a process is %+v to itself", self)
 		}
 		for _, o := range []Process{one, two, three} {
@@ -89,13 +89,13 @@ func testLeave(s *suite) {
 	one, two, three := s.serving(0, echo), s.serving(1, echo), s.serving(2, echo)
 	s.knows(one, two, three)
 	address := two.Self().Peer
-	if err := s.ask(one, address, peer.Envelope{Kind: "say"}, nil); err != nil {
+	if err := s.asks(one, address); err != nil {
 		s.Error(err)
 	}
 	two.Leave()
 	s.knows(one, three)
 	s.deserted(one, address)
-	if err := s.ask(one, three.Self().Peer, peer.Envelope{Kind: "say"}, nil); err != nil {
+	if err := s.asks(one, three.Self().Peer); err != nil {
 		s.Errorf("those that stay: %v", err)
 	}
 }
@@ -106,7 +106,7 @@ func testLeaveUnderWay(s *suite) {
 	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
 	s.knows(one, two)
 	answered, left := make(chan error, 1), make(chan struct{})
-	go func() { answered <- s.ask(one, two.Self().Peer, peer.Envelope{Kind: "say"}, nil) }()
+	go func() { answered <- s.asks(one, two.Self().Peer) }()
 	s.heard(h.inside, "the request arrives")
 	go func() { defer close(left); two.Leave() }()
 	s.knows(one)
@@ -121,13 +121,13 @@ func testKill(s *suite) {
 	one, two, three := s.serving(0, echo), s.serving(1, echo), s.serving(2, echo)
 	s.knows(one, two, three)
 	address := two.Self().Peer
-	if err := s.ask(one, address, peer.Envelope{Kind: "say"}, nil); err != nil {
+	if err := s.asks(one, address); err != nil {
 		s.Error(err)
 	}
 	two.Kill()
 	s.deserted(one, address)
 	s.knows(one, three)
-	if err := s.ask(one, three.Self().Peer, peer.Envelope{Kind: "say"}, nil); err != nil {
+	if err := s.asks(one, three.Self().Peer); err != nil {
 		s.Errorf("those that stay: %v", err)
 	}
 }
@@ -137,7 +137,7 @@ func testKillUnderWay(s *suite) {
 	h := newStuck()
 	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
 	failed := make(chan error, 1)
-	go func() { failed <- one.Ask(s.Context(), two.Self().Peer, peer.Envelope{Kind: "say"}, nil) }()
+	go func() { failed <- hello(s.Context(), one, two.Self().Peer) }()
 	s.heard(h.inside, "the request arrives")
 	two.Kill()
 	s.unreachable(<-failed)
@@ -151,7 +151,7 @@ func testStartAgain(s *suite) {
 		s.Fatal(err)
 	}
 	s.says(former, []byte(`{"jobs":1}`), one, three)
-	if err := s.ask(one, was.Peer, peer.Envelope{Kind: "say"}, nil); err != nil {
+	if err := s.asks(one, was.Peer); err != nil {
 		s.Fatal(err)
 	}
 	former.Kill()
@@ -173,14 +173,13 @@ func testStartAgain(s *suite) {
 	}
 	s.knows(one, again, three)
 	// An old connection may still be found broken; nothing else is answered.
-	err := s.ask(one, is.Peer, peer.Envelope{Kind: "say"}, nil)
+	err := s.asks(one, is.Peer)
 	if errors.Is(err, peer.ErrUnreachable) {
-		err = s.ask(one, is.Peer, peer.Envelope{Kind: "say"}, nil)
+		err = s.asks(one, is.Peer)
 	}
 	s.refused(err, peer.CodeStarting)
-	again.Serve(func(context.Context, peer.Envelope) (any, error) { return "again", nil })
-	var reply string
-	if err := s.ask(one, was.Peer, peer.Envelope{Kind: "say"}, &reply); err != nil || reply != "again" {
+	again.Serve(service{handler: func(context.Context, string) (string, error) { return "again", nil }})
+	if reply, err := s.ask(one, was.Peer, "hello"); err != nil || reply != "again" {
 		s.Errorf("%q, %v", reply, err)
 	}
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
 // Harness is a network without processes.
@@ -35,7 +37,7 @@ type Harness struct {
 // Process is a process on the network.
 type Process struct {
 	actors.Peers
-	Serve func(peer.Handler)
+	Serve func(peerv1connect.NodeServiceHandler)
 	Leave func() // ends it as one that was told to end: others hear of it, and what it answers is answered
 	Kill  func() // ends it on the spot, while its machine goes on
 }
@@ -55,7 +57,7 @@ func Run(t *testing.T, within func(*testing.T, func(*testing.T)), fresh func(t *
 		{"TooLarge", testTooLarge},
 		{"UnknownFields", testUnknownFields},
 		{"Refusals", testRefusals},
-		{"Malformed", testMalformed},
+		{"Unencodable", testUnencodable},
 		{"Starting", testStarting},
 		{"NobodyListens", testNobodyListens},
 		{"CancelledBefore", testCancelledBefore},
@@ -95,23 +97,58 @@ type suite struct {
 // hang.
 const patience = 20 * time.Second
 
+// A handler answers what it is told: it stands for all that a node can be asked.
+type handler func(ctx context.Context, said string) (string, error)
+
+// service has a handler answer the one request of the contract that takes a text and
+// is answered by bytes.
+type service struct {
+	peerv1connect.UnimplementedNodeServiceHandler
+	handler handler
+}
+
+// GetFigures calls the handler.
+func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*peerv1.GetFiguresResponse, error) {
+	answer, err := s.handler(ctx, r.GetWhat())
+	return &peerv1.GetFiguresResponse{Document: []byte(answer)}, err
+}
+
 // serving starts a process that answers.
-func (s *suite) serving(place int, h peer.Handler) Process {
+func (s *suite) serving(place int, h handler) Process {
 	s.Helper()
 	p := s.Start(s.T, place)
-	p.Serve(h)
+	p.Serve(service{handler: h})
 	return p
 }
 
-// echo answers with the body that it got.
-func echo(_ context.Context, e peer.Envelope) (any, error) { return e.Body, nil }
+// echo answers with what it was told.
+func echo(_ context.Context, said string) (string, error) { return said, nil }
 
-// ask asks the process at another's address.
-func (s *suite) ask(from Process, address string, e peer.Envelope, reply any) error {
+// say asks the process at another's address.
+func say(ctx context.Context, from Process, address, text string) (string, error) {
+	res, err := from.Node(address).GetFigures(ctx, &peerv1.GetFiguresRequest{What: text})
+	return string(res.GetDocument()), err
+}
+
+// ask is say with a patience that no working network uses up.
+func (s *suite) ask(from Process, address, text string) (string, error) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
-	return from.Ask(ctx, address, e, reply)
+	return say(ctx, from, address, text)
+}
+
+// hello is say where the answer does not matter.
+func hello(ctx context.Context, from Process, address string) error {
+	_, err := say(ctx, from, address, "hello")
+	return err
+}
+
+// asks is ask where the answer does not matter.
+func (s *suite) asks(from Process, address string) error {
+	s.Helper()
+	_, err := s.ask(from, address, "hello")
+	return err
 }
 
 // refused checks that an error is a refusal with that code and nothing else, and
@@ -139,7 +176,7 @@ func (s *suite) unreachable(err error) {
 func (s *suite) deserted(from Process, address string) {
 	s.Helper()
 	for range 8 {
-		err := s.ask(from, address, peer.Envelope{Kind: "hello"}, nil)
+		err := s.asks(from, address)
 		if errors.Is(err, peer.ErrRefused) && !errors.Is(err, peer.ErrUnreachable) {
 			return
 		}

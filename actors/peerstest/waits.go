@@ -2,7 +2,6 @@ package peerstest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -23,12 +22,12 @@ func newStuck() *stuck {
 	return &stuck{inside: make(chan struct{}, 2*maxWaiting), ended: make(chan struct{}, 2*maxWaiting), release: make(chan struct{})}
 }
 
-func (h *stuck) handle(ctx context.Context, _ peer.Envelope) (any, error) {
+func (h *stuck) handle(ctx context.Context, _ string) (string, error) {
 	h.inside <- struct{}{}
 	select {
 	case <-ctx.Done():
 		h.ended <- struct{}{}
-		return nil, ctx.Err()
+		return "", ctx.Err()
 	case <-h.release:
 		return "released", nil
 	}
@@ -36,15 +35,15 @@ func (h *stuck) handle(ctx context.Context, _ peer.Envelope) (any, error) {
 
 func testCancelledBefore(s *suite) {
 	handled := 0
-	one, two := s.Start(s.T, 0), s.serving(1, func(context.Context, peer.Envelope) (any, error) { handled++; return nil, nil })
+	one, two := s.Start(s.T, 0), s.serving(1, func(context.Context, string) (string, error) { handled++; return "", nil })
 	ctx, cancel := context.WithCancel(s.Context())
 	cancel()
 	for range 10 {
-		if err := one.Ask(ctx, two.Self().Peer, peer.Envelope{Kind: "say"}, nil); !errors.Is(err, context.Canceled) || errors.Is(err, peer.ErrUnreachable) {
+		if err := hello(ctx, one, two.Self().Peer); !errors.Is(err, context.Canceled) || errors.Is(err, peer.ErrUnreachable) {
 			s.Errorf("error %v, want the caller's own", err)
 		}
 	}
-	if err := s.ask(one, two.Self().Peer, peer.Envelope{Kind: "say"}, nil); err != nil || handled != 1 {
+	if err := s.asks(one, two.Self().Peer); err != nil || handled != 1 {
 		s.Errorf("%d requests were handled (%v), want the one after it alone", handled, err)
 	}
 }
@@ -55,7 +54,7 @@ func testCancelled(s *suite) {
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
 	failed := make(chan error, 1)
-	go func() { failed <- one.Ask(ctx, two.Self().Peer, peer.Envelope{Kind: "say"}, nil) }()
+	go func() { failed <- hello(ctx, one, two.Self().Peer) }()
 	s.heard(h.inside, "the request arrives")
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) || errors.Is(err, peer.ErrUnreachable) {
@@ -69,7 +68,7 @@ func testDeadline(s *suite) {
 	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
 	ctx, cancel := context.WithTimeout(s.Context(), 100*time.Millisecond)
 	defer cancel()
-	err := one.Ask(ctx, two.Self().Peer, peer.Envelope{Kind: "say"}, nil)
+	err := hello(ctx, one, two.Self().Peer)
 	s.unreachable(err)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		s.Errorf("error %v, want that the time was over", err)
@@ -81,13 +80,13 @@ func testDeadline(s *suite) {
 func testHandleTimeout(s *suite) {
 	bounded := make(chan bool, 1)
 	h := newStuck()
-	one, two := s.Start(s.T, 0), s.serving(1, func(ctx context.Context, e peer.Envelope) (any, error) {
+	one, two := s.Start(s.T, 0), s.serving(1, func(ctx context.Context, said string) (string, error) {
 		deadline, ok := ctx.Deadline()
 		bounded <- ok && time.Until(deadline) <= s.limit
-		return h.handle(ctx, e)
+		return h.handle(ctx, said)
 	})
 	began := time.Now()
-	if err := one.Ask(s.Context(), two.Self().Peer, peer.Envelope{Kind: "say"}, nil); err == nil {
+	if err := hello(s.Context(), one, two.Self().Peer); err == nil {
 		s.Error("a handler that never answers has answered")
 	}
 	if took := time.Since(began); took < s.limit/2 || took > s.limit+patience {
@@ -105,9 +104,9 @@ func testConcurrency(s *suite) {
 	var handled [3]atomic.Int64
 	var processes [3]Process
 	for i := range processes {
-		processes[i] = s.serving(i, func(_ context.Context, e peer.Envelope) (any, error) {
+		processes[i] = s.serving(i, func(_ context.Context, said string) (string, error) {
 			handled[i].Add(1)
-			return fmt.Sprintf("%d answers %s", i, e.Body), nil
+			return fmt.Sprintf("%d answers %s", i, said), nil
 		})
 	}
 	var asking sync.WaitGroup
@@ -115,10 +114,9 @@ func testConcurrency(s *suite) {
 		for to, o := range processes {
 			for n := range each {
 				asking.Go(func() {
-					body := json.RawMessage(fmt.Sprintf("%d%d%02d", from+1, to, n))
-					var reply string
-					if err := s.ask(p, o.Self().Peer, peer.Envelope{Kind: "say", Body: body}, &reply); err != nil || reply != fmt.Sprintf("%d answers %s", to, body) {
-						s.Errorf("%d asks %d %s: %q, %v", from, to, body, reply, err)
+					text := fmt.Sprintf("%d%d%02d", from+1, to, n)
+					if reply, err := s.ask(p, o.Self().Peer, text); err != nil || reply != fmt.Sprintf("%d answers %s", to, text) {
+						s.Errorf("%d asks %d %s: %q, %v", from, to, text, reply, err)
 					}
 				})
 			}
@@ -147,7 +145,7 @@ func testStuckPeer(s *suite) {
 	for range maxConns + maxWaiting + over {
 		go func() {
 			// It ends with the test where that fails.
-			err := one.Ask(s.Context(), two.Self().Peer, peer.Envelope{Kind: "say"}, nil)
+			err := hello(s.Context(), one, two.Self().Peer)
 			if errors.Is(err, peer.ErrBusy) && errors.Is(err, peer.ErrUnreachable) {
 				busy <- struct{}{}
 				return
@@ -161,7 +159,7 @@ func testStuckPeer(s *suite) {
 	for range maxConns {
 		s.heard(h.inside, "the first requests arrive")
 	}
-	if err := s.ask(one, three.Self().Peer, peer.Envelope{Kind: "say"}, nil); err != nil {
+	if err := s.asks(one, three.Self().Peer); err != nil {
 		s.Errorf("another peer: %v", err)
 	}
 	if more := len(h.inside); more > 0 {

@@ -4,23 +4,31 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
 // Client asks other nodes. It never sends a request twice.
 type Client struct {
 	cfg     Config
 	id      *identity // nil without TLS
+	kinds   map[string]string
 	metrics *metrics
 	http    transport
+	service peerv1connect.NodeServiceClient // of the node that a call is for
 	mu      sync.Mutex
 	queues  map[string]*queue // by address, while somebody asks there
 }
@@ -40,7 +48,7 @@ type queue struct {
 
 // NewClient makes a client. An error is about Config.TLS.
 func NewClient(cfg Config) (*Client, error) {
-	c := &Client{cfg: cfg.withDefaults(), queues: make(map[string]*queue)}
+	c := &Client{cfg: cfg.withDefaults(), kinds: kinds(), queues: make(map[string]*queue)}
 	if cfg.TLS.enabled() {
 		var err error
 		if c.id, err = newIdentity(cfg.TLS, c.cfg.Logger); err != nil {
@@ -48,6 +56,11 @@ func NewClient(cfg Config) (*Client, error) {
 		}
 	}
 	c.metrics = newMetrics(cfg.Metrics, "out")
+	interceptors := slices.Concat(cfg.Interceptors, []connect.Interceptor{connect.UnaryInterceptorFunc(c.bounded), connect.UnaryInterceptorFunc(traced)})
+	c.service = peerv1connect.NewNodeServiceClient(sender{c}, "http://node",
+		connect.WithAcceptCompression("gzip", nil, nil), // messages are small
+		connect.WithReadMaxBytes(int(c.cfg.MaxBody)), connect.WithSendMaxBytes(int(c.cfg.MaxBody)),
+		connect.WithInterceptors(interceptors...))
 	if cfg.Carrier != nil {
 		c.http = carried{cfg.Carrier}
 		return c, nil
@@ -75,53 +88,82 @@ func (carried) CloseIdleConnections() {}
 // Close closes idle connections. Requests under way go on.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Ask sends a request to the server at addr, HOST:PORT, and decodes its answer
-// into reply, unless that is nil. Its error is a *Refusal when the peer said
-// no, ErrRefused or ErrUnreachable (see there) when it did not answer, and the
-// context's own when the caller cancelled. It waits until the context ends, and
-// HandleTimeout at most.
-func (c *Client) Ask(ctx context.Context, addr string, e Envelope, reply any) error {
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.HandleTimeout)
-	defer cancel()
-	err := c.ask(ctx, addr, e, reply)
-	c.metrics.seconds.WithLabelValues(e.Kind).Observe(time.Since(began).Seconds())
-	c.metrics.requests.WithLabelValues(e.Kind, outcomeOf(err)).Inc()
-	if err != nil {
-		return fmt.Errorf("ask %s for %s: %w", addr, e.Kind, err)
-	}
-	return nil
+// A call is one request for a node.
+type call struct {
+	address string
+	ctx     context.Context // of the request, once that has a deadline
+	message proto.Message   // what is asked
+	sent    bool            // it was handed to the transport
+	failure error           // why there is no answer, as the transport or the version before has it
 }
 
-func (c *Client) ask(ctx context.Context, addr string, e Envelope, reply any) error {
-	e.Protocol = Protocol
-	text, err := json.Marshal(e)
-	if err != nil {
-		return fmt.Errorf("encode the request: %w", err)
+type callKey struct{}
+
+// callOf is the call that a context is of.
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// bounded keeps a call within its limits, and says what its error means.
+func (c *Client) bounded(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		call, kind, began := callOf(ctx), c.kinds[r.Spec().Procedure], time.Now()
+		if deadline, bound := ctx.Deadline(); !bound || deadline.Sub(began) > c.cfg.HandleTimeout {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, c.cfg.HandleTimeout)
+			defer cancel()
+		}
+		call.ctx = ctx
+		call.message, _ = r.Any().(proto.Message)
+		if c.cfg.Node != "" {
+			r.Header()[headerNode] = []string{c.cfg.Node}
+		}
+		res, err := c.ask(ctx, call, r, next)
+		c.metrics.seconds.WithLabelValues(kind).Observe(time.Since(began).Seconds())
+		c.metrics.requests.WithLabelValues(kind, outcomeOf(err)).Inc()
+		if err != nil {
+			return nil, fmt.Errorf("ask %s for %s: %w", call.address, kind, err)
+		}
+		return res, nil
 	}
-	if int64(len(text)) > c.cfg.MaxBody {
-		return refuse(CodeTooLarge, "the request has %d bytes, %d are allowed; it was not sent", len(text), c.cfg.MaxBody)
-	}
-	leave, err := c.enter(ctx, addr)
+}
+
+func (c *Client) ask(ctx context.Context, call *call, r connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
+	leave, err := c.enter(ctx, call.address)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer leave()
 	c.metrics.inFlight.Inc()
 	defer c.metrics.inFlight.Dec()
-	a, err := c.exchange(ctx, addr, text)
-	switch {
-	case err != nil:
-		return err
-	case a.Refusal != nil:
-		return a.Refusal
-	case reply == nil:
-		return nil
+	res, err := next(ctx, r)
+	if err != nil {
+		return nil, c.meaning(ctx, call, err)
 	}
-	if err := json.Unmarshal(a.Reply, reply); err != nil {
+	return res, nil
+}
+
+// meaning is what the error of a call means for the one who asked.
+func (c *Client) meaning(ctx context.Context, call *call, err error) error {
+	var refusal *Refusal
+	switch {
+	case errors.As(call.failure, &refusal):
+		return refusal
+	case call.failure != nil:
+		return unanswered(ctx, call.failure)
+	case !call.sent && connect.CodeOf(err) == connect.CodeResourceExhausted:
+		return refuse(CodeTooLarge, "the request is over %d bytes; it was not sent", c.cfg.MaxBody)
+	case !call.sent:
+		return fmt.Errorf("encode the request: %w", err)
+	case connect.IsWireError(err):
+		return said(err)
+	case connect.CodeOf(err) == connect.CodeResourceExhausted:
+		return refuse(CodeTooLarge, "the reply is over %d bytes", c.cfg.MaxBody)
+	case connect.CodeOf(err) == connect.CodeInvalidArgument:
 		return fmt.Errorf("decode the reply: %w", err)
 	}
-	return nil
+	return unanswered(ctx, err)
 }
 
 // enter waits until a request to addr may go out. The function it returns ends
@@ -159,49 +201,91 @@ func (c *Client) leave(addr string, q *queue) {
 	}
 }
 
-// exchange posts a request and reads its answer.
-func (c *Client) exchange(ctx context.Context, addr string, text []byte) (answer, error) {
+const (
+	// headerNode names the asker.
+	headerNode = "Rowmill-Node"
+	// headerContract marks an answer as one of this package's, so that somebody
+	// else's server at the address is recognised.
+	headerContract = "Rowmill-Contract"
+)
+
+var errUnencoded = errors.New("the message could not be encoded")
+
+// sender sends requests to the nodes that their calls are for.
+type sender struct{ *Client }
+
+// Do sends one request. What it fails of is kept with the call, which Connect would
+// turn into a code.
+func (s sender) Do(r *http.Request) (*http.Response, error) {
+	call := callOf(r.Context())
+	if r.ContentLength == 0 && proto.Size(call.message) > 0 {
+		// Connect sends a request without its message where that cannot be encoded. By
+		// then the call has ended, and is not to be touched.
+		return nil, errUnencoded
+	}
+	call.sent = true
 	// The scheme is http even with TLS, which dial adds.
-	req, err := http.NewRequestWithContext(context.WithValue(ctx, asker{}, ctx), http.MethodPost, "http://"+addr+path, bytes.NewReader(text))
-	if err != nil {
-		return answer{}, fmt.Errorf("address %q: %w", addr, err)
+	r.URL.Host, r.Host = call.address, call.address
+	var res *http.Response
+	if s.cfg.Before != nil && s.cfg.Before(call.address) {
+		res, call.failure = s.askBefore(r)
+	} else {
+		res, call.failure = s.exchange(r)
 	}
-	req.Header.Set("Content-Type", "application/json")
-	c.metrics.bytes.WithLabelValues("request").Add(float64(len(text)))
-	res, err := c.http.RoundTrip(req)
-	if err != nil {
-		return answer{}, unanswered(ctx, err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	if res.Header.Get("Content-Type") != mediaType {
-		return answer{}, fmt.Errorf("%w: what listens there is no peer of this node (status %s); look for wrong addresses, and for TLS on one side only", ErrUnreachable, res.Status)
-	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxBody+1))
-	c.metrics.bytes.WithLabelValues("reply").Add(float64(len(body)))
-	if err != nil {
-		return answer{}, unanswered(ctx, err)
-	}
-	if int64(len(body)) > c.cfg.MaxBody {
-		return answer{}, refuse(CodeTooLarge, "the reply is over %d bytes", c.cfg.MaxBody)
-	}
-	var a answer
-	if err := json.Unmarshal(body, &a); err != nil {
-		return answer{}, fmt.Errorf("%w: its answer cannot be read: %w", ErrUnreachable, err)
-	}
-	return a, nil
+	return res, call.failure
 }
 
-// asker is the context key under which a request carries its own context:
-// net/http gives dial one that outlives the request. A connection that nobody
-// waits for any more is not to be waited for here either.
-type asker struct{}
+func (c *Client) exchange(r *http.Request) (*http.Response, error) {
+	// What no node reads is not sent.
+	r.Header["User-Agent"] = nil
+	delete(r.Header, "Accept-Encoding")
+	if r.ContentLength > 0 {
+		// What net/http does not know to be in memory it sends apart from the head, in a
+		// packet of its own.
+		text := make([]byte, r.ContentLength)
+		if _, err := io.ReadFull(r.Body, text); err != nil {
+			return nil, err
+		}
+		r.Body, r.GetBody = io.NopCloser(bytes.NewReader(text)), func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
+		c.metrics.bytes.WithLabelValues("request").Add(float64(len(text)))
+	}
+	res, err := c.http.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if res.Header[headerContract] == nil {
+		_ = res.Body.Close()
+		return nil, fmt.Errorf("what listens there is no peer of this node (status %s); look for wrong addresses, and for TLS on one side only", res.Status)
+	}
+	if res.ContentLength >= 0 {
+		c.metrics.bytes.WithLabelValues("reply").Add(float64(res.ContentLength))
+	} else {
+		res.Body = &counted{res.Body, c.metrics.bytes.WithLabelValues("reply")}
+	}
+	return res, nil
+}
 
-// dial makes a connection, TLS included, within the time its asker has.
+// counted counts what is read of a body.
+type counted struct {
+	io.ReadCloser
+	bytes prometheus.Counter
+}
+
+// Read reads and counts.
+func (b *counted) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.bytes.Add(float64(n))
+	return n, err
+}
+
+// dial makes a connection, TLS included, within the time its asker has: net/http
+// gives it a context that outlives the request, and a connection that nobody waits
+// for any more is not to be waited for here either.
 func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()
-	if own, ok := ctx.Value(asker{}).(context.Context); ok {
-		defer context.AfterFunc(own, cancel)()
+	if call := callOf(ctx); call != nil {
+		defer context.AfterFunc(call.ctx, cancel)()
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err != nil || c.id == nil {
@@ -228,7 +312,7 @@ func unanswered(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
-// outcomeOf is the label of an error of ask.
+// outcomeOf is the label of an error of a request.
 func outcomeOf(err error) string {
 	var refusal *Refusal
 	switch {

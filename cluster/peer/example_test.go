@@ -2,12 +2,25 @@ package peer_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
+
+// idle is a node that downloads nothing, and answers no more than that.
+type idle struct {
+	peerv1connect.UnimplementedNodeServiceHandler
+}
+
+func (idle) IsDownloading(_ context.Context, r *peerv1.IsDownloadingRequest) (*peerv1.IsDownloadingResponse, error) {
+	if r.GetJob() == "" {
+		return nil, &peer.Refusal{Code: peer.CodeInvalid, Message: "which job?"}
+	}
+	return &peerv1.IsDownloadingResponse{}, nil
+}
 
 // One node asks another. A refusal says that it is alive and has done nothing.
 func Example() {
@@ -18,28 +31,21 @@ func Example() {
 		return
 	}
 	defer func() { _ = server.Close(ctx) }()
-	server.Serve(func(_ context.Context, e peer.Envelope) (any, error) {
-		if e.Kind != "double" {
-			return nil, &peer.Refusal{Code: peer.CodeUnknownKind, Message: e.Kind + " means nothing here"}
-		}
-		var n int
-		err := json.Unmarshal(e.Body, &n)
-		return 2 * n, err
-	})
-	client, err := peer.NewClient(peer.Config{})
+	server.Serve(idle{})
+	client, err := peer.NewClient(peer.Config{Node: "gpu-1"})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer client.Close()
-	var reply int
-	err = client.Ask(ctx, server.Addr().String(), peer.Envelope{From: "gpu-1", Kind: "double", Body: json.RawMessage("21")}, &reply)
-	fmt.Println(reply, err)
+	there := client.Node(server.Addr().String())
+	said, err := there.IsDownloading(ctx, &peerv1.IsDownloadingRequest{Job: "job-1"})
+	fmt.Println(said.GetRunning(), err)
 
-	err = client.Ask(ctx, server.Addr().String(), peer.Envelope{From: "gpu-1", Kind: "halve"}, nil)
+	_, err = there.IsDownloading(ctx, &peerv1.IsDownloadingRequest{})
 	var refusal *peer.Refusal
 	fmt.Println(errors.As(err, &refusal), refusal)
 	// Output:
-	// 42 <nil>
-	// true unknown_kind: halve means nothing here
+	// false <nil>
+	// true invalid: which job?
 }

@@ -20,7 +20,7 @@ func newMetrics(reg prometheus.Registerer, direction string) *metrics {
 	m := &metrics{
 		requests: f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_peer_requests_total", Help: "Requests between nodes, by kind and outcome: ok, the code of a refusal, refused, unreachable, busy_here or cancelled."}, []string{"kind", "outcome"}),
 		seconds:  f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_peer_request_seconds", Help: "Time of a request between nodes, waiting included.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9)}, []string{"kind"}),
-		bytes:    f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_peer_bytes_total", Help: "Bytes of JSON between nodes, by part: request or reply."}, []string{"part"}),
+		bytes:    f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_peer_bytes_total", Help: "Bytes of messages between nodes, by part: request or reply."}, []string{"part"}),
 		inFlight: f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_peer_requests_inflight", Help: "Requests between nodes that are under way."}),
 	}
 	if direction == "out" {

@@ -1,62 +1,37 @@
-// Package peer carries requests between the nodes of a cluster: one envelope,
-// one way in. A request is an HTTP/1.1 POST of JSON, with mutual TLS where it
-// is configured. It owns limits, deadlines and what a failure means for the
-// one who asked; it does not know what the kinds of request mean, nor who the
-// members are.
+// Package peer carries requests between the nodes of a cluster. What they are is a
+// contract, package rowmill.peer.v1 in proto, from which peerv1 is generated: unary
+// calls by Connect over HTTP/1.1, with mutual TLS where it is configured. The package
+// owns limits, deadlines and what a failure means for the one who asked; it does not
+// know what the requests bring about, nor who the members are.
 package peer
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Protocol is the version of Envelope and of every Body in it. A server
-// refuses any other with CodeProtocol; members announce theirs, so that a new
-// kind is asked only of those who know it.
+// Protocol is the major version of requests between nodes: those of different ones do
+// not speak with each other.
 const Protocol = 1
 
-// Envelope is one request.
-type Envelope struct {
-	Protocol int             `json:"protocol"`        // Ask fills it in
-	From     string          `json:"from"`            // member ID of the asker
-	Kind     string          `json:"kind"`            // what is asked, such as "adopt_shard": a-z, 0-9 and _, at most 64 bytes
-	Job      string          `json:"job,omitempty"`   // the job it is about, if any
-	Epoch    int64           `json:"epoch,omitempty"` // the asker's epoch of that job
-	Body     json.RawMessage `json:"body,omitempty"`  // the kind's own fields
-}
+// Contract is the version of package rowmill.peer that a node answers. Members announce
+// theirs; 0 is one of the version before, which is asked by envelopes.
+const Contract = 1
 
-// Handler answers one request. Its reply is sent as JSON. An error that is a
-// *Refusal reaches the asker as it is; any other is logged here and reaches
-// the asker as CodeInternal. The context ends when the asker hangs up, and
-// after Config.HandleTimeout.
-//
-// An asker that gave up does not undo a request: a process that was stopped
-// may read it later. What must not happen late is for the epoch to prevent.
-type Handler func(ctx context.Context, e Envelope) (reply any, err error)
-
-// The codes of refusals that this package makes itself. Handlers add theirs.
-const (
-	CodeStarting    = "starting"     // the node listens and does not answer yet
-	CodeBusy        = "busy"         // MaxInFlight requests are being answered
-	CodeProtocol    = "protocol"     // the node speaks another version
-	CodeInvalid     = "invalid"      // no envelope could be read
-	CodeTooLarge    = "too_large"    // the request or the reply is over MaxBody
-	CodeUnknownKind = "unknown_kind" // for handlers: this kind has no meaning here
-	CodeInternal    = "internal"     // the handler failed or panicked; its node's log says how
-)
+// version is what answers are marked with.
+const version = "v1"
 
 // Refusal is an answer that says no. The peer is alive and has done nothing.
 // Only CodeInternal leaves open how far it came.
 type Refusal struct {
-	Code    string `json:"code"`    // a machine word
-	Message string `json:"message"` // for a person
+	Code    string // a machine word
+	Message string // for a person
 }
 
 // Error joins code and message.
@@ -66,7 +41,7 @@ func refuse(code, format string, args ...any) *Refusal {
 	return &Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// What Ask returns when there was no answer.
+// What a request ends with when there was no answer.
 var (
 	// ErrRefused says that nobody listens at the address although its machine
 	// answers: the process that was there is gone. The request was not read.
@@ -87,12 +62,15 @@ type Config struct {
 	// Listen is the HOST:PORT of the server. Port 0 takes any free one.
 	Listen string
 
+	// Node is the member ID of this node, told to those it asks, for their logs.
+	Node string
+
 	// TLS names the node's certificate. Without it requests are neither
 	// encrypted nor authenticated, which suits loopback and closed networks.
 	TLS TLS
 
-	// MaxBody bounds a request and a reply, in bytes of JSON. Default 1 MiB:
-	// requests carry references and counts, never rows.
+	// MaxBody bounds a request and a reply, in bytes. Default 1 MiB: requests carry
+	// references and counts, never rows.
 	MaxBody int64
 
 	// MaxInFlight is how many requests a server answers at a time; further
@@ -115,13 +93,26 @@ type Config struct {
 	// MaxWaiting is how many further requests wait at a client for one
 	// address. Default 4096: many times what the jobs of a node can have to say at
 	// once, however many those are, and what a peer that is well answers within a
-	// second. Beyond it Ask fails at once with ErrBusy, since a peer so far behind
-	// will not answer in time.
+	// second. Beyond it a request fails at once with ErrBusy, since a peer so far
+	// behind will not answer in time.
 	MaxWaiting int
 
 	// DialTimeout bounds the making of a connection, TLS included, below the
 	// deadline of the one who asks. Default 3 s: two lost packets.
 	DialTimeout time.Duration
+
+	// Ready reports whether this node takes work, for health checks; it is asked once
+	// Serve was called. nil: it does.
+	Ready func() bool
+
+	// Before reports whether the node at an address is of the version before. nil:
+	// none is.
+	Before func(address string) bool
+
+	// Interceptors stand around each request, the first outermost: at a client before
+	// its limits, at a server before its handler. What trace a request is part of is in
+	// the context at a server, and goes on from the context at a client.
+	Interceptors []connect.Interceptor
 
 	// Carrier brings a client's requests to a Responder at their URL's host, in
 	// place of TCP and TLS: a network that is simulated. That nobody listens
@@ -161,45 +152,4 @@ func orDefault[T int | int64 | time.Duration](field *T, value T) {
 	if *field <= 0 {
 		*field = value
 	}
-}
-
-// path is where requests are posted.
-const path = "/peer"
-
-// mediaType marks an answer as one of this package's, so that somebody else's
-// server at the address is recognised.
-const mediaType = "application/vnd.rowmill.peer+json"
-
-// answer is the body of every response; one of the two is set.
-type answer struct {
-	Reply   json.RawMessage `json:"reply,omitempty"`
-	Refusal *Refusal        `json:"refusal,omitempty"`
-}
-
-// maxKind bounds Envelope.Kind, in bytes. Kinds are labels of metrics.
-const maxKind = 64
-
-// decode reads an envelope. Its errors are refusals.
-func decode(text []byte) (Envelope, *Refusal) {
-	var e Envelope
-	if err := json.Unmarshal(text, &e); err != nil {
-		return Envelope{}, refuse(CodeInvalid, "the request is no envelope: %v", err)
-	}
-	// The version comes first: what else an unknown version means is unknown.
-	if e.Protocol != Protocol {
-		return e, refuse(CodeProtocol, "this node speaks version %d and was asked in version %d; run the same release on all nodes", Protocol, e.Protocol)
-	}
-	if !validKind(e.Kind) {
-		return e, refuse(CodeInvalid, "kind %.80q is not 1 to %d of a-z, 0-9 and _", e.Kind, maxKind)
-	}
-	return e, nil
-}
-
-func validKind(kind string) bool {
-	for _, c := range []byte(kind) {
-		if c != '_' && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return kind != "" && len(kind) <= maxKind
 }

@@ -1,7 +1,6 @@
 package peer_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,127 +15,215 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
 func TestAsk(t *testing.T) {
 	t.Parallel()
-	var got peer.Envelope
-	_, addr := listen(t, peer.Config{}, func(_ context.Context, e peer.Envelope) (any, error) {
-		got = e
-		return map[string]int{"rows": 7}, nil
-	})
-	var reply struct{ Rows int }
-	sent := peer.Envelope{From: "node-1", Kind: "adopt_shard", Job: "job-9", Epoch: 3, Body: json.RawMessage(`{"shard":2}`)}
-	if err := ask(t, newClient(t, peer.Config{}), addr, sent, &reply); err != nil {
-		t.Fatal(err)
+	_, addr := listen(t, peer.Config{}, func(_ context.Context, said string) (string, error) { return said + " 7 rows", nil })
+	if reply, err := ask(t, newClient(t, peer.Config{}), addr, "counted"); err != nil || reply != "counted 7 rows" {
+		t.Errorf("%q, %v", reply, err)
 	}
-	if reply.Rows != 7 {
-		t.Errorf("reply %+v, want 7 rows", reply)
-	}
-	if got.Protocol != peer.Protocol || got.From != "node-1" || got.Kind != "adopt_shard" || got.Job != "job-9" || got.Epoch != 3 || string(got.Body) != `{"shard":2}` {
-		t.Errorf("the handler got %+v, %s", got, got.Body)
-	}
+}
+
+// locating answers with a text that cannot be sent.
+type locating struct {
+	service
+}
+
+func (locating) LocateRows(context.Context, *peerv1.LocateRowsRequest) (*peerv1.LocateRowsResponse, error) {
+	return &peerv1.LocateRowsResponse{Nodes: []*peerv1.NodeRows{{Node: "\xff"}}}, nil
 }
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer
-	cfg := peer.Config{MaxBody: 2000, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	log := &journal{}
+	reg := prometheus.NewRegistry()
+	cfg := peer.Config{MaxBody: 2000, Logger: slog.New(slog.NewTextHandler(log, nil)), Metrics: reg}
 	server, addr := listen(t, cfg, nil)
-	client := newClient(t, peer.Config{MaxBody: 4000})
-	wantCode(t, ask(t, client, addr, peer.Envelope{Kind: "hello"}, nil), peer.CodeStarting)
+	client := newClient(t, peer.Config{Node: "asker-1", MaxBody: 4000})
+	wantCode(t, hello(t, client, addr), peer.CodeStarting)
 
-	server.Serve(func(_ context.Context, e peer.Envelope) (any, error) {
-		switch e.Kind {
+	server.Serve(locating{service{handler: func(_ context.Context, said string) (string, error) {
+		switch said {
 		case "stale":
-			return nil, fmt.Errorf("adopt: %w", &peer.Refusal{Code: "stale_epoch", Message: "epoch 4 is known"})
+			return "", fmt.Errorf("adopt: %w", &peer.Refusal{Code: "stale", Message: "epoch 4 is known"})
 		case "fails":
-			return nil, errors.New("disk on fire")
+			return "", errors.New("disk on fire")
 		case "panics":
 			panic("nil map")
 		case "talks":
 			return strings.Repeat("x", 2000), nil
-		case "unreadable":
-			return func() {}, nil
 		}
-		return nil, &peer.Refusal{Code: peer.CodeUnknownKind, Message: e.Kind}
-	})
-	for _, test := range []struct{ kind, code string }{
-		{"stale", "stale_epoch"},
+		return "", &peer.Refusal{Code: peer.CodeUnknownKind, Message: said}
+	}}})
+	for _, test := range []struct{ said, code string }{
+		{"stale", "stale"},
 		{"fails", peer.CodeInternal},
 		{"panics", peer.CodeInternal},
 		{"talks", peer.CodeInternal},
-		{"unreadable", peer.CodeInternal},
 		{"never_heard_of", peer.CodeUnknownKind},
-		{"No Kind", peer.CodeInvalid},
-		{"", peer.CodeInvalid},
 	} {
-		err := ask(t, client, addr, peer.Envelope{Kind: test.kind}, nil)
+		_, err := ask(t, client, addr, test.said)
 		wantCode(t, err, test.code)
 		if strings.Contains(err.Error(), "on fire") {
-			t.Errorf("%s: the inner error travels: %v", test.kind, err)
+			t.Errorf("%s: the inner error travels: %v", test.said, err)
 		}
 	}
-	wantCode(t, ask(t, client, addr, peer.Envelope{Kind: "fails", Body: json.RawMessage(`"` + strings.Repeat("x", 3000) + `"`)}, nil), peer.CodeTooLarge)
-	wantCode(t, ask(t, client, addr, peer.Envelope{Kind: "fails", Body: json.RawMessage(`"` + strings.Repeat("x", 5000) + `"`)}, nil), peer.CodeTooLarge)
+	_, err := client.Node(addr).LocateRows(t.Context(), &peerv1.LocateRowsRequest{})
+	wantCode(t, err, peer.CodeInternal)
+	for _, size := range []int{1999, 3000, 5000} { // the longest is not sent
+		_, err := ask(t, client, addr, strings.Repeat("x", size))
+		wantCode(t, err, peer.CodeTooLarge)
+	}
+	for code, want := range map[string]float64{peer.CodeTooLarge: 2, "stale": 1, peer.CodeInternal: 4} {
+		if n := counter(t, reg, "rowmill_peer_requests_total", prometheus.Labels{"outcome": code}); n != want {
+			t.Errorf("%s was counted %v times, want %v", code, n, want)
+		}
+	}
+	for _, want := range []string{"disk on fire", "nil map", "peer_test.go", "asker-1", "cannot be encoded"} {
+		if !log.contains(want) {
+			t.Errorf("the log lacks %q", want)
+		}
+	}
+}
 
-	if err := server.Close(t.Context()); err != nil { // the log is read below
-		t.Fatal(err)
-	}
-	for _, want := range []string{"disk on fire", "nil map", "peer_test.go"} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log lacks %q:\n%s", want, log.String())
+// TestCodesAreReasons holds that what refusals are called in this program the contract
+// knows, and each of the contract's reasons has a code.
+func TestCodesAreReasons(t *testing.T) {
+	t.Parallel()
+	for number, reason := range peerv1.RefusalReason_name {
+		if number == 0 {
+			continue
 		}
+		code := strings.ToLower(strings.TrimPrefix(reason, "REFUSAL_REASON_"))
+		_, addr := listen(t, peer.Config{}, func(context.Context, string) (string, error) {
+			return "", &peer.Refusal{Code: code, Message: "no"}
+		})
+		wantCode(t, hello(t, newClient(t, peer.Config{}), addr), code)
 	}
 }
 
 // TestForeignRequests sends what no client of ours would.
 func TestForeignRequests(t *testing.T) {
 	t.Parallel()
-	_, addr := listen(t, peer.Config{}, echo)
-	for _, test := range []struct{ name, body, code string }{
-		{"other protocol", `{"protocol":2,"kind":"hello","news":true}`, peer.CodeProtocol},
-		{"no protocol", `{"kind":"hello"}`, peer.CodeProtocol},
-		{"no JSON", `hello`, peer.CodeInvalid},
-		{"two documents", `{"protocol":1,"kind":"a"}{"protocol":1,"kind":"b"}`, peer.CodeInvalid},
-		{"wrong type", `{"protocol":1,"kind":"hello","epoch":"3"}`, peer.CodeInvalid},
+	_, addr := listen(t, peer.Config{MaxBody: 2000}, echo)
+	const figures = peerv1connect.NodeServiceGetFiguresProcedure
+	for _, test := range []struct {
+		name, path, typ, body string
+		status                int
+		code                  string
+	}{
+		{"as a person would", figures, "application/json", `{"what":"hello"}`, http.StatusOK, ""},
+		{"no message", figures, "application/proto", "hello", http.StatusBadRequest, "invalid_argument"},
+		{"no JSON", figures, "application/json", "hello", http.StatusBadRequest, "invalid_argument"},
+		{"too large", figures, "application/json", `{"what":"` + strings.Repeat("x", 1<<20) + `"}`, http.StatusTooManyRequests, "resource_exhausted"},
+		{"another form", figures, "text/plain", "hello", http.StatusUnsupportedMediaType, ""},
+		{"compressed", figures, "application/json; encoding=gzip", "hello", http.StatusUnsupportedMediaType, ""},
+		{"another method", peerv1connect.NodeServiceName + "/Dance", "application/json", `{}`, http.StatusNotImplemented, "unimplemented"},
+		{"another path", "/metrics", "application/json", `{}`, http.StatusNotFound, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			res, err := http.Post("http://"+addr+"/peer", "application/json", strings.NewReader(test.body))
+			res, err := http.Post("http://"+addr+"/"+strings.TrimPrefix(test.path, "/"), test.typ, strings.NewReader(test.body))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = res.Body.Close() }()
-			var a struct{ Refusal *peer.Refusal }
-			if err := json.NewDecoder(res.Body).Decode(&a); err != nil {
-				t.Fatal(err)
-			}
-			if a.Refusal == nil || a.Refusal.Code != test.code {
-				t.Errorf("refusal %+v, want code %s", a.Refusal, test.code)
+			text, _ := io.ReadAll(res.Body)
+			var a struct{ Code string }
+			_ = json.Unmarshal(text, &a)
+			if res.StatusCode != test.status || a.Code != test.code {
+				t.Errorf("status %d, %s, want %d and code %q", res.StatusCode, text, test.status, test.code)
 			}
 		})
 	}
-	res, err := http.Get("http://" + addr + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = res.Body.Close()
-	if res.StatusCode != http.StatusNotFound {
-		t.Errorf("another path: status %d, want 404", res.StatusCode)
-	}
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// TestDeadlineTravels holds that a handler has no more time than its asker.
+func TestDeadlineTravels(t *testing.T) {
+	t.Parallel()
+	left := make(chan time.Duration, 1)
+	_, addr := listen(t, peer.Config{}, func(ctx context.Context, _ string) (string, error) {
+		deadline, _ := ctx.Deadline()
+		left <- time.Until(deadline)
+		return "", nil
+	})
+	client := newClient(t, peer.Config{HandleTimeout: time.Hour})
+	for given, most := range map[time.Duration]time.Duration{5 * time.Second: 5 * time.Second, 10 * time.Minute: 30 * time.Second} {
+		ctx, cancel := context.WithTimeout(t.Context(), given)
+		if _, err := say(ctx, client, addr, "hello"); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if has := <-left; has <= 0 || has > most {
+			t.Errorf("of %v the handler has %v, want %v at most", given, has, most)
+		}
+	}
+}
+
+// TestTraceGoesOn holds that a handler is part of the trace that its asker is in, and
+// of none where it is in none.
+func TestTraceGoesOn(t *testing.T) {
+	t.Parallel()
+	heard := make(chan trace.SpanContext, 1)
+	_, addr := listen(t, peer.Config{}, func(ctx context.Context, _ string) (string, error) {
+		heard <- trace.SpanContextFromContext(ctx)
+		return "", nil
+	})
+	client := newClient(t, peer.Config{})
+	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
+	for _, span := range []trace.SpanContext{span, {}} {
+		if _, err := say(trace.ContextWithSpanContext(t.Context(), span), client, addr, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-heard; got.TraceID() != span.TraceID() || got.SpanID() != span.SpanID() || got.IsSampled() != span.IsSampled() || got.IsRemote() != span.IsValid() {
+			t.Errorf("the handler is in %+v, its asker in %+v", got, span)
+		}
+	}
+}
+
+// TestInterceptors holds where they stand: around all that a request comes to.
+func TestInterceptors(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	seen := map[bool]error{} // whether by the client
+	note := connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+			res, err := next(ctx, r)
+			mu.Lock()
+			defer mu.Unlock()
+			seen[r.Spec().IsClient] = err
+			return res, err
+		}
+	})
+	cfg := peer.Config{Interceptors: []connect.Interceptor{note}}
+	_, addr := listen(t, cfg, func(context.Context, string) (string, error) { panic("no") })
+	wantCode(t, hello(t, newClient(t, cfg), addr), peer.CodeInternal)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(seen) != 2 {
+		t.Fatalf("seen: %v, want both sides", seen)
+	}
+	wantCode(t, seen[true], peer.CodeInternal)
+	if connect.CodeOf(seen[false]) != connect.CodeInternal {
+		t.Errorf("at the server: %v", seen[false])
+	}
 }
 
 func TestNobodyListens(t *testing.T) {
 	t.Parallel()
 	server, addr := listen(t, peer.Config{}, echo)
 	client := newClient(t, peer.Config{})
-	if err := ask(t, client, addr, peer.Envelope{Kind: "hello"}, nil); err != nil {
+	if err := hello(t, client, addr); err != nil {
 		t.Fatal(err)
 	}
 	if err := server.Close(t.Context()); err != nil {
@@ -144,9 +231,9 @@ func TestNobodyListens(t *testing.T) {
 	}
 	// The first request may still find the old connection, whose end has not
 	// been noticed yet: that one cannot be told from a lost request.
-	err := ask(t, client, addr, peer.Envelope{Kind: "hello"}, nil)
+	err := hello(t, client, addr)
 	if errors.Is(err, peer.ErrUnreachable) {
-		err = ask(t, client, addr, peer.Envelope{Kind: "hello"}, nil)
+		err = hello(t, client, addr)
 	}
 	if !errors.Is(err, peer.ErrRefused) || errors.Is(err, peer.ErrUnreachable) {
 		t.Errorf("error %v, want ErrRefused alone", err)
@@ -157,7 +244,7 @@ func TestSomebodyElseListens(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:1/elsewhere", http.StatusTemporaryRedirect))
 	defer other.Close()
-	err := ask(t, newClient(t, peer.Config{}), other.Listener.Addr().String(), peer.Envelope{Kind: "hello"}, nil)
+	err := hello(t, newClient(t, peer.Config{}), other.Listener.Addr().String())
 	if !errors.Is(err, peer.ErrUnreachable) || !strings.Contains(err.Error(), "307") {
 		t.Errorf("error %v, want ErrUnreachable with the status: no redirect is followed", err)
 	}
@@ -191,10 +278,9 @@ func TestStuckPeer(t *testing.T) {
 	}
 	addr := inner.Addr().String()
 	hang := &stuck{Listener: inner, goOn: make(chan struct{})}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/vnd.rowmill.peer+json")
-		_, _ = io.WriteString(w, `{"reply":"awake"}`)
-	})}
+	awake := peer.NewResponder(peer.Config{})
+	awake.Serve(service{handler: func(context.Context, string) (string, error) { return "awake", nil }})
+	server := &http.Server{Handler: awake}
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(hang) }()
 	defer func() { _ = server.Close(); <-served }()
@@ -204,22 +290,23 @@ func TestStuckPeer(t *testing.T) {
 	const patience = 2 * time.Second
 	began := time.Now()
 	failed := make(chan error, 5)
-	hello := func(patience time.Duration) {
+	greet := func(patience time.Duration) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		failed <- client.Ask(ctx, addr, peer.Envelope{Kind: "hello"}, nil)
+		_, err := say(ctx, client, addr, "hello")
+		failed <- err
 	}
 	for range 2 {
-		go hello(patience)
+		go greet(patience)
 	}
 	wait.For(t, "two requests in flight", func() bool { return gauge(t, reg, "rowmill_peer_requests_inflight") == 2 })
 	for range 3 { // they give up before the two that they wait for
-		go hello(patience / 2)
+		go greet(patience / 2)
 	}
 	wait.For(t, "three that wait", func() bool { return gauge(t, reg, "rowmill_peer_queue_depth") == 3 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := client.Ask(ctx, addr, peer.Envelope{Kind: "hello"}, nil); !errors.Is(err, peer.ErrBusy) || !errors.Is(err, peer.ErrUnreachable) {
+	if _, err := say(ctx, client, addr, "hello"); !errors.Is(err, peer.ErrBusy) || !errors.Is(err, peer.ErrUnreachable) {
 		t.Errorf("the sixth request: %v, want ErrBusy", err)
 	}
 	if ctx.Err() != nil {
@@ -237,8 +324,7 @@ func TestStuckPeer(t *testing.T) {
 
 	// It wakes up: the client is at work at once, over new connections.
 	close(hang.goOn)
-	var reply string
-	if err := ask(t, client, addr, peer.Envelope{Kind: "hello"}, &reply); err != nil || reply != "awake" {
+	if reply, err := ask(t, client, addr, "hello"); err != nil || reply != "awake" {
 		t.Errorf("after waking: %q, %v", reply, err)
 	}
 	hang.mu.Lock()
@@ -251,16 +337,19 @@ func TestStuckPeer(t *testing.T) {
 func TestCancelledAsker(t *testing.T) {
 	t.Parallel()
 	inside, ended := make(chan struct{}), make(chan struct{})
-	_, addr := listen(t, peer.Config{}, func(ctx context.Context, _ peer.Envelope) (any, error) {
+	_, addr := listen(t, peer.Config{}, func(ctx context.Context, _ string) (string, error) {
 		close(inside)
 		<-ctx.Done()
 		close(ended)
-		return nil, ctx.Err()
+		return "", ctx.Err()
 	})
 	client := newClient(t, peer.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
-	go func() { failed <- client.Ask(ctx, addr, peer.Envelope{Kind: "hello"}, nil) }()
+	go func() {
+		_, err := say(ctx, client, addr, "hello")
+		failed <- err
+	}()
 	<-inside
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) || errors.Is(err, peer.ErrUnreachable) {
@@ -273,25 +362,26 @@ func TestLongHandler(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
 	cfg := peer.Config{ReadTimeout: 100 * time.Millisecond, HandleTimeout: 400 * time.Millisecond, Metrics: reg}
-	_, addr := listen(t, cfg, func(ctx context.Context, e peer.Envelope) (any, error) {
+	_, addr := listen(t, cfg, func(ctx context.Context, said string) (string, error) {
 		limit := time.Hour
-		if e.Kind == "long" {
+		if said == "long" {
 			limit = 300 * time.Millisecond
 		}
 		select {
 		case <-ctx.Done():
-			return nil, &peer.Refusal{Code: "cut", Message: "by the context"}
+			return "", &peer.Refusal{Code: "draining", Message: "by the context"}
 		case <-time.After(limit):
 			return "done", nil
 		}
 	})
 	client := newClient(t, peer.Config{Metrics: reg})
-	if err := ask(t, client, addr, peer.Envelope{Kind: "long"}, nil); err != nil {
+	if _, err := ask(t, client, addr, "long"); err != nil {
 		t.Errorf("longer than the time for reading: %v", err)
 	}
-	wantCode(t, ask(t, client, addr, peer.Envelope{Kind: "endless"}, nil), "cut")
+	_, err := ask(t, client, addr, "endless")
+	wantCode(t, err, "draining")
 	for _, direction := range []string{"in", "out"} {
-		labels := prometheus.Labels{"direction": direction, "kind": "endless", "outcome": "cut"}
+		labels := prometheus.Labels{"direction": direction, "kind": kind, "outcome": "draining"}
 		if n := counter(t, reg, "rowmill_peer_requests_total", labels); n != 1 {
 			t.Errorf("%v: counted %v times, want once", labels, n)
 		}
@@ -307,16 +397,16 @@ func TestLongHandler(t *testing.T) {
 func TestBusyServer(t *testing.T) {
 	t.Parallel()
 	inside, release := make(chan struct{}), make(chan struct{})
-	_, addr := listen(t, peer.Config{MaxInFlight: 1}, func(context.Context, peer.Envelope) (any, error) {
+	_, addr := listen(t, peer.Config{MaxInFlight: 1}, func(context.Context, string) (string, error) {
 		inside <- struct{}{}
 		<-release
-		return nil, nil
+		return "", nil
 	})
 	client := newClient(t, peer.Config{})
 	first := make(chan error)
-	go func() { first <- ask(t, client, addr, peer.Envelope{Kind: "hello"}, nil) }()
+	go func() { first <- hello(t, client, addr) }()
 	<-inside
-	wantCode(t, ask(t, client, addr, peer.Envelope{Kind: "hello"}, nil), peer.CodeBusy)
+	wantCode(t, hello(t, client, addr), peer.CodeBusy)
 	close(release)
 	if err := <-first; err != nil {
 		t.Errorf("the request that was under way: %v", err)
@@ -327,19 +417,23 @@ func TestBusyServer(t *testing.T) {
 func TestClose(t *testing.T) {
 	t.Parallel()
 	inside, release := make(chan struct{}), make(chan struct{})
-	server, addr := listen(t, peer.Config{}, func(ctx context.Context, e peer.Envelope) (any, error) {
+	server, addr := listen(t, peer.Config{}, func(ctx context.Context, said string) (string, error) {
 		inside <- struct{}{}
-		if e.Kind == "endless" {
+		if said == "endless" {
 			<-ctx.Done()
-			return nil, ctx.Err()
+			return "", ctx.Err()
 		}
 		<-release
 		return "done", nil
 	})
 	client := newClient(t, peer.Config{})
 	answered, cut := make(chan error, 1), make(chan error, 1)
-	go func() { answered <- ask(t, client, addr, peer.Envelope{Kind: "short"}, nil) }()
-	go func() { cut <- ask(t, client, addr, peer.Envelope{Kind: "endless"}, nil) }()
+	for said, ended := range map[string]chan error{"short": answered, "endless": cut} {
+		go func() {
+			_, err := ask(t, client, addr, said)
+			ended <- err
+		}()
+	}
 	<-inside
 	<-inside
 	ctx, cancel := context.WithCancel(t.Context())

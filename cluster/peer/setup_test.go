@@ -9,17 +9,37 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 	"github.com/rowmill/rowmill/internal/certtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// echo answers with the body that it got.
-func echo(_ context.Context, e peer.Envelope) (any, error) { return e.Body, nil }
+// A handler answers what it is told.
+type handler func(ctx context.Context, said string) (string, error)
+
+// service has a handler answer the one request of the contract that takes a text and
+// is answered by bytes.
+type service struct {
+	peerv1connect.UnimplementedNodeServiceHandler
+	handler handler
+}
+
+func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*peerv1.GetFiguresResponse, error) {
+	answer, err := s.handler(ctx, r.GetWhat())
+	return &peerv1.GetFiguresResponse{Document: []byte(answer)}, err
+}
+
+// kind is what metrics call the request.
+const kind = "get_figures"
+
+// echo answers with what it was told.
+func echo(_ context.Context, said string) (string, error) { return said, nil }
 
 // listen starts a server that is closed with the test; a nil handler leaves it
 // starting.
-func listen(t *testing.T, cfg peer.Config, h peer.Handler) (server *peer.Server, addr string) {
+func listen(t *testing.T, cfg peer.Config, h handler) (server *peer.Server, addr string) {
 	t.Helper()
 	cfg.Listen = "127.0.0.1:0"
 	server, err := peer.Listen(cfg)
@@ -34,7 +54,7 @@ func listen(t *testing.T, cfg peer.Config, h peer.Handler) (server *peer.Server,
 		}
 	})
 	if h != nil {
-		server.Serve(h)
+		server.Serve(service{handler: h})
 	}
 	return server, server.Addr().String()
 }
@@ -49,12 +69,25 @@ func newClient(t *testing.T, cfg peer.Config) *peer.Client {
 	return c
 }
 
-// ask sends a request with a patience that no working test uses up.
-func ask(t *testing.T, c *peer.Client, addr string, e peer.Envelope, reply any) error {
+// say tells the node at an address something.
+func say(ctx context.Context, c *peer.Client, addr, text string) (string, error) {
+	res, err := c.Node(addr).GetFigures(ctx, &peerv1.GetFiguresRequest{What: text})
+	return string(res.GetDocument()), err
+}
+
+// ask is say with a patience that no working test uses up.
+func ask(t *testing.T, c *peer.Client, addr, text string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	return c.Ask(ctx, addr, e, reply)
+	return say(ctx, c, addr, text)
+}
+
+// hello is ask where the answer does not matter.
+func hello(t *testing.T, c *peer.Client, addr string) error {
+	t.Helper()
+	_, err := ask(t, c, addr, "hello")
+	return err
 }
 
 // wantCode fails unless err is a refusal with that code.

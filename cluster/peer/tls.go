@@ -67,6 +67,7 @@ func (id *identity) server() *tls.Config {
 				// A resumed session would not ask whether the CA is still ours.
 				SessionTicketsDisabled: true,
 				VerifyConnection:       id.checkName,
+				NextProtos:             []string{"h2", "http/1.1"}, // nodes ask for neither
 			}, nil
 		},
 	}

@@ -40,7 +40,7 @@ func TestMutualTLS(t *testing.T) {
 		{"same CA, issued for something else", wrongName, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := ask(t, newClient(t, peer.Config{TLS: test.files}), addr, peer.Envelope{Kind: "hello"}, nil)
+			err := hello(t, newClient(t, peer.Config{TLS: test.files}), addr)
 			if test.ok && err != nil {
 				t.Error(err)
 			}
@@ -91,7 +91,7 @@ func TestMutualTLS(t *testing.T) {
 func TestTLSAgainstPlainServer(t *testing.T) {
 	t.Parallel()
 	_, addr := listen(t, peer.Config{}, echo)
-	err := ask(t, newClient(t, peer.Config{TLS: newAuthority(t).issue(t.TempDir(), "rowmill")}), addr, peer.Envelope{Kind: "hello"}, nil)
+	err := hello(t, newClient(t, peer.Config{TLS: newAuthority(t).issue(t.TempDir(), "rowmill")}), addr)
 	if !errors.Is(err, peer.ErrUnreachable) {
 		t.Errorf("error %v, want ErrUnreachable", err)
 	}
@@ -118,7 +118,7 @@ func TestStuckHandshake(t *testing.T) {
 	client := newClient(t, peer.Config{TLS: newAuthority(t).issue(t.TempDir(), "rowmill"), DialTimeout: time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := client.Ask(ctx, silent.Addr().String(), peer.Envelope{Kind: "hello"}, nil); !errors.Is(err, peer.ErrUnreachable) {
+	if _, err := say(ctx, client, silent.Addr().String(), "hello"); !errors.Is(err, peer.ErrUnreachable) {
 		t.Errorf("error %v, want ErrUnreachable", err)
 	}
 	if err := <-hungUp; errors.Is(err, os.ErrDeadlineExceeded) {
@@ -136,17 +136,15 @@ func TestRotation(t *testing.T) {
 	log := &journal{}
 	_, addr := listen(t, peer.Config{TLS: files, Logger: slog.New(slog.NewTextHandler(log, nil))}, echo)
 	old := before.issue(t.TempDir(), "rowmill")
-	hello := func(files peer.TLS) error {
-		return ask(t, newClient(t, peer.Config{TLS: files}), addr, peer.Envelope{Kind: "hello"}, nil)
-	}
-	if err := hello(old); err != nil {
+	greet := func(files peer.TLS) error { return hello(t, newClient(t, peer.Config{TLS: files}), addr) }
+	if err := greet(old); err != nil {
 		t.Fatal(err)
 	}
 
 	if err := os.WriteFile(files.KeyFile, []byte("half a file"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := hello(old); err != nil {
+	if err := greet(old); err != nil {
 		t.Errorf("with a key that cannot be read: %v, want that the former one stays", err)
 	}
 	if !log.contains("cannot be used") {
@@ -154,10 +152,10 @@ func TestRotation(t *testing.T) {
 	}
 
 	after.issue(dir, "rowmill")
-	if err := hello(after.issue(t.TempDir(), "rowmill")); err != nil {
+	if err := greet(after.issue(t.TempDir(), "rowmill")); err != nil {
 		t.Errorf("after the change, with the new CA: %v", err)
 	}
-	if err := hello(old); !errors.Is(err, peer.ErrUnreachable) {
+	if err := greet(old); !errors.Is(err, peer.ErrUnreachable) {
 		t.Errorf("after the change, with the old CA: %v, want ErrUnreachable", err)
 	}
 }

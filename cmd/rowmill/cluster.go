@@ -10,6 +10,7 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
@@ -40,7 +41,7 @@ func (m *Main) openCluster(ctx context.Context) error {
 		Peer:    cmp.Or(set.PeerAdvertise, reachable(m.peers.Addr().String(), cmp.Or(set.Advertise, set.Listen))),
 		API:     m.announced(),
 		Engines: set.Role != settings.APIOnly, Owns: set.Role != settings.EnginesOnly,
-		Protocol: actors.Protocol, Logger: m.Logger, Metrics: m.Registry,
+		Protocol: actors.Protocol, Contract: actors.Contract, Logger: m.Logger, Metrics: m.Registry,
 	})
 	if err != nil {
 		return err
@@ -59,7 +60,29 @@ func (m *Main) peerConfig() peer.Config {
 	set := m.Settings.Cluster
 	return peer.Config{
 		Listen: set.PeerListen, TLS: peer.TLS{CertFile: set.TLSCert, KeyFile: set.TLSKey, CAFile: set.TLSCA},
+		Ready:  func() bool { return !m.Pipeline.Draining() },
 		Logger: m.Logger, Metrics: m.Registry,
+	}
+}
+
+// openPeers makes what asks the other nodes.
+func (m *Main) openPeers() (actors.Peers, error) {
+	config := m.peerConfig()
+	config.Node, config.Before = m.Cluster.Self().ID, before(m.Cluster)
+	client, err := peer.NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	m.opened("peer client", func(context.Context) error { client.Close(); return nil })
+	return peersOf{m.Cluster, client}, nil
+}
+
+// before reports whether the node at an address is of the version before, as it has
+// announced itself.
+func before(members *cluster.Cluster) func(address string) bool {
+	return func(address string) bool {
+		contract, known := members.Contract(address)
+		return known && contract == 0
 	}
 }
 
@@ -72,10 +95,8 @@ type peersOf struct {
 
 var _ actors.Peers = peersOf{}
 
-// Ask asks another node.
-func (p peersOf) Ask(ctx context.Context, address string, e peer.Envelope, reply any) error {
-	return p.client.Ask(ctx, address, e, reply)
-}
+// Node is another node.
+func (p peersOf) Node(address string) peerv1connect.NodeServiceClient { return p.client.Node(address) }
 
 // announced is the base of the API as other machines reach this node.
 func (m *Main) announced() string {

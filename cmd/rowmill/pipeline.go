@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/rowmill/rowmill/actors"
-	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/input"
@@ -63,12 +62,9 @@ func (m *Main) openPipeline(ctx context.Context) error {
 	config.Servers.Warm = func(served []engine.ServedModel) { words.warm(m.Catalog, served) }
 	config.Servers.Known = func(s engine.ServedModel) bool { return m.Catalog.Tells(s.Names()...) }
 	if m.Cluster != nil {
-		client, err := peer.NewClient(m.peerConfig())
-		if err != nil {
+		if config.Peers, err = m.openPeers(); err != nil {
 			return err
 		}
-		m.opened("peer client", func(context.Context) error { client.Close(); return nil })
-		config.Peers = peersOf{m.Cluster, client}
 	}
 	if jobs.MaxFailedRows != nil {
 		config.Rows.MaxFailed = *jobs.MaxFailedRows
@@ -82,7 +78,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 	m.opened("pipeline", m.Pipeline.Stop)
 	m.startWebhooks()
 	if m.peers != nil {
-		m.peers.Serve(m.Pipeline.Answer)
+		m.peers.Serve(m.Pipeline.Service())
 	}
 	m.Registry.MustRegister(engineMetrics{engines: m.Pipeline.Engines, host: m.host})
 	return nil

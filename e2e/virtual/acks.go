@@ -1,7 +1,6 @@
 package virtual
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -11,7 +10,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 
 	"github.com/rowmill/rowmill/actors/assign"
-	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -80,20 +79,18 @@ func (a *acks) recorded(parts ...store.Part) {
 }
 
 // said hears what one node tells another.
-func (a *acks) said(e peer.Envelope) {
-	var heartbeat assign.Heartbeat
-	var assignment assign.Assignment
-	switch {
-	case e.Kind == "report" && json.Unmarshal(e.Body, &heartbeat) == nil:
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		for _, p := range heartbeat.Parts {
-			a.part(short(p.Key)).rows = p.Rows.Bitmap
+func (a *acks) said(request any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch r := request.(type) {
+	case *peerv1.ReportRequest:
+		for _, p := range r.GetParts() {
+			if rows, err := assign.DecodeRowSet(p.GetRows()); err == nil {
+				a.part(short(p.GetKey())).rows = rows.Bitmap
+			}
 		}
-	case e.Kind == "orders" && json.Unmarshal(e.Body, &assignment) == nil:
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		for _, key := range assignment.Acked {
+	case *peerv1.AssignRequest:
+		for _, key := range r.GetAcked() {
 			if key = short(key); !a.part(key).recorded {
 				a.early = append(a.early, ack{a.now(), key})
 			}

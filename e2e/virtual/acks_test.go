@@ -1,7 +1,6 @@
 package virtual
 
 import (
-	"encoding/json"
 	"slices"
 	"testing"
 	"time"
@@ -9,7 +8,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 
 	"github.com/rowmill/rowmill/actors/assign"
-	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -18,16 +17,10 @@ func TestAcks(t *testing.T) {
 	t.Parallel()
 	key := func(name string) string { return "jobs/job-1/parts/" + name + ".parquet" }
 	now := time.Duration(0)
-	part := func(name string, rows ...uint32) assign.Part {
-		return assign.Part{Key: key(name), Rows: assign.RowSet{Bitmap: roaring.BitmapOf(rows...)}}
-	}
-	tell := func(a *acks, kind string, body any) {
-		text, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+	report := func(a *acks, name string, rows ...uint32) {
 		now++
-		a.said(peer.Envelope{Kind: kind, Body: text})
+		set := assign.RowSet{Bitmap: roaring.BitmapOf(rows...)}
+		a.said(&peerv1.ReportRequest{Parts: []*peerv1.Part{{Key: key(name), Rows: set.Encode()}}})
 	}
 	for name, c := range map[string]struct {
 		before func(a *acks)
@@ -37,19 +30,20 @@ func TestAcks(t *testing.T) {
 		"Nothing":           {wrong: true},
 		"Recorded":          {before: func(a *acks) { a.recorded(store.Part{Key: key("000001-1-a")}) }},
 		"RecordedLater":     {after: func(a *acks) { a.recorded(store.Part{Key: key("000001-1-a")}) }, wrong: true},
-		"AnotherHasARow":    {before: func(a *acks) { tell(a, "report", assign.Heartbeat{Parts: []assign.Part{part("000001-1-b", 2, 3)}}) }},
-		"AnotherHasNone":    {before: func(a *acks) { tell(a, "report", assign.Heartbeat{Parts: []assign.Part{part("000001-1-b", 3, 4)}}) }, wrong: true},
-		"AnotherShard":      {before: func(a *acks) { tell(a, "report", assign.Heartbeat{Parts: []assign.Part{part("000002-1-b", 2)}}) }, wrong: true},
+		"AnotherHasARow":    {before: func(a *acks) { report(a, "000001-1-b", 2, 3) }},
+		"AnotherHasNone":    {before: func(a *acks) { report(a, "000001-1-b", 3, 4) }, wrong: true},
+		"AnotherShard":      {before: func(a *acks) { report(a, "000002-1-b", 2) }, wrong: true},
 		"AnotherThatIsMute": {before: func(a *acks) { a.stored(key("000001-1-b")) }},
 		"AnotherThatComes":  {after: func(a *acks) { now++; a.recorded(store.Part{Key: key("000001-1-b"), Complete: true}) }, wrong: true},
 		"AnotherObject":     {before: func(a *acks) { a.stored("jobs/job-1/input/shard-000001") }, wrong: true},
 	} {
 		a := newAcks(func() time.Duration { return now })
-		tell(a, "report", assign.Heartbeat{Parts: []assign.Part{part("000001-1-a", 1, 2)}})
+		report(a, "000001-1-a", 1, 2)
 		if c.before != nil {
 			c.before(a)
 		}
-		tell(a, "orders", assign.Assignment{Acked: []string{key("000001-1-a")}})
+		now++
+		a.said(&peerv1.AssignRequest{Acked: []string{key("000001-1-a")}})
 		if c.after != nil {
 			c.after(a)
 		}

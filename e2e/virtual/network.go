@@ -2,22 +2,27 @@ package virtual
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"path"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
 // A network joins processes: who is there, and requests between them. What
@@ -37,8 +42,8 @@ type network struct {
 	// awake waits while a port's machine is stopped, and reports whether it
 	// still lives.
 	awake func(p *port) bool
-	// said hears of each request that leaves; may be nil.
-	said func(e peer.Envelope)
+	// said hears of each request that leaves, a message of the contract; may be nil.
+	said func(request any)
 	// later runs do after a while.
 	later func(d time.Duration, do func())
 	// deaf is how long it takes until a member is missed that does not answer.
@@ -105,9 +110,10 @@ func newNetwork() *network {
 func (n *network) listen(node int, m cluster.Member) *port {
 	p := &port{net: n, node: node, member: &m, changed: make(chan struct{}, 1)}
 	p.life, p.end = context.WithCancel(context.Background())
-	limits := peer.Config{HandleTimeout: n.handleTimeout, Carrier: p, Logger: n.log}
-	p.client, _ = peer.NewClient(limits) // an error is about TLS
+	limits := peer.Config{Node: m.ID, HandleTimeout: n.handleTimeout, Carrier: p, Logger: n.log}
 	p.server = peer.NewResponder(limits)
+	limits.Interceptors = []connect.Interceptor{connect.UnaryInterceptorFunc(p.says)}
+	p.client, _ = peer.NewClient(limits) // an error is about TLS
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p.number, p.former = len(n.ever), n.last[m.Peer]
@@ -278,22 +284,36 @@ func (p *port) SetState(doc []byte) error {
 	return nil
 }
 
-// kindKey is the context key of a request's kind.
-type kindKey struct{}
+// Node is the process at an address.
+func (p *port) Node(address string) peerv1connect.NodeServiceClient { return p.client.Node(address) }
 
-// Ask sends a request and waits for its answer.
-func (p *port) Ask(ctx context.Context, address string, e peer.Envelope, reply any) error {
-	if !p.net.awake(p) {
-		return errDead
+// says has a request go out, and its answer come in, while this process lives.
+func (p *port) says(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		if !p.net.awake(p) {
+			return nil, errDead
+		}
+		if p.net.said != nil {
+			p.net.said(r.Any())
+		}
+		res, err := next(ctx, r)
+		if !p.net.awake(p) {
+			return nil, errDead
+		}
+		return res, err
 	}
-	if p.net.said != nil {
-		p.net.said(e)
-	}
-	err := p.client.Ask(context.WithValue(ctx, kindKey{}, e.Kind), address, e, reply)
-	if !p.net.awake(p) {
-		return errDead
-	}
-	return err
+}
+
+// called are the words by which schedules call requests, where those are not the names
+// of their methods: what a seed does follows from them.
+var called = map[string]string{
+	"assign": "orders", "isdownloading": "download", "runerrand": "merge", "locaterows": "where",
+	"listactors": "actors", "getfacts": "facts", "getfigures": "figures",
+}
+
+func kindOf(procedure string) string {
+	method := strings.ToLower(path.Base(procedure))
+	return cmp.Or(called[method], method)
 }
 
 // A response is what comes back.
@@ -312,10 +332,10 @@ func (p *port) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if _, _, err := net.SplitHostPort(address); err != nil {
+	if _, err := netip.ParseAddrPort(address); err != nil {
 		return nil, err
 	}
-	kind, _ := ctx.Value(kindKey{}).(string)
+	kind := kindOf(r.URL.Path)
 	o := p.net.at(address)
 	if o == nil {
 		if err := pause(ctx, p.net.fate(p, p, kind).delay); err != nil {

@@ -51,7 +51,7 @@ func newProc(w *world, node, start int) *proc {
 	}
 	p.port = w.net.listen(node, cluster.Member{
 		ID: p.id, Node: w.name(node), Peer: fmt.Sprintf("10.0.0.%d:7947", node+1), API: fmt.Sprintf("http://10.0.0.%d", node+1),
-		Protocol: actors.Protocol, Owns: !n.OwnsNone, Engines: !n.NoEngine, Started: time.Now(),
+		Protocol: actors.Protocol, Contract: actors.Contract, Owns: !n.OwnsNone, Engines: !n.NoEngine, Started: time.Now(),
 	})
 	return p
 }
@@ -99,7 +99,7 @@ func (p *proc) start() error {
 		return err
 	}
 	p.started = true
-	p.port.server.Serve(p.system.Answer)
+	p.port.server.Serve(p.system.Service())
 	server, err := api.New(api.Config{
 		Store: p.system.Watch().Store(), Bucket: p.system.Watch().Requests(), Catalog: w.catalog, Service: service{p.system}, Logger: w.log.With("node", p.id),
 		Now: w.clock(p.node), EnginesOnly: n.OwnsNone, AdminKeys: []string{adminKey}, MaxInlineBytes: 512,

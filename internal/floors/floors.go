@@ -76,6 +76,8 @@ func Rowmill() Table {
 			"github.com/redis/go-redis":       {"store/redis"},
 			"github.com/minio/minio-go":       {"blob/s3"},
 			"github.com/hashicorp/memberlist": {"cluster"},
+			"connectrpc.com":                  {"cluster"},
+			"google.golang.org/protobuf":      {"cluster", "actors"},
 			// The contenders of bench stand apart from our own code on purpose.
 			"github.com/parquet-go/parquet-go":      {"columnar", "bench"},
 			"github.com/asynkron/protoactor-go":     {"actors"},

@@ -1,0 +1,375 @@
+package actors
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/commit"
+	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Here what nodes tell each other becomes messages of their contract, and is read from
+// them. What is read has been sent by another node, and may be of another version: what
+// cannot be used is refused with peer.CodeInvalid.
+
+// valid is a text as a message can have it.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+func valids(texts []string) []string { return each(texts, valid) }
+
+// each turns a list into another; nothing stays nothing.
+func each[A, B any](list []A, turn func(A) B) []B {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]B, len(list))
+	for i, a := range list {
+		out[i] = turn(a)
+	}
+	return out
+}
+
+// small is a number of rows of a shard, of shards, or of the like.
+func small[T int | int64](n T) int32 { return int32(max(math.MinInt32, min(math.MaxInt32, n))) } //nolint:gosec // it is
+
+// A reader turns sets of rows back, and keeps the first error.
+type reader struct{ err error }
+
+func (r *reader) rows(raw []byte) assign.RowSet {
+	set, err := assign.DecodeRowSet(raw)
+	if err != nil && r.err == nil {
+		r.err = err
+	}
+	return set
+}
+
+func (r *reader) shardRows(list []*peerv1.ShardRows) []assign.ShardRows {
+	return each(list, func(s *peerv1.ShardRows) assign.ShardRows {
+		return assign.ShardRows{Shard: int(s.GetShard()), Rows: r.rows(s.GetRows())}
+	})
+}
+
+func shardRowsOf(list []assign.ShardRows) []*peerv1.ShardRows {
+	return each(list, func(s assign.ShardRows) *peerv1.ShardRows {
+		return &peerv1.ShardRows{Shard: small(s.Shard), Rows: s.Rows.Encode()}
+	})
+}
+
+func totalsOf(t store.Totals) *peerv1.Totals {
+	return &peerv1.Totals{
+		Rows: t.Rows, Failed: t.Failed, TruncatedRows: t.TruncatedRows, TruncatedOutputs: t.TruncatedOutputs,
+		InputTokens: t.InputTokens, OutputTokens: t.OutputTokens, Deduplicated: t.Deduplicated,
+	}
+}
+
+func readTotals(t *peerv1.Totals) store.Totals {
+	return store.Totals{
+		Rows: t.GetRows(), Failed: t.GetFailed(), TruncatedRows: t.GetTruncatedRows(), TruncatedOutputs: t.GetTruncatedOutputs(),
+		InputTokens: t.GetInputTokens(), OutputTokens: t.GetOutputTokens(), Deduplicated: t.GetDeduplicated(),
+	}
+}
+
+// waits are what a worker may wait for, in the contract.
+var waits = map[string]peerv1.Wait{
+	assign.WaitsForServer: peerv1.Wait_WAIT_SERVER,
+	assign.WaitsForMemory: peerv1.Wait_WAIT_MEMORY,
+	assign.WaitsForWrite:  peerv1.Wait_WAIT_WRITE,
+}
+
+// wordOf is what a value of the contract is called here; empty for what is not known.
+func wordOf[V comparable](names map[string]V, value V) string {
+	for name, v := range names {
+		if v == value {
+			return name
+		}
+	}
+	return ""
+}
+
+func reportOf(h *assign.Heartbeat) *peerv1.ReportRequest {
+	r := &peerv1.ReportRequest{
+		Job: h.Job, Epoch: h.Epoch, Worker: h.Worker, Number: h.Number, Address: h.Address,
+		Fresh: h.Fresh, Holds: shardRowsOf(h.Holds),
+		Received: h.Received, Recalled: h.Recalled, Back: shardRowsOf(h.Back), Batch: h.Batch,
+		Want: h.Want, Hungry: h.Hungry, Ready: small(h.Ready), Ports: small(h.Ports), Leaves: h.Leaves, Left: h.Left,
+		AwayMs: h.Away, Waits: waits[h.Waits], Warnings: valids(h.Warnings),
+	}
+	r.Parts = each(h.Parts, func(p assign.Part) *peerv1.Part {
+		return &peerv1.Part{Key: p.Key, Shard: small(p.Shard), Rows: p.Rows.Encode(), Totals: totalsOf(p.Totals), Size: p.Size}
+	})
+	if len(h.Refused) > 0 {
+		r.Refused = make(map[string]string, len(h.Refused))
+		for engine, why := range h.Refused {
+			r.Refused[valid(engine)] = valid(why)
+		}
+	}
+	if f := h.Fault; f != nil {
+		r.Fault = &peerv1.Fault{Row: f.Row, Code: valid(f.Code), Message: valid(f.Message)}
+	}
+	return r
+}
+
+func readReport(r *peerv1.ReportRequest) (*assign.Heartbeat, error) {
+	var read reader
+	h := &assign.Heartbeat{
+		Job: r.GetJob(), Epoch: r.GetEpoch(), Worker: r.GetWorker(), Number: r.GetNumber(), Address: r.GetAddress(),
+		Fresh: r.GetFresh(), Holds: read.shardRows(r.GetHolds()),
+		Received: r.GetReceived(), Recalled: r.GetRecalled(), Back: read.shardRows(r.GetBack()), Batch: r.GetBatch(),
+		Want: r.GetWant(), Hungry: r.GetHungry(), Ready: int(r.GetReady()), Ports: int(r.GetPorts()), Leaves: r.GetLeaves(), Left: r.GetLeft(),
+		Away: r.GetAwayMs(), Waits: wordOf(waits, r.GetWaits()), Warnings: r.GetWarnings(), Refused: r.GetRefused(),
+	}
+	h.Parts = each(r.GetParts(), func(p *peerv1.Part) assign.Part {
+		return assign.Part{Key: p.GetKey(), Shard: int(p.GetShard()), Rows: read.rows(p.GetRows()), Totals: readTotals(p.GetTotals()), Size: p.GetSize()}
+	})
+	if f := r.GetFault(); f != nil {
+		h.Fault = &assign.Fault{Row: f.GetRow(), Code: f.GetCode(), Message: f.GetMessage()}
+	}
+	switch {
+	case read.err != nil:
+		return nil, refuse(peer.CodeInvalid, "report: %v", read.err)
+	case h.Address == "" || h.Worker == "" || !h.WellFormed():
+		return nil, refuse(peer.CodeInvalid, "report: address, worker or row sets are missing")
+	}
+	return h, nil
+}
+
+func assignmentOf(a *assign.Assignment) *peerv1.AssignRequest {
+	r := &peerv1.AssignRequest{
+		Job: a.Job, Epoch: a.Epoch, Worker: a.Worker, Exhausted: a.Exhausted, Acked: a.Acked, Taken: a.Taken, Stop: a.Stop,
+	}
+	r.Batches = each(a.Batches, func(b assign.Batch) *peerv1.Batch {
+		return &peerv1.Batch{Number: b.Number, Spans: each(b.Spans, spanOf)}
+	})
+	if a.Revoke != (assign.Revocation{}) {
+		r.Revocation = &peerv1.Revocation{Number: a.Revoke.Number, Rows: small(a.Revoke.Rows)}
+	}
+	return r
+}
+
+func spanOf(s assign.Span) *peerv1.Span {
+	span := &peerv1.Span{
+		Shard: small(s.Shard), From: small(s.From), To: small(s.To), Except: s.Except.Encode(), Block: small(s.Block), Share: small(s.Share),
+	}
+	if s.Of != (shard.Info{}) {
+		span.Of = shardInfoOf(s.Of)
+	}
+	return span
+}
+
+func readAssignment(r *peerv1.AssignRequest) (*assign.Assignment, error) {
+	var read reader
+	a := &assign.Assignment{
+		Job: r.GetJob(), Epoch: r.GetEpoch(), Worker: r.GetWorker(), Exhausted: r.GetExhausted(), Acked: r.GetAcked(), Taken: r.GetTaken(), Stop: r.GetStop(),
+		Revoke: assign.Revocation{Number: r.GetRevocation().GetNumber(), Rows: int(r.GetRevocation().GetRows())},
+	}
+	a.Batches = each(r.GetBatches(), func(b *peerv1.Batch) assign.Batch {
+		return assign.Batch{Number: b.GetNumber(), Spans: each(b.GetSpans(), func(s *peerv1.Span) assign.Span {
+			return assign.Span{
+				Shard: int(s.GetShard()), From: int(s.GetFrom()), To: int(s.GetTo()), Except: read.rows(s.GetExcept()),
+				Of: readShardInfo(s.GetOf()), Block: int(s.GetBlock()), Share: int(s.GetShare()),
+			}
+		})}
+	})
+	if read.err != nil {
+		return nil, refuse(peer.CodeInvalid, "assignment: %v", read.err)
+	}
+	return a, nil
+}
+
+func shardInfoOf(s shard.Info) *peerv1.ShardInfo {
+	return &peerv1.ShardInfo{First: s.First, Rows: small(s.Rows), Bytes: s.Bytes}
+}
+
+func readShardInfo(s *peerv1.ShardInfo) shard.Info {
+	return shard.Info{First: s.GetFirst(), Rows: int(s.GetRows()), Bytes: s.GetBytes()}
+}
+
+func invitationOf(m *invite) *peerv1.InviteRequest {
+	r := &peerv1.InviteRequest{
+		Job: m.Job, Epoch: m.Epoch, Address: m.Address, Session: m.Session,
+		Context: int64(m.Context), MaxTokens: int64(m.MaxTokens), Sample: m.Sample, Account: valid(m.Account), Urgent: m.Urgent,
+	}
+	if in := m.Input; in != nil {
+		r.Input = &peerv1.Manifest{
+			IdKind: uint32(in.IDKind), IdLeaf: valid(string(in.IDLeaf)), Fields: valids(in.Fields), Rows: in.Rows, Shards: each(in.Shards, shardInfoOf),
+			Size:  &peerv1.InputSize{Tokens: in.Size.Tokens, SampleRows: in.Size.SampleRows, SampleTokens: in.Size.SampleTokens},
+			Taken: in.Taken, Copies: in.Copies, Groups: in.Groups,
+		}
+	}
+	return r
+}
+
+func readInvitation(r *peerv1.InviteRequest) (*invite, error) {
+	m := &invite{
+		Job: r.GetJob(), Epoch: r.GetEpoch(), Address: r.GetAddress(), Session: r.GetSession(),
+		Context: int(r.GetContext()), MaxTokens: int(r.GetMaxTokens()), Sample: r.GetSample(), Account: r.GetAccount(), Urgent: r.GetUrgent(),
+	}
+	if in := r.GetInput(); in != nil {
+		m.Input = &shard.Manifest{
+			IDType: idTypeOf(in.GetIdKind(), in.GetIdLeaf()), Fields: in.GetFields(), Rows: in.GetRows(), Shards: each(in.GetShards(), readShardInfo),
+			Size:  shard.Size{Tokens: in.GetSize().GetTokens(), SampleRows: in.GetSize().GetSampleRows(), SampleTokens: in.GetSize().GetSampleTokens()},
+			Taken: in.GetTaken(), Copies: in.GetCopies(), Groups: in.GetGroups(),
+		}
+	}
+	if m.Address == "" {
+		return nil, refuse(peer.CodeInvalid, "invite: address is missing")
+	}
+	return m, nil
+}
+
+// idTypeOf is the type of an ID column; of a kind that no version has, one that
+// nothing is taken for.
+func idTypeOf(kind uint32, leaf string) rowmill.IDType {
+	return rowmill.IDType{IDKind: rowmill.IDKind(min(kind, math.MaxUint8)), IDLeaf: rowmill.IDLeaf(leaf)}
+}
+
+func hintRequestOf(h hint) *peerv1.HintRequest {
+	r := &peerv1.HintRequest{Job: h.Job, Cancelled: h.Cancelled, Priority: small(h.Priority)}
+	if h.Account != nil {
+		account := valid(*h.Account)
+		r.Account = &account
+	}
+	return r
+}
+
+func readHint(r *peerv1.HintRequest) hint {
+	return hint{Job: r.GetJob(), Cancelled: r.GetCancelled(), Account: r.Account, Priority: int(r.GetPriority())}
+}
+
+func whereaboutsOf(w Whereabouts) *peerv1.LocateRowsResponse {
+	return &peerv1.LocateRowsResponse{
+		Shards: small(w.Shards), Complete: small(w.Complete),
+		Nodes: each(w.Nodes, func(n NodeRows) *peerv1.NodeRows {
+			return &peerv1.NodeRows{Node: valid(n.Node), Assigned: n.Assigned, Done: n.Done, Rate: n.Rate}
+		}),
+	}
+}
+
+func readWhereabouts(r *peerv1.LocateRowsResponse) Whereabouts {
+	return Whereabouts{
+		Shards: int(r.GetShards()), Complete: int(r.GetComplete()),
+		Nodes: each(r.GetNodes(), func(n *peerv1.NodeRows) NodeRows {
+			return NodeRows{Node: n.GetNode(), Assigned: n.GetAssigned(), Done: n.GetDone(), Rate: n.Rate}
+		}),
+	}
+}
+
+// errandKinds are what errands make, in the contract.
+var errandKinds = map[string]peerv1.ErrandKind{
+	commit.MakeMerge: peerv1.ErrandKind_ERRAND_KIND_MERGE,
+	commit.MakeJoin:  peerv1.ErrandKind_ERRAND_KIND_JOIN,
+	commit.MakeFull:  peerv1.ErrandKind_ERRAND_KIND_FULL,
+	commit.MakeRows:  peerv1.ErrandKind_ERRAND_KIND_ROWS,
+}
+
+func errandOf(m *mergeParts) *peerv1.RunErrandRequest {
+	e := m.Errand
+	s := e.Schema
+	return &peerv1.RunErrandRequest{
+		Job: m.Job, Account: valid(m.Account), Urgent: m.Urgent,
+		Errand: &peerv1.Errand{
+			Kind: errandKinds[e.Make], Key: e.Key, First: e.First, Rows: e.Rows,
+			Schema: &peerv1.Schema{
+				JobId: s.JobID, Model: valid(s.Model), IdColumn: valid(s.IDColumn), IdKind: uint32(s.IDKind), IdLeaf: valid(string(s.IDLeaf)),
+				Fields: valids(s.Fields), Embedding: s.Embedding, Partial: s.Partial, ContentAsJson: s.ContentAsJSON,
+			},
+			Parts: each(e.Parts, func(p store.Part) *peerv1.StoredPart {
+				return &peerv1.StoredPart{
+					Key: p.Key, Shard: small(p.Shard), Rows: p.Rows, Accepted: p.Accepted, Complete: p.Complete,
+					Totals: totalsOf(p.Totals), Carried: p.Carried, Size: p.Size,
+				}
+			}),
+		},
+	}
+}
+
+func readErrand(r *peerv1.RunErrandRequest) (*mergeParts, error) {
+	e := r.GetErrand()
+	if r.GetJob() == "" || e.GetKey() == "" {
+		return nil, refuse(peer.CodeInvalid, "errand: job or key is missing")
+	}
+	s := e.GetSchema()
+	return &mergeParts{
+		Job: r.GetJob(), Account: r.GetAccount(), Urgent: r.GetUrgent(),
+		Errand: &commit.Errand{
+			Make: wordOf(errandKinds, e.GetKind()), Key: e.GetKey(), First: e.GetFirst(), Rows: e.GetRows(),
+			Schema: results.Schema{
+				JobID: s.GetJobId(), Model: s.GetModel(), IDColumn: s.GetIdColumn(), IDType: idTypeOf(s.GetIdKind(), s.GetIdLeaf()),
+				Fields: s.GetFields(), Embedding: s.GetEmbedding(), Partial: s.GetPartial(), ContentAsJSON: s.GetContentAsJson(),
+			},
+			Parts: each(e.GetParts(), func(p *peerv1.StoredPart) store.Part {
+				return store.Part{
+					Key: p.GetKey(), Shard: int(p.GetShard()), Rows: p.GetRows(), Accepted: p.GetAccepted(), Complete: p.GetComplete(),
+					Totals: readTotals(p.GetTotals()), Carried: p.GetCarried(), Size: p.GetSize(),
+				}
+			}),
+		},
+	}, nil
+}
+
+func filterOf(f registry.Filter) *peerv1.ListActorsRequest {
+	return &peerv1.ListActorsRequest{Kind: valid(f.Kind), Job: valid(f.Job), MinAge: durationpb.New(f.MinAge)}
+}
+
+func readFilter(r *peerv1.ListActorsRequest) registry.Filter {
+	return registry.Filter{Kind: r.GetKind(), Job: r.GetJob(), MinAge: r.GetMinAge().AsDuration()}
+}
+
+// actorStates are how actors are, in the contract.
+var actorStates = map[string]peerv1.ActorState{
+	registry.Running:  peerv1.ActorState_ACTOR_STATE_RUNNING,
+	registry.Panicked: peerv1.ActorState_ACTOR_STATE_PANICKED,
+}
+
+func listingOf(l registry.Listing) *peerv1.ListActorsResponse {
+	return &peerv1.ListActorsResponse{
+		LeftOut: small(l.LeftOut),
+		Actors: each(l.Actors, func(a registry.Actor) *peerv1.Actor {
+			said := &peerv1.Actor{
+				Kind: a.Kind, Job: a.Job, Engine: valid(a.Engine), Id: valid(a.ID), State: actorStates[a.State],
+				Since: timestamppb.New(a.Since), Restarts: small(a.Restarts), MailboxDepth: a.Depth, OldestMessage: durationpb.New(a.Oldest),
+				Errands: small(a.Errands), Errand: a.Errand, ErrandTime: durationpb.New(a.ErrandTime),
+			}
+			if a.Trouble != nil {
+				said.Trouble = &peerv1.Trouble{Text: valid(a.Trouble.Text), At: timestamppb.New(a.Trouble.At)}
+			}
+			return said
+		}),
+	}
+}
+
+func readListing(r *peerv1.ListActorsResponse) registry.Listing {
+	return registry.Listing{
+		LeftOut: int(r.GetLeftOut()),
+		Actors: each(r.GetActors(), func(a *peerv1.Actor) registry.Actor {
+			read := registry.Actor{
+				Of: registry.Of{Kind: a.GetKind(), Job: a.GetJob(), Engine: a.GetEngine()},
+				ID: a.GetId(), State: wordOf(actorStates, a.GetState()), Since: momentOf(a.GetSince()),
+				Restarts: int(a.GetRestarts()), Depth: a.GetMailboxDepth(), Oldest: a.GetOldestMessage().AsDuration(),
+				Errands: int(a.GetErrands()), Errand: a.GetErrand(), ErrandTime: a.GetErrandTime().AsDuration(),
+			}
+			if t := a.GetTrouble(); t != nil {
+				read.Trouble = &registry.Trouble{Text: t.GetText(), At: momentOf(t.GetAt())}
+			}
+			return read
+		}),
+	}
+}
+
+func momentOf(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}

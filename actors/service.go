@@ -1,0 +1,153 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
+)
+
+// Service is what other nodes can ask of this one. It is their only way in. Its errors
+// are *peer.Refusal, or that of the context.
+func (s *System) Service() peerv1connect.NodeServiceHandler { return service{s} }
+
+// A service answers other nodes: most by the node actor, the rest also where that
+// stands still.
+type service struct{ of *System }
+
+// answerTimeout bounds what another node waits for this one's actors: they
+// answer at once, but for a worker that is set up or stopped first.
+const answerTimeout = 10 * time.Second
+
+// ask has the node actor answer.
+func (s service) ask(ctx context.Context, body any) (any, error) {
+	wait, limit := answerTimeout, false
+	if deadline, ok := ctx.Deadline(); ok {
+		if left := time.Until(deadline); left < wait {
+			wait, limit = left, true
+		}
+	}
+	answer, err := s.of.actors.Root.RequestFuture(s.of.node, nodeRequest{body, true}, wait).Result()
+	switch refused, is := answer.(*peer.Refusal); {
+	case is:
+		return nil, refused
+	case err == nil:
+		return answer, nil
+	case limit: // it may still come to it: that is no refusal
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return nil, refuse(codeBusy, "the node did not answer in time")
+}
+
+// Invite starts a worker for a job, or gives it another owner.
+func (s service) Invite(ctx context.Context, r *peerv1.InviteRequest) (*peerv1.InviteResponse, error) {
+	m, err := readInvitation(r)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.ask(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	in, is := answer.(*invited)
+	if !is {
+		return nil, fmt.Errorf("an invite is answered by a %T", answer)
+	}
+	return &peerv1.InviteResponse{Working: in.Working}, nil
+}
+
+// Report passes what a worker says on to the owner of its job.
+func (s service) Report(ctx context.Context, r *peerv1.ReportRequest) (*peerv1.ReportResponse, error) {
+	m, err := readReport(r)
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.ask(ctx, m)
+	return &peerv1.ReportResponse{}, err
+}
+
+// Assign passes what an owner says on to its worker.
+func (s service) Assign(ctx context.Context, r *peerv1.AssignRequest) (*peerv1.AssignResponse, error) {
+	m, err := readAssignment(r)
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.ask(ctx, m)
+	return &peerv1.AssignResponse{}, err
+}
+
+// Dismiss stops a worker.
+func (s service) Dismiss(ctx context.Context, r *peerv1.DismissRequest) (*peerv1.DismissResponse, error) {
+	_, err := s.ask(ctx, &dismiss{Job: r.GetJob(), Epoch: r.GetEpoch()})
+	return &peerv1.DismissResponse{}, err
+}
+
+// Hint has the node look at a job.
+func (s service) Hint(ctx context.Context, r *peerv1.HintRequest) (*peerv1.HintResponse, error) {
+	_, err := s.ask(ctx, readHint(r))
+	return &peerv1.HintResponse{}, err
+}
+
+// Drain has the node drain and leave.
+func (s service) Drain(ctx context.Context, _ *peerv1.DrainRequest) (*peerv1.DrainResponse, error) {
+	_, err := s.ask(ctx, drain{})
+	return &peerv1.DrainResponse{}, err
+}
+
+// IsDownloading looks whether an input is downloaded here.
+func (s service) IsDownloading(ctx context.Context, r *peerv1.IsDownloadingRequest) (*peerv1.IsDownloadingResponse, error) {
+	answer, err := s.ask(ctx, isDownloading{Job: r.GetJob()})
+	if err != nil {
+		return nil, err
+	}
+	said, _ := answer.(downloading)
+	return &peerv1.IsDownloadingResponse{Running: said.Running}, nil
+}
+
+// LocateRows asks a job of this node where its rows are.
+func (s service) LocateRows(ctx context.Context, r *peerv1.LocateRowsRequest) (*peerv1.LocateRowsResponse, error) {
+	answer, err := s.ask(ctx, whereRows{Job: r.GetJob()})
+	if err != nil {
+		return nil, err
+	}
+	where, is := answer.(Whereabouts)
+	if !is {
+		return nil, fmt.Errorf("where rows are is answered by a %T", answer)
+	}
+	return whereaboutsOf(where), nil
+}
+
+// RunErrand says how far an errand is, and begins one.
+func (s service) RunErrand(_ context.Context, r *peerv1.RunErrandRequest) (*peerv1.RunErrandResponse, error) {
+	m, err := readErrand(r)
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.of.help(m)
+	if err != nil {
+		return nil, err
+	}
+	return &peerv1.RunErrandResponse{Done: state.Done, Size: state.Size, Failed: valid(state.Failed)}, nil
+}
+
+// ListActors lists the actors of this node.
+func (s service) ListActors(_ context.Context, r *peerv1.ListActorsRequest) (*peerv1.ListActorsResponse, error) {
+	return listingOf(s.of.metrics.registry.List(readFilter(r))), nil
+}
+
+// GetFacts is what this node tells operators of itself.
+func (s service) GetFacts(ctx context.Context, _ *peerv1.GetFactsRequest) (*peerv1.GetFactsResponse, error) {
+	doc, err := json.Marshal(s.of.cfg.Facts(ctx))
+	return &peerv1.GetFactsResponse{Document: doc}, err
+}
+
+// GetFigures is what this node tells the API of others.
+func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*peerv1.GetFiguresResponse, error) {
+	doc, err := figures(ctx, s.of, r.GetWhat())
+	return &peerv1.GetFiguresResponse{Document: doc}, err
+}

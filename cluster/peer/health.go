@@ -1,0 +1,34 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+
+	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
+)
+
+// newHealth answers grpc.health.v1 for a responder, beside its limits: a node that has
+// much to answer is not ill.
+func newHealth(s *Responder) http.Handler {
+	_, handler := grpchealth.NewHandler(health{s}, s.options()...)
+	return handler
+}
+
+// health is how a node is: serving while it takes work.
+type health struct{ *Responder }
+
+// Check says how the node is, or its service by name.
+func (h health) Check(_ context.Context, r *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+	if r.Service != "" && r.Service != peerv1connect.NodeServiceName {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %.200q here", r.Service))
+	}
+	status := grpchealth.StatusServing
+	if h.service.Load() == nil || h.cfg.Ready != nil && !h.cfg.Ready() {
+		status = grpchealth.StatusNotServing
+	}
+	return &grpchealth.CheckResponse{Status: status}, nil
+}

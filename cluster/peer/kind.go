@@ -1,0 +1,37 @@
+package peer
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
+)
+
+// unknown is the label of requests that nobody here has heard of: labels are never
+// made of any text that comes in.
+const unknown = "unknown"
+
+// kinds are what metrics and logs call requests, by their procedure: /…/RunErrand is
+// run_errand.
+func kinds() map[string]string {
+	all := make(map[string]string)
+	methods := peerv1.File_rowmill_peer_v1_node_proto.Services().ByName("NodeService").Methods()
+	for i := range methods.Len() {
+		name := string(methods.Get(i).Name())
+		var kind strings.Builder
+		for at, c := range name {
+			if unicode.IsUpper(c) && at > 0 {
+				kind.WriteByte('_')
+			}
+			kind.WriteRune(unicode.ToLower(c))
+		}
+		all[procedure(name)] = kind.String()
+	}
+	return all
+}
+
+// procedure is the path of a method.
+func procedure(method string) string {
+	return "/" + peerv1connect.NodeServiceName + "/" + method
+}

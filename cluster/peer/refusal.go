@@ -1,0 +1,95 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+)
+
+// The codes of refusals that this package makes itself. Handlers add theirs, of those
+// that the contract has.
+const (
+	CodeStarting    = "starting"     // the node listens and does not answer yet
+	CodeBusy        = "busy"         // MaxInFlight requests are being answered
+	CodeProtocol    = "protocol"     // the node speaks another version
+	CodeInvalid     = "invalid"      // the request could not be read
+	CodeTooLarge    = "too_large"    // the request or the reply is over MaxBody
+	CodeUnknownKind = "unknown_kind" // this node knows no such request
+	CodeInternal    = "internal"     // the handler failed or panicked; its node's log says how
+)
+
+// reasonPrefix is what all reasons of the contract begin with; the rest is the code.
+const reasonPrefix = "REFUSAL_REASON_"
+
+// codeOf is the code of a reason; of one that this version does not know, its number.
+func codeOf(reason peerv1.RefusalReason) string {
+	if code, named := strings.CutPrefix(reason.String(), reasonPrefix); named {
+		return strings.ToLower(code)
+	}
+	return fmt.Sprintf("reason_%d", reason)
+}
+
+func reasonOf(code string) peerv1.RefusalReason {
+	return peerv1.RefusalReason(peerv1.RefusalReason_value[reasonPrefix+strings.ToUpper(code)])
+}
+
+// status is what a refusal is to those who know the protocol and not the contract.
+func status(code string) connect.Code {
+	switch code {
+	case CodeInvalid:
+		return connect.CodeInvalidArgument
+	case CodeTooLarge:
+		return connect.CodeResourceExhausted
+	case CodeUnknownKind:
+		return connect.CodeUnimplemented
+	case CodeInternal:
+		return connect.CodeInternal
+	case "unknown_job":
+		return connect.CodeNotFound
+	case CodeProtocol, "stale", "no_engine":
+		return connect.CodeFailedPrecondition
+	}
+	return connect.CodeUnavailable
+}
+
+// wire is a refusal as it travels.
+func (r *Refusal) wire() *connect.Error {
+	err := connect.NewError(status(r.Code), errors.New(r.Message))
+	if detail, detailErr := connect.NewErrorDetail(&peerv1.Refusal{Reason: reasonOf(r.Code)}); detailErr == nil {
+		err.AddDetail(detail)
+	}
+	return err
+}
+
+// said is what an error that came over the wire says: a *Refusal, or that the peer
+// gave up.
+func said(err error) error {
+	var wire *connect.Error
+	if !errors.As(err, &wire) {
+		return err
+	}
+	for _, detail := range wire.Details() {
+		if value, err := detail.Value(); err == nil {
+			if r, is := value.(*peerv1.Refusal); is {
+				return &Refusal{Code: codeOf(r.GetReason()), Message: wire.Message()}
+			}
+		}
+	}
+	code := CodeInternal
+	switch wire.Code() {
+	case connect.CodeDeadlineExceeded, connect.CodeCanceled:
+		return fmt.Errorf("%w: it gave up: %w", ErrUnreachable, context.DeadlineExceeded)
+	case connect.CodeInvalidArgument:
+		code = CodeInvalid
+	case connect.CodeResourceExhausted:
+		code = CodeTooLarge
+	case connect.CodeUnimplemented:
+		code = CodeUnknownKind
+	}
+	return &Refusal{Code: code, Message: wire.Message()}
+}
