@@ -37,6 +37,20 @@ func TestRollingUpgrade(t *testing.T) {
 	try(t, c, first+1, "rolling back")
 }
 
+// TestVersionsShareWork has a node own jobs whose rows another of the other version
+// runs: all that they know of each other they have told each other.
+func TestVersionsShareWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	for name, roles := range map[string][]string{"former owner": {"api", "engines"}, "former workers": {"engines", "api"}} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, Config{Roles: roles, Previous: previous(t), Old: 1, Secure: true})
+			try(t, c, seed(t))
+		})
+	}
+}
+
 // TestUpgradeAlone opens the data directory of a node of the previous version
 // by this one, and the other way round, with a job in its middle.
 func TestUpgradeAlone(t *testing.T) {
