@@ -24,7 +24,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release dist dist/check dist/first dist/again chart demo cluster docs console console/types console/dev console/check test test/race test/race/build virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
+.PHONY: build release dist dist/check dist/first dist/again chart contract demo cluster docs console console/types console/dev console/check test test/race test/race/build virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -67,6 +67,11 @@ dist/again: dist ## whether the last commit makes the same bytes in another fold
 UPDATE ?=
 chart: ## the Helm chart in all its forms: rendered, against the schemas and the rules of Kubernetes, and against the program
 	tools=$$(.ci/tools helm) && ROWMILL_HELM="$$tools" $(GO) test -count=1 ./deploy/helm $(UPDATE) && ROWMILL_HELM="$$tools" $(GO) test -count=1 -run Chart ./deploy/dist ./e2e
+
+# buf is built once, three minutes of processor time.
+contract: ## the contract between nodes: linted, held against that of the version before, its code generated anew; and grpc_health_probe asks a node
+	tools=$$(.ci/tools contract) && cd cluster/peer/proto && PATH="$$tools:$$PATH" && buf lint && buf breaking --against ../testdata/released.binpb && buf generate && \
+		cd .. && ROWMILL_PROBE="$$tools/grpc-health-probe" $(GO) test -count=1 .
 
 demo: build ## run a thousand rows through a node of your own and show what comes out
 	examples/demo.sh
