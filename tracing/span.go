@@ -55,7 +55,11 @@ func (s *Span) Traceparent() string {
 	if s == nil {
 		return ""
 	}
-	sc := s.span.SpanContext()
+	return spell(s.span.SpanContext())
+}
+
+// spell writes a valid context of a span as a traceparent.
+func spell(sc trace.SpanContext) string {
 	return "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()
 }
 
@@ -113,27 +117,28 @@ func (s *Span) Log(log *slog.Logger) *slog.Logger {
 	return log.With(keyTrace, s.span.SpanContext().TraceID().String())
 }
 
-type parentKey struct{}
-
 // Serve begins the span of a request that a client has sent with a traceparent, and
-// returns a context to serve it under. There is no span where the client's trace is not
-// sampled, or there is none.
+// returns a context to serve it under, as OpenTelemetry's own has it. There is no span
+// where the client's trace is not sampled, or there is none.
 func (t *Tracer) Serve(ctx context.Context, traceparent, name string, attrs ...slog.Attr) (context.Context, *Span) {
 	parent := parse(traceparent)
 	switch {
 	case t == nil || !parent.IsValid():
 		return ctx, nil
 	case !parent.IsSampled():
-		return context.WithValue(ctx, parentKey{}, traceparent), nil
+		return trace.ContextWithRemoteSpanContext(ctx, parent), nil
 	}
 	s := t.begin(trace.ContextWithRemoteSpanContext(context.Background(), parent), trace.SpanKindServer, name, attrs)
-	return context.WithValue(ctx, parentKey{}, s.Traceparent()), s
+	return trace.ContextWithSpanContext(ctx, s.span.SpanContext()), s
 }
 
 // Traceparent is what a job goes on from that is submitted under ctx; empty for nothing.
 func Traceparent(ctx context.Context) string {
-	parent, _ := ctx.Value(parentKey{}).(string)
-	return parent
+	parent := trace.SpanContextFromContext(ctx)
+	if !parent.IsValid() {
+		return ""
+	}
+	return spell(parent)
 }
 
 // attributes are those of a span; durations are in seconds.

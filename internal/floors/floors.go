@@ -77,7 +77,7 @@ func Rowmill() Table {
 			"github.com/minio/minio-go":       {"blob/s3"},
 			"github.com/hashicorp/memberlist": {"cluster"},
 			"connectrpc.com":                  {"cluster"},
-			"google.golang.org/protobuf":      {"cluster", "actors"},
+			"google.golang.org/protobuf":      {"cluster", "actors", "tracing"},
 			// The contenders of bench stand apart from our own code on purpose.
 			"github.com/parquet-go/parquet-go":      {"columnar", "bench"},
 			"github.com/asynkron/protoactor-go":     {"actors"},
@@ -87,7 +87,7 @@ func Rowmill() Table {
 			"github.com/valyala/fasthttp":           {"engine", "sim"},
 			"code.dny.dev/ssrf":                     {"input"},
 			"github.com/go-jose/go-jose":            {"identity"},
-			"go.opentelemetry.io":                   {"tracing"},
+			"go.opentelemetry.io":                   {"tracing", "cluster"},
 			"github.com/dlclark/regexp2":            {"tokenize"},
 			"github.com/santhosh-tekuri/jsonschema": {"schema", "sim"},
 		},
