@@ -246,11 +246,17 @@ type bench struct {
 	doubts []error
 }
 
+// cut notes what a power cut would leave now. The file is flushed beside transactions:
+// what was acknowledged before the disk is looked at is on it, and nothing that is begun
+// after.
 func (b *bench) cut(what string) {
+	b.mu.Lock()
+	sure := b.sure
+	b.mu.Unlock()
 	files := b.disk.outage()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cuts = append(b.cuts, outage{files, b.sure, len(b.states) - 1, slices.Clone(b.states), what})
+	b.cuts = append(b.cuts, outage{files, sure, len(b.states) - 1, slices.Clone(b.states), what})
 }
 
 const testSegment = 128 << 10
@@ -309,14 +315,17 @@ func (b *bench) commit() {
 	}
 	err := b.db.Update(func(tx *bbolt.Tx) error {
 		written = tx
-		return change(tx, state, len(b.states), b.random)
+		if err := change(tx, state, len(b.states), b.random); err != nil {
+			return err
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.states = append(b.states, state)
+		return nil
 	})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.mu.Lock()
-	b.states = append(b.states, state)
-	b.mu.Unlock()
 	b.disk.look(b.t, b.path)
 	b.cut("bbolt has committed")
 	stats := written.Stats()
