@@ -54,7 +54,6 @@ type worker struct {
 	loader  *work.Loader
 	sender  *work.Sender
 	flusher *work.Flusher
-	pace    work.Pace
 
 	phase   workerPhase
 	writing turns     // of parts
@@ -272,7 +271,6 @@ func (w *worker) onRowsFinished(c actor.Context) {
 			w.flusher.Add(t, now)
 		}
 	}
-	w.pace.Answered(len(tasks), now)
 	clear(tasks)
 	w.spare = tasks
 	w.closeShards(c)
@@ -281,17 +279,10 @@ func (w *worker) onRowsFinished(c actor.Context) {
 }
 
 // closeShards writes what is left of the shards of which no row is to come, and
-// closes them. What servers answer within a second goes before all else: a shard
-// that comes soon is one part, which need not be merged.
+// closes them.
 func (w *worker) closeShards(c actor.Context) {
 	for n := range w.loader.Shards() {
-		if !w.loader.Last(n) {
-			continue
-		}
-		if left := w.rows.Unfinished(n); left > 0 {
-			if left <= w.pace.Second() {
-				w.sender.Rows.Finish(n)
-			}
+		if w.rows.Unfinished(n) > 0 || !w.loader.Last(n) {
 			continue
 		}
 		w.write(c, w.flusher.Cut(n))

@@ -46,9 +46,6 @@ func (q *Rows) Add(tasks []*Task) {
 	}
 }
 
-// Finish has the rows of a shard go first, but for those that share a prefix.
-func (q *Rows) Finish(shard int) { q.now.Hasten(shard) }
-
 func rowOf(t *Task) order.Row[*Task] {
 	return order.Row[*Task]{Value: t, Text: t.Row.Text, Position: t.Row.Index, Batch: t.Behind, Share: t.Share, Avoid: t.avoid}
 }

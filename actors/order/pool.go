@@ -16,7 +16,7 @@ type Row[T any] struct {
 	Value    T
 	Text     string
 	Position int64 // index within the input
-	Batch    int   // rows of one can be sent first with Expedite and Hasten
+	Batch    int   // rows of an earlier batch can be sent first with Expedite
 	Share    int   // rows that were dealt to be together; prefixes of a lower number go first
 	Avoid    Port  // goes elsewhere first; None where any will do
 	hash     uint64
@@ -135,7 +135,7 @@ func (p *Pool[T]) Expedite(batch int) {
 			return true
 		}
 		late = append(late, r)
-		p.leaves(r.Batch)
+		p.batches[r.Batch]--
 		return false
 	}
 	p.single.filter(keep)
@@ -159,30 +159,11 @@ func (p *Pool[T]) Expedite(batch int) {
 	p.front = append(p.front, late...)
 }
 
-// Hasten puts the rows of a batch in front that share no prefix: others have a port,
-// where it is computed. It looks at every row, unless the batch has none.
-func (p *Pool[T]) Hasten(batch int) {
-	if p.batches[batch] == 0 || p.single.count == 0 {
-		return
-	}
-	var these []Row[T]
-	p.single.filter(func(r Row[T]) bool {
-		if r.Batch != batch {
-			return true
-		}
-		these = append(these, r)
-		p.leaves(r.Batch)
-		return false
-	})
-	slices.SortFunc(these, func(a, b Row[T]) int { return cmp.Compare(a.Position, b.Position) })
-	p.front = append(p.front, these...)
-}
-
 // Oldest is the earliest batch of which a row waits, those in front apart,
 // false when there is none.
 func (p *Pool[T]) Oldest() (batch int, ok bool) {
-	for b := range p.batches {
-		if !ok || b < batch {
+	for b, n := range p.batches {
+		if n > 0 && (!ok || b < batch) {
 			batch, ok = b, true
 		}
 	}
@@ -209,17 +190,12 @@ func (p *Pool[T]) Take(port Port, n int, alone bool) []Row[T] {
 			break
 		}
 		rows = append(rows, r)
-		p.leaves(r.Batch)
+		if p.batches[r.Batch]--; p.batches[r.Batch] == 0 {
+			delete(p.batches, r.Batch)
+		}
 	}
 	p.size -= len(rows)
 	return rows
-}
-
-// leaves notes that a row of a batch is no longer among those that wait.
-func (p *Pool[T]) leaves(batch int) {
-	if p.batches[batch]--; p.batches[batch] == 0 {
-		delete(p.batches, batch)
-	}
 }
 
 // mostSkipped bounds how many rows in front are looked at for one port.

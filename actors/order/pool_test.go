@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -64,7 +63,6 @@ func TestPoolLosesNothing(t *testing.T) {
 				if batch, ok := p.Oldest(); ok {
 					p.Expedite(batch)
 				}
-				p.Hasten(rapid.IntRange(0, 20).Draw(t, "batch"))
 			case 3:
 				got := p.Take(0, 3, true)
 				if len(got) > 0 { // they come back, to be sent elsewhere
@@ -95,27 +93,6 @@ func TestPoolLosesNothing(t *testing.T) {
 			t.Fatalf("%d rows in, %d out, %d left", next, len(out), p.Len())
 		}
 	})
-}
-
-// Rows of a batch that is in haste go first, in the order of the input.
-func TestPoolHastens(t *testing.T) {
-	t.Parallel()
-	var lengths order.Lengths
-	p := order.NewPool[int](&lengths, 30)
-	rs := rows(30, func(i int) string { return strings.Repeat("x", i) })
-	for i := range rs {
-		rs[i].Value, rs[i].Position, rs[i].Batch = i, int64(i), i/10
-	}
-	p.Add(rs)
-	p.Hasten(1)
-	p.Hasten(7) // there is none
-	var got []int
-	for _, r := range p.Take(0, 11, true) {
-		got = append(got, r.Value)
-	}
-	if want := []int{10, 11, 12, 13, 14, 15, 16, 17, 18, 19}; !slices.Equal(got[:10], want) || got[10] < 20 {
-		t.Errorf("rows go as %v, want %v and then a long one", got, want)
-	}
 }
 
 // Once lengths have been seen to follow the size of the row, or its place, the
