@@ -1,12 +1,15 @@
 package actors_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/engine"
 )
 
 // A stingyBucket copies nothing that is short.
@@ -56,8 +59,24 @@ func TestPartsAreMergedWhereRowsRan(t *testing.T) {
 			b, net := setup(t, nil), newNetwork()
 			owner := b.join(net, "owner", nil, joining)
 			gpus := func(c *actors.Config) { c.Ownership.OwnsNone = true }
-			one := b.join(net, "one", &scripted{answer: slowly(2 * time.Millisecond)}, gpus, joining)
-			two := b.join(net, "two", &scripted{answer: slowly(2 * time.Millisecond)}, gpus, joining)
+			// One answers once two has written parts: an owner that has heard only of one,
+			// which cannot be asked, merges.
+			begun, rows, answer := make(chan struct{}), atomic.Int64{}, slowly(2*time.Millisecond)
+			after := func(ctx context.Context, row string, try int) (engine.Reply, error) {
+				select {
+				case <-ctx.Done():
+				case <-begun:
+				}
+				return answer(ctx, row, try)
+			}
+			first := func(ctx context.Context, row string, try int) (engine.Reply, error) {
+				if rows.Add(1) == 500 {
+					close(begun)
+				}
+				return answer(ctx, row, try)
+			}
+			one := b.join(net, "one", &scripted{answer: after}, gpus, joining)
+			two := b.join(net, "two", &scripted{answer: first}, gpus, joining)
 			test.befalls(one)
 			texts := numbered(3000)
 			b.checkEcho(b.end(b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})), texts)
