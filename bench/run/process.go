@@ -183,21 +183,6 @@ func anonymousOf(pid int) (int64, error) {
 	return 0, errors.New("read memory: no RssAnon in /proc/PID/status")
 }
 
-// diskWrites returns the bytes that the process has caused to be written to disk so
-// far.
-func (p *process) diskWrites() (int64, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", p.command.Process.Pid))
-	if err != nil {
-		return 0, fmt.Errorf("read writes: %w", err)
-	}
-	for line := range strings.Lines(string(data)) {
-		if rest, found := strings.CutPrefix(line, "write_bytes:"); found {
-			return strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
-		}
-	}
-	return 0, errors.New("read writes: no write_bytes in /proc/PID/io")
-}
-
 // sampleEvery is how often memory is looked at: a peak that lasts shorter is
 // missed, and a look costs a few microseconds.
 const sampleEvery = 50 * time.Millisecond

@@ -8,12 +8,18 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// writes measures what a node writes to its disk for a job of rows of 100 bytes,
-// a CSV file by URL, up to the first results-url of the whole result, and how
-// long the result takes after the last row. Every round has a fresh node.
+// writes measures what is written to the disk of a node for a job of rows of 100
+// bytes, a CSV file by URL, up to the first results-url of the whole result, and how
+// long the result takes after the last row. Every round has a fresh node. The bytes
+// are those of the device, so that nothing else may write to it: what the kernel
+// counts for a process (write_bytes of /proc/PID/io) is whole folios, up to a
+// mebibyte for a commit of one page.
 func (b *bench) writes(ctx context.Context, rows int64) error {
 	in, err := b.makeShortCSV(rows)
 	if err != nil {
@@ -59,6 +65,10 @@ func (b *bench) writesOf(ctx context.Context, in, address string, rows int64) (w
 		return w, err
 	}
 	defer n.end()
+	before, err := deviceWrites(b.dir)
+	if err != nil {
+		return w, err
+	}
 	w.measured, err = n.measure(ctx, submission{
 		Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1,
 	})
@@ -78,6 +88,10 @@ func (b *bench) writesOf(ctx context.Context, in, address string, rows int64) (w
 		return w, err
 	}
 	w.url = time.Since(begun)
+	if w.written, err = deviceWrites(b.dir); err != nil {
+		return w, err
+	}
+	w.written -= before
 	if err := n.save(ctx, get, out); err != nil {
 		return w, err
 	}
@@ -89,10 +103,32 @@ func (b *bench) writesOf(ctx context.Context, in, address string, rows int64) (w
 		return w, fmt.Errorf("look at result: %w", err)
 	}
 	w.result = info.Size()
-	if w.written, err = n.diskWrites(); err != nil {
-		return w, err
-	}
 	return w, errors.Join(n.stop(), os.RemoveAll(data))
+}
+
+// deviceWrites returns the bytes that were written to the device which a directory
+// lies on, since the machine was started.
+// https://docs.kernel.org/block/stat.html
+func deviceWrites(dir string) (int64, error) {
+	unix.Sync()
+	var at unix.Stat_t
+	if err := unix.Stat(dir, &at); err != nil {
+		return 0, fmt.Errorf("look for device of %s: %w", dir, err)
+	}
+	path := fmt.Sprintf("/sys/dev/block/%d:%d/stat", unix.Major(at.Dev), unix.Minor(at.Dev))
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("read writes of device: %w", err)
+	}
+	fields := strings.Fields(string(data))
+	if len(fields) < 7 {
+		return 0, fmt.Errorf("read writes of device: %s has %d fields", path, len(fields))
+	}
+	sectors, err := strconv.ParseInt(fields[6], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read writes of device: %w", err)
+	}
+	return 512 * sectors, nil
 }
 
 // makeShortCSV writes a CSV file with the columns id and text, whose rows are
