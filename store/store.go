@@ -159,7 +159,7 @@ type Record struct {
 
 	DownloadStarted  *time.Time `json:"download_started,omitempty"`  // durable before the first byte is asked for
 	Downloader       string     `json:"downloader,omitempty"`        // address of the node that began it, HOST:PORT; empty on one that stands alone
-	DownloadFinished *time.Time `json:"download_finished,omitempty"` // the raw input is a complete object
+	DownloadFinished *time.Time `json:"download_finished,omitempty"` // all of the input is stored, as it came or as shards
 	Shards           int        `json:"shards"`                      // number of shards, set when the input is cut
 	Cut              string     `json:"cut,omitempty"`               // which rows are in which shard, see shard.Manifest; empty for an estimate
 

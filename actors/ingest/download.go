@@ -26,9 +26,13 @@ func (g *ingester) download(ctx context.Context) error {
 	if g.rec.DownloadFinished != nil {
 		return nil
 	}
-	if err := g.obtain(ctx); err != nil {
+	if err := g.obtain(ctx); err != nil || g.rec.DownloadFinished != nil {
 		return err
 	}
+	return g.markDownloaded(ctx)
+}
+
+func (g *ingester) markDownloaded(ctx context.Context) error {
 	return g.mark(ctx, func(r *store.Record, now time.Time) {
 		if r.DownloadStarted == nil {
 			r.DownloadStarted = &now
@@ -132,17 +136,29 @@ func (g *ingester) fetch(ctx context.Context) error {
 		if err := raw.Close(); err != nil {
 			return fmt.Errorf("write input object: %w", err)
 		}
+		if d.tail != nil && d.tail.end(d.ctx) {
+			return nil
+		}
 		if _, err := w.Commit(); err != nil {
 			return fmt.Errorf("commit input object: %w", err)
 		}
+		d.stored = true
 		return nil
 	})
-	if d.tail != nil {
-		if err := g.cutAlong(ctx, d); err != nil {
-			return err
-		}
+	if d.tail == nil {
+		return d.wait(ctx)
 	}
-	return d.wait(ctx)
+	if err := g.cutAlong(ctx, d); err != nil {
+		return err
+	}
+	err = d.wait(ctx)
+	if g.whole.Rows == 0 {
+		return err
+	}
+	if err == nil && d.stored {
+		g.dropDownload(ctx)
+	}
+	return nil
 }
 
 // prepare opens what the input is written to, as long as another node may still

@@ -49,10 +49,12 @@ type download struct {
 	ctx  context.Context // ends with the node, or once nobody wants the input
 	stop context.CancelFunc
 	done chan struct{}
-	err  error        // once done
-	came atomic.Int64 // bytes
-	size atomic.Int64 // those that the server announced; 0 where it did not
-	tail *tail        // for who reads meanwhile; nil for nobody
+	err  error // once done
+
+	stored bool         // likewise; else the shards stand in its place
+	came   atomic.Int64 // bytes
+	size   atomic.Int64 // those that the server announced; 0 where it did not
+	tail   *tail        // for who reads meanwhile; nil for nobody
 }
 
 // Running reports whether the input of a job is being fetched.

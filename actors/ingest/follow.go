@@ -30,6 +30,8 @@ type tail struct {
 	patience time.Duration // that is left; for who writes alone
 	left     chan struct{} // closed when nobody reads any more
 	taken    chan struct{} // has something after each read
+	whole    chan struct{} // closed once all has come
+	settled  chan bool     // has whether shards stand in its place; false where it has to be stored
 
 	mu    sync.Mutex
 	ring  []byte        // byte n of the download is at n modulo its length
@@ -41,6 +43,7 @@ type tail struct {
 func newTail(bytes int, patience time.Duration) *tail {
 	return &tail{
 		patience: patience, left: make(chan struct{}), taken: make(chan struct{}, 1),
+		whole: make(chan struct{}), settled: make(chan bool, 1),
 		ring: make([]byte, bytes), grown: make(chan struct{}),
 	}
 }
@@ -114,8 +117,33 @@ func (t *tail) get(p []byte, at int64) (n int, lost bool, grown <-chan struct{})
 	return n, false, t.grown
 }
 
-// A follower reads a download while it comes, to its end: that all of it is stored.
-// Where it has fallen behind it waits for that and reads what is stored.
+// settlePatience is for how long a download that has come is in memory and a file
+// that may be lost, while the last of it is cut: what a store that does its work takes.
+const settlePatience = time.Second
+
+// end tells that all has come, and reports whether it need not be stored, since there
+// are shards of all of it by now, or as good as now.
+func (t *tail) end(ctx context.Context) bool {
+	close(t.whole)
+	select {
+	case stand := <-t.settled:
+		return stand
+	case <-ctx.Done():
+	case <-time.After(settlePatience):
+	}
+	return false
+}
+
+// settle says whether shards stand in place of a download. What was said first holds.
+func (t *tail) settle(stand bool) {
+	select {
+	case t.settled <- stand:
+	default:
+	}
+}
+
+// A follower reads a download while it comes, to its end. Where it has fallen behind
+// it has all of it stored and reads that.
 type follower struct {
 	ctx      context.Context //nolint:containedctx // it lives as long as the reading
 	download *download
@@ -134,14 +162,16 @@ func (f *follower) Read(p []byte) (int, error) {
 		if f.at += int64(n); n > 0 || len(p) == 0 {
 			return n, nil
 		}
+		if lost {
+			if err := f.openStored(); err != nil {
+				return 0, fmt.Errorf("open input: %w", err)
+			}
+			continue
+		}
 		whole, err := f.wait(grown)
 		switch {
 		case err != nil:
 			return 0, err
-		case whole && lost:
-			if err := f.openStored(); err != nil {
-				return 0, fmt.Errorf("open input: %w", err)
-			}
 		case whole:
 			n, lost, _ = f.download.tail.get(p, f.at) // what came last
 			if f.at += int64(n); n > 0 {
@@ -155,8 +185,14 @@ func (f *follower) Read(p []byte) (int, error) {
 	return f.stored.Read(p)
 }
 
-// openStored goes on in what is stored.
+// openStored goes on in what is stored, once it is.
 func (f *follower) openStored() (err error) {
+	f.download.tail.settle(false)
+	var ended error
+	err = f.rest(func() { ended = f.download.wait(f.ctx) })
+	if err = errors.Join(ended, err); err != nil {
+		return err
+	}
 	if f.object, err = f.bucket.Open(f.ctx, f.key); err != nil {
 		return err
 	}
@@ -167,14 +203,15 @@ func (f *follower) openStored() (err error) {
 	return err
 }
 
-// wait returns when more has come, or whole when all has and is stored. Without
-// grown nothing but that is waited for.
+// wait returns when more has come, or whole when all has.
 func (f *follower) wait(grown <-chan struct{}) (whole bool, err error) {
 	restErr := f.rest(func() {
 		select {
 		case <-grown:
+		case <-f.download.tail.whole:
+			whole = true
 		case <-f.download.done:
-			whole, err = true, f.download.err
+			whole, err = f.download.err == nil, f.download.err
 		case <-f.ctx.Done():
 			err = f.ctx.Err()
 		}
@@ -195,8 +232,29 @@ func (f *follower) Close() error {
 }
 
 // cutAlong cuts the input while it is downloaded. Where that cannot be, or not to its
-// end, there is no error, and what is stored is to be cut.
+// end, there is no error, and what is stored is to be cut. Else the shards stand in
+// place of the download.
 func (g *ingester) cutAlong(ctx context.Context, d *download) error {
+	whole, err := g.follow(ctx, d)
+	if err == nil {
+		err = g.stand(ctx, whole)
+	}
+	d.tail.settle(err == nil)
+	var failure *rowmill.Failure
+	switch {
+	case err == nil:
+		g.whole = whole
+	case d.failed() || !errors.As(err, &failure): // who waits for it hears why, or cuts what is stored
+	case failure.Code == rowmill.CodeInvalidInputFile:
+		return failure
+	default: // another job may continue this one, and needs all of its input
+		g.failure = failure
+	}
+	return nil
+}
+
+// follow makes shards of a download to its end.
+func (g *ingester) follow(ctx context.Context, d *download) (whole shard.Manifest, err error) {
 	g.follower = &follower{
 		ctx: ctx, download: d, bucket: g.Bucket, key: layout.Raw(g.id),
 		rest: func(wait func()) error { wait(); return nil },
@@ -208,19 +266,18 @@ func (g *ingester) cutAlong(ctx context.Context, d *download) error {
 	}
 	if err == nil {
 		g.size = d.size.Load()
-		g.whole, err = g.cutRows(ctx, rows, fieldColumns(&g.spec))
+		whole, err = g.cutRows(ctx, rows, fieldColumns(&g.spec))
 	}
 	err = errors.Join(err, g.follower.Close())
 	g.follower = nil
-	var failure *rowmill.Failure
-	switch {
-	case err == nil:
-	case d.failed() || !errors.As(err, &failure): // who waits for it hears why, or cuts what is stored
-		g.whole = shard.Manifest{}
-	case failure.Code == rowmill.CodeInvalidInputFile:
-		return failure
-	default: // another job may continue this one, and needs all of its input
-		g.failure = failure
+	return whole, err
+}
+
+// stand lists the shards of a download, and records that it has ended: in this order,
+// so that there always is what a later owner may read.
+func (g *ingester) stand(ctx context.Context, whole shard.Manifest) error {
+	if err := g.Wait(ctx, func() error { return g.list(ctx, &whole) }); err != nil {
+		return err
 	}
-	return nil
+	return g.markDownloaded(ctx)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/store"
 )
 
 // However fast a download comes and however slowly it is read: the reader gets every
@@ -223,5 +225,103 @@ func TestRun_WithoutAPlaceItCutsWhatIsStored(t *testing.T) {
 	_, texts, err := r.alongside(t, &halting{first: "text\n" + csvOf(rows), may: now}, func(b Begun) { told += len(b.Shards) })
 	if err != nil || !slices.Equal(texts, rows) || told != undealt/100+2 {
 		t.Errorf("%d rows, told of %d shards: %v", len(texts), told, err)
+	}
+}
+
+// A keepingBucket counts the downloads that are stored.
+type keepingBucket struct {
+	blob.Bucket
+	kept atomic.Int64
+}
+
+func (b *keepingBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	w, err := b.Bucket.Create(ctx, key, contentType)
+	if err != nil || !strings.HasSuffix(key, "/raw") {
+		return w, err
+	}
+	return keptWriter{w, b}, nil
+}
+
+type keptWriter struct {
+	blob.Writer
+	bucket *keepingBucket
+}
+
+func (w keptWriter) Commit() (blob.Info, error) {
+	w.bucket.kept.Add(1)
+	return w.Writer.Commit()
+}
+
+// What is cut as it comes need not be stored beside its shards; where the last of it
+// takes its time it is, for as long as that lasts.
+func TestRun_StoresWhatIsNotCut(t *testing.T) {
+	t.Parallel()
+	for _, slow := range []bool{false, true} {
+		r := setup(t)
+		bucket := &keepingBucket{Bucket: r.Bucket}
+		r.Bucket = bucket
+		now := make(chan struct{})
+		close(now)
+		rows := numbered(undealt + 350)
+		_, texts, err := r.alongside(t, &halting{first: "text\n" + csvOf(rows), may: now}, func(Begun) {
+			for slow && bucket.kept.Load() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		})
+		if err != nil || !slices.Equal(texts, rows) {
+			t.Errorf("%d rows: %v", len(texts), err)
+		}
+		if kept := bucket.kept.Load(); slow != (kept == 1) {
+			t.Errorf("slow %t: stored %d times", slow, kept)
+		}
+		objects, err := r.Bucket.List(t.Context(), layout.Jobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(objects, func(o blob.Info) bool { return strings.HasSuffix(o.Key, "/raw") }) {
+			t.Errorf("slow %t: the download is still there", slow)
+		}
+	}
+}
+
+// A forgetfulStore has another owner take the job when its download is to have ended.
+type forgetfulStore struct {
+	store.Jobs
+	taken func()
+}
+
+func (s *forgetfulStore) Update(ctx context.Context, fence store.Fence, change func(*store.Record) error) (store.Record, error) {
+	return s.Jobs.Update(ctx, fence, func(rec *store.Record) error {
+		if err := change(rec); err != nil {
+			return err
+		}
+		if rec.DownloadFinished != nil {
+			s.taken()
+			return rowmill.ErrLeaseLost
+		}
+		return nil
+	})
+}
+
+// Where the job is lost when its shards stand, and the record does not yet say so, the
+// next owner finds the download.
+func TestRun_StoresWhatItMayNotSayIsCut(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	bucket := &keepingBucket{Bucket: r.Bucket}
+	owner, lose := context.WithCancel(t.Context())
+	r.Bucket, r.Jobs = bucket, &forgetfulStore{r.Jobs, lose}
+	now := make(chan struct{})
+	close(now)
+	r.Downloader, r.Ready = &halting{first: "text\n" + csvOf(numbered(350)), may: now}, func(Begun) {}
+	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.example/rows"})
+	if _, err := Run(owner, r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{})); err == nil {
+		t.Error("a job that was lost goes on")
+	}
+	for !r.Downloads.None() {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := r.Bucket.Stat(t.Context(), layout.Raw(rec.Job.ID)); err != nil || bucket.kept.Load() != 1 {
+		t.Errorf("the download is stored %d times: %v", bucket.kept.Load(), err)
 	}
 }

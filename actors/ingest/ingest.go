@@ -131,8 +131,7 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 			return shard.Manifest{}, g.failure
 		}
 		if g.whole.Rows > 0 { // it was cut meanwhile
-			err := cfg.Wait(ctx, func() error { return g.list(ctx, &g.whole) })
-			return g.whole, err
+			return g.whole, nil
 		}
 	}
 	leave, ok := cfg.Turn(ctx)
@@ -161,12 +160,21 @@ func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Ma
 	if m, err = g.cutRows(ctx, rows, fieldColumns(&source.Spec)); err != nil {
 		return m, err
 	}
-	return m, g.list(ctx, &m)
+	if err := g.list(ctx, &m); err != nil {
+		return m, err
+	}
+	if g.spec.URL != "" {
+		g.dropDownload(ctx)
+	}
+	return m, nil
 }
 
-// list writes which rows begin alike or are equal, and the list of shards. Whoever takes the job
-// over from now on reads shards, and the download goes; what stays of it goes with
-// the rest of the input.
+// dropDownload removes what is stored of a download of which there are shards. What
+// stays of it goes with the rest of the input.
+func (g *ingester) dropDownload(ctx context.Context) { _ = g.Bucket.Delete(ctx, layout.Raw(g.id)) }
+
+// list writes which rows begin alike or are equal, and the list of shards. Whoever
+// takes the job over from now on reads shards.
 func (g *ingester) list(ctx context.Context, m *shard.Manifest) (err error) {
 	if m.Groups, err = g.writeGroups(ctx); err != nil {
 		return err
@@ -174,13 +182,7 @@ func (g *ingester) list(ctx context.Context, m *shard.Manifest) (err error) {
 	if err := g.copies.commit(); err != nil {
 		return err
 	}
-	if err := writeManifest(ctx, g.Bucket, g.id, *m); err != nil {
-		return err
-	}
-	if g.spec.URL != "" {
-		_ = g.Bucket.Delete(ctx, layout.Raw(g.id))
-	}
-	return nil
+	return writeManifest(ctx, g.Bucket, g.id, *m)
 }
 
 // cutRows makes shards of rows to their end, and closes them.

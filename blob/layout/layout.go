@@ -2,7 +2,7 @@
 // that Rowmill writes is made here. It knows neither buckets nor what the
 // objects hold.
 //
-//	jobs/<id>/input/raw                                 the download, text under gzip; until there are shards
+//	jobs/<id>/input/raw                                 the download, text under gzip, where it is not cut as it comes; until there are shards
 //	jobs/<id>/input/rows.jsonl                          inline rows, spooled
 //	jobs/<id>/input/shard-000017                        rows, see package shard
 //	jobs/<id>/input/manifest.json                       the list of shards; its existence says that they are complete
