@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -91,7 +89,37 @@ func (n *node) counted(ctx context.Context, id string, rows int64) error {
 // makeCSV writes a CSV file with the columns id and text, texts of 60 to 540
 // bytes, every fourth with quotes and a line break, and returns its path.
 func (b *bench) makeCSV(rows int64) (string, error) {
-	path := filepath.Join(b.dir, fmt.Sprintf("rows-%d.csv", rows))
+	random := rand.New(rand.NewPCG(3, 0))
+	return b.csvFile(fmt.Sprintf("rows-%d.csv", rows), rows, func(words []string, text []byte, row int64) []byte {
+		if row%4 == 0 {
+			text = append(text, "He said \""...)
+		}
+		for size := 60 + random.IntN(480); len(text) < size; {
+			text = append(append(text, words[random.IntN(len(words))]...), ' ')
+		}
+		if row%4 == 0 {
+			text = append(text, "\",\nand left."...)
+		}
+		return text
+	})
+}
+
+// makeShortCSV writes a CSV file with the columns id and text, whose rows are
+// those of a dataset of 100 bytes, and returns its path.
+func (b *bench) makeShortCSV(rows int64) (string, error) {
+	var texts func([]byte, int64) []byte
+	return b.csvFile(fmt.Sprintf("rows-%d-100b.csv", rows), rows, func(words []string, text []byte, row int64) []byte {
+		if texts == nil {
+			texts = dataset{rows: rows, bytes: 100, seed: 7}.texts(words)
+		}
+		return texts(text, row)
+	})
+}
+
+// csvFile has a CSV file of a name with the columns id and text, of which text appends
+// each to nothing, and returns its path.
+func (b *bench) csvFile(name string, rows int64, text func(words []string, to []byte, row int64) []byte) (string, error) {
+	path := filepath.Join(b.dir, name)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	} else if !errors.Is(err, os.ErrNotExist) {
@@ -106,32 +134,15 @@ func (b *bench) makeCSV(rows int64) (string, error) {
 		return "", fmt.Errorf("create data set: %w", err)
 	}
 	defer file.Close()
-	buffered := bufio.NewWriterSize(file, 1<<20)
-	out := csv.NewWriter(buffered)
-	random := rand.New(rand.NewPCG(3, 0))
-	record := []string{"id", "text"}
-	var text strings.Builder
-	for i := int64(-1); i < rows; i++ {
-		if i >= 0 {
-			text.Reset()
-			if i%4 == 0 {
-				text.WriteString("He said \"")
-			}
-			for size := 60 + random.IntN(480); text.Len() < size; {
-				text.WriteString(words[random.IntN(len(words))])
-				text.WriteByte(' ')
-			}
-			if i%4 == 0 {
-				text.WriteString("\",\nand left.")
-			}
-			record[0], record[1] = strconv.FormatInt(i, 10), text.String()
-		}
-		if err := out.Write(record); err != nil {
-			return "", fmt.Errorf("write data set: %w", err)
-		}
+	out := csv.NewWriter(file)
+	err = out.Write([]string{"id", "text"})
+	var line []byte
+	for row := int64(0); row < rows && err == nil; row++ {
+		line = text(words, line[:0], row)
+		err = out.Write([]string{strconv.FormatInt(row, 10), string(line)})
 	}
 	out.Flush()
-	if err := errors.Join(out.Error(), buffered.Flush()); err != nil {
+	if err = errors.Join(err, out.Error(), file.Close()); err != nil {
 		return "", fmt.Errorf("write data set: %w", err)
 	}
 	return path, os.Rename(path+".part", path)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"os"
@@ -129,35 +128,4 @@ func deviceWrites(dir string) (int64, error) {
 		return 0, fmt.Errorf("read writes of device: %w", err)
 	}
 	return 512 * sectors, nil
-}
-
-// makeShortCSV writes a CSV file with the columns id and text, whose rows are
-// those of a dataset of 100 bytes, and returns its path.
-func (b *bench) makeShortCSV(rows int64) (string, error) {
-	path := filepath.Join(b.dir, fmt.Sprintf("rows-%d-100b.csv", rows))
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("look for data set: %w", err)
-	}
-	words, err := readWords()
-	if err != nil {
-		return "", err
-	}
-	file, err := os.Create(path + ".part")
-	if err != nil {
-		return "", fmt.Errorf("create data set: %w", err)
-	}
-	defer file.Close()
-	out := csv.NewWriter(file)
-	texts := dataset{rows: rows, bytes: 100, seed: 7}.texts(words)
-	err = out.Write([]string{"id", "text"})
-	for i := int64(0); i < rows && err == nil; i++ {
-		err = out.Write([]string{strconv.FormatInt(i, 10), string(texts(nil, i))})
-	}
-	out.Flush()
-	if err = errors.Join(err, out.Error(), file.Close()); err != nil {
-		return "", fmt.Errorf("write data set: %w", err)
-	}
-	return path, os.Rename(path+".part", path)
 }
