@@ -266,23 +266,7 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 		}
 		after := l.known()
 
-		redis, err := redistest.Run(t.Context(), filepath.Join(folder, "redis"), 0, "always", "appendonly no")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := redis.Stop(); err != nil {
-				t.Error(err)
-			}
-		})
-		other := newNode(t, w.url, shared(redis, target))
-		// What came since the copy of Redis no record knows; of what records name all is there.
-		_, report := other.rowmill(t, "storage", "check", "-o", "json", "--set", "store.url="+redis.URL(), "--set", "objects.url=s3://"+target.Bucket,
-			"--set", "objects.endpoint="+target.Endpoint, "--set", "objects.access_key="+target.AccessKey, "--set", "objects.secret_key="+target.SecretKey)
-		if !strings.Contains(report, `"missing": null`) {
-			t.Errorf("records and objects do not agree: %s", report)
-		}
-		other.start(t)
+		other := restored(t, w.url, filepath.Join(folder, "redis"), target, "appendonly no")
 		all.add(t, other, before, after)
 		if code := other.terminate(t); code != 0 {
 			t.Errorf("the restored node ends with code %d", code)
@@ -359,22 +343,7 @@ func TestVersionsAndAnAOF(t *testing.T) {
 	if err != nil || found == 0 {
 		t.Fatalf("%d objects were there again: %v", found, err)
 	}
-	redis, err := redistest.Run(t.Context(), folder, 0, "always")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := redis.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	other := newNode(t, w.url, shared(redis, objects))
-	_, report := other.rowmill(t, "storage", "check", "-o", "json", "--set", "store.url="+redis.URL(), "--set", "objects.url=s3://"+objects.Bucket,
-		"--set", "objects.endpoint="+objects.Endpoint, "--set", "objects.access_key="+objects.AccessKey, "--set", "objects.secret_key="+objects.SecretKey)
-	if !strings.Contains(report, `"missing": null`) {
-		t.Errorf("records and objects do not agree: %s", report)
-	}
-	other.start(t)
+	other := restored(t, w.url, folder, objects)
 	var all compared
 	all.add(t, other, before, after)
 	all.judge(t)
@@ -395,6 +364,30 @@ func open(t *testing.T, server *s3test.Server) *s3.Bucket {
 	}
 	t.Cleanup(func() { _ = bucket.Close() })
 	return bucket
+}
+
+// restored starts Redis on the copy of one in a folder, with more of its settings, and a
+// node on it and a bucket, once records and objects agree: what came since the copy of
+// Redis no record knows, and of what records name all is there.
+func restored(t *testing.T, engine, folder string, objects *s3test.Server, settings ...string) *node {
+	t.Helper()
+	redis, err := redistest.Run(t.Context(), folder, 0, "always", settings...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := redis.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	n := newNode(t, engine, shared(redis, objects))
+	_, report := n.rowmill(t, "storage", "check", "-o", "json", "--set", "store.url="+redis.URL(), "--set", "objects.url=s3://"+objects.Bucket,
+		"--set", "objects.endpoint="+objects.Endpoint, "--set", "objects.access_key="+objects.AccessKey, "--set", "objects.secret_key="+objects.SecretKey)
+	if !strings.Contains(report, `"missing": null`) {
+		t.Errorf("records and objects do not agree: %s", report)
+	}
+	n.start(t)
+	return n
 }
 
 // shared are the settings of a node on Redis and S3.

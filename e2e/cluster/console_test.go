@@ -1,10 +1,8 @@
 package cluster
 
 import (
-	"context"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 )
 
@@ -14,28 +12,17 @@ func TestConsole(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	needServers(t)
 	if _, err := os.Stat("../../console/web/node_modules/playwright-core"); err != nil {
 		unable(t, "what drives a browser is not there (`.ci/tools console`): %v", err)
 	}
 	if _, err := exec.LookPath("chromium"); err != nil {
 		unable(t, "there is no browser (Debian's chromium): %v", err)
 	}
-	c, err := Start(t.Context(), Config{Binary: binary, Dir: folder(t), Roles: []string{"both", "both", "both"}}) // no hosts: the browser is on this one
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
+	c := startHere(t, Config{Roles: []string{"both", "both", "both"}})
 	args := []string{"../../console/web/test/nodes.mjs", c.Nodes[0].API, adminKey, t.TempDir(), c.Nodes[1].API, c.Nodes[2].API}
 	command := exec.CommandContext(t.Context(), "node", args...)
 	command.Env = append(os.Environ(), "CONSOLE_BROWSER=required")
 	if said, err := command.CombinedOutput(); err != nil {
-		var words strings.Builder
-		c.Tell(&words)
-		t.Errorf("%v\n%s\n%s", err, said[max(0, len(said)-8000):], words.String())
+		t.Errorf("%v\n%s", err, said[max(0, len(said)-8000):])
 	}
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rowmill/rowmill/internal/faultnet"
@@ -56,6 +58,40 @@ func needServers(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// start starts a cluster that ends with the test, on hosts of its own where there can be
+// any.
+func start(t *testing.T, config Config) *Cluster {
+	t.Helper()
+	config.Hosts = hosts(t)
+	return startHere(t, config)
+}
+
+// startHere is start for a test that has a program on this machine talk with the nodes.
+// Config may name the directory.
+func startHere(t *testing.T, config Config) *Cluster {
+	t.Helper()
+	needServers(t)
+	config.Binary = binary
+	if config.Dir == "" {
+		config.Dir = folder(t)
+	}
+	c, err := Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			var words strings.Builder
+			c.Tell(&words)
+			t.Log(words.String())
+		}
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
 }
 
 // hosts reports whether machines can be hosts of their own; where they cannot,

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,28 +10,6 @@ import (
 
 // calm is how long a job of these tests would run if its faults took no time.
 const calm = 4 * time.Second
-
-// start starts a cluster that ends with the test.
-func start(t *testing.T, config Config) *Cluster {
-	t.Helper()
-	needServers(t)
-	config.Binary, config.Dir, config.Hosts = binary, folder(t), hosts(t)
-	c, err := Start(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			var words strings.Builder
-			c.Tell(&words)
-			t.Log(words.String())
-		}
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
 
 // rowsFor is how many rows a job must have to outlast the faults.
 func rowsFor(c *Cluster, faults []Fault) int {

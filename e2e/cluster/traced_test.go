@@ -208,24 +208,10 @@ func TestTraced(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	needServers(t)
-	config := Config{Binary: binary, Dir: folder(t), Roles: []string{"both", "both"}, Slots: 64} // no hosts: the collector is on this one
+	config := Config{Dir: folder(t), Roles: []string{"both", "both"}, Slots: 64}
 	col := startCollector(t, &Cluster{dir: config.Dir, client: newClient()})
 	config.Settings = []string{"tracing.endpoint=" + col.url, "tracing.rows=0.01"}
-	c, err := Start(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if t.Failed() {
-			var words strings.Builder
-			c.Tell(&words)
-			t.Log(words.String())
-		}
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
+	c := startHere(t, config)
 
 	const rows = 3000
 	job, inputs := c.run(t, rows, "")

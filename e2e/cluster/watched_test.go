@@ -140,25 +140,11 @@ func TestWatched(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	needServers(t)
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	defer receiver.Close()
+	t.Cleanup(receiver.Close)
 	audited := []string{"log.audit_webhook=" + receiver.URL, "log.audit_webhook_secret=whsec_" + firstGossipKey}
 	ctx := t.Context()
-	c, err := Start(ctx, Config{Binary: binary, Dir: folder(t), Roles: []string{"both", "both", "both"}, Settings: audited}) // no hosts: Prometheus is on this one
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if t.Failed() {
-			var words strings.Builder
-			c.Tell(&words)
-			t.Log(words.String())
-		}
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
+	c := startHere(t, Config{Roles: []string{"both", "both", "both"}, Settings: audited})
 	second := &Cluster{config: Config{Binary: binary, Dir: folder(t)}.withDefaults(), client: newClient()}
 	second.dir = second.config.Dir
 	single := alone(t, second)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ func TestWebhooks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	needServers(t)
 	var mu sync.Mutex
 	ids := map[string]map[string]bool{} // of events, by job
 	events := 0
@@ -39,21 +37,8 @@ func TestWebhooks(t *testing.T) {
 		ids[event.Data.Job][r.Header.Get("Webhook-Id")] = true
 		events++
 	}))
-	defer receiver.Close()
-	c, err := Start(t.Context(), Config{Binary: binary, Dir: folder(t), Roles: []string{"both", "both", "both"}}) // no hosts: the receiver is on this one
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if t.Failed() {
-			var words strings.Builder
-			c.Tell(&words)
-			t.Log(words.String())
-		}
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
+	t.Cleanup(receiver.Close)
+	c := startHere(t, Config{Roles: []string{"both", "both", "both"}})
 	if err := c.insist(t.Context(), http.MethodPost, "/v1/webhooks", map[string]any{"url": receiver.URL}, nil); err != nil {
 		t.Fatal(err)
 	}
