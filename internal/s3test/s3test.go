@@ -258,19 +258,26 @@ func (s *Server) client() (client *minio.Client, done func(), err error) {
 }
 
 // Undelete brings back what was deleted since a time, in a bucket with versions: it
-// removes the markers that hide the objects. It returns how many there were.
+// removes the markers that hide the objects, of which an object that was deleted twice has
+// two. It returns how many there were.
 func (s *Server) Undelete(ctx context.Context, since time.Time) (n int, err error) {
 	client, done, err := s.client()
 	if err != nil {
 		return 0, err
 	}
 	defer done()
-	since = since.Truncate(time.Second) // as precise as S3 tells times
 	for o := range client.ListObjects(ctx, Bucket, minio.ListObjectsOptions{Recursive: true, WithVersions: true}) {
 		if o.Err != nil {
 			return n, o.Err
 		}
-		if !o.IsLatest || !o.IsDeleteMarker || o.LastModified.Before(since) {
+		if !o.IsDeleteMarker {
+			continue
+		}
+		made, err := madeAt(o.VersionID)
+		if err != nil {
+			return n, fmt.Errorf("look when %s was deleted: %w", o.Key, err)
+		}
+		if made.Before(since.Truncate(time.Millisecond)) {
 			continue
 		}
 		if err := client.RemoveObject(ctx, Bucket, o.Key, minio.RemoveObjectOptions{VersionID: o.VersionID}); err != nil {
@@ -279,6 +286,25 @@ func (s *Server) Undelete(ctx context.Context, since time.Time) (n int, err erro
 		n++
 	}
 	return n, nil
+}
+
+// madeAt is when a version was made: versions of versitygw are ULIDs, whose first ten
+// characters are that in milliseconds, in Crockford's base 32. What it tells as the last
+// modification of a delete marker is that of the object.
+// https://github.com/ulid/spec
+func madeAt(version string) (time.Time, error) {
+	if len(version) != 26 {
+		return time.Time{}, fmt.Errorf("version %q is no ULID", version)
+	}
+	var ms int64
+	for _, c := range version[:10] {
+		digit := strings.IndexRune("0123456789ABCDEFGHJKMNPQRSTVWXYZ", c)
+		if digit < 0 {
+			return time.Time{}, fmt.Errorf("version %q is no ULID", version)
+		}
+		ms = ms<<5 | int64(digit)
+	}
+	return time.UnixMilli(ms), nil
 }
 
 // Kill ends the server as a crash would (SIGKILL) and returns once it is gone.
