@@ -104,12 +104,14 @@ func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal
 	if o.retired[h.Worker] || !o.possible(h) {
 		return nil, nil
 	}
+	behind := false
 	if a = o.workers[h.Worker]; a == nil {
 		if a = o.join(h); a == nil {
 			o.retired[h.Worker] = true
 			return nil, nil
 		}
 		o.paces[h.Worker] = o.pace(a, now)
+		behind = o.behind(h)
 	}
 	a.heard = now
 	if a.last != nil && h.Number <= a.last.Number { // overtaken on its way
@@ -126,8 +128,27 @@ func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal
 		}
 	}
 	parts = o.hearParts(a, h.Parts)
+	if behind && h.Ready > 0 {
+		o.recall(a, h.Ready)
+	}
 	o.look(a)
 	return a, parts
+}
+
+// behind reports whether rows that a worker holds are done by others, as after its node
+// stood still: it has to let go of what it has not begun, and gets what is left of that.
+func (o *Owner) behind(h *Heartbeat) bool {
+	var own Rows
+	for _, p := range h.Parts {
+		own.Add(p.Shard, p.Rows.Bitmap)
+	}
+	return slices.ContainsFunc(h.Holds, func(s ShardRows) bool {
+		done := o.book.committed.In(s.Shard, s.Rows.Bitmap)
+		if mine := own.Of(s.Shard); mine != nil {
+			done.AndNot(mine)
+		}
+		return !done.IsEmpty()
+	})
 }
 
 // Stranded are the workers whose nodes have not been able to use the bucket for

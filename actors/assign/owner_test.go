@@ -115,6 +115,27 @@ func TestOwnerExcusesWhoCouldNotBeHeard(t *testing.T) {
 	}
 }
 
+// A worker that has rows which others have done, as after its node stood still, lets go
+// of what it has not begun; one whose own parts those are in goes on.
+func TestOwnerTakesBackWhatOthersHaveDone(t *testing.T) {
+	t.Parallel()
+	join := func(own ...Part) *Assignment {
+		o := owner(t, 10, committed("done", 0, rows(0, 6)))
+		h := &Heartbeat{Worker: "w", Number: 1, Fresh: true, Ports: 1, Ready: 3, Holds: []ShardRows{{0, NewRowSet(rows(4, 10))}}, Parts: own}
+		a, _ := o.Hear(h, start)
+		if a == nil {
+			t.Fatal("it may not go on")
+		}
+		return o.Assignment(a)
+	}
+	if m := join(); m.Revoke != (Revocation{1, 3}) {
+		t.Errorf("revoked %+v, want all that has not begun", m.Revoke)
+	}
+	if m := join(part("done", 0, 6)); m.Revoke.Rows != 0 {
+		t.Errorf("revoked %+v of who did it", m.Revoke)
+	}
+}
+
 // Who has nothing to do gets rows that another has not begun.
 func TestOwnerRevokesForTheHungry(t *testing.T) {
 	t.Parallel()
