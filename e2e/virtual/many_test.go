@@ -90,7 +90,10 @@ func TestManyNodes(t *testing.T) {
 	t.Logf("%d nodes, %d jobs, %d rows, %d reruns: %.1f s, %.3f of it their engines had work; %.0f requests to the store a second",
 		len(s.Nodes), len(s.Jobs), each*len(s.Nodes), v.Reruns, took, use, asked)
 	var first, idle, last, end time.Duration // of all nodes together, but for the end
-	for _, server := range w.servers {
+	for i, server := range w.servers {
+		if server.first == 0 && *manyJobs == 1 {
+			t.Errorf("node %d had no row", i)
+		}
 		end = max(end, server.last)
 		first += server.first - began
 		idle += server.last - server.first - server.busy/time.Duration(s.Slots)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,10 +51,15 @@ func newProc(w *world, node, start int) *proc {
 		killed: make(chan struct{}), ready: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	p.port = w.net.listen(node, cluster.Member{
-		ID: p.id, Node: w.name(node), Peer: fmt.Sprintf("10.0.0.%d:7947", node+1), API: fmt.Sprintf("http://10.0.0.%d", node+1),
+		ID: p.id, Node: w.name(node), Peer: hostOf(node) + ":7947", API: "http://" + hostOf(node),
 		Protocol: actors.Protocol, Contract: actors.Contract, Owns: !n.OwnsNone, Engines: !n.NoEngine, Started: time.Now(),
 	})
 	return p
+}
+
+// hostOf is the address of a node's machine.
+func hostOf(node int) string {
+	return netip.AddrFrom4([4]byte{10, 0, byte(node >> 8), byte(node)}).Next().String()
 }
 
 // name is what an operator calls a node.
