@@ -1,5 +1,6 @@
 // Package memo owns answers that are shared by all who ask the same within a short
-// time, so that many cost no more than one. It knows nothing of what is asked.
+// time, so that many cost no more than one, and values that were asked for last. It knows
+// nothing of what is asked.
 package memo
 
 import (

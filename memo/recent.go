@@ -1,0 +1,43 @@
+package memo
+
+import "sync"
+
+// A Recent keeps the values that were asked for last, by their keys: Most of them at
+// least, and twice as many at most.
+type Recent[K comparable, V any] struct {
+	Most int
+
+	mu          sync.Mutex
+	now, before map[K]V // before is forgotten once now is full
+}
+
+// Get returns the value of a key, if it is kept. Values are shared: do not modify
+// them.
+func (r *Recent[K, V]) Get(key K) (V, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	value, known := r.now[key]
+	if !known {
+		if value, known = r.before[key]; known {
+			r.put(key, value)
+		}
+	}
+	return value, known
+}
+
+// Put keeps the value of a key in place of the one before.
+func (r *Recent[K, V]) Put(key K, value V) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.put(key, value)
+}
+
+func (r *Recent[K, V]) put(key K, value V) {
+	if _, known := r.now[key]; !known && len(r.now) >= r.Most {
+		r.now, r.before = nil, r.now
+	}
+	if r.now == nil {
+		r.now = make(map[K]V, r.Most)
+	}
+	r.now[key] = value
+}
