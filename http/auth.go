@@ -1,7 +1,6 @@
 package http
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	nethttp "net/http"
@@ -216,7 +215,7 @@ func (g *gate) pass(c *gin.Context) {
 	if who.token {
 		return
 	}
-	if err := g.keys.used(context.WithoutCancel(c.Request.Context()), who.keyID); err != nil {
+	if err := g.keys.used(c.Request.Context(), who.keyID); err != nil {
 		g.Logger.Warn("recording the use of a key failed", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
 }

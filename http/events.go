@@ -164,7 +164,7 @@ func (s *streams) topics(c *gin.Context) ([]events.Topic, error) {
 }
 
 // page is the newest page of jobs, where a stream begins with it.
-func (s *streams) page(c *gin.Context, topics []events.Topic, l *events.Listener) ([]rowmill.Job, error) {
+func (s *streams) page(c *gin.Context, topics []events.Topic, l *events.Listener) ([]*rowmill.Job, error) {
 	all := events.Topic{Account: caller(c).account}
 	if !l.Whole || !slices.Contains(topics, all) {
 		return nil, nil
@@ -199,7 +199,7 @@ type stream struct {
 }
 
 // begin tells what there is, or what has changed since the client was told.
-func (s *stream) begin(page []rowmill.Job) error {
+func (s *stream) begin(page []*rowmill.Job) error {
 	text := fmt.Appendf(nil, "retry: %d\n\n", eventsRetry)
 	if s.Lost {
 		text = events.AppendFrame(text, events.EventResync, s.hub.ID(0), []byte("{}"))
@@ -286,12 +286,12 @@ func (s *stream) tell(change events.Change) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", errUnread, err)
 	}
-	return s.show(job, change.Seq)
+	return s.show(&job, change.Seq)
 }
 
 // show sends a job as GET /v1/jobs/{job_id} shows it.
-func (s *stream) show(job rowmill.Job, seq int64) error {
-	view, err := exchange.Encode(s.who.view(s.jobs.current(&job, s.who.account)))
+func (s *stream) show(job *rowmill.Job, seq int64) error {
+	view, err := exchange.Encode(s.who.view(s.jobs.current(job, s.who.account)))
 	if err != nil {
 		return err
 	}

@@ -327,7 +327,7 @@ func (q *quietStore) Get(context.Context, string) (store.Record, error) {
 	}, nil
 }
 
-func (*quietStore) List(context.Context, string, int, string) ([]rowmill.Job, string, error) {
+func (*quietStore) List(context.Context, string, int, string) ([]*rowmill.Job, string, error) {
 	return nil, "", nil
 }
 

@@ -134,7 +134,7 @@ func (j *jobs) look(ctx context.Context, account, cursor string, first int, see 
 			return "", false, fmt.Errorf("list jobs: %w", err)
 		}
 		for i := range page {
-			if !see(&page[i]) {
+			if !see(page[i]) {
 				continue
 			}
 			if i < len(page)-1 { // the cursor of this place
@@ -152,12 +152,12 @@ func (j *jobs) look(ctx context.Context, account, cursor string, first int, see 
 }
 
 // filtered is a page of the jobs that are asked for.
-func (j *jobs) filtered(ctx context.Context, account, cursor string, limit int, f jobFilter) (page []rowmill.Job, next string, all bool, err error) {
+func (j *jobs) filtered(ctx context.Context, account, cursor string, limit int, f jobFilter) (page []*rowmill.Job, next string, all bool, err error) {
 	older := false
-	page = make([]rowmill.Job, 0, limit)
+	page = make([]*rowmill.Job, 0, limit)
 	next, all, err = j.look(ctx, account, cursor, limit, func(job *rowmill.Job) bool {
 		if f.fits(job) {
-			page = append(page, *job)
+			page = append(page, job)
 		}
 		older = f.older(job)
 		return older || len(page) == limit

@@ -101,17 +101,17 @@ type manyJobs struct {
 	n int
 }
 
-func (m manyJobs) List(_ context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error) {
+func (m manyJobs) List(_ context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error) {
 	from := 0
 	if cursor != "" {
 		if _, err := fmt.Sscan(cursor, &from); err != nil {
 			return nil, "", err
 		}
 	}
-	var page []rowmill.Job
+	var page []*rowmill.Job
 	for ; len(page) < limit && from < m.n; from++ {
 		name := fmt.Sprint(from)
-		page = append(page, rowmill.Job{ID: fmt.Sprintf("job-00000000-0000-7000-8000-%012d", from), Name: &name, Status: rowmill.StatusSucceeded, RunType: rowmill.RunFull, Model: "m"})
+		page = append(page, &rowmill.Job{ID: fmt.Sprintf("job-00000000-0000-7000-8000-%012d", from), Name: &name, Status: rowmill.StatusSucceeded, RunType: rowmill.RunFull, Model: "m"})
 	}
 	if from == m.n {
 		return page, "", nil

@@ -27,8 +27,8 @@ const listPage = 200
 // jobStore is what jobs need of a store.
 type jobStore interface {
 	Get(ctx context.Context, jobID string) (store.Record, error)
-	Head(ctx context.Context, jobID string) (store.Record, error)
-	List(ctx context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error)
+	Head(ctx context.Context, jobID string) (*store.Head, error)
+	List(ctx context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error)
 	Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error)
 	RemoveData(ctx context.Context, jobID string, now time.Time) (store.Record, error)
 	DropParts(ctx context.Context, jobID string) error
@@ -44,31 +44,47 @@ type jobs struct {
 	waiting   func(*rowmill.Job, string) string // Service's
 	announce  func(context.Context, *store.Record) error
 	now       func() time.Time
+	spelled   spelled
 }
 
 // Find returns a job of the caller's account, or a 404.
 func (j *jobs) Find(c *gin.Context, id string) (store.Record, error) {
-	return j.read(c, id, j.store.Get)
-}
-
-// Head is Find without the specification, for requests that come often.
-func (j *jobs) Head(c *gin.Context, id string) (store.Record, error) {
-	return j.read(c, id, j.store.Head)
-}
-
-func (j *jobs) read(c *gin.Context, id string, get func(context.Context, string) (store.Record, error)) (store.Record, error) {
-	missing := request.Errorf(nethttp.StatusNotFound, "job_not_found", "no job was found with the ID %s", spelling.Shorten(id, 64))
 	if !isJobID(id) {
-		return store.Record{}, missing
+		return store.Record{}, missing(id)
 	}
-	record, err := get(c.Request.Context(), id)
-	if errors.Is(err, rowmill.ErrNotFound) || err == nil && record.Spec.Account != caller(c).account {
-		return store.Record{}, missing
-	}
-	if err != nil {
-		return store.Record{}, fmt.Errorf("read a job: %w", err)
+	record, err := j.store.Get(c.Request.Context(), id)
+	if err = readBy(c, id, record.Spec.Account, err); err != nil {
+		return store.Record{}, err
 	}
 	return record, nil
+}
+
+// Head returns what clients see of a job of the caller's account, or a 404. Do not
+// modify it.
+func (j *jobs) Head(c *gin.Context, id string) (*store.Head, error) {
+	if !isJobID(id) {
+		return nil, missing(id)
+	}
+	head, err := j.store.Head(c.Request.Context(), id)
+	if err != nil {
+		return nil, readBy(c, id, "", err)
+	}
+	return head, readBy(c, id, head.Account, nil)
+}
+
+// readBy is what the caller is told of the reading of a job of an account.
+func readBy(c *gin.Context, id, account string, err error) error {
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound), err == nil && account != caller(c).account:
+		return missing(id)
+	case err != nil:
+		return fmt.Errorf("read a job: %w", err)
+	}
+	return nil
+}
+
+func missing(id string) error {
+	return request.Errorf(nethttp.StatusNotFound, "job_not_found", "no job was found with the ID %s", spelling.Shorten(id, 64))
 }
 
 // named is Find for the job that the path names.
@@ -92,45 +108,69 @@ func isJobID(id string) bool {
 
 // show answers GET /v1/jobs/{job_id}.
 func (j *jobs) show(c *gin.Context) (any, error) {
-	record, err := j.Head(c, c.Param("job_id"))
-	return gin.H{"job": caller(c).view(j.current(&record.Job, record.Spec.Account))}, err
+	head, err := j.Head(c, c.Param("job_id"))
+	if err != nil {
+		return nil, err
+	}
+	who := caller(c)
+	view := who.view(j.current(&head.Job, who.account))
+	return exchange.Appender(func(to []byte) ([]byte, error) {
+		to, err := view.append(append(to, `{"job":`...))
+		return append(to, "}\n"...), err
+	}), nil
 }
 
 // current is a job of an account with what it waits for now, where its record
 // cannot say so.
-func (j *jobs) current(job *rowmill.Job, account string) rowmill.Job {
-	now := *job
-	if waiting := j.waiting(job, account); waiting != "" && !job.Status.Terminal() {
-		now.Message = waiting
+func (j *jobs) current(job *rowmill.Job, account string) *rowmill.Job {
+	if job.Status.Terminal() {
+		return job
 	}
-	return now
+	waiting := j.waiting(job, account)
+	if waiting == "" {
+		return job
+	}
+	now := *job
+	now.Message = waiting
+	return &now
+}
+
+// A statusView is where a job stands.
+type statusView struct {
+	Status   rowmill.Status `json:"job_status"`
+	Message  string         `json:"message"`
+	Metadata statusMetadata `json:"metadata"`
+}
+
+// statusMetadata says how far a job is, by counts of committed rows and their tokens,
+// and of one that has failed why.
+type statusMetadata struct {
+	Context       string  `json:"additional_context,omitempty"`
+	FailedRows    int64   `json:"failed_rows"`
+	FailureReason *string `json:"failure_reason,omitempty"`
+	InputTokens   *int64  `json:"input_tokens"`
+	NumRows       *int64  `json:"num_rows"`
+	OutputTokens  *int64  `json:"output_tokens"`
+	RowsDone      int64   `json:"rows_done"`
 }
 
 // status answers GET /v1/job-status/{job_id}.
 func (j *jobs) status(c *gin.Context) (any, error) {
-	record, err := j.Head(c, c.Param("job_id"))
+	head, err := j.Head(c, c.Param("job_id"))
 	if err != nil {
 		if e := request.Describe(err); e.Status == nethttp.StatusNotFound {
 			err = e.With("job_status", rowmill.StatusUnknown).With("metadata", gin.H{})
 		}
 		return nil, err
 	}
-	metadata := progressOf(&record.Job)
-	if reason := record.Job.FailureReason; record.Job.Status == rowmill.StatusFailed && reason != nil {
-		metadata["failure_reason"] = reason.Message
-		if reason.AdditionalContext != "" {
-			metadata["additional_context"] = reason.AdditionalContext
-		}
+	job := &head.Job
+	view := &statusView{Status: job.Status, Message: statusMessage(j.current(job, head.Account)), Metadata: statusMetadata{
+		NumRows: job.NumRows, RowsDone: job.RowsDone, FailedRows: job.FailedRows, InputTokens: job.InputTokens, OutputTokens: job.OutputTokens,
+	}}
+	if reason := job.FailureReason; job.Status == rowmill.StatusFailed && reason != nil {
+		view.Metadata.FailureReason, view.Metadata.Context = &reason.Message, reason.AdditionalContext
 	}
-	return gin.H{"message": statusMessage(j.current(&record.Job, record.Spec.Account)), "job_status": record.Job.Status, "metadata": metadata}, nil
-}
-
-// progressOf says how far a job is: counts of committed rows and their tokens.
-func progressOf(job *rowmill.Job) gin.H {
-	return gin.H{
-		"num_rows": job.NumRows, "rows_done": job.RowsDone, "failed_rows": job.FailedRows,
-		"input_tokens": job.InputTokens, "output_tokens": job.OutputTokens,
-	}
+	return view, nil
 }
 
 // statusIn answers GET /v1/job-status/{job_id} in the dialect of the key.
@@ -144,7 +184,7 @@ func (j *jobs) statusIn(dialect *sdk.Dialect) func(*gin.Context) (any, error) {
 }
 
 // statusMessage says where a job stands, for a person.
-func statusMessage(job rowmill.Job) string {
+func statusMessage(job *rowmill.Job) string {
 	if job.Message != "" && !job.Status.Terminal() {
 		return job.Message
 	}
@@ -214,12 +254,8 @@ func whyOver(status rowmill.Status) string {
 	return "it already failed."
 }
 
-const (
-	// maxJobsPage bounds a page of jobs.
-	maxJobsPage = 100
-	// listedBytes is for how much of each job a page makes room at first.
-	listedBytes = 1 << 10
-)
+// maxJobsPage bounds a page of jobs.
+const maxJobsPage = 100
 
 // listIn answers GET /v1/list-jobs: a page of jobs with limit or a filter, all of
 // them without.
@@ -248,21 +284,25 @@ func (j *jobs) page(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := make(exchange.Text, 0, len(page)*listedBytes+128)
-	text = append(text, `{"jobs":[`...)
-	for i := range page {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		if text, err = who.appendListed(text, j.current(&page[i], who.account)); err != nil {
-			return nil, err
-		}
+	for i, job := range page {
+		page[i] = j.current(job, who.account)
 	}
-	text = append(text, `],"next_cursor":`...)
-	text = appendText(text, orNull(next))
-	text = append(text, `,"scanned_all":`...)
-	text = strconv.AppendBool(text, all)
-	return append(text, "}\n"...), nil
+	return exchange.Appender(func(to []byte) (_ []byte, err error) {
+		to = append(to, `{"jobs":[`...)
+		for i, job := range page {
+			if i > 0 {
+				to = append(to, ',')
+			}
+			if to, err = j.spelled.append(to, who, job); err != nil {
+				return to, err
+			}
+		}
+		to = append(to, `],"next_cursor":`...)
+		to = appendText(to, orNull(next))
+		to = append(to, `,"scanned_all":`...)
+		to = strconv.AppendBool(to, all)
+		return append(to, "}\n"...), nil
+	}), nil
 }
 
 // stream answers with all jobs of an account, a page in memory at a time.
@@ -278,7 +318,7 @@ func (j *jobs) stream(c *gin.Context, who principal) error {
 				page = sdk.Dated(page)
 			}
 			for _, job := range page {
-				view, err := who.listed(j.current(&job, who.account))
+				view, err := who.listed(j.current(job, who.account))
 				if err == nil {
 					err = yield(view)
 				}

@@ -273,7 +273,8 @@ func (k *keyring) forget() {
 // that is being revoked.
 func UsedValue(keyID string) string { return "key_used/" + keyID }
 
-// used records, at most once per usedEvery, that a key was used.
+// used records, at most once per usedEvery, that a key was used, also where the
+// context of the request ends meanwhile.
 func (k *keyring) used(ctx context.Context, id string) error {
 	now := k.now().UTC()
 	k.mu.Lock()
@@ -285,7 +286,7 @@ func (k *keyring) used(ctx context.Context, id string) error {
 	if id == "" || recent {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, usedPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), usedPatience)
 	defer cancel()
 	_, version, err := k.store.GetValue(ctx, UsedValue(id))
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {

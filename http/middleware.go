@@ -139,8 +139,10 @@ func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
 			if quiet[route] {
 				level = slog.LevelDebug
 			}
-			span.Log(s.Logger).Log(c.Request.Context(), level, "request", exchange.KeyRequest, exchange.RequestID(c), "method", method,
-				"path", spelling.Shorten(c.Request.URL.Path, 256), "status", status, "took", took)
+			if log := span.Log(s.Logger); log.Enabled(c.Request.Context(), level) {
+				log.Log(c.Request.Context(), level, "request", exchange.KeyRequest, exchange.RequestID(c), "method", method,
+					"path", spelling.Shorten(c.Request.URL.Path, 256), "status", status, "took", took)
+			}
 		}()
 		c.Next()
 	}

@@ -142,7 +142,7 @@ func (p *progress) show(c *gin.Context) (any, error) {
 		end = *job.Completed
 	}
 	view := progressView{
-		JobID: job.ID, Status: caller(c).view(job).Status, NumRows: job.NumRows, RowsDone: job.RowsDone, Failed: job.FailedRows,
+		JobID: job.ID, Status: caller(c).view(&job).Status, NumRows: job.NumRows, RowsDone: job.RowsDone, Failed: job.FailedRows,
 		Elapsed: tidy(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(p.jobs.current(&job, record.Spec.Account)),
 		CostSoFar: (*exchange.Decimal)(cmp.Or(job.JobCost, record.Spec.Model.Cost(&job))),
 	}
@@ -250,7 +250,7 @@ func (p *progress) timeline(c *gin.Context) (any, error) {
 	add(record.DownloadStarted, "download_started", "")
 	add(record.DownloadFinished, "download_finished", "")
 	add(job.Started, "started", "")
-	add(job.Completed, "completed", statusMessage(job))
+	add(job.Completed, "completed", statusMessage(&job))
 	add(record.InputRemoved, "input_removed", "")
 	add(record.DataRemoved, "data_removed", "")
 	if job.ContinuedBy != nil {

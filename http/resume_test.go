@@ -17,6 +17,14 @@ func TestResume_MakesAJobThatContinuesAnother(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := w.ended(rowmill.StatusCancelled)
+	listed := func() any {
+		w.Helper()
+		jobs := w.get("/v1/list-jobs?limit=100").want(200).json()["jobs"].([]any)
+		return jobs[len(jobs)-1].(map[string]any)["continued_by"]
+	}
+	if by := listed(); by != nil {
+		t.Errorf("listed as continued by %v", by)
+	}
 	made := w.resume(id, `{"job_priority":1,"name":"again"}`, "Idempotency-Key", "k").want(200).json()["results"].(string)
 	record := w.record(made)
 	old := w.record(id)
@@ -29,6 +37,9 @@ func TestResume_MakesAJobThatContinuesAnother(t *testing.T) {
 	if old.Job.Status != rowmill.StatusCancelled || old.Job.ContinuedBy == nil || *old.Job.ContinuedBy != made || *record.Job.Continues != id {
 		t.Errorf("the old job is %s, continued by %v", old.Job.Status, old.Job.ContinuedBy)
 	}
+	if by := listed(); by != made {
+		t.Errorf("listed as continued by %v", by)
+	}
 	shown := w.get("/v1/jobs/" + made).want(200).json()["job"].(map[string]any)
 	if shown["continues"] != id || shown["rows_taken_over"] != 0.0 {
 		t.Errorf("shown as continuing %v with %v rows", shown["continues"], shown["rows_taken_over"])
@@ -39,6 +50,9 @@ func TestResume_MakesAJobThatContinuesAnother(t *testing.T) {
 	w.resume(id, `{"name":"other"}`, "Idempotency-Key", "k").wantError(409, "idempotency_conflict", "")
 	if third := w.resume(id, `{}`).want(200).json()["results"]; third == made || *w.record(id).Job.ContinuedBy != third {
 		t.Errorf("a third request made %v, the job is continued by %s", third, *w.record(id).Job.ContinuedBy)
+	}
+	if by := listed(); by != *w.record(id).Job.ContinuedBy {
+		t.Errorf("listed as continued by %v", by)
 	}
 	w.resume(made, `{}`).wantError(409, "job_not_over", "goes on by itself")
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/http/anthropic"
 	"github.com/rowmill/rowmill/http/exchange"
@@ -14,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/http/sdk"
 	"github.com/rowmill/rowmill/http/submission"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/memo"
 	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/spelling"
@@ -87,6 +89,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	v1 := enter(engine.Group("/v1"), own)
 	jobs := &jobs{
 		Exchange: s.exchange, store: s.Store, bucket: s.Bucket, cancelled: s.Service.Cancelled, waiting: s.Service.Waiting, now: s.Now,
+		spelled: spelled{memo.Recent[*rowmill.Job, []byte]{Most: spelledJobs}},
 		announce: func(ctx context.Context, record *store.Record) error {
 			_, err := webhook.Announce(ctx, s.Store, record)
 			return err

@@ -224,7 +224,7 @@ func (r *rows) preview(c *gin.Context) (any, error) {
 		views[i] = viewPreview(offset+int64(i), row)
 	}
 	body := gin.H{
-		"rows": views, "next_offset": nil, "status": caller(c).view(job).Status,
+		"rows": views, "next_offset": nil, "status": caller(c).view(&job).Status,
 		"num_rows": job.NumRows, "rows_done": job.RowsDone,
 	}
 	if total := job.NumRows; total != nil && found.Record.Counted() && found.End < *total {

@@ -16,8 +16,8 @@ const (
 	// often as people want to see progress. Those who take it say so by
 	// Cache-Control: max-age=1, or more.
 	sharedAge = time.Second
-	// maxSharedAnswers bounds those that are kept, 100 kB each where they are pages
-	// of jobs.
+	// maxSharedAnswers bounds those that are kept. A page of jobs has no text of its
+	// own.
 	maxSharedAnswers = 256
 )
 

@@ -23,12 +23,12 @@ func (s *readsCounted) Get(ctx context.Context, id string) (store.Record, error)
 	return s.Store.Get(ctx, id)
 }
 
-func (s *readsCounted) Head(ctx context.Context, id string) (store.Record, error) {
+func (s *readsCounted) Head(ctx context.Context, id string) (*store.Head, error) {
 	s.reads.Add(1)
 	return s.Store.Head(ctx, id)
 }
 
-func (s *readsCounted) List(ctx context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error) {
+func (s *readsCounted) List(ctx context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error) {
 	s.reads.Add(1)
 	return s.Store.List(ctx, account, limit, cursor)
 }

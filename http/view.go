@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/sdk"
+	"github.com/rowmill/rowmill/memo"
 	"github.com/rowmill/rowmill/spelling"
 )
 
@@ -33,7 +35,8 @@ type estimateView struct {
 func speaksSDK(c *gin.Context) bool { return caller(c).dialect == sdk.Name }
 
 // view puts a job's record into the dialect of a key.
-func (who principal) view(job rowmill.Job) jobView {
+func (who principal) view(record *rowmill.Job) jobView {
+	job := *record
 	if who.dialect == sdk.Name {
 		job = sdk.Job(job)
 	}
@@ -54,7 +57,7 @@ func (who principal) view(job rowmill.Job) jobView {
 }
 
 // listed is view for a list.
-func (who principal) listed(job rowmill.Job) (any, error) {
+func (who principal) listed(job *rowmill.Job) (any, error) {
 	if who.dialect == sdk.Name {
 		return sdk.Listed(who.view(job))
 	}
@@ -62,7 +65,7 @@ func (who principal) listed(job rowmill.Job) (any, error) {
 }
 
 // appendListed appends what listed is as JSON.
-func (who principal) appendListed(to []byte, job rowmill.Job) ([]byte, error) {
+func (who principal) appendListed(to []byte, job *rowmill.Job) ([]byte, error) {
 	if who.dialect != sdk.Name {
 		view := who.view(job)
 		return view.append(to)
@@ -72,6 +75,37 @@ func (who principal) appendListed(to []byte, job rowmill.Job) ([]byte, error) {
 		return to, err
 	}
 	return appendAny(to, fields)
+}
+
+const (
+	// spelledJobs is how many texts of listed jobs are kept at least: some pages of
+	// those who look at a list again and again.
+	spelledJobs = 512
+	// spelledBytes bounds a text that is kept. Most have 1 KB, so that all of them take
+	// a MB.
+	spelledBytes = 4 << 10
+)
+
+// spelled are the texts of jobs that are over and were listed last, by their records:
+// those are the same from list to list until they change (store.Jobs).
+type spelled struct {
+	memo.Recent[*rowmill.Job, []byte]
+}
+
+// append is principal.appendListed.
+func (s *spelled) append(to []byte, who principal, job *rowmill.Job) ([]byte, error) {
+	if who.dialect == sdk.Name || !job.Status.Terminal() {
+		return who.appendListed(to, job)
+	}
+	if text, known := s.Get(job); known {
+		return append(to, text...), nil
+	}
+	begin := len(to)
+	to, err := who.appendListed(to, job)
+	if text := to[begin:]; err == nil && len(text) <= spelledBytes {
+		s.Put(job, bytes.Clone(text))
+	}
+	return to, err
 }
 
 // orNull is a text, or nil where it is empty.

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
 )
 
@@ -89,6 +92,43 @@ func TestViewAsEncoded(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, want)
 		}
 	}
+}
+
+// FuzzViewAsEncoded is TestViewAsEncoded for texts and numbers of all kinds. What is not
+// among the few characters that are escaped otherwise is the same to the byte.
+func FuzzViewAsEncoded(f *testing.F) {
+	f.Add("job-1", "a \"name\" \\ <b> & \n\t\r\x00\x1f\x7f", "max_tokens", "1e3", int64(7), 0.1, int64(1_700_000_000_123_456_789))
+	f.Add("", "\u2028 \xff é\b\f", "", "-0.50", int64(-1), 1e300, int64(-1))
+	f.Add("日本", "x", "stop", "0", int64(1)<<62, 1e-9, int64(0))
+	f.Fuzz(func(t *testing.T, id, text, parameter, number string, count int64, cost float64, at int64) {
+		when := time.Unix(0, at).UTC()
+		view := jobView{Job: rowmill.Job{
+			ID: id, Status: rowmill.Status(text), Model: text, Priority: int(count), Name: &text, System: &id, Created: when, Started: &when,
+			NumRows: &count, RowCounts: rowmill.RowCounts{RowsDone: count}, Warnings: []string{text, id}, Message: text,
+			FailureReason: &rowmill.Failure{Message: text}, Sampling: map[string]any{parameter: text, "on": true, "list": []any{text}},
+		}}
+		if json.Valid([]byte(number)) && strings.Trim(number, "-+.eE0123456789") == "" {
+			view.Sampling["number"] = json.Number(number)
+		}
+		if !math.IsNaN(cost) && !math.IsInf(cost, 0) {
+			view.JobCost = (*exchange.Decimal)(&cost)
+		}
+		got, err := view.append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := exchange.Encode(view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same := string(got) == strings.TrimSuffix(string(want), "\n")
+		if all := id + text + parameter; strings.ContainsAny(all, "\b\f\u2028\u2029") || !utf8.ValidString(all) {
+			same = plain(t, got) == plain(t, want)
+		}
+		if !same {
+			t.Errorf("\n got %s\nwant %s", got, want)
+		}
+	})
 }
 
 // plain is the tokens of a JSON text, a line each: what is escaped may differ.

@@ -193,6 +193,18 @@ type Record struct {
 	Artifacts map[string]Artifact `json:"artifacts,omitempty"`
 }
 
+// A Head is what clients see of a record.
+type Head struct {
+	Job          rowmill.Job `json:"job"`
+	Account      string      `json:"account"`
+	ShownRunning bool        `json:"shown_running,omitempty"` // Record's
+}
+
+// Head is what clients see of the record.
+func (r *Record) Head() *Head {
+	return &Head{Job: r.Job, Account: r.Spec.Account, ShownRunning: r.ShownRunning}
+}
+
 // Artifact is a finished result object.
 type Artifact struct {
 	Key  string `json:"key"`  // blob key
@@ -223,9 +235,10 @@ type Jobs interface {
 	// Get returns a record, or rowmill.ErrNotFound.
 	Get(ctx context.Context, jobID string) (Record, error)
 
-	// Head returns a record without its specification, of which there is the Account
-	// alone, or rowmill.ErrNotFound. It costs the same whatever the size of the input.
-	Head(ctx context.Context, jobID string) (Record, error)
+	// Head returns what clients see of a record, or rowmill.ErrNotFound. It costs the
+	// same whatever the size of the input. It is shared with all who ask before the
+	// record changes: do not modify it.
+	Head(ctx context.Context, jobID string) (*Head, error)
 
 	// Marks returns where the records of jobs stand, in the order of the ids,
 	// in one round trip, and how many writes of the named writer they hold. A
@@ -236,9 +249,10 @@ type Jobs interface {
 	// List returns an account's jobs, newest first, at most limit of them
 	// (limit > 0), after cursor (empty: from the newest). next is empty when
 	// nothing is left. A malformed cursor is a *rowmill.InvalidError on field
-	// "cursor". Jobs created meanwhile cause neither skips nor repeats. What the
-	// jobs point to may be shared with other lists: do not modify it.
-	List(ctx context.Context, account string, limit int, cursor string) (jobs []rowmill.Job, next string, err error)
+	// "cursor". Jobs created meanwhile cause neither skips nor repeats. Jobs are
+	// shared with other lists for as long as their records do not change: do not
+	// modify them.
+	List(ctx context.Context, account string, limit int, cursor string) (jobs []*rowmill.Job, next string, err error)
 
 	// Active returns the ids of jobs of each account, in the order of the accounts:
 	// of those that are not over all with an owner, live or dead, and the limit

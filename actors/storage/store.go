@@ -36,9 +36,9 @@ func (s *watchedStore) Get(ctx context.Context, jobID string) (store.Record, err
 	return rec, s.place.met(err, reads)
 }
 
-func (s *watchedStore) Head(ctx context.Context, jobID string) (store.Record, error) {
-	rec, err := s.Store.Head(ctx, jobID)
-	return rec, s.place.met(err, reads)
+func (s *watchedStore) Head(ctx context.Context, jobID string) (*store.Head, error) {
+	head, err := s.Store.Head(ctx, jobID)
+	return head, s.place.met(err, reads)
 }
 
 func (s *watchedStore) Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {

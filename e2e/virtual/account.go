@@ -161,7 +161,7 @@ func (a *account) partsOf(rec store.Record) []store.Part {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	parts, _ := v.base.ListParts(background, id)
-	if now, err := v.base.Head(background, id); err == nil && now.Version == rec.Version { // nobody wrote meanwhile
+	if now, err := v.base.Marks(background, []string{id}, ""); err == nil && now[0].Version == rec.Version { // nobody wrote meanwhile
 		a.mu.Lock()
 		a.listed[id] = listing{rec.Version, parts}
 		a.mu.Unlock()

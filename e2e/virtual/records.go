@@ -180,8 +180,8 @@ func (r *records) Get(ctx context.Context, jobID string) (store.Record, error) {
 	return ask(ctx, r, false, "get", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Get(ctx, jobID) })
 }
 
-func (r *records) Head(ctx context.Context, jobID string) (store.Record, error) {
-	return ask(ctx, r, false, "head", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Head(ctx, jobID) })
+func (r *records) Head(ctx context.Context, jobID string) (*store.Head, error) {
+	return ask(ctx, r, false, "head", jobID, func(ctx context.Context, s *bolt.Store) (*store.Head, error) { return s.Head(ctx, jobID) })
 }
 
 func (r *records) Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error) {
@@ -196,10 +196,10 @@ func (r *records) Active(ctx context.Context, accounts []string, since time.Time
 	})
 }
 
-func (r *records) List(ctx context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error) {
-	p, err := ask(ctx, r, false, "list", account, func(ctx context.Context, s *bolt.Store) (pair[[]rowmill.Job, string], error) {
+func (r *records) List(ctx context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error) {
+	p, err := ask(ctx, r, false, "list", account, func(ctx context.Context, s *bolt.Store) (pair[[]*rowmill.Job, string], error) {
 		jobs, next, err := s.List(ctx, account, limit, cursor)
-		return pair[[]rowmill.Job, string]{jobs, next}, err
+		return pair[[]*rowmill.Job, string]{jobs, next}, err
 	})
 	return p.a, p.b, err
 }

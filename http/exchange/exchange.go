@@ -121,15 +121,11 @@ func own(c *gin.Context, e *request.Error) any {
 // JSON is the media type of answers.
 const JSON = "application/json; charset=utf-8"
 
-// A Text is an answer that is JSON already.
-type Text []byte
+// An Appender is an answer that spells itself: it appends its JSON and a line's end.
+type Appender func(to []byte) ([]byte, error)
 
 // Answer writes v as JSON with its length.
 func Answer(c *gin.Context, status int, v any) {
-	if text, is := v.(Text); is {
-		send(c, status, text)
-		return
-	}
 	buffer, _ := buffers.Get().(*bytes.Buffer)
 	defer func() {
 		if buffer.Cap() <= mostKept {
@@ -159,6 +155,11 @@ func Encode(v any) ([]byte, error) {
 }
 
 func encode(into *bytes.Buffer, v any) error {
+	if own, is := v.(Appender); is {
+		text, err := own(into.AvailableBuffer())
+		into.Write(text)
+		return err
+	}
 	encoder := json.NewEncoder(into)
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(v)

@@ -34,8 +34,8 @@ type Jobs interface {
 	// Find returns a job, or a 404 where it does not exist or belongs to
 	// another account.
 	Find(c *gin.Context, id string) (store.Record, error)
-	// Head is Find without the specification.
-	Head(c *gin.Context, id string) (store.Record, error)
+	// Head is Find for what clients see of a job. It is not to be modified.
+	Head(c *gin.Context, id string) (*store.Head, error)
 }
 
 // Store is what the dialect needs of a store.
@@ -127,12 +127,14 @@ const tableRows = 100
 // Dated gives one of the newest jobs of a list a time of completion where none of
 // them has one, that of the epoch, as the last resort: clients make dates of that
 // column, whatever it is, and give up on one that has nothing but nulls.
-func Dated(newest []rowmill.Job) []rowmill.Job {
+func Dated(newest []*rowmill.Job) []*rowmill.Job {
 	newest = slices.Clone(newest)
 	seen := newest[:min(tableRows, len(newest))]
-	if over := func(job rowmill.Job) bool { return job.Completed != nil }; len(seen) > 0 && !slices.ContainsFunc(seen, over) {
+	if over := func(job *rowmill.Job) bool { return job.Completed != nil }; len(seen) > 0 && !slices.ContainsFunc(seen, over) {
 		epoch := time.Unix(0, 0).UTC()
-		seen[len(seen)-1].Completed = &epoch
+		dated := *seen[len(seen)-1]
+		dated.Completed = &epoch
+		seen[len(seen)-1] = &dated
 	}
 	return newest
 }
@@ -173,10 +175,10 @@ func Answer(record store.Record, output any) (answer any, reasoning *string) {
 // Status answers GET /v1/job-status/{job_id} in the dialect.
 func (d *Dialect) Status(c *gin.Context) (any, error) {
 	id := c.Param("job_id")
-	record, err := d.Jobs.Head(c, id)
+	head, err := d.Jobs.Head(c, id)
 	var status string
 	if err == nil {
-		status = d.shown(c, record)
+		status = d.shown(c, head)
 	}
 	if err != nil {
 		if e := request.Describe(err); e.Status == http.StatusNotFound {
@@ -184,18 +186,18 @@ func (d *Dialect) Status(c *gin.Context) (any, error) {
 		}
 		return nil, err
 	}
-	return gin.H{"job_status": gin.H{record.Job.ID: status}}, nil
+	return gin.H{"job_status": gin.H{head.Job.ID: status}}, nil
 }
 
 // shown is the status that a client is told. One that waits for a job to start
 // may take no notice of SUCCEEDED, so that a job which ended before anybody
 // asked is RUNNING once; the record remembers that somebody did, whichever node
 // is asked. Where it cannot, the client is told the truth.
-func (d *Dialect) shown(c *gin.Context, record store.Record) string {
-	job := record.Job
+func (d *Dialect) shown(c *gin.Context, head *store.Head) string {
+	job := &head.Job
 	status := statusOf(job.Status)
 	late := job.Status == rowmill.StatusSucceeded && job.Completed != nil && d.Now().Sub(*job.Completed) < startSign
-	if record.ShownRunning || job.Status.Terminal() && !late {
+	if head.ShownRunning || job.Status.Terminal() && !late {
 		return status
 	}
 	if err := d.Store.ShowRunning(c.Request.Context(), job.ID); err != nil {

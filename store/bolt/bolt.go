@@ -162,7 +162,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err := prepare(db, config.Path); err != nil {
 		return nil, errors.Join(fmt.Errorf("open record file %s: %w", config.Path, err), db.Close())
 	}
-	s := &Store{config: config, db: db}
+	s := &Store{config: config, db: db, seen: seen{Most: seenJobs}}
 	log, err := startLog(db, config)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open record file %s: %w", config.Path, err), db.Close())

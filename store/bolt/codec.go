@@ -166,20 +166,12 @@ func (t *tx) putHeader(h header) error {
 	return t.put(bucketJobs, id, raw)
 }
 
-// complete adds to a job of a header what makes it the public record.
-func (t *tx) complete(job *rowmill.Job) error {
-	if err := readTexts(t.get(bucketTexts, []byte(job.ID)), job); err != nil {
-		return fmt.Errorf("decode the texts of job %s: %w", job.ID, err)
-	}
-	return nil
-}
-
 // record completes a header to the whole record.
 func (t *tx) record(h header) (store.Record, error) {
 	rec := h.Record
-	err := t.complete(&rec.Job)
+	err := readTexts(t.get(bucketTexts, []byte(rec.Job.ID)), &rec.Job)
 	if err != nil {
-		return store.Record{}, err
+		return store.Record{}, fmt.Errorf("decode the texts of job %s: %w", rec.Job.ID, err)
 	}
 	if rec.Spec, err = readSpec(t.get(bucketSpecs, []byte(rec.Job.ID))); err != nil {
 		return store.Record{}, fmt.Errorf("decode the specification of job %s: %w", rec.Job.ID, err)

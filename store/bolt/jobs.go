@@ -194,19 +194,14 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 	return rec, err
 }
 
-// Head returns a record without its specification.
-func (s *Store) Head(ctx context.Context, jobID string) (store.Record, error) {
-	var rec store.Record
-	err := s.view(ctx, func(t *tx) error {
-		h, err := t.header(jobID)
-		if err != nil {
-			return err
-		}
-		rec = h.Record
-		rec.Spec.Account = h.Account
-		return t.complete(&rec.Job)
+// Head returns what clients see of a record.
+func (s *Store) Head(ctx context.Context, jobID string) (*store.Head, error) {
+	var head *store.Head
+	err := s.view(ctx, func(t *tx) (err error) {
+		head, err = s.head(t, jobID)
+		return err
 	})
-	return rec, err
+	return head, err
 }
 
 // A stand is what Marks needs of a header. The rest is not decoded: marks of many
@@ -299,40 +294,17 @@ func lastBelow(c *bbolt.Cursor, start []byte) (key, value []byte) {
 	return c.Prev()
 }
 
-// listed reads the public record of a job for a list, and decodes no more of the
-// header, nor that where it was listed before.
-func (s *Store) listed(t *tx, id string) (rowmill.Job, error) {
-	raw := t.get(bucketJobs, []byte(id))
-	if raw == nil {
-		return rowmill.Job{}, fmt.Errorf("job %s: %w", id, rowmill.ErrNotFound)
-	}
-	if job, known := s.seen.get(raw); known {
-		return job, nil
-	}
-	var public struct {
-		Job rowmill.Job `json:"job"`
-	}
-	if err := document.Decode(raw, &public); err != nil {
-		return rowmill.Job{}, fmt.Errorf("decode the record of job %s: %w", id, err)
-	}
-	err := t.complete(&public.Job)
-	if err == nil {
-		s.seen.put(raw, public.Job)
-	}
-	return public.Job, err
-}
-
 // listAtOnce is for how many jobs List makes room in advance: a page of clients.
 const listAtOnce = 100
 
 // List returns an account's jobs, newest first. Jobs created in the same
 // nanosecond come by id, the larger first.
-func (s *Store) List(ctx context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error) {
+func (s *Store) List(ctx context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error) {
 	start, err := pageStart(account, limit, cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	jobs := make([]rowmill.Job, 0, min(limit, listAtOnce))
+	jobs := make([]*rowmill.Job, 0, min(limit, listAtOnce))
 	var next string
 	err = s.view(ctx, func(t *tx) error {
 		c := t.Bucket(bucketAccounts).Cursor()
@@ -349,11 +321,11 @@ func (s *Store) List(ctx context.Context, account string, limit int, cursor stri
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			job, err := s.listed(t, id)
+			head, err := s.head(t, id)
 			if err != nil {
 				return err
 			}
-			jobs, created = append(jobs, job), at
+			jobs, created = append(jobs, &head.Job), at
 		}
 		return nil
 	})

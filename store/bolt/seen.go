@@ -1,56 +1,53 @@
 package bolt
 
 import (
-	"sync"
+	"fmt"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
+	"github.com/rowmill/rowmill/memo"
+	"github.com/rowmill/rowmill/store"
 )
 
 const (
-	// seenJobs is how many jobs each half of what was listed last has: some pages of
-	// those who look at a list again and again.
+	// seenJobs is how many jobs are remembered at least: some pages of those who look
+	// at a list again and again, and as many jobs that are asked for alone.
 	seenJobs = 512
-	// seenBytes bounds the header of a job that is remembered. Most have 1 KB.
+	// seenBytes bounds the header and the long texts of a job that is remembered. Most
+	// have 1 KB, so that all of them take a few MB.
 	seenBytes = 4 << 10
 )
 
-// seen are the jobs that were listed last, by their headers as they are stored: one
-// that has not changed since is not decoded again. Jobs with long texts are not
-// among them, so that it takes a few MB at most. A header changes with every change
-// of its job.
-type seen struct {
-	mu          sync.Mutex
-	now, before map[string]rowmill.Job
+// seen are the heads that clients asked for last, by the ids of their jobs.
+type seen = memo.Recent[string, seenHead]
+
+// A seenHead is good for as long as the header is the same, which changes with every
+// change of its job.
+type seenHead struct {
+	header string
+	head   *store.Head
 }
 
-// get returns the job of a header. What it points to is shared with all others who
-// got it.
-func (s *seen) get(header []byte) (rowmill.Job, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	job, known := s.now[string(header)]
-	if !known {
-		if job, known = s.before[string(header)]; known {
-			s.add(string(header), job)
-		}
+// head reads what clients see of a record. Nothing is decoded of a header that has
+// not changed since it was last.
+func (s *Store) head(t *tx, id string) (*store.Head, error) {
+	raw := t.get(bucketJobs, []byte(id))
+	if raw == nil {
+		return nil, fmt.Errorf("job %s: %w", id, rowmill.ErrNotFound)
 	}
-	return job, known
-}
-
-// put remembers the job of a header, which it copies.
-func (s *seen) put(header []byte, job rowmill.Job) {
-	if len(header) > seenBytes || job.System != nil || job.Schema != nil {
-		return
+	if last, known := s.seen.Get(id); known && last.header == string(raw) {
+		return last.head, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.add(string(header), job)
-}
-
-// add forgets those that were not asked for since the half before was full.
-func (s *seen) add(header string, job rowmill.Job) {
-	if s.now == nil || len(s.now) >= seenJobs {
-		s.now, s.before = make(map[string]rowmill.Job, seenJobs), s.now
+	header, head := string(raw), new(store.Head)
+	if err := document.Decode(header, head); err != nil {
+		return nil, fmt.Errorf("decode the record of job %s: %w", id, err)
 	}
-	s.now[header] = job
+	texts := t.get(bucketTexts, []byte(id))
+	if err := readTexts(texts, &head.Job); err != nil {
+		return nil, fmt.Errorf("decode the texts of job %s: %w", id, err)
+	}
+	if len(header)+len(texts) <= seenBytes {
+		s.seen.Put(id, seenHead{header, head})
+	}
+	return head, nil
 }

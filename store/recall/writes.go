@@ -240,14 +240,13 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 	return rec, err
 }
 
-// Head is Get without the specification.
-func (s *Store) Head(ctx context.Context, jobID string) (store.Record, error) {
+// Head returns what clients see of the record that Get returns.
+func (s *Store) Head(ctx context.Context, jobID string) (*store.Head, error) {
 	if s.known(jobID) == nil {
 		return s.Store.Head(ctx, jobID)
 	}
 	rec, err := s.Get(ctx, jobID)
-	rec.Spec = rowmill.Spec{Account: rec.Spec.Account}
-	return rec, err
+	return rec.Head(), err
 }
 
 // ListParts returns the parts of a job with those that the store has forgotten: an

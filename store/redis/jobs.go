@@ -122,19 +122,19 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 	return f.record()
 }
 
-// Head returns a record without its specification.
-func (s *Store) Head(ctx context.Context, jobID string) (store.Record, error) {
+// Head returns what clients see of a record.
+func (s *Store) Head(ctx context.Context, jobID string) (*store.Head, error) {
 	var found *driver.SliceCmd
 	if err := s.read(ctx, func(p driver.Pipeliner) { found = p.HMGet(ctx, s.job(jobID), headFields...) }); err != nil {
-		return store.Record{}, fmt.Errorf("read job %s: %w", jobID, err)
+		return nil, fmt.Errorf("read job %s: %w", jobID, err)
 	}
 	f := collect(headFields, found.Val())
 	if f == nil {
-		return store.Record{}, fmt.Errorf("job %s: %w", jobID, rowmill.ErrNotFound)
+		return nil, fmt.Errorf("job %s: %w", jobID, rowmill.ErrNotFound)
 	}
 	rec, err := f.header()
 	rec.Spec.Account = f["account"]
-	return rec, err
+	return rec.Head(), err
 }
 
 // Marks returns where records stand.
@@ -258,7 +258,7 @@ func (s *Store) page(ctx context.Context, doing, order, account string, limit in
 
 // List returns an account's jobs, newest first. Jobs created in the same
 // nanosecond come by id, the larger first.
-func (s *Store) List(ctx context.Context, account string, limit int, cursor string) ([]rowmill.Job, string, error) {
+func (s *Store) List(ctx context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error) {
 	page, err := s.page(ctx, "list jobs", "jobs", account, limit, cursor)
 	if err != nil {
 		return nil, "", err
@@ -279,12 +279,48 @@ func (s *Store) List(ctx context.Context, account string, limit int, cursor stri
 	}); err != nil {
 		return nil, "", fmt.Errorf("list jobs: %w", err)
 	}
-	jobs := make([]rowmill.Job, len(page))
-	for i := range page {
+	jobs := make([]*rowmill.Job, len(page))
+	for i, place := range page {
 		var err error
-		if jobs[i], err = collect(jobFields, found[i].Val()).job(); err != nil {
+		if jobs[i], err = s.listed(place[orderDigits:], found[i].Val()); err != nil {
 			return nil, "", fmt.Errorf("list jobs: %w", err)
 		}
 	}
 	return jobs, next, nil
+}
+
+const (
+	// seenJobs is how many listed jobs are remembered at least: some pages of those who
+	// look at a list again and again.
+	seenJobs = 512
+	// seenBytes bounds the fields of a job that is remembered. Most have 1 KB, so that
+	// all of them take a few MB.
+	seenBytes = 4 << 10
+)
+
+// A seenJob is good for as long as its fields are the same.
+type seenJob struct {
+	fields []any // values of jobFields
+	job    *rowmill.Job
+}
+
+// listed is a job by the values of jobFields. Nothing is decoded of one that was
+// listed with the same.
+func (s *Store) listed(id string, values []any) (*rowmill.Job, error) {
+	if last, known := s.seen.Get(id); known && slices.Equal(last.fields, values) {
+		return last.job, nil
+	}
+	f := collect(jobFields, values)
+	rec, err := f.header()
+	if err != nil {
+		return nil, err
+	}
+	size := 0
+	for _, text := range f {
+		size += len(text)
+	}
+	if size <= seenBytes {
+		s.seen.Put(id, seenJob{values, &rec.Job})
+	}
+	return &rec.Job, nil
 }

@@ -37,8 +37,8 @@ var (
 	specFields = []string{"spec", "spec_system", "spec_schema", "inline"}
 
 	recordFields = slices.Concat(jobFields, endFields, trialFields, eventFields, stateFields, specFields)
-	// headFields make the record without its specification, and say whose it is.
-	headFields = slices.Concat(jobFields, endFields, trialFields, eventFields, stateFields, []string{"account"})
+	// headFields make what clients see of the record.
+	headFields = append(slices.Clip(jobFields), "account")
 )
 
 // A head is what is left of a record in its field "head".
@@ -112,12 +112,6 @@ func (f fields) whole(ctx context.Context, jobID string) error {
 		return fmt.Errorf("the number of writes of %s: %w", w.Name(), err)
 	}
 	return w.Check(jobID, n)
-}
-
-// job puts the public record together.
-func (f fields) job() (rowmill.Job, error) {
-	rec, err := f.header()
-	return rec.Job, err
 }
 
 // record puts the whole record together.

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	driver "github.com/redis/go-redis/v9"
 
+	"github.com/rowmill/rowmill/memo"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -26,6 +27,7 @@ type Store struct {
 	sentinels bool
 	client    *driver.Client
 	at        atomic.Pointer[address] // as SetURL had it last
+	seen      memo.Recent[string, seenJob]
 
 	latency  prometheus.Histogram
 	failures *prometheus.CounterVec // attempts without an answer, or refused by the server
@@ -54,7 +56,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	metrics := promauto.With(config.Metrics)
 	s := &Store{
-		config: config, sentinels: at.primary != "",
+		config: config, sentinels: at.primary != "", seen: memo.Recent[string, seenJob]{Most: seenJobs},
 		latency: metrics.NewHistogram(prometheus.HistogramOpts{
 			Name:    "rowmill_store_redis_seconds",
 			Help:    "Time of one round trip to the Redis server, with its repeats.",

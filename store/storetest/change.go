@@ -15,6 +15,7 @@ import (
 func testUpdate(s *suite) {
 	f := s.owned("a")
 	before := s.get(f.JobID)
+	s.same("listed", before.Job, first(s))
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	after := s.update(f, func(r *store.Record) error {
 		s.same("the record given to the change", before, *r)
@@ -50,6 +51,7 @@ func testUpdate(s *suite) {
 	if cleared.Job.System != nil || s.get(f.JobID).Job.System != nil {
 		s.Error("the system prompt is still there")
 	}
+	s.same("listed", cleared.Job, first(s))
 }
 
 // first is the newest job of account a.
@@ -59,7 +61,7 @@ func first(s *suite) rowmill.Job {
 	if err != nil || len(jobs) != 1 {
 		s.Fatalf("list: %d jobs, %v", len(jobs), err)
 	}
-	return jobs[0]
+	return *jobs[0]
 }
 
 // testUpdateTransitions tries every pair of states, straight and by steps.
