@@ -25,24 +25,50 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// BenchmarkList is a page of 100 jobs that are over, of 2,000, from the request's
-// headers to the bytes of its answer.
+// BenchmarkList is a page of 100 jobs that are over, of 2,000.
 func BenchmarkList(b *testing.B) {
+	timeGet(b, func([]string, int) string { return "/v1/list-jobs?limit=100" })
+}
+
+// BenchmarkStatus is the status of one of 2,000 jobs, each in its turn.
+func BenchmarkStatus(b *testing.B) {
+	timeGet(b, func(jobs []string, i int) string { return "/v1/job-status/" + jobs[i%len(jobs)] })
+}
+
+// BenchmarkShow is the record of one of 2,000 jobs, each in its turn.
+func BenchmarkShow(b *testing.B) {
+	timeGet(b, func(jobs []string, i int) string { return "/v1/jobs/" + jobs[i%len(jobs)] })
+}
+
+// BenchmarkLive is an answer that reads nothing: what each of the others takes at
+// least.
+func BenchmarkLive(b *testing.B) {
+	timeGet(b, func([]string, int) string { return "/livez" })
+}
+
+// timeGet times requests for a path, from their headers to the bytes of the answer, to
+// a server with 2,000 jobs that are over.
+func timeGet(b *testing.B, path func(jobs []string, i int) string) {
 	w := setupStore(b, func(c *bolt.Config) { c.Volatile = new(bolt.Volatile) }, func(c *Config) { c.Logger = nil })
 	handler := w.Handler()
-	for range 2000 {
-		id := w.taken(handler)
-		if _, err := w.store.Cancel(b.Context(), id, w.Now(), nil); err != nil {
+	jobs := make([]string, 2000)
+	for i := range jobs {
+		jobs[i] = w.taken(handler)
+		if _, err := w.store.Cancel(b.Context(), jobs[i], w.Now(), nil); err != nil {
 			b.Fatal(err)
 		}
 	}
-	request := w.request("GET", "/v1/list-jobs?limit=100", "")
+	requests := make([]*nethttp.Request, len(jobs))
+	for i := range requests {
+		requests[i] = w.request("GET", path(jobs, i), "")
+	}
 	b.ReportAllocs()
-	before := processorTime(b)
+	before, i := processorTime(b), 0
 	defer func() { b.ReportMetric(float64((processorTime(b)-before).Nanoseconds())/float64(b.N), "cpu-ns/op") }()
 	for b.Loop() {
 		answer := &sink{header: nethttp.Header{}}
-		handler.ServeHTTP(answer, request)
+		handler.ServeHTTP(answer, requests[i%len(requests)])
+		i++
 		if answer.status != nethttp.StatusOK {
 			b.Fatal(answer.status)
 		}
