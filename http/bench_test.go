@@ -46,6 +46,23 @@ func BenchmarkLive(b *testing.B) {
 	timeGet(b, func([]string, int) string { return "/livez" })
 }
 
+// BenchmarkSubmit is a job of one row of 1 KB, without the disk.
+func BenchmarkSubmit(b *testing.B) {
+	w := setupStore(b, func(c *bolt.Config) { c.Volatile = new(bolt.Volatile) }, func(c *Config) { c.Logger = nil })
+	handler := w.Handler()
+	body := `{"model":"qwen-3-4b","inputs":["` + strings.Repeat("x", 1<<10) + `"]}`
+	b.ReportAllocs()
+	before := processorTime(b)
+	defer func() { b.ReportMetric(float64((processorTime(b)-before).Nanoseconds())/float64(b.N), "cpu-ns/op") }()
+	for b.Loop() {
+		answer := &sink{header: nethttp.Header{}}
+		handler.ServeHTTP(answer, w.request("POST", "/v1/batch-inference", body))
+		if answer.status != nethttp.StatusOK {
+			b.Fatal(answer.status)
+		}
+	}
+}
+
 // timeGet times requests for a path, from their headers to the bytes of the answer, to
 // a server with 2,000 jobs that are over.
 func timeGet(b *testing.B, path func(jobs []string, i int) string) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -33,7 +34,21 @@ type scanner struct {
 	kept   []byte // of the value being read; reused
 }
 
-func newScanner(r io.Reader) *scanner { return &scanner{r: bufio.NewReaderSize(r, scanWindow)} }
+// windows are buffers for scanners, of which most submissions fill little.
+var windows = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, scanWindow) }}
+
+func newScanner(r io.Reader) *scanner {
+	window, _ := windows.Get().(*bufio.Reader)
+	window.Reset(r)
+	return &scanner{r: window}
+}
+
+// free ends the use of the scanner. What it returned is its own.
+func (s *scanner) free() {
+	s.r.Reset(nil)
+	windows.Put(s.r)
+	s.r = nil
+}
 
 // syntaxError is a 400 that names the byte.
 func (s *scanner) syntaxError(format string, args ...any) error {

@@ -81,7 +81,9 @@ func (in *Intake) submission(ctx context.Context) *Submission {
 // twice, or a row could not be stored.
 func (in *Intake) Read(ctx context.Context, body io.Reader) (*Submission, error) {
 	sub := in.submission(ctx)
-	if err := sub.decode(newScanner(body)); err != nil {
+	text := newScanner(body)
+	defer text.free()
+	if err := sub.decode(text); err != nil {
 		sub.Close()
 		return nil, err
 	}
