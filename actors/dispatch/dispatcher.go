@@ -209,18 +209,23 @@ func (d *Dispatcher) demand(q *Queue) int {
 		return leastAhead
 	}
 	limit := d.window.Limit(q.priority == 0)
-	most := max(limit/2, leastAhead)
+	half := max(limit/2, leastAhead)
+	ahead := min(max(half, amplyAhead), max(leastAhead, d.latency.within(aheadTime)))
 	if d.window.Grows(limit) || d.latency.gap == 0 { // it may grow by as much before a row ends
-		return limit + most
+		ahead = max(ahead, half)
 	}
-	return limit + min(most, max(leastAhead, d.latency.within(aheadTime)))
+	return limit + ahead
 }
 
 // What waits in a queue covers aheadTime of answers: longer than it takes to
 // hand over more, and no more, since it can go to no other server meanwhile.
+// Servers whose answers come many at once seem quicker than they are, so that it
+// is half a window at most, or amplyAhead: enough that the worker is not needed
+// before gatherTasks have come back.
 const (
 	aheadTime  = 50 * time.Millisecond
 	leastAhead = 4
+	amplyAhead = 3 * gatherTasks
 )
 
 // timeout is how long an answer of at most so many tokens may take before the

@@ -269,6 +269,44 @@ func TestDispatcherFillsNoMoreThanTheCache(t *testing.T) {
 	}
 }
 
+// What waits before a server is as much as it answers soon, so that the worker is
+// not needed for every few rows of a quick one, and little of a slow one.
+func TestAQuickServerHasMoreWaiting(t *testing.T) {
+	t.Parallel()
+	const limit = 64
+	for _, c := range []struct {
+		gap       time.Duration
+		size      int
+		congested bool
+		want      int
+	}{
+		{0, limit, false, limit / 2},
+		{0, limit, true, limit / 2},
+		{time.Second, limit, true, leastAhead},
+		{time.Millisecond, limit, true, 50},
+		{10 * time.Microsecond, limit, true, amplyAhead},
+		{10 * time.Microsecond, 16 * limit, true, 8 * limit},
+		{time.Second, limit, false, limit / 2},
+		{10 * time.Microsecond, limit, false, amplyAhead},
+	} {
+		d := testDispatcher()
+		d.Renew(0)
+		now := time.Unix(0, 0)
+		d.window.Observe(engine.Gauges{}, 0, 0, now)
+		for got := d.window.Limit(false); got < c.size; got = d.window.Limit(false) {
+			now = now.Add(time.Second)
+			d.window.Observe(engine.Gauges{Running: int64(got)}, got, 0, now)
+		}
+		if c.congested {
+			d.window.Observe(engine.Gauges{Running: int64(c.size) - 1, Waiting: 1}, 2*c.size, 0, now)
+		}
+		d.latency.gap = c.gap.Seconds()
+		if got := d.demand(&Queue{priority: 1, group: 1}) - d.window.Limit(false); got != c.want {
+			t.Errorf("%v between answers, %d rows at a time, congested %v: %d wait, want %d", c.gap, c.size, c.congested, got, c.want)
+		}
+	}
+}
+
 func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()

@@ -132,7 +132,7 @@ type Outbox struct {
 // have come or after gatherTime: a wake costs as much as a few rows do, and
 // servers have rows for aheadTime.
 const (
-	gatherTasks = 64
+	gatherTasks = 128
 	gatherTime  = aheadTime / 10
 )
 
