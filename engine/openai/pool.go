@@ -20,6 +20,7 @@ type conn struct {
 	header fasthttp.ResponseHeader // of the current reply
 	body   body                    // of the current reply
 
+	deadline  time.Time // of reads and writes, as endAt sets it; zero before
 	idleSince time.Time
 	kept      bool // it has carried a request before
 	watch     watch

@@ -82,7 +82,7 @@ const drainWithin = time.Second
 // drain reads what is left of a stream after [DONE], so that its connection can
 // be used again. The answer is complete: an error only costs the connection.
 func (c *conn) drain() {
-	err := c.SetReadDeadline(time.Now().Add(drainWithin))
+	err := c.endAt(time.Now().Add(drainWithin))
 	for err == nil {
 		_, err = c.body.window()
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rowmill/rowmill/engine"
@@ -142,6 +143,56 @@ func TestPatienceOfARow(t *testing.T) {
 
 // A group is waited for as long as its most patient row, and by the engine's
 // bound where a row has none.
+// deadlines keeps those that are set on it.
+type deadlines struct {
+	net.Conn
+	set []time.Time
+}
+
+func (d *deadlines) SetDeadline(at time.Time) error {
+	d.set = append(d.set, at)
+	return nil
+}
+
+// Rows that follow each other on a connection share deadlines, none of which ends
+// one too early, or much too late.
+func TestRowsShareDeadlines(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		set := new(deadlines)
+		c := &conn{Conn: set}
+		row := func(whole time.Duration) {
+			t.Helper()
+			p := newPatience(whole)
+			if err := c.endBy(p); err != nil {
+				t.Fatal(err)
+			}
+			if late := set.set[len(set.set)-1].Sub(p.until); late < 0 || late > whole/lateShare {
+				t.Fatalf("a row of %v is ended %v late", whole, late)
+			}
+		}
+		for range lateShare * 10 {
+			row(time.Minute)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := len(set.set); n < lateShare || n > lateShare+10 {
+			t.Errorf("%d deadlines were set in a minute for rows of a minute", n)
+		}
+		c.body.done = true
+		if c.drain(); time.Until(set.set[len(set.set)-1]) != drainWithin {
+			t.Error("the end of a stream is not waited for as long as it may take")
+		}
+		row(time.Minute)
+		before := len(set.set)
+		for _, whole := range []time.Duration{time.Second, time.Hour, 10 * time.Minute} {
+			row(whole)
+		}
+		if n := len(set.set) - before; n != 3 {
+			t.Errorf("%d deadlines for rows of three patiences", n)
+		}
+	})
+}
+
 func TestPatienceOfAGroup(t *testing.T) {
 	t.Parallel()
 	c := &call{allowance: time.Hour}
