@@ -141,8 +141,6 @@ func TestPatienceOfARow(t *testing.T) {
 	}
 }
 
-// A group is waited for as long as its most patient row, and by the engine's
-// bound where a row has none.
 // deadlines keeps those that are set on it.
 type deadlines struct {
 	net.Conn
@@ -193,6 +191,8 @@ func TestRowsShareDeadlines(t *testing.T) {
 	})
 }
 
+// A group is waited for as long as its most patient row, and by the engine's
+// bound where a row has none.
 func TestPatienceOfAGroup(t *testing.T) {
 	t.Parallel()
 	c := &call{allowance: time.Hour}
