@@ -34,6 +34,10 @@ type Strike struct {
 	// started again.
 	AllLost bool
 
+	// Unwritten is for how long no record can be written from then on: nobody takes
+	// over meanwhile.
+	Unwritten time.Duration
+
 	// Forgot says that the store lost its last moments: the record goes back.
 	Forgot bool
 
@@ -282,11 +286,25 @@ func (v *Verdict) judgeTakeovers(e Evidence, l Limits) {
 			continue
 		}
 		took := e.History[next].At.Sub(s.At)
+		for _, other := range e.Strikes {
+			from, to := later(s.At, other.At), other.At.Add(other.Unwritten)
+			if to.After(e.History[next].At) {
+				to = e.History[next].At
+			}
+			took -= max(0, to.Sub(from))
+		}
 		v.Takeover = max(v.Takeover, took)
 		if took > l.Takeover {
 			v.wrong("%s: the job was taken over after %v, want %v at most", s.Fault, took.Round(10*time.Millisecond), l.Takeover)
 		}
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // JudgeLedger wants an account to be charged for what its jobs used, no more

@@ -137,6 +137,14 @@ func TestJudge(t *testing.T) {
 			e.Strikes = append(e.Strikes, Strike{Fault: "kill all", At: at(3), AllLost: true})
 			e.History[2].At = at(8.5)
 		}, ""},
+		{"nobody can write it down", func(e *Evidence) {
+			e.Strikes = append(e.Strikes, Strike{Fault: "Redis full", At: at(3), Unwritten: 2 * time.Second})
+			e.History[2].At = at(9.5)
+		}, ""},
+		{"too late after it could be", func(e *Evidence) {
+			e.Strikes = append(e.Strikes, Strike{Fault: "Redis full", At: at(3), Unwritten: 2 * time.Second})
+			e.History[2].At = at(10.5)
+		}, "taken over after 6.5s, want 6s"},
 		{"no takeover", func(e *Evidence) { e.History = e.History[:2] }, "nobody took the job over"},
 		{"over before the takeover", func(e *Evidence) {
 			e.History[3].Epoch, e.History[3].Session = 1, "a"

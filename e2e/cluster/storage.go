@@ -33,7 +33,7 @@ func withoutS3(which target) func(context.Context, *Trial) error {
 // redisAway takes Redis from all nodes for longer than their leases.
 func redisAway(ctx context.Context, t *Trial) error {
 	t.Redis.kill()
-	t.struck(Strike{Fault: "Redis away"})
+	t.struck(Strike{Fault: "Redis away", Unwritten: awayFor})
 	time.Sleep(awayFor)
 	return t.Redis.begin(ctx)
 }
@@ -59,7 +59,7 @@ func redisFull(ctx context.Context, t *Trial) error {
 	if err := t.Redis.limit(ctx, 1); err != nil {
 		return err
 	}
-	t.struck(Strike{Fault: "Redis full"})
+	t.struck(Strike{Fault: "Redis full", Unwritten: fullFor})
 	time.Sleep(fullFor)
 	return t.Redis.limit(ctx, 0)
 }
