@@ -210,7 +210,11 @@ func (d *Dispatcher) demand(q *Queue) int {
 	}
 	limit := d.window.Limit(q.priority == 0)
 	half := max(limit/2, leastAhead)
-	ahead := min(max(half, amplyAhead), max(leastAhead, d.latency.within(aheadTime)))
+	most := half
+	if d.latency.settled() {
+		most = max(half, amplyAhead)
+	}
+	ahead := min(most, max(leastAhead, d.latency.within(aheadTime)))
 	if d.window.Grows(limit) || d.latency.gap == 0 { // it may grow by as much before a row ends
 		ahead = max(ahead, half)
 	}

@@ -300,9 +300,13 @@ func TestAQuickServerHasMoreWaiting(t *testing.T) {
 		if c.congested {
 			d.window.Observe(engine.Gauges{Running: int64(c.size) - 1, Waiting: 1}, 2*c.size, 0, now)
 		}
-		d.latency.gap = c.gap.Seconds()
+		d.latency.gap, d.latency.gaps = c.gap.Seconds(), 4*smoothing
 		if got := d.demand(&Queue{priority: 1, group: 1}) - d.window.Limit(false); got != c.want {
 			t.Errorf("%v between answers, %d rows at a time, congested %v: %d wait, want %d", c.gap, c.size, c.congested, got, c.want)
+		}
+		d.latency.gaps = 2
+		if got := d.demand(&Queue{priority: 1, group: 1}) - d.window.Limit(false); got > max(c.size/2, leastAhead) {
+			t.Errorf("after two answers, %v between them, %d wait", c.gap, got)
 		}
 	}
 }

@@ -8,7 +8,8 @@ import "time"
 type latency struct {
 	slowest float64 // seconds per token, of the slowest of late
 	longest int64   // tokens of an answer, ever
-	gap     float64 // seconds between answers, smoothed
+	gap     float64 // seconds between answers, smoothed over smoothing of them, from 0
+	gaps    int     // of which it is made
 	last    time.Time
 }
 
@@ -29,7 +30,8 @@ func (l *latency) answered(rows int, tokens int64, took time.Duration, now time.
 	l.longest = max(l.longest, tokens)
 	l.slowest = max(l.slowest*forget, took.Seconds()/float64(tokens+overhead))
 	if !l.last.IsZero() {
-		l.gap += (now.Sub(l.last).Seconds()/float64(rows) - l.gap) / 64
+		l.gap += (now.Sub(l.last).Seconds()/float64(rows) - l.gap) / smoothing
+		l.gaps++
 	}
 	l.last = now
 }
@@ -42,6 +44,13 @@ func (l *latency) timeout(tokens int) time.Duration {
 	}
 	return time.Duration(spare * l.slowest * float64(tokens+overhead) * float64(time.Second))
 }
+
+// smoothing is over how many gaps the time between answers is smoothed.
+const smoothing = 64
+
+// settled reports whether gap is what answers take, within a fiftieth, and not what is
+// left of its beginning.
+func (l *latency) settled() bool { return l.gaps >= 4*smoothing }
 
 // within is how many answers come within d.
 func (l *latency) within(d time.Duration) int {
