@@ -286,12 +286,15 @@ func (v *Verdict) judgeTakeovers(e Evidence, l Limits) {
 			continue
 		}
 		took := e.History[next].At.Sub(s.At)
-		for _, other := range e.Strikes {
-			from, to := later(s.At, other.At), other.At.Add(other.Unwritten)
+		from := s.At
+		for _, other := range e.Strikes { // in the order of time
+			from = later(from, other.At)
+			to := other.At.Add(other.Unwritten)
 			if to.After(e.History[next].At) {
 				to = e.History[next].At
 			}
 			took -= max(0, to.Sub(from))
+			from = later(from, to)
 		}
 		v.Takeover = max(v.Takeover, took)
 		if took > l.Takeover {

@@ -145,6 +145,11 @@ func TestJudge(t *testing.T) {
 			e.Strikes = append(e.Strikes, Strike{Fault: "Redis full", At: at(3), Unwritten: 2 * time.Second})
 			e.History[2].At = at(10.5)
 		}, "taken over after 6.5s, want 6s"},
+		{"too late though two took what records need at once", func(e *Evidence) {
+			away := Strike{Fault: "Redis away", At: at(3), Unwritten: 2 * time.Second}
+			e.Strikes = append(e.Strikes, away, away)
+			e.History[2].At = at(10.5)
+		}, "taken over after 6.5s, want 6s"},
 		{"no takeover", func(e *Evidence) { e.History = e.History[:2] }, "nobody took the job over"},
 		{"over before the takeover", func(e *Evidence) {
 			e.History[3].Epoch, e.History[3].Session = 1, "a"
