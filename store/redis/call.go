@@ -53,8 +53,8 @@ var refusals = []struct {
 // causeNewer is the cause where a guard has refused a script.
 const causeNewer = "newer"
 
-// judge sorts an error of the driver.
-func judge(err error) verdict {
+// judge sorts an error that the driver gave a call with that context.
+func judge(ctx context.Context, err error) verdict {
 	text := err.Error()
 	if strings.Contains(text, "sentinels specified in configuration are unreachable") {
 		if strings.Contains(text, "NOAUTH") || strings.Contains(text, "WRONGPASS") {
@@ -81,7 +81,8 @@ func judge(err error) verdict {
 		return verdict{cause: "pool", again: true, explain: "all connections to the Redis server are in use: it answers slowly, or the pool is too small"}
 	case errors.As(err, &distrusted):
 		return verdict{cause: "tls", explain: "the Redis server's certificate is not trusted: name the file of the authority that signed it"}
-	case errors.As(err, &op) && op.Op == "dial":
+	case errors.As(err, &op) && op.Op == "dial", // or a TLS handshake that has taken too long:
+		errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return verdict{cause: "dial", again: true, explain: "the Redis server cannot be reached: look whether it runs"}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return verdict{cause: "context", doubt: true}
@@ -105,7 +106,7 @@ func (s *Store) try(ctx context.Context, write bool, call func(context.Context) 
 		if err == nil || errors.Is(err, driver.Nil) {
 			return nil
 		}
-		v = judge(err)
+		v = judge(ctx, err)
 		s.failures.WithLabelValues(v.cause).Inc()
 		doubt = doubt || v.doubt
 		return err

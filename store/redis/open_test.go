@@ -3,6 +3,7 @@ package redis_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +83,16 @@ func TestOpenRefuses(t *testing.T) {
 		if _, err := redis.Open(ended, redis.Config{URL: server.URL()}); err == nil {
 			t.Error("opened after the context has ended")
 		}
+	})
+	t.Run("no TLS handshake", func(t *testing.T) {
+		t.Parallel()
+		silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+		_, err = redis.Open(t.Context(), redis.Config{URL: "rediss://" + silent.Addr().String(), Timeouts: redis.Timeouts{Dial: 50 * time.Millisecond, Retry: time.Nanosecond}})
+		says(t, "open", err, silent.Addr().String(), "cannot be reached")
 	})
 	t.Run("another schema", func(t *testing.T) {
 		t.Parallel()

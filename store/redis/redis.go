@@ -155,7 +155,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	v := judge(err)
+	v := judge(ctx, err)
 	s.failures.WithLabelValues(v.cause).Inc()
 	return s.failed(ctx, false, v, err)
 }
