@@ -8,17 +8,17 @@ import { api, at, base, browser, fail, failures, logIn, settle, watch } from './
 
 const nodes = [base, ...process.argv.slice(5)]
 const model = (await api('GET', '/v1/models')).data.find((m) => !m.problem && m.kind === 'generation').id
-const job = (await api('POST', '/v1/batch-inference', {
-  model, name: 'seen from everywhere', job_priority: 1, inputs: Array.from({ length: 6000 }, (_, i) => `Describe town ${i}.`), sampling_params: { max_tokens: 50 },
-})).results
-
 const pages = await Promise.all(nodes.map(async (node) => {
   const page = await (await browser.newContext({ viewport: { width: 1280, height: 860 }, reducedMotion: 'reduce' })).newPage()
   watch(page, () => node)
-  await page.goto(at(`jobs/${job}`, node))
+  await page.goto(at('', node))
   await logIn(page)
   return { node, page }
 }))
+const job = (await api('POST', '/v1/batch-inference', {
+  model, name: 'seen from everywhere', job_priority: 1, inputs: Array.from({ length: 6000 }, (_, i) => `Describe town ${i}.`), sampling_params: { max_tokens: 50 },
+})).results
+await Promise.all(pages.map(({ node, page }) => page.goto(at(`jobs/${job}`, node))))
 
 // Where its rows are is told alike, but for how many, which moves from look to look.
 const where = ({ page }) => page.getByRole('region', { name: 'Rows by node' }).locator('tbody td:first-child').allInnerTexts()
