@@ -66,16 +66,22 @@ func newServer(models []string, context, tokens, dimension int, delay time.Durat
 	s.plain = chat("null")
 	s.scored = chat(`{"content":[` + string(logprobs) + `],"refusal":null}`)
 
-	vector := make([]float32, dimension)
-	raw := make([]byte, 0, 4*dimension)
-	for i := range vector {
-		vector[i] = float32(math.Sin(float64(i)+1) / math.Sqrt(float64(dimension)/2))
-		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(vector[i]))
+	for k := range vectors {
+		vector := make([]float32, dimension)
+		raw := make([]byte, 0, 4*dimension)
+		for i := range vector {
+			vector[i] = float32(math.Sin(float64(i)+1+float64(k)/vectors) / math.Sqrt(float64(dimension)/2))
+			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(vector[i]))
+		}
+		s.floats[k] = marshal(vector)
+		s.base64[k] = marshal(base64.StdEncoding.EncodeToString(raw))
 	}
-	s.floats = marshal(vector)
-	s.base64 = marshal(base64.StdEncoding.EncodeToString(raw))
 	return s
 }
+
+// vectors is how many different embeddings there are, in turn: so many that none comes
+// again within what Snappy looks back, 64 KiB.
+const vectors = 32
 
 // marshal encodes what cannot fail to be encoded.
 func marshal(v any) []byte {

@@ -74,9 +74,10 @@ type server struct {
 	first    atomic.Int64 // when the first request since GET /null/first came, Unix nanoseconds; 0 for none
 	last     atomic.Int64 // when the last answer was given, Unix nanoseconds; GET /null/last
 
-	models []byte // body of GET /v1/models
-	plain  []byte // a chat answer, whole response
-	scored []byte // the same with log probabilities
-	floats []byte // one embedding as a JSON array
-	base64 []byte // one embedding as a JSON string
+	models []byte          // body of GET /v1/models
+	plain  []byte          // a chat answer, whole response
+	scored []byte          // the same with log probabilities
+	floats [vectors][]byte // embeddings as JSON arrays
+	base64 [vectors][]byte // the same as JSON strings
+	vector atomic.Uint32   // the one that was given last
 }

@@ -136,12 +136,12 @@ func (s *server) metrics() []byte {
 
 // embeddings answers with as many vectors as there are texts.
 func (s *server) embeddings(body []byte) []byte {
-	vector := s.floats
+	forms := &s.floats
 	if bytes.Contains(body, []byte(`"base64"`)) {
-		vector = s.base64
+		forms = &s.base64
 	}
 	n := countTexts(body)
-	data := make([]byte, 0, n*(len(vector)+64)+256)
+	data := make([]byte, 0, n*(len(forms[0])+64)+256)
 	data = append(data, `{"object":"list","model":"null","data":[`...)
 	for i := range n {
 		if i > 0 {
@@ -150,7 +150,7 @@ func (s *server) embeddings(body []byte) []byte {
 		data = append(data, `{"object":"embedding","index":`...)
 		data = strconv.AppendInt(data, int64(i), 10)
 		data = append(data, `,"embedding":`...)
-		data = append(data, vector...)
+		data = append(data, forms[s.vector.Add(1)%vectors]...)
 		data = append(data, '}')
 	}
 	data = fmt.Appendf(data, `],"usage":{"prompt_tokens":%d,"total_tokens":%d}}`, 25*n, 25*n)

@@ -9,37 +9,48 @@ import (
 	"time"
 )
 
-// finalBytes is the size of the rows of final.
-const finalBytes = 8000
-
 // final measures on an S3 server how long a result takes after the last row, and how
 // many bytes pass through the node that owns the job once its input is counted:
-// another node runs the rows, and parts gather for long enough to need no merging.
-// Shards come in the default size and in one whose parts an S3 server can copy.
+// another node runs the rows. Shards of texts come in the default size and in one
+// whose parts an S3 server can copy, and their parts gather for long enough to need
+// no merging.
 func (b *bench) final(ctx context.Context, rows int64) error {
-	in, err := (dataset{rows: rows, bytes: finalBytes, seed: 7}).make(b.dir)
-	if err != nil {
-		return err
-	}
+	gathered := []string{"jobs.part_interval=1m", "jobs.part_bytes=2GiB", "jobs.memory_budget=1GiB"}
+	texts := dataset{rows: rows, bytes: 8000, seed: 7}
+	return b.finals(ctx, fmt.Sprintf("%d rows of %d B", rows, texts.bytes),
+		finalLoad{"of 8 MiB", texts, model, gathered},
+		finalLoad{"of 32 MiB", texts, model, append(gathered, "jobs.shard_bytes=32MiB")})
+}
+
+// finalEmbeddings measures the same where a result is large and its input small, with
+// nothing configured.
+func (b *bench) finalEmbeddings(ctx context.Context, rows int64) error {
+	return b.finals(ctx, fmt.Sprintf("%d embeddings of 4,096 floats", rows),
+		finalLoad{"of 8 MiB", dataset{rows: rows, bytes: 100, seed: 7}, "qwen-3-embedding-8b", nil})
+}
+
+// A finalLoad is a job of which final measures the end.
+type finalLoad struct {
+	name     string // of its shards
+	data     dataset
+	model    string
+	settings []string
+}
+
+func (b *bench) finals(ctx context.Context, what string, loads ...finalLoad) error {
 	b.roles = []string{"api", "engines"}
-	t := table{head: []string{"shards", "result, MiB", "last row to result, ms", "through the owner, MiB", "÷ result", "merges by the owner", "elsewhere", "their seconds", "copies by the server"}}
-	for _, c := range []struct {
-		name     string
-		settings []string
-	}{
-		{"of 8 MiB", []string{"jobs.part_interval=1m", "jobs.part_bytes=2GiB", "jobs.memory_budget=1GiB"}},
-		{"of 32 MiB", []string{"jobs.part_interval=1m", "jobs.part_bytes=2GiB", "jobs.memory_budget=1GiB", "jobs.shard_bytes=32MiB"}},
-	} {
+	t := table{head: []string{"shards", "result, MiB", "last row to result, ms", "through the owner, MiB", "÷ result", "merges by the owner", "elsewhere", "their seconds", "copies by the server", "memory of the owner, MiB", "of the other"}}
+	for _, load := range loads {
 		for range b.rounds {
-			m, err := b.finalOf(ctx, in, rows, c.settings)
+			m, err := b.finalOf(ctx, load)
 			if err != nil {
-				return fmt.Errorf("shards %s: %w", c.name, err)
+				return fmt.Errorf("shards %s: %w", load.name, err)
 			}
-			t.add(c.name, short(float64(m.result)/(1<<20)), short(m.final.Seconds()*1e3), short(m.moved/(1<<20)), short(m.moved/float64(m.result)), short(m.merges), short(m.elsewhere), short(m.seconds), short(m.copies))
-			b.log.Info("measured", "shards", c.name, "result_mib", m.result>>20, "final", m.final, "moved_mib", int64(m.moved)>>20)
+			t.add(load.name, short(float64(m.result)/(1<<20)), short(m.final.Seconds()*1e3), short(m.moved/(1<<20)), short(m.moved/float64(m.result)), short(m.merges), short(m.elsewhere), short(m.seconds), short(m.copies), short(m.peaks[0]), short(m.peaks[1]))
+			b.log.Info("measured", "shards", load.name, "result_mib", m.result>>20, "final", m.final, "moved_mib", int64(m.moved)>>20, "job", m.wall, "memory_mib", m.peaks)
 		}
 	}
-	fmt.Printf("\nFinal: %d rows of %d B on S3, one node that owns and one that runs rows\n\n", rows, finalBytes)
+	fmt.Printf("\nFinal: %s on S3, one node that owns and one that runs rows\n\n", what)
 	t.print(os.Stdout)
 	return nil
 }
@@ -54,12 +65,20 @@ type finished struct {
 
 	elsewhere float64 // merges by the other node
 	seconds   float64 // of these
+
+	wall  time.Duration // of the job after its input was counted
+	peaks [2]float64    // anonymous memory of the owner and of the other node, MiB
 }
 
-func (b *bench) finalOf(ctx context.Context, in string, rows int64, settings []string) (m finished, err error) {
+func (b *bench) finalOf(ctx context.Context, load finalLoad) (m finished, err error) {
+	rows := load.data.rows
+	in, err := load.data.make(b.dir)
+	if err != nil {
+		return m, err
+	}
 	l, err := b.startLab(ctx, 2, func(string) (*process, string, error) {
-		return b.startNull(ctx, "-tokens", "20", "-models", model)
-	}, settings...)
+		return b.startNull(ctx, "-tokens", "20", "-dimension", "4096", "-models", load.model)
+	}, load.settings...)
 	if err != nil {
 		return m, err
 	}
@@ -70,7 +89,7 @@ func (b *bench) finalOf(ctx context.Context, in string, rows int64, settings []s
 		return tally(values).sum("rowmill_s3_bytes_total"), err
 	}
 	job, err := owner.submit(ctx, submission{
-		Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1,
+		Inputs: b.fileBase + filepath.Base(in), Model: load.model, Column: "text", IDColumn: "id", Priority: 1,
 	})
 	if err != nil {
 		return m, err
@@ -82,7 +101,10 @@ func (b *bench) finalOf(ctx context.Context, in string, rows int64, settings []s
 	if err != nil {
 		return m, err
 	}
-	if _, err := owner.wait(ctx, job, 100*time.Millisecond); err != nil {
+	begun, ofOwner, ofOther := time.Now(), owner.watchMemory(), l.nodes[1].watchMemory()
+	_, err = owner.wait(ctx, job, 100*time.Millisecond)
+	m.wall, m.peaks = time.Since(begun), [2]float64{float64(ofOwner()) / (1 << 20), float64(ofOther()) / (1 << 20)}
+	if err != nil {
 		return m, err
 	}
 	after, err := through()

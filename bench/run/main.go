@@ -44,7 +44,7 @@ func main() {
 	greedy := flag.Int64("greedy", 100, "rows of each of them; from 100,000 on it is a Parquet file by URL")
 	stored := flag.Int("stored", 100_000, "jobs that are stored before B11 begins")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] b1|b2|b2/real|b5|ingest|first|b6|b6/cpu|b7|b9|b11|b12|console|gpu|ops|peers|writes|final, from the repository's root")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] b1|b2|b2/real|b5|ingest|first|b6|b6/cpu|b7|b9|b11|b12|console|gpu|ops|peers|writes|final|final/embeddings, from the repository's root")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -122,10 +122,12 @@ func run(b *bench, args []string, size sizes) error {
 		return b.alternatives(ctx, size.rows)
 	case "final":
 		return b.final(ctx, size.rows)
+	case "final/embeddings":
+		return b.finalEmbeddings(ctx, size.rows)
 	case "writes":
 		return b.writes(ctx, size.rows)
 	case "ops":
 		return b.operations(ctx)
 	}
-	return fmt.Errorf("unknown benchmark %q: b1, b2, b2/real, b5, ingest, first, b6, b6/cpu, b7, b9, b11, b12, console, gpu, ops, peers, writes or final", args[0])
+	return fmt.Errorf("unknown benchmark %q: b1, b2, b2/real, b5, ingest, first, b6, b6/cpu, b7, b9, b11, b12, console, gpu, ops, peers, writes, final or final/embeddings", args[0])
 }
