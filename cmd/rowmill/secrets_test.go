@@ -158,7 +158,6 @@ func (r rotated) replace(t *testing.T, name, setting, text string) {
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	records, data := redistest.Start(t), t.TempDir()
-	trusted := x509.NewCertPool()
 	authority := func() *certtest.Authority {
 		a, err := certtest.NewAuthority()
 		if err != nil {
@@ -179,14 +178,13 @@ func TestRotation(t *testing.T) {
 			}
 			texts[what] = string(text)
 		}
-		trusted.AppendCertsFromPEM([]byte(texts["ca"]))
 		return texts
 	}
 	random := func(letter string) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte(letter), 32)) }
 	inner, outer, innerNext, outerNext := authority(), authority(), authority(), authority()
-	trusted = x509.NewCertPool()
+	trusted := x509.NewCertPool()
 	for _, a := range []*certtest.Authority{outer, outerNext} {
-		issue(a, "127.0.0.1")
+		trusted.AppendCertsFromPEM([]byte(issue(a, "127.0.0.1")["ca"]))
 	}
 
 	var nodes []rotated
