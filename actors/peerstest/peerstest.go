@@ -32,6 +32,10 @@ type Harness struct {
 	// others. A place has one process at a time and is one address for all of
 	// them. It serves nothing yet.
 	Start func(t *testing.T, place int) Process
+
+	// MaxWaiting is that of the clients, as peer.Config has it: real sockets on a busy
+	// machine do not answer 4,096 in the time of a request.
+	MaxWaiting int
 }
 
 // Process is a process on the network.

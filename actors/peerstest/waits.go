@@ -19,7 +19,8 @@ type stuck struct {
 }
 
 func newStuck() *stuck {
-	return &stuck{inside: make(chan struct{}, 2*maxWaiting), ended: make(chan struct{}, 2*maxWaiting), release: make(chan struct{})}
+	const most = 10_000
+	return &stuck{inside: make(chan struct{}, most), ended: make(chan struct{}, most), release: make(chan struct{})}
 }
 
 func (h *stuck) handle(ctx context.Context, _ string) (string, error) {
@@ -66,12 +67,14 @@ func testCancelled(s *suite) {
 func testDeadline(s *suite) {
 	h := newStuck()
 	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
-	ctx, cancel := context.WithTimeout(s.Context(), 100*time.Millisecond)
-	defer cancel()
-	err := hello(ctx, one, two.Self().Peer)
-	s.unreachable(err)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		s.Errorf("error %v, want that the time was over", err)
+	for limit := 100 * time.Millisecond; len(h.inside) == 0; limit *= 2 { // it may be over before the request is there
+		ctx, cancel := context.WithTimeout(s.Context(), limit)
+		err := hello(ctx, one, two.Self().Peer)
+		cancel()
+		s.unreachable(err)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			s.Fatalf("error %v, want that the time was over", err)
+		}
 	}
 	s.heard(h.ended, "the handler learns that its asker has gone")
 }
@@ -130,19 +133,16 @@ func testConcurrency(s *suite) {
 	}
 }
 
-// The defaults of peer.Config.
-const (
-	maxConns   = 4
-	maxWaiting = 4096
-)
+// maxConns is the default of peer.Config.
+const maxConns = 4
 
 // A peer that does not answer holds up its own queue alone, which has an end.
 func testStuckPeer(s *suite) {
 	h := newStuck()
 	one, two, three := s.Start(s.T, 0), s.serving(1, h.handle), s.serving(2, echo)
 	const over = 5
-	answers, busy := make(chan error, maxConns+maxWaiting), make(chan struct{}, over)
-	for range maxConns + maxWaiting + over {
+	answers, busy := make(chan error, maxConns+s.MaxWaiting), make(chan struct{}, over)
+	for range maxConns + s.MaxWaiting + over {
 		go func() {
 			// It ends with the test where that fails.
 			err := hello(s.Context(), one, two.Self().Peer)
@@ -166,7 +166,7 @@ func testStuckPeer(s *suite) {
 		s.Errorf("%d requests are under way, want %d", maxConns+more, maxConns)
 	}
 	close(h.release)
-	for range maxConns + maxWaiting {
+	for range maxConns + s.MaxWaiting {
 		if err := <-answers; err != nil {
 			s.Errorf("a request that waited: %v", err)
 		}

@@ -17,9 +17,12 @@ func TestPeers_Conformance(t *testing.T) {
 	t.Parallel()
 	peerstest.Run(t, func(t *testing.T, test func(*testing.T)) { test(t) }, func(_ *testing.T, handleTimeout time.Duration) peerstest.Harness {
 		n := &sockets{gossip: map[int]string{}, requests: map[int]string{}, handleTimeout: handleTimeout}
-		return peerstest.Harness{Start: n.start}
+		return peerstest.Harness{Start: n.start, MaxWaiting: maxWaiting}
 	})
 }
+
+// maxWaiting is how many requests wait at a process for another.
+const maxWaiting = 256
 
 // sockets are the addresses of places.
 type sockets struct {
@@ -64,7 +67,7 @@ func (n *sockets) start(t *testing.T, place int) peerstest.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := peer.NewClient(peer.Config{HandleTimeout: n.handleTimeout, Node: members.Self().ID, Before: before(members)})
+	client, err := peer.NewClient(peer.Config{HandleTimeout: n.handleTimeout, MaxWaiting: maxWaiting, Node: members.Self().ID, Before: before(members)})
 	if err != nil {
 		t.Fatal(err)
 	}

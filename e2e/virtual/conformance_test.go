@@ -109,7 +109,7 @@ func TestNetwork_Conformance(t *testing.T) {
 			w.all.Wait()
 			time.Sleep(time.Second) // until word of the last hang-up is there
 		})
-		return peerstest.Harness{Start: func(t *testing.T, place int) peerstest.Process {
+		return peerstest.Harness{MaxWaiting: 4096, Start: func(t *testing.T, place int) peerstest.Process {
 			p := newProc(w, place, starts[place])
 			starts[place]++
 			t.Cleanup(p.kill)
