@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -18,15 +19,18 @@ func (b *bench) final(ctx context.Context, rows int64) error {
 	gathered := []string{"jobs.part_interval=1m", "jobs.part_bytes=2GiB", "jobs.memory_budget=1GiB"}
 	texts := dataset{rows: rows, bytes: 8000, seed: 7}
 	return b.finals(ctx, fmt.Sprintf("%d rows of %d B", rows, texts.bytes),
-		finalLoad{"of 8 MiB", texts, model, gathered},
-		finalLoad{"of 32 MiB", texts, model, append(gathered, "jobs.shard_bytes=32MiB")})
+		finalLoad{name: "of 8 MiB", data: texts, model: model, settings: gathered},
+		finalLoad{name: "of 32 MiB", data: texts, model: model, settings: append(gathered, "jobs.shard_bytes=32MiB")})
 }
 
 // finalEmbeddings measures the same where a result is large and its input small, with
-// nothing configured.
-func (b *bench) finalEmbeddings(ctx context.Context, rows int64) error {
-	return b.finals(ctx, fmt.Sprintf("%d embeddings of 4,096 floats", rows),
-		finalLoad{"of 8 MiB", dataset{rows: rows, bytes: 100, seed: 7}, "qwen-3-embedding-8b", nil})
+// nothing configured. The server may be as slow as form says, since what is answered
+// faster than nodes merge has to be merged after its last row.
+func (b *bench) finalEmbeddings(ctx context.Context, rows int64, form rowPath) error {
+	return b.finals(ctx, fmt.Sprintf("%d embeddings of 4,096 floats", rows), finalLoad{
+		name: "of 8 MiB", data: dataset{rows: rows, bytes: 100, seed: 7}, model: "qwen-3-embedding-8b",
+		null: []string{"-delay", form.delay.String(), "-slots", strconv.Itoa(form.slots)},
+	})
 }
 
 // A finalLoad is a job of which final measures the end.
@@ -34,6 +38,7 @@ type finalLoad struct {
 	name     string // of its shards
 	data     dataset
 	model    string
+	null     []string // further arguments of its server
 	settings []string
 }
 
@@ -77,7 +82,7 @@ func (b *bench) finalOf(ctx context.Context, load finalLoad) (m finished, err er
 		return m, err
 	}
 	l, err := b.startLab(ctx, 2, func(string) (*process, string, error) {
-		return b.startNull(ctx, "-tokens", "20", "-dimension", "4096", "-models", load.model)
+		return b.startNull(ctx, append([]string{"-tokens", "20", "-dimension", "4096", "-models", load.model}, load.null...)...)
 	}, load.settings...)
 	if err != nil {
 		return m, err
@@ -117,14 +122,16 @@ func (b *bench) finalOf(ctx context.Context, load finalLoad) (m finished, err er
 		return m, err
 	}
 	m.merges = values["rowmill_merge_seconds_count"]
-	for name, n := range values {
-		if strings.HasPrefix(name, "rowmill_s3_requests_total") && strings.Contains(name, `"CopyObject"`) {
-			m.copies += n
-		}
-	}
 	other, err := l.nodes[1].metrics(ctx)
 	if err != nil {
 		return m, err
+	}
+	for _, of := range []map[string]float64{values, other} {
+		for name, n := range of {
+			if strings.HasPrefix(name, "rowmill_s3_requests_total") && strings.Contains(name, `"CopyObject"`) {
+				m.copies += n
+			}
+		}
 	}
 	m.elsewhere, m.seconds = other["rowmill_merge_seconds_count"], other["rowmill_merge_seconds_sum"]
 	m.final = time.Duration(values["rowmill_finalise_seconds_sum"] * float64(time.Second))

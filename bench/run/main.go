@@ -38,7 +38,7 @@ func main() {
 	profiles := flag.String("profiles", "", "directory for profiles of the processor time and allocations of the services in B1; empty: none are made")
 	bytes := flag.Int("bytes", 1024, "of each row of B1")
 	tokens := flag.Int("tokens", 110, "of each answer in B1, about 4.7 bytes each")
-	delay := flag.Duration("delay", 0, "how long the server of B1 and B5 takes for an answer")
+	delay := flag.Duration("delay", 0, "how long the server of B1, B5 and final/embeddings takes for an answer")
 	slots := flag.Int("slots", 0, "answers that it makes at once; 0 for no bound")
 	jobs := flag.Int("jobs", 10_000, "jobs that another account has submitted in B12")
 	greedy := flag.Int64("greedy", 100, "rows of each of them; from 100,000 on it is a Parquet file by URL")
@@ -123,7 +123,7 @@ func run(b *bench, args []string, size sizes) error {
 	case "final":
 		return b.final(ctx, size.rows)
 	case "final/embeddings":
-		return b.finalEmbeddings(ctx, size.rows)
+		return b.finalEmbeddings(ctx, size.rows, size.rowPath)
 	case "writes":
 		return b.writes(ctx, size.rows)
 	case "ops":
