@@ -6,7 +6,7 @@ import { useDisclosure } from '@mantine/hooks'
 import { get, query, send } from '../api/client'
 import { useAct, useCan, useMe, usePages } from '../api/hooks'
 import type { Key, Usage, UsageLine } from '../api/types'
-import { none, number, time, usd } from '../lib/format'
+import { day, none, number, time, usd } from '../lib/format'
 import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
 import { Secret } from '../parts/secret'
@@ -64,14 +64,14 @@ export default function Keys() {
                     </td>
                     <td>{k.account}</td>
                     <td>{k.role}</td>
-                    <td className="number">{time(k.created_at)}</td>
+                    <td className="number" title={time(k.created_at)}>{day(k.created_at)}</td>
                     <td className="number">{k.last_used_at ? <Ago t={k.last_used_at} /> : 'never'}</td>
                     <td className="number">
                       {month.of.has(k.account) ? (
                         <Spent line={month.of.get(k.account)!.get(k.id)} href={k.account === me?.account ? `/usage${query({ key: k.id, ...month.days })}` : undefined} />
                       ) : none}
                     </td>
-                    <td className="number">{k.expires_at ? time(k.expires_at) : 'never'}</td>
+                    <td className="number" title={k.expires_at ? time(k.expires_at) : undefined}>{k.expires_at ? day(k.expires_at) : 'never'}</td>
                     <td className="acts">
                       <Confirm quiet size="compact-sm" button="Rotate" title="Rotate the key" act={() => rotate.mutate(k.id, { onSuccess: setMade })}>
                         {k.name || k.id} gets another text. The one before stops within 5 seconds{k.id === me?.key_id && ', and you are logged out'}.
