@@ -228,7 +228,7 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 	t.Logf("ROWMILL_E2E_SEED=%d", seed)
 	w := newWitness(t, 4000, 3*time.Millisecond)
 	records, objects := redistest.Start(t), s3test.Start(t)
-	n := newNode(t, w.url, shared(records, objects))
+	n := newNode(t, w.url, strings.Replace(shared(records, objects), "jobs: {", "jobs: {settle_time: 10m, ", 1)) // longer than the copy of the bucket takes
 	n.start(t)
 	l := &load{node: n, jobs: map[string]loaded{}}
 	stop := make(chan struct{})

@@ -89,10 +89,10 @@ def thinking():
     assert got.result.type == "succeeded" and got.result.message.content[0].type == "thinking", got
 
 
-def cancel():
+def cancel(pause=2.5):
     batch = batches.create(requests=[ask(f"{n}", max_tokens=100) for n in range(30_000)])
     # What is running when it is cancelled is recorded twice a second.
-    time.sleep(2.5)
+    time.sleep(pause)
     got = batches.cancel(batch.id)
     assert got.processing_status == "canceling" and got.cancel_initiated_at, got
     batch = wait(batches.retrieve(batch.id))
@@ -100,8 +100,11 @@ def cancel():
     kinds = [r.result.type for r in results]
     c = batch.request_counts
     assert [r.custom_id for r in results] == [f"{n}" for n in range(30_000)]
-    assert kinds.count("succeeded") == c.succeeded > 0 and kinds.count("canceled") == c.canceled > 0 and c.errored == c.expired == 0, batch
+    assert kinds.count("succeeded") == c.succeeded and kinds.count("canceled") == c.canceled > 0 and c.errored == c.expired == 0, batch
     assert batches.cancel(batch.id).processing_status == "ended"
+    if c.succeeded == 0:  # a busy machine had not come to its first rows
+        assert pause < 10, batch
+        cancel(2 * pause)
 
 
 def lists():
