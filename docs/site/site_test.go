@@ -27,7 +27,7 @@ func files(t *testing.T, endings ...string) map[string]string {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (slices.Contains([]string{"bin", "dist", "node_modules", "console/dist"}, name) || entry.Name() == "node_modules" || strings.HasPrefix(name, ".") && name != "." && name != ".ci" && name != ".github"):
+		case entry.IsDir() && (slices.Contains([]string{"bin", "dist", "node_modules", "console/dist", "console/.build"}, name) || entry.Name() == "node_modules" || strings.HasPrefix(name, ".") && name != "." && name != ".ci" && name != ".github"):
 			return fs.SkipDir
 		case entry.Type().IsRegular() && slices.Contains(endings, path.Ext(name)):
 			text, err := os.ReadFile(filepath.Join(root, name))
