@@ -120,6 +120,10 @@ func (w *worker) onStarted(c actor.Context) {
 	// gathers; a heartbeat may have to be repeated.
 	interval := w.cfg.Parts.Interval
 	w.flusher = work.NewFlusher(w.cfg.Parts.Bytes, interval+max(interval, heartbeatInterval)*3/4)
+	if w.job.schema.Embedding {
+		w.sender.Rows.InOrder()
+		w.flusher.InOrder()
+	}
 	w.refused = make(map[string]string)
 	w.heard = time.Now()
 	w.onFlushDue(c)
@@ -274,7 +278,7 @@ func (w *worker) onRowsFinished(c actor.Context) {
 	clear(tasks)
 	w.spare = tasks
 	w.closeShards(c)
-	w.write(c, w.flusher.Full())
+	w.write(c, w.flusher.Full(now))
 	w.pump(c)
 }
 

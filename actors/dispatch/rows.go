@@ -26,6 +26,10 @@ func NewRows(total int64) *Rows {
 	return q
 }
 
+// InOrder has rows go in the order of the input, unless they must wait: for answers of
+// which none takes longer than others. It is called before Add.
+func (q *Rows) InOrder() { q.now.InOrder() }
+
 // holdBack is how many shards rows may stay behind the one being loaded, for
 // want of length: so many are open at a time, and the parts of each.
 const holdBack = 2

@@ -39,6 +39,7 @@ type Pool[T any] struct {
 	homes  map[uint64]home // by hash: of groups that have no rows left
 	ranked int64           // answers learned when groups were last ranked
 	size   int
+	plain  bool // rows of no share leave as they came
 
 	batches map[int]int // rows by batch, those in front apart
 }
@@ -94,6 +95,11 @@ func NewPool[T any](lengths *Lengths, total int64) *Pool[T] {
 // Remember says how many bytes of text the prefix cache of a server holds.
 func (p *Pool[T]) Remember(bytes int64) { p.prefixes.cache = bytes }
 
+// InOrder has rows leave in the order in which they come, unless they were dealt by
+// their prefixes: for answers of which none takes longer than others. It is called
+// before Add.
+func (p *Pool[T]) InOrder() { p.plain = true }
+
 // Len is the number of rows in the pool.
 func (p *Pool[T]) Len() int { return p.size }
 
@@ -103,12 +109,16 @@ func (p *Pool[T]) Add(rows []Row[T]) {
 	changed := false
 	for i := range rows {
 		r := &rows[i]
+		p.batches[r.Batch]++
+		if p.plain && r.Share == 0 { // all are of one class
+			p.single.add(*r)
+			continue
+		}
 		r.class = classOf(len(r.Text), r.Position, p.total)
 		p.prefixes.many = p.prefixes.many || r.Share > 0
 		var again bool
 		r.hash, again = p.prefixes.see(r.Text)
 		changed = changed || again
-		p.batches[r.Batch]++
 		p.place(*r)
 	}
 	if changed {

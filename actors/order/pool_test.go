@@ -260,6 +260,31 @@ func TestPoolSpreadsOverAnUnknownInput(t *testing.T) {
 	}
 }
 
+// In order, rows leave as they came, whatever they are, but for those put in front.
+func TestPoolInOrder(t *testing.T) {
+	t.Parallel()
+	var lengths order.Lengths
+	p := order.NewPool[int](&lengths, 1000)
+	p.InOrder()
+	all := rows(1000, func(i int) string { return strings.Repeat("the same beginning ", 1+i%50) })
+	p.Add(all[:600])
+	lengths.Learn(20, 999, 1000, 5, 500) // the end of the input is long
+	p.Add(all[600:])
+	p.Front(rows(1, func(int) string { return "" })...)
+	next := -1
+	for p.Len() > 0 {
+		for _, r := range p.Take(0, 7, true) {
+			if r.Value != max(next, 0) {
+				t.Fatalf("row %d, want %d", r.Value, max(next, 0))
+			}
+			next++
+		}
+	}
+	if next != 1000 {
+		t.Errorf("%d rows came out", next)
+	}
+}
+
 // However long the input, a pool takes no more memory than its fullest moment
 // needed.
 func TestPoolForgetsWhatHasLeft(t *testing.T) {

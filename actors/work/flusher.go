@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -21,6 +22,7 @@ type Batch struct {
 type Flusher struct {
 	size  int64         // of a part, bytes
 	grace time.Duration // how long a finished row may wait to be recorded
+	runs  bool          // rows finish about in order
 
 	gathering map[int]*Batch // by shard
 	gathered  int64          // bytes of them
@@ -36,6 +38,11 @@ func NewFlusher(size int64, grace time.Duration) *Flusher {
 	return &Flusher{size: size, grace: grace, gathering: make(map[int]*Batch), durable: make(map[string]*Batch)}
 }
 
+// InOrder says that rows finish about in the order of the input. What is cut for its
+// size is then rows that follow one another, and those that came ahead of others wait
+// for the next part: of such parts a shard is put together without being read.
+func (f *Flusher) InOrder() { f.runs = true }
+
 // Add takes in a row that is finished.
 func (f *Flusher) Add(t *dispatch.Task, now time.Time) {
 	b := f.gathering[t.Shard]
@@ -43,10 +50,15 @@ func (f *Flusher) Add(t *dispatch.Task, now time.Time) {
 		b = &Batch{Shard: t.Shard, since: now}
 		f.gathering[t.Shard] = b
 	}
-	n := t.OutputBytes() + t.RowBytes()
 	b.Tasks = append(b.Tasks, t)
-	b.bytes += n
-	f.gathered += n
+	f.count(b, bytesOf(t))
+}
+
+func bytesOf(t *dispatch.Task) int64 { return t.OutputBytes() + t.RowBytes() }
+
+func (f *Flusher) count(b *Batch, bytes int64) {
+	b.bytes += bytes
+	f.gathered += bytes
 }
 
 // Shards are those of which rows gather.
@@ -66,13 +78,13 @@ func (f *Flusher) Idle() bool { return len(f.gathering) == 0 && f.writing == 0 }
 
 // Full cuts what should be written because of its size: where half of a part
 // has gathered, the shard that has most of it, and all if that is not enough.
-func (f *Flusher) Full() (batches []*Batch) {
+func (f *Flusher) Full(now time.Time) (batches []*Batch) {
 	if f.gathered < f.size/2 {
 		return nil
 	}
 	for n, b := range f.gathering {
 		if f.gathered >= f.size/2 && b.bytes*2 >= f.gathered {
-			batches = append(batches, f.Cut(n)...)
+			batches = append(batches, f.cutRun(n, now)...)
 		}
 	}
 	if f.gathered >= f.size/2 {
@@ -80,6 +92,36 @@ func (f *Flusher) Full() (batches []*Batch) {
 	}
 	return batches
 }
+
+// cutRun is Cut where rows come in no order, and where the first gap leaves more than
+// half of them. Those it leaves behind count as finished now.
+func (f *Flusher) cutRun(shard int, now time.Time) []*Batch {
+	b := f.gathering[shard]
+	if !f.runs {
+		return f.Cut(shard)
+	}
+	slices.SortFunc(b.Tasks, byRow)
+	end := 1
+	for end < len(b.Tasks) && b.Tasks[end].Rel == b.Tasks[end-1].Rel+1 {
+		end++
+	}
+	if 2*end < len(b.Tasks) {
+		return f.Cut(shard)
+	}
+	ahead := slices.Clone(b.Tasks[end:])
+	clear(b.Tasks[end:])
+	b.Tasks = b.Tasks[:end]
+	for _, t := range ahead {
+		f.count(b, -bytesOf(t))
+	}
+	cut := f.Cut(shard)
+	for _, t := range ahead {
+		f.Add(t, now)
+	}
+	return cut
+}
+
+func byRow(a, b *dispatch.Task) int { return cmp.Compare(a.Rel, b.Rel) }
 
 // Cut returns what has gathered of a shard, to be written.
 func (f *Flusher) Cut(shard int) []*Batch {

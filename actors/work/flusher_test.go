@@ -23,11 +23,11 @@ func TestFlusherCutsAtHalfAPart(t *testing.T) {
 	f := NewFlusher(10_000, time.Minute)
 	f.Add(finished(0, 1000), start)
 	f.Add(finished(1, 3900), start)
-	if got := f.Full(); got != nil {
+	if got := f.Full(start); got != nil {
 		t.Fatalf("cut %v before half of a part has gathered", got)
 	}
 	f.Add(finished(0, 1000), start)
-	got := f.Full()
+	got := f.Full(start)
 	if len(got) != 1 || got[0].Shard != 1 || len(f.Shards()) != 1 || !f.Gathers() {
 		t.Fatalf("cut %v, want the shard that has most of it", got)
 	}
@@ -54,6 +54,53 @@ func TestFlusherCutsAtHalfAPart(t *testing.T) {
 	f.Acked("unknown")
 	if f.Behind() || f.unacked != 3900 {
 		t.Errorf("%d bytes wait after all but one was acknowledged", f.unacked)
+	}
+}
+
+// Of rows that finish about in order, a part has those that follow one another, and the
+// next one those that came ahead of others.
+func TestFlusherCutsRuns(t *testing.T) {
+	t.Parallel()
+	f := NewFlusher(10_000, time.Minute)
+	f.InOrder()
+	add := func(at time.Time, rels ...int) {
+		for _, rel := range rels {
+			task := finished(0, 1000)
+			task.Rel = rel
+			f.Add(task, at)
+		}
+	}
+	want := func(got []*Batch, rels ...int) {
+		t.Helper()
+		if len(got) != 1 {
+			t.Fatalf("cut %d batches", len(got))
+		}
+		for i, task := range got[0].Tasks {
+			if len(got[0].Tasks) != len(rels) || task.Rel != rels[i] {
+				t.Fatalf("row %d of %d is %d, want %v", i, len(got[0].Tasks), task.Rel, rels)
+			}
+		}
+		if got[0].bytes != 1000*int64(len(rels)) {
+			t.Errorf("%d rows count %d bytes", len(rels), got[0].bytes)
+		}
+	}
+	late := start.Add(30 * time.Second)
+	add(start, 1, 0, 2, 5, 4)
+	want(f.Full(late), 0, 1, 2)
+	if f.gathered != 2000 || f.AtRisk(late) || len(f.Due(start)) != 0 {
+		t.Errorf("%d bytes gather, want the two rows that came ahead, as if finished now", f.gathered)
+	}
+	add(late, 3, 6, 7)
+	want(f.Full(late), 3, 4, 5, 6, 7)
+	// Where the first gap leaves most of them, as behind a row that is tried again,
+	// nothing waits for it.
+	add(late, 8, 10, 11, 12, 13)
+	want(f.Full(late), 8, 10, 11, 12, 13)
+	// The end of a shard, and what is due, is not waited with either.
+	add(late, 14, 16)
+	want(f.Cut(0), 14, 16)
+	if f.Gathers() {
+		t.Error("something is left")
 	}
 }
 

@@ -2,7 +2,6 @@ package work
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,7 +20,7 @@ import (
 // WritePart writes the rows of a batch, in order, as a part under a key of
 // layout. It may be repeated under another key.
 func WritePart(ctx context.Context, bucket blob.Bucket, schema results.Schema, key string, b *Batch) (assign.Part, error) {
-	slices.SortFunc(b.Tasks, func(a, b *dispatch.Task) int { return cmp.Compare(a.Rel, b.Rel) })
+	slices.SortFunc(b.Tasks, byRow)
 	part := assign.Part{Key: key, Shard: b.Shard}
 	w, err := bucket.Create(ctx, key, layout.Parquet)
 	if err != nil {
