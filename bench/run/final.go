@@ -2,12 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/blob/s3"
+	"github.com/rowmill/rowmill/internal/s3test"
 )
 
 // final measures on an S3 server how long a result takes after the last row, and how
@@ -44,14 +51,14 @@ type finalLoad struct {
 
 func (b *bench) finals(ctx context.Context, what string, loads ...finalLoad) error {
 	b.roles = []string{"api", "engines"}
-	t := table{head: []string{"shards", "result, MiB", "last row to result, ms", "through the owner, MiB", "÷ result", "merges by the owner", "elsewhere", "their seconds", "copies by the server", "memory of the owner, MiB", "of the other"}}
+	t := table{head: []string{"shards", "result, MiB", "last row to result, ms", "of it the server's copy alone, ms", "through the owner, MiB", "÷ result", "merges by the owner", "elsewhere", "their seconds", "copies by the server", "memory of the owner, MiB", "of the other"}}
 	for _, load := range loads {
 		for range b.rounds {
 			m, err := b.finalOf(ctx, load)
 			if err != nil {
 				return fmt.Errorf("shards %s: %w", load.name, err)
 			}
-			t.add(load.name, short(float64(m.result)/(1<<20)), short(m.final.Seconds()*1e3), short(m.moved/(1<<20)), short(m.moved/float64(m.result)), short(m.merges), short(m.elsewhere), short(m.seconds), short(m.copies), short(m.peaks[0]), short(m.peaks[1]))
+			t.add(load.name, short(float64(m.result)/(1<<20)), short(m.final.Seconds()*1e3), short(m.copied.Seconds()*1e3), short(m.moved/(1<<20)), short(m.moved/float64(m.result)), short(m.merges), short(m.elsewhere), short(m.seconds), short(m.copies), short(m.peaks[0]), short(m.peaks[1]))
 			b.log.Info("measured", "shards", load.name, "result_mib", m.result>>20, "final", m.final, "moved_mib", int64(m.moved)>>20, "job", m.wall, "memory_mib", m.peaks)
 		}
 	}
@@ -64,9 +71,10 @@ func (b *bench) finals(ctx context.Context, what string, loads ...finalLoad) err
 type finished struct {
 	result int64 // bytes
 	final  time.Duration
-	moved  float64 // bytes
-	merges float64 // by the owner
-	copies float64 // requests to copy
+	copied time.Duration // the server's time for one more object of the same bytes
+	moved  float64       // bytes
+	merges float64       // by the owner
+	copies float64       // requests to copy
 
 	elsewhere float64 // merges by the other node
 	seconds   float64 // of these
@@ -148,5 +156,47 @@ func (b *bench) finalOf(ctx context.Context, load finalLoad) (m finished, err er
 		return m, fmt.Errorf("look at result: %w", err)
 	}
 	m.result = info.Size()
-	return m, nil
+	m.copied, err = l.copyObject(ctx, m.result)
+	return m, err
+}
+
+// copyObject has the S3 server copy an object of so many bytes in parts, as nodes do,
+// and returns how long that took: it is what a result takes at least whose parts are
+// not made one before the last row.
+func (l *lab) copyObject(ctx context.Context, size int64) (time.Duration, error) {
+	bucket, err := s3.Open(ctx, s3.Config{
+		Endpoint: l.s3.Endpoint, Region: s3test.Region, Bucket: l.s3.Bucket, AccessKey: l.s3.AccessKey, SecretKey: l.s3.SecretKey,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("open bucket: %w", err)
+	}
+	defer bucket.Close()
+	objects, err := bucket.List(ctx, "")
+	if err != nil {
+		return 0, fmt.Errorf("list bucket: %w", err)
+	}
+	at := slices.IndexFunc(objects, func(o blob.Info) bool { return o.Size == size })
+	if at < 0 {
+		return 0, fmt.Errorf("no object has the %d bytes of the result", size)
+	}
+	begun := time.Now()
+	from, err := bucket.Open(ctx, objects[at].Key)
+	if err != nil {
+		return 0, fmt.Errorf("open result: %w", err)
+	}
+	defer from.Close()
+	w, err := bucket.Create(ctx, "copy", layout.Parquet)
+	if err != nil {
+		return 0, fmt.Errorf("copy result: %w", err)
+	}
+	defer w.Abort()
+	to, ok := w.(blob.Appender)
+	if !ok {
+		return 0, errors.New("the bucket copies nothing")
+	}
+	if err := to.Append(from, 0, size); err != nil {
+		return 0, fmt.Errorf("copy result: %w", err)
+	}
+	_, err = w.Commit()
+	return time.Since(begun), err
 }
