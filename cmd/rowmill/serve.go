@@ -116,7 +116,7 @@ func memoryLimit(s settings.Settings) int64 {
 	}
 	limit := 3*s.Jobs.MemoryBudget + 32*settings.MiB
 	if s.Objects.URL != "" {
-		limit += 128 * settings.MiB
+		limit += 32 * settings.MiB
 	}
 	return int64(limit)
 }

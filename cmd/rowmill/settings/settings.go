@@ -49,7 +49,7 @@ type Settings struct {
 	// MemoryLimit is what the process tries to stay below: the nearer it
 	// comes, the more often it collects garbage. Default: 0, three times
 	// jobs.memory_budget and 32 MiB: rows, their copies on the way to disk and
-	// what collecting leaves behind, and vocabularies; with objects in S3 128
+	// what collecting leaves behind, and vocabularies; with objects in S3 32
 	// MiB more, for what is read ahead and waits to be uploaded. GOMEMLIMIT,
 	// where it is set, goes before it.
 	MemoryLimit Bytes `yaml:"memory_limit"`
