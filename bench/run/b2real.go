@@ -175,7 +175,11 @@ func (b *bench) startReal(ctx context.Context, name string, kind realKind) (*pro
 		return nil, "", fmt.Errorf("free port: %w", err)
 	}
 	env := slices.Concat(os.Environ(), kind.env, []string{"ALIAS=" + model})
-	args := slices.Concat([]string{"-c", `exec "$@" >&2`, "sh"}, kind.command, []string{port, "chat"}) // nobody reads a pipe
+	var apart []string
+	if b.serverCPUs != "" {
+		apart = []string{"taskset", "-c", b.serverCPUs}
+	}
+	args := slices.Concat([]string{"-c", `exec "$@" >&2`, "sh"}, apart, kind.command, []string{port, "chat"}) // nobody reads a pipe
 	server, err := startProcess(filepath.Join(b.dir, "server-"+name+".log"), env, "sh", args...)
 	if err != nil {
 		return nil, "", err

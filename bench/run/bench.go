@@ -26,6 +26,8 @@ type bench struct {
 	built   string // directory with the contenders, where there is no Go to build them; else empty
 	rounds  int
 
+	serverCPUs string // processors of a real server; empty for all
+
 	files    *http.Server // serves dir, and takes spans
 	fileBase string
 	spans    atomic.Int64 // bytes of them

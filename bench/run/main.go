@@ -43,6 +43,7 @@ func main() {
 	jobs := flag.Int("jobs", 10_000, "jobs that another account has submitted in B12")
 	greedy := flag.Int64("greedy", 100, "rows of each of them; from 100,000 on it is a Parquet file by URL")
 	stored := flag.Int("stored", 100_000, "jobs that are stored before B11 begins")
+	cpus := flag.String("server-cpus", "", "processors of the server of b2/real, as taskset -c takes them; run the whole on others with taskset. Empty: all share all")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] b1|b2|b2/real|b5|ingest|first|b6|b6/cpu|b7|b9|b11|b12|console|gpu|ops|peers|writes|final|final/embeddings, from the repository's root")
 		flag.PrintDefaults()
@@ -60,7 +61,7 @@ func main() {
 	}
 	b, err := newBench(log, *dir, *rowmill, *rounds)
 	if err == nil {
-		b.built = *built
+		b.built, b.serverCPUs = *built, *cpus
 		err = run(b, flag.Args(), size)
 	}
 	if errors.Is(err, flag.ErrHelp) {
