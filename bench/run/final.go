@@ -170,7 +170,7 @@ func (l *lab) copyObject(ctx context.Context, size int64) (time.Duration, error)
 	if err != nil {
 		return 0, fmt.Errorf("open bucket: %w", err)
 	}
-	defer bucket.Close()
+	defer func() { _ = bucket.Close() }() // nothing of it is open
 	objects, err := bucket.List(ctx, "")
 	if err != nil {
 		return 0, fmt.Errorf("list bucket: %w", err)
