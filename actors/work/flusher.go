@@ -15,6 +15,7 @@ type Batch struct {
 
 	bytes int64
 	since time.Time // when the first of them was finished
+	kept  int       // no row up to this one waits for yet another part
 }
 
 // A Flusher gathers finished rows by shard, cuts them into batches that are to
@@ -94,7 +95,8 @@ func (f *Flusher) Full(now time.Time) (batches []*Batch) {
 }
 
 // cutRun is Cut where rows come in no order, and where the first gap leaves more than
-// half of them. Those it leaves behind count as finished now.
+// half of them, or some that have waited for this part. Those it leaves behind count as
+// finished now.
 func (f *Flusher) cutRun(shard int, now time.Time) []*Batch {
 	b := f.gathering[shard]
 	if !f.runs {
@@ -105,7 +107,7 @@ func (f *Flusher) cutRun(shard int, now time.Time) []*Batch {
 	for end < len(b.Tasks) && b.Tasks[end].Rel == b.Tasks[end-1].Rel+1 {
 		end++
 	}
-	if 2*end < len(b.Tasks) {
+	if end == len(b.Tasks) || 2*end < len(b.Tasks) || b.Tasks[end-1].Rel < b.kept {
 		return f.Cut(shard)
 	}
 	ahead := slices.Clone(b.Tasks[end:])
@@ -118,6 +120,7 @@ func (f *Flusher) cutRun(shard int, now time.Time) []*Batch {
 	for _, t := range ahead {
 		f.Add(t, now)
 	}
+	f.gathering[shard].kept = ahead[len(ahead)-1].Rel
 	return cut
 }
 

@@ -96,9 +96,14 @@ func TestFlusherCutsRuns(t *testing.T) {
 	// nothing waits for it.
 	add(late, 8, 10, 11, 12, 13)
 	want(f.Full(late), 8, 10, 11, 12, 13)
+	// A row waits for one more part and no further.
+	add(late, 20, 21, 22, 26, 28)
+	want(f.Full(late), 20, 21, 22)
+	add(late, 23, 24, 25)
+	want(f.Full(late), 23, 24, 25, 26, 28)
 	// The end of a shard, and what is due, is not waited with either.
-	add(late, 14, 16)
-	want(f.Cut(0), 14, 16)
+	add(late, 30, 32)
+	want(f.Cut(0), 30, 32)
 	if f.Gathers() {
 		t.Error("something is left")
 	}
