@@ -2,10 +2,8 @@ package results
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,24 +11,13 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/pythontest"
 )
 
-// python is a Python that has pyarrow and DuckDB, named by ROWMILL_PYTHON or
-// found as python3. Without one the test is skipped, except under ROWMILL_CI.
+// python is a Python that has pyarrow and DuckDB.
 func python(t *testing.T) string {
 	t.Helper()
-	name := cmp.Or(os.Getenv("ROWMILL_PYTHON"), "python3")
-	out, err := exec.Command(name, "-c", "import pyarrow.parquet, duckdb").CombinedOutput()
-	if err == nil {
-		return name
-	}
-	text := fmt.Sprintf("NOT TESTED: no other program reads our Parquet, since %s has no pyarrow and duckdb: %v %s"+
-		"(pip install pyarrow duckdb polars, and name that Python in ROWMILL_PYTHON)", name, err, out)
-	if os.Getenv("ROWMILL_CI") != "" {
-		t.Fatal(text)
-	}
-	t.Skip(text)
-	return ""
+	return pythontest.Find(t, "no other program reads our Parquet", "pyarrow.parquet", "duckdb")
 }
 
 // manifestColumn is what check.py wants to know of a column.

@@ -2,10 +2,8 @@ package tokenize
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -15,31 +13,14 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/rowmill/rowmill/internal/pythontest"
 )
 
 var (
 	oracleTexts = flag.Int("oracle.texts", 4000, "random texts that the Python tokenizers are asked about")
 	oracleSeed  = flag.Uint64("oracle.seed", 1, "seed of these texts")
 )
-
-// python is a Python that has tiktoken and tokenizers, named by ROWMILL_PYTHON
-// or found as python3. Without one the test is skipped, except under
-// ROWMILL_CI.
-func python(t *testing.T) string {
-	t.Helper()
-	name := cmp.Or(os.Getenv("ROWMILL_PYTHON"), "python3")
-	out, err := exec.Command(name, "-c", "import tiktoken, tokenizers").CombinedOutput()
-	if err == nil {
-		return name
-	}
-	text := fmt.Sprintf("NOT TESTED: our tokens are not compared with the original tokenizers, since %s has no tiktoken and tokenizers: %v %s"+
-		"(pip install tiktoken tokenizers, and name that Python in ROWMILL_PYTHON)", name, err, out)
-	if os.Getenv("ROWMILL_CI") != "" {
-		t.Fatal(text)
-	}
-	t.Skip(text)
-	return ""
-}
 
 // TestOriginals compares ids with the original tiktoken and with the
 // tokenizers library, and the classes of all characters with theirs.
@@ -48,7 +29,7 @@ func TestOriginals(t *testing.T) {
 		t.Skip("-short: the originals are asked without it")
 	}
 	t.Parallel()
-	program := python(t)
+	program := pythontest.Find(t, "our tokens are not compared with the original tokenizers", "tiktoken", "tokenizers")
 	dir := t.TempDir()
 	ranks := make(map[string]string)
 	for _, name := range []string{"o200k_base", "cl100k_base", "p50k_base", "r50k_base"} {
