@@ -57,9 +57,7 @@ func pack(block []byte, rows int, buf []byte) []byte {
 	}
 	buf = slices.Grow(buf[:0], 1+s2.MaxEncodedLen(len(block)))
 	packed := s2.EncodeSnappy(buf[1:cap(buf)], block)
-	buf = buf[:1+len(packed)]
-	buf[0] = bySnappy
-	return buf
+	return append(append(buf[:0], bySnappy), packed...) // which are there, unless s2 took memory of its own
 }
 
 // unpack returns the rows of a packed block.
