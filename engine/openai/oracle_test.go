@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"math"
+	"strings"
 )
 
 // found is what scanChat takes from a body.
@@ -19,7 +20,24 @@ type found struct {
 	Fault              bool
 }
 
+// marker is what the replies in the pool hold, as if of another account's answer.
+var marker = strings.Repeat("MARKER", 50)
+
+// mark fills the pool of replies with markers.
+func mark() {
+	r := newReply(&bytesSource{}, 1<<20, true)
+	r.choices, r.input, r.cached, r.output = true, 77_777, 77_777, 77_777
+	for _, b := range []*[]byte{&r.content, &r.reasoning, &r.finish, &r.scratch} {
+		*b = append((*b)[:0], marker...)
+	}
+	r.logprobs = logprobs{sum: -77_777, count: 77_777}
+	r.fault = serverFault{found: true, message: marker, kind: marker}
+	r.unparsed = true
+	r.release()
+}
+
 func scanned(src source, limit int) (found, error) {
+	mark()
 	r := newReply(src, limit, false)
 	defer r.release()
 	if err := r.scanChat(); err != nil {

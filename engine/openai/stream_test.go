@@ -22,6 +22,7 @@ import (
 
 // streamed scans a stream as scanned scans a body.
 func streamed(src source, limit int) (found, error) {
+	mark()
 	r := newReply(src, limit, false)
 	defer r.release()
 	if err := r.scanStream(src); err != nil {
