@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/parquet-go/parquet-go/format"
 )
 
 // Parquet has no type for durations and keeps no names of time zones. Writers
@@ -47,23 +45,19 @@ const (
 
 var errArrow = errors.New("no Arrow schema")
 
-// arrowNotes are what the Arrow schema among a file's metadata says of its
-// columns that Parquet's does not; nil where there is none, or none that can be
-// read.
-func arrowNotes(metadata []format.KeyValue) map[int]string {
-	for _, kv := range metadata {
-		if kv.Key != arrowKey {
-			continue
-		}
-		if raw, err := base64.StdEncoding.DecodeString(kv.Value); err == nil {
-			notes, err := readArrow(raw)
-			if err != nil {
-				return nil
-			}
-			return notes
-		}
+// arrowNotes are what the Arrow schema of a file, the value of arrowKey in its
+// metadata, says of its columns that Parquet's does not; nil where there is none,
+// or none that can be read.
+func arrowNotes(schema string) map[int]string {
+	raw, err := base64.StdEncoding.DecodeString(schema)
+	if err != nil {
+		return nil
 	}
-	return nil
+	notes, err := readArrow(raw)
+	if err != nil {
+		return nil
+	}
+	return notes
 }
 
 // readArrow reads a message that holds a schema.

@@ -8,7 +8,6 @@ import (
 	"math"
 	"strings"
 
-	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
@@ -167,11 +166,10 @@ func (l *Leaf) Fits(raw string) bool {
 
 // AppendText writes a value as plain text.
 func (l *Leaf) AppendText(b, raw []byte) ([]byte, error) {
-	v := l.value(raw)
 	if l.kind.class != classFloat && l.kind.class != classHalf {
-		return l.kind.appendText(b, v)
+		return l.kind.appendText(b, raw)
 	}
-	switch f := l.kind.float(v); {
+	switch f := l.kind.float(raw); {
 	case math.IsInf(f, 1):
 		return append(b, "Infinity"...), nil
 	case math.IsInf(f, -1):
@@ -188,15 +186,13 @@ func (l *Leaf) AppendJSON(b, raw []byte) ([]byte, error) {
 	case classInt, classUint:
 		return l.AppendText(b, raw)
 	case classFloat, classHalf:
-		if !math.IsInf(l.kind.float(l.value(raw)), 0) {
+		if !math.IsInf(l.kind.float(raw), 0) {
 			return l.AppendText(b, raw)
 		}
 	}
 	text, err := l.AppendText(make([]byte, 0, 48), raw)
 	return spelling.AppendString(b, text), err
 }
-
-func (l *Leaf) value(raw []byte) parquet.Value { return l.kind.physical.Value(raw) }
 
 // An order is how readers compare the values of a column, by which statistics
 // are made.
@@ -228,7 +224,7 @@ func (c TableColumn) order(leaf *Leaf) order {
 }
 
 func (l *Leaf) order() order {
-	whole := l.kind.physical == parquet.Int32 || l.kind.physical == parquet.Int64
+	whole := l.kind.physical == format.Int32 || l.kind.physical == format.Int64
 	switch {
 	case l.kind.class == classFloat:
 		return orderReal

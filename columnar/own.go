@@ -74,7 +74,7 @@ func (t *Table) readFooter() error {
 // check compares the footer with the file's size, so that what follows can
 // trust every offset.
 func (t *Table) check() (err error) {
-	if t.columns, err = tableColumns(t.meta.Schema, arrowNotes(t.meta.KeyValueMetadata)); err != nil {
+	if t.columns, err = tableColumns(t.meta.Schema, arrowNotes(t.Meta(arrowKey))); err != nil {
 		return err
 	}
 	t.first = make([]int64, 1, len(t.meta.RowGroups)+1)

@@ -7,9 +7,6 @@ import (
 	"io"
 	"math"
 	"runtime/debug"
-
-	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/format"
 )
 
 // Limits bound what a foreign file can make its reader allocate. A file's own
@@ -24,7 +21,7 @@ type Limits struct {
 	// of a whole row group.
 	MaxPageBytes int64
 	// MaxPageValues bounds the values of one page, nulls included. Default
-	// 16,777,216: a page costs up to 9 bytes of memory per value beside its
+	// 16,777,216: a page costs up to 14 bytes of memory per value beside its
 	// bytes.
 	MaxPageValues int
 }
@@ -70,7 +67,7 @@ func badFile(message string, args ...any) error {
 // File is an open Parquet file of any origin. It is safe for concurrent use.
 type File struct {
 	src     *source
-	file    *parquet.File
+	groups  []groupMeta
 	root    *node
 	columns []Column
 	notes   map[int]string // see arrowNotes
@@ -101,81 +98,81 @@ func Open(r io.ReaderAt, size int64, limits Limits) (*File, error) {
 }
 
 func (f *File) open() error {
-	if err := f.checkFooter(); err != nil {
-		return err
-	}
-	var err error
-	f.file, err = parquet.OpenFile(f.src, f.src.size,
-		parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(64<<10))
+	footer, err := f.footer()
 	if err != nil {
 		return err
 	}
-	meta := f.file.Metadata()
+	var meta fileMeta
+	if err := decodeThrift(footer, &meta); err != nil {
+		return badFile("The Parquet file is corrupt: its footer cannot be decoded.")
+	}
 	if f.root, err = schemaTree(meta.Schema); err != nil {
 		return err
 	}
-	f.notes = arrowNotes(meta.KeyValueMetadata)
+	for _, kv := range meta.KeyValues {
+		if kv.Key == arrowKey {
+			f.notes = arrowNotes(kv.Value)
+		}
+	}
 	for _, n := range f.root.children {
 		f.columns = append(f.columns, Column{Name: n.name, Type: n.typeName(), Nested: !n.flat()})
 	}
-	var rows int64
-	for i := range meta.RowGroups {
-		g := &meta.RowGroups[i]
-		if g.NumRows < 0 || g.NumRows > math.MaxInt64-rows || len(g.Columns) != f.root.leaves {
+	f.groups = meta.RowGroups
+	for i, g := range f.groups {
+		if g.NumRows < 0 || g.NumRows > math.MaxInt64-f.rows || len(g.Columns) != f.root.leaves {
 			return badFile("The Parquet file is corrupt: row group %d has %d rows and %d column chunks for %d columns.",
 				i, g.NumRows, len(g.Columns), f.root.leaves)
 		}
-		rows += g.NumRows
+		f.rows += g.NumRows
 	}
-	f.rows = rows
 	return nil
 }
 
-// checkFooter looks at the footer before anything decodes it: a few bytes of a
-// damaged or hostile one can ask for any amount of memory.
-func (f *File) checkFooter() error {
+// footer reads the footer and walks it before anything decodes it: a few bytes
+// of a damaged or hostile one can ask for any amount of memory.
+func (f *File) footer() ([]byte, error) {
 	size := f.src.size
 	if size < 12 {
-		return badFile("The Parquet file is truncated: %d bytes are too few.", size)
+		return nil, badFile("The Parquet file is truncated: %d bytes are too few.", size)
 	}
 	var head [4]byte
 	var tail [8]byte
 	if err := readFull(f.src, head[:], 0); err != nil {
-		return err
+		return nil, err
 	}
 	if err := readFull(f.src, tail[:], size-8); err != nil {
-		return err
+		return nil, err
 	}
 	encrypted := string(head[:]) == "PARE" || string(tail[4:]) == "PARE"
 	switch {
 	case encrypted:
-		return badFile("The Parquet file is encrypted. Write it without encryption.")
+		return nil, badFile("The Parquet file is encrypted. Write it without encryption.")
 	case string(head[:]) != "PAR1":
-		return badFile("The file is not Parquet: it does not begin with PAR1.")
+		return nil, badFile("The file is not Parquet: it does not begin with PAR1.")
 	case string(tail[4:]) != "PAR1":
-		return badFile("The Parquet file is truncated or was still being written: its end is missing (%d bytes are there).", size)
+		return nil, badFile("The Parquet file is truncated or was still being written: its end is missing (%d bytes are there).", size)
 	}
 	length := int64(binary.LittleEndian.Uint32(tail[:]))
 	if length > size-12 {
-		return badFile("The Parquet file is truncated or corrupt: its footer of %d bytes does not fit its %d bytes.", length, size)
+		return nil, badFile("The Parquet file is truncated or corrupt: its footer of %d bytes does not fit its %d bytes.", length, size)
 	}
 	if length > f.limits.MaxFooterBytes {
-		return badFile("The Parquet file has a footer of %d bytes, more than %d. Write it with fewer row groups.", length, f.limits.MaxFooterBytes)
+		return nil, badFile("The Parquet file has a footer of %d bytes, more than %d. Write it with fewer row groups.", length, f.limits.MaxFooterBytes)
 	}
 	footer := make([]byte, length)
 	if err := readFull(f.src, footer, size-8-length); err != nil {
-		return err
+		return nil, err
 	}
 	n, err := scanThrift(footer, maxFooterStructs, maxFooterItems)
 	switch {
 	case errors.Is(err, errTooMany):
-		return badFile("The Parquet file's footer lists too many row groups and columns. Write it with fewer row groups.")
+		return nil, badFile("The Parquet file's footer lists too many row groups and columns. Write it with fewer row groups.")
 	case err != nil:
-		return badFile("The Parquet file's footer is corrupt (%v).", err)
+		return nil, badFile("The Parquet file's footer is corrupt: %v.", err)
 	case n < len(footer):
-		return badFile("The Parquet file's footer is signed or corrupt: %d bytes follow the metadata. Write it without encryption or signature.", len(footer)-n)
+		return nil, badFile("The Parquet file's footer is signed or corrupt: %d bytes follow the metadata. Write it without encryption or signature.", len(footer)-n)
 	}
-	return nil
+	return footer, nil
 }
 
 // NumRows is the number of rows.
@@ -185,29 +182,41 @@ func (f *File) NumRows() int64 { return f.rows }
 // be unique.
 func (f *File) Columns() []Column { return f.columns }
 
-// chunk returns a column chunk's metadata after a check of what reading it
-// relies on.
-func (f *File) chunk(group int, leaf *node) (*format.ColumnMetaData, error) {
-	c := &f.file.Metadata().RowGroups[group].Columns[leaf.leaf]
-	m := &c.MetaData
-	if c.CryptoMetadata.Value != nil || len(c.EncryptedColumnMetadata) > 0 {
+// chunk returns where a leaf's values are in a row group, after a check of
+// everything that the footer says of them.
+func (f *File) chunk(group int, leaf *node) (*chunkMeta, error) {
+	if err := leaf.refuse(); err != nil {
+		return nil, err
+	}
+	c := &f.groups[group].Columns[leaf.leaf]
+	m := &c.Chunk.V
+	switch {
+	case c.Crypto.Value != nil || len(c.Encrypted) > 0:
 		return nil, badFile("Column %q of the Parquet file is encrypted. Write it without encryption.", leaf.path)
-	}
-	if leaf.kind.class == classBSON {
-		return nil, badFile("Column %q of the Parquet file has the type BSON, which is not read. Write it as JSON or as plain text.", leaf.path)
-	}
-	if c.FilePath != "" {
+	case c.FilePath != "" || !c.Chunk.Valid:
 		return nil, badFile("Column %q of the Parquet file lies in another file. Write one self-contained file.", leaf.path)
+	case m.Type != leaf.element.Type.V:
+		return nil, badFile("The Parquet file is corrupt: column %q has the type %v, and %v in row group %d.", leaf.path, leaf.element.Type.V, m.Type, group)
+	case !canUnpack(m.Codec):
+		return nil, badFile("Column %q of the Parquet file is compressed with %v, which is not read. Write it with Snappy, Zstandard, Gzip or LZ4_RAW.", leaf.path, m.Codec)
 	}
-	start := m.DataPageOffset
-	if m.DictionaryPageOffset != 0 {
-		start = m.DictionaryPageOffset
-	}
+	start := m.start()
 	if start < 4 || m.TotalCompressedSize < 0 || start > f.src.size || m.TotalCompressedSize > f.src.size-start {
 		return nil, badFile("The Parquet file is truncated or corrupt: column %q of row group %d lies at bytes %d to %d of %d.",
 			leaf.path, group, start, start+m.TotalCompressedSize, f.src.size)
 	}
+	if rows := f.groups[group].NumRows; m.NumValues < rows || leaf.rep == 0 && m.NumValues != rows {
+		return nil, badFile("The Parquet file is corrupt: column %q has %d values in row group %d, which has %d rows.", leaf.path, m.NumValues, group, rows)
+	}
 	return m, nil
+}
+
+// start is the offset of the first page.
+func (m *chunkMeta) start() int64 {
+	if m.DictionaryPageOffset != 0 {
+		return m.DictionaryPageOffset
+	}
+	return m.DataPageOffset
 }
 
 // source is a ReaderAt that remembers its own failures, so that they can be
@@ -242,7 +251,7 @@ func (s *source) guard(doing string, f func() error) (err error) {
 		case s.err != nil:
 			err = fmt.Errorf("%s: %w", doing, s.err)
 		default:
-			err = badFile("The Parquet file is corrupt or uses a feature that is not supported (%v).", err)
+			err = badFile("The Parquet file is corrupt or uses a feature that is not read. Write it again with another program.")
 		}
 	}()
 	return f()

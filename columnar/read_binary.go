@@ -6,16 +6,14 @@ import (
 	"math"
 	"strconv"
 	"time"
-
-	"github.com/parquet-go/parquet-go/deprecated"
 )
 
 // int96Time reads nanoseconds of the day and a Julian day number, as Impala
 // and early Spark wrote timestamps.
-func int96Time(v deprecated.Int96) time.Time {
+func int96Time(raw []byte) time.Time {
 	const unixEpoch = 2440588 // the Julian day of 1970-01-01
-	nanos := int64(uint64(v[1])<<32 | uint64(v[0]))
-	days := int64(int32(v[2])) - unixEpoch
+	nanos := int64(binary.LittleEndian.Uint64(raw))
+	days := int64(int32(binary.LittleEndian.Uint32(raw[8:]))) - unixEpoch
 	return time.Unix(days*86400, 0).Add(time.Duration(nanos)).UTC()
 }
 

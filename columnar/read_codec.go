@@ -4,156 +4,157 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
+	"math"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// Decompressors grow their output until it fits, so a page of a few kilobytes
-// could fill the memory. unpackedSize returns an upper bound of the size of b
-// unpacked, from the compressed bytes alone where the format allows it. It
-// stops counting above limit.
-func unpackedSize(codec format.CompressionCodec, b []byte, limit int64) (int64, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
+// errPacked says that compressed bytes are damaged, or do not have the size that
+// their page claims.
+var errPacked = errors.New("it does not decompress to the size that it claims")
+
+// canUnpack reports whether pages of the codec are read. LZ4 is not, because
+// writers disagree on what it means:
+// https://github.com/apache/parquet-format/blob/master/Compression.md.
+func canUnpack(codec format.CompressionCodec) bool {
 	switch codec {
+	case format.Uncompressed, format.Snappy, format.Gzip, format.Brotli, format.Zstd, format.Lz4Raw:
+		return true
+	}
+	return false
+}
+
+// An unpacker decompresses the pages of one column chunk. Its decoders keep
+// bytes of a page after its end, so no two files share an unpacker.
+type unpacker struct {
+	packed bytes.Reader
+	gzip   *gzip.Reader
+	zstd   *zstd.Decoder
+}
+
+// unpack decompresses b into dst. It returns an error if the result is not exactly as
+// long as dst. No decoder allocates memory for a size that b claims.
+func (u *unpacker) unpack(codec format.CompressionCodec, dst, b []byte) error {
+	if len(dst) == 0 && len(b) == 0 {
+		return nil // a page of nulls
+	}
+	u.packed.Reset(b)
+	switch codec {
+	case format.Uncompressed:
+		if len(b) != len(dst) {
+			return errPacked
+		}
+		copy(dst, b)
+		return nil
 	case format.Snappy:
-		n, width := binary.Uvarint(b)
-		if width <= 0 {
-			return 0, errPacked
+		if n, err := s2.DecodedLen(b); err != nil || n != len(dst) {
+			return errPacked
 		}
-		return int64(min(n, 1<<40)), nil
+		_, err := s2.Decode(dst, b)
+		return err
 	case format.Gzip:
-		const ratio = 1032 // deflate's best: 258 bytes from 2 bits
-		if int64(len(b))*ratio <= limit {
-			return int64(len(b)) * ratio, nil
-		}
-		r, err := gzip.NewReader(bytes.NewReader(b))
-		if err != nil {
-			return 0, err
-		}
-		return count(r, limit)
+		return u.unpackGzip(dst)
 	case format.Brotli:
-		return count(brotli.NewReader(bytes.NewReader(b)), limit)
+		return readExactly(brotli.NewReader(&u.packed), dst) // its Reset leaves the state of a damaged page
 	case format.Zstd:
-		return zstdSize(b)
+		return u.unpackZstd(dst, b)
 	case format.Lz4Raw:
-		return lz4Size(b)
+		return unpackLZ4(dst, b)
 	}
-	return 0, fmt.Errorf("the codec %v is not supported; use Snappy, Zstandard or Gzip", codec)
+	return errPacked
 }
 
-var errPacked = errors.New("its compressed bytes are damaged")
-
-func count(r io.Reader, limit int64) (int64, error) {
-	return io.Copy(io.Discard, io.LimitReader(r, limit+1))
-}
-
-// zstdSize adds up what the blocks of all frames can hold at most. See
-// https://datatracker.ietf.org/doc/html/rfc8878#section-3.1.1.
-func zstdSize(b []byte) (int64, error) {
-	const blockMax = 128 << 10
-	var total int64
-	for len(b) > 0 {
-		var head zstd.Header
-		if err := head.Decode(b); err != nil {
-			return 0, err
-		}
-		if head.Skippable {
-			skip := int64(head.HeaderSize) + int64(head.SkippableSize)
-			if skip > int64(len(b)) {
-				return 0, errPacked
-			}
-			b = b[skip:]
-			continue
-		}
-		if head.HasFCS && head.FrameContentSize > 1<<40 {
-			return 1 << 40, nil
-		}
-		b = b[head.HeaderSize:]
-		var frame int64
-		for last := false; !last; {
-			if len(b) < 3 {
-				return 0, errPacked
-			}
-			v := int(b[0]) | int(b[1])<<8 | int(b[2])<<16
-			b = b[3:]
-			last = v&1 != 0
-			size := v >> 3
-			switch v >> 1 & 3 {
-			case 0: // raw
-				frame += int64(size)
-			case 1: // one byte repeated
-				frame += int64(size)
-				size = 1
-			case 2: // compressed
-				frame += blockMax
-			default:
-				return 0, errPacked
-			}
-			if size > len(b) {
-				return 0, errPacked
-			}
-			b = b[size:]
-		}
-		if head.HasCheckSum {
-			if len(b) < 4 {
-				return 0, errPacked
-			}
-			b = b[4:]
-		}
-		if head.HasFCS {
-			// The decoder reserves this much and stops when there is more.
-			frame = int64(head.FrameContentSize)
-		}
-		total += frame
+func (u *unpacker) unpackGzip(dst []byte) error {
+	if u.gzip == nil {
+		u.gzip = new(gzip.Reader)
 	}
-	return total, nil
+	if err := u.gzip.Reset(&u.packed); err != nil {
+		return err
+	}
+	return readExactly(u.gzip, dst)
 }
 
-// lz4Size walks the sequences of an LZ4 block. It must be exact: the decoder
-// doubles its buffer for ever when a block is damaged. See
+func (u *unpacker) unpackZstd(dst, b []byte) (err error) {
+	if u.zstd == nil {
+		u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecodeAllCapLimit(true))
+		if err != nil {
+			return err
+		}
+	}
+	plain, err := u.zstd.DecodeAll(b, dst[:0:len(dst)])
+	if err == nil && len(plain) != len(dst) {
+		err = errPacked
+	}
+	return err
+}
+
+// close frees the decoders.
+func (u *unpacker) close() {
+	if u.zstd != nil {
+		u.zstd.Close()
+	}
+	*u = unpacker{}
+}
+
+// readExactly fills dst from r, and returns an error if r has more.
+func readExactly(r io.Reader, dst []byte) error {
+	if _, err := io.ReadFull(r, dst); err != nil {
+		return errPacked
+	}
+	var more [1]byte
+	if n, err := io.ReadFull(r, more[:]); n > 0 || !errors.Is(err, io.EOF) {
+		return errPacked
+	}
+	return nil
+}
+
+// unpackLZ4 fills dst from the LZ4 block b.
 // https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md.
-func lz4Size(b []byte) (int64, error) {
-	const matchMin = 4
-	var size int64
-	length := func(n int) (int64, bool) {
-		total := int64(n)
-		for more := n == 15; more; b = b[1:] {
-			if len(b) == 0 {
-				return 0, false
-			}
-			total += int64(b[0])
-			more = b[0] == 255
-		}
-		return total, true
-	}
+func unpackLZ4(dst, b []byte) error {
+	const shortestMatch = 4
+	at := 0 // in dst
 	for len(b) > 0 {
 		token := b[0]
-		b = b[1:]
-		literals, ok := length(int(token >> 4))
-		if !ok || literals > int64(len(b)) {
-			return 0, errPacked
+		literals, rest := lz4Length(token>>4, b[1:])
+		if literals > min(len(rest), len(dst)-at) {
+			return errPacked
 		}
-		size += literals
-		if b = b[literals:]; len(b) == 0 && token&15 == 0 {
-			return size, nil // a block ends in literals, without a match
+		at += copy(dst[at:], rest[:literals])
+		if b = rest[literals:]; len(b) == 0 && token&15 == 0 && at == len(dst) {
+			return nil // a block ends in literals, without a match
 		}
 		if len(b) < 2 {
-			return 0, errPacked
+			return errPacked
 		}
-		offset := int64(binary.LittleEndian.Uint16(b))
-		b = b[2:]
-		match, ok := length(int(token & 15))
-		if !ok || offset == 0 || offset > size {
-			return 0, errPacked
+		offset := int(binary.LittleEndian.Uint16(b))
+		match, rest := lz4Length(token&15, b[2:])
+		if match > len(dst)-at-shortestMatch || offset == 0 || offset > at {
+			return errPacked
 		}
-		size += match + matchMin
+		// A match may reach into what it writes: its bytes then repeat.
+		for from, end := at-offset, at+match+shortestMatch; at < end; {
+			at += copy(dst[at:end], dst[from:at])
+		}
+		b = rest
 	}
-	return 0, errPacked
+	return errPacked
+}
+
+// lz4Length reads a length that begins in half a token and goes on in b, and returns
+// the bytes behind it. If b ends too early, the length is larger than any block.
+func lz4Length(half byte, b []byte) (int, []byte) {
+	n := int(half)
+	for more := half == 15; more; b = b[1:] {
+		if len(b) == 0 {
+			return math.MaxInt32, nil
+		}
+		n += int(b[0])
+		more = b[0] == 255
+	}
+	return n, b
 }

@@ -3,8 +3,6 @@ package columnar
 import (
 	"strconv"
 
-	"github.com/parquet-go/parquet-go"
-
 	"github.com/rowmill/rowmill/spelling"
 )
 
@@ -16,37 +14,36 @@ type assembler struct {
 	out    []byte
 }
 
-// peek returns the next value of the first leaf under n, or false at the end
-// of the row group.
-func (a *assembler) peek(n *node) (parquet.Value, bool, error) {
-	c := a.column.cursors[n.leaf-a.base]
-	if c.next == c.n {
-		if ok, err := c.more(); !ok || err != nil {
-			return parquet.Value{}, false, err
-		}
+// pages are those of the first leaf under n.
+func (a *assembler) pages(n *node) *pageReader { return a.column.leaves[n.leaf-a.base] }
+
+// definition is the level of the next value of the first leaf under n, which there
+// must be.
+func (a *assembler) definition(n *node) (int, error) {
+	if err := a.pages(n).need(); err != nil {
+		return 0, err
 	}
-	return c.buf[c.next], true, nil
+	_, def := a.pages(n).levels()
+	return def, nil
 }
 
-// need is peek where there must be a value.
-func (a *assembler) need(n *node) (parquet.Value, error) {
-	v, ok, err := a.peek(n)
-	if err == nil && !ok {
-		err = badFile("The Parquet file is corrupt: column %q ends inside a row.", n.path)
+// take is the next value of a leaf; ok is false for null.
+func (a *assembler) take(n *node) (raw []byte, ok bool, err error) {
+	if err := a.pages(n).need(); err != nil {
+		return nil, false, err
 	}
-	return v, err
+	raw, ok = a.pages(n).take()
+	return raw, ok, nil
 }
 
 // drop skips the one value that stands for an absent n in each of its leaves.
 func (a *assembler) drop(n *node) error {
 	for i := range n.leaves {
-		c := a.column.cursors[n.leaf-a.base+i]
-		if c.next == c.n {
-			if err := c.fill(); err != nil {
-				return err
-			}
+		pages := a.column.leaves[n.leaf-a.base+i]
+		if err := pages.need(); err != nil {
+			return err
 		}
-		c.next++
+		pages.take()
 	}
 	return nil
 }
@@ -65,11 +62,11 @@ func (a *assembler) value(n *node) error {
 		return nil
 	}
 	if n.optional {
-		v, err := a.need(n)
+		def, err := a.definition(n)
 		if err != nil {
 			return err
 		}
-		if v.DefinitionLevel() < n.def {
+		if def < n.def {
 			a.out = append(a.out, "null"...)
 			return a.drop(n)
 		}
@@ -79,22 +76,22 @@ func (a *assembler) value(n *node) error {
 
 // elements calls element for each repetition of n, with commas between.
 func (a *assembler) elements(n *node, element func() error) error {
-	v, err := a.need(n)
+	def, err := a.definition(n)
 	if err != nil {
 		return err
 	}
-	if v.DefinitionLevel() < n.def {
+	if def < n.def {
 		return a.drop(n)
 	}
 	for {
 		if err := element(); err != nil {
 			return err
 		}
-		v, ok, err := a.peek(n)
-		if err != nil {
+		more, err := a.pages(n).more()
+		if err != nil || !more {
 			return err
 		}
-		if !ok || v.RepetitionLevel() < n.rep {
+		if rep, _ := a.pages(n).levels(); rep < n.rep {
 			return nil
 		}
 		a.out = append(a.out, ',')
@@ -104,12 +101,15 @@ func (a *assembler) elements(n *node, element func() error) error {
 // content writes n, which is there.
 func (a *assembler) content(n *node) error {
 	if n.isLeaf() {
-		v, err := a.need(n)
+		raw, ok, err := a.take(n)
 		if err != nil {
 			return err
 		}
-		a.column.cursors[n.leaf-a.base].next++
-		if a.out, err = n.kind.appendJSON(a.out, v); err != nil {
+		if !ok {
+			a.out = append(a.out, "null"...)
+			return nil
+		}
+		if a.out, err = n.kind.appendJSON(a.out, raw); err != nil {
 			return badFile("Column %q of the Parquet file cannot be turned into text: %v.", n.path, err)
 		}
 		return nil
@@ -149,14 +149,15 @@ func (a *assembler) content(n *node) error {
 // entry writes one key and value of a map. JSON has only text keys.
 func (a *assembler) entry(n *node) error {
 	key := n.children[0]
-	v, err := a.need(key)
+	raw, ok, err := a.take(key)
 	if err != nil {
 		return err
 	}
-	a.column.cursors[key.leaf-a.base].next++
-	text, err := key.kind.appendText(nil, v)
-	if err != nil {
-		return badFile("Column %q of the Parquet file cannot be turned into text: %v.", key.path, err)
+	var text []byte
+	if ok {
+		if text, err = key.kind.appendText(nil, raw); err != nil {
+			return badFile("Column %q of the Parquet file cannot be turned into text: %v.", key.path, err)
+		}
 	}
 	a.out = append(spelling.AppendString(a.out, text), ':')
 	return a.value(n.children[1])

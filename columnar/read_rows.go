@@ -7,14 +7,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/parquet-go/parquet-go"
-
 	"github.com/rowmill/rowmill"
 )
-
-// valuesAhead is how many values a column decodes at a time. More gains
-// nothing measurable.
-const valuesAhead = 512
 
 // Rows goes through some columns of a file row by row, in lock step. It holds
 // one page of each in memory and is for one goroutine.
@@ -27,14 +21,15 @@ type Rows struct {
 	err     error
 }
 
-// column is one of the columns that Rows reads. A flat column has one cursor
-// and its value stays in the cursor's buffer; any other's JSON is made at once.
+// column is one of the columns that Rows reads. A flat column has one leaf and
+// its value stays in the leaf's page; any other's JSON is made at once.
 type column struct {
-	node    *node
-	leaf    *Leaf     // as what an ID keeps its type, or nil
-	cursors []*cursor // by leaf
-	null    bool
-	json    []byte
+	node   *node
+	leaf   *Leaf // as what an ID keeps its type, or nil
+	leaves []*pageReader
+	null   bool
+	raw    []byte // a flat column's value, as pageReader.take has it
+	json   []byte
 }
 
 // Rows begins to read the columns with the given positions in Columns.
@@ -65,14 +60,15 @@ func (r *Rows) Next() error {
 	}
 	for _, c := range r.columns {
 		if c.node.flat() {
-			cur := c.cursors[0]
-			if cur.next == cur.n {
-				if r.err = r.guarded(cur.fill); r.err != nil {
+			pages := c.leaves[0]
+			if pages.next == pages.n {
+				if r.err = r.guarded(pages.need); r.err != nil {
 					return r.err
 				}
 			}
-			cur.next++
-			c.null = cur.buf[cur.next-1].IsNull()
+			var ok bool
+			c.raw, ok = pages.take()
+			c.null = !ok
 			continue
 		}
 		if r.err = r.guarded(c.assemble); r.err != nil {
@@ -89,27 +85,22 @@ func (r *Rows) Close() error {
 	if r.err == nil {
 		r.err = errors.New("rows are closed")
 	}
-	return r.guarded(func() error {
-		for _, c := range r.columns {
-			for _, cur := range c.cursors {
-				cur.close()
-			}
-			c.cursors = nil
-		}
-		return nil
-	})
+	for _, c := range r.columns {
+		c.close()
+	}
+	return nil
 }
 
 func (r *Rows) nextGroup() error {
-	if r.group == len(r.f.file.RowGroups()) {
-		return io.EOF
-	}
 	err := r.guarded(func() error {
 		for _, c := range r.columns {
-			for _, cur := range c.cursors {
-				cur.close()
+			if err := c.end(); err != nil {
+				return err
 			}
-			c.cursors = c.cursors[:0]
+			c.close()
+			if r.group == len(r.f.groups) {
+				continue
+			}
 			if err := c.open(r.f, r.group, c.node); err != nil {
 				return err
 			}
@@ -119,18 +110,23 @@ func (r *Rows) nextGroup() error {
 	if err != nil {
 		return err
 	}
-	r.left = r.f.file.RowGroups()[r.group].NumRows()
+	if r.group == len(r.f.groups) {
+		return io.EOF
+	}
+	r.left = r.f.groups[r.group].NumRows
 	r.group++
 	return nil
 }
 
 func (r *Rows) guarded(f func() error) error { return r.f.src.guard("read Parquet file", f) }
 
-// open makes cursors for the leaves in and under n.
+// open begins to read the leaves in and under n.
 func (c *column) open(f *File, group int, n *node) error {
 	if n.isLeaf() {
-		cur, err := newCursor(f, group, n)
-		c.cursors = append(c.cursors, cur)
+		pages, err := newPageReader(f, group, n)
+		if err == nil {
+			c.leaves = append(c.leaves, pages)
+		}
 		return err
 	}
 	for _, child := range n.children {
@@ -141,84 +137,25 @@ func (c *column) open(f *File, group int, n *node) error {
 	return nil
 }
 
-// cursor reads the values of one leaf in one row group.
-type cursor struct {
-	leaf    *node
-	group   int
-	guard   *pageGuard
-	pages   parquet.Pages
-	page    parquet.Page
-	values  parquet.ValueReader
-	buf     []parquet.Value
-	next, n int // the next value in buf, and how many are there
-}
-
-func newCursor(f *File, group int, leaf *node) (*cursor, error) {
-	m, err := f.chunk(group, leaf)
-	if err != nil {
-		return nil, err
-	}
-	chunk := f.file.RowGroups()[group].ColumnChunks()[leaf.leaf]
-	return &cursor{
-		leaf: leaf, group: group, guard: newPageGuard(f, leaf, m),
-		pages: chunk.Pages(), buf: make([]parquet.Value, valuesAhead),
-	}, nil
-}
-
-// fill reads further values, at least one. Values of before are gone then:
-// they lie in a page that may be released.
-func (c *cursor) fill() error {
-	more, err := c.more()
-	if err == nil && !more {
-		err = badFile("The Parquet file is corrupt: column %q has fewer values than row group %d has rows.", c.leaf.path, c.group)
-	}
-	return err
-}
-
-// more is fill that reports the end of the chunk.
-func (c *cursor) more() (bool, error) {
-	c.next, c.n = 0, 0
-	for {
-		for c.values != nil {
-			n, err := c.values.ReadValues(c.buf)
-			if err != nil {
-				c.values = nil
-				if !errors.Is(err, io.EOF) {
-					return false, err
-				}
-			}
-			if n > 0 {
-				c.n = n
-				return true, nil
-			}
-		}
-		if c.page != nil {
-			parquet.Release(c.page)
-			c.page = nil
-		}
-		if err := c.guard.next(); err != nil {
-			return false, err
-		}
-		page, err := c.pages.ReadPage()
-		if errors.Is(err, io.EOF) {
-			return false, nil
-		}
+// end checks that the row group's pages have no more than its rows.
+func (c *column) end() error {
+	for _, pages := range c.leaves {
+		more, err := pages.more()
 		if err != nil {
-			return false, err
+			return err
 		}
-		c.page, c.values = page, page.Values()
+		if more {
+			return badFile("The Parquet file is corrupt: column %q has more rows than row group %d.", pages.leaf.path, pages.group)
+		}
 	}
+	return nil
 }
 
-func (c *cursor) close() {
-	if c == nil || c.pages == nil {
-		return
+func (c *column) close() {
+	for _, pages := range c.leaves {
+		pages.close()
 	}
-	if c.page != nil {
-		parquet.Release(c.page)
-	}
-	_ = c.pages.Close() // it only returns buffers to their pool
-	c.pages, c.page, c.values = nil, nil, nil
+	c.leaves = c.leaves[:0]
 }
 
 // Text returns the value of column i as text: numbers as the shortest text
@@ -230,20 +167,18 @@ func (r *Rows) Text(i int) (string, error) {
 	switch {
 	case c.null:
 		return "", nil
-	case c.cursors == nil:
+	case len(c.leaves) == 0:
 		return "", errors.New("rows are closed")
 	case !c.node.flat():
 		return string(c.json), nil
 	}
-	v := c.value()
-	if c.node.kind.class == classText && v.Kind() == parquet.ByteArray {
-		b := v.ByteArray()
-		if !utf8.Valid(b) {
+	if c.node.kind.class == classText {
+		if !utf8.Valid(c.raw) {
 			return "", r.notText(c)
 		}
-		return string(b), nil
+		return string(c.raw), nil
 	}
-	b, err := c.node.kind.appendText(make([]byte, 0, 48), *v)
+	b, err := c.node.kind.appendText(make([]byte, 0, 48), c.raw)
 	if err != nil {
 		return "", r.at(c, err)
 	}
@@ -256,11 +191,11 @@ func (r *Rows) ID(i int) (rowmill.ID, error) {
 	if c.null {
 		return rowmill.ID{}, nil
 	}
-	if c.node.flat() && c.cursors != nil {
+	if c.node.flat() && len(c.leaves) > 0 {
 		if c.leaf != nil {
 			return r.leafID(c)
 		}
-		if id, ok := c.node.kind.number(*c.value()); ok {
+		if id, ok := c.node.kind.number(c.raw); ok {
 			return id, nil
 		}
 	}
@@ -271,14 +206,10 @@ func (r *Rows) ID(i int) (rowmill.ID, error) {
 // leafID is the value of a column as the file has it. NaN is how data frames
 // write a missing number, so it becomes null.
 func (r *Rows) leafID(c *column) (rowmill.ID, error) {
-	v := c.value()
-	if v.Kind() != c.node.kind.physical {
-		return rowmill.ID{}, r.at(c, errKind)
-	}
-	if k := &c.node.kind; (k.class == classFloat || k.class == classHalf) && math.IsNaN(k.float(*v)) {
+	if k := &c.node.kind; (k.class == classFloat || k.class == classHalf) && math.IsNaN(k.float(c.raw)) {
 		return rowmill.ID{}, nil
 	}
-	id := rowmill.ID{Kind: rowmill.IDLeafValue, Text: string(v.AppendBytes(make([]byte, 0, 16)))}
+	id := rowmill.ID{Kind: rowmill.IDLeafValue, Text: string(c.raw)}
 	if !c.leaf.Fits(id.Text) {
 		return rowmill.ID{}, badFile("Column %q of row %d has a value of %d bytes, which its type does not permit.", c.node.name, r.row-1, len(id.Text))
 	}
@@ -288,11 +219,6 @@ func (r *Rows) leafID(c *column) (rowmill.ID, error) {
 // IDType is the type of the ids in the column at a position in Columns.
 func (f *File) IDType(i int) (rowmill.IDType, error) {
 	return f.root.children[i].idType(f.notes[i])
-}
-
-func (c *column) value() *parquet.Value {
-	cur := c.cursors[0]
-	return &cur.buf[cur.next-1]
 }
 
 func (r *Rows) notText(c *column) error {
@@ -308,22 +234,20 @@ func (r *Rows) at(c *column, err error) error {
 
 // assemble reads one row of a nested column as JSON.
 func (c *column) assemble() error {
-	for _, cur := range c.cursors {
-		if cur.next == cur.n {
-			if err := cur.fill(); err != nil {
-				return err
-			}
+	for _, pages := range c.leaves {
+		if err := pages.need(); err != nil {
+			return err
 		}
-		if cur.buf[cur.next].RepetitionLevel() != 0 {
-			return badFile("The Parquet file is corrupt: a row of column %q begins inside a list.", cur.leaf.path)
+		if rep, _ := pages.levels(); rep != 0 {
+			return badFile("The Parquet file is corrupt: a row of column %q begins inside a list.", pages.leaf.path)
 		}
 	}
-	if len(c.cursors) == 0 {
+	if len(c.leaves) == 0 {
 		return badFile("Column %q of the Parquet file is a group without fields.", c.node.path)
 	}
 	a := assembler{column: c, base: c.node.leaf, out: slices.Grow(c.json[:0], 256)}
-	first := c.cursors[0]
-	c.null = c.node.optional && first.buf[first.next].DefinitionLevel() < c.node.def
+	_, def := c.leaves[0].levels()
+	c.null = c.node.optional && def < c.node.def
 	err := a.value(c.node)
 	c.json = a.out
 	return err

@@ -17,7 +17,8 @@ type node struct {
 	element  *format.SchemaElement
 	optional bool
 	repeated bool
-	rep, def int // levels at which a value of the node is there
+	rep, def int    // levels at which a value of the node is there
+	variant  string // the path of the VARIANT that the node is part of
 	children []*node
 	leaf     int // index of the first leaf in or under the node
 	leaves   int // leaves in or under the node
@@ -53,6 +54,10 @@ func (b *treeBuilder) build(parent *node, depth int) (*node, error) {
 	if parent != nil {
 		n.rep, n.def = parent.rep, parent.def
 		n.path = strings.TrimPrefix(parent.path+"."+e.Name, ".")
+		n.variant = parent.variant
+		if _, ok := e.LogicalType.Value.(*format.VariantType); ok {
+			n.variant = n.path
+		}
 		switch {
 		case !e.RepetitionType.Valid || e.RepetitionType.V == format.Required:
 		case e.RepetitionType.V == format.Optional:
@@ -86,12 +91,40 @@ func (n *node) flat() bool { return n.isLeaf() && n.rep == 0 && len(n.children) 
 
 func (n *node) isLeaf() bool { return n.element.Type.Valid }
 
-// width is the byte length of the values of a fixed-length column, or 0.
-func (n *node) width() int64 {
-	if n.element.Type.V == format.FixedLenByteArray {
-		return max(int64(n.element.TypeLength.V), 0)
+// byteArray is the width of values that each have a length of their own.
+const byteArray = -1
+
+// width is the number of bytes of each of the leaf's values as it is decoded, or
+// byteArray.
+func (n *node) width() int {
+	switch n.element.Type.V {
+	case format.Boolean:
+		return 1
+	case format.Int32, format.Float:
+		return 4
+	case format.Int64, format.Double:
+		return 8
+	case format.Int96:
+		return 12
+	case format.FixedLenByteArray:
+		return int(n.element.TypeLength.V)
 	}
-	return 0
+	return byteArray
+}
+
+// refuse is an error where values of the leaf cannot be read, whatever they are.
+func (n *node) refuse() error {
+	switch {
+	case n.kind.class == classBSON:
+		return badFile("Column %q of the Parquet file has the type BSON, which is not read. Write it as JSON or as plain text.", n.path)
+	case n.variant != "":
+		return badFile("Column %q of the Parquet file has the type VARIANT, which is not read. Write it as JSON.", n.variant)
+	case n.element.Type.V < format.Boolean || n.element.Type.V > format.FixedLenByteArray:
+		return badFile("Column %q of the Parquet file has the physical type %d, which is not known. Write it as plain text.", n.path, n.element.Type.V)
+	case n.element.Type.V == format.FixedLenByteArray && n.element.TypeLength.V <= 0:
+		return badFile("The Parquet file is corrupt: column %q has values of %d bytes.", n.path, n.element.TypeLength.V)
+	}
+	return nil
 }
 
 // isList reports whether the node is a list as the format's LIST annotation

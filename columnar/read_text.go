@@ -11,7 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/format"
 
@@ -23,7 +22,7 @@ import (
 // https://github.com/apache/parquet-format/blob/master/LogicalTypes.md.
 type leafKind struct {
 	class    leafClass
-	physical parquet.Kind
+	physical format.Type
 	scale    int           // decimals
 	unit     time.Duration // times and timestamps
 	utc      bool          // timestamps: an instant, not a wall clock
@@ -32,10 +31,10 @@ type leafKind struct {
 type leafClass uint8
 
 const (
-	classNull leafClass = iota // only nulls, or a type nobody knows
+	classNull leafClass = iota // only nulls
 	classText                  // strings, enums and unmarked bytes: UTF-8
 	classJSON                  // text that is JSON
-	classBSON                  // not read: see File.chunk
+	classBSON                  // not read: see refuse
 	classHex                   // bytes of fixed length; geometries
 	classBool
 	classInt
@@ -53,7 +52,7 @@ const (
 
 var (
 	errNotText  = errors.New("it is not UTF-8 text")
-	errKind     = errors.New("a value does not have the column's type")
+	errKind     = errors.New("the column has values where its type says that all are null")
 	errTooScaly = errors.New("the decimal's scale is out of range")
 )
 
@@ -64,35 +63,35 @@ const maxScale = 1000
 // leafKindOf reads the annotations of a leaf. One that does not fit the
 // physical type is ignored, as the format asks.
 func leafKindOf(e *format.SchemaElement) leafKind {
-	k := leafKind{physical: parquet.Kind(e.Type.V)}
-	k.class = map[parquet.Kind]leafClass{
-		parquet.Boolean: classBool, parquet.Int32: classInt, parquet.Int64: classInt, parquet.Int96: classInt96,
-		parquet.Float: classFloat, parquet.Double: classFloat,
-		parquet.ByteArray: classText, parquet.FixedLenByteArray: classHex,
+	k := leafKind{physical: e.Type.V}
+	k.class = map[format.Type]leafClass{
+		format.Boolean: classBool, format.Int32: classInt, format.Int64: classInt, format.Int96: classInt96,
+		format.Float: classFloat, format.Double: classFloat,
+		format.ByteArray: classText, format.FixedLenByteArray: classHex,
 	}[k.physical]
-	whole := k.physical == parquet.Int32 || k.physical == parquet.Int64
-	fixed := func(n int32) bool { return k.physical == parquet.FixedLenByteArray && e.TypeLength.V == n }
+	whole := k.physical == format.Int32 || k.physical == format.Int64
+	fixed := func(n int32) bool { return k.physical == format.FixedLenByteArray && e.TypeLength.V == n }
 	switch t := e.LogicalType.Value.(type) {
 	case *format.NullType:
 		k.class = classNull
 	case *format.DecimalType:
 		k.decimal(int(t.Scale))
 	case *format.DateType:
-		k.set(classDate, k.physical == parquet.Int32)
+		k.set(classDate, k.physical == format.Int32)
 	case *format.TimeType:
 		k.unit, k.utc = unitOf(t.Unit), t.IsAdjustedToUTC
 		k.set(classTime, whole && k.unit > 0)
 	case *format.TimestampType:
 		k.unit, k.utc = unitOf(t.Unit), t.IsAdjustedToUTC
-		k.set(classStamp, k.physical == parquet.Int64 && k.unit > 0)
+		k.set(classStamp, k.physical == format.Int64 && k.unit > 0)
 	case *format.IntType:
 		k.set(classUint, whole && !t.IsSigned)
 	case *format.JsonType:
-		k.set(classJSON, k.physical == parquet.ByteArray)
+		k.set(classJSON, k.physical == format.ByteArray)
 	case *format.BsonType:
-		k.set(classBSON, k.physical == parquet.ByteArray)
+		k.set(classBSON, k.physical == format.ByteArray)
 	case *format.GeometryType, *format.GeographyType:
-		k.set(classHex, k.physical == parquet.ByteArray)
+		k.set(classHex, k.physical == format.ByteArray)
 	case *format.UUIDType:
 		k.set(classUUID, fixed(16))
 	case *format.Float16Type:
@@ -112,7 +111,7 @@ func (k *leafKind) converted(e *format.SchemaElement, whole bool, fixed func(int
 	case deprecated.Decimal:
 		k.decimal(int(e.Scale.V))
 	case deprecated.Date:
-		k.set(classDate, k.physical == parquet.Int32)
+		k.set(classDate, k.physical == format.Int32)
 	case deprecated.TimeMillis, deprecated.TimeMicros:
 		k.unit, k.utc = time.Microsecond, true
 		if e.ConvertedType.V == deprecated.TimeMillis {
@@ -124,13 +123,13 @@ func (k *leafKind) converted(e *format.SchemaElement, whole bool, fixed func(int
 		if e.ConvertedType.V == deprecated.TimestampMillis {
 			k.unit = time.Millisecond
 		}
-		k.set(classStamp, k.physical == parquet.Int64)
+		k.set(classStamp, k.physical == format.Int64)
 	case deprecated.Uint8, deprecated.Uint16, deprecated.Uint32, deprecated.Uint64:
 		k.set(classUint, whole)
 	case deprecated.Json:
-		k.set(classJSON, k.physical == parquet.ByteArray)
+		k.set(classJSON, k.physical == format.ByteArray)
 	case deprecated.Bson:
-		k.set(classBSON, k.physical == parquet.ByteArray)
+		k.set(classBSON, k.physical == format.ByteArray)
 	case deprecated.Interval:
 		k.set(classInterval, fixed(12))
 	}
@@ -144,8 +143,8 @@ func (k *leafKind) set(class leafClass, fits bool) {
 
 func (k *leafKind) decimal(scale int) {
 	k.scale = scale
-	k.set(classDecimal, k.physical == parquet.Int32 || k.physical == parquet.Int64 ||
-		k.physical == parquet.ByteArray || k.physical == parquet.FixedLenByteArray)
+	k.set(classDecimal, k.physical == format.Int32 || k.physical == format.Int64 ||
+		k.physical == format.ByteArray || k.physical == format.FixedLenByteArray)
 }
 
 func unitOf(u format.TimeUnit) time.Duration {
@@ -172,77 +171,69 @@ func (k *leafKind) idKind() rowmill.IDKind {
 
 // number returns the id of a value that is not text. NaN is how data frames
 // write a missing number, so it becomes null.
-func (k *leafKind) number(v parquet.Value) (id rowmill.ID, ok bool) {
+func (k *leafKind) number(raw []byte) (id rowmill.ID, ok bool) {
 	id.Kind = k.idKind()
-	if id.Kind == rowmill.IDString || v.Kind() != k.physical {
-		return rowmill.ID{}, false
-	}
 	switch id.Kind {
 	case rowmill.IDBool:
-		if v.Boolean() {
-			id.Int = 1
-		}
+		id.Int = int64(raw[0])
 	case rowmill.IDInt:
-		id.Int = k.int(v)
+		id.Int = k.int(raw)
 	case rowmill.IDUint:
-		id.Int = int64(k.uint(v))
+		id.Int = int64(k.uint(raw))
 	case rowmill.IDFloat:
-		if id.Real = k.float(v); math.IsNaN(id.Real) {
+		if id.Real = k.float(raw); math.IsNaN(id.Real) {
 			return rowmill.ID{}, true
 		}
+	default:
+		return rowmill.ID{}, false
 	}
 	return id, true
 }
 
-func (k *leafKind) int(v parquet.Value) int64 {
-	if k.physical == parquet.Int32 {
-		return int64(v.Int32())
+func (k *leafKind) int(raw []byte) int64 {
+	if k.physical == format.Int32 {
+		return int64(int32(binary.LittleEndian.Uint32(raw)))
 	}
-	return v.Int64()
+	return int64(binary.LittleEndian.Uint64(raw))
 }
 
-func (k *leafKind) uint(v parquet.Value) uint64 {
-	if k.physical == parquet.Int32 {
-		return uint64(v.Uint32())
+func (k *leafKind) uint(raw []byte) uint64 {
+	if k.physical == format.Int32 {
+		return uint64(binary.LittleEndian.Uint32(raw))
 	}
-	return v.Uint64()
+	return binary.LittleEndian.Uint64(raw)
 }
 
-func (k *leafKind) float(v parquet.Value) float64 {
+func (k *leafKind) float(raw []byte) float64 {
 	switch k.physical {
-	case parquet.Float:
-		return float64(v.Float())
-	case parquet.Double:
-		return v.Double()
+	case format.Float:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
+	case format.Double:
+		return math.Float64frombits(binary.LittleEndian.Uint64(raw))
 	}
-	return halfFloat(binary.LittleEndian.Uint16(v.ByteArray()))
+	return halfFloat(binary.LittleEndian.Uint16(raw))
 }
 
-// appendText writes a value as plain text, null and NaN as nothing.
-func (k *leafKind) appendText(b []byte, v parquet.Value) ([]byte, error) {
-	if v.IsNull() {
-		return b, nil
-	}
-	if v.Kind() != k.physical {
-		return b, errKind
-	}
+// appendText writes a value as plain text, NaN as nothing. raw is the value as
+// PLAIN encodes it, a boolean as a byte that is 0 or 1.
+func (k *leafKind) appendText(b, raw []byte) ([]byte, error) {
 	switch k.class {
 	case classText, classJSON:
-		if !utf8.Valid(v.ByteArray()) {
+		if !utf8.Valid(raw) {
 			return b, errNotText
 		}
-		return append(b, v.ByteArray()...), nil
+		return append(b, raw...), nil
 	case classHex:
-		return hex.AppendEncode(b, v.ByteArray()), nil
+		return hex.AppendEncode(b, raw), nil
 	case classBool:
-		return strconv.AppendBool(b, v.Boolean()), nil
+		return strconv.AppendBool(b, raw[0] != 0), nil
 	case classInt:
-		return strconv.AppendInt(b, k.int(v), 10), nil
+		return strconv.AppendInt(b, k.int(raw), 10), nil
 	case classUint:
-		return strconv.AppendUint(b, k.uint(v), 10), nil
+		return strconv.AppendUint(b, k.uint(raw), 10), nil
 	case classFloat, classHalf:
-		f, bits := k.float(v), 32
-		if k.physical == parquet.Double {
+		f, bits := k.float(raw), 32
+		if k.physical == format.Double {
 			bits = 64
 		}
 		if math.IsNaN(f) {
@@ -250,33 +241,30 @@ func (k *leafKind) appendText(b []byte, v parquet.Value) ([]byte, error) {
 		}
 		return appendFloat(b, f, bits), nil
 	case classDecimal:
-		return k.appendDecimal(b, v)
+		return k.appendDecimal(b, raw)
 	case classDate:
-		return time.Unix(int64(v.Int32())*86400, 0).UTC().AppendFormat(b, time.DateOnly), nil
+		return time.Unix(k.int(raw)*86400, 0).UTC().AppendFormat(b, time.DateOnly), nil
 	case classTime:
-		return k.instant(k.int(v)).AppendFormat(b, "15:04:05.999999999"), nil
+		return k.instant(k.int(raw)).AppendFormat(b, "15:04:05.999999999"), nil
 	case classStamp:
 		layout := "2006-01-02T15:04:05.999999999"
 		if k.utc {
 			layout += "Z"
 		}
-		return k.instant(v.Int64()).AppendFormat(b, layout), nil
+		return k.instant(k.int(raw)).AppendFormat(b, layout), nil
 	case classInt96:
-		return int96Time(v.Int96()).AppendFormat(b, time.RFC3339Nano), nil
+		return int96Time(raw).AppendFormat(b, time.RFC3339Nano), nil
 	case classUUID:
-		return appendUUID(b, v.ByteArray()), nil
+		return appendUUID(b, raw), nil
 	case classInterval:
-		return appendInterval(b, v.ByteArray()), nil
+		return appendInterval(b, raw), nil
 	}
 	return b, errKind
 }
 
 // appendJSON writes a value as JSON. Numbers that JSON lacks become null.
-func (k *leafKind) appendJSON(b []byte, v parquet.Value) ([]byte, error) {
-	if v.IsNull() {
-		return append(b, "null"...), nil
-	}
-	text, err := k.appendText(make([]byte, 0, 64), v)
+func (k *leafKind) appendJSON(b, raw []byte) ([]byte, error) {
+	text, err := k.appendText(make([]byte, 0, 64), raw)
 	if err != nil {
 		return b, err
 	}
@@ -284,7 +272,7 @@ func (k *leafKind) appendJSON(b []byte, v parquet.Value) ([]byte, error) {
 	case classBool, classInt, classUint, classDecimal:
 		return append(b, text...), nil
 	case classFloat, classHalf:
-		if f := k.float(v); math.IsNaN(f) || math.IsInf(f, 0) {
+		if f := k.float(raw); math.IsNaN(f) || math.IsInf(f, 0) {
 			return append(b, "null"...), nil
 		}
 		return append(b, text...), nil
@@ -296,16 +284,15 @@ func (k *leafKind) appendJSON(b []byte, v parquet.Value) ([]byte, error) {
 	return spelling.AppendString(b, text), nil
 }
 
-func (k *leafKind) appendDecimal(b []byte, v parquet.Value) ([]byte, error) {
+func (k *leafKind) appendDecimal(b, raw []byte) ([]byte, error) {
 	if k.scale < 0 || k.scale > maxScale {
 		return b, errTooScaly
 	}
 	var digits []byte
 	switch k.physical {
-	case parquet.Int32, parquet.Int64:
-		digits = strconv.AppendInt(nil, k.int(v), 10)
+	case format.Int32, format.Int64:
+		digits = strconv.AppendInt(nil, k.int(raw), 10)
 	default: // two's complement, big-endian
-		raw := v.ByteArray()
 		if len(raw) > maxScale {
 			return b, errTooScaly
 		}

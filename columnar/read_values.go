@@ -1,0 +1,440 @@
+package columnar
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// The encodings of levels and values:
+// https://github.com/apache/parquet-format/blob/master/Encodings.md. A decoder gets
+// the number of values, and fails if the bytes hold fewer or more. Zeros at the end
+// are the padding of some writers.
+
+var (
+	errShortPage = errors.New("it has fewer values than it claims")
+	errLongPage  = errors.New("it has more values than it claims")
+	errCount     = errors.New("it has another number of values than it claims")
+	errEncoding  = errors.New("its encoding is damaged")
+	errHighest   = errors.New("it has a level or a position above the highest")
+)
+
+// oldDictionary is PLAIN_DICTIONARY, which old writers name for PLAIN in a dictionary,
+// and for RLE_DICTIONARY in a data page.
+const oldDictionary = format.Encoding(2)
+
+// leafValues are the values of a page, without nulls, or of a dictionary.
+type leafValues struct {
+	width  int      // bytes of a value, or byteArray
+	count  int      // of the values
+	data   []byte   // one value after the other, each behind its length of four bytes where they are byteArray
+	at     int      // where the next one is: in index where that is set, else in data
+	index  []uint32 // of a page that has a dictionary, whose data are here: the position of each value in it
+	starts []uint32 // of a dictionary of byteArray: where each value is in data
+}
+
+// take returns the next value, which there must be.
+func (v *leafValues) take() []byte {
+	at := v.at
+	switch {
+	case v.index != nil:
+		v.at++
+		if at = int(v.index[at]); v.width != byteArray {
+			return v.data[at*v.width:][:v.width]
+		}
+		at = int(v.starts[at])
+		return v.data[at+4:][:binary.LittleEndian.Uint32(v.data[at:])]
+	case v.width != byteArray:
+		v.at += v.width
+		return v.data[at:v.at]
+	}
+	v.at += 4 + int(binary.LittleEndian.Uint32(v.data[at:]))
+	return v.data[at+4 : v.at]
+}
+
+// decode decodes the n values of a page that are not null.
+func (r *pageReader) decode(data []byte, encoding format.Encoding, n int) (v leafValues, err error) {
+	kind, width := r.leaf.element.Type.V, r.leaf.width()
+	v.width, v.count = width, n
+	if encoding == format.Plain {
+		return plainValues(&r.decoded, data, n, kind, width)
+	}
+	if n == 0 {
+		return v, nil // writers differ in what they write for no values
+	}
+	whole := kind == format.Int32 || kind == format.Int64
+	switch {
+	case encoding == oldDictionary || encoding == format.RLEDictionary:
+		if r.dictionary == nil {
+			return v, errors.New("its dictionary is missing")
+		}
+		if cap(r.index) < n {
+			r.index = make([]uint32, n)
+		}
+		v = *r.dictionary
+		v.at, v.index = 0, r.index[:n]
+		return v, decodeIndexes(v.index, data, v.count)
+	case encoding == format.RLE && kind == format.Boolean:
+		b, rest, err := prefixed(data)
+		if err == nil {
+			err = ends(rest)
+		}
+		if err != nil {
+			return v, err
+		}
+		r.decoded, err = decodeLevels(r.decoded, b, n, 1)
+		v.data = r.decoded
+		return v, err
+	case encoding == format.DeltaBinaryPacked && whole:
+		r.decoded = sized(r.decoded, n*width)
+		v.data = r.decoded
+		rest, err := decodeDelta(v.data, data, width)
+		if err != nil {
+			return v, err
+		}
+		return v, ends(rest)
+	case encoding == format.DeltaLengthByteArray && width == byteArray:
+		err = r.decodeDeltaLengths(data, n)
+	case encoding == format.DeltaByteArray && (width == byteArray || kind == format.FixedLenByteArray):
+		err = r.decodeDeltaStrings(data, n, width)
+	case encoding == format.ByteStreamSplit && (whole || kind == format.Float || kind == format.Double || kind == format.FixedLenByteArray):
+		if err := exactly(data, n*width); err != nil {
+			return v, err
+		}
+		r.decoded = sized(r.decoded, n*width)
+		for i := range width {
+			for j, b := range data[i*n:][:n] {
+				r.decoded[j*width+i] = b
+			}
+		}
+	default:
+		err = fmt.Errorf("the encoding %v of %v is not read", encoding, kind)
+	}
+	v.data = r.decoded
+	return v, err
+}
+
+// ends returns an error if b holds more than padding.
+func ends(b []byte) error {
+	for _, c := range b {
+		if c != 0 {
+			return errLongPage
+		}
+	}
+	return nil
+}
+
+// exactly returns an error if data does not end after size bytes.
+func exactly(data []byte, size int) error {
+	if len(data) < size {
+		return errShortPage
+	}
+	return ends(data[size:])
+}
+
+// plainValues checks n values in the encoding PLAIN. It unpacks booleans into buf,
+// which it grows, and leaves other values in data.
+func plainValues(buf *[]byte, data []byte, n int, kind format.Type, width int) (leafValues, error) {
+	v := leafValues{width: width, data: data, count: n}
+	switch {
+	case kind == format.Boolean:
+		if err := exactly(data, (n+7)/8); err != nil {
+			return v, err
+		}
+		*buf = sized(*buf, n)
+		for i := range n {
+			(*buf)[i] = data[i/8] >> (i % 8) & 1
+		}
+		v.data = *buf
+		return v, nil
+	case width != byteArray:
+		return v, exactly(data, n*width)
+	}
+	at := 0
+	for range n {
+		if len(data)-at < 4 {
+			return v, errShortPage
+		}
+		size := int64(binary.LittleEndian.Uint32(data[at:]))
+		if size > int64(len(data)-at-4) {
+			return v, errShortPage
+		}
+		at += 4 + int(size)
+	}
+	return v, exactly(data, at)
+}
+
+// prefixed reads a length of four bytes, and returns so many bytes and the rest.
+func prefixed(data []byte) (b, rest []byte, err error) {
+	if len(data) < 4 {
+		return nil, nil, errShortPage
+	}
+	n := binary.LittleEndian.Uint32(data)
+	if int64(n) > int64(len(data)-4) {
+		return nil, nil, errShortPage
+	}
+	return data[4 : 4+n], data[4+n:], nil
+}
+
+// decodeLevels decodes n levels up to highest into dst, which it grows. It returns nil
+// if highest is 0: some writers store bytes for such levels.
+func decodeLevels(dst, b []byte, n, highest int) ([]byte, error) {
+	if highest == 0 {
+		return nil, nil
+	}
+	dst = sized(dst, n)
+	return dst, decodeRuns(dst, b, bits.Len(uint(highest)), uint32(highest))
+}
+
+// decodeIndexes decodes positions in a dictionary of count values.
+func decodeIndexes(dst []uint32, data []byte, count int) error {
+	if len(data) == 0 {
+		return errShortPage
+	}
+	width := int(data[0])
+	if width > 32 {
+		return errEncoding
+	}
+	if count == 0 {
+		return errors.New("its dictionary is empty")
+	}
+	return decodeRuns(dst, data[1:], width, uint32(count-1))
+}
+
+// decodeRuns fills dst from the hybrid of run lengths and bit packing: numbers of width
+// bits, up to highest.
+func decodeRuns[T byte | uint32](dst []T, b []byte, width int, highest uint32) error {
+	for len(dst) > 0 {
+		head, size := binary.Uvarint(b)
+		if size <= 0 {
+			return errShortPage
+		}
+		b = b[size:]
+		if head&1 == 0 {
+			run, bytes := head>>1, (width+7)/8
+			if len(b) < bytes {
+				return errShortPage
+			}
+			var raw [4]byte
+			copy(raw[:], b[:bytes])
+			b = b[bytes:]
+			// Some writers set the unused bits too, and round the last run up to 8.
+			v := uint32(uint64(binary.LittleEndian.Uint32(raw[:])) & (1<<width - 1))
+			if run >= uint64(len(dst)+8) {
+				return errLongPage
+			}
+			if v > highest {
+				return errHighest
+			}
+			n := min(int(run), len(dst))
+			for i := range dst[:n] {
+				dst[i] = T(v)
+			}
+			dst = dst[n:]
+			continue
+		}
+		groups := min(head>>1, uint64(len(b)+len(dst)))
+		// Behind the last number of a page, some writers leave bits without a meaning,
+		// for several groups, and some leave out the rest of the group.
+		n := min(int(groups)*8, len(dst))
+		packed := b[:min(int(groups)*width, len(b))]
+		if len(packed) < (n*width+7)/8 {
+			return errShortPage
+		}
+		if err := unpackBits(dst[:n], packed, width, highest); err != nil {
+			return err
+		}
+		dst, b = dst[n:], b[len(packed):]
+	}
+	return ends(b)
+}
+
+// unpackBits fills dst from numbers of width bits, the lowest bits first.
+func unpackBits[T byte | uint32](dst []T, b []byte, width int, highest uint32) error {
+	var bits uint64
+	have := 0
+	mask := uint64(1)<<width - 1
+	for i := range dst {
+		for have < width {
+			bits |= uint64(b[0]) << have
+			b = b[1:]
+			have += 8
+		}
+		v := uint32(bits & mask)
+		if v > highest {
+			return errHighest
+		}
+		dst[i] = T(v)
+		bits >>= width
+		have -= width
+	}
+	return nil
+}
+
+// decodeBitPacked decodes n levels from the front of data, the highest bits first, as
+// old writers encode them.
+func decodeBitPacked(dst, data []byte, n, highest int) (levels, rest []byte, err error) {
+	width := bits.Len(uint(highest))
+	size := (n*width + 7) / 8
+	if len(data) < size {
+		return nil, nil, errShortPage
+	}
+	levels = sized(dst, n)
+	for i := range levels {
+		v := 0
+		for bit := i * width; bit < (i+1)*width; bit++ {
+			v = v<<1 | int(data[bit/8]>>(7-bit%8)&1)
+		}
+		if v > highest {
+			return nil, nil, errHighest
+		}
+		levels[i] = byte(v)
+	}
+	return levels, data[size:], nil
+}
+
+// decodeDelta fills dst from DELTA_BINARY_PACKED, with integers of width bytes, and
+// returns the bytes behind it.
+func decodeDelta(dst, b []byte, width int) (rest []byte, err error) {
+	d := deltaReader{b: b}
+	block, minis, count := d.uvarint(), d.uvarint(), d.uvarint()
+	last := uint64(d.varint())
+	switch {
+	case d.bad || block == 0 || block > 1<<20 || minis == 0 || block%minis != 0 || block/minis%32 != 0:
+		return nil, errEncoding
+	case count != uint64(len(dst)/width):
+		return nil, errCount
+	case len(dst) == 0:
+		return d.b, nil
+	}
+	put := func() {
+		if width == 4 {
+			binary.LittleEndian.PutUint32(dst, uint32(last))
+		} else {
+			binary.LittleEndian.PutUint64(dst, last)
+		}
+		dst = dst[width:]
+	}
+	put()
+	perMini := int(block / minis)
+	for len(dst) > 0 {
+		least := uint64(d.varint())
+		if d.bad || uint64(len(d.b)) < minis {
+			return nil, errShortPage
+		}
+		widths := d.b[:minis]
+		d.b = d.b[minis:]
+		for _, bits := range widths {
+			n := min(perMini, len(dst)/width)
+			if n == 0 {
+				break
+			}
+			size := perMini * int(bits) / 8
+			if bits > 64 {
+				return nil, errEncoding
+			}
+			if len(d.b) < (n*int(bits)+7)/8 { // some writers leave out what is behind the last number
+				return nil, errShortPage
+			}
+			packed := d.b[:min(size, len(d.b))]
+			d.b = d.b[len(packed):]
+			for i := range n {
+				last += least + bitsAt(packed, i*int(bits), int(bits))
+				put()
+			}
+		}
+	}
+	return d.b, nil
+}
+
+// decodeDeltaLengths decodes DELTA_LENGTH_BYTE_ARRAY into r.decoded.
+func (r *pageReader) decodeDeltaLengths(data []byte, n int) error {
+	r.lengths = sized(r.lengths, 4*n)
+	data, err := decodeDelta(r.lengths, data, 4)
+	if err != nil {
+		return err
+	}
+	r.decoded = sized(r.decoded, 4*n+len(data))[:0]
+	for i := range n {
+		size := binary.LittleEndian.Uint32(r.lengths[4*i:])
+		if int64(size) > int64(len(data)) {
+			return errShortPage
+		}
+		r.decoded = append(binary.LittleEndian.AppendUint32(r.decoded, size), data[:size]...)
+		data = data[size:]
+	}
+	return ends(data)
+}
+
+// decodeDeltaStrings decodes DELTA_BYTE_ARRAY into r.decoded: each value is the
+// beginning of the one before, and bytes of its own.
+func (r *pageReader) decodeDeltaStrings(data []byte, n, width int) error {
+	r.lengths = sized(r.lengths, 8*n)
+	shared, own := r.lengths[:4*n], r.lengths[4*n:]
+	data, err := decodeDelta(shared, data, 4)
+	if err == nil {
+		data, err = decodeDelta(own, data, 4)
+	}
+	if err != nil {
+		return err
+	}
+	var last []byte
+	r.decoded = r.decoded[:0]
+	for i := range n {
+		begin, end := int64(binary.LittleEndian.Uint32(shared[4*i:])), int64(binary.LittleEndian.Uint32(own[4*i:]))
+		switch {
+		case begin > int64(len(last)):
+			return errEncoding
+		case end > int64(len(data)):
+			return errShortPage
+		case width != byteArray && begin+end != int64(width):
+			return errEncoding
+		case int64(len(r.decoded))+4+begin+end > r.limits.MaxPageBytes:
+			return r.tooLarge(int64(len(r.decoded)) + 4 + begin + end)
+		}
+		if width == byteArray {
+			r.decoded = binary.LittleEndian.AppendUint32(r.decoded, uint32(begin+end))
+		}
+		at := len(r.decoded)
+		r.decoded = append(append(r.decoded, last[:begin]...), data[:end]...)
+		last, data = r.decoded[at:], data[end:]
+	}
+	return ends(data)
+}
+
+type deltaReader struct {
+	b   []byte
+	bad bool
+}
+
+func (d *deltaReader) uvarint() uint64 {
+	v, size := binary.Uvarint(d.b)
+	if size <= 0 {
+		d.bad = true
+		return 0
+	}
+	d.b = d.b[size:]
+	return v
+}
+
+func (d *deltaReader) varint() int64 {
+	v := d.uvarint()
+	return int64(v>>1) ^ -int64(v&1)
+}
+
+// bitsAt is the number of width bits, up to 64, that begins at a bit of b, the lowest
+// bits first.
+func bitsAt(b []byte, at, width int) (v uint64) {
+	for have := 0; have < width; {
+		shift := (at + have) % 8
+		v |= uint64(b[(at+have)/8]>>shift) << have
+		have += 8 - shift
+	}
+	if width < 64 {
+		v &= 1<<width - 1
+	}
+	return v
+}

@@ -1,0 +1,49 @@
+package columnar_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill/internal/pythontest"
+)
+
+// TestOtherWriters reads files of pyarrow, polars and DuckDB in every codec and
+// encoding that they write.
+func TestOtherWriters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: other programs are asked without it")
+	}
+	t.Parallel()
+	program, dir := pythontest.Find(t, "we read no other program's Parquet", "pyarrow.parquet", "duckdb", "polars"), t.TempDir()
+	if out, err := exec.Command(program, filepath.Join("testdata", "write.py"), dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "want.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files map[string]map[string][]string
+	if err := json.Unmarshal(text, &files); err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 80 {
+		t.Fatalf("%d files", len(files))
+	}
+	for name, columns := range files {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := open(t, data)
+		for column, want := range columns {
+			if diff := cmp.Diff(want, texts(t, f, column)); diff != "" {
+				t.Errorf("%s, column %s (-want +got):\n%.1000s", name, column, diff)
+			}
+		}
+	}
+}
