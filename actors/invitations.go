@@ -66,5 +66,5 @@ func (i *invitations) ban(address string, now time.Time) { i.banned[address] = n
 // heard.
 func (i *invitations) gathered() bool { return i.open <= 0 && len(i.awaited) == 0 }
 
-// nodes are the addresses of all that were ever asked.
-func (i *invitations) nodes() []string { return slices.Collect(maps.Keys(i.sent)) }
+// nodes are the addresses of all nodes that were ever asked, in order.
+func (i *invitations) nodes() []string { return slices.Sorted(maps.Keys(i.sent)) }

@@ -285,7 +285,7 @@ func (w *worker) onRowsFinished(c actor.Context) {
 // closeShards writes what is left of the shards of which no row is to come, and
 // closes them.
 func (w *worker) closeShards(c actor.Context) {
-	for n := range w.loader.Shards() {
+	for _, n := range w.loader.Shards() {
 		if w.rows.Unfinished(n) > 0 || !w.loader.Last(n) {
 			continue
 		}

@@ -2,6 +2,7 @@ package work
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -62,14 +63,8 @@ func (f *Flusher) count(b *Batch, bytes int64) {
 	f.gathered += bytes
 }
 
-// Shards are those of which rows gather.
-func (f *Flusher) Shards() []int {
-	shards := make([]int, 0, len(f.gathering))
-	for n := range f.gathering {
-		shards = append(shards, n)
-	}
-	return shards
-}
+// Shards are those of which rows gather, in order.
+func (f *Flusher) Shards() []int { return slices.Sorted(maps.Keys(f.gathering)) }
 
 // Gathers reports whether rows gather.
 func (f *Flusher) Gathers() bool { return f.gathered > 0 }
@@ -83,8 +78,8 @@ func (f *Flusher) Full(now time.Time) (batches []*Batch) {
 	if f.gathered < f.size/2 {
 		return nil
 	}
-	for n, b := range f.gathering {
-		if f.gathered >= f.size/2 && b.bytes*2 >= f.gathered {
+	for _, n := range f.Shards() {
+		if f.gathered >= f.size/2 && f.gathering[n].bytes*2 >= f.gathered {
 			batches = append(batches, f.cutRun(n, now)...)
 		}
 	}
@@ -142,7 +137,7 @@ func (f *Flusher) Cut(shard int) []*Batch {
 
 // All returns all that has gathered, to be written.
 func (f *Flusher) All() (batches []*Batch) {
-	for n := range f.gathering {
+	for _, n := range f.Shards() {
 		batches = append(batches, f.Cut(n)...)
 	}
 	return batches
@@ -152,8 +147,8 @@ func (f *Flusher) All() (batches []*Batch) {
 // time or before, to be written. Each shard has its own, so that one whose rows all
 // come within the age at which it is written becomes one part, which is complete.
 func (f *Flusher) Due(finished time.Time) (batches []*Batch) {
-	for n, b := range f.gathering {
-		if !b.since.After(finished) {
+	for _, n := range f.Shards() {
+		if !f.gathering[n].since.After(finished) {
 			batches = append(batches, f.Cut(n)...)
 		}
 	}

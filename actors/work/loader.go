@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/rowmill/rowmill"
@@ -213,8 +213,8 @@ func (l *Loader) Revoke(n int) (spans []assign.Span) {
 // Last reports whether no more rows of a shard are to come, as far as is known.
 func (l *Loader) Last(shard int) bool { return shard != l.latest || l.exhausted }
 
-// Shards are those that are open. They may be released meanwhile.
-func (l *Loader) Shards() iter.Seq[int] { return maps.Keys(l.inputs) }
+// Shards are those that are open, in order.
+func (l *Loader) Shards() []int { return slices.Sorted(maps.Keys(l.inputs)) }
 
 // Release closes a shard.
 func (l *Loader) Release(shard int) error {

@@ -129,7 +129,7 @@ func TestLoaderReadsABlockOnce(t *testing.T) {
 	if second.block == nil || second.block != first.block || second.reader != first.reader {
 		t.Error("the second span of a block does not find it")
 	}
-	if !l.Last(0) || !slices.Equal(slices.Collect(l.Shards()), []int{0}) {
+	if !l.Last(0) || !slices.Equal(l.Shards(), []int{0}) {
 		t.Error("the only shard is not the last one")
 	}
 }

@@ -1,6 +1,8 @@
 package work
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rowmill/rowmill/actors/dispatch"
@@ -88,15 +90,15 @@ func (s *Sender) Close(server string) {
 
 // CloseAll takes all servers out of use.
 func (s *Sender) CloseAll() {
-	for server := range s.ports {
+	for _, server := range slices.Sorted(maps.Keys(s.ports)) {
 		s.Close(server)
 	}
 }
 
 // Withdraw takes back what waits before the servers.
 func (s *Sender) Withdraw() {
-	for _, p := range s.ports {
-		s.withdraw(p)
+	for _, server := range slices.Sorted(maps.Keys(s.ports)) {
+		s.withdraw(s.ports[server])
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/deterministic"
 )
 
 // live is the job's client: it submits until it is accepted, and may cancel.
@@ -214,15 +215,17 @@ func (w *world) request(node int, method, path string, header http.Header, body 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), clientPatience)
 	defer cancel()
+	asker := method + path + string(body)
+	ctx = withAsker(ctx, asker)
 	if left := w.halted(node); left > 0 {
-		if pause(ctx, left) != nil {
+		if pause(ctx, left+w.latency(node, "wake", asker)) != nil {
 			return 0, nil
 		}
 	}
 	r := httptest.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	r.Header = header
 	answer := httptest.NewRecorder()
-	handler.ServeHTTP(answer, r)
+	deterministic.As(asker, func() { handler.ServeHTTP(answer, r) })
 	if p.dead() || ctx.Err() != nil {
 		return 0, nil
 	}

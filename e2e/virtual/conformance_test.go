@@ -23,7 +23,7 @@ func calm(nodes int) *world {
 	w := &world{began: time.Now(), net: newNetwork(), ended: make(chan struct{})}
 	w.Nodes, w.halts = make([]Node, nodes), make([]time.Time, nodes)
 	for range nodes {
-		w.gates = append(w.gates, &gate{counts: map[string]int{}, times: map[string]int{}})
+		w.gates = append(w.gates, &gate{counts: map[string]int{}})
 	}
 	w.connect()
 	return w

@@ -46,22 +46,16 @@ type effect struct {
 type gate struct {
 	mu     sync.Mutex
 	counts map[string]int // by kind; "" counts those that change something
-	times  map[string]int // by kind and key, for latencies
 }
 
-// latency is how long an effect takes to arrive: it follows from what the effect
-// is, and how often it was there before.
+// latency is how long an effect takes to arrive. It follows from the effect and from
+// the moment, and from nothing that another goroutine may have done just before.
 func (w *world) latency(node int, kind, key string) time.Duration {
 	if w.still {
 		return 0
 	}
-	g := w.gates[node]
-	key = kind + " " + plain(key)
-	g.mu.Lock()
-	n := g.times[key]
-	g.times[key]++
-	g.mu.Unlock()
-	return time.Millisecond + time.Duration(w.chance(fmt.Sprintf("%d %s %d", node, key, n))*float64(2*time.Millisecond))
+	what := fmt.Sprintf("%d %s %s %d", node, kind, plain(key), w.now())
+	return time.Millisecond + time.Duration(w.chance(what)*float64(2*time.Millisecond))
 }
 
 // chance is a number from 0 to 1 that follows from the seed and a text.
@@ -109,13 +103,14 @@ func pause(ctx context.Context, d time.Duration) error {
 // that its caller no longer waits for may still come, later.
 func (p *proc) run(ctx context.Context, e effect) error {
 	w := p.world
-	if err := p.awake(ctx); err != nil {
+	what := e.key + askerOf(ctx)
+	if err := p.awake(e.kind + what); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	way := w.latency(p.node, e.kind, e.key)
+	way := w.latency(p.node, e.kind, what)
 	if d, slow := w.slow(p.node, e.kind); slow {
 		way += d
 	}
@@ -129,12 +124,22 @@ func (p *proc) run(ctx context.Context, e effect) error {
 	if err := p.strike(ctx, e); err != nil {
 		return err
 	}
-	back := w.latency(p.node, e.kind+"<", e.key)
+	back := w.latency(p.node, e.kind+"<", what)
 	time.Sleep(back) // the answer's way: short, and not worth a choice
-	if err := p.awake(ctx); err != nil {
-		return err
-	}
-	return nil
+	return p.awake(e.kind + "<" + what)
+}
+
+// An asker tells the requests of clients apart that would else do the same at one
+// moment.
+type askerKey struct{}
+
+func withAsker(ctx context.Context, asker string) context.Context {
+	return context.WithValue(ctx, askerKey{}, " "+asker)
+}
+
+func askerOf(ctx context.Context) string {
+	asker, _ := ctx.Value(askerKey{}).(string)
+	return asker
 }
 
 // happen has an effect happen, and says so.
@@ -198,7 +203,7 @@ func (p *proc) strike(ctx context.Context, e effect) error {
 		return err
 	case "stop":
 		w.halt(p.node, time.Duration(f.For))
-		if err := p.awake(ctx); err != nil {
+		if err := p.awake(e.kind + e.key); err != nil {
 			return err
 		}
 		return p.happen(e, "after a stop")
@@ -222,8 +227,8 @@ func (p *proc) unknown(ctx context.Context, e effect, f *Fault) error {
 }
 
 // awake waits while the machine is stopped. A process that was killed does not
-// wake.
-func (p *proc) awake(ctx context.Context) error {
+// wake. What waits together goes on one after the other, by what it is.
+func (p *proc) awake(what string) error {
 	for {
 		if p.dead() {
 			return errDead
@@ -232,7 +237,7 @@ func (p *proc) awake(ctx context.Context) error {
 		if left <= 0 {
 			return nil
 		}
-		time.Sleep(left)
+		time.Sleep(left + p.world.latency(p.node, "wake", what))
 	}
 }
 

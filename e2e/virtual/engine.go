@@ -149,7 +149,7 @@ var errPatience = fmt.Errorf("the row's patience is over")
 
 func (c *call) generate(ctx context.Context, text string) (engine.Reply, error) {
 	w := c.world
-	if err := c.proc.awake(ctx); err != nil {
+	if err := c.proc.awake(text); err != nil {
 		return engine.Reply{}, err
 	}
 	w.tally.mu.Lock()
@@ -172,7 +172,7 @@ func (c *call) generate(ctx context.Context, text string) (engine.Reply, error) 
 	if err != nil {
 		return engine.Reply{}, err
 	}
-	if err := c.proc.awake(ctx); err != nil {
+	if err := c.proc.awake(text); err != nil {
 		return engine.Reply{}, err
 	}
 	if w.lie(c.node, "down") != "" {

@@ -38,10 +38,10 @@ type network struct {
 	reaches func(from, to *port) bool
 	broken  func() bool
 	// fate is what becomes of a request, or of its answer.
-	fate func(from, to *port, kind string) fate
+	fate func(from, to *port, kind string, text []byte) fate
 	// awake waits while a port's machine is stopped, and reports whether it
 	// still lives.
-	awake func(p *port) bool
+	awake func(p *port, what string) bool
 	// said hears of each request that leaves, a message of the contract; may be nil.
 	said func(request any)
 	// later runs do after a while.
@@ -98,11 +98,13 @@ func newNetwork() *network {
 		last:    make(map[string]*port),
 		reaches: func(_, _ *port) bool { return true },
 		broken:  func() bool { return false },
-		fate:    func(_, _ *port, _ string) fate { return fate{delay: time.Millisecond, back: time.Millisecond} },
-		awake:   func(p *port) bool { return !p.isGone() },
-		later:   func(d time.Duration, do func()) { time.AfterFunc(d, do) },
-		deaf:    2 * time.Second,
-		log:     slog.New(slog.DiscardHandler),
+		fate: func(_, _ *port, _ string, _ []byte) fate {
+			return fate{delay: time.Millisecond, back: time.Millisecond}
+		},
+		awake: func(p *port, _ string) bool { return !p.isGone() },
+		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) },
+		deaf:  2 * time.Second,
+		log:   slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -279,7 +281,7 @@ func (p *port) SetState(doc []byte) error {
 	p.member = &m
 	p.net.mu.Unlock()
 	p.tell()
-	d := p.net.fate(p, p, "state").delay
+	d := p.net.fate(p, p, "state", nil).delay
 	p.net.later(d, p.meet)
 	return nil
 }
@@ -290,14 +292,14 @@ func (p *port) Node(address string) peerv1connect.NodeServiceClient { return p.c
 // says has a request go out, and its answer come in, while this process lives.
 func (p *port) says(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		if !p.net.awake(p) {
+		if !p.net.awake(p, r.Spec().Procedure) {
 			return nil, errDead
 		}
 		if p.net.said != nil {
 			p.net.said(r.Any())
 		}
 		res, err := next(ctx, r)
-		if !p.net.awake(p) {
+		if !p.net.awake(p, "<"+r.Spec().Procedure) {
 			return nil, errDead
 		}
 		return res, err
@@ -338,12 +340,12 @@ func (p *port) RoundTrip(r *http.Request) (*http.Response, error) {
 	kind := kindOf(r.URL.Path)
 	o := p.net.at(address)
 	if o == nil {
-		if err := pause(ctx, p.net.fate(p, p, kind).delay); err != nil {
+		if err := pause(ctx, p.net.fate(p, p, kind, text).delay); err != nil {
 			return nil, err
 		}
 		return nil, syscall.ECONNREFUSED
 	}
-	f := p.net.fate(p, o, kind)
+	f := p.net.fate(p, o, kind, text)
 	answers := make(chan response, 1)
 	if !f.lost && p.net.reaches(p, o) {
 		p.net.later(f.delay, func() { p.deliver(r, text, f, answers) })
@@ -373,7 +375,7 @@ func (p *port) deliver(r *http.Request, text []byte, f fate, answers chan<- resp
 		return
 	}
 	a := response{err: syscall.ECONNRESET}
-	if p.net.awake(o) && o.begin() {
+	if p.net.awake(o, fmt.Sprint(p.node, r.URL.Path)) && o.begin() {
 		if said := o.answer(r, text, f.back); !o.isGone() {
 			a = response{said: said}
 		}

@@ -115,7 +115,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	if err := pause(s.ctx, s.proc.world.paceOf()/2); err != nil {
 		return 0, err
 	}
-	if err := s.proc.awake(s.ctx); err != nil {
+	if err := s.proc.awake(s.job.From); err != nil {
 		return 0, err
 	}
 	if len(s.left) <= s.half {

@@ -3,6 +3,8 @@ package virtual
 import (
 	"fmt"
 	"hash/fnv"
+	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -49,11 +51,28 @@ func (v *Verdict) String() string {
 	return fmt.Sprintf("%d faults struck, %d rows again, %v in the world: %s", v.Struck, v.Reruns, v.Virtual.Round(time.Millisecond), strings.Join(v.Wrongs, "; "))
 }
 
+// effects is the whole trace, a line for each effect. Those of one moment are sorted:
+// synctest does not order goroutines.
+func (v *Verdict) effects() []string {
+	var lines []string
+	begin := 0 // of the moment
+	for i, e := range v.trace {
+		if e.at != v.trace[begin].at {
+			slices.Sort(lines[begin:])
+			begin = i
+		}
+		how, _, _ := strings.Cut(e.outcome, ";") // an error has names that are random
+		lines = append(lines, fmt.Sprintln(e.at, e.node, e.kind, plain(e.key), how))
+	}
+	slices.Sort(lines[begin:])
+	return lines
+}
+
 // print is a number that is equal where all effects were, at the same moments.
 func (v *Verdict) print() uint64 {
 	h := fnv.New64a()
-	for _, e := range v.trace {
-		fmt.Fprintln(h, e.at, e.node, e.kind, plain(e.key))
+	for _, line := range v.effects() {
+		_, _ = io.WriteString(h, line) // never fails
 	}
 	return h.Sum64()
 }

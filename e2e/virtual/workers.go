@@ -22,6 +22,7 @@ import (
 type task struct {
 	Schedule Schedule
 	Trace    bool // the trace is wanted
+	Effects  bool // all effects are wanted as the trace
 	Log      bool // what the nodes log is wanted too
 }
 
@@ -53,7 +54,10 @@ func work(t *testing.T, from io.Reader, to io.Writer) {
 		synctest.Test(t, func(*testing.T) { v = run(ask.Schedule, sh, log) })
 		stop()
 		v.Print = v.print()
-		if ask.Trace {
+		switch {
+		case ask.Effects:
+			v.Trace = v.effects()
+		case ask.Trace:
 			v.Trace = v.told(ask.Log)
 		}
 		text, err := json.Marshal(v)

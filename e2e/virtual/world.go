@@ -79,7 +79,7 @@ func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, e
 		tally: &tally{answered: map[string]int{}, tries: map[string]int{}, lies: map[string]int{}, first: map[string]time.Duration{}, last: map[string]time.Duration{}},
 	}
 	for i, n := range s.Nodes {
-		w.gates = append(w.gates, &gate{counts: map[string]int{}, times: map[string]int{}})
+		w.gates = append(w.gates, &gate{counts: map[string]int{}})
 		w.servers = append(w.servers, newServer(w, i))
 		w.skews = append(w.skews, time.Duration(n.Clock))
 	}
@@ -117,13 +117,13 @@ func (w *world) connect() {
 	w.net.broken = w.anyCut
 	w.net.fate = w.fate
 	w.net.later = w.later
-	w.net.awake = func(p *port) bool {
+	w.net.awake = func(p *port, what string) bool {
 		for !p.isGone() {
 			left := w.halted(p.node)
 			if left <= 0 {
 				return true
 			}
-			time.Sleep(left)
+			time.Sleep(left + w.latency(p.node, "wake", what))
 		}
 		return false
 	}
@@ -255,7 +255,8 @@ func (w *world) drain(node int, f Fault) {
 	}
 	w.tell(node, "drain", p.id, "")
 	w.all.Go(func() {
-		_ = p.stop() // rows in flight may take longer than it waits
+		time.Sleep(w.latency(node, "drain", p.id)) // no timer of the process fires at this moment
+		_ = p.stop()                               // rows in flight may take longer than it waits
 		w.gone(p)
 		w.tell(node, "drained", p.id, "")
 		if f.For > 0 {
@@ -275,6 +276,7 @@ func (w *world) stopAll() {
 
 // stop has a process end that has nothing left to do.
 func (w *world) stop(p *proc) {
+	time.Sleep(w.latency(p.node, "stop", p.id)) // no timer of the process fires at this moment
 	if err := p.stop(); err != nil && strings.Contains(err.Error(), "drain:") {
 		w.account.wrong("node %d has nothing to do and does not stop: %v", p.node, err)
 	}
@@ -462,8 +464,15 @@ func (w *world) anyCut() bool {
 }
 
 // fate is what becomes of a message.
-func (w *world) fate(from, to *port, kind string) fate {
+func (w *world) fate(from, to *port, kind string, text []byte) fate {
 	key := fmt.Sprint(to.node, " ", kind)
+	if kind == "merge" { // a node asks another for several at one moment
+		sum := 0 // of lists in any order
+		for _, b := range text {
+			sum += int(b)
+		}
+		key += fmt.Sprint(" ", sum)
+	}
 	f := fate{delay: w.latency(from.node, "ask", key), back: w.latency(from.node, "answer", key)}
 	if from == to {
 		return f

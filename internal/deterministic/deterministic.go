@@ -4,11 +4,16 @@
 package deterministic
 
 import (
+	"context"
 	crand "crypto/rand"
+	"encoding/binary"
+	"hash/fnv"
+	"io"
 	"math/rand/v2"
+	"runtime/pprof"
 	"sync"
 	"time"
-	_ "unsafe" // for go:linkname
+	"unsafe" // and for go:linkname
 
 	"github.com/google/uuid"
 
@@ -23,12 +28,12 @@ var lastV7 int64
 
 // Seed has everything follow from seed, until restore is called.
 func Seed(seed uint64) (restore func()) {
-	source := &locked{source: rand.NewChaCha8([32]byte{0: 1, 1: byte(seed), 2: byte(seed >> 8), 3: byte(seed >> 16), 4: byte(seed >> 24), 5: byte(seed >> 32), 6: byte(seed >> 40), 7: byte(seed >> 48), 8: byte(seed >> 56)})}
+	source := &source{seed: seed}
 	reader, chance := crand.Reader, retry.Chance
 	crand.Reader = source
 	uuid.SetRand(source)
 	lastV7 = 0
-	// Who asks when gets the same, whoever else asks.
+	// A question at one moment has one answer, whoever asked before.
 	retry.Chance = func(n int64) int64 { return int64(mix(seed^uint64(time.Now().UnixNano())) % uint64(n)) }
 	return func() {
 		crand.Reader, retry.Chance = reader, chance
@@ -44,13 +49,46 @@ func mix(x uint64) uint64 {
 	return x ^ x>>32
 }
 
-type locked struct {
-	mu     sync.Mutex
-	source *rand.ChaCha8
+// As runs do as one of several that may ask for random bytes at the same moment: the
+// name then tells them apart, in whatever order they ask.
+func As(name string, do func()) {
+	pprof.Do(context.Background(), pprof.Labels("as", name), func(context.Context) {
+		label := uintptr(goroutineLabel())
+		names.Store(label, name)
+		defer names.Delete(label)
+		do()
+	})
 }
 
-func (l *locked) Read(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.source.Read(p)
+var names sync.Map // of As, by the label of its goroutine
+
+//go:linkname goroutineLabel runtime/pprof.runtime_getProfLabel
+func goroutineLabel() unsafe.Pointer
+
+// A source gives bytes that follow from the seed, the moment, the name by As, and how
+// many of that name asked at this moment before.
+type source struct {
+	seed uint64
+
+	mu    sync.Mutex
+	at    int64
+	asked map[string]uint64
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now().UnixNano(); now != s.at {
+		s.at, s.asked = now, map[string]uint64{}
+	}
+	named, _ := names.Load(uintptr(goroutineLabel()))
+	name, _ := named.(string)
+	s.asked[name]++
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, name) // never fails
+	var key [32]byte
+	for i, part := range []uint64{s.seed, uint64(s.at), h.Sum64(), s.asked[name]} {
+		binary.LittleEndian.PutUint64(key[8*i:], part)
+	}
+	return rand.NewChaCha8(key).Read(p)
 }
