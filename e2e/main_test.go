@@ -3,9 +3,9 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/repo"
 )
 
 // binary is the program under test, built once.
@@ -17,12 +17,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "make a directory for the binary:", err)
 		os.Exit(1)
 	}
-	binary = filepath.Join(dir, "rowmill")
-	build := exec.Command("go", "build", "-tags=nomsgpack", "-o", binary, "github.com/rowmill/rowmill/cmd/rowmill")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	code := 1
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the binary: %v\n%s", err, out)
+	if binary, err = repo.Program(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 	} else {
 		code = m.Run()
 	}

@@ -190,7 +190,11 @@ func tools(t *testing.T, page, dir string) string {
 		programs["promtool"] = promtest.Tool(t, "promtool")
 	}
 	for name, program := range programs {
-		if err := os.Symlink(program, filepath.Join(folder, name)); err != nil {
+		program, err := filepath.Abs(program)
+		if err == nil {
+			err = os.Symlink(program, filepath.Join(folder, name))
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

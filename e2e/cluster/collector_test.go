@@ -8,11 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/repo"
 )
 
 // A collector is OpenTelemetry's own, which writes down what it takes.
@@ -28,15 +29,13 @@ const collectorModule = "go.opentelemetry.io/collector/otelcol"
 // collectorBinary is the program; without it the test is skipped.
 func collectorBinary(t *testing.T) string {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	root := filepath.Join(filepath.Dir(here), "..", "..")
-	pins, err := os.ReadFile(filepath.Join(root, "internal", "otelcol", "go.mod"))
+	pins, err := os.ReadFile(repo.Path("internal", "otelcol", "go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(pins)) {
 		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == collectorModule {
-			path := filepath.Join(root, "bin", "tools", "otelcol-"+fields[1])
+			path := repo.Path("bin", "tools", "otelcol-"+fields[1])
 			if _, err := os.Stat(path); err != nil {
 				unable(t, "no collector on this machine: run `.ci/tools otelcol`")
 			}

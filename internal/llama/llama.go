@@ -14,11 +14,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/repo"
 )
 
 // The kinds of model that start.sh knows.
@@ -77,8 +78,7 @@ func Start(t testing.TB, kind string, o Options) Server {
 		}
 		t.Skip("SKIPPED, NOT TESTED against a real inference server: " + hint)
 	}
-	_, here, _, _ := runtime.Caller(0)
-	script := filepath.Join(filepath.Dir(here), "start.sh")
+	script := repo.Path("internal", "llama", "start.sh")
 
 	var err error
 	for range 3 { // a free port may be taken before the server binds it

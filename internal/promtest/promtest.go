@@ -5,9 +5,9 @@ package promtest
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/repo"
 )
 
 // Tool returns the path of prometheus or promtool. Where it is not there the test is
@@ -17,8 +17,7 @@ func Tool(t testing.TB, name string) string {
 	if path, err := exec.LookPath(name); err == nil {
 		return path
 	}
-	_, here, _, _ := runtime.Caller(0)
-	path := filepath.Join(filepath.Dir(here), "..", "..", "bin", "tools", name)
+	path := repo.Path("bin", "tools", name)
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}

@@ -15,13 +15,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/repo"
 )
 
 // Dimension is the length of an embedding of what tiny_hf.py writes.
@@ -64,7 +65,6 @@ func Wanted(t testing.TB) {
 func Start(t testing.TB, server, model string, o Options) Server {
 	t.Helper()
 	Wanted(t)
-	_, here, _, _ := runtime.Caller(0)
 	s := Server{Port: o.Port}
 	if s.Port == 0 {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,7 +77,7 @@ func Start(t testing.TB, server, model string, o Options) Server {
 	s.URL = fmt.Sprintf("http://127.0.0.1:%d", s.Port)
 	name := cmp.Or(o.Name, "tiny-"+model)
 	args := append([]string{server, strconv.Itoa(s.Port), model}, o.Args...)
-	cmd := exec.CommandContext(context.Background(), filepath.Join(filepath.Dir(here), "start.sh"), args...)
+	cmd := exec.CommandContext(context.Background(), repo.Path("internal", "realserver", "start.sh"), args...)
 	cmd.Env = append(os.Environ(), "ALIAS="+name)
 	log, err := os.Create(filepath.Join(t.ArtifactDir(), server+"-"+model+".log"))
 	if err != nil {

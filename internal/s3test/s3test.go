@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +25,8 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"golang.org/x/sys/unix"
+
+	"github.com/rowmill/rowmill/internal/repo"
 )
 
 // What every server has. The keys guard nothing: the server is on loopback.
@@ -85,15 +86,13 @@ type Server struct {
 
 // Binary is the server's program, or ErrNotInstalled.
 func Binary() (string, error) {
-	_, here, _, _ := runtime.Caller(0)
-	root := filepath.Join(filepath.Dir(here), "..", "..")
-	pins, err := os.ReadFile(filepath.Join(root, "internal", "s3server", "go.mod"))
+	pins, err := os.ReadFile(repo.Path("internal", "s3server", "go.mod"))
 	if err != nil {
 		return "", err
 	}
 	for line := range strings.Lines(string(pins)) {
 		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == module {
-			path := filepath.Join(root, "bin", "tools", "versitygw-"+fields[1])
+			path := repo.Path("bin", "tools", "versitygw-"+fields[1])
 			if _, err := os.Stat(path); err != nil {
 				return "", ErrNotInstalled
 			}
