@@ -15,16 +15,20 @@ VIRTUAL ?= 2m# time of new schedules of `make virtual`, or their number
 SEED    ?= 0# the first of them; 0: a random one
 
 # One setting for what is built and what is tested, so that both share one build
-# cache. Only the race detector needs a C compiler; nomsgpack leaves MessagePack
-# out of gin, a sixth of the binary that nothing here speaks.
+# cache, in whatever folder the clone is (-trimpath). Only the race detector needs a C
+# compiler; nomsgpack leaves MessagePack out of gin, a sixth of the binary that nothing
+# here speaks.
 export CGO_ENABLED = 0
-export GOFLAGS += -tags=nomsgpack
+export GOFLAGS += -tags=nomsgpack -trimpath
+
+# Tests draw the same at random each time. `make fuzz` draws anew.
+export RAPID_SEED ?= 1
 
 include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release dist dist/check dist/first dist/again chart contract demo cluster docs console console/types console/dev console/check test test/race test/race/build virtual virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
+.PHONY: build release vulnerabilities dist dist/check dist/first dist/again chart contract demo cluster docs console console/types console/dev console/check test test/race virtual virtual/repeat virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -84,7 +88,8 @@ docs: ## make a site of the pages, dist/site, which needs no server
 	bin/tools/hugo-$(HUGO)/bin/hugo build --source docs/site --destination '$(abspath dist/site)' --cleanDestinationDir --noBuildLock --panicOnWarning --quiet
 
 console: ## build the web console anew and pack it into console/dist; takes Node 20
-	cd console/web && npm ci --no-audit --no-fund && npm run build
+	.ci/tools console
+	cd console/web && npm run build
 	$(GO) run ./console/pack console/.build console/dist
 
 console/types: ## the types of the API that the console has, anew from its document
@@ -92,31 +97,32 @@ console/types: ## the types of the API that the console has, anew from its docum
 	bin/tools/types/node_modules/.bin/openapi-typescript http/openapi.yaml -o console/web/src/api/schema.d.ts
 
 console/dev: ## the console from its sources, against a node (ROWMILL_URL, default http://127.0.0.1:8088)
-	cd console/web && npm ci --no-audit --no-fund && npm run dev
+	.ci/tools console
+	cd console/web && npm run dev
 
 console/check: ## whether console/dist is what the sources make, and the types of the API what its document says
 	.ci/tools console
 	out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && bin/tools/types/node_modules/.bin/openapi-typescript http/openapi.yaml -o "$$out/schema.d.ts" && diff -u console/web/src/api/schema.d.ts "$$out/schema.d.ts"
 	out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && (cd console/web && CONSOLE_OUT="$$out" npm run build) && $(GO) run ./console/pack -check "$$out" console/dist
 
-# What go vet looks at is looked at by make lint.
-test: ## test everything; needs nothing but Go
-	packages=$$($(GO) list ./...) && $(GO) test -vet=off $$(echo "$$packages" | grep -v '/e2e')
-	$(GO) test -vet=off -count=1 -p 2 -timeout 25m ./e2e/... # never from the cache, which does not know of the binary it runs
+# make lint runs go vet. Most tests wait more than they compute, so many run at once.
+test: build ## test everything; needs nothing but Go
+	packages=$$($(GO) list ./...) && $(GO) test -vet=off -parallel 16 $$(echo "$$packages" | grep -v '/e2e')
+	ROWMILL_BINARY='$(abspath bin/rowmill)' $(GO) test -vet=off -count=1 -p 2 -timeout 25m ./e2e/... # never from the cache, which does not know the binary
 
 # Not raced: what runs the real binary, measures, looks at documents, or has neither a
 # goroutine nor a lock in it.
 UNRACED = -e '/e2e' -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/floors$$' -e '/columnar$$' -e '/sim/jsongen$$' -e '/sim/batching$$'
 
 test/race: ## test what has goroutines under the race detector
-	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -vet=off -race -short $$(echo "$$packages" | grep -v $(UNRACED))
-	CGO_ENABLED=1 ROWMILL_VIRTUAL=20s $(GO) test -vet=off -race -count=1 -run TestSchedules ./e2e/virtual -from 1
-
-test/race/build: # compiles what test/race does, and links nothing, which test/race would do again
-	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) list -race -test -export $$(echo "$$packages" | grep -v $(UNRACED)) ./e2e/virtual >/dev/null
+	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -vet=off -race -short -parallel 16 $$(echo "$$packages" | grep -v $(UNRACED))
+	CGO_ENABLED=1 ROWMILL_VIRTUAL=40 $(GO) test -vet=off -race -count=1 -run 'TestSchedules$$' ./e2e/virtual -from 1
 
 virtual: ## whole nodes in virtual time: schedules of faults that nobody has seen, for VIRTUAL (2m), or so many
 	ROWMILL_VIRTUAL=$(VIRTUAL) $(GO) test -vet=off -count=1 -timeout 24h -v -run TestSchedules ./e2e/virtual -from $(SEED)
+
+virtual/repeat: ## whether 500 schedules have the same effects each time
+	ROWMILL_VIRTUAL_REPEAT=500 $(GO) test -vet=off -count=1 -timeout 1h -run TestSchedulesRepeat ./e2e/virtual
 
 virtual/planted: ## how long the schedules take to find faults that are planted in the code
 	$(GO) run ./e2e/virtual/planted
@@ -143,13 +149,17 @@ fuzz/api: ## requests by the OpenAPI document, good and bad, against a node, for
 	.ci/tools schemathesis
 	ROWMILL_FUZZ_API=$(FUZZ) $(GO) test -count=1 -timeout 24h -v -run TestAPIByItsDocument ./e2e
 
+vulnerabilities: ## known vulnerabilities in what the program calls; takes the network
+	.ci/tools vulncheck
+	bin/tools/govulncheck-$(GOVULNCHECK) -tags nomsgpack ./cmd/rowmill
+
 lint: $(LINT) ## run the linters
 	$(LINT) run ./...
 
 fmt: $(LINT) ## format the code
 	$(LINT) fmt ./...
 
-$(LINT): .ci/tools.env
+$(LINT):
 	.ci/tools lint
 
 ci: ## everything a change must pass, on a fresh machine too
