@@ -105,9 +105,9 @@ console/check: ## whether console/dist is what the sources make, and the types o
 	out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && bin/tools/types/node_modules/.bin/openapi-typescript http/openapi.yaml -o "$$out/schema.d.ts" && diff -u console/web/src/api/schema.d.ts "$$out/schema.d.ts"
 	out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && (cd console/web && CONSOLE_OUT="$$out" npm run build) && $(GO) run ./console/pack -check "$$out" console/dist
 
-# make lint runs go vet. Most tests wait more than they compute, so many run at once.
+# make lint runs go vet.
 test: build ## test everything; needs nothing but Go
-	packages=$$($(GO) list ./...) && $(GO) test -vet=off -parallel 16 $$(echo "$$packages" | grep -v '/e2e')
+	packages=$$($(GO) list ./...) && $(GO) test -vet=off $$(echo "$$packages" | grep -v '/e2e')
 	ROWMILL_BINARY='$(abspath bin/rowmill)' $(GO) test -vet=off -count=1 -p 2 -timeout 25m ./e2e/... # never from the cache, which does not know the binary
 
 # Not raced: what runs the real binary, measures, looks at documents, or has neither a
@@ -115,7 +115,7 @@ test: build ## test everything; needs nothing but Go
 UNRACED = -e '/e2e' -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/floors$$' -e '/columnar$$' -e '/sim/jsongen$$' -e '/sim/batching$$'
 
 test/race: ## test what has goroutines under the race detector
-	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -vet=off -race -short -parallel 16 $$(echo "$$packages" | grep -v $(UNRACED))
+	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -vet=off -race -short $$(echo "$$packages" | grep -v $(UNRACED))
 	CGO_ENABLED=1 ROWMILL_VIRTUAL=40 $(GO) test -vet=off -race -count=1 -run 'TestSchedules$$' ./e2e/virtual -from 1
 
 virtual: ## whole nodes in virtual time: schedules of faults that nobody has seen, for VIRTUAL (2m), or so many

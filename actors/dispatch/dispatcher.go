@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -156,22 +158,21 @@ func (d *Dispatcher) Resume() {
 // without blame.
 func (d *Dispatcher) Pause() { giveBack(d.pause()) }
 
-func (d *Dispatcher) pause() map[*Queue][]*Task {
+func (d *Dispatcher) pause() (back []returned) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.paused = true
-	back := make(map[*Queue][]*Task)
 	for i := range d.levels {
 		for _, a := range d.levels[i].accounts {
 			for _, q := range a.queues {
-				back[q] = q.waiting
+				back = append(back, returned{q, q.waiting})
 				q.set(nil)
 			}
 		}
 		d.levels[i].accounts = nil
 	}
-	for _, r := range d.routes {
-		d.takeHeld(r, back)
+	for _, name := range slices.Sorted(maps.Keys(d.routes)) {
+		back = d.takeHeld(d.routes[name], back)
 	}
 	d.queued = 0
 	return back

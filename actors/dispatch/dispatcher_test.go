@@ -162,7 +162,7 @@ func TestDispatcherLosesNothing(t *testing.T) {
 				left += len(d.withdraw(l))
 			case 1:
 				for _, back := range d.pause() {
-					left += len(back)
+					left += len(back.tasks)
 				}
 			case 10: // row after row fails
 				for range breakerFailures {
@@ -189,7 +189,7 @@ func TestDispatcherLosesNothing(t *testing.T) {
 			}
 		}
 		for _, back := range d.pause() {
-			left += len(back)
+			left += len(back.tasks)
 		}
 		if in != left || d.queued != 0 {
 			t.Fatalf("%d tasks in, %d out, %d queued", in, left, d.queued)

@@ -92,31 +92,38 @@ func (d *Dispatcher) release(r *route) {
 // blame.
 func (d *Dispatcher) Rest(name engine.Route) {
 	d.mu.Lock()
-	back := make(map[*Queue][]*Task)
+	var back []returned
 	if r := d.routes[name]; r != nil && r.breaker.phase == open {
-		d.takeHeld(r, back)
+		back = d.takeHeld(r, back)
 	}
 	d.mu.Unlock()
 	giveBack(back)
 }
 
-// takeHeld takes what waits in the queues that a route holds.
-func (d *Dispatcher) takeHeld(r *route, back map[*Queue][]*Task) {
+// returned are tasks that go back to the job of their queue.
+type returned struct {
+	queue *Queue
+	tasks []*Task
+}
+
+// takeHeld appends what waits in the queues that a route holds to back.
+func (d *Dispatcher) takeHeld(r *route, back []returned) []returned {
 	for _, q := range r.held {
 		d.queued -= len(q.waiting)
-		back[q] = q.waiting
+		back = append(back, returned{q, q.waiting})
 		q.set(nil)
 	}
 	r.held = nil
+	return back
 }
 
-// giveBack returns tasks to those they are from.
-func giveBack(back map[*Queue][]*Task) {
-	for q, tasks := range back {
-		for _, t := range tasks {
+// giveBack returns tasks to their jobs, without blame.
+func giveBack(back []returned) {
+	for _, b := range back {
+		for _, t := range b.tasks {
 			t.Outcome = Unblamed
 		}
-		q.out.put(true, tasks...)
+		b.queue.out.put(true, b.tasks...)
 	}
 }
 

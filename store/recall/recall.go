@@ -18,6 +18,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -143,13 +145,14 @@ func (s *Store) Look(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// remembered are the jobs of which something is remembered. A write is old
+// remembered are the jobs of which something is remembered, in order. A write is old
 // enough to be forgotten if the last look has found it so: the time in which no
 // store answers does not count.
 func (s *Store) remembered() (ids []string, jobs []*job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, j := range s.jobs {
+	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
+		j := s.jobs[id]
 		if j.prune(s.looked.Add(-s.cfg.For), s.cfg.Patience) {
 			delete(s.jobs, id)
 			continue
