@@ -122,8 +122,8 @@ func decodeAll(kind format.Type, e format.Encoding, data []byte, n int) (values 
 	return values, err
 }
 
-// FuzzValues holds the decoders of values against another program's encoders, and
-// gives them bytes that nobody encoded.
+// FuzzValues compares the decoders of values with another program's encoders, and
+// gives them random bytes.
 func FuzzValues(f *testing.F) {
 	for kind := range int32(8) {
 		f.Add(kind, []byte("abcabdabeabfabcabdabcabcabcaaaaaaaaabcdefghijklmnopqrstuvwxyz"))

@@ -14,11 +14,11 @@ type assembler struct {
 	out    []byte
 }
 
-// pages are those of the first leaf under n.
+// pages returns the reader of the first leaf under n.
 func (a *assembler) pages(n *node) *pageReader { return a.column.leaves[n.leaf-a.base] }
 
-// definition is the level of the next value of the first leaf under n, which there
-// must be.
+// definition returns the definition level of the next value of the first leaf under n.
+// It is an error if there is none.
 func (a *assembler) definition(n *node) (int, error) {
 	if err := a.pages(n).need(); err != nil {
 		return 0, err

@@ -18,7 +18,7 @@ const (
 )
 
 // A pageReader reads the values of one leaf in one row group, page by page. It
-// decodes and checks a page as a whole before it gives out a value: the page must
+// decodes and checks the whole page before it gives out a value: the page must
 // hold exactly the bytes, levels and values that its header claims. No other reader
 // uses its buffers, so no value can come from another file.
 type pageReader struct {
@@ -306,8 +306,7 @@ func (r *pageReader) levelsV1(dst, data []byte, encoding format.Encoding, n, hig
 	return nil, nil, fmt.Errorf("the encoding %v is not read", encoding)
 }
 
-// begin decodes the values of a page whose levels are decoded. It returns the number
-// of nulls.
+// begin decodes the values of a page, after its levels. It returns the number of nulls.
 func (r *pageReader) begin(data []byte, encoding format.Encoding, n int) (nulls int, err error) {
 	rows := int64(n)
 	for _, level := range r.rep {

@@ -32,8 +32,8 @@ type leafValues struct {
 	count  int      // of the values
 	data   []byte   // one value after the other, each behind its length of four bytes where they are byteArray
 	at     int      // where the next one is: in index where that is set, else in data
-	index  []uint32 // of a page that has a dictionary, whose data are here: the position of each value in it
-	starts []uint32 // of a dictionary of byteArray: where each value is in data
+	index  []uint32 // for a page with a dictionary: position of each value in the dictionary, which data holds
+	starts []uint32 // for a dictionary of byteArray: offset of each value in data
 }
 
 // take returns the next value, which there must be.
@@ -336,7 +336,7 @@ func decodeDelta(dst, b []byte, width int) (rest []byte, err error) {
 			if bits > 64 {
 				return nil, errEncoding
 			}
-			if len(d.b) < (n*int(bits)+7)/8 { // some writers leave out what is behind the last number
+			if len(d.b) < (n*int(bits)+7)/8 { // some writers leave out the rest of the miniblock
 				return nil, errShortPage
 			}
 			packed := d.b[:min(size, len(d.b))]

@@ -63,7 +63,7 @@ func (f *Flusher) count(b *Batch, bytes int64) {
 	f.gathered += bytes
 }
 
-// Shards are those of which rows gather, in order.
+// Shards returns the shards in which rows gather, in order.
 func (f *Flusher) Shards() []int { return slices.Sorted(maps.Keys(f.gathering)) }
 
 // Gathers reports whether rows gather.

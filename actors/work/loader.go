@@ -213,7 +213,7 @@ func (l *Loader) Revoke(n int) (spans []assign.Span) {
 // Last reports whether no more rows of a shard are to come, as far as is known.
 func (l *Loader) Last(shard int) bool { return shard != l.latest || l.exhausted }
 
-// Shards are those that are open, in order.
+// Shards returns the open shards, in order.
 func (l *Loader) Shards() []int { return slices.Sorted(maps.Keys(l.inputs)) }
 
 // Release closes a shard.

@@ -145,7 +145,7 @@ func (s *Store) Look(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// remembered are the jobs of which something is remembered, in order. A write is old
+// remembered returns the jobs with remembered writes, in order. A write is old
 // enough to be forgotten if the last look has found it so: the time in which no
 // store answers does not count.
 func (s *Store) remembered() (ids []string, jobs []*job) {
