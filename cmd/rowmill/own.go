@@ -17,7 +17,12 @@ func (m *Main) ownAddresses() []string {
 	for _, e := range m.Settings.Engines {
 		addresses = append(addresses, hostPort(e.URL))
 	}
-	for _, e := range m.Pipeline.Engines() { // those that were found, or simulated, have no URL in the settings
+	// A server that was found, or is simulated, has no URL in the settings. The pipeline
+	// lists a server of the start a moment later, when its actor runs.
+	for _, e := range m.Engines {
+		addresses = append(addresses, m.host(e.Name()))
+	}
+	for _, e := range m.Pipeline.Engines() {
 		addresses = append(addresses, m.host(e.Name))
 	}
 	if m.Cluster == nil {
