@@ -46,102 +46,110 @@ func served() []engine.ServedModel {
 // name gets no row.
 func TestAttachedEngineRunsWhatWaited(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: echo}
-	b := setup(t, e, without)
-	texts := numbered(250)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
-	b.await(id, func(r store.Record) bool {
-		return r.Job.Status == rowmill.StatusStarting && r.Job.Message == "Waiting for an engine that serves writer."
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: echo}
+		b := setup(t, e, without)
+		texts := numbered(250)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+		b.await(id, func(r store.Record) bool {
+			return r.Job.Status == rowmill.StatusStarting && r.Job.Message == "Waiting for an engine that serves writer."
+		})
+		second := &scripted{name: "scripted", answer: echo, models: served()}
+		began := time.Now()
+		b.system.Attach(e)
+		b.system.Attach(second)
+		rec := b.end(id)
+		b.checkEcho(rec, texts)
+		if e := rec.Events; len(e) < 2 || e[0].What != store.EventClaimed || e[0].Node != "node" || e[0].At != rec.Epoch || e[0].Lost ||
+			e[1].What != store.EventWaits || e[1].For != "Waiting for an engine that serves writer." || e[1].Until < e[1].At {
+			t.Errorf("its record tells of %+v", e)
+		}
+		if n := second.calls.Load(); n != 0 {
+			t.Errorf("the second engine of the name was asked for %d rows", n)
+		}
+		status := b.engines("scripted")[0]
+		if status.Since.Before(began) || status.Since.After(time.Now()) {
+			t.Errorf("up since %v, attached at %v", status.Since, began)
+		}
+		if limit, inFlight, queued := status.Load(); limit < 1 || inFlight != 0 || queued != 0 {
+			t.Errorf("a window of %d rows, %d in flight, %d waiting", limit, inFlight, queued)
+		}
 	})
-	second := &scripted{name: "scripted", answer: echo, models: served()}
-	began := time.Now()
-	b.system.Attach(e)
-	b.system.Attach(second)
-	rec := b.end(id)
-	b.checkEcho(rec, texts)
-	if e := rec.Events; len(e) < 2 || e[0].What != store.EventClaimed || e[0].Node != "node" || e[0].At != rec.Epoch || e[0].Lost ||
-		e[1].What != store.EventWaits || e[1].For != "Waiting for an engine that serves writer." || e[1].Until < e[1].At {
-		t.Errorf("its record tells of %+v", e)
-	}
-	if n := second.calls.Load(); n != 0 {
-		t.Errorf("the second engine of the name was asked for %d rows", n)
-	}
-	status := b.engines("scripted")[0]
-	if status.Since.Before(began) || status.Since.After(time.Now()) {
-		t.Errorf("up since %v, attached at %v", status.Since, began)
-	}
-	if limit, inFlight, queued := status.Load(); limit < 1 || inFlight != 0 || queued != 0 {
-		t.Errorf("a window of %d rows, %d in flight, %d waiting", limit, inFlight, queued)
-	}
 }
 
 // A detached engine is left alone: rows it works on are let finish, those that
 // wait for it go elsewhere, none is lost or blamed.
 func TestDetachedEngineGivesItsRowsBack(t *testing.T) {
 	t.Parallel()
-	holding := make(chan struct{})
-	e := &scripted{}
-	e.answer = func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		select {
-		case <-holding:
-		case <-ctx.Done():
-			return engine.Reply{}, ctx.Err()
+	inVirtualTime(t, func(t *testing.T) {
+		holding := make(chan struct{})
+		e := &scripted{}
+		e.answer = func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			select {
+			case <-holding:
+			case <-ctx.Done():
+				return engine.Reply{}, ctx.Err()
+			}
+			return echo(ctx, row, try)
 		}
-		return echo(ctx, row, try)
-	}
-	b := setup(t, e)
-	texts := numbered(250)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
-	b.await(id, func(store.Record) bool {
-		known := b.system.Engines()
-		if len(known) != 1 {
-			return false
-		}
-		_, inFlight, queued := known[0].Load()
-		return inFlight > 0 && queued > 0
-	})
-	b.system.Detach("nobody") // is ignored
-	b.system.Detach("scripted")
-	b.engines()
+		b := setup(t, e)
+		texts := numbered(250)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+		b.await(id, func(store.Record) bool {
+			known := b.system.Engines()
+			if len(known) != 1 {
+				return false
+			}
+			_, inFlight, queued := known[0].Load()
+			return inFlight > 0 && queued > 0
+		})
+		b.system.Detach("nobody") // is ignored
+		b.system.Detach("scripted")
+		b.engines()
 
-	other := &scripted{name: "other", answer: echo, models: served()}
-	b.system.Attach(other)
-	b.await(id, func(store.Record) bool { return other.calls.Load()+e.calls.Load() == int64(len(texts)) })
-	held := e.calls.Load()
-	close(holding)
-	b.checkEcho(b.end(id), texts)
-	if got := e.calls.Load(); got != held {
-		t.Errorf("the detached engine was asked for %d more rows", got-held)
-	}
-	b.engines("other")
+		other := &scripted{name: "other", answer: echo, models: served()}
+		b.system.Attach(other)
+		b.await(id, func(store.Record) bool { return other.calls.Load()+e.calls.Load() == int64(len(texts)) })
+		held := e.calls.Load()
+		close(holding)
+		b.checkEcho(b.end(id), texts)
+		if got := e.calls.Load(); got != held {
+			t.Errorf("the detached engine was asked for %d more rows", got-held)
+		}
+		b.engines("other")
+	})
 }
 
 // The name of an engine that is leaving can be used again at once.
 func TestAttachAfterDetachOfTheSameName(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: slowly(time.Millisecond)})
-	texts := numbered(250)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
-	for range 20 {
-		b.system.Detach("scripted")
-		b.system.Attach(&scripted{name: "scripted", answer: slowly(time.Millisecond), models: served()})
-	}
-	b.checkEcho(b.end(id), texts)
-	b.engines("scripted")
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: slowly(time.Millisecond)})
+		texts := numbered(250)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+		for range 20 {
+			b.system.Detach("scripted")
+			b.system.Attach(&scripted{name: "scripted", answer: slowly(time.Millisecond), models: served()})
+		}
+		b.checkEcho(b.end(id), texts)
+		b.engines("scripted")
+	})
 }
 
 // The parameters that a record shows are those that were sent.
 func TestARecordShowsTheParametersThatWereSent(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: echo, models: []engine.ServedModel{{Name: "writer", ContextLength: 200}}}
-	b := setup(t, e)
-	model := writer
-	model.Sampling = map[string]any{"max_tokens": int64(4096), "temperature": 0.5}
-	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3), Model: model, Sampling: model.Sampling}))
-	if shown := fmt.Sprintf("%v %v", rec.Job.Sampling["max_tokens"], rec.Job.Sampling["temperature"]); shown != "100 0.5" || len(rec.Job.Warnings) != 1 {
-		t.Errorf("the record shows %v, and warns %q", rec.Job.Sampling, rec.Job.Warnings)
-	}
-	if asked := fmt.Sprint(rec.Spec.Sampling["max_tokens"]); asked != "4096" {
-		t.Errorf("the job was given %s tokens", asked)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: echo, models: []engine.ServedModel{{Name: "writer", ContextLength: 200}}}
+		b := setup(t, e)
+		model := writer
+		model.Sampling = map[string]any{"max_tokens": int64(4096), "temperature": 0.5}
+		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3), Model: model, Sampling: model.Sampling}))
+		if shown := fmt.Sprintf("%v %v", rec.Job.Sampling["max_tokens"], rec.Job.Sampling["temperature"]); shown != "100 0.5" || len(rec.Job.Warnings) != 1 {
+			t.Errorf("the record shows %v, and warns %q", rec.Job.Sampling, rec.Job.Warnings)
+		}
+		if asked := fmt.Sprint(rec.Spec.Sampling["max_tokens"]); asked != "4096" {
+			t.Errorf("the job was given %s tokens", asked)
+		}
+	})
 }

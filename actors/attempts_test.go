@@ -56,88 +56,92 @@ func attempt(node, engine string, status int, code, message string) results.Atte
 // and in that of a job that takes the row over.
 func TestAttemptsAreKeptWithTheirRows(t *testing.T) {
 	t.Parallel()
-	hold := make(chan struct{})
-	e := &scripted{answer: busyAtFirst(func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		switch row {
-		case "row 7":
-			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Code: "no_sevens", Message: "seven"}
-		case "row 249":
-			select {
-			case <-hold:
-			case <-ctx.Done():
-				return engine.Reply{}, ctx.Err()
+	inVirtualTime(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		e := &scripted{answer: busyAtFirst(func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			switch row {
+			case "row 7":
+				return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Code: "no_sevens", Message: "seven"}
+			case "row 249":
+				select {
+				case <-hold:
+				case <-ctx.Done():
+					return engine.Reply{}, ctx.Err()
+				}
 			}
-		}
-		return echo(ctx, row, try)
-	})}
-	b := setup(t, e, func(c *actors.Config) { c.Node, c.InputRetention = "here", week })
-	id := b.submit(rowmill.Spec{Inline: numbered(250)})
-	began := time.Now()
-	busy := []results.AttemptView{attempt("here", "scripted", 503, "busy", "too much to do"), attempt("here", "scripted", 0, "", "")}
-	check := func(rec store.Record) {
-		t.Helper()
-		for n, want := range map[int64][]results.AttemptView{
-			0: busy, 1: {}, 7: {attempt("here", "scripted", 400, "no_sevens", "seven")}, 10: busy, 110: busy, 240: busy, 248: {},
-		} {
-			got := b.log(rec, n)
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(results.AttemptView{}, "At", "Seconds")); diff != "" {
-				t.Errorf("row %d (-want +got):\n%s", n, diff)
-			}
-			for _, a := range got {
-				if a.At.Before(began.Add(-time.Second)) || a.At.After(time.Now()) || a.Seconds < 0 {
-					t.Errorf("row %d was sent at %v for %v s", n, a.At, a.Seconds)
+			return echo(ctx, row, try)
+		})}
+		b := setup(t, e, func(c *actors.Config) { c.Node, c.InputRetention = "here", week })
+		id := b.submit(rowmill.Spec{Inline: numbered(250)})
+		began := time.Now()
+		busy := []results.AttemptView{attempt("here", "scripted", 503, "busy", "too much to do"), attempt("here", "scripted", 0, "", "")}
+		check := func(rec store.Record) {
+			t.Helper()
+			for n, want := range map[int64][]results.AttemptView{
+				0: busy, 1: {}, 7: {attempt("here", "scripted", 400, "no_sevens", "seven")}, 10: busy, 110: busy, 240: busy, 248: {},
+			} {
+				got := b.log(rec, n)
+				if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(results.AttemptView{}, "At", "Seconds")); diff != "" {
+					t.Errorf("row %d (-want +got):\n%s", n, diff)
+				}
+				for _, a := range got {
+					if a.At.Before(began.Add(-time.Second)) || a.At.After(time.Now()) || a.Seconds < 0 {
+						t.Errorf("row %d was sent at %v for %v s", n, a.At, a.Seconds)
+					}
 				}
 			}
 		}
-	}
-	check(b.await(id, func(r store.Record) bool { return r.Job.RowsDone == 249 }))
-	close(hold)
-	old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
-	check(old)
-	made := b.end(b.resume(old, true)) // row 7 runs again, and fails as before
-	check(made)
-	if made.Job.RowsTakenOver != 249 {
-		t.Errorf("%d rows were taken over", made.Job.RowsTakenOver)
-	}
+		check(b.await(id, func(r store.Record) bool { return r.Job.RowsDone == 249 }))
+		close(hold)
+		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
+		check(old)
+		made := b.end(b.resume(old, true)) // row 7 runs again, and fails as before
+		check(made)
+		if made.Job.RowsTakenOver != 249 {
+			t.Errorf("%d rows were taken over", made.Job.RowsTakenOver)
+		}
+	})
 }
 
 // The attempts of a node that was lost are lost with it: the row has those of the
 // node that finished it.
 func TestAttemptsOfALostNodeAreNotKnown(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	hang := func(ctx context.Context, _ string, _ int) (engine.Reply, error) {
-		<-ctx.Done()
-		return engine.Reply{}, ctx.Err()
-	}
-	owner := b.join(net, "owner", &scripted{answer: busyAtFirst(slowly(2 * time.Millisecond))})
-	lost := b.join(net, "lost", &scripted{answer: busyAtFirst(hang)}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
-	texts := numbered(2000)
-	id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
-	begun := func() (rows []string) {
-		lost.engine.mu.Lock()
-		defer lost.engine.mu.Unlock()
-		for row := range lost.engine.tries {
-			if tenth(row) {
-				rows = append(rows, row)
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		hang := func(ctx context.Context, _ string, _ int) (engine.Reply, error) {
+			<-ctx.Done()
+			return engine.Reply{}, ctx.Err()
+		}
+		owner := b.join(net, "owner", &scripted{answer: busyAtFirst(slowly(2 * time.Millisecond))})
+		lost := b.join(net, "lost", &scripted{answer: busyAtFirst(hang)}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
+		texts := numbered(2000)
+		id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
+		begun := func() (rows []string) {
+			lost.engine.mu.Lock()
+			defer lost.engine.mu.Unlock()
+			for row := range lost.engine.tries {
+				if tenth(row) {
+					rows = append(rows, row)
+				}
+			}
+			return rows
+		}
+		b.await(id, func(store.Record) bool { return len(begun()) > 0 })
+		lost.cut.Store(true)
+		lost.gone.Store(true)
+		net.tell()
+		rec := b.end(id)
+		b.checkEcho(rec, texts)
+		want := []results.AttemptView{attempt("owner", "gpu", 503, "busy", "too much to do"), attempt("owner", "gpu", 0, "", "")}
+		for _, row := range begun() {
+			var n int64
+			if _, err := fmt.Sscanf(row, "row %d", &n); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, b.log(rec, n), cmpopts.IgnoreFields(results.AttemptView{}, "At", "Seconds")); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", row, diff)
 			}
 		}
-		return rows
-	}
-	b.await(id, func(store.Record) bool { return len(begun()) > 0 })
-	lost.cut.Store(true)
-	lost.gone.Store(true)
-	net.tell()
-	rec := b.end(id)
-	b.checkEcho(rec, texts)
-	want := []results.AttemptView{attempt("owner", "gpu", 503, "busy", "too much to do"), attempt("owner", "gpu", 0, "", "")}
-	for _, row := range begun() {
-		var n int64
-		if _, err := fmt.Sscanf(row, "row %d", &n); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, b.log(rec, n), cmpopts.IgnoreFields(results.AttemptView{}, "At", "Seconds")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", row, diff)
-		}
-	}
+	})
 }

@@ -233,63 +233,69 @@ func (b *rig) submitTo(h *host, spec rowmill.Spec) string {
 
 func TestTwoNodesShareAJob(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	one := b.join(net, "one", &scripted{answer: slowly(2 * time.Millisecond)})
-	two := b.join(net, "two", &scripted{answer: slowly(2 * time.Millisecond)})
-	texts := numbered(3000)
-	b.checkEcho(b.end(b.submitTo(one, rowmill.Spec{Spooled: b.spool(texts)})), texts)
-	ranOnce(t, texts, one, two)
-	a, z := one.engine.calls.Load(), two.engine.calls.Load()
-	if a < 1000 || z < 1000 {
-		t.Errorf("one ran %d rows, two %d; want about half each", a, z)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		one := b.join(net, "one", &scripted{answer: slowly(2 * time.Millisecond)})
+		two := b.join(net, "two", &scripted{answer: slowly(2 * time.Millisecond)})
+		texts := numbered(3000)
+		b.checkEcho(b.end(b.submitTo(one, rowmill.Spec{Spooled: b.spool(texts)})), texts)
+		ranOnce(t, texts, one, two)
+		a, z := one.engine.calls.Load(), two.engine.calls.Load()
+		if a < 1000 || z < 1000 {
+			t.Errorf("one ran %d rows, two %d; want about half each", a, z)
+		}
+	})
 }
 
 // What a slow node has taken and not begun goes to the other when that is idle.
 func TestRowsOfASlowNodeGoToAnIdleOne(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	const rows, most = 2000, 500 // most is what the slow one may run
-	stuck, overtaken := &scripted{}, make(chan struct{})
-	overtake := sync.OnceFunc(func() { close(overtaken) })
-	stuck.answer = func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		if stuck.calls.Load() > most-100 { // how slow it is must not depend on the machine
-			select {
-			case <-overtaken:
-			case <-ctx.Done():
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		const rows, most = 2000, 500 // most is what the slow one may run
+		stuck, overtaken := &scripted{}, make(chan struct{})
+		overtake := sync.OnceFunc(func() { close(overtaken) })
+		stuck.answer = func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if stuck.calls.Load() > most-100 { // how slow it is must not depend on the machine
+				select {
+				case <-overtaken:
+				case <-ctx.Done():
+				}
 			}
+			return slowly(100*time.Millisecond)(ctx, row, try)
 		}
-		return slowly(100*time.Millisecond)(ctx, row, try)
-	}
-	idle := &scripted{}
-	idle.answer = func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		if idle.calls.Load() >= rows-most {
-			overtake()
+		idle := &scripted{}
+		idle.answer = func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if idle.calls.Load() >= rows-most {
+				overtake()
+			}
+			return slowly(time.Millisecond)(ctx, row, try)
 		}
-		return slowly(time.Millisecond)(ctx, row, try)
-	}
-	slow, fast := b.join(net, "slow", stuck), b.join(net, "fast", idle)
-	texts := numbered(rows)
-	b.checkEcho(b.end(b.submitTo(slow, rowmill.Spec{Spooled: b.spool(texts)})), texts)
-	ranOnce(t, texts, slow, fast)
+		slow, fast := b.join(net, "slow", stuck), b.join(net, "fast", idle)
+		texts := numbered(rows)
+		b.checkEcho(b.end(b.submitTo(slow, rowmill.Spec{Spooled: b.spool(texts)})), texts)
+		ranOnce(t, texts, slow, fast)
+	})
 }
 
 func TestANodeThatJoinsGetsRowsOfARunningJob(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	one := b.join(net, "one", &scripted{answer: slowly(5 * time.Millisecond)})
-	texts := numbered(4000)
-	id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(texts)})
-	b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 200 })
-	began := time.Now()
-	two := b.join(net, "two", &scripted{answer: slowly(5 * time.Millisecond)})
-	b.await(id, func(store.Record) bool { return two.engine.calls.Load() > 0 })
-	t.Logf("rows after %v", time.Since(began))
-	b.checkEcho(b.end(id), texts)
-	ranOnce(t, texts, one, two)
-	if n := two.engine.calls.Load(); n < 500 {
-		t.Errorf("the second node ran %d of 4000 rows", n)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		one := b.join(net, "one", &scripted{answer: slowly(5 * time.Millisecond)})
+		texts := numbered(4000)
+		id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(texts)})
+		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 200 })
+		began := time.Now()
+		two := b.join(net, "two", &scripted{answer: slowly(5 * time.Millisecond)})
+		b.await(id, func(store.Record) bool { return two.engine.calls.Load() > 0 })
+		t.Logf("rows after %v", time.Since(began))
+		b.checkEcho(b.end(id), texts)
+		ranOnce(t, texts, one, two)
+		if n := two.engine.calls.Load(); n < 500 {
+			t.Errorf("the second node ran %d of 4000 rows", n)
+		}
+	})
 }
 
 // An owner that has no engine can be lost without any row being run again.
@@ -298,25 +304,27 @@ func TestAnOwnerWithoutEnginesCostsNoRow(t *testing.T) {
 	for _, how := range []string{"cut off", "gone"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			b, net := setup(t, nil), newNetwork()
-			owner := b.join(net, "owner", nil)
-			gpus := func(c *actors.Config) { c.Ownership.OwnsNone = true }
-			one := b.join(net, "one", &scripted{answer: slowly(10 * time.Millisecond)}, gpus)
-			two := b.join(net, "two", &scripted{answer: slowly(10 * time.Millisecond)}, gpus)
-			texts := numbered(6000)
-			id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
-			first := b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 300 })
-			b.join(net, "second", nil) // only now: on a busy machine it could have been faster than the owner
-			owner.cut.Store(true)
-			owner.gone.Store(how == "gone")
-			net.tell()
-			rec := b.await(id, func(r store.Record) bool { return r.Epoch > first.Epoch })
-			if rec.Session == first.Session {
-				t.Errorf("the session is the same")
-			}
-			b.checkEcho(b.end(id), texts)
-			ranOnce(t, texts, one, two)
-			owner.cut.Store(false)
+			inVirtualTime(t, func(t *testing.T) {
+				b, net := setup(t, nil), newNetwork()
+				owner := b.join(net, "owner", nil)
+				gpus := func(c *actors.Config) { c.Ownership.OwnsNone = true }
+				one := b.join(net, "one", &scripted{answer: slowly(10 * time.Millisecond)}, gpus)
+				two := b.join(net, "two", &scripted{answer: slowly(10 * time.Millisecond)}, gpus)
+				texts := numbered(6000)
+				id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
+				first := b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 300 })
+				b.join(net, "second", nil) // only now: on a busy machine it could have been faster than the owner
+				owner.cut.Store(true)
+				owner.gone.Store(how == "gone")
+				net.tell()
+				rec := b.await(id, func(r store.Record) bool { return r.Epoch > first.Epoch })
+				if rec.Session == first.Session {
+					t.Errorf("the session is the same")
+				}
+				b.checkEcho(b.end(id), texts)
+				ranOnce(t, texts, one, two)
+				owner.cut.Store(false)
+			})
 		})
 	}
 }
@@ -324,37 +332,41 @@ func TestAnOwnerWithoutEnginesCostsNoRow(t *testing.T) {
 // A node that is lost costs what it had in flight and had not committed.
 func TestRowsOfALostWorkerRunElsewhere(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	owner := b.join(net, "owner", &scripted{answer: slowly(5 * time.Millisecond)})
-	lost := b.join(net, "lost", &scripted{answer: slowly(5 * time.Millisecond)}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
-	texts := numbered(4000)
-	id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
-	b.await(id, func(store.Record) bool { return lost.engine.calls.Load() > 300 })
-	lost.cut.Store(true)
-	lost.gone.Store(true)
-	lost.engine.down.Store(true)
-	net.tell()
-	b.checkEcho(b.end(id), texts)
-	if again := runs(texts, owner, lost); again > 300 {
-		t.Errorf("%d rows were run again; the lost node had 8 in flight and 50 ms of others not committed", again)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		owner := b.join(net, "owner", &scripted{answer: slowly(5 * time.Millisecond)})
+		lost := b.join(net, "lost", &scripted{answer: slowly(5 * time.Millisecond)}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
+		texts := numbered(4000)
+		id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
+		b.await(id, func(store.Record) bool { return lost.engine.calls.Load() > 300 })
+		lost.cut.Store(true)
+		lost.gone.Store(true)
+		lost.engine.down.Store(true)
+		net.tell()
+		b.checkEcho(b.end(id), texts)
+		if again := runs(texts, owner, lost); again > 300 {
+			t.Errorf("%d rows were run again; the lost node had 8 in flight and 50 ms of others not committed", again)
+		}
+	})
 }
 
 // A node that was cut off comes back: it finds that its rows are another's.
 func TestANodeThatComesBackLetsGo(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	owner := b.join(net, "owner", &scripted{answer: slowly(5 * time.Millisecond)})
-	back := b.join(net, "back", &scripted{answer: slowly(5 * time.Millisecond)}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
-	texts := numbered(8000)
-	id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
-	b.await(id, func(store.Record) bool { return back.engine.calls.Load() > 300 })
-	back.cut.Store(true)
-	b.await(id, func(store.Record) bool { return owner.figure(t, "rowmill_rows_returned_total", "lost") > 0 })
-	back.cut.Store(false)
-	before := back.engine.calls.Load()
-	b.await(id, func(r store.Record) bool { return back.engine.calls.Load() > before+100 || r.Job.Status.Terminal() })
-	b.checkEcho(b.end(id), texts)
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		owner := b.join(net, "owner", &scripted{answer: slowly(5 * time.Millisecond)})
+		back := b.join(net, "back", &scripted{answer: slowly(5 * time.Millisecond)}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
+		texts := numbered(8000)
+		id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
+		b.await(id, func(store.Record) bool { return back.engine.calls.Load() > 300 })
+		back.cut.Store(true)
+		b.await(id, func(store.Record) bool { return owner.figure(t, "rowmill_rows_returned_total", "lost") > 0 })
+		back.cut.Store(false)
+		before := back.engine.calls.Load()
+		b.await(id, func(r store.Record) bool { return back.engine.calls.Load() > before+100 || r.Job.Status.Terminal() })
+		b.checkEcho(b.end(id), texts)
+	})
 }
 
 // figure is the value of a metric of a node, of the series with a label of that
@@ -383,25 +395,27 @@ func TestADrainingNodeCostsNoRow(t *testing.T) {
 	for _, who := range []string{"the owner", "a worker"} {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
-			b, net := setup(t, nil), newNetwork()
-			one := b.join(net, "one", &scripted{answer: slowly(10 * time.Millisecond)})
-			two := b.join(net, "two", &scripted{answer: slowly(10 * time.Millisecond)})
-			texts := numbered(3000)
-			id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(texts)})
-			b.await(id, func(store.Record) bool { return two.engine.calls.Load() > 100 && one.engine.calls.Load() > 100 })
-			leaver := one
-			if who == "a worker" {
-				leaver = two
-			}
-			began := time.Now()
-			if err := leaver.system.Stop(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			leaver.gone.Store(true)
-			net.tell()
-			t.Logf("drained in %v", time.Since(began))
-			b.checkEcho(b.end(id), texts)
-			ranOnce(t, texts, one, two)
+			inVirtualTime(t, func(t *testing.T) {
+				b, net := setup(t, nil), newNetwork()
+				one := b.join(net, "one", &scripted{answer: slowly(10 * time.Millisecond)})
+				two := b.join(net, "two", &scripted{answer: slowly(10 * time.Millisecond)})
+				texts := numbered(3000)
+				id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(texts)})
+				b.await(id, func(store.Record) bool { return two.engine.calls.Load() > 100 && one.engine.calls.Load() > 100 })
+				leaver := one
+				if who == "a worker" {
+					leaver = two
+				}
+				began := time.Now()
+				if err := leaver.system.Stop(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				leaver.gone.Store(true)
+				net.tell()
+				t.Logf("drained in %v", time.Since(began))
+				b.checkEcho(b.end(id), texts)
+				ranOnce(t, texts, one, two)
+			})
 		})
 	}
 }
@@ -409,22 +423,24 @@ func TestADrainingNodeCostsNoRow(t *testing.T) {
 // A cancel that reaches another node than the owner stops the rows on all.
 func TestACancelReachesAllNodes(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	one := b.join(net, "one", &scripted{answer: slowly(5 * time.Millisecond)})
-	two := b.join(net, "two", &scripted{answer: slowly(5 * time.Millisecond)})
-	id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(numbered(20_000))})
-	b.await(id, func(store.Record) bool { return two.engine.calls.Load() > 0 && one.engine.calls.Load() > 0 })
-	if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
-		t.Fatal(err)
-	}
-	two.system.Cancelled(id)
-	sent := func() int64 { return one.engine.calls.Load() + two.engine.calls.Load() }
-	deadline := time.Now().Add(3 * time.Second)
-	for before := int64(-1); before != sent(); time.Sleep(50 * time.Millisecond) {
-		if before = sent(); time.Now().After(deadline) {
-			t.Fatal("rows are still sent 3 s after the cancel")
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		one := b.join(net, "one", &scripted{answer: slowly(5 * time.Millisecond)})
+		two := b.join(net, "two", &scripted{answer: slowly(5 * time.Millisecond)})
+		id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(numbered(20_000))})
+		b.await(id, func(store.Record) bool { return two.engine.calls.Load() > 0 && one.engine.calls.Load() > 0 })
+		if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
+			t.Fatal(err)
 		}
-	}
+		two.system.Cancelled(id)
+		sent := func() int64 { return one.engine.calls.Load() + two.engine.calls.Load() }
+		deadline := time.Now().Add(3 * time.Second)
+		for before := int64(-1); before != sent(); time.Sleep(50 * time.Millisecond) {
+			if before = sent(); time.Now().After(deadline) {
+				t.Fatal("rows are still sent 3 s after the cancel")
+			}
+		}
+	})
 }
 
 // A cancel that reaches no other node than the one it was asked of ends what stands
@@ -467,72 +483,79 @@ func TestACancelThatNobodyIsToldOf(t *testing.T) {
 // Jobs go on while every node is replaced, one after the other.
 func TestARollingRestartCostsNoRow(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	hosts := []*host{}
-	start := func(n int) *host {
-		h := b.join(net, fmt.Sprint("node-", n), &scripted{answer: slowly(10 * time.Millisecond)})
-		hosts = append(hosts, h)
-		return h
-	}
-	old := []*host{start(0), start(1), start(2)}
-	texts := numbered(6000)
-	id := b.submitTo(old[0], rowmill.Spec{Spooled: b.spool(texts)})
-	for i, h := range old {
-		done := int64(0)
-		b.await(id, func(r store.Record) bool { done = r.Job.RowsDone; return done > 100 })
-		if err := h.system.Stop(t.Context()); err != nil {
-			t.Fatal(err)
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		hosts := []*host{}
+		start := func(n int) *host {
+			h := b.join(net, fmt.Sprint("node-", n), &scripted{answer: slowly(10 * time.Millisecond)})
+			hosts = append(hosts, h)
+			return h
 		}
-		h.gone.Store(true)
-		start(3 + i)
-		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > done || r.Job.Status.Terminal() })
-	}
-	b.checkEcho(b.end(id), texts)
-	ranOnce(t, texts, hosts...)
+		old := []*host{start(0), start(1), start(2)}
+		texts := numbered(6000)
+		id := b.submitTo(old[0], rowmill.Spec{Spooled: b.spool(texts)})
+		for i, h := range old {
+			done := int64(0)
+			b.await(id, func(r store.Record) bool { done = r.Job.RowsDone; return done > 100 })
+			if err := h.system.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			h.gone.Store(true)
+			start(3 + i)
+			b.await(id, func(r store.Record) bool { return r.Job.RowsDone > done || r.Job.Status.Terminal() })
+		}
+		b.checkEcho(b.end(id), texts)
+		ranOnce(t, texts, hosts...)
+	})
 }
 
 // A worker that panics fails its job, wherever it is: its rows would meet the
 // same fault again.
 func TestAPanicOfAWorkerFailsTheJob(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	owner := b.join(net, "owner", nil)
-	b.join(net, "worker", &scripted{answer: echo, panics: true}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
-	failure(t, b.end(b.submitTo(owner, rowmill.Spec{Inline: numbered(10)})), rowmill.CodeInternalError)
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		owner := b.join(net, "owner", nil)
+		b.join(net, "worker", &scripted{answer: echo, panics: true}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
+		failure(t, b.end(b.submitTo(owner, rowmill.Spec{Inline: numbered(10)})), rowmill.CodeInternalError)
 
-	alone := setup(t, &scripted{answer: echo, panics: true})
-	failure(t, alone.end(alone.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeInternalError)
+		alone := setup(t, &scripted{answer: echo, panics: true})
+		failure(t, alone.end(alone.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeInternalError)
+	})
 }
 
 // A worker whose rows cannot be committed, because its job has lost its owner
 // and nobody takes it over, begins no more of them than two parts take.
 func TestAWorkerWithoutAnOwnerBeginsNoMoreThanMayBeLost(t *testing.T) {
 	t.Parallel()
-	const pause, interval, slots = 5 * time.Millisecond, 200 * time.Millisecond, 12 // 8, and a queue that is run as well
-	b, net := setup(t, nil), newNetwork()
-	owner := b.join(net, "owner", nil)
-	worker := b.join(net, "worker", &scripted{answer: slowly(pause)}, func(c *actors.Config) {
-		c.Ownership.OwnsNone, c.Parts.Interval = true, interval
+	inVirtualTime(t, func(t *testing.T) {
+		const pause, interval, slots = 5 * time.Millisecond, 200 * time.Millisecond, 12 // 8, and a queue that is run as well
+		b, net := setup(t, nil), newNetwork()
+		owner := b.join(net, "owner", nil)
+		worker := b.join(net, "worker", &scripted{answer: slowly(pause)}, func(c *actors.Config) {
+			c.Ownership.OwnsNone, c.Parts.Interval = true, interval
+		})
+		texts := numbered(8000)
+		id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
+		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 300 })
+		owner.cut.Store(true)
+		b.await(id, func(store.Record) bool { return worker.figure(t, "rowmill_workers_stalled") == 1 })
+		rec, err := b.cfg.Store.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := worker.engine.calls.Load()
+		const look = pause // await looks so often
+		most := int64((interval+time.Second*3/4+look)/pause)*slots + 2*slots
+		if lost := calls - rec.Job.RowsDone; lost > most {
+			t.Errorf("%d rows are at risk, want %d at most", lost, most)
+		}
+		// As soon as there is an owner again it goes on.
+		owner.cut.Store(false)
+		b.checkEcho(b.end(id), texts)
+		ranOnce(t, texts, worker)
+		if worker.figure(t, "rowmill_workers_stalled") != 0 {
+			t.Error("the worker is still counted as stalled")
+		}
 	})
-	texts := numbered(8000)
-	id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
-	b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 300 })
-	owner.cut.Store(true)
-	b.await(id, func(store.Record) bool { return worker.figure(t, "rowmill_workers_stalled") == 1 })
-	rec, err := b.cfg.Store.Get(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	calls := worker.engine.calls.Load()
-	most := int64((interval+time.Second*3/4)/pause)*slots + 2*slots
-	if lost := calls - rec.Job.RowsDone; lost > most {
-		t.Errorf("%d rows are at risk, want %d at most", lost, most)
-	}
-	// As soon as there is an owner again it goes on.
-	owner.cut.Store(false)
-	b.checkEcho(b.end(id), texts)
-	ranOnce(t, texts, worker)
-	if worker.figure(t, "rowmill_workers_stalled") != 0 {
-		t.Error("the worker is still counted as stalled")
-	}
 }

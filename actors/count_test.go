@@ -13,27 +13,29 @@ import (
 // The end of a job's actor must not be taken for its crash.
 func TestAJobIsCountedOnce(t *testing.T) {
 	t.Parallel()
-	reg := prometheus.NewRegistry()
-	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Registerer = reg })
-	for range 5 {
-		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(3)})), numbered(3))
-	}
-	if err := b.system.Stop(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make(map[string]float64)
-	for _, f := range families {
-		if f.GetName() == "rowmill_jobs_total" {
-			for _, m := range f.GetMetric() {
-				got[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+	inVirtualTime(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Registerer = reg })
+		for range 5 {
+			b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(3)})), numbered(3))
+		}
+		if err := b.system.Stop(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(map[string]float64)
+		for _, f := range families {
+			if f.GetName() == "rowmill_jobs_total" {
+				for _, m := range f.GetMetric() {
+					got[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+				}
 			}
 		}
-	}
-	if len(got) != 1 || got["succeeded"] != 5 {
-		t.Errorf("jobs counted: %v, want 5 that succeeded", got)
-	}
+		if len(got) != 1 || got["succeeded"] != 5 {
+			t.Errorf("jobs counted: %v, want 5 that succeeded", got)
+		}
+	})
 }

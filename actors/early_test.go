@@ -45,24 +45,26 @@ func held(c *actors.Config) *heldBucket {
 // before it is whole, and each runs once.
 func TestRowsRunWhileTheInputIsRead(t *testing.T) {
 	t.Parallel()
-	var bucket *heldBucket
-	e := &scripted{answer: echo}
-	b := setup(t, e, func(c *actors.Config) { bucket = held(c) })
-	texts := numbered(730)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(texts), RowQuota: 730, TokenQuota: 1e6})
-	b.await(id, func(store.Record) bool { return e.calls.Load() == 300 })
-	time.Sleep(4 * b.cfg.Parts.Interval) // their parts are written
-	rec := b.await(id, func(r store.Record) bool { return r.Job.Status == rowmill.StatusRunning })
-	if j := rec.Job; j.NumRows != nil || j.RowsDone != 0 || rec.Counted() || j.Started == nil || rec.ShardRows != 100 {
-		t.Errorf("while the input is read the record is %+v", rec)
-	}
-	close(bucket.begin)
-	rec = b.end(id)
-	b.checkEcho(rec, texts)
-	if n := e.calls.Load(); n != 730 || rec.Shards != 8 || *rec.Job.NumRows != 730 || rec.Job.RowsDone != 730 {
-		t.Errorf("%d requests, record %+v", n, rec)
-	}
-	b.cleaned(id, "input/", "parts/")
+	inVirtualTime(t, func(t *testing.T) {
+		var bucket *heldBucket
+		e := &scripted{answer: echo}
+		b := setup(t, e, func(c *actors.Config) { bucket = held(c) })
+		texts := numbered(730)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), RowQuota: 730, TokenQuota: 1e6})
+		b.await(id, func(store.Record) bool { return e.calls.Load() == 300 })
+		time.Sleep(4 * b.cfg.Parts.Interval) // their parts are written
+		rec := b.await(id, func(r store.Record) bool { return r.Job.Status == rowmill.StatusRunning })
+		if j := rec.Job; j.NumRows != nil || j.RowsDone != 0 || rec.Counted() || j.Started == nil || rec.ShardRows != 100 {
+			t.Errorf("while the input is read the record is %+v", rec)
+		}
+		close(bucket.begin)
+		rec = b.end(id)
+		b.checkEcho(rec, texts)
+		if n := e.calls.Load(); n != 730 || rec.Shards != 8 || *rec.Job.NumRows != 730 || rec.Job.RowsDone != 730 {
+			t.Errorf("%d requests, record %+v", n, rec)
+		}
+		b.cleaned(id, "input/", "parts/")
+	})
 }
 
 // What is wrong further down fails the job as if no row had run: it says the same,
@@ -129,24 +131,26 @@ func TestRowsThatWaitForTheWholeInput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var bucket *heldBucket
-			e := &scripted{answer: echo}
-			b := setup(t, e, func(c *actors.Config) {
-				bucket = held(c)
-				c.Estimates = actors.Estimates{Threshold: 1, Sample: 100}
+			inVirtualTime(t, func(t *testing.T) {
+				var bucket *heldBucket
+				e := &scripted{answer: echo}
+				b := setup(t, e, func(c *actors.Config) {
+					bucket = held(c)
+					c.Estimates = actors.Estimates{Threshold: 1, Sample: 100}
+				})
+				spec := rowmill.Spec{Spooled: b.spool(numbered(500))}
+				change(&spec)
+				id := b.submit(spec)
+				b.await(id, func(store.Record) bool { return bucket.holds.Load() })
+				time.Sleep(100 * time.Millisecond) // far longer than a row takes to be sent
+				if n := e.calls.Load(); n > 0 {
+					t.Errorf("%d rows ran before the input was read", n)
+				}
+				close(bucket.begin)
+				if rec := b.end(id); rec.Job.Status != rowmill.StatusSucceeded {
+					t.Errorf("the job has %s: %+v", rec.Job.Status, rec.Job.FailureReason)
+				}
 			})
-			spec := rowmill.Spec{Spooled: b.spool(numbered(500))}
-			change(&spec)
-			id := b.submit(spec)
-			b.await(id, func(store.Record) bool { return bucket.holds.Load() })
-			time.Sleep(100 * time.Millisecond) // far longer than a row takes to be sent
-			if n := e.calls.Load(); n > 0 {
-				t.Errorf("%d rows ran before the input was read", n)
-			}
-			close(bucket.begin)
-			if rec := b.end(id); rec.Job.Status != rowmill.StatusSucceeded {
-				t.Errorf("the job has %s: %+v", rec.Job.Status, rec.Job.FailureReason)
-			}
 		})
 	}
 }
@@ -155,27 +159,29 @@ func TestRowsThatWaitForTheWholeInput(t *testing.T) {
 // next one cuts the same shards and hears of their rows.
 func TestAnOwnerThatDiesWhileItReadsCostsNoRow(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	owner := b.join(net, "owner", nil, func(c *actors.Config) { held(c) })
-	gpus := func(c *actors.Config) { c.Ownership.OwnsNone = true }
-	one := b.join(net, "one", &scripted{answer: slowly(10 * time.Millisecond)}, gpus)
-	two := b.join(net, "two", &scripted{answer: slowly(10 * time.Millisecond)}, gpus)
-	texts := numbered(1500)
-	id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
-	first := b.await(id, func(store.Record) bool { return one.engine.calls.Load()+two.engine.calls.Load() > 100 })
-	if first.Counted() || first.Job.RowsDone > 0 {
-		t.Errorf("the record is %+v", first)
-	}
-	other := func(c *actors.Config) { c.Shards.Rows = 70 } // it has to do as the first one did
-	b.join(net, "second", nil, other)
-	owner.cut.Store(true)
-	owner.gone.Store(true)
-	net.tell()
-	rec := b.end(id)
-	if rec.Epoch == first.Epoch || rec.Shards != 15 {
-		t.Errorf("the record is %+v", rec)
-	}
-	b.checkEcho(rec, texts)
-	ranOnce(t, texts, one, two)
-	owner.cut.Store(false)
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		owner := b.join(net, "owner", nil, func(c *actors.Config) { held(c) })
+		gpus := func(c *actors.Config) { c.Ownership.OwnsNone = true }
+		one := b.join(net, "one", &scripted{answer: slowly(10 * time.Millisecond)}, gpus)
+		two := b.join(net, "two", &scripted{answer: slowly(10 * time.Millisecond)}, gpus)
+		texts := numbered(1500)
+		id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
+		first := b.await(id, func(store.Record) bool { return one.engine.calls.Load()+two.engine.calls.Load() > 100 })
+		if first.Counted() || first.Job.RowsDone > 0 {
+			t.Errorf("the record is %+v", first)
+		}
+		other := func(c *actors.Config) { c.Shards.Rows = 70 } // it has to do as the first one did
+		b.join(net, "second", nil, other)
+		owner.cut.Store(true)
+		owner.gone.Store(true)
+		net.tell()
+		rec := b.end(id)
+		if rec.Epoch == first.Epoch || rec.Shards != 15 {
+			t.Errorf("the record is %+v", rec)
+		}
+		b.checkEcho(rec, texts)
+		ranOnce(t, texts, one, two)
+		owner.cut.Store(false)
+	})
 }

@@ -56,36 +56,38 @@ func TestPartsAreMergedWhereRowsRan(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			b, net := setup(t, nil), newNetwork()
-			owner := b.join(net, "owner", nil, joining)
-			gpus := func(c *actors.Config) { c.Ownership.OwnsNone = true }
-			// One answers once two has written parts: an owner that has heard only of one,
-			// which cannot be asked, merges.
-			begun, rows, answer := make(chan struct{}), atomic.Int64{}, slowly(2*time.Millisecond)
-			after := func(ctx context.Context, row string, try int) (engine.Reply, error) {
-				select {
-				case <-ctx.Done():
-				case <-begun:
+			inVirtualTime(t, func(t *testing.T) {
+				b, net := setup(t, nil), newNetwork()
+				owner := b.join(net, "owner", nil, joining)
+				gpus := func(c *actors.Config) { c.Ownership.OwnsNone = true }
+				// One answers once two has written parts: an owner that has heard only of one,
+				// which cannot be asked, merges.
+				begun, rows, answer := make(chan struct{}), atomic.Int64{}, slowly(2*time.Millisecond)
+				after := func(ctx context.Context, row string, try int) (engine.Reply, error) {
+					select {
+					case <-ctx.Done():
+					case <-begun:
+					}
+					return answer(ctx, row, try)
 				}
-				return answer(ctx, row, try)
-			}
-			first := func(ctx context.Context, row string, try int) (engine.Reply, error) {
-				if rows.Add(1) == 500 {
-					close(begun)
+				first := func(ctx context.Context, row string, try int) (engine.Reply, error) {
+					if rows.Add(1) == 500 {
+						close(begun)
+					}
+					return answer(ctx, row, try)
 				}
-				return answer(ctx, row, try)
-			}
-			one := b.join(net, "one", &scripted{answer: after}, gpus, joining)
-			two := b.join(net, "two", &scripted{answer: first}, gpus, joining)
-			test.befalls(one)
-			texts := numbered(3000)
-			b.checkEcho(b.end(b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})), texts)
-			ranOnce(t, texts, one, two)
-			here, a, z := owner.merges(t), one.merges(t), two.merges(t)
-			t.Logf("%d merges at the owner, %d and %d elsewhere", here, a, z)
-			if here > 0 != test.here || z == 0 || test.name == "nothing" && a == 0 || test.name == "of the version before" && a > 0 {
-				t.Errorf("%d merges at the owner, %d and %d elsewhere", here, a, z)
-			}
+				one := b.join(net, "one", &scripted{answer: after}, gpus, joining)
+				two := b.join(net, "two", &scripted{answer: first}, gpus, joining)
+				test.befalls(one)
+				texts := numbered(3000)
+				b.checkEcho(b.end(b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})), texts)
+				ranOnce(t, texts, one, two)
+				here, a, z := owner.merges(t), one.merges(t), two.merges(t)
+				t.Logf("%d merges at the owner, %d and %d elsewhere", here, a, z)
+				if here > 0 != test.here || z == 0 || test.name == "nothing" && a == 0 || test.name == "of the version before" && a > 0 {
+					t.Errorf("%d merges at the owner, %d and %d elsewhere", here, a, z)
+				}
+			})
 		})
 	}
 }

@@ -50,19 +50,21 @@ func (b *rig) spoolLines(lines ...string) string {
 // The inputs of the results are the rendered prompts.
 func TestFunction_SpooledRowsBecomePrompts(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo})
-	var lines, prompts []string
-	for i := range 250 {
-		lines = append(lines, fmt.Sprintf(`{"x":1,"name":"n%d","title":null}`, i))
-		prompts = append(prompts, fmt.Sprintf("Greet n%d !", i))
-	}
-	lines, prompts = append(lines, `"ready {{name}}"`), append(prompts, "ready {{name}}")
-	rec := b.end(b.submit(rowmill.Spec{Spooled: b.spoolLines(lines...), Function: greeting}))
-	b.checkEcho(rec, prompts)
-	columns := b.columns(rec)
-	if len(columns["name"]) != 251 || columns["name"][249] != "n249" || columns["title"][0] != "" || columns["name"][250] != nil {
-		t.Errorf("the fields have the columns %v", columns)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo})
+		var lines, prompts []string
+		for i := range 250 {
+			lines = append(lines, fmt.Sprintf(`{"x":1,"name":"n%d","title":null}`, i))
+			prompts = append(prompts, fmt.Sprintf("Greet n%d !", i))
+		}
+		lines, prompts = append(lines, `"ready {{name}}"`), append(prompts, "ready {{name}}")
+		rec := b.end(b.submit(rowmill.Spec{Spooled: b.spoolLines(lines...), Function: greeting}))
+		b.checkEcho(rec, prompts)
+		columns := b.columns(rec)
+		if len(columns["name"]) != 251 || columns["name"][249] != "n249" || columns["title"][0] != "" || columns["name"][250] != nil {
+			t.Errorf("the fields have the columns %v", columns)
+		}
+	})
 }
 
 // columns are the members of the JSON results with the inputs.
@@ -113,40 +115,44 @@ func TestFunction_URLWithoutARequiredColumnFailsTheJob(t *testing.T) {
 
 func TestFunction_APromptTooLongFailsTheJob(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Input.MaxRowBytes = 12 })
-	spool := b.spoolLines(`{"name":"Ann"}`, `{"name":"Robert the Great"}`)
-	f := failure(t, b.end(b.submit(rowmill.Spec{Spooled: spool, Function: greeting})), rowmill.CodeInvalidInputFile)
-	if !strings.Contains(f.Message, "row 1 has 24 bytes, more than 12") {
-		t.Errorf("message %q", f.Message)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Input.MaxRowBytes = 12 })
+		spool := b.spoolLines(`{"name":"Ann"}`, `{"name":"Robert the Great"}`)
+		f := failure(t, b.end(b.submit(rowmill.Spec{Spooled: spool, Function: greeting})), rowmill.CodeInvalidInputFile)
+		if !strings.Contains(f.Message, "row 1 has 24 bytes, more than 12") {
+			t.Errorf("message %q", f.Message)
+		}
+	})
 }
 
 // What a job takes over of another has the other's fields, beside those of the
 // rows that it runs itself.
 func TestFunction_FieldsAreTakenOver(t *testing.T) {
 	t.Parallel()
-	var mended atomic.Bool
-	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		if row == "Greet n7 !" && !mended.Load() {
-			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+	inVirtualTime(t, func(t *testing.T) {
+		var mended atomic.Bool
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if row == "Greet n7 !" && !mended.Load() {
+				return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+			}
+			return echo(ctx, row, try)
+		}}
+		b := setup(t, e, func(c *actors.Config) { c.InputRetention = week })
+		var lines []string
+		for i := range 150 {
+			lines = append(lines, fmt.Sprintf(`{"name":"n%d"}`, i))
 		}
-		return echo(ctx, row, try)
-	}}
-	b := setup(t, e, func(c *actors.Config) { c.InputRetention = week })
-	var lines []string
-	for i := range 150 {
-		lines = append(lines, fmt.Sprintf(`{"name":"n%d"}`, i))
-	}
-	id := b.submit(rowmill.Spec{Spooled: b.spoolLines(lines...), Function: greeting})
-	old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
-	mended.Store(true)
-	made := b.end(b.resume(old, true))
-	if made.Job.RowsTakenOver != 149 || made.Job.FailedRows != 0 {
-		t.Fatalf("%d rows were taken over, %d failed", made.Job.RowsTakenOver, made.Job.FailedRows)
-	}
-	for row, name := range b.columns(made)["name"] {
-		if name != fmt.Sprint("n", row) {
-			t.Errorf("row %d has the name %v", row, name)
+		id := b.submit(rowmill.Spec{Spooled: b.spoolLines(lines...), Function: greeting})
+		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
+		mended.Store(true)
+		made := b.end(b.resume(old, true))
+		if made.Job.RowsTakenOver != 149 || made.Job.FailedRows != 0 {
+			t.Fatalf("%d rows were taken over, %d failed", made.Job.RowsTakenOver, made.Job.FailedRows)
 		}
-	}
+		for row, name := range b.columns(made)["name"] {
+			if name != fmt.Sprint("n", row) {
+				t.Errorf("row %d has the name %v", row, name)
+			}
+		}
+	})
 }

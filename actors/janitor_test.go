@@ -53,26 +53,28 @@ func (s clockedStore) Time(ctx context.Context) (time.Time, error) { return s.cl
 // Whoever has opened the results reads them whole, or gets an error.
 func TestRemovalWhileResultsAreRead(t *testing.T) {
 	t.Parallel()
-	var clock calendar
-	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
-		cfg.Clock, cfg.Janitor.Interval = clock.now, 5*time.Millisecond
-		cfg.Store, cfg.Janitor.CatchUp = clockedStore{cfg.Store, &clock}, 1e9
+	inVirtualTime(t, func(t *testing.T) {
+		var clock calendar
+		b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
+			cfg.Clock, cfg.Janitor.Interval = clock.now, 5*time.Millisecond
+			cfg.Store, cfg.Janitor.CatchUp = clockedStore{cfg.Store, &clock}, 1e9
+		})
+		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
+		object, err := b.cfg.Blob.Open(t.Context(), rec.Artifacts["full"].Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer object.Close()
+		clock.days.Store(100)
+		wait.For(t, "the data is gone", func() bool {
+			left, err := b.cfg.Blob.List(t.Context(), layout.Job(rec.Job.ID))
+			return err == nil && len(left) == 0
+		})
+		text := make([]byte, object.Size())
+		if n, err := blob.NewReader(object).Read(text); err != nil || n != len(text) || string(text[:4]) != "PAR1" {
+			t.Errorf("%d of %d bytes, %v", n, len(text), err)
+		}
 	})
-	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
-	object, err := b.cfg.Blob.Open(t.Context(), rec.Artifacts["full"].Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer object.Close()
-	clock.days.Store(100)
-	wait.For(t, "the data is gone", func() bool {
-		left, err := b.cfg.Blob.List(t.Context(), layout.Job(rec.Job.ID))
-		return err == nil && len(left) == 0
-	})
-	text := make([]byte, object.Size())
-	if n, err := blob.NewReader(object).Read(text); err != nil || n != len(text) || string(text[:4]) != "PAR1" {
-		t.Errorf("%d of %d bytes, %v", n, len(text), err)
-	}
 }
 
 // askedStore counts how often its node looks for data to remove.
@@ -111,72 +113,76 @@ func TestNothingIsRemovedThatMayBeOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var clock calendar
-			var held atomic.Bool
-			held.Store(true)
-			var log lines
-			b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
-				cfg.Clock, cfg.Janitor.Interval = clock.now, 5*time.Millisecond
-				cfg.Store, cfg.Janitor.CatchUp = clockedStore{cfg.Store, &clock}, 1e9
-				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
-				hold(cfg, &held)
+			inVirtualTime(t, func(t *testing.T) {
+				var clock calendar
+				var held atomic.Bool
+				held.Store(true)
+				var log lines
+				b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
+					cfg.Clock, cfg.Janitor.Interval = clock.now, 5*time.Millisecond
+					cfg.Store, cfg.Janitor.CatchUp = clockedStore{cfg.Store, &clock}, 1e9
+					cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+					hold(cfg, &held)
+				})
+				rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
+				clock.days.Store(100)
+				wait.For(t, "the node says why", func() bool { return b.system.Storage().Held != nil })
+				<-time.After(50 * time.Millisecond) // ten more rounds
+				if left, err := b.cfg.Blob.List(t.Context(), layout.Job(rec.Job.ID)); err != nil || len(left) == 0 {
+					t.Fatalf("%v are left, %v", left, err)
+				}
+				if n := strings.Count(log.String(), "NO DATA IS REMOVED"); n != 1 {
+					t.Errorf("it was said %d times:\n%s", n, log.String())
+				}
+				held.Store(false)
+				wait.For(t, "the data is gone", func() bool {
+					left, err := b.cfg.Blob.List(t.Context(), layout.Job(rec.Job.ID))
+					return err == nil && len(left) == 0
+				})
+				wait.For(t, "the node says that all is well", func() bool { return b.system.Storage().Held == nil })
 			})
-			rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
-			clock.days.Store(100)
-			wait.For(t, "the node says why", func() bool { return b.system.Storage().Held != nil })
-			<-time.After(50 * time.Millisecond) // ten more rounds
-			if left, err := b.cfg.Blob.List(t.Context(), layout.Job(rec.Job.ID)); err != nil || len(left) == 0 {
-				t.Fatalf("%v are left, %v", left, err)
-			}
-			if n := strings.Count(log.String(), "NO DATA IS REMOVED"); n != 1 {
-				t.Errorf("it was said %d times:\n%s", n, log.String())
-			}
-			held.Store(false)
-			wait.For(t, "the data is gone", func() bool {
-				left, err := b.cfg.Blob.List(t.Context(), layout.Job(rec.Job.ID))
-				return err == nil && len(left) == 0
-			})
-			wait.For(t, "the node says that all is well", func() bool { return b.system.Storage().Held == nil })
 		})
 	}
 }
 
 func TestOneNodeRemovesData(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	asked := map[*host]*atomic.Int64{}
-	for _, name := range []string{"one", "two", "three"} {
-		var n atomic.Int64
-		h := b.join(net, name, nil, func(c *actors.Config) {
-			c.Janitor.Interval, c.Store = 5*time.Millisecond, askedStore{c.Store, &n}
-		})
-		asked[h] = &n
-	}
-	busy := func() (found *host) {
-		t.Helper()
-		for _, n := range asked {
-			n.Store(0)
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		asked := map[*host]*atomic.Int64{}
+		for _, name := range []string{"one", "two", "three"} {
+			var n atomic.Int64
+			h := b.join(net, name, nil, func(c *actors.Config) {
+				c.Janitor.Interval, c.Store = 5*time.Millisecond, askedStore{c.Store, &n}
+			})
+			asked[h] = &n
 		}
-		wait.For(t, "a node looks for data to remove", func() bool {
-			for h, n := range asked {
-				if n.Load() >= 10 {
-					found = h
-				}
+		busy := func() (found *host) {
+			t.Helper()
+			for _, n := range asked {
+				n.Store(0)
 			}
-			return found != nil
-		})
-		return found
-	}
-	busy() // until all know each other
-	first := busy()
-	for h, n := range asked {
-		if h != first && n.Load() > 1 { // one may have been at it
-			t.Errorf("%s looks %d times beside %s", h.member.ID, n.Load(), first.member.ID)
+			wait.For(t, "a node looks for data to remove", func() bool {
+				for h, n := range asked {
+					if n.Load() >= 10 {
+						found = h
+					}
+				}
+				return found != nil
+			})
+			return found
 		}
-	}
-	first.gone.Store(true)
-	delete(asked, first)
-	if next := busy(); next == first {
-		t.Error("nobody else took over")
-	}
+		busy() // until all know each other
+		first := busy()
+		for h, n := range asked {
+			if h != first && n.Load() > 1 { // one may have been at it
+				t.Errorf("%s looks %d times beside %s", h.member.ID, n.Load(), first.member.ID)
+			}
+		}
+		first.gone.Store(true)
+		delete(asked, first)
+		if next := busy(); next == first {
+			t.Error("nobody else took over")
+		}
+	})
 }

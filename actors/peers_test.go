@@ -33,68 +33,74 @@ func asked(s *actors.System) bool {
 
 func TestNodesKnowOfEachOther(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	version := func(c *actors.Config) { c.Version = "v7" }
-	one := b.join(net, "one", &scripted{answer: echo}, version)
-	two := b.join(net, "two", nil, version, func(c *actors.Config) { c.Ownership.OwnsNone = true })
-	wait.Until(t, func() error {
-		for _, s := range []*actors.System{one.system, two.system} {
-			st := find(t, s, "one")
-			if st.Window < 1 || len(st.Models) != 2 || st.Version != "v7" || !st.Owns || !st.Engines || st.Since.IsZero() {
-				return fmt.Errorf("one is %+v", st)
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		version := func(c *actors.Config) { c.Version = "v7" }
+		one := b.join(net, "one", &scripted{answer: echo}, version)
+		two := b.join(net, "two", nil, version, func(c *actors.Config) { c.Ownership.OwnsNone = true })
+		wait.Until(t, func() error {
+			for _, s := range []*actors.System{one.system, two.system} {
+				st := find(t, s, "one")
+				if st.Window < 1 || len(st.Models) != 2 || st.Version != "v7" || !st.Owns || !st.Engines || st.Since.IsZero() {
+					return fmt.Errorf("one is %+v", st)
+				}
+				if st := find(t, s, "two"); st.Version != "v7" || st.Owns || st.Engines || st.Window != 0 {
+					return fmt.Errorf("two is %+v", st)
+				}
 			}
-			if st := find(t, s, "two"); st.Version != "v7" || st.Owns || st.Engines || st.Window != 0 {
-				return fmt.Errorf("two is %+v", st)
-			}
+			return nil
+		})
+		if st := find(t, two.system, ""); st.Name != "two" || !st.Self || find(t, one.system, "two").Self {
+			t.Errorf("two knows itself as %+v", st)
 		}
-		return nil
 	})
-	if st := find(t, two.system, ""); st.Name != "two" || !st.Self || find(t, one.system, "two").Self {
-		t.Errorf("two knows itself as %+v", st)
-	}
 }
 
 func TestANodeIsToldToDrain(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	one, two := b.join(net, "one", &scripted{answer: echo}), b.join(net, "two", &scripted{answer: echo})
-	if err := one.system.DrainNode(t.Context(), "three"); !errors.Is(err, rowmill.ErrNotFound) {
-		t.Errorf("an unknown node: %v", err)
-	}
-	if err := one.system.DrainNode(t.Context(), "two"); err != nil {
-		t.Errorf("another node: %v", err)
-	}
-	wait.For(t, "two is asked to drain", func() bool { return asked(two.system) }) // it answers first
-	if asked(one.system) {
-		t.Error("the node that passed it on was asked too")
-	}
-	wait.For(t, "one knows that two drains", func() bool { return find(t, one.system, "two").Draining })
-	if err := one.system.DrainNode(t.Context(), ""); err != nil || !asked(one.system) {
-		t.Errorf("this node: %v", err)
-	}
-	two.gone.Store(true)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := one.system.DrainNode(ctx, "two"); err == nil {
-		t.Error("a node that is gone was told to drain")
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		one, two := b.join(net, "one", &scripted{answer: echo}), b.join(net, "two", &scripted{answer: echo})
+		if err := one.system.DrainNode(t.Context(), "three"); !errors.Is(err, rowmill.ErrNotFound) {
+			t.Errorf("an unknown node: %v", err)
+		}
+		if err := one.system.DrainNode(t.Context(), "two"); err != nil {
+			t.Errorf("another node: %v", err)
+		}
+		wait.For(t, "two is asked to drain", func() bool { return asked(two.system) }) // it answers first
+		if asked(one.system) {
+			t.Error("the node that passed it on was asked too")
+		}
+		wait.For(t, "one knows that two drains", func() bool { return find(t, one.system, "two").Draining })
+		if err := one.system.DrainNode(t.Context(), ""); err != nil || !asked(one.system) {
+			t.Errorf("this node: %v", err)
+		}
+		two.gone.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := one.system.DrainNode(ctx, "two"); err == nil {
+			t.Error("a node that is gone was told to drain")
+		}
+	})
 }
 
 func TestANodeThatStandsAlone(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Node, c.Version = "alone", "v7" })
-	b.engines("scripted")
-	wait.Until(t, func() error {
-		list := b.system.Nodes()
-		if len(list) != 1 || !list[0].Self || list[0].Name != "alone" || list[0].Version != "v7" || list[0].Window < 1 || list[0].Draining {
-			return fmt.Errorf("it is %+v", list)
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Node, c.Version = "alone", "v7" })
+		b.engines("scripted")
+		wait.Until(t, func() error {
+			list := b.system.Nodes()
+			if len(list) != 1 || !list[0].Self || list[0].Name != "alone" || list[0].Version != "v7" || list[0].Window < 1 || list[0].Draining {
+				return fmt.Errorf("it is %+v", list)
+			}
+			return nil
+		})
+		if err := b.system.DrainNode(t.Context(), "alone"); err != nil || !asked(b.system) {
+			t.Errorf("it cannot be told to drain: %v", err)
 		}
-		return nil
+		if err := b.system.Drain(t.Context()); err != nil || !b.system.Nodes()[0].Draining {
+			t.Errorf("it does not drain: %v", err)
+		}
 	})
-	if err := b.system.DrainNode(t.Context(), "alone"); err != nil || !asked(b.system) {
-		t.Errorf("it cannot be told to drain: %v", err)
-	}
-	if err := b.system.Drain(t.Context()); err != nil || !b.system.Nodes()[0].Draining {
-		t.Errorf("it does not drain: %v", err)
-	}
 }

@@ -64,62 +64,70 @@ func (b *rig) lines(rec store.Record) (lines []string) {
 
 func TestRaw_RefusalsAreAnswers(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: func(_ context.Context, row string, _ int) (engine.Reply, error) {
-		if row == `{"n":1}` {
-			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true, Raw: `{"error":1}`}
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: func(_ context.Context, row string, _ int) (engine.Reply, error) {
+			if row == `{"n":1}` {
+				return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true, Raw: `{"error":1}`}
+			}
+			return engine.Reply{Content: `{"echo":` + row + `}`, Finish: rowmill.FinishStop, InputTokens: 1}, nil
+		}}
+		b := setup(t, e)
+		rec := b.end(b.submit(b.raw(3)))
+		if got := fmt.Sprint(b.lines(rec)); got != `[id-0 ok id-1 http_400 {"error":1} id-2 ok]` || rec.Job.Status != rowmill.StatusSucceeded {
+			t.Errorf("%s: %s", rec.Job.Status, got)
 		}
-		return engine.Reply{Content: `{"echo":` + row + `}`, Finish: rowmill.FinishStop, InputTokens: 1}, nil
-	}}
-	b := setup(t, e)
-	rec := b.end(b.submit(b.raw(3)))
-	if got := fmt.Sprint(b.lines(rec)); got != `[id-0 ok id-1 http_400 {"error":1} id-2 ok]` || rec.Job.Status != rowmill.StatusSucceeded {
-		t.Errorf("%s: %s", rec.Job.Status, got)
-	}
+	})
 }
 
 func TestRaw_AllRefusedIsNoFailureOfTheJob(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: func(context.Context, string, int) (engine.Reply, error) {
-		return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 422}
-	}}
-	b := setup(t, e)
-	rec := b.end(b.submit(b.raw(40)))
-	if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 40 {
-		t.Errorf("%s with %d failed rows: %v", rec.Job.Status, rec.Job.FailedRows, rec.Job.FailureReason)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: func(context.Context, string, int) (engine.Reply, error) {
+			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 422}
+		}}
+		b := setup(t, e)
+		rec := b.end(b.submit(b.raw(40)))
+		if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 40 {
+			t.Errorf("%s with %d failed rows: %v", rec.Job.Status, rec.Job.FailedRows, rec.Job.FailureReason)
+		}
+	})
 }
 
 func TestRaw_APathThatTheServerLacksFailsTheJob(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: func(context.Context, string, int) (engine.Reply, error) {
-		return engine.Reply{}, &engine.Error{Class: engine.JobFault, Status: 404, Message: "the server has no /v1/p"}
-	}}
-	b := setup(t, e)
-	rec := b.end(b.submit(b.raw(40)))
-	if rec.Job.Status != rowmill.StatusFailed || rec.Job.FailureReason.Code != rowmill.CodeEngineError || !strings.Contains(rec.Job.FailureReason.Message, "/v1/p") {
-		t.Errorf("%s: %+v", rec.Job.Status, rec.Job.FailureReason)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: func(context.Context, string, int) (engine.Reply, error) {
+			return engine.Reply{}, &engine.Error{Class: engine.JobFault, Status: 404, Message: "the server has no /v1/p"}
+		}}
+		b := setup(t, e)
+		rec := b.end(b.submit(b.raw(40)))
+		if rec.Job.Status != rowmill.StatusFailed || rec.Job.FailureReason.Code != rowmill.CodeEngineError || !strings.Contains(rec.Job.FailureReason.Message, "/v1/p") {
+			t.Errorf("%s: %+v", rec.Job.Status, rec.Job.FailureReason)
+		}
+	})
 }
 
 func TestRaw_TheWindowCloses(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: func(ctx context.Context, row string, _ int) (engine.Reply, error) {
-		if row == `{"n":0}` {
-			return engine.Reply{Content: `{}`, Finish: rowmill.FinishStop}, nil
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: func(ctx context.Context, row string, _ int) (engine.Reply, error) {
+			if row == `{"n":0}` {
+				return engine.Reply{Content: `{}`, Finish: rowmill.FinishStop}, nil
+			}
+			<-ctx.Done()
+			return engine.Reply{}, ctx.Err()
+		}}
+		b := setup(t, e, func(c *actors.Config) { c.InputRetention = week })
+		spec := b.raw(3)
+		deadline := time.Now().Add(3 * time.Second)
+		spec.Raw.Deadline = &deadline
+		rec := b.end(b.submit(spec))
+		if rec.Job.Status != rowmill.StatusFailed || rec.Job.FailureReason.Code != rowmill.CodeWindowExpired {
+			t.Fatalf("%s: %+v", rec.Job.Status, rec.Job.FailureReason)
 		}
-		<-ctx.Done()
-		return engine.Reply{}, ctx.Err()
-	}}
-	b := setup(t, e, func(c *actors.Config) { c.InputRetention = week })
-	spec := b.raw(3)
-	deadline := time.Now().Add(3 * time.Second)
-	spec.Raw.Deadline = &deadline
-	rec := b.end(b.submit(spec))
-	if rec.Job.Status != rowmill.StatusFailed || rec.Job.FailureReason.Code != rowmill.CodeWindowExpired {
-		t.Fatalf("%s: %+v", rec.Job.Status, rec.Job.FailureReason)
-	}
-	rec = b.await(rec.Job.ID, func(r store.Record) bool { return r.InputUntil != nil })
-	if got := fmt.Sprint(b.lines(rec)); got != "[id-0 ok id-1 not_run id-2 not_run]" {
-		t.Errorf("got %s", got)
-	}
+		rec = b.await(rec.Job.ID, func(r store.Record) bool { return r.InputUntil != nil })
+		if got := fmt.Sprint(b.lines(rec)); got != "[id-0 ok id-1 not_run id-2 not_run]" {
+			t.Errorf("got %s", got)
+		}
+	})
 }

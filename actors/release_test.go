@@ -34,14 +34,16 @@ func (s *clingingStore) Release(context.Context, store.Fence) error {
 // it goes on here.
 func TestAJobThatCannotBeGivenBackGoesOn(t *testing.T) {
 	t.Parallel()
-	records := &clingingStore{}
-	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
-		records.Store = c.Store
-		c.Store, c.StoragePatience = records, short
+	inVirtualTime(t, func(t *testing.T) {
+		records := &clingingStore{}
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
+			records.Store = c.Store
+			c.Store, c.StoragePatience = records, short
+		})
+		texts := numbered(10)
+		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: texts})), texts)
+		if records.releases.Load() == 0 {
+			t.Error("the job was not to be given back")
+		}
 	})
-	texts := numbered(10)
-	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: texts})), texts)
-	if records.releases.Load() == 0 {
-		t.Error("the job was not to be given back")
-	}
 }

@@ -36,25 +36,29 @@ func (s *balkyStore) Finish(ctx context.Context, f store.Fence, change func(*sto
 // Parts that the store refuses for a while are committed later, not run again.
 func TestCommitsAreTriedAgain(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: echo}
-	balky := &balkyStore{}
-	balky.commits.Store(2)
-	b := setup(t, e, func(c *actors.Config) { balky.Store, c.Store = c.Store, balky })
-	texts := numbered(20)
-	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: texts})), texts)
-	if n := e.calls.Load(); n != int64(len(texts)) || balky.commits.Load() >= 0 {
-		t.Errorf("%d requests for %d rows, and %d refusals left", n, len(texts), balky.commits.Load())
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: echo}
+		balky := &balkyStore{}
+		balky.commits.Store(2)
+		b := setup(t, e, func(c *actors.Config) { balky.Store, c.Store = c.Store, balky })
+		texts := numbered(20)
+		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: texts})), texts)
+		if n := e.calls.Load(); n != int64(len(texts)) || balky.commits.Load() >= 0 {
+			t.Errorf("%d requests for %d rows, and %d refusals left", n, len(texts), balky.commits.Load())
+		}
+	})
 }
 
 // That a job has failed is recorded as soon as the store takes it.
 func TestTheEndOfAJobIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	balky := &balkyStore{}
-	balky.ends.Store(2)
-	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { balky.Store, c.Store = c.Store, balky })
-	failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(20), RowQuota: 10})), rowmill.CodeRowQuota)
-	if left := balky.ends.Load(); left >= 0 {
-		t.Errorf("%d refusals are left", left)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		balky := &balkyStore{}
+		balky.ends.Store(2)
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { balky.Store, c.Store = c.Store, balky })
+		failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(20), RowQuota: 10})), rowmill.CodeRowQuota)
+		if left := balky.ends.Load(); left >= 0 {
+			t.Errorf("%d refusals are left", left)
+		}
+	})
 }

@@ -36,190 +36,204 @@ func (b *rig) spent() store.Totals {
 // Rows that a cancelled job has committed are neither run nor paid for again.
 func TestResume_OfACancelledJobRunsTheRest(t *testing.T) {
 	t.Parallel()
-	var pace atomic.Int64
-	pace.Store(int64(2 * time.Millisecond))
-	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		reply, err := slowly(time.Duration(pace.Load()))(ctx, row, try)
-		reply.InputTokens, reply.OutputTokens = 3, 2
-		return reply, err
-	}}
-	b := setup(t, e, func(c *actors.Config) { c.InputRetention = week })
-	texts := numbered(1500)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
-	b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 150 })
-	if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
-		t.Fatal(err)
-	}
-	b.system.Cancelled(id)
-	old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
-	pace.Store(0)
-	made := b.end(b.resume(old, false))
-	b.checkEcho(made, texts)
-	done := old.Job.RowsDone
-	if made.Job.RowsTakenOver != done || made.Job.RowsDone != 1500 || *made.Job.InputTokens != 3*(1500-done) {
-		t.Errorf("of %d committed rows %d were taken over; %d are done, with %d input tokens", done, made.Job.RowsTakenOver, made.Job.RowsDone, *made.Job.InputTokens)
-	}
-	if spent := b.spent(); spent.Rows != 1500 || spent.InputTokens != 4500 || spent.OutputTokens != 3000 {
-		t.Errorf("the ledger has %+v of 1500 rows", spent)
-	}
-	if old, _ = b.store.Get(t.Context(), id); old.Job.ContinuedBy == nil || *old.Job.ContinuedBy != made.Job.ID || old.Job.Status != rowmill.StatusCancelled {
-		t.Errorf("the old job is %s, continued by %v", old.Job.Status, old.Job.ContinuedBy)
-	}
-	b.cleaned(made.Job.ID, "input/", "parts/")
-	// The new job is whole by itself: the old one's data may go.
-	if err := b.cfg.Blob.DeletePrefix(t.Context(), "jobs/"+id+"/"); err != nil {
-		t.Fatal(err)
-	}
-	b.checkEcho(made, texts)
+	inVirtualTime(t, func(t *testing.T) {
+		var pace atomic.Int64
+		pace.Store(int64(2 * time.Millisecond))
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			reply, err := slowly(time.Duration(pace.Load()))(ctx, row, try)
+			reply.InputTokens, reply.OutputTokens = 3, 2
+			return reply, err
+		}}
+		b := setup(t, e, func(c *actors.Config) { c.InputRetention = week })
+		texts := numbered(1500)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 150 })
+		if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
+			t.Fatal(err)
+		}
+		b.system.Cancelled(id)
+		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
+		pace.Store(0)
+		made := b.end(b.resume(old, false))
+		b.checkEcho(made, texts)
+		done := old.Job.RowsDone
+		if made.Job.RowsTakenOver != done || made.Job.RowsDone != 1500 || *made.Job.InputTokens != 3*(1500-done) {
+			t.Errorf("of %d committed rows %d were taken over; %d are done, with %d input tokens", done, made.Job.RowsTakenOver, made.Job.RowsDone, *made.Job.InputTokens)
+		}
+		if spent := b.spent(); spent.Rows != 1500 || spent.InputTokens != 4500 || spent.OutputTokens != 3000 {
+			t.Errorf("the ledger has %+v of 1500 rows", spent)
+		}
+		if old, _ = b.store.Get(t.Context(), id); old.Job.ContinuedBy == nil || *old.Job.ContinuedBy != made.Job.ID || old.Job.Status != rowmill.StatusCancelled {
+			t.Errorf("the old job is %s, continued by %v", old.Job.Status, old.Job.ContinuedBy)
+		}
+		b.cleaned(made.Job.ID, "input/", "parts/")
+		// The new job is whole by itself: the old one's data may go.
+		if err := b.cfg.Blob.DeletePrefix(t.Context(), "jobs/"+id+"/"); err != nil {
+			t.Fatal(err)
+		}
+		b.checkEcho(made, texts)
+	})
 }
 
 // Failed rows of a success run again; what went well stays. Its rows were
 // inline, and its record no longer has them.
 func TestResume_OfASuccessRunsTheFailedRows(t *testing.T) {
 	t.Parallel()
-	var mended atomic.Bool
-	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		if strings.HasSuffix(row, "7") && len(row) == 5 && !mended.Load() {
-			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+	inVirtualTime(t, func(t *testing.T) {
+		var mended atomic.Bool
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if strings.HasSuffix(row, "7") && len(row) == 5 && !mended.Load() {
+				return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+			}
+			return echo(ctx, row, try)
+		}}
+		b := setup(t, e, func(c *actors.Config) { c.InputRetention = week })
+		texts := numbered(250)
+		id := b.submit(rowmill.Spec{Inline: texts})
+		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
+		if old.Job.Status != rowmill.StatusSucceeded || old.Job.FailedRows != 1 || old.Spec.Inline != nil {
+			t.Fatalf("the job is %s, %d rows failed, %d are in its record", old.Job.Status, old.Job.FailedRows, len(old.Spec.Inline))
 		}
-		return echo(ctx, row, try)
-	}}
-	b := setup(t, e, func(c *actors.Config) { c.InputRetention = week })
-	texts := numbered(250)
-	id := b.submit(rowmill.Spec{Inline: texts})
-	old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
-	if old.Job.Status != rowmill.StatusSucceeded || old.Job.FailedRows != 1 || old.Spec.Inline != nil {
-		t.Fatalf("the job is %s, %d rows failed, %d are in its record", old.Job.Status, old.Job.FailedRows, len(old.Spec.Inline))
-	}
-	if want := "Job succeeded; 1 of 250 rows failed"; !strings.HasPrefix(old.Job.Message, want) {
-		t.Errorf("message %q, want %q", old.Job.Message, want)
-	}
-	mended.Store(true)
-	before := e.calls.Load()
-	made := b.end(b.resume(old, true))
-	b.checkEcho(made, texts)
-	if ran := e.calls.Load() - before; ran != 1 || made.Job.FailedRows != 0 || made.Job.RowsTakenOver != 249 {
-		t.Errorf("%d rows ran, %d failed, %d were taken over", ran, made.Job.FailedRows, made.Job.RowsTakenOver)
-	}
+		if want := "Job succeeded; 1 of 250 rows failed"; !strings.HasPrefix(old.Job.Message, want) {
+			t.Errorf("message %q, want %q", old.Job.Message, want)
+		}
+		mended.Store(true)
+		before := e.calls.Load()
+		made := b.end(b.resume(old, true))
+		b.checkEcho(made, texts)
+		if ran := e.calls.Load() - before; ran != 1 || made.Job.FailedRows != 0 || made.Job.RowsTakenOver != 249 {
+			t.Errorf("%d rows ran, %d failed, %d were taken over", ran, made.Job.FailedRows, made.Job.RowsTakenOver)
+		}
+	})
 }
 
 // The limit for failed rows is that of the whole job: those that were taken over
 // count, as if nothing had come between.
 func TestResume_FailedRowsThatWereTakenOverCount(t *testing.T) {
 	t.Parallel()
-	var before, mended atomic.Bool // the first job runs; the first two rows are well
-	before.Store(true)
-	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		last := strings.HasSuffix(row, " 298") || strings.HasSuffix(row, " 299")
-		if last && before.Load() {
-			<-ctx.Done()
-			return engine.Reply{}, ctx.Err()
+	inVirtualTime(t, func(t *testing.T) {
+		var before, mended atomic.Bool // the first job runs; the first two rows are well
+		before.Store(true)
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			last := strings.HasSuffix(row, " 298") || strings.HasSuffix(row, " 299")
+			if last && before.Load() {
+				<-ctx.Done()
+				return engine.Reply{}, ctx.Err()
+			}
+			if first := strings.HasSuffix(row, " 0") || strings.HasSuffix(row, " 1"); last || first && !mended.Load() {
+				return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+			}
+			return echo(ctx, row, try)
+		}}
+		b := setup(t, e, func(c *actors.Config) { c.InputRetention, c.Rows.MaxFailed = week, 3 })
+		id := b.submit(rowmill.Spec{Inline: numbered(300)})
+		b.await(id, func(r store.Record) bool { return r.Job.FailedRows == 2 && r.Job.RowsDone > 100 })
+		if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
+			t.Fatal(err)
 		}
-		if first := strings.HasSuffix(row, " 0") || strings.HasSuffix(row, " 1"); last || first && !mended.Load() {
-			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+		b.system.Cancelled(id)
+		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
+		before.Store(false)
+		made := b.end(b.resume(old, false))
+		failure(t, made, rowmill.CodeTooManyFailedRows)
+		if made.Job.FailedRows != 4 {
+			t.Errorf("%d rows failed, two of them in the first job", made.Job.FailedRows)
 		}
-		return echo(ctx, row, try)
-	}}
-	b := setup(t, e, func(c *actors.Config) { c.InputRetention, c.Rows.MaxFailed = week, 3 })
-	id := b.submit(rowmill.Spec{Inline: numbered(300)})
-	b.await(id, func(r store.Record) bool { return r.Job.FailedRows == 2 && r.Job.RowsDone > 100 })
-	if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
-		t.Fatal(err)
-	}
-	b.system.Cancelled(id)
-	old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
-	before.Store(false)
-	made := b.end(b.resume(old, false))
-	failure(t, made, rowmill.CodeTooManyFailedRows)
-	if made.Job.FailedRows != 4 {
-		t.Errorf("%d rows failed, two of them in the first job", made.Job.FailedRows)
-	}
-	// What the failed job has committed may be taken over in turn.
-	mended.Store(true)
-	made = b.end(b.resume(b.await(made.Job.ID, func(r store.Record) bool { return r.InputUntil != nil }), true))
-	if made.Job.Status != rowmill.StatusSucceeded || made.Job.FailedRows != 2 || made.Job.RowsDone != 300 {
-		t.Errorf("the job is %s with %d failed rows (%+v)", made.Job.Status, made.Job.FailedRows, made.Job.FailureReason)
-	}
+		// What the failed job has committed may be taken over in turn.
+		mended.Store(true)
+		made = b.end(b.resume(b.await(made.Job.ID, func(r store.Record) bool { return r.InputUntil != nil }), true))
+		if made.Job.Status != rowmill.StatusSucceeded || made.Job.FailedRows != 2 || made.Job.RowsDone != 300 {
+			t.Errorf("the job is %s with %d failed rows (%+v)", made.Job.Status, made.Job.FailedRows, made.Job.FailureReason)
+		}
+	})
 }
 
 // A quota bounds the rows that run, and only those.
 func TestResume_QuotasAreOfTheRowsThatRun(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: slowly(2 * time.Millisecond)}, func(c *actors.Config) { c.InputRetention = week })
-	texts := numbered(600)
-	id := b.submit(rowmill.Spec{Inline: texts})
-	b.await(id, func(r store.Record) bool { return r.Job.RowsDone >= 100 })
-	if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
-		t.Fatal(err)
-	}
-	old, err := b.store.Get(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := 600 - old.Job.RowsDone
-	old.Spec.RowQuota = left - 1
-	failure(t, b.end(b.resume(old, false)), rowmill.CodeRowQuota)
-	old.Spec.RowQuota = left
-	b.checkEcho(b.end(b.resume(old, false)), texts)
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: slowly(2 * time.Millisecond)}, func(c *actors.Config) { c.InputRetention = week })
+		texts := numbered(600)
+		id := b.submit(rowmill.Spec{Inline: texts})
+		b.await(id, func(r store.Record) bool { return r.Job.RowsDone >= 100 })
+		if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
+			t.Fatal(err)
+		}
+		old, err := b.store.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := 600 - old.Job.RowsDone
+		old.Spec.RowQuota = left - 1
+		failure(t, b.end(b.resume(old, false)), rowmill.CodeRowQuota)
+		old.Spec.RowQuota = left
+		b.checkEcho(b.end(b.resume(old, false)), texts)
+	})
 }
 
 // A job that failed before its rows were cut can be resumed from what it was
 // given, and one whose input is gone says so.
 func TestResume_OfAJobThatWasNeverCut(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.InputRetention = week })
-	texts := numbered(300)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(texts), RowQuota: 10})
-	failure(t, b.end(id), rowmill.CodeRowQuota)
-	old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
-	again := old
-	again.Spec.RowQuota = 0
-	b.checkEcho(b.end(b.resume(again, false)), texts)
-	if err := b.store.InputGone(t.Context(), id, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	failure(t, b.end(b.resume(again, false)), rowmill.CodeDownloadFailed)
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.InputRetention = week })
+		texts := numbered(300)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), RowQuota: 10})
+		failure(t, b.end(id), rowmill.CodeRowQuota)
+		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
+		again := old
+		again.Spec.RowQuota = 0
+		b.checkEcho(b.end(b.resume(again, false)), texts)
+		if err := b.store.InputGone(t.Context(), id, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		failure(t, b.end(b.resume(again, false)), rowmill.CodeDownloadFailed)
+	})
 }
 
 // A node whose clock is wrong keeps an input as long as any other does.
 func TestInputsAreKeptByTheClockOfTheStore(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
-		c.InputRetention = week
-		c.Clock = func() time.Time { return time.Now().Add(2 * week) }
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
+			c.InputRetention = week
+			c.Clock = func() time.Time { return time.Now().Add(2 * week) }
+		})
+		id := b.submit(rowmill.Spec{Inline: numbered(300), RowQuota: 10})
+		failure(t, b.end(id), rowmill.CodeRowQuota)
+		rec := b.await(id, func(r store.Record) bool { return r.InputUntil != nil || r.InputRemoved != nil })
+		if rec.InputRemoved != nil || rec.InputUntil.Before(time.Now().Add(week-time.Minute)) {
+			t.Errorf("the input is kept until %v, removed at %v", rec.InputUntil, rec.InputRemoved)
+		}
 	})
-	id := b.submit(rowmill.Spec{Inline: numbered(300), RowQuota: 10})
-	failure(t, b.end(id), rowmill.CodeRowQuota)
-	rec := b.await(id, func(r store.Record) bool { return r.InputUntil != nil || r.InputRemoved != nil })
-	if rec.InputRemoved != nil || rec.InputUntil.Before(time.Now().Add(week-time.Minute)) {
-		t.Errorf("the input is kept until %v, removed at %v", rec.InputUntil, rec.InputRemoved)
-	}
 }
 
 // Rows of a small submission leave its record with the job's end.
 func TestInlineRowsLeaveTheRecord(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.InputRetention = week })
-	texts := numbered(300)
-	id := b.submit(rowmill.Spec{Inline: texts})
-	rec := b.await(id, func(r store.Record) bool { return r.InputRemoved != nil })
-	if rec.Spec.Inline != nil {
-		t.Errorf("%d rows are still in the record of a success", len(rec.Spec.Inline))
-	}
-	b.checkEcho(rec, texts)
-	b.cleaned(id, "input/", "parts/")
-	// One that is cancelled before its input was read is settled too.
-	pending := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now().UTC()}
-	if _, _, err := b.store.Create(t.Context(), store.Record{Job: pending, Spec: rowmill.Spec{Account: "default", Model: writer, Inline: texts}}, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.store.Cancel(t.Context(), pending.ID, time.Now(), nil); err != nil {
-		t.Fatal(err)
-	}
-	b.system.Cancelled(pending.ID)
-	rec = b.await(pending.ID, func(r store.Record) bool { return r.InputUntil != nil })
-	if rec.Spec.Inline != nil {
-		t.Errorf("%d rows are still in the record of a cancelled job", len(rec.Spec.Inline))
-	}
-	b.checkEcho(b.end(b.resume(rec, false)), texts)
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.InputRetention = week })
+		texts := numbered(300)
+		id := b.submit(rowmill.Spec{Inline: texts})
+		rec := b.await(id, func(r store.Record) bool { return r.InputRemoved != nil })
+		if rec.Spec.Inline != nil {
+			t.Errorf("%d rows are still in the record of a success", len(rec.Spec.Inline))
+		}
+		b.checkEcho(rec, texts)
+		b.cleaned(id, "input/", "parts/")
+		// One that is cancelled before its input was read is settled too.
+		pending := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now().UTC()}
+		if _, _, err := b.store.Create(t.Context(), store.Record{Job: pending, Spec: rowmill.Spec{Account: "default", Model: writer, Inline: texts}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.store.Cancel(t.Context(), pending.ID, time.Now(), nil); err != nil {
+			t.Fatal(err)
+		}
+		b.system.Cancelled(pending.ID)
+		rec = b.await(pending.ID, func(r store.Record) bool { return r.InputUntil != nil })
+		if rec.Spec.Inline != nil {
+			t.Errorf("%d rows are still in the record of a cancelled job", len(rec.Spec.Inline))
+		}
+		b.checkEcho(b.end(b.resume(rec, false)), texts)
+	})
 }

@@ -49,34 +49,38 @@ func (s *backdated) Get(ctx context.Context, id string) (store.Record, error) {
 // Nothing that would be needed to end a job again goes before its end is safe.
 func TestPartsStayUntilTheEndIsSafe(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) { cfg.Ownership.Settle = 2 * time.Second })
-	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
-	if records, objects := b.parts(rec.Job.ID); records == 0 || objects == 0 {
-		t.Errorf("%d records and %d objects of parts just after the end", records, objects)
-	}
-	wait.For(t, "the parts are gone", func() bool {
-		records, objects := b.parts(rec.Job.ID)
-		return records+objects == 0
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) { cfg.Ownership.Settle = 2 * time.Second })
+		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
+		if records, objects := b.parts(rec.Job.ID); records == 0 || objects == 0 {
+			t.Errorf("%d records and %d objects of parts just after the end", records, objects)
+		}
+		wait.For(t, "the parts are gone", func() bool {
+			records, objects := b.parts(rec.Job.ID)
+			return records+objects == 0
+		})
 	})
 }
 
 func TestAForgottenEndKeepsAll(t *testing.T) {
 	t.Parallel()
-	var s *backdated
-	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
-		cfg.Ownership.Settle = 100 * time.Millisecond
-		s = &backdated{Store: cfg.Store}
-		s.forgot.Store(true)
-		cfg.Store = s
+	inVirtualTime(t, func(t *testing.T) {
+		var s *backdated
+		b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
+			cfg.Ownership.Settle = 100 * time.Millisecond
+			s = &backdated{Store: cfg.Store}
+			s.forgot.Store(true)
+			cfg.Store = s
+		})
+		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
+		wait.For(t, "the node looks whether the job is over", func() bool { return s.asked.Load() > 0 })
+		if err := b.system.Stop(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if records, objects := b.parts(rec.Job.ID); records == 0 || objects == 0 {
+			t.Errorf("%d records and %d objects of parts of a job whose end was forgotten", records, objects)
+		}
 	})
-	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
-	wait.For(t, "the node looks whether the job is over", func() bool { return s.asked.Load() > 0 })
-	if err := b.system.Stop(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if records, objects := b.parts(rec.Job.ID); records == 0 || objects == 0 {
-		t.Errorf("%d records and %d objects of parts of a job whose end was forgotten", records, objects)
-	}
 }
 
 // A mumbling store makes changes of which it says that they failed.
@@ -94,14 +98,16 @@ func (s *mumbling) Finish(ctx context.Context, f store.Fence, change func(*store
 // A success whose acknowledgement was lost is cleaned up after as a success.
 func TestAnEndWithoutItsAnswerIsTheEnd(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) { cfg.Store = &mumbling{Store: cfg.Store} })
-	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
-	if rec.Job.Status != rowmill.StatusSucceeded {
-		t.Fatalf("it has %s", rec.Job.Status)
-	}
-	wait.For(t, "the parts are gone", func() bool {
-		records, objects := b.parts(rec.Job.ID)
-		return records+objects == 0
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) { cfg.Store = &mumbling{Store: cfg.Store} })
+		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
+		if rec.Job.Status != rowmill.StatusSucceeded {
+			t.Fatalf("it has %s", rec.Job.Status)
+		}
+		wait.For(t, "the parts are gone", func() bool {
+			records, objects := b.parts(rec.Job.ID)
+			return records+objects == 0
+		})
 	})
 }
 
@@ -109,27 +115,29 @@ func TestAnEndWithoutItsAnswerIsTheEnd(t *testing.T) {
 // made again: those that count stay, and no others.
 func TestResultsOfALostOwnerGo(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) { cfg.Ownership.Settle = 200 * time.Millisecond })
-	id := b.submit(rowmill.Spec{Inline: numbered(3)})
-	for _, name := range []string{layout.Full, layout.Rows} {
-		w, err := b.cfg.Blob.Create(t.Context(), layout.Artifact(id, name, 1), layout.Parquet)
-		if err != nil {
-			t.Fatal(err)
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) { cfg.Ownership.Settle = 200 * time.Millisecond })
+		id := b.submit(rowmill.Spec{Inline: numbered(3)})
+		for _, name := range []string{layout.Full, layout.Rows} {
+			w, err := b.cfg.Blob.Create(t.Context(), layout.Artifact(id, name, 1), layout.Parquet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Commit(); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if _, err := w.Commit(); err != nil {
-			t.Fatal(err)
+		rec := b.end(id)
+		wait.For(t, "the others are gone", func() bool {
+			objects, err := b.cfg.Blob.List(t.Context(), layout.Job(id)+"results/")
+			return err == nil && len(objects) == len(rec.Artifacts)
+		})
+		for name, a := range rec.Artifacts {
+			if _, err := b.cfg.Blob.Stat(t.Context(), a.Key); err != nil {
+				t.Errorf("%s, which counts: %v", name, err)
+			}
 		}
-	}
-	rec := b.end(id)
-	wait.For(t, "the others are gone", func() bool {
-		objects, err := b.cfg.Blob.List(t.Context(), layout.Job(id)+"results/")
-		return err == nil && len(objects) == len(rec.Artifacts)
 	})
-	for name, a := range rec.Artifacts {
-		if _, err := b.cfg.Blob.Stat(t.Context(), a.Key); err != nil {
-			t.Errorf("%s, which counts: %v", name, err)
-		}
-	}
 }
 
 // A clinging store does not let go of parts before it is told to.
@@ -151,53 +159,57 @@ func (s *clinging) DropParts(ctx context.Context, id string) error {
 // long as anything is left.
 func TestCleaningUpIsOverWhenAllIsGone(t *testing.T) {
 	t.Parallel()
-	var clock calendar
-	var s *clinging
-	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
-		s = &clinging{Store: clockedStore{cfg.Store, &clock}}
-		cfg.Store, cfg.Clock, cfg.Janitor.Interval, cfg.Janitor.CatchUp = s, clock.now, 5*time.Millisecond, 1e9
+	inVirtualTime(t, func(t *testing.T) {
+		var clock calendar
+		var s *clinging
+		b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
+			s = &clinging{Store: clockedStore{cfg.Store, &clock}}
+			cfg.Store, cfg.Clock, cfg.Janitor.Interval, cfg.Janitor.CatchUp = s, clock.now, 5*time.Millisecond, 1e9
+		})
+		id := b.end(b.submit(rowmill.Spec{Inline: numbered(3)})).Job.ID
+		wait.For(t, "the owner has tried", func() bool { return s.asked.Load() > 0 })
+		clock.days.Store(1)
+		wait.For(t, "the janitor has tried", func() bool { return s.asked.Load() > 1 })
+		s.lets.Store(true)
+		wait.For(t, "the parts are gone", func() bool {
+			records, objects := b.parts(id)
+			return records+objects == 0
+		})
+		b.cleaned(id, "input/", "parts/")
 	})
-	id := b.end(b.submit(rowmill.Spec{Inline: numbered(3)})).Job.ID
-	wait.For(t, "the owner has tried", func() bool { return s.asked.Load() > 0 })
-	clock.days.Store(1)
-	wait.For(t, "the janitor has tried", func() bool { return s.asked.Load() > 1 })
-	s.lets.Store(true)
-	wait.For(t, "the parts are gone", func() bool {
-		records, objects := b.parts(id)
-		return records+objects == 0
-	})
-	b.cleaned(id, "input/", "parts/")
 }
 
 // Each job that is over is told of, again where that failed, and before anything of it
 // goes.
 func TestEndsAreTold(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	told := map[string]int{}
-	b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
-		cfg.Ownership.Settle = 50 * time.Millisecond
-		cfg.Ended = func(_ context.Context, rec *store.Record) error {
+	inVirtualTime(t, func(t *testing.T) {
+		var mu sync.Mutex
+		told := map[string]int{}
+		b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
+			cfg.Ownership.Settle = 50 * time.Millisecond
+			cfg.Ended = func(_ context.Context, rec *store.Record) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if told[rec.Job.ID]++; !rec.Job.Status.Terminal() || rec.Tidied() {
+					t.Errorf("told of a job that is %s, tidied %v", rec.Job.Status, rec.Tidied())
+				}
+				if told[rec.Job.ID] == 1 {
+					return errors.New("cannot be told now")
+				}
+				return nil
+			}
+		})
+		done := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
+		cancelled := b.submit(rowmill.Spec{Inline: numbered(3), Model: rowmill.Model{ID: "of nobody"}})
+		if _, err := b.store.Cancel(t.Context(), cancelled, time.Now(), nil); err != nil {
+			t.Fatal(err)
+		}
+		b.system.Cancelled(cancelled)
+		wait.For(t, "both were told of again", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
-			if told[rec.Job.ID]++; !rec.Job.Status.Terminal() || rec.Tidied() {
-				t.Errorf("told of a job that is %s, tidied %v", rec.Job.Status, rec.Tidied())
-			}
-			if told[rec.Job.ID] == 1 {
-				return errors.New("cannot be told now")
-			}
-			return nil
-		}
-	})
-	done := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
-	cancelled := b.submit(rowmill.Spec{Inline: numbered(3), Model: rowmill.Model{ID: "of nobody"}})
-	if _, err := b.store.Cancel(t.Context(), cancelled, time.Now(), nil); err != nil {
-		t.Fatal(err)
-	}
-	b.system.Cancelled(cancelled)
-	wait.For(t, "both were told of again", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return told[done.Job.ID] >= 2 && told[cancelled] >= 2
+			return told[done.Job.ID] >= 2 && told[cancelled] >= 2
+		})
 	})
 }

@@ -146,22 +146,24 @@ func TestAJobWaitsForTheBucket(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bucket, change := faulty(test.only)
-			e := &scripted{answer: echo}
-			b := setup(t, e, change)
-			texts, spec := numbered(10), rowmill.Spec{}
-			if spec.Inline = texts; test.big {
-				spec = rowmill.Spec{Spooled: b.spool(texts)}
-			}
-			bucket.fail(test.err)
-			id := b.submit(spec)
-			b.await(id, says("Waiting for object storage", test.says, " since "))
-			b.outlast(id)
-			bucket.fail(nil)
-			b.checkEcho(b.end(id), texts)
-			if n := e.calls.Load(); n != 10 {
-				t.Errorf("%d rows were sent for 10", n)
-			}
+			inVirtualTime(t, func(t *testing.T) {
+				bucket, change := faulty(test.only)
+				e := &scripted{answer: echo}
+				b := setup(t, e, change)
+				texts, spec := numbered(10), rowmill.Spec{}
+				if spec.Inline = texts; test.big {
+					spec = rowmill.Spec{Spooled: b.spool(texts)}
+				}
+				bucket.fail(test.err)
+				id := b.submit(spec)
+				b.await(id, says("Waiting for object storage", test.says, " since "))
+				b.outlast(id)
+				bucket.fail(nil)
+				b.checkEcho(b.end(id), texts)
+				if n := e.calls.Load(); n != 10 {
+					t.Errorf("%d rows were sent for 10", n)
+				}
+			})
 		})
 	}
 }
@@ -226,32 +228,34 @@ func TestJobsWaitForTheRecords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			records := &faultyStore{}
-			e := &scripted{answer: echo}
-			b := setup(t, e, func(c *actors.Config) {
-				records.Store = c.Store
-				c.Store, c.StoragePatience = records, short
+			inVirtualTime(t, func(t *testing.T) {
+				records := &faultyStore{}
+				e := &scripted{answer: echo}
+				b := setup(t, e, func(c *actors.Config) {
+					records.Store = c.Store
+					c.Store, c.StoragePatience = records, short
+				})
+				texts := numbered(10)
+				begin := make(chan struct{})
+				e.answer = func(ctx context.Context, row string, try int) (engine.Reply, error) {
+					<-begin
+					return echo(ctx, row, try)
+				}
+				id := b.submit(rowmill.Spec{Inline: texts})
+				b.await(id, func(store.Record) bool { return e.calls.Load() > 0 })
+				records.err.Store(&err)
+				close(begin)
+				b.await(id, func(store.Record) bool { _, away := b.system.Watch().Records(); return away })
+				later := b.submit(rowmill.Spec{Inline: texts})
+				b.outlast(id)
+				b.outlast(later)
+				records.err.Store(nil)
+				b.checkEcho(b.end(id), texts)
+				b.checkEcho(b.end(later), texts)
+				if n := e.calls.Load(); n != 20 {
+					t.Errorf("%d rows were sent for 20", n)
+				}
 			})
-			texts := numbered(10)
-			begin := make(chan struct{})
-			e.answer = func(ctx context.Context, row string, try int) (engine.Reply, error) {
-				<-begin
-				return echo(ctx, row, try)
-			}
-			id := b.submit(rowmill.Spec{Inline: texts})
-			b.await(id, func(store.Record) bool { return e.calls.Load() > 0 })
-			records.err.Store(&err)
-			close(begin)
-			b.await(id, func(store.Record) bool { _, away := b.system.Watch().Records(); return away })
-			later := b.submit(rowmill.Spec{Inline: texts})
-			b.outlast(id)
-			b.outlast(later)
-			records.err.Store(nil)
-			b.checkEcho(b.end(id), texts)
-			b.checkEcho(b.end(later), texts)
-			if n := e.calls.Load(); n != 20 {
-				t.Errorf("%d rows were sent for 20", n)
-			}
 		})
 	}
 }
@@ -260,77 +264,83 @@ func TestJobsWaitForTheRecords(t *testing.T) {
 // until it can again; nothing runs again.
 func TestAnOwnerThatAloneLosesTheBucketHandsOver(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	bucket, change := faulty("")
-	owner := b.join(net, "owner", nil, change)
-	worker := b.join(net, "worker", &scripted{answer: slowly(5 * time.Millisecond)}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
-	texts := numbered(1000)
-	id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
-	first := b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 100 })
-	other := b.join(net, "other", nil)
-	bucket.fail(rowmill.ErrUnavailable)
-	rec := b.end(id)
-	b.checkEcho(rec, texts)
-	if rec.Session == first.Session {
-		t.Error("the job has its first owner")
-	}
-	if n := owner.figure(t, "rowmill_storage_handovers_total"); n != 1 {
-		t.Errorf("%v jobs were handed over", n)
-	}
-	ranOnce(t, texts, worker)
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		bucket, change := faulty("")
+		owner := b.join(net, "owner", nil, change)
+		worker := b.join(net, "worker", &scripted{answer: slowly(5 * time.Millisecond)}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
+		texts := numbered(1000)
+		id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
+		first := b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 100 })
+		other := b.join(net, "other", nil)
+		bucket.fail(rowmill.ErrUnavailable)
+		rec := b.end(id)
+		b.checkEcho(rec, texts)
+		if rec.Session == first.Session {
+			t.Error("the job has its first owner")
+		}
+		if n := owner.figure(t, "rowmill_storage_handovers_total"); n != 1 {
+			t.Errorf("%v jobs were handed over", n)
+		}
+		ranOnce(t, texts, worker)
 
-	next := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts[:100])})
-	if rec := b.end(next); rec.Session == first.Session {
-		t.Error("the next job was claimed by the node that cannot use the bucket")
-	}
-	bucket.fail(nil)
-	if err := other.system.Stop(t.Context()); err != nil { // else it claims the next one where nobody hears it
-		t.Fatal(err)
-	}
-	other.gone.Store(true)
-	net.tell()
-	b.await(id, func(store.Record) bool { return owner.figure(t, "rowmill_storage_away", "objects") == 0 })
-	b.checkEcho(b.end(b.submitTo(owner, rowmill.Spec{Inline: texts[:10]})), texts[:10])
+		next := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts[:100])})
+		if rec := b.end(next); rec.Session == first.Session {
+			t.Error("the next job was claimed by the node that cannot use the bucket")
+		}
+		bucket.fail(nil)
+		if err := other.system.Stop(t.Context()); err != nil { // else it claims the next one where nobody hears it
+			t.Fatal(err)
+		}
+		other.gone.Store(true)
+		net.tell()
+		b.await(id, func(store.Record) bool { return owner.figure(t, "rowmill_storage_away", "objects") == 0 })
+		b.checkEcho(b.end(b.submitTo(owner, rowmill.Spec{Inline: texts[:10]})), texts[:10])
+	})
 }
 
 // Where nobody can use the bucket its jobs stay and wait.
 func TestABucketThatAllHaveLostIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	bucket, change := faulty("")
-	patient := func(c *actors.Config) { c.Blob, c.StoragePatience = bucket, 4*time.Second } // longer than they hear of it one after another
-	one := b.join(net, "one", &scripted{answer: slowly(5 * time.Millisecond)}, change, patient)
-	two := b.join(net, "two", &scripted{answer: slowly(5 * time.Millisecond)}, patient)
-	texts := numbered(1000)
-	id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(texts)})
-	first := b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 100 })
-	bucket.fail(rowmill.ErrUnavailable)
-	b.await(id, says("Waiting for object storage"))
-	b.outlast(id)
-	bucket.fail(nil)
-	rec := b.end(id)
-	b.checkEcho(rec, texts)
-	ranOnce(t, texts, one, two)
-	if rec.Epoch != first.Epoch {
-		t.Errorf("the job has gone through %d owners", rec.Epoch)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		bucket, change := faulty("")
+		patient := func(c *actors.Config) { c.Blob, c.StoragePatience = bucket, 4*time.Second } // longer than they hear of it one after another
+		one := b.join(net, "one", &scripted{answer: slowly(5 * time.Millisecond)}, change, patient)
+		two := b.join(net, "two", &scripted{answer: slowly(5 * time.Millisecond)}, patient)
+		texts := numbered(1000)
+		id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(texts)})
+		first := b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 100 })
+		bucket.fail(rowmill.ErrUnavailable)
+		b.await(id, says("Waiting for object storage"))
+		b.outlast(id)
+		bucket.fail(nil)
+		rec := b.end(id)
+		b.checkEcho(rec, texts)
+		ranOnce(t, texts, one, two)
+		if rec.Epoch != first.Epoch {
+			t.Errorf("the job has gone through %d owners", rec.Epoch)
+		}
+	})
 }
 
 // A worker that alone cannot write its parts lets its rows go to one that can.
 func TestAWorkerThatAloneCannotWriteLetsGo(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	bucket, change := faulty("/parts/") // as with a full disk for what is not finished
-	owner := b.join(net, "owner", &scripted{answer: slowly(20 * time.Millisecond)}, func(c *actors.Config) { c.StoragePatience = short })
-	full := b.join(net, "full", &scripted{answer: slowly(20 * time.Millisecond)}, change, func(c *actors.Config) { c.Ownership.OwnsNone = true })
-	texts := numbered(2000)
-	id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
-	b.await(id, func(store.Record) bool { return full.engine.calls.Load() > 100 })
-	bucket.fail(syscall.ENOSPC)
-	b.checkEcho(b.end(id), texts)
-	if again := runs(texts, owner, full); again > 600 { // 8 at a time, of which each takes 20 ms, for less than a second
-		t.Errorf("%d rows were run again, more than a worker begins while nothing is committed", again)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		bucket, change := faulty("/parts/") // as with a full disk for what is not finished
+		owner := b.join(net, "owner", &scripted{answer: slowly(20 * time.Millisecond)}, func(c *actors.Config) { c.StoragePatience = short })
+		full := b.join(net, "full", &scripted{answer: slowly(20 * time.Millisecond)}, change, func(c *actors.Config) { c.Ownership.OwnsNone = true })
+		texts := numbered(2000)
+		id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
+		b.await(id, func(store.Record) bool { return full.engine.calls.Load() > 100 })
+		bucket.fail(syscall.ENOSPC)
+		b.checkEcho(b.end(id), texts)
+		if again := runs(texts, owner, full); again > 600 { // 8 at a time, of which each takes 20 ms, for less than a second
+			t.Errorf("%d rows were run again, more than a worker begins while nothing is committed", again)
+		}
+	})
 }
 
 // A download waits for the bucket with what it has got, since it cannot be begun
@@ -360,23 +370,25 @@ func TestADownloadIsHeldWhileTheDiskIsFull(t *testing.T) {
 // with it.
 func TestCancelAndStopWhileTheBucketIsAway(t *testing.T) {
 	t.Parallel()
-	bucket, change := faulty("")
-	b := setup(t, &scripted{answer: echo}, change, func(c *actors.Config) { c.DrainTimeout = 200 * time.Millisecond })
-	bucket.fail(rowmill.ErrUnavailable)
-	cancelled, left := b.submit(rowmill.Spec{Spooled: "spooled/none"}), b.submit(rowmill.Spec{Spooled: "spooled/none"})
-	b.await(cancelled, says("Waiting for object storage"))
-	b.await(left, says("Waiting for object storage"))
-	if _, err := b.store.Cancel(t.Context(), cancelled, time.Now(), func(*store.Record) {}); err != nil {
-		t.Fatal(err)
-	}
-	b.system.Cancelled(cancelled)
-	began := time.Now()
-	_ = b.system.Stop(context.Background()) // says that it has given rows up
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("stopping took %v", took)
-	}
-	orphans, err := b.store.Orphans(t.Context(), 10)
-	if err != nil || len(orphans) != 1 || orphans[0].JobID != left {
-		t.Errorf("orphans are %+v (%v), want the job that waits", orphans, err)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		bucket, change := faulty("")
+		b := setup(t, &scripted{answer: echo}, change, func(c *actors.Config) { c.DrainTimeout = 200 * time.Millisecond })
+		bucket.fail(rowmill.ErrUnavailable)
+		cancelled, left := b.submit(rowmill.Spec{Spooled: "spooled/none"}), b.submit(rowmill.Spec{Spooled: "spooled/none"})
+		b.await(cancelled, says("Waiting for object storage"))
+		b.await(left, says("Waiting for object storage"))
+		if _, err := b.store.Cancel(t.Context(), cancelled, time.Now(), func(*store.Record) {}); err != nil {
+			t.Fatal(err)
+		}
+		b.system.Cancelled(cancelled)
+		began := time.Now()
+		_ = b.system.Stop(context.Background()) // says that it has given rows up
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("stopping took %v", took)
+		}
+		orphans, err := b.store.Orphans(t.Context(), 10)
+		if err != nil || len(orphans) != 1 || orphans[0].JobID != left {
+			t.Errorf("orphans are %+v (%v), want the job that waits", orphans, err)
+		}
+	})
 }

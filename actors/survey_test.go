@@ -35,71 +35,77 @@ func listed(t *testing.T, s *actors.System, node string, f registry.Filter) (all
 // errand, and its actor says what it met.
 func TestWhatWaitsForTheBucketIsListed(t *testing.T) {
 	t.Parallel()
-	bucket, change := faulty("/parts/")
-	b := setup(t, &scripted{answer: echo}, change)
-	bucket.fail(syscall.ENOSPC)
-	id := b.submit(rowmill.Spec{Inline: numbered(10)})
-	wait.Until(t, func() error {
-		workers := listed(t, b.system, "", registry.Filter{Kind: "worker", Job: id, MinAge: short})
-		if len(workers) != 1 || workers[0].Errand != "write a part" || workers[0].Trouble == nil || !strings.Contains(workers[0].Trouble.Text, "no space left") {
-			return fmt.Errorf("listed: %+v", workers)
+	inVirtualTime(t, func(t *testing.T) {
+		bucket, change := faulty("/parts/")
+		b := setup(t, &scripted{answer: echo}, change)
+		bucket.fail(syscall.ENOSPC)
+		id := b.submit(rowmill.Spec{Inline: numbered(10)})
+		wait.Until(t, func() error {
+			workers := listed(t, b.system, "", registry.Filter{Kind: "worker", Job: id, MinAge: short})
+			if len(workers) != 1 || workers[0].Errand != "write a part" || workers[0].Trouble == nil || !strings.Contains(workers[0].Trouble.Text, "no space left") {
+				return fmt.Errorf("listed: %+v", workers)
+			}
+			return nil
+		})
+		kinds := map[string]int{}
+		for _, a := range listed(t, b.system, "", registry.Filter{}) {
+			if kinds[a.Kind]++; a.Restarts != 0 || a.State != registry.Running || a.Since.IsZero() || (a.Job == "") != (a.Kind == "node" || a.Kind == "engine") {
+				t.Errorf("%+v", a)
+			}
 		}
-		return nil
+		if fmt.Sprint(kinds) != "map[engine:1 job:1 node:1 results:1 worker:1]" {
+			t.Errorf("%v", kinds)
+		}
+		bucket.fail(nil)
+		b.checkEcho(b.end(id), numbered(10))
+		wait.For(t, "the actors of the job are gone", func() bool { return len(listed(t, b.system, "", registry.Filter{Job: id})) == 0 })
 	})
-	kinds := map[string]int{}
-	for _, a := range listed(t, b.system, "", registry.Filter{}) {
-		if kinds[a.Kind]++; a.Restarts != 0 || a.State != registry.Running || a.Since.IsZero() || (a.Job == "") != (a.Kind == "node" || a.Kind == "engine") {
-			t.Errorf("%+v", a)
-		}
-	}
-	if fmt.Sprint(kinds) != "map[engine:1 job:1 node:1 results:1 worker:1]" {
-		t.Errorf("%v", kinds)
-	}
-	bucket.fail(nil)
-	b.checkEcho(b.end(id), numbered(10))
-	wait.For(t, "the actors of the job are gone", func() bool { return len(listed(t, b.system, "", registry.Filter{Job: id})) == 0 })
 }
 
 // An actor that has panicked is listed with its reason, after its end too.
 func TestAPanicIsListed(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo, panics: true})
-	id := b.submit(rowmill.Spec{Inline: numbered(10)})
-	b.end(id)
-	found := listed(t, b.system, "", registry.Filter{Kind: "worker", Job: id})
-	if len(found) == 0 || found[0].State != registry.Panicked || !strings.Contains(found[0].Trouble.Text, "no warnings today") {
-		t.Errorf("%+v", found)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo, panics: true})
+		id := b.submit(rowmill.Spec{Inline: numbered(10)})
+		b.end(id)
+		found := listed(t, b.system, "", registry.Filter{Kind: "worker", Job: id})
+		if len(found) == 0 || found[0].State != registry.Panicked || !strings.Contains(found[0].Trouble.Text, "no warnings today") {
+			t.Errorf("%+v", found)
+		}
+	})
 }
 
 // Any node lists the actors of all, and says which do not answer.
 func TestActorsOfAllNodes(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	one := b.join(net, "one", &scripted{answer: slowly(time.Hour)})
-	two := b.join(net, "two", &scripted{answer: slowly(time.Hour)})
-	b.system = one.system
-	id := b.submit(rowmill.Spec{Inline: numbered(1000)})
-	wait.For(t, "both nodes work", func() bool {
-		return len(listed(t, two.system, "", registry.Filter{Kind: "worker", Job: id})) == 2
-	})
-	if all := listed(t, one.system, "two", registry.Filter{Kind: "node"}); len(all) != 1 {
-		t.Errorf("%+v", all)
-	}
-	if _, err := one.system.Actors(t.Context(), "three", registry.Filter{}); !errors.Is(err, rowmill.ErrNotFound) {
-		t.Error(err)
-	}
-	two.cut.Store(true)
-	replies, err := one.system.Actors(t.Context(), "", registry.Filter{Kind: "node"})
-	if err != nil || len(replies) != 2 {
-		t.Fatalf("%+v, %v", replies, err)
-	}
-	for _, r := range replies {
-		if (r.Err != nil) != (r.Node.Name == "two") || len(r.Answer.Actors) != map[string]int{"one": 1}[r.Node.Name] {
-			t.Errorf("%+v", r)
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		one := b.join(net, "one", &scripted{answer: slowly(time.Hour)})
+		two := b.join(net, "two", &scripted{answer: slowly(time.Hour)})
+		b.system = one.system
+		id := b.submit(rowmill.Spec{Inline: numbered(1000)})
+		wait.For(t, "both nodes work", func() bool {
+			return len(listed(t, two.system, "", registry.Filter{Kind: "worker", Job: id})) == 2
+		})
+		if all := listed(t, one.system, "two", registry.Filter{Kind: "node"}); len(all) != 1 {
+			t.Errorf("%+v", all)
 		}
-	}
-	two.cut.Store(false)
-	_, _ = b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {})
-	one.system.Cancelled(id)
+		if _, err := one.system.Actors(t.Context(), "three", registry.Filter{}); !errors.Is(err, rowmill.ErrNotFound) {
+			t.Error(err)
+		}
+		two.cut.Store(true)
+		replies, err := one.system.Actors(t.Context(), "", registry.Filter{Kind: "node"})
+		if err != nil || len(replies) != 2 {
+			t.Fatalf("%+v, %v", replies, err)
+		}
+		for _, r := range replies {
+			if (r.Err != nil) != (r.Node.Name == "two") || len(r.Answer.Actors) != map[string]int{"one": 1}[r.Node.Name] {
+				t.Errorf("%+v", r)
+			}
+		}
+		two.cut.Store(false)
+		_, _ = b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {})
+		one.system.Cancelled(id)
+	})
 }

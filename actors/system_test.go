@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -71,6 +72,16 @@ func setup(t testing.TB, e *scripted, change ...func(*actors.Config)) *rig {
 	}
 	b.start()
 	return b
+}
+
+// inVirtualTime runs a test in which waiting takes no time, so that no stall of the machine
+// shows.
+func inVirtualTime(t *testing.T, test func(*testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // the actor library's throttle of dead letters ends by itself
+		test(t)
+	})
 }
 
 func (b *rig) start() {
@@ -205,36 +216,40 @@ func (b *rig) checkEcho(rec store.Record, texts []string) {
 
 func TestInlineJobSucceeds(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo})
-	texts := numbered(5)
-	rec := b.end(b.submit(rowmill.Spec{Inline: texts}))
-	b.checkEcho(rec, texts)
-	j := rec.Job
-	if *j.NumRows != 5 || j.RowsDone != 5 || *j.InputTokens != 15 || *j.OutputTokens != 10 || j.Started == nil || j.Completed == nil {
-		t.Errorf("record = %+v", j)
-	}
-	if want := (15*1.0 + 10*2.0) / 1e6; j.JobCost == nil || math.Abs(*j.JobCost-want) > 1e-12 {
-		t.Errorf("record = %+v, want a cost of %v", j, want)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo})
+		texts := numbered(5)
+		rec := b.end(b.submit(rowmill.Spec{Inline: texts}))
+		b.checkEcho(rec, texts)
+		j := rec.Job
+		if *j.NumRows != 5 || j.RowsDone != 5 || *j.InputTokens != 15 || *j.OutputTokens != 10 || j.Started == nil || j.Completed == nil {
+			t.Errorf("record = %+v", j)
+		}
+		if want := (15*1.0 + 10*2.0) / 1e6; j.JobCost == nil || math.Abs(*j.JobCost-want) > 1e-12 {
+			t.Errorf("record = %+v, want a cost of %v", j, want)
+		}
+	})
 }
 
 func TestManyShardsAndPartsKeepTheOrder(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		if strings.HasSuffix(row, "7") { // stragglers end in a later part
-			return slowly(70*time.Millisecond)(ctx, row, try)
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if strings.HasSuffix(row, "7") { // stragglers end in a later part
+				return slowly(70*time.Millisecond)(ctx, row, try)
+			}
+			return echo(ctx, row, try)
+		}}
+		b := setup(t, e, func(c *actors.Config) { c.Parts.Interval = 10 * time.Millisecond })
+		texts := numbered(550)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+		rec := b.end(id)
+		b.checkEcho(rec, texts)
+		if rec.Shards != 6 {
+			t.Errorf("%d shards, want 6", rec.Shards)
 		}
-		return echo(ctx, row, try)
-	}}
-	b := setup(t, e, func(c *actors.Config) { c.Parts.Interval = 10 * time.Millisecond })
-	texts := numbered(550)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
-	rec := b.end(id)
-	b.checkEcho(rec, texts)
-	if rec.Shards != 6 {
-		t.Errorf("%d shards, want 6", rec.Shards)
-	}
-	b.cleaned(id, "input/", "parts/")
+		b.cleaned(id, "input/", "parts/")
+	})
 }
 
 // cleaned requires that a finished job has left nothing under its prefixes.
@@ -278,16 +293,18 @@ func TestURLJobCarriesIDs(t *testing.T) {
 
 func TestEmbeddingJob(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: echo}
-	b := setup(t, e)
-	rec := b.end(b.submit(rowmill.Spec{Model: embedder, Spooled: b.spool(numbered(200))}))
-	got := b.outputs(rec)
-	if len(got.Outputs) != 200 || string(got.Outputs[150]) != "[7.0,0.5]" {
-		t.Fatalf("%d outputs, row 150 is %s", len(got.Outputs), got.Outputs[min(150, len(got.Outputs)-1)])
-	}
-	if n := e.calls.Load(); n > 60 {
-		t.Errorf("%d requests for 200 texts, want groups", n)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: echo}
+		b := setup(t, e)
+		rec := b.end(b.submit(rowmill.Spec{Model: embedder, Spooled: b.spool(numbered(200))}))
+		got := b.outputs(rec)
+		if len(got.Outputs) != 200 || string(got.Outputs[150]) != "[7.0,0.5]" {
+			t.Fatalf("%d outputs, row 150 is %s", len(got.Outputs), got.Outputs[min(150, len(got.Outputs)-1)])
+		}
+		if n := e.calls.Load(); n > 60 {
+			t.Errorf("%d requests for 200 texts, want groups", n)
+		}
+	})
 }
 
 func failure(t *testing.T, rec store.Record, code string) *rowmill.Failure {
@@ -325,350 +342,386 @@ func TestBrokenInputFileFailsTheJob(t *testing.T) {
 
 func TestRowQuotaFailsTheJobWhileItIsRead(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo})
-	for says, spec := range map[string]rowmill.Spec{
-		"has at least 301 rows": {Spooled: b.spool(numbered(305)), RowQuota: 300},
-		"has 5 rows":            {Inline: numbered(5), RowQuota: 2},
-	} {
-		if f := failure(t, b.end(b.submit(spec)), rowmill.CodeRowQuota); !strings.Contains(f.Message, says) {
-			t.Errorf("%q lacks %q", f.Message, says)
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo})
+		for says, spec := range map[string]rowmill.Spec{
+			"has at least 301 rows": {Spooled: b.spool(numbered(305)), RowQuota: 300},
+			"has 5 rows":            {Inline: numbered(5), RowQuota: 2},
+		} {
+			if f := failure(t, b.end(b.submit(spec)), rowmill.CodeRowQuota); !strings.Contains(f.Message, says) {
+				t.Errorf("%q lacks %q", f.Message, says)
+			}
 		}
-	}
-	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(3), RowQuota: 3})), numbered(3))
+		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(3), RowQuota: 3})), numbered(3))
+	})
 }
 
 func TestPassingFaultsAreTriedAgain(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		if try == 1 && strings.HasSuffix(row, "3") {
-			return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 503, Overloaded: true, Message: "busy"}
-		}
-		return echo(ctx, row, try)
-	}}
-	b := setup(t, e)
-	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(30)})), numbered(30))
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if try == 1 && strings.HasSuffix(row, "3") {
+				return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 503, Overloaded: true, Message: "busy"}
+			}
+			return echo(ctx, row, try)
+		}}
+		b := setup(t, e)
+		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(30)})), numbered(30))
+	})
 }
 
 // The first request goes out before it is known how fast the server is.
 func TestTheFirstRequestMayHang(t *testing.T) {
 	t.Parallel()
-	var first atomic.Bool
-	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		if first.CompareAndSwap(false, true) {
-			<-ctx.Done()
-			return engine.Reply{}, ctx.Err()
-		}
-		return echo(ctx, row, try)
-	}}
-	b := setup(t, e, func(c *actors.Config) { c.Rows.Patience = 50 * time.Millisecond })
-	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(30)})), numbered(30))
+	inVirtualTime(t, func(t *testing.T) {
+		var first atomic.Bool
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if first.CompareAndSwap(false, true) {
+				<-ctx.Done()
+				return engine.Reply{}, ctx.Err()
+			}
+			return slowly(time.Millisecond)(ctx, row, try)
+		}}
+		b := setup(t, e, func(c *actors.Config) { c.Rows.Patience = 50 * time.Millisecond })
+		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(30)})), numbered(30))
+	})
 }
 
 func TestAFailedRowIsDataAndTheJobGoesOn(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		if row == "row 17" {
-			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if row == "row 17" {
+				return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+			}
+			return echo(ctx, row, try)
+		}}
+		b := setup(t, e)
+		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(100)}))
+		if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 1 || rec.Job.RowsDone != 100 {
+			t.Fatalf("record = %+v", rec.Job)
 		}
-		return echo(ctx, row, try)
-	}}
-	b := setup(t, e)
-	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(100)}))
-	if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 1 || rec.Job.RowsDone != 100 {
-		t.Fatalf("record = %+v", rec.Job)
-	}
-	if got := b.outputs(rec).Outputs; string(got[17]) != "null" || string(got[18]) != `"re: row 18"` {
-		t.Errorf("outputs 17 and 18 = %s, %s", got[17], got[18])
-	}
+		if got := b.outputs(rec).Outputs; string(got[17]) != "null" || string(got[18]) != `"re: row 18"` {
+			t.Errorf("outputs 17 and 18 = %s, %s", got[17], got[18])
+		}
+	})
 }
 
 func TestTooManyFailedRowsFailTheJobEarly(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		_, _ = slowly(time.Millisecond)(ctx, row, try)
-		return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
-	}}
-	b := setup(t, e)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(numbered(5000))})
-	failure(t, b.end(id), rowmill.CodeTooManyFailedRows)
-	if n := e.calls.Load(); n > 3000 {
-		t.Errorf("%d rows were sent before the job failed", n)
-	}
-	parts, err := b.store.ListParts(t.Context(), id)
-	if err != nil || len(parts) == 0 {
-		t.Errorf("%d parts, %v: the failed rows must stay readable", len(parts), err)
-	}
-	b.cleaned(id, "input/")
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			_, _ = slowly(time.Millisecond)(ctx, row, try)
+			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+		}}
+		b := setup(t, e)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(numbered(5000))})
+		failure(t, b.end(id), rowmill.CodeTooManyFailedRows)
+		if n := e.calls.Load(); n > 3000 {
+			t.Errorf("%d rows were sent before the job failed", n)
+		}
+		parts, err := b.store.ListParts(t.Context(), id)
+		if err != nil || len(parts) == 0 {
+			t.Errorf("%d parts, %v: the failed rows must stay readable", len(parts), err)
+		}
+		b.cleaned(id, "input/")
 
-	failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(1)})), rowmill.CodeTooManyFailedRows)
+		failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(1)})), rowmill.CodeTooManyFailedRows)
+	})
 }
 
 func TestARowTooLongFailsTheJob(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		if row == "row 4" {
-			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true, Message: "9000 tokens, 4096 fit"}
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if row == "row 4" {
+				return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true, Message: "9000 tokens, 4096 fit"}
+			}
+			return echo(ctx, row, try)
+		}}
+		b := setup(t, e)
+		f := failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeRowTooLong)
+		if !strings.Contains(f.Message, "Row 4") {
+			t.Errorf("message %q does not name the row", f.Message)
 		}
-		return echo(ctx, row, try)
-	}}
-	b := setup(t, e)
-	f := failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeRowTooLong)
-	if !strings.Contains(f.Message, "Row 4") {
-		t.Errorf("message %q does not name the row", f.Message)
-	}
+	})
 }
 
 func TestARefusedSchemaFailsTheJobAtOnce(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: func(context.Context, string, int) (engine.Reply, error) {
-		return engine.Reply{}, &engine.Error{Class: engine.JobFault, Status: 400, Message: "cannot compile the schema"}
-	}}
-	b := setup(t, e)
-	failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeEngineError)
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: func(context.Context, string, int) (engine.Reply, error) {
+			return engine.Reply{}, &engine.Error{Class: engine.JobFault, Status: 400, Message: "cannot compile the schema"}
+		}}
+		b := setup(t, e)
+		failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeEngineError)
 
-	refusing := &scripted{answer: echo, prepareErr: errors.New("parameter min_p is not supported")}
-	b = setup(t, refusing)
-	f := failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeEngineError)
-	if !strings.Contains(f.Message, "min_p") {
-		t.Errorf("message %q does not say what was refused", f.Message)
-	}
+		refusing := &scripted{answer: echo, prepareErr: errors.New("parameter min_p is not supported")}
+		b = setup(t, refusing)
+		f := failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), rowmill.CodeEngineError)
+		if !strings.Contains(f.Message, "min_p") {
+			t.Errorf("message %q does not say what was refused", f.Message)
+		}
+	})
 }
 
 func TestSchemaViolationsAreRetriedWithAnotherSeed(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: func(_ context.Context, _ string, try int) (engine.Reply, error) {
-		content := `{"n": 1}`
-		if try == 1 {
-			content = `{"n": "one"}`
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: func(_ context.Context, _ string, try int) (engine.Reply, error) {
+			content := `{"n": 1}`
+			if try == 1 {
+				content = `{"n": "one"}`
+			}
+			return engine.Reply{Content: content, Finish: "stop"}, nil
+		}}
+		b := setup(t, e)
+		schema := json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)
+		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3), Schema: schema, SeedPerRow: true, Sampling: map[string]any{"temperature": 0.7}}))
+		if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 0 {
+			t.Fatalf("record = %+v", rec.Job)
 		}
-		return engine.Reply{Content: content, Finish: "stop"}, nil
-	}}
-	b := setup(t, e)
-	schema := json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)
-	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3), Schema: schema, SeedPerRow: true, Sampling: map[string]any{"temperature": 0.7}}))
-	if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 0 {
-		t.Fatalf("record = %+v", rec.Job)
-	}
-	if seeds := e.seeds["row 1"]; len(seeds) != 2 || seeds[0] == seeds[1] {
-		t.Errorf("seeds of the two attempts = %v, want two different ones", seeds)
-	}
+		if seeds := e.seeds["row 1"]; len(seeds) != 2 || seeds[0] == seeds[1] {
+			t.Errorf("seeds of the two attempts = %v, want two different ones", seeds)
+		}
+	})
 }
 
 // An answer that no schema can be held against fails its row, and the node
 // goes on.
 func TestAnAnswerThatCannotBeComparedFailsItsRow(t *testing.T) {
 	t.Parallel()
-	for schema, answer := range map[string]string{
-		`{"type":"number","minimum":0}`:     "1e-99999999",
-		`{"type":"number","multipleOf":3}`:  "1e9999999",
-		`{"type":"array","maxItems":1}`:     "[1e-99999999]",
-		`{"type":"number","maximum":1e300}`: strings.Repeat("7", 100_000),
-	} {
-		b := setup(t, &scripted{answer: func(_ context.Context, row string, _ int) (engine.Reply, error) {
-			reply := engine.Reply{Content: "3", Finish: "stop"}
-			if row == "row 1" {
-				reply.Content = answer
-			} else if answer[0] == '[' {
-				reply.Content = "[3]"
+	inVirtualTime(t, func(t *testing.T) {
+		for schema, answer := range map[string]string{
+			`{"type":"number","minimum":0}`:     "1e-99999999",
+			`{"type":"number","multipleOf":3}`:  "1e9999999",
+			`{"type":"array","maxItems":1}`:     "[1e-99999999]",
+			`{"type":"number","maximum":1e300}`: strings.Repeat("7", 100_000),
+		} {
+			b := setup(t, &scripted{answer: func(_ context.Context, row string, _ int) (engine.Reply, error) {
+				reply := engine.Reply{Content: "3", Finish: "stop"}
+				if row == "row 1" {
+					reply.Content = answer
+				} else if answer[0] == '[' {
+					reply.Content = "[3]"
+				}
+				return reply, nil
+			}})
+			rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3), Schema: json.RawMessage(schema), Sampling: map[string]any{"temperature": 0.7}}))
+			if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 1 {
+				t.Errorf("%s with %.20s: job = %+v, want one failed row", schema, answer, rec.Job)
 			}
-			return reply, nil
-		}})
-		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3), Schema: json.RawMessage(schema), Sampling: map[string]any{"temperature": 0.7}}))
-		if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 1 {
-			t.Errorf("%s with %.20s: job = %+v, want one failed row", schema, answer, rec.Job)
+			rows, err := b.cfg.Blob.Open(t.Context(), rec.Artifacts["rows"].Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _, err := results.Failures(t.Context(), rows, -1, 10)
+			_ = rows.Close()
+			if err != nil || len(got) != 1 || got[0].Row != 1 || got[0].Code != rowmill.RowSchemaViolation {
+				t.Errorf("%s with %.20s: failed rows = %+v, %v, want a schema violation of row 1", schema, answer, got, err)
+			}
 		}
-		rows, err := b.cfg.Blob.Open(t.Context(), rec.Artifacts["rows"].Key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, _, err := results.Failures(t.Context(), rows, -1, 10)
-		_ = rows.Close()
-		if err != nil || len(got) != 1 || got[0].Row != 1 || got[0].Code != rowmill.RowSchemaViolation {
-			t.Errorf("%s with %.20s: failed rows = %+v, %v, want a schema violation of row 1", schema, answer, got, err)
-		}
-	}
+	})
 }
 
 func TestRowsWaitForAServerThatComesBack(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: slowly(2 * time.Millisecond)}
-	b := setup(t, e)
-	texts := numbered(400)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
-	b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
-	e.down.Store(true)
-	b.await(id, func(r store.Record) bool { return strings.HasPrefix(r.Job.Message, "Waiting for an engine") })
-	e.down.Store(false)
-	rec := b.end(id)
-	b.checkEcho(rec, texts)
-	if rec.Job.FailedRows != 0 {
-		t.Errorf("%d rows were blamed for the server", rec.Job.FailedRows)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: slowly(2 * time.Millisecond)}
+		b := setup(t, e)
+		texts := numbered(400)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
+		e.down.Store(true)
+		b.await(id, func(r store.Record) bool { return strings.HasPrefix(r.Job.Message, "Waiting for an engine") })
+		e.down.Store(false)
+		rec := b.end(id)
+		b.checkEcho(rec, texts)
+		if rec.Job.FailedRows != 0 {
+			t.Errorf("%d rows were blamed for the server", rec.Job.FailedRows)
+		}
+	})
 }
 
 // A model that fails on a server says nothing of its others: their jobs go on
 // there, and its own say why they wait.
 func TestAModelThatFailsRestsAlone(t *testing.T) {
 	t.Parallel()
-	broken := atomic.Bool{}
-	broken.Store(true)
-	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		if broken.Load() {
-			return engine.Reply{}, &engine.Error{Class: engine.ServerFault, Status: 403, Code: "Forbidden", Message: "switched off"}
+	inVirtualTime(t, func(t *testing.T) {
+		broken := atomic.Bool{}
+		broken.Store(true)
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if broken.Load() {
+				return engine.Reply{}, &engine.Error{Class: engine.ServerFault, Status: 403, Code: "Forbidden", Message: "switched off"}
+			}
+			return echo(ctx, row, try)
+		}}
+		b := setup(t, e)
+		texts := numbered(50)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+		b.await(id, func(r store.Record) bool {
+			return r.Job.Message == "Waiting for an engine that serves writer; finished rows are kept. scripted failed its last rows (HTTP 403, Forbidden) and is tried again by itself."
+		})
+		since := b.system.Engines()[0].Since
+		rec := b.end(b.submit(rowmill.Spec{Model: embedder, Inline: numbered(100)}))
+		if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 0 {
+			t.Errorf("the other model's job = %+v", rec.Job)
 		}
-		return echo(ctx, row, try)
-	}}
-	b := setup(t, e)
-	texts := numbered(50)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
-	b.await(id, func(r store.Record) bool {
-		return r.Job.Message == "Waiting for an engine that serves writer; finished rows are kept. scripted failed its last rows (HTTP 403, Forbidden) and is tried again by itself."
+		if status := b.system.Engines()[0]; !status.Up || !status.Since.Equal(since) {
+			t.Errorf("the server went down for one of its models: %v", status.Err)
+		}
+		broken.Store(false)
+		b.checkEcho(b.end(id), texts)
 	})
-	since := b.system.Engines()[0].Since
-	rec := b.end(b.submit(rowmill.Spec{Model: embedder, Inline: numbered(100)}))
-	if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 0 {
-		t.Errorf("the other model's job = %+v", rec.Job)
-	}
-	if status := b.system.Engines()[0]; !status.Up || !status.Since.Equal(since) {
-		t.Errorf("the server went down for one of its models: %v", status.Err)
-	}
-	broken.Store(false)
-	b.checkEcho(b.end(id), texts)
 }
 
 // A server that answers probes and fails every row is left alone, and its rows
 // go to the other.
 func TestRowsOfAFailingServerGoElsewhere(t *testing.T) {
 	t.Parallel()
-	failing := &scripted{answer: func(context.Context, string, int) (engine.Reply, error) {
-		return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 500, Message: "broken"}
-	}}
-	good := &scripted{answer: slowly(time.Millisecond)}
-	b := setup(t, failing, func(c *actors.Config) {
-		good.name, good.models = "good", []engine.ServedModel{{Name: "writer"}}
-		c.Engines = append(c.Engines, good)
+	inVirtualTime(t, func(t *testing.T) {
+		failing := &scripted{answer: func(context.Context, string, int) (engine.Reply, error) {
+			return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 500, Message: "broken"}
+		}}
+		good := &scripted{answer: slowly(time.Millisecond)}
+		b := setup(t, failing, func(c *actors.Config) {
+			good.name, good.models = "good", []engine.ServedModel{{Name: "writer"}}
+			c.Engines = append(c.Engines, good)
+		})
+		texts := numbered(1000)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+		b.await(id, func(store.Record) bool { // it must not count as up for long
+			i := slices.IndexFunc(b.system.Engines(), func(e actors.EngineStatus) bool { return e.Name == "scripted" })
+			return failing.calls.Load() > 0 && b.system.Engines()[i].Resting["writer"] != ""
+		})
+		rec := b.end(id)
+		b.checkEcho(rec, texts)
+		if rec.Job.FailedRows != 0 {
+			t.Errorf("%d rows failed although a good server was there", rec.Job.FailedRows)
+		}
+		if calls := failing.calls.Load(); calls > 100 {
+			t.Errorf("%d of 1000 rows went to the failing server, want few", calls)
+		}
 	})
-	texts := numbered(1000)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
-	b.await(id, func(store.Record) bool { // it must not count as up for long
-		i := slices.IndexFunc(b.system.Engines(), func(e actors.EngineStatus) bool { return e.Name == "scripted" })
-		return failing.calls.Load() > 0 && b.system.Engines()[i].Resting["writer"] != ""
-	})
-	rec := b.end(id)
-	b.checkEcho(rec, texts)
-	if rec.Job.FailedRows != 0 {
-		t.Errorf("%d rows failed although a good server was there", rec.Job.FailedRows)
-	}
-	if calls := failing.calls.Load(); calls > 100 {
-		t.Errorf("%d of 1000 rows went to the failing server, want few", calls)
-	}
 }
 
 func TestAJobWaitsForAnEngineAndThenFails(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: echo, models: []engine.ServedModel{{Name: "another"}}}
-	b := setup(t, e, func(c *actors.Config) { c.Servers.Wait = 100 * time.Millisecond })
-	id := b.submit(rowmill.Spec{Inline: numbered(1)})
-	rec := b.await(id, func(r store.Record) bool { return r.Job.Message == "Waiting for an engine that serves writer." })
-	if rec.Job.Status != rowmill.StatusStarting || rec.Job.NumRows == nil {
-		t.Errorf("record while waiting = %+v", rec.Job)
-	}
-	failure(t, b.end(id), rowmill.CodeModelUnavailable)
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: echo, models: []engine.ServedModel{{Name: "another"}}}
+		b := setup(t, e, func(c *actors.Config) { c.Servers.Wait = 100 * time.Millisecond })
+		id := b.submit(rowmill.Spec{Inline: numbered(1)})
+		rec := b.await(id, func(r store.Record) bool { return r.Job.Message == "Waiting for an engine that serves writer." })
+		if rec.Job.Status != rowmill.StatusStarting || rec.Job.NumRows == nil {
+			t.Errorf("record while waiting = %+v", rec.Job)
+		}
+		failure(t, b.end(id), rowmill.CodeModelUnavailable)
+	})
 }
 
 func TestCancelStopsARunningJob(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: slowly(5 * time.Millisecond)}
-	b := setup(t, e)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(numbered(20_000))})
-	b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
-	if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
-		t.Fatal(err)
-	}
-	b.system.Cancelled(id)
-	b.cleaned(id, "input/")
-	before := e.calls.Load()
-	other := b.end(b.submit(rowmill.Spec{Inline: numbered(100)})) // which takes a while
-	if after := e.calls.Load(); after != before+other.Job.RowsDone {
-		t.Errorf("%d rows were sent after the cancel", after-before-other.Job.RowsDone)
-	}
-	if rec := b.end(id); rec.Job.Status != rowmill.StatusCancelled {
-		t.Errorf("status = %s", rec.Job.Status)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: slowly(5 * time.Millisecond)}
+		b := setup(t, e)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(numbered(20_000))})
+		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
+		if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
+			t.Fatal(err)
+		}
+		b.system.Cancelled(id)
+		b.cleaned(id, "input/")
+		before := e.calls.Load()
+		other := b.end(b.submit(rowmill.Spec{Inline: numbered(100)})) // which takes a while
+		if after := e.calls.Load(); after != before+other.Job.RowsDone {
+			t.Errorf("%d rows were sent after the cancel", after-before-other.Job.RowsDone)
+		}
+		if rec := b.end(id); rec.Job.Status != rowmill.StatusCancelled {
+			t.Errorf("status = %s", rec.Job.Status)
+		}
+	})
 }
 
 func TestACancelIsNoticedWithoutTheHint(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: slowly(5 * time.Millisecond)}
-	b := setup(t, e)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(numbered(20_000))})
-	b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
-	if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
-		t.Fatal(err)
-	}
-	b.cleaned(id, "input/")
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: slowly(5 * time.Millisecond)}
+		b := setup(t, e)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(numbered(20_000))})
+		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
+		if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
+			t.Fatal(err)
+		}
+		b.cleaned(id, "input/")
+	})
 }
 
 // What was committed before a stop is not run again after it.
 func TestDrainAndResumeRunEveryRowOnce(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: slowly(time.Millisecond)}
-	b := setup(t, e)
-	texts := numbered(1000)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
-	for range 3 {
-		done := int64(0)
-		b.await(id, func(r store.Record) bool { done = r.Job.RowsDone; return done > 0 })
-		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > done || r.Job.Status.Terminal() })
-		if err := b.system.Stop(t.Context()); err != nil {
-			t.Fatal(err)
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: slowly(time.Millisecond)}
+		b := setup(t, e)
+		texts := numbered(1000)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+		for range 3 {
+			done := int64(0)
+			b.await(id, func(r store.Record) bool { done = r.Job.RowsDone; return done > 0 })
+			b.await(id, func(r store.Record) bool { return r.Job.RowsDone > done || r.Job.Status.Terminal() })
+			if err := b.system.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.start()
 		}
-		b.start()
-	}
-	b.checkEcho(b.end(id), texts)
-	for row, n := range e.tries {
-		if n != 1 {
-			t.Errorf("%q ran %d times", row, n)
+		b.checkEcho(b.end(id), texts)
+		for row, n := range e.tries {
+			if n != 1 {
+				t.Errorf("%q ran %d times", row, n)
+			}
 		}
-	}
+	})
 }
 
 // A node that loses its session stops at once and goes on under a new one.
 func TestALostSessionIsReplaced(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: slowly(2 * time.Millisecond)}
-	losing := &losingStore{}
-	b := setup(t, e, func(c *actors.Config) {
-		losing.Store = c.Store
-		c.Store = losing
-		c.Ownership.LeaseTTL = time.Second
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: slowly(2 * time.Millisecond)}
+		losing := &losingStore{}
+		b := setup(t, e, func(c *actors.Config) {
+			losing.Store = c.Store
+			c.Store = losing
+			c.Ownership.LeaseTTL = time.Second
+		})
+		texts := numbered(1500)
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
+		first := b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
+		if err := b.store.CloseSession(t.Context(), first.Session); err != nil {
+			t.Fatal(err)
+		}
+		rec := b.end(id)
+		b.checkEcho(rec, texts)
+		if rec.Session == first.Session || rec.Epoch <= first.Epoch {
+			t.Errorf("session %s epoch %d after %s epoch %d", rec.Session, rec.Epoch, first.Session, first.Epoch)
+		}
 	})
-	texts := numbered(1500)
-	id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
-	first := b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
-	if err := b.store.CloseSession(t.Context(), first.Session); err != nil {
-		t.Fatal(err)
-	}
-	rec := b.end(id)
-	b.checkEcho(rec, texts)
-	if rec.Session == first.Session || rec.Epoch <= first.Epoch {
-		t.Errorf("session %s epoch %d after %s epoch %d", rec.Session, rec.Epoch, first.Session, first.Epoch)
-	}
 }
 
 // A claim whose answer is lost has taken effect all the same.
 func TestAClaimWithoutAnAnswerCounts(t *testing.T) {
 	t.Parallel()
-	mute := &muteStore{}
-	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
-		mute.Store = c.Store
-		c.Store = mute
+	inVirtualTime(t, func(t *testing.T) {
+		mute := &muteStore{}
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
+			mute.Store = c.Store
+			c.Store = mute
+		})
+		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
+		b.checkEcho(rec, numbered(3))
+		if n := mute.claims.Load(); n != 1 {
+			t.Errorf("the job was claimed %d times", n)
+		}
 	})
-	rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
-	b.checkEcho(rec, numbered(3))
-	if n := mute.claims.Load(); n != 1 {
-		t.Errorf("the job was claimed %d times", n)
-	}
 }
 
 // muteStore is a store that does not say that the first claim has succeeded.
@@ -690,28 +743,32 @@ type losingStore struct{ store.Store }
 
 func TestManyJobsOfTwoAccountsEnd(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Ownership.MaxActive = 4; c.MemoryBudget = 1 << 16 })
-	var ids []string
-	for i := range 40 {
-		ids = append(ids, b.submit(rowmill.Spec{Account: fmt.Sprint("team-", i%2), Priority: i % 2, Spooled: b.spool(numbered(150))}))
-	}
-	for _, id := range ids {
-		b.checkEcho(b.end(id), numbered(150))
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Ownership.MaxActive = 4; c.MemoryBudget = 1 << 16 })
+		var ids []string
+		for i := range 40 {
+			ids = append(ids, b.submit(rowmill.Spec{Account: fmt.Sprint("team-", i%2), Priority: i % 2, Spooled: b.spool(numbered(150))}))
+		}
+		for _, id := range ids {
+			b.checkEcho(b.end(id), numbered(150))
+		}
+	})
 }
 
 // A node may be told to stop at any moment of a job's beginning.
 func TestStopWhileJobsBegin(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo})
-	texts := numbered(5)
-	for i := range 40 {
-		id := b.submit(rowmill.Spec{Inline: texts})
-		time.Sleep(time.Duration(i) * 100 * time.Microsecond)
-		if err := b.system.Stop(context.Background()); err != nil {
-			t.Fatalf("stop %d: %v", i, err)
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo})
+		texts := numbered(5)
+		for i := range 40 {
+			id := b.submit(rowmill.Spec{Inline: texts})
+			time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+			if err := b.system.Stop(context.Background()); err != nil {
+				t.Fatalf("stop %d: %v", i, err)
+			}
+			b.start()
+			b.checkEcho(b.end(id), texts)
 		}
-		b.start()
-		b.checkEcho(b.end(id), texts)
-	}
+	})
 }

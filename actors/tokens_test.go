@@ -43,69 +43,75 @@ func (b *rig) submitSmall(spec rowmill.Spec) string {
 
 func TestLongRowsAreCutToTheContext(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	longest := 0
-	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		mu.Lock()
-		longest = max(longest, len(strings.Fields(row)))
-		mu.Unlock()
-		return echo(ctx, row, try)
-	}}
-	b := setup(t, e, byWords)
-	texts := []string{"short", strings.Repeat("word ", 100), "also short"}
-	rec := b.end(b.submitSmall(rowmill.Spec{Inline: texts, TruncateRows: true}))
-	if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.TruncatedRows != 1 {
-		t.Fatalf("job = %+v, want success with one truncated row", rec.Job)
-	}
-	if longest != 29 {
-		t.Errorf("the longest prompt had %d words, want 29: below 40 with an answer of 10", longest)
-	}
-	if got := b.outputs(rec); got.Inputs[1] != texts[1] {
-		t.Error("results hold the cut text, not the source")
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		var mu sync.Mutex
+		longest := 0
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			mu.Lock()
+			longest = max(longest, len(strings.Fields(row)))
+			mu.Unlock()
+			return echo(ctx, row, try)
+		}}
+		b := setup(t, e, byWords)
+		texts := []string{"short", strings.Repeat("word ", 100), "also short"}
+		rec := b.end(b.submitSmall(rowmill.Spec{Inline: texts, TruncateRows: true}))
+		if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.TruncatedRows != 1 {
+			t.Fatalf("job = %+v, want success with one truncated row", rec.Job)
+		}
+		if longest != 29 {
+			t.Errorf("the longest prompt had %d words, want 29: below 40 with an answer of 10", longest)
+		}
+		if got := b.outputs(rec); got.Inputs[1] != texts[1] {
+			t.Error("results hold the cut text, not the source")
+		}
+	})
 }
 
 // Whether our count decides, of a server that would cut the row without a word, or
 // the server, which may count otherwise.
 func TestARowTooLongEndsTheJob(t *testing.T) {
 	t.Parallel()
-	tooLong := &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true, Message: "too long"}
-	for name, c := range map[string]struct {
-		says    error
-		refuses bool
-		sent    int64 // at most: one row is not too long
-	}{
-		"by our count":    {engine.ErrCutsPrompts, false, 1},
-		"by the server's": {engine.ErrNoCounting, true, 2},
-	} {
-		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-			if c.refuses && len(strings.Fields(row)) > 29 {
-				return engine.Reply{}, tooLong
+	inVirtualTime(t, func(t *testing.T) {
+		tooLong := &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true, Message: "too long"}
+		for name, c := range map[string]struct {
+			says    error
+			refuses bool
+			sent    int64 // at most: one row is not too long
+		}{
+			"by our count":    {engine.ErrCutsPrompts, false, 1},
+			"by the server's": {engine.ErrNoCounting, true, 2},
+		} {
+			e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+				if c.refuses && len(strings.Fields(row)) > 29 {
+					return engine.Reply{}, tooLong
+				}
+				return echo(ctx, row, try)
+			}}
+			b := setup(t, e, byWords, func(cfg *actors.Config) { cfg.Engines = []engine.Engine{silent{e, c.says}} })
+			f := failure(t, b.end(b.submitSmall(rowmill.Spec{Inline: []string{"a", strings.Repeat("b ", 50)}})), rowmill.CodeRowTooLong)
+			if !strings.Contains(f.Message, "Row 1 ") || e.calls.Load() > c.sent {
+				t.Errorf("%s: failure %q after %d requests, want row 1 named, and at most %d", name, f.Message, e.calls.Load(), c.sent)
 			}
-			return echo(ctx, row, try)
-		}}
-		b := setup(t, e, byWords, func(cfg *actors.Config) { cfg.Engines = []engine.Engine{silent{e, c.says}} })
-		f := failure(t, b.end(b.submitSmall(rowmill.Spec{Inline: []string{"a", strings.Repeat("b ", 50)}})), rowmill.CodeRowTooLong)
-		if !strings.Contains(f.Message, "Row 1 ") || e.calls.Load() > c.sent {
-			t.Errorf("%s: failure %q after %d requests, want row 1 named, and at most %d", name, f.Message, e.calls.Load(), c.sent)
 		}
-	}
+	})
 }
 
 // A server that counts more than we do has the last word.
 func TestRowsAreCutFurtherWhereTheServerSaysSo(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		if len(strings.Fields(row)) > 20 {
-			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true, Message: "too long"}
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if len(strings.Fields(row)) > 20 {
+				return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true, Message: "too long"}
+			}
+			return echo(ctx, row, try)
+		}}
+		b := setup(t, e, byWords)
+		rec := b.end(b.submitSmall(rowmill.Spec{Inline: []string{strings.Repeat("word ", 100)}, TruncateRows: true}))
+		if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 0 || rec.Job.TruncatedRows != 1 {
+			t.Errorf("job = %+v, want the row cut until the server takes it", rec.Job)
 		}
-		return echo(ctx, row, try)
-	}}
-	b := setup(t, e, byWords)
-	rec := b.end(b.submitSmall(rowmill.Spec{Inline: []string{strings.Repeat("word ", 100)}, TruncateRows: true}))
-	if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 0 || rec.Job.TruncatedRows != 1 {
-		t.Errorf("job = %+v, want the row cut until the server takes it", rec.Job)
-	}
+	})
 }
 
 // silent is a server that turns out not to count prompts.
@@ -120,41 +126,47 @@ func (s silent) CountPrompt(context.Context, engine.Row) (int, error) { return 0
 
 func TestLongRowsAreCutWhereTheServerDoesNotCount(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: slowly(time.Millisecond)}
-	b := setup(t, e, byWords, func(c *actors.Config) { c.Engines = []engine.Engine{silent{e, engine.ErrNoCounting}} })
-	texts := make([]string, 200)
-	for i := range texts {
-		texts[i] = strings.Repeat("word ", 50+i)
-	}
-	rec := b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(texts), TruncateRows: true}))
-	if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.TruncatedRows != int64(len(texts)) {
-		t.Errorf("job = %+v, want success with every row cut", rec.Job)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: slowly(time.Millisecond)}
+		b := setup(t, e, byWords, func(c *actors.Config) { c.Engines = []engine.Engine{silent{e, engine.ErrNoCounting}} })
+		texts := make([]string, 200)
+		for i := range texts {
+			texts[i] = strings.Repeat("word ", 50+i)
+		}
+		rec := b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(texts), TruncateRows: true}))
+		if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.TruncatedRows != int64(len(texts)) {
+			t.Errorf("job = %+v, want success with every row cut", rec.Job)
+		}
+	})
 }
 
 func TestTokenQuotaFailsTheJob(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo}, byWords)
-	f := failure(t, b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(numbered(300)), TokenQuota: 100})), rowmill.CodeTokenQuota)
-	if !strings.Contains(f.Message, "100 tokens") || !strings.Contains(f.Message, "rowmill quotas set") {
-		t.Errorf("failure = %q, want the limit and the command that raises it", f.Message)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo}, byWords)
+		f := failure(t, b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(numbered(300)), TokenQuota: 100})), rowmill.CodeTokenQuota)
+		if !strings.Contains(f.Message, "100 tokens") || !strings.Contains(f.Message, "rowmill quotas set") {
+			t.Errorf("failure = %q, want the limit and the command that raises it", f.Message)
+		}
+	})
 }
 
 func TestCostQuotaFailsTheJob(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &scripted{answer: echo}, byWords)
-	limit := 10.0
-	// 3 rows of 2 words and 6 words out at most: 6 + 12 USD.
-	f := failure(t, b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3), CostQuota: &limit})), rowmill.CodeCostQuota)
-	if !strings.Contains(f.Message, "10 USD") {
-		t.Errorf("failure = %q, want the limit named", f.Message)
-	}
-	limit = 20
-	rec := b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3), CostQuota: &limit}))
-	if rec.Job.Status != rowmill.StatusSucceeded || rec.Reserved != 0 {
-		t.Errorf("job = %+v with %v set aside, want success and nothing", rec.Job, rec.Reserved)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo}, byWords)
+		limit := 10.0
+		// 3 rows of 2 words and 6 words out at most: 6 + 12 USD.
+		f := failure(t, b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3), CostQuota: &limit})), rowmill.CodeCostQuota)
+		if !strings.Contains(f.Message, "10 USD") {
+			t.Errorf("failure = %q, want the limit named", f.Message)
+		}
+		limit = 20
+		rec := b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3), CostQuota: &limit}))
+		if rec.Job.Status != rowmill.StatusSucceeded || rec.Reserved != 0 {
+			t.Errorf("job = %+v with %v set aside, want success and nothing", rec.Job, rec.Reserved)
+		}
+	})
 }
 
 func (b *rig) estimate(spec rowmill.Spec) store.Record {
@@ -166,65 +178,71 @@ func (b *rig) estimate(spec rowmill.Spec) store.Record {
 
 func TestAnEstimateOfASmallInputRunsNothing(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: echo}
-	b := setup(t, e, byWords)
-	rec := b.estimate(rowmill.Spec{Inline: numbered(4), Priority: 1})
-	j := rec.Job
-	if j.Status != rowmill.StatusSucceeded || j.CostEstimate == nil || *j.CostEstimate != 8+16 || j.Estimate.Method != rowmill.EstimateUnsampled {
-		t.Fatalf("estimate = %+v, want 24 USD, unsampled", j)
-	}
-	if e.calls.Load() > 0 || *j.NumRows != 4 || j.JobCost == nil || *j.JobCost != 0 {
-		t.Errorf("after %d requests: %+v, want 4 rows that cost nothing", e.calls.Load(), j)
-	}
-	b.cleaned(j.ID, "")
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: echo}
+		b := setup(t, e, byWords)
+		rec := b.estimate(rowmill.Spec{Inline: numbered(4), Priority: 1})
+		j := rec.Job
+		if j.Status != rowmill.StatusSucceeded || j.CostEstimate == nil || *j.CostEstimate != 8+16 || j.Estimate.Method != rowmill.EstimateUnsampled {
+			t.Fatalf("estimate = %+v, want 24 USD, unsampled", j)
+		}
+		if e.calls.Load() > 0 || *j.NumRows != 4 || j.JobCost == nil || *j.JobCost != 0 {
+			t.Errorf("after %d requests: %+v, want 4 rows that cost nothing", e.calls.Load(), j)
+		}
+		b.cleaned(j.ID, "")
+	})
 }
 
 func TestAnEstimateOfALargeInputRunsItsFirstRows(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: echo} // 2 tokens out
-	b := setup(t, e, byWords, func(c *actors.Config) { c.Estimates.Threshold, c.Estimates.Sample = 1000, 500 })
-	rec := b.estimate(rowmill.Spec{Spooled: b.spool(numbered(600)), Priority: 1})
-	j := rec.Job
-	if j.Status != rowmill.StatusSucceeded || j.Estimate == nil || j.Estimate.Method != rowmill.EstimateSampled {
-		t.Fatalf("estimate = %+v, want one by sample", j)
-	}
-	if want := 1200*1.0 + 1200*2.0; *j.CostEstimate != want || j.Estimate.SampleRows != 250 || *j.NumRows != 600 {
-		t.Errorf("estimate of %v USD from %+v, want %v from 250 of 600 rows", *j.CostEstimate, j.Estimate, want)
-	}
-	if n := e.calls.Load(); n != 250 {
-		t.Errorf("%d rows ran, want the sample of 250", n)
-	}
-	now := rec.Job.Completed
-	if usage, err := b.store.Usage(t.Context(), "default", *now, *now); err != nil || len(usage) != 0 {
-		t.Errorf("usage = %v, %v, want estimates to cost nothing", usage, err)
-	}
-	b.cleaned(j.ID, "")
-	if again := b.estimate(rowmill.Spec{Spooled: b.spool(numbered(600)), Priority: 0}); again.Job.Estimate.Method != rowmill.EstimateUnsampled {
-		t.Errorf("an estimate of priority 0 = %+v, want none of its rows to run", again.Job.Estimate)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: echo} // 2 tokens out
+		b := setup(t, e, byWords, func(c *actors.Config) { c.Estimates.Threshold, c.Estimates.Sample = 1000, 500 })
+		rec := b.estimate(rowmill.Spec{Spooled: b.spool(numbered(600)), Priority: 1})
+		j := rec.Job
+		if j.Status != rowmill.StatusSucceeded || j.Estimate == nil || j.Estimate.Method != rowmill.EstimateSampled {
+			t.Fatalf("estimate = %+v, want one by sample", j)
+		}
+		if want := 1200*1.0 + 1200*2.0; *j.CostEstimate != want || j.Estimate.SampleRows != 250 || *j.NumRows != 600 {
+			t.Errorf("estimate of %v USD from %+v, want %v from 250 of 600 rows", *j.CostEstimate, j.Estimate, want)
+		}
+		if n := e.calls.Load(); n != 250 {
+			t.Errorf("%d rows ran, want the sample of 250", n)
+		}
+		now := rec.Job.Completed
+		if usage, err := b.store.Usage(t.Context(), "default", *now, *now); err != nil || len(usage) != 0 {
+			t.Errorf("usage = %v, %v, want estimates to cost nothing", usage, err)
+		}
+		b.cleaned(j.ID, "")
+		if again := b.estimate(rowmill.Spec{Spooled: b.spool(numbered(600)), Priority: 0}); again.Job.Estimate.Method != rowmill.EstimateUnsampled {
+			t.Errorf("an estimate of priority 0 = %+v, want none of its rows to run", again.Job.Estimate)
+		}
+	})
 }
 
 // The ledger is the sum over the rows of all jobs, whatever became of them.
 func TestUsageEqualsTheRows(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-		if strings.HasSuffix(row, "3") {
-			return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if strings.HasSuffix(row, "3") {
+				return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
+			}
+			return echo(ctx, row, try)
+		}}
+		b := setup(t, e, byWords, func(c *actors.Config) { c.Rows.MaxFailed = 1000 })
+		rec := b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(numbered(250))}))
+		other := b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3)}))
+		usage, err := b.store.Usage(t.Context(), "default", *rec.Job.Completed, *other.Job.Completed)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return echo(ctx, row, try)
-	}}
-	b := setup(t, e, byWords, func(c *actors.Config) { c.Rows.MaxFailed = 1000 })
-	rec := b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(numbered(250))}))
-	other := b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3)}))
-	usage, err := b.store.Usage(t.Context(), "default", *rec.Job.Completed, *other.Job.Completed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows, failed, in, out int64
-	for _, u := range usage {
-		rows, failed, in, out = rows+u.Totals.Rows, failed+u.Totals.Failed, in+u.Totals.InputTokens, out+u.Totals.OutputTokens
-	}
-	if rows != 253 || failed != 25 || in != *rec.Job.InputTokens+*other.Job.InputTokens || out != *rec.Job.OutputTokens+*other.Job.OutputTokens {
-		t.Errorf("ledger: %d rows, %d failed, %d and %d tokens; jobs: %s", rows, failed, in, out, fmt.Sprint(*rec.Job.InputTokens, *other.Job.InputTokens))
-	}
+		var rows, failed, in, out int64
+		for _, u := range usage {
+			rows, failed, in, out = rows+u.Totals.Rows, failed+u.Totals.Failed, in+u.Totals.InputTokens, out+u.Totals.OutputTokens
+		}
+		if rows != 253 || failed != 25 || in != *rec.Job.InputTokens+*other.Job.InputTokens || out != *rec.Job.OutputTokens+*other.Job.OutputTokens {
+			t.Errorf("ledger: %d rows, %d failed, %d and %d tokens; jobs: %s", rows, failed, in, out, fmt.Sprint(*rec.Job.InputTokens, *other.Job.InputTokens))
+		}
+	})
 }

@@ -40,36 +40,40 @@ func (b *rig) tried(owners ...store.Adopter) (id string) {
 // A job that ends its owners is failed by the third, and says what is known.
 func TestAJobThatEndsItsOwnersFails(t *testing.T) {
 	t.Parallel()
-	b := setup(t, nil)
-	e := &scripted{answer: echo, name: "scripted", models: served()}
-	b.cfg.Engines = append(b.cfg.Engines, e)
-	guilty := b.tried(store.Adopter{Node: "east", Process: "east-1"}, store.Adopter{Node: "west", Process: "west-1", Alone: true})
-	innocent := b.tried(store.Adopter{Node: "east", Process: "east-1"})
-	b.start()
-	f := failure(t, b.end(guilty), rowmill.CodeInternalError)
-	for _, want := range []string{"2 processes in a row", "east, which took it up at 20", "west, which took it up at 20", "rowmill jobs resume " + guilty} {
-		if !strings.Contains(f.Message, want) {
-			t.Errorf("the message does not say %q: %s", want, f.Message)
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, nil)
+		e := &scripted{answer: echo, name: "scripted", models: served()}
+		b.cfg.Engines = append(b.cfg.Engines, e)
+		guilty := b.tried(store.Adopter{Node: "east", Process: "east-1"}, store.Adopter{Node: "west", Process: "west-1", Alone: true})
+		innocent := b.tried(store.Adopter{Node: "east", Process: "east-1"})
+		b.start()
+		f := failure(t, b.end(guilty), rowmill.CodeInternalError)
+		for _, want := range []string{"2 processes in a row", "east, which took it up at 20", "west, which took it up at 20", "rowmill jobs resume " + guilty} {
+			if !strings.Contains(f.Message, want) {
+				t.Errorf("the message does not say %q: %s", want, f.Message)
+			}
 		}
-	}
-	b.checkEcho(b.end(innocent), numbered(3))
-	b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), numbered(10))
-	if e.tries["row 0"] != 2 { // of the others
-		t.Errorf("row 0 was run %d times, want 2", e.tries["row 0"])
-	}
+		b.checkEcho(b.end(innocent), numbered(3))
+		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), numbered(10))
+		if e.tries["row 0"] != 2 { // of the others
+			t.Errorf("row 0 was run %d times, want 2", e.tries["row 0"])
+		}
+	})
 }
 
 // Owners that have only lost their session say nothing against a job.
 func TestAJobOfOwnersThatLiveGoesOn(t *testing.T) {
 	t.Parallel()
-	b := setup(t, nil)
-	id := b.tried(store.Adopter{Node: "east", Process: "east"}, store.Adopter{Node: "west", Process: "west", Alone: true})
-	net := newNetwork()
-	ownsNone := func(c *actors.Config) { c.Ownership.OwnsNone = true }
-	b.join(net, "east", &scripted{answer: echo}, ownsNone)
-	b.join(net, "west", &scripted{answer: echo}, ownsNone)
-	b.join(net, "south", &scripted{answer: echo})
-	b.checkEcho(b.end(id), numbered(3))
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, nil)
+		id := b.tried(store.Adopter{Node: "east", Process: "east"}, store.Adopter{Node: "west", Process: "west", Alone: true})
+		net := newNetwork()
+		ownsNone := func(c *actors.Config) { c.Ownership.OwnsNone = true }
+		b.join(net, "east", &scripted{answer: echo}, ownsNone)
+		b.join(net, "west", &scripted{answer: echo}, ownsNone)
+		b.join(net, "south", &scripted{answer: echo})
+		b.checkEcho(b.end(id), numbered(3))
+	})
 }
 
 // Owners that are missed have ended only where that can be known.
@@ -90,34 +94,36 @@ func TestAJobOfOwnersThatAreMissed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, net := setup(t, nil), newNetwork()
-			if test.other {
-				b.join(net, "north", nil, ownsNone)
-			}
-			process := map[string]string{"east": "east-1", "west": "west-1"}
-			for _, node := range test.again {
-				b.join(net, node, nil, ownsNone)
-			}
-			var gone []*host
-			for _, node := range test.before {
-				process[node] = node
-				gone = append(gone, b.join(net, node, nil, ownsNone))
-			}
-			south := b.join(net, "south", &scripted{answer: echo})
-			b.system = south.system
-			b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(1)})), numbered(1)) // it has heard who is there
-			for _, h := range gone {
-				h.gone.Store(true)
-			}
-			net.tell()
-			south.cut.Store(true) // so that it claims nothing before the others have
-			id := b.tried(store.Adopter{Node: "east", Process: process["east"]}, store.Adopter{Node: "west", Process: process["west"], Alone: true})
-			south.cut.Store(false)
-			if rec := b.end(id); test.fails {
-				failure(t, rec, rowmill.CodeInternalError)
-			} else {
-				b.checkEcho(rec, numbered(3))
-			}
+			inVirtualTime(t, func(t *testing.T) {
+				b, net := setup(t, nil), newNetwork()
+				if test.other {
+					b.join(net, "north", nil, ownsNone)
+				}
+				process := map[string]string{"east": "east-1", "west": "west-1"}
+				for _, node := range test.again {
+					b.join(net, node, nil, ownsNone)
+				}
+				var gone []*host
+				for _, node := range test.before {
+					process[node] = node
+					gone = append(gone, b.join(net, node, nil, ownsNone))
+				}
+				south := b.join(net, "south", &scripted{answer: echo})
+				b.system = south.system
+				b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(1)})), numbered(1)) // it has heard who is there
+				for _, h := range gone {
+					h.gone.Store(true)
+				}
+				net.tell()
+				south.cut.Store(true) // so that it claims nothing before the others have
+				id := b.tried(store.Adopter{Node: "east", Process: process["east"]}, store.Adopter{Node: "west", Process: process["west"], Alone: true})
+				south.cut.Store(false)
+				if rec := b.end(id); test.fails {
+					failure(t, rec, rowmill.CodeInternalError)
+				} else {
+					b.checkEcho(rec, numbered(3))
+				}
+			})
 		})
 	}
 }
@@ -125,35 +131,39 @@ func TestAJobOfOwnersThatAreMissed(t *testing.T) {
 // A job that waits for an engine is not what ends its owners.
 func TestAJobThatWaitsIsNoSuspect(t *testing.T) {
 	t.Parallel()
-	b := setup(t, nil)
-	b.cfg.Node = "south"
-	id := b.tried(store.Adopter{Node: "east", Process: "east-1"})
-	b.start()
-	b.await(id, func(r store.Record) bool {
-		return strings.HasPrefix(r.Job.Message, "Waiting for an engine") && len(r.Adopters) == 0
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, nil)
+		b.cfg.Node = "south"
+		id := b.tried(store.Adopter{Node: "east", Process: "east-1"})
+		b.start()
+		b.await(id, func(r store.Record) bool {
+			return strings.HasPrefix(r.Job.Message, "Waiting for an engine") && len(r.Adopters) == 0
+		})
+		b.system.Attach(&scripted{answer: echo, name: "late", models: served()})
+		b.checkEcho(b.end(id), numbered(3))
 	})
-	b.system.Attach(&scripted{answer: echo, name: "late", models: served()})
-	b.checkEcho(b.end(id), numbered(3))
 }
 
 // A node that stops by itself gives back also what it could not drain.
 func TestWhatCannotBeDrainedIsGivenBack(t *testing.T) {
 	t.Parallel()
-	begun := make(chan struct{}, 8)
-	b := setup(t, &scripted{answer: func(ctx context.Context, _ string, _ int) (r engine.Reply, err error) {
-		begun <- struct{}{}
-		<-ctx.Done()
-		return r, ctx.Err()
-	}}, func(c *actors.Config) { c.DrainTimeout = 100 * time.Millisecond })
-	id := b.submit(rowmill.Spec{Inline: numbered(2)})
-	<-begun
-	if err := b.system.Stop(t.Context()); err == nil {
-		t.Error("rows that hang were drained")
-	}
-	rec, err := b.store.Get(t.Context(), id)
-	if err != nil || rec.Session != "" || rec.Job.Status != rowmill.StatusRunning {
-		t.Errorf("session %q, %s, %v: want a running job that is given back", rec.Session, rec.Job.Status, err)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		begun := make(chan struct{}, 8)
+		b := setup(t, &scripted{answer: func(ctx context.Context, _ string, _ int) (r engine.Reply, err error) {
+			begun <- struct{}{}
+			<-ctx.Done()
+			return r, ctx.Err()
+		}}, func(c *actors.Config) { c.DrainTimeout = 100 * time.Millisecond })
+		id := b.submit(rowmill.Spec{Inline: numbered(2)})
+		<-begun
+		if err := b.system.Stop(t.Context()); err == nil {
+			t.Error("rows that hang were drained")
+		}
+		rec, err := b.store.Get(t.Context(), id)
+		if err != nil || rec.Session != "" || rec.Job.Status != rowmill.StatusRunning {
+			t.Errorf("session %q, %s, %v: want a running job that is given back", rec.Session, rec.Job.Status, err)
+		}
+	})
 }
 
 // While a suspect is on trial nothing else is taken up, but not for long.

@@ -113,30 +113,32 @@ func TestJobsSayWhatOthersKeepThemWaitingFor(t *testing.T) {
 // is over.
 func TestMetricsTellHowManyRowsWait(t *testing.T) {
 	t.Parallel()
-	e := &scripted{answer: echo}
-	e.down.Store(true)
-	metrics := prometheus.NewRegistry()
-	b := setup(t, e, func(c *actors.Config) { c.Registerer = metrics })
-	waiting := func(rows int) {
-		t.Helper()
-		want := fmt.Sprintf("# HELP rowmill_rows_waiting Rows of jobs of this node that no node has taken yet, for want of room or of a server.\n"+
-			"# TYPE rowmill_rows_waiting gauge\nrowmill_rows_waiting{model=\"writer\"} %d\n", rows)
-		wait.Until(t, func() error {
-			return testutil.GatherAndCompare(metrics, strings.NewReader(want), "rowmill_rows_waiting")
-		})
-	}
-	first := b.submit(rowmill.Spec{Priority: 1, Inline: numbered(250)})
-	waiting(250)
-	second := b.submit(rowmill.Spec{Priority: 1, Inline: numbered(30)})
-	waiting(280)
-	if _, err := b.store.Cancel(t.Context(), second, time.Now(), nil); err != nil {
-		t.Fatal(err)
-	}
-	b.system.Cancelled(second)
-	waiting(250)
-	e.down.Store(false)
-	b.end(first)
-	waiting(0)
+	inVirtualTime(t, func(t *testing.T) {
+		e := &scripted{answer: echo}
+		e.down.Store(true)
+		metrics := prometheus.NewRegistry()
+		b := setup(t, e, func(c *actors.Config) { c.Registerer = metrics })
+		waiting := func(rows int) {
+			t.Helper()
+			want := fmt.Sprintf("# HELP rowmill_rows_waiting Rows of jobs of this node that no node has taken yet, for want of room or of a server.\n"+
+				"# TYPE rowmill_rows_waiting gauge\nrowmill_rows_waiting{model=\"writer\"} %d\n", rows)
+			wait.Until(t, func() error {
+				return testutil.GatherAndCompare(metrics, strings.NewReader(want), "rowmill_rows_waiting")
+			})
+		}
+		first := b.submit(rowmill.Spec{Priority: 1, Inline: numbered(250)})
+		waiting(250)
+		second := b.submit(rowmill.Spec{Priority: 1, Inline: numbered(30)})
+		waiting(280)
+		if _, err := b.store.Cancel(t.Context(), second, time.Now(), nil); err != nil {
+			t.Fatal(err)
+		}
+		b.system.Cancelled(second)
+		waiting(250)
+		e.down.Store(false)
+		b.end(first)
+		waiting(0)
+	})
 }
 
 func numberedOf(what string, n int) []string {

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rowmill/rowmill"
@@ -32,104 +32,109 @@ func answersUntil(hold chan struct{}, free func(row string) bool) func(context.C
 // "Where are the rows of a job?" is answered by its owner, whichever node is asked.
 func TestWhereRowsAre(t *testing.T) {
 	t.Parallel()
-	b, net := setup(t, nil), newNetwork()
-	hold := make(chan struct{})
-	few := []string{"row 3", "row 4"}
-	gated := func() *scripted {
-		return &scripted{answer: answersUntil(hold, func(row string) bool { return slices.Contains(few, row) })}
-	}
-	hosts := []*host{b.join(net, "one", gated()), b.join(net, "two", gated()), b.join(net, "three", nil)}
-	texts := numbered(40)
-	id := b.submitTo(hosts[0], rowmill.Spec{Spooled: b.spool(texts)})
-	b.await(id, func(r store.Record) bool { return r.Job.RowsDone == int64(len(few)) })
-	where := func(h *host) (actors.Whereabouts, error) {
-		rec, err := b.store.Get(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		hold := make(chan struct{})
+		const few = 2
+		var asked atomic.Int64
+		gated := func() *scripted {
+			return &scripted{answer: answersUntil(hold, func(string) bool { return asked.Add(1) <= few })}
 		}
-		return h.system.Whereabouts(t.Context(), &rec)
-	}
-	wait.Until(t, func() error {
-		told := map[string]bool{}
-		for _, h := range hosts {
-			w, err := where(h)
+		hosts := []*host{b.join(net, "one", gated()), b.join(net, "two", gated()), b.join(net, "three", nil)}
+		texts := numbered(40)
+		id := b.submitTo(hosts[0], rowmill.Spec{Spooled: b.spool(texts)})
+		b.await(id, func(r store.Record) bool { return r.Job.RowsDone == few })
+		where := func(h *host) (actors.Whereabouts, error) {
+			rec, err := b.store.Get(t.Context(), id)
 			if err != nil {
-				return err
+				t.Fatal(err)
 			}
-			assigned, done := int64(0), int64(0)
-			for i, n := range w.Nodes {
-				if n.Node != []string{"one", "two"}[i] || n.Assigned == 0 {
+			return h.system.Whereabouts(t.Context(), &rec)
+		}
+		wait.Until(t, func() error {
+			told := map[string]bool{}
+			for _, h := range hosts {
+				w, err := where(h)
+				if err != nil {
+					return err
+				}
+				assigned, done := int64(0), int64(0)
+				for i, n := range w.Nodes {
+					if n.Node != []string{"one", "two"}[i] || n.Assigned == 0 {
+						return fmt.Errorf("%s says %+v", h.member.ID, w)
+					}
+					assigned, done = assigned+n.Assigned, done+n.Done
+					w.Nodes[i].Rate = nil // grows less with each moment
+				}
+				if len(w.Nodes) != 2 || w.Shards != 1 || w.Complete != 0 || done != few || assigned+done != int64(len(texts)) {
 					return fmt.Errorf("%s says %+v", h.member.ID, w)
 				}
-				assigned, done = assigned+n.Assigned, done+n.Done
-				w.Nodes[i].Rate = nil // grows less with each moment
+				text, err := json.Marshal(w)
+				if err != nil {
+					return err
+				}
+				told[string(text)] = true
 			}
-			if len(w.Nodes) != 2 || w.Shards != 1 || w.Complete != 0 || done != int64(len(few)) || assigned+done != int64(len(texts)) {
-				return fmt.Errorf("%s says %+v", h.member.ID, w)
+			if len(told) != 1 {
+				return fmt.Errorf("the nodes say %v", told)
 			}
-			text, err := json.Marshal(w)
-			if err != nil {
-				return err
-			}
-			told[string(text)] = true
+			return nil
+		})
+		for _, h := range hosts { // a version that does not know the question
+			h.deaf.Store(true)
 		}
-		if len(told) != 1 {
-			return fmt.Errorf("the nodes say %v", told)
-		}
-		return nil
-	})
-	for _, h := range hosts { // a version that does not know the question
-		h.deaf.Store(true)
-	}
-	for _, h := range hosts {
-		if rec, err := b.store.Get(t.Context(), id); err != nil {
-			t.Fatal(err)
-		} else if claim, _ := rec.Owner(); claim.Process == h.member.ID {
-			continue // it asks itself
-		}
-		if w, err := where(h); !errors.Is(err, rowmill.ErrNotFound) {
-			t.Errorf("%s says %+v, %v", h.member.ID, w, err)
-		}
-	}
-	close(hold)
-	rec := b.end(id)
-	b.checkEcho(rec, texts)
-	for _, h := range hosts {
-		h.deaf.Store(false)
-	}
-	wait.Until(t, func() error { // nobody has it any more
 		for _, h := range hosts {
-			if w, err := h.system.Whereabouts(t.Context(), &rec); !errors.Is(err, rowmill.ErrNotFound) {
-				return fmt.Errorf("%s says %+v, %w", h.member.ID, w, err)
+			if rec, err := b.store.Get(t.Context(), id); err != nil {
+				t.Fatal(err)
+			} else if claim, _ := rec.Owner(); claim.Process == h.member.ID {
+				continue // it asks itself
+			}
+			if w, err := where(h); !errors.Is(err, rowmill.ErrNotFound) {
+				t.Errorf("%s says %+v, %v", h.member.ID, w, err)
 			}
 		}
-		return nil
+		close(hold)
+		rec := b.end(id)
+		b.checkEcho(rec, texts)
+		for _, h := range hosts {
+			h.deaf.Store(false)
+		}
+		wait.Until(t, func() error { // nobody has it any more
+			for _, h := range hosts {
+				if w, err := h.system.Whereabouts(t.Context(), &rec); !errors.Is(err, rowmill.ErrNotFound) {
+					return fmt.Errorf("%s says %+v, %w", h.member.ID, w, err)
+				}
+			}
+			return nil
+		})
+		if _, err := hosts[0].system.Whereabouts(t.Context(), &store.Record{Job: rowmill.Job{ID: id}}); !errors.Is(err, rowmill.ErrNotFound) {
+			t.Errorf("a job without an owner: %v", err)
+		}
 	})
-	if _, err := hosts[0].system.Whereabouts(t.Context(), &store.Record{Job: rowmill.Job{ID: id}}); !errors.Is(err, rowmill.ErrNotFound) {
-		t.Errorf("a job without an owner: %v", err)
-	}
 }
 
 // Rows that are not counted yet are nowhere, and a node that stands alone asks itself.
 func TestWhereRowsAreOnANodeThatStandsAlone(t *testing.T) {
 	t.Parallel()
-	hold := make(chan struct{})
-	b := setup(t, &scripted{answer: answersUntil(hold, func(string) bool { return false })}, func(c *actors.Config) { c.Node = "alone" })
-	texts := numbered(7)
-	id := b.submit(rowmill.Spec{Inline: texts})
-	wait.Until(t, func() error {
-		w, err := b.system.Whereabouts(t.Context(), &store.Record{Job: rowmill.Job{ID: id}})
-		if err != nil {
-			if !errors.Is(err, rowmill.ErrNotFound) {
-				t.Fatal(err)
+	inVirtualTime(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		b := setup(t, &scripted{answer: answersUntil(hold, func(string) bool { return false })}, func(c *actors.Config) { c.Node = "alone" })
+		texts := numbered(7)
+		id := b.submit(rowmill.Spec{Inline: texts})
+		wait.Until(t, func() error {
+			w, err := b.system.Whereabouts(t.Context(), &store.Record{Job: rowmill.Job{ID: id}})
+			if err != nil {
+				if !errors.Is(err, rowmill.ErrNotFound) {
+					t.Fatal(err)
+				}
+				return err
 			}
-			return err
-		}
-		if len(w.Nodes) != 1 || w.Nodes[0].Node != "alone" || w.Nodes[0].Assigned != 7 {
-			return fmt.Errorf("it says %+v", w)
-		}
-		return nil
+			if len(w.Nodes) != 1 || w.Nodes[0].Node != "alone" || w.Nodes[0].Assigned != 7 {
+				return fmt.Errorf("it says %+v", w)
+			}
+			return nil
+		})
+		close(hold)
+		b.checkEcho(b.end(id), texts)
 	})
-	close(hold)
-	b.checkEcho(b.end(id), texts)
 }
