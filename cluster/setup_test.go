@@ -30,7 +30,7 @@ func quick(node string, join ...string) Config {
 	return Config{
 		Node: node, Bind: "127.0.0.1:0", Join: join, Peer: node + ":7001", API: node + ":8080", Protocol: 1,
 		Timing: Timing{
-			RejoinInterval: 300 * time.Millisecond, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: 60 * time.Millisecond,
+			RejoinInterval: 300 * time.Millisecond, ProbeInterval: 600 * time.Millisecond, ProbeTimeout: 500 * time.Millisecond,
 			GossipInterval: 20 * time.Millisecond, SyncInterval: time.Second, DeadTime: 200 * time.Millisecond,
 			StreamTimeout: 2 * time.Second,
 		},

@@ -223,7 +223,7 @@ func TestSession_OfEvents(t *testing.T) {
 	w, clock := setupClock(t)
 	k := w.newKey(`{}`)
 	session := w.signIn(k.text)
-	clock.pass(sessionTime - 1500*time.Millisecond)
+	clock.pass(sessionTime - 3*time.Second)
 	quiet := w.listening("/v1/events", session...)
 	quiet.ready()
 	for e, more := quiet.next(); more; e, more = quiet.next() {

@@ -52,10 +52,11 @@ func TestAuth_StalledBodyWithoutAKeyHoldsNothing(t *testing.T) {
 
 func TestSubmit_KeptConnectionOutlivesTheBodysDeadline(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(c *Config) { c.Patience = 20 * time.Millisecond })
+	const patience = 2 * time.Second
+	w := setup(t, func(c *Config) { c.Patience = patience })
 	w.withRoute("/wait", func(c *gin.Context) {
 		select {
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(patience + 100*time.Millisecond):
 			exchange.Answer(c, 200, gin.H{})
 		case <-c.Request.Context().Done():
 			exchange.Answer(c, 500, gin.H{})

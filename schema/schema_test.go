@@ -179,6 +179,19 @@ func TestACheckEndsWithItsContext(t *testing.T) {
 	s.steps.Validate(nil, nil)
 }
 
+// slow reports whether f takes longer than most three times one after the other: a stall
+// of the machine does not come back so often.
+func slow(most time.Duration, f func()) bool {
+	for range 3 {
+		began := time.Now()
+		f()
+		if time.Since(began) <= most {
+			return false
+		}
+	}
+	return true
+}
+
 // Whatever number is written, it is checked within a moment, and one that
 // float64 can hold is not refused.
 func TestNumbersAreChecked(t *testing.T) {
@@ -186,10 +199,8 @@ func TestNumbersAreChecked(t *testing.T) {
 	s := compile(t, `{"minimum":-1e308,"multipleOf":0.01}`)
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.StringMatching(`-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,12})?`).Draw(t, "number")
-		began := time.Now()
-		s.violation(context.Background(), number)
-		if took := time.Since(began); took > time.Second {
-			t.Fatalf("%s took %v", number, took)
+		if slow(time.Second, func() { s.violation(context.Background(), number) }) {
+			t.Fatalf("%s takes more than a second", number)
 		}
 		exact, _ := json.Marshal(rapid.Float64().Draw(t, "float"))
 		if place, found := unusable(json.Number(exact)); found != "" {
@@ -222,10 +233,10 @@ func FuzzCompile(f *testing.F) {
 		if len(schema) > 1<<10 {
 			return
 		}
-		began := time.Now()
-		s, err := Compile(json.RawMessage(schema))
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("it took %v", took)
+		var s *Schema
+		var err error
+		if slow(2*time.Second, func() { s, err = Compile(json.RawMessage(schema)) }) {
+			t.Error("it takes more than two seconds")
 		}
 		if (s == nil) == (err == nil) || err != nil && len(err.Error()) > 4096 {
 			t.Errorf("%v, %v", s, err)

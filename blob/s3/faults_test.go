@@ -189,7 +189,7 @@ func TestLastingFaults(t *testing.T) {
 // the time after which a silent one is given up.
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
-	const stall = 500 * time.Millisecond
+	const stall = 3 * time.Second
 	p, b := through(t, s3test.Start(t), func(c *Config) { c.StallTimeout = stall; c.Retry = retry.Policy{Tries: 1} })
 	content := random(200_000)
 	if err := put(t.Context(), b, "k", content); err != nil {

@@ -46,6 +46,7 @@ func looking(t *testing.T, gpus machine, address string, change func(*settings.S
 	m := prepare(t, t.TempDir(), func(s *settings.Settings) {
 		s.Simulator.Enabled = settings.Auto
 		s.Discover.Addresses, s.Discover.Interval = []string{address}, 100*time.Millisecond
+		s.Discover.Timeout = 30 * time.Second // a server that is there answers, however busy the machine is
 		s.Jobs.ProbeInterval = 100 * time.Millisecond
 		if change != nil {
 			change(s)

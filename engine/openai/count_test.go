@@ -163,10 +163,10 @@ func TestCountPrompt(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewServer(c.server)
 			t.Cleanup(server.Close)
-			patience := 5 * time.Second
+			patience := 30 * time.Second
 			for _, reply := range c.server.counts {
 				if reply == hangs {
-					patience = time.Second
+					patience = 3 * time.Second
 				}
 			}
 			counter := prepared(t, probed(t, Config{BaseURL: server.URL, ProbeTimeout: patience}), c.params).(engine.PromptCounter)
