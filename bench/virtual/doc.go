@@ -3,8 +3,8 @@
 // that take no time at all, inside a testing/synctest bubble. It has no code of
 // its own beside its tests, which are benchmarks too:
 //
-//	go test -v -run TestTail ./bench/virtual -full
+//	go test -v -run TestTail ./bench/virtual -size small
 //
-// Without -full they run at a size that suits a test, and hold the figures
-// against bounds.
+// Both sizes, small and full, hold the figures against bounds. A ratio differs from
+// run to run with the order in which goroutines run, so without -size none is measured.
 package virtual

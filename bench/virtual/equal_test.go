@@ -38,43 +38,60 @@ func inNoOrder(rows []row) (repeated []row) {
 	return repeated
 }
 
+// repeats are the ways in which nine of ten rows of a job equal others.
+var repeats = map[string]func([]row) []row{"every tenth is new": everyTenth, "each ten times, in no order": inNoOrder}
+
+// equalRows is how a job of these rows goes.
+func equalRows(t *testing.T, rows []row, dedup bool) (took time.Duration, stats batching.Stats) {
+	t.Helper()
+	profile, err := batching.Lookup("llama-3.1-8b/h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}, equalGPUs)
+		n.dedup = dedup
+		defer n.close()
+		time.Sleep(2 * time.Second) // the engines are found
+		begun := time.Now()
+		took = n.await(n.submit(rows, 1)).Sub(begun)
+		stats = n.stats()
+	})
+	return took, stats
+}
+
+const equalGPUs = 4
+
+// Each different row is sent once.
+func TestEqualRowsAreSentOnce(t *testing.T) {
+	for name, repeat := range repeats {
+		rows := differentRows(equalGPUs*500, 11)
+		if _, stats := equalRows(t, repeat(rows), true); int(stats.Finished) != len(rows) {
+			t.Errorf("%s: %d requests for %d different rows", name, stats.Finished, len(rows))
+		}
+	}
+}
+
 // TestEqualRows is B5: how long a job takes nine of ten rows of which are equal to
 // others, beside one of the different rows alone.
 func TestEqualRows(t *testing.T) {
+	full := measures(t)
 	const (
-		gpus  = 4
 		bound = 1.20
 		// Both jobs of a seed vary by a tenth, as those of the tail do: as there, the
 		// median of so many counts where that of a few is above the bound.
 		most = 11
 	)
-	profile, err := batching.Lookup("llama-3.1-8b/h100")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
 	size, seeds := 500, []uint64{11, 12, 13}
-	if *full {
+	if full {
 		size, seeds = 2500, []uint64{11, 12, 13, 14, 15}
 	}
-	run := func(rows []row, dedup bool) (took time.Duration, stats batching.Stats) {
-		synctest.Test(t, func(t *testing.T) {
-			n := newNode(t, c, gpus)
-			n.dedup = dedup
-			defer n.close()
-			time.Sleep(2 * time.Second) // the engines are found
-			begun := time.Now()
-			took = n.await(n.submit(rows, 1)).Sub(begun)
-			stats = n.stats()
-		})
-		return took, stats
-	}
-	for name, repeat := range map[string]func([]row) []row{"every tenth is new": everyTenth, "each ten times, in no order": inNoOrder} {
+	for name, repeat := range repeats {
 		var ratios []float64
-		for k := 0; k < most && !settled(ratios, len(seeds), bound); k++ {
-			rows := differentRows(gpus*size, seeds[0]+uint64(k))
-			alone, _ := run(rows, false)
-			took, stats := run(repeat(rows), true)
+		for k := 0; k < most && !settled(ratios, len(seeds), bound, full); k++ {
+			rows := differentRows(equalGPUs*size, seeds[0]+uint64(k))
+			alone, _ := equalRows(t, rows, false)
+			took, stats := equalRows(t, repeat(rows), true)
 			ratios = append(ratios, took.Seconds()/alone.Seconds())
 			if int(stats.Finished) != len(rows) {
 				t.Errorf("%d requests for %d different rows", stats.Finished, len(rows))

@@ -23,7 +23,17 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-var full = flag.Bool("full", false, "run the benchmarks at their full size")
+var size = flag.String("size", "", "measure ratios, at a size: small or full")
+
+// measures skips a test of ratios where none are to be measured, and reports whether the
+// size is full.
+func measures(t *testing.T) (full bool) {
+	t.Helper()
+	if *size == "" {
+		t.Skip("make bench/virtual measures it")
+	}
+	return *size == "full"
+}
 
 // slots is max_num_seqs of every simulated GPU.
 const slots = 256

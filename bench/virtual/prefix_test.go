@@ -71,6 +71,7 @@ func byPrefix(t testing.TB, c batching.Config, gpus int, rows []row) batching.Re
 // which there are than a GPU remembers, beside the best order and that of
 // arrival.
 func TestPrefix(t *testing.T) {
+	full := measures(t)
 	const gpus = 2
 	profile, err := batching.Lookup("llama-3.1-8b/h100")
 	if err != nil {
@@ -86,7 +87,7 @@ func TestPrefix(t *testing.T) {
 	// and on the schedule, about 1.06 of the best order, and 2.5 where they are not
 	// dealt.
 	sizes, seeds := []size{{2000, 400, 1.4}, {3600, 800, 1.15}}, []uint64{21}
-	if *full {
+	if full {
 		sizes, seeds = []size{{10_000, 5, 1.05}, {10_000, 50, 1.05}, {10_000, 500, 1.05}, {10_000, 5000, 1.05}}, []uint64{21, 22, 23}
 	}
 	for _, s := range sizes {

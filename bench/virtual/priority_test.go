@@ -27,6 +27,7 @@ func answerRows(n int, mean float64, most int, seed uint64) []row {
 // TestPriority is B10: an urgent job on GPUs that another job has saturated,
 // beside the same job on idle ones, and what it costs the other.
 func TestPriority(t *testing.T) {
+	full := measures(t)
 	const gpus = 4
 	profile, err := batching.Lookup("llama-3.1-8b/h100")
 	if err != nil {
@@ -37,7 +38,7 @@ func TestPriority(t *testing.T) {
 		mean float64
 		most int
 	}{{150, 1024}}
-	if *full {
+	if full {
 		shapes = append(shapes, struct {
 			mean float64
 			most int
@@ -58,7 +59,7 @@ func TestPriority(t *testing.T) {
 		)
 		var times, losses []float64
 		for range runs {
-			if settled(times, runs, mostTime) && settled(losses, runs, mostLoss) {
+			if settled(times, runs, mostTime, full) && settled(losses, runs, mostLoss, full) {
 				break
 			}
 			idle, _ := rowmillAlone(t, c, gpus, urgent)
@@ -83,7 +84,7 @@ func TestPriority(t *testing.T) {
 		took, loss := middle(times), middle(losses)
 		t.Logf("answers of %.0f tokens: the urgent job takes %.3f (%.3f–%.3f) of its time on idle GPUs; the other loses %.3f (%.3f–%.3f) of its work",
 			s.mean, took, times[0], times[len(times)-1], loss, losses[0], losses[len(losses)-1])
-		if !*full && (took > mostTime || loss > mostLoss) {
+		if !full && (took > mostTime || loss > mostLoss) {
 			t.Errorf("the urgent job took %.2f of its time on idle GPUs and cost the other %.2f of its work", took, loss)
 		}
 	}

@@ -77,19 +77,20 @@ func middle(of []float64) float64 {
 
 // settled reports whether the median of at least so many values is within the bound,
 // whatever those are that are still to come. At full size all are wanted, for a table.
-func settled(values []float64, least int, bound float64) bool {
+func settled(values []float64, least int, bound float64, full bool) bool {
 	within := 0
 	for _, v := range values {
 		if v <= bound {
 			within++
 		}
 	}
-	return within > max(len(values), least)/2 && (len(values) >= least || !*full)
+	return within > max(len(values), least)/2 && (len(values) >= least || !full)
 }
 
 // TestTail is B3: a job's length beside that of an oracle that knows every
 // answer's length and sends the longest first.
 func TestTail(t *testing.T) {
+	full := measures(t)
 	const (
 		gpus  = 4
 		bound = 1.10
@@ -104,7 +105,7 @@ func TestTail(t *testing.T) {
 	}
 	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
 	sizes, seeds := []int{1500}, []uint64{11, 12, 13}
-	if *full {
+	if full {
 		sizes, seeds = []int{1500, 3000, 12000}, []uint64{11, 12, 13, 14, 15}
 	}
 	orders := []struct {
@@ -123,7 +124,7 @@ func TestTail(t *testing.T) {
 		for _, size := range sizes {
 			for _, order := range orders {
 				var ratios, arrival []float64
-				for n := 0; n < most && !settled(ratios, len(seeds), bound); n++ {
+				for n := 0; n < most && !settled(ratios, len(seeds), bound, full); n++ {
 					rows := tailRows(gpus*size, seeds[0]+uint64(n), hints)
 					oracle := alone(t, c, gpus, longestFirst(rows)).Makespan
 					arrival = append(arrival, alone(t, c, gpus, order.sort(rows)).Makespan.Seconds()/oracle.Seconds())
