@@ -28,7 +28,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release vulnerabilities dist dist/check dist/first dist/again chart contract demo cluster docs console console/types console/dev console/check test test/race virtual virtual/repeat virtual/planted soak soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
+.PHONY: build release vulnerabilities dist dist/check dist/first dist/again chart contract demo cluster docs console console/types console/dev console/check test test/race virtual virtual/repeat virtual/planted soak soak/quick soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -132,6 +132,10 @@ soak: ## the long tests: many kills, large bad inputs, random faults of a cluste
 	ROWMILL_SOAK=$(SOAK) $(GO) test -count=1 -timeout 24h -v -run TestSoak ./e2e/cluster
 	$(MAKE) virtual VIRTUAL=$(SOAK)
 	$(MAKE) engines
+
+soak/quick: build ## 20 minutes of what depends on the speed of the machine and on fresh seeds: for before an issue is said to be resolved
+	ROWMILL_SOAK=quick ROWMILL_CI=1 ROWMILL_BINARY='$(abspath bin/rowmill)' $(GO) test -count=1 -p 1 -timeout 60m ./e2e ./e2e/cluster
+	$(GO) test -count=1 -v ./bench/virtual -size small
 
 soak/jobs: ## JOBS (10000) jobs of ten accounts on three nodes while faults strike
 	ROWMILL_JOBS=$(JOBS) $(GO) test -count=1 -timeout 2h -v -run TestCrowd ./e2e/cluster
@@ -248,7 +252,8 @@ bench/gpu/carry: ## bin/gpu.tgz: what bench/gpu needs on a machine without Go, n
 	tar -czf bin/gpu.tgz -C bin gpu
 
 bench/virtual: ## scheduling in virtual time: tail (B3), prefixes (B4), priority (B10)
-	$(GO) test -v -timeout 60m ./bench/virtual -full
+	$(GO) test -count=1 -v ./bench/virtual -size small
+	$(GO) test -count=1 -v -timeout 60m ./bench/virtual -size full
 
 bench/tokens: ## our tokenizer beside tiktoken and two Go libraries
 	cd bench/tokens && $(GO) run . -rounds $(ROUNDS)

@@ -21,6 +21,7 @@ import (
 	"github.com/rowmill/rowmill/blob/s3"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
+	"github.com/rowmill/rowmill/internal/seed"
 )
 
 // rowmill runs a command of the program beside a node and returns its exit code and
@@ -133,9 +134,9 @@ func (l *load) client(t *testing.T, random *rand.Rand, stop <-chan struct{}) {
 // bytes there, what ran ends with every row in its place, and records and objects
 // agree before the node is started and after.
 func TestBackupsUnderLoad(t *testing.T) {
+	soaks(t)
 	t.Parallel()
-	seed := seed(t)
-	t.Logf("ROWMILL_E2E_SEED=%d", seed)
+	seed := seed.Of(t)
 	w := newWitness(t, 4000, 3*time.Millisecond)
 	n := newNode(t, w.url, killSettings)
 	n.start(t)
@@ -224,8 +225,7 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 	if _, err := exec.LookPath("redis-cli"); err != nil {
 		unable(t, "there is no redis-cli: %v", err)
 	}
-	seed := seed(t)
-	t.Logf("ROWMILL_E2E_SEED=%d", seed)
+	seed := seed.Of(t)
 	w := newWitness(t, 4000, 3*time.Millisecond)
 	records, objects := redistest.Start(t), s3test.Start(t)
 	n := newNode(t, w.url, strings.Replace(shared(records, objects), "jobs: {", "jobs: {settle_time: 10m, ", 1)) // longer than the copy of the bucket takes
@@ -281,8 +281,7 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 // Redis and the node later, and starts both on the copy and on what the bucket was.
 func TestVersionsAndAnAOF(t *testing.T) {
 	t.Parallel()
-	seed := seed(t)
-	t.Logf("ROWMILL_E2E_SEED=%d", seed)
+	seed := seed.Of(t)
 	w := newWitness(t, 4000, 3*time.Millisecond)
 	records := redistest.Start(t)
 	objects, err := s3test.RunWith(t.Context(), s3test.Options{Dir: t.TempDir(), Versions: true})

@@ -20,7 +20,6 @@ func TestConsole(t *testing.T) {
 		unable(t, "there is no browser (Debian's chromium): %v", err)
 	}
 	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "1ms"))
-	n.stays = true
 	n.start(t)
 	runClient(t, "CONSOLE_BROWSER=required", "CONSOLE_CONTROL="+control(t, n), "node", "../console/web/test/browser.mjs", n.base, apiKey, t.TempDir())
 }

@@ -16,6 +16,6 @@
 // `go test ./e2e` runs a quick form of everything. With ROWMILL_CI set, jobs
 // have their full size: 100,000 rows where the node is killed, at 20 moments
 // (10 jobs once each, one job 10 times), and 20,000 where servers fail. `make
-// soak` (ROWMILL_SOAK) doubles the kills. ROWMILL_E2E_SEED repeats the moments
+// soak` (ROWMILL_SOAK) doubles the kills. ROWMILL_SEED repeats the moments
 // of an earlier run.
 package e2e

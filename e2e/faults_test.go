@@ -63,6 +63,7 @@ type fate struct {
 // for bodies that are no JSON: one that merely ends too soon is taken for a
 // broken connection, which costs the row no attempt.
 func TestFaultsOfEveryKind(t *testing.T) {
+	soaks(t)
 	// Few slots keep answers, and so the patience with them, short; the windows
 	// that refusals leave of many are large enough for many rows.
 	rows, slots := size(2_000, 4_000, 20_000), size(64, 128, 256)

@@ -2,10 +2,11 @@ package e2e
 
 import (
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/seed"
 )
 
 // Settings of the killed nodes: parts are small and frequent, so that there is
@@ -24,19 +25,6 @@ func flushRows(rows int) int {
 		least = min(least, len(rowText(i))+len(answerText(i)))
 	}
 	return partBytes / least
-}
-
-// seed returns the seed of this run: ROWMILL_E2E_SEED, else a fresh one.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	if text := os.Getenv("ROWMILL_E2E_SEED"); text != "" {
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("ROWMILL_E2E_SEED: %v", err)
-		}
-		return n
-	}
-	return rand.Uint64()
 }
 
 // TestKilledJobsResume kills a node with SIGKILL at random moments of a job,
@@ -71,8 +59,7 @@ func TestKilledJobsResume(t *testing.T) {
 			begun: func(r record) bool { return r.NumRows != nil },
 		},
 	}
-	seed := seed(t)
-	t.Logf("ROWMILL_E2E_SEED=%d", seed)
+	seed := seed.Of(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	w := newWitness(t, rows, 5*time.Millisecond)
 
@@ -140,8 +127,7 @@ func killOnce(t *testing.T, n *node, w *witness, id string, after time.Duration,
 // the job further than the last.
 func TestKilledManyTimes(t *testing.T) {
 	rows, lives := size(20_000, 50_000, 100_000), size(4, 8, 20)
-	seed := seed(t)
-	t.Logf("ROWMILL_E2E_SEED=%d", seed)
+	seed := seed.Of(t)
 	random := rand.New(rand.NewPCG(seed, 1))
 	w := newWitness(t, rows, 5*time.Millisecond)
 	n := newNode(t, w.url, killSettings)

@@ -30,13 +30,26 @@ func TestMain(m *testing.M) {
 // size chooses between a quick run, CI and `make soak`.
 func size(quick, ci, soak int) int {
 	switch {
-	case os.Getenv("ROWMILL_SOAK") != "":
+	case soaking() && os.Getenv("ROWMILL_SOAK") != "quick":
 		return soak
 	case os.Getenv("ROWMILL_CI") != "":
 		return ci
 	}
 	return quick
 }
+
+// soaks skips a test whose verdict depends on the speed of the machine: make soak/quick
+// runs it, and make soak.
+func soaks(t *testing.T) {
+	t.Helper()
+	if !soaking() {
+		t.Skip("runs in make soak/quick")
+	}
+}
+
+// soaking reports whether figures that depend on the speed of the machine are held against
+// their bounds.
+func soaking() bool { return os.Getenv("ROWMILL_SOAK") != "" }
 
 // unable skips a test that this machine cannot run; on CI it fails instead.
 func unable(t *testing.T, format string, args ...any) {

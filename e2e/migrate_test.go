@@ -15,6 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
+	"github.com/rowmill/rowmill/internal/seed"
 )
 
 // loading has clients at work on a node until stop is called.
@@ -111,8 +112,7 @@ func (n *node) with(t *testing.T, key, path string) int {
 // rest are there.
 func TestMigratesThereAndBack(t *testing.T) {
 	t.Parallel()
-	seed := seed(t)
-	t.Logf("ROWMILL_E2E_SEED=%d", seed)
+	seed := seed.Of(t)
 	w := newWitness(t, 4000, 3*time.Millisecond)
 	first := newNode(t, w.url, killSettings)
 	first.start(t)

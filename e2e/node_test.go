@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/port"
 )
 
 const apiKey = "e2e-key-0123456789abcdef0123456789abcdef"
@@ -29,8 +30,8 @@ type node struct {
 	data    string
 	engines []string // base URLs; nothing is looked for, nor made up, where there is one
 	extra   string   // further settings, YAML
-	base    string   // http://host:port of the running process
-	stays   bool     // at its address when it is started again
+	environ []string // further variables, NAME=VALUE
+	base    string   // http://host:port
 	http    *http.Client
 
 	process *exec.Cmd
@@ -42,7 +43,7 @@ type node struct {
 // is not started.
 func newNode(t *testing.T, engine, extra string) *node {
 	t.Helper()
-	n := &node{data: filepath.Join(t.TempDir(), "data"), engines: []string{engine}, extra: extra}
+	n := &node{data: filepath.Join(t.TempDir(), "data"), engines: []string{engine}, extra: extra, base: "http://" + port.Of(t).Address}
 	n.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: patience}
 	t.Cleanup(func() {
 		n.http.CloseIdleConnections()
@@ -68,24 +69,15 @@ func (n *node) command(t *testing.T, address string) *exec.Cmd {
 	}
 	command := exec.Command(binary, "serve", "--config", config)
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "ROWMILL_API_KEY=" + apiKey}
+	command.Env = append(command.Env, n.environ...)
 	return command
 }
 
 // launch starts the process.
 func (n *node) launch(t *testing.T) {
 	t.Helper()
-	address := strings.TrimPrefix(n.base, "http://")
-	if address == "" || !n.stays {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		address = listener.Addr().String()
-		listener.Close()
-	}
-
 	var err error
-	n.process = n.command(t, address)
+	n.process = n.command(t, strings.TrimPrefix(n.base, "http://"))
 	if n.stderr, err = os.OpenFile(filepath.Join(filepath.Dir(n.data), "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +88,6 @@ func (n *node) launch(t *testing.T) {
 	if err := n.process.Start(); err != nil {
 		t.Fatalf("start the node: %v", err)
 	}
-	n.base = "http://" + address
 }
 
 // start starts the process and waits until it takes jobs.
@@ -134,6 +125,7 @@ func (n *node) kill() {
 	_ = n.process.Wait()         // the verdict of a killed process is that it was killed
 	n.stderr.Close()
 	n.process = nil
+	n.http.CloseIdleConnections() // the next process listens at the same address
 }
 
 // terminate asks the process to end and returns its exit code.
@@ -147,6 +139,7 @@ func (n *node) terminate(t *testing.T) int {
 	err := n.process.Wait()
 	n.stderr.Close()
 	n.process = nil
+	n.http.CloseIdleConnections() // the next process listens at the same address
 	var exit *exec.ExitError
 	switch {
 	case err == nil:

@@ -7,20 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/port"
 	"github.com/rowmill/rowmill/internal/promtest"
 	"github.com/rowmill/rowmill/internal/s3test"
 )
@@ -106,8 +106,8 @@ func read(t *testing.T, page, text string) {
 			t.Fatal(err)
 		}
 	}
-	ports := freePorts(t)
-	blocks, err := fenced(elsewhere(text, home, ports))
+	text, server := elsewhere(t, text, home)
+	blocks, err := fenced(text)
 	if err != nil {
 		t.Fatalf("%s:%v", page, err)
 	}
@@ -121,7 +121,7 @@ func read(t *testing.T, page, text string) {
 	}
 	env := []string{
 		"HOME=" + home, "LANG=C.UTF-8", "PATH=" + filepath.Dir(binary) + ":" + path + ":" + tools(t, page, dir), "SOURCE=" + source,
-		"ROWMILL_SERVER=http://127.0.0.1:" + ports["8088"], // which is the default, for pages that do not name it
+		"ROWMILL_SERVER=" + server, // which is the default, for pages that do not name it
 	}
 	for i := range blocks {
 		b := &blocks[i]
@@ -201,32 +201,18 @@ func tools(t *testing.T, page, dir string) string {
 	return folder
 }
 
-// freePorts are free ports in place of those on 127.0.0.1 that pages name.
-func freePorts(t *testing.T) map[string]string {
-	t.Helper()
-	ports := make(map[string]string)
-	for _, port := range []string{"8088", "8099", "8000"} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer listener.Close() // only then the next port is another
-		if _, ports[port], err = net.SplitHostPort(listener.Addr().String()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return ports
-}
-
 // elsewhere moves what a page does to where it is in nobody's way: servers from the
-// ports that it names to free ones, machines 10.0.0.N to addresses of this one, and
-// folders of the system to the reader's.
-func elsewhere(text, home string, ports map[string]string) string {
-	for port, free := range ports {
-		text = regexp.MustCompile(`\b`+port+`\b`).ReplaceAllString(text, free)
+// ports that it names to reserved ones, machines 10.0.0.N to addresses of this one that
+// follow from a reserved port, and folders of the system to the reader's. It also returns
+// the server that pages without a name for one mean.
+func elsewhere(t *testing.T, text, home string) (moved, server string) {
+	t.Helper()
+	own := port.Of(t)
+	for named, free := range map[string]*port.Reservation{"8088": own, "8099": port.Of(t), "8000": port.Of(t)} {
+		text = regexp.MustCompile(`\b`+named+`\b`).ReplaceAllString(text, strconv.Itoa(free.Port))
 	}
-	text = strings.ReplaceAll(text, "10.0.0.", fmt.Sprintf("127.%d.%d.", 1+rand.IntN(250), 1+rand.IntN(250)))
-	return regexp.MustCompile(`(^|[\s"])/(etc/rowmill|srv|mnt)\b`).ReplaceAllString(text, "${1}"+home+"/$2")
+	text = strings.ReplaceAll(text, "10.0.0.", fmt.Sprintf("127.%d.%d.", own.Port>>8, own.Port&0xff))
+	return regexp.MustCompile(`(^|[\s"])/(etc/rowmill|srv|mnt)\b`).ReplaceAllString(text, "${1}"+home+"/$2"), "http://" + own.Address
 }
 
 // fenced returns the blocks of a page that are run, with their outputs.

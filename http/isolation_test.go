@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/seed"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/webhook"
 )
@@ -441,9 +442,7 @@ func TestIsolation_TwoAccountsThroughEveryRoute(t *testing.T) {
 			}
 		}
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
 	rng.Shuffle(len(attempts), func(i, j int) { attempts[i], attempts[j] = attempts[j], attempts[i] })
 	if testing.Short() { // what they find is not what the race detector does
 		attempts = attempts[:len(attempts)/4]

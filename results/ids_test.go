@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/internal/seed"
 	"github.com/rowmill/rowmill/shard"
 )
 
@@ -29,9 +29,9 @@ func TestIDsKeepTheirTypes(t *testing.T) {
 	t.Parallel()
 	program, dir := python(t), t.TempDir()
 	script := filepath.Join("testdata", "ids.py")
-	seed := rand.IntN(1 << 30)
-	if out, err := exec.Command(program, script, "make", dir, strconv.Itoa(seed)).CombinedOutput(); err != nil {
-		t.Fatalf("seed %d: %v: %s", seed, err, out)
+	seed := strconv.FormatUint(seed.Of(t)%(1<<30), 10)
+	if out, err := exec.Command(program, script, "make", dir, seed).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	sources, err := filepath.Glob(filepath.Join(dir, "*.parquet"))
 	if err != nil || len(sources) < 30 {
@@ -42,7 +42,7 @@ func TestIDsKeepTheirTypes(t *testing.T) {
 	}
 	out, err := exec.Command(program, script, "check", dir).CombinedOutput()
 	if err != nil {
-		t.Fatalf("seed %d: %v: %s", seed, err, out)
+		t.Fatalf("%v: %s", err, out)
 	}
 	t.Logf("%s", bytes.TrimSpace(out))
 }

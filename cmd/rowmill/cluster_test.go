@@ -3,8 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,30 +10,14 @@ import (
 
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/internal/port"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// freeAddress is one that was free a moment ago, for TCP and for UDP. The system
-// gives it to nobody who asks for any port: those begin at 32768.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 20 {
-		tcp, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(12_000)))
-		if err != nil {
-			continue
-		}
-		udp, err := net.ListenPacket("udp", tcp.Addr().String())
-		tcp.Close()
-		if err == nil {
-			udp.Close()
-			return tcp.Addr().String()
-		}
-	}
-	t.Fatal("no port is free for both TCP and UDP")
-	return ""
-}
+// freeAddress is an address of this machine, for TCP and UDP, that nobody else gets.
+func freeAddress(t *testing.T) string { t.Helper(); return port.Of(t).Address }
 
 const clusterKey = "an-administrator-key"
 

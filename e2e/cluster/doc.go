@@ -18,6 +18,6 @@
 //
 // `go test ./e2e/cluster` runs a selection in a few minutes. With ROWMILL_SOAK
 // set to a duration, TestSoak strikes at random for so long and ends with a
-// table. Both print their seed; ROWMILL_E2E_SEED repeats one. Runs that fail
+// table. Both print their seed; ROWMILL_SEED repeats one. Runs that fail
 // keep their logs and say where.
 package cluster

@@ -2,13 +2,12 @@ package cluster
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"net"
 	"os/exec"
 	"strconv"
 
 	"github.com/rowmill/rowmill/internal/faultnet"
+	"github.com/rowmill/rowmill/internal/port"
 )
 
 // A host is where processes of one machine run: a network namespace, or this
@@ -37,28 +36,15 @@ func (h *host) command(ctx context.Context, name string, args ...string) *exec.C
 	return h.net.Command(ctx, name, args...)
 }
 
-// Ports of servers on loopback, below those that the system gives to whoever
-// asks for any: a server that is down keeps its port for itself.
-const firstPort, lastPort = 10_000, 32_000
-
 // listen returns HOST:PORT for a server of this host: the usual port where the
-// host has its ports for itself, else one that is free, for TCP and UDP.
+// host has its ports for itself, else one that is reserved as long as this process runs.
 func (h *host) listen(ctx context.Context, usual int) (string, error) {
 	if h.net != nil {
 		return net.JoinHostPort(h.address, strconv.Itoa(usual)), nil
 	}
-	var config net.ListenConfig
-	for range 100 {
-		address := net.JoinHostPort(h.address, strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort)))
-		stream, err := config.Listen(ctx, "tcp", address)
-		if err != nil {
-			continue
-		}
-		packets, err := config.ListenPacket(ctx, "udp", address)
-		stream.Close()
-		if err == nil {
-			return address, packets.Close()
-		}
+	r, err := port.Reserve(ctx, h.address)
+	if err != nil {
+		return "", err
 	}
-	return "", errors.New("find a free port: none of 100 was free for TCP and UDP")
+	return r.Address, nil
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/seed"
 )
 
 // flatFrom is how long jobs must run for nodes to have warmed up in the first
@@ -26,7 +28,7 @@ func TestCrowd(t *testing.T) {
 		t.Fatalf("ROWMILL_JOBS: %v", err)
 	}
 	c := start(t, Config{Roles: []string{"both", "both", "both"}, Slots: 64, Answer: 60 * time.Millisecond})
-	first := seed(t)
+	first := seed.Of(t)
 	w, err := c.newCrowd(t.Context(), first, crowdTexts, 10)
 	if err != nil {
 		t.Fatal(err)

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -42,6 +40,15 @@ func unable(t *testing.T, format string, args ...any) {
 		t.Fatalf(format, args...)
 	}
 	t.Skipf("SKIPPED, NOT TESTED: "+format, args...)
+}
+
+// soaks skips a test whose verdict depends on the speed of the machine, or on a seed:
+// make soak/quick runs it.
+func soaks(t *testing.T) {
+	t.Helper()
+	if os.Getenv("ROWMILL_SOAK") == "" {
+		t.Skip("runs in make soak/quick")
+	}
 }
 
 // needServers skips the test where the real servers are not installed.
@@ -122,18 +129,4 @@ func folder(t *testing.T) string {
 		}
 	})
 	return dir
-}
-
-// seed returns the seed of this run: ROWMILL_E2E_SEED, else a fresh one.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	n := rand.Uint64()
-	if text := os.Getenv("ROWMILL_E2E_SEED"); text != "" {
-		var err error
-		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("ROWMILL_E2E_SEED: %v", err)
-		}
-	}
-	t.Logf("ROWMILL_E2E_SEED=%d", n)
-	return n
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/seed"
 )
 
 // calm is how long a job of these tests would run if its faults took no time.
@@ -69,11 +71,9 @@ func (o Outcome) String() string {
 
 // TestQuick strikes a cluster of three nodes with a selection of all faults.
 func TestQuick(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes minutes")
-	}
+	soaks(t)
 	c := start(t, Config{Roles: []string{"both", "both", "both"}})
-	first := seed(t)
+	first := seed.Of(t)
 	for i, names := range [][]string{
 		{"kill -9 the owner", "kill -9 a worker", "power cut at Redis, everysec, takes the end"},
 		{"kill -9 redis-server", "kill -9 the S3 server", "kill -9 all nodes at the end"},
@@ -102,11 +102,9 @@ func TestQuick(t *testing.T) {
 
 // TestBatches strikes a cluster while it runs batches of each dialect.
 func TestBatches(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
+	soaks(t)
 	c := start(t, Config{Roles: []string{"both", "both", "both"}})
-	first := seed(t)
+	first := seed.Of(t)
 	for i, dialect := range []Dialect{OpenAI, Anthropic} {
 		t.Run(string(dialect), func(t *testing.T) {
 			tryAs(t, c, dialect, first+uint64(i), "kill -9 the owner", "kill -9 all nodes", "kill -9 the answering node")
@@ -117,9 +115,7 @@ func TestBatches(t *testing.T) {
 // TestOwnerAlone kills and stops owners that run no rows themselves: none is
 // run again. What the nodes tell each other is encrypted.
 func TestOwnerAlone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
+	soaks(t)
 	c := start(t, Config{Roles: []string{"api", "api", "engines", "engines"}, Secure: true})
-	try(t, c, seed(t), "kill -9 the owner", "SIGSTOP the owner for 10s")
+	try(t, c, seed.Of(t), "kill -9 the owner", "SIGSTOP the owner for 10s")
 }

@@ -205,9 +205,7 @@ func logged(t *testing.T, n *Node, job string) map[string]string {
 // servers were told of it, exemplars and logs; what is sampled, and what is not; and a
 // collector that goes away while jobs run.
 func TestTraced(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	soaks(t)
 	config := Config{Dir: folder(t), Roles: []string{"both", "both"}, Slots: 64}
 	col := startCollector(t, &Cluster{dir: config.Dir, client: newClient()})
 	config.Settings = []string{"tracing.endpoint=" + col.url, "tracing.rows=0.01"}

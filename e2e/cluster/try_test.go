@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/seed"
 )
 
 // TestFault strikes with the faults of ROWMILL_FAULT, names with semicolons
@@ -15,7 +17,7 @@ func TestFault(t *testing.T) {
 	if names == "" {
 		t.Skip("set ROWMILL_FAULT to the names of faults")
 	}
-	first := seed(t)
+	first := seed.Of(t)
 	clusters := map[bool]*Cluster{}
 	for i, name := range strings.Split(names, ";") {
 		both := slices.ContainsFunc(Faults(), func(f Fault) bool { return f.Name == name && f.Both })

@@ -8,15 +8,16 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/seed"
 )
 
-// previous returns the program of the previous version; the test is skipped
-// where its source is not.
+// previous returns the program of the previous version.
 func previous(t *testing.T) string {
 	t.Helper()
 	binary, err := buildPrevious(t.Context())
 	if errors.Is(err, errNoHistory) {
-		t.Skipf("SKIPPED, NOT TESTED: %v", err) // also on CI, which says so in its summary
+		unable(t, "%v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -28,11 +29,9 @@ func previous(t *testing.T) string {
 // by this one while a job runs that was begun by that, and back under one that was
 // begun by this.
 func TestRollingUpgrade(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	soaks(t)
 	c := start(t, Config{Roles: []string{"both", "both", "both"}, Previous: previous(t), Old: 3})
-	first := seed(t)
+	first := seed.Of(t)
 	try(t, c, first, "rolling upgrade")
 	try(t, c, first+1, "rolling back")
 }
@@ -40,13 +39,11 @@ func TestRollingUpgrade(t *testing.T) {
 // TestVersionsShareWork has a node own jobs whose rows another of the other version
 // runs: all that they know of each other they have told each other.
 func TestVersionsShareWork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
+	soaks(t)
 	for name, roles := range map[string][]string{"former owner": {"api", "engines"}, "former workers": {"engines", "api"}} {
 		t.Run(name, func(t *testing.T) {
 			c := start(t, Config{Roles: roles, Previous: previous(t), Old: 1, Secure: true})
-			try(t, c, seed(t))
+			try(t, c, seed.Of(t))
 		})
 	}
 }
@@ -54,9 +51,7 @@ func TestVersionsShareWork(t *testing.T) {
 // TestUpgradeAlone opens the data directory of a node of the previous version
 // by this one, and the other way round, with a job in its middle.
 func TestUpgradeAlone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	soaks(t)
 	config := Config{Binary: binary, Previous: previous(t), Dir: folder(t)}.withDefaults()
 	c := &Cluster{config: config, dir: config.Dir, client: newClient()}
 	ctx := t.Context()
@@ -113,26 +108,7 @@ func TestUpgradeAlone(t *testing.T) {
 		}
 	}
 	reach(int64(len(inputs)) + 1) // over
-	if record.Status != "succeeded" || record.RowsDone != int64(len(inputs)) {
-		t.Fatalf("the job ended as %+v", record)
-	}
-	results, err := c.results(ctx, job)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, answer := range want {
-		if i >= len(results.Outputs) || results.Outputs[i] == nil || *results.Outputs[i] != answer.Text {
-			t.Fatalf("row %d of %d results is not %q", i, len(results.Outputs), answer.Text)
-		}
-	}
-	c.account.charge(want)
-	charged, err := c.ledger(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, wrong := range JudgeLedger(charged, c.account) {
-		t.Error(wrong)
-	}
+	c.wantRows(t, job, want)
 }
 
 // alone makes a node with a store and objects of its own, on loopback.

@@ -137,9 +137,7 @@ func (w *watcher) shows(ctx context.Context, expr string) (bool, error) {
 // servers fail, and Redis and a node are killed: no panel of the dashboard is empty,
 // and the alerts are evaluated, and fire where something is wrong.
 func TestWatched(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	soaks(t)
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(receiver.Close)
 	audited := []string{"log.audit_webhook=" + receiver.URL, "log.audit_webhook_secret=whsec_" + firstGossipKey}

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/port"
 )
 
 // program is the server's executable; it is also the Sentinel.
@@ -36,6 +37,7 @@ type Server struct {
 	process *os.Process   // nil while none runs
 	ended   chan struct{} // closed with the process's end
 	fate    error         // how it ended; set before
+	release func()        // gives a reserved port back; nil for one that was given
 }
 
 // Start runs a server until the test ends: append-only file, every write
@@ -95,6 +97,9 @@ func stop(t testing.TB, s *Server) {
 	if err := s.Stop(); err != nil {
 		t.Errorf("stop redis-server: %v", err)
 	}
+	if s.release != nil {
+		s.release()
+	}
 }
 
 // Run starts a server that keeps its data in dir and returns once it answers.
@@ -116,32 +121,17 @@ func Run(ctx context.Context, dir string, port int, fsync string, settings ...st
 }
 
 // run starts a server whose arguments depend on its port.
-func run(ctx context.Context, dir string, port int, args func(port int) []string) (*Server, error) {
-	const tries = 5 // another process may take the free port first
-	var failed error
-	for range tries {
-		chosen := port
-		if port == 0 {
-			var err error
-			if chosen, err = freePort(); err != nil {
-				return nil, err
-			}
+func run(ctx context.Context, dir string, given int, args func(port int) []string) (*Server, error) {
+	s := &Server{dir: dir, port: given}
+	if given == 0 {
+		reserved, err := port.Reserve(ctx, "127.0.0.1")
+		if err != nil {
+			return nil, err
 		}
-		s := &Server{dir: dir, port: chosen, args: args(chosen)}
-		if failed = s.start(ctx); failed == nil || port != 0 || ctx.Err() != nil {
-			return s, failed
-		}
+		s.port, s.release = reserved.Port, reserved.Release
 	}
-	return nil, failed
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	s.args = args(s.port)
+	return s, s.start(ctx)
 }
 
 // start runs the process and waits until it answers, having loaded its data.

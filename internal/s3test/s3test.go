@@ -26,6 +26,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"golang.org/x/sys/unix"
 
+	"github.com/rowmill/rowmill/internal/port"
 	"github.com/rowmill/rowmill/internal/repo"
 )
 
@@ -76,7 +77,7 @@ type Server struct {
 
 	binary   string
 	options  Options
-	reserved *reservation // nil for a port that was given
+	reserved *port.Reservation // nil for a port that was given
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -140,10 +141,10 @@ func RunWith(ctx context.Context, o Options) (*Server, error) {
 		binary: binary, options: o, Port: o.Port,
 	}
 	if s.Port == 0 {
-		if s.reserved, err = reserve(o.IP); err != nil {
+		if s.reserved, err = port.Reserve(ctx, o.IP); err != nil {
 			return nil, fmt.Errorf("reserve a port: %w", err)
 		}
-		s.Port = s.reserved.port
+		s.Port = s.reserved.Port
 	}
 	s.Endpoint = "http://" + s.address()
 	if err := s.Restart(ctx); err != nil {
@@ -332,7 +333,7 @@ func (s *Server) wait() {
 func (s *Server) Stop() {
 	s.Kill()
 	if s.reserved != nil {
-		s.reserved.release()
+		s.reserved.Release()
 	}
 }
 

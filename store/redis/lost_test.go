@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/internal/seed"
 	"github.com/rowmill/rowmill/store/redis"
 )
 
@@ -51,8 +52,9 @@ func TestLostTail(t *testing.T) {
 		}
 	}
 	check(killed.Add(-2 * time.Second))
+	random := rand.New(rand.NewPCG(seed.Of(t), 0))
 	for range 6 {
-		keep := len(whole)/4 + rand.IntN(len(whole)*3/4)
+		keep := len(whole)/4 + random.IntN(len(whole)*3/4)
 		if err := os.WriteFile(files[0], whole[:keep], 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -21,10 +21,10 @@ const envPrefix = "ROWMILL_"
 
 // others are the ROWMILL_ variables that are no settings of a node.
 var others = []string{
-	"ROWMILL_CONFIG",                                     // names the file
-	"ROWMILL_SERVER",                                     // the client's, as ROWMILL_API_KEY is too
-	"ROWMILL_CI",                                         // turns skipped tests into failures
-	"ROWMILL_SOAK", "ROWMILL_E2E_SEED", "ROWMILL_BINARY", // sizes, seeds and program of tests
+	"ROWMILL_CONFIG",                                 // names the file
+	"ROWMILL_SERVER",                                 // the client's, as ROWMILL_API_KEY is too
+	"ROWMILL_CI",                                     // turns skipped tests into failures
+	"ROWMILL_SOAK", "ROWMILL_SEED", "ROWMILL_BINARY", // sizes, seeds and program of tests
 	"ROWMILL_LLAMA_DIR", "ROWMILL_PYTHON", // where tests find real programs
 	"ROWMILL_ACTIVE_HELP", "ROWMILL_COMPLETION_DESCRIPTIONS", // shell completion
 }

@@ -1,0 +1,81 @@
+// Package port reserves ports of this machine for the servers of tests.
+package port
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// The system gives ports from 32768 on to whoever asks for any.
+const first, last = 10_000, 32_000
+
+// A Reservation holds a port of TCP for a server that may be down. Its socket is bound
+// and never listens: nobody else who reserves a port gets it, while a server that names it
+// may listen there, since both sides set SO_REUSEADDR (Go's listeners do).
+type Reservation struct {
+	Address string // IP:PORT
+	Port    int
+	Release func() // twice is harmless
+}
+
+// Reserve reserves a port of an IPv4 address of this machine, at which nobody listens, nor
+// receives packets of UDP.
+func Reserve(ctx context.Context, ip string) (*Reservation, error) {
+	host, err := netip.ParseAddr(ip)
+	if err != nil || !host.Is4() {
+		return nil, fmt.Errorf("address %q: it must be an IPv4 address", ip)
+	}
+	for range 100 {
+		port := first + rand.IntN(last-first)
+		var release func()
+		if release, err = bind(host, port); err != nil {
+			continue
+		}
+		r := &Reservation{Address: net.JoinHostPort(ip, strconv.Itoa(port)), Port: port, Release: release}
+		var packets net.PacketConn
+		if packets, err = (&net.ListenConfig{}).ListenPacket(ctx, "udp", r.Address); err == nil {
+			return r, packets.Close()
+		}
+		release()
+	}
+	return nil, fmt.Errorf("none of 100 ports from %d to %d is free: %w", first, last-1, err)
+}
+
+// bind binds a socket, which fails where another one is, and lets a listener bind beside it
+// from then on.
+func bind(host netip.Addr, port int) (release func(), err error) {
+	syscall.ForkLock.RLock()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(socket)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, err
+	}
+	release = sync.OnceFunc(func() { _ = syscall.Close(socket) }) // nothing was written
+	err = syscall.Bind(socket, &syscall.SockaddrInet4{Port: port, Addr: host.As4()})
+	if err = errors.Join(err, syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)); err != nil {
+		release()
+	}
+	return release, err
+}
+
+// Of reserves a port of 127.0.0.1 until the test ends.
+func Of(t testing.TB) *Reservation {
+	t.Helper()
+	r, err := Reserve(t.Context(), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Release)
+	return r
+}

@@ -1,0 +1,26 @@
+// Package seed gives tests the seed of their random choices.
+package seed
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// Of returns ROWMILL_SEED where it is set, a fresh seed in a soak (ROWMILL_SOAK), and 1
+// otherwise: the same commit makes the same choices each time. It logs the seed.
+func Of(t testing.TB) uint64 {
+	t.Helper()
+	seed := uint64(1)
+	if text := os.Getenv("ROWMILL_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("ROWMILL_SEED: %v", err)
+		}
+	} else if os.Getenv("ROWMILL_SOAK") != "" {
+		seed = rand.Uint64()
+	}
+	t.Logf("ROWMILL_SEED=%d", seed)
+	return seed
+}
