@@ -372,8 +372,31 @@ func decode(data []byte) (rows []rowmill.Row, first int64, err error) {
 			return nil, 0, err
 		}
 		for row := b.First; row < b.First+b.Rows(); row++ {
-			rows = append(rows, rowmill.Row{Index: r.First() + int64(row), Text: b.Text(row), ID: b.ID(row)})
+			rows = append(rows, b.Row(r.First(), row))
 		}
 	}
 	return rows, r.First(), nil
+}
+
+func TestRowsHaveTheirFields(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	w := shard.NewWriter(&b, 7, true)
+	w.WithFields()
+	want := []rowmill.Row{{Index: 7, Text: "a", ID: rowmill.ID{Kind: rowmill.IDString, Text: "x"}, Fields: `["1"]`}, {Index: 8, Text: "b", ID: rowmill.ID{Kind: rowmill.IDString, Text: "y"}, Fields: `["2"]`}}
+	for _, row := range want {
+		if err := w.AddRow(row.Text, row.ID, row.Fields); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, first, err := decode(b.Bytes())
+	if err != nil || first != 7 {
+		t.Fatalf("first row %d, %v", first, err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
 }

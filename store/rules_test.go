@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -132,4 +133,24 @@ func TestRecord_Cancel(t *testing.T) {
 	wantError(t, "status", rec.Cancel(now, func(r *Record) { r.Job.Status = rowmill.StatusFailed }), "which is for Cancel to do")
 	rec = newRecord()
 	wantError(t, "id", rec.Cancel(now, func(r *Record) { r.Job.ID = "b" }), "cancel job job-1: its id cannot change")
+}
+
+// No figure is left out of a sum.
+func TestTotalsAreSums(t *testing.T) {
+	t.Parallel()
+	var a, b Totals
+	one, two := reflect.ValueOf(&a).Elem(), reflect.ValueOf(&b).Elem()
+	for i := range one.NumField() {
+		one.Field(i).SetInt(int64(i + 1))
+		two.Field(i).SetInt(int64(100 * (i + 1)))
+	}
+	sum := a.Plus(b)
+	for i := range one.NumField() {
+		if got, want := reflect.ValueOf(sum).Field(i).Int(), int64(101*(i+1)); got != want {
+			t.Errorf("%s is %d, want %d", one.Type().Field(i).Name, got, want)
+		}
+	}
+	if left := sum.less(b); left != a {
+		t.Errorf("%+v are left, want %+v", left, a)
+	}
 }

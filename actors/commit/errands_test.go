@@ -1,12 +1,17 @@
 package commit
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rowmill/rowmill/blob"
 )
 
 // errands run in a bubble that waits for all of them.
@@ -91,4 +96,38 @@ func TestErrandsThatNobodyWaitsFor(t *testing.T) {
 			t.Error("there is something to wait for of a job without errands")
 		}
 	})
+}
+
+// copier counts what it is asked to copy within the bucket.
+type copier struct {
+	blob.Appender
+	copied int64
+}
+
+func (c *copier) Append(_ blob.Object, _, size int64) error {
+	c.copied += size
+	return nil
+}
+
+// The bucket copies what is not small by itself.
+func TestLongRangesAreCopiedByTheBucket(t *testing.T) {
+	t.Parallel()
+	bucket := maker(t, 1).Bucket
+	content := make([]byte, 2*copiedFrom)
+	if _, err := write(t.Context(), bucket, "k", 1, func(w io.Writer) (int64, error) { _, err := w.Write(content); return 1, err }); err != nil {
+		t.Fatal(err)
+	}
+	object := blob.NewLazies(t.Context(), bucket, 1).Object("k", int64(len(content)))
+	defer object.Close()
+	for length, want := range map[int64]int64{copiedFrom - 1: 0, copiedFrom: copiedFrom, 2 * copiedFrom: 2 * copiedFrom} {
+		var through bytes.Buffer
+		to := &copier{}
+		r := &ranges{Writer: bufio.NewWriter(&through), to: to}
+		if err := errors.Join(r.WriteRange(object, 0, length), r.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		if to.copied != want || int64(through.Len()) != length-want {
+			t.Errorf("%d bytes: the bucket copied %d, %d went through the node", length, to.copied, through.Len())
+		}
+	}
 }

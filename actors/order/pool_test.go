@@ -348,3 +348,27 @@ func BenchmarkPlan(b *testing.B) {
 		})
 	}
 }
+
+// Rows that are to go first keep their prefixes together too.
+func TestPoolExpeditesWholePrefixes(t *testing.T) {
+	t.Parallel()
+	const prefixes, each = 40, 8
+	var lengths order.Lengths
+	p := pool(&lengths, prefixes*each, 64<<10)
+	all := rows(prefixes*each, func(i int) string {
+		return fmt.Sprintf("%04d", i%prefixes) + strings.Repeat("lorem ipsum ", 200) + fmt.Sprint(i)
+	})
+	p.Add(all)
+	p.Expedite(0)
+	last, turns := -1, 0
+	for p.Len() > 0 {
+		for _, r := range p.Take(0, 1, true) {
+			if of := r.Value % prefixes; of != last {
+				last, turns = of, turns+1
+			}
+		}
+	}
+	if turns != prefixes {
+		t.Errorf("%d prefixes come in %d turns", prefixes, turns)
+	}
+}

@@ -138,3 +138,20 @@ func FuzzVerify(f *testing.F) {
 		}
 	})
 }
+
+// A URL that is signed within a second ends no sooner than was asked for.
+func TestURLLivesAsLongAsAskedFor(t *testing.T) {
+	t.Parallel()
+	b, c := served(t)
+	mustPut(t, b, "k", []byte("content"))
+	c.Advance(700 * time.Millisecond)
+	url := strings.Replace(mustSign(t, b, http.MethodGet, "k", 2*time.Second), "/base", "", 1)
+	c.Advance(2*time.Second - 1)
+	if w := fetch(b, http.MethodGet, url); w.Code != http.StatusOK {
+		t.Errorf("just before its end: %d %s", w.Code, w.Body)
+	}
+	c.Advance(2 * time.Second)
+	if w := fetch(b, http.MethodGet, url); w.Code != http.StatusForbidden {
+		t.Errorf("two seconds after its end: %d", w.Code)
+	}
+}

@@ -70,7 +70,7 @@ func FuzzRead(f *testing.F) {
 
 func TestScanner_LimitCountsDecodedBytes(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "abc", `\n\t\"`, "é", `\u00e9`, "😀", `\ud83d\ude00`, `\ud83d`, `\ude00\ud83d`, `\ud83d\ud83d\ude00`, `\ud83dx\ude00`, `\u0000`} {
+	for _, text := range []string{"", "abc", `\n\t\"`, "é", `\u00e9`, "😀", `\ud83d\ude00`, `\ud83d`, `\ude00`, `\ude00\ude00`, `\ude00\ud83d`, `\ud83d\ud83d\ude00`, `\ud83dx\ude00`, `\u0000`} {
 		decoded, err := unquote([]byte(text))
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -169,3 +171,25 @@ type failing struct {
 }
 
 func (f failing) AppendAudit(context.Context, store.AuditEntry) error { return f.err }
+
+// A journal that is no file, such as a pipe to what ships logs, cannot be synced and takes
+// lines all the same.
+func TestJournalIsAPipe(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit.pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.OpenFile(path, os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if err := open(t, path).Of(records(t)).AppendAudit(t.Context(), entry("a")); err != nil {
+		t.Errorf("a line for a pipe: %v", err)
+	}
+	line, err := bufio.NewReader(reader).ReadString('\n')
+	if err != nil || !strings.Contains(line, `"a"`) {
+		t.Errorf("the reader of the pipe has %q, %v", line, err)
+	}
+}

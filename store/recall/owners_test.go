@@ -334,3 +334,20 @@ func TestForgottenCancelOfAnOwnerThatStoodStill(t *testing.T) {
 	n.look()
 	n.is(rowmill.StatusCancelled)
 }
+
+// A claim shows that one write was forgotten: the record holds as many as there were,
+// although the claim is one more.
+func TestClaimedAfterOneWriteWasForgotten(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	n := v.node()
+	n.create()
+	v.keep()
+	n.cancel()
+	v.forget()
+	n.is(rowmill.StatusPending)
+	if _, err := n.Claim(t.Context(), "job-1", n.session, store.Adopter{}); err != nil && !errors.Is(err, rowmill.ErrTerminal) {
+		t.Fatal(err)
+	}
+	n.is(rowmill.StatusCancelled)
+}
