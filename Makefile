@@ -28,7 +28,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release vulnerabilities dist dist/check dist/first dist/again chart contract demo cluster docs console console/types console/dev console/check test test/race virtual virtual/repeat virtual/planted soak soak/quick soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
+.PHONY: build release vulnerabilities dist dist/check dist/first dist/again chart contract demo cluster docs console console/types console/dev console/check test test/race test/again virtual virtual/repeat virtual/planted soak soak/quick soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -108,7 +108,8 @@ console/check: ## whether console/dist is what the sources make, and the types o
 # make lint runs go vet.
 test: build ## test everything; needs nothing but Go
 	packages=$$($(GO) list ./...) && $(GO) test -vet=off $$(echo "$$packages" | grep -v '/e2e')
-	ROWMILL_BINARY='$(abspath bin/rowmill)' $(GO) test -vet=off -count=1 -p 2 -timeout 25m ./e2e/... # never from the cache, which does not know the binary
+	ROWMILL_BINARY='$(abspath bin/rowmill)' $(RERUN) $(GO) test -vet=off -count=1 -p 2 -timeout 25m ./e2e/... # never from the cache, which does not know the binary
+	@.ci/untested
 
 # Not raced: what runs the real binary, measures, looks at documents, or has neither a
 # goroutine nor a lock in it.
@@ -116,7 +117,10 @@ UNRACED = -e '/e2e' -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/f
 
 test/race: ## test what has goroutines under the race detector
 	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -vet=off -race -short $$(echo "$$packages" | grep -v $(UNRACED))
-	CGO_ENABLED=1 ROWMILL_VIRTUAL=40 $(GO) test -vet=off -race -count=1 -run 'TestSchedules$$' ./e2e/virtual -from 1
+	CGO_ENABLED=1 ROWMILL_VIRTUAL=40 $(RERUN) $(GO) test -vet=off -race -count=1 -run 'TestSchedules$$' ./e2e/virtual -from 1
+
+test/again: build ## each test that was changed since the last commit that passed .ci/run, 20 times
+	ROWMILL_BINARY='$(abspath bin/rowmill)' .ci/again
 
 virtual: ## whole nodes in virtual time: schedules of faults that nobody has seen, for VIRTUAL (2m), or so many
 	ROWMILL_VIRTUAL=$(VIRTUAL) $(GO) test -vet=off -count=1 -timeout 24h -v -run TestSchedules ./e2e/virtual -from $(SEED)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -36,7 +37,11 @@ func TestHostileEngine(t *testing.T) {
 	}
 	// It has to be in use to do harm: what it says of itself is rarely a lie.
 	often, rarely := hostile.Share(0.5, 1), hostile.Share(0.05, 2)
+	var honest atomic.Bool
 	bad, good := start(hostile.Config{Choose: func(r hostile.Request, n uint64) *hostile.Kind {
+		if honest.Load() {
+			return nil
+		}
 		switch r.Path {
 		case hostile.Chat, hostile.Metrics:
 			return often(r, n)
@@ -76,9 +81,29 @@ func TestHostileEngine(t *testing.T) {
 	if job.InputTokens > int64(rows)*1000 || job.OutputTokens > int64(rows)*3000 {
 		t.Errorf("%d and %d tokens are charged for", job.InputTokens, job.OutputTokens)
 	}
+	if job.Status == "succeeded" {
+		outputs, _ := n.results(t, id)
+		accepted := 0
+		for i, text := range outputs {
+			if text == nil {
+				continue
+			}
+			accepted++
+			var got struct{ N *float64 }
+			if err := json.Unmarshal([]byte(*text), &got); err != nil || got.N == nil || *got.N < 0 || math.Mod(*got.N, 0.5) != 0 {
+				t.Errorf("row %d has %.200q, which the schema does not allow", i, *text)
+			}
+		}
+		if accepted != rows-int(job.FailedRows) {
+			t.Errorf("%d rows have an answer, and %d of %d failed", accepted, job.FailedRows, rows)
+		}
+	}
 	// The next job meets no harm of this one.
-	if next := n.finish(t, n.submit(t, submission{Inputs: texts[:1], Model: model})); !next.over() {
-		t.Errorf("%+v", next)
+	honest.Store(true)
+	next := n.finish(t, n.submit(t, submission{Inputs: texts[:10], Model: model}))
+	outputs, _ := n.results(t, next.ID)
+	if next.Status != "succeeded" || next.FailedRows != 0 || len(outputs) != 10 || slices.ContainsFunc(outputs, func(text *string) bool { return text == nil || *text != answer }) {
+		t.Errorf("the next job: %+v", next)
 	}
 	if code := n.terminate(t); code != 0 {
 		t.Errorf("the node ended with code %d", code)

@@ -188,6 +188,9 @@ func TestHostileAnswers(t *testing.T) {
 						t.Errorf("%.200q, want the right answer", reply.Content)
 					default:
 						plausible(t, reply)
+						if kind.Text != "" && (reply.Content != kind.Text || reply.InputTokens != 3 || reply.OutputTokens != 3) {
+							t.Errorf("%.200q with %d and %d tokens, want what was sent", reply.Content, reply.InputTokens, reply.OutputTokens)
+						}
 					}
 					if reply, err = run(t.Context(), 15*time.Second); err != nil || !right(reply) {
 						t.Errorf("afterwards: %+v, %v", reply, err)

@@ -106,7 +106,7 @@ func contents() []Kind {
 	const whole = `{"simulated":true,"choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}],` +
 		`"usage":{"prompt_tokens":3,"completion_tokens":3}}`
 	answer := func(name, content string) Kind {
-		return Kind{Name: name, Outcome: Either, of: []string{Chat}, write: func(w *wire) {
+		return Kind{Name: name, Outcome: Either, Text: content, of: []string{Chat}, write: func(w *wire) {
 			quoted, _ := json.Marshal(content) // a text always has a form in JSON
 			w.body(fmt.Sprintf(whole, quoted))
 		}}

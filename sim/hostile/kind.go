@@ -25,6 +25,9 @@ type Kind struct {
 	Name    string
 	Outcome Outcome
 
+	// Text is the content of an answer that is whole.
+	Text string
+
 	// Bulky kinds send as much as is taken, up to MostBytes.
 	Bulky bool
 
