@@ -545,8 +545,8 @@ func TestAWorkerWithoutAnOwnerBeginsNoMoreThanMayBeLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		calls := worker.engine.calls.Load()
-		const look = pause // await looks so often
-		most := int64((interval+time.Second*3/4+look)/pause)*slots + 2*slots
+		const late = 2 * pause // the worker notices with its next answer, and await looks so often
+		most := int64((interval+time.Second*3/4+late)/pause)*slots + 2*slots
 		if lost := calls - rec.Job.RowsDone; lost > most {
 			t.Errorf("%d rows are at risk, want %d at most", lost, most)
 		}

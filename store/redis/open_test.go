@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rowmill/rowmill/internal/port"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
@@ -44,7 +45,7 @@ func TestOpenRefuses(t *testing.T) {
 		settings []string
 		words    []string
 	}{
-		"Redis Cluster": {[]string{"cluster-enabled yes"}, []string{"Redis Cluster mode", "Sentinels"}},
+		"Redis Cluster": {[]string{"cluster-enabled yes", fmt.Sprint("cluster-port ", port.Of(t).Port)}, []string{"Redis Cluster mode", "Sentinels"}},
 		"eviction":      {[]string{"maxmemory-policy allkeys-lru"}, []string{"allkeys-lru", "noeviction"}},
 		"no password":   {[]string{"requirepass secret"}, []string{"asks for a password", "URL"}},
 	} {
