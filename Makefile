@@ -105,6 +105,10 @@ console/check: ## whether console/dist is what the sources make, and the types o
 	out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && bin/tools/types/node_modules/.bin/openapi-typescript http/openapi.yaml -o "$$out/schema.d.ts" && diff -u console/web/src/api/schema.d.ts "$$out/schema.d.ts"
 	out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && (cd console/web && CONSOLE_OUT="$$out" npm run build) && $(GO) run ./console/pack -check "$$out" console/dist
 
+# Tests find Python's packages where .ci/tools puts them. The path names no clone, since
+# results of tests are cached by it.
+test test/race test/again soak/quick: export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rowmill/tools/venv/bin:$(PATH)
+
 # make lint runs go vet.
 test: build ## test everything; needs nothing but Go
 	packages=$$($(GO) list ./...) && $(GO) test -vet=off $$(echo "$$packages" | grep -v '/e2e')
@@ -138,6 +142,7 @@ soak: ## the long tests: many kills, large bad inputs, random faults of a cluste
 	$(MAKE) engines
 
 soak/quick: build ## 20 minutes of what depends on the speed of the machine and on fresh seeds: for before an issue is said to be resolved
+	for tool in python node console sdk schemathesis s3 otelcol prometheus; do .ci/tools $$tool || exit 1; done; internal/llama/get.sh
 	ROWMILL_SOAK=quick ROWMILL_CI=1 ROWMILL_BINARY='$(abspath bin/rowmill)' $(GO) test -count=1 -p 1 -timeout 60m ./e2e ./e2e/cluster
 	$(GO) test -count=1 -v ./bench/virtual -size small
 

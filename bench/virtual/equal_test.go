@@ -3,7 +3,6 @@ package virtual
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rowmill/rowmill/sim/batching"
@@ -48,16 +47,7 @@ func equalRows(t *testing.T, rows []row, dedup bool) (took time.Duration, stats 
 	if err != nil {
 		t.Fatal(err)
 	}
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}, equalGPUs)
-		n.dedup = dedup
-		defer n.close()
-		time.Sleep(2 * time.Second) // the engines are found
-		begun := time.Now()
-		took = n.await(n.submit(rows, 1)).Sub(begun)
-		stats = n.stats()
-	})
-	return took, stats
+	return rowmillAlone(t, batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}, equalGPUs, rows, dedup)
 }
 
 const equalGPUs = 4

@@ -96,7 +96,7 @@ func TestPrefix(t *testing.T) {
 		for _, seed := range seeds {
 			rows := prefixRows(n, prefixes, seed)
 			best, arrival := byPrefix(t, c, gpus, rows), alone(t, c, gpus, rows)
-			took, stats := rowmillAlone(t, c, gpus, rows)
+			took, stats := rowmillAlone(t, c, gpus, rows, false)
 			tokens = append(tokens, float64(stats.Computed)/float64(best.Computed))
 			spans = append(spans, took.Seconds()/best.Makespan.Seconds())
 			arrivalTokens = append(arrivalTokens, float64(arrival.Computed)/float64(best.Computed))

@@ -62,8 +62,8 @@ func TestPriority(t *testing.T) {
 			if settled(times, runs, mostTime, full) && settled(losses, runs, mostLoss, full) {
 				break
 			}
-			idle, _ := rowmillAlone(t, c, gpus, urgent)
-			undisturbed, _ := rowmillAlone(t, c, gpus, bulk)
+			idle, _ := rowmillAlone(t, c, gpus, urgent, false)
+			undisturbed, _ := rowmillAlone(t, c, gpus, bulk, false)
 			var busy, disturbed time.Duration
 			synctest.Test(t, func(t *testing.T) {
 				n := newNode(t, c, gpus)

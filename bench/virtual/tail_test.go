@@ -56,10 +56,11 @@ func longestFirst(rows []row) []row {
 }
 
 // rowmillAlone is the time one job takes on an idle node.
-func rowmillAlone(t *testing.T, c batching.Config, gpus int, rows []row) (took time.Duration, stats batching.Stats) {
+func rowmillAlone(t *testing.T, c batching.Config, gpus int, rows []row, dedup bool) (took time.Duration, stats batching.Stats) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, c, gpus)
+		n.dedup = dedup
 		defer n.close()
 		time.Sleep(2 * time.Second) // the engines are found
 		begun := time.Now()
@@ -128,7 +129,7 @@ func TestTail(t *testing.T) {
 					rows := tailRows(gpus*size, seeds[0]+uint64(n), hints)
 					oracle := alone(t, c, gpus, longestFirst(rows)).Makespan
 					arrival = append(arrival, alone(t, c, gpus, order.sort(rows)).Makespan.Seconds()/oracle.Seconds())
-					took, _ := rowmillAlone(t, c, gpus, order.sort(rows))
+					took, _ := rowmillAlone(t, c, gpus, order.sort(rows), false)
 					ratios = append(ratios, took.Seconds()/oracle.Seconds())
 				}
 				slices.Sort(ratios)
