@@ -3,8 +3,6 @@ package actors
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -52,7 +50,7 @@ func (j *job) startAssigning(c actor.Context) {
 func (j *job) inviteNew(c actor.Context) {
 	nodes := j.nodes()
 	j.owner.Nodes = len(nodes)
-	for _, address := range slices.Sorted(maps.Keys(nodes)) { // in order, so that a schedule of e2e/virtual repeats
+	for address := range inOrder(nodes) {
 		if j.owner.At(address) == nil && !(j.draining && address == "") && j.invites.due(address, time.Now()) {
 			j.invite(c, address)
 		}

@@ -236,10 +236,10 @@ func (n *node) onDrain(c actor.Context) {
 	}
 	n.phase = draining
 	n.publish()
-	for _, h := range n.workers.running {
+	for _, h := range inOrder(n.workers.running) {
 		c.Send(h.pid, drainWorker{})
 	}
-	for _, o := range n.claims.owned {
+	for _, o := range inOrder(n.claims.owned) {
 		c.Send(o.pid, drainJob{})
 	}
 	n.reportDrained()

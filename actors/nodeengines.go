@@ -81,7 +81,7 @@ func (n *node) onEngineLeft(c actor.Context, m engineLeft) {
 
 // tellEngines passes the engines there are now to workers and jobs.
 func (n *node) tellEngines(c actor.Context) {
-	for _, h := range n.workers.running {
+	for _, h := range inOrder(n.workers.running) {
 		c.Send(h.pid, enginesChanged{n.engines.own})
 	}
 	n.tellJobs(c)
@@ -89,7 +89,7 @@ func (n *node) tellEngines(c actor.Context) {
 
 func (n *node) tellJobs(c actor.Context) {
 	all := n.engines.all(n.phase == draining)
-	for _, o := range n.claims.owned {
+	for _, o := range inOrder(n.claims.owned) {
 		c.Send(o.pid, enginesChanged{all})
 	}
 }

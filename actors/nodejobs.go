@@ -41,7 +41,7 @@ func (n *node) scan(c actor.Context) {
 				}
 				return
 			}
-			for _, o := range n.claims.unsure {
+			for _, o := range inOrder(n.claims.unsure) {
 				n.claim(c, o)
 			}
 			n.claims.places.Forget()
@@ -299,7 +299,7 @@ func (n *node) onLeaseLost(c actor.Context) {
 	n.metrics.fenced.Inc()
 	n.lease.cancel(rowmill.ErrLeaseLost)
 	n.lease = nil
-	for id, o := range n.claims.owned {
+	for id, o := range inOrder(n.claims.owned) {
 		n.claims.end(id)
 		n.leave(c, o)
 	}

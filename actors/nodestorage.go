@@ -22,7 +22,7 @@ const (
 
 // onStorageChanged tells everybody on this node, and the others.
 func (n *node) onStorageChanged(c actor.Context) {
-	for _, o := range n.claims.owned {
+	for _, o := range inOrder(n.claims.owned) {
 		c.Send(o.pid, storageChanged{})
 	}
 	n.judgeStorage(c)

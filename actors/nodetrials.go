@@ -86,7 +86,7 @@ func (n *node) convict(c actor.Context, rec store.Record, ended []store.Adopter)
 // this process ends says nothing against those jobs.
 func (n *node) giveBack(ctx context.Context) {
 	var all sync.WaitGroup
-	for id, o := range n.claims.owned {
+	for id, o := range inOrder(n.claims.owned) {
 		all.Go(func() {
 			err := contain.Run(func() error { return n.cfg.Store.Release(ctx, o.fence) })
 			if err != nil && !rowmill.MustStop(err) {

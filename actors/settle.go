@@ -130,9 +130,10 @@ func (p *process) tidied(ctx context.Context, job string) error {
 // it was lost at the job's end, or that a store forgot.
 func (p *process) dropOtherResults(ctx context.Context, rec store.Record) error {
 	var errs []error
-	for name, made := range rec.Artifacts {
-		if name != layout.Full && name != layout.Rows {
-			continue // a subset may be made just now
+	for _, name := range []string{layout.Full, layout.Rows} { // a subset may be made just now
+		made, ok := rec.Artifacts[name]
+		if !ok {
+			continue
 		}
 		objects, err := p.cfg.Blob.List(ctx, path.Dir(made.Key)+"/")
 		errs = append(errs, err)

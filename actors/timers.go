@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"hash/fnv"
+	"io"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -28,8 +30,18 @@ func (t *timers) after(c actor.Context, d time.Duration, name string, next step)
 			next(c)
 		}
 	})
-	timer = time.AfterFunc(d, func() { root.Send(self, due) })
+	timer = time.AfterFunc(d+apart(c.ActorSystem().ID, self.Id, name), func() { root.Send(self, due) })
 	t.pending[name] = timer
+}
+
+// apart is less than 10 µs, and another for each timer of each actor: timers of one moment
+// fire in random order, and a schedule of e2e/virtual would not repeat.
+func apart(names ...string) time.Duration {
+	h := fnv.New64a()
+	for _, name := range names {
+		_, _ = io.WriteString(h, name+"\n") // never fails
+	}
+	return time.Duration(h.Sum64() % uint64(10*time.Microsecond))
 }
 
 // cancel drops the step of a name.

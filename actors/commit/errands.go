@@ -2,6 +2,8 @@ package commit
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -129,8 +131,8 @@ func (s *Errands) End(job string) (wait func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var ended []*running
-	for _, r := range s.running {
-		if r.job == job {
+	for _, key := range slices.Sorted(maps.Keys(s.running)) {
+		if r := s.running[key]; r.job == job {
 			r.end()
 			ended = append(ended, r)
 		}

@@ -178,3 +178,11 @@ func Met(ctx context.Context, err error) {
 		errand.entry.Note(err.Error())
 	}
 }
+
+// Doing is the name of the errand that ctx is on, empty where it is on none.
+func Doing(ctx context.Context) string {
+	if errand, ok := ctx.Value(key{}).(*Errand); ok {
+		return errand.name
+	}
+	return ""
+}

@@ -131,7 +131,8 @@ func (p *port) room() int { return p.queue.Demand() - p.sent }
 func (s *Sender) Fill() (full bool) {
 	open := make([]*port, 0, len(s.ports))
 	rooms := make(map[*port]int, len(s.ports))
-	for _, p := range s.ports {
+	for _, server := range slices.Sorted(maps.Keys(s.ports)) {
+		p := s.ports[server]
 		if room := p.room(); room >= p.queue.Group() { // a few at a time is not worth a call
 			open = append(open, p)
 			rooms[p] = room

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -48,14 +49,37 @@ type gate struct {
 	counts map[string]int // by kind; "" counts those that change something
 }
 
-// latency is how long an effect takes to arrive. It follows from the effect and from
-// the moment, and from nothing that another goroutine may have done just before.
+// latency is how long an effect takes to arrive. It follows from the effect, from the
+// moment, and from how many equal ones began at this moment before, and from nothing else
+// that another goroutine may have done just before. No two are equal: synctest runs timers
+// of one moment in random order.
 func (w *world) latency(node int, kind, key string) time.Duration {
 	if w.still {
 		return 0
 	}
 	what := fmt.Sprintf("%d %s %s %d", node, kind, plain(key), w.now())
+	if equal := w.equal.before(what, w.now()); equal > 0 {
+		what += fmt.Sprint(" ", equal)
+	}
 	return time.Millisecond + time.Duration(w.chance(what)*float64(2*time.Millisecond))
+}
+
+// equals counts what is the same at one moment.
+type equals struct {
+	mu    sync.Mutex
+	at    time.Duration
+	count map[string]int
+}
+
+// before reports how often the same was counted at this moment.
+func (e *equals) before(what string, now time.Duration) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.count == nil || e.at != now {
+		e.at, e.count = now, map[string]int{}
+	}
+	e.count[what]++
+	return e.count[what] - 1
 }
 
 // chance is a number from 0 to 1 that follows from the seed and a text.
@@ -129,8 +153,8 @@ func (p *proc) run(ctx context.Context, e effect) error {
 	return p.awake(e.kind + "<" + what)
 }
 
-// An asker tells the requests of clients apart that would else do the same at one
-// moment.
+// An asker tells the requests of clients and the errands of actors apart that would else
+// do the same at one moment.
 type askerKey struct{}
 
 func withAsker(ctx context.Context, asker string) context.Context {
@@ -139,7 +163,7 @@ func withAsker(ctx context.Context, asker string) context.Context {
 
 func askerOf(ctx context.Context) string {
 	asker, _ := ctx.Value(askerKey{}).(string)
-	return asker
+	return asker + " " + registry.Doing(ctx)
 }
 
 // happen has an effect happen, and says so.

@@ -160,6 +160,10 @@ func (c *call) generate(ctx context.Context, text string) (engine.Reply, error) 
 	w.tally.tries[text]++
 	w.tally.mu.Unlock()
 	chance := w.chance(fmt.Sprint("row ", text, try))
+	// Rows that are sent at one moment come for a slot one after the other.
+	if err := pause(ctx, w.latency(c.node, "row", fmt.Sprint(text, try))); err != nil {
+		return engine.Reply{}, err
+	}
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -148,7 +149,8 @@ func (p *port) meet() {
 		return
 	}
 	now, broken := time.Now(), p.net.broken()
-	for _, o := range p.net.ports {
+	for _, address := range slices.Sorted(maps.Keys(p.net.ports)) {
+		o := p.net.ports[address]
 		if o == p || o.left || broken && (!p.net.reaches(p, o) || !p.net.reaches(o, p)) {
 			continue
 		}
@@ -201,8 +203,8 @@ func (p *port) close(told bool) {
 		delete(p.net.ports, p.member.Peer)
 	}
 	if told {
-		for _, o := range p.net.ports {
-			if p.net.reaches(p, o) {
+		for _, address := range slices.Sorted(maps.Keys(p.net.ports)) {
+			if o := p.net.ports[address]; p.net.reaches(p, o) {
 				*o.of(p) = seen{}
 				o.tell()
 			}

@@ -33,6 +33,7 @@ type world struct {
 	shelf   *shelf
 	net     *network
 	tally   *tally
+	equal   equals
 
 	all   sync.WaitGroup // whatever must end before the world does
 	ended chan struct{}  // no process is started again

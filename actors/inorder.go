@@ -1,0 +1,20 @@
+package actors
+
+import (
+	"iter"
+	"maps"
+	"slices"
+)
+
+// inOrder goes over a map in the order of its keys as they were at the beginning. What a
+// node says to others is then said in the same order each time, so that a schedule of
+// e2e/virtual repeats.
+func inOrder[V any](m map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			if v, ok := m[key]; ok && !yield(key, v) {
+				return
+			}
+		}
+	}
+}
