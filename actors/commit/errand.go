@@ -41,11 +41,20 @@ func (e *Errand) Heavy() bool { return e.Make == MakeMerge || e.Make == MakeJoin
 // Run makes the object and returns its size in bytes. wait repeats what may fail for
 // a while.
 func (e *Errand) Run(ctx context.Context, bucket blob.Bucket, wait Wait) (size int64, err error) {
+	ctx = context.WithValue(ctx, making{}, e.Make)
 	err = wait(ctx, func() error {
 		size, err = e.run(ctx, bucket)
 		return err
 	})
 	return size, err
+}
+
+type making struct{}
+
+// Making is the kind of object that an errand makes with ctx, empty where none does.
+func Making(ctx context.Context) string {
+	kind, _ := ctx.Value(making{}).(string)
+	return kind
 }
 
 func (e *Errand) run(ctx context.Context, bucket blob.Bucket) (int64, error) {

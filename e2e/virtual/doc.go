@@ -16,6 +16,6 @@
 //
 // synctest does not order goroutines. What makes a seed repeat is that every
 // effect takes a latency of its own, which follows from the seed and from what
-// the effect is, so that hardly ever two happen at one moment; and that a
+// the effect is, so that no two happen at one moment; and that a
 // process has one processor and one bubble at a time (see workers.go).
 package virtual

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/store"
 )
@@ -135,7 +136,7 @@ func (p *proc) run(ctx context.Context, e effect) error {
 		return err
 	}
 	way := w.latency(p.node, e.kind, what)
-	if d, slow := w.slow(p.node, e.kind); slow {
+	if d, slow := w.slow(p.node, e.kind, what); slow {
 		way += d
 	}
 	if err := pause(ctx, way); err != nil {
@@ -145,7 +146,7 @@ func (p *proc) run(ctx context.Context, e effect) error {
 		}
 		return err
 	}
-	if err := p.strike(ctx, e); err != nil {
+	if err := p.strike(ctx, e, what); err != nil {
 		return err
 	}
 	back := w.latency(p.node, e.kind+"<", what)
@@ -163,7 +164,7 @@ func withAsker(ctx context.Context, asker string) context.Context {
 
 func askerOf(ctx context.Context) string {
 	asker, _ := ctx.Value(askerKey{}).(string)
-	return asker + " " + registry.Doing(ctx)
+	return asker + " " + registry.Doing(ctx) + commit.Making(ctx)
 }
 
 // happen has an effect happen, and says so.
@@ -180,7 +181,7 @@ func (p *proc) happen(e effect, how string) error {
 }
 
 // strike has an effect happen with what the schedule does to it.
-func (p *proc) strike(ctx context.Context, e effect) error {
+func (p *proc) strike(ctx context.Context, e effect, what string) error {
 	w := p.world
 	if p.dead() {
 		return errDead
@@ -192,7 +193,7 @@ func (p *proc) strike(ctx context.Context, e effect) error {
 	if err := w.refused(p.node, service, e); err != nil {
 		w.tell(p.node, e.kind, e.key, "refused: "+err.Error())
 		// A driver tries for a while before it gives up.
-		if pause(ctx, w.latency(p.node, e.kind+"!", e.key)*100) != nil {
+		if pause(ctx, w.latency(p.node, e.kind+"!", what)*100) != nil {
 			return ctx.Err()
 		}
 		return err
@@ -227,7 +228,7 @@ func (p *proc) strike(ctx context.Context, e effect) error {
 		return err
 	case "stop":
 		w.halt(p.node, time.Duration(f.For))
-		if err := p.awake(e.kind + e.key); err != nil {
+		if err := p.awake(e.kind + what); err != nil {
 			return err
 		}
 		return p.happen(e, "after a stop")

@@ -130,6 +130,9 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
 	reply, err := c.generate(ctx, text)
+	if ctx.Err() != nil { // rows that are given up at one moment come back one after the other
+		time.Sleep(w.latency(c.node, "given up", text))
+	}
 	if context.Cause(ctx) == errPatience { //nolint:errorlint // set above
 		err = &engine.Error{Class: engine.Moment, Code: "timeout", Message: "no answer in time"}
 	}

@@ -11,8 +11,7 @@ import (
 
 // TestSchedulesRepeat runs 50 schedules, or as many as ROWMILL_VIRTUAL_REPEAT says, twice,
 // in two processes, and wants the same effects at the same moments: a failure that a seed
-// has found can then be seen again. Of 700 schedules 1 or 2 still differ now
-// and then.
+// has found can then be seen again.
 func TestSchedulesRepeat(t *testing.T) {
 	t.Parallel()
 	many := 50

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -301,7 +302,8 @@ func (w *world) scheduleFaults() {
 		if f.Nth > 0 || lastingKind(f.Kind) {
 			continue
 		}
-		w.later(time.Duration(f.At), func() {
+		// No timer of a node fires at this moment, and no other fault comes.
+		w.later(time.Duration(f.At)+time.Duration(11+i)*time.Microsecond, func() {
 			if w.whole() {
 				return
 			}
@@ -434,13 +436,13 @@ func (w *world) refused(node int, service string, e effect) error {
 }
 
 // slow is by how much an effect takes longer now.
-func (w *world) slow(node int, kind string) (time.Duration, bool) {
+func (w *world) slow(node int, kind, what string) (time.Duration, bool) {
 	service, _, _ := strings.Cut(kind, ".")
 	f := w.active(node, "slow", func(f Fault) bool { return f.How == service })
 	if f == nil {
 		return 0, false
 	}
-	return w.latency(node, "slow", kind) * 300, true // 0.3 to 0.9 s
+	return w.latency(node, "slow "+kind, what) * 300, true // 0.3 to 0.9 s
 }
 
 // cut reports whether what a node sends another is lost.
@@ -464,15 +466,16 @@ func (w *world) anyCut() bool {
 	return !w.healed && slices.ContainsFunc(w.Faults, func(f Fault) bool { return f.Kind == "cut" && f.At <= now && now < f.At+f.For })
 }
 
+// named finds the objects of a job in the text of a message, by what they are.
+var named = regexp.MustCompile(`(parts|results)/[a-z0-9]+`)
+
 // fate is what becomes of a message.
 func (w *world) fate(from, to *port, kind string, text []byte) fate {
 	key := fmt.Sprint(to.node, " ", kind)
 	if kind == "merge" { // a node asks another for several at one moment
-		sum := 0 // of lists in any order
-		for _, b := range text {
-			sum += int(b)
-		}
-		key += fmt.Sprint(" ", sum)
+		objects := named.FindAllString(string(text), -1)
+		slices.Sort(objects) // parts are listed in any order
+		key += fmt.Sprint(objects)
 	}
 	f := fate{delay: w.latency(from.node, "ask", key), back: w.latency(from.node, "answer", key)}
 	if from == to {
