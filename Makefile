@@ -28,7 +28,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release vulnerabilities dist dist/check dist/first dist/again chart contract demo cluster docs console console/types console/dev console/check test test/race test/again virtual virtual/repeat virtual/planted soak soak/quick soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
+.PHONY: build release vulnerabilities dist dist/check dist/first dist/again chart contract demo cluster docs console console/types console/dev console/check test test/again virtual virtual/repeat virtual/planted soak soak/quick soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -107,21 +107,24 @@ console/check: ## whether console/dist is what the sources make, and the types o
 
 # Tests find Python's packages where .ci/tools puts them. The path names no clone, since
 # results of tests are cached by it.
-test test/race test/again soak/quick: export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rowmill/tools/venv/bin:$(PATH)
+test test/again soak/quick: export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rowmill/tools/venv/bin:$(PATH)
 
-# make lint runs go vet.
-test: build ## test everything; needs nothing but Go
-	packages=$$($(GO) list ./...) && $(GO) test -vet=off $$(echo "$$packages" | grep -v '/e2e')
-	ROWMILL_BINARY='$(abspath bin/rowmill)' $(RERUN) $(GO) test -vet=off -count=1 -p 2 -timeout 25m ./e2e/... # never from the cache, which does not know the binary
-	@.ci/untested
+# Tested without the race detector: what measures, what looks at documents, what runs the
+# real binary, and what has neither a goroutine nor a lock in it. engine/openai is tested
+# both ways: what it is sent by the hundred megabytes takes the race detector too long.
+PLAIN = -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/floors$$' -e '/columnar$$' -e '/results$$' -e '/tokenize$$' -e '/catalog$$' -e '/input$$' -e '/input/csv$$' -e '/http/submission$$' -e '/actors/order$$' -e '/actors/commit$$' -e 'rowmill/engine$$' -e '/store/bolt/redo$$' -e '/sim/jsongen$$' -e '/sim/batching$$'
 
-# Not raced: what runs the real binary, measures, looks at documents, or has neither a
-# goroutine nor a lock in it.
-UNRACED = -e '/e2e' -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/floors$$' -e '/columnar$$' -e '/sim/jsongen$$' -e '/sim/batching$$'
-
-test/race: ## test what has goroutines under the race detector
-	packages=$$($(GO) list ./...) && CGO_ENABLED=1 $(GO) test -vet=off -race -short $$(echo "$$packages" | grep -v $(UNRACED))
-	CGO_ENABLED=1 ROWMILL_VIRTUAL=40 $(RERUN) $(GO) test -vet=off -race -count=1 -run 'TestSchedules$$' ./e2e/virtual -from 1
+# Each test runs once. The tests of real processes are never taken from the cache, which
+# does not know the binary. make lint runs go vet.
+test: build ## test everything, what has goroutines under the race detector
+	@failed=0; packages=$$($(GO) list ./... | grep -v /e2e); \
+	$(GO) test -vet=off $$(echo "$$packages" | grep $(PLAIN)) ./engine/openai || failed=1; \
+	export CGO_ENABLED=1; \
+	$(GO) test -vet=off -race -short -parallel 8 $$(echo "$$packages" | grep -v $(PLAIN)) || failed=1; \
+	ROWMILL_VIRTUAL=40 $(RERUN) $(GO) test -vet=off -race -count=1 -run 'TestSchedules$$' ./e2e/virtual -from 1 || failed=1; \
+	export CGO_ENABLED=0 ROWMILL_BINARY='$(abspath bin/rowmill)'; \
+	$(RERUN) $(GO) test -vet=off -count=1 -p 2 -parallel 5 -timeout 25m ./e2e/... || failed=1; \
+	.ci/untested; exit $$failed
 
 test/again: build ## each test that was changed since the last commit that passed .ci/run, 20 times
 	ROWMILL_BINARY='$(abspath bin/rowmill)' .ci/again

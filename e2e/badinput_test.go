@@ -19,6 +19,7 @@ const maxAnonymous = 256 << 20
 // TestBadInputs feeds one node inputs that are broken in every way a file can
 // be: each job fails with a reason, leaves no file, and the node goes on.
 func TestBadInputs(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, 1000, 0)
 	n := newNode(t, w.url, "inputs: {stall_timeout: 1s}")
 	n.environ = []string{"GOMEMLIMIT=200MiB"} // else memory depends on when garbage is collected
@@ -151,6 +152,7 @@ func (n *node) log(t *testing.T) string {
 
 // TestFullDisk gives a node a file system of 48 MiB and a job that needs more.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, 400_000, 0)
 	n := newNode(t, w.url, killSettings)
 	if err := os.MkdirAll(n.data, 0o755); err != nil {

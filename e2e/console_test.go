@@ -19,9 +19,14 @@ func TestConsole(t *testing.T) {
 	if _, err := exec.LookPath("chromium"); err != nil {
 		unable(t, "there is no browser (Debian's chromium): %v", err)
 	}
-	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "1ms"))
-	n.start(t)
-	runClient(t, "CONSOLE_BROWSER=required", "CONSOLE_CONTROL="+control(t, n), "node", "../console/web/test/browser.mjs", n.base, apiKey, t.TempDir())
+	for _, part := range []string{"states", "scenarios"} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "1ms"))
+			n.start(t)
+			runClient(t, "CONSOLE_BROWSER=required", "CONSOLE_CONTROL="+control(t, n), "node", "../console/web/test/browser.mjs", n.base, apiKey, t.TempDir(), part)
+		})
+	}
 }
 
 // control lets a client kill a node (POST /kill) and start it again, with another

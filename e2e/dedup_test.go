@@ -12,6 +12,7 @@ import (
 // the node is killed while copies are written, and its Parquet file has all rows as
 // if each had run.
 func TestEqualRowsAreAskedForOnce(t *testing.T) {
+	t.Parallel()
 	rows := size(6_000, 6_000, 60_000)
 	different := rows / 10
 	textOf := func(i int) int { return i * 2654435761 >> 8 % different }

@@ -31,6 +31,7 @@ func flushRows(rows int) int {
 // starts it again on the same directory, and wants exactly one output per row,
 // in order, without a row run again that was committed.
 func TestKilledJobsResume(t *testing.T) {
+	t.Parallel()
 	rows, moments := size(20_000, 30_000, 100_000), size(1, 2, 10)
 	csv := csvOf(t, rows)
 	inline := make([]string, rows)
@@ -126,6 +127,7 @@ func killOnce(t *testing.T, n *node, w *witness, id string, after time.Duration,
 // TestKilledManyTimes kills the same job again and again: each life must leave
 // the job further than the last.
 func TestKilledManyTimes(t *testing.T) {
+	t.Parallel()
 	rows, lives := size(20_000, 50_000, 100_000), size(4, 8, 20)
 	seed := seed.Of(t)
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -162,6 +164,7 @@ func TestKilledManyTimes(t *testing.T) {
 // TestKilledDuringDownload wants a job whose download was cut off to fail and
 // to say so, since a second download is not the service's to make.
 func TestKilledDuringDownload(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, 1000, 0)
 	n := newNode(t, w.url, "")
 	n.start(t)
@@ -187,6 +190,7 @@ func TestKilledDuringDownload(t *testing.T) {
 // TestAcknowledgedSubmissionsSurvive kills the node the moment it has
 // acknowledged the last of several submissions.
 func TestAcknowledgedSubmissionsSurvive(t *testing.T) {
+	t.Parallel()
 	const jobs = 20
 	w := newWitness(t, jobs, 0)
 	n := newNode(t, w.url, "")

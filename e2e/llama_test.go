@@ -53,6 +53,7 @@ func (n *node) says(t *testing.T, from int, texts ...string) int {
 // again on its port. The job must succeed with one output per row, in order:
 // the same that an undisturbed job with the same seed has.
 func TestLlamaKilledAndStartedAgain(t *testing.T) {
+	t.Parallel()
 	const rows = 400
 	server := llama.Start(t, llama.Chat, llama.Options{})
 	n := newNode(t, server.URL, "jobs: {part_interval: 500ms, shard_rows: 256}\n"+catalogOf(t,
@@ -110,6 +111,7 @@ func TestLlamaKilledAndStartedAgain(t *testing.T) {
 // TestOneServerThinksAndDoesNot runs a plain model and its thinking twin, which
 // the catalog tells apart by request_extras only, on one real server at once.
 func TestOneServerThinksAndDoesNot(t *testing.T) {
+	t.Parallel()
 	const rows = 40
 	server := llama.Start(t, llama.Think, llama.Options{})
 	n := newNode(t, server.URL, catalogOf(t, `

@@ -52,6 +52,7 @@ func (n *node) unblamed(t *testing.T, id string, rows int) {
 // TestServerDiesForGood kills one of two servers in the middle of a job: the
 // other finishes it, and repeats only what was at the dead one.
 func TestServerDiesForGood(t *testing.T) {
+	t.Parallel()
 	const rows, inFlight = 1200, 16 + 2 + 16 // slots, a small queue on the server, what waits in the lane
 	dead, alive, n, id := startPair(t, rows)
 	dead.kill()
@@ -82,6 +83,7 @@ func TestServerDiesForGood(t *testing.T) {
 // that swaps or waits for its GPU, and lets it go on once the node has given it
 // up: its rows come back meanwhile, and it is used again.
 func TestServerHangs(t *testing.T) {
+	t.Parallel()
 	const rows = 3000
 	stopped, _, n, id := startPair(t, rows)
 	said := len(n.log(t))

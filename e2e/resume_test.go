@@ -25,6 +25,7 @@ quotas: [{priority: 1, row_quota: 1000000, token_quota: 1000000000}]
 // committed, resumes it, kills the node while the rest runs, and holds the end
 // against a job that nothing has disturbed.
 func TestWhatWasPaidForCanBeHad(t *testing.T) {
+	t.Parallel()
 	rows := size(2_000, 2_000, 20_000)
 	sim := startSimulated(t, "--slots", "64", "--ttft", "10ms", "--per-token", "500us")
 	n := on(t, resumeSettings, sim)
@@ -98,6 +99,7 @@ func TestWhatWasPaidForCanBeHad(t *testing.T) {
 
 // TestFailedRowsRunAgain resumes a success with failed rows.
 func TestFailedRowsRunAgain(t *testing.T) {
+	t.Parallel()
 	const rows = 150
 	sim := startSimulated(t, "--slots", "64", "--ttft", "1ms", "--per-token", "20us", "--fault", "schema_violation=0.7")
 	n := on(t, resumeSettings, sim)

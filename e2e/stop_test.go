@@ -13,6 +13,7 @@ import (
 // keep it, and end with code 0; the job goes on at the next start and repeats
 // nothing.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	const rows = 20_000
 	w := newWitness(t, rows, 5*time.Millisecond)
 	n := newNode(t, w.url, killSettings)
@@ -42,6 +43,7 @@ func TestDrain(t *testing.T) {
 // TestSecondProcess wants a second node on a directory in use to be refused
 // with a message that names the directory, and the first to go on.
 func TestSecondProcess(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, 1, 0)
 	n := newNode(t, w.url, "")
 	n.start(t)

@@ -118,6 +118,7 @@ const stopSettings = "jobs: {drain_timeout: 1s}\nquotas: [{priority: 1, row_quot
 
 // A process that is told to stop ends in time, whatever a stranger's work does.
 func TestStopsWhateverRuns(t *testing.T) {
+	t.Parallel()
 	silent := silence(t)
 	large := strings.Repeat(`"x",`, 1<<20)
 	for name, c := range map[string]struct {
@@ -192,6 +193,7 @@ func TestStopsWhateverRuns(t *testing.T) {
 // A node that cannot even start, because its records or its bucket are silent,
 // can be stopped, and one that nobody hears ends all the same.
 func TestStopsWhateverIsSilent(t *testing.T) {
+	t.Parallel()
 	at := strings.TrimPrefix(silence(t), "http://")
 	for name, settings := range map[string]string{
 		"Redis": "store: {url: 'redis://" + at + "/0'}\nobjects: {shared: true}\n",

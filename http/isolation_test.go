@@ -444,9 +444,6 @@ func TestIsolation_TwoAccountsThroughEveryRoute(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
 	rng.Shuffle(len(attempts), func(i, j int) { attempts[i], attempts[j] = attempts[j], attempts[i] })
-	if testing.Short() { // what they find is not what the race detector does
-		attempts = attempts[:len(attempts)/4]
-	}
 	for _, a := range attempts {
 		a.check(rng)
 	}

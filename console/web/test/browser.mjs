@@ -1,6 +1,6 @@
 // Drives the console of a running node in a browser.
 //
-//   node test/browser.mjs BASE KEY OUTDIR
+//   node test/browser.mjs BASE KEY OUTDIR [states|scenarios]
 //
 // BASE is the node's address, KEY an administrator's key of the account default,
 // OUTDIR where a picture of each page goes. The node should be simulated and new.
@@ -11,9 +11,12 @@ import { scenarios } from './scenarios.mjs'
 import { prepare } from './things.mjs'
 
 const things = await prepare()
-await theLogin()
-await everyPageInEveryState(things)
-await scenarios(things)
+const part = process.argv[5]
+if (part !== 'scenarios') {
+  await theLogin()
+  await everyPageInEveryState(things)
+}
+if (part !== 'states') await scenarios(things)
 
 await browser.close()
 for (const { id } of [things.reader, things.team]) await api('DELETE', `/v1/keys/${id}`)
