@@ -146,7 +146,7 @@ soak: ## the long tests: many kills, large bad inputs, random faults of a cluste
 
 soak/quick: build ## 20 minutes of what depends on the speed of the machine and on fresh seeds: for before an issue is said to be resolved
 	for tool in python node console sdk schemathesis s3 otelcol prometheus; do .ci/tools $$tool || exit 1; done; internal/llama/get.sh
-	ROWMILL_SOAK=quick ROWMILL_CI=1 ROWMILL_BINARY='$(abspath bin/rowmill)' $(GO) test -count=1 -p 1 -timeout 60m ./e2e ./e2e/cluster
+	ROWMILL_SOAK=quick ROWMILL_CI=1 ROWMILL_BINARY='$(abspath bin/rowmill)' $(GO) test -count=1 -p 1 -timeout 60m ./tokenize ./e2e ./e2e/cluster
 	$(GO) test -count=1 -v ./bench/virtual -size small
 
 soak/jobs: ## JOBS (10000) jobs of ten accounts on three nodes while faults strike
