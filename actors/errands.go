@@ -56,13 +56,17 @@ func (r *committer) deal(c actor.Context) {
 // run has a node, "" for this one, make an object. Whatever becomes of the node, it is
 // made: by another, or by this one.
 func (r *committer) run(c actor.Context, e errand, address string) {
+	m := e.begin()
+	var turn func(context.Context) bool // nil where none is needed
+	if address == "" && m.Heavy() {
+		turn = r.merging.lineUp(r.slots.merge, r.job.spec)
+	}
 	r.tasks.run(c, "merge parts", func(ctx context.Context) step {
-		m := e.begin()
 		span := r.job.trace.Begin("merge parts", slog.String("rowmill.what", e.what), slog.String("rowmill.node", address), slog.Int("rowmill.parts", len(m.Parts)))
 		var size int64
 		var err error
 		if address == "" {
-			size, err = r.runHere(ctx, m, span)
+			size, err = r.runHere(ctx, m, turn, span)
 		} else {
 			size, err = r.runAt(ctx, address, m)
 		}
@@ -108,9 +112,9 @@ func (r *committer) failedAt(address string, err error) (here bool) {
 	return false
 }
 
-func (r *committer) runHere(ctx context.Context, m *commit.Errand, span *tracing.Span) (int64, error) {
-	if m.Heavy() {
-		if !r.merging.enter(ctx, r.slots.merge, r.job.spec) {
+func (r *committer) runHere(ctx context.Context, m *commit.Errand, turn func(context.Context) bool, span *tracing.Span) (int64, error) {
+	if turn != nil {
+		if !turn(ctx) {
 			return 0, ctx.Err()
 		}
 		defer r.slots.merge.Leave(r.job.spec.Account)

@@ -50,9 +50,19 @@ type turns struct{ waiting atomic.Int32 }
 
 // enter waits for a place for work of a job; it returns false when ctx ends first.
 func (t *turns) enter(ctx context.Context, g *fair.Gate, spec *rowmill.Spec) bool {
+	return t.lineUp(g, spec)(ctx)
+}
+
+// lineUp takes a place in the line for work of a job. What it returns must be called: it
+// waits as enter does. Actors line up before they begin tasks, which would come in any
+// order.
+func (t *turns) lineUp(g *fair.Gate, spec *rowmill.Spec) (wait func(context.Context) bool) {
 	t.waiting.Add(1)
-	defer t.waiting.Add(-1)
-	return g.Enter(ctx, spec.Account, spec.Priority == 0)
+	turn := g.LineUp(spec.Account, spec.Priority == 0)
+	return func(ctx context.Context) bool {
+		defer t.waiting.Add(-1)
+		return turn.Wait(ctx)
+	}
 }
 
 // waits reports whether there is something that is not let in.

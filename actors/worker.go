@@ -310,9 +310,9 @@ func (w *worker) onFlushDue(c actor.Context) {
 // write writes batches as parts.
 func (w *worker) write(c actor.Context, batches []*work.Batch) {
 	for _, b := range batches {
-		span := w.trail.Part(b.Shard)
+		span, turn := w.trail.Part(b.Shard), w.writing.lineUp(w.slots.write, w.job.spec)
 		w.tasks.run(c, "write a part", func(ctx context.Context) step {
-			if !w.writing.enter(ctx, w.slots.write, w.job.spec) {
+			if !turn(ctx) {
 				return nil
 			}
 			defer w.slots.write.Leave(w.job.spec.Account)

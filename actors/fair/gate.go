@@ -46,14 +46,32 @@ func (g *Gate) admit(account string, mine chan struct{}) {
 
 // Enter waits for a place; it returns false when ctx ends first.
 func (g *Gate) Enter(ctx context.Context, account string, urgent bool) bool {
+	return g.LineUp(account, urgent).Wait(ctx)
+}
+
+// A Turn is a place in the line before a gate. Wait must be called.
+type Turn struct {
+	gate    *Gate
+	account string
+	mine    chan struct{}
+	level   int
+}
+
+// LineUp takes the last place in the line of an account.
+func (g *Gate) LineUp(account string, urgent bool) Turn {
 	mine, level := g.queue(account, urgent)
+	return Turn{g, account, mine, level}
+}
+
+// Wait waits until it is the turn; it returns false when ctx ends first.
+func (t Turn) Wait(ctx context.Context) bool {
 	select {
-	case <-mine:
+	case <-t.mine:
 		return true
 	case <-ctx.Done():
 	}
-	if !g.withdraw(level, account, mine) { // it was let in meanwhile
-		g.Leave(account)
+	if !t.gate.withdraw(t.level, t.account, t.mine) { // it was let in meanwhile
+		t.gate.Leave(t.account)
 	}
 	return false
 }

@@ -47,7 +47,7 @@ func looking(t *testing.T, gpus machine, address string, change func(*settings.S
 		s.Simulator.Enabled = settings.Auto
 		s.Discover.Addresses, s.Discover.Interval = []string{address}, 100*time.Millisecond
 		s.Discover.Timeout = 30 * time.Second // a server that is there answers, however busy the machine is
-		s.Jobs.ProbeInterval = 100 * time.Millisecond
+		s.Jobs.ProbeInterval = time.Second    // a probe may take as long
 		if change != nil {
 			change(s)
 		}
