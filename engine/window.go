@@ -19,7 +19,8 @@ import (
 //	            rows are preempted, which the server then computes again
 //	slots       known and no gauges: slots and a small queue
 //	answers     neither: grow while more in flight brings more answers per
-//	            second, halve on refusals (AIMD, Chiu and Jain 1989)
+//	            second, halve on refusals and grow by one for each answer up to where
+//	            a new window begins (slow start, Jacobson 1988)
 type Window struct {
 	slots int     // rows the server runs at once; 0 while unknown
 	size  float64 // rows allowed in flight
@@ -44,8 +45,13 @@ type Window struct {
 	epoch   time.Time // since when answers are counted for the rate of a size
 	counted float64   // answers in the epoch
 	best    float64   // highest rate seen, answers per second
+	of      float64   // tokens of a row, prompt and answer, when it was
+	work    float64   // tokens of the answers in the epoch
 	settled bool      // growing has stopped to help
 	refused time.Time // when the window last halved
+	refusal float64   // the size at the first of the refusals without an answer between them
+	since   float64   // answers since the last refusal
+	regrow  float64   // up to this size the window grows with each answer; 0 before a refusal
 }
 
 // Bounds of the window. docs/architecture.md says what they were tried on.
@@ -150,7 +156,7 @@ func (w *Window) most() float64 {
 	return mostRunning + w.queue()
 }
 
-func (w *Window) full(inFlight int) bool { return float64(inFlight) >= 0.9*w.size }
+func (w *Window) full(inFlight int) bool { return float64(inFlight) >= 0.9*math.Floor(w.size) }
 
 // Observe takes a reading of the server's gauges, with our own rows in flight
 // and the tokens expected of them. The first should come before the first row:
@@ -217,36 +223,48 @@ func (w *Window) shrink(to float64, inFlight int, now time.Time) bool {
 // answers.
 func (w *Window) Answered(rows int, prompts, outputs int64, inFlight int, now time.Time) {
 	w.answers += float64(rows)
+	w.since += float64(rows)
 	w.rows += float64(rows)
 	w.prompts += float64(prompts)
 	w.outputs += float64(outputs)
 	if now.Sub(w.gauged) < staleGauges {
 		return
 	}
-	if w.slots > 0 {
-		if w.full(inFlight) {
-			w.size = min(w.most(), w.size+float64(rows)/w.size)
-		}
-		return
+	full := w.full(inFlight)
+	switch {
+	case w.slots == 0:
+		w.climb(float64(rows), float64(prompts+outputs), inFlight, now)
+	case full:
+		w.size = min(w.most(), w.size+float64(rows)/w.size)
 	}
-	w.climb(float64(rows), inFlight, now)
+	if full && w.size < w.regrow {
+		w.size = min(w.size+float64(rows), w.regrow)
+	}
 }
+
+// unlike is by what factor the tokens of rows may differ for rates of them to be compared.
+const unlike = 2
 
 // climb grows a window that has nothing but answers to go by: half as large
 // again after each epoch of two windows of answers, as long as that brings at
-// least 5 % more of them per second.
-func (w *Window) climb(rows float64, inFlight int, now time.Time) {
+// least 5 % more of them per second. The rate of other rows, much longer or shorter, says
+// nothing of these.
+func (w *Window) climb(rows, tokens float64, inFlight int, now time.Time) {
 	if w.epoch.IsZero() || !w.full(inFlight) {
-		w.epoch, w.counted = now, 0
+		w.epoch, w.counted, w.work = now, 0, 0
 		return
 	}
 	w.counted += rows
+	w.work += tokens
 	span := now.Sub(w.epoch)
 	if w.counted < 2*w.size || span < time.Second/4 {
 		return
 	}
-	rate := w.counted / span.Seconds()
-	w.epoch, w.counted = now, 0
+	rate, of := w.counted/span.Seconds(), w.work/w.counted
+	w.epoch, w.counted, w.work = now, 0, 0
+	if of > unlike*w.of || w.of > unlike*of {
+		w.best, w.of = 0, of
+	}
 	if rate > 1.05*w.best {
 		w.best, w.settled = rate, false
 		w.size = min(mostBlind, 1.5*w.size)
@@ -267,6 +285,19 @@ func (w *Window) Refused(now time.Time) {
 		return
 	}
 	w.refused = now
-	w.settled = true
+	// Where the server answered before, one row less would have been right. Where it refuses
+	// whatever is in flight, the size was not the reason.
+	begin := float64(blindSize)
+	if w.slots > 0 {
+		begin = float64(w.slots) + w.queue()
+	}
+	if w.since > 0 || w.refusal == 0 {
+		w.refusal = w.size
+		w.regrow = min(begin, w.size-1)
+	} else {
+		w.regrow = min(begin, w.refusal)
+	}
+	w.since = 0
+	w.best, w.settled = 0, false
 	w.size = max(minWindow, w.size/2)
 }

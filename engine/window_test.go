@@ -102,6 +102,58 @@ func TestWindowHalvesOnRefusals(t *testing.T) {
 	}
 }
 
+// After refusals, and after rows of quite another length, a window without gauges is soon
+// as large as a new one.
+func TestWindowComesBack(t *testing.T) {
+	t.Parallel()
+	// answer has rows answered one by one, of which each takes so long.
+	answer := func(w *engine.Window, now time.Time, rows int, took time.Duration, tokens int64) time.Time {
+		for range rows {
+			n := w.Limit(false)
+			now = now.Add(took / time.Duration(n))
+			w.Answered(1, tokens, tokens, n, now)
+		}
+		return now
+	}
+	for name, before := range map[string]func(w *engine.Window, now time.Time) time.Time{
+		"three refusals": func(w *engine.Window, now time.Time) time.Time {
+			for range 3 {
+				now = now.Add(2 * time.Second)
+				w.Refused(now)
+			}
+			return now
+		},
+		"shorter rows": func(w *engine.Window, now time.Time) time.Time {
+			return answer(w, now, 300, 20*time.Millisecond, 10)
+		},
+		"shorter rows, three refusals": func(w *engine.Window, now time.Time) time.Time {
+			now = answer(w, now, 300, 20*time.Millisecond, 10)
+			for range 3 {
+				now = now.Add(2 * time.Second)
+				w.Refused(now)
+			}
+			return now
+		},
+		"a hundred refusals": func(w *engine.Window, now time.Time) time.Time {
+			for range 100 {
+				now = now.Add(2 * time.Second)
+				w.Refused(now)
+			}
+			return now
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fresh, used := engine.NewWindow(0), engine.NewWindow(0)
+			answer(fresh, time.Unix(100, 0), 20, 3*time.Second, 1500)
+			answer(used, before(used, time.Unix(100, 0)), 20, 3*time.Second, 1500)
+			if got, want := used.Limit(false), fresh.Limit(false); got*10 < want*9 {
+				t.Errorf("limit %d after 20 answers, of a new window %d", got, want)
+			}
+		})
+	}
+}
+
 func TestWindowDoesNotGrowWhileItIsNotFull(t *testing.T) {
 	t.Parallel()
 	w, now := engine.NewWindow(0), time.Unix(0, 0)
