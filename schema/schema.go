@@ -41,7 +41,35 @@ func Check(raw json.RawMessage) (json.RawMessage, error) {
 	return text, err
 }
 
+// unwrapped is the schema inside of what OpenAI's response_format holds around it:
+// {"name", "strict", "schema"}, or that below "json_schema". Anything else is returned as
+// it is: a JSON Schema has no such members.
+func unwrapped(raw json.RawMessage) json.RawMessage {
+	var outer map[string]json.RawMessage
+	if json.Unmarshal(raw, &outer) != nil {
+		return raw
+	}
+	for member := range outer {
+		switch member {
+		case "name", "description", "strict", "schema", "json_schema", "type":
+		default:
+			return raw
+		}
+	}
+	inner, ok := outer["json_schema"]
+	if ok && string(outer["type"]) == `"json_schema"` {
+		return unwrapped(inner)
+	}
+	_, named := outer["name"]
+	_, strict := outer["strict"]
+	if inner, ok = outer["schema"]; ok && (named || strict) && outer["type"] == nil {
+		return inner
+	}
+	return raw
+}
+
 func parse(raw json.RawMessage) (checked json.RawMessage, document any, err error) {
+	raw = unwrapped(raw)
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil, nil, errors.New("must be an object holding a JSON Schema, or null")
 	}

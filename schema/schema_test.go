@@ -257,3 +257,25 @@ func TestViolation_EndsWithItsJob(t *testing.T) {
 		t.Errorf("violation = %q", got)
 	}
 }
+
+// What OpenAI's clients send around a schema is taken off.
+func TestCheck_OpenAIWrapper(t *testing.T) {
+	t.Parallel()
+	const inner = `{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`
+	for _, wrapped := range []string{
+		inner,
+		`{"name":"x","strict":true,"schema":` + inner + `}`,
+		`{"name":"x","description":"d","schema":` + inner + `}`,
+		`{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":` + inner + `}}`,
+	} {
+		got, err := Check([]byte(wrapped))
+		if err != nil || string(got) != inner {
+			t.Errorf("%s becomes %s, %v", wrapped, got, err)
+		}
+	}
+	for _, schemas := range []string{`{"schema":{"type":"object"}}`, `{"type":"object","name":"x"}`, `{"properties":{"schema":{}},"name":"x"}`} {
+		if got, err := Check([]byte(schemas)); err != nil || string(got) != schemas {
+			t.Errorf("%s becomes %s, %v", schemas, got, err)
+		}
+	}
+}
