@@ -88,6 +88,9 @@ const (
 	RowSchemaViolation = "schema_violation" // the answer does not conform to json_schema, or structured_outputs
 	RowOutputTruncated = "output_truncated" // JSON, or what structured_outputs asks for, cut off by the length limit
 	RowAttemptsUsedUp  = "attempts_used_up" // every attempt met a passing fault
+	RowRefused         = "refused"          // the model refused to answer
+	RowContentFiltered = "content_filter"   // the server withheld the answer for its content
+	RowCrashesServer   = "crashes_server"   // the server crashed while the row was alone on it, twice
 	RowTooLong         = "row_too_long"     // the prompt exceeds the context
 	RowInternal        = "internal_error"   // it made the service's own code panic
 	RowNotRun          = "not_run"          // the job ended first; seen in partial results alone

@@ -45,7 +45,7 @@ func (v engineView) trouble(spec *rowmill.Spec) string {
 	case !has:
 		return ""
 	case v.up && why != "":
-		return fmt.Sprintf("%s failed its last rows (%s) and is tried again by itself.", v.name, why)
+		return fmt.Sprintf("%s takes no rows now: %s.", v.name, why)
 	case !v.up && v.err != nil:
 		return fmt.Sprintf("%s does not answer its probes (%s).", v.name, brief(v.err))
 	}

@@ -389,9 +389,12 @@ func (j *job) onWhereIs(c actor.Context, m whereIs) {
 }
 
 func (j *job) onRowBroke(c actor.Context, f *assign.Fault) {
-	if f.Code == rowmill.RowTooLong {
+	switch f.Code {
+	case rowmill.RowTooLong:
 		j.fail(c, rowmill.Failf(rowmill.CodeRowTooLong, "Row %d does not fit the context of the model: %s", f.Row, f.Message))
-		return
+	case rowmill.CodeModelUnavailable:
+		j.fail(c, rowmill.Failf(rowmill.CodeModelUnavailable, "%s. POST /v1/jobs/%s/resume runs the rest once it does (jobs.wait_for_engine).", f.Message, j.rec.Job.ID))
+	default:
+		j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "The engine refuses the job (seen at row %d): %s", f.Row, f.Message))
 	}
-	j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "The engine refuses the job (seen at row %d): %s", f.Row, f.Message))
 }

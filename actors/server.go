@@ -55,6 +55,7 @@ type server struct {
 	log     *slog.Logger
 	timers  timers
 	resting map[engine.Route]string // why; others may have it: a change makes another
+	soon    time.Duration           // until the next probe, after a crash; 0 for the usual time
 	told    string                  // why the server is not in use, as it was last logged
 
 	entry    *registry.Entry
@@ -157,6 +158,7 @@ func (s *server) probe(c actor.Context) {
 	if !s.health.Probe() {
 		return
 	}
+	began := time.Now()
 	s.tasks.run(c, "probe the server", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.ProbeInterval)
 		defer cancel()
@@ -165,14 +167,32 @@ func (s *server) probe(c actor.Context) {
 			info, err = s.engine.Probe(ctx)
 			return err
 		})
-		return func(c actor.Context) { s.onProbed(c, info, err) }
+		return func(c actor.Context) { s.onProbed(c, began, info, err) }
 	})
 }
 
-func (s *server) onProbed(c actor.Context, info engine.Info, err error) {
-	answers := s.disp.Alive(time.Now().Add(-s.cfg.Servers.ProbeInterval))
+func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, err error) {
+	crashed, again := s.disp.Judge(began, dispatch.Gone(err))
+	if crashed {
+		s.log.Warn("the server ended while rows ran on it; those in flight are tried apart from others", "err", err)
+	}
+	answers := !crashed && s.disp.Alive(time.Now().Add(-s.cfg.Servers.ProbeInterval))
 	change := s.health.Probed(info, err, answers)
-	s.timers.after(c, s.cfg.Servers.ProbeInterval, "probe", s.probe)
+	pause := s.cfg.Servers.ProbeInterval
+	switch {
+	case crashed:
+		s.soon = soonAgain
+	case err == nil:
+		s.soon = 0
+	}
+	if s.soon > 0 {
+		pause = min(pause, s.soon)
+		s.soon *= 2
+	}
+	s.timers.after(c, pause, "probe", s.probe)
+	if again { // a connection broke since this probe began
+		s.probe(c)
+	}
 	switch change {
 	case dispatch.Same:
 		if err != nil && s.health.Up() {
@@ -198,6 +218,10 @@ func (s *server) onProbed(c actor.Context, info engine.Info, err error) {
 	s.announce(c, err)
 	s.ask(c)
 }
+
+// soonAgain is the time until the next probe of a server that has just crashed. It doubles
+// up to the usual one.
+const soonAgain = 500 * time.Millisecond
 
 func (s *server) bringUp(c actor.Context) {
 	info := s.health.Info()
@@ -263,15 +287,15 @@ func (s *server) readGauges(c actor.Context) {
 	})
 }
 
-// onBreakerOpened lets a route rest whose rows fail one after the other, although
-// the server answers probes and perhaps rows of other models. They go elsewhere
-// meanwhile.
+// onBreakerOpened lets a route rest whose rows fail one after the other, or whose server
+// has asked for a pause, although the server answers probes and perhaps rows of other
+// models. The rows go elsewhere meanwhile.
 func (s *server) onBreakerOpened(c actor.Context, r engine.Route, pause time.Duration, err error) {
 	if !s.health.Up() {
 		return
 	}
-	s.log.Warn("the breaker of the engine opened", "route", string(r), "err", err)
-	next := map[engine.Route]string{r: brief(err)}
+	s.log.Warn("the engine gets no rows for a while", "route", string(r), "pause", pause, "err", err)
+	next := map[engine.Route]string{r: fmt.Sprintf("%s; it is asked again at %s", brief(err), time.Now().Add(pause).UTC().Format("15:04:05 UTC"))}
 	for other, why := range s.resting {
 		if other != r {
 			next[other] = why

@@ -148,7 +148,6 @@ func (w *worker) onQueueOpened(c actor.Context, m queueOpened) {
 		return
 	}
 	w.sender.Open(m.engine, m.queue)
-	w.warnings = union(w.warnings, m.queue.Warnings())
 	w.heartbeat(c)
 	w.pump(c)
 }
@@ -257,8 +256,20 @@ func (w *worker) onLoaded(c actor.Context, load work.Load, err error) {
 	w.pump(c)
 }
 
-// fatal are the faults of a row that end its job.
-var fatal = map[string]bool{rowmill.RowTooLong: true, rowmill.CodeEngineError: true}
+// fatal reports whether what a row has failed of ends the job. A row that its server takes
+// for too long, although it was cut, fails alone.
+func (w *worker) fatal(t *dispatch.Task) bool {
+	if !t.Out.Failed() {
+		return false
+	}
+	switch t.Out.Err.Code {
+	case rowmill.CodeEngineError, rowmill.CodeModelUnavailable:
+		return true
+	case rowmill.RowTooLong:
+		return !w.job.spec.TruncateRows || !t.Attempted()
+	}
+	return false
+}
 
 func (w *worker) onRowsFinished(c actor.Context) {
 	tasks, now := w.outbox.Take(w.spare), time.Now()
@@ -267,7 +278,7 @@ func (w *worker) onRowsFinished(c actor.Context) {
 		switch {
 		case t.Outcome != dispatch.Final:
 			w.sender.Retry(t, now)
-		case t.Out.Failed() && fatal[t.Out.Err.Code]:
+		case w.fatal(t):
 			w.fail(c, &assign.Fault{Row: t.Row.Index, Code: t.Out.Err.Code, Message: t.Out.Err.Message})
 		default:
 			w.sender.Answered(t)

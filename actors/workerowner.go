@@ -20,6 +20,7 @@ import (
 // heartbeat tells the owner how things stand.
 func (w *worker) heartbeat(c actor.Context) {
 	outage, away := w.storage.Objects()
+	w.warnings = union(w.warnings, w.sender.Warnings())
 	h := &assign.Heartbeat{
 		Job: w.job.id, Address: w.address, Away: outage.Lasts.Milliseconds(),
 		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.hungry && !away, Ready: w.ready(), Ports: w.sender.Ports(),

@@ -53,7 +53,8 @@ type Call interface {
 	// rows stand alone.
 	Embed(ctx context.Context, rows []Row) ([]Reply, []*Error, error)
 
-	// Warnings lists parameters that this server cannot honour or changes.
+	// Warnings lists parameters that this server cannot honour or changes, and what its
+	// answers have shown: it may become longer while rows run.
 	Warnings() []string
 }
 
@@ -216,8 +217,13 @@ type Class uint8
 const (
 	// RowFault is final: sending the row again cannot help.
 	RowFault Class = iota + 1
-	// Moment is a passing fault: the row is tried again, elsewhere first.
+	// Moment is a passing fault that the row may have caused: the row is tried
+	// again, elsewhere first, a bounded number of times.
 	Moment
+	// Busy is the state of the server: a rate limit, too much load, a model that is
+	// still loading, a used-up quota, a gateway without a server behind it. It costs
+	// the row no attempt. The row waits as long as the server asks, or longer each time.
+	Busy
 	// ServerFault is the server's: the row goes elsewhere without blame and
 	// the server is taken out of use until a probe succeeds.
 	ServerFault
@@ -235,6 +241,7 @@ type Error struct {
 	Raw        string        // the answer that was not accepted, if any, cut to 64 KiB
 	RetryAfter time.Duration // what the server asked for; 0 when nothing
 	Overloaded bool          // 429 or 503: the window should shrink
+	Broke      bool          // the connection ended before the answer: the server may have crashed
 	TooLong    bool          // the prompt exceeds the server's context
 	Context    int           // of a prompt that does: the context, tokens, where the server says it; else 0
 	Prompt     int           // of a prompt that does: its own tokens, likewise

@@ -56,6 +56,9 @@ func (b *breaker) failed(now time.Time) (pause time.Duration, opens bool) {
 	return pause, true
 }
 
+// rest opens the breaker because the server has asked for a pause.
+func (b *breaker) rest() { b.failures, b.phase = 0, open }
+
 // try lets a row through after the pause.
 func (b *breaker) try(now time.Time) {
 	if b.phase == open {

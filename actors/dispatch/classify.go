@@ -105,6 +105,8 @@ func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Outp
 		return failed(rowmill.RowHTTP+strconv.Itoa(e.Status), e.Message, e.Raw, attempt), Final
 	case e.Class == engine.RowFault && e.TooLong:
 		return failed(rowmill.RowTooLong, e.Message, e.Raw, attempt), Final
+	case e.Class == engine.RowFault && (e.Code == rowmill.RowRefused || e.Code == rowmill.RowContentFiltered):
+		return failed(e.Code, e.Message, e.Raw, attempt), Final
 	case e.Class == engine.RowFault:
 		return failed(rowmill.RowRejected, e.Message, e.Raw, attempt), Final
 	case attempt < c.maxAttempts && (e.Status != 500 || crashes <= maxRetriesOf500):
@@ -119,8 +121,13 @@ func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Outp
 
 func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmill.Output, Outcome) {
 	begins, complete := beginsJSON(r.Content)
-	if !begins {
+	var syntax *json.SyntaxError
+	switch err := json.Unmarshal([]byte(r.Content), new(json.RawMessage)); {
+	case begins || !errors.As(err, &syntax): // nothing at all is an end that came too early
+	case !strings.ContainsAny(strings.TrimSpace(r.Content)[:1], `{["`):
 		problem = "it is no JSON from its beginning on; perhaps the server takes no json_schema"
+	default:
+		problem = fmt.Sprintf("it is no JSON from byte %d on: %v", syntax.Offset, syntax)
 	}
 	if r.Finish == rowmill.FinishLength && begins && !complete {
 		return failed(rowmill.RowOutputTruncated,

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -18,6 +17,7 @@ type Config struct {
 	Engine     string        // the server's name, kept with each output
 	Node       string        // the node's, kept with the attempts at rows that were not accepted at the first
 	RowTimeout time.Duration // the least a request is waited for, once it is known how fast the server is
+	Wait       time.Duration // the most that a row waits for a server that is busy
 	Weights    fair.Weights  // what accounts have beside each other
 	Metrics    Metrics
 }
@@ -56,6 +56,9 @@ type Dispatcher struct {
 	routes   map[engine.Route]*route
 	latency  latency
 	levels   [2]level
+	crash    crash
+	trial    trial
+	requests int            // in flight
 	inFlight int            // rows
 	urgent   int            // of them, those of priority 0
 	flying   map[string]int // of them, by account
@@ -75,7 +78,9 @@ type Dispatcher struct {
 type request struct {
 	queue *Queue
 	tasks []*Task
+	began time.Time
 	trial bool     // it tries a route that rested
+	apart bool     // it is a suspect's
 	one   [1]*Task // backs tasks for a single row
 }
 
@@ -96,12 +101,13 @@ func (d *Dispatcher) Watch(h Hooks) { d.hooks = h }
 func (d *Dispatcher) put(q *Queue, tasks []*Task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(q.waiting) == 0 && len(tasks) > 0 {
+	d.queued += len(tasks)
+	others := d.trial.put(q, tasks)
+	if len(q.waiting) == 0 && len(others) > 0 {
 		d.enter(q)
 	}
-	q.set(append(q.waiting, tasks...))
+	q.set(append(q.waiting, others...))
 	q.full.Store(q.left.Load())
-	d.queued += len(tasks)
 	d.wake()
 }
 
@@ -116,6 +122,10 @@ func (d *Dispatcher) withdraw(q *Queue) []*Task {
 		d.queued -= len(tasks)
 	}
 	q.set(nil)
+	for _, s := range d.trial.take(q) {
+		tasks = append(tasks, s.task)
+		d.queued--
+	}
 	return tasks
 }
 
@@ -174,6 +184,13 @@ func (d *Dispatcher) pause() (back []returned) {
 	for _, name := range slices.Sorted(maps.Keys(d.routes)) {
 		back = d.takeHeld(d.routes[name], back)
 	}
+	for _, s := range d.trial.take(nil) {
+		back = append(back, returned{s.queue, []*Task{s.task}})
+	}
+	for _, b := range d.crash.broken {
+		back = append(back, returned{b.queue, []*Task{b.task}})
+	}
+	d.crash = crash{}
 	d.queued = 0
 	return back
 }
@@ -182,6 +199,8 @@ func (d *Dispatcher) pause() (back []returned) {
 func (d *Dispatcher) Close() {
 	d.mu.Lock()
 	d.closed = true
+	giveBackBroken(d.crash.broken)
+	d.crash = crash{}
 	d.more.Broadcast()
 	d.mu.Unlock()
 	d.done.Wait()
@@ -280,7 +299,7 @@ func (d *Dispatcher) work() {
 		seen := r.queue.run(&r)
 		seen.trial = r.trial
 		d.cfg.Metrics.InFlight.Sub(float64(rows))
-		d.finish(rows, tokens, r.queue, seen)
+		d.finish(&r, rows, tokens, seen)
 		r = request{} // an idle goroutine must not keep rows alive
 	}
 }
@@ -294,6 +313,8 @@ func (d *Dispatcher) next(r *request) bool {
 			return false
 		}
 		if !d.paused && d.pick(r) {
+			r.began = time.Now()
+			d.requests++
 			d.inFlight += len(r.tasks)
 			if r.queue.priority == 0 {
 				d.urgent += len(r.tasks)
@@ -316,10 +337,21 @@ func (d *Dispatcher) next(r *request) bool {
 	}
 }
 
-func (d *Dispatcher) finish(rows int, tokens int64, q *Queue, seen evidence) {
+// finish takes the end of a request, whose tasks may be another's now.
+func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen evidence) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := time.Now()
+	now, q := time.Now(), sent.queue
+	d.requests--
+	d.crash.ended(sent, seen)
+	switch {
+	case len(seen.broken) == 0:
+	case d.closed: // nobody probes any more
+		giveBackBroken(seen.broken)
+	default:
+		d.broke(sent, seen.broken, now)
+		d.hooks.Suspect(seen.err)
+	}
 	d.inFlight -= rows
 	d.tokens -= tokens
 	if d.flying[q.account] -= rows; d.flying[q.account] <= 0 {
@@ -336,23 +368,60 @@ func (d *Dispatcher) finish(rows int, tokens int64, q *Queue, seen evidence) {
 	}
 	switch {
 	case seen.answered:
-		d.answered, r.answered = now, now
+		d.answered, r.answered, r.again = now, now, false
 		r.breaker.answered()
 		d.latency.answered(rows, seen.tokens, seen.took, now)
 		d.window.Answered(rows, seen.prompts, seen.tokens, d.inFlight+rows, now)
-	case seen.overloaded && d.window.Limit(false) > 1:
-		d.window.Refused(now)
-	case seen.err != nil && !d.paused:
-		if pause, opens := r.failed(seen.took, seen.trial, now); opens {
-			d.hold(q.route)
-			d.hooks.Opened(q.route, pause, fmt.Errorf("requests fail one after the other, the last one: %w; trying again in %v", seen.err, pause))
-		}
+	case seen.err != nil:
+		d.failed(r, q.route, seen, now)
 	}
 	d.release(r)
+	if sent.apart && d.trial.end(now) {
+		d.wake()
+	}
+}
+
+// busyPause is the longest that a route rests which its server keeps refusing without a
+// word for how long: other rows may be taken at once.
+const busyPause = 5 * time.Second
+
+// failed takes a request that failed. Its route rests where the server has asked for
+// that, and where one request after the other fails.
+func (d *Dispatcher) failed(r *route, name engine.Route, seen evidence, now time.Time) {
+	crowded := seen.overloaded && d.window.Limit(false) > 1
+	if seen.overloaded {
+		d.window.Refused(now)
+	}
+	var pause time.Duration
+	var rests bool
+	switch {
+	case d.paused:
+	case seen.asked > 0:
+		pause, rests = r.asked(seen.asked, seen.first, seen.trial)
+	case !crowded && (!seen.busy || seen.first || seen.trial): // a row that is refused again may be the only one
+		pause, rests = r.failed(seen.took, seen.trial, now)
+		if seen.busy {
+			pause = min(pause, busyPause)
+		}
+	}
+	if rests {
+		d.hold(name)
+		d.hooks.Opened(name, pause, seen.err)
+	}
+}
+
+// answeredAt is when the server last answered a row of the queue's route.
+func (d *Dispatcher) answeredAt(q *Queue) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.of(q).answered
 }
 
 // pick moves the next tasks into r, where the window has room for them.
 func (d *Dispatcher) pick(r *request) bool {
+	if picked, stop := d.pickSuspect(r); picked || stop {
+		return picked
+	}
 	if limit := d.window.Limit(true); d.inFlight >= limit && d.inFlight < limit+d.aside(limit) {
 		if q := d.newcomer(); q != nil {
 			d.levels[0].advance(q)
@@ -385,10 +454,15 @@ func (d *Dispatcher) pick(r *request) bool {
 func (d *Dispatcher) take(r *request, q *Queue) {
 	r.take(q)
 	d.levels[q.priority].charge(q, r.tokens())
-	route := d.of(q)
+	d.tries(r)
+}
+
+// tries notes a request that tries a route which rested.
+func (d *Dispatcher) tries(r *request) {
+	route := d.of(r.queue)
 	if r.trial = route.breaker.phase == halfOpen; r.trial {
 		route.trying = true
-		d.hold(q.route)
+		d.hold(r.queue.route)
 	}
 }
 

@@ -166,7 +166,7 @@ func TestDispatcherLosesNothing(t *testing.T) {
 				}
 			case 10: // row after row fails
 				for range breakerFailures {
-					d.finish(0, 0, l, evidence{err: errProbe, trial: true})
+					d.finish(&request{queue: l}, 0, 0, evidence{err: errProbe, trial: true})
 				}
 			case 11:
 				d.Rest(l.route)
@@ -176,12 +176,19 @@ func TestDispatcherLosesNothing(t *testing.T) {
 			case 2, 3, 4:
 				n := rapid.IntRange(0, 5).Draw(t, "n")
 				in += n
-				d.put(l, tasks(n, rapid.IntRange(0, 40_000).Draw(t, "size")))
+				made := tasks(n, rapid.IntRange(0, 40_000).Draw(t, "size"))
+				for _, task := range made {
+					task.apart = max(0, rapid.IntRange(-2, 2).Draw(t, "apart")) // suspects, in groups of one or two
+				}
+				d.put(l, made)
 			default:
 				var r request
 				if d.pick(&r) {
 					left += len(r.tasks)
 					d.queued -= len(r.tasks)
+					if r.apart {
+						d.trial.end(time.Now())
+					}
 				}
 			}
 			if d.queued != in-left {
@@ -202,12 +209,12 @@ func TestDispatcherKnowsALivingServer(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
 	began := time.Now()
-	d.finish(1, 0, &Queue{priority: 1}, evidence{})
-	d.finish(1, 0, &Queue{priority: 1}, evidence{overloaded: true})
+	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, evidence{})
+	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, evidence{overloaded: true})
 	if d.Alive(began) {
 		t.Error("alive without an answer")
 	}
-	d.finish(1, 0, &Queue{priority: 1}, evidence{answered: true})
+	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, evidence{answered: true})
 	if !d.Alive(began) || d.Alive(time.Now().Add(time.Minute)) {
 		t.Error("an answer counts for the time after which it came")
 	}
@@ -320,20 +327,20 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	queue := &Queue{priority: 1, group: 1}
 	d.resumeByHand()
 	for range breakerFailures - 1 {
-		d.finish(1, 0, queue, failure)
+		d.finish(&request{queue: queue}, 1, 0, failure)
 	}
-	d.finish(1, 0, queue, evidence{answered: true})
+	d.finish(&request{queue: queue}, 1, 0, evidence{answered: true})
 	for range breakerFailures - 1 {
-		d.finish(1, 0, queue, failure)
+		d.finish(&request{queue: queue}, 1, 0, failure)
 	}
 	if opened != 0 {
 		t.Fatal("the breaker opened although a row was answered between the failures")
 	}
-	d.finish(1, 0, queue, failure)
+	d.finish(&request{queue: queue}, 1, 0, failure)
 	if opened != 1 {
 		t.Fatal("the breaker is closed after failures in a row")
 	}
-	d.finish(1, 0, queue, failure) // was in flight
+	d.finish(&request{queue: queue}, 1, 0, failure) // was in flight
 	if opened != 1 {
 		t.Error("the breaker opened twice")
 	}
@@ -349,21 +356,21 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	if !d.pick(&r) || !r.trial || d.pick(&r) {
 		t.Fatal("want a single row after the pause")
 	}
-	d.finish(1, 0, queue, failure) // sent before the pause
+	d.finish(&request{queue: queue}, 1, 0, failure) // sent before the pause
 	if opened != 1 || d.pick(&r) {
 		t.Fatal("a row of before the pause decides")
 	}
-	d.finish(1, 0, queue, evidence{err: errors.New("status 500"), trial: true})
+	d.finish(&request{queue: queue}, 1, 0, evidence{err: errors.New("status 500"), trial: true})
 	if opened != 2 || d.pick(&r) {
 		t.Fatal("the row that was let through failed, and others follow")
 	}
 	d.Try("")
 	d.pick(&r)
-	d.finish(1, 0, queue, evidence{trial: true}) // its job was stopped
+	d.finish(&request{queue: queue}, 1, 0, evidence{trial: true}) // its job was stopped
 	if !d.pick(&r) || d.pick(&r) {
 		t.Fatal("want another single row where the first told nothing")
 	}
-	d.finish(1, 0, queue, evidence{answered: true, trial: true})
+	d.finish(&request{queue: queue}, 1, 0, evidence{answered: true, trial: true})
 	if !d.pick(&r) || r.trial || !d.pick(&r) {
 		t.Error("a row was answered, and still only one may go")
 	}
@@ -385,8 +392,8 @@ func TestARouteRestsAlone(t *testing.T) {
 	d.put(twin, tasks(2, 10))
 	d.put(sound, tasks(2, 10))
 	for range breakerFailures {
-		d.finish(1, 0, sound, evidence{answered: true})
-		d.finish(1, 0, broken, evidence{err: errors.New("status 500"), took: time.Nanosecond})
+		d.finish(&request{queue: sound}, 1, 0, evidence{answered: true})
+		d.finish(&request{queue: broken}, 1, 0, evidence{err: errors.New("status 500"), took: time.Nanosecond})
 	}
 	if len(rests) != 1 || rests[0] != "broken" {
 		t.Fatalf("routes at rest: %v", rests)
@@ -421,9 +428,9 @@ func TestBreakerForgivesWhatWasSentBeforeAnAnswer(t *testing.T) {
 	d := testDispatcher()
 	d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) { t.Error("the breaker opened") }})
 	d.Resume()
-	d.finish(1, 0, &Queue{priority: 1}, evidence{answered: true})
+	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, evidence{answered: true})
 	for range 2 * breakerFailures { // hung since before that
-		d.finish(1, 0, &Queue{priority: 1}, evidence{err: errors.New("timeout"), took: time.Minute})
+		d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, evidence{err: errors.New("timeout"), took: time.Minute})
 	}
 }
 

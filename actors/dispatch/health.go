@@ -82,6 +82,13 @@ func (h *Health) Probed(info engine.Info, err error, answers bool) Change {
 	return Same
 }
 
+// Gone reports whether a probe says that nobody is there: it failed, and not for want of
+// time.
+func Gone(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return err != nil && !(errors.As(err, &timeout) && timeout.Timeout())
+}
+
 // mostLate is how many probes in a row a server that was up may leave without an
 // answer: one that reads long prompts has been seen to take 10 s for a word about
 // its health. One that refuses is down at once.

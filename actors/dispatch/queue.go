@@ -40,6 +40,8 @@ type Queue struct {
 	out      *Outbox
 	waiting  []*Task // owned by the dispatcher
 
+	suspects atomic.Int64 // rows that wait for their trial
+
 	left atomic.Int64 // of waiting
 	full atomic.Int64 // what left was when rows came last
 }
@@ -95,7 +97,7 @@ func (q *Queue) Withdraw() []*Task { return q.disp.withdraw(q) }
 func (q *Queue) Waiting() int {
 	q.disp.mu.Lock()
 	defer q.disp.mu.Unlock()
-	return len(q.waiting)
+	return len(q.waiting) + int(q.suspects.Load())
 }
 
 // Demand is how many of the job's rows the server should have, in flight and
@@ -105,7 +107,7 @@ func (q *Queue) Demand() int {
 	if q.group > 1 {
 		want = max(want, 4*q.group)
 	}
-	return want
+	return want + int(q.suspects.Load())
 }
 
 // Group is how many rows go into one request.

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ type route struct {
 	breaker  breaker
 	answered time.Time // when a row of it was last answered
 	trying   bool      // the row that tries it is in flight
+	again    bool      // a row was refused again since the last answer
 	held     []*Queue  // with rows that wait, and not in turn
 }
 
@@ -34,11 +36,32 @@ func (r *route) failed(took time.Duration, trial bool, now time.Time) (pause tim
 	return r.breaker.failed(now)
 }
 
+// asked has the route rest for as long as the server asks, unless it rests. A row that
+// was refused before is not enough by itself: it may be more than the server ever takes.
+func (r *route) asked(pause time.Duration, first, trial bool) (time.Duration, bool) {
+	alone := !first && !trial && !r.again
+	r.again = r.again || !first
+	if alone || r.breaker.phase == open || r.breaker.phase == halfOpen && !trial {
+		return 0, false
+	}
+	r.breaker.rest()
+	return pause, true
+}
+
 // hold keeps a queue until the route is ready.
 func (r *route) hold(q *Queue) {
 	if !slices.Contains(r.held, q) {
 		r.held = append(r.held, q)
 	}
+}
+
+// refusals is how often the queue's next row was refused by busy servers: one that was
+// not is the better trial.
+func (q *Queue) refusals() int {
+	if len(q.waiting) == 0 {
+		return 0
+	}
+	return q.waiting[0].refusals
 }
 
 // drop forgets a queue that is held.
@@ -82,6 +105,7 @@ func (d *Dispatcher) release(r *route) {
 	}
 	held := r.held
 	r.held = nil
+	slices.SortStableFunc(held, func(a, b *Queue) int { return cmp.Compare(a.refusals(), b.refusals()) })
 	for _, q := range held {
 		d.levels[q.priority].add(q)
 	}

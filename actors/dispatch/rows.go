@@ -102,7 +102,7 @@ const (
 // Retry keeps t for another attempt, at another engine first. A row that lost
 // nothing but its place in a queue can go at once.
 func (q *Rows) Retry(t *Task, now time.Time) {
-	tries := t.attempts + t.faults
+	tries := t.attempts + t.faults + t.refusals
 	if tries == 0 {
 		q.now.Front(rowOf(t))
 		return

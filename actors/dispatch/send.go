@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -22,8 +23,12 @@ type evidence struct {
 	tokens     int64         // if so: of the answer
 	prompts    int64         // if so: tokens of the prompts
 	overloaded bool          // it refused because it has too much to do
+	busy       bool          // it refused for a reason of its own
+	first      bool          // if so: a row that was not refused since the server last answered
+	asked      time.Duration // if so: for how long it wants to be left alone; 0 where it does not say
+	broken     []broken      // rows whose connections broke: a probe has to say why
 	trial      bool          // the request tried a route that rested
-	err        error         // it failed: the connection broke, or a status of 500 and above
+	err        error         // it failed: it is busy, the connection broke, or a status of 500 and above
 }
 
 // run sends a request and puts its tasks, with what becomes of them, into the
@@ -58,7 +63,13 @@ func (q *Queue) run(r *request) (seen evidence) {
 	if span != nil {
 		conclude(span, r.tasks, &seen, began)
 	}
-	q.out.put(q.low(), r.tasks...)
+	back := r.tasks
+	if len(seen.broken) > 0 {
+		back = slices.DeleteFunc(slices.Clone(back), func(t *Task) bool {
+			return slices.ContainsFunc(seen.broken, func(b broken) bool { return b.task == t })
+		})
+	}
+	q.out.put(q.low(), back...)
 	return seen
 }
 
@@ -167,11 +178,29 @@ func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, b
 
 // squeeze is by what percentage a prompt is cut further each time the server
 // says that it is too long although we counted otherwise, and mostSqueezes how
-// often that is tried.
+// often that is tried. Where no limit is known, the prompt is cut by blindly.
 const (
 	squeeze      = 10
+	blindly      = 40
 	mostSqueezes = 8
 )
+
+// squeeze has less of the text sent next time: the server has said that the prompt is
+// too long, of so many tokens where the limit is such, each 0 where it is not known.
+func (t *Task) squeeze(prompt, limit int) {
+	first := t.squeezed == 0 && t.unlimited
+	switch {
+	case limit > 0 && prompt > limit:
+		t.most = t.sent * limit / prompt
+	case limit == 0:
+		t.most = t.sent * (100 - blindly) / 100
+	default:
+		t.most = t.most * (100 - squeeze) / 100
+	}
+	if !first || limit == 0 {
+		t.squeezed++
+	}
+}
 
 // fit returns the text to send: that of the row, cut where its prompt would
 // not leave room for the answer and the job allows it. Where the server does not
@@ -182,7 +211,12 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 	limit := q.promptLimit() * (100 - squeeze*t.squeezed) / 100
 	t.sent = len(t.Row.Text)
 	if t.unlimited = limit == 0; t.unlimited {
-		return t.Row.Text, true
+		text = t.Row.Text
+		if t.most > 0 {
+			text = prompt.Beginning(text, t.most)
+		}
+		t.sent, t.Cut = len(text), len(text) < len(t.Row.Text)
+		return text, true
 	}
 	ask := q.ask
 	if q.mute.Load() {
@@ -272,7 +306,11 @@ func (q *Queue) accepted(t *Task, reply *engine.Reply, text string, began time.T
 	case compares(q.seen.Add(1)) && !t.Cut:
 		q.job.Counter.Observe(t.Row.Text, reply.InputTokens)
 	}
+	if reply.OutputTokens == 0 && reply.Content != "" {
+		reply.OutputTokens = int64(max(1, q.job.Counter.Count(reply.Content)-q.job.Counter.Count("")))
+	}
 	t.attempts++
+	t.apart = 0
 	t.Out, t.Outcome = q.job.Classifier.accept(q.job.Ctx, reply, t.attempts)
 	t.Out.Engine = q.disp.cfg.Engine
 	switch turnedDown := t.Out.Err; {
@@ -304,11 +342,24 @@ func (q *Queue) failed(t *Task, err error, seen *evidence, began time.Time) {
 
 // blame decides what becomes of a task by what its server met.
 func (q *Queue) blame(t *Task, fault *engine.Error, seen *evidence) {
-	seen.overloaded = seen.overloaded || fault.Overloaded
-	if fault.Class == engine.ServerFault || fault.Class == engine.Moment && (fault.Status == 0 || fault.Status >= 500) {
+	now := time.Now()
+	seen.overloaded = seen.overloaded || fault.Overloaded && t.refusals == 0
+	if fault.Class == engine.ServerFault || fault.Class == engine.Busy || fault.Class == engine.Moment && (fault.Status == 0 || fault.Status >= 500) {
 		seen.err = fault
 	}
-	t.due = time.Now().Add(fault.RetryAfter)
+	t.due = now.Add(fault.RetryAfter)
+	switch {
+	case fault.Broke:
+		t.Outcome = Unblamed
+		seen.broken = append(seen.broken, broken{queue: q, task: t, fault: fault})
+		return
+	case fault.Class == engine.Busy:
+		if fault.Status == 0 {
+			q.disp.hooks.Suspect(fault)
+		}
+		q.refused(t, fault, seen, now)
+		return
+	}
 	if fault.Status == 0 || fault.Class == engine.ServerFault {
 		q.disp.hooks.Suspect(fault)
 		if fault.Code == codeTimeout {
@@ -326,20 +377,12 @@ func (q *Queue) blame(t *Task, fault *engine.Error, seen *evidence) {
 		return
 	}
 	if fault.TooLong && q.job.Spec.TruncateRows && t.squeezed < mostSqueezes {
-		if !t.unlimited {
-			t.squeezed++
-		} else if fault.Context > 0 { // its list of models does not tell it
+		if t.unlimited && fault.Context > 0 { // its list of models does not tell it
 			q.limit.Store(int64(q.job.Spec.PromptLimit(fault.Context)))
 		}
-		if limit := q.promptLimit(); limit > 0 {
-			if fault.Prompt > limit {
-				t.most = t.sent * limit / fault.Prompt
-			} else {
-				t.most = t.most * (100 - squeeze) / 100
-			}
-			t.Outcome = Unblamed
-			return
-		}
+		t.squeeze(fault.Prompt, q.promptLimit())
+		t.Outcome = Unblamed
+		return
 	}
 	t.attempts++
 	if fault.Status == 500 {
@@ -352,6 +395,30 @@ func (q *Queue) blame(t *Task, fault *engine.Error, seen *evidence) {
 	}
 	if t.Outcome == Again {
 		q.disp.cfg.Metrics.Retries.Inc()
+	}
+}
+
+// refusalGap is the longest between two refusals of a row that count as one wait: a row
+// asks again sooner than that where nothing else goes before it.
+const refusalGap = 2 * time.Minute
+
+// refused keeps a task whose server is busy, at no cost to its row. Once that has
+// lasted for long the row has failed, or the job where no row of its route is answered.
+func (q *Queue) refused(t *Task, fault *engine.Error, seen *evidence, now time.Time) {
+	seen.first = seen.first || t.refusals == 0 || !q.disp.answeredAt(q).After(t.refusedAt)
+	if t.refusals == 0 || now.Sub(t.refusedAt) > refusalGap {
+		t.refusedFrom = now
+	}
+	t.refusals++
+	t.refusedAt = now
+	seen.busy, seen.asked = true, max(seen.asked, fault.RetryAfter)
+	switch most := q.disp.cfg.Wait; {
+	case most <= 0 || now.Sub(t.refusedFrom) < most:
+		t.Outcome = Unblamed
+	case now.Sub(q.disp.answeredAt(q)) >= most:
+		t.Out, t.Outcome = failed(rowmill.CodeModelUnavailable, fmt.Sprintf("%s has answered no row for %v: %s", q.disp.cfg.Engine, most, fault.Error()), "", t.attempts), Final
+	default:
+		t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp, fmt.Sprintf("The server has not taken the row for %v: %s", most, fault.Error()), "", t.attempts), Final
 	}
 }
 

@@ -23,20 +23,24 @@ type Task struct {
 	Port     order.Port // where it was last sent; its worker's to set
 	Reserved int64      // bytes its worker set aside for the answer on its way
 
-	attempts  int  // requests that count against the row
-	breaches  int  // of them, answers that broke the schema
-	crashes   int  // of them, those answered with status 500
-	faults    int  // requests lost with their server, which do not
-	overdue   int  // of them, those not waited for any longer
-	squeezed  int  // times the server said that the prompt was too long
-	unlimited bool // it was sent when no limit of its prompt was known
-	sent      int  // bytes of its text that were sent last
-	most      int  // bytes of its text to send, by what the server said of its tokens; 0 before
-	tries     *rowmill.Tries
-	due       time.Time  // not to be sent again before
-	expect    int64      // tokens it is expected to cost: its prompt and its answer
-	avoid     order.Port // the engine that failed it; goes elsewhere first
-	block     *block
+	attempts               int  // requests that count against the row
+	breaches               int  // of them, answers that broke the schema
+	crashes                int  // of them, those answered with status 500
+	faults                 int  // requests lost with their server, which do not
+	overdue                int  // of them, those not waited for any longer
+	squeezed               int  // times the server said that the prompt was too long
+	unlimited              bool // it was sent when no limit of its prompt was known
+	sent                   int  // bytes of its text that were sent last
+	most                   int  // bytes of its text to send, by what the server said of its tokens; 0 before
+	tries                  *rowmill.Tries
+	due                    time.Time  // not to be sent again before
+	apart                  int        // it may have ended its server: the size of the group that it is tried in, 1 for alone; 0 for none
+	crashed                int        // times the server crashed while it was alone there
+	refusals               int        // times its server was busy, which cost it nothing
+	refusedFrom, refusedAt time.Time  // the first and the last of them
+	expect                 int64      // tokens it is expected to cost: its prompt and its answer
+	avoid                  order.Port // the engine that failed it; goes elsewhere first
+	block                  *block
 }
 
 // A block counts the tasks that still use the memory they came in.
@@ -66,6 +70,9 @@ func NewTasks(shard int, first int64, rows []rowmill.Row) (tasks []*Task, bytes 
 func Trace(tasks []*Task, span *tracing.Span, freed func()) {
 	tasks[0].block.span, tasks[0].block.freed = span, freed
 }
+
+// Attempted reports whether a server has refused or answered the row at its cost.
+func (t *Task) Attempted() bool { return t.attempts > 0 }
 
 // maxFaults is how many lost connections a row survives before it is taken
 // for their cause: each outage of a server costs a row at most one.

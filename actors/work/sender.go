@@ -28,6 +28,7 @@ type Queue interface {
 	Group() int         // rows in one request
 	CacheTokens() int64 // of its KV cache; 0 when unknown
 	Waiting() int       // rows that the server has not begun
+	Warnings() []string // of the server, so far
 	Put(tasks []*dispatch.Task)
 	Withdraw() []*dispatch.Task
 }
@@ -67,6 +68,14 @@ func (s *Sender) Ports() int { return len(s.ports) }
 
 // Sent is how many rows are at servers or wait before them.
 func (s *Sender) Sent() int { return s.sent }
+
+// Warnings are what servers cannot honour, and what their answers have shown.
+func (s *Sender) Warnings() (all []string) {
+	for _, server := range slices.Sorted(maps.Keys(s.ports)) {
+		all = append(all, s.ports[server].queue.Warnings()...)
+	}
+	return all
+}
 
 // Running is how many rows servers have begun.
 func (s *Sender) Running() int {

@@ -21,6 +21,8 @@ func (q *line) CacheTokens() int64         { return 1000 }
 func (q *line) Waiting() int               { return len(q.tasks) }
 func (q *line) Put(tasks []*dispatch.Task) { q.tasks = append(q.tasks, tasks...) }
 
+func (q *line) Warnings() []string { return nil }
+
 func (q *line) Withdraw() []*dispatch.Task {
 	back := q.tasks
 	q.tasks = nil

@@ -30,7 +30,7 @@ func benchScan(b *testing.B, body []byte) {
 		if err := r.scanChat(); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := r.answer(); err != nil {
+		if _, _, err := r.answer(true, false); err != nil {
 			b.Fatal(err)
 		}
 		r.release()

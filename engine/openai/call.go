@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -34,13 +37,16 @@ type call struct {
 	asked  asked
 
 	prefix    []byte
-	middle    []byte
+	middle    []byte                  // of an embedding's request
+	fields    []param                 // of a chat's
+	trailer   atomic.Pointer[trailer] // made of them
 	seed      int64
 	seeded    bool
 	streamed  bool          // the answer is asked for as a stream
 	limit     int64         // tokens that the answer may have; 0: the server's own limit
 	allowance time.Duration // of a call whose rows have no patience of their own
 	warnings  []string
+	notices   notices
 
 	ways []*countWay // of counting a prompt, best first
 
@@ -50,8 +56,33 @@ type call struct {
 
 var _ engine.Call = (*call)(nil)
 
-// Warnings lists what the server cannot honour.
-func (c *call) Warnings() []string { return c.warnings }
+// Warnings lists what the server cannot honour, and what its answers have shown.
+func (c *call) Warnings() []string { return append(slices.Clip(c.warnings), c.notices.all()...) }
+
+// notices are warnings that rows bring, each once.
+type notices struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (n *notices) add(texts ...string) {
+	if len(texts) == 0 {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, text := range texts {
+		if !slices.Contains(n.said, text) {
+			n.said = append(n.said, text)
+		}
+	}
+}
+
+func (n *notices) all() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.said)
+}
 
 func (c *call) prepareChat(p engine.Params) error {
 	kind := c.target.kind
@@ -76,6 +107,7 @@ func (c *call) prepareChat(p engine.Params) error {
 	}
 	if c.limit = tokens; tokens > 0 {
 		fields = append(fields, param{"max_tokens", tokens})
+		c.asked.extras = append(c.asked.extras, extraMaxTokens)
 	}
 	extras, more, err := extraFields(kind, p.Model.RequestExtras, fields)
 	if err != nil {
@@ -94,6 +126,9 @@ func (c *call) prepareChat(p engine.Params) error {
 			c.warnings = append(c.warnings, "logprobs: the catalog says that the model gives none")
 		}
 	default:
+		if !asked {
+			c.asked.extras = append(c.asked.extras, extraLogprobs)
+		}
 		fields = append(fields, param{"logprobs", true})
 		if !chosenAlone[kind] {
 			fields = append(fields, param{"top_logprobs", 1})
@@ -123,9 +158,16 @@ func (c *call) prepareChat(p engine.Params) error {
 		fields = append(fields, param{"response_format", json.RawMessage(
 			`{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":` + compact.String() + `}}`)})
 	}
-	if c.middle, err = appendFields([]byte(`"}]`), fields); err != nil {
+	c.fields = fields
+	without := c.engine.left.of(c.target.name)
+	for _, x := range without {
+		c.notices.add(x.notice())
+	}
+	made, err := c.trailerWithout(without)
+	if err != nil {
 		return err
 	}
+	c.trailer.Store(made)
 	if seed := p.Sampling["seed"]; seed != nil {
 		n, ok := asInt(seed)
 		if !ok {
@@ -152,7 +194,7 @@ func (e *Engine) allowance(tokens int64) time.Duration {
 func (c *call) appendRow(dst []byte, row engine.Row) []byte {
 	dst = append(dst, c.prefix...)
 	dst = spelling.AppendEscaped(dst, row.Text)
-	dst = append(dst, c.middle...)
+	dst = append(dst, c.trailer.Load().middle...)
 	seed, seeded := c.seed, c.seeded
 	if row.Seed != nil {
 		seed, seeded = *row.Seed&seedMask, true
@@ -174,6 +216,20 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	if c.model.Kind == rowmill.KindRaw {
 		return c.pass(ctx, row)
 	}
+	for {
+		reply, err := c.generate(ctx, row)
+		var refused *extraRefused
+		if !errors.As(err, &refused) {
+			return reply, err
+		}
+		if !c.leaveOut(refused.extra) {
+			return reply, refused.fault
+		}
+	}
+}
+
+// generate asks for the answer of one row once.
+func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	e := c.engine
 	p := c.patience(row)
 	conn, err := e.send(ctx, e.chatHead, row.Traceparent, p, func(dst []byte) []byte { return c.appendRow(dst, row) })
@@ -201,9 +257,9 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	case r.fault.found && (streamed || !r.choices):
 		return engine.Reply{}, r.reported(c.asked, row.Text, c.system)
 	}
-	reply, refusal := r.answer()
+	reply, notices, refusal := r.answer(!streamed, c.asked.form != "")
 	if refusal == nil {
-		refusal = r.liesOfUsage(len(c.prefix)+len(row.Text)+len(c.middle), c.limit)
+		refusal = r.liesOfUsage(len(c.prefix)+len(row.Text)+len(c.trailer.Load().middle), c.limit)
 	}
 	if refusal != nil {
 		return engine.Reply{}, refusal
@@ -211,6 +267,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	if r.unparsed {
 		e.missesParser(c.target)
 	}
+	c.notices.add(notices...)
 	return reply, nil
 }
 

@@ -180,7 +180,7 @@ func (c *call) countBy(ctx context.Context, way *countWay, row engine.Row) (int,
 	switch {
 	case err != nil:
 		return 0, e.broken(ctx, err, p)
-	case !found, int64(tokens) > mostInput(len(c.prefix)+len(row.Text)+len(c.middle)):
+	case !found, int64(tokens) > mostInput(len(c.prefix)+len(row.Text)+c.rest()):
 		return 0, errNoWay // who counts what cannot be is not asked again
 	}
 	return tokens, nil

@@ -34,6 +34,7 @@ type Engine struct {
 	facts    facts       // of the last successful probe
 	steady   bool        // no probe has failed since
 	ollama   ollamaModels
+	left     leftOut
 	unparsed map[string]bool // models, by the server's name, that answered with their reasoning inside
 }
 
@@ -171,5 +172,9 @@ func (e *Engine) refused(ctx context.Context, c *conn, asked asked, private ...[
 	if err == nil || len(text) > 0 { // half an error says something too
 		x.fault = parseFault(text)
 	}
-	return x.classify(asked, private...)
+	fault := x.classify(asked, private...)
+	if extra := asked.refusedExtra(x.status, x.words(private...), x.fault.param); extra != "" && !fault.TooLong {
+		return &extraRefused{fault, extra}
+	}
+	return fault
 }

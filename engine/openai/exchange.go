@@ -234,7 +234,7 @@ func (e *Engine) unreachable(ctx context.Context, err error, p patience) error {
 	if !time.Now().Before(p.until) {
 		return p.over()
 	}
-	class := engine.Moment
+	class := engine.Busy
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	if errors.As(err, &certificate) || errors.As(err, &record) {
@@ -256,11 +256,11 @@ func (e *Engine) broken(ctx context.Context, err error, p patience) error {
 		return &engine.Error{Class: engine.Moment, Status: http.StatusOK, Code: "reply_too_large", Message: err.Error()}
 	}
 	var malformed *syntaxError
-	if errors.As(err, &malformed) {
+	if errors.As(err, &malformed) || errors.Is(err, errTruncated) {
 		return &engine.Error{Class: engine.Moment, Status: http.StatusOK, Code: "malformed_reply", Message: err.Error()}
 	}
 	if errors.Is(err, errHeader) || errors.Is(err, errChunk) {
 		return &engine.Error{Class: engine.Moment, Code: "malformed_reply", Message: err.Error()}
 	}
-	return &engine.Error{Class: engine.Moment, Code: "connection_broken", Message: fmt.Sprintf("talk to the server: %v", err)}
+	return &engine.Error{Class: engine.Busy, Code: "connection_broken", Broke: true, Message: fmt.Sprintf("talk to the server: %v", err)}
 }

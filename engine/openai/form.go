@@ -106,6 +106,7 @@ func grammarOf(rule any) (string, error) {
 type asked struct {
 	form   string   // what gives answers a form, by formOf
 	params []string // sampling parameters, by the server's names
+	extras []extra  // what no job has asked for
 }
 
 // refusedParam is which parameter of the job's a server says that it refuses;

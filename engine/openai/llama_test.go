@@ -178,7 +178,7 @@ func TestLlamaFullCacheEndsTheStream(t *testing.T) {
 		var fault *engine.Error
 		switch {
 		case err == nil:
-		case errors.As(err, &fault) && fault.Class == engine.Moment && fault.Status == 500 && fault.Overloaded:
+		case errors.As(err, &fault) && fault.Class == engine.Busy && fault.Status == 500 && fault.Overloaded:
 			cut++
 		default:
 			t.Errorf("got %#v", err)

@@ -48,7 +48,7 @@ func (r *reply) scanToken() {
 		switch {
 		case string(k) == "logprob":
 			if known = !r.null(); known {
-				value = r.near()
+				value, known = r.maybeNear()
 			}
 		case watch && string(k) == "token":
 			if token = token[:0]; !r.null() {

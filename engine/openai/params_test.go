@@ -110,7 +110,7 @@ func TestBiasesHaveAPoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := string(c.middle); !strings.Contains(got, `"logit_bias":{"17":2.0,"18":-1.0,"19":0.5}`) {
+	if got := string(c.trailer.Load().middle); !strings.Contains(got, `"logit_bias":{"17":2.0,"18":-1.0,"19":0.5}`) {
 		t.Errorf("sent: %s", got)
 	}
 }

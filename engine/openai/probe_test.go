@@ -183,7 +183,7 @@ func TestRequestExtras(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s %v: %v", c.kind, c.extras, err)
 			}
-		} else if err != nil || string(got.(*call).middle) != `"}]`+c.want {
+		} else if err != nil || string(got.(*call).trailer.Load().middle) != `"}]`+c.want {
 			t.Errorf("%s %v: %v", c.kind, c.extras, err)
 		}
 	}

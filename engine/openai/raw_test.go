@@ -114,7 +114,7 @@ func TestRaw_Refusals(t *testing.T) {
 		"bad request":      {400, `{"error":{"message":"max_tokens must be at least 1","code":400}}`, engine.RowFault, "http_400"},
 		"too long":         {400, `{"error":{"message":"maximum context length is 5 tokens","code":400}}`, engine.RowFault, rowmill.RowTooLong},
 		"media":            {415, `no`, engine.RowFault, "http_415"},
-		"overload":         {429, `{"error":{"message":"later"}}`, engine.Moment, "http_429"},
+		"overload":         {429, `{"error":{"message":"later"}}`, engine.Busy, "http_429"},
 		"crash":            {500, `{"error":{"message":"oops"}}`, engine.Moment, "http_500"},
 		"no path":          {404, `{"detail":"Not Found"}`, engine.JobFault, "http_404"},
 		"no method":        {405, `{"detail":"Method Not Allowed"}`, engine.JobFault, "http_405"},

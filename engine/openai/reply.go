@@ -35,7 +35,9 @@ type reply struct {
 	choices   bool // there is at least one
 	content   []byte
 	reasoning []byte
+	refusal   []byte
 	finish    []byte
+	usage     bool // the server counts tokens
 	input     int64
 	cached    int64 // of input
 	output    int64
@@ -54,8 +56,8 @@ func newReply(src source, limit int, thinking bool) *reply {
 	r := replies.Get().(*reply)
 	r.reset(src)
 	r.limit = limit
-	r.choices, r.input, r.cached, r.output = false, 0, 0, 0
-	r.content, r.reasoning, r.finish = r.content[:0], r.reasoning[:0], r.finish[:0]
+	r.choices, r.usage, r.input, r.cached, r.output = false, false, 0, 0, 0
+	r.content, r.reasoning, r.refusal, r.finish = r.content[:0], r.reasoning[:0], r.refusal[:0], r.finish[:0]
 	r.logprobs = logprobs{thinking: thinking}
 	r.fault = serverFault{}
 	r.unparsed = false
@@ -113,12 +115,12 @@ func (r *reply) scanChoices() {
 }
 
 func (r *reply) scanChoice() {
-	r.content, r.reasoning, r.finish = r.content[:0], r.reasoning[:0], r.finish[:0]
+	r.content, r.reasoning, r.refusal, r.finish = r.content[:0], r.reasoning[:0], r.refusal[:0], r.finish[:0]
 	r.logprobs = logprobs{thinking: r.logprobs.thinking}
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
 		case "message":
-			r.content, r.reasoning = r.content[:0], r.reasoning[:0]
+			r.content, r.reasoning, r.refusal = r.content[:0], r.reasoning[:0], r.refusal[:0]
 			r.scanTexts()
 		case "logprobs":
 			r.scanLogprobs(logprobs{thinking: r.logprobs.thinking})
@@ -145,7 +147,10 @@ func (r *reply) scanTexts() {
 		switch string(k) {
 		case "content":
 			r.content = r.content[:content]
-			if !r.null() {
+			switch {
+			case r.peek() == '[':
+				r.scanBlocks(content)
+			case !r.null():
 				r.content = r.text(r.content, r.limit-content, false)
 			}
 		case "reasoning_content", "reasoning":
@@ -154,9 +159,56 @@ func (r *reply) scanTexts() {
 			} else if !r.null() {
 				r.reasoning = r.text(r.reasoning, r.limit-reasoning, false)
 			}
+		case "refusal":
+			if r.peek() != '"' {
+				r.skip()
+			} else {
+				r.refusal = r.text(r.refusal, maxErrorText-len(r.refusal), true)
+			}
 		default:
 			r.skip()
 		}
+	}
+}
+
+// scanBlocks reads content that is a list, of strings or of blocks such as {"type":
+// "text", "text"} and {"type": "thinking", "thinking"}, and joins their texts to the
+// content, of which so much was there before, and to the reasoning.
+func (r *reply) scanBlocks(before int) {
+	for more := r.firstItem(); more; more = r.nextItem() {
+		switch r.peek() {
+		case '"':
+			r.content = r.text(r.content, r.limit-before-(len(r.content)-before), false)
+		case '{':
+			r.scanBlock()
+		default:
+			r.skip()
+		}
+	}
+}
+
+// scanBlock reads one block.
+func (r *reply) scanBlock() {
+	at, thinks := len(r.content), false
+	for k := r.firstKey(); k != nil; k = r.nextKey() {
+		key := string(k)
+		switch next := r.peek(); {
+		case key == "type" && next == '"':
+			word := r.word()
+			thinks = thinks || word == "thinking" || word == "reasoning"
+		case (key == "text" || key == "thinking" || key == "reasoning" || key == "content") && next == '"':
+			thinks = thinks || key == "thinking" || key == "reasoning"
+			r.content = r.text(r.content, r.limit-len(r.content), false)
+		case key == "thinking" && next == '[': // Mistral
+			thinks = true
+			r.scanBlocks(len(r.content))
+		default:
+			r.skip()
+		}
+	}
+	if thinks {
+		r.reasoning = append(r.reasoning, r.content[at:]...)
+		r.content = r.content[:at]
 	}
 }
 
@@ -202,10 +254,11 @@ func (r *reply) word() string {
 }
 
 func (r *reply) scanUsage() {
-	r.input, r.cached, r.output = 0, 0, 0
+	r.usage, r.input, r.cached, r.output = false, 0, 0, 0
 	if r.null() {
 		return
 	}
+	r.usage = true
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
 		case "prompt_tokens":
@@ -258,7 +311,7 @@ func (r *reply) reported(asked asked, private ...[]byte) *engine.Error {
 	}
 	word := r.fault.word("error_in_reply")
 	switch {
-	case r.choices && e.Class != engine.Moment:
+	case r.choices && e.Class != engine.Moment && e.Class != engine.Busy:
 		e.Class, e.TooLong, e.Code = engine.Moment, false, word
 		e.Message = "the server broke off the answer with an error"
 	case !e.TooLong:
@@ -267,30 +320,83 @@ func (r *reply) reported(asked asked, private ...[]byte) *engine.Error {
 	return e
 }
 
-// answer makes the reply that was read, or says why it cannot be accepted.
-func (r *reply) answer() (engine.Reply, *engine.Error) {
+// finishes are the words of servers for how an answer ended, in lower case.
+var finishes = map[string]rowmill.FinishReason{
+	"stop": rowmill.FinishStop, "eos": rowmill.FinishStop, "eos_token": rowmill.FinishStop, "eos_found": rowmill.FinishStop, "end_turn": rowmill.FinishStop,
+	"stop_sequence": rowmill.FinishStop, "stop_token": rowmill.FinishStop, "stop_str": rowmill.FinishStop, "stop_string": rowmill.FinishStop,
+	"eosfound": rowmill.FinishStop, "stopstringfound": rowmill.FinishStop, "end": rowmill.FinishStop, "complete": rowmill.FinishStop, "completed": rowmill.FinishStop, "finish_reason_stop": rowmill.FinishStop,
+
+	"length": rowmill.FinishLength, "max_tokens": rowmill.FinishLength, "max_length": rowmill.FinishLength, "max_new_tokens": rowmill.FinishLength,
+	"model_length": rowmill.FinishLength, "length_limit": rowmill.FinishLength, "maxpredictedtokensreached": rowmill.FinishLength, "contextlengthreached": rowmill.FinishLength, "token_limit": rowmill.FinishLength, "max_output_tokens": rowmill.FinishLength,
+	"model_context_window_exceeded": rowmill.FinishLength, "finish_reason_length": rowmill.FinishLength, finishRepetition: rowmill.FinishLength,
+}
+
+// verdicts are the words of servers that withheld an answer for its content, in lower
+// case. Another attempt is withheld too.
+var verdicts = map[string]bool{
+	"content_filter": true, "content_filtered": true, "safety": true, "recitation": true, "blocklist": true, "prohibited_content": true, "spii": true,
+	"refusal": true, "guardrail_intervened": true, "sensitive": true, "error_toxic": true,
+}
+
+// answer makes the reply that was read, or says why it cannot be accepted. whole says that
+// it came as one body, which the server ended; formed that JSON was asked for. notices are
+// what is worth a warning.
+func (r *reply) answer(whole, formed bool) (out engine.Reply, notices []string, refused *engine.Error) {
 	if !r.choices {
-		return engine.Reply{}, &engine.Error{
+		return engine.Reply{}, nil, &engine.Error{
 			Class: engine.Moment, Status: http.StatusOK, Code: "no_choices", Message: "the server's reply holds no answer",
 		}
 	}
-	out := engine.Reply{InputTokens: r.input, CachedTokens: min(r.cached, r.input), OutputTokens: r.output}
-	switch string(r.finish) {
-	case string(rowmill.FinishStop):
+	out = engine.Reply{InputTokens: r.input, CachedTokens: min(r.cached, r.input), OutputTokens: r.output}
+	word := strings.ToLower(string(r.finish))
+	switch finish, known := finishes[word]; {
+	case len(r.refusal) > 0 && len(bytes.TrimSpace(r.content)) == 0:
+		return engine.Reply{}, nil, withheld(rowmill.RowRefused, "the model refused to answer", r.refusal)
+	case verdicts[word]:
+		return engine.Reply{}, nil, withheld(rowmill.RowContentFiltered, "the server withheld the answer for its content, with finish_reason "+safeWord(r.finish), r.content)
+	case known:
+		out.Finish = finish
+	case word == "" && whole:
 		out.Finish = rowmill.FinishStop
-	case string(rowmill.FinishLength), finishRepetition:
-		out.Finish = rowmill.FinishLength
+		notices = append(notices, noticeFinish)
 	default:
-		return engine.Reply{}, r.unfinished()
+		return engine.Reply{}, nil, r.unfinished()
 	}
 	content, reasoning := r.content, r.reasoning
-	if r.logprobs.thinking && len(reasoning) == 0 {
+	switch {
+	case r.logprobs.thinking && len(reasoning) == 0:
 		reasoning, content = splitThinking(content)
 		r.unparsed = len(reasoning) > 0
+	case !r.logprobs.thinking:
+		content = cutEmptyThinking(content)
+	}
+	if empty := len(bytes.TrimSpace(content)) == 0; empty && len(bytes.TrimSpace(reasoning)) > 0 && (!r.logprobs.thinking || formed) {
+		content, reasoning = reasoning, nil
+		notices = append(notices, noticeReasoning)
+	} else if empty && out.Finish == rowmill.FinishStop {
+		notices = append(notices, noticeEmpty)
+	}
+	if !r.usage {
+		notices = append(notices, noticeUsage)
 	}
 	out.Content, out.Reasoning = validText(content), validText(reasoning)
 	out.LogprobSum, out.LogprobCount = r.logprobs.result(len(content), len(reasoning))
-	return out, nil
+	return out, notices, nil
+}
+
+// What is worth a warning of a job, once.
+const (
+	noticeFinish    = "The server gives no finish_reason: its answers are taken for complete."
+	noticeReasoning = "The server put answers where reasoning belongs (reasoning_content), and nothing into content: its reasoning text is taken for the answer. It may run a parser for reasoning with a model that does not reason."
+	noticeEmpty     = "Some answers are empty: the model stopped at once."
+	noticeUsage     = "The server does not say how many tokens it used (usage): they are counted here."
+)
+
+// withheld is the error of an answer that was not given, for good.
+func withheld(code, message string, raw []byte) *engine.Error {
+	return &engine.Error{
+		Class: engine.RowFault, Status: http.StatusOK, Code: code, Message: message, Raw: strings.ToValidUTF8(string(raw[:min(len(raw), maxRaw)]), ""),
+	}
 }
 
 // unfinished is the error of an answer that ended for another reason than stop
@@ -329,6 +435,19 @@ func splitThinking(content []byte) (reasoning, answer []byte) {
 		return bytes.Trim(head, " \t\r\n"), nil
 	}
 	return nil, content
+}
+
+// cutEmptyThinking removes a <think> block without a word that an answer begins with.
+func cutEmptyThinking(content []byte) []byte {
+	head, opened := bytes.CutPrefix(bytes.TrimLeft(content, " \t\r\n"), []byte(openThink))
+	if !opened {
+		return content
+	}
+	rest, closed := bytes.CutPrefix(bytes.TrimLeft(head, " \t\r\n"), []byte(closeThink))
+	if !closed {
+		return content
+	}
+	return bytes.TrimLeft(rest, " \t\r\n")
 }
 
 // safeWord returns b where it is a plain machine word, else nothing: what a

@@ -25,7 +25,8 @@ var errTruncated = fmt.Errorf("reply ends inside its JSON: %w", io.ErrUnexpected
 
 // A scanner reads one JSON value from a source, front to back. It accepts
 // exactly what encoding/json accepts, up to maxDepth and maxNumber, but only
-// looks at what it is asked for.
+// looks at what it is asked for; and NaN, Infinity and -Infinity, which Python
+// writes, as values that nobody asks for.
 //
 // The first error sticks in err; from then on every method returns its zero
 // value at once, loops end, and nobody has to check in between.
@@ -274,6 +275,8 @@ func (s *scanner) skip() {
 		}
 	case c == '-' || c-'0' < 10:
 		s.skipNumber()
+	case c == 'N' || c == 'I':
+		s.unreal()
 	case c == 't':
 		s.literal("true")
 	case c == 'f':

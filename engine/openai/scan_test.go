@@ -150,7 +150,7 @@ func TestScanMemory(t *testing.T) {
 			if err := r.scanChat(); err != nil {
 				b.Fatal(err)
 			}
-			out, _ := r.answer()
+			out, _, _ := r.answer(true, false)
 			text = len(out.Content)
 			r.release()
 		}

@@ -62,7 +62,49 @@ func (s *scanner) skipNumber() {
 		s.pos += d.length
 		return
 	}
+	if s.win[s.pos] == '-' { // the next byte may be in another window
+		s.pos++
+		switch c := s.here(); {
+		case c == 'I':
+			s.unreal()
+			return
+		case c-'0' >= 10:
+			s.fail("no number")
+			return
+		}
+	}
 	s.rawNumber()
+}
+
+// here returns the next byte, white space too, without consuming it; 0 after an error.
+func (s *scanner) here() byte {
+	if s.pos == len(s.win) && !s.fill() {
+		return 0
+	}
+	return s.win[s.pos]
+}
+
+// unreal consumes NaN or Infinity.
+func (s *scanner) unreal() {
+	if s.here() == 'N' {
+		s.literal("NaN")
+	} else {
+		s.literal("Infinity")
+	}
+}
+
+// maybeNear is near for a number that may be NaN or infinite: known is false for NaN.
+func (s *scanner) maybeNear() (v float64, known bool) {
+	switch c := s.peek(); {
+	case c == 'N' || c == 'I':
+		s.unreal()
+		return math.Inf(1), c == 'I'
+	case c == '-' && s.pos+1 < len(s.win) && s.win[s.pos+1] == 'I':
+		s.pos++
+		s.unreal()
+		return math.Inf(-1), true
+	}
+	return s.near(), true
 }
 
 // A decimal is a number without exponent, as nearly all are.

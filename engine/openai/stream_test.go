@@ -171,7 +171,7 @@ func TestStreamEqualsBody(t *testing.T) {
 				if err := scan(r); err != nil {
 					t.Fatal(err)
 				}
-				out, refusal := r.answer()
+				out, _, refusal := r.answer(false, false)
 				if refusal != nil {
 					t.Fatal(refusal)
 				}
@@ -219,8 +219,8 @@ func TestStreamedAnswers(t *testing.T) {
 		"malformed":                  {"text/event-stream", begun + "data: {nonsense\n\n", engine.Error{Class: engine.Moment, Status: 200, Code: "malformed_reply"}},
 		"too long":                   {"text/event-stream", strings.Repeat(begun, 300), engine.Error{Class: engine.Moment, Status: 200, Code: "reply_too_large"}},
 		"an error in the middle":     {"text/event-stream", begun + `data: {"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}` + "\n\n", engine.Error{Class: engine.Moment, Status: 400, Code: "exceed_context_size_error", Message: "broke off"}},
-		"a cache that is full":       {"text/event-stream", begun + `data: {"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}` + "\n\n", engine.Error{Class: engine.Moment, Status: 500, Code: "server_error", Overloaded: true, Message: "Context size"}},
-		"an error of older releases": {"text/event-stream", begun + `error: {"code":503,"message":"no","type":"unavailable_error"}` + "\n\n", engine.Error{Class: engine.Moment, Status: 503, Code: "unavailable_error", Overloaded: true}},
+		"a cache that is full":       {"text/event-stream", begun + `data: {"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}` + "\n\n", engine.Error{Class: engine.Busy, Status: 500, Code: "server_error", Overloaded: true, Message: "Context size"}},
+		"an error of older releases": {"text/event-stream", begun + `error: {"code":503,"message":"no","type":"unavailable_error"}` + "\n\n", engine.Error{Class: engine.Busy, Status: 503, Code: "unavailable_error", Overloaded: true}},
 		"an error without a status":  {"text/event-stream", begun + `data: {"error":"oops"}` + "\n\n", engine.Error{Class: engine.Moment, Status: 200, Code: "error_in_reply"}},
 		"too long a prompt, late":    {"text/event-stream", `data: {"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}` + "\n\n", engine.Error{Class: engine.RowFault, Status: 400, Code: rowmill.RowTooLong, TooLong: true}},
 		"a bad schema, late":         {"text/event-stream", `data: {"error":{"code":400,"message":"JSON schema error","type":"invalid_request_error"}}` + "\n\n", engine.Error{Class: engine.JobFault, Status: 400, Code: "invalid_request_error", Message: "JSON schema error"}},
@@ -313,7 +313,7 @@ func BenchmarkScanStream(b *testing.B) {
 		if err := r.scanStream(&src); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := r.answer(); err != nil {
+		if _, _, err := r.answer(false, false); err != nil {
 			b.Fatal(err)
 		}
 		r.release()

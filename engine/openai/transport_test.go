@@ -396,7 +396,7 @@ func TestUnreachable(t *testing.T) {
 	_ = listener.Close()
 	e := unprobed(t, Config{BaseURL: "http://" + address})
 	var got *engine.Error
-	if _, err := generate(t, e, "x"); !errors.As(err, &got) || got.Class != engine.Moment || got.Code != "unreachable" {
+	if _, err := generate(t, e, "x"); !errors.As(err, &got) || got.Class != engine.Busy || got.Code != "unreachable" {
 		t.Errorf("got %v", err)
 	}
 	if _, err := e.Probe(t.Context()); err == nil {

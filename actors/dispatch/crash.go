@@ -1,0 +1,220 @@
+package dispatch
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// A crash gathers the rows whose connections broke, until a probe has said whether the
+// server still runs. Where it does not, one of the rows in flight may have ended it: they
+// are suspects, and are tried apart from all others.
+//
+//	in flight at a crash ──► suspect ──► tried alone ──► answered
+//	                            ▲             │
+//	                            └── the first crash alone; after the second it has failed
+//
+// The rows of a large crash are first tried in groups, of which only one crashes again.
+type crash struct {
+	at       time.Time // when the first connection broke; zero while there is none
+	broken   []broken
+	rows     int  // of broken, those that were in flight at the first break
+	beside   int  // other requests that were in flight then
+	others   int  // of them, those that have not ended
+	survived bool // one of them was answered
+}
+
+// broken is a row whose connection broke.
+type broken struct {
+	queue  *Queue
+	task   *Task
+	fault  *engine.Error
+	before bool // it was in flight when the first connection broke
+	alone  bool // nothing else was in flight
+}
+
+const (
+	// mostCrashes is how often the server may crash while a row is alone on it, until the
+	// row has failed.
+	mostCrashes = 2
+	// fewSuspects are tried one by one; of more, groups first.
+	fewSuspects = 8
+	// trialShare is how much longer other rows run than trials of suspects.
+	trialShare = 4
+)
+
+// broke puts aside what a request brought back without an answer.
+func (d *Dispatcher) broke(r *request, tasks []broken, now time.Time) {
+	c := &d.crash
+	if c.at.IsZero() {
+		*c = crash{at: now, beside: d.requests, others: d.requests}
+	}
+	for _, b := range tasks {
+		b.before = !r.began.After(c.at)
+		b.alone = r.apart && d.trial.size == 1
+		if b.before {
+			c.rows++
+		}
+		c.broken = append(c.broken, b)
+	}
+}
+
+// ended notes the end of a request that was in flight when the first connection broke.
+func (c *crash) ended(r *request, seen evidence) {
+	if c.at.IsZero() || r.began.After(c.at) {
+		return
+	}
+	c.others--
+	c.survived = c.survived || seen.answered
+}
+
+// Judge takes the verdict of a probe that began then: down says that the server did not
+// answer it. crashed reports that the server has crashed with rows in flight, again that
+// connections broke since: another probe must say.
+func (d *Dispatcher) Judge(began time.Time, down bool) (crashed, again bool) {
+	d.mu.Lock()
+	c := d.crash
+	if c.at.IsZero() || c.at.After(began) {
+		d.mu.Unlock()
+		return false, !c.at.IsZero()
+	}
+	d.crash = crash{}
+	d.mu.Unlock()
+	crashed = down || len(c.broken) > 1 && c.others <= 0 && !c.survived
+	for _, b := range c.broken {
+		b.alone = b.before && (b.alone || c.rows == 1 && c.beside == 0)
+		b.queue.judge(b, crashed, c.rows)
+		b.queue.out.put(true, b.task)
+	}
+	return crashed && c.rows > 0, false
+}
+
+// giveBackBroken returns rows whose connections broke to their jobs, without a verdict.
+func giveBackBroken(rows []broken) {
+	for _, b := range rows {
+		b.task.Outcome = Unblamed
+		b.queue.out.put(true, b.task)
+	}
+}
+
+// judge decides what becomes of a row whose connection broke.
+func (q *Queue) judge(b broken, crashed bool, suspects int) {
+	t := b.task
+	switch {
+	case crashed && b.alone:
+		if t.crashed++; t.crashed >= mostCrashes {
+			t.Out, t.Outcome = failed(rowmill.RowCrashesServer, fmt.Sprintf("The server crashed %d times while this row alone ran on it: %s", t.crashed, b.fault.Message), "", t.attempts+t.crashed), Final
+			return
+		}
+		t.apart = 1
+	case crashed && b.before && t.apart == 0 && suspects > fewSuspects:
+		t.apart = int(math.Ceil(math.Sqrt(float64(suspects))))
+	case crashed && b.before:
+		t.apart = 1
+	}
+	if !crashed && t.refusals > 0 && q.disp.answeredAt(q).After(t.refusedAt) { // only this row's connections break
+		if t.faults++; t.faults >= maxFaults {
+			t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp, "The connection to the engine broke on every attempt: "+b.fault.Message, "", t.attempts+t.faults), Final
+			return
+		}
+	}
+	q.refused(t, b.fault, new(evidence), time.Now())
+}
+
+// A suspect waits for its trial.
+type suspect struct {
+	queue *Queue
+	task  *Task
+}
+
+// A trial runs suspects while nothing else is in flight: a group of a large crash, or a
+// row alone.
+type trial struct {
+	suspects []suspect
+	size     int           // of the groups that are tried now
+	left     int           // of the group, those not sent yet
+	running  int           // of the group, those in flight
+	began    time.Time     // of the group
+	ended    time.Time     // of the last group
+	pause    time.Duration // for which other rows run before the next group
+}
+
+// put takes the suspects out of tasks, and returns the others.
+func (v *trial) put(q *Queue, tasks []*Task) []*Task {
+	suspected := func(t *Task) bool { return t.apart > 0 }
+	if !slices.ContainsFunc(tasks, suspected) {
+		return tasks
+	}
+	var others []*Task
+	for _, t := range tasks {
+		if suspected(t) {
+			v.suspects = append(v.suspects, suspect{q, t})
+		} else {
+			others = append(others, t)
+		}
+	}
+	q.suspects.Add(int64(len(tasks) - len(others)))
+	return others
+}
+
+// take removes the suspects of a queue, of all where q is nil.
+func (v *trial) take(q *Queue) (tasks []suspect) {
+	v.suspects = slices.DeleteFunc(v.suspects, func(s suspect) bool {
+		if q != nil && s.queue != q {
+			return false
+		}
+		s.queue.suspects.Add(-1)
+		tasks = append(tasks, s)
+		return true
+	})
+	return tasks
+}
+
+// end notes the end of a suspect's request, and reports whether other rows may go again.
+func (v *trial) end(now time.Time) bool {
+	if v.running--; v.running > 0 {
+		return false
+	}
+	v.left, v.ended, v.pause = 0, now, trialShare*now.Sub(v.began)
+	return true
+}
+
+// pickSuspect moves the next suspect into r. A trial begins once nothing is in flight,
+// when no other rows wait or others have run for long enough. stop says that nothing else
+// may be sent now.
+func (d *Dispatcher) pickSuspect(r *request) (picked, stop bool) {
+	v := &d.trial
+	next := slices.IndexFunc(v.suspects, func(s suspect) bool {
+		return d.of(s.queue).ready() && (v.left == 0 || s.task.apart >= v.size)
+	})
+	switch others := d.queued > len(v.suspects); {
+	case !d.crash.at.IsZero(): // whether the server still runs is not known
+		return false, v.running > 0
+	case v.left == 0 && v.running > 0:
+		return false, true
+	case next < 0:
+		v.left = 0
+		return false, v.running > 0
+	case v.left > 0:
+	case others && time.Since(v.ended) < v.pause:
+		return false, false
+	case d.inFlight > 0:
+		return false, true
+	default:
+		v.size = v.suspects[next].task.apart
+		v.left, v.began = min(v.size, max(d.window.Limit(false), 1)), time.Now()
+	}
+	s := v.suspects[next]
+	v.suspects = slices.Delete(v.suspects, next, next+1)
+	s.queue.suspects.Add(-1)
+	v.left--
+	v.running++
+	r.queue, r.apart, r.one[0] = s.queue, true, s.task
+	r.tasks = r.one[:]
+	d.tries(r)
+	return true, true
+}

@@ -1,0 +1,138 @@
+package openai
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/rowmill/rowmill/engine"
+)
+
+// An extra is a field of requests that Rowmill adds and no job asks for. A server that
+// refuses it is asked without it from then on.
+type extra string
+
+const (
+	extraLogprobs extra = "logprobs"
+	// OpenAI's newer models take max_completion_tokens alone.
+	extraMaxTokens extra = "max_tokens"
+)
+
+// notice is the warning that a job gets.
+func (x extra) notice() string {
+	if x == extraLogprobs {
+		return "logprobs: the server refuses them, so that answers are asked for without, and cumulative_logprobs is null. logprobs: false in sampling_params spares the first refusal."
+	}
+	return "max_tokens: the server wants it as max_completion_tokens, and gets it so."
+}
+
+// refused reports whether a refusal is about the extra. said is its words in lower case.
+func (x extra) refused(said, param string) bool {
+	if x == extraLogprobs {
+		return param == "logprobs" || param == "top_logprobs" || strings.Contains(said, "logprob")
+	}
+	return strings.Contains(said, "max_completion_tokens")
+}
+
+// without returns the fields of a request without the extra.
+func (x extra) without(fields []param) []param {
+	if x == extraLogprobs {
+		return slices.DeleteFunc(slices.Clone(fields), func(f param) bool { return f.name == "logprobs" || f.name == "top_logprobs" })
+	}
+	fields = slices.Clone(fields)
+	for i, f := range fields {
+		if f.name == "max_tokens" {
+			fields[i].name = "max_completion_tokens"
+		}
+	}
+	return fields
+}
+
+// An extraRefused is the error of a request that was refused for an extra.
+type extraRefused struct {
+	fault *engine.Error
+	extra extra
+}
+
+func (e *extraRefused) Error() string { return e.fault.Error() }
+func (e *extraRefused) Unwrap() error { return e.fault }
+
+// refusedExtra is the extra that a refusal is about; empty for none.
+func (a asked) refusedExtra(status int, said, param string) extra {
+	switch status {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusNotImplemented:
+	default:
+		return ""
+	}
+	for _, x := range a.extras {
+		if x.refused(said, param) {
+			return x
+		}
+	}
+	return ""
+}
+
+// leftOut are the extras that a server has refused, by model.
+type leftOut struct {
+	mu    sync.Mutex
+	extra map[string][]extra
+}
+
+func (l *leftOut) of(model string) []extra {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.extra[model])
+}
+
+func (l *leftOut) add(model string, x extra) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.extra == nil {
+		l.extra = make(map[string][]extra)
+	}
+	if !slices.Contains(l.extra[model], x) {
+		l.extra[model] = append(l.extra[model], x)
+	}
+}
+
+// leaveOut has all further requests of the call go without an extra, and reports whether
+// that changes them.
+func (c *call) leaveOut(x extra) bool {
+	c.engine.left.add(c.target.name, x)
+	c.notices.add(x.notice())
+	before := c.trailer.Load()
+	if slices.Contains(before.without, x) { // another row was first
+		return true
+	}
+	next, err := c.trailerWithout(append(slices.Clone(before.without), x))
+	if err != nil {
+		return false
+	}
+	c.trailer.CompareAndSwap(before, next)
+	return true
+}
+
+// A trailer is what requests of a call hold behind the prompt.
+type trailer struct {
+	middle  []byte
+	without []extra
+}
+
+// trailerWithout makes the trailer without some extras.
+func (c *call) trailerWithout(without []extra) (*trailer, error) {
+	fields := c.fields
+	for _, x := range without {
+		fields = x.without(fields)
+	}
+	middle, err := appendFields([]byte(`"}]`), fields)
+	return &trailer{middle, without}, err
+}
+
+// rest is how many bytes a request has behind its prompt.
+func (c *call) rest() int {
+	if b := c.trailer.Load(); b != nil {
+		return len(b.middle)
+	}
+	return len(c.middle)
+}

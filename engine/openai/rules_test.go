@@ -1,0 +1,52 @@
+package openai
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill/engine"
+)
+
+// costs say what the classes cost, as docs/engines.md has it.
+var costs = map[engine.Class]string{
+	engine.RowFault:    "the row fails",
+	engine.Moment:      "the row is tried again, and fails after its attempts; after a 500 twice more",
+	engine.Busy:        "the row waits, at no cost",
+	engine.ServerFault: "the row goes elsewhere, up to ten times",
+	engine.JobFault:    "the job fails",
+}
+
+// TestRulesAreDocumented holds the table of docs/engines.md against the rules.
+func TestRulesAreDocumented(t *testing.T) {
+	t.Parallel()
+	var table strings.Builder
+	table.WriteString("| what | status | words (one of them) | what follows |\n|---|---|---|---|\n")
+	for _, r := range rules {
+		statuses := make([]string, len(r.status))
+		for i, s := range r.status {
+			statuses[i] = s.String()
+		}
+		about := map[about]string{ofParam: "the parameter's name", ofForm: "asked for a form; "}[r.about]
+		follows := costs[r.class]
+		if r.tooLong {
+			follows = "the prompt is cut and sent again; where the job forbids that, the job fails"
+		}
+		if r.overload {
+			follows += "; the window shrinks"
+		}
+		words := make([]string, len(r.words))
+		for i, w := range r.words {
+			words[i] = "`" + strings.ReplaceAll(w, "`", "") + "`"
+		}
+		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", r.name, strings.Join(statuses, ", "), about+strings.Join(words, " "), follows)
+	}
+	text, err := os.ReadFile("../../docs/engines.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), table.String()) {
+		t.Errorf("docs/engines.md does not have the table of rules as it is now:\n%s", table.String())
+	}
+}
