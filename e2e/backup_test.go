@@ -178,6 +178,10 @@ type compared struct {
 	same int // over, and with the same bytes
 	ran  int // went on to their end
 	gone int // over, and their data had been removed
+
+	// twice says that objects were copied after records. Data that clients removed
+	// between the two copies is lost, also that of a job that runs by its record.
+	twice bool
 }
 
 // add compares the jobs of a restored node with those that clients knew of before
@@ -186,7 +190,11 @@ func (c *compared) add(t *testing.T, other *node, before, after map[string]loade
 	t.Helper()
 	for id, job := range before {
 		if !job.over {
-			if end := other.finish(t, id); end.Status != "succeeded" {
+			end := other.finish(t, id)
+			if c.twice && after[id].deleting {
+				continue
+			}
+			if end.Status != "succeeded" {
 				t.Fatalf("job %s, which ran, is %s: %+v", id, end.Status, end.FailureReason)
 			}
 			if !after[id].deleting {
@@ -238,7 +246,7 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 	}
 	defer clients.Wait()
 	defer close(stop)
-	var all compared
+	all := compared{twice: true}
 	for range size(1, 2, 10) {
 		from := len(l.known())
 		for deadline := time.Now().Add(patience); len(l.known()) < from+20; time.Sleep(10 * time.Millisecond) {
