@@ -16,10 +16,11 @@ import (
 // Submission is a job to create. Exactly one of URL and Rows is set. What is
 // empty is not sent, and the service's default holds.
 type Submission struct {
-	URL      string                   // where the service finds a file of CSV, Parquet or JSON Lines; or "file:" and the id of one that was uploaded
+	URL      string                   // where the service finds a file of rows; or "file:" and the id of one that was uploaded
 	Rows     iter.Seq2[string, error] // inline rows, read once while they are sent; UTF-8
 	Column   string                   // URL only
 	IDColumn string                   // URL only
+	Format   string                   // URL only: csv, tsv, parquet, jsonl or lines
 
 	Model       string
 	System      string
@@ -50,7 +51,7 @@ func (s Submission) head() map[string]any {
 	head := map[string]any{"job_priority": s.Priority}
 	for name, value := range map[string]string{
 		"model": s.Model, "system_prompt": s.System, "name": s.Name, "description": s.Description,
-		"column_name": s.Column, "id_column_name": s.IDColumn,
+		"column_name": s.Column, "id_column_name": s.IDColumn, "input_format": s.Format,
 	} {
 		if value != "" {
 			head[name] = value

@@ -146,7 +146,7 @@ func continuation(old store.Record, want asked, now time.Time) (store.Record, er
 		return store.Record{}, err
 	}
 	was, spec := old.Job, old.Spec
-	spec.URL, spec.Inline, spec.Spooled, spec.File = "", nil, "", ""
+	spec.URL, spec.Inline, spec.Spooled, spec.File, spec.FileName = "", nil, "", "", ""
 	spec.Continue = &rowmill.Continuation{Job: was.ID, Failed: rows == rowsFailed}
 	if spec.Raw != nil { // its window may be over; what is asked for by hand has none
 		raw := *spec.Raw

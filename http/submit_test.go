@@ -102,6 +102,9 @@ func TestSubmit_URL(t *testing.T) {
 	if logs := w.logs.String(); strings.Contains(logs, "secret") {
 		t.Errorf("the signed query was logged:\n%s", logs)
 	}
+	if spec := w.record(w.submitted(`{"inputs":"https://example.org/a","input_format":"lines"}`)).Spec; spec.Format != "lines" {
+		t.Errorf("the format that was asked for is lost: %+v", spec)
+	}
 	if record := w.record(w.submitted(`{"inputs":"https://example.org/a.csv"}`)); record.Spec.Column != "" {
 		t.Errorf("without column_name the first is used: %+v", record.Spec)
 	}
@@ -116,6 +119,7 @@ func TestSubmit_Warnings(t *testing.T) {
 		"EmbeddingSystemPrompt":    {`{"inputs":["a"],"model":"qwen-3-embedding-0.6b","system_prompt":"s"}`, "system_prompt ignored"},
 		"EmbeddingSeeds":           {`{"inputs":["a"],"model":"qwen-3-embedding-0.6b","random_seed_per_input":true}`, "random_seed_per_input ignored"},
 		"ManyUnknownFields":        {`{"inputs":["a"]` + strings.Repeat(`,"x":1`, 30) + `}`, "and 10 more"},
+		"FormatIsGuessed":          {`{"inputs":"https://example.org/rows?name=a.csv"}`, "the first line is a header"},
 		"UnknownFieldOfLongName":   {`{"inputs":["a"],"` + strings.Repeat("x", 1000) + `":1}`, "a name of more than 256 bytes"},
 		"UnknownFieldOfLargeValue": {`{"inputs":["a"],"x":"` + strings.Repeat("x", 7<<20) + `"}`, "ignored unknown fields: x"},
 	} {

@@ -136,9 +136,6 @@ func hint(names []string, name string) string {
 			return fmt.Sprintf("Did you mean %s? ", quoteName(other))
 		}
 	}
-	if len(names) == 1 && strings.ContainsAny(names[0], ";\t|") {
-		return "Its header has no comma: separate the columns by commas. "
-	}
 	return ""
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/input/csv"
@@ -44,7 +43,7 @@ func (s *csvSource) failure(err error) error {
 	}
 	switch {
 	case errors.Is(err, csv.ErrFields):
-		return invalid("Line %d of the CSV input has %d fields where the header has %d. Quote fields that hold commas or line breaks, and fill empty ones.",
+		return invalid("Line %d of the CSV input has %d fields where the header has %d. Quote fields that hold a separator or a line break, and fill empty ones.",
 			parse.Line, parse.Fields, parse.Want)
 	case errors.Is(err, csv.ErrQuote):
 		return invalid(`Line %d of the CSV input has a stray quote at %s %d. A field that holds a quote (") must be quoted itself, and the quote doubled.`,
@@ -74,14 +73,15 @@ type csvRows struct {
 
 func openCSV(text *text, opts Options) (Reader, error) {
 	src := &csvSource{csv.NewReader(text, csv.Config{MaxRecord: int(opts.Limits.MaxRecordBytes)}), text}
+	if opts.Format == FormatTSV {
+		src.Separate('\t')
+	} else if line, err := src.FirstLine(); err == nil { // else the header tells
+		sep, _ := separator(line, opts)
+		src.Separate(sep)
+	}
 	names, err := src.header()
 	if err != nil {
 		return nil, err
-	}
-	if len(names) == 1 && opts.Column == "" && opts.Fields == nil {
-		if err := separated(names[0]); err != nil {
-			return nil, err
-		}
 	}
 	rows := &csvRows{counter: counter{limits: opts.Limits}, src: src}
 	if rows.columns, err = pick(names, opts); err != nil {
@@ -90,18 +90,6 @@ func openCSV(text *text, opts Options) (Reader, error) {
 	rows.cell = rows.text
 	rows.where = func() string { return fmt.Sprintf(" (line %d)", src.Line()) }
 	return rows, nil
-}
-
-// separated refuses the name of an only column that looks like those of several:
-// the file has other separators than commas, and its whole lines would run.
-func separated(name string) error {
-	for _, separator := range []struct{ text, name string }{{";", "semicolons"}, {"\t", "tabs"}, {"|", "vertical bars"}} {
-		if strings.Contains(name, separator.text) {
-			return invalid("The CSV input has one column, %s, which looks like columns separated by %s. Write the file with commas; if it is one column, name it in column_name.",
-				quoteName(name), separator.name)
-		}
-	}
-	return nil
 }
 
 func (r *csvRows) Next(row *rowmill.Row) error {

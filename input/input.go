@@ -1,5 +1,5 @@
 // Package input turns what a client submitted into rows: strings in a request,
-// spooled lines, or a file of CSV, Parquet or JSON Lines, uploaded or behind a URL,
+// spooled lines, or a file of rows (Format lists how), uploaded or behind a URL,
 // which it downloads once and safely. It knows nothing of jobs, quotas, shards or tokens.
 //
 // Whatever is wrong with the data ends as a *rowmill.Failure that names the
@@ -28,8 +28,11 @@ type Reader interface {
 	Close() error
 }
 
-// Options say which columns of a file to read.
+// Options say how a file is to be read.
 type Options struct {
+	Format   Format  // as it was asked for; Tell has the rules for FormatAuto
+	Name     string  // of the file; its ending says a format where the content does not
+	Lines    bool    // without any sign a text is plain, else it is CSV
 	Column   string  // the text; empty is the first column, of JSON Lines it must be named
 	IDColumn string  // the ids; empty is none
 	Fields   *Fields // makes the text of several columns; then Column means nothing
@@ -104,22 +107,37 @@ func (l Limits) Validate() error {
 	return l.Parquet.Validate()
 }
 
-// Open opens a file of CSV, Parquet or JSON Lines; which one it is, its content
-// tells. CSV and JSON Lines may be compressed with gzip. The caller closes r after
-// the reader.
+// Open opens a file of rows. The caller closes r after the reader.
 func Open(r io.ReaderAt, size int64, opts Options) (Reader, error) {
-	opts.Limits = opts.Limits.WithDefaults()
-	if err := opts.Limits.Validate(); err != nil {
+	opts, file, packed, err := begin(r, size, opts)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	format, err := sniff(r, size)
-	if err != nil {
-		return nil, err
-	}
-	if format == formatParquet {
+	case packed == packedParquet:
 		return openParquet(r, size, opts)
 	}
-	return openLines(&failingReader{Reader: io.NewSectionReader(r, 0, size)}, format, opts)
+	return openRows(file, packed, opts)
+}
+
+// begin checks the options, and looks at how the file begins.
+func begin(r io.ReaderAt, size int64, opts Options) (Options, *failingReader, packed, error) {
+	opts.Limits = opts.Limits.WithDefaults()
+	if err := opts.Limits.Validate(); err != nil {
+		return opts, nil, 0, err
+	}
+	packed, err := sniff(r, size)
+	if err == nil {
+		err = opts.fits(packed)
+	}
+	return opts, &failingReader{Reader: io.NewSectionReader(r, 0, size)}, packed, err
+}
+
+// fits refuses a Parquet file where another format was asked for.
+func (o Options) fits(packed packed) error {
+	if packed == packedParquet && o.Format != FormatAuto && o.Format != FormatParquet {
+		return invalid("The input file is a Parquet file, and input_format says %s. Leave out input_format.", o.Format)
+	}
+	return nil
 }
 
 // ErrNoStream says that a file is of a format that can be read once all of it is
@@ -142,24 +160,29 @@ func OpenStream(r io.Reader, opts Options) (Reader, error) {
 	if n == 0 {
 		return nil, empty()
 	}
-	format, err := formatOf(head)
+	packed, err := packedOf(head)
 	switch {
 	case err != nil:
 		return nil, err
-	case format == formatParquet:
+	case packed == packedParquet:
 		return nil, ErrNoStream
 	}
-	return openLines(&failingReader{Reader: io.MultiReader(bytes.NewReader(head), r)}, format, opts)
+	return openRows(&failingReader{Reader: io.MultiReader(bytes.NewReader(head), r)}, packed, opts)
 }
 
-// openLines opens a file of CSV or JSON Lines.
-func openLines(r *failingReader, format fileFormat, opts Options) (Reader, error) {
-	text, err := openText(r, format, opts.Limits)
+// openRows opens a file of text.
+func openRows(r *failingReader, packed packed, opts Options) (Reader, error) {
+	text, err := openText(r, packed, opts.Limits)
 	if err != nil {
 		return nil, err
 	}
-	if isJSONLines(text.head) {
+	switch opts.Format, err = tell(text.head, opts); {
+	case err != nil:
+		return nil, err
+	case opts.Format == FormatJSONL:
 		return openJSON(text, opts)
+	case opts.Format == FormatLines:
+		return openPlain(text, opts), nil
 	}
 	return openCSV(text, opts)
 }

@@ -115,21 +115,6 @@ func TestCSVRowsKeepTheirBytesAndIDs(t *testing.T) {
 	}
 }
 
-// A file with other separators than commas is one column, and so are its lines.
-func TestOtherSeparatorsAreNoDefaultColumn(t *testing.T) {
-	t.Parallel()
-	for header, says := range map[string]string{"id;text": "semicolons", "id\ttext": "tabs", "id|text": "vertical bars"} {
-		file := []byte(header + "\n0;a\n")
-		var failure *rowmill.Failure
-		if _, _, err := read(t, file, input.Options{}); !errors.As(err, &failure) || failure.Code != rowmill.CodeInvalidInputFile || !strings.Contains(failure.Message, says) {
-			t.Errorf("%q: %v", header, err)
-		}
-		if rows, _, err := read(t, file, input.Options{Column: header}); err != nil || len(rows) != 1 || rows[0].Text != "0;a" {
-			t.Errorf("%q by its name: %v, %v", header, rows, err)
-		}
-	}
-}
-
 func TestFirstColumnIsTheDefault(t *testing.T) {
 	t.Parallel()
 	rows, kind, err := read(t, []byte("a,b\n1,2\n"), input.Options{})
@@ -175,7 +160,7 @@ func TestWhatIsWrongWithAFileIsNamed(t *testing.T) {
 		"missing column":            {[]byte("a,b\n1,2\n"), input.Options{Column: "c"}, []string{`"c"`, "column_name", `"a", "b"`}},
 		"missing id column":         {[]byte("a,b\n1,2\n"), input.Options{IDColumn: "c"}, []string{`"c"`, "id_column_name"}},
 		"wrong case":                {[]byte("Text,b\n1,2\n"), input.Options{Column: "text"}, []string{`Did you mean "Text"?`}},
-		"semicolons":                {[]byte("a;b\n1;2\n"), input.Options{Column: "a"}, []string{"separate the columns by commas"}},
+		"semicolons":                {[]byte("a;b\n1;2\n"), input.Options{Column: "c"}, []string{`"c"`, `"a", "b"`}},
 		"default is the id":         {[]byte("a,b\n1,2\n"), input.Options{IDColumn: "a"}, []string{"first column", "id column"}},
 		"text is the id":            {[]byte("a,b\n1,2\n"), input.Options{Column: "b", IDColumn: "b"}, []string{"same column"}},
 		"ambiguous":                 {[]byte("a,b,a\n1,2,3\n"), input.Options{Column: "a"}, []string{"2 times", "columns 1, 3"}},
@@ -197,18 +182,18 @@ func TestWhatIsWrongWithAFileIsNamed(t *testing.T) {
 		"Parquet without rows":      {parquetFile(t), input.Options{}, []string{"no rows"}},
 		"Parquet, missing column":   {pq, input.Options{Column: "x"}, []string{`"text"`, `"id"`, `"tags"`}},
 		"Parquet, nested id column": {pq, input.Options{Column: "text", IDColumn: "tags"}, []string{"LIST", "single values"}},
-		"too many rows":             {[]byte("a\n1\n2\n3\n"), input.Options{Limits: input.Limits{MaxRows: 2}}, []string{"more than 2 rows"}},
+		"too many rows":             {[]byte("a\n1\n2\n3\n"), input.Options{Column: "a", Limits: input.Limits{MaxRows: 2}}, []string{"more than 2 rows"}},
 		"Parquet, too many rows": {
 			parquetFile(t, record{}, record{}), input.Options{Limits: input.Limits{MaxRows: 1}}, []string{"has 2 rows", "more than 1"},
 		},
 		"long row": {
-			[]byte("a\n1\n12345\n"), input.Options{Limits: input.Limits{MaxRowBytes: 4}}, []string{"row 1 (line 3)", "5 bytes", "more than 4"},
+			[]byte("a\n1\n12345\n"), input.Options{Column: "a", Limits: input.Limits{MaxRowBytes: 4}}, []string{"row 1 (line 3)", "5 bytes", "more than 4"},
 		},
 		"Parquet, long row": {
 			parquetFile(t, record{Text: "12345"}), input.Options{Limits: input.Limits{MaxRowBytes: 4}}, []string{"row 0", "5 bytes"},
 		},
 		"gzip bomb": {
-			zip(t, []byte("a\n"+strings.Repeat("x\n", 100_000))), input.Options{Limits: input.Limits{MaxInflatedBytes: 100_000}}, []string{"unpacks to more than"},
+			zip(t, []byte("a\n"+strings.Repeat("x\n", 100_000))), input.Options{Column: "a", Limits: input.Limits{MaxInflatedBytes: 100_000}}, []string{"unpacks to more than"},
 		},
 	}
 	for name, test := range tests {
@@ -331,15 +316,20 @@ func TestCompressorKeepsTextsSmall(t *testing.T) {
 
 // FuzzOpen opens anything; only failures may come.
 func FuzzOpen(f *testing.F) {
-	f.Add([]byte("id,text\n1,\"a\n\"\n"))
-	f.Add(zip(f, []byte("id,text\n1,2\n")))
-	f.Add(parquetFile(f, record{Text: "a", ID: 1, Tags: []string{"b"}}))
-	f.Add([]byte("\xff\xfea\x00"))
-	f.Add([]byte("id,text\n" + strings.Repeat("1,\"a\n\"\n", 100)))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	formats := append(input.Formats(), "")
+	for i := range formats {
+		f.Add([]byte("id,text\n1,\"a\n\"\n"), uint8(i))
+		f.Add(zip(f, []byte("id,text\n1,2\n")), uint8(i))
+		f.Add(parquetFile(f, record{Text: "a", ID: 1, Tags: []string{"b"}}), uint8(i))
+		f.Add([]byte("\xff\xfea\x00"), uint8(i))
+		f.Add([]byte("id,text\n"+strings.Repeat("1,\"a\n\"\n", 100)), uint8(i))
+		f.Add([]byte("\"a\"\n\n\"b\""), uint8(i))
+		f.Add([]byte("[{\"a\":1}]"), uint8(i))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, format uint8) {
 		limits := input.Limits{MaxRows: 10_000, MaxRowBytes: 1 << 20, MaxInflatedBytes: 4 << 20}
 		limits.Parquet.MaxPageBytes, limits.Parquet.MaxPageValues = 4<<20, 1<<16
-		_, _, err := read(t, data, input.Options{Limits: limits})
+		_, _, err := read(t, data, input.Options{Format: input.Format(formats[int(format)%len(formats)]), Limits: limits})
 		var failure *rowmill.Failure
 		if err != nil && !errors.As(err, &failure) {
 			t.Fatalf("not a failure: %v", err)

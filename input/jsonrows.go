@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// jsonRows reads members of the objects of a file of JSON Lines: one object a line,
-// blank lines between them. A column is the name of a member, or a path to one
+// jsonRows reads a file of JSON Lines: an object on each line, or a string on each
+// line, and blank lines between them. A string is a row. Of an object, a column is the name of a member, or a path to one
 // within others, such as messages.0.content: names of members and positions in
 // arrays, from 0, with dots between them.
 //
@@ -29,6 +29,7 @@ type jsonRows struct {
 	columns *selection
 	object  []byte // of the row
 	found   int    // of the row, how many of paths it has
+	strings bool   // lines are strings; known once there is a row
 	compact bytes.Buffer
 }
 
@@ -62,6 +63,10 @@ func (r *jsonRows) Next(row *rowmill.Row) error {
 	if err := r.next(row); err != nil {
 		return err
 	}
+	if r.strings {
+		row.Text, row.ID, row.Fields = r.plain(r.object), rowmill.ID{}, ""
+		return r.fits("text", int64(len(row.Text)))
+	}
 	r.found = 0
 	var err error
 	if row.Text, err = r.columns.render(&r.counter, r.cell); err != nil {
@@ -85,28 +90,48 @@ func (r *jsonRows) Next(row *rowmill.Row) error {
 	return nil
 }
 
-// read reads the next object.
+// read reads the next line that is not blank.
 func (r *jsonRows) read() error {
 	for {
 		line, whole, err := r.lines.next()
 		switch {
 		case errors.Is(err, io.EOF) && r.src.file.err == nil:
-			return io.EOF // there is a row: the file began with one
+			if r.rows == 0 {
+				return invalid("The JSON Lines input has no rows.")
+			}
+			return io.EOF
 		case err != nil:
 			return r.src.failure(err)
 		case !whole:
 			return invalid("Line %d of the JSON Lines input has more than %d bytes. Shorten it.", r.lines.number, r.limits.MaxRecordBytes)
-		case len(bytes.TrimSpace(line)) == 0:
-			continue
 		case !utf8.Valid(line):
 			return invalid("Line %d of the JSON Lines input is not UTF-8. Convert the file to UTF-8.", r.lines.number)
-		case !json.Valid(line) || !isObject(line):
-			return invalid("Line %d of the JSON Lines input is no JSON object. Write one object on each line.", r.lines.number)
 		}
-		r.object = bytes.TrimSpace(line)
-		return nil
+		if r.object = bytes.TrimSpace(line); len(r.object) > 0 {
+			return r.check()
+		}
 	}
 }
+
+// check refuses a line that is of another kind than the first. The first is an object
+// or a string; a file of strings has no columns.
+func (r *jsonRows) check() error {
+	isString := r.object[0] == '"'
+	if r.rows == 0 {
+		r.strings = isString
+	}
+	switch valid := json.Valid(r.object); {
+	case !valid || r.object[0] != '{' && !isString:
+		return invalid("Line %d of the JSON Lines input is no JSON object. Write one object, or one string, on each line.", r.lines.number)
+	case isString != r.strings:
+		return invalid("Line %d of the JSON Lines input is no JSON %s, as line 1 is. Write lines of one kind.", r.lines.number, map[bool]string{true: "string", false: "object"}[r.strings])
+	case r.strings && (r.id != "" || len(r.paths) > 1 || r.paths[0] != ""):
+		return errStrings
+	}
+	return nil
+}
+
+var errStrings = invalid("The JSON Lines input has strings, which have no columns. Leave out column_name and id_column_name, or write an object on each line.")
 
 // cell is the text of a column of the row.
 func (r *jsonRows) cell(column int) (string, error) {

@@ -7,13 +7,13 @@ import (
 	"io"
 )
 
-// fileFormat is what the first bytes of a file say it is.
-type fileFormat int
+// packed says what has to be undone before a file can be read as text.
+type packed int
 
 const (
-	formatCSV fileFormat = iota
-	formatGzip
-	formatParquet
+	packedNot packed = iota
+	packedGzip
+	packedParquet
 )
 
 // sniffBytes is how much is looked at.
@@ -37,8 +37,8 @@ func empty() error {
 	return invalid("The input file is empty. Give a file of CSV, Parquet or JSON Lines with at least one row.")
 }
 
-// sniff tells the format of a file, and refuses what is certainly none.
-func sniff(r io.ReaderAt, size int64) (fileFormat, error) {
+// sniff looks at the beginning of a file, and refuses a file that holds no rows.
+func sniff(r io.ReaderAt, size int64) (packed, error) {
 	if size == 0 {
 		return 0, empty()
 	}
@@ -49,18 +49,17 @@ func sniff(r io.ReaderAt, size int64) (fileFormat, error) {
 		}
 		return 0, fmt.Errorf("read the beginning of the input: %w", err)
 	}
-	return formatOf(head)
+	return packedOf(head)
 }
 
-// formatOf is the format of a file that begins so.
-func formatOf(head []byte) (fileFormat, error) {
+func packedOf(head []byte) (packed, error) {
 	switch {
 	case isParquet(head):
-		return formatParquet, nil
+		return packedParquet, nil
 	case isGzip(head):
-		return formatGzip, nil
+		return packedGzip, nil
 	}
-	return formatCSV, refuse(head)
+	return packedNot, refuse(head)
 }
 
 func isParquet(head []byte) bool {

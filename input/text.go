@@ -53,8 +53,8 @@ func (r *inflated) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func openText(r *failingReader, format fileFormat, limits Limits) (*text, error) {
-	t := &text{file: r, gzip: format == formatGzip, limits: limits}
+func openText(r *failingReader, packed packed, limits Limits) (*text, error) {
+	t := &text{file: r, gzip: packed == packedGzip, limits: limits}
 	var src io.Reader = t.file
 	if t.gzip {
 		var err error

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 )
@@ -18,6 +19,15 @@ const maxURL = 8 << 10
 func ValidateURL(raw string) error {
 	_, err := parseURL(raw)
 	return err
+}
+
+// NameOf is the name of the file that a URL leads to; empty where the URL says none.
+func NameOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Path == "" {
+		return ""
+	}
+	return path.Base(u.Path)
 }
 
 func parseURL(raw string) (*url.URL, error) {

@@ -146,6 +146,6 @@ func (rec *Record) RemoveData(now time.Time) (changed bool, err error) {
 	if rec.InputRemoved == nil {
 		rec.InputRemoved = &now
 	}
-	rec.Spec.Inline, rec.Spec.URL, rec.Spec.Spooled, rec.Spec.File = nil, "", "", ""
+	rec.Spec.Inline, rec.Spec.URL, rec.Spec.Spooled, rec.Spec.File, rec.Spec.FileName = nil, "", "", "", ""
 	return true, nil
 }

@@ -6,6 +6,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -285,7 +286,10 @@ func (g *ingester) readSpooled(src io.Reader, spec *rowmill.Spec) (input.Reader,
 // options say how a file is read, and its rows are made prompts of where the job
 // runs a Function.
 func (g *ingester) options(spec *rowmill.Spec) (opts input.Options, err error) {
-	opts = input.Options{Column: spec.Column, IDColumn: spec.IDColumn, Limits: g.Limits.WithDefaults()}
+	opts = input.Options{
+		Format: input.Format(spec.Format), Name: cmp.Or(spec.FileName, input.NameOf(spec.URL)),
+		Column: spec.Column, IDColumn: spec.IDColumn, Limits: g.Limits.WithDefaults(),
+	}
 	if spec.Function == nil {
 		return opts, nil
 	}

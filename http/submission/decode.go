@@ -33,6 +33,7 @@ const (
 	fieldModel    = "model"
 	fieldColumn   = "column_name"
 	fieldIDColumn = "id_column_name"
+	fieldFormat   = "input_format"
 	fieldSystem   = "system_prompt"
 	fieldSchema   = "json_schema"
 	fieldSampling = "sampling_params"
@@ -47,7 +48,7 @@ const (
 
 // knownFields are those that a submission may have; more are ignored.
 var knownFields = map[string]bool{
-	fieldInputs: true, fieldModel: true, fieldColumn: true, fieldIDColumn: true, fieldSystem: true,
+	fieldInputs: true, fieldModel: true, fieldColumn: true, fieldIDColumn: true, fieldFormat: true, fieldSystem: true,
 	fieldSchema: true, fieldSampling: true, fieldPriority: true, fieldEstimate: true, fieldSeeds: true,
 	fieldTruncate: true, fieldDedup: true, fieldName: true, fieldText: true,
 }

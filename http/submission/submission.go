@@ -110,7 +110,7 @@ func (sub *Submission) Check(ctx context.Context, account string) (*Job, error) 
 	}
 	job, err := sub.check(call)
 	if err == nil {
-		job.file, job.Spec.File = file, file.ID
+		job.file, job.Spec.File, job.Spec.FileName = file, file.ID, file.Name
 	}
 	return job, err
 }

@@ -195,6 +195,17 @@ func (sub *Submission) columns(job *Job) {
 			sub.problems.Add(fieldColumn, "is empty; leave it out to use the first column")
 		}
 	}
+	if sub.read(fieldFormat, "a string", &spec.Format) {
+		switch err := input.ValidateFormat(spec.Format); {
+		case !table && sub.inline:
+			sub.problems.Add(fieldFormat, "is only for files, uploaded or given by a URL; leave it out")
+		case err != nil:
+			sub.problems.Add(fieldFormat, "%s", err)
+		}
+	}
+	if sub.url != "" && job.call == nil && input.Guesses(input.NameOf(sub.url), spec.Column, input.Format(spec.Format)) {
+		job.warn("inputs: the URL has no ending that says a format and column_name is not given, so the first line is a header unless the file is Parquet or JSON Lines; for plain text give input_format lines")
+	}
 	if !sub.read(fieldIDColumn, "a string", &spec.IDColumn) {
 		return
 	}

@@ -40,6 +40,31 @@ func (r *Reader) read() (int, error) {
 	}
 }
 
+// firstLine skips blank lines and returns the next one.
+func (r *Reader) firstLine() ([]byte, error) {
+	if !r.seen {
+		if err := r.begin(); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		r.rec, r.line = r.pos, r.next
+		blank, err := r.blankLine()
+		if err != nil {
+			return nil, err
+		}
+		if !blank {
+			break
+		}
+		r.next++
+	}
+	end, err := r.findLineEnd()
+	if err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(r.buf[r.rec:r.rec+end], []byte{'\r'}), nil
+}
+
 // blankLine skips a line end at r.pos, if there is one. At the end of the file
 // it returns io.EOF.
 func (r *Reader) blankLine() (bool, error) {
@@ -76,12 +101,12 @@ func (r *Reader) blankLine() (bool, error) {
 // for once and serves all its unquoted fields.
 func (r *Reader) record() error {
 	lineEnd := -1  // where a LF is, relative to r.rec; before r.pos: not known
-	clean := false // there is no quote before lineEnd
+	clean := false // no quote before lineEnd has to be looked for
 	for {
 		if r.pos == r.end {
 			if ok, err := r.more(); err != nil {
 				return err
-			} else if !ok { // a comma was the last byte
+			} else if !ok { // a separator was the last byte
 				r.add(r.pos-r.rec, r.pos-r.rec)
 				return nil
 			}
@@ -95,7 +120,7 @@ func (r *Reader) record() error {
 				if lineEnd, err = r.findLineEnd(); err != nil {
 					return err
 				}
-				clean = bytes.IndexByte(r.buf[r.pos:r.rec+lineEnd], '"') < 0
+				clean = r.cfg.Separator == '\t' || bytes.IndexByte(r.buf[r.pos:r.rec+lineEnd], '"') < 0
 			}
 			last, err = r.bare(lineEnd, clean)
 		}
@@ -129,10 +154,10 @@ func (r *Reader) findLineEnd() (int, error) {
 }
 
 // bare reads an unquoted field. lineEnd is as findLineEnd returned it; clean
-// says that no quote precedes it.
+// says that no quote before it has to be looked for.
 func (r *Reader) bare(lineEnd int, clean bool) (last bool, err error) {
 	start, stop, line := r.pos, r.rec+lineEnd, r.next
-	end := bytes.IndexByte(r.buf[start:stop], ',')
+	end := bytes.IndexByte(r.buf[start:stop], r.cfg.Separator)
 	if end >= 0 {
 		end += start
 		r.pos = end + 1
@@ -196,7 +221,7 @@ func (r *Reader) quoted() (last bool, err error) {
 			continue
 		case after == len(data):
 			last = true
-		case data[after] == ',':
+		case data[after] == r.cfg.Separator:
 			after++
 		case data[after] == '\n':
 			after++

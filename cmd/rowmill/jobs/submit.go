@@ -19,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/input"
 )
 
 const (
@@ -48,23 +49,25 @@ func (c *commands) submit() *cobra.Command {
 		Short: "Run a model over every row of a file",
 		Long: `Run a model over every row of a file and write the results in its order.
 
-FILE may be CSV or Parquet (choose the column with --column, else the first is
-run), JSON lines (strings, or objects with --column), or plain text with a row
-on each line; gzip is undone. Parquet and gzip are told by content, the others
-by their ending: .csv, .jsonl or .ndjson, .txt; anything else, and standard
-input (-), is JSON lines if its first line is a JSON string or object, else
-plain text. --input-format overrides all that. Of an object --column names a
-member, or a path to one within: messages.0.content. The rows are checked and
-counted first and then sent with the submission.
+FILE may be a table (CSV, tab-separated values, Parquet, JSON Lines of objects:
+choose the column with --column, else the first is run), JSON Lines of strings,
+or plain text with a row on each line; gzip is undone. Of an object --column
+names a member, or a path to a member: messages.0.content. The service tells
+the format of a URL, and this command that of a file, in the same way: by
+content where it is certain (Parquet, JSON), by the ending of the name (.csv,
+.tsv, .jsonl, .ndjson, .json, .txt), and by --column, which only a table has.
+Without any of these a file, and standard input (-), is plain text.
+--input-format overrides all that. The rows are checked and counted first and
+then sent with the submission.
 
-Tables (CSV, Parquet, JSON objects) above 8 MiB are uploaded in parts, and so
-are those of which more than one column is wanted: with --id-column, whose IDs
-stand in the results, and for a Function, whose inputs are columns. The same
+A table above 8 MiB is uploaded in parts. So is a table when more than one of
+its columns is needed: with --id-column, which carries IDs into the results,
+and for a Function, which has columns as inputs. The same
 command goes on with an upload that broke off. The copy is removed from the
 service once the job is created.
 
-A URL (http or https, of a file of CSV, Parquet or JSON lines) is downloaded by
-the service, once.
+A URL (http or https, of a file in one of these formats) is downloaded by the
+service, once.
 
 The command stays attached and writes the results when the job has succeeded.
 Ctrl-C detaches; the job goes on. With --detach it prints the job's ID and
@@ -88,7 +91,7 @@ rowmill quotas.
 	flags.StringVarP(&s.Model, "model", "m", "", "model or Function (default: the service's, gpt-oss-20b)")
 	flags.StringVarP(&s.Column, "column", "c", "", "column or field to run")
 	flags.StringVar(&s.IDColumn, "id-column", "", "column of IDs to carry into the results; of a table")
-	flags.StringVar(&s.kind, "input-format", kindAuto, "auto, csv, parquet, jsonl or lines; only with a file")
+	flags.StringVar(&s.kind, "input-format", kindAuto, kindAuto+", csv, tsv, parquet, jsonl or lines")
 	flags.StringVarP(&s.system, "system-prompt", "s", "", "system prompt, or @FILE to read it from a file")
 	flags.StringVar(&s.schema, "schema", "", "file with a JSON Schema that every answer must conform to")
 	flags.StringArrayVarP(&s.params, "param", "p", nil, "sampling parameter NAME=VALUE, the value as JSON, else as text; repeatable")
@@ -103,7 +106,7 @@ rowmill quotas.
 	flags.BoolVarP(&s.detach, "detach", "d", false, "print the job's ID and return at once")
 	s.save.flags(cmd)
 	timeoutFlag(cmd, &s.timeout)
-	command.Choices(cmd, "input-format", kindAuto, kindCSV, kindParquet, kindJSONL, kindLines)
+	command.Choices(cmd, "input-format", append([]string{kindAuto}, input.Formats()...)...)
 	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if !flags.Changed("priority") {
 			s.Priority = -1
@@ -120,18 +123,18 @@ rowmill quotas.
 	})
 }
 
-func (c *commands) runSubmit(ctx context.Context, api *client.Client, input string, s *submission) error {
+func (c *commands) runSubmit(ctx context.Context, api *client.Client, from string, s *submission) error {
 	if err := s.read(); err != nil {
 		return exit.With(exit.Usage, err)
 	}
 	if !s.detach && !s.Estimate {
-		if err := s.save.resolve(baseName(input)); err != nil {
+		if err := s.save.resolve(baseName(from)); err != nil {
 			return err
 		}
 	}
 	created := func() {} // what is left to do then
-	if isURL(input) {
-		if err := s.fromURL(input); err != nil {
+	if isURL(from) {
+		if err := s.fromURL(from); err != nil {
 			return exit.With(exit.Usage, err)
 		}
 		if s.Priority < 0 {
@@ -139,7 +142,7 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, input stri
 			c.Term.Say("using priority 1, since nobody knows yet how many rows the URL holds; --priority overrides")
 		}
 	} else {
-		in, sent, err := c.fromFile(ctx, api, input, s)
+		in, sent, err := c.fromFile(ctx, api, from, s)
 		if err != nil {
 			return err
 		}
@@ -170,6 +173,12 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, input stri
 
 // read takes in what the flags refer to.
 func (s *submission) read() error {
+	if s.Format = s.kind; s.Format == kindAuto {
+		s.Format = ""
+	}
+	if err := input.ValidateFormat(s.Format); err != nil {
+		return fmt.Errorf("--input-format %w", err)
+	}
 	if s.Priority < -1 || s.Priority > 1 {
 		return fmt.Errorf("--priority must be 0 or 1, is %d", s.Priority)
 	}
@@ -224,14 +233,11 @@ func typed(value string) any {
 	return v
 }
 
-func (s *submission) fromURL(input string) error {
-	if s.kind != kindAuto {
-		return errors.New("--input-format is for local files; the service tells CSV from Parquet by content")
-	}
-	if _, err := url.Parse(input); err != nil {
+func (s *submission) fromURL(address string) error {
+	if _, err := url.Parse(address); err != nil {
 		return errors.New("the URL is malformed") // it may hold a signature: not shown
 	}
-	s.URL = input
+	s.URL = address
 	return nil
 }
 
@@ -239,16 +245,11 @@ func (s *submission) fromURL(input string) error {
 // is large, or where more of it is wanted than one column; all else is sent with the
 // submission. The caller closes the input once that is sent, and calls created once
 // the job is.
-func (c *commands) fromFile(ctx context.Context, api *client.Client, input string, s *submission) (in *source, created func(), err error) {
-	switch s.kind {
-	case kindAuto, kindCSV, kindParquet, kindJSONL, kindLines:
-	default:
-		return nil, nil, exit.With(exit.Usage, fmt.Errorf("--input-format must be auto, csv, parquet, jsonl or lines, is %q", s.kind))
-	}
-	if strings.HasPrefix(input, "s3://") {
+func (c *commands) fromFile(ctx context.Context, api *client.Client, path string, s *submission) (in *source, created func(), err error) {
+	if strings.HasPrefix(path, "s3://") {
 		return nil, nil, exit.With(exit.Usage, errors.New("s3:// addresses are not accepted; make a presigned https URL"))
 	}
-	in, err = openSource(input, s.kind, s.Column, c.Term.In)
+	in, err = openSource(path, input.Options{Format: input.Format(s.Format), Column: s.Column, IDColumn: s.IDColumn}, c.Term.In)
 	if err != nil {
 		return nil, nil, exit.With(exit.Usage, err)
 	}
@@ -258,14 +259,11 @@ func (c *commands) fromFile(ctx context.Context, api *client.Client, input strin
 			opened.Close()
 		}
 	}()
-	if s.IDColumn != "" && !in.isTable() {
-		return nil, nil, exit.With(exit.Usage, errors.New("--id-column needs columns: a file of CSV, Parquet or JSON objects; the results have the order of the input, so that IDs can be joined by position"))
-	}
-	fields := in.isTable() && in.column == "" && isFunction(ctx, api, s.Model)
+	fields := in.kind.Table && s.Column == "" && isFunction(ctx, api, s.Model)
 	if fields {
 		c.Term.Say("%s is a Function: its inputs are the columns of %s", s.Model, in.name)
 	}
-	if !fields || in.kind != kindJSONL { // which cannot be read without a column
+	if !fields || in.kind.Format != input.FormatJSONL { // which cannot be read without a column
 		count, err := in.count(ctx)
 		if err != nil {
 			return nil, nil, err
@@ -279,11 +277,11 @@ func (c *commands) fromFile(ctx context.Context, api *client.Client, input strin
 		s.Priority = 1
 		c.Term.Say("using priority 1, since there are, or may be, more than %s rows; --priority overrides", terminal.Count(manyRows))
 	}
-	if in.isTable() && (in.size > uploadAbove || s.IDColumn != "" || fields) {
+	if in.kind.Table && (in.size > uploadAbove || s.IDColumn != "" || fields) {
 		file, done, err := c.upload(ctx, api, in)
 		switch {
 		case err == nil:
-			s.URL = "file:" + file
+			s.URL, s.Format = "file:"+file, string(in.kind.Format)
 			return in, done, nil
 		case !isOld(err):
 			return nil, nil, err
@@ -291,7 +289,7 @@ func (c *commands) fromFile(ctx context.Context, api *client.Client, input strin
 			return nil, nil, errors.New("the service is of a version that takes no uploads: serve the file over HTTP and give its URL")
 		}
 	}
-	s.Rows, s.Column = in.rows(), "" // the service sees bare rows
+	s.Rows, s.Column, s.Format = in.rows(), "", "" // the service sees bare rows
 	return in, func() {}, nil
 }
 
@@ -323,28 +321,30 @@ func (s *source) count(ctx context.Context) (int64, error) {
 }
 
 func (s *source) describe() string {
-	kind := map[string]string{kindCSV: "CSV", kindParquet: "Parquet", kindJSONL: "JSON lines", kindLines: "plain text"}[s.kind]
+	kind := map[input.Format]string{
+		input.FormatCSV: "CSV", input.FormatTSV: "tab-separated values", input.FormatParquet: "Parquet", input.FormatJSONL: "JSON lines", input.FormatLines: "plain text",
+	}[s.kind.Format]
 	switch {
-	case s.column != "":
-		kind += ", column " + s.column
-	case s.kind == kindCSV, s.kind == kindParquet:
+	case s.opts.Column != "":
+		kind += ", column " + s.opts.Column
+	case s.kind.Table && s.kind.Format != input.FormatJSONL:
 		kind += ", first column"
 	}
 	return kind
 }
 
-func isURL(input string) bool {
-	lower := strings.ToLower(input)
+func isURL(address string) bool {
+	lower := strings.ToLower(address)
 	return strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://")
 }
 
 // baseName is what the results of an input are called: its file name without
 // endings.
-func baseName(input string) string {
-	if u, err := url.Parse(input); err == nil && isURL(input) {
-		input = u.Path
+func baseName(address string) string {
+	if u, err := url.Parse(address); err == nil && isURL(address) {
+		address = u.Path
 	}
-	name := filepath.Base(filepath.Clean(input))
+	name := filepath.Base(filepath.Clean(address))
 	name = strings.TrimSuffix(name, ".gz")
 	name = strings.TrimSuffix(name, filepath.Ext(name))
 	if name == "" || name == stdout || name == "/" || name == "." {

@@ -19,11 +19,6 @@ import (
 // with the submission, bytes: what a broken connection costs no more than a moment.
 const uploadAbove = 8 << 20
 
-// isTable reports whether the service can read the input itself.
-func (s *source) isTable() bool {
-	return s.kind == kindCSV || s.kind == kindParquet || s.kind == kindJSONL && s.objects
-}
-
 // upload brings a table to the service, which reads it there, and remembers how far
 // it came: the same command goes on from there. done forgets that, and removes the
 // file from the service, of which the job has a copy.

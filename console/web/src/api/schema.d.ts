@@ -2056,6 +2056,11 @@ export interface components {
             /** @default gpt-oss-20b */
             model: string | null;
             column_name?: string | null;
+            /**
+             * @description How the file of inputs is written. Without it the content, the ending of the name and column_name tell.
+             * @enum {string|null}
+             */
+            input_format?: "csv" | "tsv" | "parquet" | "jsonl" | "lines" | "" | null;
             id_column_name?: string | null;
             system_prompt?: string | null;
             json_schema?: Record<string, never> | null;

@@ -1,7 +1,7 @@
 // What a file says of itself in its first 256 KiB, without uploading it: its
 // columns, the values of its first rows in them, and, where that is all of the
 // file, how many rows it has.
-export type Peek = { format: 'CSV' | 'JSON Lines' | 'Parquet'; columns: string[]; first: string[][]; rows?: number }
+export type Peek = { format: 'CSV' | 'JSON Lines' | 'Parquet' | 'plain text'; columns: string[]; first: string[][]; rows?: number }
 
 const headSize = 256 << 10
 const firstRows = 3
@@ -14,7 +14,11 @@ export async function peek(file: File): Promise<Peek> {
   if (new TextDecoder().decode(head.slice(0, 4)) === 'PAR1') return { format: 'Parquet', columns: [], first: [] }
   const start = new TextDecoder().decode(head).trimStart()
   if (start.startsWith('{')) return { format: 'JSON Lines', ...members(start, whole) }
-  const [columns = [], ...rows] = records(start)
+  const name = file.name.toLowerCase().replace(/\.gz$/, '')
+  const lines = () => start.split('\n').filter((l) => l.trim()).length
+  if (/\.te?xt$/.test(name)) return { format: 'plain text', columns: [], first: [], rows: whole ? lines() : undefined }
+  if (/\.(jsonl|ndjson|json)$/.test(name)) return { format: 'JSON Lines', columns: [], first: [], rows: whole ? lines() : undefined }
+  const [columns = [], ...rows] = records(start, /\.(tsv|tab)$/.test(name) ? '\t' : separator(start))
   if (!whole) rows.pop() // it may be cut
   return { format: 'CSV', columns, first: rows.slice(0, firstRows), rows: whole ? rows.length : undefined }
 }
@@ -54,8 +58,16 @@ function members(s: string, whole: boolean): Omit<Peek, 'format'> {
   return { columns, first: objects.map((o) => columns.map((c) => text(o[c]))), rows: whole ? lines.length : undefined }
 }
 
-// records are those of a CSV by RFC 4180; empty lines are none.
-export function records(s: string): string[][] {
+// separator chooses the separator as the service does while no column is named: a
+// comma if the first line has one, else the one that gives most columns.
+function separator(s: string): string {
+  const line = s.slice(0, s.indexOf('\n') + 1) || s
+  const columns = (c: string) => records(line, c)[0]?.length ?? 0
+  return columns(',') > 1 ? ',' : ['\t', ';', '|'].reduce((best, c) => (columns(c) > Math.max(1, columns(best)) ? c : best), ',')
+}
+
+// records returns the records of a CSV by RFC 4180. Empty lines are no records.
+function records(s: string, separator: string): string[][] {
   const all: string[][] = []
   let record: string[] = []
   let field = ''
@@ -71,8 +83,8 @@ export function records(s: string): string[][] {
       if (c !== '"') field += c
       else if (s[i + 1] === '"') field += s[i++]
       else quoted = false
-    } else if (c === '"') quoted = true
-    else if (c === ',') {
+    } else if (c === '"' && !field) quoted = true
+    else if (c === separator) {
       record.push(field)
       field = ''
     } else if (c === '\n' || c === '\r') end()

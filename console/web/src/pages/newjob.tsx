@@ -255,7 +255,7 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
         />
       )}
       {form.source === 'url' && (
-        <TextInput label="URL of CSV, Parquet or JSON Lines" type="url" placeholder="https://…" value={form.url} onChange={(e) => set({ url: e.currentTarget.value })} />
+        <TextInput label="URL of a file" type="url" placeholder="https://…" value={form.url} onChange={(e) => set({ url: e.currentTarget.value })} />
       )}
       {form.source !== 'rows' && (
         <div className="fields">

@@ -40,7 +40,7 @@ export function FileInput({ fileID, uploaded, peeked }: { fileID: string; upload
       }}
     >
       <label>
-        <span>CSV, Parquet or JSON Lines, gzip too; choose a file or drop it here</span>
+        <span>CSV, TSV, Parquet, JSON Lines or plain text, gzip too; choose a file or drop it here</span>
         <input type="file" disabled={run.isPending} onChange={(e) => take(e.currentTarget.files?.[0])} />
       </label>
       {file && (

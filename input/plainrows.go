@@ -1,0 +1,50 @@
+package input
+
+import (
+	"errors"
+	"io"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/rowmill/rowmill"
+)
+
+// plainRows reads plain text: each line is a row, an empty one too, so that row n is
+// line n+1. The end of the file is no line.
+type plainRows struct {
+	counter
+	src   *text
+	lines *lines
+}
+
+func openPlain(src *text, opts Options) *plainRows {
+	r := &plainRows{counter: counter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes)}
+	r.where = func() string { return " (line " + strconv.FormatInt(r.lines.number, 10) + ")" }
+	return r
+}
+
+func (r *plainRows) Next(row *rowmill.Row) error {
+	line, whole, err := r.lines.next()
+	switch {
+	case errors.Is(err, io.EOF) && r.src.file.err == nil:
+		return io.EOF
+	case err != nil:
+		return r.src.failure(err)
+	case !whole:
+		return invalid("Line %d of the input has more than %d bytes. Shorten it.", r.lines.number, r.limits.MaxRecordBytes)
+	case !utf8.Valid(line):
+		return invalid("Line %d of the input is not UTF-8. Convert the file to UTF-8, for example with iconv.", r.lines.number)
+	}
+	if err := r.next(row); err != nil {
+		return err
+	}
+	row.Text, row.ID, row.Fields = string(line), rowmill.ID{}, ""
+	return r.fits("text", int64(len(line)))
+}
+
+func (r *plainRows) IDType() rowmill.IDType { return rowmill.IDType{} }
+
+func (r *plainRows) Close() error {
+	r.src.close()
+	return nil
+}
