@@ -63,7 +63,7 @@ func (c Config) WithDefaults() Config {
 		c.Timeout = time.Second
 	}
 	if c.Transport == nil {
-		c.Transport = &http.Transport{DisableKeepAlives: true}
+		c.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

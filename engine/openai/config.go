@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -72,6 +73,11 @@ type Config struct {
 	// TLS is used for https. Default: the system's roots.
 	TLS *tls.Config
 
+	// Proxy returns the proxy for a request, as http.Transport.Proxy does. Default
+	// http.ProxyFromEnvironment: HTTP_PROXY, HTTPS_PROXY and NO_PROXY, never for the
+	// machine itself.
+	Proxy func(*http.Request) (*url.URL, error)
+
 	// Logger receives what an operator should know once, such as the kind of
 	// server found. Default: nothing is logged.
 	Logger *slog.Logger
@@ -99,6 +105,9 @@ func (c Config) WithDefaults() Config {
 	orInt(&c.MaxAnswerBytes, 8<<20)
 	if c.MaxBodyBytes == 0 {
 		c.MaxBodyBytes = 128 << 20
+	}
+	if c.Proxy == nil {
+		c.Proxy = http.ProxyFromEnvironment
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -64,13 +64,15 @@ func New(cfg Config) (*Engine, error) {
 		}
 		tlsConfig.NextProtos = []string{"http/1.1"}
 	}
-	if base.Port() != "" {
-		port = base.Port()
+	proxy, err := proxyTo(base, &cfg)
+	if err != nil {
+		return nil, fmt.Errorf("engine %q: %w", cfg.Name, err)
 	}
 	e.pool = &pool{
 		dialer:  net.Dialer{Timeout: cfg.ConnectTimeout},
-		address: net.JoinHostPort(base.Hostname(), port),
+		address: hostPort(base, port),
 		tls:     tlsConfig,
+		proxy:   proxy,
 		buffer:  cfg.MaxHeaderBytes,
 		keep:    cfg.MaxIdleConns,
 		timeout: cfg.IdleTimeout,
@@ -80,6 +82,7 @@ func New(cfg Config) (*Engine, error) {
 	e.side = &http.Client{
 		Timeout: cfg.ProbeTimeout,
 		Transport: &http.Transport{
+			Proxy:                  http.ProxyURL(proxy),
 			DialContext:            e.pool.dialer.DialContext,
 			TLSClientConfig:        tlsConfig,
 			DisableKeepAlives:      true, // what a server sends too much of one page is nothing of the next
@@ -92,11 +95,23 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
+// hostPort is the address that a URL leads to.
+func hostPort(u *url.URL, port string) string {
+	if u.Port() != "" {
+		port = u.Port()
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
 // head returns a request's head, more lines of it included, up to the value of
 // Content-Length, which comes last.
 func (e *Engine) head(path string, more ...string) []byte {
-	head := "POST " + e.base.EscapedPath() + path + " HTTP/1.1\r\n" +
-		"Host: " + e.base.Host + "\r\n" +
+	target, proxied := e.base.EscapedPath()+path, ""
+	if proxy := e.pool.proxy; proxy != nil && e.pool.tls == nil {
+		target, proxied = "http://"+e.base.Host+target, proxyHeader(proxy)
+	}
+	head := "POST " + target + " HTTP/1.1\r\n" +
+		"Host: " + e.base.Host + "\r\n" + proxied +
 		"User-Agent: rowmill\r\n" +
 		"Accept: application/json\r\n" +
 		"Content-Type: application/json\r\n"

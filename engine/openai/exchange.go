@@ -240,7 +240,11 @@ func (e *Engine) unreachable(ctx context.Context, err error, p patience) error {
 	if errors.As(err, &certificate) || errors.As(err, &record) {
 		class = engine.ServerFault // waiting mends no certificate
 	}
-	return &engine.Error{Class: class, Code: "unreachable", Message: fmt.Sprintf("connect to the server: %v", err)}
+	through := ""
+	if e.pool.proxy != nil {
+		through = fmt.Sprintf(" through the proxy %s of the environment", e.pool.proxy.Redacted())
+	}
+	return &engine.Error{Class: class, Code: "unreachable", Message: fmt.Sprintf("connect to the server%s: %v", through, err)}
 }
 
 // broken is the error of a connection that ended, timed out or gave nonsense

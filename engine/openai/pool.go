@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"net/url"
 	"sync"
 	"time"
 
@@ -84,6 +85,7 @@ type pool struct {
 	dialer  net.Dialer
 	address string
 	tls     *tls.Config // nil for plain connections
+	proxy   *url.URL    // nil for none
 	buffer  int         // bytes of a read buffer
 	keep    int         // most idle connections
 	timeout time.Duration
@@ -180,9 +182,19 @@ func (p *pool) dial(ctx context.Context, until time.Time) (*conn, error) {
 	}
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	plain, err := p.dialer.DialContext(ctx, "tcp", p.address)
+	address := p.address
+	if p.proxy != nil {
+		address = hostPort(p.proxy, "80")
+	}
+	plain, err := p.dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
+	}
+	if p.proxy != nil && p.tls != nil {
+		if err := tunnel(ctx, plain, p.proxy, p.address); err != nil {
+			_ = plain.Close()
+			return nil, err
+		}
 	}
 	spoken := plain
 	if p.tls != nil {

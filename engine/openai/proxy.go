@@ -1,0 +1,60 @@
+package openai
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// proxyTo returns the proxy between this program and the server, by the rules of
+// cfg.Proxy; nil for none.
+func proxyTo(base *url.URL, cfg *Config) (*url.URL, error) {
+	proxy, err := cfg.Proxy(&http.Request{URL: base})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the proxy of the environment: %w", err)
+	case proxy != nil && proxy.Scheme != "http":
+		return nil, fmt.Errorf("the proxy of the environment, %s, has the scheme %s; inference servers are asked through proxies of the scheme http. To ask this server directly, add %s to NO_PROXY",
+			proxy.Redacted(), proxy.Scheme, base.Hostname())
+	}
+	return proxy, nil
+}
+
+// proxyHeader is the line of a request that names the user of a proxy; empty without
+// a user.
+func proxyHeader(proxy *url.URL) string {
+	if proxy.User == nil {
+		return ""
+	}
+	password, _ := proxy.User.Password()
+	return "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(proxy.User.Username()+":"+password)) + "\r\n"
+}
+
+// tunnel asks the proxy on conn for a connection to address.
+func tunnel(ctx context.Context, conn net.Conn, proxy *url.URL, address string) error {
+	if until, bounded := ctx.Deadline(); bounded {
+		if err := conn.SetDeadline(until); err != nil {
+			return err
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := fmt.Fprintf(conn, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n%[2]s\r\n", address, proxyHeader(proxy)); err != nil {
+		return err
+	}
+	// The server speaks after this program, so nothing behind the reply is lost.
+	reply, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		return err
+	}
+	_ = reply.Body.Close()
+	if reply.StatusCode != http.StatusOK {
+		return fmt.Errorf("the proxy answers %s", reply.Status)
+	}
+	return conn.SetDeadline(time.Time{})
+}
