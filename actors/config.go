@@ -212,6 +212,9 @@ type Servers struct {
 	ProbeInterval time.Duration
 	GaugeInterval time.Duration
 
+	// Pace is the most that the engine of a name is sent. Default: no limit.
+	Pace func(name string) engine.Pace
+
 	// Known says of which served models it is known what they do; of the others a
 	// row has to show it where their server does not say. Default: of all.
 	Known func(engine.ServedModel) bool
@@ -287,6 +290,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
+	}
+	if c.Servers.Pace == nil {
+		c.Servers.Pace = func(string) engine.Pace { return engine.Pace{} }
 	}
 	if c.Figures == nil {
 		c.Figures = func(_ context.Context, what string) (any, error) {

@@ -52,7 +52,7 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 		return
 	}
 	m := n.metrics.engine(name)
-	disp := dispatch.New(dispatch.Config{Engine: name, Node: n.cfg.Node, RowTimeout: n.cfg.Rows.Patience, Wait: n.cfg.Servers.Wait, Weights: n.cfg.Ownership.Weights, Metrics: m.Metrics})
+	disp := dispatch.New(dispatch.Config{Engine: name, Node: n.cfg.Node, RowTimeout: n.cfg.Rows.Patience, Wait: n.cfg.Servers.Wait, Pace: n.cfg.Servers.Pace(name), Weights: n.cfg.Ownership.Weights, Metrics: m.Metrics})
 	pid := c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "engine", Engine: name}, func(entry *registry.Entry) actor.Actor {
 		return &server{
 			cfg: n.cfg, engine: e, name: name, node: c.Self(), entry: entry, restarts: n.metrics.restarted.WithLabelValues("engine"), metrics: m, log: entry.Log(n.process.log.With("engine", name)),

@@ -232,6 +232,12 @@ const (
 	JobFault
 )
 
+// Pace is the most that is sent to a server in a minute. Zero is no limit.
+type Pace struct {
+	Requests int
+	Tokens   int // of prompts and answers
+}
+
 // Error is why a server gave no answer.
 type Error struct {
 	Class      Class

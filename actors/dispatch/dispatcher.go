@@ -18,6 +18,7 @@ type Config struct {
 	Node       string        // the node's, kept with the attempts at rows that were not accepted at the first
 	RowTimeout time.Duration // the least a request is waited for, once it is known how fast the server is
 	Wait       time.Duration // the most that a row waits for a server that is busy
+	Pace       engine.Pace   // the most that is sent
 	Weights    fair.Weights  // what accounts have beside each other
 	Metrics    Metrics
 }
@@ -58,6 +59,7 @@ type Dispatcher struct {
 	levels   [2]level
 	crash    crash
 	trial    trial
+	pace     pace
 	requests int            // in flight
 	inFlight int            // rows
 	urgent   int            // of them, those of priority 0
@@ -86,7 +88,7 @@ type request struct {
 
 // New returns a Dispatcher that is paused.
 func New(cfg Config) *Dispatcher {
-	d := &Dispatcher{cfg: cfg, window: engine.NewWindow(0), paused: true, flying: make(map[string]int), routes: make(map[engine.Route]*route)}
+	d := &Dispatcher{cfg: cfg, window: engine.NewWindow(0), pace: newPace(cfg.Pace), paused: true, flying: make(map[string]int), routes: make(map[engine.Route]*route)}
 	d.more = sync.NewCond(&d.mu)
 	for i := range d.levels {
 		d.levels[i].weights = cfg.Weights
@@ -199,6 +201,9 @@ func (d *Dispatcher) pause() (back []returned) {
 func (d *Dispatcher) Close() {
 	d.mu.Lock()
 	d.closed = true
+	if d.pace.timer != nil {
+		d.pace.timer.Stop()
+	}
 	giveBackBroken(d.crash.broken)
 	d.crash = crash{}
 	d.more.Broadcast()
@@ -312,8 +317,9 @@ func (d *Dispatcher) next(r *request) bool {
 		if d.closed {
 			return false
 		}
-		if !d.paused && d.pick(r) {
+		if !d.paused && !d.holds(time.Now()) && d.pick(r) {
 			r.began = time.Now()
+			d.pace.sent(r.tokens())
 			d.requests++
 			d.inFlight += len(r.tasks)
 			if r.queue.priority == 0 {
@@ -343,6 +349,7 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen evidence
 	defer d.mu.Unlock()
 	now, q := time.Now(), sent.queue
 	d.requests--
+	d.pace.ended(tokens, &seen)
 	d.crash.ended(sent, seen)
 	switch {
 	case len(seen.broken) == 0:

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"github.com/rowmill/rowmill"
@@ -116,5 +117,12 @@ func (q *Queue) Group() int { return q.group }
 // CacheTokens is the size of the server's KV cache; 0 when unknown.
 func (q *Queue) CacheTokens() int64 { return q.disp.cacheTokens() }
 
-// Warnings lists parameters that the server cannot honour or changes.
-func (q *Queue) Warnings() []string { return q.call.Warnings() }
+// Warnings lists parameters that the server cannot honour or changes, and the pace
+// that it is held to.
+func (q *Queue) Warnings() []string {
+	all := q.call.Warnings()
+	if paced := q.disp.pace.warning(q.disp.cfg.Engine); paced != "" {
+		all = append(slices.Clone(all), paced)
+	}
+	return all
+}

@@ -23,6 +23,8 @@ var settingFlags = []struct{ flag, key, help string }{
 	{"api-key-file", "api_key_file", "file that holds an administrator key (default: $ROWMILL_API_KEY, else one is made at the first start)"},
 	{"catalog", "catalog", "YAML file of models (default: the built-in catalog)"},
 	{"simulate", "simulator.enabled", "made-up answers: always, never or auto; alone it means always (default auto: where no server is configured or found and there is no GPU)"},
+	{"max-requests-per-minute", "max_requests_per_minute", "most requests that this node sends to each engine in a minute (default: no limit)"},
+	{"max-tokens-per-minute", "max_tokens_per_minute", "most tokens, of prompts and answers, likewise (default: no limit)"},
 	{"log-level", "log.level", "debug, info, warn or error (default info)"},
 	{"log-format", "log.format", "text, json or auto (default auto: text on a terminal)"},
 }

@@ -58,6 +58,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 			ClockTolerance: m.Settings.Retention.ClockTolerance, CatchUp: m.Settings.Retention.CatchUp,
 		},
 	}
+	config.Servers.Pace = m.Settings.Pace
 	config.Servers.Asked = cmp.Or(jobs.AskedModels, -1)
 	config.Servers.Warm = func(served []engine.ServedModel) { words.warm(m.Catalog, served) }
 	config.Servers.Known = func(s engine.ServedModel) bool { return m.Catalog.Tells(s.Names()...) }

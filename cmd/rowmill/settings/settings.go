@@ -54,14 +54,21 @@ type Settings struct {
 	// where it is set, goes before it.
 	MemoryLimit Bytes `yaml:"memory_limit"`
 
-	HTTP      HTTP      `yaml:"http"`
-	OIDC      OIDC      `yaml:"oidc"`
-	Store     Store     `yaml:"store"`
-	Objects   Objects   `yaml:"objects"`
-	Cluster   Cluster   `yaml:"cluster"`
-	Inputs    Inputs    `yaml:"inputs"`
-	Jobs      Jobs      `yaml:"jobs"`
-	Engines   []Engine  `yaml:"engines"` // servers to use; none: those that Discover finds
+	HTTP    HTTP     `yaml:"http"`
+	OIDC    OIDC     `yaml:"oidc"`
+	Store   Store    `yaml:"store"`
+	Objects Objects  `yaml:"objects"`
+	Cluster Cluster  `yaml:"cluster"`
+	Inputs  Inputs   `yaml:"inputs"`
+	Jobs    Jobs     `yaml:"jobs"`
+	Engines []Engine `yaml:"engines"` // servers to use; none: those that Discover finds
+
+	// MaxRequestsPerMinute and MaxTokensPerMinute (of prompts and answers) are the
+	// most that this node sends to an engine without limits of its own. Default: 0, no
+	// limit. They are for upstreams that bill, or that refuse what is beyond a quota.
+	MaxRequestsPerMinute int `yaml:"max_requests_per_minute"`
+	MaxTokensPerMinute   int `yaml:"max_tokens_per_minute"`
+
 	Discover  Discover  `yaml:"discover"`
 	Simulator Simulator `yaml:"simulator"`
 	Estimates Estimates `yaml:"estimates"`
@@ -360,6 +367,10 @@ type Engine struct {
 	// Models maps catalog ids to the server's names for them. Default: what
 	// the catalog's engine_names say.
 	Models map[string]string `yaml:"models"`
+	// MaxRequestsPerMinute and MaxTokensPerMinute are the limits of this engine.
+	// Default: those of the node.
+	MaxRequestsPerMinute int `yaml:"max_requests_per_minute"`
+	MaxTokensPerMinute   int `yaml:"max_tokens_per_minute"`
 }
 
 // Discover is how the node finds inference servers that nobody named. They are

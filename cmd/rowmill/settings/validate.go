@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/rowmill/rowmill/engine"
 )
 
 // Validate returns every broken rule, each with the setting's name.
@@ -100,7 +103,11 @@ func (s Settings) Validate() error {
 		check(isBaseURL(e.URL), key+".url", "must be an http or https URL without query, such as http://127.0.0.1:8000, is %q", e.URL)
 		check(!names[e.DisplayName()], key+".name", "%q is used twice; give each engine a name of its own", e.DisplayName())
 		names[e.DisplayName()] = true
+		check(e.MaxRequestsPerMinute >= 0, key+".max_requests_per_minute", "must be at least 0, is %d", e.MaxRequestsPerMinute)
+		check(e.MaxTokensPerMinute >= 0, key+".max_tokens_per_minute", "must be at least 0, is %d", e.MaxTokensPerMinute)
 	}
+	check(s.MaxRequestsPerMinute >= 0, "max_requests_per_minute", "must be at least 0, is %d", s.MaxRequestsPerMinute)
+	check(s.MaxTokensPerMinute >= 0, "max_tokens_per_minute", "must be at least 0, is %d", s.MaxTokensPerMinute)
 	chosen := func(key string, c Choice) {
 		check(slices.Contains([]Choice{Auto, Always, Never}, c), key, "must be auto, always or never, is %q", c)
 	}
@@ -185,6 +192,18 @@ func (e Engine) DisplayName() string {
 		return e.Name
 	}
 	return e.Host()
+}
+
+// Pace is the most that this node sends to the engine of a name.
+func (s Settings) Pace(engineName string) engine.Pace {
+	pace := engine.Pace{Requests: s.MaxRequestsPerMinute, Tokens: s.MaxTokensPerMinute}
+	for _, e := range s.Engines {
+		if e.DisplayName() == engineName {
+			pace.Requests = cmp.Or(e.MaxRequestsPerMinute, pace.Requests)
+			pace.Tokens = cmp.Or(e.MaxTokensPerMinute, pace.Tokens)
+		}
+	}
+	return pace
 }
 
 // Host is host and port of the engine's URL.

@@ -1,0 +1,92 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rowmill/rowmill/engine"
+)
+
+// An engine gets what its operator allows and no more in any minute, also when it was
+// idle before, when it takes many rows at once, and when answers are far longer than
+// they were expected to be.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		pace   engine.Pace
+		expect int64 // tokens of a row
+		prompt int64
+		answer int64
+		most   int // requests in any minute
+		least  int // requests in ten minutes
+	}{
+		{"one request a minute", engine.Pace{Requests: 1}, 10, 5, 5, 1, 10},
+		{"60 requests", engine.Pace{Requests: 60}, 10, 5, 5, 60, 590},
+		{"600 requests", engine.Pace{Requests: 600}, 10, 5, 5, 600, 5_800},
+		{"1,000 tokens", engine.Pace{Tokens: 1000}, 10, 5, 5, 100, 950},
+		{"1,000 tokens, answers are shorter than expected", engine.Pace{Tokens: 1000}, 100, 5, 5, 100, 800},
+		{"rows above the limit", engine.Pace{Tokens: 1000}, 2000, 1000, 1000, 1, 5},
+		{"both", engine.Pace{Requests: 60, Tokens: 300}, 10, 5, 5, 30, 285},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var sent []time.Time
+				b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) {
+					mu.Lock()
+					sent = append(sent, time.Now())
+					mu.Unlock()
+					time.Sleep(10 * time.Millisecond)
+					reply, err := answered("x")
+					reply.InputTokens, reply.OutputTokens = test.prompt, test.answer
+					return reply, err
+				}})
+				b.disp.mu.Lock()
+				b.disp.pace = newPace(test.pace)
+				b.disp.mu.Unlock()
+				time.Sleep(10 * time.Minute) // a time without rows earns nothing
+				rows := tasks(10_000, 1)
+				for _, task := range rows {
+					task.expect = test.expect
+				}
+				b.queue.Put(rows)
+				time.Sleep(10*time.Minute - time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				if len(sent) < test.least {
+					t.Errorf("%d requests in ten minutes, want at least %d", len(sent), test.least)
+				}
+				for i := range sent {
+					if j := i + test.most; j < len(sent) && sent[j].Sub(sent[i]) < time.Minute {
+						t.Fatalf("%d requests in %v, want %d a minute", test.most+1, sent[j].Sub(sent[i]), test.most)
+					}
+				}
+				b.queue.Withdraw()
+			})
+		})
+	}
+}
+
+// What the server refused is not charged, and what it answered is charged as it says.
+func TestPace_CountsWhatTheServerSays(t *testing.T) {
+	t.Parallel()
+	p := newPace(engine.Pace{Tokens: 6000})
+	p.sent(50)
+	p.ended(50, &evidence{busy: true})
+	if p.tokens.left != 100 {
+		t.Errorf("after a refusal %v tokens are left, want 100", p.tokens.left)
+	}
+	p.sent(50)
+	p.ended(50, &evidence{answered: true, prompts: 20, tokens: 400})
+	if p.tokens.left != -320 {
+		t.Errorf("after an answer of 420 tokens %v are left, want -320", p.tokens.left)
+	}
+	if wait := p.tokens.wait(time.Now()); wait < 3*time.Second {
+		t.Errorf("the debt is waited for %v, want more than 3 s", wait)
+	}
+}
