@@ -1,0 +1,98 @@
+// Package ecma owns regular expressions of ECMA-262 with the flag u, as JSON Schema
+// names them: their syntax, and whether a text holds a match. Patterns and texts come
+// from strangers. Parser and matcher do bounded work that no clock decides, so they give
+// the same answer on every machine. The package knows nothing of JSON Schema.
+//
+// Go's regexp runs a pattern that it can run with the same meaning: its work grows with
+// the length of the text alone. The matcher of this package runs the others, by
+// backtracking: patterns with lookahead, lookbehind or back references, and patterns
+// that repeat something more than 1000 times.
+//
+// The flag u refuses some escapes and characters that ECMA-262 allows without it, such
+// as \_ and a lone brace. Schemas in use have them, so Compile takes them as ECMA-262
+// does without the flag. Two things stay refused: an escaped letter without a meaning,
+// which in most cases means something in another dialect (\A, \Z), and octal numbers.
+package ecma
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+)
+
+const (
+	// maxRepeat is the largest count of a repetition that Go's regexp takes, where
+	// nested counts are multiplied.
+	maxRepeat = 1000
+	// linearShare says how many instructions of Go's regexp times bytes of the text cost
+	// one step. Go's regexp visits each instruction at most once for each byte, and
+	// in most programs only a few of them.
+	linearShare = 4
+	// MaxPlaces bounds the places of a text that the matcher would go back to, each of
+	// 16 bytes. One that repeats a group takes one place for each pass or, with
+	// back references to the group, some four.
+	MaxPlaces = 1 << 20
+)
+
+// What ends a match before its answer.
+var (
+	ErrSteps  = errors.New("more steps than allowed")
+	ErrPlaces = errors.New("more places to go back to than MaxPlaces")
+)
+
+// A Pattern is a compiled regular expression. It is safe for concurrent use.
+type Pattern struct {
+	text         string
+	size         int
+	linear       *regexp.Regexp // nil: program runs
+	instructions int            // of linear
+	program      *program
+}
+
+// Compile reads a pattern whose program has at most so many steps. Its errors are
+// plain sentences that say which piece of the pattern is wrong.
+func Compile(text string, most int) (*Pattern, error) {
+	p := parser{text: []rune(text), most: most}
+	root, err := p.parse()
+	if err != nil {
+		return nil, err
+	}
+	made := &Pattern{text: text}
+	instructions, size, repeat := root.measure()
+	if p.backtracks || repeat > maxRepeat {
+		if made.size = root.count(); made.size <= most {
+			made.program = newProgram(root, p.groups, p.wanted)
+			return made, nil
+		}
+	} else if made.size = size; made.size <= most {
+		made.instructions = instructions
+		made.linear, err = regexp.Compile(root.linear())
+		if err != nil {
+			return nil, errors.New("the pattern is too large")
+		}
+		return made, nil
+	}
+	return nil, errSize(most)
+}
+
+func errSize(most int) error {
+	return fmt.Errorf("the pattern has more than %d steps, where x{0,1000} has 1000; repeat less", most)
+}
+
+// Size is the number of steps of the program.
+func (p *Pattern) Size() int { return p.size }
+
+// String is the pattern as it was written.
+func (p *Pattern) String() string { return p.text }
+
+// Match reports whether the text holds a match. It takes the steps that it needs from
+// left. It returns ErrSteps when left is used up, or ErrPlaces.
+func (p *Pattern) Match(text string, left *int) (bool, error) {
+	if p.linear == nil {
+		return p.program.match(text, left)
+	}
+	if *left -= 1 + (len(text)+1)*p.instructions/linearShare; *left < 0 {
+		return false, ErrSteps
+	}
+	return p.linear.MatchString(text), nil
+}

@@ -1,0 +1,298 @@
+package ecma
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// An entry of the matcher's stack is what it does when the way that it went fails.
+type entry struct {
+	kind entryKind
+	to   int32 // the next instruction; of undo the slot
+	at   int32 // the place in the text; of undo the number that the slot had
+	end  int32 // of greedy the place where the shortest run ends; of lazy how many more
+}
+
+type entryKind uint8
+
+const (
+	choice entryKind = iota // go on elsewhere
+	undo                    // give a slot its former number, and fail on
+	greedy                  // give back one character of a run
+	lazy                    // take one more character for a run
+)
+
+// A matcher runs a program over a text. It keeps what it would go back to on a stack of
+// its own, so that no text makes it call itself.
+type matcher struct {
+	*program
+	text   string
+	next   int // instruction
+	at     int
+	slots  []int32
+	stack  []entry
+	marks  []int // of each look: the stack when it began
+	places []int // of each look: the place where it began
+	left   *int
+	err    error
+}
+
+func (p *program) match(text string, left *int) (bool, error) {
+	m := matcher{program: p, text: text, left: left, slots: make([]int32, p.slots), marks: make([]int, p.looks), places: make([]int, p.looks)}
+	for i := range m.slots {
+		m.slots[i] = -1
+	}
+	for start := 0; ; {
+		if found := m.matchAt(start); found || m.err != nil {
+			return found, m.err
+		}
+		if start == len(text) || p.code[0].code == codeBegin {
+			return false, nil
+		}
+		_, start = m.read(start, false)
+	}
+}
+
+// matchAt reports whether a match begins at a place. If not, the stack is empty and all
+// slots are as before.
+func (m *matcher) matchAt(start int) bool {
+	m.next, m.at = 0, start
+	for {
+		m.spend(1)
+		in := &m.code[m.next]
+		m.next++
+		if in.code == codeMatch {
+			return m.err == nil
+		}
+		if m.err != nil || !m.step(in) && !m.goBack() {
+			return false
+		}
+	}
+}
+
+// spend takes steps from those that are left.
+func (m *matcher) spend(steps int) {
+	if *m.left -= steps; *m.left < 0 {
+		m.err = ErrSteps
+	}
+}
+
+// step runs one instruction. It reports whether the way goes on.
+func (m *matcher) step(in *instruction) bool {
+	switch in.code {
+	case codeSet:
+		return m.one(in)
+	case codeRun:
+		return m.run(in)
+	case codeJump:
+		m.next = in.to
+	case codeSplit:
+		m.push(entry{kind: choice, to: int32(in.to), at: int32(m.at)})
+	case codeSave:
+		m.set(in.slot, m.at)
+	case codeReset:
+		m.set(in.slot, 0)
+	case codeLoop:
+		m.loop(in)
+	case codePass:
+		m.pass(in)
+	case codeEndPass:
+		m.next = in.to
+		// A pass beyond the smallest count that read nothing would come again for ever.
+		return m.at != int(m.slots[in.slot+1]) || int(m.slots[in.slot]) <= in.least
+	case codeBack:
+		return m.again(in)
+	case codeLook:
+		m.marks[in.slot], m.places[in.slot] = len(m.stack), m.at
+		if in.negative {
+			m.push(entry{kind: choice, to: int32(in.to), at: int32(m.at)})
+		}
+	case codeLookEnd:
+		return m.lookEnd(in)
+	case codeBegin:
+		return m.at == 0
+	case codeEnd:
+		return m.at == len(m.text)
+	case codeWord:
+		return m.word()
+	case codeNotWord:
+		return !m.word()
+	}
+	return true
+}
+
+func (m *matcher) push(e entry) {
+	if len(m.stack) == MaxPlaces {
+		m.err = ErrPlaces
+		return
+	}
+	m.stack = append(m.stack, e)
+}
+
+// set changes a slot so that going back undoes it.
+func (m *matcher) set(slot, to int) {
+	m.push(entry{kind: undo, to: int32(slot), at: m.slots[slot]})
+	m.slots[slot] = int32(to)
+}
+
+// goBack takes up the last way that is left, and reports whether there is one.
+func (m *matcher) goBack() bool {
+	for len(m.stack) > 0 && m.err == nil {
+		m.spend(1)
+		last := len(m.stack) - 1
+		e := &m.stack[last]
+		m.next, m.at = int(e.to), int(e.at)
+		switch e.kind {
+		case choice:
+			m.stack = m.stack[:last]
+			return true
+		case undo:
+			m.slots[e.to] = e.at
+			m.stack = m.stack[:last]
+		case greedy:
+			_, m.at = m.read(m.at, !m.code[m.next-1].backward)
+			if e.at = int32(m.at); e.at == e.end {
+				m.stack = m.stack[:last]
+			}
+			return true
+		case lazy:
+			e.end--
+			if e.end >= 0 && m.one(&m.code[m.next-1]) {
+				e.at = int32(m.at)
+				return true
+			}
+			m.stack = m.stack[:last]
+		}
+	}
+	return false
+}
+
+// read returns the character behind a place, or before it, and the place beyond.
+func (m *matcher) read(at int, backward bool) (c rune, beyond int) {
+	if backward {
+		if c = rune(m.text[at-1]); c < utf8.RuneSelf {
+			return c, at - 1
+		}
+		c, size := utf8.DecodeLastRuneInString(m.text[:at])
+		return c, at - size
+	}
+	if c = rune(m.text[at]); c < utf8.RuneSelf {
+		return c, at + 1
+	}
+	c, size := utf8.DecodeRuneInString(m.text[at:])
+	return c, at + size
+}
+
+// one reads a character of a set.
+func (m *matcher) one(in *instruction) bool {
+	if m.at == 0 && in.backward || m.at == len(m.text) && !in.backward {
+		return false
+	}
+	c, beyond := m.read(m.at, in.backward)
+	if !in.set.has(c) {
+		return false
+	}
+	m.at = beyond
+	return true
+}
+
+// run reads characters of a set: as many as it can, or as few as it must. What it could
+// read otherwise is one entry of the stack.
+func (m *matcher) run(in *instruction) bool {
+	count, most := 0, in.most
+	if in.lazy {
+		most = in.least
+	}
+	shortest := m.at
+	for count < most && m.one(in) {
+		if count++; count == in.least {
+			shortest = m.at
+		}
+	}
+	m.spend(count)
+	switch {
+	case count < in.least:
+		return false
+	case in.lazy && in.most > in.least:
+		m.push(entry{kind: lazy, to: int32(m.next), at: int32(m.at), end: int32(in.most - in.least)})
+	case !in.lazy && count > in.least:
+		m.push(entry{kind: greedy, to: int32(m.next), at: int32(m.at), end: int32(shortest)})
+	}
+	return true
+}
+
+// loop begins one more pass, which is the next instruction, or leaves the loop.
+func (m *matcher) loop(in *instruction) {
+	count, pass := int(m.slots[in.slot]), m.next
+	switch {
+	case count < in.least:
+	case count >= in.most:
+		m.next = in.to
+	case in.lazy:
+		m.push(entry{kind: choice, to: int32(pass), at: int32(m.at)})
+		m.next = in.to
+	default:
+		m.push(entry{kind: choice, to: int32(in.to), at: int32(m.at)})
+	}
+}
+
+// pass counts a pass of a loop and forgets the groups inside.
+func (m *matcher) pass(in *instruction) {
+	m.set(in.slot, int(m.slots[in.slot])+1)
+	m.set(in.slot+1, m.at)
+	for slot := in.first; slot < in.last; slot++ {
+		if m.slots[slot] >= 0 {
+			m.set(slot, -1)
+		}
+	}
+	m.spend(in.last - in.first)
+}
+
+// again reads the text of a group. A group that is absent, or not closed yet, is empty.
+func (m *matcher) again(in *instruction) bool {
+	begin, end := m.slots[in.slot], m.slots[in.slot+1]
+	if begin < 0 || end < 0 {
+		return true
+	}
+	text := m.text[min(begin, end):max(begin, end)]
+	m.spend(len(text))
+	if in.backward {
+		m.at -= len(text)
+		return m.at >= 0 && strings.HasPrefix(m.text[m.at:], text)
+	}
+	m.at += len(text)
+	return m.at <= len(m.text) && strings.HasSuffix(m.text[:m.at], text)
+}
+
+// lookEnd leaves a lookahead or lookbehind that matched inside. No other way through it
+// is tried: a positive one keeps the undo entries alone, a negative one fails.
+func (m *matcher) lookEnd(in *instruction) bool {
+	mark := m.marks[in.slot]
+	m.spend(len(m.stack) - mark)
+	if in.negative {
+		for len(m.stack) > mark {
+			last := len(m.stack) - 1
+			if e := m.stack[last]; e.kind == undo {
+				m.slots[e.to] = e.at
+			}
+			m.stack = m.stack[:last]
+		}
+		return false
+	}
+	kept := mark
+	for _, e := range m.stack[mark:] {
+		if e.kind == undo {
+			m.stack[kept] = e
+			kept++
+		}
+	}
+	m.stack, m.at = m.stack[:kept], m.places[in.slot]
+	return true
+}
+
+// word reports whether a word begins or ends at the place.
+func (m *matcher) word() bool {
+	before := m.at > 0 && words.has(rune(m.text[m.at-1]))
+	after := m.at < len(m.text) && words.has(rune(m.text[m.at]))
+	return before != after
+}

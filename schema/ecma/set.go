@@ -1,0 +1,112 @@
+package ecma
+
+import (
+	"slices"
+	"sort"
+	"strings"
+	"unicode"
+)
+
+// A set is a set of characters: pairs of the first and the last of a range, in order,
+// without overlaps.
+type set []rune
+
+var (
+	digits     = set{'0', '9'}
+	words      = set{'0', '9', 'A', 'Z', '_', '_', 'a', 'z'}
+	spaces     = set{'\t', '\r', ' ', ' ', 0xa0, 0xa0, 0x1680, 0x1680, 0x2000, 0x200a, 0x2028, 0x2029, 0x202f, 0x202f, 0x205f, 0x205f, 0x3000, 0x3000, 0xfeff, 0xfeff}
+	lineBreaks = set{'\n', '\n', '\r', '\r', 0x2028, 0x2029}
+	anything   = set{0, unicode.MaxRune}
+)
+
+// normal sorts the ranges of a set and joins those that touch.
+func (s set) normal() set {
+	pairs := make([][2]rune, 0, len(s)/2)
+	for i := 0; i < len(s); i += 2 {
+		pairs = append(pairs, [2]rune{s[i], s[i+1]})
+	}
+	slices.SortFunc(pairs, func(a, b [2]rune) int { return int(a[0] - b[0]) })
+	joined := make(set, 0, len(s))
+	for _, p := range pairs {
+		if last := len(joined) - 1; last > 0 && p[0] <= joined[last]+1 {
+			joined[last] = max(joined[last], p[1])
+			continue
+		}
+		joined = append(joined, p[0], p[1])
+	}
+	return joined
+}
+
+// other is the set of all characters that a normal set lacks.
+func (s set) other() set {
+	made, next := make(set, 0, len(s)+2), rune(0)
+	for i := 0; i < len(s); i += 2 {
+		if s[i] > next {
+			made = append(made, next, s[i]-1)
+		}
+		next = s[i+1] + 1
+	}
+	if next <= unicode.MaxRune {
+		made = append(made, next, unicode.MaxRune)
+	}
+	return made
+}
+
+// without is the set of all characters of a normal set that another lacks.
+func (s set) without(t set) set {
+	return append(s.other(), t...).normal().other()
+}
+
+// has reports whether a normal set has a character.
+func (s set) has(c rune) bool {
+	if len(s) <= 8 {
+		for i := 0; i < len(s); i += 2 {
+			if c <= s[i+1] {
+				return c >= s[i]
+			}
+		}
+		return false
+	}
+	i := sort.Search(len(s)/2, func(i int) bool { return c <= s[2*i+1] })
+	return 2*i < len(s) && c >= s[2*i]
+}
+
+// write writes a set in the syntax of Go's regexp.
+func (s set) write(b *strings.Builder) {
+	if len(s) == 0 {
+		b.WriteString(`[^\x{0}-\x{10FFFF}]`)
+		return
+	}
+	b.WriteByte('[')
+	for i, c := range s {
+		b.WriteString(`\x{` + hex(c) + `}`)
+		if i%2 == 0 {
+			b.WriteByte('-')
+		}
+	}
+	b.WriteByte(']')
+}
+
+// setOf is the set of some tables of package unicode.
+func setOf(tables ...*unicode.RangeTable) set {
+	var made set
+	for _, table := range tables {
+		for _, r := range table.R16 {
+			made = appendStride(made, rune(r.Lo), rune(r.Hi), rune(r.Stride))
+		}
+		for _, r := range table.R32 {
+			made = appendStride(made, rune(r.Lo), rune(r.Hi), rune(r.Stride))
+		}
+	}
+	return made.normal()
+}
+
+func appendStride(s set, low, high, stride rune) set {
+	if stride == 1 {
+		return append(s, low, high)
+	}
+	for c := low; c <= high; c += stride {
+		s = append(s, c, c)
+	}
+	return s
+}
