@@ -1,14 +1,18 @@
 package schema
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
+	"maps"
 	"regexp/syntax"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/rowmill/rowmill/schema/ecma"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 const (
@@ -21,13 +25,50 @@ const (
 	// pattern may be a long program: x{0,1000} has a thousand steps. Compiling
 	// takes about a microsecond and 100 bytes for each.
 	maxPatternSteps = 1 << 16
+	// maxMatchSteps bounds the steps that all patterns together take for one answer:
+	// half a second, or some seconds for patterns that Go's regexp runs. The pattern of
+	// zod for mail addresses takes about 5 steps for each byte of an address.
+	maxMatchSteps = 1 << 25
 )
 
 // patterns compiles the patterns of one schema, each once, within bounds.
 type patterns struct {
-	compiled map[string]*regexp.Regexp
+	places   map[string]string // of each pattern: the first place where it stands
+	compiled map[string]*pattern
 	steps    int
-	refused  error // why a pattern was too much; from then on none is compiled
+	refused  error // why a pattern was refused; from then on none is compiled
+	left     int   // steps for the answer that is checked
+}
+
+// A pattern is one that the library matches with.
+type pattern struct {
+	*ecma.Pattern
+	place string
+	left  *int
+}
+
+// MatchString ends the validation by a panic where the answer takes too many steps: the
+// library has no other way out.
+func (p *pattern) MatchString(text string) bool {
+	found, err := p.Match(text, p.left)
+	if err != nil {
+		panic(&costlyMatch{p, err})
+	}
+	return found
+}
+
+// A costlyMatch ends a validation.
+type costlyMatch struct {
+	pattern *pattern
+	err     error
+}
+
+func (c *costlyMatch) problem() string {
+	named := fmt.Sprintf("the pattern %q at %s needs", spelling.Shorten(c.pattern.String(), 128), c.pattern.place)
+	if errors.Is(c.err, ecma.ErrPlaces) {
+		return fmt.Sprintf("%s to remember more than %d places of this answer", named, ecma.MaxPlaces)
+	}
+	return fmt.Sprintf("%s more than %d steps for this answer", named, maxMatchSteps)
 }
 
 // compile is a jsonschema.RegexpEngine.
@@ -38,28 +79,25 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	if known, found := p.compiled[text]; found {
 		return known, nil
 	}
+	place := cmp.Or(p.places[text], "#")
 	if len(text) > maxPatternBytes {
-		return nil, p.refuse("has a pattern of %d bytes, more than %d; shorten it", len(text), maxPatternBytes)
+		return nil, p.refuse("has a pattern of %d bytes, more than %d; shorten it (found at %s)", len(text), maxPatternBytes, place)
 	}
 	if len(p.compiled) == maxPatterns {
-		return nil, p.refuse("has more than %d patterns; leave some out", maxPatterns)
+		return nil, p.refuse("has more than %d patterns; leave some out (found at %s)", maxPatterns, place)
 	}
-	parsed, err := syntax.Parse(text, syntax.Perl)
+	made, err := ecma.Compile(text, maxPatternSteps)
 	if err != nil {
-		return nil, err
+		return nil, p.refuse("has a pattern %q at %s that is refused: %w", spelling.Shorten(text, 128), place, err)
 	}
-	if p.steps += stepsOf(parsed); p.steps > maxPatternSteps {
-		return nil, p.refuse("has patterns of more than %d steps together, where x{0,1000} has 1000; repeat less", maxPatternSteps)
-	}
-	made, err := regexp.Compile(text)
-	if err != nil {
-		return nil, err
+	if p.steps += made.Size(); p.steps > maxPatternSteps {
+		return nil, p.refuse("has patterns of more than %d steps together, where x{0,1000} has 1000; repeat less (found at %s)", maxPatternSteps, place)
 	}
 	if p.compiled == nil {
-		p.compiled = map[string]*regexp.Regexp{}
+		p.compiled = map[string]*pattern{}
 	}
-	p.compiled[text] = made
-	return made, nil
+	p.compiled[text] = &pattern{made, place, &p.left}
+	return p.compiled[text], nil
 }
 
 func (p *patterns) refuse(format string, args ...any) error {
@@ -67,43 +105,28 @@ func (p *patterns) refuse(format string, args ...any) error {
 	return p.refused
 }
 
-// placeIn is where in the schema the pattern stands that was too much, out of
-// the compiler's error: a JSON pointer.
-func (p *patterns) placeIn(err error) string {
-	var (
-		bad     *jsonschema.InvalidRegexError
-		outer   *jsonschema.SchemaValidationError
-		invalid *jsonschema.ValidationError
-	)
-	if errors.As(err, &bad) {
-		return strings.TrimPrefix(bad.URL, address)
-	}
-	if errors.As(err, &outer) && errors.As(outer.Err, &invalid) {
-		place, _ := p.placeOf(invalid)
-		return "#/" + strings.Join(place, "/")
-	}
-	return "#"
-}
-
-// placeOf looks for the refusal among the causes of an error. The name of a
-// property has no place of its own, so that the longest place counts.
-func (p *patterns) placeOf(e *jsonschema.ValidationError) (place []string, found bool) {
-	if format, is := e.ErrorKind.(*kind.Format); is && errors.Is(format.Err, p.refused) {
-		return e.InstanceLocation, true
-	}
-	for _, cause := range e.Causes {
-		if place, found = p.placeOf(cause); found {
-			if len(place) < len(e.InstanceLocation) {
-				place = e.InstanceLocation
-			}
-			return place, true
+// placesOfPatterns returns the first place of each pattern in a schema: a JSON pointer.
+func placesOfPatterns(document any) map[string]string {
+	places := map[string]string{}
+	add := func(text string, path []string) {
+		if _, known := places[text]; !known {
+			places[text] = spelling.Shorten("#/"+strings.Join(path, "/"), 256)
 		}
 	}
-	return nil, false
+	walkSchemas(document, nil, func(schema map[string]any, path []string) {
+		if text, is := schema["pattern"].(string); is {
+			add(text, append(path, "pattern"))
+		}
+		named, _ := schema["patternProperties"].(map[string]any)
+		for _, text := range slices.Sorted(maps.Keys(named)) {
+			add(text, append(path, "patternProperties", step(text)))
+		}
+	})
+	return places
 }
 
-// stepsOf is about how large the program of a pattern will be, where every
-// repetition is written out and a class counts by its ranges.
+// stepsOf is about how large the program of a regular expression of RE2 will be, where
+// every repetition is written out and a class counts by its ranges.
 func stepsOf(re *syntax.Regexp) int {
 	steps := 1 + len(re.Rune)/2
 	for _, sub := range re.Sub {

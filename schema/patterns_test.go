@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -24,7 +25,7 @@ func TestPatternsAreBounded(t *testing.T) {
 		"Many":        {schemaOfPatterns("", "^%d$", maxPatterns+1), "more than 1000 patterns", "#/properties/f"},
 		"Large":       {schemaOfPatterns("", strings.Repeat("x", maxPatternBytes)+"%d", 1), "more than 8192; shorten", "#/properties/f0/pattern"},
 		"Steps":       {schemaOfPatterns("", "(x{0,1000}y%d)?", 100), "more than 65536 steps", "#/properties/f"},
-		"Classes":     {schemaOfPatterns("", strings.Repeat(`\\pL`, 2000)+"%d", 1), "more than 65536 steps", "#/properties/f0/pattern"},
+		"Classes":     {schemaOfPatterns("", strings.Repeat(`\\p{L}`, 1200)+"%d", 1), "more than 65536 steps", "#/properties/f0/pattern"},
 		"OldDraft":    {schemaOfPatterns(old, "(x{0,1000}y%d)?", 100), "more than 65536 steps", "/properties/f"},
 		"OldestDraft": {schemaOfPatterns(`"$schema":"http://json-schema.org/draft-04/schema#",`, "(x{0,1000}y%d)?", 100), "more than 65536 steps", "#/properties/f"},
 		"Properties":  {`{"patternProperties":{"(x{0,1000}y{0,1000}){1}` + strings.Repeat("z{0,999}", 70) + `":{}}}`, "steps", "#/patternProperties"},
@@ -58,5 +59,82 @@ func TestCostlyPatternsCostLittle(t *testing.T) {
 	}
 	if took, limit := after.TotalAlloc-before.TotalAlloc, uint64(64<<20); took > limit {
 		t.Errorf("%d MiB were allocated, want at most %d", took>>20, limit>>20)
+	}
+}
+
+// A pattern means what ECMA-262 says, with each draft and in each place, and a schema
+// whose pattern is not taken is refused in words that name the pattern and its place.
+func TestPatternsAreThoseOfECMA262(t *testing.T) {
+	t.Parallel()
+	for _, draft := range drafts {
+		for name, c := range map[string]struct {
+			pattern, yes, no string
+		}{
+			"zod's mail address":       {`^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$`, "a@b.co", "a..b@c.de"},
+			"pydantic's decimal":       {`^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$`, "-1.40", "+."},  // pydantic/pydantic#13630
+			"lookbehind":               {`^(?!_)(?!.*__)[a-z_]{1,64}(?<!_)$`, "a_b", "a_"}, // pydantic/pydantic#6374
+			"escapes without need":     {`^[\_\'\/\-\&\<\:]+$`, "_-'", "a"},                // python-jsonschema/check-jsonschema#521
+			"brackets without escapes": {`^[a-z@#{};:"|,<>]*$`, "a{}", "A"},                // ajv-validator/ajv#1474
+			"named groups":             {`^(?<a>[^,. ]+)\s*\.\s*\k<a>$`, "x . x", "x.y"},   // java-json-tools/json-schema-validator#413
+			"letters of any script":    {`^\p{L}+$`, "東京", "a1"},                           // ajv-validator/ajv#1026
+			"digits of ASCII":          {`^\d+$`, "42", "৪২"},                              // json-schema-org/JSON-Schema-Test-Suite#498
+			"the very end":             {`^a$`, "a", "a\n"},
+		} {
+			text, _ := json.Marshal(c.pattern)
+			schemas := map[string]string{
+				"value": `{"$schema":"` + draft + `","pattern":` + string(text) + `}`,
+				"name":  `{"$schema":"` + draft + `","patternProperties":{` + string(text) + `:{}},"additionalProperties":false}`,
+			}
+			for place, schema := range schemas {
+				s := compile(t, schema)
+				for answer, want := range map[string]bool{c.yes: true, c.no: false} {
+					value, _ := json.Marshal(answer)
+					if place == "name" {
+						value = []byte(`{` + string(value) + `:1}`)
+					}
+					if got := s.Violation(t.Context(), string(value)); (got == "") != want {
+						t.Errorf("%s, %s, %s: violation of %s is %q", draft, name, place, value, got)
+					}
+				}
+			}
+		}
+		const first = `{"$schema":"` // of a schema with a pattern that is not taken
+		for schema, want := range map[string]string{
+			`","properties":{"a/b":{"pattern":"^\\Ax"}}}`:                                      `has a pattern "^\\Ax" at #/properties/a~1b/pattern that is refused: "\\A" at character 2 means nothing in ECMA-262; write ^`,
+			`","allOf":[{},{"patternProperties":{"(?i)x":{}}}]}`:                               `has a pattern "(?i)x" at #/allOf/1/patternProperties/(?i)x that is refused: "(?i" at character 1 begins no group`,
+			`","enum":[{"pattern":"("}],"properties":{"pattern":{"pattern":"("}}}`:             `has a pattern "(" at #/properties/pattern/pattern that is refused: "(" at character 1 opens a group`,
+			`","definitions":{"x":{"items":{"pattern":"[a"}}},"$ref":"#/definitions/x"}`:       `has a pattern "[a" at #/definitions/x/items/pattern that is refused`,
+			`","patternProperties":{"a":{"additionalProperties":{"pattern":"\\p{Klingon}"}}}}`: `at #/patternProperties/a/additionalProperties/pattern that is refused: "\\p{Klingon}" at character 1 names a property`,
+		} {
+			_, err := Compile(json.RawMessage(first + draft + schema))
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "regexp") {
+				t.Errorf("%s: %v; want %s", draft, err, want)
+			}
+		}
+	}
+}
+
+// An answer that a pattern needs too many steps for is wrong, in bounded work, and the
+// next answer has all steps again.
+func TestMatchesAreBounded(t *testing.T) {
+	t.Parallel()
+	s := compile(t, `{"properties":{"email":{"pattern":"^(?=(a+)+$)"},"n":{"items":{"pattern":"^(?!b)"}}}}`)
+	const want = `the pattern "^(?=(a+)+$)" at #/properties/email/pattern needs more than 33554432 steps for this answer`
+	if got := s.Violation(t.Context(), `{"email":"`+strings.Repeat("a", 50)+`b"}`); got != want {
+		t.Errorf("violation = %q", got)
+	}
+	if got := s.Violation(t.Context(), `{"email":"aaa","n":["a",""]}`); got != "" {
+		t.Errorf("violation = %q", got)
+	}
+	s = compile(t, `{"patternProperties":{"^(?!x)(?:a|b)*$":{}}}`)
+	got := s.Violation(t.Context(), `{"`+strings.Repeat("a", 2<<20)+`":1}`)
+	if want := `the pattern "^(?!x)(?:a|b)*$" at #/patternProperties/^(?!x)(?:a|b)*$ needs to remember more than 1048576 places of this answer`; got != want {
+		t.Errorf("violation = %q", got)
+	}
+	// Many values share the steps of one answer.
+	s = compile(t, `{"items":{"pattern":"^(?=(a+)+$)"}}`)
+	got = s.Violation(t.Context(), `[`+strings.Repeat(`"`+strings.Repeat("a", 16)+`b",`, 2000)+`"a"]`)
+	if !strings.Contains(got, "at #/items/pattern needs more than") {
+		t.Errorf("violation = %q", got)
 	}
 }

@@ -98,6 +98,7 @@ type Schema struct {
 	mu       sync.Mutex
 	compiled *jsonschema.Schema
 	steps    steps
+	patterns patterns
 }
 
 // Compile says all that can be wrong with a schema. Drafts are told by $schema;
@@ -113,11 +114,12 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 			s, err = nil, fmt.Errorf("is no JSON Schema that can be compiled: %v", reason)
 		}
 	}()
-	compiler, patterns := jsonschema.NewCompiler(), patterns{}
+	s = &Schema{steps: steps{most: maxSteps}, patterns: patterns{places: placesOfPatterns(document)}}
+	dropFormats(document)
+	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.UseLoader(noRemote{})
-	compiler.UseRegexpEngine(patterns.compile)
-	s = &Schema{steps: steps{most: maxSteps}}
+	compiler.UseRegexpEngine(s.patterns.compile)
 	compiler.RegisterVocabulary(s.steps.count())
 	compiler.AssertVocabs()
 	if err = compiler.AddResource(address, document); err == nil {
@@ -125,9 +127,10 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 	}
 	switch {
 	case err == nil:
+		s.patterns.places = nil
 		return s, nil
-	case patterns.refused != nil:
-		return nil, fmt.Errorf("%w (found at %s)", patterns.refused, spelling.Shorten(patterns.placeIn(err), 256))
+	case s.patterns.refused != nil:
+		return nil, s.patterns.refused
 	}
 	return nil, fmt.Errorf("is no JSON Schema: %s", plainReason(err))
 }
@@ -136,7 +139,12 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 // nothing where it conforms, or where ctx has ended.
 func (s *Schema) Violation(ctx context.Context, answer string) (problem string) {
 	defer func() {
-		switch reason := recover(); reason {
+		reason := recover()
+		if costly, is := reason.(*costlyMatch); is {
+			problem = spelling.Shorten(costly.problem(), maxProblem)
+			return
+		}
+		switch reason {
 		case nil, errStopped:
 		case errTooManySteps:
 			problem = fmt.Sprintf("the schema branches so much that %d steps do not tell", s.steps.most)
@@ -161,7 +169,7 @@ func (s *Schema) violation(ctx context.Context, answer string) string {
 	if place, number := unusable(value); number != "" {
 		return spelling.Shorten(fmt.Sprintf("the number at %q is out of range: %s", place, number), maxProblem)
 	}
-	s.steps.ctx, s.steps.taken = ctx, 0
+	s.steps.ctx, s.steps.taken, s.patterns.left = ctx, 0, maxMatchSteps
 	if err := s.compiled.Validate(value); err != nil {
 		_, problems, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
 		return spelling.Shorten(strings.ReplaceAll(strings.TrimPrefix(problems, "- "), "\n- ", "; "), maxProblem)
