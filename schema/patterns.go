@@ -88,7 +88,7 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	}
 	made, err := ecma.Compile(text, maxPatternSteps)
 	if err != nil {
-		return nil, p.refuse("has a pattern %q at %s that is refused: %w", spelling.Shorten(text, 128), place, err)
+		return nil, p.refuse("is no JSON Schema: the pattern %q at %s is refused: %w", spelling.Shorten(text, 128), place, err)
 	}
 	if p.steps += made.Size(); p.steps > maxPatternSteps {
 		return nil, p.refuse("has patterns of more than %d steps together, where x{0,1000} has 1000; repeat less (found at %s)", maxPatternSteps, place)

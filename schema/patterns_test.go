@@ -100,11 +100,11 @@ func TestPatternsAreThoseOfECMA262(t *testing.T) {
 		}
 		const first = `{"$schema":"` // of a schema with a pattern that is not taken
 		for schema, want := range map[string]string{
-			`","properties":{"a/b":{"pattern":"^\\Ax"}}}`:                                      `has a pattern "^\\Ax" at #/properties/a~1b/pattern that is refused: "\\A" at character 2 means nothing in ECMA-262; write ^`,
-			`","allOf":[{},{"patternProperties":{"(?i)x":{}}}]}`:                               `has a pattern "(?i)x" at #/allOf/1/patternProperties/(?i)x that is refused: "(?i" at character 1 begins no group`,
-			`","enum":[{"pattern":"("}],"properties":{"pattern":{"pattern":"("}}}`:             `has a pattern "(" at #/properties/pattern/pattern that is refused: "(" at character 1 opens a group`,
-			`","definitions":{"x":{"items":{"pattern":"[a"}}},"$ref":"#/definitions/x"}`:       `has a pattern "[a" at #/definitions/x/items/pattern that is refused`,
-			`","patternProperties":{"a":{"additionalProperties":{"pattern":"\\p{Klingon}"}}}}`: `at #/patternProperties/a/additionalProperties/pattern that is refused: "\\p{Klingon}" at character 1 names a property`,
+			`","properties":{"a/b":{"pattern":"^\\Ax"}}}`:                                      `is no JSON Schema: the pattern "^\\Ax" at #/properties/a~1b/pattern is refused: "\\A" at character 2 means nothing in ECMA-262; write ^`,
+			`","allOf":[{},{"patternProperties":{"(?i)x":{}}}]}`:                               `is no JSON Schema: the pattern "(?i)x" at #/allOf/1/patternProperties/(?i)x is refused: "(?i" at character 1 begins no group`,
+			`","enum":[{"pattern":"("}],"properties":{"pattern":{"pattern":"("}}}`:             `is no JSON Schema: the pattern "(" at #/properties/pattern/pattern is refused: "(" at character 1 opens a group`,
+			`","definitions":{"x":{"items":{"pattern":"[a"}}},"$ref":"#/definitions/x"}`:       `is no JSON Schema: the pattern "[a" at #/definitions/x/items/pattern is refused`,
+			`","patternProperties":{"a":{"additionalProperties":{"pattern":"\\p{Klingon}"}}}}`: `at #/patternProperties/a/additionalProperties/pattern is refused: "\\p{Klingon}" at character 1 names a property`,
 		} {
 			_, err := Compile(json.RawMessage(first + draft + schema))
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "regexp") {
