@@ -15,18 +15,18 @@ const (
 	// maxKey is the longest object key that is compared: no key that means
 	// anything to us is half as long. Longer ones are read and match nothing.
 	maxKey = 64
-	// maxNumber is the longest number that is read; encoders write at most 25
-	// characters.
-	maxNumber = 64
+	// maxNumber is the longest number that is read. Encoders write at most 25
+	// characters; a float64 that is written out exactly has at most 1,077.
+	maxNumber = 1100
 )
 
 // errTruncated says that the body ended inside the JSON value.
 var errTruncated = fmt.Errorf("reply ends inside its JSON: %w", io.ErrUnexpectedEOF)
 
 // A scanner reads one JSON value from a source, front to back. It accepts
-// exactly what encoding/json accepts, up to maxDepth and maxNumber, but only
-// looks at what it is asked for; and NaN, Infinity and -Infinity, which Python
-// writes, as values that nobody asks for.
+// exactly what encoding/json accepts, up to maxDepth, but only looks at what it is
+// asked for, of which numbers have at most maxNumber bytes; and NaN, Infinity and
+// -Infinity, which Python writes, as values that nobody asks for.
 //
 // The first error sticks in err; from then on every method returns its zero
 // value at once, loops end, and nobody has to check in between.

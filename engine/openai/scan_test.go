@@ -93,6 +93,7 @@ var bodies = []string{
 	`{"choices":[{"message":{"content":"` + "\xff\xc3(" + `"},"finish_reason":"stop"}]}`,
 	`{"choices":[{"message":{"content":"a` + "\x01" + `"}}]}`, `{"choices":[{"message":{"content":5}}]}`,
 	`{"usage":{"prompt_tokens":-1}}`, `{"usage":{"prompt_tokens":1.5}}`, `{"usage":{"prompt_tokens":1e2}}`, `{"usage":{"prompt_tokens":01}}`,
+	`{"a":1` + strings.Repeat("0", 900) + `,"b":[-0.` + strings.Repeat("3", 200) + `E-5, 0e1]}`, `{"a":1` + strings.Repeat("0", 9000) + `.5}`,
 	`{"a":1.}`, `{"a":.5}`, `{"a":-}`, `{"a":1e}`, `{"a":1E+5,"b":-0}`, `{"a":tru}`, `{"a":true,"b":false,"c":null}`, `{"a":nul`,
 	`{"a":1,}`, `{,"a":1}`, `{"a" :1 , "b":[1 ,2 ]}`, `{"a":1}x`, `{"a":1} `, `{"a":[1,]}`, `{"a":"\x"}`, `{"a":"\u12g4"}`, `{"a":"\`, `{"a"1}`, `{a:1}`,
 	`{"choices":[{"logprobs":{"content":[{"token":"x","logprob":-9999.0},{"token":"y","logprob":null},{"token":"z","logprob":1e-9}]}}]}`,
@@ -122,7 +123,7 @@ func TestScanLimits(t *testing.T) {
 		"depth":         {deep, 100, "nested too deeply at byte 69"},
 		"answer":        {long, 9, errTooLong.Error()},
 		"answer+escape": {long, 10, errTooLong.Error()},
-		"number":        {`{"a":1` + strings.Repeat("0", maxNumber) + `}`, 100, "malformed number"},
+		"number":        {`{"usage":{"prompt_tokens":1` + strings.Repeat("0", maxNumber) + `}}`, 100, "malformed number"},
 		"truncated":     {long[:30], 100, "ends inside its JSON"},
 	} {
 		if _, err := scanned(&bytesSource{rest: []byte(c.body)}, c.limit); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -56,7 +56,7 @@ func (s *scanner) count() int64 {
 	return int64(v)
 }
 
-// skipNumber reads a number and drops it.
+// skipNumber reads a number of any length and drops it.
 func (s *scanner) skipNumber() {
 	if d := readDecimal(s.win[s.pos:]); d.length > 0 {
 		s.pos += d.length
@@ -64,16 +64,37 @@ func (s *scanner) skipNumber() {
 	}
 	if s.win[s.pos] == '-' { // the next byte may be in another window
 		s.pos++
-		switch c := s.here(); {
-		case c == 'I':
+		if s.here() == 'I' {
 			s.unreal()
-			return
-		case c-'0' >= 10:
-			s.fail("no number")
 			return
 		}
 	}
-	s.rawNumber()
+	if s.here() == '0' {
+		s.pos++
+	} else {
+		s.skipDigits()
+	}
+	if s.here() == '.' {
+		s.pos++
+		s.skipDigits()
+	}
+	if s.here()|0x20 == 'e' {
+		s.pos++
+		if c := s.here(); c == '+' || c == '-' {
+			s.pos++
+		}
+		s.skipDigits()
+	}
+}
+
+// skipDigits reads one digit or more.
+func (s *scanner) skipDigits() {
+	if s.here()-'0' >= 10 {
+		s.fail("malformed number")
+	}
+	for s.here()-'0' < 10 {
+		s.pos++
+	}
 }
 
 // here returns the next byte, white space too, without consuming it; 0 after an error.

@@ -1,0 +1,27 @@
+package request
+
+import (
+	"testing"
+
+	"github.com/rowmill/rowmill/internal/oddjson"
+)
+
+// TestSuite_SmallObjects has every kind of JSON stand in the body of a small request.
+func TestSuite_SmallObjects(t *testing.T) {
+	t.Parallel()
+	oddjson.Test(t, oddjson.Place{
+		Wrap: func(value string) string { return `{"a":` + value + `}` },
+		Take: func(document string) error {
+			var problems Problems
+			_, err := ReadObject([]byte(document), &problems)
+			return err
+		},
+		Verdicts: map[string]oddjson.Verdict{
+			"NaN": oddjson.Refused, "number of many digits": oddjson.Taken, "number of endless digits": oddjson.Taken,
+			"number beyond float64": oddjson.Taken, "number below float64": oddjson.Taken,
+			"lone surrogate": oddjson.Taken, "lone surrogate in a name": oddjson.Taken, "bytes that are not UTF-8 in a string": oddjson.Taken,
+			"nested 60 deep": oddjson.Taken, "nested 1,000 deep": oddjson.Taken,
+			"byte-order mark": oddjson.Refused, "two byte-order marks": oddjson.Refused, "text behind the value": oddjson.Refused,
+		},
+	})
+}
