@@ -28,7 +28,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release vulnerabilities dist dist/check dist/first dist/again chart contract demo cluster docs console console/types console/dev console/check test test/again virtual virtual/repeat virtual/planted soak soak/quick soak/jobs engines fuzz fuzz/api lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
+.PHONY: build release vulnerabilities dist dist/check dist/first dist/again chart contract demo cluster docs console console/types console/dev console/check test test/again virtual virtual/repeat virtual/planted soak soak/quick soak/jobs engines fuzz fuzz/api suites lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -112,7 +112,7 @@ test test/again soak/quick: export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache
 # Tested without the race detector: what measures, what looks at documents, what runs the
 # real binary, and what has neither a goroutine nor a lock in it. engine/openai is tested
 # both ways: what it is sent by the hundred megabytes takes the race detector too long.
-PLAIN = -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/floors$$' -e '/columnar$$' -e '/results$$' -e '/tokenize$$' -e '/catalog$$' -e '/input$$' -e '/input/csv$$' -e '/http/submission$$' -e '/actors/order$$' -e '/actors/commit$$' -e 'rowmill/engine$$' -e '/store/bolt/redo$$' -e '/sim/jsongen$$' -e '/sim/batching$$'
+PLAIN = -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/floors$$' -e '/columnar$$' -e '/results$$' -e '/tokenize$$' -e '/catalog$$' -e '/input$$' -e '/input/csv$$' -e '/http/submission$$' -e '/actors/order$$' -e '/actors/commit$$' -e 'rowmill/engine$$' -e '/store/bolt/redo$$' -e '/schema/ecma$$' -e '/sim/jsongen$$' -e '/sim/batching$$'
 
 # Each test runs once. The tests of real processes are never taken from the cache, which
 # does not know the binary. make lint runs go vet.
@@ -164,6 +164,10 @@ fuzz: ## run every fuzz target for FUZZ (10s) each
 fuzz/api: ## requests by the OpenAPI document, good and bad, against a node, for FUZZ (10s)
 	.ci/tools schemathesis
 	ROWMILL_FUZZ_API=$(FUZZ) $(GO) test -count=1 -timeout 24h -v -run TestAPIByItsDocument ./e2e
+
+SUITES = ./schema ./schema/ecma ./internal/oddjson ./http/request ./http/submission ./input ./engine/openai ./document
+suites: ## keywords of JSON Schema in five drafts, patterns against Node.js, and JSON of every kind in every place that reads it
+	$(GO) test -vet=off -count=1 -run '^(TestSuite_.*|TestPatternsMeanWhatECMA262Says|TestNodeJSSaysTheSame|TestPropertiesHaveTheirCharacters|TestEncodingJSON)$$' $(SUITES)
 
 vulnerabilities: ## known vulnerabilities in what the program calls; takes the network
 	.ci/tools vulncheck

@@ -37,20 +37,21 @@ type patterns struct {
 	compiled map[string]*pattern
 	steps    int
 	refused  error // why a pattern was refused; from then on none is compiled
-	left     int   // steps for the answer that is checked
+	most     int   // steps for an answer: maxMatchSteps, but in tests
+	left     int   // of them, for the answer that is checked
 }
 
 // A pattern is one that the library matches with.
 type pattern struct {
 	*ecma.Pattern
 	place string
-	left  *int
+	of    *patterns
 }
 
 // MatchString ends the validation by a panic where the answer takes too many steps: the
 // library has no other way out.
 func (p *pattern) MatchString(text string) bool {
-	found, err := p.Match(text, p.left)
+	found, err := p.Match(text, &p.of.left)
 	if err != nil {
 		panic(&costlyMatch{p, err})
 	}
@@ -68,7 +69,7 @@ func (c *costlyMatch) problem() string {
 	if errors.Is(c.err, ecma.ErrPlaces) {
 		return fmt.Sprintf("%s to remember more than %d places of this answer", named, ecma.MaxPlaces)
 	}
-	return fmt.Sprintf("%s more than %d steps for this answer", named, maxMatchSteps)
+	return fmt.Sprintf("%s more than %d steps for this answer", named, c.pattern.of.most)
 }
 
 // compile is a jsonschema.RegexpEngine.
@@ -96,7 +97,7 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	if p.compiled == nil {
 		p.compiled = map[string]*pattern{}
 	}
-	p.compiled[text] = &pattern{made, place, &p.left}
+	p.compiled[text] = &pattern{made, place, p}
 	return p.compiled[text], nil
 }
 

@@ -114,7 +114,7 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 			s, err = nil, fmt.Errorf("is no JSON Schema that can be compiled: %v", reason)
 		}
 	}()
-	s = &Schema{steps: steps{most: maxSteps}, patterns: patterns{places: placesOfPatterns(document)}}
+	s = &Schema{steps: steps{most: maxSteps}, patterns: patterns{places: placesOfPatterns(document), most: maxMatchSteps}}
 	dropFormats(document)
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
@@ -169,7 +169,7 @@ func (s *Schema) violation(ctx context.Context, answer string) string {
 	if place, number := unusable(value); number != "" {
 		return spelling.Shorten(fmt.Sprintf("the number at %q is out of range: %s", place, number), maxProblem)
 	}
-	s.steps.ctx, s.steps.taken, s.patterns.left = ctx, 0, maxMatchSteps
+	s.steps.ctx, s.steps.taken, s.patterns.left = ctx, 0, s.patterns.most
 	if err := s.compiled.Validate(value); err != nil {
 		_, problems, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
 		return spelling.Shorten(strings.ReplaceAll(strings.TrimPrefix(problems, "- "), "\n- ", "; "), maxProblem)
