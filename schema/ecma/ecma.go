@@ -60,11 +60,11 @@ func Compile(text string, most int) (*Pattern, error) {
 	made := &Pattern{text: text}
 	instructions, size, repeat := root.measure()
 	if p.backtracks || repeat > maxRepeat {
-		if made.size = root.count(); made.size <= most {
+		if made.size = max(root.count(), p.size); made.size <= most {
 			made.program = newProgram(root, p.groups, p.wanted)
 			return made, nil
 		}
-	} else if made.size = size; made.size <= most {
+	} else if made.size = max(size, p.size); made.size <= most {
 		made.instructions = instructions
 		made.linear, err = regexp.Compile(root.linear())
 		if err != nil {
@@ -79,7 +79,8 @@ func errSize(most int) error {
 	return fmt.Errorf("the pattern has more than %d steps, where x{0,1000} has 1000; repeat less", most)
 }
 
-// Size is the number of steps of the program.
+// Size is the number of steps of the program, or of the ranges of characters that the
+// pattern names, where these are more: what Compile costs grows with it.
 func (p *Pattern) Size() int { return p.size }
 
 // String is the pattern as it was written.

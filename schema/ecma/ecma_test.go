@@ -405,6 +405,7 @@ func TestLargePatternsAreRefused(t *testing.T) {
 		"lookaheads": strings.Repeat("(?=", 10_000) + strings.Repeat(")", 10_000),
 		"sets":       strings.Repeat(`\p{L}`, 10_000),
 		"a class":    "[" + strings.Repeat(`\P{L}`, 10_000) + "]",
+		"joined":     strings.Repeat(`[\p{Assigned}\P{Assigned}]`, 300),
 		"counts":     strings.Repeat("x{0,1000}", 70),
 		"characters": "(?=" + strings.Repeat("x", size) + ")",
 	} {

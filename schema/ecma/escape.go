@@ -1,0 +1,244 @@
+package ecma
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// escape reads what stands behind a backslash outside of a class.
+func (p *parser) escape() (*node, error) {
+	from := p.at - 1
+	switch {
+	case p.take("b"):
+		return &node{op: opWord}, nil
+	case p.take("B"):
+		return &node{op: opNotWord}, nil
+	case p.take("k"):
+		name, ok := "", p.take("<")
+		if ok {
+			name, ok = p.name()
+		}
+		if !ok {
+			return nil, p.wrong(from, "refers to no group; write \\k<name>")
+		}
+		return p.reference(&node{op: opBack, name: name}), nil
+	case p.more() && p.text[p.at] >= '1' && p.text[p.at] <= '9':
+		n, _ := p.number()
+		return p.reference(&node{op: opBack, group: n}), nil
+	}
+	s, err := p.characters(from)
+	if err != nil {
+		return nil, err
+	}
+	return p.setNode(s)
+}
+
+func (p *parser) reference(n *node) *node {
+	p.references = append(p.references, n)
+	p.backtracks = true
+	return n
+}
+
+// characters reads an escape that stands for a character or a set of them.
+func (p *parser) characters(from int) (set, error) {
+	if !p.more() {
+		return nil, p.wrong(from, "ends the pattern; write \\\\")
+	}
+	c := p.text[p.at]
+	p.at++
+	switch c {
+	case 'd':
+		return digits, nil
+	case 'D':
+		return digits.other(), nil
+	case 'w':
+		return words, nil
+	case 'W':
+		return words.other(), nil
+	case 's':
+		return spaces, nil
+	case 'S':
+		return spaces.other(), nil
+	case 'p', 'P':
+		return p.property(from, c == 'P')
+	case 'x', 'u':
+		return p.code(from, c)
+	case 'c':
+		if p.more() && unicode.IsLetter(p.text[p.at]) && p.text[p.at] < 0x80 {
+			c = p.text[p.at] % 32
+			p.at++
+			return set{c, c}, nil
+		}
+		return nil, p.wrong(from, "needs a letter, as in \\cA")
+	case '0':
+		if p.more() && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
+			p.at++
+			return nil, p.wrong(from, "is an octal number; write \\x and two digits")
+		}
+		return set{0, 0}, nil
+	}
+	if i := strings.IndexRune("tnvfr", c); i >= 0 {
+		c = []rune("\t\n\v\f\r")[i]
+		return set{c, c}, nil
+	}
+	if c < 0x80 && (unicode.IsLetter(c) || unicode.IsDigit(c)) {
+		return nil, p.wrong(from, "means nothing in ECMA-262%s", remedy(c))
+	}
+	return set{c, c}, nil
+}
+
+// remedy says what to write in place of an escape of another dialect.
+func remedy(c rune) string {
+	switch c {
+	case 'A':
+		return "; write ^"
+	case 'z', 'Z':
+		return "; write $"
+	case 'a':
+		return "; write \\x07"
+	case 'e':
+		return "; write \\x1b"
+	case 'h':
+		return "; write [ \\t]"
+	case 'R':
+		return "; write (?:\\r\\n|[\\n\\r])"
+	}
+	return "; write the character without a backslash"
+}
+
+// code reads \xHH, \uHHHH, \u{H…} and two \uHHHH that are one character.
+func (p *parser) code(from int, kind rune) (set, error) {
+	if kind == 'u' && p.take("{") {
+		start := p.at
+		for p.more() && p.text[p.at] != '}' {
+			p.at++
+		}
+		c, err := strconv.ParseUint(string(p.text[start:p.at]), 16, 32)
+		if !p.take("}") || err != nil || c > unicode.MaxRune {
+			return nil, p.wrong(from, "is no character; write up to \\u{10FFFF}")
+		}
+		return set{rune(c), rune(c)}, nil
+	}
+	length := 2
+	if kind == 'u' {
+		length = 4
+	}
+	c, ok := p.hex(length)
+	if !ok {
+		return nil, p.wrong(from, "needs %d hexadecimal digits", length)
+	}
+	if back := p.at; c >= 0xd800 && c < 0xdc00 && p.take(`\u`) {
+		if low, ok := p.hex(4); ok && low >= 0xdc00 && low < 0xe000 {
+			c = 0x10000 + (c-0xd800)<<10 + (low - 0xdc00)
+		} else {
+			p.at = back
+		}
+	}
+	return set{c, c}, nil
+}
+
+func (p *parser) hex(length int) (rune, bool) {
+	if p.at+length > len(p.text) {
+		return 0, false
+	}
+	for _, c := range p.text[p.at : p.at+length] {
+		if c >= 0x80 || !unicode.Is(unicode.ASCII_Hex_Digit, c) {
+			return 0, false
+		}
+	}
+	c, err := strconv.ParseUint(string(p.text[p.at:p.at+length]), 16, 32)
+	p.at += length
+	return rune(c), err == nil
+}
+
+func hex(c rune) string { return strconv.FormatInt(int64(c), 16) }
+
+// class reads what stands behind an opening bracket.
+func (p *parser) class() (*node, error) {
+	from := p.at - 1
+	negated, counted := p.take("^"), 0
+	var made set
+	for !p.take("]") {
+		if !p.more() {
+			p.at = from + 1
+			return nil, p.wrong(from, "opens a class that nothing closes; write \\[ or add ]")
+		}
+		start := p.at
+		low, err := p.member()
+		if err != nil {
+			return nil, err
+		}
+		// A dash before the closing bracket, or beside a set such as \w, is a character.
+		if p.at+1 < len(p.text) && p.text[p.at] == '-' && p.text[p.at+1] != ']' {
+			p.at++
+			high, err := p.member()
+			switch {
+			case err != nil:
+				return nil, err
+			case !single(low) || !single(high):
+				made = append(append(made, '-', '-'), high...)
+			case low[0] > high[0]:
+				return nil, p.wrong(start, "is a range that ends before it begins")
+			default:
+				low = set{low[0], high[0]}
+			}
+		}
+		made = append(made, low...)
+		if p.size += len(made)/2 - counted; p.size > p.most {
+			return nil, errSize(p.most)
+		}
+		counted = len(made) / 2
+	}
+	made = made.normal()
+	if negated {
+		made = made.other()
+	}
+	return p.setNode(made)
+}
+
+// single reports whether a set was written as one character.
+func single(s set) bool { return len(s) == 2 && s[0] == s[1] }
+
+// member reads one character or escape of a class.
+func (p *parser) member() (set, error) {
+	from := p.at
+	c := p.text[p.at]
+	p.at++
+	switch {
+	case c != '\\':
+		return set{c, c}, nil
+	case p.take("b"):
+		return set{'\b', '\b'}, nil
+	case p.take("-"):
+		return set{'-', '-'}, nil
+	case p.more() && p.text[p.at] >= '1' && p.text[p.at] <= '9':
+		p.at++
+		return nil, p.wrong(from, "is an octal number; write \\x and two digits")
+	}
+	return p.characters(from)
+}
+
+// property reads what stands behind \p or \P.
+func (p *parser) property(from int, negated bool) (set, error) {
+	if !p.take("{") {
+		return nil, p.wrong(from, "needs a property in braces, as in \\p{L}")
+	}
+	start := p.at
+	for p.more() && p.text[p.at] != '}' {
+		p.at++
+	}
+	name, value, named := strings.Cut(string(p.text[start:p.at]), "=")
+	if !p.take("}") {
+		return nil, p.wrong(from, "needs a closing brace")
+	}
+	s, err := property(name, value, named)
+	switch {
+	case errors.Is(err, errUnknown):
+		return nil, p.wrong(from, "names a property that is not known here")
+	case negated:
+		s = s.other()
+	}
+	return s, nil
+}
