@@ -11,6 +11,7 @@
 package jsongen
 
 import (
+	"cmp"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -71,12 +72,20 @@ func Compile(schema []byte) (*Generator, error) {
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(refuseLoads{})
+	var unknown error
+	compiler.UseRegexpEngine(func(pattern string) (jsonschema.Regexp, error) {
+		compiled, err := regexp.Compile(pattern)
+		if err != nil {
+			unknown = fmt.Errorf("the simulator makes no texts for the pattern %q, only for patterns of RE2", pattern)
+		}
+		return compiled, err
+	})
 	const name = "urn:rowmill:schema"
 	if err := compiler.AddResource(name, document); err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
 	}
 	compiled, err := compiler.Compile(name)
-	if err != nil {
+	if err = cmp.Or(unknown, err); err != nil {
 		return nil, fmt.Errorf("compile schema: %w", err)
 	}
 	g := &Generator{schema: compiled, order: order}
