@@ -7,8 +7,8 @@ import (
 	"github.com/rowmill/rowmill/internal/oddjson"
 )
 
-// TestSuite_Records has every kind of JSON stand in a record, which holds parts of
-// requests as they came. What stands behind a record is left alone.
+// TestSuite_Records has every kind of JSON stand in a record. Records hold parts of
+// requests as they came. Decode leaves text behind a record alone.
 func TestSuite_Records(t *testing.T) {
 	t.Parallel()
 	oddjson.Test(t, oddjson.Place{

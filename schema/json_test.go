@@ -39,7 +39,7 @@ func TestSuite_Answers(t *testing.T) {
 	})
 }
 
-// verdicts are those of schemas and of answers. Numbers are compared exactly, which
+// verdicts are the verdicts of schemas and of answers. Numbers are compared exactly, which
 // bounds their digits and exponents.
 func verdicts(deep oddjson.Verdict) map[string]oddjson.Verdict {
 	return map[string]oddjson.Verdict{

@@ -54,8 +54,8 @@ func (c *keywordCase) in(t *testing.T, version string) bool {
 	return from <= at && at <= to
 }
 
-// TestSuite_Keywords holds what jobs compile and check with against every keyword of
-// every draft.
+// TestSuite_Keywords tries every keyword of every draft with the functions that jobs use
+// to compile schemas and to check answers.
 func TestSuite_Keywords(t *testing.T) {
 	t.Parallel()
 	file, err := os.Open("testdata/keywords.jsonl")

@@ -1,6 +1,6 @@
 // Package oddjson owns JSON texts of every kind, right and wrong, and holds a place that
-// reads JSON of strangers against one verdict for each kind. The kinds are those that
-// public collections of such texts have: numbers, strings, escapes, structure, nesting,
+// reads JSON of strangers against one verdict for each kind. Public collections of such
+// texts have the same kinds: numbers, strings, escapes, structure, nesting,
 // encodings, byte-order marks. The texts are made here.
 package oddjson
 
@@ -12,7 +12,7 @@ import (
 	"unicode/utf16"
 )
 
-// A Verdict is what a place does with all texts of a kind.
+// A Verdict says whether a place takes all texts of a kind, or refuses all of them.
 type Verdict bool
 
 // The verdicts.
@@ -27,7 +27,7 @@ type Place struct {
 	Wrap func(value string) string
 	// Take has the place read a document. Its error says that the place refuses it.
 	Take func(document string) error
-	// Verdicts are those for kinds on which standards and parsers differ, by their names.
+	// Verdicts has the name of each kind on which standards and parsers differ.
 	Verdicts map[string]Verdict
 }
 
@@ -170,7 +170,7 @@ func kinds() []kind {
 	}
 }
 
-// numbers are those that every reader has to take: sign, whole, fraction, exponent.
+// numbers are numbers that every reader has to take: sign, whole, fraction, exponent.
 func numbers() []string {
 	var made []string
 	for _, sign := range []string{"", "-"} {

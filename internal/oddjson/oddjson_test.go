@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestEncodingJSON holds Go's own parser against all kinds, so that the verdicts here are
-// those of the standard, and the kinds on which parsers differ are known.
+// TestEncodingJSON holds Go's own parser against all kinds, so that the verdicts here agree
+// with the standard.
 func TestEncodingJSON(t *testing.T) {
 	t.Parallel()
 	Test(t, Place{

@@ -10,8 +10,8 @@
 //
 // The flag u refuses some escapes and characters that ECMA-262 allows without it, such
 // as \_ and a lone brace. Schemas in use have them, so Compile takes them as ECMA-262
-// does without the flag. Two things stay refused: an escaped letter without a meaning,
-// which in most cases means something in another dialect (\A, \Z), and octal numbers.
+// does without the flag. Two things stay refused: an escaped letter without a meaning
+// (\A and \Z have one in other dialects), and octal numbers.
 package ecma
 
 import (
@@ -49,8 +49,8 @@ type Pattern struct {
 	program      *program
 }
 
-// Compile reads a pattern whose program has at most so many steps. Its errors are
-// plain sentences that say which piece of the pattern is wrong.
+// Compile reads a pattern. It refuses one with a program of more than most steps. Its
+// errors are plain sentences that name the wrong piece of the pattern.
 func Compile(text string, most int) (*Pattern, error) {
 	p := parser{text: []rune(text), most: most}
 	root, err := p.parse()
@@ -79,8 +79,8 @@ func errSize(most int) error {
 	return fmt.Errorf("the pattern has more than %d steps, where x{0,1000} has 1000; repeat less", most)
 }
 
-// Size is the number of steps of the program, or of the ranges of characters that the
-// pattern names, where these are more: what Compile costs grows with it.
+// Size is the larger of two numbers: the steps of the program, and the ranges of
+// characters that the pattern names. The cost of Compile grows with it.
 func (p *Pattern) Size() int { return p.size }
 
 // String is the pattern as it was written.

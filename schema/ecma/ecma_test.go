@@ -20,15 +20,15 @@ var record = flag.Bool("record", false, "write what Node.js says into testdata a
 
 const recordFile = "testdata/recorded.jsonl"
 
-// A question is a pattern and a text, with what Node.js says of them: with the flag u,
-// and without flags.
+// A question is a pattern and a text, with the answers of Node.js: with the flag u, and
+// without flags.
 type question struct {
 	pattern, text    string
 	unicode, without string
 }
 
-// want is the right answer: that of the flag u, or where it refuses the pattern, the
-// other one.
+// want is the right answer: the one with the flag u, or if the flag refuses the pattern,
+// the other one.
 func (q question) want() string {
 	if q.unicode == "refused" && !slices.Contains(refusedHere, q.pattern) {
 		return q.without
@@ -41,7 +41,7 @@ const (
 	steps = 1 << 20
 )
 
-// answer is what this package says of a pattern and a text.
+// answer is the answer of this package to a pattern and a text.
 func answer(pattern, text string) string {
 	p, err := Compile(pattern, size)
 	if err != nil {
@@ -89,7 +89,7 @@ func recorded(t testing.TB) []question {
 	return all
 }
 
-// nodeJS returns what a script of testdata says to lines. Where there is no Node.js the
+// nodeJS returns the output of a script of testdata. On a machine without Node.js the
 // test is skipped, and fails under ROWMILL_CI.
 func nodeJS(t *testing.T, script string, input []byte) []byte {
 	t.Helper()
@@ -454,7 +454,7 @@ func FuzzMatch(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, pattern, text string) {
 		if len(pattern) > 1<<10 || len(text) > 1<<10 {
-			return // what a length alone costs is not looked for
+			return // length alone costs time, and is bounded elsewhere
 		}
 		got := answer(pattern, text)
 		if want, ok := known[[2]string{pattern, text}]; ok && got != want {

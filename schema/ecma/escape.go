@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// escape reads what stands behind a backslash outside of a class.
+// escape reads an escape outside of a class. The parser is behind its backslash.
 func (p *parser) escape() (*node, error) {
 	from := p.at - 1
 	switch {
@@ -89,7 +89,7 @@ func (p *parser) characters(from int) (set, error) {
 	return set{c, c}, nil
 }
 
-// remedy says what to write in place of an escape of another dialect.
+// remedy names the replacement for an escape of another dialect.
 func remedy(c rune) string {
 	switch c {
 	case 'A':
@@ -155,7 +155,7 @@ func (p *parser) hex(length int) (rune, bool) {
 
 func hex(c rune) string { return strconv.FormatInt(int64(c), 16) }
 
-// class reads what stands behind an opening bracket.
+// class reads a class. The parser is behind its opening bracket.
 func (p *parser) class() (*node, error) {
 	from := p.at - 1
 	negated, counted := p.take("^"), 0
@@ -220,7 +220,7 @@ func (p *parser) member() (set, error) {
 	return p.characters(from)
 }
 
-// property reads what stands behind \p or \P.
+// property reads the braces of \p{…} or \P{…}.
 func (p *parser) property(from int, negated bool) (set, error) {
 	if !p.take("{") {
 		return nil, p.wrong(from, "needs a property in braces, as in \\p{L}")

@@ -5,7 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// An entry of the matcher's stack is what it does when the way that it went fails.
+// An entry of the matcher's stack is a way that it has not tried yet, or a change that
+// it takes back before it tries the next way.
 type entry struct {
 	kind entryKind
 	to   int32 // the next instruction; of undo the slot
@@ -22,8 +23,8 @@ const (
 	lazy                    // take one more character for a run
 )
 
-// A matcher runs a program over a text. It keeps what it would go back to on a stack of
-// its own, so that no text makes it call itself.
+// A matcher runs a program over a text. It keeps the ways that it has not tried on a
+// stack of its own, so that no text makes it call itself.
 type matcher struct {
 	*program
 	text   string
@@ -70,7 +71,7 @@ func (m *matcher) matchAt(start int) bool {
 	}
 }
 
-// spend takes steps from those that are left.
+// spend uses up steps.
 func (m *matcher) spend(steps int) {
 	if *m.left -= steps; *m.left < 0 {
 		m.err = ErrSteps

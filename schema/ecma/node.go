@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// An op says what a node is.
+// An op is the kind of a node.
 type op uint8
 
 const (

@@ -189,7 +189,7 @@ func (p *parser) setNode(s set) (*node, error) {
 	return &node{op: opSet, set: s}, nil
 }
 
-// group reads what stands behind an opening parenthesis.
+// group reads a group. The parser is behind its opening parenthesis.
 func (p *parser) group() (*node, error) {
 	from := p.at - 1
 	n := &node{op: opLook}
@@ -239,7 +239,7 @@ func (p *parser) group() (*node, error) {
 	return n, nil
 }
 
-// dialect says what to write in place of a group of another dialect.
+// dialect names the replacement for a group of another dialect.
 func dialect(begin []rune) string {
 	switch string(begin) {
 	case "(?P":

@@ -5,7 +5,7 @@ import "slices"
 // A program is a pattern as instructions for the matcher.
 type program struct {
 	code  []instruction
-	slots int // numbers that the matcher keeps: two for each group, then those of loops
+	slots int // numbers that the matcher keeps: two for each group, then two for each loop
 	looks int // lookaheads and lookbehinds
 }
 

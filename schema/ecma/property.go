@@ -9,8 +9,9 @@ import (
 	"unicode"
 )
 
-// tables holds what package unicode lacks, a line for each property: its name and its
-// characters, in hexadecimal; and a line for each script: its short and its long name.
+// tables adds to package unicode. It has a line for each property, with its name and
+// its characters in hexadecimal, and a line for each script, with its short and its long
+// name.
 // The test writes it from Node.js: go test ./schema/ecma -run Record -record.
 //
 //go:embed properties.txt
@@ -19,8 +20,8 @@ var tables string
 var errUnknown = errors.New("no such property")
 
 // property is the set of \p{name} or \p{name=value}, with the names that ECMA-262
-// allows. It knows no Script_Extensions, and of the binary properties those that
-// package unicode or tables have.
+// allows. It knows no Script_Extensions, and no binary property that package unicode and
+// tables lack.
 func property(name, value string, named bool) (set, error) {
 	if !named {
 		if s := category(name); s != nil {

@@ -19,7 +19,7 @@ var (
 	anything   = set{0, unicode.MaxRune}
 )
 
-// normal sorts the ranges of a set and joins those that touch.
+// normal sorts the ranges of a set and joins neighbours.
 func (s set) normal() set {
 	pairs := make([][2]rune, 0, len(s)/2)
 	for i := 0; i < len(s); i += 2 {
