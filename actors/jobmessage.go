@@ -2,6 +2,8 @@ package actors
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -76,13 +78,29 @@ var kept = map[string]string{
 	waitsForMerge:         "All rows are done. Waiting for a turn to merge their parts: those of other jobs are merged.",
 }
 
-// trouble says why an engine that has the job's model does not run it; empty where
-// there is none.
+// trouble says why an engine that has the job's model does not run it, or which models
+// the engines have.
 func (j *job) trouble() string {
+	var served []string
 	for _, e := range j.engines {
 		if why := e.trouble(&j.rec.Spec); why != "" {
 			return " " + why
 		}
+		if e.up {
+			for _, m := range e.info.Models {
+				served = append(served, m.Name)
+			}
+		}
 	}
-	return ""
+	slices.Sort(served)
+	switch served = slices.Compact(served); {
+	case len(served) == 0:
+		return ""
+	case len(served) > namedModels:
+		return fmt.Sprintf(" Served now: %s and %d more.", strings.Join(served[:namedModels], ", "), len(served)-namedModels)
+	}
+	return fmt.Sprintf(" Served now: %s.", strings.Join(served, ", "))
 }
+
+// namedModels is how many models a message has room for.
+const namedModels = 5

@@ -611,7 +611,9 @@ func TestAJobWaitsForAnEngineAndThenFails(t *testing.T) {
 		e := &scripted{answer: echo, models: []engine.ServedModel{{Name: "another"}}}
 		b := setup(t, e, func(c *actors.Config) { c.Servers.Wait = 100 * time.Millisecond })
 		id := b.submit(rowmill.Spec{Inline: numbered(1)})
-		rec := b.await(id, func(r store.Record) bool { return r.Job.Message == "Waiting for an engine that serves writer." })
+		rec := b.await(id, func(r store.Record) bool {
+			return r.Job.Message == "Waiting for an engine that serves writer. Served now: another."
+		})
 		if rec.Job.Status != rowmill.StatusStarting || rec.Job.NumRows == nil {
 			t.Errorf("record while waiting = %+v", rec.Job)
 		}

@@ -52,6 +52,25 @@ func (c *Client) Quotas(ctx context.Context, account string) (Quotas, error) {
 	return c.quotas(req)
 }
 
+// Limits fetches the quotas in force for the key's account, by priority. Any key may.
+func (c *Client) Limits(ctx context.Context) ([]Quota, error) {
+	var answer struct {
+		Quotas []struct {
+			Priority   int   `json:"job_priority"`
+			RowQuota   int64 `json:"row_quota"`
+			TokenQuota int64 `json:"token_quota"`
+		} `json:"quotas"`
+	}
+	if err := c.get(ctx, "/v1/get-quotas", nil, &answer); err != nil {
+		return nil, err
+	}
+	var limits []Quota
+	for _, q := range answer.Quotas {
+		limits = append(limits, Quota(q))
+	}
+	return limits, nil
+}
+
 // SetQuotas replaces an account's own quotas, if they are still those of the
 // tag.
 func (c *Client) SetQuotas(ctx context.Context, account string, own OwnQuotas, tag string) (Quotas, error) {

@@ -3,15 +3,19 @@ package input
 import (
 	"bytes"
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // Config is the settings of a Downloader.
@@ -147,8 +151,8 @@ type download struct {
 	host   string
 }
 
-func (d *download) run(url string, w io.Writer) (int64, error) {
-	req, err := http.NewRequestWithContext(d.ctx, http.MethodGet, url, nil)
+func (d *download) run(address string, w io.Writer) (int64, error) {
+	req, err := http.NewRequestWithContext(d.ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return 0, failed("The input cannot be downloaded from %s: the URL is not valid.", d.host)
 	}
@@ -160,8 +164,12 @@ func (d *download) run(url string, w io.Writer) (int64, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return 0, failed("The server %s answered %d %s instead of the input file. %s",
+		failure := rowmill.Failf(rowmill.CodeDownloadFailed, "The server %s answered %d %s instead of the input file. %s",
 			d.host, resp.StatusCode, http.StatusText(resp.StatusCode), statusHint(resp.StatusCode))
+		stalled := time.AfterFunc(d.cfg.StallTimeout, func() { d.cancel(errStalled) })
+		failure.AdditionalContext = words(resp, req.URL)
+		stalled.Stop()
+		return 0, failure
 	}
 	if resp.ContentLength > d.cfg.MaxBytes {
 		return 0, d.tooLarge()
@@ -181,6 +189,42 @@ func (d *download) run(url string, w io.Writer) (int64, error) {
 		return 0, rowmill.Failf(rowmill.CodeInvalidInputFile, "The server %s sent an empty file. Check the URL.", d.host)
 	}
 	return n, nil
+}
+
+const (
+	// readWords is how much of an answer without the file is read, and maxWords how much
+	// of it is kept, bytes: an error of S3 has a few hundred.
+	readWords = 16 << 10
+	maxWords  = 500
+	// shortSecret is the length of the shortest text of a query that can be a secret:
+	// shorter ones, such as a version, stand in any text.
+	shortSecret = 6
+)
+
+// words is what a server says instead of the file: code and message of an error in the
+// form of S3, another text as it is, and nothing of a web page. The other members of an
+// error of S3 may repeat the signature of the request, which nobody may see.
+func words(resp *http.Response, asked *url.URL) string {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, readWords))
+	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	var refusal struct {
+		Code    string `xml:"Code"`
+		Message string `xml:"Message"`
+	}
+	said := ""
+	switch {
+	case err != nil:
+	case xml.Unmarshal(body, &refusal) == nil && refusal.Code != "":
+		said = refusal.Code + ": " + refusal.Message
+	case kind == "text/plain" || kind == "application/json":
+		said = strings.ToValidUTF8(string(body), "�")
+	}
+	for _, values := range asked.Query() {
+		if slices.ContainsFunc(values, func(secret string) bool { return len(secret) >= shortSecret && strings.Contains(said, secret) }) {
+			return "" // it repeats the query, which may be a signature
+		}
+	}
+	return spelling.Shorten(strings.Join(strings.Fields(said), " "), maxWords)
 }
 
 // copyBuffer is how much is copied at a time, in bytes.

@@ -166,6 +166,42 @@ func TestFetchNamesWhatTheServerDoesWrong(t *testing.T) {
 	}
 }
 
+// The reason of a refusal is often in the body alone, as S3 has it. It is kept for who
+// debugs the job, without what could be a signature.
+func TestFetch_KeepsTheWordsOfAStore(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind, body, want string
+	}{
+		"S3": {
+			"application/xml", `<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>Request has expired</Message><Expires>2026</Expires><StringToSign>` + secret + `</StringToSign></Error>`,
+			"AccessDenied: Request has expired",
+		},
+		"S3 without a type": {"", `<Error><Code>InvalidRequest</Code><Message>use AWS4-HMAC-SHA256</Message></Error>`, "InvalidRequest: use AWS4-HMAC-SHA256"},
+		"text":              {"text/plain; charset=utf-8", "no\n such  file", "no such file"},
+		"JSON":              {"application/json", `{"error":"gone"}`, `{"error":"gone"}`},
+		"a web page":        {"text/html", "<html>Please log in", ""},
+		"the query":         {"text/plain", "bad signature in " + secret, ""},
+		"long":              {"text/plain", strings.Repeat("x", 1<<20), strings.Repeat("x", 500) + "…"},
+		"nothing":           {"text/plain", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", test.kind)
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = io.WriteString(w, test.body)
+			})
+			d, _ := downloader(t, nil)
+			_, err := d.Fetch(t.Context(), s.URL+"/hidden?"+secret, io.Discard)
+			var failure *rowmill.Failure
+			if !errors.As(err, &failure) || failure.AdditionalContext != test.want {
+				t.Errorf("%v, additional context %q, want %q", err, failure.AdditionalContext, test.want)
+			}
+		})
+	}
+}
+
 func TestRedirectsCarryNothingAlong(t *testing.T) {
 	t.Parallel()
 	headers := make(chan http.Header, 1)

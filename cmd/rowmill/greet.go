@@ -30,6 +30,9 @@ func greet(term *terminal.IO, m *Main) {
 // describe says what the node consists of, a line each.
 func (m *Main) describe(line func(name, format string, args ...any)) {
 	line("API", "%s", m.URL)
+	if m.Settings.Cluster.Role != settings.EnginesOnly {
+		line("console", "%s/console/", m.URL)
+	}
 	if m.Settings.Store.Embedded() && m.folder != nil {
 		line("data", "%s", m.Settings.Data)
 	} else {

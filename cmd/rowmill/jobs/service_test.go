@@ -36,6 +36,8 @@ type service struct {
 	refuse      int // status of every answer, when set
 	running     bool
 	events      http.HandlerFunc // nil: an older version, which has none
+	models      string           // the answer of /v1/models; empty: none
+	quotas      string           // the answer of /v1/get-quotas; empty: none
 }
 
 const jobID = "job-0198c0de-0000-7000-8000-000000000001"
@@ -83,6 +85,13 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sub["(key)"] = r.Header.Get("Idempotency-Key")
 		s.submissions = append(s.submissions, sub)
 		s.answer(w, 200, fmt.Sprintf(`{"metadata":{"job_id":%[1]q,"message":"made"},"results":%[1]q,"warnings":["max_tokens lowered"]}`, jobID))
+	case "/models", "/get-quotas":
+		answer := map[string]string{"/models": s.models, "/get-quotas": s.quotas}[path]
+		if answer == "" {
+			s.answer(w, 404, `{"message":"there is nothing here","code":"unknown_route","request_id":"r6"}`)
+			return
+		}
+		s.answer(w, 200, answer)
 	case "/events":
 		if s.events == nil {
 			s.answer(w, 404, `{"message":"there is nothing at GET /v1/events","code":"unknown_route","request_id":"r5"}`)

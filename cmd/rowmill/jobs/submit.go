@@ -132,6 +132,9 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, from strin
 			return err
 		}
 	}
+	if err := c.chooseModel(ctx, api, s); err != nil {
+		return err
+	}
 	created := func() {} // what is left to do then
 	if isURL(from) {
 		if err := s.fromURL(from); err != nil {
@@ -163,11 +166,11 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, from strin
 	for _, warning := range made.Warnings {
 		c.Term.Say("warning: %s", warning)
 	}
+	c.Term.Say("created %s, see %s/console/jobs/%[1]s", made.JobID, api.Server())
 	if s.detach {
 		_, err := fmt.Fprintln(c.Term.Out, made.JobID)
 		return err
 	}
-	c.Term.Say("created %s", made.JobID)
 	return c.finish(ctx, api, made.JobID, &s.save, s.timeout)
 }
 
@@ -263,19 +266,22 @@ func (c *commands) fromFile(ctx context.Context, api *client.Client, path string
 	if fields {
 		c.Term.Say("%s is a Function: its inputs are the columns of %s", s.Model, in.name)
 	}
+	var size size
 	if !fields || in.kind.Format != input.FormatJSONL { // which cannot be read without a column
-		count, err := in.count(ctx)
-		if err != nil {
+		if size, err = in.count(ctx, promptsOf(s)); err != nil {
 			return nil, nil, err
 		}
-		c.Term.Say("%s: %s rows of %s", in.name, terminal.Count(count), in.describe())
-		if s.Priority < 0 && count <= manyRows {
+		c.Term.Say("%s: %s rows of %s", in.name, terminal.Count(size.rows), in.describe())
+		if s.Priority < 0 && size.rows <= manyRows {
 			s.Priority = 0
 		}
 	}
 	if s.Priority < 0 {
 		s.Priority = 1
 		c.Term.Say("using priority 1, since there are, or may be, more than %s rows; --priority overrides", terminal.Count(manyRows))
+	}
+	if err := c.within(ctx, api, in.name, s.Priority, size); err != nil {
+		return nil, nil, err
 	}
 	if in.kind.Table && (in.size > uploadAbove || s.IDColumn != "" || fields) {
 		file, done, err := c.upload(ctx, api, in)
@@ -300,24 +306,6 @@ func isFunction(ctx context.Context, api *client.Client, name string) bool {
 	}
 	_, err := api.Function(ctx, "", name)
 	return err == nil // else no Function, or nobody to ask: the submission tells
-}
-
-// count reads the whole input once, so that a mistake in its last line is
-// found before anything is sent.
-func (s *source) count(ctx context.Context) (int64, error) {
-	var n int64
-	for _, err := range s.rows() {
-		if err != nil {
-			return n, exit.With(exit.Failure, err)
-		}
-		if n++; n%4096 == 0 && ctx.Err() != nil {
-			return n, context.Cause(ctx)
-		}
-	}
-	if n == 0 {
-		return 0, exit.With(exit.Usage, fmt.Errorf("%s has no rows", s.name))
-	}
-	return n, nil
 }
 
 func (s *source) describe() string {

@@ -1,11 +1,15 @@
 import { apiURL } from '../api/client'
 
-// What the form would send, for a shell and for Python. The key is not known here.
+// The request of the form for a shell and for Python, with all its rows. A shell takes
+// a body of any length from a here-document, and not as an argument. The key is not
+// known here.
 export const curl = (body: unknown) =>
   `curl ${apiURL('/v1/batch-inference')} \\
   -H "Authorization: Key $ROWMILL_API_KEY" \\
   -H "Content-Type: application/json" \\
-  -d ${quote(JSON.stringify(body, null, 2))}`
+  --data-binary @- <<'END'
+${JSON.stringify(body, null, 2)}
+END`
 
 export const python = (body: unknown) =>
   `import json, os, urllib.request
@@ -21,7 +25,5 @@ request = urllib.request.Request(
     },
 )
 print(json.load(urllib.request.urlopen(request)))`
-
-const quote = (s: string) => `'${s.replaceAll("'", `'\\''`)}'`
 
 const pythonString = (s: string) => `r"""${s}"""`

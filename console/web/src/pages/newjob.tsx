@@ -171,8 +171,8 @@ export default function NewJob() {
             <Tabs.Tab value="curl">curl</Tabs.Tab>
             <Tabs.Tab value="python">Python</Tabs.Tab>
           </Tabs.List>
-          <Tabs.Panel value="curl"><Code label="curl" text={curl(shortened(body))} /></Tabs.Panel>
-          <Tabs.Panel value="python"><Code label="Python" text={python(shortened(body))} /></Tabs.Panel>
+          <Tabs.Panel value="curl"><Code label="curl" text={curl(body)} /></Tabs.Panel>
+          <Tabs.Panel value="python"><Code label="Python" text={python(body)} /></Tabs.Panel>
         </Tabs>
       </Card>
     </Page>
@@ -217,9 +217,6 @@ function prioritySized(f: Form): '0' | '1' {
   const rows = f.source === 'rows' ? f.rows.split('\n').length : f.source === 'file' ? f.fileRows : undefined
   return rows !== undefined && rows <= manyRows ? '0' : '1'
 }
-
-const shortened = (body: ReturnType<typeof submission>) =>
-  Array.isArray(body.inputs) && body.inputs.length > 20 ? { ...body, inputs: [...body.inputs.slice(0, 20), '…'] } : body
 
 function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>) => void; fn?: Fn }) {
   const [seen, setSeen] = useState<Peek>()

@@ -1,0 +1,110 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/tokenize/prompt"
+)
+
+// size is how large an input is; zero where nobody has counted.
+type size struct {
+	rows   int64
+	tokens int64 // of the prompts, about
+}
+
+// countedRows is how many rows are counted for size.tokens. All others are taken to be as
+// long as these, because counting each row would take longer than sending it.
+const countedRows = 1000
+
+// promptsOf counts the tokens of a prompt for the model of a submission, about: by its
+// template and by bytes, without its vocabulary.
+func promptsOf(s *submission) func(text string) int {
+	model, _ := catalog.Default().Find(s.Model)
+	counters := prompt.NewCounters(func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil },
+		func(string, float64) {}, slog.New(slog.DiscardHandler))
+	counter, err := counters.Counter(model, s.System)
+	if err != nil {
+		return func(text string) int { return len(text) / prompt.BytesPerToken }
+	}
+	return counter.Count
+}
+
+// count reads the whole input once, so that a mistake in its last line is found before
+// anything is sent.
+func (s *source) count(ctx context.Context, tokens func(text string) int) (n size, err error) {
+	for row, err := range s.rows() {
+		if err != nil {
+			return n, exit.With(exit.Failure, err)
+		}
+		if n.rows++; n.rows <= countedRows {
+			n.tokens += int64(tokens(row))
+		}
+		if n.rows%4096 == 0 && ctx.Err() != nil {
+			return n, context.Cause(ctx)
+		}
+	}
+	if n.rows == 0 {
+		return n, exit.With(exit.Usage, fmt.Errorf("%s has no rows", s.name))
+	}
+	n.tokens = n.tokens * n.rows / min(n.rows, countedRows)
+	return n, nil
+}
+
+// within refuses an input with more rows than the account may run in one job, and warns
+// of one that has more tokens, before any row is sent.
+func (c *commands) within(ctx context.Context, api *client.Client, name string, priority int, n size) error {
+	limits, err := api.Limits(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // the service has the last word anyway
+	}
+	for _, limit := range limits {
+		switch {
+		case limit.Priority != priority:
+		case limit.RowQuota > 0 && n.rows > limit.RowQuota:
+			return exit.With(exit.Usage, fmt.Errorf("%s has %s rows, and your account may run %s in one job of priority %d; split the input, or have an administrator raise the quota: rowmill quotas set --priority %d --rows %d",
+				name, terminal.Count(n.rows), terminal.Count(limit.RowQuota), priority, priority, n.rows))
+		case limit.TokenQuota > 0 && n.tokens > limit.TokenQuota:
+			c.Term.Say("warning: the prompts have about %s tokens, and your account may run %s in one job of priority %d: the job will probably fail with token_quota_exceeded; split the input, or have an administrator raise the quota: rowmill quotas set --priority %d --tokens %d",
+				terminal.Count(n.tokens), terminal.Count(limit.TokenQuota), priority, priority, n.tokens*5/4)
+		}
+	}
+	return nil
+}
+
+// chooseModel takes the only model that is served where no model was named and the
+// default is not served.
+func (c *commands) chooseModel(ctx context.Context, api *client.Client, s *submission) error {
+	if s.Model != "" {
+		return nil
+	}
+	models, err := api.Models(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // the service takes its default, or says what is wrong
+	}
+	var served []string
+	for _, m := range models.Models {
+		switch {
+		case len(m.Servers) == 0:
+		case m.ID == catalog.DefaultModel:
+			return nil
+		default:
+			served = append(served, m.ID)
+		}
+	}
+	switch len(served) {
+	case 0:
+	case 1:
+		s.Model = served[0]
+		c.Term.Say("using the model %s, the only one that is served; --model overrides", s.Model)
+	default:
+		return exit.With(exit.Usage, fmt.Errorf("no server has %s, the default model; choose one with --model: %s", catalog.DefaultModel, terminal.Few(served)))
+	}
+	return nil
+}
