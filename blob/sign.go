@@ -36,15 +36,6 @@ func CheckSigned(method, filename string, expires time.Duration) error {
 	return nil
 }
 
-// Disposition is the Content-Disposition that makes a browser save an object
-// under a name, or under one of its own where that is empty.
-func Disposition(filename string) string {
-	if filename == "" {
-		return "attachment"
-	}
-	return mime.FormatMediaType("attachment", map[string]string{"filename": filename})
-}
-
 // CheckContentType refuses what no GET could answer with. Empty is allowed.
 func CheckContentType(contentType string) error {
 	if contentType == "" {

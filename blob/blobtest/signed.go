@@ -346,8 +346,11 @@ func testSignedMissing(s *suite) {
 
 func testSignedFilename(s *suite) {
 	s.put("k", nil)
-	for _, name := range []string{
-		"service-results~job-1~inputs=0~logprobs=1.parquet", `a "quoted" \ name; x=y.zip`, "späte größe.csv", "結果.json",
+	for name, saved := range map[string]string{
+		"service-results~job-1~inputs=0~logprobs=1.parquet": "service-results~job-1~inputs=0~logprobs=1.parquet",
+		`a "quoted" \ name; x=y.zip`:                        `a "quoted" _ name; x=y.zip`,
+		"späte größe.csv":                                   "späte größe.csv",
+		"結果.json":                                           "結果.json",
 	} {
 		u, err := s.SignURL(s.Context(), "GET", "k", name, time.Minute)
 		if err != nil {
@@ -355,8 +358,8 @@ func testSignedFilename(s *suite) {
 		}
 		disposition := s.fetch("GET", u).header.Get("Content-Disposition")
 		kind, params, err := mime.ParseMediaType(disposition)
-		if err != nil || kind != "attachment" || params["filename"] != name {
-			s.Errorf("Content-Disposition %q names %q, %v; want %q", disposition, params["filename"], err, name)
+		if err != nil || kind != "attachment" || params["filename"] != saved {
+			s.Errorf("Content-Disposition %q names %q, %v; want %q", disposition, params["filename"], err, saved)
 		}
 	}
 }

@@ -78,15 +78,12 @@ func (w *lateWriter) Write(p []byte) (int, error) {
 		w.c.Header("Content-Type", w.contentType)
 		w.c.Header("Cache-Control", "no-store")
 		if w.filename != "" {
-			w.c.Header("Content-Disposition", disposition(w.filename))
+			w.c.Header("Content-Disposition", blob.Disposition(w.filename))
 		}
 		w.c.Status(http.StatusOK)
 	}
 	return w.out.Write(p)
 }
-
-// disposition offers a file name of ours, which needs no escapes.
-func disposition(filename string) string { return `attachment; filename="` + filename + `"` }
 
 // Writer writes an answer that its client must take, some of it within each
 // span of patience.
@@ -108,7 +105,7 @@ func (w *patientWriter) Write(p []byte) (int, error) {
 func (x *Exchange) Object(c *gin.Context, object blob.Object, contentType, filename string) {
 	info := object.Info()
 	c.Header("Content-Type", contentType)
-	c.Header("Content-Disposition", disposition(filename))
+	c.Header("Content-Disposition", blob.Disposition(filename))
 	c.Header("Cache-Control", "private, no-cache")
 	c.Header("ETag", info.ETag)
 	http.ServeContent(&jsonErrors{ResponseWriter: x.Writer(c), x: x, c: c}, c.Request, "", info.Modified, blob.NewReader(object))
