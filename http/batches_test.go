@@ -69,8 +69,9 @@ func TestFiles_WhatAFormMayBe(t *testing.T) {
 		t.Errorf("got %v", made)
 	}
 	id := made["id"].(string)
-	if got := w.get("/v1/files/" + id + "/content").want(200).text; string(got) != "hello" {
-		t.Errorf("content %q", got)
+	content := w.get("/v1/files/" + id + "/content").want(200)
+	if got := content.header.Get("Content-Disposition"); string(content.text) != "hello" || got != `attachment; filename="na_ve name.txt"; filename*=UTF-8''na%C3%AFve%20name.txt` {
+		t.Errorf("content %q of %s", content.text, got)
 	}
 	for _, tt := range []struct {
 		name, body, kind string
@@ -205,6 +206,8 @@ func TestBatches_WhatIsRefused(t *testing.T) {
 		{with("metadata", `{"`+strings.Repeat("k", 65)+`":"v"}`), 400, "invalid_request", "metadata"},
 		{with("output_expires_after", `{"anchor":"created_at","seconds":1}`), 400, "invalid_request", "output_expires_after"},
 		{with("input_file_id", `"file-nothing"`), 404, "not_found", "input_file_id"},
+		{with("input_file_id", `""`), 400, "invalid_request", "input_file_id"},
+		{with("input_file_id", `"wrong-id"`), 400, "invalid_request", "input_file_id"},
 		{batchOf(w.uploaded("b", requestLine("a", "nobody-has-this"))), 400, "model_not_found", "model"},
 	} {
 		if code, param := w.do("POST", "/v1/batches", tt.body).refused(tt.status); code != tt.code || param != tt.param {

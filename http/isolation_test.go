@@ -112,7 +112,7 @@ var visits = map[string]visit{
 		body: func(of *tenant) string { return `{"inputs":"file:` + of.file + `","model":"` + of.function() + `"}` },
 	},
 	"POST /v1/files":                 {form: true, body: func(*tenant) string { return formOf("mine.jsonl", "x") }},
-	"GET /v1/files":                  {shows: true, query: func(of *tenant) string { return "after=file-" + strings.Repeat("f", 32) }},
+	"GET /v1/files":                  {shows: true, query: func(of *tenant) string { return "after=" + of.as(of.user).uploaded(of.account+" spare", "x") }},
 	"GET /v1/files/:file_id":         {shows: true},
 	"GET /v1/files/:file_id/content": {shows: true},
 	"DELETE /v1/files/:file_id": {path: func(_, of *tenant) string {
@@ -128,13 +128,13 @@ var visits = map[string]visit{
 		return "/v1/uploads/" + of.as(of.user).begun(of.account, "") + "/cancel"
 	}},
 	"POST /v1/batches":          {body: func(of *tenant) string { return batchOf(of.file) }},
-	"GET /v1/batches":           {shows: true, query: func(of *tenant) string { return "after=batch_" + strings.Repeat("f", 32) }},
+	"GET /v1/batches":           {shows: true, query: func(of *tenant) string { return "after=" + of.as(of.user).batched(of.file) }},
 	"GET /v1/batches/:batch_id": {shows: true},
 	"POST /v1/batches/:batch_id/cancel": {path: func(_, of *tenant) string {
 		return "/v1/batches/" + of.as(of.user).batched(of.file) + "/cancel"
 	}},
 	"POST /v1/messages/batches":                  {body: func(*tenant) string { return messagesOf("a") }},
-	"GET /v1/messages/batches":                   {shows: true, query: func(of *tenant) string { return "after_id=msgbatch_" + strings.Repeat("f", 32) }},
+	"GET /v1/messages/batches":                   {shows: true, query: func(of *tenant) string { return "after_id=" + of.as(of.user).messaged(of.account) }},
 	"GET /v1/messages/batches/:message_batch_id": {shows: true},
 	"POST /v1/messages/batches/:message_batch_id/cancel": {path: func(_, of *tenant) string {
 		return "/v1/messages/batches/" + of.as(of.user).messaged(of.account) + "/cancel"

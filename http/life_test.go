@@ -131,7 +131,9 @@ func (w *world) succeed(f store.Fence, rows []done) {
 	w.Helper()
 	schema := schemaOf(w.record(f.JobID), kindOfRows(rows))
 	part := w.part(f, schema, 0, 0, rows, "0.parquet")
-	w.commit(f, part)
+	if err := w.store.CommitParts(w.Context(), f, []store.Part{part}, part.Totals); err != nil {
+		w.Fatal(err)
+	}
 	source, err := w.bucket.Open(w.Context(), part.Key)
 	if err != nil {
 		w.Fatal(err)

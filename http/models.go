@@ -30,10 +30,15 @@ const (
 	countedRoughly  = "estimated" // by another vocabulary that is corrected by what servers report
 )
 
+// modelOwner is who is said to own every model: this service, which offers them.
+const modelOwner = "rowmill"
+
 // modelView is a model as the API shows it. Prices are USD per million tokens.
 type modelView struct {
 	ID            string            `json:"id"`
 	Object        string            `json:"object"`
+	Created       int64             `json:"created"`        // 0: nobody says; OpenAI's clients demand a time
+	OwnedBy       string            `json:"owned_by"`       // OpenAI's clients demand one
 	Kind          *rowmill.Kind     `json:"kind"`           // null until it is known
 	ContextLength *int              `json:"context_length"` // null where nobody says
 	Dimension     *int              `json:"dimension"`      // null but for embedding models
@@ -100,7 +105,7 @@ func (m *modelList) show(c *gin.Context) (any, error) {
 
 func (m *modelList) view(o offer.Offered) modelView {
 	v := modelView{
-		ID: o.Model.ID, Object: "model", Sampling: o.Model.Sampling, Aliases: o.Aliases, Problem: orNull(o.Problem),
+		ID: o.Model.ID, Object: "model", OwnedBy: modelOwner, Sampling: o.Model.Sampling, Aliases: o.Aliases, Problem: orNull(o.Problem),
 		ContextLength: orNone(o.Model.ContextLength), Dimension: orNone(o.Model.Dimension), Servers: []serverView{}, Counted: countedRoughly,
 	}
 	if o.Model.Kind != "" {

@@ -128,7 +128,7 @@ func (d *Dialect) cancel(c *gin.Context) (any, error) {
 // those next to it, the newest first.
 func (d *Dialect) list(c *gin.Context) (any, error) {
 	var p request.Problems
-	page := store.Page{Limit: batch.Limit(c, &p, defaultBatches, maxBatches)}
+	page, cursor := store.Page{Limit: batch.Limit(c, &p, defaultBatches, maxBatches)}, ""
 	for _, way := range []string{"after_id", "before_id"} {
 		from, given := c.GetQuery(way)
 		if !given {
@@ -141,12 +141,12 @@ func (d *Dialect) list(c *gin.Context) (any, error) {
 		case page.After != "":
 			p.Add(way, "stands beside after_id; send one of the two")
 		}
-		page.After, page.Ascending = id, way == "before_id"
+		page.After, page.Ascending, cursor = id, way == "before_id", way
 	}
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	records, more, err := d.batches.List(c, page, deleted)
+	records, more, err := d.batches.List(c, page, cursor, deleted)
 	if err != nil {
 		return nil, err
 	}

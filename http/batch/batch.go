@@ -163,8 +163,14 @@ func (b *Batches) ours(record store.Record) bool {
 }
 
 // List returns a page of the account's batches but for those that are hidden, and
-// whether there are more behind it.
-func (b *Batches) List(c *gin.Context, page store.Page, hidden func(store.Record) bool) (found []store.Record, more bool, err error) {
+// whether there are more behind it. The page begins behind a batch of the account, hidden
+// or not, which the query parameter cursor names.
+func (b *Batches) List(c *gin.Context, page store.Page, cursor string, hidden func(store.Record) bool) (found []store.Record, more bool, err error) {
+	if page.After != "" {
+		if _, err := b.Find(c, b.ID(page.After)); err != nil {
+			return nil, false, Named(err, cursor)
+		}
+	}
 	return Fill(page, hidden, func(r store.Record) string { return r.Job.ID }, func(page store.Page) ([]store.Record, bool, error) {
 		return b.Store.Batches(c.Request.Context(), b.Jobs.Account(c), b.Dialect, page)
 	})
@@ -208,6 +214,15 @@ func (b *Batches) Cancel(ctx context.Context, record store.Record) (store.Record
 // Missing is the answer to an id that the account does not have.
 func Missing(what, id string) error {
 	return request.Errorf(http.StatusNotFound, "not_found", "no %s was found with the id %s", what, id)
+}
+
+// Named makes the error that something is missing one about a field.
+func Named(err error, field string) error {
+	if e := request.Describe(err); e.Status == http.StatusNotFound {
+		e.Fields = []rowmill.FieldError{{Field: field, Message: e.Message}}
+		return e
+	}
+	return err
 }
 
 // Limit reads the size of a page.

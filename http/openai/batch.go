@@ -22,33 +22,35 @@ const (
 	statusCancelled  = "cancelled"
 )
 
-// batchView is a batch as clients see it.
+// batchView is a batch as clients see it. OpenAI's OpenAPI document knows no null in it but
+// for the metadata: a member without a value is left out.
 type batchView struct {
 	ID               string            `json:"id"`
 	Object           string            `json:"object"`
 	Endpoint         string            `json:"endpoint"`
 	Model            string            `json:"model"`
-	Errors           *errorList        `json:"errors"`
+	Errors           *errorList        `json:"errors,omitempty"`
 	InputFileID      string            `json:"input_file_id"`
 	CompletionWindow string            `json:"completion_window"`
 	Status           string            `json:"status"`
-	OutputFileID     *string           `json:"output_file_id"`
-	ErrorFileID      *string           `json:"error_file_id"`
+	OutputFileID     string            `json:"output_file_id,omitempty"`
+	ErrorFileID      string            `json:"error_file_id,omitempty"`
 	CreatedAt        int64             `json:"created_at"`
-	InProgressAt     *int64            `json:"in_progress_at"`
-	ExpiresAt        *int64            `json:"expires_at"`
-	FinalizingAt     *int64            `json:"finalizing_at"`
-	CompletedAt      *int64            `json:"completed_at"`
-	FailedAt         *int64            `json:"failed_at"`
-	ExpiredAt        *int64            `json:"expired_at"`
-	CancellingAt     *int64            `json:"cancelling_at"`
-	CancelledAt      *int64            `json:"cancelled_at"`
-	RequestCounts    requestCounts     `json:"request_counts"` // never null: clients read its members
+	InProgressAt     *int64            `json:"in_progress_at,omitempty"`
+	ExpiresAt        *int64            `json:"expires_at,omitempty"`
+	FinalizingAt     *int64            `json:"finalizing_at,omitempty"`
+	CompletedAt      *int64            `json:"completed_at,omitempty"`
+	FailedAt         *int64            `json:"failed_at,omitempty"`
+	ExpiredAt        *int64            `json:"expired_at,omitempty"`
+	CancellingAt     *int64            `json:"cancelling_at,omitempty"`
+	CancelledAt      *int64            `json:"cancelled_at,omitempty"`
+	RequestCounts    requestCounts     `json:"request_counts"` // always there: clients read its members
 	Usage            usage             `json:"usage"`
 	Metadata         map[string]string `json:"metadata"`
 }
 
-// requestCounts are of requests that have an outcome, but for the total.
+// requestCounts are the numbers of requests. Once the batch is over, a request without an
+// answer has failed, whether it ran or not: the two add up to the total.
 type requestCounts struct {
 	Total     int64 `json:"total"`
 	Completed int64 `json:"completed"`
@@ -99,24 +101,34 @@ func (d *Dialect) viewAs(record store.Record) batchView {
 		ID: d.batches.ID(job.ID), Object: "batch", Endpoint: raw.Path, Model: job.Model, InputFileID: raw.InputFile,
 		CompletionWindow: raw.Window, Status: statusOf(record), CreatedAt: job.Created.Unix(), InProgressAt: unixTime(job.Started),
 		ExpiresAt: unixTime(raw.Deadline), Metadata: raw.Metadata,
-		RequestCounts: requestCounts{Total: orZero(job.NumRows), Completed: job.RowsDone - job.FailedRows, Failed: job.FailedRows},
-		Usage:         usage{InputTokens: orZero(job.InputTokens), OutputTokens: orZero(job.OutputTokens)},
+		Usage: usage{InputTokens: orZero(job.InputTokens), OutputTokens: orZero(job.OutputTokens)},
 	}
 	v.Usage.TotalTokens = v.Usage.InputTokens + v.Usage.OutputTokens
+	v.RequestCounts = countsOf(job, v.Status)
 	v.stamp(job.Completed)
 	if batch.Finalized(record) {
 		left := leftOf(record)
 		if left.output {
-			v.OutputFileID = pointer(outcomeID(job.ID, outcomeOutput))
+			v.OutputFileID = outcomeID(job.ID, outcomeOutput)
 		}
 		if left.errors {
-			v.ErrorFileID = pointer(outcomeID(job.ID, outcomeErrors))
+			v.ErrorFileID = outcomeID(job.ID, outcomeErrors)
 		}
 	}
 	if v.Status == statusFailed {
 		v.Errors = &errorList{Object: "list", Data: errorsOf(job.FailureReason)}
 	}
 	return v
+}
+
+// countsOf are the counts of a batch in a status.
+func countsOf(job rowmill.Job, status string) requestCounts {
+	counts := requestCounts{Total: orZero(job.NumRows), Completed: job.RowsDone - job.FailedRows, Failed: job.FailedRows}
+	switch status {
+	case statusCompleted, statusFailed, statusExpired, statusCancelled:
+		counts.Failed = counts.Total - counts.Completed
+	}
+	return counts
 }
 
 // stamp notes when a batch that is over ended.
@@ -130,7 +142,7 @@ func (v *batchView) stamp(ended *time.Time) {
 	case statusFailed:
 		v.FailedAt = at
 	case statusExpired:
-		v.ExpiredAt = at
+		v.FinalizingAt, v.ExpiredAt = at, at
 	case statusCancelling:
 		v.CancellingAt = at
 	case statusCancelled:
@@ -163,10 +175,7 @@ func statusOf(record store.Record) string {
 	case rowmill.StatusRunning:
 		return statusInProgress
 	default:
-		if job.NumRows != nil {
-			return statusInProgress // read whole, and waiting for a server
-		}
-		return statusValidating
+		return statusValidating // or waiting for a server: in_progress_at is when the first request can be sent
 	}
 }
 
@@ -191,5 +200,3 @@ func orZero(n *int64) int64 {
 	}
 	return *n
 }
-
-func pointer(s string) *string { return &s }

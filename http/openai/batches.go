@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -61,7 +62,9 @@ func (d *Dialect) ask(c *gin.Context) (a asked, err error) {
 	if err != nil {
 		return a, err
 	}
-	body.Require("input_file_id", "a string", &a.file, "name a file with the purpose batch")
+	if body.Require("input_file_id", "a string", &a.file, "name a file with the purpose batch") && !strings.HasPrefix(a.file, prefixFile) {
+		p.Add("input_file_id", "is %q; it must be the id of a file, which begins with %s", spelling.Shorten(a.file, 64), prefixFile)
+	}
 	if body.Require("endpoint", "a string", &a.endpoint, fmt.Sprintf("it must be one of %v", paths)) && !slices.Contains(paths, a.endpoint) {
 		p.Add("endpoint", "is %q; it must be one of %v", spelling.Shorten(a.endpoint, 64), paths)
 	}
@@ -133,7 +136,7 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	}
 	f, err := d.file(c, want.file)
 	if err != nil {
-		return nil, named(err, "input_file_id")
+		return nil, batch.Named(err, "input_file_id")
 	}
 	if f.Purpose != purposeBatch {
 		return nil, rowmill.Invalid("input_file_id", "names a file with the purpose %s; upload one with the purpose %s", f.Purpose, purposeBatch)
@@ -145,7 +148,7 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	record, err = d.batches.Submit(c, record, want.sum(), func(ctx context.Context) error {
 		err := d.Bucket.Copy(ctx, f.Key, record.Spec.Spooled)
 		if errors.Is(err, rowmill.ErrNotFound) { // deleted just now
-			return named(batch.Missing("file", f.ID), "input_file_id")
+			return batch.Named(batch.Missing("file", f.ID), "input_file_id")
 		}
 		return err
 	})
@@ -153,15 +156,6 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	return d.view(c.Request.Context(), record)
-}
-
-// named makes the error that something is missing one about a field.
-func named(err error, field string) error {
-	if e := request.Describe(err); e.Status == http.StatusNotFound {
-		e.Fields = []rowmill.FieldError{{Field: field, Message: e.Message}}
-		return e
-	}
-	return err
 }
 
 // job is the record of a batch. Its file is looked at as far as its first line,
@@ -182,7 +176,7 @@ func (d *Dialect) job(c *gin.Context, f store.File, want asked) (store.Record, e
 func (d *Dialect) modelOf(c *gin.Context, f store.File, path string) (rowmill.Model, error) {
 	object, err := d.Bucket.Open(c.Request.Context(), f.Key)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return rowmill.Model{}, named(batch.Missing("file", f.ID), "input_file_id")
+		return rowmill.Model{}, batch.Named(batch.Missing("file", f.ID), "input_file_id")
 	}
 	if err != nil {
 		return rowmill.Model{}, fmt.Errorf("open the input of a batch: %w", err)
@@ -221,18 +215,18 @@ func (d *Dialect) show(c *gin.Context) (any, error) {
 // list answers GET /v1/batches.
 func (d *Dialect) list(c *gin.Context) (any, error) {
 	var p request.Problems
-	page := store.Page{Limit: batch.Limit(c, &p, defaultBatches, maxBatches)}
-	if after, given := c.GetQuery("after"); given {
+	asked := page(c, &p, defaultBatches, maxBatches)
+	if after := c.Query("after"); after != "" {
 		id, ok := d.batches.JobID(after)
 		if !ok {
-			p.Add("after", "is no id of a batch")
+			p.Add("after", "is %q, which is no id of a batch; send the id of the last batch of the page before", spelling.Shorten(after, 64))
 		}
-		page.After = id
+		asked.After = id
 	}
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	records, more, err := d.batches.List(c, page, func(store.Record) bool { return false })
+	records, more, err := d.batches.List(c, asked, "after", func(store.Record) bool { return false })
 	if err != nil {
 		return nil, err
 	}

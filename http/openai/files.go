@@ -42,17 +42,16 @@ const (
 	maxFiles     = 10_000
 )
 
-// fileView is a file as clients see it.
+// fileView is a file as clients see it. As in batchView, no member is null.
 type fileView struct {
-	ID        string  `json:"id"`
-	Object    string  `json:"object"`
-	Bytes     int64   `json:"bytes"`
-	CreatedAt int64   `json:"created_at"`
-	ExpiresAt *int64  `json:"expires_at"`
-	Filename  string  `json:"filename"`
-	Purpose   string  `json:"purpose"`
-	Status    string  `json:"status"` // deprecated, and polled for by wait_for_processing
-	Details   *string `json:"status_details"`
+	ID        string `json:"id"`
+	Object    string `json:"object"`
+	Bytes     int64  `json:"bytes"`
+	CreatedAt int64  `json:"created_at"`
+	ExpiresAt *int64 `json:"expires_at,omitempty"`
+	Filename  string `json:"filename"`
+	Purpose   string `json:"purpose"`
+	Status    string `json:"status"` // deprecated, and polled for by wait_for_processing
 }
 
 func viewFile(f store.File) fileView {
@@ -65,20 +64,35 @@ func viewFile(f store.File) fileView {
 // gone reports whether a file has expired.
 func (d *Dialect) gone(f store.File) bool { return f.Expires != nil && !d.Now().Before(*f.Expires) }
 
-// file returns a file of whoever asks, or a 404.
-func (d *Dialect) file(c *gin.Context, id string) (store.File, error) {
-	shown := spelling.Shorten(id, 64)
-	if hex, found := strings.CutPrefix(id, prefixFile); !found || !batch.IsHex(hex) {
-		return store.File{}, batch.Missing("file", shown)
+// isFileID reports whether an id has the form of a file's.
+func isFileID(id string) bool {
+	hex, found := strings.CutPrefix(id, prefixFile)
+	return found && batch.IsHex(hex)
+}
+
+// recorded returns a file of the account, which may have expired, or a 404.
+func (d *Dialect) recorded(c *gin.Context, id string) (store.File, error) {
+	none := batch.Missing("file", spelling.Shorten(id, 64))
+	if !isFileID(id) {
+		return store.File{}, none
 	}
 	f, err := d.Store.GetFile(c.Request.Context(), id)
-	if errors.Is(err, rowmill.ErrNotFound) || err == nil && (f.Account != d.Jobs.Account(c) || d.gone(f)) {
-		return store.File{}, batch.Missing("file", shown)
+	if errors.Is(err, rowmill.ErrNotFound) || err == nil && f.Account != d.Jobs.Account(c) {
+		return store.File{}, none
 	}
 	if err != nil {
 		return store.File{}, fmt.Errorf("read the record of a file: %w", err)
 	}
 	return f, nil
+}
+
+// file returns a file of the account that has not expired, or a 404.
+func (d *Dialect) file(c *gin.Context, id string) (store.File, error) {
+	f, err := d.recorded(c, id)
+	if err == nil && d.gone(f) {
+		err = batch.Missing("file", f.ID)
+	}
+	return f, err
 }
 
 // showFile answers GET /v1/files/{file_id}.
@@ -101,7 +115,7 @@ func (d *Dialect) content(c *gin.Context) error {
 		return fmt.Errorf("open a file: %w", err)
 	}
 	defer object.Close()
-	d.Exchange.Object(c, object, layout.Bytes, f.ID+".jsonl")
+	d.Exchange.Object(c, object, layout.Bytes, f.Name)
 	return nil
 }
 
@@ -124,21 +138,38 @@ func (d *Dialect) deleteFile(c *gin.Context) (any, error) {
 	return gin.H{"id": f.ID, "object": "file", "deleted": true}, nil
 }
 
-// listFiles answers GET /v1/files.
-func (d *Dialect) listFiles(c *gin.Context) (any, error) {
-	var p request.Problems
-	page := store.Page{Limit: batch.Limit(c, &p, defaultFiles, maxFiles), After: c.Query("after")}
+// page reads which page of a list a request asks for, but for its cursor.
+func page(c *gin.Context, p *request.Problems, standard, most int) store.Page {
+	asked := store.Page{Limit: batch.Limit(c, p, standard, most)}
 	switch order := c.DefaultQuery("order", "desc"); order {
 	case "desc":
 	case "asc":
-		page.Ascending = true
+		asked.Ascending = true
 	default:
 		p.Add("order", "is %q; it must be asc or desc", spelling.Shorten(order, 32))
+	}
+	if _, given := c.GetQuery("before"); given {
+		p.Add("before", "cannot be used with this list; send after, with order=asc for the other direction")
+	}
+	return asked
+}
+
+// listFiles answers GET /v1/files.
+func (d *Dialect) listFiles(c *gin.Context) (any, error) {
+	var p request.Problems
+	asked := page(c, &p, defaultFiles, maxFiles)
+	if asked.After = c.Query("after"); asked.After != "" && !isFileID(asked.After) {
+		p.Add("after", "is %q, which is no id of a file; send the id of the last file of the page before", spelling.Shorten(asked.After, 64))
 	}
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	files, more, err := batch.Fill(page, d.gone, func(f store.File) string { return f.ID }, func(page store.Page) ([]store.File, bool, error) {
+	if asked.After != "" {
+		if _, err := d.recorded(c, asked.After); err != nil {
+			return nil, batch.Named(err, "after")
+		}
+	}
+	files, more, err := batch.Fill(asked, d.gone, func(f store.File) string { return f.ID }, func(page store.Page) ([]store.File, bool, error) {
 		return d.Store.ListFiles(c.Request.Context(), d.Jobs.Account(c), c.Query("purpose"), page)
 	})
 	if err != nil {
@@ -151,9 +182,10 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	return listed(views, more, func(v fileView) string { return v.ID }), nil
 }
 
-// listed is a page of a list.
+// listed is a page of a list. The ids of an empty one are empty: they may be neither null
+// nor, in a list of files, left out.
 func listed[T any](data []T, more bool, id func(T) string) gin.H {
-	body := gin.H{"object": "list", "data": data, "has_more": more, "first_id": nil, "last_id": nil}
+	body := gin.H{"object": "list", "data": data, "has_more": more, "first_id": "", "last_id": ""}
 	if len(data) > 0 {
 		body["first_id"], body["last_id"] = id(data[0]), id(data[len(data)-1])
 	}

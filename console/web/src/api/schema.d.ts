@@ -941,7 +941,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The batches of the account, newest first */
+        /** The batches of the account */
         get: operations["listBatches"];
         put?: never;
         /**
@@ -1812,8 +1812,10 @@ export interface components {
             /** @enum {string} */
             object: "list";
             has_more: boolean;
-            first_id: string | null;
-            last_id: string | null;
+            /** @description Empty where the page is. */
+            first_id: string;
+            /** @description Empty where the page is. */
+            last_id: string;
         };
         File: {
             id: string;
@@ -1822,13 +1824,13 @@ export interface components {
             bytes: number;
             /** @description Unix time in seconds. */
             created_at: number;
-            expires_at: number | null;
+            /** @description Only of a file that expires. */
+            expires_at?: number;
             filename: string;
             /** @enum {string} */
             purpose: "batch" | "user_data" | "batch_output";
             /** @enum {string} */
             status: "processed";
-            status_details: string | null;
         };
         Upload: {
             id: string;
@@ -1871,13 +1873,15 @@ export interface components {
                 seconds: number;
             } | null;
         };
+        /** @description A member that has no value yet, and one of a file that is not made, is left out. */
         Batch: {
             id: string;
             /** @enum {string} */
             object: "batch";
             endpoint: string;
             model: string;
-            errors: {
+            /** @description Only of a batch that failed. */
+            errors?: {
                 /** @enum {string} */
                 object: "list";
                 data: {
@@ -1886,22 +1890,23 @@ export interface components {
                     param: string | null;
                     line: number | null;
                 }[];
-            } | null;
+            };
             input_file_id: string;
             completion_window: string;
             /** @enum {string} */
             status: "validating" | "failed" | "in_progress" | "finalizing" | "completed" | "expired" | "cancelling" | "cancelled";
-            output_file_id: string | null;
-            error_file_id: string | null;
+            output_file_id?: string;
+            error_file_id?: string;
             created_at: number;
-            in_progress_at: number | null;
-            expires_at: number | null;
-            finalizing_at: number | null;
-            completed_at: number | null;
-            failed_at: number | null;
-            expired_at: number | null;
-            cancelling_at: number | null;
-            cancelled_at: number | null;
+            in_progress_at?: number;
+            expires_at?: number;
+            finalizing_at?: number;
+            completed_at?: number;
+            failed_at?: number;
+            expired_at?: number;
+            cancelling_at?: number;
+            cancelled_at?: number;
+            /** @description Once the batch is over, a request without an answer counts as failed. */
             request_counts: {
                 total: number;
                 completed: number;
@@ -2085,6 +2090,16 @@ export interface components {
             id: string;
             /** @enum {string} */
             object: "model";
+            /**
+             * @description 0, since nobody says when; OpenAI's clients demand it.
+             * @enum {integer}
+             */
+            created: 0;
+            /**
+             * @description This service; OpenAI's clients demand it.
+             * @enum {string}
+             */
+            owned_by: "rowmill";
             /**
              * @description Null until it is known.
              * @enum {string|null}
@@ -4367,7 +4382,7 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
-                /** @description The id that the page begins behind. */
+                /** @description The file that the page begins behind. */
                 after?: string;
                 order?: "asc" | "desc";
                 purpose?: string;
@@ -4392,6 +4407,7 @@ export interface operations {
             };
             400: components["responses"]["DialectError"];
             401: components["responses"]["DialectError"];
+            404: components["responses"]["DialectError"];
             503: components["responses"]["DialectError"];
             default: components["responses"]["DialectError"];
         };
@@ -4665,8 +4681,9 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
-                /** @description The id that the page begins behind. */
+                /** @description The batch that the page begins behind. */
                 after?: string;
+                order?: "asc" | "desc";
             };
             header?: never;
             path?: never;
@@ -4688,6 +4705,7 @@ export interface operations {
             };
             400: components["responses"]["DialectError"];
             401: components["responses"]["DialectError"];
+            404: components["responses"]["DialectError"];
             503: components["responses"]["DialectError"];
             default: components["responses"]["DialectError"];
         };
@@ -4785,6 +4803,7 @@ export interface operations {
             };
             400: components["responses"]["AnthropicError"];
             401: components["responses"]["AnthropicError"];
+            404: components["responses"]["AnthropicError"];
             503: components["responses"]["AnthropicError"];
             default: components["responses"]["AnthropicError"];
         };

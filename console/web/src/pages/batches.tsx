@@ -9,7 +9,7 @@ import { Bar, Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { LinkButton, More, Page, Table } from '../parts/page'
 
-type List = { data: Batch[]; has_more: boolean; last_id: string | null }
+type List = { data: Batch[]; has_more: boolean; last_id: string }
 
 // A batch is a job under the same digits.
 const jobOf = (id: string) => id.replace(/^batch_(.{8})(.{4})(.{4})(.{4})(.{12})$/, 'job-$1-$2-$3-$4-$5')
@@ -78,5 +78,5 @@ function BatchRow({ listed, cancel }: { listed: Batch; cancel?: (id: string) => 
   )
 }
 
-const Content = ({ id, name }: { id: string | null; name: string }) =>
+const Content = ({ id, name }: { id?: string; name: string }) =>
   id && <a href={apiURL(`/v1/files/${id}/content`)} download={`${id}.jsonl`}>{name}</a>

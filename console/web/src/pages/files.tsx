@@ -7,7 +7,7 @@ import { Empty, Load } from '../parts/load'
 import { LinkButton, More, Page, Table } from '../parts/page'
 import { Link } from 'wouter'
 
-type List = { data: StoredFile[]; has_more: boolean; last_id: string | null }
+type List = { data: StoredFile[]; has_more: boolean; last_id: string }
 
 export default function Files() {
   const can = useCan()
