@@ -13,24 +13,38 @@ const (
 	eventData  eventKind = iota + 1 // a chunk of the answer, or an error object with a key "error"
 	eventError                      // the error object itself: llama.cpp before 2025's end
 	eventDone                       // [DONE]: nothing more comes
+	eventBreak                      // an empty line, which ends an event
 	eventEnd                        // the body ended without [DONE]
 )
 
+// byteOrderMark may stand before a stream, and means nothing.
+const byteOrderMark = "\uFEFF"
+
+// lineBreak stands between the lines of one payload.
+var lineBreak = []byte("\n")
+
 // events reads server-sent events (WHATWG HTML, section 9.2.6). It is a source
-// that ends with the payload of the current line, so that a scanner reads one
-// payload as it reads one body. A payload over several lines, which the format
-// allows, is written by no server and ends as truncated JSON.
+// that ends with the current payload, so that a scanner reads one payload as it
+// reads one body. A payload goes on over lines of data up to an empty line for as
+// long as its JSON is not complete; after that a line of data is the next payload,
+// since some gateways leave the empty lines out.
 type events struct {
-	src  source
-	rest []byte // of the source's current window
-	open bool   // the current payload goes on in rest
-	over bool   // the source has ended where it should
+	src   source
+	rest  []byte // of the source's current window
+	begun bool   // the stream's first line has begun
+	open  bool   // the current line goes on in rest
+	whole bool   // the current payload is complete
+	cr    bool   // the line before ended in a CR, which a LF may belong to
+	over  bool   // the source has ended where it should
 }
 
 // next goes on to the next payload, over comments, other fields and what was
 // left of the current one.
 func (e *events) next() (eventKind, error) {
-	for {
+	if err := e.begin(); err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	for e.whole = false; ; {
 		if err := e.skipLine(); err != nil {
 			return 0, err
 		}
@@ -38,10 +52,27 @@ func (e *events) next() (eventKind, error) {
 		if errors.Is(err, io.EOF) {
 			return eventEnd, nil
 		}
-		if err != nil || kind != 0 {
+		if err != nil || kind != 0 && kind != eventBreak {
 			return kind, err
 		}
 	}
+}
+
+// begin drops a byte-order mark from before the first line. A line that begins
+// with a part of one has a name that nobody knows.
+func (e *events) begin() error {
+	for i := 0; !e.begun && i < len(byteOrderMark); i++ {
+		if err := e.more(); err != nil {
+			return err
+		}
+		if e.rest[0] != byteOrderMark[i] {
+			e.begun, e.open = true, i > 0
+			return nil
+		}
+		e.rest = e.rest[1:]
+	}
+	e.begun = true
+	return nil
 }
 
 // field reads the name of a line's field, up to the payload. It returns 0 where
@@ -55,7 +86,11 @@ func (e *events) field() (eventKind, error) {
 		switch {
 		case err != nil:
 			return 0, err
-		case c == '\n':
+		case c == '\n' || c == '\r':
+			e.cr = c == '\r'
+			if length == 0 {
+				return eventBreak, nil
+			}
 			return 0, nil
 		case c != ':' && length < longest:
 			name[length] = c
@@ -94,28 +129,67 @@ func (e *events) dataKind() (eventKind, error) {
 
 // window returns the bytes of the current payload; io.EOF is its end.
 func (e *events) window() ([]byte, error) {
-	if !e.open {
+	if e.open {
+		if win, err := e.line(); err == nil || e.open {
+			return win, err
+		}
+	}
+	if e.whole {
 		return nil, io.EOF
 	}
+	if err := e.goOn(); err != nil {
+		return nil, err
+	}
+	return lineBreak, nil
+}
+
+// goOn goes on to the next line of the current payload; io.EOF says that it has
+// none.
+func (e *events) goOn() error {
+	for {
+		if err := e.skipLine(); err != nil {
+			return err
+		}
+		switch kind, err := e.field(); {
+		case err != nil:
+			return err
+		case kind == eventData || kind == eventDone: // a piece may begin with a bracket
+			return nil
+		case kind != 0:
+			e.whole = true
+			return io.EOF
+		}
+	}
+}
+
+// line returns the next bytes of the current line. io.EOF is its end, or where open
+// still holds that of the stream.
+func (e *events) line() ([]byte, error) {
 	if err := e.more(); err != nil {
 		return nil, err
 	}
 	win := e.rest
-	if end := bytes.IndexByte(win, '\n'); end >= 0 {
-		win, e.rest, e.open = win[:end], win[end+1:], false
-		if end == 0 {
-			return nil, io.EOF
-		}
+	end := bytes.IndexByte(win, '\n')
+	if cr := bytes.IndexByte(win[:max(end, 0)], '\r'); cr >= 0 {
+		end = cr
+	} else if end < 0 {
+		end = bytes.IndexByte(win, '\r')
+	}
+	if end < 0 {
+		e.rest = nil
 		return win, nil
 	}
-	e.rest = nil
+	win, e.rest, e.open, e.cr = win[:end], win[end+1:], false, win[end] == '\r'
+	if end == 0 {
+		return nil, io.EOF
+	}
 	return win, nil
 }
 
-// skipLine drops what is left of the current payload.
+// skipLine drops what is left of the current line.
 func (e *events) skipLine() error {
 	for e.open {
-		if _, err := e.window(); err != nil && !errors.Is(err, io.EOF) {
+		if _, err := e.line(); err != nil && !errors.Is(err, io.EOF) {
 			return err
 		} else if err != nil {
 			e.open = false
@@ -134,10 +208,17 @@ func (e *events) byte() (byte, error) {
 	return c, nil
 }
 
-// more makes rest hold at least one byte.
+// more makes rest hold at least one byte, behind a LF that belongs to a CR.
 func (e *events) more() error {
-	for len(e.rest) == 0 {
-		if e.over {
+	for {
+		if e.cr && len(e.rest) > 0 {
+			e.cr = false
+			e.rest = bytes.TrimPrefix(e.rest, lineBreak)
+		}
+		switch {
+		case len(e.rest) > 0:
+			return nil
+		case e.over:
 			return io.EOF
 		}
 		win, err := e.src.window()
@@ -147,5 +228,4 @@ func (e *events) more() error {
 		}
 		e.rest = win
 	}
-	return nil
 }

@@ -16,8 +16,10 @@ func (r *reply) scanStream(src source) error {
 		switch kind {
 		case eventData:
 			r.scanChunk()
+			r.events.whole = true
 			r.end()
 		case eventError:
+			r.events.whole = true // it is one line
 			r.scanFault()
 			r.end()
 		default:

@@ -31,20 +31,40 @@ func streamed(src source, limit int) (found, error) {
 	return r.found(), nil
 }
 
+// streamLines are the lines of a stream, by the rules of server-sent events.
+func streamLines(stream []byte) (lines []string) {
+	text := strings.TrimPrefix(string(stream), "\uFEFF")
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+	return strings.Split(text, "\n")
+}
+
+// dataOf is the payload of a line of data without the blanks before it.
+func dataOf(line string) (payload string, is bool) {
+	payload, is = strings.CutPrefix(line, "data:")
+	return strings.TrimLeft(payload, " "), is
+}
+
 // streamOracle reads a stream with encoding/json, chunk by chunk. It reports
 // false where a chunk is nothing that the oracle speaks for.
 func streamOracle(stream []byte) (out found, ok bool) {
-	for line := range bytes.Lines(stream) {
-		payload, isData := bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\n")), []byte("data:"))
+	lines := streamLines(stream)
+	for at := 0; at < len(lines); at++ {
+		text, isData := dataOf(lines[at])
 		if !isData {
-			if bytes.HasPrefix(line, []byte("error:")) || bytes.HasPrefix(line, []byte("data")) {
+			if strings.HasPrefix(lines[at], "error:") || strings.HasPrefix(lines[at], "data") {
 				return found{}, false
 			}
 			continue
 		}
-		payload = bytes.TrimLeft(payload, " ")
+		for text != "" && text[0] != '[' && !json.Valid([]byte(text)) && at+1 < len(lines) && lines[at+1] != "" {
+			at++
+			if more, isData := dataOf(lines[at]); isData {
+				text += "\n" + more
+			}
+		}
+		payload := []byte(text)
 		switch {
-		case len(payload) == 0 || payload[0] == '\r':
+		case len(payload) == 0:
 			continue
 		case payload[0] == '[':
 			return out, true
@@ -73,6 +93,9 @@ func streamOracle(stream []byte) (out found, ok bool) {
 	return out, true
 }
 
+// wholeStream is a stream with two chunks, a comment and an end.
+const wholeStream = ": ping\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\nevent: x\ndata:{\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"stop\"}]}\n\ndata:[DONE]\n\n"
+
 var streams = []string{
 	"data: {\"choices\":[{\"finish_reason\":null,\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":null}}]}\n\n" +
 		"data: {\"choices\":[{\"finish_reason\":null,\"index\":0,\"delta\":{\"reasoning_content\":\"hm\"},\"logprobs\":{\"content\":[{\"token\":\"hm\",\"logprob\":-0.5,\"top_logprobs\":[]}]}}]}\n\n" +
@@ -84,6 +107,9 @@ var streams = []string{
 	"error: {\"code\":503,\"message\":\"no\",\"type\":\"unavailable_error\"}\n\n",
 	"data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]", "data: {\"choices\"", "data: nonsense\n\n", "data", "data: {}x\n\n", "data: [", "", "\n", "dataa: {}\n\n", "data :{}\n",
 	"data: {\"choices\":[{\"delta\":{\"content\":5}}]}\n\n", "data: {\"choices\":null}\n\ndata: {\"choices\":[{\"delta\":null,\"logprobs\":null}]}\n",
+	"\uFEFF" + wholeStream, strings.ReplaceAll(wholeStream, "\n", "\r\n"), strings.ReplaceAll(wholeStream, "\n", "\r"), "\uFEFF\uFEFF" + wholeStream, "\xEF\xBB" + wholeStream, "\xEF\xBB\xBF",
+	"data:{\"choices\":\r\nid: 7\r\n: ping\r\ndata:\r\ndata: [{\"delta\":{\"content\":\"a\"}\r\ndata:}]}\r\n\r\ndata:[DONE]\r\n\r\n", "data: {\"choices\":\n\ndata: null}\n\n",
+	"data: {\"choices\":null}\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}",
 	"error: {\"message\":5,\"code\":1e999}\n", "error: 7\n\n", "error: \n",
 }
 
@@ -117,6 +143,36 @@ func FuzzScanStream(f *testing.F) {
 			t.Fatalf("encoding/json (-) and scanner (+):\n%s", diff)
 		}
 	})
+}
+
+// Whatever the format of server-sent events allows, the answer is the same.
+func TestStream_FormsOfTheSameStream(t *testing.T) {
+	t.Parallel()
+	const done = "data:[DONE]\n\n"
+	last := strings.TrimSuffix(wholeStream, done)
+	for name, stream := range map[string]string{
+		"LF":                   wholeStream,
+		"CRLF":                 strings.ReplaceAll(wholeStream, "\n", "\r\n"),
+		"CR":                   strings.ReplaceAll(wholeStream, "\n", "\r"),
+		"a byte-order mark":    "\uFEFF" + wholeStream,
+		"a mark before data":   "\uFEFF" + strings.TrimPrefix(wholeStream, ": ping\n\n"),
+		"a mark and CRLF":      "\uFEFF" + strings.ReplaceAll(wholeStream, "\n", "\r\n"),
+		"no end":               last,
+		"no last empty line":   strings.TrimSuffix(last, "\n"),
+		"no last end of line":  strings.TrimSpace(last),
+		"no empty lines":       strings.ReplaceAll(wholeStream, "\n\n", "\n"),
+		"a space after fields": strings.ReplaceAll(wholeStream, "data:{", "data: {"),
+		"lines of data":        strings.ReplaceAll(wholeStream, `{"choices":[`, "{\ndata: \"choices\":\n: between\ndata:[\ndata:\ndata: "),
+		"lines with CRLF":      strings.ReplaceAll(strings.ReplaceAll(wholeStream, `{"choices":[`, "{\ndata:\"choices\":\ndata: ["), "\n", "\r\n"),
+		"comments and fields":  strings.ReplaceAll(wholeStream, "data:", ":\nretry: 5\nid\ndata:"),
+	} {
+		for size := 1; size <= len(stream); size += 1 + size/4 {
+			got, err := streamed(&pieces{rest: []byte(stream), size: func() int { return size }}, 1<<20)
+			if err != nil || got.Content != "ab" || got.Finish != "stop" {
+				t.Errorf("%s, %d bytes at once: %+v, %v", name, size, got, err)
+			}
+		}
+	}
 }
 
 // bothForms writes an answer as a body and as a stream with a chunk for each
