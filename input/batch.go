@@ -32,6 +32,9 @@ const (
 	maxCustomID = 1024
 )
 
+// pathResponses is the path of requests that may ask for more than an answer.
+const pathResponses = "/v1/responses"
+
 // A LineFault is what is wrong with a line of a batch, as AdditionalContext of a
 // Failure lists them.
 type LineFault struct {
@@ -191,7 +194,7 @@ func (b *Batch) body(body []byte) string {
 		b.fault(faultRequest, "body", "needs a body: the JSON object of a request")
 		return ""
 	}
-	var model, stream []byte
+	var model, stream, background, conversation []byte
 	text := make([]byte, 1, len(body))
 	text[0] = '{'
 	members(body, func(name string, member, value []byte) {
@@ -201,6 +204,10 @@ func (b *Batch) body(body []byte) string {
 			return
 		case "stream":
 			stream = value
+		case "background":
+			background = value
+		case "conversation":
+			conversation = value
 		}
 		if len(text) > 1 {
 			text = append(text, ',')
@@ -216,8 +223,14 @@ func (b *Batch) body(body []byte) string {
 	case name != b.model:
 		b.fault(faultModel, "body.model", "is for the model %q, and the first is for %q; a batch has one", spelling.Shorten(name, 64), spelling.Shorten(b.model, 64))
 	}
-	if s := string(stream); s != "" && s != "false" && s != "null" {
+	if asks(stream) {
 		b.fault(faultRequest, "body.stream", "asks for a stream, which a batch has not; leave it out")
+	}
+	if b.path == pathResponses && asks(background) {
+		b.fault(faultRequest, "body.background", "asks for an answer in the background, which comes after the reply, where a batch does not see it; leave it out")
+	}
+	if b.path == pathResponses && asks(conversation) {
+		b.fault(faultRequest, "body.conversation", "names a conversation, which no server here keeps; put its items into input")
 	}
 	return string(append(text, '}'))
 }
@@ -232,6 +245,12 @@ func BatchModel(r io.ReaderAt, size int64, path string, limits Limits) (model st
 		return b.model, b.model != "", nil
 	}
 	return b.model, b.model != "", err
+}
+
+// asks reports whether the value of a member asks for what the member is about.
+func asks(value []byte) bool {
+	s := string(value)
+	return s != "" && s != "false" && s != "null"
 }
 
 // isObject reports whether JSON is an object.

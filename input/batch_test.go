@@ -67,6 +67,29 @@ func TestBatch_RowsAreBodiesWithoutTheirModel(t *testing.T) {
 	}
 }
 
+// A batch sees no answer in the background and keeps no conversation; for other paths the
+// members mean nothing.
+func TestBatch_ResponsesWithoutState(t *testing.T) {
+	t.Parallel()
+	for member, refused := range map[string]bool{
+		`"background":true`: true, `"background":false`: false, `"background":null`: false, `"background":"yes"`: true,
+		`"conversation":"conv_1"`: true, `"conversation":{"id":"conv_1"}`: true, `"conversation":null`: false,
+	} {
+		name := member[1:strings.Index(member, `":`)]
+		for _, path := range []string{"/v1/responses", chatPath} {
+			line := strings.Replace(batchLine("a", `{"model":"m","input":"x",`+member+`}`), chatPath, path, 1)
+			var row rowmill.Row
+			err := OpenBatch(strings.NewReader(line), path, Limits{}).Next(&row)
+			failure := (*rowmill.Failure)(nil)
+			if got := errors.As(err, &failure); got != (refused && path == "/v1/responses") {
+				t.Errorf("%s, %s: %v", path, member, err)
+			} else if got && !strings.Contains(failure.AdditionalContext, `"param":"body.`+name+`"`) {
+				t.Errorf("the fault does not name the member: %s", failure.AdditionalContext)
+			}
+		}
+	}
+}
+
 func TestBatch_FaultsOfLines(t *testing.T) {
 	t.Parallel()
 	good := batchLine("a", `{"model":"m"}`) + "\n"

@@ -209,7 +209,7 @@ func (m *messages) params(field string, params []byte) {
 	case model != m.model:
 		m.fault(field+".model", "is %q, and that of the first request is %q; a batch has one model here, so make one for each", spelling.Shorten(model, 64), spelling.Shorten(m.model, 64))
 	}
-	if s := string(stream); s != "" && s != "false" && s != "null" {
+	if asks(stream) {
 		m.fault(field+".stream", "asks for a stream, which a batch has not; leave it out")
 	}
 }

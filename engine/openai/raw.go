@@ -144,6 +144,16 @@ func rawReply(text []byte) (engine.Reply, error) {
 			Raw: string(text[:min(len(text), maxRaw)]),
 		}
 	}
+	switch fields.Status {
+	case "failed", "cancelled":
+		fault := parseFault(text)
+		return engine.Reply{}, &engine.Error{
+			Class: engine.Moment, Status: http.StatusOK, Code: fault.word("error_in_reply"), Message: "the server reports in its reply that the response is " + fields.Status,
+			Raw: string(text[:min(len(text), maxRaw)]),
+		}
+	case "queued", "in_progress":
+		return malformed("the reply is a response that is %s, and not its end", fields.Status)
+	}
 	if bytes.ContainsAny(text, "\r\n") { // between members alone: results are lines
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, text); err != nil {
@@ -176,7 +186,7 @@ func rawReply(text []byte) (engine.Reply, error) {
 
 // whoHas says which servers were seen to have a path that not all have.
 var whoHas = map[string]string{
-	"/v1/responses":  "; vLLM (0.32) and llama.cpp (b11669) have it",
+	"/v1/responses":  "; vLLM (0.32) and llama.cpp (b11669) have it, or send the requests to /v1/chat/completions",
 	"/v1/embeddings": "; start one that runs it to embed",
 }
 

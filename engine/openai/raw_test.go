@@ -69,6 +69,11 @@ func TestRaw_RepliesComeAsTheyAre(t *testing.T) {
 			"/v1/responses", `{"input":"x"}`, `{"model":"served/name","input":"x"}`, `{"status":"completed","error":null,"usage":{"input_tokens":4,"output_tokens":1}}`,
 			engine.Reply{Finish: rowmill.FinishStop, InputTokens: 4, OutputTokens: 1},
 		},
+		"a response that was cut off": {
+			"/v1/responses", `{"input":"x"}`, `{"model":"served/name","input":"x"}`,
+			`{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"seed":12345678901234567890,"x":1.0E+400,"usage":{"input_tokens":4,"output_tokens":1}}`,
+			engine.Reply{Finish: rowmill.FinishLength, InputTokens: 4, OutputTokens: 1},
+		},
 		"embeddings": {
 			"/v1/embeddings", `{"input":"x"}`, `{"model":"served/name","input":"x"}`, `{"data":[{"embedding":[0.5]}],"usage":{"prompt_tokens":4}}`,
 			engine.Reply{Finish: rowmill.FinishStop, InputTokens: 4},
@@ -140,8 +145,12 @@ func TestRaw_BadReplies(t *testing.T) {
 	for says, want := range map[string]string{
 		"": "malformed_reply", "[]": "malformed_reply", `{"a":`: "malformed_reply", "{\"a\":\"\xff\"}": "malformed_reply",
 		`{"usage":{"prompt_tokens":-5}}`: "malformed_reply", `{"usage":{"prompt_tokens":99999999999}}`: "malformed_reply",
-		`{"error":{"message":"full","code":503}}`:                      "error_in_reply",
-		`{"choices":[{"text":"` + strings.Repeat("x", 11_000) + `"}]}`: "reply_too_large",
+		`{"error":{"message":"full","code":503}}`:                                                      "error_in_reply",
+		`{"status":"failed","error":{"code":"server_error","message":"x"},"usage":{"input_tokens":4}}`: "server_error",
+		`{"status":"cancelled","error":null,"output":[],"usage":null}`:                                 "error_in_reply",
+		`{"status":"queued","error":null,"output":[],"usage":null}`:                                    "malformed_reply",
+		`{"status":"in_progress","output":[],"usage":{"input_tokens":4}}`:                              "malformed_reply",
+		`{"choices":[{"text":"` + strings.Repeat("x", 11_000) + `"}]}`:                                 "reply_too_large",
 	} {
 		_, fault, _ := passed(t, "/v1/completions", `{}`, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, says) })
 		final := want == "reply_too_large"
