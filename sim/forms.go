@@ -157,18 +157,20 @@ func (responses) chat(asked map[string]json.RawMessage) (map[string]json.RawMess
 
 func (responses) reply(c *chatReply) map[string]any {
 	choice, status := c.Choices[0], "completed"
+	var cut any
 	if choice.Finish == "length" {
-		status = "incomplete"
+		status, cut = "incomplete", map[string]any{"reason": "max_output_tokens"}
 	}
 	return map[string]any{
 		"id": "resp_" + c.ID, "object": "response", "created_at": c.Created, "model": c.Model, "status": status,
+		"error": nil, "incomplete_details": cut, "parallel_tool_calls": false, "tool_choice": "none", "tools": []any{},
 		"output": []any{map[string]any{
 			"type": "message", "id": "msg_" + c.ID, "status": status, "role": "assistant",
 			"content": []any{map[string]any{"type": "output_text", "text": textOf(choice.Message.Content), "annotations": []any{}}},
 		}},
 		"usage": map[string]any{
 			"input_tokens": c.Usage.Prompt, "output_tokens": c.Usage.Completion, "total_tokens": c.Usage.Total,
-			"input_tokens_details": map[string]any{"cached_tokens": 0}, "output_tokens_details": map[string]any{"reasoning_tokens": 0},
+			"input_tokens_details": map[string]any{"cached_tokens": 0, "cache_write_tokens": 0}, "output_tokens_details": map[string]any{"reasoning_tokens": 0},
 		},
 	}
 }

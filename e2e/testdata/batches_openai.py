@@ -14,6 +14,7 @@ import urllib.request
 
 import openai
 from openai import OpenAI
+from openai.types.responses import Response
 
 base, key = sys.argv[1:]
 client = OpenAI(base_url=base + "/v1", api_key=key)
@@ -53,8 +54,9 @@ def read(file_id):
 
 
 def outcome(batch):
-    """The lines of both files; every request has one."""
+    """The lines of both files; every request has one, and is counted by it."""
     good, bad = read(batch.output_file_id), read(batch.error_file_id)
+    assert (len(good), len(bad)) == (batch.request_counts.completed, batch.request_counts.failed), batch
     assert len(good) + len(bad) == batch.request_counts.total, batch
     assert (batch.output_file_id is None) == (not good) and (batch.error_file_id is None) == (not bad), batch
     for l in good:
@@ -99,7 +101,11 @@ with tempfile.NamedTemporaryFile(suffix=".jsonl") as f:
         made = client.files.create(purpose="batch", file=sent, expires_after={"anchor": "created_at", "seconds": 3600})
         assert made.bytes == len(text) and made.status == "processed" and made.expires_at - made.created_at == 3600, made
         assert client.files.wait_for_processing(made.id).id == made.id
-        assert client.files.content(made.id).read() == text
+        content = client.files.content(made.id)
+        assert content.read() == text
+        offered = content.response.headers["content-disposition"]
+        assert "filename=" in offered and made.id not in offered, offered
+assert "filename*=UTF-8''na%C3%AFve%20name.txt" in offered, offered
 
 # 3. Refusals beside answers; all refused.
 mixed = wait(start([line("good", chat("x")), line("bad", chat("x", max_tokens=-1)), line("fine", chat("y"))]))
@@ -162,6 +168,10 @@ ids = [b.id for b in client.batches.list(limit=3)]
 assert len(ids) == len(set(ids)) and batch.id in ids and ids == sorted(ids, reverse=True)
 files = [f.id for f in client.files.list(limit=5)]
 assert len(files) == len(set(files)) and batch.output_file_id in files and batch.input_file_id in files
+assert [b.id for b in client.batches.list(limit=1, after=crowd[1])][:2] == [crowd[0], gone.id]
+for nothing, kind in (("file-" + "0" * 32, openai.NotFoundError), ("nothing", openai.BadRequestError)):
+    refused(kind, lambda: client.files.list(after=nothing), param="after")
+    refused(kind, lambda: client.batches.list(after=nothing.replace("file-", "batch_")), param="after")
 ascending = [f.id for f in client.files.list(limit=5, order="asc", purpose="batch")]
 assert ascending == sorted(ascending) and batch.output_file_id not in ascending
 
@@ -176,6 +186,8 @@ assert wait(running).request_counts.completed == 100
 refused(openai.AuthenticationError, lambda: OpenAI(base_url=base + "/v1", api_key="wrong").files.list())
 refused(openai.NotFoundError, lambda: client.batches.retrieve("batch_" + "0" * 32))
 refused(openai.NotFoundError, lambda: client.batches.retrieve("nothing"))
+refused(openai.NotFoundError, lambda: client.batches.create(input_file_id="file-nothing", endpoint="/v1/chat/completions", completion_window="24h"), param="input_file_id")
+refused(openai.BadRequestError, lambda: client.batches.create(input_file_id="", endpoint="/v1/chat/completions", completion_window="24h"), param="input_file_id")
 refused(openai.NotFoundError, lambda: client.files.content("file-" + "0" * 32))
 refused(openai.BadRequestError, lambda: client.files.create(purpose="assistants", file=b"x"), param="purpose")
 refused(openai.BadRequestError, lambda: client.batches.create(input_file_id=sent.id, endpoint="/v1/moderations", completion_window="24h"), param="endpoint")
@@ -232,5 +244,13 @@ for endpoint, body in (
     done = wait(start([line("a", body, url=endpoint)], endpoint=endpoint))
     assert done.status == "completed" and done.request_counts.completed == 1, (endpoint, done, read(done.error_file_id))
 
-assert {m.id for m in client.models.list()} >= {"llama-3.1-8b"}
+answer = Response.model_validate(read(done.output_file_id)[0]["response"]["body"])
+assert answer.object == "response" and answer.status in ("completed", "incomplete") and answer.output_text and answer.usage.output_tokens > 0, answer
+for member in ("background", "conversation"):
+    failed = wait(start([line("a", {**body, member: "x"}, url=endpoint)], endpoint=endpoint))
+    assert failed.status == "failed" and failed.errors.data[0].param == f"body.{member}", failed
+
+models = {m.id: m for m in client.models.list()}
+assert all(isinstance(m.created, int) and m.owned_by for m in models.values()), models
+assert client.models.retrieve("llama-3.1-8b") == models["llama-3.1-8b"]
 print("all right")
