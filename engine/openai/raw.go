@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -96,22 +97,22 @@ type rawFields struct {
 	Choices []struct {
 		Finish string `json:"finish_reason"`
 	} `json:"choices"`
-	StopReason string `json:"stop_reason"` // messages
-	Status     string `json:"status"`      // responses
-	Usage      struct {
-		Prompt        int64       `json:"prompt_tokens"`
-		Completion    int64       `json:"completion_tokens"`
+	StopReason string   `json:"stop_reason"` // messages
+	Status     string   `json:"status"`      // responses
+	Usage      struct { // whole numbers, which may be written as 12.0 or 1.2e1
+		Prompt        float64     `json:"prompt_tokens"`
+		Completion    float64     `json:"completion_tokens"`
 		PromptDetails tokenDetail `json:"prompt_tokens_details"`
-		Input         int64       `json:"input_tokens"`
-		Output        int64       `json:"output_tokens"`
+		Input         float64     `json:"input_tokens"`
+		Output        float64     `json:"output_tokens"`
 		InputDetails  tokenDetail `json:"input_tokens_details"`
-		CacheRead     int64       `json:"cache_read_input_tokens"` // messages; beside input_tokens
+		CacheRead     float64     `json:"cache_read_input_tokens"` // messages; beside input_tokens
 	} `json:"usage"`
 	Error *serverError `json:"error"`
 }
 
 type tokenDetail struct {
-	Cached int64 `json:"cached_tokens"`
+	Cached float64 `json:"cached_tokens"`
 }
 
 // serverError is an error inside a reply with status 200, whatever it holds.
@@ -164,12 +165,12 @@ func rawReply(text []byte) (engine.Reply, error) {
 	u := fields.Usage
 	out := engine.Reply{
 		Content: string(text), Finish: rowmill.FinishStop,
-		InputTokens: u.Prompt + u.Input + u.CacheRead, OutputTokens: u.Completion + u.Output,
-		CachedTokens: u.PromptDetails.Cached + u.InputDetails.Cached + u.CacheRead,
+		InputTokens: int64(u.Prompt + u.Input + u.CacheRead), OutputTokens: int64(u.Completion + u.Output),
+		CachedTokens: int64(u.PromptDetails.Cached + u.InputDetails.Cached + u.CacheRead),
 	}
-	for _, n := range []int64{u.Prompt, u.Input, u.CacheRead, u.Completion, u.Output, u.PromptDetails.Cached, u.InputDetails.Cached} {
-		if n < 0 || n > mostTokens {
-			return malformed("the reply reports %d tokens", n)
+	for _, n := range []float64{u.Prompt, u.Input, u.CacheRead, u.Completion, u.Output, u.PromptDetails.Cached, u.InputDetails.Cached} {
+		if n < 0 || n > mostTokens || n != math.Trunc(n) {
+			return malformed("the reply reports %v tokens", n)
 		}
 	}
 	out.CachedTokens = min(out.CachedTokens, out.InputTokens)

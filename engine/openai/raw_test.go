@@ -57,6 +57,10 @@ func TestRaw_RepliesComeAsTheyAre(t *testing.T) {
 			`{"choices":[{"message":{"tool_calls":[]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":7,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":2}},"more":null}`,
 			engine.Reply{Finish: rowmill.FinishStop, InputTokens: 7, CachedTokens: 2, OutputTokens: 3},
 		},
+		"other notations": {
+			"/v1/completions", `{}`, `{"model":"served/name"}`, `{"choices":[],"usage":{"prompt_tokens":12.0,"completion_tokens":1.1E+1,"prompt_tokens_details":{"cached_tokens":2e0}}}`,
+			engine.Reply{Finish: rowmill.FinishStop, InputTokens: 12, CachedTokens: 2, OutputTokens: 11},
+		},
 		"cut off": {
 			"/v1/completions", `{}`, `{"model":"served/name"}`, `{"choices":[{"text":"x","finish_reason":"stop"},{"text":"y","finish_reason":"length"}],"usage":{"prompt_tokens":1}}`,
 			engine.Reply{Finish: rowmill.FinishLength, InputTokens: 1},
@@ -145,6 +149,7 @@ func TestRaw_BadReplies(t *testing.T) {
 	for says, want := range map[string]string{
 		"": "malformed_reply", "[]": "malformed_reply", `{"a":`: "malformed_reply", "{\"a\":\"\xff\"}": "malformed_reply",
 		`{"usage":{"prompt_tokens":-5}}`: "malformed_reply", `{"usage":{"prompt_tokens":99999999999}}`: "malformed_reply",
+		`{"usage":{"completion_tokens":3.5}}`:                                                          "malformed_reply",
 		`{"error":{"message":"full","code":503}}`:                                                      "error_in_reply",
 		`{"status":"failed","error":{"code":"server_error","message":"x"},"usage":{"input_tokens":4}}`: "server_error",
 		`{"status":"cancelled","error":null,"output":[],"usage":null}`:                                 "error_in_reply",
