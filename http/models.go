@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/anthropic"
 	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/openai"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/spelling"
@@ -63,6 +64,20 @@ type serverView struct {
 type modelList struct {
 	all      *offer.Models
 	counting func(rowmill.Model) Counting
+}
+
+// errorOfModels is the body of an error in the form of the client that asks: Anthropic's
+// name a version, and OpenAI's show their key behind the word Bearer, as others do who have
+// a token. Those find both forms in one body.
+func errorOfModels(c *gin.Context, e *request.Error) any {
+	if c.GetHeader(anthropic.HeaderVersion) != "" {
+		return anthropic.Error(c, e)
+	}
+	body := exchange.Own(c, e)
+	if scheme, _, _ := strings.Cut(c.GetHeader("Authorization"), " "); strings.EqualFold(scheme, openai.Scheme) {
+		body["error"] = openai.ErrorObject(e)
+	}
+	return body
 }
 
 // list answers GET /v1/models: those that are served now first.

@@ -193,4 +193,17 @@ func TestOpenAI_Models(t *testing.T) {
 	for _, m := range w.get("/v1/models", "Authorization", "Bearer "+adminKey).want(200).json()["data"].([]any) {
 		w.get("/v1/models/" + m.(map[string]any)["id"].(string)).want(200)
 	}
+	for key, status := range map[string]int{adminKey: 404, "nobody's": 401} {
+		bearer := w.get("/v1/models/nobody's", "Authorization", "Bearer "+key).want(status).json()
+		if said := bearer["error"].(map[string]any); said["message"] != bearer["message"] || said["code"] != bearer["code"] {
+			t.Errorf("got %v", bearer)
+		}
+		if own := w.get("/v1/models/nobody's", "Authorization", "Key "+key).want(status).json(); own["error"] != nil || own["message"] == nil {
+			t.Errorf("got %v", own)
+		}
+		theirs := w.get("/v1/models/nobody's", "Authorization", "", "X-Api-Key", key, "Anthropic-Version", "2023-06-01").want(status).json()
+		if theirs["type"] != "error" || theirs["message"] != nil {
+			t.Errorf("got %v", theirs)
+		}
+	}
 }

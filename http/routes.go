@@ -98,7 +98,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	v1.GET("/events", s.exchange.Do(s.newStreams(jobs, own, nodes).listen))
 	s.routeJobs(jobs, entrances{
 		own:       v1,
-		shared:    enter(engine.Group("/v1"), own.speaking(anthropic.HeaderKey, schemeKey, openai.Scheme).taking(sessions)),
+		shared:    enter(engine.Group("/v1", exchange.Shaped(errorOfModels)), own.speaking(anthropic.HeaderKey, schemeKey, openai.Scheme).taking(sessions)),
 		openai:    enter(engine.Group("/v1", exchange.Shaped(openai.Error)), own.speaking("", openai.Scheme, schemeKey).taking(sessions)),
 		anthropic: enter(engine.Group("/v1", exchange.Shaped(anthropic.Error), anthropic.Identify), own.speaking(anthropic.HeaderKey, anthropic.Scheme, schemeKey)),
 	}, audit)

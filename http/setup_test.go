@@ -459,10 +459,8 @@ func (k *contract) check(r *nethttp.Request, sent []byte, response *nethttp.Resp
 	if err := openapi3filter.ValidateResponse(r.Context(), output); err != nil {
 		k.Errorf("%s %s: the answer %d breaks the document: %v\n%.1000s", r.Method, r.URL.Path, response.StatusCode, err, received)
 	}
-	if response.StatusCode == nethttp.StatusOK {
-		if err := checkOpenAI(r, route.Path, received); err != nil {
-			k.Errorf("%s %s: the answer is not OpenAI's: %v\n%.1000s", r.Method, r.URL.Path, err, received)
-		}
+	if err := checkOpenAI(r, route.Path, response.StatusCode, received); err != nil {
+		k.Errorf("%s %s: the answer %d is not OpenAI's: %v\n%.1000s", r.Method, r.URL.Path, response.StatusCode, err, received)
 	}
 }
 

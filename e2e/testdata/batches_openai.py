@@ -253,4 +253,5 @@ for member in ("background", "conversation"):
 models = {m.id: m for m in client.models.list()}
 assert all(isinstance(m.created, int) and m.owned_by for m in models.values()), models
 assert client.models.retrieve("llama-3.1-8b") == models["llama-3.1-8b"]
+assert "nobody" in refused(openai.NotFoundError, lambda: client.models.retrieve("nobody"), "not_found").message
 print("all right")

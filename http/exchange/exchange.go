@@ -96,7 +96,7 @@ func (x *Exchange) Fail(c *gin.Context, err error) {
 	for name, value := range e.Header {
 		c.Header(name, value)
 	}
-	shape := own
+	shape := Shape(func(c *gin.Context, e *request.Error) any { return Own(c, e) })
 	if dialects, is := c.Value(contextShape).(Shape); is {
 		shape = dialects
 	}
@@ -104,8 +104,8 @@ func (x *Exchange) Fail(c *gin.Context, err error) {
 	c.Abort()
 }
 
-// own is the body of an error in the API's own form.
-func own(c *gin.Context, e *request.Error) any {
+// Own is the body of an error in the API's own form.
+func Own(c *gin.Context, e *request.Error) gin.H {
 	body := gin.H{}
 	for name, value := range e.Extra {
 		body[name] = value

@@ -92,8 +92,11 @@ var types = map[int]string{
 	http.StatusTooManyRequests: "rate_limit_error",
 }
 
-// Error is the body of an error: all four members, with real nulls.
-func Error(_ *gin.Context, e *request.Error) any {
+// Error is the body of an error.
+func Error(_ *gin.Context, e *request.Error) any { return gin.H{"error": ErrorObject(e)} }
+
+// ErrorObject is an error in its body: all four members, with real nulls.
+func ErrorObject(e *request.Error) gin.H {
 	kind, known := types[e.Status]
 	switch {
 	case known:
@@ -106,7 +109,7 @@ func Error(_ *gin.Context, e *request.Error) any {
 	if len(e.Fields) > 0 {
 		param = &e.Fields[0].Field
 	}
-	return gin.H{"error": gin.H{"message": e.Message, "type": kind, "param": param, "code": e.Code}}
+	return gin.H{"message": e.Message, "type": kind, "param": param, "code": e.Code}
 }
 
 // Scheme is the word before a key in the header Authorization.

@@ -2628,6 +2628,33 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description The API key is missing, malformed or unknown; in the forms of ModelsError. */
+        ModelsUnauthorized: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestID"];
+                "WWW-Authenticate": "Key" | "Bearer error=\"invalid_token\"";
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": (components["schemas"]["Error"] & {
+                    /** @description The same as OpenAI's clients read it; only for a key behind the word Bearer. */
+                    error?: Record<string, never>;
+                }) | components["schemas"]["AnthropicError"];
+            };
+        };
+        /** @description What is wrong, with the header anthropic-version in the form of Anthropic's clients. */
+        ModelsError: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestID"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": (components["schemas"]["Error"] & {
+                    /** @description The same as OpenAI's clients read it; only for a key behind the word Bearer. */
+                    error?: Record<string, never>;
+                }) | components["schemas"]["AnthropicError"];
+            };
+        };
         /** @description What is wrong, in the form of OpenAI's clients. */
         DialectError: {
             headers: {
@@ -4343,9 +4370,9 @@ export interface operations {
                     };
                 };
             };
-            401: components["responses"]["Unauthorized"];
-            503: components["responses"]["Unavailable"];
-            default: components["responses"]["Error"];
+            401: components["responses"]["ModelsUnauthorized"];
+            503: components["responses"]["ModelsError"];
+            default: components["responses"]["ModelsError"];
         };
     };
     getModel: {
@@ -4372,10 +4399,10 @@ export interface operations {
                     "application/json": components["schemas"]["Model"] | components["schemas"]["AnthropicModel"];
                 };
             };
-            401: components["responses"]["Unauthorized"];
-            404: components["responses"]["Error"];
-            503: components["responses"]["Unavailable"];
-            default: components["responses"]["Error"];
+            401: components["responses"]["ModelsUnauthorized"];
+            404: components["responses"]["ModelsError"];
+            503: components["responses"]["ModelsError"];
+            default: components["responses"]["ModelsError"];
         };
     };
     listFiles: {
