@@ -44,7 +44,14 @@ func TestLists_RefuseCursorsOfNothing(t *testing.T) {
 		}
 		w.get(list + "?after=").want(200)
 	}
-	// What was deleted is a place in the list of batches alone, whose records stay.
+	// A client that deletes each file of a list goes on to the next page.
+	next := w.uploaded("next", requestLine("a", "llama-3.1-8b"))
+	last := w.uploaded("last", requestLine("a", "llama-3.1-8b"))
+	w.do("DELETE", "/v1/files/"+last, "").want(200)
+	if data := w.get("/v1/files?limit=1&after=" + last).want(200).json()["data"].([]any); len(data) != 1 || data[0].(map[string]any)["id"] != next {
+		t.Errorf("behind a deleted file: %v", data)
+	}
+	// A deleted batch is a place too.
 	w.do("POST", "/v1/messages/batches/"+mine["/v1/messages/batches?after_id"]+"/cancel", "").want(200)
 	w.get("/v1/messages/batches/" + mine["/v1/messages/batches?after_id"]).want(200)
 	w.do("DELETE", "/v1/messages/batches/"+mine["/v1/messages/batches?after_id"], "").want(200)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
@@ -165,7 +166,7 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	if asked.After != "" {
-		if _, err := d.recorded(c, asked.After); err != nil {
+		if err := d.isPlace(c, asked.After); err != nil {
 			return nil, batch.Named(err, "after")
 		}
 	}
@@ -180,6 +181,19 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 		views[i] = viewFile(f)
 	}
 	return listed(views, more, func(v fileView) string { return v.ID }), nil
+}
+
+// isPlace refuses a cursor that is no file of the account. The id of a deleted file is a
+// place all the same: clients that go through a list and delete each file send it.
+func (d *Dialect) isPlace(c *gin.Context, id string) error {
+	_, err := d.Store.GetFile(c.Request.Context(), id)
+	if errors.Is(err, rowmill.ErrNotFound) {
+		if made, wrong := uuid.Parse(strings.TrimPrefix(id, prefixFile)); wrong == nil && made.Version() == 7 {
+			return nil
+		}
+	}
+	_, err = d.recorded(c, id)
+	return err
 }
 
 // listed is a page of a list. The ids of an empty one are empty: they may be neither null
