@@ -64,7 +64,7 @@ func (e *Errand) run(ctx context.Context, bucket blob.Bucket) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		return write(ctx, bucket, e.Key, e.Rows, func(w io.Writer) (int64, error) {
+		return write(ctx, bucket, e.Key, e.Rows, e.size(), func(w io.Writer) (int64, error) {
 			return results.Merge(ctx, w, e.Schema, sources)
 		})
 	}
@@ -75,7 +75,7 @@ func (e *Errand) run(ctx context.Context, bucket blob.Bucket) (int64, error) {
 		defer part.Close()
 		sources[i] = part
 	}
-	return write(ctx, bucket, e.Key, e.Rows, func(w io.Writer) (int64, error) {
+	return write(ctx, bucket, e.Key, e.Rows, e.size(), func(w io.Writer) (int64, error) {
 		switch e.Make {
 		case MakeJoin:
 			return results.Join(ctx, w, e.Schema, e.First, sources)
@@ -118,15 +118,19 @@ func sourcesOf(ctx context.Context, bucket blob.Bucket, first, rows int64, parts
 	return sources, release, nil
 }
 
-// write writes an object of so many rows and returns its size in bytes.
-func write(ctx context.Context, bucket blob.Bucket, key string, rows int64, write func(io.Writer) (int64, error)) (int64, error) {
+// write writes an object of so many rows, of about so many bytes, and returns its size
+// in bytes.
+func write(ctx context.Context, bucket blob.Bucket, key string, rows, about int64, write func(io.Writer) (int64, error)) (int64, error) {
 	w, err := bucket.Create(ctx, key, layout.Parquet)
 	if err != nil {
 		return 0, err
 	}
 	defer w.Abort()
 	buffered := &ranges{Writer: bufio.NewWriterSize(w, 256<<10)}
-	buffered.to, _ = w.(blob.Appender)
+	if to, ok := w.(blob.Appender); ok {
+		buffered.to = to
+		to.Expect(about)
+	}
 	written, err := write(buffered)
 	switch {
 	case err != nil:
@@ -139,6 +143,14 @@ func write(ctx context.Context, bucket blob.Bucket, key string, rows int64, writ
 	}
 	info, err := w.Commit()
 	return info.Size, err
+}
+
+// size is the size of all parts, in bytes: the object is about as large, or smaller.
+func (e *Errand) size() (size int64) {
+	for _, p := range e.Parts {
+		size += p.Size
+	}
+	return size
 }
 
 // ranges are a columnar.RangeWriter that has the bucket copy of its objects what

@@ -114,7 +114,7 @@ func TestLongRangesAreCopiedByTheBucket(t *testing.T) {
 	t.Parallel()
 	bucket := maker(t, 1).Bucket
 	content := make([]byte, 2*copiedFrom)
-	if _, err := write(t.Context(), bucket, "k", 1, func(w io.Writer) (int64, error) { _, err := w.Write(content); return 1, err }); err != nil {
+	if _, err := write(t.Context(), bucket, "k", 1, int64(len(content)), func(w io.Writer) (int64, error) { _, err := w.Write(content); return 1, err }); err != nil {
 		t.Fatal(err)
 	}
 	object := blob.NewLazies(t.Context(), bucket, 1).Object("k", int64(len(content)))

@@ -104,6 +104,8 @@ type watchedAppender struct {
 	to blob.Appender
 }
 
+func (w *watchedAppender) Expect(size int64) { w.to.Expect(size) }
+
 func (w *watchedAppender) Append(o blob.Object, offset, size int64) error {
 	return w.place.met(w.to.Append(o, offset, size), writes)
 }

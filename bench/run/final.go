@@ -194,6 +194,7 @@ func (l *lab) copyObject(ctx context.Context, size int64) (time.Duration, error)
 	if !ok {
 		return 0, errors.New("the bucket copies nothing")
 	}
+	to.Expect(size)
 	if err := to.Append(from, 0, size); err != nil {
 		return 0, fmt.Errorf("copy result: %w", err)
 	}

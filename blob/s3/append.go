@@ -2,10 +2,11 @@ package s3
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 
 	"github.com/minio/minio-go/v7"
 
@@ -25,24 +26,38 @@ const copiesAtOnce = 16
 // numbers are left for those that are uploaded, which are larger.
 const mostCopied = maxParts / 2
 
-// Whether the server copies parts.
+// How many parts an object is planned to have whose parts have one length.
 const (
-	copiesUnknown = iota
-	copiesParts
-	copiesNone
+	plannedParts = 1000              // of shorter parts the requests take longer than the bytes that they save
+	mostPlanned  = maxParts * 9 / 10 // the object may be longer than was expected
 )
 
 // AppendsFrom is the least size of a part, where the server copies parts.
 func (b *Bucket) AppendsFrom() int64 {
-	if b.copies.Load() == copiesNone {
+	if b.limits.lacks(copyParts) {
 		return 0
 	}
 	return minPartSize
 }
 
-// Append has the server copy what is long enough to be a part by itself. Where
-// less waits to be sent than a part may have, it is filled up from the object
-// first.
+// Expect chooses how long the parts are where all must have one length. The server
+// copies whole parts alone: the shorter they are, the fewer bytes of what is appended
+// pass through this process. An object of very many bytes needs longer ones than
+// Config.PartSize.
+func (w *writer) Expect(size int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.size > 0 || w.bucket.mixing.Load() == mixingTaken {
+		return
+	}
+	length := w.bucket.config.PartSize
+	if w.bucket.limits.lacks(mixParts) && !w.bucket.limits.lacks(copyParts) {
+		length = max(minPartSize, min(length, size/plannedParts))
+	}
+	w.length = min(maxPartSize, max(length, size/mostPlanned+1))
+}
+
+// Append has the server copy what is long enough to be a part by itself.
 func (w *writer) Append(o blob.Object, offset, size int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,35 +76,72 @@ func (w *writer) Append(o blob.Object, offset, size int64) error {
 }
 
 func (w *writer) append(o blob.Object, offset, size int64) error {
+	if offset < 0 || size < 0 || offset+size > o.Size() {
+		return fmt.Errorf("the bytes from %d to %d are asked for of %d: %w", offset, offset+size, o.Size(), io.ErrUnexpectedEOF)
+	}
+	if size < minPartSize || o.Size() == minPartSize || w.bucket.limits.lacks(copyParts) {
+		return w.read(o, offset, size)
+	}
+	mixes, err := w.bucket.mixes(w.ctx, o.Info())
+	switch {
+	case err != nil:
+		return err
+	case w.bucket.limits.lacks(copyParts): // as has just been found out
+		return w.read(o, offset, size)
+	case mixes:
+		return w.appendPieces(o, offset, size)
+	}
+	return w.appendParts(o, offset, size)
+}
+
+// appendPieces appends in parts of any length. Where less waits to be sent than a part
+// may have, it is filled up from the object first.
+func (w *writer) appendPieces(o blob.Object, offset, size int64) error {
 	fill := int64(0)
 	if waits := int64(len(w.part)); waits > 0 {
 		fill = max(0, minPartSize-waits)
 	}
-	if size-fill < minPartSize || w.count >= mostCopied || w.bucket.copies.Load() == copiesNone {
+	if size-fill < minPartSize || w.count >= mostCopied {
 		return w.read(o, offset, size)
 	}
 	if err := w.read(o, offset, fill); err != nil {
 		return err
 	}
-	if len(w.part) > 0 {
-		if err := w.flush(); err != nil {
-			return err
-		}
-	} else if w.upload == "" {
-		if err := w.begin(); err != nil {
-			return err
-		}
+	if err := w.flush(); err != nil {
+		return err
 	}
 	offset, size = offset+fill, size-fill
-	pieces := (size + appendedPart - 1) / appendedPart
-	for ; pieces > 0; pieces-- {
+	for pieces := (size + appendedPart - 1) / appendedPart; pieces > 0; pieces-- {
 		n := size / pieces
-		if err := w.copyPart(o, offset, n); err != nil {
+		if err := w.copyPart(o.Info(), offset, n); err != nil {
 			return err
 		}
 		offset, size = offset+n, size-n
 	}
 	return nil
+}
+
+// appendParts appends in parts of one length. The bytes before the first of them fill up
+// the part that is being gathered, and those behind the last begin another.
+func (w *writer) appendParts(o blob.Object, offset, size int64) error {
+	fill := (w.length - int64(len(w.part))) % w.length
+	if size-fill < w.length {
+		return w.read(o, offset, size)
+	}
+	if err := w.read(o, offset, fill); err != nil {
+		return err
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	offset, size = offset+fill, size-fill
+	for ; size >= w.length; size -= w.length {
+		if err := w.copyPart(o.Info(), offset, w.length); err != nil {
+			return err
+		}
+		offset += w.length
+	}
+	return w.read(o, offset, size)
 }
 
 // read appends what it reads.
@@ -111,39 +163,31 @@ func (w *writer) read(o blob.Object, offset, size int64) error {
 	return nil
 }
 
-// copyPart makes a part of so many bytes of an object. The first of all shows
-// whether the server can.
-func (w *writer) copyPart(o blob.Object, offset, size int64) error {
-	b := w.bucket
-	number := w.count + 1
-	if b.copies.Load() == copiesUnknown {
-		err := w.copyTo(number, o, offset, size)
-		if noSuchCall(err) {
-			b.config.Logger.Info("the server copies no parts of objects: results pass through this node", "endpoint", b.config.Endpoint)
-			b.copies.Store(copiesNone)
-			return w.read(o, offset, size)
-		}
-		if err != nil {
-			return err
-		}
-		b.copies.Store(copiesParts)
-		w.count, w.size = number, w.size+size
-		return nil
+// copyPart makes a part of so many bytes of an object.
+func (w *writer) copyPart(from blob.Info, offset, size int64) error {
+	number, err := w.number()
+	if err != nil {
+		return err
 	}
-	w.count, w.size = number, w.size+size
-	w.copying.Go(func() error { return w.copyTo(number, o, offset, size) })
+	w.size += size
+	w.copying.Go(func() error {
+		err := w.copyTo(number, from, offset, size)
+		if w.bucket.refused(copyParts, err) {
+			err = w.carry(number, from, offset, size)
+		}
+		return err
+	})
 	if w.copyCtx.Err() != nil {
 		return w.copying.Wait() // why it ended
 	}
 	return nil
 }
 
-func (w *writer) copyTo(number int, o blob.Object, offset, size int64) error {
-	b, from := w.bucket, o.Info()
-	same := map[string]string{"x-amz-copy-source-if-match": from.ETag}
+func (w *writer) copyTo(number int, from blob.Info, offset, size int64) error {
+	b := w.bucket
 	var copied minio.CompletePart
 	err := b.try(w.copyCtx, func(ctx context.Context) (err error) {
-		copied, err = b.client.CopyObjectPart(ctx, b.config.Bucket, b.name(from.Key), b.config.Bucket, b.name(w.key), w.upload, number, offset, size, same)
+		copied, err = b.copyPartOnce(ctx, b.name(from.Key), from.ETag, b.name(w.key), w.upload, number, offset, size)
 		return err
 	})
 	if err != nil {
@@ -153,8 +197,31 @@ func (w *writer) copyTo(number int, o blob.Object, offset, size int64) error {
 	return nil
 }
 
-// noSuchCall reports whether the server does not know what it was asked for.
-func noSuchCall(err error) bool {
-	var answer minio.ErrorResponse
-	return errors.As(err, &answer) && (answer.StatusCode == http.StatusNotImplemented || answer.StatusCode == http.StatusMethodNotAllowed)
+// carry uploads a part that the server did not copy. It reads the part twice rather than
+// hold it: once for the digest.
+func (w *writer) carry(number int, from blob.Info, offset, size int64) error {
+	b := w.bucket
+	o, err := b.Open(w.copyCtx, from.Key) // the caller may have closed its own
+	if err != nil {
+		return err
+	}
+	defer func() { _ = o.Close() }() // it was only read
+	if o.Info().ETag != from.ETag {
+		return blob.ErrLost
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(o, offset, size)); err != nil {
+		return err
+	}
+	options := minio.PutObjectPartOptions{Sha256Hex: hex.EncodeToString(sum.Sum(nil)), DisableContentSha256: true}
+	var arrived minio.ObjectPart
+	err = b.try(w.copyCtx, func(ctx context.Context) (err error) {
+		arrived, err = b.client.PutObjectPart(ctx, b.config.Bucket, b.name(w.key), w.upload, number, io.NewSectionReader(o, offset, size), size, options)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("upload part %d: %w", number, err)
+	}
+	w.arrived(number, arrived.ETag)
+	return nil
 }

@@ -21,6 +21,9 @@ import (
 
 var _ blob.Bucket = (*Bucket)(nil)
 
+// anyRegion is what servers without regions expect requests to be signed for.
+const anyRegion = "us-east-1"
+
 // Bucket is a bucket of an S3 server. All methods are safe for concurrent use.
 type Bucket struct {
 	config    Config
@@ -29,16 +32,19 @@ type Bucket struct {
 	public    *minio.Core // signs URLs, sends nothing
 	blocks    *blocks
 	keys      *credentials.Credentials
-	given     *givenKeys   // behind keys; nil where the machine or the environment has them
-	ailing    atomic.Bool  // calls fail, and an operator was told
-	copies    atomic.Int32 // whether the server copies parts, see Append
+	given     *givenKeys  // behind keys; nil where the machine or the environment has them
+	ailing    atomic.Bool // calls fail, and an operator was told
+	limits    limits
+	mixing    atomic.Int32 // whether an upload may have parts of several lengths
+	mixingMu  sync.Mutex   // held while that is tried
 
 	mu      sync.Mutex
 	writers map[*writer]struct{} // neither committed nor aborted
 }
 
-// Open connects to a bucket and tries out what it needs: to list, write, read
-// and delete. Its errors say what to change.
+// Open connects to a bucket, tries out what it needs (to list, write, read and
+// delete), and finds out what the server cannot do, see Limits. Its errors say what
+// to change.
 func Open(ctx context.Context, config Config) (*Bucket, error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
@@ -86,6 +92,9 @@ func (b *Bucket) connect(ctx context.Context) error {
 			b.config.Region, err = b.client.GetBucketLocation(ctx, b.config.Bucket)
 			return err
 		})
+		if refuses(err) || isNotFound(err) { // some servers do not know their regions
+			b.config.Region, err = anyRegion, nil
+		}
 		if err != nil {
 			return b.remedy("ask for the bucket's region", err)
 		}
@@ -221,11 +230,8 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	err := begin(ctx, key)
 	if err == nil {
 		err = b.try(ctx, func(ctx context.Context) error {
-			return b.client.RemoveObject(ctx, b.config.Bucket, b.name(key), minio.RemoveObjectOptions{})
+			return b.removeOnce(ctx, b.name(key))
 		})
-		if isNotFound(err) {
-			err = nil
-		}
 	}
 	if err != nil {
 		return fmt.Errorf("delete object %s: %w", key, err)

@@ -1,20 +1,16 @@
 package s3
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-
-	"github.com/minio/minio-go/v7"
 
 	"github.com/rowmill/rowmill"
 )
 
 // check tries out what the key must be allowed to do, in the order in which an
-// operator would find out: the first error names the cause.
+// operator would find out: the first error names the cause. Then it finds out what
+// the server cannot do.
 func (b *Bucket) check(ctx context.Context) error {
 	// A listing of nothing: its errors have a body that says the reason, those
 	// of a HEAD have none.
@@ -25,51 +21,10 @@ func (b *Bucket) check(ctx context.Context) error {
 	if err != nil {
 		return b.remedy("list objects", err)
 	}
-	err = b.try(ctx, func(ctx context.Context) error {
-		_, err := b.client.ListMultipartUploads(ctx, b.config.Bucket, b.name("rowmill-check/"), "", "", "", 1)
+	if err := b.newProbe().run(ctx); err != nil {
 		return err
-	})
-	if err != nil {
-		return b.remedy("list unfinished uploads", err)
 	}
-	return b.probe(ctx)
-}
-
-// probe writes, reads and deletes an object whose name is no key ("!" is in
-// none), so that nobody ever sees it in a listing.
-func (b *Bucket) probe(ctx context.Context) error {
-	name, want := b.name("!check-"+rand.Text()), []byte("rowmill checks that it may write here")
-	err := b.try(ctx, func(ctx context.Context) error {
-		put, err := b.putOnce(ctx, name, "", bytes.NewReader(want), int64(len(want)), digest(want))
-		if err == nil && put.VersionID != "" {
-			b.config.Logger.Warn("the bucket keeps versions: what rowmill deletes stays and is paid for, unless a lifecycle rule expires old versions")
-		}
-		return err
-	})
-	if err != nil {
-		return b.remedy("write an object", err)
-	}
-	var got []byte
-	err = b.try(ctx, func(ctx context.Context) error {
-		content, _, _, err := b.client.GetObject(ctx, b.config.Bucket, name, minio.GetObjectOptions{})
-		if err != nil {
-			return err
-		}
-		got, err = io.ReadAll(content)
-		return errors.Join(err, content.Close())
-	})
-	if err == nil && !bytes.Equal(got, want) {
-		err = fmt.Errorf("%w: %d bytes were written and others read back", errWrongAnswer, len(want))
-	}
-	if err != nil {
-		return b.remedy("read an object", err)
-	}
-	err = b.try(ctx, func(ctx context.Context) error {
-		return b.client.RemoveObject(ctx, b.config.Bucket, name, minio.RemoveObjectOptions{})
-	})
-	if err != nil {
-		return b.remedy("delete an object", err)
-	}
+	b.tell(b.Limits())
 	return nil
 }
 

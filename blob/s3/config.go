@@ -63,7 +63,8 @@ type Config struct {
 
 	// PartSize is how many bytes one request uploads, 5 MiB to 5 GiB. An object
 	// of up to that size is one request, a larger one at most 10,000. Default
-	// 16 MiB: a part of results fits, and an object may have 156 GiB.
+	// 16 MiB: a part of results fits, and an object may have 156 GiB, or more where
+	// its writer says so before, see Expect.
 	PartSize int64
 
 	// Concurrency is how many requests one writer has in flight. Default 2:

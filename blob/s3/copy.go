@@ -5,17 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/minio/minio-go/v7"
-
 	"github.com/rowmill/rowmill"
 )
 
-// mostAtOnce is how large an object may be that S3 copies in one request; parts of
-// copiedPart make up larger ones.
-const (
-	mostAtOnce = 5 << 30
-	copiedPart = 1 << 30
-)
+// mostAtOnce is how large an object may be that S3 copies in one request.
+const mostAtOnce = 5 << 30
 
 // Copy has the server copy an object.
 func (b *Bucket) Copy(ctx context.Context, from, to string) error {
@@ -37,32 +31,33 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
-	if found.Size <= mostAtOnce {
-		return b.try(ctx, func(ctx context.Context) error {
-			_, err := b.client.CopyObject(ctx, b.config.Bucket, b.name(from), b.config.Bucket, b.name(to), nil, minio.CopySrcOptions{}, minio.PutObjectOptions{})
+	if found.Size <= mostAtOnce && !b.limits.lacks(copyObjects) {
+		err := b.try(ctx, func(ctx context.Context) error { return b.copyOnce(ctx, b.name(from), b.name(to)) })
+		if !b.refused(copyObjects, err) {
 			return err
-		})
-	}
-	var upload string
-	if err := b.try(ctx, func(ctx context.Context) (err error) {
-		upload, err = b.client.NewMultipartUpload(ctx, b.config.Bucket, b.name(to), minio.PutObjectOptions{ContentType: found.ContentType})
-		return err
-	}); err != nil {
-		return err
-	}
-	var parts []minio.CompletePart
-	for at := int64(0); at < found.Size; at += copiedPart {
-		var part minio.CompletePart
-		if err := b.try(ctx, func(ctx context.Context) (err error) {
-			part, err = b.client.CopyObjectPart(ctx, b.config.Bucket, b.name(from), b.config.Bucket, b.name(to), upload, len(parts)+1, at, min(copiedPart, found.Size-at), nil)
-			return err
-		}); err != nil {
-			return errors.Join(err, b.abortUpload(context.WithoutCancel(ctx), b.name(to), upload))
 		}
-		parts = append(parts, part)
 	}
-	return b.try(ctx, func(ctx context.Context) error {
-		_, err := b.client.CompleteMultipartUpload(ctx, b.config.Bucket, b.name(to), upload, parts, minio.PutObjectOptions{})
+	return b.compose(ctx, from, to, found.ContentType)
+}
+
+// compose writes a copy as a new object, of ranges that the server copies where it
+// can.
+func (b *Bucket) compose(ctx context.Context, from, to, contentType string) error {
+	source, err := b.Open(ctx, from)
+	if err != nil {
 		return err
-	})
+	}
+	defer func() { _ = source.Close() }() // it was only read
+	created, err := b.Create(ctx, to, contentType)
+	if err != nil {
+		return err
+	}
+	defer created.Abort()
+	w := created.(*writer)
+	w.Expect(source.Size())
+	if err := w.Append(source, 0, source.Size()); err != nil {
+		return err
+	}
+	_, err = w.Commit()
+	return err
 }

@@ -35,14 +35,28 @@
 //     some servers so may one of which a part is on its way at that moment.
 //   - A server may leave If-Range aside, and may serve a signed URL whatever
 //     Authorization header comes with it.
-//   - MinIO lists unfinished uploads only by full key: it removes them by itself
-//     after a day.
+//
+// # What some servers cannot do
+//
+// Open tries copies of objects and of ranges, deletions of many objects and the listing
+// of unfinished uploads, on objects of a few bytes. What the server refuses or does
+// wrongly, then or later, is a Limit: it is done in another way until the process ends.
+// A server that copies a range of whatever version there is, counts as one that copies
+// none. MinIO lists unfinished uploads only by full key: it removes them by itself after
+// a day.
+//
+// Cloudflare R2 takes only parts of one length, but for the last. The first writer that
+// appends from another object finds that out: it has the server copy 10 MiB of that object
+// in parts of several lengths. Where they are refused, all parts of an upload have one
+// length, and of each range that is appended the bytes of about one part pass through this
+// process, see Expect.
 //
 // # Memory
 //
 // A writer holds its object while that fits one part, and otherwise at most
-// (Concurrency+1) × PartSize: 48 MiB by default. All readers together hold
-// ReadCache, and what is on its way to them: at most ReadAhead each.
+// (Concurrency+1) × PartSize: 48 MiB by default; more, where parts have one length,
+// for an object of which more than 140 GiB are expected: its parts are longer. All readers together hold ReadCache, and
+// what is on its way to them: at most ReadAhead each.
 //
 // # Permissions
 //
@@ -59,8 +73,8 @@
 // Config.Region nor the endpoint says the region.
 //
 // A process that is killed in mid-upload leaves parts that are paid for and
-// seen by no listing. DeletePrefix removes those of its prefix, and this
-// lifecycle rule of the bucket all others:
+// seen by no listing of objects. DeletePrefix removes those of its prefix, where the
+// server lists them, and this lifecycle rule of the bucket all others:
 //
 //	{"Rules": [{"ID": "unfinished uploads", "Status": "Enabled", "Filter": {"Prefix": "rowmill/"},
 //	  "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1}}]}

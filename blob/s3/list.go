@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/minio/minio-go/v7"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/rowmill/rowmill/blob"
 )
@@ -110,7 +111,7 @@ func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
 		for _, w := range b.unfinished(prefix) {
 			w.Abort()
 		}
-		err = b.try(ctx, func(ctx context.Context) error { return b.abortUploads(ctx, b.name(prefix)) })
+		err = b.abortUploads(ctx, b.name(prefix))
 	}
 	if err == nil {
 		err = b.try(ctx, func(ctx context.Context) error { return b.removeObjects(ctx, prefix) })
@@ -121,15 +122,32 @@ func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// removeObjects removes the objects under a prefix, a thousand with a request.
+// removeObjects removes the objects under a prefix, a thousand with a request where
+// the server can.
 func (b *Bucket) removeObjects(ctx context.Context, prefix string) error {
 	infos, err := b.list(ctx, prefix)
 	if err != nil || len(infos) == 0 {
 		return err
 	}
+	names := make([]string, len(infos))
+	for i, info := range infos {
+		names[i] = b.name(info.Key)
+	}
+	if !b.limits.lacks(deleteMany) {
+		err := b.removeTogether(ctx, names)
+		if !b.refused(deleteMany, err) {
+			return err
+		}
+	}
+	return b.removeEach(ctx, names)
+}
+
+// removeTogether removes objects, a thousand with a request. One that is gone is no
+// error.
+func (b *Bucket) removeTogether(ctx context.Context, names []string) error {
 	removed, err := b.client.RemoveObjectsWithIter(ctx, b.config.Bucket, func(yield func(minio.ObjectInfo) bool) {
-		for _, info := range infos {
-			if !yield(minio.ObjectInfo{Key: b.name(info.Key)}) {
+		for _, name := range names {
+			if !yield(minio.ObjectInfo{Key: name}) {
 				return
 			}
 		}
@@ -138,15 +156,57 @@ func (b *Bucket) removeObjects(ctx context.Context, prefix string) error {
 		return err
 	}
 	for result := range removed {
-		if result.Err != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", result.ObjectName, result.Err))
+		if result.Err != nil && code(result.Err) != codeNoSuchKey {
+			err = errors.Join(err, fmt.Errorf("%s: %w", result.ObjectName, checkBody(result.Err)))
 		}
 	}
 	return err
 }
 
-// abortUploads takes back the unfinished uploads of names under a prefix.
+// deletesAtOnce is how many objects are deleted at a time, each with a request: they
+// take the server's time, and no memory here.
+const deletesAtOnce = 16
+
+// removeEach removes objects one by one.
+func (b *Bucket) removeEach(ctx context.Context, names []string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(deletesAtOnce)
+	for _, name := range names {
+		group.Go(func() error {
+			if err := b.try(ctx, func(ctx context.Context) error { return b.removeOnce(ctx, name) }); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// removeOnce tries once to remove an object. One that is gone is no error; some servers
+// answer 404.
+func (b *Bucket) removeOnce(ctx context.Context, name string) error {
+	err := b.client.RemoveObject(ctx, b.config.Bucket, name, minio.RemoveObjectOptions{})
+	if code(err) == codeNoSuchKey {
+		return nil
+	}
+	return err
+}
+
+// abortUploads takes back the unfinished uploads of names under a prefix, where the
+// server lists them. Elsewhere they stay until the bucket removes them.
 func (b *Bucket) abortUploads(ctx context.Context, prefix string) error {
+	if b.limits.lacks(listUploads) {
+		return nil
+	}
+	err := b.try(ctx, func(ctx context.Context) error { return b.abortListed(ctx, prefix) })
+	if b.refused(listUploads, err) {
+		return nil
+	}
+	return err
+}
+
+// abortListed lists unfinished uploads and takes them back.
+func (b *Bucket) abortListed(ctx context.Context, prefix string) error {
 	for key, upload := "", ""; ; {
 		uploads, err := b.client.ListMultipartUploads(ctx, b.config.Bucket, prefix, key, upload, "", page)
 		if err != nil {

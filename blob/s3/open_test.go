@@ -87,6 +87,7 @@ func TestOpenAnswers(t *testing.T) {
 		"no uploads":  {"ListMultipartUploads", codeAccessDenied, "list unfinished uploads: the key may not"},
 		"no write":    {"PutObject", codeAccessDenied, "write an object: the key may not"},
 		"no read":     {"GetObject", codeAccessDenied, "read an object: the key may not"},
+		"no parts":    {"CreateMultipartUpload", codeAccessDenied, "start an upload in parts: the key may not"},
 		"no delete":   {"DeleteObject", codeAccessDenied, "delete an object: the key may not"},
 		"no location": {"GetBucketLocation", "InvalidAccessKeyId", "correct AccessKey"},
 	} {
@@ -102,12 +103,17 @@ func TestOpenAnswers(t *testing.T) {
 				case o == "GetObject":
 					w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
 					_, _ = w.Write(stored)
+				case o == "CreateMultipartUpload":
+					_, _ = io.WriteString(w, "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>")
+				case o == "AbortMultipartUpload":
+					w.WriteHeader(http.StatusNoContent)
 				case r.Method == http.MethodGet:
 					_, _ = io.WriteString(w, "<Nothing/>")
 				}
 			}))
 			defer server.Close()
-			config := Config{Endpoint: server.URL, Bucket: "rows", AccessKey: "a", SecretKey: "b", Region: "us-east-1"}
+			config := Config{Endpoint: server.URL, Bucket: "rows", AccessKey: "a", SecretKey: "b", Region: "us-east-1", Retry: retry.Objects}
+			config.Retry.First = time.Millisecond
 			if tt.operation == "GetBucketLocation" {
 				config.Region = ""
 			}
@@ -136,6 +142,23 @@ func TestCredentials(t *testing.T) {
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/role")
 	if _, err := Open(t.Context(), config); err == nil || !strings.Contains(err.Error(), "no credentials: set AccessKey") {
 		t.Errorf("without credentials: %v", err)
+	}
+}
+
+// TestNoLocation opens a bucket of a server that does not say in which region it is: Alibaba OSS
+// answers NoSuchKey (slopus/happy#569).
+func TestNoLocation(t *testing.T) {
+	t.Parallel()
+	server := s3test.Start(t)
+	for code, status := range map[string]int{codeNoSuchKey: http.StatusNotFound, "MethodNotAllowed": http.StatusMethodNotAllowed} {
+		p := newProxy(t, server.Endpoint)
+		p.inject(first(1000, "GetBucketLocation", refusal(status, code)))
+		config := configFor(server)
+		config.Endpoint, config.Region = p.url, ""
+		b := openBucket(t, config)
+		if b.config.Region != s3test.Region || p.count("GetBucketLocation") == 0 {
+			t.Errorf("%s: the region is %q after %d questions", code, b.config.Region, p.count("GetBucketLocation"))
+		}
 	}
 }
 

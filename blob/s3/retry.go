@@ -21,6 +21,7 @@ import (
 // Codes that S3 servers give. See "Error responses" in the S3 API reference.
 const (
 	codeNoSuchBucket = "NoSuchBucket"
+	codeNoSuchKey    = "NoSuchKey"
 	codeNoSuchUpload = "NoSuchUpload"
 	codeAccessDenied = "AccessDenied"
 	codeInvalidRange = "InvalidRange"
@@ -139,7 +140,7 @@ func (b *Bucket) translate(err error) error {
 		return fmt.Errorf("bucket %s does not exist on %s: make it, or correct Bucket: %w", b.config.Bucket, b.config.Endpoint, err)
 	case answer.Code == codeNoSuchUpload:
 		return fmt.Errorf("the upload was aborted or lost on the server: write the object again: %w", err)
-	case answer.Code == "NoSuchKey", answer.Code == "NoSuchVersion": // 404 alone may also mean an unknown key ID
+	case answer.Code == codeNoSuchKey, answer.Code == "NoSuchVersion": // 404 alone may also mean an unknown key ID
 		return rowmill.ErrNotFound
 	case answer.StatusCode == http.StatusPreconditionFailed:
 		return blob.ErrLost

@@ -33,7 +33,7 @@ func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writ
 	if err := blob.CheckContentType(contentType); err != nil {
 		return nil, fmt.Errorf("create object %s: %w", key, err)
 	}
-	w := &writer{bucket: b, key: key, contentType: contentType}
+	w := &writer{bucket: b, key: key, contentType: contentType, length: b.config.PartSize}
 	w.alive, w.cancel = context.WithCancel(ctx)
 	w.group, w.ctx = errgroup.WithContext(w.alive)
 	w.group.SetLimit(b.config.Concurrency)
@@ -45,8 +45,10 @@ func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writ
 	return w, nil
 }
 
-// A writer gathers a part, and sends it while the next one is gathered. An
-// object that never fills one part is a single request of Commit.
+// A writer gathers a part, and sends it while the next one is gathered. An object
+// that never fills one part is a single request of Commit. What is written goes in
+// parts of one length, but for the last; what is appended does where the server takes
+// no others, see appendParts.
 type writer struct {
 	bucket      *Bucket
 	key         string
@@ -61,6 +63,7 @@ type writer struct {
 	mu     sync.Mutex // Write, Commit and Abort, against DeletePrefix
 	ended  bool
 	failed error  // the first error of Write, so that Commit cannot miss it
+	length int64  // of a part that is uploaded, but for the last; see Expect
 	part   []byte // the part that is being gathered
 	size   int64  // of all that was written
 	upload string // the server's ID, or nothing while one part suffices
@@ -95,7 +98,7 @@ func (w *writer) Write(p []byte) (int, error) {
 
 func (w *writer) write(p []byte) (written int, err error) {
 	for written < len(p) {
-		if len(w.part) == int(w.bucket.config.PartSize) {
+		if len(w.part) == int(w.length) {
 			if err := w.flush(); err != nil {
 				return written, err
 			}
@@ -109,7 +112,7 @@ func (w *writer) write(p []byte) (written int, err error) {
 
 // gather puts as much into the part as fits, and lets it grow if need be.
 func (w *writer) gather(p []byte) int {
-	limit := int(w.bucket.config.PartSize)
+	limit := int(w.length)
 	n := min(len(p), limit-len(w.part))
 	if need := len(w.part) + n; need > cap(w.part) {
 		size := max(cap(w.part), firstBuffer)
@@ -122,24 +125,36 @@ func (w *writer) gather(p []byte) int {
 	return n
 }
 
-// flush sends the part that was gathered.
+// flush sends the part that was gathered, if there is one.
 func (w *writer) flush() error {
-	if w.upload == "" {
-		if err := w.begin(); err != nil {
-			return err
-		}
+	if len(w.part) == 0 {
+		return nil
 	}
-	if w.count == maxParts {
-		return fmt.Errorf("it is longer than %d parts of %d bytes: set a larger PartSize", maxParts, w.bucket.config.PartSize)
+	number, err := w.number()
+	if err != nil {
+		return err
 	}
-	w.count++
-	number, part := w.count, w.part
+	part := w.part
 	w.group.Go(func() error { return w.send(number, part) })
 	w.part = w.buffer()
 	if w.ctx.Err() != nil {
 		return w.group.Wait() // why it ended
 	}
 	return nil
+}
+
+// number gives the next part its number, and begins the upload with the first.
+func (w *writer) number() (int, error) {
+	if w.upload == "" {
+		if err := w.begin(); err != nil {
+			return 0, err
+		}
+	}
+	if w.count == maxParts {
+		return 0, fmt.Errorf("it is longer than %d parts of %d bytes: set a larger PartSize", maxParts, w.length)
+	}
+	w.count++
+	return w.count, nil
 }
 
 // buffer is an empty one: one that has done its work, or none yet.
@@ -250,10 +265,8 @@ func (w *writer) put() (etag string, err error) {
 
 // complete sends the last part and makes all of them one object.
 func (w *writer) complete() (etag string, err error) {
-	if len(w.part) > 0 {
-		if err := w.flush(); err != nil {
-			return "", err
-		}
+	if err := w.flush(); err != nil {
+		return "", err
 	}
 	if err := w.copying.Wait(); err != nil {
 		return "", err

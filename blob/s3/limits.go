@@ -1,0 +1,142 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// A Limit is something that Amazon's S3 does and this server does not.
+type Limit struct {
+	Missing string // what the server does not do
+	Answer  string // what the server answered when it was asked
+	Instead string // what happens instead
+	Remedy  string // what the operator should set; empty: nothing
+}
+
+// The calls that some servers do not answer as Amazon does.
+const (
+	copyObjects = iota
+	copyParts
+	deleteMany
+	listUploads
+	mixParts
+)
+
+// substitutes say what happens where the server lacks one of these calls.
+var substitutes = []Limit{
+	copyObjects: {
+		Missing: "copy an object (CopyObject)",
+		Instead: "a node downloads the object and uploads it again",
+	},
+	copyParts: {
+		Missing: "copy a range of an object (UploadPartCopy)",
+		Instead: "the node that makes a result downloads its parts and uploads the result",
+	},
+	deleteMany: {
+		Missing: "delete many objects with one request (DeleteObjects)",
+		Instead: "a node deletes them one by one",
+	},
+	listUploads: {
+		Missing: "list unfinished uploads (ListMultipartUploads)",
+		Instead: "what a killed node had uploaded of an unfinished object stays in the bucket and costs money",
+		Remedy:  "set a lifecycle rule on the bucket that aborts incomplete multipart uploads after 1 day",
+	},
+	mixParts: {
+		Missing: "take parts of several lengths in one upload (CompleteMultipartUpload)",
+		Instead: "all parts have one length, and more bytes of a result pass through the node that makes it",
+	},
+}
+
+// limits are what is known to be missing. The server is asked once, at the start, or by
+// the first writer that needs it; what it refuses is remembered until the process ends.
+type limits struct {
+	mu      sync.Mutex
+	answers map[int]string // by call
+}
+
+// lacks reports whether the server is known not to answer a call.
+func (l *limits) lacks(call int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, known := l.answers[call]
+	return known
+}
+
+// learn remembers that the server refused a call, and reports whether that is new.
+func (l *limits) learn(call int, err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.answers[call]; known {
+		return false
+	}
+	if l.answers == nil {
+		l.answers = map[int]string{}
+	}
+	l.answers[call] = err.Error()
+	return true
+}
+
+// Limits returns what the server does not do, as far as is known by now.
+func (b *Bucket) Limits() []Limit {
+	b.limits.mu.Lock()
+	defer b.limits.mu.Unlock()
+	var found []Limit
+	for call, limit := range substitutes {
+		if answer, known := b.limits.answers[call]; known {
+			limit.Answer = answer
+			found = append(found, limit)
+		}
+	}
+	return found
+}
+
+// tell logs limits in one line.
+func (b *Bucket) tell(found []Limit) {
+	if len(found) == 0 {
+		return
+	}
+	level, texts := slog.LevelInfo, make([]string, len(found))
+	for i, l := range found {
+		texts[i] = "cannot " + l.Missing + ": " + l.Instead
+		if l.Remedy != "" {
+			level = slog.LevelWarn
+			texts[i] += "; " + l.Remedy
+		}
+	}
+	b.config.Logger.Log(context.Background(), level, "the object store does not do all that S3 does", "endpoint", b.config.Endpoint, "limits", strings.Join(texts, ". "))
+}
+
+// refused reports whether the server refused a call because it does not know the
+// call. The caller then does the work in another way.
+func (b *Bucket) refused(call int, err error) bool {
+	if !refuses(err) {
+		return false
+	}
+	if b.limits.learn(call, err) {
+		b.tell(substitutes[call : call+1])
+	}
+	return true
+}
+
+// refuses reports whether an error says that the server does not know what it was
+// asked for. Servers say so with 501, 405 or 400, and with several codes.
+func refuses(err error) bool {
+	var answer minio.ErrorResponse
+	if !errors.As(err, &answer) {
+		return false
+	}
+	switch {
+	case answer.Code == "NotImplemented", answer.Code == "MethodNotAllowed":
+		return true
+	case transient(err), full(err), slices.Contains(operators, answer.Code):
+		return false
+	}
+	return slices.Contains([]int{http.StatusNotImplemented, http.StatusMethodNotAllowed, http.StatusBadRequest}, answer.StatusCode)
+}

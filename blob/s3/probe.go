@@ -1,0 +1,320 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/rowmill/rowmill/blob"
+)
+
+// probeText is what a probe writes, reads and copies.
+var probeText = []byte("rowmill checks what this store can do")
+
+// probeTries is how often a probe asks for what came back wrong before the server is
+// taken to lack it: an answer may be wrong once because a server restarts.
+const probeTries = 3
+
+// A probe uses a server as the rest of the package does, on objects of a few bytes.
+// What everything rests on must succeed; what can be done in another way may not.
+type probe struct {
+	*Bucket
+	folder string // of its objects
+}
+
+// newProbe is a probe with a folder of its own. Nobody ever sees its objects in a
+// listing: their names are no keys ("!" is in none).
+func (b *Bucket) newProbe() *probe {
+	return &probe{Bucket: b, folder: b.name("!check-" + rand.Text() + "/")}
+}
+
+func (p *probe) run(ctx context.Context) error {
+	source, copied, joined := p.folder+"source", p.folder+"copied", p.folder+"joined"
+	etag, err := p.write(ctx, source)
+	if err != nil {
+		return err
+	}
+	if err := p.try(ctx, func(ctx context.Context) error { return p.holds(ctx, source, probeText) }); err != nil {
+		return p.remedy("read an object", err)
+	}
+	err = p.ask(ctx, copyObjects, func(ctx context.Context) error {
+		if err := p.copyOnce(ctx, source, copied); err != nil {
+			return err
+		}
+		return p.holds(ctx, copied, probeText)
+	})
+	if err != nil {
+		return p.remedy("copy an object", err)
+	}
+	if err := p.uploads(ctx, source, etag, joined); err != nil {
+		return err
+	}
+	return p.remove(ctx, source, copied, joined)
+}
+
+// ask has the server do what it may not know. Where the server refuses, or does
+// something else, the limit is remembered, and that is no error.
+func (p *probe) ask(ctx context.Context, call int, do func(ctx context.Context) error) error {
+	tries := 0
+	return p.try(ctx, func(ctx context.Context) error {
+		err := do(ctx)
+		tries++
+		if refuses(err) || denies(err) || errors.Is(err, errWrongAnswer) && tries == probeTries {
+			p.limits.learn(call, err)
+			return nil
+		}
+		return err
+	})
+}
+
+// denies reports whether the server answered that what was asked for may not be or is not
+// there. The same key has just written and read objects: this one call is at fault.
+func denies(err error) bool {
+	var answer minio.ErrorResponse
+	return errors.As(err, &answer) && !transient(err) &&
+		(answer.StatusCode == http.StatusForbidden || answer.StatusCode == http.StatusNotFound)
+}
+
+// write writes the object that the others are made of.
+func (p *probe) write(ctx context.Context, name string) (etag string, err error) {
+	err = p.try(ctx, func(ctx context.Context) error {
+		put, err := p.putOnce(ctx, name, "", bytes.NewReader(probeText), int64(len(probeText)), digest(probeText))
+		if err == nil && put.VersionID != "" {
+			p.config.Logger.Warn("the bucket keeps versions: what rowmill deletes stays and is paid for, unless a lifecycle rule expires old versions")
+		}
+		etag = put.ETag
+		return err
+	})
+	if err != nil {
+		return "", p.remedy("write an object", err)
+	}
+	return etag, nil
+}
+
+// holds compares an object with what it should hold.
+func (p *probe) holds(ctx context.Context, name string, want []byte) error {
+	content, _, _, err := p.client.GetObject(ctx, p.config.Bucket, name, minio.GetObjectOptions{})
+	if err != nil {
+		return err
+	}
+	got, err := io.ReadAll(content)
+	if err = errors.Join(err, content.Close()); err == nil && !bytes.Equal(got, want) {
+		err = fmt.Errorf("%w: an object of %d bytes was read back as %d others", errWrongAnswer, len(want), len(got))
+	}
+	return err
+}
+
+// uploads begins an upload in parts, looks whether the server lists it, and makes an
+// object of it.
+func (p *probe) uploads(ctx context.Context, source, etag, to string) error {
+	var upload string
+	err := p.try(ctx, func(ctx context.Context) (err error) {
+		upload, err = p.client.NewMultipartUpload(ctx, p.config.Bucket, to, minio.PutObjectOptions{})
+		return err
+	})
+	if err != nil {
+		return p.remedy("start an upload in parts", err)
+	}
+	if err := p.listed(ctx, upload); err != nil {
+		return p.remedy("list unfinished uploads", errors.Join(err, p.abortUpload(ctx, to, upload)))
+	}
+	err = p.ranges(ctx, source, etag, to, upload)
+	if err != nil || p.limits.lacks(copyParts) {
+		err = errors.Join(err, p.abortUpload(ctx, to, upload))
+	}
+	if err != nil {
+		return p.remedy("upload an object in parts", err)
+	}
+	return nil
+}
+
+// ranges has the server make an object of a range of another. A server that does not
+// look at the version that it is asked for could mix two.
+func (p *probe) ranges(ctx context.Context, source, etag, to, upload string) error {
+	const from, size = 8, 6 // one word of probeText
+	var part minio.CompletePart
+	for _, do := range []func(ctx context.Context) error{
+		func(ctx context.Context) (err error) {
+			part, err = p.copyPartOnce(ctx, source, quoted(etag), to, upload, 1, from, size)
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := p.copyPartOnce(ctx, source, quoted("of another version"), to, upload, 2, from, size)
+			switch {
+			case err == nil:
+				return fmt.Errorf("%w: it copied a range of another version than it was asked for", errWrongAnswer)
+			case transient(err):
+				return err
+			}
+			return nil
+		},
+		func(ctx context.Context) error {
+			_, err := p.client.CompleteMultipartUpload(ctx, p.config.Bucket, to, upload, []minio.CompletePart{part}, minio.PutObjectOptions{})
+			if err != nil && code(err) != codeNoSuchUpload { // an earlier try may have succeeded
+				return err
+			}
+			return p.holds(ctx, to, probeText[from:from+size])
+		},
+	} {
+		if err := p.ask(ctx, copyParts, do); err != nil || p.limits.lacks(copyParts) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Whether an upload may have parts of several lengths.
+const (
+	mixingUnknown = iota
+	mixingTaken
+	mixingRefused
+)
+
+// mixes reports whether an upload may have parts of several lengths. Cloudflare R2 refuses
+// to complete such an upload. That takes parts of 5 MiB to find out, which are too many
+// bytes for the start: the first object that is appended to another one is long enough, and
+// the server copies them.
+func (b *Bucket) mixes(ctx context.Context, from blob.Info) (bool, error) {
+	b.mixingMu.Lock()
+	defer b.mixingMu.Unlock()
+	if b.mixing.Load() == mixingUnknown {
+		err := b.newProbe().mix(ctx, b.name(from.Key), from.ETag)
+		switch {
+		case b.refused(copyParts, err):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("try parts of several lengths: %w", err)
+		case b.limits.lacks(mixParts):
+			b.mixing.Store(mixingRefused)
+			b.tell(substitutes[mixParts : mixParts+1])
+		default:
+			b.mixing.Store(mixingTaken)
+		}
+	}
+	return b.mixing.Load() == mixingTaken, nil
+}
+
+// mix makes an object of the beginning of another, in parts of several lengths.
+func (p *probe) mix(ctx context.Context, source, etag string) error {
+	to := p.folder + "mixed"
+	var upload string
+	err := p.try(ctx, func(ctx context.Context) (err error) {
+		upload, err = p.client.NewMultipartUpload(ctx, p.config.Bucket, to, minio.PutObjectOptions{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var parts []minio.CompletePart
+	for i, size := range []int64{minPartSize + 1, minPartSize, 1} {
+		err = p.try(ctx, func(ctx context.Context) error {
+			part, err := p.copyPartOnce(ctx, source, etag, to, upload, i+1, 0, size)
+			if err == nil {
+				parts = append(parts, part)
+			}
+			return err
+		})
+		if err != nil {
+			return errors.Join(err, p.abortUpload(context.WithoutCancel(ctx), to, upload))
+		}
+	}
+	err = p.ask(ctx, mixParts, func(ctx context.Context) error {
+		_, err := p.client.CompleteMultipartUpload(ctx, p.config.Bucket, to, upload, parts, minio.PutObjectOptions{})
+		if code(err) == codeNoSuchUpload { // an earlier try has succeeded
+			return nil
+		}
+		return err
+	})
+	if err != nil || p.limits.lacks(mixParts) {
+		return errors.Join(err, p.abortUpload(context.WithoutCancel(ctx), to, upload))
+	}
+	return p.try(ctx, func(ctx context.Context) error { return p.removeOnce(ctx, to) })
+}
+
+// listed looks whether the server lists an unfinished upload in the folder.
+func (p *probe) listed(ctx context.Context, upload string) error {
+	var denied error
+	err := p.ask(ctx, listUploads, func(ctx context.Context) error {
+		found, err := p.client.ListMultipartUploads(ctx, p.config.Bucket, p.folder, "", "", "", page)
+		if code(err) == codeAccessDenied { // the operator can allow it, and should
+			denied = p.translate(err)
+			return nil
+		}
+		if err == nil && !slices.ContainsFunc(found.Uploads, func(u minio.ObjectMultipartInfo) bool { return u.UploadID == upload }) {
+			err = fmt.Errorf("%w: it lists %d uploads in a folder, and one that was begun there is not among them", errWrongAnswer, len(found.Uploads))
+		}
+		return err
+	})
+	return errors.Join(err, denied)
+}
+
+// remove deletes the objects of the probe: the first by itself, the others together.
+func (p *probe) remove(ctx context.Context, name string, others ...string) error {
+	err := p.try(ctx, func(ctx context.Context) error { return p.removeOnce(ctx, name) })
+	if err == nil {
+		err = p.ask(ctx, deleteMany, func(ctx context.Context) error {
+			if err := p.removeTogether(ctx, others); err != nil {
+				return err
+			}
+			for _, other := range others {
+				_, err := p.client.StatObject(ctx, p.config.Bucket, other, minio.StatObjectOptions{})
+				if err == nil {
+					return fmt.Errorf("%w: it deleted many objects, and one of them is still there", errWrongAnswer)
+				}
+				if code(err) != codeNoSuchKey {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err == nil && p.limits.lacks(deleteMany) {
+		err = p.removeEach(ctx, others)
+	}
+	if err != nil {
+		return p.remedy("delete an object", err)
+	}
+	return nil
+}
+
+// copyOnce has the server copy an object.
+func (b *Bucket) copyOnce(ctx context.Context, from, to string) error {
+	copied, err := b.client.CopyObject(ctx, b.config.Bucket, from, b.config.Bucket, to, nil, minio.CopySrcOptions{}, minio.PutObjectOptions{})
+	return checkCopied(copied.ETag, err)
+}
+
+// copyPartOnce has the server make a part of an upload of a range of an object, of the
+// version that has an ETag, in its quotes.
+func (b *Bucket) copyPartOnce(ctx context.Context, from, etag, to, upload string, number int, offset, size int64) (minio.CompletePart, error) {
+	same := map[string]string{"x-amz-copy-source-if-match": etag}
+	part, err := b.client.CopyObjectPart(ctx, b.config.Bucket, from, b.config.Bucket, to, upload, number, offset, size, same)
+	return part, checkCopied(part.ETag, err)
+}
+
+// checkCopied finds the answers that have status 200 and no copy: a server may find out
+// while it copies that it cannot, and says so in a body that minio-go does not read, or
+// it does not know that it was asked to copy, and answers as to an upload.
+func checkCopied(etag string, err error) error {
+	if err == nil && etag == "" {
+		return fmt.Errorf("%w: status 200, and no ETag of the copy", errWrongAnswer)
+	}
+	return checkBody(err)
+}
+
+// checkBody finds the answers that have status 200 and no body, where minio-go expects
+// one.
+func checkBody(err error) error {
+	var unsent *url.Error
+	if errors.Is(err, io.EOF) && !errors.As(err, &unsent) {
+		return fmt.Errorf("%w: status 200, and no body", errWrongAnswer)
+	}
+	return err
+}
