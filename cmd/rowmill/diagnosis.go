@@ -18,6 +18,7 @@ import (
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/blob/s3"
 	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/cmd/rowmill/doctor"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
@@ -185,6 +186,20 @@ func (x *examination) bucket(ctx context.Context) {
 		}
 	}
 	x.say("bucket", doctor.OK, "objects can be written, listed and deleted"+at, "")
+	if x.s3 != nil {
+		x.limits(x.s3.Limits())
+	}
+}
+
+// limits says what the S3 service does not do, and what nodes do instead.
+func (x *examination) limits(found []s3.Limit) {
+	for _, l := range found {
+		level := doctor.OK
+		if l.Remedy != "" {
+			level = doctor.Warn
+		}
+		x.say("bucket", level, "the S3 service cannot "+l.Missing+": "+l.Instead, l.Remedy)
+	}
 }
 
 func putProbe(ctx context.Context, bucket blob.Bucket, key string, text []byte) error {

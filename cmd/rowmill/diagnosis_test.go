@@ -1,0 +1,28 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/rowmill/rowmill/blob/s3"
+	"github.com/rowmill/rowmill/cmd/rowmill/doctor"
+	"github.com/rowmill/rowmill/http"
+)
+
+// The doctor says what the S3 service cannot do and what nodes do instead, and warns where the
+// operator has to set something.
+func TestDoctorTellsLimitsOfTheBucket(t *testing.T) {
+	t.Parallel()
+	x := &examination{}
+	x.limits([]s3.Limit{
+		{Missing: "copy an object", Answer: "501", Instead: "a node copies it"},
+		{Missing: "list uploads", Answer: "405", Instead: "they stay", Remedy: "set a rule"},
+	})
+	want := []http.Finding{
+		{Check: "bucket", Level: doctor.OK, Text: "the S3 service cannot copy an object: a node copies it"},
+		{Check: "bucket", Level: doctor.Warn, Text: "the S3 service cannot list uploads: they stay", Remedy: "set a rule"},
+	}
+	if !slices.Equal(x.found, want) {
+		t.Errorf("found %+v, want %+v", x.found, want)
+	}
+}
