@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/minio/minio-go/v7"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/rowmill/rowmill/blob"
 )
@@ -170,6 +171,7 @@ func (w *writer) copyPart(from blob.Info, offset, size int64) error {
 		return err
 	}
 	w.size += size
+	w.sources[from.Key] = from.ETag
 	w.copying.Go(func() error {
 		err := w.copyTo(number, from, offset, size)
 		if w.bucket.refused(copyParts, err) {
@@ -181,6 +183,29 @@ func (w *writer) copyPart(from blob.Info, offset, size int64) error {
 		return w.copying.Wait() // why it ended
 	}
 	return nil
+}
+
+// sameSources checks, where the server copies whatever version there is, that it has copied
+// the versions that were opened: they are still there.
+func (w *writer) sameSources(ctx context.Context) error {
+	if !w.bucket.limits.lacks(copyVersions) {
+		return nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(copiesAtOnce)
+	for key, etag := range w.sources {
+		group.Go(func() error {
+			found, err := w.bucket.stat(ctx, key)
+			if err == nil && quoted(found.ETag) != etag {
+				err = blob.ErrLost
+			}
+			if err != nil {
+				return fmt.Errorf("look whether %s is still what was copied: %w", key, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
 }
 
 func (w *writer) copyTo(number int, from blob.Info, offset, size int64) error {

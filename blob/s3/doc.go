@@ -41,8 +41,7 @@
 // Open tries copies of objects and of ranges, deletions of many objects and the listing
 // of unfinished uploads, on objects of a few bytes. What the server refuses or does
 // wrongly, then or later, is a Limit: it is done in another way until the process ends.
-// A server that copies a range of whatever version there is, counts as one that copies
-// none. MinIO lists unfinished uploads only by full key: it removes them by itself after
+// MinIO lists unfinished uploads only by full key: it removes them by itself after
 // a day.
 //
 // Cloudflare R2 takes only parts of one length, but for the last. The first writer that

@@ -3,6 +3,7 @@ package s3
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -20,10 +21,16 @@ type Limit struct {
 	Remedy  string // what the operator should set; empty: nothing
 }
 
+// String says what the server cannot do, what it answered, and what happens instead.
+func (l Limit) String() string {
+	return fmt.Sprintf("cannot %s, it answers %q: %s", l.Missing, l.Answer, l.Instead)
+}
+
 // The calls that some servers do not answer as Amazon does.
 const (
 	copyObjects = iota
 	copyParts
+	copyVersions
 	deleteMany
 	listUploads
 	mixParts
@@ -38,6 +45,10 @@ var substitutes = []Limit{
 	copyParts: {
 		Missing: "copy a range of an object (UploadPartCopy)",
 		Instead: "the node that makes a result downloads its parts and uploads the result",
+	},
+	copyVersions: {
+		Missing: "copy a range of one certain version of an object (x-amz-copy-source-if-match)",
+		Instead: "a node looks afterwards whether the object is still the same",
 	},
 	deleteMany: {
 		Missing: "delete many objects with one request (DeleteObjects)",
@@ -79,17 +90,28 @@ func (l *limits) learn(call int, err error) bool {
 	if l.answers == nil {
 		l.answers = map[int]string{}
 	}
-	l.answers[call] = err.Error()
+	l.answers[call] = answerOf(err)
 	return true
 }
 
-// Limits returns what the server does not do, as far as is known by now.
+// answerOf is what the server said.
+func answerOf(err error) string {
+	var answer minio.ErrorResponse
+	if errors.As(err, &answer) {
+		return fmt.Sprintf("%d %s: %s", answer.StatusCode, answer.Code, answer.Message)
+	}
+	return err.Error()
+}
+
+// Limits returns what the server does not do, as far as is known by now. Of a server that
+// copies no ranges it is not said that it copies those of any version.
 func (b *Bucket) Limits() []Limit {
 	b.limits.mu.Lock()
 	defer b.limits.mu.Unlock()
 	var found []Limit
 	for call, limit := range substitutes {
-		if answer, known := b.limits.answers[call]; known {
+		_, whole := b.limits.answers[copyParts]
+		if answer, known := b.limits.answers[call]; known && (call != copyVersions || !whole) {
 			limit.Answer = answer
 			found = append(found, limit)
 		}
@@ -104,7 +126,7 @@ func (b *Bucket) tell(found []Limit) {
 	}
 	level, texts := slog.LevelInfo, make([]string, len(found))
 	for i, l := range found {
-		texts[i] = "cannot " + l.Missing + ": " + l.Instead
+		texts[i] = l.String()
 		if l.Remedy != "" {
 			level = slog.LevelWarn
 			texts[i] += "; " + l.Remedy
@@ -120,9 +142,14 @@ func (b *Bucket) refused(call int, err error) bool {
 		return false
 	}
 	if b.limits.learn(call, err) {
-		b.tell(substitutes[call : call+1])
+		b.tellOf(call)
 	}
 	return true
+}
+
+// tellOf logs one limit.
+func (b *Bucket) tellOf(call int) {
+	b.tell(slices.DeleteFunc(b.Limits(), func(l Limit) bool { return l.Missing != substitutes[call].Missing }))
 }
 
 // refuses reports whether an error says that the server does not know what it was

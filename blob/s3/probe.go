@@ -136,35 +136,44 @@ func (p *probe) uploads(ctx context.Context, source, etag, to string) error {
 	return nil
 }
 
-// ranges has the server make an object of a range of another. A server that does not
-// look at the version that it is asked for could mix two.
+// ranges has the server make an object of a range of another.
 func (p *probe) ranges(ctx context.Context, source, etag, to, upload string) error {
 	const from, size = 8, 6 // one word of probeText
 	var part minio.CompletePart
-	for _, do := range []func(ctx context.Context) error{
-		func(ctx context.Context) (err error) {
-			part, err = p.copyPartOnce(ctx, source, quoted(etag), to, upload, 1, from, size)
+	copyRange := func(ctx context.Context) (err error) {
+		part, err = p.copyPartOnce(ctx, source, quoted(etag), to, upload, 1, from, size)
+		return err
+	}
+	otherVersion := func(ctx context.Context) error {
+		_, err := p.copyPartOnce(ctx, source, quoted("of another version"), to, upload, 2, from, size)
+		switch {
+		case err == nil:
+			return fmt.Errorf("%w: it copied a range of another version than it was asked for", errWrongAnswer)
+		case transient(err):
 			return err
-		},
-		func(ctx context.Context) error {
-			_, err := p.copyPartOnce(ctx, source, quoted("of another version"), to, upload, 2, from, size)
-			switch {
-			case err == nil:
-				return fmt.Errorf("%w: it copied a range of another version than it was asked for", errWrongAnswer)
-			case transient(err):
-				return err
-			}
-			return nil
-		},
-		func(ctx context.Context) error {
-			_, err := p.client.CompleteMultipartUpload(ctx, p.config.Bucket, to, upload, []minio.CompletePart{part}, minio.PutObjectOptions{})
-			if err != nil && code(err) != codeNoSuchUpload { // an earlier try may have succeeded
-				return err
-			}
-			return p.holds(ctx, to, probeText[from:from+size])
-		},
+		}
+		return nil
+	}
+	complete := func(ctx context.Context) error {
+		_, err := p.client.CompleteMultipartUpload(ctx, p.config.Bucket, to, upload, []minio.CompletePart{part}, minio.PutObjectOptions{})
+		if err != nil && code(err) != codeNoSuchUpload { // an earlier try may have succeeded
+			return err
+		}
+		return p.holds(ctx, to, probeText[from:from+size])
+	}
+	for _, step := range []struct {
+		call int
+		do   func(ctx context.Context) error
+	}{
+		{copyVersions, copyRange},
+		{copyVersions, otherVersion},
+		{copyParts, copyRange}, // anew, where only the condition was refused
+		{copyParts, complete},
 	} {
-		if err := p.ask(ctx, copyParts, do); err != nil || p.limits.lacks(copyParts) {
+		if step.call == copyVersions && p.limits.lacks(copyVersions) {
+			continue
+		}
+		if err := p.ask(ctx, step.call, step.do); err != nil || p.limits.lacks(copyParts) {
 			return err
 		}
 	}
@@ -194,7 +203,7 @@ func (b *Bucket) mixes(ctx context.Context, from blob.Info) (bool, error) {
 			return false, fmt.Errorf("try parts of several lengths: %w", err)
 		case b.limits.lacks(mixParts):
 			b.mixing.Store(mixingRefused)
-			b.tell(substitutes[mixParts : mixParts+1])
+			b.tellOf(mixParts)
 		default:
 			b.mixing.Store(mixingTaken)
 		}
@@ -292,9 +301,13 @@ func (b *Bucket) copyOnce(ctx context.Context, from, to string) error {
 }
 
 // copyPartOnce has the server make a part of an upload of a range of an object, of the
-// version that has an ETag, in its quotes.
+// version that has an ETag, in its quotes, or of any where the server does not know such
+// a condition.
 func (b *Bucket) copyPartOnce(ctx context.Context, from, etag, to, upload string, number int, offset, size int64) (minio.CompletePart, error) {
-	same := map[string]string{"x-amz-copy-source-if-match": etag}
+	var same map[string]string
+	if !b.limits.lacks(copyVersions) {
+		same = map[string]string{"x-amz-copy-source-if-match": etag}
+	}
 	part, err := b.client.CopyObjectPart(ctx, b.config.Bucket, from, b.config.Bucket, to, upload, number, offset, size, same)
 	return part, checkCopied(part.ETag, err)
 }

@@ -33,7 +33,7 @@ func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writ
 	if err := blob.CheckContentType(contentType); err != nil {
 		return nil, fmt.Errorf("create object %s: %w", key, err)
 	}
-	w := &writer{bucket: b, key: key, contentType: contentType, length: b.config.PartSize}
+	w := &writer{bucket: b, key: key, contentType: contentType, length: b.config.PartSize, sources: map[string]string{}}
 	w.alive, w.cancel = context.WithCancel(ctx)
 	w.group, w.ctx = errgroup.WithContext(w.alive)
 	w.group.SetLimit(b.config.Concurrency)
@@ -69,6 +69,8 @@ type writer struct {
 	upload string // the server's ID, or nothing while one part suffices
 	nonce  string // says that an object is this writer's
 	count  int    // parts sent
+
+	sources map[string]string // ETags of the objects that parts are copied of, by key
 
 	sentMu sync.Mutex
 	sent   []minio.CompletePart // by number
@@ -274,8 +276,11 @@ func (w *writer) complete() (etag string, err error) {
 	if err := w.group.Wait(); err != nil {
 		return "", err
 	}
+	if err := w.sameSources(w.alive); err != nil { // w.ctx has ended with Wait
+		return "", err
+	}
 	b := w.bucket
-	err = b.try(w.alive, func(ctx context.Context) error { // w.ctx has ended with Wait
+	err = b.try(w.alive, func(ctx context.Context) error {
 		done, err := b.client.CompleteMultipartUpload(ctx, b.config.Bucket, b.name(w.key), w.upload, w.sent, minio.PutObjectOptions{})
 		etag = done.ETag
 		if code(err) != codeNoSuchUpload {

@@ -198,7 +198,7 @@ func (x *examination) limits(found []s3.Limit) {
 		if l.Remedy != "" {
 			level = doctor.Warn
 		}
-		x.say("bucket", level, "the S3 service cannot "+l.Missing+": "+l.Instead, l.Remedy)
+		x.say("bucket", level, "the S3 service "+l.String(), l.Remedy)
 	}
 }
 

@@ -19,8 +19,8 @@ func TestDoctorTellsLimitsOfTheBucket(t *testing.T) {
 		{Missing: "list uploads", Answer: "405", Instead: "they stay", Remedy: "set a rule"},
 	})
 	want := []http.Finding{
-		{Check: "bucket", Level: doctor.OK, Text: "the S3 service cannot copy an object: a node copies it"},
-		{Check: "bucket", Level: doctor.Warn, Text: "the S3 service cannot list uploads: they stay", Remedy: "set a rule"},
+		{Check: "bucket", Level: doctor.OK, Text: "the S3 service cannot copy an object, it answers \"501\": a node copies it"},
+		{Check: "bucket", Level: doctor.Warn, Text: "the S3 service cannot list uploads, it answers \"405\": they stay", Remedy: "set a rule"},
 	}
 	if !slices.Equal(x.found, want) {
 		t.Errorf("found %+v, want %+v", x.found, want)
