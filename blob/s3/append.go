@@ -16,7 +16,8 @@ import (
 
 var _ blob.Appender = (*writer)(nil)
 
-// appendedPart is how much the server copies in one request at most, bytes.
+// appendedPart is how much the server copies in one request, bytes; of a range of more than
+// 640 GiB it is more, so that the numbers of parts last.
 const appendedPart = 256 << 20
 
 // copiesAtOnce is how many copies of one writer are asked for at a time: they take
@@ -112,7 +113,8 @@ func (w *writer) appendPieces(o blob.Object, offset, size int64) error {
 		return err
 	}
 	offset, size = offset+fill, size-fill
-	for pieces := (size + appendedPart - 1) / appendedPart; pieces > 0; pieces-- {
+	most := max(appendedPart, 2*size/mostCopied)
+	for pieces := (size + most - 1) / most; pieces > 0; pieces-- {
 		n := size / pieces
 		if err := w.copyPart(o.Info(), offset, n); err != nil {
 			return err
