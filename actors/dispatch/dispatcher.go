@@ -105,10 +105,11 @@ func (d *Dispatcher) put(q *Queue, tasks []*Task) {
 	defer d.mu.Unlock()
 	d.queued += len(tasks)
 	others := d.trial.put(q, tasks)
-	if len(q.waiting) == 0 && len(others) > 0 {
+	first := len(q.waiting) == 0 && len(others) > 0
+	q.set(append(q.waiting, others...))
+	if first {
 		d.enter(q)
 	}
-	q.set(append(q.waiting, others...))
 	q.full.Store(q.left.Load())
 	d.wake()
 }
@@ -395,8 +396,9 @@ const busyPause = 5 * time.Second
 // failed takes a request that failed. Its route rests where the server has asked for
 // that, and where one request after the other fails.
 func (d *Dispatcher) failed(r *route, name engine.Route, seen evidence, now time.Time) {
-	crowded := seen.overloaded && d.window.Limit(false) > 1
-	if seen.overloaded {
+	others := d.inFlight > 0 // a row that is refused alone says nothing of the window
+	crowded := seen.overloaded && others && d.window.Limit(false) > 1
+	if seen.overloaded && others {
 		d.window.Refused(now)
 	}
 	var pause time.Duration

@@ -90,3 +90,30 @@ func TestPace_CountsWhatTheServerSays(t *testing.T) {
 		t.Errorf("the debt is waited for %v, want more than 3 s", wait)
 	}
 }
+
+// A row that is refused while nothing else is in flight says nothing of the window:
+// three of them left one row of forty to the next job.
+func TestQueue_ARowRefusedAloneLeavesTheWindow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		refuses := true
+		b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) {
+			if refuses {
+				return engine.Reply{}, &engine.Error{Class: engine.Busy, Status: 429, Overloaded: true, Message: "later"}
+			}
+			return answered("ok")
+		}})
+		b.rest()
+		before, _, _ := b.disp.Load()
+		for range 3 {
+			b.queue.Put(tasks(1, 1))
+			time.Sleep(10 * time.Second)
+			b.queue.Withdraw()
+			b.out.Take(nil)
+		}
+		if after, _, _ := b.disp.Load(); after != before {
+			t.Errorf("the window has %d rows, and had %d", after, before)
+		}
+		refuses = false
+	})
+}

@@ -17,13 +17,14 @@ type route struct {
 	breaker  breaker
 	answered time.Time // when a row of it was last answered
 	trying   bool      // the row that tries it is in flight
+	picky    bool      // it is half-open, and waits for a row that was never refused
 	again    bool      // a row was refused again since the last answer
 	held     []*Queue  // with rows that wait, and not in turn
 }
 
 // ready reports whether a row may go out.
 func (r *route) ready() bool {
-	return r.breaker.phase == closed || r.breaker.phase == halfOpen && !r.trying
+	return r.breaker.phase == closed || r.breaker.phase == halfOpen && !r.trying && !r.picky
 }
 
 // failed takes a failure of a request that took so long, and returns for how long
@@ -81,7 +82,10 @@ func (d *Dispatcher) of(q *Queue) *route {
 
 // enter brings a queue that has work into turn, or has it held.
 func (d *Dispatcher) enter(q *Queue) {
-	if r := d.of(q); !r.ready() {
+	r := d.of(q)
+	if r.picky && q.refusals() == 0 {
+		r.picky = false
+	} else if !r.ready() {
 		r.hold(q)
 		return
 	}
@@ -160,8 +164,27 @@ func (d *Dispatcher) Try(name engine.Route) {
 	}
 }
 
+// pickyTime is how long a route that may be tried waits for a row that was never
+// refused. A row that its server refuses for ever would keep all others waiting, pause
+// after pause; the workers of other jobs need a few milliseconds to send theirs.
+const pickyTime = 100 * time.Millisecond
+
 func (d *Dispatcher) try(r *route) {
 	r.breaker.try(time.Now())
 	r.trying = false
+	r.picky = r.breaker.phase == halfOpen && !slices.ContainsFunc(r.held, func(q *Queue) bool { return q.refusals() == 0 })
+	if r.picky {
+		time.AfterFunc(pickyTime, func() { d.settle(r) })
+	}
 	d.release(r)
+}
+
+// settle has any row try a route that found none it would rather have.
+func (d *Dispatcher) settle(r *route) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r.picky {
+		r.picky = false
+		d.release(r)
+	}
 }
