@@ -28,7 +28,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release vulnerabilities dist dist/check dist/first dist/again chart contract demo cluster docs console console/types console/dev console/check test test/again virtual virtual/repeat virtual/planted soak soak/quick soak/jobs engines fuzz fuzz/api suites lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
+.PHONY: build release vulnerabilities dist dist/check dist/first dist/again chart contract demo cluster docs console console/types console/dev console/check test test/again virtual virtual/repeat virtual/planted soak soak/quick soak/jobs engines fuzz fuzz/api suites suites/packages lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -166,8 +166,14 @@ fuzz/api: ## requests by the OpenAPI document, good and bad, against a node, for
 	ROWMILL_FUZZ_API=$(FUZZ) $(GO) test -count=1 -timeout 24h -v -run TestAPIByItsDocument ./e2e
 
 SUITES = ./schema ./schema/ecma ./internal/oddjson ./http/request ./http/submission ./input ./engine/openai ./document
-suites: ## keywords of JSON Schema in five drafts, patterns against Node.js, and JSON of every kind in every place that reads it
+suites: build ## keywords of JSON Schema in five drafts, patterns against Node.js, JSON of every kind in every place that reads it, and packages of PyPI that drive batches
 	$(GO) test -vet=off -count=1 -run '^(TestSuite_.*|TestPatternsMeanWhatECMA262Says|TestNodeJSSaysTheSame|TestPropertiesHaveTheirCharacters|TestEncodingJSON)$$' $(SUITES)
+	$(MAKE) suites/packages
+
+# The first run downloads 1 GB. No part of make test.
+suites/packages: build ## the packages of PyPI alone
+	.ci/tools packages
+	ROWMILL_CI=1 ROWMILL_PACKAGES=1 ROWMILL_BINARY='$(abspath bin/rowmill)' $(GO) test -vet=off -count=1 -parallel 2 -v -run '^TestPackages' ./e2e
 
 vulnerabilities: ## known vulnerabilities in what the program calls; takes the network
 	.ci/tools vulncheck

@@ -16,6 +16,20 @@ import (
 // in an environment of its own, in the version that .ci/tools.env names so.
 func pythonTool(t *testing.T, tool, pin string) string {
 	t.Helper()
+	version := toolVersion(t, pin)
+	bin, err := filepath.Abs("../bin/tools/" + tool + "-" + version + "/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(bin, "../complete")); err != nil {
+		unable(t, "%s is not there (.ci/tools puts it there): %v", tool, err)
+	}
+	return bin
+}
+
+// toolVersion is the version that .ci/tools.env has under a name.
+func toolVersion(t *testing.T, pin string) string {
+	t.Helper()
 	pins, err := os.ReadFile("../.ci/tools.env")
 	if err != nil {
 		t.Fatal(err)
@@ -25,14 +39,7 @@ func pythonTool(t *testing.T, tool, pin string) string {
 		t.Fatalf(".ci/tools.env does not name %s", pin)
 	}
 	version, _, _ := strings.Cut(rest, "\n")
-	bin, err := filepath.Abs("../bin/tools/" + tool + "-" + version + "/bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(bin, "../complete")); err != nil {
-		unable(t, "%s is not there (.ci/tools puts it there): %v", tool, err)
-	}
-	return bin
+	return version
 }
 
 // sdkPath is a PATH in which python3 has the SDK of this API family.
