@@ -156,7 +156,8 @@ type Spec struct {
 	SeedPerRow   bool            `json:"seed_per_row,omitempty"`
 	Seed         int64           `json:"seed"` // the job's seed: rows derive theirs from it when SeedPerRow
 	TruncateRows bool            `json:"truncate_rows"`
-	Dedup        bool            `json:"dedup,omitempty"` // of rows with equal texts the first runs, the others get its answer; never with SeedPerRow or Raw
+	Repair       bool            `json:"repair,omitempty"` // JSON with words around it is an answer to Schema
+	Dedup        bool            `json:"dedup,omitempty"`  // of rows with equal texts the first runs, the others get its answer; never with SeedPerRow or Raw
 
 	// The account's quotas at submission. A row or token quota of 0 bounds
 	// nothing.

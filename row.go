@@ -95,6 +95,10 @@ const (
 	RowInternal        = "internal_error"   // it made the service's own code panic
 	RowNotRun          = "not_run"          // the job ended first; seen in partial results alone
 
+	// RowRepaired is the code of an attempt that was accepted once JSON was taken out
+	// of the words around it.
+	RowRepaired = "repaired"
+
 	// RowHTTP and a status, such as "http_400", is the code of a row of a Raw job
 	// that a server refused; Raw of the error is the body of the refusal.
 	RowHTTP = "http_"

@@ -134,7 +134,9 @@ func TestAJobIsStartingWhileItsInputIsFetched(t *testing.T) {
 	says := fmt.Sprintf("Downloading the input: %s of %s.", spelling.Size(int64(half)), spelling.Size(int64(whole)))
 	b.await(id, func(r store.Record) bool { return r.Job.Message == says })
 	source.let()
-	waits := b.await(id, func(r store.Record) bool { return r.Job.Message == "Waiting for an engine that serves writer. Served now: another." })
+	waits := b.await(id, func(r store.Record) bool {
+		return r.Job.Message == "Waiting for an engine that serves writer. Served now: another."
+	})
 	if waits.Job.Status != rowmill.StatusStarting || waits.Job.Started != nil {
 		t.Errorf("the job is %s, and started at %v, while it waits for an engine", waits.Job.Status, waits.Job.Started)
 	}

@@ -30,6 +30,7 @@ type Submission struct {
 	SeedPerRow  bool
 	NoTruncate  bool
 	Dedup       *bool // equal rows run once; nil for what the service does by default
+	Repair      bool  // takes JSON out of the words around it, with a Schema
 	Estimate    bool
 	Name        string
 	Description string
@@ -71,6 +72,9 @@ func (s Submission) head() map[string]any {
 	}
 	if s.NoTruncate {
 		head["truncate_rows"] = false
+	}
+	if s.Repair {
+		head["repair"] = true
 	}
 	if s.Estimate {
 		head["cost_estimate"] = true

@@ -26,13 +26,14 @@ type Classifier struct {
 	kind          rowmill.Kind
 	schema        *schema.Schema // nil when the job has none
 	form          *schema.Form   // nil when the job has none
+	repair        bool           // JSON is taken out of the words around it
 	deterministic bool           // another attempt would give the same answer
 	maxAttempts   int
 }
 
 // NewClassifier returns that of a job whose rows are sent up to maxAttempts times.
 func NewClassifier(spec *rowmill.Spec, maxAttempts int) (*Classifier, error) {
-	c := &Classifier{kind: spec.Model.Kind, deterministic: spec.Deterministic(), maxAttempts: maxAttempts}
+	c := &Classifier{kind: spec.Model.Kind, repair: spec.Repair, deterministic: spec.Deterministic(), maxAttempts: maxAttempts}
 	var err error
 	if rule := spec.Form(); rule != nil {
 		if c.form, err = schema.CompileForm(rule); err != nil {
@@ -63,7 +64,8 @@ const (
 )
 
 // accept classifies a reply that the engine gave on the given attempt, from 1. An
-// error beside Again is why the answer was turned down.
+// error beside Again is why the answer was turned down. Where it repairs the answer,
+// r.Content is what it took out.
 func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (rowmill.Output, Outcome) {
 	out := rowmill.Output{
 		Finish: r.Finish, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, Attempts: attempt,
@@ -74,6 +76,12 @@ func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (
 	}
 	if c.schema != nil {
 		problem := c.schema.Violation(ctx, r.Content)
+		if problem != "" && c.repair && r.Finish != rowmill.FinishLength {
+			found, ok := schema.Inside(r.Content, func(text string) bool { return c.schema.Violation(ctx, text) == "" })
+			if ok {
+				r.Content, problem = found, ""
+			}
+		}
 		switch {
 		case ctx.Err() != nil:
 			return rowmill.Output{}, Unblamed

@@ -1,10 +1,13 @@
 package dispatch
 
 import (
+	"context"
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"pgregory.net/rapid"
 
@@ -145,5 +148,49 @@ func TestRowSeedsRepeatAndDiffer(t *testing.T) {
 	}
 	if again := rowSeed(42, 7, 0); again != rowSeed(42, 7, 0) || rowSeed(42, 7, 0) == rowSeed(42, 7, 1) || rowSeed(42, 7, 0) == rowSeed(43, 7, 0) {
 		t.Error("a seed must depend on job, row and attempt, and on nothing else")
+	}
+}
+
+// Answers with words around their JSON are repaired where the job asks for it, and say so.
+func TestQueue_RepairsAnswers(t *testing.T) {
+	t.Parallel()
+	const fenced = "Sure!\n```json\n{\"a\": 1}\n```"
+	for name, test := range map[string]struct {
+		repair bool
+		answer string
+		finish rowmill.FinishReason
+		want   string // empty: the row fails
+		marked bool
+	}{
+		"asked for":       {true, fenced, rowmill.FinishStop, `{"a": 1}`, true},
+		"not asked for":   {false, fenced, rowmill.FinishStop, "", false},
+		"nothing to do":   {true, `{"a":1}`, rowmill.FinishStop, `{"a":1}`, false},
+		"cut off":         {true, fenced, rowmill.FinishLength, "", false},
+		"no JSON inside":  {true, "Sure!", rowmill.FinishStop, "", false},
+		"of another form": {true, `Sure! {"a":"x"}`, rowmill.FinishStop, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) {
+					return engine.Reply{Content: test.answer, Finish: test.finish}, nil
+				}}, func(j *Job) {
+					j.Spec.Schema, j.Spec.Repair = json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`), test.repair
+					j.Spec.Sampling = map[string]any{"temperature": 0.0}
+				})
+				row := b.once(tasks(1, 1)[0])
+				if row.Out.Text != test.want || row.Out.Failed() != (test.want == "") {
+					t.Errorf("output %q, error %+v; want %q", row.Out.Text, row.Out.Err, test.want)
+				}
+				if row.Out.Failed() && row.Out.Err.Raw != test.answer {
+					t.Errorf("the raw output is %q", row.Out.Err.Raw)
+				}
+				marked := row.Out.Tries != nil && row.Out.Tries.Attempts[0].Code == rowmill.RowRepaired
+				warned := slices.ContainsFunc(b.queue.Warnings(), func(w string) bool { return strings.HasPrefix(w, "repair: ") })
+				if marked != test.marked || warned != test.marked {
+					t.Errorf("the row is marked: %v, the job is warned: %v, want %v", marked, warned, test.marked)
+				}
+			})
+		})
 	}
 }

@@ -37,6 +37,7 @@ type Queue struct {
 	mute     atomic.Bool                                // it turned out that it cannot
 	cuts     atomic.Bool                                // and that it cuts prompts without a word
 	seen     atomic.Int64                               // answers
+	repaired atomic.Bool                                // JSON was taken out of some of them
 	limit    atomic.Int64                               // tokens a prompt may have, where only a refusal told; 0 before
 	out      *Outbox
 	waiting  []*Task // owned by the dispatcher
@@ -123,6 +124,9 @@ func (q *Queue) Warnings() []string {
 	all := q.call.Warnings()
 	if paced := q.disp.pace.warning(q.disp.cfg.Engine); paced != "" {
 		all = append(slices.Clone(all), paced)
+	}
+	if q.repaired.Load() {
+		all = append(slices.Clone(all), "repair: JSON was taken out of the words around it in some answers; the attempt_log of such a row has the code repaired")
 	}
 	return all
 }

@@ -311,11 +311,15 @@ func (q *Queue) accepted(t *Task, reply *engine.Reply, text string, began time.T
 	}
 	t.attempts++
 	t.apart = 0
+	came := len(reply.Content)
 	t.Out, t.Outcome = q.job.Classifier.accept(q.job.Ctx, reply, t.attempts)
 	t.Out.Engine = q.disp.cfg.Engine
 	switch turnedDown := t.Out.Err; {
 	case turnedDown != nil:
 		t.tried(q.ended(turnedDown.Code, turnedDown.Message), began)
+	case t.Outcome == Final && len(reply.Content) < came:
+		q.repaired.Store(true)
+		t.tried(q.ended(rowmill.RowRepaired, fmt.Sprintf("the JSON was taken out of an answer of %d bytes", came)), began)
 	case t.tries != nil && t.Outcome == Final:
 		t.tried(q.ended("", ""), began)
 	}

@@ -42,6 +42,7 @@ const (
 	fieldSeeds    = "random_seed_per_input"
 	fieldTruncate = "truncate_rows"
 	fieldDedup    = "dedup"
+	fieldRepair   = "repair"
 	fieldName     = "name"
 	fieldText     = "description"
 )
@@ -50,7 +51,7 @@ const (
 var knownFields = map[string]bool{
 	fieldInputs: true, fieldModel: true, fieldColumn: true, fieldIDColumn: true, fieldFormat: true, fieldSystem: true,
 	fieldSchema: true, fieldSampling: true, fieldPriority: true, fieldEstimate: true, fieldSeeds: true,
-	fieldTruncate: true, fieldDedup: true, fieldName: true, fieldText: true,
+	fieldTruncate: true, fieldDedup: true, fieldRepair: true, fieldName: true, fieldText: true,
 }
 
 // decode reads a whole body.

@@ -42,6 +42,7 @@ func TestSubmission_Refuses(t *testing.T) {
 		"ColumnNameEmpty":             {`{` + url + `,"column_name":""}`, "column_name", "is empty"},
 		"ColumnNameNotString":         {`{` + url + `,"column_name":1}`, "column_name", "must be a string"},
 		"FormatWithInlineInputs":      {`{"inputs":["a"],"input_format":"csv"}`, "input_format", "only for files, uploaded or given by a URL"},
+		"RepairWithoutSchema":         {`{"inputs":["a"],"repair":true}`, "repair", "needs json_schema"},
 		"FormatUnknown":               {`{` + url + `,"input_format":"xml"}`, "input_format", "must be csv, tsv, parquet, jsonl or lines"},
 		"IDColumnWithInlineInputs":    {`{"inputs":["a"],"id_column_name":"id"}`, "id_column_name", "only for files, uploaded or given by a URL"},
 		"IDColumnReservedPrefix":      {`{` + url + `,"id_column_name":"RESERVED_x"}`, "id_column_name", "reserved prefix"},

@@ -58,6 +58,9 @@ func (sub *Submission) validate(job *Job) {
 		spec.SeedPerRow = false
 	}
 	sub.dedup(spec)
+	if sub.read(fieldRepair, "a boolean", &spec.Repair) && spec.Repair && len(spec.Schema) == 0 {
+		sub.problems.Add(fieldRepair, "takes JSON out of the words around it, and needs json_schema; give one, or leave repair out")
+	}
 	spec.TruncateRows = true
 	sub.read(fieldTruncate, "a boolean", &spec.TruncateRows)
 	if sub.read(fieldPriority, "the integer 0 or 1", &spec.Priority) && spec.Priority != 0 && spec.Priority != 1 {

@@ -104,7 +104,7 @@ func testRecordSurvivesWhole(s *suite) {
 			Continue: &rowmill.Continuation{Job: "job-before", Failed: true},
 			Format:   "csv", FileName: "f", Column: "c", IDColumn: "i", System: "be brief", Schema: json.RawMessage(`{"type": "object"}`),
 			Sampling: map[string]any{"seed": int64(-1) << 62, "max_tokens": 1}, Priority: 1, Estimate: true,
-			SeedPerRow: true, Seed: -1 << 63, TruncateRows: true, Dedup: true, RowQuota: 1 << 40,
+			SeedPerRow: true, Seed: -1 << 63, TruncateRows: true, Repair: true, Dedup: true, RowQuota: 1 << 40,
 			TokenQuota: 1 << 41, CostQuota: pointer(12.5),
 		},
 	}

@@ -2079,6 +2079,11 @@ export interface components {
             cost_estimate: boolean | null;
             /** @default false */
             random_seed_per_input: boolean | null;
+            /**
+             * @description Take the JSON out of answers that have words or a code fence around it. With json_schema.
+             * @default false
+             */
+            repair: boolean | null;
             /** @description Rows with equal texts run once, the others get the same answer. Not with random_seed_per_input. Without it jobs.dedup of the configuration decides. */
             dedup?: boolean | null;
             /** @default true */
