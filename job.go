@@ -143,7 +143,7 @@ type Spec struct {
 	// already.
 	Function *FunctionRun `json:"function,omitempty"`
 
-	Format   string `json:"format,omitempty"`    // of a URL's input or a File, as input.Format; empty is told by the content and the name
+	Format   string `json:"format,omitempty"`    // of a URL's input or a File, as input.Format; empty: package input finds it out
 	FileName string `json:"file_name,omitempty"` // of a File
 	Column   string `json:"column,omitempty"`    // of a URL's input or a File: the column to run; empty is the first
 	IDColumn string `json:"id_column,omitempty"` // the same: the column carried into results

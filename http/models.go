@@ -38,7 +38,7 @@ const modelOwner = "rowmill"
 type modelView struct {
 	ID            string            `json:"id"`
 	Object        string            `json:"object"`
-	Created       int64             `json:"created"`        // 0: nobody says; OpenAI's clients demand a time
+	Created       int64             `json:"created"`        // 0: not known; OpenAI's clients demand a time
 	OwnedBy       string            `json:"owned_by"`       // OpenAI's clients demand one
 	Kind          *rowmill.Kind     `json:"kind"`           // null until it is known
 	ContextLength *int              `json:"context_length"` // null where nobody says

@@ -201,9 +201,9 @@ const (
 	shortSecret = 6
 )
 
-// words is what a server says instead of the file: code and message of an error in the
-// form of S3, another text as it is, and nothing of a web page. The other members of an
-// error of S3 may repeat the signature of the request, which nobody may see.
+// words returns the reason that a server gives instead of the file: code and message of
+// an error in the form of S3, another text as it is, and nothing of a web page. The other
+// members of an error of S3 may repeat the signature of the request, which is a secret.
 func words(resp *http.Response, asked *url.URL) string {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, readWords))
 	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")

@@ -20,7 +20,7 @@ type Format string
 // The formats. Of these, any but Parquet may be compressed with gzip.
 const (
 	FormatAuto    Format = ""        // Tell finds out
-	FormatCSV     Format = "csv"     // a header, then a record for each row; commas, or what the header has instead
+	FormatCSV     Format = "csv"     // a header, then a record for each row; commas, or tabs, semicolons or bars by the header
 	FormatTSV     Format = "tsv"     // the same with tabs
 	FormatParquet Format = "parquet" //
 	FormatJSONL   Format = "jsonl"   // JSON Lines: on each line an object, or on each line a string
@@ -176,7 +176,7 @@ func beginsJSON(head []byte) bool {
 	}
 }
 
-// separators are what may stand between the fields of a CSV file.
+// separators are the possible separators of a CSV file.
 const separators = ",\t;|"
 
 // separator chooses the separator of a CSV file by its first line: the first one that

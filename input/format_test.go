@@ -11,9 +11,14 @@ import (
 	"github.com/rowmill/rowmill/input"
 )
 
-// The format of a file is told in one way, whoever gives it: no first line is lost,
-// and what cannot be known is refused. The comments name reports of each mistake in
-// other programs.
+// All callers find out the format of a file in one way: no first line is lost. Reports of
+// the mistakes in other programs: harvard-lil/binoc#55 and liquidaty/zsv#620 (.tsv and
+// .tab read with commas), SheetJS/sheetjs#732 (a tab in a field of a CSV),
+// apache/superset#9874, langchain-ai/langchain#6460 and pytorch/tutorials#1708 (the first
+// row lost as a header), pkiraly/metadata-qa-api#184 (one array),
+// nvidia-cosmos/cosmos-transfer1#206 (one object over lines),
+// farling42/obsidian-import-json#39 (lines without a word on what is wrong),
+// headroomlabs-ai/headroom#2316 (a line that is valid JSON and no object).
 func TestFormatOfAFile(t *testing.T) {
 	t.Parallel()
 	const csv, tsv = "id,text\n1,a\n2,b\n", "id\ttext\n1\tsays \"hi\"\n2\tb\n"
@@ -36,6 +41,10 @@ func TestFormatOfAFile(t *testing.T) {
 		{"tabs, by content", tsv, column, []string{"says \"hi\"", "b"}, ""},
 		{"tabs, asked for", tsv, format(input.FormatTSV, column), []string{"says \"hi\"", "b"}, ""},
 		{"tabs, the first column", tsv, named("a.tsv.gz", input.Options{}), []string{"1", "2"}, ""},
+		{"tabs, .tab", tsv, named("a.tab", column), []string{"says \"hi\"", "b"}, ""},
+		{"a tab in a field", "id,text\n1,\"a\tb\"\n2,c\td\n", column, []string{"a\tb", "c\td"}, ""},
+		{"a line that is no object", "{\"text\":\"b\"}\nnull\n", column, nil, "Line 2 of the JSON Lines input is no JSON object"},
+		{"a prompt over lines", "{\n\t\"visual_input\": \"a.mp4\",\n\t\"prompt\": \"The video\"\n}", named("batch.json", input.Options{Column: "prompt"}), nil, "one JSON object that goes over several lines"},
 		{"semicolons", "id;text\n1;\"a;b\"\n", column, []string{"a;b"}, ""},
 		{"semicolons, quoted header", "\"id\";\"text\"\n1;\"a\"\n", column, []string{"a"}, ""},
 		{"semicolons with commas in the header", "id;\"x, y\";text\n1;2;a\n", column, []string{"a"}, ""},

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// packed says what has to be undone before a file can be read as text.
+// packed says how a file must be opened before its text can be read.
 type packed int
 
 const (

@@ -7,6 +7,10 @@ import (
 	"github.com/rowmill/rowmill/schema"
 )
 
+// The shapes are those of public reports: vectorize-io/hindsight#645 (fences),
+// elizaOS/eliza#28539 (prose around), langgenius/dify#41958 (backticks inside and before),
+// NVIDIA-NeMo/labs-OO-Agents#238 (fences of something else), sreerevanth/repopilot#157 (no
+// fence).
 func TestInside(t *testing.T) {
 	t.Parallel()
 	s, err := schema.Compile([]byte(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`))
@@ -16,6 +20,9 @@ func TestInside(t *testing.T) {
 	for name, test := range map[string]struct{ answer, want string }{
 		"a fence":                     {"```json\n{\"a\": 1}\n```", `{"a": 1}`},
 		"a fence without its end":     {"```\n{\"a\": 1}", `{"a": 1}`},
+		"a fence of something else":   {"```bash\necho {}\n```\n```json\n{\"a\":1}\n```", `{"a":1}`},
+		"backticks in the words":      {"Here is `the` result: {\"a\": 1}", `{"a": 1}`},
+		"backticks in a value":        {"```\n{\"a\":1,\"s\":\"use `print`\"}\n```", "{\"a\":1,\"s\":\"use `print`\"}"},
 		"words before":                {"Here is the JSON you asked for:\n\n{\"a\":1}", `{"a":1}`},
 		"words behind":                {`{"a":1} I hope that this helps! {`, `{"a":1}`},
 		"braces in the words":         {`The set {x, y} has [one]: {"a":1}`, `{"a":1}`},

@@ -65,7 +65,7 @@ const (
 
 // accept classifies a reply that the engine gave on the given attempt, from 1. An
 // error beside Again is why the answer was turned down. Where it repairs the answer,
-// r.Content is what it took out.
+// it sets r.Content to the JSON inside.
 func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (rowmill.Output, Outcome) {
 	out := rowmill.Output{
 		Finish: r.Finish, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, Attempts: attempt,

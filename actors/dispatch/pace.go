@@ -32,8 +32,8 @@ func newAllowance(limit int) allowance {
 	return a
 }
 
-// most is what can be sent at once: the share of a second, and at least one. More
-// would have a busy minute behind an idle one exceed the limit.
+// most bounds the burst: the share of one second, and at least one. With more, a busy
+// minute after an idle one could exceed the limit.
 func (a *allowance) most() float64 { return max(1, a.limit/60) }
 
 // wait is for how long nothing may be sent.
@@ -77,8 +77,8 @@ func (p *pace) sent(tokens int64) {
 	p.tokens.left -= float64(tokens)
 }
 
-// ended corrects what was expected of a request by what it took: nothing where the
-// server refused it.
+// ended replaces the expected tokens of a request by those that the server counted. A
+// refused request costs none.
 func (p *pace) ended(expected int64, seen *evidence) {
 	switch {
 	case seen.answered:

@@ -10,9 +10,12 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// An engine gets what its operator allows and no more in any minute, also when it was
-// idle before, when it takes many rows at once, and when answers are far longer than
-// they were expected to be.
+// Tests of limits by minute. Reports of their absence or faults elsewhere:
+// vitalops/datatune#49 (rows at once exceed the tokens), agent0ai/agent-zero#711 (a request
+// above the limit), meta-llama/llama-models#354 (a burst after a pause).
+//
+// No minute has more requests or tokens than the operator allows: not after an idle time,
+// not on a server that takes many rows at once, and not with unexpected answers.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -72,7 +75,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// What the server refused is not charged, and what it answered is charged as it says.
+// A refused request is not charged. An answered one is charged by the server's count.
 func TestPace_CountsWhatTheServerSays(t *testing.T) {
 	t.Parallel()
 	p := newPace(engine.Pace{Tokens: 6000})

@@ -28,7 +28,7 @@ const copiesAtOnce = 16
 // numbers are left for those that are uploaded, which are larger.
 const mostCopied = maxParts / 2
 
-// How many parts an object is planned to have whose parts have one length.
+// How many parts of one length an object is planned to have.
 const (
 	plannedParts = 1000              // of shorter parts the requests take longer than the bytes that they save
 	mostPlanned  = maxParts * 9 / 10 // the object may be longer than was expected
@@ -59,7 +59,7 @@ func (w *writer) Expect(size int64) {
 	w.length = min(maxPartSize, max(length, size/mostPlanned+1))
 }
 
-// Append has the server copy what is long enough to be a part by itself.
+// Append has the server copy each range that is long enough to be a part.
 func (w *writer) Append(o blob.Object, offset, size int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,7 +202,7 @@ func (w *writer) sameSources(ctx context.Context) error {
 				err = blob.ErrLost
 			}
 			if err != nil {
-				return fmt.Errorf("look whether %s is still what was copied: %w", key, err)
+				return fmt.Errorf("check that %s did not change while it was copied: %w", key, err)
 			}
 			return nil
 		})

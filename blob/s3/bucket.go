@@ -21,7 +21,7 @@ import (
 
 var _ blob.Bucket = (*Bucket)(nil)
 
-// anyRegion is what servers without regions expect requests to be signed for.
+// anyRegion is the region in signatures for servers without regions.
 const anyRegion = "us-east-1"
 
 // Bucket is a bucket of an S3 server. All methods are safe for concurrent use.
@@ -33,7 +33,7 @@ type Bucket struct {
 	blocks    *blocks
 	keys      *credentials.Credentials
 	given     *givenKeys  // behind keys; nil where the machine or the environment has them
-	ailing    atomic.Bool // calls fail, and an operator was told
+	ailing    atomic.Bool // calls fail, and the log says so
 	limits    limits
 	mixing    atomic.Int32 // whether an upload may have parts of several lengths
 	mixingMu  sync.Mutex   // held while that is tried
@@ -42,8 +42,8 @@ type Bucket struct {
 	writers map[*writer]struct{} // neither committed nor aborted
 }
 
-// Open connects to a bucket, tries out what it needs (to list, write, read and
-// delete), and finds out what the server cannot do, see Limits. Its errors say what
+// Open connects to a bucket, checks that it may list, write, read and delete there, and
+// finds the calls that the server does not do, see Limits. Its errors say what
 // to change.
 func Open(ctx context.Context, config Config) (*Bucket, error) {
 	config = config.WithDefaults()

@@ -15,13 +15,13 @@ import (
 
 // A Limit is something that Amazon's S3 does and this server does not.
 type Limit struct {
-	Missing string // what the server does not do
-	Answer  string // what the server answered when it was asked
-	Instead string // what happens instead
-	Remedy  string // what the operator should set; empty: nothing
+	Missing string // the call that the server does not do
+	Answer  string // the server's answer to it
+	Instead string // how Rowmill does the work instead
+	Remedy  string // the setting that the operator should change; empty for none
 }
 
-// String says what the server cannot do, what it answered, and what happens instead.
+// String is one sentence with all members.
 func (l Limit) String() string {
 	return fmt.Sprintf("cannot %s, it answers %q: %s", l.Missing, l.Answer, l.Instead)
 }
@@ -36,7 +36,7 @@ const (
 	mixParts
 )
 
-// substitutes say what happens where the server lacks one of these calls.
+// substitutes say how Rowmill does without each of these calls.
 var substitutes = []Limit{
 	copyObjects: {
 		Missing: "copy an object (CopyObject)",
@@ -56,7 +56,7 @@ var substitutes = []Limit{
 	},
 	listUploads: {
 		Missing: "list unfinished uploads (ListMultipartUploads)",
-		Instead: "what a killed node had uploaded of an unfinished object stays in the bucket and costs money",
+		Instead: "parts of an unfinished object that a killed node has uploaded stay in the bucket and cost money",
 		Remedy:  "set a lifecycle rule on the bucket that aborts incomplete multipart uploads after 1 day",
 	},
 	mixParts: {
@@ -65,8 +65,9 @@ var substitutes = []Limit{
 	},
 }
 
-// limits are what is known to be missing. The server is asked once, at the start, or by
-// the first writer that needs it; what it refuses is remembered until the process ends.
+// limits are the calls that are known to be missing. The server is asked once, at the
+// start or by the first writer that needs the call. A refusal is remembered until the
+// process ends.
 type limits struct {
 	mu      sync.Mutex
 	answers map[int]string // by call
@@ -94,7 +95,7 @@ func (l *limits) learn(call int, err error) bool {
 	return true
 }
 
-// answerOf is what the server said.
+// answerOf is the server's answer in an error.
 func answerOf(err error) string {
 	var answer minio.ErrorResponse
 	if errors.As(err, &answer) {
@@ -103,8 +104,8 @@ func answerOf(err error) string {
 	return err.Error()
 }
 
-// Limits returns what the server does not do, as far as is known by now. Of a server that
-// copies no ranges it is not said that it copies those of any version.
+// Limits returns the calls that the server is known not to do. For a server that copies
+// no ranges it does not add that the server ignores the condition of such a copy.
 func (b *Bucket) Limits() []Limit {
 	b.limits.mu.Lock()
 	defer b.limits.mu.Unlock()
@@ -152,7 +153,7 @@ func (b *Bucket) tellOf(call int) {
 	b.tell(slices.DeleteFunc(b.Limits(), func(l Limit) bool { return l.Missing != substitutes[call].Missing }))
 }
 
-// refuses reports whether an error says that the server does not know what it was
+// refuses reports whether an error says that the server does not know the call that it was
 // asked for. Servers say so with 501, 405 or 400, and with several codes.
 func refuses(err error) bool {
 	var answer minio.ErrorResponse

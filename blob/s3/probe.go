@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// probeText is what a probe writes, reads and copies.
+// probeText is the object that a probe writes, reads and copies.
 var probeText = []byte("rowmill checks what this store can do")
 
 // probeTries is how often a probe asks for what came back wrong before the server is
@@ -60,7 +60,7 @@ func (p *probe) run(ctx context.Context) error {
 	return p.remove(ctx, source, copied, joined)
 }
 
-// ask has the server do what it may not know. Where the server refuses, or does
+// ask sends a call that the server may not know. Where the server refuses, or does
 // something else, the limit is remembered, and that is no error.
 func (p *probe) ask(ctx context.Context, call int, do func(ctx context.Context) error) error {
 	tries := 0
@@ -88,7 +88,7 @@ func (p *probe) write(ctx context.Context, name string) (etag string, err error)
 	err = p.try(ctx, func(ctx context.Context) error {
 		put, err := p.putOnce(ctx, name, "", bytes.NewReader(probeText), int64(len(probeText)), digest(probeText))
 		if err == nil && put.VersionID != "" {
-			p.config.Logger.Warn("the bucket keeps versions: what rowmill deletes stays and is paid for, unless a lifecycle rule expires old versions")
+			p.config.Logger.Warn("the bucket keeps versions: deleted objects stay and cost money, unless a lifecycle rule expires old versions")
 		}
 		etag = put.ETag
 		return err
@@ -99,7 +99,7 @@ func (p *probe) write(ctx context.Context, name string) (etag string, err error)
 	return etag, nil
 }
 
-// holds compares an object with what it should hold.
+// holds compares an object with the bytes that it should hold.
 func (p *probe) holds(ctx context.Context, name string, want []byte) error {
 	content, _, _, err := p.client.GetObject(ctx, p.config.Bucket, name, minio.GetObjectOptions{})
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *probe) ranges(ctx context.Context, source, etag, to, upload string) err
 	}{
 		{copyVersions, copyRange},
 		{copyVersions, otherVersion},
-		{copyParts, copyRange}, // anew, where only the condition was refused
+		{copyParts, copyRange}, // again, where only the condition was refused
 		{copyParts, complete},
 	} {
 		if step.call == copyVersions && p.limits.lacks(copyVersions) {

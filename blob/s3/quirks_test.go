@@ -27,13 +27,13 @@ import (
 // A quirk is a way in which a store that is not Amazon's differs from it.
 type quirk struct {
 	name   string
-	report string // where somebody met it, in public
+	report string // a public report of it
 	lacks  []int  // the limits that the start finds
 	large  bool   // it is met where ranges are copied: Append of the suite shows it
 	faults func(t *testing.T, server *s3test.Server) fault
 }
 
-// quirks are those that are reported of stores. Each is a state of its own.
+// quirks are differences of real stores, each from a public report.
 var quirks = []quirk{
 	{
 		name: "parts of one length", report: "Cloudflare R2: apache/opendal#2904; a last part that is longer: cloudflare/cloudflare-docs#9549",
@@ -91,7 +91,7 @@ var quirks = []quirk{
 		faults: func(*testing.T, *s3test.Server) fault { return when(isCopyPart, answers("<CopyPartResult/>")) },
 	},
 	{
-		name: "what should be copied is stored as an upload without bytes", report: "versity/versitygw#1388; an empty answer: aws/aws-sdk-go#3291",
+		name: "a copy is stored as an upload without bytes", report: "versity/versitygw#1388; an empty answer: aws/aws-sdk-go#3291",
 		lacks: []int{copyObjects, copyParts}, large: true,
 		faults: func(*testing.T, *s3test.Server) fault { return when(isCopy, answers("")) },
 	},
@@ -99,14 +99,14 @@ var quirks = []quirk{
 		name: "every third copy fails with status 200", report: "minio/minio-go#2305, boto/botocore#298",
 		large: true,
 		faults: func(*testing.T, *s3test.Server) fault {
-			return nth(3, isCopy, answers("<Error><Code>InternalError</Code><Message>as told</Message></Error>"))
+			return nth(3, isCopy, answers("<Error><Code>InternalError</Code><Message>failed</Message></Error>"))
 		},
 	},
 	{
 		name: "every third completion fails with status 200", report: "aws/aws-sdk-js#946",
 		faults: func(*testing.T, *s3test.Server) fault {
 			return nth(3, func(r *http.Request) bool { return operation(r) == completeUpload },
-				answers("<Error><Code>InternalError</Code><Message>as told</Message></Error>"))
+				answers("<Error><Code>InternalError</Code><Message>failed</Message></Error>"))
 		},
 	},
 	{
@@ -241,7 +241,7 @@ func equalParts() fault {
 			var asked struct {
 				Part []struct{ PartNumber string }
 			}
-			_ = xml.Unmarshal(body, &asked) // what is none has no parts
+			_ = xml.Unmarshal(body, &asked) // another body has no parts
 			mu.Lock()
 			defer mu.Unlock()
 			for i, part := range asked.Part {
@@ -272,7 +272,7 @@ func directly(t *testing.T, server *s3test.Server) *minio.Core {
 	return client
 }
 
-// objectName is the name in the bucket of what a request is about, or copies.
+// objectName is the name of the object that a request is about, or copies.
 func objectName(path string) string {
 	_, name, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return name

@@ -191,7 +191,7 @@ func (x *examination) bucket(ctx context.Context) {
 	}
 }
 
-// limits says what the S3 service does not do, and what nodes do instead.
+// limits lists the calls that the S3 service does not do, and how nodes do without.
 func (x *examination) limits(found []s3.Limit) {
 	for _, l := range found {
 		level := doctor.OK

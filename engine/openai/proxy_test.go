@@ -14,7 +14,7 @@ import (
 )
 
 // aProxy is a forward proxy for requests and tunnels. It alone knows where the server
-// is, may want a user and a password, and notes what was asked.
+// is, may want a user and a password, and keeps a list of requests.
 type aProxy struct {
 	server string // the address behind every name
 	user   string // "name:password" that it wants, empty for none
@@ -67,7 +67,9 @@ func (p *aProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // A server that only a proxy of the environment reaches is probed and asked through
-// it: plain HTTP by whole URLs, TLS by a tunnel.
+// it: plain HTTP by whole URLs, TLS by a tunnel. Where cfg.Proxy says none, as
+// http.ProxyFromEnvironment does by NO_PROXY, the server is asked directly
+// (BerriAI/litellm#2127, n8n-io/n8n#16171, langchain-ai/langchain#5243).
 func TestProxyOfTheEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -158,8 +160,24 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// A proxy that cannot be used is an error that names the remedy, not a server that
-// is down.
+// A server that NO_PROXY names is asked directly.
+func TestNoProxy(t *testing.T) {
+	t.Parallel()
+	e := serve(t, func(c *Config) {
+		c.Proxy = func(r *http.Request) (*url.URL, error) {
+			if r.URL.Hostname() == "127.0.0.1" {
+				return nil, nil
+			}
+			return url.Parse("http://proxy.invalid:3128")
+		}
+	}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, good) })
+	if reply, err := generate(t, e, "x"); err != nil || reply.Content != "fine" {
+		t.Errorf("%q, %v", reply.Content, err)
+	}
+}
+
+// A proxy that cannot be used is an error that names the remedy, not a server that is
+// down (microsoft/promptflow#2239 asks for socks5).
 func TestProxyOfAnotherScheme(t *testing.T) {
 	t.Parallel()
 	socks, _ := url.Parse("socks5://me:secret@127.0.0.1:1080")

@@ -24,9 +24,9 @@ const (
 var errTruncated = fmt.Errorf("reply ends inside its JSON: %w", io.ErrUnexpectedEOF)
 
 // A scanner reads one JSON value from a source, front to back. It accepts
-// exactly what encoding/json accepts, up to maxDepth, but only looks at what it is
-// asked for, of which numbers have at most maxNumber bytes; and NaN, Infinity and
-// -Infinity, which Python writes, as values that nobody asks for.
+// exactly the texts that encoding/json accepts, up to maxDepth, but decodes only the
+// values that its caller asks for. Such a number has at most maxNumber bytes. In the
+// other values it accepts NaN, Infinity and -Infinity too, which Python writes.
 //
 // The first error sticks in err; from then on every method returns its zero
 // value at once, loops end, and nobody has to check in between.

@@ -20,7 +20,7 @@ const (
 // byteOrderMark may stand before a stream, and means nothing.
 const byteOrderMark = "\uFEFF"
 
-// lineBreak stands between the lines of one payload.
+// lineBreak separates the lines of one payload.
 var lineBreak = []byte("\n")
 
 // events reads server-sent events (WHATWG HTML, section 9.2.6). It is a source
@@ -186,7 +186,7 @@ func (e *events) line() ([]byte, error) {
 	return win, nil
 }
 
-// skipLine drops what is left of the current line.
+// skipLine drops the rest of the current line.
 func (e *events) skipLine() error {
 	for e.open {
 		if _, err := e.line(); err != nil && !errors.Is(err, io.EOF) {

@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// size is how large an input is; zero where nobody has counted.
+// size is how large an input is; zero if it was not counted.
 type size struct {
 	rows   int64
 	tokens int64 // of the prompts, about

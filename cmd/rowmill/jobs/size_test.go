@@ -21,7 +21,7 @@ func TestSubmit_ModelThatIsServed(t *testing.T) {
 		"the default":      {`{"data":[` + own + `,{"id":"gpt-oss-20b","served_by":[{"node":"n","engine":"e"}]}]}`, nil, 0, "", nil},
 		"none":             {`{"data":[{"id":"gpt-oss-20b","served_by":[]}]}`, nil, 0, "", nil},
 		"several":          {`{"data":[` + own + `,{"id":"b","served_by":[{"node":"n","engine":"e"}]}]}`, nil, 2, "choose one with --model: acme/Own-7B, b", nil},
-		"nobody says":      {"", nil, 0, "", nil},
+		"no list":          {"", nil, 0, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -31,7 +31,7 @@ type source struct {
 }
 
 // openSource opens a file, or copies standard input to a temporary file for the path
-// "-", and finds out its format. opts say what was asked for.
+// "-", and finds out its format. opts are those of the flags.
 func openSource(path string, opts input.Options, stdin io.Reader) (s *source, err error) {
 	s = &source{name: path, opts: opts}
 	defer func() {
@@ -110,7 +110,7 @@ func (s *source) rows() iter.Seq2[string, error] {
 	}
 }
 
-// flags are what the fields of a submission are called here.
+// flags turns the names of a submission's fields into those of flags.
 var flags = strings.NewReplacer("id_column_name", "--id-column", "column_name", "--column", "input_format", "--input-format")
 
 // failed says which file an error is about. A message about a field of the submission

@@ -65,7 +65,7 @@ type Settings struct {
 
 	// MaxRequestsPerMinute and MaxTokensPerMinute (of prompts and answers) are the
 	// most that this node sends to an engine without limits of its own. Default: 0, no
-	// limit. They are for upstreams that bill, or that refuse what is beyond a quota.
+	// limit. They are for upstreams that bill or that have a quota.
 	MaxRequestsPerMinute int `yaml:"max_requests_per_minute"`
 	MaxTokensPerMinute   int `yaml:"max_tokens_per_minute"`
 
@@ -368,7 +368,7 @@ type Engine struct {
 	// the catalog's engine_names say.
 	Models map[string]string `yaml:"models"`
 	// MaxRequestsPerMinute and MaxTokensPerMinute are the limits of this engine.
-	// Default: those of the node.
+	// Default: the limits of the node.
 	MaxRequestsPerMinute int `yaml:"max_requests_per_minute"`
 	MaxTokensPerMinute   int `yaml:"max_tokens_per_minute"`
 }
