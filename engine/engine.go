@@ -126,7 +126,7 @@ type Reply struct {
 
 // Info is what a server says about itself.
 type Info struct {
-	Kind      string        // "vllm", "sglang", "llama.cpp", "ollama", "infinity", "rowmill-sim", "openai"
+	Kind      string        // "vllm", "sglang", "llama.cpp", "ollama", "infinity", "tei", "rowmill-sim", "openai"
 	Version   string        // empty where the server does not say
 	Simulated bool          // outputs are made up
 	Slots     int           // rows it runs at once; 0 when unknown

@@ -393,6 +393,53 @@ func TestInfinity(t *testing.T) {
 	}
 }
 
+// Text Embeddings Inference, by its published source: it has no list of models, tells its
+// own in /info, and refuses a text that is too long with 413.
+func TestTEI(t *testing.T) {
+	t.Parallel()
+	info := `{"model_id":"acme/embed-small","model_sha":null,"model_dtype":"float32","model_type":{"embedding":{"pooling":"cls"}},` +
+		`"max_concurrent_requests":512,"max_input_length":100,"max_batch_tokens":16384,"max_batch_requests":null,"max_client_batch_size":32,` +
+		`"auto_truncate":false,"tokenization_workers":4,"version":"1.8.0","sha":null,"docker_label":null}`
+	f := &fake{pages: map[string]string{"/info": info, "/health": ""}, chat: func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(body), "too long") {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+			_, _ = io.WriteString(w, "{\"message\":\"Input validation error: `inputs` must have less than 100 tokens. Given: 107\",\"code\":413,\"type\":\"Validation\"}")
+			return
+		}
+		_, _ = io.WriteString(w, `{"object":"list","data":[{"object":"embedding","embedding":[1,0],"index":0}],"model":"acme/embed-small","usage":{"prompt_tokens":3,"total_tokens":3}}`)
+	}}
+	e := f.start(t, nil)
+	got, err := e.Probe(t.Context())
+	if err != nil || got.Kind != "tei" || got.Version != "1.8.0" || len(got.Models) != 1 || got.Models[0].ContextLength != 100 || got.Models[0].Kind != rowmill.KindEmbedding {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	m := embedder
+	m.ID = "acme/embed-small"
+	c := prepared(t, e, engine.Params{Model: m})
+	if warned := c.Warnings(); len(warned) != 0 {
+		t.Errorf("warnings %q", warned)
+	}
+	replies, faults, err := c.Embed(t.Context(), []engine.Row{{Text: []byte("a word")}})
+	if err != nil || faults[0] != nil || replies[0].InputTokens != 3 || len(replies[0].Embedding) != 2 {
+		t.Errorf("%+v, %v, %v", replies, faults, err)
+	}
+	if _, faults, err := c.Embed(t.Context(), []engine.Row{{Text: []byte("too long")}}); err != nil || faults[0] == nil || !faults[0].TooLong {
+		t.Errorf("a text that is too long: %+v, %v", faults[0], err)
+	}
+	f.pages["/info"] = strings.Replace(info, `"auto_truncate":false`, `"auto_truncate":true`, 1)
+	if _, err := e.Probe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if warned := strings.Join(prepared(t, e, engine.Params{Model: m}).Warnings(), " "); !strings.Contains(warned, "--auto-truncate") {
+		t.Errorf("warnings %q", warned)
+	}
+	f.pages["/info"] = strings.Replace(info, `{"embedding":{"pooling":"cls"}}`, `{"reranker":{"id2label":{}}}`, 1)
+	if _, err := e.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "makes no embeddings") {
+		t.Errorf("a reranker: %v", err)
+	}
+}
+
 func TestEmbedNotImplementedIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

@@ -10,7 +10,7 @@ import (
 
 // Counts reports whether servers of a kind count prompts.
 func Counts(kind string) bool {
-	return kind != kindOllama && kind != kindInfinity && kind != kindOther
+	return kind != kindOllama && kind != kindInfinity && kind != kindTEI && kind != kindOther
 }
 
 // describe adds what the server says of the nature of its models: in its list,

@@ -169,6 +169,11 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
 			Class: engine.ServerFault, Status: listed.status, Message: "set the engine's api_key: the server refuses our API key",
 		}
 	default:
+		if listed.status == http.StatusNotFound {
+			if info, found, ok, err := e.probeTEI(ctx); ok {
+				return info, found, err
+			}
+		}
 		return fail("/v1/models answered HTTP %d", listed.status)
 	}
 	var list modelList

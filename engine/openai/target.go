@@ -17,6 +17,7 @@ const (
 	kindLlama    = "llama.cpp"
 	kindOllama   = "ollama"
 	kindInfinity = "infinity" // embeddings only
+	kindTEI      = "tei"      // the same
 	kindSim      = "rowmill-sim"
 	kindOther    = "openai" // speaks the dialect; nothing more is known
 )
@@ -38,6 +39,7 @@ type facts struct {
 	atMost    map[string]bool    // the same: its context is no more than told, and may be less
 	noParser  bool               // the server says that it does not separate reasoning
 	noSeeds   bool               // the server says that it was started so that it ignores seeds
+	cuts      bool               // the server says that it cuts prompts that are too long
 }
 
 // A target is a model on a server, as the last probe found them.
@@ -52,6 +54,7 @@ type target struct {
 	known    bool // able is what the server says
 	noParser bool // it does not separate reasoning from the answer
 	noSeeds  bool // it ignores seeds
+	cutting  bool // it says that it cuts prompts that are too long
 }
 
 // served returns where m is served, by the last probe.
@@ -74,7 +77,7 @@ func (e *Engine) served(m rowmill.Model) (target, error) {
 	t := target{
 		kind: e.info.Kind, version: e.info.Version, name: found.Name, context: found.ContextLength,
 		atMost:   e.facts.atMost[found.Name],
-		noParser: e.facts.noParser || e.unparsed[found.Name], noSeeds: e.facts.noSeeds,
+		noParser: e.facts.noParser || e.unparsed[found.Name], noSeeds: e.facts.noSeeds, cutting: e.facts.cuts,
 	}
 	t.able, t.known = e.facts.able[found.Name]
 	return t, nil
@@ -94,7 +97,9 @@ func (t target) runs(kind rowmill.Kind) error {
 }
 
 // cutsPrompts says that the server cuts what is too long without a word.
-func (t target) cutsPrompts() bool { return t.kind == kindOllama || t.kind == kindInfinity }
+func (t target) cutsPrompts() bool {
+	return t.kind == kindOllama || t.kind == kindInfinity || t.cutting
+}
 
 // olderThan reports whether the server is of an older release than r. What
 // is no release, such as a developer's build, counts as new.
@@ -125,6 +130,10 @@ func (t target) warnings(p engine.Params) (list []string) {
 	switch t.kind {
 	case kindOllama:
 		list = append(list, t.cuts())
+	case kindTEI:
+		if t.cutting {
+			list = append(list, "the server cuts a text that exceeds the context of its model without saying so: start it without --auto-truncate, or keep rows shorter")
+		}
 	case kindInfinity:
 		list = append(list, "Infinity cuts a text that exceeds the context of its model without saying so: keep rows shorter")
 	case kindOther:

@@ -1,0 +1,40 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/rowmill/rowmill/engine"
+)
+
+// probeTEI is Probe for Text Embeddings Inference, which has no /v1/models and serves
+// one model, by its /info (huggingface/text-embeddings-inference, struct Info). ok is
+// false where the server is none.
+func (e *Engine) probeTEI(ctx context.Context) (info engine.Info, found facts, ok bool, err error) {
+	var said struct {
+		Model   loose[string]                     `json:"model_id"`
+		Type    loose[map[string]json.RawMessage] `json:"model_type"` // "embedding", "classifier" or "reranker"
+		Longest loose[float64]                    `json:"max_input_length"`
+		Cuts    loose[bool]                       `json:"auto_truncate"`
+		Version loose[string]                     `json:"version"`
+	}
+	if !e.read(ctx, "/info", &said) || shortWord(said.Model.is, maxName) == "" || said.Type.is == nil {
+		return info, found, false, nil
+	}
+	if _, embeds := said.Type.is["embedding"]; !embeds {
+		return info, found, true, fmt.Errorf("the server runs %s, which makes no embeddings", said.Model.is)
+	}
+	if health, err := e.get(ctx, "/health"); err != nil {
+		return info, found, true, err
+	} else if health.status != http.StatusOK {
+		return info, found, true, fmt.Errorf("the server is not ready: /health answered HTTP %d", health.status)
+	}
+	name := said.Model.is
+	info = engine.Info{Kind: kindTEI, Version: shortWord(said.Version.is, maxName), Models: []engine.ServedModel{{Name: name, ContextLength: whole(said.Longest)}}}
+	found = facts{able: map[string]ability{name: embeds}, cuts: said.Cuts.is}
+	keepUsable(&info, &found)
+	describe(&info, found, listedModels{{ID: said.Model}})
+	return info, found, true, nil
+}
