@@ -14,6 +14,7 @@ import (
 
 // An answerFile is an answer as a server gives it, and its reading.
 type answerFile struct {
+	Source    string          `json:"source"`          // shows this answer: a public repository with a path or the number of an issue, or a page
 	Body      json.RawMessage `json:"body"`            // a text, where it is no JSON
 	Reasoning bool            `json:"reasoning_model"` // of a model that reasons
 	Formed    bool            `json:"json_schema"`     // JSON was asked for
@@ -31,26 +32,40 @@ type answerFile struct {
 	} `json:"want"`
 }
 
-// TestAnswersOfServers reads the answers of testdata/answers, named SERVER-VERSION-CASE.
-// To add a server is to add files.
+// answerFiles are the answers of testdata/answers by name: SERVER-VERSION-CASE where the
+// source names the version, else SERVER-CASE.
+func answerFiles(t *testing.T) map[string]*answerFile {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/answers/*.json")
+	if err != nil || len(paths) < 40 {
+		t.Fatalf("%d files, %v", len(paths), err)
+	}
+	files := make(map[string]*answerFile, len(paths))
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := new(answerFile)
+		strict := json.NewDecoder(bytes.NewReader(text))
+		strict.DisallowUnknownFields()
+		if err := strict.Decode(file); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		files[strings.TrimSuffix(filepath.Base(path), ".json")] = file
+	}
+	return files
+}
+
+// TestAnswersOfServers reads the answers of testdata/answers. To add a server is to add
+// files.
 func TestAnswersOfServers(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/answers/*.json")
-	if err != nil || len(files) < 40 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	for _, path := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
+	for name, file := range answerFiles(t) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var file answerFile
-			strict := json.NewDecoder(bytes.NewReader(text))
-			strict.DisallowUnknownFields()
-			if err := strict.Decode(&file); err != nil {
-				t.Fatal(err)
+			if file.Source == "" {
+				t.Error("it names no source")
 			}
 			body := []byte(file.Body)
 			if body[0] == '"' {
@@ -65,6 +80,33 @@ func TestAnswersOfServers(t *testing.T) {
 	}
 }
 
+// TestEveryFinishIsSaid looks for an answer with each word for an end, so that no word
+// stays that no server says.
+func TestEveryFinishIsSaid(t *testing.T) {
+	t.Parallel()
+	said := make(map[string]bool)
+	for _, file := range answerFiles(t) {
+		var body struct {
+			Choices []struct {
+				Finish string `json:"finish_reason"`
+			}
+		}
+		if json.Unmarshal(file.Body, &body) == nil && len(body.Choices) > 0 {
+			said[strings.ToLower(body.Choices[0].Finish)] = true
+		}
+	}
+	for word := range finishes {
+		if !said[word] {
+			t.Errorf("no answer ends with %q", word)
+		}
+	}
+	for word := range verdicts {
+		if !said[word] {
+			t.Errorf("no answer is withheld with %q", word)
+		}
+	}
+}
+
 func (f *answerFile) judge(t *testing.T, body []byte) {
 	t.Helper()
 	r := newReply(&bytesSource{rest: body}, 1<<20, f.Reasoning)
@@ -72,10 +114,14 @@ func (f *answerFile) judge(t *testing.T, body []byte) {
 	if err := r.scanChat(); err != nil {
 		t.Fatal(err)
 	}
-	got, notices, refused := r.answer(true, f.Formed)
+	var asked asked
+	if f.Formed {
+		asked.form = "json_schema"
+	}
+	got, notices, refused := r.read(asked, true)
 	want := f.Want
 	if want.Class != "" {
-		class := map[string]engine.Class{"row": engine.RowFault, "moment": engine.Moment}[want.Class]
+		class := map[string]engine.Class{"row": engine.RowFault, "moment": engine.Moment, "busy": engine.Busy}[want.Class]
 		if refused == nil || refused.Class != class || refused.Code != want.Code || refused.Raw != want.Raw {
 			t.Errorf("got %+v, want class %s, code %s, raw %q", refused, want.Class, want.Code, want.Raw)
 		}

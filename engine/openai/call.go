@@ -251,13 +251,10 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 		err = r.scanChat()
 	}
 	e.finish(conn)
-	switch {
-	case err != nil:
+	if err != nil {
 		return engine.Reply{}, e.broken(ctx, err, p)
-	case r.fault.found && (streamed || !r.choices):
-		return engine.Reply{}, r.reported(c.asked, row.Text, c.system)
 	}
-	reply, notices, refusal := r.answer(!streamed, c.asked.form != "")
+	reply, notices, refusal := r.read(c.asked, !streamed, row.Text, c.system)
 	if refusal == nil {
 		refusal = r.liesOfUsage(len(c.prefix)+len(row.Text)+len(c.trailer.Load().middle), c.limit)
 	}

@@ -42,7 +42,7 @@ func (x refusal) classify(asked asked, private ...[]byte) *engine.Error {
 	e := &engine.Error{
 		Class:      r.class,
 		Status:     x.status,
-		Code:       x.fault.word("http_" + strconv.Itoa(x.status)),
+		Code:       cmp.Or(r.code, x.fault.word("http_"+strconv.Itoa(x.status))),
 		Message:    r.says(x.fault, asked),
 		RetryAfter: x.retryAfter,
 		Overloaded: r.overload,
@@ -58,16 +58,18 @@ func (x refusal) classify(asked asked, private ...[]byte) *engine.Error {
 	return e
 }
 
-// contextSaid and promptSaid find the context and the tokens of the prompt in the
-// message of a refusal, as servers write them, in lower case.
+// contextSaid and promptSaid find the context and the tokens of the prompt in the message
+// of a refusal, as servers write them, in lower case. Numbers of characters are no tokens:
+// vLLM and TEI name them in sentences of the same form.
 var (
-	contextSaid = regexp.MustCompile(`(?:context (?:length|size|window)(?: is| of)?(?: only)?|maximum (?:prompt|input) length(?: is)?|configured limit of|have less than|must be <=|number of tokens allowed|max_input_len|max_seq_len|model with|maximum model length(?: of)?) \(?([0-9]{1,10})\b` +
-		`|> ([0-9]{1,10})(?: maximum|$)`)
-	promptSaid = regexp.MustCompile(`(?:prompt has|prompt contains|requested|request \(|input \(|resulted in|request contains|(?:prompt|input) is too long:)(?: at least| about)? ?([0-9]{1,10}) tokens` +
-		`|(?:given:|requested tokens \(|token count \(|(?:prompt|input) length \(|(?:prompt|input) length of) ?([0-9]{1,10})\b`)
+	contextSaid = regexp.MustCompile(`(?:context (?:length|size|window)(?: is| of)?(?: only)?|maximum (?:prompt|input) length(?: is)?|configured limit of|must be <=|number of tokens allowed|max_input_len|max_seq_len|max_num_tokens|model with|maximum model length(?: of)?|n_ctx:|\(tpm\): limit|model token limit:) \(?([0-9]{1,10})\b` +
+		`|have less than ([0-9]{1,10}) tokens|> ([0-9]{1,10})(?: maximum|$)`)
+	promptSaid = regexp.MustCompile(`(?:prompt has|prompt contains|requested|request \(|input \(|resulted in|request contains|you passed|(?:prompt|input) is too long:)(?: at least| about)? ?([0-9]{1,10}) (?:input )?tokens` +
+		`|(?:tokens\. given:|requested tokens \(|token count \(|(?:prompt|input) length \(|prompt \((?:total )?length|n_keep:|[0-9], requested|\(requested:) ?([0-9]{1,10})\b` +
+		"|given: ([0-9]{1,10}) `inputs` tokens")
 )
 
-// saidTokens is the number of tokens that a refusal names; 0 for none.
+// saidTokens returns the number of tokens that a refusal names; 0 for none.
 func saidTokens(what *regexp.Regexp, message string) int {
 	found := what.FindStringSubmatch(message)
 	if found == nil {

@@ -30,10 +30,14 @@ func (x extra) notice() string {
 // refused reports whether a refusal is about the extra. said is its words in lower case.
 func (x extra) refused(said, param string) bool {
 	if x == extraLogprobs {
-		return param == "logprobs" || param == "top_logprobs" || strings.Contains(said, "logprob")
+		return param == "logprobs" || param == "top_logprobs" || strings.Contains(said, "logprob") || strings.Contains(said, unwritable)
 	}
 	return strings.Contains(said, "max_completion_tokens")
 }
+
+// unwritable is in the message of a Python server that cannot write an infinite log
+// probability as JSON, with 500 (SGLang issue 5984, vLLM issue 10234).
+const unwritable = "out of range float values are not json compliant"
 
 // without returns the fields of a request without the extra.
 func (x extra) without(fields []param) []param {
@@ -61,7 +65,7 @@ func (e *extraRefused) Unwrap() error { return e.fault }
 // refusedExtra is the extra that a refusal is about; empty for none.
 func (a asked) refusedExtra(status int, said, param string) extra {
 	switch status {
-	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusNotImplemented:
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusNotImplemented: // 403: OpenAI's newer models
 	default:
 		return ""
 	}

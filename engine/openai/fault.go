@@ -13,6 +13,7 @@ import (
 //	{"object": "error", "message", "type", "code"}            SGLang
 //	{"error": "text", "error_type": "word"}                   TGI
 //	{"detail": "text" or [{"msg", "loc"}]}                    FastAPI itself
+//	{"detail": {"msg", "type"}}                               KoboldCpp
 //
 // It never leaves the package as it is: its message may quote a prompt.
 type serverFault struct {
@@ -84,11 +85,15 @@ func text(raw json.RawMessage) string {
 	return s
 }
 
-// detail reads FastAPI's list of broken rules. Their "input" is left alone: it
-// is what we sent.
+// detail reads the text of KoboldCpp, or FastAPI's list of broken rules. It leaves their
+// "input" alone: that repeats the request.
 func detail(raw json.RawMessage) string {
 	if s := text(raw); s != "" {
 		return s
+	}
+	var one struct{ Msg string }
+	if json.Unmarshal(raw, &one) == nil && one.Msg != "" {
+		return one.Msg
 	}
 	var rules []struct {
 		Msg string `json:"msg"`

@@ -149,7 +149,7 @@ func (r *reply) scanTexts() {
 			r.content = r.content[:content]
 			switch {
 			case r.peek() == '[':
-				r.scanBlocks(content)
+				r.scanBlocks()
 			case !r.null():
 				r.content = r.text(r.content, r.limit-content, false)
 			}
@@ -171,17 +171,14 @@ func (r *reply) scanTexts() {
 	}
 }
 
-// scanBlocks reads content that is a list, of strings or of blocks such as {"type":
-// "text", "text"} and {"type": "thinking", "thinking"}, and joins their texts to the
-// content, of which so much was there before, and to the reasoning.
-func (r *reply) scanBlocks(before int) {
+// scanBlocks reads content that is a list of blocks, such as {"type": "text", "text"} and
+// {"type": "thinking", "thinking"}. It adds their texts to the content and to the
+// reasoning.
+func (r *reply) scanBlocks() {
 	for more := r.firstItem(); more; more = r.nextItem() {
-		switch r.peek() {
-		case '"':
-			r.content = r.text(r.content, r.limit-before-(len(r.content)-before), false)
-		case '{':
+		if r.peek() == '{' {
 			r.scanBlock()
-		default:
+		} else {
 			r.skip()
 		}
 	}
@@ -199,9 +196,11 @@ func (r *reply) scanBlock() {
 		case (key == "text" || key == "thinking" || key == "reasoning" || key == "content") && next == '"':
 			thinks = thinks || key == "thinking" || key == "reasoning"
 			r.content = r.text(r.content, r.limit-len(r.content), false)
-		case key == "thinking" && next == '[': // Mistral
+		case key == "refusal" && next == '"': // OpenAI's description allows it in place of a text
+			r.refusal = r.text(r.refusal, maxErrorText-len(r.refusal), true)
+		case (key == "thinking" || key == "summary") && next == '[': // Mistral; Databricks
 			thinks = true
-			r.scanBlocks(len(r.content))
+			r.scanBlocks()
 		default:
 			r.skip()
 		}
@@ -320,22 +319,30 @@ func (r *reply) reported(asked asked, private ...[]byte) *engine.Error {
 	return e
 }
 
-// finishes are the words of servers for how an answer ended, in lower case.
+// finishes are the words of servers for how an answer ended, in lower case. The files of
+// testdata/answers name a server that says each of them.
 var finishes = map[string]rowmill.FinishReason{
-	"stop": rowmill.FinishStop, "eos": rowmill.FinishStop, "eos_token": rowmill.FinishStop, "eos_found": rowmill.FinishStop, "end_turn": rowmill.FinishStop,
-	"stop_sequence": rowmill.FinishStop, "stop_token": rowmill.FinishStop, "stop_str": rowmill.FinishStop, "stop_string": rowmill.FinishStop,
-	"eosfound": rowmill.FinishStop, "stopstringfound": rowmill.FinishStop, "end": rowmill.FinishStop, "complete": rowmill.FinishStop, "completed": rowmill.FinishStop, "finish_reason_stop": rowmill.FinishStop,
+	"stop": rowmill.FinishStop, "eos": rowmill.FinishStop, "eos_token": rowmill.FinishStop, "end_turn": rowmill.FinishStop,
+	"stop_sequence": rowmill.FinishStop, "complete": rowmill.FinishStop, "finish_reason_stop": rowmill.FinishStop,
 
-	"length": rowmill.FinishLength, "max_tokens": rowmill.FinishLength, "max_length": rowmill.FinishLength, "max_new_tokens": rowmill.FinishLength,
-	"model_length": rowmill.FinishLength, "length_limit": rowmill.FinishLength, "maxpredictedtokensreached": rowmill.FinishLength, "contextlengthreached": rowmill.FinishLength, "token_limit": rowmill.FinishLength, "max_output_tokens": rowmill.FinishLength,
-	"model_context_window_exceeded": rowmill.FinishLength, "finish_reason_length": rowmill.FinishLength, finishRepetition: rowmill.FinishLength,
+	"length": rowmill.FinishLength, "max_tokens": rowmill.FinishLength, "model_length": rowmill.FinishLength,
+	"model_context_window_exceeded": rowmill.FinishLength, "finish_reason_max_tokens": rowmill.FinishLength, finishRepetition: rowmill.FinishLength,
 }
 
 // verdicts are the words of servers that withheld an answer for its content, in lower
 // case. Another attempt is withheld too.
 var verdicts = map[string]bool{
-	"content_filter": true, "content_filtered": true, "safety": true, "recitation": true, "blocklist": true, "prohibited_content": true, "spii": true,
+	"content_filter": true, "content_filtered": true, "safety": true, "recitation": true, "blocklist": true, "prohibited_content": true, "spii": true, "language": true,
 	"refusal": true, "guardrail_intervened": true, "sensitive": true, "error_toxic": true,
+}
+
+// read makes the reply, or says why it cannot be accepted. whole says that it came as one
+// body. An error in a body that has an answer too is left alone.
+func (r *reply) read(asked asked, whole bool, private ...[]byte) (out engine.Reply, notices []string, refused *engine.Error) {
+	if r.fault.found && (!whole || !r.choices) {
+		return engine.Reply{}, nil, r.reported(asked, private...)
+	}
+	return r.answer(whole, asked.form != "")
 }
 
 // answer makes the reply that was read, or says why it cannot be accepted. whole says that

@@ -6,21 +6,23 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A rule decides whose fault a refusal is, by its status and its words. Of rules the
-// first that matches counts; the last one matches everything. docs/engines.md shows them
-// as a table.
+// A rule decides whose fault a refusal is, by its status and its words. The first rule
+// that matches counts. The last rule matches everything. docs/engines.md shows the rules as
+// a table. refusals_test.go names a public source for each word.
 type rule struct {
-	name   string   // of the rule, in docs/engines.md
-	status []status // one of these; none: any
-	words  []string // one of these, in lower case, is in the message, the type or the code; none: any
-	about  about    // what the refusal is about, beside its words
+	name   string   // docs/engines.md shows it
+	status []status // the refusal has one of these; empty: any status
+	words  []string // the message, the type or the code holds one of these, in lower case; empty: any words
+	about  about    // the refusal names a thing that the job asks for
 
 	class    engine.Class
-	overload bool // the window shrinks
-	tooLong  bool // the prompt is cut, where the job allows it
+	code     string // the code of the failed row; empty: the server's own word
+	overload bool   // the window shrinks
+	tooLong  bool   // the prompt is cut, where the job allows it
 	message  string
 }
 
@@ -35,16 +37,16 @@ func is(codes ...int) []status {
 	return out
 }
 
-// about is what of a request a refusal must be about.
+// An about is the part of the job's request that a refusal must name.
 type about uint8
 
 const (
 	anything about = iota
 	ofParam        // a sampling parameter that the job asks for
-	ofForm         // the schema, or the rule of structured_outputs, that the job asks for
+	ofForm         // the schema of the job, or its rule of structured_outputs
 )
 
-// Refusals of the row as it is.
+// rowStatuses are the statuses of servers that refuse one request for its content.
 var rowStatuses = is(http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity)
 
 var rules = []rule{
@@ -61,8 +63,16 @@ var rules = []rule{
 		class: engine.RowFault, tooLong: true, message: "the prompt is too long for the server",
 	},
 	{
-		name: "the request is too large", status: is(http.StatusRequestEntityTooLarge), // of proxies, without a word
+		name: "the prompt has more tokens than the server takes in a minute", status: is(http.StatusTooManyRequests), words: []string{"request too large"}, // OpenAI: waiting does not help
+		class: engine.RowFault, tooLong: true, message: "the prompt is too long for the server's limit of tokens a minute",
+	},
+	{
+		name: "the request is too large", status: is(http.StatusRequestEntityTooLarge), // a proxy says no more than that
 		class: engine.RowFault, tooLong: true, message: "the request is larger than the server, or a proxy before it, takes",
+	},
+	{
+		name: "the content of the prompt is refused", status: append(is(http.StatusForbidden), rowStatuses...), words: contentWords,
+		class: engine.RowFault, code: rowmill.RowContentFiltered, message: "the server refused the prompt for its content",
 	},
 	{
 		name: "a quota is used up", words: quotaWords,
@@ -110,7 +120,7 @@ var rules = []rule{
 		class: engine.JobFault, message: "the server cannot work with this",
 	},
 	{
-		name: "a sampling parameter is no field", status: is(500), words: []string{"validation error"}, about: ofParam, // llama-cpp-python, as the next two
+		name: "a sampling parameter is no field", status: is(500), words: []string{"validation error"}, about: ofParam, // llama-cpp-python; the next two too
 		class: engine.JobFault, message: "the server refuses the sampling parameter",
 	},
 	{
@@ -141,58 +151,79 @@ var rules = []rule{
 
 // tooLongWords say that a prompt does not fit the context.
 var tooLongWords = []string{
-	"exceed_context_size", "context_length_exceeded", "string_above_max_length",
-	"context length",                                           // OpenAI, vLLM, SGLang, Mistral, LM Studio, Ollama, OpenRouter, Fireworks
-	"context size",                                             // llama.cpp
-	"context window",                                           // llama-cpp-python, Xinference
-	"context limit", "input is too long", "prompt is too long", // Anthropic, Bedrock
-	"maximum model length", "longer than the maximum", // vLLM
-	"max_tokens must be at least 1, got -",                                                    // vLLM: what it has left for the answer
-	"too long to fit into the model",                                                          // vLLM, embeddings
-	"maximum prompt length",                                                                   // xAI
-	"prompt length", "maximum input length", "max_input_len", "max_seq_len", "max_num_tokens", // TensorRT-LLM
-	"`inputs` tokens + `max_new_tokens` must be", "`inputs` must have less than", // TGI, TEI
-	"session_len",                                // LMDeploy
-	"input token count", "requested token count", // Gemini; SGLang
-	"too many tokens",      // Cohere
-	"reduce the length",    // Groq, Cerebras
-	"request too large",    // Groq: more tokens than its limit of a minute
-	"too large to process", // llama.cpp: more than its physical batch
+	"context length", "context_length_exceeded", // OpenAI, vLLM, SGLang, Mistral, LM Studio, Ollama, OpenRouter, LMDeploy
+	"context size", "exceed_context_size", // llama.cpp, TabbyAPI
+	"context window",                          // OpenAI, llama-cpp-python, MiniMax
+	"context limit",                           // Anthropic: prompt and max_tokens together
+	"input is too long", "prompt is too long", // Bedrock; Anthropic
+	"maximum model length",                                                       // vLLM 0.7 to 0.12
+	"max_tokens must be at least 1, got -",                                       // vLLM: no token is left for the answer
+	"prompt length",                                                              // TensorRT-LLM, Triton, xAI
+	"`inputs` tokens + `max_new_tokens` must be", "`inputs` must have less than", // TGI; TEI
+	"input token count",         // Gemini
+	"total number of tokens",    // Cohere
+	"reduce the length",         // Groq, Cerebras
+	"request too large",         // Groq, with 413: more tokens than it takes in a minute
+	"too large to process",      // llama.cpp: more tokens than its physical batch
+	"compared to kv size",       // llama-box
+	"model token limit",         // Kimi
+	"prompt exceeds max length", // Z.ai
+	"range of input length",     // DashScope
+	"string_above_max_length",   // OpenAI: more characters than a message may have
+}
+
+// contentWords say that a filter of the server refused the prompt for its content.
+var contentWords = []string{
+	"content_filter", "content management policy", // Azure OpenAI
+	"content_policy_violation", "violating our usage policy", // OpenAI
+	"content exists risk",    // DeepSeek
+	"data_inspection_failed", // DashScope
+	"your input was flagged", // OpenRouter, with 403
 }
 
 // quotaWords say that money or an allowance is used up.
 var quotaWords = []string{
-	"insufficient_quota", "exceeded your current quota", "insufficient balance", "insufficient_balance",
-	"credit balance", "out of credits", "not enough credits", "payment required", "billing_", "spending limit",
+	"insufficient_quota", "exceeded your current quota", "billing_hard_limit", "billing_not_active", // OpenAI
+	"insufficient balance",               // DeepSeek, Kimi
+	"exceeded_current_quota",             // Kimi
+	"credit balance", "api usage limits", // Anthropic, with 400
+	"used all available credits", // xAI
+	"insufficient credits",       // OpenRouter
 }
 
 // loadingWords say that a model is on its way into memory, or that a router knows no
-// server that has it.
+// server that has the model.
 var loadingWords = []string{
-	"loading model", "model is loading", "currently loading", "still loading", "being loaded", "model is not ready", "model not ready", "not_ready",
-	"warming up", "cold start", "no healthy upstream", "upstream connect error", "no available worker", "no workers available",
+	"loading model", "model_loading", // llama.cpp, Ollama; LocalAI
+	"currently loading",                          // Hugging Face
+	"is not ready",                               // Triton, KServe
+	"no available worker", "no_available_worker", // SGLang's router
 }
 
-// overloadWords say that there are too many requests, in all or of ours.
+// overloadWords say that there are too many requests, of everybody or of this key.
 var overloadWords = []string{
-	"overloaded", "rate limit", "rate_limit", "ratelimit", "too many requests", "too many concurrent", "server busy", "server is busy",
-	"queue is full", "queue full", "at capacity", "no capacity", "capacity exceeded", "try again later", "temporarily unavailable",
-	"throttl", "resource_exhausted", "resource exhausted",
+	"overloaded",               // TGI, TEI, Infinity, Anthropic, DeepSeek
+	"rate limit", "rate_limit", // OpenAI and most others
+	"server busy", "server is busy", // Ollama; KoboldCpp
+	"queue is full",                                                    // SGLang
+	"over capacity", "at capacity", "no capacity", "capacity exceeded", // Groq, xAI, Gemini, Mistral
+	"try again later", // KoboldCpp
 }
 
-// abilityWords say that the server cannot do with the model what every row asks for:
-// vLLM, SGLang, llama.cpp and Ollama.
+// abilityWords say that the server cannot do with the model what every row asks for.
 var abilityWords = []string{
-	"does not support chat", "does not support generate", "does not support completions", "does not support embedding",
-	"does not support the embeddings", "not appear to be an embedding model",
+	"does not support chat", "does not support generate", "does not support completions", // vLLM, Ollama
+	"does not support embedding",          // vLLM
+	"not appear to be an embedding model", // SGLang
+	"modelnotdeployederror",               // Infinity: the model has another task
 }
 
-// formWords say that the server could not compile the schema, or the rule of
-// structured_outputs, which no other row changes.
+// formWords say that the server could not compile the schema of the job, or its rule of
+// structured_outputs. Every row of the job has the same.
 var formWords = []string{"schema", "grammar", "response_format", "structured output", "structured_output", "guided decoding", "regex"}
 
-// ruleOf is the first rule that matches a refusal. said is its message, type and code in
-// lower case.
+// ruleOf returns the first rule that matches a refusal. said holds the message, the type
+// and the code of the refusal in lower case.
 func ruleOf(code int, said string, fault serverFault, asked asked) *rule {
 	for i := range rules {
 		if r := &rules[i]; r.matches(code, said, fault, asked) {
@@ -214,7 +245,8 @@ func (r *rule) matches(code int, said string, fault serverFault, asked asked) bo
 	return false
 }
 
-// says is the message of a refusal, which ends with what it is about.
+// says returns the message for a refusal. It ends with the parameter or the form that the
+// refusal names.
 func (r *rule) says(fault serverFault, asked asked) string {
 	switch r.about {
 	case ofParam:
@@ -225,7 +257,7 @@ func (r *rule) says(fault serverFault, asked asked) string {
 	return r.message
 }
 
-// String is the statuses as docs/engines.md writes them.
+// String writes the statuses as docs/engines.md shows them.
 func (s status) String() string {
 	if s.from == s.to {
 		return strconv.Itoa(s.from)
