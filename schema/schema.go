@@ -41,31 +41,42 @@ func Check(raw json.RawMessage) (json.RawMessage, error) {
 	return text, err
 }
 
-// unwrapped is the schema inside of what OpenAI's response_format holds around it:
-// {"name", "strict", "schema"}, or that below "json_schema". Anything else is returned as
-// it is: a JSON Schema has no such members.
+// unwrapped takes off what OpenAI's clients and llama.cpp's hold around a schema:
+// {"name", "strict", "schema"}, {"type": "json_schema", "schema"}, or either of them below
+// "json_schema". It returns anything else as it is: a JSON Schema has no such members.
 func unwrapped(raw json.RawMessage) json.RawMessage {
+	for range 2 { // the object below "json_schema", then its "schema"
+		inner := inside(raw)
+		if inner == nil {
+			break
+		}
+		raw = inner
+	}
+	return raw
+}
+
+// inside takes one object off; nil where there is none.
+func inside(raw json.RawMessage) json.RawMessage {
 	var outer map[string]json.RawMessage
 	if json.Unmarshal(raw, &outer) != nil {
-		return raw
+		return nil
 	}
 	for member := range outer {
 		switch member {
 		case "name", "description", "strict", "schema", "json_schema", "type":
 		default:
-			return raw
+			return nil
 		}
 	}
-	inner, ok := outer["json_schema"]
-	if ok && string(outer["type"]) == `"json_schema"` {
-		return unwrapped(inner)
+	kind := string(outer["type"])
+	named := outer["name"] != nil || outer["strict"] != nil
+	switch {
+	case kind == `"json_schema"` && outer["json_schema"] != nil:
+		return outer["json_schema"]
+	case kind == `"json_schema"`, kind == `"json_object"`, kind == "" && named:
+		return outer["schema"]
 	}
-	_, named := outer["name"]
-	_, strict := outer["strict"]
-	if inner, ok = outer["schema"]; ok && (named || strict) && outer["type"] == nil {
-		return inner
-	}
-	return raw
+	return nil
 }
 
 func parse(raw json.RawMessage) (checked json.RawMessage, document any, err error) {

@@ -258,7 +258,9 @@ func TestViolation_EndsWithItsJob(t *testing.T) {
 	}
 }
 
-// What OpenAI's clients send around a schema is taken off.
+// What clients send around a schema is taken off: response_format whole, its json_schema
+// (the case schema-openai-wrapper), the form of the Responses API (NVIDIA-NeMo/Switchyard
+// 377), and the forms of llama.cpp's page (ggml-org/llama.cpp 28697, ollama/ollama 3102).
 func TestCheck_OpenAIWrapper(t *testing.T) {
 	t.Parallel()
 	const inner = `{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`
@@ -267,13 +269,17 @@ func TestCheck_OpenAIWrapper(t *testing.T) {
 		`{"name":"x","strict":true,"schema":` + inner + `}`,
 		`{"name":"x","description":"d","schema":` + inner + `}`,
 		`{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":` + inner + `}}`,
+		`{"type":"json_schema","json_schema":{"schema":` + inner + `,"strict":false}}`,
+		`{"type":"json_schema","name":"x","strict":true,"schema":` + inner + `}`,
+		`{"type":"json_schema","schema":` + inner + `}`,
+		`{"type":"json_object","schema":` + inner + `}`,
 	} {
 		got, err := Check([]byte(wrapped))
 		if err != nil || string(got) != inner {
 			t.Errorf("%s becomes %s, %v", wrapped, got, err)
 		}
 	}
-	for _, schemas := range []string{`{"schema":{"type":"object"}}`, `{"type":"object","name":"x"}`, `{"properties":{"schema":{}},"name":"x"}`} {
+	for _, schemas := range []string{`{"schema":{"type":"object"}}`, `{"type":"object","name":"x"}`, `{"properties":{"schema":{}},"name":"x"}`, `{"type":"object","description":"d"}`} {
 		if got, err := Check([]byte(schemas)); err != nil || string(got) != schemas {
 			t.Errorf("%s becomes %s, %v", schemas, got, err)
 		}
