@@ -131,7 +131,7 @@ func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmi
 	begins, complete := beginsJSON(r.Content)
 	var syntax *json.SyntaxError
 	switch err := json.Unmarshal([]byte(r.Content), new(json.RawMessage)); {
-	case begins || !errors.As(err, &syntax): // nothing at all is an end that came too early
+	case begins && !complete || !errors.As(err, &syntax): // it ends too early, or it is JSON
 	case !strings.ContainsAny(strings.TrimSpace(r.Content)[:1], `{["`):
 		problem = "it is no JSON from its beginning on; perhaps the server takes no json_schema"
 	default:

@@ -79,6 +79,28 @@ func TestClassifierValidatesStructuredOutput(t *testing.T) {
 	}
 }
 
+// The message says where an answer stops being JSON, so that a number that JSON does not
+// have is not taken for a server without schemas. The first is the case json-nan-message.
+func TestClassifierSaysWhereAnAnswerIsNoJSON(t *testing.T) {
+	t.Parallel()
+	spec := rowmill.Spec{Schema: json.RawMessage(objectSchema)}
+	for answer, says := range map[string]string{
+		`{"n":NaN}`:                 "from byte 6 on",
+		`{"n":[1,Infinity]}`:        "from byte 9 on", // sgl-project/sglang 5984
+		`{"n":1} That is all.`:      "from byte 9 on", // nanobrowser/nanobrowser 325
+		`{'n': 1}`:                  "from byte 2 on",
+		"```json\n{\"n\":1}\n```":   "from its beginning on", // vectorize-io/hindsight 1986
+		`Sure, here is it: {"n":1}`: "from its beginning on", // vectorize-io/hindsight 1986
+		`<think>one</think>{"n":1}`: "from its beginning on", // admonstrator/zettelrobbe 74
+		`{"n":1,"m":"<think>"`:      "it is not JSON",        // cut off: probelabs/probe 439
+	} {
+		out, _ := testClassifier(t, spec).accept(t.Context(), &engine.Reply{Content: answer, Finish: rowmill.FinishStop}, 3)
+		if out.Err == nil || !strings.Contains(out.Err.Message, says) {
+			t.Errorf("%s: %+v, want %q", answer, out.Err, says)
+		}
+	}
+}
+
 func TestClassifierClassesOfError(t *testing.T) {
 	t.Parallel()
 	j := testClassifier(t, rowmill.Spec{})
