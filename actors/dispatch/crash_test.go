@@ -1,7 +1,10 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,14 +16,22 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A fragile server ends when it reads the word POISON, and is back a second later.
+// A fragile server ends when it reads the word POISON, and is back after a restart.
 type fragile struct {
+	restart  time.Duration // 0: a second
+	together bool          // it ends when two such rows run at once, and bears one
+
 	mu      sync.Mutex
 	back    time.Time
 	end     chan struct{} // closed when it ends
 	crashes int
 	alone   map[string]int // times a row was in flight alone at a crash, by its text
+	struck  map[string]int // times a row was in flight at a crash, by its text
 	running map[string]bool
+}
+
+func newFragile() *fragile {
+	return &fragile{end: make(chan struct{}), alone: map[string]int{}, struck: map[string]int{}, running: map[string]bool{}}
 }
 
 func (f *fragile) down() bool {
@@ -30,42 +41,87 @@ func (f *fragile) down() bool {
 }
 
 func (f *fragile) answer(ctx context.Context, row engine.Row) (engine.Reply, error) {
-	text := string(row.Text)
+	if err := f.run(ctx, string(row.Text)); err != nil {
+		return engine.Reply{}, err
+	}
+	return answered("ok")
+}
+
+func (f *fragile) embed(rows []engine.Row) ([]engine.Reply, []*engine.Error, error) {
+	texts := make([]string, len(rows))
+	replies := make([]engine.Reply, len(rows))
+	for i, row := range rows {
+		texts[i], replies[i] = string(row.Text), engine.Reply{Embedding: []float32{1}, InputTokens: 2}
+	}
+	if err := f.run(context.Background(), texts...); err != nil {
+		return nil, nil, err
+	}
+	return replies, make([]*engine.Error, len(rows)), nil
+}
+
+// run runs the texts of one request to their end, or to that of the server.
+func (f *fragile) run(ctx context.Context, texts ...string) error {
+	poisoned := slices.ContainsFunc(texts, poison)
 	f.mu.Lock()
 	if time.Now().Before(f.back) {
 		f.mu.Unlock()
-		return engine.Reply{}, &engine.Error{Class: engine.Busy, Code: "unreachable", Message: "nobody listens"}
+		return &engine.Error{Class: engine.Busy, Code: "unreachable", Message: "nobody listens"}
 	}
 	end := f.end
-	f.running[text] = true
+	for _, text := range texts {
+		f.running[text] = true
+	}
 	f.mu.Unlock()
 	took := time.NewTimer(300 * time.Millisecond)
 	defer took.Stop()
-	if strings.Contains(text, "POISON") {
+	if poisoned {
 		took.Reset(100 * time.Millisecond)
 	}
+	broken := &engine.Error{Class: engine.Busy, Broke: true, Code: "connection_broken", Message: "reset"}
 	select {
 	case <-ctx.Done():
-		return engine.Reply{}, ctx.Err()
+		return ctx.Err()
 	case <-end:
-		return engine.Reply{}, &engine.Error{Class: engine.Busy, Broke: true, Code: "connection_broken", Message: "reset"}
+		return broken
 	case <-took.C:
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !strings.Contains(text, "POISON") {
-		delete(f.running, text)
-		return answered("ok")
+	if !poisoned || f.together && f.poisons() < 2 {
+		for _, text := range texts {
+			delete(f.running, text)
+		}
+		return nil
 	}
+	f.crash()
+	return broken
+}
+
+func poison(text string) bool { return strings.Contains(text, "POISON") }
+
+// poisons is how many rows with the word run now.
+func (f *fragile) poisons() (n int) {
+	for text := range f.running {
+		if poison(text) {
+			n++
+		}
+	}
+	return n
+}
+
+// crash ends the server with all that runs there.
+func (f *fragile) crash() {
 	f.crashes++
-	if len(f.running) == 1 {
-		f.alone[text]++
+	for text := range f.running {
+		f.struck[text]++
+		if len(f.running) == 1 {
+			f.alone[text]++
+		}
 	}
 	f.running = make(map[string]bool)
-	f.back = time.Now().Add(time.Second)
+	f.back = time.Now().Add(cmp.Or(f.restart, time.Second))
 	close(f.end)
 	f.end = make(chan struct{})
-	return engine.Reply{}, &engine.Error{Class: engine.Busy, Broke: true, Code: "connection_broken", Message: "reset"}
 }
 
 // judged has a probe follow each broken connection, as the server's actor does.
@@ -131,45 +187,136 @@ func (b *bench) drive(made []*Task) (took time.Duration) {
 	return time.Since(began)
 }
 
+// textsOf are the texts of rows, no two alike, some with the word POISON.
+func textsOf(rows int, poisoned ...int) []string {
+	texts := make([]string, rows)
+	for i := range texts {
+		texts[i] = "row " + strconv.Itoa(i)
+	}
+	for _, i := range poisoned {
+		texts[i] += " POISON"
+	}
+	return texts
+}
+
+// judgeRows wants a row that ends the server to have failed after two crashes alone, and
+// all others to be answered at no cost, after one restart more than the first at most.
+func (f *fragile) judgeRows(t *testing.T, made []*Task, texts []string) {
+	t.Helper()
+	for i, task := range made {
+		switch text := texts[i]; {
+		case poison(text) && !f.together:
+			if task.Out.Err == nil || task.Out.Err.Code != rowmill.RowCrashesServer || f.alone[text] != mostCrashes {
+				t.Errorf("%s: %+v after %d crashes alone", text, task.Out.Err, f.alone[text])
+			}
+		case task.Out.Failed() || task.Out.Attempts != 1:
+			t.Errorf("%s: %+v after %d attempts, although it is innocent", text, task.Out.Err, task.Out.Attempts)
+		case f.struck[text] > 2:
+			t.Errorf("%s was in flight at %d crashes, want 2 at most", text, f.struck[text])
+		}
+	}
+}
+
 // A row that ends its server fails after two crashes alone, and no other with it.
 func TestQueue_RowsThatCrashTheServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		rows    int
 		poison  []int
+		group   int // of texts to embed; 0: rows to generate
 		crashes int // at most
+		change  func(*fragile)
 	}{
-		"one of 40":         {40, []int{20}, 4},
-		"the first":         {40, []int{0}, 4},
-		"alone":             {1, []int{0}, 2},
-		"two of 40":         {40, []int{3, 30}, 8},
-		"two beside":        {40, []int{20, 21}, 7},
-		"one of a thousand": {1000, []int{500}, 4},
+		"one of 40":         {rows: 40, poison: []int{20}, crashes: 4}, // the case poison-row-crashes
+		"the first":         {rows: 40, poison: []int{0}, crashes: 4},
+		"alone":             {rows: 1, poison: []int{0}, crashes: 2},
+		"two of 40":         {rows: 40, poison: []int{3, 30}, crashes: 8},
+		"two beside":        {rows: 40, poison: []int{20, 21}, crashes: 7},
+		"one of a thousand": {rows: 1000, poison: []int{500}, crashes: 4},
+		// ggml-org/llama.cpp 12597: a grammar ends the server; it loads its model for a minute.
+		"a slow restart": {rows: 40, poison: []int{20}, crashes: 4, change: func(f *fragile) { f.restart = time.Minute }},
+		// vllm-project/vllm 43473: two requests at once end the server, one does not.
+		"two at once": {rows: 40, poison: []int{20, 21}, crashes: 2, change: func(f *fragile) { f.together = true }},
+		// ggml-org/llama.cpp 13689 and 12836: a text to embed ends the server with its group.
+		"a text to embed":       {rows: 40, poison: []int{21}, group: 4, crashes: 5},
+		"two texts to embed":    {rows: 40, poison: []int{5, 30}, group: 4, crashes: 9},
+		"two texts of a group":  {rows: 40, poison: []int{20, 21}, group: 4, crashes: 8},
+		"the only group":        {rows: 4, poison: []int{1}, group: 4, crashes: 4},
+		"texts in large groups": {rows: 600, poison: []int{300}, group: 32, crashes: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fragile{end: make(chan struct{}), alone: map[string]int{}, running: map[string]bool{}}
-				b := newBench(t, &scripted{answer: f.answer})
+				f := newFragile()
+				if c.change != nil {
+					c.change(f)
+				}
+				b := newBench(t, &scripted{answer: f.answer, embed: f.embed}, embedding(c.group))
 				f.judged(t.Context(), b.disp)
-				texts := make([]string, c.rows)
-				for i := range texts {
-					texts[i] = "row " + string(rune('a'+i%26)) + strings.Repeat("x", i/26)
-				}
-				for _, i := range c.poison {
-					texts[i] += " POISON"
-				}
+				texts := textsOf(c.rows, c.poison...)
 				made := tasksOf(texts, plain)
 				took := b.drive(made)
-				time.Sleep(2 * time.Second) // the server is back
-				for i, task := range made {
-					poison := strings.Contains(texts[i], "POISON")
-					if task.Out.Failed() != poison || poison && (task.Out.Err.Code != rowmill.RowCrashesServer || f.alone[texts[i]] != mostCrashes) {
-						t.Errorf("row %d: %+v, %d crashes alone", i, task.Out.Err, f.alone[texts[i]])
-					}
-				}
+				time.Sleep(2 * time.Minute) // the server is back
+				f.judgeRows(t, made, texts)
 				if f.crashes > c.crashes {
 					t.Errorf("%d crashes, want %d at most", f.crashes, c.crashes)
 				}
 				t.Logf("%d crashes, %v", f.crashes, took)
+			})
+		})
+	}
+}
+
+// embedding makes a job one of texts to embed, in groups of so many; 0 leaves it.
+func embedding(group int) func(*Job) {
+	return func(j *Job) {
+		if group > 0 {
+			j.Spec.Model.Kind, j.Group = rowmill.KindEmbedding, group
+		}
+	}
+}
+
+// A row of one account that ends the server costs the rows of another account nothing
+// (vllm-project/vllm 43920: a grammar of one caller ends the engine of all).
+func TestQueue_RowsThatCrashTheServerOfAnotherAccount(t *testing.T) {
+	for name, c := range map[string]struct {
+		poison        []int // of the first account's rows
+		rows, group   int   // of the second account's
+		innocentFirst bool
+	}{
+		"one row":                {poison: []int{20}, rows: 40},
+		"two rows":               {poison: []int{3, 30}, rows: 40},
+		"beside texts to embed":  {poison: []int{20}, rows: 40, group: 4},
+		"beside a single row":    {poison: []int{20}, rows: 1},
+		"many innocent rows":     {poison: []int{20}, rows: 400},
+		"the innocent are first": {poison: []int{0}, rows: 40, innocentFirst: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFragile()
+				s := &scripted{answer: f.answer, embed: f.embed}
+				guilty := newBench(t, s)
+				innocent := guilty.beside(s, "b", embedding(c.group))
+				f.judged(t.Context(), guilty.disp)
+				texts, others := textsOf(40, c.poison...), textsOf(c.rows)
+				for i := range others {
+					others[i] = "other " + others[i]
+				}
+				rows, beside := tasksOf(texts, plain), tasksOf(others, plain)
+				var both sync.WaitGroup
+				if c.innocentFirst {
+					both.Go(func() { innocent.drive(beside) })
+					synctest.Wait()
+					both.Go(func() { guilty.drive(rows) })
+				} else {
+					both.Go(func() { guilty.drive(rows) })
+					both.Go(func() { innocent.drive(beside) })
+				}
+				both.Wait()
+				time.Sleep(2 * time.Second) // the server is back
+				f.judgeRows(t, rows, texts)
+				f.judgeRows(t, beside, others)
+				if most := 4 * len(c.poison); f.crashes > most {
+					t.Errorf("%d crashes, want %d at most", f.crashes, most)
+				}
 			})
 		})
 	}
@@ -214,6 +361,47 @@ func TestQueue_BusyServers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that takes ten rows in five seconds, and says when it takes more, loses none
+// (the case rate-limit-retry-after; oumi-ai/oumi 2516, langfuse/langfuse 2802).
+func TestQueue_RateLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const every, most = 5 * time.Second, 10
+		var mu sync.Mutex
+		var from time.Time
+		taken, refused := 0, 0
+		b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) {
+			mu.Lock()
+			if time.Since(from) >= every {
+				from, taken = time.Now(), 0
+			}
+			if taken++; taken > most {
+				refused++
+				left := every - time.Since(from)
+				mu.Unlock()
+				return engine.Reply{}, &engine.Error{Class: engine.Busy, Status: 429, Overloaded: true, RetryAfter: left, Message: "later"}
+			}
+			mu.Unlock()
+			time.Sleep(50 * time.Millisecond)
+			return answered("ok")
+		}})
+		b.rest()
+		made := tasksOf(textsOf(60), plain)
+		took := b.drive(made)
+		for _, task := range made {
+			if task.Out.Failed() || task.Out.Attempts != 1 {
+				t.Fatalf("%s: %+v after %d attempts", task.Row.Text, task.Out.Err, task.Out.Attempts)
+			}
+		}
+		if took > 2*every*60/most {
+			t.Errorf("it took %v, and the limit allows the rows in %v", took, every*60/most)
+		}
+		if refused > 60 {
+			t.Errorf("it refused %d times", refused)
+		}
+		t.Logf("%v, refused %d times", took, refused)
+	})
 }
 
 // rest has routes rest for as long as the dispatcher says, as the server's actor does.

@@ -95,8 +95,28 @@ type bench struct {
 
 func newBench(t testing.TB, s *scripted, change ...func(*Job)) *bench {
 	t.Helper()
-	b := &bench{t: t, disp: testDispatcher(), news: make(chan struct{}, 1000)}
-	b.job = Job{Ctx: t.Context(), Spec: &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}, Account: "a", Priority: 1}, Group: 4}
+	b := &bench{t: t, disp: testDispatcher()}
+	b.open(s, "a", change...)
+	b.disp.hooks.Opened = func(r engine.Route, _ time.Duration, _ error) { go b.disp.Try(r) }
+	b.disp.Resume()
+	t.Cleanup(b.disp.Close)
+	return b
+}
+
+// beside is a job of another account before the same server.
+func (b *bench) beside(s *scripted, account string, change ...func(*Job)) *bench {
+	b.t.Helper()
+	other := &bench{t: b.t, disp: b.disp}
+	other.open(s, account, change...)
+	return other
+}
+
+// open makes the job and its queue.
+func (b *bench) open(s *scripted, account string, change ...func(*Job)) {
+	t := b.t
+	t.Helper()
+	b.news = make(chan struct{}, 1000)
+	b.job = Job{Ctx: t.Context(), Spec: &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}, Account: account, Priority: 1}, Group: 4}
 	for _, f := range change {
 		f(&b.job)
 	}
@@ -112,10 +132,6 @@ func newBench(t testing.TB, s *scripted, change ...func(*Job)) *bench {
 	if b.queue, err = b.disp.Open(b.job, s, b.out); err != nil {
 		t.Fatal(err)
 	}
-	b.disp.hooks.Opened = func(r engine.Route, _ time.Duration, _ error) { go b.disp.Try(r) }
-	b.disp.Resume()
-	t.Cleanup(b.disp.Close)
-	return b
 }
 
 // run sends tasks and returns them once all have come back.
