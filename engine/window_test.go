@@ -103,7 +103,7 @@ func TestWindowHalvesOnRefusals(t *testing.T) {
 }
 
 // After refusals, and after rows of quite another length, a window without gauges is soon
-// as large as a new one.
+// as large as a new one. The case window-stays-at-one is "shorter rows, three refusals".
 func TestWindowComesBack(t *testing.T) {
 	t.Parallel()
 	// answer has rows answered one by one, of which each takes so long.
@@ -134,6 +134,35 @@ func TestWindowComesBack(t *testing.T) {
 			}
 			return now
 		},
+		// platinummonkey/go-concurrency-limits 117: rows of 10 ms and of 2 s by turns.
+		"rows of all lengths, a refusal": func(w *engine.Window, now time.Time) time.Time {
+			for range 20 {
+				now = answer(w, now, 20, 10*time.Millisecond, 10)
+				now = answer(w, now, 5, 2*time.Second, 1500)
+			}
+			w.Refused(now.Add(2 * time.Second))
+			return now.Add(2 * time.Second)
+		},
+		// vectordotdev/vector 3255: the server is away for ten minutes.
+		"away for a while": func(w *engine.Window, now time.Time) time.Time {
+			now = answer(w, now, 300, 100*time.Millisecond, 50)
+			for range 120 {
+				now = now.Add(5 * time.Second)
+				w.Refused(now)
+			}
+			return now
+		},
+		// sgl-project/sglang 39464: a full server refuses in bursts, and then runs empty.
+		"bursts of refusals": func(w *engine.Window, now time.Time) time.Time {
+			for range 5 {
+				now = answer(w, now, 50, 100*time.Millisecond, 50)
+				for range 20 {
+					now = now.Add(100 * time.Millisecond)
+					w.Refused(now)
+				}
+			}
+			return now
+		},
 		"a hundred refusals": func(w *engine.Window, now time.Time) time.Time {
 			for range 100 {
 				now = now.Add(2 * time.Second)
@@ -149,6 +178,34 @@ func TestWindowComesBack(t *testing.T) {
 			answer(used, before(used, time.Unix(100, 0)), 20, 3*time.Second, 1500)
 			if got, want := used.Limit(false), fresh.Limit(false); got*10 < want*9 {
 				t.Errorf("limit %d after 20 answers, of a new window %d", got, want)
+			}
+		})
+	}
+}
+
+// After a refusal the window grows by a row at least with each window of answers, up to
+// where a new one begins (Netflix/concurrency-limits 155: a limit that is halved again and
+// again; palantir/dialogue 3052: a limit that grows too slowly for a spike).
+func TestWindowGrowsWithEachEpoch(t *testing.T) {
+	t.Parallel()
+	begin := engine.NewWindow(0).Limit(false)
+	for name, refusals := range map[string]int{"one refusal": 1, "three refusals": 3, "a hundred refusals": 100} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, now := engine.NewWindow(0), time.Unix(100, 0)
+			for range refusals {
+				now = now.Add(2 * time.Second)
+				w.Refused(now)
+			}
+			for epoch := range begin {
+				before := w.Limit(false)
+				for range before {
+					now = now.Add(time.Second)
+					w.Answered(1, 50, 50, before, now)
+				}
+				if got := w.Limit(false); got < min(before+1, begin-1) {
+					t.Fatalf("the window went from %d to %d in epoch %d", before, got, epoch)
+				}
 			}
 		})
 	}
