@@ -10,25 +10,26 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A crash gathers the rows whose connections broke, until a probe has said whether the
-// server still runs. Where it does not, one of the rows in flight may have ended it: they
-// are suspects, and are tried apart from all others.
+// A crash holds the rows that came back with a broken connection, until a probe has shown
+// whether the server still runs. If it does not, one of the rows in flight may have
+// crashed it: they are suspects, and each is tried apart from all other rows.
 //
 //	in flight at a crash ──► suspect ──► tried alone ──► answered
 //	                            ▲             │
 //	                            └── the first crash alone; after the second it has failed
 //
-// The rows of a large crash are first tried in groups, of which only one crashes again.
+// After a crash with many rows in flight, groups of them are tried first: only one of the
+// groups crashes the server again.
 type crash struct {
 	at       time.Time // when the first connection broke; zero while there is none
 	broken   []broken
-	rows     int  // of broken, those that were in flight at the first break
-	beside   int  // other requests that were in flight then
-	others   int  // of them, those that have not ended
-	survived bool // one of them was answered
+	rows     int  // how many of broken were in flight at the first break
+	beside   int  // how many other requests were in flight then
+	others   int  // how many of these have not ended
+	survived bool // one of these was answered
 }
 
-// broken is a row whose connection broke.
+// broken is a row that came back with a broken connection.
 type broken struct {
 	queue  *Queue
 	task   *Task
@@ -38,16 +39,16 @@ type broken struct {
 }
 
 const (
-	// mostCrashes is how often the server may crash while a row is alone on it, until the
-	// row has failed.
+	// mostCrashes is how often the server crashes while a row is alone on it. Then the row
+	// has failed.
 	mostCrashes = 2
-	// fewSuspects are tried one by one; of more, groups first.
+	// fewSuspects are tried one by one. If there are more, groups are tried first.
 	fewSuspects = 8
-	// trialShare is how much longer other rows run than trials of suspects.
+	// trialShare is how many times as long as a trial other rows run after it.
 	trialShare = 4
 )
 
-// broke puts aside what a request brought back without an answer.
+// broke keeps the rows of a request until a probe has shown whether the server runs.
 func (d *Dispatcher) broke(r *request, tasks []broken, now time.Time) {
 	c := &d.crash
 	if c.at.IsZero() {
@@ -63,7 +64,8 @@ func (d *Dispatcher) broke(r *request, tasks []broken, now time.Time) {
 	}
 }
 
-// ended notes the end of a request that was in flight when the first connection broke.
+// ended takes the end of a request. It counts if the request was in flight when the first
+// connection broke.
 func (c *crash) ended(r *request, seen evidence) {
 	if c.at.IsZero() || r.began.After(c.at) {
 		return
@@ -72,9 +74,9 @@ func (c *crash) ended(r *request, seen evidence) {
 	c.survived = c.survived || seen.answered
 }
 
-// Judge takes the verdict of a probe that began then: down says that the server did not
-// answer it. crashed reports that the server has crashed with rows in flight, again that
-// connections broke since: another probe must say.
+// Judge takes the result of a probe and when it began. down: the server did not answer
+// it. crashed: the server crashed with rows in flight. again: connections broke after the
+// probe began, so that another probe is needed.
 func (d *Dispatcher) Judge(began time.Time, down bool) (crashed, again bool) {
 	d.mu.Lock()
 	c := d.crash
@@ -93,7 +95,7 @@ func (d *Dispatcher) Judge(began time.Time, down bool) (crashed, again bool) {
 	return crashed && c.rows > 0, false
 }
 
-// giveBackBroken returns rows whose connections broke to their jobs, without a verdict.
+// giveBackBroken returns rows with broken connections to their jobs, without blame.
 func giveBackBroken(rows []broken) {
 	for _, b := range rows {
 		b.task.Outcome = Unblamed
@@ -101,7 +103,7 @@ func giveBackBroken(rows []broken) {
 	}
 }
 
-// judge decides what becomes of a row whose connection broke.
+// judge tries a row with a broken connection again, or has it fail.
 func (q *Queue) judge(b broken, crashed bool, suspects int) {
 	t := b.task
 	switch {
@@ -135,15 +137,15 @@ type suspect struct {
 // row alone.
 type trial struct {
 	suspects []suspect
-	size     int           // of the groups that are tried now
-	left     int           // of the group, those not sent yet
-	running  int           // of the group, those in flight
-	began    time.Time     // of the group
-	ended    time.Time     // of the last group
-	pause    time.Duration // for which other rows run before the next group
+	size     int           // of the groups in this round
+	left     int           // rows of the group that are not sent yet
+	running  int           // rows of the group in flight
+	began    time.Time     // when the group was begun
+	ended    time.Time     // when the last group ended
+	pause    time.Duration // how long other rows run before the next group
 }
 
-// put takes the suspects out of tasks, and returns the others.
+// put keeps the suspects among tasks, and returns the others.
 func (v *trial) put(q *Queue, tasks []*Task) []*Task {
 	suspected := func(t *Task) bool { return t.apart > 0 }
 	if !slices.ContainsFunc(tasks, suspected) {
@@ -161,7 +163,7 @@ func (v *trial) put(q *Queue, tasks []*Task) []*Task {
 	return others
 }
 
-// take removes the suspects of a queue, of all where q is nil.
+// take removes the suspects of a queue and returns them; nil is every queue.
 func (v *trial) take(q *Queue) (tasks []suspect) {
 	v.suspects = slices.DeleteFunc(v.suspects, func(s suspect) bool {
 		if q != nil && s.queue != q {
@@ -174,7 +176,7 @@ func (v *trial) take(q *Queue) (tasks []suspect) {
 	return tasks
 }
 
-// end notes the end of a suspect's request, and reports whether other rows may go again.
+// end takes the end of a suspect's request, and reports whether other rows may be sent.
 func (v *trial) end(now time.Time) bool {
 	if v.running--; v.running > 0 {
 		return false
@@ -183,16 +185,15 @@ func (v *trial) end(now time.Time) bool {
 	return true
 }
 
-// pickSuspect moves the next suspect into r. A trial begins once nothing is in flight,
-// when no other rows wait or others have run for long enough. stop says that nothing else
-// may be sent now.
+// pickSuspect moves the next suspect into r. A trial begins when nothing is in flight, and
+// no other rows wait or they have run for long enough. stop: nothing else may be sent now.
 func (d *Dispatcher) pickSuspect(r *request) (picked, stop bool) {
 	v := &d.trial
 	next := slices.IndexFunc(v.suspects, func(s suspect) bool {
 		return d.of(s.queue).ready() && (v.left == 0 || s.task.apart >= v.size)
 	})
 	switch others := d.queued > len(v.suspects); {
-	case !d.crash.at.IsZero(): // whether the server still runs is not known
+	case !d.crash.at.IsZero(): // no probe has shown yet whether the server runs
 		return false, v.running > 0
 	case v.left == 0 && v.running > 0:
 		return false, true

@@ -12,14 +12,14 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Config is what a Dispatcher needs.
+// Config has the settings of a Dispatcher.
 type Config struct {
 	Engine     string        // the server's name, kept with each output
-	Node       string        // the node's, kept with the attempts at rows that were not accepted at the first
-	RowTimeout time.Duration // the least a request is waited for, once it is known how fast the server is
-	Wait       time.Duration // the most that a row waits for a server that is busy
-	Pace       engine.Pace   // the most that is sent
-	Weights    fair.Weights  // what accounts have beside each other
+	Node       string        // the node's name, kept with the attempts at rows that needed more than one
+	RowTimeout time.Duration // the shortest timeout of a request, once the server's speed is known
+	Wait       time.Duration // how long a row waits for a busy server at most
+	Pace       engine.Pace   // how much is sent at most
+	Weights    fair.Weights  // of the accounts
 	Metrics    Metrics
 }
 
@@ -30,13 +30,12 @@ type Metrics struct {
 	Retries  prometheus.Counter
 }
 
-// Hooks are how a Dispatcher says what it learns of its server. They must not
-// block.
+// Hooks tell what a Dispatcher learns about its server. They must not block.
 type Hooks struct {
-	Opened  func(r engine.Route, pause time.Duration, err error) // the breaker of a route opened, for want of answers
+	Opened  func(r engine.Route, pause time.Duration, err error) // the breaker of a route opened, because requests failed
 	Filled  func()                                               // the window is full and could grow
 	Suspect func(error)                                          // a connection broke
-	// Panicked hears of a *contain.Panic that a row has caused, which has failed.
+	// Panicked gets the *contain.Panic that a row caused. The row has failed.
 	Panicked func(error)
 }
 
@@ -62,28 +61,17 @@ type Dispatcher struct {
 	pace     pace
 	requests int            // in flight
 	inFlight int            // rows
-	urgent   int            // of them, those of priority 0
-	flying   map[string]int // of them, by account
-	tokens   int64          // expected of them
+	urgent   int            // rows in flight of priority 0
+	flying   map[string]int // rows in flight by account
+	tokens   int64          // expected of the rows in flight
 	queued   int            // rows in queues
 	workers  int            // goroutines: as many as the window ever allowed
-	waiting  int            // of them, those waiting for work and not yet woken
+	waiting  int            // goroutines that wait for work and are not woken yet
 	answered time.Time      // when the server last answered a row
 	growing  bool           // Filled was called since the last reading of gauges
 	paused   bool
 	closed   bool
 	done     sync.WaitGroup
-}
-
-// A request is what goes to the server at once: one row, or a group of texts
-// to embed.
-type request struct {
-	queue *Queue
-	tasks []*Task
-	began time.Time
-	trial bool     // it tries a route that rested
-	apart bool     // it is a suspect's
-	one   [1]*Task // backs tasks for a single row
 }
 
 // New returns a Dispatcher that is paused.
@@ -96,7 +84,7 @@ func New(cfg Config) *Dispatcher {
 	return d
 }
 
-// Watch says who hears of the server. It comes before the first Resume.
+// Watch sets the hooks. It comes before the first Resume.
 func (d *Dispatcher) Watch(h Hooks) { d.hooks = h }
 
 // put queues tasks.
@@ -114,7 +102,7 @@ func (d *Dispatcher) put(q *Queue, tasks []*Task) {
 	d.wake()
 }
 
-// withdraw takes back what waits in a queue.
+// withdraw takes the waiting tasks out of a queue.
 func (d *Dispatcher) withdraw(q *Queue) []*Task {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,7 +129,7 @@ func (d *Dispatcher) Observe(g engine.Gauges, now time.Time) {
 	d.wake()
 }
 
-// Renew gives a server that came, or came back as another, a fresh window, and
+// Renew gives a server that is new, or came back different, a fresh window, and
 // tries the routes that rest.
 func (d *Dispatcher) Renew(slots int) {
 	d.mu.Lock()
@@ -167,8 +155,8 @@ func (d *Dispatcher) Resume() {
 	d.wake()
 }
 
-// Pause stops dispatching and gives all that waits back to those it is from,
-// without blame.
+// Pause stops dispatching and gives all waiting tasks back to their jobs, without
+// blame.
 func (d *Dispatcher) Pause() { giveBack(d.pause()) }
 
 func (d *Dispatcher) pause() (back []returned) {
@@ -198,7 +186,7 @@ func (d *Dispatcher) pause() (back []returned) {
 	return back
 }
 
-// Close stops the goroutines once their requests are over, and waits.
+// Close waits for the requests in flight and stops the goroutines.
 func (d *Dispatcher) Close() {
 	d.mu.Lock()
 	d.closed = true
@@ -212,22 +200,22 @@ func (d *Dispatcher) Close() {
 	d.done.Wait()
 }
 
-// Alive reports whether the server has answered a row since then.
+// Alive reports whether the server has answered a row after since.
 func (d *Dispatcher) Alive(since time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.answered.After(since)
 }
 
-// Load returns the window's limit, the rows in flight and those that wait.
+// Load returns the window's limit and how many rows are in flight and wait.
 func (d *Dispatcher) Load() (limit, inFlight, queued int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.window.Limit(false), d.inFlight, d.queued
 }
 
-// demand is how many rows of a queue the server should have from us, in flight
-// and waiting here: enough that it never idles for want of a message.
+// demand is how many rows of a queue should be here, in flight and waiting: so many
+// that the server never idles until the next message comes.
 func (d *Dispatcher) demand(q *Queue) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -247,19 +235,19 @@ func (d *Dispatcher) demand(q *Queue) int {
 	return limit + ahead
 }
 
-// What waits in a queue covers aheadTime of answers: longer than it takes to
-// hand over more, and no more, since it can go to no other server meanwhile.
-// Servers whose answers come many at once seem quicker than they are, so that it
-// is half a window at most, or amplyAhead: enough that the worker is not needed
-// before gatherTasks have come back.
+// The rows that wait in a queue last for aheadTime: a little longer than it takes to
+// hand over more. More would be too many, because no other server can have them
+// meanwhile. A server that sends many answers at once seems quicker than it is, so that
+// half a window is the most, or amplyAhead: the worker has to do nothing before
+// gatherTasks have come back.
 const (
 	aheadTime  = 50 * time.Millisecond
 	leastAhead = 4
 	amplyAhead = 3 * gatherTasks
 )
 
-// timeout is how long an answer of at most so many tokens may take before the
-// request is taken for hung; 0 while that is unknown.
+// timeout is how long an answer of so many tokens at most may take. After that the
+// request hangs. It is 0 while the server's speed is unknown.
 func (d *Dispatcher) timeout(tokens int) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -273,7 +261,7 @@ func (d *Dispatcher) cacheTokens() int64 {
 	return d.window.CacheTokens()
 }
 
-// wake lets as many goroutines look for work as there is room and work for.
+// wake wakes a goroutine for each row that waits and has room in the window.
 func (d *Dispatcher) wake() {
 	if d.paused || d.closed {
 		return
@@ -340,11 +328,11 @@ func (d *Dispatcher) next(r *request) bool {
 			d.hooks.Filled()
 		}
 		d.waiting++
-		d.more.Wait() // whoever wakes it has counted it out of waiting
+		d.more.Wait() // the waker has counted it out of waiting
 	}
 }
 
-// finish takes the end of a request, whose tasks may be another's now.
+// finish takes the end of a request. Its tasks may belong to others now.
 func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen evidence) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -354,7 +342,7 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen evidence
 	d.crash.ended(sent, seen)
 	switch {
 	case len(seen.broken) == 0:
-	case d.closed: // nobody probes any more
+	case d.closed: // no probe comes any more
 		giveBackBroken(seen.broken)
 	default:
 		d.broke(sent, seen.broken, now)
@@ -389,12 +377,12 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen evidence
 	}
 }
 
-// busyPause is the longest that a route rests which its server keeps refusing without a
-// word for how long: other rows may be taken at once.
+// busyPause is the longest rest of a route if its server refuses one row after the other
+// and does not say for how long: it may take other rows at once.
 const busyPause = 5 * time.Second
 
-// failed takes a request that failed. Its route rests where the server has asked for
-// that, and where one request after the other fails.
+// failed takes a request that failed. Its route rests if the server asks for that, or if
+// one request after the other fails.
 func (d *Dispatcher) failed(r *route, name engine.Route, seen evidence, now time.Time) {
 	others := d.inFlight > 0 // a row that is refused alone says nothing of the window
 	crowded := seen.overloaded && others && d.window.Limit(false) > 1
@@ -424,110 +412,4 @@ func (d *Dispatcher) answeredAt(q *Queue) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.of(q).answered
-}
-
-// pick moves the next tasks into r, where the window has room for them.
-func (d *Dispatcher) pick(r *request) bool {
-	if picked, stop := d.pickSuspect(r); picked || stop {
-		return picked
-	}
-	if limit := d.window.Limit(true); d.inFlight >= limit && d.inFlight < limit+d.aside(limit) {
-		if q := d.newcomer(); q != nil {
-			d.levels[0].advance(q)
-			d.take(r, q)
-			return true
-		}
-	}
-	for i := range d.levels {
-		limit := d.window.Limit(i == 0)
-		if i > 0 && d.urgent > 0 {
-			limit = max(1, limit*besideUrgent/100)
-		}
-		if d.inFlight >= limit {
-			continue
-		}
-		q := d.levels[i].next()
-		if q == nil {
-			continue
-		}
-		if !d.fits(q.waiting[0], i == 0) {
-			return false // a later row may be smaller, but then the large one would never go
-		}
-		d.take(r, q)
-		return true
-	}
-	return false
-}
-
-// take moves the next tasks of a queue whose turn it is into r.
-func (d *Dispatcher) take(r *request, q *Queue) {
-	r.take(q)
-	d.levels[q.priority].charge(q, r.tokens())
-	d.tries(r)
-}
-
-// tries notes a request that tries a route which rested.
-func (d *Dispatcher) tries(r *request) {
-	route := d.of(r.queue)
-	if r.trial = route.breaker.phase == halfOpen; r.trial {
-		route.trying = true
-		d.hold(r.queue.route)
-	}
-}
-
-// newcomer is a queue of priority 0 of an account that has nothing in flight here;
-// nil where there is none.
-func (d *Dispatcher) newcomer() *Queue {
-	for _, a := range d.levels[0].accounts {
-		if d.flying[a.name] == 0 {
-			return a.queues[0]
-		}
-	}
-	return nil
-}
-
-// aside is how much of a window that is full there is beyond it for newcomers: an
-// account that fills it with long answers of priority 0 does not keep the first
-// rows of others waiting for their end.
-func (d *Dispatcher) aside(limit int) int {
-	return max(1, limit/8)
-}
-
-// besideUrgent is the percentage of the window that is filled while rows of
-// priority 0 are in flight: in a smaller batch every row is faster. At 70 the
-// other rows begin to lose more than the urgent ones take, see B10 in
-// bench/README.md.
-const besideUrgent = 70
-
-// fits reports whether the server's KV cache has room for a task. Urgent ones
-// need not wait until others have left it.
-func (d *Dispatcher) fits(t *Task, urgent bool) bool {
-	bound := d.window.Tokens()
-	if urgent {
-		bound += bound / 4
-	}
-	return bound == 0 || d.inFlight < fewRows || d.tokens+t.expect <= bound
-}
-
-// fewRows go to a server whatever they are expected to take: it may be wrong.
-const fewRows = 16
-
-// tokens is what the request's rows are expected to cost.
-func (r *request) tokens() (n int64) {
-	for _, t := range r.tasks {
-		n += t.expect
-	}
-	return n
-}
-
-func (r *request) take(q *Queue) {
-	r.queue = q
-	if n := min(q.group, len(q.waiting)); n > 1 {
-		r.tasks = append([]*Task(nil), q.waiting[:n]...)
-		q.set(q.waiting[n:])
-		return
-	}
-	r.one[0] = q.waiting[0]
-	r.tasks = r.one[:]
-	q.set(q.waiting[1:])
 }

@@ -8,23 +8,23 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Health decides whether a server is in use, from what its probes say, and when
-// its gauges are read. That rows of one model fail is the business of their route.
-// It is a plain struct: its owner serialises the calls and passes the time in.
+// Health decides from probes whether a server is in use, and when its gauges are read.
+// If only the rows of one model fail, their route rests and the server stays in use. It
+// is a plain struct: its owner makes one call at a time and passes the time in.
 //
-//	         a probe succeeds      a probe fails, and no row was answered of late
+//	         a probe succeeds      a probe fails, and no row was answered lately
 //	unknown ──────────────────► up ──────────────────────────────────────────────► down
 //	                             ▲                                                   │
 //	                             └───────────────── a probe succeeds ────────────────┘
 //
-// From anywhere it leaves for good.
+// From every state it leaves for good.
 type Health struct {
 	phase   healthPhase
 	info    engine.Info
-	late    int       // probes in a row that were not answered in time
+	late    int       // probes one after the other without an answer in time
 	probing bool      // a probe is on its way
 	reading bool      // gauges are being read
-	read    time.Time // since when, or when they were last
+	read    time.Time // when that began, or when they were last read
 }
 
 type healthPhase uint8
@@ -36,25 +36,24 @@ const (
 	gone
 )
 
-// A Change is what a probe has changed.
+// A Change is the effect of a probe.
 type Change uint8
 
 // The changes.
 const (
 	Same    Change = iota
-	Renewed        // it came up, perhaps as another: what is known of its pace is old
+	Renewed        // it came up, perhaps as another server: its pace has to be measured again
 	Altered        // it serves other models
-	Fell           // it is not in use any more, or still not known
+	Fell           // it went down, or is still unknown
 )
 
 // Up reports whether the server is in use.
 func (h *Health) Up() bool { return h.phase == up }
 
-// Info is what the server last said of itself.
+// Info is the last answer to a probe.
 func (h *Health) Info() engine.Info { return h.info }
 
-// Probe reports whether the server is to be asked what it serves, and takes it
-// for asked.
+// Probe reports whether to probe the server now, and counts it as done.
 func (h *Health) Probe() bool {
 	if h.probing {
 		return false
@@ -63,9 +62,9 @@ func (h *Health) Probe() bool {
 	return true
 }
 
-// Probed takes what the server said. answers reports that it answered a row
-// within the time of a probe: a busy one may be too slow for more. Where nobody
-// listens nobody is busy.
+// Probed takes the answer to a probe. answers reports that the server answered a row
+// during the probe: a busy server may be too slow for both. A refused connection is no
+// sign of a busy server.
 func (h *Health) Probed(info engine.Info, err error, answers bool) Change {
 	h.probing = false
 	switch {
@@ -82,16 +81,16 @@ func (h *Health) Probed(info engine.Info, err error, answers bool) Change {
 	return Same
 }
 
-// Gone reports whether a probe says that nobody is there: it failed, and not for want of
-// time.
+// Gone reports whether a probe shows that the server is not there: the probe failed, and
+// not with a timeout.
 func Gone(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return err != nil && !(errors.As(err, &timeout) && timeout.Timeout())
 }
 
-// mostLate is how many probes in a row a server that was up may leave without an
-// answer: one that reads long prompts has been seen to take 10 s for a word about
-// its health. One that refuses is down at once.
+// mostLate is how many probes one after the other may time out until a server is down: a
+// server that read long prompts once took 10 s to answer a probe. A server that refuses
+// the connection is down at once.
 const mostLate = 2
 
 func (h *Health) excuses(err error) bool {
@@ -118,7 +117,7 @@ func (h *Health) rise(info engine.Info) Change {
 // Leave takes the server out of use for good.
 func (h *Health) Leave() { h.phase = gone }
 
-// Read reports whether the gauges are to be read, and takes them for read.
+// Read reports whether to read the gauges now, and counts it as done.
 func (h *Health) Read(now time.Time) bool {
 	if h.phase != up || h.reading {
 		return false
@@ -127,8 +126,8 @@ func (h *Health) Read(now time.Time) bool {
 	return true
 }
 
-// ReadEarly is Read for a window that is full, at least next after the last
-// reading, when it was not.
+// ReadEarly is Read for a window that has become full. It says yes if the last reading
+// is at least next ago.
 func (h *Health) ReadEarly(next time.Duration, now time.Time) bool {
 	return now.Sub(h.read) >= next && h.Read(now)
 }

@@ -15,11 +15,11 @@ type extra string
 
 const (
 	extraLogprobs extra = "logprobs"
-	// OpenAI's newer models take max_completion_tokens alone.
+	// OpenAI's newer models accept only max_completion_tokens.
 	extraMaxTokens extra = "max_tokens"
 )
 
-// notice is the warning that a job gets.
+// notice is the warning for the job.
 func (x extra) notice() string {
 	if x == extraLogprobs {
 		return "logprobs: the server refuses them, so that answers are asked for without, and cumulative_logprobs is null. logprobs: false in sampling_params spares the first refusal."
@@ -27,7 +27,8 @@ func (x extra) notice() string {
 	return "max_tokens: the server wants it as max_completion_tokens, and gets it so."
 }
 
-// refused reports whether a refusal is about the extra. said is its words in lower case.
+// refused reports whether a refusal is about the extra. said is the text of the refusal in
+// lower case.
 func (x extra) refused(said, param string) bool {
 	if x == extraLogprobs {
 		return param == "logprobs" || param == "top_logprobs" || strings.Contains(said, "logprob") || strings.Contains(said, unwritable)
@@ -53,7 +54,7 @@ func (x extra) without(fields []param) []param {
 	return fields
 }
 
-// An extraRefused is the error of a request that was refused for an extra.
+// An extraRefused is the error of a request that was refused because of an extra.
 type extraRefused struct {
 	fault *engine.Error
 	extra extra
@@ -77,7 +78,7 @@ func (a asked) refusedExtra(status int, said, param string) extra {
 	return ""
 }
 
-// leftOut are the extras that a server has refused, by model.
+// leftOut holds the refused extras of a server by model.
 type leftOut struct {
 	mu    sync.Mutex
 	extra map[string][]extra
@@ -100,8 +101,8 @@ func (l *leftOut) add(model string, x extra) {
 	}
 }
 
-// leaveOut has all further requests of the call go without an extra, and reports whether
-// that changes them.
+// leaveOut sends all further requests of the call without an extra, and reports whether
+// they change.
 func (c *call) leaveOut(x extra) bool {
 	c.engine.left.add(c.target.name, x)
 	c.notices.add(x.notice())
@@ -117,7 +118,7 @@ func (c *call) leaveOut(x extra) bool {
 	return true
 }
 
-// A trailer is what requests of a call hold behind the prompt.
+// A trailer is the part of a request behind the prompt.
 type trailer struct {
 	middle  []byte
 	without []extra
@@ -133,7 +134,7 @@ func (c *call) trailerWithout(without []extra) (*trailer, error) {
 	return &trailer{middle, without}, err
 }
 
-// rest is how many bytes a request has behind its prompt.
+// rest is the size of the trailer in bytes.
 func (c *call) rest() int {
 	if b := c.trailer.Load(); b != nil {
 		return len(b.middle)

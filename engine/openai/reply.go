@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// maxRaw is how much of an answer that was not accepted is shown.
+	// maxRaw bounds the text that is shown of an answer that was not accepted.
 	maxRaw = 64 << 10
-	// keepScratch is the largest buffer that goes back to the pool, so that one
-	// long answer does not occupy its memory for ever.
+	// keepScratch is the largest buffer that goes back to the pool: the memory of one
+	// long answer is not kept for ever.
 	keepScratch = 64 << 10
 	// maxWord bounds the machine words of a reply, such as finish reasons.
 	maxWord = 48
-	// maxErrorText is how much is read of the message of an error inside a reply.
+	// maxErrorText bounds the message of an error inside a reply.
 	maxErrorText = 4 << 10
 
-	// finishRepetition ends an answer of vLLM that repetition_detection cut: the
-	// caller asked for that, and another attempt would end no better.
+	// finishRepetition is vLLM's reason for an answer that repetition_detection cut. The
+	// caller asked for that, and another attempt would end the same way.
 	finishRepetition = "repetition"
 )
 
@@ -50,8 +50,8 @@ type reply struct {
 
 var replies = sync.Pool{New: func() any { return new(reply) }}
 
-// newReply takes a reply from the pool. limit bounds its text in bytes;
-// thinking says that the model reasons before it answers.
+// newReply takes a reply from the pool. limit bounds its text in bytes; thinking: the
+// model reasons before it answers.
 func newReply(src source, limit int, thinking bool) *reply {
 	r := replies.Get().(*reply)
 	r.reset(src)
@@ -64,7 +64,7 @@ func newReply(src source, limit int, thinking bool) *reply {
 	return r
 }
 
-// release gives r back; nothing that points into it may be kept.
+// release gives r back. No pointer into it may be kept.
 func (r *reply) release() {
 	r.src, r.events = nil, events{}
 	if cap(r.content) > keepScratch {
@@ -79,8 +79,8 @@ func (r *reply) release() {
 	replies.Put(r)
 }
 
-// scanChat reads the body of a chat completion. What it found is in r; the
-// result is r.err. Where a key occurs twice the last one counts.
+// scanChat reads the body of a chat completion into r, and returns r.err. If a key occurs
+// twice, the last one counts.
 func (r *reply) scanChat() error {
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
@@ -98,7 +98,7 @@ func (r *reply) scanChat() error {
 	return r.err
 }
 
-// scanChoices reads the first choice; we never ask for more.
+// scanChoices reads the first choice: no request asks for more.
 func (r *reply) scanChoices() {
 	r.choices = false
 	if r.null() {
@@ -135,9 +135,9 @@ func (r *reply) scanChoice() {
 	}
 }
 
-// scanTexts reads a message, or a part of one, and adds it to what there is.
-// Servers name its reasoning reasoning_content or reasoning, some give both: the
-// first that is not empty counts.
+// scanTexts reads a message, or a part of one, and adds its texts to the reply. Servers
+// name the reasoning reasoning_content or reasoning, and some send both: the first that
+// is not empty counts.
 func (r *reply) scanTexts() {
 	content, reasoning := len(r.content), len(r.reasoning)
 	if r.null() {
@@ -211,8 +211,7 @@ func (r *reply) scanBlock() {
 	}
 }
 
-// scanFault reads an error inside a reply whose status was 200, such as SGLang's
-// full queue.
+// scanFault reads an error inside a reply with status 200, such as SGLang's full queue.
 func (r *reply) scanFault() {
 	r.fault = serverFault{}
 	if r.null() {
@@ -296,9 +295,9 @@ func (r *reply) scanCached() {
 	}
 }
 
-// reported is the error of a reply in which the server reports one. Before any
-// part of an answer it is what a refusal with the status it names would be;
-// later it is a passing fault, since the row was good enough to begin with.
+// reported is the error that the server reports inside a reply. Without a part of an
+// answer it counts like a refusal with the status in it. With one it is a passing fault:
+// the server had accepted the row.
 func (r *reply) reported(asked asked, private ...[]byte) *engine.Error {
 	x := refusal{status: r.fault.status, fault: r.fault}
 	if x.status == 0 {
@@ -319,8 +318,8 @@ func (r *reply) reported(asked asked, private ...[]byte) *engine.Error {
 	return e
 }
 
-// finishes are the words of servers for how an answer ended, in lower case. The files of
-// testdata/answers name a server that says each of them.
+// finishes are the finish reasons of servers, in lower case. For each of them a file in
+// testdata/answers names a server.
 var finishes = map[string]rowmill.FinishReason{
 	"stop": rowmill.FinishStop, "eos": rowmill.FinishStop, "eos_token": rowmill.FinishStop, "end_turn": rowmill.FinishStop,
 	"stop_sequence": rowmill.FinishStop, "complete": rowmill.FinishStop, "finish_reason_stop": rowmill.FinishStop,
@@ -329,15 +328,15 @@ var finishes = map[string]rowmill.FinishReason{
 	"model_context_window_exceeded": rowmill.FinishLength, "finish_reason_max_tokens": rowmill.FinishLength, finishRepetition: rowmill.FinishLength,
 }
 
-// verdicts are the words of servers that withheld an answer for its content, in lower
-// case. Another attempt is withheld too.
+// verdicts are the finish reasons of servers that withhold an answer because of its
+// content, in lower case. They would withhold it at another attempt too.
 var verdicts = map[string]bool{
 	"content_filter": true, "content_filtered": true, "safety": true, "recitation": true, "blocklist": true, "prohibited_content": true, "spii": true, "language": true,
 	"refusal": true, "guardrail_intervened": true, "sensitive": true, "error_toxic": true,
 }
 
-// read makes the reply, or says why it cannot be accepted. whole says that it came as one
-// body. An error in a body that has an answer too is left alone.
+// read returns the reply, or the reason to refuse it. whole: it came as one body. An error
+// in a body that has an answer too is ignored.
 func (r *reply) read(asked asked, whole bool, private ...[]byte) (out engine.Reply, notices []string, refused *engine.Error) {
 	if r.fault.found && (!whole || !r.choices) {
 		return engine.Reply{}, nil, r.reported(asked, private...)
@@ -345,9 +344,8 @@ func (r *reply) read(asked asked, whole bool, private ...[]byte) (out engine.Rep
 	return r.answer(whole, asked.form != "")
 }
 
-// answer makes the reply that was read, or says why it cannot be accepted. whole says that
-// it came as one body, which the server ended; formed that JSON was asked for. notices are
-// what is worth a warning.
+// answer returns the reply, or the reason to refuse it. whole: it came as one body, which
+// the server ended. formed: JSON was asked for. notices are warnings for the job.
 func (r *reply) answer(whole, formed bool) (out engine.Reply, notices []string, refused *engine.Error) {
 	if !r.choices {
 		return engine.Reply{}, nil, &engine.Error{
@@ -391,7 +389,7 @@ func (r *reply) answer(whole, formed bool) (out engine.Reply, notices []string, 
 	return out, notices, nil
 }
 
-// What is worth a warning of a job, once.
+// Warnings of a job, each given once.
 const (
 	noticeFinish    = "The server gives no finish_reason: its answers are taken for complete."
 	noticeReasoning = "The server put answers where reasoning belongs (reasoning_content), and nothing into content: its reasoning text is taken for the answer. It may run a parser for reasoning with a model that does not reason."
@@ -399,15 +397,15 @@ const (
 	noticeUsage     = "The server does not say how many tokens it used (usage): they are counted here."
 )
 
-// withheld is the error of an answer that was not given, for good.
+// withheld is the error of an answer that the server withholds for good.
 func withheld(code, message string, raw []byte) *engine.Error {
 	return &engine.Error{
 		Class: engine.RowFault, Status: http.StatusOK, Code: code, Message: message, Raw: strings.ToValidUTF8(string(raw[:min(len(raw), maxRaw)]), ""),
 	}
 }
 
-// unfinished is the error of an answer that ended for another reason than stop
-// or length, such as abort.
+// unfinished is the error of an answer with a finish reason that is neither stop nor
+// length, such as abort.
 func (r *reply) unfinished() *engine.Error {
 	raw := r.content[:min(len(r.content), maxRaw)]
 	e := &engine.Error{Class: engine.Moment, Status: http.StatusOK, Code: "unfinished", Raw: strings.ToValidUTF8(string(raw), "")}
@@ -424,10 +422,10 @@ const (
 	closeThink = "</think>"
 )
 
-// splitThinking parts an answer whose server has no parser for reasoning at the
-// first </think>. The opening tag is often in the prompt and not in the answer.
-// Without a closing tag all of it is the answer, unless it opens with <think>:
-// then it was cut off while thinking.
+// splitThinking splits an answer at the first </think>, for servers without a parser for
+// reasoning. The opening tag is often in the prompt and not in the answer. Without a
+// closing tag the whole text is the answer, unless it begins with <think>: then it was cut
+// off while thinking.
 func splitThinking(content []byte) (reasoning, answer []byte) {
 	head := bytes.TrimLeft(content, " \t\r\n")
 	opened := bytes.HasPrefix(head, []byte(openThink))
@@ -444,7 +442,7 @@ func splitThinking(content []byte) (reasoning, answer []byte) {
 	return nil, content
 }
 
-// cutEmptyThinking removes a <think> block without a word that an answer begins with.
+// cutEmptyThinking removes an empty <think> block from the beginning of an answer.
 func cutEmptyThinking(content []byte) []byte {
 	head, opened := bytes.CutPrefix(bytes.TrimLeft(content, " \t\r\n"), []byte(openThink))
 	if !opened {
@@ -457,8 +455,8 @@ func cutEmptyThinking(content []byte) []byte {
 	return bytes.TrimLeft(rest, " \t\r\n")
 }
 
-// safeWord returns b where it is a plain machine word, else nothing: what a
-// server says elsewhere may quote a prompt.
+// safeWord returns b if it is a plain machine word, else nothing: other text of a server
+// may quote a prompt.
 func safeWord(b []byte) string {
 	if len(b) == 0 || len(b) >= maxWord || !utf8.Valid(b) {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A rule decides whose fault a refusal is, by its status and its words. The first rule
+// A rule classifies a refusal by its status and its words. The first rule
 // that matches counts. The last rule matches everything. docs/engines.md shows the rules as
 // a table. refusals_test.go names a public source for each word.
 type rule struct {
@@ -210,7 +210,7 @@ var overloadWords = []string{
 	"try again later", // KoboldCpp
 }
 
-// abilityWords say that the server cannot do with the model what every row asks for.
+// abilityWords say that the server or its model lacks an ability that every row needs.
 var abilityWords = []string{
 	"does not support chat", "does not support generate", "does not support completions", // vLLM, Ollama
 	"does not support embedding",          // vLLM

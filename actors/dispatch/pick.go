@@ -1,0 +1,117 @@
+package dispatch
+
+import "time"
+
+// A request is sent to the server as a whole: one row, or a group of texts to embed.
+type request struct {
+	queue *Queue
+	tasks []*Task
+	began time.Time
+	trial bool     // it tries a route that rested
+	apart bool     // its row is a suspect
+	one   [1]*Task // backs tasks for a single row
+}
+
+// pick moves the next tasks into r if the window has room for them.
+func (d *Dispatcher) pick(r *request) bool {
+	if picked, stop := d.pickSuspect(r); picked || stop {
+		return picked
+	}
+	if limit := d.window.Limit(true); d.inFlight >= limit && d.inFlight < limit+d.aside(limit) {
+		if q := d.newcomer(); q != nil {
+			d.levels[0].advance(q)
+			d.take(r, q)
+			return true
+		}
+	}
+	for i := range d.levels {
+		limit := d.window.Limit(i == 0)
+		if i > 0 && d.urgent > 0 {
+			limit = max(1, limit*besideUrgent/100)
+		}
+		if d.inFlight >= limit {
+			continue
+		}
+		q := d.levels[i].next()
+		if q == nil {
+			continue
+		}
+		if !d.fits(q.waiting[0], i == 0) {
+			return false // a later row may be smaller, but then the large one would never go
+		}
+		d.take(r, q)
+		return true
+	}
+	return false
+}
+
+// take moves the next tasks of the queue into r. It is the queue's turn.
+func (d *Dispatcher) take(r *request, q *Queue) {
+	r.take(q)
+	d.levels[q.priority].charge(q, r.tokens())
+	d.tries(r)
+}
+
+// tries marks a request that tries a route after its rest.
+func (d *Dispatcher) tries(r *request) {
+	route := d.of(r.queue)
+	if r.trial = route.breaker.phase == halfOpen; r.trial {
+		route.trying = true
+		d.hold(r.queue.route)
+	}
+}
+
+// newcomer is a queue of priority 0 of an account that has nothing in flight here, or nil.
+func (d *Dispatcher) newcomer() *Queue {
+	for _, a := range d.levels[0].accounts {
+		if d.flying[a.name] == 0 {
+			return a.queues[0]
+		}
+	}
+	return nil
+}
+
+// aside is how many rows of newcomers are sent beyond a full window: the first rows of
+// an account do not wait until long answers of another account end.
+func (d *Dispatcher) aside(limit int) int {
+	return max(1, limit/8)
+}
+
+// besideUrgent is the percentage of the window for all rows while rows of priority 0 are
+// in flight: in a smaller batch every row is faster. Below 70 the other rows lose more
+// than the urgent ones gain, see B10 in bench/README.md.
+const besideUrgent = 70
+
+// fits reports whether the server's KV cache has room for a task. Urgent tasks do not
+// wait until others have left it.
+func (d *Dispatcher) fits(t *Task, urgent bool) bool {
+	bound := d.window.Tokens()
+	if urgent {
+		bound += bound / 4
+	}
+	return bound == 0 || d.inFlight < fewRows || d.tokens+t.expect <= bound
+}
+
+// fewRows are sent whatever they are expected to take: the expectation may be wrong.
+const fewRows = 16
+
+// tokens is the expected cost of the request's rows.
+func (r *request) tokens() (n int64) {
+	for _, t := range r.tasks {
+		n += t.expect
+	}
+	return n
+}
+
+// take moves the next tasks of the queue into the request.
+func (r *request) take(q *Queue) {
+	r.queue = q
+	if n := min(q.group, len(q.waiting)); n > 1 {
+		r.tasks = append([]*Task(nil), q.waiting[:n]...)
+		q.set(q.waiting[n:])
+		return
+	}
+	r.one[0] = q.waiting[0]
+	r.tasks = r.one[:]
+	q.set(q.waiting[1:])
+}
