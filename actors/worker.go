@@ -172,6 +172,9 @@ func (w *worker) pump(c actor.Context) {
 	if pause := w.sender.Rows.Wake(now); pause > 0 {
 		w.timers.after(c, pause, "retry", w.pump)
 	}
+	if pause := w.sender.Rows.Spread(now); pause > 0 && w.sender.Ports() == 0 {
+		w.timers.after(c, pause, "spread", w.pump)
+	}
 	w.stall(w.flusher.AtRisk(now))
 	room := w.sender.Room()
 	if !w.stalled && !w.flusher.Behind() && w.sender.Fill() {

@@ -47,7 +47,7 @@ func (w *worker) waitsFor() string {
 }
 
 // ready is how many rows could be given back.
-func (w *worker) ready() int { return w.sender.Rows.Ready() + w.loader.Waiting() }
+func (w *worker) ready() int { return w.sender.Rows.Spare() + w.loader.Waiting() }
 
 // left reports whether nothing is left with a worker that drains.
 func (w *worker) left() bool {

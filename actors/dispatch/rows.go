@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 
 	"github.com/rowmill/rowmill/actors/order"
@@ -17,6 +18,10 @@ type Rows struct {
 	now     *order.Pool[*Task]
 	later   byDue
 	total   int64 // rows of the job
+
+	// suspects may have crashed their server. They are not given to other nodes, which
+	// would not know.
+	suspects []*Task
 }
 
 // NewRows returns room for the rows of a job that has so many in total.
@@ -56,18 +61,25 @@ func rowOf(t *Task) order.Row[*Task] {
 
 // Return takes back what waited at an engine.
 func (q *Rows) Return(tasks []*Task) {
-	rows := make([]order.Row[*Task], len(tasks))
-	for i, t := range tasks {
-		rows[i] = rowOf(t)
+	rows := make([]order.Row[*Task], 0, len(tasks))
+	for _, t := range tasks {
+		if t.apart > 0 {
+			q.suspects = append(q.suspects, t)
+		} else {
+			rows = append(rows, rowOf(t))
+		}
 	}
 	q.now.Front(rows...)
 }
 
 // Ready is how many rows can go to an engine now.
-func (q *Rows) Ready() int { return q.now.Len() }
+func (q *Rows) Ready() int { return q.now.Len() + len(q.suspects) }
+
+// Spare is how many of these other nodes may have.
+func (q *Rows) Spare() int { return q.now.Len() }
 
 // Empty reports whether there are no rows, not even such as must wait.
-func (q *Rows) Empty() bool { return q.now.Len() == 0 && len(q.later) == 0 }
+func (q *Rows) Empty() bool { return q.Ready() == 0 && len(q.later) == 0 }
 
 // Remember says how many tokens of prompts the prefix cache of a server holds.
 func (q *Rows) Remember(tokens int64) { q.now.Remember(tokens * prompt.BytesPerToken) }
@@ -77,13 +89,25 @@ func (q *Rows) Leave(port order.Port) { q.now.Leave(port) }
 
 // Take removes up to n tasks for an engine. alone says that there is no other.
 func (q *Rows) Take(to order.Port, n int, alone bool) []*Task {
-	rows := q.now.Take(to, n, alone)
-	tasks := make([]*Task, len(rows))
-	for i, r := range rows {
-		t := r.Value
-		t.expect = q.lengths.PromptTokens(len(t.Row.Text)) + q.lengths.Expect(len(t.Row.Text), t.Row.Index, q.total)
-		tasks[i] = t
+	tasks := q.takeSuspects(to, n, alone)
+	for _, r := range q.now.Take(to, n-len(tasks), alone) {
+		tasks = append(tasks, r.Value)
 	}
+	for _, t := range tasks {
+		t.expect = q.lengths.PromptTokens(len(t.Row.Text)) + q.lengths.Expect(len(t.Row.Text), t.Row.Index, q.total)
+	}
+	return tasks
+}
+
+// takeSuspects removes up to n suspects for an engine.
+func (q *Rows) takeSuspects(to order.Port, n int, alone bool) (tasks []*Task) {
+	q.suspects = slices.DeleteFunc(q.suspects, func(t *Task) bool {
+		if len(tasks) >= n || t.avoid == to && !alone {
+			return false
+		}
+		tasks = append(tasks, t)
+		return true
+	})
 	return tasks
 }
 
@@ -125,26 +149,51 @@ func (q *Rows) Wake(now time.Time) time.Duration {
 			return wait
 		}
 		heap.Pop(&q.later)
-		q.now.Front(rowOf(t))
+		q.Return([]*Task{t})
 	}
 	return 0
 }
 
-// Remove takes out up to n tasks that could go to an engine, the first to go
-// first.
+// keepSuspects is how long a suspect waits for a server of its node after a crash: a server
+// that is started again may read a large model for minutes.
+const keepSuspects = 5 * time.Minute
+
+// Spread lets other nodes have the suspects that have waited for too long, and returns
+// the time until there are more; 0 when none waits.
+func (q *Rows) Spread(now time.Time) (next time.Duration) {
+	q.suspects = slices.DeleteFunc(q.suspects, func(t *Task) bool {
+		wait := t.refusedAt.Add(keepSuspects).Sub(now)
+		switch {
+		case wait <= 0:
+			q.now.Front(rowOf(t))
+			return true
+		case next == 0 || wait < next:
+			next = wait
+		}
+		return false
+	})
+	return next
+}
+
+// Remove takes out up to n tasks that could go to an engine, the first to go first. It
+// leaves the suspects.
 func (q *Rows) Remove(n int) []*Task {
 	if n <= 0 {
 		return nil
 	}
-	tasks := q.Take(order.None, n, true)
+	rows := q.now.Take(order.None, n, true)
 	q.now.Leave(order.None)
+	tasks := make([]*Task, len(rows))
+	for i, r := range rows {
+		tasks[i] = r.Value
+	}
 	return tasks
 }
 
-// RemoveLater takes out all tasks that must wait.
+// RemoveLater takes out all tasks that must wait, and the suspects.
 func (q *Rows) RemoveLater() []*Task {
-	tasks := []*Task(q.later)
-	q.later = nil
+	tasks := slices.Concat(q.later, q.suspects)
+	q.later, q.suspects = nil, nil
 	return tasks
 }
 

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -125,5 +126,63 @@ func TestRowsLearn(t *testing.T) {
 	}
 	if second := q.Take(0, 1, true)[0]; second.expect < before+1000 {
 		t.Errorf("expected to cost %d tokens before and %d after an answer of 5000", before, second.expect)
+	}
+}
+
+// Other nodes do not know that a row may have crashed its server: it stays until a server
+// of its node is back, and goes there first.
+func TestRowsKeepsSuspects(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	for _, c := range []struct {
+		name   string
+		enters func(q *Rows, suspect *Task)
+	}{
+		{"after its pause", func(q *Rows, suspect *Task) {
+			q.Retry(suspect, now)
+			q.Wake(now.Add(time.Hour))
+		}},
+		{"taken back from a queue", func(q *Rows, suspect *Task) { q.Return([]*Task{suspect}) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			q := NewRows(10)
+			q.Add(tasks(2, 1))
+			suspect := &Task{apart: 1, refusals: 1, refusedAt: now, Port: 0}
+			c.enters(q, suspect)
+			if q.Ready() != 3 || q.Spare() != 2 {
+				t.Errorf("%d rows are ready, %d for other nodes, want 3 and 2", q.Ready(), q.Spare())
+			}
+			if given := q.Remove(10); len(given) != 2 || slices.Contains(given, suspect) {
+				t.Errorf("%d rows are given to other nodes, want the 2 that are no suspects", len(given))
+			}
+			if q.Empty() {
+				t.Error("the suspect is gone")
+			}
+			if next := q.Spread(now.Add(keepSuspects - time.Second)); next != time.Second || q.Spare() != 0 {
+				t.Errorf("other nodes may have it in %v, want 1s", next)
+			}
+			if got := q.Take(0, 1, true); len(got) != 1 || got[0] != suspect {
+				t.Fatalf("its server gets %v", got)
+			}
+			q.Return([]*Task{suspect})
+			if q.Spread(now.Add(keepSuspects)) != 0 || q.Spare() != 1 {
+				t.Error("a server that does not come back keeps it for ever")
+			}
+			q.Return([]*Task{{apart: 1}})
+			if rest := q.RemoveLater(); len(rest) != 1 || q.Ready() != 1 {
+				t.Errorf("a node that leaves gives %d suspects back, want 1", len(rest))
+			}
+		})
+	}
+}
+
+// A second server of the node is tried before the one that crashed.
+func TestRowsSuspectsAvoidTheirServer(t *testing.T) {
+	t.Parallel()
+	q := NewRows(10)
+	q.Return([]*Task{{apart: 1, avoid: 0}})
+	if len(q.Take(0, 1, false)) != 0 || len(q.Take(1, 1, false)) != 1 {
+		t.Error("the suspect goes to the server that crashed")
 	}
 }
