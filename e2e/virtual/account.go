@@ -85,14 +85,17 @@ func newAccount(w *world) *account {
 		c := &jobCase{account: a, Job: j, index: i}
 		if j.Continues > 0 {
 			c.of = a.jobs[j.Continues-1]
-			c.texts, c.Rows, c.Broken, c.Equal, c.Schema, c.Account = c.of.texts, 0, c.of.Broken, c.of.Equal, c.of.Schema, c.of.Account
+			c.texts, c.Rows, c.Broken, c.Deadly, c.Equal, c.Schema, c.Account = c.of.texts, 0, c.of.Broken, c.of.Deadly, c.of.Equal, c.of.Schema, c.of.Account
 		}
 		for r := range c.Rows {
 			if j.Equal > 0 {
 				r = (r*r + 7*r) / 3 % j.Equal
 			}
 			text := fmt.Sprintf("job %d, row %d", i, r)
-			if r < j.Broken {
+			switch {
+			case r < min(j.Deadly, j.Broken):
+				text = deadlyPrefix + text
+			case r < j.Broken:
 				text = "broken " + text
 			}
 			c.texts = append(c.texts, text)

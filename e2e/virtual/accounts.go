@@ -137,7 +137,7 @@ const (
 
 // judgeSwift wants an urgent job of one row to be served at once.
 func (j *jobCase) judgeSwift(rec store.Record) {
-	if !j.swift() || rec.Job.Status != rowmill.StatusSucceeded || j.account.kills() > 0 || !j.world.undisturbed(j.accepted-recovers, j.seen) {
+	if !j.swift() || rec.Job.Status != rowmill.StatusSucceeded || j.account.kills() > 0 || j.world.crashes() > 0 || !j.world.undisturbed(j.accepted-recovers, j.seen) {
 		return
 	}
 	j.world.swifts++

@@ -2,10 +2,12 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -44,8 +46,16 @@ type tally struct {
 	answered map[string]int // answers that reached a process that lived, by row
 	tries    map[string]int
 	lies     map[string]int
+	limited  map[string]int           // refusals with 429, by row
 	first    map[string]time.Duration // when a row was first sent to an engine
 	last     map[string]time.Duration // when its last answer came
+}
+
+func newTally() *tally {
+	return &tally{
+		answered: map[string]int{}, tries: map[string]int{}, lies: map[string]int{}, limited: map[string]int{},
+		first: map[string]time.Duration{}, last: map[string]time.Duration{},
+	}
 }
 
 // mostLies is how many answers to one row may be bad, below what a row survives.
@@ -60,10 +70,13 @@ type server struct {
 	mu          sync.Mutex
 	first, last time.Duration // when its first row began, and its last one ended
 	busy        time.Duration // of all slots together
+	life        chan struct{} // closed when it crashes
+	back        time.Duration // when it runs again after its last crash
+	crashes     int
 }
 
 func newServer(w *world, node int) *server {
-	return &server{world: w, node: node, slots: make(chan struct{}, w.Slots)}
+	return &server{world: w, node: node, slots: make(chan struct{}, w.Slots), life: make(chan struct{})}
 }
 
 // worked notes that a slot had a row.
@@ -94,6 +107,9 @@ func (c *client) Probe(ctx context.Context) (engine.Info, error) {
 	}
 	if c.proc.dead() {
 		return engine.Info{}, errDead
+	}
+	if c.restarts() {
+		return engine.Info{}, fmt.Errorf("connect: %w", syscall.ECONNREFUSED)
 	}
 	if how := c.world.lie(c.node, "down"); how != "" {
 		return engine.Info{}, &engine.Error{Class: engine.ServerFault, Message: "connection refused"}
@@ -167,17 +183,29 @@ func (c *call) generate(ctx context.Context, text string) (engine.Reply, error) 
 	if err := pause(ctx, w.latency(c.node, "row", fmt.Sprint(text, try))); err != nil {
 		return engine.Reply{}, err
 	}
+	if err := c.turnsDown(text, try); err != nil {
+		return engine.Reply{}, err
+	}
+	life := c.lives()
 	select {
 	case c.slots <- struct{}{}:
+	case <-life:
+		return engine.Reply{}, c.breaks(text, try)
 	case <-ctx.Done():
 		return engine.Reply{}, ctx.Err()
 	}
 	began := w.now()
-	err := pause(ctx, time.Duration((0.5+chance)*float64(w.Pace)))
+	err := pauseOf(ctx, life, time.Duration((0.5+chance)*float64(w.Pace)))
 	c.worked(began, w.now())
 	<-c.slots // before it hangs: one that hangs for ever holds up nobody else
-	if err != nil {
+	switch {
+	case errors.Is(err, errCrash):
+		return engine.Reply{}, c.breaks(text, try)
+	case err != nil:
 		return engine.Reply{}, err
+	case deadly(text):
+		c.crash(text)
+		return engine.Reply{}, c.breaks(text, try)
 	}
 	if err := c.proc.awake(text); err != nil {
 		return engine.Reply{}, err
@@ -250,7 +278,7 @@ func (w *world) paceOf() time.Duration { return time.Duration(w.Pace) }
 
 // lie is how the server of a node lies now; what is "down" or "" for all else.
 func (w *world) lie(node int, what string) string {
-	f := w.active(node, "engine", func(f Fault) bool { return (f.How == "down") == (what == "down") })
+	f := w.active(node, "engine", func(f Fault) bool { return f.How != limited && (f.How == "down") == (what == "down") })
 	if f == nil {
 		return ""
 	}
@@ -258,7 +286,7 @@ func (w *world) lie(node int, what string) string {
 }
 
 func (w *world) lieRate(node int) float64 {
-	f := w.active(node, "engine", func(f Fault) bool { return f.How != "down" })
+	f := w.active(node, "engine", func(f Fault) bool { return f.How != "down" && f.How != limited })
 	if f == nil {
 		return 0
 	}

@@ -99,6 +99,9 @@ const earlier = 24_000_000
 // apart is the same of schedules in which all rows are different.
 const apart = 26_000_000
 
+// harsh is the same of schedules in which servers limit their clients or crash.
+const harsh = 28_000_000
+
 // Generate draws the schedule of a seed.
 func Generate(seed uint64) Schedule {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 13))} //nolint:gosec // it has to be repeated
@@ -162,7 +165,13 @@ func Generate(seed uint64) Schedule {
 	}
 	equal := &generator{Rand: rand.New(rand.NewPCG(seed, 17)), Schedule: early.Schedule} //nolint:gosec // as above
 	equal.repeats()
-	return equal.Schedule
+	if seed < harsh {
+		return equal.Schedule
+	}
+	servers := &generator{Rand: rand.New(rand.NewPCG(seed, 18)), Schedule: equal.Schedule} //nolint:gosec // as above
+	servers.limits()
+	servers.crashes()
+	return servers.Schedule
 }
 
 // repeats has many rows of a job be equal, and sometimes its owner be lost while they

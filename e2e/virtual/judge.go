@@ -199,6 +199,8 @@ func (j *jobCase) judge(node int) {
 	}
 	if rec.DataRemoved == nil && !j.doubtful(rec) {
 		j.judgeResults(node)
+		j.judgeAttempts(node)
+		j.judgeDeadly(node)
 	}
 }
 

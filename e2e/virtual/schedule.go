@@ -52,6 +52,7 @@ type Job struct {
 	Spooled bool     `json:"spooled,omitempty"` // its rows are too many for the record
 	Schema  bool     `json:"schema,omitempty"`
 	Broken  int      `json:"broken,omitempty"`  // so many rows no engine answers
+	Deadly  int      `json:"deadly,omitempty"`  // so many of those crash their server
 	Equal   int      `json:"equal,omitempty"`   // so many rows are different at most, and equal ones run once; 0: all are, and nobody looks
 	Cancel  Duration `json:"cancel,omitempty"`  // when it is cancelled; 0: never
 	Remove  Duration `json:"remove,omitempty"`  // how long after its end its data is removed by its client; 0: never
