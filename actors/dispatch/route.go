@@ -179,12 +179,12 @@ func (d *Dispatcher) try(r *route) {
 	d.release(r)
 }
 
-// settle has any row try a route that found none it would rather have.
+// settle lets any row try a route, if none does: the row that was chosen may have been
+// withdrawn.
 func (d *Dispatcher) settle(r *route) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if r.picky {
-		r.picky = false
-		d.release(r)
-	}
+	r.picky = false
+	d.release(r)
+	d.wake() // a suspect may wait for the route too
 }
