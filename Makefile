@@ -165,8 +165,8 @@ fuzz/api: ## requests by the OpenAPI document, good and bad, against a node, for
 	.ci/tools schemathesis
 	ROWMILL_FUZZ_API=$(FUZZ) $(GO) test -count=1 -timeout 24h -v -run TestAPIByItsDocument ./e2e
 
-SUITES = ./schema ./schema/ecma ./internal/oddjson ./http/request ./http/submission ./input ./engine/openai ./document
-suites: build ## keywords of JSON Schema in five drafts, patterns against Node.js, JSON of every kind in every place that reads it, and packages of PyPI that drive batches
+SUITES = ./columnar ./schema ./schema/ecma ./internal/oddjson ./http/request ./http/submission ./input ./engine/openai ./document
+suites: build ## shapes of Parquet files, keywords of JSON Schema in five drafts, patterns against Node.js, JSON of every kind in every place that reads it, and packages of PyPI that drive batches
 	$(GO) test -vet=off -count=1 -run '^(TestSuite_.*|TestPatternsMeanWhatECMA262Says|TestNodeJSSaysTheSame|TestPropertiesHaveTheirCharacters|TestEncodingJSON)$$' $(SUITES)
 	$(MAKE) suites/packages
 

@@ -515,6 +515,24 @@ func TestOddFiles(t *testing.T) {
 				p.head.UncompressedPageSize += 8
 			},
 		},
+		"two members of Gzip in one page": {
+			shape: text(&parquet.Gzip, &parquet.Plain, "required", 1),
+			change: func(_ *format.FileMetaData, pages []page) {
+				p := last(pages)
+				plain, err := parquet.Gzip.Decode(nil, p.body)
+				if err != nil {
+					t.Error(err)
+				}
+				p.body = nil
+				for _, half := range [][]byte{plain[:100], plain[100:]} {
+					member, err := parquet.Gzip.Encode(nil, half)
+					if err != nil {
+						t.Error(err)
+					}
+					p.body = append(p.body, member...)
+				}
+			},
+		},
 		"a page that is not compressed in a column that is": {
 			shape: text(&parquet.Snappy, &parquet.Plain, "required", 2),
 			change: func(_ *format.FileMetaData, pages []page) {
@@ -604,20 +622,28 @@ func nullsAlone(t *testing.T) []byte {
 	return foreign(t, make([]row, 60), parquet.Compression(&parquet.Snappy), parquet.DataPageVersion(2))
 }
 
-// TestAKeyWithoutAValue reads a file with a key in its metadata that has no value,
-// although the format requires one.
-func TestAKeyWithoutAValue(t *testing.T) {
+// TestOddFooters reads files with a footer that the current format does not describe.
+func TestOddFooters(t *testing.T) {
 	t.Parallel()
-	data := foreign(t, pairs(3), parquet.KeyValueMetadata("k!", "v!"))
-	whole, cut := []byte("\x18\x02k!\x18\x02v!\x00"), []byte("\x18\x02k!\x00")
-	length := binary.LittleEndian.Uint32(data[len(data)-8:])
-	if bytes.Count(data, whole) != 1 {
-		t.Fatal("the key is not there")
+	tests := map[string]struct{ whole, changed string }{
+		"a key without a value": {"\x18\x02k!\x18\x02v!\x00", "\x18\x02k!\x00"},
+		// Field 200 in place of field 1 (STRING) of the union.
+		"a logical type of a newer format": {"\x4c\x1c\x00\x00\x00", "\x4c\x0c\x90\x03\x00\x00\x00"},
 	}
-	data = bytes.Replace(data, whole, cut, 1)
-	binary.LittleEndian.PutUint32(data[len(data)-8:], length-uint32(len(whole)-len(cut)))
-	if got := texts(t, open(t, data), "text"); len(got) != 3 {
-		t.Errorf("got %q", got)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := foreign(t, pairs(3), parquet.KeyValueMetadata("k!", "v!"))
+			length := binary.LittleEndian.Uint32(data[len(data)-8:])
+			if bytes.Count(data, []byte(test.whole)) != 1 {
+				t.Fatal("the footer does not have what the test changes")
+			}
+			data = bytes.Replace(data, []byte(test.whole), []byte(test.changed), 1)
+			binary.LittleEndian.PutUint32(data[len(data)-8:], length+uint32(len(test.changed))-uint32(len(test.whole)))
+			if got := texts(t, open(t, data), "text"); len(got) != 3 || got[1] != "text 1" {
+				t.Errorf("got %q", got)
+			}
+		})
 	}
 }
 
