@@ -56,7 +56,7 @@ func (l *line) add(o Outcome) {
 	}
 }
 
-// Markdown is the table as docs/reliability.md has it, and a sentence about all.
+// Markdown returns the table, and one sentence about all trials.
 func (t *Table) Markdown() string {
 	var b strings.Builder
 	b.WriteString("| fault | times | jobs | rows | requests | failed at killed nodes | failed for what was away | run again, most (allowed) | run again, in all | takeover, longest | failures |\n" +
