@@ -192,48 +192,47 @@ func TestBatchingClose(t *testing.T) {
 func TestGPUServer(t *testing.T) {
 	t.Parallel()
 	log := &lockedBuffer{}
-	onBoth(t, Config{GPU: &batching.Config{Profile: fastGPU(t)}, RequestLog: log}, func(t *testing.T, c *client) {
-		if r := c.must("GET", "/v1/models", ""); strings.Contains(string(r.body), "slots") {
-			t.Errorf("slots are told: %s", r.body)
+	c := start(t, Config{GPU: &batching.Config{Profile: fastGPU(t)}, RequestLog: log})
+	if r := c.must("GET", "/v1/models", ""); strings.Contains(string(r.body), "slots") {
+		t.Errorf("slots are told: %s", r.body)
+	}
+	system := strings.Repeat("be brief and kind ", 50)
+	ask := func(question string) completion {
+		return c.complete(`{"model":"plain","messages":[{"role":"system","content":"` + system + `"},{"role":"user","content":"` + question + `"}]}`)
+	}
+	first := ask("what is up?")
+	if first.Usage.PromptDetails.Cached != 0 {
+		t.Errorf("%d tokens are cached at the start", first.Usage.PromptDetails.Cached)
+	}
+	// 200 words and a blank, the end, and 3 tokens before each of the two
+	// messages make 13 blocks.
+	if cached := ask("and what is down?").Usage.PromptDetails.Cached; cached != 13*16 {
+		t.Errorf("%d tokens are cached", cached)
+	}
+	chunks, _ := events(t, c.must("POST", chatPath, body("plain", "x", "stream", true, "stream_options", map[string]any{"include_usage": true})).body)
+	if usage := chunks[len(chunks)-1].Usage; usage == nil || usage.Completion == 0 {
+		t.Errorf("stream: %+v", usage)
+	}
+	c.must("POST", "/v1/embeddings", `{"model":"embedder","input":["my row","other"]}`)
+	metrics := string(c.must("GET", "/metrics", "").body)
+	for _, want := range []string{`block_size="16"`, `num_gpu_blocks="26389"`, "vllm:num_preemptions_total{", "vllm:kv_cache_usage_perc{"} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("metrics without %s:\n%s", want, metrics)
 		}
-		system := strings.Repeat("be brief and kind ", 50)
-		ask := func(question string) completion {
-			return c.complete(`{"model":"plain","messages":[{"role":"system","content":"` + system + `"},{"role":"user","content":"` + question + `"}]}`)
-		}
-		first := ask("what is up?")
-		if first.Usage.PromptDetails.Cached != 0 {
-			t.Errorf("%d tokens are cached at the start", first.Usage.PromptDetails.Cached)
-		}
-		// 200 words and a blank, the end, and 3 tokens before each of the two
-		// messages make 13 blocks.
-		if cached := ask("and what is down?").Usage.PromptDetails.Cached; cached != 13*16 {
-			t.Errorf("%d tokens are cached", cached)
-		}
-		chunks, _ := events(t, c.must("POST", chatPath, body("plain", "x", "stream", true, "stream_options", map[string]any{"include_usage": true})).body)
-		if usage := chunks[len(chunks)-1].Usage; usage == nil || usage.Completion == 0 {
-			t.Errorf("stream: %+v", usage)
-		}
-		c.must("POST", "/v1/embeddings", `{"model":"embedder","input":["my row","other"]}`)
-		metrics := string(c.must("GET", "/metrics", "").body)
-		for _, want := range []string{`block_size="16"`, `num_gpu_blocks="26389"`, "vllm:num_preemptions_total{", "vllm:kv_cache_usage_perc{"} {
-			if !strings.Contains(metrics, want) {
-				t.Errorf("metrics without %s:\n%s", want, metrics)
-			}
-		}
-		if strings.Contains(metrics, "sim_slots") {
-			t.Error("metrics tell the slots")
-		}
-		if err := c.sim.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-		found := false
-		for _, l := range log.lines(t) {
-			found = found || l.Cached == 13*16 && l.Preempted == 0
-		}
-		if !found {
-			t.Error("the request log knows of no cached tokens")
-		}
-	})
+	}
+	if strings.Contains(metrics, "sim_slots") {
+		t.Error("metrics tell the slots")
+	}
+	if err := c.sim.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+	found := false
+	for _, l := range log.lines(t) {
+		found = found || l.Cached == 13*16 && l.Preempted == 0
+	}
+	if !found {
+		t.Error("the request log knows of no cached tokens")
+	}
 }
 
 // smallGPU has memory for 64 blocks, 1024 tokens, of KV cache.
@@ -293,24 +292,23 @@ func TestGPUServerQueueLimit(t *testing.T) {
 // requests, whose engine ends.
 func TestStopBreaksHandlerRequestsOff(t *testing.T) {
 	t.Parallel()
-	onBoth(t, Config{GPU: &batching.Config{Profile: gpu(t)}}, func(t *testing.T, c *client) {
-		ended := make(chan error, 2)
-		for _, stream := range []bool{false, true} {
-			go func() {
-				r, err := c.send(context.Background(), "POST", chatPath, body("plain", "[[sim:tokens=2000]]", "stream", stream))
-				ended <- errors.Join(err, r.err)
-			}()
+	c := start(t, Config{GPU: &batching.Config{Profile: gpu(t)}})
+	ended := make(chan error, 2)
+	for _, stream := range []bool{false, true} {
+		go func() {
+			r, err := c.send(context.Background(), "POST", chatPath, body("plain", "[[sim:tokens=2000]]", "stream", stream))
+			ended <- errors.Join(err, r.err)
+		}()
+	}
+	eventually(t, "both run", func() bool { return c.sim.Load().Running == 2 })
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := c.sim.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if err := <-ended; err == nil {
+			t.Error("a request of 15 seconds was answered")
 		}
-		eventually(t, "both run", func() bool { return c.sim.Load().Running == 2 })
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		if err := c.sim.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-		for range 2 {
-			if err := <-ended; err == nil {
-				t.Error("a request of 15 seconds was answered")
-			}
-		}
-	})
+	}
 }

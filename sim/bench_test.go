@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
@@ -22,7 +23,7 @@ import (
 // 0.5 KB (100 tokens) out.
 var prompt1K = strings.Repeat("The quick brown fox jumps over the lazy dog. ", 22) + "[[sim:tokens=100]]"
 
-// BenchmarkCompose is the work of the simulator alone, without HTTP.
+// BenchmarkCompose is the work of the simulator alone, without connections.
 func BenchmarkCompose(b *testing.B) {
 	for name, fields := range map[string][]any{
 		"plain":    {},
@@ -30,54 +31,42 @@ func BenchmarkCompose(b *testing.B) {
 		"schema":   {"response_format", schemaFormat},
 	} {
 		b.Run(name, func(b *testing.B) {
-			s := newSim(b, Config{})
-			data := []byte(body("plain", prompt1K, fields...))
-			x := &discard{data: data}
-			b.ReportAllocs()
-			before := cpu(b)
-			for b.Loop() {
-				s.chat(x)
-			}
-			b.ReportMetric(float64((cpu(b)-before).Microseconds())/float64(b.N), "cpu-µs/op")
-			if x.status != 200 {
-				b.Fatalf("status %d", x.status)
-			}
+			answers(b, newSim(b, Config{}), chatPath, []byte(body("plain", prompt1K, fields...)))
 		})
 	}
 	b.Run("embedding", func(b *testing.B) {
 		models := testModels()
 		models[2].Dimension = 1024
-		s := newSim(b, Config{Models: models})
-		x := &discard{data: []byte(`{"model":"embedder","encoding_format":"base64","input":["` + prompt1K + `"]}`)}
-		b.ReportAllocs()
-		for b.Loop() {
-			s.embed(x)
-		}
-		if x.status != 200 {
-			b.Fatalf("status %d", x.status)
-		}
+		answers(b, newSim(b, Config{Models: models}), "/v1/embeddings", []byte(`{"model":"embedder","encoding_format":"base64","input":["`+prompt1K+`"]}`))
 	})
 }
 
-// discard is an exchange that keeps nothing.
+// discard is an http.ResponseWriter that keeps nothing but the status.
 type discard struct {
-	data   []byte
-	out    []byte
+	header http.Header
 	status int
 }
 
-func (x *discard) method() []byte           { return []byte("POST") }
-func (x *discard) path() []byte             { return nil }
-func (x *discard) body() []byte             { return x.data }
-func (x *discard) header(string) []byte     { return nil }
-func (x *discard) context() context.Context { return context.Background() }
-func (x *discard) buffer() []byte           { return x.out[:0] }
-func (x *discard) answer(status int, _ string, _ time.Duration, b []byte) {
-	x.status, x.out = status, b
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) WriteHeader(status int)      { d.status = status }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// answers has a server answer one request again and again.
+func answers(b *testing.B, s *Server, path string, data []byte) {
+	b.Helper()
+	d := &discard{header: http.Header{}}
+	r := httptest.NewRequest(http.MethodPost, path, nil)
+	b.ReportAllocs()
+	before := cpu(b)
+	for b.Loop() {
+		r.Body = io.NopCloser(bytes.NewReader(data))
+		s.ServeHTTP(d, r)
+	}
+	b.ReportMetric(float64((cpu(b)-before).Microseconds())/float64(b.N), "cpu-µs/op")
+	if d.status != http.StatusOK {
+		b.Fatalf("status %d", d.status)
+	}
 }
-func (x *discard) stream(_ string, body io.ReadCloser) { _ = body.Close() }
-func (x *discard) reset()                              {}
-func (x *discard) seize(func(net.Conn))                {}
 
 // BenchmarkServer measures CPU per request over loopback, client included: the
 // client writes ready-made bytes and parses only the framing. health is the
@@ -103,18 +92,13 @@ func BenchmarkServer(b *testing.B) {
 		{"row-gpu", row, Config{GPU: &batching.Config{Profile: gpu(b).Faster(300)}}},
 	}
 	for _, r := range requests {
-		b.Run("start/"+r.name, func(b *testing.B) {
+		b.Run(r.name, func(b *testing.B) {
 			s := newSim(b, r.config)
 			if err := s.Start(context.Background(), "127.0.0.1:0"); err != nil {
 				b.Fatal(err)
 			}
 			defer func() { _ = s.Stop(context.Background()) }()
 			hammer(b, s.Addr().String(), r.request)
-		})
-		b.Run("handler/"+r.name, func(b *testing.B) {
-			server := httptest.NewServer(newSim(b, r.config).handler())
-			defer server.Close()
-			hammer(b, server.Listener.Addr().String(), r.request)
 		})
 	}
 }

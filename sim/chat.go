@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -22,10 +21,6 @@ type generation struct {
 	within     string // as of Server.within
 }
 
-// keepBytes is the largest buffer that is kept for the next request, so that
-// one long answer does not hold its memory for good.
-const keepBytes = 256 << 10
-
 func (s *Server) release(g *generation) {
 	if cap(g.answer.text) > keepBytes || cap(g.req.prompt) > keepBytes || cap(g.req.values) > keepBytes {
 		g = new(generation)
@@ -37,25 +32,23 @@ func (s *Server) release(g *generation) {
 const notJSON = `[simulated] {"this is": not JSON`
 
 // chat serves /v1/chat/completions.
-func (s *Server) chat(x exchange) {
+func (s *Server) chat(x *exchange) {
 	g := s.pool.Get().(*generation)
+	defer s.release(g)
 	g.began, g.use, g.within = time.Now(), Use{}, s.within(x)
-	if handedOn := s.generate(x, g); !handedOn {
-		s.release(g)
-	}
+	s.generate(x, g)
 }
 
-// generate answers, and reports whether a stream has taken g over.
-func (s *Server) generate(x exchange, g *generation) (handedOn bool) {
+func (s *Server) generate(x *exchange, g *generation) {
 	req := &g.req
-	if err := req.parse(x.body(), s.find); err != nil {
+	if err := req.parse(x.body, s.find); err != nil {
 		s.refuse(x, err)
-		return false
+		return
 	}
 	generator, plain, err := s.generator(req)
 	if err != nil {
 		s.refuse(x, err)
-		return false
+		return
 	}
 	g.directives = directives{}
 	g.directives.read(req.prompt)
@@ -63,13 +56,10 @@ func (s *Server) generate(x exchange, g *generation) (handedOn bool) {
 	if g.fault.fault == faultViolate && generator == nil {
 		g.fault = outcome{} // there is no schema to violate
 	}
-	if g.fault.fault == faultHostile && req.stream {
-		g.fault = outcome{}
-	}
 	s.counts.faults[g.fault.fault].Add(1)
 	if err := sleep(x.context(), g.directives.delay); err != nil {
 		s.abandon(x, g, 0, err)
-		return false
+		return
 	}
 	form := shape{json: generator, plain: plain}
 	switch {
@@ -84,11 +74,11 @@ func (s *Server) generate(x exchange, g *generation) (handedOn bool) {
 	case faultStatus:
 		s.note(g, g.fault.status, 0, false)
 		s.refuse(x, failWith(g.fault.status))
-		return false
+		return
 	case faultReset:
 		s.note(g, 0, 0, false)
 		x.reset()
-		return false
+		return
 	}
 	s.compose(&g.answer, req, form, &g.directives, req.limit())
 	run, err := s.pace.Start(Work{Prompt: req.prompt, PromptTokens: req.promptTokens, OutputTokens: len(g.answer.pieces)})
@@ -96,19 +86,18 @@ func (s *Server) generate(x exchange, g *generation) (handedOn bool) {
 		f := notStarted(err)
 		s.note(g, f.status, 0, false)
 		s.refuse(x, f)
-		return false
-	}
-	if req.stream && g.fault.fault != faultHang {
-		s.counts.status[http.StatusOK].Add(1)
-		x.stream(typeSSE, newStream(x.context(), s, g, run))
-		return true
+		return
 	}
 	defer run.End()
-	return s.finish(x, g, run)
+	if req.stream && g.fault.fault != faultHang {
+		s.stream(x, g, run)
+		return
+	}
+	s.finish(x, g, run)
 }
 
 // finish waits for a whole answer and sends it.
-func (s *Server) finish(x exchange, g *generation, run Run) (handedOn bool) {
+func (s *Server) finish(x *exchange, g *generation, run Run) {
 	wanted := len(g.answer.pieces)
 	ready, err := run.Wait(x.context(), wanted)
 	g.use = run.Use()
@@ -117,24 +106,25 @@ func (s *Server) finish(x exchange, g *generation, run Run) (handedOn bool) {
 	}
 	if err != nil {
 		s.abandon(x, g, ready, err)
-		return false
-	}
-	if g.fault.fault == faultHostile {
-		s.note(g, s.assault(x, s.appendCompletion(nil, g), g.req.promptID.key()), wanted, false)
-		return false
+		return
 	}
 	s.note(g, http.StatusOK, wanted, false)
-	body := s.appendCompletion(x.buffer(), g)
-	switch g.fault.fault {
+	s.deliver(x, g.fault.fault, s.appendCompletion(x.buffer(), g))
+}
+
+// deliver sends the body of an answer with status 200, whole unless a fault breaks it.
+func (s *Server) deliver(x *exchange, broken fault, body []byte) {
+	switch broken {
 	case faultTruncate:
 		s.counts.status[http.StatusOK].Add(1)
-		x.stream(typeJSON, &brokenBody{left: append([]byte(nil), body[:len(body)/2]...)})
+		x.head(typeJSON)
+		_ = x.send(body[:len(body)/2]) // the connection breaks anyway
+		x.breakOff()
 	case faultMalformed:
 		s.reply(x, typeJSON, append(body[:len(body)/2], `}}] simulated malformed JSON`...))
 	default:
 		s.reply(x, typeJSON, body)
 	}
-	return false
 }
 
 // errHung ends a hung request when the server stops.
@@ -154,7 +144,7 @@ func (s *Server) hang(ctx context.Context) error {
 func brokenOff(err error) bool { return errors.Is(err, errHung) || errors.Is(err, errPaceClosed) }
 
 // abandon ends a request that is not answered any more.
-func (s *Server) abandon(x exchange, g *generation, ready int, err error) {
+func (s *Server) abandon(x *exchange, g *generation, ready int, err error) {
 	cancelled := !brokenOff(err)
 	if cancelled {
 		s.counts.disconnects.Add(1)
@@ -186,11 +176,11 @@ func (s *Server) note(g *generation, status, ready int, cancelled bool) {
 }
 
 // within is the traceparent of a request, for its line of the request log.
-func (s *Server) within(x exchange) string {
+func (s *Server) within(x *exchange) string {
 	if s.requests == nil {
 		return ""
 	}
-	return string(x.header("traceparent"))
+	return x.r.Header.Get("traceparent")
 }
 
 // sleep waits unless the context ends before.
@@ -207,26 +197,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
-
-// brokenBody is a body that breaks off.
-type brokenBody struct{ left []byte }
-
-var errBroken = errors.New("simulated break in the body")
-
-// Read returns what there is, then an error.
-func (b *brokenBody) Read(p []byte) (int, error) {
-	if len(b.left) == 0 {
-		return 0, errBroken
-	}
-	n := copy(p, b.left)
-	b.left = b.left[n:]
-	return n, nil
-}
-
-// Close does nothing.
-func (b *brokenBody) Close() error { return nil }
-
-var _ io.ReadCloser = (*brokenBody)(nil)
 
 // appendHead begins a completion or a chunk, up to the value of choices.
 func (s *Server) appendHead(dst []byte, object string, g *generation, serial uint64) []byte {

@@ -12,53 +12,51 @@ import (
 
 func TestCompletion(t *testing.T) {
 	t.Parallel()
-	onBoth(t, Config{}, func(t *testing.T, c *client) {
-		got := c.complete(body("plain", "Say something nice."))
-		text := got.content()
-		if !strings.HasPrefix(text, "[simulated] ") || !strings.HasSuffix(text, ".") {
-			t.Errorf("text %q is not marked as simulated, or is not whole", text)
-		}
-		if got.Model != "plain" || got.finish() != "stop" || !got.Simulated || got.Choices[0].Message.Role != "assistant" || got.ID == "" {
-			t.Errorf("got %+v", got)
-		}
-		if n := c.count(text); got.Usage.Completion != n {
-			t.Errorf("completion_tokens %d, /tokenize counts %d", got.Usage.Completion, n)
-		}
-		if n := c.count("Say something nice.") + messageTokens + promptTokens; got.Usage.Prompt != n {
-			t.Errorf("prompt_tokens %d, want %d", got.Usage.Prompt, n)
-		}
-		if got.Usage.Total != got.Usage.Prompt+got.Usage.Completion {
-			t.Errorf("total_tokens %d", got.Usage.Total)
-		}
-		if got.Choices[0].Logprobs != nil {
-			t.Error("logprobs came unasked")
-		}
-	})
+	c := start(t, Config{})
+	got := c.complete(body("plain", "Say something nice."))
+	text := got.content()
+	if !strings.HasPrefix(text, "[simulated] ") || !strings.HasSuffix(text, ".") {
+		t.Errorf("text %q is not marked as simulated, or is not whole", text)
+	}
+	if got.Model != "plain" || got.finish() != "stop" || !got.Simulated || got.Choices[0].Message.Role != "assistant" || got.ID == "" {
+		t.Errorf("got %+v", got)
+	}
+	if n := c.count(text); got.Usage.Completion != n {
+		t.Errorf("completion_tokens %d, /tokenize counts %d", got.Usage.Completion, n)
+	}
+	if n := c.count("Say something nice.") + messageTokens + promptTokens; got.Usage.Prompt != n {
+		t.Errorf("prompt_tokens %d, want %d", got.Usage.Prompt, n)
+	}
+	if got.Usage.Total != got.Usage.Prompt+got.Usage.Completion {
+		t.Errorf("total_tokens %d", got.Usage.Total)
+	}
+	if got.Choices[0].Logprobs != nil {
+		t.Error("logprobs came unasked")
+	}
 }
 
 func TestEveryResponseSaysSimulated(t *testing.T) {
 	t.Parallel()
-	onBoth(t, Config{}, func(t *testing.T, c *client) {
-		for _, request := range [][3]string{
-			{"POST", chatPath, body("plain", "x")},
-			{"POST", chatPath, body("plain", "x", "stream", true)},
-			{"POST", chatPath, "{"},
-			{"POST", "/v1/embeddings", `{"model":"embedder","input":"x"}`},
-			{"GET", "/v1/models", ""},
-			{"GET", "/health", ""},
-			{"GET", "/version", ""},
-			{"GET", "/metrics", ""},
-			{"GET", "/sim/faults", ""},
-			{"GET", "/nowhere", ""},
-			{"DELETE", "/v1/models", ""},
-			{"POST", chatPath, body("plain", "[[sim:fail=500]]")},
-		} {
-			r := c.must(request[0], request[1], request[2])
-			if r.header.Get("Server") != "rowmill-sim" || r.header.Get("X-Simulated") != "true" {
-				t.Errorf("%s %s: headers %v", request[0], request[1], r.header)
-			}
+	c := start(t, Config{})
+	for _, request := range [][3]string{
+		{"POST", chatPath, body("plain", "x")},
+		{"POST", chatPath, body("plain", "x", "stream", true)},
+		{"POST", chatPath, "{"},
+		{"POST", "/v1/embeddings", `{"model":"embedder","input":"x"}`},
+		{"GET", "/v1/models", ""},
+		{"GET", "/health", ""},
+		{"GET", "/version", ""},
+		{"GET", "/metrics", ""},
+		{"GET", "/sim/faults", ""},
+		{"GET", "/nowhere", ""},
+		{"DELETE", "/v1/models", ""},
+		{"POST", chatPath, body("plain", "[[sim:fail=500]]")},
+	} {
+		r := c.must(request[0], request[1], request[2])
+		if r.header.Get("Server") != "rowmill-sim" || r.header.Get("X-Simulated") != "true" {
+			t.Errorf("%s %s: headers %v", request[0], request[1], r.header)
 		}
-	})
+	}
 }
 
 func TestAnswersAreDeterministic(t *testing.T) {
@@ -317,75 +315,73 @@ func TestSharedName(t *testing.T) {
 
 func TestSchema(t *testing.T) {
 	t.Parallel()
-	onBoth(t, Config{}, func(t *testing.T, c *client) {
-		schema := json.RawMessage(`{"type":"object","properties":{"label":{"enum":["a","b"]},"score":{"type":"integer","minimum":1,"maximum":5}},"required":["label","score"],"additionalProperties":false}`)
-		format := map[string]any{"type": "json_schema", "json_schema": map[string]any{"name": "output", "strict": true, "schema": schema}}
-		for _, model := range []string{"plain", "thinker"} {
-			seen := map[string]bool{}
-			for seed := range 20 {
-				got := c.complete(body(model, "classify", "response_format", format, "seed", seed))
-				value := decode[struct {
-					Label string `json:"label"`
-					Score int    `json:"score"`
-				}](t, []byte(got.content()))
-				if value.Label != "a" && value.Label != "b" || value.Score < 1 || value.Score > 5 {
-					t.Fatalf("content %q", got.content())
-				}
-				seen[got.content()] = true
-				if model == "plain" && c.count(got.content()) != got.Usage.Completion {
-					t.Fatalf("completion_tokens %d for %q", got.Usage.Completion, got.content())
-				}
+	c := start(t, Config{})
+	schema := json.RawMessage(`{"type":"object","properties":{"label":{"enum":["a","b"]},"score":{"type":"integer","minimum":1,"maximum":5}},"required":["label","score"],"additionalProperties":false}`)
+	format := map[string]any{"type": "json_schema", "json_schema": map[string]any{"name": "output", "strict": true, "schema": schema}}
+	for _, model := range []string{"plain", "thinker"} {
+		seen := map[string]bool{}
+		for seed := range 20 {
+			got := c.complete(body(model, "classify", "response_format", format, "seed", seed))
+			value := decode[struct {
+				Label string `json:"label"`
+				Score int    `json:"score"`
+			}](t, []byte(got.content()))
+			if value.Label != "a" && value.Label != "b" || value.Score < 1 || value.Score > 5 {
+				t.Fatalf("content %q", got.content())
 			}
-			if len(seen) < 3 {
-				t.Errorf("20 seeds give only %d values", len(seen))
+			seen[got.content()] = true
+			if model == "plain" && c.count(got.content()) != got.Usage.Completion {
+				t.Fatalf("completion_tokens %d for %q", got.Usage.Completion, got.content())
 			}
 		}
-		cut := c.complete(body("plain", "classify", "response_format", format, "max_tokens", 5))
-		if json.Valid([]byte(cut.content())) || cut.finish() != "length" || cut.Usage.Completion != 5 {
-			t.Errorf("cut: %q, %s", cut.content(), cut.finish())
+		if len(seen) < 3 {
+			t.Errorf("20 seeds give only %d values", len(seen))
 		}
-		object := c.complete(body("plain", "x", "response_format", map[string]any{"type": "json_object"}))
-		decode[map[string]any](t, []byte(object.content()))
-		text := c.complete(body("plain", "x", "response_format", map[string]any{"type": "text"}))
-		if !strings.HasPrefix(text.content(), "[simulated]") {
-			t.Errorf("text: %q", text.content())
-		}
-	})
+	}
+	cut := c.complete(body("plain", "classify", "response_format", format, "max_tokens", 5))
+	if json.Valid([]byte(cut.content())) || cut.finish() != "length" || cut.Usage.Completion != 5 {
+		t.Errorf("cut: %q, %s", cut.content(), cut.finish())
+	}
+	object := c.complete(body("plain", "x", "response_format", map[string]any{"type": "json_object"}))
+	decode[map[string]any](t, []byte(object.content()))
+	text := c.complete(body("plain", "x", "response_format", map[string]any{"type": "text"}))
+	if !strings.HasPrefix(text.content(), "[simulated]") {
+		t.Errorf("text: %q", text.content())
+	}
 }
 
 func TestStructuredOutputs(t *testing.T) {
 	t.Parallel()
-	onBoth(t, Config{}, func(t *testing.T, c *client) {
-		for _, rule := range []struct {
-			form  map[string]any
-			match string
-		}{
-			{map[string]any{"choice": []string{"yes", "no \"way\""}}, `^(yes|no "way")$`},
-			{map[string]any{"regex": `[a-f]{2,5}-\d{4}|none`}, `^([a-f]{2,5}-\d{4}|none)$`},
-		} {
-			for _, model := range []string{"plain", "thinker"} {
-				seen := map[string]bool{}
-				for seed := range 20 {
-					got := c.complete(body(model, "classify", "structured_outputs", rule.form, "seed", seed))
-					if !regexp.MustCompile(rule.match).MatchString(got.content()) || got.finish() != "stop" {
-						t.Fatalf("%v: content %q, finish %s", rule.form, got.content(), got.finish())
-					}
-					seen[got.content()] = true
+	c := start(t, Config{})
+	for _, rule := range []struct {
+		form  map[string]any
+		match string
+	}{
+		{map[string]any{"choice": []string{"yes", "no \"way\""}}, `^(yes|no "way")$`},
+		{map[string]any{"regex": `[a-f]{2,5}-\d{4}|none`}, `^([a-f]{2,5}-\d{4}|none)$`},
+	} {
+		for _, model := range []string{"plain", "thinker"} {
+			seen := map[string]bool{}
+			for seed := range 20 {
+				got := c.complete(body(model, "classify", "structured_outputs", rule.form, "seed", seed))
+				if !regexp.MustCompile(rule.match).MatchString(got.content()) || got.finish() != "stop" {
+					t.Fatalf("%v: content %q, finish %s", rule.form, got.content(), got.finish())
 				}
-				if len(seen) < 2 {
-					t.Errorf("%v: 20 seeds give only %d values", rule.form, len(seen))
-				}
+				seen[got.content()] = true
+			}
+			if len(seen) < 2 {
+				t.Errorf("%v: 20 seeds give only %d values", rule.form, len(seen))
 			}
 		}
-		cut := c.complete(body("plain", "x", "structured_outputs", map[string]any{"regex": "[a-z ]{50,60}"}, "max_tokens", 2))
-		if cut.finish() != "length" || cut.Usage.Completion != 2 {
-			t.Errorf("cut: %q, %s", cut.content(), cut.finish())
-		}
-		violating := c.complete(body("plain", "[[sim:violate]]", "structured_outputs", map[string]any{"choice": []string{"a"}}))
-		if violating.content() == "a" {
-			t.Error("a violation conforms")
-		}
-	})
+	}
+	cut := c.complete(body("plain", "x", "structured_outputs", map[string]any{"regex": "[a-z ]{50,60}"}, "max_tokens", 2))
+	if cut.finish() != "length" || cut.Usage.Completion != 2 {
+		t.Errorf("cut: %q, %s", cut.content(), cut.finish())
+	}
+	violating := c.complete(body("plain", "[[sim:violate]]", "structured_outputs", map[string]any{"choice": []string{"a"}}))
+	if violating.content() == "a" {
+		t.Error("a violation conforms")
+	}
 }
 
 func TestSchemaRefusals(t *testing.T) {

@@ -5,8 +5,8 @@
 // jsongen makes values for JSON Schemas, and package batching models an engine
 // on a GPU.
 //
-//	HTTP (Start: fasthttp; in tests net/http too)
-//	   │ exchange: one request, whichever library carries it
+//	net/http
+//	   │ exchange: one request and its answer
 //	   ▼
 //	parse ─► directives, faults ─► answer (text, tokens) ─► Pace: when ─► render
 //

@@ -106,10 +106,10 @@ func (r *embedRequest) input() {
 }
 
 // embed serves /v1/embeddings.
-func (s *Server) embed(x exchange) {
+func (s *Server) embed(x *exchange) {
 	began := time.Now()
 	r := &embedRequest{}
-	if err := r.parse(x.body(), s.find); err != nil {
+	if err := r.parse(x.body, s.find); err != nil {
 		s.refuse(x, err)
 		return
 	}
@@ -172,21 +172,8 @@ func (s *Server) embed(x exchange) {
 	}
 	s.counts.promptTokens.Add(int64(r.sum))
 	s.counts.finished("stop")
-	if hit.fault == faultHostile {
-		note(s.assault(x, s.appendEmbeddings(nil, r, false), group.key()), false)
-		return
-	}
 	note(http.StatusOK, false)
-	body := s.appendEmbeddings(x.buffer(), r, hit.fault == faultEmpty)
-	switch hit.fault {
-	case faultTruncate:
-		s.counts.status[http.StatusOK].Add(1)
-		x.stream(typeJSON, &brokenBody{left: append([]byte(nil), body[:len(body)/2]...)})
-	case faultMalformed:
-		s.reply(x, typeJSON, append(body[:len(body)/2], `}}] simulated malformed JSON`...))
-	default:
-		s.reply(x, typeJSON, body)
-	}
+	s.deliver(x, hit.fault, s.appendEmbeddings(x.buffer(), r, hit.fault == faultEmpty))
 }
 
 // noteEmbeddings writes a line of the request log for every text of a group, with what

@@ -22,7 +22,6 @@ type Faults struct {
 	Malformed       float64 `json:"malformed"`        // a body that is not JSON
 	Empty           float64 `json:"empty"`            // 200 without choices or embeddings
 	SchemaViolation float64 `json:"schema_violation"` // JSON that violates the schema asked for
-	Hostile         float64 `json:"hostile"`          // what no honest server sends, see package hostile; streams are spared
 
 	// StartupDelay is for how long everything answers 503, as a server that
 	// loads its model: from New or SetFaults, and after each revival.
@@ -84,11 +83,10 @@ const (
 	faultMalformed
 	faultViolate
 	faultEmpty
-	faultHostile
 )
 
 // faultWords name the kinds in the request log and in metrics.
-var faultWords = [...]string{"", "status", "reset", "hang", "truncate", "malformed", "schema_violation", "empty", "hostile"}
+var faultWords = [...]string{"", "status", "reset", "hang", "truncate", "malformed", "schema_violation", "empty"}
 
 // outcome is a fault with its status.
 type outcome struct {
@@ -104,8 +102,8 @@ type faultRate struct {
 }
 
 // rates lists all kinds, in a fixed order.
-func (f *Faults) rates() [10]faultRate {
-	return [10]faultRate{
+func (f *Faults) rates() [9]faultRate {
+	return [9]faultRate{
 		{"429", &f.Rate429, outcome{faultStatus, 429}},
 		{"500", &f.Rate500, outcome{faultStatus, 500}},
 		{"503", &f.Rate503, outcome{faultStatus, 503}},
@@ -115,7 +113,6 @@ func (f *Faults) rates() [10]faultRate {
 		{"malformed", &f.Malformed, outcome{fault: faultMalformed}},
 		{"schema_violation", &f.SchemaViolation, outcome{fault: faultViolate}},
 		{"empty", &f.Empty, outcome{fault: faultEmpty}},
-		{"hostile", &f.Hostile, outcome{fault: faultHostile}},
 	}
 }
 
@@ -229,13 +226,6 @@ func (p *faultPlan) decide(prompt uint64, d *directives) outcome {
 	}
 	p.hits[prompt] = hits + 1
 	return chosen
-}
-
-// times is how often a prompt has been hit since it last got through.
-func (p *faultPlan) times(prompt uint64) uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return uint64(p.hits[prompt])
 }
 
 // draw returns a number in [0, 1) without keeping the state.

@@ -10,13 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/rowmill/rowmill"
 )
 
 var schemaFormat = map[string]any{"type": "json_schema", "json_schema": map[string]any{
@@ -25,105 +22,103 @@ var schemaFormat = map[string]any{"type": "json_schema", "json_schema": map[stri
 
 func TestDirectives(t *testing.T) {
 	t.Parallel()
-	onBoth(t, Config{}, func(t *testing.T, c *client) {
-		for _, status := range []int{400, 404, 418, 429, 500, 503, 599} {
-			r := c.must("POST", chatPath, body("plain", fmt.Sprintf("row [[sim:fail=%d]] text", status)))
-			if p := decode[problem](t, r.body); r.status != status || p.Error.Code != status {
-				t.Errorf("fail=%d: %d %s", status, r.status, r.body)
-			}
-			if wait := r.header.Get("Retry-After"); (wait != "") != (status == 429 || status == 503) {
-				t.Errorf("fail=%d: Retry-After %q", status, wait)
-			}
+	c := start(t, Config{})
+	for _, status := range []int{400, 404, 418, 429, 500, 503, 599} {
+		r := c.must("POST", chatPath, body("plain", fmt.Sprintf("row [[sim:fail=%d]] text", status)))
+		if p := decode[problem](t, r.body); r.status != status || p.Error.Code != status {
+			t.Errorf("fail=%d: %d %s", status, r.status, r.body)
 		}
-		if p := c.refused(chatPath, body("plain", "[[sim:reject]]"), 400); !strings.Contains(p.Error.Message, "rejected for good") {
-			t.Errorf("reject: %s", p.Error.Message)
+		if wait := r.header.Get("Retry-After"); (wait != "") != (status == 429 || status == 503) {
+			t.Errorf("fail=%d: Retry-After %q", status, wait)
 		}
-		for attempt, want := range []int{503, 503, 200, 200} {
-			if r := c.must("POST", chatPath, body("plain", "[[sim:fail=503 times=2]]", "seed", attempt)); r.status != want {
-				t.Errorf("attempt %d: %d, want %d", attempt, r.status, want)
-			}
+	}
+	if p := c.refused(chatPath, body("plain", "[[sim:reject]]"), 400); !strings.Contains(p.Error.Message, "rejected for good") {
+		t.Errorf("reject: %s", p.Error.Message)
+	}
+	for attempt, want := range []int{503, 503, 200, 200} {
+		if r := c.must("POST", chatPath, body("plain", "[[sim:fail=503 times=2]]", "seed", attempt)); r.status != want {
+			t.Errorf("attempt %d: %d, want %d", attempt, r.status, want)
 		}
-		for _, stream := range []bool{false, true} {
-			if _, err := c.send(context.Background(), "POST", chatPath, body("plain", "[[sim:reset]]", "stream", stream)); err == nil {
-				t.Error("reset: an answer came")
-			}
-			r, err := c.send(context.Background(), "POST", chatPath, body("plain", "[[sim:truncate]]", "stream", stream))
-			if err != nil || r.status != 200 || r.err == nil || len(r.body) == 0 || bytes.Contains(r.body, []byte("[DONE]")) {
-				t.Errorf("truncate: %d, %v, %v after %d bytes", r.status, err, r.err, len(r.body))
-			}
-			malformed := c.must("POST", chatPath, body("plain", "[[sim:malformed]]", "stream", stream))
-			if malformed.status != 200 || json.Valid(malformed.body) || stream && !bytes.Contains(malformed.body, []byte("malformed")) {
-				t.Errorf("malformed: %d %s", malformed.status, malformed.body)
-			}
+	}
+	for _, stream := range []bool{false, true} {
+		if _, err := c.send(context.Background(), "POST", chatPath, body("plain", "[[sim:reset]]", "stream", stream)); err == nil {
+			t.Error("reset: an answer came")
 		}
-		empty := decode[completion](t, c.must("POST", chatPath, body("plain", "[[sim:empty]]")).body)
-		if len(empty.Choices) != 0 || empty.Usage == nil {
-			t.Errorf("empty: %+v", empty)
+		r, err := c.send(context.Background(), "POST", chatPath, body("plain", "[[sim:truncate]]", "stream", stream))
+		if err != nil || r.status != 200 || r.err == nil || len(r.body) == 0 || bytes.Contains(r.body, []byte("[DONE]")) {
+			t.Errorf("truncate: %d, %v, %v after %d bytes", r.status, err, r.err, len(r.body))
 		}
-		chunks, done := events(t, c.must("POST", chatPath, body("plain", "[[sim:empty]]", "stream", true)).body)
-		if len(chunks) != 0 || !done {
-			t.Errorf("empty stream: %+v", chunks)
+		malformed := c.must("POST", chatPath, body("plain", "[[sim:malformed]]", "stream", stream))
+		if malformed.status != 200 || json.Valid(malformed.body) || stream && !bytes.Contains(malformed.body, []byte("malformed")) {
+			t.Errorf("malformed: %d %s", malformed.status, malformed.body)
 		}
-		if got := c.complete(body("plain", "[[sim:finish=abort]]")); got.finish() != "abort" {
-			t.Errorf("finish: %s", got.finish())
+	}
+	empty := decode[completion](t, c.must("POST", chatPath, body("plain", "[[sim:empty]]")).body)
+	if len(empty.Choices) != 0 || empty.Usage == nil {
+		t.Errorf("empty: %+v", empty)
+	}
+	chunks, done := events(t, c.must("POST", chatPath, body("plain", "[[sim:empty]]", "stream", true)).body)
+	if len(chunks) != 0 || !done {
+		t.Errorf("empty stream: %+v", chunks)
+	}
+	if got := c.complete(body("plain", "[[sim:finish=abort]]")); got.finish() != "abort" {
+		t.Errorf("finish: %s", got.finish())
+	}
+	if got := c.complete(body("plain", "[[sim:invalid-json]]", "response_format", schemaFormat)); json.Valid([]byte(got.content())) {
+		t.Errorf("invalid-json: %s", got.content())
+	}
+	violating := c.complete(body("plain", "[[sim:violate]]", "response_format", schemaFormat)).content()
+	if !json.Valid([]byte(violating)) || strings.Contains(violating, `"a"`) {
+		t.Errorf("violate: %s", violating)
+	}
+	for _, n := range []int{1, 2, 3, 4, 500} {
+		got := c.complete(body("plain", fmt.Sprintf("[[sim:tokens=%d]]", n)))
+		if got.Usage.Completion != n || got.finish() != "stop" || n > 3 && !strings.HasSuffix(got.content(), ".") {
+			t.Errorf("tokens=%d: %d tokens, %s, %q", n, got.Usage.Completion, got.finish(), got.content())
 		}
-		if got := c.complete(body("plain", "[[sim:invalid-json]]", "response_format", schemaFormat)); json.Valid([]byte(got.content())) {
-			t.Errorf("invalid-json: %s", got.content())
-		}
-		violating := c.complete(body("plain", "[[sim:violate]]", "response_format", schemaFormat)).content()
-		if !json.Valid([]byte(violating)) || strings.Contains(violating, `"a"`) {
-			t.Errorf("violate: %s", violating)
-		}
-		for _, n := range []int{1, 2, 3, 4, 500} {
-			got := c.complete(body("plain", fmt.Sprintf("[[sim:tokens=%d]]", n)))
-			if got.Usage.Completion != n || got.finish() != "stop" || n > 3 && !strings.HasSuffix(got.content(), ".") {
-				t.Errorf("tokens=%d: %d tokens, %s, %q", n, got.Usage.Completion, got.finish(), got.content())
-			}
-		}
-		began := time.Now()
-		c.complete(body("plain", "[[sim:delay=30ms tokens=5]]"))
-		if took := time.Since(began); took < 30*time.Millisecond {
-			t.Errorf("delay: answered after %v", took)
-		}
-		for _, text := range []string{"[[sim:fail=200]]", "[[sim:fail=x]]", "[[sim:unheard]]", "[[sim:fail=500", "[[sim:tokens=-1]]", "[[sim:delay=5]]"} {
-			c.complete(body("plain", text))
-		}
-	})
+	}
+	began := time.Now()
+	c.complete(body("plain", "[[sim:delay=30ms tokens=5]]"))
+	if took := time.Since(began); took < 30*time.Millisecond {
+		t.Errorf("delay: answered after %v", took)
+	}
+	for _, text := range []string{"[[sim:fail=200]]", "[[sim:fail=x]]", "[[sim:unheard]]", "[[sim:fail=500", "[[sim:tokens=-1]]", "[[sim:delay=5]]"} {
+		c.complete(body("plain", text))
+	}
 }
 
 func TestEmbeddingFaults(t *testing.T) {
 	t.Parallel()
-	onBoth(t, Config{}, func(t *testing.T, c *client) {
-		input := func(text string) string {
-			return fmt.Sprintf(`{"model":"embedder","input":["fine",%q]}`, text)
-		}
-		c.refused("/v1/embeddings", input("[[sim:reject]]"), 400)
-		c.refused("/v1/embeddings", input("[[sim:fail=500]]"), 500)
-		if _, err := c.send(context.Background(), "POST", "/v1/embeddings", input("[[sim:reset]]")); err == nil {
-			t.Error("reset: an answer came")
-		}
-		if r, err := c.send(context.Background(), "POST", "/v1/embeddings", input("[[sim:truncate]]")); err != nil || r.err == nil {
-			t.Errorf("truncate: %v, %v", err, r.err)
-		}
-		if r := c.must("POST", "/v1/embeddings", input("[[sim:malformed]]")); json.Valid(r.body) {
-			t.Errorf("malformed: %s", r.body)
-		}
-		if got := decode[embeddings](t, c.must("POST", "/v1/embeddings", input("[[sim:empty]]")).body); len(got.Data) != 0 {
-			t.Errorf("empty: %+v", got)
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() {
-			_, err := c.send(ctx, "POST", "/v1/embeddings", input("[[sim:hang]]"))
-			ended <- err
-		}()
-		eventually(t, "it hangs", func() bool { return c.sim.Load().Running == 1 })
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("hang: %v", err)
-		}
-		eventually(t, "the slot is free", func() bool { return c.sim.Load().Running == 0 })
-	})
+	c := start(t, Config{})
+	input := func(text string) string {
+		return fmt.Sprintf(`{"model":"embedder","input":["fine",%q]}`, text)
+	}
+	c.refused("/v1/embeddings", input("[[sim:reject]]"), 400)
+	c.refused("/v1/embeddings", input("[[sim:fail=500]]"), 500)
+	if _, err := c.send(context.Background(), "POST", "/v1/embeddings", input("[[sim:reset]]")); err == nil {
+		t.Error("reset: an answer came")
+	}
+	if r, err := c.send(context.Background(), "POST", "/v1/embeddings", input("[[sim:truncate]]")); err != nil || r.err == nil {
+		t.Errorf("truncate: %v, %v", err, r.err)
+	}
+	if r := c.must("POST", "/v1/embeddings", input("[[sim:malformed]]")); json.Valid(r.body) {
+		t.Errorf("malformed: %s", r.body)
+	}
+	if got := decode[embeddings](t, c.must("POST", "/v1/embeddings", input("[[sim:empty]]")).body); len(got.Data) != 0 {
+		t.Errorf("empty: %+v", got)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.send(ctx, "POST", "/v1/embeddings", input("[[sim:hang]]"))
+		ended <- err
+	}()
+	eventually(t, "it hangs", func() bool { return c.sim.Load().Running == 1 })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("hang: %v", err)
+	}
+	eventually(t, "the slot is free", func() bool { return c.sim.Load().Running == 0 })
 }
 
 // outcomes sends rows until each is answered with 200, and returns the
@@ -225,35 +220,34 @@ func TestSchemaViolationRate(t *testing.T) {
 
 func TestFaultsAtRunTime(t *testing.T) {
 	t.Parallel()
-	onBoth(t, Config{}, func(t *testing.T, c *client) {
-		c.complete(body("plain", "x"))
-		set := c.must("POST", "/sim/faults", `{"rate_500":1}`)
-		if set.status != 200 || decode[Faults](t, set.body) != (Faults{Rate500: 1}) {
-			t.Errorf("%d %s", set.status, set.body)
+	c := start(t, Config{})
+	c.complete(body("plain", "x"))
+	set := c.must("POST", "/sim/faults", `{"rate_500":1}`)
+	if set.status != 200 || decode[Faults](t, set.body) != (Faults{Rate500: 1}) {
+		t.Errorf("%d %s", set.status, set.body)
+	}
+	c.refused(chatPath, body("plain", "x"), 500)
+	if got := decode[Faults](t, c.must("GET", "/sim/faults", "").body); got.Rate500 != 1 {
+		t.Errorf("got %+v", got)
+	}
+	c.refused("/sim/faults", `{"rate_999":1}`, 400)
+	c.refused("/sim/faults", `{"rate_500":2}`, 400)
+	c.refused("/sim/faults", `{"startup_delay":7}`, 400)
+	if err := c.sim.SetFaults(Faults{Hang: -1}); err == nil {
+		t.Error("a negative rate was taken")
+	}
+	if err := c.sim.SetFaults(Faults{}); err != nil {
+		t.Fatal(err)
+	}
+	c.complete(body("plain", "x"))
+	c.must("POST", "/sim/faults", `{"startup_delay":"1h"}`)
+	for _, path := range []string{"/health", "/v1/models", "/metrics"} {
+		if r := c.must("GET", path, ""); r.status != 503 || r.header.Get("Retry-After") != "3600" {
+			t.Errorf("%s while starting: %d, Retry-After %q", path, r.status, r.header.Get("Retry-After"))
 		}
-		c.refused(chatPath, body("plain", "x"), 500)
-		if got := decode[Faults](t, c.must("GET", "/sim/faults", "").body); got.Rate500 != 1 {
-			t.Errorf("got %+v", got)
-		}
-		c.refused("/sim/faults", `{"rate_999":1}`, 400)
-		c.refused("/sim/faults", `{"rate_500":2}`, 400)
-		c.refused("/sim/faults", `{"startup_delay":7}`, 400)
-		if err := c.sim.SetFaults(Faults{Hang: -1}); err == nil {
-			t.Error("a negative rate was taken")
-		}
-		if err := c.sim.SetFaults(Faults{}); err != nil {
-			t.Fatal(err)
-		}
-		c.complete(body("plain", "x"))
-		c.must("POST", "/sim/faults", `{"startup_delay":"1h"}`)
-		for _, path := range []string{"/health", "/v1/models", "/metrics"} {
-			if r := c.must("GET", path, ""); r.status != 503 || r.header.Get("Retry-After") != "3600" {
-				t.Errorf("%s while starting: %d, Retry-After %q", path, r.status, r.header.Get("Retry-After"))
-			}
-		}
-		c.must("POST", "/sim/faults", `{}`)
-		c.complete(body("plain", "x"))
-	})
+	}
+	c.must("POST", "/sim/faults", `{}`)
+	c.complete(body("plain", "x"))
 }
 
 // lockedBuffer is an io.Writer to read while it is written.
@@ -394,59 +388,19 @@ func TestHangEndsWithStop(t *testing.T) {
 
 func TestDisconnectFreesTheSlot(t *testing.T) {
 	t.Parallel()
-	onBoth(t, Config{Profile: Profile{TimeToFirstToken: time.Hour, Slots: 2}}, func(t *testing.T, c *client) {
-		for _, request := range [][2]string{
-			{chatPath, body("plain", "x")}, {chatPath, body("plain", "x", "stream", true)}, {"/v1/embeddings", `{"model":"embedder","input":"x"}`},
-		} {
-			ctx, cancel := context.WithCancel(context.Background())
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				_, _ = c.send(ctx, "POST", request[0], request[1])
-			}()
-			eventually(t, "it runs", func() bool { return c.sim.Load().Running == 1 })
-			cancel()
-			<-ended
-			eventually(t, "the slot is free", func() bool { return c.sim.Load().Running == 0 })
-		}
-	})
-}
-
-// A hostile server's answers are not all alike, and some of them are right.
-func TestHostile(t *testing.T) {
-	t.Parallel()
-	server, err := New(Config{Models: []rowmill.Model{{ID: "m", Kind: rowmill.KindGeneration}}, Profile: Instant(), Faults: Faults{Hostile: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(t.Context(), "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop(context.Background()) })
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	right, wrong := 0, 0
-	for i := range 200 {
-		body := fmt.Sprintf(`{"model":"m","max_tokens":4,"messages":[{"role":"user","content":"prompt %d"}]}`, i)
-		response, err := client.Post(server.URL()+"/v1/chat/completions", "application/json", strings.NewReader(body))
-		if err != nil {
-			wrong++
-			continue
-		}
-		var answer struct {
-			Choices []json.RawMessage `json:"choices"`
-			Usage   struct {
-				Input int `json:"prompt_tokens"`
-			} `json:"usage"`
-		}
-		err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&answer)
-		response.Body.Close()
-		if err == nil && len(answer.Choices) == 1 && answer.Usage.Input < 1000 {
-			right++
-		} else {
-			wrong++
-		}
-	}
-	if right == 0 || wrong < 100 {
-		t.Errorf("%d right answers and %d wrong ones", right, wrong)
+	c := start(t, Config{Profile: Profile{TimeToFirstToken: time.Hour, Slots: 2}})
+	for _, request := range [][2]string{
+		{chatPath, body("plain", "x")}, {chatPath, body("plain", "x", "stream", true)}, {"/v1/embeddings", `{"model":"embedder","input":"x"}`},
+	} {
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = c.send(ctx, "POST", request[0], request[1])
+		}()
+		eventually(t, "it runs", func() bool { return c.sim.Load().Running == 1 })
+		cancel()
+		<-ended
+		eventually(t, "the slot is free", func() bool { return c.sim.Load().Running == 0 })
 	}
 }

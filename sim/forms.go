@@ -3,8 +3,6 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"time"
 )
 
 // A form is a kind of request beside chat completions, which is answered by way of
@@ -45,10 +43,10 @@ type chatReply struct {
 }
 
 // as serves requests of a form.
-func as(f form) func(*Server, exchange) {
-	return func(s *Server, x exchange) {
+func as(f form) func(*Server, *exchange) {
+	return func(s *Server, x *exchange) {
 		var asked map[string]json.RawMessage
-		err := json.Unmarshal(x.body(), &asked)
+		err := json.Unmarshal(x.body, &asked)
 		if err == nil && string(asked["stream"]) == "true" {
 			s.refuse(x, badRequest("stream", "stream: only chat completions are streamed by the simulated server"))
 			return
@@ -63,30 +61,24 @@ func as(f form) func(*Server, exchange) {
 			s.refuse(x, badRequest("", "%s", oneLine(err)))
 			return
 		}
-		s.chat(&reformed{exchange: x, form: f, text: body})
+		x.form, x.body = f, body
+		s.chat(x)
 	}
 }
 
-// A reformed exchange takes a chat completion in place of a request, and answers in
-// the form of that.
-type reformed struct {
-	exchange
-	form form
-	text []byte
-}
-
-func (r *reformed) body() []byte { return r.text }
-
-func (r *reformed) answer(status int, contentType string, wait time.Duration, body []byte) {
+// reformed writes the answer to a chat completion in a form. An answer without choices
+// stays as it is.
+func reformed(f form, body []byte) []byte {
 	var c chatReply
-	if status == http.StatusOK && json.Unmarshal(body, &c) == nil && len(c.Choices) > 0 {
-		reply := r.form.reply(&c)
-		reply["simulated"] = true
-		if made, err := json.Marshal(reply); err == nil {
-			body = made
-		}
+	if json.Unmarshal(body, &c) != nil || len(c.Choices) == 0 {
+		return body
 	}
-	r.exchange.answer(status, contentType, wait, body)
+	reply := f.reply(&c)
+	reply["simulated"] = true
+	if made, err := json.Marshal(reply); err == nil {
+		body = made
+	}
+	return body
 }
 
 // user is the messages of a conversation that has one, and before it what a system

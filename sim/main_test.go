@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -71,22 +70,6 @@ func connect(t testing.TB, s *Server, base string) *client {
 		}
 	})
 	return &client{t: t, base: base, http: &http.Client{Transport: transport}, sim: s}
-}
-
-// onBoth runs a test over Start and over net/http.
-func onBoth(t *testing.T, c Config, test func(t *testing.T, c *client)) {
-	t.Helper()
-	t.Run("start", func(t *testing.T) {
-		t.Parallel()
-		test(t, start(t, c))
-	})
-	t.Run("handler", func(t *testing.T) {
-		t.Parallel()
-		s := newSim(t, c)
-		server := httptest.NewServer(s.handler())
-		t.Cleanup(server.Close)
-		test(t, connect(t, s, server.URL))
-	})
 }
 
 // reply is a whole HTTP answer.

@@ -34,7 +34,7 @@ func (c *counters) finished(reason string) {
 
 // metrics serves /metrics in Prometheus's text format: the names vLLM uses,
 // which is what clients read, and rowmill_sim_… for what only a simulator has.
-func (s *Server) metrics(x exchange) {
+func (s *Server) metrics(x *exchange) {
 	const labels = `{engine="0",model_name="rowmill-sim"}`
 	c, load := &s.counts, s.pace.Load()
 	out := x.buffer()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/sim/hostile"
 )
 
 // ServerName is the value of the header Server.
@@ -45,7 +43,8 @@ type Server struct {
 	dead     atomic.Bool
 	mu       sync.Mutex
 	life     life
-	listener *fastListener // nil until Start
+	listener *listener // nil until Start
+	buffers  sync.Pool // *buffers
 }
 
 // served is a model under one of its names.
@@ -69,7 +68,7 @@ func (m *served) kind() rowmill.Kind {
 	return rowmill.KindGeneration
 }
 
-// New makes a server. It serves nothing until Start, or through Handler.
+// New makes a server. It serves nothing until Start, or as an http.Handler.
 func New(c Config) (*Server, error) {
 	c = c.WithDefaults()
 	if err := c.Validate(); err != nil {
@@ -229,43 +228,16 @@ func (s *Server) Stop(ctx context.Context) error {
 	return nil
 }
 
-// exchange is one request and its answer, whichever HTTP library carries it.
-type exchange interface {
-	method() []byte
-	path() []byte
-	body() []byte
-	header(name string) []byte
-	context() context.Context // ends when the client is gone
-
-	// buffer returns an empty slice to build the body of answer in.
-	buffer() []byte
-	answer(status int, contentType string, wait time.Duration, body []byte)
-	// stream sends what body reads, as it comes, and closes it. An error other
-	// than io.EOF breaks the connection off.
-	stream(contentType string, body io.ReadCloser)
-	// reset breaks the connection off without an answer.
-	reset()
-	// seize hands the connection over, which the answer is written on by what
-	// takes it, and then closed.
-	seize(take func(net.Conn))
-}
-
-const (
-	typeJSON = "application/json"
-	typeSSE  = "text/event-stream; charset=utf-8"
-	typeText = "text/plain; version=0.0.4; charset=utf-8"
-)
-
 // route is one endpoint.
 type route struct {
 	method string
-	serve  func(*Server, exchange)
+	serve  func(*Server, *exchange)
 	always bool // answers while starting
 }
 
 // endpoint returns the route of a path, by method.
-func endpoint(path []byte) []route {
-	switch string(path) {
+func endpoint(path string) []route {
+	switch path {
 	case "/v1/chat/completions":
 		return []route{{http.MethodPost, (*Server).chat, false}}
 	case "/v1/completions":
@@ -293,14 +265,14 @@ func endpoint(path []byte) []route {
 }
 
 // serve answers one request.
-func (s *Server) serve(x exchange) {
-	routes := endpoint(x.path())
+func (s *Server) serve(x *exchange) {
+	routes := endpoint(x.r.URL.Path)
 	if routes == nil {
-		s.refuse(x, &failure{status: 404, kind: "NotFoundError", text: "there is no " + strconv.Quote(string(x.path())) + " on the simulated server"})
+		s.refuse(x, &failure{status: 404, kind: "NotFoundError", text: "there is no " + strconv.Quote(x.r.URL.Path) + " on the simulated server"})
 		return
 	}
 	for _, r := range routes {
-		if r.method != string(x.method()) {
+		if r.method != x.r.Method {
 			continue
 		}
 		if s.dead.Load() {
@@ -318,7 +290,7 @@ func (s *Server) serve(x exchange) {
 }
 
 // refuse answers with an error; one that is no *failure is the simulator's own.
-func (s *Server) refuse(x exchange, err error) {
+func (s *Server) refuse(x *exchange, err error) {
 	var f *failure
 	if !errors.As(err, &f) {
 		f = &failure{status: 500, kind: "InternalServerError", text: err.Error()}
@@ -328,27 +300,13 @@ func (s *Server) refuse(x exchange, err error) {
 }
 
 // reply answers 200.
-func (s *Server) reply(x exchange, contentType string, body []byte) {
+func (s *Server) reply(x *exchange, contentType string, body []byte) {
 	s.counts.status[http.StatusOK].Add(1)
 	x.answer(http.StatusOK, contentType, 0, body)
 }
 
-// assault answers a prompt as no honest server would. What comes of it is known:
-// the honest answer, which is in it all the same and has status 200, or an error,
-// 0.
-func (s *Server) assault(x exchange, good []byte, prompt uint64) (status int) {
-	seed := uint64(s.faults.seed) ^ prompt + s.faults.times(prompt)
-	r := hostile.Request{Path: string(x.path()), Type: typeJSON, Good: good, Seed: seed}
-	kind := hostile.Draw(r.Certain(), seed)
-	if kind.Outcome == hostile.Keeps {
-		status = http.StatusOK
-	}
-	x.seize(func(conn net.Conn) { kind.Answer(conn, r) })
-	return status
-}
-
 // replyJSON answers 200 with any value; not for the hot paths.
-func (s *Server) replyJSON(x exchange, value any) {
+func (s *Server) replyJSON(x *exchange, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
 		s.refuse(x, fmt.Errorf("write answer: %w", err))

@@ -1,70 +1,68 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// stream is a chat completion as server-sent events, made as they are read.
+// stream is a chat completion as server-sent events.
 type stream struct {
 	s      *Server
 	g      *generation
 	run    Run
-	ctx    context.Context // of the client, as long as the stream lives
 	serial uint64
 	random random // of log probabilities
 
-	sent    int    // pieces sent
-	begun   bool   // the first chunk is out
-	over    bool   // the last event was made
-	out     []byte // events not yet read
-	read    int
-	err     error
-	settled bool
+	sent  int    // pieces sent
+	begun bool   // the first chunk is out
+	over  bool   // the last event was made
+	out   []byte // events to send
 }
 
-func newStream(ctx context.Context, s *Server, g *generation, run Run) *stream {
-	return &stream{s: s, g: g, run: run, ctx: ctx, serial: s.serial.Add(1), random: g.req.digest.random().fork(4)}
-}
-
-// Read returns events as their tokens become ready.
-func (st *stream) Read(p []byte) (int, error) {
-	if st.read == len(st.out) {
-		if st.err != nil {
-			return 0, st.err
-		}
-		st.out, st.read = st.out[:0], 0
-		if st.fill(); st.err != nil && len(st.out) == 0 {
-			return 0, st.err
+// stream sends events as their tokens become ready.
+func (s *Server) stream(x *exchange, g *generation, run Run) {
+	s.counts.status[http.StatusOK].Add(1)
+	x.head(typeSSE)
+	st := &stream{s: s, g: g, run: run, serial: s.serial.Add(1), random: g.req.digest.random().fork(4), out: x.buffer()}
+	var err error
+	for err == nil && !st.over {
+		if err = st.fill(x.context()); len(st.out) > 0 {
+			err = cmp.Or(x.send(st.out), err)
+			st.out = st.out[:0]
 		}
 	}
-	n := copy(p, st.out[st.read:])
-	st.read += n
-	return n, nil
+	x.out = st.out
+	g.use = run.Use()
+	complete := err == nil || errors.Is(err, errBroken)
+	if !complete {
+		s.counts.disconnects.Add(1)
+	}
+	s.note(g, http.StatusOK, st.sent, !complete)
+	if err != nil {
+		x.breakOff()
+	}
 }
 
-// fill makes the next events, or sets err.
-func (st *stream) fill() {
-	if st.over {
-		st.err = io.EOF
-		return
-	}
+// errBroken ends a stream that a fault breaks off.
+var errBroken = errors.New("simulated break in the body")
+
+// fill waits for the next tokens and makes their events.
+func (st *stream) fill(ctx context.Context) (broken error) {
 	wanted := len(st.g.answer.pieces)
-	ready, err := st.run.Wait(st.ctx, min(st.sent+1, wanted))
+	ready, err := st.run.Wait(ctx, min(st.sent+1, wanted))
 	if err != nil {
 		st.sent = max(st.sent, ready)
-		st.err = err
-		return
+		return err
 	}
 	ready = min(ready, wanted)
 	switch st.g.fault.fault {
 	case faultTruncate:
 		if ready > wanted/2 {
-			ready, st.err = max(wanted/2, st.sent), errBroken
+			ready, broken = max(wanted/2, st.sent), errBroken
 		}
 	case faultMalformed:
 		st.out = append(st.out, "data: {\"simulated malformed JSON\n\n"...)
@@ -77,9 +75,10 @@ func (st *stream) fill() {
 		st.tokens(st.sent, ready)
 		st.sent = ready
 	}
-	if st.sent == wanted && st.err == nil {
+	if st.sent == wanted && broken == nil {
 		st.end()
 	}
+	return broken
 }
 
 // open begins an event.
@@ -148,21 +147,4 @@ func (st *stream) end() {
 		st.out = append(st.out, "}\n\n"...)
 	}
 	st.out = append(st.out, "data: [DONE]\n\n"...)
-}
-
-// Close ends the request, whether or not all of it was read.
-func (st *stream) Close() error {
-	if st.settled {
-		return nil
-	}
-	st.settled = true
-	st.g.use = st.run.Use()
-	st.run.End()
-	complete := st.over || errors.Is(st.err, errBroken)
-	if !complete {
-		st.s.counts.disconnects.Add(1)
-	}
-	st.s.note(st.g, http.StatusOK, st.sent, !complete)
-	st.s.release(st.g)
-	return nil
 }

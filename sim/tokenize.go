@@ -10,12 +10,12 @@ import (
 
 // tokenize serves /tokenize: a prompt, or messages with what the template
 // adds to them, counted as a completion would count them.
-func (s *Server) tokenize(x exchange) {
+func (s *Server) tokenize(x *exchange) {
 	req := &chatRequest{}
 	var prompt []byte
 	var model []byte
 	hasPrompt, hasMessages, generate := false, false, true
-	req.scan = scanner{data: bytes.ToValidUTF8(x.body(), []byte("\uFFFD"))}
+	req.scan = scanner{data: bytes.ToValidUTF8(x.body, []byte("\uFFFD"))}
 	scan := &req.scan
 	scan.members(func(key []byte) {
 		if scan.peek() == 'n' && scan.word("null") {
@@ -88,7 +88,7 @@ func templateIDs(prompt []byte, generate bool) []int {
 }
 
 // listModels serves /v1/models: every name of every model.
-func (s *Server) listModels(x exchange) {
+func (s *Server) listModels(x *exchange) {
 	type entry struct {
 		ID          string       `json:"id"`
 		Object      string       `json:"object"`
@@ -114,12 +114,12 @@ func (s *Server) listModels(x exchange) {
 }
 
 // health serves /health.
-func (s *Server) health(x exchange) {
+func (s *Server) health(x *exchange) {
 	s.replyJSON(x, map[string]any{"status": "ok", "simulated": true})
 }
 
 // version serves /version.
-func (s *Server) version(x exchange) {
+func (s *Server) version(x *exchange) {
 	s.replyJSON(x, map[string]any{"version": simVersion, "simulated": true, "server": ServerName})
 }
 
@@ -128,12 +128,12 @@ func (s *Server) version(x exchange) {
 const simVersion = "1"
 
 // getFaults serves GET /sim/faults.
-func (s *Server) getFaults(x exchange) { s.replyJSON(x, s.Faults()) }
+func (s *Server) getFaults(x *exchange) { s.replyJSON(x, s.Faults()) }
 
 // postFaults serves POST /sim/faults: the body replaces all faults.
-func (s *Server) postFaults(x exchange) {
+func (s *Server) postFaults(x *exchange) {
 	var f Faults
-	decoder := json.NewDecoder(bytes.NewReader(x.body()))
+	decoder := json.NewDecoder(bytes.NewReader(x.body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&f); err != nil {
 		s.refuse(x, badRequest("", "read faults: %v", err))

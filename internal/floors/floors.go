@@ -84,7 +84,7 @@ func Rowmill() Table {
 			"github.com/gin-gonic/gin":              {"http"},
 			"github.com/spf13/cobra":                {"cmd"},
 			"github.com/knadh/koanf":                {"cmd"},
-			"github.com/valyala/fasthttp":           {"engine", "sim"},
+			"github.com/valyala/fasthttp":           {"engine"},
 			"code.dny.dev/ssrf":                     {"input"},
 			"github.com/go-jose/go-jose":            {"identity"},
 			"go.opentelemetry.io":                   {"tracing", "cluster"},

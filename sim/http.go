@@ -1,0 +1,249 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	typeJSON = "application/json"
+	typeSSE  = "text/event-stream; charset=utf-8"
+	typeText = "text/plain; version=0.0.4; charset=utf-8"
+)
+
+// keepBytes is the size of the largest buffer that the server keeps for the next request.
+// One long answer must not hold its memory for ever.
+const keepBytes = 256 << 10
+
+// exchange is one request and its answer.
+type exchange struct {
+	w    http.ResponseWriter
+	r    *http.Request
+	body []byte
+	form form // how to write the answer; nil: as a chat completion
+	*buffers
+}
+
+// buffers are the memory of a request and its answer.
+type buffers struct {
+	in  bytes.Buffer
+	out []byte
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	kept, _ := s.buffers.Get().(*buffers)
+	if kept == nil {
+		kept = new(buffers)
+	}
+	defer func() {
+		if kept.in.Cap() <= keepBytes && cap(kept.out) <= keepBytes {
+			s.buffers.Put(kept)
+		}
+	}()
+	kept.in.Reset()
+	x := &exchange{w: w, r: r, buffers: kept}
+	_, err := kept.in.ReadFrom(http.MaxBytesReader(w, r.Body, int64(s.maxBody)))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		s.refuse(x, &failure{status: 413, kind: "RequestTooLargeError", text: fmt.Sprintf("the body exceeds %d bytes", s.maxBody)})
+	case err != nil:
+		s.refuse(x, badRequest("", "read body: %v", err))
+	default:
+		x.body = kept.in.Bytes()
+		s.serve(x)
+	}
+}
+
+// context ends when the client goes away.
+func (x *exchange) context() context.Context { return x.r.Context() }
+
+// buffer returns an empty slice to build the answer in.
+func (x *exchange) buffer() []byte { return x.out[:0] }
+
+// Headers of every answer.
+var serverHeader, simulatedHeader = []string{ServerName}, []string{"true"}
+
+func (x *exchange) head(contentType string) http.Header {
+	h := x.w.Header()
+	h["Server"], h["X-Simulated"] = serverHeader, simulatedHeader
+	h.Set("Content-Type", contentType)
+	return h
+}
+
+// answer sends a whole answer; a wait above 0 becomes Retry-After.
+func (x *exchange) answer(status int, contentType string, wait time.Duration, body []byte) {
+	x.out = body
+	if x.form != nil && status == http.StatusOK {
+		body = reformed(x.form, body)
+	}
+	h := x.head(contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if wait > 0 {
+		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10))
+	}
+	x.w.WriteHeader(status)
+	_, _ = x.w.Write(body) // a client that is gone needs no answer
+}
+
+// send sends a part of an answer at once.
+func (x *exchange) send(part []byte) error {
+	if _, err := x.w.Write(part); err != nil {
+		return err
+	}
+	return http.NewResponseController(x.w).Flush()
+}
+
+// breakOff closes the connection in the middle of an answer. It does not return.
+func (x *exchange) breakOff() {
+	panic(http.ErrAbortHandler) // net/http documents this way
+}
+
+// reset resets the connection without an answer.
+func (x *exchange) reset() {
+	conn, _, err := http.NewResponseController(x.w).Hijack()
+	if err != nil {
+		x.breakOff()
+	}
+	resetConn(conn)
+}
+
+// resetConn closes a connection so that the peer sees a reset.
+func resetConn(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // without it the peer sees an ordinary close
+	}
+	_ = conn.Close()
+}
+
+// listener accepts connections at one address. It knows all of them, so that the server
+// can die, revive at the same address, and stop.
+type listener struct {
+	server *http.Server
+	addr   net.Addr
+	accept sync.WaitGroup // the goroutines that accept
+
+	mu     sync.Mutex
+	ln     net.Listener                // closed while dead
+	conns  map[net.Conn]http.ConnState // all that are open
+	gone   chan struct{}               // closed when the last of conns is closed after closeConns
+	dead   bool
+	closed bool
+}
+
+func listen(ctx context.Context, addr string, s *Server) (*listener, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	l := &listener{addr: ln.Addr(), conns: map[net.Conn]http.ConnState{}, gone: make(chan struct{})}
+	l.server = &http.Server{ //nolint:gosec // a slow client harms nobody here
+		Handler:   s,
+		ConnState: l.note,
+		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	l.serve(ln)
+	return l, nil
+}
+
+func (l *listener) serve(ln net.Listener) {
+	l.ln = ln
+	l.accept.Go(func() { _ = l.server.Serve(ln) }) // it ends when ln is closed
+}
+
+// note keeps the state of a connection.
+func (l *listener) note(conn net.Conn, state http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch state {
+	case http.StateClosed, http.StateHijacked:
+		delete(l.conns, conn)
+		l.tellGone()
+	case http.StateNew, http.StateIdle, http.StateActive:
+		l.conns[conn] = state
+		switch {
+		case l.dead:
+			resetConn(conn)
+		case l.closed && state != http.StateActive:
+			_ = conn.Close()
+		}
+	}
+}
+
+// tellGone closes gone when nothing is left; the lock is held.
+func (l *listener) tellGone() {
+	if l.closed && len(l.conns) == 0 {
+		select {
+		case <-l.gone:
+		default:
+			close(l.gone)
+		}
+	}
+}
+
+// die resets all connections and accepts no more.
+func (l *listener) die() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dead = true
+	_ = l.ln.Close()
+	for conn := range l.conns {
+		resetConn(conn)
+	}
+}
+
+// revive accepts again at the same address.
+func (l *listener) revive(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || !l.dead {
+		return nil
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", l.addr.String())
+	if err != nil {
+		return err
+	}
+	l.dead = false
+	l.serve(ln)
+	return nil
+}
+
+// stop accepts no more, lets the present requests end until ctx ends, and then closes
+// their connections. It returns when all connections are closed.
+func (l *listener) stop(ctx context.Context) {
+	l.server.SetKeepAlivesEnabled(false) // a connection ends with its present answer
+	l.closeConns(false)
+	l.accept.Wait()
+	l.mu.Lock()
+	l.tellGone()
+	l.mu.Unlock()
+	select {
+	case <-l.gone:
+	case <-ctx.Done():
+		l.closeConns(true)
+		<-l.gone
+	}
+}
+
+// closeConns ends accepting, and closes the connections that wait for a request, or all.
+func (l *listener) closeConns(all bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	_ = l.ln.Close()
+	for conn, state := range l.conns {
+		if all || state != http.StateActive {
+			_ = conn.Close()
+		}
+	}
+}
