@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill/sim/hostile"
+	"github.com/rowmill/rowmill/internal/hostile"
 )
 
 // A hostile engine, to which a job with a schema is sent beside a good one, ends

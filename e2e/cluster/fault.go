@@ -248,11 +248,11 @@ func hostileEngine(ctx context.Context, t *Trial) error {
 		return err
 	}
 	t.struck(Strike{Fault: "hostile answers at " + n.name, Lives: true})
-	if err := t.client.setFaults(ctx, n.sim.url, fmt.Sprintf(`{"hostile":%v}`, hostileShare)); err != nil {
+	if err := n.sim.hostile(ctx, t.client, hostileShare); err != nil {
 		return err
 	}
 	time.Sleep(partedFor)
-	return t.client.setFaults(ctx, n.sim.url, "{}")
+	return n.sim.hostile(ctx, t.client, 0)
 }
 
 // terminate asks a node to end: it hands back what it has, and nothing is run

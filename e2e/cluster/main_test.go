@@ -18,6 +18,10 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == simulateCommand {
+		fmt.Fprintln(os.Stderr, simulate(os.Args[2:]))
+		os.Exit(1)
+	}
 	dir, err := os.MkdirTemp("", "rowmill-cluster-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "make a directory for the binary:", err)

@@ -15,8 +15,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/internal/hostile"
 	"github.com/rowmill/rowmill/sim"
 )
 
@@ -37,16 +39,58 @@ func (c *Cluster) startSimulator(ctx context.Context, h *host, name string) (*si
 	if err != nil {
 		return nil, err
 	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
 	s := &simulator{url: "http://" + address, witness: filepath.Join(c.dir, name+".witness")}
 	s.name, s.log = "simulator of "+name, filepath.Join(c.dir, name+".simulator.log")
 	s.command = func(ctx context.Context) *exec.Cmd {
-		return h.command(ctx, c.config.Binary, "sim", "--listen", address, "--witness", s.witness,
-			"--slots", strconv.Itoa(c.config.Slots), "--ttft", c.config.Answer.String(), "--per-token", "0s")
+		return h.command(ctx, program, simulateCommand, address, s.witness, strconv.Itoa(c.config.Slots), c.config.Answer.String())
 	}
 	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
 	return s, s.await(ctx, "answers", func(ctx context.Context) error { return c.client.probe(ctx, s.url+"/health") })
+}
+
+// hostile has the simulator answer a share of the rows as no honest server would.
+func (s *simulator) hostile(ctx context.Context, c *client, share float64) error {
+	_, err := c.send(ctx, http.MethodPost, fmt.Sprintf("%s/hostile?share=%v", s.url, share), nil, nil)
+	return err
+}
+
+// simulateCommand is the first argument of this program where it is to be a simulator.
+const simulateCommand = "simulate"
+
+// simulate is a simulated inference server with a Front, which the service's own
+// simulator does not have, until the process is killed. Its arguments are its address,
+// its witness log, how many rows it runs at once, and how long a row takes.
+func simulate(arguments []string) error {
+	if len(arguments) != 4 {
+		return fmt.Errorf("%s: %d arguments, want ADDRESS WITNESS SLOTS ANSWER", simulateCommand, len(arguments))
+	}
+	slots, err := strconv.Atoi(arguments[2])
+	if err != nil {
+		return err
+	}
+	answer, err := time.ParseDuration(arguments[3])
+	if err != nil {
+		return err
+	}
+	witness, err := os.OpenFile(arguments[1], os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer witness.Close()
+	profile := sim.DefaultProfile()
+	profile.TimeToFirstToken, profile.TimePerToken, profile.Slots = answer, 0, slots
+	server, err := sim.New(sim.Config{Models: catalog.Default().All(), Profile: profile, RequestLog: witness})
+	if err != nil {
+		return err
+	}
+	front := &http.Server{Addr: arguments[0], Handler: &hostile.Front{Honest: server}, ReadHeaderTimeout: patience}
+	return front.ListenAndServe()
 }
 
 // A Sighting is one request, as the witness log of a simulator has it.

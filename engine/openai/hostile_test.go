@@ -15,7 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/sim/hostile"
+	"github.com/rowmill/rowmill/internal/hostile"
 )
 
 // hostileAnswer is what the server says where it says something.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/sim/hostile"
+	"github.com/rowmill/rowmill/internal/hostile"
 )
 
 // FuzzGauges looks for pages of metrics that give figures which cannot be.

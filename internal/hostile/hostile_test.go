@@ -5,7 +5,11 @@ import (
 	"encoding/json"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -44,6 +48,48 @@ func answer(t *testing.T, kind Kind, r Request) []byte {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// A Front leaves all to the honest server at first. Where it answers in its place, some
+// answers are right, and the honest server has seen no more requests than that.
+func TestFront(t *testing.T) {
+	t.Parallel()
+	var seen atomic.Int64
+	server := httptest.NewServer(&Front{Honest: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		seen.Add(1)
+		_, _ = io.WriteString(w, `{"right":true}`)
+	})})
+	t.Cleanup(server.Close)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	ask := func(path string) bool {
+		response, err := client.Post(server.URL+path, "application/json", strings.NewReader(`{}`))
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		var answer struct{ Right bool }
+		return json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&answer) == nil && answer.Right
+	}
+	const requests = 60
+	for _, path := range []string{Chat, Models} {
+		if !ask(path) {
+			t.Errorf("%s is answered badly before the share is set", path)
+		}
+	}
+	ask("/hostile?share=1")
+	if !ask(Models) {
+		t.Error("what is no chat completion is answered badly")
+	}
+	seen.Store(0)
+	right := int64(0)
+	for range requests {
+		if ask(Chat) {
+			right++
+		}
+	}
+	if right == 0 || right > requests/2 || seen.Load() != right {
+		t.Errorf("%d of %d answers are right, and the honest server saw %d requests", right, requests, seen.Load())
+	}
 }
 
 // Every value of a document is replaced by every other, and nothing else is.

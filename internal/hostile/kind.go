@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
-	"strings"
 )
 
 // An Outcome is what a careful reader makes of an answer.
@@ -100,20 +99,6 @@ const (
 	Tokenize   = "/tokenize"
 	Metrics    = "/metrics"
 )
-
-// pathOf is the path whose kinds answer a request.
-func pathOf(path, contentType string) string {
-	if path == Chat && strings.HasPrefix(contentType, "text/event-stream") {
-		return Stream
-	}
-	return path
-}
-
-// For returns the kinds that can answer r.
-func (r Request) For() []Kind { return Kinds(pathOf(r.Path, r.Type)) }
-
-// Certain returns those of them that Certain returns.
-func (r Request) Certain() []Kind { return Certain(pathOf(r.Path, r.Type)) }
 
 // dice are thrown for a seed.
 func dice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 13)) } //nolint:gosec // it has to be repeated

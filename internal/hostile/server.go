@@ -33,6 +33,9 @@ type Config struct {
 	Choose func(r Request, n uint64) *Kind
 }
 
+// typeStream is the content type of a stream of events.
+const typeStream = "text/event-stream"
+
 // Share returns a Choose by which so large a share of all requests is answered
 // by a kind that is drawn from those of the path, but for the ones that wait.
 func Share(share float64, seed uint64) func(Request, uint64) *Kind {
@@ -41,8 +44,12 @@ func Share(share float64, seed uint64) func(Request, uint64) *Kind {
 		if d.Float64() >= share {
 			return nil
 		}
+		path := r.Path
+		if r.Type == typeStream {
+			path = Stream
+		}
 		for {
-			if k := Draw(r.For(), d.Uint64()); !k.Waits {
+			if k := Draw(Kinds(path), d.Uint64()); !k.Waits {
 				return &k
 			}
 		}
@@ -137,7 +144,7 @@ func (s *Server) serve(conn net.Conn) {
 		if _, err := io.Copy(&body, request.Body); err != nil {
 			return
 		}
-		r := s.honest(request.URL.Path, body.Bytes())
+		r := s.config.honest(request.URL.Path, body.Bytes())
 		n := s.asked.Add(1) - 1
 		r.Seed = n
 		if s.config.Choose != nil {
@@ -168,8 +175,7 @@ func (s *Server) name() string {
 
 // honest is the honest answer to a request; without a body there is no such
 // page.
-func (s *Server) honest(path string, body []byte) Request {
-	c := s.config
+func (c Config) honest(path string, body []byte) Request {
 	owner := map[string]string{"vllm": "vllm", "sglang": "sglang", "llama.cpp": "llamacpp", "ollama": "library"}[c.Flavor]
 	text := map[string]string{
 		Models:    fmt.Sprintf(`{"object":"list","data":[{"id":%q,"owned_by":%q,"max_model_len":4096,"meta":{"n_ctx":4096}}]}`, c.Model, owner),
@@ -195,14 +201,14 @@ func (s *Server) honest(path string, body []byte) Request {
 	r := Request{Path: path, Type: "application/json"}
 	switch {
 	case path == Chat && bytes.Contains(body, []byte(`"stream":true`)):
-		r.Type = "text/event-stream"
-		text[path] = s.stream()
+		r.Type = typeStream
+		text[path] = c.stream()
 	case path == Chat:
 		text[path] = fmt.Sprintf(`{"simulated":true,"choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop",`+
 			`"logprobs":{"content":[{"token":"x","logprob":-0.5,"bytes":[120],"top_logprobs":[]}]}}],`+
 			`"usage":{"prompt_tokens":3,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":1}}}`, quoted(c.Answer))
 	case path == Embeddings:
-		text[path] = s.embeddings(body)
+		text[path] = c.embeddings(body)
 	}
 	if page, there := text[path]; there {
 		r.Good = []byte(page)
@@ -210,9 +216,9 @@ func (s *Server) honest(path string, body []byte) Request {
 	return r
 }
 
-func (s *Server) stream() string {
+func (c Config) stream() string {
 	var all strings.Builder
-	for i, letter := range s.config.Answer {
+	for i, letter := range c.Answer {
 		role := ""
 		if i == 0 {
 			role = `"role":"assistant",`
@@ -224,14 +230,14 @@ func (s *Server) stream() string {
 }
 
 // embeddings are the same for every text.
-func (s *Server) embeddings(body []byte) string {
+func (c Config) embeddings(body []byte) string {
 	var request struct {
 		Input []string `json:"input"`
 	}
 	_ = json.Unmarshal(body, &request) // without texts there are no embeddings
 	items := make([]string, len(request.Input))
 	for i := range items {
-		items[i] = fmt.Sprintf(`{"index":%d,"embedding":[0.5%s]}`, i, strings.Repeat(",0.25", s.config.Dimension-1))
+		items[i] = fmt.Sprintf(`{"index":%d,"embedding":[0.5%s]}`, i, strings.Repeat(",0.25", c.Dimension-1))
 	}
 	return fmt.Sprintf(`{"data":[%s],"usage":{"prompt_tokens":%d}}`, strings.Join(items, ","), 3*len(items))
 }

@@ -1,0 +1,66 @@
+package hostile
+
+import (
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// A Front stands before an honest inference server and answers a share of the chat
+// completions in its place, by kinds of Certain. POST /hostile?share=0.2 sets the share,
+// which is 0 at first.
+type Front struct {
+	Honest http.Handler
+
+	share atomic.Uint64 // bits of a float64
+	asked atomic.Uint64
+}
+
+// ServeHTTP answers one request.
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/hostile":
+		share, err := strconv.ParseFloat(r.FormValue("share"), 64)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		f.share.Store(math.Float64bits(share))
+	case Chat:
+		d := dice(f.asked.Add(1))
+		if d.Float64() < math.Float64frombits(f.share.Load()) {
+			f.attack(w, r, d.Uint64())
+			return
+		}
+		f.Honest.ServeHTTP(w, r)
+	default:
+		f.Honest.ServeHTTP(w, r)
+	}
+}
+
+// attack answers a request by a kind. The honest server sees the request only if the kind
+// keeps its answer: what breaks was not computed.
+func (f *Front) attack(w http.ResponseWriter, r *http.Request, seed uint64) {
+	kind := Draw(Certain(Chat), seed)
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	made := Config{}.honest(Chat, body)
+	made.Seed = seed
+	if kind.Outcome == Keeps {
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		honest := httptest.NewRecorder()
+		f.Honest.ServeHTTP(honest, r)
+		made.Good = honest.Body.Bytes()
+	}
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	kind.Answer(conn, made)
+}
