@@ -1,13 +1,12 @@
-// Package jsongen makes JSON values that conform to a JSON Schema, at random
-// but repeatably: the simulated server answers with them where a real one
-// would constrain its decoder. It owns the drawing of values and knows nothing
-// of HTTP, models or tokens.
+// Package jsongen makes JSON values that conform to a JSON Schema, at random but
+// repeatably. The simulated server answers with them where a real server constrains its
+// decoder.
 //
-// A value is drawn from the schemas that hold at its place together: types,
-// listed values, bounds, patterns, formats, items and members are met as it is
-// written, and of anyOf, oneOf and if one alternative is followed. What this
-// leaves open (not, oneOf's "one", dependent members and a few more) is luck:
-// the value is validated, and another drawn where it fails.
+// A value is built from types, enum and const, bounds of numbers and lengths, pattern,
+// the usual formats, properties, required, items, $ref, allOf, and one alternative of
+// anyOf and oneOf. Every value is validated, and another is made where it does not
+// conform, as it may with other keywords. Compile refuses a schema for which it finds no
+// value in this way.
 package jsongen
 
 import (
@@ -18,7 +17,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -26,41 +24,32 @@ import (
 )
 
 const (
-	// maxAttempts is how many values are drawn for one answer before the
-	// example found at compilation is used. Low, since each costs a validation.
+	// maxAttempts is how many values are made for one answer before the example from
+	// Compile is used.
 	maxAttempts = 8
 
-	// maxTrials is how many values Compile draws to find one that conforms. A
-	// schema that needs more is taken as one that cannot be satisfied.
+	// maxTrials is how many values Compile makes to find one that conforms.
 	maxTrials = 256
 
-	// maxTrialBytes bounds a value drawn by Compile. A schema whose values are
-	// larger is used without an example.
+	// maxTrialBytes bounds a value made by Compile. A schema whose values are larger is
+	// used without an example.
 	maxTrialBytes = 1 << 20
 
-	// maxExponent bounds the numbers of a schema: 1e400 is beyond every
-	// float64, and what calculates with larger ones takes seconds or panics.
+	// maxExponent bounds the numbers of a schema: 1e400 is beyond every float64, and
+	// arithmetic with much larger exponents takes seconds.
 	maxExponent = 400
 )
 
 // A Generator makes values for one schema. It is safe for concurrent use.
 type Generator struct {
 	schema  *jsonschema.Schema
-	order   map[string]int // of the names of members in the schema's text
-	deepest int            // nesting that values need; see maxDepth
-	example []byte         // a value that conforms; nil where all are too large
-	checked bool           // a value may not conform, and is validated
+	order   map[string]int // where the names of members stand in the schema's text
+	example []byte         // a value that conforms; nil if all are too large
 }
 
-// luck are the keywords that a value may have missed, and so has to be checked.
-var luck = []string{
-	"not", "oneOf", "if", "contains", "uniqueItems", "propertyNames", "patternProperties", "$dynamicRef", "$recursiveRef",
-	"dependencies", "dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties",
-}
-
-// Compile reads a schema (JSON Schema 2020-12 unless its $schema says
-// otherwise; no remote references). An error says why it is not valid, or why
-// no value could be found for it.
+// Compile reads a schema: JSON Schema 2020-12 unless its $schema says otherwise, without
+// remote references. The error says why the schema is not valid, or why no value was
+// found for it.
 func Compile(schema []byte) (*Generator, error) {
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
@@ -89,14 +78,21 @@ func Compile(schema []byte) (*Generator, error) {
 		return nil, fmt.Errorf("compile schema: %w", err)
 	}
 	g := &Generator{schema: compiled, order: order}
-	if err := g.findExample(); err != nil {
-		return nil, fmt.Errorf("no conforming value was found for the schema: %w", err)
+	random := rand.NewPCG(1, 1)
+	for range maxTrials {
+		g.example, err = g.try(nil, random, maxTrialBytes)
+		switch {
+		case errors.Is(err, errFull):
+			g.example = nil
+			return g, nil
+		case err == nil:
+			return g, nil
+		}
 	}
-	return g, nil
+	return nil, fmt.Errorf("no conforming value was found for the schema: %w", err)
 }
 
-// refuseLoads is the loader of a validator that must not touch files or the
-// network whatever a schema refers to.
+// refuseLoads is a loader that touches neither files nor the network.
 type refuseLoads struct{}
 
 // Load refuses.
@@ -104,12 +100,11 @@ func (refuseLoads) Load(url string) (any, error) {
 	return nil, fmt.Errorf("reference to %q: only references within the schema are allowed", url)
 }
 
-// lexemes finds strings, with the colon behind a member's name, and numbers.
+// lexemes finds strings, with the colon after a member's name, and numbers.
 var lexemes = regexp.MustCompile(`("(?:[^"\\]|\\.)*")(\s*:)?|-?[0-9][-+.0-9eE]*`)
 
-// scan notes the order in which the names of members first appear, since a
-// model writes members in the order of the schema, and refuses numbers that
-// nobody can calculate with.
+// scan notes the order in which the names of members first appear, because a model writes
+// members in the order of the schema. It refuses numbers beyond maxExponent.
 func scan(schema []byte) (order map[string]int, err error) {
 	order = make(map[string]int)
 	for _, found := range lexemes.FindAllSubmatch(schema, -1) {
@@ -132,55 +127,22 @@ func scan(schema []byte) (order map[string]int, err error) {
 	return order, nil
 }
 
-// findExample draws values until one conforms, allowing more nesting where
-// there is none without. A value that does not means that all are checked.
-func (g *Generator) findExample() error {
-	const (
-		enough  = 8  // good values in a row, to trust a schema without checks
-		tooDeep = 16 // values that need more nesting, to allow it
-	)
-	g.checked = slices.ContainsFunc(luck, func(keyword string) bool { _, has := g.order[keyword]; return has })
-	d := drawing{Generator: g, random: rand.NewPCG(1, 1)}
-	var last error
-	for g.deepest = freeDepth + 3; ; g.deepest *= 2 {
-		for trial, good := 0, 0; trial < maxTrials && good < enough && d.misses <= maxMisses; trial++ {
-			if trial >= tooDeep && errors.Is(last, errDeep) {
-				break
-			}
-			value, err := d.draw(nil, maxTrialBytes)
-			if errors.Is(err, errFull) {
-				return nil
-			}
-			if err == nil {
-				err = g.Validate(value)
-			}
-			if err != nil {
-				g.checked, last = true, err
-			} else if good++; g.example == nil {
-				g.example = value
-			}
-			if g.example != nil && g.checked {
-				return nil
-			}
-		}
-		if g.example != nil || !errors.Is(last, errDeep) || 2*g.deepest > maxDepth || d.misses > maxMisses {
-			return last
-		}
+// try makes a value once. errFull says that the value would be larger than limit.
+func (g *Generator) try(dst []byte, random rand.Source, limit int) ([]byte, error) {
+	out, err := g.draw(dst, random, limit)
+	if err == nil {
+		err = g.Validate(out[len(dst):])
 	}
+	return out, err
 }
 
-// Append appends a conforming value to dst. It gives up once it has written
-// more than limit bytes, and then reports false: dst holds the beginning of a
-// value.
+// Append appends a conforming value to dst. It stops after more than limit bytes and then
+// reports false: dst holds the beginning of a value.
 func (g *Generator) Append(dst []byte, random rand.Source, limit int) (out []byte, complete bool) {
-	d := drawing{Generator: g, random: random}
 	for range maxAttempts {
-		out, err := d.draw(dst, limit)
-		if errors.Is(err, errFull) {
-			return out, false
-		}
-		if err == nil && (!g.checked || g.Validate(out[len(dst):]) == nil) {
-			return out, true
+		out, err := g.try(dst, random, limit)
+		if err == nil || errors.Is(err, errFull) {
+			return out, err == nil
 		}
 	}
 	return append(dst, g.example...), g.example != nil
@@ -198,7 +160,7 @@ func (g *Generator) Validate(value []byte) error {
 	return nil
 }
 
-// ErrTooLoose says that a schema accepts all values tried by Violate.
+// ErrTooLoose says that a schema accepts all values that Violate tries.
 var ErrTooLoose = errors.New("no value violates the schema")
 
 // Violate returns valid JSON that does not conform to the schema.

@@ -5,154 +5,122 @@ import (
 	"fmt"
 	"math/big"
 	"regexp/syntax"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 const (
-	// usualSpan is the width of the range numbers are drawn from where the
-	// schema leaves a side open.
+	// usualSpan is the width of the range of numbers where the schema leaves a side open.
 	usualSpan = 1000
 
-	// Lengths of strings about which the schema says nothing, in characters.
+	// Lengths of strings where the schema sets none, in characters.
 	usualTextMin = 12
 	usualTextMax = 48
 
-	// maxTextLength bounds strings: a longer minLength is refused.
+	// maxTextLength bounds strings: a larger minLength is refused.
 	maxTextLength = 1 << 20
 
-	// maxRepeats is how often a part of a pattern that may repeat without end
-	// repeats at most, beyond its minimum, where no length asks for more.
+	// maxRepeats is how often a part of a pattern repeats beyond its minimum, where no
+	// length asks for more.
 	maxRepeats = 4
 
-	// patternTries is how many texts are made for patterns and lengths.
-	patternTries = 256
+	// patternTries is how many texts are made for a pattern and a length.
+	patternTries = 64
 )
 
-// number writes a multiple of multipleOf, else one with two decimals, or with
-// more where the range is narrow.
-func (d *drawing) number(dst []byte, r *rules) ([]byte, error) {
+// number writes a multiple of multipleOf, else an integer, else a number with two decimals,
+// or with more where the range is narrow.
+func (d *drawing) number(dst []byte, r rules) ([]byte, error) {
 	var step *big.Rat
-	refine := func(by *big.Rat) {
-		if step == nil {
-			step = by
-		} else if by != nil {
-			step = commonMultiple(step, by)
+	for _, s := range r {
+		switch {
+		case s.MultipleOf != nil:
+			step = s.MultipleOf
+		case step == nil && s.Types != nil && *s.Types&(kindInteger|kindNumber) == kindInteger:
+			step = big.NewRat(1, 1)
 		}
-	}
-	for _, s := range r.schemas {
-		if s.Types != nil && *s.Types&(kindInteger|kindNumber) == kindInteger {
-			refine(one)
-		}
-		refine(s.MultipleOf)
 	}
 	if step != nil {
 		return d.multiple(dst, r, step)
 	}
-	for scale := int64(2); ; scale *= 2 {
-		digits := new(big.Int).Exp(big.NewInt(10), big.NewInt(scale), nil)
-		out, err := d.multiple(dst, r, new(big.Rat).SetFrac(big.NewInt(1), digits))
-		if err == nil || scale > maxExponent {
+	for digits := int64(2); ; digits *= 2 {
+		fine := new(big.Int).Exp(big.NewInt(10), big.NewInt(digits), nil)
+		out, err := d.multiple(dst, r, new(big.Rat).SetFrac(big.NewInt(1), fine))
+		if err == nil || digits > maxExponent {
 			return out, err
 		}
 	}
 }
 
-var one = big.NewRat(1, 1)
-
-func commonMultiple(a, b *big.Rat) *big.Rat {
-	x, y := new(big.Int).Mul(a.Num(), b.Denom()), new(big.Int).Mul(b.Num(), a.Denom())
-	divisor := new(big.Int).GCD(nil, nil, x, y)
-	return new(big.Rat).SetFrac(x.Mul(x, y.Div(y, divisor)), new(big.Int).Mul(a.Denom(), b.Denom()))
-}
-
 // multiple writes a multiple of step within the bounds.
-func (d *drawing) multiple(dst []byte, r *rules, step *big.Rat) ([]byte, error) {
+func (d *drawing) multiple(dst []byte, r rules, step *big.Rat) ([]byte, error) {
 	var first, last *big.Int // in steps
-	raise := func(bound *big.Rat, open bool) {
-		if bound == nil {
-			return
-		}
-		at, whole := steps(bound, step)
-		if !whole || open {
-			at.Add(at, big.NewInt(1))
-		}
-		if first == nil || at.Cmp(first) > 0 {
-			first = at
-		}
+	for _, s := range r {
+		first = tighter(first, s.Minimum, step, 1, false)
+		first = tighter(first, s.ExclusiveMinimum, step, 1, true)
+		last = tighter(last, s.Maximum, step, -1, false)
+		last = tighter(last, s.ExclusiveMaximum, step, -1, true)
 	}
-	lower := func(bound *big.Rat, open bool) {
-		if bound == nil {
-			return
-		}
-		at, whole := steps(bound, step)
-		if whole && open {
-			at.Sub(at, big.NewInt(1))
-		}
-		if last == nil || at.Cmp(last) < 0 {
-			last = at
-		}
-	}
-	for _, s := range r.schemas {
-		raise(s.Minimum, false)
-		raise(s.ExclusiveMinimum, true)
-		lower(s.Maximum, false)
-		lower(s.ExclusiveMaximum, true)
-	}
-	span, _ := steps(big.NewRat(usualSpan, 1), step)
-	if span.Sign() == 0 {
-		span = big.NewInt(1)
-	}
+	width := tighter(nil, big.NewRat(usualSpan, 1), step, 1, false)
 	switch {
 	case first == nil && last == nil:
-		first, last = new(big.Int), span
+		first = new(big.Int)
 	case first == nil:
-		first = new(big.Int).Sub(last, span)
-	case last == nil:
-		last = new(big.Int).Add(first, span)
+		first = new(big.Int).Sub(last, width)
+	case last != nil:
+		if first.Sign() < 0 && last.Cmp(width) > 0 {
+			first = new(big.Int) // numbers around 0 look natural
+		}
+		if between := new(big.Int).Sub(last, first); between.Cmp(width) < 0 {
+			width = between
+		}
 	}
-	width := new(big.Int).Sub(last, first)
 	if width.Sign() < 0 {
 		return dst, errors.New("no number lies in the range that minimum, maximum and multipleOf leave")
 	}
-	if width.Cmp(new(big.Int).Mul(span, big.NewInt(usualSpan))) > 0 { // small numbers look natural
-		if first.Sign() < 0 && last.Sign() >= 0 {
-			first = new(big.Int)
-		}
-		width = span
-		if rest := new(big.Int).Sub(last, first); rest.Cmp(width) < 0 {
-			width = rest
-		}
-	}
 	at := new(big.Int).SetUint64(d.random.Uint64())
-	at.Mod(at, width.Add(width, one.Num())).Add(at, first)
+	at.Mod(at, width.Add(width, big.NewInt(1))).Add(at, first)
 	value := new(big.Rat).SetInt(at)
 	value.Mul(value, step)
 	digits, _ := value.FloatPrec()
 	return append(dst, value.FloatString(digits)...), nil
 }
 
-// steps returns how many times step goes into value, rounded down, and whether
-// that is all.
-func steps(value, step *big.Rat) (*big.Int, bool) {
-	quotient := new(big.Rat).Quo(value, step)
-	return new(big.Int).Div(quotient.Num(), quotient.Denom()), quotient.IsInt()
+// tighter returns the tighter of a bound known so far and another, both in steps; nil is
+// none. The sign is 1 for lower bounds and -1 for upper ones, which are lower bounds of
+// the negated number. An open bound excludes itself.
+func tighter(known *big.Int, bound, step *big.Rat, sign int64, open bool) *big.Int {
+	if bound == nil {
+		return known
+	}
+	at := new(big.Rat).Quo(bound, step)
+	at.Mul(at, big.NewRat(sign, 1))
+	up := new(big.Int).Div(at.Num(), at.Denom())
+	if open || !at.IsInt() {
+		up.Add(up, big.NewInt(1))
+	}
+	up.Mul(up, big.NewInt(sign))
+	if known != nil && known.Cmp(up)*int(sign) > 0 {
+		return known
+	}
+	return up
 }
 
 // text makes a string.
-func (d *drawing) text(r *rules) (string, error) {
+func (d *drawing) text(r rules) (string, error) {
 	least, most := r.narrow(func(s *jsonschema.Schema) (*int, *int) { return s.MinLength, s.MaxLength })
-	if most >= 0 && least > most {
+	switch {
+	case most >= 0 && least > most:
 		return "", fmt.Errorf("minLength %d exceeds maxLength %d", least, most)
-	}
-	if least > maxTextLength {
+	case least > maxTextLength:
 		return "", fmt.Errorf("minLength %d exceeds the simulator's bound of %d", least, maxTextLength)
+	case most < 0:
+		most = maxTextLength
 	}
 	var patterns []jsonschema.Regexp
 	format := ""
-	for _, s := range r.schemas {
+	for _, s := range r {
 		if s.Pattern != nil {
 			patterns = append(patterns, s.Pattern)
 		}
@@ -160,49 +128,39 @@ func (d *drawing) text(r *rules) (string, error) {
 			format = s.Format.Name
 		}
 	}
-	admits := func(text string) bool {
-		length := utf8.RuneCountInString(text)
+	if len(patterns) > 0 {
+		return d.patterned(patterns, least, most)
+	}
+	if text := d.formatted(format); text != "" && len(text) >= least && len(text) <= most {
+		return text, nil
+	}
+	return d.words(least, most), nil
+}
+
+// patterned makes a string that matches all patterns.
+func (d *drawing) patterned(patterns []jsonschema.Regexp, least, most int) (string, error) {
+	admits := func(text []byte) bool {
 		for _, p := range patterns {
-			if !p.MatchString(text) {
+			if !p.MatchString(string(text)) {
 				return false
 			}
 		}
-		return length >= least && (most < 0 || length <= most)
+		length := utf8.RuneCount(text)
+		return length >= least && length <= most
 	}
-	if len(patterns) == 0 {
-		if text := d.formatted(format); text != "" && admits(text) {
-			return text, nil
-		}
-		return d.words(least, most), nil
-	}
-	room := maxTextLength
-	if most >= 0 {
-		room = most
-	}
-	for i := 0; i < patternTries && d.misses <= maxMisses; i++ {
+	for i := range patternTries {
 		tree, err := syntax.Parse(patterns[i%len(patterns)].String(), syntax.Perl)
 		if err != nil {
 			return "", fmt.Errorf("pattern: %w", err)
 		}
-		// The usual number of repeats, none beyond the minimum, and from least
-		// downwards: one repeated part may have to fill what the rest leaves.
-		size := maxRepeats
-		switch {
-		case i%4 == 1 && most >= 0:
-			size = 0
-		case i%4 >= 2 && least > 0:
-			size = least - i/2%least
-		}
-		text := d.match(nil, tree, size, 4*room+64)
-		if admits(string(text)) {
-			return string(text), nil
-		}
-		d.misses++
-		// A pattern without an end may be followed by anything.
-		for n := utf8.RuneCount(text); n < least; n++ {
+		// Parts repeat as usual, not at all, or until one of them fills what the length
+		// still demands.
+		size := []int{maxRepeats, 0, least, max(0, least-i)}[i%4]
+		text := d.match(nil, tree, size, 4*most+64)
+		for n := utf8.RuneCount(text); !admits(text) && n < least; n++ { // a pattern without an end allows more
 			text = append(text, d.letter())
 		}
-		if admits(string(text)) {
+		if admits(text) {
 			return string(text), nil
 		}
 	}
@@ -211,16 +169,13 @@ func (d *drawing) text(r *rules) (string, error) {
 
 func (d *drawing) letter() byte { return 'a' + byte(d.below(26)) }
 
-// match writes a match of tree. Once dst is longer than stop it repeats
-// nothing more: the match is too long anyway.
+// match writes a match of tree. Once dst is longer than stop nothing repeats any more,
+// because the match is too long anyway.
 func (d *drawing) match(dst []byte, tree *syntax.Regexp, size, stop int) []byte {
 	least, most := tree.Min, tree.Max
 	switch tree.Op {
 	case syntax.OpLiteral:
-		for _, r := range tree.Rune {
-			dst = utf8.AppendRune(dst, r)
-		}
-		return dst
+		return append(dst, string(tree.Rune)...)
 	case syntax.OpCharClass:
 		return utf8.AppendRune(dst, d.pick(tree.Rune))
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
@@ -247,7 +202,7 @@ func (d *drawing) match(dst []byte, tree *syntax.Regexp, size, stop int) []byte 
 	}
 	times := most
 	if d.below(2) == 0 {
-		times = least + d.below(most-least+1)
+		times = d.between(least, most)
 	}
 	for i := 0; i < times && len(dst) <= stop; i++ {
 		dst = d.match(dst, tree.Sub[0], size, stop)
@@ -255,31 +210,26 @@ func (d *drawing) match(dst []byte, tree *syntax.Regexp, size, stop int) []byte 
 	return dst
 }
 
-// pick draws a character of a class (pairs of first and last), a printable
-// ASCII one where there is any, else one that is no control character.
+// pick draws a character of a class (pairs of first and last): a printable ASCII character
+// if there is one, else any.
 func (d *drawing) pick(class []rune) rune {
-	for _, low := range []rune{' ', 0xa0, 0} {
-		high := map[rune]rune{' ': '~', 0xa0: 0xd7ff, 0: unicode.MaxRune}[low]
-		total := 0
-		for i := 0; i < len(class); i += 2 {
-			total += max(0, int(min(class[i+1], high)-max(class[i], low))+1)
-		}
-		if total == 0 {
-			continue
-		}
-		at := d.below(total)
-		for i := 0; ; i += 2 {
-			width := max(0, int(min(class[i+1], high)-max(class[i], low))+1)
-			if at < width {
-				return max(class[i], low) + rune(at)
-			}
-			at -= width
+	var printable []rune
+	for i := 0; i < len(class); i += 2 {
+		if low, high := max(class[i], ' '), min(class[i+1], '~'); low <= high {
+			printable = append(printable, low, high)
 		}
 	}
-	return 0 // an empty class matches nothing
+	if len(printable) > 0 {
+		class = printable
+	}
+	if len(class) == 0 {
+		return 0 // an empty class matches nothing
+	}
+	i := 2 * d.below(len(class)/2)
+	return rune(d.between(int(class[i]), int(class[i+1])))
 }
 
-// nouns are the words free strings are made of.
+// nouns are the words of free strings.
 var nouns = [...]string{
 	"amber", "anchor", "basin", "beacon", "bridge", "canyon", "cedar", "copper", "delta", "ember", "falcon",
 	"garden", "glacier", "harbor", "island", "lantern", "maple", "meadow", "mosaic", "orchard", "pebble", "quarry",
@@ -288,14 +238,11 @@ var nouns = [...]string{
 
 func (d *drawing) noun() string { return nouns[d.below(len(nouns))] }
 
-// words makes free text of an allowed length, which says that it is simulated
-// where there is room.
+// words makes free text of an allowed length, which says that it is simulated where there
+// is room.
 func (d *drawing) words(least, most int) string {
-	low, high := max(least, usualTextMin), max(least, usualTextMax)
-	if most >= 0 {
-		low, high = min(low, most), min(high, most)
-	}
-	length := low + d.below(high-low+1)
+	low, high := min(max(least, usualTextMin), most), min(max(least, usualTextMax), most)
+	length := d.between(low, high)
 	text := []byte("simulated ")
 	if length < len("simulated amber") {
 		text = nil
@@ -309,10 +256,9 @@ func (d *drawing) words(least, most int) string {
 	return string(text)
 }
 
-// formatted makes a string of a named format, or nothing where it does not
-// know it.
+// formatted makes a string of a usual format, and nothing for other formats.
 func (d *drawing) formatted(format string) string {
-	n := func(low, high int) int { return low + d.below(high-low+1) }
+	n := d.between
 	switch format {
 	case "date-time":
 		return d.formatted("date") + "T" + d.formatted("time")
@@ -322,27 +268,19 @@ func (d *drawing) formatted(format string) string {
 		return fmt.Sprintf("%02d:%02d:%02dZ", n(0, 23), n(0, 59), n(0, 59))
 	case "duration":
 		return fmt.Sprintf("P%dDT%dH", n(0, 30), n(0, 23))
-	case "email", "idn-email":
+	case "email":
 		return d.noun() + "@" + d.noun() + ".example"
-	case "hostname", "idn-hostname":
+	case "hostname":
 		return d.noun() + ".example"
 	case "ipv4":
 		return fmt.Sprintf("192.0.2.%d", n(1, 254))
 	case "ipv6":
 		return fmt.Sprintf("2001:db8::%x", n(1, 65535))
-	case "uri", "iri":
+	case "uri":
 		return "https://" + d.noun() + ".example/" + d.noun()
-	case "uri-reference", "iri-reference", "json-pointer":
-		return "/" + d.noun()
-	case "uri-template":
-		return "/" + d.noun() + "/{id}"
 	case "uuid":
 		high, low := d.random.Uint64(), d.random.Uint64()
 		return fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", high>>32, high>>16&0xffff, high&0xfff, low>>48&0x3fff|0x8000, low&0xffffffffffff)
-	case "relative-json-pointer":
-		return "0/" + d.noun()
-	case "regex":
-		return "^" + d.noun() + "$"
 	}
 	return ""
 }
