@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"slices"
 
 	"github.com/rowmill/rowmill/sim/jsongen"
 )
@@ -106,8 +107,8 @@ func (s *Server) composeContent(a *answer, req *chatRequest, form shape, d *dire
 	if d.tokens > 0 {
 		want.natural, want.exact = d.tokens, true
 	}
-	want.natural = max(want.natural, req.minTokens-len(a.pieces))
-	if req.ignoreEOS {
+	want.natural = max(want.natural, int(req.MinTokens)-len(a.pieces))
+	if req.IgnoreEOS {
 		want.natural = room + 1
 	}
 	a.text, a.pieces, complete = s.words.write(a.text, a.pieces, r, want)
@@ -135,23 +136,23 @@ func lognormal(r *random, median int, spread float64) int {
 // stopEarly cuts the answer at the first stop string or stop token behind
 // min_tokens. The tokens that make up a stop string count as generated.
 func (a *answer) stopEarly(req *chatRequest) {
-	if len(req.stops) == 0 && len(req.stopIDs) == 0 {
+	if len(req.stops) == 0 && len(req.StopIDs) == 0 {
 		return
 	}
 	from := 0
-	if req.minTokens > 0 && len(a.pieces) > 0 {
-		from = int(a.pieces[min(req.minTokens, len(a.pieces))-1].end)
+	if int(req.MinTokens) > 0 && len(a.pieces) > 0 {
+		from = int(a.pieces[min(int(req.MinTokens), len(a.pieces))-1].end)
 	}
 	best := len(a.text) + 1 // end of the earliest match
 	for _, stop := range req.stops {
-		if at := bytes.Index(a.text[from:], stop); at >= 0 && from+at+len(stop) < best {
+		if at := bytes.Index(a.text[from:], []byte(stop)); stop != "" && at >= 0 && from+at+len(stop) < best {
 			best = from + at + len(stop)
-			a.stopText = stop
+			a.stopText = []byte(stop)
 		}
 	}
 	for i, p := range a.pieces {
-		if i >= req.minTokens && len(req.stopIDs) > 0 {
-			if id := tokenID(a.token(i)); req.stopsAt(id) && int(p.end) < best {
+		if i >= int(req.MinTokens) && len(req.StopIDs) > 0 {
+			if id := tokenID(a.token(i)); slices.Contains(req.StopIDs, whole(id)) && int(p.end) < best {
 				a.stopText, a.stopID = nil, id
 				a.cut(i+1, int(p.end))
 				return
@@ -159,7 +160,7 @@ func (a *answer) stopEarly(req *chatRequest) {
 		}
 		if int(p.end) >= best {
 			shown := best
-			if !req.keepStop {
+			if !req.KeepStop {
 				shown -= len(a.stopText)
 			}
 			a.cut(i+1, shown)

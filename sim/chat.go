@@ -22,7 +22,7 @@ type generation struct {
 }
 
 func (s *Server) release(g *generation) {
-	if cap(g.answer.text) > keepBytes || cap(g.req.prompt) > keepBytes || cap(g.req.values) > keepBytes {
+	if cap(g.answer.text) > keepBytes || cap(g.req.prompt) > keepBytes {
 		g = new(generation)
 	}
 	s.pool.Put(g)
@@ -89,7 +89,7 @@ func (s *Server) generate(x *exchange, g *generation) {
 		return
 	}
 	defer run.End()
-	if req.stream && g.fault.fault != faultHang {
+	if req.Stream && g.fault.fault != faultHang {
 		s.stream(x, g, run)
 		return
 	}
@@ -170,7 +170,7 @@ func (s *Server) note(g *generation, status, ready int, cancelled bool) {
 	}
 	s.requests.write(record{
 		at: g.began, endpoint: "chat", model: g.req.name, text: g.req.prompt[g.req.lastUser[0]:g.req.lastUser[1]],
-		seed: g.req.seed, promptTokens: g.req.promptTokens, outputTokens: ready,
+		seed: (*int64)(g.req.Seed), promptTokens: g.req.promptTokens, outputTokens: ready,
 		status: status, cancelled: cancelled, fault: g.fault.fault, use: g.use, traceparent: g.within,
 	})
 }
@@ -219,7 +219,7 @@ func (s *Server) appendCompletion(dst []byte, g *generation) []byte {
 		dst = append(dst, ']')
 		return append(appendUsage(dst, g), '}')
 	}
-	for n := range req.choices {
+	for n := range int(req.Choices) {
 		if n > 0 {
 			dst = append(dst, ',')
 		}
@@ -249,7 +249,7 @@ func (s *Server) appendChoice(dst []byte, g *generation, n int) []byte {
 		dst = append(dst, "null"...)
 	}
 	dst = append(dst, `},"logprobs":`...)
-	if req.logprobs {
+	if req.Logprobs {
 		r := req.digest.random().fork(4)
 		dst = s.appendLogprobs(dst, g, &r, 0, len(a.pieces))
 	} else {
@@ -275,7 +275,7 @@ func appendFinish(dst []byte, a *answer) []byte {
 
 // appendUsage writes the member usage.
 func appendUsage(dst []byte, g *generation) []byte {
-	output := len(g.answer.pieces) * g.req.choices
+	output := len(g.answer.pieces) * int(g.req.Choices)
 	dst = append(dst, `,"usage":{"prompt_tokens":`...)
 	dst = strconv.AppendInt(dst, int64(g.req.promptTokens), 10)
 	dst = append(dst, `,"completion_tokens":`...)

@@ -9,75 +9,52 @@ import (
 	"net/http"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// embedRequest is a parsed embedding request.
+// embedRequest is an embedding request that was read.
 type embedRequest struct {
-	model      *served
-	name       string
-	inputs     [][]byte
-	tokens     []int // of each input
-	sum        int   // of tokens
-	asBase64   bool
-	dimensions int64
-	options    chatRequest // for its readers of values
+	Model      *string `json:"model"`
+	Input      any     `json:"input"` // a text or a list of texts
+	Encoding   string  `json:"encoding_format"`
+	Dimensions whole   `json:"dimensions"`
+
+	model  *served
+	inputs []string
+	tokens []int // of each input
+	sum    int   // of tokens
 }
 
-func (r *embedRequest) parse(body []byte, find func(name []byte) (*served, error)) error {
-	if !utf8.Valid(body) {
-		return badRequest("", "the body is not UTF-8")
+func (r *embedRequest) parse(body []byte, find func(name string) (*served, error)) error {
+	r.Encoding = "float"
+	if err := readBody(body, r); err != nil {
+		return err
 	}
-	o := &r.options
-	o.scan = scanner{data: body}
-	s := &o.scan
-	var model []byte
-	encoding := "float"
-	hasInput := false
-	s.members(func(key []byte) {
-		if s.peek() == 'n' && s.word("null") { // null equals absent
-			return
-		}
-		switch string(key) {
-		case "model":
-			model = o.string("model")
-		case "input":
-			hasInput = true
-			r.input()
-		case "encoding_format":
-			encoding = string(o.string("encoding_format"))
-		case "dimensions":
-			r.dimensions = o.integer("dimensions", 1, maxCount)
-		default:
-			s.skip()
-		}
-	})
-	s.end()
-	r.asBase64 = encoding == "base64"
+	var isText bool
+	r.inputs, isText = texts(r.Input)
+	_, isList := r.Input.([]any)
 	switch {
-	case s.err != nil:
-		return badRequest("", "%v", s.err)
-	case o.refusal != nil:
-		return o.refusal
-	case model == nil:
+	case r.Model == nil:
 		return badRequest("model", "model: Field required")
-	case !hasInput || len(r.inputs) == 0:
+	case !isText && isList:
+		return badRequest("input", "input: only texts are simulated, no token ids")
+	case !isText:
+		return badRequest("input", "input: Input should be a valid string or a valid list")
+	case len(r.inputs) == 0:
 		return badRequest("input", "input: at least one text is required")
-	case encoding != "float" && encoding != "base64":
-		return badRequest("encoding_format", "encoding_format must be float or base64, got %q", encoding)
+	case r.Encoding != "float" && r.Encoding != "base64":
+		return badRequest("encoding_format", "encoding_format must be float or base64, got %q", r.Encoding)
 	}
-	r.name = string(model)
 	var err error
-	if r.model, err = find(model); err != nil {
+	if r.model, err = find(*r.Model); err != nil {
 		return err
 	}
 	if !r.model.embeds {
-		return badRequest("model", "The model %q does not support Embeddings API", r.name)
+		return badRequest("model", "The model %q does not support Embeddings API", *r.Model)
 	}
-	if r.dimensions != 0 && r.dimensions != int64(r.model.dimension) {
-		return badRequest("dimensions", "dimensions: the model %q has %d dimensions and cannot be cut to %d", r.name, r.model.dimension, r.dimensions)
+	if r.Dimensions != 0 && int(r.Dimensions) != r.model.dimension {
+		return badRequest("dimensions", "dimensions: the model %q has %d dimensions and cannot be cut to %d", *r.Model, r.model.dimension, r.Dimensions)
 	}
 	for _, input := range r.inputs {
 		n := countTokens(input)
@@ -88,21 +65,6 @@ func (r *embedRequest) parse(body []byte, find func(name []byte) (*served, error
 		r.sum += n
 	}
 	return nil
-}
-
-// input reads a text or a list of texts.
-func (r *embedRequest) input() {
-	o := &r.options
-	if o.scan.peek() == '"' {
-		r.inputs = append(r.inputs, o.string("input"))
-		return
-	}
-	o.list("input", func() {
-		if o.scan.peek() != '"' {
-			o.refuse("input", "input[%d]: only texts are simulated, no token ids", len(r.inputs))
-		}
-		r.inputs = append(r.inputs, o.string("input"))
-	})
 }
 
 // embed serves /v1/embeddings.
@@ -117,9 +79,9 @@ func (s *Server) embed(x *exchange) {
 	h := sha256.New()
 	h.Write([]byte(r.model.id))
 	for _, input := range r.inputs {
-		d.read(input)
+		d.read([]byte(input))
 		h.Write([]byte{0})
-		h.Write(input)
+		h.Write([]byte(input))
 	}
 	group := digest(h.Sum(nil))
 	hit := s.faults.decide(group.key(), &d)
@@ -182,16 +144,16 @@ func (s *Server) noteEmbeddings(r *embedRequest, line record) {
 	if s.requests == nil {
 		return
 	}
-	line.endpoint, line.model = "embeddings", r.name
+	line.endpoint, line.model = "embeddings", *r.Model
 	for i, input := range r.inputs {
-		line.text, line.promptTokens = input, r.tokens[i]
+		line.text, line.promptTokens = []byte(input), r.tokens[i]
 		s.requests.write(line)
 	}
 }
 
 func (s *Server) appendEmbeddings(dst []byte, r *embedRequest, empty bool) []byte {
 	dst = append(dst, `{"object":"list","model":`...)
-	dst = spelling.AppendString(dst, []byte(r.name))
+	dst = spelling.AppendString(dst, []byte(*r.Model))
 	dst = append(dst, `,"simulated":true,"data":[`...)
 	vector := make([]float32, r.model.dimension)
 	var raw []byte
@@ -202,11 +164,11 @@ func (s *Server) appendEmbeddings(dst []byte, r *embedRequest, empty bool) []byt
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		embedText(vector, r.model, input)
+		embedText(vector, r.model, []byte(input))
 		dst = append(dst, `{"object":"embedding","index":`...)
 		dst = strconv.AppendInt(dst, int64(i), 10)
 		dst = append(dst, `,"embedding":`...)
-		if r.asBase64 {
+		if r.Encoding == "base64" {
 			raw = raw[:0]
 			for _, number := range vector {
 				raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(number))

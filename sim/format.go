@@ -2,7 +2,6 @@ package sim
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"sync"
 
@@ -57,7 +56,7 @@ func (c *schemas) add(schema string) *compiledSchema {
 // generator returns what makes the content of an answer, nil for free text. Where
 // it is plain its values are JSON strings, and the content is what these hold.
 func (s *Server) generator(req *chatRequest) (g *jsongen.Generator, plain bool, err error) {
-	if req.called, err = chosenTool(req.tools, req.toolChoice); err != nil || req.called != nil {
+	if req.called, err = chosenTool(given(req.Tools), given(req.ToolChoice)); err != nil || req.called != nil {
 		if err == nil {
 			g, err = s.schemas.compile(req.called.Parameters)
 		}
@@ -66,14 +65,14 @@ func (s *Server) generator(req *chatRequest) (g *jsongen.Generator, plain bool, 
 		}
 		return g, false, nil
 	}
-	if req.rule == nil {
-		g, err = s.formatted(req)
+	if req.Rule == nil {
+		g, err = s.formatted(req.Format)
 		return g, false, err
 	}
-	if req.format != nil {
+	if req.Format != nil {
 		return nil, false, badRequest("structured_outputs", "structured_outputs: You can only use one kind of structured outputs constraint")
 	}
-	schema, err := readRule(req.rule)
+	schema, err := req.Rule.schema()
 	if err != nil {
 		return nil, false, err
 	}
@@ -83,41 +82,56 @@ func (s *Server) generator(req *chatRequest) (g *jsongen.Generator, plain bool, 
 	return g, true, nil
 }
 
-// readRule makes the schema of a string of structured_outputs.
-func readRule(text []byte) (schema []byte, err error) {
-	var rule struct {
-		Regex  *string  `json:"regex"`
-		Choice []string `json:"choice"`
-	}
-	if err := json.Unmarshal(text, &rule); err != nil {
-		return nil, badRequest("structured_outputs", "structured_outputs: %s", oneLine(err))
-	}
+// outputRule is the member structured_outputs.
+type outputRule struct {
+	Regex  *string  `json:"regex"`
+	Choice []string `json:"choice"`
+}
+
+// schema is that of a JSON string that keeps the rule.
+func (r *outputRule) schema() ([]byte, error) {
 	made := map[string]any{"type": "string"}
 	switch {
-	case rule.Regex != nil && rule.Choice == nil:
-		made["pattern"] = "^(" + *rule.Regex + ")$"
-	case rule.Regex == nil && len(rule.Choice) > 0:
-		made["enum"] = rule.Choice
+	case r.Regex != nil && r.Choice == nil:
+		made["pattern"] = "^(" + *r.Regex + ")$"
+	case r.Regex == nil && len(r.Choice) > 0:
+		made["enum"] = r.Choice
 	default:
 		return nil, badRequest("structured_outputs", "structured_outputs: the simulator takes one of regex and choice")
 	}
 	return json.Marshal(made)
 }
 
-// formatted returns what makes an answer of the response_format.
-func (s *Server) formatted(req *chatRequest) (*jsongen.Generator, error) {
-	if req.format == nil {
+// responseFormat is the member response_format.
+type responseFormat struct {
+	Type string `json:"type"`
+	JSON *struct {
+		Name   string          `json:"name"`
+		Schema json.RawMessage `json:"schema"`
+	} `json:"json_schema"`
+}
+
+// formatted returns what makes an answer of a format, nil for free text.
+func (s *Server) formatted(f *responseFormat) (*jsongen.Generator, error) {
+	if f == nil || f.Type == "text" {
 		return nil, nil
 	}
-	kind, schema, err := readFormat(req.format)
-	if err != nil {
-		return nil, err
+	problem, schema := "", []byte(anyObject)
+	switch {
+	case f.Type == "json_object":
+	case f.Type != "json_schema":
+		problem = "type must be one of text, json_object and json_schema"
+	case f.JSON == nil:
+		problem = "json_schema is required"
+	case f.JSON.Name == "":
+		problem = "json_schema.name is required"
+	case f.JSON.Schema == nil:
+		problem = "json_schema.schema is required"
+	default:
+		schema = f.JSON.Schema
 	}
-	switch kind {
-	case "text":
-		return nil, nil
-	case "json_object":
-		schema = []byte(anyObject)
+	if problem != "" {
+		return nil, badRequest("response_format", "response_format: %s", problem)
 	}
 	g, err := s.schemas.compile(schema)
 	if err != nil {
@@ -128,47 +142,3 @@ func (s *Server) formatted(req *chatRequest) (*jsongen.Generator, error) {
 
 // oneLine folds the several lines of a validator's report into one.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
-
-// readFormat reads a response_format; schema points into it.
-func readFormat(format []byte) (kind string, schema []byte, err error) {
-	s := &scanner{data: format}
-	named, hasSchema := false, false
-	s.members(func(key []byte) {
-		switch {
-		case string(key) == "type" && s.peek() == '"':
-			kind = string(s.text(nil))
-		case string(key) == "json_schema" && s.peek() == '{':
-			hasSchema = true
-			s.members(func(key []byte) {
-				switch {
-				case string(key) == "name" && s.peek() == '"':
-					named = len(s.text(nil)) > 0
-				case string(key) == "schema":
-					schema = s.skip()
-				default:
-					s.skip()
-				}
-			})
-		default:
-			s.skip()
-		}
-	})
-	problem := ""
-	switch {
-	case s.err != nil:
-		return "", nil, fmt.Errorf("response_format: %w", s.err)
-	case kind == "text" || kind == "json_object":
-	case kind != "json_schema":
-		problem = "type must be one of text, json_object and json_schema"
-	case !hasSchema:
-		problem = "json_schema is required"
-	case !named:
-		problem = "json_schema.name is required"
-	case schema == nil:
-		problem = "json_schema.schema is required"
-	}
-	if problem != "" {
-		return "", nil, badRequest("response_format", "response_format: %s", problem)
-	}
-	return kind, schema, nil
-}

@@ -17,10 +17,10 @@ func (s *Server) appendLogprobs(dst []byte, g *generation, r *random, from, to i
 
 // appendLogprob writes one entry out of 64 random bits.
 func (s *Server) appendLogprob(dst []byte, g *generation, bits uint64, i int) []byte {
-	a, top := &g.answer, g.req.topLogprobs
+	a, top := &g.answer, int(g.req.TopLogprobs)
 	level := int(bits % logprobLevels)
 	// One token in eight was not the likeliest.
-	surpassed := bits>>8&7 == 0 && g.req.temperature != 0
+	surpassed := bits>>8&7 == 0 && g.req.Temperature != 0
 	if surpassed {
 		level |= logprobLevels / 4
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // blockHashes returns the chained hashes of the full blocks of tokens of a
-// prompt in the form of chatRequest.prompt, at most limit. A block is hashed by
+// prompt in the form of conversation.prompt, at most limit. A block is hashed by
 // its bytes. A role stands for three tokens, which belong to the block that the
 // last of them falls into.
 func blockHashes(prompt []byte, limit int) []uint64 {

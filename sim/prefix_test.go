@@ -17,8 +17,8 @@ func TestBlockHashes(t *testing.T) {
 	texts := rapid.StringOfN(rapid.RuneFrom([]rune("ab  .ä\n")), 0, 200, -1)
 	rapid.Check(t, func(t *rapid.T) {
 		shared := texts.Draw(t, "shared")
-		a := conversation(texts.Draw(t, "system"), shared+texts.Draw(t, "a"))
-		b := conversation(texts.Draw(t, "system"), shared+texts.Draw(t, "b"))
+		a := promptOf(texts.Draw(t, "system"), shared+texts.Draw(t, "a"))
+		b := promptOf(texts.Draw(t, "system"), shared+texts.Draw(t, "b"))
 		if rapid.Bool().Draw(t, "the same system") {
 			_, rest, _ := strings.Cut(string(b), "\x00user\x00")
 			system, _, _ := strings.Cut(string(a), "\x00user\x00")
@@ -42,8 +42,8 @@ func TestBlockHashes(t *testing.T) {
 	})
 }
 
-// conversation is a prompt as chatRequest has it.
-func conversation(system, user string) []byte {
+// promptOf is a prompt as conversation.prompt has it.
+func promptOf(system, user string) []byte {
 	return []byte("system\x00" + system + "\x00user\x00" + user + "\x00")
 }
 
@@ -55,7 +55,7 @@ func TestBlockHashesOfOddPrompts(t *testing.T) {
 }
 
 func BenchmarkBlockHashes(b *testing.B) {
-	prompt := conversation("", prompt1K)
+	prompt := promptOf("", prompt1K)
 	b.SetBytes(int64(len(prompt)))
 	for b.Loop() {
 		blockHashes(prompt, 100)

@@ -137,8 +137,8 @@ func (s *Server) addModel(m rowmill.Model, c Config) (context int) {
 }
 
 // find returns the model called name.
-func (s *Server) find(name []byte) (*served, error) {
-	if m, ok := s.models[string(name)]; ok {
+func (s *Server) find(name string) (*served, error) {
+	if m, ok := s.models[name]; ok {
 		return m, nil
 	}
 	return nil, &failure{

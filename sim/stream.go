@@ -122,7 +122,7 @@ func (st *stream) delta(from, to int) {
 	st.out = append(st.out, name...)
 	st.out = spelling.AppendString(st.out, text)
 	st.out = append(st.out, `},"logprobs":`...)
-	if st.g.req.logprobs {
+	if st.g.req.Logprobs {
 		st.out = st.s.appendLogprobs(st.out, st.g, &st.random, from, to)
 	} else {
 		st.out = append(st.out, "null"...)
@@ -139,7 +139,7 @@ func (st *stream) end() {
 		st.out = appendFinish(st.out, &st.g.answer)
 		st.out = append(st.out, "}]}\n\n"...)
 	}
-	if st.g.req.streamUsage {
+	if st.g.req.Options.Usage {
 		st.g.use = st.run.Use()
 		st.open()
 		st.out = append(st.out, ']')

@@ -11,57 +11,39 @@ import (
 // tokenize serves /tokenize: a prompt, or messages with what the template
 // adds to them, counted as a completion would count them.
 func (s *Server) tokenize(x *exchange) {
-	req := &chatRequest{}
-	var prompt []byte
-	var model []byte
-	hasPrompt, hasMessages, generate := false, false, true
-	req.scan = scanner{data: bytes.ToValidUTF8(x.body, []byte("\uFFFD"))}
-	scan := &req.scan
-	scan.members(func(key []byte) {
-		if scan.peek() == 'n' && scan.word("null") {
-			return
-		}
-		switch string(key) {
-		case "model":
-			model = req.string("model")
-		case "prompt":
-			hasPrompt = true
-			prompt = req.string("prompt")
-		case "messages":
-			hasMessages = true
-			req.messages()
-		case "add_generation_prompt":
-			generate = req.boolean("add_generation_prompt")
-		default:
-			scan.skip()
-		}
-	})
-	scan.end()
-	var err error
+	body := struct {
+		Model    *string   `json:"model"`
+		Prompt   *string   `json:"prompt"`
+		Messages []message `json:"messages"`
+		Generate bool      `json:"add_generation_prompt"`
+	}{Generate: true}
+	var talk conversation
+	err := readBody(bytes.ToValidUTF8(x.body, []byte("\uFFFD")), &body)
 	switch {
-	case scan.err != nil:
-		err = badRequest("", "%v", scan.err)
-	case req.refusal != nil:
-		err = req.refusal
-	case hasPrompt == hasMessages:
+	case err != nil:
+	case (body.Prompt == nil) == (body.Messages == nil):
 		err = badRequest("prompt", "either prompt or messages is required")
+	case body.Model == nil && len(s.names) == 1:
+		body.Model = &s.names[0]
+	case body.Model == nil:
+		err = badRequest("model", "model: Field required")
 	}
-	if err == nil && model == nil && len(s.names) == 1 {
-		model = []byte(s.names[0])
+	if err == nil {
+		err = talk.add(body.Messages)
 	}
 	var m *served
 	if err == nil {
-		m, err = s.find(model)
+		m, err = s.find(*body.Model)
 	}
 	if err != nil {
 		s.refuse(x, err)
 		return
 	}
 	var ids []int
-	if hasPrompt {
-		ids = appendTokenIDs([]int{}, prompt)
+	if body.Prompt != nil {
+		ids = appendTokenIDs([]int{}, []byte(*body.Prompt))
 	} else {
-		ids = templateIDs(req.prompt, generate)
+		ids = templateIDs(talk.prompt, body.Generate)
 	}
 	s.replyJSON(x, struct {
 		Count       int   `json:"count"`
@@ -70,7 +52,7 @@ func (s *Server) tokenize(x *exchange) {
 	}{len(ids), m.context, ids})
 }
 
-// templateIDs lists the tokens of messages in the form of chatRequest.prompt.
+// templateIDs lists the tokens of messages in the form of conversation.prompt.
 func templateIDs(prompt []byte, generate bool) []int {
 	ids := []int{}
 	for len(prompt) > 0 {

@@ -19,7 +19,7 @@ type tool struct {
 // chosenTool is the function that a request wants called; nil where it leaves that
 // to the model, which then answers by itself.
 func chosenTool(tools, choice []byte) (*tool, error) {
-	if tools == nil || choice == nil || string(choice) == `"auto"` || string(choice) == `"none"` {
+	if tools == nil || choice == nil || string(tools) == "[]" || string(choice) == `"auto"` || string(choice) == `"none"` {
 		return nil, nil
 	}
 	var all []struct {

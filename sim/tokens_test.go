@@ -7,8 +7,6 @@ import (
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
-
-	"github.com/rowmill/rowmill/spelling"
 )
 
 func TestTokenRule(t *testing.T) {
@@ -72,47 +70,6 @@ func TestVocabularyIsOneTokenAWord(t *testing.T) {
 		if v.logprobs[i] < v.logprobs[i-1] || v.logprobs[i][0] != '-' { // as text: "-0.1" < "-0.2"
 			t.Errorf("level %d: %s after %s", i, v.logprobs[i], v.logprobs[i-1])
 		}
-	}
-}
-
-// FuzzScan compares the scanner with encoding/json.
-func FuzzScan(f *testing.F) {
-	for _, seed := range []string{
-		`{"a":[1,-2.5e+3,true,false,null,"x\n\u00e9\ud83d\ude00"],"b":{}}`, `[`, `{"a":}`, `01`, `-`, `1.`, `1e`, `"\ud800"`, `"\ud800\u0041"`, `"\q"`,
-		`[1,]`, `{"a":1,}`, `{,}`, ` [ ] `, `nul`, `"` + "\x01" + `"`, `"\u12g4"`, `"\u_123"`, `[1 2]`, `{"a" 1}`, `{1:2}`, `""""`,
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		if !utf8.ValidString(text) {
-			return
-		}
-		s := &scanner{data: []byte(text)}
-		s.skip()
-		s.end()
-		if depth := strings.Count(text, "[") + strings.Count(text, "{"); depth < maxDepth && (s.err == nil) != json.Valid([]byte(text)) {
-			t.Fatalf("%q: %v, encoding/json says valid %v", text, s.err, json.Valid([]byte(text)))
-		}
-		var want string
-		if json.Unmarshal([]byte(text), &want) == nil && strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), `"`) {
-			got := (&scanner{data: []byte(text)}).text(nil)
-			if string(got) != want {
-				t.Fatalf("%q reads as %q, want %q", text, got, want)
-			}
-			var back string
-			if err := json.Unmarshal(spelling.AppendString(nil, got), &back); err != nil || back != want {
-				t.Fatalf("%q is written as %s", want, spelling.AppendString(nil, got))
-			}
-		}
-	})
-}
-
-func TestDeepNesting(t *testing.T) {
-	t.Parallel()
-	s := &scanner{data: []byte(strings.Repeat("[", 1<<20))}
-	s.skip()
-	if s.err == nil || !strings.Contains(s.err.Error(), "nested too deep") {
-		t.Errorf("got %v", s.err)
 	}
 }
 

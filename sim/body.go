@@ -1,0 +1,255 @@
+package sim
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of vLLM's parameters.
+const (
+	maxTopLogprobs = 20
+	maxChoices     = 16            // ours: one request must not ask for any number of answers
+	maxCount       = math.MaxInt32 // of anything counted in tokens
+)
+
+// chatBody is the body of a chat completion: the members that change the answer, and those
+// that are checked as vLLM does. All others are ignored. null equals absent.
+type chatBody struct {
+	Model    *string   `json:"model"`
+	Messages []message `json:"messages"`
+	Stream   bool      `json:"stream"`
+	Options  struct {
+		Usage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	lengths
+	sampling
+	shaping
+}
+
+// lengths say where an answer ends.
+type lengths struct {
+	MaxTokens           *whole  `json:"max_tokens"`
+	MaxCompletionTokens *whole  `json:"max_completion_tokens"` // the newer name of the same
+	MinTokens           whole   `json:"min_tokens"`
+	Stop                any     `json:"stop"` // a text or a list of texts
+	StopIDs             []whole `json:"stop_token_ids"`
+	KeepStop            bool    `json:"include_stop_str_in_output"`
+	IgnoreEOS           bool    `json:"ignore_eos"`
+}
+
+// sampling says how tokens are chosen. Only Temperature and Seed change an answer.
+type sampling struct {
+	Temperature       float64            `json:"temperature"`
+	Seed              *whole             `json:"seed"`
+	TopP              float64            `json:"top_p"`
+	MinP              float64            `json:"min_p"`
+	TopK              whole              `json:"top_k"`
+	PresencePenalty   float64            `json:"presence_penalty"`
+	FrequencyPenalty  float64            `json:"frequency_penalty"`
+	RepetitionPenalty float64            `json:"repetition_penalty"`
+	LogitBias         map[string]float64 `json:"logit_bias"`
+	BadWords          []string           `json:"bad_words"`
+	AllowedIDs        []whole            `json:"allowed_token_ids"`
+	Priority          whole              `json:"priority"`
+	SkipSpecial       bool               `json:"skip_special_tokens"`
+	SpacesBetween     bool               `json:"spaces_between_special_tokens"`
+	ParallelCalls     bool               `json:"parallel_tool_calls"`
+}
+
+// shaping says what an answer consists of.
+type shaping struct {
+	Choices     whole           `json:"n"` // that many answers, all the same
+	Logprobs    bool            `json:"logprobs"`
+	TopLogprobs whole           `json:"top_logprobs"`
+	Format      *responseFormat `json:"response_format"`
+	Rule        *outputRule     `json:"structured_outputs"`
+	Tools       json.RawMessage `json:"tools"`
+	ToolChoice  json.RawMessage `json:"tool_choice"`
+	Effort      string          `json:"reasoning_effort"`
+	Template    struct {
+		EnableThinking *bool `json:"enable_thinking"`
+		Thinking       *bool `json:"thinking"`
+	} `json:"chat_template_kwargs"`
+}
+
+// newChatBody has the defaults of vLLM.
+func newChatBody() chatBody {
+	return chatBody{sampling: sampling{Temperature: 1, TopP: 1, RepetitionPenalty: 1}, shaping: shaping{Choices: 1}}
+}
+
+// check names the first member that is out of its bounds.
+func (b *chatBody) check() error {
+	_, isText := texts(b.Stop)
+	err := cmp.Or(
+		bounded("max_tokens", b.MaxTokens.or(1), 1, maxCount),
+		bounded("max_completion_tokens", b.MaxCompletionTokens.or(1), 1, maxCount),
+		bounded("min_tokens", int64(b.MinTokens), 0, maxCount),
+		bounded("top_k", int64(b.TopK), -1, maxCount),
+		bounded("priority", int64(b.Priority), math.MinInt32, maxCount),
+		bounded("n", int64(b.Choices), 1, maxChoices),
+		bounded("top_logprobs", int64(b.TopLogprobs), 0, maxTopLogprobs),
+		bounded("temperature", b.Temperature, 0, math.Inf(1)),
+		bounded("top_p", b.TopP, math.SmallestNonzeroFloat64, 1),
+		bounded("min_p", b.MinP, 0, 1),
+		bounded("presence_penalty", b.PresencePenalty, -2, 2),
+		bounded("frequency_penalty", b.FrequencyPenalty, -2, 2),
+		bounded("repetition_penalty", b.RepetitionPenalty, math.SmallestNonzeroFloat64, math.Inf(1)),
+	)
+	for _, id := range slices.Concat(b.StopIDs, b.AllowedIDs) {
+		err = cmp.Or(err, bounded("stop_token_ids and allowed_token_ids", int64(id), 0, maxCount))
+	}
+	for _, bias := range b.LogitBias {
+		err = cmp.Or(err, bounded("logit_bias", bias, -100, 100))
+	}
+	switch limit := b.maxTokens(); {
+	case err != nil:
+		return err
+	case !isText:
+		return badRequest("stop", "stop: Input should be a valid string or a list of strings")
+	case b.TopLogprobs > 0 && !b.Logprobs:
+		return badRequest("top_logprobs", "when using `top_logprobs`, `logprobs` must be set to true")
+	case limit > 0 && int(b.MinTokens) > limit:
+		return badRequest("min_tokens", "min_tokens must be less than or equal to max_tokens=%d, got %d", limit, b.MinTokens)
+	}
+	return nil
+}
+
+// bounded refuses a value below low or above high.
+func bounded[T int64 | float64](name string, value, low, high T) *failure {
+	if value >= low && value <= high {
+		return nil
+	}
+	bounds := fmt.Sprintf("between %v and %v", low, high)
+	switch {
+	case float64(low) == math.SmallestNonzeroFloat64 && math.IsInf(float64(high), 1):
+		bounds = "above 0"
+	case float64(low) == math.SmallestNonzeroFloat64:
+		bounds = fmt.Sprintf("above 0 and at most %v", high)
+	case math.IsInf(float64(high), 1):
+		bounds = fmt.Sprintf("at least %v", low)
+	}
+	return badRequest(name, "%s must be %s, got %v", name, bounds, value)
+}
+
+// maxTokens is the length that the request allows; 0 where it sets none.
+func (b *chatBody) maxTokens() int {
+	return int(b.MaxCompletionTokens.or(b.MaxTokens.or(0)))
+}
+
+// thinking is whether the model is to reason, nil where the request leaves that open.
+func (b *chatBody) thinking() *bool {
+	switch off := false; {
+	case b.Effort == "none":
+		return &off
+	case b.Template.EnableThinking != nil:
+		return b.Template.EnableThinking
+	}
+	return b.Template.Thinking
+}
+
+// whole is an integer, which JSON may write as 2e0.
+type whole int64
+
+// or is the integer, or another where there is none.
+func (w *whole) or(other int64) int64 {
+	if w == nil {
+		return other
+	}
+	return int64(*w)
+}
+
+// UnmarshalJSON reads the integer.
+func (w *whole) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
+	value, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil {
+		real, err := strconv.ParseFloat(string(text), 64)
+		if err != nil || real != math.Trunc(real) || math.Abs(real) > 1<<62 {
+			return &json.UnmarshalTypeError{Value: string(text), Type: reflect.TypeFor[int64]()}
+		}
+		value = int64(real)
+	}
+	*w = whole(value)
+	return nil
+}
+
+// texts reads a text or a list of texts.
+func texts(value any) (list []string, ok bool) {
+	switch v := value.(type) {
+	case nil:
+		return nil, true
+	case string:
+		return []string{v}, true
+	case []any:
+		for _, item := range v {
+			text, isText := item.(string)
+			if !isText {
+				return nil, false
+			}
+			list = append(list, text)
+		}
+		return list, true
+	}
+	return nil, false
+}
+
+// embedded drops the embedded structs of chatBody from the path of a member, which
+// encoding/json names there.
+var embedded = strings.NewReplacer("lengths.", "", "sampling.", "", "shaping.", "")
+
+// readBody reads the body of a request. The error is a *failure.
+func readBody(body []byte, into any) error {
+	if !utf8.Valid(body) {
+		return badRequest("", "the body is not UTF-8")
+	}
+	err := json.Unmarshal(body, into)
+	var syntax *json.SyntaxError
+	var ill *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &syntax):
+		return badRequest("", "invalid JSON at byte %d: %v", syntax.Offset, syntax)
+	case errors.As(err, &ill):
+		field := embedded.Replace(ill.Field)
+		return badRequest(field, "%s: Input should be %s", field, typeName(ill.Type))
+	}
+	return badRequest("", "%v", err)
+}
+
+// typeName says in vLLM's words what a member should be.
+func typeName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "a valid boolean"
+	case reflect.Int64:
+		return "a valid integer"
+	case reflect.Float64:
+		return "a valid number"
+	case reflect.String:
+		return "a valid string"
+	case reflect.Slice:
+		return "a valid list"
+	default:
+		return "an object"
+	}
+}
+
+// given is the text of a member of any type, nil where it is absent or null.
+func given(raw json.RawMessage) []byte {
+	if bytes.Equal(raw, []byte("null")) {
+		return nil
+	}
+	return raw
+}
