@@ -26,7 +26,7 @@ type drive struct {
 // flight as the window allows, or a fixed number without one.
 func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, fixed int, length time.Duration) drive {
 	t.Helper()
-	e, err := batching.New(batching.Config{Profile: p, MaxSeqs: seqs, Seed: 1, NoPrefixCache: true})
+	e, err := batching.New(batching.Config{Profile: p, MaxSeqs: seqs, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

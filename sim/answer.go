@@ -30,12 +30,19 @@ const noWord int16 = -1
 type answer struct {
 	text     []byte
 	pieces   []piece
+	words    *vocabulary
 	reasons  bool // the answer begins with reasoning
 	closed   int  // number of pieces up to and with </think>; 0 when there is none (yet)
 	shown    int  // bytes of text that belong to the answer: less where a stop string is cut off
 	finish   string
 	stopText []byte // the stop string that ended it; nil for none
 	stopID   int    // the stop token that ended it; 0 for none
+}
+
+// writer makes answers up.
+type writer struct {
+	words   *vocabulary
+	profile Profile // the lengths in it
 }
 
 // shape says what kind of content is asked for.
@@ -47,15 +54,15 @@ type shape struct {
 
 // compose makes the answer to a request. limit is its largest length in
 // tokens, at least 1.
-func (s *Server) compose(a *answer, req *chatRequest, form shape, d *directives, limit int) {
-	*a = answer{text: a.text[:0], pieces: a.pieces[:0]}
+func (w *writer) compose(a *answer, req *chatRequest, form shape, d *directives, limit int) {
+	*a = answer{text: a.text[:0], pieces: a.pieces[:0], words: w.words}
 	base := req.digest.random()
 	complete := true
 	if req.thinks {
 		a.reasons = true
 		r := base.fork(1)
-		natural := lognormal(&r, s.profile.ReasoningTokens, s.profile.AnswerSpread)
-		a.text, a.pieces, complete = s.words.write(a.text, a.pieces, r, span{natural: natural, limit: limit})
+		natural := lognormal(&r, w.profile.ReasoningTokens, w.profile.AnswerSpread)
+		a.text, a.pieces, complete = w.words.write(a.text, a.pieces, r, span{natural: natural, limit: limit})
 		if complete && len(a.pieces) < limit {
 			a.text = append(a.text, closeThink...)
 			a.pieces = append(a.pieces, piece{word: noWord, end: int32(len(a.text))})
@@ -65,7 +72,7 @@ func (s *Server) compose(a *answer, req *chatRequest, form shape, d *directives,
 		}
 	}
 	if complete {
-		complete = s.composeContent(a, req, form, d, base.fork(2), limit-len(a.pieces))
+		complete = w.composeContent(a, req, form, d, base.fork(2), limit-len(a.pieces))
 	}
 	a.finish = "length"
 	switch {
@@ -83,7 +90,7 @@ func (s *Server) compose(a *answer, req *chatRequest, form shape, d *directives,
 
 // composeContent appends at most room tokens of content, and reports whether
 // that is all of it.
-func (s *Server) composeContent(a *answer, req *chatRequest, form shape, d *directives, r random, room int) (complete bool) {
+func (w *writer) composeContent(a *answer, req *chatRequest, form shape, d *directives, r random, room int) (complete bool) {
 	if room <= 0 {
 		return false
 	}
@@ -103,7 +110,7 @@ func (s *Server) composeContent(a *answer, req *chatRequest, form shape, d *dire
 		a.text = text[:start]
 		return a.appendText(text[start:], room)
 	}
-	want := span{natural: lognormal(&r, s.profile.AnswerTokens, s.profile.AnswerSpread), limit: room}
+	want := span{natural: lognormal(&r, w.profile.AnswerTokens, w.profile.AnswerSpread), limit: room}
 	if d.tokens > 0 {
 		want.natural, want.exact = d.tokens, true
 	}
@@ -111,7 +118,7 @@ func (s *Server) composeContent(a *answer, req *chatRequest, form shape, d *dire
 	if req.IgnoreEOS {
 		want.natural = room + 1
 	}
-	a.text, a.pieces, complete = s.words.write(a.text, a.pieces, r, want)
+	a.text, a.pieces, complete = w.words.write(a.text, a.pieces, r, want)
 	return complete
 }
 

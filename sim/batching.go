@@ -18,10 +18,9 @@ import (
 // only while there is work, so that an idle engine costs nothing, and inside a
 // testing/synctest bubble everything happens in virtual time.
 type Batching struct {
-	origin  time.Time
-	stop    chan struct{} // closed by Close
-	loops   sync.WaitGroup
-	caching bool
+	origin time.Time
+	stop   chan struct{} // closed by Close
+	loops  sync.WaitGroup
 
 	mu      sync.Mutex
 	engine  *batching.Engine
@@ -38,7 +37,7 @@ func NewBatching(c batching.Config) (*Batching, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Batching{origin: time.Now(), stop: make(chan struct{}), engine: engine, caching: !c.NoPrefixCache}, nil
+	return &Batching{origin: time.Now(), stop: make(chan struct{}), engine: engine}, nil
 }
 
 // errPaceClosed ends what runs when the engine is closed.
@@ -48,9 +47,7 @@ var errPaceClosed = errors.New("the engine was closed")
 func (b *Batching) Start(w Work) (Run, error) {
 	r := &batchRun{b: b, woken: make(chan struct{}, 1)}
 	r.request = batching.Request{PromptTokens: w.PromptTokens, OutputTokens: w.OutputTokens, User: r}
-	if b.caching {
-		r.request.Prompt = blockHashes(w.Prompt, w.PromptTokens/batching.BlockTokens)
-	}
+	r.request.Prompt = blockHashes(w.Prompt, w.PromptTokens/batching.BlockTokens)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

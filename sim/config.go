@@ -34,10 +34,6 @@ type Config struct {
 	// 0, is Seed.
 	GPU *batching.Config
 
-	// Pace decides when answers are ready, in place of both. Default: the fixed
-	// latencies of Profile.
-	Pace Pace
-
 	// Seed changes all answers and all faults. Default 0.
 	Seed int64
 
@@ -171,9 +167,6 @@ func (c Config) Validate() error {
 	}
 	if c.MaxBody < 1 {
 		return fmt.Errorf("setting MaxBody is %d: at least 1 byte is needed", c.MaxBody)
-	}
-	if c.Pace != nil && c.GPU != nil {
-		return errors.New("settings Pace and GPU both time answers: set one of them")
 	}
 	if err := c.Profile.Validate(); err != nil {
 		return fmt.Errorf("setting Profile: %w", err)

@@ -88,70 +88,37 @@ func (s *Server) embed(x *exchange) {
 	if hit.fault == faultViolate {
 		hit = outcome{} // there is no schema to violate
 	}
-	s.counts.faults[hit.fault].Add(1)
-	var use Use
-	within := s.within(x)
-	note := func(status int, cancelled bool) {
-		s.noteEmbeddings(r, record{at: began, fault: hit.fault, status: status, cancelled: cancelled, use: use, traceparent: within})
-	}
-	if err := sleep(x.context(), d.delay); err != nil {
-		s.counts.disconnects.Add(1)
-		note(0, true)
-		x.reset()
-		return
-	}
-	switch hit.fault {
-	case faultStatus:
-		note(hit.status, false)
-		s.refuse(x, failWith(hit.status))
-		return
-	case faultReset:
-		note(0, false)
-		x.reset()
-		return
-	}
-	run, err := s.pace.Start(Work{PromptTokens: r.sum})
-	if err != nil {
-		f := notStarted(err)
-		note(f.status, false)
-		s.refuse(x, f)
+	c := &call{exchange: x, began: began, hit: hit}
+	c.note = func(status, _ int, cancelled bool) { s.noteEmbeddings(c, r, status, cancelled) }
+	run := s.begin(c, d.delay, Work{PromptTokens: r.sum})
+	if run == nil {
 		return
 	}
 	defer run.End()
-	_, err = run.Wait(x.context(), 0)
-	use = run.Use()
-	if err == nil && hit.fault == faultHang {
-		err = s.hang(x.context())
+	if s.finish(c, run, 0) {
+		s.deliver(c, r.append(x.buffer(), hit.fault == faultEmpty))
 	}
-	if err != nil {
-		cancelled := !brokenOff(err)
-		if cancelled {
-			s.counts.disconnects.Add(1)
-		}
-		note(0, cancelled)
-		x.reset()
-		return
-	}
-	s.counts.promptTokens.Add(int64(r.sum))
-	s.counts.finished("stop")
-	note(http.StatusOK, false)
-	s.deliver(x, hit.fault, s.appendEmbeddings(x.buffer(), r, hit.fault == faultEmpty))
 }
 
-// noteEmbeddings writes a line of the request log for every text of a group, with what
-// they have in common.
-func (s *Server) noteEmbeddings(r *embedRequest, line record) {
+// noteEmbeddings counts a group of texts that has ended and writes a line of the request
+// log for each of them.
+func (s *Server) noteEmbeddings(c *call, r *embedRequest, status int, cancelled bool) {
+	if status == http.StatusOK {
+		s.counts.promptTokens.Add(int64(r.sum))
+		s.counts.finished("stop")
+	}
 	if s.requests == nil {
 		return
 	}
-	line.endpoint, line.model = "embeddings", *r.Model
+	line := c.record("embeddings", *r.Model, status, cancelled)
 	for i, input := range r.inputs {
-		line.text, line.promptTokens = []byte(input), r.tokens[i]
-		s.requests.write(line)
+		line.PromptTokens = r.tokens[i]
+		s.requests.write(line, []byte(input))
 	}
 }
 
-func (s *Server) appendEmbeddings(dst []byte, r *embedRequest, empty bool) []byte {
+// append writes the body of the answer.
+func (r *embedRequest) append(dst []byte, empty bool) []byte {
 	dst = append(dst, `{"object":"list","model":`...)
 	dst = spelling.AppendString(dst, []byte(*r.Model))
 	dst = append(dst, `,"simulated":true,"data":[`...)

@@ -59,17 +59,10 @@ func notStarted(err error) *failure {
 
 // append writes the body in vLLM's shape.
 func (f *failure) append(dst []byte) []byte {
-	dst = append(dst, `{"error":{"message":`...)
-	dst = spelling.AppendString(dst, []byte(f.text))
-	dst = append(dst, `,"type":"`...)
-	dst = append(dst, f.kind...)
-	dst = append(dst, `","param":`...)
-	if f.param == "" {
-		dst = append(dst, "null"...)
-	} else {
-		dst = spelling.AppendString(dst, []byte(f.param))
+	param := []byte("null")
+	if f.param != "" {
+		param = spelling.AppendString(nil, []byte(f.param))
 	}
-	dst = append(dst, `,"code":`...)
-	dst = strconv.AppendInt(dst, int64(f.status), 10)
-	return append(dst, `},"simulated":true}`...)
+	return fmt.Appendf(dst, `{"error":{"message":%s,"type":"%s","param":%s,"code":%d},"simulated":true}`,
+		spelling.AppendString(nil, []byte(f.text)), f.kind, param, f.status)
 }

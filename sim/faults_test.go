@@ -357,7 +357,7 @@ func TestRequestLogError(t *testing.T) {
 	reader, writer := io.Pipe()
 	_ = reader.CloseWithError(errors.New("disk full"))
 	c := newSim(t, Config{RequestLog: writer})
-	c.requests.write(record{endpoint: "chat"})
+	c.requests.write(record{Endpoint: "chat"}, nil)
 	for range 2 {
 		if err := c.Stop(context.Background()); err == nil || !strings.Contains(err.Error(), "disk full") {
 			t.Errorf("got %v", err)

@@ -53,33 +53,24 @@ func (c *schemas) add(schema string) *compiledSchema {
 	return entry
 }
 
-// generator returns what makes the content of an answer, nil for free text. Where
-// it is plain its values are JSON strings, and the content is what these hold.
-func (s *Server) generator(req *chatRequest) (g *jsongen.Generator, plain bool, err error) {
-	if req.called, err = chosenTool(given(req.Tools), given(req.ToolChoice)); err != nil || req.called != nil {
-		if err == nil {
-			g, err = s.schemas.compile(req.called.Parameters)
-		}
-		if err != nil {
-			return nil, false, badRequest("tools", "tools: %s", oneLine(err))
-		}
-		return g, false, nil
+// shape returns what the answer to a request consists of.
+func (c *schemas) shape(req *chatRequest) (form shape, err error) {
+	if req.called, err = chosenTool(given(req.Tools), given(req.ToolChoice)); err == nil && req.called != nil {
+		form.json, err = c.compile(req.called.Parameters)
 	}
-	if req.Rule == nil {
-		g, err = s.formatted(req.Format)
-		return g, false, err
+	switch {
+	case err != nil:
+		err = badRequest("tools", "tools: %s", oneLine(err))
+	case req.called != nil:
+	case req.Rule == nil:
+		form.json, err = c.formatted(req.Format)
+	case req.Format != nil:
+		err = badRequest("structured_outputs", "structured_outputs: You can only use one kind of structured outputs constraint")
+	default:
+		form.plain = true
+		form.json, err = c.ruled(req.Rule)
 	}
-	if req.Format != nil {
-		return nil, false, badRequest("structured_outputs", "structured_outputs: You can only use one kind of structured outputs constraint")
-	}
-	schema, err := req.Rule.schema()
-	if err != nil {
-		return nil, false, err
-	}
-	if g, err = s.schemas.compile(schema); err != nil {
-		return nil, false, badRequest("structured_outputs", "structured_outputs: it cannot be used: %s", oneLine(err))
-	}
-	return g, true, nil
+	return form, err
 }
 
 // outputRule is the member structured_outputs.
@@ -88,8 +79,8 @@ type outputRule struct {
 	Choice []string `json:"choice"`
 }
 
-// schema is that of a JSON string that keeps the rule.
-func (r *outputRule) schema() ([]byte, error) {
+// ruled returns what makes a JSON string that keeps a rule.
+func (c *schemas) ruled(r *outputRule) (*jsongen.Generator, error) {
 	made := map[string]any{"type": "string"}
 	switch {
 	case r.Regex != nil && r.Choice == nil:
@@ -99,7 +90,15 @@ func (r *outputRule) schema() ([]byte, error) {
 	default:
 		return nil, badRequest("structured_outputs", "structured_outputs: the simulator takes one of regex and choice")
 	}
-	return json.Marshal(made)
+	schema, err := json.Marshal(made)
+	if err != nil {
+		return nil, err
+	}
+	g, err := c.compile(schema)
+	if err != nil {
+		return nil, badRequest("structured_outputs", "structured_outputs: it cannot be used: %s", oneLine(err))
+	}
+	return g, nil
 }
 
 // responseFormat is the member response_format.
@@ -112,7 +111,7 @@ type responseFormat struct {
 }
 
 // formatted returns what makes an answer of a format, nil for free text.
-func (s *Server) formatted(f *responseFormat) (*jsongen.Generator, error) {
+func (c *schemas) formatted(f *responseFormat) (*jsongen.Generator, error) {
 	if f == nil || f.Type == "text" {
 		return nil, nil
 	}
@@ -133,7 +132,7 @@ func (s *Server) formatted(f *responseFormat) (*jsongen.Generator, error) {
 	if problem != "" {
 		return nil, badRequest("response_format", "response_format: %s", problem)
 	}
-	g, err := s.schemas.compile(schema)
+	g, err := c.compile(schema)
 	if err != nil {
 		return nil, badRequest("response_format", "response_format: the json_schema cannot be used: %s", oneLine(err))
 	}

@@ -158,7 +158,6 @@ func TestConfigErrors(t *testing.T) {
 		"startup_delay":     {Models: good, Faults: Faults{StartupDelay: -1}},
 		"die_after":         {Models: good, Faults: Faults{DieAfter: -1}},
 		"needs die_after":   {Models: good, Faults: Faults{ReviveAfter: 1}},
-		"Pace and GPU":      {Models: good, Pace: &steps{}, GPU: &batching.Config{}},
 		"MaxSeqs is -1":     {Models: good, GPU: &batching.Config{MaxSeqs: -1}},
 	} {
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), reason) {

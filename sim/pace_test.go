@@ -141,10 +141,11 @@ func (s *steps) Use() Use { return Use{CachedTokens: 5, Preempted: 1} }
 
 func (s *steps) End() {}
 
-func TestPaceCanBeReplaced(t *testing.T) {
+func TestPaceGetsTheWork(t *testing.T) {
 	t.Parallel()
 	pace := &steps{}
-	c := start(t, Config{Pace: pace})
+	c := start(t, Config{})
+	c.sim.pace = pace
 	got := c.complete(body("plain", "hello"))
 	if w := pace.started[0]; w.PromptTokens != got.Usage.Prompt || w.OutputTokens != got.Usage.Completion || pace.prompt != "user\x00hello\x00" {
 		t.Errorf("work %+v of %q", w, pace.prompt)

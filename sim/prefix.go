@@ -47,35 +47,15 @@ func (b *hasher) cut(end int) {
 	b.n -= batching.BlockTokens
 }
 
-// content cuts the content of a message, which ends before a token: a full
-// block ends where the next token begins. Tokens are counted as countTokens
-// does.
+// content cuts the content of a message: a full block ends where the next token begins.
 func (b *hasher) content(at, end int) {
-	n, run, afterBlank := b.n, 0, false
-	for i, c := range b.prompt[at:end] {
-		if wordByte[c] {
-			if run == maxTokenLetters {
-				run = 0
-			}
-			run++
-			if run > 1 || afterBlank {
-				afterBlank = false
-				continue
-			}
-		} else {
-			run, afterBlank = 0, c == ' '
-			if c&0xc0 == 0x80 {
-				continue
-			}
+	for text := b.prompt[:end]; at < end; b.n++ {
+		if b.n == batching.BlockTokens {
+			b.cut(at)
 		}
-		if n == batching.BlockTokens {
-			b.n = n
-			b.cut(at + i)
-			n = 0
-		}
-		n++
+		at = nextToken(text, at)
 	}
-	if b.n = n; n == batching.BlockTokens {
+	if b.n == batching.BlockTokens {
 		b.cut(end)
 	}
 }

@@ -3,14 +3,12 @@ package sim
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
-	"strconv"
 	"sync"
 	"time"
-
-	"github.com/rowmill/rowmill/spelling"
 )
 
 // When the log's buffer is written out. A killed simulator loses what it
@@ -55,55 +53,41 @@ func newRequestLog(out io.Writer, log *slog.Logger) *requestLog {
 
 // record is one line of the request log.
 type record struct {
-	at           time.Time
-	endpoint     string
-	model        string
-	text         []byte
-	seed         *int64
-	promptTokens int
-	outputTokens int
-	status       int
-	cancelled    bool
-	fault        fault
-	use          Use
-	traceparent  string
+	Time             time.Time `json:"time"`
+	Endpoint         string    `json:"endpoint"`
+	Model            string    `json:"model"`
+	Prompt           string    `json:"prompt"`
+	Seed             *int64    `json:"seed"`
+	PromptTokens     int       `json:"prompt_tokens"`
+	CompletionTokens int       `json:"completion_tokens"`
+	Status           int       `json:"status"`
+	Cancelled        bool      `json:"cancelled"`
+	Fault            string    `json:"fault"`
+	CachedTokens     int       `json:"cached_tokens"`
+	Preempted        int       `json:"preempted"`
+	Traceparent      string    `json:"traceparent"`
 }
 
-func (w *requestLog) write(r record) {
-	sum := sha256.Sum256(r.text)
+// record is the line of a call, without what depends on its kind.
+func (c *call) record(endpoint, model string, status int, cancelled bool) record {
+	return record{
+		Time: c.began.UTC(), Endpoint: endpoint, Model: model, Status: status, Cancelled: cancelled, Fault: faultWords[c.hit.fault],
+		CachedTokens: c.use.CachedTokens, Preempted: c.use.Preempted, Traceparent: c.r.Header.Get("traceparent"),
+	}
+}
+
+// write logs a record about a text.
+func (w *requestLog) write(r record, text []byte) {
+	sum := sha256.Sum256(text)
+	r.Prompt = hex.EncodeToString(sum[:8])
+	line, err := json.Marshal(r)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	b := append(w.buffer, `{"time":"`...)
-	b = r.at.UTC().AppendFormat(b, time.RFC3339Nano)
-	b = append(b, `","endpoint":"`...)
-	b = append(b, r.endpoint...)
-	b = append(b, `","model":`...)
-	b = spelling.AppendString(b, []byte(r.model))
-	b = append(b, `,"prompt":"`...)
-	b = hex.AppendEncode(b, sum[:8])
-	b = append(b, `","seed":`...)
-	if r.seed == nil {
-		b = append(b, "null"...)
-	} else {
-		b = strconv.AppendInt(b, *r.seed, 10)
+	if err != nil {
+		w.fail(err)
+		return
 	}
-	b = append(b, `,"prompt_tokens":`...)
-	b = strconv.AppendInt(b, int64(r.promptTokens), 10)
-	b = append(b, `,"completion_tokens":`...)
-	b = strconv.AppendInt(b, int64(r.outputTokens), 10)
-	b = append(b, `,"status":`...)
-	b = strconv.AppendInt(b, int64(r.status), 10)
-	b = append(b, `,"cancelled":`...)
-	b = strconv.AppendBool(b, r.cancelled)
-	b = append(b, `,"fault":"`...)
-	b = append(b, faultWords[r.fault]...)
-	b = append(b, `","cached_tokens":`...)
-	b = strconv.AppendInt(b, int64(r.use.CachedTokens), 10)
-	b = append(b, `,"preempted":`...)
-	b = strconv.AppendInt(b, int64(r.use.Preempted), 10)
-	b = append(b, `,"traceparent":`...)
-	b = spelling.AppendString(b, []byte(r.traceparent))
-	w.buffer = append(b, "}\n"...)
+	w.buffer = append(append(w.buffer, line...), '\n')
 	switch {
 	case len(w.buffer) >= requestLogBytes:
 		w.empty()
@@ -126,11 +110,16 @@ func (w *requestLog) empty() {
 	}
 	if w.err == nil {
 		if _, err := w.out.Write(w.buffer); err != nil {
-			w.err = fmt.Errorf("write request log: %w", err)
-			w.log.Error("writing the request log failed: it ends here", slog.Any("err", err))
+			w.fail(err)
 		}
 	}
 	w.buffer = w.buffer[:0]
+}
+
+// fail ends the log; the lock is held.
+func (w *requestLog) fail(err error) {
+	w.err = fmt.Errorf("write request log: %w", err)
+	w.log.Error("writing the request log failed: it ends here", slog.Any("err", err))
 }
 
 // flush writes the buffer out and returns the first error of all writes.

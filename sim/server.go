@@ -23,13 +23,12 @@ const ServerName = "rowmill-sim"
 // use.
 type Server struct {
 	log      *slog.Logger
-	profile  Profile
+	writer   writer
 	maxBody  int
 	pace     Pace
 	gpu      *Batching // the pace, if it is our own; otherwise nil
 	models   map[string]*served
 	names    []string // of models, in the order of the configuration
-	words    *vocabulary
 	schemas  schemas
 	faults   faultPlan
 	requests *requestLog
@@ -76,11 +75,9 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		log:      c.Logger,
-		profile:  c.Profile,
+		writer:   writer{newVocabulary(), c.Profile},
 		maxBody:  c.MaxBody,
-		pace:     c.Pace,
 		models:   map[string]*served{},
-		words:    newVocabulary(),
 		requests: newRequestLog(c.RequestLog, c.Logger),
 		created:  time.Now(),
 		stopping: make(chan struct{}),
@@ -92,8 +89,9 @@ func New(c Config) (*Server, error) {
 	for _, m := range c.Models {
 		longest = max(longest, s.addModel(m, c))
 	}
-	switch {
-	case c.GPU != nil:
+	if c.GPU == nil {
+		s.pace = newFixed(c.Profile, longest)
+	} else {
 		config := *c.GPU
 		if config.Seed == 0 {
 			config.Seed = c.Seed
@@ -103,8 +101,6 @@ func New(c Config) (*Server, error) {
 			return nil, fmt.Errorf("simulated server: %w", err)
 		}
 		s.pace, s.gpu = gpu, gpu
-	case s.pace == nil:
-		s.pace = newFixed(c.Profile, longest)
 	}
 	s.planDeath(c.Faults)
 	return s, nil
@@ -235,38 +231,29 @@ type route struct {
 	always bool // answers while starting
 }
 
-// endpoint returns the route of a path, by method.
-func endpoint(path string) []route {
-	switch path {
-	case "/v1/chat/completions":
-		return []route{{http.MethodPost, (*Server).chat, false}}
-	case "/v1/completions":
-		return []route{{http.MethodPost, as(completions{}), false}}
-	case "/v1/responses":
-		return []route{{http.MethodPost, as(responses{}), false}}
-	case "/v1/messages":
-		return []route{{http.MethodPost, as(messages{}), false}}
-	case "/v1/embeddings":
-		return []route{{http.MethodPost, (*Server).embed, false}}
-	case "/tokenize":
-		return []route{{http.MethodPost, (*Server).tokenize, false}}
-	case "/v1/models":
-		return []route{{http.MethodGet, (*Server).listModels, false}}
-	case "/health":
-		return []route{{http.MethodGet, (*Server).health, false}}
-	case "/version":
-		return []route{{http.MethodGet, (*Server).version, false}}
-	case "/metrics":
-		return []route{{http.MethodGet, (*Server).metrics, false}}
-	case "/sim/faults":
-		return []route{{http.MethodGet, (*Server).getFaults, true}, {http.MethodPost, (*Server).postFaults, true}}
-	}
-	return nil
+// endpoints are the routes of each path.
+var endpoints = map[string][]route{
+	"/v1/chat/completions": {{http.MethodPost, (*Server).chat, false}},
+	"/v1/completions":      {{http.MethodPost, as(completions{}), false}},
+	"/v1/responses":        {{http.MethodPost, as(responses{}), false}},
+	"/v1/messages":         {{http.MethodPost, as(messages{}), false}},
+	"/v1/embeddings":       {{http.MethodPost, (*Server).embed, false}},
+	"/tokenize":            {{http.MethodPost, (*Server).tokenize, false}},
+	"/v1/models":           {{http.MethodGet, (*Server).listModels, false}},
+	"/health":              {{http.MethodGet, always(map[string]any{"status": "ok", "simulated": true}), false}},
+	"/version":             {{http.MethodGet, always(map[string]any{"version": simVersion, "simulated": true, "server": ServerName}), false}},
+	"/metrics":             {{http.MethodGet, (*Server).metrics, false}},
+	"/sim/faults":          {{http.MethodGet, (*Server).getFaults, true}, {http.MethodPost, (*Server).postFaults, true}},
+}
+
+// always answers the same.
+func always(value any) func(*Server, *exchange) {
+	return func(s *Server, x *exchange) { s.replyJSON(x, value) }
 }
 
 // serve answers one request.
 func (s *Server) serve(x *exchange) {
-	routes := endpoint(x.r.URL.Path)
+	routes := endpoints[x.r.URL.Path]
 	if routes == nil {
 		s.refuse(x, &failure{status: 404, kind: "NotFoundError", text: "there is no " + strconv.Quote(x.r.URL.Path) + " on the simulated server"})
 		return

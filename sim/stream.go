@@ -11,10 +11,8 @@ import (
 
 // stream is a chat completion as server-sent events.
 type stream struct {
-	s      *Server
 	g      *generation
 	run    Run
-	serial uint64
 	random random // of log probabilities
 
 	sent  int    // pieces sent
@@ -24,26 +22,26 @@ type stream struct {
 }
 
 // stream sends events as their tokens become ready.
-func (s *Server) stream(x *exchange, g *generation, run Run) {
+func (s *Server) stream(g *generation, run Run) {
 	s.counts.status[http.StatusOK].Add(1)
-	x.head(typeSSE)
-	st := &stream{s: s, g: g, run: run, serial: s.serial.Add(1), random: g.req.digest.random().fork(4), out: x.buffer()}
+	g.head(typeSSE)
+	st := &stream{g: g, run: run, random: g.req.digest.random().fork(4), out: g.buffer()}
 	var err error
 	for err == nil && !st.over {
-		if err = st.fill(x.context()); len(st.out) > 0 {
-			err = cmp.Or(x.send(st.out), err)
+		if err = st.fill(g.context()); len(st.out) > 0 {
+			err = cmp.Or(g.send(st.out), err)
 			st.out = st.out[:0]
 		}
 	}
-	x.out = st.out
+	g.out = st.out
 	g.use = run.Use()
 	complete := err == nil || errors.Is(err, errBroken)
 	if !complete {
 		s.counts.disconnects.Add(1)
 	}
-	s.note(g, http.StatusOK, st.sent, !complete)
+	g.note(http.StatusOK, st.sent, !complete)
 	if err != nil {
-		x.breakOff()
+		g.breakOff()
 	}
 }
 
@@ -59,7 +57,7 @@ func (st *stream) fill(ctx context.Context) (broken error) {
 		return err
 	}
 	ready = min(ready, wanted)
-	switch st.g.fault.fault {
+	switch st.g.hit.fault {
 	case faultTruncate:
 		if ready > wanted/2 {
 			ready, broken = max(wanted/2, st.sent), errBroken
@@ -84,11 +82,11 @@ func (st *stream) fill(ctx context.Context) (broken error) {
 // open begins an event.
 func (st *stream) open() {
 	st.out = append(st.out, "data: "...)
-	st.out = st.s.appendHead(st.out, "chat.completion.chunk", st.g, st.serial)
+	st.out = st.g.appendHead(st.out, "chat.completion.chunk")
 }
 
 func (st *stream) event(delta string) {
-	if st.g.fault.fault == faultEmpty {
+	if st.g.hit.fault == faultEmpty {
 		return
 	}
 	st.open()
@@ -99,7 +97,7 @@ func (st *stream) event(delta string) {
 
 // tokens sends the pieces from..to: reasoning and content in separate deltas.
 func (st *stream) tokens(from, to int) {
-	if st.g.fault.fault == faultEmpty {
+	if st.g.hit.fault == faultEmpty {
 		return
 	}
 	a := &st.g.answer
@@ -122,28 +120,24 @@ func (st *stream) delta(from, to int) {
 	st.out = append(st.out, name...)
 	st.out = spelling.AppendString(st.out, text)
 	st.out = append(st.out, `},"logprobs":`...)
-	if st.g.req.Logprobs {
-		st.out = st.s.appendLogprobs(st.out, st.g, &st.random, from, to)
-	} else {
-		st.out = append(st.out, "null"...)
-	}
+	st.out = st.g.appendLogprobs(st.out, &st.random, from, to)
 	st.out = append(st.out, `,"finish_reason":null}]}`+"\n\n"...)
 }
 
 // end sends the finish reason, the usage if asked for, and [DONE].
 func (st *stream) end() {
 	st.over = true
-	if st.g.fault.fault != faultEmpty {
+	if st.g.hit.fault != faultEmpty {
 		st.open()
 		st.out = append(st.out, `{"index":0,"delta":{},"logprobs":null,`...)
-		st.out = appendFinish(st.out, &st.g.answer)
+		st.out = st.g.answer.appendFinish(st.out)
 		st.out = append(st.out, "}]}\n\n"...)
 	}
 	if st.g.req.Options.Usage {
 		st.g.use = st.run.Use()
 		st.open()
 		st.out = append(st.out, ']')
-		st.out = appendUsage(st.out, st.g)
+		st.out = st.g.appendUsage(st.out)
 		st.out = append(st.out, "}\n\n"...)
 	}
 	st.out = append(st.out, "data: [DONE]\n\n"...)

@@ -95,16 +95,6 @@ func (s *Server) listModels(x *exchange) {
 	s.replyJSON(x, list)
 }
 
-// health serves /health.
-func (s *Server) health(x *exchange) {
-	s.replyJSON(x, map[string]any{"status": "ok", "simulated": true})
-}
-
-// version serves /version.
-func (s *Server) version(x *exchange) {
-	s.replyJSON(x, map[string]any{"version": simVersion, "simulated": true, "server": ServerName})
-}
-
 // simVersion names the behaviour of the simulator: the same version and seed
 // give the same answers.
 const simVersion = "1"

@@ -57,29 +57,10 @@ func nextToken[T ~string | ~[]byte](text T, i int) int {
 	return i
 }
 
-// countTokens counts the tokens of a text: what repeated nextToken would find,
-// in one pass, since every prompt is counted.
-func countTokens[T ~string | ~[]byte](text T) int {
-	n, run := 0, 0      // tokens; letters of the present one
-	afterBlank := false // the byte before is a blank, counted as a token so far
-	for i := range len(text) {
-		b := text[i]
-		switch {
-		case wordByte[b]:
-			if run == maxTokenLetters {
-				run = 0
-			}
-			if run == 0 && !afterBlank {
-				n++
-			}
-			run++
-			afterBlank = false
-		case b&0xc0 == 0x80: // inside a character
-			run, afterBlank = 0, false
-		default:
-			n++
-			run, afterBlank = 0, b == ' '
-		}
+// countTokens counts the tokens of a text.
+func countTokens[T ~string | ~[]byte](text T) (n int) {
+	for i := 0; i < len(text); n++ {
+		i = nextToken(text, i)
 	}
 	return n
 }

@@ -88,12 +88,12 @@ func FuzzChat(f *testing.F) {
 		if g.req.parse(data, s.find) != nil {
 			return
 		}
-		generator, plain, err := s.generator(&g.req)
+		form, err := s.schemas.shape(&g.req)
 		if err != nil {
 			return
 		}
-		s.compose(&g.answer, &g.req, shape{json: generator, plain: plain}, &directives{}, min(g.req.limit(), 500))
-		if out := s.appendCompletion(nil, g); !json.Valid(out) {
+		s.writer.compose(&g.answer, &g.req, form, &directives{}, min(g.req.limit(), 500))
+		if out := g.appendCompletion(nil); !json.Valid(out) {
 			t.Fatalf("answer to %q is %s", data, out)
 		}
 	})

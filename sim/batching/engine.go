@@ -29,9 +29,6 @@ type Config struct {
 
 	// NoJitter makes every step take exactly Profile.StepTime.
 	NoJitter bool
-
-	// NoPrefixCache computes every prompt from its first token.
-	NoPrefixCache bool
 }
 
 // WithDefaults fills in what is not set.
@@ -289,10 +286,7 @@ func (e *Engine) schedule(admit bool) Batch {
 // all of its prompt. The last token is always computed: it gives the first
 // token of the output.
 func (e *Engine) admit(r *Request) bool {
-	cached, free := 0, 0
-	if !e.cfg.NoPrefixCache {
-		cached, free = e.kv.find(r.Prompt, (r.target-1)/BlockTokens)
-	}
+	cached, free := e.kv.find(r.Prompt, (r.target-1)/BlockTokens)
 	need := blocksOf(r.target)
 	if need-cached > e.kv.free-free {
 		return false
@@ -360,9 +354,6 @@ func (e *Engine) prefilled(r *Request, end time.Duration) {
 
 // publish lets others find the blocks of the prompt that are complete.
 func (e *Engine) publish(r *Request) {
-	if e.cfg.NoPrefixCache {
-		return
-	}
 	for full := min(r.computed/BlockTokens, len(r.Prompt)); r.published < full; r.published++ {
 		e.kv.publish(r.blocks[r.published], r.Prompt[r.published])
 	}

@@ -215,23 +215,6 @@ func TestCachedContextIsRead(t *testing.T) {
 	}
 }
 
-func TestNoPrefixCache(t *testing.T) {
-	t.Parallel()
-	c := smallConfig(t, 100, 8, 1000)
-	c.NoPrefixCache = true
-	e, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		r := add(t, e, 0, &Request{Prompt: prompt("abc"), PromptTokens: 50, OutputTokens: 1})
-		drain(e, 0)
-		if r.CachedTokens != 0 {
-			t.Errorf("%d tokens cached", r.CachedTokens)
-		}
-	}
-}
-
 // TestLeastRecentlyUsedGoes fills a cache of 8 blocks.
 func TestLeastRecentlyUsedGoes(t *testing.T) {
 	t.Parallel()

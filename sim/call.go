@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// call is a request on its way through the engine, for an answer or for embeddings.
+type call struct {
+	*exchange
+	began time.Time
+	hit   outcome // the fault that it gets
+	use   Use     // of the engine, once it is known
+
+	// note counts the call and writes its lines of the request log. It is called once.
+	// status is 0 where nothing was answered; ready is how many tokens were generated.
+	note func(status, ready int, cancelled bool)
+}
+
+// begin puts work into the engine after a delay. It returns nil where that is not to be,
+// and has answered then.
+func (s *Server) begin(c *call, delay time.Duration, work Work) Run {
+	s.counts.faults[c.hit.fault].Add(1)
+	if err := sleep(c.context(), delay); err != nil {
+		s.abandon(c, 0, err)
+		return nil
+	}
+	switch c.hit.fault {
+	case faultStatus:
+		c.note(c.hit.status, 0, false)
+		s.refuse(c.exchange, failWith(c.hit.status))
+		return nil
+	case faultReset:
+		c.note(0, 0, false)
+		c.reset()
+		return nil
+	}
+	run, err := s.pace.Start(work)
+	if err != nil {
+		f := notStarted(err)
+		c.note(f.status, 0, false)
+		s.refuse(c.exchange, f)
+		return nil
+	}
+	return run
+}
+
+// finish waits for n tokens and reports whether they are to be sent.
+func (s *Server) finish(c *call, run Run, n int) bool {
+	ready, err := run.Wait(c.context(), n)
+	c.use = run.Use()
+	if err == nil && c.hit.fault == faultHang {
+		ready, err = 0, s.hang(c.context())
+	}
+	if err != nil {
+		s.abandon(c, ready, err)
+		return false
+	}
+	c.note(http.StatusOK, n, false)
+	return true
+}
+
+// deliver sends the body of an answer with status 200, whole unless a fault breaks it.
+func (s *Server) deliver(c *call, body []byte) {
+	switch c.hit.fault {
+	case faultTruncate:
+		s.counts.status[http.StatusOK].Add(1)
+		c.head(typeJSON)
+		_ = c.send(body[:len(body)/2]) // the connection breaks anyway
+		c.breakOff()
+	case faultMalformed:
+		s.reply(c.exchange, typeJSON, append(body[:len(body)/2], `}}] simulated malformed JSON`...))
+	default:
+		s.reply(c.exchange, typeJSON, body)
+	}
+}
+
+// errHung ends a hung request when the server stops.
+var errHung = errors.New("server stopped while the request hung")
+
+// hang waits until the client gives up or the server stops.
+func (s *Server) hang(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.stopping:
+		return errHung
+	}
+}
+
+// abandon ends a call that is not answered any more.
+func (s *Server) abandon(c *call, ready int, err error) {
+	cancelled := !errors.Is(err, errHung) && !errors.Is(err, errPaceClosed) // else the server ended it
+	if cancelled {
+		s.counts.disconnects.Add(1)
+	}
+	c.note(0, ready, cancelled)
+	c.reset()
+}
+
+// sleep waits unless the context ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
