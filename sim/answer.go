@@ -14,22 +14,17 @@ const (
 	minNatural = 8
 	maxNatural = 1 << 15
 	maxPlain   = 1 << 16 // bytes
+
+	// answerSpread is the standard deviation of the logarithm of lengths: nine answers of
+	// ten are within a factor of 2.7.
+	answerSpread = 0.6
 )
 
-// piece is one token of an answer: it ends at byte end of the text and begins
-// where the piece before it ends.
-type piece struct {
-	word int16 // index into the vocabulary; noWord for other text
-	end  int32
-}
-
-const noWord int16 = -1
-
 // answer is what the model says, as one text: reasoning, </think> and content
-// follow each other, one piece a token.
+// follow each other.
 type answer struct {
 	text     []byte
-	pieces   []piece
+	pieces   []int32 // where each token ends; the next begins there
 	words    *vocabulary
 	reasons  bool // the answer begins with reasoning
 	closed   int  // number of pieces up to and with </think>; 0 when there is none (yet)
@@ -61,11 +56,11 @@ func (w *writer) compose(a *answer, req *chatRequest, form shape, d *directives,
 	if req.thinks {
 		a.reasons = true
 		r := base.fork(1)
-		natural := lognormal(&r, w.profile.ReasoningTokens, w.profile.AnswerSpread)
+		natural := lognormal(&r, w.profile.ReasoningTokens)
 		a.text, a.pieces, complete = w.words.write(a.text, a.pieces, r, span{natural: natural, limit: limit})
 		if complete && len(a.pieces) < limit {
 			a.text = append(a.text, closeThink...)
-			a.pieces = append(a.pieces, piece{word: noWord, end: int32(len(a.text))})
+			a.pieces = append(a.pieces, int32(len(a.text)))
 			a.closed = len(a.pieces)
 		} else {
 			complete = false
@@ -110,7 +105,7 @@ func (w *writer) composeContent(a *answer, req *chatRequest, form shape, d *dire
 		a.text = text[:start]
 		return a.appendText(text[start:], room)
 	}
-	want := span{natural: lognormal(&r, w.profile.AnswerTokens, w.profile.AnswerSpread), limit: room}
+	want := span{natural: lognormal(&r, w.profile.AnswerTokens), limit: room}
 	if d.tokens > 0 {
 		want.natural, want.exact = d.tokens, true
 	}
@@ -128,15 +123,15 @@ func (a *answer) appendText(text []byte, room int) (complete bool) {
 	start, at := len(a.text), 0
 	for ; at < len(text) && room > 0; room-- {
 		at = nextToken(text, at)
-		a.pieces = append(a.pieces, piece{word: noWord, end: int32(start + at)})
+		a.pieces = append(a.pieces, int32(start+at))
 	}
 	a.text = append(a.text, text[:at]...)
 	return at == len(text)
 }
 
 // lognormal draws a length of the given median.
-func lognormal(r *random, median int, spread float64) int {
-	length := float64(median) * math.Exp(spread*r.normal())
+func lognormal(r *random, median int) int {
+	length := float64(median) * math.Exp(answerSpread*r.normal())
 	return int(min(max(length, minNatural), maxNatural))
 }
 
@@ -148,7 +143,7 @@ func (a *answer) stopEarly(req *chatRequest) {
 	}
 	from := 0
 	if int(req.MinTokens) > 0 && len(a.pieces) > 0 {
-		from = int(a.pieces[min(int(req.MinTokens), len(a.pieces))-1].end)
+		from = int(a.pieces[min(int(req.MinTokens), len(a.pieces))-1])
 	}
 	best := len(a.text) + 1 // end of the earliest match
 	for _, stop := range req.stops {
@@ -159,13 +154,13 @@ func (a *answer) stopEarly(req *chatRequest) {
 	}
 	for i, p := range a.pieces {
 		if i >= int(req.MinTokens) && len(req.StopIDs) > 0 {
-			if id := tokenID(a.token(i)); slices.Contains(req.StopIDs, whole(id)) && int(p.end) < best {
+			if id := tokenID(a.token(i)); slices.Contains(req.StopIDs, whole(id)) && int(p) < best {
 				a.stopText, a.stopID = nil, id
-				a.cut(i+1, int(p.end))
+				a.cut(i+1, int(p))
 				return
 			}
 		}
-		if int(p.end) >= best {
+		if int(p) >= best {
 			shown := best
 			if !req.KeepStop {
 				shown -= len(a.stopText)
@@ -179,7 +174,7 @@ func (a *answer) stopEarly(req *chatRequest) {
 // cut keeps the first n pieces and shows the first bytes of them.
 func (a *answer) cut(n, shown int) {
 	a.pieces = a.pieces[:n]
-	a.text = a.text[:a.pieces[n-1].end]
+	a.text = a.text[:a.pieces[n-1]]
 	a.shown = shown
 	a.finish = "stop"
 	if a.closed > n {
@@ -191,9 +186,9 @@ func (a *answer) cut(n, shown int) {
 func (a *answer) token(i int) []byte {
 	start := int32(0)
 	if i > 0 {
-		start = a.pieces[i-1].end
+		start = a.pieces[i-1]
 	}
-	return a.text[start:a.pieces[i].end]
+	return a.text[start:a.pieces[i]]
 }
 
 // ends returns the byte at which the first n pieces end, as far as shown.
@@ -201,7 +196,7 @@ func (a *answer) ends(n int) int {
 	if n == 0 {
 		return 0
 	}
-	return min(int(a.pieces[n-1].end), a.shown)
+	return min(int(a.pieces[n-1]), a.shown)
 }
 
 // reasoning returns the bytes [from, to) of the text that are reasoning, and
@@ -220,7 +215,7 @@ func (a *answer) content(from, to int) []byte {
 	if a.closed == 0 {
 		return nil
 	}
-	from = max(from, int(a.pieces[a.closed-1].end))
+	from = max(from, int(a.pieces[a.closed-1]))
 	return a.text[from:max(from, to)]
 }
 

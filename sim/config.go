@@ -75,10 +75,6 @@ type Profile struct {
 
 	// ReasoningTokens is the median length of reasoning, default 40 tokens.
 	ReasoningTokens int
-
-	// AnswerSpread is the standard deviation of the logarithm of both lengths,
-	// default 0.6: nine answers of ten are within a factor of 2.7.
-	AnswerSpread float64
 }
 
 // DefaultProfile is fast enough for a demonstration that is over in seconds and
@@ -103,9 +99,6 @@ func (p Profile) WithDefaults() Profile {
 	if p.ReasoningTokens == 0 {
 		p.ReasoningTokens = 40
 	}
-	if p.AnswerSpread == 0 {
-		p.AnswerSpread = 0.6
-	}
 	return p
 }
 
@@ -124,8 +117,6 @@ func (p Profile) Validate() error {
 		return fmt.Errorf("setting AnswerTokens is %d: at least 1 is needed", p.AnswerTokens)
 	case p.ReasoningTokens < 1:
 		return fmt.Errorf("setting ReasoningTokens is %d: at least 1 is needed", p.ReasoningTokens)
-	case !(p.AnswerSpread >= 0 && p.AnswerSpread <= 5):
-		return fmt.Errorf("setting AnswerSpread is %v: it must be between 0 and 5", p.AnswerSpread)
 	}
 	return nil
 }

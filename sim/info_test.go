@@ -152,7 +152,6 @@ func TestConfigErrors(t *testing.T) {
 		"QueueLimit":        {Models: good, Profile: Profile{QueueLimit: -1}},
 		"AnswerTokens":      {Models: good, Profile: Profile{AnswerTokens: -1}},
 		"ReasoningTokens":   {Models: good, Profile: Profile{ReasoningTokens: -1}},
-		"AnswerSpread":      {Models: good, Profile: Profile{AnswerSpread: -1}},
 		"rate of 500":       {Models: good, Faults: Faults{Rate500: 1.5}},
 		"add up":            {Models: good, Faults: Faults{Rate500: 0.6, Reset: 0.6}},
 		"startup_delay":     {Models: good, Faults: Faults{StartupDelay: -1}},

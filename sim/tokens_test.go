@@ -62,8 +62,8 @@ func TestVocabularyIsOneTokenAWord(t *testing.T) {
 	t.Parallel()
 	v := newVocabulary()
 	for _, w := range v.words {
-		if countTokens(w.text) != 1 {
-			t.Errorf("%q is %d tokens", w.text, countTokens(w.text))
+		if countTokens(w) != 1 {
+			t.Errorf("%q is %d tokens", w, countTokens(w))
 		}
 	}
 	for i := 1; i < len(v.logprobs); i++ {

@@ -4,8 +4,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-
-	"github.com/rowmill/rowmill/spelling"
 )
 
 // The vocabulary of free text. Every entry is one token by the rule of the
@@ -32,25 +30,11 @@ var opening = [...]string{"[", "simulated", "]"}
 // logprobLevels is how many distinct log probabilities there are.
 const logprobLevels = 256
 
-// vocabulary holds the words of free text with what is needed to write them
-// fast. It never changes once made.
+// vocabulary holds the words of free text. It never changes once made.
 type vocabulary struct {
-	words   []word
-	classes [128][]int16 // by the letters of shapes, and punctuation
-	opening [len(opening)]int16
-
+	words    []string              // all, each a token
+	classes  [128][]string         // by the letters of shapes, and punctuation
 	logprobs [logprobLevels]string // as JSON numbers, likeliest first
-}
-
-// word is one token of free text.
-type word struct {
-	text string
-	head string // {"token":"…","logprob":
-	tail string // ,"bytes":[…]
-
-	// The same for an entry whose only alternative is the token itself: what
-	// comes between its two numbers, and behind them.
-	middle, end string
 }
 
 func newVocabulary() *vocabulary {
@@ -58,17 +42,15 @@ func newVocabulary() *vocabulary {
 	for i, list := range [...]string{determiners, adjectives, nouns, verbs, adverbs, prepositions, conjunctions} {
 		class := "danvrpc"[i]
 		for name := range strings.FieldsSeq(list) {
-			v.classes[class] = append(v.classes[class], v.add(" "+name))
+			v.add(class, " "+name)
 		}
 	}
 	for name := range strings.FieldsSeq(determiners) {
-		v.classes['T'] = append(v.classes['T'], v.add(" "+strings.ToUpper(name[:1])+name[1:]))
+		v.add('T', " "+strings.ToUpper(name[:1])+name[1:])
 	}
-	v.classes['.'] = []int16{v.add(".")}
-	v.classes[','] = []int16{v.add(",")}
-	for i, text := range opening {
-		v.opening[i] = v.add(text)
-	}
+	v.add('.', ".")
+	v.add(',', ",")
+	v.words = append(v.words, opening[:]...)
 	for i := range v.logprobs {
 		// Most tokens are nearly certain, few unlikely: a mean of about -0.35.
 		share := float64(i) / logprobLevels
@@ -78,32 +60,9 @@ func newVocabulary() *vocabulary {
 	return v
 }
 
-func (v *vocabulary) add(text string) int16 {
-	token := []byte(text)
-	w := word{text: text, head: string(appendTokenHead(nil, token)), tail: string(appendTokenBytes(nil, token))}
-	w.middle = w.tail + `,"top_logprobs":[` + w.head
-	w.end = w.tail + `}]}`
-	v.words = append(v.words, w)
-	return int16(len(v.words) - 1)
-}
-
-// appendTokenHead begins an entry of a list of log probabilities.
-func appendTokenHead(dst, token []byte) []byte {
-	dst = append(dst, `{"token":`...)
-	dst = spelling.AppendString(dst, token)
-	return append(dst, `,"logprob":`...)
-}
-
-// appendTokenBytes writes the member bytes of such an entry.
-func appendTokenBytes(dst, token []byte) []byte {
-	dst = append(dst, `,"bytes":[`...)
-	for i, b := range token {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = strconv.AppendUint(dst, uint64(b), 10)
-	}
-	return append(dst, ']')
+func (v *vocabulary) add(class byte, word string) {
+	v.words = append(v.words, word)
+	v.classes[class] = append(v.classes[class], word)
 }
 
 // span is how long a free text is to be, in tokens.
@@ -114,26 +73,26 @@ type span struct {
 }
 
 // write appends free text, and reports whether it came to its natural end.
-func (v *vocabulary) write(text []byte, pieces []piece, r random, want span) ([]byte, []piece, bool) {
+func (v *vocabulary) write(text []byte, pieces []int32, r random, want span) ([]byte, []int32, bool) {
 	base := len(pieces)
 	stop := v.classes['.'][0]
-	put := func(id int16) (more, complete bool) {
+	put := func(word string) (more, complete bool) {
 		written := len(pieces) - base
 		if written >= want.limit {
 			return false, want.exact && written >= want.natural
 		}
 		if want.exact && written == want.natural-1 && want.natural > len(opening) {
-			id = stop
+			word = stop
 		}
-		text = append(text, v.words[id].text...)
-		pieces = append(pieces, piece{word: id, end: int32(len(text))})
-		if written+1 >= want.natural && (want.exact || id == stop) {
+		text = append(text, word...)
+		pieces = append(pieces, int32(len(text)))
+		if written+1 >= want.natural && (want.exact || word == stop) {
 			return false, true
 		}
 		return true, false
 	}
-	for _, id := range v.opening {
-		if more, complete := put(id); !more {
+	for _, word := range opening {
+		if more, complete := put(word); !more {
 			return text, pieces, complete
 		}
 	}

@@ -123,7 +123,6 @@ type Stats struct {
 	Generated   int64         // output tokens
 	Preemptions int64         // requests that lost their blocks
 	Busy        time.Duration // sum of the steps
-	SlotTime    time.Duration // sum over the steps of time × requests in the batch
 }
 
 // New makes an engine.
@@ -142,9 +141,6 @@ func (e *Engine) Load() Load { return e.load }
 
 // Stats returns the counters.
 func (e *Engine) Stats() Stats { return e.stats }
-
-// Config returns the configuration, defaults filled in.
-func (e *Engine) Config() Config { return e.cfg }
 
 // Add gives the engine a request at a time. ErrQueueFull: try later.
 // ErrTooLong: never.
@@ -235,7 +231,6 @@ func (e *Engine) Step(now time.Duration) (took time.Duration, finished []*Reques
 	e.stats.Computed += int64(batch.Prefill)
 	e.stats.Generated += int64(batch.Decoding)
 	e.stats.Busy += took
-	e.stats.SlotTime += took * time.Duration(e.running.n)
 	e.complete(now + took)
 	return took, e.finished
 }

@@ -91,7 +91,7 @@ func TestOneRequest(t *testing.T) {
 	if r.Finished != now || r.FirstToken != p.StepTime(want[0])+p.StepTime(want[1]) {
 		t.Errorf("first token at %v, finished at %v of %v", r.FirstToken, r.Finished, now)
 	}
-	if s := e.Stats(); s.Busy != now || s.SlotTime != now || s.Steps != 4 || s.Computed != 100 || s.Generated != 3 || s.Finished != 1 {
+	if s := e.Stats(); s.Busy != now || s.Steps != 4 || s.Computed != 100 || s.Generated != 3 || s.Finished != 1 {
 		t.Errorf("%+v", s)
 	}
 }

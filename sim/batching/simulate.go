@@ -9,10 +9,6 @@ import (
 type Result struct {
 	Makespan time.Duration // until the last row was done
 	Stats                  // of all engines together
-
-	// IdleSlots is 1 - SlotTime/(engines × MaxSeqs × Makespan): the share of
-	// the batch that nobody used, filling and draining included.
-	IdleSlots float64
 }
 
 // Simulate runs n engines in virtual time until no rows are left. An engine
@@ -89,10 +85,6 @@ func Simulate(c Config, n int, next func(engine int) *Request, window int) (Resu
 	for i := range stations {
 		result.add(stations[i].engine.Stats())
 	}
-	if result.Makespan > 0 {
-		slots := float64(n * stations[0].engine.cfg.MaxSeqs)
-		result.IdleSlots = 1 - float64(result.SlotTime)/(slots*float64(result.Makespan))
-	}
 	return result, nil
 }
 
@@ -104,5 +96,4 @@ func (s *Stats) add(o Stats) {
 	s.Generated += o.Generated
 	s.Preemptions += o.Preemptions
 	s.Busy += o.Busy
-	s.SlotTime += o.SlotTime
 }
