@@ -199,8 +199,8 @@ func (a *answer) ends(n int) int {
 	return min(int(a.pieces[n-1]), a.shown)
 }
 
-// reasoning returns the bytes [from, to) of the text that are reasoning, and
-// content those that are content.
+// reasoning returns the part of bytes [from, to) of the text that is reasoning; content
+// returns the part that is content.
 func (a *answer) reasoning(from, to int) []byte {
 	if !a.reasons {
 		return nil

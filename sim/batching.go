@@ -26,7 +26,7 @@ type Batching struct {
 	engine  *batching.Engine
 	running bool // the goroutine lives
 	closed  bool
-	streams []*batchRun // those that wait for tokens one by one
+	streams []*batchRun // the runs that wait for tokens one by one
 }
 
 var _ Pace = (*Batching)(nil)
@@ -146,7 +146,7 @@ func (b *Batching) sleep(timer *time.Timer, until time.Duration) bool {
 	}
 }
 
-// deliver wakes those whose tokens became ready with the step that is over.
+// deliver wakes the runs that got tokens in the last step.
 // Nothing else steps the engine, so that finished is still valid.
 func (b *Batching) deliver(finished []*batching.Request) {
 	b.mu.Lock()
@@ -165,7 +165,7 @@ func (b *Batching) deliver(finished []*batching.Request) {
 }
 
 // batchRun is one request in a Batching. Until it is over, its fields are
-// guarded by b.mu; then nobody but its user touches it, so that the usual
+// guarded by b.mu; then only its user touches it, so that the usual
 // request takes the lock only once.
 type batchRun struct {
 	b       *Batching

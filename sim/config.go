@@ -16,7 +16,7 @@ const (
 	defaultSlots   = 256      // vLLM's max_num_seqs on most GPUs
 	defaultMaxBody = 64 << 20 // a group of 8 rows of the largest size allowed, 8 MiB
 
-	// defaultContext is the context of models whose catalog entry names none.
+	// defaultContext is the context of a model without one in its catalog entry.
 	defaultContext = 32768
 )
 

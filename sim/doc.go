@@ -1,9 +1,8 @@
-// Package sim is a simulated inference server: it speaks the OpenAI dialect
-// over real HTTP as vLLM does, and makes its answers up. It owns the made-up
-// text, the timing behind it (Pace) and injected faults; it knows nothing of
-// jobs, and is reached only over HTTP, like any other server. Below it, package
-// jsongen makes values for JSON Schemas, and package batching models an engine
-// on a GPU.
+// Package sim is a simulated inference server. It speaks the OpenAI dialect over HTTP as
+// vLLM does, and makes its answers up. It owns the text of answers, their timing (Pace)
+// and injected faults. It knows nothing of jobs: nodes reach it over HTTP only, like any
+// other server. Package jsongen makes values for JSON Schemas, and package batching models
+// an engine on a GPU.
 //
 //	net/http
 //	   │ exchange: one request and its answer
@@ -12,31 +11,29 @@
 //
 // # It says that it is simulated
 //
-// Every response has the headers "Server: rowmill-sim" and "X-Simulated: true",
-// free text and reasoning begin with "[simulated]", strings without a format
-// in JSON answers begin with "simulated" where there is room, and /v1/models,
-// /version and every answer carry "simulated": true.
+// Every response has the headers "Server: rowmill-sim" and "X-Simulated: true". Free text
+// and reasoning begin with "[simulated]". Strings without a format in JSON answers begin
+// with "simulated" where there is room. /v1/models, /version and every answer have
+// "simulated": true.
 //
 // # Time
 //
-// By default every answer takes the latencies of Profile, however many run at
-// once: pleasant for demonstrations, and no model of a real server. With
-// Config.GPU answers take the time of a model on a GPU (Batching, package
-// batching, which also says what that model was fitted on and how far it is
-// off): requests share its steps, wait for its KV cache, are preempted and find
-// common prefixes in its cache. Usage and the request log tell the cached tokens,
-// /metrics the running and waiting requests, the use of the KV cache and the
-// preemptions; as on a real server nothing tells how many can run at once.
-// Embeddings use no prefix cache.
+// By default every answer takes the latencies of Profile, however many requests run at
+// once. That is pleasant for demonstrations, and no model of a real server. With Config.GPU
+// answers take the time of a model on a GPU (Batching; package batching says what its model
+// was fitted on and how large its errors are). Requests then share steps, wait for KV
+// cache, are preempted, and find common prefixes in the cache. Usage and the request log
+// count cached tokens. /metrics has the running and waiting requests, the use of the KV
+// cache and the preemptions. Like a real server it does not tell how many requests can run
+// at once. Embeddings use no prefix cache.
 //
 // # Faults
 //
-// Faults are injected by rate, by Config.Faults, SetFaults or POST /sim/faults,
-// and by directives: refusals by status, connections that are reset, answers
-// that hang, break off, are no JSON, have no choices or violate their schema, and
-// those that no honest server gives (package hostile).
-// The whole server can be slow to start (503 until then), die at a time and
-// come back at the same address with an empty prefix cache.
+// Config.Faults, SetFaults and POST /sim/faults inject faults by rate, and directives in
+// prompts inject them one by one: refusals by status, connections that are reset, answers
+// that hang, break off, are no JSON, have no choices or violate their schema. The whole
+// server can be slow to start (503 until then), die at a time, and come back at the same
+// address with an empty prefix cache.
 //
 // # Endpoints
 //
@@ -45,26 +42,26 @@
 //
 // # Tokens
 //
-// From left to right, a token is the longest of: one optional blank and 1 to 12
-// ASCII letters or digits; one non-ASCII character; any other single byte. A
-// message costs its content and 4 tokens, the start of the answer 3 more. The
-// special token </think> is one token. Usage, /tokenize, max_tokens and
-// log probabilities all count by this rule. Token ids are hashes of the
-// token's bytes: they cannot be turned back into text.
+// From left to right, a token is the longest of: one optional blank and 1 to 12 ASCII
+// letters or digits; one non-ASCII character; any other single byte. A message costs its
+// content and 4 tokens, the start of the answer 3 more. The special token </think> is one
+// token. Usage, /tokenize, max_tokens and log probabilities all count by this rule. Token
+// ids are hashes of the token's bytes: nobody can turn them back into text.
 //
 // # Answers
 //
-// An answer depends on Config.Seed, the model, the messages and the request's
-// seed, and on nothing else: not on the time, the order of arrival, or
-// max_tokens (a shorter limit gives a prefix). Without a seed it depends on the
-// messages alone; at temperature 0 the seed is ignored. Other sampling
-// parameters are checked as vLLM does and change nothing, except max_tokens,
-// min_tokens, stop, stop_token_ids, include_stop_str_in_output, ignore_eos,
-// logprobs and top_logprobs. The length of free text is lognormal
-// (Profile.AnswerTokens); a JSON answer is as long as its value, so
-// min_tokens and ignore_eos do not lengthen it. As on real servers JSON is
-// broken when max_tokens cuts it, tokens of a stop string count as generated,
-// and a model that is cut while reasoning has no content.
+// An answer depends on Config.Seed, the model, the messages and the request's seed, and on
+// nothing else: not on the time, the order of arrival, or max_tokens (a shorter limit gives
+// a prefix). Without a seed it depends on the messages alone. At temperature 0 the seed is
+// ignored. Other sampling parameters are checked as vLLM does and change nothing, except
+// max_tokens, min_tokens, stop, stop_token_ids, include_stop_str_in_output, ignore_eos,
+// logprobs and top_logprobs. The length of free text is lognormal (Profile.AnswerTokens). A
+// JSON answer is as long as its value, so min_tokens and ignore_eos do not lengthen it. As
+// on real servers, JSON is broken when max_tokens cuts it, tokens of a stop string count as
+// generated, and a model that is cut while reasoning has no content.
+//
+// A response_format of json_schema is served where jsongen finds a value for it. Other
+// schemas get 400 with the reason.
 //
 // # Directives
 //
@@ -84,12 +81,12 @@
 //	[[sim:tokens=500]]        free text of so many tokens, reasoning not counted
 //	[[sim:delay=250ms]]       waits so long before anything else
 //
-// times applies to any directive that fails and counts by prompt, in memory,
-// for a bounded number of prompts. Unknown directives are ordinary text.
+// times applies to any directive that fails and counts by prompt, in memory, for a bounded
+// number of prompts. Unknown directives are ordinary text.
 //
 // # Request log
 //
-// With Config.RequestLog every generation and every embedded text is logged as
-// one line of JSON when it ends, whatever its end, so that tests can count how
-// often each row was computed; see requestLog.
+// With Config.RequestLog every generation and every embedded text writes one line of JSON
+// when it ends, however it ends, so that tests can count how often each row was computed;
+// see requestLog.
 package sim

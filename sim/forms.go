@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// A form is a kind of request beside chat completions, which is answered by way of
-// one: with the same prompt, time and faults.
+// A form is a kind of request beside chat completions. The server turns it into a chat
+// completion, with the same prompt, time and faults, and turns the answer back.
 type form interface {
-	// chat is the chat completion that a request comes to.
+	// chat turns a request into a chat completion.
 	chat(asked map[string]json.RawMessage) (chat map[string]json.RawMessage, err error)
-	// reply is the answer in the form.
+	// reply writes the answer in the form.
 	reply(c *chatReply) map[string]any
 }
 
-// chatReply is what is read of the answer to a chat completion.
+// chatReply has the members of an answer to a chat completion that other forms need.
 type chatReply struct {
 	ID      string `json:"id"`
 	Created int64  `json:"created"`
@@ -81,8 +81,8 @@ func reformed(f form, body []byte) []byte {
 	return body
 }
 
-// user is the messages of a conversation that has one, and before it what a system
-// says, if that says anything.
+// user makes the messages of a conversation: a system message, if there is one, and one
+// message of the user.
 func user(system, content json.RawMessage) (json.RawMessage, error) {
 	var list []map[string]json.RawMessage
 	if system != nil {
@@ -99,7 +99,7 @@ func renamed(of map[string]json.RawMessage, from, to string) {
 	}
 }
 
-// completions is OpenAI's older form, whose prompt is a text.
+// completions is OpenAI's older form: its prompt is a text.
 type completions struct{}
 
 func (completions) chat(asked map[string]json.RawMessage) (map[string]json.RawMessage, error) {
@@ -194,7 +194,7 @@ func (messages) chat(asked map[string]json.RawMessage) (map[string]json.RawMessa
 	return asked, err
 }
 
-// messageTools puts tools and which of them is to be called as OpenAI has them.
+// messageTools writes tools, and the choice among them, in OpenAI's form.
 func messageTools(asked map[string]json.RawMessage) error {
 	if asked["tools"] == nil {
 		return nil

@@ -4,20 +4,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// A tool is a function that an answer calls, with arguments that are made up by
-// the schema of its parameters.
+// A tool is a function that an answer calls. The arguments are made up by the schema of
+// its parameters.
 type tool struct {
 	Name       string          `json:"name"`
 	Parameters json.RawMessage `json:"parameters"`
 }
 
-// chosenTool is the function that a request wants called; nil where it leaves that
-// to the model, which then answers by itself.
+// chosenTool is the function that a request wants called, nil where the request leaves the
+// choice to the model: the simulated model then calls none.
 func chosenTool(tools, choice []byte) (*tool, error) {
 	if tools == nil || choice == nil || string(tools) == "[]" || string(choice) == `"auto"` || string(choice) == `"none"` {
 		return nil, nil
@@ -50,12 +49,6 @@ func chosenTool(tools, choice []byte) (*tool, error) {
 
 // appendCall writes the member tool_calls.
 func (t *tool) appendCall(dst []byte, serial uint64, n int, arguments []byte) []byte {
-	dst = append(dst, `,"tool_calls":[{"id":"call_simulated_`...)
-	dst = strconv.AppendUint(dst, serial, 10)
-	dst = append(dst, '_')
-	dst = strconv.AppendInt(dst, int64(n), 10)
-	dst = append(dst, `","type":"function","function":{"name":`...)
-	dst = spelling.AppendString(dst, []byte(t.Name))
-	dst = append(dst, `,"arguments":`...)
-	return append(spelling.AppendString(dst, arguments), `}}]`...)
+	return fmt.Appendf(dst, `,"tool_calls":[{"id":"call_simulated_%d_%d","type":"function","function":{"name":%s,"arguments":%s}}]`,
+		serial, n, spelling.AppendString(nil, []byte(t.Name)), spelling.AppendString(nil, arguments))
 }

@@ -65,7 +65,7 @@ func (v *vocabulary) add(class byte, word string) {
 	v.classes[class] = append(v.classes[class], word)
 }
 
-// span is how long a free text is to be, in tokens.
+// span says how long to make a free text, in tokens.
 type span struct {
 	natural int  // the length the model would choose
 	exact   bool // not a token more; else it goes on to the end of the sentence

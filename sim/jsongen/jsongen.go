@@ -31,8 +31,8 @@ const (
 	// maxTrials is how many values Compile makes to find one that conforms.
 	maxTrials = 256
 
-	// maxTrialBytes bounds a value made by Compile. A schema whose values are larger is
-	// used without an example.
+	// maxTrialBytes bounds a value made by Compile. A schema with larger values is used
+	// without an example.
 	maxTrialBytes = 1 << 20
 
 	// maxExponent bounds the numbers of a schema: 1e400 is beyond every float64, and
