@@ -101,7 +101,8 @@ func TestPatternsAreThoseOfECMA262(t *testing.T) {
 		const first = `{"$schema":"` // of a schema with a pattern that is not taken
 		for schema, want := range map[string]string{
 			`","properties":{"a/b":{"pattern":"^\\Ax"}}}`:                                      `is no JSON Schema: the pattern "^\\Ax" at #/properties/a~1b/pattern is refused: "\\A" at character 2 means nothing in ECMA-262; write ^`,
-			`","allOf":[{},{"patternProperties":{"(?i)x":{}}}]}`:                               `is no JSON Schema: the pattern "(?i)x" at #/allOf/1/patternProperties/(?i)x is refused: "(?i" at character 1 begins no group`,
+			`","allOf":[{},{"patternProperties":{"(?i)x":{}}}]}`:                               `is no JSON Schema: the pattern "(?i)x" at #/allOf/1/patternProperties/(?i)x is refused: "(?i" at character 1 begins no group of ECMA-262, which has no flags in a pattern; write both cases, such as [Aa]`,
+			`","anyOf":[{"items":{"pattern":"^a\\z"}}]}`:                                       `is no JSON Schema: the pattern "^a\\z" at #/anyOf/0/items/pattern is refused: "\\z" at character 3 means nothing in ECMA-262; write $`,
 			`","enum":[{"pattern":"("}],"properties":{"pattern":{"pattern":"("}}}`:             `is no JSON Schema: the pattern "(" at #/properties/pattern/pattern is refused: "(" at character 1 opens a group`,
 			`","definitions":{"x":{"items":{"pattern":"[a"}}},"$ref":"#/definitions/x"}`:       `is no JSON Schema: the pattern "[a" at #/definitions/x/items/pattern is refused`,
 			`","patternProperties":{"a":{"additionalProperties":{"pattern":"\\p{Klingon}"}}}}`: `at #/patternProperties/a/additionalProperties/pattern is refused: "\\p{Klingon}" at character 1 names a property`,

@@ -420,8 +420,11 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 	for pattern, want := range map[string]string{
 		`^\Aabc`:      `"\\A" at character 2 means nothing in ECMA-262; write ^`,
 		`a\Z`:         `"\\Z" at character 2 means nothing in ECMA-262; write $`,
+		`a\z`:         `"\\z" at character 2 means nothing in ECMA-262; write $`,
 		`(?P<n>a)`:    `"(?P" at character 1 begins no group of ECMA-262; write (?<name>…)`,
-		`(?i)a`:       `"(?i" at character 1 begins no group of ECMA-262, which has no flags in a pattern; write what they mean, such as [Aa]`,
+		`(?i)a`:       `"(?i" at character 1 begins no group of ECMA-262, which has no flags in a pattern; write both cases, such as [Aa]`,
+		`a(?s:.)`:     `"(?s" at character 2 begins no group of ECMA-262, which has no flags in a pattern; write [^] for a dot that takes all characters`,
+		`(?m)^a`:      `"(?m" at character 1 begins no group of ECMA-262, which has no flags in a pattern; leave the flag out, and write its effect`,
 		`é(a`:         `"(" at character 2 opens a group that nothing closes; write \( or add )`,
 		`a)`:          `")" at character 2 closes a group that nothing opens; write \)`,
 		`a**`:         `"*" at character 3 has nothing before it to repeat; write \*`,

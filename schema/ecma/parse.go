@@ -248,8 +248,12 @@ func dialect(begin []rune) string {
 		return ", which has no atomic groups; write (?:…)"
 	case "(?#":
 		return ", which has no comments; leave it out"
-	case "(?i", "(?m", "(?s", "(?x", "(?a", "(?u", "(?L", "(?-", "(?^":
-		return ", which has no flags in a pattern; write what they mean, such as [Aa]"
+	case "(?i":
+		return ", which has no flags in a pattern; write both cases, such as [Aa]"
+	case "(?s":
+		return ", which has no flags in a pattern; write [^] for a dot that takes all characters"
+	case "(?m", "(?x", "(?a", "(?u", "(?L", "(?-", "(?^":
+		return ", which has no flags in a pattern; leave the flag out, and write its effect"
 	}
 	return ""
 }
