@@ -102,6 +102,10 @@ type Row struct {
 	// it is over the call fails with a Moment whose Code is "timeout".
 	Patience time.Duration
 
+	// Failures is how often servers have answered the row with HTTP 500. What the engine
+	// adds to the request by itself may be the cause.
+	Failures int
+
 	// Traceparent is a header of the request, as the W3C's Trace Context has it: the
 	// span that the request is. Empty for none; of a group the first row's is meant.
 	Traceparent string

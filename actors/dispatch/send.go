@@ -139,7 +139,7 @@ func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, bega
 	if !ok {
 		return seen
 	}
-	reply, err := q.call.Generate(ctx, engine.Row{Text: bytesOf(text), Seed: q.seed(t), Patience: q.wait(t.overdue, usual), Traceparent: traceparent})
+	reply, err := q.call.Generate(ctx, engine.Row{Text: bytesOf(text), Seed: q.seed(t), Patience: q.wait(t.overdue, usual), Failures: t.crashes, Traceparent: traceparent})
 	if err = blamed(ctx, err); err != nil {
 		q.failed(t, err, &seen, began)
 		return seen

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
 )
 
 // Whatever order tasks are freed in, what they gave back is what they held.
@@ -115,4 +117,32 @@ func TestOutboxGathers(t *testing.T) {
 		time.Sleep(2 * gatherTime)
 		expect("when there is nothing", 0, 3*gatherTime, soon)
 	})
+}
+
+// The engine hears how often servers have answered a row with HTTP 500: what it adds to
+// the request may be the cause. Other failures do not count.
+func TestQueue_TellsTheEngineOfFailures(t *testing.T) {
+	t.Parallel()
+	statuses := []int{503, 500}
+	s := &scripted{}
+	s.answer = func(context.Context, engine.Row) (engine.Reply, error) {
+		if try := len(s.sent); try <= len(statuses) {
+			return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: statuses[try-1]}
+		}
+		return answered("fine")
+	}
+	b := newBench(t, s)
+	row := tasks(1, 10)[0]
+	for range 3 {
+		if b.once(row).Outcome == Final {
+			break
+		}
+	}
+	var failures []int
+	for _, r := range s.sent {
+		failures = append(failures, r.Failures)
+	}
+	if want := []int{0, 0, 1}; !slices.Equal(failures, want) || row.Out.Failed() {
+		t.Errorf("failures sent: %v, want %v; the row: %+v", failures, want, row.Out.Err)
+	}
 }

@@ -40,6 +40,8 @@ type call struct {
 	middle    []byte                  // of an embedding's request
 	fields    []param                 // of a chat's
 	trailer   atomic.Pointer[trailer] // made of them
+	proven    atomic.Bool             // the server has answered a row with extraLogprobs
+	bare      atomic.Int32            // rows answered without, after HTTP 500 with
 	seed      int64
 	seeded    bool
 	streamed  bool          // the answer is asked for as a stream
@@ -159,6 +161,7 @@ func (c *call) prepareChat(p engine.Params) error {
 			`{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":` + compact.String() + `}}`)})
 	}
 	c.fields = fields
+	c.proven.Store(c.engine.left.proven(c.target.name))
 	without := c.engine.left.of(c.target.name)
 	for _, x := range without {
 		c.notices.add(x.notice())
@@ -191,10 +194,10 @@ func (e *Engine) allowance(tokens int64) time.Duration {
 }
 
 // appendRow appends the body of one row's request.
-func (c *call) appendRow(dst []byte, row engine.Row) []byte {
+func (c *call) appendRow(dst []byte, row engine.Row, t *trailer) []byte {
 	dst = append(dst, c.prefix...)
 	dst = spelling.AppendEscaped(dst, row.Text)
-	dst = append(dst, c.trailer.Load().middle...)
+	dst = append(dst, t.middle...)
 	seed, seeded := c.seed, c.seeded
 	if row.Seed != nil {
 		seed, seeded = *row.Seed&seedMask, true
@@ -230,9 +233,9 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 
 // generate asks for the answer of one row once.
 func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
-	e := c.engine
+	e, t := c.engine, c.trailerOf(row)
 	p := c.patience(row)
-	conn, err := e.send(ctx, e.chatHead, row.Traceparent, p, func(dst []byte) []byte { return c.appendRow(dst, row) })
+	conn, err := e.send(ctx, e.chatHead, row.Traceparent, p, func(dst []byte) []byte { return c.appendRow(dst, row, t) })
 	if err != nil {
 		return engine.Reply{}, err
 	}
@@ -256,7 +259,7 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	}
 	reply, notices, refusal := r.read(c.asked, !streamed, row.Text, c.system)
 	if refusal == nil {
-		refusal = r.liesOfUsage(len(c.prefix)+len(row.Text)+len(c.trailer.Load().middle), c.limit)
+		refusal = r.liesOfUsage(len(c.prefix)+len(row.Text)+len(t.middle), c.limit)
 	}
 	if refusal != nil {
 		return engine.Reply{}, refusal
@@ -265,6 +268,7 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 		e.missesParser(c.target)
 	}
 	c.notices.add(notices...)
+	c.learn(t, row)
 	return reply, nil
 }
 

@@ -159,7 +159,7 @@ func (c *call) countBy(ctx context.Context, way *countWay, row engine.Row) (int,
 	}
 	conn, err := e.send(ctx, way.head, "", p, func(dst []byte) []byte {
 		if way.prefix == nil {
-			return c.appendRow(dst, row)
+			return c.appendRow(dst, row, c.trailer.Load())
 		}
 		return append(spelling.AppendEscaped(append(dst, way.prefix...), row.Text), way.suffix...)
 	})

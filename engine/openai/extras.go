@@ -78,10 +78,27 @@ func (a asked) refusedExtra(status int, said, param string) extra {
 	return ""
 }
 
-// leftOut holds the refused extras of a server by model.
+// leftOut holds the refused extras of a server by model, and which models have answered a
+// row with extraLogprobs.
 type leftOut struct {
-	mu    sync.Mutex
-	extra map[string][]extra
+	mu     sync.Mutex
+	extra  map[string][]extra
+	answer map[string]bool
+}
+
+func (l *leftOut) proven(model string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.answer[model]
+}
+
+func (l *leftOut) prove(model string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.answer == nil {
+		l.answer = make(map[string]bool)
+	}
+	l.answer[model] = true
 }
 
 func (l *leftOut) of(model string) []extra {
@@ -133,6 +150,52 @@ func (c *call) trailerWithout(without []extra) (*trailer, error) {
 	middle, err := appendFields([]byte(`"}]`), fields)
 	return &trailer{middle, without}, err
 }
+
+// provenFailures is after how many answers of HTTP 500 a row is asked for without log
+// probabilities, if the server has answered other rows with them: it fails by chance more
+// often than because of the log probabilities of one row.
+const provenFailures = 2
+
+// trailerOf is the trailer of a row's request. A row that the server has answered with HTTP
+// 500 is asked for without log probabilities: they may be the cause, and most servers do
+// not say so.
+func (c *call) trailerOf(row engine.Row) *trailer {
+	usual := c.trailer.Load()
+	if row.Failures == 0 || c.proven.Load() && row.Failures < provenFailures || !c.adds(extraLogprobs, usual) {
+		return usual
+	}
+	bare, err := c.trailerWithout(append(slices.Clone(usual.without), extraLogprobs))
+	if err != nil {
+		return usual
+	}
+	return bare
+}
+
+// adds reports whether a trailer has an extra.
+func (c *call) adds(x extra, t *trailer) bool {
+	return slices.Contains(c.asked.extras, x) && !slices.Contains(t.without, x)
+}
+
+// learn takes what the answer to a row says about log probabilities. If the server has
+// answered no row with them, and mostBare only without, further rows are asked for without.
+func (c *call) learn(t *trailer, row engine.Row) {
+	switch {
+	case c.adds(extraLogprobs, t):
+		if !c.proven.Load() {
+			c.proven.Store(true)
+			c.engine.left.prove(c.target.name)
+		}
+	case row.Failures == 0 || !c.adds(extraLogprobs, c.trailer.Load()):
+	case c.bare.Add(1) >= mostBare && !c.proven.Load():
+		c.leaveOut(extraLogprobs)
+	default:
+		c.notices.add("logprobs: the server answered HTTP 500 to some rows until they were asked for without; cumulative_logprobs of these rows is null. logprobs: false in sampling_params spares the failures.")
+	}
+}
+
+// mostBare is how many rows are answered only without log probabilities before they are
+// left out for the model: a single HTTP 500 may be chance.
+const mostBare = 2
 
 // rest is the size of the trailer in bytes.
 func (c *call) rest() int {

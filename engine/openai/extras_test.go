@@ -119,3 +119,98 @@ func TestRefusedExtras(t *testing.T) {
 		}
 	})
 }
+
+// Answers of HTTP 500 that do not say what their cause is: the server could not write the
+// log probabilities.
+var wordless = []saying{
+	{source: "Starlette, below vLLM and SGLang, after an exception", status: 500, body: "Internal Server Error"},
+	{source: "nginx", status: 500, body: "<html>\r\n<head><title>500 Internal Server Error</title></head>\r\n<body>\r\n<center><h1>500 Internal Server Error</h1></center>\r\n</body>\r\n</html>\r\n"},
+	{source: "vllm-project/vllm, an error without a message", status: 500, body: openAIError("", "InternalServerError", "500")},
+	{source: "an empty body", status: 500},
+}
+
+// sendAfter sends a row that servers have answered with HTTP 500 so often.
+func sendAfter(t *testing.T, c engine.Call, failures int) error {
+	t.Helper()
+	_, err := c.Generate(t.Context(), engine.Row{Text: []byte("x"), Failures: failures})
+	return err
+}
+
+// A server that answers HTTP 500 without words to each row with log probabilities is asked
+// without after a few rows, by later jobs too, and these say so.
+func TestWordlessRefusalOfLogprobs(t *testing.T) {
+	t.Parallel()
+	for _, s := range wordless {
+		t.Run(s.source, func(t *testing.T) {
+			t.Parallel()
+			p := &picky{refuses: map[string]saying{"logprobs": s}}
+			e := serve(t, nil, p.ServeHTTP)
+			params := engine.Params{Model: generator, MaxTokens: 9, Logprobs: true}
+			c := prepared(t, e, params)
+			for row := range mostBare {
+				if err := sendAfter(t, c, 0); err == nil {
+					t.Fatalf("row %d is answered with log probabilities", row)
+				}
+				if err := sendAfter(t, c, 1); err != nil {
+					t.Fatalf("row %d, again: %v", row, err)
+				}
+				if warned := c.Warnings(); !slices.ContainsFunc(warned, func(w string) bool { return strings.HasPrefix(w, "logprobs: ") }) {
+					t.Errorf("warnings after row %d: %q", row, warned)
+				}
+			}
+			for _, c := range []engine.Call{c, prepared(t, e, params)} {
+				if err := sendAfter(t, c, 0); err != nil {
+					t.Errorf("a further row: %v", err)
+				}
+				if warned := c.Warnings(); !slices.Contains(warned, extraLogprobs.notice()) {
+					t.Errorf("warnings: %q", warned)
+				}
+			}
+			if with, all := p.requests("logprobs"); with != mostBare || all != 2*mostBare+2 {
+				t.Errorf("%d of %d requests had log probabilities, want %d of %d", with, all, mostBare, 2*mostBare+2)
+			}
+		})
+	}
+}
+
+// A server that fails by chance is not taken for one that refuses log probabilities.
+func TestChanceFailuresLeaveLogprobs(t *testing.T) {
+	t.Parallel()
+	p := &picky{refuses: map[string]saying{"logprobs": wordless[0]}}
+	e := serve(t, nil, p.ServeHTTP)
+	c := prepared(t, e, engine.Params{Model: generator, MaxTokens: 9, Logprobs: true})
+	requests := func(want int, what string) {
+		t.Helper()
+		if with, _ := p.requests("logprobs"); with != want {
+			t.Errorf("%s: %d requests had log probabilities, want %d", what, with, want)
+		}
+	}
+	if sendAfter(t, c, 0) == nil || sendAfter(t, c, 1) != nil {
+		t.Fatal("the first row")
+	}
+	requests(1, "after the first row")
+	works := p.refuses
+	p.refuses = nil
+	if err := sendAfter(t, c, 0); err != nil {
+		t.Fatal(err)
+	}
+	requests(2, "after an answer with log probabilities")
+	p.refuses = works
+	for row := range mostBare { // of these rows alone the server cannot write them
+		if sendAfter(t, c, 0) == nil || sendAfter(t, c, 1) == nil || sendAfter(t, c, provenFailures) != nil {
+			t.Fatalf("row %d is not answered at the third attempt, without log probabilities", row)
+		}
+	}
+	requests(2+2*mostBare, "after rows that the server failed on")
+	if err := sendAfter(t, c, 0); err == nil {
+		t.Error("a server that has answered with log probabilities is asked without them")
+	}
+	requests(3+2*mostBare, "another row")
+	if warned := c.Warnings(); !slices.ContainsFunc(warned, func(w string) bool { return strings.Contains(w, "HTTP 500 to some rows") }) || slices.Contains(warned, extraLogprobs.notice()) {
+		t.Errorf("warnings: %q", warned)
+	}
+	asked := prepared(t, e, engine.Params{Model: generator, Logprobs: true, Sampling: map[string]any{"logprobs": int64(1)}})
+	if err := sendAfter(t, asked, provenFailures); err == nil {
+		t.Error("the answer came without the log probabilities that the job asks for")
+	}
+}

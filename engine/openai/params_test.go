@@ -95,7 +95,7 @@ func on(t *testing.T, kind, version string, p engine.Params) (*call, error) {
 func sent(t *testing.T, c *call) map[string]any {
 	t.Helper()
 	var fields map[string]any
-	if err := json.Unmarshal(c.appendRow(nil, engine.Row{Text: []byte("x")}), &fields); err != nil {
+	if err := json.Unmarshal(c.appendRow(nil, engine.Row{Text: []byte("x")}, c.trailer.Load()), &fields); err != nil {
 		t.Fatal(err)
 	}
 	delete(fields, "model")
