@@ -63,13 +63,38 @@ type EngineStatus struct {
 	Info  engine.Info // of the last probe that succeeded
 	Err   error       // why it is not up
 
-	// Resting says why rows of a model do not go to it for now: they failed one
-	// after the other.
+	// Resting says why rows of a model do not go to it now, and until when.
 	Resting map[engine.Route]string
 
-	// Load reads how many rows the engine may have in flight, has in flight,
-	// and how many wait for it on this node.
-	Load func() (limit, inFlight, queued int)
+	sending
+}
+
+// sending is how the rows of this node go to one engine, as a *dispatch.Dispatcher
+// knows it.
+type sending interface {
+	// Load returns how many rows the engine may have in flight, has in flight, and how
+	// many wait for it on this node.
+	Load() (limit, inFlight, queued int)
+	// Paced says for which limit by the minute rows wait now, and until when; empty if
+	// they do not.
+	Paced() string
+}
+
+// Waits says for what rows wait that could go to an engine that is up, and until when.
+func (e EngineStatus) Waits() []string {
+	all := Resting(e.Resting)
+	if paced := e.Paced(); e.Up && paced != "" {
+		all = append(all, "rows wait: "+paced)
+	}
+	return all
+}
+
+// Resting says of each route why none of its rows goes to an engine now, and until when.
+func Resting(routes map[engine.Route]string) (all []string) {
+	for _, r := range slices.Sorted(maps.Keys(routes)) {
+		all = append(all, fmt.Sprintf("no rows of %s for now: %s", r, routes[r]))
+	}
+	return all
 }
 
 var (
@@ -89,7 +114,7 @@ type engines struct {
 // An engineEntry is what the node keeps of an engine beside its view.
 type engineEntry struct {
 	since     time.Time // when it came up, or went down
-	load      func() (limit, inFlight, queued int)
+	sending   sending
 	detaching bool
 	next      engine.Engine // attached under the name of one that is detaching
 }
@@ -112,9 +137,9 @@ func (e *engines) free(server engine.Engine) (free, taken bool) {
 }
 
 // add puts in an engine that was not probed yet.
-func (e *engines) add(v engineView, load func() (limit, inFlight, queued int), now time.Time) {
+func (e *engines) add(v engineView, s sending, now time.Time) {
 	v.err = errNotProbed
-	e.entries[v.name] = &engineEntry{since: now, load: load}
+	e.entries[v.name] = &engineEntry{since: now, sending: s}
 	e.own = append(slices.Clone(e.own), v)
 }
 
@@ -244,7 +269,7 @@ func (e *engines) status() []EngineStatus {
 	out := make([]EngineStatus, len(e.own))
 	for i, v := range e.own {
 		entry := e.entries[v.name]
-		out[i] = EngineStatus{Name: v.name, Up: v.up, Since: entry.since, Info: v.info, Err: v.err, Resting: v.resting, Load: entry.load}
+		out[i] = EngineStatus{Name: v.name, Up: v.up, Since: entry.since, Info: v.info, Err: v.err, Resting: v.resting, sending: entry.sending}
 	}
 	return out
 }
@@ -253,7 +278,7 @@ func (e *engines) status() []EngineStatus {
 func (e *engines) states() (out []nodes.Engine) {
 	for _, v := range e.own {
 		if v.up {
-			limit, inFlight, _ := e.entries[v.name].load()
+			limit, inFlight, _ := e.entries[v.name].sending.Load()
 			out = append(out, nodes.Engine{Name: v.name, Kind: v.info.Kind, Simulated: v.info.Simulated, Window: limit, InFlight: inFlight, Models: v.info.Models, Resting: v.resting})
 		}
 	}

@@ -22,7 +22,11 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-func load() (limit, inFlight, queued int) { return 8, 3, 1 }
+// full is a server that is sent rows.
+type full struct{}
+
+func (full) Load() (limit, inFlight, queued int) { return 8, 3, 1 }
+func (full) Paced() string                       { return "" }
 
 // gpu is the view of an engine that has probed.
 func gpu(name, pid string, up bool) engineView {
@@ -35,7 +39,7 @@ func TestAnEngineComesAndGoes(t *testing.T) {
 	if free, taken := e.free(named{name: "gpu"}); !free || taken {
 		t.Fatal("the first name is taken")
 	}
-	e.add(gpu("gpu", "1", false), load, began)
+	e.add(gpu("gpu", "1", false), full{}, began)
 	if st := e.status(); len(st) != 1 || st[0].Up || !errors.Is(st[0].Err, errNotProbed) || !st[0].Since.Equal(began) {
 		t.Errorf("status is %+v", st)
 	}
@@ -78,7 +82,7 @@ func TestAnEngineComesAndGoes(t *testing.T) {
 	if e.remove("gpu") != next || len(e.own) != 0 {
 		t.Error("the next of its name is forgotten")
 	}
-	e.add(gpu("gpu", "2", false), load, began)
+	e.add(gpu("gpu", "2", false), full{}, began)
 	if e.replace(gpu("gpu", "1", true), began) || e.replace(gpu("gpu2", "1", true), began) {
 		t.Error("one that has gone still speaks")
 	}
@@ -87,7 +91,7 @@ func TestAnEngineComesAndGoes(t *testing.T) {
 func TestEnginesOfOtherNodes(t *testing.T) {
 	t.Parallel()
 	e := newEngines()
-	e.add(gpu("gpu", "1", true), load, time.Now())
+	e.add(gpu("gpu", "1", true), full{}, time.Now())
 	member := func(id string, s nodes.State) cluster.Member {
 		doc, err := json.Marshal(s)
 		if err != nil {
@@ -108,7 +112,7 @@ func TestEnginesOfOtherNodes(t *testing.T) {
 	}
 	said.Engines[0].InFlight = 7
 	if e.hear([]cluster.Member{member("b", said)}) {
-		t.Error("load is told to jobs")
+		t.Error("the load is told to jobs")
 	}
 	said.Draining = true
 	if !e.hear([]cluster.Member{member("b", said)}) || e.all(true)[0].up {

@@ -72,7 +72,7 @@ const waitsForMerge = "merge"
 // kept says of what keeps a job waiting what that means.
 var kept = map[string]string{
 	"":                    "Processing rows.",
-	assign.WaitsForServer: "Waiting for a turn at an inference server: it is busy with rows of other jobs.",
+	assign.WaitsForServer: "Waiting for a turn at an inference server: rows of other jobs are there, or its limit by the minute is reached.",
 	assign.WaitsForMemory: "Rows go out one at a time: rows of other jobs fill the memory that a node has for them (jobs.memory_budget).",
 	assign.WaitsForWrite:  "Waiting for a turn to write finished rows: parts of other jobs are written.",
 	waitsForMerge:         "All rows are done. Waiting for a turn to merge their parts: those of other jobs are merged.",

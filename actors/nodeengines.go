@@ -60,7 +60,7 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 		}
 	}), "engine-"+pathSafe(name))
 	c.Watch(pid)
-	n.engines.add(engineView{name: name, local: name, pid: pid}, disp.Load, time.Now())
+	n.engines.add(engineView{name: name, local: name, pid: pid}, disp, time.Now())
 }
 
 // onEngineLeft stops an engine whose jobs hear first that it is down: they

@@ -137,7 +137,7 @@ func (s service) RunErrand(_ context.Context, r *peerv1.RunErrandRequest) (*peer
 
 // ListActors lists the actors of this node.
 func (s service) ListActors(_ context.Context, r *peerv1.ListActorsRequest) (*peerv1.ListActorsResponse, error) {
-	return listingOf(s.of.metrics.registry.List(readFilter(r))), nil
+	return listingOf(s.of.actorsHere(readFilter(r))), nil
 }
 
 // GetFacts is what this node tells operators of itself.

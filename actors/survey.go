@@ -3,11 +3,13 @@ package actors
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/spelling"
 )
 
 // A Reply is what one node answers to a question to all of them.
@@ -27,11 +29,31 @@ const (
 // Actors lists the actors of all nodes, or of the one that nodes.Find finds.
 // Nodes that do not answer are among the replies.
 func (s *System) Actors(ctx context.Context, node string, f registry.Filter) ([]Reply[registry.Listing], error) {
-	own := func(context.Context) registry.Listing { return s.metrics.registry.List(f) }
+	own := func(context.Context) registry.Listing { return s.actorsHere(f) }
 	return survey(ctx, s, surveyTimeout, node, own, func(ctx context.Context, address string) (registry.Listing, error) {
 		return s.transport.listActors(ctx, address, f)
 	})
 }
+
+// actorsHere lists the actors of this node. An engine whose rows wait has that as its
+// trouble.
+func (s *System) actorsHere(f registry.Filter) registry.Listing {
+	waits := make(map[string]string)
+	for _, e := range s.Engines() {
+		waits[e.Name] = strings.Join(e.Waits(), "; ")
+	}
+	l := s.metrics.registry.List(f)
+	for i, a := range l.Actors {
+		if why := waits[a.Engine]; why != "" && a.State == registry.Running {
+			l.Actors[i].Trouble = &registry.Trouble{Text: spelling.Shorten(why, maxWaits), At: s.cfg.Clock().UTC()}
+		}
+	}
+	return l
+}
+
+// maxWaits bounds the text that says for what the rows of an engine wait, in bytes: a few
+// models and their times.
+const maxWaits = 600
 
 // Facts are what the nodes tell operators of themselves, as JSON.
 func (s *System) Facts(ctx context.Context) ([]Reply[json.RawMessage], error) {

@@ -1,9 +1,11 @@
 package actors_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
 )
@@ -60,6 +63,57 @@ func TestWhatWaitsForTheBucketIsListed(t *testing.T) {
 		b.checkEcho(b.end(id), numbered(10))
 		wait.For(t, "the actors of the job are gone", func() bool { return len(listed(t, b.system, "", registry.Filter{Job: id})) == 0 })
 	})
+}
+
+// An engine whose rows wait says for what and until when, in the list of actors and in its
+// status, whether the server asked for the pause or the operator limits the requests.
+func TestAnEngineWhoseRowsWaitSaysForWhat(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		pace engine.Pace
+		want string
+	}{
+		"limit by the minute": {engine.Pace{Requests: 6}, "rows wait: this node sends at most 6 requests a minute (max_requests_per_minute, max_tokens_per_minute); the next request goes at "},
+		"rate limit":          {engine.Pace{}, "no rows of writer for now: HTTP 429, rate_limited; it is asked again at "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inVirtualTime(t, func(t *testing.T) {
+				var calls atomic.Int32
+				answer := func(ctx context.Context, row string, try int) (engine.Reply, error) {
+					if test.pace == (engine.Pace{}) && calls.Add(1) <= 2 {
+						return engine.Reply{}, &engine.Error{Class: engine.Busy, Status: 429, Code: "rate_limited", RetryAfter: 5 * time.Second}
+					}
+					return echo(ctx, row, try)
+				}
+				b := setup(t, &scripted{answer: answer}, func(c *actors.Config) {
+					c.Servers.Pace = func(string) engine.Pace { return test.pace }
+				})
+				waits := func() (shown, status string) {
+					for _, a := range listed(t, b.system, "", registry.Filter{Kind: "engine"}) {
+						if a.Trouble != nil {
+							shown = a.Trouble.Text
+						}
+					}
+					for _, e := range b.system.Engines() {
+						status = strings.Join(e.Waits(), "; ")
+					}
+					return shown, status
+				}
+				id := b.submit(rowmill.Spec{Inline: numbered(3)})
+				wait.Until(t, func() error {
+					if shown, status := waits(); !strings.HasPrefix(shown, test.want) || shown != status {
+						return fmt.Errorf("listed: %q, status: %q", shown, status)
+					}
+					return nil
+				})
+				b.checkEcho(b.end(id), numbered(3))
+				if _, status := waits(); status != "" {
+					t.Errorf("after the job: %q", status)
+				}
+			})
+		})
+	}
 }
 
 // An actor that has panicked is listed with its reason, after its end too.

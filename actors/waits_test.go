@@ -37,7 +37,7 @@ func TestJobsSayWhatOthersKeepThemWaitingFor(t *testing.T) {
 			[]string{"modest"},
 		},
 		{
-			"a turn at a server", "Waiting for a turn at an inference server: it is busy with rows of other jobs.",
+			"a turn at a server", "Waiting for a turn at an inference server: rows of other jobs are there, or its limit by the minute is reached.",
 			func(*actors.Config) {}, 1, 1,
 			[]string{"modest"},
 		},

@@ -51,11 +51,16 @@ func (a *allowance) wait(now time.Time) time.Duration {
 	return time.Duration((1-a.left)/perSecond*float64(time.Second)).Truncate(time.Millisecond) + time.Millisecond
 }
 
+// wait is for how long no request may be sent.
+func (p *pace) wait(now time.Time) time.Duration {
+	return max(p.requests.wait(now), p.tokens.wait(now))
+}
+
 // holds reports whether the pace lets no request out now. The dispatcher is woken
 // when the next may go.
 func (d *Dispatcher) holds(now time.Time) bool {
 	p := &d.pace
-	wait := max(p.requests.wait(now), p.tokens.wait(now))
+	wait := p.wait(now)
 	if wait == 0 || d.queued == 0 {
 		return wait > 0
 	}
@@ -88,8 +93,30 @@ func (p *pace) ended(expected int64, seen *evidence) {
 	}
 }
 
+// Paced says which limit by the minute the rows that wait here wait for, and until when;
+// empty if they do not.
+func (d *Dispatcher) Paced() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	wait := d.pace.wait(now)
+	if wait == 0 || d.queued == 0 {
+		return ""
+	}
+	return fmt.Sprintf("this node sends at most %s; the next request goes at %s", d.pace.limits(), now.Add(wait).UTC().Format("15:04:05 UTC"))
+}
+
 // warning says that the server is held to a pace; empty where it is not.
 func (p *pace) warning(name string) string {
+	limits := p.limits()
+	if limits == "" {
+		return ""
+	}
+	return fmt.Sprintf("each node sends the engine %s at most %s", name, limits)
+}
+
+// limits names the limits by the minute and their settings; empty if there are none.
+func (p *pace) limits() string {
 	var limits []string
 	if p.requests.limit > 0 {
 		limits = append(limits, fmt.Sprintf("%.0f requests", p.requests.limit))
@@ -100,5 +127,5 @@ func (p *pace) warning(name string) string {
 	if len(limits) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("each node sends the engine %s at most %s a minute (max_requests_per_minute, max_tokens_per_minute)", name, strings.Join(limits, " and "))
+	return strings.Join(limits, " and ") + " a minute (max_requests_per_minute, max_tokens_per_minute)"
 }

@@ -120,3 +120,33 @@ func TestQueue_ARowRefusedAloneLeavesTheWindow(t *testing.T) {
 		refuses = false
 	})
 }
+
+// Whoever asks hears for which limit rows wait, and until when: not before there are rows,
+// and not after the limit has let them go.
+func TestPace_IsShownWhileRowsWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) { return answered("x") }})
+		b.disp.mu.Lock()
+		b.disp.pace = newPace(engine.Pace{Requests: 2, Tokens: 600})
+		b.disp.mu.Unlock()
+		if said := b.disp.Paced(); said != "" {
+			t.Errorf("without rows: %q", said)
+		}
+		began := time.Now()
+		b.queue.Put(tasks(2, 1))
+		synctest.Wait()
+		want := "this node sends at most 2 requests and 600 tokens a minute (max_requests_per_minute, max_tokens_per_minute); the next request goes at " +
+			began.Add(30*time.Second).UTC().Format("15:04:05 UTC")
+		if said := b.disp.Paced(); said != want {
+			t.Errorf("while a row waits: %q, want %q", said, want)
+		}
+		b.wait(2)
+		if took := time.Since(began); took < 30*time.Second || took > 31*time.Second {
+			t.Errorf("the second row went after %v, want 30 s", took)
+		}
+		if said := b.disp.Paced(); said != "" {
+			t.Errorf("after the last row: %q", said)
+		}
+	})
+}

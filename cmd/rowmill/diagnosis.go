@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -265,8 +264,8 @@ func (x *examination) engine(e actors.EngineStatus) {
 			warn(fmt.Sprintf("it lists %s, which cannot be used: %s", s.Name, why), remedy)
 		}
 	}
-	for _, route := range slices.Sorted(maps.Keys(e.Resting)) {
-		warn(fmt.Sprintf("rows of %s fail one after the other%s: %s", route, at, e.Resting[route]), "look into the log of the server")
+	for _, why := range actors.Resting(e.Resting) {
+		warn(fmt.Sprintf("the server%s gets %s", at, why), "look into the log of the server")
 	}
 	for _, model := range x.Catalog.All() {
 		if s, ok := e.Info.Find(model); ok && s.ContextLength > 0 && s.ContextLength < model.ContextLength {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -151,7 +150,7 @@ func (m *Main) reading(now time.Time) (reading, error) {
 func (m *Main) remoteEngine(node string, e nodes.Engine) http.Engine {
 	return http.Engine{
 		Node: node, Name: e.Name, Kind: orNull(e.Kind), State: http.EngineUp, Models: m.engineModels(e.Models), Window: e.Window, InFlight: e.InFlight,
-		LastError: orNull(resting(e.Resting)), Simulated: e.Simulated,
+		LastError: orNull(strings.Join(actors.Resting(e.Resting), "; ")), Simulated: e.Simulated,
 	}
 }
 
@@ -168,7 +167,7 @@ func (m *Main) ownEngine(node string, e actors.EngineStatus) http.Engine {
 		Models: m.engineModels(e.Info.Models), Rows: m.meter.rate(e.Name), Simulated: e.Info.Simulated,
 	}
 	if e.Up {
-		shown.State, shown.LastError = http.EngineUp, orNull(resting(e.Resting))
+		shown.State, shown.LastError = http.EngineUp, orNull(strings.Join(e.Waits(), "; "))
 		shown.Window, shown.InFlight, _ = e.Load()
 	} else if e.Err != nil {
 		shown.LastError = orNull(short(e.Err))
@@ -177,17 +176,6 @@ func (m *Main) ownEngine(node string, e actors.EngineStatus) http.Engine {
 		shown.Since = nil
 	}
 	return shown
-}
-
-// resting is why rows of some models do not go to an engine for now; empty where
-// all do.
-func resting(routes map[engine.Route]string) string {
-	var why []string
-	for route, reason := range routes {
-		why = append(why, fmt.Sprintf("no rows of %s for now: %s", route, reason))
-	}
-	slices.Sort(why)
-	return strings.Join(why, "; ")
 }
 
 // engineModels are the models of a server by the ids that jobs name.

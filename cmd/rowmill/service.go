@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -79,8 +77,8 @@ func (m *Main) describeEngine(e actors.EngineStatus) string {
 	limit, inFlight, queued := e.Load()
 	text := fmt.Sprintf("%s at %s, up since %s, serves %s; a window of %d rows, %d in flight, %d waiting",
 		identified(e.Info), host, since, m.serves(e.Info), limit, inFlight, queued)
-	for _, route := range slices.Sorted(maps.Keys(e.Resting)) {
-		text += fmt.Sprintf("; NO ROWS OF %s for now, the last ones failed: %s", route, e.Resting[route])
+	for _, why := range e.Waits() {
+		text += "; " + why
 	}
 	return text
 }

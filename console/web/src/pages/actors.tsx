@@ -38,7 +38,7 @@ export default function Actors() {
             {actors.length === 0 ? (
               <Empty>No actor is like that.</Empty>
             ) : (
-              <Table label="Actors" heads={['Actor', 'Node', 'Job', 'State', 'Since', 'Messages', 'Waits for', 'Last error']}>
+              <Table label="Actors" heads={['Actor', 'Node', 'Job', 'State', 'Since', 'Messages', 'Waits for', 'Last error or wait']}>
                 {actors.map((a) => (
                   <tr key={a.node_id + a.id}>
                     <td>{a.kind}{a.engine && ` ${a.engine}`}<span className="id">{a.id.slice(0, 60)}</span></td>

@@ -18,7 +18,7 @@ export default function Engines() {
           ) : (
             <>
             <Missing nodes={missing_nodes} />
-            <Table label="Engines" heads={['Engine', 'Node', 'Kind', 'State', 'Since', 'Models', 'In flight', 'Rate', 'Last error']}>
+            <Table label="Engines" heads={['Engine', 'Node', 'Kind', 'State', 'Since', 'Models', 'In flight', 'Rate', 'Last error or wait']}>
               {engines.map((e) => (
                 <tr key={e.node + e.name}>
                   <td>
