@@ -9,8 +9,9 @@ import (
 )
 
 // TestConsole drives the web console in a real browser: every page in every state, a
-// job from its submission to its end, rows that would do harm, readers, a key that is
-// revoked, a node that is killed, a session that has expired.
+// job from its submission to its end, what New job sends from the form, from files and by
+// its snippets, rows that would do harm, readers, a key that is revoked, a node that is
+// killed, a session that has expired.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("../console/web/node_modules/playwright-core"); err != nil {
@@ -19,7 +20,7 @@ func TestConsole(t *testing.T) {
 	if _, err := exec.LookPath("chromium"); err != nil {
 		unable(t, "there is no browser (Debian's chromium): %v", err)
 	}
-	for _, part := range []string{"states", "scenarios"} {
+	for _, part := range []string{"states", "newjob", "scenarios"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "1ms"))

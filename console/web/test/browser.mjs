@@ -1,22 +1,24 @@
 // Drives the console of a running node in a browser.
 //
-//   node test/browser.mjs BASE KEY OUTDIR [states|scenarios]
+//   node test/browser.mjs BASE KEY OUTDIR [states|newjob|scenarios]
 //
 // BASE is the node's address, KEY an administrator's key of the account default,
 // OUTDIR where a picture of each page goes. The node should be simulated and new.
 // Without a browser it says so and succeeds, unless CONSOLE_BROWSER=required.
 import { api, browser, failures } from './drive.mjs'
+import { newJob } from './newjob.mjs'
 import { everyPageInEveryState, theLogin } from './states.mjs'
 import { scenarios } from './scenarios.mjs'
 import { prepare } from './things.mjs'
 
 const things = await prepare()
-const part = process.argv[5]
-if (part !== 'scenarios') {
+const runs = (part) => !process.argv[5] || process.argv[5] === part
+if (runs('states')) {
   await theLogin()
   await everyPageInEveryState(things)
 }
-if (part !== 'states') await scenarios(things)
+if (runs('newjob')) await newJob(things)
+if (runs('scenarios')) await scenarios(things)
 
 await browser.close()
 for (const { id } of [things.reader, things.team]) await api('DELETE', `/v1/keys/${id}`)

@@ -65,35 +65,6 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await ends(/500/, /500/, /500/)
   })
 
-  await step('a file is uploaded and its column chosen', async (page) => {
-    await page.goto(at('jobs/new'))
-    await logIn(page)
-    await page.getByText('Upload', { exact: true }).click()
-    const csv = 'id,"the ""text"""\n' + Array.from({ length: 50 }, (_, i) => `${i},"row, ${i}"`).join('\n')
-    await page.locator('input[type=file]').setInputFiles({ name: 'rows.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) })
-    await page.getByText('uploaded', { exact: false }).first().waitFor()
-    if ((await page.getByLabel('Column of the prompts').inputValue()) !== 'the "text"') throw new Error('the column with most text is not chosen')
-    await page.getByText('The first of its 50 rows').waitFor()
-    await page.getByRole('listitem').getByText('row, 0', { exact: true }).waitFor()
-    await page.getByLabel('Column of ids').selectOption('id')
-    await page.getByRole('button', { name: 'Estimate the cost' }).click()
-    await page.getByText('Would cost').waitFor()
-    await page.getByRole('button', { name: 'Submit the job' }).click()
-    await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
-  })
-
-  await step('a file of more rows than priority 0 takes gets priority 1', async (page) => {
-    await page.goto(at('jobs/new'))
-    await logIn(page)
-    await page.getByText('Upload', { exact: true }).click()
-    const csv = 'text\n' + Array.from({ length: 1500 }, (_, i) => `row ${i}`).join('\n')
-    await page.locator('input[type=file]').setInputFiles({ name: 'large.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) })
-    await page.getByText('The first of its 1,500 rows').waitFor()
-    await page.getByRole('button', { name: 'Submit the job' }).click()
-    await page.getByRole('heading', { name: 'large.csv' }).waitFor()
-    await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
-  })
-
   await step('one input of a Function is run', async (page) => {
     await page.goto(at('functions/grade'))
     await logIn(page)

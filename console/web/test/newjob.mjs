@@ -1,0 +1,152 @@
+// What New job sends: the rows of the form, of files, and of the snippets for elsewhere.
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import { api, at, ended, key, logIn, step } from './drive.mjs'
+
+const run = promisify(execFile)
+
+// Rows with characters that mean something to a shell, to Python or to a reader of tables.
+const hard = [
+  'It\'s "quoted", \'twice\' and `once`.',
+  '$HOME ${PATH} $(echo run) $((1+1)) \\$HOME !!',
+  'back\\slash \\n \\\\\\\\ \\u0041 \\',
+  'END',
+  '"""',
+  "'''",
+  'a tab\there, ; and | and #',
+  'Grüße, 東京, 🚂, e\u0301, \u200b, \u2028',
+  '  spaces around  ',
+  '%s %d %%',
+  '-n',
+]
+const rows = [...hard, ...Array.from({ length: 30 }, (_, i) => `Count to ${i}.`)]
+
+// inputsOf returns the rows of a job once it is over.
+async function inputsOf(id) {
+  const job = await ended(id)
+  if (job.status !== 'succeeded') throw new Error(`job ${id} is ${job.status}: ${JSON.stringify(job.failure_reason)}`)
+  return (await api('POST', '/v1/job-results', { job_id: id, include_inputs: true })).results.inputs
+}
+
+function same(got, want, of) {
+  if (JSON.stringify(got) !== JSON.stringify(want)) throw new Error(`${of}: the job has ${JSON.stringify(got)}, want ${JSON.stringify(want)}`)
+}
+
+// jobOf returns the job whose page is shown.
+async function jobOf(page) {
+  await page.waitForURL(/\/jobs\/job-/)
+  return page.url().match(/job-[0-9a-f-]+/)[0]
+}
+
+// sentBy runs the snippet of a tab in its program and returns the job that it made.
+async function sentBy(page, tab, program) {
+  await page.getByRole('tab', { name: tab }).click()
+  const snippet = await page.getByRole('region', { name: tab, exact: true }).textContent()
+  const { stdout } = await run(program, ['-c', snippet], { env: { ...process.env, ROWMILL_API_KEY: key } })
+  const id = stdout.match(/job-[0-9a-f-]+/)?.[0]
+  if (!id) throw new Error(`${tab}: it printed ${stdout}`)
+  return id
+}
+
+export async function newJob({ model }) {
+  await step('the snippets send exactly the rows of the form', async (page) => {
+    const system = 'Answer "$USER"\nin one \'line\':\nEND\n\\'
+    const name = 'it\'s "$named" \\'
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    await page.getByLabel('One row a line').fill(rows.join('\n'))
+    await page.getByLabel('Model or Function').selectOption(model)
+    await page.getByLabel('System prompt').fill(system)
+    await page.getByLabel('Name', { exact: true }).fill(name)
+    const form = page.getByRole('button', { name: `Submit ${rows.length} rows` })
+    await form.waitFor()
+    for (const [tab, program] of [['curl', 'bash'], ['Python', 'python3']]) {
+      const id = await sentBy(page, tab, program)
+      same(await inputsOf(id), rows, tab)
+      const { job } = await api('GET', `/v1/jobs/${id}`)
+      same([job.name, job.system_prompt], [name, system], tab)
+    }
+    await form.click()
+    same(await inputsOf(await jobOf(page)), rows, 'the form')
+  })
+
+  await step('the snippets send exactly the objects of a Function', async (page) => {
+    const essays = [...hard, 'two\nlines\r\nand a third']
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    await page.getByLabel('Model or Function').selectOption('grade')
+    await page.getByLabel('One row a line').fill(essays.map((essay) => JSON.stringify({ essay })).join('\n'))
+    const form = page.getByRole('button', { name: `Submit ${essays.length} rows` })
+    await form.waitFor()
+    const prompts = essays.map((essay) => `Grade this from 1 to 6:\n${essay}`)
+    same(await inputsOf(await sentBy(page, 'curl', 'bash')), prompts, 'curl')
+    await form.click()
+    same(await inputsOf(await jobOf(page)), prompts, 'the form')
+  })
+
+  const cells = hard.slice(0, 3)
+  const lines = ['id,question', '1,"a, b"', 'a\ttab', ...cells]
+  const tables = {
+    'rows.tsv': {
+      text: 'id\tquestion, in short\tnote\n' + cells.map((cell, i) => `${i}\t"${cell.replaceAll('"', '""')}, in words"\t,\n`).join(''),
+      column: 'question, in short',
+      rows: cells.map((cell) => `${cell}, in words`),
+    },
+    'rows.txt': { text: lines.join('\n') + '\n', column: '', rows: lines },
+  }
+  for (const [name, table] of Object.entries(tables)) {
+    for (const way of ['chosen', 'dropped']) {
+      await step(`${name} is ${way}, and its rows are sent`, async (page) => {
+        await page.goto(at('jobs/new'))
+        await logIn(page)
+        await page.getByText('Upload', { exact: true }).click()
+        if (way === 'chosen') {
+          await page.locator('input[type=file]').setInputFiles({ name, mimeType: '', buffer: Buffer.from(table.text) })
+        } else {
+          const dataTransfer = await page.evaluateHandle(({ name, text }) => {
+            const data = new DataTransfer()
+            data.items.add(new File([text], name))
+            return data
+          }, { name, text: table.text })
+          await page.dispatchEvent('.drop', 'drop', { dataTransfer })
+        }
+        await page.getByRole('status').filter({ hasText: name }).filter({ hasText: 'uploaded' }).waitFor()
+        const column = await page.getByLabel('Column of the prompts').inputValue()
+        if (column !== table.column) throw new Error(`the column ${column} is chosen`)
+        if (column) await page.getByRole('listitem').getByText(table.rows[0], { exact: true }).waitFor()
+        await page.getByLabel('Model or Function').selectOption(model)
+        await page.getByRole('button', { name: 'Submit the job' }).click()
+        same(await inputsOf(await jobOf(page)), table.rows, name)
+      })
+    }
+  }
+
+  await step('a file is uploaded and its column chosen', async (page) => {
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    await page.getByText('Upload', { exact: true }).click()
+    const csv = 'id,"the ""text"""\n' + Array.from({ length: 50 }, (_, i) => `${i},"row, ${i}"`).join('\n')
+    await page.locator('input[type=file]').setInputFiles({ name: 'rows.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) })
+    await page.getByText('uploaded', { exact: false }).first().waitFor()
+    if ((await page.getByLabel('Column of the prompts').inputValue()) !== 'the "text"') throw new Error('the column with most text is not chosen')
+    await page.getByText('The first of its 50 rows').waitFor()
+    await page.getByRole('listitem').getByText('row, 0', { exact: true }).waitFor()
+    await page.getByLabel('Column of ids').selectOption('id')
+    await page.getByRole('button', { name: 'Estimate the cost' }).click()
+    await page.getByText('Would cost').waitFor()
+    await page.getByRole('button', { name: 'Submit the job' }).click()
+    await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
+  })
+
+  await step('a file of more rows than priority 0 takes gets priority 1', async (page) => {
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    await page.getByText('Upload', { exact: true }).click()
+    const csv = 'text\n' + Array.from({ length: 1500 }, (_, i) => `row ${i}`).join('\n')
+    await page.locator('input[type=file]').setInputFiles({ name: 'large.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) })
+    await page.getByText('The first of its 1,500 rows').waitFor()
+    await page.getByRole('button', { name: 'Submit the job' }).click()
+    await page.getByRole('heading', { name: 'large.csv' }).waitFor()
+    await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
+  })
+}
