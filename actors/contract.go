@@ -103,7 +103,7 @@ func reportOf(h *assign.Heartbeat) *peerv1.ReportRequest {
 		Fresh: h.Fresh, Holds: shardRowsOf(h.Holds),
 		Received: h.Received, Recalled: h.Recalled, Back: shardRowsOf(h.Back), Batch: h.Batch,
 		Want: h.Want, Hungry: h.Hungry, Ready: small(h.Ready), Ports: small(h.Ports), Leaves: h.Leaves, Left: h.Left,
-		AwayMs: h.Away, Waits: waits[h.Waits], Warnings: valids(h.Warnings),
+		AwayMs: h.Away, Waits: waits[h.Waits], Warnings: valids(h.Warnings), Suspects: each(h.Suspects, suspectOf),
 	}
 	r.Parts = each(h.Parts, func(p assign.Part) *peerv1.Part {
 		return &peerv1.Part{Key: p.Key, Shard: small(p.Shard), Rows: p.Rows.Encode(), Totals: totalsOf(p.Totals), Size: p.Size}
@@ -120,6 +120,14 @@ func reportOf(h *assign.Heartbeat) *peerv1.ReportRequest {
 	return r
 }
 
+func suspectOf(s assign.Suspect) *peerv1.Suspect {
+	return &peerv1.Suspect{Shard: small(s.Shard), Row: small(s.Row), Group: small(s.Group), Crashes: small(s.Crashes)}
+}
+
+func readSuspect(s *peerv1.Suspect) assign.Suspect {
+	return assign.Suspect{Shard: int(s.GetShard()), Row: int(s.GetRow()), Group: int(s.GetGroup()), Crashes: int(s.GetCrashes())}
+}
+
 func readReport(r *peerv1.ReportRequest) (*assign.Heartbeat, error) {
 	var read reader
 	h := &assign.Heartbeat{
@@ -127,7 +135,7 @@ func readReport(r *peerv1.ReportRequest) (*assign.Heartbeat, error) {
 		Fresh: r.GetFresh(), Holds: read.shardRows(r.GetHolds()),
 		Received: r.GetReceived(), Recalled: r.GetRecalled(), Back: read.shardRows(r.GetBack()), Batch: r.GetBatch(),
 		Want: r.GetWant(), Hungry: r.GetHungry(), Ready: int(r.GetReady()), Ports: int(r.GetPorts()), Leaves: r.GetLeaves(), Left: r.GetLeft(),
-		Away: r.GetAwayMs(), Waits: wordOf(waits, r.GetWaits()), Warnings: r.GetWarnings(), Refused: r.GetRefused(),
+		Away: r.GetAwayMs(), Waits: wordOf(waits, r.GetWaits()), Warnings: r.GetWarnings(), Refused: r.GetRefused(), Suspects: each(r.GetSuspects(), readSuspect),
 	}
 	h.Parts = each(r.GetParts(), func(p *peerv1.Part) assign.Part {
 		return assign.Part{Key: p.GetKey(), Shard: int(p.GetShard()), Rows: read.rows(p.GetRows()), Totals: readTotals(p.GetTotals()), Size: p.GetSize()}
@@ -160,6 +168,7 @@ func assignmentOf(a *assign.Assignment) *peerv1.AssignRequest {
 func spanOf(s assign.Span) *peerv1.Span {
 	span := &peerv1.Span{
 		Shard: small(s.Shard), From: small(s.From), To: small(s.To), Except: s.Except.Encode(), Block: small(s.Block), Share: small(s.Share),
+		Suspects: each(s.Suspects, suspectOf),
 	}
 	if s.Of != (shard.Info{}) {
 		span.Of = shardInfoOf(s.Of)
@@ -178,6 +187,7 @@ func readAssignment(r *peerv1.AssignRequest) (*assign.Assignment, error) {
 			return assign.Span{
 				Shard: int(s.GetShard()), From: int(s.GetFrom()), To: int(s.GetTo()), Except: read.rows(s.GetExcept()),
 				Of: readShardInfo(s.GetOf()), Block: int(s.GetBlock()), Share: int(s.GetShare()),
+				Suspects: each(s.GetSuspects(), readSuspect),
 			}
 		})}
 	})

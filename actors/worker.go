@@ -172,8 +172,8 @@ func (w *worker) pump(c actor.Context) {
 	if pause := w.sender.Rows.Wake(now); pause > 0 {
 		w.timers.after(c, pause, "retry", w.pump)
 	}
-	if pause := w.sender.Rows.Spread(now); pause > 0 && w.sender.Ports() == 0 {
-		w.timers.after(c, pause, "spread", w.pump)
+	if w.sender.Ports() == 0 {
+		w.sender.Rows.Spread()
 	}
 	w.stall(w.flusher.AtRisk(now))
 	room := w.sender.Room()

@@ -154,6 +154,9 @@ func (w *worker) release(tasks []*dispatch.Task) {
 	var gone assign.Rows
 	for _, t := range tasks {
 		gone.Add(t.Shard, roaring.BitmapOf(uint32(t.Rel)))
+		if group, crashes := t.Suspected(); group > 0 {
+			w.rows.Suspect(assign.Suspect{Shard: t.Shard, Row: t.Rel, Group: group, Crashes: crashes})
+		}
 	}
 	for n, rows := range gone.All() {
 		w.rows.GiveBack(n, rows)

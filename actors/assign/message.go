@@ -24,6 +24,7 @@ type (
 		Recalled int64       // number of the last revocation it has obeyed
 		Back     []ShardRows // rows it gives back
 		Batch    int64       // number of Back
+		Suspects []Suspect   // rows of Back that may have crashed a server
 		Parts    []Part      // written, not known to be acknowledged
 
 		Want   bool // it has room for more rows

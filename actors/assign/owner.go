@@ -31,6 +31,8 @@ type Owner struct {
 	known   map[string]bool        // keys of the parts of earlier owners
 	copies  copies
 
+	suspects suspects // rows that were given back
+
 	complete int              // shards of which all rows are committed
 	nodes    map[string]*pace // by address
 	paces    map[string]*pace // the same by worker, those that are gone included
@@ -53,7 +55,7 @@ func NewOwner(shards []shard.Info, parts []store.Part) (*Owner, error) {
 	o := &Owner{
 		rows: rowsIn(shards), book: b, plan: newPlan(shards, &b.free),
 		workers: make(map[string]*Assignee), at: make(map[string][]*Assignee), retired: make(map[string]bool), known: make(map[string]bool),
-		nodes: make(map[string]*pace), paces: make(map[string]*pace),
+		nodes: make(map[string]*pace), paces: make(map[string]*pace), suspects: make(suspects),
 	}
 	for n := range shards {
 		if o.whole(n) {
@@ -118,13 +120,16 @@ func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal
 		return a, nil
 	}
 	newest := *h
-	newest.Holds, newest.Back, newest.Parts = nil, nil, nil
+	newest.Holds, newest.Back, newest.Parts, newest.Suspects = nil, nil, nil, nil
 	a.last = &newest
 	a.unseen = slices.DeleteFunc(a.unseen, func(b Batch) bool { return b.Number <= h.Received })
 	if h.Batch > a.taken {
 		a.taken = h.Batch
 		for _, s := range h.Back {
 			o.release(a.Worker, s.Shard, s.Rows.Bitmap)
+		}
+		for _, s := range h.Suspects {
+			o.suspects.add(s)
 		}
 	}
 	parts = o.hearParts(a, h.Parts)
@@ -233,7 +238,7 @@ func (o *Owner) proposal(worker string, p Part) Proposal {
 
 // possible reports whether all rows of a heartbeat are of the job.
 func (o *Owner) possible(h *Heartbeat) bool {
-	return o.plan.possibleAll(h.Holds) && o.plan.possibleAll(h.Back) &&
+	return o.plan.possibleAll(h.Holds) && o.plan.possibleAll(h.Back) && h.suspectsGivenBack() &&
 		!slices.ContainsFunc(h.Parts, func(p Part) bool { return !o.plan.possible(p.Shard, p.Rows.Bitmap) })
 }
 

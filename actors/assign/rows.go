@@ -160,6 +160,9 @@ type Span struct {
 	// the number of what one worker gets of them; 0 where each shard goes by itself.
 	Block int
 	Share int
+	// Suspects are rows of it that may have crashed a server. Spans that were cut from it
+	// may have them too.
+	Suspects []Suspect
 }
 
 // Behind is the shard behind which rows of the span may stay: that of a block's

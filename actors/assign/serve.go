@@ -41,6 +41,7 @@ func (o *Owner) assign(a *Assignee) bool {
 			break
 		}
 		o.book.assign(a.Worker, s.Shard, s.Rows())
+		s.Suspects = o.suspects.in(func(shard, row int) bool { return shard == s.Shard && s.From <= row && row < s.To && s.Has(row) })
 		spans = append(spans, s)
 		most -= s.Count()
 	}

@@ -40,6 +40,7 @@ func (o *Owner) Complete() (complete, all int) { return o.complete, len(o.plan.s
 func (o *Owner) commit(worker string, p Part, now time.Time) {
 	before, whole := o.book.committed.Count(), o.whole(p.Shard)
 	o.book.commit(p.Shard, p.Rows.Bitmap)
+	o.suspects.remove(func(shard, row int) bool { return shard == p.Shard && p.Rows.ContainsInt(row) })
 	if !whole && o.whole(p.Shard) {
 		o.complete++
 	}

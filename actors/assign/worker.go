@@ -22,6 +22,7 @@ type Worker struct {
 	batch    int64 // number of back
 	parts    map[string]Part
 	answered map[int][]uint32 // by shard: rows that the book has yet to be told of
+	suspects suspects         // of the rows given back
 }
 
 // NewWorker returns a worker without rows for the owner in a session.
@@ -29,7 +30,7 @@ func NewWorker(name string, epoch int64, session string) *Worker {
 	return &Worker{
 		name: name, epoch: epoch, session: session, fresh: true,
 		book: book{assigned: make(map[string]*Rows)}, parts: make(map[string]Part),
-		answered: make(map[int][]uint32),
+		answered: make(map[int][]uint32), suspects: make(suspects),
 	}
 }
 
@@ -43,6 +44,7 @@ func (w *Worker) Adopt(epoch int64, session string) bool {
 	}
 	w.epoch, w.session, w.fresh, w.received, w.revoked = epoch, session, true, 0, 0
 	w.back, w.book.free = Rows{}, Rows{}
+	clear(w.suspects)
 	return true
 }
 
@@ -59,6 +61,7 @@ func (w *Worker) Report(h *Heartbeat) {
 		w.batch++
 	}
 	h.Back, h.Batch = w.back.list(), w.batch
+	h.Suspects = w.suspects.in(w.back.Has)
 	for _, key := range slices.Sorted(maps.Keys(w.parts)) {
 		h.Parts = append(h.Parts, w.parts[key])
 	}
@@ -102,6 +105,7 @@ func (w *Worker) Obey(m *Assignment) (spans []Span, acked []string, back int, ok
 		spans = append(spans, b.Spans...)
 	}
 	if m.Taken >= w.batch {
+		w.suspects.remove(w.back.Has)
 		w.back = Rows{}
 	}
 	if m.Revoke.Number > w.revoked {
@@ -131,6 +135,9 @@ func (w *Worker) Wrote(p Part) {
 	w.parts[p.Key] = p
 	w.book.write(p.Shard, p.Rows.Bitmap)
 }
+
+// Suspect notes that a row which is given back may have crashed a server.
+func (w *Worker) Suspect(s Suspect) { w.suspects.add(s) }
 
 // GiveBack lets go of rows.
 func (w *Worker) GiveBack(shard int, rows *roaring.Bitmap) { w.book.release(w.name, shard, rows) }

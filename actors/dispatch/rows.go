@@ -19,8 +19,8 @@ type Rows struct {
 	later   byDue
 	total   int64 // rows of the job
 
-	// suspects may have crashed their server. They are not given to other nodes, which
-	// would not know.
+	// suspects may have crashed their server. Other nodes get them only when this node has
+	// no server: a crash there would cost the rows of another server too.
 	suspects []*Task
 }
 
@@ -44,11 +44,7 @@ func (q *Rows) Add(tasks []*Task) {
 	if len(tasks) == 0 {
 		return
 	}
-	rows := make([]order.Row[*Task], len(tasks))
-	for i, t := range tasks {
-		rows[i] = rowOf(t)
-	}
-	q.now.Add(rows)
+	q.now.Add(q.unsuspected(tasks))
 	shard := tasks[0].Behind
 	if oldest, ok := q.now.Oldest(); ok && shard-oldest > holdBack {
 		q.now.Expedite(shard - holdBack - 1)
@@ -61,6 +57,11 @@ func rowOf(t *Task) order.Row[*Task] {
 
 // Return takes back what waited at an engine.
 func (q *Rows) Return(tasks []*Task) {
+	q.now.Front(q.unsuspected(tasks)...)
+}
+
+// unsuspected keeps the suspects among tasks, and returns the rows of the others.
+func (q *Rows) unsuspected(tasks []*Task) []order.Row[*Task] {
 	rows := make([]order.Row[*Task], 0, len(tasks))
 	for _, t := range tasks {
 		if t.apart > 0 {
@@ -69,7 +70,7 @@ func (q *Rows) Return(tasks []*Task) {
 			rows = append(rows, rowOf(t))
 		}
 	}
-	q.now.Front(rows...)
+	return rows
 }
 
 // Ready is how many rows can go to an engine now.
@@ -154,25 +155,12 @@ func (q *Rows) Wake(now time.Time) time.Duration {
 	return 0
 }
 
-// keepSuspects is how long a suspect waits for a server of its node after a crash: a server
-// that is started again may read a large model for minutes.
-const keepSuspects = 5 * time.Minute
-
-// Spread lets other nodes have the suspects that have waited for too long, and returns
-// the time until there are more; 0 when none waits.
-func (q *Rows) Spread(now time.Time) (next time.Duration) {
-	q.suspects = slices.DeleteFunc(q.suspects, func(t *Task) bool {
-		wait := t.refusedAt.Add(keepSuspects).Sub(now)
-		switch {
-		case wait <= 0:
-			q.now.Front(rowOf(t))
-			return true
-		case next == 0 || wait < next:
-			next = wait
-		}
-		return false
-	})
-	return next
+// Spread lets other nodes have the suspects: this one has no server for them.
+func (q *Rows) Spread() {
+	for _, t := range q.suspects {
+		q.now.Front(rowOf(t))
+	}
+	q.suspects = nil
 }
 
 // Remove takes out up to n tasks that could go to an engine, the first to go first. It

@@ -129,8 +129,8 @@ func TestRowsLearn(t *testing.T) {
 	}
 }
 
-// Other nodes do not know that a row may have crashed its server: it stays until a server
-// of its node is back, and goes there first.
+// A row that may have crashed its server goes first to a server of its node. Other nodes
+// get it only while this node has none.
 func TestRowsKeepsSuspects(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
@@ -143,6 +143,11 @@ func TestRowsKeepsSuspects(t *testing.T) {
 			q.Wake(now.Add(time.Hour))
 		}},
 		{"taken back from a queue", func(q *Rows, suspect *Task) { q.Return([]*Task{suspect}) }},
+		{"another node has said so", func(q *Rows, suspect *Task) {
+			suspect.apart = 0
+			suspect.Suspect(1, 1)
+			q.Add([]*Task{suspect})
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -159,18 +164,20 @@ func TestRowsKeepsSuspects(t *testing.T) {
 			if q.Empty() {
 				t.Error("the suspect is gone")
 			}
-			if next := q.Spread(now.Add(keepSuspects - time.Second)); next != time.Second || q.Spare() != 0 {
-				t.Errorf("other nodes may have it in %v, want 1s", next)
-			}
 			if got := q.Take(0, 1, true); len(got) != 1 || got[0] != suspect {
 				t.Fatalf("its server gets %v", got)
 			}
 			q.Return([]*Task{suspect})
-			if q.Spread(now.Add(keepSuspects)) != 0 || q.Spare() != 1 {
-				t.Error("a server that does not come back keeps it for ever")
+			if q.Spread(); q.Spare() != 1 {
+				t.Error("a node without a server keeps it")
+			}
+			if given := q.Remove(1); len(given) != 1 || given[0] != suspect {
+				t.Errorf("other nodes get %v", given)
+			} else if group, _ := suspect.Suspected(); group != 1 {
+				t.Error("the row is no suspect any more")
 			}
 			q.Return([]*Task{{apart: 1}})
-			if rest := q.RemoveLater(); len(rest) != 1 || q.Ready() != 1 {
+			if rest := q.RemoveLater(); len(rest) != 1 || q.Ready() != 0 {
 				t.Errorf("a node that leaves gives %d suspects back, want 1", len(rest))
 			}
 		})

@@ -71,6 +71,13 @@ func Trace(tasks []*Task, span *tracing.Span, freed func()) {
 	tasks[0].block.span, tasks[0].block.freed = span, freed
 }
 
+// Suspect has the task sent apart from others, in groups of a size at most: it may have
+// crashed a server, and did so alone so many times.
+func (t *Task) Suspect(group, crashes int) { t.apart, t.crashed = max(group, 1), max(crashes, 0) }
+
+// Suspected returns what Suspect takes; a group of 0 for a row that is none.
+func (t *Task) Suspected() (group, crashes int) { return t.apart, t.crashed }
+
 // Attempted reports whether a server has refused or answered the row at its cost.
 func (t *Task) Attempted() bool { return t.attempts > 0 }
 

@@ -170,6 +170,11 @@ func (l *Loader) Loaded(m Load) []*dispatch.Task {
 		if m.span.Share > 0 {
 			t.Share = l.shares
 		}
+		for _, s := range m.span.Suspects {
+			if s.Row == t.Rel {
+				t.Suspect(s.Group, s.Crashes)
+			}
+		}
 	}
 	l.trail.Loaded(m.span.Shard, m.rows, tasks)
 	l.memory.take(bytes - m.bytes)

@@ -263,3 +263,23 @@ func TestLoaderLoadsWhatIsDealt(t *testing.T) {
 		t.Error("a row of a block shares its memory")
 	}
 }
+
+// A row that may have crashed a server is a suspect as soon as it is loaded.
+func TestLoaderMarksSuspects(t *testing.T) {
+	t.Parallel()
+	s, m := newShards(t, 10), memory(1<<30)
+	l := NewLoader(m, s.infos, nil, s.open)
+	l.Add([]assign.Span{{To: 10, Suspects: []assign.Suspect{{Row: 3, Group: 4}, {Row: 7, Group: 1, Crashes: 1}}}}, false)
+	_, tasks := loadAll(t, l)
+	for _, task := range tasks {
+		group, crashes := task.Suspected()
+		want := map[int][2]int{3: {4, 0}, 7: {1, 1}}[task.Rel]
+		if [2]int{group, crashes} != want {
+			t.Errorf("row %d: a group of %d, %d crashes; want %v", task.Rel, group, crashes, want)
+		}
+	}
+	m.Free(tasks)
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}

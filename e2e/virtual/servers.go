@@ -73,8 +73,8 @@ func (s *server) crash(text string) {
 	s.back = w.now() + time.Second + time.Duration(w.chance(fmt.Sprint("crash ", s.node, s.crashes))*float64(2*time.Second))
 }
 
-// breaks is the error of a row whose server crashed. Rows that were in flight come back one
-// after the other.
+// breaks is the error of a row after its server crashed. Rows that were in flight come back
+// one after the other.
 func (c *call) breaks(text string, try int) error {
 	time.Sleep(c.world.latency(c.node, "broken", fmt.Sprint(text, try)))
 	return &engine.Error{Class: engine.Busy, Code: "connection_broken", Broke: true, Message: "talk to the server: EOF"}
@@ -109,6 +109,14 @@ func (w *world) crashes() (n int) {
 	return n
 }
 
+// deadlyRows is how many rows crash servers.
+func (w *world) deadlyRows() (n int) {
+	for _, j := range w.Jobs {
+		n += j.Deadly
+	}
+	return n
+}
+
 // judgeAttempts wants rows to be charged for bad answers only: neither for 429 nor for a
 // crash of their server.
 func (j *jobCase) judgeAttempts(node int) {
@@ -130,11 +138,19 @@ func (j *jobCase) judgeAttempts(node int) {
 	}
 }
 
+// mostCrashes is how often a row may crash servers, on all nodes together: among other
+// rows, in a group of suspects, and twice alone.
+const mostCrashes = 4
+
 // judgeDeadly wants rows that crash their server to have failed for that, unless their
-// connections broke on servers that were not seen to be down.
+// connections broke on servers that were not seen to be down. If no fault strikes, no node
+// forgets how often a row has crashed a server.
 func (j *jobCase) judgeDeadly(node int) {
 	if j.Deadly == 0 {
 		return
+	}
+	if n, deadly := j.world.crashes(), j.world.deadlyRows(); len(j.world.Faults) == 0 && n > mostCrashes*deadly {
+		j.wrong("servers crashed %d times because of %d rows, %d times may be", n, deadly, mostCrashes*deadly)
 	}
 	var list struct {
 		Errors []struct {

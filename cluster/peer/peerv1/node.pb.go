@@ -735,6 +735,7 @@ type ReportRequest struct {
 	Warnings      []string               `protobuf:"bytes,21,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	Refused       map[string]string      `protobuf:"bytes,22,rep,name=refused,proto3" json:"refused,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by engine: why it cannot run the job
 	Fault         *Fault                 `protobuf:"bytes,23,opt,name=fault,proto3" json:"fault,omitempty"`                                                                               // what ends the job, or at least this worker
+	Suspects      []*Suspect             `protobuf:"bytes,24,rep,name=suspects,proto3" json:"suspects,omitempty"`                                                                         // rows of back that may have crashed a server
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -930,6 +931,13 @@ func (x *ReportRequest) GetFault() *Fault {
 	return nil
 }
 
+func (x *ReportRequest) GetSuspects() []*Suspect {
+	if x != nil {
+		return x.Suspects
+	}
+	return nil
+}
+
 // A ReportResponse says that the report was heard.
 type ReportResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1020,6 +1028,75 @@ func (x *ShardRows) GetRows() []byte {
 	return nil
 }
 
+// A Suspect is a row that was in flight when an inference server crashed.
+type Suspect struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         int32                  `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Row           int32                  `protobuf:"varint,2,opt,name=row,proto3" json:"row,omitempty"`         // of the shard
+	Group         int32                  `protobuf:"varint,3,opt,name=group,proto3" json:"group,omitempty"`     // the row is tried in a group of this size; 1: alone
+	Crashes       int32                  `protobuf:"varint,4,opt,name=crashes,proto3" json:"crashes,omitempty"` // how often a server crashed while the row was alone there
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Suspect) Reset() {
+	*x = Suspect{}
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Suspect) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Suspect) ProtoMessage() {}
+
+func (x *Suspect) ProtoReflect() protoreflect.Message {
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Suspect.ProtoReflect.Descriptor instead.
+func (*Suspect) Descriptor() ([]byte, []int) {
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Suspect) GetShard() int32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *Suspect) GetRow() int32 {
+	if x != nil {
+		return x.Row
+	}
+	return 0
+}
+
+func (x *Suspect) GetGroup() int32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *Suspect) GetCrashes() int32 {
+	if x != nil {
+		return x.Crashes
+	}
+	return 0
+}
+
 // A Part is an object of finished rows that is durable.
 type Part struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1034,7 +1111,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[9]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1123,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[9]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1136,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Part) GetKey() string {
@@ -1113,7 +1190,7 @@ type Totals struct {
 
 func (x *Totals) Reset() {
 	*x = Totals{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[10]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +1202,7 @@ func (x *Totals) String() string {
 func (*Totals) ProtoMessage() {}
 
 func (x *Totals) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[10]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +1215,7 @@ func (x *Totals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Totals.ProtoReflect.Descriptor instead.
 func (*Totals) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Totals) GetRows() int64 {
@@ -1202,7 +1279,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[11]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1291,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[11]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1304,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Fault) GetRow() int64 {
@@ -1269,7 +1346,7 @@ type AssignRequest struct {
 
 func (x *AssignRequest) Reset() {
 	*x = AssignRequest{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[12]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1281,7 +1358,7 @@ func (x *AssignRequest) String() string {
 func (*AssignRequest) ProtoMessage() {}
 
 func (x *AssignRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[12]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1294,7 +1371,7 @@ func (x *AssignRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignRequest.ProtoReflect.Descriptor instead.
 func (*AssignRequest) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AssignRequest) GetJob() string {
@@ -1369,7 +1446,7 @@ type AssignResponse struct {
 
 func (x *AssignResponse) Reset() {
 	*x = AssignResponse{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[13]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +1458,7 @@ func (x *AssignResponse) String() string {
 func (*AssignResponse) ProtoMessage() {}
 
 func (x *AssignResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[13]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +1471,7 @@ func (x *AssignResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignResponse.ProtoReflect.Descriptor instead.
 func (*AssignResponse) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 // A Batch is spans for one worker, numbered from 1.
@@ -1408,7 +1485,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[14]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1497,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[14]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1510,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Batch) GetNumber() int64 {
@@ -1454,19 +1531,20 @@ func (x *Batch) GetSpans() []*Span {
 type Span struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shard         int32                  `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	From          int32                  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`    // row of the shard
-	To            int32                  `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`        // excluded
-	Except        []byte                 `protobuf:"bytes,4,opt,name=except,proto3" json:"except,omitempty"` // rows between the two that are not of it, as in ShardRows
-	Of            *ShardInfo             `protobuf:"bytes,5,opt,name=of,proto3" json:"of,omitempty"`         // the shard
-	Block         int32                  `protobuf:"varint,6,opt,name=block,proto3" json:"block,omitempty"`  // last shard of those whose rows are dealt together; 0 where each goes by itself
-	Share         int32                  `protobuf:"varint,7,opt,name=share,proto3" json:"share,omitempty"`  // number of what one worker gets of them
+	From          int32                  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`        // row of the shard
+	To            int32                  `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`            // excluded
+	Except        []byte                 `protobuf:"bytes,4,opt,name=except,proto3" json:"except,omitempty"`     // rows between the two that are not of it, as in ShardRows
+	Of            *ShardInfo             `protobuf:"bytes,5,opt,name=of,proto3" json:"of,omitempty"`             // the shard
+	Block         int32                  `protobuf:"varint,6,opt,name=block,proto3" json:"block,omitempty"`      // last shard of those whose rows are dealt together; 0 where each goes by itself
+	Share         int32                  `protobuf:"varint,7,opt,name=share,proto3" json:"share,omitempty"`      // number of what one worker gets of them
+	Suspects      []*Suspect             `protobuf:"bytes,8,rep,name=suspects,proto3" json:"suspects,omitempty"` // rows of the span that may have crashed a server
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[15]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1556,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[15]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1569,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Span) GetShard() int32 {
@@ -1543,6 +1621,13 @@ func (x *Span) GetShare() int32 {
 	return 0
 }
 
+func (x *Span) GetSuspects() []*Suspect {
+	if x != nil {
+		return x.Suspects
+	}
+	return nil
+}
+
 // A Revocation asks for rows back that were not sent to an engine.
 type Revocation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1554,7 +1639,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[16]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1651,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[16]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1664,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Revocation) GetNumber() int64 {
@@ -1607,7 +1692,7 @@ type DismissRequest struct {
 
 func (x *DismissRequest) Reset() {
 	*x = DismissRequest{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[17]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +1704,7 @@ func (x *DismissRequest) String() string {
 func (*DismissRequest) ProtoMessage() {}
 
 func (x *DismissRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[17]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +1717,7 @@ func (x *DismissRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DismissRequest.ProtoReflect.Descriptor instead.
 func (*DismissRequest) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DismissRequest) GetJob() string {
@@ -1658,7 +1743,7 @@ type DismissResponse struct {
 
 func (x *DismissResponse) Reset() {
 	*x = DismissResponse{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[18]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1755,7 @@ func (x *DismissResponse) String() string {
 func (*DismissResponse) ProtoMessage() {}
 
 func (x *DismissResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[18]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1768,7 @@ func (x *DismissResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DismissResponse.ProtoReflect.Descriptor instead.
 func (*DismissResponse) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 // A HintRequest saves a node from waiting for the next look at the records.
@@ -1699,7 +1784,7 @@ type HintRequest struct {
 
 func (x *HintRequest) Reset() {
 	*x = HintRequest{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[19]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1796,7 @@ func (x *HintRequest) String() string {
 func (*HintRequest) ProtoMessage() {}
 
 func (x *HintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[19]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1809,7 @@ func (x *HintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HintRequest.ProtoReflect.Descriptor instead.
 func (*HintRequest) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HintRequest) GetJob() string {
@@ -1764,7 +1849,7 @@ type HintResponse struct {
 
 func (x *HintResponse) Reset() {
 	*x = HintResponse{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[20]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1861,7 @@ func (x *HintResponse) String() string {
 func (*HintResponse) ProtoMessage() {}
 
 func (x *HintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[20]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1874,7 @@ func (x *HintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HintResponse.ProtoReflect.Descriptor instead.
 func (*HintResponse) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 // A DrainRequest has no more to say.
@@ -1801,7 +1886,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[21]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1898,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[21]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +1911,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 // A DrainResponse says that the node will leave.
@@ -1838,7 +1923,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[22]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +1935,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[22]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +1948,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 // An IsDownloadingRequest is of the owner of a job.
@@ -1876,7 +1961,7 @@ type IsDownloadingRequest struct {
 
 func (x *IsDownloadingRequest) Reset() {
 	*x = IsDownloadingRequest{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[23]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +1973,7 @@ func (x *IsDownloadingRequest) String() string {
 func (*IsDownloadingRequest) ProtoMessage() {}
 
 func (x *IsDownloadingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[23]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +1986,7 @@ func (x *IsDownloadingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IsDownloadingRequest.ProtoReflect.Descriptor instead.
 func (*IsDownloadingRequest) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *IsDownloadingRequest) GetJob() string {
@@ -1921,7 +2006,7 @@ type IsDownloadingResponse struct {
 
 func (x *IsDownloadingResponse) Reset() {
 	*x = IsDownloadingResponse{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[24]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2018,7 @@ func (x *IsDownloadingResponse) String() string {
 func (*IsDownloadingResponse) ProtoMessage() {}
 
 func (x *IsDownloadingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[24]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2031,7 @@ func (x *IsDownloadingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IsDownloadingResponse.ProtoReflect.Descriptor instead.
 func (*IsDownloadingResponse) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *IsDownloadingResponse) GetRunning() bool {
@@ -1969,7 +2054,7 @@ type RunErrandRequest struct {
 
 func (x *RunErrandRequest) Reset() {
 	*x = RunErrandRequest{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[25]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2066,7 @@ func (x *RunErrandRequest) String() string {
 func (*RunErrandRequest) ProtoMessage() {}
 
 func (x *RunErrandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[25]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2079,7 @@ func (x *RunErrandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunErrandRequest.ProtoReflect.Descriptor instead.
 func (*RunErrandRequest) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RunErrandRequest) GetJob() string {
@@ -2041,7 +2126,7 @@ type Errand struct {
 
 func (x *Errand) Reset() {
 	*x = Errand{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[26]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2138,7 @@ func (x *Errand) String() string {
 func (*Errand) ProtoMessage() {}
 
 func (x *Errand) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[26]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2151,7 @@ func (x *Errand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Errand.ProtoReflect.Descriptor instead.
 func (*Errand) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Errand) GetKind() ErrandKind {
@@ -2129,7 +2214,7 @@ type Schema struct {
 
 func (x *Schema) Reset() {
 	*x = Schema{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[27]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2226,7 @@ func (x *Schema) String() string {
 func (*Schema) ProtoMessage() {}
 
 func (x *Schema) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[27]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2239,7 @@ func (x *Schema) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schema.ProtoReflect.Descriptor instead.
 func (*Schema) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Schema) GetJobId() string {
@@ -2237,7 +2322,7 @@ type StoredPart struct {
 
 func (x *StoredPart) Reset() {
 	*x = StoredPart{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[28]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2249,7 +2334,7 @@ func (x *StoredPart) String() string {
 func (*StoredPart) ProtoMessage() {}
 
 func (x *StoredPart) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[28]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2262,7 +2347,7 @@ func (x *StoredPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredPart.ProtoReflect.Descriptor instead.
 func (*StoredPart) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StoredPart) GetKey() string {
@@ -2333,7 +2418,7 @@ type RunErrandResponse struct {
 
 func (x *RunErrandResponse) Reset() {
 	*x = RunErrandResponse{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[29]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2345,7 +2430,7 @@ func (x *RunErrandResponse) String() string {
 func (*RunErrandResponse) ProtoMessage() {}
 
 func (x *RunErrandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[29]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2443,7 @@ func (x *RunErrandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunErrandResponse.ProtoReflect.Descriptor instead.
 func (*RunErrandResponse) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RunErrandResponse) GetDone() bool {
@@ -2392,7 +2477,7 @@ type LocateRowsRequest struct {
 
 func (x *LocateRowsRequest) Reset() {
 	*x = LocateRowsRequest{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[30]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2404,7 +2489,7 @@ func (x *LocateRowsRequest) String() string {
 func (*LocateRowsRequest) ProtoMessage() {}
 
 func (x *LocateRowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[30]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2417,7 +2502,7 @@ func (x *LocateRowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRowsRequest.ProtoReflect.Descriptor instead.
 func (*LocateRowsRequest) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LocateRowsRequest) GetJob() string {
@@ -2439,7 +2524,7 @@ type LocateRowsResponse struct {
 
 func (x *LocateRowsResponse) Reset() {
 	*x = LocateRowsResponse{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[31]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2536,7 @@ func (x *LocateRowsResponse) String() string {
 func (*LocateRowsResponse) ProtoMessage() {}
 
 func (x *LocateRowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[31]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2549,7 @@ func (x *LocateRowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRowsResponse.ProtoReflect.Descriptor instead.
 func (*LocateRowsResponse) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LocateRowsResponse) GetShards() int32 {
@@ -2501,7 +2586,7 @@ type NodeRows struct {
 
 func (x *NodeRows) Reset() {
 	*x = NodeRows{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[32]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2513,7 +2598,7 @@ func (x *NodeRows) String() string {
 func (*NodeRows) ProtoMessage() {}
 
 func (x *NodeRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[32]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2526,7 +2611,7 @@ func (x *NodeRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRows.ProtoReflect.Descriptor instead.
 func (*NodeRows) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NodeRows) GetNode() string {
@@ -2569,7 +2654,7 @@ type ListActorsRequest struct {
 
 func (x *ListActorsRequest) Reset() {
 	*x = ListActorsRequest{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[33]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2666,7 @@ func (x *ListActorsRequest) String() string {
 func (*ListActorsRequest) ProtoMessage() {}
 
 func (x *ListActorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[33]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2679,7 @@ func (x *ListActorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActorsRequest.ProtoReflect.Descriptor instead.
 func (*ListActorsRequest) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{33}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListActorsRequest) GetKind() string {
@@ -2629,7 +2714,7 @@ type ListActorsResponse struct {
 
 func (x *ListActorsResponse) Reset() {
 	*x = ListActorsResponse{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[34]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2641,7 +2726,7 @@ func (x *ListActorsResponse) String() string {
 func (*ListActorsResponse) ProtoMessage() {}
 
 func (x *ListActorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[34]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2654,7 +2739,7 @@ func (x *ListActorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActorsResponse.ProtoReflect.Descriptor instead.
 func (*ListActorsResponse) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{34}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListActorsResponse) GetActors() []*Actor {
@@ -2693,7 +2778,7 @@ type Actor struct {
 
 func (x *Actor) Reset() {
 	*x = Actor{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[35]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2705,7 +2790,7 @@ func (x *Actor) String() string {
 func (*Actor) ProtoMessage() {}
 
 func (x *Actor) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[35]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2718,7 +2803,7 @@ func (x *Actor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Actor.ProtoReflect.Descriptor instead.
 func (*Actor) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{35}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Actor) GetKind() string {
@@ -2823,7 +2908,7 @@ type Trouble struct {
 
 func (x *Trouble) Reset() {
 	*x = Trouble{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[36]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2835,7 +2920,7 @@ func (x *Trouble) String() string {
 func (*Trouble) ProtoMessage() {}
 
 func (x *Trouble) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[36]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2848,7 +2933,7 @@ func (x *Trouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
 func (*Trouble) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{36}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Trouble) GetText() string {
@@ -2874,7 +2959,7 @@ type GetFactsRequest struct {
 
 func (x *GetFactsRequest) Reset() {
 	*x = GetFactsRequest{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[37]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2886,7 +2971,7 @@ func (x *GetFactsRequest) String() string {
 func (*GetFactsRequest) ProtoMessage() {}
 
 func (x *GetFactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[37]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2899,7 +2984,7 @@ func (x *GetFactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFactsRequest.ProtoReflect.Descriptor instead.
 func (*GetFactsRequest) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{37}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{38}
 }
 
 // A GetFactsResponse is for people.
@@ -2912,7 +2997,7 @@ type GetFactsResponse struct {
 
 func (x *GetFactsResponse) Reset() {
 	*x = GetFactsResponse{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[38]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2924,7 +3009,7 @@ func (x *GetFactsResponse) String() string {
 func (*GetFactsResponse) ProtoMessage() {}
 
 func (x *GetFactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[38]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2937,7 +3022,7 @@ func (x *GetFactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFactsResponse.ProtoReflect.Descriptor instead.
 func (*GetFactsResponse) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{38}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetFactsResponse) GetDocument() []byte {
@@ -2957,7 +3042,7 @@ type GetFiguresRequest struct {
 
 func (x *GetFiguresRequest) Reset() {
 	*x = GetFiguresRequest{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[39]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2969,7 +3054,7 @@ func (x *GetFiguresRequest) String() string {
 func (*GetFiguresRequest) ProtoMessage() {}
 
 func (x *GetFiguresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[39]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2982,7 +3067,7 @@ func (x *GetFiguresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFiguresRequest.ProtoReflect.Descriptor instead.
 func (*GetFiguresRequest) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{39}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetFiguresRequest) GetWhat() string {
@@ -3002,7 +3087,7 @@ type GetFiguresResponse struct {
 
 func (x *GetFiguresResponse) Reset() {
 	*x = GetFiguresResponse{}
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[40]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3014,7 +3099,7 @@ func (x *GetFiguresResponse) String() string {
 func (*GetFiguresResponse) ProtoMessage() {}
 
 func (x *GetFiguresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rowmill_peer_v1_node_proto_msgTypes[40]
+	mi := &file_rowmill_peer_v1_node_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3027,7 +3112,7 @@ func (x *GetFiguresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFiguresResponse.ProtoReflect.Descriptor instead.
 func (*GetFiguresResponse) Descriptor() ([]byte, []int) {
-	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{40}
+	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetFiguresResponse) GetDocument() []byte {
@@ -3077,7 +3162,7 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\x06tokens\x18\x01 \x01(\x03R\x06tokens\x12\x1f\n" +
 	"\vsample_rows\x18\x02 \x01(\x03R\n" +
 	"sampleRows\x12#\n" +
-	"\rsample_tokens\x18\x03 \x01(\x03R\fsampleTokens\"\x8b\x06\n" +
+	"\rsample_tokens\x18\x03 \x01(\x03R\fsampleTokens\"\xc1\x06\n" +
 	"\rReportRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x16\n" +
@@ -3102,14 +3187,20 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\x05waits\x18\x14 \x01(\x0e2\x15.rowmill.peer.v1.WaitR\x05waits\x12\x1a\n" +
 	"\bwarnings\x18\x15 \x03(\tR\bwarnings\x12E\n" +
 	"\arefused\x18\x16 \x03(\v2+.rowmill.peer.v1.ReportRequest.RefusedEntryR\arefused\x12,\n" +
-	"\x05fault\x18\x17 \x01(\v2\x16.rowmill.peer.v1.FaultR\x05fault\x1a:\n" +
+	"\x05fault\x18\x17 \x01(\v2\x16.rowmill.peer.v1.FaultR\x05fault\x124\n" +
+	"\bsuspects\x18\x18 \x03(\v2\x18.rowmill.peer.v1.SuspectR\bsuspects\x1a:\n" +
 	"\fRefusedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x10\n" +
 	"\x0eReportResponse\"5\n" +
 	"\tShardRows\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\x05R\x05shard\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\fR\x04rows\"\x87\x01\n" +
+	"\x04rows\x18\x02 \x01(\fR\x04rows\"a\n" +
+	"\aSuspect\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\x05R\x05shard\x12\x10\n" +
+	"\x03row\x18\x02 \x01(\x05R\x03row\x12\x14\n" +
+	"\x05group\x18\x03 \x01(\x05R\x05group\x12\x18\n" +
+	"\acrashes\x18\x04 \x01(\x05R\acrashes\"\x87\x01\n" +
 	"\x04Part\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\x05R\x05shard\x12\x12\n" +
@@ -3143,7 +3234,7 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\x0eAssignResponse\"L\n" +
 	"\x05Batch\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x03R\x06number\x12+\n" +
-	"\x05spans\x18\x02 \x03(\v2\x15.rowmill.peer.v1.SpanR\x05spans\"\xb0\x01\n" +
+	"\x05spans\x18\x02 \x03(\v2\x15.rowmill.peer.v1.SpanR\x05spans\"\xe6\x01\n" +
 	"\x04Span\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\x05R\x05shard\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x05R\x04from\x12\x0e\n" +
@@ -3151,7 +3242,8 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\x06except\x18\x04 \x01(\fR\x06except\x12*\n" +
 	"\x02of\x18\x05 \x01(\v2\x1a.rowmill.peer.v1.ShardInfoR\x02of\x12\x14\n" +
 	"\x05block\x18\x06 \x01(\x05R\x05block\x12\x14\n" +
-	"\x05share\x18\a \x01(\x05R\x05share\"8\n" +
+	"\x05share\x18\a \x01(\x05R\x05share\x124\n" +
+	"\bsuspects\x18\b \x03(\v2\x18.rowmill.peer.v1.SuspectR\bsuspects\"8\n" +
 	"\n" +
 	"Revocation\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x12\n" +
@@ -3319,7 +3411,7 @@ func file_rowmill_peer_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_rowmill_peer_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_rowmill_peer_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_rowmill_peer_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_rowmill_peer_v1_node_proto_goTypes = []any{
 	(RefusalReason)(0),            // 0: rowmill.peer.v1.RefusalReason
 	(Wait)(0),                     // 1: rowmill.peer.v1.Wait
@@ -3334,41 +3426,42 @@ var file_rowmill_peer_v1_node_proto_goTypes = []any{
 	(*ReportRequest)(nil),         // 10: rowmill.peer.v1.ReportRequest
 	(*ReportResponse)(nil),        // 11: rowmill.peer.v1.ReportResponse
 	(*ShardRows)(nil),             // 12: rowmill.peer.v1.ShardRows
-	(*Part)(nil),                  // 13: rowmill.peer.v1.Part
-	(*Totals)(nil),                // 14: rowmill.peer.v1.Totals
-	(*Fault)(nil),                 // 15: rowmill.peer.v1.Fault
-	(*AssignRequest)(nil),         // 16: rowmill.peer.v1.AssignRequest
-	(*AssignResponse)(nil),        // 17: rowmill.peer.v1.AssignResponse
-	(*Batch)(nil),                 // 18: rowmill.peer.v1.Batch
-	(*Span)(nil),                  // 19: rowmill.peer.v1.Span
-	(*Revocation)(nil),            // 20: rowmill.peer.v1.Revocation
-	(*DismissRequest)(nil),        // 21: rowmill.peer.v1.DismissRequest
-	(*DismissResponse)(nil),       // 22: rowmill.peer.v1.DismissResponse
-	(*HintRequest)(nil),           // 23: rowmill.peer.v1.HintRequest
-	(*HintResponse)(nil),          // 24: rowmill.peer.v1.HintResponse
-	(*DrainRequest)(nil),          // 25: rowmill.peer.v1.DrainRequest
-	(*DrainResponse)(nil),         // 26: rowmill.peer.v1.DrainResponse
-	(*IsDownloadingRequest)(nil),  // 27: rowmill.peer.v1.IsDownloadingRequest
-	(*IsDownloadingResponse)(nil), // 28: rowmill.peer.v1.IsDownloadingResponse
-	(*RunErrandRequest)(nil),      // 29: rowmill.peer.v1.RunErrandRequest
-	(*Errand)(nil),                // 30: rowmill.peer.v1.Errand
-	(*Schema)(nil),                // 31: rowmill.peer.v1.Schema
-	(*StoredPart)(nil),            // 32: rowmill.peer.v1.StoredPart
-	(*RunErrandResponse)(nil),     // 33: rowmill.peer.v1.RunErrandResponse
-	(*LocateRowsRequest)(nil),     // 34: rowmill.peer.v1.LocateRowsRequest
-	(*LocateRowsResponse)(nil),    // 35: rowmill.peer.v1.LocateRowsResponse
-	(*NodeRows)(nil),              // 36: rowmill.peer.v1.NodeRows
-	(*ListActorsRequest)(nil),     // 37: rowmill.peer.v1.ListActorsRequest
-	(*ListActorsResponse)(nil),    // 38: rowmill.peer.v1.ListActorsResponse
-	(*Actor)(nil),                 // 39: rowmill.peer.v1.Actor
-	(*Trouble)(nil),               // 40: rowmill.peer.v1.Trouble
-	(*GetFactsRequest)(nil),       // 41: rowmill.peer.v1.GetFactsRequest
-	(*GetFactsResponse)(nil),      // 42: rowmill.peer.v1.GetFactsResponse
-	(*GetFiguresRequest)(nil),     // 43: rowmill.peer.v1.GetFiguresRequest
-	(*GetFiguresResponse)(nil),    // 44: rowmill.peer.v1.GetFiguresResponse
-	nil,                           // 45: rowmill.peer.v1.ReportRequest.RefusedEntry
-	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
+	(*Suspect)(nil),               // 13: rowmill.peer.v1.Suspect
+	(*Part)(nil),                  // 14: rowmill.peer.v1.Part
+	(*Totals)(nil),                // 15: rowmill.peer.v1.Totals
+	(*Fault)(nil),                 // 16: rowmill.peer.v1.Fault
+	(*AssignRequest)(nil),         // 17: rowmill.peer.v1.AssignRequest
+	(*AssignResponse)(nil),        // 18: rowmill.peer.v1.AssignResponse
+	(*Batch)(nil),                 // 19: rowmill.peer.v1.Batch
+	(*Span)(nil),                  // 20: rowmill.peer.v1.Span
+	(*Revocation)(nil),            // 21: rowmill.peer.v1.Revocation
+	(*DismissRequest)(nil),        // 22: rowmill.peer.v1.DismissRequest
+	(*DismissResponse)(nil),       // 23: rowmill.peer.v1.DismissResponse
+	(*HintRequest)(nil),           // 24: rowmill.peer.v1.HintRequest
+	(*HintResponse)(nil),          // 25: rowmill.peer.v1.HintResponse
+	(*DrainRequest)(nil),          // 26: rowmill.peer.v1.DrainRequest
+	(*DrainResponse)(nil),         // 27: rowmill.peer.v1.DrainResponse
+	(*IsDownloadingRequest)(nil),  // 28: rowmill.peer.v1.IsDownloadingRequest
+	(*IsDownloadingResponse)(nil), // 29: rowmill.peer.v1.IsDownloadingResponse
+	(*RunErrandRequest)(nil),      // 30: rowmill.peer.v1.RunErrandRequest
+	(*Errand)(nil),                // 31: rowmill.peer.v1.Errand
+	(*Schema)(nil),                // 32: rowmill.peer.v1.Schema
+	(*StoredPart)(nil),            // 33: rowmill.peer.v1.StoredPart
+	(*RunErrandResponse)(nil),     // 34: rowmill.peer.v1.RunErrandResponse
+	(*LocateRowsRequest)(nil),     // 35: rowmill.peer.v1.LocateRowsRequest
+	(*LocateRowsResponse)(nil),    // 36: rowmill.peer.v1.LocateRowsResponse
+	(*NodeRows)(nil),              // 37: rowmill.peer.v1.NodeRows
+	(*ListActorsRequest)(nil),     // 38: rowmill.peer.v1.ListActorsRequest
+	(*ListActorsResponse)(nil),    // 39: rowmill.peer.v1.ListActorsResponse
+	(*Actor)(nil),                 // 40: rowmill.peer.v1.Actor
+	(*Trouble)(nil),               // 41: rowmill.peer.v1.Trouble
+	(*GetFactsRequest)(nil),       // 42: rowmill.peer.v1.GetFactsRequest
+	(*GetFactsResponse)(nil),      // 43: rowmill.peer.v1.GetFactsResponse
+	(*GetFiguresRequest)(nil),     // 44: rowmill.peer.v1.GetFiguresRequest
+	(*GetFiguresResponse)(nil),    // 45: rowmill.peer.v1.GetFiguresResponse
+	nil,                           // 46: rowmill.peer.v1.ReportRequest.RefusedEntry
+	(*durationpb.Duration)(nil),   // 47: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
 }
 var file_rowmill_peer_v1_node_proto_depIdxs = []int32{
 	0,  // 0: rowmill.peer.v1.Refusal.reason:type_name -> rowmill.peer.v1.RefusalReason
@@ -3377,58 +3470,60 @@ var file_rowmill_peer_v1_node_proto_depIdxs = []int32{
 	9,  // 3: rowmill.peer.v1.Manifest.size:type_name -> rowmill.peer.v1.InputSize
 	12, // 4: rowmill.peer.v1.ReportRequest.holds:type_name -> rowmill.peer.v1.ShardRows
 	12, // 5: rowmill.peer.v1.ReportRequest.back:type_name -> rowmill.peer.v1.ShardRows
-	13, // 6: rowmill.peer.v1.ReportRequest.parts:type_name -> rowmill.peer.v1.Part
+	14, // 6: rowmill.peer.v1.ReportRequest.parts:type_name -> rowmill.peer.v1.Part
 	1,  // 7: rowmill.peer.v1.ReportRequest.waits:type_name -> rowmill.peer.v1.Wait
-	45, // 8: rowmill.peer.v1.ReportRequest.refused:type_name -> rowmill.peer.v1.ReportRequest.RefusedEntry
-	15, // 9: rowmill.peer.v1.ReportRequest.fault:type_name -> rowmill.peer.v1.Fault
-	14, // 10: rowmill.peer.v1.Part.totals:type_name -> rowmill.peer.v1.Totals
-	18, // 11: rowmill.peer.v1.AssignRequest.batches:type_name -> rowmill.peer.v1.Batch
-	20, // 12: rowmill.peer.v1.AssignRequest.revocation:type_name -> rowmill.peer.v1.Revocation
-	19, // 13: rowmill.peer.v1.Batch.spans:type_name -> rowmill.peer.v1.Span
-	8,  // 14: rowmill.peer.v1.Span.of:type_name -> rowmill.peer.v1.ShardInfo
-	30, // 15: rowmill.peer.v1.RunErrandRequest.errand:type_name -> rowmill.peer.v1.Errand
-	2,  // 16: rowmill.peer.v1.Errand.kind:type_name -> rowmill.peer.v1.ErrandKind
-	31, // 17: rowmill.peer.v1.Errand.schema:type_name -> rowmill.peer.v1.Schema
-	32, // 18: rowmill.peer.v1.Errand.parts:type_name -> rowmill.peer.v1.StoredPart
-	14, // 19: rowmill.peer.v1.StoredPart.totals:type_name -> rowmill.peer.v1.Totals
-	36, // 20: rowmill.peer.v1.LocateRowsResponse.nodes:type_name -> rowmill.peer.v1.NodeRows
-	46, // 21: rowmill.peer.v1.ListActorsRequest.min_age:type_name -> google.protobuf.Duration
-	39, // 22: rowmill.peer.v1.ListActorsResponse.actors:type_name -> rowmill.peer.v1.Actor
-	3,  // 23: rowmill.peer.v1.Actor.state:type_name -> rowmill.peer.v1.ActorState
-	47, // 24: rowmill.peer.v1.Actor.since:type_name -> google.protobuf.Timestamp
-	46, // 25: rowmill.peer.v1.Actor.oldest_message:type_name -> google.protobuf.Duration
-	46, // 26: rowmill.peer.v1.Actor.errand_time:type_name -> google.protobuf.Duration
-	40, // 27: rowmill.peer.v1.Actor.trouble:type_name -> rowmill.peer.v1.Trouble
-	47, // 28: rowmill.peer.v1.Trouble.at:type_name -> google.protobuf.Timestamp
-	5,  // 29: rowmill.peer.v1.NodeService.Invite:input_type -> rowmill.peer.v1.InviteRequest
-	10, // 30: rowmill.peer.v1.NodeService.Report:input_type -> rowmill.peer.v1.ReportRequest
-	16, // 31: rowmill.peer.v1.NodeService.Assign:input_type -> rowmill.peer.v1.AssignRequest
-	21, // 32: rowmill.peer.v1.NodeService.Dismiss:input_type -> rowmill.peer.v1.DismissRequest
-	23, // 33: rowmill.peer.v1.NodeService.Hint:input_type -> rowmill.peer.v1.HintRequest
-	25, // 34: rowmill.peer.v1.NodeService.Drain:input_type -> rowmill.peer.v1.DrainRequest
-	27, // 35: rowmill.peer.v1.NodeService.IsDownloading:input_type -> rowmill.peer.v1.IsDownloadingRequest
-	29, // 36: rowmill.peer.v1.NodeService.RunErrand:input_type -> rowmill.peer.v1.RunErrandRequest
-	34, // 37: rowmill.peer.v1.NodeService.LocateRows:input_type -> rowmill.peer.v1.LocateRowsRequest
-	37, // 38: rowmill.peer.v1.NodeService.ListActors:input_type -> rowmill.peer.v1.ListActorsRequest
-	41, // 39: rowmill.peer.v1.NodeService.GetFacts:input_type -> rowmill.peer.v1.GetFactsRequest
-	43, // 40: rowmill.peer.v1.NodeService.GetFigures:input_type -> rowmill.peer.v1.GetFiguresRequest
-	6,  // 41: rowmill.peer.v1.NodeService.Invite:output_type -> rowmill.peer.v1.InviteResponse
-	11, // 42: rowmill.peer.v1.NodeService.Report:output_type -> rowmill.peer.v1.ReportResponse
-	17, // 43: rowmill.peer.v1.NodeService.Assign:output_type -> rowmill.peer.v1.AssignResponse
-	22, // 44: rowmill.peer.v1.NodeService.Dismiss:output_type -> rowmill.peer.v1.DismissResponse
-	24, // 45: rowmill.peer.v1.NodeService.Hint:output_type -> rowmill.peer.v1.HintResponse
-	26, // 46: rowmill.peer.v1.NodeService.Drain:output_type -> rowmill.peer.v1.DrainResponse
-	28, // 47: rowmill.peer.v1.NodeService.IsDownloading:output_type -> rowmill.peer.v1.IsDownloadingResponse
-	33, // 48: rowmill.peer.v1.NodeService.RunErrand:output_type -> rowmill.peer.v1.RunErrandResponse
-	35, // 49: rowmill.peer.v1.NodeService.LocateRows:output_type -> rowmill.peer.v1.LocateRowsResponse
-	38, // 50: rowmill.peer.v1.NodeService.ListActors:output_type -> rowmill.peer.v1.ListActorsResponse
-	42, // 51: rowmill.peer.v1.NodeService.GetFacts:output_type -> rowmill.peer.v1.GetFactsResponse
-	44, // 52: rowmill.peer.v1.NodeService.GetFigures:output_type -> rowmill.peer.v1.GetFiguresResponse
-	41, // [41:53] is the sub-list for method output_type
-	29, // [29:41] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	46, // 8: rowmill.peer.v1.ReportRequest.refused:type_name -> rowmill.peer.v1.ReportRequest.RefusedEntry
+	16, // 9: rowmill.peer.v1.ReportRequest.fault:type_name -> rowmill.peer.v1.Fault
+	13, // 10: rowmill.peer.v1.ReportRequest.suspects:type_name -> rowmill.peer.v1.Suspect
+	15, // 11: rowmill.peer.v1.Part.totals:type_name -> rowmill.peer.v1.Totals
+	19, // 12: rowmill.peer.v1.AssignRequest.batches:type_name -> rowmill.peer.v1.Batch
+	21, // 13: rowmill.peer.v1.AssignRequest.revocation:type_name -> rowmill.peer.v1.Revocation
+	20, // 14: rowmill.peer.v1.Batch.spans:type_name -> rowmill.peer.v1.Span
+	8,  // 15: rowmill.peer.v1.Span.of:type_name -> rowmill.peer.v1.ShardInfo
+	13, // 16: rowmill.peer.v1.Span.suspects:type_name -> rowmill.peer.v1.Suspect
+	31, // 17: rowmill.peer.v1.RunErrandRequest.errand:type_name -> rowmill.peer.v1.Errand
+	2,  // 18: rowmill.peer.v1.Errand.kind:type_name -> rowmill.peer.v1.ErrandKind
+	32, // 19: rowmill.peer.v1.Errand.schema:type_name -> rowmill.peer.v1.Schema
+	33, // 20: rowmill.peer.v1.Errand.parts:type_name -> rowmill.peer.v1.StoredPart
+	15, // 21: rowmill.peer.v1.StoredPart.totals:type_name -> rowmill.peer.v1.Totals
+	37, // 22: rowmill.peer.v1.LocateRowsResponse.nodes:type_name -> rowmill.peer.v1.NodeRows
+	47, // 23: rowmill.peer.v1.ListActorsRequest.min_age:type_name -> google.protobuf.Duration
+	40, // 24: rowmill.peer.v1.ListActorsResponse.actors:type_name -> rowmill.peer.v1.Actor
+	3,  // 25: rowmill.peer.v1.Actor.state:type_name -> rowmill.peer.v1.ActorState
+	48, // 26: rowmill.peer.v1.Actor.since:type_name -> google.protobuf.Timestamp
+	47, // 27: rowmill.peer.v1.Actor.oldest_message:type_name -> google.protobuf.Duration
+	47, // 28: rowmill.peer.v1.Actor.errand_time:type_name -> google.protobuf.Duration
+	41, // 29: rowmill.peer.v1.Actor.trouble:type_name -> rowmill.peer.v1.Trouble
+	48, // 30: rowmill.peer.v1.Trouble.at:type_name -> google.protobuf.Timestamp
+	5,  // 31: rowmill.peer.v1.NodeService.Invite:input_type -> rowmill.peer.v1.InviteRequest
+	10, // 32: rowmill.peer.v1.NodeService.Report:input_type -> rowmill.peer.v1.ReportRequest
+	17, // 33: rowmill.peer.v1.NodeService.Assign:input_type -> rowmill.peer.v1.AssignRequest
+	22, // 34: rowmill.peer.v1.NodeService.Dismiss:input_type -> rowmill.peer.v1.DismissRequest
+	24, // 35: rowmill.peer.v1.NodeService.Hint:input_type -> rowmill.peer.v1.HintRequest
+	26, // 36: rowmill.peer.v1.NodeService.Drain:input_type -> rowmill.peer.v1.DrainRequest
+	28, // 37: rowmill.peer.v1.NodeService.IsDownloading:input_type -> rowmill.peer.v1.IsDownloadingRequest
+	30, // 38: rowmill.peer.v1.NodeService.RunErrand:input_type -> rowmill.peer.v1.RunErrandRequest
+	35, // 39: rowmill.peer.v1.NodeService.LocateRows:input_type -> rowmill.peer.v1.LocateRowsRequest
+	38, // 40: rowmill.peer.v1.NodeService.ListActors:input_type -> rowmill.peer.v1.ListActorsRequest
+	42, // 41: rowmill.peer.v1.NodeService.GetFacts:input_type -> rowmill.peer.v1.GetFactsRequest
+	44, // 42: rowmill.peer.v1.NodeService.GetFigures:input_type -> rowmill.peer.v1.GetFiguresRequest
+	6,  // 43: rowmill.peer.v1.NodeService.Invite:output_type -> rowmill.peer.v1.InviteResponse
+	11, // 44: rowmill.peer.v1.NodeService.Report:output_type -> rowmill.peer.v1.ReportResponse
+	18, // 45: rowmill.peer.v1.NodeService.Assign:output_type -> rowmill.peer.v1.AssignResponse
+	23, // 46: rowmill.peer.v1.NodeService.Dismiss:output_type -> rowmill.peer.v1.DismissResponse
+	25, // 47: rowmill.peer.v1.NodeService.Hint:output_type -> rowmill.peer.v1.HintResponse
+	27, // 48: rowmill.peer.v1.NodeService.Drain:output_type -> rowmill.peer.v1.DrainResponse
+	29, // 49: rowmill.peer.v1.NodeService.IsDownloading:output_type -> rowmill.peer.v1.IsDownloadingResponse
+	34, // 50: rowmill.peer.v1.NodeService.RunErrand:output_type -> rowmill.peer.v1.RunErrandResponse
+	36, // 51: rowmill.peer.v1.NodeService.LocateRows:output_type -> rowmill.peer.v1.LocateRowsResponse
+	39, // 52: rowmill.peer.v1.NodeService.ListActors:output_type -> rowmill.peer.v1.ListActorsResponse
+	43, // 53: rowmill.peer.v1.NodeService.GetFacts:output_type -> rowmill.peer.v1.GetFactsResponse
+	45, // 54: rowmill.peer.v1.NodeService.GetFigures:output_type -> rowmill.peer.v1.GetFiguresResponse
+	43, // [43:55] is the sub-list for method output_type
+	31, // [31:43] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_rowmill_peer_v1_node_proto_init() }
@@ -3436,15 +3531,15 @@ func file_rowmill_peer_v1_node_proto_init() {
 	if File_rowmill_peer_v1_node_proto != nil {
 		return
 	}
-	file_rowmill_peer_v1_node_proto_msgTypes[19].OneofWrappers = []any{}
-	file_rowmill_peer_v1_node_proto_msgTypes[32].OneofWrappers = []any{}
+	file_rowmill_peer_v1_node_proto_msgTypes[20].OneofWrappers = []any{}
+	file_rowmill_peer_v1_node_proto_msgTypes[33].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rowmill_peer_v1_node_proto_rawDesc), len(file_rowmill_peer_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

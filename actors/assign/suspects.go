@@ -1,0 +1,48 @@
+package assign
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// A Suspect is a row that was in flight when an inference server crashed, and may have
+// caused that. A worker that gives the row back says so, and the owner tells the next
+// worker, which sends the row apart from others.
+type Suspect struct {
+	Shard   int
+	Row     int // of the shard
+	Group   int // the row is tried in a group of this size; 1: alone
+	Crashes int // how often a server crashed while the row was alone there
+}
+
+// suspects are such rows, by place.
+type suspects map[place]Suspect
+
+type place struct{ shard, row int }
+
+func (s suspects) add(row Suspect) { s[place{row.Shard, row.Row}] = row }
+
+// in returns those of some rows, in order; nil for none.
+func (s suspects) in(has func(shard, row int) bool) (rows []Suspect) {
+	for at, row := range s {
+		if has(at.shard, at.row) {
+			rows = append(rows, row)
+		}
+	}
+	slices.SortFunc(rows, func(a, b Suspect) int { return cmp.Or(a.Shard-b.Shard, a.Row-b.Row) })
+	return rows
+}
+
+func (s suspects) remove(has func(shard, row int) bool) {
+	maps.DeleteFunc(s, func(at place, _ Suspect) bool { return has(at.shard, at.row) })
+}
+
+// suspectsGivenBack reports whether the suspects of a heartbeat are rows that it gives back.
+func (h *Heartbeat) suspectsGivenBack() bool {
+	if len(h.Suspects) == 0 {
+		return true
+	}
+	back := rowsOf(h.Back)
+	return !slices.ContainsFunc(h.Suspects, func(s Suspect) bool { return !back.Has(s.Shard, s.Row) })
+}

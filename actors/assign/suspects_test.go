@@ -1,0 +1,88 @@
+package assign
+
+import (
+	"slices"
+	"testing"
+)
+
+// The next worker that gets a row hears what the one before said of it, also after it gave
+// the row back unloaded, until the row is committed.
+func TestSuspectsTravel(t *testing.T) {
+	t.Parallel()
+	o, want := owner(t, 10), []Suspect{{Row: 2, Group: 1, Crashes: 1}}
+	beats := map[string]*Worker{}
+	// tell has a worker report, and returns the suspects among the spans that are new to it.
+	tell := func(name string, holds bool) (told []Suspect) {
+		w := beats[name]
+		if w == nil {
+			w = NewWorker(name, 1, "session")
+			beats[name] = w
+		}
+		h := &Heartbeat{Address: name, Ports: 1, Want: holds, Hungry: holds}
+		w.Report(h)
+		a, _ := o.Hear(h, start)
+		if a == nil {
+			t.Fatalf("the report of %s is not heard: %+v", name, h)
+		}
+		o.Serve()
+		m := o.Assignment(a)
+		m.Epoch = 1
+		spans, _, _, _ := w.Obey(m)
+		for _, s := range spans {
+			told = append(told, s.Suspects...)
+		}
+		return told
+	}
+	if told := tell("one", true); told != nil {
+		t.Errorf("the first worker hears of %v", told)
+	}
+	one := beats["one"]
+	one.GiveBack(0, rows(2, 4))
+	one.Suspect(want[0])
+	var h Heartbeat
+	if one.Report(&h); !slices.Equal(h.Suspects, want) {
+		t.Errorf("reported: %v", h.Suspects)
+	}
+	tell("one", false)
+	if one.Report(&h); len(h.Suspects) > 0 {
+		t.Errorf("reported once the rows are taken: %v", h.Suspects)
+	}
+	if told := tell("two", true); !slices.Equal(told, want) {
+		t.Errorf("the second worker hears of %v, want %v", told, want)
+	}
+	beats["two"].GiveBack(0, rows(2, 4))
+	tell("two", false)
+	if told := tell("three", true); !slices.Equal(told, want) {
+		t.Errorf("the third worker hears of %v, want %v", told, want)
+	}
+	o.Committed("three", part("p", 2, 4), start)
+	if len(o.suspects) > 0 {
+		t.Errorf("after the row is committed the owner has %v", o.suspects)
+	}
+}
+
+// A worker speaks of rows that it gives back.
+func TestSuspectsAreRowsGivenBack(t *testing.T) {
+	t.Parallel()
+	o := owner(t, 10)
+	a, _ := o.Hear(&Heartbeat{
+		Worker: "w", Fresh: true, Batch: 1, Back: []ShardRows{{0, NewRowSet(rows(2, 4))}}, Suspects: []Suspect{{Row: 4, Group: 1}},
+	}, start)
+	if a != nil {
+		t.Error("a report of another row is heard")
+	}
+}
+
+// A new owner assigns what was given back to the one before, and hears nothing of it.
+func TestSuspectsEndWithTheirOwner(t *testing.T) {
+	t.Parallel()
+	w := worker()
+	w.Obey(batch(1, 0, 4))
+	w.GiveBack(0, rows(2, 4))
+	w.Suspect(Suspect{Row: 2, Group: 1})
+	w.Adopt(2, "another")
+	var h Heartbeat
+	if w.Report(&h); len(h.Back) > 0 || len(h.Suspects) > 0 {
+		t.Errorf("reported: %+v", h)
+	}
+}
