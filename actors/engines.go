@@ -80,7 +80,7 @@ type sending interface {
 	Paced() string
 }
 
-// Waits says for what rows wait that could go to an engine that is up, and until when.
+// Waits says why rows wait for an engine that is up, and until when; empty if none does.
 func (e EngineStatus) Waits() []string {
 	all := Resting(e.Resting)
 	if paced := e.Paced(); e.Up && paced != "" {

@@ -35,8 +35,8 @@ func (s *System) Actors(ctx context.Context, node string, f registry.Filter) ([]
 	})
 }
 
-// actorsHere lists the actors of this node. An engine whose rows wait has that as its
-// trouble.
+// actorsHere lists the actors of this node. If rows wait for an engine, the trouble of its
+// actor is the reason.
 func (s *System) actorsHere(f registry.Filter) registry.Listing {
 	waits := make(map[string]string)
 	for _, e := range s.Engines() {

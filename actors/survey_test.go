@@ -65,8 +65,7 @@ func TestWhatWaitsForTheBucketIsListed(t *testing.T) {
 	})
 }
 
-// An engine whose rows wait says for what and until when, in the list of actors and in its
-// status, whether the server asked for the pause or the operator limits the requests.
+// If rows wait for an engine, the list of actors and its status say why and until when, whether the server asked for the pause or the operator limits the requests.
 func TestAnEngineWhoseRowsWaitSaysForWhat(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

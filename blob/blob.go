@@ -64,8 +64,8 @@ type Bucket interface {
 	SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error)
 
 	// AppendsFrom is how long a range must be, in bytes, for an Appender of this
-	// bucket to take some of it without these bytes passing through this process; 0
-	// where that does not depend on its length.
+	// bucket to copy bytes of the range at the store, past this process; 0 if any
+	// length will do.
 	AppendsFrom() int64
 
 	// Name is the bucket's name, as results-url reports it.

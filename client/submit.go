@@ -16,7 +16,7 @@ import (
 // Submission is a job to create. Exactly one of URL and Rows is set. What is
 // empty is not sent, and the service's default holds.
 type Submission struct {
-	URL      string                   // where the service finds a file of rows; or "file:" and the id of one that was uploaded
+	URL      string                   // where the service finds a file of rows; or "file:" and the id of an uploaded file
 	Rows     iter.Seq2[string, error] // inline rows, read once while they are sent; UTF-8
 	Column   string                   // URL only
 	IDColumn string                   // URL only

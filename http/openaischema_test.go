@@ -71,7 +71,7 @@ func checkOpenAI(r *nethttp.Request, path string, status int, body []byte) error
 	return checkCounts(body)
 }
 
-// openAICounts are what is checked of batches that no schema can say.
+// openAICounts are the members of a batch that a schema alone cannot check.
 type openAICounts struct {
 	ID     string `json:"id"`
 	Status string `json:"status"`
@@ -82,7 +82,7 @@ type openAICounts struct {
 	} `json:"request_counts"`
 }
 
-// checkCounts reports a batch that is over and whose requests do not add up.
+// checkCounts reports a batch that is over if its counts of requests do not add up.
 func checkCounts(body []byte) error {
 	var one openAICounts
 	if err := json.Unmarshal(body, &one); err != nil {

@@ -64,8 +64,7 @@ func (w *world) committed(f store.Fence, texts ...string) {
 	}
 }
 
-// begunBatch is a new batch of four requests, of which one has an answer and one has
-// failed.
+// begunBatch is a new batch of four requests: one has an answer, another has failed.
 func (w *world) begunBatch() (id string, f store.Fence) {
 	w.Helper()
 	id = w.batched(w.uploaded("in.jsonl", requestLine("a", "llama-3.1-8b")))

@@ -192,8 +192,8 @@ func (d *download) run(address string, w io.Writer) (int64, error) {
 }
 
 const (
-	// readWords is how much of an answer without the file is read, and maxWords how much
-	// of it is kept, bytes: an error of S3 has a few hundred.
+	// readWords is how many bytes of an answer without the file are read, and maxWords how
+	// many of these bytes are kept: an error of S3 has a few hundred.
 	readWords = 16 << 10
 	maxWords  = 500
 	// shortSecret is the length of the shortest text of a query that can be a secret:

@@ -17,7 +17,7 @@ import (
 // apache/superset#9874, langchain-ai/langchain#6460 and pytorch/tutorials#1708 (the first
 // row lost as a header), pkiraly/metadata-qa-api#184 (one array),
 // nvidia-cosmos/cosmos-transfer1#206 (one object over lines),
-// farling42/obsidian-import-json#39 (lines without a word on what is wrong),
+// farling42/obsidian-import-json#39 (lines without an error message),
 // headroomlabs-ai/headroom#2316 (a line that is valid JSON and no object).
 func TestFormatOfAFile(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestFormatOfAFile(t *testing.T) {
 	}
 }
 
-// What is asked for is never passed over.
+// A format that was asked for is never replaced by another.
 func TestParquetAskedForAsAnother(t *testing.T) {
 	t.Parallel()
 	file := parquetFile(t, record{Text: "a"})

@@ -73,7 +73,8 @@ func TestSuspectsAreRowsGivenBack(t *testing.T) {
 	}
 }
 
-// A new owner assigns what was given back to the one before, and hears nothing of it.
+// A new owner assigns all rows that were given back to the earlier owner. The worker reports
+// none of them.
 func TestSuspectsEndWithTheirOwner(t *testing.T) {
 	t.Parallel()
 	w := worker()

@@ -59,13 +59,13 @@ func (f *fragile) embed(rows []engine.Row) ([]engine.Reply, []*engine.Error, err
 	return replies, make([]*engine.Error, len(rows)), nil
 }
 
-// run runs the texts of one request to their end, or to that of the server.
+// run runs the texts of a request until they are done or the server crashes.
 func (f *fragile) run(ctx context.Context, texts ...string) error {
 	poisoned := slices.ContainsFunc(texts, poison)
 	f.mu.Lock()
 	if time.Now().Before(f.back) {
 		f.mu.Unlock()
-		return &engine.Error{Class: engine.Busy, Code: "unreachable", Message: "nobody listens"}
+		return &engine.Error{Class: engine.Busy, Code: "unreachable", Message: "connection refused"}
 	}
 	end := f.end
 	for _, text := range texts {
@@ -274,8 +274,8 @@ func embedding(group int) func(*Job) {
 	}
 }
 
-// A row of one account that ends the server costs the rows of another account nothing
-// (vllm-project/vllm 43920: a grammar of one caller ends the engine of all).
+// A row of an account that crashes the server costs the rows of another account nothing
+// (vllm-project/vllm 43920: the grammar of a caller crashes the engine of all callers).
 func TestQueue_RowsThatCrashTheServerOfAnotherAccount(t *testing.T) {
 	for name, c := range map[string]struct {
 		poison        []int // of the first account's rows

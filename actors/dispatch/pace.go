@@ -32,7 +32,7 @@ func newAllowance(limit int) allowance {
 	return a
 }
 
-// most bounds the burst: the share of one second, and at least one. With more, a busy
+// most bounds the burst: the share of a second, and at least one. With more, a busy
 // minute after an idle one could exceed the limit.
 func (a *allowance) most() float64 { return max(1, a.limit/60) }
 
@@ -82,7 +82,7 @@ func (p *pace) sent(tokens int64) {
 	p.tokens.left -= float64(tokens)
 }
 
-// ended replaces the expected tokens of a request by those that the server counted. A
+// ended replaces the expected tokens of a request by the tokens that the server counted. A
 // refused request costs none.
 func (p *pace) ended(expected int64, seen *evidence) {
 	switch {

@@ -28,7 +28,7 @@ const copiesAtOnce = 16
 // numbers are left for those that are uploaded, which are larger.
 const mostCopied = maxParts / 2
 
-// How many parts of one length an object is planned to have.
+// How many parts of equal length an object is planned to have.
 const (
 	plannedParts = 1000              // of shorter parts the requests take longer than the bytes that they save
 	mostPlanned  = maxParts * 9 / 10 // the object may be longer than was expected
@@ -42,10 +42,9 @@ func (b *Bucket) AppendsFrom() int64 {
 	return minPartSize
 }
 
-// Expect chooses how long the parts are where all must have one length. The server
-// copies whole parts alone: the shorter they are, the fewer bytes of what is appended
-// pass through this process. An object of very many bytes needs longer ones than
-// Config.PartSize.
+// Expect chooses how long the parts are if all must have equal length. The server
+// copies only whole parts: the shorter the parts are, the fewer appended bytes pass
+// through this process. A very large object needs longer parts than Config.PartSize.
 func (w *writer) Expect(size int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,8 +123,8 @@ func (w *writer) appendPieces(o blob.Object, offset, size int64) error {
 	return nil
 }
 
-// appendParts appends in parts of one length. The bytes before the first of them fill up
-// the part that is being gathered, and those behind the last begin another.
+// appendParts appends in parts of equal length. The bytes before the first part fill up
+// the part that is being gathered, and the bytes behind the last part begin another.
 func (w *writer) appendParts(o blob.Object, offset, size int64) error {
 	fill := (w.length - int64(len(w.part))) % w.length
 	if size-fill < w.length {

@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
-// What is long enough is copied by the server, and one that refuses is not asked again.
+// The server copies a range that is long enough. A server that refuses is not asked again.
 // The first three copies show whether parts may have several lengths.
 func TestAppendMovesNoBytesWhereTheServerCopies(t *testing.T) {
 	t.Parallel()

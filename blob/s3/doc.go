@@ -44,18 +44,19 @@
 // MinIO lists unfinished uploads only by full key: it removes them by itself after
 // a day.
 //
-// Cloudflare R2 takes only parts of one length, but for the last. The first writer that
-// appends from another object finds that out: it has the server copy 10 MiB of that object
-// in parts of several lengths. Where they are refused, all parts of an upload have one
-// length, and of each range that is appended the bytes of about one part pass through this
-// process, see Expect.
+// Cloudflare R2 takes only parts of equal length, but for the last part. The first writer
+// that appends from another object finds that out: it has the server copy 10 MiB of that
+// object in parts of several lengths. If the server refuses them, all parts of an upload
+// have equal length, and about one part of each appended range passes through this process,
+// see Expect.
 //
 // # Memory
 //
 // A writer holds its object while that fits one part, and otherwise at most
-// (Concurrency+1) × PartSize: 48 MiB by default; more, where parts have one length,
-// for an object of which more than 140 GiB are expected: its parts are longer. All readers together hold ReadCache, and
-// what is on its way to them: at most ReadAhead each.
+// (Concurrency+1) × PartSize: 48 MiB by default. It holds more if parts have equal length
+// and the object is expected to have more than 140 GiB: its parts are longer then. All
+// readers together hold ReadCache, and each reader the bytes on their way to it: at most
+// ReadAhead.
 //
 // # Permissions
 //

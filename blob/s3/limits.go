@@ -47,7 +47,7 @@ var substitutes = []Limit{
 		Instead: "the node that makes a result downloads its parts and uploads the result",
 	},
 	copyVersions: {
-		Missing: "copy a range of one certain version of an object (x-amz-copy-source-if-match)",
+		Missing: "copy a range of a certain version of an object (x-amz-copy-source-if-match)",
 		Instead: "a node looks afterwards whether the object is still the same",
 	},
 	deleteMany: {

@@ -66,7 +66,7 @@ func TestRefusedLater(t *testing.T) {
 	}
 }
 
-// What is damaged on its way, throttled or not allowed is no limit of the server.
+// A request that is damaged on its way, throttled or not allowed shows no limit of the server.
 func TestNoLimit(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)

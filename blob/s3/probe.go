@@ -75,8 +75,8 @@ func (p *probe) ask(ctx context.Context, call int, do func(ctx context.Context) 
 	})
 }
 
-// denies reports whether the server answered that what was asked for may not be or is not
-// there. The same key has just written and read objects: this one call is at fault.
+// denies reports whether the server answered that the call is not allowed or does not
+// exist. The same key has just written and read objects: this call alone is at fault.
 func denies(err error) bool {
 	var answer minio.ErrorResponse
 	return errors.As(err, &answer) && !transient(err) &&
@@ -112,8 +112,8 @@ func (p *probe) holds(ctx context.Context, name string, want []byte) error {
 	return err
 }
 
-// uploads begins an upload in parts, looks whether the server lists it, and makes an
-// object of it.
+// uploads begins an upload in parts, looks whether the server lists the upload, and
+// completes it.
 func (p *probe) uploads(ctx context.Context, source, etag, to string) error {
 	var upload string
 	err := p.try(ctx, func(ctx context.Context) (err error) {

@@ -27,7 +27,7 @@ import (
 // A quirk is a way in which a store that is not Amazon's differs from it.
 type quirk struct {
 	name   string
-	report string // a public report of it
+	report string // a public report of the quirk
 	lacks  []int  // the limits that the start finds
 	large  bool   // it is met where ranges are copied: Append of the suite shows it
 	faults func(t *testing.T, server *s3test.Server) fault
@@ -36,7 +36,7 @@ type quirk struct {
 // quirks are differences of real stores, each from a public report.
 var quirks = []quirk{
 	{
-		name: "parts of one length", report: "Cloudflare R2: apache/opendal#2904; a last part that is longer: cloudflare/cloudflare-docs#9549",
+		name: "parts of equal length", report: "Cloudflare R2: apache/opendal#2904; a last part that is longer: cloudflare/cloudflare-docs#9549",
 		large:  true,
 		faults: func(*testing.T, *s3test.Server) fault { return equalParts() },
 	},
@@ -218,8 +218,8 @@ func answers(body string) fault {
 	}
 }
 
-// equalParts refuses to complete an upload whose parts differ in length, as R2 does: all but
-// the last must have one length, and the last no more.
+// equalParts refuses to complete an upload with parts of different lengths, as R2 does: all
+// parts but the last must have equal length, and the last may not be longer.
 func equalParts() fault {
 	var mu sync.Mutex
 	lengths := map[string]map[string]int64{} // by upload and part number

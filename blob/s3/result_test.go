@@ -18,9 +18,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// The result of a job is made on a store that takes only parts of one length, as Cloudflare
-// R2 does: parts are joined, and the result is made of what was joined. It has the bytes that
-// it has in a directory.
+// A store takes only parts of equal length, as Cloudflare R2 does. The result of a job is
+// put together from joined parts there, and has the same bytes as in a directory.
 func TestResultOnPartsOfOneLength(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)

@@ -46,9 +46,9 @@ func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writ
 }
 
 // A writer gathers a part, and sends it while the next one is gathered. An object
-// that never fills one part is a single request of Commit. What is written goes in
-// parts of one length, but for the last; what is appended does where the server takes
-// no others, see appendParts.
+// that never fills a part is a single request of Commit. Written bytes go in parts of
+// equal length, but for the last part; so do appended bytes if the server takes no
+// other parts, see appendParts.
 type writer struct {
 	bucket      *Bucket
 	key         string

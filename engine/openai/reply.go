@@ -135,7 +135,7 @@ func (r *reply) scanChoice() {
 	}
 }
 
-// scanTexts reads a message, or a part of one, and adds its texts to the reply. Servers
+// scanTexts reads a message or a part of it, and adds the texts to the reply. Servers
 // name the reasoning reasoning_content or reasoning, and some send both: the first that
 // is not empty counts.
 func (r *reply) scanTexts() {

@@ -59,7 +59,7 @@ func (e *events) next() (eventKind, error) {
 }
 
 // begin drops a byte-order mark from before the first line. A line that begins
-// with a part of one has a name that nobody knows.
+// with a part of the mark has a name that nobody knows.
 func (e *events) begin() error {
 	for i := 0; !e.begun && i < len(byteOrderMark); i++ {
 		if err := e.more(); err != nil {

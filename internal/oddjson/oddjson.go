@@ -69,7 +69,7 @@ func Test(t *testing.T, place Place) {
 		}
 	}
 	if open != len(place.Verdicts) {
-		t.Errorf("%d verdicts, of which %d are about a kind", len(place.Verdicts), open)
+		t.Errorf("%d verdicts; %d are about a kind", len(place.Verdicts), open)
 	}
 }
 

@@ -204,7 +204,7 @@ func (d drawer) text() string {
 	return b.String()
 }
 
-// pattern makes one with up to nine groups, so that \1 names the first of them or none.
+// pattern makes a pattern with up to nine groups, so that \1 names the first group or none.
 func (d drawer) pattern(depth int) string {
 	p := d.alternatives(depth)
 	if d.IntN(4) == 0 {
@@ -282,7 +282,7 @@ func agree(t *testing.T, pattern, text string) {
 }
 
 // maxChanged is how many characters of a property may differ. Go and Node.js have
-// different versions of Unicode, each of which moves a few characters that exist.
+// different versions of Unicode, and each version moves a few characters.
 const maxChanged = 64
 
 // TestPropertiesHaveTheirCharacters compares sets of characters with those of Node.js.

@@ -40,8 +40,8 @@ message after the other, and gives slow work away as an errand.
            a job: it goes back and forth between owners
   LAST ERROR
            the last warning of the actor, or what it met while it waits; it may be
-           long past, the age is behind it. Of an engine whose rows wait: for what,
-           such as a limit by the minute, and until when`,
+           long past, the age is behind it. If rows wait for an engine: the reason,
+           such as a limit by the minute, and the time when they go on`,
 		Example: `  rowmill actors --min-age 1m              # what may be stuck
   rowmill actors --job job-… --kind worker
   rowmill actors -o json | jq -r '.actors[0].errand'`,

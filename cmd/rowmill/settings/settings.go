@@ -61,7 +61,7 @@ type Settings struct {
 	Cluster Cluster  `yaml:"cluster"`
 	Inputs  Inputs   `yaml:"inputs"`
 	Jobs    Jobs     `yaml:"jobs"`
-	Engines []Engine `yaml:"engines"` // servers to use; none: those that Discover finds
+	Engines []Engine `yaml:"engines"` // servers to use; none: the servers that Discover finds
 
 	// MaxRequestsPerMinute and MaxTokensPerMinute (of prompts and answers) are the
 	// most that this node sends to an engine without limits of its own. Default: 0, no

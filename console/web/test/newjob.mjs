@@ -32,7 +32,7 @@ function same(got, want, of) {
   if (JSON.stringify(got) !== JSON.stringify(want)) throw new Error(`${of}: the job has ${JSON.stringify(got)}, want ${JSON.stringify(want)}`)
 }
 
-// jobOf returns the job whose page is shown.
+// jobOf returns the id of the job on the page.
 async function jobOf(page) {
   await page.waitForURL(/\/jobs\/job-/)
   return page.url().match(/job-[0-9a-f-]+/)[0]

@@ -2280,7 +2280,7 @@ export interface components {
             in_flight: number;
             /** @description Requests that it has answered, over the last minute. */
             rows_per_second: number | null;
-            /** @description Why it is down, or for what rows wait that could go to it, and until when: its answers (rate limit, overload, loading, failures) or a limit by the minute. */
+            /** @description Why it is down, or why rows wait for it, and until when: because of its answers (rate limit, overload, loading, failures), or of a limit by the minute. */
             last_error: string | null;
             /** @description Its answers are made up. */
             simulated: boolean;
@@ -2316,7 +2316,7 @@ export interface components {
             /** @description The one that has been out for longest. */
             errand: string | null;
             errand_seconds: number;
-            /** @description The last warning or error that it logged, or met while it waits for storage. Of an engine whose rows wait: for what, and until when. */
+            /** @description The last warning or error that it logged, or met while it waits for storage. If rows wait for an engine, it is the reason, with the time when they go on. */
             last_error: null | {
                 message: string;
                 /**
