@@ -73,8 +73,8 @@ chart: ## the Helm chart in all its forms: rendered, against the schemas and the
 	tools=$$(.ci/tools helm) && ROWMILL_HELM="$$tools" $(GO) test -count=1 ./deploy/helm $(UPDATE) && ROWMILL_HELM="$$tools" $(GO) test -count=1 -run Chart ./deploy/dist ./e2e
 
 # buf is built once, three minutes of processor time.
-contract: ## the contract between nodes: linted, held against that of the version before, its code generated anew; and grpc_health_probe asks a node
-	tools=$$(.ci/tools contract) && cd cluster/peer/proto && PATH="$$tools:$$PATH" && buf lint && buf breaking --against ../testdata/released.binpb && buf generate && \
+contract: ## the contract between nodes: linted, and its code generated anew; and grpc_health_probe asks a node
+	tools=$$(.ci/tools contract) && cd cluster/peer/proto && PATH="$$tools:$$PATH" && buf lint && buf generate && \
 		cd .. && ROWMILL_PROBE="$$tools/grpc-health-probe" $(GO) test -count=1 .
 
 demo: build ## run a thousand rows through a node of your own and show what comes out

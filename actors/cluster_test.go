@@ -171,7 +171,7 @@ func (b *rig) join(net *network, name string, e *scripted, change ...func(*actor
 	if h.client, err = peer.NewClient(peer.Config{Node: name, Carrier: h}); err != nil {
 		b.t.Fatal(err)
 	}
-	h.member = cluster.Member{ID: name, Node: name, Peer: name + ":1", Protocol: actors.Protocol, Contract: actors.Contract, Owns: true, Engines: e != nil}
+	h.member = cluster.Member{ID: name, Node: name, Peer: name + ":1", Protocol: actors.Protocol, Owns: true, Engines: e != nil}
 	cfg := b.cfg
 	cfg.Node, cfg.Peers, cfg.Store = name, h, cutStore{cfg.Store, h}
 	cfg.Ownership.LeaseTTL = 2 * time.Second

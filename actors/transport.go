@@ -21,14 +21,9 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// What nodes of this version speak, as members announce it.
-const (
-	// Protocol is the major version of what nodes tell each other. Nodes of different
-	// ones share no rows.
-	Protocol = peer.Protocol
-	// Contract is the version of its messages.
-	Contract = peer.Contract
-)
+// Protocol is the major version of what nodes tell each other, which members announce.
+// Nodes of different ones share no rows.
+const Protocol = peer.Protocol
 
 // Peers are the other nodes of the cluster.
 type Peers interface {

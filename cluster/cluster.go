@@ -83,7 +83,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		id: cfg.Node + "-" + hex.EncodeToString(suffix[:]),
 		profile: profile{
 			Rowmill: 1, Node: cfg.Node, Peer: cfg.Peer, API: cfg.API,
-			Engines: cfg.Engines, Owns: cfg.Owns, Protocol: cfg.Protocol, Contract: cfg.Contract, Started: time.Now().UnixMicro(),
+			Engines: cfg.Engines, Owns: cfg.Owns, Protocol: cfg.Protocol, Started: time.Now().UnixMicro(),
 		},
 	}
 	meta, err := encodeProfile(self.profile)
@@ -173,16 +173,6 @@ func (c *Cluster) Members() []Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.roster.members()
-}
-
-// Contract is the version of messages that the member at a peer address speaks, as far
-// as is known: also of one that has been missed, until another has taken its place or
-// it is forgotten.
-func (c *Cluster) Contract(peer string) (version int, known bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p, known := c.roster.peers[peer]
-	return p.Contract, known
 }
 
 // Changed yields a token after members or what they say have changed, one for

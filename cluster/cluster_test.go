@@ -389,12 +389,9 @@ func TestOtherProtocol(t *testing.T) {
 	cfg.Logger = log.logger()
 	a := open(t, cfg)
 	newer := quick("b", a.address())
-	newer.Protocol, newer.Contract = 2, 1
+	newer.Protocol = 2
 	open(t, newer)
 	wantNodes(t, []string{"a", "b"}, a)
-	if contract, known := a.Contract("b:7001"); !known || contract != 1 || a.Members()[1].Contract != 1 {
-		t.Errorf("b answers contract %d, known %v", contract, known)
-	}
 	if a.Members()[1].Protocol != 2 {
 		t.Errorf("b speaks %d, want 2", a.Members()[1].Protocol)
 	}

@@ -61,9 +61,6 @@ type Config struct {
 	// of another version are members, and are reported.
 	Protocol int
 
-	// Contract is the version of their messages.
-	Contract int
-
 	// Timing is how often and how long things are tried.
 	Timing Timing
 

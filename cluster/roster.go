@@ -21,10 +21,6 @@ type Member struct {
 	// Protocol is the version of the requests that it answers.
 	Protocol int
 
-	// Contract is the version of their messages; 0 in the version before, which has
-	// none.
-	Contract int
-
 	// State is what the member said of itself last, nil before that. It is
 	// shared: do not modify it.
 	State []byte
@@ -39,7 +35,6 @@ type roster struct {
 	self        string
 	forgetAfter time.Duration
 	alive       map[string]present
-	peers       map[string]present  // by peer address: who was started there last, here or not
 	docs        map[string]document // by ID, also of members that are not, or no longer, here
 	gone        map[netip.AddrPort]absent
 	leavers     map[string]time.Time // IDs that said goodbye, and when
@@ -79,7 +74,6 @@ func newRoster(self present, forgetAfter time.Duration) *roster {
 	return &roster{
 		self: self.id, forgetAfter: forgetAfter,
 		alive:   map[string]present{self.id: self},
-		peers:   map[string]present{self.Peer: self},
 		docs:    make(map[string]document),
 		gone:    make(map[netip.AddrPort]absent),
 		leavers: make(map[string]time.Time),
@@ -93,9 +87,6 @@ func (r *roster) join(p present) bool {
 		return false
 	}
 	r.alive[p.id] = p
-	if former, known := r.peers[p.Peer]; !known || former.id == p.id || r.later(p, former) {
-		r.peers[p.Peer] = p
-	}
 	delete(r.gone, p.at)
 	return true
 }
@@ -199,7 +190,7 @@ func (r *roster) members() []Member {
 func (r *roster) member(p present) Member {
 	return Member{
 		ID: p.id, Node: p.Node, Peer: p.Peer, API: p.API, Engines: p.Engines, Owns: p.Owns,
-		Started: p.started(), Protocol: p.Protocol, Contract: p.Contract, State: r.docs[p.id].text, Self: p.id == r.self,
+		Started: p.started(), Protocol: p.Protocol, State: r.docs[p.id].text, Self: p.id == r.self,
 	}
 }
 
@@ -243,11 +234,6 @@ func (r *roster) count() (alive, left, dead int) {
 
 // forget drops what is too old to matter.
 func (r *roster) forget(now time.Time) {
-	maps.DeleteFunc(r.peers, func(_ string, p present) bool {
-		_, here := r.alive[p.id]
-		a, missed := r.gone[p.at]
-		return !here && (!missed || now.Sub(a.since) > r.forgetAfter)
-	})
 	maps.DeleteFunc(r.gone, func(_ netip.AddrPort, a absent) bool { return now.Sub(a.since) > r.forgetAfter })
 	maps.DeleteFunc(r.leavers, func(_ string, since time.Time) bool { return now.Sub(since) > r.forgetAfter })
 	maps.DeleteFunc(r.docs, func(id string, doc document) bool {

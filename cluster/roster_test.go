@@ -168,38 +168,3 @@ func TestRosterBounds(t *testing.T) {
 		t.Error("strangers keep out a member's document")
 	}
 }
-
-// What a member speaks is known by its address, for as long as nobody else is there.
-func TestRosterKnowsContracts(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1000, 0)
-	r := newRoster(somebody("me", 1, 0), time.Hour)
-	speaks := func(id string, port uint16, started int64, contract int) present {
-		p := somebody(id, port, started)
-		p.Peer, p.Contract = fmt.Sprintf("10.0.0.1:7%d", port), contract
-		return p
-	}
-	want := func(when string, contract int, known bool) {
-		t.Helper()
-		if p, is := r.peers["10.0.0.1:72"]; p.Contract != contract || is != known {
-			t.Errorf("%s: contract %d, known %v, want %d, %v", when, p.Contract, is, contract, known)
-		}
-	}
-	want("nobody has come", 0, false)
-	r.join(speaks("old", 2, 10, 0))
-	want("one of the version before", 0, true)
-	r.join(speaks("new", 2, 20, 1))
-	want("one started there later", 1, true)
-	r.join(speaks("late", 2, 15, 0))
-	want("late word of one started before", 1, true)
-	r.lose("new", now)
-	r.lose("old", now)
-	r.lose("late", now)
-	r.forget(now.Add(time.Minute))
-	want("it is missed", 1, true)
-	r.forget(now.Add(2 * time.Hour))
-	want("it is forgotten", 0, false)
-	if _, known := r.peers[""]; !known {
-		t.Error("this node is forgotten")
-	}
-}

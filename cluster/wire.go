@@ -17,7 +17,6 @@ type profile struct {
 	Engines  bool   `json:"engines,omitempty"`
 	Owns     bool   `json:"owns,omitempty"`
 	Protocol int    `json:"protocol"`
-	Contract int    `json:"contract,omitempty"`
 	Started  int64  `json:"started"` // Unix time in µs, by the member's clock
 }
 

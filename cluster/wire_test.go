@@ -71,7 +71,7 @@ func FuzzNews(f *testing.F) {
 
 func TestProfile(t *testing.T) {
 	t.Parallel()
-	p := profile{Rowmill: 1, Node: strings.Repeat("n", 64), Peer: "p:1", API: "a:1", Engines: true, Owns: true, Protocol: 3, Contract: 2, Started: 1}
+	p := profile{Rowmill: 1, Node: strings.Repeat("n", 64), Peer: "p:1", API: "a:1", Engines: true, Owns: true, Protocol: 3, Started: 1}
 	text, err := encodeProfile(p)
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ func testMeet(s *suite) {
 	s.knows(one, two, three)
 	for _, p := range []Process{one, two, three} {
 		self := p.Self()
-		if !self.Self || self.ID == "" || self.Peer == "" || self.API == "" || self.Started.IsZero() || self.Protocol != peer.Protocol || self.Contract != peer.Contract || self.State != nil {
+		if !self.Self || self.ID == "" || self.Peer == "" || self.API == "" || self.Started.IsZero() || self.Protocol != peer.Protocol || self.State != nil {
 			s.Errorf("a process is %+v to itself", self)
 		}
 		for _, o := range []Process{one, two, three} {

@@ -94,7 +94,7 @@ type call struct {
 	ctx     context.Context // of the request, once that has a deadline
 	message proto.Message   // what is asked
 	sent    bool            // it was handed to the transport
-	failure error           // why there is no answer, as the transport or the version before has it
+	failure error           // the error of the transport, where there is no answer
 }
 
 type callKey struct{}
@@ -227,11 +227,7 @@ func (s sender) Do(r *http.Request) (*http.Response, error) {
 	// The scheme is http even with TLS, which dial adds.
 	r.URL.Host, r.Host = call.address, call.address
 	var res *http.Response
-	if s.cfg.Before != nil && s.cfg.Before(call.address) {
-		res, call.failure = s.askBefore(r)
-	} else {
-		res, call.failure = s.exchange(r)
-	}
+	res, call.failure = s.exchange(r)
 	return res, call.failure
 }
 

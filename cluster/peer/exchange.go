@@ -8,9 +8,8 @@ import (
 // An exchange is a request that is being answered: its body, and where the reply goes.
 type exchange struct {
 	http.ResponseWriter
-	body   io.ReadCloser
-	kind   string // empty for one that is not known
-	before bool   // it is of the version before
+	body io.ReadCloser
+	kind string // empty where this node knows no such request
 
 	read, written int64
 	status        int
@@ -26,8 +25,8 @@ const framing = 5
 // unread is what a request fails of that does not come to be handled.
 var unread = &Refusal{Code: CodeInvalid, Message: "the request could not be read"}
 
-func newExchange(w http.ResponseWriter, r *http.Request, kind string, before bool, maxBody int64) *exchange {
-	return &exchange{ResponseWriter: w, body: http.MaxBytesReader(w, r.Body, maxBody+framing), kind: kind, before: before, refusal: unread}
+func newExchange(w http.ResponseWriter, r *http.Request, kind string, maxBody int64) *exchange {
+	return &exchange{ResponseWriter: w, body: http.MaxBytesReader(w, r.Body, maxBody+framing), kind: kind, refusal: unread}
 }
 
 // refused notes a refusal and returns it as it travels.

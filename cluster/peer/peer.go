@@ -20,10 +20,6 @@ import (
 // not speak with each other.
 const Protocol = 1
 
-// Contract is the version of package rowmill.peer that a node answers. Members announce
-// theirs; 0 is one of the version before, which is asked by envelopes.
-const Contract = 1
-
 // version is what answers are marked with.
 const version = "v1"
 
@@ -104,10 +100,6 @@ type Config struct {
 	// Ready reports whether this node takes work, for health checks; it is asked once
 	// Serve was called. nil: it does.
 	Ready func() bool
-
-	// Before reports whether the node at an address is of the version before. nil:
-	// none is.
-	Before func(address string) bool
 
 	// Interceptors stand around each request, the first outermost: at a client before
 	// its limits, at a server before its handler. What trace a request is part of is in

@@ -16,7 +16,6 @@ import (
 const (
 	CodeStarting    = "starting"     // the node listens and does not answer yet
 	CodeBusy        = "busy"         // MaxInFlight requests are being answered
-	CodeProtocol    = "protocol"     // the node speaks another version
 	CodeInvalid     = "invalid"      // the request could not be read
 	CodeTooLarge    = "too_large"    // the request or the reply is over MaxBody
 	CodeUnknownKind = "unknown_kind" // this node knows no such request
@@ -51,7 +50,7 @@ func status(code string) connect.Code {
 		return connect.CodeInternal
 	case "unknown_job":
 		return connect.CodeNotFound
-	case CodeProtocol, "stale", "no_engine":
+	case "stale", "no_engine":
 		return connect.CodeFailedPrecondition
 	}
 	return connect.CodeUnavailable

@@ -147,11 +147,10 @@ const (
 // ServeHTTP answers one request of another node. Listen mounts it and nothing
 // beside it.
 func (s *Responder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	before := r.URL.Path == pathBefore && r.Method == http.MethodPost
 	switch {
-	case before || strings.HasPrefix(r.URL.Path, pathService):
+	case strings.HasPrefix(r.URL.Path, pathService):
 		w.Header()[headerContract] = []string{version}
-		s.answer(newExchange(w, r, s.kinds[r.URL.Path], before, s.cfg.MaxBody), r)
+		s.answer(newExchange(w, r, s.kinds[r.URL.Path], s.cfg.MaxBody), r)
 	case strings.HasPrefix(r.URL.Path, pathHealth):
 		s.health.ServeHTTP(w, r)
 	default:
@@ -184,14 +183,11 @@ func (s *Responder) answer(e *exchange, r *http.Request) {
 		defer cancel()
 	}
 	r = r.WithContext(ctx)
-	switch {
-	case e.before:
-		s.answerBefore(e, r, *service)
-	case e.kind == "":
+	if e.kind == "" {
 		s.refuse(e, r, refuse(CodeUnknownKind, "%.200q is nothing that this node knows", r.URL.Path))
-	default:
-		(*service).ServeHTTP(e, r)
+		return
 	}
+	(*service).ServeHTTP(e, r)
 }
 
 // bounds reports whether a request itself has its handler end in time.
@@ -224,10 +220,6 @@ func (s *Responder) note(e *exchange, began time.Time) {
 // refuse answers a request that is not handled.
 func (s *Responder) refuse(e *exchange, r *http.Request, refusal *Refusal) {
 	e.refusal = refusal
-	if e.before {
-		s.replyBefore(e, nil)
-		return
-	}
 	_ = s.errors.Write(e, r, refusal.wire()) // the exchange notes that it failed
 }
 

@@ -41,7 +41,7 @@ func (m *Main) openCluster(ctx context.Context) error {
 		Peer:    cmp.Or(set.PeerAdvertise, reachable(m.peers.Addr().String(), cmp.Or(set.Advertise, set.Listen))),
 		API:     m.announced(),
 		Engines: set.Role != settings.APIOnly, Owns: set.Role != settings.EnginesOnly,
-		Protocol: actors.Protocol, Contract: actors.Contract, Logger: m.Logger, Metrics: m.Registry,
+		Protocol: actors.Protocol, Logger: m.Logger, Metrics: m.Registry,
 	})
 	if err != nil {
 		return err
@@ -68,22 +68,13 @@ func (m *Main) peerConfig() peer.Config {
 // openPeers makes what asks the other nodes.
 func (m *Main) openPeers() (actors.Peers, error) {
 	config := m.peerConfig()
-	config.Node, config.Before = m.Cluster.Self().ID, before(m.Cluster)
+	config.Node = m.Cluster.Self().ID
 	client, err := peer.NewClient(config)
 	if err != nil {
 		return nil, err
 	}
 	m.opened("peer client", func(context.Context) error { client.Close(); return nil })
 	return peersOf{m.Cluster, client}, nil
-}
-
-// before reports whether the node at an address is of the version before, as it has
-// announced itself.
-func before(members *cluster.Cluster) func(address string) bool {
-	return func(address string) bool {
-		contract, known := members.Contract(address)
-		return known && contract == 0
-	}
 }
 
 // peersOf is the cluster as the pipeline knows it: who is there, and a way to

@@ -53,7 +53,7 @@ func (n *sockets) start(t *testing.T, place int) peerstest.Process {
 		members, err = cluster.Open(t.Context(), cluster.Config{
 			Node: fmt.Sprintf("node-%d", place), Bind: gossip, Join: join,
 			Peer: server.Addr().String(), API: fmt.Sprintf("http://127.0.0.1:808%d", place),
-			Engines: place != 1, Owns: place != 2, Protocol: actors.Protocol, Contract: actors.Contract,
+			Engines: place != 1, Owns: place != 2, Protocol: actors.Protocol,
 			Timing: cluster.Timing{ // everything is noticed about ten times as soon as by the defaults
 				RejoinInterval: 300 * time.Millisecond, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: 60 * time.Millisecond,
 				GossipInterval: 20 * time.Millisecond, SyncInterval: time.Second, DeadTime: 200 * time.Millisecond, StreamTimeout: 2 * time.Second,
@@ -67,7 +67,7 @@ func (n *sockets) start(t *testing.T, place int) peerstest.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := peer.NewClient(peer.Config{HandleTimeout: n.handleTimeout, MaxWaiting: maxWaiting, Node: members.Self().ID, Before: before(members)})
+	client, err := peer.NewClient(peer.Config{HandleTimeout: n.handleTimeout, MaxWaiting: maxWaiting, Node: members.Self().ID})
 	if err != nil {
 		t.Fatal(err)
 	}

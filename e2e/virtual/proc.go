@@ -52,7 +52,7 @@ func newProc(w *world, node, start int) *proc {
 	}
 	p.port = w.net.listen(node, cluster.Member{
 		ID: p.id, Node: w.name(node), Peer: hostOf(node) + ":7947", API: "http://" + hostOf(node),
-		Protocol: actors.Protocol, Contract: actors.Contract, Owns: !n.OwnsNone, Engines: !n.NoEngine, Started: time.Now(),
+		Protocol: actors.Protocol, Owns: !n.OwnsNone, Engines: !n.NoEngine, Started: time.Now(),
 	})
 	return p
 }

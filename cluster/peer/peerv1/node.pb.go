@@ -36,7 +36,6 @@ const (
 	RefusalReason_REFUSAL_REASON_UNSPECIFIED  RefusalReason = 0
 	RefusalReason_REFUSAL_REASON_STARTING     RefusalReason = 1  // it listens and does not answer yet
 	RefusalReason_REFUSAL_REASON_BUSY         RefusalReason = 2  // ask again
-	RefusalReason_REFUSAL_REASON_PROTOCOL     RefusalReason = 3  // it speaks another version
 	RefusalReason_REFUSAL_REASON_INVALID      RefusalReason = 4  // the request could not be read
 	RefusalReason_REFUSAL_REASON_TOO_LARGE    RefusalReason = 5  // the request or its answer
 	RefusalReason_REFUSAL_REASON_UNKNOWN_KIND RefusalReason = 6  // it knows no such procedure
@@ -55,7 +54,6 @@ var (
 		0:  "REFUSAL_REASON_UNSPECIFIED",
 		1:  "REFUSAL_REASON_STARTING",
 		2:  "REFUSAL_REASON_BUSY",
-		3:  "REFUSAL_REASON_PROTOCOL",
 		4:  "REFUSAL_REASON_INVALID",
 		5:  "REFUSAL_REASON_TOO_LARGE",
 		6:  "REFUSAL_REASON_UNKNOWN_KIND",
@@ -71,7 +69,6 @@ var (
 		"REFUSAL_REASON_UNSPECIFIED":  0,
 		"REFUSAL_REASON_STARTING":     1,
 		"REFUSAL_REASON_BUSY":         2,
-		"REFUSAL_REASON_PROTOCOL":     3,
 		"REFUSAL_REASON_INVALID":      4,
 		"REFUSAL_REASON_TOO_LARGE":    5,
 		"REFUSAL_REASON_UNKNOWN_KIND": 6,
@@ -3346,12 +3343,11 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\x11GetFiguresRequest\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\"0\n" +
 	"\x12GetFiguresResponse\x12\x1a\n" +
-	"\bdocument\x18\x01 \x01(\fR\bdocument*\xa9\x03\n" +
+	"\bdocument\x18\x01 \x01(\fR\bdocument*\x8c\x03\n" +
 	"\rRefusalReason\x12\x1e\n" +
 	"\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17REFUSAL_REASON_STARTING\x10\x01\x12\x17\n" +
-	"\x13REFUSAL_REASON_BUSY\x10\x02\x12\x1b\n" +
-	"\x17REFUSAL_REASON_PROTOCOL\x10\x03\x12\x1a\n" +
+	"\x13REFUSAL_REASON_BUSY\x10\x02\x12\x1a\n" +
 	"\x16REFUSAL_REASON_INVALID\x10\x04\x12\x1c\n" +
 	"\x18REFUSAL_REASON_TOO_LARGE\x10\x05\x12\x1f\n" +
 	"\x1bREFUSAL_REASON_UNKNOWN_KIND\x10\x06\x12\x1b\n" +
