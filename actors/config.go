@@ -144,8 +144,7 @@ type Ownership struct {
 // answers a shard usually fits one part, which then needs no merging.
 type Shards struct {
 	Rows  int
-	Bytes int64 // before they are packed
-	Pack  bool  // every node that may read them is of a version that knows packed ones
+	Bytes int64 // before they are compressed
 
 	// Remembered is how many different rows of a job are remembered that wants equal
 	// ones to run once. Default 2 Mi, about 95 MB while the input is read.
@@ -366,7 +365,7 @@ func (c Config) places() fair.Config {
 func (c Config) ingest() ingest.Config {
 	return ingest.Config{
 		Jobs: c.Store, Parts: c.Store, Bucket: c.Blob, Downloader: c.Downloader, Limits: c.Input, Clock: c.Clock,
-		Silence: c.Ownership.AdoptionTimeout, ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, Pack: c.Shards.Pack, DedupRows: c.Shards.Remembered,
+		Silence: c.Ownership.AdoptionTimeout, ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, DedupRows: c.Shards.Remembered,
 		SampleFrom: c.Estimates.Threshold, SampleTokens: c.Estimates.Sample,
 	}
 }

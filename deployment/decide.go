@@ -13,9 +13,6 @@ type Evidence struct {
 	// Missing and Present are result files that the records name, and which the
 	// bucket does not have, or has.
 	Missing, Present int
-	// Begun says that the records know of accounts that have had jobs, or of a node
-	// that runs.
-	Begun bool
 }
 
 // Decide returns the identity that both shall have, which is one of theirs
@@ -57,9 +54,6 @@ func (e Evidence) Decide(fresh Identity) (Identity, error) {
 	case e.Bucket != nil:
 		return Identity{}, differ(fmt.Sprintf("the records are not those of this bucket, or they were lost: %s", e.counts()))
 	case proof || empty:
-		if proof || e.Begun { // by a program of before there were identities, which is the one that may be gone back to
-			fresh.Format = formatFirst
-		}
 		return fresh, nil
 	}
 	return Identity{}, differ(fmt.Sprintf("neither says whose it is, and nothing shows that they belong together: %s", e.counts()))

@@ -28,19 +28,9 @@ import (
 )
 
 // Format is the version of how a bucket's objects are laid out and written. It
-// grows when a program of the version before could not read them, or would
-// take them for something else. A deployment has the one of the program that began
-// it, which is what its nodes write, until Raise:
-//
-//	1  the first
-//	2  blocks of shards are packed
-const Format = 2
-
-// formatFirst is that of deployments whose program knew of no identities.
-const formatFirst = 1
-
-// formatPacked is the first format in which blocks of shards are packed.
-const formatPacked = 2
+// grows when a program that knows a lower one could not read them, or would take
+// them for something else. A program does not start on a bucket with a higher one.
+const Format = 1
 
 // formatMoving is the format of a bucket that is being filled from another: one that
 // no version of the program reads, so that those that know nothing of Moving refuse it
@@ -65,9 +55,6 @@ func New(now time.Time) Identity {
 	return Identity{ID: "deployment-" + uuid.NewString(), Created: now.UTC().Truncate(time.Second), Format: Format}
 }
 
-// Packed reports whether blocks of shards are to be packed.
-func (i Identity) Packed() bool { return i.Format >= formatPacked }
-
 // String names it and its age.
 func (i Identity) String() string {
 	return fmt.Sprintf("%s of %s", i.ID, i.Created.UTC().Format(time.RFC3339))
@@ -78,7 +65,6 @@ type Records interface {
 	store.Values
 	store.Retention
 	Get(ctx context.Context, jobID string) (store.Record, error)
-	LiveSessions(ctx context.Context) (int, error)
 }
 
 // A Pair is records and a bucket that are to belong together. The names are

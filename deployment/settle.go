@@ -138,20 +138,6 @@ func (p Pair) Adopt(ctx context.Context) (settled Identity, records, bucket *Ide
 	return settled, records, bucket, err
 }
 
-// Raise has nodes write objects in this program's format, from the next start of
-// each on. Programs of another release that do not read it stop removing data and
-// are not ready, and no longer start. It returns what the format was before.
-func (p Pair) Raise(ctx context.Context) (settled Identity, before int, err error) {
-	if settled, err = p.Settle(ctx); err != nil {
-		return settled, 0, err
-	}
-	if before = settled.Format; before < Format {
-		settled.Format = Format
-		err = p.markBucket(ctx, settled)
-	}
-	return settled, before, err
-}
-
 // evidence reads both identities and, unless both are there, what shows
 // whether they belong together.
 func (p Pair) evidence(ctx context.Context) (e Evidence, err error) {
@@ -161,13 +147,7 @@ func (p Pair) evidence(ctx context.Context) (e Evidence, err error) {
 	if err := p.lookAtBucket(ctx, &e); err != nil || e.Known > 0 {
 		return e, err
 	}
-	if err := p.lookAtRecords(ctx, &e); err != nil || e.Begun {
-		return e, err
-	}
-	// A node of this version opens its session once this is settled.
-	live, err := p.Records.LiveSessions(ctx)
-	e.Begun = live > 0
-	return e, err
+	return e, p.lookAtRecords(ctx, &e)
 }
 
 // lookAtBucket looks for a job with objects that the records know.
@@ -217,7 +197,6 @@ func (p Pair) lookAtRecords(ctx context.Context, e *Evidence) error {
 	if err != nil {
 		return err
 	}
-	e.Begun = len(accounts) > 0
 	looked := 0
 	for _, account := range accounts {
 		ids, err := p.Records.Held(ctx, account, p.Clock().AddDate(100, 0, 0), maxNamed)

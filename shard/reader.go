@@ -22,7 +22,6 @@ type Reader struct {
 	rows   int
 	ids    bool
 	split  bool // rows have fields
-	packed bool // blocks are packed
 	blocks []blockEntry
 }
 
@@ -72,7 +71,7 @@ func NewReader(r io.ReaderAt, size int64, closer io.Closer) (*Reader, error) {
 	}
 	s := &Reader{
 		r: r, closer: closer, first: int64(le.Uint64(foot[16:])),
-		ids: flags&flagIDs != 0, split: flags&flagFields != 0, packed: flags&flagPacked != 0,
+		ids: flags&flagIDs != 0, split: flags&flagFields != 0,
 	}
 	next := int64(len(magic)) // blocks follow one another without gaps
 	for e := tail[:indexSize]; len(e) > 0; e = e[indexEntry:] {
@@ -80,7 +79,7 @@ func NewReader(r io.ReaderAt, size int64, closer io.Closer) (*Reader, error) {
 			offset: int64(le.Uint64(e)), size: int(le.Uint32(e[8:])),
 			first: s.rows, rows: int(le.Uint32(e[12:])), crc: le.Uint32(e[16:]),
 		}
-		if b.offset != next || int64(b.size) > indexAt-b.offset || b.rows == 0 || b.rows > b.size && !s.packed {
+		if b.offset != next || int64(b.size) > indexAt-b.offset || b.rows == 0 {
 			return nil, fmt.Errorf("%w: bad index", ErrCorrupt)
 		}
 		next += int64(b.size)
@@ -134,11 +133,9 @@ func (s *Reader) ReadBlock(i int) (*Block, error) {
 	if crc32.Checksum(raw, castagnoli) != e.crc {
 		return nil, fmt.Errorf("%w: bad checksum of block %d", ErrCorrupt, i)
 	}
-	if s.packed {
-		var err error
-		if raw, err = unpack(raw); err != nil {
-			return nil, fmt.Errorf("unpack block %d: %w", i, err)
-		}
+	raw, err := unpack(raw)
+	if err != nil {
+		return nil, fmt.Errorf("unpack block %d: %w", i, err)
 	}
 	if e.rows > len(raw) {
 		return nil, fmt.Errorf("%w: block %d is too short for its rows", ErrCorrupt, i)

@@ -11,15 +11,14 @@
 //	        or the bytes that a Parquet file had for a value of another type,
 //	        8 bytes for a number, nothing for null, one byte for a boolean
 //	        and in a shard with fields: uvarint length and the fields
-//	block   its rows one behind the other; in a packed shard one Zstandard frame
-//	        of them, which says how many bytes they are, or, where rows are long,
-//	        the byte 1 and one Snappy block of them
+//	block   its rows one behind the other, compressed: one Zstandard frame, which
+//	        says how many bytes they are, or, where rows are long, the byte 1 and
+//	        one Snappy block
 //	index   per block: offset (8 bytes), size (4), rows (4), CRC-32C of the
 //	        block (4), both as it is stored
-//	footer  flags (4; bit 0: the shard has ids, bit 1: fields, bit 2: its blocks
-//	        are packed), blocks (4), rows (8), index of the first row within the
-//	        input (8), CRC-32C of the index and the footer up to here (4), the
-//	        magic again
+//	footer  flags (4; bit 0: the shard has ids, bit 1: fields), blocks (4), rows
+//	        (8), index of the first row within the input (8), CRC-32C of the index
+//	        and the footer up to here (4), the magic again
 //
 // Numbers are little-endian.
 package shard
@@ -36,8 +35,7 @@ const (
 
 	flagIDs    = 1 << 0
 	flagFields = 1 << 1
-	flagPacked = 1 << 2
-	knownFlags = flagIDs | flagFields | flagPacked
+	knownFlags = flagIDs | flagFields
 
 	// blockRows and blockBytes end a block, whichever comes first. A block is
 	// what a worker holds in memory to read one row of it, so it is small; its

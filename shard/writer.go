@@ -8,24 +8,26 @@ import (
 	"io"
 	"math"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/rowmill/rowmill"
 )
 
 // Writer writes one shard. It is used by one goroutine.
 type Writer struct {
-	w     io.Writer
-	block []byte // the block being filled
-	index []byte // entries of the blocks written
-	first int64
-	at    int64 // offset of the block being filled
-	plain int64 // what that would be if no block were packed
-	rows  int
-	inRow int // rows in the block being filled
-	ids   bool
-	split bool // rows have fields
-	pack  bool // blocks are packed
-	frame []byte
-	err   error // the first error; everything after returns it
+	w       io.Writer
+	block   []byte // the block being filled
+	index   []byte // entries of the blocks written
+	first   int64
+	at      int64 // offset of the block being filled
+	plain   int64 // what that would be if blocks were not compressed
+	rows    int
+	inRow   int // rows in the block being filled
+	ids     bool
+	split   bool          // rows have fields
+	frame   []byte        // the last block written, compressed
+	encoder *zstd.Encoder // nil until the first block of short rows
+	err     error         // the first error; everything after returns it
 }
 
 // NewWriter starts a shard whose first row has the index first. With ids every
@@ -44,10 +46,6 @@ func NewWriter(w io.Writer, first int64, ids bool) *Writer {
 // WithFields has every row carry the fields of AddRow. It comes before the first
 // row.
 func (s *Writer) WithFields() { s.split = true }
-
-// Pack has blocks packed, which programs before this version do not read. It
-// comes before the first row.
-func (s *Writer) Pack() { s.pack = true }
 
 // Add appends the next row, without fields.
 func (s *Writer) Add(text string, id rowmill.ID) error { return s.AddRow(text, id, "") }
@@ -105,16 +103,12 @@ func (s *Writer) addID(id rowmill.ID) {
 
 // endBlock passes the block on and indexes it.
 func (s *Writer) endBlock() {
-	stored := s.block
-	if s.pack {
-		s.frame = pack(s.block, s.inRow, s.frame)
-		stored = s.frame
-	}
+	s.frame = s.pack(s.block, s.inRow, s.frame)
 	s.index = binary.LittleEndian.AppendUint64(s.index, uint64(s.at))
-	s.index = binary.LittleEndian.AppendUint32(s.index, uint32(len(stored)))
+	s.index = binary.LittleEndian.AppendUint32(s.index, uint32(len(s.frame)))
 	s.index = binary.LittleEndian.AppendUint32(s.index, uint32(s.inRow))
-	s.index = binary.LittleEndian.AppendUint32(s.index, crc32.Checksum(stored, castagnoli))
-	s.write(stored)
+	s.index = binary.LittleEndian.AppendUint32(s.index, crc32.Checksum(s.frame, castagnoli))
+	s.write(s.frame)
 	s.plain += int64(len(s.block))
 	s.block, s.inRow = s.block[:0], 0
 }
@@ -130,8 +124,7 @@ func (s *Writer) write(p []byte) {
 func (s *Writer) Rows() int { return s.rows }
 
 // Size is the number of bytes the shard would have if it were closed now and its
-// blocks were not packed: what its rows take in memory, about, and a measure by
-// which all versions cut the same input alike.
+// blocks were not compressed: about what its rows take in memory.
 func (s *Writer) Size() int64 {
 	size := int64(len(magic)) + s.plain + int64(len(s.block)+len(s.index)+footerSize)
 	if s.inRow > 0 {
@@ -154,9 +147,6 @@ func (s *Writer) Close() error {
 	}
 	if s.split {
 		flags |= flagFields
-	}
-	if s.pack {
-		flags |= flagPacked
 	}
 	tail := s.index
 	blocks := len(tail) / indexEntry

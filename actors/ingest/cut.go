@@ -83,9 +83,6 @@ func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Read
 	if fields {
 		out.WithFields()
 	}
-	if g.Pack {
-		out.Pack()
-	}
 	var next error
 	for next == nil && out.Rows() < g.ShardRows && (out.Rows() == 0 || out.Size()+int64(len(row.Text)+len(row.Fields)) <= g.ShardBytes) {
 		if err := ctx.Err(); err != nil {

@@ -67,11 +67,10 @@ type Config struct {
 	// where there is none.
 	Stream func() (leave func(), ok bool)
 
-	// ShardRows and ShardBytes bound a shard, before it is packed where Pack says
-	// so. One row may be larger.
+	// ShardRows and ShardBytes bound a shard before it is compressed. One row may be
+	// larger.
 	ShardRows  int
 	ShardBytes int64
-	Pack       bool
 
 	// DedupRows is how many different rows of a job are remembered that wants equal
 	// ones to run once: about 45 bytes of memory each while the input is read.

@@ -44,7 +44,7 @@ back.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(s.check(), s.quarantine(), s.purge(), s.adopt(), s.upgrade())
+	root.AddCommand(s.check(), s.quarantine(), s.purge(), s.adopt())
 	return root
 }
 
@@ -309,36 +309,6 @@ It asks first, unless --yes is given.`,
 			return err
 		}
 		s.term.Say("both are %v", settled)
-		return nil
-	})
-}
-
-func (s storageCommands) upgrade() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
-		Use:   "upgrade",
-		Short: "Have nodes write objects as this release does, which the one before cannot read",
-		Long: `Have nodes write objects as this release does, which the one before cannot read:
-inputs are packed and take a third of the room. A deployment that begins with
-this release does so already. One that was upgraded goes on as before, so that it
-can be rolled back, until you say that it need not be.
-
-Nodes do so from their next start on. Nodes of the release before remove nothing
-from then on, are not ready, and do not start again. Nothing is written anew, and
-nothing can be said to go back. It asks first, unless --yes is given.`,
-		Example: `  rowmill storage upgrade --config /etc/rowmill/rowmill.yaml`,
-		Args:    cobra.NoArgs,
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return s.with(cmd, func(ctx context.Context, m *Main, _ []string) error {
-		if !yes && !s.agreed("do all nodes run this release, and need none be rolled back?") {
-			return exit.With(exit.Failure, errors.New("nothing was changed"))
-		}
-		settled, before, err := m.pair().Raise(ctx)
-		if err != nil {
-			return err
-		}
-		s.term.Say("the objects of %v had format %d and have format %d: restart the nodes", settled, before, settled.Format)
 		return nil
 	})
 }

@@ -44,7 +44,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 			LeaseTTL: jobs.LeaseTTL, AdoptionTimeout: jobs.AdoptionTimeout, MaxActive: jobs.MaxActive, KeptPlaces: jobs.KeptPlaces, Weights: jobs.Weights,
 			Settle: settle,
 		},
-		Shards:    actors.Shards{Rows: jobs.ShardRows, Bytes: int64(jobs.ShardBytes), Pack: m.deployment.Packed(), Remembered: jobs.DedupRows},
+		Shards:    actors.Shards{Rows: jobs.ShardRows, Bytes: int64(jobs.ShardBytes), Remembered: jobs.DedupRows},
 		Parts:     actors.Parts{Bytes: int64(jobs.PartBytes), Interval: jobs.PartInterval, Joined: int64(jobs.JoinBytes)},
 		Rows:      actors.Rows{MaxAttempts: jobs.MaxAttempts, Patience: jobs.RowPatience},
 		Estimates: actors.Estimates{Threshold: m.Settings.Estimates.SamplingThreshold, Sample: m.Settings.Estimates.SampleTokens},
