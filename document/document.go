@@ -1,172 +1,199 @@
-// Package document owns how a stored JSON document is read quickly, and how it is
-// written anew by a version of this program that does not know all of its
-// members: those it does not know stay. It knows nothing of what documents are
-// for.
-//
-// # What stays
-//
-// A member of an object is known where the Go type that the object is decoded
-// into has a field of that name, as encoding/json matches them. Known members
-// become what the new value says, also where it leaves one out: that one is
-// removed. All others stay as they were, behind the known ones, at every level
-// that is there before and after:
-//
-//   - in a struct behind a field, and behind a pointer;
-//   - in a value of a map, under its key: the keys are data, so that an entry
-//     that the new value lacks is removed with all that it held;
-//   - in an element of a list of structs: the first field of the struct is its
-//     name, and an element is the same one where that member is equal.
-//
-// What encodes itself (times, raw messages), and what has no type (any), is
-// taken from the new value as a whole.
+// Package document reads and writes the JSON documents of the store. It keeps what a
+// newer version of this program has added to a document when this version writes the
+// document again. It does not know what documents are for.
 package document
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
+	"maps"
 	"reflect"
-	"unicode/utf8"
+	"slices"
+	"strings"
+	"sync/atomic"
 )
 
-// Rewrite encodes v, which takes the place of the document stored, and keeps
-// the members of stored that v's type does not know. Nothing stored, or null,
-// keeps nothing. An error says that v cannot be encoded or stored is not JSON.
+// Decode reads a document into v. Numbers in values without a type become
+// json.Number: a float64 would change a seed of 64 bits.
+func Decode[T string | []byte](raw T, v any) error { return reader(string(raw)).Decode(v) }
+
+func reader(text string) *json.Decoder {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	return d
+}
+
+// Rewrite encodes v, which replaces the stored document. It keeps the members of
+// stored that v's type does not have, at every level:
 //
-// Where nothing is unknown, which is found by reading over stored once, it
-// costs no allocation beyond those of json.Marshal.
+//   - in structs, also behind pointers;
+//   - in the values of maps, by key;
+//   - in the elements of lists. An element of v continues a stored element that is
+//     equal to it, or else one that has the same first member.
+//
+// What v no longer has is removed with its unknown members: a map entry, an element,
+// an object that is now null. Types that encode themselves are replaced as a whole.
+//
+// stored may be empty. The error says that v cannot be encoded, or that stored
+// cannot be decoded into v's type.
 func Rewrite(stored []byte, v any) ([]byte, error) {
 	fresh, err := json.Marshal(v)
-	if err != nil || len(stored) == 0 {
-		return fresh, err
+	if err != nil {
+		return nil, err
 	}
-	s := shapeOf(reflect.TypeOf(v))
-	r := reader{text: stored}
-	unknown := r.unknown(s)
-	if r.broken || unknown && !json.Valid(stored) {
-		return nil, fmt.Errorf("the stored document of %d bytes is not JSON", len(stored))
-	}
-	if !unknown {
+	t := reflect.TypeOf(v)
+	before := reflect.New(t)
+	if allKnown(stored, t, before) {
+		plain.add(t, fresh)
 		return fresh, nil
 	}
-	return s.merge(make([]byte, 0, len(stored)+len(fresh)), stored, fresh), nil
+	before.Elem().SetZero()
+	if err := Decode(stored, before.Interface()); err != nil {
+		return nil, fmt.Errorf("decode the stored document of %d bytes: %w", len(stored), err)
+	}
+	known, err := json.Marshal(before.Elem().Interface())
+	if err != nil {
+		return nil, err
+	}
+	return merge(stored, known, fresh)
 }
 
-// merge appends fresh with what stored has beyond the shape. Both are JSON.
-func (s *shape) merge(to, stored, fresh []byte) []byte {
-	switch {
-	case s.fields != nil || s.values != nil:
-		return s.mergeObject(to, members(stored), members(fresh), fresh)
-	case s.elements != nil:
-		return s.mergeList(to, elements(stored), elements(fresh), fresh)
-	}
-	return append(to, fresh...)
-}
-
-// mergeObject is merge for members; fresh stands where either is no object.
-func (s *shape) mergeObject(to []byte, old, now []member, fresh []byte) []byte {
-	if old == nil || now == nil {
-		return append(to, fresh...)
-	}
-	to = append(to, '{')
-	first := len(to)
-	add := func(name []byte) {
-		if len(to) > first {
-			to = append(to, ',')
-		}
-		to = append(append(to, name...), ':')
-	}
-	for _, m := range now {
-		add(m.name)
-		child, _ := s.field(m.name)
-		if before := s.find(old, m.name); child != nil && before != nil {
-			to = child.merge(to, before, m.value)
-		} else {
-			to = append(to, m.value...)
-		}
-	}
-	for _, m := range old {
-		if _, known := s.field(m.name); !known {
-			add(m.name)
-			to = append(to, m.value...)
-		}
-	}
-	return append(to, '}')
-}
-
-// find returns the value of the last member that is decoded as the one of a
-// name, or nil.
-func (s *shape) find(old []member, name []byte) []byte {
-	for i := len(old) - 1; i >= 0; i-- {
-		if s.match(old[i].name, name) {
-			return old[i].value
-		}
-	}
-	return nil
-}
-
-// match reports whether two names, as JSON, are decoded as one. Those in a map
-// are data, and as different as they look.
-func (s *shape) match(a, b []byte) bool {
-	switch plain := isPlain(a) && isPlain(b); {
-	case bytes.Equal(a, b):
+// allKnown reports whether t has all members of stored. It may decode stored into v.
+func allKnown(stored []byte, t reflect.Type, v reflect.Value) bool {
+	if len(stored) == 0 || plain.has(t, stored) {
 		return true
-	case s.fields != nil && plain:
-		return bytes.EqualFold(a, b)
-	case s.fields != nil:
-		return fold(unquote(a)) == fold(unquote(b))
-	default:
-		return !plain && unquote(a) == unquote(b)
 	}
+	strict := reader(string(stored))
+	strict.DisallowUnknownFields()
+	return strict.Decode(v.Interface()) == nil
 }
 
-// isPlain reports whether a name as JSON is ASCII without an escape.
-func isPlain(name []byte) bool {
-	for _, c := range name {
-		if c == '\\' || c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
+// plain are the hashes of documents that Rewrite returned last and that have no unknown
+// members: a node mostly rewrites what it has written itself, and to decode a record
+// takes three times as long as to encode it.
+var plain = hashes{seed: maphash.MakeSeed()}
+
+type hashes struct {
+	seed  maphash.Seed
+	slots [4096]atomic.Uint64 // more than the documents that a node writes in a second
 }
 
-// mergeList is merge for elements; fresh stands where either is no list.
-func (s *shape) mergeList(to []byte, old, now [][]byte, fresh []byte) []byte {
-	if old == nil || now == nil {
-		return append(to, fresh...)
-	}
-	to = append(to, '[')
-	for i, element := range now {
-		if i > 0 {
-			to = append(to, ',')
-		}
-		if before := s.elements.same(old, element); before != nil {
-			to = s.elements.merge(to, before, element)
-		} else {
-			to = append(to, element...)
-		}
-	}
-	return append(to, ']')
+func (h *hashes) has(t reflect.Type, doc []byte) bool {
+	sum := h.of(t, doc)
+	return h.slots[sum%uint64(len(h.slots))].Load() == sum
 }
 
-// same returns the element of old that has the name of element, or nil.
-func (s *shape) same(old [][]byte, element []byte) []byte {
-	name := s.nameOf(element)
-	if name == nil {
-		return nil
-	}
-	for _, candidate := range old {
-		if bytes.Equal(s.nameOf(candidate), name) {
-			return candidate
-		}
-	}
-	return nil
+func (h *hashes) add(t reflect.Type, doc []byte) {
+	sum := h.of(t, doc)
+	h.slots[sum%uint64(len(h.slots))].Store(sum)
 }
 
-// nameOf returns the first member of a struct in a list, as JSON, or nil.
-func (s *shape) nameOf(element []byte) []byte {
-	if s.first == "" {
-		return nil
+func (h *hashes) of(t reflect.Type, doc []byte) uint64 {
+	var of maphash.Hash
+	of.SetSeed(h.seed)
+	maphash.WriteComparable(&of, t)
+	_, _ = of.Write(doc)
+	return of.Sum64()
+}
+
+// merge returns fresh with those members of stored that known lacks. known is stored
+// as this version understands it.
+func merge(stored, known, fresh json.RawMessage) (json.RawMessage, error) {
+	if bytes.Equal(stored, known) {
+		return fresh, nil
 	}
-	return s.find(members(element), []byte(`"`+s.first+`"`))
+	if s, f := decoded[map[string]json.RawMessage](stored), decoded[map[string]json.RawMessage](fresh); s != nil && f != nil {
+		return mergeMembers(s, decoded[map[string]json.RawMessage](known), f)
+	}
+	s, k, f := decoded[[]json.RawMessage](stored), decoded[[]json.RawMessage](known), decoded[[]json.RawMessage](fresh)
+	if f != nil && len(s) == len(k) {
+		return mergeElements(s, k, f)
+	}
+	return fresh, nil
+}
+
+func mergeMembers(stored, known, fresh map[string]json.RawMessage) (json.RawMessage, error) {
+	for _, name := range slices.Sorted(maps.Keys(stored)) {
+		own := spelling(name, known, fresh)
+		before, isKnown := known[own]
+		now, stays := fresh[own]
+		var err error
+		switch {
+		case stays:
+			fresh[own], err = merge(stored[name], before, now)
+		case !isKnown:
+			fresh[own] = stored[name]
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(fresh)
+}
+
+// spelling returns the name of a member as this version writes it: encoding/json also
+// reads members whose names differ in case.
+func spelling(name string, objects ...map[string]json.RawMessage) string {
+	for _, object := range objects {
+		if _, exact := object[name]; exact {
+			return name
+		}
+	}
+	for _, object := range objects {
+		for own := range object {
+			if strings.EqualFold(own, name) {
+				return own
+			}
+		}
+	}
+	return name
+}
+
+func mergeElements(stored, known, fresh []json.RawMessage) (json.RawMessage, error) {
+	used, merged := make([]bool, len(known)), make([]bool, len(fresh))
+	// Equal elements find each other first: several may have the same first member.
+	for _, key := range []func(json.RawMessage) string{text, firstMember} {
+		places := map[string][]int{}
+		for i, element := range known {
+			if !used[i] {
+				places[key(element)] = append(places[key(element)], i)
+			}
+		}
+		for i, element := range fresh {
+			at := places[key(element)]
+			if merged[i] || key(element) == "" || len(at) == 0 {
+				continue
+			}
+			var err error
+			if fresh[i], err = merge(stored[at[0]], known[at[0]], element); err != nil {
+				return nil, err
+			}
+			places[key(element)], used[at[0]], merged[i] = at[1:], true, true
+		}
+	}
+	return json.Marshal(fresh)
+}
+
+func text(element json.RawMessage) string { return string(element) }
+
+// firstMember returns the first member of an object as text, or "".
+func firstMember(object json.RawMessage) string {
+	d := reader(string(object))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return ""
+	}
+	name, err := d.Token()
+	var value json.RawMessage
+	if err != nil || d.Decode(&value) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%v:%s", name, value)
+}
+
+// decoded returns an object or a list, or nil where the text is something else.
+func decoded[T map[string]json.RawMessage | []json.RawMessage](text json.RawMessage) (v T) {
+	_ = json.Unmarshal(text, &v)
+	return v
 }
